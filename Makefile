@@ -1,0 +1,76 @@
+# A thin front for CMake + Ninja. `make help` lists what there is.
+#   SAN=address|undefined|thread   a sanitizer build in its own folder, build-$(SAN)
+#   PREFIX, DESTDIR                where `make install` puts the program
+#   STORY                          what `make run` asks for
+#   FUZZ_SECONDS                   how long `make fuzz` runs each harness
+SAN          ?=
+PREFIX       ?= /usr/local
+DESTDIR      ?=
+STORY        ?= a fox and a lantern
+FUZZ_SECONDS ?= 60
+JOBS         ?= $(shell nproc 2>/dev/null || echo 1)
+
+SHELL := /bin/bash
+BUILD := build$(if $(SAN),-$(SAN))
+
+# Ninja's one moving line on a terminal; elsewhere only warnings and errors.
+NINJA = if [ -t 1 ]; then ninja -C $(BUILD) -j$(JOBS) $(1); else ninja -C $(BUILD) -j$(JOBS) --quiet $(1); fi
+
+# Sanitizer runs skip what carries the label "long". The thread sanitizer of gcc 12 does not know
+# the address layout of newer kernels, so its tests run without randomisation.
+CTEST = $(if $(filter thread,$(SAN)),setarch -R )ctest --test-dir $(BUILD) --output-on-failure -j$(JOBS) \
+        $(if $(SAN),-LE long)
+
+.DEFAULT_GOAL := all
+.PHONY: all program setup run test install fuzz format format-check help clean
+
+all: $(BUILD)/build.ninja ## build everything; the program is build/runnel
+	@echo "building $(BUILD)/runnel and its tests"
+	@$(call NINJA,)
+
+$(BUILD)/build.ninja:
+	@case "$(SAN)" in ''|address|undefined|thread) ;; *) \
+	    echo "SAN=$(SAN): expected address, undefined or thread" >&2; exit 2;; esac
+	@mkdir -p $(BUILD)
+	@cmake -G Ninja -S . -B $(BUILD) $(if $(SAN),-DRUNNEL_SAN=$(SAN)) \
+	    >$(BUILD)/configure.log 2>&1 || { cat $(BUILD)/configure.log; rm -f $@; exit 1; }
+
+setup: ## install the Debian packages that are missing
+	@tools/setup
+
+program: setup
+	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	@[ -x $(BUILD)/runnel ] || echo "building $(BUILD)/runnel"
+	@$(call NINJA,runnel)
+
+run: program ## build, then let the embedded model tell a story (STORY="a robot and a kite")
+	@printf '> Tell me a story about %s.\n\n' "$(STORY)"
+	@printf '<|user|>\nTell me a story about %s.<|end|>\n<|assistant|>\n' "$(STORY)" | $(BUILD)/runnel run
+
+test: setup ## build and run the tests; with SAN=... under that sanitizer
+	@$(MAKE) --no-print-directory all
+	@$(CTEST)
+
+install: program ## install the program into DESTDIR/PREFIX/bin
+	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(PREFIX)"
+
+fuzz: ## run each fuzz harness for FUZZ_SECONDS (needs clang)
+	@tools/setup fuzz
+	@tools/fuzz build-fuzz $(FUZZ_SECONDS)
+
+format: ## format the sources with clang-format
+	@tools/setup format
+	@find app include src tests \( -name '*.c' -o -name '*.h' \) -print0 | xargs -0 clang-format -i
+
+format-check: ## say which sources are not formatted
+	@tools/setup format
+	@find app include src tests \( -name '*.c' -o -name '*.h' \) -print0 \
+	    | xargs -0 clang-format --dry-run --Werror
+
+help: ## this list
+	@echo "usage: make [TARGET] [SAN=address|undefined|thread]"
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r name text; do \
+	    printf '  %-14s %s\n' "$$name" "$$text"; done
+
+clean: ## remove all build folders
+	@rm -rf build build-address build-undefined build-thread build-fuzz

@@ -1,0 +1,165 @@
+// Messages, model opening and text reading for all commands. Messages are one line on stderr and
+// begin with the program's name.
+#include "app.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+int app_fail(int code, const char *fmt, ...) {
+    char line[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    // Values in messages come from users and files: they must not break the line or drive the
+    // terminal.
+    for (char *c = line; *c; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    }
+    fflush(stdout);
+    fprintf(stderr, "runnel: %s\n", line);
+    return code;
+}
+
+int app_fail_error(const rn_error *err) {
+    switch (err->status) {
+    case RN_ERR_MODEL:
+    case RN_ERR_UNSUPPORTED:
+    case RN_ERR_ARG:
+    case RN_ERR_CONTEXT:
+        return app_fail(APP_USAGE, "%s", err->message);
+    default:
+        return app_fail(APP_FAILED, "%s", err->message);
+    }
+}
+
+int app_fail_write(const char *what, int error_number) {
+    if (error_number == EPIPE) return APP_FAILED;
+    return app_fail(APP_FAILED, "%s: %s", what, strerror(error_number));
+}
+
+int app_flush_output(void) {
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout)) return APP_OK;
+    return app_fail_write("standard output", errno ? errno : EIO);
+}
+
+int app_open_model(const struct options *options, bool vocab_only, rn_model **out) {
+    const char *path = options->positional ? options->positional : option_text(options, OPT_MODEL);
+    rn_error err = {0};
+    rn_status status;
+    if (!path) {
+        status = rn_model_open_memory(EMBEDDED_NAME, embedded_model,
+                                      (size_t)(embedded_model_end - embedded_model), out, &err);
+    } else {
+        status = vocab_only ? rn_model_open_vocab(path, out, &err) : rn_model_open(path, out, &err);
+    }
+    if (status == RN_OK) return APP_OK;
+    const int code = app_fail_error(&err);
+    return status == RN_ERR_IO ? APP_USAGE : code; // a model that cannot be read is a bad -m
+}
+
+// ---------------------------------------------------------------- text
+
+static int stream_read(FILE *file, const char *name, struct text *out) {
+    size_t cap = 1 << 16;
+    *out = (struct text){.data = malloc(cap)};
+    while (out->data) {
+        out->len += fread(out->data + out->len, 1, cap - out->len - 1, file);
+        if (out->len < cap - 1) break;
+        char *bigger = realloc(out->data, cap *= 2);
+        if (!bigger) text_free(out);
+        out->data = bigger;
+    }
+    if (!out->data) return app_fail(APP_FAILED, "%s: out of memory", name);
+    if (ferror(file)) {
+        const int error_number = errno;
+        text_free(out);
+        return app_fail(APP_USAGE, "%s: %s", name, strerror(error_number));
+    }
+    out->data[out->len] = '\0';
+    return APP_OK;
+}
+
+int text_read(const char *path, struct text *out) {
+    *out = (struct text){0};
+    if (!path) return stream_read(stdin, "standard input", out);
+    FILE *file = fopen(path, "rb");
+    if (!file) return app_fail(APP_USAGE, "%s: %s", path, strerror(errno));
+    const int code = stream_read(file, path, out);
+    fclose(file);
+    return code;
+}
+
+void text_free(struct text *text) {
+    free(text->data);
+    *text = (struct text){0};
+}
+
+// The one source that is in use: the command line's when it names any, else the environment's. -1:
+// none; -2: more than one (printed).
+static int source_find(const struct options *options) {
+    static const enum option_id sources[] = {OPT_PROMPT, OPT_FILE, OPT_PROMPT_IDS};
+    int found = -1;
+    for (enum option_origin origin = ORIGIN_COMMAND_LINE; origin > ORIGIN_NONE; origin--) {
+        for (int i = 0; i < 3; i++) {
+            if (options->value[sources[i]].origin != origin) continue;
+            if (found >= 0) {
+                char a[64], b[64];
+                app_fail(APP_USAGE, "%s and %s exclude each other",
+                         option_name(options, (enum option_id)found, a),
+                         option_name(options, sources[i], b));
+                return -2;
+            }
+            found = (int)sources[i];
+        }
+        if (found >= 0) break;
+    }
+    return found;
+}
+
+int text_from_options(const struct options *options, enum option_id *source, struct text *out) {
+    *out = (struct text){0};
+    const int found = source_find(options);
+    if (found == -2) return APP_USAGE;
+    *source = found < 0 ? OPT_COUNT : (enum option_id)found;
+    if (found == OPT_PROMPT_IDS) return APP_OK;
+    if (found == OPT_PROMPT) {
+        const char *text = option_text(options, OPT_PROMPT);
+        *out = (struct text){.data = strdup(text), .len = strlen(text)};
+        return out->data ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    }
+    return text_read(found == OPT_FILE ? option_text(options, OPT_FILE) : NULL, out);
+}
+
+int utf8_char_len(const char *data, size_t len) {
+    const unsigned char *c = (const unsigned char *)data;
+    if (len == 0) return 0;
+    if (c[0] < 0x80) return 1;
+    const int n = c[0] >= 0xf0 ? 4 : c[0] >= 0xe0 ? 3 : 2;
+    if (c[0] < 0xc2 || c[0] > 0xf4 || len < (size_t)n) return 0;
+    for (int i = 1; i < n; i++) {
+        if ((c[i] & 0xc0) != 0x80) return 0;
+    }
+    // overlong forms, surrogates, beyond U+10FFFF
+    if ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] > 0x9f) ||
+        (c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] > 0x8f)) {
+        return 0;
+    }
+    return n;
+}
+
+bool text_sound(const char *data, size_t len, struct text *out) {
+    *out = (struct text){.data = malloc(3 * len + 1)};
+    if (!out->data) return false;
+    for (size_t i = 0; i < len;) {
+        const int n = utf8_char_len(data + i, len - i);
+        memcpy(out->data + out->len, n ? data + i : "\xef\xbf\xbd", n ? (size_t)n : 3);
+        out->len += n ? (size_t)n : 3;
+        i += n ? (size_t)n : 1;
+    }
+    out->data[out->len] = '\0';
+    return true;
+}

@@ -1,0 +1,55 @@
+// What the commands share: exit codes, messages, the model that -m names, whole files as text.
+#ifndef RN_APP_APP_H
+#define RN_APP_APP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "options.h"
+#include "runnel.h"
+
+enum app_exit { APP_OK = 0, APP_FAILED = 1, APP_USAGE = 2, APP_INTERRUPTED = 130 };
+
+#define COMMAND(id, name, function, ...) int function(const struct options *options);
+#include "commands.def"
+#undef COMMAND
+
+const char *command_name(enum command_id command);
+void help_program(FILE *out);
+void help_command(FILE *out, enum command_id command);
+
+// Prints "runnel: ..." as one line on stderr, control characters replaced; returns code.
+int app_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+// The same for an error of the library; the exit code follows from its status.
+int app_fail_error(const rn_error *err);
+// For output that could not be written: quiet when the reader has gone (EPIPE). Returns APP_FAILED.
+int app_fail_write(const char *what, int error_number);
+// Flushes stdout; APP_OK or what app_fail_write gives.
+int app_flush_output(void);
+
+// Opens the model that -m names, or the embedded one. On failure the error has been printed and the
+// exit code is returned.
+int app_open_model(const struct options *options, bool vocab_only, rn_model **out);
+
+// The model inside the program.
+extern const unsigned char embedded_model[], embedded_model_end[];
+#define EMBEDDED_NAME "tale-20m-q8_0 (embedded)"
+
+struct text {
+    char *data; // NUL-terminated, may hold NULs
+    size_t len;
+};
+// A file, or standard input when path is NULL. On failure the error has been printed and the exit
+// code is returned.
+int text_read(const char *path, struct text *out);
+// The text that -p, -f or standard input gives; more than one source is an error. *source is the
+// option it came from, OPT_COUNT for standard input; with --prompt-ids out stays empty.
+int text_from_options(const struct options *options, enum option_id *source, struct text *out);
+// A copy that is sound UTF-8: each bad byte becomes U+FFFD. False: out of memory.
+bool text_sound(const char *data, size_t len, struct text *out);
+void text_free(struct text *text);
+// Length of the sound UTF-8 character at data, or 0.
+int utf8_char_len(const char *data, size_t len);
+
+#endif

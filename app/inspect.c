@@ -1,0 +1,260 @@
+// `runnel inspect`: a model file as people read it. Files of architectures that runnel cannot run
+// are shown too, without the part that needs a plan. Strings of the file are escaped.
+#include "inspect.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "term.h"
+
+enum { STRING_LIMIT = 160, ITEM_LIMIT = 32 };
+
+uint64_t inspect_tensor_params(const struct tensor_view *tensor) {
+    uint64_t params = 1; // the file's reader has checked that the product fits
+    for (int i = 0; i < tensor->n_dims; i++) params *= (uint64_t)tensor->dim[i];
+    return params;
+}
+
+const char *inspect_type_name(enum meta_type type) {
+    static const char *const names[] = {
+        [META_U8] = "u8",         [META_I8] = "i8",       [META_U16] = "u16", [META_I16] = "i16",
+        [META_U32] = "u32",       [META_I32] = "i32",     [META_F32] = "f32", [META_BOOL] = "bool",
+        [META_STRING] = "string", [META_ARRAY] = "array", [META_U64] = "u64", [META_I64] = "i64",
+        [META_F64] = "f64"};
+    return (unsigned)type < sizeof names / sizeof *names ? names[type] : "?";
+}
+
+uint64_t inspect_u64(const struct meta_view *meta, uint64_t index) {
+    uint64_t value;
+    memcpy(&value, meta->data + 8 * index, sizeof value);
+    return value;
+}
+
+double inspect_shortest(float value) {
+    char digits[32];
+    for (int precision = 6; precision < 9; precision++) {
+        snprintf(digits, sizeof digits, "%.*g", precision, (double)value);
+        if (strtof(digits, NULL) == value) return strtod(digits, NULL);
+    }
+    return (double)value;
+}
+
+void inspect_cost(const struct inspect *inspect, enum kv_type kv, struct inspect_cost *out) {
+    const int n_ctx = inspect->model->n_ctx_train;
+    struct batch_shape shape;
+    out->token_bytes = plan_kv_token_bytes(inspect->plan, kv);
+    out->context_bytes = out->token_bytes * (uint64_t)n_ctx;
+    batch_shape_decode(inspect->plan, 0, &shape);
+    struct cost cost = plan_cost(inspect->plan, kv, &shape);
+    out->first_step = cost.weight_bytes + cost.kv_read_bytes;
+    batch_shape_decode(inspect->plan, n_ctx - 1, &shape);
+    cost = plan_cost(inspect->plan, kv, &shape);
+    out->last_step = cost.weight_bytes + cost.kv_read_bytes;
+}
+
+// ---------------------------------------------------------------- metadata
+
+static void number_print(const struct meta_view *meta, enum meta_type type, uint64_t index) {
+    int64_t integer;
+    double real;
+    const bool single = meta->type != META_ARRAY;
+    if (type == META_BOOL &&
+        (single ? meta_get_i64(meta, &integer) : meta_item_i64(meta, index, &integer))) {
+        fputs(integer ? "true" : "false", stdout);
+    } else if (type != META_F32 && type != META_F64 &&
+               (single ? meta_get_i64(meta, &integer) : meta_item_i64(meta, index, &integer))) {
+        printf("%" PRId64, integer);
+    } else if (type == META_U64) {
+        printf("%" PRIu64, inspect_u64(meta, index));
+    } else if (single ? meta_get_f64(meta, &real) : meta_item_f64(meta, index, &real)) {
+        printf("%.15g", type == META_F32 ? inspect_shortest((float)real) : real);
+    } else {
+        putchar('?');
+    }
+}
+
+static void array_print(const struct meta_view *meta) {
+    struct meta_cursor cursor;
+    const bool strings = meta_strings_begin(meta, &cursor);
+    putchar('[');
+    uint64_t i = 0;
+    for (; i < meta->count && i < INSPECT_ITEMS && meta->item_type != META_ARRAY; i++) {
+        if (i) fputs(", ", stdout);
+        const char *text;
+        size_t len;
+        if (!strings) {
+            number_print(meta, meta->item_type, i);
+        } else if (meta_strings_next(&cursor, &text, &len)) {
+            putchar('"');
+            term_print_escaped(stdout, text, len, ITEM_LIMIT);
+            putchar('"');
+        }
+    }
+    if (i < meta->count) fputs(i ? ", ..." : "...", stdout);
+    printf("] (%" PRIu64 ")", meta->count);
+}
+
+static void meta_print(const struct meta_view *meta, const struct term *term) {
+    char type[32];
+    snprintf(type, sizeof type, "%s%s",
+             inspect_type_name(meta->type == META_ARRAY ? meta->item_type : meta->type),
+             meta->type == META_ARRAY ? "[]" : "");
+    fputs("  ", stdout);
+    const size_t len = strlen(meta->key);
+    term_print_escaped(stdout, meta->key, len, STRING_LIMIT);
+    printf("%*s %s%-9s%s ", len < 42 ? 42 - (int)len : 0, "", term_dim(term->out_color), type,
+           term_reset(term->out_color));
+    const char *text;
+    size_t text_len;
+    if (meta_get_string(meta, &text, &text_len)) {
+        term_print_escaped(stdout, text, text_len, STRING_LIMIT);
+    } else if (meta->type == META_ARRAY) {
+        array_print(meta);
+    } else {
+        number_print(meta, meta->type, 0);
+    }
+    putchar('\n');
+}
+
+// ---------------------------------------------------------------- tensors and totals
+
+static void tensor_print(const struct tensor_view *tensor) {
+    char shape[96];
+    int used = snprintf(shape, sizeof shape, "[");
+    for (int i = 0; i < tensor->n_dims; i++) {
+        used += snprintf(shape + used, sizeof shape - (size_t)used, "%s%" PRId64, i ? ", " : "",
+                         tensor->dim[i]);
+    }
+    char bytes[32];
+    const size_t len = strlen(tensor->name);
+    fputs("  ", stdout);
+    term_print_escaped(stdout, tensor->name, len, STRING_LIMIT);
+    printf("%*s %s]%*s %-5s %14s @ %" PRIu64 "\n", len < 32 ? 32 - (int)len : 0, "", shape,
+           used < 20 ? 20 - used : 0, "", format_at(tensor->format)->name,
+           human_count(tensor->bytes, bytes), tensor->offset);
+}
+
+static void format_print(const char *name, const struct inspect_format *format) {
+    char params[32], bytes[32];
+    printf("  %-8s %6" PRIu64 " tensors %16s parameters %16s bytes", name, format->tensors,
+           human_count(format->params, params), human_count(format->bytes, bytes));
+    if (format->params) {
+        printf("  %5.2f bits each", 8.0 * (double)format->bytes / (double)format->params);
+    }
+    putchar('\n');
+}
+
+static void costs_print(const struct inspect *inspect) {
+    if (!inspect->plan) {
+        printf("  not computed: %s\n", inspect->reason);
+        return;
+    }
+    for (int kv = 0; kv < KV_TYPE_COUNT; kv++) {
+        struct inspect_cost cost;
+        char token[32], context[32], first[32], last[32];
+        inspect_cost(inspect, (enum kv_type)kv, &cost);
+        printf("  kv %-4s %9s per token, %9s for a context of %d; a decode step reads %s (empty "
+               "cache) to %s\n",
+               kv_type_name((enum kv_type)kv), human_bytes((double)cost.token_bytes, token),
+               human_bytes((double)cost.context_bytes, context), inspect->model->n_ctx_train,
+               human_bytes((double)cost.first_step, first),
+               human_bytes((double)cost.last_step, last));
+    }
+}
+
+static void section(const struct term *term, const char *title, int count) {
+    printf("\n%s%s%s", term_bold(term->out_color), title, term_reset(term->out_color));
+    if (count >= 0) printf(" (%d)", count);
+    putchar('\n');
+}
+
+static void text_print(const struct inspect *inspect, const struct term *term) {
+    const struct weights *weights = inspect->weights;
+    char size[32], bytes[32];
+    fputs(term_bold(term->out_color), stdout);
+    term_print_escaped(stdout, weights_name(weights), strlen(weights_name(weights)), SIZE_MAX);
+    printf("%s\n  %s, %s (%s bytes)\n", term_reset(term->out_color), weights_container(weights),
+           human_bytes((double)weights_bytes(weights), size),
+           human_count(weights_bytes(weights), bytes));
+    if (inspect->model) {
+        const rn_model_info *model = inspect->model;
+        printf("  %s, %d layers of width %d, %d heads (%d for keys and values), context %d, "
+               "vocabulary %d\n",
+               model->architecture, model->n_layer, model->n_embd, model->n_head, model->n_head_kv,
+               model->n_ctx_train, model->n_vocab);
+    }
+    section(term, "metadata", weights_meta_count(weights));
+    for (int i = 0; i < weights_meta_count(weights); i++) {
+        meta_print(weights_meta_at(weights, i), term);
+    }
+    section(term, "tensors, row length first", weights_tensor_count(weights));
+    for (int i = 0; i < weights_tensor_count(weights); i++) {
+        tensor_print(weights_tensor_at(weights, i));
+    }
+    section(term, "totals", -1);
+    for (int i = 0; i < FORMAT_COUNT; i++) {
+        if (inspect->format[i].tensors) {
+            format_print(format_at((enum format_id)i)->name, &inspect->format[i]);
+        }
+    }
+    format_print("all", &inspect->total);
+    section(term, "memory", -1);
+    costs_print(inspect);
+}
+
+// ---------------------------------------------------------------- the command
+
+static void totals_add(struct inspect *inspect) {
+    for (int i = 0; i < weights_tensor_count(inspect->weights); i++) {
+        const struct tensor_view *tensor = weights_tensor_at(inspect->weights, i);
+        struct inspect_format *const targets[] = {&inspect->format[tensor->format],
+                                                  &inspect->total};
+        for (int j = 0; j < 2; j++) {
+            targets[j]->tensors++;
+            targets[j]->params += inspect_tensor_params(tensor);
+            targets[j]->bytes += tensor->bytes;
+        }
+    }
+}
+
+static int weights_get(const char *path, struct weights **out) {
+    rn_error err = {0};
+    const size_t size = (size_t)(embedded_model_end - embedded_model);
+    const rn_status status =
+        path ? weights_open(path, out, &err)
+             : weights_open_memory(EMBEDDED_NAME, embedded_model, size, out, &err);
+    if (status == RN_OK) return APP_OK;
+    const int code = app_fail_error(&err);
+    return status == RN_ERR_IO ? APP_USAGE : code;
+}
+
+int command_inspect(const struct options *options) {
+    const char *path = options->positional ? options->positional : option_text(options, OPT_MODEL);
+    struct weights *weights = NULL;
+    int code = weights_get(path, &weights);
+    if (code) return code;
+    // The model on top of the file, where runnel knows how; otherwise the reason is shown.
+    rn_model *model = NULL;
+    rn_error err = {0};
+    const rn_status status =
+        path ? rn_model_open(path, &model, &err)
+             : rn_model_open_memory(EMBEDDED_NAME, embedded_model,
+                                    (size_t)(embedded_model_end - embedded_model), &model, &err);
+    struct inspect inspect = {.weights = weights, .reason = err.message};
+    if (status == RN_OK && tools_plan(model)) {
+        inspect.model = rn_model_get_info(model);
+        inspect.plan = tools_plan(model);
+    }
+    totals_add(&inspect);
+    if (option_flag(options, OPT_JSON)) {
+        code = inspect_json_print(&inspect);
+    } else {
+        struct term term;
+        term_init(&term, options);
+        text_print(&inspect, &term);
+    }
+    rn_model_close(model);
+    weights_close(weights);
+    return code;
+}

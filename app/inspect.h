@@ -1,0 +1,41 @@
+// What `runnel inspect` found, for its two printers.
+#ifndef RN_APP_INSPECT_H
+#define RN_APP_INSPECT_H
+
+#include "app.h"
+#include "tools.h"
+
+enum { INSPECT_ITEMS = 4 }; // items of an array that are shown
+
+struct inspect_format {
+    uint64_t tensors, params, bytes;
+};
+
+struct inspect {
+    const struct weights *weights;
+    const rn_model_info *model; // NULL: runnel cannot run it
+    const struct plan *plan;    // NULL with model
+    const char *reason;         // why it cannot
+    struct inspect_format format[FORMAT_COUNT];
+    struct inspect_format total;
+};
+
+uint64_t inspect_tensor_params(const struct tensor_view *tensor);
+const char *inspect_type_name(enum meta_type type);
+// A value of type META_U64 that needs all 64 bits.
+uint64_t inspect_u64(const struct meta_view *meta, uint64_t index);
+// The double with the fewest digits that is this float: 0.95 instead of 0.949999988.
+double inspect_shortest(float value);
+
+// For each KV type.
+struct inspect_cost {
+    uint64_t token_bytes;   // KV that one more token keeps
+    uint64_t context_bytes; // KV of a full context
+    uint64_t first_step;    // bytes that a decode step reads with an empty cache
+    uint64_t last_step;     // with a full one
+};
+void inspect_cost(const struct inspect *inspect, enum kv_type kv, struct inspect_cost *out);
+
+int inspect_json_print(const struct inspect *inspect);
+
+#endif

@@ -1,0 +1,80 @@
+// The program: finds the command in the table, parses its options, runs it, and makes sure that
+// standard output was really written.
+#include <locale.h>
+#include <signal.h>
+#include <string.h>
+
+#include "app.h"
+
+static int (*const functions[COMMAND_COUNT])(const struct options *) = {
+#define COMMAND(id, name, function, ...) [COMMAND_##id] = function,
+#include "commands.def"
+#undef COMMAND
+};
+
+static int command_find(const char *name) {
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        if (!strcmp(name, command_name((enum command_id)i))) return i;
+    }
+    return -1;
+}
+
+static int command_unknown(const char *name) {
+    const char *names[COMMAND_COUNT];
+    for (int i = 0; i < COMMAND_COUNT; i++) names[i] = command_name((enum command_id)i);
+    const char *near = nearest_word(name, names, COMMAND_COUNT);
+    return near ? app_fail(APP_USAGE, "unknown command '%.80s'; did you mean '%s'?", name, near)
+                : app_fail(APP_USAGE, "unknown command '%.80s'; see 'runnel --help'", name);
+}
+
+int command_help(const struct options *options) {
+    if (!options->positional) {
+        help_program(stdout);
+        return APP_OK;
+    }
+    const int command = command_find(options->positional);
+    if (command < 0) return command_unknown(options->positional);
+    help_command(stdout, (enum command_id)command);
+    return APP_OK;
+}
+
+int command_version(const struct options *options) {
+    (void)options;
+    printf("runnel %s\n", RN_VERSION);
+    return APP_OK;
+}
+
+static int command_start(int command, int argc, char **argv) {
+    struct options options;
+    int code = APP_USAGE;
+    if (options_parse(&options, (enum command_id)command, argc, argv)) {
+        if (options.help) {
+            help_command(stdout, (enum command_id)command);
+            code = APP_OK;
+        } else {
+            code = functions[command](&options);
+        }
+    }
+    options_deinit(&options);
+    return code;
+}
+
+int main(int argc, char **argv) {
+    setlocale(LC_CTYPE, ""); // whether the terminal takes UTF-8; numbers stay in the C locale
+    signal(SIGPIPE, SIG_IGN);
+    int code;
+    if (argc < 2) {
+        help_program(stderr);
+        code = APP_USAGE;
+    } else if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+        help_program(stdout);
+        code = APP_OK;
+    } else if (!strcmp(argv[1], "--version")) {
+        code = command_version(NULL);
+    } else {
+        const int command = command_find(argv[1]);
+        code = command < 0 ? command_unknown(argv[1]) : command_start(command, argc - 2, argv + 2);
+    }
+    const int flushed = code == APP_FAILED ? APP_OK : app_flush_output();
+    return flushed ? flushed : code;
+}

@@ -1,0 +1,361 @@
+// Parses a command line and its environment twins against the option table. Called by main once per
+// run. Invariant: a value that options_parse accepted lies in its row's range.
+#include "options.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app.h"
+
+// Bits under the names that the table uses.
+enum {
+#define COMMAND(id, ...) id = 1u << COMMAND_##id,
+#include "commands.def"
+#undef COMMAND
+};
+
+#define STRING          .kind = OPTION_STRING
+#define FLAG            .kind = OPTION_FLAG
+#define LIST            .kind = OPTION_LIST
+#define INT(min, max)   .kind = OPTION_INT, .int_min = min, .int_max = max
+#define FLOAT(min, max) .kind = OPTION_FLOAT, .float_min = min, .float_max = max
+#define CHOICE(words)   .kind = OPTION_CHOICE, .choices = words
+
+static const struct option_row rows[OPT_COUNT] = {
+#define OPTION(id, flag_, short_, env_, kind_, default_, commands_, value_, help_)                 \
+    [OPT_##id] = {.flag = flag_,                                                                   \
+                  .short_flag = short_,                                                            \
+                  .environment = env_,                                                             \
+                  kind_,                                                                           \
+                  .fallback = default_,                                                            \
+                  .commands = commands_,                                                           \
+                  .value = value_,                                                                 \
+                  .help = help_},
+#define ALIAS(flag, id)
+#include "options.def"
+#undef OPTION
+#undef ALIAS
+};
+
+static const struct {
+    const char *flag;
+    enum option_id id;
+} aliases[] = {
+#define OPTION(...)
+#define ALIAS(flag, id) {flag, OPT_##id},
+#include "options.def"
+#undef OPTION
+#undef ALIAS
+};
+
+const struct option_row *option_row_at(enum option_id id) { return &rows[id]; }
+
+static bool applies(int id, enum command_id command) {
+    return (rows[id].commands >> command & 1u) != 0;
+}
+
+// ---------------------------------------------------------------- values
+
+static bool refuse(const char *name, const char *text, const char *what) {
+    app_fail(APP_USAGE, "%s: '%.80s' is not %s", name, text, what);
+    return false;
+}
+
+static bool parse_int(const struct option_row *row, const char *name, const char *text,
+                      int64_t *out) {
+    char what[96];
+    snprintf(what, sizeof what, "a whole number from %" PRId64 " to %" PRId64, row->int_min,
+             row->int_max);
+    char *end = NULL;
+    errno = 0;
+    const long long value = strtoll(text, &end, 10);
+    const bool starts_well = (text[0] >= '0' && text[0] <= '9') || text[0] == '-';
+    if (!starts_well || end == text || *end || errno || value < row->int_min ||
+        value > row->int_max) {
+        return refuse(name, text, what);
+    }
+    *out = value;
+    return true;
+}
+
+static bool parse_float(const struct option_row *row, const char *name, const char *text,
+                        double *out) {
+    char what[96];
+    snprintf(what, sizeof what, "a number from %g to %g", row->float_min, row->float_max);
+    char *end = NULL;
+    const double value = strtod(text, &end);
+    const bool starts_well = (text[0] >= '0' && text[0] <= '9') || text[0] == '-' || text[0] == '.';
+    if (!starts_well || end == text || *end || !isfinite(value) || value < row->float_min ||
+        value > row->float_max) {
+        return refuse(name, text, what);
+    }
+    *out = value;
+    return true;
+}
+
+static bool parse_flag(const char *name, const char *text, bool *out) {
+    static const char *const yes[] = {"1", "true", "yes", "on"};
+    static const char *const no[] = {"0", "false", "no", "off"};
+    for (int i = 0; i < 4; i++) {
+        if (!strcmp(text, yes[i]) || !strcmp(text, no[i])) {
+            *out = !strcmp(text, yes[i]);
+            return true;
+        }
+    }
+    return refuse(name, text, "yes or no");
+}
+
+static bool parse_choice(const struct option_row *row, const char *name, const char *text) {
+    const size_t len = strlen(text);
+    for (const char *word = row->choices; word; word = strchr(word, '|')) {
+        word += *word == '|';
+        const size_t word_len = strcspn(word, "|");
+        if (len == word_len && !memcmp(word, text, len)) return true;
+    }
+    char what[96];
+    snprintf(what, sizeof what, "one of %s", row->choices);
+    return refuse(name, text, what);
+}
+
+static bool list_add(struct option_value *value, const char *name, const char *text) {
+    if (!*text) return refuse(name, text, "a text of at least one character");
+    if (value->n_list == OPTIONS_MAX_LIST) {
+        app_fail(APP_USAGE, "%s: '%.80s' is one too many: at most %d are possible", name, text,
+                 OPTIONS_MAX_LIST);
+        return false;
+    }
+    value->list[value->n_list++] = text;
+    return true;
+}
+
+// Stores text as the value of an option; name is what a message calls it.
+static bool value_set(struct options *options, enum option_id id, enum option_origin origin,
+                      const char *name, const char *text) {
+    struct option_value *value = &options->value[id];
+    value->origin = origin;
+    value->text = text;
+    switch (rows[id].kind) {
+    case OPTION_STRING:
+        return true;
+    case OPTION_INT:
+        return parse_int(&rows[id], name, text, &value->integer);
+    case OPTION_FLOAT:
+        return parse_float(&rows[id], name, text, &value->real);
+    case OPTION_FLAG:
+        return parse_flag(name, text, &value->flag);
+    case OPTION_LIST:
+        return list_add(value, name, text);
+    case OPTION_CHOICE:
+        return parse_choice(&rows[id], name, text);
+    }
+    return false;
+}
+
+// ---------------------------------------------------------------- environment
+
+// A list has one item per line.
+static bool environment_list(struct options *options, enum option_id id, const char *text) {
+    options->environment_list = strdup(text);
+    if (!options->environment_list) {
+        app_fail(APP_FAILED, "out of memory");
+        return false;
+    }
+    char *rest = NULL;
+    for (char *line = strtok_r(options->environment_list, "\n", &rest); line;
+         line = strtok_r(NULL, "\n", &rest)) {
+        if (!value_set(options, id, ORIGIN_ENVIRONMENT, rows[id].environment, line)) return false;
+    }
+    return true;
+}
+
+// For options that the command line left open. An empty variable counts as unset.
+static bool environment_apply(struct options *options) {
+    for (int id = 0; id < OPT_COUNT; id++) {
+        if (!applies(id, options->command) || options->value[id].origin) continue;
+        const char *text = getenv(rows[id].environment);
+        if (!text || !*text) continue;
+        const bool ok = rows[id].kind == OPTION_LIST ? environment_list(options, id, text)
+                                                     : value_set(options, id, ORIGIN_ENVIRONMENT,
+                                                                 rows[id].environment, text);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+// ---------------------------------------------------------------- command line
+
+static int find_long(enum command_id command, const char *flag, size_t len) {
+    for (int id = 0; id < OPT_COUNT; id++) {
+        if (applies(id, command) && strlen(rows[id].flag) == len &&
+            !memcmp(rows[id].flag, flag, len)) {
+            return id;
+        }
+    }
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
+        if (applies(aliases[i].id, command) && strlen(aliases[i].flag) == len &&
+            !memcmp(aliases[i].flag, flag, len)) {
+            return aliases[i].id;
+        }
+    }
+    return -1;
+}
+
+static int find_short(enum command_id command, char flag) {
+    for (int id = 0; id < OPT_COUNT; id++) {
+        if (applies(id, command) && rows[id].short_flag && rows[id].short_flag == flag) return id;
+    }
+    return -1;
+}
+
+static bool unknown(enum command_id command, const char *given) {
+    const char *names[OPT_COUNT];
+    int count = 0;
+    for (int id = 0; id < OPT_COUNT; id++) {
+        if (applies(id, command)) names[count++] = rows[id].flag;
+    }
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(given, "="), given);
+    const char *near =
+        word[0] == '-' && word[1] == '-' ? nearest_word(word + 2, names, count) : NULL;
+    if (near) {
+        app_fail(APP_USAGE, "unknown option %s; did you mean --%s?", word, near);
+    } else {
+        app_fail(APP_USAGE, "unknown option %s; see 'runnel %s --help'", word,
+                 command_name(command));
+    }
+    return false;
+}
+
+static bool positional_take(struct options *options, const char *text) {
+    if (options->command != COMMAND_INSPECT && options->command != COMMAND_HELP) {
+        app_fail(APP_USAGE, "unexpected argument '%.80s'; see 'runnel %s --help'", text,
+                 command_name(options->command));
+        return false;
+    }
+    if (options->positional) {
+        app_fail(APP_USAGE, "one argument too many: '%.80s'", text);
+        return false;
+    }
+    options->positional = text;
+    return true;
+}
+
+// One flag at argv[*at], with its value there or in the next argument; moves *at to the last one
+// used.
+static bool flag_take(struct options *options, int argc, char **argv, int *at) {
+    const char *given = argv[*at];
+    const char *inline_value = NULL;
+    int id;
+    if (given[1] == '-') {
+        const char *equals = strchr(given, '=');
+        inline_value = equals ? equals + 1 : NULL;
+        id = find_long(options->command, given + 2,
+                       equals ? (size_t)(equals - given) - 2 : strlen(given + 2));
+    } else {
+        id = find_short(options->command, given[1]);
+        if (given[2]) inline_value = given + 2;
+    }
+    if (id < 0) return unknown(options->command, given);
+    char name[64];
+    if (given[1] == '-') {
+        snprintf(name, sizeof name, "--%s", rows[id].flag);
+    } else {
+        snprintf(name, sizeof name, "-%c", given[1]);
+    }
+    const char *text = inline_value;
+    if (!text && rows[id].kind == OPTION_FLAG) text = "yes";
+    if (!text && *at + 1 < argc) text = argv[++*at];
+    if (!text) {
+        app_fail(APP_USAGE, "%s needs a value: %s", name, rows[id].value);
+        return false;
+    }
+    return value_set(options, (enum option_id)id, ORIGIN_COMMAND_LINE, name, text);
+}
+
+bool options_parse(struct options *options, enum command_id command, int argc, char **argv) {
+    *options = (struct options){.command = command};
+    bool only_positional = false;
+    for (int i = 0; i < argc; i++) {
+        const char *arg = argv[i];
+        bool ok = true;
+        if (only_positional || arg[0] != '-' || !arg[1]) {
+            ok = positional_take(options, arg);
+        } else if (!strcmp(arg, "--")) {
+            only_positional = true;
+        } else if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
+            options->help = true;
+            return true;
+        } else {
+            ok = flag_take(options, argc, argv, &i);
+        }
+        if (!ok) return false;
+    }
+    return environment_apply(options);
+}
+
+void options_deinit(struct options *options) { free(options->environment_list); }
+
+// ---------------------------------------------------------------- reading
+
+bool option_given(const struct options *options, enum option_id id) {
+    return options->value[id].origin != ORIGIN_NONE;
+}
+
+const char *option_name(const struct options *options, enum option_id id, char buffer[64]) {
+    if (options->value[id].origin == ORIGIN_ENVIRONMENT) return rows[id].environment;
+    snprintf(buffer, 64, "--%s", rows[id].flag);
+    return buffer;
+}
+
+const char *option_text(const struct options *options, enum option_id id) {
+    return options->value[id].text;
+}
+
+int option_int(const struct options *options, enum option_id id, int fallback) {
+    return option_given(options, id) ? (int)options->value[id].integer : fallback;
+}
+
+float option_float(const struct options *options, enum option_id id, float fallback) {
+    return option_given(options, id) ? (float)options->value[id].real : fallback;
+}
+
+bool option_flag(const struct options *options, enum option_id id) {
+    return options->value[id].flag;
+}
+
+// ---------------------------------------------------------------- guesses
+
+// Edits that turn a into b; both at most 63 bytes.
+static int edit_distance(const char *a, const char *b) {
+    const int n = (int)strnlen(a, 63), m = (int)strnlen(b, 63);
+    int row[64];
+    for (int j = 0; j <= m; j++) row[j] = j;
+    for (int i = 1; i <= n; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= m; j++) {
+            const int swap = diagonal + (a[i - 1] != b[j - 1]);
+            const int edit = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
+            diagonal = row[j];
+            row[j] = swap < edit ? swap : edit;
+        }
+    }
+    return row[m];
+}
+
+const char *nearest_word(const char *typed, const char *const *names, int count) {
+    const char *best = NULL;
+    int best_distance = 1 + (int)strlen(typed) / 3; // beyond this it is another word
+    for (int i = 0; i < count; i++) {
+        const int distance = edit_distance(typed, names[i]);
+        if (distance <= best_distance && (!best || distance < best_distance)) {
+            best = names[i];
+            best_distance = distance;
+        }
+    }
+    return best;
+}

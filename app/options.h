@@ -1,0 +1,87 @@
+// The option table (options.def) at run time: parsed values of a command line and its environment
+// twins. The command line beats the environment. Every value is range-checked here, so commands
+// may use it as it is.
+#ifndef RN_APP_OPTIONS_H
+#define RN_APP_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { OPTIONS_MAX_LIST = 16 };
+
+enum command_id {
+#define COMMAND(id, ...) COMMAND_##id,
+#include "commands.def"
+#undef COMMAND
+    COMMAND_COUNT
+};
+
+enum option_id {
+#define OPTION(id, ...) OPT_##id,
+#define ALIAS(flag, id)
+#include "options.def"
+#undef OPTION
+#undef ALIAS
+    OPT_COUNT
+};
+
+enum option_kind {
+    OPTION_STRING,
+    OPTION_INT,
+    OPTION_FLOAT,
+    OPTION_FLAG,
+    OPTION_LIST,
+    OPTION_CHOICE
+};
+
+struct option_row {
+    const char *flag; // without the dashes
+    char short_flag;  // 0: none
+    const char *environment;
+    enum option_kind kind;
+    int64_t int_min, int_max;
+    double float_min, float_max;
+    const char *choices; // "a|b|c"
+    const char *fallback;
+    unsigned commands; // bit 1 << command_id
+    const char *value, *help;
+};
+
+enum option_origin { ORIGIN_NONE, ORIGIN_ENVIRONMENT, ORIGIN_COMMAND_LINE };
+
+struct option_value {
+    enum option_origin origin;
+    const char *text; // as given; borrowed
+    int64_t integer;
+    double real;
+    bool flag;
+    int n_list;
+    const char *list[OPTIONS_MAX_LIST];
+};
+
+struct options {
+    enum command_id command;
+    bool help;              // --help was given
+    const char *positional; // the argument without a flag, or NULL
+    struct option_value value[OPT_COUNT];
+    char *environment_list; // owns what list[] points to when it came from the environment
+};
+
+const struct option_row *option_row_at(enum option_id id);
+
+// argv holds what follows the command's name. False: the error has been printed.
+bool options_parse(struct options *options, enum command_id command, int argc, char **argv);
+void options_deinit(struct options *options);
+
+bool option_given(const struct options *options, enum option_id id);
+// What to call the option in a message about its value: "--seed" or "RUNNEL_SEED".
+const char *option_name(const struct options *options, enum option_id id, char buffer[64]);
+const char *option_text(const struct options *options, enum option_id id); // NULL: not given
+int option_int(const struct options *options, enum option_id id, int fallback);
+float option_float(const struct options *options, enum option_id id, float fallback);
+bool option_flag(const struct options *options, enum option_id id);
+
+// The word of names[] nearest to what was typed, or NULL when none is near.
+const char *nearest_word(const char *typed, const char *const *names, int count);
+
+#endif

@@ -1,0 +1,126 @@
+// Figures of a run. Rates divide what the engine counted by what the engine timed; the share of the
+// bandwidth divides the bytes a decode step had to read by a measured read of the same size.
+#include "report.h"
+
+#include <math.h>
+
+enum { BANDWIDTH_BUDGET_MS = 300, SHARE_BAR_WIDTH = 20 };
+
+// Undefined (NaN) where there is nothing to divide by.
+static double ratio(double a, double b) { return b > 0 ? a / b : (double)NAN; }
+
+static double prompt_rate(const struct report *r) {
+    return ratio(1000.0 * r->timings.prompt_tokens, r->timings.prompt_ms);
+}
+
+// Tokens after the first: the first one comes out of the prompt's last step.
+static double output_rate(const struct report *r) {
+    return r->timings.decode_steps
+               ? ratio(1000.0 * (double)r->timings.decode_steps, r->timings.decode_ms)
+               : (double)NAN;
+}
+
+static double bytes_per_token(const struct report *r) {
+    return ratio((double)r->timings.decode_bytes, (double)r->timings.decode_steps);
+}
+
+static double read_rate(const struct report *r) { // bytes/s
+    return output_rate(r) * bytes_per_token(r);
+}
+
+static double read_share(const struct report *r) { return ratio(read_rate(r), r->bandwidth); }
+
+void report_measure(struct report *report, rn_engine *engine) {
+    if (!report->timings.decode_steps) return; // nothing to compare it with
+    const uint64_t tokens =
+        (uint64_t)report->timings.prompt_tokens + (uint64_t)report->timings.output_tokens;
+    const uint64_t working_set =
+        report->engine.weight_bytes + tokens * report->engine.kv_token_bytes;
+    report->in_cache = report->engine.cache_bytes && working_set <= report->engine.cache_bytes;
+    report->bandwidth = rn_engine_bandwidth(engine, working_set, BANDWIDTH_BUDGET_MS);
+}
+
+// ---------------------------------------------------------------- for people
+
+static void line_begin(const struct term *term, const char *label) {
+    fprintf(stderr, "  %s%-8s%s", term_dim(term->err_color), label, term_reset(term->err_color));
+}
+
+static void print_output(const struct report *report, const struct term *term) {
+    line_begin(term, "output");
+    fprintf(stderr, "%5d tokens", report->timings.output_tokens);
+    if (isfinite(output_rate(report))) {
+        fprintf(stderr, "  %s%8.1f tokens/s%s", term_bold(term->err_color), output_rate(report),
+                term_reset(term->err_color));
+    }
+    fprintf(stderr, "  %s%s, seed %llu%s\n", term_dim(term->err_color),
+            rn_finish_text(report->finish), (unsigned long long)report->seed,
+            term_reset(term->err_color));
+}
+
+static void print_memory(const struct report *report, const struct term *term) {
+    if (!isfinite(read_rate(report))) return;
+    char bytes[32], bar[3 * SHARE_BAR_WIDTH + 1];
+    line_begin(term, "memory");
+    fprintf(stderr, "%9s/token   %8.2f GB/s", human_bytes(bytes_per_token(report), bytes),
+            read_rate(report) / 1e9);
+    if (isfinite(read_share(report))) {
+        const double share = read_share(report);
+        fprintf(stderr, "  %s %s%.0f%%%s of %.1f GB/s%s",
+                term_bar(term, share, SHARE_BAR_WIDTH, bar), term_bold(term->err_color),
+                100 * share, term_reset(term->err_color), report->bandwidth / 1e9,
+                report->in_cache ? " (in cache)" : "");
+    }
+    fputc('\n', stderr);
+}
+
+void report_print(const struct report *report, const struct term *term) {
+    const rn_engine_info *engine = &report->engine;
+    // A terminal's line was ended on stdout; a pipe gets the text as it is, so end its line here.
+    fputs(term->out_tty ? "\n" : "\n\n", stderr);
+    line_begin(term, "model");
+    fprintf(stderr, "%s, %s; %s %s, %d thread%s, kv %s\n", report->model->path,
+            report->model->format, engine->backend, engine->isa, engine->n_threads,
+            engine->n_threads == 1 ? "" : "s", engine->kv_type);
+    line_begin(term, "load");
+    fprintf(stderr, "%5.0f ms\n", report->load_ms);
+    line_begin(term, "prompt");
+    fprintf(stderr, "%5d tokens", report->timings.prompt_tokens);
+    if (isfinite(prompt_rate(report))) {
+        fprintf(stderr, "  %8.1f tokens/s", prompt_rate(report));
+    }
+    if (report->timings.ttft_ms > 0) {
+        fprintf(stderr, "  first token after %.1f ms", report->timings.ttft_ms);
+    }
+    fputc('\n', stderr);
+    print_output(report, term);
+    print_memory(report, term);
+}
+
+// ---------------------------------------------------------------- for programs
+
+json_t *json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+bool report_json(const struct report *report, json_t *object) {
+    const rn_timings *timings = &report->timings;
+    const double gb = 1e9;
+    json_t *figures =
+        json_pack("{s:s, s:s?, s:I, s:f, s:i, s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:b, s:i, "
+                  "s:s, s:s, s:s}",
+                  "finish_reason", rn_finish_text(report->finish), "stop", report->stop, "seed",
+                  (json_int_t)report->seed, "load_ms", report->load_ms, "prompt_tokens",
+                  timings->prompt_tokens, "prompt_per_second", json_number(prompt_rate(report)),
+                  "ttft_ms", timings->ttft_ms > 0 ? json_number(timings->ttft_ms) : json_null(),
+                  "output_tokens", timings->output_tokens, "output_per_second",
+                  json_number(output_rate(report)), "bytes_per_token",
+                  json_number(bytes_per_token(report)), "read_gbs",
+                  json_number(read_rate(report) / gb), "bandwidth_gbs",
+                  json_number(ratio(report->bandwidth, report->bandwidth > 0 ? gb : 0)),
+                  "bandwidth_share", json_number(read_share(report)), "in_cache", report->in_cache,
+                  "threads", report->engine.n_threads, "isa", report->engine.isa, "kv_type",
+                  report->engine.kv_type, "backend", report->engine.backend);
+    if (!figures) return false;
+    const int failed = json_object_update(object, figures);
+    json_decref(figures);
+    return !failed;
+}

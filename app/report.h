@@ -1,0 +1,32 @@
+// What a run did and how fast: the summary on stderr and the --json object come from this record.
+#ifndef RN_APP_REPORT_H
+#define RN_APP_REPORT_H
+
+#include <jansson.h>
+
+#include "app.h"
+#include "term.h"
+
+struct report {
+    const rn_model_info *model;
+    rn_engine_info engine;
+    rn_timings timings;
+    rn_finish finish;
+    char *stop; // the stop string that matched, or NULL; owned
+    uint64_t seed;
+    double load_ms;
+    // of the machine for this working set, bytes/s; 0: not measured
+    double bandwidth;
+    bool in_cache; // the working set fits the last-level cache
+};
+
+// Measures the machine's bandwidth for what a decode step reads; takes up to 300 ms.
+void report_measure(struct report *report, rn_engine *engine);
+void report_print(const struct report *report, const struct term *term);
+// Adds the figures to object; undefined rates are null.
+bool report_json(const struct report *report, json_t *object);
+
+// value, or null where it is not finite.
+json_t *json_number(double value);
+
+#endif

@@ -1,0 +1,180 @@
+// runnel: a decode engine for language models. The public interface: open a model, turn text into
+// tokens, submit requests to an engine, receive their tokens.
+//
+// Calls return a status; those that take an rn_error fill it with one line that names the offending
+// value (it may be NULL). If a create or open fails there is nothing to free. A model is immutable
+// and may be shared by threads; an engine belongs to one thread at a time.
+#ifndef RUNNEL_H
+#define RUNNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runnel_status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RN_VERSION "0.1.0"
+
+// ---------------------------------------------------------------- model
+
+typedef struct rn_model rn_model;
+
+typedef struct rn_model_info {
+    const char *path;         // as opened
+    const char *name;         // general.name, or ""
+    const char *architecture; // "llama"
+    const char *container;    // "GGUF v3"
+    const char *format;       // the format that most weight bytes have: "Q8_0"
+    int n_ctx_train;
+    int n_vocab, n_embd, n_layer, n_head, n_head_kv;
+    uint64_t n_params;
+    uint64_t file_bytes;
+    uint64_t weight_bytes; // of all tensors
+    // generation settings of the file; where it has none: temperature 0.8, top-p 0.95, the rest off
+    float temperature, top_p, min_p;
+    int top_k;
+} rn_model_info;
+
+rn_status rn_model_open(const char *path, rn_model **out, rn_error *err);
+// From memory that outlives the model, such as a file embedded in the program.
+rn_status rn_model_open_memory(const char *name, const void *data, size_t size, rn_model **out,
+                               rn_error *err);
+// The vocabulary alone: for files without tensors, or to save time.
+rn_status rn_model_open_vocab(const char *path, rn_model **out, rn_error *err);
+void rn_model_close(rn_model *model);
+const rn_model_info *rn_model_get_info(const rn_model *model);
+
+// ---------------------------------------------------------------- tokens
+
+enum {
+    RN_TOKENIZE_BOS = 1,     // add the tokens that the model wants around a text
+    RN_TOKENIZE_SPECIAL = 2, // "<|end|>" becomes that token
+};
+
+// *ids is to be freed with rn_free.
+rn_status rn_tokenize(const rn_model *model, const char *text, size_t len, int flags, int32_t **ids,
+                      size_t *n_ids, rn_error *err);
+// *text is to be freed with rn_free; NUL-terminated, its length in *len. Special tokens give their
+// text when asked for.
+rn_status rn_detokenize(const rn_model *model, const int32_t *ids, size_t n_ids, bool special,
+                        char **text, size_t *len, rn_error *err);
+void rn_free(void *memory);
+
+// ---------------------------------------------------------------- engine
+
+typedef struct rn_engine rn_engine;
+
+// Reports loading progress: done of total bytes.
+typedef void (*rn_progress_fn)(void *ctx, uint64_t done, uint64_t total);
+
+typedef struct rn_engine_options {
+    const char *backend; // NULL: the best one
+    const char *isa;     // NULL: the best of this machine; "scalar", "avx2", "avx512"
+    const char *kv_type; // NULL: "f16"; "f32"
+    int n_threads;       // 0: all cores that this process may use
+    int n_ctx;           // positions of a sequence; 0: the model's
+    int max_seqs;        // sequences at a time; 0: 1
+    int batch_tokens;    // most tokens in a step; 0: 512
+    int logit_rows;      // most logit rows in a step; 0: max_seqs
+    rn_progress_fn progress;
+    void *progress_ctx;
+} rn_engine_options;
+
+rn_status rn_engine_create(const rn_model *model, const rn_engine_options *options, rn_engine **out,
+                           rn_error *err);
+void rn_engine_destroy(rn_engine *engine);
+
+// Sampling. Zero-initialised is greedy. Applied in the order: temperature, top-k, top-p, min-p.
+typedef struct rn_sampling {
+    float temperature; // 0: greedy
+    int top_k;         // 0: off
+    float top_p;       // 1 or 0: off
+    float min_p;       // 0: off
+    bool has_seed;
+    uint64_t seed; // used when has_seed; otherwise one is drawn and reported
+} rn_sampling;
+
+typedef void (*rn_logits_fn)(void *ctx, int position, const float *logits, int n_vocab);
+
+typedef struct rn_request {
+    const int32_t *prompt; // copied
+    size_t n_prompt;       // at least 1
+    rn_sampling sampling;
+    int max_tokens;          // -1: until the context is full; 0: evaluate the prompt only
+    const char *const *stop; // strings that end the text and are not part of it; copied
+    size_t n_stop;           // at most 16
+    bool ignore_eos;
+    rn_logits_fn on_logits; // called during the step for every evaluated position, prompt included;
+                            // NULL: none
+    void *on_logits_ctx;
+} rn_request;
+
+rn_status rn_engine_submit(rn_engine *engine, const rn_request *request, uint64_t *id,
+                           rn_error *err);
+// Ends a request: the next step gives its memory back and its last event says "cancelled". Unknown
+// ids are ignored.
+void rn_engine_cancel(rn_engine *engine, uint64_t id);
+
+typedef enum rn_finish {
+    RN_FINISH_NONE,
+    RN_FINISH_STOP,
+    RN_FINISH_LENGTH,
+    RN_FINISH_CANCELLED,
+    RN_FINISH_ERROR
+} rn_finish;
+const char *rn_finish_text(rn_finish finish); // "stop", "length", ...
+
+typedef struct rn_timings {
+    int prompt_tokens, output_tokens;
+    double queue_ms;       // submit to first step
+    double prompt_ms;      // first step to first token
+    double ttft_ms;        // submit to first token
+    double decode_ms;      // first token to last
+    uint64_t decode_bytes; // weights and KV that the steps after the first token had to read, this
+                           // request's share
+    uint64_t decode_steps; // those steps
+} rn_timings;
+
+typedef struct rn_event {
+    uint64_t request;
+    int32_t token;    // -1: none with this event
+    const char *text; // text that became certain, never half a character; valid until the next step
+    size_t text_len;
+    rn_finish finish; // not NONE: the last event of the request
+    rn_status status; // why, with RN_FINISH_ERROR
+    const char *stop; // the stop string that matched, or NULL
+    uint64_t seed;
+    const rn_timings *timings; // with the last event; valid until the next step
+} rn_event;
+
+// Runs one step over all sequences; *busy is false when there was nothing to do. Collect the events
+// afterwards.
+rn_status rn_engine_step(rn_engine *engine, bool *busy);
+// The next event of the last step; false: no more. All are to be collected before the next step,
+// which is refused (RN_ERR_ARG) otherwise.
+bool rn_engine_next_event(rn_engine *engine, rn_event *out);
+
+typedef struct rn_engine_info {
+    const char *backend, *isa, *kv_type;
+    int n_threads, n_ctx, max_seqs, batch_tokens;
+    uint64_t kv_token_bytes; // KV memory of a token
+    uint64_t kv_bytes;       // KV memory of the engine
+    uint64_t weight_bytes;   // that a decode step reads
+    uint64_t cache_bytes;    // last-level cache; 0: unknown
+    uint32_t pages_total, pages_free;
+} rn_engine_info;
+void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out);
+
+// The machine's read bandwidth in bytes/s for a working set of that size, the best seen within
+// budget_ms; 0: not measurable.
+double rn_engine_bandwidth(rn_engine *engine, uint64_t working_set, int budget_ms);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,33 @@
+// Statuses and the error record: the one list that gives code, name and message. Part of the public
+// interface.
+#ifndef RUNNEL_STATUS_H
+#define RUNNEL_STATUS_H
+
+#define RN_STATUS_LIST(X)                                                                          \
+    X(OK, "ok")                                                                                    \
+    X(ERR_NOMEM, "out of memory")                                                                  \
+    X(ERR_IO, "input/output error")                                                                \
+    X(ERR_MODEL, "bad model")          /* the file is damaged, or is not a model */                \
+    X(ERR_UNSUPPORTED, "unsupported")  /* a sound model that needs what runnel has not */          \
+    X(ERR_ARG, "bad argument")         /* a caller's value is out of its range */                  \
+    X(ERR_CONTEXT, "context exceeded") /* the prompt does not fit the context */                   \
+    X(ERR_FULL, "no capacity")         /* queue or pages are full: try later */                    \
+    X(ERR_NUMERIC, "numeric error")    /* the model produced no finite logit */                    \
+    X(ERR_CANCELLED, "cancelled")
+
+typedef enum rn_status {
+#define X(name, text) RN_##name,
+    RN_STATUS_LIST(X)
+#undef X
+} rn_status;
+
+// Filled by calls that fail; the message names the offending value and fits one line.
+typedef struct rn_error {
+    rn_status status;
+    char message[512];
+} rn_error;
+
+// A constant string such as "bad model".
+const char *rn_status_text(rn_status status);
+
+#endif

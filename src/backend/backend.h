@@ -1,0 +1,61 @@
+// The interface of a backend, and the table of backends. A backend owns the compiled program, its
+// packed weights, the step's buffers and the memory of the KV pages (whose layout is its own); the
+// engine owns which page belongs to whom. Calls come from one thread, the engine's. After create,
+// run() allocates nothing and cannot fail for want of memory.
+#ifndef RN_BACKEND_BACKEND_H
+#define RN_BACKEND_BACKEND_H
+
+#include "plan/batch.h"
+
+// Reports done of total bytes while loading; may be NULL.
+typedef void (*backend_progress)(void *ctx, uint64_t done, uint64_t total);
+
+struct backend_config {
+    const char *name; // "cpu"; NULL: the best one that works
+    const char *isa;  // CPU: "scalar", "avx2", "avx512"; NULL: the best of this machine
+    int n_threads;    // 0: all cores that this process may use
+    int max_tokens;   // rows of a batch
+    int max_logits;   // logit rows of a batch
+    int max_seqs;
+    enum kv_type kv_type;
+    uint32_t n_pages[PLAN_MAX_KV_GROUPS];
+    backend_progress progress;
+    void *progress_ctx;
+};
+
+struct backend;
+
+struct backend_class {
+    const char *name;
+    // plan outlives the backend. An unknown isa is RN_ERR_ARG, one that this machine lacks
+    // RN_ERR_UNSUPPORTED.
+    rn_status (*create)(const struct plan *plan, const struct backend_config *config,
+                        struct backend **out, rn_error *err);
+    void (*destroy)(struct backend *backend);
+    // Runs the batch; afterwards logits(i) is the row for batch->logit_row[i], valid until the next
+    // run.
+    void (*run)(struct backend *backend, const struct batch *batch);
+    const float *(*logits)(const struct backend *backend, int row);
+    // Zeroes a page; called when a page gets an owner, so that masked slots read as exact zeros.
+    void (*kv_clear)(struct backend *backend, int group, uint32_t page);
+    // The read bandwidth in bytes/s over a working set of that many bytes, all threads, the best
+    // seen within budget_ms. Larger than the last-level cache: main memory. 0 when it could not be
+    // measured.
+    double (*bandwidth)(struct backend *backend, uint64_t working_set, int budget_ms);
+    // Size of the last-level cache in bytes, 0 if unknown.
+    uint64_t (*cache_bytes)(const struct backend *backend);
+    // "avx512", for people
+    const char *(*isa)(const struct backend *backend);
+    int (*threads)(const struct backend *backend);
+};
+
+struct backend {
+    const struct backend_class *cls; // first member of every backend's own struct
+};
+
+// Creates the named backend, or walks the table for one that works.
+rn_status backend_create(const struct plan *plan, const struct backend_config *config,
+                         struct backend **out, rn_error *err);
+void backend_destroy(struct backend *backend); // NULL is fine
+
+#endif

@@ -1,0 +1,119 @@
+// The CPU backend behind backend.h: create, destroy and the small calls. The work is in program.c.
+#include "backend/cpu/cpu.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/table.h"
+
+static struct cpu_backend *cpu_of(struct backend *backend) { return (struct cpu_backend *)backend; }
+static const struct cpu_backend *cpu_of_const(const struct backend *backend) {
+    return (const struct cpu_backend *)backend;
+}
+
+static void cpu_destroy(struct backend *backend) {
+    struct cpu_backend *b = cpu_of(backend);
+    pool_destroy(b->pool);
+    region_unmap(&b->packed);
+    region_unmap(&b->memory);
+    for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) region_unmap(&b->kv[g]);
+    arena_deinit(&b->arena);
+    free(b);
+}
+
+static rn_status check_config(const struct backend_config *config, rn_error *err) {
+    const struct {
+        const char *name;
+        int value, least;
+    } fields[] = {
+        {"threads", config->n_threads, 0},
+        {"max_tokens", config->max_tokens, 1},
+        {"max_logits", config->max_logits, 1},
+        {"max_seqs", config->max_seqs, 1},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (fields[i].value < fields[i].least)
+            return err_set(err, RN_ERR_ARG, "%s: %d is below %d", fields[i].name, fields[i].value,
+                           fields[i].least);
+    return RN_OK;
+}
+
+static rn_status cpu_init(struct cpu_backend *b, const struct backend_config *config,
+                          rn_error *err) {
+    rn_status s;
+    const int threads = config->n_threads ? config->n_threads : pool_default_threads();
+    if ((s = ops_find(config->isa, &b->ops, err))) return s;
+    if ((s = pool_create(threads, &b->pool, err))) return s;
+    if ((s = cpu_layout(b, config, err))) return s;
+    if ((s = cpu_pack(b, config, err))) return s;
+    if ((s = cpu_program_compile(b, err))) return s;
+    cpu_cache_find(&b->cache_bytes, &b->cache_bytes_all);
+    return RN_OK;
+}
+
+static rn_status cpu_create(const struct plan *plan, const struct backend_config *config,
+                            struct backend **out, rn_error *err) {
+    *out = NULL;
+    rn_status status = check_config(config, err);
+    if (status) return status;
+    struct cpu_backend *b = calloc(1, sizeof *b);
+    if (!b)
+        return err_set(err, RN_ERR_NOMEM, "cannot allocate %zu bytes for the backend", sizeof *b);
+    b->base.cls = &backend_cpu;
+    b->plan = plan;
+    b->max_tokens = config->max_tokens;
+    b->max_logits = config->max_logits;
+    b->max_seqs = config->max_seqs;
+    b->kv_type = config->kv_type;
+    status = cpu_init(b, config, err);
+    if (status) {
+        cpu_destroy(&b->base);
+        return status;
+    }
+    *out = &b->base;
+    return RN_OK;
+}
+
+static void cpu_run(struct backend *backend, const struct batch *batch) {
+    cpu_program_run(cpu_of(backend), batch);
+}
+
+static const float *cpu_logits(const struct backend *backend, int row) {
+    const struct cpu_backend *b = cpu_of_const(backend);
+    assert(row >= 0 && row < b->max_logits);
+    const struct cpu_buffer *buffer = &b->buffer[b->plan->logits];
+    return buffer->data + row * buffer->ld;
+}
+
+static void cpu_kv_clear(struct backend *backend, int group, uint32_t page) {
+    struct cpu_backend *b = cpu_of(backend);
+    const uint64_t bytes = b->page_bytes[group];
+    assert(((uint64_t)page + 1) * bytes <= b->kv[group].bytes);
+    memset(b->kv[group].base + page * bytes, 0, bytes);
+}
+
+static uint64_t cpu_cache_bytes(const struct backend *backend) {
+    return cpu_of_const(backend)->cache_bytes;
+}
+
+static const char *cpu_isa_name(const struct backend *backend) {
+    return cpu_of_const(backend)->ops->name;
+}
+
+static int cpu_threads(const struct backend *backend) {
+    return pool_size(cpu_of_const(backend)->pool);
+}
+
+const struct backend_class backend_cpu = {
+    .name = "cpu",
+    .create = cpu_create,
+    .destroy = cpu_destroy,
+    .run = cpu_run,
+    .logits = cpu_logits,
+    .kv_clear = cpu_kv_clear,
+    .bandwidth = cpu_bandwidth,
+    .cache_bytes = cpu_cache_bytes,
+    .isa = cpu_isa_name,
+    .threads = cpu_threads,
+};

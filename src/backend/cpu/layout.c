@@ -1,0 +1,119 @@
+// Memory of the CPU backend: one region for buffers and scratch, one per KV group. The same code
+// first measures and then assigns, so the two cannot disagree.
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "base/checked.h"
+
+static uint64_t max64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+static uint64_t domain_rows(const struct cpu_backend *b, enum row_domain rows) {
+    return (uint64_t)(rows == ROWS_TOKENS ? b->max_tokens : b->max_logits);
+}
+
+static void carve_buffers(struct cpu_backend *b, struct region_carver *carver) {
+    for (int i = 0; i < b->plan->n_buffer; i++) {
+        const struct plan_buffer *buffer = &b->plan->buffer[i];
+        b->buffer[i].ld = ((int64_t)buffer->width + 15) / 16 * 16;
+        uint64_t floats = 0;
+        if (!ck_mul((uint64_t)b->buffer[i].ld, domain_rows(b, buffer->rows), &floats))
+            carver->overflow = true;
+        b->buffer[i].data = region_carve(carver, floats, sizeof(float));
+    }
+    for (int i = 0; i < b->plan->n_rope; i++)
+        b->rope_table[i] = region_carve(carver, (uint64_t)b->max_tokens,
+                                        (uint64_t)b->plan->rope[i].n_rot * sizeof(float));
+}
+
+// Room for the widest input of a block format.
+static void carve_quantized(struct cpu_backend *b, struct region_carver *carver) {
+    uint64_t most = 0;
+    for (int i = 0; i < b->plan->n_op; i++) {
+        const struct op *op = &b->plan->op[i];
+        if (op->kind != OP_MATMUL) continue;
+        const struct plan_weight *weight = &b->plan->weight[op->weight];
+        uint64_t n;
+        if (format_at(weight->format)->span == 0) continue;
+        if (!ck_mul(domain_rows(b, op->rows), (uint64_t)weight->cols, &n)) carver->overflow = true;
+        most = max64(most, n);
+    }
+    b->xq = region_carve(carver, most, sizeof *b->xq);
+    b->xd = region_carve(carver, most / 32, sizeof *b->xd);
+    b->xsum = region_carve(carver, most / 16, sizeof *b->xsum);
+}
+
+static void carve_attention(struct cpu_backend *b, struct region_carver *carver) {
+    b->attention_floats = 0;
+    for (int i = 0; i < b->plan->n_op; i++) {
+        const struct op *op = &b->plan->op[i];
+        if (op->kind != OP_ATTENTION) continue;
+        const struct plan_kv_group *group = &b->plan->group[op->kv.group];
+        const int64_t queries =
+            (int64_t)cpu_tile_rows(b->plan, op) * (op->kv.n_head / group->n_head_kv);
+        const int64_t n = attention_scratch(queries, group->dim_k, group->dim_v);
+        if (n > b->attention_floats) b->attention_floats = (n + 15) / 16 * 16;
+    }
+    b->attention = region_carve(carver, (uint64_t)pool_size(b->pool),
+                                (uint64_t)b->attention_floats * sizeof(float));
+    const uint64_t rows = max64((uint64_t)b->max_tokens, (uint64_t)b->max_logits);
+    b->tile = region_carve(carver, rows, sizeof *b->tile);
+    b->row_seq = region_carve(carver, (uint64_t)b->max_tokens, sizeof *b->row_seq);
+    b->logit_pos = region_carve(carver, (uint64_t)b->max_logits, sizeof *b->logit_pos);
+}
+
+// A vector is used where it lies if it is f32 already (files may align tensors to a byte).
+static void carve_vector(struct cpu_backend *b, int index, struct region_carver *carver) {
+    if (index == PLAN_NONE || b->weight[index].vector) return;
+    const struct plan_weight *weight = &b->plan->weight[index];
+    if (weight->format == FORMAT_F32 && (uintptr_t)weight->data % sizeof(float) == 0) {
+        b->weight[index].vector = weight->data;
+        return;
+    }
+    float *vector = region_carve(carver, (uint64_t)weight->cols, sizeof(float));
+    if (!vector) return;
+    format_decode(weight->format, weight->data, vector, weight->cols);
+    b->weight[index].vector = vector;
+}
+
+static void carve_all(struct cpu_backend *b, struct region_carver *carver) {
+    carve_buffers(b, carver);
+    carve_quantized(b, carver);
+    carve_attention(b, carver);
+    for (int i = 0; i < b->plan->n_op; i++) {
+        const struct op *op = &b->plan->op[i];
+        if (op->kind == OP_NORM) carve_vector(b, op->weight, carver);
+        if (op->kind == OP_MATMUL) carve_vector(b, op->bias, carver);
+    }
+}
+
+static rn_status map_kv(struct cpu_backend *b, const struct backend_config *config, rn_error *err) {
+    for (int g = 0; g < b->plan->n_group; g++) {
+        const struct plan_kv_group *group = &b->plan->group[g];
+        uint64_t page = (uint64_t)kv_type_bytes(b->kv_type) * KV_PAGE_TOKENS, bytes = 0;
+        if (!ck_mul(page, (uint64_t)group->n_layer, &page) ||
+            !ck_mul(page, (uint64_t)group->n_head_kv, &page) ||
+            !ck_mul(page, (uint64_t)group->dim_k + (uint64_t)group->dim_v, &page) ||
+            !ck_mul(page, config->n_pages[g], &bytes))
+            bytes = UINT64_MAX;
+        b->page_bytes[g] = page;
+        const rn_status status = region_map(bytes, "the KV pages", &b->kv[g], err);
+        if (status) return status;
+    }
+    return RN_OK;
+}
+
+rn_status cpu_layout(struct cpu_backend *b, const struct backend_config *config, rn_error *err) {
+    b->weight = arena_array(&b->arena, (size_t)b->plan->n_weight + 1, sizeof *b->weight);
+    b->buffer = arena_array(&b->arena, (size_t)b->plan->n_buffer + 1, sizeof *b->buffer);
+    b->rope_table = arena_array(&b->arena, (size_t)b->plan->n_rope + 1, sizeof *b->rope_table);
+    if (!b->weight || !b->buffer || !b->rope_table)
+        return err_set(err, RN_ERR_NOMEM, "cannot allocate the tables of the CPU backend");
+    struct region_carver carver = {0};
+    carve_all(b, &carver);
+    const uint64_t bytes = carver.overflow ? UINT64_MAX : carver.used;
+    rn_status status = region_map(bytes, "the buffers of a step", &b->memory, err);
+    if (status) return status;
+    carver = (struct region_carver){.base = b->memory.base};
+    carve_all(b, &carver);
+    return map_kv(b, config, err);
+}

@@ -1,0 +1,92 @@
+// The row-level functions that the program calls, one table of them per instruction set. All tables
+// give the bits of the scalar one (reference.c), which is the definition; matrix products have a
+// table of their own (matmul.h).
+//
+// A page of a KV group holds, for each layer and then each KV head, K as [dim_k][KV_PAGE_TOKENS]
+// followed by V as [KV_PAGE_TOKENS][dim_v].
+#ifndef RN_BACKEND_CPU_OPS_H
+#define RN_BACKEND_CPU_OPS_H
+
+#include "backend/cpu/matmul.h"
+#include "plan/batch.h"
+
+enum { ATTENTION_SPLIT = 256, ATTENTION_SPLIT_PAGES = ATTENTION_SPLIT / KV_PAGE_TOKENS };
+
+// Query rows of one sequence against one KV head.
+struct attention_args {
+    const float *q; // [n_rows, ldq]: all heads of a row
+    int64_t ldq;
+    float *out; // [n_rows, ldo]
+    int64_t ldo;
+    const int32_t *pos; // [n_rows] ascending
+    int n_rows;
+    int head_kv, n_head, n_head_kv; // query heads [head_kv * r, head_kv * r + r), r their ratio
+    int dim_k, dim_v;               // per head
+    int window;                     // 0: none
+    float scale, softcap;           // softcap 0: none
+    enum kv_type type;
+    const uint8_t *pages; // the group's memory
+    uint64_t page_bytes;
+    uint64_t head_at; // where this layer's and head's K begins in a page
+    const uint32_t *page_table;
+};
+
+// One token's keys and values into its slot.
+struct kv_append_args {
+    const float *k, *v; // [n_head_kv * dim_k], [n_head_kv * dim_v]
+    uint8_t *layer;     // where the layer's first head begins in the token's page
+    int slot;
+    int n_head_kv, dim_k, dim_v;
+    enum kv_type type;
+};
+
+struct cpu_ops {
+    enum cpu_isa isa;
+    const char *name;
+    bool (*is_here)(void); // whether this machine has the instructions
+
+    // As quantize_reference.
+    void (*quantize)(const float *x, int64_t n, int8_t *q, float *d, int16_t *sum);
+    // n elements normed together; y may be x.
+    void (*norm_rms)(const float *x, const float *w, float *y, int n, float eps);
+    // cos and sin of one position, [n_rot]: pair i at (2i, 2i + 1) for interleaved, at (i, i +
+    // n_rot / 2) for halves.
+    void (*rope_table)(const struct plan_rope *rope, int32_t pos, float *table);
+    // Rotates the heads of one row in place.
+    void (*rope)(const struct plan_rope *rope, const float *table, int n_head, int dim, float *x);
+    // y may be g or u.
+    void (*gate_silu)(const float *g, const float *u, float *y, int64_t n);
+    void (*kv_append)(const struct kv_append_args *args);
+    // scratch: attention_scratch() floats, aligned to 64 bytes.
+    void (*attention)(const struct attention_args *args, float *scratch);
+    // Reads bytes (a multiple of 512) with prefetches `ahead` bytes in front (0: none); the result
+    // keeps the reads alive.
+    uint64_t (*stream_read)(const void *data, int64_t bytes, int64_t ahead);
+};
+
+extern const struct cpu_ops ops_scalar;
+#if defined(__x86_64__)
+extern const struct cpu_ops ops_avx2, ops_avx512;
+#endif
+
+// NULL name: the best that this machine has. Unknown: RN_ERR_ARG; not here: RN_ERR_UNSUPPORTED.
+rn_status ops_find(const char *name, const struct cpu_ops **out, rn_error *err);
+// By number, for tests: NULL when this program was built without it or the machine lacks it.
+const struct cpu_ops *ops_at(enum cpu_isa isa);
+
+// Floats of scratch for n_queries = rows * heads of one call.
+static inline int64_t attention_scratch(int64_t n_queries, int64_t dim_k, int64_t dim_v) {
+    const int64_t padded_v = (dim_v + 15) / 16 * 16, dim = dim_k > dim_v ? dim_k : dim_v;
+    return n_queries * (ATTENTION_SPLIT + 2 * padded_v + 16) + dim * KV_PAGE_TOKENS + 16;
+}
+
+static inline const uint8_t *attention_page(const struct attention_args *args, int64_t index) {
+    return args->pages + args->page_table[index] * args->page_bytes + args->head_at;
+}
+
+// The first position that a query at pos sees.
+static inline int attention_first(const struct attention_args *args, int pos) {
+    return args->window > 0 && pos >= args->window ? pos - args->window + 1 : 0;
+}
+
+#endif

@@ -1,0 +1,146 @@
+// The ops for AVX-512 (F, BW, VL, DQ, VNNI): the primitives of ops_simd.h on one register of 16
+// floats, the quantizer, and the table. Must run only where is_here() says so.
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include "backend/cpu/ops.h"
+#include "base/rmath.h"
+
+typedef __m512 v16;
+
+#define INT(x)   _mm512_castps_si512(x)
+#define FLOAT(x) _mm512_castsi512_ps(x)
+
+static inline __mmask16 first_lanes(int n) { return (__mmask16)((1u << n) - 1u); }
+
+static inline v16 v_load(const float *x) { return _mm512_loadu_ps(x); }
+static inline v16 v_load_part(const float *x, int n) {
+    return _mm512_maskz_loadu_ps(first_lanes(n), x);
+}
+static inline void v_store(float *x, v16 v) { _mm512_storeu_ps(x, v); }
+static inline void v_store_part(float *x, v16 v, int n) {
+    _mm512_mask_storeu_ps(x, first_lanes(n), v);
+}
+static inline v16 v_load_f16(const uint16_t *x) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)x));
+}
+static inline v16 v_load_f16_part(const uint16_t *x, int n) {
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(n), x));
+}
+static inline void v_store_f16(uint16_t *x, v16 v) {
+    _mm256_storeu_si256((__m256i *)x, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+static inline v16 v_set(float x) { return _mm512_set1_ps(x); }
+static inline v16 v_add(v16 a, v16 b) { return _mm512_add_ps(a, b); }
+static inline v16 v_sub(v16 a, v16 b) { return _mm512_sub_ps(a, b); }
+static inline v16 v_mul(v16 a, v16 b) { return _mm512_mul_ps(a, b); }
+static inline v16 v_div(v16 a, v16 b) { return _mm512_div_ps(a, b); }
+static inline v16 v_fma(v16 a, v16 b, v16 c) { return _mm512_fmadd_ps(a, b, c); }
+static inline v16 v_max(v16 a, v16 b) { return _mm512_max_ps(a, b); }
+// With x second, a NaN passes.
+static inline v16 v_clamp_exp(v16 x) {
+    x = _mm512_max_ps(_mm512_set1_ps(RMATH_EXP_LO), x);
+    return _mm512_min_ps(_mm512_set1_ps(RMATH_EXP_HI), x);
+}
+// One rounding, as the reference's two factors.
+static inline v16 v_exp2(v16 p, v16 z, v16 n) {
+    (void)z;
+    return _mm512_scalef_ps(p, n);
+}
+static inline v16 v_abs(v16 x) { return _mm512_abs_ps(x); }
+static inline v16 v_or_sign(v16 x, v16 sign) {
+    return _mm512_or_ps(x, _mm512_and_ps(sign, _mm512_set1_ps(-0.0f)));
+}
+static inline v16 v_less(v16 a, v16 b, v16 x, v16 y) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x);
+}
+static inline v16 v_lanes(v16 x, int lo, int hi, v16 y) {
+    const uint32_t below_hi = hi >= 16 ? 0xffffu : (1u << hi) - 1u;
+    const uint32_t below_lo = lo <= 0 ? 0 : (1u << lo) - 1u;
+    return _mm512_mask_blend_ps((__mmask16)(below_hi & ~below_lo), y, x);
+}
+static inline float v_fold_add(v16 v) {
+    const __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+static inline float v_fold_max(v16 v) { return _mm512_reduce_max_ps(v); }
+static inline v16 v_pair_even(v16 x) { return _mm512_moveldup_ps(x); }
+static inline v16 v_pair_odd(v16 x) { return _mm512_movehdup_ps(x); }
+static inline v16 v_pair_swap_negate(v16 cs) { // (c, s) to (-s, c)
+    const v16 swapped = _mm512_permute_ps(cs, 0xb1);
+    return FLOAT(_mm512_xor_si512(INT(swapped), _mm512_set1_epi64(0x80000000)));
+}
+
+enum { SCORE_QUERIES = 4, VALUE_QUERIES = 4 };
+#define VALUE_VECS(n) 4
+
+#include "backend/cpu/ops_simd.h"
+
+static void quantize_block(const float *x, int8_t *q, float *d, int16_t *sum) {
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    const __m512 x0 = _mm512_loadu_ps(x), x1 = _mm512_loadu_ps(x + 16);
+    const __m512i a0 = _mm512_and_si512(INT(x0), magnitude);
+    const __m512i a1 = _mm512_and_si512(INT(x1), magnitude);
+    const uint32_t amax_bits = _mm512_reduce_max_epu32(_mm512_max_epu32(a0, a1));
+    const float amax = f32_from_bits(amax_bits);
+    const float id = amax_bits == 0 || amax_bits >= 0x7f800000u ? 0.0f : 127.0f / amax;
+    if (id == 0.0f || id == INFINITY) {
+        *d = amax_bits >= 0x7f800000u ? NAN : 0.0f;
+        memset(q, 0, 32);
+        sum[0] = sum[1] = 0;
+        return;
+    }
+    *d = amax / 127.0f;
+    const __m512 factor = _mm512_set1_ps(id);
+    const __m512i q0 = _mm512_cvtps_epi32(_mm512_mul_ps(x0, factor));
+    const __m512i q1 = _mm512_cvtps_epi32(_mm512_mul_ps(x1, factor));
+    _mm_storeu_si128((__m128i *)q, _mm512_cvtepi32_epi8(q0));
+    _mm_storeu_si128((__m128i *)(q + 16), _mm512_cvtepi32_epi8(q1));
+    sum[0] = (int16_t)_mm512_reduce_add_epi32(q0);
+    sum[1] = (int16_t)_mm512_reduce_add_epi32(q1);
+}
+
+static void quantize_row(const float *x, int64_t n, int8_t *q, float *d, int16_t *sum) {
+    for (int64_t i = 0; i < n; i += 32) quantize_block(x + i, q + i, d + i / 32, sum + i / 16);
+}
+
+static uint64_t stream_read(const void *data, int64_t bytes, int64_t ahead) {
+    const char *at = data;
+    __m512i sum[8];
+    for (int j = 0; j < 8; j++) sum[j] = _mm512_setzero_si512();
+    for (const char *end = at + bytes; at < end; at += 512) {
+        for (int j = 0; j < 8; j++) {
+            if (ahead) _mm_prefetch(at + ahead + 64 * j, _MM_HINT_T0);
+            sum[j] = _mm512_xor_si512(sum[j], _mm512_loadu_si512(at + 64 * j));
+        }
+    }
+    for (int j = 1; j < 8; j++) sum[0] = _mm512_xor_si512(sum[0], sum[j]);
+    return (uint64_t)_mm512_reduce_add_epi64(sum[0]);
+}
+
+static bool is_here(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vnni");
+}
+
+const struct cpu_ops ops_avx512 = {
+    .isa = ISA_AVX512,
+    .name = "avx512",
+    .is_here = is_here,
+    .quantize = quantize_row,
+    .norm_rms = simd_norm_rms,
+    .rope_table = simd_rope_table,
+    .rope = simd_rope,
+    .gate_silu = simd_gate_silu,
+    .kv_append = simd_kv_append,
+    .attention = simd_attention,
+    .stream_read = stream_read,
+};
+
+#else
+typedef int ops_avx512_is_empty; // ISO C wants a declaration
+#endif

@@ -1,0 +1,182 @@
+// The ops of cpu_ops over an abstract vector of 16 floats; ops_avx2.c and ops_avx512.c include this
+// after defining v16, its primitives and the blocking constants, so each algorithm is written once.
+// 16 is the number of virtual lanes of the contract's reductions.
+//
+// Primitives: v_load, v_load_part (n < 16; the rest 0), v_store, v_store_part, v_load_f16,
+// v_load_f16_part, v_store_f16, v_set, v_add, v_sub, v_mul, v_div, v_fma (a * b + c), v_max (a > b
+// ? a : b, so a NaN in a gives b), v_clamp_exp, v_exp2 (p * 2^n), v_abs, v_or_sign, v_less (a < b ?
+// x : y), v_lanes (lanes [lo, hi) of x, the rest of y), v_fold_add, v_fold_max, v_pair_even,
+// v_pair_odd, v_pair_swap_negate.
+// Constants: SCORE_QUERIES, VALUE_QUERIES and VALUE_VECS(n), whose accumulators fit the registers.
+
+#include <math.h>
+#include <string.h>
+
+#include "base/rmath.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE v16 v_exp(v16 x) {
+    x = v_clamp_exp(x);
+    const v16 z = v_fma(x, v_set(RMATH_LOG2E), v_set(RMATH_MAGIC));
+    const v16 n = v_sub(z, v_set(RMATH_MAGIC));
+    v16 r = v_fma(n, v_set(-RMATH_LN2_HI), x);
+    r = v_fma(n, v_set(-RMATH_LN2_LO), r);
+    v16 p = v_set(RMATH_EXP_C6);
+    p = v_fma(p, r, v_set(RMATH_EXP_C5));
+    p = v_fma(p, r, v_set(RMATH_EXP_C4));
+    p = v_fma(p, r, v_set(RMATH_EXP_C3));
+    p = v_fma(p, r, v_set(RMATH_EXP_C2));
+    p = v_fma(p, r, v_set(1.0f));
+    p = v_fma(p, r, v_set(1.0f));
+    return v_exp2(p, z, n);
+}
+
+INLINE v16 v_tanh(v16 x) {
+    const v16 a = v_abs(x), u = v_mul(a, a);
+    v16 p = v_set(RMATH_TANH_C5);
+    p = v_fma(p, u, v_set(RMATH_TANH_C4));
+    p = v_fma(p, u, v_set(RMATH_TANH_C3));
+    p = v_fma(p, u, v_set(RMATH_TANH_C2));
+    p = v_fma(p, u, v_set(RMATH_TANH_C1));
+    p = v_fma(p, u, v_set(RMATH_TANH_C0));
+    const v16 small = v_fma(v_mul(u, a), p, a);
+    const v16 e = v_add(v_exp(v_add(a, a)), v_set(1.0f));
+    const v16 large = v_sub(v_set(1.0f), v_div(v_set(2.0f), e));
+    return v_or_sign(v_less(a, v_set(RMATH_TANH_SMALL), small, large), x);
+}
+
+// ---------------------------------------------------------------- rows
+
+static void simd_norm_rms(const float *x, const float *w, float *y, int n, float eps) {
+    v16 lane = v_set(0);
+    int i = 0;
+    for (; i + 16 <= n; i += 16) {
+        const v16 v = v_load(x + i);
+        lane = v_fma(v, v, lane);
+    }
+    if (i < n) { // 0 * 0 + lane is lane: sums of squares are never -0
+        const v16 v = v_load_part(x + i, n - i);
+        lane = v_fma(v, v, lane);
+    }
+    const v16 r = v_set(1.0f / sqrtf(v_fold_add(lane) / (float)n + eps));
+    for (i = 0; i + 16 <= n; i += 16) v_store(y + i, v_mul(v_mul(v_load(x + i), r), v_load(w + i)));
+    if (i < n) {
+        const v16 v = v_mul(v_mul(v_load_part(x + i, n - i), r), v_load_part(w + i, n - i));
+        v_store_part(y + i, v, n - i);
+    }
+}
+
+// Compiled here for its fused multiply-adds in hardware; the sequence is the reference's.
+static void simd_rope_table(const struct plan_rope *rope, int32_t pos, float *table) {
+    const bool halves = rope->style == ROPE_HALVES;
+    const int n = rope->n_rot / 2;
+    for (int i = 0; i < n; i++) {
+        double s, c;
+        rmath_sincos((double)((float)pos * rope->inv_freq[i]), &s, &c);
+        table[halves ? i : 2 * i] = (float)c * rope->magnitude;
+        table[halves ? i + n : 2 * i + 1] = (float)s * rope->magnitude;
+    }
+}
+
+INLINE void rotate_halves(v16 c, v16 s, v16 *a, v16 *b) {
+    const v16 x0 = *a, x1 = *b;
+    *a = v_fma(x0, c, v_sub(v_set(-0.0f), v_mul(x1, s))); // -0 - p is -p, the sign of 0 included
+    *b = v_fma(x0, s, v_mul(x1, c));
+}
+
+static void rope_halves(const float *table, int n, float *x) {
+    int i = 0;
+    for (; i + 16 <= n; i += 16) {
+        v16 a = v_load(x + i), b = v_load(x + n + i);
+        rotate_halves(v_load(table + i), v_load(table + n + i), &a, &b);
+        v_store(x + i, a);
+        v_store(x + n + i, b);
+    }
+    if (i < n) {
+        const int rest = n - i;
+        v16 a = v_load_part(x + i, rest), b = v_load_part(x + n + i, rest);
+        rotate_halves(v_load_part(table + i, rest), v_load_part(table + n + i, rest), &a, &b);
+        v_store_part(x + i, a, rest);
+        v_store_part(x + n + i, b, rest);
+    }
+}
+
+// Lanes are (x0, x1) pairs: y = x0 * (c, s) + x1 * (-s, c), the second product rounded.
+INLINE v16 rotate_pairs(v16 cs, v16 x) {
+    return v_fma(v_pair_even(x), cs, v_mul(v_pair_odd(x), v_pair_swap_negate(cs)));
+}
+
+static void rope_pairs(const float *table, int n_rot, float *x) {
+    int i = 0;
+    for (; i + 16 <= n_rot; i += 16) v_store(x + i, rotate_pairs(v_load(table + i), v_load(x + i)));
+    if (i < n_rot) {
+        const int rest = n_rot - i;
+        const v16 y = rotate_pairs(v_load_part(table + i, rest), v_load_part(x + i, rest));
+        v_store_part(x + i, y, rest);
+    }
+}
+
+static void simd_rope(const struct plan_rope *rope, const float *table, int n_head, int dim,
+                      float *x) {
+    for (int h = 0; h < n_head; h++, x += dim) {
+        if (rope->style == ROPE_HALVES)
+            rope_halves(table, rope->n_rot / 2, x);
+        else
+            rope_pairs(table, rope->n_rot, x);
+    }
+}
+
+INLINE v16 silu_times(v16 g, v16 u) {
+    const v16 e = v_exp(v_sub(v_set(-0.0f), g));
+    return v_mul(v_div(g, v_add(v_set(1.0f), e)), u);
+}
+
+static void simd_gate_silu(const float *g, const float *u, float *y, int64_t n) {
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) v_store(y + i, silu_times(v_load(g + i), v_load(u + i)));
+    if (i < n) {
+        const int rest = (int)(n - i);
+        v_store_part(y + i, silu_times(v_load_part(g + i, rest), v_load_part(u + i, rest)), rest);
+    }
+}
+
+// ---------------------------------------------------------------- KV append
+
+static void f16_row(const float *x, uint16_t *y, int n) {
+    int i = 0;
+    for (; i + 16 <= n; i += 16) v_store_f16(y + i, v_load(x + i));
+    for (; i < n; i++) y[i] = f32_to_f16(x[i]);
+}
+
+static void append_f16(const float *k, const float *v, uint16_t *page, int slot, int dim_k,
+                       int dim_v) {
+    uint16_t half[64]; // keys are converted side by side, then scattered to their rows
+    for (int d = 0; d < dim_k; d += 64) {
+        const int n = dim_k - d < 64 ? dim_k - d : 64;
+        f16_row(k + d, half, n);
+        for (int i = 0; i < n; i++) page[(d + i) * KV_PAGE_TOKENS + slot] = half[i];
+    }
+    f16_row(v, page + (int64_t)dim_k * KV_PAGE_TOKENS + (int64_t)slot * dim_v, dim_v);
+}
+
+static void append_f32(const float *k, const float *v, float *page, int slot, int dim_k,
+                       int dim_v) {
+    for (int d = 0; d < dim_k; d++) page[d * KV_PAGE_TOKENS + slot] = k[d];
+    float *row = page + (int64_t)dim_k * KV_PAGE_TOKENS + (int64_t)slot * dim_v;
+    memcpy(row, v, (size_t)dim_v * sizeof *v);
+}
+
+static void simd_kv_append(const struct kv_append_args *args) {
+    const int dim_k = args->dim_k, dim_v = args->dim_v;
+    const int64_t head = (int64_t)(dim_k + dim_v) * KV_PAGE_TOKENS;
+    for (int h = 0; h < args->n_head_kv; h++) {
+        const float *k = args->k + h * dim_k, *v = args->v + h * dim_v;
+        if (args->type == KV_F16)
+            append_f16(k, v, (uint16_t *)args->layer + h * head, args->slot, dim_k, dim_v);
+        else
+            append_f32(k, v, (float *)args->layer + h * head, args->slot, dim_k, dim_v);
+    }
+}
+
+#include "backend/cpu/attention_simd.h"

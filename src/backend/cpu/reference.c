@@ -1,0 +1,189 @@
+// The scalar reference. Readable first: no blocking, no sharing between rows. Called through
+// ops_scalar by the program, and directly by the parity tests. Every loop order here is part of the
+// numerics contract: do not reorder a sum.
+#include "backend/cpu/reference.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/rmath.h"
+
+float reference_fold(float lane[REFERENCE_LANES]) {
+    for (int half = REFERENCE_LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++) lane[i] += lane[i + half];
+    return lane[0];
+}
+
+void reference_norm_rms(const float *x, const float *w, float *y, int n, float eps) {
+    float lane[REFERENCE_LANES] = {0};
+    for (int i = 0; i < n; i++) {
+        float *sum = &lane[i % REFERENCE_LANES];
+        *sum = fmaf(x[i], x[i], *sum);
+    }
+    const float r = 1.0f / sqrtf(reference_fold(lane) / (float)n + eps);
+    for (int i = 0; i < n; i++) y[i] = (x[i] * r) * w[i];
+}
+
+// Where pair i's two elements are, in a head and in the table alike.
+static void pair_at(const struct plan_rope *rope, int i, int *a, int *b) {
+    const bool halves = rope->style == ROPE_HALVES;
+    *a = halves ? i : 2 * i;
+    *b = halves ? i + rope->n_rot / 2 : 2 * i + 1;
+}
+
+void reference_rope_table(const struct plan_rope *rope, int32_t pos, float *table) {
+    for (int i = 0; i < rope->n_rot / 2; i++) {
+        const float angle = (float)pos * rope->inv_freq[i];
+        double s, c;
+        rmath_sincos((double)angle, &s, &c);
+        int a, b;
+        pair_at(rope, i, &a, &b);
+        table[a] = (float)c * rope->magnitude;
+        table[b] = (float)s * rope->magnitude;
+    }
+}
+
+void reference_rope(const struct plan_rope *rope, const float *table, int n_head, int dim,
+                    float *x) {
+    for (int h = 0; h < n_head; h++, x += dim) {
+        for (int i = 0; i < rope->n_rot / 2; i++) {
+            int a, b;
+            pair_at(rope, i, &a, &b);
+            const float c = table[a], s = table[b], x0 = x[a], x1 = x[b];
+            x[a] = fmaf(x0, c, -(x1 * s));
+            x[b] = fmaf(x0, s, x1 * c);
+        }
+    }
+}
+
+void reference_gate_silu(const float *g, const float *u, float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) y[i] = (g[i] / (1.0f + rmath_exp(-g[i]))) * u[i];
+}
+
+static void kv_store(uint8_t *at, int64_t index, float value, enum kv_type type) {
+    if (type == KV_F32) {
+        memcpy(at + index * 4, &value, 4);
+    } else {
+        const uint16_t half = f32_to_f16(value);
+        memcpy(at + index * 2, &half, 2);
+    }
+}
+
+static float kv_load(const uint8_t *at, int64_t index, enum kv_type type) {
+    if (type == KV_F32) {
+        float value;
+        memcpy(&value, at + index * 4, 4);
+        return value;
+    }
+    uint16_t half;
+    memcpy(&half, at + index * 2, 2);
+    return f16_to_f32(half);
+}
+
+void reference_kv_append(const struct kv_append_args *args) {
+    const int64_t k_bytes = (int64_t)args->dim_k * KV_PAGE_TOKENS * kv_type_bytes(args->type);
+    const int64_t v_bytes = (int64_t)args->dim_v * KV_PAGE_TOKENS * kv_type_bytes(args->type);
+    for (int h = 0; h < args->n_head_kv; h++) {
+        uint8_t *k = args->layer + h * (k_bytes + v_bytes), *v = k + k_bytes;
+        for (int d = 0; d < args->dim_k; d++)
+            kv_store(k, d * KV_PAGE_TOKENS + args->slot, args->k[h * args->dim_k + d], args->type);
+        for (int d = 0; d < args->dim_v; d++)
+            kv_store(v, args->slot * args->dim_v + d, args->v[h * args->dim_v + d], args->type);
+    }
+}
+
+// Running (M, L, O) of a query; O is the query's output row.
+struct softmax {
+    float m, l;
+    float *o; // [dim_v]
+};
+
+static float score(const struct attention_args *args, const float *q, int t) {
+    const uint8_t *k = attention_page(args, t / KV_PAGE_TOKENS);
+    float s = 0;
+    for (int d = 0; d < args->dim_k; d++)
+        s = fmaf(q[d], kv_load(k, d * KV_PAGE_TOKENS + t % KV_PAGE_TOKENS, args->type), s);
+    s *= args->scale;
+    return args->softcap > 0 ? args->softcap * rmath_tanh(s / args->softcap) : s;
+}
+
+// Positions [begin, end), all in one split; o is scratch of dim_v.
+static void split_add(const struct attention_args *args, const float *q, int begin, int end,
+                      float *o, struct softmax *sum) {
+    const int64_t k_bytes = (int64_t)args->dim_k * KV_PAGE_TOKENS * kv_type_bytes(args->type);
+    float s[ATTENTION_SPLIT], m = -INFINITY, lane[REFERENCE_LANES] = {0};
+    for (int t = begin; t < end; t++) {
+        s[t - begin] = score(args, q, t);
+        m = s[t - begin] > m ? s[t - begin] : m;
+    }
+    for (int d = 0; d < args->dim_v; d++) o[d] = 0;
+    for (int t = begin; t < end; t++) {
+        const float p = rmath_exp(s[t - begin] - m);
+        lane[t % REFERENCE_LANES] += p;
+        const uint8_t *v = attention_page(args, t / KV_PAGE_TOKENS) + k_bytes;
+        const int64_t row = (int64_t)(t % KV_PAGE_TOKENS) * args->dim_v;
+        for (int d = 0; d < args->dim_v; d++) o[d] = fmaf(p, kv_load(v, row + d, args->type), o[d]);
+    }
+    const float l = reference_fold(lane), top = m > sum->m ? m : sum->m;
+    const float a = rmath_exp(sum->m - top), b = rmath_exp(m - top);
+    sum->m = top;
+    sum->l = fmaf(l, b, sum->l * a);
+    for (int d = 0; d < args->dim_v; d++) sum->o[d] = fmaf(o[d], b, sum->o[d] * a);
+}
+
+void reference_attention(const struct attention_args *args, float *scratch) {
+    const int ratio = args->n_head / args->n_head_kv;
+    for (int row = 0; row < args->n_rows; row++) {
+        const int pos = args->pos[row];
+        for (int h = args->head_kv * ratio; h < (args->head_kv + 1) * ratio; h++) {
+            const float *q = args->q + row * args->ldq + (int64_t)h * args->dim_k;
+            float *out = args->out + row * args->ldo + (int64_t)h * args->dim_v;
+            for (int d = 0; d < args->dim_v; d++) out[d] = 0;
+            struct softmax sum = {-INFINITY, 0, out};
+            for (int begin = attention_first(args, pos); begin <= pos;) {
+                int end = (begin / ATTENTION_SPLIT + 1) * ATTENTION_SPLIT;
+                if (end > pos + 1) end = pos + 1;
+                split_add(args, q, begin, end, scratch, &sum);
+                begin = end;
+            }
+            for (int d = 0; d < args->dim_v; d++) out[d] /= sum.l;
+        }
+    }
+}
+
+void reference_embed(const struct plan_weight *weight, int32_t token, float scale, float *y) {
+    assert(token >= 0 && token < weight->rows);
+    const uint64_t row_bytes = format_row_bytes(weight->format, weight->cols);
+    const uint8_t *row = (const uint8_t *)weight->data + (uint64_t)token * row_bytes;
+    format_decode(weight->format, row, y, weight->cols);
+    if (scale == 1.0f) return;
+    for (int64_t i = 0; i < weight->cols; i++) y[i] *= scale;
+}
+
+static bool scalar_is_here(void) { return true; }
+
+static uint64_t scalar_stream_read(const void *data, int64_t bytes, int64_t ahead) {
+    const uint64_t *at = data;
+    uint64_t sum[8] = {0};
+    for (int64_t i = 0; i < bytes / 64; i++, at += 8) {
+        if (ahead) __builtin_prefetch((const char *)at + ahead);
+        for (int j = 0; j < 8; j++) sum[j] ^= at[j];
+    }
+    for (int j = 1; j < 8; j++) sum[0] ^= sum[j];
+    return sum[0];
+}
+
+const struct cpu_ops ops_scalar = {
+    .isa = ISA_SCALAR,
+    .name = "scalar",
+    .is_here = scalar_is_here,
+    .quantize = quantize_reference,
+    .norm_rms = reference_norm_rms,
+    .rope_table = reference_rope_table,
+    .rope = reference_rope,
+    .gate_silu = reference_gate_silu,
+    .kv_append = reference_kv_append,
+    .attention = reference_attention,
+    .stream_read = scalar_stream_read,
+};

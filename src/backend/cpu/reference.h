@@ -1,0 +1,24 @@
+// The definition of every op but the matrix product (matmul_reference), a row at a time, in plain
+// scalar code: what the "scalar" instruction set runs, and what tuned kernels are compared with.
+// docs/ARCHITECTURE.md states the same in words.
+#ifndef RN_BACKEND_CPU_REFERENCE_H
+#define RN_BACKEND_CPU_REFERENCE_H
+
+#include "backend/cpu/ops.h"
+
+enum { REFERENCE_LANES = 16 }; // of a reduction
+
+// Folds the lanes by halves: l += l + 8, then 4, 2, 1.
+float reference_fold(float lane[REFERENCE_LANES]);
+
+void reference_norm_rms(const float *x, const float *w, float *y, int n, float eps);
+void reference_rope_table(const struct plan_rope *rope, int32_t pos, float *table);
+void reference_rope(const struct plan_rope *rope, const float *table, int n_head, int dim,
+                    float *x);
+void reference_gate_silu(const float *g, const float *u, float *y, int64_t n);
+void reference_kv_append(const struct kv_append_args *args);
+void reference_attention(const struct attention_args *args, float *scratch);
+// The row of a token, decoded from the file's layout; the same for every instruction set.
+void reference_embed(const struct plan_weight *weight, int32_t token, float scale, float *y);
+
+#endif

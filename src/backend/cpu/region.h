@@ -1,0 +1,28 @@
+// Large anonymous memory: zeroed, huge pages where the system gives them, and a little slack behind
+// the end, so that a kernel's last vector load or prefetch may pass it.
+#ifndef RN_BACKEND_CPU_REGION_H
+#define RN_BACKEND_CPU_REGION_H
+
+#include "base/status.h"
+
+struct region {
+    uint8_t *base; // NULL: empty
+    uint64_t bytes;
+    uint64_t mapped; // what the system was asked for
+};
+
+// Fails with RN_ERR_NOMEM, naming `what` and the number of bytes. 0 bytes give an empty region.
+rn_status region_map(uint64_t bytes, const char *what, struct region *out, rn_error *err);
+void region_unmap(struct region *region); // an empty one is fine
+
+// Carves a region in two passes of the same code: base NULL only measures.
+struct region_carver {
+    uint8_t *base;
+    uint64_t used;
+    bool overflow;
+};
+
+// count * size bytes aligned to 64; NULL while measuring.
+void *region_carve(struct region_carver *carver, uint64_t count, uint64_t size);
+
+#endif

@@ -1,0 +1,15 @@
+// How many cores the process may really use. pool_default_threads combines these; tests call them
+// with files of their own.
+#ifndef RN_BASE_CORES_H
+#define RN_BASE_CORES_H
+
+// Cores in the affinity mask, at least 1.
+int cores_in_affinity(void);
+
+// The tightest cgroup limit, rounded up to whole cores; 0 when there is none. root is where the
+// cgroup file systems are mounted ("/sys/fs/cgroup"), self the process's list
+// ("/proc/self/cgroup"). Version 2 (cpu.max) and version 1 (cpu.cfs_quota_us) are read, each from
+// the process's own group up to the root, because a limit of any ancestor holds.
+int cores_in_quota(const char *root, const char *self);
+
+#endif

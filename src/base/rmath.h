@@ -1,0 +1,129 @@
+// Our own exp, tanh, log, sin and cos: made of fmaf, + - * / and integer operations on bit patterns
+// alone, so that every instruction set can perform the identical sequence and give identical bits.
+// The constants are named because the SIMD twins (backend/cpu/ops_simd.h) read them too.
+//
+// Errors against the true value: exp, tanh and log below 2 ulp, sin and cos far below one f32 ulp.
+// Denormal results are kept: nothing here relies on flush-to-zero. A NaN stays a NaN.
+#ifndef RN_BASE_RMATH_H
+#define RN_BASE_RMATH_H
+
+#include <math.h>
+
+#include "base/half.h"
+
+// Below LO the result is exactly +0, above HI infinity; clamping keeps the exponent arithmetic in
+// range.
+#define RMATH_EXP_LO -105.0f
+#define RMATH_EXP_HI 89.0f
+#define RMATH_LOG2E  0x1.715476p+0f
+#define RMATH_LN2_HI 0x1.62e430p-1f
+#define RMATH_LN2_LO -0x1.05c610p-29f
+#define RMATH_MAGIC  0x1.8p23f // adding it rounds to an integer, which the low bits then hold
+#define RMATH_EXP_C2 0x1.000000p-1f
+#define RMATH_EXP_C3 0x1.5554dcp-3f
+#define RMATH_EXP_C4 0x1.55551ap-5f
+#define RMATH_EXP_C5 0x1.120b6ep-7f
+#define RMATH_EXP_C6 0x1.6d110ap-10f
+
+// exp(x) = 2^n * exp(r), n = rint(x / ln 2). 2^n is applied as two factors, so that the product
+// rounds once and results in the denormal range are those of a single scaling.
+static inline float rmath_exp(float x) {
+    x = x < RMATH_EXP_LO ? RMATH_EXP_LO : x;
+    x = x > RMATH_EXP_HI ? RMATH_EXP_HI : x;
+    const float z = fmaf(x, RMATH_LOG2E, RMATH_MAGIC);
+    const float n = z - RMATH_MAGIC;
+    float r = fmaf(n, -RMATH_LN2_HI, x);
+    r = fmaf(n, -RMATH_LN2_LO, r);
+    float p = RMATH_EXP_C6;
+    p = fmaf(p, r, RMATH_EXP_C5);
+    p = fmaf(p, r, RMATH_EXP_C4);
+    p = fmaf(p, r, RMATH_EXP_C3);
+    p = fmaf(p, r, RMATH_EXP_C2);
+    p = fmaf(p, r, 1.0f);
+    p = fmaf(p, r, 1.0f);
+    const uint32_t k = f32_to_bits(z) - f32_to_bits(RMATH_MAGIC); // n, modulo 2^32
+    const uint32_t half = (uint32_t)((int32_t)k >> 1);
+    return p * f32_from_bits((half + 127u) << 23) * f32_from_bits((k - half + 127u) << 23);
+}
+
+#define RMATH_TANH_SMALL 0.625f // below it a polynomial, above it exp
+#define RMATH_TANH_C0    -0x1.555556p-2f
+#define RMATH_TANH_C1    0x1.1110eap-3f
+#define RMATH_TANH_C2    -0x1.ba08c4p-5f
+#define RMATH_TANH_C3    0x1.64a976p-6f
+#define RMATH_TANH_C4    -0x1.116a16p-7f
+#define RMATH_TANH_C5    0x1.2c83c0p-9f
+
+static inline float rmath_tanh(float x) {
+    const float a = f32_from_bits(f32_to_bits(x) & 0x7fffffffu);
+    const float u = a * a;
+    float p = RMATH_TANH_C5;
+    p = fmaf(p, u, RMATH_TANH_C4);
+    p = fmaf(p, u, RMATH_TANH_C3);
+    p = fmaf(p, u, RMATH_TANH_C2);
+    p = fmaf(p, u, RMATH_TANH_C1);
+    p = fmaf(p, u, RMATH_TANH_C0);
+    const float small = fmaf(u * a, p, a);
+    const float large = 1.0f - 2.0f / (rmath_exp(a + a) + 1.0f);
+    const float y = a < RMATH_TANH_SMALL ? small : large;
+    return f32_from_bits(f32_to_bits(y) | (f32_to_bits(x) & 0x80000000u));
+}
+
+// Natural logarithm; -inf at 0, NaN below.
+static inline float rmath_log(float x) {
+    if (!(x > 0.0f)) return x == 0.0f ? -INFINITY : NAN;
+    if (x == INFINITY) return x;
+    const float lift = x < 0x1p-126f ? 25.0f : 0.0f; // a denormal is made normal first
+    const uint32_t bits = f32_to_bits(x < 0x1p-126f ? x * 0x1p25f : x);
+    // The mantissa in [sqrt(1/2), sqrt(2)), the exponent that goes with it.
+    const uint32_t shifted = bits - 0x3f3504f3u;
+    const float e = (float)((int32_t)shifted >> 23) - lift;
+    const float f = f32_from_bits((shifted & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+    float p = 0x1.1d8ea6p-4f;
+    p = fmaf(p, f, -0x1.d635bcp-4f);
+    p = fmaf(p, f, 0x1.dea282p-4f);
+    p = fmaf(p, f, -0x1.fcf4c6p-4f);
+    p = fmaf(p, f, 0x1.23d21ap-3f);
+    p = fmaf(p, f, -0x1.555b4ap-3f);
+    p = fmaf(p, f, 0x1.999d5ap-3f);
+    p = fmaf(p, f, -0x1.fffffcp-3f);
+    p = fmaf(p, f, 0x1.555554p-2f);
+    const float f2 = f * f;
+    float tail = fmaf(p, f2 * f, e * RMATH_LN2_LO); // log(1 + f) = f - f^2 / 2 + f^3 p(f)
+    tail = fmaf(-0.5f, f2, tail);
+    return fmaf(e, RMATH_LN2_HI, f + tail);
+}
+
+// Sine and cosine for |x| up to about 1e8, in double. x - n pi/2 is exact in the first step, since
+// n is an integer and the constant's last bit is 2^-52.
+static inline void rmath_sincos(double x, double *s, double *c) {
+    const double magic = 0x1.8p52;
+    const double n = (x * 0x1.45f306dc9c883p-1 + magic) - magic;
+    double r = fma(n, -0x1.921fb54442d18p+0, x);
+    r = fma(n, -0x1.1a62633145c07p-54, r);
+    const double u = r * r;
+    // Taylor's coefficients: on [-pi/4, pi/4] the next terms are below 2^-54.
+    double ps = -1.0 / 1307674368000.0;
+    ps = fma(ps, u, 1.0 / 6227020800.0);
+    ps = fma(ps, u, -1.0 / 39916800.0);
+    ps = fma(ps, u, 1.0 / 362880.0);
+    ps = fma(ps, u, -1.0 / 5040.0);
+    ps = fma(ps, u, 1.0 / 120.0);
+    ps = fma(ps, u, -1.0 / 6.0);
+    const double sine = fma(ps, u * r, r);
+    double pc = 1.0 / 20922789888000.0;
+    pc = fma(pc, u, -1.0 / 87178291200.0);
+    pc = fma(pc, u, 1.0 / 479001600.0);
+    pc = fma(pc, u, -1.0 / 3628800.0);
+    pc = fma(pc, u, 1.0 / 40320.0);
+    pc = fma(pc, u, -1.0 / 720.0);
+    pc = fma(pc, u, 1.0 / 24.0);
+    pc = fma(pc, u, -0.5);
+    const double cosine = fma(pc, u, 1.0);
+    const int quadrant = (int)((int64_t)n & 3);
+    const double a = quadrant & 1 ? cosine : sine, b = quadrant & 1 ? sine : cosine;
+    *s = quadrant & 2 ? -a : a;
+    *c = (quadrant + 1) & 2 ? -b : b;
+}
+
+#endif

@@ -1,0 +1,24 @@
+// Errors of cold calls: a status, and one line that names the offending value.
+// err may be NULL wherever an rn_error * is taken. The first error set wins nothing: the last one
+// is kept.
+#ifndef RN_BASE_STATUS_H
+#define RN_BASE_STATUS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runnel_status.h"
+
+#define RN_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+
+// Fills err (when not NULL) and returns status, so that callers write `return err_set(err,
+// RN_ERR_IO, ...)`. Control characters in the formatted text are replaced by '?', so hostile names
+// cannot break the line.
+rn_status err_set(rn_error *err, rn_status status, const char *fmt, ...) RN_PRINTF(3, 4);
+
+// Puts "prefix: " before the message, for the caller that knows the file's name. Returns err's
+// status.
+rn_status err_prefix(rn_error *err, const char *prefix);
+
+#endif

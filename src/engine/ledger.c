@@ -1,0 +1,19 @@
+// See ledger.h: the costs of plan/cost.c, applied to real batches.
+#include "engine/ledger.h"
+
+struct cost ledger_step(const struct plan *plan, enum kv_type kv, const struct batch *batch) {
+    struct batch_shape shape;
+    batch_shape_of(plan, batch, &shape);
+    return plan_cost(plan, kv, &shape);
+}
+
+uint64_t ledger_share(const struct plan *plan, enum kv_type kv, const struct batch *batch, int seq,
+                      const struct cost *step) {
+    struct batch alone = *batch;
+    alone.seq = &batch->seq[seq];
+    alone.n_seqs = 1;
+    alone.n_tokens = batch->seq[seq].n_tokens;
+    alone.n_logits = batch->seq[seq].n_logits;
+    return step->weight_bytes / (uint64_t)batch->n_seqs +
+           ledger_step(plan, kv, &alone).kv_read_bytes;
+}

@@ -1,0 +1,29 @@
+// The text of one sequence: tokens become characters, stop strings end it and never leak, not even
+// their beginning. Owned by a sequence; sized at submit so that the step allocates nothing.
+#ifndef RN_ENGINE_OUTPUT_H
+#define RN_ENGINE_OUTPUT_H
+
+#include "text/detokenizer.h"
+
+struct output {
+    struct detokenizer detok;
+    char *text;    // [held text that may be the start of a stop string][room for one token's text]
+    size_t n_held; // bytes at text that were not given out yet
+    size_t n_out;  // bytes at text that the last call gave out; dropped by the next call
+    size_t capacity;
+    struct text_span *stop; // owned copies
+    size_t n_stop;
+    int matched; // index of the stop string that ended the text; -1: none
+};
+
+// token_bytes_max: the longest token of the vocabulary. Stops must be valid UTF-8 and not empty.
+rn_status output_init(struct output *output, const char *const *stop, size_t n_stop,
+                      size_t token_bytes_max, rn_error *err);
+void output_deinit(struct output *output);
+
+// Adds a token's bytes; returns the text that is now certain (it may be empty, and is valid until
+// the next call). last: no more will come, so nothing is held back. After a match nothing may
+// follow.
+struct text_span output_feed(struct output *output, struct text_span bytes, bool last);
+
+#endif

@@ -1,0 +1,133 @@
+// The cost of every op for a given batch. A new op adds a case here; the ledger, `inspect` and the
+// roofline follow.
+#include "plan/cost.h"
+
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Positions that a query at pos sees in a group.
+static int64_t visible(const struct plan_kv_group *group, int64_t pos) {
+    return group->kind == KV_WINDOW ? min64(pos + 1, group->window) : pos + 1;
+}
+
+// Adds the queries at positions [first, first + n) of one sequence: KV is read once for all of
+// them.
+static void add_queries(const struct plan_kv_group *group, int64_t first, int64_t n, int64_t *read,
+                        int64_t *pairs) {
+    if (n == 0) return;
+    const int64_t last = first + n - 1;
+    const int64_t oldest = first + 1 - visible(group, first);
+    *read += last + 1 - oldest;
+    for (int64_t pos = first; pos <= last; pos++) *pairs += visible(group, pos);
+}
+
+void batch_shape_of(const struct plan *plan, const struct batch *batch, struct batch_shape *out) {
+    *out = (struct batch_shape){.n_tokens = batch->n_tokens, .n_logits = batch->n_logits};
+    for (int g = 0; g < plan->n_group; g++) {
+        const struct plan_kv_group *group = &plan->group[g];
+        for (int s = 0; s < batch->n_seqs; s++) {
+            const struct batch_seq *seq = &batch->seq[s];
+            add_queries(group, seq->first_pos, seq->n_tokens, &out->kv_read[g][ROWS_TOKENS],
+                        &out->kv_pairs[g][ROWS_TOKENS]);
+            if (seq->n_logits == 0) continue;
+            // The logit rows of a sequence need not be neighbours; what is read reaches from the
+            // first one's oldest key to the last.
+            const int64_t first = batch->pos[batch->logit_row[seq->first_logit]];
+            const int64_t last = batch->pos[batch->logit_row[seq->first_logit + seq->n_logits - 1]];
+            out->kv_read[g][ROWS_LOGITS] += last + 1 - (first + 1 - visible(group, first));
+            for (int i = 0; i < seq->n_logits; i++)
+                out->kv_pairs[g][ROWS_LOGITS] +=
+                    visible(group, batch->pos[batch->logit_row[seq->first_logit + i]]);
+        }
+    }
+}
+
+void batch_shape_decode(const struct plan *plan, int pos, struct batch_shape *out) {
+    *out = (struct batch_shape){.n_tokens = 1, .n_logits = 1};
+    for (int g = 0; g < plan->n_group; g++)
+        for (int rows = 0; rows < 2; rows++)
+            add_queries(&plan->group[g], pos, 1, &out->kv_read[g][rows], &out->kv_pairs[g][rows]);
+}
+
+static uint64_t width_bytes(const struct plan *plan, int buffer) {
+    return buffer == PLAN_NONE ? 0 : (uint64_t)plan->buffer[buffer].width * sizeof(float);
+}
+
+struct cost op_cost(const struct plan *plan, const struct op *op, enum kv_type kv,
+                    const struct batch_shape *shape) {
+    const uint64_t rows = (uint64_t)(op->rows == ROWS_TOKENS ? shape->n_tokens : shape->n_logits);
+    struct cost cost = {0};
+    if (rows == 0) return cost;
+    cost.act_bytes = rows * (width_bytes(plan, op->in[0]) + width_bytes(plan, op->in[1]) +
+                             width_bytes(plan, op->out));
+    const struct plan_weight *weight = op->weight == PLAN_NONE ? NULL : &plan->weight[op->weight];
+    const uint64_t width = op->out == PLAN_NONE ? 0 : (uint64_t)plan->buffer[op->out].width;
+    switch (op->kind) {
+    case OP_EMBED: // only the rows looked up
+        cost.weight_bytes = rows * format_row_bytes(weight->format, weight->cols);
+        break;
+    case OP_GATHER:
+        break;
+    case OP_NORM:
+        cost.weight_bytes = weight->bytes;
+        cost.flops = rows * width * 4;
+        break;
+    case OP_MATMUL:
+        cost.weight_bytes =
+            weight->bytes + (op->bias == PLAN_NONE ? 0 : plan->weight[op->bias].bytes);
+        cost.flops = rows * (uint64_t)weight->rows * (uint64_t)weight->cols * 2;
+        if (op->matmul.add) cost.act_bytes += rows * width_bytes(plan, op->out);
+        break;
+    case OP_ROPE:
+        cost.act_bytes += rows * width_bytes(plan, op->out);
+        cost.flops =
+            rows * (uint64_t)op->rope.n_head * (uint64_t)plan->rope[op->rope.rope].n_rot * 3;
+        break;
+    case OP_KV_APPEND: {
+        const struct plan_kv_group *group = &plan->group[op->kv.group];
+        cost.kv_write_bytes =
+            rows * (uint64_t)(group->n_head_kv * (group->dim_k + group->dim_v) * kv_type_bytes(kv));
+        break;
+    }
+    case OP_ATTENTION: {
+        const struct plan_kv_group *group = &plan->group[op->kv.group];
+        const uint64_t dims = (uint64_t)(group->dim_k + group->dim_v);
+        cost.kv_read_bytes = (uint64_t)shape->kv_read[op->kv.group][op->rows] *
+                             (uint64_t)group->n_head_kv * dims * (uint64_t)kv_type_bytes(kv);
+        cost.flops =
+            (uint64_t)shape->kv_pairs[op->kv.group][op->rows] * (uint64_t)op->kv.n_head * dims * 2;
+        break;
+    }
+    case OP_GATE:
+        cost.flops = rows * width * 4;
+        break;
+    case OP_COUNT:
+        break;
+    }
+    return cost;
+}
+
+struct cost plan_cost(const struct plan *plan, enum kv_type kv, const struct batch_shape *shape) {
+    struct cost sum = {0};
+    for (int i = 0; i < plan->n_op; i++) {
+        const struct cost one = op_cost(plan, &plan->op[i], kv, shape);
+        sum.weight_bytes += one.weight_bytes;
+        sum.kv_read_bytes += one.kv_read_bytes;
+        sum.kv_write_bytes += one.kv_write_bytes;
+        sum.act_bytes += one.act_bytes;
+        sum.flops += one.flops;
+    }
+    return sum;
+}
+
+uint64_t plan_kv_page_bytes(const struct plan *plan, int index, enum kv_type kv) {
+    const struct plan_kv_group *group = &plan->group[index];
+    return (uint64_t)group->n_layer * (uint64_t)group->n_head_kv *
+           (uint64_t)(group->dim_k + group->dim_v) * (uint64_t)kv_type_bytes(kv) * KV_PAGE_TOKENS;
+}
+
+uint64_t plan_kv_token_bytes(const struct plan *plan, enum kv_type kv) {
+    uint64_t bytes = 0;
+    for (int g = 0; g < plan->n_group; g++)
+        bytes += plan_kv_page_bytes(plan, g, kv) / KV_PAGE_TOKENS;
+    return bytes;
+}

@@ -1,0 +1,38 @@
+// What a batch must move and compute, op by op: the byte ledger, the roofline and the planner all
+// read this. Bytes are those of the file's format; padding from repacking does not count.
+#ifndef RN_PLAN_COST_H
+#define RN_PLAN_COST_H
+
+#include "plan/batch.h"
+
+// The numbers of a batch that costs depend on.
+struct batch_shape {
+    int64_t n_tokens, n_logits;
+    // per KV group: positions read, each once per sequence, and (query, key) pairs, over all rows
+    // and over the logit rows
+    int64_t kv_read[PLAN_MAX_KV_GROUPS][2];
+    int64_t kv_pairs[PLAN_MAX_KV_GROUPS][2];
+};
+
+struct cost {
+    uint64_t weight_bytes; // read
+    uint64_t kv_read_bytes;
+    uint64_t kv_write_bytes;
+    uint64_t act_bytes; // activations read and written; usually in cache
+    uint64_t flops;     // a multiply-add is two
+};
+
+void batch_shape_of(const struct plan *plan, const struct batch *batch, struct batch_shape *out);
+// One sequence, one token at position pos, with logits: a decode step.
+void batch_shape_decode(const struct plan *plan, int pos, struct batch_shape *out);
+
+struct cost op_cost(const struct plan *plan, const struct op *op, enum kv_type kv,
+                    const struct batch_shape *shape);
+struct cost plan_cost(const struct plan *plan, enum kv_type kv, const struct batch_shape *shape);
+
+// KV bytes that one more token keeps, over all groups.
+uint64_t plan_kv_token_bytes(const struct plan *plan, enum kv_type kv);
+// KV bytes of a page of one group.
+uint64_t plan_kv_page_bytes(const struct plan *plan, int group, enum kv_type kv);
+
+#endif

@@ -1,0 +1,178 @@
+// Building a plan: growing arrays in the plan's arena, with every op checked against the buffers
+// and weights it names. Called by model/<arch>.c at load; nothing here runs in the step.
+#include "plan/plan.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const char *const op_names[OP_COUNT] = {
+#define OP(name, text) [OP_##name] = text,
+#include "plan/ops.def"
+#undef OP
+};
+
+static const struct {
+    const char *name;
+    int bytes;
+} kv_types[KV_TYPE_COUNT] = {
+    [KV_F32] = {"f32", 4},
+    [KV_F16] = {"f16", 2},
+};
+
+const char *op_name(enum op_kind kind) { return op_names[kind]; }
+const char *kv_type_name(enum kv_type type) { return kv_types[type].name; }
+int kv_type_bytes(enum kv_type type) { return kv_types[type].bytes; }
+
+int kv_type_find(const char *name) {
+    for (int i = 0; i < KV_TYPE_COUNT; i++)
+        if (strcmp(kv_types[i].name, name) == 0) return i;
+    return -1;
+}
+
+void plan_init(struct plan *plan) {
+    memset(plan, 0, sizeof *plan);
+    plan->logits = PLAN_NONE;
+}
+
+void plan_deinit(struct plan *plan) {
+    arena_deinit(&plan->arena);
+    plan_init(plan);
+}
+
+// Room for one more item; NULL marks the plan as failed, which plan_finish reports. Old arrays stay
+// in the arena: they are small, and their sum is below the last one.
+static void *grow(struct plan *plan, void *items, int count, int *capacity, size_t size) {
+    if (plan->failed) return NULL;
+    if (count < *capacity) return items;
+    const int wanted = *capacity ? *capacity * 2 : 32;
+    void *bigger = arena_array(&plan->arena, (size_t)wanted, size);
+    if (!bigger) {
+        plan->failed = true;
+        return NULL;
+    }
+    if (count) memcpy(bigger, items, (size_t)count * size);
+    *capacity = wanted;
+    return bigger;
+}
+
+int plan_add_buffer(struct plan *plan, const char *name, int width, enum row_domain rows) {
+    assert(width > 0);
+    struct plan_buffer *items =
+        grow(plan, plan->buffer, plan->n_buffer, &plan->cap_buffer, sizeof *items);
+    if (!items) return 0;
+    plan->buffer = items;
+    items[plan->n_buffer] = (struct plan_buffer){.name = name, .width = width, .rows = rows};
+    return plan->n_buffer++;
+}
+
+int plan_add_weight(struct plan *plan, const struct plan_weight *weight) {
+    struct plan_weight *items =
+        grow(plan, plan->weight, plan->n_weight, &plan->cap_weight, sizeof *items);
+    if (!items) return 0;
+    plan->weight = items;
+    items[plan->n_weight] = *weight;
+    return plan->n_weight++;
+}
+
+int plan_add_rope(struct plan *plan, const struct plan_rope *rope) {
+    assert(rope->n_rot > 0 && rope->n_rot % 2 == 0);
+    struct plan_rope *items = grow(plan, plan->rope, plan->n_rope, &plan->cap_rope, sizeof *items);
+    if (!items) return 0;
+    plan->rope = items;
+    const size_t n = (size_t)rope->n_rot / 2;
+    float *inv_freq = arena_array(&plan->arena, n, sizeof *inv_freq);
+    if (!inv_freq) {
+        plan->failed = true;
+        return 0;
+    }
+    memcpy(inv_freq, rope->inv_freq, n * sizeof *inv_freq);
+    items[plan->n_rope] = *rope;
+    items[plan->n_rope].inv_freq = inv_freq;
+    return plan->n_rope++;
+}
+
+int plan_add_kv_group(struct plan *plan, const struct plan_kv_group *group) {
+    assert(plan->n_group < PLAN_MAX_KV_GROUPS);
+    plan->group[plan->n_group] = *group;
+    return plan->n_group++;
+}
+
+static void check_matmul(const struct plan *plan, const struct op *op) {
+    const struct plan_weight *weight = &plan->weight[op->weight];
+    assert(weight->cols == plan->buffer[op->in[0]].width);
+    assert(weight->rows == plan->buffer[op->out].width);
+    assert(plan->buffer[op->in[0]].rows == op->rows);
+    assert(op->bias == PLAN_NONE || plan->weight[op->bias].cols == weight->rows);
+    (void)weight;
+}
+
+static void check_kv(const struct plan *plan, const struct op *op) {
+    assert(op->kv.group >= 0 && op->kv.group < plan->n_group);
+    const struct plan_kv_group *group = &plan->group[op->kv.group];
+    assert(op->kv.layer >= 0 && op->kv.layer < group->n_layer);
+    if (op->kind == OP_KV_APPEND) {
+        assert(plan->buffer[op->in[0]].width == group->n_head_kv * group->dim_k);
+        assert(plan->buffer[op->in[1]].width == group->n_head_kv * group->dim_v);
+    } else {
+        assert(op->kv.n_head % group->n_head_kv == 0);
+        assert(plan->buffer[op->in[0]].width == op->kv.n_head * group->dim_k);
+        assert(plan->buffer[op->out].width == op->kv.n_head * group->dim_v);
+    }
+    (void)group;
+}
+
+static void check_op(const struct plan *plan, const struct op *op) {
+    assert(op->out == PLAN_NONE || (op->out >= 0 && op->out < plan->n_buffer));
+    assert(op->out == PLAN_NONE || plan->buffer[op->out].rows == op->rows);
+    switch (op->kind) {
+    case OP_EMBED:
+        assert(op->rows == ROWS_TOKENS);
+        assert(plan->weight[op->weight].cols == plan->buffer[op->out].width);
+        break;
+    case OP_GATHER:
+        assert(plan->buffer[op->in[0]].rows == ROWS_TOKENS && op->rows == ROWS_LOGITS);
+        assert(plan->buffer[op->in[0]].width == plan->buffer[op->out].width);
+        break;
+    case OP_NORM:
+        assert(plan->buffer[op->in[0]].width == plan->buffer[op->out].width);
+        assert(plan->buffer[op->out].width % op->norm.group == 0);
+        assert(plan->weight[op->weight].cols == op->norm.group);
+        break;
+    case OP_MATMUL:
+        check_matmul(plan, op);
+        break;
+    case OP_ROPE:
+        assert(plan->buffer[op->out].width == op->rope.n_head * op->rope.dim);
+        assert(plan->rope[op->rope.rope].n_rot <= op->rope.dim);
+        break;
+    case OP_KV_APPEND:
+        assert(op->rows == ROWS_TOKENS);
+        check_kv(plan, op);
+        break;
+    case OP_ATTENTION:
+        check_kv(plan, op);
+        break;
+    case OP_GATE:
+        assert(plan->buffer[op->in[0]].width == plan->buffer[op->out].width);
+        assert(plan->buffer[op->in[1]].width == plan->buffer[op->out].width);
+        break;
+    case OP_COUNT:
+        assert(!"not an op");
+        break;
+    }
+}
+
+void plan_add_op(struct plan *plan, const struct op *op) {
+    struct op *items = grow(plan, plan->op, plan->n_op, &plan->cap_op, sizeof *items);
+    if (!items) return;
+    plan->op = items;
+    check_op(plan, op);
+    items[plan->n_op++] = *op;
+}
+
+rn_status plan_finish(struct plan *plan, rn_error *err) {
+    if (plan->failed) return err_set(err, RN_ERR_NOMEM, "no memory for the plan");
+    assert(plan->logits >= 0 && plan->buffer[plan->logits].rows == ROWS_LOGITS);
+    assert(plan->buffer[plan->logits].width == plan->n_vocab);
+    return RN_OK;
+}

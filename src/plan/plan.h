@@ -1,0 +1,140 @@
+// The plan: an architecture compiled, once, into a flat list of semantic ops over named buffers and
+// weights. A backend compiles it into its own program; plan_cost() says what each op must read,
+// write and compute for a given batch. Who builds it: model/<arch>.c through the plan_add_* calls.
+// Who reads it: backends, the ledger, the tools.
+//
+// Invariants of a finished plan:
+//  1. ops are in execution order; an op reads only buffers that an earlier op wrote;
+//  2. a buffer has one row domain; only GATHER reads one domain and writes another;
+//  3. every weight's shape fits its op (checked when the op is added; the model checks files
+//  before).
+#ifndef RN_PLAN_PLAN_H
+#define RN_PLAN_PLAN_H
+
+#include "base/arena.h"
+#include "quant/format.h"
+
+enum { PLAN_MAX_KV_GROUPS = 4, PLAN_NONE = -1 };
+
+enum op_kind {
+#define OP(name, text) OP_##name,
+#include "plan/ops.def"
+#undef OP
+    OP_COUNT
+};
+
+// Which rows an op works on: every token of the batch, or only those whose logits are wanted.
+enum row_domain { ROWS_TOKENS, ROWS_LOGITS };
+
+struct plan_buffer {
+    const char *name;
+    int width; // floats per row
+    enum row_domain rows;
+};
+
+// A matrix [rows, cols] stored row after row in the file's format; a vector has rows = 1.
+struct plan_weight {
+    const char *name;
+    enum format_id format;
+    int64_t rows, cols;
+    const void *data;
+    uint64_t bytes; // of the file's format
+};
+
+// How a pair of elements is chosen: GGUF's llama family stores (2i, 2i + 1), others (i, i + n_rot /
+// 2).
+enum rope_style { ROPE_INTERLEAVED, ROPE_HALVES };
+
+struct plan_rope {
+    enum rope_style style;
+    int n_rot;             // rotated elements of each head, the first ones
+    const float *inv_freq; // [n_rot / 2], scaling applied
+    float magnitude;       // multiplies cos and sin (yarn); 1 otherwise
+};
+
+enum kv_kind { KV_FULL, KV_WINDOW };
+
+// Layers of one kind and width share a page table.
+struct plan_kv_group {
+    enum kv_kind kind;
+    int n_layer, n_head_kv, dim_k, dim_v; // dim_*: per head
+    int window;                           // KV_WINDOW: key j is seen from i when i - j < window
+};
+
+enum norm_kind { NORM_RMS };
+enum gate_kind { GATE_SILU };
+
+struct op {
+    enum op_kind kind;
+    enum row_domain rows;
+    int layer;  // -1 outside the layers
+    int in[2];  // buffers; PLAN_NONE where unused
+    int out;    // buffer
+    int weight; // PLAN_NONE where unused
+    int bias;   // MATMUL; PLAN_NONE: none
+    union {
+        struct {
+            float scale; // multiplies the row (gemma, granite); 1 otherwise
+        } embed;
+        struct {
+            enum norm_kind kind;
+            int group; // elements normed together: the width, or a head's size
+            float eps;
+        } norm;
+        struct {
+            bool add;    // out += in * W (residual) instead of out =
+            float scale; // multiplies the product; 1 otherwise
+        } matmul;
+        struct {
+            int rope; // index into plan->rope; in place on out
+            int n_head, dim;
+        } rope;
+        struct {
+            int group, layer; // layer inside its group; in[0] = k, in[1] = v (KV_APPEND); in[0] = q
+                              // (ATTENTION)
+            int n_head;       // ATTENTION: query heads
+            float scale;      // ATTENTION: of the scores
+            float softcap;    // ATTENTION: cap * tanh(s / cap); 0: none
+        } kv;
+        enum gate_kind gate; // out = act(in[0]) * in[1]
+    };
+};
+
+struct plan {
+    struct arena arena; // owns the arrays and names below
+    struct op *op;
+    int n_op, cap_op;
+    struct plan_buffer *buffer;
+    int n_buffer, cap_buffer;
+    struct plan_weight *weight;
+    int n_weight, cap_weight;
+    struct plan_rope *rope;
+    int n_rope, cap_rope;
+    struct plan_kv_group group[PLAN_MAX_KV_GROUPS];
+    int n_group;
+    int n_vocab;
+    bool failed; // memory ran out while building
+    int logits;  // the buffer that run() leaves the logits in, rows = ROWS_LOGITS
+};
+
+// KV element types; the name is what --kv-type takes.
+enum kv_type { KV_F32, KV_F16, KV_TYPE_COUNT };
+const char *kv_type_name(enum kv_type type);
+int kv_type_find(const char *name); // -1: unknown
+int kv_type_bytes(enum kv_type type);
+
+const char *op_name(enum op_kind kind);
+
+// --- building. Out of memory marks the plan as failed, which plan_finish reports, so that builders
+// need no checks between; wrong shapes are asserts. Names are borrowed: literals, or strings that
+// outlive the plan. ---
+void plan_init(struct plan *plan);
+void plan_deinit(struct plan *plan);
+int plan_add_buffer(struct plan *plan, const char *name, int width, enum row_domain rows);
+int plan_add_weight(struct plan *plan, const struct plan_weight *weight);
+int plan_add_rope(struct plan *plan, const struct plan_rope *rope); // copies inv_freq
+int plan_add_kv_group(struct plan *plan, const struct plan_kv_group *group);
+void plan_add_op(struct plan *plan, const struct op *op);
+rn_status plan_finish(struct plan *plan, rn_error *err);
+
+#endif

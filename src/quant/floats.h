@@ -1,0 +1,30 @@
+// The plain float formats: F32, F16 and BF16, little-endian, at any address.
+#ifndef RN_QUANT_FLOATS_H
+#define RN_QUANT_FLOATS_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/half.h"
+
+static inline void f32_row(const void *src, float *dst, int64_t n) {
+    memcpy(dst, src, (size_t)n * sizeof *dst);
+}
+
+static inline void f16_row(const void *src, float *dst, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t bits;
+        memcpy(&bits, (const char *)src + i * 2, sizeof bits);
+        dst[i] = f16_to_f32(bits);
+    }
+}
+
+static inline void bf16_row(const void *src, float *dst, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t bits;
+        memcpy(&bits, (const char *)src + i * 2, sizeof bits);
+        dst[i] = bf16_to_f32(bits);
+    }
+}
+
+#endif

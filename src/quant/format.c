@@ -1,0 +1,96 @@
+// The format table, expanded from formats.def, and what follows from it for every format: sizes,
+// lookup by GGUF number, decoding of a row. Called by the weight readers, the planner and the
+// reference ops.
+#include "quant/format.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stddef.h>
+
+#include "quant/floats.h"
+#include "quant/q4_0.h"
+#include "quant/q4_k.h"
+#include "quant/q6_k.h"
+#include "quant/q8_0.h"
+
+static const struct format formats[FORMAT_COUNT] = {
+#define FORMAT(id, text, gguf, elements, bytes, per_scale, offsets, decode, split)                 \
+    [FORMAT_##id] = {                                                                              \
+        .name = text,                                                                              \
+        .gguf_type = gguf,                                                                         \
+        .block = elements,                                                                         \
+        .block_bytes = bytes,                                                                      \
+        .span = per_scale,                                                                         \
+        .has_offset = offsets,                                                                     \
+        .to_f32 = decode,                                                                          \
+        .unpack = split,                                                                           \
+    },
+#include "quant/formats.def"
+#undef FORMAT
+};
+
+#define FORMAT(id, text, gguf, elements, bytes, per_scale, ...)                                    \
+    _Static_assert((elements) <= FORMAT_MAX_BLOCK, text ": the block fits the buffers");           \
+    _Static_assert((per_scale) == 0 || (per_scale) == 16 || (per_scale) == 32, text ": span");     \
+    _Static_assert((per_scale) == 0 || (elements) <= FORMAT_MAX_SPANS * (per_scale),               \
+                   text ": the spans fit the buffers");
+#include "quant/formats.def"
+#undef FORMAT
+
+// Every number that the GGUF format has given out, so that a message can name what it refuses.
+static const char *const gguf_names[] = {
+    [0] = "F32",     [1] = "F16",      [2] = "Q4_0",   [3] = "Q4_1",    [6] = "Q5_0",
+    [7] = "Q5_1",    [8] = "Q8_0",     [9] = "Q8_1",   [10] = "Q2_K",   [11] = "Q3_K",
+    [12] = "Q4_K",   [13] = "Q5_K",    [14] = "Q6_K",  [15] = "Q8_K",   [16] = "IQ2_XXS",
+    [17] = "IQ2_XS", [18] = "IQ3_XXS", [19] = "IQ1_S", [20] = "IQ4_NL", [21] = "IQ3_S",
+    [22] = "IQ2_S",  [23] = "IQ4_XS",  [24] = "I8",    [25] = "I16",    [26] = "I32",
+    [27] = "I64",    [28] = "F64",     [29] = "IQ1_M", [30] = "BF16",   [34] = "TQ1_0",
+    [35] = "TQ2_0",  [39] = "MXFP4",
+};
+
+const struct format *format_at(enum format_id id) {
+    assert((unsigned)id < FORMAT_COUNT);
+    return &formats[id];
+}
+
+int format_find_gguf(uint32_t gguf_type) {
+    for (int id = 0; id < FORMAT_COUNT; id++) {
+        if (formats[id].gguf_type == gguf_type) return id;
+    }
+    return -1;
+}
+
+const char *format_gguf_name(uint32_t gguf_type) {
+    const uint32_t count = sizeof gguf_names / sizeof *gguf_names;
+    return gguf_type < count && gguf_names[gguf_type] ? gguf_names[gguf_type] : "?";
+}
+
+uint64_t format_row_bytes(enum format_id id, int64_t n) {
+    const struct format *format = format_at(id);
+    assert(n >= 0 && n % format->block == 0);
+    return (uint64_t)(n / format->block) * (uint64_t)format->block_bytes;
+}
+
+static void block_decode(const struct format *format, const void *block, float *out) {
+    int8_t q[FORMAT_MAX_BLOCK];
+    float scale[FORMAT_MAX_SPANS], offset[FORMAT_MAX_SPANS];
+    format->unpack(block, q, scale, offset);
+    for (int i = 0; i < format->block; i++) {
+        const int span = i / format->span;
+        out[i] = format->has_offset ? fmaf(scale[span], (float)q[i], offset[span])
+                                    : scale[span] * (float)q[i];
+    }
+}
+
+void format_decode(enum format_id id, const void *row, float *out, int64_t n) {
+    const struct format *format = format_at(id);
+    assert(n >= 0 && n % format->block == 0);
+    if (format->to_f32) {
+        format->to_f32(row, out, n);
+        return;
+    }
+    const char *block = row;
+    for (int64_t i = 0; i < n; i += format->block, block += format->block_bytes) {
+        block_decode(format, block, out + i);
+    }
+}

@@ -1,0 +1,38 @@
+// Q6_K: 256 values of 6 bits in 16 spans of 16; a span has an int8 scale under one f16;
+// w = d * sc * (value - 32). 6.5625 bits per weight.
+#ifndef RN_QUANT_Q6_K_H
+#define RN_QUANT_Q6_K_H
+
+#include <stdint.h>
+
+#include "base/half.h"
+
+struct __attribute__((packed)) q6_k_block {
+    // Per half of 128 elements, in quarters of 32: ql byte i holds the low 4 bits of element i of
+    // quarters 0 and 2 (low and high nibble), byte 32 + i those of quarters 1 and 3; qh byte i
+    // holds the high 2 bits of element i of quarters 0 to 3, lowest first.
+    uint8_t ql[128], qh[64];
+    int8_t scales[16];
+    uint16_t d; // f16
+};
+_Static_assert(sizeof(struct q6_k_block) == 210, "as in the file");
+
+static inline void q6_k_unpack(const void *src, int8_t *q, float *scale, float *offset) {
+    const struct q6_k_block *block = src;
+    (void)offset;
+    for (int half = 0; half < 2; half++) {
+        const uint8_t *ql = block->ql + half * 64, *qh = block->qh + half * 32;
+        for (int quarter = 0; quarter < 4; quarter++) {
+            int8_t *out = q + half * 128 + quarter * 32;
+            for (int i = 0; i < 32; i++) {
+                const int low = ql[quarter % 2 * 32 + i] >> (quarter / 2 * 4) & 15;
+                const int high = qh[i] >> (quarter * 2) & 3;
+                out[i] = (int8_t)((low | high << 4) - 32);
+            }
+        }
+    }
+    const float d = f16_to_f32(block->d);
+    for (int span = 0; span < 16; span++) scale[span] = d * (float)block->scales[span];
+}
+
+#endif

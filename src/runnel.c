@@ -1,0 +1,272 @@
+// The public interface, thin: it owns the pieces of a model and hands calls on.
+#include "runnel.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "engine/vocab.h"
+#include "tools.h"
+
+struct rn_model {
+    struct weights *weights;
+    struct tokenizer *tokenizer;
+    struct model model; // valid when has_plan
+    bool has_plan;
+    rn_model_info info;
+    char name[128];
+};
+
+struct rn_engine {
+    struct engine engine;
+};
+
+const char *rn_finish_text(rn_finish finish) {
+    static const char *const texts[] = {[RN_FINISH_NONE] = "none",
+                                        [RN_FINISH_STOP] = "stop",
+                                        [RN_FINISH_LENGTH] = "length",
+                                        [RN_FINISH_CANCELLED] = "cancelled",
+                                        [RN_FINISH_ERROR] = "error"};
+    return texts[finish];
+}
+
+// ---------------------------------------------------------------- model
+
+// A sampling setting of the file; the default stays where it is absent or out of its range.
+static void read_setting(const struct weights *weights, const char *key, double min, double max,
+                         float *out) {
+    const struct meta_view *meta = weights_meta_find(weights, key);
+    double value;
+    if (meta && meta_get_f64(meta, &value) && value >= min && value <= max) *out = (float)value;
+}
+
+static const char *main_format(const struct weights *weights) {
+    uint64_t bytes[FORMAT_COUNT] = {0};
+    int best = -1;
+    for (int i = 0; i < weights_tensor_count(weights); i++) {
+        const struct tensor_view *tensor = weights_tensor_at(weights, i);
+        bytes[tensor->format] += tensor->bytes;
+        if (best < 0 || bytes[tensor->format] > bytes[best]) best = (int)tensor->format;
+    }
+    return best < 0 ? "" : format_at((enum format_id)best)->name;
+}
+
+static void fill_info(rn_model *model) {
+    const struct weights *weights = model->weights;
+    rn_model_info *info = &model->info;
+    const struct meta_view *name = weights_meta_find(weights, "general.name");
+    const char *text = "";
+    size_t len = 0;
+    if (name) meta_get_string(name, &text, &len);
+    snprintf(model->name, sizeof model->name, "%.*s", (int)(len < 127 ? len : 127), text);
+    *info = (rn_model_info){.path = weights_name(weights),
+                            .name = model->name,
+                            .architecture = "",
+                            .container = weights_container(weights),
+                            .format = main_format(weights),
+                            .n_vocab = tokenizer_size(model->tokenizer),
+                            .file_bytes = weights_bytes(weights),
+                            .temperature = 0.8f,
+                            .top_p = 0.95f};
+    for (int i = 0; i < weights_tensor_count(weights); i++)
+        info->weight_bytes += weights_tensor_at(weights, i)->bytes;
+    float top_k = 0;
+    read_setting(weights, "general.sampling.temp", 0, 100, &info->temperature);
+    read_setting(weights, "general.sampling.top_p", 0, 1, &info->top_p);
+    read_setting(weights, "general.sampling.min_p", 0, 1, &info->min_p);
+    read_setting(weights, "general.sampling.top_k", 0, 1 << 22, &top_k);
+    info->top_k = (int)top_k;
+    if (!model->has_plan) return;
+    const struct hparams *hp = &model->model.hp;
+    info->architecture = model_arch_name(&model->model);
+    info->n_ctx_train = hp->n_ctx;
+    info->n_embd = hp->n_embd;
+    info->n_layer = hp->n_layer;
+    info->n_head = hp->n_head;
+    info->n_head_kv = hp->n_head_kv;
+    info->n_params = model->model.n_params;
+}
+
+// Takes over weights, also when it fails.
+static rn_status open_model(struct weights *weights, bool with_plan, rn_model **out,
+                            rn_error *err) {
+    rn_model *model = calloc(1, sizeof *model);
+    if (!model) {
+        weights_close(weights);
+        return err_set(err, RN_ERR_NOMEM, "no memory for a model");
+    }
+    model->weights = weights;
+    rn_status status = RN_OK;
+    if (with_plan) {
+        status = model_init(&model->model, weights, err);
+        model->has_plan = !status;
+    }
+    if (!status) status = vocab_load(weights, &model->tokenizer, err);
+    if (status) {
+        rn_model_close(model);
+        return status;
+    }
+    fill_info(model);
+    *out = model;
+    return RN_OK;
+}
+
+static rn_status open_path(const char *path, bool with_plan, rn_model **out, rn_error *err) {
+    struct weights *weights;
+    const rn_status status = weights_open(path, &weights, err);
+    return status ? status : open_model(weights, with_plan, out, err);
+}
+
+rn_status rn_model_open(const char *path, rn_model **out, rn_error *err) {
+    return open_path(path, true, out, err);
+}
+
+rn_status rn_model_open_vocab(const char *path, rn_model **out, rn_error *err) {
+    return open_path(path, false, out, err);
+}
+
+rn_status rn_model_open_memory(const char *name, const void *data, size_t size, rn_model **out,
+                               rn_error *err) {
+    struct weights *weights;
+    const rn_status status = weights_open_memory(name, data, size, &weights, err);
+    return status ? status : open_model(weights, true, out, err);
+}
+
+void rn_model_close(rn_model *model) {
+    if (!model) return;
+    if (model->has_plan) model_deinit(&model->model);
+    if (model->tokenizer) tokenizer_destroy(model->tokenizer);
+    weights_close(model->weights);
+    free(model);
+}
+
+const rn_model_info *rn_model_get_info(const rn_model *model) { return &model->info; }
+const struct weights *tools_weights(const rn_model *model) { return model->weights; }
+const struct plan *tools_plan(const rn_model *model) {
+    return model->has_plan ? &model->model.plan : NULL;
+}
+
+// ---------------------------------------------------------------- tokens
+
+rn_status rn_tokenize(const rn_model *model, const char *text, size_t len, int flags, int32_t **ids,
+                      size_t *n_ids, rn_error *err) {
+    struct token_list list = {0};
+    const int encode = (flags & RN_TOKENIZE_BOS ? ENCODE_BOS : 0) |
+                       (flags & RN_TOKENIZE_SPECIAL ? ENCODE_SPECIAL : 0);
+    const rn_status status = tokenizer_encode(model->tokenizer, text, len, encode, &list, err);
+    if (status) {
+        token_list_deinit(&list);
+        return status;
+    }
+    *ids = list.id;
+    *n_ids = list.count;
+    return RN_OK;
+}
+
+rn_status rn_detokenize(const rn_model *model, const int32_t *ids, size_t n_ids, bool special,
+                        char **text, size_t *len, rn_error *err) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < n_ids; i++) {
+        if (ids[i] < 0 || ids[i] >= tokenizer_size(model->tokenizer))
+            return err_set(err, RN_ERR_ARG, "token %zu is %d, expected 0 to %d", i, ids[i],
+                           tokenizer_size(model->tokenizer) - 1);
+        bytes += tokenizer_bytes(model->tokenizer, ids[i]).len;
+    }
+    char *out = malloc(3 * (bytes + 4 * (n_ids + 1)) + 1);
+    if (!out) return err_set(err, RN_ERR_NOMEM, "no memory for %zu bytes of text", bytes);
+    struct detokenizer detok = {0};
+    size_t at = 0;
+    for (size_t i = 0; i < n_ids; i++) {
+        if (!special && tokenizer_is_special(model->tokenizer, ids[i])) continue;
+        const struct text_span piece = tokenizer_bytes(model->tokenizer, ids[i]);
+        at += detokenizer_feed(&detok, piece.data, piece.len, out + at);
+    }
+    at += detokenizer_finish(&detok, out + at);
+    out[at] = 0;
+    *text = out;
+    *len = at;
+    return RN_OK;
+}
+
+void rn_free(void *memory) { free(memory); }
+
+// ---------------------------------------------------------------- engine
+
+rn_status rn_engine_create(const rn_model *model, const rn_engine_options *options, rn_engine **out,
+                           rn_error *err) {
+    static const rn_engine_options defaults;
+    const rn_engine_options *o = options ? options : &defaults;
+    if (!model->has_plan)
+        return err_set(err, RN_ERR_ARG, "%s: opened for its vocabulary alone", model->info.path);
+    const int kv_type = kv_type_find(o->kv_type ? o->kv_type : "f16");
+    if (kv_type < 0)
+        return err_set(err, RN_ERR_ARG, "KV type '%s' is unknown (known: f32, f16)", o->kv_type);
+    rn_engine *engine = calloc(1, sizeof *engine);
+    if (!engine) return err_set(err, RN_ERR_NOMEM, "no memory for an engine");
+    const struct engine_config config = {.backend = {.name = o->backend,
+                                                     .isa = o->isa,
+                                                     .n_threads = o->n_threads,
+                                                     .max_tokens = o->batch_tokens,
+                                                     .max_logits = o->logit_rows,
+                                                     .max_seqs = o->max_seqs,
+                                                     .kv_type = (enum kv_type)kv_type,
+                                                     .progress = o->progress,
+                                                     .progress_ctx = o->progress_ctx},
+                                         .n_ctx = o->n_ctx};
+    const rn_status status =
+        engine_init(&engine->engine, &model->model, model->tokenizer, &config, err);
+    if (status) {
+        free(engine);
+        return status;
+    }
+    *out = engine;
+    return RN_OK;
+}
+
+void rn_engine_destroy(rn_engine *engine) {
+    if (!engine) return;
+    engine_deinit(&engine->engine);
+    free(engine);
+}
+
+rn_status rn_engine_submit(rn_engine *engine, const rn_request *request, uint64_t *id,
+                           rn_error *err) {
+    return engine_submit(&engine->engine, request, id, err);
+}
+
+void rn_engine_cancel(rn_engine *engine, uint64_t id) { engine_cancel(&engine->engine, id); }
+rn_status rn_engine_step(rn_engine *engine, bool *busy) {
+    return engine_step(&engine->engine, busy);
+}
+bool rn_engine_next_event(rn_engine *engine, rn_event *out) {
+    return engine_next_event(&engine->engine, out);
+}
+
+void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out) {
+    const struct engine *e = &engine->engine;
+    const struct backend_class *cls = e->backend->cls;
+    struct batch_shape shape;
+    batch_shape_decode(e->plan, 0, &shape);
+    *out = (rn_engine_info){.backend = cls->name,
+                            .isa = cls->isa(e->backend),
+                            .kv_type = kv_type_name(e->kv_type),
+                            .n_threads = cls->threads(e->backend),
+                            .n_ctx = e->n_ctx,
+                            .max_seqs = e->max_seqs,
+                            .batch_tokens = e->batch_tokens,
+                            .kv_token_bytes = plan_kv_token_bytes(e->plan, e->kv_type),
+                            .weight_bytes = plan_cost(e->plan, e->kv_type, &shape).weight_bytes,
+                            .cache_bytes = cls->cache_bytes(e->backend)};
+    for (int g = 0; g < e->kv.n_group; g++) {
+        out->kv_bytes +=
+            (uint64_t)e->kv.group[g].n_page * plan_kv_page_bytes(e->plan, g, e->kv_type);
+        out->pages_total += e->kv.group[g].n_page;
+        out->pages_free += e->kv.group[g].n_free;
+    }
+}
+
+double rn_engine_bandwidth(rn_engine *engine, uint64_t working_set, int budget_ms) {
+    struct backend *backend = engine->engine.backend;
+    return backend->cls->bandwidth(backend, working_set, budget_ms);
+}

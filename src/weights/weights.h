@@ -1,0 +1,90 @@
+// A model file as named tensors and metadata, whatever its container. Owns the mapping; views
+// borrow from it. Invariant: after a successful open every view lies inside the mapping, every
+// string inside the metadata region.
+#ifndef RN_WEIGHTS_WEIGHTS_H
+#define RN_WEIGHTS_WEIGHTS_H
+
+#include "quant/format.h"
+
+enum { WEIGHTS_MAX_DIMS = 4 };
+
+struct tensor_view {
+    const char *name; // NUL-terminated
+    enum format_id format;
+    int n_dims;
+    int64_t dim[WEIGHTS_MAX_DIMS]; // dim[0] is the row length (fastest); unused ones are 1
+    const void *data;
+    uint64_t bytes;
+    uint64_t offset; // in the file
+};
+
+// As GGUF numbers them.
+enum meta_type {
+    META_U8,
+    META_I8,
+    META_U16,
+    META_I16,
+    META_U32,
+    META_I32,
+    META_F32,
+    META_BOOL,
+    META_STRING,
+    META_ARRAY,
+    META_U64,
+    META_I64,
+    META_F64
+};
+
+struct meta_view {
+    const char *key; // NUL-terminated
+    enum meta_type type;
+    enum meta_type item_type; // of an array
+    uint64_t count;           // items of an array; bytes of a string; 1 otherwise
+    const uint8_t *data;      // little-endian value, string bytes, or the packed items of an array
+    uint64_t bytes;           // length of data
+    uint64_t offset;          // of data in the file
+};
+
+struct weights;
+
+// Opens a GGUF file. An error's message begins with the path.
+rn_status weights_open(const char *path, struct weights **out, rn_error *err);
+// The same from memory that outlives it; name is used in messages.
+rn_status weights_open_memory(const char *name, const void *data, size_t size, struct weights **out,
+                              rn_error *err);
+void weights_close(struct weights *weights);
+
+const char *weights_name(const struct weights *weights);      // the path, for messages
+const char *weights_container(const struct weights *weights); // "GGUF v3"
+uint64_t weights_bytes(const struct weights *weights);        // size of the file
+
+int weights_tensor_count(const struct weights *weights);
+const struct tensor_view *weights_tensor_at(const struct weights *weights, int index);
+const struct tensor_view *weights_tensor_find(const struct weights *weights,
+                                              const char *name); // NULL: none
+
+int weights_meta_count(const struct weights *weights);
+const struct meta_view *weights_meta_at(const struct weights *weights, int index);
+const struct meta_view *weights_meta_find(const struct weights *weights,
+                                          const char *key); // NULL: none
+
+// Scalars of any integer or bool type; false when the value is no integer or does not fit.
+bool meta_get_i64(const struct meta_view *meta, int64_t *out);
+// Any number.
+bool meta_get_f64(const struct meta_view *meta, double *out);
+bool meta_get_bool(const struct meta_view *meta, bool *out);
+// Bytes without NUL at the end.
+bool meta_get_string(const struct meta_view *meta, const char **text, size_t *len);
+
+// Walks an array: strings one after another, numbers by index.
+struct meta_cursor {
+    const uint8_t *at, *end;
+    uint64_t left;
+};
+bool meta_strings_begin(const struct meta_view *meta,
+                        struct meta_cursor *cursor); // false: not an array of strings
+bool meta_strings_next(struct meta_cursor *cursor, const char **text, size_t *len);
+bool meta_item_i64(const struct meta_view *meta, uint64_t index, int64_t *out);
+bool meta_item_f64(const struct meta_view *meta, uint64_t index, double *out);
+
+#endif

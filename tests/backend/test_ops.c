@@ -1,0 +1,479 @@
+// Every op of every instruction set that this machine has against the scalar reference, bit for
+// bit, and the reference attention against a plain computation in double precision.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "backend/cpu/reference.h"
+#include "base/rmath.h"
+
+static uint64_t rng_state = 1;
+
+static uint32_t rng(void) {
+    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(rng_state >> 32);
+}
+static float rng_float(void) { return (float)(int32_t)rng() * 0x1p-30f; } // in [-2, 2)
+
+static float *floats(int64_t n) {
+    float *x = aligned_alloc(64, ((size_t)n * sizeof *x + 63) / 64 * 64 + 64);
+    assert_non_null(x);
+    for (int64_t i = 0; i < n; i++) x[i] = rng_float();
+    return x;
+}
+
+// The tuned tables of this machine.
+static int tables(const struct cpu_ops *out[ISA_COUNT]) {
+    int n = 0;
+    for (int isa = ISA_SCALAR + 1; isa < ISA_COUNT; isa++)
+        if (ops_at((enum cpu_isa)isa)) out[n++] = ops_at((enum cpu_isa)isa);
+    return n;
+}
+
+static const int widths[] = {1, 7, 15, 16, 17, 31, 32, 33, 48, 80, 100, 257, 576, 2048, 2051};
+enum { N_WIDTHS = sizeof widths / sizeof *widths };
+
+// ---------------------------------------------------------------- quantize
+
+// Ordinary blocks, and those that hold a zero, a NaN, an infinity, denormals, ties and extremes.
+static void fill_special_blocks(float *x) {
+    for (int i = 0; i < 32; i++) x[i] = 0;
+    for (int i = 32; i < 64; i++) x[i] = rng_float();
+    x[40] = NAN;
+    for (int i = 64; i < 96; i++) x[i] = rng_float();
+    x[95] = -INFINITY;
+    for (int i = 96; i < 128; i++) x[i] = rng_float() * 0x1p-140f;
+    for (int i = 128; i < 160; i++) x[i] = (float)(i - 140) + 0.5f;
+    x[159] = 127.0f;
+    for (int i = 160; i < 192; i++) x[i] = rng_float() * 1.6e38f;
+    for (int i = 192; i < 224; i++) x[i] = rng_float() * 0x1p-120f;
+    for (int i = 224; i < 256; i++) x[i] = -0.0f;
+}
+
+static void quantize_equals_the_reference(void **state) {
+    (void)state;
+    const struct cpu_ops *ops[ISA_COUNT];
+    const int n_ops = tables(ops), n = 4096 + 256;
+    float *x = floats(n), want_d[4352 / 32], d[4352 / 32];
+    int8_t want_q[4352], q[4352];
+    int16_t want_sum[4352 / 16], sum[4352 / 16];
+    fill_special_blocks(x);
+    quantize_reference(x, n, want_q, want_d, want_sum);
+    for (int i = 0; i < n_ops; i++) {
+        memset(q, 1, sizeof q);
+        ops[i]->quantize(x, n, q, d, sum);
+        assert_memory_equal(q, want_q, sizeof q);
+        assert_memory_equal(d, want_d, sizeof d);
+        assert_memory_equal(sum, want_sum, sizeof sum);
+    }
+    free(x);
+}
+
+// ---------------------------------------------------------------- rows
+
+static void norm_equals_the_reference(void **state) {
+    (void)state;
+    const struct cpu_ops *ops[ISA_COUNT];
+    const int n_ops = tables(ops);
+    for (int w = 0; w < N_WIDTHS; w++) {
+        const int n = widths[w];
+        float *x = floats(n), *weight = floats(n), *want = floats(n + 1), *got = floats(n + 1);
+        reference_norm_rms(x, weight, want, n, 1e-5f);
+        for (int i = 0; i < n_ops; i++) {
+            got[n] = want[n]; // must stay
+            ops[i]->norm_rms(x, weight, got, n, 1e-5f);
+            assert_memory_equal(got, want, (size_t)(n + 1) * 4);
+            memcpy(got, x, (size_t)n * 4);
+            ops[i]->norm_rms(got, weight, got, n, 1e-5f);
+            assert_memory_equal(got, want, (size_t)(n + 1) * 4);
+        }
+        free(x), free(weight), free(want), free(got);
+    }
+}
+
+static void norm_has_unit_mean_square(void **state) {
+    (void)state;
+    float *x = floats(1000), *one = floats(1000), *y = floats(1000);
+    for (int i = 0; i < 1000; i++) one[i] = 1;
+    reference_norm_rms(x, one, y, 1000, 0);
+    double sum = 0;
+    for (int i = 0; i < 1000; i++) sum += (double)y[i] * (double)y[i];
+    assert_true(fabs(sum / 1000 - 1) < 1e-6);
+    free(x), free(one), free(y);
+}
+
+static void gate_equals_the_reference(void **state) {
+    (void)state;
+    const struct cpu_ops *ops[ISA_COUNT];
+    const int n_ops = tables(ops);
+    for (int w = 0; w < N_WIDTHS; w++) {
+        const int n = widths[w];
+        float *g = floats(n), *u = floats(n), *want = floats(n + 1), *got = floats(n + 1);
+        for (int i = 0; i < n; i++) g[i] *= (float)(rng() % 80); // exp overflows and underflows
+        reference_gate_silu(g, u, want, n);
+        for (int i = 0; i < n_ops; i++) {
+            got[n] = want[n];
+            ops[i]->gate_silu(g, u, got, n);
+            assert_memory_equal(got, want, (size_t)(n + 1) * 4);
+            memcpy(got, g, (size_t)n * 4);
+            ops[i]->gate_silu(got, u, got, n);
+            assert_memory_equal(got, want, (size_t)(n + 1) * 4);
+        }
+        free(g), free(u), free(want), free(got);
+    }
+}
+
+static void rope_equals_the_reference(void **state) {
+    (void)state;
+    const struct cpu_ops *ops[ISA_COUNT];
+    const int n_ops = tables(ops);
+    static const int dims[][2] = {{16, 16},  {32, 32}, {64, 64}, {80, 80}, {96, 96},
+                                  {128, 64}, {80, 20}, {66, 66}, {65, 34}, {33, 2}};
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        for (int style = ROPE_INTERLEAVED; style <= ROPE_HALVES; style++) {
+            const int dim = dims[i][0], n_head = 3;
+            float inv_freq[64];
+            for (int j = 0; j < dims[i][1] / 2; j++)
+                inv_freq[j] = (float)pow(10000, -2.0 * j / dims[i][1]);
+            const struct plan_rope rope = {(enum rope_style)style, dims[i][1], inv_freq,
+                                           i % 2 ? 1.0f : 1.25f};
+            float *x = floats(n_head * dim), *want = floats(n_head * dim);
+            float *got = floats(n_head * dim);
+            float table[128], want_table[128];
+            const int32_t pos = (int32_t)(rng() % 100000);
+            memcpy(want, x, (size_t)(n_head * dim) * 4);
+            reference_rope_table(&rope, pos, want_table);
+            reference_rope(&rope, want_table, n_head, dim, want);
+            for (int j = 0; j < n_ops; j++) {
+                memcpy(got, x, (size_t)(n_head * dim) * 4);
+                ops[j]->rope_table(&rope, pos, table);
+                assert_memory_equal(table, want_table, (size_t)rope.n_rot * 4);
+                ops[j]->rope(&rope, table, n_head, dim, got);
+                assert_memory_equal(got, want, (size_t)(n_head * dim) * 4);
+            }
+            free(x), free(want), free(got);
+        }
+    }
+}
+
+static void rope_rotates_each_pair_by_its_angle(void **state) {
+    (void)state;
+    const float inv_freq[2] = {1.0f, 0.1f};
+    for (int style = ROPE_INTERLEAVED; style <= ROPE_HALVES; style++) {
+        const struct plan_rope rope = {(enum rope_style)style, 4, inv_freq, 1};
+        float table[4], x[5] = {1, 2, 3, 4, 5};
+        reference_rope_table(&rope, 7, table);
+        reference_rope(&rope, table, 1, 5, x);
+        const int a = 1, b = style == ROPE_HALVES ? 3 : 1; // the second pair's places
+        const int first = style == ROPE_HALVES ? a : 2, second = style == ROPE_HALVES ? b : 3;
+        const double x0 = first + 1, x1 = second + 1;
+        assert_true(fabs((double)x[first] - (x0 * cos(0.7) - x1 * sin(0.7))) < 1e-5);
+        assert_true(fabs((double)x[second] - (x0 * sin(0.7) + x1 * cos(0.7))) < 1e-5);
+        assert_true(x[4] == 5.0f); // past n_rot
+    }
+}
+
+// ---------------------------------------------------------------- KV and attention
+
+// A group of one layer with shuffled pages, filled through kv_append.
+struct cache {
+    struct attention_args args;
+    uint8_t *pages;
+    uint32_t *table;
+    float *k, *v; // [n_pos, n_head_kv * dim_*], as appended
+    int n_pos;
+};
+
+static void cache_append(struct cache *c, const struct cpu_ops *ops, uint8_t *pages) {
+    const struct attention_args *a = &c->args;
+    for (int t = 0; t < c->n_pos; t++) {
+        const struct kv_append_args append = {
+            .k = c->k + (int64_t)t * a->n_head_kv * a->dim_k,
+            .v = c->v + (int64_t)t * a->n_head_kv * a->dim_v,
+            .layer = pages + c->table[t / KV_PAGE_TOKENS] * a->page_bytes,
+            .slot = t % KV_PAGE_TOKENS,
+            .n_head_kv = a->n_head_kv,
+            .dim_k = a->dim_k,
+            .dim_v = a->dim_v,
+            .type = a->type,
+        };
+        ops->kv_append(&append);
+    }
+}
+
+static size_t cache_bytes(const struct cache *c) {
+    return (size_t)((c->n_pos + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS) * c->args.page_bytes;
+}
+
+static void cache_init(struct cache *c, int n_pos, int n_head, int n_head_kv, int dim_k, int dim_v,
+                       enum kv_type type) {
+    const int n_pages = (n_pos + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+    *c = (struct cache){.n_pos = n_pos};
+    c->args = (struct attention_args){.n_head = n_head,
+                                      .n_head_kv = n_head_kv,
+                                      .dim_k = dim_k,
+                                      .dim_v = dim_v,
+                                      .type = type,
+                                      .scale = 1.0f / sqrtf((float)dim_k)};
+    c->args.page_bytes =
+        (uint64_t)(n_head_kv * KV_PAGE_TOKENS * (dim_k + dim_v)) * (uint64_t)kv_type_bytes(type);
+    c->pages = aligned_alloc(64, cache_bytes(c));
+    c->table = malloc((size_t)n_pages * sizeof *c->table);
+    assert_non_null(c->pages);
+    assert_non_null(c->table);
+    for (int i = 0; i < n_pages; i++) c->table[i] = (uint32_t)i;
+    for (int i = n_pages - 1; i > 0; i--) {
+        const int j = (int)(rng() % (uint32_t)(i + 1));
+        const uint32_t page = c->table[i];
+        c->table[i] = c->table[j];
+        c->table[j] = page;
+    }
+    c->k = floats((int64_t)n_pos * n_head_kv * dim_k);
+    c->v = floats((int64_t)n_pos * n_head_kv * dim_v);
+    memset(c->pages, 0xff, cache_bytes(c)); // NaN wherever nothing was appended
+    cache_append(c, &ops_scalar, c->pages);
+    c->args.pages = c->pages;
+    c->args.page_table = c->table;
+}
+
+static void cache_deinit(struct cache *c) {
+    free(c->pages), free(c->table), free(c->k), free(c->v);
+}
+
+static void kv_append_equals_the_reference(void **state) {
+    (void)state;
+    const struct cpu_ops *ops[ISA_COUNT];
+    const int n_ops = tables(ops);
+    static const int dims[][2] = {{16, 16}, {64, 64}, {80, 96}, {65, 33}, {130, 128}};
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        for (int type = 0; type < KV_TYPE_COUNT; type++) {
+            struct cache c;
+            cache_init(&c, 70, 2, 2, dims[i][0], dims[i][1], (enum kv_type)type);
+            uint8_t *pages = aligned_alloc(64, cache_bytes(&c));
+            assert_non_null(pages);
+            for (int j = 0; j < n_ops; j++) {
+                memset(pages, 0xff, cache_bytes(&c));
+                cache_append(&c, ops[j], pages);
+                assert_memory_equal(pages, c.pages, cache_bytes(&c));
+            }
+            free(pages);
+            cache_deinit(&c);
+        }
+    }
+}
+
+// Runs all KV heads of the rows; out is [n_rows, n_head * dim_v].
+static void attend(const struct cpu_ops *ops, const struct attention_args *base, float *out) {
+    struct attention_args args = *base;
+    const int64_t n = (int64_t)args.n_rows * (args.n_head / args.n_head_kv);
+    float *scratch = floats(attention_scratch(n, args.dim_k, args.dim_v));
+    args.out = out;
+    args.ldo = args.n_head * args.dim_v;
+    for (args.head_kv = 0; args.head_kv < args.n_head_kv; args.head_kv++) {
+        args.head_at = (uint64_t)args.head_kv * args.page_bytes / (uint64_t)args.n_head_kv;
+        ops->attention(&args, scratch);
+    }
+    free(scratch);
+}
+
+static void check_attention(struct cache *c, int n_rows, const int32_t *pos) {
+    const struct cpu_ops *ops[ISA_COUNT];
+    const int n_ops = tables(ops);
+    struct attention_args *args = &c->args;
+    float *q = floats((int64_t)n_rows * args->n_head * args->dim_k);
+    const size_t n_out = (size_t)n_rows * (size_t)(args->n_head * args->dim_v);
+    float *want = floats((int64_t)n_out), *got = floats((int64_t)n_out);
+    args->q = q;
+    args->ldq = args->n_head * args->dim_k;
+    args->pos = pos;
+    args->n_rows = n_rows;
+    attend(&ops_scalar, args, want);
+    for (size_t i = 0; i < n_out; i++) assert_true(isfinite(want[i]));
+    for (int i = 0; i < n_ops; i++) {
+        memset(got, 0xff, n_out * 4);
+        attend(ops[i], args, got);
+        assert_memory_equal(got, want, n_out * 4);
+    }
+    free(q), free(want), free(got);
+}
+
+static void attention_equals_the_reference_for_every_shape(void **state) {
+    (void)state;
+    static const int heads[][2] = {{1, 1}, {4, 4}, {4, 2}, {8, 2}, {3, 1}, {7, 1}, {12, 2}};
+    static const int dims[][2] = {{16, 16},   {32, 32}, {64, 64}, {80, 80}, {96, 96},
+                                  {128, 128}, {64, 48}, {7, 5},   {33, 17}, {72, 100}};
+    for (size_t h = 0; h < sizeof heads / sizeof *heads; h++) {
+        for (size_t d = 0; d < sizeof dims / sizeof *dims; d++) {
+            for (int type = 0; type < KV_TYPE_COUNT; type++) {
+                struct cache c;
+                cache_init(&c, 300, heads[h][0], heads[h][1], dims[d][0], dims[d][1],
+                           (enum kv_type)type);
+                c.args.softcap = (h + d) % 3 == 0 ? 20.0f : 0.0f;
+                c.args.window = (h + d) % 4 == 0 ? 50 : 0;
+                const int32_t pos[4] = {30, 33, 255, 297};
+                check_attention(&c, 4, pos);
+                cache_deinit(&c);
+            }
+        }
+    }
+}
+
+// Contexts around the ends of pages and splits, decode and chunks of rows, with windows and caps.
+static void attention_equals_the_reference_across_boundaries(void **state) {
+    (void)state;
+    static const int contexts[] = {1, 2, 15, 16, 17, 31, 32, 33, 255, 256, 257, 600};
+    static const int windows[] = {0, 1, 5, 32, 100, 256, 300};
+    static const int row_counts[] = {1, 2, 3, 8, 17, 40};
+    for (size_t c = 0; c < sizeof contexts / sizeof *contexts; c++) {
+        for (int type = 0; type < KV_TYPE_COUNT; type++) {
+            struct cache cache;
+            cache_init(&cache, contexts[c], 4, 2, 32, 32, (enum kv_type)type);
+            for (size_t w = 0; w < sizeof windows / sizeof *windows; w++) {
+                for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++) {
+                    const int n = row_counts[r];
+                    if (n > contexts[c]) break;
+                    int32_t pos[40];
+                    for (int i = 0; i < n; i++) pos[i] = contexts[c] - n + i;
+                    cache.args.window = windows[w];
+                    cache.args.softcap = w % 2 ? 3.0f : 0.0f;
+                    check_attention(&cache, n, pos);
+                }
+            }
+            cache_deinit(&cache);
+        }
+    }
+}
+
+// One row at a time gives the bits of all rows in one call.
+static void attention_does_not_depend_on_the_tile(void **state) {
+    (void)state;
+    struct cache c;
+    cache_init(&c, 280, 6, 2, 64, 64, KV_F16);
+    enum { ROWS = 30, OUT = 6 * 64 };
+    float *q = floats(ROWS * 6 * 64), *whole = floats(ROWS * OUT), *single = floats(OUT);
+    int32_t pos[ROWS];
+    for (int i = 0; i < ROWS; i++) pos[i] = 250 + i;
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
+        if (!ops) continue;
+        struct attention_args args = c.args;
+        args.q = q, args.ldq = 6 * 64, args.pos = pos, args.n_rows = ROWS;
+        attend(ops, &args, whole);
+        for (int i = 0; i < ROWS; i++) {
+            args.q = q + i * 6 * 64, args.pos = pos + i, args.n_rows = 1;
+            attend(ops, &args, single);
+            assert_memory_equal(single, whole + i * OUT, OUT * 4);
+        }
+    }
+    free(q), free(whole), free(single);
+    cache_deinit(&c);
+}
+
+// The plain definition in double: o = softmax(q k) v over the visible positions.
+static void attend_double(const struct cache *c, const float *q, int pos, int head, double *out) {
+    const struct attention_args *a = &c->args;
+    const int kv = head / (a->n_head / a->n_head_kv);
+    double *s = malloc((size_t)(pos + 1) * sizeof *s), top = -INFINITY, total = 0;
+    assert_non_null(s);
+    const int first = attention_first(a, pos);
+    for (int t = first; t <= pos; t++) {
+        const float *k = c->k + ((int64_t)t * a->n_head_kv + kv) * a->dim_k;
+        s[t] = 0;
+        for (int d = 0; d < a->dim_k; d++)
+            s[t] += (double)q[head * a->dim_k + d] * (double)k[d] * (double)a->scale;
+        if (a->softcap > 0) s[t] = (double)a->softcap * tanh(s[t] / (double)a->softcap);
+        top = fmax(top, s[t]);
+    }
+    for (int d = 0; d < a->dim_v; d++) out[d] = 0;
+    for (int t = first; t <= pos; t++) {
+        const float *v = c->v + ((int64_t)t * a->n_head_kv + kv) * a->dim_v;
+        const double p = exp(s[t] - top);
+        total += p;
+        for (int d = 0; d < a->dim_v; d++) out[d] += p * (double)v[d];
+    }
+    for (int d = 0; d < a->dim_v; d++) out[d] /= total;
+    free(s);
+}
+
+static void check_accuracy(enum kv_type type, int window, float softcap, double tolerance) {
+    struct cache c;
+    cache_init(&c, 600, 4, 2, 64, 64, type);
+    c.args.window = window;
+    c.args.softcap = softcap;
+    float *q = floats(4 * 64), *out = floats(4 * 64);
+    for (int i = 0; i < 4 * 64; i++) q[i] *= 4; // scores of some spread
+    double want[64];
+    static const int32_t contexts[] = {0, 1, 31, 32, 255, 256, 599};
+    for (size_t i = 0; i < sizeof contexts / sizeof *contexts; i++) {
+        struct attention_args args = c.args;
+        args.q = q, args.ldq = 4 * 64, args.pos = &contexts[i], args.n_rows = 1;
+        attend(&ops_scalar, &args, out);
+        for (int head = 0; head < 4; head++) {
+            attend_double(&c, q, contexts[i], head, want);
+            for (int d = 0; d < 64; d++)
+                assert_true(fabs((double)out[head * 64 + d] - want[d]) < tolerance);
+        }
+    }
+    free(q), free(out);
+    cache_deinit(&c);
+}
+
+static void attention_is_accurate(void **state) {
+    (void)state;
+    check_accuracy(KV_F32, 0, 0, 1e-5);
+    check_accuracy(KV_F32, 100, 0, 1e-5);
+    check_accuracy(KV_F32, 0, 5, 1e-5);
+    check_accuracy(KV_F16, 0, 0, 1e-2);
+    check_accuracy(KV_F16, 300, 5, 1e-2);
+}
+
+// ---------------------------------------------------------------- the table
+
+static void an_unknown_isa_is_an_argument_error_that_lists_the_known(void **state) {
+    (void)state;
+    const struct cpu_ops *ops;
+    rn_error err;
+    assert_int_equal(ops_find("sse9", &ops, &err), RN_ERR_ARG);
+    assert_non_null(strstr(err.message, "sse9"));
+    assert_non_null(strstr(err.message, "scalar, avx2, avx512"));
+    assert_int_equal(ops_find("scalar", &ops, &err), RN_OK);
+    assert_ptr_equal(ops, &ops_scalar);
+    assert_int_equal(ops_find(NULL, &ops, &err), RN_OK);
+    for (int isa = ISA_COUNT - 1; isa >= 0; isa--) {
+        if (!ops_at((enum cpu_isa)isa)) continue;
+        assert_int_equal(ops->isa, isa); // the best one
+        break;
+    }
+}
+
+static void an_absent_isa_is_unsupported(void **state) {
+    (void)state;
+    static const char *const names[] = {"scalar", "avx2", "avx512"};
+    const struct cpu_ops *ops;
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        const rn_status want = ops_at((enum cpu_isa)isa) ? RN_OK : RN_ERR_UNSUPPORTED;
+        assert_int_equal(ops_find(names[isa], &ops, NULL), want);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantize_equals_the_reference),
+        cmocka_unit_test(norm_equals_the_reference),
+        cmocka_unit_test(norm_has_unit_mean_square),
+        cmocka_unit_test(gate_equals_the_reference),
+        cmocka_unit_test(rope_equals_the_reference),
+        cmocka_unit_test(rope_rotates_each_pair_by_its_angle),
+        cmocka_unit_test(kv_append_equals_the_reference),
+        cmocka_unit_test(attention_equals_the_reference_for_every_shape),
+        cmocka_unit_test(attention_equals_the_reference_across_boundaries),
+        cmocka_unit_test(attention_does_not_depend_on_the_tile),
+        cmocka_unit_test(attention_is_accurate),
+        cmocka_unit_test(an_unknown_isa_is_an_argument_error_that_lists_the_known),
+        cmocka_unit_test(an_absent_isa_is_unsupported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

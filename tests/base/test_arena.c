@@ -1,0 +1,75 @@
+// Arena: zeroed, aligned, disjoint, and valid after a refusal.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "base/arena.h"
+
+static void memory_is_zeroed_aligned_and_disjoint(void **state) {
+    (void)state;
+    struct arena arena = {0};
+    enum { COUNT = 3000 };
+    static unsigned char *at[COUNT];
+    static size_t size[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        size[i] = (size_t)(i * 37 % 301);
+        if (i % 500 == 0) size[i] = 300000; // larger than a chunk
+        at[i] = arena_alloc(&arena, size[i]);
+        assert_non_null(at[i]);
+        assert_int_equal((uintptr_t)at[i] % 16, 0);
+        for (size_t k = 0; k < size[i]; k++) assert_int_equal(at[i][k], 0);
+        memset(at[i], i % 251 + 1, size[i]);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        for (size_t k = 0; k < size[i]; k++) assert_int_equal(at[i][k], i % 251 + 1);
+    }
+    arena_deinit(&arena);
+    assert_null(arena.head);
+}
+
+static void zero_bytes_give_distinct_addresses(void **state) {
+    (void)state;
+    struct arena arena = {0};
+    void *first = arena_alloc(&arena, 0), *second = arena_alloc(&arena, 0);
+    assert_non_null(first);
+    assert_ptr_not_equal(first, second);
+    arena_deinit(&arena);
+}
+
+static void overflowing_array_is_refused_and_the_arena_stays_valid(void **state) {
+    (void)state;
+    struct arena arena = {0};
+    assert_null(arena_array(&arena, SIZE_MAX / 2, 3));
+    assert_null(arena_array(&arena, SIZE_MAX, 1));
+    assert_null(arena_alloc(&arena, SIZE_MAX - 8));
+    int *numbers = arena_array(&arena, 10, sizeof *numbers);
+    assert_non_null(numbers);
+    assert_null(arena_alloc(&arena, SIZE_MAX));
+    assert_non_null(arena_alloc(&arena, 10));
+    arena_deinit(&arena);
+}
+
+static void strdup_copies_exactly_and_ends_with_nul(void **state) {
+    (void)state;
+    struct arena arena = {0};
+    const char text[] = {'a', 0, 'b', 'c'};
+    const char *copy = arena_strdup(&arena, text, 3);
+    assert_memory_equal(copy, "a\0b", 4);
+    assert_string_equal(arena_strdup(&arena, NULL, 0), "");
+    arena_deinit(&arena);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_is_zeroed_aligned_and_disjoint),
+        cmocka_unit_test(zero_bytes_give_distinct_addresses),
+        cmocka_unit_test(overflowing_array_is_refused_and_the_arena_stays_valid),
+        cmocka_unit_test(strdup_copies_exactly_and_ends_with_nul),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

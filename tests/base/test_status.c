@@ -1,0 +1,76 @@
+// Error records: one line, whatever goes in.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+
+static void every_status_has_its_text(void **state) {
+    (void)state;
+#define X(name, text) assert_string_equal(rn_status_text(RN_##name), text);
+    RN_STATUS_LIST(X)
+#undef X
+    assert_non_null(rn_status_text((rn_status)12345));
+}
+
+static void set_formats_and_returns_the_status(void **state) {
+    (void)state;
+    rn_error err = {0};
+    assert_int_equal(err_set(&err, RN_ERR_IO, "%s: %d", "x", 7), RN_ERR_IO);
+    assert_int_equal(err.status, RN_ERR_IO);
+    assert_string_equal(err.message, "x: 7");
+}
+
+static void null_error_is_accepted(void **state) {
+    (void)state;
+    assert_int_equal(err_set(NULL, RN_ERR_ARG, "%d", 1), RN_ERR_ARG);
+    assert_int_not_equal(err_prefix(NULL, "x"), RN_OK);
+}
+
+static void control_characters_become_question_marks(void **state) {
+    (void)state;
+    rn_error err;
+    err_set(&err, RN_ERR_MODEL, "%s", "a\nb\r\x1b[31mc\x7f\xc2\x9b\xc3\xa9");
+    assert_string_equal(err.message, "a?b??[31mc???\xc3\xa9");
+}
+
+static void long_message_is_cut_and_ended(void **state) {
+    (void)state;
+    rn_error err;
+    memset(&err, 'x', sizeof err);
+    char text[2000];
+    memset(text, 'y', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    err_set(&err, RN_ERR_MODEL, "%s", text);
+    assert_int_equal(strlen(err.message), sizeof err.message - 1);
+    err_prefix(&err, "file");
+    assert_int_equal(strlen(err.message), sizeof err.message - 1);
+    assert_memory_equal(err.message, "file: yyy", 9);
+}
+
+static void prefix_keeps_the_status(void **state) {
+    (void)state;
+    rn_error err;
+    err_set(&err, RN_ERR_UNSUPPORTED, "tensor a");
+    assert_int_equal(err_prefix(&err, "m.gguf"), RN_ERR_UNSUPPORTED);
+    assert_string_equal(err.message, "m.gguf: tensor a");
+    assert_int_equal(err.status, RN_ERR_UNSUPPORTED);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_status_has_its_text),
+        cmocka_unit_test(set_formats_and_returns_the_status),
+        cmocka_unit_test(null_error_is_accepted),
+        cmocka_unit_test(control_characters_become_question_marks),
+        cmocka_unit_test(long_message_is_cut_and_ended),
+        cmocka_unit_test(prefix_keeps_the_status),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

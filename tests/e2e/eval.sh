@@ -1,0 +1,25 @@
+# `runnel eval`: the measure's definition on short texts; the whole val.txt is eval_long's.
+. "$(dirname "$0")/lib.sh"
+head -c 3000 "$ROOT/models/val.txt" >text
+
+run eval --loss text --chunk 64 --chunks 3 --json
+equal "eval exits 0" 0 "$code"
+equal "tokens: all but the first of each chunk" $((3 * 63)) "$(json out tokens)"
+equal "chunks" 3 "$(json out chunks)"
+loss=$(json out loss)
+run eval --loss text --chunk 64 --chunks 3 --json --batch-tokens 7 -t 1
+equal "the loss does not depend on batches and threads" "$loss" "$(json out loss)"
+run eval --loss text --chunk 64 --chunks 3
+expect "the text form" grep -q "^loss  *${loss:0:6}" out
+
+# The same from the logits that run writes.
+"$BIN" tokenize --no-bos -f text | tr -d '[]' | cut -d, -f1-64 >ids
+run run --prompt-ids "$(cat ids)" -n 0 --logits logits -q
+equal "the logits of a chunk" $((64 * 4096 * 4)) "$(stat -c %s logits)"
+
+printf 'short' >short
+refused 2 "short: . tokens are less than one chunk of 1024" eval --loss short
+refused 2 "/nonexistent: No such file" eval --loss /nonexistent
+refused 2 "--chunk: 2000 tokens do not fit the context of 1024" eval --loss text --chunk 2000
+refused 2 "--chunk: '1' is not a whole number from 2" eval --loss text --chunk 1
+finish

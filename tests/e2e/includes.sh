@@ -1,0 +1,29 @@
+# The include rule: the sources keep it, and a planted violation of each kind is caught.
+. "$(dirname "$0")/lib.sh"
+cp -r "$ROOT/src" "$ROOT/include" "$ROOT/app" .
+"$ROOT/tools/check-includes" . >out
+equal "the sources keep the rule: $(cat out)" 0 $?
+
+# planted FILE INCLUDE: adding it must be found, with file and line.
+planted() {
+    printf '// planted\n#include %s\n' "$2" >"$1"
+    "$ROOT/tools/check-includes" . >out
+    equal "$1 with $2 is refused" 1 $?
+    expect "$1 with $2 is named: $(cat out)" grep -q "^$1:2: " out
+    rm "$1"
+}
+planted src/base/planted.c '"quant/format.h"'
+planted src/base/planted.c '<quant/format.h>'
+planted src/base/planted.h '"runnel.h"'
+planted src/text/planted.c '"weights/weights.h"'
+planted src/weights/planted.c '"plan/plan.h"'
+planted src/plan/planted.c '"model/model.h"'
+planted src/backend/cpu/planted.c '"weights/weights.h"'
+planted src/model/planted.c '"backend/backend.h"'
+planted src/engine/planted.c '"tools.h"'
+planted src/engine/planted.c '"../base/pool.h"'
+planted src/engine/planted.c '"missing.h"'
+planted include/planted.h '"base/status.h"'
+planted app/planted.c '"base/clock.h"'
+planted app/planted.c '"runnel_status.h"'
+finish

@@ -1,0 +1,61 @@
+# Shared by the end-to-end scripts. The test runner sets BIN (the program), JSONGET, ROOT (the
+# sources) and BUILD. Work happens in a temporary folder; a failed check is printed, and makes the
+# script fail at its end.
+# shellcheck shell=bash
+set -u
+for variable in "${!RUNNEL_@}"; do unset "$variable"; done
+unset NO_COLOR
+export LC_ALL=C.UTF-8
+export TINY=$ROOT/tests/data/golden/llama/model.gguf
+export VOCAB=$ROOT/tests/data/tokenizers/gpt-2/vocab.gguf
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+checks=0
+failures=0
+
+# fail WHAT: notes a failed check.
+fail() {
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+}
+
+# run ARG...: runs the program; leaves code, ./out and ./err. Standard input is empty unless given.
+run() {
+    "$BIN" "$@" >out 2>err </dev/null
+    code=$?
+}
+
+# expect WHAT COMMAND...: the command must succeed.
+expect() {
+    local what=$1
+    shift
+    checks=$((checks + 1))
+    "$@" || fail "$what"
+}
+
+# equal WHAT EXPECTED ACTUAL
+equal() {
+    checks=$((checks + 1))
+    [ "$2" = "$3" ] || fail "$1: expected '$2', got '$3'"
+}
+
+# refused CODE PATTERN ARG...: the program must end with CODE and one line on stderr that matches.
+refused() {
+    local want=$1 pattern=$2
+    shift 2
+    run "$@"
+    checks=$((checks + 1))
+    if [ "$code" != "$want" ] || [ "$(wc -l <err)" != 1 ] || ! grep -q -- "^runnel: .*$pattern" err; then
+        fail "runnel $(head -c 100 <<<"$*"): expected exit $want and one line with '$pattern', got exit $code and: $(head -c 2000 err)"
+    fi
+}
+
+# json FILE PATH: prints a value of a JSON file.
+json() { "$JSONGET" "$2" <"$1"; }
+
+finish() {
+    echo "$checks checks, $failures failed"
+    [ "$failures" -eq 0 ] && [ "$checks" -gt 0 ]
+    exit
+}

@@ -1,0 +1,92 @@
+# `runnel run`: where prompts come from, what goes to stdout and stderr, the JSON object, stops.
+. "$(dirname "$0")/lib.sh"
+
+# From another folder, without -m: every source of a prompt gives the same text.
+printf 'Once upon a time' >prompt.txt
+run run -p "Once upon a time" -n 12 --seed 1
+equal "run exits 0" 0 "$code"
+cp out text.p
+expect "text came out" test -s text.p
+expect "the summary is on stderr" grep -q 'tokens/s' err
+for word in load prompt output memory first seed GB/s; do
+    expect "the summary says $word" grep -q "$word" err
+done
+expect "no escape sequences in files" sh -c '! grep -q "$(printf "\033")" out err'
+run run -f prompt.txt -n 12 --seed 1 -q
+expect "-f gives the same text as -p" cmp text.p out
+equal "-q keeps stderr empty" "" "$(cat err)"
+"$BIN" run -n 12 --seed 1 -q <prompt.txt >out 2>err
+expect "standard input gives the same text as -p" cmp text.p out
+ids=$("$BIN" tokenize -p "Once upon a time" | tr -d '[]')
+run run --prompt-ids "$ids" -n 12 --seed 1 -q
+expect "--prompt-ids gives the same text as -p" cmp text.p out
+run run --prompt "Once upon a time" --max-tokens=12 -s1 --quiet
+expect "long and short spellings agree" cmp text.p out
+run run -p "" -n 3 -q
+equal "an empty prompt with BOS runs" 0 "$code"
+
+# The JSON object.
+run run -p "Once upon a time" -n 12 --seed 1 --json
+equal "--json exits 0" 0 "$code"
+equal "--json keeps stderr empty" "" "$(cat err)"
+equal "--json is one line" 1 "$(wc -l <out)"
+cp out object
+json object text >text.json
+expect "the object's text is the streamed text" cmp text.p text.json
+equal "prompt_ids" "[$ids]" "$(json object prompt_ids)"
+equal "ids has a token per output token" "$(json object output_tokens)" "$(json object '#ids')"
+equal "finish_reason" length "$(json object finish_reason)"
+equal "stop is null" null "$(json object stop)"
+for key in model seed load_ms prompt_tokens prompt_per_second ttft_ms output_tokens \
+    output_per_second bytes_per_token read_gbs bandwidth_gbs bandwidth_share in_cache threads isa \
+    kv_type backend; do
+    expect "the object has $key" sh -c "'$JSONGET' $key <object >/dev/null"
+done
+run run -p "Once upon a time" -n 0 --json
+equal "-n 0 writes nothing" 0 "$(json out output_tokens)"
+equal "-n 0 has no rate" null "$(json out output_per_second)"
+
+# The end token is among the ids, and not in the text.
+run run -p $'<|user|>\nHello, who are you?<|end|>\n<|assistant|>\n' --temp 0 --json
+equal "an answer ends by itself" stop "$(json out finish_reason)"
+last=$(($(json out '#ids') - 1))
+equal "the last id is the end of turn" 3 "$(json out ids.$last)"
+expect "markup is not part of the text" sh -c "! '$JSONGET' text <out | grep -q '<|'"
+run run -p $'<|user|>\nHello, who are you?<|end|>\n<|assistant|>\n' --temp 0 --json --ignore-eos -n 60
+equal "--ignore-eos goes on" 60 "$(json out output_tokens)"
+
+# Stop strings never leak, wherever they fall.
+run run -p "Once upon a time" --temp 0 -n 40 -q
+cp out whole
+for cut in 3 11 20 37; do
+    stop=$(tail -c +$((cut + 1)) whole | head -c 9)
+    before=$(head -c "$((cut + 9))" whole)
+    run run -p "Once upon a time" --temp 0 -n 40 --json --stop "$stop" --stop "never this"
+    json out text >text.stop
+    expect "'$stop' does not leak" sh -c "! grep -qF '$stop' text.stop"
+    expect "the text before '$stop' is whole" \
+        test "${before#"$(cat text.stop)"}" != "$before" -a "$(wc -c <text.stop)" -le "$cut"
+    equal "the stop that matched is named" "$stop" "$(json out stop)"
+    equal "a stop string ends with stop" stop "$(json out finish_reason)"
+done
+
+# Output that cannot be written.
+"$BIN" run -p a -n 400 --ignore-eos 2>err | head -c 5 >out
+status=${PIPESTATUS[0]}
+equal "a reader that has gone ends the run" 1 "$status"
+equal "quietly" "" "$(cat err)"
+"$BIN" run -p a -n 4 >/dev/full 2>err
+equal "a full disk ends the run" 1 $?
+expect "and is named" grep -q "^runnel: standard output: No space left" err
+refused 1 "/nonexistent/x: No such file" run -p a -n 1 --logits /nonexistent/x
+refused 1 "/dev/full: No space left" run -p a -n 8 --logits /dev/full
+
+# Ctrl-C: the text so far, the summary, 130.
+"$BIN" run -p a --ignore-eos --isa scalar -t 1 >out 2>err &
+pid=$!
+for _ in $(seq 200); do [ -s out ] && break; sleep 0.1; done
+kill -INT $pid
+wait $pid
+equal "an interrupted run exits 130" 130 $?
+expect "with its summary" grep -q "cancelled" err
+finish

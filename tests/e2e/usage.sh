@@ -1,0 +1,81 @@
+# Help, wrong use, exit codes, and the ranges of every numeric option.
+. "$(dirname "$0")/lib.sh"
+
+run --help
+equal "help exits 0" 0 "$code"
+cp out help
+for command in run inspect tokenize detokenize eval help version; do
+    expect "help names $command" grep -q "^  $command " help
+    run $command --help
+    equal "$command --help exits 0" 0 "$code"
+    expect "$command --help shows its usage" grep -q "^usage: runnel $command" out
+done
+run
+equal "no command exits 2" 2 "$code"
+expect "no command shows the help on stderr" grep -q "^usage: runnel" err
+run version
+equal "version" "runnel 0.1.0" "$(cat out)"
+run help run
+expect "every option of run has a twin in the help" \
+    [ "$(grep -c '^ .*--' out)" -le "$(($(grep -co 'RUNNEL_[A-Z_]*' out) + 1))" ]
+expect "help fits 100 columns" [ "$(wc -L <out)" -le 100 ]
+
+refused 2 "'rnu'.*did you mean 'run'" rnu
+refused 2 "'xyzzy'" xyzzy
+refused 2 "--tempature.*did you mean --temperature" run --tempature 1
+refused 2 "unknown option -Z" run -Z
+refused 2 "unknown option --jsonl" run --jsonl
+refused 2 "unexpected argument 'hello'" run hello
+refused 2 "one argument too many: 'b'" inspect a b
+refused 2 "--seed needs a value" run --seed
+refused 2 "--loss FILE is missing" eval
+
+# Numbers: junk, overflow, NaN, infinity, out of range.
+for option in max-tokens top-k seed threads ctx batch-tokens; do
+    for value in '' x 1x 1.5 ' 1' 0x10 99999999999999999999 -9223372036854775809 nan; do
+        refused 2 "--$option: '$value' is not a whole number from" run -p a "--$option=$value"
+    done
+done
+for option in temperature top-p min-p; do
+    for value in '' x 0.5x ' 1' nan inf -inf 1e999 -0.1 101; do
+        refused 2 "--$option: '$value' is not a number from 0 to" run -p a "--$option" "$value"
+    done
+done
+refused 2 "-t: '0' is not a whole number from 1 to 1024" run -p a -t 0
+refused 2 "--max-tokens: '-2'" run -p a --max-tokens -2
+refused 2 "--temperature: '101'" run -p a --temp 101
+refused 2 "--isa: 'mmx' is not one of auto|scalar|avx2|avx512" run -p a --isa mmx
+refused 2 "--kv-type: 'f1' is not one of f16|f32" run -p a --kv-type f1
+refused 2 "--json: 'maybe' is not yes or no" run -p a --json=maybe
+refused 2 "--stop: '' is not a text" run -p a --stop ''
+stops=()
+for i in $(seq 17); do stops+=(--stop "x$i"); done
+refused 2 "--stop: 'x17' is one too many" run -p a "${stops[@]}"
+
+# A value cannot break the line or drive the terminal.
+refused 2 "--seed: '?\[31m?x'" run -p a --seed $'\e[31m\nx'
+
+# Environment twins: used, checked, beaten by the command line.
+RUNNEL_TEMPERATURE=hot refused 2 "RUNNEL_TEMPERATURE: 'hot' is not a number" run -p a
+RUNNEL_PROMPT="Once upon" RUNNEL_MAX_TOKENS=3 RUNNEL_JSON=1 RUNNEL_SEED=7 run run
+equal "environment alone runs" 0 "$code"
+equal "RUNNEL_SEED is used" 7 "$(json out seed)"
+equal "RUNNEL_MAX_TOKENS is used" 3 "$(json out output_tokens)"
+RUNNEL_SEED=7 run run -p "Once upon" -n 1 --json --seed 8
+equal "the command line beats the environment" 8 "$(json out seed)"
+RUNNEL_JSON=1 run run -p "Once upon" -n 1 --json=no -q
+expect "a flag can be switched off" test "$(head -c 1 out)" != "{"
+RUNNEL_FILE=/nonexistent run run -p "Once upon" -n 1 -q
+equal "a prompt on the command line beats one in the environment" 0 "$code"
+
+# Prompts.
+refused 2 "--prompt and --file exclude each other" run -p a -f b
+refused 2 "--prompt and --prompt-ids exclude each other" run -p a --prompt-ids 1
+refused 2 "/nonexistent/file: No such file" run -f /nonexistent/file
+refused 2 "the prompt is empty" run -p '' --no-bos
+for ids in '' a '1,,2' '1,' '1;2' -1 4096 99999999999999999999; do
+    refused 2 "--prompt-ids: " run --prompt-ids "$ids"
+done
+refused 2 "4000 .*1024" run --prompt-ids "$(yes 5 | head -n 4000 | paste -sd,)"
+refused 2 "20 .*16" run -c 16 --prompt-ids "$(yes 5 | head -n 20 | paste -sd,)"
+finish

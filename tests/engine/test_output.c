@@ -1,0 +1,80 @@
+// Streamed text: stop strings end it and never leak, whatever the pieces.
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "engine/output.h"
+
+// Feeds text in pieces of n bytes and collects what comes out; returns the matched stop or -1.
+// Checks at every moment that what came out is a beginning of `expected`.
+static int stream(const char *text, size_t piece, const char *const *stop, size_t n_stop,
+                  const char *expected) {
+    struct output output;
+    assert_int_equal(output_init(&output, stop, n_stop, 64, NULL), RN_OK);
+    char got[512];
+    size_t n_got = 0;
+    const size_t len = strlen(text);
+    for (size_t at = 0; at < len && output.matched < 0; at += piece) {
+        const size_t n = len - at < piece ? len - at : piece;
+        const struct text_span out =
+            output_feed(&output, (struct text_span){text + at, n}, at + n == len);
+        memcpy(got + n_got, out.data, out.len);
+        n_got += out.len;
+        check(strncmp(got, expected, n_got) == 0, "piece %zu: '%.*s' leaks past '%s'", piece,
+              (int)n_got, got, expected);
+    }
+    got[n_got] = 0;
+    assert_string_equal(got, expected);
+    const int matched = output.matched;
+    output_deinit(&output);
+    return matched;
+}
+
+static void stop_strings_never_leak_at_any_piece_size(void **state) {
+    (void)state;
+    const char *stop[] = {"\n\nEnd", "<stop>", "é!"};
+    for (size_t piece = 1; piece <= 40; piece++) {
+        assert_int_equal(stream("one two\n\nEnd of it", piece, stop, 3, "one two"), 0);
+        assert_int_equal(stream("<sto<stop>p>", piece, stop, 3, "<sto"), 1);
+        assert_int_equal(stream("\n\nEn\n\nEnd", piece, stop, 3, "\n\nEn"), 0);
+        assert_int_equal(stream("caf\xc3\xa9 caf\xc3\xa9! x", piece, stop, 3, "café caf"), 2);
+        assert_int_equal(stream("nothing here <sto", piece, stop, 3, "nothing here <sto"), -1);
+        assert_int_equal(stream("é?\n\nE", piece, stop, 3, "é?\n\nE"), -1);
+    }
+}
+
+static void the_earliest_match_wins_when_one_piece_holds_two(void **state) {
+    (void)state;
+    const char *stop[] = {"late", "early"};
+    assert_int_equal(stream("an early and a late one", 64, stop, 2, "an "), 1);
+    const char *nested[] = {"b", "abc"};
+    assert_int_equal(stream("xxabc", 64, nested, 2, "xx"), 1);
+}
+
+static void text_without_stops_is_given_out_at_once(void **state) {
+    (void)state;
+    struct output output;
+    assert_int_equal(output_init(&output, NULL, 0, 16, NULL), RN_OK);
+    struct text_span out = output_feed(&output, (struct text_span){"abc", 3}, false);
+    assert_int_equal(out.len, 3);
+    out =
+        output_feed(&output, (struct text_span){"\xe2\x82", 2}, false); // half of a character waits
+    assert_int_equal(out.len, 0);
+    out = output_feed(&output, (struct text_span){"\xac.", 2}, false);
+    assert_int_equal(out.len, 4);
+    assert_memory_equal(out.data, "€.", 4);
+    out = output_feed(&output, (struct text_span){"\xe2\x82", 2},
+                      true); // the end: it will never be whole
+    assert_int_equal(out.len, 3);
+    assert_memory_equal(out.data, "\xef\xbf\xbd", 3);
+    output_deinit(&output);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stop_strings_never_leak_at_any_piece_size),
+        cmocka_unit_test(the_earliest_match_wins_when_one_piece_holds_two),
+        cmocka_unit_test(text_without_stops_is_given_out_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

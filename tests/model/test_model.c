@@ -1,0 +1,180 @@
+// Models that a file describes wrongly are refused with the key or tensor and its value. Cases are
+// made from a sound file by changing bytes of its header.
+#define _GNU_SOURCE 1 // memmem
+#include "model/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+static uint8_t *image;
+static size_t image_bytes;
+
+static int load_image(void **state) {
+    (void)state;
+    FILE *file = fopen(TEST_DATA "/golden/llama/model.gguf", "rb");
+    if (!file) return 1;
+    fseek(file, 0, SEEK_END);
+    image_bytes = (size_t)ftell(file);
+    rewind(file);
+    image = malloc(image_bytes);
+    const bool read = fread(image, 1, image_bytes, file) == image_bytes;
+    fclose(file);
+    return !read;
+}
+
+static int free_image(void **state) {
+    (void)state;
+    free(image);
+    return 0;
+}
+
+static rn_status try_model(const uint8_t *bytes, rn_error *err) {
+    struct weights *weights;
+    struct model model;
+    rn_status status = weights_open_memory("m.gguf", bytes, image_bytes, &weights, err);
+    check(status == RN_OK, "%s", err->message);
+    status = model_init(&model, weights, err);
+    if (!status) model_deinit(&model);
+    weights_close(weights);
+    return status;
+}
+
+// Overwrites bytes `offset` after the first occurrence of `text` and expects a refusal that names
+// all of `names`.
+static void expect_refusal(const char *text, size_t offset, const void *bytes, size_t n,
+                           rn_status status, const char *name, const char *value) {
+    uint8_t *copy = malloc(image_bytes);
+    memcpy(copy, image, image_bytes);
+    uint8_t *at = memmem(copy, image_bytes, text, strlen(text));
+    assert_non_null(at);
+    memcpy(at + offset, bytes, n);
+    rn_error err = {0};
+    const rn_status got = try_model(copy, &err);
+    check(got == status, "%s: status %d, message '%s'", text, got, err.message);
+    check(strstr(err.message, "m.gguf") && strstr(err.message, name) && strstr(err.message, value),
+          "message '%s' does not name %s and %s", err.message, name, value);
+    free(copy);
+}
+
+static void expect_key(const char *key, uint32_t value, const char *names) {
+    // after the key: its type (u32), then the value
+    expect_refusal(key, strlen(key) + 4, &value, 4, RN_ERR_MODEL, key, names);
+}
+
+static void a_sound_file_makes_a_plan(void **state) {
+    (void)state;
+    rn_error err = {0};
+    struct weights *weights;
+    struct model model;
+    assert_int_equal(weights_open_memory("m.gguf", image, image_bytes, &weights, &err), RN_OK);
+    assert_int_equal(model_init(&model, weights, &err), RN_OK);
+    assert_string_equal(model_arch_name(&model), "llama");
+    assert_int_equal(model.n_params, 310944);
+    assert_int_equal(model.hp.n_layer, 3);
+    assert_int_equal(model.plan.n_group, 1);
+    assert_int_equal(model.plan.buffer[model.plan.logits].width, 512);
+    // the last layer works on the rows that need logits alone, once its keys are stored
+    int last_append = 0, gathers = 0;
+    for (int i = 0; i < model.plan.n_op; i++) {
+        if (model.plan.op[i].kind == OP_KV_APPEND) last_append = i;
+        gathers += model.plan.op[i].kind == OP_GATHER;
+    }
+    assert_int_equal(gathers, 2);
+    for (int i = 0; i < model.plan.n_op; i++)
+        assert_int_equal(model.plan.op[i].rows, i > last_append ? ROWS_LOGITS : ROWS_TOKENS);
+    model_deinit(&model);
+    weights_close(weights);
+}
+
+static void numbers_out_of_range_are_refused(void **state) {
+    (void)state;
+    expect_key("llama.block_count", 0, " 0,");
+    expect_key("llama.block_count", 100000, "100000");
+    expect_key("llama.context_length", 0, " 0,");
+    expect_key("llama.embedding_length", 0xffffffffu, "4294967295");
+    expect_key("llama.feed_forward_length", 0x7fffffffu, "2147483647");
+    expect_key("llama.attention.head_count_kv", 0, " 0,");
+    expect_key("llama.attention.key_length", 5000, "5000");
+    expect_key("llama.rope.dimension_count", 17, "17");
+    expect_key("llama.attention.layer_norm_rms_epsilon", 0x7fc00000u /* NaN */, "nan");
+    expect_key("llama.rope.freq_base", 0xff800000u /* -inf */, "-inf");
+    const uint32_t four = 4;
+    expect_refusal("llama.attention.head_count_kv", strlen("llama.attention.head_count_kv") + 4,
+                   &four, 4, RN_ERR_MODEL, "6", "4");
+}
+
+static void missing_tensors_are_named(void **state) {
+    (void)state;
+    expect_refusal("blk.1.ffn_up.weight", 8, "x", 1, RN_ERR_MODEL, "blk.1.ffn_up.weight",
+                   "missing");
+    expect_refusal("token_embd.weight", 0, "x", 1, RN_ERR_MODEL, "token_embd.weight", "missing");
+    expect_refusal("output_norm.weight", 0, "x", 1, RN_ERR_MODEL, "output_norm.weight", "missing");
+}
+
+static void missing_keys_are_named(void **state) {
+    (void)state;
+    expect_refusal("llama.block_count", 0, "x", 1, RN_ERR_MODEL, "llama.block_count", "missing");
+    expect_refusal("llama.attention.layer_norm_rms_epsilon", 0, "x", 1, RN_ERR_MODEL,
+                   "layer_norm_rms_epsilon", "missing");
+    expect_refusal("general.architecture", 0, "x", 1, RN_ERR_MODEL, "general.architecture",
+                   "missing");
+}
+
+static void wrong_shapes_are_named_with_both_shapes(void **state) {
+    (void)state;
+    const uint64_t dims[2] = {96, 31}; // attn_k is [96, 32]
+    expect_refusal("blk.0.attn_k.weight", strlen("blk.0.attn_k.weight") + 4, dims, 16, RN_ERR_MODEL,
+                   "blk.0.attn_k.weight", "[96, 31], expected [96, 32]");
+    const uint64_t norm = 95;
+    expect_refusal("blk.0.attn_norm.weight", strlen("blk.0.attn_norm.weight") + 4, &norm, 8,
+                   RN_ERR_MODEL, "blk.0.attn_norm.weight", "[95], expected [96]");
+}
+
+static void unknown_architectures_are_named(void **state) {
+    (void)state;
+    // key, type, length (u64), then the text
+    expect_refusal("general.architecture", strlen("general.architecture") + 12, "lumma", 5,
+                   RN_ERR_UNSUPPORTED, "lumma", "architecture");
+}
+
+static void flipped_header_bytes_never_crash(void **state) {
+    (void)state;
+    uint8_t *copy = malloc(image_bytes);
+    memcpy(copy, image, image_bytes);
+    srand(3);
+    int refused = 0;
+    for (int i = 0; i < 6000; i++) {
+        const size_t at = (size_t)rand() % 13475; // the header's length
+        const uint8_t was = copy[at];
+        copy[at] ^= (uint8_t)(1 + rand() % 255);
+        rn_error err = {0};
+        struct weights *weights;
+        struct model model;
+        if (weights_open_memory("m.gguf", copy, image_bytes, &weights, &err) == RN_OK) {
+            if (model_init(&model, weights, &err) == RN_OK)
+                model_deinit(&model);
+            else
+                refused++;
+            weights_close(weights);
+        }
+        copy[at] = was;
+    }
+    assert_true(refused > 0);
+    free(copy);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sound_file_makes_a_plan),
+        cmocka_unit_test(numbers_out_of_range_are_refused),
+        cmocka_unit_test(missing_tensors_are_named),
+        cmocka_unit_test(missing_keys_are_named),
+        cmocka_unit_test(wrong_shapes_are_named_with_both_shapes),
+        cmocka_unit_test(unknown_architectures_are_named),
+        cmocka_unit_test(flipped_header_bytes_never_crash),
+    };
+    return cmocka_run_group_tests(tests, load_image, free_image);
+}

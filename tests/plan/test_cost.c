@@ -1,0 +1,142 @@
+// The cost functions against sums done by hand.
+#include "check.h"
+#include "plan/cost.h"
+
+enum { EMBD = 64, HEADS = 4, HEADS_KV = 2, DIM = 16, VOCAB = 100 };
+
+static const float inv_freq[DIM / 2];
+
+static struct op op_of(enum op_kind kind, enum row_domain rows, int in0, int in1, int out,
+                       int weight) {
+    return (struct op){.kind = kind,
+                       .rows = rows,
+                       .layer = -1,
+                       .in = {in0, in1},
+                       .out = out,
+                       .weight = weight,
+                       .bias = PLAN_NONE};
+}
+
+// embed -> k, v by matmul -> append -> gather -> attention -> logits; enough to have every kind of
+// byte.
+static void build(struct plan *plan, enum kv_kind kind, int window) {
+    plan_init(plan);
+    plan->n_vocab = VOCAB;
+    const int x = plan_add_buffer(plan, "x", EMBD, ROWS_TOKENS);
+    const int k = plan_add_buffer(plan, "k", HEADS_KV * DIM, ROWS_TOKENS);
+    const int q = plan_add_buffer(plan, "q", HEADS * DIM, ROWS_LOGITS);
+    const int a = plan_add_buffer(plan, "a", HEADS * DIM, ROWS_LOGITS);
+    const int logits = plan_add_buffer(plan, "logits", VOCAB, ROWS_LOGITS);
+    const struct plan_weight embd = {"e", FORMAT_Q8_0, VOCAB, EMBD, NULL, VOCAB * 68};
+    const struct plan_weight wk = {"k",  FORMAT_F16, HEADS_KV * DIM,
+                                   EMBD, NULL,       HEADS_KV * DIM * EMBD * 2};
+    const int we = plan_add_weight(plan, &embd), wkv = plan_add_weight(plan, &wk);
+    const struct plan_rope rope = {ROPE_HALVES, DIM, inv_freq, 1};
+    plan_add_rope(plan, &rope);
+    const struct plan_kv_group group = {kind, 3, HEADS_KV, DIM, DIM, window};
+    const int g = plan_add_kv_group(plan, &group);
+    struct op op = op_of(OP_EMBED, ROWS_TOKENS, PLAN_NONE, PLAN_NONE, x, we);
+    op.embed.scale = 1;
+    plan_add_op(plan, &op);
+    op = op_of(OP_MATMUL, ROWS_TOKENS, x, PLAN_NONE, k, wkv);
+    op.matmul.scale = 1;
+    plan_add_op(plan, &op);
+    op = op_of(OP_KV_APPEND, ROWS_TOKENS, k, k, PLAN_NONE, PLAN_NONE);
+    op.kv.group = g;
+    plan_add_op(plan, &op);
+    op = op_of(OP_GATHER, ROWS_LOGITS, x, PLAN_NONE, q, PLAN_NONE);
+    plan_add_op(plan, &op);
+    op = op_of(OP_ATTENTION, ROWS_LOGITS, q, PLAN_NONE, a, PLAN_NONE);
+    op.kv.group = g;
+    op.kv.n_head = HEADS;
+    op.kv.scale = 1;
+    plan_add_op(plan, &op);
+    op = op_of(OP_MATMUL, ROWS_LOGITS, a, PLAN_NONE, logits, we);
+    op.matmul.scale = 1;
+    plan_add_op(plan, &op);
+    plan->logits = logits;
+    assert_int_equal(plan_finish(plan, NULL), RN_OK);
+}
+
+static void decode_reads_each_weight_once_and_the_whole_context(void **state) {
+    (void)state;
+    struct plan plan;
+    build(&plan, KV_FULL, 0);
+    struct batch_shape shape;
+    batch_shape_decode(&plan, 99, &shape);
+    const struct cost cost = plan_cost(&plan, KV_F16, &shape);
+    assert_int_equal(cost.weight_bytes, 68 /* one row */ + HEADS_KV * DIM * EMBD * 2 + VOCAB * 68);
+    assert_int_equal(cost.kv_read_bytes, 100 * HEADS_KV * 2 * DIM * 2);
+    assert_int_equal(cost.kv_write_bytes, HEADS_KV * 2 * DIM * 2);
+    assert_int_equal(cost.flops,
+                     2 * HEADS_KV * DIM * EMBD + 2 * VOCAB * EMBD + 100 * HEADS * 2 * DIM * 2);
+    plan_deinit(&plan);
+}
+
+static void windowed_layers_read_their_window_only(void **state) {
+    (void)state;
+    struct plan plan;
+    build(&plan, KV_WINDOW, 10);
+    struct batch_shape shape;
+    batch_shape_decode(&plan, 99, &shape);
+    assert_int_equal(plan_cost(&plan, KV_F32, &shape).kv_read_bytes, 10 * HEADS_KV * 2 * DIM * 4);
+    batch_shape_decode(&plan, 3, &shape);
+    assert_int_equal(plan_cost(&plan, KV_F32, &shape).kv_read_bytes, 4 * HEADS_KV * 2 * DIM * 4);
+    plan_deinit(&plan);
+}
+
+static void a_batch_of_sequences_costs_the_sum_of_their_kv_and_the_weights_once(void **state) {
+    (void)state;
+    struct plan plan;
+    build(&plan, KV_FULL, 0);
+    // a prompt's chunk of 4 at position 8 without logits, and a decode at 20
+    const int32_t pos[5] = {8, 9, 10, 11, 20}, token[5] = {0}, logit_row[1] = {4};
+    const struct batch_seq seq[2] = {
+        {.first_row = 0, .n_tokens = 4, .first_pos = 8},
+        {.first_row = 4, .n_tokens = 1, .first_pos = 20, .first_logit = 0, .n_logits = 1}};
+    const struct batch batch = {5, 2, 1, token, pos, logit_row, seq};
+    struct batch_shape shape;
+    batch_shape_of(&plan, &batch, &shape);
+    assert_int_equal(shape.kv_read[0][ROWS_TOKENS], 12 + 21);
+    assert_int_equal(shape.kv_pairs[0][ROWS_TOKENS], 9 + 10 + 11 + 12 + 21);
+    assert_int_equal(shape.kv_read[0][ROWS_LOGITS], 21);
+    const struct cost cost = plan_cost(&plan, KV_F16, &shape);
+    assert_int_equal(cost.weight_bytes, 5 * 68 + HEADS_KV * DIM * EMBD * 2 + VOCAB * 68);
+    assert_int_equal(cost.kv_read_bytes, 21 * HEADS_KV * 2 * DIM * 2);
+    plan_deinit(&plan);
+}
+
+static void without_logit_rows_their_ops_cost_nothing(void **state) {
+    (void)state;
+    struct plan plan;
+    build(&plan, KV_FULL, 0);
+    struct batch_shape shape;
+    batch_shape_decode(&plan, 5, &shape);
+    shape.n_logits = 0;
+    const struct cost cost = plan_cost(&plan, KV_F16, &shape);
+    assert_int_equal(cost.weight_bytes, 68 + HEADS_KV * DIM * EMBD * 2);
+    plan_deinit(&plan);
+}
+
+static void a_page_is_its_tokens(void **state) {
+    (void)state;
+    struct plan plan;
+    build(&plan, KV_FULL, 0);
+    assert_int_equal(plan_kv_token_bytes(&plan, KV_F16), 3 * HEADS_KV * 2 * DIM * 2);
+    assert_int_equal(plan_kv_page_bytes(&plan, 0, KV_F32),
+                     3 * HEADS_KV * 2 * DIM * 4 * KV_PAGE_TOKENS);
+    assert_int_equal(kv_type_find("f16"), KV_F16);
+    assert_int_equal(kv_type_find("f15"), -1);
+    plan_deinit(&plan);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decode_reads_each_weight_once_and_the_whole_context),
+        cmocka_unit_test(windowed_layers_read_their_window_only),
+        cmocka_unit_test(a_batch_of_sequences_costs_the_sum_of_their_kv_and_the_weights_once),
+        cmocka_unit_test(without_logit_rows_their_ops_cost_nothing),
+        cmocka_unit_test(a_page_is_its_tokens),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,417 @@
+// The engine through the public interface: many sequences at once do not see each other, limits and
+// stops hold, pages come back, and a step allocates nothing.
+
+#define _GNU_SOURCE 1 // memmem
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "runnel.h"
+
+// Allocations of the whole program are counted; sanitizers bring their own allocator, so there the
+// count stays 0.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define COUNTS_ALLOCATIONS 0
+static int n_allocations;
+#else
+#define COUNTS_ALLOCATIONS 1
+static volatile int n_allocations;
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *memory, size_t size);
+void *__libc_memalign(size_t align, size_t size);
+void *malloc(size_t size) {
+    n_allocations++;
+    return __libc_malloc(size);
+}
+void *calloc(size_t count, size_t size) {
+    n_allocations++;
+    return __libc_calloc(count, size);
+}
+void *realloc(void *memory, size_t size) {
+    n_allocations++;
+    return __libc_realloc(memory, size);
+}
+void *aligned_alloc(size_t align, size_t size) {
+    n_allocations++;
+    return __libc_memalign(align, size);
+}
+#endif
+
+enum { MAX_REQUESTS = 24, MAX_IDS = 512, MAX_TEXT = 4096 };
+
+struct result {
+    uint64_t id;
+    int32_t ids[MAX_IDS];
+    int n_ids;
+    char text[MAX_TEXT];
+    size_t n_text;
+    rn_finish finish;
+    char stop[64];
+    rn_timings timings;
+};
+
+static rn_model *model;
+
+static int open_model(void **state) {
+    (void)state;
+    rn_error err;
+    return rn_model_open(MODELS_DIR "/tale-1m-f16.gguf", &model, &err) != RN_OK;
+}
+
+static int close_model(void **state) {
+    (void)state;
+    rn_model_close(model);
+    return 0;
+}
+
+static rn_engine *new_engine(int max_seqs, int batch_tokens, int n_ctx) {
+    rn_engine *engine;
+    rn_error err = {0};
+    const rn_engine_options o = {.max_seqs = max_seqs,
+                                 .batch_tokens = batch_tokens,
+                                 .n_ctx = n_ctx,
+                                 .n_threads = 2};
+    const rn_status status = rn_engine_create(model, &o, &engine, &err);
+    check(status == RN_OK, "%s", err.message);
+    return engine;
+}
+
+static struct result *find(struct result *results, int n, uint64_t id) {
+    for (int i = 0; i < n; i++)
+        if (results[i].id == id) return &results[i];
+    fail_msg("event of unknown request %llu", (unsigned long long)id);
+    return NULL;
+}
+
+static void collect(rn_engine *engine, struct result *results, int n) {
+    for (rn_event event; rn_engine_next_event(engine, &event);) {
+        struct result *r = find(results, n, event.request);
+        assert_int_equal(r->finish, RN_FINISH_NONE); // nothing follows the last event
+        if (event.token >= 0) r->ids[r->n_ids++] = event.token;
+        memcpy(r->text + r->n_text, event.text, event.text_len);
+        r->n_text += event.text_len;
+        r->finish = event.finish;
+        if (event.stop) snprintf(r->stop, sizeof r->stop, "%s", event.stop);
+        if (event.timings) r->timings = *event.timings;
+    }
+}
+
+static void drain(rn_engine *engine, struct result *results, int n) {
+    for (bool busy = true; busy;) {
+        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
+        collect(engine, results, n);
+    }
+}
+
+static void submit(rn_engine *engine, const rn_request *request, struct result *result) {
+    rn_error err = {0};
+    memset(result, 0, sizeof *result);
+    const rn_status status = rn_engine_submit(engine, request, &result->id, &err);
+    check(status == RN_OK, "%s", err.message);
+}
+
+// Prompts of different lengths, seeds and settings; the same i gives the same request.
+static rn_request request_at(int i, int32_t *prompt) {
+    const int n = 1 + (i * 37) % 90;
+    for (int t = 0; t < n; t++) prompt[t] = (i * 131 + t * t * 17 + t) % 4096;
+    return (rn_request){.prompt = prompt,
+                        .n_prompt = (size_t)n,
+                        .max_tokens = 10 + i % 40,
+                        .ignore_eos = true,
+                        .sampling = {.temperature = i % 3 ? 0.9f : 0,
+                                     .top_p = 0.9f,
+                                     .has_seed = true,
+                                     .seed = (uint64_t)i}};
+}
+
+static void sequences_in_one_batch_do_not_see_each_other(void **state) {
+    (void)state;
+    static struct result alone[MAX_REQUESTS], mixed[MAX_REQUESTS];
+    int32_t prompt[128];
+    rn_engine *engine = new_engine(1, 512, 0);
+    for (int i = 0; i < MAX_REQUESTS; i++) {
+        const rn_request request = request_at(i, prompt);
+        submit(engine, &request, &alone[i]);
+        drain(engine, &alone[i], 1);
+        assert_int_equal(alone[i].n_ids, request.max_tokens);
+    }
+    rn_engine_destroy(engine);
+    static const int shapes[][2] = {{2, 2}, {5, 16}, {8, 33}, {16, 512}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        engine = new_engine(shapes[s][0], shapes[s][1], 0);
+        int submitted = 0;
+        for (bool busy = true;
+             busy || submitted < MAX_REQUESTS;) { // requests join while others run
+            for (int k = 0; k < 2 && submitted < MAX_REQUESTS; k++, submitted++) {
+                const rn_request request = request_at(submitted, prompt);
+                submit(engine, &request, &mixed[submitted]);
+            }
+            assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
+            collect(engine, mixed, submitted);
+        }
+        for (int i = 0; i < MAX_REQUESTS; i++) {
+            assert_int_equal(mixed[i].n_ids, alone[i].n_ids);
+            assert_memory_equal(mixed[i].ids, alone[i].ids,
+                                (size_t)alone[i].n_ids * sizeof(int32_t));
+            assert_int_equal(mixed[i].n_text, alone[i].n_text);
+            assert_memory_equal(mixed[i].text, alone[i].text, alone[i].n_text);
+        }
+        rn_engine_info info;
+        rn_engine_get_info(engine, &info);
+        assert_int_equal(info.pages_free, info.pages_total);
+        rn_engine_destroy(engine);
+    }
+}
+
+static void a_step_allocates_nothing(void **state) {
+    (void)state;
+    if (!COUNTS_ALLOCATIONS) skip();
+    static struct result results[4];
+    int32_t prompt[128];
+    rn_engine *engine = new_engine(4, 64, 0);
+    for (int i = 0; i < 4; i++) {
+        const rn_request request = request_at(i + 5, prompt);
+        submit(engine, &request, &results[i]);
+    }
+    const int before = n_allocations;
+    drain(engine, results, 4);
+    assert_int_equal(n_allocations, before);
+    free(malloc(1)); // the counter counts
+    assert_true(n_allocations > before);
+    for (int i = 0; i < 4; i++) assert_true(results[i].n_ids >= 10);
+    rn_engine_destroy(engine);
+}
+
+static void limits_end_a_sequence_with_length(void **state) {
+    (void)state;
+    struct result r;
+    const int32_t prompt[30] = {5};
+    rn_engine *engine = new_engine(1, 0, 40);
+    submit(engine,
+           &(rn_request){.prompt = prompt, .n_prompt = 30, .max_tokens = 3, .ignore_eos = true},
+           &r);
+    drain(engine, &r, 1);
+    assert_int_equal(r.n_ids, 3);
+    assert_int_equal(r.finish, RN_FINISH_LENGTH);
+    submit(engine,
+           &(rn_request){.prompt = prompt, .n_prompt = 30, .max_tokens = -1, .ignore_eos = true},
+           &r);
+    drain(engine, &r, 1);
+    assert_int_equal(r.n_ids, 10); // the context is full
+    assert_int_equal(r.finish, RN_FINISH_LENGTH);
+    submit(engine, &(rn_request){.prompt = prompt, .n_prompt = 30, .max_tokens = 0}, &r);
+    drain(engine, &r, 1);
+    assert_int_equal(r.n_ids, 0);
+    assert_int_equal(r.finish, RN_FINISH_LENGTH);
+    rn_engine_destroy(engine);
+}
+
+static void end_tokens_stop_unless_ignored(void **state) {
+    (void)state;
+    static struct result r;
+    rn_error err;
+    static const char question[] = "<|user|>\nHello, who are you?<|end|>\n<|assistant|>\n";
+    int32_t *ids;
+    size_t n;
+    assert_int_equal(rn_tokenize(model, question, strlen(question),
+                                 RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL, &ids, &n, &err),
+                     RN_OK);
+    rn_engine *engine = new_engine(1, 0, 0);
+    submit(engine, &(rn_request){.prompt = ids, .n_prompt = n, .max_tokens = 200}, &r);
+    drain(engine, &r, 1);
+    assert_int_equal(r.finish, RN_FINISH_STOP);
+    assert_true(r.n_ids > 3 && r.n_ids < 200);
+    assert_true(r.ids[r.n_ids - 1] == 3 || r.ids[r.n_ids - 1] == 0);
+    assert_null(memmem(r.text, r.n_text, "<|", 2)); // special tokens are no text
+    const int length = r.n_ids;
+    submit(engine,
+           &(rn_request){.prompt = ids, .n_prompt = n, .max_tokens = 200, .ignore_eos = true}, &r);
+    drain(engine, &r, 1);
+    assert_int_equal(r.finish, RN_FINISH_LENGTH);
+    assert_int_equal(r.n_ids, 200);
+    assert_true(r.n_ids > length);
+    rn_engine_destroy(engine);
+    rn_free(ids);
+}
+
+static void stop_strings_cut_the_text_before_them(void **state) {
+    (void)state;
+    static struct result whole, cut;
+    const int32_t prompt[] = {0};
+    rn_engine *engine = new_engine(1, 0, 0);
+    rn_request request = {.prompt = prompt, .n_prompt = 1, .max_tokens = 120, .ignore_eos = true};
+    submit(engine, &request, &whole);
+    drain(engine, &whole, 1);
+    assert_true(whole.n_text > 60);
+    // every stop string taken from the text itself ends it where it first occurs
+    for (size_t at = 5; at + 12 < whole.n_text; at += 9) {
+        char stop[13];
+        snprintf(stop, sizeof stop, "%.*s", 12, whole.text + at);
+        if ((stop[0] & 0xc0) == 0x80 || (unsigned char)stop[11] >= 0x80) continue;
+        const char *list[] = {"never there", stop};
+        request.stop = list;
+        request.n_stop = 2;
+        submit(engine, &request, &cut);
+        drain(engine, &cut, 1);
+        const char *first = memmem(whole.text, whole.n_text, stop, 12);
+        assert_int_equal(cut.finish, RN_FINISH_STOP);
+        assert_string_equal(cut.stop, stop);
+        assert_int_equal(cut.n_text, first - whole.text);
+        assert_memory_equal(cut.text, whole.text, cut.n_text);
+    }
+    rn_engine_destroy(engine);
+}
+
+static void cancelling_gives_pages_back_and_leaves_others_alone(void **state) {
+    (void)state;
+    static struct result alone, r[6];
+    int32_t prompt[128];
+    rn_engine *engine = new_engine(1, 0, 0);
+    rn_request request = request_at(3, prompt);
+    submit(engine, &request, &alone);
+    drain(engine, &alone, 1);
+    rn_engine_destroy(engine);
+    engine = new_engine(3, 8, 0);
+    for (int i = 0; i < 6; i++) {
+        request = request_at(i == 1 ? 3 : i + 10, prompt);
+        submit(engine, &request, &r[i]);
+    }
+    bool busy;
+    for (int step = 0; step < 4; step++) {
+        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
+        collect(engine, r, 6);
+    }
+    rn_engine_cancel(engine, r[0].id); // running
+    rn_engine_cancel(engine, r[4].id); // waiting
+    rn_engine_cancel(engine, 999);     // nobody
+    drain(engine, r, 6);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(r[i].finish, i == 0 || i == 4 ? RN_FINISH_CANCELLED : RN_FINISH_LENGTH);
+    assert_int_equal(r[1].n_ids, alone.n_ids);
+    assert_memory_equal(r[1].ids, alone.ids, (size_t)alone.n_ids * sizeof(int32_t));
+    rn_engine_info info;
+    rn_engine_get_info(engine, &info);
+    assert_int_equal(info.pages_free, info.pages_total);
+    rn_engine_destroy(engine);
+}
+
+static void bad_requests_are_refused_with_the_value(void **state) {
+    (void)state;
+    rn_engine *engine = new_engine(1, 0, 64);
+    const int32_t good[70] = {1}, negative[] = {1, -1}, large[] = {4096};
+    const char *empty[] = {""}, *broken[] = {"\xff"}, *fine[] = {"x"};
+    const struct {
+        rn_request request;
+        rn_status status;
+        const char *names;
+    } bad[] = {
+        {{.prompt = good, .n_prompt = 0}, RN_ERR_ARG, "no tokens"},
+        {{.prompt = good, .n_prompt = 64, .max_tokens = 1}, RN_ERR_CONTEXT, "64"},
+        {{.prompt = good, .n_prompt = 65, .max_tokens = 0}, RN_ERR_CONTEXT, "65"},
+        {{.prompt = negative, .n_prompt = 2}, RN_ERR_ARG, "-1"},
+        {{.prompt = large, .n_prompt = 1}, RN_ERR_ARG, "4096"},
+        {{.prompt = good, .n_prompt = 1, .max_tokens = -2}, RN_ERR_ARG, "-2"},
+        {{.prompt = good, .n_prompt = 1, .stop = empty, .n_stop = 1}, RN_ERR_ARG, "stop"},
+        {{.prompt = good, .n_prompt = 1, .stop = broken, .n_stop = 1}, RN_ERR_ARG, "UTF-8"},
+        {{.prompt = good, .n_prompt = 1, .stop = fine, .n_stop = 17}, RN_ERR_ARG, "17"},
+        {{.prompt = good, .n_prompt = 1, .sampling = {.temperature = -3}}, RN_ERR_ARG, "-3"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        rn_error err = {0};
+        uint64_t id;
+        const rn_status status = rn_engine_submit(engine, &bad[i].request, &id, &err);
+        check(status == bad[i].status, "case %zu: status %d, %s", i, status, err.message);
+        check(strstr(err.message, bad[i].names), "case %zu: '%s' does not name %s", i, err.message,
+              bad[i].names);
+    }
+    rn_engine_destroy(engine);
+}
+
+static void bad_options_are_refused_with_the_value(void **state) {
+    (void)state;
+    const struct {
+        rn_engine_options options;
+        const char *names;
+    } bad[] = {
+        {{.n_ctx = 1025}, "1025"},
+        {{.n_ctx = -1}, "-1"},
+        {{.kv_type = "f15"}, "f15"},
+        {{.isa = "mmx"}, "mmx"},
+        {{.backend = "abacus"}, "abacus"},
+        {{.max_seqs = -4}, "-4"},
+        {{.max_seqs = 8, .batch_tokens = 7}, "7"},
+        {{.n_threads = -2}, "-2"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        rn_error err = {0};
+        rn_engine *engine;
+        const rn_status status = rn_engine_create(model, &bad[i].options, &engine, &err);
+        check(status == RN_ERR_ARG, "case %zu: status %d, %s", i, status, err.message);
+        check(strstr(err.message, bad[i].names), "case %zu: '%s' does not name %s", i, err.message,
+              bad[i].names);
+    }
+}
+
+static void a_full_queue_refuses_and_loses_nobody(void **state) {
+    (void)state;
+    rn_engine *engine = new_engine(1, 0, 64);
+    const int32_t prompt[] = {1};
+    const rn_request request = {.prompt = prompt,
+                                .n_prompt = 1,
+                                .max_tokens = 1,
+                                .ignore_eos = true};
+    uint64_t id, last = 0;
+    rn_status status;
+    int accepted = 0, finished = 0;
+    while ((status = rn_engine_submit(engine, &request, &id, NULL)) == RN_OK) {
+        accepted++;
+        last = id;
+    }
+    assert_int_equal(status, RN_ERR_FULL);
+    assert_true(accepted >= 1000);
+    rn_engine_cancel(engine, last);
+    for (bool busy = true; busy;) {
+        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
+        for (rn_event event; rn_engine_next_event(engine, &event);)
+            finished += event.finish != RN_FINISH_NONE;
+    }
+    assert_int_equal(finished, accepted);
+    rn_engine_destroy(engine);
+}
+
+static void the_ledger_counts_weights_and_context(void **state) {
+    (void)state;
+    struct result r;
+    const int32_t prompt[] = {1, 2, 3};
+    rn_engine *engine = new_engine(1, 0, 0);
+    rn_engine_info info;
+    rn_engine_get_info(engine, &info);
+    submit(engine,
+           &(rn_request){.prompt = prompt, .n_prompt = 3, .max_tokens = 11, .ignore_eos = true},
+           &r);
+    drain(engine, &r, 1);
+    assert_int_equal(r.timings.decode_steps, 10);
+    uint64_t context = 0; // the step that evaluates position p reads p + 1 positions
+    for (int p = 3; p < 13; p++) context += (uint64_t)p + 1;
+    assert_int_equal(r.timings.decode_bytes,
+                     10 * info.weight_bytes + context * info.kv_token_bytes);
+    rn_engine_destroy(engine);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sequences_in_one_batch_do_not_see_each_other),
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(limits_end_a_sequence_with_length),
+        cmocka_unit_test(end_tokens_stop_unless_ignored),
+        cmocka_unit_test(stop_strings_cut_the_text_before_them),
+        cmocka_unit_test(cancelling_gives_pages_back_and_leaves_others_alone),
+        cmocka_unit_test(bad_requests_are_refused_with_the_value),
+        cmocka_unit_test(bad_options_are_refused_with_the_value),
+        cmocka_unit_test(a_full_queue_refuses_and_loses_nobody),
+        cmocka_unit_test(the_ledger_counts_weights_and_context),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}

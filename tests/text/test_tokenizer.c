@@ -1,0 +1,564 @@
+// Small vocabularies made by hand: special tokens, BOS and EOS, decoding, and files that lie.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+
+#include "text/vocab_build.h"
+
+static struct tokenizer *make(struct vocab_build *build) {
+    rn_error err = {0};
+    struct tokenizer *tokenizer = NULL;
+    if (tokenizer_create(&build->source, &tokenizer, &err) != RN_OK) fail_msg("%s", err.message);
+    free(build);
+    return tokenizer;
+}
+
+// The ids of a text, written out with spaces between them.
+static const char *ids_of(const struct tokenizer *tokenizer, const char *text, int flags) {
+    static char line[512];
+    struct token_list list = {0};
+    rn_error err = {0};
+    if (tokenizer_encode(tokenizer, text, strlen(text), flags, &list, &err) != RN_OK)
+        fail_msg("%s", err.message);
+    line[0] = '\0';
+    for (size_t i = 0, used = 0; i < list.count; i++)
+        used += (size_t)snprintf(line + used, sizeof line - used, "%s%d", i ? " " : "", list.id[i]);
+    token_list_deinit(&list);
+    return line;
+}
+
+static void check_refused(struct vocab_build *build, rn_status status, const char *message) {
+    rn_error err = {0};
+    struct tokenizer *tokenizer = NULL;
+    assert_int_equal(tokenizer_create(&build->source, &tokenizer, &err), status);
+    assert_int_equal(tokenizer_create(&build->source, &tokenizer, NULL), status);
+    assert_null(tokenizer);
+    assert_int_equal(err.status, status);
+    assert_string_equal(err.message, message);
+    free(build);
+}
+
+// ---------------------------------------------------------------- special tokens
+
+static struct tokenizer *make_special(void) {
+    struct vocab_build *const build = build_create();
+    build_bytes(build);
+    build_token(build, span("<s>"), TOKEN_CONTROL);                // 256
+    build_token(build, span("<s><s>"), TOKEN_CONTROL);             // 257
+    build_token(build, span("<sub>"), TOKEN_CONTROL);              // 258
+    build_token(build, span("<tool>"), TOKEN_USER_DEFINED);        // 259
+    build_token(build, span("<tool><tool>x"), TOKEN_USER_DEFINED); // 260
+    build_token(build, span("<unk>"), TOKEN_UNKNOWN);              // 261
+    build_token(build, span("<pad>"), TOKEN_UNUSED);               // 262
+    build_token(build, span("<s>"), TOKEN_CONTROL);                // 263, the same text again
+    build_token(build, span(""), TOKEN_CONTROL);                   // 264
+    build_token(build, span(""), TOKEN_USER_DEFINED);              // 265
+    return make(build);
+}
+
+static void control_tokens_are_found_only_when_asked_for(void **state) {
+    (void)state;
+    struct tokenizer *const tokenizer = make_special();
+    assert_string_equal(ids_of(tokenizer, "a<s>b", ENCODE_SPECIAL), "97 256 98");
+    assert_string_equal(ids_of(tokenizer, "a<s>b", 0), "97 60 115 62 98");
+    assert_string_equal(ids_of(tokenizer, "<unk>", ENCODE_SPECIAL), "261");
+    assert_string_equal(ids_of(tokenizer, "<unk>", 0), "60 117 110 107 62");
+    tokenizer_destroy(tokenizer);
+}
+
+static void user_defined_tokens_are_always_found(void **state) {
+    (void)state;
+    struct tokenizer *const tokenizer = make_special();
+    assert_string_equal(ids_of(tokenizer, "a<tool>b", ENCODE_SPECIAL), "97 259 98");
+    assert_string_equal(ids_of(tokenizer, "a<tool>b", 0), "97 259 98");
+    tokenizer_destroy(tokenizer);
+}
+
+static void the_longest_special_token_wins(void **state) {
+    (void)state;
+    struct tokenizer *const tokenizer = make_special();
+    assert_string_equal(ids_of(tokenizer, "<s><s>", ENCODE_SPECIAL), "257");
+    assert_string_equal(ids_of(tokenizer, "<s><s><s>", ENCODE_SPECIAL), "257 256");
+    assert_string_equal(ids_of(tokenizer, "<sub><s><sub>", ENCODE_SPECIAL), "258 256 258");
+    assert_string_equal(ids_of(tokenizer, "<tool><tool>x", 0), "260");
+    assert_string_equal(ids_of(tokenizer, "<tool><tool>y", 0), "259 259 121");
+    assert_string_equal(ids_of(tokenizer, "<tool><tool>", 0), "259 259"); // the text ends first
+    assert_string_equal(ids_of(tokenizer, "<<s", ENCODE_SPECIAL), "60 60 115");
+    tokenizer_destroy(tokenizer);
+}
+
+static void unused_and_empty_tokens_are_never_found(void **state) {
+    (void)state;
+    struct tokenizer *const tokenizer = make_special();
+    assert_string_equal(ids_of(tokenizer, "<pad>", ENCODE_SPECIAL), "60 112 97 100 62");
+    assert_string_equal(ids_of(tokenizer, "", ENCODE_SPECIAL), "");
+    tokenizer_destroy(tokenizer);
+}
+
+static void words_end_at_special_tokens(void **state) {
+    (void)state;
+    struct vocab_build *const build = build_create();
+    build_bytes(build);
+    build_token(build, span("<s>"), TOKEN_CONTROL); // 256
+    build_normal(build, "\xC4\xA0\xC4\xA0");        // 257: two spaces
+    build_normal(build, "ab");                      // 258
+    build_merge(build, "\xC4\xA0 \xC4\xA0");
+    build_merge(build, "a b");
+    struct tokenizer *const tokenizer = make(build);
+    // before a special token white space is at the end of its stretch, and stays in one piece
+    assert_string_equal(ids_of(tokenizer, "ab  <s>ab", ENCODE_SPECIAL), "258 257 256 258");
+    assert_string_equal(ids_of(tokenizer, "ab  ab", ENCODE_SPECIAL), "258 32 32 258");
+    assert_string_equal(ids_of(tokenizer, "a<s>b", ENCODE_SPECIAL), "97 256 98");
+    tokenizer_destroy(tokenizer);
+}
+
+static void plain_text_never_becomes_a_control_token(void **state) {
+    (void)state;
+    struct vocab_build *const build = build_create();
+    build_bytes(build);
+    build_token(build, span("ab"), TOKEN_CONTROL);
+    build_merge(build, "a b");
+    check_refused(build, RN_ERR_MODEL,
+                  "tokenizer.ggml.merges[0] 'a b' makes what is no ordinary token");
+}
+
+static void many_special_tokens_are_told_apart(void **state) {
+    (void)state;
+    static char text[1000][16];
+    struct vocab_build *const build = build_create();
+    build_bytes(build);
+    for (int i = 0; i < 1000; i++) {
+        snprintf(text[i], sizeof text[i], "<|%d|>", 7919 * i % 1000); // out of order
+        build_token(build, span(text[i]), i % 2 ? TOKEN_CONTROL : TOKEN_USER_DEFINED);
+    }
+    struct tokenizer *const tokenizer = make(build);
+    for (int i = 0; i < 1000; i++) {
+        char want[16];
+        snprintf(want, sizeof want, "%d", 256 + i);
+        assert_string_equal(ids_of(tokenizer, text[i], ENCODE_SPECIAL), want);
+        if (i % 2) assert_string_not_equal(ids_of(tokenizer, text[i], 0), want);
+    }
+    tokenizer_destroy(tokenizer);
+}
+
+// ---------------------------------------------------------------- BOS and EOS
+
+static struct tokenizer *make_ends(bool add_bos, bool add_eos, bool same) {
+    struct vocab_build *const build = build_create();
+    build_bytes(build);
+    build->source.bos = build_token(build, span("<s>"), TOKEN_CONTROL);               // 256
+    build->source.eos = same ? 256 : build_token(build, span("</s>"), TOKEN_CONTROL); // 257
+    build->source.add_bos = add_bos;
+    build->source.add_eos = add_eos;
+    return make(build);
+}
+
+static void bos_and_eos_come_once(void **state) {
+    (void)state;
+    const int both = ENCODE_BOS | ENCODE_SPECIAL;
+    struct tokenizer *tokenizer = make_ends(true, true, false);
+    assert_string_equal(ids_of(tokenizer, "a", ENCODE_BOS), "256 97 257");
+    assert_string_equal(ids_of(tokenizer, "<s>a", both), "256 97 257");
+    assert_string_equal(ids_of(tokenizer, "a</s>", both), "256 97 257");
+    assert_string_equal(ids_of(tokenizer, "<s>a</s>", both), "256 97 257");
+    assert_string_equal(ids_of(tokenizer, "", both), "256 257");
+    assert_string_equal(ids_of(tokenizer, "a<s>", both), "256 97 256 257");
+    assert_string_equal(ids_of(tokenizer, "a", 0), "97");
+    assert_true(tokenizer_adds_bos(tokenizer) && tokenizer_adds_eos(tokenizer));
+    tokenizer_destroy(tokenizer);
+
+    tokenizer = make_ends(true, true, true); // one token for both
+    assert_string_equal(ids_of(tokenizer, "", both), "256 256");
+    assert_string_equal(ids_of(tokenizer, "<s>", both), "256");
+    tokenizer_destroy(tokenizer);
+}
+
+static void bos_and_eos_come_only_where_the_model_asks(void **state) {
+    (void)state;
+    struct tokenizer *tokenizer = make_ends(true, false, false);
+    assert_string_equal(ids_of(tokenizer, "a", ENCODE_BOS), "256 97");
+    tokenizer_destroy(tokenizer);
+    tokenizer = make_ends(false, true, false);
+    assert_string_equal(ids_of(tokenizer, "a", ENCODE_BOS), "97 257");
+    tokenizer_destroy(tokenizer);
+    tokenizer = make_ends(false, false, false);
+    assert_string_equal(ids_of(tokenizer, "a", ENCODE_BOS), "97");
+    tokenizer_destroy(tokenizer);
+
+    struct vocab_build *const build = build_create(); // asked for, but there is none
+    build_bytes(build);
+    build->source.add_bos = build->source.add_eos = true;
+    tokenizer = make(build);
+    assert_string_equal(ids_of(tokenizer, "a", ENCODE_BOS), "97");
+    assert_int_equal(tokenizer_bos(tokenizer), -1);
+    assert_int_equal(tokenizer_eos(tokenizer), -1);
+    assert_false(tokenizer_is_end(tokenizer, -1));
+    tokenizer_destroy(tokenizer);
+}
+
+static void encode_appends_and_a_failure_leaves_the_list_as_it_was(void **state) {
+    (void)state;
+    struct vocab_build *const build = build_create();
+    build_normal(build, "a");
+    build_token(build, span("<s>"), TOKEN_CONTROL);
+    build->source.bos = 1;
+    build->source.add_bos = true;
+    struct tokenizer *const tokenizer = make(build);
+    struct token_list list = {0};
+    rn_error err = {0};
+    assert_int_equal(tokenizer_encode(tokenizer, "a", 1, ENCODE_BOS, &list, &err), RN_OK);
+    assert_int_equal(tokenizer_encode(tokenizer, "aa", 2, ENCODE_BOS, &list, &err), RN_OK);
+    const int32_t want[] = {1, 0, 1, 0, 0};
+    assert_int_equal(list.count, 5);
+    assert_memory_equal(list.id, want, sizeof want);
+    assert_int_equal(tokenizer_encode(tokenizer, "a ab", 4, 0, &list, &err), RN_ERR_MODEL);
+    assert_string_equal(err.message, "the vocabulary has no token for the byte 0x20");
+    assert_int_equal(list.count, 5);
+    assert_memory_equal(list.id, want, sizeof want);
+    token_list_deinit(&list);
+    assert_null(list.id);
+    tokenizer_destroy(tokenizer);
+}
+
+// ---------------------------------------------------------------- bytes and types
+
+static void bytes_without_a_token_become_the_unknown_token(void **state) {
+    (void)state;
+    struct vocab_build *const build = build_create();
+    build_normal(build, "a");
+    build_token(build, span("<unk>"), TOKEN_UNKNOWN);
+    struct tokenizer *const tokenizer = make(build);
+    assert_string_equal(ids_of(tokenizer, "a\xC3\xA9", 0), "0 1 1");
+    assert_true(tokenizer_is_special(tokenizer, 1));
+    tokenizer_destroy(tokenizer);
+}
+
+static void a_byte_without_a_token_is_an_error_that_names_it(void **state) {
+    (void)state;
+    struct vocab_build *const build = build_create();
+    build_bytes(build);
+    build->type[0xFE] = TOKEN_UNUSED;
+    struct tokenizer *const tokenizer = make(build);
+    static const char *const texts[] = {"ab\xFE",
+                                        "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF"
+                                        "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF"
+                                        "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFE\xFF"};
+    for (size_t i = 0; i < 2; i++) {
+        struct token_list list = {0};
+        rn_error err = {0};
+        const size_t len = strlen(texts[i]);
+        assert_int_equal(tokenizer_encode(tokenizer, texts[i], len, 0, &list, &err), RN_ERR_MODEL);
+        assert_string_equal(err.message, "the vocabulary has no token for the byte 0xFE");
+        assert_int_equal(list.count, 0);
+        token_list_deinit(&list);
+    }
+    tokenizer_destroy(tokenizer);
+}
+
+static void check_bytes(const struct tokenizer *tokenizer, int32_t id, const char *want) {
+    const struct text_span bytes = tokenizer_bytes(tokenizer, id);
+    assert_int_equal(bytes.len, strlen(want));
+    if (bytes.len > 0) assert_memory_equal(bytes.data, want, bytes.len);
+}
+
+static void token_bytes_are_decoded_by_type(void **state) {
+    (void)state;
+    struct vocab_build *const build = build_create();
+    build_normal(build, "\xC4\xA0"
+                        "a\xC4\x8A");                              // " a\n" in the alphabet
+    build_token(build, span("\xC4\xA0x"), TOKEN_CONTROL);          // plain text
+    build_token(build, span("\xC4\xA0y"), TOKEN_USER_DEFINED);     // plain text
+    build_normal(build, "\xE4\xB8\xAD \xC3\xA9");                  // partly of the alphabet
+    build_token(build, span("\xC4\xA0z"), TOKEN_UNUSED);           // plain text
+    build_token(build, span("\xC4\xA0"), TOKEN_BYTE);              // in the alphabet
+    build_token(build, span("\xFF"), TOKEN_CONTROL);               // not UTF-8, but plain
+    build_token(build, (struct text_span){NULL, 0}, TOKEN_NORMAL); // empty
+    build_token(build, (struct text_span){NULL, 0}, TOKEN_CONTROL);
+    build_token(build, span("\xC4\xA0q"), 0); // undefined: as normal
+    struct tokenizer *const tokenizer = make(build);
+    check_bytes(tokenizer, 0, " a\n");
+    check_bytes(tokenizer, 1, "\xC4\xA0x");
+    check_bytes(tokenizer, 2, "\xC4\xA0y");
+    check_bytes(tokenizer, 3, "\xE4\xB8\xAD \xE9");
+    check_bytes(tokenizer, 4, "\xC4\xA0z");
+    check_bytes(tokenizer, 5, " ");
+    check_bytes(tokenizer, 6, "\xFF");
+    check_bytes(tokenizer, 7, "");
+    check_bytes(tokenizer, 8, "");
+    check_bytes(tokenizer, 9, " q");
+    assert_int_equal(tokenizer_size(tokenizer), 10);
+    for (int32_t id = 0; id < 10; id++)
+        assert_int_equal(tokenizer_is_special(tokenizer, id), id == 1 || id == 6 || id == 8);
+    tokenizer_destroy(tokenizer);
+}
+
+static void a_tokenizer_keeps_nothing_of_its_source(void **state) {
+    (void)state;
+    struct vocab_build *const build = build_create();
+    char token[] = "ab", control[] = "<s>", merge[] = "a b", pre[] = "gpt-2";
+    build_bytes(build);
+    build_normal(build, token);                       // 256
+    build_token(build, span(control), TOKEN_CONTROL); // 257
+    build_merge(build, merge);
+    build->source.pre = span(pre);
+    struct tokenizer *const tokenizer = make(build); // frees the arrays
+    memset(token, 'x', 2);
+    memset(control, 'x', 3);
+    memset(merge, 'x', 3);
+    memset(pre, 'x', 5);
+    assert_string_equal(ids_of(tokenizer, "ab<s>", ENCODE_SPECIAL), "256 257");
+    check_bytes(tokenizer, 256, "ab");
+    tokenizer_destroy(tokenizer);
+}
+
+static void the_lower_id_of_equal_strings_is_used(void **state) {
+    (void)state;
+    struct vocab_build *const build = build_create();
+    build_bytes(build);
+    build_token(build, span("ab"), TOKEN_CONTROL); // 256: not an ordinary token
+    build_normal(build, "ab");                     // 257
+    build_normal(build, "ab");                     // 258
+    build_normal(build, "a");                      // 259
+    build_merge(build, "a b");
+    struct tokenizer *const tokenizer = make(build);
+    assert_string_equal(ids_of(tokenizer, "ab a", 0), "257 32 97");
+    tokenizer_destroy(tokenizer);
+}
+
+static void merges_may_make_user_defined_tokens_that_read_the_same(void **state) {
+    (void)state;
+    struct vocab_build *build = build_create();
+    build_bytes(build);
+    build_token(build, span("ab"), TOKEN_USER_DEFINED); // 256
+    build_normal(build, "abc");                         // 257
+    build_normal(build, "xa");                          // 258
+    build_merge(build, "a b");
+    build_merge(build, "ab c");
+    build_merge(build, "x a");
+    struct tokenizer *const tokenizer = make(build);
+    // found before words are cut, so what is behind it is a word of its own
+    assert_string_equal(ids_of(tokenizer, "xabc", 0), "120 256 99");
+    tokenizer_destroy(tokenizer);
+
+    build = build_create();
+    build_bytes(build);
+    build_token(build,
+                span("\xC4\xA0"
+                     "b"),
+                TOKEN_USER_DEFINED); // stands for itself, not for " b"
+    build_merge(build, "\xC4\xA0 b");
+    check_refused(build, RN_ERR_MODEL,
+                  "tokenizer.ggml.merges[0] '\xC4\xA0 b' makes what is no ordinary token");
+}
+
+static void generation_ends_at_text_turn_and_message_ends(void **state) {
+    (void)state;
+    struct vocab_build *const build = build_create();
+    build_bytes(build);
+    build->source.bos = 1;
+    build->source.eos = 2;
+    build->source.eot = 3;
+    build->source.eom = 4;
+    struct tokenizer *const tokenizer = make(build);
+    for (int32_t id = 0; id < 256; id++)
+        assert_int_equal(tokenizer_is_end(tokenizer, id), id >= 2 && id <= 4);
+    assert_int_equal(tokenizer_bos(tokenizer), 1);
+    assert_int_equal(tokenizer_eos(tokenizer), 2);
+    tokenizer_destroy(tokenizer);
+}
+
+// ---------------------------------------------------------------- files that lie
+
+static void an_unknown_model_is_refused(void **state) {
+    (void)state;
+    struct vocab_build *build = build_create();
+    build_bytes(build);
+    build->source.model = span("llama");
+    check_refused(build, RN_ERR_UNSUPPORTED, "tokenizer model 'llama' is not supported");
+    build = build_create();
+    build_bytes(build);
+    build->source.model = (struct text_span){NULL, 0};
+    check_refused(build, RN_ERR_UNSUPPORTED, "tokenizer model '' is not supported");
+}
+
+static void an_unknown_pre_tokenizer_is_refused_at_encode_only(void **state) {
+    (void)state;
+    struct vocab_build *const build = build_create();
+    build_bytes(build);
+    build->source.pre = span("llama-bpe");
+    struct tokenizer *const tokenizer = make(build);
+    check_bytes(tokenizer, 'a', "a");
+    struct token_list list = {0};
+    rn_error err = {0};
+    assert_int_equal(tokenizer_encode(tokenizer, "a", 1, 0, &list, &err), RN_ERR_UNSUPPORTED);
+    assert_string_equal(err.message, "pre-tokenizer 'llama-bpe' is not supported");
+    assert_int_equal(list.count, 0);
+    token_list_deinit(&list);
+    tokenizer_destroy(tokenizer);
+}
+
+static void an_empty_vocabulary_is_refused(void **state) {
+    (void)state;
+    check_refused(build_create(), RN_ERR_MODEL, "the vocabulary has no tokens");
+}
+
+static void ids_out_of_range_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        size_t offset;
+    } fields[] = {{"bos", offsetof(struct vocab_source, bos)},
+                  {"eos", offsetof(struct vocab_source, eos)},
+                  {"eot", offsetof(struct vocab_source, eot)},
+                  {"eom", offsetof(struct vocab_source, eom)}};
+    static const int32_t values[] = {256, 70000, INT32_MAX, -2, INT32_MIN};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        for (size_t j = 0; j < sizeof values / sizeof values[0]; j++) {
+            struct vocab_build *const build = build_create();
+            build_bytes(build);
+            memcpy((char *)&build->source + fields[i].offset, &values[j], sizeof values[j]);
+            char message[128];
+            if (values[j] < 0)
+                snprintf(message, sizeof message, "tokenizer.ggml.%s_token_id %d is negative",
+                         fields[i].name, values[j]);
+            else
+                snprintf(message, sizeof message,
+                         "tokenizer.ggml.%s_token_id %d is not below the vocabulary's size, 256",
+                         fields[i].name, values[j]);
+            check_refused(build, RN_ERR_MODEL, message);
+        }
+    }
+}
+
+static void unknown_token_types_are_refused(void **state) {
+    (void)state;
+    static const int32_t values[] = {7, -1, INT32_MAX, INT32_MIN};
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        struct vocab_build *const build = build_create();
+        build_bytes(build);
+        build->type[5] = values[i];
+        char message[128];
+        snprintf(message, sizeof message, "tokenizer.ggml.token_type[5] is %d; 0 to 6 are known",
+                 values[i]);
+        check_refused(build, RN_ERR_MODEL, message);
+    }
+}
+
+static void without_types_all_tokens_are_normal(void **state) {
+    (void)state;
+    struct vocab_build *const build = build_create();
+    build_bytes(build);
+    build_normal(build, "<s>");
+    build->source.type = NULL;
+    struct tokenizer *const tokenizer = make(build);
+    assert_string_equal(ids_of(tokenizer, "<s>", ENCODE_SPECIAL), "60 115 62");
+    assert_false(tokenizer_is_special(tokenizer, 256));
+    tokenizer_destroy(tokenizer);
+}
+
+static void normal_tokens_that_are_not_utf8_are_refused(void **state) {
+    (void)state;
+    static const char *const texts[] = {"\xFF", "a\xC3", "\xED\xA0\x80", "\xC0\x80"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct vocab_build *const build = build_create();
+        build_bytes(build);
+        build_normal(build, texts[i]);
+        check_refused(build, RN_ERR_MODEL, "tokenizer.ggml.tokens[256] is not valid UTF-8");
+    }
+}
+
+static void bad_merges_are_refused_by_index_and_text(void **state) {
+    (void)state;
+    static const struct {
+        const char *merge, *message;
+    } cases[] = {
+        {"", "'' is not two tokens with a space between them"},
+        {" ", "' ' is not two tokens with a space between them"},
+        {"ab", "'ab' is not two tokens with a space between them"},
+        {"abc", "'abc' is not two tokens with a space between them"},
+        {"ab ", "'ab ' is not two tokens with a space between them"},
+        {" ab", "' ab' is not two tokens with a space between them"},
+        {"zz a", "'zz a' begins with what is no ordinary token"},
+        {"a zz", "'a zz' ends with what is no ordinary token"},
+        {"a b c", "'a b c' ends with what is no ordinary token"},
+        {"a c", "'a c' makes what is no ordinary token"},
+        {"\xFF b", "'? b' begins with what is no ordinary token"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct vocab_build *const build = build_create();
+        build_bytes(build);
+        build_normal(build, "ab");
+        build_merge(build, "a b");
+        build_merge(build, cases[i].merge);
+        char message[128];
+        snprintf(message, sizeof message, "tokenizer.ggml.merges[1] %s", cases[i].message);
+        check_refused(build, RN_ERR_MODEL, message);
+    }
+}
+
+static void overlong_strings_are_only_long(void **state) {
+    (void)state;
+    enum { LONG = 1 << 16 };
+    char *const text = malloc(LONG);
+    assert_non_null(text);
+    memset(text, 'a', LONG);
+    struct vocab_build *build = build_create();
+    build_bytes(build);
+    build_token(build, (struct text_span){text, LONG}, TOKEN_NORMAL);      // 256
+    build_token(build, (struct text_span){text, LONG - 1}, TOKEN_CONTROL); // 257
+    struct tokenizer *const tokenizer = make(build);
+    assert_int_equal(tokenizer_bytes(tokenizer, 256).len, LONG);
+    struct token_list list = {0};
+    assert_int_equal(tokenizer_encode(tokenizer, text, LONG, ENCODE_SPECIAL, &list, NULL), RN_OK);
+    assert_int_equal(list.count, 2);
+    assert_int_equal(list.id[0], 257);
+    token_list_deinit(&list);
+    tokenizer_destroy(tokenizer);
+
+    build = build_create(); // and a message stays one line
+    build_bytes(build);
+    build->merge[build->source.n_merge++] = (struct text_span){text, LONG};
+    rn_error err = {0};
+    struct tokenizer *none = NULL;
+    assert_int_equal(tokenizer_create(&build->source, &none, &err), RN_ERR_MODEL);
+    assert_true(strlen(err.message) < 256);
+    free(build);
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(control_tokens_are_found_only_when_asked_for),
+        cmocka_unit_test(user_defined_tokens_are_always_found),
+        cmocka_unit_test(the_longest_special_token_wins),
+        cmocka_unit_test(unused_and_empty_tokens_are_never_found),
+        cmocka_unit_test(words_end_at_special_tokens),
+        cmocka_unit_test(plain_text_never_becomes_a_control_token),
+        cmocka_unit_test(many_special_tokens_are_told_apart),
+        cmocka_unit_test(bos_and_eos_come_once),
+        cmocka_unit_test(bos_and_eos_come_only_where_the_model_asks),
+        cmocka_unit_test(encode_appends_and_a_failure_leaves_the_list_as_it_was),
+        cmocka_unit_test(bytes_without_a_token_become_the_unknown_token),
+        cmocka_unit_test(a_byte_without_a_token_is_an_error_that_names_it),
+        cmocka_unit_test(token_bytes_are_decoded_by_type),
+        cmocka_unit_test(a_tokenizer_keeps_nothing_of_its_source),
+        cmocka_unit_test(the_lower_id_of_equal_strings_is_used),
+        cmocka_unit_test(merges_may_make_user_defined_tokens_that_read_the_same),
+        cmocka_unit_test(generation_ends_at_text_turn_and_message_ends),
+        cmocka_unit_test(an_unknown_model_is_refused),
+        cmocka_unit_test(an_unknown_pre_tokenizer_is_refused_at_encode_only),
+        cmocka_unit_test(an_empty_vocabulary_is_refused),
+        cmocka_unit_test(ids_out_of_range_are_refused),
+        cmocka_unit_test(unknown_token_types_are_refused),
+        cmocka_unit_test(without_types_all_tokens_are_normal),
+        cmocka_unit_test(normal_tokens_that_are_not_utf8_are_refused),
+        cmocka_unit_test(bad_merges_are_refused_by_index_and_text),
+        cmocka_unit_test(overlong_strings_are_only_long),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
