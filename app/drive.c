@@ -50,24 +50,17 @@ struct drive {
     rn_status failure; // of a request that ended with an error
 };
 
-// Hands out the events that are there; cancels when the receiver has had enough.
+// Hands out the events of the last step; cancels when the receiver or the user has had enough. The
+// last event then comes with the cancel or with the next step.
 static void events_take(struct drive *drive) {
-    bool wanted = true;
+    bool wanted = !interrupt_seen();
     for (rn_event event; !drive->finished && rn_engine_next_event(drive->engine, &event);) {
         if (event.request != drive->id) continue;
         if (event.finish != RN_FINISH_NONE) drive->finished = true;
         if (event.finish == RN_FINISH_ERROR) drive->failure = event.status;
         if (!drive->on_event(drive->ctx, &event)) wanted = false;
     }
-    if (!drive->finished && (!wanted || interrupt_seen())) {
-        rn_engine_cancel(drive->engine, drive->id);
-        for (rn_event event; !drive->finished && rn_engine_next_event(drive->engine, &event);) {
-            if (event.request != drive->id) continue;
-            if (event.finish != RN_FINISH_NONE) drive->finished = true;
-            drive->on_event(drive->ctx, &event);
-        }
-        drive->finished = true;
-    }
+    if (!drive->finished && !wanted) rn_engine_cancel(drive->engine, drive->id);
 }
 
 int drive_request(rn_engine *engine, const rn_request *request, drive_event_fn on_event,

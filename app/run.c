@@ -279,7 +279,7 @@ static int run_steps(struct run *run) {
     rn_engine_get_info(run->engine, &run->report.engine);
     if ((code = generate(run))) return code;
     if ((code = logits_close(run))) return code;
-    if (run->json || !run->quiet) report_measure(&run->report, run->engine);
+    if (!run->quiet) report_measure(&run->report, run->engine);
     if (run->json) {
         code = json_print(run);
     } else if (!run->quiet) {

@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/entropy.h"
 #include "text/unicode.h"
 
 enum { MAX_STOPS = 16, MAX_STOP_BYTES = 4096 };
@@ -51,12 +51,7 @@ static rn_status check(const rn_request *request, int n_ctx, int n_vocab, rn_err
 }
 
 // 53 bits, so that the seed survives clients that keep numbers as doubles.
-static uint64_t draw_seed(void) {
-    uint64_t seed;
-    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
-        seed = clock_ns() * 0x9e3779b97f4a7c15u;
-    return seed >> 11;
-}
+static uint64_t draw_seed(void) { return entropy_u64() >> 11; }
 
 static rn_status fill(struct seq *seq, const rn_request *request, int n_ctx, int n_group,
                       size_t token_bytes_max, rn_error *err) {

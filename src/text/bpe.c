@@ -13,7 +13,7 @@ enum {
 };
 
 static int32_t pair_rank(const struct bpe *bpe, int32_t left, int32_t right) {
-    size_t at = bpe_pair_hash(left, right) & bpe->mask;
+    size_t at = bpe_pair_hash(bpe->seed, left, right) & bpe->mask;
     for (;; at = (at + 1) & bpe->mask) {
         const struct bpe_pair *const pair = &bpe->pair[at];
         if (pair->rank < 0) return RANK_NONE;

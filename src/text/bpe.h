@@ -16,14 +16,15 @@ struct bpe {
     int32_t byte_id[256];  // -1: neither a token for this byte nor an unknown token
     struct bpe_pair *pair; // [mask + 1], open addressing by (left, right)
     size_t mask;
+    uint64_t seed;   // of the pairs' hash, so that no file can be made to collide
     int32_t *merged; // [n_merge] by rank: the token that the pair becomes
 };
 
 // What bpe_init.c fills the table by and bpe.c looks it up by. The product's high half depends on
 // both ids; the slot is taken from the low bits.
-static inline uint64_t bpe_pair_hash(int32_t left, int32_t right) {
+static inline uint64_t bpe_pair_hash(uint64_t seed, int32_t left, int32_t right) {
     const uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    const uint64_t mixed = key * UINT64_C(0x9E3779B97F4A7C15);
+    const uint64_t mixed = (key ^ seed) * UINT64_C(0x9E3779B97F4A7C15);
     return mixed ^ mixed >> 32;
 }
 

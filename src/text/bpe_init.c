@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/entropy.h"
 #include "text/alphabet.h"
 #include "text/bpe.h"
 #include "text/unicode.h"
@@ -28,7 +29,7 @@ static bool merge_split(struct text_span merge, struct text_span *left, struct t
 
 // Of a pair that comes twice the lower rank holds.
 static void pair_put(struct bpe *bpe, int32_t left, int32_t right, int32_t rank) {
-    size_t at = bpe_pair_hash(left, right) & bpe->mask;
+    size_t at = bpe_pair_hash(bpe->seed, left, right) & bpe->mask;
     for (; bpe->pair[at].rank >= 0; at = (at + 1) & bpe->mask) {
         if (bpe->pair[at].left == left && bpe->pair[at].right == right) return;
     }
@@ -68,6 +69,7 @@ rn_status bpe_init(struct bpe *bpe, const struct vocab_source *source, const str
     size_t size = 16;
     while (size < 2 * (size_t)source->n_merge) size *= 2;
     bpe->mask = size - 1;
+    bpe->seed = entropy_u64();
     bpe->pair = arena_array(arena, size, sizeof *bpe->pair);
     bpe->merged = arena_array(arena, (size_t)source->n_merge, sizeof *bpe->merged);
     if (!bpe->pair || !bpe->merged)

@@ -6,14 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/entropy.h"
+
 static uint64_t hash_add(uint64_t hash, struct text_span part) {
     for (size_t i = 0; i < part.len; i++)
         hash = (hash ^ (uint8_t)part.data[i]) * UINT64_C(0x100000001B3);
     return hash;
 }
 
-static uint64_t hash_of(struct text_span head, struct text_span tail) {
-    const uint64_t hash = hash_add(hash_add(UINT64_C(0xCBF29CE484222325), head), tail);
+static uint64_t hash_of(uint64_t seed, struct text_span head, struct text_span tail) {
+    const uint64_t hash = hash_add(hash_add(seed, head), tail);
     return hash ^ hash >> 32; // the low bits choose the slot
 }
 
@@ -45,7 +47,8 @@ rn_status token_map_init(struct token_map *map, const struct text_span *token, i
     struct token_map_slot *const slot = calloc(size, sizeof *slot);
     if (!slot) return RN_ERR_NOMEM;
     for (size_t i = 0; i < size; i++) slot[i].id = -1;
-    *map = (struct token_map){.token = token, .slot = slot, .mask = size - 1};
+    *map =
+        (struct token_map){.token = token, .slot = slot, .mask = size - 1, .seed = entropy_u64()};
     return RN_OK;
 }
 
@@ -56,11 +59,11 @@ void token_map_deinit(struct token_map *map) {
 
 void token_map_put(struct token_map *map, int32_t id) {
     const struct text_span none = {0};
-    const uint64_t hash = hash_of(map->token[id], none);
+    const uint64_t hash = hash_of(map->seed, map->token[id], none);
     struct token_map_slot *const slot = probe(map, hash, map->token[id], none);
     if (slot->id < 0) *slot = (struct token_map_slot){.hash = hash, .id = id};
 }
 
 int32_t token_map_find(const struct token_map *map, struct text_span head, struct text_span tail) {
-    return probe(map, hash_of(head, tail), head, tail)->id;
+    return probe(map, hash_of(map->seed, head, tail), head, tail)->id;
 }

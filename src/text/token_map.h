@@ -14,6 +14,7 @@ struct token_map {
     const struct text_span *token; // [n_token], what ids refer to
     struct token_map_slot *slot;   // [mask + 1], a power of two, at most half of them taken
     size_t mask;
+    uint64_t seed; // of the hash, so that no file can be made to collide
 };
 
 rn_status token_map_init(struct token_map *map, const struct text_span *token, int32_t n_token);

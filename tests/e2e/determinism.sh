@@ -5,7 +5,7 @@ ids=511,1,47,78,287,433,72,298,0,1,358,259,456,290,78,335,11,325,272,495,74,259
 
 # variant OPTION...: runs the tiny model; leaves ids and logits.
 variant() {
-    "$BIN" run -m "$TINY" --prompt-ids $ids -n 20 --seed 5 --temp 0.9 --ignore-eos --json \
+    "$BIN" run -m "$TINY" --prompt-ids $ids -n 20 --seed 5 --temp 0.9 --ignore-eos --json -q \
         --logits logits "$@" >out 2>err || { fail "run $*: $(cat err)"; return; }
     json out ids >ids
 }

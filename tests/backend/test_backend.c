@@ -1,0 +1,594 @@
+// The CPU backend through its interface, on a small random plan that has every op: the logits of a
+// token depend on its sequence alone (not on chunks, neighbours, threads or instruction set), a run
+// allocates nothing, and create fails cleanly.
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "backend/backend.h"
+#include "backend/cpu/ops.h"
+#include "base/half.h"
+
+// ---------------------------------------------------------------- counting allocations
+
+static _Atomic int n_allocations;
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
+enum { COUNTS_ALLOCATIONS = 1 };
+
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t);
+extern void *__libc_memalign(size_t, size_t);
+extern void __libc_free(void *);
+
+void *malloc(size_t n) {
+    n_allocations++;
+    return __libc_malloc(n);
+}
+void *calloc(size_t n, size_t size) {
+    n_allocations++;
+    return __libc_calloc(n, size);
+}
+void *realloc(void *p, size_t n) {
+    n_allocations++;
+    return __libc_realloc(p, n);
+}
+void *aligned_alloc(size_t align, size_t n) {
+    n_allocations++;
+    return __libc_memalign(align, n);
+}
+void free(void *p) {
+    n_allocations++;
+    __libc_free(p);
+}
+void *mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset) {
+    n_allocations++;
+    return (void *)syscall(SYS_mmap, at, n, prot, flags, fd, offset);
+}
+int munmap(void *at, size_t n) {
+    n_allocations++;
+    return (int)syscall(SYS_munmap, at, n);
+}
+#else
+enum { COUNTS_ALLOCATIONS = 0 };
+#endif
+
+// ---------------------------------------------------------------- the plan
+
+enum {
+    N_EMBD = 64,
+    N_HEAD = 4,
+    N_HEAD_KV = 2,
+    DIM = 16,
+    N_FF = 96,
+    N_VOCAB = 77,
+    N_LAYER = 3,
+    N_TOKENS = 70,
+    N_PAGES = 16,
+    MAX_WEIGHTS = 64,
+};
+
+struct fixture {
+    struct plan plan;
+    void *data[MAX_WEIGHTS];
+    int n_data;
+    enum format_id format; // of the matrices
+    uint64_t matmul_bytes; // of all matrices that are multiplied
+};
+
+static uint64_t rng_state = 3;
+
+static uint32_t rng(void) {
+    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(rng_state >> 32);
+}
+static float rng_float(void) { return (float)(int32_t)rng() * 0x1p-31f; }
+
+static void fill_weight(enum format_id format, uint8_t *data, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        if (format == FORMAT_F32) {
+            ((float *)data)[i] = rng_float() * 0.3f;
+        } else if (format == FORMAT_F16) {
+            ((uint16_t *)data)[i] = f32_to_f16(1.0f + rng_float() * 0.5f);
+        } else { // Q8_0: an f16 scale and 32 bytes
+            uint8_t *block = data + i / 32 * 34;
+            const uint16_t scale = f32_to_f16(0.002f + 0.001f * rng_float());
+            if (i % 32 == 0) memcpy(block, &scale, 2);
+            block[2 + i % 32] = (uint8_t)rng();
+        }
+    }
+}
+
+static int add_weight(struct fixture *f, enum format_id format, int64_t rows, int64_t cols) {
+    const uint64_t bytes = format_row_bytes(format, cols) * (uint64_t)rows;
+    void *data = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    assert_non_null(data);
+    assert_true(f->n_data < MAX_WEIGHTS);
+    f->data[f->n_data++] = data;
+    fill_weight(format, data, rows * cols);
+    const struct plan_weight weight = {"w", format, rows, cols, data, bytes};
+    return plan_add_weight(&f->plan, &weight);
+}
+
+static struct op new_op(const struct fixture *f, enum op_kind kind, int in, int out) {
+    return (struct op){.kind = kind,
+                       .rows = out == PLAN_NONE ? ROWS_TOKENS : f->plan.buffer[out].rows,
+                       .in = {in, PLAN_NONE},
+                       .out = out,
+                       .weight = PLAN_NONE,
+                       .bias = PLAN_NONE};
+}
+
+static void add_norm(struct fixture *f, int in, int out, int group) {
+    struct op op = new_op(f, OP_NORM, in, out);
+    op.weight = add_weight(f, FORMAT_F16, 1, group);
+    op.norm.group = group;
+    op.norm.eps = 1e-5f;
+    plan_add_op(&f->plan, &op);
+}
+
+static void add_matmul(struct fixture *f, int in, int out, bool bias, bool add, float scale) {
+    struct op op = new_op(f, OP_MATMUL, in, out);
+    op.weight = add_weight(f, f->format, f->plan.buffer[out].width, f->plan.buffer[in].width);
+    f->matmul_bytes += f->plan.weight[op.weight].bytes;
+    if (bias) op.bias = add_weight(f, FORMAT_F32, 1, f->plan.buffer[out].width);
+    op.matmul.add = add;
+    op.matmul.scale = scale;
+    plan_add_op(&f->plan, &op);
+}
+
+static void add_rope(struct fixture *f, int buffer, int rope, int n_head) {
+    struct op op = new_op(f, OP_ROPE, PLAN_NONE, buffer);
+    op.rope.rope = rope;
+    op.rope.n_head = n_head;
+    op.rope.dim = DIM;
+    plan_add_op(&f->plan, &op);
+}
+
+static void add_gather(struct fixture *f, int in, int out) {
+    const struct op op = new_op(f, OP_GATHER, in, out);
+    plan_add_op(&f->plan, &op);
+}
+
+static void add_attention(struct fixture *f, int q, int k, int v, int out, int group, int layer) {
+    if (k != PLAN_NONE) {
+        struct op append = new_op(f, OP_KV_APPEND, k, PLAN_NONE);
+        append.in[1] = v;
+        append.kv.group = group;
+        append.kv.layer = layer;
+        plan_add_op(&f->plan, &append);
+    }
+    if (q == PLAN_NONE) return;
+    struct op op = new_op(f, OP_ATTENTION, q, out);
+    op.kv.group = group;
+    op.kv.layer = layer;
+    op.kv.n_head = N_HEAD;
+    op.kv.scale = 0.25f;
+    op.kv.softcap = group == 1 ? 2.0f : 0.0f;
+    plan_add_op(&f->plan, &op);
+}
+
+struct buffers {
+    int x, h, q, a, gate, up;
+};
+
+static struct buffers add_buffers(struct fixture *f, enum row_domain rows) {
+    return (struct buffers){
+        .x = plan_add_buffer(&f->plan, "x", N_EMBD, rows),
+        .h = plan_add_buffer(&f->plan, "h", N_EMBD, rows),
+        .q = plan_add_buffer(&f->plan, "q", N_HEAD * DIM, rows),
+        .a = plan_add_buffer(&f->plan, "a", N_HEAD * DIM, rows),
+        .gate = plan_add_buffer(&f->plan, "gate", N_FF, rows),
+        .up = plan_add_buffer(&f->plan, "up", N_FF, rows),
+    };
+}
+
+static void add_ffn(struct fixture *f, struct buffers t) {
+    add_norm(f, t.x, t.h, N_EMBD);
+    add_matmul(f, t.h, t.gate, false, false, 1);
+    add_matmul(f, t.h, t.up, false, false, 1);
+    struct op gate = new_op(f, OP_GATE, t.gate, t.gate);
+    gate.in[1] = t.up;
+    plan_add_op(&f->plan, &gate);
+    add_matmul(f, t.gate, t.x, false, true, 0.5f);
+}
+
+// Layers 0 and 2 are in a full group, layer 1 in a windowed one; the last layer gathers, and
+// rotates its queries in the domain of the logit rows.
+static void add_layers(struct fixture *f, struct buffers tokens, struct buffers last, int rope) {
+    const int k = plan_add_buffer(&f->plan, "k", N_HEAD_KV * DIM, ROWS_TOKENS);
+    const int v = plan_add_buffer(&f->plan, "v", N_HEAD_KV * DIM, ROWS_TOKENS);
+    for (int layer = 0; layer < N_LAYER; layer++) {
+        const bool is_last = layer == N_LAYER - 1;
+        const struct buffers t = is_last ? last : tokens;
+        const int group = layer == 1 ? 1 : 0, group_layer = layer == 2 ? 1 : 0;
+        add_norm(f, tokens.x, tokens.h, N_EMBD);
+        add_matmul(f, tokens.h, tokens.q, true, false, 1);
+        add_matmul(f, tokens.h, k, false, false, 1);
+        add_matmul(f, tokens.h, v, false, false, 1);
+        add_norm(f, k, k, DIM);
+        add_rope(f, k, rope, N_HEAD_KV);
+        add_attention(f, PLAN_NONE, k, v, PLAN_NONE, group, group_layer);
+        if (is_last) {
+            add_gather(f, tokens.x, last.x);
+            add_gather(f, tokens.q, last.q);
+        }
+        add_rope(f, t.q, rope, N_HEAD);
+        add_attention(f, t.q, PLAN_NONE, PLAN_NONE, t.a, group, group_layer);
+        add_matmul(f, t.a, t.x, false, true, 1);
+        add_ffn(f, t);
+    }
+}
+
+static void fixture_init(struct fixture *f, enum format_id format) {
+    memset(f, 0, sizeof *f);
+    f->format = format;
+    plan_init(&f->plan);
+    rng_state = 3;
+    const struct buffers tokens = add_buffers(f, ROWS_TOKENS), last = add_buffers(f, ROWS_LOGITS);
+    const int logits = plan_add_buffer(&f->plan, "logits", N_VOCAB, ROWS_LOGITS);
+    float inv_freq[DIM / 2];
+    for (int i = 0; i < DIM / 2; i++) inv_freq[i] = 1.0f / (float)(1 << i);
+    const struct plan_rope rope = {ROPE_HALVES, DIM, inv_freq, 1};
+    const struct plan_kv_group full = {KV_FULL, 2, N_HEAD_KV, DIM, DIM, 0};
+    const struct plan_kv_group window = {KV_WINDOW, 1, N_HEAD_KV, DIM, DIM, 20};
+    plan_add_kv_group(&f->plan, &full);
+    plan_add_kv_group(&f->plan, &window);
+    struct op embed = new_op(f, OP_EMBED, PLAN_NONE, tokens.x);
+    embed.weight = add_weight(f, format, N_VOCAB, N_EMBD);
+    embed.embed.scale = 1.5f;
+    plan_add_op(&f->plan, &embed);
+    add_layers(f, tokens, last, plan_add_rope(&f->plan, &rope));
+    add_norm(f, last.x, last.h, N_EMBD);
+    add_matmul(f, last.h, logits, false, false, 1.25f);
+    f->plan.n_vocab = N_VOCAB;
+    f->plan.logits = logits;
+    assert_int_equal(plan_finish(&f->plan, NULL), RN_OK);
+}
+
+static void fixture_deinit(struct fixture *f) {
+    plan_deinit(&f->plan);
+    for (int i = 0; i < f->n_data; i++) free(f->data[i]);
+}
+
+// ---------------------------------------------------------------- running it
+
+static struct backend_config new_config(const char *isa, int threads, enum kv_type type) {
+    return (struct backend_config){.isa = isa,
+                                   .n_threads = threads,
+                                   .max_tokens = 2 * N_TOKENS,
+                                   .max_logits = 2 * N_TOKENS,
+                                   .max_seqs = 2,
+                                   .kv_type = type,
+                                   .n_pages = {N_PAGES, N_PAGES}};
+}
+
+// A sequence as the engine would keep it.
+struct sequence {
+    int32_t token[N_TOKENS];
+    uint32_t pages[2][N_TOKENS / KV_PAGE_TOKENS + 1];
+    int n_done;
+    float *logits; // [N_TOKENS, N_VOCAB]
+};
+
+static void sequence_init(struct sequence *s, struct backend *backend, int index, float *logits) {
+    for (int i = 0; i < N_TOKENS; i++)
+        s->token[i] =
+            (int32_t)(((unsigned)(i + 1) * 2654435761u * (unsigned)(index + 1) >> 7) % N_VOCAB);
+    for (int g = 0; g < 2; g++) {
+        for (int i = 0; i < N_TOKENS / KV_PAGE_TOKENS + 1; i++) {
+            s->pages[g][i] = (uint32_t)(N_PAGES - 1 - 2 * i - index); // neither ordered nor dense
+            backend->cls->kv_clear(backend, g, s->pages[g][i]);
+        }
+    }
+    s->n_done = 0;
+    s->logits = logits;
+}
+
+struct rows {
+    int32_t token[2 * N_TOKENS], pos[2 * N_TOKENS], logit_row[2 * N_TOKENS];
+    struct batch_seq seq[2];
+    struct batch batch;
+};
+
+// Adds the next n tokens of a sequence to the batch, with logits for all of them.
+static void rows_add(struct rows *r, struct sequence *s, int n) {
+    struct batch *batch = &r->batch;
+    *batch = (struct batch){batch->n_tokens, batch->n_seqs, batch->n_logits, r->token,
+                            r->pos,          r->logit_row,  r->seq};
+    struct batch_seq *seq = &r->seq[batch->n_seqs++];
+    *seq = (struct batch_seq){.first_row = batch->n_tokens,
+                              .n_tokens = n,
+                              .first_pos = s->n_done,
+                              .first_logit = batch->n_logits,
+                              .n_logits = n,
+                              .page_table = {s->pages[0], s->pages[1]}};
+    for (int i = 0; i < n; i++) {
+        r->logit_row[batch->n_logits++] = batch->n_tokens;
+        r->token[batch->n_tokens] = s->token[s->n_done + i];
+        r->pos[batch->n_tokens++] = s->n_done + i;
+    }
+}
+
+static void rows_run(struct rows *r, struct backend *backend, struct sequence *const *s) {
+    backend->cls->run(backend, &r->batch);
+    for (int i = 0; i < r->batch.n_seqs; i++) {
+        for (int j = 0; j < r->seq[i].n_logits; j++)
+            memcpy(s[i]->logits + (s[i]->n_done + j) * N_VOCAB,
+                   backend->cls->logits(backend, r->seq[i].first_logit + j), N_VOCAB * 4);
+        s[i]->n_done += r->seq[i].n_tokens;
+    }
+}
+
+// All tokens of sequence `index` in chunks; the logits of each into out.
+static void run_alone(const struct plan *plan, const struct backend_config *config, int index,
+                      int chunk, float *out) {
+    struct backend *backend;
+    rn_error err;
+    assert_int_equal(backend_create(plan, config, &backend, &err), RN_OK);
+    struct sequence s, *list[1] = {&s};
+    sequence_init(&s, backend, index, out);
+    while (s.n_done < N_TOKENS) {
+        struct rows r = {0};
+        const int rest = N_TOKENS - s.n_done;
+        rows_add(&r, &s, rest < chunk ? rest : chunk);
+        rows_run(&r, backend, list);
+    }
+    backend_destroy(backend);
+}
+
+static float *new_logits(void) {
+    float *logits = calloc(N_TOKENS * N_VOCAB, sizeof *logits);
+    assert_non_null(logits);
+    return logits;
+}
+enum { LOGITS_BYTES = N_TOKENS * N_VOCAB * 4 };
+
+static const enum format_id formats[] = {FORMAT_F32, FORMAT_Q8_0};
+static const char *const isas[] = {"scalar", "avx2", "avx512"};
+
+static void logits_do_not_depend_on_chunks_threads_or_isa(void **state) {
+    (void)state;
+    static const int chunks[] = {N_TOKENS, 1, 7, 16};
+    float *want = new_logits(), *got = new_logits();
+    for (int i = 0; i < 2 * KV_TYPE_COUNT; i++) {
+        struct fixture f;
+        fixture_init(&f, formats[i % 2]);
+        struct backend_config config = new_config("scalar", 1, (enum kv_type)(i / 2));
+        run_alone(&f.plan, &config, 0, N_TOKENS, want);
+        for (int j = 0; j < N_TOKENS * N_VOCAB; j++) assert_true(want[j] - want[j] == 0); // finite
+        assert_memory_not_equal(want, want + N_VOCAB, N_VOCAB * 4);
+        for (int isa = 0; isa < ISA_COUNT; isa++) {
+            if (!ops_at((enum cpu_isa)isa)) continue;
+            for (int threads = 1; threads <= 2; threads++) {
+                for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
+                    config = new_config(isas[isa], threads, (enum kv_type)(i / 2));
+                    memset(got, 0, LOGITS_BYTES);
+                    run_alone(&f.plan, &config, 0, chunks[c], got);
+                    assert_memory_equal(got, want, LOGITS_BYTES);
+                }
+            }
+        }
+        fixture_deinit(&f);
+    }
+    free(want), free(got);
+}
+
+// Two sequences share batches, each in chunks of its own size.
+static void logits_do_not_depend_on_neighbours(void **state) {
+    (void)state;
+    float *want[2] = {new_logits(), new_logits()}, *got[2] = {new_logits(), new_logits()};
+    for (int i = 0; i < 2; i++) {
+        struct fixture f;
+        fixture_init(&f, formats[i]);
+        const struct backend_config config = new_config(NULL, 2, KV_F16);
+        for (int j = 0; j < 2; j++) run_alone(&f.plan, &config, j, N_TOKENS, want[j]);
+        assert_memory_not_equal(want[0], want[1], LOGITS_BYTES);
+        struct backend *backend;
+        assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
+        struct sequence s[2], *list[2] = {&s[0], &s[1]};
+        for (int j = 0; j < 2; j++) sequence_init(&s[j], backend, j, got[j]);
+        while (s[0].n_done < N_TOKENS || s[1].n_done < N_TOKENS) {
+            static const int chunks[2] = {5, 9};
+            struct rows r = {0};
+            for (int j = 0; j < 2; j++) {
+                const int rest = N_TOKENS - s[j].n_done;
+                rows_add(&r, &s[j], rest < chunks[j] ? rest : chunks[j]); // 0 at the end
+            }
+            rows_run(&r, backend, list);
+        }
+        for (int j = 0; j < 2; j++) assert_memory_equal(got[j], want[j], LOGITS_BYTES);
+        backend_destroy(backend);
+        fixture_deinit(&f);
+    }
+    for (int j = 0; j < 2; j++) free(want[j]), free(got[j]);
+}
+
+// Only some rows want logits: they get the bits that they have when all rows want them.
+static void logits_do_not_depend_on_which_rows_want_them(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, FORMAT_Q8_0);
+    const struct backend_config config = new_config(NULL, 2, KV_F16);
+    float *want = new_logits();
+    run_alone(&f.plan, &config, 0, N_TOKENS, want);
+    struct backend *backend;
+    assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
+    struct sequence s;
+    sequence_init(&s, backend, 0, want);
+    struct rows r = {0};
+    rows_add(&r, &s, N_TOKENS);
+    static const int32_t some[] = {0, 3, 31, 32, 50, N_TOKENS - 1};
+    r.batch.n_logits = r.seq[0].n_logits = 6;
+    memcpy(r.logit_row, some, sizeof some);
+    backend->cls->run(backend, &r.batch);
+    for (int i = 0; i < 6; i++)
+        assert_memory_equal(backend->cls->logits(backend, i), want + some[i] * N_VOCAB,
+                            N_VOCAB * 4);
+    r.batch.n_logits = r.seq[0].n_logits = 0; // none at all: the KV cache is all that changes
+    backend->cls->run(backend, &r.batch);
+    r.batch = (struct batch){0}; // nothing to do
+    backend->cls->run(backend, &r.batch);
+    backend_destroy(backend);
+    fixture_deinit(&f);
+    free(want);
+}
+
+static void a_run_allocates_nothing(void **state) {
+    (void)state;
+    if (!COUNTS_ALLOCATIONS) skip();
+    struct fixture f;
+    fixture_init(&f, FORMAT_Q8_0);
+    float *logits = new_logits();
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        if (!ops_at((enum cpu_isa)isa)) continue;
+        const struct backend_config config = new_config(isas[isa], 2, KV_F16);
+        struct backend *backend;
+        const int before_create = n_allocations;
+        assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
+        assert_true(n_allocations > before_create); // the counters work
+        struct sequence s, *list[1] = {&s};
+        sequence_init(&s, backend, 0, logits);
+        static const int chunks[] = {40, 1, 7, 22};
+        const int before = n_allocations;
+        for (int i = 0; i < 4; i++) {
+            struct rows r = {0};
+            rows_add(&r, &s, chunks[i]);
+            rows_run(&r, backend, list);
+        }
+        assert_int_equal(n_allocations, before);
+        backend_destroy(backend);
+    }
+    free(logits);
+    fixture_deinit(&f);
+}
+
+struct progress {
+    uint64_t done, total;
+    int calls;
+};
+
+static void on_progress(void *ctx, uint64_t done, uint64_t total) {
+    struct progress *p = ctx;
+    assert_true(done >= p->done && done <= total);
+    *p = (struct progress){done, total, p->calls + 1};
+}
+
+static void progress_grows_to_the_bytes_of_the_packed_weights(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, FORMAT_Q8_0);
+    struct backend_config config = new_config(NULL, 1, KV_F16);
+    struct progress progress = {0};
+    config.progress = on_progress;
+    config.progress_ctx = &progress;
+    struct backend *backend;
+    assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
+    const bool packs = ops_at(ISA_AVX2) != NULL;
+    assert_true(progress.done == (packs ? f.matmul_bytes : 0));
+    assert_true(progress.total == progress.done);
+    if (packs) assert_true(progress.calls >= 24);
+    backend_destroy(backend);
+    fixture_deinit(&f);
+}
+
+static void check_failure(const struct plan *plan, struct backend_config config, rn_status want,
+                          const char *text) {
+    struct backend *backend = (struct backend *)1;
+    rn_error err = {0};
+    assert_int_equal(backend_create(plan, &config, &backend, &err), want);
+    assert_null(backend);
+    assert_int_equal(err.status, want);
+    assert_non_null(strstr(err.message, text));
+}
+
+static void create_fails_with_a_status_that_names_the_value(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, FORMAT_Q8_0);
+    const struct backend_config good = new_config(NULL, 1, KV_F16);
+    struct backend_config config = good;
+    config.name = "abacus";
+    check_failure(&f.plan, config, RN_ERR_ARG, "abacus");
+    config = good, config.isa = "mmx";
+    check_failure(&f.plan, config, RN_ERR_ARG, "mmx");
+    config = good, config.max_tokens = 0;
+    check_failure(&f.plan, config, RN_ERR_ARG, "max_tokens: 0");
+    config = good, config.n_threads = -1;
+    check_failure(&f.plan, config, RN_ERR_ARG, "-1");
+    f.plan.group[1].n_layer = 1 << 30; // 2^77 bytes of pages, then 2^60
+    config = good, config.n_pages[1] = UINT32_MAX;
+    check_failure(&f.plan, config, RN_ERR_NOMEM, "KV pages");
+    config.n_pages[1] = 1 << 17;
+    check_failure(&f.plan, config, RN_ERR_NOMEM, "bytes");
+    f.plan.group[1].n_layer = 1;
+    config = good, config.max_tokens = INT32_MAX; // and a buffer of 2^63 bytes
+    f.plan.buffer[0].width = 1 << 30;
+    check_failure(&f.plan, config, RN_ERR_NOMEM, "bytes");
+    fixture_deinit(&f);
+}
+
+static void clearing_a_page_makes_a_sequence_start_anew(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, FORMAT_F32);
+    const struct backend_config config = new_config(NULL, 1, KV_F32);
+    float *want = new_logits(), *got = new_logits();
+    run_alone(&f.plan, &config, 0, N_TOKENS, want);
+    struct backend *backend;
+    assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
+    for (int round = 0; round < 2; round++) { // the second time over the pages of the first
+        struct sequence s, *list[1] = {&s};
+        sequence_init(&s, backend, 0, got);
+        struct rows r = {0};
+        rows_add(&r, &s, N_TOKENS);
+        rows_run(&r, backend, list);
+        assert_memory_equal(got, want, LOGITS_BYTES);
+    }
+    backend_destroy(backend);
+    fixture_deinit(&f);
+    free(want), free(got);
+}
+
+static void bandwidth_is_measured_for_small_and_large_working_sets(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, FORMAT_F32);
+    const struct backend_config config = new_config(NULL, 0, KV_F16);
+    struct backend *backend;
+    assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
+    const double small = backend->cls->bandwidth(backend, 1 << 20, 20);
+    const double large = backend->cls->bandwidth(backend, UINT64_MAX, 2000);
+    assert_true(small > 1e7 && small < 1e14);
+    assert_true(large > 1e7 && large < 1e14);
+    assert_true(backend->cls->bandwidth(backend, 1 << 20, 0) == 0);
+    assert_true(backend->cls->threads(backend) >= 1);
+    assert_non_null(backend->cls->isa(backend));
+    backend_destroy(backend);
+    backend_destroy(NULL);
+    fixture_deinit(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_do_not_depend_on_chunks_threads_or_isa),
+        cmocka_unit_test(logits_do_not_depend_on_neighbours),
+        cmocka_unit_test(logits_do_not_depend_on_which_rows_want_them),
+        cmocka_unit_test(a_run_allocates_nothing),
+        cmocka_unit_test(progress_grows_to_the_bytes_of_the_packed_weights),
+        cmocka_unit_test(create_fails_with_a_status_that_names_the_value),
+        cmocka_unit_test(clearing_a_page_makes_a_sequence_start_anew),
+        cmocka_unit_test(bandwidth_is_measured_for_small_and_large_working_sets),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,693 @@
+// Matrix products: every tuned kernel that this machine can run gives the reference's bits, and the
+// reference is the numerics contract. Buffers have exact sizes, so that the address sanitizer sees
+// a read or a write past them.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/cpu/matmul.h"
+#include "base/half.h"
+#include "quant/q4_0.h"
+#include "quant/q4_k.h"
+#include "quant/q6_k.h"
+#include "quant/q8_0.h"
+
+// TAME: finite and of ordinary size. EXTREME: quants and activations at the ends of their ranges,
+// where short integers would saturate. WILD: any bits in the weights; NaN, infinities, outliers,
+// denormals and zeros in the activations.
+enum fill { FILL_TAME, FILL_EXTREME, FILL_WILD, FILL_COUNT };
+
+static const char *const fill_names[FILL_COUNT] = {"tame", "extreme", "wild"};
+static const char *const isa_names[ISA_COUNT] = {"scalar", "avx2", "avx512"};
+static const int row_counts[] = {1, 3, 15, 16, 17, 33, 100};
+static const int token_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 33};
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+// --- random problems ---
+
+static uint64_t random_next(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (*state ^ *state >> 31) * 0x9e3779b97f4a7c15u >> 16;
+}
+
+static int random_below(uint64_t *state, int n) { return (int)(random_next(state) % (uint64_t)n); }
+
+// Uniform in [-1, 1].
+static float random_unit(uint64_t *state) {
+    return (float)((int)(random_next(state) & 0xffffff) - 0x800000) * 0x1p-23f;
+}
+
+static void *allocate(size_t bytes) {
+    void *p = malloc(bytes);
+    assert_non_null(p);
+    return p;
+}
+
+struct problem {
+    struct plan_weight weight;
+    struct matmul_args args; // of the reference: w is the file's rows
+    uint8_t *file;
+    float *x, *xd, *bias, *y;
+    int8_t *xq;
+    int16_t *xsum;
+    size_t y_bytes;
+};
+
+static void half_set(void *field, float value) {
+    const uint16_t bits = f32_to_f16(value);
+    memcpy(field, &bits, sizeof bits);
+}
+
+// Gives a block of random bytes ordinary scales.
+static void block_tame(enum format_id format, uint8_t *block, uint64_t *state) {
+    const float d = random_unit(state) * 0.1f;
+    switch (format) {
+    case FORMAT_Q8_0:
+        half_set(block + offsetof(struct q8_0_block, d), d);
+        break;
+    case FORMAT_Q4_0:
+        half_set(block + offsetof(struct q4_0_block, d), d);
+        break;
+    case FORMAT_Q4_K:
+        half_set(block + offsetof(struct q4_k_block, d), d);
+        half_set(block + offsetof(struct q4_k_block, dmin), random_unit(state) * 0.1f);
+        break;
+    case FORMAT_Q6_K:
+        half_set(block + offsetof(struct q6_k_block, d), d);
+        break;
+    default:
+        fail_msg("a block format without tame scales: %s", format_at(format)->name);
+    }
+}
+
+static void element_tame(enum format_id format, uint8_t *element, uint64_t *state) {
+    const float value = random_unit(state);
+    const uint16_t half = format == FORMAT_F16 ? f32_to_f16(value) : f32_to_bf16(value);
+    if (format == FORMAT_F32) {
+        memcpy(element, &value, sizeof value);
+    } else {
+        memcpy(element, &half, sizeof half);
+    }
+}
+
+// Two rows of one extreme everywhere: the largest dot products that signed and unsigned quants
+// have.
+static void rows_extreme(struct problem *p, uint64_t *state) {
+    const uint64_t block_bytes = (uint64_t)format_at(p->weight.format)->block_bytes;
+    const uint64_t row_bytes = format_row_bytes(p->weight.format, p->weight.cols);
+    for (uint64_t at = 0; at < 2 * row_bytes && at < p->weight.bytes; at += block_bytes) {
+        memset(p->file + at, at < row_bytes ? 0x80 : 0xff, block_bytes);
+        block_tame(p->weight.format, p->file + at, state);
+    }
+}
+
+static void weights_fill(struct problem *p, enum fill fill, uint64_t *state) {
+    static const uint8_t edges[] = {0x00, 0xff, 0x80, 0x7f, 0x0f, 0xf0};
+    const struct format *format = format_at(p->weight.format);
+    for (uint64_t i = 0; i < p->weight.bytes; i++) {
+        p->file[i] = fill == FILL_EXTREME ? edges[random_below(state, COUNT(edges))]
+                                          : (uint8_t)random_next(state);
+    }
+    if (fill == FILL_WILD) return;
+    for (uint64_t at = 0; at < p->weight.bytes; at += (uint64_t)format->block_bytes) {
+        (format->span ? block_tame : element_tame)(p->weight.format, p->file + at, state);
+    }
+    if (fill == FILL_EXTREME && format->span) rows_extreme(p, state);
+}
+
+static float activation(enum fill fill, uint64_t *state) {
+    if (fill == FILL_EXTREME) return random_below(state, 64) ? 3.0f : -3.0f;
+    if (fill == FILL_TAME) return random_unit(state) * 4.0f;
+    switch (random_below(state, 400)) {
+    case 0:
+        return NAN;
+    case 1:
+        return -INFINITY;
+    case 2:
+        return 3e38f;
+    case 3:
+        return 1e-42f;
+    case 4:
+        return -0.0f;
+    case 5:
+        return 0.0f;
+    case 6:
+        return random_unit(state) * 1e6f;
+    default:
+        return random_unit(state);
+    }
+}
+
+static void activations_fill(struct problem *p, enum fill fill, uint64_t *state) {
+    const struct matmul_args *args = &p->args;
+    for (int t = 0; t < args->n; t++) {
+        // Whole tokens of zeros and of denormals, too.
+        const int kind = fill == FILL_WILD ? random_below(state, 8) : 7;
+        for (int64_t k = 0; k < args->ldx; k++) {
+            const float value = activation(fill, state);
+            p->x[t * args->ldx + k] = kind == 0 ? 0.0f : kind == 1 ? value * 1e-37f : value;
+        }
+        if (format_at(p->weight.format)->span == 0) continue;
+        quantize_reference(p->x + t * args->ldx, args->cols, p->xq + t * args->cols,
+                           p->xd + t * args->cols / 32, p->xsum + t * args->cols / 16);
+    }
+}
+
+static void problem_init(struct problem *p, enum format_id format, int rows, int64_t cols, int n,
+                         enum fill fill, uint64_t *state) {
+    const uint64_t bytes = (uint64_t)rows * format_row_bytes(format, cols);
+    const int64_t ldx = cols + random_below(state, 4), ldy = rows + random_below(state, 20);
+    const bool block = format_at(format)->span > 0;
+    *p = (struct problem){.file = allocate(bytes),
+                          .x = allocate((size_t)(n * ldx) * sizeof(float)),
+                          .bias = allocate((size_t)rows * sizeof(float)),
+                          .y_bytes = (size_t)(n * ldy) * sizeof(float)};
+    p->y = allocate(p->y_bytes);
+    if (block) {
+        p->xq = allocate((size_t)(n * cols));
+        p->xd = allocate((size_t)(n * cols / 32) * sizeof(float));
+        p->xsum = allocate((size_t)(n * cols / 16) * sizeof(int16_t));
+    }
+    p->weight = (struct plan_weight){"w", format, rows, cols, p->file, bytes};
+    p->args = (struct matmul_args){.w = p->file,
+                                   .rows = rows,
+                                   .cols = cols,
+                                   .n = n,
+                                   .x = block ? NULL : p->x,
+                                   .ldx = ldx,
+                                   .xq = p->xq,
+                                   .xd = p->xd,
+                                   .xsum = p->xsum,
+                                   .y = p->y,
+                                   .ldy = ldy,
+                                   .bias = random_below(state, 2) ? p->bias : NULL,
+                                   .scale = random_below(state, 2) ? 0.3f : 1.0f,
+                                   .add = random_below(state, 2)};
+    weights_fill(p, fill, state);
+    activations_fill(p, fill, state);
+    for (int i = 0; i < rows; i++) p->bias[i] = random_unit(state);
+    for (size_t i = 0; i < p->y_bytes / sizeof(float); i++) p->y[i] = random_unit(state);
+}
+
+static void problem_deinit(struct problem *p) {
+    free(p->file);
+    free(p->x);
+    free(p->bias);
+    free(p->y);
+    free(p->xq);
+    free(p->xd);
+    free(p->xsum);
+}
+
+// Rows are whole blocks; the count is odd and even in turn, as some layouts pair blocks.
+static int64_t random_cols(enum format_id format, uint64_t *state) {
+    const int block = format_at(format)->block;
+    if (block == 1) return 1 + random_below(state, 300);
+    return block * (1 + random_below(state, block == 32 ? 9 : 2));
+}
+
+static int64_t group_count(int64_t rows) { return (rows + MATMUL_GROUP - 1) / MATMUL_GROUP; }
+
+// --- kernels ---
+
+static bool isa_available(enum cpu_isa isa) {
+#if defined(__x86_64__)
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (isa == ISA_AVX2) return avx2;
+    return isa == ISA_AVX512 && avx2 && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
+#else
+    (void)isa;
+    return false;
+#endif
+}
+
+static const struct matmul_kernel *kernel_find(int format, int isa) {
+    return isa_available((enum cpu_isa)isa)
+               ? matmul_kernel_find((enum format_id)format, (enum cpu_isa)isa)
+               : NULL;
+}
+
+// The packed weight, in memory that held `before` everywhere. The caller frees it.
+static void *packed_dup(const struct matmul_kernel *kernel, const struct plan_weight *weight,
+                        int before, int64_t groups_per_call) {
+    const int64_t groups = group_count(weight->rows), bytes = kernel->group_bytes(weight->cols);
+    assert_int_equal(bytes % 64, 0);
+    void *packed = aligned_alloc(64, (size_t)(groups * bytes));
+    assert_non_null(packed);
+    memset(packed, before, (size_t)(groups * bytes));
+    for (int64_t g = 0; g < groups; g += groups_per_call) {
+        const int64_t end = g + groups_per_call < groups ? g + groups_per_call : groups;
+        kernel->pack(weight, g, end, packed);
+    }
+    return packed;
+}
+
+// y of a run over ranges of at most groups_per_call groups. The caller frees it.
+static float *result_dup(const struct problem *p, const struct matmul_kernel *kernel,
+                         int64_t groups_per_call) {
+    const int64_t groups = group_count(p->weight.rows);
+    struct matmul_args args = p->args;
+    args.y = allocate(p->y_bytes);
+    memcpy(args.y, p->y, p->y_bytes);
+    void *packed = kernel ? packed_dup(kernel, &p->weight, 0xa5, groups) : NULL;
+    if (packed) args.w = packed;
+    for (int64_t g = 0; g < groups; g += groups_per_call) {
+        const int64_t end = g + groups_per_call < groups ? g + groups_per_call : groups;
+        if (kernel) {
+            kernel->run(&args, g, end);
+        } else {
+            matmul_reference(p->weight.format, &args, g, end);
+        }
+    }
+    free(packed);
+    return args.y;
+}
+
+// The same bits; any NaN equals any other, since its payload is not part of the contract.
+static bool same(const float *a, const float *b, size_t bytes) {
+    if (!memcmp(a, b, bytes)) return true;
+    for (size_t i = 0; i < bytes / sizeof *a; i++) {
+        if (memcmp(&a[i], &b[i], sizeof *a) && !(isnan(a[i]) && isnan(b[i]))) return false;
+    }
+    return true;
+}
+
+static void parity_check(const struct problem *p, enum fill fill) {
+    float *expected = result_dup(p, NULL, group_count(p->weight.rows));
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        const struct matmul_kernel *kernel = kernel_find((int)p->weight.format, isa);
+        if (!kernel) continue;
+        float *y = result_dup(p, kernel, group_count(p->weight.rows));
+        if (fill == FILL_WILD ? !same(y, expected, p->y_bytes)
+                              : memcmp(y, expected, p->y_bytes) != 0) {
+            fail_msg("%s %s %s: rows %d, cols %d, n %d, bias %d, scale %g, add %d",
+                     format_at(p->weight.format)->name, isa_names[isa], fill_names[fill],
+                     (int)p->args.rows, (int)p->args.cols, p->args.n, p->args.bias != NULL,
+                     (double)p->args.scale, p->args.add);
+        }
+        free(y);
+    }
+    free(expected);
+}
+
+static void parity_check_shapes(enum fill fill, uint64_t seed) {
+    uint64_t state = seed;
+    for (int format = 0; format < FORMAT_COUNT; format++) {
+        for (int r = 0; r < COUNT(row_counts); r++) {
+            for (int t = 0; t < COUNT(token_counts); t++) {
+                struct problem p;
+                problem_init(&p, (enum format_id)format, row_counts[r],
+                             random_cols((enum format_id)format, &state), token_counts[t], fill,
+                             &state);
+                parity_check(&p, fill);
+                problem_deinit(&p);
+            }
+        }
+    }
+}
+
+static void test_kernels_equal_the_reference_for_all_shapes(void **unused) {
+    (void)unused;
+    parity_check_shapes(FILL_TAME, 1);
+}
+
+static void test_kernels_equal_the_reference_at_the_ends_of_integer_ranges(void **unused) {
+    (void)unused;
+    parity_check_shapes(FILL_EXTREME, 2);
+}
+
+static void test_kernels_equal_the_reference_for_any_bits(void **unused) {
+    (void)unused;
+    parity_check_shapes(FILL_WILD, 3);
+}
+
+static void test_kernels_equal_the_reference_for_long_rows(void **unused) {
+    (void)unused;
+    uint64_t state = 4;
+    for (int format = 0; format < FORMAT_COUNT; format++) {
+        struct problem p;
+        problem_init(&p, (enum format_id)format, 20, 4096 + 256, 11, FILL_TAME, &state);
+        parity_check(&p, FILL_TAME);
+        problem_deinit(&p);
+    }
+}
+
+static void test_ranges_of_groups_give_what_all_at_once_gives(void **unused) {
+    (void)unused;
+    uint64_t state = 5;
+    for (int format = 0; format < FORMAT_COUNT; format++) {
+        for (int isa = 0; isa < ISA_COUNT; isa++) {
+            const struct matmul_kernel *kernel = kernel_find(format, isa);
+            if (isa != ISA_SCALAR && !kernel) continue;
+            struct problem p;
+            problem_init(&p, (enum format_id)format, 100,
+                         random_cols((enum format_id)format, &state), 3, FILL_TAME, &state);
+            float *all = result_dup(&p, kernel, 7);
+            for (int64_t step = 1; step < 4; step++) {
+                float *parts = result_dup(&p, kernel, step);
+                assert_memory_equal(parts, all, p.y_bytes);
+                free(parts);
+            }
+            free(all);
+            problem_deinit(&p);
+        }
+    }
+}
+
+static void test_cells_past_the_rows_and_other_groups_stay_untouched(void **unused) {
+    (void)unused;
+    uint64_t state = 6;
+    for (int format = 0; format < FORMAT_COUNT; format++) {
+        for (int isa = 0; isa < ISA_COUNT; isa++) {
+            const struct matmul_kernel *kernel = kernel_find(format, isa);
+            if (isa != ISA_SCALAR && !kernel) continue;
+            struct problem p;
+            problem_init(&p, (enum format_id)format, 37, 256, 5, FILL_TAME, &state);
+            void *packed = kernel ? packed_dup(kernel, &p.weight, 0, 3) : NULL;
+            for (int64_t group = 0; group < 3; group++) {
+                struct matmul_args args = p.args;
+                args.y = allocate(p.y_bytes);
+                memcpy(args.y, p.y, p.y_bytes);
+                if (packed) args.w = packed;
+                if (kernel) kernel->run(&args, group, group + 1);
+                if (!kernel) matmul_reference((enum format_id)format, &args, group, group + 1);
+                for (int64_t i = 0; i < args.n * args.ldy; i++) {
+                    const int64_t row = i % args.ldy;
+                    const bool inside = row < 37 && row / MATMUL_GROUP == group;
+                    if (!inside) assert_memory_equal(&args.y[i], &p.y[i], sizeof(float));
+                    // A random sum that equals the random cell it replaces would be a surprise.
+                    if (inside) assert_memory_not_equal(&args.y[i], &p.y[i], sizeof(float));
+                }
+                free(args.y);
+            }
+            free(packed);
+            problem_deinit(&p);
+        }
+    }
+}
+
+static void test_a_token_does_not_depend_on_its_neighbours(void **unused) {
+    (void)unused;
+    uint64_t state = 7;
+    for (int format = 0; format < FORMAT_COUNT; format++) {
+        struct problem p;
+        problem_init(&p, (enum format_id)format, 5, 512, 150, FILL_TAME, &state);
+        float *together = result_dup(&p, NULL, 1);
+        for (int t = 0; t < 150; t++) {
+            struct problem one = p;
+            one.args.n = 1;
+            one.args.x = p.args.x ? p.args.x + t * p.args.ldx : NULL;
+            if (p.xq) {
+                one.args.xq += t * 512;
+                one.args.xd += t * 512 / 32;
+                one.args.xsum += t * 512 / 16;
+            }
+            one.y = p.y + t * p.args.ldy;
+            one.y_bytes = (size_t)p.args.ldy * sizeof(float);
+            float *alone = result_dup(&one, NULL, 1);
+            assert_memory_equal(alone, together + t * p.args.ldy, one.y_bytes);
+            free(alone);
+        }
+        free(together);
+        problem_deinit(&p);
+    }
+}
+
+// --- packing and the table ---
+
+static void test_packing_writes_every_byte_and_ranges_agree(void **unused) {
+    (void)unused;
+    uint64_t state = 8;
+    for (int format = 0; format < FORMAT_COUNT; format++) {
+        for (int isa = 0; isa < ISA_COUNT; isa++) {
+            const struct matmul_kernel *kernel =
+                matmul_kernel_find((enum format_id)format, (enum cpu_isa)isa);
+            for (int i = 0; kernel && i < 8; i++) {
+                struct problem p;
+                problem_init(&p, (enum format_id)format, 1 + random_below(&state, 70),
+                             random_cols((enum format_id)format, &state), 1, FILL_WILD, &state);
+                const int64_t bytes =
+                    group_count(p.weight.rows) * kernel->group_bytes(p.weight.cols);
+                void *a = packed_dup(kernel, &p.weight, 0x00, 100);
+                void *b = packed_dup(kernel, &p.weight, 0xff, 2);
+                assert_memory_equal(a, b, (size_t)bytes);
+                free(a);
+                free(b);
+                problem_deinit(&p);
+            }
+        }
+    }
+}
+
+static void test_the_table_has_every_format_and_leaves_scalar_to_the_reference(void **unused) {
+    (void)unused;
+    for (int format = 0; format < FORMAT_COUNT; format++) {
+        assert_null(matmul_kernel_find((enum format_id)format, ISA_SCALAR));
+#if defined(__x86_64__)
+        for (int isa = ISA_AVX2; isa <= ISA_AVX512; isa++) {
+            const struct matmul_kernel *kernel =
+                matmul_kernel_find((enum format_id)format, (enum cpu_isa)isa);
+            assert_non_null(kernel);
+            assert_int_equal(kernel->format, format);
+            assert_int_equal(kernel->isa, isa);
+        }
+        // A matrix is packed once for all of them.
+        assert_ptr_equal(matmul_kernel_find((enum format_id)format, ISA_AVX2)->pack,
+                         matmul_kernel_find((enum format_id)format, ISA_AVX512)->pack);
+#endif
+    }
+}
+
+// --- the reference ---
+
+// Computed in double from the decoded weights: `exact` with the quantized activations, `error` the
+// most that the quantization of x can add, `size` the sum of magnitudes.
+struct truth {
+    double exact, ideal, error, size;
+};
+
+static struct truth truth_of(const struct problem *p, int64_t row, int token) {
+    const int64_t cols = p->weight.cols;
+    const bool block = format_at(p->weight.format)->span > 0;
+    float *w = allocate((size_t)cols * sizeof *w);
+    format_decode(p->weight.format,
+                  p->file + (uint64_t)row * format_row_bytes(p->weight.format, cols), w, cols);
+    struct truth truth = {0};
+    for (int64_t k = 0; k < cols; k++) {
+        const double x = (double)p->x[token * p->args.ldx + k];
+        const double d = block ? (double)p->xd[(token * cols + k) / 32] : 0.0;
+        const double xq = block ? d * p->xq[token * cols + k] : x;
+        truth.exact += (double)w[k] * xq;
+        truth.ideal += (double)w[k] * x;
+        truth.error += fabs((double)w[k]) * d * 0.5;
+        truth.size += fabs((double)w[k] * xq) + fabs((double)w[k]) * d;
+    }
+    free(w);
+    return truth;
+}
+
+static void test_reference_is_the_product_of_the_decoded_weights(void **unused) {
+    (void)unused;
+    uint64_t state = 9;
+    for (int format = 0; format < FORMAT_COUNT; format++) {
+        struct problem p;
+        problem_init(&p, (enum format_id)format, 19, 1024, 3, FILL_TAME, &state);
+        p.args.bias = NULL, p.args.scale = 1.0f, p.args.add = false;
+        float *y = result_dup(&p, NULL, 2);
+        double error = 0.0, size = 0.0;
+        for (int64_t row = 0; row < 19; row++) {
+            for (int token = 0; token < 3; token++) {
+                const struct truth truth = truth_of(&p, row, token);
+                const double got = (double)y[token * p.args.ldy + row];
+                // 1024 roundings at most, of sums no larger than 9 times the size: an offset and
+                // its scale may cancel in the decoded weight.
+                const double rounding = 0x1p-24 * 1024 * 9 * truth.size;
+                assert_true(fabs(got - truth.exact) <= rounding);
+                assert_true(fabs(got - truth.ideal) <= truth.error * 1.001 + rounding);
+                error += fabs(got - truth.ideal), size += fabs(truth.ideal);
+            }
+        }
+        assert_true(error <= 0.02 * size); // and far better than the bound, on average
+        free(y);
+        problem_deinit(&p);
+    }
+}
+
+static void test_the_end_is_scale_then_bias_then_add(void **unused) {
+    (void)unused;
+    const float w[2] = {0.1f, 0.7f}, x[2] = {3.3f, -1.7f}, bias = 0.3f, scale = 1.1f, before = 9.1f;
+    float y = before;
+    const struct matmul_args args = {.w = w,
+                                     .rows = 1,
+                                     .cols = 2,
+                                     .n = 1,
+                                     .x = x,
+                                     .ldx = 2,
+                                     .y = &y,
+                                     .ldy = 1,
+                                     .bias = &bias,
+                                     .scale = scale,
+                                     .add = true};
+    matmul_reference(FORMAT_F32, &args, 0, 1);
+    const float acc = fmaf(w[1], x[1], fmaf(w[0], x[0], 0.0f));
+    const float scaled = acc * scale, biased = scaled + bias, expected = before + biased;
+    assert_memory_equal(&y, &expected, sizeof y);
+}
+
+static void test_offsets_follow_the_dot_product_of_their_span(void **unused) {
+    (void)unused;
+    uint64_t state = 10;
+    struct problem p;
+    problem_init(&p, FORMAT_Q4_K, 1, 256, 1, FILL_TAME, &state);
+    p.args.bias = NULL, p.args.scale = 1.0f, p.args.add = false;
+    int8_t q[256];
+    float scale[8], offset[8], acc = 0.0f;
+    format_at(FORMAT_Q4_K)->unpack(p.file, q, scale, offset);
+    for (int span = 0; span < 8; span++) {
+        int dot = 0, sum = 0;
+        for (int i = 32 * span; i < 32 * span + 32; i++) dot += q[i] * p.xq[i], sum += p.xq[i];
+        acc = fmaf((float)dot, scale[span] * p.xd[span], acc);
+        acc = fmaf(offset[span], p.xd[span] * (float)sum, acc);
+    }
+    float *y = result_dup(&p, NULL, 1);
+    assert_memory_equal(y, &acc, sizeof acc);
+    free(y);
+    problem_deinit(&p);
+}
+
+static void test_a_nan_activation_reaches_its_token_and_no_other(void **unused) {
+    (void)unused;
+    uint64_t state = 11;
+    for (int format = 0; format < FORMAT_COUNT; format++) {
+        struct problem p;
+        problem_init(&p, (enum format_id)format, 16, 256, 2, FILL_TAME, &state);
+        p.x[77] = NAN;
+        if (p.xq) quantize_reference(p.x, 256, p.xq, p.xd, p.xsum);
+        float *y = result_dup(&p, NULL, 1);
+        for (int row = 0; row < 16; row++) {
+            assert_true(isnan(y[row]));
+            assert_false(isnan(y[p.args.ldy + row]));
+        }
+        free(y);
+        problem_deinit(&p);
+    }
+}
+
+// --- quantize ---
+
+static void test_quantize_is_within_half_a_step_and_uses_the_whole_range(void **unused) {
+    (void)unused;
+    uint64_t state = 12;
+    for (int i = 0; i < 2000; i++) {
+        float x[64], d[2];
+        int8_t q[64];
+        int16_t sum[4];
+        const float size = ldexpf(1.0f, random_below(&state, 200) - 100);
+        for (int k = 0; k < 64; k++) x[k] = random_unit(&state) * size;
+        quantize_reference(x, 64, q, d, sum);
+        int largest[2] = {0}, sums[4] = {0};
+        for (int k = 0; k < 64; k++) {
+            const double step = (double)d[k / 32];
+            assert_true(fabs((double)x[k] - step * q[k]) <= 0.5001 * step);
+            largest[k / 32] = abs(q[k]) > largest[k / 32] ? abs(q[k]) : largest[k / 32];
+            sums[k / 16] += q[k];
+        }
+        for (int b = 0; b < 2; b++) assert_int_equal(largest[b], 127);
+        for (int s = 0; s < 4; s++) assert_int_equal(sum[s], sums[s]);
+    }
+}
+
+static void test_quantize_rounds_ties_to_even(void **unused) {
+    (void)unused;
+    const float ties[8] = {127.0f, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 126.5f};
+    const int8_t expected[8] = {127, 0, 2, 2, 0, -2, -2, 126};
+    float x[32] = {0}, d;
+    int8_t q[32];
+    int16_t sum[2];
+    memcpy(x, ties, sizeof ties); // the largest is 127, so the step is 1
+    quantize_reference(x, 32, q, &d, sum);
+    assert_true(d == 1.0f);
+    assert_memory_equal(q, expected, sizeof expected);
+    assert_int_equal(sum[0], 253);
+    assert_int_equal(sum[1], 0);
+}
+
+// Quantizes 32 values that are 0 but for one, and a second block of ones.
+static void quantize_one(float value, int8_t q[64], float d[2], int16_t sum[4]) {
+    float x[64] = {0};
+    x[13] = value;
+    for (int k = 32; k < 64; k++) x[k] = 1.0f;
+    memset(q, 99, 64);
+    quantize_reference(x, 64, q, d, sum);
+    for (int k = 32; k < 64; k++) assert_int_equal(q[k], 127); // whatever the first block holds
+    assert_int_equal(sum[2], 16 * 127);
+    for (int k = 0; k < 32; k++) {
+        if (k != 13) assert_int_equal(q[k], 0);
+    }
+    assert_int_equal(sum[0], q[13]);
+    assert_int_equal(sum[1], 0);
+}
+
+static void test_quantize_marks_blocks_with_nan_or_infinity(void **unused) {
+    (void)unused;
+    const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < COUNT(bad); i++) {
+        int8_t q[64];
+        float d[2];
+        int16_t sum[4];
+        quantize_one(bad[i], q, d, sum);
+        assert_true(isnan(d[0]));
+        assert_int_equal(q[13], 0);
+        assert_false(isnan(d[1]));
+    }
+}
+
+static void test_quantize_of_zeros_and_of_what_overflows_the_inverse_is_zero(void **unused) {
+    (void)unused;
+    const float tiny[] = {0.0f, -0.0f, 1e-45f, -1e-38f, 3.7e-37f};
+    int8_t q[64];
+    float d[2];
+    int16_t sum[4];
+    for (int i = 0; i < COUNT(tiny); i++) {
+        quantize_one(tiny[i], q, d, sum);
+        const float zero = 0.0f;
+        assert_memory_equal(&d[0], &zero, sizeof zero);
+        assert_int_equal(q[13], 0);
+    }
+    quantize_one(-3.8e-37f, q, d, sum); // 127 over this is finite
+    assert_true(d[0] > 0.0f);
+    assert_int_equal(q[13], -127);
+    quantize_one(3.4e38f, q, d, sum);
+    assert_int_equal(q[13], 127);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kernels_equal_the_reference_for_all_shapes),
+        cmocka_unit_test(test_kernels_equal_the_reference_at_the_ends_of_integer_ranges),
+        cmocka_unit_test(test_kernels_equal_the_reference_for_any_bits),
+        cmocka_unit_test(test_kernels_equal_the_reference_for_long_rows),
+        cmocka_unit_test(test_ranges_of_groups_give_what_all_at_once_gives),
+        cmocka_unit_test(test_cells_past_the_rows_and_other_groups_stay_untouched),
+        cmocka_unit_test(test_a_token_does_not_depend_on_its_neighbours),
+        cmocka_unit_test(test_packing_writes_every_byte_and_ranges_agree),
+        cmocka_unit_test(test_the_table_has_every_format_and_leaves_scalar_to_the_reference),
+        cmocka_unit_test(test_reference_is_the_product_of_the_decoded_weights),
+        cmocka_unit_test(test_the_end_is_scale_then_bias_then_add),
+        cmocka_unit_test(test_offsets_follow_the_dot_product_of_their_span),
+        cmocka_unit_test(test_a_nan_activation_reaches_its_token_and_no_other),
+        cmocka_unit_test(test_quantize_is_within_half_a_step_and_uses_the_whole_range),
+        cmocka_unit_test(test_quantize_rounds_ties_to_even),
+        cmocka_unit_test(test_quantize_marks_blocks_with_nan_or_infinity),
+        cmocka_unit_test(test_quantize_of_zeros_and_of_what_overflows_the_inverse_is_zero),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
