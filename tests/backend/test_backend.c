@@ -72,6 +72,7 @@ enum {
     DIM = 16,
     N_FF = 96,
     N_VOCAB = 77,
+    N_WIDE = 16384,
     N_LAYER = 3,
     N_TOKENS = 70,
     N_PAGES = 16,
@@ -230,30 +231,57 @@ static void add_layers(struct fixture *f, struct buffers tokens, struct buffers 
     }
 }
 
-static void fixture_init(struct fixture *f, enum format_id format) {
+// An empty plan with the two groups.
+static void fixture_begin(struct fixture *f, enum format_id format) {
     memset(f, 0, sizeof *f);
     f->format = format;
     plan_init(&f->plan);
     rng_state = 3;
+    const struct plan_kv_group full = {KV_FULL, 2, N_HEAD_KV, DIM, DIM, 0};
+    const struct plan_kv_group window = {KV_WINDOW, 1, N_HEAD_KV, DIM, DIM, 20};
+    plan_add_kv_group(&f->plan, &full);
+    plan_add_kv_group(&f->plan, &window);
+}
+
+static void fixture_end(struct fixture *f, int logits) {
+    f->plan.n_vocab = N_VOCAB;
+    f->plan.logits = logits;
+    assert_int_equal(plan_finish(&f->plan, NULL), RN_OK);
+}
+
+static void add_embed(struct fixture *f, int out) {
+    struct op op = new_op(f, OP_EMBED, PLAN_NONE, out);
+    op.weight = add_weight(f, f->format, N_VOCAB, N_EMBD);
+    op.embed.scale = 1.5f;
+    plan_add_op(&f->plan, &op);
+}
+
+// Products of inputs so wide that a batch of N_TOKENS is cut into tiles.
+static void fixture_init_wide(struct fixture *f, enum format_id format) {
+    fixture_begin(f, format);
+    const int x = plan_add_buffer(&f->plan, "x", N_EMBD, ROWS_TOKENS);
+    const int last = plan_add_buffer(&f->plan, "last", N_EMBD, ROWS_LOGITS);
+    const int wide = plan_add_buffer(&f->plan, "wide", N_WIDE, ROWS_LOGITS);
+    const int logits = plan_add_buffer(&f->plan, "logits", N_VOCAB, ROWS_LOGITS);
+    add_embed(f, x);
+    add_gather(f, x, last);
+    add_matmul(f, last, wide, false, false, 1);
+    add_matmul(f, wide, logits, false, false, 1);
+    fixture_end(f, logits);
+}
+
+static void fixture_init(struct fixture *f, enum format_id format) {
+    fixture_begin(f, format);
     const struct buffers tokens = add_buffers(f, ROWS_TOKENS), last = add_buffers(f, ROWS_LOGITS);
     const int logits = plan_add_buffer(&f->plan, "logits", N_VOCAB, ROWS_LOGITS);
     float inv_freq[DIM / 2];
     for (int i = 0; i < DIM / 2; i++) inv_freq[i] = 1.0f / (float)(1 << i);
     const struct plan_rope rope = {ROPE_HALVES, DIM, inv_freq, 1};
-    const struct plan_kv_group full = {KV_FULL, 2, N_HEAD_KV, DIM, DIM, 0};
-    const struct plan_kv_group window = {KV_WINDOW, 1, N_HEAD_KV, DIM, DIM, 20};
-    plan_add_kv_group(&f->plan, &full);
-    plan_add_kv_group(&f->plan, &window);
-    struct op embed = new_op(f, OP_EMBED, PLAN_NONE, tokens.x);
-    embed.weight = add_weight(f, format, N_VOCAB, N_EMBD);
-    embed.embed.scale = 1.5f;
-    plan_add_op(&f->plan, &embed);
+    add_embed(f, tokens.x);
     add_layers(f, tokens, last, plan_add_rope(&f->plan, &rope));
     add_norm(f, last.x, last.h, N_EMBD);
     add_matmul(f, last.h, logits, false, false, 1.25f);
-    f->plan.n_vocab = N_VOCAB;
-    f->plan.logits = logits;
-    assert_int_equal(plan_finish(&f->plan, NULL), RN_OK);
+    fixture_end(f, logits);
 }
 
 static void fixture_deinit(struct fixture *f) {
@@ -379,6 +407,21 @@ static void logits_do_not_depend_on_chunks_threads_or_isa(void **state) {
                 }
             }
         }
+        fixture_deinit(&f);
+    }
+    free(want), free(got);
+}
+
+static void logits_do_not_depend_on_the_tiles_of_wide_products(void **state) {
+    (void)state;
+    float *want = new_logits(), *got = new_logits();
+    for (int i = 0; i < 2; i++) {
+        struct fixture f;
+        fixture_init_wide(&f, formats[i]);
+        const struct backend_config config = new_config(NULL, 2, KV_F16);
+        run_alone(&f.plan, &config, 0, N_TOKENS, want);
+        run_alone(&f.plan, &config, 0, 1, got);
+        assert_memory_equal(got, want, LOGITS_BYTES);
         fixture_deinit(&f);
     }
     free(want), free(got);
@@ -582,6 +625,7 @@ static void bandwidth_is_measured_for_small_and_large_working_sets(void **state)
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_do_not_depend_on_chunks_threads_or_isa),
+        cmocka_unit_test(logits_do_not_depend_on_the_tiles_of_wide_products),
         cmocka_unit_test(logits_do_not_depend_on_neighbours),
         cmocka_unit_test(logits_do_not_depend_on_which_rows_want_them),
         cmocka_unit_test(a_run_allocates_nothing),

@@ -378,7 +378,8 @@ static void attend_double(const struct cache *c, const float *q, int pos, int he
     const int kv = head / (a->n_head / a->n_head_kv);
     double *s = malloc((size_t)(pos + 1) * sizeof *s), top = -INFINITY, total = 0;
     assert_non_null(s);
-    const int first = attention_first(a, pos);
+    int first = 0; // key j is seen from i when i - j < window
+    while (a->window > 0 && pos - first >= a->window) first++;
     for (int t = first; t <= pos; t++) {
         const float *k = c->k + ((int64_t)t * a->n_head_kv + kv) * a->dim_k;
         s[t] = 0;

@@ -15,8 +15,8 @@ enum {
     CHUNK_BYTES = 256 << 10,  // what a thread takes at a time
     SMALL_CHUNK = 16 << 10,   // of a buffer that fits the cache
     TOUCH_BYTES = 2 << 20,    // a huge page
-    TOUCH_STEP = 16,          // huge pages per thread between looks at the clock
-    PASS_BYTES = 64 << 20,    // least bytes of a timed pass, so that its start does not count
+    TOUCH_STEP = 4,           // huge pages per thread between looks at the clock
+    PASS_BYTES = 64 << 20,    // of a timed pass: long beside its start, short beside the budget
     MEMORY_BYTES = 256 << 20, // least buffer for main memory
 };
 
@@ -26,7 +26,8 @@ enum { N_DISTANCES = sizeof distances / sizeof *distances };
 struct reading {
     const struct cpu_ops *ops;
     uint8_t *data;
-    int64_t chunk, n_chunks; // items past n_chunks read the buffer again
+    int64_t chunk, n_chunks; // of the buffer, which is read round and round
+    int64_t first;           // chunk that the pass begins with
     int64_t ahead;
     _Atomic uint64_t sink; // keeps the reads alive
 };
@@ -36,7 +37,8 @@ static void read_chunks(void *ctx, int64_t begin, int64_t end, int worker) {
     struct reading *r = ctx;
     uint64_t sum = 0;
     for (int64_t i = begin; i < end; i++)
-        sum ^= r->ops->stream_read(r->data + i % r->n_chunks * r->chunk, r->chunk, r->ahead);
+        sum ^= r->ops->stream_read(r->data + (r->first + i) % r->n_chunks * r->chunk, r->chunk,
+                                   r->ahead);
     atomic_fetch_xor_explicit(&r->sink, sum, memory_order_relaxed);
 }
 
@@ -57,10 +59,9 @@ static uint64_t touch(struct pool *pool, struct region *region, uint64_t deadlin
     return (uint64_t)done * TOUCH_BYTES;
 }
 
+// A pass goes on where the last one stopped, so in a large buffer it finds nothing in the cache.
 static double sweep(struct pool *pool, struct reading *r, uint64_t deadline) {
-    const int64_t pass = r->n_chunks * r->chunk;
-    const int64_t n_items = r->n_chunks * (PASS_BYTES / pass + 1);
-    const int64_t per_take = CHUNK_BYTES / r->chunk;
+    const int64_t n_items = PASS_BYTES / r->chunk, per_take = CHUNK_BYTES / r->chunk;
     double best = 0;
     uint64_t now = clock_ns(), longest = 0;
     for (int i = 0; now + longest < deadline || i == 0; i++) {
@@ -70,6 +71,7 @@ static double sweep(struct pool *pool, struct reading *r, uint64_t deadline) {
         const double speed = (double)(n_items * r->chunk) * 1e9 / (double)(took ? took : 1);
         if (speed > best) best = speed;
         if (took > longest) longest = took;
+        r->first = (r->first + n_items) % r->n_chunks;
         now = end;
     }
     return best;

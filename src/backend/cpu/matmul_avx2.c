@@ -11,6 +11,9 @@
 #include "backend/cpu/matmul_table.h"
 #include "backend/cpu/matmul_tile.h"
 
+// 16 registers are few: unrolled, gcc keeps every broadcast and partial sum at once, and spills.
+#define ROLLED _Pragma("GCC unroll 1")
+
 enum { TILE_MAX = 4, HALVES = 2, HALF_ROWS = 8 };
 
 INLINE __m256i load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
@@ -122,7 +125,7 @@ INLINE __m256 accumulate(__m256 acc, __m256i dot, __m256 scale, const float *d) 
 INLINE void dot_bytes(const uint8_t *w, const struct tile *t, int64_t b, const int n,
                       __m256i *dot) {
     UNROLL for (int j = 0; j < n; j++) dot[j] = _mm256_setzero_si256();
-    for (int i = 0; i < 8; i++) {
+    ROLLED for (int i = 0; i < 8; i++) {
         const __m256i q = _mm256_xor_si256(load(w + PACK_VECTOR * i), _mm256_set1_epi8(-128));
         const __m256i magnitude = _mm256_abs_epi8(q);
         UNROLL for (int j = 0; j < n; j++) {
@@ -137,7 +140,7 @@ INLINE void dot_nibbles(const uint8_t *w, const struct tile *t, int64_t b, const
                         __m256i *dot) {
     const __m256i mask = _mm256_set1_epi8(15);
     UNROLL for (int j = 0; j < n; j++) dot[j] = _mm256_setzero_si256();
-    for (int i = 0; i < 4; i++) {
+    ROLLED for (int i = 0; i < 4; i++) {
         const __m256i v = load(w + PACK_VECTOR * i);
         const __m256i low = _mm256_and_si256(v, mask);
         const __m256i high = _mm256_and_si256(_mm256_srli_epi16(v, 4), mask);
@@ -158,7 +161,7 @@ INLINE void tile_q8_0(const struct matmul_args *args, const uint8_t *w, int64_t 
     for (int64_t b = 0; b < t.blocks; b++) {
         const struct block block = block_at(w, b, PACK_Q8_0_BYTES, PACK_Q8_0_VECTORS);
         prefetch(block.vectors, PACK_Q8_0_VECTORS + 1, n);
-        for (int h = 0; h < HALVES; h++) {
+        ROLLED for (int h = 0; h < HALVES; h++) {
             __m256i dot[TILE_MAX];
             dot_bytes(block.vectors + PACK_VECTOR / 2 * h, &t, b, n, dot);
             const __m256 scale = load_f16(block.scale + MATMUL_GROUP * h);
@@ -179,7 +182,7 @@ INLINE void tile_q4_0(const struct matmul_args *args, const uint8_t *w, int64_t 
     for (int64_t b = 0; b < t.blocks; b++) {
         const struct block block = block_at(w, b, PACK_Q4_0_BYTES, PACK_Q4_0_VECTORS);
         prefetch(block.vectors, PACK_Q4_0_VECTORS + 1, n);
-        for (int h = 0; h < HALVES; h++) {
+        ROLLED for (int h = 0; h < HALVES; h++) {
             __m256i dot[TILE_MAX];
             dot_nibbles(block.vectors + PACK_VECTOR / 2 * h, &t, b, n, dot);
             const __m256 scale = load_f16(block.scale + MATMUL_GROUP * h);
@@ -214,7 +217,7 @@ INLINE void tile_q4_k(const struct matmul_args *args, const uint8_t *w, int64_t 
         for (int span = 0; span < 8; span++) {
             const uint8_t *vectors = w + PACK_Q4_K_QUANT + 4 * PACK_VECTOR * span;
             prefetch(vectors, 4, n);
-            for (int h = 0; h < HALVES; h++) {
+            ROLLED for (int h = 0; h < HALVES; h++) {
                 __m256i dot[TILE_MAX];
                 dot_nibbles(vectors + PACK_VECTOR / 2 * h, &t, b + span, n, dot);
                 const uint8_t *scales = w + MATMUL_GROUP * span + HALF_ROWS * h;
@@ -244,33 +247,36 @@ INLINE void six_bits_load(const uint8_t *w, __m256i *q) {
     }
 }
 
-// 16 columns of 6 bits, unsigned.
-INLINE __m256i dot_six_bits(const __m256i *q, const int8_t *x) {
-    __m256i pair[2];
-    for (int i = 0; i < 2; i++) {
-        const __m256i first = _mm256_maddubs_epi16(q[2 * i], broadcast4(x + 8 * i));
-        const __m256i second = _mm256_maddubs_epi16(q[2 * i + 1], broadcast4(x + 8 * i + 4));
-        pair[i] = widen(_mm256_add_epi16(first, second));
-    }
-    return _mm256_add_epi32(pair[0], pair[1]);
+// 16 columns of 6 bits, unsigned, with the 4 quads of x.
+INLINE __m256i dot_six_bits(const __m256i *q, const __m256i *x) {
+    const __m256i first =
+        _mm256_add_epi16(_mm256_maddubs_epi16(q[0], x[0]), _mm256_maddubs_epi16(q[1], x[1]));
+    const __m256i second =
+        _mm256_add_epi16(_mm256_maddubs_epi16(q[2], x[2]), _mm256_maddubs_epi16(q[3], x[3]));
+    return _mm256_add_epi32(widen(first), widen(second));
 }
 
-// One span of a superblock; `odd` says which half of its 32-block b it is.
+// One span of a superblock; `odd` says which half of its 32-block b it is. The halves of the rows
+// are the inner loop, unlike above: a span's weights fit the registers, so x is loaded once.
 INLINE void span_q6_k(const struct tile *t, const uint8_t *w, int64_t b, int span, const int odd,
                       const int n, __m256 acc[HALVES][TILE_MAX]) {
     const __m256i zero = _mm256_set1_epi32(odd ? -32 * 65536 : -32 & 0xffff);
     const uint8_t *vectors = w + PACK_Q6_K_QUANT + 3 * PACK_VECTOR * span;
+    const uint8_t *scales = w + PACK_Q6_K_SCALE + MATMUL_GROUP * span;
+    __m256i q[HALVES][4];
+    __m256 scale[HALVES];
     prefetch(vectors, 3, n);
     for (int h = 0; h < HALVES; h++) {
-        __m256i q[4];
-        six_bits_load(vectors + PACK_VECTOR / 2 * h, q);
-        const uint8_t *scales = w + PACK_Q6_K_SCALE + MATMUL_GROUP * span + HALF_ROWS * h;
-        const __m256 scale = scale_i8(scales, load_f16(w + MATMUL_GROUP * h));
-        UNROLL for (int j = 0; j < n; j++) {
-            const __m256i dot = dot_six_bits(q, tile_xq(t, j, b) + 16 * odd);
-            const __m256i surplus = _mm256_madd_epi16(broadcast4(tile_xsum(t, j, b)), zero);
-            acc[h][j] =
-                accumulate(acc[h][j], _mm256_add_epi32(dot, surplus), scale, tile_xd(t, j, b));
+        six_bits_load(vectors + PACK_VECTOR / 2 * h, q[h]);
+        scale[h] = scale_i8(scales + HALF_ROWS * h, load_f16(w + MATMUL_GROUP * h));
+    }
+    UNROLL for (int j = 0; j < n; j++) {
+        __m256i x[4];
+        for (int i = 0; i < 4; i++) x[i] = broadcast4(tile_xq(t, j, b) + 16 * odd + 4 * i);
+        const __m256i surplus = _mm256_madd_epi16(broadcast4(tile_xsum(t, j, b)), zero);
+        for (int h = 0; h < HALVES; h++) {
+            const __m256i dot = _mm256_add_epi32(dot_six_bits(q[h], x), surplus);
+            acc[h][j] = accumulate(acc[h][j], dot, scale[h], tile_xd(t, j, b));
         }
     }
 }

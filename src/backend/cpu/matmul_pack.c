@@ -1,14 +1,14 @@
-// Packs weights for the tuned kernels. A group is 16 rows interleaved; a vector is 64 bytes, 4
-// consecutive columns (a quad) of each row; missing rows are zeros; groups end at multiples of 64.
-//   F32        per column: f32[16]
-//   F16, BF16  per column: u16[16], the file's bits
-//   Q8_0       per pair of blocks: f16 d[2][16]; 8 vectors each, quads 0..7 as q + 128
-//   Q4_0       per pair: f16 d[2][16]; 4 vectors each, low nibbles quad i, high quad i + 4
-//   Q4_K       f16 d[16], dmin[16]; u8 scale[8][16], min[8][16]; per span 4 vectors as in Q4_0
-//   Q6_K       f16 d[16], pad; i8 scale[16][16]; per span 3 vectors: the low nibbles of quads 0 and
-//              2 (in the high half), of 1 and 3, then the upper bits, quad i at bit 2 * i
-// Q4_0, Q4_K and Q6_K stay unsigned as in the file. No vector crosses a cache line: that is worth
-// 15% of the speed from memory, so blocks go in pairs; the last may be half empty.
+// Packs weights for the tuned kernels: groups of 16 interleaved rows, missing rows zero. A vector
+// is 64 bytes: 4 consecutive columns (a quad) of each row. None crosses a cache line, which is
+// worth 15% of the speed from memory: so blocks of 32 go in pairs, the last of which may be half
+// empty.
+//   F32    per column f32[16];  F16, BF16: per column u16[16], the file's bits
+//   Q8_0   per pair: f16 d[2][16]; per block 8 vectors, the quads as q + 128
+//   Q4_0   per pair: f16 d[2][16]; per block 4 vectors, low nibbles quad i, high ones quad i + 4
+//   Q4_K   f16 d[16], dmin[16]; u8 scale[8][16], min[8][16]; per span 4 vectors as in Q4_0
+//   Q6_K   f16 d[16], pad; i8 scale[16][16]; per span 3 vectors: low nibbles of quads 0 and 2 (in
+//          the high half), of 1 and 3, then the upper bits, quad i at bit 2 * i
+// Values of 4 and 6 bits stay unsigned, as in the file. Called once per matrix, at load.
 #include <assert.h>
 #include <string.h>
 
