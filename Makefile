@@ -14,7 +14,8 @@ SHELL := /bin/bash
 BUILD := build$(if $(SAN),-$(SAN))
 
 # Ninja's one moving line on a terminal; elsewhere only warnings and errors.
-NINJA = if [ -t 1 ]; then ninja -C $(BUILD) -j$(JOBS) $(1); else ninja -C $(BUILD) -j$(JOBS) --quiet $(1); fi
+NINJA = set -o pipefail; cd $(BUILD); if [ -t 1 ]; then ninja -j$(JOBS) $(1); else \
+        ninja -j$(JOBS) --quiet $(1) | { grep -v '^ninja: no work to do' || true; }; fi
 
 # Sanitizer runs skip what carries the label "long". The thread sanitizer of gcc 12 does not know
 # the address layout of newer kernels, so its tests run without randomisation.
@@ -39,7 +40,7 @@ setup: ## install the Debian packages that are missing
 	@tools/setup
 
 program: setup
-	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
 	@[ -x $(BUILD)/runnel ] || echo "building $(BUILD)/runnel"
 	@$(call NINJA,runnel)
 
@@ -48,7 +49,7 @@ run: program ## build, then let the embedded model tell a story (STORY="a robot 
 	@printf '<|user|>\nTell me a story about %s.<|end|>\n<|assistant|>\n' "$(STORY)" | $(BUILD)/runnel run
 
 test: setup ## build and run the tests; with SAN=... under that sanitizer
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) -s --no-print-directory all
 	@$(CTEST)
 
 install: program ## install the program into DESTDIR/PREFIX/bin

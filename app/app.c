@@ -47,7 +47,7 @@ int app_flush_output(void) {
 }
 
 int app_open_model(const struct options *options, bool vocab_only, rn_model **out) {
-    const char *path = options->positional ? options->positional : option_text(options, OPT_MODEL);
+    const char *path = option_text(options, OPT_MODEL);
     rn_error err = {0};
     rn_status status;
     if (!path) {

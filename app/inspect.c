@@ -231,6 +231,9 @@ static int weights_get(const char *path, struct weights **out) {
 
 int command_inspect(const struct options *options) {
     const char *path = options->positional ? options->positional : option_text(options, OPT_MODEL);
+    if (options->positional && options->value[OPT_MODEL].origin == ORIGIN_COMMAND_LINE) {
+        return app_fail(APP_USAGE, "--model and '%.80s' exclude each other", options->positional);
+    }
     struct weights *weights = NULL;
     int code = weights_get(path, &weights);
     if (code) return code;

@@ -101,6 +101,10 @@ void report_print(const struct report *report, const struct term *term) {
 
 json_t *json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
+static json_t *json_whole(double value) {
+    return isfinite(value) ? json_integer((json_int_t)llround(value)) : json_null();
+}
+
 bool report_json(const struct report *report, json_t *object) {
     const rn_timings *timings = &report->timings;
     const double gb = 1e9;
@@ -113,7 +117,7 @@ bool report_json(const struct report *report, json_t *object) {
                   "ttft_ms", timings->ttft_ms > 0 ? json_number(timings->ttft_ms) : json_null(),
                   "output_tokens", timings->output_tokens, "output_per_second",
                   json_number(output_rate(report)), "bytes_per_token",
-                  json_number(bytes_per_token(report)), "read_gbs",
+                  json_whole(bytes_per_token(report)), "read_gbs",
                   json_number(read_rate(report) / gb), "bandwidth_gbs",
                   json_number(ratio(report->bandwidth, report->bandwidth > 0 ? gb : 0)),
                   "bandwidth_share", json_number(read_share(report)), "in_cache", report->in_cache,

@@ -136,6 +136,9 @@ void progress_update(void *ctx, uint64_t done, uint64_t total) {
 }
 
 void progress_end(struct progress *progress) {
-    if (progress->visible) fputs("\r\033[K", stderr);
+    if (!progress->visible) return;
+    // Blanks instead of an escape sequence: NO_COLOR and dumb terminals are served too.
+    fprintf(stderr, "\r%*s\r", (int)strlen(progress->label) + PROGRESS_WIDTH + 6, "");
+    fflush(stderr);
     progress->visible = false;
 }

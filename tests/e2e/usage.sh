@@ -27,6 +27,7 @@ refused 2 "unknown option -Z" run -Z
 refused 2 "unknown option --jsonl" run --jsonl
 refused 2 "unexpected argument 'hello'" run hello
 refused 2 "one argument too many: 'b'" inspect a b
+refused 2 "--model and 'a' exclude each other" inspect -m b a
 refused 2 "--seed needs a value" run --seed
 refused 2 "--loss FILE is missing" eval
 
