@@ -8,14 +8,10 @@
 #include "base/status.h"
 #include "runnel.h"
 
-struct candidate {
-    float logit;
-    int32_t id;
-};
-
-// Scratch for one choice at a time; capacity n_vocab, allocated once.
+// Scratch for one choice at a time; allocated once.
 struct sampler {
-    struct candidate *item;
+    float *logit; // [n_vocab]
+    int32_t *id;  // [n_vocab]
     int n_vocab;
 };
 

@@ -83,6 +83,30 @@ static void the_choice_follows_the_filtered_law(void **state) {
         (rn_sampling){.temperature = 0.8f, .top_k = 20, .top_p = 0.8f, .min_p = 0.05f, .seed = 5});
 }
 
+static void the_choice_is_the_largest_sum_of_logit_and_noise(void **state) {
+    (void)state;
+    float logits[VOCAB];
+    struct sampler sampler;
+    assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
+    for (int position = 0; position < 20000; position++) {
+        fill_random(logits);
+        const rn_sampling s = {.temperature = 0.25f * (float)(1 + position % 8), .seed = 42};
+        float top = -INFINITY, best = -INFINITY;
+        int32_t expected = -1;
+        for (int i = 0; i < VOCAB; i++) top = fmaxf(top, logits[i]);
+        for (int i = 0; i < VOCAB; i++) {
+            const float noise = sampler_noise(42, 0, (uint32_t)position, (uint32_t)i);
+            const float sum = (logits[i] - top) / s.temperature + noise;
+            if (sum > best) {
+                best = sum;
+                expected = i;
+            }
+        }
+        assert_int_equal(sampler_choose(&sampler, &s, position, logits), expected);
+    }
+    sampler_deinit(&sampler);
+}
+
 static void greedy_takes_the_largest_and_of_equals_the_lower_id(void **state) {
     (void)state;
     float logits[VOCAB] = {0};
@@ -178,6 +202,7 @@ static void values_out_of_range_are_refused_with_their_name(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_choice_follows_the_filtered_law),
+        cmocka_unit_test(the_choice_is_the_largest_sum_of_logit_and_noise),
         cmocka_unit_test(greedy_takes_the_largest_and_of_equals_the_lower_id),
         cmocka_unit_test(logits_that_are_no_numbers_are_never_chosen),
         cmocka_unit_test(the_smallest_temperature_is_as_good_as_greedy),
