@@ -2,8 +2,8 @@
 // tokens, submit requests to an engine, receive their tokens.
 //
 // Calls return a status; those that take an rn_error fill it with one line that names the offending
-// value (it may be NULL). If a create or open fails there is nothing to free. A model is immutable
-// and may be shared by threads; an engine belongs to one thread at a time.
+// value (it may be NULL). If a create or open fails there is nothing to free and *out is NULL. A
+// model is immutable and may be shared by threads; an engine belongs to one thread at a time.
 #ifndef RUNNEL_H
 #define RUNNEL_H
 
@@ -78,8 +78,8 @@ typedef struct rn_engine_options {
     int n_threads;       // 0: all cores that this process may use
     int n_ctx;           // positions of a sequence; 0: the model's
     int max_seqs;        // sequences at a time; 0: 1
-    int batch_tokens;    // most tokens in a step; 0: 512
-    int logit_rows;      // most logit rows in a step; 0: max_seqs
+    int batch_tokens;    // most tokens in a step; 0: 256
+    int logit_rows;      // most logit rows in a step; 0: max_seqs; -1: what fits 256 MiB
     rn_progress_fn progress;
     void *progress_ctx;
 } rn_engine_options;
@@ -92,7 +92,7 @@ void rn_engine_destroy(rn_engine *engine);
 typedef struct rn_sampling {
     float temperature; // 0: greedy
     int top_k;         // 0: off
-    float top_p;       // 1 or 0: off
+    float top_p;       // 1: off; 0 keeps one token
     float min_p;       // 0: off
     bool has_seed;
     uint64_t seed; // used when has_seed; otherwise one is drawn and reported

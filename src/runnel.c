@@ -60,7 +60,7 @@ static void fill_info(rn_model *model) {
     size_t len = 0;
     if (name) meta_get_string(name, &text, &len);
     snprintf(model->name, sizeof model->name, "%.*s", (int)(len < 127 ? len : 127), text);
-    *info = (rn_model_info){.path = weights_name(weights),
+    *info = (rn_model_info){.path = weights_path(weights),
                             .name = model->name,
                             .architecture = "",
                             .container = weights_container(weights),
@@ -114,6 +114,7 @@ static rn_status open_model(struct weights *weights, bool with_plan, rn_model **
 
 static rn_status open_path(const char *path, bool with_plan, rn_model **out, rn_error *err) {
     struct weights *weights;
+    *out = NULL;
     const rn_status status = weights_open(path, &weights, err);
     return status ? status : open_model(weights, with_plan, out, err);
 }
@@ -129,6 +130,7 @@ rn_status rn_model_open_vocab(const char *path, rn_model **out, rn_error *err) {
 rn_status rn_model_open_memory(const char *name, const void *data, size_t size, rn_model **out,
                                rn_error *err) {
     struct weights *weights;
+    *out = NULL;
     const rn_status status = weights_open_memory(name, data, size, &weights, err);
     return status ? status : open_model(weights, true, out, err);
 }
@@ -157,6 +159,7 @@ rn_status rn_tokenize(const rn_model *model, const char *text, size_t len, int f
     const rn_status status = tokenizer_encode(model->tokenizer, text, len, encode, &list, err);
     if (status) {
         token_list_deinit(&list);
+        err_prefix(err, err_path(model->info.path));
         return status;
     }
     *ids = list.id;
@@ -196,6 +199,7 @@ void rn_free(void *memory) { free(memory); }
 rn_status rn_engine_create(const rn_model *model, const rn_engine_options *options, rn_engine **out,
                            rn_error *err) {
     static const rn_engine_options defaults;
+    *out = NULL;
     const rn_engine_options *o = options ? options : &defaults;
     if (!model->has_plan)
         return err_set(err, RN_ERR_ARG, "%s: opened for its vocabulary alone", model->info.path);

@@ -114,5 +114,7 @@ int cores_in_quota(const char *root, const char *self) {
 }
 
 int pool_default_threads(void) {
-    return tighter(cores_in_affinity(), cores_in_quota("/sys/fs/cgroup", "/proc/self/cgroup"));
+    const int cores =
+        tighter(cores_in_affinity(), cores_in_quota("/sys/fs/cgroup", "/proc/self/cgroup"));
+    return cores < POOL_MAX_THREADS ? cores : POOL_MAX_THREADS;
 }

@@ -12,7 +12,7 @@
 
 static rn_status fail_errno(const char *path, int code, rn_error *err) {
     char text[128];
-    return err_set(err, code == ENOMEM ? RN_ERR_NOMEM : RN_ERR_IO, "%s: %s", path,
+    return err_set(err, code == ENOMEM ? RN_ERR_NOMEM : RN_ERR_IO, "%s: %s", err_path(path),
                    strerror_r(code, text, sizeof text));
 }
 
@@ -20,10 +20,11 @@ static rn_status descriptor_map(const char *path, int fd, struct file_map *out, 
     struct stat info;
     if (fstat(fd, &info) != 0) return fail_errno(path, errno, err);
     if (S_ISDIR(info.st_mode)) {
-        return err_set(err, RN_ERR_IO, "%s: is a directory, not a model file", path);
+        return err_set(err, RN_ERR_IO, "%s: is a directory, not a model file", err_path(path));
     }
-    if (!S_ISREG(info.st_mode)) return err_set(err, RN_ERR_IO, "%s: is not a regular file", path);
-    if (info.st_size == 0) return err_set(err, RN_ERR_MODEL, "%s: is empty", path);
+    if (!S_ISREG(info.st_mode))
+        return err_set(err, RN_ERR_IO, "%s: is not a regular file", err_path(path));
+    if (info.st_size == 0) return err_set(err, RN_ERR_MODEL, "%s: is empty", err_path(path));
 
     const size_t size = (size_t)info.st_size;
     void *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);

@@ -12,6 +12,8 @@ typedef void (*pool_fn)(void *ctx, int64_t begin, int64_t end, int worker);
 
 struct pool;
 
+enum { POOL_MAX_THREADS = 1024 };
+
 rn_status pool_create(int n_threads, struct pool **out, rn_error *err);
 void pool_destroy(struct pool *pool);
 int pool_size(const struct pool *pool);

@@ -39,6 +39,16 @@ rn_status err_set(rn_error *err, rn_status status, const char *fmt, ...) {
     return status;
 }
 
+enum { PATH_SHOWN = 200 };
+
+const char *err_path(const char *path) {
+    const size_t len = strlen(path);
+    if (len <= PATH_SHOWN) return path;
+    const char *tail = path + len - PATH_SHOWN;
+    const char *slash = strchr(tail, '/');
+    return slash && slash[1] ? slash + 1 : tail;
+}
+
 rn_status err_prefix(rn_error *err, const char *prefix) {
     if (!err) return RN_ERR_ARG; // nothing is known of the failure except that there was one
     char tail[sizeof err->message];

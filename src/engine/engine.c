@@ -8,7 +8,12 @@
 #include "base/clock.h"
 #include "engine/ledger.h"
 
-enum { DEFAULT_BATCH_TOKENS = 512, MAX_SEQS = 4096, MAX_BATCH_TOKENS = 1 << 16 };
+enum {
+    DEFAULT_BATCH_TOKENS = 256, // as fast as more, and a step ends sooner
+    MAX_SEQS = 4096,
+    MAX_BATCH_TOKENS = 1 << 16,
+    LOGIT_BYTES = 256 << 20, // of the rows that "as many as fit" means
+};
 
 // Frees the sequences whose events were collected.
 static void reap(struct engine *engine) {
@@ -30,6 +35,7 @@ rn_status engine_step(struct engine *engine, bool *busy) {
         engine_sample(engine);
         engine_publish(engine);
     }
+    assert(engine_check(engine));
     *busy = engine->n_work > 0 || engine->n_event > 0;
     return RN_OK;
 }
@@ -84,11 +90,12 @@ void engine_cancel(struct engine *engine, uint64_t id) {
 }
 
 bool engine_check(const struct engine *engine) {
-    const struct kv_table *tables[MAX_SEQS];
-    int n = 0;
+    struct kv_tally tally;
+    kv_check_begin(&engine->kv, &tally);
     for (int i = 0; i < engine->max_seqs; i++)
-        if (engine->slot[i]) tables[n++] = &engine->slot[i]->table;
-    return kv_check(&engine->kv, tables, n);
+        if (engine->slot[i] && !kv_check_table(&engine->kv, &tally, &engine->slot[i]->table))
+            return false;
+    return kv_check_end(&engine->kv, &tally);
 }
 
 static rn_status check_limit(const char *name, int value, int min, int max, rn_error *err) {
@@ -103,8 +110,15 @@ static rn_status read_config(struct engine *engine, const struct model *model,
     engine->kv_type = b->kv_type;
     engine->n_ctx = config->n_ctx ? config->n_ctx : model->hp.n_ctx;
     engine->max_seqs = b->max_seqs ? b->max_seqs : 1;
-    engine->batch_tokens = b->max_tokens ? b->max_tokens : DEFAULT_BATCH_TOKENS;
+    const int tokens =
+        engine->max_seqs > DEFAULT_BATCH_TOKENS ? engine->max_seqs : DEFAULT_BATCH_TOKENS;
+    engine->batch_tokens = b->max_tokens ? b->max_tokens : tokens;
     engine->logit_rows = b->max_logits ? b->max_logits : engine->max_seqs;
+    if (b->max_logits == -1) {
+        const int fitting = LOGIT_BYTES / (int)sizeof(float) / model->plan.n_vocab;
+        engine->logit_rows = fitting < engine->batch_tokens ? fitting : engine->batch_tokens;
+        if (engine->logit_rows < engine->max_seqs) engine->logit_rows = engine->max_seqs;
+    }
     rn_status s;
     if ((s = check_limit("context", engine->n_ctx, 1, model->hp.n_ctx, err))) return s;
     if ((s = check_limit("max_seqs", engine->max_seqs, 1, MAX_SEQS, err))) return s;

@@ -70,7 +70,7 @@ void engine_cancel(struct engine *engine, uint64_t id);
 rn_status engine_step(struct engine *engine, bool *busy);
 bool engine_next_event(struct engine *engine, rn_event *out);
 
-// Page accounting is sound; for tests.
+// Page accounting is sound; debug builds look after every step.
 bool engine_check(const struct engine *engine);
 
 // --- the parts of a step, one file each ---

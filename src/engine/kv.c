@@ -11,7 +11,8 @@ rn_status kv_init(struct kv *kv, int n_group, const uint32_t *n_page, struct bac
     for (int g = 0; g < n_group; g++) {
         struct kv_group *group = &kv->group[g];
         group->free = calloc(n_page[g], sizeof *group->free);
-        if (!group->free) {
+        kv->seen[g] = calloc(n_page[g], 1);
+        if (!group->free || !kv->seen[g]) {
             kv_deinit(kv);
             return err_set(err, RN_ERR_NOMEM, "no memory for %u pages", n_page[g]);
         }
@@ -23,7 +24,10 @@ rn_status kv_init(struct kv *kv, int n_group, const uint32_t *n_page, struct bac
 }
 
 void kv_deinit(struct kv *kv) {
-    for (int g = 0; g < kv->n_group; g++) free(kv->group[g].free);
+    for (int g = 0; g < kv->n_group; g++) {
+        free(kv->group[g].free);
+        free(kv->seen[g]);
+    }
     memset(kv, 0, sizeof *kv);
 }
 
@@ -79,35 +83,37 @@ void kv_release(struct kv *kv, struct kv_table *table) {
     table->n_page = 0;
 }
 
-// Marks page as seen; false when it was seen before or does not exist.
-static bool mark(uint8_t *seen, uint32_t n_page, uint32_t page) {
-    if (page >= n_page || seen[page]) return false;
-    seen[page] = 1;
+// Marks the page as seen; false when it was seen before or does not exist.
+static bool mark(const struct kv *kv, int g, uint32_t page) {
+    if (page >= kv->group[g].n_page || kv->seen[g][page]) return false;
+    kv->seen[g][page] = 1;
     return true;
 }
 
-static bool check_group(const struct kv_group *group, int g, const struct kv_table *const *tables,
-                        int n_tables, uint8_t *seen) {
-    uint32_t owned = 0, promised = 0;
-    for (uint32_t i = 0; i < group->n_free; i++)
-        if (!mark(seen, group->n_page, group->free[i])) return false;
-    for (int t = 0; t < n_tables; t++) {
-        for (uint32_t i = 0; i < tables[t]->n_page; i++)
-            if (!mark(seen, group->n_page, tables[t]->page[g][i])) return false;
-        owned += tables[t]->n_page;
-        promised += tables[t]->max_page - tables[t]->n_page;
-    }
-    return owned + group->n_free == group->n_page && promised == group->n_promised &&
-           promised <= group->n_free;
-}
-
-bool kv_check(const struct kv *kv, const struct kv_table *const *tables, int n_tables) {
+void kv_check_begin(const struct kv *kv, struct kv_tally *tally) {
+    *tally = (struct kv_tally){.sound = true};
     for (int g = 0; g < kv->n_group; g++) {
-        uint8_t *seen = calloc(kv->group[g].n_page, 1);
-        if (!seen) return false;
-        const bool sound = check_group(&kv->group[g], g, tables, n_tables, seen);
-        free(seen);
-        if (!sound) return false;
+        const struct kv_group *group = &kv->group[g];
+        memset(kv->seen[g], 0, group->n_page);
+        for (uint32_t i = 0; i < group->n_free; i++)
+            if (!mark(kv, g, group->free[i])) tally->sound = false;
     }
-    return true;
+}
+
+bool kv_check_table(const struct kv *kv, struct kv_tally *tally, const struct kv_table *table) {
+    for (int g = 0; g < kv->n_group; g++)
+        for (uint32_t i = 0; i < table->n_page; i++)
+            if (!mark(kv, g, table->page[g][i])) tally->sound = false;
+    tally->owned += table->n_page;
+    tally->promised += table->max_page - table->n_page;
+    return tally->sound;
+}
+
+bool kv_check_end(const struct kv *kv, const struct kv_tally *tally) {
+    for (int g = 0; g < kv->n_group; g++) {
+        const struct kv_group *group = &kv->group[g];
+        if (tally->owned + group->n_free != group->n_page) return false;
+        if (tally->promised != group->n_promised || tally->promised > group->n_free) return false;
+    }
+    return tally->sound;
 }

@@ -1,7 +1,7 @@
 // Pages of KV memory and who owns them. The manager knows ids and counts; the bytes are the
 // backend's.
 //
-// Invariants (kv_check):
+// Invariants (kv_check_*):
 //  1. every page of a group is either on its free stack or has an owner: free + owned = total;
 //  2. a page is on the free stack at most once;
 //  3. promised pages never exceed what is free: a sequence that was admitted can always grow to its
@@ -28,6 +28,7 @@ struct kv {
     struct kv_group group[PLAN_MAX_KV_GROUPS];
     int n_group;
     struct backend *backend;
+    uint8_t *seen[PLAN_MAX_KV_GROUPS]; // [n_page] scratch of the check
 };
 
 // The pages of one sequence. max_page is what was promised to it, in every group.
@@ -55,7 +56,13 @@ void kv_grow(struct kv *kv, struct kv_table *table, int n_positions);
 // Gives back the pages and the rest of the promise.
 void kv_release(struct kv *kv, struct kv_table *table);
 
-// Tests the invariants over all promised tables; false: broken.
-bool kv_check(const struct kv *kv, const struct kv_table *const *tables, int n_tables);
+// Tests the invariants: begin, every promised table, end. False: broken. Allocates nothing.
+struct kv_tally {
+    uint32_t owned, promised; // in each group
+    bool sound;
+};
+void kv_check_begin(const struct kv *kv, struct kv_tally *tally);
+bool kv_check_table(const struct kv *kv, struct kv_tally *tally, const struct kv_table *table);
+bool kv_check_end(const struct kv *kv, const struct kv_tally *tally);
 
 #endif

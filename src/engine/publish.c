@@ -26,7 +26,13 @@ static void fill_timings(struct seq *seq) {
 
 void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_finish finish,
                    rn_status status) {
-    const struct output *output = &seq->output;
+    struct output *output = &seq->output;
+    if (finish == RN_FINISH_CANCELLED ||
+        finish == RN_FINISH_ERROR) { // what was held back is text too
+        const struct text_span held = output_feed(output, (struct text_span){"", 0}, true);
+        event->text = held.data;
+        event->text_len = held.len;
+    }
     if (seq->state == SEQ_RUNNING) kv_release(&engine->kv, &seq->table);
     seq->state = SEQ_DONE;
     seq->next = engine->done;

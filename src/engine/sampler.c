@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rmath.h"
+
 // The candidates that are left, in no particular order.
 struct set {
     float *logit;
@@ -129,9 +131,9 @@ static void filter_top_k(const rn_sampling *sampling, struct set *set) {
     keep_popped(set, k);
 }
 
-// The smallest set of the most likely tokens whose probabilities reach top_p.
+// The smallest set of the most likely tokens whose probabilities reach top_p; at least one.
 static void filter_top_p(const rn_sampling *sampling, struct set *set) {
-    if (!(sampling->top_p > 0 && sampling->top_p < 1)) return;
+    if (!(sampling->top_p < 1)) return;
     const double wanted = mass_above(set, -INFINITY) * (double)sampling->top_p;
     float threshold = first_threshold;
     while (threshold >= last_threshold && mass_above(set, threshold) < wanted) threshold *= 2;
@@ -139,7 +141,8 @@ static void filter_top_p(const rn_sampling *sampling, struct set *set) {
     heapify(set);
     double sum = 0;
     int n = 0;
-    while (n < set->n && sum < wanted) sum += (double)weight_of(pop(set, set->n - n++));
+    do sum += (double)weight_of(pop(set, set->n - n++));
+    while (n < set->n && sum < wanted);
     keep_popped(set, n);
 }
 
@@ -175,26 +178,6 @@ static uint64_t mix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-// Natural logarithm in double for x in (0, 2^60), of our own operations so that it is the same
-// everywhere. log(m 2^e) = e ln 2 + 2 atanh(s), s = (m - 1) / (m + 1), m in [sqrt(1/2), sqrt(2));
-// the series' rest is below 1e-14.
-static double log_double(double x) {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    int exponent = (int)(bits >> 52) - 1023;
-    bits = (bits & 0x000fffffffffffffu) | 0x3ff0000000000000u;
-    double m;
-    memcpy(&m, &bits, sizeof m);
-    if (m > 1.4142135623730951) {
-        m *= 0.5;
-        exponent++;
-    }
-    const double s = (m - 1) / (m + 1), z = s * s;
-    double series = 0;
-    for (int k = 17; k >= 1; k -= 2) series = series * z + 1.0 / k;
-    return exponent * 0.6931471805599453 + 2 * s * series;
-}
-
 static uint64_t noise_key(uint64_t seed, uint32_t choice, uint32_t position) {
     return mix(mix(seed + golden) ^ (((uint64_t)choice << 32 | position) * golden + golden));
 }
@@ -204,7 +187,7 @@ static double noise_uniform(uint64_t key, uint32_t token) {
     return ((double)(mix(key + (uint64_t)token * golden) >> 11) + 0.5) * 0x1p-53;
 }
 
-static float gumbel(double uniform) { return (float)-log_double(-log_double(uniform)); }
+static float gumbel(double uniform) { return (float)-rmath_log(-rmath_log(uniform)); }
 
 float sampler_noise(uint64_t seed, uint32_t choice, uint32_t position, uint32_t token) {
     return gumbel(noise_uniform(noise_key(seed, choice, position), token));

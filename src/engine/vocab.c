@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TOKENS = 1 << 22 };
+// Larger than any vocabulary in use; with it a hostile one cannot take more than some 50 MB.
+enum { MAX_TOKENS = 1 << 19 };
 
 struct loader {
     const struct weights *weights;
@@ -15,15 +16,20 @@ struct loader {
     int32_t *type;
 };
 
-static rn_status bad_type(const struct loader *l, const char *key, const char *wanted) {
-    return err_set(l->err, RN_ERR_MODEL, "%s: key %s is not %s", weights_name(l->weights), key,
-                   wanted);
+static rn_status bad_type(const struct loader *l, const struct meta_view *meta,
+                          const char *wanted) {
+    return err_set(l->err, RN_ERR_MODEL, "%s: key %s at offset %llu is not %s",
+                   weights_name(l->weights), meta->key, (unsigned long long)meta->offset, wanted);
+}
+
+static rn_status missing(const struct loader *l, const char *key) {
+    return err_set(l->err, RN_ERR_MODEL, "%s: key %s is missing", weights_name(l->weights), key);
 }
 
 static rn_status read_string(struct loader *l, const char *key, struct text_span *out) {
     const struct meta_view *meta = weights_meta_find(l->weights, key);
     if (!meta) return RN_OK;
-    return meta_get_string(meta, &out->data, &out->len) ? RN_OK : bad_type(l, key, "a string");
+    return meta_get_string(meta, &out->data, &out->len) ? RN_OK : bad_type(l, meta, "a string");
 }
 
 static rn_status read_id(struct loader *l, const char *key, int32_t *out) {
@@ -31,7 +37,7 @@ static rn_status read_id(struct loader *l, const char *key, int32_t *out) {
     int64_t value;
     *out = -1;
     if (!meta) return RN_OK;
-    if (!meta_get_i64(meta, &value)) return bad_type(l, key, "an integer");
+    if (!meta_get_i64(meta, &value)) return bad_type(l, meta, "an integer below 2^63");
     // some files write 2^32 - 1 for "none"
     if (value == -1 || value == UINT32_MAX) return RN_OK;
     if (value < 0 || value >= l->source.n_token)
@@ -44,14 +50,15 @@ static rn_status read_id(struct loader *l, const char *key, int32_t *out) {
 static rn_status read_bool(struct loader *l, const char *key, bool *out) {
     const struct meta_view *meta = weights_meta_find(l->weights, key);
     if (!meta) return RN_OK;
-    return meta_get_bool(meta, out) ? RN_OK : bad_type(l, key, "a bool");
+    return meta_get_bool(meta, out) ? RN_OK : bad_type(l, meta, "a bool");
 }
 
 static rn_status read_strings(struct loader *l, const char *key, struct text_span **out,
                               int32_t *count) {
     const struct meta_view *meta = weights_meta_find(l->weights, key);
     struct meta_cursor cursor;
-    if (!meta || !meta_strings_begin(meta, &cursor)) return bad_type(l, key, "a list of strings");
+    if (!meta) return missing(l, key);
+    if (!meta_strings_begin(meta, &cursor)) return bad_type(l, meta, "a list of strings");
     if (meta->count > MAX_TOKENS)
         return err_set(l->err, RN_ERR_MODEL, "%s: key %s has %llu items, expected at most %d",
                        weights_name(l->weights), key, (unsigned long long)meta->count, MAX_TOKENS);
@@ -60,7 +67,7 @@ static rn_status read_strings(struct loader *l, const char *key, struct text_spa
     if (!*out) return err_set(l->err, RN_ERR_NOMEM, "no memory for %d tokens", *count);
     for (int32_t i = 0; i < *count; i++)
         if (!meta_strings_next(&cursor, &(*out)[i].data, &(*out)[i].len))
-            return bad_type(l, key, "a list of strings");
+            return bad_type(l, meta, "a list of strings");
     return RN_OK;
 }
 
@@ -68,7 +75,7 @@ static rn_status read_types(struct loader *l) {
     static const char key[] = "tokenizer.ggml.token_type";
     const struct meta_view *meta = weights_meta_find(l->weights, key);
     if (!meta) return RN_OK;
-    if (meta->type != META_ARRAY) return bad_type(l, key, "a list");
+    if (meta->type != META_ARRAY) return bad_type(l, meta, "a list");
     if (meta->count != (uint64_t)l->source.n_token)
         return err_set(l->err, RN_ERR_MODEL, "%s: key %s has %llu items, expected %d",
                        weights_name(l->weights), key, (unsigned long long)meta->count,
@@ -78,11 +85,10 @@ static rn_status read_types(struct loader *l) {
         return err_set(l->err, RN_ERR_NOMEM, "no memory for %d tokens", l->source.n_token);
     for (int32_t i = 0; i < l->source.n_token; i++) {
         int64_t value;
-        if (!meta_item_i64(meta, (uint64_t)i, &value) || value < 0 || value > TOKEN_BYTE)
-            return err_set(l->err, RN_ERR_MODEL,
-                           "%s: key %s: item %d is not a token type (0 to %d)",
-                           weights_name(l->weights), key, i, TOKEN_BYTE);
-        l->type[i] = value == 0 ? TOKEN_NORMAL : (int32_t)value;
+        if (!meta_item_i64(meta, (uint64_t)i, &value))
+            return bad_type(l, meta, "a list of integers");
+        // the tokenizer checks the value; what does not fit is as wrong as -1
+        l->type[i] = value < INT32_MIN || value > INT32_MAX ? -1 : (int32_t)value;
     }
     return RN_OK;
 }
@@ -91,8 +97,7 @@ static rn_status read_source(struct loader *l) {
     struct vocab_source *source = &l->source;
     rn_status s;
     if (!weights_meta_find(l->weights, "tokenizer.ggml.model"))
-        return err_set(l->err, RN_ERR_MODEL, "%s: key tokenizer.ggml.model is missing",
-                       weights_name(l->weights));
+        return missing(l, "tokenizer.ggml.model");
     if ((s = read_string(l, "tokenizer.ggml.model", &source->model))) return s;
     if ((s = read_string(l, "tokenizer.ggml.pre", &source->pre))) return s;
     if ((s = read_strings(l, "tokenizer.ggml.tokens", &l->token, &source->n_token))) return s;

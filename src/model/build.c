@@ -35,8 +35,10 @@ static void fail_shape(struct builder *b, const struct tensor_view *tensor, int6
         snprintf(want, sizeof want, "%lld", (long long)cols);
     else
         snprintf(want, sizeof want, "%lld, %lld", (long long)cols, (long long)rows);
-    b->status = err_set(b->err, RN_ERR_MODEL, "%s: tensor %s: shape is [%s], expected [%s]",
-                        weights_name(b->weights), tensor->name, have, want);
+    b->status =
+        err_set(b->err, RN_ERR_MODEL, "%s: tensor %s at offset %llu: shape is [%s], expected [%s]",
+                weights_name(b->weights), tensor->name, (unsigned long long)tensor->offset, have,
+                want);
 }
 
 static int bind(struct builder *b, const char *pattern, int64_t rows, int64_t cols) {

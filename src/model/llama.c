@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rmath.h"
 #include "model/arch.h"
 
 static rn_status read_scaling(struct hparams *hp, const struct weights *weights, rn_error *err) {
@@ -54,12 +55,16 @@ static int add_rope(struct builder *b) {
     if (divisors != PLAN_NONE)
         format_decode(b->plan->weight[divisors].format, b->plan->weight[divisors].data, divisor, n);
     for (int i = 0; i < n; i++) {
-        inv_freq[i] =
-            (float)(1.0 / pow((double)hp->rope_base, 2.0 * i / hp->n_rot)) / hp->rope_linear;
+        const double exponent = -2.0 * i / hp->n_rot * rmath_log((double)hp->rope_base);
+        inv_freq[i] = (float)rmath_exp_double(exponent) / hp->rope_linear;
         if (divisors != PLAN_NONE) inv_freq[i] /= divisor[i];
-        if (!isfinite(inv_freq[i]) && !b->status)
-            b->status = err_set(b->err, RN_ERR_MODEL, "%s: tensor rope_freqs.weight: item %d is %g",
-                                weights_name(b->weights), i, (double)divisor[i]);
+        // sine and cosine are exact enough up to this angle; real models stay far below
+        if (!(fabsf(inv_freq[i]) * (float)hp->n_ctx <= 1e8f) && !b->status)
+            b->status = err_set(
+                b->err, RN_ERR_MODEL,
+                "%s: rope frequency %d is %g (rope_freqs.weight or rope.scaling.factor): its "
+                "angle at position %d is out of range",
+                weights_name(b->weights), i, (double)inv_freq[i], hp->n_ctx);
     }
     const struct plan_rope rope = {.style = ROPE_INTERLEAVED,
                                    .n_rot = hp->n_rot,

@@ -16,8 +16,8 @@ enum {
     MAX_FF = 1 << 19,
     MAX_HEAD = 1024,
     MAX_HEAD_DIM = 1024,
-    MAX_VOCAB = 1 << 22,
-    MAX_CTX = 1 << 27,
+    MAX_VOCAB = 1 << 19,
+    MAX_CTX = 1 << 26,
 };
 
 static const struct meta_view *find(const struct weights *weights, const char *key, char *name,
@@ -34,22 +34,38 @@ static rn_status missing(const struct weights *weights, const char *name, rn_err
     return err_set(err, RN_ERR_MODEL, "%s: key %s is missing", weights_name(weights), name);
 }
 
+// Some converters write one number per layer where all layers are equal.
+static rn_status read_layers(const struct weights *weights, const struct meta_view *meta,
+                             int64_t *out, rn_error *err) {
+    if (meta->count == 0 || meta->count > MAX_LAYER)
+        return err_set(err, RN_ERR_MODEL, "%s: key %s has %llu items, expected 1 to %d",
+                       weights_name(weights), meta->key, (unsigned long long)meta->count,
+                       MAX_LAYER);
+    for (uint64_t i = 0; i < meta->count; i++) {
+        int64_t item;
+        if (!meta_item_i64(meta, i, &item))
+            return err_set(err, RN_ERR_MODEL, "%s: key %s: item %llu is not an integer",
+                           weights_name(weights), meta->key, (unsigned long long)i);
+        if (i > 0 && item != *out)
+            return err_set(err, RN_ERR_UNSUPPORTED,
+                           "%s: key %s: item %llu is %lld and those before it %lld: layers that "
+                           "differ are not supported",
+                           weights_name(weights), meta->key, (unsigned long long)i, (long long)item,
+                           (long long)*out);
+        *out = item;
+    }
+    return RN_OK;
+}
+
 rn_status hparams_int(const struct weights *weights, const char *key, int min, int max,
                       bool required, int *out, rn_error *err) {
     char name[160];
     const struct meta_view *meta = find(weights, key, name, sizeof name);
     if (!meta) return required ? missing(weights, name, err) : RN_OK;
     int64_t value = 0;
-    // Some converters write one number per layer where all layers are equal.
-    if (meta->type == META_ARRAY && meta->count > 0) {
-        for (uint64_t i = 0; i < meta->count; i++) {
-            int64_t item;
-            if (!meta_item_i64(meta, i, &item) || (i > 0 && item != value))
-                return err_set(err, RN_ERR_UNSUPPORTED,
-                               "%s: key %s: layers with different values (item %llu)",
-                               weights_name(weights), name, (unsigned long long)i);
-            value = item;
-        }
+    if (meta->type == META_ARRAY) {
+        const rn_status status = read_layers(weights, meta, &value, err);
+        if (status) return status;
     } else if (!meta_get_i64(meta, &value)) {
         return err_set(err, RN_ERR_MODEL, "%s: key %s at offset %llu is not an integer",
                        weights_name(weights), name, (unsigned long long)meta->offset);
@@ -118,15 +134,20 @@ static rn_status read_heads(struct hparams *hp, const struct weights *weights, r
     if ((s = hparams_int(weights, "attention.value_length", 1, MAX_HEAD_DIM, false, &hp->dim_v,
                          err)))
         return s;
-    if (hp->dim_k < 1 || hp->dim_k > MAX_HEAD_DIM || hp->dim_v < 1 || hp->dim_v > MAX_HEAD_DIM)
+    if (hp->dim_k < 1 || hp->dim_v < 1)
+        return err_set(err, RN_ERR_MODEL, "%s: a width of %d leaves nothing for each of %d heads",
+                       weights_name(weights), hp->n_embd, hp->n_head);
+    if (hp->dim_k > MAX_HEAD_DIM || hp->dim_v > MAX_HEAD_DIM)
         return err_set(err, RN_ERR_MODEL,
-                       "%s: head size %d (width %d over %d heads), expected 1 to %d",
-                       weights_name(weights), hp->dim_k, hp->n_embd, hp->n_head, MAX_HEAD_DIM);
+                       "%s: head sizes of %d (keys) and %d (values), expected at most %d",
+                       weights_name(weights), hp->dim_k, hp->dim_v, MAX_HEAD_DIM);
     hp->n_rot = hp->dim_k;
     if ((s = hparams_int(weights, "rope.dimension_count", 2, hp->dim_k, false, &hp->n_rot, err)))
         return s;
     if (hp->n_rot % 2 != 0)
-        return err_set(err, RN_ERR_MODEL, "%s: rope.dimension_count is %d, expected an even number",
+        return err_set(err, RN_ERR_MODEL,
+                       "%s: %d rotated elements of a head (rope.dimension_count, else the "
+                       "head size), expected an even number",
                        weights_name(weights), hp->n_rot);
     return RN_OK;
 }

@@ -99,6 +99,7 @@ int plan_add_kv_group(struct plan *plan, const struct plan_kv_group *group) {
 
 static void check_matmul(const struct plan *plan, const struct op *op) {
     const struct plan_weight *weight = &plan->weight[op->weight];
+    assert(op->out != op->in[0]); // kernels read the input while they write
     assert(weight->cols == plan->buffer[op->in[0]].width);
     assert(weight->rows == plan->buffer[op->out].width);
     assert(plan->buffer[op->in[0]].rows == op->rows);
@@ -114,6 +115,7 @@ static void check_kv(const struct plan *plan, const struct op *op) {
         assert(plan->buffer[op->in[0]].width == group->n_head_kv * group->dim_k);
         assert(plan->buffer[op->in[1]].width == group->n_head_kv * group->dim_v);
     } else {
+        assert(op->out != op->in[0] && plan->buffer[op->in[0]].rows == op->rows);
         assert(op->kv.n_head % group->n_head_kv == 0);
         assert(plan->buffer[op->in[0]].width == op->kv.n_head * group->dim_k);
         assert(plan->buffer[op->out].width == op->kv.n_head * group->dim_v);
@@ -134,6 +136,7 @@ static void check_op(const struct plan *plan, const struct op *op) {
         assert(plan->buffer[op->in[0]].width == plan->buffer[op->out].width);
         break;
     case OP_NORM:
+        assert(plan->buffer[op->in[0]].rows == op->rows);
         assert(plan->buffer[op->in[0]].width == plan->buffer[op->out].width);
         assert(plan->buffer[op->out].width % op->norm.group == 0);
         assert(plan->weight[op->weight].cols == op->norm.group);
@@ -153,6 +156,8 @@ static void check_op(const struct plan *plan, const struct op *op) {
         check_kv(plan, op);
         break;
     case OP_GATE:
+        assert(plan->buffer[op->in[0]].rows == op->rows);
+        assert(plan->buffer[op->in[1]].rows == op->rows);
         assert(plan->buffer[op->in[0]].width == plan->buffer[op->out].width);
         assert(plan->buffer[op->in[1]].width == plan->buffer[op->out].width);
         break;

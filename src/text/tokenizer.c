@@ -103,7 +103,9 @@ static rn_status encode_ends(const struct tokenizer *tokenizer, struct token_lis
 rn_status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t len,
                            int flags, struct token_list *out, rn_error *err) {
     if (!tokenizer->next_word)
-        return err_set(err, RN_ERR_UNSUPPORTED, "pre-tokenizer '%s' is not supported",
+        return err_set(err, RN_ERR_UNSUPPORTED,
+                       "key tokenizer.ggml.pre: pre-tokenizer '%s' is not supported: only "
+                       "token ids can be given",
                        tokenizer->pre);
     struct encoder encoder = {.tokenizer = tokenizer, .out = out, .err = err};
     const struct special_set *const specials =

@@ -132,6 +132,9 @@ static rn_status merges_init(struct tokenizer *tokenizer, const struct vocab_sou
     return status;
 }
 
+// Searching costs the text's length times this at worst, whatever the vocabulary.
+enum { SPECIAL_BYTES_MAX = 1024 };
+
 static bool is_searched(const struct tokenizer *tokenizer, int32_t id, bool control) {
     if (tokenizer->bytes[id].len == 0) return false;
     return tokenizer->type[id] == TOKEN_USER_DEFINED ||
@@ -147,8 +150,13 @@ static rn_status specials_init(struct tokenizer *tokenizer, bool control, struct
     if (!item) return err_set(err, RN_ERR_NOMEM, "out of memory for %zu special tokens", count);
     count = 0;
     for (int32_t id = 0; id < tokenizer->n_token; id++) {
-        if (is_searched(tokenizer, id, control))
-            item[count++] = (struct special){tokenizer->bytes[id], id};
+        if (!is_searched(tokenizer, id, control)) continue;
+        if (tokenizer->bytes[id].len > SPECIAL_BYTES_MAX)
+            return err_set(err, RN_ERR_MODEL,
+                           "tokenizer.ggml.tokens[%d] is a special token of %zu bytes, expected at "
+                           "most %d",
+                           id, tokenizer->bytes[id].len, SPECIAL_BYTES_MAX);
+        item[count++] = (struct special){tokenizer->bytes[id], id};
     }
     special_init(set, item, count);
     return RN_OK;

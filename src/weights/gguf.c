@@ -22,14 +22,6 @@ enum {
     WALKED_MAX = 1 << 24,  // strings and bools looked at one by one, in the whole file
 };
 
-// Fixed sizes by meta_type; 0: strings and arrays.
-static const uint8_t type_bytes[] = {
-    [META_U8] = 1,  [META_I8] = 1,     [META_U16] = 2,   [META_I16] = 2, [META_U32] = 4,
-    [META_I32] = 4, [META_F32] = 4,    [META_BOOL] = 1,  [META_U64] = 8, [META_I64] = 8,
-    [META_F64] = 8, [META_STRING] = 0, [META_ARRAY] = 0,
-};
-enum { TYPE_COUNT = sizeof type_bytes / sizeof *type_bytes };
-
 struct reader {
     struct weights *weights;
     rn_error *err;
@@ -138,7 +130,7 @@ static rn_status read_type(struct reader *reader, enum meta_type *out) {
     uint32_t number;
     const rn_status status = read_u32(reader, &number);
     if (status != RN_OK) return status;
-    if (number >= TYPE_COUNT) {
+    if (number >= META_TYPE_COUNT) {
         return FAIL(reader, RN_ERR_MODEL,
                     "key %.128s: value type %" PRIu32 " at offset %" PRIu64 " is unknown",
                     reader->name, number, start);
@@ -160,7 +152,7 @@ static rn_status read_array_strings(struct reader *reader, uint64_t count) {
 }
 
 static rn_status read_array_numbers(struct reader *reader, const struct meta_view *meta) {
-    const uint64_t start = reader->at, size = type_bytes[meta->item_type];
+    const uint64_t start = reader->at, size = store_type_bytes[meta->item_type];
     uint64_t bytes;
     const uint8_t *items;
     if (!ck_mul(meta->count, size, &bytes)) {
@@ -210,7 +202,7 @@ static rn_status read_value(struct reader *reader, struct meta_view *meta) {
     }
     meta->count = 1;
     meta->offset = reader->at;
-    const rn_status status = take(reader, type_bytes[meta->type], &bytes);
+    const rn_status status = take(reader, store_type_bytes[meta->type], &bytes);
     if (status != RN_OK || meta->type != META_BOOL) return status;
     return check_bools(reader, bytes, 1);
 }
@@ -435,7 +427,7 @@ static rn_status read_tensors(struct reader *reader, uint64_t n_tensors) {
     for (int i = 0; status == RN_OK && i < weights->n_tensors; i++) {
         status = place_tensor(reader, data_start, &weights->tensors[i]);
     }
-    return status;
+    return status == RN_OK ? store_tensors_check_overlap(weights, reader->err) : status;
 }
 
 rn_status gguf_parse(struct weights *weights, rn_error *err) {

@@ -3,7 +3,7 @@
 // lie at any address: all loads are memcpy. The engine's hosts are little-endian, as the files are.
 #include <string.h>
 
-#include "weights/weights.h"
+#include "weights/store.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF is read by plain loads");
 
@@ -14,30 +14,11 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF is read by plain
         loaded;                                                                                    \
     })
 
-// 0 for strings and arrays, which have no fixed size.
-static uint64_t type_bytes(enum meta_type type) {
-    switch (type) {
-    case META_U8:
-    case META_I8:
-    case META_BOOL:
-        return 1;
-    case META_U16:
-    case META_I16:
-        return 2;
-    case META_U32:
-    case META_I32:
-    case META_F32:
-        return 4;
-    case META_U64:
-    case META_I64:
-    case META_F64:
-        return 8;
-    case META_STRING:
-    case META_ARRAY:
-        return 0;
-    }
-    return 0;
-}
+const uint8_t store_type_bytes[META_TYPE_COUNT] = {
+    [META_U8] = 1,  [META_I8] = 1,     [META_U16] = 2,   [META_I16] = 2, [META_U32] = 4,
+    [META_I32] = 4, [META_F32] = 4,    [META_BOOL] = 1,  [META_U64] = 8, [META_I64] = 8,
+    [META_F64] = 8, [META_STRING] = 0, [META_ARRAY] = 0,
+};
 
 static bool load_i64(enum meta_type type, const uint8_t *at, int64_t *out) {
     switch (type) {
@@ -140,7 +121,7 @@ bool meta_strings_next(struct meta_cursor *cursor, const char **text, size_t *le
 
 static const uint8_t *item_at(const struct meta_view *meta, uint64_t index) {
     if (meta->type != META_ARRAY || index >= meta->count) return NULL;
-    const uint64_t size = type_bytes(meta->item_type);
+    const uint64_t size = store_type_bytes[meta->item_type];
     return size ? meta->data + index * size : NULL;
 }
 

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "weights/weights.h"
 
-// Together these bound what a hostile file can make us allocate, at about 48 MB.
+// Together these bound what a hostile file can make us allocate, below 64 MB.
 enum {
     STORE_MAX_METAS = 65536,
     STORE_MAX_TENSORS = 262144,
@@ -24,7 +24,8 @@ struct weights {
     uint64_t size;
     struct file_map map; // what data points into, if this owns it
     struct arena arena;  // names
-    char *name;
+    char *path;
+    const char *name; // the end of path, for messages
     char container[16];
     struct meta_view *metas;                      // [n_metas], in the file's order
     struct tensor_view *tensors;                  // [n_tensors], in the file's order
@@ -44,6 +45,12 @@ struct tensor_view *store_tensor_push(struct weights *weights);
 // Sorts the names, so that find works, and refuses duplicates.
 rn_status store_metas_index(struct weights *weights, rn_error *err);
 rn_status store_tensors_index(struct weights *weights, rn_error *err);
+
+// Refuses tensors that share bytes: what a file makes us pack is then bounded by its size.
+rn_status store_tensors_check_overlap(const struct weights *weights, rn_error *err);
+
+// Bytes of a value of a fixed size; 0 for strings and arrays.
+extern const uint8_t store_type_bytes[META_TYPE_COUNT];
 
 // gguf.c: fills metas and tensors from data.
 rn_status gguf_parse(struct weights *weights, rn_error *err);

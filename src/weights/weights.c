@@ -12,12 +12,14 @@ static rn_status open_common(const char *name, const void *data, size_t size, st
                              rn_error *err) {
     *out = NULL;
     struct weights *weights = calloc(1, sizeof *weights);
-    if (!weights) return err_set(err, RN_ERR_NOMEM, "%s: out of memory", name);
+    if (!weights) return err_set(err, RN_ERR_NOMEM, "%s: out of memory", err_path(name));
     weights->data = data;
     weights->size = size;
-    weights->name = arena_strdup(&weights->arena, name, strlen(name));
-    const rn_status status = weights->name ? gguf_parse(weights, err)
-                                           : err_set(err, RN_ERR_NOMEM, "%s: out of memory", name);
+    weights->path = arena_strdup(&weights->arena, name, strlen(name));
+    if (weights->path) weights->name = err_path(weights->path);
+    const rn_status status = weights->name
+                                 ? gguf_parse(weights, err)
+                                 : err_set(err, RN_ERR_NOMEM, "%s: out of memory", err_path(name));
     if (status != RN_OK) {
         weights_close(weights);
         return status;
@@ -143,6 +145,37 @@ rn_status store_tensors_index(struct weights *weights, rn_error *err) {
     return pair ? duplicate_fail(weights, "tensor", pair, err) : RN_OK;
 }
 
+struct extent {
+    uint64_t start;
+    const struct tensor_view *tensor;
+};
+
+static int extents_compare(const void *a, const void *b) {
+    const struct extent *left = a, *right = b;
+    return (left->start > right->start) - (left->start < right->start);
+}
+
+rn_status store_tensors_check_overlap(const struct weights *weights, rn_error *err) {
+    const size_t count = (size_t)weights->n_tensors;
+    struct extent *extents = calloc(count + 1, sizeof *extents);
+    if (!extents) return err_set(err, RN_ERR_NOMEM, "%s: out of memory", weights->name);
+    for (size_t i = 0; i < count; i++)
+        extents[i] = (struct extent){weights->tensors[i].offset, &weights->tensors[i]};
+    qsort(extents, count, sizeof *extents, extents_compare);
+    rn_status status = RN_OK;
+    for (size_t i = 1; status == RN_OK && i < count; i++) {
+        const struct tensor_view *a = extents[i - 1].tensor, *b = extents[i].tensor;
+        if (a->offset + a->bytes > b->offset)
+            status = err_set(err, RN_ERR_MODEL,
+                             "%s: tensor %s: offset %llu is inside tensor %s, %llu + %llu bytes",
+                             weights->name, b->name, (unsigned long long)b->offset, a->name,
+                             (unsigned long long)a->offset, (unsigned long long)a->bytes);
+    }
+    free(extents);
+    return status;
+}
+
+const char *weights_path(const struct weights *weights) { return weights->path; }
 const char *weights_name(const struct weights *weights) { return weights->name; }
 const char *weights_container(const struct weights *weights) { return weights->container; }
 uint64_t weights_bytes(const struct weights *weights) { return weights->size; }

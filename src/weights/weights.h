@@ -34,6 +34,7 @@ enum meta_type {
     META_I64,
     META_F64
 };
+enum { META_TYPE_COUNT = META_F64 + 1 };
 
 struct meta_view {
     const char *key; // NUL-terminated
@@ -54,7 +55,8 @@ rn_status weights_open_memory(const char *name, const void *data, size_t size, s
                               rn_error *err);
 void weights_close(struct weights *weights);
 
-const char *weights_name(const struct weights *weights);      // the path, for messages
+const char *weights_path(const struct weights *weights); // as opened
+const char *weights_name(const struct weights *weights); // the end of a long path, for messages
 const char *weights_container(const struct weights *weights); // "GGUF v3"
 uint64_t weights_bytes(const struct weights *weights);        // size of the file
 

@@ -33,6 +33,18 @@ static void null_error_is_accepted(void **state) {
     assert_int_not_equal(err_prefix(NULL, "x"), RN_OK);
 }
 
+static void long_paths_leave_room_for_the_reason(void **state) {
+    (void)state;
+    char path[1200];
+    for (size_t i = 0; i < sizeof path; i++) path[i] = i % 60 == 0 ? '/' : 'd';
+    snprintf(path + 1100, 100, "/model.gguf");
+    const char *shown = err_path(path);
+    assert_true(strlen(shown) <= 200 && strlen(shown) > 100);
+    assert_non_null(strstr(shown, "model.gguf"));
+    assert_true(shown[-1] == '/'); // whole names
+    assert_string_equal(err_path("a/b.gguf"), "a/b.gguf");
+}
+
 static void control_characters_become_question_marks(void **state) {
     (void)state;
     rn_error err;
@@ -68,6 +80,7 @@ int main(void) {
         cmocka_unit_test(every_status_has_its_text),
         cmocka_unit_test(set_formats_and_returns_the_status),
         cmocka_unit_test(null_error_is_accepted),
+        cmocka_unit_test(long_paths_leave_room_for_the_reason),
         cmocka_unit_test(control_characters_become_question_marks),
         cmocka_unit_test(long_message_is_cut_and_ended),
         cmocka_unit_test(prefix_keeps_the_status),

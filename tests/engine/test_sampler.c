@@ -34,7 +34,7 @@ static void expected_law(const rn_sampling *s, const float *logits, double *p) {
     for (int i = 0; i < n; i++)
         total += weight[i] =
             exp((double)(logits[order[i]] - logits[order[0]]) / (double)s->temperature);
-    if (s->top_p > 0 && s->top_p < 1) {
+    if (s->top_p < 1) {
         int kept = 0;
         while (kept < n && sum < total * (double)s->top_p) sum += weight[kept++];
         n = kept;
@@ -75,10 +75,10 @@ static void check_law(rn_sampling s) {
 
 static void the_choice_follows_the_filtered_law(void **state) {
     (void)state;
-    check_law((rn_sampling){.temperature = 1, .seed = 1});
+    check_law((rn_sampling){.temperature = 1, .top_p = 1, .seed = 1});
     check_law((rn_sampling){.temperature = 0.7f, .top_p = 0.9f, .seed = 2});
-    check_law((rn_sampling){.temperature = 1.5f, .top_k = 7, .seed = 3});
-    check_law((rn_sampling){.temperature = 1, .min_p = 0.1f, .seed = 4});
+    check_law((rn_sampling){.temperature = 1.5f, .top_k = 7, .top_p = 1, .seed = 3});
+    check_law((rn_sampling){.temperature = 1, .top_p = 1, .min_p = 0.1f, .seed = 4});
     check_law(
         (rn_sampling){.temperature = 0.8f, .top_k = 20, .top_p = 0.8f, .min_p = 0.05f, .seed = 5});
 }
@@ -90,7 +90,9 @@ static void the_choice_is_the_largest_sum_of_logit_and_noise(void **state) {
     assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
     for (int position = 0; position < 20000; position++) {
         fill_random(logits);
-        const rn_sampling s = {.temperature = 0.25f * (float)(1 + position % 8), .seed = 42};
+        const rn_sampling s = {.temperature = 0.25f * (float)(1 + position % 8),
+                               .top_p = 1,
+                               .seed = 42};
         float top = -INFINITY, best = -INFINITY;
         int32_t expected = -1;
         for (int i = 0; i < VOCAB; i++) top = fmaxf(top, logits[i]);
@@ -124,6 +126,20 @@ static void greedy_takes_the_largest_and_of_equals_the_lower_id(void **state) {
     sampler_deinit(&sampler);
 }
 
+static void a_top_p_of_zero_keeps_the_best_token(void **state) {
+    (void)state;
+    float logits[VOCAB];
+    struct sampler sampler;
+    assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
+    for (int i = 0; i < 200; i++) {
+        fill_random(logits);
+        const int32_t greedy = sampler_choose(&sampler, &(rn_sampling){0}, i, logits);
+        assert_int_equal(sampler_choose(&sampler, &(rn_sampling){.temperature = 5}, i, logits),
+                         greedy);
+    }
+    sampler_deinit(&sampler);
+}
+
 static void logits_that_are_no_numbers_are_never_chosen(void **state) {
     (void)state;
     float logits[VOCAB];
@@ -131,7 +147,7 @@ static void logits_that_are_no_numbers_are_never_chosen(void **state) {
     struct sampler sampler;
     assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
     const rn_sampling sampling[] = {{0},
-                                    {.temperature = 1},
+                                    {.temperature = 1, .top_p = 1},
                                     {.temperature = 1, .top_p = 0.5f, .top_k = 3}};
     for (int i = 0; i < 3; i++) {
         logits[11] = NAN;
@@ -204,6 +220,7 @@ int main(void) {
         cmocka_unit_test(the_choice_follows_the_filtered_law),
         cmocka_unit_test(the_choice_is_the_largest_sum_of_logit_and_noise),
         cmocka_unit_test(greedy_takes_the_largest_and_of_equals_the_lower_id),
+        cmocka_unit_test(a_top_p_of_zero_keeps_the_best_token),
         cmocka_unit_test(logits_that_are_no_numbers_are_never_chosen),
         cmocka_unit_test(the_smallest_temperature_is_as_good_as_greedy),
         cmocka_unit_test(noise_depends_on_every_key),

@@ -140,6 +140,59 @@ static void unknown_architectures_are_named(void **state) {
                    RN_ERR_UNSUPPORTED, "lumma", "architecture");
 }
 
+// The image with one more key, by rewriting the header: the count at offset 16, the key first.
+static uint8_t *with_key(const char *key, uint32_t item_type, const void *items, size_t item_bytes,
+                         uint64_t count, size_t *size) {
+    const size_t extra = 8 + strlen(key) + 4 + 4 + 8 + item_bytes * count;
+    uint8_t *copy = calloc(1, image_bytes + extra + 64);
+    uint8_t *at = copy + 24;
+    const uint64_t key_len = strlen(key);
+    const uint32_t array = META_ARRAY;
+    memcpy(copy, image, 24);
+    copy[16]++;
+    memcpy(at, &key_len, 8), at += 8;
+    memcpy(at, key, key_len), at += key_len;
+    memcpy(at, &array, 4), at += 4;
+    memcpy(at, &item_type, 4), at += 4;
+    memcpy(at, &count, 8), at += 8;
+    memcpy(at, items, item_bytes * count), at += item_bytes * count;
+    const size_t header = 13475; // the data begin at the next multiple of 32
+    memcpy(at, image + 24, header - 24), at += header - 24;
+    at += (32 - (size_t)(at - copy) % 32) % 32;
+    const size_t data = (header + 31) / 32 * 32;
+    memcpy(at, image + data, image_bytes - data), at += image_bytes - data;
+    *size = (size_t)(at - copy);
+    return copy;
+}
+
+static void check_array(const char *key, const int32_t *items, uint64_t count, rn_status status,
+                        const char *names) {
+    size_t size;
+    uint8_t *bytes = with_key(key, META_I32, items, sizeof *items, count, &size);
+    struct weights *weights;
+    struct model model;
+    rn_error err = {0};
+    const rn_status opened = weights_open_memory("m.gguf", bytes, size, &weights, &err);
+    check(opened == RN_OK, "%s", err.message);
+    const rn_status got = model_init(&model, weights, &err);
+    check(got == status && strstr(err.message, names), "status %d, '%s'", got, err.message);
+    if (!got) model_deinit(&model);
+    weights_close(weights);
+    free(bytes);
+}
+
+static void one_number_per_layer_is_read_if_all_are_equal(void **state) {
+    (void)state;
+    static int32_t many[2000];
+    const int32_t equal[3] = {0, 0, 0}, different[3] = {0, 0, 2};
+    check_array("llama.expert_count", equal, 3, RN_OK, "");
+    check_array("llama.expert_count", different, 3, RN_ERR_UNSUPPORTED,
+                "item 2 is 2 and those before it 0");
+    check_array("llama.expert_count", many, 2000, RN_ERR_MODEL, "2000 items");
+    check_array("llama.expert_count", many, 0, RN_ERR_MODEL, "0 items");
+    check_array("llama.expert_count", many, 1, RN_OK, "");
+}
+
 static void flipped_header_bytes_never_crash(void **state) {
     (void)state;
     uint8_t *copy = malloc(image_bytes);
@@ -174,6 +227,7 @@ int main(void) {
         cmocka_unit_test(missing_keys_are_named),
         cmocka_unit_test(wrong_shapes_are_named_with_both_shapes),
         cmocka_unit_test(unknown_architectures_are_named),
+        cmocka_unit_test(one_number_per_layer_is_read_if_all_are_equal),
         cmocka_unit_test(flipped_header_bytes_never_crash),
     };
     return cmocka_run_group_tests(tests, load_image, free_image);

@@ -297,6 +297,35 @@ static void cancelling_gives_pages_back_and_leaves_others_alone(void **state) {
     rn_engine_destroy(engine);
 }
 
+static void cancelling_gives_out_the_text_that_was_held_back(void **state) {
+    (void)state;
+    static struct result whole, cut;
+    const int32_t prompt[] = {0};
+    rn_engine *engine = new_engine(1, 0, 0);
+    rn_request request = {.prompt = prompt, .n_prompt = 1, .max_tokens = 20, .ignore_eos = true};
+    submit(engine, &request, &whole);
+    drain(engine, &whole, 1);
+    // a stop string that the text begins like, but does not reach: everything is held back
+    char stop[MAX_TEXT];
+    snprintf(stop, sizeof stop, "%.*s#", (int)whole.n_text, whole.text);
+    const char *list[] = {stop};
+    request.stop = list;
+    request.n_stop = 1;
+    submit(engine, &request, &cut);
+    bool busy;
+    for (int step = 0; step < 6; step++) {
+        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
+        collect(engine, &cut, 1);
+    }
+    assert_int_equal(cut.n_text, 0);
+    rn_engine_cancel(engine, cut.id);
+    drain(engine, &cut, 1);
+    assert_int_equal(cut.finish, RN_FINISH_CANCELLED);
+    assert_true(cut.n_text > 0);
+    assert_memory_equal(cut.text, whole.text, cut.n_text);
+    rn_engine_destroy(engine);
+}
+
 static void bad_requests_are_refused_with_the_value(void **state) {
     (void)state;
     rn_engine *engine = new_engine(1, 0, 64);
@@ -408,6 +437,7 @@ int main(void) {
         cmocka_unit_test(end_tokens_stop_unless_ignored),
         cmocka_unit_test(stop_strings_cut_the_text_before_them),
         cmocka_unit_test(cancelling_gives_pages_back_and_leaves_others_alone),
+        cmocka_unit_test(cancelling_gives_out_the_text_that_was_held_back),
         cmocka_unit_test(bad_requests_are_refused_with_the_value),
         cmocka_unit_test(bad_options_are_refused_with_the_value),
         cmocka_unit_test(a_full_queue_refuses_and_loses_nobody),

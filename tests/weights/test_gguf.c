@@ -343,6 +343,27 @@ static void bools_other_than_0_and_1_are_refused(void **state) {
     expect_refusal(&writer, RN_ERR_MODEL, "key flags: bool at offset 55 is 255");
 }
 
+static void tensors_that_share_bytes_are_refused(void **state) {
+    (void)state;
+    const uint64_t dims[1] = {32};
+    const float data[64] = {0};
+    struct writer writer = writer_begin(3);
+    writer_tensor_raw(&writer, "a", 1, 1, dims, 0 /* F32 */, 0);
+    writer_tensor_raw(&writer, "b", 1, 1, dims, 0 /* F32 */, 96);
+    writer_put(&writer.data, data, sizeof data);
+    expect_refusal(&writer, RN_ERR_MODEL,
+                   "m.gguf: tensor b: offset 192 is inside tensor a, 96 + 128 bytes");
+    writer = writer_begin(3);
+    writer_tensor_raw(&writer, "a", 1, 1, dims, 0 /* F32 */, 128);
+    writer_tensor_raw(&writer, "b", 1, 1, dims, 0 /* F32 */, 0);
+    writer_put(&writer.data, data, sizeof data);
+    uint8_t *image;
+    size_t size;
+    struct weights *weights = expect_open(&writer, &image, &size); // in any order, side by side
+    weights_close(weights);
+    free(image);
+}
+
 static void bad_names_are_refused(void **state) {
     (void)state;
     static char text[70000];
@@ -503,6 +524,7 @@ int main(void) {
         cmocka_unit_test(absurd_lengths_are_refused_by_value),
         cmocka_unit_test(nested_arrays_and_unknown_types_are_refused),
         cmocka_unit_test(bools_other_than_0_and_1_are_refused),
+        cmocka_unit_test(tensors_that_share_bytes_are_refused),
         cmocka_unit_test(bad_names_are_refused),
         cmocka_unit_test(hostile_names_stay_on_one_line),
         cmocka_unit_test(duplicates_are_refused_by_name),

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "base/checked.h"
+#include "plan/cost.h"
 
 static uint64_t max64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
@@ -88,15 +89,11 @@ static void carve_all(struct cpu_backend *b, struct region_carver *carver) {
 
 static rn_status map_kv(struct cpu_backend *b, const struct backend_config *config, rn_error *err) {
     for (int g = 0; g < b->plan->n_group; g++) {
-        const struct plan_kv_group *group = &b->plan->group[g];
-        uint64_t page = (uint64_t)kv_type_bytes(b->kv_type) * KV_PAGE_TOKENS, bytes = 0;
-        if (!ck_mul(page, (uint64_t)group->n_layer, &page) ||
-            !ck_mul(page, (uint64_t)group->n_head_kv, &page) ||
-            !ck_mul(page, (uint64_t)group->dim_k + (uint64_t)group->dim_v, &page) ||
-            !ck_mul(page, config->n_pages[g], &bytes))
-            bytes = UINT64_MAX;
-        b->page_bytes[g] = page;
-        const rn_status status = region_map(bytes, "the KV pages", &b->kv[g], err);
+        uint64_t bytes;
+        b->page_bytes[g] = plan_kv_page_bytes(b->plan, g, b->kv_type);
+        if (!ck_mul(b->page_bytes[g], config->n_pages[g], &bytes)) bytes = UINT64_MAX;
+        const rn_status status =
+            region_map(bytes, true, "the KV pages; a smaller context needs less", &b->kv[g], err);
         if (status) return status;
     }
     return RN_OK;
@@ -111,7 +108,9 @@ rn_status cpu_layout(struct cpu_backend *b, const struct backend_config *config,
     struct region_carver carver = {0};
     carve_all(b, &carver);
     const uint64_t bytes = carver.overflow ? UINT64_MAX : carver.used;
-    rn_status status = region_map(bytes, "the buffers of a step", &b->memory, err);
+    rn_status status =
+        region_map(bytes, true, "the buffers of a step; fewer batch tokens need less", &b->memory,
+                   err);
     if (status) return status;
     carver = (struct region_carver){.base = b->memory.base};
     carve_all(b, &carver);

@@ -63,7 +63,7 @@ static void pack_weight(struct cpu_backend *b, const struct backend_config *conf
 rn_status cpu_pack(struct cpu_backend *b, const struct backend_config *config, rn_error *err) {
     uint64_t packed = 0, total = 0, done = 0;
     if (!measure(b, &packed, &total)) packed = UINT64_MAX;
-    const rn_status status = region_map(packed, "the packed weights", &b->packed, err);
+    const rn_status status = region_map(packed, false, "the packed weights", &b->packed, err);
     if (status) return status;
     uint8_t *dst = b->packed.base;
     for (int i = 0; i < b->plan->n_weight; i++) {

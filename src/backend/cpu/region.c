@@ -22,7 +22,8 @@ static uint8_t *trim_to_huge(uint8_t *raw, uint64_t bytes) {
     return raw + before;
 }
 
-rn_status region_map(uint64_t bytes, const char *what, struct region *out, rn_error *err) {
+rn_status region_map(uint64_t bytes, bool lazy, const char *what, struct region *out,
+                     rn_error *err) {
     *out = (struct region){0};
     if (bytes == 0) return RN_OK;
     uint64_t padded, total;
@@ -31,7 +32,7 @@ rn_status region_map(uint64_t bytes, const char *what, struct region *out, rn_er
         return no_memory(bytes, what, err);
     const bool huge = bytes >= HUGE_BYTES;
     void *raw = mmap(NULL, huge ? total : padded, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                     MAP_PRIVATE | MAP_ANONYMOUS | (lazy ? MAP_NORESERVE : 0), -1, 0);
     if (raw == MAP_FAILED) return no_memory(bytes, what, err);
     uint8_t *base = raw;
     if (huge) {

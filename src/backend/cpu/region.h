@@ -12,7 +12,9 @@ struct region {
 };
 
 // Fails with RN_ERR_NOMEM, naming `what` and the number of bytes. 0 bytes give an empty region.
-rn_status region_map(uint64_t bytes, const char *what, struct region *out, rn_error *err);
+// lazy: much of it may never be touched, so the system need not have it all.
+rn_status region_map(uint64_t bytes, bool lazy, const char *what, struct region *out,
+                     rn_error *err);
 void region_unmap(struct region *region); // an empty one is fine
 
 // Carves a region in two passes of the same code: base NULL only measures.
