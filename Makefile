@@ -10,6 +10,11 @@ STORY        ?= a fox and a lantern
 FUZZ_SECONDS ?= 60
 JOBS         ?= $(shell nproc 2>/dev/null || echo 1)
 
+# The story reaches the recipe through the environment, as it was written: neither make nor the shell
+# may read $ or quotes in it.
+override STORY := $(value STORY)
+export STORY
+
 SHELL := /bin/bash
 BUILD := build$(if $(SAN),-$(SAN))
 
@@ -45,8 +50,8 @@ program: setup
 	@$(call NINJA,runnel)
 
 run: program ## build, then let the embedded model tell a story (STORY="a robot and a kite")
-	@printf '> Tell me a story about %s.\n\n' "$(STORY)"
-	@printf '<|user|>\nTell me a story about %s.<|end|>\n<|assistant|>\n' "$(STORY)" | $(BUILD)/runnel run
+	@printf '> Tell me a story about %s.\n\n' "$$STORY"
+	@printf '<|user|>\nTell me a story about %s.<|end|>\n<|assistant|>\n' "$$STORY" | $(BUILD)/runnel run
 
 test: setup ## build and run the tests; with SAN=... under that sanitizer
 	@$(MAKE) -s --no-print-directory all

@@ -6,6 +6,29 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+enum { PATH_SHOWN = 200 };
+
+// Values in messages come from users and files: they must not break the line or drive the terminal.
+static void line_sanitize(char *line) {
+    size_t len = strlen(line);
+    char *to = line;
+    for (const char *from = line; len > 0;) {
+        const int n = utf8_char_len(from, len);
+        const unsigned char c = (unsigned char)*from;
+        const bool c1 = n == 2 && c == 0xc2 && (unsigned char)from[1] < 0xa0;
+        if (n == 0 || c1 || (n == 1 && (c < 0x20 || c == 0x7f))) {
+            *to++ = '?';
+        } else {
+            memmove(to, from, (size_t)n);
+            to += n;
+        }
+        from += n ? n : 1;
+        len -= n ? (size_t)n : 1;
+    }
+    *to = '\0';
+}
 
 int app_fail(int code, const char *fmt, ...) {
     char line[1024];
@@ -13,14 +36,32 @@ int app_fail(int code, const char *fmt, ...) {
     va_start(args, fmt);
     vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
-    // Values in messages come from users and files: they must not break the line or drive the
-    // terminal.
-    for (char *c = line; *c; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
-    }
     fflush(stdout);
+    line_sanitize(line);
     fprintf(stderr, "runnel: %s\n", line);
     return code;
+}
+
+struct app_short app_short(const char *text) {
+    struct app_short out;
+    const size_t len = strlen(text), room = sizeof out.text - 4;
+    size_t kept = 0;
+    while (kept < len) {
+        const int n = utf8_char_len(text + kept, len - kept);
+        if (kept + (n ? (size_t)n : 1) > room) break;
+        kept += n ? (size_t)n : 1;
+    }
+    memcpy(out.text, text, kept);
+    memcpy(out.text + kept, kept < len ? "..." : "", kept < len ? 4 : 1);
+    return out;
+}
+
+const char *app_path(const char *path) {
+    const size_t len = strlen(path);
+    if (len <= PATH_SHOWN) return path;
+    const char *tail = path + len - PATH_SHOWN;
+    const char *slash = strchr(tail, '/');
+    return slash && slash[1] ? slash + 1 : tail;
 }
 
 int app_fail_error(const rn_error *err) {
@@ -63,13 +104,24 @@ int app_open_model(const struct options *options, bool vocab_only, rn_model **ou
 
 // ---------------------------------------------------------------- text
 
-static int stream_read(FILE *file, const char *name, struct text *out) {
+static int too_long(const char *name, size_t limit) {
+    return app_fail(APP_USAGE, "%s: is longer than the limit of %zu MiB", name, limit >> 20);
+}
+
+// Reads to the end, but never more than one byte beyond the limit.
+static int stream_read(FILE *file, const char *name, size_t limit, struct text *out) {
+    struct stat info;
+    if (fstat(fileno(file), &info) == 0 && S_ISREG(info.st_mode) &&
+        (uint64_t)info.st_size > limit) {
+        return too_long(name, limit);
+    }
     size_t cap = 1 << 16;
     *out = (struct text){.data = malloc(cap)};
     while (out->data) {
         out->len += fread(out->data + out->len, 1, cap - out->len - 1, file);
-        if (out->len < cap - 1) break;
-        char *bigger = realloc(out->data, cap *= 2);
+        if (out->len < cap - 1 || out->len > limit) break;
+        cap = 2 * cap < limit + 2 ? 2 * cap : limit + 2;
+        char *bigger = realloc(out->data, cap);
         if (!bigger) text_free(out);
         out->data = bigger;
     }
@@ -79,16 +131,20 @@ static int stream_read(FILE *file, const char *name, struct text *out) {
         text_free(out);
         return app_fail(APP_USAGE, "%s: %s", name, strerror(error_number));
     }
+    if (out->len > limit) {
+        text_free(out);
+        return too_long(name, limit);
+    }
     out->data[out->len] = '\0';
     return APP_OK;
 }
 
-int text_read(const char *path, struct text *out) {
+int text_read(const char *path, size_t limit, struct text *out) {
     *out = (struct text){0};
-    if (!path) return stream_read(stdin, "standard input", out);
+    if (!path) return stream_read(stdin, "standard input", limit, out);
     FILE *file = fopen(path, "rb");
-    if (!file) return app_fail(APP_USAGE, "%s: %s", path, strerror(errno));
-    const int code = stream_read(file, path, out);
+    if (!file) return app_fail(APP_USAGE, "%s: %s", app_path(path), strerror(errno));
+    const int code = stream_read(file, app_path(path), limit, out);
     fclose(file);
     return code;
 }
@@ -131,7 +187,7 @@ int text_from_options(const struct options *options, enum option_id *source, str
         *out = (struct text){.data = strdup(text), .len = strlen(text)};
         return out->data ? APP_OK : app_fail(APP_FAILED, "out of memory");
     }
-    return text_read(found == OPT_FILE ? option_text(options, OPT_FILE) : NULL, out);
+    return text_read(found == OPT_FILE ? option_text(options, OPT_FILE) : NULL, TEXT_LIMIT, out);
 }
 
 int utf8_char_len(const char *data, size_t len) {

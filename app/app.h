@@ -21,7 +21,14 @@ void help_command(FILE *out, enum command_id command);
 
 // Prints "runnel: ..." as one line on stderr, control characters replaced; returns code.
 int app_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-// The same for an error of the library; the exit code follows from its status.
+// A value for a message: what is longer than the field ends in "...".
+struct app_short {
+    char text[64];
+};
+struct app_short app_short(const char *text);
+// A path for a message: of a very long one the end, so that there is room for what is wrong.
+const char *app_path(const char *path);
+// app_fail for an error of the library; the exit code follows from its status.
 int app_fail_error(const rn_error *err);
 // For output that could not be written: quiet when the reader has gone (EPIPE). Returns APP_FAILED.
 int app_fail_write(const char *what, int error_number);
@@ -36,13 +43,15 @@ int app_open_model(const struct options *options, bool vocab_only, rn_model **ou
 extern const unsigned char embedded_model[], embedded_model_end[];
 #define EMBEDDED_NAME "tale-20m-q8_0 (embedded)"
 
+enum { TEXT_LIMIT = 64 << 20 }; // bytes of a prompt, or of what stands on a line
+
 struct text {
     char *data; // NUL-terminated, may hold NULs
     size_t len;
 };
-// A file, or standard input when path is NULL. On failure the error has been printed and the exit
-// code is returned.
-int text_read(const char *path, struct text *out);
+// A file, or standard input when path is NULL, of at most limit bytes. On failure the error has
+// been printed and the exit code is returned.
+int text_read(const char *path, size_t limit, struct text *out);
 // The text that -p, -f or standard input gives; more than one source is an error. *source is the
 // option it came from, OPT_COUNT for standard input; with --prompt-ids out stays empty.
 int text_from_options(const struct options *options, enum option_id *source, struct text *out);

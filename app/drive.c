@@ -1,44 +1,39 @@
-// The loop over engine steps, and Ctrl-C. The signal flag is the program's one mutable static: a
-// handler has nothing else to write to.
+// Making an engine, and the loop over its steps.
 #include "drive.h"
 
-#include <signal.h>
 #include <string.h>
 
-enum { DEFAULT_BATCH_TOKENS = 512, LOGIT_BUFFER_BYTES = 256 << 20 };
+#include "interrupt.h"
 
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal_number) {
-    (void)signal_number;
-    interrupted = 1;
-}
-
-void interrupt_watch(void) {
-    struct sigaction action = {.sa_handler = on_interrupt};
-    sigemptyset(&action.sa_mask);
-    action.sa_flags = (int)SA_RESETHAND | SA_RESTART;
-    sigaction(SIGINT, &action, NULL);
-}
-
-bool interrupt_seen(void) { return interrupted != 0; }
-
-void drive_engine_options(const struct options *options, rn_engine_options *out) {
+int drive_engine_create(const struct options *options, const rn_model *model,
+                        const struct term *term, bool quiet, bool all_logits, rn_engine **out) {
     const char *isa = option_text(options, OPT_ISA);
-    *out = (rn_engine_options){
+    struct progress progress;
+    const rn_engine_options engine_options = {
         .isa = isa && strcmp(isa, "auto") ? isa : NULL,
         .kv_type = option_text(options, OPT_KV_TYPE),
         .n_threads = option_int(options, OPT_THREADS, 0),
         .n_ctx = option_int(options, OPT_CTX, 0),
         .batch_tokens = option_int(options, OPT_BATCH_TOKENS, 0),
+        .logit_rows = all_logits ? -1 : 0,
+        .progress = progress_update,
+        .progress_ctx = &progress,
     };
-}
-
-int drive_logit_rows(const rn_engine_options *options, int n_vocab) {
-    const int wanted = options->batch_tokens ? options->batch_tokens : DEFAULT_BATCH_TOKENS;
-    const int fitting = LOGIT_BUFFER_BYTES / 4 / (n_vocab > 0 ? n_vocab : 1);
-    const int rows = wanted < fitting ? wanted : fitting;
-    return rows > 0 ? rows : 1;
+    const int n_ctx_max = rn_model_get_info(model)->n_ctx_train;
+    if (engine_options.n_ctx > n_ctx_max) {
+        char name[64];
+        return app_fail(APP_USAGE, "%s: %d is more than the model's context, %d",
+                        option_name(options, OPT_CTX, name), engine_options.n_ctx, n_ctx_max);
+    }
+    rn_error err = {0};
+    progress_begin(&progress, term, quiet, "loading");
+    const rn_status status = rn_engine_create(model, &engine_options, out, &err);
+    progress_end(&progress);
+    if (status == RN_ERR_NOMEM) { // what the model asks for is too much for the machine
+        return app_fail(APP_FAILED, "%s: %s", app_path(rn_model_get_info(model)->path),
+                        err.message);
+    }
+    return status == RN_OK ? APP_OK : app_fail_error(&err);
 }
 
 struct drive {
@@ -48,6 +43,7 @@ struct drive {
     void *ctx;
     bool finished;
     rn_status failure; // of a request that ended with an error
+    int position;      // that it had reached
 };
 
 // Hands out the events of the last step; cancels when the receiver or the user has had enough. The
@@ -57,14 +53,26 @@ static void events_take(struct drive *drive) {
     for (rn_event event; !drive->finished && rn_engine_next_event(drive->engine, &event);) {
         if (event.request != drive->id) continue;
         if (event.finish != RN_FINISH_NONE) drive->finished = true;
-        if (event.finish == RN_FINISH_ERROR) drive->failure = event.status;
+        if (event.finish == RN_FINISH_ERROR) {
+            drive->failure = event.status;
+            drive->position = event.timings->prompt_tokens + event.timings->output_tokens;
+        }
         if (!drive->on_event(drive->ctx, &event)) wanted = false;
     }
     if (!drive->finished && !wanted) rn_engine_cancel(drive->engine, drive->id);
 }
 
-int drive_request(rn_engine *engine, const rn_request *request, drive_event_fn on_event,
-                  void *ctx) {
+static int failure_print(const struct drive *drive, const rn_model *model) {
+    const char *path = app_path(rn_model_get_info(model)->path);
+    if (drive->failure == RN_ERR_NUMERIC) {
+        return app_fail(APP_FAILED, "%s: the model gave no finite logit at position %d", path,
+                        drive->position);
+    }
+    return app_fail(APP_FAILED, "%s: %s", path, rn_status_text(drive->failure));
+}
+
+int drive_request(rn_engine *engine, const rn_model *model, const rn_request *request,
+                  drive_event_fn on_event, void *ctx) {
     struct drive drive = {.engine = engine, .on_event = on_event, .ctx = ctx};
     rn_error err = {0};
     if (rn_engine_submit(engine, request, &drive.id, &err) != RN_OK) return app_fail_error(&err);
@@ -75,6 +83,5 @@ int drive_request(rn_engine *engine, const rn_request *request, drive_event_fn o
         events_take(&drive);
         if (!busy && !drive.finished) return app_fail(APP_FAILED, "the engine lost the request");
     }
-    if (drive.failure) return app_fail(APP_FAILED, "%s", rn_status_text(drive.failure));
-    return APP_OK;
+    return drive.failure ? failure_print(&drive, model) : APP_OK;
 }

@@ -1,22 +1,22 @@
 // `runnel eval --loss FILE`: the loss of a text. The whole text is tokenized (markup parsed, no
 // BOS) and cut into chunks; the rest is dropped; each chunk runs on its own from position 0; the
 // loss is the mean of -log p over tokens 1 .. chunk - 1 of all chunks, in double.
-#include <jansson.h>
 #include <math.h>
 #include <string.h>
 
 #include "app.h"
 #include "drive.h"
-#include "report.h"
-#include "term.h"
+#include "interrupt.h"
+#include "json.h"
 #include "tools.h"
 
-enum { DEFAULT_CHUNK = 1024 };
+enum { DEFAULT_CHUNK = 1024, LOSS_TEXT_LIMIT = 1 << 30 };
 
 struct eval {
     const struct options *options;
     struct term term;
     bool quiet;
+    struct progress progress;
     rn_model *model;
     rn_engine *engine;
     int32_t *ids;
@@ -24,6 +24,7 @@ struct eval {
     size_t chunk, n_chunks;
     const int32_t *at; // the chunk that runs
     double sum;        // of -log p
+    int bad_position;  // of the chunk, where -log p is not finite; -1: none
     uint64_t counted;
     double seconds;
 };
@@ -40,19 +41,21 @@ static double surprise(const float *logits, int n_vocab, int32_t token) {
 static void on_logits(void *ctx, int position, const float *logits, int n_vocab) {
     struct eval *eval = ctx;
     if ((size_t)position + 1 >= eval->chunk) return; // the last row predicts another chunk
-    eval->sum += surprise(logits, n_vocab, eval->at[position + 1]);
+    const double loss = surprise(logits, n_vocab, eval->at[position + 1]);
+    if (!isfinite(loss) && eval->bad_position < 0) eval->bad_position = position;
+    eval->sum += loss;
     eval->counted++;
 }
 
 static bool on_event(void *ctx, const rn_event *event) {
-    (void)ctx;
-    (void)event;
+    struct eval *eval = ctx;
+    if (event->finish == RN_FINISH_ERROR) progress_end(&eval->progress); // a message comes
     return true;
 }
 
 static int text_load(struct eval *eval, const char *path) {
     struct text text;
-    const int code = text_read(path, &text);
+    const int code = text_read(path, LOSS_TEXT_LIMIT, &text);
     if (code) return code;
     rn_error err = {0};
     const rn_status status = rn_tokenize(eval->model, text.data, text.len, RN_TOKENIZE_SPECIAL,
@@ -83,20 +86,26 @@ static int chunks_cut(struct eval *eval, const char *path, int n_ctx) {
 
 static int chunks_run(struct eval *eval) {
     const uint64_t start = clock_ns();
-    struct progress progress;
-    progress_begin(&progress, &eval->term, eval->quiet, "evaluating");
+    progress_begin(&eval->progress, &eval->term, eval->quiet, "evaluating");
     interrupt_watch();
     int code = APP_OK;
     for (size_t i = 0; !code && !interrupt_seen() && i < eval->n_chunks; i++) {
         eval->at = eval->ids + i * eval->chunk;
         const rn_request request = {.prompt = eval->at,
                                     .n_prompt = eval->chunk,
+                                    .sampling = {.top_p = 1},
                                     .on_logits = on_logits,
                                     .on_logits_ctx = eval};
-        code = drive_request(eval->engine, &request, on_event, eval);
-        progress_update(&progress, i + 1, eval->n_chunks);
+        code = drive_request(eval->engine, eval->model, &request, on_event, eval);
+        progress_update(&eval->progress, i + 1, eval->n_chunks);
+        if (eval->bad_position >= 0) break;
     }
-    progress_end(&progress);
+    progress_end(&eval->progress);
+    if (!code && eval->bad_position >= 0) {
+        return app_fail(APP_FAILED, "%s: the loss is not finite at position %d of chunk %zu",
+                        app_path(rn_model_get_info(eval->model)->path), eval->bad_position,
+                        (size_t)(eval->at - eval->ids) / eval->chunk + 1);
+    }
     eval->seconds = (double)(clock_ns() - start) / 1e9;
     if (!code && interrupt_seen()) return APP_INTERRUPTED;
     return code;
@@ -121,11 +130,7 @@ static int result_print(const struct eval *eval) {
                   "chunks", (json_int_t)eval->n_chunks, "chunk", (json_int_t)eval->chunk, "seconds",
                   eval->seconds, "tokens_per_second", json_number(rate), "threads",
                   engine.n_threads, "isa", engine.isa, "kv_type", engine.kv_type);
-    if (!object) return app_fail(APP_FAILED, "out of memory");
-    json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(10));
-    putchar('\n');
-    json_decref(object);
-    return APP_OK;
+    return json_print(object, JSON_COMPACT | JSON_REAL_PRECISION(10));
 }
 
 static int eval_steps(struct eval *eval) {
@@ -134,14 +139,9 @@ static int eval_steps(struct eval *eval) {
     int code = app_open_model(eval->options, false, &eval->model);
     if (code) return code;
     if ((code = text_load(eval, path))) return code;
-    rn_engine_options engine_options;
-    drive_engine_options(eval->options, &engine_options);
-    engine_options.logit_rows =
-        drive_logit_rows(&engine_options, rn_model_get_info(eval->model)->n_vocab);
-    rn_error err = {0};
-    if (rn_engine_create(eval->model, &engine_options, &eval->engine, &err) != RN_OK) {
-        return app_fail_error(&err);
-    }
+    code = drive_engine_create(eval->options, eval->model, &eval->term, eval->quiet, true,
+                               &eval->engine);
+    if (code) return code;
     rn_engine_info info;
     rn_engine_get_info(eval->engine, &info);
     if ((code = chunks_cut(eval, path, info.n_ctx))) return code;
@@ -150,8 +150,11 @@ static int eval_steps(struct eval *eval) {
 }
 
 int command_eval(const struct options *options) {
-    struct eval eval = {.options = options, .quiet = option_flag(options, OPT_QUIET)};
+    struct eval eval = {.options = options,
+                        .quiet = option_flag(options, OPT_QUIET),
+                        .bad_position = -1};
     term_init(&eval.term, options);
+    interrupt_ends();
     const int code = eval_steps(&eval);
     rn_engine_destroy(eval.engine);
     rn_model_close(eval.model);

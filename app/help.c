@@ -73,10 +73,10 @@ void help_command(FILE *out, enum command_id command) {
         option_help(out, row);
     }
     if (any) {
-        fputs(
-            "  -h, --help                this help\n\n"
-            "The command line beats the environment. Exit status: 0 done, 1 failed while running, "
-            "2 wrong use or\nbad model, 130 interrupted.\n",
-            out);
+        fputs("  -h, --help                this help\n\n"
+              "The command line beats the environment; of an option given twice the last counts.\n"
+              "Exit status: 0 done, 1 failed while running, 2 wrong use or bad model, 130 "
+              "interrupted.\n",
+              out);
     }
 }

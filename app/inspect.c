@@ -53,6 +53,26 @@ void inspect_cost(const struct inspect *inspect, enum kv_type kv, struct inspect
     out->last_step = cost.weight_bytes + cost.kv_read_bytes;
 }
 
+void inspect_reads(const struct inspect *inspect, enum kv_type kv,
+                   struct inspect_read out[OP_COUNT]) {
+    const struct plan *plan = inspect->plan;
+    struct batch_shape shape;
+    uint64_t total = 0;
+    memset(out, 0, OP_COUNT * sizeof *out);
+    batch_shape_decode(plan, inspect->model->n_ctx_train - 1, &shape);
+    for (int i = 0; i < plan->n_op; i++) {
+        const struct cost cost = op_cost(plan, &plan->op[i], kv, &shape);
+        struct inspect_read *read = &out[plan->op[i].kind];
+        read->ops++;
+        read->weight_bytes += cost.weight_bytes;
+        read->kv_bytes += cost.kv_read_bytes;
+        total += cost.weight_bytes + cost.kv_read_bytes;
+    }
+    for (int kind = 0; kind < OP_COUNT && total; kind++) {
+        out[kind].share = (double)(out[kind].weight_bytes + out[kind].kv_bytes) / (double)total;
+    }
+}
+
 // ---------------------------------------------------------------- metadata
 
 static void number_print(const struct meta_view *meta, enum meta_type type, uint64_t index) {
@@ -137,29 +157,39 @@ static void tensor_print(const struct tensor_view *tensor) {
 
 static void format_print(const char *name, const struct inspect_format *format) {
     char params[32], bytes[32];
-    printf("  %-8s %6" PRIu64 " tensors %16s parameters %16s bytes", name, format->tensors,
+    printf("  %-6s %5" PRIu64 " tensors %15s params %15s bytes", name, format->tensors,
            human_count(format->params, params), human_count(format->bytes, bytes));
     if (format->params) {
-        printf("  %5.2f bits each", 8.0 * (double)format->bytes / (double)format->params);
+        printf("  %5.2f bits", 8.0 * (double)format->bytes / (double)format->params);
     }
     putchar('\n');
 }
 
+// The bytes of a decode step grow from an empty to a full cache.
 static void costs_print(const struct inspect *inspect) {
-    if (!inspect->plan) {
-        printf("  not computed: %s\n", inspect->reason);
-        return;
-    }
     for (int kv = 0; kv < KV_TYPE_COUNT; kv++) {
         struct inspect_cost cost;
         char token[32], context[32], first[32], last[32];
         inspect_cost(inspect, (enum kv_type)kv, &cost);
-        printf("  kv %-4s %9s per token, %9s for a context of %d; a decode step reads %s (empty "
-               "cache) to %s\n",
+        printf("  kv %-4s %9s per token, %9s in all; steps read %s to %s\n",
                kv_type_name((enum kv_type)kv), human_bytes((double)cost.token_bytes, token),
-               human_bytes((double)cost.context_bytes, context), inspect->model->n_ctx_train,
+               human_bytes((double)cost.context_bytes, context),
                human_bytes((double)cost.first_step, first),
                human_bytes((double)cost.last_step, last));
+    }
+}
+
+// Kinds of ops that read neither weights nor KV are left out.
+static void reads_print(const struct inspect *inspect) {
+    struct inspect_read read[OP_COUNT];
+    inspect_reads(inspect, INSPECT_READS_KV, read);
+    printf("  %-10s %6s %18s %18s %7s\n", "kind", "ops", "weight bytes", "KV bytes", "share");
+    for (int kind = 0; kind < OP_COUNT; kind++) {
+        const struct inspect_read *r = &read[kind];
+        char weights[32], kv[32];
+        if (!r->weight_bytes && !r->kv_bytes) continue;
+        printf("  %-10s %6d %18s %18s %6.1f%%\n", op_name((enum op_kind)kind), r->ops,
+               human_count(r->weight_bytes, weights), human_count(r->kv_bytes, kv), 100 * r->share);
     }
 }
 
@@ -199,8 +229,19 @@ static void text_print(const struct inspect *inspect, const struct term *term) {
         }
     }
     format_print("all", &inspect->total);
-    section(term, "memory", -1);
+    if (!inspect->plan) {
+        section(term, "memory", -1);
+        printf("  not computed: %s\n", inspect->reason);
+        return;
+    }
+    char title[96];
+    snprintf(title, sizeof title, "memory of a context of %d", inspect->model->n_ctx_train);
+    section(term, title, -1);
     costs_print(inspect);
+    snprintf(title, sizeof title, "what the last step of that context reads, kv %s",
+             kv_type_name(INSPECT_READS_KV));
+    section(term, title, -1);
+    reads_print(inspect);
 }
 
 // ---------------------------------------------------------------- the command
@@ -232,7 +273,8 @@ static int weights_get(const char *path, struct weights **out) {
 int command_inspect(const struct options *options) {
     const char *path = options->positional ? options->positional : option_text(options, OPT_MODEL);
     if (options->positional && options->value[OPT_MODEL].origin == ORIGIN_COMMAND_LINE) {
-        return app_fail(APP_USAGE, "--model and '%.80s' exclude each other", options->positional);
+        return app_fail(APP_USAGE, "--model and '%s' exclude each other",
+                        app_short(options->positional).text);
     }
     struct weights *weights = NULL;
     int code = weights_get(path, &weights);
@@ -244,6 +286,10 @@ int command_inspect(const struct options *options) {
         path ? rn_model_open(path, &model, &err)
              : rn_model_open_memory(EMBEDDED_NAME, embedded_model,
                                     (size_t)(embedded_model_end - embedded_model), &model, &err);
+    if (status == RN_ERR_NOMEM) { // says nothing about the file
+        weights_close(weights);
+        return app_fail_error(&err);
+    }
     struct inspect inspect = {.weights = weights, .reason = err.message};
     if (status == RN_OK && tools_plan(model)) {
         inspect.model = rn_model_get_info(model);

@@ -36,6 +36,16 @@ struct inspect_cost {
 };
 void inspect_cost(const struct inspect *inspect, enum kv_type kv, struct inspect_cost *out);
 
+// What the ops of one kind read in a decode step with a full context.
+struct inspect_read {
+    int ops;
+    uint64_t weight_bytes, kv_bytes;
+    double share; // of all that the step reads
+};
+#define INSPECT_READS_KV KV_F16 // the default of run
+void inspect_reads(const struct inspect *inspect, enum kv_type kv,
+                   struct inspect_read out[OP_COUNT]);
+
 int inspect_json_print(const struct inspect *inspect);
 
 #endif

@@ -23,8 +23,9 @@ static int command_unknown(const char *name) {
     const char *names[COMMAND_COUNT];
     for (int i = 0; i < COMMAND_COUNT; i++) names[i] = command_name((enum command_id)i);
     const char *near = nearest_word(name, names, COMMAND_COUNT);
-    return near ? app_fail(APP_USAGE, "unknown command '%.80s'; did you mean '%s'?", name, near)
-                : app_fail(APP_USAGE, "unknown command '%.80s'; see 'runnel --help'", name);
+    const struct app_short shown = app_short(name);
+    return near ? app_fail(APP_USAGE, "unknown command '%s'; did you mean '%s'?", shown.text, near)
+                : app_fail(APP_USAGE, "unknown command '%s'; see 'runnel --help'", shown.text);
 }
 
 int command_help(const struct options *options) {

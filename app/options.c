@@ -19,6 +19,7 @@ enum {
 };
 
 #define STRING          .kind = OPTION_STRING
+#define PATH            .kind = OPTION_PATH
 #define FLAG            .kind = OPTION_FLAG
 #define LIST            .kind = OPTION_LIST
 #define INT(min, max)   .kind = OPTION_INT, .int_min = min, .int_max = max
@@ -61,7 +62,7 @@ static bool applies(int id, enum command_id command) {
 // ---------------------------------------------------------------- values
 
 static bool refuse(const char *name, const char *text, const char *what) {
-    app_fail(APP_USAGE, "%s: '%.80s' is not %s", name, text, what);
+    app_fail(APP_USAGE, "%s: '%s' is not %s", name, app_short(text).text, what);
     return false;
 }
 
@@ -88,8 +89,8 @@ static bool parse_float(const struct option_row *row, const char *name, const ch
     snprintf(what, sizeof what, "a number from %g to %g", row->float_min, row->float_max);
     char *end = NULL;
     const double value = strtod(text, &end);
-    const bool starts_well = (text[0] >= '0' && text[0] <= '9') || text[0] == '-' || text[0] == '.';
-    if (!starts_well || end == text || *end || !isfinite(value) || value < row->float_min ||
+    const bool decimal = text[strspn(text, "0123456789.eE+-")] == '\0' && text[0] != '+';
+    if (!decimal || end == text || *end || !isfinite(value) || value < row->float_min ||
         value > row->float_max) {
         return refuse(name, text, what);
     }
@@ -121,15 +122,35 @@ static bool parse_choice(const struct option_row *row, const char *name, const c
     return refuse(name, text, what);
 }
 
-static bool list_add(struct option_value *value, const char *name, const char *text) {
-    if (!*text) return refuse(name, text, "a text of at least one character");
-    if (value->n_list == OPTIONS_MAX_LIST) {
-        app_fail(APP_USAGE, "%s: '%.80s' is one too many: at most %d are possible", name, text,
-                 OPTIONS_MAX_LIST);
-        return false;
+static bool sound(const char *text, size_t len) {
+    for (size_t i = 0; i < len;) {
+        const int n = utf8_char_len(text + i, len - i);
+        if (n == 0) return false;
+        i += (size_t)n;
     }
-    value->list[value->n_list++] = text;
     return true;
+}
+
+// Items of a list are counted from 1 in messages.
+static bool list_add(struct option_value *value, const char *name, const char *text) {
+    const size_t len = strlen(text);
+    const int number = value->n_list + 1;
+    const struct app_short shown = app_short(text);
+    if (number > OPTIONS_MAX_LIST) {
+        app_fail(APP_USAGE, "%s: '%s' is one too many: at most %d are possible", name, shown.text,
+                 OPTIONS_MAX_LIST);
+    } else if (len == 0) {
+        app_fail(APP_USAGE, "%s: text %d, '', is empty", name, number);
+    } else if (len > OPTIONS_MAX_ITEM) {
+        app_fail(APP_USAGE, "%s: text %d, '%s', has %zu bytes; at most %d are possible", name,
+                 number, shown.text, len, OPTIONS_MAX_ITEM);
+    } else if (!sound(text, len)) {
+        app_fail(APP_USAGE, "%s: text %d, '%s', is not valid UTF-8", name, number, shown.text);
+    } else {
+        value->list[value->n_list++] = text;
+        return true;
+    }
+    return false;
 }
 
 // Stores text as the value of an option; name is what a message calls it.
@@ -141,6 +162,8 @@ static bool value_set(struct options *options, enum option_id id, enum option_or
     switch (rows[id].kind) {
     case OPTION_STRING:
         return true;
+    case OPTION_PATH:
+        return *text || refuse(name, text, "a file name");
     case OPTION_INT:
         return parse_int(&rows[id], name, text, &value->integer);
     case OPTION_FLOAT:
@@ -232,34 +255,55 @@ static bool unknown(enum command_id command, const char *given) {
 
 static bool positional_take(struct options *options, const char *text) {
     if (options->command != COMMAND_INSPECT && options->command != COMMAND_HELP) {
-        app_fail(APP_USAGE, "unexpected argument '%.80s'; see 'runnel %s --help'", text,
-                 command_name(options->command));
+        app_fail(APP_USAGE, "unexpected argument '%s'; see 'runnel %s --help'",
+                 app_short(text).text, command_name(options->command));
         return false;
     }
     if (options->positional) {
-        app_fail(APP_USAGE, "one argument too many: '%.80s'", text);
+        app_fail(APP_USAGE, "one argument too many: '%s'", app_short(text).text);
+        return false;
+    }
+    if (options->command == COMMAND_INSPECT && !*text) {
+        app_fail(APP_USAGE, "'' is not a file name");
         return false;
     }
     options->positional = text;
     return true;
 }
 
+// "-p=hi" is "-p" with the value "=hi" to some programs and "hi" to others.
+static bool equals_refuse(const char *given, const struct option_row *row) {
+    const struct app_short value = app_short(given + 3);
+    if (row->kind == OPTION_FLAG) {
+        app_fail(APP_USAGE, "-%c=%s: write -%c or --%s=%s", given[1], value.text, given[1],
+                 row->flag, value.text);
+    } else {
+        app_fail(APP_USAGE, "-%c=%s: write -%c %s or --%s=%s", given[1], value.text, given[1],
+                 value.text, row->flag, value.text);
+    }
+    return false;
+}
+
+// The option that argv holds at given, -1: unknown. *value is what is in the same argument, or
+// NULL.
+static int flag_find(enum command_id command, const char *given, const char **value) {
+    if (given[1] != '-') {
+        *value = given[2] ? given + 2 : NULL;
+        return find_short(command, given[1]);
+    }
+    const char *equals = strchr(given, '=');
+    *value = equals ? equals + 1 : NULL;
+    return find_long(command, given + 2, equals ? (size_t)(equals - given) - 2 : strlen(given + 2));
+}
+
 // One flag at argv[*at], with its value there or in the next argument; moves *at to the last one
 // used.
 static bool flag_take(struct options *options, int argc, char **argv, int *at) {
     const char *given = argv[*at];
-    const char *inline_value = NULL;
-    int id;
-    if (given[1] == '-') {
-        const char *equals = strchr(given, '=');
-        inline_value = equals ? equals + 1 : NULL;
-        id = find_long(options->command, given + 2,
-                       equals ? (size_t)(equals - given) - 2 : strlen(given + 2));
-    } else {
-        id = find_short(options->command, given[1]);
-        if (given[2]) inline_value = given + 2;
-    }
+    const char *inline_value;
+    const int id = flag_find(options->command, given, &inline_value);
     if (id < 0) return unknown(options->command, given);
+    if (given[1] != '-' && given[2] == '=') return equals_refuse(given, &rows[id]);
     char name[64];
     if (given[1] == '-') {
         snprintf(name, sizeof name, "--%s", rows[id].flag);
@@ -276,8 +320,22 @@ static bool flag_take(struct options *options, int argc, char **argv, int *at) {
     return value_set(options, (enum option_id)id, ORIGIN_COMMAND_LINE, name, text);
 }
 
+// Whether --help stands where a flag may stand, whatever is wrong with the rest.
+static bool help_wanted(enum command_id command, int argc, char **argv) {
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const char *arg = argv[i];
+        if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) return true;
+        if (arg[0] != '-' || !arg[1]) continue;
+        const char *inline_value;
+        const int id = flag_find(command, arg, &inline_value);
+        if (id >= 0 && rows[id].kind != OPTION_FLAG && !inline_value) i++; // its value
+    }
+    return false;
+}
+
 bool options_parse(struct options *options, enum command_id command, int argc, char **argv) {
-    *options = (struct options){.command = command};
+    *options = (struct options){.command = command, .help = help_wanted(command, argc, argv)};
+    if (options->help) return true;
     bool only_positional = false;
     for (int i = 0; i < argc; i++) {
         const char *arg = argv[i];
@@ -286,9 +344,6 @@ bool options_parse(struct options *options, enum command_id command, int argc, c
             ok = positional_take(options, arg);
         } else if (!strcmp(arg, "--")) {
             only_positional = true;
-        } else if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
-            options->help = true;
-            return true;
         } else {
             ok = flag_take(options, argc, argv, &i);
         }
@@ -348,14 +403,18 @@ static int edit_distance(const char *a, const char *b) {
 }
 
 const char *nearest_word(const char *typed, const char *const *names, int count) {
-    const char *best = NULL;
-    int best_distance = 1 + (int)strlen(typed) / 3; // beyond this it is another word
+    const size_t len = strlen(typed);
+    const char *best = NULL, *begun = NULL; // begun: begins with what was typed, the shortest such
+    int best_distance = 1 + (int)len / 3;   // beyond this it is another word
     for (int i = 0; i < count; i++) {
+        if (len && !strncmp(typed, names[i], len) && (!begun || strlen(names[i]) < strlen(begun))) {
+            begun = names[i];
+        }
         const int distance = edit_distance(typed, names[i]);
         if (distance <= best_distance && (!best || distance < best_distance)) {
             best = names[i];
             best_distance = distance;
         }
     }
-    return best;
+    return begun ? begun : best;
 }

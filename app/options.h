@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { OPTIONS_MAX_LIST = 16 };
+// Of a list: most items, and most bytes of one; the engine's limits for stop strings.
+enum { OPTIONS_MAX_LIST = 16, OPTIONS_MAX_ITEM = 4096 };
 
 enum command_id {
 #define COMMAND(id, ...) COMMAND_##id,
@@ -27,6 +28,7 @@ enum option_id {
 
 enum option_kind {
     OPTION_STRING,
+    OPTION_PATH,
     OPTION_INT,
     OPTION_FLOAT,
     OPTION_FLAG,
@@ -81,7 +83,7 @@ int option_int(const struct options *options, enum option_id id, int fallback);
 float option_float(const struct options *options, enum option_id id, float fallback);
 bool option_flag(const struct options *options, enum option_id id);
 
-// The word of names[] nearest to what was typed, or NULL when none is near.
+// The word of names[] that begins with what was typed, else the nearest, or NULL when none is near.
 const char *nearest_word(const char *typed, const char *const *names, int count);
 
 #endif

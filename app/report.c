@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-enum { BANDWIDTH_BUDGET_MS = 300, SHARE_BAR_WIDTH = 20 };
+enum { BANDWIDTH_BUDGET_MS = 300, SHARE_BAR_WIDTH = 20, SHARE_BAR_MIN = 4, LABEL_COLUMNS = 10 };
 
 // Undefined (NaN) where there is nothing to divide by.
 static double ratio(double a, double b) { return b > 0 ? a / b : (double)NAN; }
@@ -36,14 +36,16 @@ void report_measure(struct report *report, rn_engine *engine) {
         (uint64_t)report->timings.prompt_tokens + (uint64_t)report->timings.output_tokens;
     const uint64_t working_set =
         report->engine.weight_bytes + tokens * report->engine.kv_token_bytes;
-    report->in_cache = report->engine.cache_bytes && working_set <= report->engine.cache_bytes;
     report->bandwidth = rn_engine_bandwidth(engine, working_set, BANDWIDTH_BUDGET_MS);
+    report->in_cache = report->bandwidth > 0 && report->engine.cache_bytes &&
+                       working_set <= report->engine.cache_bytes;
 }
 
 // ---------------------------------------------------------------- for people
 
 static void line_begin(const struct term *term, const char *label) {
-    fprintf(stderr, "  %s%-8s%s", term_dim(term->err_color), label, term_reset(term->err_color));
+    fprintf(stderr, "  %s%-*s%s", term_dim(term->err_color), LABEL_COLUMNS - 2, label,
+            term_reset(term->err_color));
 }
 
 static void print_output(const struct report *report, const struct term *term) {
@@ -58,18 +60,33 @@ static void print_output(const struct report *report, const struct term *term) {
             term_reset(term->err_color));
 }
 
+// The bar gets what the terminal leaves beside the figures, or goes.
+static void print_share(const struct report *report, const struct term *term, int used) {
+    const double share = read_share(report);
+    char figures[96], bar[3 * SHARE_BAR_WIDTH + 1];
+    const int percent = snprintf(figures, sizeof figures, "%.0f%%", 100 * share);
+    const int len =
+        percent + snprintf(figures + percent, sizeof figures - (size_t)percent, " of %.1f GB/s%s",
+                           report->bandwidth / 1e9, report->in_cache ? " (in cache)" : "");
+    const int room = term_columns() - used - 2 - 1 - len;
+    const int width = room < SHARE_BAR_WIDTH ? room : SHARE_BAR_WIDTH;
+    fputs("  ", stderr);
+    if (width >= SHARE_BAR_MIN) fprintf(stderr, "%s ", term_bar(term, share, width, bar));
+    fprintf(stderr, "%s%.*s%s%s", term_bold(term->err_color), percent, figures,
+            term_reset(term->err_color), figures + percent);
+}
+
 static void print_memory(const struct report *report, const struct term *term) {
     if (!isfinite(read_rate(report))) return;
-    char bytes[32], bar[3 * SHARE_BAR_WIDTH + 1];
+    char bytes[32];
     line_begin(term, "memory");
-    fprintf(stderr, "%9s/token   %8.2f GB/s", human_bytes(bytes_per_token(report), bytes),
-            read_rate(report) / 1e9);
+    const int used = LABEL_COLUMNS + fprintf(stderr, "%9s/token   %8.2f GB/s",
+                                             human_bytes(bytes_per_token(report), bytes),
+                                             read_rate(report) / 1e9);
     if (isfinite(read_share(report))) {
-        const double share = read_share(report);
-        fprintf(stderr, "  %s %s%.0f%%%s of %.1f GB/s%s",
-                term_bar(term, share, SHARE_BAR_WIDTH, bar), term_bold(term->err_color),
-                100 * share, term_reset(term->err_color), report->bandwidth / 1e9,
-                report->in_cache ? " (in cache)" : "");
+        print_share(report, term, used);
+    } else {
+        fputs("  bandwidth not measured", stderr);
     }
     fputc('\n', stderr);
 }
@@ -99,8 +116,6 @@ void report_print(const struct report *report, const struct term *term) {
 
 // ---------------------------------------------------------------- for programs
 
-json_t *json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
 static json_t *json_whole(double value) {
     return isfinite(value) ? json_integer((json_int_t)llround(value)) : json_null();
 }
@@ -109,7 +124,7 @@ bool report_json(const struct report *report, json_t *object) {
     const rn_timings *timings = &report->timings;
     const double gb = 1e9;
     json_t *figures =
-        json_pack("{s:s, s:s?, s:I, s:f, s:i, s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:b, s:i, "
+        json_pack("{s:s, s:s?, s:I, s:f, s:i, s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:i, "
                   "s:s, s:s, s:s}",
                   "finish_reason", rn_finish_text(report->finish), "stop", report->stop, "seed",
                   (json_int_t)report->seed, "load_ms", report->load_ms, "prompt_tokens",
@@ -120,8 +135,9 @@ bool report_json(const struct report *report, json_t *object) {
                   json_whole(bytes_per_token(report)), "read_gbs",
                   json_number(read_rate(report) / gb), "bandwidth_gbs",
                   json_number(ratio(report->bandwidth, report->bandwidth > 0 ? gb : 0)),
-                  "bandwidth_share", json_number(read_share(report)), "in_cache", report->in_cache,
-                  "threads", report->engine.n_threads, "isa", report->engine.isa, "kv_type",
+                  "bandwidth_share", json_number(read_share(report)), "in_cache",
+                  report->bandwidth > 0 ? json_boolean(report->in_cache) : json_null(), "threads",
+                  report->engine.n_threads, "isa", report->engine.isa, "kv_type",
                   report->engine.kv_type, "backend", report->engine.backend);
     if (!figures) return false;
     const int failed = json_object_update(object, figures);

@@ -2,9 +2,7 @@
 #ifndef RN_APP_REPORT_H
 #define RN_APP_REPORT_H
 
-#include <jansson.h>
-
-#include "app.h"
+#include "json.h"
 #include "term.h"
 
 struct report {
@@ -17,16 +15,13 @@ struct report {
     double load_ms;
     // of the machine for this working set, bytes/s; 0: not measured
     double bandwidth;
-    bool in_cache; // the working set fits the last-level cache
+    bool in_cache; // it was measured, and the working set fits the last-level cache
 };
 
 // Measures the machine's bandwidth for what a decode step reads; takes up to 300 ms.
 void report_measure(struct report *report, rn_engine *engine);
 void report_print(const struct report *report, const struct term *term);
-// Adds the figures to object; undefined rates are null.
+// Adds the figures to object; undefined ones are null. False: out of memory.
 bool report_json(const struct report *report, json_t *object);
-
-// value, or null where it is not finite.
-json_t *json_number(double value);
 
 #endif

@@ -1,13 +1,14 @@
 // `runnel run`: prompt in, text out as it becomes certain, a summary on stderr. With --json one
 // object on stdout instead of the text. ids are all sampled tokens, an end token included.
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "app.h"
 #include "drive.h"
+#include "interrupt.h"
+#include "logits.h"
 #include "report.h"
 #include "term.h"
 #include "tools.h"
@@ -28,8 +29,8 @@ struct run {
     struct id_list prompt_ids, ids;
     struct text output; // --json
     size_t output_cap;
-    char last;            // last byte written to stdout
-    FILE *logits;         // --logits
+    char last; // last byte written to stdout
+    struct logits_file logits;
     int write_error;      // errno of a failed write, 0: none
     const char *write_to; // what it was
     bool no_memory;
@@ -60,6 +61,9 @@ static int ids_parse(const struct run *run, struct id_list *out) {
         char *end;
         errno = 0;
         const long id = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : -1;
+        if (!*at && at > text) {
+            return app_fail(APP_USAGE, "%s: an id is missing after the last comma", name);
+        }
         if (id < 0 || id >= n_vocab || errno) {
             return app_fail(APP_USAGE, "%s: '%.20s' does not start with a token id from 0 to %d",
                             name, at, n_vocab - 1);
@@ -94,25 +98,6 @@ static int prompt_get(struct run *run) {
     }
     if (run->prompt_ids.count == 0) return app_fail(APP_USAGE, "the prompt is empty");
     return APP_OK;
-}
-
-// ---------------------------------------------------------------- engine
-
-static int engine_start(struct run *run) {
-    rn_engine_options engine_options;
-    struct progress progress;
-    drive_engine_options(run->options, &engine_options);
-    if (run->logits) {
-        engine_options.logit_rows =
-            drive_logit_rows(&engine_options, rn_model_get_info(run->model)->n_vocab);
-    }
-    progress_begin(&progress, &run->term, run->quiet, "loading");
-    engine_options.progress = progress_update;
-    engine_options.progress_ctx = &progress;
-    rn_error err = {0};
-    const rn_status status = rn_engine_create(run->model, &engine_options, &run->engine, &err);
-    progress_end(&progress);
-    return status == RN_OK ? APP_OK : app_fail_error(&err);
 }
 
 // ---------------------------------------------------------------- events
@@ -166,10 +151,7 @@ static void on_logits(void *ctx, int position, const float *logits, int n_vocab)
     struct run *run = ctx;
     (void)position; // rows come in order
     if (run->write_error) return;
-    errno = 0;
-    if (fwrite(logits, sizeof *logits, (size_t)n_vocab, run->logits) != (size_t)n_vocab) {
-        write_failed(run, option_text(run->options, OPT_LOGITS));
-    }
+    if (!logits_write(&run->logits, logits, n_vocab)) write_failed(run, run->logits.path);
 }
 
 // ---------------------------------------------------------------- the run
@@ -207,59 +189,43 @@ static int generate(struct run *run) {
         .ignore_eos = option_flag(run->options, OPT_IGNORE_EOS),
     };
     sampling_get(run, &request.sampling);
-    if (run->logits) {
+    if (run->logits.file) {
         request.on_logits = on_logits;
         request.on_logits_ctx = run;
     }
     prompt_echo(run);
     interrupt_watch();
-    const int code = drive_request(run->engine, &request, on_event, run);
+    const int code = drive_request(run->engine, run->model, &request, on_event, run);
     if (run->term.out_tty && !run->json && run->last && run->last != '\n') fputc('\n', stdout);
     if (run->write_error) return app_fail_write(run->write_to, run->write_error);
     if (run->no_memory) return app_fail(APP_FAILED, "out of memory");
     return code;
 }
 
+// NULL: out of memory.
 static json_t *ids_json(const struct id_list *list) {
     json_t *array = json_array();
     for (size_t i = 0; array && i < list->count; i++) {
-        json_array_append_new(array, json_integer(list->id[i]));
+        if (json_array_append_new(array, json_integer(list->id[i]))) {
+            json_decref(array);
+            return NULL;
+        }
     }
     return array;
 }
 
-static int json_print(const struct run *run) {
-    struct text text;
-    if (!text_sound(run->output.data ? run->output.data : "", run->output.len, &text)) {
-        return app_fail(APP_FAILED, "out of memory");
-    }
-    struct text path = {0};
+static int object_print(const struct run *run) {
+    const char *path = run->report.model->path;
+    const struct text *output = &run->output;
     json_t *object = json_object();
-    text_sound(run->report.model->path, strlen(run->report.model->path), &path);
-    json_object_set_new(object, "model", json_stringn(path.data, path.len));
-    json_object_set_new(object, "text", json_stringn(text.data, text.len));
-    json_object_set_new(object, "prompt_ids", ids_json(&run->prompt_ids));
-    json_object_set_new(object, "ids", ids_json(&run->ids));
-    int code = APP_FAILED;
-    if (report_json(&run->report, object) &&
-        json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6)) == 0) {
-        fputc('\n', stdout);
-        code = APP_OK;
+    if (!json_put(object, "model", json_text(path, strlen(path))) ||
+        !json_put(object, "text", json_text(output->data ? output->data : "", output->len)) ||
+        !json_put(object, "prompt_ids", ids_json(&run->prompt_ids)) ||
+        !json_put(object, "ids", ids_json(&run->ids)) || !report_json(&run->report, object)) {
+        json_decref(object);
+        object = NULL;
     }
-    json_decref(object);
-    text_free(&text);
-    text_free(&path);
-    if (code == APP_OK) return APP_OK;
-    return app_flush_output() ? APP_FAILED : app_fail(APP_FAILED, "out of memory");
-}
-
-static int logits_close(struct run *run) {
-    if (!run->logits) return APP_OK;
-    FILE *file = run->logits;
-    run->logits = NULL;
-    errno = 0;
-    if (fclose(file) == 0) return APP_OK;
-    return app_fail_write(option_text(run->options, OPT_LOGITS), errno);
+    return json_print(object, JSON_COMPACT | JSON_REAL_PRECISION(6));
 }
 
 static int run_steps(struct run *run) {
@@ -267,21 +233,20 @@ static int run_steps(struct run *run) {
     int code = app_open_model(run->options, false, &run->model);
     if (code) return code;
     const double open_ms = (double)(clock_ns() - start) / 1e6;
+    if ((code = logits_open(&run->logits, run->options))) return code;
     if ((code = prompt_get(run))) return code;
-    const char *logits_path = option_text(run->options, OPT_LOGITS);
-    if (logits_path && !(run->logits = fopen(logits_path, "wb"))) {
-        return app_fail(APP_FAILED, "%s: %s", logits_path, strerror(errno));
-    }
     const uint64_t engine_start_ns = clock_ns();
-    if ((code = engine_start(run))) return code;
+    code = drive_engine_create(run->options, run->model, &run->term, run->quiet,
+                               run->logits.file != NULL, &run->engine);
+    if (code) return code;
     run->report.load_ms = open_ms + (double)(clock_ns() - engine_start_ns) / 1e6;
     run->report.model = rn_model_get_info(run->model);
     rn_engine_get_info(run->engine, &run->report.engine);
     if ((code = generate(run))) return code;
-    if ((code = logits_close(run))) return code;
+    if ((code = logits_close(&run->logits))) return code;
     if (!run->quiet) report_measure(&run->report, run->engine);
     if (run->json) {
-        code = json_print(run);
+        code = object_print(run);
     } else if (!run->quiet) {
         report_print(&run->report, &run->term);
     }
@@ -296,8 +261,9 @@ int command_run(const struct options *options) {
         .quiet = option_flag(options, OPT_QUIET),
     };
     term_init(&run.term, options);
+    interrupt_ends();
     const int code = run_steps(&run);
-    if (run.logits) fclose(run.logits);
+    logits_close(&run.logits);
     rn_engine_destroy(run.engine);
     rn_model_close(run.model);
     text_free(&run.prompt);

@@ -6,11 +6,19 @@
 #include <langinfo.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "interrupt.h"
 #include "tools.h"
 
-enum { PROGRESS_DELAY_MS = 200, PROGRESS_INTERVAL_MS = 50, PROGRESS_WIDTH = 30 };
+enum {
+    PROGRESS_DELAY_MS = 200,
+    PROGRESS_INTERVAL_MS = 50,
+    PROGRESS_WIDTH = 30,
+    PROGRESS_MIN = 4,    // a shorter bar says nothing
+    PROGRESS_MARGIN = 3, // the cursor, and the terminal's "^C"
+};
 
 void term_init(struct term *term, const struct options *options) {
     const char *when = option_text(options, OPT_COLOR);
@@ -23,6 +31,12 @@ void term_init(struct term *term, const struct options *options) {
     term->out_color = always || (!never && term->out_tty);
     term->err_color = always || (!never && term->err_tty);
     term->utf8 = !strcmp(nl_langinfo(CODESET), "UTF-8");
+}
+
+int term_columns(void) {
+    struct winsize size = {0};
+    const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    return known ? size.ws_col : 1000;
 }
 
 const char *term_dim(bool color) { return color ? "\033[2m" : ""; }
@@ -126,19 +140,26 @@ void progress_update(void *ctx, uint64_t done, uint64_t total) {
         now - progress->shown_ns < PROGRESS_INTERVAL_MS * 1000000ull) {
         return;
     }
-    char bar[3 * PROGRESS_WIDTH + 1];
     const double share = (double)done / (double)total;
-    fprintf(stderr, "\r%s %s %3.0f%%", progress->label,
-            term_bar(progress->term, share, PROGRESS_WIDTH, bar), 100 * share);
+    const int label = (int)strlen(progress->label), percent = 5; // " 100%"
+    const int room = term_columns() - PROGRESS_MARGIN - label - percent - 1;
+    const int width = room < PROGRESS_WIDTH ? room : PROGRESS_WIDTH;
+    if (width < -1) return; // not even the number fits
+    char bar[3 * PROGRESS_WIDTH + 1] = "";
+    const bool with_bar = width >= PROGRESS_MIN;
+    if (with_bar) term_bar(progress->term, share, width, bar);
+    fprintf(stderr, "\r%s%s%s %3.0f%%", progress->label, with_bar ? " " : "", bar, 100 * share);
     fflush(stderr);
     progress->shown_ns = now;
-    progress->visible = true;
+    progress->columns = label + percent + (with_bar ? 1 + width : 0);
+    interrupt_line(progress->columns);
 }
 
 void progress_end(struct progress *progress) {
-    if (!progress->visible) return;
+    if (!progress->columns) return;
     // Blanks instead of an escape sequence: NO_COLOR and dumb terminals are served too.
-    fprintf(stderr, "\r%*s\r", (int)strlen(progress->label) + PROGRESS_WIDTH + 6, "");
+    fprintf(stderr, "\r%*s\r", progress->columns + PROGRESS_MARGIN - 1, "");
     fflush(stderr);
-    progress->visible = false;
+    progress->columns = 0;
+    interrupt_line(0);
 }

@@ -11,6 +11,9 @@ struct term {
     bool utf8;
 };
 
+// Columns of the terminal behind stderr; a large number where there is none or it does not say.
+int term_columns(void);
+
 void term_init(struct term *term, const struct options *options);
 // The escape sequences, or "" without colour.
 const char *term_dim(bool color);
@@ -33,12 +36,13 @@ const char *human_bytes(double bytes, char buffer[32]);
 // "21,889,152".
 const char *human_count(uint64_t value, char buffer[32]);
 
-// A bar on stderr that shows itself only on a terminal and after 200 ms; progress_end erases it.
+// A bar on stderr that shows itself only on a terminal and after 200 ms, on one line whatever the
+// width; progress_end erases it.
 struct progress {
     const struct term *term;
     const char *label;
     uint64_t start_ns, shown_ns;
-    bool visible;
+    int columns; // that are on the screen; 0: none
 };
 void progress_begin(struct progress *progress, const struct term *term, bool quiet,
                     const char *label);

@@ -1,27 +1,49 @@
 // `runnel tokenize` and `runnel detokenize`: text to a JSON array of ids and back, whole or line by
 // line (--jsonl). They need the vocabulary only.
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "app.h"
+#include "json.h"
 
 // Calls fn for every line of standard input (without its end) until one fails.
 typedef int (*line_fn)(const rn_model *model, const struct options *options, const char *line,
                        size_t len, size_t number);
 
+// The next line without its end; *more is false at the end of the input.
+static int line_read(FILE *in, struct text *line, size_t *cap, size_t number, bool *more) {
+    int c;
+    line->len = 0;
+    while ((c = getc_unlocked(in)) != EOF && c != '\n') {
+        if (line->len == TEXT_LIMIT) {
+            return app_fail(APP_USAGE, "line %zu is longer than the limit of %d MiB", number,
+                            TEXT_LIMIT >> 20);
+        }
+        if (line->len == *cap) {
+            const size_t bigger = *cap ? 2 * *cap : 4096;
+            char *grown = realloc(line->data, bigger);
+            if (!grown) return app_fail(APP_FAILED, "out of memory");
+            line->data = grown;
+            *cap = bigger;
+        }
+        line->data[line->len++] = (char)c;
+    }
+    *more = c != EOF || line->len > 0;
+    if (!ferror(in)) return APP_OK;
+    return app_fail(APP_USAGE, "the input cannot be read: %s", strerror(errno));
+}
+
 static int lines_each(const rn_model *model, const struct options *options, FILE *in, line_fn fn) {
-    char *line = NULL;
-    size_t cap = 0, number = 0;
+    struct text line = {0};
+    size_t cap = 0;
     int code = APP_OK;
-    for (ssize_t len; !code && (len = getline(&line, &cap, in)) >= 0;) {
-        if (len && line[len - 1] == '\n') len--;
-        code = fn(model, options, line, (size_t)len, ++number);
+    for (size_t number = 1; !code; number++) {
+        bool more = false;
+        if ((code = line_read(in, &line, &cap, number, &more)) || !more) break;
+        code = fn(model, options, line.data ? line.data : "", line.len, number);
         if (!code && ferror(stdout)) code = app_flush_output();
     }
-    free(line);
-    if (!code && ferror(in)) code = app_fail(APP_USAGE, "the input cannot be read");
+    text_free(&line);
     return code;
 }
 
@@ -51,9 +73,11 @@ static int tokenize_line(const rn_model *model, const struct options *options, c
     int code;
     if (json_is_string(value)) {
         code = ids_print(model, options, json_string_value(value), json_string_length(value));
+    } else if (!value && json_no_memory(&problem)) {
+        code = app_fail(APP_FAILED, "out of memory");
     } else {
-        code = app_fail(APP_USAGE, "line %zu is not a JSON string: %s", number,
-                        value ? "it is another value" : problem.text);
+        code = app_fail(APP_USAGE, "line %zu is not a JSON string: %s%s", number,
+                        value ? "it is " : "", value ? json_kind(value) : problem.text);
     }
     json_decref(value);
     return code;
@@ -67,7 +91,7 @@ static int tokenize_lines(const rn_model *model, const struct options *options) 
     const char *path = option_text(options, OPT_FILE);
     if (!path) return lines_each(model, options, stdin, tokenize_line);
     FILE *in = fopen(path, "rb");
-    if (!in) return app_fail(APP_USAGE, "%s: %s", path, strerror(errno));
+    if (!in) return app_fail(APP_USAGE, "%s: %s", app_path(path), strerror(errno));
     const int code = lines_each(model, options, in, tokenize_line);
     fclose(in);
     return code;
@@ -92,16 +116,27 @@ int command_tokenize(const struct options *options) {
 
 // ---------------------------------------------------------------- detokenize
 
+// Items are counted from 1, as lines are.
+static int item_refuse(const json_t *item, const char *where, size_t index) {
+    char *shown = json_dumps(item, JSON_ENCODE_ANY | JSON_COMPACT);
+    app_fail(APP_USAGE, "%sitem %zu is %s, not a token id", where, index + 1,
+             shown ? app_short(shown).text : json_kind(item));
+    free(shown);
+    return APP_USAGE;
+}
+
 // The ids of a JSON array; where names the place in messages ("line 3: " or "").
 static int ids_load(const rn_model *model, const char *json, size_t len, const char *where,
                     int32_t **out, size_t *n_out) {
     const int n_vocab = rn_model_get_info(model)->n_vocab;
     json_error_t problem;
-    json_t *array = json_loadb(json, len, 0, &problem);
+    json_t *array = json_loadb(json, len, JSON_DECODE_ANY, &problem);
+    if (!array && json_no_memory(&problem)) return app_fail(APP_FAILED, "out of memory");
     if (!json_is_array(array)) {
-        const char *why = array ? "it is an object" : problem.text;
+        app_fail(APP_USAGE, "%snot a JSON array of token ids: %s%s", where, array ? "it is " : "",
+                 array ? json_kind(array) : problem.text);
         json_decref(array);
-        return app_fail(APP_USAGE, "%snot a JSON array of token ids: %s", where, why);
+        return APP_USAGE;
     }
     *n_out = json_array_size(array);
     *out = malloc((*n_out + 1) * sizeof **out);
@@ -110,7 +145,7 @@ static int ids_load(const rn_model *model, const char *json, size_t len, const c
         const json_t *item = json_array_get(array, i);
         const json_int_t id = json_integer_value(item);
         if (!json_is_integer(item)) {
-            code = app_fail(APP_USAGE, "%sitem %zu is not a token id", where, i);
+            code = item_refuse(item, where, i);
         } else if (id < 0 || id >= n_vocab) {
             code = app_fail(APP_USAGE, "%stoken id %lld is not from 0 to %d", where, (long long)id,
                             n_vocab - 1);
@@ -147,21 +182,14 @@ static int detokenize_line(const rn_model *model, const struct options *options,
     size_t n_bytes = 0;
     const int code = text_load(model, options, line, len, where, &bytes, &n_bytes);
     if (code) return code;
-    struct text sound;
-    const bool ok = text_sound(bytes, n_bytes, &sound);
+    json_t *value = json_text(bytes, n_bytes);
     rn_free(bytes);
-    if (!ok) return app_fail(APP_FAILED, "out of memory");
-    json_t *value = json_stringn(sound.data, sound.len);
-    json_dumpf(value, stdout, JSON_ENCODE_ANY);
-    putchar('\n');
-    json_decref(value);
-    text_free(&sound);
-    return APP_OK;
+    return json_print(value, JSON_ENCODE_ANY);
 }
 
 static int detokenize_all(const rn_model *model, const struct options *options) {
     struct text json;
-    int code = text_read(NULL, &json);
+    int code = text_read(NULL, TEXT_LIMIT, &json);
     if (code) return code;
     char *text = NULL;
     size_t len = 0;

@@ -12,14 +12,23 @@ equal "the loss does not depend on batches and threads" "$loss" "$(json out loss
 run eval --loss text --chunk 64 --chunks 3
 expect "the text form" grep -q "^loss  *${loss:0:6}" out
 
-# The same from the logits that run writes.
+# The same from the logits that run writes, by another program.
 "$BIN" tokenize --no-bos -f text | tr -d '[]' | cut -d, -f1-64 >ids
 run run --prompt-ids "$(cat ids)" -n 0 --logits logits -q
 equal "the logits of a chunk" $((64 * 4096 * 4)) "$(stat -c %s logits)"
+run eval --loss text --chunk 64 --chunks 1 --json
+loss=$(json out loss)
+other=$("$LOGITS_LOSS" logits 4096 "$(cat ids)")
+expect "eval's loss of a chunk, $loss, is that of the logits, $other" \
+    awk -v a="$loss" -v b="$other" 'BEGIN { exit !(a > 0.1 && a - b < 1e-5 && b - a < 1e-5) }'
 
 printf 'short' >short
 refused 2 "short: . tokens are less than one chunk of 1024" eval --loss short
 refused 2 "/nonexistent: No such file" eval --loss /nonexistent
 refused 2 "--chunk: 2000 tokens do not fit the context of 1024" eval --loss text --chunk 2000
 refused 2 "--chunk: '1' is not a whole number from 2" eval --loss text --chunk 1
+refused 2 "--ctx: 5000 is more than the model's context, 1024" eval --loss text -c 5000
+refused 2 "--loss: '' is not a file name" eval --loss ''
+truncate -s $(((1 << 30) + 1)) huge
+refused 2 "huge: is longer than the limit of 1024 MiB" eval --loss huge
 finish

@@ -23,11 +23,25 @@ equal "all tensors are listed" "$(json out totals.tensors)" "$(json out '#tensor
 equal "supported" true "$(json out supported)"
 equal "file_bytes" "$(stat -c %s "$ROOT/models/tale-20m-q8_0.gguf")" "$(json out file_bytes)"
 
+# What a decode step reads, by kind of op: it adds up to the step's bytes.
+equal "matmuls read the weights" 21725184 "$(json out decode_reads.kinds.matmul.weight_bytes)"
+equal "attention reads the KV of the whole context" $((3584 * 1024)) \
+    "$(json out decode_reads.kinds.attention.kv_bytes)"
+sum=0
+for kind in embed norm matmul attention; do
+    sum=$((sum + $(json out decode_reads.kinds.$kind.weight_bytes) + $(json out decode_reads.kinds.$kind.kv_bytes)))
+done
+equal "the kinds add up" "$(json out memory.f16.decode_bytes_full)" "$sum"
+equal "kinds that read nothing are left out" 4 "$(json out '#decode_reads.kinds')"
+expect "the text has them" grep -q "^  attention  *7  *0  *3,670,016 " embedded
+expect "and nothing else" sh -c "! grep -q '^  rope ' embedded"
+
 run inspect "$VOCAB" --json
 equal "a vocabulary can be inspected" 0 "$code"
 equal "it cannot be run" false "$(json out supported)"
 expect "and the reason is given" test -n "$(json out reason)"
 run inspect "$VOCAB"
+expect "without what a step reads" sh -c '! grep -q "step" out'
 expect "in the text too" grep -q "not computed: " out
 
 # Another architecture: shown, with the reason why it cannot run.

@@ -1,5 +1,5 @@
-# Shared by the end-to-end scripts. The test runner sets BIN (the program), JSONGET, ROOT (the
-# sources) and BUILD. Work happens in a temporary folder; a failed check is printed, and makes the
+# Shared by the end-to-end scripts. The test runner sets BIN (the program), JSONGET and the other
+# helpers, ROOT (the sources), BUILD and SAN (the sanitizer, if any). Work happens in a temporary folder; a failed check is printed, and makes the
 # script fail at its end.
 # shellcheck shell=bash
 set -u
@@ -13,6 +13,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 checks=0
 failures=0
+runner=() # what the program is run by
 
 # fail WHAT: notes a failed check.
 fail() {
@@ -22,7 +23,7 @@ fail() {
 
 # run ARG...: runs the program; leaves code, ./out and ./err. Standard input is empty unless given.
 run() {
-    "$BIN" "$@" >out 2>err </dev/null
+    "${runner[@]}" "$BIN" "$@" >out 2>err </dev/null
     code=$?
 }
 

@@ -45,6 +45,8 @@ done
 run run -p "Once upon a time" -n 0 --json
 equal "-n 0 writes nothing" 0 "$(json out output_tokens)"
 equal "-n 0 has no rate" null "$(json out output_per_second)"
+equal "what was not measured is null" null/null "$(json out bandwidth_gbs)/$(json out in_cache)"
+expect "what was measured is not" test "$(json object in_cache)" != null
 
 # The end token is among the ids, and not in the text.
 run run -p $'<|user|>\nHello, who are you?<|end|>\n<|assistant|>\n' --temp 0 --json
@@ -58,6 +60,8 @@ equal "--ignore-eos goes on" 60 "$(json out output_tokens)"
 # Stop strings never leak, wherever they fall.
 run run -p "Once upon a time" --temp 0 -n 40 -q
 cp out whole
+run run -p "Once upon a time" --temp 5 --top-p 0 -n 40 -q --seed 1
+expect "--top-p 0 keeps the likeliest token alone" cmp whole out
 for cut in 3 11 20 37; do
     stop=$(tail -c +$((cut + 1)) whole | head -c 9)
     before=$(head -c "$((cut + 9))" whole)
@@ -71,22 +75,71 @@ for cut in 3 11 20 37; do
 done
 
 # Output that cannot be written.
-"$BIN" run -p a -n 400 --ignore-eos 2>err | head -c 5 >out
+"$BIN" run -p a -n 400 --ignore-eos --seed 1 2>err | head -c 5 >out
 status=${PIPESTATUS[0]}
 equal "a reader that has gone ends the run" 1 "$status"
 equal "quietly" "" "$(cat err)"
-"$BIN" run -p a -n 4 >/dev/full 2>err
+"$BIN" run -p a -n 4 --ignore-eos --seed 1 >/dev/full 2>err
 equal "a full disk ends the run" 1 $?
 expect "and is named" grep -q "^runnel: standard output: No space left" err
+
+# --logits: a bad path is known before anything runs; a file that the run reads is refused; a
+# request that is refused leaves the file as it was, and none behind.
 refused 1 "/nonexistent/x: No such file" run -p a -n 1 --logits /nonexistent/x
 refused 1 "/dev/full: No space left" run -p a -n 8 --logits /dev/full
+cp "$TINY" model.gguf
+ln model.gguf hard.gguf
+ln -s model.gguf soft.gguf
+for path in model.gguf ./hard.gguf soft.gguf; do
+    refused 2 "--logits: '$path' is the file that --model reads" run -m model.gguf -p a --logits $path
+done
+refused 2 "--logits: 'prompt.txt' is the file that --file reads" run -f prompt.txt --logits prompt.txt
+RUNNEL_LOGITS=prompt.txt refused 2 "RUNNEL_LOGITS: 'prompt.txt' is" run -f prompt.txt
+"$BIN" run -n 1 --logits prompt.txt <prompt.txt >out 2>err
+equal "standard input is read, too" 2 $?
+expect "the model is whole" cmp model.gguf "$TINY"
+equal "the prompt is whole" "Once upon a time" "$(cat prompt.txt)"
+echo kept >logits
+for path in logits new; do
+    refused 2 "--ctx: 5000" run -p a -c 5000 --logits $path
+    refused 2 "the context holds 16" run -c 16 --prompt-ids "$(yes 5 | head -n 20 | paste -sd,)" --logits $path
+    refused 2 "the prompt is empty" run -p '' --no-bos --logits $path
+    refused 2 "--stop: text 1" run -p a --stop '' --logits $path
+done
+equal "a refused request leaves the file as it was" kept "$(cat logits)"
+expect "and makes none" test ! -e new
+run run -p a --no-bos -n 0 -q --logits logits
+equal "an accepted one replaces it" $((4096 * 4)) "$(stat -c %s logits)"
+
+# Memory that does not suffice: a run that ends well says whether the bandwidth was measured.
+for kbytes in $([ -n "$SAN" ] || seq 40000 10000 100000); do
+    (ulimit -v "$kbytes"; exec "$BIN" run -p a -n 4 -t 1 --ignore-eos --seed 1 >out 2>err)
+    case $? in
+        0) expect "$kbytes KB: the share, or why not" grep -q 'memory.*% of\|bandwidth not measured' err ;;
+        1) equal "$kbytes KB: one line: $(cat err)" 1/1 "$(grep -c "^runnel: .*\(memory\|cannot allocate\)" err)/$(wc -l <err)" ;;
+        *) fail "$kbytes KB: $(cat err)" ;;
+    esac
+done
 
 # Ctrl-C: the text so far, the summary, 130.
-"$BIN" run -p a --ignore-eos --isa scalar -t 1 >out 2>err &
+"$BIN" run -p a --ignore-eos --isa scalar -t 1 --seed 1 >out 2>err &
 pid=$!
 for _ in $(seq 200); do [ -s out ] && break; sleep 0.1; done
 kill -INT $pid
 wait $pid
 equal "an interrupted run exits 130" 130 $?
 expect "with its summary" grep -q "cancelled" err
+
+# Before there is a request it ends at once, with 130 and nothing left behind.
+mkfifo prompt.fifo
+"$BIN" run --logits early <prompt.fifo >out 2>err &
+pid=$!
+exec 3>prompt.fifo
+for _ in $(seq 200); do [ -e early ] && break; sleep 0.1; done
+kill -INT $pid
+wait $pid
+equal "interrupted early: 130" 130 $?
+exec 3>&-
+equal "interrupted early: nothing on stderr" "" "$(cat err)"
+expect "interrupted early: no file" test ! -e early
 finish

@@ -19,6 +19,22 @@ on_terminal "'$BIN' run -p 'Once upon a time' -n 8 --seed 1 --color never"
 expect "--color never: no escape sequence" sh -c "! grep -qF '$escape' out"
 on_terminal "'$BIN' run -p \"\$(printf 'a\\033[31mb')\" -n 1 --color never"
 expect "control characters do not reach the terminal" sh -c "! grep -qF '$escape' out"
+
+# The progress bar keeps to one line. It shows itself only when there is time to see it, so the work
+# grows until it does.
+head -c 200000 "$ROOT/models/val.txt" >text
+chunks=8
+for columns in 20 40 80; do
+    while :; do
+        script -qec "stty cols $columns; '$BIN' eval --loss text --chunk 16 --chunks $chunks" /dev/null \
+            </dev/null | tr '\r' '\n' >out
+        if grep -q "[0-9]%$" out || [ $chunks -gt 2000 ]; then break; fi
+        chunks=$((2 * chunks))
+    done
+    expect "$columns columns: there is progress" grep -q "^evaluating.* [0-9]*%$" out
+    expect "$columns columns: on one line" [ "$(grep "%$" out | wc -L)" -lt "$columns" ]
+    expect "$columns columns: the result follows" grep -q "^loss" out
+done
 run run -p "Once upon a time" -n 2 --color always
 expect "--color always: colour in a file" grep -qF "$escape" err
 finish

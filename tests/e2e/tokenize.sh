@@ -44,7 +44,8 @@ lines_refused() {
     expect "$1 --jsonl names the place in '$3'" grep -q "^runnel: .*$2" err
 }
 lines_refused tokenize "line 2 is not a JSON string" $'"a"\nb\n'
-lines_refused tokenize "line 1 is not a JSON string" $'[1]\n'
+lines_refused tokenize "line 1 is not a JSON string: it is an array" $'[1]\n'
+lines_refused tokenize "line 2 is not a JSON string: it is an object" $'"a"\n{}\n'
 lines_refused tokenize "line 2 is not a JSON string" $'"a"\n\n"b"\n'
 lines_refused detokenize "line 2: " $'[1]\n[1,\n'
 lines_refused detokenize "line 1: token id 4096 is not from 0 to 4095" $'[4096]\n'
@@ -53,6 +54,26 @@ for bad in '' x '{}' '[1' '["a"]' '[1.5]' '[-1]' '[4096]' '[99999999999999999999
     equal "detokenize refuses '$bad'" 2 $?
     equal "with one line" 1 "$(wc -l <err)"
 done
-printf '[-1]' | "$BIN" detokenize 2>err
-expect "the value is named" grep -q -- "-1 is not from 0 to 4095" err
+# named INPUT MESSAGE
+named() {
+    printf '%s' "$1" | "$BIN" detokenize >out 2>err
+    equal "what is wrong with $(head -c 40 <<<"$1")" "runnel: $2" "$(cat err)"
+}
+named '[-1]' "token id -1 is not from 0 to 4095"
+named '[1,1.5]' "item 2 is 1.5, not a token id"
+named '["a"]' 'item 1 is "a", not a token id'
+named '[1,2,{"a":[null]}]' 'item 3 is {"a":[null]}, not a token id'
+named "[\"$(printf 'x%.0s' $(seq 500))\"]" "item 1 is \"$(printf 'x%.0s' $(seq 59))..., not a token id"
+named 3 "not a JSON array of token ids: it is a number"
+named '{}' "not a JSON array of token ids: it is an object"
+
+# Input has a limit.
+head -c $(((64 << 20) + 1)) /dev/zero >huge
+refused 2 "huge: is longer than the limit of 64 MiB" tokenize -f huge
+refused 2 "line 1 is longer than the limit of 64 MiB" tokenize --jsonl -f huge
+for command in tokenize detokenize; do
+    cat huge | "$BIN" $command >out 2>err
+    equal "$command refuses a huge input" 2 "${PIPESTATUS[1]}"
+    equal "and says why" "runnel: standard input: is longer than the limit of 64 MiB" "$(cat err)"
+done
 finish

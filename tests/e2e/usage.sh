@@ -23,7 +23,11 @@ expect "help fits 100 columns" [ "$(wc -L <out)" -le 100 ]
 refused 2 "'rnu'.*did you mean 'run'" rnu
 refused 2 "'xyzzy'" xyzzy
 refused 2 "--tempature.*did you mean --temperature" run --tempature 1
+refused 2 "--max;.*did you mean --max-tokens" run --max 3
+refused 2 "'ins'.*did you mean 'inspect'" ins
 refused 2 "unknown option -Z" run -Z
+refused 2 "-p=hi: write -p hi or --prompt=hi" run -p=hi
+refused 2 "-q=no: write -q or --quiet=no" run -q=no
 refused 2 "unknown option --jsonl" run --jsonl
 refused 2 "unexpected argument 'hello'" run hello
 refused 2 "one argument too many: 'b'" inspect a b
@@ -38,7 +42,7 @@ for option in max-tokens top-k seed threads ctx batch-tokens; do
     done
 done
 for option in temperature top-p min-p; do
-    for value in '' x 0.5x ' 1' nan inf -inf 1e999 -0.1 101; do
+    for value in '' x 0.5x ' 1' nan inf -inf 1e999 -0.1 101 0x10 0x1p-3 +0.5 infinity; do
         refused 2 "--$option: '$value' is not a number from 0 to" run -p a "--$option" "$value"
     done
 done
@@ -48,10 +52,44 @@ refused 2 "--temperature: '101'" run -p a --temp 101
 refused 2 "--isa: 'mmx' is not one of auto|scalar|avx2|avx512" run -p a --isa mmx
 refused 2 "--kv-type: 'f1' is not one of f16|f32" run -p a --kv-type f1
 refused 2 "--json: 'maybe' is not yes or no" run -p a --json=maybe
-refused 2 "--stop: '' is not a text" run -p a --stop ''
+refused 2 "--stop: text 2, '', is empty" run -p a --stop x --stop ''
+refused 2 "--stop: text 1, 'a?b', is not valid UTF-8" run -p a --stop $'a\xffb'
+long=$(printf 'x%.0s' $(seq 4097))
+refused 2 "--stop: text 1, '${long:0:60}...', has 4097 bytes; at most 4096" run -p a --stop "$long"
+RUNNEL_STOP=$'ok\n\xff' refused 2 "RUNNEL_STOP: text 2, '?', is not valid UTF-8" run -p a
+run run -p a -n 0 -q --stop "${long:1}"
+equal "a stop string may have 4096 bytes" 0 "$code"
 stops=()
 for i in $(seq 17); do stops+=(--stop "x$i"); done
 refused 2 "--stop: 'x17' is one too many" run -p a "${stops[@]}"
+
+# File names.
+for option in --model --file --logits; do
+    refused 2 "$option: '' is not a file name" run -p a "$option="
+done
+refused 2 "-m: '' is not a file name" run -p a -m ''
+refused 2 "-f: '' is not a file name" run -f ''
+refused 2 "'' is not a file name" inspect ''
+
+# The context.
+refused 2 "--ctx: 5000 is more than the model's context, 1024" run -p a -c 5000
+RUNNEL_CTX=5000 refused 2 "RUNNEL_CTX: 5000 is more than the model's context, 1024" run -p a
+refused 2 "--ctx: '67108865' is not a whole number from 1 to 67108864" run -p a --ctx 67108865
+
+# --help wins over a bad value before or after it, but not over its place as a value.
+for arguments in "--seed x --help" "--help --seed x" "--nonsense -h" "hello --help"; do
+    # shellcheck disable=SC2086  # to be split
+    run run $arguments
+    equal "run $arguments exits 0" 0 "$code"
+    expect "run $arguments shows the help" grep -q "^usage: runnel run" out
+done
+run run -p --help -n 0 --json
+equal "--help can be a prompt" 0 "$code"
+equal "as text" "$("$BIN" tokenize --prompt=--help)" "$(json out prompt_ids)"
+
+# The last one counts.
+run run -p a -n 1 --seed 3 --seed 4 --json -q
+equal "of an option given twice the last counts" 4 "$(json out seed)"
 
 # A value cannot break the line or drive the terminal.
 refused 2 "--seed: '?\[31m?x'" run -p a --seed $'\e[31m\nx'
@@ -64,7 +102,7 @@ equal "RUNNEL_SEED is used" 7 "$(json out seed)"
 equal "RUNNEL_MAX_TOKENS is used" 3 "$(json out output_tokens)"
 RUNNEL_SEED=7 run run -p "Once upon" -n 1 --json --seed 8
 equal "the command line beats the environment" 8 "$(json out seed)"
-RUNNEL_JSON=1 run run -p "Once upon" -n 1 --json=no -q
+RUNNEL_JSON=1 run run -p "Once upon" -n 1 --json=no -q --seed 1
 expect "a flag can be switched off" test "$(head -c 1 out)" != "{"
 RUNNEL_FILE=/nonexistent run run -p "Once upon" -n 1 -q
 equal "a prompt on the command line beats one in the environment" 0 "$code"
@@ -77,6 +115,7 @@ refused 2 "the prompt is empty" run -p '' --no-bos
 for ids in '' a '1,,2' '1,' '1;2' -1 4096 99999999999999999999; do
     refused 2 "--prompt-ids: " run --prompt-ids "$ids"
 done
+refused 2 "--prompt-ids: an id is missing after the last comma" run --prompt-ids "1,2, "
 refused 2 "4000 .*1024" run --prompt-ids "$(yes 5 | head -n 4000 | paste -sd,)"
 refused 2 "20 .*16" run -c 16 --prompt-ids "$(yes 5 | head -n 20 | paste -sd,)"
 finish

@@ -1,0 +1,66 @@
+// Ctrl-C. The program's only mutable statics are here, because a handler has nothing else to read
+// from or write to; it calls nothing that is not safe in one.
+#include "interrupt.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app.h"
+
+enum { ECHO_COLUMNS = 2 }; // the terminal's own "^C"
+
+static volatile sig_atomic_t seen;
+static volatile sig_atomic_t line_columns;
+static _Atomic(const char *) doomed_file;
+
+static void error_write(const char *bytes, size_t len) {
+    const ssize_t written = write(STDERR_FILENO, bytes, len);
+    (void)written; // there is nobody left to tell
+}
+
+// Blanks instead of an escape sequence: dumb terminals are served too.
+static void line_erase(int columns) {
+    char blanks[1 + 256 + 1];
+    const size_t count = columns < 256 ? (size_t)columns : 256;
+    memset(blanks, ' ', sizeof blanks);
+    blanks[0] = blanks[count + 1] = '\r';
+    error_write(blanks, count + 2);
+}
+
+static void on_early_interrupt(int signal_number) {
+    (void)signal_number;
+    const char *file = atomic_load(&doomed_file);
+    if (file) unlink(file);
+    if (line_columns > 0) {
+        line_erase(line_columns + ECHO_COLUMNS);
+    } else if (isatty(STDERR_FILENO)) {
+        error_write("\n", 1);
+    }
+    _exit(APP_INTERRUPTED);
+}
+
+static void on_interrupt(int signal_number) {
+    (void)signal_number;
+    seen = 1;
+}
+
+void interrupt_ends(void) {
+    struct sigaction action = {.sa_handler = on_early_interrupt};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+}
+
+void interrupt_watch(void) {
+    struct sigaction action = {.sa_handler = on_interrupt};
+    sigemptyset(&action.sa_mask);
+    action.sa_flags = (int)SA_RESETHAND | SA_RESTART;
+    sigaction(SIGINT, &action, NULL);
+}
+
+bool interrupt_seen(void) { return seen != 0; }
+
+void interrupt_line(int columns) { line_columns = columns; }
+
+void interrupt_removes(const char *path) { atomic_store(&doomed_file, path); }

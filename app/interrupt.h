@@ -1,0 +1,19 @@
+// Ctrl-C, for the commands that run a model.
+#ifndef RN_APP_INTERRUPT_H
+#define RN_APP_INTERRUPT_H
+
+#include <stdbool.h>
+
+// From now on Ctrl-C ends the program at once with status 130, after erasing a progress line and
+// removing a file that interrupt_removes() named: nothing is worth keeping before a request runs.
+void interrupt_ends(void);
+// From now on the first Ctrl-C asks the request to stop; the second kills the program.
+void interrupt_watch(void);
+bool interrupt_seen(void);
+
+// A progress line of so many columns is on stderr; 0: none.
+void interrupt_line(int columns);
+// A file that must not stay behind; path is borrowed. NULL: none.
+void interrupt_removes(const char *path);
+
+#endif

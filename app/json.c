@@ -1,0 +1,54 @@
+// JSON output. Invariant: what was printed with exit status 0 is whole.
+#include "json.h"
+
+#include <math.h>
+
+json_t *json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+json_t *json_text(const char *data, size_t len) {
+    struct text text;
+    if (!text_sound(data, len, &text)) return NULL;
+    json_t *value = json_stringn(text.data, text.len);
+    text_free(&text);
+    return value;
+}
+
+bool json_put(json_t *object, const char *key, json_t *value) {
+    return json_object_set_new(object, key, value) == 0;
+}
+
+bool json_no_memory(const json_error_t *problem) {
+    return !problem->text[0] || json_error_code(problem) == json_error_out_of_memory;
+}
+
+const char *json_kind(const json_t *value) {
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "an array";
+    case JSON_STRING:
+        return "a string";
+    case JSON_INTEGER:
+    case JSON_REAL:
+        return "a number";
+    case JSON_TRUE:
+        return "true";
+    case JSON_FALSE:
+        return "false";
+    case JSON_NULL:
+        return "null";
+    }
+    return "another value";
+}
+
+int json_print(json_t *value, size_t flags) {
+    if (!value) return app_fail(APP_FAILED, "out of memory");
+    const int failed = json_dumpf(value, stdout, flags);
+    json_decref(value);
+    if (!failed) {
+        putchar('\n');
+        return APP_OK;
+    }
+    return app_flush_output() ? APP_FAILED : app_fail(APP_FAILED, "out of memory");
+}

@@ -1,0 +1,24 @@
+// JSON output for all commands: values that jansson would refuse, and printing with its errors.
+#ifndef RN_APP_JSON_H
+#define RN_APP_JSON_H
+
+#include <jansson.h>
+
+#include "app.h"
+
+// value, or null where it is not finite.
+json_t *json_number(double value);
+// A string of any bytes; what is not sound UTF-8 becomes U+FFFD. NULL: out of memory.
+json_t *json_text(const char *data, size_t len);
+// Takes value over, NULL too. False: out of memory.
+bool json_put(json_t *object, const char *key, json_t *value);
+// Whether a text could not be read for want of memory; then there is no message in problem.
+bool json_no_memory(const json_error_t *problem);
+// "an object", "a number", for messages.
+const char *json_kind(const json_t *value);
+
+// Prints value as a line on stdout and releases it; NULL is a value for which memory ran out. On
+// failure the error has been printed and the exit code is returned.
+int json_print(json_t *value, size_t flags);
+
+#endif

@@ -1,0 +1,23 @@
+// The file of --logits: opened before the model is loaded, so that a bad path is known early, and
+// emptied only when the first row comes, so that a refused request leaves it as it was.
+#ifndef RN_APP_LOGITS_H
+#define RN_APP_LOGITS_H
+
+#include "app.h"
+
+struct logits_file {
+    const char *path; // borrowed
+    FILE *file;       // NULL: not wanted, or closed
+    bool created;     // by us: removed if no row comes
+    bool started;     // a row came
+};
+
+// Opens what --logits names, if it is given. A file that the run reads is refused. On failure the
+// error has been printed and the exit code is returned.
+int logits_open(struct logits_file *logits, const struct options *options);
+// False: it could not be written (errno).
+bool logits_write(struct logits_file *logits, const float *row, int n_vocab);
+// To be called on every way out; a second call does nothing.
+int logits_close(struct logits_file *logits);
+
+#endif

@@ -1,0 +1,22 @@
+# `make run STORY=...`: the text reaches the program as it was written, past make and the shell.
+. "$(dirname "$0")/lib.sh"
+command -v make >/dev/null || { echo "no make: skipped"; exit 0; }
+mkdir build
+printf '#!/bin/sh\ncat\n' >build/runnel # stands for the program: shows the prompt
+chmod +x build/runnel
+cp "$ROOT/Makefile" .
+unset MAKEFLAGS MFLAGS MAKEOVERRIDES SAN STORY # of a make that runs the tests
+
+# told STORY: what `make run` writes for it.
+told() { printf '> Tell me a story about %s.\n\n<|user|>\nTell me a story about %s.<|end|>\n<|assistant|>\n' "$1" "$1"; }
+
+# shellcheck disable=SC2016  # nothing is to be expanded: that is the point
+for story in 'a robot and a kite' 'a "b" $HOME `id` $(id)' "it's; id" '$(shell id) $$ 100% \n \\' '-n' '*'; do
+    make -s -o program run STORY="$story" >out 2>err
+    expect "on the command line: $story" cmp out <(told "$story")
+    STORY=$story make -s -o program run >out 2>err
+    expect "in the environment: $story" cmp out <(told "$story")
+done
+make -s -o program run >out 2>err
+expect "the default" cmp out <(told "a fox and a lantern")
+finish
