@@ -4,12 +4,9 @@
 //    chunk of the run that is current by then: both are right.
 // 2. A run ends only when `done` counts every chunk, and a worker counts a chunk after its last use
 //    of `job`. So `job` is written only while nobody can own a chunk, and needs no atomics.
-// 3. A helper sleeps only after it has set `drowsy` and then seen no chunk; the caller takes
-//    `drowsy` only after it has offered chunks. Both in one total order (seq_cst): one of them sees
-//    the other. The caller that takes it wakes everybody, so no sleeper is forgotten, and a helper
-//    that is slow to get its core is not woken again for every run.
-// 4. A helper that spins on the caller's own core gives it up: the caller has work for it, it has
-//    none.
+// 3. A helper sleeps only after it has announced itself in `sleepers` and then seen no chunk; the
+//    caller looks at `sleepers` only after it has offered chunks. Both in one total order
+//    (seq_cst): one of them sees the other.
 #define _GNU_SOURCE 1
 #include "base/pool.h"
 
@@ -30,7 +27,7 @@
 
 #include "base/clock.h"
 
-enum { CACHE_LINE = 64, SPIN_NS = 200000, LATE_NS = 40000, SPIN_CHECK = 32 };
+enum { CACHE_LINE = 64, SPIN_NS = 40000, SPIN_CHECK = 32 };
 
 struct pool_job {
     pool_fn fn;
@@ -48,8 +45,7 @@ struct pool {
     alignas(CACHE_LINE) _Atomic int64_t remaining; // chunks not yet claimed; below 0 means none
     alignas(CACHE_LINE) _Atomic int64_t done;      // chunks that helpers have finished in this run
     alignas(CACHE_LINE) _Atomic uint32_t epoch;    // the futex word: moves before every wake
-    _Atomic bool drowsy;                           // somebody sleeps or is about to
-    _Atomic int caller;                            // the core that the caller was on
+    _Atomic int sleepers;
     _Atomic bool stop;
     alignas(CACHE_LINE) struct pool_job job;
     int n_threads;
@@ -99,8 +95,6 @@ static bool work_spin(struct pool *pool) {
             if (work_is_offered(pool)) return true;
             cpu_pause();
         }
-        if (sched_getcpu() == atomic_load_explicit(&pool->caller, memory_order_relaxed))
-            sched_yield();
     } while (clock_ns() < end);
     return false;
 }
@@ -109,8 +103,9 @@ static void work_wait(struct pool *pool) {
     while (!work_spin(pool)) {
         // The epoch is read first: if a wake comes after this line, the wait returns at once.
         const uint32_t epoch = atomic_load(&pool->epoch);
-        atomic_store(&pool->drowsy, true);
+        atomic_fetch_add(&pool->sleepers, 1);
         if (!work_is_offered(pool)) futex_wait(&pool->epoch, epoch);
+        atomic_fetch_sub(&pool->sleepers, 1);
     }
 }
 
@@ -193,7 +188,7 @@ static void run_inline(pool_fn fn, void *ctx, int64_t n_items, int64_t chunk) {
 // A helper holds the last chunks. It may have lost its core to somebody, so after a short spin the
 // caller offers its own.
 static void done_wait(struct pool *pool, int64_t expected) {
-    const uint64_t end = clock_ns() + LATE_NS;
+    const uint64_t end = clock_ns() + SPIN_NS;
     bool is_late = false;
     for (;;) {
         for (int i = 0; i < SPIN_CHECK; i++) {
@@ -214,11 +209,10 @@ void pool_run(struct pool *pool, pool_fn fn, void *ctx, int64_t n_items, int64_t
     const int64_t n_chunks = n_items / chunk + (n_items % chunk != 0);
     pool->job = (struct pool_job){fn, ctx, n_items, chunk, n_chunks};
     atomic_store_explicit(&pool->done, 0, memory_order_relaxed);
-    atomic_store_explicit(&pool->caller, sched_getcpu(), memory_order_relaxed);
     atomic_store(&pool->remaining, n_chunks); // from here on the chunks are up for grabs
-    if (atomic_load(&pool->drowsy) && atomic_exchange(&pool->drowsy, false)) {
+    if (atomic_load(&pool->sleepers) > 0) {
         atomic_fetch_add(&pool->epoch, 1);
-        futex_wake(&pool->epoch, INT_MAX);
+        futex_wake(&pool->epoch, n_chunks - 1 < INT_MAX ? (int)(n_chunks - 1) : INT_MAX);
     }
     const int64_t n_own = chunks_work(pool, 0);
     done_wait(pool, n_chunks - n_own);
