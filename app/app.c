@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { PATH_SHOWN = 200 };
+#include "tools.h"
 
 // Values in messages come from users and files: they must not break the line or drive the terminal.
 static void line_sanitize(char *line) {
@@ -54,14 +54,6 @@ struct app_short app_short(const char *text) {
     memcpy(out.text, text, kept);
     memcpy(out.text + kept, kept < len ? "..." : "", kept < len ? 4 : 1);
     return out;
-}
-
-const char *app_path(const char *path) {
-    const size_t len = strlen(path);
-    if (len <= PATH_SHOWN) return path;
-    const char *tail = path + len - PATH_SHOWN;
-    const char *slash = strchr(tail, '/');
-    return slash && slash[1] ? slash + 1 : tail;
 }
 
 int app_fail_error(const rn_error *err) {
@@ -143,8 +135,8 @@ int text_read(const char *path, size_t limit, struct text *out) {
     *out = (struct text){0};
     if (!path) return stream_read(stdin, "standard input", limit, out);
     FILE *file = fopen(path, "rb");
-    if (!file) return app_fail(APP_USAGE, "%s: %s", app_path(path), strerror(errno));
-    const int code = stream_read(file, app_path(path), limit, out);
+    if (!file) return app_fail(APP_USAGE, "%s: %s", err_path(path), strerror(errno));
+    const int code = stream_read(file, err_path(path), limit, out);
     fclose(file);
     return code;
 }
@@ -191,20 +183,9 @@ int text_from_options(const struct options *options, enum option_id *source, str
 }
 
 int utf8_char_len(const char *data, size_t len) {
-    const unsigned char *c = (const unsigned char *)data;
-    if (len == 0) return 0;
-    if (c[0] < 0x80) return 1;
-    const int n = c[0] >= 0xf0 ? 4 : c[0] >= 0xe0 ? 3 : 2;
-    if (c[0] < 0xc2 || c[0] > 0xf4 || len < (size_t)n) return 0;
-    for (int i = 1; i < n; i++) {
-        if ((c[i] & 0xc0) != 0x80) return 0;
-    }
-    // overlong forms, surrogates, beyond U+10FFFF
-    if ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] > 0x9f) ||
-        (c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] > 0x8f)) {
-        return 0;
-    }
-    return n;
+    size_t n = 0;
+    if (len == 0 || unicode_scan((const uint8_t *)data, len, &n) != UNICODE_WELL) return 0;
+    return (int)n;
 }
 
 bool text_sound(const char *data, size_t len, struct text *out) {

@@ -26,8 +26,6 @@ struct app_short {
     char text[64];
 };
 struct app_short app_short(const char *text);
-// A path for a message: of a very long one the end, so that there is room for what is wrong.
-const char *app_path(const char *path);
 // app_fail for an error of the library; the exit code follows from its status.
 int app_fail_error(const rn_error *err);
 // For output that could not be written: quiet when the reader has gone (EPIPE). Returns APP_FAILED.

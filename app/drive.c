@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "interrupt.h"
+#include "tools.h"
 
 int drive_engine_create(const struct options *options, const rn_model *model,
                         const struct term *term, bool quiet, bool all_logits, rn_engine **out) {
@@ -30,7 +31,7 @@ int drive_engine_create(const struct options *options, const rn_model *model,
     const rn_status status = rn_engine_create(model, &engine_options, out, &err);
     progress_end(&progress);
     if (status == RN_ERR_NOMEM) { // what the model asks for is too much for the machine
-        return app_fail(APP_FAILED, "%s: %s", app_path(rn_model_get_info(model)->path),
+        return app_fail(APP_FAILED, "%s: %s", err_path(rn_model_get_info(model)->path),
                         err.message);
     }
     return status == RN_OK ? APP_OK : app_fail_error(&err);
@@ -63,7 +64,7 @@ static void events_take(struct drive *drive) {
 }
 
 static int failure_print(const struct drive *drive, const rn_model *model) {
-    const char *path = app_path(rn_model_get_info(model)->path);
+    const char *path = err_path(rn_model_get_info(model)->path);
     if (drive->failure == RN_ERR_NUMERIC) {
         return app_fail(APP_FAILED, "%s: the model gave no finite logit at position %d", path,
                         drive->position);

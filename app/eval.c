@@ -103,7 +103,7 @@ static int chunks_run(struct eval *eval) {
     progress_end(&eval->progress);
     if (!code && eval->bad_position >= 0) {
         return app_fail(APP_FAILED, "%s: the loss is not finite at position %d of chunk %zu",
-                        app_path(rn_model_get_info(eval->model)->path), eval->bad_position,
+                        err_path(rn_model_get_info(eval->model)->path), eval->bad_position,
                         (size_t)(eval->at - eval->ids) / eval->chunk + 1);
     }
     eval->seconds = (double)(clock_ns() - start) / 1e9;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "app.h"
+#include "tools.h"
 
 // Bits under the names that the table uses.
 enum {
@@ -122,29 +123,20 @@ static bool parse_choice(const struct option_row *row, const char *name, const c
     return refuse(name, text, what);
 }
 
-static bool sound(const char *text, size_t len) {
-    for (size_t i = 0; i < len;) {
-        const int n = utf8_char_len(text + i, len - i);
-        if (n == 0) return false;
-        i += (size_t)n;
-    }
-    return true;
-}
-
 // Items of a list are counted from 1 in messages.
 static bool list_add(struct option_value *value, const char *name, const char *text) {
     const size_t len = strlen(text);
     const int number = value->n_list + 1;
     const struct app_short shown = app_short(text);
-    if (number > OPTIONS_MAX_LIST) {
+    if (number > RN_MAX_STOPS) {
         app_fail(APP_USAGE, "%s: '%s' is one too many: at most %d are possible", name, shown.text,
-                 OPTIONS_MAX_LIST);
+                 RN_MAX_STOPS);
     } else if (len == 0) {
         app_fail(APP_USAGE, "%s: text %d, '', is empty", name, number);
-    } else if (len > OPTIONS_MAX_ITEM) {
+    } else if (len > RN_MAX_STOP_BYTES) {
         app_fail(APP_USAGE, "%s: text %d, '%s', has %zu bytes; at most %d are possible", name,
-                 number, shown.text, len, OPTIONS_MAX_ITEM);
-    } else if (!sound(text, len)) {
+                 number, shown.text, len, RN_MAX_STOP_BYTES);
+    } else if (!unicode_is_valid(text, len)) {
         app_fail(APP_USAGE, "%s: text %d, '%s', is not valid UTF-8", name, number, shown.text);
     } else {
         value->list[value->n_list++] = text;

@@ -7,8 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Of a list: most items, and most bytes of one; the engine's limits for stop strings.
-enum { OPTIONS_MAX_LIST = 16, OPTIONS_MAX_ITEM = 4096 };
+#include "runnel.h"
 
 enum command_id {
 #define COMMAND(id, ...) COMMAND_##id,
@@ -58,7 +57,7 @@ struct option_value {
     double real;
     bool flag;
     int n_list;
-    const char *list[OPTIONS_MAX_LIST];
+    const char *list[RN_MAX_STOPS];
 };
 
 struct options {

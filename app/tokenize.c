@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "json.h"
+#include "tools.h"
 
 // Calls fn for every line of standard input (without its end) until one fails.
 typedef int (*line_fn)(const rn_model *model, const struct options *options, const char *line,
@@ -91,7 +92,7 @@ static int tokenize_lines(const rn_model *model, const struct options *options) 
     const char *path = option_text(options, OPT_FILE);
     if (!path) return lines_each(model, options, stdin, tokenize_line);
     FILE *in = fopen(path, "rb");
-    if (!in) return app_fail(APP_USAGE, "%s: %s", app_path(path), strerror(errno));
+    if (!in) return app_fail(APP_USAGE, "%s: %s", err_path(path), strerror(errno));
     const int code = lines_each(model, options, in, tokenize_line);
     fclose(in);
     return code;

@@ -98,6 +98,8 @@ typedef struct rn_sampling {
     uint64_t seed; // used when has_seed; otherwise one is drawn and reported
 } rn_sampling;
 
+enum { RN_MAX_STOPS = 16, RN_MAX_STOP_BYTES = 4096 };
+
 typedef void (*rn_logits_fn)(void *ctx, int position, const float *logits, int n_vocab);
 
 typedef struct rn_request {
@@ -106,7 +108,7 @@ typedef struct rn_request {
     rn_sampling sampling;
     int max_tokens;          // -1: until the context is full; 0: evaluate the prompt only
     const char *const *stop; // strings that end the text and are not part of it; copied
-    size_t n_stop;           // at most 16
+    size_t n_stop;           // at most RN_MAX_STOPS
     bool ignore_eos;
     rn_logits_fn on_logits; // called during the step for every evaluated position, prompt included;
                             // NULL: none

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "plan/cost.h"
 #include "runnel.h"
+#include "text/unicode.h"
 #include "weights/weights.h"
 
 // The file behind a model, and its plan (NULL when opened for the vocabulary alone). Borrowed.

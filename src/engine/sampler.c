@@ -159,14 +159,11 @@ static void filter_min_p(const rn_sampling *sampling, struct set *set) {
 }
 
 // The order is part of the contract.
-static const struct {
-    const char *name;
-    void (*apply)(const rn_sampling *sampling, struct set *set);
-} filters[] = {
-    {"temperature", filter_temperature},
-    {"top_k", filter_top_k},
-    {"top_p", filter_top_p},
-    {"min_p", filter_min_p},
+static void (*const filters[])(const rn_sampling *sampling, struct set *set) = {
+    filter_temperature,
+    filter_top_k,
+    filter_top_p,
+    filter_min_p,
 };
 
 static const uint64_t golden = 0x9e3779b97f4a7c15u;
@@ -277,6 +274,6 @@ int32_t sampler_choose(struct sampler *sampler, const rn_sampling *sampling, int
         set.id[set.n] = id;
         set.n += logits[id] > -INFINITY;
     }
-    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) filters[i].apply(sampling, &set);
+    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) filters[i](sampling, &set);
     return choose_gumbel(sampling, position, &set);
 }

@@ -8,24 +8,16 @@
 #include "base/entropy.h"
 #include "text/unicode.h"
 
-enum { MAX_STOPS = 16, MAX_STOP_BYTES = 4096 };
-
-static bool is_utf8(const char *text, size_t len) {
-    for (size_t n; len > 0; text += n, len -= n)
-        if (unicode_scan((const uint8_t *)text, len, &n) != UNICODE_WELL) return false;
-    return true;
-}
-
 static rn_status check_stops(const rn_request *request, rn_error *err) {
-    if (request->n_stop > MAX_STOPS)
+    if (request->n_stop > RN_MAX_STOPS)
         return err_set(err, RN_ERR_ARG, "%zu stop strings, expected at most %d", request->n_stop,
-                       MAX_STOPS);
+                       RN_MAX_STOPS);
     for (size_t i = 0; i < request->n_stop; i++) {
-        const size_t len = strnlen(request->stop[i], MAX_STOP_BYTES + 1);
-        if (len == 0 || len > MAX_STOP_BYTES)
+        const size_t len = strnlen(request->stop[i], RN_MAX_STOP_BYTES + 1);
+        if (len == 0 || len > RN_MAX_STOP_BYTES)
             return err_set(err, RN_ERR_ARG, "stop string %zu is %s, expected 1 to %d bytes", i,
-                           len ? "too long" : "empty", MAX_STOP_BYTES);
-        if (!is_utf8(request->stop[i], len))
+                           len ? "too long" : "empty", RN_MAX_STOP_BYTES);
+        if (!unicode_is_valid(request->stop[i], len))
             return err_set(err, RN_ERR_ARG, "stop string %zu is not valid UTF-8", i);
     }
     return RN_OK;

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Larger than any vocabulary in use; with it a hostile one cannot take more than some 50 MB.
-enum { MAX_TOKENS = 1 << 19 };
+#include "model/model.h"
 
 struct loader {
     const struct weights *weights;
@@ -59,9 +58,10 @@ static rn_status read_strings(struct loader *l, const char *key, struct text_spa
     struct meta_cursor cursor;
     if (!meta) return missing(l, key);
     if (!meta_strings_begin(meta, &cursor)) return bad_type(l, meta, "a list of strings");
-    if (meta->count > MAX_TOKENS)
+    if (meta->count > MODEL_MAX_VOCAB)
         return err_set(l->err, RN_ERR_MODEL, "%s: key %s has %llu items, expected at most %d",
-                       weights_name(l->weights), key, (unsigned long long)meta->count, MAX_TOKENS);
+                       weights_name(l->weights), key, (unsigned long long)meta->count,
+                       MODEL_MAX_VOCAB);
     *count = (int32_t)meta->count;
     *out = calloc(meta->count ? meta->count : 1, sizeof **out);
     if (!*out) return err_set(l->err, RN_ERR_NOMEM, "no memory for %d tokens", *count);

@@ -16,7 +16,6 @@ enum {
     MAX_FF = 1 << 19,
     MAX_HEAD = 1024,
     MAX_HEAD_DIM = 1024,
-    MAX_VOCAB = 1 << 19,
     MAX_CTX = 1 << 26,
 };
 
@@ -102,10 +101,10 @@ static rn_status read_vocab(struct hparams *hp, const struct weights *weights, r
     if (!embd)
         return err_set(err, RN_ERR_MODEL, "%s: tensor token_embd.weight is missing",
                        weights_name(weights));
-    if (embd->dim[1] > MAX_VOCAB)
+    if (embd->dim[1] > MODEL_MAX_VOCAB)
         return err_set(err, RN_ERR_MODEL,
                        "%s: tensor token_embd.weight: %lld rows, expected at most %d",
-                       weights_name(weights), (long long)embd->dim[1], MAX_VOCAB);
+                       weights_name(weights), (long long)embd->dim[1], MODEL_MAX_VOCAB);
     hp->n_vocab = (int)embd->dim[1];
     const struct meta_view *tokens = weights_meta_find(weights, "tokenizer.ggml.tokens");
     if (tokens && tokens->type == META_ARRAY && tokens->count != (uint64_t)hp->n_vocab)

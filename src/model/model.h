@@ -7,6 +7,9 @@
 #include "plan/plan.h"
 #include "weights/weights.h"
 
+// Larger than any vocabulary in use; what a hostile one can make us allocate is bounded by it.
+enum { MODEL_MAX_VOCAB = 1 << 19 };
+
 // What the metadata says, checked: every count is in a sane range, so products fit 64 bits and row
 // widths fit int.
 struct hparams {

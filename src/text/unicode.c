@@ -103,6 +103,12 @@ enum unicode_class unicode_class(int32_t cp) {
     }
 }
 
+bool unicode_is_valid(const char *text, size_t len) {
+    for (size_t n; len > 0; text += n, len -= n)
+        if (unicode_scan((const uint8_t *)text, len, &n) != UNICODE_WELL) return false;
+    return true;
+}
+
 void unicode_quote(const char *text, size_t len, char *out, size_t size) {
     assert(size > 0);
     size_t at = 0, used = 0;

@@ -4,6 +4,7 @@
 #ifndef RN_TEXT_UNICODE_H
 #define RN_TEXT_UNICODE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,6 +42,9 @@ static inline enum unicode_class unicode_class_at(const uint8_t *text, size_t le
     }
     return unicode_class(unicode_decode(text, len, n));
 }
+
+// Whether all of it is well-formed.
+bool unicode_is_valid(const char *text, size_t len);
 
 // Copies text for a message: ill-formed parts become '?', what does not fit is left out at a
 // character's border. out (size at least 1) ends with a NUL.

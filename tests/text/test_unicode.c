@@ -137,8 +137,19 @@ static void quoting_keeps_whole_characters_that_fit(void **state) {
     assert_string_equal(out, "");
 }
 
+static void only_whole_characters_are_valid(void **state) {
+    (void)state;
+    assert_true(unicode_is_valid("", 0));
+    assert_true(unicode_is_valid("a\xc3\xa9\xf0\x9f\xa6\x99", 7));
+    assert_false(unicode_is_valid("a\xc3", 2));           // ends inside a character
+    assert_false(unicode_is_valid("\xa9", 1));            // begins inside one
+    assert_false(unicode_is_valid("a\xed\xa0\x80 b", 6)); // a surrogate
+    assert_false(unicode_is_valid("\xc0\x80", 2));        // overlong
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_whole_characters_are_valid),
         cmocka_unit_test(every_scalar_value_decodes_to_itself),
         cmocka_unit_test(ill_formed_parts_have_the_length_of_the_standard),
         cmocka_unit_test(white_space_is_the_unicode_property),
