@@ -165,6 +165,50 @@ static void sequences_in_one_batch_do_not_see_each_other(void **state) {
     }
 }
 
+struct rows {
+    float *logits; // [MAX_IDS][n_vocab]
+    int n;
+};
+
+static void keep_row(void *ctx, int position, const float *logits, int n_vocab) {
+    struct rows *rows = ctx;
+    assert_int_equal(position, rows->n);
+    memcpy(rows->logits + (size_t)rows->n++ * (size_t)n_vocab, logits,
+           (size_t)n_vocab * sizeof *logits);
+}
+
+// Two requests that listen to every position, with fewer rows of logits in a step than both want.
+static void listeners_share_the_rows_of_a_step(void **state) {
+    (void)state;
+    static struct result r[2];
+    static int32_t prompt[2][128];
+    const int n_vocab = rn_model_get_info(model)->n_vocab;
+    struct rows rows[2][2] = {{{0}}};
+    for (int together = 0; together < 2; together++) {
+        rn_engine *engine;
+        rn_error err = {0};
+        const rn_engine_options o = {.max_seqs = 1 + together, .batch_tokens = 64, .logit_rows = 5};
+        assert_int_equal(rn_engine_create(model, &o, &engine, &err), RN_OK);
+        for (int i = 0; i < 2; i++) {
+            rows[together][i].logits = malloc((size_t)MAX_IDS * (size_t)n_vocab * sizeof(float));
+            rn_request request = request_at(i + 1, prompt[i]);
+            request.on_logits = keep_row;
+            request.on_logits_ctx = &rows[together][i];
+            submit(engine, &request, &r[i]);
+        }
+        drain(engine, r, 2);
+        rn_engine_destroy(engine);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(rows[0][i].n, rows[1][i].n);
+        assert_true(rows[0][i].n > 30);
+        assert_memory_equal(rows[0][i].logits, rows[1][i].logits,
+                            (size_t)rows[0][i].n * (size_t)n_vocab * sizeof(float));
+        free(rows[0][i].logits);
+        free(rows[1][i].logits);
+    }
+}
+
 static void a_step_allocates_nothing(void **state) {
     (void)state;
     if (!COUNTS_ALLOCATIONS) skip();
@@ -432,6 +476,7 @@ static void the_ledger_counts_weights_and_context(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sequences_in_one_batch_do_not_see_each_other),
+        cmocka_unit_test(listeners_share_the_rows_of_a_step),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(limits_end_a_sequence_with_length),
         cmocka_unit_test(end_tokens_stop_unless_ignored),
