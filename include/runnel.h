@@ -39,6 +39,7 @@ typedef struct rn_model_info {
     int top_k;
 } rn_model_info;
 
+// A GGUF file, any part of a split one, or a Hugging Face folder.
 rn_status rn_model_open(const char *path, rn_model **out, rn_error *err);
 // From memory that outlives the model, such as a file embedded in the program.
 rn_status rn_model_open_memory(const char *name, const void *data, size_t size, rn_model **out,
@@ -63,6 +64,32 @@ rn_status rn_tokenize(const rn_model *model, const char *text, size_t len, int f
 rn_status rn_detokenize(const rn_model *model, const int32_t *ids, size_t n_ids, bool special,
                         char **text, size_t *len, rn_error *err);
 void rn_free(void *memory);
+
+// ---------------------------------------------------------------- chat
+
+// The template that the model's files bring, or NULL. Borrowed.
+const char *rn_model_chat_template(const rn_model *model);
+
+typedef struct rn_chat_template rn_chat_template;
+
+// Parses a template (Jinja as chat templates use it). NULL source: the model's own; RN_ERR_ARG when it
+// has none. The model outlives it. Immutable, so threads may share it.
+rn_status rn_chat_template_create(const rn_model *model, const char *source,
+                                  rn_chat_template **out, rn_error *err);
+void rn_chat_template_destroy(rn_chat_template *tmpl);
+
+typedef struct rn_chat {
+    const char *messages;  // JSON: [{"role": "user", "content": "..."}, ...]
+    const char *tools;     // JSON array, or NULL
+    const char *variables; // JSON object of further template variables, or NULL
+    bool add_generation_prompt; // end with the opening of the assistant's turn
+    int64_t now;                // seconds since 1970, what strftime_now sees
+} rn_chat;
+
+// The conversation as text, to be tokenized with RN_TOKENIZE_SPECIAL | RN_TOKENIZE_BOS (which writes
+// BOS once, whether or not the template did). *text is to be freed with rn_free.
+rn_status rn_chat_render(const rn_chat_template *tmpl, const rn_chat *chat, char **text, size_t *len,
+                         rn_error *err);
 
 // ---------------------------------------------------------------- engine
 

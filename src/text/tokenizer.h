@@ -1,41 +1,14 @@
-// Text to token ids and back. Byte-level BPE. Immutable after create, so any thread may use it.
+// Text to token ids and back: added tokens, normalization, splits into words, then byte-level BPE or
+// SentencePiece. Immutable after create, so any thread may use it.
 #ifndef RN_TEXT_TOKENIZER_H
 #define RN_TEXT_TOKENIZER_H
 
-#include "base/status.h"
-
-struct text_span {
-    const char *data;
-    size_t len;
-};
-
-enum token_type { // as GGUF numbers them
-    TOKEN_NORMAL = 1,
-    TOKEN_UNKNOWN = 2,
-    TOKEN_CONTROL = 3,
-    TOKEN_USER_DEFINED = 4,
-    TOKEN_UNUSED = 5,
-    TOKEN_BYTE = 6,
-};
-
-// What a model file says about its vocabulary; borrowed during tokenizer_create only.
-struct vocab_source {
-    struct text_span model;        // "gpt2": byte-level BPE
-    struct text_span pre;          // "gpt-2", ...; empty: gpt-2
-    const struct text_span *token; // [n_token] in the byte-level alphabet
-    const int32_t *type;           // [n_token], or NULL: all normal
-    int32_t n_token;
-    const struct text_span *merge; // [n_merge] "left right"
-    int32_t n_merge;
-    int32_t bos, eos, eot, eom; // -1: none
-    bool add_bos, add_eos;
-};
+#include "text/vocab.h"
 
 struct tokenizer;
 
-// Fails on an unknown model, ids out of range, merges that name no token, bad UTF-8 in normal
-// tokens. An unknown pre-tokenizer is no failure: decoding works, and tokenizer_encode refuses with
-// its name.
+// Fails on ids out of range, merges that name no token, bad UTF-8 in normal tokens. A pipeline that
+// is not known here is no failure: decoding works, and tokenizer_encode refuses with its name.
 rn_status tokenizer_create(const struct vocab_source *source, struct tokenizer **out,
                            rn_error *err);
 void tokenizer_destroy(struct tokenizer *tokenizer);

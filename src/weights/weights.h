@@ -1,6 +1,8 @@
-// A model file as named tensors and metadata, whatever its container. Owns the mapping; views
-// borrow from it. Invariant: after a successful open every view lies inside the mapping, every
-// string inside the metadata region.
+// A model's files as named tensors and metadata, whatever their container: one GGUF file, a split
+// GGUF, a Hugging Face folder. Names, keys and shapes are GGUF's in every case, so that nothing
+// above knows where a model came from; what GGUF cannot say has keys of its own (hf_config.c).
+// Owns the mappings; views borrow from them. Invariant: after a successful open every view lies
+// inside a mapping or inside memory that this owns.
 #ifndef RN_WEIGHTS_WEIGHTS_H
 #define RN_WEIGHTS_WEIGHTS_H
 
@@ -13,9 +15,13 @@ struct tensor_view {
     enum format_id format;
     int n_dims;
     int64_t dim[WEIGHTS_MAX_DIMS]; // dim[0] is the row length (fastest); unused ones are 1
-    const void *data;
+    const void *data; // NULL where parts is set
+    // Slices of the third dimension that lie apart (one file tensor per expert): [dim[2]], each of
+    // bytes / dim[2]. NULL: all of it is at data.
+    const void *const *parts;
     uint64_t bytes;
-    uint64_t offset; // in the file
+    uint64_t offset; // in its file; 0 where it was computed at open
+    int file;        // which of weights_file_at
 };
 
 // As GGUF numbers them.
@@ -48,8 +54,11 @@ struct meta_view {
 
 struct weights;
 
-// Opens a GGUF file. An error's message begins with the path.
+// Opens a GGUF file, all parts of a split one (given any part: NAME-00001-of-00003.gguf), or a
+// folder with config.json and safetensors. An error's message begins with the path.
 rn_status weights_open(const char *path, struct weights **out, rn_error *err);
+// The metadata alone: of a folder, its config.json need not be there.
+rn_status weights_open_vocab(const char *path, struct weights **out, rn_error *err);
 // The same from memory that outlives it; name is used in messages.
 rn_status weights_open_memory(const char *name, const void *data, size_t size, struct weights **out,
                               rn_error *err);
@@ -57,8 +66,12 @@ void weights_close(struct weights *weights);
 
 const char *weights_path(const struct weights *weights); // as opened
 const char *weights_name(const struct weights *weights); // the end of a long path, for messages
-const char *weights_container(const struct weights *weights); // "GGUF v3"
-uint64_t weights_bytes(const struct weights *weights);        // size of the file
+const char *weights_container(const struct weights *weights); // "GGUF v3", "safetensors"
+uint64_t weights_bytes(const struct weights *weights);        // of all files
+// The folder that tokenizer.json and its like are in; NULL: the metadata has the vocabulary.
+const char *weights_folder(const struct weights *weights);
+int weights_file_count(const struct weights *weights);
+const char *weights_file_at(const struct weights *weights, int index); // its name without folders
 
 int weights_tensor_count(const struct weights *weights);
 const struct tensor_view *weights_tensor_at(const struct weights *weights, int index);

@@ -1,0 +1,32 @@
+// Chat templates: an interpreter for the Jinja that model files carry. It has no I/O, no clock and
+// no state between renders, and is bounded in steps, depth and output, so a hostile template is
+// refused and never hangs. A template is parsed once; immutable then, so any thread may render.
+#ifndef RN_TEXT_TEMPLATE_H
+#define RN_TEXT_TEMPLATE_H
+
+#include "base/status.h"
+
+enum {
+    TEMPLATE_MAX_SOURCE = 1 << 20, // bytes of a template
+    TEMPLATE_MAX_DEPTH = 64,       // of nested blocks, expressions, calls and values
+    TEMPLATE_MAX_STEPS = 1 << 22,  // evaluated nodes of a render
+    TEMPLATE_MAX_OUTPUT = 64 << 20, // bytes that a render writes; all its values take at most 4 times
+                                    // as many
+};
+
+struct template;
+
+// An error names line and column: "line 3, column 14: expected 'endif'".
+rn_status template_create(const char *source, size_t len, struct template **out, rn_error *err);
+void template_destroy(struct template *tmpl);
+
+// Renders with the global variables of `globals`, the JSON text of one object (NULL: none): messages,
+// tools, documents, add_generation_prompt, bos_token, eos_token and whatever else the caller gives.
+// Order of keys is kept. strftime_now formats `now`, seconds since 1970 in UTC. raise_exception gives
+// RN_ERR_ARG with the template's message; a limit RN_ERR_ARG naming it; an error of the template
+// (undefined call, wrong types) RN_ERR_MODEL with line and column. *text is the caller's to free,
+// NUL-terminated.
+rn_status template_render(const struct template *tmpl, const char *globals, size_t globals_len,
+                          int64_t now, char **text, size_t *len, rn_error *err);
+
+#endif
