@@ -36,6 +36,8 @@ struct backend_class {
     // run.
     void (*run)(struct backend *backend, const struct batch *batch);
     const float *(*logits)(const struct backend *backend, int row);
+    // Bytes of experts' weights that the last run read; 0 without experts.
+    uint64_t (*expert_bytes)(const struct backend *backend);
     // Zeroes a page; called when a page gets an owner, so that masked slots read as exact zeros.
     void (*kv_clear)(struct backend *backend, int group, uint32_t page);
     // The read bandwidth in bytes/s over a working set of that many bytes, all threads, the best

@@ -4,8 +4,9 @@
 
 #include "plan/cost.h"
 
-// The whole step.
-struct cost ledger_step(const struct plan *plan, enum kv_type kv, const struct batch *batch);
+// The whole step; expert_bytes is what the backend read of experts, in place of the expectation.
+struct cost ledger_step(const struct plan *plan, enum kv_type kv, const struct batch *batch,
+                        uint64_t expert_bytes);
 // One sequence's share of it: an equal part of the weights, and its own KV.
 uint64_t ledger_share(const struct plan *plan, enum kv_type kv, const struct batch *batch, int seq,
                       const struct cost *step);

@@ -5,7 +5,9 @@
 #include <string.h>
 
 static const struct arch *const archs[] = {
-    &arch_llama,
+    &arch_llama,  &arch_qwen2,   &arch_qwen3,   &arch_qwen3moe, &arch_gemma,
+    &arch_gemma2, &arch_gemma3,  &arch_phi3,    &arch_gpt2,     &arch_granite,
+    &arch_olmo2,  &arch_smollm3, &arch_gpt_oss,
 };
 
 const struct arch *arch_find(const char *name, size_t len) {

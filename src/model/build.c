@@ -1,6 +1,7 @@
 // Helpers of the architectures' files: weights bound by name with their shapes checked, and ops
 // added to the plan.
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,89 +9,142 @@
 
 enum { NAME_MAX_BYTES = 128 };
 
-static void tensor_name(const struct builder *b, const char *pattern, char *out) {
-    // patterns are literals of the architectures' files, with at most one %d
-    const char *hole = strstr(pattern, "%d");
-    if (!hole) {
-        snprintf(out, NAME_MAX_BYTES, "%s", pattern);
-        return;
-    }
-    snprintf(out, NAME_MAX_BYTES, "%.*s%d%s", (int)(hole - pattern), pattern, b->layer, hole + 2);
+// "blk.3.attn_q.weight" in a layer, "output.weight" outside.
+static void tensor_name(const struct builder *b, const char *name, const char *kind, char *out) {
+    if (b->layer < 0)
+        snprintf(out, NAME_MAX_BYTES, "%s.%s", name, kind);
+    else
+        snprintf(out, NAME_MAX_BYTES, "blk.%d.%s.%s", b->layer, name, kind);
 }
 
-bool bind_present(const struct builder *b, const char *pattern) {
-    char name[NAME_MAX_BYTES];
-    tensor_name(b, pattern, name);
-    return weights_tensor_find(b->weights, name) != NULL;
+static const struct tensor_view *tensor_find(const struct builder *b, const char *name,
+                                             const char *kind) {
+    char full[NAME_MAX_BYTES];
+    tensor_name(b, name, kind, full);
+    return weights_tensor_find(b->weights, full);
 }
 
-static void fail_shape(struct builder *b, const struct tensor_view *tensor, int64_t rows,
-                       int64_t cols) {
-    char have[96], want[64];
-    int at = 0;
+bool bind_present(const struct builder *b, const char *name) {
+    return tensor_find(b, name, "weight") != NULL;
+}
+
+static void fail_shape(struct builder *b, const struct tensor_view *tensor, const int64_t want[3]) {
+    char have[96], wanted[96];
+    int at = 0, n = want[2] != 1 ? 3 : want[1] != 1 ? 2 : 1;
     for (int d = 0; d < tensor->n_dims; d++)
         at += snprintf(have + at, sizeof have - (size_t)at, d ? ", %lld" : "%lld",
                        (long long)tensor->dim[d]);
-    if (rows == 1)
-        snprintf(want, sizeof want, "%lld", (long long)cols);
-    else
-        snprintf(want, sizeof want, "%lld, %lld", (long long)cols, (long long)rows);
+    at = 0;
+    for (int d = 0; d < n; d++)
+        at += snprintf(wanted + at, sizeof wanted - (size_t)at, d ? ", %lld" : "%lld",
+                       (long long)want[d]);
     b->status =
         err_set(b->err, RN_ERR_MODEL, "%s: tensor %s at offset %llu: shape is [%s], expected [%s]",
                 weights_name(b->weights), tensor->name, (unsigned long long)tensor->offset, have,
-                want);
+                wanted);
 }
 
-static int bind(struct builder *b, const char *pattern, int64_t rows, int64_t cols) {
-    if (b->status) return PLAN_NONE;
-    char name[NAME_MAX_BYTES];
-    tensor_name(b, pattern, name);
-    const struct tensor_view *tensor = weights_tensor_find(b->weights, name);
+// The tensor of that name and shape; NULL after an error.
+static const struct tensor_view *tensor_bind(struct builder *b, const char *name, const char *kind,
+                                             int64_t cols, int64_t rows, int64_t experts) {
+    if (b->status) return NULL;
+    const struct tensor_view *tensor = tensor_find(b, name, kind);
     if (!tensor) {
+        char full[NAME_MAX_BYTES];
+        tensor_name(b, name, kind, full);
         b->status = err_set(b->err, RN_ERR_MODEL, "%s: tensor %s is missing",
-                            weights_name(b->weights), name);
-        return PLAN_NONE;
+                            weights_name(b->weights), full);
+        return NULL;
     }
-    if (tensor->dim[0] != cols || tensor->dim[1] != rows || tensor->dim[2] != 1 ||
-        tensor->dim[3] != 1) {
-        fail_shape(b, tensor, rows, cols);
-        return PLAN_NONE;
+    const int64_t want[3] = {cols, rows, experts};
+    if (memcmp(tensor->dim, want, sizeof want) != 0 || tensor->dim[3] != 1) {
+        fail_shape(b, tensor, want);
+        return NULL;
     }
-    const struct plan_weight weight = {.name = tensor->name,
-                                       .format = tensor->format,
-                                       .rows = rows,
-                                       .cols = cols,
-                                       .data = tensor->data,
-                                       .bytes = tensor->bytes};
+    b->used[tensor - weights_tensor_at(b->weights, 0)] = true;
+    return tensor;
+}
+
+static struct plan_weight weight_of(const struct tensor_view *tensor, int64_t rows, int64_t cols) {
+    return (struct plan_weight){.name = tensor->name,
+                                .format = tensor->format,
+                                .rows = rows,
+                                .cols = cols,
+                                .data = tensor->data,
+                                .bytes = tensor->bytes};
+}
+
+// Rows [first, first + n) of a matrix of `total`.
+static int bind_rows(struct builder *b, const char *name, int64_t total, int64_t first, int64_t n,
+                     int64_t cols) {
+    const struct tensor_view *tensor = tensor_bind(b, name, "weight", cols, total, 1);
+    if (!tensor) return PLAN_NONE;
+    struct plan_weight weight = weight_of(tensor, n, cols);
+    const uint64_t row_bytes = tensor->bytes / (uint64_t)total;
+    weight.data = (const uint8_t *)tensor->data + (uint64_t)first * row_bytes;
+    weight.bytes = (uint64_t)n * row_bytes;
     return plan_add_weight(b->plan, &weight);
 }
 
-int bind_matrix(struct builder *b, const char *pattern, int64_t rows, int64_t cols) {
-    return bind(b, pattern, rows, cols);
+int bind_matrix(struct builder *b, const char *name, int64_t rows, int64_t cols) {
+    return bind_rows(b, name, rows, 0, rows, cols);
 }
 
-int bind_vector(struct builder *b, const char *pattern, int64_t n) {
-    const int weight = bind(b, pattern, 1, n);
-    if (b->status || b->plan->failed) return PLAN_NONE;
-    const struct plan_weight *bound = &b->plan->weight[weight];
-    if (format_at(bound->format)->span != 0) {
+// n values from `first` on of a vector, or of a matrix [rows, n] with first = 0; a float format.
+static int bind_floats(struct builder *b, const char *name, const char *kind, int64_t total,
+                       int64_t first, int64_t n, int64_t rows) {
+    const struct tensor_view *tensor = tensor_bind(b, name, kind, total, rows, 1);
+    if (!tensor) return PLAN_NONE;
+    const struct format *format = format_at(tensor->format);
+    if (format->span != 0) {
         b->status =
             err_set(b->err, RN_ERR_MODEL, "%s: tensor %s: format is %s, expected a float format",
-                    weights_name(b->weights), bound->name, format_at(bound->format)->name);
+                    weights_name(b->weights), tensor->name, format->name);
         return PLAN_NONE;
     }
-    return weight;
+    struct plan_weight weight = weight_of(tensor, rows, n);
+    weight.data = (const uint8_t *)tensor->data + first * format->block_bytes;
+    weight.bytes = (uint64_t)(n * rows * format->block_bytes);
+    return plan_add_weight(b->plan, &weight);
 }
 
-int bind_optional_vector(struct builder *b, const char *pattern, int64_t n) {
-    return bind_present(b, pattern) ? bind_vector(b, pattern, n) : PLAN_NONE;
+int bind_vector(struct builder *b, const char *name, int64_t n) {
+    return bind_floats(b, name, "weight", n, 0, n, 1);
 }
 
-static struct op new_op(const struct builder *b, enum op_kind kind, int out) {
+bool bind_values(struct builder *b, const char *name, float *out, int64_t n) {
+    if (b->status || !bind_present(b, name)) return false;
+    const int weight = bind_vector(b, name, n);
+    if (b->status || b->plan->failed) return false;
+    format_decode(b->plan->weight[weight].format, b->plan->weight[weight].data, out, n);
+    return true;
+}
+
+static int bind_stack(struct builder *b, const char *name, int64_t rows, int64_t cols) {
+    const int n = b->model->hp.n_expert;
+    const struct tensor_view *tensor = tensor_bind(b, name, "weight", cols, rows, n);
+    if (!tensor) return PLAN_NONE;
+    struct plan_weight weight = weight_of(tensor, rows, cols);
+    const void **data = arena_array(&b->plan->arena, (size_t)n, sizeof *data);
+    if (!data) {
+        b->plan->failed = true;
+        return PLAN_NONE;
+    }
+    const uint64_t bytes = tensor->bytes / (uint64_t)n;
+    for (int e = 0; e < n; e++)
+        data[e] =
+            tensor->parts ? tensor->parts[e] : (const uint8_t *)tensor->data + (uint64_t)e * bytes;
+    weight.data = NULL;
+    weight.n_expert = n;
+    weight.expert_data = data;
+    return plan_add_weight(b->plan, &weight);
+}
+
+static struct op new_op(const struct builder *b, enum op_kind kind, int in, int out) {
     return (struct op){.kind = kind,
                        .rows = out == PLAN_NONE ? ROWS_TOKENS : b->plan->buffer[out].rows,
                        .layer = b->layer,
-                       .in = {PLAN_NONE, PLAN_NONE},
+                       .in = {in, PLAN_NONE},
                        .out = out,
                        .weight = PLAN_NONE,
                        .bias = PLAN_NONE};
@@ -98,79 +152,138 @@ static struct op new_op(const struct builder *b, enum op_kind kind, int out) {
 
 static bool stopped(const struct builder *b) { return b->status || b->plan->failed; }
 
+static void op_add(struct builder *b, const struct op *op) {
+    if (!stopped(b)) plan_add_op(b->plan, op);
+}
+
+static int width_of(const struct builder *b, int buffer) {
+    return stopped(b) ? 0 : b->plan->buffer[buffer].width;
+}
+
 void build_embed(struct builder *b, int out, int weight, float scale) {
     if (stopped(b)) return;
-    struct op op = new_op(b, OP_EMBED, out);
+    struct op op = new_op(b, OP_EMBED, PLAN_NONE, out);
     op.weight = weight;
     op.embed.scale = scale;
-    plan_add_op(b->plan, &op);
+    op_add(b, &op);
+}
+
+void build_positions(struct builder *b, int out, const char *name) {
+    if (stopped(b)) return;
+    struct op op = new_op(b, OP_EMBED, PLAN_NONE, out);
+    op.weight = bind_matrix(b, name, b->model->hp.n_ctx, width_of(b, out));
+    op.embed.scale = 1;
+    op.embed.positions = op.embed.add = true;
+    op_add(b, &op);
 }
 
 void build_gather(struct builder *b, int in, int out) {
     if (stopped(b)) return;
-    struct op op = new_op(b, OP_GATHER, out);
-    op.in[0] = in;
-    plan_add_op(b->plan, &op);
+    const struct op op = new_op(b, OP_GATHER, in, out);
+    op_add(b, &op);
 }
 
-void build_norm(struct builder *b, int in, int out, int weight, int group) {
+void build_norm(struct builder *b, enum norm_kind kind, int in, int out, const char *name,
+                int group, bool add) {
     if (stopped(b)) return;
-    struct op op = new_op(b, OP_NORM, out);
-    op.in[0] = in;
-    op.weight = weight;
-    op.norm.kind = NORM_RMS;
+    struct op op = new_op(b, OP_NORM, in, out);
+    op.weight = bind_vector(b, name, group);
+    if (kind == NORM_LAYER) op.bias = bind_floats(b, name, "bias", group, 0, group, 1);
+    op.norm.kind = kind;
     op.norm.group = group;
     op.norm.eps = b->model->hp.norm_eps;
-    plan_add_op(b->plan, &op);
+    op.norm.add = add;
+    op_add(b, &op);
 }
 
-void build_matmul(struct builder *b, int in, int out, int weight, int bias, bool add) {
+void build_linear(struct builder *b, int in, int out, struct linear linear) {
     if (stopped(b)) return;
-    struct op op = new_op(b, OP_MATMUL, out);
-    op.in[0] = in;
+    struct op op = new_op(b, OP_MATMUL, in, out);
+    const int64_t rows = width_of(b, out), total = linear.total ? linear.total : rows;
+    op.weight = bind_rows(b, linear.name, total, linear.first, rows, width_of(b, in));
+    if (tensor_find(b, linear.name, "bias"))
+        op.bias = bind_floats(b, linear.name, "bias", total, linear.first, rows, 1);
+    op.matmul.add = linear.add;
+    op.matmul.scale = linear.scale != 0 ? linear.scale : 1;
+    op_add(b, &op);
+}
+
+void build_head(struct builder *b, int in, int out, int weight, float scale) {
+    if (stopped(b)) return;
+    struct op op = new_op(b, OP_MATMUL, in, out);
     op.weight = weight;
-    op.bias = bias;
-    op.matmul.add = add;
-    op.matmul.scale = 1;
-    plan_add_op(b->plan, &op);
+    op.matmul.scale = scale;
+    op_add(b, &op);
 }
 
 void build_rope(struct builder *b, int buffer, int rope, int n_head, int dim) {
     if (stopped(b)) return;
-    struct op op = new_op(b, OP_ROPE, buffer);
+    struct op op = new_op(b, OP_ROPE, PLAN_NONE, buffer);
     op.rope.rope = rope;
     op.rope.n_head = n_head;
     op.rope.dim = dim;
-    plan_add_op(b->plan, &op);
+    op_add(b, &op);
 }
 
 void build_kv_append(struct builder *b, int k, int v, int group, int layer) {
     if (stopped(b)) return;
-    struct op op = new_op(b, OP_KV_APPEND, PLAN_NONE);
-    op.in[0] = k;
+    struct op op = new_op(b, OP_KV_APPEND, k, PLAN_NONE);
     op.in[1] = v;
     op.kv.group = group;
     op.kv.layer = layer;
-    plan_add_op(b->plan, &op);
+    op_add(b, &op);
 }
 
-void build_attention(struct builder *b, int q, int out, int group, int layer, int n_head,
-                     float scale) {
+void build_attention(struct builder *b, int q, int out, int group, int layer, int sinks) {
     if (stopped(b)) return;
-    struct op op = new_op(b, OP_ATTENTION, out);
-    op.in[0] = q;
+    const struct hparams *hp = &b->model->hp;
+    struct op op = new_op(b, OP_ATTENTION, q, out);
+    op.weight = sinks;
     op.kv.group = group;
     op.kv.layer = layer;
-    op.kv.n_head = n_head;
-    op.kv.scale = scale;
-    plan_add_op(b->plan, &op);
+    op.kv.n_head = hp->n_head;
+    op.kv.scale = hp->attn_scale;
+    op.kv.softcap = hp->attn_softcap;
+    op_add(b, &op);
 }
 
 void build_gate(struct builder *b, enum gate_kind kind, int gate, int up, int out) {
     if (stopped(b)) return;
-    struct op op = new_op(b, OP_GATE, out);
-    op.in[0] = gate;
+    struct op op = new_op(b, OP_GATE, gate, out);
     op.in[1] = up;
     op.gate = kind;
-    plan_add_op(b->plan, &op);
+    op_add(b, &op);
+}
+
+void build_route(struct builder *b, int logits, int route) {
+    if (stopped(b)) return;
+    struct op op = new_op(b, OP_ROUTE, logits, route);
+    op.route.n_used = b->model->hp.n_expert_used;
+    op.route.normalize = b->model->hp.normalize_experts;
+    op_add(b, &op);
+}
+
+void build_experts(struct builder *b, int in, int route, int out, const char *name) {
+    if (stopped(b)) return;
+    struct op op = new_op(b, OP_EXPERTS, in, out);
+    const int64_t rows = width_of(b, out);
+    op.in[1] = route;
+    op.weight = bind_stack(b, name, rows, width_of(b, in));
+    if (tensor_find(b, name, "bias"))
+        op.bias = bind_floats(b, name, "bias", rows, 0, rows, b->model->hp.n_expert);
+    op_add(b, &op);
+}
+
+void build_combine(struct builder *b, int in, int route, int out) {
+    if (stopped(b)) return;
+    struct op op = new_op(b, OP_COMBINE, in, out);
+    op.in[1] = route;
+    op_add(b, &op);
+}
+
+void build_softcap(struct builder *b, int buffer, float cap) {
+    if (stopped(b)) return;
+    struct op op = new_op(b, OP_SOFTCAP, PLAN_NONE, buffer);
+    op.softcap.cap = cap;
+    op_add(b, &op);
 }

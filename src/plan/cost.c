@@ -48,8 +48,21 @@ void batch_shape_decode(const struct plan *plan, int pos, struct batch_shape *ou
             add_queries(&plan->group[g], pos, 1, &out->kv_read[g][rows], &out->kv_pairs[g][rows]);
 }
 
+// Of one row of the buffer's domain, all its slots.
 static uint64_t width_bytes(const struct plan *plan, int buffer) {
-    return buffer == PLAN_NONE ? 0 : (uint64_t)plan->buffer[buffer].width * sizeof(float);
+    if (buffer == PLAN_NONE) return 0;
+    const struct plan_buffer *b = &plan->buffer[buffer];
+    return (uint64_t)b->width * (uint64_t)b->slots * sizeof(float);
+}
+
+static uint64_t vector_bytes(const struct plan *plan, int weight) {
+    return weight == PLAN_NONE ? 0 : plan->weight[weight].bytes;
+}
+
+double cost_experts_touched(int total, int used, int64_t n) {
+    double untouched = 1;
+    for (int64_t i = 0; i < n && untouched > 1e-12; i++) untouched *= 1 - (double)used / total;
+    return total * (1 - untouched);
 }
 
 struct cost op_cost(const struct plan *plan, const struct op *op, enum kv_type kv,
@@ -68,12 +81,11 @@ struct cost op_cost(const struct plan *plan, const struct op *op, enum kv_type k
     case OP_GATHER:
         break;
     case OP_NORM:
-        cost.weight_bytes = weight->bytes;
+        cost.weight_bytes = weight->bytes + vector_bytes(plan, op->bias);
         cost.flops = rows * width * 4;
         break;
     case OP_MATMUL:
-        cost.weight_bytes =
-            weight->bytes + (op->bias == PLAN_NONE ? 0 : plan->weight[op->bias].bytes);
+        cost.weight_bytes = weight->bytes + vector_bytes(plan, op->bias);
         cost.flops = rows * (uint64_t)weight->rows * (uint64_t)weight->cols * 2;
         if (op->matmul.add) cost.act_bytes += rows * width_bytes(plan, op->out);
         break;
@@ -91,6 +103,7 @@ struct cost op_cost(const struct plan *plan, const struct op *op, enum kv_type k
     case OP_ATTENTION: {
         const struct plan_kv_group *group = &plan->group[op->kv.group];
         const uint64_t dims = (uint64_t)(group->dim_k + group->dim_v);
+        cost.weight_bytes = vector_bytes(plan, op->weight);
         cost.kv_read_bytes = (uint64_t)shape->kv_read[op->kv.group][op->rows] *
                              (uint64_t)group->n_head_kv * dims * (uint64_t)kv_type_bytes(kv);
         cost.flops =
@@ -98,7 +111,26 @@ struct cost op_cost(const struct plan *plan, const struct op *op, enum kv_type k
         break;
     }
     case OP_GATE:
-        cost.flops = rows * width * 4;
+        cost.flops = rows * width * (uint64_t)plan->buffer[op->out].slots * 4;
+        break;
+    case OP_ROUTE:
+        cost.flops = rows * (uint64_t)plan->buffer[op->in[0]].width * (uint64_t)op->route.n_used;
+        break;
+    case OP_EXPERTS: {
+        const int used = plan->buffer[op->out].slots;
+        const double share =
+            cost_experts_touched(weight->n_expert, used, (int64_t)rows) / weight->n_expert;
+        cost.weight_bytes = cost.expert_bytes =
+            (uint64_t)((double)(weight->bytes + vector_bytes(plan, op->bias)) * share + 0.5);
+        cost.flops = rows * (uint64_t)used * (uint64_t)(weight->rows * weight->cols) * 2;
+        break;
+    }
+    case OP_COMBINE:
+        cost.flops = rows * width * (uint64_t)plan->buffer[op->in[0]].slots * 2;
+        break;
+    case OP_SOFTCAP:
+        cost.act_bytes += rows * width_bytes(plan, op->out);
+        cost.flops = rows * width * 8;
         break;
     case OP_COUNT:
         break;
@@ -111,6 +143,7 @@ struct cost plan_cost(const struct plan *plan, enum kv_type kv, const struct bat
     for (int i = 0; i < plan->n_op; i++) {
         const struct cost one = op_cost(plan, &plan->op[i], kv, shape);
         sum.weight_bytes += one.weight_bytes;
+        sum.expert_bytes += one.expert_bytes;
         sum.kv_read_bytes += one.kv_read_bytes;
         sum.kv_write_bytes += one.kv_write_bytes;
         sum.act_bytes += one.act_bytes;

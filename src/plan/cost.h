@@ -16,6 +16,8 @@ struct batch_shape {
 
 struct cost {
     uint64_t weight_bytes; // read
+    uint64_t
+        expert_bytes; // of them, those of experts: what a batch of that size is expected to touch
     uint64_t kv_read_bytes;
     uint64_t kv_write_bytes;
     uint64_t act_bytes; // activations read and written; usually in cache
@@ -25,6 +27,10 @@ struct cost {
 void batch_shape_of(const struct plan *plan, const struct batch *batch, struct batch_shape *out);
 // One sequence, one token at position pos, with logits: a decode step.
 void batch_shape_decode(const struct plan *plan, int pos, struct batch_shape *out);
+
+// Experts that n tokens touch together when each takes `used` of `total` at random: `used` for one
+// token. What a run really touched the backend knows.
+double cost_experts_touched(int total, int used, int64_t n);
 
 struct cost op_cost(const struct plan *plan, const struct op *op, enum kv_type kv,
                     const struct batch_shape *shape);

@@ -56,12 +56,17 @@ static void *grow(struct plan *plan, void *items, int count, int *capacity, size
 }
 
 int plan_add_buffer(struct plan *plan, const char *name, int width, enum row_domain rows) {
-    assert(width > 0);
+    return plan_add_slots(plan, name, width, rows, 1);
+}
+
+int plan_add_slots(struct plan *plan, const char *name, int width, enum row_domain rows,
+                   int slots) {
+    assert(width > 0 && slots > 0);
     struct plan_buffer *items =
         grow(plan, plan->buffer, plan->n_buffer, &plan->cap_buffer, sizeof *items);
     if (!items) return 0;
     plan->buffer = items;
-    items[plan->n_buffer] = (struct plan_buffer){.name = name, .width = width, .rows = rows};
+    items[plan->n_buffer] = (struct plan_buffer){name, width, rows, slots};
     return plan->n_buffer++;
 }
 
@@ -100,6 +105,7 @@ int plan_add_kv_group(struct plan *plan, const struct plan_kv_group *group) {
 static void check_matmul(const struct plan *plan, const struct op *op) {
     const struct plan_weight *weight = &plan->weight[op->weight];
     assert(op->out != op->in[0]); // kernels read the input while they write
+    assert(weight->n_expert == 0);
     assert(weight->cols == plan->buffer[op->in[0]].width);
     assert(weight->rows == plan->buffer[op->out].width);
     assert(plan->buffer[op->in[0]].rows == op->rows);
@@ -117,10 +123,52 @@ static void check_kv(const struct plan *plan, const struct op *op) {
     } else {
         assert(op->out != op->in[0] && plan->buffer[op->in[0]].rows == op->rows);
         assert(op->kv.n_head % group->n_head_kv == 0);
+        assert(op->weight == PLAN_NONE || plan->weight[op->weight].cols == op->kv.n_head);
         assert(plan->buffer[op->in[0]].width == op->kv.n_head * group->dim_k);
         assert(plan->buffer[op->out].width == op->kv.n_head * group->dim_v);
     }
     (void)group;
+}
+
+static void check_norm(const struct plan *plan, const struct op *op) {
+    const struct plan_buffer *in = &plan->buffer[op->in[0]], *out = &plan->buffer[op->out];
+    assert(in->rows == op->rows && in->width == out->width);
+    assert(in->slots == 1 && out->slots == 1);
+    assert(out->width % op->norm.group == 0);
+    assert(plan->weight[op->weight].cols == op->norm.group);
+    assert(op->bias == PLAN_NONE || plan->weight[op->bias].cols == op->norm.group);
+    assert((op->norm.kind == NORM_LAYER) == (op->bias != PLAN_NONE));
+    (void)in, (void)out;
+}
+
+static void check_gate(const struct plan *plan, const struct op *op) {
+    const struct plan_buffer *out = &plan->buffer[op->out];
+    for (int i = 0; i < 2; i++) {
+        if (op->in[i] == PLAN_NONE) continue;
+        const struct plan_buffer *in = &plan->buffer[op->in[i]];
+        assert(in->rows == op->rows && in->width == out->width && in->slots == out->slots);
+        (void)in;
+    }
+    assert(op->in[0] != PLAN_NONE && (unsigned)op->gate < GATE_COUNT);
+    (void)out;
+}
+
+static void check_experts(const struct plan *plan, const struct op *op) {
+    const struct plan_buffer *in = &plan->buffer[op->in[0]], *out = &plan->buffer[op->out];
+    const struct plan_buffer *route = &plan->buffer[op->in[1]];
+    const struct plan_weight *weight = op->kind == OP_EXPERTS ? &plan->weight[op->weight] : NULL;
+    const int used = op->kind == OP_EXPERTS ? out->slots : in->slots;
+    assert(in->rows == op->rows && route->rows == op->rows && route->width == 2 * used);
+    if (weight) {
+        assert(weight->n_expert >= used && op->out != op->in[0]);
+        assert(weight->cols == in->width && weight->rows == out->width);
+        assert(in->slots == 1 || in->slots == used);
+        assert(op->bias == PLAN_NONE || (plan->weight[op->bias].cols == weight->rows &&
+                                         plan->weight[op->bias].rows == weight->n_expert));
+    } else {
+        assert(out->slots == 1 && out->width == in->width);
+    }
+    (void)in, (void)out, (void)route, (void)weight, (void)used;
 }
 
 static void check_op(const struct plan *plan, const struct op *op) {
@@ -130,16 +178,14 @@ static void check_op(const struct plan *plan, const struct op *op) {
     case OP_EMBED:
         assert(op->rows == ROWS_TOKENS);
         assert(plan->weight[op->weight].cols == plan->buffer[op->out].width);
+        assert(plan->weight[op->weight].n_expert == 0);
         break;
     case OP_GATHER:
         assert(plan->buffer[op->in[0]].rows == ROWS_TOKENS && op->rows == ROWS_LOGITS);
         assert(plan->buffer[op->in[0]].width == plan->buffer[op->out].width);
         break;
     case OP_NORM:
-        assert(plan->buffer[op->in[0]].rows == op->rows);
-        assert(plan->buffer[op->in[0]].width == plan->buffer[op->out].width);
-        assert(plan->buffer[op->out].width % op->norm.group == 0);
-        assert(plan->weight[op->weight].cols == op->norm.group);
+        check_norm(plan, op);
         break;
     case OP_MATMUL:
         check_matmul(plan, op);
@@ -156,10 +202,20 @@ static void check_op(const struct plan *plan, const struct op *op) {
         check_kv(plan, op);
         break;
     case OP_GATE:
+        check_gate(plan, op);
+        break;
+    case OP_ROUTE:
         assert(plan->buffer[op->in[0]].rows == op->rows);
-        assert(plan->buffer[op->in[1]].rows == op->rows);
-        assert(plan->buffer[op->in[0]].width == plan->buffer[op->out].width);
-        assert(plan->buffer[op->in[1]].width == plan->buffer[op->out].width);
+        assert(op->route.n_used > 0 && op->route.n_used <= PLAN_MAX_USED);
+        assert(plan->buffer[op->out].width == 2 * op->route.n_used);
+        assert(plan->buffer[op->in[0]].width >= op->route.n_used);
+        break;
+    case OP_EXPERTS:
+    case OP_COMBINE:
+        check_experts(plan, op);
+        break;
+    case OP_SOFTCAP:
+        assert(op->softcap.cap > 0);
         break;
     case OP_COUNT:
         assert(!"not an op");

@@ -14,7 +14,7 @@
 #include "base/arena.h"
 #include "quant/format.h"
 
-enum { PLAN_MAX_KV_GROUPS = 4, PLAN_NONE = -1 };
+enum { PLAN_MAX_KV_GROUPS = 4, PLAN_MAX_USED = 64, PLAN_NONE = -1 }; // USED: experts of a token
 
 enum op_kind {
 #define OP(name, text) OP_##name,
@@ -30,6 +30,8 @@ struct plan_buffer {
     const char *name;
     int width; // floats per row
     enum row_domain rows;
+    int slots; // rows for each row of the domain: 1, or the experts of a token. In which order the
+               // slots of a batch lie is the backend's; ops that read and write slots keep it.
 };
 
 // A matrix [rows, cols] stored row after row in the file's format; a vector has rows = 1.
@@ -37,8 +39,10 @@ struct plan_weight {
     const char *name;
     enum format_id format;
     int64_t rows, cols;
-    const void *data;
-    uint64_t bytes; // of the file's format
+    const void *data;               // NULL with experts
+    uint64_t bytes;                 // of the file's format, all experts together
+    int n_expert;                   // 0: one matrix
+    const void *const *expert_data; // [n_expert], each a matrix [rows, cols]
 };
 
 // How a pair of elements is chosen: GGUF's llama family stores (2i, 2i + 1), others (i, i + n_rot /
@@ -61,8 +65,12 @@ struct plan_kv_group {
     int window;                           // KV_WINDOW: key j is seen from i when i - j < window
 };
 
-enum norm_kind { NORM_RMS };
-enum gate_kind { GATE_SILU };
+enum norm_kind { NORM_RMS, NORM_LAYER };
+enum gate_kind { GATE_SILU, GATE_GELU, GATE_SWIGLU_OAI, GATE_COUNT };
+
+// Of the gate kind that clamps: the bound of both inputs, and the factor inside the sigmoid.
+#define GATE_OAI_LIMIT 7.0f
+#define GATE_OAI_ALPHA 1.702f
 
 struct op {
     enum op_kind kind;
@@ -70,16 +78,19 @@ struct op {
     int layer;  // -1 outside the layers
     int in[2];  // buffers; PLAN_NONE where unused
     int out;    // buffer
-    int weight; // PLAN_NONE where unused
-    int bias;   // MATMUL; PLAN_NONE: none
+    int weight; // PLAN_NONE where unused; ATTENTION: the sinks, one logit per query head
+    int bias;   // MATMUL, NORM_LAYER: a vector; EXPERTS: a row per expert; PLAN_NONE: none
     union {
         struct {
-            float scale; // multiplies the row (gemma, granite); 1 otherwise
+            float scale;    // multiplies the row (gemma, granite); 1 otherwise
+            bool positions; // the row of the token's position instead of its id
+            bool add;       // out += instead of out =
         } embed;
         struct {
             enum norm_kind kind;
             int group; // elements normed together: the width, or a head's size
             float eps;
+            bool add; // out += norm (a norm after the block) instead of out =
         } norm;
         struct {
             bool add;    // out += in * W (residual) instead of out =
@@ -96,7 +107,17 @@ struct op {
             float scale;      // ATTENTION: of the scores
             float softcap;    // ATTENTION: cap * tanh(s / cap); 0: none
         } kv;
-        enum gate_kind gate; // out = act(in[0]) * in[1]
+        enum gate_kind gate; // out = act(in[0]) * in[1]; in[1] PLAN_NONE: act alone
+        struct {
+            int n_used;     // ROUTE: the best n_used of in[0]'s logits; out is [ids, weights]
+            bool normalize; // weights sum to 1 over the chosen; otherwise over all
+        } route;
+        // EXPERTS: in[0] is the input (slots 1: each of a token's experts gets the row), in[1] the
+        // route, out has a slot for each expert used. COMBINE: out += the slots of in[0], weighted
+        // by the route in[1], in the order of rank.
+        struct {
+            float cap; // SOFTCAP: out = cap * tanh(out / cap)
+        } softcap;
     };
 };
 
@@ -131,6 +152,7 @@ const char *op_name(enum op_kind kind);
 void plan_init(struct plan *plan);
 void plan_deinit(struct plan *plan);
 int plan_add_buffer(struct plan *plan, const char *name, int width, enum row_domain rows);
+int plan_add_slots(struct plan *plan, const char *name, int width, enum row_domain rows, int slots);
 int plan_add_weight(struct plan *plan, const struct plan_weight *weight);
 int plan_add_rope(struct plan *plan, const struct plan_rope *rope); // copies inv_freq
 int plan_add_kv_group(struct plan *plan, const struct plan_kv_group *group);

@@ -262,15 +262,25 @@ static void split_add(struct attention_state *st) {
     for (int j = st->row_a * st->ratio; j < st->row_b * st->ratio; j++) split_merge(st, j);
 }
 
+// The sink's weight joins the total; what was summed shrinks by the result.
+INLINE float sink_add(const struct attention_state *st, int j, float sink) {
+    const float top = sink > st->top[j] ? sink : st->top[j];
+    const float a = rmath_exp(st->top[j] - top);
+    st->total[j] = fmaf(st->total[j], a, rmath_exp(sink - top));
+    return a;
+}
+
 static void attention_finish(const struct attention_state *st, int j) {
     const struct attention_args *args = st->args;
     const int64_t head = args->head_kv * st->ratio + j % st->ratio;
     float *out = args->out + j / st->ratio * args->ldo + head * args->dim_v;
-    const float *sum = st->sum + (int64_t)j * st->padded_v;
+    float *sum = st->sum + (int64_t)j * st->padded_v;
+    if (args->sinks) {
+        const v16 a = v_set(sink_add(st, j, args->sinks[head]));
+        for (int d = 0; d < st->padded_v; d += 16) v_store(sum + d, v_mul(v_load(sum + d), a));
+    }
     const v16 total = v_set(st->total[j]);
-    int d = 0;
-    for (; d + 16 <= args->dim_v; d += 16) v_store(out + d, v_div(v_load(sum + d), total));
-    if (d < args->dim_v) v_store_part(out + d, v_div(v_load(sum + d), total), args->dim_v - d);
+    FOR_ROW(args->dim_v, row_store(out + i, v_div(row_load(sum + i, m), total), m, false););
 }
 
 static void simd_attention(const struct attention_args *args, float *scratch) {

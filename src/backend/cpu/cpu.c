@@ -86,6 +86,10 @@ static const float *cpu_logits(const struct backend *backend, int row) {
     return buffer->data + row * buffer->ld;
 }
 
+static uint64_t cpu_expert_bytes(const struct backend *backend) {
+    return cpu_of_const(backend)->expert_bytes;
+}
+
 static void cpu_kv_clear(struct backend *backend, int group, uint32_t page) {
     struct cpu_backend *b = cpu_of(backend);
     const uint64_t bytes = b->page_bytes[group];
@@ -111,6 +115,7 @@ const struct backend_class backend_cpu = {
     .destroy = cpu_destroy,
     .run = cpu_run,
     .logits = cpu_logits,
+    .expert_bytes = cpu_expert_bytes,
     .kv_clear = cpu_kv_clear,
     .bandwidth = cpu_bandwidth,
     .cache_bytes = cpu_cache_bytes,

@@ -1,5 +1,6 @@
 // The CPU backend's own state. cpu.c creates and destroys it, layout.c gives it memory, pack.c
-// packs the weights, program.c compiles and runs the stages.
+// packs the weights, program.c compiles and runs the stages, experts.c those of mixtures of
+// experts.
 //
 // Invariant: after create nothing here is allocated or moved; a run writes only into `memory` and
 // `kv`, and the matmuls' n.
@@ -14,7 +15,8 @@
 struct cpu_weight {
     const struct matmul_kernel *kernel; // NULL: the reference on the file's rows
     const void *packed;                 // what the kernel reads; NULL: not used by a MATMUL
-    const float *vector;                // norm weights and biases as f32
+    const void **expert;                // [n_expert] the same for each expert
+    const float *vector; // norm weights, biases (of experts: row by row), sinks as f32
 };
 
 struct cpu_buffer {
@@ -26,24 +28,39 @@ struct cpu_buffer {
 struct cpu_matmul {
     const struct matmul_kernel *kernel;
     enum format_id format;
-    struct matmul_args args; // complete but for n
+    const struct cpu_weight *weight;
+    struct matmul_args args; // complete but for n; of experts also for w and the bias
     int64_t group_first, group_end;
 };
 
 // A stage covers ops [first, first + n) of the plan, all of one kind.
 struct cpu_stage {
     int first, n;
-    // MATMUL: products that share an input run as one
+    // MATMUL, EXPERTS: products that share an input run as one
     struct cpu_matmul *matmul; // [n]
     int64_t n_groups, group_chunk;
     int token_tile;  // tokens whose activations stay in the core's cache
     bool quantize;   // the input must be quantized first
+    bool gather;     // EXPERTS: the input's rows must be put in the pairs' order first
     int64_t in_cols; // of the input
 };
 
 // Query rows of one sequence that share a pass over its pages.
 struct cpu_tile {
     int seq, first_row, n_rows;
+};
+
+// Which token goes to which expert. A pair is a token and one of its experts; pairs lie sorted by
+// expert, those of one expert in the tokens' order, so that an expert's weights are read once for
+// all of its tokens.
+struct cpu_route {
+    int buffer;      // the ROUTE that this holds: its out
+    int n_pairs;     // rows * experts used
+    int32_t *row;    // [pairs] the row of each pair
+    int32_t *pair;   // [rows * used] where the pair of (row, rank) lies
+    int32_t *first;  // [n_expert + 1] the first pair of each expert
+    int32_t *active; // [n_expert] experts that have pairs
+    int n_active;
 };
 
 struct cpu_backend {
@@ -67,11 +84,14 @@ struct cpu_backend {
     uint64_t page_bytes[PLAN_MAX_KV_GROUPS];
 
     // scratch of a run
-    int8_t *xq;         // [rows, cols] quantized input of the next matmuls
-    float *xd;          // [rows, cols / 32]
-    int16_t *xsum;      // [rows, cols / 16]
-    int32_t *row_seq;   // [max_tokens] the sequence of a token row
-    int32_t *logit_pos; // [max_logits]
+    int8_t *xq;    // [rows, cols] quantized input of the next matmuls
+    float *xd;     // [rows, cols / 32]
+    int16_t *xsum; // [rows, cols / 16]
+    float *xg;     // [pairs, cols] input rows of experts, in the pairs' order
+    struct cpu_route route;
+    uint64_t expert_bytes; // of experts that the run touched
+    int32_t *row_seq;      // [max_tokens] the sequence of a token row
+    int32_t *logit_pos;    // [max_logits]
     struct cpu_tile *tile;
     int n_tile;
     float *attention; // [threads, attention_floats]
@@ -89,6 +109,29 @@ static inline int cpu_tile_rows(const struct plan *plan, const struct op *op) {
     const int ratio = op->kv.n_head / plan->group[op->kv.group].n_head_kv;
     return ratio >= TILE_QUERIES ? 1 : TILE_QUERIES / ratio;
 }
+
+// A stage's rows, one after the other by some thread.
+struct cpu_rows_job {
+    struct cpu_backend *b;
+    const struct cpu_stage *stage;
+    const struct op *op;
+};
+
+static inline float *cpu_row_at(const struct cpu_backend *b, int buffer, int64_t row) {
+    return b->buffer[buffer].data + row * b->buffer[buffer].ld;
+}
+
+// row_work: elements of a row, weighted by what one costs. Little work stays on the calling thread.
+void cpu_rows_run(struct cpu_backend *b, pool_fn fn, struct cpu_rows_job *job, int64_t n_rows,
+                  int64_t row_work);
+// Groups [begin, end) of a product, tile tokens at a time.
+void cpu_matmul_run(const struct cpu_matmul *m, int tile, int64_t begin, int64_t end);
+// Tokens [first, first + n) of a product.
+struct matmul_args cpu_matmul_part(const struct matmul_args *args, int64_t first, int n);
+
+void cpu_route_stage(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows);
+void cpu_experts_stage(struct cpu_backend *b, struct cpu_stage *stage, int n_rows);
+void cpu_combine_stage(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows);
 
 rn_status cpu_layout(struct cpu_backend *b, const struct backend_config *config, rn_error *err);
 rn_status cpu_pack(struct cpu_backend *b, const struct backend_config *config, rn_error *err);

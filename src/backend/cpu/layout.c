@@ -17,7 +17,8 @@ static void carve_buffers(struct cpu_backend *b, struct region_carver *carver) {
         const struct plan_buffer *buffer = &b->plan->buffer[i];
         b->buffer[i].ld = ((int64_t)buffer->width + 15) / 16 * 16;
         uint64_t floats = 0;
-        if (!ck_mul((uint64_t)b->buffer[i].ld, domain_rows(b, buffer->rows), &floats))
+        if (!ck_mul((uint64_t)b->buffer[i].ld, domain_rows(b, buffer->rows), &floats) ||
+            !ck_mul(floats, (uint64_t)buffer->slots, &floats))
             carver->overflow = true;
         b->buffer[i].data = region_carve(carver, floats, sizeof(float));
     }
@@ -26,21 +27,43 @@ static void carve_buffers(struct cpu_backend *b, struct region_carver *carver) {
                                         (uint64_t)b->plan->rope[i].n_rot * sizeof(float));
 }
 
-// Room for the widest input of a block format.
-static void carve_quantized(struct cpu_backend *b, struct region_carver *carver) {
-    uint64_t most = 0;
+// Rows that a product takes: one per row of its domain, or per pair of a row and an expert.
+static uint64_t product_rows(const struct cpu_backend *b, const struct op *op) {
+    return domain_rows(b, op->rows) * (uint64_t)b->plan->buffer[op->out].slots;
+}
+
+// Room for the widest input of a block format, and for the widest that experts gather.
+static void carve_inputs(struct cpu_backend *b, struct region_carver *carver) {
+    uint64_t quantized = 0, gathered = 0;
     for (int i = 0; i < b->plan->n_op; i++) {
         const struct op *op = &b->plan->op[i];
-        if (op->kind != OP_MATMUL) continue;
+        if (op->kind != OP_MATMUL && op->kind != OP_EXPERTS) continue;
         const struct plan_weight *weight = &b->plan->weight[op->weight];
         uint64_t n;
-        if (format_at(weight->format)->span == 0) continue;
-        if (!ck_mul(domain_rows(b, op->rows), (uint64_t)weight->cols, &n)) carver->overflow = true;
-        most = max64(most, n);
+        if (!ck_mul(product_rows(b, op), (uint64_t)weight->cols, &n)) carver->overflow = true;
+        if (format_at(weight->format)->span != 0)
+            quantized = max64(quantized, n);
+        else if (op->kind == OP_EXPERTS)
+            gathered = max64(gathered, n);
     }
-    b->xq = region_carve(carver, most, sizeof *b->xq);
-    b->xd = region_carve(carver, most / 32, sizeof *b->xd);
-    b->xsum = region_carve(carver, most / 16, sizeof *b->xsum);
+    b->xq = region_carve(carver, quantized, sizeof *b->xq);
+    b->xd = region_carve(carver, quantized / 32, sizeof *b->xd);
+    b->xsum = region_carve(carver, quantized / 16, sizeof *b->xsum);
+    b->xg = region_carve(carver, gathered, sizeof *b->xg);
+}
+
+static void carve_route(struct cpu_backend *b, struct region_carver *carver) {
+    uint64_t pairs = 0, experts = 0;
+    for (int i = 0; i < b->plan->n_op; i++) {
+        const struct op *op = &b->plan->op[i];
+        if (op->kind != OP_EXPERTS) continue;
+        pairs = max64(pairs, product_rows(b, op));
+        experts = max64(experts, (uint64_t)b->plan->weight[op->weight].n_expert);
+    }
+    b->route.row = region_carve(carver, pairs, sizeof *b->route.row);
+    b->route.pair = region_carve(carver, pairs, sizeof *b->route.pair);
+    b->route.first = region_carve(carver, experts + 1, sizeof *b->route.first);
+    b->route.active = region_carve(carver, experts, sizeof *b->route.active);
 }
 
 static void carve_attention(struct cpu_backend *b, struct region_carver *carver) {
@@ -70,20 +93,21 @@ static void carve_vector(struct cpu_backend *b, int index, struct region_carver 
         b->weight[index].vector = weight->data;
         return;
     }
-    float *vector = region_carve(carver, (uint64_t)weight->cols, sizeof(float));
+    float *vector = region_carve(carver, (uint64_t)(weight->rows * weight->cols), sizeof(float));
     if (!vector) return;
-    format_decode(weight->format, weight->data, vector, weight->cols);
+    format_decode(weight->format, weight->data, vector, weight->rows * weight->cols);
     b->weight[index].vector = vector;
 }
 
 static void carve_all(struct cpu_backend *b, struct region_carver *carver) {
     carve_buffers(b, carver);
-    carve_quantized(b, carver);
+    carve_inputs(b, carver);
+    carve_route(b, carver);
     carve_attention(b, carver);
     for (int i = 0; i < b->plan->n_op; i++) {
         const struct op *op = &b->plan->op[i];
-        if (op->kind == OP_NORM) carve_vector(b, op->weight, carver);
-        if (op->kind == OP_MATMUL) carve_vector(b, op->bias, carver);
+        if (op->kind == OP_NORM || op->kind == OP_ATTENTION) carve_vector(b, op->weight, carver);
+        carve_vector(b, op->bias, carver);
     }
 }
 

@@ -10,6 +10,10 @@
 #include "backend/cpu/matmul.h"
 #include "plan/batch.h"
 
+// tanh's GELU: 0.5 g (1 + tanh(SCALE (g + CUBE g^3)))
+#define GELU_SCALE 0.7978845608f
+#define GELU_CUBE  0.044715f
+
 enum { ATTENTION_SPLIT = 256, ATTENTION_SPLIT_PAGES = ATTENTION_SPLIT / KV_PAGE_TOKENS };
 
 // Query rows of one sequence against one KV head.
@@ -24,6 +28,7 @@ struct attention_args {
     int dim_k, dim_v;               // per head
     int window;                     // 0: none
     float scale, softcap;           // softcap 0: none
+    const float *sinks;             // [n_head] a logit that takes part without a value; NULL: none
     enum kv_type type;
     const uint8_t *pages; // the group's memory
     uint64_t page_bytes;
@@ -47,15 +52,21 @@ struct cpu_ops {
 
     // As quantize_reference.
     void (*quantize)(const float *x, int64_t n, int8_t *q, float *d, int16_t *sum);
-    // n elements normed together; y may be x.
-    void (*norm_rms)(const float *x, const float *w, float *y, int n, float eps);
+    // n elements normed together; y may be x. add: y += instead of y =.
+    void (*norm_rms)(const float *x, const float *w, float *y, int n, float eps, bool add);
+    void (*norm_layer)(const float *x, const float *w, const float *bias, float *y, int n,
+                       float eps, bool add);
     // cos and sin of one position, [n_rot]: pair i at (2i, 2i + 1) for interleaved, at (i, i +
     // n_rot / 2) for halves.
     void (*rope_table)(const struct plan_rope *rope, int32_t pos, float *table);
     // Rotates the heads of one row in place.
     void (*rope)(const struct plan_rope *rope, const float *table, int n_head, int dim, float *x);
-    // y may be g or u.
-    void (*gate_silu)(const float *g, const float *u, float *y, int64_t n);
+    // act(g) * u, or act(g) where u is NULL; y may be g or u.
+    void (*gate[GATE_COUNT])(const float *g, const float *u, float *y, int64_t n);
+    // y += the k rows x[i] weighted by w[i], in their order.
+    void (*combine)(const float *const *x, const float *w, int k, float *y, int64_t n);
+    // In place.
+    void (*softcap)(float *x, float cap, int64_t n);
     void (*kv_append)(const struct kv_append_args *args);
     // scratch: attention_scratch() floats, aligned to 64 bytes.
     void (*attention)(const struct attention_args *args, float *scratch);

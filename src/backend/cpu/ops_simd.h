@@ -48,23 +48,55 @@ INLINE v16 v_tanh(v16 x) {
 
 // ---------------------------------------------------------------- rows
 
-static void simd_norm_rms(const float *x, const float *w, float *y, int n, float eps) {
+INLINE v16 sum_squares(v16 v, v16 lane) { return v_fma(v, v, lane); }
+
+// y[i] = v, or y[i] + v.
+INLINE void row_store(float *y, v16 v, int n, bool add) {
+    if (n == 16) {
+        v_store(y, add ? v_add(v_load(y), v) : v);
+    } else {
+        v_store_part(y, add ? v_add(v_load_part(y, n), v) : v, n);
+    }
+}
+
+INLINE v16 row_load(const float *x, int n) { return n == 16 ? v_load(x) : v_load_part(x, n); }
+
+// Runs body for the vectors of n elements, the last one partial: i is where, m how many.
+#define FOR_ROW(n, body)                                                                           \
+    do {                                                                                           \
+        int64_t i = 0;                                                                             \
+        for (; i + 16 <= (n); i += 16) {                                                           \
+            const int m = 16;                                                                      \
+            body                                                                                   \
+        }                                                                                          \
+        if (i < (n)) {                                                                             \
+            const int m = (int)((n)-i);                                                            \
+            body                                                                                   \
+        }                                                                                          \
+    } while (0)
+
+static void simd_norm_rms(const float *x, const float *w, float *y, int n, float eps, bool add) {
     v16 lane = v_set(0);
-    int i = 0;
-    for (; i + 16 <= n; i += 16) {
-        const v16 v = v_load(x + i);
-        lane = v_fma(v, v, lane);
-    }
-    if (i < n) { // 0 * 0 + lane is lane: sums of squares are never -0
-        const v16 v = v_load_part(x + i, n - i);
-        lane = v_fma(v, v, lane);
-    }
+    // 0 * 0 + lane is lane: sums of squares are never -0
+    FOR_ROW(n, lane = sum_squares(row_load(x + i, m), lane););
     const v16 r = v_set(1.0f / sqrtf(v_fold_add(lane) / (float)n + eps));
-    for (i = 0; i + 16 <= n; i += 16) v_store(y + i, v_mul(v_mul(v_load(x + i), r), v_load(w + i)));
-    if (i < n) {
-        const v16 v = v_mul(v_mul(v_load_part(x + i, n - i), r), v_load_part(w + i, n - i));
-        v_store_part(y + i, v, n - i);
-    }
+    FOR_ROW(n, row_store(y + i, v_mul(v_mul(row_load(x + i, m), r), row_load(w + i, m)), m, add););
+}
+
+static void simd_norm_layer(const float *x, const float *w, const float *bias, float *y, int n,
+                            float eps, bool add) {
+    v16 lane = v_set(0), square = v_set(0);
+    FOR_ROW(n, lane = v_add(lane, row_load(x + i, m)););
+    const v16 mean = v_set(v_fold_add(lane) / (float)n);
+    FOR_ROW(n, {
+        const v16 d = v_lanes(v_sub(row_load(x + i, m), mean), 0, m, v_set(0));
+        square = sum_squares(d, square);
+    });
+    const v16 r = v_set(1.0f / sqrtf(v_fold_add(square) / (float)n + eps));
+    FOR_ROW(n, {
+        const v16 d = v_mul(v_sub(row_load(x + i, m), mean), r);
+        row_store(y + i, v_fma(d, row_load(w + i, m), row_load(bias + i, m)), m, add);
+    });
 }
 
 // Compiled here for its fused multiply-adds in hardware; the sequence is the reference's.
@@ -127,18 +159,55 @@ static void simd_rope(const struct plan_rope *rope, const float *table, int n_he
     }
 }
 
-INLINE v16 silu_times(v16 g, v16 u) {
-    const v16 e = v_exp(v_sub(v_set(-0.0f), g));
-    return v_mul(v_div(g, v_add(v_set(1.0f), e)), u);
+INLINE v16 v_negate(v16 x) { return v_sub(v_set(-0.0f), x); }
+
+INLINE v16 act_silu(v16 g) { return v_div(g, v_add(v_set(1.0f), v_exp(v_negate(g)))); }
+
+INLINE v16 act_gelu(v16 g) {
+    const v16 inner = v_fma(v_mul(v_set(GELU_CUBE), v_mul(g, g)), g, g);
+    const v16 half = v_mul(v_set(0.5f), g);
+    return v_fma(half, v_tanh(v_mul(v_set(GELU_SCALE), inner)), half);
 }
 
-static void simd_gate_silu(const float *g, const float *u, float *y, int64_t n) {
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16) v_store(y + i, silu_times(v_load(g + i), v_load(u + i)));
-    if (i < n) {
-        const int rest = (int)(n - i);
-        v_store_part(y + i, silu_times(v_load_part(g + i, rest), v_load_part(u + i, rest)), rest);
+INLINE v16 act_oai(v16 g) {
+    const v16 limit = v_set(GATE_OAI_LIMIT), a = v_less(limit, g, limit, g);
+    const v16 e = v_exp(v_negate(v_mul(v_set(GATE_OAI_ALPHA), a)));
+    return v_div(a, v_add(v_set(1.0f), e));
+}
+
+INLINE v16 up_oai(v16 u) {
+    const v16 limit = v_set(GATE_OAI_LIMIT), low = v_set(-GATE_OAI_LIMIT);
+    u = v_less(limit, u, limit, u);
+    u = v_less(u, low, low, u);
+    return v_add(u, v_set(1.0f));
+}
+
+INLINE v16 up_plain(v16 u) { return u; }
+
+#define GATE(name, act, up)                                                                        \
+    static void simd_gate_##name(const float *g, const float *u, float *y, int64_t n) {            \
+        if (u)                                                                                     \
+            FOR_ROW(n, row_store(y + i, v_mul(act(row_load(g + i, m)), up(row_load(u + i, m))), m, \
+                                 false););                                                         \
+        else                                                                                       \
+            FOR_ROW(n, row_store(y + i, act(row_load(g + i, m)), m, false););                      \
     }
+
+GATE(silu, act_silu, up_plain)
+GATE(gelu, act_gelu, up_plain)
+GATE(swiglu_oai, act_oai, up_oai)
+
+static void simd_combine(const float *const *x, const float *w, int k, float *y, int64_t n) {
+    FOR_ROW(n, {
+        v16 sum = v_set(0);
+        for (int j = 0; j < k; j++) sum = v_fma(v_set(w[j]), row_load(x[j] + i, m), sum);
+        row_store(y + i, sum, m, true);
+    });
+}
+
+static void simd_softcap(float *x, float cap, int64_t n) {
+    const v16 c = v_set(cap);
+    FOR_ROW(n, row_store(x + i, v_mul(c, v_tanh(v_div(row_load(x + i, m), c))), m, false););
 }
 
 // ---------------------------------------------------------------- KV append

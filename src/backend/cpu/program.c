@@ -1,8 +1,9 @@
 // The compiled program: stages over ranges of the plan's ops, and their execution.
 //
 // Matrix products that share an input are one stage: one parallel run over all their row groups,
-// after the input was quantized once. Other ops are stages of their own, over rows; little work
-// stays on the calling thread, because waking the others would cost more.
+// after the input was quantized once (experts.c has those of experts). Other ops are stages of
+// their own, over rows; little work stays on the calling thread, because waking the others would
+// cost more.
 #include <assert.h>
 #include <string.h>
 
@@ -26,7 +27,7 @@ static bool is_block_format(const struct plan *plan, const struct op *op) {
 // Whether op i can run beside the products [first, i): same input, and no output in common.
 static bool joins(const struct plan *plan, int first, int i) {
     const struct op *a = &plan->op[first], *b = &plan->op[i];
-    if (b->kind != OP_MATMUL || b->in[0] != a->in[0] || b->rows != a->rows) return false;
+    if (b->kind != a->kind || b->in[0] != a->in[0] || b->rows != a->rows) return false;
     for (int j = first; j < i; j++)
         if (plan->op[j].out == b->out) return false;
     return b->out != b->in[0];
@@ -36,7 +37,9 @@ static void matmul_init(struct cpu_backend *b, const struct op *op, struct cpu_s
                         struct cpu_matmul *m) {
     const struct plan_weight *weight = &b->plan->weight[op->weight];
     const struct cpu_buffer *in = &b->buffer[op->in[0]], *out = &b->buffer[op->out];
-    m->kernel = b->weight[op->weight].kernel;
+    const bool experts = op->kind == OP_EXPERTS;
+    m->weight = &b->weight[op->weight];
+    m->kernel = m->weight->kernel;
     m->format = weight->format;
     m->args = (struct matmul_args){
         .w = b->weight[op->weight].packed,
@@ -50,9 +53,13 @@ static void matmul_init(struct cpu_backend *b, const struct op *op, struct cpu_s
         .y = out->data,
         .ldy = out->ld,
         .bias = op->bias == PLAN_NONE ? NULL : b->weight[op->bias].vector,
-        .scale = op->matmul.scale,
-        .add = op->matmul.add,
+        .scale = experts ? 1 : op->matmul.scale,
+        .add = !experts && op->matmul.add,
     };
+    if (experts && b->plan->buffer[op->in[0]].slots == 1) { // gathered first
+        m->args.x = b->xg;
+        m->args.ldx = weight->cols;
+    }
     m->group_first = stage->n_groups;
     stage->n_groups += cpu_groups(weight->rows);
     m->group_end = stage->n_groups;
@@ -71,13 +78,14 @@ static int64_t group_chunk(const struct cpu_backend *b, const struct cpu_stage *
 static rn_status compile_matmul(struct cpu_backend *b, struct cpu_stage *stage, int *quantized,
                                 rn_error *err) {
     const struct op *op = &b->plan->op[stage->first];
-    bool needs = false;
+    bool needs = false, plain = false;
     uint64_t bytes = 0;
     stage->matmul = arena_array(&b->arena, (size_t)stage->n, sizeof *stage->matmul);
     if (!stage->matmul) return err_set(err, RN_ERR_NOMEM, "cannot allocate the CPU program");
     for (int i = 0; i < stage->n; i++) {
         matmul_init(b, &op[i], stage, &stage->matmul[i]);
         needs |= is_block_format(b->plan, &op[i]);
+        plain |= !is_block_format(b->plan, &op[i]);
         bytes += b->plan->weight[op[i].weight].bytes;
     }
     stage->in_cols = b->plan->buffer[op->in[0]].width;
@@ -85,8 +93,11 @@ static rn_status compile_matmul(struct cpu_backend *b, struct cpu_stage *stage, 
     const int64_t row_bytes = stage->in_cols * (needs ? 1 : (int64_t)sizeof(float));
     const int64_t tile = TILE_BYTES / row_bytes / TOKEN_TILE * TOKEN_TILE;
     stage->token_tile = tile < TOKEN_TILE ? TOKEN_TILE : (int)tile;
-    stage->quantize = needs && *quantized != op->in[0];
-    if (needs) *quantized = op->in[0];
+    // experts quantize the rows of their pairs
+    const bool experts = op->kind == OP_EXPERTS;
+    stage->gather = experts && plain && b->plan->buffer[op->in[0]].slots == 1;
+    stage->quantize = needs && (experts || *quantized != op->in[0]);
+    if (needs) *quantized = experts ? PLAN_NONE : op->in[0];
     return RN_OK;
 }
 
@@ -98,7 +109,7 @@ rn_status cpu_program_compile(struct cpu_backend *b, rn_error *err) {
     for (int i = 0; i < plan->n_op;) {
         struct cpu_stage *stage = &b->stage[b->n_stage++];
         *stage = (struct cpu_stage){.first = i, .n = 1};
-        if (plan->op[i].kind == OP_MATMUL) {
+        if (plan->op[i].kind == OP_MATMUL || plan->op[i].kind == OP_EXPERTS) {
             while (i + stage->n < plan->n_op && joins(plan, i, i + stage->n)) stage->n++;
             const rn_status status = compile_matmul(b, stage, &quantized, err);
             if (status) return status;
@@ -112,16 +123,6 @@ rn_status cpu_program_compile(struct cpu_backend *b, rn_error *err) {
 
 // ---------------------------------------------------------------- ops over rows
 
-struct rows_job {
-    const struct cpu_backend *b;
-    const struct cpu_stage *stage;
-    const struct op *op;
-};
-
-static float *row_at(const struct cpu_backend *b, int buffer, int64_t row) {
-    return b->buffer[buffer].data + row * b->buffer[buffer].ld;
-}
-
 // The token row behind a row of the op's domain.
 static int64_t token_row(const struct cpu_backend *b, const struct op *op, int64_t row) {
     return op->rows == ROWS_TOKENS ? row : b->batch->logit_row[row];
@@ -129,45 +130,56 @@ static int64_t token_row(const struct cpu_backend *b, const struct op *op, int64
 
 static void embed_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const struct rows_job *job = ctx;
+    const struct cpu_rows_job *job = ctx;
     const struct op *op = job->op;
-    for (int64_t r = begin; r < end; r++)
-        reference_embed(&job->b->plan->weight[op->weight], job->b->batch->token[r], op->embed.scale,
-                        row_at(job->b, op->out, r));
+    const struct plan_weight *weight = &job->b->plan->weight[op->weight];
+    const int32_t *row = op->embed.positions ? job->b->batch->pos : job->b->batch->token;
+    for (int64_t r = begin; r < end; r++) {
+        float *y = cpu_row_at(job->b, op->out, r);
+        if (op->embed.add)
+            reference_embed_add(weight, row[r], op->embed.scale, y);
+        else
+            reference_embed(weight, row[r], op->embed.scale, y);
+    }
 }
 
 static void gather_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const struct rows_job *job = ctx;
+    const struct cpu_rows_job *job = ctx;
     const size_t bytes = (size_t)job->b->plan->buffer[job->op->out].width * sizeof(float);
     for (int64_t r = begin; r < end; r++)
-        memcpy(row_at(job->b, job->op->out, r),
-               row_at(job->b, job->op->in[0], token_row(job->b, job->op, r)), bytes);
+        memcpy(cpu_row_at(job->b, job->op->out, r),
+               cpu_row_at(job->b, job->op->in[0], token_row(job->b, job->op, r)), bytes);
 }
 
 static void norm_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const struct rows_job *job = ctx;
+    const struct cpu_rows_job *job = ctx;
     const struct op *op = job->op;
     const int width = job->b->plan->buffer[op->out].width, group = op->norm.group;
     const float *w = job->b->weight[op->weight].vector;
     for (int64_t r = begin; r < end; r++) {
-        const float *x = row_at(job->b, op->in[0], r);
-        float *y = row_at(job->b, op->out, r);
-        for (int i = 0; i < width; i += group)
-            job->b->ops->norm_rms(x + i, w, y + i, group, op->norm.eps);
+        const float *x = cpu_row_at(job->b, op->in[0], r);
+        float *y = cpu_row_at(job->b, op->out, r);
+        for (int i = 0; i < width; i += group) {
+            if (op->norm.kind == NORM_RMS)
+                job->b->ops->norm_rms(x + i, w, y + i, group, op->norm.eps, op->norm.add);
+            else
+                job->b->ops->norm_layer(x + i, w, job->b->weight[op->bias].vector, y + i, group,
+                                        op->norm.eps, op->norm.add);
+        }
     }
 }
 
 static void rope_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const struct rows_job *job = ctx;
+    const struct cpu_rows_job *job = ctx;
     const struct op *op = job->op;
     const struct plan_rope *rope = &job->b->plan->rope[op->rope.rope];
     const float *tables = job->b->rope_table[op->rope.rope];
     for (int64_t r = begin; r < end; r++)
         job->b->ops->rope(rope, tables + token_row(job->b, op, r) * rope->n_rot, op->rope.n_head,
-                          op->rope.dim, row_at(job->b, op->out, r));
+                          op->rope.dim, cpu_row_at(job->b, op->out, r));
 }
 
 static uint64_t layer_at(const struct cpu_backend *b, const struct op *op) {
@@ -177,7 +189,7 @@ static uint64_t layer_at(const struct cpu_backend *b, const struct op *op) {
 
 static void kv_append_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const struct rows_job *job = ctx;
+    const struct cpu_rows_job *job = ctx;
     const struct cpu_backend *b = job->b;
     const struct op *op = job->op;
     const struct plan_kv_group *group = &b->plan->group[op->kv.group];
@@ -187,8 +199,8 @@ static void kv_append_rows(void *ctx, int64_t begin, int64_t end, int worker) {
         const uint64_t page = table[pos / KV_PAGE_TOKENS] * b->page_bytes[op->kv.group];
         assert(page + b->page_bytes[op->kv.group] <= b->kv[op->kv.group].bytes);
         const struct kv_append_args args = {
-            .k = row_at(b, op->in[0], r),
-            .v = row_at(b, op->in[1], r),
+            .k = cpu_row_at(b, op->in[0], r),
+            .v = cpu_row_at(b, op->in[1], r),
             .layer = b->kv[op->kv.group].base + page + layer_at(b, op),
             .slot = pos % KV_PAGE_TOKENS,
             .n_head_kv = group->n_head_kv,
@@ -202,26 +214,38 @@ static void kv_append_rows(void *ctx, int64_t begin, int64_t end, int worker) {
 
 static void gate_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const struct rows_job *job = ctx;
+    const struct cpu_rows_job *job = ctx;
+    const struct op *op = job->op;
+    for (int64_t r = begin; r < end; r++) {
+        const float *up = op->in[1] == PLAN_NONE ? NULL : cpu_row_at(job->b, op->in[1], r);
+        job->b->ops->gate[op->gate](cpu_row_at(job->b, op->in[0], r), up,
+                                    cpu_row_at(job->b, op->out, r),
+                                    job->b->plan->buffer[op->out].width);
+    }
+}
+
+static void softcap_rows(void *ctx, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const struct cpu_rows_job *job = ctx;
     const struct op *op = job->op;
     for (int64_t r = begin; r < end; r++)
-        job->b->ops->gate_silu(row_at(job->b, op->in[0], r), row_at(job->b, op->in[1], r),
-                               row_at(job->b, op->out, r), job->b->plan->buffer[op->out].width);
+        job->b->ops->softcap(cpu_row_at(job->b, op->out, r), op->softcap.cap,
+                             job->b->plan->buffer[op->out].width);
 }
 
 static void quantize_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const struct rows_job *job = ctx;
+    const struct cpu_rows_job *job = ctx;
     const struct cpu_backend *b = job->b;
     const int64_t n = job->stage->in_cols;
     for (int64_t r = begin; r < end; r++)
-        b->ops->quantize(row_at(b, job->op->in[0], r), n, b->xq + r * n, b->xd + r * n / 32,
+        b->ops->quantize(cpu_row_at(b, job->op->in[0], r), n, b->xq + r * n, b->xd + r * n / 32,
                          b->xsum + r * n / 16);
 }
 
 static void rope_tables(void *ctx, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const struct rows_job *job = ctx;
+    const struct cpu_rows_job *job = ctx;
     const struct cpu_backend *b = job->b;
     for (int i = 0; i < b->plan->n_rope; i++)
         for (int64_t r = begin; r < end; r++)
@@ -229,9 +253,8 @@ static void rope_tables(void *ctx, int64_t begin, int64_t end, int worker) {
                                b->rope_table[i] + r * b->plan->rope[i].n_rot);
 }
 
-// row_work: elements of a row, weighted by what one costs.
-static void rows_run(struct cpu_backend *b, pool_fn fn, struct rows_job *job, int64_t n_rows,
-                     int64_t row_work) {
+void cpu_rows_run(struct cpu_backend *b, pool_fn fn, struct cpu_rows_job *job, int64_t n_rows,
+                  int64_t row_work) {
     const int64_t least = INLINE_WORK / (row_work + 1) + 1;
     const int64_t even = n_rows / (pool_size(b->pool) * CHUNKS_PER_THREAD) + 1;
     pool_run(b->pool, fn, job, n_rows, even > least ? even : least);
@@ -239,8 +262,7 @@ static void rows_run(struct cpu_backend *b, pool_fn fn, struct rows_job *job, in
 
 // ---------------------------------------------------------------- matrix products
 
-// Tokens [first, first + n) of a product.
-static struct matmul_args args_part(const struct matmul_args *args, int64_t first, int n) {
+struct matmul_args cpu_matmul_part(const struct matmul_args *args, int64_t first, int n) {
     struct matmul_args part = *args;
     part.n = n;
     part.x += first * args->ldx;
@@ -251,10 +273,10 @@ static struct matmul_args args_part(const struct matmul_args *args, int64_t firs
     return part;
 }
 
-static void matmul_run(const struct cpu_matmul *m, int tile, int64_t begin, int64_t end) {
+void cpu_matmul_run(const struct cpu_matmul *m, int tile, int64_t begin, int64_t end) {
     for (int first = 0; first < m->args.n; first += tile) {
         const int rest = m->args.n - first;
-        const struct matmul_args part = args_part(&m->args, first, rest < tile ? rest : tile);
+        const struct matmul_args part = cpu_matmul_part(&m->args, first, rest < tile ? rest : tile);
         if (m->kernel)
             m->kernel->run(&part, begin, end);
         else
@@ -269,13 +291,13 @@ static void matmul_groups(void *ctx, int64_t begin, int64_t end, int worker) {
         const struct cpu_matmul *m = &stage->matmul[i];
         const int64_t a = begin > m->group_first ? begin : m->group_first;
         const int64_t z = end < m->group_end ? end : m->group_end;
-        if (a < z) matmul_run(m, stage->token_tile, a - m->group_first, z - m->group_first);
+        if (a < z) cpu_matmul_run(m, stage->token_tile, a - m->group_first, z - m->group_first);
     }
 }
 
 static void matmul_stage(struct cpu_backend *b, struct cpu_stage *stage, int n_rows) {
-    struct rows_job job = {b, stage, &b->plan->op[stage->first]};
-    if (stage->quantize) rows_run(b, quantize_rows, &job, n_rows, stage->in_cols);
+    struct cpu_rows_job job = {b, stage, &b->plan->op[stage->first]};
+    if (stage->quantize) cpu_rows_run(b, quantize_rows, &job, n_rows, stage->in_cols);
     for (int i = 0; i < stage->n; i++) stage->matmul[i].args.n = n_rows;
     pool_run(b->pool, matmul_groups, stage, stage->n_groups, stage->group_chunk);
 }
@@ -301,7 +323,7 @@ static const int32_t *positions(const struct cpu_backend *b, const struct op *op
 
 // Items are (tile, KV head), the last tile first: it has seen most and takes longest.
 static void attention_items(void *ctx, int64_t begin, int64_t end, int worker) {
-    const struct rows_job *job = ctx;
+    const struct cpu_rows_job *job = ctx;
     const struct cpu_backend *b = job->b;
     const struct op *op = job->op;
     const struct plan_kv_group *group = &b->plan->group[op->kv.group];
@@ -311,9 +333,9 @@ static void attention_items(void *ctx, int64_t begin, int64_t end, int worker) {
         const struct cpu_tile *tile = &b->tile[b->n_tile - 1 - item / group->n_head_kv];
         const int head = (int)(item % group->n_head_kv);
         const struct attention_args args = {
-            .q = row_at(b, op->in[0], tile->first_row),
+            .q = cpu_row_at(b, op->in[0], tile->first_row),
             .ldq = b->buffer[op->in[0]].ld,
-            .out = row_at(b, op->out, tile->first_row),
+            .out = cpu_row_at(b, op->out, tile->first_row),
             .ldo = b->buffer[op->out].ld,
             .pos = positions(b, op) + tile->first_row,
             .n_rows = tile->n_rows,
@@ -325,6 +347,7 @@ static void attention_items(void *ctx, int64_t begin, int64_t end, int worker) {
             .window = group->kind == KV_WINDOW ? group->window : 0,
             .scale = op->kv.scale,
             .softcap = op->kv.softcap,
+            .sinks = op->weight == PLAN_NONE ? NULL : b->weight[op->weight].vector,
             .type = b->kv_type,
             .pages = b->kv[op->kv.group].base,
             .page_bytes = b->page_bytes[op->kv.group],
@@ -336,7 +359,7 @@ static void attention_items(void *ctx, int64_t begin, int64_t end, int worker) {
 }
 
 static void attention_stage(struct cpu_backend *b, const struct op *op) {
-    struct rows_job job = {b, NULL, op};
+    struct cpu_rows_job job = {b, NULL, op};
     const struct plan_kv_group *group = &b->plan->group[op->kv.group];
     const int ratio = op->kv.n_head / group->n_head_kv;
     int64_t work = 0; // multiply-adds, a sixteenth of them, as a lane counts
@@ -356,32 +379,45 @@ static void stage_run(struct cpu_backend *b, struct cpu_stage *stage) {
     const struct op *op = &b->plan->op[stage->first];
     const int n_rows = op->rows == ROWS_TOKENS ? b->batch->n_tokens : b->batch->n_logits;
     const int width = op->out == PLAN_NONE ? 0 : b->plan->buffer[op->out].width;
-    struct rows_job job = {b, stage, op};
+    struct cpu_rows_job job = {b, stage, op};
     if (n_rows == 0) return;
     switch (op->kind) {
     case OP_EMBED:
-        rows_run(b, embed_rows, &job, n_rows, width);
+        cpu_rows_run(b, embed_rows, &job, n_rows, width);
         break;
     case OP_GATHER:
-        rows_run(b, gather_rows, &job, n_rows, width);
+        cpu_rows_run(b, gather_rows, &job, n_rows, width);
         break;
     case OP_NORM:
-        rows_run(b, norm_rows, &job, n_rows, width);
+        cpu_rows_run(b, norm_rows, &job, n_rows, width);
         break;
     case OP_MATMUL:
         matmul_stage(b, stage, n_rows);
         break;
     case OP_ROPE:
-        rows_run(b, rope_rows, &job, n_rows, width);
+        cpu_rows_run(b, rope_rows, &job, n_rows, width);
         break;
     case OP_KV_APPEND:
-        rows_run(b, kv_append_rows, &job, n_rows, 2 * b->plan->buffer[op->in[0]].width);
+        cpu_rows_run(b, kv_append_rows, &job, n_rows, 2 * b->plan->buffer[op->in[0]].width);
         break;
     case OP_ATTENTION:
         attention_stage(b, op);
         break;
     case OP_GATE: // an exponential and a division each
-        rows_run(b, gate_rows, &job, n_rows, 4 * (int64_t)width);
+        cpu_rows_run(b, gate_rows, &job, (int64_t)n_rows * b->plan->buffer[op->out].slots,
+                     4 * (int64_t)width);
+        break;
+    case OP_ROUTE:
+        cpu_route_stage(b, stage, n_rows);
+        break;
+    case OP_EXPERTS:
+        cpu_experts_stage(b, stage, n_rows);
+        break;
+    case OP_COMBINE:
+        cpu_combine_stage(b, stage, n_rows);
+        break;
+    case OP_SOFTCAP:
+        cpu_rows_run(b, softcap_rows, &job, n_rows, 4 * (int64_t)width);
         break;
     case OP_COUNT:
         break;
@@ -401,11 +437,12 @@ void cpu_program_run(struct cpu_backend *b, const struct batch *batch) {
     assert(batch->n_seqs <= b->max_seqs);
     if (batch->n_tokens == 0) return;
     b->batch = batch;
+    b->expert_bytes = 0;
     rows_index(b);
-    struct rows_job job = {b, NULL, NULL};
+    struct cpu_rows_job job = {b, NULL, NULL};
     int64_t n_rot = 0;
     for (int i = 0; i < b->plan->n_rope; i++) n_rot += b->plan->rope[i].n_rot;
-    rows_run(b, rope_tables, &job, batch->n_tokens, n_rot * 16); // a sine is worth 16 elements
+    cpu_rows_run(b, rope_tables, &job, batch->n_tokens, n_rot * 16); // a sine is worth 16 elements
     for (int i = 0; i < b->n_stage; i++) stage_run(b, &b->stage[i]);
     b->batch = NULL;
 }

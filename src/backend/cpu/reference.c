@@ -15,14 +15,33 @@ float reference_fold(float lane[REFERENCE_LANES]) {
     return lane[0];
 }
 
-void reference_norm_rms(const float *x, const float *w, float *y, int n, float eps) {
+void reference_norm_rms(const float *x, const float *w, float *y, int n, float eps, bool add) {
     float lane[REFERENCE_LANES] = {0};
     for (int i = 0; i < n; i++) {
         float *sum = &lane[i % REFERENCE_LANES];
         *sum = fmaf(x[i], x[i], *sum);
     }
     const float r = 1.0f / sqrtf(reference_fold(lane) / (float)n + eps);
-    for (int i = 0; i < n; i++) y[i] = (x[i] * r) * w[i];
+    for (int i = 0; i < n; i++) {
+        const float v = (x[i] * r) * w[i];
+        y[i] = add ? y[i] + v : v;
+    }
+}
+
+void reference_norm_layer(const float *x, const float *w, const float *bias, float *y, int n,
+                          float eps, bool add) {
+    float lane[REFERENCE_LANES] = {0}, square[REFERENCE_LANES] = {0};
+    for (int i = 0; i < n; i++) lane[i % REFERENCE_LANES] += x[i];
+    const float mean = reference_fold(lane) / (float)n;
+    for (int i = 0; i < n; i++) {
+        const float d = x[i] - mean;
+        square[i % REFERENCE_LANES] = fmaf(d, d, square[i % REFERENCE_LANES]);
+    }
+    const float r = 1.0f / sqrtf(reference_fold(square) / (float)n + eps);
+    for (int i = 0; i < n; i++) {
+        const float v = fmaf((x[i] - mean) * r, w[i], bias[i]);
+        y[i] = add ? y[i] + v : v;
+    }
 }
 
 // Where pair i's two elements are, in a head and in the table alike.
@@ -58,7 +77,67 @@ void reference_rope(const struct plan_rope *rope, const float *table, int n_head
 }
 
 void reference_gate_silu(const float *g, const float *u, float *y, int64_t n) {
-    for (int64_t i = 0; i < n; i++) y[i] = (g[i] / (1.0f + rmath_exp(-g[i]))) * u[i];
+    for (int64_t i = 0; i < n; i++) {
+        const float v = g[i] / (1.0f + rmath_exp(-g[i]));
+        y[i] = u ? v * u[i] : v;
+    }
+}
+
+void reference_gate_gelu(const float *g, const float *u, float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const float inner = fmaf(GELU_CUBE * (g[i] * g[i]), g[i], g[i]), half = 0.5f * g[i];
+        const float v = fmaf(half, rmath_tanh(GELU_SCALE * inner), half);
+        y[i] = u ? v * u[i] : v;
+    }
+}
+
+void reference_gate_swiglu_oai(const float *g, const float *u, float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const float a = g[i] > GATE_OAI_LIMIT ? GATE_OAI_LIMIT : g[i];
+        const float v = a / (1.0f + rmath_exp(-(GATE_OAI_ALPHA * a)));
+        if (!u) {
+            y[i] = v;
+            continue;
+        }
+        float b = u[i] > GATE_OAI_LIMIT ? GATE_OAI_LIMIT : u[i];
+        b = b < -GATE_OAI_LIMIT ? -GATE_OAI_LIMIT : b;
+        y[i] = v * (b + 1.0f);
+    }
+}
+
+void reference_combine(const float *const *x, const float *w, int k, float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        float sum = 0;
+        for (int j = 0; j < k; j++) sum = fmaf(w[j], x[j][i], sum);
+        y[i] = y[i] + sum;
+    }
+}
+
+void reference_softcap(float *x, float cap, int64_t n) {
+    for (int64_t i = 0; i < n; i++) x[i] = cap * rmath_tanh(x[i] / cap);
+}
+
+void reference_route(const float *logit, int n, int k, bool normalize, float *id, float *weight) {
+    for (int j = 0; j < k; j++) {
+        int best = -1;
+        for (int i = 0; i < n; i++) {
+            bool taken = false;
+            for (int t = 0; t < j && !taken; t++) taken = (int)id[t] == i;
+            // a NaN is never greater; it is chosen only where nothing else is left
+            if (!taken && (best < 0 || logit[i] > logit[best])) best = i;
+        }
+        id[j] = (float)best;
+    }
+    const float top = logit[(int)id[0]];
+    float sum = 0, lane[REFERENCE_LANES] = {0};
+    for (int j = 0; j < k; j++) {
+        weight[j] = rmath_exp(logit[(int)id[j]] - top);
+        sum += weight[j];
+    }
+    for (int i = 0; !normalize && i < n; i++)
+        lane[i % REFERENCE_LANES] += rmath_exp(logit[i] - top);
+    if (!normalize) sum = reference_fold(lane);
+    for (int j = 0; j < k; j++) weight[j] /= sum;
 }
 
 static void kv_store(uint8_t *at, int64_t index, float value, enum kv_type type) {
@@ -132,6 +211,15 @@ static void split_add(const struct attention_args *args, const float *q, int beg
     for (int d = 0; d < args->dim_v; d++) sum->o[d] = fmaf(o[d], b, sum->o[d] * a);
 }
 
+// The sink comes after the last split, as a split of one position without a value.
+static void sink_add(float sink, int dim_v, struct softmax *sum) {
+    const float top = sink > sum->m ? sink : sum->m;
+    const float a = rmath_exp(sum->m - top), b = rmath_exp(sink - top);
+    sum->m = top;
+    sum->l = fmaf(sum->l, a, b);
+    for (int d = 0; d < dim_v; d++) sum->o[d] *= a;
+}
+
 void reference_attention(const struct attention_args *args, float *scratch) {
     const int ratio = args->n_head / args->n_head_kv;
     for (int row = 0; row < args->n_rows; row++) {
@@ -147,18 +235,33 @@ void reference_attention(const struct attention_args *args, float *scratch) {
                 split_add(args, q, begin, end, scratch, &sum);
                 begin = end;
             }
+            if (args->sinks) sink_add(args->sinks[h], args->dim_v, &sum);
             for (int d = 0; d < args->dim_v; d++) out[d] /= sum.l;
         }
     }
 }
 
-void reference_embed(const struct plan_weight *weight, int32_t token, float scale, float *y) {
-    assert(token >= 0 && token < weight->rows);
+void reference_embed(const struct plan_weight *weight, int32_t row, float scale, float *y) {
+    assert(row >= 0 && row < weight->rows);
     const uint64_t row_bytes = format_row_bytes(weight->format, weight->cols);
-    const uint8_t *row = (const uint8_t *)weight->data + (uint64_t)token * row_bytes;
-    format_decode(weight->format, row, y, weight->cols);
+    const uint8_t *data = (const uint8_t *)weight->data + (uint64_t)row * row_bytes;
+    format_decode(weight->format, data, y, weight->cols);
     if (scale == 1.0f) return;
     for (int64_t i = 0; i < weight->cols; i++) y[i] *= scale;
+}
+
+// Block by block, so that no row has to be held.
+void reference_embed_add(const struct plan_weight *weight, int32_t row, float scale, float *y) {
+    assert(row >= 0 && row < weight->rows);
+    const struct format *format = format_at(weight->format);
+    const uint8_t *data = (const uint8_t *)weight->data +
+                          (uint64_t)row * format_row_bytes(weight->format, weight->cols);
+    float block[FORMAT_MAX_BLOCK];
+    for (int64_t k = 0; k < weight->cols; k += format->block, data += format->block_bytes) {
+        format_decode(weight->format, data, block, format->block);
+        for (int i = 0; i < format->block; i++)
+            y[k + i] = y[k + i] + (scale == 1.0f ? block[i] : block[i] * scale);
+    }
 }
 
 static bool scalar_is_here(void) { return true; }
@@ -180,9 +283,14 @@ const struct cpu_ops ops_scalar = {
     .is_here = scalar_is_here,
     .quantize = quantize_reference,
     .norm_rms = reference_norm_rms,
+    .norm_layer = reference_norm_layer,
     .rope_table = reference_rope_table,
     .rope = reference_rope,
-    .gate_silu = reference_gate_silu,
+    .gate = {[GATE_SILU] = reference_gate_silu,
+             [GATE_GELU] = reference_gate_gelu,
+             [GATE_SWIGLU_OAI] = reference_gate_swiglu_oai},
+    .combine = reference_combine,
+    .softcap = reference_softcap,
     .kv_append = reference_kv_append,
     .attention = reference_attention,
     .stream_read = scalar_stream_read,

@@ -1,0 +1,151 @@
+// Mixtures of experts: routing, the experts' products and their weighted sum. Tokens are sorted by
+// expert after routing, so each expert that has tokens is one matrix product over them, and its
+// weights are read once. Bits do not depend on the order: a pair's product sees its own row alone,
+// and the sum is taken in the order of rank. Called by program.c.
+#include <assert.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/reference.h"
+
+// ---------------------------------------------------------------- route
+
+static void route_rows(void *ctx, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const struct cpu_rows_job *job = ctx;
+    const struct op *op = job->op;
+    const int used = op->route.n_used, n = job->b->plan->buffer[op->in[0]].width;
+    for (int64_t r = begin; r < end; r++) {
+        float *out = cpu_row_at(job->b, op->out, r);
+        reference_route(cpu_row_at(job->b, op->in[0], r), n, used, op->route.normalize, out,
+                        out + used);
+    }
+}
+
+// Counting sort of the pairs by expert.
+static void route_sort(struct cpu_backend *b, const struct op *op, int n_rows) {
+    struct cpu_route *route = &b->route;
+    const int used = op->route.n_used, n_expert = b->plan->buffer[op->in[0]].width;
+    route->buffer = op->out;
+    route->n_pairs = n_rows * used;
+    memset(route->first, 0, ((size_t)n_expert + 1) * sizeof *route->first);
+    for (int r = 0; r < n_rows; r++)
+        for (int j = 0; j < used; j++) route->first[(int)cpu_row_at(b, op->out, r)[j] + 1]++;
+    route->n_active = 0;
+    for (int e = 0; e < n_expert; e++) {
+        if (route->first[e + 1] > 0) route->active[route->n_active++] = e;
+        route->first[e + 1] += route->first[e];
+    }
+    for (int r = 0; r < n_rows; r++) {
+        for (int j = 0; j < used; j++) {
+            const int pair = route->first[(int)cpu_row_at(b, op->out, r)[j]]++;
+            route->row[pair] = r;
+            route->pair[r * used + j] = pair;
+        }
+    }
+    // each start has moved to its end, which is the next one's start
+    memmove(route->first + 1, route->first, (size_t)n_expert * sizeof *route->first);
+    route->first[0] = 0;
+}
+
+void cpu_route_stage(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows) {
+    struct cpu_rows_job job = {b, stage, &b->plan->op[stage->first]};
+    const int64_t n = b->plan->buffer[job.op->in[0]].width;
+    cpu_rows_run(b, route_rows, &job, n_rows, n * job.op->route.n_used);
+    route_sort(b, job.op, n_rows);
+}
+
+// ---------------------------------------------------------------- products
+
+// The input rows of the pairs: quantized, or gathered side by side.
+static void input_rows(void *ctx, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const struct cpu_rows_job *job = ctx;
+    const struct cpu_backend *b = job->b;
+    const int in = job->op->in[0];
+    const int64_t n = job->stage->in_cols;
+    const bool shared = b->plan->buffer[in].slots == 1;
+    for (int64_t p = begin; p < end; p++) {
+        const float *x = cpu_row_at(b, in, shared ? b->route.row[p] : p);
+        if (job->stage->quantize)
+            b->ops->quantize(x, n, b->xq + p * n, b->xd + p * n / 32, b->xsum + p * n / 16);
+        if (shared && job->stage->gather) memcpy(b->xg + p * n, x, (size_t)n * sizeof *x);
+    }
+}
+
+struct experts_job {
+    const struct cpu_backend *b;
+    const struct cpu_stage *stage;
+};
+
+// Groups [begin, end) of the stage's products, for one expert.
+static void expert_groups(const struct experts_job *job, int expert, int64_t begin, int64_t end) {
+    const int32_t *first = job->b->route.first;
+    const int n = first[expert + 1] - first[expert];
+    for (int i = 0; i < job->stage->n; i++) {
+        const struct cpu_matmul *m = &job->stage->matmul[i];
+        const int64_t a = begin > m->group_first ? begin : m->group_first;
+        const int64_t z = end < m->group_end ? end : m->group_end;
+        if (a >= z) continue;
+        struct cpu_matmul one = *m;
+        one.args = cpu_matmul_part(&m->args, first[expert], n);
+        one.args.w = m->weight->expert[expert];
+        if (one.args.bias) one.args.bias += expert * m->args.rows;
+        cpu_matmul_run(&one, job->stage->token_tile, a - m->group_first, z - m->group_first);
+    }
+}
+
+// Items are (active expert, group).
+static void experts_items(void *ctx, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const struct experts_job *job = ctx;
+    const int64_t n_groups = job->stage->n_groups;
+    while (begin < end) {
+        const int64_t group = begin % n_groups, rest = n_groups - group;
+        const int64_t n = end - begin < rest ? end - begin : rest;
+        expert_groups(job, job->b->route.active[begin / n_groups], group, group + n);
+        begin += n;
+    }
+}
+
+void cpu_experts_stage(struct cpu_backend *b, struct cpu_stage *stage, int n_rows) {
+    struct cpu_rows_job rows = {b, stage, &b->plan->op[stage->first]};
+    const struct op *op = rows.op;
+    assert(b->route.buffer == op->in[1]);
+    assert(b->route.n_pairs == n_rows * b->plan->buffer[op->out].slots);
+    (void)n_rows;
+    if (stage->quantize || stage->gather)
+        cpu_rows_run(b, input_rows, &rows, b->route.n_pairs, stage->in_cols);
+    for (int i = 0; i < stage->n; i++) {
+        const struct plan_weight *weight = &b->plan->weight[op[i].weight];
+        const uint64_t bias = op[i].bias == PLAN_NONE ? 0 : b->plan->weight[op[i].bias].bytes;
+        b->expert_bytes +=
+            (weight->bytes + bias) / (uint64_t)weight->n_expert * (uint64_t)b->route.n_active;
+    }
+    struct experts_job job = {b, stage};
+    pool_run(b->pool, experts_items, &job, b->route.n_active * stage->n_groups, stage->group_chunk);
+}
+
+// ---------------------------------------------------------------- sum
+
+static void combine_rows(void *ctx, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const struct cpu_rows_job *job = ctx;
+    const struct cpu_backend *b = job->b;
+    const struct op *op = job->op;
+    const int used = b->plan->buffer[op->in[0]].slots;
+    for (int64_t r = begin; r < end; r++) {
+        const float *slot[PLAN_MAX_USED];
+        for (int j = 0; j < used; j++)
+            slot[j] = cpu_row_at(b, op->in[0], b->route.pair[r * used + j]);
+        b->ops->combine(slot, cpu_row_at(b, op->in[1], r) + used, used, cpu_row_at(b, op->out, r),
+                        b->plan->buffer[op->out].width);
+    }
+}
+
+void cpu_combine_stage(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows) {
+    struct cpu_rows_job job = {b, stage, &b->plan->op[stage->first]};
+    assert(b->route.buffer == job.op->in[1]);
+    const struct plan_buffer *in = &b->plan->buffer[job.op->in[0]];
+    cpu_rows_run(b, combine_rows, &job, n_rows, (int64_t)in->width * in->slots);
+}

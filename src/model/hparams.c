@@ -1,0 +1,296 @@
+// Hyper-parameters from metadata. Everything a file can say wrong is refused here with the key and
+// the value; after this the numbers are safe. Called by model.c and the architectures' files.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/arch.h"
+#include "model/hparams.h"
+
+// Limits of sane models: products of any three of them fit 64 bits, rows of buffers fit int.
+enum {
+    MAX_EMBD = 1 << 17,
+    MAX_FF = 1 << 19,
+    MAX_HEAD = 1024,
+    MAX_HEAD_DIM = 1024,
+    MAX_CTX = 1 << 26,
+    MAX_EXPERT = 4096,
+};
+
+const struct meta_view *hparams_find(const struct weights *weights, const char *key, char *name,
+                                     size_t size) {
+    const char *arch = "";
+    size_t len = 0;
+    const struct meta_view *meta = weights_meta_find(weights, "general.architecture");
+    if (meta) meta_get_string(meta, &arch, &len);
+    snprintf(name, size, "%.*s.%s", (int)len, arch, key);
+    return weights_meta_find(weights, name);
+}
+
+static rn_status missing(const struct weights *weights, const char *name, rn_error *err) {
+    return err_set(err, RN_ERR_MODEL, "%s: key %s is missing", weights_name(weights), name);
+}
+
+// Some converters write one number per layer where all layers are equal.
+static rn_status read_layers(const struct weights *weights, const struct meta_view *meta,
+                             int64_t *out, rn_error *err) {
+    if (meta->count == 0 || meta->count > MODEL_MAX_LAYER)
+        return err_set(err, RN_ERR_MODEL, "%s: key %s has %llu items, expected 1 to %d",
+                       weights_name(weights), meta->key, (unsigned long long)meta->count,
+                       MODEL_MAX_LAYER);
+    for (uint64_t i = 0; i < meta->count; i++) {
+        int64_t item;
+        if (!meta_item_i64(meta, i, &item))
+            return err_set(err, RN_ERR_MODEL, "%s: key %s: item %llu is not an integer",
+                           weights_name(weights), meta->key, (unsigned long long)i);
+        if (i > 0 && item != *out)
+            return err_set(err, RN_ERR_UNSUPPORTED,
+                           "%s: key %s: item %llu is %lld and those before it %lld: layers that "
+                           "differ are not supported",
+                           weights_name(weights), meta->key, (unsigned long long)i, (long long)item,
+                           (long long)*out);
+        *out = item;
+    }
+    return RN_OK;
+}
+
+rn_status hparams_int(const struct weights *weights, const char *key, int min, int max,
+                      bool required, int *out, rn_error *err) {
+    char name[160];
+    const struct meta_view *meta = hparams_find(weights, key, name, sizeof name);
+    if (!meta) return required ? missing(weights, name, err) : RN_OK;
+    int64_t value = 0;
+    if (meta->type == META_ARRAY) {
+        const rn_status status = read_layers(weights, meta, &value, err);
+        if (status) return status;
+    } else if (!meta_get_i64(meta, &value)) {
+        return err_set(err, RN_ERR_MODEL, "%s: key %s at offset %llu is not an integer",
+                       weights_name(weights), name, (unsigned long long)meta->offset);
+    }
+    if (value < min || value > max)
+        return err_set(err, RN_ERR_MODEL, "%s: key %s is %lld, expected %d to %d (at offset %llu)",
+                       weights_name(weights), name, (long long)value, min, max,
+                       (unsigned long long)meta->offset);
+    *out = (int)value;
+    return RN_OK;
+}
+
+rn_status hparams_float(const struct weights *weights, const char *key, double min, double max,
+                        bool required, float *out, rn_error *err) {
+    char name[160];
+    const struct meta_view *meta = hparams_find(weights, key, name, sizeof name);
+    if (!meta) return required ? missing(weights, name, err) : RN_OK;
+    double value;
+    if (!meta_get_f64(meta, &value))
+        return err_set(err, RN_ERR_MODEL, "%s: key %s at offset %llu is not a number",
+                       weights_name(weights), name, (unsigned long long)meta->offset);
+    if (!(value >= min && value <= max))
+        return err_set(err, RN_ERR_MODEL, "%s: key %s is %g, expected %g to %g (at offset %llu)",
+                       weights_name(weights), name, value, min, max,
+                       (unsigned long long)meta->offset);
+    *out = (float)value;
+    return RN_OK;
+}
+
+rn_status hparams_bool(const struct weights *weights, const char *key, bool *out, rn_error *err) {
+    char name[160];
+    const struct meta_view *meta = hparams_find(weights, key, name, sizeof name);
+    if (!meta || meta_get_bool(meta, out)) return RN_OK;
+    return err_set(err, RN_ERR_MODEL, "%s: key %s at offset %llu is not a bool",
+                   weights_name(weights), name, (unsigned long long)meta->offset);
+}
+
+// The vocabulary is as long as the embedding table has rows; "<arch>.vocab_size" and the token list
+// must agree with it.
+static rn_status read_vocab(struct hparams *hp, const struct weights *weights, rn_error *err) {
+    const struct tensor_view *embd = weights_tensor_find(weights, "token_embd.weight");
+    if (!embd)
+        return err_set(err, RN_ERR_MODEL, "%s: tensor token_embd.weight is missing",
+                       weights_name(weights));
+    if (embd->dim[1] > MODEL_MAX_VOCAB)
+        return err_set(err, RN_ERR_MODEL,
+                       "%s: tensor token_embd.weight: %lld rows, expected at most %d",
+                       weights_name(weights), (long long)embd->dim[1], MODEL_MAX_VOCAB);
+    hp->n_vocab = (int)embd->dim[1];
+    const struct meta_view *tokens = weights_meta_find(weights, "tokenizer.ggml.tokens");
+    if (tokens && tokens->type == META_ARRAY && tokens->count != (uint64_t)hp->n_vocab)
+        return err_set(
+            err, RN_ERR_MODEL,
+            "%s: key tokenizer.ggml.tokens has %llu items, token_embd.weight has %d rows",
+            weights_name(weights), (unsigned long long)tokens->count, hp->n_vocab);
+    return RN_OK;
+}
+
+static rn_status read_heads(struct hparams *hp, const struct weights *weights, rn_error *err) {
+    rn_status s;
+    if ((s = hparams_int(weights, "attention.head_count", 1, MAX_HEAD, true, &hp->n_head, err)))
+        return s;
+    hp->n_head_kv = hp->n_head;
+    if ((s = hparams_int(weights, "attention.head_count_kv", 1, MAX_HEAD, false, &hp->n_head_kv,
+                         err)))
+        return s;
+    if (hp->n_head % hp->n_head_kv != 0)
+        return err_set(err, RN_ERR_MODEL, "%s: %d heads are not a multiple of %d key/value heads",
+                       weights_name(weights), hp->n_head, hp->n_head_kv);
+    hp->dim_k = hp->n_embd / hp->n_head;
+    if ((s = hparams_int(weights, "attention.key_length", 1, MAX_HEAD_DIM, false, &hp->dim_k, err)))
+        return s;
+    hp->dim_v = hp->n_embd / hp->n_head;
+    if ((s = hparams_int(weights, "attention.value_length", 1, MAX_HEAD_DIM, false, &hp->dim_v,
+                         err)))
+        return s;
+    if (hp->dim_k < 1 || hp->dim_v < 1)
+        return err_set(err, RN_ERR_MODEL, "%s: a width of %d leaves nothing for each of %d heads",
+                       weights_name(weights), hp->n_embd, hp->n_head);
+    if (hp->dim_k > MAX_HEAD_DIM || hp->dim_v > MAX_HEAD_DIM)
+        return err_set(err, RN_ERR_MODEL,
+                       "%s: head sizes of %d (keys) and %d (values), expected at most %d",
+                       weights_name(weights), hp->dim_k, hp->dim_v, MAX_HEAD_DIM);
+    hp->attn_scale = 1.0f / sqrtf((float)hp->dim_k);
+    return RN_OK;
+}
+
+rn_status hparams_common(struct hparams *hp, const struct weights *weights, rn_error *err) {
+    rn_status s;
+    *hp = (struct hparams){.embd_scale = 1, .residual_scale = 1, .logit_scale = 1};
+    if ((s = hparams_int(weights, "block_count", 1, MODEL_MAX_LAYER, true, &hp->n_layer, err)))
+        return s;
+    if ((s = hparams_int(weights, "context_length", 1, MAX_CTX, true, &hp->n_ctx, err))) return s;
+    if ((s = hparams_int(weights, "embedding_length", 1, MAX_EMBD, true, &hp->n_embd, err)))
+        return s;
+    if ((s = hparams_int(weights, "feed_forward_length", 1, MAX_FF, true, &hp->n_ff, err)))
+        return s;
+    if ((s = read_heads(hp, weights, err))) return s;
+    return read_vocab(hp, weights, err);
+}
+
+rn_status hparams_rms(struct hparams *hp, const struct weights *weights, rn_error *err) {
+    return hparams_float(weights, "attention.layer_norm_rms_epsilon", 0, 1, true, &hp->norm_eps,
+                         err);
+}
+
+static rn_status read_scaling_type(const struct weights *weights, enum rope_scaling *out,
+                                   rn_error *err) {
+    static const struct {
+        const char *name;
+        enum rope_scaling scaling;
+    } types[] = {
+        {"", ROPE_SCALING_NONE},         {"none", ROPE_SCALING_NONE},
+        {"linear", ROPE_SCALING_LINEAR}, {"yarn", ROPE_SCALING_YARN},
+        {"longrope", ROPE_SCALING_NONE}, // by divisors alone
+    };
+    char name[160];
+    const struct meta_view *meta = hparams_find(weights, "rope.scaling.type", name, sizeof name);
+    const char *type = "";
+    size_t len = 0;
+    if (meta && !meta_get_string(meta, &type, &len))
+        return err_set(err, RN_ERR_MODEL, "%s: key %s is not a string", weights_name(weights),
+                       name);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (strlen(types[i].name) != len || (len && memcmp(types[i].name, type, len))) continue;
+        *out = types[i].scaling;
+        return RN_OK;
+    }
+    return err_set(err, RN_ERR_UNSUPPORTED,
+                   "%s: key %s: '%.*s' is not supported (known: none, linear, yarn, longrope)",
+                   weights_name(weights), name, (int)(len < 64 ? len : 64), type);
+}
+
+static rn_status read_yarn(struct hparams_rope *rope, const struct weights *weights,
+                           rn_error *err) {
+    rn_status s;
+    rope->beta_fast = 32;
+    rope->beta_slow = 1;
+    rope->truncate = true; // GGUF files mean it, and cannot say otherwise
+    if ((s = hparams_float(weights, "rope.scaling.yarn_beta_fast", 1e-3, 1e6, false,
+                           &rope->beta_fast, err)))
+        return s;
+    if ((s = hparams_float(weights, "rope.scaling.yarn_beta_slow", 1e-3, 1e6, false,
+                           &rope->beta_slow, err)))
+        return s;
+    return hparams_bool(weights, "rope.scaling.yarn_truncate", &rope->truncate, err);
+}
+
+rn_status hparams_rope(struct hparams *hp, const struct weights *weights, rn_error *err) {
+    struct hparams_rope *rope = &hp->rope;
+    bool halves = false;
+    rn_status s;
+    *rope = (struct hparams_rope){.n_rot = hp->dim_k, .base = 10000, .factor = 1, .magnitude = 1};
+    if ((s = hparams_int(weights, "rope.dimension_count", 2, hp->dim_k, false, &rope->n_rot, err)))
+        return s;
+    if (rope->n_rot % 2 != 0)
+        return err_set(err, RN_ERR_MODEL,
+                       "%s: %d rotated elements of a head (rope.dimension_count, else the "
+                       "head size), expected an even number",
+                       weights_name(weights), rope->n_rot);
+    if ((s = hparams_float(weights, "rope.freq_base", 1, 1e12, false, &rope->base, err))) return s;
+    rope->base_local = rope->base;
+    if ((s = hparams_float(weights, "rope.freq_base_swa", 1, 1e12, false, &rope->base_local, err)))
+        return s;
+    if ((s = hparams_bool(weights, "rope.halves", &halves, err))) return s;
+    rope->style = halves ? ROPE_HALVES : ROPE_INTERLEAVED;
+    if ((s = read_scaling_type(weights, &rope->scaling, err))) return s;
+    if (rope->scaling != ROPE_SCALING_NONE)
+        if ((s = hparams_float(weights, "rope.scaling.factor", 1e-3, 1e6, true, &rope->factor,
+                               err)))
+            return s;
+    const bool yarn = rope->scaling == ROPE_SCALING_YARN;
+    if ((s = hparams_int(weights, "rope.scaling.original_context_length", 1, MAX_CTX, yarn,
+                         &rope->n_ctx_original, err)))
+        return s;
+    if (yarn && (s = read_yarn(rope, weights, err))) return s;
+    if (yarn && rope->base <= 1)
+        return err_set(err, RN_ERR_MODEL, "%s: yarn with a rope.freq_base of %g",
+                       weights_name(weights), (double)rope->base);
+    return hparams_float(weights, "rope.scaling.attn_factor", 1e-3, 1e3, false, &rope->magnitude,
+                         err);
+}
+
+rn_status hparams_experts(struct hparams *hp, const struct weights *weights, rn_error *err) {
+    rn_status s;
+    if ((s = hparams_int(weights, "expert_count", 0, MAX_EXPERT, false, &hp->n_expert, err)))
+        return s;
+    if (hp->n_expert == 0) return RN_OK;
+    const int most = hp->n_expert < PLAN_MAX_USED ? hp->n_expert : PLAN_MAX_USED;
+    if ((s = hparams_int(weights, "expert_used_count", 1, most, true, &hp->n_expert_used, err)))
+        return s;
+    hp->n_ff_expert = hp->n_ff;
+    hp->normalize_experts = true;
+    if ((s = hparams_bool(weights, "expert_weights_norm", &hp->normalize_experts, err))) return s;
+    return hparams_int(weights, "expert_feed_forward_length", 1, MAX_FF, false, &hp->n_ff_expert,
+                       err);
+}
+
+// One bool per layer: true for a layer with the window.
+static rn_status read_pattern(struct hparams *hp, const struct weights *weights,
+                              const struct meta_view *meta, rn_error *err) {
+    if (meta->count != (uint64_t)hp->n_layer)
+        return err_set(err, RN_ERR_MODEL, "%s: key %s has %llu items, expected %d",
+                       weights_name(weights), meta->key, (unsigned long long)meta->count,
+                       hp->n_layer);
+    for (int i = 0; i < hp->n_layer; i++) {
+        int64_t item;
+        if (!meta_item_i64(meta, (uint64_t)i, &item))
+            return err_set(err, RN_ERR_MODEL, "%s: key %s: item %d is not a bool",
+                           weights_name(weights), meta->key, i);
+        hp->is_local[i] = item != 0;
+    }
+    return RN_OK;
+}
+
+rn_status hparams_window(struct hparams *hp, const struct weights *weights, int period,
+                         rn_error *err) {
+    char name[160];
+    rn_status s;
+    if ((s = hparams_int(weights, "attention.sliding_window", 0, MAX_CTX, false, &hp->window, err)))
+        return s;
+    if (hp->window == 0) return RN_OK;
+    const struct meta_view *meta =
+        hparams_find(weights, "attention.sliding_window_pattern", name, sizeof name);
+    if (meta && meta->type == META_ARRAY) return read_pattern(hp, weights, meta, err);
+    if ((s = hparams_int(weights, "attention.sliding_window_pattern", 1, MODEL_MAX_LAYER, false,
+                         &period, err)))
+        return s;
+    for (int i = 0; i < hp->n_layer; i++) hp->is_local[i] = period == 1 || (i + 1) % period != 0;
+    return RN_OK;
+}
