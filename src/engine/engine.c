@@ -41,8 +41,10 @@ rn_status engine_step(struct engine *engine, bool *busy) {
 }
 
 void engine_run(struct engine *engine) {
-    engine->step_cost = ledger_step(engine->plan, engine->kv_type, &engine->batch);
-    engine->backend->cls->run(engine->backend, &engine->batch);
+    const struct backend_class *cls = engine->backend->cls;
+    cls->run(engine->backend, &engine->batch);
+    engine->step_cost = ledger_step(engine->plan, engine->kv_type, &engine->batch,
+                                    cls->expert_bytes(engine->backend));
 }
 
 void engine_sample(struct engine *engine) {
@@ -57,7 +59,11 @@ void engine_sample(struct engine *engine) {
         if (!work->samples) continue;
         const float *logits =
             engine->backend->cls->logits(engine->backend, rows->first_logit + rows->n_logits - 1);
-        work->chosen = sampler_choose(&engine->sampler, &seq->sampling, seq->n_token, logits);
+        const struct sampler_view view = {.token = seq->token,
+                                          .n_prompt = seq->n_prompt,
+                                          .n_token = seq->n_token,
+                                          .breakers = seq->breakers};
+        work->chosen = sampler_choose(&engine->sampler, &seq->sampling, &view, logits);
     }
 }
 
@@ -72,7 +78,7 @@ rn_status engine_submit(struct engine *engine, const rn_request *request, uint64
     if (engine->n_waiting >= ENGINE_MAX_WAITING)
         return err_set(err, RN_ERR_FULL, "%d requests are waiting already", engine->n_waiting);
     struct seq *seq;
-    const rn_status status = seq_create(request, engine->n_ctx, engine->plan->n_vocab,
+    const rn_status status = seq_create(request, engine->tokenizer, engine->n_ctx,
                                         engine->plan->n_group, engine->token_bytes_max, &seq, err);
     if (status) return status;
     seq->id = *id = ++engine->next_id;

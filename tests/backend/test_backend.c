@@ -117,7 +117,8 @@ static int add_weight(struct fixture *f, enum format_id format, int64_t rows, in
     assert_true(f->n_data < MAX_WEIGHTS);
     f->data[f->n_data++] = data;
     fill_weight(format, data, rows * cols);
-    const struct plan_weight weight = {"w", format, rows, cols, data, bytes};
+    const struct plan_weight weight = {
+        .name = "w", .format = format, .rows = rows, .cols = cols, .data = data, .bytes = bytes};
     return plan_add_weight(&f->plan, &weight);
 }
 

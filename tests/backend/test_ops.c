@@ -74,55 +74,193 @@ static void quantize_equals_the_reference(void **state) {
 
 // ---------------------------------------------------------------- rows
 
-static void norm_equals_the_reference(void **state) {
+// Both norms through one signature; bias is read by the layer norm alone.
+static void norm_of(const struct cpu_ops *ops, enum norm_kind kind, const float *x, const float *w,
+                    const float *bias, float *y, int n, bool add) {
+    if (kind == NORM_RMS)
+        ops->norm_rms(x, w, y, n, 1e-5f, add);
+    else
+        ops->norm_layer(x, w, bias, y, n, 1e-5f, add);
+}
+
+static void norms_equal_the_reference(void **state) {
     (void)state;
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops);
-    for (int w = 0; w < N_WIDTHS; w++) {
-        const int n = widths[w];
-        float *x = floats(n), *weight = floats(n), *want = floats(n + 1), *got = floats(n + 1);
-        reference_norm_rms(x, weight, want, n, 1e-5f);
+    for (int w = 0; w < N_WIDTHS * 4; w++) {
+        const int n = widths[w / 4];
+        const enum norm_kind kind = w % 2 ? NORM_RMS : NORM_LAYER;
+        const bool add = w % 4 >= 2;
+        float *x = floats(n), *weight = floats(n), *bias = floats(n);
+        float *before = floats(n + 1), *want = floats(n + 1), *got = floats(n + 1);
+        const size_t bytes = (size_t)(n + 1) * 4;
+        memcpy(want, before, bytes);
+        norm_of(&ops_scalar, kind, x, weight, bias, want, n, add);
         for (int i = 0; i < n_ops; i++) {
-            got[n] = want[n]; // must stay
-            ops[i]->norm_rms(x, weight, got, n, 1e-5f);
-            assert_memory_equal(got, want, (size_t)(n + 1) * 4);
+            memcpy(got, before, bytes); // the element past the row must stay
+            norm_of(ops[i], kind, x, weight, bias, got, n, add);
+            assert_memory_equal(got, want, bytes);
+            if (add) continue;
             memcpy(got, x, (size_t)n * 4);
-            ops[i]->norm_rms(got, weight, got, n, 1e-5f);
-            assert_memory_equal(got, want, (size_t)(n + 1) * 4);
+            norm_of(ops[i], kind, got, weight, bias, got, n, add);
+            assert_memory_equal(got, want, bytes);
         }
-        free(x), free(weight), free(want), free(got);
+        free(x), free(weight), free(bias), free(before), free(want), free(got);
     }
+}
+
+static void layer_norm_is_the_formula(void **state) {
+    (void)state;
+    enum { N = 100 };
+    float *x = floats(N), *w = floats(N), *bias = floats(N), *y = floats(N);
+    double mean = 0, square = 0;
+    for (int i = 0; i < N; i++) x[i] += 3; // a mean that matters
+    for (int i = 0; i < N; i++) mean += (double)x[i] / N;
+    for (int i = 0; i < N; i++) square += ((double)x[i] - mean) * ((double)x[i] - mean) / N;
+    memset(y, 0, N * 4);
+    reference_norm_layer(x, w, bias, y, N, 0.01f, true);
+    for (int i = 0; i < N; i++) {
+        const double v =
+            ((double)x[i] - mean) / sqrt(square + 0.01) * (double)w[i] + (double)bias[i];
+        assert_true(fabs((double)y[i] - v) < 1e-5);
+    }
+    free(x), free(w), free(bias), free(y);
 }
 
 static void norm_has_unit_mean_square(void **state) {
     (void)state;
     float *x = floats(1000), *one = floats(1000), *y = floats(1000);
     for (int i = 0; i < 1000; i++) one[i] = 1;
-    reference_norm_rms(x, one, y, 1000, 0);
+    reference_norm_rms(x, one, y, 1000, 0, false);
     double sum = 0;
     for (int i = 0; i < 1000; i++) sum += (double)y[i] * (double)y[i];
     assert_true(fabs(sum / 1000 - 1) < 1e-6);
     free(x), free(one), free(y);
 }
 
-static void gate_equals_the_reference(void **state) {
+static void gates_equal_the_reference(void **state) {
+    (void)state;
+    const struct cpu_ops *ops[ISA_COUNT];
+    const int n_ops = tables(ops);
+    for (int w = 0; w < N_WIDTHS * GATE_COUNT; w++) {
+        const int n = widths[w / GATE_COUNT], kind = w % GATE_COUNT;
+        float *g = floats(n), *u = floats(n), *want = floats(n + 1), *got = floats(n + 1);
+        for (int i = 0; i < n; i++) g[i] *= (float)(rng() % 80); // exp overflows and underflows
+        for (int i = 0; i < n; i++) u[i] *= (float)(rng() % 10); // passes the clamp
+        for (int single = 0; single < 2; single++) {
+            const float *up = single ? NULL : u;
+            ops_scalar.gate[kind](g, up, want, n);
+            for (int i = 0; i < n_ops; i++) {
+                got[n] = want[n];
+                ops[i]->gate[kind](g, up, got, n);
+                assert_memory_equal(got, want, (size_t)(n + 1) * 4);
+                memcpy(got, g, (size_t)n * 4);
+                ops[i]->gate[kind](got, up, got, n);
+                assert_memory_equal(got, want, (size_t)(n + 1) * 4);
+            }
+        }
+        free(g), free(u), free(want), free(got);
+    }
+}
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+static void gates_are_their_formulas(void **state) {
+    (void)state;
+    for (int i = 0; i < 2000; i++) {
+        const float g = rng_float() * 6, u = rng_float() * 6;
+        const double x = (double)g, up = (double)u;
+        const double low = fmin(x, 7), limited = fmax(fmin(up, 7), -7);
+        const double want[GATE_COUNT] = {
+            [GATE_SILU] = x * sigmoid(x) * up,
+            [GATE_GELU] =
+                0.5 * x * (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x))) * up,
+            [GATE_SWIGLU_OAI] = low * sigmoid(1.702 * low) * (limited + 1),
+        };
+        for (int kind = 0; kind < GATE_COUNT; kind++) {
+            float y;
+            ops_scalar.gate[kind](&g, &u, &y, 1);
+            assert_true(fabs((double)y - want[kind]) < 1e-5 * (1 + fabs(want[kind])));
+        }
+    }
+}
+
+static void combine_equals_the_reference(void **state) {
+    (void)state;
+    const struct cpu_ops *ops[ISA_COUNT];
+    const int n_ops = tables(ops);
+    for (int w = 0; w < N_WIDTHS; w++) {
+        const int n = widths[w], k = 1 + w % 9;
+        float *x[9], *weight = floats(k), *before = floats(n + 1);
+        float *want = floats(n + 1), *got = floats(n + 1);
+        for (int j = 0; j < k; j++) x[j] = floats(n);
+        memcpy(want, before, (size_t)(n + 1) * 4);
+        reference_combine((const float *const *)x, weight, k, want, n);
+        for (int i = 0; i < n_ops; i++) {
+            memcpy(got, before, (size_t)(n + 1) * 4);
+            ops[i]->combine((const float *const *)x, weight, k, got, n);
+            assert_memory_equal(got, want, (size_t)(n + 1) * 4);
+        }
+        for (int i = 0; i < n; i++) {
+            double sum = (double)before[i];
+            for (int j = 0; j < k; j++) sum += (double)weight[j] * (double)x[j][i];
+            assert_true(fabs(sum - (double)want[i]) < 1e-4);
+        }
+        for (int j = 0; j < k; j++) free(x[j]);
+        free(weight), free(before), free(want), free(got);
+    }
+}
+
+static void softcap_equals_the_reference(void **state) {
     (void)state;
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops);
     for (int w = 0; w < N_WIDTHS; w++) {
         const int n = widths[w];
-        float *g = floats(n), *u = floats(n), *want = floats(n + 1), *got = floats(n + 1);
-        for (int i = 0; i < n; i++) g[i] *= (float)(rng() % 80); // exp overflows and underflows
-        reference_gate_silu(g, u, want, n);
+        float *x = floats(n + 1), *want = floats(n + 1), *got = floats(n + 1);
+        for (int i = 0; i < n; i++) x[i] *= 40;
+        memcpy(want, x, (size_t)(n + 1) * 4);
+        reference_softcap(want, 30.0f, n);
+        for (int i = 0; i < n; i++)
+            assert_true(fabs((double)want[i] - 30 * tanh((double)x[i] / 30)) < 1e-4);
         for (int i = 0; i < n_ops; i++) {
-            got[n] = want[n];
-            ops[i]->gate_silu(g, u, got, n);
-            assert_memory_equal(got, want, (size_t)(n + 1) * 4);
-            memcpy(got, g, (size_t)n * 4);
-            ops[i]->gate_silu(got, u, got, n);
+            memcpy(got, x, (size_t)(n + 1) * 4);
+            ops[i]->softcap(got, 30.0f, n);
             assert_memory_equal(got, want, (size_t)(n + 1) * 4);
         }
-        free(g), free(u), free(want), free(got);
+        free(x), free(want), free(got);
+    }
+}
+
+// ---------------------------------------------------------------- route
+
+static void route_takes_the_best_and_of_equals_the_lower(void **state) {
+    (void)state;
+    const float logit[] = {1, 3, 2, 3, -INFINITY, 2};
+    float id[4], weight[4];
+    reference_route(logit, 6, 4, true, id, weight);
+    const float want[] = {1, 3, 2, 5};
+    assert_memory_equal(id, want, sizeof want);
+    const double e = exp(-1), sum = 2 + 2 * e;
+    assert_true(fabs((double)weight[0] - 1 / sum) < 1e-6);
+    assert_true(fabs((double)weight[3] - e / sum) < 1e-6);
+    reference_route(logit, 6, 2, false, id, weight); // of all six
+    const double all = 2 + 2 * e + exp(-2);
+    assert_true(fabs((double)weight[1] - 1 / all) < 1e-6);
+}
+
+static void route_chooses_different_experts_whatever_the_logits(void **state) {
+    (void)state;
+    for (int round = 0; round < 500; round++) {
+        const int n = 1 + (int)(rng() % 40), k = 1 + (int)(rng() % (uint32_t)n);
+        float logit[40], id[40], weight[40];
+        for (int i = 0; i < n; i++)
+            logit[i] = rng() % 4 == 0 ? NAN : rng() % 4 == 0 ? -INFINITY : (float)(rng() % 3);
+        reference_route(logit, n, k, rng() % 2, id, weight);
+        for (int j = 0; j < k; j++) {
+            assert_true(id[j] >= 0 && id[j] < (float)n && id[j] == floorf(id[j]));
+            for (int t = 0; t < j; t++) assert_true(id[t] != id[j]);
+        }
     }
 }
 
@@ -313,8 +451,11 @@ static void attention_equals_the_reference_for_every_shape(void **state) {
                            (enum kv_type)type);
                 c.args.softcap = (h + d) % 3 == 0 ? 20.0f : 0.0f;
                 c.args.window = (h + d) % 4 == 0 ? 50 : 0;
+                float *sinks = floats(heads[h][0]);
+                c.args.sinks = (h + d) % 2 ? sinks : NULL;
                 const int32_t pos[4] = {30, 33, 255, 297};
                 check_attention(&c, 4, pos);
+                free(sinks);
                 cache_deinit(&c);
             }
         }
@@ -395,6 +536,7 @@ static void attend_double(const struct cache *c, const float *q, int pos, int he
         total += p;
         for (int d = 0; d < a->dim_v; d++) out[d] += p * (double)v[d];
     }
+    if (a->sinks) total += exp((double)a->sinks[head] - top);
     for (int d = 0; d < a->dim_v; d++) out[d] /= total;
     free(s);
 }
@@ -404,6 +546,8 @@ static void check_accuracy(enum kv_type type, int window, float softcap, double 
     cache_init(&c, 600, 4, 2, 64, 64, type);
     c.args.window = window;
     c.args.softcap = softcap;
+    const float sinks[4] = {-3, 0, 2, 30}; // the last outweighs every key
+    if (window) c.args.sinks = sinks;
     float *q = floats(4 * 64), *out = floats(4 * 64);
     for (int i = 0; i < 4 * 64; i++) q[i] *= 4; // scores of some spread
     double want[64];
@@ -463,9 +607,15 @@ static void an_absent_isa_is_unsupported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantize_equals_the_reference),
-        cmocka_unit_test(norm_equals_the_reference),
+        cmocka_unit_test(norms_equal_the_reference),
+        cmocka_unit_test(layer_norm_is_the_formula),
         cmocka_unit_test(norm_has_unit_mean_square),
-        cmocka_unit_test(gate_equals_the_reference),
+        cmocka_unit_test(gates_equal_the_reference),
+        cmocka_unit_test(gates_are_their_formulas),
+        cmocka_unit_test(combine_equals_the_reference),
+        cmocka_unit_test(softcap_equals_the_reference),
+        cmocka_unit_test(route_takes_the_best_and_of_equals_the_lower),
+        cmocka_unit_test(route_chooses_different_experts_whatever_the_logits),
         cmocka_unit_test(rope_equals_the_reference),
         cmocka_unit_test(rope_rotates_each_pair_by_its_angle),
         cmocka_unit_test(kv_append_equals_the_reference),

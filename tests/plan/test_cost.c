@@ -27,9 +27,13 @@ static void build(struct plan *plan, enum kv_kind kind, int window) {
     const int q = plan_add_buffer(plan, "q", HEADS * DIM, ROWS_LOGITS);
     const int a = plan_add_buffer(plan, "a", HEADS * DIM, ROWS_LOGITS);
     const int logits = plan_add_buffer(plan, "logits", VOCAB, ROWS_LOGITS);
-    const struct plan_weight embd = {"e", FORMAT_Q8_0, VOCAB, EMBD, NULL, VOCAB * 68};
-    const struct plan_weight wk = {"k",  FORMAT_F16, HEADS_KV * DIM,
-                                   EMBD, NULL,       HEADS_KV * DIM * EMBD * 2};
+    const struct plan_weight embd = {
+        .name = "e", .format = FORMAT_Q8_0, .rows = VOCAB, .cols = EMBD, .bytes = VOCAB * 68};
+    const struct plan_weight wk = {.name = "k",
+                                   .format = FORMAT_F16,
+                                   .rows = HEADS_KV * DIM,
+                                   .cols = EMBD,
+                                   .bytes = HEADS_KV * DIM * EMBD * 2};
     const int we = plan_add_weight(plan, &embd), wkv = plan_add_weight(plan, &wk);
     const struct plan_rope rope = {ROPE_HALVES, DIM, inv_freq, 1};
     plan_add_rope(plan, &rope);
@@ -118,6 +122,45 @@ static void without_logit_rows_their_ops_cost_nothing(void **state) {
     plan_deinit(&plan);
 }
 
+static void experts_touched_are_expected_between_those_used_and_all(void **state) {
+    (void)state;
+    assert_true(cost_experts_touched(8, 2, 1) == 2);
+    assert_true(cost_experts_touched(8, 8, 5) == 8);
+    // by hand: 8 (1 - (6/8)^2)
+    assert_true(cost_experts_touched(8, 2, 2) == 8 * (1 - 0.5625));
+    assert_true(cost_experts_touched(128, 8, 1000000) > 127.999);
+}
+
+static void experts_cost_what_is_touched(void **state) {
+    (void)state;
+    enum { EXPERTS = 8, USED = 2, FF = 32, BYTES = FF * EMBD * 4 };
+    const void *data[EXPERTS] = {NULL};
+    struct plan plan;
+    plan_init(&plan);
+    const int x = plan_add_buffer(&plan, "x", EMBD, ROWS_TOKENS);
+    const int route = plan_add_buffer(&plan, "route", 2 * USED, ROWS_TOKENS);
+    const int up = plan_add_slots(&plan, "up", FF, ROWS_TOKENS, USED);
+    const struct plan_weight weight = {.name = "e",
+                                       .format = FORMAT_F32,
+                                       .rows = FF,
+                                       .cols = EMBD,
+                                       .bytes = EXPERTS * BYTES,
+                                       .n_expert = EXPERTS,
+                                       .expert_data = data};
+    const struct op op =
+        op_of(OP_EXPERTS, ROWS_TOKENS, x, route, up, plan_add_weight(&plan, &weight));
+    plan_add_op(&plan, &op);
+    struct batch_shape shape = {.n_tokens = 1};
+    struct cost cost = op_cost(&plan, &plan.op[0], KV_F16, &shape);
+    assert_int_equal(cost.weight_bytes, USED * BYTES);
+    assert_int_equal(cost.expert_bytes, USED * BYTES);
+    assert_int_equal(cost.flops, USED * FF * EMBD * 2);
+    shape.n_tokens = 2;
+    cost = op_cost(&plan, &plan.op[0], KV_F16, &shape);
+    assert_int_equal(cost.expert_bytes, BYTES * 7 / 2); // 3.5 experts
+    plan_deinit(&plan);
+}
+
 static void a_page_is_its_tokens(void **state) {
     (void)state;
     struct plan plan;
@@ -136,6 +179,8 @@ int main(void) {
         cmocka_unit_test(windowed_layers_read_their_window_only),
         cmocka_unit_test(a_batch_of_sequences_costs_the_sum_of_their_kv_and_the_weights_once),
         cmocka_unit_test(without_logit_rows_their_ops_cost_nothing),
+        cmocka_unit_test(experts_touched_are_expected_between_those_used_and_all),
+        cmocka_unit_test(experts_cost_what_is_touched),
         cmocka_unit_test(a_page_is_its_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,285 @@
+// Mixtures of experts through the CPU backend: the result is the plain formula, a token's bits do
+// not depend on its neighbours, threads or instruction set in any format, and the bytes of experts
+// are those of the experts that were used.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "check.h"
+
+enum { EMBD = 64, FF = 96, EXPERTS = 6, USED = 3, VOCAB = 40, MAX_WEIGHTS = 16, TOKENS = 23 };
+
+enum { GATE_EXPS, UP_EXPS, DOWN_EXPS, GATE_BIAS, UP_BIAS, DOWN_BIAS, EMBED_W, ROUTER_W, HEAD_W };
+
+struct fixture {
+    struct plan plan;
+    float *values[MAX_WEIGHTS]; // [rows * cols * experts], what the format stands for
+    void *data[MAX_WEIGHTS];
+    const void *expert[MAX_WEIGHTS][EXPERTS];
+    bool bias, normalize;
+};
+
+static uint64_t rng_state = 11;
+
+static uint32_t rng(void) {
+    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(rng_state >> 32);
+}
+static float rng_float(void) { return (float)(int32_t)rng() * 0x1p-31f; }
+
+// Random bytes are valid quants in every block format; their scales are set to something small.
+static void fill(enum format_id format, uint8_t *data, uint64_t bytes) {
+    const struct format *f = format_at(format);
+    for (uint64_t i = 0; i < bytes; i++) data[i] = (uint8_t)rng();
+    for (uint64_t at = 0; at < bytes; at += (uint64_t)f->block_bytes) {
+        const float value = rng_float() * 0.5f;
+        if (format == FORMAT_F32) memcpy(data + at, &value, 4);
+        if (format == FORMAT_Q8_0) memcpy(data + at, &(uint16_t){0x1400}, 2); // about 2^-10
+        if (format == FORMAT_MXFP4) data[at] = 124;
+    }
+}
+
+static int add_weight(struct fixture *f, int slot, enum format_id format, int64_t rows,
+                      int64_t cols, int n_expert) {
+    const int64_t n = rows * cols * (n_expert ? n_expert : 1);
+    const uint64_t bytes = format_row_bytes(format, n);
+    uint8_t *data = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    assert_non_null(data);
+    fill(format, data, bytes);
+    f->data[slot] = data;
+    f->values[slot] = malloc((size_t)n * sizeof(float));
+    format_decode(format, data, f->values[slot], n);
+    struct plan_weight weight = {
+        .name = "w", .format = format, .rows = rows, .cols = cols, .data = data, .bytes = bytes};
+    if (n_expert) {
+        for (int e = 0; e < n_expert; e++)
+            f->expert[slot][e] = data + bytes / (uint64_t)n_expert * (uint64_t)e;
+        weight.data = NULL;
+        weight.n_expert = n_expert;
+        weight.expert_data = f->expert[slot];
+    }
+    return plan_add_weight(&f->plan, &weight);
+}
+
+static void add_op(struct fixture *f, enum op_kind kind, int in0, int in1, int out, int weight,
+                   int bias) {
+    struct op op = {
+        .kind = kind, .layer = -1, .in = {in0, in1}, .out = out, .weight = weight, .bias = bias};
+    op.rows = f->plan.buffer[out].rows;
+    if (kind == OP_MATMUL) op.matmul.scale = 1;
+    if (kind == OP_EMBED) op.embed.scale = 1;
+    if (kind == OP_GATE) op.gate = GATE_SILU;
+    if (kind == OP_ROUTE) {
+        op.route.n_used = USED;
+        op.route.normalize = f->normalize;
+    }
+    plan_add_op(&f->plan, &op);
+}
+
+static void build(struct fixture *f, enum format_id format, bool bias, bool normalize) {
+    *f = (struct fixture){.bias = bias, .normalize = normalize};
+    struct plan *p = &f->plan;
+    plan_init(p);
+    p->n_vocab = VOCAB;
+    const int x = plan_add_buffer(p, "x", EMBD, ROWS_TOKENS);
+    const int h = plan_add_buffer(p, "h", EMBD, ROWS_TOKENS);
+    const int router = plan_add_buffer(p, "router", EXPERTS, ROWS_TOKENS);
+    const int route = plan_add_buffer(p, "route", 2 * USED, ROWS_TOKENS);
+    const int gate = plan_add_slots(p, "gate", FF, ROWS_TOKENS, USED);
+    const int up = plan_add_slots(p, "up", FF, ROWS_TOKENS, USED);
+    const int out = plan_add_slots(p, "out", EMBD, ROWS_TOKENS, USED);
+    const int last = plan_add_buffer(p, "last", EMBD, ROWS_LOGITS);
+    p->logits = plan_add_buffer(p, "logits", VOCAB, ROWS_LOGITS);
+    const int w[] = {add_weight(f, GATE_EXPS, format, FF, EMBD, EXPERTS),
+                     add_weight(f, UP_EXPS, format, FF, EMBD, EXPERTS),
+                     add_weight(f, DOWN_EXPS, format, EMBD, FF, EXPERTS),
+                     add_weight(f, GATE_BIAS, FORMAT_F32, EXPERTS, FF, 0),
+                     add_weight(f, UP_BIAS, FORMAT_F32, EXPERTS, FF, 0),
+                     add_weight(f, DOWN_BIAS, FORMAT_F32, EXPERTS, EMBD, 0),
+                     add_weight(f, EMBED_W, FORMAT_F32, VOCAB, EMBD, 0),
+                     add_weight(f, ROUTER_W, FORMAT_F32, EXPERTS, EMBD, 0),
+                     add_weight(f, HEAD_W, FORMAT_F32, VOCAB, EMBD, 0)};
+    add_op(f, OP_EMBED, PLAN_NONE, PLAN_NONE, x, w[EMBED_W], PLAN_NONE);
+    add_op(f, OP_EMBED, PLAN_NONE, PLAN_NONE, h, w[EMBED_W], PLAN_NONE);
+    add_op(f, OP_MATMUL, h, PLAN_NONE, router, w[ROUTER_W], PLAN_NONE);
+    add_op(f, OP_ROUTE, router, PLAN_NONE, route, PLAN_NONE, PLAN_NONE);
+    add_op(f, OP_EXPERTS, h, route, gate, w[GATE_EXPS], bias ? w[GATE_BIAS] : PLAN_NONE);
+    add_op(f, OP_EXPERTS, h, route, up, w[UP_EXPS], bias ? w[UP_BIAS] : PLAN_NONE);
+    add_op(f, OP_GATE, gate, up, gate, PLAN_NONE, PLAN_NONE);
+    add_op(f, OP_EXPERTS, gate, route, out, w[DOWN_EXPS], bias ? w[DOWN_BIAS] : PLAN_NONE);
+    add_op(f, OP_COMBINE, out, route, x, PLAN_NONE, PLAN_NONE);
+    add_op(f, OP_GATHER, x, PLAN_NONE, last, PLAN_NONE, PLAN_NONE);
+    add_op(f, OP_MATMUL, last, PLAN_NONE, p->logits, w[HEAD_W], PLAN_NONE);
+    assert_int_equal(plan_finish(p, NULL), RN_OK);
+}
+
+static void fixture_free(struct fixture *f) {
+    plan_deinit(&f->plan);
+    for (int i = 0; i < MAX_WEIGHTS; i++) free(f->values[i]), free(f->data[i]);
+}
+
+// Logits of the tokens, chunk by chunk; false: this machine lacks the instruction set. *bytes: of
+// experts, over all runs.
+static bool run(const struct fixture *f, const char *isa, int threads, int chunk,
+                const int32_t *token, float *logits, uint64_t *bytes) {
+    const struct backend_config config = {
+        .isa = isa, .n_threads = threads, .max_tokens = chunk, .max_logits = chunk, .max_seqs = 1};
+    struct backend *backend;
+    rn_error err = {0};
+    const rn_status status = backend_create(&f->plan, &config, &backend, &err);
+    if (status == RN_ERR_UNSUPPORTED) return false;
+    check(status == RN_OK, "%s", err.message);
+    *bytes = 0;
+    for (int at = 0; at < TOKENS; at += chunk) {
+        const int n = TOKENS - at < chunk ? TOKENS - at : chunk;
+        int32_t pos[TOKENS], row[TOKENS];
+        for (int i = 0; i < n; i++) pos[i] = at + i, row[i] = i;
+        const struct batch_seq seq = {.n_tokens = n, .first_pos = at, .n_logits = n};
+        const struct batch batch = {n, 1, n, token + at, pos, row, &seq};
+        backend->cls->run(backend, &batch);
+        *bytes += backend->cls->expert_bytes(backend);
+        for (int i = 0; i < n; i++)
+            memcpy(logits + (at + i) * VOCAB, backend->cls->logits(backend, i),
+                   VOCAB * sizeof *logits);
+    }
+    backend_destroy(backend);
+    return true;
+}
+
+// y = W x + b for one expert, in double.
+static void product(const struct fixture *f, int slot, int bias, int expert, int rows, int cols,
+                    const double *x, double *y) {
+    const float *w = f->values[slot] + (int64_t)expert * rows * cols;
+    for (int r = 0; r < rows; r++) {
+        y[r] = f->bias ? (double)f->values[bias][expert * rows + r] : 0;
+        for (int c = 0; c < cols; c++) y[r] += (double)w[r * cols + c] * x[c];
+    }
+}
+
+static int best_expert(const double *logit, const bool *taken) {
+    int best = -1;
+    for (int e = 0; e < EXPERTS; e++)
+        if (!taken[e] && (best < 0 || logit[e] > logit[best])) best = e;
+    return best;
+}
+
+// The plain definition for one token; experts that were used are marked.
+static void token_double(const struct fixture *f, int32_t token, bool *touched, double *logits) {
+    double x[EMBD], y[EMBD], logit[EXPERTS], total = 0, chosen = 0;
+    bool taken[EXPERTS] = {false};
+    for (int i = 0; i < EMBD; i++) y[i] = x[i] = (double)f->values[EMBED_W][token * EMBD + i];
+    for (int e = 0; e < EXPERTS; e++) {
+        logit[e] = 0;
+        for (int i = 0; i < EMBD; i++) logit[e] += (double)f->values[ROUTER_W][e * EMBD + i] * x[i];
+        total += exp(logit[e]);
+    }
+    for (int j = 0; j < USED; j++) {
+        const int e = best_expert(logit, taken);
+        taken[e] = touched[e] = true;
+        chosen += exp(logit[e]);
+    }
+    for (int e = 0; e < EXPERTS; e++) {
+        if (!taken[e]) continue;
+        double gate[FF], up[FF], out[EMBD];
+        const double weight = exp(logit[e]) / (f->normalize ? chosen : total);
+        product(f, GATE_EXPS, GATE_BIAS, e, FF, EMBD, x, gate);
+        product(f, UP_EXPS, UP_BIAS, e, FF, EMBD, x, up);
+        for (int i = 0; i < FF; i++) gate[i] = gate[i] / (1 + exp(-gate[i])) * up[i];
+        product(f, DOWN_EXPS, DOWN_BIAS, e, EMBD, FF, gate, out);
+        for (int i = 0; i < EMBD; i++) y[i] += weight * out[i];
+    }
+    for (int v = 0; v < VOCAB; v++) {
+        logits[v] = 0;
+        for (int i = 0; i < EMBD; i++) logits[v] += (double)f->values[HEAD_W][v * EMBD + i] * y[i];
+    }
+}
+
+static void tokens_draw(int32_t *token) {
+    for (int i = 0; i < TOKENS; i++) token[i] = (int32_t)(rng() % VOCAB);
+}
+
+static void check_formula(enum format_id format, bool bias, bool normalize, double tolerance) {
+    struct fixture f;
+    build(&f, format, bias, normalize);
+    int32_t token[TOKENS];
+    tokens_draw(token);
+    float logits[TOKENS * VOCAB];
+    uint64_t bytes;
+    assert_true(run(&f, "scalar", 1, TOKENS, token, logits, &bytes));
+    bool touched[EXPERTS] = {false};
+    for (int t = 0; t < TOKENS; t++) {
+        double want[VOCAB], most = 1;
+        token_double(&f, token[t], touched, want);
+        for (int v = 0; v < VOCAB; v++) most = fmax(most, fabs(want[v]));
+        for (int v = 0; v < VOCAB; v++)
+            check(fabs((double)logits[t * VOCAB + v] - want[v]) < tolerance * most,
+                  "token %d, logit %d is %g, expected %g", t, v, (double)logits[t * VOCAB + v],
+                  want[v]);
+    }
+    fixture_free(&f);
+}
+
+static void experts_are_the_formula(void **state) {
+    (void)state;
+    check_formula(FORMAT_F32, false, true, 1e-5);
+    check_formula(FORMAT_F32, true, true, 1e-5);
+    check_formula(FORMAT_F32, true, false, 1e-5);
+    // activations are quantized: looser
+    check_formula(FORMAT_Q8_0, true, true, 3e-2);
+    check_formula(FORMAT_MXFP4, true, true, 3e-2);
+}
+
+static void bits_do_not_depend_on_the_batch(void **state) {
+    (void)state;
+    static const enum format_id formats[] = {FORMAT_F32, FORMAT_Q8_0, FORMAT_MXFP4};
+    static const char *const isas[] = {"scalar", "avx2", "avx512"};
+    static const int chunks[] = {1, 4, TOKENS};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        struct fixture f;
+        build(&f, formats[i], i % 2, true);
+        int32_t token[TOKENS];
+        tokens_draw(token);
+        float want[TOKENS * VOCAB], got[TOKENS * VOCAB];
+        uint64_t bytes;
+        assert_true(run(&f, "scalar", 1, 1, token, want, &bytes));
+        for (int way = 0; way < 3 * 3 * 2; way++) {
+            const int threads = 1 + way % 2, chunk = chunks[way / 2 % 3];
+            if (!run(&f, isas[way / 6], threads, chunk, token, got, &bytes)) continue;
+            check(memcmp(got, want, sizeof want) == 0, "%s differs: %s, %d threads, chunks of %d",
+                  format_at(formats[i])->name, isas[way / 6], threads, chunk);
+        }
+        fixture_free(&f);
+    }
+}
+
+static void bytes_are_those_of_the_experts_used(void **state) {
+    (void)state;
+    struct fixture f;
+    build(&f, FORMAT_Q8_0, true, true);
+    int32_t token[TOKENS];
+    tokens_draw(token);
+    const uint64_t one = 2 * FF * EMBD / 32 * 34 + EMBD * FF / 32 * 34 + (2 * FF + EMBD) * 4;
+    float logits[TOKENS * VOCAB];
+    uint64_t bytes;
+    run(&f, NULL, 2, 1, token, logits, &bytes);
+    assert_int_equal(bytes, one * USED * TOKENS);
+    bool touched[EXPERTS] = {false};
+    double unused[VOCAB];
+    for (int t = 0; t < TOKENS; t++) token_double(&f, token[t % 2], touched, unused);
+    for (int t = 0; t < TOKENS; t++) token[t] = token[t % 2]; // two tokens over and over
+    int n = 0;
+    for (int e = 0; e < EXPERTS; e++) n += touched[e];
+    run(&f, NULL, 2, TOKENS, token, logits, &bytes);
+    assert_int_equal(bytes, one * (uint64_t)n); // once for all tokens
+    fixture_free(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(experts_are_the_formula),
+        cmocka_unit_test(bits_do_not_depend_on_the_batch),
+        cmocka_unit_test(bytes_are_those_of_the_experts_used),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
