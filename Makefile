@@ -28,7 +28,7 @@ CTEST = $(if $(filter thread,$(SAN)),setarch -R )ctest --test-dir $(BUILD) --out
         $(if $(SAN),-LE long)
 
 .DEFAULT_GOAL := all
-.PHONY: all program setup run test install fuzz format format-check help clean
+.PHONY: all program setup clients run test install fuzz format format-check help clean
 
 all: $(BUILD)/build.ninja ## build everything; the program is build/runnel
 	@echo "building $(BUILD)/runnel and its tests"
@@ -53,7 +53,14 @@ run: program ## build, then let the embedded model tell a story (STORY="a robot 
 	@printf '> Tell me a story about %s.\n\n' "$$STORY"
 	@printf '<|user|>\nTell me a story about %s.<|end|>\n<|assistant|>\n' "$$STORY" | $(BUILD)/runnel run
 
-test: setup ## build and run the tests; with SAN=... under that sanitizer
+# Packages of npm that the tests compare with. Without them (no network, say) those tests skip themselves.
+clients:
+	@tools/setup test
+	@[ -d tests/npm/node_modules ] || { echo "installing the packages of tests/npm"; \
+	    (cd tests/npm && npm install --silent >/dev/null 2>&1) || \
+	    { rm -rf tests/npm/node_modules; echo "npm could not install them: their tests will be skipped"; }; }
+
+test: clients ## build and run the tests; with SAN=... under that sanitizer
 	@$(MAKE) -s --no-print-directory all
 	@$(CTEST)
 
