@@ -17,12 +17,28 @@ struct builder {
     bool *used; // [tensors of the file] bound by someone
 };
 
+// How an architecture differs from the others in the stack of layers that decoder.c builds.
+enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_ALL };
+
+struct decoder {
+    enum norm_kind norm;
+    // Norms before and after the two blocks; NULL: none.
+    const char *attn_norm, *attn_post_norm, *ffn_norm, *ffn_post_norm;
+    enum qk_norm qk_norm;
+    bool fused_qkv;  // attn_qkv holds q, k and v
+    bool fused_gate; // ffn_up holds gate and up
+    enum gate_kind gate;
+    bool plain_ffn; // no gate: down(act(up(x)))
+    bool sinks;     // attn_sinks takes part in the softmax
+    bool learned_positions;
+};
+
 struct arch {
     const char *name; // general.architecture
     // Reads what is particular to the architecture into hp (the common part is read), and refuses
     // what it cannot run.
     rn_status (*read)(struct hparams *hp, const struct weights *weights, rn_error *err);
-    void (*build)(struct builder *b);
+    struct decoder decoder;
 };
 
 const struct arch *arch_find(const char *name, size_t len);
@@ -38,18 +54,14 @@ rn_status hparams_int(const struct weights *weights, const char *key, int min, i
 rn_status hparams_float(const struct weights *weights, const char *key, double min, double max,
                         bool required, float *out, rn_error *err);
 rn_status hparams_bool(const struct weights *weights, const char *key, bool *out, rn_error *err);
-// The key as it stands in the file, or NULL; name receives it, for messages.
-const struct meta_view *hparams_find(const struct weights *weights, const char *key, char *name,
-                                     size_t size);
-
-// Parts that several architectures have.
-rn_status hparams_rms(struct hparams *hp, const struct weights *weights, rn_error *err);
-rn_status hparams_rope(struct hparams *hp, const struct weights *weights, rn_error *err);
-rn_status hparams_experts(struct hparams *hp, const struct weights *weights, rn_error *err);
-// The window, and which layers have it: the file's own list, else every layer but each period-th
-// (period 1: all).
-rn_status hparams_window(struct hparams *hp, const struct weights *weights, int period,
-                         rn_error *err);
+// What decoders with RMS norms and rope share: epsilon, rope in that style (interleaved: unless the
+// file says halves), experts if there are any, and the window. Layers have the window as the file's
+// own list says, else all but each period-th (period 1: all; 0: the architecture has none).
+rn_status hparams_decoder(struct hparams *hp, const struct weights *weights, enum rope_style style,
+                          int window_period, rn_error *err);
+// Refuses a file without experts.
+rn_status hparams_need_experts(const struct hparams *hp, const struct weights *weights,
+                               rn_error *err);
 
 // --- binding: name is the tensor's without "blk.N." and ".weight" ---
 int bind_matrix(struct builder *b, const char *name, int64_t rows, int64_t cols);
@@ -85,22 +97,7 @@ void build_softcap(struct builder *b, int buffer, float cap);
 // an error.
 int build_frequencies(struct builder *b, bool local);
 
-// --- decoder.c: the stack of layers that nearly all models are, and how they differ ---
-enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_ALL };
-
-struct decoder {
-    enum norm_kind norm;
-    // Norms before and after the two blocks; NULL: none.
-    const char *attn_norm, *attn_post_norm, *ffn_norm, *ffn_post_norm;
-    enum qk_norm qk_norm;
-    bool fused_qkv;  // attn_qkv holds q, k and v
-    bool fused_gate; // ffn_up holds gate and up
-    enum gate_kind gate;
-    bool plain_ffn; // no gate: down(act(up(x)))
-    bool sinks;     // attn_sinks takes part in the softmax
-    bool learned_positions;
-};
-
-void decoder_build(struct builder *b, const struct decoder *decoder);
+// decoder.c: the plan of the model whose hyper-parameters are read.
+void decoder_build(struct builder *b);
 
 #endif

@@ -1,5 +1,5 @@
 // The stack of layers that nearly all language models are: attention and feed-forward blocks on a
-// residual stream, with norms before or after them. An architecture's file says how it differs
+// residual stream, with norms before or after them. An architecture's row says how it differs
 // (struct decoder); hyper-parameters say the rest: windows, soft caps, scales, experts.
 //
 // Everything behind the last layer's KV append works on the rows that need logits only.
@@ -192,7 +192,8 @@ static void build_layers(struct stack *s) {
     b->layer = -1;
 }
 
-void decoder_build(struct builder *b, const struct decoder *decoder) {
+void decoder_build(struct builder *b) {
+    const struct decoder *decoder = &b->model->arch->decoder;
     const struct hparams *hp = &b->model->hp;
     struct stack s = {.b = b, .d = decoder, .hp = hp};
     s.tokens = add_buffers(b, ROWS_TOKENS);

@@ -5,17 +5,17 @@ static rn_status gpt2_read(struct hparams *hp, const struct weights *weights, rn
     return hparams_float(weights, "attention.layer_norm_epsilon", 0, 1, true, &hp->norm_eps, err);
 }
 
-static void gpt2_build(struct builder *b) {
-    static const struct decoder decoder = {
-        .norm = NORM_LAYER,
-        .attn_norm = "attn_norm",
-        .ffn_norm = "ffn_norm",
-        .fused_qkv = true,
-        .gate = GATE_GELU,
-        .plain_ffn = true,
-        .learned_positions = true,
-    };
-    decoder_build(b, &decoder);
-}
-
-const struct arch arch_gpt2 = {.name = "gpt2", .read = gpt2_read, .build = gpt2_build};
+const struct arch arch_gpt2 = {
+    .name = "gpt2",
+    .read = gpt2_read,
+    .decoder =
+        {
+            .norm = NORM_LAYER,
+            .attn_norm = "attn_norm",
+            .ffn_norm = "ffn_norm",
+            .fused_qkv = true,
+            .gate = GATE_GELU,
+            .plain_ffn = true,
+            .learned_positions = true,
+        },
+};

@@ -4,11 +4,8 @@
 
 static rn_status granite_read(struct hparams *hp, const struct weights *weights, rn_error *err) {
     rn_status s;
-    if ((s = hparams_rms(hp, weights, err))) return s;
-    if ((s = hparams_rope(hp, weights, err))) return s;
     float logits = 1;
-    if ((s = hparams_float(weights, "attention.scale", 1e-6, 1e3, false, &hp->attn_scale, err)))
-        return s;
+    if ((s = hparams_decoder(hp, weights, ROPE_INTERLEAVED, 0, err))) return s;
     if ((s = hparams_float(weights, "embedding_scale", 1e-6, 1e6, false, &hp->embd_scale, err)))
         return s;
     if ((s = hparams_float(weights, "residual_scale", 1e-6, 1e6, false, &hp->residual_scale, err)))
@@ -18,13 +15,13 @@ static rn_status granite_read(struct hparams *hp, const struct weights *weights,
     return RN_OK;
 }
 
-static void granite_build(struct builder *b) {
-    static const struct decoder decoder = {
-        .attn_norm = "attn_norm",
-        .ffn_norm = "ffn_norm",
-        .gate = GATE_SILU,
-    };
-    decoder_build(b, &decoder);
-}
-
-const struct arch arch_granite = {.name = "granite", .read = granite_read, .build = granite_build};
+const struct arch arch_granite = {
+    .name = "granite",
+    .read = granite_read,
+    .decoder =
+        {
+            .attn_norm = "attn_norm",
+            .ffn_norm = "ffn_norm",
+            .gate = GATE_SILU,
+        },
+};

@@ -17,8 +17,8 @@ enum {
     MAX_EXPERT = 4096,
 };
 
-const struct meta_view *hparams_find(const struct weights *weights, const char *key, char *name,
-                                     size_t size) {
+static const struct meta_view *find(const struct weights *weights, const char *key, char *name,
+                                    size_t size) {
     const char *arch = "";
     size_t len = 0;
     const struct meta_view *meta = weights_meta_find(weights, "general.architecture");
@@ -57,7 +57,7 @@ static rn_status read_layers(const struct weights *weights, const struct meta_vi
 rn_status hparams_int(const struct weights *weights, const char *key, int min, int max,
                       bool required, int *out, rn_error *err) {
     char name[160];
-    const struct meta_view *meta = hparams_find(weights, key, name, sizeof name);
+    const struct meta_view *meta = find(weights, key, name, sizeof name);
     if (!meta) return required ? missing(weights, name, err) : RN_OK;
     int64_t value = 0;
     if (meta->type == META_ARRAY) {
@@ -78,7 +78,7 @@ rn_status hparams_int(const struct weights *weights, const char *key, int min, i
 rn_status hparams_float(const struct weights *weights, const char *key, double min, double max,
                         bool required, float *out, rn_error *err) {
     char name[160];
-    const struct meta_view *meta = hparams_find(weights, key, name, sizeof name);
+    const struct meta_view *meta = find(weights, key, name, sizeof name);
     if (!meta) return required ? missing(weights, name, err) : RN_OK;
     double value;
     if (!meta_get_f64(meta, &value))
@@ -94,7 +94,7 @@ rn_status hparams_float(const struct weights *weights, const char *key, double m
 
 rn_status hparams_bool(const struct weights *weights, const char *key, bool *out, rn_error *err) {
     char name[160];
-    const struct meta_view *meta = hparams_find(weights, key, name, sizeof name);
+    const struct meta_view *meta = find(weights, key, name, sizeof name);
     if (!meta || meta_get_bool(meta, out)) return RN_OK;
     return err_set(err, RN_ERR_MODEL, "%s: key %s at offset %llu is not a bool",
                    weights_name(weights), name, (unsigned long long)meta->offset);
@@ -147,7 +147,9 @@ static rn_status read_heads(struct hparams *hp, const struct weights *weights, r
                        "%s: head sizes of %d (keys) and %d (values), expected at most %d",
                        weights_name(weights), hp->dim_k, hp->dim_v, MAX_HEAD_DIM);
     hp->attn_scale = 1.0f / sqrtf((float)hp->dim_k);
-    return RN_OK;
+    if ((s = hparams_float(weights, "attention.scale", 1e-6, 1e3, false, &hp->attn_scale, err)))
+        return s;
+    return hparams_float(weights, "attn_logit_softcapping", 0, 1e6, false, &hp->attn_softcap, err);
 }
 
 rn_status hparams_common(struct hparams *hp, const struct weights *weights, rn_error *err) {
@@ -161,12 +163,10 @@ rn_status hparams_common(struct hparams *hp, const struct weights *weights, rn_e
     if ((s = hparams_int(weights, "feed_forward_length", 1, MAX_FF, true, &hp->n_ff, err)))
         return s;
     if ((s = read_heads(hp, weights, err))) return s;
+    if ((s = hparams_float(weights, "final_logit_softcapping", 0, 1e6, false, &hp->logit_softcap,
+                           err)))
+        return s;
     return read_vocab(hp, weights, err);
-}
-
-rn_status hparams_rms(struct hparams *hp, const struct weights *weights, rn_error *err) {
-    return hparams_float(weights, "attention.layer_norm_rms_epsilon", 0, 1, true, &hp->norm_eps,
-                         err);
 }
 
 static rn_status read_scaling_type(const struct weights *weights, enum rope_scaling *out,
@@ -180,7 +180,7 @@ static rn_status read_scaling_type(const struct weights *weights, enum rope_scal
         {"longrope", ROPE_SCALING_NONE}, // by divisors alone
     };
     char name[160];
-    const struct meta_view *meta = hparams_find(weights, "rope.scaling.type", name, sizeof name);
+    const struct meta_view *meta = find(weights, "rope.scaling.type", name, sizeof name);
     const char *type = "";
     size_t len = 0;
     if (meta && !meta_get_string(meta, &type, &len))
@@ -211,7 +211,7 @@ static rn_status read_yarn(struct hparams_rope *rope, const struct weights *weig
     return hparams_bool(weights, "rope.scaling.yarn_truncate", &rope->truncate, err);
 }
 
-rn_status hparams_rope(struct hparams *hp, const struct weights *weights, rn_error *err) {
+static rn_status read_rope(struct hparams *hp, const struct weights *weights, rn_error *err) {
     struct hparams_rope *rope = &hp->rope;
     bool halves = false;
     rn_status s;
@@ -246,7 +246,7 @@ rn_status hparams_rope(struct hparams *hp, const struct weights *weights, rn_err
                          err);
 }
 
-rn_status hparams_experts(struct hparams *hp, const struct weights *weights, rn_error *err) {
+static rn_status read_experts(struct hparams *hp, const struct weights *weights, rn_error *err) {
     rn_status s;
     if ((s = hparams_int(weights, "expert_count", 0, MAX_EXPERT, false, &hp->n_expert, err)))
         return s;
@@ -278,19 +278,39 @@ static rn_status read_pattern(struct hparams *hp, const struct weights *weights,
     return RN_OK;
 }
 
-rn_status hparams_window(struct hparams *hp, const struct weights *weights, int period,
-                         rn_error *err) {
+static rn_status read_window(struct hparams *hp, const struct weights *weights, int period,
+                             rn_error *err) {
     char name[160];
     rn_status s;
     if ((s = hparams_int(weights, "attention.sliding_window", 0, MAX_CTX, false, &hp->window, err)))
         return s;
     if (hp->window == 0) return RN_OK;
     const struct meta_view *meta =
-        hparams_find(weights, "attention.sliding_window_pattern", name, sizeof name);
+        find(weights, "attention.sliding_window_pattern", name, sizeof name);
     if (meta && meta->type == META_ARRAY) return read_pattern(hp, weights, meta, err);
     if ((s = hparams_int(weights, "attention.sliding_window_pattern", 1, MODEL_MAX_LAYER, false,
                          &period, err)))
         return s;
     for (int i = 0; i < hp->n_layer; i++) hp->is_local[i] = period == 1 || (i + 1) % period != 0;
     return RN_OK;
+}
+
+rn_status hparams_decoder(struct hparams *hp, const struct weights *weights, enum rope_style style,
+                          int window_period, rn_error *err) {
+    rn_status s;
+    if ((s = hparams_float(weights, "attention.layer_norm_rms_epsilon", 0, 1, true, &hp->norm_eps,
+                           err)))
+        return s;
+    if ((s = read_rope(hp, weights, err))) return s;
+    if (style == ROPE_HALVES) hp->rope.style = ROPE_HALVES;
+    if ((s = read_experts(hp, weights, err))) return s;
+    return window_period ? read_window(hp, weights, window_period, err) : RN_OK;
+}
+
+rn_status hparams_need_experts(const struct hparams *hp, const struct weights *weights,
+                               rn_error *err) {
+    char name[160];
+    if (hp->n_expert > 0) return RN_OK;
+    find(weights, "expert_count", name, sizeof name);
+    return err_set(err, RN_ERR_MODEL, "%s: key %s is missing or 0", weights_name(weights), name);
 }

@@ -47,7 +47,7 @@ static rn_status build_plan(struct model *model, const struct weights *weights, 
     b.used = calloc((size_t)weights_tensor_count(weights) + 1, sizeof *b.used);
     if (!b.used) return err_set(err, RN_ERR_NOMEM, "no memory for the plan");
     model->plan.n_vocab = model->hp.n_vocab;
-    model->arch->build(&b);
+    decoder_build(&b);
     if (!b.status) b.status = plan_finish(&model->plan, err);
     if (!b.status) b.status = check_all_used(&b);
     free(b.used);
