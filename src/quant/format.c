@@ -1,6 +1,6 @@
 // The format table, expanded from formats.def, and what follows from it for every format: sizes,
-// lookup by GGUF number, decoding of a row. Called by the weight readers, the planner and the
-// reference ops.
+// lookup by GGUF number, decoding and encoding of a row. Called by the weight readers, the planner,
+// the reference ops and the quantizer.
 #include "quant/format.h"
 
 #include <assert.h>
@@ -8,13 +8,22 @@
 #include <stddef.h>
 
 #include "quant/floats.h"
+#include "quant/iq4_nl.h"
+#include "quant/iq4_xs.h"
+#include "quant/mxfp4.h"
+#include "quant/q2_k.h"
+#include "quant/q3_k.h"
 #include "quant/q4_0.h"
+#include "quant/q4_1.h"
 #include "quant/q4_k.h"
+#include "quant/q5_0.h"
+#include "quant/q5_1.h"
+#include "quant/q5_k.h"
 #include "quant/q6_k.h"
 #include "quant/q8_0.h"
 
 static const struct format formats[FORMAT_COUNT] = {
-#define FORMAT(id, text, gguf, elements, bytes, per_scale, offsets, decode, split)                 \
+#define FORMAT(id, text, gguf, elements, bytes, per_scale, offsets, decode, split, join)           \
     [FORMAT_##id] = {                                                                              \
         .name = text,                                                                              \
         .gguf_type = gguf,                                                                         \
@@ -24,6 +33,7 @@ static const struct format formats[FORMAT_COUNT] = {
         .has_offset = offsets,                                                                     \
         .to_f32 = decode,                                                                          \
         .unpack = split,                                                                           \
+        .encode = join,                                                                            \
     },
 #include "quant/formats.def"
 #undef FORMAT
@@ -92,5 +102,16 @@ void format_decode(enum format_id id, const void *row, float *out, int64_t n) {
     const char *block = row;
     for (int64_t i = 0; i < n; i += format->block, block += format->block_bytes) {
         block_decode(format, block, out + i);
+    }
+}
+
+bool format_can_encode(enum format_id id) { return format_at(id)->encode != NULL; }
+
+void format_encode(enum format_id id, const float *row, void *out, int64_t n) {
+    const struct format *format = format_at(id);
+    assert(format->encode && n >= 0 && n % format->block == 0);
+    char *block = out;
+    for (int64_t i = 0; i < n; i += format->block, block += format->block_bytes) {
+        format->encode(row + i, block);
     }
 }

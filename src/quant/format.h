@@ -3,7 +3,8 @@
 //
 // Every quantized format says the same thing in its own layout: w = scale * q + offset, q in int8,
 // scale and offset per span of 16 or 32 elements. `unpack` gives these; decode and the reference
-// matmul follow from it for every format. Scales are products of short mantissas and exact in f32.
+// matmul follow from it for every format. Scales are powers of two or products of short
+// mantissas, exact in f32.
 #ifndef RN_QUANT_FORMAT_H
 #define RN_QUANT_FORMAT_H
 
@@ -30,6 +31,8 @@ struct format {
     // block formats: one block to q[block], scale[block / span], offset[block / span] (untouched
     // unless has_offset)
     void (*unpack)(const void *src, int8_t *q, float *scale, float *offset);
+    // one block (float formats: one element) from f32; NULL: runnel reads this format only
+    void (*encode)(const float *src, void *dst);
 };
 
 const struct format *format_at(enum format_id id);
@@ -41,5 +44,10 @@ const char *format_gguf_name(uint32_t gguf_type);
 uint64_t format_row_bytes(enum format_id id, int64_t n);
 // A row of n elements to f32: fmaf(scale, q, offset), or scale * q without offset.
 void format_decode(enum format_id id, const void *row, float *out, int64_t n);
+bool format_can_encode(enum format_id id);
+// A row of n elements from f32; n must be a multiple of the block, and the format one that can be
+// encoded. Finite values stay finite: what is too large becomes the largest that fits. NaN and
+// infinities stay in float formats; in block formats NaN becomes 0, an infinity the largest.
+void format_encode(enum format_id id, const float *row, void *out, int64_t n);
 
 #endif

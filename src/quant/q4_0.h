@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/half.h"
+#include "quant/encode.h"
 
 struct __attribute__((packed)) q4_0_block {
     uint16_t d;     // f16
@@ -20,6 +21,13 @@ static inline void q4_0_unpack(const void *src, int8_t *q, float *scale, float *
         q[i + 16] = (int8_t)((block->qs[i] >> 4) - 8);
     }
     scale[0] = f16_to_f32(block->d);
+}
+
+static inline void q4_0_encode(const float *src, void *dst) {
+    struct q4_0_block *block = dst;
+    uint8_t level[32];
+    block->d = encode_symmetric_block(src, 8, level);
+    for (int i = 0; i < 16; i++) block->qs[i] = (uint8_t)(level[i] | level[i + 16] << 4);
 }
 
 #endif

@@ -5,38 +5,35 @@
 
 #include <stdint.h>
 
-#include "base/half.h"
+#include "quant/encode.h"
+#include "quant/k_scales.h"
 
 struct __attribute__((packed)) q4_k_block {
     uint16_t d, dmin;   // f16
-    uint8_t scales[12]; // 8 scales and 8 minima of 6 bits, see q4_k_scale
+    uint8_t scales[12]; // see k_scales.h
     uint8_t qs[128];    // byte 32 g + i: element i of span 2 g low, of span 2 g + 1 high
 };
 _Static_assert(sizeof(struct q4_k_block) == 144, "as in the file");
 
-// Spans 0 to 3 have their 6 bits in bytes 0 to 3 (scales) and 4 to 7 (minima). Spans 4 to 7 have
-// their low 4 bits in the nibbles of bytes 8 to 11, and their high 2 bits on top of bytes 0 to 7.
-static inline void q4_k_scale(const uint8_t scales[12], int span, uint8_t *sc, uint8_t *m) {
-    if (span < 4) {
-        *sc = scales[span] & 63;
-        *m = scales[span + 4] & 63;
-    } else {
-        *sc = (uint8_t)((scales[span + 4] & 15) | (scales[span - 4] >> 6 << 4));
-        *m = (uint8_t)((scales[span + 4] >> 4) | (scales[span] >> 6 << 4));
-    }
-}
-
 static inline void q4_k_unpack(const void *src, int8_t *q, float *scale, float *offset) {
     const struct q4_k_block *block = src;
-    const float d = f16_to_f32(block->d), dmin = f16_to_f32(block->dmin);
     for (int span = 0; span < 8; span++) {
         const uint8_t *bytes = block->qs + span / 2 * 32;
         const int shift = span % 2 * 4;
         for (int i = 0; i < 32; i++) q[span * 32 + i] = (int8_t)(bytes[i] >> shift & 15);
-        uint8_t sc, m;
-        q4_k_scale(block->scales, span, &sc, &m);
-        scale[span] = d * (float)sc;
-        offset[span] = -(dmin * (float)m);
+    }
+    k_scales_unpack(block->d, block->dmin, block->scales, scale, offset);
+}
+
+static inline void q4_k_encode(const float *src, void *dst) {
+    struct q4_k_block *block = dst;
+    struct encode_k k;
+    encode_k_block(src, 15, &k);
+    block->d = k.d, block->dmin = k.dmin;
+    k_scales_put(k.sc, k.m, block->scales);
+    for (int i = 0; i < 128; i++) {
+        const uint8_t *pair = k.level + i / 32 * 64 + i % 32;
+        block->qs[i] = (uint8_t)(pair[0] | pair[32] << 4);
     }
 }
 

@@ -4,8 +4,10 @@
 #define RN_QUANT_Q6_K_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include "base/half.h"
+#include "quant/encode.h"
 
 struct __attribute__((packed)) q6_k_block {
     // Per half of 128 elements, in quarters of 32: ql byte i holds the low 4 bits of element i of
@@ -33,6 +35,28 @@ static inline void q6_k_unpack(const void *src, int8_t *q, float *scale, float *
     }
     const float d = f16_to_f32(block->d);
     for (int span = 0; span < 16; span++) scale[span] = d * (float)block->scales[span];
+}
+
+// value: 0 to 63, in the order of the elements.
+static inline void q6_k_pack(const uint8_t value[256], struct q6_k_block *block) {
+    for (int half = 0; half < 2; half++) {
+        const uint8_t *v = value + half * 128;
+        uint8_t *ql = block->ql + half * 64, *qh = block->qh + half * 32;
+        for (int i = 0; i < 64; i++) ql[i] = (uint8_t)((v[i] & 15) | (v[i + 64] & 15) << 4);
+        for (int i = 0; i < 32; i++) {
+            qh[i] = (uint8_t)(v[i] >> 4 | v[i + 32] >> 4 << 2 | v[i + 64] >> 4 << 4 |
+                              v[i + 96] >> 4 << 6);
+        }
+    }
+}
+
+static inline void q6_k_encode(const float *src, void *dst) {
+    struct q6_k_block *block = dst;
+    struct encode_k6 k;
+    encode_k6_block(src, &k);
+    block->d = k.d;
+    memcpy(block->scales, k.sc, sizeof block->scales);
+    q6_k_pack(k.level, block);
 }
 
 #endif

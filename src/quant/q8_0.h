@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "quant/encode.h"
 
 struct __attribute__((packed)) q8_0_block {
     uint16_t d; // f16
@@ -18,6 +19,22 @@ static inline void q8_0_unpack(const void *src, int8_t *q, float *scale, float *
     (void)offset;
     memcpy(q, block->q, sizeof block->q);
     scale[0] = f16_to_f32(block->d);
+}
+
+// With this many levels the obvious scale is as good as any: no search.
+static inline void q8_0_encode(const float *src, void *dst) {
+    struct q8_0_block *block = dst;
+    struct encode_span span;
+    uint8_t level[32];
+    encode_span_load(src, 32, &span);
+    float amax = 0.0f;
+    for (int i = 0; i < 32; i++) {
+        const float magnitude = span.x[i] < 0.0f ? -span.x[i] : span.x[i];
+        amax = magnitude > amax ? magnitude : amax;
+    }
+    block->d = encode_f16(amax / 127.0f);
+    encode_levels(&span, f16_to_f32(block->d), 0.0f, -127, 127, level);
+    for (int i = 0; i < 32; i++) block->q[i] = (int8_t)(level[i] - 127);
 }
 
 #endif

@@ -12,17 +12,26 @@
 
 #include "backend/cpu/matmul.h"
 #include "base/half.h"
+#include "quant/iq4_nl.h"
+#include "quant/iq4_xs.h"
+#include "quant/mxfp4.h"
+#include "quant/q2_k.h"
+#include "quant/q3_k.h"
 #include "quant/q4_0.h"
+#include "quant/q4_1.h"
 #include "quant/q4_k.h"
+#include "quant/q5_0.h"
+#include "quant/q5_1.h"
+#include "quant/q5_k.h"
 #include "quant/q6_k.h"
 #include "quant/q8_0.h"
 
 // TAME: finite and of ordinary size. EXTREME: quants and activations at the ends of their ranges,
 // where short integers would saturate. WILD: any bits in the weights; NaN, infinities, outliers,
-// denormals and zeros in the activations.
-enum fill { FILL_TAME, FILL_EXTREME, FILL_WILD, FILL_COUNT };
+// denormals and zeros in the activations. SCALES: the weights' scales at the ends of their ranges.
+enum fill { FILL_TAME, FILL_EXTREME, FILL_WILD, FILL_SCALES, FILL_COUNT };
 
-static const char *const fill_names[FILL_COUNT] = {"tame", "extreme", "wild"};
+static const char *const fill_names[FILL_COUNT] = {"tame", "extreme", "wild", "scales"};
 static const char *const isa_names[ISA_COUNT] = {"scalar", "avx2", "avx512"};
 static const int row_counts[] = {1, 3, 15, 16, 17, 33, 100};
 static const int token_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 33};
@@ -64,26 +73,52 @@ static void half_set(void *field, float value) {
     memcpy(field, &bits, sizeof bits);
 }
 
+// Where a block format keeps its floats: f16 scale and, where it is not -1, f16 offset or minimum.
+struct scale_fields {
+    int d, m;
+};
+
+static const struct scale_fields scale_fields[FORMAT_COUNT] = {
+    [FORMAT_Q8_0] = {offsetof(struct q8_0_block, d), -1},
+    [FORMAT_Q4_0] = {offsetof(struct q4_0_block, d), -1},
+    [FORMAT_Q4_1] = {offsetof(struct q4_1_block, d), offsetof(struct q4_1_block, m)},
+    [FORMAT_Q5_0] = {offsetof(struct q5_0_block, d), -1},
+    [FORMAT_Q5_1] = {offsetof(struct q5_1_block, d), offsetof(struct q5_1_block, m)},
+    [FORMAT_Q2_K] = {offsetof(struct q2_k_block, d), offsetof(struct q2_k_block, dmin)},
+    [FORMAT_Q3_K] = {offsetof(struct q3_k_block, d), -1},
+    [FORMAT_Q4_K] = {offsetof(struct q4_k_block, d), offsetof(struct q4_k_block, dmin)},
+    [FORMAT_Q5_K] = {offsetof(struct q5_k_block, d), offsetof(struct q5_k_block, dmin)},
+    [FORMAT_Q6_K] = {offsetof(struct q6_k_block, d), -1},
+    [FORMAT_IQ4_NL] = {offsetof(struct iq4_nl_block, d), -1},
+    [FORMAT_IQ4_XS] = {offsetof(struct iq4_xs_block, d), -1},
+};
+
 // Gives a block of random bytes ordinary scales.
 static void block_tame(enum format_id format, uint8_t *block, uint64_t *state) {
-    const float d = random_unit(state) * 0.1f;
-    switch (format) {
-    case FORMAT_Q8_0:
-        half_set(block + offsetof(struct q8_0_block, d), d);
-        break;
-    case FORMAT_Q4_0:
-        half_set(block + offsetof(struct q4_0_block, d), d);
-        break;
-    case FORMAT_Q4_K:
-        half_set(block + offsetof(struct q4_k_block, d), d);
-        half_set(block + offsetof(struct q4_k_block, dmin), random_unit(state) * 0.1f);
-        break;
-    case FORMAT_Q6_K:
-        half_set(block + offsetof(struct q6_k_block, d), d);
-        break;
-    default:
-        fail_msg("a block format without tame scales: %s", format_at(format)->name);
+    const struct scale_fields *fields = &scale_fields[format];
+    if (format == FORMAT_MXFP4) {
+        block[offsetof(struct mxfp4_block, e)] = (uint8_t)(120 + random_below(state, 8));
+        return;
     }
+    if (fields->d == 0 && fields->m == 0) { // not in the table
+        fail_msg("a block format without known scales: %s", format_at(format)->name);
+    }
+    half_set(block + fields->d, random_unit(state) * 0.1f);
+    if (fields->m >= 0) half_set(block + fields->m, random_unit(state) * 0.1f);
+}
+
+// Gives it scales at the ends of their range: zeros, denormals, the largest.
+static void block_scale_extreme(enum format_id format, uint8_t *block, uint64_t *state) {
+    static const uint16_t halves[] = {0x0000, 0x8000, 0x0001, 0x8001, 0x03ff,
+                                      0x0400, 0x7bff, 0xfbff, 0x3c00};
+    static const uint8_t exponents[] = {0, 1, 2, 3, 126, 127, 253, 254, 255};
+    const struct scale_fields *fields = &scale_fields[format];
+    if (format == FORMAT_MXFP4) {
+        block[offsetof(struct mxfp4_block, e)] = exponents[random_below(state, COUNT(exponents))];
+        return;
+    }
+    memcpy(block + fields->d, &halves[random_below(state, COUNT(halves))], 2);
+    if (fields->m >= 0) memcpy(block + fields->m, &halves[random_below(state, COUNT(halves))], 2);
 }
 
 static void element_tame(enum format_id format, uint8_t *element, uint64_t *state) {
@@ -116,14 +151,21 @@ static void weights_fill(struct problem *p, enum fill fill, uint64_t *state) {
     }
     if (fill == FILL_WILD) return;
     for (uint64_t at = 0; at < p->weight.bytes; at += (uint64_t)format->block_bytes) {
-        (format->span ? block_tame : element_tame)(p->weight.format, p->file + at, state);
+        uint8_t *block = p->file + at;
+        if (format->span == 0) {
+            element_tame(p->weight.format, block, state);
+        } else if (fill == FILL_SCALES) {
+            block_scale_extreme(p->weight.format, block, state);
+        } else {
+            block_tame(p->weight.format, block, state);
+        }
     }
     if (fill == FILL_EXTREME && format->span) rows_extreme(p, state);
 }
 
 static float activation(enum fill fill, uint64_t *state) {
     if (fill == FILL_EXTREME) return random_below(state, 64) ? 3.0f : -3.0f;
-    if (fill == FILL_TAME) return random_unit(state) * 4.0f;
+    if (fill != FILL_WILD) return random_unit(state) * 4.0f;
     switch (random_below(state, 400)) {
     case 0:
         return NAN;
@@ -174,7 +216,8 @@ static void problem_init(struct problem *p, enum format_id format, int rows, int
         p->xd = allocate((size_t)(n * cols / 32) * sizeof(float));
         p->xsum = allocate((size_t)(n * cols / 16) * sizeof(int16_t));
     }
-    p->weight = (struct plan_weight){"w", format, rows, cols, p->file, bytes};
+    p->weight = (struct plan_weight){
+        .name = "w", .format = format, .rows = rows, .cols = cols, .data = p->file, .bytes = bytes};
     p->args = (struct matmul_args){.w = p->file,
                                    .rows = rows,
                                    .cols = cols,
@@ -286,8 +329,8 @@ static void parity_check(const struct problem *p, enum fill fill) {
         const struct matmul_kernel *kernel = kernel_find((int)p->weight.format, isa);
         if (!kernel) continue;
         float *y = result_dup(p, kernel, group_count(p->weight.rows));
-        if (fill == FILL_WILD ? !same(y, expected, p->y_bytes)
-                              : memcmp(y, expected, p->y_bytes) != 0) {
+        const bool exact = fill == FILL_TAME || fill == FILL_EXTREME;
+        if (exact ? memcmp(y, expected, p->y_bytes) != 0 : !same(y, expected, p->y_bytes)) {
             fail_msg("%s %s %s: rows %d, cols %d, n %d, bias %d, scale %g, add %d",
                      format_at(p->weight.format)->name, isa_names[isa], fill_names[fill],
                      (int)p->args.rows, (int)p->args.cols, p->args.n, p->args.bias != NULL,
@@ -327,6 +370,11 @@ static void test_kernels_equal_the_reference_at_the_ends_of_integer_ranges(void 
 static void test_kernels_equal_the_reference_for_any_bits(void **unused) {
     (void)unused;
     parity_check_shapes(FILL_WILD, 3);
+}
+
+static void test_kernels_equal_the_reference_for_extreme_scales(void **unused) {
+    (void)unused;
+    parity_check_shapes(FILL_SCALES, 13);
 }
 
 static void test_kernels_equal_the_reference_for_long_rows(void **unused) {
@@ -545,22 +593,29 @@ static void test_the_end_is_scale_then_bias_then_add(void **unused) {
 static void test_offsets_follow_the_dot_product_of_their_span(void **unused) {
     (void)unused;
     uint64_t state = 10;
-    struct problem p;
-    problem_init(&p, FORMAT_Q4_K, 1, 256, 1, FILL_TAME, &state);
-    p.args.bias = NULL, p.args.scale = 1.0f, p.args.add = false;
-    int8_t q[256];
-    float scale[8], offset[8], acc = 0.0f;
-    format_at(FORMAT_Q4_K)->unpack(p.file, q, scale, offset);
-    for (int span = 0; span < 8; span++) {
-        int dot = 0, sum = 0;
-        for (int i = 32 * span; i < 32 * span + 32; i++) dot += q[i] * p.xq[i], sum += p.xq[i];
-        acc = fmaf((float)dot, scale[span] * p.xd[span], acc);
-        acc = fmaf(offset[span], p.xd[span] * (float)sum, acc);
+    for (int id = 0; id < FORMAT_COUNT; id++) {
+        const struct format *format = format_at((enum format_id)id);
+        if (!format->has_offset) continue;
+        struct problem p;
+        problem_init(&p, (enum format_id)id, 1, format->block, 1, FILL_TAME, &state);
+        p.args.bias = NULL, p.args.scale = 1.0f, p.args.add = false;
+        int8_t q[FORMAT_MAX_BLOCK];
+        float scale[FORMAT_MAX_SPANS], offset[FORMAT_MAX_SPANS], acc = 0.0f;
+        format->unpack(p.file, q, scale, offset);
+        for (int begin = 0; begin < format->block; begin += format->span) {
+            const int span = begin / format->span;
+            int dot = 0, sum = 0;
+            for (int i = begin; i < begin + format->span; i++) {
+                dot += q[i] * p.xq[i], sum += p.xq[i];
+            }
+            acc = fmaf((float)dot, scale[span] * p.xd[begin / 32], acc);
+            acc = fmaf(offset[span], p.xd[begin / 32] * (float)sum, acc);
+        }
+        float *y = result_dup(&p, NULL, 1);
+        assert_memory_equal(y, &acc, sizeof acc);
+        free(y);
+        problem_deinit(&p);
     }
-    float *y = result_dup(&p, NULL, 1);
-    assert_memory_equal(y, &acc, sizeof acc);
-    free(y);
-    problem_deinit(&p);
 }
 
 static void test_a_nan_activation_reaches_its_token_and_no_other(void **unused) {
@@ -674,6 +729,7 @@ int main(void) {
         cmocka_unit_test(test_kernels_equal_the_reference_for_all_shapes),
         cmocka_unit_test(test_kernels_equal_the_reference_at_the_ends_of_integer_ranges),
         cmocka_unit_test(test_kernels_equal_the_reference_for_any_bits),
+        cmocka_unit_test(test_kernels_equal_the_reference_for_extreme_scales),
         cmocka_unit_test(test_kernels_equal_the_reference_for_long_rows),
         cmocka_unit_test(test_ranges_of_groups_give_what_all_at_once_gives),
         cmocka_unit_test(test_cells_past_the_rows_and_other_groups_stay_untouched),

@@ -1,11 +1,6 @@
 // Formats: the table is sound, and every block format decodes hand-made blocks as GGUF defines
 // them. Blocks are built from their bytes here, not through the structs under test.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "check.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +9,13 @@
 #include "base/half.h"
 #include "quant/format.h"
 
-enum { F16_ONE = 0x3c00, F16_HALF = 0x3800, F16_MINUS_2 = 0xc000, F16_MIN_DENORMAL = 0x0001 };
+enum {
+    F16_ONE = 0x3c00,
+    F16_HALF = 0x3800,
+    F16_QUARTER = 0x3400,
+    F16_MINUS_2 = 0xc000,
+    F16_MIN_DENORMAL = 0x0001
+};
 
 static void put_u16(uint8_t *at, uint16_t value) { memcpy(at, &value, sizeof value); }
 
@@ -38,7 +39,16 @@ static void sizes_are_those_of_the_files(void **state) {
     assert_int_equal(format_row_bytes(FORMAT_BF16, 3), 6);
     assert_int_equal(format_row_bytes(FORMAT_Q8_0, 256), 272);
     assert_int_equal(format_row_bytes(FORMAT_Q4_0, 256), 144);
+    assert_int_equal(format_row_bytes(FORMAT_Q4_1, 64), 40);
+    assert_int_equal(format_row_bytes(FORMAT_Q5_0, 64), 44);
+    assert_int_equal(format_row_bytes(FORMAT_Q5_1, 64), 48);
+    assert_int_equal(format_row_bytes(FORMAT_Q2_K, 512), 168);
+    assert_int_equal(format_row_bytes(FORMAT_Q3_K, 512), 220);
     assert_int_equal(format_row_bytes(FORMAT_Q4_K, 512), 288);
+    assert_int_equal(format_row_bytes(FORMAT_Q5_K, 512), 352);
+    assert_int_equal(format_row_bytes(FORMAT_IQ4_NL, 64), 36);
+    assert_int_equal(format_row_bytes(FORMAT_IQ4_XS, 512), 272);
+    assert_int_equal(format_row_bytes(FORMAT_MXFP4, 64), 34);
     assert_int_equal(format_row_bytes(FORMAT_Q6_K, 512), 420);
     assert_true(format_row_bytes(FORMAT_F32, INT64_MAX / 8) == (uint64_t)(INT64_MAX / 8) * 4);
 }
@@ -51,7 +61,8 @@ static void gguf_numbers_have_their_names(void **state) {
     assert_string_equal(format_gguf_name(4), "?"); // given up by the format
     assert_string_equal(format_gguf_name(40), "?");
     assert_string_equal(format_gguf_name(UINT32_MAX), "?");
-    assert_int_equal(format_find_gguf(13), -1);
+    assert_int_equal(format_find_gguf(13), FORMAT_Q5_K);
+    assert_int_equal(format_find_gguf(17), -1);
     assert_int_equal(format_find_gguf(UINT32_MAX), -1);
 }
 
@@ -181,6 +192,180 @@ static void q6_k_literal_bytes(void **state) {
     assert_true(out[1] == 2.0f * -32.0f && out[128] == 0.0f);
 }
 
+// What a hand-made block must decode to, element by element.
+struct expected {
+    int element;
+    float value;
+};
+
+static void expect_values(enum format_id format, const uint8_t *block,
+                          const struct expected *expected, int n) {
+    float out[FORMAT_MAX_BLOCK];
+    format_decode(format, block, out, format_at(format)->block);
+    for (int i = 0; i < n; i++) {
+        check(out[expected[i].element] == expected[i].value, "%s element %d: %g, not %g",
+              format_at(format)->name, expected[i].element, (double)out[expected[i].element],
+              (double)expected[i].value);
+    }
+}
+
+#define EXPECT(format, block, ...)                                                                 \
+    expect_values(format, block, (const struct expected[]){__VA_ARGS__},                           \
+                  (int)(sizeof((const struct expected[]){__VA_ARGS__}) / sizeof(struct expected)))
+
+static void q4_1_literal_bytes(void **state) {
+    (void)state;
+    uint8_t block[20] = {0};
+    put_u16(block, F16_HALF);
+    put_u16(block + 2, F16_MINUS_2);
+    block[4] = 0x5a;      // elements 0 (10) and 16 (5)
+    block[4 + 15] = 0xc3; // elements 15 (3) and 31 (12)
+    EXPECT(FORMAT_Q4_1, block, {0, 3.0f}, {16, 0.5f}, {15, -0.5f}, {31, 4.0f}, {1, -2.0f},
+           {30, -2.0f});
+}
+
+// Fifth bits of elements 0, 15 and 30; low bits of 0 (10), 16 (5), 14 (1), 30 (2), 15 (3), 31 (12).
+static void five_bits_fill(uint8_t *bits) {
+    bits[0] = 0x01, bits[1] = 0x80, bits[3] = 0x40;
+    bits[4] = 0x5a, bits[4 + 14] = 0x21, bits[4 + 15] = 0xc3;
+}
+
+static void q5_0_literal_bytes(void **state) {
+    (void)state;
+    uint8_t block[22] = {0};
+    put_u16(block, F16_MINUS_2);
+    five_bits_fill(block + 2);
+    EXPECT(FORMAT_Q5_0, block, {0, -2.0f * (26 - 16)}, {16, -2.0f * (5 - 16)},
+           {14, -2.0f * (1 - 16)}, {30, -2.0f * (18 - 16)}, {15, -2.0f * (19 - 16)},
+           {31, -2.0f * (12 - 16)}, {1, 32.0f}, {17, 32.0f});
+}
+
+static void q5_1_literal_bytes(void **state) {
+    (void)state;
+    uint8_t block[24] = {0};
+    put_u16(block, F16_HALF);
+    put_u16(block + 2, F16_ONE);
+    five_bits_fill(block + 4);
+    EXPECT(FORMAT_Q5_1, block, {0, 14.0f}, {16, 3.5f}, {14, 1.5f}, {30, 10.0f}, {15, 10.5f},
+           {31, 7.0f}, {1, 1.0f}, {17, 1.0f});
+}
+
+// Span i has the scale 15 - i and the minimum i; d = 1/2, dmin = 1/4.
+static void q2_k_literal_bytes(void **state) {
+    (void)state;
+    uint8_t block[84] = {0};
+    for (int i = 0; i < 16; i++) block[i] = (uint8_t)((15 - i) | i << 4);
+    block[16 + 0] = 0xe4;       // elements 0 (0), 32 (1), 64 (2), 96 (3)
+    block[16 + 16] = 0x1b;      // elements 16 (3), 48 (2), 80 (1), 112 (0)
+    block[16 + 32 + 17] = 0x39; // elements 145 (1), 177 (2), 209 (3), 241 (0)
+    put_u16(block + 80, F16_HALF);
+    put_u16(block + 82, F16_QUARTER);
+    EXPECT(FORMAT_Q2_K, block, {0, 0.0f}, {32, 6.0f}, {64, 10.0f}, {96, 12.0f}, {16, 20.75f},
+           {48, 11.25f}, {80, 3.75f}, {112, -1.75f}, {145, 0.75f}, {177, 1.25f}, {209, -0.25f},
+           {241, -3.75f}, {255, -3.75f}, {31, -0.25f});
+}
+
+// Scales by hand: span 0 = 10 | 0 << 4 = -22 after the 32 are taken off, 3 = 16, 4 = -13, 7 = 15,
+// 8 = 5, 11 = -7, 12 = 28, 15 = -30; those whose bits are 0 are -32. d = 1/2.
+static void q3_k_literal_bytes(void **state) {
+    (void)state;
+    uint8_t block[110] = {0};
+    block[0] = 0x45;       // third bits of elements 0, 64 and 192
+    block[31] = 0x80;      // third bit of element 255
+    block[32 + 0] = 0xe4;  // low bits of elements 0 (0), 32 (1), 64 (2), 96 (3)
+    block[32 + 31] = 0xc0; // element 127 (3)
+    block[32 + 32] = 0x72; // elements 128 (2), 160 (0), 192 (3), 224 (1)
+    block[32 + 63] = 0x80; // element 255 (2)
+    uint8_t *scales = block + 96;
+    scales[0] = 0x5a, scales[3] = 0x90, scales[4] = 0xc3, scales[7] = 0x2f; // low bits
+    scales[8] = 0xe4, scales[11] = 0x1b;                                    // high bits
+    put_u16(block + 108, F16_HALF);
+    EXPECT(FORMAT_Q3_K, block, {0, 0.0f}, {1, 44.0f}, {32, 48.0f}, {64, -13.0f}, {96, 16.0f},
+           {63, -32.0f}, {127, -7.5f}, {128, -5.0f}, {160, 64.0f}, {191, 14.0f}, {192, 42.0f},
+           {224, 48.0f}, {255, -30.0f});
+}
+
+// The scales and minima of the Q4_K test; d = 1/2, dmin = -2.
+static void q5_k_literal_bytes(void **state) {
+    (void)state;
+    uint8_t block[176] = {0};
+    put_u16(block, F16_HALF);
+    put_u16(block + 2, F16_MINUS_2);
+    memcpy(block + 4, q4_k_scales, sizeof q4_k_scales);
+    block[16 + 0] = 0x81;  // fifth bits of elements 0 and 224
+    block[16 + 31] = 0x0c; // fifth bits of elements 95 and 127
+    block[48 + 0] = 0x5a;  // low bits of elements 0 (10) and 32 (5)
+    block[48 + 63] = 0x2f; // elements 95 (15) and 127 (2)
+    block[48 + 96] = 0xc3; // elements 192 (3) and 224 (12)
+    EXPECT(FORMAT_Q5_K, block, {0, 0.5f * 1 * 26 + 4}, {32, 0.5f * 9 * 5 + 22},
+           {95, 0.5f * 17 * 31 + 40}, {127, 0.5f * 25 * 18 + 58}, {192, 0.5f * 49 * 3 + 112},
+           {224, 0.5f * 57 * 28 + 126}, {1, 4.0f}, {255, 126.0f});
+}
+
+// The levels of the IQ4 formats, from their definition.
+static const float iq4_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                     1,    13,   25,  38,  53,  69,  89,  113};
+
+static void iq4_nl_nibbles_number_uneven_levels(void **state) {
+    (void)state;
+    uint8_t block[18];
+    put_u16(block, F16_HALF);
+    for (int i = 0; i < 16; i++) block[2 + i] = (uint8_t)(i | (i * 7 + 3) % 16 << 4);
+    float out[32];
+    format_decode(FORMAT_IQ4_NL, block, out, 32);
+    for (int i = 0; i < 16; i++) {
+        assert_true(out[i] == 0.5f * iq4_levels[i]);
+        assert_true(out[16 + i] == 0.5f * iq4_levels[(i * 7 + 3) % 16]);
+    }
+}
+
+// Scales 17, 2, -13, -28, -27, -10, 7, 24: high bits 3, 2, 1, 0, 0, 1, 2, 3 and low bits 1 to 8.
+static void iq4_xs_joins_its_scales(void **state) {
+    (void)state;
+    static const float scales[8] = {17, 2, -13, -28, -27, -10, 7, 24};
+    uint8_t block[136] = {0};
+    put_u16(block, F16_HALF);
+    put_u16(block + 2, 0xe41b);
+    block[4] = 0x21, block[5] = 0x43, block[6] = 0x65, block[7] = 0x87;
+    for (int span = 0; span < 8; span++) {
+        block[8 + 16 * span] = (uint8_t)(span | (15 - span) << 4);
+        block[8 + 16 * span + 15] = 0x9c;
+    }
+    float out[256];
+    format_decode(FORMAT_IQ4_XS, block, out, 256);
+    for (int span = 0; span < 8; span++) {
+        const float scale = 0.5f * scales[span], *w = out + 32 * span;
+        assert_true(w[0] == scale * iq4_levels[span] && w[16] == scale * iq4_levels[15 - span]);
+        assert_true(w[15] == scale * 53.0f && w[31] == scale * 13.0f && w[1] == scale * -127.0f);
+    }
+}
+
+static void mxfp4_is_a_small_float_times_a_power_of_two(void **state) {
+    (void)state;
+    static const float values[16] = {0, 0.5f,  1,  1.5f,  2,  3,  4,  6,
+                                     0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    // exponent and what 1 becomes; 255 is no NaN
+    static const struct {
+        uint8_t e;
+        float one;
+    } cases[] = {{127, 1.0f},    {128, 2.0f},    {120, 0x1p-7f},  {2, 0x1p-125f},
+                 {1, 0x1p-126f}, {0, 0x1p-127f}, {250, 0x1p123f}, {254, 0x1p127f}};
+    uint8_t block[17];
+    float out[32];
+    for (int i = 0; i < 16; i++) block[1 + i] = (uint8_t)(i | (i * 5 + 2) % 16 << 4);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        block[0] = cases[c].e;
+        format_decode(FORMAT_MXFP4, block, out, 32);
+        for (int i = 0; i < 16; i++) {
+            assert_true(out[i] == values[i] * cases[c].one);
+            assert_true(out[16 + i] == values[(i * 5 + 2) % 16] * cases[c].one);
+        }
+    }
+    block[0] = 255;
+    format_decode(FORMAT_MXFP4, block, out, 32);
+    assert_true(out[0] == 0.0f && out[1] == 0x1p127f && out[9] == -0x1p127f && out[7] == INFINITY);
+}
+
 static void smallest_scale_is_not_lost(void **state) {
     (void)state;
     uint8_t block[34] = {0};
@@ -238,6 +423,15 @@ int main(void) {
         cmocka_unit_test(q4_k_unpacks_scales_minima_and_nibbles),
         cmocka_unit_test(q6_k_joins_its_bits_and_scales),
         cmocka_unit_test(q6_k_literal_bytes),
+        cmocka_unit_test(q4_1_literal_bytes),
+        cmocka_unit_test(q5_0_literal_bytes),
+        cmocka_unit_test(q5_1_literal_bytes),
+        cmocka_unit_test(q2_k_literal_bytes),
+        cmocka_unit_test(q3_k_literal_bytes),
+        cmocka_unit_test(q5_k_literal_bytes),
+        cmocka_unit_test(iq4_nl_nibbles_number_uneven_levels),
+        cmocka_unit_test(iq4_xs_joins_its_scales),
+        cmocka_unit_test(mxfp4_is_a_small_float_times_a_power_of_two),
         cmocka_unit_test(smallest_scale_is_not_lost),
         cmocka_unit_test(decode_follows_from_unpack_for_random_bytes),
     };

@@ -8,12 +8,10 @@
 // with 37 GB/s of memory: one token 35 to 37 GB/s, 8 tokens 210 (Q6_K) to 300 (Q4_0) GMAC/s.
 #if defined(__x86_64__)
 
+#include "backend/cpu/matmul_avx512.h"
 #include "backend/cpu/matmul_table.h"
-#include "backend/cpu/matmul_tile.h"
 
-enum { TILE_MAX = 8, PAIR_MAX = 4 };
-
-INLINE __m512i load(const uint8_t *p) { return _mm512_loadu_si512(p); }
+enum { PAIR_MAX = 4 };
 
 INLINE __m512 load_f16(const uint8_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
@@ -28,20 +26,6 @@ INLINE __m512 scale_u8(const uint8_t *p, __m512 d) {
 INLINE __m512 scale_i8(const uint8_t *p, __m512 d) {
     return _mm512_mul_ps(d, _mm512_cvtepi32_ps(
                                 _mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p))));
-}
-
-// Four bytes in every lane: a quad of xq, or the sums of the halves of a block.
-INLINE __m512i broadcast4(const void *p) { return _mm512_set1_epi32(word_at(p)); }
-
-static __attribute__((noinline)) void rows_store(const struct matmul_args *args, __m512 y,
-                                                 int64_t row, int token) {
-    const int64_t left = args->rows - row;
-    const __mmask16 mask = left >= MATMUL_GROUP ? 0xffff : (__mmask16)((1u << left) - 1);
-    float *out = args->y + token * args->ldy + row;
-    if (args->scale != 1.0f) y = _mm512_mul_ps(y, _mm512_set1_ps(args->scale));
-    if (args->bias) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, args->bias + row));
-    if (args->add) y = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, out), y);
-    _mm512_mask_storeu_ps(out, mask, y);
 }
 
 // --- float formats: acc = fmaf(w[k], x[k], acc), k ascending ---
@@ -127,18 +111,6 @@ MATMUL_FLOAT(f16, f16, PACK_F16_BYTES)
 MATMUL_FLOAT(bf16, f16, PACK_F16_BYTES)
 
 // --- block formats ---
-
-// start + the dot product of 4 * quads columns.
-INLINE __m512i dot(__m512i start, const __m512i *q, const int8_t *x, const int quads) {
-    for (int i = 0; i < quads; i++) start = _mm512_dpbusd_epi32(start, q[i], broadcast4(x + 4 * i));
-    return start;
-}
-
-// acc = fmaf((float)dot, scale * d, acc)
-INLINE __m512 accumulate(__m512 acc, __m512i integer, __m512 scale, const float *d) {
-    const __m512 product = _mm512_mul_ps(scale, _mm512_set1_ps(*d));
-    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(integer), product, acc);
-}
 
 // Quads 0..7 of 32 columns from 4 vectors of nibbles.
 INLINE void nibbles_load(const uint8_t *w, __m512i *q) {

@@ -18,20 +18,7 @@
 #include "quant/q6_k.h"
 #include "quant/q8_0.h"
 
-enum { FILE_MAX_BLOCK = 256 }; // bytes
-
 static const uint32_t nibbles = 0x0f0f0f0fu, pairs = 0x03030303u;
-
-static uint32_t word_load(const void *src) {
-    uint32_t word;
-    memcpy(&word, src, sizeof word);
-    return word;
-}
-
-// The place of a row's quad in a vector.
-static void word_store(uint8_t *vector, int row, uint32_t word) {
-    memcpy(vector + 4 * row, &word, sizeof word);
-}
 
 static void half_store(uint8_t *dst, int row, uint16_t half) { memcpy(dst + 2 * row, &half, 2); }
 
@@ -49,7 +36,7 @@ typedef void (*block_fn)(const void *src, int row, int half, uint8_t *dst);
 
 static void block_f32(const void *src, int row, int half, uint8_t *dst) {
     (void)half;
-    word_store(dst, row, word_load(src));
+    pack_word_store(dst, row, pack_word_load(src));
 }
 
 static void block_f16(const void *src, int row, int half, uint8_t *dst) {
@@ -61,8 +48,8 @@ static void block_q8_0(const void *src, int row, int half, uint8_t *dst) {
     const struct q8_0_block *block = src;
     uint8_t *vectors = dst + PACK_PAIR_QUANT + half * PACK_Q8_0_VECTORS * PACK_VECTOR;
     for (int quad = 0; quad < 8; quad++) {
-        const uint32_t word = word_load(block->q + 4 * quad);
-        word_store(vectors + PACK_VECTOR * quad, row, word ^ 0x80808080u);
+        const uint32_t word = pack_word_load(block->q + 4 * quad);
+        pack_word_store(vectors + PACK_VECTOR * quad, row, word ^ 0x80808080u);
     }
     half_store(dst, row + half * MATMUL_GROUP, block->d);
 }
@@ -71,7 +58,7 @@ static void block_q4_0(const void *src, int row, int half, uint8_t *dst) {
     const struct q4_0_block *block = src;
     uint8_t *vectors = dst + PACK_PAIR_QUANT + half * PACK_Q4_0_VECTORS * PACK_VECTOR;
     for (int quad = 0; quad < 4; quad++) {
-        word_store(vectors + PACK_VECTOR * quad, row, word_load(block->qs + 4 * quad));
+        pack_word_store(vectors + PACK_VECTOR * quad, row, pack_word_load(block->qs + 4 * quad));
     }
     half_store(dst, row + half * MATMUL_GROUP, block->d);
 }
@@ -83,15 +70,16 @@ static void block_q4_k(const void *src, int row, int half, uint8_t *dst) {
     half_store(dst + PACK_Q4_K_DMIN, row, block->dmin);
     for (int span = 0; span < 8; span++) {
         const int place = MATMUL_GROUP * span + row;
-        q4_k_scale(block->scales, span, dst + PACK_Q4_K_SCALE + place, dst + PACK_Q4_K_MIN + place);
+        k_scales_get(block->scales, span, dst + PACK_Q4_K_SCALE + place,
+                     dst + PACK_Q4_K_MIN + place);
         // In the file 32 bytes hold an even span in low nibbles and the next in high ones.
         const uint8_t *quads = block->qs + 32 * (span / 2);
         uint8_t *vectors = dst + PACK_Q4_K_QUANT + 4 * PACK_VECTOR * span;
         const int shift = 4 * (span % 2);
         for (int quad = 0; quad < 4; quad++) {
-            const uint32_t low = word_load(quads + 4 * quad) >> shift & nibbles;
-            const uint32_t high = word_load(quads + 4 * quad + 16) >> shift & nibbles;
-            word_store(vectors + PACK_VECTOR * quad, row, low | high << 4);
+            const uint32_t low = pack_word_load(quads + 4 * quad) >> shift & nibbles;
+            const uint32_t high = pack_word_load(quads + 4 * quad + 16) >> shift & nibbles;
+            pack_word_store(vectors + PACK_VECTOR * quad, row, low | high << 4);
         }
     }
 }
@@ -108,13 +96,13 @@ static void block_q6_k(const void *src, int row, int half, uint8_t *dst) {
         const uint8_t *qh = block->qh + 32 * upper + byte;
         uint32_t low[4], high = 0;
         for (int quad = 0; quad < 4; quad++) {
-            low[quad] = word_load(ql + 4 * quad) >> 4 * (quarter / 2) & nibbles;
-            high |= (word_load(qh + 4 * quad) >> 2 * quarter & pairs) << 2 * quad;
+            low[quad] = pack_word_load(ql + 4 * quad) >> 4 * (quarter / 2) & nibbles;
+            high |= (pack_word_load(qh + 4 * quad) >> 2 * quarter & pairs) << 2 * quad;
         }
         uint8_t *vectors = dst + PACK_Q6_K_QUANT + 3 * PACK_VECTOR * span;
-        word_store(vectors, row, low[0] | low[2] << 4);
-        word_store(vectors + PACK_VECTOR, row, low[1] | low[3] << 4);
-        word_store(vectors + 2 * PACK_VECTOR, row, high);
+        pack_word_store(vectors, row, low[0] | low[2] << 4);
+        pack_word_store(vectors + PACK_VECTOR, row, low[1] | low[3] << 4);
+        pack_word_store(vectors + 2 * PACK_VECTOR, row, high);
     }
 }
 
@@ -122,9 +110,9 @@ static void block_q6_k(const void *src, int row, int half, uint8_t *dst) {
 static inline __attribute__((always_inline)) void
 groups_pack(const struct plan_weight *weight, int64_t group_begin, int64_t group_end, uint8_t *dst,
             int64_t group_bytes, int unit, int unit_bytes, block_fn block) {
-    static const uint8_t zeros[FILE_MAX_BLOCK];
+    static const uint8_t zeros[PACK_FILE_BLOCK];
     const struct format *format = format_at(weight->format);
-    assert(weight->cols % format->block == 0 && format->block_bytes <= FILE_MAX_BLOCK);
+    assert(weight->cols % format->block == 0 && format->block_bytes <= PACK_FILE_BLOCK);
     const int64_t blocks = weight->cols / format->block, row_bytes = blocks * format->block_bytes;
     const int64_t last_unit = (blocks - 1) / unit * unit_bytes;
     for (int64_t group = group_begin; group < group_end; group++) {

@@ -1,13 +1,17 @@
 // The packed weight layouts that tuned kernels read: sizes of a block of 16 interleaved rows, and
-// the functions that make them. The layouts themselves are described in matmul_pack.c.
-// Who reads it: matmul_pack.c, the kernels (matmul_<isa>.c), matmul_table.c.
+// the functions that make them. The layouts themselves are described in matmul_pack.c; the one that
+// other formats share in matmul_generic.h.
+// Who reads it: the packers, the kernels, matmul_table.c.
 #ifndef RN_BACKEND_CPU_MATMUL_PACK_H
 #define RN_BACKEND_CPU_MATMUL_PACK_H
+
+#include <string.h>
 
 #include "backend/cpu/matmul.h"
 
 enum {
-    PACK_VECTOR = 64, // 16 rows of 4 bytes
+    PACK_VECTOR = 64,      // 16 rows of 4 bytes
+    PACK_FILE_BLOCK = 256, // bytes of a block in the file, at most
 
     PACK_F32_BYTES = 64,    // per column
     PACK_F16_BYTES = 32,    // per column; and BF16
@@ -29,7 +33,18 @@ enum {
     PACK_Q6_K_QUANT = 320, // 3 vectors per span
 };
 
-// matmul_kernel's group_bytes and pack, for each format.
+static inline uint32_t pack_word_load(const void *src) {
+    uint32_t word;
+    memcpy(&word, src, sizeof word);
+    return word;
+}
+
+// Four bytes of a row, a quad or a float, to their place in a vector.
+static inline void pack_word_store(uint8_t *vector, int row, uint32_t word) {
+    memcpy(vector + 4 * row, &word, sizeof word);
+}
+
+// matmul_kernel's group_bytes and pack, for each format that has a layout of its own.
 int64_t matmul_group_bytes_f32(int64_t cols);
 int64_t matmul_group_bytes_f16(int64_t cols); // and BF16
 int64_t matmul_group_bytes_q8_0(int64_t cols);

@@ -1,6 +1,6 @@
 // What the tuned matmul kernels share whatever their instruction set: the cut of n tokens into
-// tiles, where a tile's activations and a group's blocks lie, prefetch. Included by matmul_<isa>.c
-// only; nothing here computes.
+// tiles, where a tile's activations and a group's blocks lie, prefetch. Included by
+// matmul_<isa>.h only; nothing here computes.
 #ifndef RN_BACKEND_CPU_MATMUL_TILE_H
 #define RN_BACKEND_CPU_MATMUL_TILE_H
 
