@@ -35,7 +35,7 @@ typedef struct rn_model_info {
     uint64_t file_bytes;
     uint64_t weight_bytes; // of all tensors
     // generation settings of the file; where it has none: temperature 0.8, top-p 0.95, the rest off
-    float temperature, top_p, min_p;
+    float temperature, top_p, min_p, repeat_penalty;
     int top_k;
 } rn_model_info;
 
@@ -115,15 +115,34 @@ rn_status rn_engine_create(const rn_model *model, const rn_engine_options *optio
                            rn_error *err);
 void rn_engine_destroy(rn_engine *engine);
 
-// Sampling. Zero-initialised is greedy. Applied in the order: temperature, top-k, top-p, min-p.
+enum { RN_MAX_LOGIT_BIAS = 1024, RN_MAX_DRY_BREAKERS = 16, RN_MAX_DRY_BREAKER_BYTES = 64 };
+
+typedef struct rn_logit_bias {
+    int32_t token;
+    float bias; // -100 to 100; -100 bans the token. Entries of one token add up
+} rn_logit_bias;
+
+// Sampling: the fields, their ranges and the order in which they work are those of
+// runnel_sampling.def: float or int numbers, and for each list a pointer and n_ its name (copied at
+// submit). Zero-initialised is greedy with everything else off; rn_sampling_neutral is the place to
+// start from for anything else.
 typedef struct rn_sampling {
-    float temperature; // 0: greedy
-    int top_k;         // 0: off
-    float top_p;       // 1: off; 0 keeps one token
-    float min_p;       // 0: off
+#define RN_SAMPLING_FLOAT                     float
+#define RN_SAMPLING_INT                       int
+#define SAMPLING_NUMBER(kind, id, field, ...) RN_SAMPLING_##kind field;
+#define SAMPLING_LIST(id, field, item, ...)                                                        \
+    item const *field;                                                                             \
+    size_t n_##field;
+#include "runnel_sampling.def"
+#undef RN_SAMPLING_FLOAT
+#undef RN_SAMPLING_INT
+    // dry_sequence_breakers NULL: "\n", ":", "\"" and "*"; not NULL with none: no breakers
     bool has_seed;
     uint64_t seed; // used when has_seed; otherwise one is drawn and reported
 } rn_sampling;
+
+// Draws from the model's distribution as it is: every field at its neutral value, no seed.
+rn_sampling rn_sampling_neutral(void);
 
 enum { RN_MAX_STOPS = 16, RN_MAX_STOP_BYTES = 4096 };
 

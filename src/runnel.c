@@ -12,6 +12,7 @@
 struct rn_model {
     struct weights *weights;
     struct tokenizer *tokenizer;
+    char *chat_template; // NULL: none
     struct model model; // valid when has_plan
     bool has_plan;
     rn_model_info info;
@@ -68,7 +69,8 @@ static void fill_info(rn_model *model) {
                             .n_vocab = tokenizer_size(model->tokenizer),
                             .file_bytes = weights_bytes(weights),
                             .temperature = 0.8f,
-                            .top_p = 0.95f};
+                            .top_p = 0.95f,
+                            .repeat_penalty = 1};
     for (int i = 0; i < weights_tensor_count(weights); i++)
         info->weight_bytes += weights_tensor_at(weights, i)->bytes;
     float top_k = 0;
@@ -76,6 +78,7 @@ static void fill_info(rn_model *model) {
     read_setting(weights, "general.sampling.top_p", 0, 1, &info->top_p);
     read_setting(weights, "general.sampling.min_p", 0, 1, &info->min_p);
     read_setting(weights, "general.sampling.top_k", 0, 1 << 22, &top_k);
+    read_setting(weights, "general.sampling.penalty_repeat", 0, 100, &info->repeat_penalty);
     info->top_k = (int)top_k;
     if (!model->has_plan) return;
     const struct hparams *hp = &model->model.hp;
@@ -102,7 +105,10 @@ static rn_status open_model(struct weights *weights, bool with_plan, rn_model **
         status = model_init(&model->model, weights, err);
         model->has_plan = !status;
     }
-    if (!status) status = vocab_load(weights, &model->tokenizer, err);
+    if (!status) {
+        status = vocab_load(weights, with_plan ? model->model.hp.n_vocab : 0, &model->tokenizer,
+                            &model->chat_template, err);
+    }
     if (status) {
         rn_model_close(model);
         return status;
@@ -115,7 +121,8 @@ static rn_status open_model(struct weights *weights, bool with_plan, rn_model **
 static rn_status open_path(const char *path, bool with_plan, rn_model **out, rn_error *err) {
     struct weights *weights;
     *out = NULL;
-    const rn_status status = weights_open(path, &weights, err);
+    const rn_status status =
+        with_plan ? weights_open(path, &weights, err) : weights_open_vocab(path, &weights, err);
     return status ? status : open_model(weights, with_plan, out, err);
 }
 
@@ -139,6 +146,7 @@ void rn_model_close(rn_model *model) {
     if (!model) return;
     if (model->has_plan) model_deinit(&model->model);
     if (model->tokenizer) tokenizer_destroy(model->tokenizer);
+    free(model->chat_template);
     weights_close(model->weights);
     free(model);
 }
@@ -148,6 +156,8 @@ const struct weights *tools_weights(const rn_model *model) { return model->weigh
 const struct plan *tools_plan(const rn_model *model) {
     return model->has_plan ? &model->model.plan : NULL;
 }
+const struct tokenizer *tools_tokenizer(const rn_model *model) { return model->tokenizer; }
+const char *rn_model_chat_template(const rn_model *model) { return model->chat_template; }
 
 // ---------------------------------------------------------------- tokens
 
@@ -186,6 +196,8 @@ rn_status rn_detokenize(const rn_model *model, const int32_t *ids, size_t n_ids,
         at += detokenizer_feed(&detok, piece.data, piece.len, out + at);
     }
     at += detokenizer_finish(&detok, out + at);
+    if (at > 0 && out[0] == ' ' && tokenizer_strips_space(model->tokenizer))
+        memmove(out, out + 1, --at); // the one that encoding puts before a text
     out[at] = 0;
     *text = out;
     *len = at;

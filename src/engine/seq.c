@@ -45,14 +45,16 @@ static rn_status check(const rn_request *request, int n_ctx, int n_vocab, rn_err
 // 53 bits, so that the seed survives clients that keep numbers as doubles.
 static uint64_t draw_seed(void) { return entropy_u64() >> 11; }
 
-static rn_status fill(struct seq *seq, const rn_request *request, int n_ctx, int n_group,
-                      size_t token_bytes_max, rn_error *err) {
+static rn_status fill(struct seq *seq, const rn_request *request, const struct tokenizer *tokenizer,
+                      int n_ctx, int n_group, size_t token_bytes_max, rn_error *err) {
+    rn_status status =
+        sampling_dup(&request->sampling, tokenizer, &seq->sampling, &seq->breakers, err);
+    if (status) return status;
     seq->n_prompt = seq->n_token = (int)request->n_prompt;
     seq->limit = request->max_tokens < 0 || request->max_tokens > n_ctx - seq->n_prompt
                      ? n_ctx
                      : seq->n_prompt + request->max_tokens;
     seq->ignore_eos = request->ignore_eos;
-    seq->sampling = request->sampling;
     if (!seq->sampling.has_seed) seq->sampling.seed = draw_seed();
     seq->on_logits = request->on_logits;
     seq->on_logits_ctx = request->on_logits_ctx;
@@ -61,18 +63,18 @@ static rn_status fill(struct seq *seq, const rn_request *request, int n_ctx, int
     seq->token = malloc((size_t)seq->limit * sizeof *seq->token);
     if (!seq->token) return err_set(err, RN_ERR_NOMEM, "no memory for %d tokens", seq->limit);
     memcpy(seq->token, request->prompt, request->n_prompt * sizeof *seq->token);
-    const rn_status status = kv_table_init(&seq->table, n_group, seq->limit, err);
+    status = kv_table_init(&seq->table, n_group, seq->limit, err);
     if (status) return status;
     return output_init(&seq->output, request->stop, request->n_stop, token_bytes_max, err);
 }
 
-rn_status seq_create(const rn_request *request, int n_ctx, int n_vocab, int n_group,
-                     size_t token_bytes_max, struct seq **out, rn_error *err) {
-    rn_status status = check(request, n_ctx, n_vocab, err);
+rn_status seq_create(const rn_request *request, const struct tokenizer *tokenizer, int n_ctx,
+                     int n_group, size_t token_bytes_max, struct seq **out, rn_error *err) {
+    rn_status status = check(request, n_ctx, tokenizer_size(tokenizer), err);
     if (status) return status;
     struct seq *seq = calloc(1, sizeof *seq);
     if (!seq) return err_set(err, RN_ERR_NOMEM, "no memory for a request");
-    status = fill(seq, request, n_ctx, n_group, token_bytes_max, err);
+    status = fill(seq, request, tokenizer, n_ctx, n_group, token_bytes_max, err);
     if (status) {
         seq_destroy(seq);
         return status;
@@ -84,6 +86,7 @@ rn_status seq_create(const rn_request *request, int n_ctx, int n_vocab, int n_gr
 void seq_destroy(struct seq *seq) {
     output_deinit(&seq->output);
     kv_table_deinit(&seq->table);
+    sampling_deinit(&seq->sampling, &seq->breakers);
     free(seq->token);
     free(seq);
 }

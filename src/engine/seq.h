@@ -25,8 +25,9 @@ struct seq {
     int n_done;  // positions whose KV is in the pages; n_token - n_done are to be evaluated
     int limit;   // most tokens: the prompt and what may be added
     bool ignore_eos;
-    bool cancelled;       // ends with the next step
-    rn_sampling sampling; // with its seed drawn
+    bool cancelled;            // ends with the next step
+    rn_sampling sampling;      // with its seed drawn; owns its biases
+    struct token_set breakers; // of DRY; owned
     rn_logits_fn on_logits;
     void *on_logits_ctx;
     struct kv_table table;
@@ -37,8 +38,8 @@ struct seq {
 };
 
 // Copies what the request points to; n_ctx bounds prompt and output together.
-rn_status seq_create(const rn_request *request, int n_ctx, int n_vocab, int n_group,
-                     size_t token_bytes_max, struct seq **out, rn_error *err);
+rn_status seq_create(const rn_request *request, const struct tokenizer *tokenizer, int n_ctx,
+                     int n_group, size_t token_bytes_max, struct seq **out, rn_error *err);
 void seq_destroy(struct seq *seq);
 
 #endif

@@ -15,6 +15,12 @@ static float random_unit(void) {
     return (float)(random_state >> 8) * 0x1p-24f;
 }
 
+// The choice of a sequence that has reached that position; its tokens do not matter here.
+static int32_t choose(struct sampler *sampler, const rn_sampling *sampling, int position,
+                      const float *logits) {
+    return sampler_choose(sampler, sampling, &(struct sampler_view){.n_token = position}, logits);
+}
+
 static void fill_random(float *logits) {
     for (int i = 0; i < VOCAB; i++) logits[i] = 8 * random_unit() - 4;
 }
@@ -58,7 +64,7 @@ static void check_law(rn_sampling s) {
     expected_law(&s, logits, p);
     assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
     for (int position = 0; position < DRAWS; position++)
-        count[sampler_choose(&sampler, &s, position, logits)]++;
+        count[choose(&sampler, &s, position, logits)]++;
     double chi = 0;
     int cells = 0;
     for (int i = 0; i < VOCAB; i++) {
@@ -104,7 +110,7 @@ static void the_choice_is_the_largest_sum_of_logit_and_noise(void **state) {
                 expected = i;
             }
         }
-        assert_int_equal(sampler_choose(&sampler, &s, position, logits), expected);
+        assert_int_equal(choose(&sampler, &s, position, logits), expected);
     }
     sampler_deinit(&sampler);
 }
@@ -115,13 +121,12 @@ static void greedy_takes_the_largest_and_of_equals_the_lower_id(void **state) {
     logits[7] = logits[30] = 3;
     struct sampler sampler;
     assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
-    assert_int_equal(sampler_choose(&sampler, &(rn_sampling){0}, 0, logits), 7);
+    assert_int_equal(choose(&sampler, &(rn_sampling){0}, 0, logits), 7);
     logits[30] = 3.5f;
-    assert_int_equal(sampler_choose(&sampler, &(rn_sampling){0}, 0, logits), 30);
+    assert_int_equal(choose(&sampler, &(rn_sampling){0}, 0, logits), 30);
     // top_k 1 is greedy at any temperature
     for (int i = 0; i < 100; i++)
-        assert_int_equal(sampler_choose(&sampler, &(rn_sampling){.temperature = 2, .top_k = 1}, i,
-                                        logits),
+        assert_int_equal(choose(&sampler, &(rn_sampling){.temperature = 2, .top_k = 1}, i, logits),
                          30);
     sampler_deinit(&sampler);
 }
@@ -133,8 +138,8 @@ static void check_greedy(rn_sampling sampling) {
     assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
     for (int i = 0; i < 200; i++) {
         fill_random(logits);
-        const int32_t greedy = sampler_choose(&sampler, &(rn_sampling){0}, i, logits);
-        assert_int_equal(sampler_choose(&sampler, &sampling, i, logits), greedy);
+        const int32_t greedy = choose(&sampler, &(rn_sampling){0}, i, logits);
+        assert_int_equal(choose(&sampler, &sampling, i, logits), greedy);
     }
     sampler_deinit(&sampler);
 }
@@ -155,9 +160,9 @@ static void logits_that_are_no_numbers_are_never_chosen(void **state) {
                                     {.temperature = 1, .top_p = 0.5f, .top_k = 3}};
     for (int i = 0; i < 3; i++) {
         logits[11] = NAN;
-        assert_int_equal(sampler_choose(&sampler, &sampling[i], 0, logits), -1);
+        assert_int_equal(choose(&sampler, &sampling[i], 0, logits), -1);
         logits[11] = -5;
-        assert_int_equal(sampler_choose(&sampler, &sampling[i], 0, logits), 11);
+        assert_int_equal(choose(&sampler, &sampling[i], 0, logits), 11);
     }
     sampler_deinit(&sampler);
 }

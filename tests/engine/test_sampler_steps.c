@@ -1,0 +1,612 @@
+// The steps of the sampling table, one by one and as a chain, against slow definitions; what holds
+// at the edges of their parameters; and that nothing stays behind after a choice.
+#include <float.h>
+#include <stdlib.h>
+
+#include "check.h"
+#include "engine/sampler_steps.h"
+#include "sampler_reference.h"
+
+enum { HISTORY = 64 };
+
+static uint64_t random_state = 88172645463325252u;
+static double uniform(void) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (double)(random_state >> 11) * 0x1p-53;
+}
+static int below(int n) { return (int)(uniform() * n); }
+
+// A case: everything that a choice depends on.
+struct scene {
+    float logits[VOCAB];
+    int32_t token[HISTORY];
+    rn_logit_bias bias[4];
+    uint64_t breakers[1];
+    rn_sampling s;
+    struct sampler_view view;
+};
+
+// Coarse logits have many ties; some are no candidates.
+static void scene_logits(struct scene *scene) {
+    const bool coarse = below(4) == 0, holes = below(4) == 0;
+    const double spread = 1 + 9 * uniform();
+    for (int i = 0; i < VOCAB; i++) {
+        const double x = spread * (uniform() + uniform() + uniform() - 1.5);
+        scene->logits[i] = (float)(coarse ? rint(2 * x) / 2 : x);
+        if (holes && below(4) == 0) scene->logits[i] = below(2) ? NAN : -INFINITY;
+    }
+    scene->logits[below(VOCAB)] = 0.25f; // one is a candidate
+}
+
+// Few distinct tokens, so that sequences repeat themselves.
+static void scene_view(struct scene *scene) {
+    const int n = below(HISTORY + 1), kinds = 1 + below(6);
+    for (int i = 0; i < n; i++) scene->token[i] = below(kinds) * 5 + below(2);
+    scene->breakers[0] = below(3) == 0 ? UINT64_C(1) << scene->token[0] : 0;
+    scene->view = (struct sampler_view){.token = scene->token,
+                                        .n_prompt = below(n + 1),
+                                        .n_token = n,
+                                        .choice = (uint32_t)below(3),
+                                        .breakers = {scene->breakers}};
+}
+
+// Each step is on with that chance.
+static void scene_sampling(struct scene *scene, double chance) {
+    rn_sampling *s = &scene->s;
+    *s = rn_sampling_neutral();
+    s->seed = (uint64_t)below(1 << 30);
+    s->temperature = (float)(0.3 + 1.5 * uniform());
+    for (int i = 0; i < 4; i++)
+        scene->bias[i] =
+            (rn_logit_bias){below(VOCAB), below(4) ? (float)(8 * uniform() - 4) : -100};
+    s->logit_bias = scene->bias;
+    if (uniform() < chance) s->n_logit_bias = (size_t)below(5);
+    if (uniform() < chance) s->repetition_penalty = (float)(0.5 + 1.5 * uniform());
+    if (uniform() < chance) s->repeat_last_n = below(HISTORY + 2) - 1;
+    if (uniform() < chance) s->presence_penalty = (float)(4 * uniform() - 2);
+    if (uniform() < chance) s->frequency_penalty = (float)(4 * uniform() - 2);
+    if (uniform() < chance) s->dry_multiplier = (float)uniform();
+    if (uniform() < chance) s->dry_base = (float)(1 + uniform());
+    if (uniform() < chance) s->dry_allowed_length = below(5);
+    if (uniform() < chance) s->dry_penalty_last_n = below(HISTORY + 2) - 1;
+    if (uniform() < chance) s->top_n_sigma = (float)(2 * uniform());
+    if (uniform() < chance) s->top_k = 1 + below(VOCAB);
+    if (uniform() < chance) s->typical_p = (float)uniform();
+    if (uniform() < chance) s->top_p = (float)uniform();
+    if (uniform() < chance) s->min_p = (float)(uniform() * uniform());
+    if (uniform() < chance) s->xtc_probability = (float)uniform();
+    if (uniform() < chance) s->xtc_threshold = (float)(0.4 * uniform());
+}
+
+static void scene_random(struct scene *scene, double chance) {
+    scene_logits(scene);
+    scene_view(scene);
+    scene_sampling(scene, chance);
+}
+
+static void sampler_open(struct sampler *sampler) {
+    assert_int_equal(sampler_init(sampler, VOCAB, NULL), RN_OK);
+}
+
+// ---------------------------------------------------------------- one step alone
+
+static void (*const functions[])(struct choice *) = {
+#define SAMPLING_STEP(phase, name) sampler_step_##name,
+#include "runnel_sampling.def"
+};
+static const char *const names[] = {
+#define SAMPLING_STEP(phase, name) #name,
+#include "runnel_sampling.def"
+};
+
+// A choice as the step finds it: the candidates shifted, and scaled as the temperature does.
+static struct choice choice_at(struct sampler *sampler, const struct scene *scene, bool scaled) {
+    struct choice choice = {.sampler = sampler,
+                            .sampling = &scene->s,
+                            .view = &scene->view,
+                            .raw = scene->logits,
+                            .logit = scene->logits,
+                            .set = {sampler->logit, sampler->id, 0}};
+    choice.top = sampler_largest(scene->logits, VOCAB);
+    for (int id = 0; id < VOCAB; id++) {
+        if (!(scene->logits[id] > -INFINITY)) continue;
+        choice.set.logit[choice.set.n] = scene->logits[id] - choice.top;
+        if (scaled) choice.set.logit[choice.set.n] /= scene->s.temperature;
+        choice.set.id[choice.set.n++] = id;
+    }
+    return choice;
+}
+
+static void check_survivors(const struct choice *choice, const struct reference *r,
+                            const char *name) {
+    bool alive[VOCAB] = {false};
+    int n = 0;
+    for (int i = 0; i < choice->set.n; i++) alive[choice->set.id[i]] = true;
+    for (int id = 0; id < VOCAB; id++) {
+        check(alive[id] == r->alive[id], "%s: token %d is %s", name, id,
+              alive[id] ? "left, and should not be" : "gone, and should not be");
+        n += alive[id];
+    }
+    assert_int_equal(n, choice->set.n); // none twice
+    assert_true(n > 0);
+}
+
+static void each_filter_keeps_what_its_definition_keeps(void **state) {
+    (void)state;
+    struct sampler sampler;
+    struct scene scene;
+    sampler_open(&sampler);
+    for (enum step step = STEP_TOP_N_SIGMA; step < STEP_COUNT; step++) {
+        int unsure = 0, dropped = 0;
+        enum { CASES = 4000 };
+        for (int i = 0; i < CASES; i++) {
+            scene_random(&scene, 0.8);
+            struct reference r;
+            reference_init(&r, &scene.s, &scene.view, scene.logits);
+            reference_temperature(&r);
+            reference_step(&r, step);
+            unsure += r.unsure;
+            if (r.unsure) continue;
+            struct choice choice = choice_at(&sampler, &scene, true);
+            const int before = choice.set.n;
+            functions[step](&choice);
+            check_survivors(&choice, &r, names[step]);
+            dropped += choice.set.n < before;
+        }
+        check(unsure < CASES / 4, "%s: %d of %d cases are unsure", names[step], unsure, CASES);
+        check(dropped > CASES / 8, "%s: only %d cases drop a token", names[step], dropped);
+    }
+    sampler_deinit(&sampler);
+}
+
+static void each_edit_gives_the_logits_of_its_definition(void **state) {
+    (void)state;
+    struct sampler sampler;
+    struct scene scene;
+    sampler_open(&sampler);
+    for (enum step step = STEP_BIAS; step <= STEP_DRY; step++) {
+        int edited = 0;
+        for (int i = 0; i < 4000; i++) {
+            scene_random(&scene, 0.8);
+            struct reference r;
+            reference_init(&r, &scene.s, &scene.view, scene.logits);
+            reference_step(&r, step);
+            struct choice choice = choice_at(&sampler, &scene, false);
+            functions[step](&choice);
+            edited += choice.logit != scene.logits;
+            for (int id = 0; id < VOCAB; id++) {
+                const double got = (double)choice.logit[id];
+                check((got > (double)-INFINITY) == r.alive[id], "%s: token %d is %g", names[step],
+                      id, got);
+                check(!r.alive[id] || fabs(got - r.logit[id]) <= 1e-5 * (1 + fabs(r.logit[id])),
+                      "%s: token %d is %g, not %g", names[step], id, got, r.logit[id]);
+            }
+        }
+        check(edited > 1000, "%s: only %d cases change a logit", names[step], edited);
+    }
+    sampler_deinit(&sampler);
+}
+
+static void neutral_values_change_no_bit(void **state) {
+    (void)state;
+    struct sampler sampler;
+    struct scene scene;
+    sampler_open(&sampler);
+    const rn_sampling zero = {.temperature = 1, .top_p = 1}; // a zero is neutral as well
+    for (int i = 0; i < 500; i++) {
+        scene_random(&scene, 0);
+        scene.s = i % 2 ? zero : rn_sampling_neutral();
+        struct choice choice = choice_at(&sampler, &scene, false);
+        const struct candidates before = choice.set;
+        float logit[VOCAB];
+        int32_t id[VOCAB];
+        memcpy(logit, before.logit, sizeof logit);
+        memcpy(id, before.id, sizeof id);
+        for (int step = 0; step < STEP_COUNT; step++) {
+            functions[step](&choice);
+            check(choice.logit == scene.logits, "%s edits", names[step]);
+            check(choice.set.n == before.n, "%s drops", names[step]);
+            assert_memory_equal(choice.set.logit, logit, (size_t)before.n * sizeof *logit);
+            assert_memory_equal(choice.set.id, id, (size_t)before.n * sizeof *id);
+        }
+    }
+    sampler_deinit(&sampler);
+}
+
+// ---------------------------------------------------------------- the chain
+
+static int32_t reference_chain(struct reference *r, const struct scene *scene,
+                               const enum step *order) {
+    reference_init(r, &scene->s, &scene->view, scene->logits);
+    for (int i = 0; i < STEP_COUNT; i++) reference_step(r, order[i]);
+    return reference_choose(r, false);
+}
+
+static void the_chain_chooses_as_the_slow_reference(void **state) {
+    (void)state;
+    enum { CASES = 20000 };
+    static const enum step order[STEP_COUNT] = {STEP_BIAS,        STEP_PENALTIES,   STEP_DRY,
+                                                STEP_TEMPERATURE, STEP_TOP_N_SIGMA, STEP_TOP_K,
+                                                STEP_TYPICAL,     STEP_TOP_P,       STEP_MIN_P,
+                                                STEP_XTC};
+    struct sampler sampler;
+    struct scene scene;
+    struct reference r;
+    int unsure = 0;
+    sampler_open(&sampler);
+    for (int i = 0; i < CASES; i++) {
+        scene_random(&scene, 0.5);
+        const int32_t expected = reference_chain(&r, &scene, order);
+        unsure += r.unsure;
+        const int32_t got = sampler_choose(&sampler, &scene.s, &scene.view, scene.logits);
+        check(r.unsure || got == expected, "case %d: %d, not %d", i, got, expected);
+    }
+    check(unsure < CASES / 4, "%d of %d cases are unsure", unsure, CASES);
+    sampler_deinit(&sampler);
+}
+
+// How many of the cases come out otherwise when that step and the next change places.
+static int cases_that_see(struct sampler *sampler, enum step first) {
+    enum step order[STEP_COUNT];
+    for (int i = 0; i < STEP_COUNT; i++) order[i] = (enum step)i;
+    order[first] = (enum step)(first + 1);
+    order[first + 1] = first;
+    int seen = 0;
+    for (int i = 0; i < 6000; i++) {
+        struct scene scene;
+        struct reference r;
+        scene_random(&scene, 0.9);
+        const int32_t swapped = reference_chain(&r, &scene, order);
+        seen +=
+            !r.unsure && swapped != sampler_choose(sampler, &scene.s, &scene.view, scene.logits);
+    }
+    return seen;
+}
+
+static void two_steps_that_change_places_are_seen(void **state) {
+    (void)state;
+    struct sampler sampler;
+    sampler_open(&sampler);
+    for (int first = 0; first + 1 < STEP_COUNT; first++) {
+        const int seen = cases_that_see(&sampler, (enum step)first);
+        // sigma is the model's, so that step commutes with the temperature and with top-k
+        if (first == STEP_TEMPERATURE || first == STEP_TOP_N_SIGMA) {
+            check(seen == 0, "%s and %s do not commute: %d", names[first], names[first + 1], seen);
+        } else {
+            check(seen > 3, "%s and %s: only %d cases", names[first], names[first + 1], seen);
+        }
+    }
+    sampler_deinit(&sampler);
+}
+
+static void the_table_has_the_order_of_the_design(void **state) {
+    (void)state;
+    static const char *const order[] = {"bias",  "penalties", "dry",   "temperature", "top_n_sigma",
+                                        "top_k", "typical",   "top_p", "min_p",       "xtc"};
+    assert_int_equal(sizeof names / sizeof *names, STEP_COUNT);
+    for (int i = 0; i < STEP_COUNT; i++) assert_string_equal(names[i], order[i]);
+}
+
+static void a_choice_depends_on_nothing_but_its_arguments(void **state) {
+    (void)state;
+    struct sampler sampler, fresh;
+    struct scene scene;
+    sampler_open(&sampler);
+    for (int i = 0; i < 3000; i++) {
+        scene_random(&scene, 0.7);
+        if (i % 7 == 0) scene.s.temperature = 0;
+        const int32_t used = sampler_choose(&sampler, &scene.s, &scene.view, scene.logits);
+        for (int id = 0; id < VOCAB; id++) assert_int_equal(sampler.count[id], 0);
+        sampler_open(&fresh);
+        assert_int_equal(sampler_choose(&fresh, &scene.s, &scene.view, scene.logits), used);
+        sampler_deinit(&fresh);
+    }
+    sampler_deinit(&sampler);
+}
+
+// ---------------------------------------------------------------- greedy
+
+static void greedy_sees_bias_penalties_and_dry_and_no_filter(void **state) {
+    (void)state;
+    struct sampler sampler;
+    struct scene scene;
+    struct reference r;
+    int changed = 0;
+    sampler_open(&sampler);
+    for (int i = 0; i < 5000; i++) {
+        scene_random(&scene, 0.6);
+        scene.s.temperature = 0;
+        reference_init(&r, &scene.s, &scene.view, scene.logits);
+        const int32_t plain = reference_choose(&r, true);
+        r.unsure = false;
+        for (enum step step = STEP_BIAS; step <= STEP_DRY; step++) reference_step(&r, step);
+        const int32_t expected = reference_choose(&r, true);
+        if (r.unsure) continue;
+        changed += expected != plain;
+        assert_int_equal(sampler_choose(&sampler, &scene.s, &scene.view, scene.logits), expected);
+    }
+    check(changed > 500, "only %d choices changed", changed);
+    sampler_deinit(&sampler);
+}
+
+static void a_banned_token_is_never_chosen(void **state) {
+    (void)state;
+    struct sampler sampler;
+    sampler_open(&sampler);
+    float logits[VOCAB];
+    for (int i = 0; i < VOCAB; i++) logits[i] = -FLT_MAX;
+    logits[3] = FLT_MAX;
+    rn_logit_bias bias[] = {{3, -100}, {3, 100}, {3, 100}};
+    for (int temperature = 0; temperature < 2; temperature++) {
+        rn_sampling s = rn_sampling_neutral();
+        s.temperature = (float)temperature;
+        s.logit_bias = bias;
+        s.n_logit_bias = 3;
+        for (int i = 0; i < 100; i++)
+            assert_int_not_equal(sampler_choose(&sampler, &s, &(struct sampler_view){.n_token = i},
+                                                logits),
+                                 3);
+        // the only candidate, banned
+        for (int i = 0; i < VOCAB; i++) logits[i] = i == 3 ? 1 : NAN;
+        assert_int_equal(sampler_choose(&sampler, &s, &(struct sampler_view){0}, logits), -1);
+        for (int i = 0; i < VOCAB; i++) logits[i] = (float)i;
+    }
+    sampler_deinit(&sampler);
+}
+
+// ---------------------------------------------------------------- what the penalties count
+
+static float edited(const rn_sampling *s, const int32_t *token, int n_prompt, int n_token,
+                    const float *logits, int32_t id) {
+    struct sampler sampler;
+    sampler_open(&sampler);
+    const struct sampler_view view = {.token = token, .n_prompt = n_prompt, .n_token = n_token};
+    struct choice choice = {
+        .sampler = &sampler, .sampling = s, .view = &view, .raw = logits, .logit = logits};
+    sampler_step_penalties(&choice);
+    const float logit = choice.logit[id];
+    sampler_deinit(&sampler);
+    return logit;
+}
+
+static void repetition_counts_prompt_and_output_presence_and_frequency_output_alone(void **state) {
+    (void)state;
+    const int32_t token[] = {1, 2, 2, 3, 2, 3, 3, 4}; // the prompt: 1 2 2 3
+    float logits[VOCAB] = {0};
+    for (int i = 1; i <= 4; i++) logits[i] = 4;
+    rn_sampling s = rn_sampling_neutral();
+    s.repetition_penalty = 2;
+    for (int id = 1; id <= 4; id++) assert_true(edited(&s, token, 4, 8, logits, id) == 2);
+    s.repeat_last_n = 3; // 3 3 4
+    const float windowed[] = {0, 4, 4, 2, 2};
+    for (int id = 1; id <= 4; id++)
+        assert_true(edited(&s, token, 4, 8, logits, id) == windowed[id]);
+    s.repeat_last_n = 0;
+    for (int id = 1; id <= 4; id++) assert_true(edited(&s, token, 4, 8, logits, id) == 4);
+
+    s = rn_sampling_neutral();
+    s.presence_penalty = 0.5f;
+    const float present[] = {0, 4, 3.5f, 3.5f, 3.5f};
+    for (int id = 1; id <= 4; id++) assert_true(edited(&s, token, 4, 8, logits, id) == present[id]);
+    s.frequency_penalty = 0.25f;
+    const float counted[] = {0, 4, 3.25f, 3, 3.25f};
+    for (int id = 1; id <= 4; id++) assert_true(edited(&s, token, 4, 8, logits, id) == counted[id]);
+    s.repeat_last_n = 1; // is the window of the repetition penalty alone
+    for (int id = 1; id <= 4; id++) assert_true(edited(&s, token, 4, 8, logits, id) == counted[id]);
+}
+
+static void repetition_divides_positive_and_multiplies_negative_logits(void **state) {
+    (void)state;
+    const int32_t token[] = {0, 1, 2, 3, 4};
+    float logits[VOCAB] = {3, -3, 0, -INFINITY, NAN, 3};
+    rn_sampling s = rn_sampling_neutral();
+    s.repetition_penalty = 1.5f;
+    assert_true(edited(&s, token, 5, 5, logits, 0) == 2);
+    assert_true(edited(&s, token, 5, 5, logits, 1) == -4.5f);
+    assert_true(edited(&s, token, 5, 5, logits, 2) == 0);
+    assert_true(edited(&s, token, 5, 5, logits, 3) == -INFINITY);
+    assert_true(isnan(edited(&s, token, 5, 5, logits, 4)));
+    assert_true(edited(&s, token, 5, 5, logits, 5) == 3); // not in the history
+}
+
+// ---------------------------------------------------------------- edges
+
+static void equal_logits_are_told_apart_by_their_ids(void **state) {
+    (void)state;
+    struct sampler sampler;
+    struct scene scene = {.s = rn_sampling_neutral()};
+    sampler_open(&sampler);
+    for (int i = 0; i < VOCAB; i++) scene.logits[i] = 7;
+    rn_sampling *s = &scene.s;
+    s->top_n_sigma = 1;
+    s->top_k = VOCAB / 2;
+    s->typical_p = 0.45f; // of 20 equal ones 9
+    s->top_p = 0.5f;      // of 9 equal ones 5
+    s->min_p = 1;
+    s->xtc_probability = 1;
+    s->xtc_threshold = 0.1f;
+    const int left[] = {VOCAB, VOCAB / 2, 9, 5, 5, 1};
+    struct choice choice = choice_at(&sampler, &scene, false);
+    for (int i = 0; i < 6; i++) {
+        functions[STEP_TOP_N_SIGMA + i](&choice);
+        check(choice.set.n == left[i], "%s leaves %d", names[STEP_TOP_N_SIGMA + i], choice.set.n);
+        for (int k = 0; i < 5 && k < choice.set.n; k++) assert_true(choice.set.id[k] < left[i]);
+    }
+    assert_int_equal(choice.set.id[0], 4); // XTC leaves the last in the order of likelihood
+    assert_int_equal(sampler_choose(&sampler, s, &scene.view, scene.logits), 4);
+    sampler_deinit(&sampler);
+}
+
+static const float float_edges[] = {0, 1e-38f, 1e-3f, 0.5f, 0.99999f, 1, 2, 50, 100, -1, -2};
+static const int int_edges[] = {-1, 0, 1, 2, 3, VOCAB, INT32_MAX};
+
+static void edges_fill(rn_sampling *s) {
+    enum { FLOATS = sizeof float_edges / sizeof *float_edges };
+    enum { INTS = sizeof int_edges / sizeof *int_edges };
+#define EDGE_FLOAT float_edges[below(FLOATS)]
+#define EDGE_INT   int_edges[below(INTS)]
+#define SAMPLING_NUMBER(kind, id, field, neutral, min, max, ...)                                   \
+    do s->field = EDGE_##kind;                                                                     \
+    while (s->field < (min) || s->field > (max));
+#include "runnel_sampling.def"
+#undef EDGE_FLOAT
+#undef EDGE_INT
+}
+
+static void at_the_edges_of_all_parameters_a_candidate_is_chosen(void **state) {
+    (void)state;
+    static const float values[] = {FLT_MAX, -FLT_MAX, 0, -0.0f,     1e-45f, 1e30f, -1e30f,
+                                   88.7f,   -88.7f,   1, -INFINITY, NAN,    -1};
+    struct sampler sampler;
+    struct scene scene;
+    sampler_open(&sampler);
+    for (int i = 0; i < 30000; i++) {
+        scene_random(&scene, 0.5);
+        const int kinds = 1 + below(sizeof values / sizeof *values);
+        for (int id = 0; i % 2 && id < VOCAB; id++) scene.logits[id] = values[below(kinds)];
+        edges_fill(&scene.s);
+        rn_error err = {0};
+        check(sampling_check(&scene.s, &err) == RN_OK, "%s", err.message);
+        bool any = false, banned[VOCAB] = {false};
+        for (size_t k = 0; k < scene.s.n_logit_bias; k++)
+            if (scene.bias[k].bias == -100) banned[scene.bias[k].token] = true;
+        for (int id = 0; id < VOCAB; id++) any |= isfinite(scene.logits[id]) && !banned[id];
+        const int32_t got = sampler_choose(&sampler, &scene.s, &scene.view, scene.logits);
+        check(got >= (any ? 0 : -1) && got < (any ? VOCAB : 0), "case %d: %d", i, got);
+        assert_true(got < 0 || (isfinite(scene.logits[got]) && !banned[got]));
+    }
+    sampler_deinit(&sampler);
+}
+
+static void a_single_candidate_survives_every_filter(void **state) {
+    (void)state;
+    struct sampler sampler;
+    struct scene scene;
+    sampler_open(&sampler);
+    for (int i = 0; i < 2000; i++) {
+        scene_random(&scene, 0.5);
+        edges_fill(&scene.s);
+        scene.s.n_logit_bias = 0;
+        for (int id = 0; id < VOCAB; id++) scene.logits[id] = id % 2 ? NAN : -INFINITY;
+        const int32_t only = below(VOCAB);
+        scene.logits[only] = (float)(100 * uniform() - 50);
+        assert_int_equal(sampler_choose(&sampler, &scene.s, &scene.view, scene.logits), only);
+    }
+    sampler_deinit(&sampler);
+}
+
+static void an_edit_leaves_finite_logits_finite(void **state) {
+    (void)state;
+    struct sampler sampler;
+    struct scene scene;
+    sampler_open(&sampler);
+    for (int i = 0; i < 2000; i++) {
+        scene_random(&scene, 1);
+        edges_fill(&scene.s);
+        for (int id = 0; id < VOCAB; id++) scene.logits[id] = below(2) ? FLT_MAX : -FLT_MAX;
+        for (int k = 0; k < 4; k++) scene.bias[k].bias = below(2) ? 100 : -99;
+        struct choice choice = choice_at(&sampler, &scene, false);
+        for (enum step step = STEP_BIAS; step <= STEP_DRY; step++) functions[step](&choice);
+        for (int id = 0; id < VOCAB; id++) assert_true(isfinite(choice.logit[id]));
+    }
+    sampler_deinit(&sampler);
+}
+
+static void top_n_sigma_does_not_depend_on_the_temperature(void **state) {
+    (void)state;
+    struct sampler sampler;
+    struct scene scene;
+    sampler_open(&sampler);
+    for (int i = 0; i < 500; i++) {
+        scene_random(&scene, 0);
+        scene.s.top_n_sigma = (float)(3 * uniform());
+        scene.s.temperature = 1;
+        struct choice choice = choice_at(&sampler, &scene, true);
+        sampler_step_top_n_sigma(&choice);
+        const int n = choice.set.n;
+        scene.s.temperature = 0.25f; // a power of two, so that the division is exact
+        choice = choice_at(&sampler, &scene, true);
+        sampler_step_top_n_sigma(&choice);
+        assert_int_equal(choice.set.n, n);
+    }
+    sampler_deinit(&sampler);
+}
+
+// ---------------------------------------------------------------- XTC's draw
+
+static void xtc_comes_as_often_as_asked_for(void **state) {
+    (void)state;
+    enum { DRAWS = 20000 };
+    struct sampler sampler;
+    sampler_open(&sampler);
+    float logits[VOCAB];
+    for (int i = 0; i < VOCAB; i++) logits[i] = -50;
+    logits[5] = 2; // the two that reach the threshold; the better one goes
+    logits[6] = 1.5f;
+    static const float probabilities[] = {0, 0.1f, 0.5f, 0.9f, 1};
+    for (int k = 0; k < 5; k++) {
+        rn_sampling s = rn_sampling_neutral();
+        s.xtc_probability = probabilities[k];
+        int applied = 0;
+        for (int i = 0; i < DRAWS; i++) {
+            s.seed = (uint64_t)i; // over seeds and positions
+            const struct sampler_view view = {.n_token = i % 17};
+            const bool xtc =
+                sampler_xtc_draw(s.seed, 0, (uint32_t)view.n_token) < (double)s.xtc_probability;
+            const int32_t got = sampler_choose(&sampler, &s, &view, logits);
+            check(!xtc || got == 6, "%d was chosen after XTC", got);
+            applied += xtc;
+        }
+        const double p = (double)s.xtc_probability, expected = DRAWS * p;
+        const double deviation = sqrt(DRAWS * p * (1 - p));
+        check(fabs(applied - expected) <= 5 * deviation, "%d of %d for %g", applied, DRAWS, p);
+    }
+    sampler_deinit(&sampler);
+}
+
+static void xtc_draws_from_a_stream_of_its_own(void **state) {
+    (void)state;
+    const double draw = sampler_xtc_draw(1, 2, 3);
+    assert_true(draw == sampler_xtc_draw(1, 2, 3));
+    assert_true(draw != sampler_xtc_draw(2, 2, 3) && draw != sampler_xtc_draw(1, 3, 3) &&
+                draw != sampler_xtc_draw(1, 2, 4));
+    for (uint32_t token = 0; token < 5000; token++) // it is no token's
+        assert_true(fabs(-log(-log(draw)) - (double)sampler_noise(1, 2, 3, token)) > 1e-6);
+    // no relation with the tokens' noise: means of the noise given a low or a high draw
+    enum { N = 40000 };
+    double sum[2] = {0};
+    int n[2] = {0};
+    for (uint32_t i = 0; i < N; i++) {
+        const bool high = sampler_xtc_draw(9, 0, i) > 0.5;
+        sum[high] += (double)sampler_noise(9, 0, i, i % 50);
+        n[high]++;
+    }
+    check(fabs(sum[0] / n[0] - sum[1] / n[1]) < 0.06, "%g and %g", sum[0] / n[0], sum[1] / n[1]);
+    assert_true(abs(n[0] - N / 2) < 600);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_filter_keeps_what_its_definition_keeps),
+        cmocka_unit_test(each_edit_gives_the_logits_of_its_definition),
+        cmocka_unit_test(neutral_values_change_no_bit),
+        cmocka_unit_test(the_chain_chooses_as_the_slow_reference),
+        cmocka_unit_test(two_steps_that_change_places_are_seen),
+        cmocka_unit_test(the_table_has_the_order_of_the_design),
+        cmocka_unit_test(a_choice_depends_on_nothing_but_its_arguments),
+        cmocka_unit_test(greedy_sees_bias_penalties_and_dry_and_no_filter),
+        cmocka_unit_test(a_banned_token_is_never_chosen),
+        cmocka_unit_test(repetition_counts_prompt_and_output_presence_and_frequency_output_alone),
+        cmocka_unit_test(repetition_divides_positive_and_multiplies_negative_logits),
+        cmocka_unit_test(equal_logits_are_told_apart_by_their_ids),
+        cmocka_unit_test(at_the_edges_of_all_parameters_a_candidate_is_chosen),
+        cmocka_unit_test(a_single_candidate_survives_every_filter),
+        cmocka_unit_test(an_edit_leaves_finite_logits_finite),
+        cmocka_unit_test(top_n_sigma_does_not_depend_on_the_temperature),
+        cmocka_unit_test(xtc_comes_as_often_as_asked_for),
+        cmocka_unit_test(xtc_draws_from_a_stream_of_its_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,169 @@
+// rn_chat_*: what a template sees of a chat, and what is refused before it sees anything. The
+// embedded model's file has a template and both tokens.
+#include "check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runnel.h"
+
+#define MODEL MODELS_DIR "/tale-20m-q8_0.gguf"
+#define USER  "[{\"role\": \"user\", \"content\": \"Hi\"}]"
+
+static rn_model *model_open(void) {
+    rn_model *model = NULL;
+    rn_error err = {0};
+    check(rn_model_open_vocab(MODEL, &model, &err) == RN_OK, "%s", err.message);
+    return model;
+}
+
+// The text of the chat, to be freed; NULL with *err set.
+static char *rendered(const char *source, const rn_chat *chat, rn_error *err) {
+    rn_model *model = model_open();
+    rn_chat_template *tmpl = NULL;
+    char *text = NULL;
+    size_t len = 0;
+    if (rn_chat_template_create(model, source, &tmpl, err) == RN_OK &&
+        rn_chat_render(tmpl, chat, &text, &len, err) == RN_OK) {
+        check(strlen(text) == len, "length %zu of '%s'", len, text);
+    }
+    rn_chat_template_destroy(tmpl);
+    rn_model_close(model);
+    return text;
+}
+
+static void expect_text(const char *source, const rn_chat *chat, const char *want) {
+    rn_error err = {0};
+    char *text = rendered(source, chat, &err);
+    check(text && !strcmp(text, want), "%s gave '%s' (%s), expected '%s'",
+          source ? source : "the model's template", text ? text : "nothing", err.message, want);
+    rn_free(text);
+}
+
+static void expect_error(const char *source, const rn_chat *chat, rn_status status,
+                         const char *part) {
+    rn_error err = {0};
+    char *text = rendered(source, chat, &err);
+    check(!text && err.status == status && strstr(err.message, part),
+          "status %d, message '%s', expected %d with '%s'", (int)err.status, err.message,
+          (int)status, part);
+    rn_free(text);
+}
+
+static void the_models_template_renders(void **state) {
+    (void)state;
+    rn_chat chat = {.messages = USER, .add_generation_prompt = true};
+    expect_text(NULL, &chat, "<|endoftext|><|user|>\nHi<|end|>\n<|assistant|>\n");
+    chat.add_generation_prompt = false;
+    expect_text(NULL, &chat, "<|endoftext|><|user|>\nHi<|end|>\n");
+}
+
+static void bos_is_one_token_whether_or_not_the_template_writes_it(void **state) {
+    (void)state;
+    rn_model *model = model_open();
+    const char *const texts[] = {"<|endoftext|><|user|>\nHi", "<|user|>\nHi"};
+    int32_t *ids[2];
+    size_t n[2];
+    for (int i = 0; i < 2; i++) {
+        check(rn_tokenize(model, texts[i], strlen(texts[i]), RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL,
+                          &ids[i], &n[i], NULL) == RN_OK,
+              "text %d", i);
+    }
+    check(n[0] == n[1] && !memcmp(ids[0], ids[1], n[0] * sizeof *ids[0]), "%zu and %zu tokens",
+          n[0], n[1]);
+    rn_free(ids[0]);
+    rn_free(ids[1]);
+    rn_model_close(model);
+}
+
+static void templates_see_tokens_tools_and_none(void **state) {
+    (void)state;
+    rn_chat chat = {.messages = USER};
+    expect_text("{{ bos_token }}|{{ eos_token }}", &chat, "<|endoftext|>|<|endoftext|>");
+    expect_text("{{ tools is none }} {{ documents is none }}", &chat, "True True");
+    chat.tools = "[{\"name\": \"clock\"}]";
+    expect_text("{{ tools[0].name }}", &chat, "clock");
+}
+
+static void variables_are_seen_and_beat_the_models_tokens(void **state) {
+    (void)state;
+    const rn_chat chat = {
+        .messages = USER,
+        .variables = "{\"thinking\": false, \"bos_token\": \"B\", \"documents\": [1], \"\\u0061\": "
+                     "{\"b\": \"}\"}}"};
+    expect_text("{{ thinking }} {{ bos_token }} {{ documents[0] }} {{ a.b }}", &chat,
+                "False B 1 }");
+}
+
+static void variables_cannot_be_messages(void **state) {
+    (void)state;
+    rn_chat chat = {.messages = USER};
+    static const char *const variables[] = {"{\"messages\": []}", "{\"tools\": []}",
+                                            "{\"add_generation_prompt\": true}",
+                                            "{\"mess\\u0061ges\": []}"};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        chat.variables = variables[i];
+        expect_error("x", &chat, RN_ERR_ARG, "is set by the caller");
+    }
+}
+
+static void json_that_is_not_whole_is_refused(void **state) {
+    (void)state;
+    static const char *const bad[] = {
+        "",
+        "{}",
+        "null",
+        "[",
+        "[]]",
+        "[], \"bos_token\": \"x\"",
+        "[{\"role\": }]",
+        "[1,]",
+        "[\"\xff\"]",
+        "[] []",
+        "\"[]\"",
+        "[]}",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        expect_error("x", &(rn_chat){.messages = bad[i]}, RN_ERR_ARG, "messages: ");
+        expect_error("x", &(rn_chat){.messages = "[]", .tools = bad[i]}, RN_ERR_ARG, "tools: ");
+    }
+    expect_error("x", &(rn_chat){0}, RN_ERR_ARG, "messages: ");
+    expect_error("x", &(rn_chat){.messages = "[]", .variables = "[]"}, RN_ERR_ARG, "variables: ");
+    expect_error("x", &(rn_chat){.messages = "[]", .variables = "{\"a\": 1"}, RN_ERR_ARG,
+                 "variables: ");
+}
+
+static void errors_of_templates_tell_who_is_wrong(void **state) {
+    (void)state;
+    const rn_chat chat = {.messages = USER};
+    expect_error("{% if %}", &chat, RN_ERR_MODEL, "chat template: line 1");
+    expect_error("{{ raise_exception('not so') }}", &chat, RN_ERR_ARG, "not so");
+}
+
+static void a_model_without_a_template_says_so(void **state) {
+    (void)state;
+    rn_model *model = NULL;
+    rn_chat_template *tmpl = (rn_chat_template *)&tmpl;
+    rn_error err = {0};
+    check(rn_model_open_vocab(TEST_DATA "/golden/llama/model.gguf", &model, &err) == RN_OK, "%s",
+          err.message);
+    check(!rn_model_chat_template(model), "'%s'", rn_model_chat_template(model));
+    check(rn_chat_template_create(model, NULL, &tmpl, &err) == RN_ERR_ARG && !tmpl, "%s",
+          err.message);
+    check(strstr(err.message, "no chat template") != NULL, "%s", err.message);
+    rn_model_close(model);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_models_template_renders),
+        cmocka_unit_test(bos_is_one_token_whether_or_not_the_template_writes_it),
+        cmocka_unit_test(templates_see_tokens_tools_and_none),
+        cmocka_unit_test(variables_are_seen_and_beat_the_models_tokens),
+        cmocka_unit_test(variables_cannot_be_messages),
+        cmocka_unit_test(json_that_is_not_whole_is_refused),
+        cmocka_unit_test(errors_of_templates_tell_who_is_wrong),
+        cmocka_unit_test(a_model_without_a_template_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,8 @@
+// The other architectures: the same bits in every way to run them.
+#include "golden_ways.h"
+
+static bool rest(const json_t *entry) {
+    return !golden_in_llama_family(entry) && !golden_has_experts(entry);
+}
+
+int main(void) { return golden_run_ways(rest); }

@@ -1,0 +1,214 @@
+// Sampling through the public interface: what a request points to is copied, token ids are checked,
+// penalties see the sequence's own tokens whatever else is in the batch, and the breakers of DRY
+// are the tokens whose text contains one.
+#define _GNU_SOURCE 1 // memmem
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "engine/sampler.h"
+#include "tools.h"
+
+enum { OUTPUT = 60 };
+
+static rn_model *model;
+
+static int open_model(void **state) {
+    (void)state;
+    return rn_model_open(MODELS_DIR "/tale-1m-f16.gguf", &model, NULL) != RN_OK;
+}
+
+static int close_model(void **state) {
+    (void)state;
+    rn_model_close(model);
+    return 0;
+}
+
+static rn_engine *new_engine(int max_seqs) {
+    rn_engine *engine;
+    rn_error err = {0};
+    const rn_engine_options options = {.max_seqs = max_seqs, .n_ctx = 256, .n_threads = 2};
+    check(rn_engine_create(model, &options, &engine, &err) == RN_OK, "%s", err.message);
+    return engine;
+}
+
+static const int32_t prompt[] = {1, 50, 60, 70, 50, 60};
+
+static rn_request request_of(rn_sampling sampling) {
+    return (rn_request){.prompt = prompt,
+                        .n_prompt = sizeof prompt / sizeof *prompt,
+                        .sampling = sampling,
+                        .max_tokens = OUTPUT,
+                        .ignore_eos = true};
+}
+
+struct result {
+    uint64_t id;
+    int32_t token[OUTPUT];
+    int n;
+};
+
+static void submit(rn_engine *engine, const rn_request *request, struct result *result) {
+    rn_error err = {0};
+    *result = (struct result){0};
+    check(rn_engine_submit(engine, request, &result->id, &err) == RN_OK, "%s", err.message);
+}
+
+static void drain(rn_engine *engine, struct result *results, int n) {
+    for (bool busy = true; busy;) {
+        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
+        for (rn_event event; rn_engine_next_event(engine, &event);)
+            for (int i = 0; i < n; i++)
+                if (results[i].id == event.request && event.token >= 0)
+                    results[i].token[results[i].n++] = event.token;
+    }
+}
+
+static struct result generate(rn_sampling sampling) {
+    struct result result;
+    rn_engine *engine = new_engine(1);
+    const rn_request request = request_of(sampling);
+    submit(engine, &request, &result);
+    drain(engine, &result, 1);
+    rn_engine_destroy(engine);
+    assert_int_equal(result.n, OUTPUT);
+    return result;
+}
+
+static int count_of(const struct result *result, int32_t token) {
+    int n = 0;
+    for (int i = 0; i < result->n; i++) n += result->token[i] == token;
+    return n;
+}
+
+static rn_sampling greedy(void) {
+    rn_sampling s = rn_sampling_neutral();
+    s.temperature = 0;
+    return s;
+}
+
+static void biases_are_copied_ban_and_force(void **state) {
+    (void)state;
+    const struct result plain = generate(greedy());
+    rn_logit_bias *bias = malloc(2 * sizeof *bias);
+    assert_non_null(bias);
+    bias[0] = (rn_logit_bias){plain.token[0], -100};
+    bias[1] = (rn_logit_bias){33, 100};
+    struct result results[2];
+    rn_engine *engine = new_engine(2);
+    rn_request request = request_of(greedy());
+    request.sampling.logit_bias = bias;
+    request.sampling.n_logit_bias = 1;
+    submit(engine, &request, &results[0]);
+    request.sampling.n_logit_bias = 2;
+    submit(engine, &request, &results[1]);
+    memset(bias, 0xff, 2 * sizeof *bias); // the caller's list may go
+    free(bias);
+    drain(engine, results, 2);
+    rn_engine_destroy(engine);
+    assert_true(count_of(&plain, plain.token[0]) > 0);
+    assert_int_equal(count_of(&results[0], plain.token[0]), 0);
+    assert_int_equal(count_of(&results[1], 33), OUTPUT);
+}
+
+static void ids_out_of_range_are_refused_by_name(void **state) {
+    (void)state;
+    rn_engine *engine = new_engine(1);
+    const int n_vocab = rn_model_get_info(model)->n_vocab;
+    const int32_t bad[] = {-1, n_vocab, INT32_MAX, INT32_MIN};
+    for (int i = 0; i < 4; i++) {
+        const rn_logit_bias bias[] = {{0, 1}, {n_vocab - 1, 1}, {bad[i], 1}};
+        rn_request request = request_of(greedy());
+        request.sampling.logit_bias = bias;
+        request.sampling.n_logit_bias = 3;
+        rn_error err = {0};
+        uint64_t id;
+        assert_int_equal(rn_engine_submit(engine, &request, &id, &err), RN_ERR_ARG);
+        char name[32];
+        snprintf(name, sizeof name, "token %d,", bad[i]);
+        check(strstr(err.message, name), "'%s' does not name %s", err.message, name);
+        request.sampling.n_logit_bias = 2;
+        assert_int_equal(rn_engine_submit(engine, &request, &id, &err), RN_OK);
+    }
+    rn_engine_destroy(engine);
+}
+
+static void penalties_see_the_tokens_of_their_own_sequence(void **state) {
+    (void)state;
+    rn_sampling s[4] = {greedy(), greedy(), greedy(), greedy()};
+    s[1].frequency_penalty = 2;
+    s[1].presence_penalty = 2;
+    s[2].repetition_penalty = 3;
+    s[3].dry_multiplier = 5;
+    s[3].dry_allowed_length = 1;
+    struct result alone[4], together[4];
+    for (int i = 0; i < 4; i++) alone[i] = generate(s[i]);
+    rn_engine *engine = new_engine(4);
+    for (int i = 0; i < 4; i++) {
+        const rn_request request = request_of(s[i]);
+        submit(engine, &request, &together[i]);
+    }
+    drain(engine, together, 4);
+    rn_engine_destroy(engine);
+    for (int i = 0; i < 4; i++)
+        assert_memory_equal(alone[i].token, together[i].token, sizeof alone[i].token);
+    for (int i = 1; i < 4; i++)
+        assert_memory_not_equal(alone[i].token, alone[0].token, sizeof alone[i].token);
+    int repeated[2] = {0};
+    for (int k = 0; k < OUTPUT; k++)
+        for (int j = 0; j < k; j++) {
+            repeated[0] += alone[0].token[k] == alone[0].token[j];
+            repeated[1] += alone[1].token[k] == alone[1].token[j];
+        }
+    check(repeated[1] < repeated[0], "%d repetitions with penalties, %d without", repeated[1],
+          repeated[0]);
+}
+
+static void breakers_are_the_tokens_that_contain_one(void **state) {
+    (void)state;
+    const struct tokenizer *tokenizer = tools_tokenizer(model);
+    static const char *const given[] = {"\n", " the", "e"};
+    static const char *const standard[] = {"\n", ":", "\"", "*"};
+    rn_sampling s = rn_sampling_neutral(), copy;
+    s.dry_multiplier = 1;
+    for (int use_given = 0; use_given < 2; use_given++) {
+        const char *const *text = use_given ? given : standard;
+        const int n_text = use_given ? 3 : 4;
+        s.dry_sequence_breakers = use_given ? given : NULL;
+        s.n_dry_sequence_breakers = use_given ? 3 : 0;
+        struct token_set breakers;
+        assert_int_equal(sampling_dup(&s, tokenizer, &copy, &breakers, NULL), RN_OK);
+        int n = 0;
+        for (int32_t id = 0; id < tokenizer_size(tokenizer); id++) {
+            const struct text_span bytes = tokenizer_bytes(tokenizer, id);
+            bool expected = false;
+            for (int i = 0; i < n_text; i++)
+                expected |= memmem(bytes.data, bytes.len, text[i], strlen(text[i])) != NULL;
+            const bool found = (breakers.bits[id / 64] >> (id % 64) & 1) != 0;
+            check(found == expected, "token %d, '%.*s'", id, (int)bytes.len, bytes.data);
+            n += found;
+        }
+        assert_true(n > 0 && n < tokenizer_size(tokenizer));
+        sampling_deinit(&copy, &breakers);
+    }
+    // an empty list is no list of defaults; and without DRY nothing is looked up
+    struct token_set breakers;
+    s.n_dry_sequence_breakers = 0;
+    assert_int_equal(sampling_dup(&s, tokenizer, &copy, &breakers, NULL), RN_OK);
+    assert_null(breakers.bits);
+    s.n_dry_sequence_breakers = 3;
+    s.dry_multiplier = 0;
+    assert_int_equal(sampling_dup(&s, tokenizer, &copy, &breakers, NULL), RN_OK);
+    assert_null(breakers.bits);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(biases_are_copied_ban_and_force),
+        cmocka_unit_test(ids_out_of_range_are_refused_by_name),
+        cmocka_unit_test(penalties_see_the_tokens_of_their_own_sequence),
+        cmocka_unit_test(breakers_are_the_tokens_that_contain_one),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}
