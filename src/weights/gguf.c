@@ -3,7 +3,8 @@
 // 2. every size computed from the file goes through base/checked.h, before it is padded or used;
 // 3. counts are never believed: tables grow as entries are found, and are capped (store.h);
 // 4. nothing recurses: arrays of arrays are refused.
-// A message names the file, the field, the value and the offset. Called by weights.c.
+// A message names the file, the field, the value and the offset. Called by weights.c, and for each
+// part of a split file by gguf_split.c.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +25,9 @@ enum {
 
 struct reader {
     struct weights *weights;
+    const struct store_file *file;
+    int file_index;
+    struct store_metas *metas;
     rn_error *err;
     uint64_t at;     // offset of the next byte; never past the file's size
     uint64_t walked; // see WALKED_MAX
@@ -44,14 +48,14 @@ static void place_text(const struct reader *reader, char *text, size_t size) {
 
 // The status is repeated so that the compiler sees it and follows what is set on success only.
 #define FAIL(reader, status, fmt, ...)                                                             \
-    ((void)err_set((reader)->err, status, "%s: " fmt, (reader)->weights->name, __VA_ARGS__), status)
+    ((void)err_set((reader)->err, status, "%s: " fmt, (reader)->file->path, __VA_ARGS__), status)
 
 static rn_status nomem(const struct reader *reader) {
-    return err_set(reader->err, RN_ERR_NOMEM, "%s: out of memory", reader->weights->name);
+    return err_set(reader->err, RN_ERR_NOMEM, "%s: out of memory", reader->file->path);
 }
 
 static rn_status take(struct reader *reader, uint64_t bytes, const uint8_t **out) {
-    const uint64_t left = reader->weights->size - reader->at;
+    const uint64_t left = reader->file->size - reader->at;
     if (bytes > left) {
         char place[192];
         place_text(reader, place, sizeof place);
@@ -60,7 +64,7 @@ static rn_status take(struct reader *reader, uint64_t bytes, const uint8_t **out
                     " bytes are needed and %" PRIu64 " are left",
                     reader->at, place, bytes, left);
     }
-    *out = reader->weights->data + reader->at;
+    *out = reader->file->data + reader->at;
     reader->at += bytes;
     return RN_OK;
 }
@@ -119,7 +123,7 @@ static rn_status check_bools(const struct reader *reader, const uint8_t *bytes, 
         if (bytes[i] > 1) {
             return FAIL(reader, RN_ERR_MODEL,
                         "key %.128s: bool at offset %" PRIu64 " is %d, expected 0 or 1",
-                        reader->name, (uint64_t)(bytes - reader->weights->data) + i, bytes[i]);
+                        reader->name, (uint64_t)(bytes - reader->file->data) + i, bytes[i]);
         }
     }
     return RN_OK;
@@ -219,9 +223,9 @@ static rn_status read_meta(struct reader *reader, int64_t index) {
     status = read_type(reader, &meta.type);
     if (status == RN_OK) status = read_value(reader, &meta);
     if (status != RN_OK) return status;
-    meta.data = reader->weights->data + meta.offset;
+    meta.data = reader->file->data + meta.offset;
     meta.bytes = reader->at - meta.offset;
-    struct meta_view *slot = store_meta_push(reader->weights);
+    struct meta_view *slot = store_meta_push(reader->metas);
     if (!slot) return nomem(reader);
     *slot = meta;
     return RN_OK;
@@ -229,7 +233,7 @@ static rn_status read_meta(struct reader *reader, int64_t index) {
 
 static rn_status read_alignment(struct reader *reader, uint64_t *out) {
     *out = ALIGNMENT_DEFAULT;
-    const struct meta_view *meta = weights_meta_find(reader->weights, "general.alignment");
+    const struct meta_view *meta = store_metas_find(reader->metas, "general.alignment");
     if (!meta) return RN_OK;
     if (meta->type != META_U32) {
         return FAIL(reader, RN_ERR_MODEL,
@@ -322,7 +326,7 @@ static rn_status read_tensor(struct reader *reader, int64_t index, uint64_t alig
     reader->part = "tensor";
     reader->index = index;
     reader->name = NULL;
-    struct tensor_view tensor = {0};
+    struct tensor_view tensor = {.file = reader->file_index};
     rn_status status = read_name(reader, TENSOR_NAME_MAX, &tensor.name);
     if (status != RN_OK) return status;
     reader->name = tensor.name;
@@ -352,14 +356,14 @@ static rn_status place_tensor(const struct reader *reader, uint64_t data_start,
                     "tensor %s: offset %" PRIu64 " + %" PRIu64 " + %" PRIu64 " bytes overflows",
                     tensor->name, data_start, relative, tensor->bytes);
     }
-    if (end > reader->weights->size) {
+    if (end > reader->file->size) {
         return FAIL(reader, RN_ERR_MODEL,
                     "tensor %s: offset %" PRIu64 " + %" PRIu64
                     " bytes is past the end of the file, %" PRIu64,
-                    tensor->name, start, tensor->bytes, reader->weights->size);
+                    tensor->name, start, tensor->bytes, reader->file->size);
     }
     tensor->offset = start;
-    tensor->data = reader->weights->data + start;
+    tensor->data = reader->file->data + start;
     return RN_OK;
 }
 
@@ -414,29 +418,38 @@ static rn_status read_header(struct reader *reader, uint64_t *n_metas, uint64_t 
 
 static rn_status read_tensors(struct reader *reader, uint64_t n_tensors) {
     struct weights *weights = reader->weights;
+    const int first = weights->n_tensors;
     uint64_t alignment, data_start;
+    if (n_tensors > (uint64_t)(STORE_MAX_TENSORS - first)) {
+        return FAIL(reader, RN_ERR_MODEL,
+                    "%" PRIu64 " tensors beside the %d of other parts are over the limit of %d",
+                    n_tensors, first, STORE_MAX_TENSORS);
+    }
     rn_status status = read_alignment(reader, &alignment);
     for (uint64_t i = 0; status == RN_OK && i < n_tensors; i++) {
         status = read_tensor(reader, (int64_t)i, alignment);
     }
-    if (status == RN_OK) status = store_tensors_index(weights, reader->err);
     if (status != RN_OK) return status;
     if (!ck_pad(reader->at, alignment, &data_start)) {
         return FAIL(reader, RN_ERR_MODEL, "offset %" PRIu64 " of the data overflows", reader->at);
     }
-    for (int i = 0; status == RN_OK && i < weights->n_tensors; i++) {
+    for (int i = first; status == RN_OK && i < weights->n_tensors; i++) {
         status = place_tensor(reader, data_start, &weights->tensors[i]);
     }
-    return status == RN_OK ? store_tensors_check_overlap(weights, reader->err) : status;
+    return status == RN_OK ? store_tensors_check_overlap(weights, first, reader->err) : status;
 }
 
-rn_status gguf_parse(struct weights *weights, rn_error *err) {
-    struct reader reader = {.weights = weights, .err = err};
+rn_status gguf_parse(struct weights *weights, int file, struct store_metas *metas, rn_error *err) {
+    struct reader reader = {.weights = weights,
+                            .file = &weights->files[file],
+                            .file_index = file,
+                            .metas = metas,
+                            .err = err};
     uint64_t n_metas = 0, n_tensors = 0;
     rn_status status = read_header(&reader, &n_metas, &n_tensors);
     for (uint64_t i = 0; status == RN_OK && i < n_metas; i++) {
         status = read_meta(&reader, (int64_t)i);
     }
-    if (status == RN_OK) status = store_metas_index(weights, err);
+    if (status == RN_OK) status = store_metas_index(metas, reader.file->path, err);
     return status == RN_OK ? read_tensors(&reader, n_tensors) : status;
 }

@@ -12,6 +12,7 @@ enum {
     STORE_MAX_METAS = 65536,
     STORE_MAX_TENSORS = 262144,
     STORE_MAX_NAME_BYTES = 16 << 20, // all keys and tensor names together
+    STORE_MAX_FILES = 4096,
 };
 
 struct store_name {
@@ -19,40 +20,84 @@ struct store_name {
     int index; // in tensors or metas
 };
 
-struct weights {
+struct store_file {
     const uint8_t *data; // the whole file
     uint64_t size;
     struct file_map map; // what data points into, if this owns it
-    struct arena arena;  // names
+    const char *path;    // the end of its path, for messages
+    const char *name;    // without folders
+};
+
+struct store_metas {
+    struct meta_view *items;  // [n], in the file's order
+    struct store_name *names; // the same, sorted by name
+    int n, cap;
+};
+
+struct weights {
+    struct store_file *files; // [n_files]
+    int n_files, cap_files;
+    struct arena arena; // names, values and tensors that no file has
     char *path;
-    const char *name; // the end of path, for messages
+    const char *name;   // the end of path, for messages
+    const char *folder; // see weights_folder
     char container[16];
-    struct meta_view *metas;                      // [n_metas], in the file's order
-    struct tensor_view *tensors;                  // [n_tensors], in the file's order
-    struct store_name *meta_names, *tensor_names; // the same, sorted by name
-    int n_metas, n_tensors, cap_metas, cap_tensors;
+    struct store_metas metas;
+    struct tensor_view *tensors;     // [n_tensors], in the files' order
+    struct store_name *tensor_names; // the same, sorted by name
+    int n_tensors, cap_tensors;
     uint64_t name_bytes;
 };
+
+// Back to nothing but the path.
+void store_reset(struct weights *weights);
+
+// Maps a file and puts it at the end of the list; its index is n_files - 1 then.
+rn_status store_file_open(struct weights *weights, const char *path, rn_error *err);
+// The same with memory that outlives the weights; path is used in messages.
+rn_status store_file_add(struct weights *weights, const char *path, const void *data, size_t size,
+                         rn_error *err);
 
 // A NUL-terminated copy of a name; NULL when there is no memory. The caller keeps name_bytes within
 // STORE_MAX_NAME_BYTES.
 const char *store_name_dup(struct weights *weights, const uint8_t *text, uint64_t len);
 
 // A new zeroed entry at the end, or NULL when there is no memory. Moves the earlier ones.
-struct meta_view *store_meta_push(struct weights *weights);
+struct meta_view *store_meta_push(struct store_metas *metas);
 struct tensor_view *store_tensor_push(struct weights *weights);
 
-// Sorts the names, so that find works, and refuses duplicates.
-rn_status store_metas_index(struct weights *weights, rn_error *err);
+// Sorts the names, so that find works, and refuses duplicates. `path` is for messages.
+rn_status store_metas_index(struct store_metas *metas, const char *path, rn_error *err);
 rn_status store_tensors_index(struct weights *weights, rn_error *err);
+const struct meta_view *store_metas_find(const struct store_metas *metas, const char *key);
+void store_metas_deinit(struct store_metas *metas);
 
-// Refuses tensors that share bytes: what a file makes us pack is then bounded by its size.
-rn_status store_tensors_check_overlap(const struct weights *weights, rn_error *err);
+// Sorts and returns the first of two equal names, or NULL.
+const struct store_name *store_names_sort(struct store_name *names, int count);
+// The index that the name has; -1: none.
+int store_names_find(const struct store_name *names, int count, const char *name);
+
+// Refuses tensors that share bytes: what a file makes us pack is then bounded by its size. Looks at
+// those from index `first` on, which are of one file.
+rn_status store_tensors_check_overlap(const struct weights *weights, int first, rn_error *err);
+
+// Room for one more item of `size` bytes in a table that doubles, so that a count in a file's
+// header is never believed. NULL: no memory, the table is as it was.
+void *store_table_grow(void *table, int count, int *cap, size_t size);
 
 // Bytes of a value of a fixed size; 0 for strings and arrays.
 extern const uint8_t store_type_bytes[META_TYPE_COUNT];
 
-// gguf.c: fills metas and tensors from data.
-rn_status gguf_parse(struct weights *weights, rn_error *err);
+// gguf.c: reads files[file]: its keys into metas, its tensors behind those that are there. The
+// tensors' names are not indexed yet.
+rn_status gguf_parse(struct weights *weights, int file, struct store_metas *metas, rn_error *err);
+// gguf_split.c: of how many parts the file is one; 1 when the keys do not say.
+rn_status gguf_split_count(const struct store_metas *metas, const char *path, int *count,
+                           rn_error *err);
+// gguf_split.c: the weights hold one part of `count`, alone; replaces it by all of them.
+rn_status gguf_split_open(struct weights *weights, int count, rn_error *err);
+
+// hf_folder.c: fills everything from weights->folder.
+rn_status hf_open(struct weights *weights, bool is_vocab, rn_error *err);
 
 #endif

@@ -1,61 +1,158 @@
 // Owns struct weights: opening and closing, the growing tables that a container reader fills, and
 // find by name. The tables are sorted once, after the container is read.
+#define _GNU_SOURCE 1
 #include "weights/weights.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "weights/store.h"
 
-static rn_status open_common(const char *name, const void *data, size_t size, struct weights **out,
-                             rn_error *err) {
+static rn_status weights_create(const char *path, struct weights **out, rn_error *err) {
     *out = NULL;
     struct weights *weights = calloc(1, sizeof *weights);
-    if (!weights) return err_set(err, RN_ERR_NOMEM, "%s: out of memory", err_path(name));
-    weights->data = data;
-    weights->size = size;
-    weights->path = arena_strdup(&weights->arena, name, strlen(name));
-    if (weights->path) weights->name = err_path(weights->path);
-    const rn_status status = weights->name
-                                 ? gguf_parse(weights, err)
-                                 : err_set(err, RN_ERR_NOMEM, "%s: out of memory", err_path(name));
-    if (status != RN_OK) {
-        weights_close(weights);
-        return status;
+    char *copy = strdup(path);
+    if (!weights || !copy) {
+        free(weights);
+        free(copy);
+        return err_set(err, RN_ERR_NOMEM, "%s: out of memory", err_path(path));
     }
+    weights->path = copy;
+    weights->name = err_path(copy);
     *out = weights;
     return RN_OK;
 }
 
-rn_status weights_open_memory(const char *name, const void *data, size_t size, struct weights **out,
-                              rn_error *err) {
-    return open_common(name, data, size, out, err);
-}
-
-rn_status weights_open(const char *path, struct weights **out, rn_error *err) {
-    *out = NULL;
-    struct file_map map;
-    rn_status status = file_map_open(path, &map, err);
-    if (status != RN_OK) return status;
-    status = open_common(path, map.data, map.size, out, err);
-    if (status != RN_OK) {
-        file_map_close(&map);
-        return status;
-    }
-    (*out)->map = map;
-    return RN_OK;
+void store_reset(struct weights *weights) {
+    for (int i = 0; i < weights->n_files; i++) file_map_close(&weights->files[i].map);
+    arena_deinit(&weights->arena);
+    store_metas_deinit(&weights->metas);
+    free(weights->files);
+    free(weights->tensors);
+    free(weights->tensor_names);
+    *weights = (struct weights){.path = weights->path, .name = weights->name};
 }
 
 void weights_close(struct weights *weights) {
     if (!weights) return;
-    file_map_close(&weights->map);
-    arena_deinit(&weights->arena);
-    free(weights->metas);
-    free(weights->tensors);
-    free(weights->meta_names);
-    free(weights->tensor_names);
+    store_reset(weights);
+    free(weights->path);
     free(weights);
+}
+
+// Ends an open: gives the weights away, or closes them.
+static rn_status open_end(rn_status status, struct weights *weights, struct weights **out) {
+    if (status == RN_OK) {
+        *out = weights;
+    } else {
+        weights_close(weights);
+    }
+    return status;
+}
+
+static rn_status memory_parse(struct weights *weights, const void *data, size_t size,
+                              rn_error *err) {
+    int count;
+    rn_status status = store_file_add(weights, weights->path, data, size, err);
+    if (status == RN_OK) status = gguf_parse(weights, 0, &weights->metas, err);
+    if (status == RN_OK) status = store_tensors_index(weights, err);
+    if (status == RN_OK) status = gguf_split_count(&weights->metas, weights->name, &count, err);
+    if (status == RN_OK && count > 1)
+        status = err_set(err, RN_ERR_UNSUPPORTED,
+                         "%s: one part of a split file (split.count is %d), which can be opened by "
+                         "its path alone",
+                         weights->name, count);
+    return status;
+}
+
+rn_status weights_open_memory(const char *name, const void *data, size_t size, struct weights **out,
+                              rn_error *err) {
+    struct weights *weights;
+    *out = NULL;
+    const rn_status status = weights_create(name, &weights, err);
+    if (status != RN_OK) return status;
+    return open_end(memory_parse(weights, data, size, err), weights, out);
+}
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t len = strlen(text), end_len = strlen(end);
+    return len >= end_len && strcmp(text + len - end_len, end) == 0;
+}
+
+static rn_status gguf_open(struct weights *weights, rn_error *err) {
+    const char *path = weights->path;
+    int count;
+    rn_status status = store_file_open(weights, path, err);
+    if (status == RN_OK && (ends_with(path, ".safetensors") || ends_with(path, ".json")))
+        return err_set(err, RN_ERR_MODEL,
+                       "%s: is one file of a model's folder: give the folder that it is in",
+                       weights->name);
+    if (status == RN_OK) status = gguf_parse(weights, 0, &weights->metas, err);
+    if (status == RN_OK) status = store_tensors_index(weights, err);
+    if (status == RN_OK) status = gguf_split_count(&weights->metas, weights->name, &count, err);
+    if (status == RN_OK && count > 1) status = gguf_split_open(weights, count, err);
+    return status;
+}
+
+static bool is_folder(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static rn_status open_path(const char *path, bool is_vocab, struct weights **out, rn_error *err) {
+    struct weights *weights;
+    *out = NULL;
+    rn_status status = weights_create(path, &weights, err);
+    if (status != RN_OK) return status;
+    status = is_folder(path) ? hf_open(weights, is_vocab, err) : gguf_open(weights, err);
+    return open_end(status, weights, out);
+}
+
+rn_status weights_open(const char *path, struct weights **out, rn_error *err) {
+    return open_path(path, false, out, err);
+}
+
+rn_status weights_open_vocab(const char *path, struct weights **out, rn_error *err) {
+    return open_path(path, true, out, err);
+}
+
+static struct store_file *file_push(struct weights *weights, const char *path, rn_error *err) {
+    struct store_file *grown = store_table_grow(weights->files, weights->n_files,
+                                                &weights->cap_files, sizeof *weights->files);
+    if (grown) weights->files = grown;
+    const char *copy = arena_strdup(&weights->arena, path, strlen(path));
+    if (!grown || !copy) {
+        err_set(err, RN_ERR_NOMEM, "%s: out of memory", err_path(path));
+        return NULL;
+    }
+    struct store_file *file = &grown[weights->n_files++];
+    const char *slash = strrchr(copy, '/');
+    *file = (struct store_file){.path = err_path(copy), .name = slash ? slash + 1 : copy};
+    return file;
+}
+
+rn_status store_file_add(struct weights *weights, const char *path, const void *data, size_t size,
+                         rn_error *err) {
+    struct store_file *file = file_push(weights, path, err);
+    if (!file) return RN_ERR_NOMEM;
+    file->data = data;
+    file->size = size;
+    return RN_OK;
+}
+
+rn_status store_file_open(struct weights *weights, const char *path, rn_error *err) {
+    struct file_map map;
+    rn_status status = file_map_open(path, &map, err);
+    if (status != RN_OK) return status;
+    status = store_file_add(weights, path, map.data, map.size, err);
+    if (status != RN_OK) {
+        file_map_close(&map);
+        return status;
+    }
+    weights->files[weights->n_files - 1].map = map;
+    return RN_OK;
 }
 
 const char *store_name_dup(struct weights *weights, const uint8_t *text, uint64_t len) {
@@ -63,9 +160,7 @@ const char *store_name_dup(struct weights *weights, const uint8_t *text, uint64_
     return arena_strdup(&weights->arena, (const char *)text, (size_t)len);
 }
 
-// Room for one more of `size` bytes: doubles, so that the count in the file's header is never
-// believed.
-static void *table_grow(void *table, int count, int *cap, size_t size) {
+void *store_table_grow(void *table, int count, int *cap, size_t size) {
     if (count < *cap) return table;
     const int cap_new = *cap ? *cap * 2 : 32;
     void *grown = realloc(table, (size_t)cap_new * size);
@@ -73,21 +168,26 @@ static void *table_grow(void *table, int count, int *cap, size_t size) {
     return grown;
 }
 
-struct meta_view *store_meta_push(struct weights *weights) {
-    assert(weights->n_metas < STORE_MAX_METAS);
-    struct meta_view *grown =
-        table_grow(weights->metas, weights->n_metas, &weights->cap_metas, sizeof *grown);
+struct meta_view *store_meta_push(struct store_metas *metas) {
+    assert(metas->n < STORE_MAX_METAS);
+    struct meta_view *grown = store_table_grow(metas->items, metas->n, &metas->cap, sizeof *grown);
     if (!grown) return NULL;
-    weights->metas = grown;
-    struct meta_view *meta = &grown[weights->n_metas++];
+    metas->items = grown;
+    struct meta_view *meta = &grown[metas->n++];
     memset(meta, 0, sizeof *meta);
     return meta;
 }
 
+void store_metas_deinit(struct store_metas *metas) {
+    free(metas->items);
+    free(metas->names);
+    *metas = (struct store_metas){0};
+}
+
 struct tensor_view *store_tensor_push(struct weights *weights) {
     assert(weights->n_tensors < STORE_MAX_TENSORS);
-    struct tensor_view *grown =
-        table_grow(weights->tensors, weights->n_tensors, &weights->cap_tensors, sizeof *grown);
+    struct tensor_view *grown = store_table_grow(weights->tensors, weights->n_tensors,
+                                                 &weights->cap_tensors, sizeof *grown);
     if (!grown) return NULL;
     weights->tensors = grown;
     struct tensor_view *tensor = &grown[weights->n_tensors++];
@@ -100,8 +200,7 @@ static int names_compare(const void *a, const void *b) {
     return strcmp(left->name, right->name);
 }
 
-// Sorts and returns the first of two equal names, or NULL.
-static const struct store_name *names_sort(struct store_name *names, int count) {
+const struct store_name *store_names_sort(struct store_name *names, int count) {
     if (count < 2) return NULL;
     qsort(names, (size_t)count, sizeof *names, names_compare);
     for (int i = 1; i < count; i++) {
@@ -110,7 +209,7 @@ static const struct store_name *names_sort(struct store_name *names, int count) 
     return NULL;
 }
 
-static int names_find(const struct store_name *names, int count, const char *name) {
+int store_names_find(const struct store_name *names, int count, const char *name) {
     const struct store_name wanted = {.name = name};
     if (count == 0) return -1;
     const struct store_name *found =
@@ -118,31 +217,42 @@ static int names_find(const struct store_name *names, int count, const char *nam
     return found ? found->index : -1;
 }
 
-static rn_status duplicate_fail(const struct weights *weights, const char *kind,
-                                const struct store_name *pair, rn_error *err) {
+rn_status store_metas_index(struct store_metas *metas, const char *path, rn_error *err) {
+    struct store_name *names = calloc((size_t)metas->n + 1, sizeof *names);
+    if (!names) return err_set(err, RN_ERR_NOMEM, "%s: out of memory", path);
+    metas->names = names;
+    for (int i = 0; i < metas->n; i++) names[i] = (struct store_name){metas->items[i].key, i};
+    const struct store_name *pair = store_names_sort(names, metas->n);
+    if (!pair) return RN_OK;
     const int a = pair[0].index, b = pair[1].index;
-    return err_set(err, RN_ERR_MODEL, "%s: %s %.200s: the name is there twice, as %s %d and %d",
-                   weights->name, kind, pair->name, kind, a < b ? a : b, a < b ? b : a);
+    return err_set(err, RN_ERR_MODEL, "%s: key %.200s: the name is there twice, as key %d and %d",
+                   path, pair->name, a < b ? a : b, a < b ? b : a);
 }
 
-rn_status store_metas_index(struct weights *weights, rn_error *err) {
-    const int count = weights->n_metas;
-    struct store_name *names = calloc((size_t)count + 1, sizeof *names);
-    if (!names) return err_set(err, RN_ERR_NOMEM, "%s: out of memory", weights->name);
-    weights->meta_names = names;
-    for (int i = 0; i < count; i++) names[i] = (struct store_name){weights->metas[i].key, i};
-    const struct store_name *pair = names_sort(names, count);
-    return pair ? duplicate_fail(weights, "key", pair, err) : RN_OK;
+static rn_status tensor_twice(const struct weights *weights, const struct store_name *pair,
+                              rn_error *err) {
+    const int first = pair[0].index < pair[1].index ? 0 : 1;
+    const int a = pair[first].index, b = pair[1 - first].index;
+    const struct store_file *files = weights->files;
+    const struct tensor_view *tensors = weights->tensors;
+    if (weights->n_files < 2)
+        return err_set(err, RN_ERR_MODEL,
+                       "%s: tensor %.200s: the name is there twice, as tensor %d and %d",
+                       weights->name, pair->name, a, b);
+    return err_set(err, RN_ERR_MODEL, "%s: tensor %.100s: the name is there twice, in %s and in %s",
+                   weights->name, pair->name, files[tensors[a].file].name,
+                   files[tensors[b].file].name);
 }
 
 rn_status store_tensors_index(struct weights *weights, rn_error *err) {
     const int count = weights->n_tensors;
     struct store_name *names = calloc((size_t)count + 1, sizeof *names);
     if (!names) return err_set(err, RN_ERR_NOMEM, "%s: out of memory", weights->name);
+    free(weights->tensor_names);
     weights->tensor_names = names;
     for (int i = 0; i < count; i++) names[i] = (struct store_name){weights->tensors[i].name, i};
-    const struct store_name *pair = names_sort(names, count);
-    return pair ? duplicate_fail(weights, "tensor", pair, err) : RN_OK;
+    const struct store_name *pair = store_names_sort(names, count);
+    return pair ? tensor_twice(weights, pair, err) : RN_OK;
 }
 
 struct extent {
@@ -155,12 +265,14 @@ static int extents_compare(const void *a, const void *b) {
     return (left->start > right->start) - (left->start < right->start);
 }
 
-rn_status store_tensors_check_overlap(const struct weights *weights, rn_error *err) {
-    const size_t count = (size_t)weights->n_tensors;
-    struct extent *extents = calloc(count + 1, sizeof *extents);
-    if (!extents) return err_set(err, RN_ERR_NOMEM, "%s: out of memory", weights->name);
-    for (size_t i = 0; i < count; i++)
-        extents[i] = (struct extent){weights->tensors[i].offset, &weights->tensors[i]};
+rn_status store_tensors_check_overlap(const struct weights *weights, int first, rn_error *err) {
+    const size_t count = (size_t)(weights->n_tensors - first);
+    if (count < 2) return RN_OK;
+    const struct tensor_view *tensors = weights->tensors + first;
+    const char *path = weights->files[tensors->file].path;
+    struct extent *extents = calloc(count, sizeof *extents);
+    if (!extents) return err_set(err, RN_ERR_NOMEM, "%s: out of memory", path);
+    for (size_t i = 0; i < count; i++) extents[i] = (struct extent){tensors[i].offset, &tensors[i]};
     qsort(extents, count, sizeof *extents, extents_compare);
     rn_status status = RN_OK;
     for (size_t i = 1; status == RN_OK && i < count; i++) {
@@ -168,7 +280,7 @@ rn_status store_tensors_check_overlap(const struct weights *weights, rn_error *e
         if (a->offset + a->bytes > b->offset)
             status = err_set(err, RN_ERR_MODEL,
                              "%s: tensor %s: offset %llu is inside tensor %s, %llu + %llu bytes",
-                             weights->name, b->name, (unsigned long long)b->offset, a->name,
+                             path, b->name, (unsigned long long)b->offset, a->name,
                              (unsigned long long)a->offset, (unsigned long long)a->bytes);
     }
     free(extents);
@@ -178,7 +290,20 @@ rn_status store_tensors_check_overlap(const struct weights *weights, rn_error *e
 const char *weights_path(const struct weights *weights) { return weights->path; }
 const char *weights_name(const struct weights *weights) { return weights->name; }
 const char *weights_container(const struct weights *weights) { return weights->container; }
-uint64_t weights_bytes(const struct weights *weights) { return weights->size; }
+const char *weights_folder(const struct weights *weights) { return weights->folder; }
+
+uint64_t weights_bytes(const struct weights *weights) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < weights->n_files; i++) bytes += weights->files[i].size;
+    return bytes;
+}
+
+int weights_file_count(const struct weights *weights) { return weights->n_files; }
+
+const char *weights_file_at(const struct weights *weights, int index) {
+    assert(index >= 0 && index < weights->n_files);
+    return weights->files[index].name;
+}
 
 int weights_tensor_count(const struct weights *weights) { return weights->n_tensors; }
 
@@ -188,18 +313,22 @@ const struct tensor_view *weights_tensor_at(const struct weights *weights, int i
 }
 
 const struct tensor_view *weights_tensor_find(const struct weights *weights, const char *name) {
-    const int index = names_find(weights->tensor_names, weights->n_tensors, name);
+    const int index = store_names_find(weights->tensor_names, weights->n_tensors, name);
     return index < 0 ? NULL : &weights->tensors[index];
 }
 
-int weights_meta_count(const struct weights *weights) { return weights->n_metas; }
+int weights_meta_count(const struct weights *weights) { return weights->metas.n; }
 
 const struct meta_view *weights_meta_at(const struct weights *weights, int index) {
-    assert(index >= 0 && index < weights->n_metas);
-    return &weights->metas[index];
+    assert(index >= 0 && index < weights->metas.n);
+    return &weights->metas.items[index];
+}
+
+const struct meta_view *store_metas_find(const struct store_metas *metas, const char *key) {
+    const int index = store_names_find(metas->names, metas->n, key);
+    return index < 0 ? NULL : &metas->items[index];
 }
 
 const struct meta_view *weights_meta_find(const struct weights *weights, const char *key) {
-    const int index = names_find(weights->meta_names, weights->n_metas, key);
-    return index < 0 ? NULL : &weights->metas[index];
+    return store_metas_find(&weights->metas, key);
 }

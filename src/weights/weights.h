@@ -15,7 +15,7 @@ struct tensor_view {
     enum format_id format;
     int n_dims;
     int64_t dim[WEIGHTS_MAX_DIMS]; // dim[0] is the row length (fastest); unused ones are 1
-    const void *data; // NULL where parts is set
+    const void *data;              // NULL where parts is set
     // Slices of the third dimension that lie apart (one file tensor per expert): [dim[2]], each of
     // bytes / dim[2]. NULL: all of it is at data.
     const void *const *parts;

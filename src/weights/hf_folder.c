@@ -1,0 +1,196 @@
+// A Hugging Face folder: config.json, the tensors in model.safetensors or in the files that
+// model.safetensors.index.json names, and generation_config.json where there is one. Finds and maps
+// them, calls what reads them, and adds the metadata that come from no config: the name and the
+// sampling defaults. The JSON files are mapped for the time of the opening alone. No name that
+// comes out of a file is used as a path before safetensors.c has checked it. Called by weights.c.
+#define _GNU_SOURCE 1
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/jread.h"
+#include "weights/hf.h"
+
+enum { JSON_MAX = 4 << 20, INDEX_MAX = 64 << 20 };
+
+// A file of the folder, mapped; data is NULL where it is not there.
+struct part {
+    char *path;
+    const char *name; // the end of path, for messages
+    struct file_map map;
+};
+
+static void part_close(struct part *part) {
+    file_map_close(&part->map);
+    free(part->path);
+    *part = (struct part){0};
+}
+
+static bool is_there(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 || errno != ENOENT;
+}
+
+static rn_status part_open(const struct weights *weights, const char *file, size_t max,
+                           struct part *out, rn_error *err) {
+    *out = (struct part){0};
+    if (asprintf(&out->path, "%s/%s", weights->folder, file) < 0) {
+        out->path = NULL;
+        return err_set(err, RN_ERR_NOMEM, "%s: out of memory", weights->name);
+    }
+    out->name = err_path(out->path);
+    if (!is_there(out->path)) return RN_OK;
+    const rn_status status = file_map_open(out->path, &out->map, err);
+    if (status != RN_OK) return status;
+    if (out->map.size > max)
+        return err_set(err, RN_ERR_MODEL, "%s: %zu bytes, expected at most %zu", out->name,
+                       out->map.size, max);
+    return RN_OK;
+}
+
+// --- metadata of no config ---
+
+// The last name of the path; where that is none, as in "." and "/", the resolved path's.
+static rn_status name_put(struct weights *weights, rn_error *err) {
+    const char *slash = strrchr(weights->folder, '/');
+    const char *base = slash ? slash + 1 : weights->folder;
+    char *resolved = NULL;
+    if (base[0] == 0 || strcmp(base, ".") == 0 || strcmp(base, "..") == 0) {
+        resolved = realpath(weights->folder, NULL);
+        slash = resolved ? strrchr(resolved, '/') : NULL;
+        base = slash && slash[1] ? slash + 1 : "model";
+    }
+    const rn_status status = hf_put(weights, "general.name", META_STRING, base, strlen(base), err);
+    free(resolved);
+    return status;
+}
+
+// A value out of its range is left out: the file is advice.
+static bool sampling_value(const struct hf_object *object, enum hf_field field, double min,
+                           double max, double *out) {
+    const struct hf_value *value = &object->value[field];
+    struct jread json;
+    if (!hf_has(object, field)) return false;
+    jread_init(&json, value->text, value->len);
+    return jread_peek(&json) == JREAD_NUMBER && jread_f64(&json, out) && *out >= min && *out <= max;
+}
+
+static rn_status sampling_put(struct weights *weights, const struct part *part, rn_error *err) {
+    static const struct {
+        enum hf_field field;
+        const char *key;
+        double min, max;
+    } floats[] = {
+        {HF_temperature, "general.sampling.temp", 0, 100},
+        {HF_top_p, "general.sampling.top_p", 1e-6, 1},
+        {HF_min_p, "general.sampling.min_p", 0, 1},
+        {HF_repetition_penalty, "general.sampling.penalty_repeat", 1e-6, 100},
+    };
+    struct hf_config c = {.weights = weights,
+                          .err = err,
+                          .path = part->name,
+                          .text = (const char *)part->map.data};
+    struct hf_object object = {0};
+    hf_object_read(&c, (struct hf_value){c.text, part->map.size}, &object);
+    double value;
+    for (size_t i = 0; c.status == RN_OK && i < sizeof floats / sizeof *floats; i++) {
+        if (!sampling_value(&object, floats[i].field, floats[i].min, floats[i].max, &value))
+            continue;
+        const float stored = (float)value;
+        c.status = hf_put(weights, floats[i].key, META_F32, &stored, sizeof stored, err);
+    }
+    if (c.status == RN_OK && sampling_value(&object, HF_top_k, 0, INT32_MAX, &value)) {
+        const int32_t stored = (int32_t)value;
+        c.status = hf_put(weights, "general.sampling.top_k", META_I32, &stored, sizeof stored, err);
+    }
+    return c.status;
+}
+
+static rn_status sampling_read(struct weights *weights, rn_error *err) {
+    struct part part;
+    rn_status status = part_open(weights, "generation_config.json", JSON_MAX, &part, err);
+    if (status == RN_OK && part.map.data) status = sampling_put(weights, &part, err);
+    part_close(&part);
+    return status;
+}
+
+// --- tensors ---
+
+// Fills the table from the one file, or from those of the index.
+static rn_status table_read(struct st_table *table, rn_error *err) {
+    struct weights *weights = table->weights;
+    struct part single, index = {0};
+    rn_status status = part_open(weights, "model.safetensors", SIZE_MAX, &single, err);
+    const bool is_single = single.map.data != NULL;
+    if (status == RN_OK && is_single) status = store_file_open(weights, single.path, err);
+    part_close(&single);
+    if (status == RN_OK && !is_single) {
+        status = part_open(weights, "model.safetensors.index.json", INDEX_MAX, &index, err);
+        if (status == RN_OK && !index.map.data)
+            status = err_set(err, RN_ERR_MODEL,
+                             "%s: neither model.safetensors nor model.safetensors.index.json is in "
+                             "the folder",
+                             weights->name);
+        if (status == RN_OK)
+            status = st_index_read(table, weights->folder, index.name, (const char *)index.map.data,
+                                   index.map.size, err);
+        part_close(&index);
+    }
+    for (int i = 0; status == RN_OK && i < weights->n_files; i++)
+        status = st_file_read(table, i, err);
+    return status == RN_OK ? st_finish(table, err) : status;
+}
+
+static rn_status tensors_read(struct hf_config *c) {
+    struct st_table table = {.weights = c->weights};
+    c->status = table_read(&table, c->err);
+    if (c->status == RN_OK) hf_tensors_map(c, &table);
+    st_deinit(&table);
+    return c->status;
+}
+
+// --- all of it ---
+
+static rn_status config_read(struct weights *weights, const struct part *part, bool is_vocab,
+                             rn_error *err) {
+    struct hf_config c = {.weights = weights,
+                          .err = err,
+                          .path = part->name,
+                          .text = (const char *)part->map.data};
+    const char *text = c.text;
+    const size_t len = part->map.size;
+    if (is_vocab) {
+        hf_config_class(&c, text, len);
+    } else {
+        hf_config_read(&c, text, len);
+    }
+    return c.status == RN_OK && !is_vocab ? tensors_read(&c) : c.status;
+}
+
+static rn_status folder_read(struct weights *weights, bool is_vocab, rn_error *err) {
+    struct part config;
+    rn_status status = part_open(weights, "config.json", JSON_MAX, &config, err);
+    if (status == RN_OK && !config.map.data && !is_vocab)
+        status = err_set(err, RN_ERR_MODEL,
+                         "%s: is missing; a folder is a model if it has config.json and "
+                         "safetensors files",
+                         config.name);
+    if (status == RN_OK) status = name_put(weights, err);
+    if (status == RN_OK && config.map.data) status = config_read(weights, &config, is_vocab, err);
+    if (status == RN_OK) status = sampling_read(weights, err);
+    part_close(&config);
+    return status;
+}
+
+rn_status hf_open(struct weights *weights, bool is_vocab, rn_error *err) {
+    size_t len = strlen(weights->path);
+    while (len > 1 && weights->path[len - 1] == '/') len--;
+    weights->folder = arena_strdup(&weights->arena, weights->path, len);
+    if (!weights->folder) return err_set(err, RN_ERR_NOMEM, "%s: out of memory", weights->name);
+    snprintf(weights->container, sizeof weights->container, "safetensors");
+    rn_status status = folder_read(weights, is_vocab, err);
+    if (status == RN_OK) status = store_metas_index(&weights->metas, weights->name, err);
+    return status;
+}

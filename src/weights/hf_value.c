@@ -1,0 +1,233 @@
+// Values out of JSON objects, and metadata out of values. An object is walked once and the text of
+// each known field is kept; the text is read when a value is wanted, so every value can be named
+// with its place when it is wrong. Called by hf_config.c, hf_rope.c and hf_folder.c.
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/jread.h"
+#include "weights/hf.h"
+
+static const char *const field_names[HF_FIELD_COUNT] = {
+#define FIELD(name) #name,
+#include "weights/hf_fields.def"
+#undef FIELD
+};
+
+const char *hf_field_name(enum hf_field field) { return field_names[field]; }
+
+void hf_fail(struct hf_config *c, rn_status status, const char *fmt, ...) {
+    if (c->status != RN_OK) return;
+    char text[400];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    c->status = err_set(c->err, status, "%s: %s", c->path, text);
+}
+
+void hf_fail_value(struct hf_config *c, rn_status status, const struct hf_object *object,
+                   enum hf_field field, const char *expected) {
+    const struct hf_value *value = &object->value[field];
+    if (!value->text) {
+        hf_fail(c, status, "%s is missing, expected %s", field_names[field], expected);
+        return;
+    }
+    const int shown = value->len < 60 ? (int)value->len : 60;
+    hf_fail(c, status, "offset %zu: %s is %.*s, expected %s", (size_t)(value->text - c->text),
+            field_names[field], shown, value->text, expected);
+}
+
+static int field_find(const struct jread_text *key) {
+    for (int i = 0; i < HF_FIELD_COUNT; i++)
+        if (jread_equals(key, field_names[i])) return i;
+    return -1;
+}
+
+// Reports the JSON reader's error, at its place in the file rather than in the value.
+static void fail_json(struct hf_config *c, const struct jread *json) {
+    hf_fail(c, RN_ERR_MODEL, "offset %zu: %s", (size_t)(json->begin - c->text) + json->error_at,
+            json->error);
+}
+
+void hf_object_read(struct hf_config *c, struct hf_value value, struct hf_object *out) {
+    if (c->status != RN_OK) return;
+    bool seen[HF_FIELD_COUNT] = {0};
+    struct jread json;
+    struct jread_text key;
+    jread_init(&json, value.text, value.len);
+    jread_enter_object(&json);
+    while (!json.error && jread_next_key(&json, &key)) {
+        const int field = field_find(&key);
+        struct hf_value member;
+        if (!jread_raw(&json, &member.text, &member.len) || field < 0) continue;
+        if (seen[field]) {
+            hf_fail(c, RN_ERR_MODEL, "offset %zu: %s is there twice",
+                    (size_t)(member.text - c->text), field_names[field]);
+            return;
+        }
+        seen[field] = true;
+        out->value[field] = member;
+    }
+    if (!json.error) jread_finish(&json);
+    if (json.error) fail_json(c, &json);
+}
+
+bool hf_has(const struct hf_object *object, enum hf_field field) {
+    const struct hf_value *value = &object->value[field];
+    return value->text && !(value->len == 4 && memcmp(value->text, "null", 4) == 0);
+}
+
+// Whether there is something to read; sets up the reader.
+static bool begin(const struct hf_config *c, const struct hf_object *object, enum hf_field field,
+                  struct jread *json) {
+    if (c->status != RN_OK || !hf_has(object, field)) return false;
+    jread_init(json, object->value[field].text, object->value[field].len);
+    return true;
+}
+
+int64_t hf_int(struct hf_config *c, const struct hf_object *object, enum hf_field field,
+               int64_t min, int64_t max, int64_t fallback) {
+    struct jread json;
+    int64_t value;
+    if (!begin(c, object, field, &json)) return fallback;
+    if (jread_i64(&json, &value) && value >= min && value <= max) return value;
+    char expected[96];
+    snprintf(expected, sizeof expected, "an integer from %lld to %lld", (long long)min,
+             (long long)max);
+    hf_fail_value(c, RN_ERR_MODEL, object, field, expected);
+    return fallback;
+}
+
+double hf_number(struct hf_config *c, const struct hf_object *object, enum hf_field field,
+                 double min, double max, double fallback) {
+    struct jread json;
+    double value;
+    if (!begin(c, object, field, &json)) return fallback;
+    if (jread_f64(&json, &value) && value >= min && value <= max) return value;
+    char expected[96];
+    snprintf(expected, sizeof expected, "a number from %g to %g", min, max);
+    hf_fail_value(c, RN_ERR_MODEL, object, field, expected);
+    return fallback;
+}
+
+bool hf_bool(struct hf_config *c, const struct hf_object *object, enum hf_field field,
+             bool fallback) {
+    struct jread json;
+    bool value;
+    if (!begin(c, object, field, &json)) return fallback;
+    if (jread_bool(&json, &value)) return value;
+    hf_fail_value(c, RN_ERR_MODEL, object, field, "true or false");
+    return fallback;
+}
+
+void hf_string(struct hf_config *c, const struct hf_object *object, enum hf_field field, char *out,
+               size_t size) {
+    struct jread json;
+    struct jread_text text;
+    out[0] = 0;
+    if (!begin(c, object, field, &json)) return;
+    if (!jread_string(&json, &text)) {
+        hf_fail_value(c, RN_ERR_MODEL, object, field, "a string");
+        return;
+    }
+    snprintf(out, size, "%.*s", (int)(text.len < size ? text.len : size), text.data);
+}
+
+double hf_measure(struct hf_config *c, const struct hf_object *object, enum hf_field field,
+                  double fallback) {
+    struct jread json;
+    bool flag;
+    if (!begin(c, object, field, &json)) return fallback;
+    switch (jread_peek(&json)) {
+    case JREAD_BOOL:
+        return jread_bool(&json, &flag) && flag ? 1 : 0;
+    case JREAD_NUMBER:
+        return hf_number(c, object, field, -HUGE_VAL, HUGE_VAL, fallback);
+    case JREAD_ARRAY: {
+        double count = 0;
+        jread_enter_array(&json);
+        while (jread_next_item(&json) && jread_skip(&json)) count++;
+        return count;
+    }
+    default:
+        hf_fail_value(c, RN_ERR_MODEL, object, field, "a number, true or false, or an array");
+        return fallback;
+    }
+}
+
+// --- metadata ---
+
+static rn_status put(struct weights *weights, const struct meta_view *meta, rn_error *err) {
+    void *copy = arena_alloc(&weights->arena, meta->bytes);
+    const char *key = arena_strdup(&weights->arena, meta->key, strlen(meta->key));
+    struct meta_view *slot = copy && key ? store_meta_push(&weights->metas) : NULL;
+    if (!slot) return err_set(err, RN_ERR_NOMEM, "%s: out of memory", weights->name);
+    if (meta->bytes) memcpy(copy, meta->data, meta->bytes);
+    *slot = *meta;
+    slot->key = key;
+    slot->data = copy;
+    return RN_OK;
+}
+
+rn_status hf_put(struct weights *weights, const char *key, enum meta_type type, const void *data,
+                 size_t bytes, rn_error *err) {
+    const struct meta_view meta = {.key = key,
+                                   .type = type,
+                                   .count = type == META_STRING ? bytes : 1,
+                                   .data = data,
+                                   .bytes = bytes};
+    return put(weights, &meta, err);
+}
+
+static void put_suffix(struct hf_config *c, const char *suffix, struct meta_view meta) {
+    if (c->status != RN_OK) return;
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", c->arch, suffix);
+    meta.key = key;
+    c->status = put(c->weights, &meta, c->err);
+}
+
+void hf_put_u32(struct hf_config *c, const char *suffix, int64_t value) {
+    const uint32_t stored = (uint32_t)value;
+    put_suffix(c, suffix,
+               (struct meta_view){.type = META_U32,
+                                  .count = 1,
+                                  .data = (const uint8_t *)&stored,
+                                  .bytes = sizeof stored});
+}
+
+void hf_put_f32(struct hf_config *c, const char *suffix, double value) {
+    const float stored = (float)value;
+    put_suffix(c, suffix,
+               (struct meta_view){.type = META_F32,
+                                  .count = 1,
+                                  .data = (const uint8_t *)&stored,
+                                  .bytes = sizeof stored});
+}
+
+void hf_put_bool(struct hf_config *c, const char *suffix, bool value) {
+    const uint8_t stored = value;
+    put_suffix(
+        c, suffix,
+        (struct meta_view){.type = META_BOOL, .count = 1, .data = &stored, .bytes = sizeof stored});
+}
+
+void hf_put_string(struct hf_config *c, const char *suffix, const char *value) {
+    const size_t len = strlen(value);
+    put_suffix(c, suffix,
+               (struct meta_view){.type = META_STRING,
+                                  .count = len,
+                                  .data = (const uint8_t *)value,
+                                  .bytes = len});
+}
+
+void hf_put_bools(struct hf_config *c, const char *suffix, const uint8_t *values, int64_t count) {
+    put_suffix(c, suffix,
+               (struct meta_view){.type = META_ARRAY,
+                                  .item_type = META_BOOL,
+                                  .count = (uint64_t)count,
+                                  .data = values,
+                                  .bytes = (uint64_t)count});
+}
