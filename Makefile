@@ -51,7 +51,7 @@ program: setup
 
 run: program ## build, then let the embedded model tell a story (STORY="a robot and a kite")
 	@printf '> Tell me a story about %s.\n\n' "$$STORY"
-	@printf '<|user|>\nTell me a story about %s.<|end|>\n<|assistant|>\n' "$$STORY" | $(BUILD)/runnel run
+	@printf 'Tell me a story about %s.' "$$STORY" | $(BUILD)/runnel run --chat
 
 # Packages of npm that the tests compare with. Without them (no network, say) those tests skip themselves.
 clients:

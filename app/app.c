@@ -146,40 +146,34 @@ void text_free(struct text *text) {
     *text = (struct text){0};
 }
 
-// The one source that is in use: the command line's when it names any, else the environment's. -1:
-// none; -2: more than one (printed).
-static int source_find(const struct options *options) {
-    static const enum option_id sources[] = {OPT_PROMPT, OPT_FILE, OPT_PROMPT_IDS};
-    int found = -1;
+int text_source(const struct options *options, enum option_id *out) {
+    static const enum option_id sources[] = {OPT_PROMPT, OPT_FILE, OPT_PROMPT_IDS, OPT_MESSAGES};
+    *out = OPT_COUNT;
     for (enum option_origin origin = ORIGIN_COMMAND_LINE; origin > ORIGIN_NONE; origin--) {
-        for (int i = 0; i < 3; i++) {
+        for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
             if (options->value[sources[i]].origin != origin) continue;
-            if (found >= 0) {
+            if (*out != OPT_COUNT) {
                 char a[64], b[64];
-                app_fail(APP_USAGE, "%s and %s exclude each other",
-                         option_name(options, (enum option_id)found, a),
-                         option_name(options, sources[i], b));
-                return -2;
+                return app_fail(APP_USAGE, "%s and %s exclude each other",
+                                option_name(options, *out, a), option_name(options, sources[i], b));
             }
-            found = (int)sources[i];
+            *out = sources[i];
         }
-        if (found >= 0) break;
+        if (*out != OPT_COUNT) break;
     }
-    return found;
+    return APP_OK;
 }
 
 int text_from_options(const struct options *options, enum option_id *source, struct text *out) {
     *out = (struct text){0};
-    const int found = source_find(options);
-    if (found == -2) return APP_USAGE;
-    *source = found < 0 ? OPT_COUNT : (enum option_id)found;
-    if (found == OPT_PROMPT_IDS) return APP_OK;
-    if (found == OPT_PROMPT) {
+    const int code = text_source(options, source);
+    if (code || *source == OPT_PROMPT_IDS || *source == OPT_MESSAGES) return code;
+    if (*source == OPT_PROMPT) {
         const char *text = option_text(options, OPT_PROMPT);
         *out = (struct text){.data = strdup(text), .len = strlen(text)};
         return out->data ? APP_OK : app_fail(APP_FAILED, "out of memory");
     }
-    return text_read(found == OPT_FILE ? option_text(options, OPT_FILE) : NULL, TEXT_LIMIT, out);
+    return text_read(*source == OPT_FILE ? option_text(options, OPT_FILE) : NULL, TEXT_LIMIT, out);
 }
 
 int utf8_char_len(const char *data, size_t len) {

@@ -50,8 +50,11 @@ struct text {
 // A file, or standard input when path is NULL, of at most limit bytes. On failure the error has
 // been printed and the exit code is returned.
 int text_read(const char *path, size_t limit, struct text *out);
-// The text that -p, -f or standard input gives; more than one source is an error. *source is the
-// option it came from, OPT_COUNT for standard input; with --prompt-ids out stays empty.
+// Which option gives the text: the command line's when it names any, else the environment's;
+// OPT_COUNT for standard input. More than one is an error (printed).
+int text_source(const struct options *options, enum option_id *out);
+// The text that -p, -f or standard input gives, and its source; with --prompt-ids or --messages out
+// stays empty.
 int text_from_options(const struct options *options, enum option_id *source, struct text *out);
 // A copy that is sound UTF-8: each bad byte becomes U+FFFD. False: out of memory.
 bool text_sound(const char *data, size_t len, struct text *out);

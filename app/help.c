@@ -56,7 +56,7 @@ void help_program(FILE *out) {
     for (int i = 0; i < COMMAND_COUNT; i++) {
         fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].summary);
     }
-    fputs("\n'runnel COMMAND --help' lists a command's options. Without -m FILE the model inside "
+    fputs("\n'runnel COMMAND --help' lists a command's options. Without -m PATH the model inside "
           "the program is used.\n",
           out);
 }

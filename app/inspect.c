@@ -8,7 +8,7 @@
 
 #include "term.h"
 
-enum { STRING_LIMIT = 160, ITEM_LIMIT = 32 };
+enum { STRING_LIMIT = 160, ITEM_LIMIT = 32, TEMPLATE_LIMIT = 72 };
 
 uint64_t inspect_tensor_params(const struct tensor_view *tensor) {
     uint64_t params = 1; // the file's reader has checked that the product fits
@@ -139,7 +139,7 @@ static void meta_print(const struct meta_view *meta, const struct term *term) {
 
 // ---------------------------------------------------------------- tensors and totals
 
-static void tensor_print(const struct tensor_view *tensor) {
+static void tensor_print(const struct tensor_view *tensor, bool with_file) {
     char shape[96];
     int used = snprintf(shape, sizeof shape, "[");
     for (int i = 0; i < tensor->n_dims; i++) {
@@ -150,9 +150,11 @@ static void tensor_print(const struct tensor_view *tensor) {
     const size_t len = strlen(tensor->name);
     fputs("  ", stdout);
     term_print_escaped(stdout, tensor->name, len, STRING_LIMIT);
-    printf("%*s %s]%*s %-5s %14s @ %" PRIu64 "\n", len < 32 ? 32 - (int)len : 0, "", shape,
+    printf("%*s %s]%*s %-5s %14s @ %" PRIu64, len < 32 ? 32 - (int)len : 0, "", shape,
            used < 20 ? 20 - used : 0, "", format_at(tensor->format)->name,
            human_count(tensor->bytes, bytes), tensor->offset);
+    if (with_file) printf(" in file %d", tensor->file + 1);
+    putchar('\n');
 }
 
 static void format_print(const char *name, const struct inspect_format *format) {
@@ -199,7 +201,16 @@ static void section(const struct term *term, const char *title, int count) {
     putchar('\n');
 }
 
-static void text_print(const struct inspect *inspect, const struct term *term) {
+// The first line of the template stands for it.
+static void template_print(const char *text) {
+    char bytes[32];
+    const size_t len = strcspn(text, "\n");
+    printf("  chat template of %s bytes: ", human_count(strlen(text), bytes));
+    term_print_escaped(stdout, text, len, TEMPLATE_LIMIT);
+    fputs(text[len] && len < TEMPLATE_LIMIT ? " ...\n" : "\n", stdout);
+}
+
+static void head_print(const struct inspect *inspect, const struct term *term) {
     const struct weights *weights = inspect->weights;
     char size[32], bytes[32];
     fputs(term_bold(term->out_color), stdout);
@@ -214,14 +225,22 @@ static void text_print(const struct inspect *inspect, const struct term *term) {
                model->architecture, model->n_layer, model->n_embd, model->n_head, model->n_head_kv,
                model->n_ctx_train, model->n_vocab);
     }
-    section(term, "metadata", weights_meta_count(weights));
-    for (int i = 0; i < weights_meta_count(weights); i++) {
-        meta_print(weights_meta_at(weights, i), term);
+    if (inspect->chat_template) template_print(inspect->chat_template);
+}
+
+static void files_print(const struct weights *weights, const struct term *term) {
+    const int count = weights_file_count(weights);
+    if (count < 2 && !weights_folder(weights)) return;
+    section(term, "files", count);
+    for (int i = 0; i < count; i++) {
+        const char *name = weights_file_at(weights, i);
+        printf("  %4d  ", i + 1);
+        term_print_escaped(stdout, name, strlen(name), STRING_LIMIT);
+        putchar('\n');
     }
-    section(term, "tensors, row length first", weights_tensor_count(weights));
-    for (int i = 0; i < weights_tensor_count(weights); i++) {
-        tensor_print(weights_tensor_at(weights, i));
-    }
+}
+
+static void totals_print(const struct inspect *inspect, const struct term *term) {
     section(term, "totals", -1);
     for (int i = 0; i < FORMAT_COUNT; i++) {
         if (inspect->format[i].tensors) {
@@ -229,6 +248,21 @@ static void text_print(const struct inspect *inspect, const struct term *term) {
         }
     }
     format_print("all", &inspect->total);
+}
+
+static void text_print(const struct inspect *inspect, const struct term *term) {
+    const struct weights *weights = inspect->weights;
+    head_print(inspect, term);
+    files_print(weights, term);
+    section(term, "metadata", weights_meta_count(weights));
+    for (int i = 0; i < weights_meta_count(weights); i++) {
+        meta_print(weights_meta_at(weights, i), term);
+    }
+    section(term, "tensors, row length first", weights_tensor_count(weights));
+    for (int i = 0; i < weights_tensor_count(weights); i++) {
+        tensor_print(weights_tensor_at(weights, i), weights_file_count(weights) > 1);
+    }
+    totals_print(inspect, term);
     if (!inspect->plan) {
         section(term, "memory", -1);
         printf("  not computed: %s\n", inspect->reason);
@@ -294,7 +328,10 @@ int command_inspect(const struct options *options) {
     if (status == RN_OK && tools_plan(model)) {
         inspect.model = rn_model_get_info(model);
         inspect.plan = tools_plan(model);
+    } else if (path) {
+        rn_model_open_vocab(path, &model, NULL); // a template needs no more
     }
+    if (model) inspect.chat_template = rn_model_chat_template(model);
     totals_add(&inspect);
     if (option_flag(options, OPT_JSON)) {
         code = inspect_json_print(&inspect);

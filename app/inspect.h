@@ -16,6 +16,7 @@ struct inspect {
     const rn_model_info *model; // NULL: runnel cannot run it
     const struct plan *plan;    // NULL with model
     const char *reason;         // why it cannot
+    const char *chat_template;  // NULL: none
     struct inspect_format format[FORMAT_COUNT];
     struct inspect_format total;
 };

@@ -89,10 +89,10 @@ static json_t *tensor_json(const struct tensor_view *tensor) {
     for (int i = 0; i < tensor->n_dims; i++) {
         ok &= json_array_append_new(shape, json_integer(tensor->dim[i])) == 0;
     }
-    return json_pack("{s:o, s:o, s:s, s:I, s:I}", "name",
+    return json_pack("{s:o, s:o, s:s, s:I, s:i, s:I}", "name",
                      json_text(tensor->name, strlen(tensor->name)), "shape", whole(shape, ok),
                      "format", format_at(tensor->format)->name, "bytes", (json_int_t)tensor->bytes,
-                     "offset", (json_int_t)tensor->offset);
+                     "file", tensor->file, "offset", (json_int_t)tensor->offset);
 }
 
 static json_t *tensors_json(const struct weights *weights) {
@@ -170,13 +170,29 @@ static bool model_json(const struct inspect *inspect, json_t *object) {
            json_put(object, "decode_reads", reads_json(inspect));
 }
 
+static json_t *files_json(const struct weights *weights) {
+    json_t *array = json_array();
+    bool ok = true;
+    for (int i = 0; ok && i < weights_file_count(weights); i++) {
+        const char *name = weights_file_at(weights, i);
+        ok = json_array_append_new(array, json_text(name, strlen(name))) == 0;
+    }
+    return whole(array, ok);
+}
+
+static json_t *template_json(const char *text) {
+    return text ? json_text(text, strlen(text)) : json_null();
+}
+
 int inspect_json_print(const struct inspect *inspect) {
     const struct weights *weights = inspect->weights;
     const char *name = weights_name(weights);
     json_t *object =
         json_pack("{s:o, s:s, s:I}", "file", json_text(name, strlen(name)), "container",
                   weights_container(weights), "file_bytes", (json_int_t)weights_bytes(weights));
-    const bool ok = object && model_json(inspect, object) &&
+    const bool ok = object && json_put(object, "files", files_json(weights)) &&
+                    model_json(inspect, object) &&
+                    json_put(object, "chat_template", template_json(inspect->chat_template)) &&
                     json_put(object, "totals", totals_json(inspect)) &&
                     json_put(object, "metadata", meta_json(weights)) &&
                     json_put(object, "tensors", tensors_json(weights));

@@ -1,7 +1,10 @@
 // Ctrl-C. The program's only mutable statics are here, because a handler has nothing else to read
 // from or write to; it calls nothing that is not safe in one.
+#define _GNU_SOURCE 1 // ppoll
 #include "interrupt.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -12,6 +15,7 @@
 enum { ECHO_COLUMNS = 2 }; // the terminal's own "^C"
 
 static volatile sig_atomic_t seen;
+static volatile sig_atomic_t resized, continued; // the terminal, the program after Ctrl-Z
 static volatile sig_atomic_t line_columns;
 static _Atomic(const char *) doomed_file;
 
@@ -46,6 +50,14 @@ static void on_interrupt(int signal_number) {
     seen = 1;
 }
 
+static void on_terminal(int signal_number) {
+    if (signal_number == SIGWINCH) {
+        resized = 1;
+    } else {
+        continued = 1;
+    }
+}
+
 void interrupt_ends(void) {
     struct sigaction action = {.sa_handler = on_early_interrupt};
     sigemptyset(&action.sa_mask);
@@ -60,6 +72,46 @@ void interrupt_watch(void) {
 }
 
 bool interrupt_seen(void) { return seen != 0; }
+void interrupt_forget(void) { seen = resized = continued = 0; }
+
+void interrupt_notes(void) {
+    struct sigaction action = {.sa_handler = on_interrupt};
+    sigemptyset(&action.sa_mask);
+    action.sa_flags = (int)SA_RESTART;
+    sigaction(SIGINT, &action, NULL);
+    action.sa_handler = on_terminal;
+    sigaction(SIGWINCH, &action, NULL);
+    sigaction(SIGCONT, &action, NULL);
+}
+
+// One note, if there is any.
+static bool note_take(enum interrupt_wait *out) {
+    volatile sig_atomic_t *const notes[] = {
+        [WAIT_INTERRUPT] = &seen, [WAIT_RESIZED] = &resized, [WAIT_CONTINUED] = &continued};
+    for (int i = WAIT_INTERRUPT; i <= WAIT_CONTINUED; i++) {
+        if (!*notes[i]) continue;
+        *notes[i] = 0;
+        *out = (enum interrupt_wait)i;
+        return true;
+    }
+    return false;
+}
+
+// The signals come during ppoll only, so that none slips in between looking and waiting. The
+// engine's threads take no signals.
+enum interrupt_wait interrupt_wait(int fd) {
+    sigset_t notes, before;
+    sigemptyset(&notes);
+    sigaddset(&notes, SIGINT);
+    sigaddset(&notes, SIGWINCH);
+    sigaddset(&notes, SIGCONT);
+    sigprocmask(SIG_BLOCK, &notes, &before);
+    struct pollfd input = {.fd = fd, .events = POLLIN};
+    enum interrupt_wait result = WAIT_INPUT;
+    while (!note_take(&result) && ppoll(&input, 1, NULL, &before) < 0 && errno == EINTR) continue;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return result;
+}
 
 void interrupt_line(int columns) { line_columns = columns; }
 

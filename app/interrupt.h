@@ -10,6 +10,15 @@ void interrupt_ends(void);
 // From now on the first Ctrl-C asks the request to stop; the second kills the program.
 void interrupt_watch(void);
 bool interrupt_seen(void);
+// From now on Ctrl-C is only noted, however often it comes: for a conversation, which has a prompt
+// to return to. So is what happens to the terminal.
+void interrupt_notes(void);
+void interrupt_forget(void); // what was noted
+
+// Waits for input, after interrupt_notes(). What was noted comes first, each once; Ctrl-C is
+// forgotten with it.
+enum interrupt_wait { WAIT_INPUT, WAIT_INTERRUPT, WAIT_RESIZED, WAIT_CONTINUED };
+enum interrupt_wait interrupt_wait(int fd);
 
 // A progress line of so many columns is on stderr; 0: none.
 void interrupt_line(int columns);

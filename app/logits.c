@@ -8,14 +8,35 @@
 #include <unistd.h>
 
 #include "interrupt.h"
+#include "tools.h"
 
 static bool same_file(const struct stat *a, const struct stat *b) {
     return S_ISREG(a->st_mode) && a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
+// A model may have several files, all of them mapped.
+static bool is_model_file(const struct weights *weights, const struct stat *target) {
+    const char *path = weights_path(weights), *folder = weights_folder(weights);
+    const char *slash = strrchr(path, '/');
+    for (int i = 0; i < weights_file_count(weights); i++) {
+        char file[4096];
+        struct stat info;
+        const char *name = weights_file_at(weights, i);
+        if (folder) {
+            snprintf(file, sizeof file, "%s/%s", folder, name);
+        } else {
+            snprintf(file, sizeof file, "%.*s%s", slash ? (int)(slash - path) + 1 : 0, path, name);
+        }
+        if (stat(file, &info) == 0 && same_file(target, &info)) return true;
+    }
+    return false;
+}
+
 // What the run reads must not be what it writes, by whatever name.
-static int input_check(const struct options *options, const char *path) {
-    static const enum option_id inputs[] = {OPT_MODEL, OPT_FILE};
+static int input_check(const struct options *options, const struct weights *weights,
+                       const char *path) {
+    static const enum option_id inputs[] = {OPT_MODEL, OPT_FILE, OPT_MESSAGES, OPT_TOOLS,
+                                            OPT_CHAT_TEMPLATE};
     struct stat target, input;
     char name[64], other[64];
     if (stat(path, &target) != 0) return APP_OK;
@@ -26,6 +47,10 @@ static int input_check(const struct options *options, const char *path) {
                             option_name(options, OPT_LOGITS, name), app_short(path).text,
                             option_name(options, inputs[i], other));
         }
+    }
+    if (is_model_file(weights, &target)) {
+        return app_fail(APP_USAGE, "%s: '%s' is a file of the model",
+                        option_name(options, OPT_LOGITS, name), app_short(path).text);
     }
     if (fstat(STDIN_FILENO, &input) == 0 && same_file(&target, &input)) {
         return app_fail(APP_USAGE, "%s: '%s' is the file that standard input reads",
@@ -44,11 +69,11 @@ static int descriptor_open(const char *path, bool *created) {
     return fd < 0 && errno == EEXIST ? open(path, O_WRONLY | O_CLOEXEC | O_CREAT, 0666) : fd;
 }
 
-int logits_open(struct logits_file *logits, const struct options *options) {
+int logits_open(struct logits_file *logits, const struct options *options, const rn_model *model) {
     const char *path = option_text(options, OPT_LOGITS);
     *logits = (struct logits_file){.path = path};
     if (!path) return APP_OK;
-    const int code = input_check(options, path);
+    const int code = input_check(options, tools_weights(model), path);
     if (code) return code;
     const int fd = descriptor_open(path, &logits->created);
     if (fd >= 0 && logits->created) interrupt_removes(path);

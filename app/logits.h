@@ -14,7 +14,7 @@ struct logits_file {
 
 // Opens what --logits names, if it is given. A file that the run reads is refused. On failure the
 // error has been printed and the exit code is returned.
-int logits_open(struct logits_file *logits, const struct options *options);
+int logits_open(struct logits_file *logits, const struct options *options, const rn_model *model);
 // False: it could not be written (errno).
 bool logits_write(struct logits_file *logits, const float *row, int n_vocab);
 // To be called on every way out; a second call does nothing.

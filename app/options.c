@@ -22,7 +22,7 @@ enum {
 #define STRING          .kind = OPTION_STRING
 #define PATH            .kind = OPTION_PATH
 #define FLAG            .kind = OPTION_FLAG
-#define LIST            .kind = OPTION_LIST
+#define LIST(max)       .kind = OPTION_LIST, .int_max = max
 #define INT(min, max)   .kind = OPTION_INT, .int_min = min, .int_max = max
 #define FLOAT(min, max) .kind = OPTION_FLOAT, .float_min = min, .float_max = max
 #define CHOICE(words)   .kind = OPTION_CHOICE, .choices = words
@@ -124,13 +124,13 @@ static bool parse_choice(const struct option_row *row, const char *name, const c
 }
 
 // Items of a list are counted from 1 in messages.
-static bool list_add(struct option_value *value, const char *name, const char *text) {
+static bool list_check(const struct option_row *row, int number, const char *name,
+                       const char *text) {
     const size_t len = strlen(text);
-    const int number = value->n_list + 1;
     const struct app_short shown = app_short(text);
-    if (number > RN_MAX_STOPS) {
-        app_fail(APP_USAGE, "%s: '%s' is one too many: at most %d are possible", name, shown.text,
-                 RN_MAX_STOPS);
+    if (number > row->int_max) {
+        app_fail(APP_USAGE, "%s: '%s' is one too many: at most %" PRId64 " are possible", name,
+                 shown.text, row->int_max);
     } else if (len == 0) {
         app_fail(APP_USAGE, "%s: text %d, '', is empty", name, number);
     } else if (len > RN_MAX_STOP_BYTES) {
@@ -139,10 +139,22 @@ static bool list_add(struct option_value *value, const char *name, const char *t
     } else if (!unicode_is_valid(text, len)) {
         app_fail(APP_USAGE, "%s: text %d, '%s', is not valid UTF-8", name, number, shown.text);
     } else {
-        value->list[value->n_list++] = text;
         return true;
     }
     return false;
+}
+
+static bool list_add(const struct option_row *row, struct option_value *value, const char *name,
+                     const char *text) {
+    if (!list_check(row, value->n_list + 1, name, text)) return false;
+    const char **grown = realloc(value->list, (size_t)(value->n_list + 1) * sizeof *grown);
+    if (!grown) {
+        app_fail(APP_FAILED, "out of memory");
+        return false;
+    }
+    value->list = grown;
+    value->list[value->n_list++] = text;
+    return true;
 }
 
 // Stores text as the value of an option; name is what a message calls it.
@@ -163,7 +175,7 @@ static bool value_set(struct options *options, enum option_id id, enum option_or
     case OPTION_FLAG:
         return parse_flag(name, text, &value->flag);
     case OPTION_LIST:
-        return list_add(value, name, text);
+        return list_add(&rows[id], value, name, text);
     case OPTION_CHOICE:
         return parse_choice(&rows[id], name, text);
     }
@@ -174,14 +186,13 @@ static bool value_set(struct options *options, enum option_id id, enum option_or
 
 // A list has one item per line.
 static bool environment_list(struct options *options, enum option_id id, const char *text) {
-    options->environment_list = strdup(text);
-    if (!options->environment_list) {
+    char *lines = options->value[id].lines = strdup(text);
+    if (!lines) {
         app_fail(APP_FAILED, "out of memory");
         return false;
     }
     char *rest = NULL;
-    for (char *line = strtok_r(options->environment_list, "\n", &rest); line;
-         line = strtok_r(NULL, "\n", &rest)) {
+    for (char *line = strtok_r(lines, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         if (!value_set(options, id, ORIGIN_ENVIRONMENT, rows[id].environment, line)) return false;
     }
     return true;
@@ -344,7 +355,12 @@ bool options_parse(struct options *options, enum command_id command, int argc, c
     return environment_apply(options);
 }
 
-void options_deinit(struct options *options) { free(options->environment_list); }
+void options_deinit(struct options *options) {
+    for (int id = 0; id < OPT_COUNT; id++) {
+        free(options->value[id].list);
+        free(options->value[id].lines);
+    }
+}
 
 // ---------------------------------------------------------------- reading
 

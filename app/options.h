@@ -40,7 +40,7 @@ struct option_row {
     char short_flag;  // 0: none
     const char *environment;
     enum option_kind kind;
-    int64_t int_min, int_max;
+    int64_t int_min, int_max; // of a list: int_max, the most items
     double float_min, float_max;
     const char *choices; // "a|b|c"
     const char *fallback;
@@ -57,7 +57,8 @@ struct option_value {
     double real;
     bool flag;
     int n_list;
-    const char *list[RN_MAX_STOPS];
+    const char **list; // owned
+    char *lines;       // owned; what list[] points to when it came from the environment
 };
 
 struct options {
@@ -65,7 +66,6 @@ struct options {
     bool help;              // --help was given
     const char *positional; // the argument without a flag, or NULL
     struct option_value value[OPT_COUNT];
-    char *environment_list; // owns what list[] points to when it came from the environment
 };
 
 const struct option_row *option_row_at(enum option_id id);

@@ -116,6 +116,21 @@ void report_print(const struct report *report, const struct term *term) {
     fputc('\n', stderr);
     print_output(report, term);
     print_memory(report, term);
+    if (report->conversation_tokens) {
+        line_begin(term, "context");
+        fprintf(stderr, "%5d tokens of %d\n", report->conversation_tokens, engine->n_ctx);
+    }
+}
+
+void report_print_line(const struct report *report, const struct term *term) {
+    const rn_timings *timings = &report->timings;
+    const int count = timings->output_tokens;
+    fprintf(stderr, "%s  %d token%s", term_dim(term->err_color), count, count == 1 ? "" : "s");
+    if (isfinite(output_rate(report))) fprintf(stderr, ", %.1f tokens/s", output_rate(report));
+    if (timings->ttft_ms > 0) fprintf(stderr, ", first token after %.1f ms", timings->ttft_ms);
+    if (report->finish == RN_FINISH_CANCELLED) fputs(", stopped", stderr);
+    if (report->finish == RN_FINISH_LENGTH) fputs(", cut off", stderr);
+    fprintf(stderr, "%s\n", term_reset(term->err_color));
 }
 
 // ---------------------------------------------------------------- for programs

@@ -13,6 +13,7 @@ struct report {
     char *stop; // the stop string that matched, or NULL; owned
     uint64_t seed;
     double load_ms;
+    int conversation_tokens; // of a conversation; 0: none
     // of the machine for this working set, bytes/s; 0: not measured
     double bandwidth;
     bool in_cache; // it was measured, and the working set fits the last-level cache
@@ -21,6 +22,8 @@ struct report {
 // Measures the machine's bandwidth for what a decode step reads; takes up to 300 ms.
 void report_measure(struct report *report, rn_engine *engine);
 void report_print(const struct report *report, const struct term *term);
+// One dim line: tokens, their rate, the first one's time, and how it ended where not by itself.
+void report_print_line(const struct report *report, const struct term *term);
 // Adds the figures to object; undefined ones are null. False: out of memory.
 bool report_json(const struct report *report, json_t *object);
 

@@ -12,5 +12,6 @@
 // The file behind a model, and its plan (NULL when opened for the vocabulary alone). Borrowed.
 const struct weights *tools_weights(const rn_model *model);
 const struct plan *tools_plan(const rn_model *model);
+const struct tokenizer *tools_tokenizer(const rn_model *model);
 
 #endif

@@ -7,6 +7,9 @@ expect "its architecture" grep -q "general.architecture .*llama" out
 expect "its tensors" grep -q "token_embd.weight .*\[512, 4096\] .*Q8_0" out
 expect "long arrays are abbreviated" grep -q "tokenizer.ggml.tokens .*, \.\.\.\] (4096)" out
 expect "KV bytes" grep -q "kv f16 .*per token" out
+expect "its chat template" grep -qF "  chat template of 5" out
+expect "which begins so" grep -q "^  chat template of [0-9]* bytes: {{ bos_token }}{% if " out
+expect "one file is not listed" sh -c '! grep -q "^files" out'
 cp out embedded
 run inspect "$ROOT/models/tale-20m-q8_0.gguf"
 expect "the same file by its path" cmp <(tail -n +2 embedded) <(tail -n +2 out)
@@ -21,6 +24,10 @@ equal "KV bytes per token, f16: 7 layers x 2 heads x 64 x (K and V) x 2 bytes" 3
 equal "f32 is twice that" 7168 "$(json out memory.f32.kv_token_bytes)"
 equal "all tensors are listed" "$(json out totals.tensors)" "$(json out '#tensors')"
 equal "supported" true "$(json out supported)"
+equal "the template is whole" "$(sed -n 's/^  chat template of \([0-9]*\) bytes.*/\1/p' embedded)" \
+    "$(json out chat_template | wc -c)"
+equal "files" 1 "$(json out '#files')"
+equal "the file of a tensor" 0 "$(json out tensors.0.file)"
 equal "file_bytes" "$(stat -c %s "$ROOT/models/tale-20m-q8_0.gguf")" "$(json out file_bytes)"
 
 # What a decode step reads, by kind of op: it adds up to the step's bytes.
@@ -59,4 +66,55 @@ expect "and are escaped" grep -qF 'tok\x1b[31mm\xff' out
 expect "completely" sh -c '! grep -q "$(printf "\033")" out'
 run inspect hostile.gguf --json
 expect "their JSON is sound" sh -c "'$JSONGET' tensors.0.name <out >/dev/null"
+
+# A folder with two shards, its weights all zero: the container, the files, and where each tensor is.
+data=$ROOT/tests/data/golden
+mkdir folder
+cp "$data/llama/config.json" "$data/tokenizers/gpt-2/tokenizer.json" "$data/tokenizers/gpt-2/tokenizer_config.json" folder
+printf '{{ messages[0].content }}\nsecond line' >folder/chat_template.jinja
+# shard NUMBER HEADER: the header's length in eight bytes, the header, zeros for the tensors.
+shard() {
+    local bytes
+    bytes=$(grep -o '[0-9]*\]}' <<<"$2" | tr -d ']}' | sort -n | tail -n 1)
+    {
+        printf "\\x$(printf %02x $((${#2} % 256)))\\x$(printf %02x $((${#2} / 256)))\\0\\0\\0\\0\\0\\0"
+        printf '%s' "$2"
+        head -c "$bytes" /dev/zero
+    } >"folder/model-0000$1-of-00002.safetensors"
+}
+whole=$(sed 's/"__metadata__":{[^}]*},//; s/ *$//' "$data/llama/model.safetensors.header")
+first=$(grep -o '"lm_head.weight":{[^}]*}' <<<"$whole")
+size=$(grep -o '[0-9]*\]}' <<<"$first" | tr -d ']}')
+rest=$(sed 's/"lm_head.weight":{[^}]*},//' <<<"$whole" | awk -v shift="$size" '{
+    while (match($0, /data_offsets":\[[0-9]+,[0-9]+\]/)) {
+        split(substr($0, RSTART + 15, RLENGTH - 16), at, ",")
+        printf "%sdata_offsets\":[%d,%d]", substr($0, 1, RSTART - 1), at[1] - shift, at[2] - shift
+        $0 = substr($0, RSTART + RLENGTH)
+    }
+    print
+}')
+shard 1 "{$first}"
+shard 2 "$rest"
+{
+    printf '{"weight_map": {"lm_head.weight": "model-00001-of-00002.safetensors"'
+    grep -o '"[^"]*":{"dtype"' <<<"$rest" | sed 's/:.*/: "model-00002-of-00002.safetensors"/; s/^/, /'
+    printf '}}'
+} >folder/model.safetensors.index.json
+run inspect folder
+equal "a folder can be inspected: $(cat err)" 0 "$code"
+expect "its container" grep -q "^  safetensors, " out
+expect "its files" grep -q "^files (2)" out
+expect "by name" grep -q "^     2  model-00002-of-00002.safetensors" out
+expect "the file of a tensor" grep -q "^  output.weight .* in file 1$" out
+expect "of another" grep -q "^  token_embd.weight .* in file 2$" out
+expect "the template of the folder" grep -qF 'chat template of 37 bytes: {{ messages[0].content }} ...' out
+expect "what a step reads" grep -q "^  matmul " out
+run inspect folder --json
+equal "the size of all files" "$(cat folder/*.safetensors | wc -c)" "$(json out file_bytes)"
+equal "their names" "model-00001-of-00002.safetensors" "$(json out files.0)"
+equal "the whole template" $'{{ messages[0].content }}\nsecond line' "$(json out chat_template)"
+run run -m folder --chat -p "a" -n 2 --temp 0 -q
+equal "a folder runs: $(cat err)" 0 "$code"
+refused 2 "--logits: 'folder/model-00001-of-00002.safetensors' is a file of the model" \
+    run -m folder -p a --logits folder/model-00001-of-00002.safetensors
 finish

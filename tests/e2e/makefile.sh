@@ -8,7 +8,7 @@ cp "$ROOT/Makefile" .
 unset MAKEFLAGS MFLAGS MAKEOVERRIDES SAN STORY # of a make that runs the tests
 
 # told STORY: what `make run` writes for it.
-told() { printf '> Tell me a story about %s.\n\n<|user|>\nTell me a story about %s.<|end|>\n<|assistant|>\n' "$1" "$1"; }
+told() { printf '> Tell me a story about %s.\n\nTell me a story about %s.' "$1" "$1"; }
 
 # shellcheck disable=SC2016  # nothing is to be expanded: that is the point
 for story in 'a robot and a kite' 'a "b" $HOME `id` $(id)' "it's; id" '$(shell id) $$ 100% \n \\' '-n' '*'; do

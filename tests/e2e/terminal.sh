@@ -1,7 +1,7 @@
 # On a terminal: the prompt is echoed dimmed, NO_COLOR and --color are obeyed, control characters do
 # not reach it.
 . "$(dirname "$0")/lib.sh"
-command -v script >/dev/null || { echo "no script(1): skipped"; exit 0; }
+command -v script >/dev/null || { echo "no script(1): skipped"; exit 77; }
 escape=$(printf '\033')
 export TERM=xterm
 

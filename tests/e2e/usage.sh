@@ -64,7 +64,7 @@ for i in $(seq 17); do stops+=(--stop "x$i"); done
 refused 2 "--stop: 'x17' is one too many" run -p a "${stops[@]}"
 
 # File names.
-for option in --model --file --logits; do
+for option in --model --file --logits --messages --tools --chat-template; do
     refused 2 "$option: '' is not a file name" run -p a "$option="
 done
 refused 2 "-m: '' is not a file name" run -p a -m ''

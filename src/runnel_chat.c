@@ -1,0 +1,171 @@
+// Chat of the public interface: a parsed template together with the model whose tokens it names.
+// What a caller gives is JSON text; it is checked here and put together into the one object that a
+// render sees. Invariant: every part of that object is whole, so that no part can end another.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/jread.h"
+#include "text/template.h"
+#include "text/tokenizer.h"
+#include "tools.h"
+
+struct rn_chat_template {
+    struct template *tmpl;
+    const rn_model *model;
+};
+
+rn_status rn_chat_template_create(const rn_model *model, const char *source, rn_chat_template **out,
+                                  rn_error *err) {
+    *out = NULL;
+    const char *path = err_path(rn_model_get_info(model)->path);
+    const char *text = source ? source : rn_model_chat_template(model);
+    if (!text) return err_set(err, RN_ERR_ARG, "%s: the model has no chat template", path);
+    rn_chat_template *tmpl = calloc(1, sizeof *tmpl);
+    if (!tmpl) return err_set(err, RN_ERR_NOMEM, "no memory for a chat template");
+    tmpl->model = model;
+    const rn_status status = template_create(text, strlen(text), &tmpl->tmpl, err);
+    if (status) {
+        free(tmpl);
+        err_prefix(err, "chat template");
+        if (!source) err_prefix(err, path);
+        return status;
+    }
+    *out = tmpl;
+    return RN_OK;
+}
+
+void rn_chat_template_destroy(rn_chat_template *tmpl) {
+    if (!tmpl) return;
+    template_destroy(tmpl->tmpl);
+    free(tmpl);
+}
+
+// ---------------------------------------------------------------- globals
+
+// One whole value of this kind; `what` names it in the message.
+static rn_status check_value(const char *json, enum jread_kind kind, const char *what,
+                             rn_error *err) {
+    struct jread r;
+    jread_init(&r, json, strlen(json));
+    if (jread_peek(&r) != kind)
+        return err_set(err, RN_ERR_ARG, "%s: not a JSON %s", what,
+                       kind == JREAD_ARRAY ? "array" : "object");
+    if (jread_skip(&r) && jread_finish(&r)) return RN_OK;
+    return err_set(err, RN_ERR_ARG, "%s: offset %zu: %s", what, r.error_at, r.error);
+}
+
+static rn_status check_chat(const rn_chat *chat, rn_error *err) {
+    rn_status status =
+        check_value(chat->messages ? chat->messages : "", JREAD_ARRAY, "messages", err);
+    if (!status && chat->tools) status = check_value(chat->tools, JREAD_ARRAY, "tools", err);
+    if (!status && chat->variables)
+        status = check_value(chat->variables, JREAD_OBJECT, "variables", err);
+    return status;
+}
+
+enum { GLOBAL_MESSAGES, GLOBAL_TOOLS, GLOBAL_PROMPT, GLOBAL_DOCUMENTS, GLOBAL_BOS, GLOBAL_EOS };
+static const char *const global_names[] = {[GLOBAL_MESSAGES] = "messages",
+                                           [GLOBAL_TOOLS] = "tools",
+                                           [GLOBAL_PROMPT] = "add_generation_prompt",
+                                           [GLOBAL_DOCUMENTS] = "documents",
+                                           [GLOBAL_BOS] = "bos_token",
+                                           [GLOBAL_EOS] = "eos_token"};
+enum { GLOBAL_COUNT = sizeof global_names / sizeof *global_names };
+
+// The caller's variables as members, each followed by a comma; `given` gets a bit for each global
+// among them. The first three have fields of their own in rn_chat.
+static rn_status write_variables(const char *json, FILE *out, unsigned *given, rn_error *err) {
+    struct jread r;
+    struct jread_text key;
+    jread_init(&r, json, strlen(json));
+    jread_enter_object(&r);
+    while (jread_next_key(&r, &key)) {
+        const char *value;
+        size_t len;
+        for (int i = 0; i < GLOBAL_COUNT; i++) {
+            if (!jread_equals(&key, global_names[i])) continue;
+            if (i <= GLOBAL_PROMPT)
+                return err_set(err, RN_ERR_ARG, "variables: '%s' is set by the caller of the chat",
+                               global_names[i]);
+            *given |= 1u << i;
+        }
+        jread_raw(&r, &value, &len);
+        fputc('"', out);
+        fwrite(key.data, 1, key.len, out);
+        fputs("\":", out);
+        fwrite(value, 1, len, out);
+        fputc(',', out);
+    }
+    return RN_OK;
+}
+
+// As a JSON string; ill-formed bytes become U+FFFD.
+static void write_string(const char *text, size_t len, FILE *out) {
+    fputc('"', out);
+    for (size_t i = 0, n = 1; i < len; i += n) {
+        const unsigned char c = (unsigned char)text[i];
+        if (unicode_scan((const uint8_t *)text + i, len - i, &n) != UNICODE_WELL) {
+            fputs("\xef\xbf\xbd", out);
+        } else if (c < 0x20) {
+            fprintf(out, "\\u%04x", c);
+        } else {
+            if (c == '"' || c == '\\') fputc('\\', out);
+            fwrite(text + i, 1, n, out);
+        }
+    }
+    fputc('"', out);
+}
+
+// Empty for a model that has no such token: what templates add up stays a text.
+static void write_token(const rn_model *model, int global, int32_t id, FILE *out) {
+    const struct tokenizer *tokenizer = tools_tokenizer(model);
+    const struct text_span text =
+        id < 0 ? (struct text_span){"", 0} : tokenizer_bytes(tokenizer, id);
+    fprintf(out, "\"%s\":", global_names[global]);
+    write_string(text.data, text.len, out);
+    fputc(',', out);
+}
+
+// Absent tools and documents are none, as templates expect, and not undefined.
+static rn_status write_globals(const rn_chat_template *tmpl, const rn_chat *chat, FILE *out,
+                               rn_error *err) {
+    const struct tokenizer *tokenizer = tools_tokenizer(tmpl->model);
+    unsigned given = 0;
+    fputc('{', out);
+    if (chat->variables) {
+        const rn_status status = write_variables(chat->variables, out, &given, err);
+        if (status) return status;
+    }
+    if (!(given >> GLOBAL_BOS & 1u))
+        write_token(tmpl->model, GLOBAL_BOS, tokenizer_bos(tokenizer), out);
+    if (!(given >> GLOBAL_EOS & 1u))
+        write_token(tmpl->model, GLOBAL_EOS, tokenizer_eos(tokenizer), out);
+    if (!(given >> GLOBAL_DOCUMENTS & 1u)) fputs("\"documents\":null,", out);
+    fprintf(out, "\"messages\":%s,\"tools\":%s,\"add_generation_prompt\":%s}", chat->messages,
+            chat->tools ? chat->tools : "null", chat->add_generation_prompt ? "true" : "false");
+    return RN_OK;
+}
+
+rn_status rn_chat_render(const rn_chat_template *tmpl, const rn_chat *chat, char **text,
+                         size_t *len, rn_error *err) {
+    *text = NULL;
+    *len = 0;
+    rn_status status = check_chat(chat, err);
+    if (status) return status;
+    char *globals = NULL;
+    size_t globals_len = 0;
+    FILE *out = open_memstream(&globals, &globals_len);
+    if (!out) return err_set(err, RN_ERR_NOMEM, "no memory for a conversation");
+    status = write_globals(tmpl, chat, out, err);
+    const bool failed = ferror(out) != 0;
+    if ((fclose(out) != 0 || failed) && !status)
+        status = err_set(err, RN_ERR_NOMEM, "no memory for a conversation of %zu bytes",
+                         strlen(chat->messages));
+    if (!status) {
+        status = template_render(tmpl->tmpl, globals, globals_len, chat->now, text, len, err);
+        if (status) err_prefix(err, "chat template");
+    }
+    free(globals);
+    return status;
+}

@@ -1,0 +1,96 @@
+# `runnel run --chat`: messages become the markup that the model's template writes, and nothing else.
+. "$(dirname "$0")/lib.sh"
+question="Hello, who are you?"
+
+# ask MARKUP: the greedy answer to a prompt in the model's own markup; leaves ./want and ./want.ids.
+ask() {
+    run run -p "$1" --temp 0 --json -q
+    json out text >want
+    json out prompt_ids >want.ids
+}
+
+# answers WHAT ARG...: the program must answer with ./want, from the same tokens.
+answers() {
+    local what=$1
+    shift
+    run run "$@" --temp 0 --json -q
+    equal "$what exits 0: $(cat err)" 0 "$code"
+    json out text >got
+    json out prompt_ids >got.ids
+    expect "$what: the tokens are those of the markup: $(cat got.ids)" cmp -s want.ids got.ids
+    expect "$what: so is the answer" cmp -s want got
+}
+
+ask $'<|user|>\n'"$question"$'<|end|>\n<|assistant|>\n'
+expect "the model answers" test -s want
+answers "--chat -p" --chat -p "$question"
+printf '%s\n' "$question" >message
+answers "--chat -f" --chat -f message
+RUNNEL_CHAT=1 answers "RUNNEL_CHAT" -p "$question"
+run run --chat -p "$question" --temp 0 -q
+expect "the answer streams" cmp -s want out
+"$BIN" run --chat --temp 0 -q <message >out 2>err
+expect "standard input is a message" cmp -s want out
+printf '[{"role": "user", "content": "%s"}]' "$question" >messages.json
+answers "--messages" --messages messages.json
+RUNNEL_MESSAGES=messages.json answers "RUNNEL_MESSAGES"
+run run -p "$question" --chat=no --temp 0 --json -q
+equal "--chat=no is a plain prompt" "$("$BIN" tokenize -p "$question")" "$(json out prompt_ids)"
+
+# A system message; the options of a chat imply it on the command line, not in the environment.
+ask $'<|user|>\nBe brief.\n\n'"$question"$'<|end|>\n<|assistant|>\n'
+answers "--chat --system" --chat --system "Be brief." -p "$question"
+answers "--system alone" --system "Be brief." -p "$question"
+answers "--system before --messages" --system "Be brief." --messages messages.json
+RUNNEL_SYSTEM="Be brief." answers "RUNNEL_SYSTEM" --chat -p "$question"
+RUNNEL_SYSTEM="Be brief." run run -p "$question" --json -q -n 0
+equal "RUNNEL_SYSTEM alone is no chat" "$("$BIN" tokenize -p "$question")" "$(json out prompt_ids)"
+printf '[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "%s"}]' "$question" >both.json
+answers "a system message of the file" --messages both.json
+
+# A whole conversation, as a script sends it.
+ask $'<|user|>\nHi<|end|>\n<|assistant|>\nHello "you"\n\u00e9<|end|>\n<|user|>\nTell me a joke.<|end|>\n<|assistant|>\n'
+cat >talk.json <<'JSON'
+[{"role": "user", "content": "Hi"},
+ {"role": "assistant", "content": "Hello \"you\"\n\u00e9"},
+ {"role": "user", "content": "Tell me a joke."}]
+JSON
+answers "three messages" --messages talk.json
+
+# Another template, its variables, and tools.
+printf '%s' "{{ bos_token }}<|user|>{% for m in messages %}{{ m.role }}={{ m.content }};{% endfor %}{{ eos_token }}{% if add_generation_prompt %}<|assistant|>{% endif %}" >own.jinja
+ask $'<|user|>user=Hi;<|endoftext|><|assistant|>'
+answers "--chat-template" --chat-template own.jinja -p Hi
+printf '%s' '{{ bos_token }}{% if tools is none %}none{% else %}{% for t in tools %}{{ t.function.name }} {% endfor %}{% endif %}' >tools.jinja
+echo '[{"type": "function", "function": {"name": "clock"}}, {"type": "function", "function": {"name": "sum"}}]' >tools.json
+ask 'clock sum '
+answers "--tools" --chat --chat-template tools.jinja --tools tools.json -p Hi
+ask 'none'
+answers "no tools" --chat --chat-template tools.jinja -p Hi
+
+# What is wrong is named.
+echo '{% if x %}' >broken.jinja
+refused 2 "broken.jinja: .*line" run --chat -p Hi --chat-template broken.jinja
+echo "{{ raise_exception('roles must alternate') }}" >raise.jinja
+refused 1 "roles must alternate" run --chat -p Hi --chat-template raise.jinja
+refused 2 "/nonexistent: No such file" run --chat -p Hi --chat-template /nonexistent
+printf 'a\0b' >nul.jinja
+refused 2 "nul.jinja: holds a NUL byte" run --chat -p Hi --chat-template nul.jinja
+refused 2 "model.gguf: the model has no chat template; --chat-template gives one" run -m "$TINY" --chat -p Hi
+refused 2 "--prompt and --messages exclude each other" run -p Hi --messages talk.json
+refused 2 "--prompt-ids: token ids are no message of a chat" run --chat --prompt-ids 1,2
+refused 2 "--messages is for a chat, and --chat is off" run --chat=no --messages talk.json
+refused 2 "message 1 is a system message, and --system gives another" run --system x --messages both.json
+refused 2 "/nonexistent: No such file" run --messages /nonexistent
+while IFS='|' read -r bytes pattern; do
+    printf '%s' "$bytes" >bad.json
+    refused 2 "bad.json: $pattern" run --messages bad.json
+done <<'CASES'
+[{"role": "user",]|line 1: 
+{"role": "user"}|not a JSON array: it is an object
+[]|no messages
+["user"]|message 1 is a string, not an object
+[{"role": "user"}, {"content": "Hi"}]|message 2 has no role
+CASES
+refused 2 "tools.jinja: line 1" run --chat -p Hi --tools tools.jinja
+finish

@@ -1,0 +1,267 @@
+# A conversation on a terminal: turns, commands, Ctrl-C and Ctrl-D, the history.
+. "$(dirname "$0")/lib.sh"
+export NO_COLOR=1 TERM=xterm XDG_STATE_HOME=$work/state
+
+# talk ARG...: a conversation with the steps of standard input; leaves code and ./out.
+talk() {
+    "$DIALOGUE" "$BIN" run --temp 0 "$@" >out 2>err
+    code=$?
+    [ "$code" = 99 ] && fail "$(cat err); the terminal showed: $(cat -v out)"
+}
+
+# answer MESSAGES [ARG...]: the first line of the greedy answer to a JSON array of messages.
+answer() {
+    printf '%s' "$1" >messages.json
+    shift
+    run run --messages messages.json --temp 0 -q "$@"
+    head -n 1 out
+}
+
+hello=$(answer '[{"role": "user", "content": "Hello, who are you?"}]')
+first_thanks=$(answer '[{"role": "user", "content": "Thank you!"}]')
+thanks=$(answer "[{\"role\": \"user\", \"content\": \"Hello, who are you?\"},
+    {\"role\": \"assistant\", \"content\": \"$hello\"}, {\"role\": \"user\", \"content\": \"Thank you!\"}]")
+cat=$(answer '[{"role": "user", "content": "Hello, who are you?"}]' --system "You are a cat.")
+expect "what came before changes the answer: $thanks" test -n "$thanks" -a "$thanks" != "$first_thanks"
+expect "a system message changes the answer: $cat" test -n "$cat" -a "$cat" != "$hello"
+
+# Two turns, then without what came before.
+talk <<STEPS
+expect /help
+expect > 
+send Hello, who are you?\r
+expect $hello
+expect tokens/s, first token after
+expect > 
+send Thank you!\r
+expect $thanks
+expect > 
+send /reset\r
+expect The conversation is empty.
+send Thank you!\r
+expect $first_thanks
+expect > 
+send \x04
+STEPS
+equal "Ctrl-D leaves with 0" 0 "$code"
+
+# The commands.
+talk <<STEPS
+expect > 
+send /stats\r
+expect Nothing was answered yet.
+send /system\r
+expect There is no system message.
+send /system You are a cat.\r
+expect The system message is set; the conversation starts anew.
+send /system\r
+expect You are a cat.
+expect > 
+send Hello, who are you?\r
+expect $cat
+expect > 
+send /stats\r
+expect first token after
+expect MB/token
+expect context
+expect tokens of 1024
+expect > 
+send /system ""\r
+expect The system message is gone
+send Hello, who are you?\r
+expect $hello
+expect > 
+send /nonsense 1\r
+expect Unknown command /nonsense. There are /system, /reset, /stats, /help, /exit.
+send /help\r
+expect this list
+expect > 
+send   \r
+expect > 
+send /quit\r
+STEPS
+equal "/quit leaves with 0" 0 "$code"
+
+# A message over several lines, and one that begins with a slash.
+lines=$(answer '[{"role": "user", "content": "Hello,\nwho are you?"}]')
+slash=$(answer '[{"role": "user", "content": "/thanks"}]')
+talk -q <<STEPS
+expect > 
+send Hello,\\\\\r
+expect . 
+send who are you?\r
+expect $lines
+expect > 
+send /reset\r
+expect empty
+expect > 
+send \e[200~Hello,\rwho are you?\r\e[201~
+expect who are you?
+send \r
+expect $lines
+expect > 
+send /reset\r
+expect empty
+expect > 
+send //thanks\r
+expect $slash
+expect > 
+send /exit\r
+STEPS
+equal "/exit leaves with 0" 0 "$code"
+expect "-q: no summary" sh -c '! grep -q tokens/s out'
+
+# Ctrl-C stops an answer, which stays in the conversation, and clears a line; twice it leaves.
+talk --ignore-eos --isa scalar -t 1 <<'STEPS'
+expect > 
+send Tell me a story.\r
+expect  the 
+send \x03
+expect , stopped
+expect > 
+send /stats\r
+expect context
+expect > 
+send half a line
+expect half a line
+send \x03
+expect (Ctrl-C again or Ctrl-D leaves)
+expect > 
+send another
+expect another
+send \x03
+expect (Ctrl-C again or Ctrl-D leaves)
+expect > 
+send \x03
+STEPS
+equal "Ctrl-C twice leaves with 0" 0 "$code"
+equal "a stopped answer is no Ctrl-C at the prompt" 2 "$(grep -c 'Ctrl-C again' out)"
+context=$(sed -n 's/.*context *\([0-9]*\) tokens of.*/\1/p' out)
+expect "what was written stays: $context tokens" test "${context:-0}" -gt 15
+
+# What is typed during an answer waits for the prompt, and is not mixed into the text.
+talk --ignore-eos --isa scalar -t 1 -n 60 <<'STEPS'
+expect > 
+send Tell me a story.\r
+expect  the 
+send /exit\r
+STEPS
+equal "what was typed ahead is read" 0 "$code"
+equal "and shown once" 1 "$(grep -c /exit out)"
+
+# The context: the message that does not fit is not sent, and nothing is lost.
+talk -c 40 <<STEPS
+expect > 
+send Hello, who are you?\r
+expect $hello
+expect > 
+send Thank you!\r
+expect With this message the conversation has
+expect ; the context holds 40.
+expect --ctx gives a larger context
+expect > 
+send /stats\r
+expect tokens of 40
+expect > 
+send /reset\r
+expect empty
+send Tell me a story.\r
+expect The context of 40 tokens is full
+expect > 
+send \x04
+STEPS
+equal "a full context does not end the conversation" 0 "$code"
+
+# A template that refuses a message does not end it, either.
+echo "{% if messages[0].content == 'no' %}{{ raise_exception('not that') }}{% endif %}{{ messages[0].content }}" >moody.jinja
+talk --chat-template moody.jinja -n 4 <<'STEPS'
+expect > 
+send no\r
+expect not that
+expect > 
+send yes\r
+expect 4 tokens
+expect > 
+send \x04
+STEPS
+equal "a refused message does not end the conversation" 0 "$code"
+
+# The history: a private file, recalled by Up in the next conversation.
+equal "the history is private" 600 "$(stat -c %a state/runnel/history)"
+expect "it has what was typed" grep -qxF "Hello, who are you?" state/runnel/history
+expect "lines of a message stay together" grep -qxF 'Hello,\nwho are you?' state/runnel/history
+printf 'Thank you!\nHello, who are you?\n' >state/runnel/history
+talk <<STEPS
+expect > 
+send \e[A\r
+expect $hello
+expect > 
+send /reset\r
+expect empty
+expect > 
+send \e[A\e[A\e[A\r
+expect $first_thanks
+expect > 
+send \x04
+STEPS
+equal "Up recalls what was typed" 0 "$code"
+for i in $(seq 2500); do echo "message $i"; done >state/runnel/history
+talk <<'STEPS'
+expect > 
+send \x04
+STEPS
+equal "a long history is cut" 1000 "$(wc -l <state/runnel/history)"
+equal "to its end" "message 2500" "$(tail -n 1 state/runnel/history)"
+equal "and stays private" 600 "$(stat -c %a state/runnel/history)"
+for bad in /dev/null/x relative "$work/moody.jinja"; do
+    XDG_STATE_HOME=$bad HOME=$bad talk <<STEPS
+expect > 
+send Hello, who are you?\r
+expect $hello
+expect > 
+send \x04
+STEPS
+    equal "$bad: no history, and all else works" 0 "$code"
+done
+
+# Colour, and a terminal that cannot move its cursor.
+unset NO_COLOR
+talk -n 4 <<'STEPS'
+expect \e[1;32m>
+send Hi\r
+expect \e[2m  4 tokens
+expect \e[1;32m>
+send \x04
+STEPS
+equal "colour" 0 "$code"
+TERM=dumb talk <<STEPS
+expect > 
+send Hello, who are you?\r
+expect $hello
+expect > 
+send Hello,\\\\\r
+expect . 
+send who are you?\r
+expect tokens/s
+expect > 
+send x\x03
+expect (Ctrl-C again or Ctrl-D leaves)
+expect > 
+send \x04
+STEPS
+equal "TERM=dumb works" 0 "$code"
+expect "TERM=dumb: no escape sequence" sh -c '! grep -q "$(printf "\033")" out'
+
+# Who has a prompt, or no terminal, gets no conversation; a model without a template neither.
+"$DIALOGUE" "$BIN" run -p Once -n 2 --seed 1 -q </dev/null >out
+equal "with a prompt the run ends" 0 $?
+"$DIALOGUE" "$BIN" run -m "$TINY" -n 2 >out <<'STEPS'
+expect type a prompt, end with Ctrl-D
+send a\r
+send \x04
+STEPS
+equal "a model without a template reads a prompt" 0 $?
+"$DIALOGUE" "$BIN" run -m "$TINY" --chat </dev/null >out
+equal "--chat needs a template" 2 $?
+expect "and says so" grep -q "no chat template; --chat-template gives one" out
+finish
