@@ -1,23 +1,23 @@
-// Byte-pair encoding of one word: bytes become tokens, then the adjacent pair of the lowest rank
-// (the leftmost of equals) is merged until no pair has a rank. Immutable after bpe_init; the
-// scratch belongs to one encode call.
+// Byte-pair encoding by rank: symbols (tokens of single bytes or characters) become tokens by
+// merging the adjacent pair of the lowest rank, the leftmost of equals, until no pair has a rank.
+// Immutable after bpe_init; the scratch belongs to one encode call.
 #ifndef RN_TEXT_BPE_H
 #define RN_TEXT_BPE_H
 
 #include "base/arena.h"
+#include "text/chain.h"
 #include "text/token_map.h"
 
 struct bpe_pair {
     int32_t left, right;
     int32_t rank; // -1: a free slot
+    int32_t made; // the token that the pair becomes
 };
 
 struct bpe {
-    int32_t byte_id[256];  // -1: neither a token for this byte nor an unknown token
     struct bpe_pair *pair; // [mask + 1], open addressing by (left, right)
     size_t mask;
-    uint64_t seed;   // of the pairs' hash, so that no file can be made to collide
-    int32_t *merged; // [n_merge] by rank: the token that the pair becomes
+    uint64_t seed; // of the pairs' hash, so that no file can be made to collide
 };
 
 // What bpe_init.c fills the table by and bpe.c looks it up by. The product's high half depends on
@@ -28,24 +28,18 @@ static inline uint64_t bpe_pair_hash(uint64_t seed, int32_t left, int32_t right)
     return mixed ^ mixed >> 32;
 }
 
-// Working memory of long words, grown on demand and reused from word to word.
-struct bpe_scratch {
-    void *memory;
-    size_t bytes;
-};
-void bpe_scratch_deinit(struct bpe_scratch *scratch);
-
-// Takes the merges of source, whose tokens map knows; unknown is the token for bytes that have none
-// (-1: none). The memory is the arena's.
+// Takes the merges of source, whose tokens map knows. Merges of tokens that are not ordinary
+// (ordinary[id] is 0) are left out: no plain text becomes a control token. The memory is the
+// arena's.
 rn_status bpe_init(struct bpe *bpe, const struct vocab_source *source, const struct token_map *map,
-                   int32_t unknown, struct arena *arena, rn_error *err);
+                   const uint8_t *ordinary, struct arena *arena, rn_error *err);
 
 // Longer words are refused: positions have 32 bits.
 enum { BPE_WORD_MAX = 0x7FFFFFFF };
 
-// Writes the ids of a word (len from 1 to BPE_WORD_MAX) to out, which must hold len of them, and
-// their number to count.
-rn_status bpe_encode(const struct bpe *bpe, const uint8_t *word, size_t len,
-                     struct bpe_scratch *scratch, int32_t *out, size_t *count, rn_error *err);
+// Merges the *count (1 to BPE_WORD_MAX) symbols of id in place; *count becomes how many remain.
+// Symbols may be negative: these are in no pair.
+rn_status bpe_merge(const struct bpe *bpe, struct chain_scratch *scratch, int32_t *id,
+                    size_t *count, rn_error *err);
 
 #endif

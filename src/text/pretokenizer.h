@@ -1,15 +1,25 @@
-// Pre-tokenizers cut a text into words; merges never cross a word's border. One is a function and
-// a row in the table of pretokenizer.c. Hand-written: no regular expressions at run time.
+// Pre-tokenizers: what a vocabulary says about splits becomes a splitter. A name of
+// tokenizer.ggml.pre stands for a list of steps, and a regular expression of tokenizer.json that is
+// known here for one of the hand-written patterns; both are rows in the tables of pretokenizer.c.
 #ifndef RN_TEXT_PRETOKENIZER_H
 #define RN_TEXT_PRETOKENIZER_H
 
-#include "text/tokenizer.h"
+#include "text/split.h"
 
-// The length of the word at the start of text: 1 to len; len is at least 1. Any bytes may come.
-// Calling it over and over on the rest must take time linear in the whole.
-typedef size_t (*pretokenizer_fn)(const uint8_t *text, size_t len);
+// What comes with the splits.
+struct pretokenizer_traits {
+    bool nfc;              // the name implies normalization to NFC
+    bool ignore_merges;    // and that a word which is a token becomes it
+    char unsupported[160]; // why the splits cannot be run; empty: they can
+};
 
-// By tokenizer.ggml.pre; NULL: not known here. An empty name is gpt-2.
-pretokenizer_fn pretokenizer_find(struct text_span name);
+// literal spans are copied into the arena. A split that is not known here is no failure: it is
+// named in traits->unsupported.
+rn_status pretokenizer_init(struct splitter *splitter, const struct vocab_source *source,
+                            struct arena *arena, struct pretokenizer_traits *traits, rn_error *err);
+
+// Rows of the tables by number, for the test that compares them with PCRE2; false: there are no
+// more. The expression of a pattern, as tokenizer.json writes it.
+bool pretokenizer_expression(size_t row, const char **expression, pattern_fn *match);
 
 #endif

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/unicode.h"
+
 static int text_order(const struct text_span *a, const struct text_span *b) {
     const int order = memcmp(a->data, b->data, a->len < b->len ? a->len : b->len);
     if (order) return order;
@@ -25,8 +27,12 @@ void special_init(struct special_set *set, struct special *item, size_t count) {
         assert(item[i].text.len > 0);
         if (kept == 0 || text_order(&item[kept - 1].text, &item[i].text)) item[kept++] = item[i];
     }
-    *set = (struct special_set){.item = item};
-    for (size_t i = 0; i < kept; i++) set->first[(uint8_t)item[i].text.data[0] + 1]++;
+    *set = (struct special_set){.item = item, .count = kept};
+    for (size_t i = 0; i < kept; i++) {
+        const uint8_t byte = (uint8_t)item[i].text.data[0];
+        set->first[byte + 1]++;
+        set->starts[byte] = true;
+    }
     for (size_t byte = 0; byte < 256; byte++) set->first[byte + 1] += set->first[byte];
 }
 
@@ -43,8 +49,8 @@ static uint32_t lower_bound(const struct special_set *set, uint32_t low, uint32_
     return low;
 }
 
-const struct special *special_find(const struct special_set *set, const char *text, size_t len) {
-    assert(len > 0);
+// The longest special at the start of text (len at least 1), or NULL.
+static const struct special *find(const struct special_set *set, const char *text, size_t len) {
     const uint8_t head = (uint8_t)text[0];
     uint32_t low = set->first[head], high = set->first[head + 1];
     const struct special *longest = NULL;
@@ -58,4 +64,59 @@ const struct special *special_find(const struct special_set *set, const char *te
         high = lower_bound(set, low, high, depth, byte + 1);
     }
     return longest;
+}
+
+// ---------------------------------------------------------------- what is around a match
+
+// Where the character that ends before `at` (at least 1) begins.
+static size_t character_before(const char *text, size_t at) {
+    size_t begin = at - 1, n;
+    while (begin > 0 && at - begin < 4 && ((uint8_t)text[begin] & 0xC0) == 0x80) begin--;
+    unicode_decode((const uint8_t *)text + begin, at - begin, &n);
+    return n == at - begin ? begin : at - 1;
+}
+
+static bool is_word_at(const char *text, size_t at, size_t end) {
+    size_t n;
+    return at < end && unicode_is_word(unicode_decode((const uint8_t *)text + at, end - at, &n));
+}
+
+static bool is_white_at(const char *text, size_t at, size_t end, size_t *n) {
+    return at < end && unicode_traits_at((const uint8_t *)text + at, end - at, n) & UNICODE_SPACE;
+}
+
+static bool touches_word(const char *text, size_t len, size_t begin, size_t end) {
+    return (begin > 0 && is_word_at(text, character_before(text, begin), begin)) ||
+           is_word_at(text, end, len);
+}
+
+bool special_next(const struct special_set *set, const char *text, size_t len, size_t from,
+                  struct special_match *match) {
+    if (set->count == 0) return false;
+    for (size_t at = from; at < len;) {
+        if (!set->starts[(uint8_t)text[at]]) {
+            at++;
+            continue;
+        }
+        const struct special *const special = find(set, text + at, len - at);
+        if (!special) {
+            at++;
+            continue;
+        }
+        *match = (struct special_match){at, at + special->text.len, special->id};
+        at = match->end;
+        if (special->rules & SPECIAL_SINGLE_WORD &&
+            touches_word(text, len, match->begin, match->end))
+            continue;
+        size_t n;
+        while (special->rules & SPECIAL_LSTRIP && match->begin > from) {
+            const size_t before = character_before(text, match->begin);
+            if (before < from || !is_white_at(text, before, match->begin, &n)) break;
+            match->begin = before;
+        }
+        while (special->rules & SPECIAL_RSTRIP && is_white_at(text, match->end, len, &n))
+            match->end += n;
+        return true;
+    }
+    return false;
 }

@@ -1,24 +1,40 @@
-// The tokens that a text is searched for before it is split into words: control and user-defined
-// ones. Immutable; borrows the strings.
+// The tokens that a text is searched for before it is split into words: control, user-defined and
+// other added ones. Immutable; borrows the strings.
 #ifndef RN_TEXT_SPECIAL_H
 #define RN_TEXT_SPECIAL_H
 
 #include "text/tokenizer.h"
 
+enum special_rule {
+    SPECIAL_LSTRIP = 1,      // takes the white space before it
+    SPECIAL_RSTRIP = 2,      // and behind it
+    SPECIAL_SINGLE_WORD = 4, // only where no word character touches it
+};
+
 struct special {
     struct text_span text;
     int32_t id;
+    unsigned rules;
 };
 
 struct special_set {
     struct special *item; // sorted by text, no text twice, none empty
     uint32_t first[257];  // items whose text begins with byte b: first[b] up to first[b + 1]
+    bool starts[256];     // whether there are any
+    size_t count;
 };
 
 // Takes count specials in any order and keeps the array; of equal texts the lowest id stays.
 void special_init(struct special_set *set, struct special *item, size_t count);
 
-// The longest special at the start of text (len at least 1), or NULL.
-const struct special *special_find(const struct special_set *set, const char *text, size_t len);
+struct special_match {
+    size_t begin, end; // with the white space that it takes
+    int32_t id;
+};
+
+// The first special that begins at `from` or behind it, the longest of those that begin there;
+// false: none. Never takes what is before `from`.
+bool special_next(const struct special_set *set, const char *text, size_t len, size_t from,
+                  struct special_match *match);
 
 #endif

@@ -1,16 +1,22 @@
-// The tokenizer in use: text is cut at special tokens, the stretches between them into words, the
-// words into ids. Nothing here changes a tokenizer, so any thread may encode; what a call needs
-// lives on its stack and in its scratch. Made by tokenizer_create.c.
+// The tokenizer in use: text is cut at added tokens, the stretches between them are normalized and
+// split into words, the words become ids. Nothing here changes a tokenizer, so any thread may
+// encode; what a call needs lives on its stack and in its scratch. Made by tokenizer_create.c.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "text/tokenizer_data.h"
+#include "text/word_cache.h"
 
 struct encoder {
     const struct tokenizer *tokenizer;
     struct token_list *out;
-    struct bpe_scratch scratch;
+    bool control; // control tokens are sought in the text
+    struct word_cache cache;
+    const uint8_t *end; // of the stretch that the words are in
+    struct chain_scratch chain;
+    struct split_scratch split;
+    struct normal_scratch normal;
     rn_error *err;
 };
 
@@ -39,44 +45,134 @@ void token_list_deinit(struct token_list *list) {
     *list = (struct token_list){0};
 }
 
-// A stretch without special tokens.
-static rn_status encode_words(struct encoder *encoder, const uint8_t *text, size_t len) {
-    const struct tokenizer *const tokenizer = encoder->tokenizer;
-    struct token_list *const out = encoder->out;
-    for (size_t at = 0, n; at < len; at += n) {
-        n = tokenizer->next_word(text + at, len - at);
-        assert(n > 0 && n <= len - at);
-        if (n > BPE_WORD_MAX)
-            return err_set(encoder->err, RN_ERR_ARG, "a word of %zu bytes; at most %d", n,
-                           BPE_WORD_MAX);
-        rn_status status = list_reserve(out, n, encoder->err);
-        if (status != RN_OK) return status;
-        size_t count;
-        status = bpe_encode(&tokenizer->bpe, text + at, n, &encoder->scratch, out->id + out->count,
-                            &count, encoder->err);
-        if (status != RN_OK) return status;
-        out->count += count;
+// ---------------------------------------------------------------- words
+
+static rn_status byte_error(const struct tokenizer *tokenizer, const uint8_t *word, size_t len,
+                            rn_error *err) {
+    size_t at = 0;
+    while (at + 1 < len && tokenizer->byte_id[word[at]] >= 0) at++;
+    return err_set(err, RN_ERR_MODEL, "the vocabulary has no token for the byte 0x%02X", word[at]);
+}
+
+// The token that a word is, whatever the merges say; -1: none.
+static int32_t whole_word(const struct tokenizer *tokenizer, const uint8_t *word, size_t len) {
+    const struct text_span whole = {(const char *)word, len};
+    return token_map_find(&tokenizer->map, whole, (struct text_span){0});
+}
+
+// Byte level: every byte is a symbol.
+static rn_status bytes_encode(struct encoder *e, const uint8_t *word, size_t len, int32_t *out,
+                              size_t *count) {
+    const struct tokenizer *const tokenizer = e->tokenizer;
+    if (tokenizer->whole_words && (out[0] = whole_word(tokenizer, word, len)) >= 0) {
+        *count = 1;
+        return RN_OK;
     }
+    int32_t all = 0;
+    for (size_t i = 0; i < len; i++) all |= out[i] = tokenizer->byte_id[word[i]];
+    if (all < 0) return byte_error(tokenizer, word, len, e->err);
+    *count = len;
+    return bpe_merge(&tokenizer->bpe, &e->chain, out, count, e->err);
+}
+
+// A word, or a piece of one that can be merged alone.
+static rn_status piece_encode(struct encoder *e, const uint8_t *piece, size_t len) {
+    const struct tokenizer *const tokenizer = e->tokenizer;
+    rn_status status = list_reserve(e->out, len, e->err);
+    if (status != RN_OK) return status;
+    int32_t *const out = e->out->id + e->out->count;
+    struct word_key key;
+    struct word_entry *entry = NULL;
+    bool found = false;
+    if (e->cache.entry && len <= WORD_CACHE_BYTES)
+        entry = word_cache_find(&e->cache, piece, len, (size_t)(e->end - piece), &key, &found);
+    if (found) {
+        for (int32_t i = 0; i < entry->count; i++) out[i] = entry->id[i];
+        e->out->count += (size_t)entry->count;
+        return RN_OK;
+    }
+    size_t count = 0;
+    if (tokenizer->model == VOCAB_BYTE_LEVEL) {
+        status = bytes_encode(e, piece, len, out, &count);
+    } else {
+        const struct bpe *const pairs = tokenizer->model == VOCAB_SPM_RANK ? &tokenizer->bpe : NULL;
+        status = spm_encode(&tokenizer->spm, pairs, piece, len, &e->chain, out, &count, e->err);
+    }
+    if (status != RN_OK) return status;
+    if (entry && count <= WORD_CACHE_IDS) {
+        *entry = (struct word_entry){.key = key, .count = (int32_t)count};
+        memcpy(entry->id, out, count * sizeof *out);
+    }
+    e->out->count += count;
     return RN_OK;
 }
 
-static rn_status encode_text(struct encoder *encoder, const struct special_set *specials,
-                             const char *text, size_t len) {
-    size_t begin = 0, at = 0;
+// Several unknown tokens in a row are one, also where a piece ends between them.
+static void unknown_fuse(struct encoder *e, size_t at) {
+    struct token_list *const out = e->out;
+    const int32_t unknown = e->tokenizer->spm.unknown;
+    if (unknown < 0 || at == out->count || out->id[at - 1] != unknown || out->id[at] != unknown)
+        return;
+    memmove(out->id + at, out->id + at + 1, (out->count - at - 1) * sizeof *out->id);
+    out->count--;
+}
+
+static rn_status word_encode(void *context, const uint8_t *word, size_t len) {
+    struct encoder *const e = context;
+    const struct tokenizer *const tokenizer = e->tokenizer;
+    if (len > BPE_WORD_MAX)
+        return err_set(e->err, RN_ERR_ARG, "a word of %zu bytes; at most %d", len, BPE_WORD_MAX);
+    if (tokenizer->model == VOCAB_BYTE_LEVEL) return piece_encode(e, word, len);
+    if (tokenizer->whole_words) {
+        const int32_t id = whole_word(tokenizer, word, len);
+        if (id >= 0) return list_push(e->out, id, e->err);
+    }
     rn_status status = RN_OK;
-    while (at < len && status == RN_OK) {
-        const struct special *const special = special_find(specials, text + at, len - at);
-        if (!special) {
-            at++;
-            continue;
-        }
-        status = encode_words(encoder, (const uint8_t *)text + begin, at - begin);
-        if (status == RN_OK) status = list_push(encoder->out, special->id, encoder->err);
-        at += special->text.len;
-        begin = at;
+    for (size_t at = 0, n; at < len && status == RN_OK; at += n) {
+        n = spm_piece(&tokenizer->spm, word + at, len - at);
+        const size_t before = e->out->count;
+        status = piece_encode(e, word + at, n);
+        if (at > 0 && status == RN_OK && tokenizer->spm.fuse_unknown) unknown_fuse(e, before);
+    }
+    return status;
+}
+
+// ---------------------------------------------------------------- stretches
+
+static rn_status words_encode(struct encoder *e, const uint8_t *text, size_t len) {
+    e->end = text + len;
+    return split_run(&e->tokenizer->splitter, &e->split, text, len, word_encode, e, e->err);
+}
+
+// A stretch between the tokens that are found in the text as it is.
+static rn_status stretch_encode(struct encoder *e, const uint8_t *text, size_t len, bool is_first) {
+    if (len == 0) return RN_OK;
+    const enum normal_place place = is_first ? NORMAL_AT_START : NORMAL_WITHIN;
+    rn_status status = normalizer_run(&e->tokenizer->normalizer, &e->normal, text, len, place,
+                                      &text, &len, e->err);
+    const struct special_set *const set = &e->tokenizer->normalized[e->control];
+    size_t begin = 0;
+    struct special_match match;
+    while (status == RN_OK && special_next(set, (const char *)text, len, begin, &match)) {
+        status = words_encode(e, text + begin, match.begin - begin);
+        if (status == RN_OK) status = list_push(e->out, match.id, e->err);
+        begin = match.end;
+    }
+    return status == RN_OK ? words_encode(e, text + begin, len - begin) : status;
+}
+
+static rn_status text_encode(struct encoder *e, const char *text, size_t len) {
+    const struct special_set *const set = &e->tokenizer->raw[e->control];
+    size_t begin = 0;
+    rn_status status = RN_OK;
+    struct special_match match;
+    while (status == RN_OK && special_next(set, text, len, begin, &match)) {
+        status = stretch_encode(e, (const uint8_t *)text + begin, match.begin - begin, begin == 0);
+        if (status == RN_OK) status = list_push(e->out, match.id, e->err);
+        begin = match.end;
     }
     if (status != RN_OK || begin == len) return status;
-    return encode_words(encoder, (const uint8_t *)text + begin, len - begin);
+    return stretch_encode(e, (const uint8_t *)text + begin, len - begin, begin == 0);
 }
 
 // Puts BOS before the ids from start on and EOS behind them, unless the text brought its own.
@@ -102,18 +198,21 @@ static rn_status encode_ends(const struct tokenizer *tokenizer, struct token_lis
 
 rn_status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t len,
                            int flags, struct token_list *out, rn_error *err) {
-    if (!tokenizer->next_word)
-        return err_set(err, RN_ERR_UNSUPPORTED,
-                       "key tokenizer.ggml.pre: pre-tokenizer '%s' is not supported: only "
-                       "token ids can be given",
-                       tokenizer->pre);
-    struct encoder encoder = {.tokenizer = tokenizer, .out = out, .err = err};
-    const struct special_set *const specials =
-        flags & ENCODE_SPECIAL ? &tokenizer->special : &tokenizer->user_defined;
+    if (tokenizer->unsupported[0])
+        return err_set(err, RN_ERR_UNSUPPORTED, "%s: only token ids can be given",
+                       tokenizer->unsupported);
+    struct encoder e = {.tokenizer = tokenizer,
+                        .out = out,
+                        .control = (flags & ENCODE_SPECIAL) != 0,
+                        .err = err};
+    word_cache_init(&e.cache, len);
     const size_t start = out->count;
-    rn_status status = encode_text(&encoder, specials, text, len);
+    rn_status status = text_encode(&e, text, len);
     if (status == RN_OK && flags & ENCODE_BOS) status = encode_ends(tokenizer, out, start, err);
-    bpe_scratch_deinit(&encoder.scratch);
+    word_cache_deinit(&e.cache);
+    chain_scratch_deinit(&e.chain);
+    split_scratch_deinit(&e.split);
+    normal_scratch_deinit(&e.normal);
     if (status != RN_OK) out->count = start;
     return status;
 }
@@ -123,9 +222,10 @@ int32_t tokenizer_bos(const struct tokenizer *tokenizer) { return tokenizer->bos
 int32_t tokenizer_eos(const struct tokenizer *tokenizer) { return tokenizer->eos; }
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer) { return tokenizer->add_bos; }
 bool tokenizer_adds_eos(const struct tokenizer *tokenizer) { return tokenizer->add_eos; }
+bool tokenizer_strips_space(const struct tokenizer *tokenizer) { return tokenizer->strip_space; }
 
 bool tokenizer_is_end(const struct tokenizer *tokenizer, int32_t id) {
-    return id >= 0 && (id == tokenizer->eos || id == tokenizer->eot || id == tokenizer->eom);
+    return id >= 0 && id < tokenizer->n_token && tokenizer->is_end[id];
 }
 
 bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t id) {

@@ -1,5 +1,5 @@
-// Text to token ids and back: added tokens, normalization, splits into words, then byte-level BPE or
-// SentencePiece. Immutable after create, so any thread may use it.
+// Text to token ids and back: added tokens, normalization, splits into words, then byte-level BPE
+// or SentencePiece. Immutable after create, so any thread may use it.
 #ifndef RN_TEXT_TOKENIZER_H
 #define RN_TEXT_TOKENIZER_H
 
@@ -18,6 +18,9 @@ int32_t tokenizer_bos(const struct tokenizer *tokenizer); // -1: none
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 bool tokenizer_adds_eos(const struct tokenizer *tokenizer);
 int32_t tokenizer_eos(const struct tokenizer *tokenizer); // -1: none
+// Whether the decoding of a whole text takes one space off its front, which encoding put there. A
+// text that goes on from another one keeps it.
+bool tokenizer_strips_space(const struct tokenizer *tokenizer);
 // End of text, of turn or of message: generation stops there.
 bool tokenizer_is_end(const struct tokenizer *tokenizer, int32_t id);
 bool tokenizer_is_special(const struct tokenizer *tokenizer,

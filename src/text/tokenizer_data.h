@@ -1,26 +1,50 @@
-// What a tokenizer is made of: filled by tokenizer_create.c, read by tokenizer.c, seen by no one
-// else.
+// What a tokenizer is made of: filled by tokenizer_create.c and tokenizer_tokens.c, read by
+// tokenizer.c, seen by no one else.
 #ifndef RN_TEXT_TOKENIZER_DATA_H
 #define RN_TEXT_TOKENIZER_DATA_H
 
 #include "base/arena.h"
 #include "text/bpe.h"
+#include "text/normalizer.h"
 #include "text/pretokenizer.h"
 #include "text/special.h"
+#include "text/spm.h"
 #include "text/tokenizer.h"
 
 struct tokenizer {
-    struct arena arena; // owns everything below
+    struct arena arena; // owns what has no other owner below
+    enum vocab_model model;
     int32_t n_token;
     struct text_span *bytes; // [n_token] what a token stands for
     uint8_t *type;           // [n_token] enum token_type
-    int32_t bos, eos, eot, eom;
-    bool add_bos, add_eos;
-    char pre[64];              // the pre-tokenizer's name, for messages
-    pretokenizer_fn next_word; // NULL: not known
-    struct bpe bpe;
-    struct special_set user_defined; // found in every text
-    struct special_set special;      // these and control tokens, for ENCODE_SPECIAL
+    bool *is_end;            // [n_token]
+    int32_t bos, eos;
+    bool add_bos, add_eos, strip_space;
+    char unsupported[256]; // why texts cannot be encoded; empty: they can
+
+    struct normalizer normalizer;
+    struct splitter splitter;
+    // Tokens found in the text as it is, then in the normalized text; [1] has the control tokens
+    // too.
+    struct special_set raw[2], normalized[2];
+
+    // Words that become the token that has their string: all of them (ignore_merges), or pairs of
+    // symbols (by score). Empty: not needed.
+    struct text_span *string; // [n_token] what the map refers to
+    struct token_map map;
+    bool whole_words;
+    struct bpe bpe;       // merges by rank
+    int32_t byte_id[256]; // byte level: the symbol of each byte, -1: none
+    struct spm spm;       // characters
 };
+
+// tokenizer_tokens.c: the tokens' types, bytes and ends, every string checked.
+rn_status tokenizer_tokens_init(struct tokenizer *tokenizer, const struct vocab_source *source,
+                                rn_error *err);
+// Whether merges may make a token: ordinary[id] for each. No plain text becomes another.
+void tokenizer_tokens_ordinary(const struct tokenizer *tokenizer, const struct vocab_source *source,
+                               uint8_t *ordinary);
+// The byte that "<0x41>" stands for, -1: the text is nothing of the kind.
+int tokenizer_byte_of(struct text_span text);
 
 #endif

@@ -1,27 +1,59 @@
 // UTF-8 scanning after the table of well-formed sequences in the Unicode standard (3-7), and the
-// classes from utf8proc's categories. ASCII goes through a table of its own.
+// traits from utf8proc's categories. ASCII goes through a table of its own.
 #include "text/unicode.h"
 
 #include <assert.h>
 #include <string.h>
 #include <utf8proc.h>
 
-#define S UNICODE_SPACE
+#define W UNICODE_SPACE
 #define N UNICODE_NUMBER
-#define L UNICODE_LETTER
+#define C UNICODE_CAPITAL
+#define L UNICODE_SMALL
+#define P UNICODE_PUNCTUATION
+#define S UNICODE_SYMBOL
 const uint8_t unicode_ascii[128] = {
-    0, 0, 0, 0, 0, 0, 0, 0, 0, S, S, S, S, S, 0, 0, // 0x00
+    0, 0, 0, 0, 0, 0, 0, 0, 0, W, W, W, W, W, 0, 0, // 0x00
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // 0x10
-    S, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // 0x20
-    N, N, N, N, N, N, N, N, N, N, 0, 0, 0, 0, 0, 0, // 0x30
-    0, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, // 0x40
-    L, L, L, L, L, L, L, L, L, L, L, 0, 0, 0, 0, 0, // 0x50
-    0, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, // 0x60
-    L, L, L, L, L, L, L, L, L, L, L, 0, 0, 0, 0, 0, // 0x70
+    W, P, P, P, S, P, P, P, P, P, P, S, P, P, P, P, // 0x20
+    N, N, N, N, N, N, N, N, N, N, P, P, S, S, S, P, // 0x30
+    P, C, C, C, C, C, C, C, C, C, C, C, C, C, C, C, // 0x40
+    C, C, C, C, C, C, C, C, C, C, C, P, P, P, S, P, // 0x50
+    S, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, // 0x60
+    L, L, L, L, L, L, L, L, L, L, L, P, S, P, S, 0, // 0x70
 };
-#undef S
+#undef W
 #undef N
+#undef C
 #undef L
+#undef P
+#undef S
+
+static const uint8_t category_traits[] = {
+    [UTF8PROC_CATEGORY_LU] = UNICODE_CAPITAL,
+    [UTF8PROC_CATEGORY_LT] = UNICODE_CAPITAL,
+    [UTF8PROC_CATEGORY_LL] = UNICODE_SMALL,
+    [UTF8PROC_CATEGORY_LM] = UNICODE_UNCASED,
+    [UTF8PROC_CATEGORY_LO] = UNICODE_UNCASED,
+    [UTF8PROC_CATEGORY_MN] = UNICODE_MARK,
+    [UTF8PROC_CATEGORY_MC] = UNICODE_MARK,
+    [UTF8PROC_CATEGORY_ME] = UNICODE_MARK,
+    [UTF8PROC_CATEGORY_ND] = UNICODE_NUMBER,
+    [UTF8PROC_CATEGORY_NL] = UNICODE_NUMBER,
+    [UTF8PROC_CATEGORY_NO] = UNICODE_NUMBER,
+    [UTF8PROC_CATEGORY_PC] = UNICODE_PUNCTUATION,
+    [UTF8PROC_CATEGORY_PD] = UNICODE_PUNCTUATION,
+    [UTF8PROC_CATEGORY_PS] = UNICODE_PUNCTUATION,
+    [UTF8PROC_CATEGORY_PE] = UNICODE_PUNCTUATION,
+    [UTF8PROC_CATEGORY_PI] = UNICODE_PUNCTUATION,
+    [UTF8PROC_CATEGORY_PF] = UNICODE_PUNCTUATION,
+    [UTF8PROC_CATEGORY_PO] = UNICODE_PUNCTUATION,
+    [UTF8PROC_CATEGORY_SM] = UNICODE_SYMBOL,
+    [UTF8PROC_CATEGORY_SC] = UNICODE_SYMBOL,
+    [UTF8PROC_CATEGORY_SK] = UNICODE_SYMBOL,
+    [UTF8PROC_CATEGORY_SO] = UNICODE_SYMBOL,
+    [UTF8PROC_CATEGORY_CO] = 0, // the last one
+};
 
 // Length of the character that a lead byte announces, 0 for a byte that leads none, and the range
 // of its second byte (which excludes overlong forms, surrogates and what lies past U+10FFFF).
@@ -76,31 +108,35 @@ size_t unicode_encode(uint32_t cp, uint8_t out[4]) {
     return n;
 }
 
-static int is_space(int32_t cp) {
+static bool is_space(int32_t cp) {
     if (cp <= 0x20) return cp == 0x20 || (cp >= 0x09 && cp <= 0x0D);
     if (cp < 0x1680) return cp == 0x85 || cp == 0xA0;
     return cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 ||
            cp == 0x202F || cp == 0x205F || cp == 0x3000;
 }
 
-enum unicode_class unicode_class(int32_t cp) {
-    if (cp < 0) return UNICODE_OTHER;
-    if (cp < 0x80) return (enum unicode_class)unicode_ascii[cp];
+unsigned unicode_traits(int32_t cp) {
+    if (cp < 0) return 0;
+    if (cp < 0x80) return unicode_ascii[cp];
     if (is_space(cp)) return UNICODE_SPACE;
-    switch (utf8proc_category(cp)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-        return UNICODE_LETTER;
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_NO:
-        return UNICODE_NUMBER;
-    default:
-        return UNICODE_OTHER;
-    }
+    return category_traits[utf8proc_category(cp)];
+}
+
+// Letters in the sense of the property Alphabetic that are symbols by category: circled and
+// squared.
+static bool is_enclosed_letter(int32_t cp) {
+    return (cp >= 0x24B6 && cp <= 0x24E9) || (cp >= 0x1F130 && cp <= 0x1F149) ||
+           (cp >= 0x1F150 && cp <= 0x1F169) || (cp >= 0x1F170 && cp <= 0x1F189);
+}
+
+bool unicode_is_word(int32_t cp) {
+    if (unicode_traits(cp) & (UNICODE_LETTER | UNICODE_MARK)) return true;
+    if (cp < 0) return false;
+    if (cp < 0x80) return (cp >= '0' && cp <= '9') || cp == '_';
+    const utf8proc_category_t category = utf8proc_category(cp);
+    return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
+           category == UTF8PROC_CATEGORY_PC || cp == 0x200C || cp == 0x200D ||
+           is_enclosed_letter(cp);
 }
 
 bool unicode_is_valid(const char *text, size_t len) {

@@ -1,6 +1,6 @@
-// UTF-8 and the character classes that pre-tokenizers split on. Works on any bytes: what is not
-// well-formed UTF-8 is told apart, never guessed at. Called by the pre-tokenizers, the byte-level
-// alphabet, the detokenizer.
+// UTF-8 and the traits of characters that texts are split on. Works on any bytes: what is not
+// well-formed UTF-8 is told apart, never guessed at. Called by the splitters, the normalizer, the
+// byte-level alphabet, the detokenizer.
 #ifndef RN_TEXT_UNICODE_H
 #define RN_TEXT_UNICODE_H
 
@@ -8,11 +8,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum unicode_class {
-    UNICODE_OTHER,  // also every ill-formed byte
-    UNICODE_LETTER, // \p{L}
-    UNICODE_NUMBER, // \p{N}
-    UNICODE_SPACE,  // \s, the property White_Space
+// What a character is, from its general category: a set of these, so that the class of a pattern is
+// a mask. Controls, unassigned characters and ill-formed bytes have none.
+enum unicode_trait {
+    UNICODE_CAPITAL = 1,      // \p{Lu}, \p{Lt}
+    UNICODE_SMALL = 2,        // \p{Ll}
+    UNICODE_UNCASED = 4,      // \p{Lm}, \p{Lo}
+    UNICODE_MARK = 8,         // \p{M}
+    UNICODE_NUMBER = 16,      // \p{N}
+    UNICODE_PUNCTUATION = 32, // \p{P}
+    UNICODE_SYMBOL = 64,      // \p{S}
+    UNICODE_SPACE = 128,      // \s, the property White_Space
+    UNICODE_LETTER = UNICODE_CAPITAL | UNICODE_SMALL | UNICODE_UNCASED, // \p{L}
 };
 
 enum unicode_form {
@@ -30,18 +37,21 @@ int32_t unicode_decode(const uint8_t *text, size_t len, size_t *n);
 // Writes 1 to 4 bytes and returns how many; cp must be a scalar value.
 size_t unicode_encode(uint32_t cp, uint8_t out[4]);
 
-enum unicode_class unicode_class(int32_t cp); // cp may be -1
+unsigned unicode_traits(int32_t cp); // cp may be -1
 
-extern const uint8_t unicode_ascii[128]; // the class of each ASCII character
+extern const uint8_t unicode_ascii[128]; // the traits of each ASCII character
 
-// The class of the unit at the start of text (len at least 1), and its length.
-static inline enum unicode_class unicode_class_at(const uint8_t *text, size_t len, size_t *n) {
+// The traits of the unit at the start of text (len at least 1), and its length.
+static inline unsigned unicode_traits_at(const uint8_t *text, size_t len, size_t *n) {
     if (text[0] < 0x80) {
         *n = 1;
-        return (enum unicode_class)unicode_ascii[text[0]];
+        return unicode_ascii[text[0]];
     }
-    return unicode_class(unicode_decode(text, len, n));
+    return unicode_traits(unicode_decode(text, len, n));
 }
+
+// \w: letters, marks, decimal and letter numbers, connectors, joiners. cp may be -1.
+bool unicode_is_word(int32_t cp);
 
 // Whether all of it is well-formed.
 bool unicode_is_valid(const char *text, size_t len);

@@ -41,6 +41,7 @@ enum vocab_normal_kind {
     NORMAL_REPLACE_REGEX, // `from` is a regular expression
     NORMAL_PREPEND,       // `to` before a text that is not empty
     NORMAL_PREPEND_FIRST, // the same for the text's first stretch only, and not if it begins with `to`
+    NORMAL_PREPEND_ONCE,  // as PREPEND, and not if it begins with `to`
     NORMAL_STRIP_LEFT,
     NORMAL_STRIP_RIGHT,
     NORMAL_UNSUPPORTED, // encoding is refused, with `from` as the name in the message
@@ -61,6 +62,7 @@ enum vocab_split_kind {
     SPLIT_PUNCTUATION,       // ASCII punctuation or \p{P}
     SPLIT_WHITESPACE,        // \w+|[^\w\s]+, the blanks dropped
     SPLIT_WHITESPACE_ALL,    // between white space, which is dropped
+    SPLIT_BYTE_LEVEL,        // no cut: the splits behind it see the byte-level alphabet (Falcon)
     SPLIT_UNSUPPORTED,       // encoding is refused, with `pattern` as the name in the message
 };
 

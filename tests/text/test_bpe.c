@@ -79,6 +79,22 @@ static void a_word_that_is_a_token_still_needs_its_merges(void **state) {
     free(build);
 }
 
+static void unless_the_vocabulary_says_that_merges_are_ignored_there(void **state) {
+    (void)state;
+    struct vocab_build *const build = build_create();
+    build_bytes(build);
+    build_normal(build, "word");
+    build_normal(build, "wo");
+    build_token(build, span("rd"), TOKEN_CONTROL);
+    build_merge(build, "w o");
+    build_split(build, SPLIT_LITERAL, SPLIT_ISOLATED, false, "-");
+    build->source.ignore_merges = true;
+    struct tokenizer *const tokenizer = make(build);
+    assert_string_equal(pieces_of(tokenizer, "word-wo-words-rd"), "word|-|wo|-|wo|r|d|s|-|r|d");
+    tokenizer_destroy(tokenizer);
+    free(build);
+}
+
 static void of_a_merge_that_comes_twice_the_first_holds(void **state) {
     (void)state;
     struct vocab_build *const build = build_create();
@@ -97,7 +113,7 @@ static void of_a_merge_that_comes_twice_the_first_holds(void **state) {
 // ---------------------------------------------------------------- against the definition
 
 struct random_vocab {
-    char text[BUILD_MAX][64], merge[BUILD_MAX][64];
+    char text[BUILD_MAX][64];
     struct vocab_build *build;
 };
 
@@ -115,10 +131,8 @@ static void random_fill(struct random_vocab *vocab, int n_merge) {
         if (left.len + right.len > 24) continue;
         snprintf(vocab->text[i], 64, "%.*s%.*s", (int)left.len, left.data, (int)right.len,
                  right.data);
-        snprintf(vocab->merge[i], 64, "%.*s %.*s", (int)left.len, left.data, (int)right.len,
-                 right.data);
         made[n_made++] = build_normal(build, vocab->text[i]);
-        build_merge(build, vocab->merge[i]);
+        build->merge[build->source.n_merge++] = (struct vocab_merge){left, right};
     }
 }
 
@@ -135,14 +149,13 @@ static size_t merge_by_definition(const struct vocab_build *build, const char *w
     size_t count = len;
     for (size_t i = 0; i <= len; i++) begin[i] = i; // token i is word[begin[i] .. begin[i + 1]]
     for (int32_t rank = 0; rank < build->source.n_merge;) {
-        const struct text_span merge = build->merge[rank];
-        const size_t left = (size_t)((const char *)memchr(merge.data, ' ', merge.len) - merge.data);
-        const size_t right = merge.len - left - 1;
+        const struct vocab_merge merge = build->merge[rank];
+        const size_t left = merge.left.len, right = merge.right.len;
         size_t at = 0;
         for (; at + 1 < count; at++) {
             const char *const a = word + begin[at], *const b = word + begin[at + 1];
             if (begin[at + 1] - begin[at] == left && begin[at + 2] - begin[at + 1] == right &&
-                !memcmp(a, merge.data, left) && !memcmp(b, merge.data + left + 1, right))
+                !memcmp(a, merge.left.data, left) && !memcmp(b, merge.right.data, right))
                 break;
         }
         if (at + 1 >= count) {
@@ -228,6 +241,7 @@ int main(void) {
         cmocka_unit_test(the_lowest_rank_is_merged_first),
         cmocka_unit_test(of_equal_ranks_the_leftmost_is_merged_first),
         cmocka_unit_test(a_word_that_is_a_token_still_needs_its_merges),
+        cmocka_unit_test(unless_the_vocabulary_says_that_merges_are_ignored_there),
         cmocka_unit_test(of_a_merge_that_comes_twice_the_first_holds),
         cmocka_unit_test(words_of_all_lengths_merge_as_the_definition_says),
         cmocka_unit_test(a_huge_word_is_merged),

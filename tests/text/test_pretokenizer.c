@@ -1,20 +1,80 @@
-// Where the gpt-2 pre-tokenizer cuts: one row per rule of its pattern, and what holds for any
-// bytes.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+// From a vocabulary's splits to words: what names and regular expressions stand for, what becomes
+// of matches, and what is refused.
+#include "check.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "text/pretokenizer.h"
+#include "text/vocab_build.h"
 
-static pretokenizer_fn find(const char *name) {
-    return pretokenizer_find((struct text_span){name, strlen(name)});
+// The splitter of a source that has these splits.
+struct fixture {
+    struct splitter splitter;
+    struct pretokenizer_traits traits;
+    struct arena arena;
+    char line[512];
+    size_t used;
+};
+
+static struct fixture *fixture_of(struct vocab_build *build) {
+    struct fixture *const fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    rn_error err = {0};
+    const rn_status status = pretokenizer_init(&fixture->splitter, &build->source, &fixture->arena,
+                                               &fixture->traits, &err);
+    check(status == RN_OK, "%s", err.message);
+    free(build);
+    return fixture;
 }
+
+static struct fixture *fixture_named(const char *name) {
+    struct vocab_build *const build = build_create();
+    build_pre(build, name);
+    return fixture_of(build);
+}
+
+static struct fixture *fixture_split(enum vocab_split_kind kind, enum vocab_split_behavior behavior,
+                                     bool invert, const char *pattern) {
+    struct vocab_build *const build = build_create();
+    build_split(build, kind, behavior, invert, pattern);
+    return fixture_of(build);
+}
+
+static void fixture_free(struct fixture *fixture) {
+    splitter_deinit(&fixture->splitter);
+    arena_deinit(&fixture->arena);
+    free(fixture);
+}
+
+static rn_status word_add(void *context, const uint8_t *word, size_t len) {
+    struct fixture *const fixture = context;
+    assert_true(len > 0);
+    fixture->used +=
+        (size_t)snprintf(fixture->line + fixture->used, sizeof fixture->line - fixture->used,
+                         "%s%.*s", fixture->used ? "|" : "", (int)len, (const char *)word);
+    return RN_OK;
+}
+
+// The words of a text with '|' between them.
+static const char *words_of(struct fixture *fixture, const char *text) {
+    struct split_scratch scratch = {0};
+    rn_error err = {0};
+    fixture->used = 0;
+    fixture->line[0] = '\0';
+    assert_string_equal(fixture->traits.unsupported, "");
+    const rn_status status = split_run(&fixture->splitter, &scratch, (const uint8_t *)text,
+                                       strlen(text), word_add, fixture, &err);
+    check(status == RN_OK, "%s", err.message);
+    split_scratch_deinit(&scratch);
+    return fixture->line;
+}
+
+static void check_words(struct fixture *fixture, const char *text, const char *want) {
+    check(strcmp(words_of(fixture, text), want) == 0, "'%s' becomes '%s', expected '%s'", text,
+          fixture->line, want);
+}
+
+// ---------------------------------------------------------------- gpt-2, rule by rule
 
 struct split {
     const char *text;
@@ -99,58 +159,287 @@ static const struct split splits[] = {
     {"1\xC2", "1|\xC2"},
 };
 
-static void texts_split_as_the_pattern_says(void **state) {
+static void gpt2_splits_as_its_pattern_says(void **state) {
     (void)state;
-    const pretokenizer_fn next = find("gpt-2");
-    for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++) {
-        const char *const text = splits[i].text;
-        char got[256] = "";
-        size_t used = 0;
-        for (size_t at = 0, n; text[at]; at += n) {
-            n = next((const uint8_t *)text + at, strlen(text + at));
-            assert_true(n > 0 && n <= strlen(text + at));
-            used += (size_t)snprintf(got + used, sizeof got - used, "%s%.*s", at ? "|" : "", (int)n,
-                                     text + at);
-        }
-        assert_string_equal(got, splits[i].words);
-    }
-}
-
-static void a_nul_is_a_character_like_others(void **state) {
-    (void)state;
-    const pretokenizer_fn next = find("gpt-2");
-    assert_int_equal(next((const uint8_t *)"\0\0a", 3), 2);
-    assert_int_equal(next((const uint8_t *)" \0a", 3), 2);
-    assert_int_equal(next((const uint8_t *)"a\0", 2), 1);
+    struct fixture *const fixture = fixture_named("gpt-2");
+    for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++)
+        check_words(fixture, splits[i].text, splits[i].words);
+    fixture_free(fixture);
 }
 
 static void the_length_bounds_what_is_read(void **state) {
     (void)state;
-    const pretokenizer_fn next = find("gpt-2");
-    assert_int_equal(next((const uint8_t *)"'re", 2), 1);
-    assert_int_equal(next((const uint8_t *)"'s", 1), 1);
-    assert_int_equal(next((const uint8_t *)"  a", 2), 2);
-    assert_int_equal(next((const uint8_t *)" a", 1), 1);
-    assert_int_equal(next((const uint8_t *)"\xE4\xB8\xAD", 2), 2);
+    size_t skip;
+    assert_int_equal(pattern_gpt2((const uint8_t *)"'re", 2, &skip), 1);
+    assert_int_equal(pattern_gpt2((const uint8_t *)"'s", 1, &skip), 1);
+    assert_int_equal(pattern_gpt2((const uint8_t *)"  a", 2, &skip), 2);
+    assert_int_equal(pattern_gpt2((const uint8_t *)" a", 1, &skip), 1);
+    assert_int_equal(pattern_gpt2((const uint8_t *)"\xE4\xB8\xAD", 2, &skip), 2);
+    assert_int_equal(pattern_gpt2((const uint8_t *)"\0\0a", 3, &skip), 2);
+    assert_int_equal(pattern_llama3((const uint8_t *)"'\xC5\xBF", 2, &skip), 2);
+    assert_int_equal(pattern_llama3((const uint8_t *)"'RE", 2, &skip), 2);
+}
+
+// ---------------------------------------------------------------- names
+
+static void names_stand_for_their_splits(void **state) {
+    (void)state;
+    static const char text[] = "I'm HelloWorld 12345, x\n\n \xE4\xB8\xAD\xE6\x96\x87 ok!";
+    static const struct {
+        const char *name, *words;
+    } cases[] = {
+        {"gpt-2", "I|'m| HelloWorld| 12345|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
+        {"llama-bpe", "I|'m| HelloWorld| |123|45|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
+        {"qwen2", "I|'m| HelloWorld| |1|2|3|4|5|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
+        {"gpt-4o", "I'm| Hello|World| |123|45|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
+        {"tekken", "I|'m| Hello|World| |1|2|3|4|5|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
+        {"starcoder", "I|'m| HelloWorld| |1|2|3|4|5|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
+        {"falcon", "I|'|m| HelloWorld| |123|45|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
+        {"default", "I|'|m| HelloWorld| |123|45|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
+        {"deepseek-llm",
+         "I|'|m| HelloWorld| |1|2|3|4|5|,| x|\n|\n| |\xE4\xB8\xAD\xE6\x96\x87| ok|!"},
+        {"deepseek-coder",
+         "I|'|m| HelloWorld| |1|2|3|4|5|,| x|\n|\n| |\xE4\xB8\xAD\xE6\x96\x87| ok|!"},
+        {"deepseek-v3", "I|'m| HelloWorld| |123|45|,| x|\n\n| |\xE4\xB8\xAD\xE6\x96\x87| ok|!"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fixture *const fixture = fixture_named(cases[i].name);
+        check(strcmp(words_of(fixture, text), cases[i].words) == 0, "%s: '%s'", cases[i].name,
+              fixture->line);
+        fixture_free(fixture);
+    }
+}
+
+static void names_bring_their_traits(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        bool nfc, ignore_merges;
+    } cases[] = {
+        {"gpt-2", false, false},    {"llama-bpe", false, true}, {"llama3", false, true},
+        {"llama-v3", false, true},  {"tekken", false, true},    {"qwen2", true, false},
+        {"command-r", true, false}, {"mpt", true, false},       {"gpt-4o", false, false},
+        {"llama4", false, false},   {"falcon", false, false},   {"dbrx", false, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fixture *const fixture = fixture_named(cases[i].name);
+        assert_string_equal(fixture->traits.unsupported, "");
+        check(fixture->traits.nfc == cases[i].nfc, "%s", cases[i].name);
+        check(fixture->traits.ignore_merges == cases[i].ignore_merges, "%s", cases[i].name);
+        fixture_free(fixture);
+    }
 }
 
 static void names_are_matched_whole(void **state) {
     (void)state;
-    assert_non_null(find("gpt-2"));
-    assert_ptr_equal(find(""), find("gpt-2"));
-    assert_ptr_equal(pretokenizer_find((struct text_span){NULL, 0}), find("gpt-2"));
-    assert_null(find("gpt-22"));
-    assert_null(find("gpt"));
-    assert_null(find("llama-bpe"));
-    assert_null(find("default"));
+    static const char *const names[] = {"gpt-22", "gpt", "llama", "llama-bpe ", "Qwen2", "kimi-k2"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct fixture *const fixture = fixture_named(names[i]);
+        char want[128];
+        snprintf(want, sizeof want, "pre-tokenizer '%s' is not supported", names[i]);
+        assert_string_equal(fixture->traits.unsupported, want);
+        fixture_free(fixture);
+    }
+    struct fixture *const empty = fixture_named(""); // files that name none
+    check_words(empty, "it's 12", "it|'s| 12");
+    fixture_free(empty);
+}
+
+// ---------------------------------------------------------------- behaviors
+
+static void matches_are_treated_as_the_behavior_says(void **state) {
+    (void)state;
+    static const struct {
+        enum vocab_split_behavior behavior;
+        bool invert;
+        const char *text, *words;
+    } cases[] = {
+        // as Hugging Face documents them
+        {SPLIT_REMOVED, false, "the-final--countdown", "the|final|countdown"},
+        {SPLIT_ISOLATED, false, "the-final--countdown", "the|-|final|-|-|countdown"},
+        {SPLIT_MERGED_WITH_PREVIOUS, false, "the-final--countdown", "the-|final-|-|countdown"},
+        {SPLIT_MERGED_WITH_NEXT, false, "the-final--countdown", "the|-final|-|-countdown"},
+        {SPLIT_CONTIGUOUS, false, "the-final--countdown", "the|-|final|--|countdown"},
+        // at the ends
+        {SPLIT_REMOVED, false, "-a-", "a"},
+        {SPLIT_ISOLATED, false, "--a--", "-|-|a|-|-"},
+        {SPLIT_MERGED_WITH_PREVIOUS, false, "--a--", "-|-|a-|-"},
+        {SPLIT_MERGED_WITH_NEXT, false, "--a--", "-|-a|-|-"},
+        {SPLIT_CONTIGUOUS, false, "--a--", "--|a|--"},
+        {SPLIT_REMOVED, false, "---", ""},
+        {SPLIT_MERGED_WITH_PREVIOUS, false, "-", "-"},
+        {SPLIT_MERGED_WITH_NEXT, false, "-", "-"},
+        {SPLIT_CONTIGUOUS, false, "abc", "abc"},
+        // the pattern describes the pieces
+        {SPLIT_REMOVED, true, "a--bc-", "-|-|-"},
+        {SPLIT_ISOLATED, true, "a--bc-", "a|-|-|bc|-"},
+        {SPLIT_MERGED_WITH_PREVIOUS, true, "a--bc-", "a|-|-bc|-"},
+        {SPLIT_MERGED_WITH_NEXT, true, "a--bc-", "a-|-|bc-"},
+        {SPLIT_CONTIGUOUS, true, "a--bc-", "a|--|bc|-"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        // the same as plain text, as a regular expression for PCRE2, and in a class of its own
+        static const struct {
+            enum vocab_split_kind kind;
+            const char *pattern;
+        } ways[] = {{SPLIT_LITERAL, "-"}, {SPLIT_REGEX, "-"}, {SPLIT_REGEX, "[-]"}};
+        for (size_t k = 0; k < 3; k++) {
+            struct fixture *const fixture =
+                fixture_split(ways[k].kind, cases[i].behavior, cases[i].invert, ways[k].pattern);
+            check_words(fixture, cases[i].text, cases[i].words);
+            fixture_free(fixture);
+        }
+    }
+}
+
+static void an_empty_match_cuts_but_not_right_behind_another(void **state) {
+    (void)state;
+    struct fixture *fixture = fixture_split(SPLIT_REGEX, SPLIT_ISOLATED, false, "(?=c)");
+    check_words(fixture, "abcabc", "ab|cab|c");
+    fixture_free(fixture);
+    fixture = fixture_split(SPLIT_REGEX, SPLIT_MERGED_WITH_NEXT, false, "x*");
+    check_words(fixture, "axxb", "a|xxb");
+    fixture_free(fixture);
+}
+
+static void kinds_of_splits_cut_what_they_name(void **state) {
+    (void)state;
+    static const struct {
+        enum vocab_split_kind kind;
+        enum vocab_split_behavior behavior;
+        const char *text, *words;
+    } cases[] = {
+        {SPLIT_DIGITS, SPLIT_ISOLATED, "Call 911 or 1\xC2\xB2!", "Call |911| or |1\xC2\xB2|!"},
+        {SPLIT_DIGITS_INDIVIDUAL, SPLIT_ISOLATED, "Call 911!", "Call |9|1|1|!"},
+        {SPLIT_PUNCTUATION, SPLIT_ISOLATED, "Hey, (you)$x", "Hey|,| |(|you|)|$|x"},
+        {SPLIT_PUNCTUATION, SPLIT_CONTIGUOUS, "Hey?! you", "Hey|?!| you"},
+        {SPLIT_PUNCTUATION, SPLIT_REMOVED, "a--b", "a|b"},
+        {SPLIT_WHITESPACE, SPLIT_ISOLATED, " Hey  friend_1!?  ", "Hey|friend_1|!?"},
+        {SPLIT_WHITESPACE, SPLIT_ISOLATED, "e\xCC\x81x\xE3\x80\x80-", "e\xCC\x81x|-"},
+        {SPLIT_WHITESPACE_ALL, SPLIT_ISOLATED, " Hey  friend!\xC2\xA0\n", "Hey|friend!"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fixture *const fixture = fixture_split(cases[i].kind, cases[i].behavior, false, "");
+        check_words(fixture, cases[i].text, cases[i].words);
+        fixture_free(fixture);
+    }
+}
+
+static void steps_cut_the_pieces_of_the_ones_before(void **state) {
+    (void)state;
+    struct vocab_build *const build = build_create();
+    build_split(build, SPLIT_LITERAL, SPLIT_REMOVED, false, "|");
+    build_split(build, SPLIT_REGEX, SPLIT_MERGED_WITH_PREVIOUS, false, "[;.]");
+    build_split(build, SPLIT_DIGITS_INDIVIDUAL, SPLIT_ISOLATED, false, "");
+    struct fixture *const fixture = fixture_of(build);
+    check_words(fixture, "a12;b.|c;;3", "a|1|2|;|b.|c;|;|3");
+    // a blank at the end of a piece is at the end of its text
+    struct vocab_build *const ends = build_create();
+    build_split(ends, SPLIT_LITERAL, SPLIT_ISOLATED, false, "x");
+    build_pre(ends, "gpt-2");
+    struct fixture *const inner = fixture_of(ends);
+    check_words(inner, "a  xb  c", "a|  |x|b| | c");
+    fixture_free(inner);
+    fixture_free(fixture);
+}
+
+static void splits_behind_the_byte_level_see_its_alphabet(void **state) {
+    (void)state;
+    struct vocab_build *const build = build_create();
+    build_pre(build, "gpt-2");
+    build_split(build, SPLIT_BYTE_LEVEL, SPLIT_ISOLATED, false, "");
+    build_split(build, SPLIT_DIGITS, SPLIT_ISOLATED, false, "");
+    struct fixture *const fixture = fixture_of(build);
+    // the second byte of U+00F2 stands for U+00B2, a number
+    check_words(fixture, "x\xC3\xB2y 12", "x\xC3|\xB2|y| |12");
+    fixture_free(fixture);
+
+    struct vocab_build *const other = build_create();
+    build_split(other, SPLIT_BYTE_LEVEL, SPLIT_ISOLATED, false, "");
+    build_split(other, SPLIT_REGEX, SPLIT_ISOLATED, false, "\\p{L}");
+    struct fixture *const refused = fixture_of(other);
+    assert_string_equal(refused->traits.unsupported,
+                        "pre-tokenizer '\\p{L}' is not supported: it follows ByteLevel");
+    fixture_free(refused);
+}
+
+static void expressions_are_known_however_they_are_written(void **state) {
+    (void)state;
+    static const char *const ways[] = {"[\\r\\n]", "[\r\n]", "[\\r\n]"};
+    for (size_t i = 0; i < 3; i++) {
+        struct fixture *const fixture = fixture_split(SPLIT_REGEX, SPLIT_ISOLATED, false, ways[i]);
+        assert_ptr_equal(fixture->splitter.step[0].match, pattern_line_end);
+        fixture_free(fixture);
+    }
+    struct fixture *const fixture =
+        fixture_split(SPLIT_REGEX, SPLIT_ISOLATED, false,
+                      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+                      "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+");
+    assert_ptr_equal(fixture->splitter.step[0].match, pattern_llama3);
+    assert_true(fixture->splitter.step[0].covers);
+    fixture_free(fixture);
+}
+
+static void what_is_not_known_is_named(void **state) {
+    (void)state;
+    struct fixture *fixture =
+        fixture_split(SPLIT_UNSUPPORTED, SPLIT_ISOLATED, false, "UnicodeScripts");
+    assert_string_equal(fixture->traits.unsupported,
+                        "pre-tokenizer 'UnicodeScripts' is not supported");
+    fixture_free(fixture);
+    fixture = fixture_split(SPLIT_REGEX, SPLIT_ISOLATED, false, "(a");
+    assert_non_null(
+        strstr(fixture->traits.unsupported, "regular expression '(a' is not supported: "));
+    fixture_free(fixture);
+    fixture = fixture_split(SPLIT_LITERAL, SPLIT_ISOLATED, false, ""); // cuts nothing
+    check_words(fixture, "abc", "abc");
+    fixture_free(fixture);
+
+    struct vocab_build *const build = build_create();
+    struct vocab_split many[20];
+    for (int i = 0; i < 20; i++) many[i] = (struct vocab_split){.kind = SPLIT_DIGITS};
+    build->source.split = many;
+    build->source.n_split = 20;
+    fixture = fixture_of(build);
+    assert_non_null(strstr(fixture->traits.unsupported, "more splits than '16'"));
+    fixture_free(fixture);
+}
+
+static void unknown_kinds_and_behaviors_are_refused(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct vocab_build *const build = build_create();
+        build_split(build, SPLIT_DIGITS, SPLIT_ISOLATED, false, "");
+        if (i == 0) build->split[0].kind = (enum vocab_split_kind)99;
+        if (i == 1) build->split[0].behavior = (enum vocab_split_behavior)99;
+        struct splitter splitter;
+        struct pretokenizer_traits traits;
+        struct arena arena = {0};
+        rn_error err = {0};
+        assert_int_equal(pretokenizer_init(&splitter, &build->source, &arena, &traits, &err),
+                         RN_ERR_MODEL);
+        assert_string_equal(err.message, i ? "a split of the unknown behavior 99"
+                                           : "a split of the unknown kind 99");
+        arena_deinit(&arena);
+        free(build);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_split_as_the_pattern_says),
-        cmocka_unit_test(a_nul_is_a_character_like_others),
+        cmocka_unit_test(gpt2_splits_as_its_pattern_says),
         cmocka_unit_test(the_length_bounds_what_is_read),
+        cmocka_unit_test(names_stand_for_their_splits),
+        cmocka_unit_test(names_bring_their_traits),
         cmocka_unit_test(names_are_matched_whole),
+        cmocka_unit_test(matches_are_treated_as_the_behavior_says),
+        cmocka_unit_test(an_empty_match_cuts_but_not_right_behind_another),
+        cmocka_unit_test(kinds_of_splits_cut_what_they_name),
+        cmocka_unit_test(steps_cut_the_pieces_of_the_ones_before),
+        cmocka_unit_test(splits_behind_the_byte_level_see_its_alphabet),
+        cmocka_unit_test(expressions_are_known_however_they_are_written),
+        cmocka_unit_test(what_is_not_known_is_named),
+        cmocka_unit_test(unknown_kinds_and_behaviors_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

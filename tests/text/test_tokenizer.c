@@ -109,6 +109,7 @@ static void words_end_at_special_tokens(void **state) {
     build_normal(build, "ab");                      // 258
     build_merge(build, "\xC4\xA0 \xC4\xA0");
     build_merge(build, "a b");
+    build_pre(build, "gpt-2");
     struct tokenizer *const tokenizer = make(build);
     // before a special token white space is at the end of its stretch, and stays in one piece
     assert_string_equal(ids_of(tokenizer, "ab  <s>ab", ENCODE_SPECIAL), "258 257 256 258");
@@ -121,10 +122,16 @@ static void plain_text_never_becomes_a_control_token(void **state) {
     (void)state;
     struct vocab_build *const build = build_create();
     build_bytes(build);
-    build_token(build, span("ab"), TOKEN_CONTROL);
-    build_merge(build, "a b");
-    check_refused(build, RN_ERR_MODEL,
-                  "tokenizer.ggml.merges[0] 'a b' makes what is no ordinary token");
+    build_token(build, span("ab"), TOKEN_CONTROL); // 256
+    build_token(build, span("cd"), TOKEN_UNUSED);  // 257
+    build_normal(build, "abc");                    // 258
+    build_merge(build, "a b");                     // these merges are left out
+    build_merge(build, "ab c");
+    build_merge(build, "c d");
+    struct tokenizer *const tokenizer = make(build);
+    assert_string_equal(ids_of(tokenizer, "abcd", 0), "97 98 99 100");
+    assert_string_equal(ids_of(tokenizer, "abcd", ENCODE_SPECIAL), "256 99 100");
+    tokenizer_destroy(tokenizer);
 }
 
 static void many_special_tokens_are_told_apart(void **state) {
@@ -300,18 +307,23 @@ static void token_bytes_are_decoded_by_type(void **state) {
 static void a_tokenizer_keeps_nothing_of_its_source(void **state) {
     (void)state;
     struct vocab_build *const build = build_create();
-    char token[] = "ab", control[] = "<s>", merge[] = "a b", pre[] = "gpt-2";
+    char token[] = "ab", control[] = "<s>", merge[] = "a b", pre[] = "gpt-2", from[] = "x",
+         added[] = "+";
     build_bytes(build);
     build_normal(build, token);                       // 256
     build_token(build, span(control), TOKEN_CONTROL); // 257
     build_merge(build, merge);
-    build->source.pre = span(pre);
+    build_pre(build, pre);
+    build_split(build, SPLIT_LITERAL, SPLIT_ISOLATED, false, from);
+    build_normalizer(build, NORMAL_REPLACE, from, token);
+    build_added(build, '+', added);
     struct tokenizer *const tokenizer = make(build); // frees the arrays
     memset(token, 'x', 2);
     memset(control, 'x', 3);
     memset(merge, 'x', 3);
     memset(pre, 'x', 5);
-    assert_string_equal(ids_of(tokenizer, "ab<s>", ENCODE_SPECIAL), "256 257");
+    from[0] = added[0] = '#';
+    assert_string_equal(ids_of(tokenizer, "ab<s>x+", ENCODE_SPECIAL), "256 257 256 43");
     check_bytes(tokenizer, 256, "ab");
     tokenizer_destroy(tokenizer);
 }
@@ -352,23 +364,89 @@ static void merges_may_make_user_defined_tokens_that_read_the_same(void **state)
                      "b"),
                 TOKEN_USER_DEFINED); // stands for itself, not for " b"
     build_merge(build, "\xC4\xA0 b");
-    check_refused(build, RN_ERR_MODEL,
-                  "tokenizer.ggml.merges[0] '\xC4\xA0 b' makes what is no ordinary token");
+    struct tokenizer *const plain = make(build);
+    assert_string_equal(ids_of(plain, " b", 0), "32 98");
+    assert_string_equal(ids_of(plain,
+                               "\xC4\xA0"
+                               "b",
+                               0),
+                        "256");
+    tokenizer_destroy(plain);
 }
 
-static void generation_ends_at_text_turn_and_message_ends(void **state) {
+static void generation_ends_where_the_file_says(void **state) {
     (void)state;
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build->source.bos = 1;
     build->source.eos = 2;
-    build->source.eot = 3;
-    build->source.eom = 4;
+    build->source.end[0] = 3;
+    build->source.end[1] = 4;
+    build->source.n_end = 2;
     struct tokenizer *const tokenizer = make(build);
     for (int32_t id = 0; id < 256; id++)
         assert_int_equal(tokenizer_is_end(tokenizer, id), id >= 2 && id <= 4);
+    assert_false(tokenizer_is_end(tokenizer, -1));
+    assert_false(tokenizer_is_end(tokenizer, 256));
     assert_int_equal(tokenizer_bos(tokenizer), 1);
     assert_int_equal(tokenizer_eos(tokenizer), 2);
+    assert_false(tokenizer_strips_space(tokenizer));
+    tokenizer_destroy(tokenizer);
+}
+
+static void generation_ends_at_tokens_that_are_known_to_end_a_turn(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int32_t type;
+        bool is_end;
+    } cases[] = {
+        {"<|eot_id|>", TOKEN_CONTROL, true},
+        {"<|im_end|>", TOKEN_CONTROL, true},
+        {"<|im_end|>", TOKEN_NORMAL, false},
+        {"<|im_start|>", TOKEN_CONTROL, false},
+        {"<end_of_turn>", TOKEN_CONTROL, true},
+        {"<|end|>", TOKEN_USER_DEFINED, true},
+        {"</s>", TOKEN_CONTROL, true},
+        {"</s>", TOKEN_USER_DEFINED, false},
+        {"<|endoftext|>", TOKEN_CONTROL, true},
+        {"<|eom_id|>", TOKEN_CONTROL, true},
+        {"<\uFF5Cend\u2581of\u2581sentence\uFF5C>", TOKEN_CONTROL, true},
+        {"<|END_OF_TURN_TOKEN|>", TOKEN_CONTROL, true},
+        {"<|pad|>", TOKEN_CONTROL, false},
+        {"", TOKEN_CONTROL, false},
+    };
+    struct vocab_build *const build = build_create();
+    build_bytes(build);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        build_token(build, span(cases[i].text), cases[i].type);
+    struct tokenizer *const tokenizer = make(build);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(tokenizer_is_end(tokenizer, 256 + (int32_t)i), cases[i].is_end);
+    tokenizer_destroy(tokenizer);
+}
+
+// gpt-oss: <|end|> ends a message, of which an answer has several.
+static void the_end_of_a_message_does_not_end_an_answer_that_has_its_own_end(void **state) {
+    (void)state;
+    struct vocab_build *build = build_create();
+    build_bytes(build);
+    build_token(build, span("<|end|>"), TOKEN_CONTROL);    // 256
+    build_token(build, span("<|return|>"), TOKEN_CONTROL); // 257
+    build_token(build, span("<|call|>"), TOKEN_CONTROL);   // 258
+    struct tokenizer *tokenizer = make(build);
+    assert_false(tokenizer_is_end(tokenizer, 256));
+    assert_true(tokenizer_is_end(tokenizer, 257));
+    assert_true(tokenizer_is_end(tokenizer, 258));
+    tokenizer_destroy(tokenizer);
+
+    build = build_create(); // unless the file says so
+    build_bytes(build);
+    build->source.eos = build_token(build, span("<|end|>"), TOKEN_CONTROL);
+    build_token(build, span("<|return|>"), TOKEN_CONTROL);
+    build_token(build, span("<|call|>"), TOKEN_CONTROL);
+    tokenizer = make(build);
+    assert_true(tokenizer_is_end(tokenizer, 256));
     tokenizer_destroy(tokenizer);
 }
 
@@ -376,35 +454,38 @@ static void generation_ends_at_text_turn_and_message_ends(void **state) {
 
 static void an_unknown_model_is_refused(void **state) {
     (void)state;
-    struct vocab_build *build = build_create();
-    build_bytes(build);
-    build->source.model = span("llama");
-    check_refused(build, RN_ERR_UNSUPPORTED, "tokenizer model 'llama' is not supported");
-    build = build_create();
-    build_bytes(build);
-    build->source.model = (struct text_span){NULL, 0};
-    check_refused(build, RN_ERR_UNSUPPORTED, "tokenizer model '' is not supported");
-}
-
-static void an_unknown_pre_tokenizer_is_refused_at_encode_only(void **state) {
-    (void)state;
     struct vocab_build *const build = build_create();
     build_bytes(build);
-    build->source.pre = span("llama-bpe");
-    struct tokenizer *const tokenizer = make(build);
-    check_bytes(tokenizer, 'a', "a");
-    struct token_list list = {0};
-    rn_error err = {0};
-    assert_int_equal(tokenizer_encode(tokenizer, "a", 1, 0, &list, &err), RN_ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "pre-tokenizer 'llama-bpe' is not supported"));
-    assert_int_equal(list.count, 0);
-    token_list_deinit(&list);
-    tokenizer_destroy(tokenizer);
+    build->source.model = (enum vocab_model)9;
+    check_refused(build, RN_ERR_UNSUPPORTED, "test: tokenizer model 9 is not supported");
+}
+
+static void a_pipeline_that_is_not_known_is_refused_at_encode_only(void **state) {
+    (void)state;
+    static const char *const messages[] = {
+        "test: pre-tokenizer 'rune-3' is not supported: only token ids can be given",
+        "test: normalizer 'Precompiled' is not supported: only token ids can be given",
+    };
+    for (int i = 0; i < 2; i++) {
+        struct vocab_build *const build = build_create();
+        build_bytes(build);
+        build_pre(build, i ? "gpt-2" : "rune-3");
+        if (i) build_normalizer(build, NORMAL_UNSUPPORTED, "Precompiled", "");
+        struct tokenizer *const tokenizer = make(build);
+        check_bytes(tokenizer, 'a', "a");
+        struct token_list list = {0};
+        rn_error err = {0};
+        assert_int_equal(tokenizer_encode(tokenizer, "a", 1, 0, &list, &err), RN_ERR_UNSUPPORTED);
+        assert_string_equal(err.message, messages[i]);
+        assert_int_equal(list.count, 0);
+        token_list_deinit(&list);
+        tokenizer_destroy(tokenizer);
+    }
 }
 
 static void an_empty_vocabulary_is_refused(void **state) {
     (void)state;
-    check_refused(build_create(), RN_ERR_MODEL, "the vocabulary has no tokens");
+    check_refused(build_create(), RN_ERR_MODEL, "test: the vocabulary has no tokens");
 }
 
 static void ids_out_of_range_are_refused(void **state) {
@@ -414,21 +495,22 @@ static void ids_out_of_range_are_refused(void **state) {
         size_t offset;
     } fields[] = {{"bos", offsetof(struct vocab_source, bos)},
                   {"eos", offsetof(struct vocab_source, eos)},
-                  {"eot", offsetof(struct vocab_source, eot)},
-                  {"eom", offsetof(struct vocab_source, eom)}};
+                  {"unk", offsetof(struct vocab_source, unk)},
+                  {"end", offsetof(struct vocab_source, end)}};
     static const int32_t values[] = {256, 70000, INT32_MAX, -2, INT32_MIN};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         for (size_t j = 0; j < sizeof values / sizeof values[0]; j++) {
             struct vocab_build *const build = build_create();
             build_bytes(build);
+            build->source.n_end = 1;
             memcpy((char *)&build->source + fields[i].offset, &values[j], sizeof values[j]);
             char message[128];
             if (values[j] < 0)
-                snprintf(message, sizeof message, "tokenizer.ggml.%s_token_id %d is negative",
+                snprintf(message, sizeof message, "test: %s_token_id %d is negative",
                          fields[i].name, values[j]);
             else
                 snprintf(message, sizeof message,
-                         "tokenizer.ggml.%s_token_id %d is not below the vocabulary's size, 256",
+                         "test: %s_token_id %d is not below the vocabulary's size, 256",
                          fields[i].name, values[j]);
             check_refused(build, RN_ERR_MODEL, message);
         }
@@ -443,8 +525,7 @@ static void unknown_token_types_are_refused(void **state) {
         build_bytes(build);
         build->type[5] = values[i];
         char message[128];
-        snprintf(message, sizeof message, "tokenizer.ggml.token_type[5] is %d; 0 to 6 are known",
-                 values[i]);
+        snprintf(message, sizeof message, "test: token_type[5] is %d; 0 to 6 are known", values[i]);
         check_refused(build, RN_ERR_MODEL, message);
     }
 }
@@ -468,35 +549,59 @@ static void normal_tokens_that_are_not_utf8_are_refused(void **state) {
         struct vocab_build *const build = build_create();
         build_bytes(build);
         build_normal(build, texts[i]);
-        check_refused(build, RN_ERR_MODEL, "tokenizer.ggml.tokens[256] is not valid UTF-8");
+        check_refused(build, RN_ERR_MODEL, "test: tokens[256] is not valid UTF-8");
+    }
+}
+
+static void more_ends_than_there_is_room_for_are_refused(void **state) {
+    (void)state;
+    static const int32_t counts[] = {VOCAB_MAX_ENDS + 1, -1, INT32_MAX};
+    for (size_t i = 0; i < 3; i++) {
+        struct vocab_build *const build = build_create();
+        build_bytes(build);
+        build->source.n_end = counts[i];
+        char message[96];
+        snprintf(message, sizeof message, "test: %d end tokens, expected at most 32", counts[i]);
+        check_refused(build, RN_ERR_MODEL, message);
+    }
+}
+
+static void added_tokens_out_of_range_are_refused(void **state) {
+    (void)state;
+    static const int32_t ids[] = {256, -1, INT32_MAX, INT32_MIN};
+    for (size_t i = 0; i < 4; i++) {
+        struct vocab_build *const build = build_create();
+        build_bytes(build);
+        build_added(build, ids[i], "x");
+        char message[128];
+        snprintf(message, sizeof message,
+                 "test: the added token %d is not below the vocabulary's size, 256", ids[i]);
+        check_refused(build, RN_ERR_MODEL, message);
     }
 }
 
 static void bad_merges_are_refused_by_index_and_text(void **state) {
     (void)state;
     static const struct {
-        const char *merge, *message;
+        const char *left, *right, *message;
     } cases[] = {
-        {"", "'' is not two tokens with a space between them"},
-        {" ", "' ' is not two tokens with a space between them"},
-        {"ab", "'ab' is not two tokens with a space between them"},
-        {"abc", "'abc' is not two tokens with a space between them"},
-        {"ab ", "'ab ' is not two tokens with a space between them"},
-        {" ab", "' ab' is not two tokens with a space between them"},
-        {"zz a", "'zz a' begins with what is no ordinary token"},
-        {"a zz", "'a zz' ends with what is no ordinary token"},
-        {"a b c", "'a b c' ends with what is no ordinary token"},
-        {"a c", "'a c' makes what is no ordinary token"},
-        {"\xFF b", "'? b' begins with what is no ordinary token"},
+        {"", "", "'' '' is not two tokens"},
+        {"a", "", "'a' '' is not two tokens"},
+        {"", "ab", "'' 'ab' is not two tokens"},
+        {"zz", "a", "'zz' 'a' begins with what is no token"},
+        {"a", "zz", "'a' 'zz' ends with what is no token"},
+        {"a", "c", "'a' 'c' makes what is no token"},
+        {"\xFF", "b", "'?' 'b' begins with what is no token"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct vocab_build *const build = build_create();
         build_bytes(build);
         build_normal(build, "ab");
         build_merge(build, "a b");
-        build_merge(build, cases[i].merge);
+        build->merge[1] = (struct vocab_merge){span(cases[i].left), span(cases[i].right)};
+        build->source.n_merge = 2;
         char message[128];
-        snprintf(message, sizeof message, "tokenizer.ggml.merges[1] %s", cases[i].message);
+        snprintf(message, sizeof message, "test: merges[1] %s", cases[i].message);
         check_refused(build, RN_ERR_MODEL, message);
     }
 }
@@ -524,13 +629,12 @@ static void overlong_strings_are_only_long(void **state) {
     build = build_create();
     build_bytes(build);
     build_token(build, (struct text_span){text, 1025}, TOKEN_USER_DEFINED);
-    check_refused(
-        build, RN_ERR_MODEL,
-        "tokenizer.ggml.tokens[256] is a special token of 1025 bytes, expected at most 1024");
+    check_refused(build, RN_ERR_MODEL,
+                  "test: tokens[256] is a special token of 1025 bytes, expected at most 1024");
 
     build = build_create(); // and a message stays one line
     build_bytes(build);
-    build->merge[build->source.n_merge++] = (struct text_span){text, LONG};
+    build->merge[build->source.n_merge++] = (struct vocab_merge){{text, LONG}, {text, LONG}};
     rn_error err = {0};
     struct tokenizer *none = NULL;
     assert_int_equal(tokenizer_create(&build->source, &none, &err), RN_ERR_MODEL);
@@ -557,14 +661,18 @@ int main(void) {
         cmocka_unit_test(a_tokenizer_keeps_nothing_of_its_source),
         cmocka_unit_test(the_lower_id_of_equal_strings_is_used),
         cmocka_unit_test(merges_may_make_user_defined_tokens_that_read_the_same),
-        cmocka_unit_test(generation_ends_at_text_turn_and_message_ends),
+        cmocka_unit_test(generation_ends_where_the_file_says),
+        cmocka_unit_test(generation_ends_at_tokens_that_are_known_to_end_a_turn),
+        cmocka_unit_test(the_end_of_a_message_does_not_end_an_answer_that_has_its_own_end),
         cmocka_unit_test(an_unknown_model_is_refused),
-        cmocka_unit_test(an_unknown_pre_tokenizer_is_refused_at_encode_only),
+        cmocka_unit_test(a_pipeline_that_is_not_known_is_refused_at_encode_only),
         cmocka_unit_test(an_empty_vocabulary_is_refused),
         cmocka_unit_test(ids_out_of_range_are_refused),
         cmocka_unit_test(unknown_token_types_are_refused),
         cmocka_unit_test(without_types_all_tokens_are_normal),
         cmocka_unit_test(normal_tokens_that_are_not_utf8_are_refused),
+        cmocka_unit_test(more_ends_than_there_is_room_for_are_refused),
+        cmocka_unit_test(added_tokens_out_of_range_are_refused),
         cmocka_unit_test(bad_merges_are_refused_by_index_and_text),
         cmocka_unit_test(overlong_strings_are_only_long),
     };

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "text/alphabet.h"
+#include <utf8proc.h>
+
 #include "text/unicode.h"
 
 static void every_scalar_value_decodes_to_itself(void **state) {
@@ -76,32 +78,85 @@ static void white_space_is_the_unicode_property(void **state) {
     size_t next = 0;
     for (int32_t cp = 0; cp <= 0x10FFFF; cp++) {
         const bool listed = next < sizeof spaces / sizeof spaces[0] && spaces[next] == cp;
-        assert_int_equal(unicode_class(cp) == UNICODE_SPACE, listed);
+        assert_int_equal((unicode_traits(cp) & UNICODE_SPACE) != 0, listed);
         next += listed;
     }
     assert_int_equal(next, sizeof spaces / sizeof spaces[0]);
 }
 
-static void classes_follow_the_general_category(void **state) {
+static void traits_follow_the_general_category(void **state) {
     (void)state;
     static const struct {
         int32_t cp;
-        enum unicode_class class;
+        unsigned traits;
     } cases[] = {
-        {'a', UNICODE_LETTER},    {'Z', UNICODE_LETTER},     {'_', UNICODE_OTHER},
-        {'0', UNICODE_NUMBER},    {'9', UNICODE_NUMBER},     {'@', UNICODE_OTHER},
-        {'[', UNICODE_OTHER},     {'{', UNICODE_OTHER},      {0x7F, UNICODE_OTHER},
-        {0x1C, UNICODE_OTHER},    {0xAA, UNICODE_LETTER},    {0xB2, UNICODE_NUMBER},
-        {0xD7, UNICODE_OTHER},    {0xE9, UNICODE_LETTER},    {0x01C5, UNICODE_LETTER},
-        {0x02B0, UNICODE_LETTER}, {0x0301, UNICODE_OTHER},   {0x0660, UNICODE_NUMBER},
-        {0x0E31, UNICODE_OTHER},  {0x2167, UNICODE_NUMBER},  {0x200B, UNICODE_OTHER},
-        {0x200D, UNICODE_OTHER},  {0x4E2D, UNICODE_LETTER},  {0x3007, UNICODE_NUMBER},
-        {0xAC00, UNICODE_LETTER}, {0xE000, UNICODE_OTHER},   {0xFEFF, UNICODE_OTHER},
-        {0x1F642, UNICODE_OTHER}, {0x1D7CE, UNICODE_NUMBER}, {0x20000, UNICODE_LETTER},
-        {0x180E, UNICODE_OTHER},  {-1, UNICODE_OTHER},
+        {'a', UNICODE_SMALL},
+        {'Z', UNICODE_CAPITAL},
+        {'_', UNICODE_PUNCTUATION},
+        {'0', UNICODE_NUMBER},
+        {'9', UNICODE_NUMBER},
+        {'@', UNICODE_PUNCTUATION},
+        {'[', UNICODE_PUNCTUATION},
+        {'{', UNICODE_PUNCTUATION},
+        {0x7F, 0},
+        {0x1C, 0},
+        {0xAA, UNICODE_UNCASED},
+        {0xB2, UNICODE_NUMBER},
+        {0xD7, UNICODE_SYMBOL},
+        {0xE9, UNICODE_SMALL},
+        {0x01C5, UNICODE_CAPITAL},
+        {0x02B0, UNICODE_UNCASED},
+        {0x0301, UNICODE_MARK},
+        {0x0660, UNICODE_NUMBER},
+        {0x0E31, UNICODE_MARK},
+        {0x2167, UNICODE_NUMBER},
+        {0x200B, 0},
+        {0x200D, 0},
+        {0x4E2D, UNICODE_UNCASED},
+        {0x3007, UNICODE_NUMBER},
+        {0xAC00, UNICODE_UNCASED},
+        {0xE000, 0},
+        {0xFEFF, 0},
+        {0x1F642, UNICODE_SYMBOL},
+        {0x1D7CE, UNICODE_NUMBER},
+        {0x20000, UNICODE_UNCASED},
+        {0x180E, 0},
+        {-1, 0},
+        {0x20DD, UNICODE_MARK},
+        {0x0903, UNICODE_MARK},
+        {0x203F, UNICODE_PUNCTUATION},
+        {0x20AC, UNICODE_SYMBOL},
+        {0x3000, UNICODE_SPACE},
+        {0x10FFFF, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        assert_int_equal(unicode_class(cases[i].cp), cases[i].class);
+        assert_int_equal(unicode_traits(cases[i].cp), cases[i].traits);
+}
+
+// The table of ASCII says what the categories say.
+static void ascii_traits_are_those_of_the_categories(void **state) {
+    (void)state;
+    for (int32_t cp = 0; cp < 0x80; cp++) {
+        const char *const category = utf8proc_category_string(cp);
+        const unsigned traits = unicode_traits(cp);
+        assert_int_equal((traits & UNICODE_LETTER) != 0, category[0] == 'L');
+        assert_int_equal((traits & UNICODE_NUMBER) != 0, category[0] == 'N');
+        assert_int_equal((traits & UNICODE_PUNCTUATION) != 0, category[0] == 'P');
+        assert_int_equal((traits & UNICODE_SYMBOL) != 0, category[0] == 'S');
+        assert_int_equal((traits & UNICODE_CAPITAL) != 0, category[1] == 'u' && category[0] == 'L');
+    }
+}
+
+static void words_are_letters_marks_digits_and_connectors(void **state) {
+    (void)state;
+    static const int32_t inside[] = {'a',    'Z',    '0',    '_',    0xE9,   0x301,  0x661,  0x2160,
+                                     0x203F, 0x200C, 0x200D, 0x24B6, 0x4E2D, 0x20DD, 0x1F130};
+    static const int32_t outside[] = {-1,   ' ',  '-',    '$',    0x7F,    0xA0,
+                                      0xB2, 0xBD, 0x2014, 0x200B, 0x1F642, 0x10FFFF};
+    for (size_t i = 0; i < sizeof inside / sizeof inside[0]; i++)
+        assert_true(unicode_is_word(inside[i]));
+    for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++)
+        assert_false(unicode_is_word(outside[i]));
 }
 
 static void alphabet_is_one_printable_character_per_byte(void **state) {
@@ -153,7 +208,9 @@ int main(void) {
         cmocka_unit_test(every_scalar_value_decodes_to_itself),
         cmocka_unit_test(ill_formed_parts_have_the_length_of_the_standard),
         cmocka_unit_test(white_space_is_the_unicode_property),
-        cmocka_unit_test(classes_follow_the_general_category),
+        cmocka_unit_test(traits_follow_the_general_category),
+        cmocka_unit_test(ascii_traits_are_those_of_the_categories),
+        cmocka_unit_test(words_are_letters_marks_digits_and_connectors),
         cmocka_unit_test(alphabet_is_one_printable_character_per_byte),
         cmocka_unit_test(quoting_keeps_whole_characters_that_fit),
     };
