@@ -34,9 +34,37 @@ static rn_status source_pad(struct vocab_files *files, int32_t n) {
     return RN_OK;
 }
 
+// Whether the tokens from n on are added ones that nothing else names: some folders have a token
+// for another modality, for which the text model has no row.
+static bool can_cut(const struct vocab_source *source, int32_t n) {
+    if (!source->type || source->bos >= n || source->eos >= n || source->unk >= n) return false;
+    for (int32_t i = 0; i < source->n_end; i++)
+        if (source->end[i] >= n) return false;
+    for (int32_t i = n; i < source->n_token; i++)
+        if (source->type[i] != TOKEN_CONTROL && source->type[i] != TOKEN_USER_DEFINED &&
+            source->type[i] != TOKEN_UNUSED)
+            return false;
+    return true;
+}
+
+static rn_status source_cut(struct vocab_files *files, int32_t n) {
+    struct vocab_source *const source = &files->source;
+    struct vocab_added *added = arena_array(&files->arena, (size_t)source->n_added, sizeof *added);
+    if (!added) return no_memory(files);
+    int32_t n_added = 0;
+    for (int32_t i = 0; i < source->n_added; i++)
+        if (source->added[i].id < n) added[n_added++] = source->added[i];
+    source->added = added;
+    source->n_added = n_added;
+    source->n_token = n;
+    return RN_OK;
+}
+
 static rn_status source_fit(struct vocab_files *files, int32_t n_vocab) {
     if (n_vocab == 0 || n_vocab == files->source.n_token) return RN_OK;
     if (n_vocab > files->source.n_token) return source_pad(files, n_vocab);
+    if (weights_folder(files->weights) && can_cut(&files->source, n_vocab))
+        return source_cut(files, n_vocab);
     return err_set(files->err, RN_ERR_MODEL,
                    "%s: the vocabulary of %s has %d tokens, but the model has rows for %d",
                    weights_name(files->weights), files->source.name, files->source.n_token,

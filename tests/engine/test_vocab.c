@@ -319,9 +319,22 @@ static void a_row_without_a_text_can_be_an_end(void **state) {
     assert_true(tokenizer_is_end(l.tokenizer, 7) && tokenizer_size(l.tokenizer) == 8);
     unload(&l);
     check_folder_refused(files, RN_ERR_MODEL, "generation_config.json: offset");
-    l = load_files(FILES("tokenizer.json", TOKENIZER_JSON), 4);
+}
+
+static void added_tokens_without_a_row_are_left_away(void **state) {
+    (void)state;
+    struct loaded l = load_files(FILES("tokenizer.json", TOKENIZER_JSON), 4);
+    check(!l.status, "%s", l.err.message);
+    assert_int_equal(tokenizer_size(l.tokenizer), 4);
+    CHECK_IDS(&l, "<e>ab", ENCODE_SPECIAL, 3, 2);
+    unload(&l);
+    l = load_files(FILES("tokenizer.json", TOKENIZER_JSON, "tokenizer_config.json",
+                         "{\"eos_token\":\"<b>\"}"),
+                   4);
     check(l.status == RN_ERR_MODEL && strstr(l.err.message, "tokenizer.json has 5 tokens"), "%s",
           l.err.message);
+    l = load_files(FILES("tokenizer.json", TOKENIZER_JSON), 2); // "ab" is a token of its own
+    check(l.status == RN_ERR_MODEL && strstr(l.err.message, "rows for 2"), "%s", l.err.message);
 }
 
 static void template_files_win_over_the_configuration(void **state) {
@@ -417,6 +430,7 @@ int main(void) {
         cmocka_unit_test(tokenizer_json_and_its_configuration_are_read),
         cmocka_unit_test(the_configuration_of_the_model_has_ends_where_no_other_file_has),
         cmocka_unit_test(a_row_without_a_text_can_be_an_end),
+        cmocka_unit_test(added_tokens_without_a_row_are_left_away),
         cmocka_unit_test(template_files_win_over_the_configuration),
         cmocka_unit_test(tokenizer_model_is_read_where_there_is_no_json),
         cmocka_unit_test(bad_folders_are_refused_with_the_file),
