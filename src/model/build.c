@@ -1,7 +1,5 @@
 // Helpers of the architectures' files: weights bound by name with their shapes checked, and ops
 // added to the plan.
-#include <assert.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,10 +36,14 @@ static void fail_shape(struct builder *b, const struct tensor_view *tensor, cons
     for (int d = 0; d < n; d++)
         at += snprintf(wanted + at, sizeof wanted - (size_t)at, d ? ", %lld" : "%lld",
                        (long long)want[d]);
-    b->status =
-        err_set(b->err, RN_ERR_MODEL, "%s: tensor %s at offset %llu: shape is [%s], expected [%s]",
-                weights_name(b->weights), tensor->name, (unsigned long long)tensor->offset, have,
-                wanted);
+    char place[160] = ""; // none where the tensor was computed at open
+    if (tensor->offset)
+        at = snprintf(place, sizeof place, " at offset %llu", (unsigned long long)tensor->offset);
+    if (tensor->offset && weights_file_count(b->weights) > 1)
+        snprintf(place + at, sizeof place - (size_t)at, " of %.100s",
+                 weights_file_at(b->weights, tensor->file));
+    b->status = err_set(b->err, RN_ERR_MODEL, "%s: tensor %s%s: shape is [%s], expected [%s]",
+                        weights_name(b->weights), tensor->name, place, have, wanted);
 }
 
 // The tensor of that name and shape; NULL after an error.
@@ -120,24 +122,64 @@ bool bind_values(struct builder *b, const char *name, float *out, int64_t n) {
     return true;
 }
 
-static int bind_stack(struct builder *b, const char *name, int64_t rows, int64_t cols) {
+// "ffn_gate.3" of "ffn_gate_exps": a tensor for each expert, as the first Mixtral files have.
+static void separate_name(const char *name, int expert, char *out) {
+    const int stem = (int)(strlen(name) - strlen("_exps"));
+    snprintf(out, NAME_MAX_BYTES, "%.*s.%d", stem, name, expert);
+}
+
+static void bind_separate(struct builder *b, const char *name, const void **data,
+                          struct plan_weight *weight) {
+    weight->bytes = 0;
+    for (int e = 0; e < b->model->hp.n_expert; e++) {
+        char own[NAME_MAX_BYTES];
+        separate_name(name, e, own);
+        const struct tensor_view *tensor =
+            tensor_bind(b, own, "weight", weight->cols, weight->rows, 1);
+        if (!tensor) return;
+        if (e == 0) {
+            weight->name = tensor->name;
+            weight->format = tensor->format;
+        }
+        if (tensor->format != weight->format) {
+            b->status = err_set(b->err, RN_ERR_UNSUPPORTED,
+                                "%s: tensor %s: format is %s, expected %s as of expert 0",
+                                weights_name(b->weights), tensor->name,
+                                format_at(tensor->format)->name, format_at(weight->format)->name);
+            return;
+        }
+        data[e] = tensor->data;
+        weight->bytes += tensor->bytes;
+    }
+}
+
+static void bind_stacked(struct builder *b, const char *name, const void **data,
+                         struct plan_weight *weight) {
+    const int n = weight->n_expert;
+    const struct tensor_view *tensor =
+        tensor_bind(b, name, "weight", weight->cols, weight->rows, n);
+    if (!tensor) return;
+    const uint64_t bytes = tensor->bytes / (uint64_t)n;
+    for (int e = 0; e < n; e++)
+        data[e] =
+            tensor->parts ? tensor->parts[e] : (const uint8_t *)tensor->data + (uint64_t)e * bytes;
+    weight->name = tensor->name;
+    weight->format = tensor->format;
+    weight->bytes = tensor->bytes;
+}
+
+static int bind_experts(struct builder *b, const char *name, int64_t rows, int64_t cols) {
     const int n = b->model->hp.n_expert;
-    const struct tensor_view *tensor = tensor_bind(b, name, "weight", cols, rows, n);
-    if (!tensor) return PLAN_NONE;
-    struct plan_weight weight = weight_of(tensor, rows, cols);
     const void **data = arena_array(&b->plan->arena, (size_t)n, sizeof *data);
     if (!data) {
         b->plan->failed = true;
         return PLAN_NONE;
     }
-    const uint64_t bytes = tensor->bytes / (uint64_t)n;
-    for (int e = 0; e < n; e++)
-        data[e] =
-            tensor->parts ? tensor->parts[e] : (const uint8_t *)tensor->data + (uint64_t)e * bytes;
-    weight.data = NULL;
-    weight.n_expert = n;
-    weight.expert_data = data;
-    return plan_add_weight(b->plan, &weight);
+    struct plan_weight weight = {.rows = rows, .cols = cols, .n_expert = n, .expert_data = data};
+    char first[NAME_MAX_BYTES];
+    separate_name(name, 0, first);
+    (bind_present(b, first) ? bind_separate : bind_stacked)(b, name, data, &weight);
+    return b->status ? PLAN_NONE : plan_add_weight(b->plan, &weight);
 }
 
 static struct op new_op(const struct builder *b, enum op_kind kind, int in, int out) {
@@ -201,8 +243,12 @@ void build_linear(struct builder *b, int in, int out, struct linear linear) {
     struct op op = new_op(b, OP_MATMUL, in, out);
     const int64_t rows = width_of(b, out), total = linear.total ? linear.total : rows;
     op.weight = bind_rows(b, linear.name, total, linear.first, rows, width_of(b, in));
-    if (tensor_find(b, linear.name, "bias"))
-        op.bias = bind_floats(b, linear.name, "bias", total, linear.first, rows, 1);
+    const struct tensor_view *bias = tensor_find(b, linear.name, "bias");
+    if (bias) op.bias = bind_floats(b, linear.name, "bias", total, linear.first, rows, 1);
+    if (bias && linear.scale != 0 && linear.scale != 1 && !b->status) // the op scales before it
+        b->status = err_set(b->err, RN_ERR_UNSUPPORTED,
+                            "%s: tensor %s: a bias is not supported with a residual scale of %g",
+                            weights_name(b->weights), bias->name, (double)linear.scale);
     op.matmul.add = linear.add;
     op.matmul.scale = linear.scale != 0 ? linear.scale : 1;
     op_add(b, &op);
@@ -268,7 +314,7 @@ void build_experts(struct builder *b, int in, int route, int out, const char *na
     struct op op = new_op(b, OP_EXPERTS, in, out);
     const int64_t rows = width_of(b, out);
     op.in[1] = route;
-    op.weight = bind_stack(b, name, rows, width_of(b, in));
+    op.weight = bind_experts(b, name, rows, width_of(b, in));
     if (tensor_find(b, name, "bias"))
         op.bias = bind_floats(b, name, "bias", rows, 0, rows, b->model->hp.n_expert);
     op_add(b, &op);

@@ -3,8 +3,6 @@
 // (struct decoder); hyper-parameters say the rest: windows, soft caps, scales, experts.
 //
 // Everything behind the last layer's KV append works on the rows that need logits only.
-#include <assert.h>
-
 #include "model/arch.h"
 
 // Buffers of a layer: one set for all tokens, one for the rows that need logits. They differ in the
@@ -126,7 +124,6 @@ static void build_out(const struct stack *s, const struct buffers *t, int in, co
                      (struct linear){.name = name, .scale = s->hp->residual_scale, .add = true});
         return;
     }
-    assert(s->hp->residual_scale == 1);
     build_linear(s->b, in, t->h, (struct linear){.name = name});
     build_norm(s->b, s->d->norm, t->h, t->x, post_norm, s->hp->n_embd, true);
 }
@@ -160,7 +157,6 @@ static void build_dense(const struct stack *s, const struct buffers *t, int in) 
 
 static void build_mixture(const struct stack *s, const struct buffers *t, int in) {
     struct builder *b = s->b;
-    assert(!s->d->ffn_post_norm && s->hp->residual_scale == 1);
     build_linear(b, in, t->router, (struct linear){.name = "ffn_gate_inp"});
     build_route(b, t->router, t->route);
     build_experts(b, in, t->route, t->gate, "ffn_gate_exps");
@@ -192,10 +188,22 @@ static void build_layers(struct stack *s) {
     b->layer = -1;
 }
 
+// What a file can ask for and the stack cannot do: experts add to the residual stream as they are.
+static void refuse_experts(struct builder *b) {
+    const struct hparams *hp = &b->model->hp;
+    const struct decoder *d = &b->model->arch->decoder;
+    if (hp->n_expert == 0 || (!d->ffn_post_norm && hp->residual_scale == 1)) return;
+    b->status = err_set(b->err, RN_ERR_UNSUPPORTED,
+                        "%s: key %s.expert_count is %d: experts are not supported here",
+                        weights_name(b->weights), b->model->arch->name, hp->n_expert);
+}
+
 void decoder_build(struct builder *b) {
     const struct decoder *decoder = &b->model->arch->decoder;
     const struct hparams *hp = &b->model->hp;
     struct stack s = {.b = b, .d = decoder, .hp = hp};
+    refuse_experts(b);
+    if (b->status) return;
     s.tokens = add_buffers(b, ROWS_TOKENS);
     s.last = add_buffers(b, ROWS_LOGITS);
     s.k = plan_add_buffer(b->plan, "k", hp->n_head_kv * hp->dim_k, ROWS_TOKENS);

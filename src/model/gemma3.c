@@ -6,8 +6,9 @@
 
 static rn_status gemma3_read(struct hparams *hp, const struct weights *weights, rn_error *err) {
     hp->embd_scale = sqrtf((float)hp->n_embd);
-    const rn_status s = hparams_decoder(hp, weights, ROPE_HALVES, 6, err);
-    if (s) return s;
+    rn_status s;
+    if ((s = gemma_scale_read(hp, weights, 62, err))) return s;
+    if ((s = hparams_decoder(hp, weights, ROPE_HALVES, 6, err))) return s;
     hp->rope.base_local = 10000;
     return hparams_float(weights, "rope.freq_base_swa", 1, 1e12, false, &hp->rope.base_local, err);
 }

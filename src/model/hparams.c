@@ -31,6 +31,13 @@ static rn_status missing(const struct weights *weights, const char *name, rn_err
     return err_set(err, RN_ERR_MODEL, "%s: key %s is missing", weights_name(weights), name);
 }
 
+// " (at offset 42)"; nothing where the value came from no file of its own.
+static const char *place_text(const struct meta_view *meta, char out[40]) {
+    out[0] = 0;
+    if (meta->offset) snprintf(out, 40, " (at offset %llu)", (unsigned long long)meta->offset);
+    return out;
+}
+
 // Some converters write one number per layer where all layers are equal.
 static rn_status read_layers(const struct weights *weights, const struct meta_view *meta,
                              int64_t *out, rn_error *err) {
@@ -56,7 +63,7 @@ static rn_status read_layers(const struct weights *weights, const struct meta_vi
 
 rn_status hparams_int(const struct weights *weights, const char *key, int min, int max,
                       bool required, int *out, rn_error *err) {
-    char name[160];
+    char name[160], place[40];
     const struct meta_view *meta = find(weights, key, name, sizeof name);
     if (!meta) return required ? missing(weights, name, err) : RN_OK;
     int64_t value = 0;
@@ -68,16 +75,16 @@ rn_status hparams_int(const struct weights *weights, const char *key, int min, i
                        weights_name(weights), name, (unsigned long long)meta->offset);
     }
     if (value < min || value > max)
-        return err_set(err, RN_ERR_MODEL, "%s: key %s is %lld, expected %d to %d (at offset %llu)",
+        return err_set(err, RN_ERR_MODEL, "%s: key %s is %lld, expected %d to %d%s",
                        weights_name(weights), name, (long long)value, min, max,
-                       (unsigned long long)meta->offset);
+                       place_text(meta, place));
     *out = (int)value;
     return RN_OK;
 }
 
 rn_status hparams_float(const struct weights *weights, const char *key, double min, double max,
                         bool required, float *out, rn_error *err) {
-    char name[160];
+    char name[160], place[40];
     const struct meta_view *meta = find(weights, key, name, sizeof name);
     if (!meta) return required ? missing(weights, name, err) : RN_OK;
     double value;
@@ -85,9 +92,8 @@ rn_status hparams_float(const struct weights *weights, const char *key, double m
         return err_set(err, RN_ERR_MODEL, "%s: key %s at offset %llu is not a number",
                        weights_name(weights), name, (unsigned long long)meta->offset);
     if (!(value >= min && value <= max))
-        return err_set(err, RN_ERR_MODEL, "%s: key %s is %g, expected %g to %g (at offset %llu)",
-                       weights_name(weights), name, value, min, max,
-                       (unsigned long long)meta->offset);
+        return err_set(err, RN_ERR_MODEL, "%s: key %s is %g, expected %g to %g%s",
+                       weights_name(weights), name, value, min, max, place_text(meta, place));
     *out = (float)value;
     return RN_OK;
 }
@@ -100,8 +106,7 @@ rn_status hparams_bool(const struct weights *weights, const char *key, bool *out
                    weights_name(weights), name, (unsigned long long)meta->offset);
 }
 
-// The vocabulary is as long as the embedding table has rows; "<arch>.vocab_size" and the token list
-// must agree with it.
+// The vocabulary is as long as the embedding table has rows; the token list must agree with it.
 static rn_status read_vocab(struct hparams *hp, const struct weights *weights, rn_error *err) {
     const struct tensor_view *embd = weights_tensor_find(weights, "token_embd.weight");
     if (!embd)
@@ -147,9 +152,15 @@ static rn_status read_heads(struct hparams *hp, const struct weights *weights, r
                        "%s: head sizes of %d (keys) and %d (values), expected at most %d",
                        weights_name(weights), hp->dim_k, hp->dim_v, MAX_HEAD_DIM);
     hp->attn_scale = 1.0f / sqrtf((float)hp->dim_k);
-    if ((s = hparams_float(weights, "attention.scale", 1e-6, 1e3, false, &hp->attn_scale, err)))
-        return s;
-    return hparams_float(weights, "attn_logit_softcapping", 0, 1e6, false, &hp->attn_softcap, err);
+    return hparams_float(weights, "attention.scale", 1e-6, 1e3, false, &hp->attn_scale, err);
+}
+
+rn_status hparams_caps(struct hparams *hp, const struct weights *weights, rn_error *err) {
+    const rn_status s =
+        hparams_float(weights, "attn_logit_softcapping", 0, 1e6, false, &hp->attn_softcap, err);
+    if (s) return s;
+    return hparams_float(weights, "final_logit_softcapping", 0, 1e6, false, &hp->logit_softcap,
+                         err);
 }
 
 rn_status hparams_common(struct hparams *hp, const struct weights *weights, rn_error *err) {
@@ -163,9 +174,7 @@ rn_status hparams_common(struct hparams *hp, const struct weights *weights, rn_e
     if ((s = hparams_int(weights, "feed_forward_length", 1, MAX_FF, true, &hp->n_ff, err)))
         return s;
     if ((s = read_heads(hp, weights, err))) return s;
-    if ((s = hparams_float(weights, "final_logit_softcapping", 0, 1e6, false, &hp->logit_softcap,
-                           err)))
-        return s;
+    if ((s = hparams_caps(hp, weights, err))) return s;
     return read_vocab(hp, weights, err);
 }
 
@@ -175,19 +184,20 @@ static rn_status read_scaling_type(const struct weights *weights, enum rope_scal
         const char *name;
         enum rope_scaling scaling;
     } types[] = {
-        {"", ROPE_SCALING_NONE},         {"none", ROPE_SCALING_NONE},
-        {"linear", ROPE_SCALING_LINEAR}, {"yarn", ROPE_SCALING_YARN},
+        {"none", ROPE_SCALING_NONE},
+        {"linear", ROPE_SCALING_LINEAR},
+        {"yarn", ROPE_SCALING_YARN},
         {"longrope", ROPE_SCALING_NONE}, // by divisors alone
     };
     char name[160];
     const struct meta_view *meta = find(weights, "rope.scaling.type", name, sizeof name);
-    const char *type = "";
-    size_t len = 0;
+    const char *type = "linear"; // what a factor alone means
+    size_t len = strlen(type);
     if (meta && !meta_get_string(meta, &type, &len))
         return err_set(err, RN_ERR_MODEL, "%s: key %s is not a string", weights_name(weights),
                        name);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (strlen(types[i].name) != len || (len && memcmp(types[i].name, type, len))) continue;
+        if (strlen(types[i].name) != len || memcmp(types[i].name, type, len) != 0) continue;
         *out = types[i].scaling;
         return RN_OK;
     }
@@ -211,6 +221,30 @@ static rn_status read_yarn(struct hparams_rope *rope, const struct weights *weig
     return hparams_bool(weights, "rope.scaling.yarn_truncate", &rope->truncate, err);
 }
 
+// Files from before there were kinds of scaling have `rope.scale_linear`.
+static rn_status read_scaling(struct hparams_rope *rope, const struct weights *weights,
+                              rn_error *err) {
+    rn_status s;
+    if ((s = read_scaling_type(weights, &rope->scaling, err))) return s;
+    const bool yarn = rope->scaling == ROPE_SCALING_YARN;
+    if (rope->scaling == ROPE_SCALING_LINEAR)
+        if ((s = hparams_float(weights, "rope.scale_linear", 1e-3, 1e6, false, &rope->factor, err)))
+            return s;
+    if (rope->scaling != ROPE_SCALING_NONE)
+        if ((s = hparams_float(weights, "rope.scaling.factor", 1e-3, 1e6, yarn, &rope->factor,
+                               err)))
+            return s;
+    if ((s = hparams_int(weights, "rope.scaling.original_context_length", 1, MAX_CTX, yarn,
+                         &rope->n_ctx_original, err)))
+        return s;
+    if (yarn && (s = read_yarn(rope, weights, err))) return s;
+    if (yarn && rope->base <= 1)
+        return err_set(err, RN_ERR_MODEL, "%s: yarn with a rope.freq_base of %g",
+                       weights_name(weights), (double)rope->base);
+    return hparams_float(weights, "rope.scaling.attn_factor", 1e-3, 1e3, false, &rope->magnitude,
+                         err);
+}
+
 static rn_status read_rope(struct hparams *hp, const struct weights *weights, rn_error *err) {
     struct hparams_rope *rope = &hp->rope;
     bool halves = false;
@@ -229,21 +263,7 @@ static rn_status read_rope(struct hparams *hp, const struct weights *weights, rn
         return s;
     if ((s = hparams_bool(weights, "rope.halves", &halves, err))) return s;
     rope->style = halves ? ROPE_HALVES : ROPE_INTERLEAVED;
-    if ((s = read_scaling_type(weights, &rope->scaling, err))) return s;
-    if (rope->scaling != ROPE_SCALING_NONE)
-        if ((s = hparams_float(weights, "rope.scaling.factor", 1e-3, 1e6, true, &rope->factor,
-                               err)))
-            return s;
-    const bool yarn = rope->scaling == ROPE_SCALING_YARN;
-    if ((s = hparams_int(weights, "rope.scaling.original_context_length", 1, MAX_CTX, yarn,
-                         &rope->n_ctx_original, err)))
-        return s;
-    if (yarn && (s = read_yarn(rope, weights, err))) return s;
-    if (yarn && rope->base <= 1)
-        return err_set(err, RN_ERR_MODEL, "%s: yarn with a rope.freq_base of %g",
-                       weights_name(weights), (double)rope->base);
-    return hparams_float(weights, "rope.scaling.attn_factor", 1e-3, 1e3, false, &rope->magnitude,
-                         err);
+    return read_scaling(rope, weights, err);
 }
 
 static rn_status read_experts(struct hparams *hp, const struct weights *weights, rn_error *err) {
@@ -291,8 +311,23 @@ static rn_status read_window(struct hparams *hp, const struct weights *weights, 
     if ((s = hparams_int(weights, "attention.sliding_window_pattern", 1, MODEL_MAX_LAYER, false,
                          &period, err)))
         return s;
-    for (int i = 0; i < hp->n_layer; i++) hp->is_local[i] = period == 1 || (i + 1) % period != 0;
+    // a file's own period of 1 means that no layer has the window
+    for (int i = 0; i < hp->n_layer; i++)
+        hp->is_local[i] = (!meta && period == 1) || (i + 1) % period != 0;
     return RN_OK;
+}
+
+// Where the architecture has none (files of OLMo 3 say olmo2), leaving it out would give wrong
+// text.
+static rn_status refuse_window(const struct weights *weights, rn_error *err) {
+    char name[160];
+    int window = 0;
+    const rn_status s =
+        hparams_int(weights, "attention.sliding_window", 0, MAX_CTX, false, &window, err);
+    if (s || window == 0) return s;
+    find(weights, "attention.sliding_window", name, sizeof name);
+    return err_set(err, RN_ERR_UNSUPPORTED, "%s: key %s is %d: a window is not supported here",
+                   weights_name(weights), name, window);
 }
 
 rn_status hparams_decoder(struct hparams *hp, const struct weights *weights, enum rope_style style,
@@ -304,7 +339,8 @@ rn_status hparams_decoder(struct hparams *hp, const struct weights *weights, enu
     if ((s = read_rope(hp, weights, err))) return s;
     if (style == ROPE_HALVES) hp->rope.style = ROPE_HALVES;
     if ((s = read_experts(hp, weights, err))) return s;
-    return window_period ? read_window(hp, weights, window_period, err) : RN_OK;
+    return window_period ? read_window(hp, weights, window_period, err)
+                         : refuse_window(weights, err);
 }
 
 rn_status hparams_need_experts(const struct hparams *hp, const struct weights *weights,

@@ -28,11 +28,19 @@ static rn_status find_arch(const struct weights *weights, const struct arch **ou
     return RN_OK;
 }
 
-// A tensor of a layer that the architecture knows nothing of means that the text would be wrong.
+// Tensors that take part in every model; others (of images, of rope at another length) may be left.
+static bool is_essential(const char *name) {
+    static const char *const starts[] = {"blk.", "output", "token_embd", "position_embd"};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (strncmp(name, starts[i], strlen(starts[i])) == 0) return true;
+    return false;
+}
+
+// One that the architecture knows nothing of means that the text would be wrong.
 static rn_status check_all_used(const struct builder *b) {
     for (int i = 0; i < weights_tensor_count(b->weights); i++) {
         const struct tensor_view *tensor = weights_tensor_at(b->weights, i);
-        if (b->used[i] || strncmp(tensor->name, "blk.", 4) != 0) continue;
+        if (b->used[i] || !is_essential(tensor->name)) continue;
         if (strstr(tensor->name, ".attn_rot_embd.")) continue; // old files; computed here
         return err_set(b->err, RN_ERR_UNSUPPORTED,
                        "%s: tensor %s is not one that architecture '%s' has here",

@@ -298,17 +298,18 @@ static void gemma_read(struct hf_config *c) {
     const double scalar = hf_number(c, &c->root, HF_query_pre_attn_scalar, 1e-6, 1e9, 256);
     hf_put_f32(c, "attention.scale", 1 / sqrt(scalar));
     if (c->family != HF_GEMMA2) return;
-    // Here null is not the same as missing: it takes the cap away.
+    // Here null is not the same as missing: it takes the cap away, which GGUF says by 0.
     static const struct {
         enum hf_field field;
         const char *suffix;
         double fallback;
     } caps[] = {{HF_attn_logit_softcapping, "attn_logit_softcapping", 50},
                 {HF_final_logit_softcapping, "final_logit_softcapping", 30}};
-    for (int i = 0; i < 2; i++)
-        if (!c->root.value[caps[i].field].text || hf_has(&c->root, caps[i].field))
-            hf_put_f32(c, caps[i].suffix,
-                       hf_number(c, &c->root, caps[i].field, POSITIVE, caps[i].fallback));
+    for (int i = 0; i < 2; i++) {
+        const bool is_null = c->root.value[caps[i].field].text && !hf_has(&c->root, caps[i].field);
+        hf_put_f32(c, caps[i].suffix,
+                   hf_number(c, &c->root, caps[i].field, POSITIVE, is_null ? 0 : caps[i].fallback));
+    }
 }
 
 // --- windows ---
@@ -358,7 +359,11 @@ static void window_put(struct hf_config *c, const uint8_t *is_local) {
     const bool has_types = hf_has(&c->root, HF_layer_types);
     int64_t count = 0;
     for (int64_t i = 0; i < c->n_layer; i++) count += is_local[i];
-    if (count == 0 || c->status != RN_OK) return;
+    if (c->status != RN_OK) return;
+    if (count == 0) { // gemma2 has a window where GGUF does not say
+        if (c->family == HF_GEMMA2) hf_put_u32(c, "attention.sliding_window", 0);
+        return;
+    }
     const int64_t window = hf_int(c, &c->root, HF_sliding_window, 1, INT32_MAX, 0);
     if (window == 0) {
         hf_fail(c, RN_ERR_MODEL, "sliding_window is missing, layer_types has sliding_attention");
@@ -375,7 +380,7 @@ static void window_read(struct hf_config *c) {
     const bool has_types = hf_has(&c->root, HF_layer_types);
     if (c->status != RN_OK || kind == WINDOW_NONE) return;
     if (needs_flag && !hf_bool(c, &c->root, HF_use_sliding_window, false)) return;
-    if (!has_types && !hf_has(&c->root, HF_sliding_window)) return;
+    if (!has_types && !c->root.value[HF_sliding_window].text) return;
     uint8_t *is_local = calloc((size_t)c->n_layer, 1);
     if (!is_local) {
         hf_fail(c, RN_ERR_NOMEM, "out of memory");
@@ -383,7 +388,7 @@ static void window_read(struct hf_config *c) {
     }
     if (has_types) {
         layer_types_read(c, is_local);
-    } else {
+    } else if (hf_has(&c->root, HF_sliding_window)) {
         layers_default(c, kind, is_local);
     }
     window_put(c, is_local);

@@ -59,7 +59,9 @@ static void gguf_numbers_have_their_names(void **state) {
     assert_string_equal(format_gguf_name(13), "Q5_K");
     assert_string_equal(format_gguf_name(39), "MXFP4");
     assert_string_equal(format_gguf_name(4), "?"); // given up by the format
-    assert_string_equal(format_gguf_name(40), "?");
+    assert_string_equal(format_gguf_name(31), "Q4_0_4_4");
+    assert_string_equal(format_gguf_name(42), "Q2_0");
+    assert_string_equal(format_gguf_name(43), "?");
     assert_string_equal(format_gguf_name(UINT32_MAX), "?");
     assert_int_equal(format_find_gguf(13), FORMAT_Q5_K);
     assert_int_equal(format_find_gguf(17), -1);

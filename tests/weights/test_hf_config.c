@@ -269,6 +269,7 @@ static void windows_are_those_of_transformers(void **state) {
         {"Gemma2ForCausalLM",
          ", \"sliding_window\": 9, \"layer_types\": [\"full_attention\", \"sliding_attention\"]",
          "gemma2", "01"},
+        {"Gemma2ForCausalLM", "", "gemma2", NULL}, // GGUF's default is the class's
         {"Gemma3ForCausalLM", ", \"sliding_window\": 9", "gemma3", ""},
         {"Gemma3ForCausalLM", ", \"sliding_window\": 9, \"sliding_window_pattern\": 2", "gemma3",
          "10"},
@@ -306,6 +307,14 @@ static void windows_are_those_of_transformers(void **state) {
         } else {
             check(!weights_meta_find(weights, pattern), "case %zu", i);
         }
+        weights_close(weights);
+    }
+    static const char *const none[] = {
+        ", \"sliding_window\": null",
+        ", \"sliding_window\": 9, \"layer_types\": [\"full_attention\", \"full_attention\"]"};
+    for (int i = 0; i < 2; i++) {
+        struct weights *weights = config_open("Gemma2ForCausalLM", none[i]);
+        check_number(weights, "gemma2.attention.sliding_window", 0);
         weights_close(weights);
     }
     config_refused("Gemma2ForCausalLM", ", \"layer_types\": [\"full_attention\"]", RN_ERR_MODEL,
@@ -356,7 +365,7 @@ static void gemma_has_scales_and_caps(void **state) {
     check_number(weights, "gemma2.attention.scale", 1.0 / 12);
     check_number(weights, "gemma2.attention.key_length", 16);
     check_number(weights, "gemma2.final_logit_softcapping", 30); // the class's default
-    check(!weights_meta_find(weights, "gemma2.attn_logit_softcapping"), "null takes it away");
+    check_number(weights, "gemma2.attn_logit_softcapping", 0);   // null takes it away
     weights_close(weights);
     weights = config_open("Gemma3ForConditionalGeneration",
                           ", \"vision_config\": {}, \"text_config\": {\"hidden_size\": 16, "

@@ -86,7 +86,8 @@ static rn_status compile_matmul(struct cpu_backend *b, struct cpu_stage *stage, 
         matmul_init(b, &op[i], stage, &stage->matmul[i]);
         needs |= is_block_format(b->plan, &op[i]);
         plain |= !is_block_format(b->plan, &op[i]);
-        bytes += b->plan->weight[op[i].weight].bytes;
+        const struct plan_weight *weight = &b->plan->weight[op[i].weight];
+        bytes += weight->bytes / (uint64_t)(weight->n_expert ? weight->n_expert : 1);
     }
     stage->in_cols = b->plan->buffer[op->in[0]].width;
     stage->group_chunk = group_chunk(b, stage, bytes);

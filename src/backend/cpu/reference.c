@@ -123,7 +123,7 @@ void reference_route(const float *logit, int n, int k, bool normalize, float *id
         for (int i = 0; i < n; i++) {
             bool taken = false;
             for (int t = 0; t < j && !taken; t++) taken = (int)id[t] == i;
-            // a NaN is never greater; it is chosen only where nothing else is left
+            // a NaN is never greater: it is chosen where it comes first or nothing else is left
             if (!taken && (best < 0 || logit[i] > logit[best])) best = i;
         }
         id[j] = (float)best;
