@@ -78,8 +78,15 @@ static int tools_load(struct chat *chat, const char *path) {
 
 // ---------------------------------------------------------------- template
 
+// An error of the template, which its file names where it has one.
+static int template_fail(const struct chat *chat, rn_error *err) {
+    if (chat->template_path) err_prefix(err, err_path(chat->template_path));
+    return app_fail_error(err);
+}
+
 static int template_load(struct chat *chat, const char *path) {
     rn_error err = {0};
+    chat->template_path = path;
     const char *model_path = rn_model_get_info(chat->model)->path;
     if (!path && !rn_model_chat_template(chat->model)) {
         return app_fail(APP_USAGE, "%s: the model has no chat template; --chat-template gives one",
@@ -94,10 +101,7 @@ static int template_load(struct chat *chat, const char *path) {
     }
     const rn_status status = rn_chat_template_create(chat->model, source.data, &chat->tmpl, &err);
     text_free(&source);
-    if (status == RN_OK) return APP_OK;
-    if (!path) return app_fail_error(&err);
-    return app_fail(status == RN_ERR_NOMEM ? APP_FAILED : APP_USAGE, "%s: %s", err_path(path),
-                    err.message);
+    return status == RN_OK ? APP_OK : template_fail(chat, &err);
 }
 
 int chat_open(struct chat *chat, const struct options *options, const rn_model *model) {
@@ -170,9 +174,10 @@ int chat_tokens(const struct chat *chat, bool answer, int32_t **ids, size_t *n_i
     size_t len = 0;
     rn_status status = rn_chat_render(chat->tmpl, &request, &text, &len, &err);
     free(messages);
-    // the template refuses these messages, or they are too much for it
+    // a template that refuses these messages is no bad template
     if (status == RN_ERR_ARG) return app_fail(APP_FAILED, "%s", err.message);
-    if (!status) status = rn_tokenize(chat->model, text, len, chat->flags, ids, n_ids, &err);
+    if (status) return template_fail(chat, &err);
+    status = rn_tokenize(chat->model, text, len, chat->flags, ids, n_ids, &err);
     rn_free(text);
     return status ? app_fail_error(&err) : APP_OK;
 }

@@ -7,9 +7,10 @@
 struct chat {
     const rn_model *model;
     rn_chat_template *tmpl;
-    json_t *messages; // an array; a system message comes first
-    char *tools;      // a JSON array, or NULL
-    int flags;        // of rn_tokenize
+    const char *template_path; // of --chat-template; NULL: the model's own
+    json_t *messages;          // an array; a system message comes first
+    char *tools;               // a JSON array, or NULL
+    int flags;                 // of rn_tokenize
 };
 
 // The template, --system and --tools of the options. On failure the error has been printed, the

@@ -41,8 +41,9 @@ static void greet(const struct conversation *c) {
     rn_engine_get_info(c->run->engine, &engine);
     if (c->run->quiet) return;
     const rn_model_info *model = rn_model_get_info(c->run->model);
-    note(c, "%s, %s, context of %d tokens; /help lists the commands", model->path, model->format,
-         engine.n_ctx);
+    fputs(term_dim(c->run->term.err_color), stderr);
+    term_print_escaped(stderr, model->path, strlen(model->path), SIZE_MAX);
+    note(c, ", %s, context of %d tokens; /help lists the commands", model->format, engine.n_ctx);
 }
 
 static void full(const struct conversation *c, size_t tokens, int n_ctx) {
@@ -82,9 +83,7 @@ static bool answer_last(struct conversation *c, struct answer *answer) {
     int32_t *ids = NULL;
     size_t n_ids = 0;
     if (chat_tokens(c->chat, true, &ids, &n_ids)) return false;
-    editor_hush(c->editor, true);
     const bool ok = fits(c, n_ids) && !run_answer(c->run, ids, n_ids, answer);
-    editor_hush(c->editor, false);
     rn_free(ids);
     interrupt_forget();
     if (answer->write_error) { // the terminal has gone
@@ -226,12 +225,14 @@ static void line_take(struct conversation *c, struct text line) {
     while (line.len && strchr(" \t\n", line.data[line.len - 1])) line.data[--line.len] = '\0';
     const size_t blanks = strspn(line.data, " \t\n");
     if (blanks == line.len) return;
+    editor_hush(c->editor, true);
     if (line.data[0] == '/' && line.data[1] != '/') {
         command_run_line(c, line.data);
     } else {
         const size_t slash = line.data[0] == '/';
         message_send(c, line.data + slash, line.len - slash);
     }
+    editor_hush(c->editor, false);
 }
 
 int converse(struct run *run, struct chat *chat) {

@@ -17,6 +17,10 @@
 
 enum { LITERAL = 1 }; // stands around escape sequences in a prompt
 
+// Whether pasted text comes in brackets.
+#define PASTE_ON  "\033[?2004h"
+#define PASTE_OFF "\033[?2004l"
+
 struct editor {
     EditLine *el;   // NULL: a plain terminal
     HistoryW *list; // of el
@@ -190,11 +194,11 @@ static bool libedit_open(struct editor *editor) {
 
 static enum editor_result libedit_line(struct editor *editor) {
     int len = 0;
-    fputs("\033[?2004h", stdout); // pasted text comes in brackets
+    fputs(PASTE_ON, stdout);
     fflush(stdout);
     el_wset(editor->el, EL_PREP_TERM, 1); // before the prompt: what comes then is not echoed twice
     const wchar_t *line = el_wgets(editor->el, &len);
-    fputs("\033[?2004l", stdout);
+    fputs(PASTE_OFF, stdout);
     fflush(stdout);
     if (line && len > 0) message_put_wide(editor, line, (size_t)len - (line[len - 1] == L'\n'));
     if (editor->interrupted) return EDITOR_INTERRUPTED;
@@ -250,12 +254,17 @@ struct editor *editor_open(const struct term *term) {
         return NULL;
     }
     past_open(&editor->past, list_add, editor);
+    struct termios found;
+    if (tcgetattr(STDIN_FILENO, &found) == 0) {
+        interrupt_restores(&found, moves ? PASTE_OFF "\n" : "\n");
+    }
     return editor;
 }
 
 void editor_close(struct editor *editor) {
     if (!editor) return;
     if (editor->el) el_end(editor->el);
+    interrupt_restores(NULL, NULL);
     if (editor->list) history_wend(editor->list);
     past_close(&editor->past);
     text_free(&editor->message);

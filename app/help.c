@@ -15,10 +15,12 @@ static const struct {
 
 const char *command_name(enum command_id command) { return commands[command].name; }
 
-// Prints text from HELP_COLUMN on, broken at blanks; the line already holds `used` characters.
+// Prints text from HELP_COLUMN on, broken at blanks; the line already holds `used` characters, and
+// is left to them where they reach the column.
 static void wrapped(FILE *out, int used, const char *text) {
-    fprintf(out, "%*s", used < HELP_COLUMN ? HELP_COLUMN - used : 1, "");
-    int column = used < HELP_COLUMN ? HELP_COLUMN : used + 1;
+    const bool beside = used < HELP_COLUMN;
+    fprintf(out, "%s%*s", beside ? "" : "\n", beside ? HELP_COLUMN - used : HELP_COLUMN, "");
+    int column = HELP_COLUMN;
     bool first = true;
     while (*text) {
         const int len = (int)strcspn(text, " ");
@@ -74,7 +76,8 @@ void help_command(FILE *out, enum command_id command) {
     }
     if (any) {
         fputs("  -h, --help                this help\n\n"
-              "The command line beats the environment; of an option given twice the last counts.\n"
+              "The command line beats the environment; of an option given twice the last counts,\n"
+              "except that options which may be repeated add up.\n"
               "Exit status: 0 done, 1 failed while running, 2 wrong use or bad model, 130 "
               "interrupted.\n",
               out);

@@ -1,5 +1,5 @@
-// Ctrl-C. The program's only mutable statics are here, because a handler has nothing else to read
-// from or write to; it calls nothing that is not safe in one.
+// Ctrl-C, and what ends a conversation. The program's only mutable statics are here, because a
+// handler has nothing else to read from or write to; it calls nothing that is not safe in one.
 #define _GNU_SOURCE 1 // ppoll
 #include "interrupt.h"
 
@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "app.h"
@@ -18,6 +19,11 @@ static volatile sig_atomic_t seen;
 static volatile sig_atomic_t resized, continued; // the terminal, the program after Ctrl-Z
 static volatile sig_atomic_t line_columns;
 static _Atomic(const char *) doomed_file;
+static struct termios found_modes; // the terminal's, before the program changed them
+static const char *found_bytes;
+
+static const int endings[] = {SIGHUP, SIGQUIT, SIGTERM};
+enum { ENDINGS = sizeof endings / sizeof *endings };
 
 static void error_write(const char *bytes, size_t len) {
     const ssize_t written = write(STDERR_FILENO, bytes, len);
@@ -111,6 +117,38 @@ enum interrupt_wait interrupt_wait(int fd) {
     while (!note_take(&result) && ppoll(&input, 1, NULL, &before) < 0 && errno == EINTR) continue;
     sigprocmask(SIG_SETMASK, &before, NULL);
     return result;
+}
+
+// A terminal that is another program's by now is left alone. The signal comes again when the
+// handler returns, and ends the program.
+static void on_ending(int signal_number) {
+    if (tcgetpgrp(STDIN_FILENO) == getpgrp()) {
+        tcsetattr(STDIN_FILENO, TCSANOW, &found_modes);
+        const ssize_t written = write(STDOUT_FILENO, found_bytes, strlen(found_bytes));
+        (void)written;
+    }
+    raise(signal_number);
+}
+
+// They are blocked while the handler's values change.
+void interrupt_restores(const struct termios *modes, const char *bytes) {
+    sigset_t all, before;
+    struct sigaction action = {.sa_handler = modes ? on_ending : SIG_DFL};
+    action.sa_flags = (int)SA_RESETHAND;
+    sigemptyset(&all);
+    for (int i = 0; i < ENDINGS; i++) sigaddset(&all, endings[i]);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    if (modes) {
+        found_modes = *modes;
+        found_bytes = bytes;
+    }
+    action.sa_mask = all;
+    for (int i = 0; i < ENDINGS; i++) {
+        struct sigaction now;
+        const bool ignored = sigaction(endings[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+        if (!ignored) sigaction(endings[i], &action, NULL); // as under nohup
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
 void interrupt_line(int columns) { line_columns = columns; }

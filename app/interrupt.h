@@ -1,4 +1,4 @@
-// Ctrl-C, for the commands that run a model.
+// Ctrl-C and the signals that end the program, for the commands that run a model.
 #ifndef RN_APP_INTERRUPT_H
 #define RN_APP_INTERRUPT_H
 
@@ -19,6 +19,11 @@ void interrupt_forget(void); // what was noted
 // forgotten with it.
 enum interrupt_wait { WAIT_INPUT, WAIT_INTERRUPT, WAIT_RESIZED, WAIT_CONTINUED };
 enum interrupt_wait interrupt_wait(int fd);
+
+// From now on a signal that ends the program (hangup, quit, terminate) first gives standard input's
+// terminal these modes and standard output these bytes, which are borrowed. NULL: no more.
+struct termios;
+void interrupt_restores(const struct termios *modes, const char *bytes);
 
 // A progress line of so many columns is on stderr; 0: none.
 void interrupt_line(int columns);

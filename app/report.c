@@ -3,6 +3,8 @@
 #include "report.h"
 
 #include <math.h>
+#include <stdint.h>
+#include <string.h>
 
 enum { BANDWIDTH_BUDGET_MS = 300, SHARE_BAR_WIDTH = 20, SHARE_BAR_MIN = 4, LABEL_COLUMNS = 10 };
 
@@ -100,9 +102,9 @@ void report_print(const struct report *report, const struct term *term) {
     // A terminal's line was ended on stdout; a pipe gets the text as it is, so end its line here.
     fputs(term->out_tty ? "\n" : "\n\n", stderr);
     line_begin(term, "model");
-    fprintf(stderr, "%s, %s; %s %s, %d thread%s, kv %s\n", report->model->path,
-            report->model->format, engine->backend, engine->isa, engine->n_threads,
-            engine->n_threads == 1 ? "" : "s", engine->kv_type);
+    term_print_escaped(stderr, report->model->path, strlen(report->model->path), SIZE_MAX);
+    fprintf(stderr, ", %s; %s %s, %d thread%s, kv %s\n", report->model->format, engine->backend,
+            engine->isa, engine->n_threads, engine->n_threads == 1 ? "" : "s", engine->kv_type);
     line_begin(term, "load");
     fprintf(stderr, "%5.0f ms\n", report->load_ms);
     line_begin(term, "prompt");

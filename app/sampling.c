@@ -46,11 +46,20 @@ static int biases_get(const struct options *options, const rn_model_info *info,
 }
 
 // "none" alone is an empty list, which the library tells from no list.
-static void breakers_get(const struct options *options, rn_sampling *out) {
+static int breakers_get(const struct options *options, rn_sampling *out) {
     const struct option_value *given = &options->value[OPT_DRY_SEQUENCE_BREAKER];
+    for (int i = 0; i < given->n_list; i++) {
+        const size_t len = strlen(given->list[i]);
+        if (len <= RN_MAX_DRY_BREAKER_BYTES) continue;
+        char name[64];
+        return app_fail(APP_USAGE, "%s: text %d, '%s', has %zu bytes; at most %d are possible",
+                        option_name(options, OPT_DRY_SEQUENCE_BREAKER, name), i + 1,
+                        app_short(given->list[i]).text, len, RN_MAX_DRY_BREAKER_BYTES);
+    }
     out->dry_sequence_breakers = given->list;
     out->n_dry_sequence_breakers = (size_t)given->n_list;
     if (given->n_list == 1 && !strcmp(given->list[0], "none")) out->n_dry_sequence_breakers = 0;
+    return APP_OK;
 }
 
 int sampling_get(const struct options *options, const rn_model_info *info, struct sampling *out) {
@@ -67,6 +76,6 @@ int sampling_get(const struct options *options, const rn_model_info *info, struc
 #undef OPTION_INT_OF
     s->has_seed = option_given(options, OPT_SEED);
     s->seed = (uint64_t)options->value[OPT_SEED].integer;
-    breakers_get(options, s);
-    return biases_get(options, info, out);
+    const int code = breakers_get(options, s);
+    return code ? code : biases_get(options, info, out);
 }

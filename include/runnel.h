@@ -27,7 +27,7 @@ typedef struct rn_model_info {
     const char *path;         // as opened
     const char *name;         // general.name, or ""
     const char *architecture; // "llama"
-    const char *container;    // "GGUF v3"
+    const char *container;    // "GGUF v3", "safetensors"
     const char *format;       // the format that most weight bytes have: "Q8_0"
     int n_ctx_train;
     int n_vocab, n_embd, n_layer, n_head, n_head_kv;
@@ -72,24 +72,26 @@ const char *rn_model_chat_template(const rn_model *model);
 
 typedef struct rn_chat_template rn_chat_template;
 
-// Parses a template (Jinja as chat templates use it). NULL source: the model's own; RN_ERR_ARG when it
-// has none. The model outlives it. Immutable, so threads may share it.
-rn_status rn_chat_template_create(const rn_model *model, const char *source,
-                                  rn_chat_template **out, rn_error *err);
+// Parses a template (Jinja as chat templates use it). NULL source: the model's own; RN_ERR_ARG when
+// it has none. The model outlives it. Immutable, so threads may share it.
+rn_status rn_chat_template_create(const rn_model *model, const char *source, rn_chat_template **out,
+                                  rn_error *err);
 void rn_chat_template_destroy(rn_chat_template *tmpl);
 
 typedef struct rn_chat {
-    const char *messages;  // JSON: [{"role": "user", "content": "..."}, ...]
-    const char *tools;     // JSON array, or NULL
-    const char *variables; // JSON object of further template variables, or NULL
+    const char *messages;       // JSON: [{"role": "user", "content": "..."}, ...]
+    const char *tools;          // JSON array, or NULL
+    const char *variables;      // JSON object of further template variables, or NULL
     bool add_generation_prompt; // end with the opening of the assistant's turn
     int64_t now;                // seconds since 1970, what strftime_now sees
 } rn_chat;
 
-// The conversation as text, to be tokenized with RN_TOKENIZE_SPECIAL | RN_TOKENIZE_BOS (which writes
-// BOS once, whether or not the template did). *text is to be freed with rn_free.
-rn_status rn_chat_render(const rn_chat_template *tmpl, const rn_chat *chat, char **text, size_t *len,
-                         rn_error *err);
+// The conversation as text, to be tokenized with RN_TOKENIZE_SPECIAL | RN_TOKENIZE_BOS (which
+// writes BOS once, whether or not the template did). *text is to be freed with rn_free. RN_ERR_ARG:
+// the messages are not such JSON, the template refuses them, or they are too much for it;
+// RN_ERR_MODEL: the template is wrong.
+rn_status rn_chat_render(const rn_chat_template *tmpl, const rn_chat *chat, char **text,
+                         size_t *len, rn_error *err);
 
 // ---------------------------------------------------------------- engine
 
@@ -190,10 +192,11 @@ typedef struct rn_timings {
 typedef struct rn_event {
     uint64_t request;
     int32_t token;    // -1: none with this event
-    const char *text; // text that became certain, never half a character; valid until the next step
+    const char *text; // text that became certain, never half a character, not NUL-terminated; valid
+                      // until the next step
     size_t text_len;
     rn_finish finish; // not NONE: the last event of the request
-    rn_status status; // why, with RN_FINISH_ERROR
+    rn_status status; // why, with RN_FINISH_ERROR; RN_ERR_CANCELLED with RN_FINISH_CANCELLED
     const char *stop; // the stop string that matched, or NULL
     uint64_t seed;
     const rn_timings *timings; // with the last event; valid until the next step

@@ -29,7 +29,8 @@ const char *rn_finish_text(rn_finish finish) {
                                         [RN_FINISH_LENGTH] = "length",
                                         [RN_FINISH_CANCELLED] = "cancelled",
                                         [RN_FINISH_ERROR] = "error"};
-    return texts[finish];
+    const size_t at = (size_t)finish;
+    return at < sizeof texts / sizeof *texts ? texts[at] : "unknown";
 }
 
 // ---------------------------------------------------------------- model

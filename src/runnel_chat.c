@@ -13,7 +13,13 @@
 struct rn_chat_template {
     struct template *tmpl;
     const rn_model *model;
+    bool is_own; // the model's: messages name it
 };
+
+static void prefix_error(const rn_chat_template *tmpl, rn_error *err) {
+    err_prefix(err, "chat template");
+    if (tmpl->is_own) err_prefix(err, err_path(rn_model_get_info(tmpl->model)->path));
+}
 
 rn_status rn_chat_template_create(const rn_model *model, const char *source, rn_chat_template **out,
                                   rn_error *err) {
@@ -24,11 +30,11 @@ rn_status rn_chat_template_create(const rn_model *model, const char *source, rn_
     rn_chat_template *tmpl = calloc(1, sizeof *tmpl);
     if (!tmpl) return err_set(err, RN_ERR_NOMEM, "no memory for a chat template");
     tmpl->model = model;
+    tmpl->is_own = !source;
     const rn_status status = template_create(text, strlen(text), &tmpl->tmpl, err);
     if (status) {
+        prefix_error(tmpl, err);
         free(tmpl);
-        err_prefix(err, "chat template");
-        if (!source) err_prefix(err, path);
         return status;
     }
     *out = tmpl;
@@ -164,7 +170,7 @@ rn_status rn_chat_render(const rn_chat_template *tmpl, const rn_chat *chat, char
                          strlen(chat->messages));
     if (!status) {
         status = template_render(tmpl->tmpl, globals, globals_len, chat->now, text, len, err);
-        if (status) err_prefix(err, "chat template");
+        if (status) prefix_error(tmpl, err);
     }
     free(globals);
     return status;

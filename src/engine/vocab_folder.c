@@ -1,6 +1,7 @@
 // Reads the files of a Hugging Face folder that say something about its vocabulary: tokenizer.json
 // or tokenizer.model, tokenizer_config.json, the chat template, and where generation ends. Mappings
 // stay open in vocab_files, because the source points into them.
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -36,7 +37,8 @@ static rn_status file_open(const struct folder *f, const char *name, size_t size
     if ((size_t)snprintf(path, sizeof path, "%s/%s", f->path, name) >= sizeof path)
         return err_set(files->err, RN_ERR_IO, "%s: the path is too long",
                        weights_name(files->weights));
-    if (stat(path, &info) != 0) return RN_OK;
+    // a link to nowhere is there: it is an error, not a file that the folder does without
+    if (lstat(path, &info) != 0 && errno == ENOENT) return RN_OK;
     struct file_map *const map = &files->map[files->n_map];
     const rn_status s = file_map_open(path, map, files->err);
     if (s) return s;

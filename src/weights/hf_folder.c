@@ -28,9 +28,10 @@ static void part_close(struct part *part) {
     *part = (struct part){0};
 }
 
+// A link to nowhere is there: an error, not a file that the folder does without.
 static bool is_there(const char *path) {
     struct stat info;
-    return stat(path, &info) == 0 || errno != ENOENT;
+    return lstat(path, &info) == 0 || errno != ENOENT;
 }
 
 static rn_status part_open(const struct weights *weights, const char *file, size_t max,

@@ -155,6 +155,22 @@ bad 'f/model.safetensors.index.json: offset 14: expected an object'
 index '{}'
 bad 'f/model.safetensors.index.json: weight_map is missing or empty'
 
+# --- the vocabulary: a file that is there and cannot be read is not taken for one that is missing
+for name in tokenizer.json tokenizer_config.json chat_template.jinja; do
+    fresh
+    rm -f f/$name
+    ln -s nowhere f/$name
+    bad "f/$name: No such file or directory"
+    ln -sf $name f/$name
+    bad "f/$name: Too many levels of symbolic links"
+    rm f/$name
+    mkfifo f/$name
+    bad "f/$name: is not a regular file"
+    rm f/$name
+    mkdir f/$name
+    bad "f/$name: is a directory"
+done
+
 # --- a file of the folder instead of the folder
 fresh
 refused 2 'f/config.json: .*give the folder' run -p a -m f/config.json

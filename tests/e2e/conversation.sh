@@ -149,6 +149,53 @@ STEPS
 equal "what was typed ahead is read" 0 "$code"
 equal "and shown once" 1 "$(grep -c /exit out)"
 
+# A signal that ends the program leaves the terminal's modes (dialogue looks at them) and its pastes
+# as they were.
+for number in 1 3 15; do
+    talk --ignore-eos --isa scalar -t 1 <<STEPS
+expect > 
+send Tell me a story.\\r
+expect  the 
+signal $number
+expect \\e[?2004l
+STEPS
+    equal "signal $number ends an answer" $((128 + number)) "$code"
+    talk <<STEPS
+expect > 
+send half a line
+expect half a line
+signal $number
+expect \\e[?2004l
+STEPS
+    equal "signal $number ends the prompt" $((128 + number)) "$code"
+done
+
+# What is typed while figures are measured waits as well.
+talk -n 4 <<'STEPS'
+expect > 
+send Hi\r
+expect 4 tokens
+expect > 
+send /stats\r/exit\r
+STEPS
+equal "what was typed during a command is read" 0 "$code"
+equal "and shown once, too" 1 "$(grep -c /exit out)"
+
+# A name of a model cannot drive the terminal.
+evil=$(printf 'e\033[31mvil\nname.gguf')
+cp "$ROOT/models/tale-1m-f16.gguf" "$evil"
+talk -m "$evil" -n 4 <<'STEPS'
+expect e\\x1b[31mvil\\nname.gguf, 
+expect > 
+send Hi\r
+expect > 
+send /stats\r
+expect model   e\\x1b[31mvil\\nname.gguf, 
+expect > 
+send \x04
+STEPS
+equal "a hostile name" 0 "$code"
+
 # The context: the message that does not fit is not sent, and nothing is lost.
 talk -c 40 <<STEPS
 expect > 

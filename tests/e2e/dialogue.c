@@ -1,8 +1,9 @@
 // Runs a command on a pseudo-terminal and holds a dialogue with it, for the scripts:
 // `dialogue COMMAND [ARGUMENT...] <STEPS`. A step is a line: `send TEXT`, `expect TEXT` (waits
-// until TEXT comes after what was expected before) or `resize COLUMNS`. In TEXT \r, \e, \\ and \xNN
-// are escapes. At the end of the steps it waits for the command to end. Prints all that the
-// terminal showed; exits with the command's status, or with 99 when a step waited in vain.
+// until TEXT comes after what was expected before), `resize COLUMNS` or `signal NUMBER`. In TEXT
+// \r, \e, \\ and \xNN are escapes. At the end of the steps it waits for the command to end. Prints
+// all that the terminal showed; exits with the command's status, or with 99 when a step waited in
+// vain or the command left the terminal's modes changed.
 #include <errno.h>
 #include <poll.h>
 #include <pty.h>
@@ -12,8 +13,10 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
+#include <utmp.h>
 
 enum { STEP_SECONDS = 30, EXIT_IN_VAIN = 99 };
 
@@ -91,6 +94,7 @@ static int step_run(struct dialogue *d, char *line) {
         const struct winsize size = {.ws_col = (unsigned short)atoi(text), .ws_row = 24};
         return ioctl(d->fd, TIOCSWINSZ, &size) == 0;
     }
+    if (!strcmp(line, "signal")) return kill(d->child, atoi(text)) == 0;
     const size_t len = text_unescape(text);
     if (!strcmp(line, "expect")) return text_expect(d, text, len);
     if (strcmp(line, "send") != 0) return 0;
@@ -112,16 +116,29 @@ static int command_end(struct dialogue *d) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+static int modes_equal(int fd, const struct termios *before) {
+    struct termios now;
+    if (tcgetattr(fd, &now) != 0) die("tcgetattr");
+    return now.c_iflag == before->c_iflag && now.c_oflag == before->c_oflag &&
+           now.c_cflag == before->c_cflag && now.c_lflag == before->c_lflag;
+}
+
 int main(int argc, char **argv) {
     struct dialogue d = {0};
     const struct winsize size = {.ws_col = 100, .ws_row = 24};
+    struct termios before;
     if (argc < 2) return EXIT_IN_VAIN;
-    d.child = forkpty(&d.fd, NULL, NULL, &size);
-    if (d.child < 0) die("forkpty");
+    int terminal;
+    if (openpty(&d.fd, &terminal, NULL, NULL, &size) != 0) die("openpty");
+    if (tcgetattr(terminal, &before) != 0) die("tcgetattr");
+    if ((d.child = fork()) < 0) die("fork");
     if (d.child == 0) {
+        close(d.fd);
+        if (login_tty(terminal) != 0) die("login_tty");
         execvp(argv[1], argv + 1);
         die(argv[1]);
     }
+    close(terminal);
     char line[4096], whole[4096];
     int ok = 1;
     while (ok && fgets(line, sizeof line, stdin)) {
@@ -132,7 +149,11 @@ int main(int argc, char **argv) {
         fprintf(stderr, "dialogue: in vain: %s", whole);
         kill(d.child, SIGKILL);
     }
-    const int code = ok ? command_end(&d) : EXIT_IN_VAIN;
+    int code = ok ? command_end(&d) : EXIT_IN_VAIN;
+    if (ok && !modes_equal(d.fd, &before)) {
+        fprintf(stderr, "dialogue: the terminal's modes are not those from before\n");
+        code = EXIT_IN_VAIN;
+    }
     fwrite(d.seen, 1, d.n_seen, stdout);
     free(d.seen);
     return code;

@@ -51,7 +51,7 @@ every=()
 for letter in a e i o u . ,; do every+=(--dry-sequence-breaker "$letter"); done
 equal "few repetitions are left between many breakers" "$plain" "$(ids "${dry[@]}" "${every[@]}")"
 expect "more without" [ "$plain" != "$(ids "${dry[@]}" --dry-sequence-breaker none)" ]
-refused 2 "dry_sequence_breakers: text 1 is too long" run -p a --dry-sequence-breaker x \
+refused 2 "--dry-sequence-breaker: text 2, 'xxx.*', has 65 bytes; at most 64 are possible" run -p a --dry-sequence-breaker x \
     --dry-sequence-breaker "$(printf 'x%.0s' $(seq 65))"
 refused 2 "--dry-sequence-breaker: text 1, '', is empty" run -p a --dry-sequence-breaker ''
 

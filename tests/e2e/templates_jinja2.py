@@ -2,8 +2,8 @@
 
     templates_jinja2.py OUT     writes OUT/<family>.json and OUT/snippets.json
 
-To renew the committed results: OUT = tests/data/templates/expected. A result is {"text": ...}, or
-{"error": ...} with the message where the template refuses.
+To renew the committed results: OUT = tests/data/templates/expected. A result is {"text": ...},
+{"raised": message} where the template calls raise_exception, or {"error": true}.
 """
 
 import copy
@@ -61,7 +61,8 @@ def result(env, source, variables):
         # A copy, since the filter indent of jinja2 changes a list that it is given.
         return {"text": env.from_string(source).render(**copy.deepcopy(variables))}
     except Exception as error:  # whatever goes wrong, ours must fail too
-        return {"error": str(error)}
+        is_raised = type(error) is jinja2.exceptions.TemplateError
+        return {"raised": str(error)} if is_raised else {"error": True}
 
 
 def write(path, results):

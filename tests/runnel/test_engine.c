@@ -473,8 +473,16 @@ static void the_ledger_counts_weights_and_context(void **state) {
     rn_engine_destroy(engine);
 }
 
+static void every_number_has_a_finish_text(void **state) {
+    (void)state;
+    assert_string_equal(rn_finish_text(RN_FINISH_ERROR), "error");
+    assert_string_equal(rn_finish_text((rn_finish)(RN_FINISH_ERROR + 1)), "unknown");
+    assert_string_equal(rn_finish_text((rn_finish)-1), "unknown");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_number_has_a_finish_text),
         cmocka_unit_test(sequences_in_one_batch_do_not_see_each_other),
         cmocka_unit_test(listeners_share_the_rows_of_a_step),
         cmocka_unit_test(a_step_allocates_nothing),
