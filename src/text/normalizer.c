@@ -46,17 +46,31 @@ static rn_status form_run(struct state *s, enum unicode_form_kind form) {
     return finish(s, out);
 }
 
-static bool begins_with(const struct state *s, struct text_span prefix) {
-    return s->len >= prefix.len && memcmp(s->text, prefix.data, prefix.len) == 0;
+static bool prepend_put(struct text_buffer *out, struct text_span prefix, const uint8_t *text,
+                        size_t len) {
+    return text_buffer_reserve(out, prefix.len + len) &&
+           text_buffer_put(out, prefix.data, prefix.len) && text_buffer_put(out, text, len);
 }
 
 static rn_status prepend_run(struct state *s, struct text_span prefix) {
     if (s->len == 0 || prefix.len == 0) return RN_OK;
     struct text_buffer *const out = begin(s);
-    if (!text_buffer_reserve(out, prefix.len + s->len)) return no_memory(s->err, s->len);
-    text_buffer_put(out, prefix.data, prefix.len);
-    text_buffer_put(out, s->text, s->len);
+    if (!prepend_put(out, prefix, s->text, s->len)) return no_memory(s->err, s->len);
     return finish(s, out);
+}
+
+rn_status normalizer_prefix(const struct normalizer *normalizer, struct normal_scratch *scratch,
+                            bool is_first, const uint8_t **text, size_t *len, rn_error *err) {
+    const struct text_span to = normalizer->prefix.to;
+    if (to.len == 0 || *len == 0) return RN_OK;
+    if (normalizer->prefix.kind == NORMAL_PREPEND_FIRST && !is_first) return RN_OK;
+    if (*len >= to.len && memcmp(*text, to.data, to.len) == 0) return RN_OK;
+    struct text_buffer *const out = &scratch->prefixed;
+    out->len = 0;
+    if (!prepend_put(out, to, *text, *len)) return no_memory(err, *len);
+    *text = out->data;
+    *len = out->len;
+    return RN_OK;
 }
 
 // Appends what is before a match, and what replaces it.
@@ -145,18 +159,14 @@ static rn_status step_run(struct state *s, const struct normal_step *step,
         return regex_run(s, step);
     case NORMAL_PREPEND:
         return place == NORMAL_BARE ? RN_OK : prepend_run(s, step->to);
-    case NORMAL_PREPEND_FIRST:
-        if (place != NORMAL_AT_START || begins_with(s, step->to)) return RN_OK;
-        return prepend_run(s, step->to);
-    case NORMAL_PREPEND_ONCE:
-        if (place >= NORMAL_ADDED || begins_with(s, step->to)) return RN_OK;
-        return prepend_run(s, step->to);
     case NORMAL_STRIP_LEFT:
         strip_left(s);
         return RN_OK;
     case NORMAL_STRIP_RIGHT:
         strip_right(s);
         return RN_OK;
+    case NORMAL_PREPEND_FIRST: // the prefix
+    case NORMAL_PREPEND_ONCE:
     case NORMAL_UNSUPPORTED:
         break;
     }
@@ -181,6 +191,7 @@ rn_status normalizer_run(const struct normalizer *normalizer, struct normal_scra
 void normal_scratch_deinit(struct normal_scratch *scratch) {
     text_buffer_deinit(&scratch->buffer[0]);
     text_buffer_deinit(&scratch->buffer[1]);
+    text_buffer_deinit(&scratch->prefixed);
     regex_search_deinit(&scratch->search);
 }
 
@@ -219,6 +230,8 @@ rn_status normalizer_init(struct normalizer *normalizer, const struct vocab_sour
             return err_set(err, status, "%s", why.message);
         if (status != RN_OK || normal->kind == NORMAL_UNSUPPORTED) {
             name_unsupported(step.from, why.message, unsupported, size);
+        } else if (normal->kind == NORMAL_PREPEND_FIRST || normal->kind == NORMAL_PREPEND_ONCE) {
+            normalizer->prefix = step;
         } else if (normalizer->n_step == NORMAL_MAX_STEPS) {
             name_unsupported(step.from, "there are more than 32 steps", unsupported, size);
             regex_destroy(step.regex);

@@ -15,8 +15,10 @@
 #include "text/unicode.h"
 
 enum {
-    WINDOW_BYTES = 512,       // of a search
-    MATCH_LIMIT = 20,         // backtracking steps for each byte of the window
+    WINDOW_BYTES = 512, // of a search
+    MATCH_LIMIT = 20,   // backtracking steps for each byte of a window of this size, and
+    MATCH_BYTES = 1 << 14,
+    MATCH_LIMIT_BEHIND = 2,   // for each byte behind: a step can be as long as a repeat's count
     HEAP_LIMIT_KIB = 1 << 16, // of one match
     JIT_STACK_BYTES = 1 << 20,
     WORK_BASE = 1 << 23, // window bytes that a search may pay for, and
@@ -159,7 +161,9 @@ static int window_match(struct regex_search *search, size_t from, size_t window,
     }
     if (end < search->len) options |= PCRE2_PARTIAL_HARD;
     struct regex_memory *const memory = search->memory;
-    const uint64_t limit = (uint64_t)MATCH_LIMIT * (window < end ? window : end) + 10000;
+    const uint64_t seen = window < end ? window : end;
+    const uint64_t dense = seen < MATCH_BYTES ? seen : MATCH_BYTES;
+    const uint64_t limit = MATCH_LIMIT * dense + MATCH_LIMIT_BEHIND * (seen - dense) + 10000;
     pcre2_set_match_limit(memory->context, limit > UINT32_MAX ? UINT32_MAX : (uint32_t)limit);
     pcre2_set_depth_limit(memory->context, limit > UINT32_MAX ? UINT32_MAX : (uint32_t)limit);
     options |= PCRE2_NO_UTF_CHECK;

@@ -1,6 +1,7 @@
 // One pass over a pattern that copies it and knows only escapes and brackets. What both libraries
-// read alike is copied; \w, which leaves marks out in PCRE2, is spelled out; what they read
-// differently is refused: sets within brackets, \h, \K, \R, \X, inline options other than i.
+// read alike is copied; \w and \b, for which PCRE2 has other characters, are spelled out; what else
+// they read differently is refused: sets within brackets, \h, \K, \R, \X, inline options other than
+// i.
 #include "text/regex_syntax.h"
 
 #include <stdlib.h>
@@ -18,7 +19,26 @@ struct reader {
     rn_error *err;
 };
 
-static const char word_set[] = "\\p{L}\\p{M}\\p{N}\\p{Pc}";
+// Oniguruma's \w: the property Alphabetic, which has the enclosed letters, marks, decimal digits
+// and connectors. Outside brackets it also takes the other numbers of Latin-1. A class is last, so
+// that a hyphen behind it makes no range.
+#define WORD_IN_SET                                                                                \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}"      \
+    "\\x{1F170}-\\x{1F189}\\p{Pc}"
+#define WORD "\\xB2\\xB3\\xB9\\xBC-\\xBE" WORD_IN_SET
+
+// What becomes of an escape; `in_set` is NULL where it is copied there.
+static const struct escape {
+    char letter;
+    const char *plain, *in_set;
+} escapes[] = {
+    {'w', "[" WORD "]", WORD_IN_SET},
+    {'W', "[^" WORD "]", NULL},
+    {'b', "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))", NULL},
+    {'B', "(?:(?<=[" WORD "])(?=[" WORD "])|(?<![" WORD "])(?![" WORD "]))", NULL},
+};
+
+enum { ESCAPE_MAX = 4 * sizeof WORD + 40 }; // the longest of them
 
 static void put(struct reader *reader, const char *text) {
     const size_t len = strlen(text);
@@ -44,19 +64,19 @@ static rn_status escape_read(struct reader *reader) {
     const char next = reader->text[reader->at + 1];
     if (memchr("hHKRXCNOyYQE", next, 12)) return differs(reader, "an escape that is not supported");
     if (next == 'W' && reader->in_set) return differs(reader, "\\W within brackets");
-    if (next != 'w' && next != 'W') {
-        put_next(reader);
-        put_next(reader);
-        // \p{L}, \x{41}: what is in the braces belongs to the escape
-        bool open = memchr("pPx", next, 3) && sees(reader, "{");
-        for (; open && reader->at < reader->len; put_next(reader))
-            open = reader->text[reader->at] != '}';
+    for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++) {
+        const char *const spelled = reader->in_set ? escapes[i].in_set : escapes[i].plain;
+        if (next != escapes[i].letter || !spelled) continue;
+        put(reader, spelled);
+        reader->at += 2;
         return RN_OK;
     }
-    if (!reader->in_set) put(reader, next == 'w' ? "[" : "[^");
-    put(reader, word_set);
-    if (!reader->in_set) put(reader, "]");
-    reader->at += 2;
+    put_next(reader);
+    put_next(reader);
+    // \p{L}, \x{41}: what is in the braces belongs to the escape
+    bool open = memchr("pPx", next, 3) && sees(reader, "{");
+    for (; open && reader->at < reader->len; put_next(reader))
+        open = reader->text[reader->at] != '}';
     return RN_OK;
 }
 
@@ -103,8 +123,8 @@ rn_status regex_syntax_read(struct text_span pattern, char **out, size_t *out_le
     if (!unicode_is_valid(pattern.data, pattern.len))
         return err_set(err, RN_ERR_UNSUPPORTED, "not valid UTF-8");
     struct reader reader = {.text = pattern.data, .len = pattern.len, .err = err};
-    // two characters become word_set and brackets at most
-    reader.out = malloc((pattern.len + 1) * (sizeof word_set + 4));
+    // an escape has two characters
+    reader.out = malloc((pattern.len + 1) * ESCAPE_MAX / 2 + 2);
     if (!reader.out) return err_set(err, RN_ERR_NOMEM, "out of memory for a regular expression");
     rn_status status = RN_OK;
     while (status == RN_OK && reader.at < reader.len) {

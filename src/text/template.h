@@ -9,12 +9,19 @@
 enum {
     TEMPLATE_MAX_SOURCE = 1 << 20, // bytes of a template
     TEMPLATE_MAX_DEPTH = 64,       // of nested blocks, expressions, calls and values
-    TEMPLATE_MAX_STEPS = 1 << 22,  // evaluated nodes of a render
+    TEMPLATE_MAX_STEPS = 1 << 22,  // evaluated nodes of a render; work on long text counts, too
     TEMPLATE_MAX_OUTPUT = 64 << 20, // bytes that a render writes; all its values take at most 4 times
                                     // as many
 };
 
 struct template;
+
+// The language is that of Jinja 3.1 as transformers sets it up: trim_blocks, lstrip_blocks, loop
+// controls, the immutable sandbox, its own tojson, {% generation %} as plain text. Not there:
+// include, import, extends, block, autoescape; the filters filesizeformat, pprint, random, urlize,
+// wordwrap, xmlattr; the methods encode, expandtabs, format_map, isidentifier, maketrans and
+// translate of strings; characters by name in strings. Integers have 64 bits: larger ones of the
+// variables can be printed and compared, and arithmetic that overflows is an error.
 
 // An error names line and column: "line 3, column 14: expected 'endif'".
 rn_status template_create(const char *source, size_t len, struct template **out, rn_error *err);

@@ -47,20 +47,15 @@ void token_list_deinit(struct token_list *list) {
 
 // ---------------------------------------------------------------- words
 
-static rn_status byte_error(const struct tokenizer *tokenizer, const uint8_t *word, size_t len,
-                            rn_error *err) {
-    size_t at = 0;
-    while (at + 1 < len && tokenizer->byte_id[word[at]] >= 0) at++;
-    return err_set(err, RN_ERR_MODEL, "the vocabulary has no token for the byte 0x%02X", word[at]);
-}
-
 // The token that a word is, whatever the merges say; -1: none.
 static int32_t whole_word(const struct tokenizer *tokenizer, const uint8_t *word, size_t len) {
     const struct text_span whole = {(const char *)word, len};
     return token_map_find(&tokenizer->map, whole, (struct text_span){0});
 }
 
-// Byte level: every byte is a symbol.
+// Byte level: every byte is a symbol. One that has no token, nor an unknown token to stand for it,
+// is left out before anything is merged, as Hugging Face does it: Falcon has none for most control
+// characters.
 static rn_status bytes_encode(struct encoder *e, const uint8_t *word, size_t len, int32_t *out,
                               size_t *count) {
     const struct tokenizer *const tokenizer = e->tokenizer;
@@ -68,11 +63,13 @@ static rn_status bytes_encode(struct encoder *e, const uint8_t *word, size_t len
         *count = 1;
         return RN_OK;
     }
-    int32_t all = 0;
-    for (size_t i = 0; i < len; i++) all |= out[i] = tokenizer->byte_id[word[i]];
-    if (all < 0) return byte_error(tokenizer, word, len, e->err);
-    *count = len;
-    return bpe_merge(&tokenizer->bpe, &e->chain, out, count, e->err);
+    size_t n = 0;
+    for (size_t i = 0; i < len; i++) {
+        out[n] = tokenizer->byte_id[word[i]];
+        n += out[n] >= 0;
+    }
+    *count = n;
+    return n > 0 ? bpe_merge(&tokenizer->bpe, &e->chain, out, count, e->err) : RN_OK;
 }
 
 // A word, or a piece of one that can be merged alone.
@@ -139,7 +136,10 @@ static rn_status word_encode(void *context, const uint8_t *word, size_t len) {
 
 // ---------------------------------------------------------------- stretches
 
-static rn_status words_encode(struct encoder *e, const uint8_t *text, size_t len) {
+static rn_status words_encode(struct encoder *e, const uint8_t *text, size_t len, bool is_first) {
+    const rn_status status =
+        normalizer_prefix(&e->tokenizer->normalizer, &e->normal, is_first, &text, &len, e->err);
+    if (status != RN_OK) return status;
     e->end = text + len;
     return split_run(&e->tokenizer->splitter, &e->split, text, len, word_encode, e, e->err);
 }
@@ -147,18 +147,18 @@ static rn_status words_encode(struct encoder *e, const uint8_t *text, size_t len
 // A stretch between the tokens that are found in the text as it is.
 static rn_status stretch_encode(struct encoder *e, const uint8_t *text, size_t len, bool is_first) {
     if (len == 0) return RN_OK;
-    const enum normal_place place = is_first ? NORMAL_AT_START : NORMAL_WITHIN;
-    rn_status status = normalizer_run(&e->tokenizer->normalizer, &e->normal, text, len, place,
+    rn_status status = normalizer_run(&e->tokenizer->normalizer, &e->normal, text, len, NORMAL_TEXT,
                                       &text, &len, e->err);
     const struct special_set *const set = &e->tokenizer->normalized[e->control];
     size_t begin = 0;
     struct special_match match;
     while (status == RN_OK && special_next(set, (const char *)text, len, begin, &match)) {
-        status = words_encode(e, text + begin, match.begin - begin);
+        status = words_encode(e, text + begin, match.begin - begin, is_first && begin == 0);
         if (status == RN_OK) status = list_push(e->out, match.id, e->err);
         begin = match.end;
     }
-    return status == RN_OK ? words_encode(e, text + begin, len - begin) : status;
+    if (status != RN_OK) return status;
+    return words_encode(e, text + begin, len - begin, is_first && begin == 0);
 }
 
 static rn_status text_encode(struct encoder *e, const char *text, size_t len) {

@@ -227,7 +227,7 @@ static rn_status collect_all(struct collector *c, uint8_t *listed) {
     for (int32_t i = 0; i < source->n_added && status == RN_OK; i++) {
         const struct vocab_added *const added = &source->added[i];
         listed[added->id] = 1; // in range: tokenizer_tokens.c has looked
-        status = collect(c, added, added->special ? NORMAL_BARE : NORMAL_ADDED);
+        status = collect(c, added, added->special ? NORMAL_BARE : NORMAL_TEXT);
     }
     return status == RN_OK ? collect_typed(c, listed) : status;
 }

@@ -25,9 +25,9 @@ enum token_type { // as GGUF numbers them
 // How strings of normal tokens are written, and what is merged.
 enum vocab_model {
     VOCAB_BYTE_LEVEL, // in the byte-level alphabet (alphabet.h); merges by rank
-    VOCAB_SPM_SCORE,  // characters, U+2581 for a space, <0xNN> for bytes; the pair whose joined token
-                      // has the best score first (SentencePiece's BPE), ties to the left
-    VOCAB_SPM_RANK,   // the same strings; merges by rank, as tokenizer.json has them
+    VOCAB_SPM_SCORE,  // characters, U+2581 for a space, <0xNN> for bytes; the pair whose joined
+                     // token has the best score first (SentencePiece's BPE), ties to the left
+    VOCAB_SPM_RANK, // the same strings; merges by rank, as tokenizer.json has them
 };
 
 // Normalization, in order, of each stretch between the added tokens that are not `normalized`.
@@ -40,8 +40,10 @@ enum vocab_normal_kind {
     NORMAL_REPLACE,       // every `from` becomes `to`
     NORMAL_REPLACE_REGEX, // `from` is a regular expression
     NORMAL_PREPEND,       // `to` before a text that is not empty
-    NORMAL_PREPEND_FIRST, // the same for the text's first stretch only, and not if it begins with `to`
-    NORMAL_PREPEND_ONCE,  // as PREPEND, and not if it begins with `to`
+    // A pre-tokenizer's, one at most and behind all others: `to` before each stretch between added
+    // tokens of any kind that is not empty and does not begin with it.
+    NORMAL_PREPEND_ONCE,
+    NORMAL_PREPEND_FIRST, // the same for the stretch that begins the text
     NORMAL_STRIP_LEFT,
     NORMAL_STRIP_RIGHT,
     NORMAL_UNSUPPORTED, // encoding is refused, with `from` as the name in the message
@@ -96,7 +98,7 @@ struct vocab_merge {
     struct text_span left, right;
 };
 
-enum { VOCAB_MAX_AROUND = 8, VOCAB_MAX_ENDS = 32 };
+enum { VOCAB_MAX_ENDS = 32 };
 
 struct vocab_source {
     const char *name; // for messages: "tokenizer.ggml", "tokenizer.json"
@@ -138,8 +140,8 @@ rn_status vocab_spm_read(const void *data, size_t len, struct arena *arena,
 // What tokenizer_config.json adds. Tokens are named by their text; "" where the file says nothing.
 struct vocab_config {
     struct text_span bos, eos, unk;
-    int add_bos, add_eos;           // -1: the file says nothing
-    struct text_span chat_template; // the default one
+    int add_bos, add_eos;            // -1: the file says nothing
+    struct text_span chat_template;  // the default one
     const struct vocab_added *added; // added_tokens_decoder
     int32_t n_added;
 };

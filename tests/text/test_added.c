@@ -209,6 +209,21 @@ static void stretches_between_raw_tokens_are_normalized_one_by_one(void **state)
     tokenizer_destroy(tokenizer);
 }
 
+// The prefix of a pre-tokenizer (ByteLevel, Metaspace) comes after all added tokens were sought.
+static void prefixes_of_pre_tokenizers_stand_between_tokens_of_any_kind(void **state) {
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        struct vocab_added *added;
+        struct vocab_build *const build = build_one("<x>", &added);
+        added->normalized = true;
+        build_normalizer(build, first ? NORMAL_PREPEND_FIRST : NORMAL_PREPEND_ONCE, "", "_");
+        struct tokenizer *const tokenizer = make(build);
+        check_ids(tokenizer, "<x>a", first ? "{256}a" : "{256}_a");
+        check_ids(tokenizer, "a<x>b<x>_c", first ? "_a{256}b{256}_c" : "_a{256}_b{256}_c");
+        tokenizer_destroy(tokenizer);
+    }
+}
+
 // A name can imply what the file has no key for.
 static void the_name_qwen2_brings_nfc(void **state) {
     (void)state;
@@ -253,6 +268,7 @@ int main(void) {
         cmocka_unit_test(normalized_ones_are_sought_in_the_normalized_text),
         cmocka_unit_test(a_prefix_belongs_to_normalized_tokens_but_not_to_control_tokens),
         cmocka_unit_test(stretches_between_raw_tokens_are_normalized_one_by_one),
+        cmocka_unit_test(prefixes_of_pre_tokenizers_stand_between_tokens_of_any_kind),
         cmocka_unit_test(the_name_qwen2_brings_nfc),
         cmocka_unit_test(texts_that_are_searched_for_have_a_limit),
     };

@@ -56,10 +56,22 @@ static void check_at(struct fixture *fixture, enum normal_place place, const cha
           text, (int)len, (const char *)out, want);
 }
 
+static void check_prefix(struct fixture *fixture, bool is_first, const char *text,
+                         const char *want) {
+    const uint8_t *out = (const uint8_t *)text;
+    size_t len = strlen(text);
+    rn_error err = {0};
+    const rn_status status =
+        normalizer_prefix(&fixture->normalizer, &fixture->scratch, is_first, &out, &len, &err);
+    check(status == RN_OK, "%s", err.message);
+    check(len == strlen(want) && memcmp(out, want, len) == 0, "'%s' becomes '%.*s', expected '%s'",
+          text, (int)len, (const char *)out, want);
+}
+
 static void check_one(enum vocab_normal_kind kind, const char *from, const char *to,
                       const char *text, const char *want) {
     struct fixture *const fixture = fixture_one(kind, from, to);
-    check_at(fixture, NORMAL_AT_START, text, want);
+    check_at(fixture, NORMAL_TEXT, text, want);
     fixture_free(fixture);
 }
 
@@ -181,24 +193,23 @@ static void a_huge_run_of_marks_is_put_in_order(void **state) {
 static void prefixes_depend_on_the_place(void **state) {
     (void)state;
     struct fixture *fixture = fixture_one(NORMAL_PREPEND, "", "_");
-    check_at(fixture, NORMAL_AT_START, "a", "_a");
-    check_at(fixture, NORMAL_WITHIN, "_a", "__a");
-    check_at(fixture, NORMAL_AT_START, "", "");
-    check_at(fixture, NORMAL_ADDED, "a", "_a");
+    check_at(fixture, NORMAL_TEXT, "a", "_a");
+    check_at(fixture, NORMAL_TEXT, "_a", "__a");
+    check_at(fixture, NORMAL_TEXT, "", "");
     check_at(fixture, NORMAL_BARE, "a", "a");
     fixture_free(fixture);
     fixture = fixture_one(NORMAL_PREPEND_FIRST, "", "_");
-    check_at(fixture, NORMAL_AT_START, "a", "_a");
-    check_at(fixture, NORMAL_AT_START, "_a", "_a");
-    check_at(fixture, NORMAL_AT_START, "", "");
-    check_at(fixture, NORMAL_WITHIN, "a", "a");
-    check_at(fixture, NORMAL_ADDED, "a", "a");
+    check_at(fixture, NORMAL_TEXT, "a", "a"); // it comes later
+    check_prefix(fixture, true, "a", "_a");
+    check_prefix(fixture, true, "_a", "_a");
+    check_prefix(fixture, true, "", "");
+    check_prefix(fixture, false, "a", "a");
     fixture_free(fixture);
     fixture = fixture_one(NORMAL_PREPEND_ONCE, "", "_");
-    check_at(fixture, NORMAL_AT_START, "a", "_a");
-    check_at(fixture, NORMAL_WITHIN, "a", "_a");
-    check_at(fixture, NORMAL_WITHIN, "_a", "_a");
-    check_at(fixture, NORMAL_ADDED, "a", "a");
+    check_at(fixture, NORMAL_TEXT, "a", "a");
+    check_prefix(fixture, true, "a", "_a");
+    check_prefix(fixture, false, "a", "_a");
+    check_prefix(fixture, false, "_a", "_a");
     fixture_free(fixture);
 }
 
@@ -236,8 +247,8 @@ static void steps_follow_each_other(void **state) {
     build_normalizer(build, NORMAL_PREPEND, "", " ");
     build_normalizer(build, NORMAL_REPLACE, " ", "_");
     struct fixture *const fixture = fixture_of(build);
-    check_at(fixture, NORMAL_AT_START, "  E\u0301 X", "_\u00E9_x");
-    check_at(fixture, NORMAL_AT_START, "abc", "_abc");
+    check_at(fixture, NORMAL_TEXT, "  E\u0301 X", "_\u00E9_x");
+    check_at(fixture, NORMAL_TEXT, "abc", "_abc");
     fixture_free(fixture);
 }
 
@@ -255,7 +266,7 @@ static void a_text_may_not_grow_without_bound(void **state) {
     size_t len;
     rn_error err = {0};
     assert_int_equal(normalizer_run(&fixture->normalizer, &fixture->scratch, (const uint8_t *)text,
-                                    sizeof text, NORMAL_AT_START, &out, &len, &err),
+                                    sizeof text, NORMAL_TEXT, &out, &len, &err),
                      RN_ERR_ARG);
     assert_non_null(strstr(err.message, "normalization makes "));
     fixture_free(fixture);

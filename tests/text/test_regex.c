@@ -56,6 +56,10 @@ static void expressions_are_read_as_oniguruma_does(void **state) {
     assert_string_equal(matches_of("^.", "a\nb"), "0-1 2-3 ");
     assert_string_equal(matches_of("\\w+", "e\xCC\x81_1 -"), "0-5 "); // marks are of the word
     assert_string_equal(matches_of("[\\w-]+", "e\xCC\x81-x !"), "0-5 ");
+    assert_string_equal(matches_of("\\w", "\u00B2\u2070\u2167\u24B6"), "0-2 5-8 8-11 ");
+    assert_string_equal(matches_of("[\\w]", "\u00B2\u2070\u2167\u24B6"), "5-8 8-11 ");
+    assert_string_equal(matches_of("\\b", "e\xCC\x81 x"), "0-0 3-3 4-4 5-5 ");
+    assert_string_equal(matches_of("\\B", "ab !"), "1-1 3-3 4-4 ");
     assert_string_equal(matches_of("\\W+", "a -b"), "1-3 ");
     assert_string_equal(matches_of("\\s", "a\xE1\xA0\x8E \xC2\xA0"), "4-5 5-7 "); // U+180E is none
     assert_string_equal(matches_of("(?i:STRASSE)", "strasse"), "0-7 ");
@@ -154,7 +158,7 @@ static void long_texts_give_the_matches_of_one_call(void **state) {
         " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+",
         "a(?=b)",
         "(?<=[a-z])\\d",
-        "\\bs\\b",
+        "(?<!\\p{L})s(?!\\p{L})",
         "[a-z]{3,}'?",
         "x*",
         ".$",

@@ -25,13 +25,24 @@ static struct tokenizer *make(struct vocab *vocab) {
     return tokenizer;
 }
 
+// A token from `first` on: any, one of a few letters, or one that was joined, so that long words
+// become few tokens.
+static struct text_span token_pick(const struct vocab_build *build, int32_t first, int32_t joined) {
+    const int32_t n_joined = build->source.n_token - joined;
+    const int way = rand() % 4;
+    if (way == 0) return build->token[first + rand() % (build->source.n_token - first)];
+    if (way == 1 && n_joined > 0) return build->token[joined + rand() % n_joined];
+    static const char *const letters[] = {"a", "a", "a", "b", "s", "t"};
+    return span(letters[rand() % 6]);
+}
+
 // Tokens joined from those from `first` on, with their merges and scores.
 static void tokens_join(struct vocab *vocab, int32_t first, int n) {
     struct vocab_build *const build = vocab->build;
+    const int32_t joined = build->source.n_token;
     for (int i = 0; i < n; i++) {
-        const int32_t made = build->source.n_token - first;
-        const struct text_span left = build->token[first + rand() % made];
-        const struct text_span right = build->token[first + rand() % made];
+        const struct text_span left = token_pick(build, first, joined);
+        const struct text_span right = token_pick(build, first, joined);
         if (left.len + right.len > 40) continue;
         snprintf(vocab->text[i], 48, "%.*s%.*s", (int)left.len, left.data, (int)right.len,
                  right.data);
@@ -170,7 +181,8 @@ static size_t words_text(uint8_t *out, size_t max) {
         const bool alike = i % 2;
         word_len[i] = alike ? 20 : 1 + (size_t)rand() % 38;
         for (size_t k = 0; k < word_len[i]; k++)
-            words[i][k] = (uint8_t) "absa\0"[alike && (k < 8 || k > 14) ? 0 : rand() % 5];
+            words[i][k] =
+                (uint8_t) "absa\0"[alike && (k < 8 || k > 14) ? 0 : rand() % (alike ? 4 : 5)];
     }
     size_t len = 0;
     while (len + 48 < max) {

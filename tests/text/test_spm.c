@@ -197,7 +197,7 @@ static void a_prefix_comes_before_the_text_and_spaces_become_marks(void **state)
     build_token(build, span("<s>"), TOKEN_CONTROL);
     build_token(build, span("<tool>"), TOKEN_USER_DEFINED);
     build_token(build, span(MARK MARK MARK), TOKEN_USER_DEFINED);
-    build_normalizer(build, NORMAL_PREPEND_FIRST, "", MARK);
+    build_normalizer(build, NORMAL_PREPEND, "", MARK);
     build_normalizer(build, NORMAL_REPLACE, " ", MARK);
     struct tokenizer *const tokenizer = make(build);
     check_pieces(tokenizer, build, "a", MARK "a");
@@ -210,9 +210,9 @@ static void a_prefix_comes_before_the_text_and_spaces_become_marks(void **state)
     check_pieces(tokenizer, build, "a <tool> a", MARK "a|" MARK "|<tool>|" MARK "a");
     struct token_list list = {0};
     assert_int_equal(tokenizer_encode(tokenizer, "<s>a", 4, ENCODE_SPECIAL, &list, NULL), RN_OK);
-    assert_int_equal(list.count, 2); // no prefix behind a control token that begins the text
+    assert_int_equal(list.count, 2); // the prefix is there behind a control token, too
     assert_int_equal(list.id[0], 5);
-    assert_int_equal(list.id[1], 2);
+    assert_int_equal(list.id[1], 3);
     token_list_deinit(&list);
     tokenizer_destroy(tokenizer);
     free(build);

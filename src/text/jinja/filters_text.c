@@ -34,7 +34,7 @@ struct value jinja_filter_capitalize(struct render *r, struct value self, const 
 struct value jinja_filter_title(struct render *r, struct value self, const struct call *c) {
     (void)c;
     const struct value s = jinja_to_str(r, self);
-    if (is_error(s) || !jinja_work(r, s.s->len)) return value_error();
+    if (is_error(s) || !jinja_work_chars(r, s.s->len)) return value_error();
     const size_t mark = r->out_len;
     bool at_start = true;
     size_t n;
@@ -148,6 +148,7 @@ struct value jinja_filter_indent(struct render *r, struct value self, const stru
     }
     if (self.kind == V_UNDEFINED) return jinja_fail_undefined(r, self);
     if (self.kind != V_STR) return jinja_fail(r, "indent needs a string");
+    if (!jinja_work_chars(r, self.s->len)) return value_error();
     // Lines are those of the text with a newline added: one at its end starts an empty line.
     const size_t mark = r->out_len, len = self.s->len;
     size_t at = 0, from = 0, to = 0;
@@ -200,7 +201,7 @@ struct value jinja_filter_truncate(struct render *r, struct value self, const st
 struct value jinja_filter_wordcount(struct render *r, struct value self, const struct call *c) {
     (void)c;
     const struct value s = jinja_to_str(r, self);
-    if (is_error(s) || !jinja_work(r, s.s->len)) return value_error();
+    if (is_error(s) || !jinja_work_chars(r, s.s->len)) return value_error();
     int64_t count = 0;
     bool in_word = false;
     size_t n;
@@ -218,7 +219,7 @@ struct value jinja_filter_wordcount(struct render *r, struct value self, const s
 static bool url_write(struct render *r, struct value v, bool is_query) {
     static const char hex[] = "0123456789ABCDEF";
     const struct value s = jinja_to_str(r, v);
-    if (is_error(s)) return false;
+    if (is_error(s) || !jinja_work_chars(r, s.s->len)) return false;
     for (size_t i = 0; i < s.s->len; i++) {
         const char ch = s.s->data[i];
         const uint8_t byte = (uint8_t)ch;
@@ -291,7 +292,7 @@ static bool entity_write(struct render *r, const struct str *s, size_t *at) {
 struct value jinja_filter_striptags(struct render *r, struct value self, const struct call *c) {
     (void)c;
     const struct value text = jinja_to_str(r, self);
-    if (is_error(text)) return text;
+    if (is_error(text) || !jinja_work_chars(r, text.s->len)) return value_error();
     const struct str *s = text.s;
     const size_t mark = r->out_len;
     bool has_gap = false, can_end = true; // an unclosed '<' is text, and so are all after it
@@ -319,7 +320,7 @@ struct value jinja_filter_striptags(struct render *r, struct value self, const s
             at += n;
         }
     }
-    return jinja_work(r, s->len) ? jinja_take(r, mark) : value_error();
+    return jinja_take(r, mark);
 }
 
 // --- JSON ---

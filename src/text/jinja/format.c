@@ -205,6 +205,7 @@ struct value jinja_percent(struct render *r, const struct str *format, struct va
     struct percent p = {.args = args, .is_tuple = is_tuple(args)};
     const size_t mark = r->out_len;
     size_t from = 0;
+    if (!jinja_work_chars(r, format->len)) return value_error();
     for (size_t at = 0; at < format->len;) {
         if (format->data[at] != '%') {
             at++;
@@ -341,6 +342,7 @@ static struct value format_text(struct render *r, struct formatter *f, const str
                                 int depth) {
     if (depth > 2) return jinja_fail(r, "the format's fields are nested too deep");
     const size_t mark = r->out_len;
+    if (!jinja_work_chars(r, text->len)) return value_error();
     for (size_t at = 0; at < text->len; at++) {
         const char c = text->data[at];
         if (c != '{' && c != '}') {
@@ -358,7 +360,7 @@ static struct value format_text(struct render *r, struct formatter *f, const str
         if (!jinja_charge(r, 1) || !field_print(r, f, &field, depth)) return value_error();
         at = end;
     }
-    return jinja_work(r, text->len) ? jinja_take(r, mark) : value_error();
+    return jinja_take(r, mark);
 }
 
 struct value jinja_format(struct render *r, const struct str *format, const struct args *args) {

@@ -32,7 +32,7 @@ static struct value read_number(struct render *r, struct jread *reader) {
         struct jread number;
         double f;
         jread_init(&number, text, len);
-        if (!jread_f64(&number, &f)) f = text[0] == '-' ? -INFINITY : INFINITY;
+        if (!jread_f64(&number, &f)) f = text[0] == '-' ? -HUGE_VAL : HUGE_VAL;
         return value_float(f);
     }
     int64_t i;
@@ -154,7 +154,7 @@ static bool write_json_char(struct render *r, int32_t cp) {
 }
 
 static bool write_json_str(struct render *r, const struct str *s, bool is_ascii) {
-    if (!jinja_write(r, "\"", 1) || !jinja_work(r, s->len)) return false;
+    if (!jinja_write(r, "\"", 1) || !jinja_work_chars(r, s->len)) return false;
     size_t from = 0, n;
     for (size_t at = 0; at < s->len; at += n) {
         const int32_t cp = unicode_decode((const uint8_t *)s->data + at, s->len - at, &n);

@@ -37,7 +37,7 @@ STRIP_METHOD(rstrip, TEXT_RIGHT)
 
 static struct value all_are(struct render *r, const struct str *s, bool (*is_one)(int32_t)) {
     size_t n;
-    if (!jinja_work(r, s->len)) return value_error();
+    if (!jinja_work_chars(r, s->len)) return value_error();
     for (size_t at = 0; at < s->len; at += n) {
         const int32_t cp = unicode_decode((const uint8_t *)s->data + at, s->len - at, &n);
         if (!is_one(cp)) return value_bool(false);
@@ -84,7 +84,7 @@ static struct value str_istitle(struct render *r, struct value self, const struc
     (void)c;
     bool in_word = false, has_word = false;
     size_t n;
-    if (!jinja_work(r, self.s->len)) return value_error();
+    if (!jinja_work_chars(r, self.s->len)) return value_error();
     for (size_t at = 0; at < self.s->len; at += n) {
         const uint8_t *text = (const uint8_t *)self.s->data + at;
         const int32_t cp = unicode_decode(text, self.s->len - at, &n);

@@ -123,16 +123,16 @@ bool number_parse_float(const char *text, size_t len, double *out) {
     }
     double value;
     if (word_is(text, len, "inf") || word_is(text, len, "infinity")) {
-        value = INFINITY;
+        value = HUGE_VAL;
     } else if (word_is(text, len, "nan")) {
-        value = NAN;
+        value = (double)NAN;
     } else {
         char json[FLOAT_TEXT + 8];
         const size_t n = len && len <= FLOAT_TEXT ? json_from_python(text, len, json) : 0;
         if (!n) return false;
         struct jread reader;
         jread_init(&reader, json, n);
-        if (!jread_f64(&reader, &value)) value = INFINITY; // well-formed, so out of range
+        if (!jread_f64(&reader, &value)) value = HUGE_VAL; // well-formed, so out of range
     }
     *out = is_negative ? -value : value;
     return true;
@@ -175,8 +175,12 @@ static void decimal_bump(struct decimal *d) {
 
 // The shortest decimal that reads back as f > 0. At powers of two the gap below is half of that
 // above, and the decimal that reads back may be the one above the nearest.
+//
+// A normal number that reads back from 15 digits has no shorter decimal but these without their
+// zeros, since decimals of up to 15 digits survive the way to double and back.
 static void decimal_shortest(double f, struct decimal *d) {
-    for (int n = 1; n <= 17; n++) {
+    const int first = f < 0x1p-1022 ? 1 : 15;
+    for (int n = first; n <= 17; n++) {
         decimal_round(f, n, d);
         if (decimal_value(d) == f) return;
         decimal_bump(d);

@@ -2,6 +2,7 @@
 // is an error. Booleans count as 0 and 1.
 #include <math.h>
 
+#include "base/checked.h"
 #include "text/jinja/escape.h"
 #include "text/jinja/render.h"
 
@@ -158,8 +159,11 @@ static struct value add(struct render *r, struct value a, struct value b) {
 
 static struct value repeat_str(struct render *r, struct value v, size_t times) {
     const size_t mark = r->out_len;
+    uint64_t total;
+    if (!ck_mul(v.s->len, times, &total)) total = UINT64_MAX;
+    if (!jinja_write_fits(r, total)) return value_error();
     for (size_t i = 0; i < times && v.s->len; i++) {
-        if (!jinja_charge(r, 1) || !jinja_write(r, v.s->data, v.s->len)) return value_error();
+        if (!jinja_write(r, v.s->data, v.s->len)) return value_error();
     }
     struct value out = jinja_take(r, mark);
     out.flag = v.flag;

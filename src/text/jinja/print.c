@@ -5,7 +5,6 @@
 #include "text/jinja/chars.h"
 #include "text/jinja/escape.h"
 #include "text/jinja/number.h"
-#include "text/jinja/parser.h"
 #include "text/jinja/render.h"
 #include "text/unicode.h"
 
@@ -13,6 +12,7 @@ bool jinja_write_escaped(struct render *r, const char *data, size_t len) {
     static const char special[] = "&<>'\"";
     static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
     size_t from = 0;
+    if (!jinja_work_chars(r, len)) return false;
     for (size_t i = 0; i < len; i++) {
         const char *found = data[i] ? strchr(special, data[i]) : NULL;
         if (!found) continue;
@@ -52,7 +52,7 @@ static bool print_char_repr(struct render *r, int32_t cp, char quote) {
 static bool print_str_repr(struct render *r, const struct str *s) {
     const bool has_single = s->len && memchr(s->data, '\'', s->len);
     const char quote = has_single && !memchr(s->data, '"', s->len) ? '"' : '\'';
-    if (!jinja_write(r, &quote, 1) || !jinja_work(r, s->len)) return false;
+    if (!jinja_write(r, &quote, 1) || !jinja_work_chars(r, s->len)) return false;
     size_t from = 0, n;
     for (size_t at = 0; at < s->len; at += n) {
         const int32_t cp = unicode_decode((const uint8_t *)s->data + at, s->len - at, &n);
@@ -115,6 +115,7 @@ static bool print_dict(struct render *r, const struct dict *d) {
 
 static bool print_number(struct render *r, struct value v) {
     char text[NUMBER_ROOM];
+    if (v.kind == V_FLOAT && !jinja_charge(r, 4)) return false; // several conversions
     const size_t n = v.kind == V_FLOAT
                          ? number_float_repr(v.f, text)
                          : (size_t)snprintf(text, sizeof text, "%lld", (long long)v.i);

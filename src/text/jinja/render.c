@@ -80,7 +80,15 @@ bool jinja_charge(struct render *r, uint64_t steps) {
     return false;
 }
 
-bool jinja_work(struct render *r, size_t bytes) { return jinja_charge(r, bytes / 64); }
+bool jinja_work(struct render *r, size_t bytes) {
+    const size_t crumbs = r->crumbs + bytes % JINJA_STEP_BYTES;
+    r->crumbs = crumbs % JINJA_STEP_BYTES;
+    return jinja_charge(r, bytes / JINJA_STEP_BYTES + crumbs / JINJA_STEP_BYTES);
+}
+
+bool jinja_work_chars(struct render *r, size_t bytes) {
+    return jinja_work(r, bytes > SIZE_MAX / 8 ? SIZE_MAX : bytes * 8);
+}
 
 void *jinja_alloc(struct render *r, size_t bytes) {
     if (bytes > r->limits.memory - r->memory) {
@@ -101,11 +109,14 @@ void *jinja_array(struct render *r, size_t count, size_t size) {
     return jinja_alloc(r, bytes);
 }
 
+bool jinja_write_fits(struct render *r, uint64_t more) {
+    if (more <= r->limits.output - r->out_len) return true;
+    jinja_limit(r, "the output is longer than %zu bytes", r->limits.output);
+    return false;
+}
+
 static bool out_grow(struct render *r, size_t more) {
-    if (more > r->limits.output - r->out_len) {
-        jinja_limit(r, "the output is longer than %zu bytes", r->limits.output);
-        return false;
-    }
+    if (!jinja_write_fits(r, more)) return false;
     if (r->out_cap - r->out_len > more) return true; // one byte stays for a NUL
     size_t cap = r->out_cap ? r->out_cap * 2 : 4096;
     if (cap <= r->out_len + more) cap = r->out_len + more + 1;

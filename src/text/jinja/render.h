@@ -8,7 +8,8 @@
 #include "text/jinja/ast.h"
 #include "text/jinja/table.h"
 
-// What a render may use. A step is an evaluated node, an item walked, or 64 bytes worked on.
+// What a render may use. A step is an evaluated node, an item walked, or JINJA_STEP_BYTES worked
+// on.
 struct jinja_limits {
     uint64_t steps;
     size_t output; // bytes
@@ -16,8 +17,9 @@ struct jinja_limits {
 };
 
 enum {
-    JINJA_MAX_FRAMES = 1000, // of the C stack: statements and expressions inside each other
+    JINJA_MAX_FRAMES = 1000, // statements and expressions inside each other; under 512 KiB of stack
     JINJA_MAX_RANGE = 100000,
+    JINJA_STEP_BYTES = 256,
 };
 
 struct binding {
@@ -39,7 +41,8 @@ struct render {
     struct arena arena;
     size_t memory;
     uint64_t steps;
-    uint32_t at; // the place in the source that is evaluated
+    size_t crumbs; // bytes worked on that make no step yet
+    uint32_t at;   // the place in the source that is evaluated
     int n_frames, n_calls;
     // Output. Text that becomes a value (of a macro, a filter) is written behind it and taken off.
     char *out;
@@ -63,14 +66,17 @@ struct value jinja_raise(struct render *r, const char *message, size_t len);
 struct value jinja_fail_undefined(struct render *r, struct value v);
 
 bool jinja_charge(struct render *r, uint64_t steps);
-bool jinja_work(struct render *r, size_t bytes);   // charges for work on that many bytes
-void *jinja_alloc(struct render *r, size_t bytes); // NULL: failed
+bool jinja_work(struct render *r, size_t bytes); // charges for bytes copied, compared or searched
+bool jinja_work_chars(struct render *r, size_t bytes); // for bytes looked at one by one
+void *jinja_alloc(struct render *r, size_t bytes);     // NULL: failed
 void *jinja_array(struct render *r, size_t count, size_t size);
 
 // --- output (render.c) ---
 
 bool jinja_write(struct render *r, const char *data, size_t len);
 bool jinja_write_text(struct render *r, const char *text);
+// Whether so many bytes more are allowed; an error is set if not.
+bool jinja_write_fits(struct render *r, uint64_t more);
 bool jinja_write_char(struct render *r, uint32_t cp);
 // What was written since the mark (a former out_len), as a string; it is no longer output then.
 struct value jinja_take(struct render *r, size_t mark);

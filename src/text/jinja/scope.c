@@ -72,10 +72,10 @@ static struct value undefined_name(const struct str *name) {
 
 struct value jinja_lookup(struct render *r, const struct str *name) {
     for (struct scope *scope = r->scope; scope; scope = scope->parent) {
+        if (!jinja_charge(r, scope->n / 16)) return value_error();
         const struct value *found = find(scope, name);
         if (found && is_missing(*found)) return undefined_name(name);
         if (found) return *found;
-        if (!jinja_charge(r, scope->n / 16)) return value_error();
     }
     const struct value *global = jinja_dict_find_str(r, r->globals, name);
     if (global) return *global;

@@ -13,10 +13,9 @@ static bool fill_write(struct render *r, uint32_t cp, int64_t n) {
     uint8_t bytes[4];
     const size_t len = unicode_encode(cp, bytes);
     for (size_t i = 0; i < 64; i++) memcpy(block + i * len, bytes, len);
+    if (n > 0 && !jinja_write_fits(r, (uint64_t)n)) return false;
     for (; n > 0; n -= 64) {
-        if (!jinja_write(r, block, (n < 64 ? (size_t)n : 64) * len) || !jinja_charge(r, 1)) {
-            return false;
-        }
+        if (!jinja_write(r, block, (n < 64 ? (size_t)n : 64) * len)) return false;
     }
     return true;
 }
@@ -123,6 +122,7 @@ bool jinja_spec_float(struct render *r, const struct spec *spec, double f) {
     const bool is_percent = spec->type == '%';
     sign_add(prefix, signbit(f) && !isnan(f), spec->sign);
     if (is_percent) f *= 100;
+    if (!jinja_charge(r, 8)) return false; // conversions of hundreds of digits
     if (!isfinite(f)) return print_infinite(r, spec, prefix, f);
     size_t len;
     if (!spec->type && spec->precision < 0) {

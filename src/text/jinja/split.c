@@ -104,7 +104,7 @@ static struct value split(struct render *r, struct value self, const struct call
     int64_t max = -1;
     struct pieces pieces = {0};
     if (!jinja_arg_str(r, c, 0, &sep) || !jinja_arg_int(r, c, 1, &max) ||
-        !jinja_work(r, self.s->len)) {
+        !jinja_work_chars(r, self.s->len)) {
         return value_error();
     }
     if (sep && sep->len == 0) return jinja_fail(r, "%s: the separator is empty", c->name);
@@ -131,7 +131,8 @@ struct value jinja_str_splitlines(struct render *r, struct value self, const str
     bool keeps_ends = false;
     struct pieces pieces = {0};
     size_t at = 0, from, to;
-    if (!jinja_arg_bool(r, c, 0, &keeps_ends) || !jinja_work(r, self.s->len)) return value_error();
+    if (!jinja_arg_bool(r, c, 0, &keeps_ends) || !jinja_work_chars(r, self.s->len))
+        return value_error();
     while (jinja_text_line(self.s, &at, &from, &to)) {
         if (!pieces_add(r, &pieces, from, keeps_ends ? at : to)) return value_error();
     }

@@ -223,6 +223,6 @@ struct value jinja_strftime(struct render *r, const struct str *format) {
     struct date date;
     date_from_seconds(r->now, &date);
     const size_t mark = r->out_len;
-    if (!jinja_work(r, format->len)) return value_error();
+    if (!jinja_work_chars(r, format->len)) return value_error();
     return write_format(r, &date, format->data, format->len) ? jinja_take(r, mark) : value_error();
 }

@@ -31,23 +31,26 @@ bool str_same(const struct str *a, const struct str *b) {
     return a->len == b->len && (a->len == 0 || memcmp(a->data, b->data, a->len) == 0);
 }
 
-// memmem is linear in the haystack (two-way search), so one charge for it is enough.
+// What was searched is charged, up to what was found: many short searches cost no more than one
+// long one. memmem is linear in the haystack, though slower than a copy.
 size_t jinja_find(struct render *r, const struct str *s, const struct str *needle, size_t from,
                   size_t to) {
-    if (from > to || !jinja_work(r, to - from)) return SIZE_MAX;
+    if (from > to) return SIZE_MAX;
     if (needle->len == 0) return from;
     const char *found = memmem(s->data + from, to - from, needle->data, needle->len);
+    const size_t end = found ? (size_t)(found - s->data) + needle->len : to;
+    if (!jinja_work(r, (end - from) * 4)) return SIZE_MAX;
     return found ? (size_t)(found - s->data) : SIZE_MAX;
 }
 
 // From the end, byte by byte; the comparisons that get past the first byte are charged.
 size_t jinja_find_last(struct render *r, const struct str *s, const struct str *needle, size_t from,
                        size_t to) {
-    if (from > to || to - from < needle->len || !jinja_work(r, to - from)) return SIZE_MAX;
+    if (from > to || to - from < needle->len) return SIZE_MAX;
     for (size_t at = to - needle->len + 1; at-- > from;) {
-        if (needle->len && s->data[at] != needle->data[0]) continue;
-        if (!jinja_work(r, needle->len)) return SIZE_MAX;
-        if (memcmp(s->data + at, needle->data, needle->len) == 0) return at;
+        const bool is_close = needle->len == 0 || s->data[at] == needle->data[0];
+        if (!jinja_work(r, is_close ? needle->len + 4 : 4)) return SIZE_MAX;
+        if (is_close && memcmp(s->data + at, needle->data, needle->len) == 0) return at;
     }
     return SIZE_MAX;
 }

@@ -85,7 +85,7 @@ static struct value test_test(struct render *r, struct value v, const struct cal
 // At least one letter with case, and none of the other case.
 static struct value case_is(struct render *r, struct value v, bool is_upper) {
     const struct value s = jinja_to_str(r, v);
-    if (is_error(s) || !jinja_work(r, s.s->len)) return value_error();
+    if (is_error(s) || !jinja_work_chars(r, s.s->len)) return value_error();
     bool has_case = false;
     size_t n;
     for (size_t at = 0; at < s.s->len; at += n) {

@@ -21,36 +21,55 @@ static enum chars_case case_for(enum text_case to, int32_t cp, bool is_first, bo
     case TEXT_FOLD:
         return CHARS_FOLD;
     case TEXT_SWAP:
-        return chars_is_upper(cp) ? CHARS_LOWER : CHARS_UPPER;
+        if (chars_is_upper(cp)) return CHARS_LOWER;
+        return chars_is_title(cp) ? CHARS_TITLE : CHARS_UPPER; // titles stay
     default:
         return CHARS_LOWER;
     }
 }
 
-static bool case_write(struct render *r, const struct str *s, size_t at, int32_t cp,
-                       enum chars_case to) {
+// Text on its way to the output, in blocks.
+struct block {
+    uint8_t data[256];
+    size_t len;
+};
+
+static bool block_flush(struct render *r, struct block *block) {
+    const size_t len = block->len;
+    block->len = 0;
+    return jinja_write(r, (const char *)block->data, len);
+}
+
+static bool case_add(struct render *r, struct block *block, const struct str *s, size_t at,
+                     int32_t cp, enum chars_case to) {
     uint32_t mapped[3];
-    if (to == CHARS_LOWER && cp == 0x3a3 && chars_is_final_sigma(s->data, s->len, at)) {
-        return jinja_write_char(r, 0x3c2);
+    if (block->len > sizeof block->data - 12 && !block_flush(r, block)) return false;
+    if (to == CHARS_LOWER && cp == 0x3a3) { // looks around itself
+        if (!jinja_work_chars(r, 8)) return false;
+        cp = chars_is_final_sigma(s->data, s->len, at) ? 0x3c2 : cp;
     }
     const size_t n = chars_map(to, cp, mapped);
     for (size_t i = 0; i < n; i++) {
-        if (!jinja_write_char(r, mapped[i])) return false;
+        block->len += unicode_encode(mapped[i], block->data + block->len);
     }
     return true;
 }
 
 struct value jinja_text_case(struct render *r, const struct str *s, enum text_case to) {
     const size_t mark = r->out_len;
+    struct block block = {.len = 0};
     bool in_word = false;
     size_t n;
-    if (!jinja_work(r, s->len)) return value_error();
+    if (!jinja_work_chars(r, s->len)) return value_error();
     for (size_t at = 0; at < s->len; at += n) {
         const int32_t cp = char_decode(s, at, &n);
-        if (!case_write(r, s, at, cp, case_for(to, cp, at == 0, in_word))) return value_error();
-        in_word = chars_is_upper(cp) || chars_is_lower(cp) || chars_is_title(cp);
+        if (!case_add(r, &block, s, at, cp, case_for(to, cp, at == 0, in_word))) {
+            return value_error();
+        }
+        in_word =
+            to == TEXT_TITLE && (chars_is_upper(cp) || chars_is_lower(cp) || chars_is_title(cp));
     }
-    return jinja_take(r, mark);
+    return block_flush(r, &block) ? jinja_take(r, mark) : value_error();
 }
 
 static bool is_stripped(const struct str *chars, int32_t cp) {
@@ -65,19 +84,19 @@ static bool is_stripped(const struct str *chars, int32_t cp) {
 struct value jinja_text_strip(struct render *r, const struct str *s, const struct str *chars,
                               int sides) {
     size_t from = 0, to = s->len, n;
-    // Each character that goes is compared with all of `chars`.
+    // Each character is compared with all of `chars`.
     const size_t cost = chars ? chars->len : 1;
-    while (sides & TEXT_LEFT && from < to && is_stripped(chars, char_decode(s, from, &n))) {
+    while (sides & TEXT_LEFT && from < to) {
+        if (!jinja_work_chars(r, cost)) return value_error();
+        if (!is_stripped(chars, char_decode(s, from, &n))) break;
         from += n;
-        if (!jinja_work(r, cost)) return value_error();
     }
     while (sides & TEXT_RIGHT && to > from) {
         size_t start;
+        if (!jinja_work_chars(r, cost)) return value_error();
         if (!is_stripped(chars, chars_before(s->data, to, &start))) break;
         to = start;
-        if (!jinja_work(r, cost)) return value_error();
     }
-    if (!jinja_work(r, s->len - (to - from))) return value_error();
     return jinja_substr(r, s, from, to);
 }
 
@@ -118,14 +137,17 @@ struct value jinja_text_replace(struct render *r, const struct str *s, const str
         }
         at = (size_t)(found - s->data) + from->len;
         count -= count > 0;
+        if (!jinja_work(r, JINJA_STEP_BYTES / 4)) return value_error();
     }
     if (r->status != RN_OK || !jinja_write(r, s->data + at, s->len - at)) return value_error();
     return jinja_take(r, mark);
 }
 
 static bool fill_write(struct render *r, uint32_t cp, int64_t n) {
+    if (n <= 0) return true;
+    if (!jinja_write_fits(r, (uint64_t)n) || !jinja_work_chars(r, (size_t)n)) return false;
     for (; n > 0; n--) {
-        if (!jinja_write_char(r, cp) || !jinja_charge(r, n % 64 == 0)) return false;
+        if (!jinja_write_char(r, cp)) return false;
     }
     return true;
 }
