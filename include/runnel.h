@@ -88,8 +88,8 @@ typedef struct rn_chat {
 
 // The conversation as text, to be tokenized with RN_TOKENIZE_SPECIAL | RN_TOKENIZE_BOS (which
 // writes BOS once, whether or not the template did). *text is to be freed with rn_free. RN_ERR_ARG:
-// the messages are not such JSON, the template refuses them, or they are too much for it;
-// RN_ERR_MODEL: the template is wrong.
+// the messages are not such JSON, or the template refuses them; RN_ERR_MODEL: the template is
+// wrong, or goes past its limits of steps, nesting, output and memory.
 rn_status rn_chat_render(const rn_chat_template *tmpl, const rn_chat *chat, char **text,
                          size_t *len, rn_error *err);
 

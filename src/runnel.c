@@ -13,7 +13,7 @@ struct rn_model {
     struct weights *weights;
     struct tokenizer *tokenizer;
     char *chat_template; // NULL: none
-    struct model model; // valid when has_plan
+    struct model model;  // valid when has_plan
     bool has_plan;
     rn_model_info info;
     char name[128];

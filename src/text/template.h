@@ -7,11 +7,11 @@
 #include "base/status.h"
 
 enum {
-    TEMPLATE_MAX_SOURCE = 1 << 20, // bytes of a template
-    TEMPLATE_MAX_DEPTH = 64,       // of nested blocks, expressions, calls and values
-    TEMPLATE_MAX_STEPS = 1 << 22,  // evaluated nodes of a render; work on long text counts, too
-    TEMPLATE_MAX_OUTPUT = 64 << 20, // bytes that a render writes; all its values take at most 4 times
-                                    // as many
+    TEMPLATE_MAX_SOURCE = 1 << 20,  // bytes of a template
+    TEMPLATE_MAX_DEPTH = 64,        // of nested blocks, expressions, calls and values
+    TEMPLATE_MAX_STEPS = 1 << 22,   // evaluated nodes of a render; work on long text counts, too
+    TEMPLATE_MAX_OUTPUT = 64 << 20, // bytes that a render writes; all its values take at most 4
+                                    // times as many
 };
 
 struct template;
@@ -27,12 +27,12 @@ struct template;
 rn_status template_create(const char *source, size_t len, struct template **out, rn_error *err);
 void template_destroy(struct template *tmpl);
 
-// Renders with the global variables of `globals`, the JSON text of one object (NULL: none): messages,
-// tools, documents, add_generation_prompt, bos_token, eos_token and whatever else the caller gives.
-// Order of keys is kept. strftime_now formats `now`, seconds since 1970 in UTC. raise_exception gives
-// RN_ERR_ARG with the template's message; a limit RN_ERR_ARG naming it; an error of the template
-// (undefined call, wrong types) RN_ERR_MODEL with line and column. *text is the caller's to free,
-// NUL-terminated.
+// Renders with the global variables of `globals`, the JSON text of one object (NULL: none):
+// messages, tools, documents, add_generation_prompt, bos_token, eos_token and whatever else the
+// caller gives. Order of keys is kept. strftime_now formats `now`, seconds since 1970 in UTC.
+// raise_exception gives RN_ERR_ARG with the template's message; an error of the template (undefined
+// call, wrong types, a limit passed) RN_ERR_MODEL with line and column. *text is the caller's to
+// free, NUL-terminated.
 rn_status template_render(const struct template *tmpl, const char *globals, size_t globals_len,
                           int64_t now, char **text, size_t *len, rn_error *err);
 

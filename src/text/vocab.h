@@ -26,8 +26,8 @@ enum token_type { // as GGUF numbers them
 enum vocab_model {
     VOCAB_BYTE_LEVEL, // in the byte-level alphabet (alphabet.h); merges by rank
     VOCAB_SPM_SCORE,  // characters, U+2581 for a space, <0xNN> for bytes; the pair whose joined
-                     // token has the best score first (SentencePiece's BPE), ties to the left
-    VOCAB_SPM_RANK, // the same strings; merges by rank, as tokenizer.json has them
+                      // token has the best score first (SentencePiece's BPE), ties to the left
+    VOCAB_SPM_RANK,   // the same strings; merges by rank, as tokenizer.json has them
 };
 
 // Normalization, in order, of each stretch between the added tokens that are not `normalized`.

@@ -73,6 +73,14 @@ echo '{% if x %}' >broken.jinja
 refused 2 "broken.jinja: .*line" run --chat -p Hi --chat-template broken.jinja
 echo "{{ raise_exception('roles must alternate') }}" >raise.jinja
 refused 1 "roles must alternate" run --chat -p Hi --chat-template raise.jinja
+echo '{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}' >bottomless.jinja
+refused 2 "bottomless.jinja: chat template: line 1, .*calls are nested deeper than 64" \
+    run --chat -p Hi --chat-template bottomless.jinja
+echo '{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}' >endless.jinja
+refused 2 "endless.jinja: chat template: line 1, .*steps" run --chat -p Hi --chat-template endless.jinja
+echo "{{ nothing.here }}" >undefined.jinja
+refused 2 "undefined.jinja: chat template: line 1, .*'nothing' is undefined" \
+    run --chat -p Hi --chat-template undefined.jinja
 refused 2 "/nonexistent: No such file" run --chat -p Hi --chat-template /nonexistent
 printf 'a\0b' >nul.jinja
 refused 2 "nul.jinja: holds a NUL byte" run --chat -p Hi --chat-template nul.jinja

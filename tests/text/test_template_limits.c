@@ -203,26 +203,26 @@ static void steps_are_limited(void **state) {
     (void)state;
     const char *steps = "more than 4194304 steps";
     check_refused("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-                  RN_ERR_ARG, steps);
+                  RN_ERR_MODEL, steps);
     // Work on long text counts, too: comparing, searching, counting characters, splitting.
     check_refused(
         "{% set s = 'ab' * 9999999 %}{% set t = s ~ '' %}{% for i in range(99999) %}{% if s == t %}"
         "{% endif %}{% endfor %}",
-        RN_ERR_ARG, steps);
+        RN_ERR_MODEL, steps);
     check_refused("{% set s = 'é' * 9999999 %}{% for i in range(99999) %}{% if s[9] %}{% endif "
                   "%}{% endfor %}",
-                  RN_ERR_ARG, steps);
+                  RN_ERR_MODEL, steps);
     check_refused("{% set s = 'a' * 9999999 %}{% for i in range(99999) %}{% if 'b' in s %}{% endif "
                   "%}{% endfor %}",
-                  RN_ERR_ARG, steps);
+                  RN_ERR_MODEL, steps);
     check_refused(
         "{% set l = range(99999)|list %}{% for i in l %}{% if -1 in l %}{% endif %}{% endfor %}",
-        RN_ERR_ARG, steps);
+        RN_ERR_MODEL, steps);
     check_refused("{% set l = range(99999)|list %}{% for i in l %}{% set x = l|sort %}{% endfor %}",
-                  RN_ERR_ARG, "");
+                  RN_ERR_MODEL, "");
     check_refused(
         "{% macro m() %}{% for i in range(99999) %}{{ m() }}{% endfor %}{% endmacro %}{{ m() }}",
-        RN_ERR_ARG, "");
+        RN_ERR_MODEL, "");
 }
 
 // What looks at characters one by one costs more than what copies them.
@@ -242,62 +242,63 @@ static void work_on_characters_is_limited(void **state) {
                  "{%% set s = 'bB' * 99999 %%}{%% for i in range(999) %%}{%% if %s %%}{%% endif %%}"
                  "{%% endfor %%}",
                  expressions[i]);
-        check_fails(render_limited(source, strlen(source), NULL, &limits), RN_ERR_ARG,
+        check_fails(render_limited(source, strlen(source), NULL, &limits), RN_ERR_MODEL,
                     "more than 65536 steps");
     }
 }
 
 static void calls_are_limited(void **state) {
     (void)state;
-    check_refused("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", RN_ERR_ARG,
+    check_refused("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", RN_ERR_MODEL,
                   "calls are nested deeper than 64");
     check_refused(
         "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}",
-        RN_ERR_ARG, "calls are nested deeper than 64");
-    check_refused("{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}", RN_ERR_ARG,
+        RN_ERR_MODEL, "calls are nested deeper than 64");
+    check_refused("{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}", RN_ERR_MODEL,
                   "calls are nested deeper than 64");
     check_refused("{% macro m() %}{% call m() %}{{ caller() }}{% endcall %}{% endmacro %}{{ m() }}",
-                  RN_ERR_ARG, "calls are nested deeper than 64");
+                  RN_ERR_MODEL, "calls are nested deeper than 64");
     check_text(
         "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{% else %}end{% endif %}{% endmacro %}{{ m(60) }}",
         "end");
     // Many frames in each call: the C stack is bounded, whatever the calls are.
     char *body = nested("{% if 1 %}", "{{ m() }}", "{% endif %}", 50);
     char *source = inside("{% macro m() %}", body, "{% endmacro %}{{ m() }}");
-    check_refused(source, RN_ERR_ARG, "nested too deep");
+    check_refused(source, RN_ERR_MODEL, "nested too deep");
     free(source);
 }
 
 static void output_and_memory_are_limited(void **state) {
     (void)state;
-    check_refused("{{ 'x' * 99999999999 }}", RN_ERR_ARG, "output is longer than");
-    check_refused("{{ 'x'.center(99999999999) }}", RN_ERR_ARG, "output is longer than");
-    check_refused("{{ '%99999999999d' % 1 }}", RN_ERR_ARG, "output is longer than");
-    check_refused("{{ '{:99999999999}'.format(1) }}", RN_ERR_ARG, "output is longer than");
-    check_refused("{{ 'x' * 9223372036854775807 }}", RN_ERR_ARG, "output is longer than");
-    check_refused("{{ [1] * 9223372036854775807 }}", RN_ERR_ARG, "values take more than");
-    check_refused("{{ [1, 2, 3] * 99999999 }}", RN_ERR_ARG, "values take more than");
-    check_refused("{{ [1]|batch(9223372036854775807, 0)|list }}", RN_ERR_ARG,
+    check_refused("{{ 'x' * 99999999999 }}", RN_ERR_MODEL, "output is longer than");
+    check_refused("{{ 'x'.center(99999999999) }}", RN_ERR_MODEL, "output is longer than");
+    check_refused("{{ '%99999999999d' % 1 }}", RN_ERR_MODEL, "output is longer than");
+    check_refused("{{ '{:99999999999}'.format(1) }}", RN_ERR_MODEL, "output is longer than");
+    check_refused("{{ 'x' * 9223372036854775807 }}", RN_ERR_MODEL, "output is longer than");
+    check_refused("{{ [1] * 9223372036854775807 }}", RN_ERR_MODEL, "values take more than");
+    check_refused("{{ [1, 2, 3] * 99999999 }}", RN_ERR_MODEL, "values take more than");
+    check_refused("{{ [1]|batch(9223372036854775807, 0)|list }}", RN_ERR_MODEL,
                   "values take more than");
-    check_refused("{{ [1]|slice(9223372036854775807)|list }}", RN_ERR_ARG, "values take more than");
+    check_refused("{{ [1]|slice(9223372036854775807)|list }}", RN_ERR_MODEL,
+                  "values take more than");
     check_refused("{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s ~ "
                   "ns.s %}{% endfor %}",
-                  RN_ERR_ARG, "values take more than");
+                  RN_ERR_MODEL, "values take more than");
     check_refused("{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s + "
                   "ns.s %}{% endfor %}",
-                  RN_ERR_ARG, "values take more than");
+                  RN_ERR_MODEL, "values take more than");
     check_refused("{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = ns.s + "
                   "ns.s %}{% endfor %}",
-                  RN_ERR_ARG, "values take more than");
+                  RN_ERR_MODEL, "values take more than");
     check_refused(
         "{% for i in range(99999) %}{% for j in range(999) %}0123456789{% endfor %}{% endfor %}",
-        RN_ERR_ARG, "");
-    check_refused("{{ range(100001) }}", RN_ERR_ARG, "range has more than 100000 items");
-    check_refused("{{ range(-9223372036854775807, 9223372036854775807) }}", RN_ERR_ARG,
+        RN_ERR_MODEL, "");
+    check_refused("{{ range(100001) }}", RN_ERR_MODEL, "range has more than 100000 items");
+    check_refused("{{ range(-9223372036854775807, 9223372036854775807) }}", RN_ERR_MODEL,
                   "range has more");
-    check_refused("{{ 'a'.replace('', 'b' * 9999999).replace('b', 'c' * 999) }}", RN_ERR_ARG,
+    check_refused("{{ 'a'.replace('', 'b' * 9999999).replace('b', 'c' * 999) }}", RN_ERR_MODEL,
                   "longer than");
-    check_refused("{{ [1]|tojson(indent=99999999999) }}", RN_ERR_ARG, "longer than");
+    check_refused("{{ [1]|tojson(indent=99999999999) }}", RN_ERR_MODEL, "longer than");
 }
 
 // Text that a loop builds piece by piece grows in place: memory follows its length, not the square.
@@ -339,16 +340,17 @@ static void values_nest_to_a_limit(void **state) {
     (void)state;
     check_refused(
         "{% set ns = namespace(l=[]) %}{% for i in range(99) %}{% set ns.l = [ns.l] %}{% endfor %}",
-        RN_ERR_ARG, "values are nested deeper than 64");
+        RN_ERR_MODEL, "values are nested deeper than 64");
     check_refused("{% set ns = namespace(l={}) %}{% for i in range(99) %}{% set ns.l = {'a': ns.l} "
                   "%}{% endfor %}",
-                  RN_ERR_ARG, "values are nested deeper than 64");
-    check_refused("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}", RN_ERR_ARG, "too deep");
+                  RN_ERR_MODEL, "values are nested deeper than 64");
+    check_refused("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}", RN_ERR_MODEL,
+                  "too deep");
     // Shared parts: 2^50 items in 50 lists.
     check_refused("{% set ns = namespace(l=[]) %}{% for i in range(50) %}{% set ns.l = [ns.l, "
                   "ns.l] %}{% endfor %}"
                   "{{ ns.l == ns.l + [] }}{{ ns.l }}",
-                  RN_ERR_ARG, "");
+                  RN_ERR_MODEL, "");
     char *globals = inside("{\"a\":", nested("[", "", "]", 70), "}");
     check_fails(render_limited("x", 1, globals, NULL), RN_ERR_ARG,
                 "the template's variables: offset");

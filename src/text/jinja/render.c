@@ -40,7 +40,7 @@ struct value jinja_limit(struct render *r, const char *fmt, ...) {
     va_start(args, fmt);
     vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
-    error_set(r, RN_ERR_ARG, true, message);
+    error_set(r, RN_ERR_MODEL, true, message);
     return value_error();
 }
 
