@@ -11,38 +11,7 @@
 int main(void) { return 0; }
 #else
 
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t count, size_t bytes);
-void *__libc_realloc(void *memory, size_t bytes);
-void __libc_free(void *memory);
-
-static long fail_at = -1; // allocations until the one that fails; below 0: none does
-static long live;         // blocks that are not freed yet
-
-static bool fails(void) { return fail_at >= 0 && fail_at-- == 0; }
-
-void *malloc(size_t bytes) {
-    void *const memory = fails() ? NULL : __libc_malloc(bytes);
-    live += memory != NULL;
-    return memory;
-}
-
-void *calloc(size_t count, size_t bytes) {
-    void *const memory = fails() ? NULL : __libc_calloc(count, bytes);
-    live += memory != NULL;
-    return memory;
-}
-
-void *realloc(void *memory, size_t bytes) {
-    void *const moved = fails() ? NULL : __libc_realloc(memory, bytes);
-    live += moved != NULL && memory == NULL;
-    return moved;
-}
-
-void free(void *memory) {
-    live -= memory != NULL;
-    __libc_free(memory);
-}
+#include "failing_malloc.h"
 
 // Enough of everything to need many chunks of the arenas and several sizes of the output.
 static const char source[] = "{% macro m(x) %}{{ x|tojson(indent=2) }}{% endmacro %}"

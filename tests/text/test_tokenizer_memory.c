@@ -14,38 +14,7 @@
 int main(void) { return 0; }
 #else
 
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t count, size_t bytes);
-void *__libc_realloc(void *memory, size_t bytes);
-void __libc_free(void *memory);
-
-static long fail_at = -1; // allocations until the one that fails; below 0: none does
-static long live;         // blocks that are not freed yet
-
-static bool fails(void) { return fail_at >= 0 && fail_at-- == 0; }
-
-void *malloc(size_t bytes) {
-    void *const memory = fails() ? NULL : __libc_malloc(bytes);
-    live += memory != NULL;
-    return memory;
-}
-
-void *calloc(size_t count, size_t bytes) {
-    void *const memory = fails() ? NULL : __libc_calloc(count, bytes);
-    live += memory != NULL;
-    return memory;
-}
-
-void *realloc(void *memory, size_t bytes) {
-    void *const moved = fails() ? NULL : __libc_realloc(memory, bytes);
-    live += moved != NULL && memory == NULL;
-    return moved;
-}
-
-void free(void *memory) {
-    live -= memory != NULL;
-    __libc_free(memory);
-}
+#include "failing_malloc.h"
 
 // Everything that takes memory: merges, whole words, added tokens, expressions, normalization.
 static struct vocab_build *build_some(enum vocab_model model) {
