@@ -612,7 +612,10 @@ static void bandwidth_is_measured_for_small_and_large_working_sets(void **state)
     struct backend *backend;
     assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
     const double small = backend->cls->bandwidth(backend, 1 << 20, 20);
-    const double large = backend->cls->bandwidth(backend, UINT64_MAX, 2000);
+    double large =
+        0; // 0 where the system gave the pages too late: a busy machine may need more tries
+    for (int i = 0; i < 5 && large == 0; i++)
+        large = backend->cls->bandwidth(backend, UINT64_MAX, 2000);
     assert_true(small > 1e7 && small < 1e14);
     assert_true(large > 1e7 && large < 1e14);
     assert_true(backend->cls->bandwidth(backend, 1 << 20, 0) == 0);

@@ -357,6 +357,14 @@ static void values_nest_to_a_limit(void **state) {
     free(globals);
 }
 
+// Newer than the jinja2 that the snippets are compared with (3.1.5).
+static void members_of_a_namespace_are_set_together(void **state) {
+    (void)state;
+    check_text("{% set ns = namespace(x=0, y=1) %}{% set ns.x, ns.y = ns.y, ns.x %}"
+               "{{ ns.x }}{{ ns.y }}",
+               "10");
+}
+
 static void integers_have_64_bits(void **state) {
     (void)state;
     check_text("{{ 9223372036854775807 }} {{ -9223372036854775807 - 1 }}",
@@ -504,6 +512,7 @@ int main(void) {
         cmocka_unit_test(text_grows_in_place),
         cmocka_unit_test(many_places_in_long_text_are_fine),
         cmocka_unit_test(values_nest_to_a_limit),
+        cmocka_unit_test(members_of_a_namespace_are_set_together),
         cmocka_unit_test(integers_have_64_bits),
         cmocka_unit_test(variables_are_read_as_python_reads_json),
         cmocka_unit_test(tables_are_in_order),
