@@ -214,6 +214,29 @@ static void a_rope_factor_alone_is_linear(void **state) {
     }
 }
 
+// Gemma 3 stretches the layers without a window alone; the others keep their own base, unscaled.
+static void gemma3_scales_the_rope_of_layers_without_a_window(void **state) {
+    (void)state;
+    struct file file = gemma_begin("gemma3", 6);
+    put_u32(&file, "attention.sliding_window", 16);
+    put_f32(&file, "rope.freq_base", 1e6f);
+    writer_kv_str(&file.writer, "gemma3.rope.scaling.type", "linear");
+    put_f32(&file, "rope.scaling.factor", 8);
+    struct opened *o = file_good(&file);
+    const struct plan *plan = &o->model.plan;
+    assert_int_equal(plan->n_rope, 2);
+    for (int i = 0; i < plan->n_op; i++) {
+        if (plan->op[i].kind != OP_ROPE) continue;
+        const bool local = o->model.hp.is_local[plan->op[i].layer];
+        const float *freq = plan->rope[plan->op[i].rope.rope].inv_freq;
+        assert_true(local == (plan->op[i].layer != 5));
+        assert_true(freq[0] == (local ? 1.0f : 0.125f));
+        const double base = local ? 1e4 : 1e6; // second of DIM / 2 frequencies
+        assert_true(fabs((double)freq[1] - pow(base, -0.25) / (local ? 1 : 8)) < 1e-7);
+    }
+    file_close(o);
+}
+
 static void windows_that_an_architecture_has_not_are_refused(void **state) {
     (void)state;
     struct file file = llama_begin("granite");
@@ -330,6 +353,7 @@ int main(void) {
         cmocka_unit_test(gemma2_has_its_caps_and_window_where_a_file_does_not_say),
         cmocka_unit_test(a_files_own_period_of_one_means_no_window),
         cmocka_unit_test(a_rope_factor_alone_is_linear),
+        cmocka_unit_test(gemma3_scales_the_rope_of_layers_without_a_window),
         cmocka_unit_test(windows_that_an_architecture_has_not_are_refused),
         cmocka_unit_test(experts_that_an_architecture_has_not_are_refused),
         cmocka_unit_test(biases_that_a_residual_scale_would_miss_are_refused),

@@ -50,6 +50,15 @@ static void expect_error(const char *source, const rn_chat *chat, rn_status stat
     rn_free(text);
 }
 
+static void an_error_of_the_models_own_template_names_the_model(void **state) {
+    (void)state;
+    const rn_chat chat = {.messages = "[{\"role\": \"user\"}]"}; // the template wants a content
+    expect_error(NULL, &chat, RN_ERR_MODEL, "tale-20m-q8_0.gguf: chat template: line ");
+    rn_error err = {0};
+    rn_free(rendered("{{ a.b }}", &chat, &err));
+    check(!strncmp(err.message, "chat template: line 1", 21), "%s", err.message);
+}
+
 static void the_models_template_renders(void **state) {
     (void)state;
     rn_chat chat = {.messages = USER, .add_generation_prompt = true};
@@ -156,6 +165,7 @@ static void a_model_without_a_template_says_so(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_error_of_the_models_own_template_names_the_model),
         cmocka_unit_test(the_models_template_renders),
         cmocka_unit_test(bos_is_one_token_whether_or_not_the_template_writes_it),
         cmocka_unit_test(templates_see_tokens_tools_and_none),
