@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 void jread_init(struct jread *r, const char *text, size_t len) {
     *r = (struct jread){.begin = text, .at = text, .end = text + len};
 }
@@ -76,30 +78,6 @@ enum { PLAIN, QUOTE, ESCAPE, CONTROL, HIGH };
 static const uint8_t string_class[256] = {
     [0 ... 0x1f] = CONTROL, ['"'] = QUOTE, ['\\'] = ESCAPE, [0x80 ... 0xff] = HIGH};
 
-// Length of the well-formed character of two to four bytes at `at`; 0 where none is.
-static size_t utf8_length(const unsigned char *at, size_t left) {
-    const unsigned char lead = at[0];
-    unsigned char low = 0x80, high = 0xbf; // bounds of the second byte
-    size_t n;
-    if (lead >= 0xc2 && lead <= 0xdf) {
-        n = 2;
-    } else if ((lead & 0xf0) == 0xe0) {
-        n = 3;
-        if (lead == 0xe0) low = 0xa0;  // overlong
-        if (lead == 0xed) high = 0x9f; // surrogates
-    } else if (lead >= 0xf0 && lead <= 0xf4) {
-        n = 4;
-        if (lead == 0xf0) low = 0x90;
-        if (lead == 0xf4) high = 0x8f; // above U+10FFFF
-    } else {
-        return 0;
-    }
-    if (n > left || at[1] < low || at[1] > high) return 0;
-    for (size_t i = 2; i < n; i++)
-        if ((at[i] & 0xc0) != 0x80) return 0;
-    return n;
-}
-
 static int hex_value(char c) {
     if (is_digit(c)) return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -164,7 +142,7 @@ static bool string_scan(struct jread *r, struct jread_text *out) {
             has_escape = true;
             break;
         case HIGH:
-            n = utf8_length((const unsigned char *)at, (size_t)(end - at));
+            n = utf8_length((const uint8_t *)at, (size_t)(end - at));
             if (!n) return fail_at(r, at, "a string that is not UTF-8");
             break;
         default:
@@ -176,29 +154,6 @@ static bool string_scan(struct jread *r, struct jread_text *out) {
 
 bool jread_string(struct jread *r, struct jread_text *out) {
     return expect(r, JREAD_STRING, "expected a string") && string_scan(r, out);
-}
-
-static size_t utf8_encode(uint32_t cp, char *out) {
-    if (cp < 0x80) {
-        out[0] = (char)cp;
-        return 1;
-    }
-    if (cp < 0x800) {
-        out[0] = (char)(0xc0 | cp >> 6);
-        out[1] = (char)(0x80 | (cp & 0x3f));
-        return 2;
-    }
-    if (cp < 0x10000) {
-        out[0] = (char)(0xe0 | cp >> 12);
-        out[1] = (char)(0x80 | (cp >> 6 & 0x3f));
-        out[2] = (char)(0x80 | (cp & 0x3f));
-        return 3;
-    }
-    out[0] = (char)(0xf0 | cp >> 18);
-    out[1] = (char)(0x80 | (cp >> 12 & 0x3f));
-    out[2] = (char)(0x80 | (cp >> 6 & 0x3f));
-    out[3] = (char)(0x80 | (cp & 0x3f));
-    return 4;
 }
 
 // Resolves the escape at *at, which was checked, and moves *at behind it.
@@ -218,7 +173,7 @@ static size_t escape_resolve(const char **at, const char *end, char out[4]) {
         cp = 0x10000 + ((cp - 0xd800) << 10) + (hex_unit(*at + 1, end) - 0xdc00);
         *at += 6;
     }
-    return utf8_encode((uint32_t)cp, out);
+    return utf8_encode((uint32_t)cp, (uint8_t *)out);
 }
 
 size_t jread_unescape(const struct jread_text *text, char *out) {

@@ -1,10 +1,12 @@
-// UTF-8 scanning after the table of well-formed sequences in the Unicode standard (3-7), and the
-// traits from utf8proc's categories. ASCII goes through a table of its own.
+// UTF-8 scanning over base/utf8.h, and the traits from utf8proc's categories. ASCII goes through a
+// table of its own.
 #include "text/unicode.h"
 
 #include <assert.h>
 #include <string.h>
 #include <utf8proc.h>
+
+#include "base/utf8.h"
 
 #define W UNICODE_SPACE
 #define N UNICODE_NUMBER
@@ -55,25 +57,10 @@ static const uint8_t category_traits[] = {
     [UTF8PROC_CATEGORY_CO] = 0, // the last one
 };
 
-// Length of the character that a lead byte announces, 0 for a byte that leads none, and the range
-// of its second byte (which excludes overlong forms, surrogates and what lies past U+10FFFF).
-static size_t lead(uint8_t byte, uint8_t *low, uint8_t *high) {
-    *low = 0x80;
-    *high = 0xBF;
-    if (byte < 0x80) return 1;
-    if (byte < 0xC2 || byte > 0xF4) return 0;
-    if (byte < 0xE0) return 2;
-    if (byte == 0xE0) *low = 0xA0;
-    if (byte == 0xED) *high = 0x9F;
-    if (byte == 0xF0) *low = 0x90;
-    if (byte == 0xF4) *high = 0x8F;
-    return byte < 0xF0 ? 3 : 4;
-}
-
 enum unicode_form unicode_scan(const uint8_t *text, size_t len, size_t *n) {
     assert(len > 0);
     uint8_t low, high;
-    const size_t want = lead(text[0], &low, &high);
+    const size_t want = utf8_lead(text[0], &low, &high);
     *n = 1;
     if (want == 0) return UNICODE_ILL;
     for (; *n < want; ++*n) {
@@ -96,17 +83,7 @@ int32_t unicode_decode(const uint8_t *text, size_t len, size_t *n) {
     return cp;
 }
 
-size_t unicode_encode(uint32_t cp, uint8_t out[4]) {
-    assert(cp <= 0x10FFFF && (cp < 0xD800 || cp > 0xDFFF));
-    if (cp < 0x80) {
-        out[0] = (uint8_t)cp;
-        return 1;
-    }
-    const size_t n = cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
-    for (size_t i = n - 1; i > 0; i--, cp >>= 6) out[i] = (uint8_t)(0x80 | (cp & 0x3F));
-    out[0] = (uint8_t)((0xF00 >> n) | cp); // n ones, then a zero
-    return n;
-}
+size_t unicode_encode(uint32_t cp, uint8_t out[4]) { return utf8_encode(cp, out); }
 
 static bool is_space(int32_t cp) {
     if (cp <= 0x20) return cp == 0x20 || (cp >= 0x09 && cp <= 0x0D);
