@@ -54,21 +54,21 @@ rn_status hparams_int(const struct weights *weights, const char *key, int min, i
 rn_status hparams_float(const struct weights *weights, const char *key, double min, double max,
                         bool required, float *out, rn_error *err);
 rn_status hparams_bool(const struct weights *weights, const char *key, bool *out, rn_error *err);
-// The soft caps of scores and logits.
-rn_status hparams_caps(struct hparams *hp, const struct weights *weights, rn_error *err);
-// What decoders with RMS norms and rope share: epsilon, rope in that style (interleaved: unless the
-// file says halves), experts if there are any, and the window. Layers have the window as the file's
-// own list says, else all but each period-th (period 1: all; 0: the architecture has none).
+// What decoders with RMS norms and rope share: epsilon, factor and cap of the scores, cap of the
+// logits, rope in that style (interleaved: unless the file says halves), experts if there are any,
+// and the window. What the architecture has put into hp before (a cap, a window, rope.base_local)
+// is the default where the file says nothing. Layers have the window as the file's own list says,
+// else all but each period-th (period 1: all; 0: the architecture has none).
 rn_status hparams_decoder(struct hparams *hp, const struct weights *weights, enum rope_style style,
                           int window_period, rn_error *err);
 // Refuses a file without experts.
 rn_status hparams_need_experts(const struct hparams *hp, const struct weights *weights,
                                rn_error *err);
 
-// gemma.c, for Gemma 2 and 3: the factor of the scores. GGUF files do not say it: it is that of the
-// head's size, but in the largest model (known by its layers) that of width / heads.
-rn_status gemma_scale_read(struct hparams *hp, const struct weights *weights, int n_layer_largest,
-                           rn_error *err);
+// gemma.c, for all Gemmas: the factors of embedding and scores. GGUF files do not say the latter:
+// it is that of the head's size, but in the largest model (known by its layers) that of width /
+// heads.
+void gemma_scales(struct hparams *hp, int n_layer_largest);
 
 // --- binding: name is the tensor's without "blk.N." and ".weight" ---
 int bind_matrix(struct builder *b, const char *name, int64_t rows, int64_t cols);

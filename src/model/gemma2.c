@@ -1,17 +1,12 @@
 // Gemma 2: norms before and after both blocks, soft caps on scores and logits, every other layer
 // with a window, the first one included. The oldest files say neither caps nor window.
-#include <math.h>
-
 #include "model/arch.h"
 
 static rn_status gemma2_read(struct hparams *hp, const struct weights *weights, rn_error *err) {
-    rn_status s;
-    hp->embd_scale = sqrtf((float)hp->n_embd);
+    gemma_scales(hp, 46);
     hp->window = 4096;
     hp->attn_softcap = 50;
     hp->logit_softcap = 30;
-    if ((s = hparams_caps(hp, weights, err))) return s;
-    if ((s = gemma_scale_read(hp, weights, 46, err))) return s;
     return hparams_decoder(hp, weights, ROPE_HALVES, 2, err);
 }
 

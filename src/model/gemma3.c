@@ -1,16 +1,11 @@
 // Gemma 3: as Gemma 2 with norms of q and k instead of soft caps; five layers with a window to one
 // without, which has its own rope base.
-#include <math.h>
-
 #include "model/arch.h"
 
 static rn_status gemma3_read(struct hparams *hp, const struct weights *weights, rn_error *err) {
-    hp->embd_scale = sqrtf((float)hp->n_embd);
-    rn_status s;
-    if ((s = gemma_scale_read(hp, weights, 62, err))) return s;
-    if ((s = hparams_decoder(hp, weights, ROPE_HALVES, 6, err))) return s;
+    gemma_scales(hp, 62);
     hp->rope.base_local = 10000;
-    return hparams_float(weights, "rope.freq_base_swa", 1, 1e12, false, &hp->rope.base_local, err);
+    return hparams_decoder(hp, weights, ROPE_HALVES, 6, err);
 }
 
 const struct arch arch_gemma3 = {

@@ -152,15 +152,7 @@ static rn_status read_heads(struct hparams *hp, const struct weights *weights, r
                        "%s: head sizes of %d (keys) and %d (values), expected at most %d",
                        weights_name(weights), hp->dim_k, hp->dim_v, MAX_HEAD_DIM);
     hp->attn_scale = 1.0f / sqrtf((float)hp->dim_k);
-    return hparams_float(weights, "attention.scale", 1e-6, 1e3, false, &hp->attn_scale, err);
-}
-
-rn_status hparams_caps(struct hparams *hp, const struct weights *weights, rn_error *err) {
-    const rn_status s =
-        hparams_float(weights, "attn_logit_softcapping", 0, 1e6, false, &hp->attn_softcap, err);
-    if (s) return s;
-    return hparams_float(weights, "final_logit_softcapping", 0, 1e6, false, &hp->logit_softcap,
-                         err);
+    return RN_OK;
 }
 
 rn_status hparams_common(struct hparams *hp, const struct weights *weights, rn_error *err) {
@@ -174,7 +166,6 @@ rn_status hparams_common(struct hparams *hp, const struct weights *weights, rn_e
     if ((s = hparams_int(weights, "feed_forward_length", 1, MAX_FF, true, &hp->n_ff, err)))
         return s;
     if ((s = read_heads(hp, weights, err))) return s;
-    if ((s = hparams_caps(hp, weights, err))) return s;
     return read_vocab(hp, weights, err);
 }
 
@@ -249,7 +240,11 @@ static rn_status read_rope(struct hparams *hp, const struct weights *weights, rn
     struct hparams_rope *rope = &hp->rope;
     bool halves = false;
     rn_status s;
-    *rope = (struct hparams_rope){.n_rot = hp->dim_k, .base = 10000, .factor = 1, .magnitude = 1};
+    *rope = (struct hparams_rope){.n_rot = hp->dim_k,
+                                  .base = 10000,
+                                  .base_local = rope->base_local,
+                                  .factor = 1,
+                                  .magnitude = 1};
     if ((s = hparams_int(weights, "rope.dimension_count", 2, hp->dim_k, false, &rope->n_rot, err)))
         return s;
     if (rope->n_rot % 2 != 0)
@@ -258,7 +253,7 @@ static rn_status read_rope(struct hparams *hp, const struct weights *weights, rn
                        "head size), expected an even number",
                        weights_name(weights), rope->n_rot);
     if ((s = hparams_float(weights, "rope.freq_base", 1, 1e12, false, &rope->base, err))) return s;
-    rope->base_local = rope->base;
+    if (rope->base_local == 0) rope->base_local = rope->base;
     if ((s = hparams_float(weights, "rope.freq_base_swa", 1, 1e12, false, &rope->base_local, err)))
         return s;
     if ((s = hparams_bool(weights, "rope.halves", &halves, err))) return s;
@@ -330,12 +325,24 @@ static rn_status refuse_window(const struct weights *weights, rn_error *err) {
                    weights_name(weights), name, window);
 }
 
-rn_status hparams_decoder(struct hparams *hp, const struct weights *weights, enum rope_style style,
-                          int window_period, rn_error *err) {
+static rn_status read_attention(struct hparams *hp, const struct weights *weights, rn_error *err) {
     rn_status s;
     if ((s = hparams_float(weights, "attention.layer_norm_rms_epsilon", 0, 1, true, &hp->norm_eps,
                            err)))
         return s;
+    if ((s = hparams_float(weights, "attention.scale", 1e-6, 1e3, false, &hp->attn_scale, err)))
+        return s;
+    if ((s = hparams_float(weights, "attn_logit_softcapping", 0, 1e6, false, &hp->attn_softcap,
+                           err)))
+        return s;
+    return hparams_float(weights, "final_logit_softcapping", 0, 1e6, false, &hp->logit_softcap,
+                         err);
+}
+
+rn_status hparams_decoder(struct hparams *hp, const struct weights *weights, enum rope_style style,
+                          int window_period, rn_error *err) {
+    rn_status s;
+    if ((s = read_attention(hp, weights, err))) return s;
     if ((s = read_rope(hp, weights, err))) return s;
     if (style == ROPE_HALVES) hp->rope.style = ROPE_HALVES;
     if ((s = read_experts(hp, weights, err))) return s;
