@@ -1,5 +1,5 @@
 // Read-only mappings of whole regular files. The descriptor is closed at once; the mapping lives
-// until file_map_close. Called by the weights readers.
+// until file_map_close. Called by the readers of weights and of vocabularies.
 #define _GNU_SOURCE 1
 #include "base/file.h"
 
@@ -41,6 +41,19 @@ rn_status file_map_open(const char *path, struct file_map *out, rn_error *err) {
     const rn_status status = descriptor_map(path, fd, out, err);
     close(fd);
     return status;
+}
+
+rn_status file_map_open_optional(const char *path, size_t max, struct file_map *out,
+                                 rn_error *err) {
+    struct stat info;
+    *out = (struct file_map){0};
+    if (lstat(path, &info) != 0 && errno == ENOENT) return RN_OK;
+    const rn_status status = file_map_open(path, out, err);
+    if (status != RN_OK || out->size <= max) return status;
+    const size_t size = out->size;
+    file_map_close(out);
+    return err_set(err, RN_ERR_MODEL, "%s: has %zu bytes, expected at most %zu", err_path(path),
+                   size, max);
 }
 
 void file_map_close(struct file_map *map) {

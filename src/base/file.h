@@ -11,6 +11,9 @@ struct file_map {
 
 // Fails with the path and the reason (missing, a directory, not a regular file, empty).
 rn_status file_map_open(const char *path, struct file_map *out, rn_error *err);
+// A file that a folder may do without: where it is not there, *out is empty (data NULL). A link to
+// nowhere is there, and fails; so do more than max bytes.
+rn_status file_map_open_optional(const char *path, size_t max, struct file_map *out, rn_error *err);
 void file_map_close(struct file_map *map);
 
 #endif

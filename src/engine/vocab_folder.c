@@ -1,10 +1,8 @@
 // Reads the files of a Hugging Face folder that say something about its vocabulary: tokenizer.json
 // or tokenizer.model, tokenizer_config.json, the chat template, and where generation ends. Mappings
 // stay open in vocab_files, because the source points into them.
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/jread.h"
 #include "engine/vocab_files.h"
@@ -32,20 +30,14 @@ static rn_status file_open(const struct folder *f, const char *name, size_t size
                            const struct file_map **out) {
     struct vocab_files *const files = f->files;
     char path[4096];
-    struct stat info;
     *out = NULL;
     if ((size_t)snprintf(path, sizeof path, "%s/%s", f->path, name) >= sizeof path)
         return err_set(files->err, RN_ERR_IO, "%s: the path is too long",
                        weights_name(files->weights));
-    // a link to nowhere is there: it is an error, not a file that the folder does without
-    if (lstat(path, &info) != 0 && errno == ENOENT) return RN_OK;
     struct file_map *const map = &files->map[files->n_map];
-    const rn_status s = file_map_open(path, map, files->err);
-    if (s) return s;
+    const rn_status s = file_map_open_optional(path, size_max, map, files->err);
+    if (s || !map->data) return s;
     files->n_map++;
-    if (map->size > size_max)
-        return err_set(files->err, RN_ERR_MODEL, "%s/%s: has %zu bytes, expected at most %zu",
-                       weights_name(files->weights), name, map->size, size_max);
     *out = map;
     return RN_OK;
 }

@@ -4,11 +4,9 @@
 // sampling defaults. The JSON files are mapped for the time of the opening alone. No name that
 // comes out of a file is used as a path before safetensors.c has checked it. Called by weights.c.
 #define _GNU_SOURCE 1
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/jread.h"
 #include "weights/hf.h"
@@ -28,12 +26,6 @@ static void part_close(struct part *part) {
     *part = (struct part){0};
 }
 
-// A link to nowhere is there: an error, not a file that the folder does without.
-static bool is_there(const char *path) {
-    struct stat info;
-    return lstat(path, &info) == 0 || errno != ENOENT;
-}
-
 static rn_status part_open(const struct weights *weights, const char *file, size_t max,
                            struct part *out, rn_error *err) {
     *out = (struct part){0};
@@ -42,13 +34,7 @@ static rn_status part_open(const struct weights *weights, const char *file, size
         return err_set(err, RN_ERR_NOMEM, "%s: out of memory", weights->name);
     }
     out->name = err_path(out->path);
-    if (!is_there(out->path)) return RN_OK;
-    const rn_status status = file_map_open(out->path, &out->map, err);
-    if (status != RN_OK) return status;
-    if (out->map.size > max)
-        return err_set(err, RN_ERR_MODEL, "%s: %zu bytes, expected at most %zu", out->name,
-                       out->map.size, max);
-    return RN_OK;
+    return file_map_open_optional(out->path, max, &out->map, err);
 }
 
 // --- metadata of no config ---

@@ -87,8 +87,29 @@ static void fifo_is_refused(void **state) {
     unlink(path);
 }
 
+static void an_optional_file_may_be_absent_but_not_broken(void **state) {
+    (void)state;
+    struct file_map map = {.size = 7};
+    rn_error err = {0};
+    unlink(path);
+    assert_int_equal(file_map_open_optional(path, 3, &map, &err), RN_OK);
+    assert_true(map.data == NULL && map.size == 0);
+    write_file("abc", 3);
+    assert_int_equal(file_map_open_optional(path, 3, &map, &err), RN_OK);
+    assert_memory_equal(map.data, "abc", 3);
+    file_map_close(&map);
+    assert_int_equal(file_map_open_optional(path, 2, &map, &err), RN_ERR_MODEL);
+    assert_non_null(strstr(err.message, "file: has 3 bytes, expected at most 2"));
+    assert_null(map.data);
+    unlink(path);
+    assert_int_equal(symlink("nowhere", path), 0);
+    assert_int_equal(file_map_open_optional(path, 3, &map, &err), RN_ERR_IO);
+    unlink(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_optional_file_may_be_absent_but_not_broken),
         cmocka_unit_test(mapping_holds_the_bytes_of_the_file),
         cmocka_unit_test(missing_file_is_named),
         cmocka_unit_test(directory_is_refused),

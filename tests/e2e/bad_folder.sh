@@ -61,7 +61,7 @@ done
 { printf '{"a":'; printf '%.0s[' $(seq 100000); } >f/config.json
 bad 'f/config.json: offset 68: nested too deeply'
 head -c 5000000 /dev/zero | tr '\0' ' ' >f/config.json
-bad 'f/config.json: 5000000 bytes, expected at most'
+bad 'f/config.json: has 5000000 bytes, expected at most'
 printf '{"architectures": ["BertModel"]}' >f/config.json
 bad 'f/config.json: architecture BertModel is not supported, only LlamaForCausalLM, '
 for key in hidden_size num_hidden_layers num_attention_heads intermediate_size \
