@@ -11,8 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/pool.h"
-
 enum { CORES_MAX = 1 << 16, PATH_BYTES = 4096 };
 
 int cores_in_affinity(void) {
@@ -111,10 +109,4 @@ int cores_in_quota(const char *root, const char *self) {
     while (fgets(line, sizeof line, file)) cores = tighter(cores, hierarchy_quota(root, line));
     fclose(file);
     return cores;
-}
-
-int pool_default_threads(void) {
-    const int cores =
-        tighter(cores_in_affinity(), cores_in_quota("/sys/fs/cgroup", "/proc/self/cgroup"));
-    return cores < POOL_MAX_THREADS ? cores : POOL_MAX_THREADS;
 }

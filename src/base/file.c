@@ -1,5 +1,6 @@
-// Read-only mappings of whole regular files. The descriptor is closed at once; the mapping lives
-// until file_map_close. Called by the readers of weights and of vocabularies.
+// Read-only mappings of whole regular files, and reads of their parts into memory of the caller's.
+// A mapping lives until file_map_close, with or without its descriptor. Called by the readers of
+// weights and of vocabularies.
 #define _GNU_SOURCE 1
 #include "base/file.h"
 
@@ -8,7 +9,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
+
+enum { AHEAD_BYTES = 32 << 20 }; // what the disk is asked for beyond a read that it was late for
 
 static rn_status fail_errno(const char *path, int code, rn_error *err) {
     char text[128];
@@ -33,13 +37,20 @@ static rn_status descriptor_map(const char *path, int fd, struct file_map *out, 
     return RN_OK;
 }
 
-rn_status file_map_open(const char *path, struct file_map *out, rn_error *err) {
+rn_status file_map_open_read(const char *path, struct file_map *out, int *fd, rn_error *err) {
     *out = (struct file_map){0};
     // Without O_NONBLOCK, opening a FIFO waits for a writer that may never come.
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return fail_errno(path, errno, err);
-    const rn_status status = descriptor_map(path, fd, out, err);
-    close(fd);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0) return fail_errno(path, errno, err);
+    const rn_status status = descriptor_map(path, *fd, out, err);
+    if (status != RN_OK) file_close(fd);
+    return status;
+}
+
+rn_status file_map_open(const char *path, struct file_map *out, rn_error *err) {
+    int fd;
+    const rn_status status = file_map_open_read(path, out, &fd, err);
+    file_close(&fd);
     return status;
 }
 
@@ -54,6 +65,46 @@ rn_status file_map_open_optional(const char *path, size_t max, struct file_map *
     file_map_close(out);
     return err_set(err, RN_ERR_MODEL, "%s: has %zu bytes, expected at most %zu", err_path(path),
                    size, max);
+}
+
+// What the page cache has comes at once; where it stops, the disk is asked for what lies ahead, so
+// that it works while the caller does.
+static ssize_t read_some(int fd, void *dst, size_t bytes, off_t offset, bool *is_late) {
+    const struct iovec part = {.iov_base = dst, .iov_len = bytes};
+    if (!*is_late) {
+        const ssize_t n = preadv2(fd, &part, 1, offset, RWF_NOWAIT);
+        if (n > 0) return n;
+        *is_late = true;
+        posix_fadvise(fd, offset + AHEAD_BYTES, (off_t)bytes, POSIX_FADV_WILLNEED);
+    }
+    return pread(fd, dst, bytes, offset);
+}
+
+rn_status file_read(const char *path, int fd, uint64_t offset, uint64_t bytes, void *dst,
+                    rn_error *err) {
+    bool is_late = false;
+    for (uint64_t done = 0; done < bytes;) {
+        const uint64_t at = offset + done;
+        const ssize_t n =
+            read_some(fd, (uint8_t *)dst + done, (size_t)(bytes - done), (off_t)at, &is_late);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return fail_errno(path, errno, err);
+        if (n == 0)
+            return err_set(err, RN_ERR_IO, "%s: ends at %llu, before %llu + %llu bytes",
+                           err_path(path), (unsigned long long)at, (unsigned long long)offset,
+                           (unsigned long long)bytes);
+        done += (uint64_t)n;
+    }
+    return RN_OK;
+}
+
+void file_close(int *fd) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+void file_map_drop(const struct file_map *map) {
+    if (map->data) madvise((void *)(uintptr_t)map->data, map->size, MADV_DONTNEED);
 }
 
 void file_map_close(struct file_map *map) {

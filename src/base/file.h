@@ -1,4 +1,4 @@
-// Read-only file mappings.
+// Read-only file mappings, and reads beside them.
 #ifndef RN_BASE_FILE_H
 #define RN_BASE_FILE_H
 
@@ -11,9 +11,20 @@ struct file_map {
 
 // Fails with the path and the reason (missing, a directory, not a regular file, empty).
 rn_status file_map_open(const char *path, struct file_map *out, rn_error *err);
+// The same, and the descriptor for file_read, which file_close ends; -1 when it fails.
+rn_status file_map_open_read(const char *path, struct file_map *out, int *fd, rn_error *err);
 // A file that a folder may do without: where it is not there, *out is empty (data NULL). A link to
 // nowhere is there, and fails; so do more than max bytes.
 rn_status file_map_open_optional(const char *path, size_t max, struct file_map *out, rn_error *err);
+// Takes a file's pages out of this process; they come back from the file when touched.
+void file_map_drop(const struct file_map *map);
 void file_map_close(struct file_map *map);
+
+// Copies a range of the file to dst. Beside a mapping: no page of it becomes resident, and a file
+// that was cut since it was mapped is an error, where the mapping would raise a signal. Any number
+// of threads may read at once; path is for messages.
+rn_status file_read(const char *path, int fd, uint64_t offset, uint64_t bytes, void *dst,
+                    rn_error *err);
+void file_close(int *fd); // -1 is fine
 
 #endif

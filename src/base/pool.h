@@ -1,14 +1,20 @@
-// A pool of threads for the step: one caller, n - 1 helpers. A run hands out chunks of [0, n_items)
-// from an atomic counter, so a core that the system took away slows the run and never stalls it.
-// pool_run allocates nothing and takes no lock on its fast path: helpers spin briefly for work,
-// then sleep on a futex.
+// A pool of threads for the step: one caller, n - 1 helpers. A run cuts [0, n_items) into chunks
+// and gives each worker a share of neighbouring ones, so that what it reads is one stream; a worker
+// whose share is empty takes chunks from the end of another's. So a core that the system took away
+// slows a run and never stalls it. pool_run allocates nothing and takes no lock on its fast path:
+// helpers spin briefly for work, then sleep on a futex.
 #ifndef RN_BASE_POOL_H
 #define RN_BASE_POOL_H
 
 #include "base/status.h"
 
+struct topology;
+
 // Works on items [begin, end); worker is 0 for the caller and below pool_size for all.
 typedef void (*pool_fn)(void *ctx, int64_t begin, int64_t end, int worker);
+
+// Fetches something that the next runs will read; false: there is nothing more to fetch.
+typedef bool (*pool_ahead_fn)(void *ctx, int worker, int64_t step);
 
 struct pool;
 
@@ -19,12 +25,35 @@ void pool_destroy(struct pool *pool);
 int pool_size(const struct pool *pool);
 
 // Calls fn over all items in chunks of `chunk` (the last may be shorter) and returns when all are
-// done. Only one thread may call it at a time. One chunk or one thread: runs inline without waking
-// anyone.
+// done. Only one thread may call it at a time. One chunk or one thread: runs inline, in order,
+// without waking anyone. There may be at most INT32_MAX chunks.
 void pool_run(struct pool *pool, pool_fn fn, void *ctx, int64_t n_items, int64_t chunk);
 
-// The number of cores this process may really use: affinity mask and cgroup cpu.max (rounded up),
-// at least 1.
+// The first item of the share that a worker begins such a run with.
+int64_t pool_share_first(const struct pool *pool, int64_t n_items, int64_t chunk, int worker);
+
+// Keeps helpers near the memory and the cache of their share, where that cannot hurt; see pool.c.
+// Called once after create, from the thread that will run; its own binding is not touched.
+void pool_bind(struct pool *pool, const struct topology *topology);
+
+// The number of cores this process may really use, at least 1: topology.h's n_threads.
 int pool_default_threads(void);
+
+// What helpers do while they wait for the next run, before they sleep: a helper that has found no
+// more chunks calls fn(ctx, worker, step) with step = 0, 1, 2, ... until fn returns false or a run
+// is offered, and never calls it on the caller's thread. A call should take about a microsecond: a
+// helper looks for work only between two calls. Inline runs do not interrupt it.
+//
+// Only the owner of the pool calls pool_set_ahead, and not while pool_run works. When it returns no
+// helper is inside the former fn, and none will enter it: its ctx may be freed. fn NULL: none. A
+// helper that is waiting already may take the new fn up at a step above 0, or only in its next
+// wait.
+//
+// Helpers call fn at any moment, also while others still work on a run. So what it reads through
+// ctx must be constant while it is set, or atomic: the owner publishes what comes next with one
+// atomic store (release; fn loads it with acquire), best before the run that precedes its use. A
+// helper may use the value before that for one call more, which must be harmless: what it names
+// stays mapped while fn is set, and fn only prefetches.
+void pool_set_ahead(struct pool *pool, pool_ahead_fn fn, void *ctx);
 
 #endif

@@ -1,4 +1,5 @@
-// File mappings: the bytes, and what is refused.
+// File mappings: the bytes, and what is refused; reads beside them.
+#define _GNU_SOURCE 1
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +109,101 @@ static void an_optional_file_may_be_absent_but_not_broken(void **state) {
     unlink(path);
 }
 
+enum { N_LARGE = 3 << 20 };
+
+static uint8_t *write_large(void) {
+    uint8_t *bytes = malloc(N_LARGE);
+    assert_non_null(bytes);
+    for (int i = 0; i < N_LARGE; i++) bytes[i] = (uint8_t)(i * 31 + (i >> 8));
+    write_file((const char *)bytes, N_LARGE);
+    return bytes;
+}
+
+// How many pages of the mapping this process has; -1: the system does not say.
+static int resident_pages(const struct file_map *map) {
+    const int fd = open("/proc/self/pagemap", O_RDONLY);
+    const long page = sysconf(_SC_PAGESIZE);
+    int n = 0;
+    for (size_t at = 0; fd >= 0 && n >= 0 && at < map->size; at += (size_t)page) {
+        uint64_t entry;
+        const off_t where = (off_t)(((uintptr_t)map->data + at) / (size_t)page * sizeof entry);
+        n = pread(fd, &entry, sizeof entry, where) == sizeof entry ? n + (int)(entry >> 63) : -1;
+    }
+    if (fd >= 0) close(fd);
+    return fd < 0 ? -1 : n;
+}
+
+static void reads_give_the_bytes_and_no_page_of_the_mapping_becomes_resident(void **state) {
+    (void)state;
+    static const int parts[][2] = {{0, N_LARGE}, {1, 4097}, {N_LARGE - 1, 1}, {5000, 0}};
+    uint8_t *bytes = write_large(), *read = malloc(N_LARGE);
+    assert_non_null(read);
+    struct file_map map;
+    int fd;
+    assert_int_equal(file_map_open_read(path, &map, &fd, NULL), RN_OK);
+    for (int cold = 0; cold < 2; cold++) {
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            const int at = parts[i][0], n = parts[i][1];
+            if (cold) assert_int_equal(fdatasync(fd), 0);
+            if (cold) posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+            memset(read, 0, N_LARGE);
+            assert_int_equal(file_read(path, fd, (uint64_t)at, (uint64_t)n, read, NULL), RN_OK);
+            assert_memory_equal(read, bytes + at, n);
+            assert_true(n == N_LARGE || read[n] == 0);
+        }
+    }
+    const int before = resident_pages(&map);
+    assert_true(before <= 0);
+    assert_memory_equal(map.data, bytes, N_LARGE);
+    if (before == 0) assert_true(resident_pages(&map) > 0);
+    file_map_drop(&map);
+    assert_true(resident_pages(&map) <= 0);
+    assert_memory_equal(map.data, bytes, N_LARGE);
+    file_map_close(&map);
+    file_close(&fd);
+    assert_int_equal(fd, -1);
+    file_close(&fd);
+    free(read);
+    free(bytes);
+    unlink(path);
+}
+
+static void a_file_that_was_cut_is_an_error(void **state) {
+    (void)state;
+    uint8_t *bytes = write_large();
+    struct file_map map;
+    int fd;
+    rn_error err = {0};
+    assert_int_equal(file_map_open_read(path, &map, &fd, NULL), RN_OK);
+    assert_int_equal(truncate(path, 70000), 0);
+    assert_int_equal(file_read(path, fd, 60000, 20000, bytes, &err), RN_ERR_IO);
+    assert_non_null(strstr(err.message, "file: ends at 70000, before 60000 + 20000 bytes"));
+    assert_int_equal(file_read(path, fd, 1 << 20, 1, bytes, &err), RN_ERR_IO);
+    assert_int_equal(file_read(path, fd, 60000, 10000, bytes, &err), RN_OK);
+    file_map_close(&map);
+    file_close(&fd);
+    assert_int_equal(file_read(path, fd, 0, 1, bytes, &err), RN_ERR_IO);
+    free(bytes);
+    unlink(path);
+}
+
+static void a_file_that_cannot_be_mapped_leaves_no_descriptor(void **state) {
+    (void)state;
+    struct file_map map;
+    int fd = 7;
+    const int lowest = dup(0);
+    close(lowest);
+    assert_int_equal(file_map_open_read(folder, &map, &fd, NULL), RN_ERR_IO);
+    assert_int_equal(fd, -1);
+    write_file("abc", 3);
+    assert_int_equal(file_map_open(path, &map, NULL), RN_OK);
+    file_map_close(&map);
+    unlink(path);
+    const int after = dup(0);
+    close(after);
+    assert_int_equal(after, lowest);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_optional_file_may_be_absent_but_not_broken),
@@ -115,6 +212,9 @@ int main(void) {
         cmocka_unit_test(directory_is_refused),
         cmocka_unit_test(empty_file_is_refused),
         cmocka_unit_test(fifo_is_refused),
+        cmocka_unit_test(reads_give_the_bytes_and_no_page_of_the_mapping_becomes_resident),
+        cmocka_unit_test(a_file_that_was_cut_is_an_error),
+        cmocka_unit_test(a_file_that_cannot_be_mapped_leaves_no_descriptor),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -1,5 +1,7 @@
-// The thread pool: every item exactly once, late helpers harmless, results visible to the caller.
-// Meant to be run under the thread sanitizer too.
+// The thread pool: every item exactly once, late helpers harmless, results visible to the caller,
+// shares and who takes from them. Meant to be run under the thread sanitizer too. Waits that could
+// hang end by alarm.
+#define _GNU_SOURCE 1
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,12 +10,15 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/pool.h"
+#include "base/topology.h"
 
 static struct pool *pool_make(int n_threads) {
     struct pool *pool;
@@ -186,6 +191,321 @@ static void bad_thread_counts_are_refused_by_value(void **state) {
     }
 }
 
+// ---------------------------------------------------------------- random mixes
+
+static uint32_t random_next(uint32_t *state, uint32_t below) {
+    *state = *state * 1664525u + 1013904223u;
+    return (uint32_t)((uint64_t)(*state >> 8) * below >> 24);
+}
+
+struct mix_ctx {
+    struct count_ctx count;
+    int stalled_worker;
+    _Atomic int n_stalls; // left
+};
+
+static void mix_items(void *arg, int64_t begin, int64_t end, int worker) {
+    struct mix_ctx *ctx = arg;
+    count_items(&ctx->count, begin, end, worker);
+    if (worker == ctx->stalled_worker && atomic_fetch_sub(&ctx->n_stalls, 1) > 0) usleep(300);
+}
+
+// Runs of random shapes back to back; now and then a worker loses its core in the middle of a
+// chunk.
+static void random_mixes_run_each_item_once(void **state) {
+    (void)state;
+    uint32_t seed = 1;
+    for (int n_threads = 1; n_threads <= 8; n_threads++) {
+        struct pool *pool = pool_make(n_threads);
+        for (int run = 0; run < 300; run++) {
+            const int64_t n_items = random_next(&seed, run % 2 ? 2001 : 30);
+            const int64_t chunk = 1 + random_next(&seed, run % 3 ? 8 : 200);
+            struct mix_ctx ctx = {.count = {.n_items = n_items,
+                                            .chunk = chunk,
+                                            .n_workers = n_threads},
+                                  .stalled_worker = (int)random_next(&seed, (uint32_t)n_threads),
+                                  .n_stalls = random_next(&seed, 10) == 0};
+            pool_run(pool, mix_items, &ctx, n_items, chunk);
+            assert_int_equal(ctx.count.n_bad, 0);
+            for (int64_t i = 0; i < (int64_t)sizeof ctx.count.count; i++)
+                assert_int_equal(ctx.count.count[i], i < n_items);
+        }
+        pool_destroy(pool);
+    }
+}
+
+static void hundred_thousand_runs_back_to_back(void **state) {
+    (void)state;
+    struct pool *pool = pool_make(2);
+    struct sum_ctx ctx = {.add = 1};
+    int64_t expected[8] = {0};
+    for (int run = 0; run < 100000; run++) {
+        const int64_t n_items = 1 + run % 8, chunk = 1 + run / 8 % 3;
+        pool_run(pool, add_items, &ctx, n_items, chunk);
+        for (int64_t i = 0; i < n_items; i++) expected[i]++;
+        if (ctx.value[run % 8] != expected[run % 8]) break;
+    }
+    assert_memory_equal(ctx.value, expected, sizeof expected);
+    pool_destroy(pool);
+}
+
+// ---------------------------------------------------------------- shares
+
+enum { ORDER_MAX = 64 };
+
+struct order_ctx {
+    int n_threads, stalled_worker; // -1: nobody is stalled
+    int64_t n_chunks;
+    _Atomic int n_begun; // workers
+    _Atomic int64_t n_done;
+    int64_t chunk[8][ORDER_MAX]; // by worker, in the order taken
+    int n_chunk[8];
+};
+
+// Everybody waits in his first chunk until all have begun; the stalled one until the others have
+// done all chunks but this one.
+static void note_order(void *arg, int64_t begin, int64_t end, int worker) {
+    struct order_ctx *ctx = arg;
+    (void)end;
+    const bool is_first = ctx->n_chunk[worker] == 0;
+    ctx->chunk[worker][ctx->n_chunk[worker]++] = begin;
+    if (is_first) {
+        atomic_fetch_add(&ctx->n_begun, 1);
+        while (atomic_load(&ctx->n_begun) < ctx->n_threads) usleep(10);
+        if (worker == ctx->stalled_worker)
+            while (atomic_load(&ctx->n_done) < ctx->n_chunks - 1) usleep(10);
+    }
+    atomic_fetch_add(&ctx->n_done, 1);
+}
+
+static void order_run(struct order_ctx *ctx) {
+    struct pool *pool = pool_make(ctx->n_threads);
+    alarm(60);
+    pool_run(pool, note_order, ctx, ctx->n_chunks, 1);
+    alarm(0);
+    pool_destroy(pool);
+    assert_int_equal(ctx->n_done, ctx->n_chunks);
+}
+
+static void workers_begin_with_a_share_of_their_own(void **state) {
+    (void)state;
+    for (int n_threads = 2; n_threads <= 6; n_threads++) {
+        for (int64_t n_chunks = n_threads; n_chunks <= 3 * n_threads; n_chunks++) {
+            struct order_ctx ctx = {.n_threads = n_threads,
+                                    .stalled_worker = -1,
+                                    .n_chunks = n_chunks};
+            order_run(&ctx);
+            int64_t first = 0;
+            for (int w = 0; w < n_threads; w++) {
+                assert_int_equal(ctx.chunk[w][0], first);
+                first += n_chunks / n_threads + (w < n_chunks % n_threads);
+            }
+        }
+    }
+}
+
+// Also with few chunks: the others do all of the stalled worker's share but the chunk it is in.
+static void stalled_worker_keeps_nothing_but_its_chunk(void **state) {
+    (void)state;
+    for (int n_threads = 2; n_threads <= 5; n_threads++) {
+        for (int stalled = 0; stalled < n_threads; stalled++) {
+            for (int64_t n_chunks = n_threads; n_chunks <= 4 * n_threads; n_chunks += 3) {
+                struct order_ctx ctx = {.n_threads = n_threads,
+                                        .stalled_worker = stalled,
+                                        .n_chunks = n_chunks};
+                order_run(&ctx);
+                assert_int_equal(ctx.n_chunk[stalled], 1);
+            }
+        }
+    }
+}
+
+static void own_share_goes_forwards_and_theft_begins_at_the_end(void **state) {
+    (void)state;
+    for (int stalled = 0; stalled < 2; stalled++) {
+        struct order_ctx ctx = {.n_threads = 2, .stalled_worker = stalled, .n_chunks = 10};
+        const int64_t by_1[] = {5, 6, 7, 8, 9, 4, 3, 2, 1}, by_0[] = {0, 1, 2, 3, 4, 9, 8, 7, 6};
+        order_run(&ctx);
+        assert_int_equal(ctx.n_chunk[!stalled], 9);
+        assert_memory_equal(ctx.chunk[!stalled], stalled ? by_0 : by_1, sizeof by_0);
+    }
+}
+
+// ---------------------------------------------------------------- the work ahead
+
+struct ahead_ctx {
+    _Atomic int64_t next[8]; // by worker
+    int64_t n_steps;
+    int n_workers;
+    pthread_t owner;
+    _Atomic int n_bad;
+};
+
+static bool count_steps(void *arg, int worker, int64_t step) {
+    struct ahead_ctx *ctx = arg;
+    if (worker < 1 || worker >= ctx->n_workers || pthread_equal(pthread_self(), ctx->owner) ||
+        (step != 0 && step != ctx->next[worker]) || step >= ctx->n_steps) {
+        ctx->n_bad++;
+        return false;
+    }
+    ctx->next[worker] = step + 1;
+    return step + 1 < ctx->n_steps;
+}
+
+static void waiting_helpers_step_until_nothing_is_left(void **state) {
+    (void)state;
+    for (int n_threads = 1; n_threads <= 4; n_threads++) {
+        struct pool *pool = pool_make(n_threads);
+        struct ahead_ctx ctx = {.n_steps = 5, .n_workers = n_threads, .owner = pthread_self()};
+        pool_set_ahead(pool, count_steps, &ctx);
+        for (int run = 0; run < 300; run++) {
+            check_once(pool, 100, 3);
+            if (run % 50 == 0) usleep(300);
+        }
+        alarm(60); // a wait that nobody disturbs goes through to the end
+        for (int w = 1; w < n_threads; w++)
+            while (atomic_load(&ctx.next[w]) < ctx.n_steps) usleep(100);
+        alarm(0);
+        pool_set_ahead(pool, NULL, NULL);
+        assert_int_equal(ctx.n_bad, 0);
+        pool_destroy(pool);
+    }
+}
+
+static bool never_ends(void *arg, int worker, int64_t step) {
+    (void)worker;
+    (void)step;
+    atomic_fetch_add((_Atomic int *)arg, 1);
+    return true;
+}
+
+static void run_that_is_offered_ends_the_steps(void **state) {
+    (void)state;
+    struct pool *pool = pool_make(3);
+    _Atomic int n_calls = 0;
+    pool_set_ahead(pool, never_ends, &n_calls);
+    alarm(60);
+    for (int run = 0; run < 20; run++) {
+        struct meet_ctx ctx = {.expected = 3};
+        pool_run(pool, meet_others, &ctx, 3, 1);
+        const int before = atomic_load(&n_calls);
+        while (atomic_load(&n_calls) < before + 2) usleep(10);
+    }
+    alarm(0);
+    pool_destroy(pool); // with helpers in the middle of it
+}
+
+static bool read_plain(void *arg, int worker, int64_t step) {
+    const int *value = arg;
+    return value[worker] == 7 && step < 100;
+}
+
+// The address and thread sanitizers see a helper that still uses what was taken away.
+static void context_may_be_freed_after_it_was_taken_away(void **state) {
+    (void)state;
+    struct pool *pool = pool_make(3);
+    struct ahead_ctx other = {.n_workers = 0};
+    for (int round = 0; round < 2000; round++) {
+        int *value = malloc(3 * sizeof *value);
+        assert_non_null(value);
+        for (int i = 0; i < 3; i++) value[i] = 7;
+        pool_set_ahead(pool, read_plain, value);
+        if (round % 4) check_once(pool, 60, 5);
+        pool_set_ahead(pool, round % 2 ? count_steps : NULL, &other);
+        for (int i = 0; i < 3; i++) value[i] = 0;
+        free(value);
+        pool_set_ahead(pool, NULL, NULL);
+    }
+    pool_destroy(pool);
+}
+
+struct matrix {
+    int rows;
+    uint8_t data[64];
+};
+
+struct next_ctx {
+    _Atomic(const struct matrix *) next;
+    _Atomic uint64_t sum;
+};
+
+static bool fetch_next(void *arg, int worker, int64_t step) {
+    struct next_ctx *ctx = arg;
+    (void)worker;
+    const struct matrix *matrix = atomic_load_explicit(&ctx->next, memory_order_acquire);
+    if (step >= matrix->rows) return false;
+    atomic_fetch_add_explicit(&ctx->sum, matrix->data[step], memory_order_relaxed);
+    return true;
+}
+
+// The rule of pool.h: matrices are written before they are published, and stay.
+static void owner_publishes_what_comes_next_by_one_store(void **state) {
+    (void)state;
+    static struct matrix matrices[200];
+    struct pool *pool = pool_make(3);
+    struct next_ctx ctx = {.next = &matrices[0]};
+    pool_set_ahead(pool, fetch_next, &ctx);
+    for (int i = 1; i < 200; i++) {
+        matrices[i].rows = i % 65;
+        memset(matrices[i].data, i, sizeof matrices[i].data);
+        atomic_store_explicit(&ctx.next, &matrices[i], memory_order_release);
+        check_once(pool, 200, 7);
+    }
+    pool_set_ahead(pool, NULL, NULL);
+    pool_destroy(pool);
+}
+
+// ---------------------------------------------------------------- binding
+
+struct mask_ctx {
+    struct meet_ctx meet;
+    cpu_set_t mask[4]; // by worker
+};
+
+static void note_mask(void *arg, int64_t begin, int64_t end, int worker) {
+    struct mask_ctx *ctx = arg;
+    sched_getaffinity(0, sizeof ctx->mask[worker], &ctx->mask[worker]);
+    meet_others(&ctx->meet, begin, end, worker);
+}
+
+static struct mask_ctx bound_masks(int n_threads, const struct topology *topology) {
+    struct mask_ctx ctx = {.meet.expected = n_threads};
+    struct pool *pool = pool_make(n_threads);
+    pool_bind(pool, topology);
+    alarm(60);
+    pool_run(pool, note_mask, &ctx, n_threads, 1);
+    alarm(0);
+    pool_destroy(pool);
+    return ctx;
+}
+
+// Two domains with a hardware thread each, of those that this process has.
+static void full_pool_is_bound_by_domain_and_the_caller_is_not(void **state) {
+    (void)state;
+    cpu_set_t all;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    int cpu[2] = {0}, n = 0;
+    for (int i = 0; i < CPU_SETSIZE && n < 2; i++)
+        if (CPU_ISSET(i, &all)) cpu[n++] = i;
+    if (n < 2) skip();
+    struct topology_domain domain[2] = {{1, 1, &cpu[0]}, {1, 1, &cpu[1]}};
+    struct topology topology = {.n_cores = 2, .n_domains = 2, .domain = domain};
+    struct mask_ctx ctx = bound_masks(2, &topology);
+    assert_true(CPU_EQUAL(&ctx.mask[0], &all));
+    assert_int_equal(CPU_COUNT(&ctx.mask[1]), 1);
+    assert_true(CPU_ISSET(cpu[0], &ctx.mask[1]) || CPU_ISSET(cpu[1], &ctx.mask[1]));
+
+    ctx = bound_masks(3, &topology); // more threads than cores
+    for (int w = 0; w < 3; w++) assert_true(CPU_EQUAL(&ctx.mask[w], &all));
+    topology.n_cores = 3; // fewer
+    domain[1].n_cores = 2;
+    ctx = bound_masks(2, &topology);
+    for (int w = 0; w < 2; w++) assert_true(CPU_EQUAL(&ctx.mask[w], &all));
+    topology = (struct topology){.n_cores = 2, .n_domains = 1, .domain = domain}; // all are near
+    ctx = bound_masks(2, &topology);
+    for (int w = 0; w < 2; w++) assert_true(CPU_EQUAL(&ctx.mask[w], &all));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_item_runs_exactly_once),
@@ -195,6 +515,16 @@ int main(void) {
         cmocka_unit_test(one_thread_or_one_chunk_runs_on_the_caller),
         cmocka_unit_test(pool_can_be_destroyed_at_any_moment_between_runs),
         cmocka_unit_test(bad_thread_counts_are_refused_by_value),
+        cmocka_unit_test(random_mixes_run_each_item_once),
+        cmocka_unit_test(hundred_thousand_runs_back_to_back),
+        cmocka_unit_test(workers_begin_with_a_share_of_their_own),
+        cmocka_unit_test(stalled_worker_keeps_nothing_but_its_chunk),
+        cmocka_unit_test(own_share_goes_forwards_and_theft_begins_at_the_end),
+        cmocka_unit_test(waiting_helpers_step_until_nothing_is_left),
+        cmocka_unit_test(run_that_is_offered_ends_the_steps),
+        cmocka_unit_test(context_may_be_freed_after_it_was_taken_away),
+        cmocka_unit_test(owner_publishes_what_comes_next_by_one_store),
+        cmocka_unit_test(full_pool_is_bound_by_domain_and_the_caller_is_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
