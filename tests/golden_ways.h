@@ -14,10 +14,10 @@ enum { GOLDEN_MIN_THREADS = 1 };
 #endif
 
 static inline void golden_check_ways(const struct golden *g, const char *kv_type) {
-    static const char *const isas[] = {"scalar", "avx2", "avx512"};
+    static const char *const isas[] = {"scalar", "avx2", "avxvnni", "avx512", "neon"};
     static const int chunks[] = {1, 7, 16, 512};
     struct golden_run first = {0};
-    for (int isa = 0; isa < 3; isa++)
+    for (int isa = 0; isa < 5; isa++)
         for (int chunk = 0; chunk < 4; chunk++)
             for (int threads = GOLDEN_MIN_THREADS; threads <= 2; threads++) {
                 const rn_engine_options o = {.kv_type = kv_type,

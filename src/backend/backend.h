@@ -14,6 +14,7 @@ struct backend_config {
     const char *name; // "cpu"; NULL: the best one that works
     const char *isa;  // CPU: "scalar", "avx2", "avx512"; NULL: the best of this machine
     int n_threads;    // 0: all cores that this process may use
+    bool no_pin;      // threads are never bound to a cache or memory node of their own
     int max_tokens;   // rows of a batch
     int max_logits;   // logit rows of a batch
     int max_seqs;
@@ -40,12 +41,23 @@ struct backend_class {
     uint64_t (*expert_bytes)(const struct backend *backend);
     // Zeroes a page; called when a page gets an owner, so that masked slots read as exact zeros.
     void (*kv_clear)(struct backend *backend, int group, uint32_t page);
-    // The read bandwidth in bytes/s over a working set of that many bytes, all threads, the best
-    // seen within budget_ms. Larger than the last-level cache: main memory. 0 when it could not be
-    // measured.
+    // The read bandwidth in bytes/s over a working set of that many bytes, sustained: the best
+    // way to read, by its median over budget_ms. Larger than the last-level cache: main memory. 0
+    // when it could not be measured.
     double (*bandwidth)(struct backend *backend, uint64_t working_set, int budget_ms);
+    // Multiply-adds per second that all threads reach in registers, of bytes into integers or of
+    // floats; takes about 20 ms.
+    double (*peak_macs)(struct backend *backend, bool integer);
+    // Switches the timing of stages on, from zero, or off.
+    void (*profile)(struct backend *backend, bool on);
+    // What it found for stage index, borrowed: kind and weights, time, runs. False: no such stage,
+    // or it was never on.
+    bool (*stage_time)(const struct backend *backend, int index, const char **name, uint64_t *ns,
+                       uint64_t *runs);
     // Size of the last-level cache in bytes, 0 if unknown.
     uint64_t (*cache_bytes)(const struct backend *backend);
+    // Formats whose products run on the slow reference for want of a kernel, "Q4_K, Q6_K"; "": none
+    const char *(*slow)(const struct backend *backend);
     // "avx512", for people
     const char *(*isa)(const struct backend *backend);
     int (*threads)(const struct backend *backend);

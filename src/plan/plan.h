@@ -121,6 +121,11 @@ struct op {
     };
 };
 
+// Brings bytes of a weight to a reader that goes through them once, at load: *at is where they are
+// then, data itself or buffer, which has room for them. Several threads may call it at once.
+typedef rn_status (*plan_fetch)(const void *ctx, const void *data, uint64_t bytes, void *buffer,
+                                const void **at, rn_error *err);
+
 struct plan {
     struct arena arena; // owns the arrays and names below
     struct op *op;
@@ -134,6 +139,8 @@ struct plan {
     struct plan_kv_group group[PLAN_MAX_KV_GROUPS];
     int n_group;
     int n_vocab;
+    plan_fetch fetch; // NULL: weights are read where they lie
+    const void *fetch_ctx;
     bool failed; // memory ran out while building
     int logits;  // the buffer that run() leaves the logits in, rows = ROWS_LOGITS
 };

@@ -384,7 +384,6 @@ static float *new_logits(void) {
 enum { LOGITS_BYTES = N_TOKENS * N_VOCAB * 4 };
 
 static const enum format_id formats[] = {FORMAT_F32, FORMAT_Q8_0};
-static const char *const isas[] = {"scalar", "avx2", "avx512"};
 
 static void logits_do_not_depend_on_chunks_threads_or_isa(void **state) {
     (void)state;
@@ -398,10 +397,11 @@ static void logits_do_not_depend_on_chunks_threads_or_isa(void **state) {
         for (int j = 0; j < N_TOKENS * N_VOCAB; j++) assert_true(want[j] - want[j] == 0); // finite
         assert_memory_not_equal(want, want + N_VOCAB, N_VOCAB * 4);
         for (int isa = 0; isa < ISA_COUNT; isa++) {
-            if (!ops_at((enum cpu_isa)isa)) continue;
+            const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
+            if (!ops) continue;
             for (int threads = 1; threads <= 2; threads++) {
                 for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
-                    config = new_config(isas[isa], threads, (enum kv_type)(i / 2));
+                    config = new_config(ops->name, threads, (enum kv_type)(i / 2));
                     memset(got, 0, LOGITS_BYTES);
                     run_alone(&f.plan, &config, 0, chunks[c], got);
                     assert_memory_equal(got, want, LOGITS_BYTES);
@@ -495,8 +495,9 @@ static void a_run_allocates_nothing(void **state) {
     fixture_init(&f, FORMAT_Q8_0);
     float *logits = new_logits();
     for (int isa = 0; isa < ISA_COUNT; isa++) {
-        if (!ops_at((enum cpu_isa)isa)) continue;
-        const struct backend_config config = new_config(isas[isa], 2, KV_F16);
+        const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
+        if (!ops) continue;
+        const struct backend_config config = new_config(ops->name, 2, KV_F16);
         struct backend *backend;
         const int before_create = n_allocations;
         assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
@@ -538,7 +539,7 @@ static void progress_grows_to_the_bytes_of_the_packed_weights(void **state) {
     config.progress_ctx = &progress;
     struct backend *backend;
     assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
-    const bool packs = ops_at(ISA_AVX2) != NULL;
+    const bool packs = ops_at(ISA_AVX2) || ops_at(ISA_NEON);
     assert_true(progress.done == (packs ? f.matmul_bytes : 0));
     assert_true(progress.total == progress.done);
     if (packs) assert_true(progress.calls >= 24);

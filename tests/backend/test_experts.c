@@ -233,7 +233,7 @@ static void experts_are_the_formula(void **state) {
 static void bits_do_not_depend_on_the_batch(void **state) {
     (void)state;
     static const enum format_id formats[] = {FORMAT_F32, FORMAT_Q8_0, FORMAT_MXFP4};
-    static const char *const isas[] = {"scalar", "avx2", "avx512"};
+    static const char *const isas[] = {"scalar", "avx2", "avxvnni", "avx512", "neon"};
     static const int chunks[] = {1, 4, TOKENS};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         struct fixture f;
@@ -243,7 +243,7 @@ static void bits_do_not_depend_on_the_batch(void **state) {
         float want[TOKENS * VOCAB], got[TOKENS * VOCAB];
         uint64_t bytes;
         assert_true(run(&f, "scalar", 1, 1, token, want, &bytes));
-        for (int way = 0; way < 3 * 3 * 2; way++) {
+        for (int way = 0; way < 5 * 3 * 2; way++) {
             const int threads = 1 + way % 2, chunk = chunks[way / 2 % 3];
             if (!run(&f, isas[way / 6], threads, chunk, token, got, &bytes)) continue;
             check(memcmp(got, want, sizeof want) == 0, "%s differs: %s, %d threads, chunks of %d",

@@ -61,10 +61,10 @@ static void quantize_equals_the_reference(void **state) {
     int8_t want_q[4352], q[4352];
     int16_t want_sum[4352 / 16], sum[4352 / 16];
     fill_special_blocks(x);
-    quantize_reference(x, n, want_q, want_d, want_sum);
+    quantize_reference(x, n, want_q, want_d, want_sum, 1);
     for (int i = 0; i < n_ops; i++) {
         memset(q, 1, sizeof q);
-        ops[i]->quantize(x, n, q, d, sum);
+        ops[i]->quantize(x, n, q, d, sum, 1);
         assert_memory_equal(q, want_q, sizeof q);
         assert_memory_equal(d, want_d, sizeof d);
         assert_memory_equal(sum, want_sum, sizeof sum);
@@ -583,7 +583,7 @@ static void an_unknown_isa_is_an_argument_error_that_lists_the_known(void **stat
     rn_error err;
     assert_int_equal(ops_find("sse9", &ops, &err), RN_ERR_ARG);
     assert_non_null(strstr(err.message, "sse9"));
-    assert_non_null(strstr(err.message, "scalar, avx2, avx512"));
+    assert_non_null(strstr(err.message, "scalar, avx2, avxvnni, avx512, neon"));
     assert_int_equal(ops_find("scalar", &ops, &err), RN_OK);
     assert_ptr_equal(ops, &ops_scalar);
     assert_int_equal(ops_find(NULL, &ops, &err), RN_OK);
@@ -596,7 +596,7 @@ static void an_unknown_isa_is_an_argument_error_that_lists_the_known(void **stat
 
 static void an_absent_isa_is_unsupported(void **state) {
     (void)state;
-    static const char *const names[] = {"scalar", "avx2", "avx512"};
+    static const char *const names[] = {"scalar", "avx2", "avxvnni", "avx512", "neon"};
     const struct cpu_ops *ops;
     for (int isa = 0; isa < ISA_COUNT; isa++) {
         const rn_status want = ops_at((enum cpu_isa)isa) ? RN_OK : RN_ERR_UNSUPPORTED;

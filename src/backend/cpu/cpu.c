@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/table.h"
+#include "base/topology.h"
 
 static struct cpu_backend *cpu_of(struct backend *backend) { return (struct cpu_backend *)backend; }
 static const struct cpu_backend *cpu_of_const(const struct backend *backend) {
@@ -39,15 +40,26 @@ static rn_status check_config(const struct backend_config *config, rn_error *err
     return RN_OK;
 }
 
+static rn_status threads_start(struct cpu_backend *b, const struct backend_config *config,
+                               rn_error *err) {
+    struct topology *topology;
+    rn_status s = topology_create(NULL, &topology, err);
+    if (s) return s;
+    s = pool_create(config->n_threads ? config->n_threads : topology->n_threads, &b->pool, err);
+    if (!s && !config->no_pin) pool_bind(b->pool, topology);
+    topology_destroy(topology);
+    return s;
+}
+
 static rn_status cpu_init(struct cpu_backend *b, const struct backend_config *config,
                           rn_error *err) {
     rn_status s;
-    const int threads = config->n_threads ? config->n_threads : pool_default_threads();
     if ((s = ops_find(config->isa, &b->ops, err))) return s;
-    if ((s = pool_create(threads, &b->pool, err))) return s;
+    if ((s = threads_start(b, config, err))) return s;
     if ((s = cpu_layout(b, config, err))) return s;
     if ((s = cpu_pack(b, config, err))) return s;
     if ((s = cpu_program_compile(b, err))) return s;
+    pool_set_ahead(b->pool, cpu_ahead_fetch, b);
     cpu_cache_find(&b->cache_bytes, &b->cache_bytes_all);
     return RN_OK;
 }
@@ -101,6 +113,8 @@ static uint64_t cpu_cache_bytes(const struct backend *backend) {
     return cpu_of_const(backend)->cache_bytes;
 }
 
+static const char *cpu_slow(const struct backend *backend) { return cpu_of_const(backend)->slow; }
+
 static const char *cpu_isa_name(const struct backend *backend) {
     return cpu_of_const(backend)->ops->name;
 }
@@ -118,7 +132,11 @@ const struct backend_class backend_cpu = {
     .expert_bytes = cpu_expert_bytes,
     .kv_clear = cpu_kv_clear,
     .bandwidth = cpu_bandwidth,
+    .peak_macs = cpu_peak_macs,
+    .profile = cpu_profile_switch,
+    .stage_time = cpu_profile_at,
     .cache_bytes = cpu_cache_bytes,
+    .slow = cpu_slow,
     .isa = cpu_isa_name,
     .threads = cpu_threads,
 };

@@ -1,11 +1,13 @@
 // The CPU backend's own state. cpu.c creates and destroys it, layout.c gives it memory, pack.c
-// packs the weights, program.c compiles and runs the stages, experts.c those of mixtures of
-// experts.
+// packs the weights, program.c compiles and runs the stages, attention.c that of attention,
+// experts.c those of mixtures of experts.
 //
 // Invariant: after create nothing here is allocated or moved; a run writes only into `memory` and
 // `kv`, and the matmuls' n.
 #ifndef RN_BACKEND_CPU_CPU_H
 #define RN_BACKEND_CPU_CPU_H
+
+#include <stdatomic.h>
 
 #include "backend/backend.h"
 #include "backend/cpu/ops.h"
@@ -39,15 +41,21 @@ struct cpu_stage {
     // MATMUL, EXPERTS: products that share an input run as one
     struct cpu_matmul *matmul; // [n]
     int64_t n_groups, group_chunk;
+    const struct cpu_stage *next; // the product after this stage, maybe of the next step
     int token_tile;  // tokens whose activations stay in the core's cache
     bool quantize;   // the input must be quantized first
     bool gather;     // EXPERTS: the input's rows must be put in the pairs' order first
     int64_t in_cols; // of the input
 };
 
-// Query rows of one sequence that share a pass over its pages.
+// Query rows of one sequence that share a pass over its pages; attention.c says how a tile becomes
+// items.
 struct cpu_tile {
     int seq, first_row, n_rows;
+    int n_ranges; // of splits; 1: the tile is whole
+    int64_t first_item;
+    int64_t head_floats; // of parts, for each KV head
+    float *parts;        // [n_head_kv, head_floats]
 };
 
 // Which token goes to which expert. A pair is a token and one of its experts; pairs lie sorted by
@@ -77,6 +85,9 @@ struct cpu_backend {
     float **rope_table;        // [plan->n_rope] -> [max_tokens, n_rot]
     struct cpu_stage *stage;
     int n_stage;
+    _Atomic(const struct cpu_stage *) ahead; // the product that helpers fetch from; NULL: none
+
+    char slow[128]; // formats without a kernel, for people
 
     struct region packed; // weights, in the layout of their kernels
     struct region memory; // buffers and scratch, carved by layout.c
@@ -84,9 +95,9 @@ struct cpu_backend {
     uint64_t page_bytes[PLAN_MAX_KV_GROUPS];
 
     // scratch of a run
-    int8_t *xq;    // [rows, cols] quantized input of the next matmuls
-    float *xd;     // [rows, cols / 32]
-    int16_t *xsum; // [rows, cols / 16]
+    int8_t *xq;    // rows * cols: quantized input of the next matmuls, in matmul.h's order
+    float *xd;     // a 32nd as many
+    int16_t *xsum; // a 16th
     float *xg;     // [pairs, cols] input rows of experts, in the pairs' order
     struct cpu_route route;
     uint64_t expert_bytes; // of experts that the run touched
@@ -96,15 +107,21 @@ struct cpu_backend {
     int n_tile;
     float *attention; // [threads, attention_floats]
     int64_t attention_floats;
+    float *parts; // [parts_floats] of splits, for tiles that are cut
+    int64_t parts_floats;
+    _Atomic int32_t *ranges_left; // [tiles, KV heads] of a tile's ranges, those not yet done
     const struct batch *batch; // of the run in progress
     uint64_t cache_bytes;      // of one last-level cache
     uint64_t cache_bytes_all;  // of all of them
+
+    bool profiling;
+    struct cpu_profile *profile; // [n_stage] times of the stages; NULL: never switched on
 };
 
 static inline int64_t cpu_groups(int64_t rows) { return (rows + MATMUL_GROUP - 1) / MATMUL_GROUP; }
 
 // Query heads of a KV head, and the rows that a tile of them takes.
-enum { TILE_QUERIES = 32 };
+enum { TILE_QUERIES = 128 };
 static inline int cpu_tile_rows(const struct plan *plan, const struct op *op) {
     const int ratio = op->kv.n_head / plan->group[op->kv.group].n_head_kv;
     return ratio >= TILE_QUERIES ? 1 : TILE_QUERIES / ratio;
@@ -121,14 +138,24 @@ static inline float *cpu_row_at(const struct cpu_backend *b, int buffer, int64_t
     return b->buffer[buffer].data + row * b->buffer[buffer].ld;
 }
 
+// Where the op's layer begins in a page of its group.
+static inline uint64_t cpu_layer_at(const struct cpu_backend *b, const struct op *op) {
+    return b->page_bytes[op->kv.group] / (uint64_t)b->plan->group[op->kv.group].n_layer *
+           (uint64_t)op->kv.layer;
+}
+
 // row_work: elements of a row, weighted by what one costs. Little work stays on the calling thread.
 void cpu_rows_run(struct cpu_backend *b, pool_fn fn, struct cpu_rows_job *job, int64_t n_rows,
                   int64_t row_work);
 // Groups [begin, end) of a product, tile tokens at a time.
 void cpu_matmul_run(const struct cpu_matmul *m, int tile, int64_t begin, int64_t end);
-// Tokens [first, first + n) of a product.
+// One row of a product's input, quantized to its place in xq, xd and xsum.
+void cpu_quantize(const struct cpu_backend *b, const float *x, int64_t n, struct matmul_x at);
+// Tokens [first, first + n) of a product; first is a multiple of MATMUL_TILE, or begins a product
+// of its own.
 struct matmul_args cpu_matmul_part(const struct matmul_args *args, int64_t first, int n);
 
+void cpu_attention_stage(struct cpu_backend *b, const struct op *op);
 void cpu_route_stage(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows);
 void cpu_experts_stage(struct cpu_backend *b, struct cpu_stage *stage, int n_rows);
 void cpu_combine_stage(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows);
@@ -138,7 +165,19 @@ rn_status cpu_pack(struct cpu_backend *b, const struct backend_config *config, r
 rn_status cpu_program_compile(struct cpu_backend *b, rn_error *err);
 void cpu_program_run(struct cpu_backend *b, const struct batch *batch);
 
+// ahead.c: links each stage to the product after it, names that one while a product runs, and
+// fetches from it.
+void cpu_ahead_link(struct cpu_backend *b);
+void cpu_ahead_name(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows);
+bool cpu_ahead_fetch(void *ctx, int worker, int64_t step);
+
 void cpu_cache_find(uint64_t *one, uint64_t *all);
 double cpu_bandwidth(struct backend *backend, uint64_t working_set, int budget_ms);
+double cpu_peak_macs(struct backend *backend, bool integer);
+
+void cpu_profile_switch(struct backend *backend, bool on);
+void cpu_profile_add(struct cpu_backend *b, int stage, uint64_t ns);
+bool cpu_profile_at(const struct backend *backend, int index, const char **name, uint64_t *ns,
+                    uint64_t *runs);
 
 #endif

@@ -65,10 +65,16 @@ static void input_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     const int in = job->op->in[0];
     const int64_t n = job->stage->in_cols;
     const bool shared = b->plan->buffer[in].slots == 1;
+    int expert = 0; // each has tiles of its own
     for (int64_t p = begin; p < end; p++) {
         const float *x = cpu_row_at(b, in, shared ? b->route.row[p] : p);
-        if (job->stage->quantize)
-            b->ops->quantize(x, n, b->xq + p * n, b->xd + p * n / 32, b->xsum + p * n / 16);
+        while (b->route.first[expert + 1] <= p) expert++;
+        if (job->stage->quantize) {
+            const int first = b->route.first[expert];
+            struct matmul_x at = matmul_x_of(b->route.first[expert + 1] - first, p - first, n);
+            at.first += first * (n / MATMUL_SPAN);
+            cpu_quantize(b, x, n, at);
+        }
         if (shared && job->stage->gather) memcpy(b->xg + p * n, x, (size_t)n * sizeof *x);
     }
 }

@@ -6,6 +6,8 @@
 #include "base/checked.h"
 #include "plan/cost.h"
 
+enum { PARTS_MAX_FLOATS = 64 << 20 };
+
 static uint64_t max64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 static uint64_t domain_rows(const struct cpu_backend *b, enum row_domain rows) {
@@ -66,7 +68,22 @@ static void carve_route(struct cpu_backend *b, struct region_carver *carver) {
     b->route.active = region_carve(carver, experts, sizeof *b->route.active);
 }
 
-static void carve_attention(struct cpu_backend *b, struct region_carver *carver) {
+// Floats for the parts of tiles that are cut: each page of the group once, PART_ROWS rows of all
+// heads on it, and the split that a sequence has begun. Sequences that share pages may want more;
+// then some tiles stay whole. Only what is used takes memory.
+static uint64_t parts_floats(const struct cpu_backend *b, const struct op *op, uint64_t n_pages) {
+    enum { PART_ROWS = 8 };
+    const struct plan_kv_group *group = &b->plan->group[op->kv.group];
+    const int64_t queries = (int64_t)PART_ROWS * (op->kv.n_head / group->n_head_kv);
+    const uint64_t splits = n_pages / ATTENTION_SPLIT_PAGES + (uint64_t)b->max_seqs;
+    uint64_t n = (uint64_t)attention_part_floats(queries, group->dim_v);
+    if (!ck_mul(n, (uint64_t)group->n_head_kv, &n) || !ck_mul(n, splits, &n)) return 0;
+    return n < PARTS_MAX_FLOATS ? n : PARTS_MAX_FLOATS;
+}
+
+static void carve_attention(struct cpu_backend *b, const struct backend_config *config,
+                            struct region_carver *carver) {
+    uint64_t parts = 0, heads = 0;
     b->attention_floats = 0;
     for (int i = 0; i < b->plan->n_op; i++) {
         const struct op *op = &b->plan->op[i];
@@ -76,11 +93,16 @@ static void carve_attention(struct cpu_backend *b, struct region_carver *carver)
             (int64_t)cpu_tile_rows(b->plan, op) * (op->kv.n_head / group->n_head_kv);
         const int64_t n = attention_scratch(queries, group->dim_k, group->dim_v);
         if (n > b->attention_floats) b->attention_floats = (n + 15) / 16 * 16;
+        parts = max64(parts, parts_floats(b, op, config->n_pages[op->kv.group]));
+        heads = max64(heads, (uint64_t)group->n_head_kv);
     }
     b->attention = region_carve(carver, (uint64_t)pool_size(b->pool),
                                 (uint64_t)b->attention_floats * sizeof(float));
+    b->parts_floats = pool_size(b->pool) > 1 ? (int64_t)parts : 0;
+    b->parts = region_carve(carver, (uint64_t)b->parts_floats, sizeof(float));
     const uint64_t rows = max64((uint64_t)b->max_tokens, (uint64_t)b->max_logits);
     b->tile = region_carve(carver, rows, sizeof *b->tile);
+    b->ranges_left = region_carve(carver, rows, heads * sizeof *b->ranges_left);
     b->row_seq = region_carve(carver, (uint64_t)b->max_tokens, sizeof *b->row_seq);
     b->logit_pos = region_carve(carver, (uint64_t)b->max_logits, sizeof *b->logit_pos);
 }
@@ -99,11 +121,12 @@ static void carve_vector(struct cpu_backend *b, int index, struct region_carver 
     b->weight[index].vector = vector;
 }
 
-static void carve_all(struct cpu_backend *b, struct region_carver *carver) {
+static void carve_all(struct cpu_backend *b, const struct backend_config *config,
+                      struct region_carver *carver) {
     carve_buffers(b, carver);
     carve_inputs(b, carver);
     carve_route(b, carver);
-    carve_attention(b, carver);
+    carve_attention(b, config, carver);
     for (int i = 0; i < b->plan->n_op; i++) {
         const struct op *op = &b->plan->op[i];
         if (op->kind == OP_NORM || op->kind == OP_ATTENTION) carve_vector(b, op->weight, carver);
@@ -130,13 +153,13 @@ rn_status cpu_layout(struct cpu_backend *b, const struct backend_config *config,
     if (!b->weight || !b->buffer || !b->rope_table)
         return err_set(err, RN_ERR_NOMEM, "cannot allocate the tables of the CPU backend");
     struct region_carver carver = {0};
-    carve_all(b, &carver);
+    carve_all(b, config, &carver);
     const uint64_t bytes = carver.overflow ? UINT64_MAX : carver.used;
     rn_status status =
         region_map(bytes, true, "the buffers of a step; fewer batch tokens need less", &b->memory,
                    err);
     if (status) return status;
     carver = (struct region_carver){.base = b->memory.base};
-    carve_all(b, &carver);
+    carve_all(b, config, &carver);
     return map_kv(b, config, err);
 }

@@ -3,16 +3,20 @@
 //
 // A tuned kernel reads weights that were packed at load: 16 rows interleaved (a SIMD lane is a
 // row), blocks in the order they are read. One packed layout per format serves every instruction
-// set. Rows past the matrix are packed as zeros and never stored. Every kernel gives the bits of
-// matmul_reference() for any n.
+// set (matmul_layout.h). Rows past the matrix are packed as zeros and never stored. Every kernel
+// gives the bits of matmul_reference() for any n.
 #ifndef RN_BACKEND_CPU_MATMUL_H
 #define RN_BACKEND_CPU_MATMUL_H
 
 #include "plan/plan.h"
 
-enum cpu_isa { ISA_SCALAR, ISA_AVX2, ISA_AVX512, ISA_COUNT };
+enum cpu_isa { ISA_SCALAR, ISA_AVX2, ISA_AVXVNNI, ISA_AVX512, ISA_NEON, ISA_COUNT };
 
-enum { MATMUL_GROUP = 16 }; // rows interleaved
+enum {
+    MATMUL_GROUP = 16, // rows interleaved
+    MATMUL_TILE = 16,  // tokens whose quantized blocks lie together
+    MATMUL_SPAN = 32,  // columns of a quantized block
+};
 
 struct matmul_args {
     const void *w; // the packed weight (tuned kernels), or the file's rows (reference)
@@ -20,9 +24,11 @@ struct matmul_args {
     int n;          // tokens
     const float *x; // [n, ldx] activations; read by float formats
     int64_t ldx;
-    const int8_t *xq;    // [n, cols] quantized activations; read by block formats
-    const float *xd;     // [n, cols / 32] their scales
-    const int16_t *xsum; // [n, cols / 16] exact sums of xq over each 16
+    // Quantized activations, read by block formats. Tokens lie in tiles of 16, the last of which
+    // may be narrower; inside a tile block after block, in a block token after token (matmul_x).
+    const int8_t *xq;    // 32 per block
+    const float *xd;     // 1: their scale
+    const int16_t *xsum; // 2: exact sums of xq over each 16
     float *y;            // [n, ldy]
     int64_t ldy;
     const float *bias; // [rows] or NULL
@@ -30,9 +36,31 @@ struct matmul_args {
     bool add;          // y += instead of y =
 };
 
+// Where a token's quantized blocks lie: block b is number first + b * stride.
+struct matmul_x {
+    int64_t first, stride;
+};
+
+static inline struct matmul_x matmul_x_of(int n, int64_t token, int64_t cols) {
+    const int64_t tile = token / MATMUL_TILE * MATMUL_TILE;
+    const int64_t width = n - tile < MATMUL_TILE ? n - tile : MATMUL_TILE;
+    return (struct matmul_x){tile * (cols / MATMUL_SPAN) + token - tile, width};
+}
+
 // Computes rows of groups [group_begin, group_end) for all n tokens; group g is rows [16 g, 16 g +
 // 16).
 typedef void (*matmul_fn)(const struct matmul_args *args, int64_t group_begin, int64_t group_end);
+
+// What a kernel is chosen by, besides format and instruction set: the number of tokens.
+enum matmul_shape { SHAPE_ONE, SHAPE_FEW, SHAPE_MANY, SHAPE_PANEL, SHAPE_COUNT };
+enum { SHAPE_FEW_MAX = 8, SHAPE_MANY_MAX = 32 };
+
+static inline enum matmul_shape matmul_shape_of(int n) {
+    return n <= 1                ? SHAPE_ONE
+           : n <= SHAPE_FEW_MAX  ? SHAPE_FEW
+           : n <= SHAPE_MANY_MAX ? SHAPE_MANY
+                                 : SHAPE_PANEL;
+}
 
 struct matmul_kernel {
     enum format_id format;
@@ -42,7 +70,8 @@ struct matmul_kernel {
     // Packs groups [group_begin, group_end); dst is where group 0 begins.
     void (*pack)(const struct plan_weight *weight, int64_t group_begin, int64_t group_end,
                  void *dst);
-    matmul_fn run;
+    matmul_fn run[SHAPE_COUNT];
+    const char *name[SHAPE_COUNT]; // what the kernel is, for people
 };
 
 // NULL: no tuned kernel; use matmul_reference on the file's rows.
@@ -52,7 +81,9 @@ const struct matmul_kernel *matmul_kernel_find(enum format_id format, enum cpu_i
 void matmul_reference(enum format_id format, const struct matmul_args *args, int64_t group_begin,
                       int64_t group_end);
 
-// The definition of activation quantization for one row; n is a multiple of 32.
-void quantize_reference(const float *x, int64_t n, int8_t *q, float *d, int16_t *sum);
+// The definition of activation quantization for one row; n is a multiple of 32. Block b goes to
+// place b * stride: q + 32 b stride, d + b stride, sum + 2 b stride.
+void quantize_reference(const float *x, int64_t n, int8_t *q, float *d, int16_t *sum,
+                        int64_t stride);
 
 #endif

@@ -11,7 +11,7 @@
 #include "backend/cpu/matmul.h"
 #include "base/half.h"
 
-enum { TOKEN_TILE = 64, FLOAT_CHUNK = 256, SUM_SPAN = 16, XD_SPAN = 32 };
+enum { TOKEN_TILE = 64, FLOAT_CHUNK = 256, SUM_SPAN = 16 };
 
 static int dot_int8(const int8_t *a, const int8_t *b, int n) {
     int dot = 0;
@@ -42,16 +42,16 @@ static void row_float(const struct format *format, const struct matmul_args *arg
 static float block_accumulate(const struct format *format, const struct matmul_args *args,
                               int token, int64_t k, const int8_t *q, const float *scale,
                               const float *offset, float acc) {
-    const int8_t *xq = args->xq + token * args->cols + k;
-    const float *xd = args->xd + (token * args->cols + k) / XD_SPAN;
-    const int16_t *xsum = args->xsum + (token * args->cols + k) / SUM_SPAN;
+    const struct matmul_x x = matmul_x_of(args->n, token, args->cols);
     for (int begin = 0; begin < format->block; begin += format->span) {
-        const int span = begin / format->span;
-        const float d = xd[begin / XD_SPAN];
-        const int dot = dot_int8(q + begin, xq + begin, format->span);
+        const int span = begin / format->span, within = begin % MATMUL_SPAN;
+        const int64_t at = x.first + (k + begin) / MATMUL_SPAN * x.stride;
+        const float d = args->xd[at];
+        const int dot = dot_int8(q + begin, args->xq + at * MATMUL_SPAN + within, format->span);
         acc = fmaf((float)dot, scale[span] * d, acc);
         if (format->has_offset) {
-            const int sum = sum_int16(xsum + begin / SUM_SPAN, format->span / SUM_SPAN);
+            const int16_t *halves = args->xsum + at * 2 + within / SUM_SPAN;
+            const int sum = sum_int16(halves, format->span / SUM_SPAN);
             acc = fmaf(offset[span], d * (float)sum, acc);
         }
     }
@@ -107,21 +107,23 @@ static float block_scale(uint32_t amax_bits, float *factor) {
     return amax / 127.0f;
 }
 
-void quantize_reference(const float *x, int64_t n, int8_t *q, float *d, int16_t *sum) {
-    assert(n % XD_SPAN == 0);
-    memset(sum, 0, (size_t)(n / SUM_SPAN) * sizeof *sum);
-    for (int64_t begin = 0; begin < n; begin += XD_SPAN) {
+void quantize_reference(const float *x, int64_t n, int8_t *q, float *d, int16_t *sum,
+                        int64_t stride) {
+    assert(n % MATMUL_SPAN == 0);
+    for (int64_t begin = 0; begin < n; begin += MATMUL_SPAN, x += MATMUL_SPAN) {
         uint32_t amax = 0;
-        for (int i = 0; i < XD_SPAN; i++) {
-            const uint32_t magnitude = magnitude_bits(x[begin + i]);
+        for (int i = 0; i < MATMUL_SPAN; i++) {
+            const uint32_t magnitude = magnitude_bits(x[i]);
             if (magnitude > amax) amax = magnitude;
         }
         float factor;
-        d[begin / XD_SPAN] = block_scale(amax, &factor);
-        for (int64_t k = begin; k < begin + XD_SPAN; k++) {
+        *d = block_scale(amax, &factor);
+        sum[0] = sum[1] = 0;
+        for (int i = 0; i < MATMUL_SPAN; i++) {
             // A factor of 0 stands for "all zero" and must not meet the NaN or infinity.
-            q[k] = factor == 0.0f ? 0 : (int8_t)rintf(x[k] * factor);
-            sum[k / SUM_SPAN] = (int16_t)(sum[k / SUM_SPAN] + q[k]);
+            q[i] = factor == 0.0f ? 0 : (int8_t)rintf(x[i] * factor);
+            sum[i / SUM_SPAN] = (int16_t)(sum[i / SUM_SPAN] + q[i]);
         }
+        q += MATMUL_SPAN * stride, d += stride, sum += 2 * stride;
     }
 }

@@ -1,63 +1,70 @@
-// The table of tuned kernels. Every kernel of a format reads the same packed layout, so a matrix is
-// packed once for whatever instruction set the machine has.
+// THE table of tuned kernels: which function serves which format, instruction set and number of
+// tokens. Every kernel of a format reads the same packed layout, so a matrix is packed once for
+// whatever instruction set the machine has. `runnel bench --kernels` prints it.
 #include "backend/cpu/matmul_table.h"
 
-#if defined(__x86_64__)
+#define SHAPES(one, few, many, panel)                                                              \
+    { [SHAPE_ONE] = one, [SHAPE_FEW] = few, [SHAPE_MANY] = many, [SHAPE_PANEL] = panel }
 
-#define KERNEL(id, isa, size, pack, run)                                                           \
-    {FORMAT_##id, ISA_##isa, matmul_group_bytes_##size, matmul_pack_##pack, matmul_##run},
+#define KERNEL(id, isa_id, layout, run_shapes, name_shapes)                                        \
+    {.format = FORMAT_##id,                                                                        \
+     .isa = ISA_##isa_id,                                                                          \
+     .group_bytes = matmul_group_bytes_##layout,                                                   \
+     .pack = matmul_pack_##layout,                                                                 \
+     .run = run_shapes,                                                                            \
+     .name = name_shapes},
+
+#define FLOAT_AVX512(id, n, layout)                                                                \
+    KERNEL(id, AVX512, layout,                                                                     \
+           SHAPES(matmul_##n##_avx512, matmul_##n##_avx512, matmul_##n##_avx512,                   \
+                  matmul_##n##_avx512),                                                            \
+           SHAPES("fma 2x1", "fma 2x4, 1x8", "fma 1x8", "fma 1x8"))
+#define BLOCK_AVX512(id, n, layout)                                                                \
+    KERNEL(id, AVX512, layout,                                                                     \
+           SHAPES(matmul_##n##_avx512, matmul_##n##_avx512, matmul_##n##_avx512,                   \
+                  matmul_##n##_panel_avx512),                                                      \
+           SHAPES("vnni 1x1", "vnni 1x8", "vnni 1x16", "vnni panel 1x16"))
+#define FLOAT_NEON(id, n, layout)                                                                  \
+    KERNEL(id, NEON, layout,                                                                       \
+           SHAPES(matmul_##n##_neon, matmul_##n##_neon, matmul_##n##_neon, matmul_##n##_neon),     \
+           SHAPES("fma 2x1", "fma 2x2, 1x4", "fma 1x4", "fma 1x4"))
+#define BLOCK_NEON(id, n, layout)                                                                  \
+    KERNEL(id, NEON, layout,                                                                       \
+           SHAPES(matmul_##n##_neon, matmul_##n##_neon, matmul_##n##_neon,                         \
+                  matmul_##n##_panel_neon),                                                        \
+           SHAPES("sdot 1x1", "sdot 1x4", "sdot 1x4", "sdot panel 1x4"))
+
+#define FLOAT_AVX2(id, n, layout)                                                                  \
+    KERNEL(id, AVX2, layout,                                                                       \
+           SHAPES(matmul_##n##_avx2, matmul_##n##_avx2, matmul_##n##_avx2, matmul_##n##_avx2),     \
+           SHAPES("fma 2x1", "fma 2x3, 1x6", "fma 1x6", "fma 1x6"))
+#define FLOAT_AVXVNNI(id, n, layout)                                                               \
+    KERNEL(id, AVXVNNI, layout,                                                                    \
+           SHAPES(matmul_##n##_avx2, matmul_##n##_avx2, matmul_##n##_avx2, matmul_##n##_avx2),     \
+           SHAPES("fma 2x1", "fma 2x3, 1x6", "fma 1x6", "fma 1x6"))
+#define BLOCK_AVX2(id, n, layout)                                                                  \
+    KERNEL(id, AVX2, layout,                                                                       \
+           SHAPES(matmul_##n##_avx2, matmul_##n##_avx2, matmul_##n##_panel_avx2,                   \
+                  matmul_##n##_panel_avx2),                                                        \
+           SHAPES("maddubs 1x1", "maddubs 1x4", "maddubs panel 1x4", "maddubs panel 1x4"))
+#define BLOCK_AVXVNNI(id, n, layout)                                                               \
+    KERNEL(id, AVXVNNI, layout,                                                                    \
+           SHAPES(matmul_##n##_avxvnni, matmul_##n##_avxvnni, matmul_##n##_panel_avxvnni,          \
+                  matmul_##n##_panel_avxvnni),                                                     \
+           SHAPES("vnni 1x1", "vnni 1x4", "vnni panel 1x4", "vnni panel 1x4"))
 
 static const struct matmul_kernel kernels[] = {
-    // clang-format off
-    //     format  isa     size               pack    kernel
-    KERNEL(F32,    AVX512, f32,               f32,    f32_avx512)
-    KERNEL(F16,    AVX512, f16,               f16,    f16_avx512)
-    KERNEL(BF16,   AVX512, f16,               f16,    bf16_avx512)
-    KERNEL(Q8_0,   AVX512, q8_0,              q8_0,   q8_0_avx512)
-    KERNEL(Q4_0,   AVX512, q4_0,              q4_0,   q4_0_avx512)
-    KERNEL(Q4_K,   AVX512, q4_k,              q4_k,   q4_k_avx512)
-    KERNEL(Q6_K,   AVX512, q6_k,              q6_k,   q6_k_avx512)
-    KERNEL(Q4_1,   AVX512, nibbles_32_offset, q4_1,   nibbles_32_offset_avx512)
-    KERNEL(Q5_0,   AVX512, fives_32,          q5_0,   fives_32_avx512)
-    KERNEL(Q5_1,   AVX512, fives_32_offset,   q5_1,   fives_32_offset_avx512)
-    KERNEL(Q2_K,   AVX512, nibbles_16_offset, q2_k,   nibbles_16_offset_avx512)
-    KERNEL(Q3_K,   AVX512, nibbles_16,        q3_k,   nibbles_16_avx512)
-    KERNEL(Q5_K,   AVX512, fives_32_offset,   q5_k,   fives_32_offset_avx512)
-    KERNEL(IQ4_NL, AVX512, nibbles_32,        iq4_nl, nibbles_32_avx512)
-    KERNEL(IQ4_XS, AVX512, nibbles_32,        iq4_xs, nibbles_32_avx512)
-    KERNEL(MXFP4,  AVX512, nibbles_32,        mxfp4,  nibbles_32_avx512)
-    KERNEL(F32,    AVX2,   f32,               f32,    f32_avx2)
-    KERNEL(F16,    AVX2,   f16,               f16,    f16_avx2)
-    KERNEL(BF16,   AVX2,   f16,               f16,    bf16_avx2)
-    KERNEL(Q8_0,   AVX2,   q8_0,              q8_0,   q8_0_avx2)
-    KERNEL(Q4_0,   AVX2,   q4_0,              q4_0,   q4_0_avx2)
-    KERNEL(Q4_K,   AVX2,   q4_k,              q4_k,   q4_k_avx2)
-    KERNEL(Q6_K,   AVX2,   q6_k,              q6_k,   q6_k_avx2)
-    KERNEL(Q4_1,   AVX2,   nibbles_32_offset, q4_1,   nibbles_32_offset_avx2)
-    KERNEL(Q5_0,   AVX2,   fives_32,          q5_0,   fives_32_avx2)
-    KERNEL(Q5_1,   AVX2,   fives_32_offset,   q5_1,   fives_32_offset_avx2)
-    KERNEL(Q2_K,   AVX2,   nibbles_16_offset, q2_k,   nibbles_16_offset_avx2)
-    KERNEL(Q3_K,   AVX2,   nibbles_16,        q3_k,   nibbles_16_avx2)
-    KERNEL(Q5_K,   AVX2,   fives_32_offset,   q5_k,   fives_32_offset_avx2)
-    KERNEL(IQ4_NL, AVX2,   nibbles_32,        iq4_nl, nibbles_32_avx2)
-    KERNEL(IQ4_XS, AVX2,   nibbles_32,        iq4_xs, nibbles_32_avx2)
-    KERNEL(MXFP4,  AVX2,   nibbles_32,        mxfp4,  nibbles_32_avx2)
-    // clang-format on
+#if defined(__x86_64__)
+    MATMUL_FLOATS(FLOAT_AVX2) MATMUL_BLOCKS(BLOCK_AVX2) MATMUL_FLOATS(FLOAT_AVXVNNI)
+        MATMUL_BLOCKS(BLOCK_AVXVNNI) MATMUL_FLOATS(FLOAT_AVX512) MATMUL_BLOCKS(BLOCK_AVX512)
+#elif defined(__aarch64__)
+    MATMUL_FLOATS(FLOAT_NEON) MATMUL_BLOCKS(BLOCK_NEON)
+#endif
+            {.format = FORMAT_COUNT} // the end; an array needs a member
 };
 
 const struct matmul_kernel *matmul_kernel_find(enum format_id format, enum cpu_isa isa) {
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
-        if (kernels[i].format == format && kernels[i].isa == isa) return &kernels[i];
-    }
+    for (const struct matmul_kernel *k = kernels; k->format != FORMAT_COUNT; k++)
+        if (k->format == format && k->isa == isa) return k;
     return NULL;
 }
-
-#else
-
-const struct matmul_kernel *matmul_kernel_find(enum format_id format, enum cpu_isa isa) {
-    (void)format;
-    (void)isa;
-    return NULL;
-}
-
-#endif

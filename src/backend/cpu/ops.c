@@ -8,11 +8,16 @@ static const struct cpu_ops *const tables[ISA_COUNT] = {
     [ISA_SCALAR] = &ops_scalar,
 #if defined(__x86_64__)
     [ISA_AVX2] = &ops_avx2,
+    [ISA_AVXVNNI] = &ops_avxvnni,
     [ISA_AVX512] = &ops_avx512,
+#elif defined(__aarch64__)
+    [ISA_NEON] = &ops_neon,
 #endif
 };
 
-static const char *const names[ISA_COUNT] = {"scalar", "avx2", "avx512"};
+static const char *const names[ISA_COUNT] = {"scalar", "avx2", "avxvnni", "avx512", "neon"};
+
+const char *ops_name(enum cpu_isa isa) { return names[isa]; }
 
 const struct cpu_ops *ops_at(enum cpu_isa isa) {
     const struct cpu_ops *ops = tables[isa];

@@ -14,7 +14,11 @@
 #define GELU_SCALE 0.7978845608f
 #define GELU_CUBE  0.044715f
 
-enum { ATTENTION_SPLIT = 256, ATTENTION_SPLIT_PAGES = ATTENTION_SPLIT / KV_PAGE_TOKENS };
+enum {
+    ATTENTION_SPLIT = 256, // positions whose softmax is one; splits are folded in ascending order
+    ATTENTION_SPLIT_PAGES = ATTENTION_SPLIT / KV_PAGE_TOKENS,
+    ATTENTION_BLOCK = 8, // queries that a kernel takes at a time, at most
+};
 
 // Query rows of one sequence against one KV head.
 struct attention_args {
@@ -34,6 +38,10 @@ struct attention_args {
     uint64_t page_bytes;
     uint64_t head_at; // where this layer's and head's K begins in a page
     const uint32_t *page_table;
+    // Splits [split_begin, split_end) alone, each into its part; attention_fold makes rows of the
+    // parts. NULL: all splits, into rows.
+    float *parts; // [splits, attention_part_floats], from attention_split_begin on
+    int split_begin, split_end;
 };
 
 // One token's keys and values into its slot.
@@ -51,7 +59,7 @@ struct cpu_ops {
     bool (*is_here)(void); // whether this machine has the instructions
 
     // As quantize_reference.
-    void (*quantize)(const float *x, int64_t n, int8_t *q, float *d, int16_t *sum);
+    void (*quantize)(const float *x, int64_t n, int8_t *q, float *d, int16_t *sum, int64_t stride);
     // n elements normed together; y may be x. add: y += instead of y =.
     void (*norm_rms)(const float *x, const float *w, float *y, int n, float eps, bool add);
     void (*norm_layer)(const float *x, const float *w, const float *bias, float *y, int n,
@@ -70,6 +78,9 @@ struct cpu_ops {
     void (*kv_append)(const struct kv_append_args *args);
     // scratch: attention_scratch() floats, aligned to 64 bytes.
     void (*attention)(const struct attention_args *args, float *scratch);
+    // Folds the parts of all splits in ascending order, so that the bits are those of one call
+    // however the splits were shared out. NULL: attention makes no parts.
+    void (*attention_fold)(const struct attention_args *args, float *scratch);
     // Reads bytes (a multiple of 512) with prefetches `ahead` bytes in front (0: none); the result
     // keeps the reads alive.
     uint64_t (*stream_read)(const void *data, int64_t bytes, int64_t ahead);
@@ -77,18 +88,30 @@ struct cpu_ops {
 
 extern const struct cpu_ops ops_scalar;
 #if defined(__x86_64__)
-extern const struct cpu_ops ops_avx2, ops_avx512;
+extern const struct cpu_ops ops_avx2, ops_avxvnni, ops_avx512;
+#elif defined(__aarch64__)
+extern const struct cpu_ops ops_neon;
 #endif
 
 // NULL name: the best that this machine has. Unknown: RN_ERR_ARG; not here: RN_ERR_UNSUPPORTED.
 rn_status ops_find(const char *name, const struct cpu_ops **out, rn_error *err);
+const char *ops_name(enum cpu_isa isa);
 // By number, for tests: NULL when this program was built without it or the machine lacks it.
 const struct cpu_ops *ops_at(enum cpu_isa isa);
 
-// Floats of scratch for n_queries = rows * heads of one call.
+static inline int64_t attention_padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// Floats of what a split gives n_queries = rows * heads of one call: o, m and l of each.
+static inline int64_t attention_part_floats(int64_t n_queries, int64_t dim_v) {
+    return attention_padded(n_queries * (attention_padded(dim_v, 16) + 2), 16);
+}
+
+// Floats of scratch for n_queries of one call: two parts, a block's scores, a split's keys and
+// values, the queries.
 static inline int64_t attention_scratch(int64_t n_queries, int64_t dim_k, int64_t dim_v) {
-    const int64_t padded_v = (dim_v + 15) / 16 * 16, dim = dim_k > dim_v ? dim_k : dim_v;
-    return n_queries * (ATTENTION_SPLIT + 2 * padded_v + 16) + dim * KV_PAGE_TOKENS + 16;
+    return 2 * attention_part_floats(n_queries, dim_v) +
+           (ATTENTION_BLOCK + dim_k + attention_padded(dim_v, 32)) * ATTENTION_SPLIT +
+           n_queries * dim_k;
 }
 
 static inline const uint8_t *attention_page(const struct attention_args *args, int64_t index) {
@@ -98,6 +121,20 @@ static inline const uint8_t *attention_page(const struct attention_args *args, i
 // The first position that a query at pos sees.
 static inline int attention_first(const struct attention_args *args, int pos) {
     return args->window > 0 && pos >= args->window ? pos - args->window + 1 : 0;
+}
+
+// The splits that the rows see something of: [begin, end).
+static inline int attention_split_begin(const struct attention_args *args) {
+    return attention_first(args, args->pos[0]) / ATTENTION_SPLIT;
+}
+static inline int attention_split_end(const struct attention_args *args) {
+    return args->pos[args->n_rows - 1] / ATTENTION_SPLIT + 1;
+}
+
+static inline float *attention_part_at(const struct attention_args *args, int split) {
+    const int64_t queries = (int64_t)args->n_rows * (args->n_head / args->n_head_kv);
+    return args->parts +
+           (split - attention_split_begin(args)) * attention_part_floats(queries, args->dim_v);
 }
 
 #endif

@@ -1,7 +1,8 @@
 // The ops for AVX2 with FMA and F16C: the primitives of ops_simd.h on two registers of 8 floats,
-// the quantizer, and the table. Must run only where is_here() says so.
+// the quantizer, and the tables. Must run only where is_here() says so.
 #if defined(__x86_64__)
 
+#include <cpuid.h>
 #include <immintrin.h>
 
 #include "backend/cpu/ops.h"
@@ -113,8 +114,9 @@ static inline v16 v_pair_swap_negate(v16 cs) { // (c, s) to (-s, c)
     return BOTH(swap_negate_half, cs);
 }
 
-enum { SCORE_QUERIES = 2, VALUE_QUERIES = 4 };
-#define VALUE_VECS(n) ((n) == 1 ? 4 : (n) == 2 ? 2 : 1)
+enum { SCORE_QUERIES = 6, VALUE_QUERIES = 6 };
+#define SCORE_VECS    1
+#define VALUE_VECS(n) ((n) <= 2 ? 2 : 1)
 
 #include "backend/cpu/ops_simd.h"
 
@@ -165,8 +167,12 @@ static void quantize_block(const float *x, int8_t *q, float *d, int16_t *sum) {
     sum[1] = (int16_t)fold_add_i32(_mm256_add_epi32(v[2], v[3]));
 }
 
-static void quantize_row(const float *x, int64_t n, int8_t *q, float *d, int16_t *sum) {
-    for (int64_t i = 0; i < n; i += 32) quantize_block(x + i, q + i, d + i / 32, sum + i / 16);
+static void quantize_row(const float *x, int64_t n, int8_t *q, float *d, int16_t *sum,
+                         int64_t stride) {
+    for (const float *end = x + n; x < end; x += 32) {
+        quantize_block(x, q, d, sum);
+        q += 32 * stride, d += stride, sum += 2 * stride;
+    }
 }
 
 static uint64_t stream_read(const void *data, int64_t bytes, int64_t ahead) {
@@ -190,24 +196,38 @@ static bool is_here(void) {
            __builtin_cpu_supports("f16c");
 }
 
-const struct cpu_ops ops_avx2 = {
-    .isa = ISA_AVX2,
-    .name = "avx2",
-    .is_here = is_here,
-    .quantize = quantize_row,
-    .norm_rms = simd_norm_rms,
-    .norm_layer = simd_norm_layer,
-    .rope_table = simd_rope_table,
-    .rope = simd_rope,
-    .gate = {[GATE_SILU] = simd_gate_silu,
-             [GATE_GELU] = simd_gate_gelu,
-             [GATE_SWIGLU_OAI] = simd_gate_swiglu_oai},
-    .combine = simd_combine,
-    .softcap = simd_softcap,
-    .kv_append = simd_kv_append,
-    .attention = simd_attention,
+// Leaf 7, part 1, says AVX-VNNI in bit 4 of eax; gcc 12 has no name for it.
+static bool is_here_vnni(void) {
+    unsigned a, b, c, d;
+    if (!is_here() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || a < 1) return false;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 4 & 1;
+}
+
+// clang-format off
+#define FUNCTIONS                                                                                  \
+    .quantize = quantize_row,                                                                      \
+    .norm_rms = simd_norm_rms,                                                                     \
+    .norm_layer = simd_norm_layer,                                                                 \
+    .rope_table = simd_rope_table,                                                                 \
+    .rope = simd_rope,                                                                             \
+    .gate = {[GATE_SILU] = simd_gate_silu,                                                         \
+             [GATE_GELU] = simd_gate_gelu,                                                         \
+             [GATE_SWIGLU_OAI] = simd_gate_swiglu_oai},                                            \
+    .combine = simd_combine,                                                                       \
+    .softcap = simd_softcap,                                                                       \
+    .kv_append = simd_kv_append,                                                                   \
+    .attention = simd_attention,                                                                   \
+    .attention_fold = simd_attention_fold,                                                         \
     .stream_read = stream_read,
-};
+// clang-format on
+
+const struct cpu_ops ops_avx2 = {.isa = ISA_AVX2, .name = "avx2", .is_here = is_here, FUNCTIONS};
+
+// What the instruction adds is in the matrix products.
+const struct cpu_ops ops_avxvnni = {.isa = ISA_AVXVNNI,
+                                    .name = "avxvnni",
+                                    .is_here = is_here_vnni,
+                                    FUNCTIONS};
 
 #else
 typedef int ops_avx2_is_empty; // ISO C wants a declaration

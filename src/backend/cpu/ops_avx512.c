@@ -74,8 +74,9 @@ static inline v16 v_pair_swap_negate(v16 cs) { // (c, s) to (-s, c)
     return FLOAT(_mm512_xor_si512(INT(swapped), _mm512_set1_epi64(0x80000000)));
 }
 
-enum { SCORE_QUERIES = 4, VALUE_QUERIES = 4 };
-#define VALUE_VECS(n) 4
+enum { SCORE_QUERIES = 8, VALUE_QUERIES = 8 };
+#define SCORE_VECS    2
+#define VALUE_VECS(n) 2
 
 #include "backend/cpu/ops_simd.h"
 
@@ -103,8 +104,12 @@ static void quantize_block(const float *x, int8_t *q, float *d, int16_t *sum) {
     sum[1] = (int16_t)_mm512_reduce_add_epi32(q1);
 }
 
-static void quantize_row(const float *x, int64_t n, int8_t *q, float *d, int16_t *sum) {
-    for (int64_t i = 0; i < n; i += 32) quantize_block(x + i, q + i, d + i / 32, sum + i / 16);
+static void quantize_row(const float *x, int64_t n, int8_t *q, float *d, int16_t *sum,
+                         int64_t stride) {
+    for (const float *end = x + n; x < end; x += 32) {
+        quantize_block(x, q, d, sum);
+        q += 32 * stride, d += stride, sum += 2 * stride;
+    }
 }
 
 static uint64_t stream_read(const void *data, int64_t bytes, int64_t ahead) {
@@ -143,6 +148,7 @@ const struct cpu_ops ops_avx512 = {
     .softcap = simd_softcap,
     .kv_append = simd_kv_append,
     .attention = simd_attention,
+    .attention_fold = simd_attention_fold,
     .stream_read = stream_read,
 };
 

@@ -7,7 +7,8 @@
 // ? a : b, so a NaN in a gives b), v_clamp_exp, v_exp2 (p * 2^n), v_abs, v_or_sign, v_less (a < b ?
 // x : y), v_lanes (lanes [lo, hi) of x, the rest of y), v_fold_add, v_fold_max, v_pair_even,
 // v_pair_odd, v_pair_swap_negate.
-// Constants: SCORE_QUERIES, VALUE_QUERIES and VALUE_VECS(n), whose accumulators fit the registers.
+// Constants: SCORE_QUERIES and SCORE_VECS, VALUE_QUERIES and VALUE_VECS(n): a block of attention,
+// queries by vectors (1 or 2), whose accumulators fit the registers.
 
 #include <math.h>
 #include <string.h>

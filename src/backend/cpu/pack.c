@@ -1,23 +1,45 @@
-// Packs the weights of matrix products into the layout of their kernels, at create. Slices of a
-// matrix are packed by all threads; progress is reported between slices, from the caller's thread,
-// in bytes of the file's format.
+// Packs the weights of matrix products into the layout of their kernels, at create: as fast as the
+// files can be read, with bounded memory beside the packed bytes. All matrices are cut into slices
+// of whole row groups, in the order they lie in memory or file; threads take one after the other,
+// fetch its bytes and pack them, so that reading, packing and the page faults of the packed region
+// go on side by side. Each group is packed once, into bytes of its own. Progress is reported from
+// the caller's thread, in bytes of the file's format.
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
 #include "backend/cpu/cpu.h"
 #include "base/checked.h"
 
-enum { PROGRESS_STEPS = 64 };
+enum {
+    SLICE_BYTES = 512 << 10, // so that it stays in the core's cache from the fetch to the packing
+    SLICES_TAKEN = 4,        // in a row, so that threads seldom fault in the same huge page
+    PROGRESS_STEPS = 64,
+    FETCH_ALIGN = 4096,
+};
 
+// Groups [0, n_groups) of `part`, which is some rows of a matrix.
 struct slice {
     const struct matmul_kernel *kernel;
-    const struct plan_weight *weight;
-    int64_t first; // group
+    struct plan_weight part;
     uint8_t *dst;
 };
 
-static void pack_groups(void *ctx, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const struct slice *s = ctx;
-    s->kernel->pack(s->weight, s->first + begin, s->first + end, s->dst);
-}
+struct packing {
+    const struct plan *plan;
+    const struct backend_config *config;
+    struct slice *slice;
+    int64_t n_slice, cap_slice;
+    uint64_t slice_bytes;  // of one that is more than a group, at most
+    uint64_t total;        // bytes of the file
+    uint64_t reported;     // of the caller's thread
+    _Atomic uint64_t done; // bytes of the file
+    struct region fetched; // [threads, fetched_bytes]
+    uint64_t fetched_bytes;
+    _Atomic bool failed; // whoever sets it first sets the status and err
+    rn_status status;
+    rn_error *err;
+};
 
 // Matrices of a weight: its experts, or itself.
 static int matrix_count(const struct plan_weight *weight) {
@@ -29,11 +51,24 @@ static struct plan_weight matrix_at(const struct plan_weight *weight, int index)
     struct plan_weight one = *weight;
     one.bytes /= (uint64_t)matrix_count(weight);
     if (weight->n_expert) one.data = weight->expert_data[index];
+    one.n_expert = 0;
+    one.expert_data = NULL;
     return one;
 }
 
 static int64_t matrix_bytes(const struct matmul_kernel *kernel, const struct plan_weight *weight) {
     return kernel->group_bytes(weight->cols) * cpu_groups(weight->rows);
+}
+
+// Row groups of a slice.
+static int64_t slice_groups(const struct packing *p, const struct plan_weight *weight) {
+    const uint64_t group_bytes = format_row_bytes(weight->format, weight->cols) * MATMUL_GROUP;
+    return group_bytes < p->slice_bytes ? (int64_t)(p->slice_bytes / group_bytes) : 1;
+}
+
+static int64_t slice_count(const struct packing *p, const struct plan_weight *weight) {
+    const int64_t n = slice_groups(p, weight);
+    return (cpu_groups(weight->rows) + n - 1) / n * matrix_count(weight);
 }
 
 // Where the kernel finds the matrices; of experts one by one.
@@ -49,7 +84,7 @@ static bool weight_init(struct cpu_backend *b, const struct plan_weight *weight,
 }
 
 // Chooses the kernels; sums the packed bytes and those of the file.
-static bool measure(struct cpu_backend *b, uint64_t *packed, uint64_t *total) {
+static bool measure(struct cpu_backend *b, struct packing *p, uint64_t *packed) {
     bool ok = true;
     for (int i = 0; i < b->plan->n_op; i++) {
         const struct op *op = &b->plan->op[i];
@@ -63,46 +98,117 @@ static bool measure(struct cpu_backend *b, uint64_t *packed, uint64_t *total) {
         ok &= ck_mul((uint64_t)matrix_bytes(own->kernel, weight), (uint64_t)matrix_count(weight),
                      &bytes) &&
               ck_add(*packed, bytes, packed);
-        *total += weight->bytes;
+        p->total += weight->bytes;
     }
     return ok;
 }
 
-// Packs one matrix to dst; *done counts bytes of the file over all matrices.
-static void pack_matrix(struct cpu_backend *b, const struct backend_config *config,
-                        const struct matmul_kernel *kernel, const struct plan_weight *weight,
-                        uint8_t *dst, uint64_t *done, uint64_t total) {
-    const int64_t n_groups = cpu_groups(weight->rows), threads = pool_size(b->pool);
-    const uint64_t group_bytes = weight->bytes / (uint64_t)n_groups + 1;
-    int64_t step = (int64_t)(total / PROGRESS_STEPS / group_bytes);
-    if (step < threads) step = threads;
-    struct slice slice = {kernel, weight, 0, dst};
-    for (; slice.first < n_groups; slice.first += step) {
-        const int64_t rest = n_groups - slice.first, n = rest < step ? rest : step;
-        pool_run(b->pool, pack_groups, &slice, n, n / (threads * 4) + 1);
-        const uint64_t before = weight->bytes / (uint64_t)n_groups * (uint64_t)(slice.first + n);
-        const uint64_t at = *done + (n == rest ? weight->bytes : before);
-        if (config->progress) config->progress(config->progress_ctx, at, total);
+static void cut_matrix(struct packing *p, const struct matmul_kernel *kernel,
+                       const struct plan_weight *matrix, uint8_t *dst) {
+    const uint64_t row_bytes = format_row_bytes(matrix->format, matrix->cols);
+    const int64_t step = slice_groups(p, matrix) * MATMUL_GROUP;
+    for (int64_t row = 0; row < matrix->rows; row += step) {
+        const int64_t rest = matrix->rows - row;
+        struct slice *slice = &p->slice[p->n_slice++];
+        *slice = (struct slice){.kernel = kernel, .part = *matrix};
+        slice->part.rows = rest < step ? rest : step;
+        slice->part.data = (const uint8_t *)matrix->data + (uint64_t)row * row_bytes;
+        slice->part.bytes = (uint64_t)slice->part.rows * row_bytes;
+        slice->dst = dst + row / MATMUL_GROUP * kernel->group_bytes(matrix->cols);
+        if (slice->part.bytes > p->fetched_bytes) p->fetched_bytes = slice->part.bytes;
     }
-    *done += weight->bytes;
 }
 
-rn_status cpu_pack(struct cpu_backend *b, const struct backend_config *config, rn_error *err) {
-    uint64_t packed = 0, total = 0, done = 0;
-    if (!measure(b, &packed, &total)) packed = UINT64_MAX;
-    const rn_status status = region_map(packed, false, "the packed weights", &b->packed, err);
-    if (status) return status;
+// Gives each matrix its place in the packed region.
+static void cut_all(struct cpu_backend *b, struct packing *p) {
     uint8_t *dst = b->packed.base;
     for (int i = 0; i < b->plan->n_weight; i++) {
         struct cpu_weight *own = &b->weight[i];
         const struct plan_weight *weight = &b->plan->weight[i];
         if (!own->kernel) continue;
-        for (int e = 0; e < matrix_count(weight); e++) {
-            const struct plan_weight one = matrix_at(weight, e);
-            pack_matrix(b, config, own->kernel, &one, dst, &done, total);
-            *(weight->n_expert ? &own->expert[e] : &own->packed) = dst;
+        for (int m = 0; m < matrix_count(weight); m++) {
+            const struct plan_weight matrix = matrix_at(weight, m);
+            cut_matrix(p, own->kernel, &matrix, dst);
+            *(weight->n_expert ? &own->expert[m] : &own->packed) = dst;
             dst += matrix_bytes(own->kernel, weight);
         }
     }
+    assert(p->n_slice == p->cap_slice);
+}
+
+static int slices_compare(const void *a, const void *b) {
+    const struct slice *left = a, *right = b;
+    const uintptr_t at = (uintptr_t)left->part.data, other = (uintptr_t)right->part.data;
+    return (at > other) - (at < other);
+}
+
+static rn_status prepare(struct cpu_backend *b, struct packing *p) {
+    uint64_t packed = 0, bytes;
+    if (!measure(b, p, &packed)) packed = UINT64_MAX;
+    rn_status status = region_map(packed, false, "the packed weights", &b->packed, p->err);
+    if (status || packed == 0) return status;
+    p->slice_bytes =
+        p->total / PROGRESS_STEPS < SLICE_BYTES ? p->total / PROGRESS_STEPS : SLICE_BYTES;
+    for (int i = 0; i < b->plan->n_weight; i++)
+        if (b->weight[i].kernel) p->cap_slice += slice_count(p, &b->plan->weight[i]);
+    p->slice = calloc((size_t)p->cap_slice, sizeof *p->slice);
+    if (!p->slice)
+        return err_set(p->err, RN_ERR_NOMEM, "cannot allocate %lld slices of weights",
+                       (long long)p->cap_slice);
+    cut_all(b, p);
+    // Disks are fastest in order, and what they are asked for ahead is then what comes next.
+    qsort(p->slice, (size_t)p->n_slice, sizeof *p->slice, slices_compare);
+    if (!p->plan->fetch) return RN_OK;
+    if (!ck_pad(p->fetched_bytes, FETCH_ALIGN, &p->fetched_bytes) ||
+        !ck_mul(p->fetched_bytes, (uint64_t)pool_size(b->pool), &bytes))
+        bytes = UINT64_MAX;
+    return region_map(bytes, true, "weights being read", &p->fetched, p->err);
+}
+
+static rn_status slice_pack(struct packing *p, const struct slice *slice, int worker,
+                            rn_error *err) {
+    struct plan_weight part = slice->part;
+    if (p->plan->fetch) {
+        uint8_t *buffer = p->fetched.base + (uint64_t)worker * p->fetched_bytes;
+        const rn_status status =
+            p->plan->fetch(p->plan->fetch_ctx, part.data, part.bytes, buffer, &part.data, err);
+        if (status) return status;
+    }
+    slice->kernel->pack(&part, 0, cpu_groups(part.rows), slice->dst);
     return RN_OK;
+}
+
+static void report(struct packing *p) {
+    const uint64_t done = atomic_load(&p->done);
+    if (!p->config->progress || done == p->reported) return;
+    if (done < p->total && done - p->reported < p->total / PROGRESS_STEPS) return;
+    p->reported = done;
+    p->config->progress(p->config->progress_ctx, done, p->total);
+}
+
+static void pack_slices(void *ctx, int64_t begin, int64_t end, int worker) {
+    struct packing *p = ctx;
+    for (int64_t i = begin; i < end && !atomic_load(&p->failed); i++) {
+        rn_error err = {0};
+        const rn_status status = slice_pack(p, &p->slice[i], worker, &err);
+        if (status && !atomic_exchange(&p->failed, true)) {
+            p->status = status;
+            if (p->err) *p->err = err;
+        }
+        if (status) return;
+        atomic_fetch_add(&p->done, p->slice[i].part.bytes);
+        if (worker == 0) report(p);
+    }
+}
+
+rn_status cpu_pack(struct cpu_backend *b, const struct backend_config *config, rn_error *err) {
+    struct packing p = {.plan = b->plan, .config = config, .err = err};
+    p.status = prepare(b, &p);
+    if (p.status == RN_OK) {
+        pool_run(b->pool, pack_slices, &p, p.n_slice, SLICES_TAKEN);
+        if (!p.status) report(&p);
+    }
+    region_unmap(&p.fetched);
+    free(p.slice);
+    return p.status;
 }

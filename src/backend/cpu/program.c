@@ -1,20 +1,23 @@
 // The compiled program: stages over ranges of the plan's ops, and their execution.
 //
 // Matrix products that share an input are one stage: one parallel run over all their row groups,
-// after the input was quantized once (experts.c has those of experts). Other ops are stages of
-// their own, over rows; little work stays on the calling thread, because waking the others would
-// cost more.
+// after the input was quantized once (experts.c has those of experts, attention.c has
+// attention). Other ops are stages of their own, over rows; little work stays on the calling
+// thread, because waking the others would cost more.
 #include <assert.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/reference.h"
+#include "base/clock.h"
 
 enum {
     INLINE_WORK = 16384,     // elements: about the microseconds that a parallel run costs
     CHUNK_BYTES = 128 << 10, // of weights that a thread takes at a time, at most
     TILE_BYTES = 256 << 10,  // of activations that should stay in a core's cache
-    TOKEN_TILE = 8,          // token tiles are multiples of it, as the kernels' are
+    PANEL_GROUPS = 4,        // kernels for many tokens share work between so many groups
     CHUNKS_PER_THREAD = 8,   // so that a core that is taken away stalls little
 };
 
@@ -65,6 +68,13 @@ static void matmul_init(struct cpu_backend *b, const struct op *op, struct cpu_s
     m->group_end = stage->n_groups;
 }
 
+// Notes a format that has no kernel, once.
+static void slow_note(struct cpu_backend *b, const char *format) {
+    const size_t used = strlen(b->slow), left = sizeof b->slow - used;
+    if (strstr(b->slow, format) == NULL)
+        snprintf(b->slow + used, left, "%s%s", used ? ", " : "", format);
+}
+
 // Small enough to balance the threads, large enough to stream.
 static int64_t group_chunk(const struct cpu_backend *b, const struct cpu_stage *stage,
                            uint64_t bytes) {
@@ -84,6 +94,7 @@ static rn_status compile_matmul(struct cpu_backend *b, struct cpu_stage *stage, 
     if (!stage->matmul) return err_set(err, RN_ERR_NOMEM, "cannot allocate the CPU program");
     for (int i = 0; i < stage->n; i++) {
         matmul_init(b, &op[i], stage, &stage->matmul[i]);
+        if (!stage->matmul[i].kernel) slow_note(b, format_at(stage->matmul[i].format)->name);
         needs |= is_block_format(b->plan, &op[i]);
         plain |= !is_block_format(b->plan, &op[i]);
         const struct plan_weight *weight = &b->plan->weight[op[i].weight];
@@ -91,9 +102,10 @@ static rn_status compile_matmul(struct cpu_backend *b, struct cpu_stage *stage, 
     }
     stage->in_cols = b->plan->buffer[op->in[0]].width;
     stage->group_chunk = group_chunk(b, stage, bytes);
-    const int64_t row_bytes = stage->in_cols * (needs ? 1 : (int64_t)sizeof(float));
-    const int64_t tile = TILE_BYTES / row_bytes / TOKEN_TILE * TOKEN_TILE;
-    stage->token_tile = tile < TOKEN_TILE ? TOKEN_TILE : (int)tile;
+    // kernels of block formats tile by themselves
+    const int64_t row_bytes = stage->in_cols * (int64_t)sizeof(float);
+    const int64_t tile = TILE_BYTES / row_bytes / MATMUL_TILE * MATMUL_TILE;
+    stage->token_tile = !plain ? INT_MAX : tile < MATMUL_TILE ? MATMUL_TILE : (int)tile;
     // experts quantize the rows of their pairs
     const bool experts = op->kind == OP_EXPERTS;
     stage->gather = experts && plain && b->plan->buffer[op->in[0]].slots == 1;
@@ -119,6 +131,7 @@ rn_status cpu_program_compile(struct cpu_backend *b, rn_error *err) {
             if (plan->op[j].out == quantized) quantized = PLAN_NONE; // rewritten
         i += stage->n;
     }
+    cpu_ahead_link(b);
     return RN_OK;
 }
 
@@ -183,11 +196,6 @@ static void rope_rows(void *ctx, int64_t begin, int64_t end, int worker) {
                           op->rope.dim, cpu_row_at(job->b, op->out, r));
 }
 
-static uint64_t layer_at(const struct cpu_backend *b, const struct op *op) {
-    return b->page_bytes[op->kv.group] / (uint64_t)b->plan->group[op->kv.group].n_layer *
-           (uint64_t)op->kv.layer;
-}
-
 static void kv_append_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const struct cpu_rows_job *job = ctx;
@@ -202,7 +210,7 @@ static void kv_append_rows(void *ctx, int64_t begin, int64_t end, int worker) {
         const struct kv_append_args args = {
             .k = cpu_row_at(b, op->in[0], r),
             .v = cpu_row_at(b, op->in[1], r),
-            .layer = b->kv[op->kv.group].base + page + layer_at(b, op),
+            .layer = b->kv[op->kv.group].base + page + cpu_layer_at(b, op),
             .slot = pos % KV_PAGE_TOKENS,
             .n_head_kv = group->n_head_kv,
             .dim_k = group->dim_k,
@@ -240,8 +248,8 @@ static void quantize_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     const struct cpu_backend *b = job->b;
     const int64_t n = job->stage->in_cols;
     for (int64_t r = begin; r < end; r++)
-        b->ops->quantize(cpu_row_at(b, job->op->in[0], r), n, b->xq + r * n, b->xd + r * n / 32,
-                         b->xsum + r * n / 16);
+        cpu_quantize(b, cpu_row_at(b, job->op->in[0], r), n,
+                     matmul_x_of(job->stage->matmul[0].args.n, r, n));
 }
 
 static void rope_tables(void *ctx, int64_t begin, int64_t end, int worker) {
@@ -263,6 +271,11 @@ void cpu_rows_run(struct cpu_backend *b, pool_fn fn, struct cpu_rows_job *job, i
 
 // ---------------------------------------------------------------- matrix products
 
+void cpu_quantize(const struct cpu_backend *b, const float *x, int64_t n, struct matmul_x at) {
+    b->ops->quantize(x, n, b->xq + at.first * MATMUL_SPAN, b->xd + at.first,
+                     b->xsum + at.first * 2, at.stride);
+}
+
 struct matmul_args cpu_matmul_part(const struct matmul_args *args, int64_t first, int n) {
     struct matmul_args part = *args;
     part.n = n;
@@ -275,11 +288,11 @@ struct matmul_args cpu_matmul_part(const struct matmul_args *args, int64_t first
 }
 
 void cpu_matmul_run(const struct cpu_matmul *m, int tile, int64_t begin, int64_t end) {
-    for (int first = 0; first < m->args.n; first += tile) {
-        const int rest = m->args.n - first;
-        const struct matmul_args part = cpu_matmul_part(&m->args, first, rest < tile ? rest : tile);
+    for (int first = 0, n; first < m->args.n; first += n) {
+        n = m->args.n - first < tile ? m->args.n - first : tile;
+        const struct matmul_args part = cpu_matmul_part(&m->args, first, n);
         if (m->kernel)
-            m->kernel->run(&part, begin, end);
+            m->kernel->run[matmul_shape_of(part.n)](&part, begin, end);
         else
             matmul_reference(m->format, &part, begin, end);
     }
@@ -298,80 +311,13 @@ static void matmul_groups(void *ctx, int64_t begin, int64_t end, int worker) {
 
 static void matmul_stage(struct cpu_backend *b, struct cpu_stage *stage, int n_rows) {
     struct cpu_rows_job job = {b, stage, &b->plan->op[stage->first]};
-    if (stage->quantize) cpu_rows_run(b, quantize_rows, &job, n_rows, stage->in_cols);
     for (int i = 0; i < stage->n; i++) stage->matmul[i].args.n = n_rows;
-    pool_run(b->pool, matmul_groups, stage, stage->n_groups, stage->group_chunk);
-}
-
-// ---------------------------------------------------------------- attention
-
-static void tiles_make(struct cpu_backend *b, const struct op *op) {
-    const int most = cpu_tile_rows(b->plan, op);
-    b->n_tile = 0;
-    for (int s = 0; s < b->batch->n_seqs; s++) {
-        const struct batch_seq *seq = &b->batch->seq[s];
-        const bool tokens = op->rows == ROWS_TOKENS;
-        const int first = tokens ? seq->first_row : seq->first_logit;
-        const int n = tokens ? seq->n_tokens : seq->n_logits;
-        for (int i = 0; i < n; i += most)
-            b->tile[b->n_tile++] = (struct cpu_tile){s, first + i, n - i < most ? n - i : most};
-    }
-}
-
-static const int32_t *positions(const struct cpu_backend *b, const struct op *op) {
-    return op->rows == ROWS_TOKENS ? b->batch->pos : b->logit_pos;
-}
-
-// Items are (tile, KV head), the last tile first: it has seen most and takes longest.
-static void attention_items(void *ctx, int64_t begin, int64_t end, int worker) {
-    const struct cpu_rows_job *job = ctx;
-    const struct cpu_backend *b = job->b;
-    const struct op *op = job->op;
-    const struct plan_kv_group *group = &b->plan->group[op->kv.group];
-    const uint64_t head_bytes = (uint64_t)(group->dim_k + group->dim_v) * KV_PAGE_TOKENS *
-                                (uint64_t)kv_type_bytes(b->kv_type);
-    for (int64_t item = begin; item < end; item++) {
-        const struct cpu_tile *tile = &b->tile[b->n_tile - 1 - item / group->n_head_kv];
-        const int head = (int)(item % group->n_head_kv);
-        const struct attention_args args = {
-            .q = cpu_row_at(b, op->in[0], tile->first_row),
-            .ldq = b->buffer[op->in[0]].ld,
-            .out = cpu_row_at(b, op->out, tile->first_row),
-            .ldo = b->buffer[op->out].ld,
-            .pos = positions(b, op) + tile->first_row,
-            .n_rows = tile->n_rows,
-            .head_kv = head,
-            .n_head = op->kv.n_head,
-            .n_head_kv = group->n_head_kv,
-            .dim_k = group->dim_k,
-            .dim_v = group->dim_v,
-            .window = group->kind == KV_WINDOW ? group->window : 0,
-            .scale = op->kv.scale,
-            .softcap = op->kv.softcap,
-            .sinks = op->weight == PLAN_NONE ? NULL : b->weight[op->weight].vector,
-            .type = b->kv_type,
-            .pages = b->kv[op->kv.group].base,
-            .page_bytes = b->page_bytes[op->kv.group],
-            .head_at = layer_at(b, op) + (uint64_t)head * head_bytes,
-            .page_table = b->batch->seq[tile->seq].page_table[op->kv.group],
-        };
-        b->ops->attention(&args, b->attention + worker * b->attention_floats);
-    }
-}
-
-static void attention_stage(struct cpu_backend *b, const struct op *op) {
-    struct cpu_rows_job job = {b, NULL, op};
-    const struct plan_kv_group *group = &b->plan->group[op->kv.group];
-    const int ratio = op->kv.n_head / group->n_head_kv;
-    int64_t work = 0; // multiply-adds, a sixteenth of them, as a lane counts
-    tiles_make(b, op);
-    for (int i = 0; i < b->n_tile; i++) {
-        const struct cpu_tile *t = &b->tile[i];
-        const int64_t seen = positions(b, op)[t->first_row + t->n_rows - 1] + 1;
-        work += seen * t->n_rows * ratio * (group->dim_k + group->dim_v) / 16;
-    }
-    const int64_t n_items = (int64_t)b->n_tile * group->n_head_kv;
-    pool_run(b->pool, attention_items, &job, n_items, work < INLINE_WORK / 16 ? n_items : 1);
+    if (stage->quantize) cpu_rows_run(b, quantize_rows, &job, n_rows, stage->in_cols);
+    cpu_ahead_name(b, stage, n_rows);
+    const int64_t chunk = stage->group_chunk, more = chunk + PANEL_GROUPS - 1;
+    const bool panel = matmul_shape_of(n_rows) == SHAPE_PANEL;
+    pool_run(b->pool, matmul_groups, stage, stage->n_groups,
+             panel ? more / PANEL_GROUPS * PANEL_GROUPS : chunk);
 }
 
 // ---------------------------------------------------------------- run
@@ -402,7 +348,7 @@ static void stage_run(struct cpu_backend *b, struct cpu_stage *stage) {
         cpu_rows_run(b, kv_append_rows, &job, n_rows, 2 * b->plan->buffer[op->in[0]].width);
         break;
     case OP_ATTENTION:
-        attention_stage(b, op);
+        cpu_attention_stage(b, op);
         break;
     case OP_GATE: // an exponential and a division each
         cpu_rows_run(b, gate_rows, &job, (int64_t)n_rows * b->plan->buffer[op->out].slots,
@@ -444,6 +390,10 @@ void cpu_program_run(struct cpu_backend *b, const struct batch *batch) {
     int64_t n_rot = 0;
     for (int i = 0; i < b->plan->n_rope; i++) n_rot += b->plan->rope[i].n_rot;
     cpu_rows_run(b, rope_tables, &job, batch->n_tokens, n_rot * 16); // a sine is worth 16 elements
-    for (int i = 0; i < b->n_stage; i++) stage_run(b, &b->stage[i]);
+    for (int i = 0; i < b->n_stage; i++) {
+        const uint64_t begin = b->profiling ? clock_ns() : 0;
+        stage_run(b, &b->stage[i]);
+        if (b->profiling) cpu_profile_add(b, i, clock_ns() - begin);
+    }
     b->batch = NULL;
 }

@@ -1,0 +1,66 @@
+// While the small stages between two products run, memory would be idle: helpers that wait for work
+// fetch the beginning of what they will read next into their caches. Weights never change, so this
+// needs no input. program.c names the next product before it runs one; a helper may see the name
+// late, which costs nothing but a useless fetch.
+#include <stdatomic.h>
+
+#include "backend/cpu/cpu.h"
+
+enum {
+    FETCH_BYTES = 4096,     // per call
+    OWN_BYTES = 256 << 10,  // of the helper's own share: a part of its second-level cache
+    CALLER_BYTES = 64 << 10 // of the caller's share, which has no time to fetch
+};
+
+static void fetch(const uint8_t *at, int64_t bytes) {
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 0, 2);
+}
+
+// Fetches bytes [from, from + FETCH_BYTES) behind the beginning of a group.
+static void fetch_behind(const struct cpu_stage *stage, int64_t group, int64_t from) {
+    for (int i = 0; i < stage->n; i++) {
+        const struct cpu_matmul *m = &stage->matmul[i];
+        if (group >= m->group_end) continue;
+        if (!m->kernel) return;
+        const int64_t bytes = m->kernel->group_bytes(m->args.cols);
+        const int64_t at = (group - m->group_first) * bytes + from;
+        const int64_t rest = (m->group_end - m->group_first) * bytes - at;
+        if (rest > 0)
+            fetch((const uint8_t *)m->args.w + at, rest < FETCH_BYTES ? rest : FETCH_BYTES);
+        return;
+    }
+}
+
+bool cpu_ahead_fetch(void *ctx, int worker, int64_t step) {
+    struct cpu_backend *b = ctx;
+    const struct cpu_stage *stage = atomic_load_explicit(&b->ahead, memory_order_acquire);
+    if (!stage) return false;
+    const int64_t own = step * FETCH_BYTES;
+    if (own < OWN_BYTES) {
+        fetch_behind(stage, pool_share_first(b->pool, stage->n_groups, stage->group_chunk, worker),
+                     own);
+        return true;
+    }
+    // the helpers take turns
+    const int64_t turn = own - OWN_BYTES, n_helpers = pool_size(b->pool) - 1;
+    const int64_t from = turn * n_helpers + (worker - 1) * FETCH_BYTES;
+    if (from >= CALLER_BYTES) return false;
+    fetch_behind(stage, 0, from);
+    return true;
+}
+
+void cpu_ahead_name(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows) {
+    // with many rows arithmetic is the limit, and the caches have other use
+    const struct cpu_stage *next = n_rows > SHAPE_MANY_MAX ? NULL : stage->next;
+    atomic_store_explicit(&b->ahead, next, memory_order_release);
+}
+
+void cpu_ahead_link(struct cpu_backend *b) {
+    const struct cpu_stage *next = NULL;
+    // twice round: the first product follows the last, in the next step
+    for (int i = 2 * b->n_stage - 1; i >= 0; i--) {
+        struct cpu_stage *stage = &b->stage[i % b->n_stage];
+        stage->next = next;
+        if (b->plan->op[stage->first].kind == OP_MATMUL) next = stage;
+    }
+}

@@ -1,0 +1,189 @@
+// The ops for AArch64 with NEON and the dot product instructions: the primitives of ops_simd.h on
+// four registers of 4 floats, the quantizer, and the table. Must run only where is_here() says so.
+// The blocking constants follow from the 32 registers; they were not measured on hardware.
+#if defined(__aarch64__)
+
+#include <arm_neon.h>
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+#include "backend/cpu/ops.h"
+#include "base/rmath.h"
+
+typedef float32x4x4_t v16;
+
+#define EACH(i, expression)                                                                        \
+    v16 result;                                                                                    \
+    _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++) result.val[i] = (expression);              \
+    return result
+
+static inline v16 v_load(const float *x) { EACH(i, vld1q_f32(x + 4 * i)); }
+static inline v16 v_load_part(const float *x, int n) {
+    float whole[16] = {0};
+    for (int i = 0; i < n; i++) whole[i] = x[i];
+    return v_load(whole);
+}
+static inline void v_store(float *x, v16 v) {
+    for (int i = 0; i < 4; i++) vst1q_f32(x + 4 * i, v.val[i]);
+}
+static inline void v_store_part(float *x, v16 v, int n) {
+    float whole[16];
+    v_store(whole, v);
+    for (int i = 0; i < n; i++) x[i] = whole[i];
+}
+static inline v16 v_load_f16(const uint16_t *x) {
+    EACH(i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x + 4 * i))));
+}
+static inline v16 v_load_f16_part(const uint16_t *x, int n) {
+    uint16_t whole[16] = {0};
+    for (int i = 0; i < n; i++) whole[i] = x[i];
+    return v_load_f16(whole);
+}
+static inline void v_store_f16(uint16_t *x, v16 v) {
+    for (int i = 0; i < 4; i++) vst1_u16(x + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(v.val[i])));
+}
+static inline v16 v_set(float x) { EACH(i, vdupq_n_f32(x)); }
+static inline v16 v_add(v16 a, v16 b) { EACH(i, vaddq_f32(a.val[i], b.val[i])); }
+static inline v16 v_sub(v16 a, v16 b) { EACH(i, vsubq_f32(a.val[i], b.val[i])); }
+static inline v16 v_mul(v16 a, v16 b) { EACH(i, vmulq_f32(a.val[i], b.val[i])); }
+static inline v16 v_div(v16 a, v16 b) { EACH(i, vdivq_f32(a.val[i], b.val[i])); }
+static inline v16 v_fma(v16 a, v16 b, v16 c) { EACH(i, vfmaq_f32(c.val[i], a.val[i], b.val[i])); }
+// Comparisons and selections throughout: FMAX and FMIN would let a NaN win.
+static inline v16 v_less(v16 a, v16 b, v16 x, v16 y) {
+    EACH(i, vbslq_f32(vcltq_f32(a.val[i], b.val[i]), x.val[i], y.val[i]));
+}
+static inline v16 v_max(v16 a, v16 b) { return v_less(b, a, a, b); }
+static inline v16 v_clamp_exp(v16 x) { // a NaN passes
+    x = v_less(x, v_set(RMATH_EXP_LO), v_set(RMATH_EXP_LO), x);
+    return v_less(v_set(RMATH_EXP_HI), x, v_set(RMATH_EXP_HI), x);
+}
+static inline float32x4_t exp2_quarter(float32x4_t p, float32x4_t z) {
+    const float32x4_t magic = vdupq_n_f32(RMATH_MAGIC);
+    const int32x4_t k = vsubq_s32(vreinterpretq_s32_f32(z), vreinterpretq_s32_f32(magic));
+    const int32x4_t half = vshrq_n_s32(k, 1), bias = vdupq_n_s32(127);
+    const int32x4_t a = vshlq_n_s32(vaddq_s32(half, bias), 23);
+    const int32x4_t b = vshlq_n_s32(vaddq_s32(vsubq_s32(k, half), bias), 23);
+    return vmulq_f32(vmulq_f32(p, vreinterpretq_f32_s32(a)), vreinterpretq_f32_s32(b));
+}
+static inline v16 v_exp2(v16 p, v16 z, v16 n) {
+    (void)n;
+    EACH(i, exp2_quarter(p.val[i], z.val[i]));
+}
+static inline v16 v_abs(v16 x) { EACH(i, vabsq_f32(x.val[i])); }
+// x | (sign & the sign bit), as the reference has it
+static inline v16 v_or_sign(v16 x, v16 sign) {
+    const uint32x4_t bit = vdupq_n_u32(0x80000000u);
+    EACH(i, vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(x.val[i]),
+                                            vandq_u32(vreinterpretq_u32_f32(sign.val[i]), bit))));
+}
+static inline float32x4_t lanes_quarter(float32x4_t x, int lo, int hi, float32x4_t y, int lane) {
+    static const int32_t first[4] = {0, 1, 2, 3};
+    const int32x4_t index = vaddq_s32(vld1q_s32(first), vdupq_n_s32(lane));
+    const uint32x4_t keep =
+        vandq_u32(vcgeq_s32(index, vdupq_n_s32(lo)), vcltq_s32(index, vdupq_n_s32(hi)));
+    return vbslq_f32(keep, x, y);
+}
+static inline v16 v_lanes(v16 x, int lo, int hi, v16 y) {
+    EACH(i, lanes_quarter(x.val[i], lo, hi, y.val[i], 4 * i));
+}
+static inline float v_fold_add(v16 v) {
+    const float32x4_t a = vaddq_f32(vaddq_f32(v.val[0], v.val[2]), vaddq_f32(v.val[1], v.val[3]));
+    return vpadds_f32(vadd_f32(vget_low_f32(a), vget_high_f32(a)));
+}
+// No lane is a NaN here: v_max gave the other operand.
+static inline float v_fold_max(v16 v) {
+    return vmaxvq_f32(vmaxq_f32(vmaxq_f32(v.val[0], v.val[2]), vmaxq_f32(v.val[1], v.val[3])));
+}
+static inline v16 v_pair_even(v16 x) { EACH(i, vtrn1q_f32(x.val[i], x.val[i])); }
+static inline v16 v_pair_odd(v16 x) { EACH(i, vtrn2q_f32(x.val[i], x.val[i])); }
+static inline v16 v_pair_swap_negate(v16 cs) { // (c, s) to (-s, c)
+    const uint32x4_t sign = vreinterpretq_u32_u64(vdupq_n_u64(0x80000000u));
+    EACH(i, vreinterpretq_f32_u32(veorq_u32(vreinterpretq_u32_f32(vrev64q_f32(cs.val[i])), sign)));
+}
+
+enum { SCORE_QUERIES = 6, VALUE_QUERIES = 6 };
+#define SCORE_VECS    1
+#define VALUE_VECS(n) ((n) <= 2 ? 2 : 1)
+
+#include "backend/cpu/ops_simd.h"
+
+static uint32_t magnitude_max_bits(const float x[32]) {
+    uint32x4_t top = vdupq_n_u32(0);
+    for (int i = 0; i < 32; i += 4)
+        top = vmaxq_u32(top, vreinterpretq_u32_f32(vabsq_f32(vld1q_f32(x + i))));
+    return vmaxvq_u32(top);
+}
+
+// 16 values, whose quants are within int8; returns the quants' sum.
+static int16_t quantize_half(const float *x, float factor, int8_t *q) {
+    int32x4_t v[4];
+    for (int i = 0; i < 4; i++) v[i] = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + 4 * i), factor));
+    const int16x8_t low = vcombine_s16(vqmovn_s32(v[0]), vqmovn_s32(v[1]));
+    const int16x8_t high = vcombine_s16(vqmovn_s32(v[2]), vqmovn_s32(v[3]));
+    vst1q_s8(q, vcombine_s8(vqmovn_s16(low), vqmovn_s16(high)));
+    return vaddvq_s16(vaddq_s16(low, high));
+}
+
+static void quantize_block(const float *x, int8_t *q, float *d, int16_t *sum) {
+    const uint32_t amax_bits = magnitude_max_bits(x);
+    const float amax = f32_from_bits(amax_bits);
+    const float id = amax_bits == 0 || amax_bits >= 0x7f800000u ? 0.0f : 127.0f / amax;
+    if (id == 0.0f || id == INFINITY) {
+        *d = amax_bits >= 0x7f800000u ? NAN : 0.0f;
+        memset(q, 0, 32);
+        sum[0] = sum[1] = 0;
+        return;
+    }
+    *d = amax / 127.0f;
+    sum[0] = quantize_half(x, id, q);
+    sum[1] = quantize_half(x + 16, id, q + 16);
+}
+
+static void quantize_row(const float *x, int64_t n, int8_t *q, float *d, int16_t *sum,
+                         int64_t stride) {
+    for (const float *end = x + n; x < end; x += 32) {
+        quantize_block(x, q, d, sum);
+        q += 32 * stride, d += stride, sum += 2 * stride;
+    }
+}
+
+static uint64_t stream_read(const void *data, int64_t bytes, int64_t ahead) {
+    const uint8_t *at = data;
+    uint8x16_t sum[8];
+    for (int j = 0; j < 8; j++) sum[j] = vdupq_n_u8(0);
+    for (const uint8_t *end = at + bytes; at < end; at += 128) {
+        for (int j = 0; j < 8; j++) {
+            if (ahead && j % 4 == 0) __builtin_prefetch(at + ahead + 16 * j);
+            sum[j] = veorq_u8(sum[j], vld1q_u8(at + 16 * j));
+        }
+    }
+    for (int j = 1; j < 8; j++) sum[0] = veorq_u8(sum[0], sum[j]);
+    const uint64x2_t halves = vreinterpretq_u64_u8(sum[0]);
+    return vgetq_lane_u64(halves, 0) ^ vgetq_lane_u64(halves, 1);
+}
+
+static bool is_here(void) { return getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }
+
+const struct cpu_ops ops_neon = {
+    .isa = ISA_NEON,
+    .name = "neon",
+    .is_here = is_here,
+    .quantize = quantize_row,
+    .norm_rms = simd_norm_rms,
+    .norm_layer = simd_norm_layer,
+    .rope_table = simd_rope_table,
+    .rope = simd_rope,
+    .gate = {[GATE_SILU] = simd_gate_silu,
+             [GATE_GELU] = simd_gate_gelu,
+             [GATE_SWIGLU_OAI] = simd_gate_swiglu_oai},
+    .combine = simd_combine,
+    .softcap = simd_softcap,
+    .kv_append = simd_kv_append,
+    .attention = simd_attention,
+    .attention_fold = simd_attention_fold,
+    .stream_read = stream_read,
+};
+
+#else
+typedef int ops_neon_is_empty; // ISO C wants a declaration
+#endif

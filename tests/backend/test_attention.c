@@ -1,0 +1,460 @@
+// Attention's partitions: whatever tiles, ranges of splits, threads and instruction set take part,
+// the bits are the scalar reference's. The kernels on random shapes, and the stage through a
+// program of one attention op whose tiles are seen to be cut.
+#include "check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/reference.h"
+#include "base/half.h"
+
+static uint64_t rng_state = 1;
+
+static uint32_t rng(void) {
+    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(rng_state >> 32);
+}
+static int rng_below(int n) { return (int)(rng() % (uint32_t)n); }
+static float rng_float(void) { return (float)(int32_t)rng() * 0x1p-31f; }
+#define PICK(list) ((list)[rng_below((int)(sizeof(list) / sizeof *(list)))])
+
+static float *floats(int64_t n) {
+    float *x = aligned_alloc(64, ((size_t)n * sizeof *x + 63) / 64 * 64 + 64);
+    assert_non_null(x);
+    for (int64_t i = 0; i < n; i++) x[i] = rng_float() * 2;
+    return x;
+}
+
+static void elements_fill(uint8_t *at, uint64_t bytes, enum kv_type type) {
+    for (uint64_t i = 0; i < bytes / (uint64_t)kv_type_bytes(type); i++) {
+        const float x = rng_float();
+        const uint16_t half = f32_to_f16(x);
+        if (type == KV_F16)
+            memcpy(at + 2 * i, &half, 2);
+        else
+            memcpy(at + 4 * i, &x, 4);
+    }
+}
+
+static void table_shuffle(uint32_t *table, int n) {
+    for (int i = 0; i < n; i++) table[i] = (uint32_t)i;
+    for (int i = n - 1; i > 0; i--) {
+        const int j = rng_below(i + 1);
+        const uint32_t page = table[i];
+        table[i] = table[j];
+        table[j] = page;
+    }
+}
+
+// ---------------------------------------------------------------- kernels
+
+enum { MAX_ROWS = 40, MAX_HEADS = 24, MAX_DIM = 130 };
+
+// Rows of random shape over a cache of random numbers.
+struct task {
+    struct attention_args args;
+    int32_t pos[MAX_ROWS];
+    float sinks[MAX_HEADS];
+    float *q, *want, *got;
+    uint8_t *pages;
+    uint32_t *table;
+};
+
+static size_t out_bytes(const struct task *t) {
+    return (size_t)(t->args.n_rows * t->args.n_head * t->args.dim_v) * sizeof(float);
+}
+
+static void task_shape(struct task *t, int most_pos) {
+    static const int heads_kv[] = {1, 1, 2, 3}, ratios[] = {1, 2, 3, 4, 7, 8};
+    static const int dims[] = {16, 32, 64, 128, 80, 48, 7, 33, 130};
+    static const int windows[] = {0, 0, 1, 40, 256, 700}, rows[] = {1, 1, 2, 5, 9, 17, 33, 40};
+    struct attention_args *a = &t->args;
+    a->n_head_kv = PICK(heads_kv);
+    a->n_head = a->n_head_kv * PICK(ratios);
+    a->dim_k = PICK(dims);
+    a->dim_v = rng_below(2) ? a->dim_k : PICK(dims);
+    a->window = PICK(windows);
+    a->softcap = rng_below(4) ? 0.0f : 5.0f;
+    a->sinks = rng_below(3) ? NULL : t->sinks;
+    a->type = rng_below(3) ? KV_F16 : KV_F32;
+    a->scale = 0.2f + 0.1f * rng_float();
+    a->n_rows = PICK(rows);
+    a->ldq = (int64_t)a->n_head * a->dim_k + 3;
+    a->ldo = (int64_t)a->n_head * a->dim_v;
+    // ascending, mostly one after the other; sometimes spread as the rows of logits may be
+    const int spread = rng_below(4) ? 1 : 90;
+    int last = rng_below(most_pos) + a->n_rows * spread;
+    for (int i = a->n_rows - 1; i >= 0; i--, last -= 1 + rng_below(spread)) t->pos[i] = last;
+}
+
+static void task_init(struct task *t, int most_pos) {
+    *t = (struct task){0};
+    task_shape(t, most_pos);
+    struct attention_args *a = &t->args;
+    const int n_pages = t->pos[a->n_rows - 1] / KV_PAGE_TOKENS + 1;
+    a->page_bytes = (uint64_t)((a->dim_k + a->dim_v) * KV_PAGE_TOKENS * a->n_head_kv) *
+                    (uint64_t)kv_type_bytes(a->type);
+    t->pages = aligned_alloc(64, ((size_t)n_pages * a->page_bytes + 63) / 64 * 64);
+    t->table = malloc((size_t)n_pages * sizeof *t->table);
+    assert_true(t->pages && t->table);
+    elements_fill(t->pages, (uint64_t)n_pages * a->page_bytes, a->type);
+    table_shuffle(t->table, n_pages);
+    for (int i = 0; i < MAX_HEADS; i++) t->sinks[i] = rng_float() * 4;
+    t->q = floats(a->n_rows * a->ldq);
+    t->want = floats(a->n_rows * a->ldo);
+    t->got = floats(a->n_rows * a->ldo);
+    a->q = t->q;
+    a->pos = t->pos;
+    a->pages = t->pages;
+    a->page_table = t->table;
+}
+
+static void task_deinit(struct task *t) {
+    free(t->q), free(t->want), free(t->got), free(t->pages), free(t->table);
+}
+
+static float *task_scratch(const struct attention_args *a) {
+    return floats(
+        attention_scratch((int64_t)a->n_rows * (a->n_head / a->n_head_kv), a->dim_k, a->dim_v));
+}
+
+// One KV head, its splits in random ranges, in a random order.
+static void attend_in_parts(const struct cpu_ops *ops, struct attention_args *a, float *scratch) {
+    const int begin = attention_split_begin(a), end = attention_split_end(a), n = end - begin;
+    const int64_t queries = (int64_t)a->n_rows * (a->n_head / a->n_head_kv);
+    const int64_t part = attention_part_floats(queries, a->dim_v);
+    a->parts = floats(part * n);
+    memset(a->parts, 0xff, (size_t)(part * n) * sizeof(float)); // NaN where nothing is written
+    uint32_t *order = malloc((size_t)n * sizeof *order);
+    int *ends = malloc((size_t)n * sizeof *ends), n_ranges = 0;
+    assert_true(order && ends);
+    for (int at = begin; at < end;) {
+        const int left = end - at;
+        at += 1 + rng_below(left < 3 ? left : 3);
+        ends[n_ranges++] = at;
+    }
+    table_shuffle(order, n_ranges);
+    for (int i = 0; i < n_ranges; i++) {
+        a->split_begin = order[i] ? ends[order[i] - 1] : begin;
+        a->split_end = ends[order[i]];
+        ops->attention(a, scratch);
+    }
+    ops->attention_fold(a, scratch);
+    free(a->parts), free(order), free(ends);
+    a->parts = NULL;
+}
+
+static void attend(const struct cpu_ops *ops, const struct attention_args *base, float *out,
+                   bool in_parts) {
+    struct attention_args a = *base;
+    float *scratch = task_scratch(&a);
+    a.out = out;
+    for (a.head_kv = 0; a.head_kv < a.n_head_kv; a.head_kv++) {
+        a.head_at = (uint64_t)a.head_kv * a.page_bytes / (uint64_t)a.n_head_kv;
+        if (in_parts)
+            attend_in_parts(ops, &a, scratch);
+        else
+            ops->attention(&a, scratch);
+    }
+    free(scratch);
+}
+
+static void check_task(struct task *t, int index) {
+    const struct attention_args *a = &t->args;
+    attend(&ops_scalar, a, t->want, false);
+    for (int isa = ISA_SCALAR + 1; isa < ISA_COUNT; isa++) {
+        const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
+        for (int parts = 0; ops && parts < (ops->attention_fold ? 2 : 1); parts++) {
+            memset(t->got, 0xff, out_bytes(t));
+            attend(ops, a, t->got, parts);
+            check(memcmp(t->got, t->want, out_bytes(t)) == 0,
+                  "%s, task %d%s: heads %d/%d, dims %d %d, window %d, rows %d to position %d",
+                  ops->name, index, parts ? " in parts" : "", a->n_head, a->n_head_kv, a->dim_k,
+                  a->dim_v, a->window, a->n_rows, a->pos[a->n_rows - 1]);
+        }
+    }
+}
+
+#ifdef TEST_EMULATED
+enum { N_TASKS = 30 };
+#else
+enum { N_TASKS = 150 };
+#endif
+
+static void whole_rows_and_folded_parts_equal_the_reference(void **state) {
+    (void)state;
+    rng_state = 11;
+    for (int i = 0; i < N_TASKS; i++) {
+        struct task t;
+        task_init(&t, i % 10 ? 700 : 3000);
+        check_task(&t, i);
+        task_deinit(&t);
+    }
+}
+
+// A score that is not a number, or infinite, stays where it belongs.
+static void odd_numbers_spread_as_in_the_reference(void **state) {
+    (void)state;
+    rng_state = 5;
+    for (int i = 0; i < 30; i++) {
+        struct task t;
+        task_init(&t, 600);
+        struct attention_args *a = &t.args;
+        const float odd[] = {INFINITY, -INFINITY, -0.0f, 1e-42f, 6e4f};
+        for (int j = 0; j < 5; j++) t.q[rng_below((int)(a->n_rows * a->ldq))] = odd[j] * 1e-3f;
+        attend(&ops_scalar, a, t.want, false);
+        for (int isa = ISA_SCALAR + 1; isa < ISA_COUNT; isa++) {
+            const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
+            if (!ops) continue;
+            attend(ops, a, t.got, ops->attention_fold != NULL);
+            for (size_t j = 0; j < out_bytes(&t) / sizeof(float); j++)
+                check(t.got[j] != t.got[j] ? t.want[j] != t.want[j]
+                                           : memcmp(&t.got[j], &t.want[j], 4) == 0,
+                      "%s, task %d, element %zu: %g instead of %g", ops->name, i, j,
+                      (double)t.got[j], (double)t.want[j]);
+        }
+        task_deinit(&t);
+    }
+}
+
+// ---------------------------------------------------------------- the stage
+
+enum { MAX_SEQS = 6, MAX_TOKENS = 64, N_TOKEN = 50 };
+
+struct shape {
+    int n_head, n_head_kv, dim, window;
+};
+
+// A program of one attention op: tokens are embedded as queries, the output is what logits() gives.
+struct stage {
+    struct plan plan;
+    struct shape shape;
+    float *embedding, *sinks;
+    struct backend *backend;
+};
+
+static int add_vector(struct plan *plan, const float *data, int64_t rows, int64_t cols) {
+    const struct plan_weight weight = {.name = "w",
+                                       .format = FORMAT_F32,
+                                       .rows = rows,
+                                       .cols = cols,
+                                       .data = data,
+                                       .bytes = (uint64_t)(rows * cols) * sizeof(float)};
+    return plan_add_weight(plan, &weight);
+}
+
+static void stage_plan(struct stage *s) {
+    const struct shape *shape = &s->shape;
+    const int width = shape->n_head * shape->dim;
+    const struct plan_kv_group group = {shape->window ? KV_WINDOW : KV_FULL,
+                                        2,
+                                        shape->n_head_kv,
+                                        shape->dim,
+                                        shape->dim,
+                                        shape->window};
+    s->embedding = floats((int64_t)N_TOKEN * width);
+    s->sinks = floats(shape->n_head);
+    plan_init(&s->plan);
+    plan_add_kv_group(&s->plan, &group);
+    const int q = plan_add_buffer(&s->plan, "q", width, ROWS_TOKENS);
+    const int a = plan_add_buffer(&s->plan, "a", width, ROWS_TOKENS);
+    const int logits = plan_add_buffer(&s->plan, "logits", width, ROWS_LOGITS);
+    struct op op = {.kind = OP_EMBED, .in = {PLAN_NONE, PLAN_NONE}, .out = q, .bias = PLAN_NONE};
+    op.weight = add_vector(&s->plan, s->embedding, N_TOKEN, width);
+    op.embed.scale = 1;
+    plan_add_op(&s->plan, &op);
+    op = (struct op){.kind = OP_ATTENTION, .in = {q, PLAN_NONE}, .out = a, .bias = PLAN_NONE};
+    op.weight = add_vector(&s->plan, s->sinks, 1, shape->n_head);
+    op.kv.layer = 1;
+    op.kv.n_head = shape->n_head;
+    op.kv.scale = 0.3f;
+    plan_add_op(&s->plan, &op);
+    op = (struct op){.kind = OP_GATHER, .rows = ROWS_LOGITS, .in = {a, PLAN_NONE}, .out = logits};
+    op.weight = op.bias = PLAN_NONE;
+    plan_add_op(&s->plan, &op);
+    s->plan.n_vocab = width;
+    s->plan.logits = logits;
+    assert_int_equal(plan_finish(&s->plan, NULL), RN_OK);
+}
+
+static void stage_backend(struct stage *s, const char *isa, int threads, enum kv_type type,
+                          int n_pages) {
+    const struct backend_config config = {.isa = isa,
+                                          .n_threads = threads,
+                                          .max_tokens = MAX_TOKENS,
+                                          .max_logits = MAX_TOKENS,
+                                          .max_seqs = MAX_SEQS,
+                                          .kv_type = type,
+                                          .n_pages = {(uint32_t)n_pages}};
+    assert_int_equal(backend_create(&s->plan, &config, &s->backend, NULL), RN_OK);
+    struct cpu_backend *b = (struct cpu_backend *)s->backend;
+    rng_state = 99; // the same pages whoever runs
+    elements_fill(b->kv[0].base, b->kv[0].bytes, type);
+}
+
+static void stage_deinit(struct stage *s) {
+    plan_deinit(&s->plan);
+    free(s->embedding), free(s->sinks);
+}
+
+// Sequences of chosen lengths; each brings some tokens, and pages of its own or shared ones.
+struct load {
+    int n_seqs, n_pages;
+    struct {
+        int first_pos, n_tokens;
+    } seq[MAX_SEQS];
+    bool shared;
+};
+
+struct rows {
+    int32_t token[MAX_TOKENS], pos[MAX_TOKENS], logit_row[MAX_TOKENS];
+    struct batch_seq seq[MAX_SEQS];
+    struct batch batch;
+    uint32_t *table;
+};
+
+static int load_pages(const struct load *load, int seq) {
+    return (load->seq[seq].first_pos + load->seq[seq].n_tokens - 1) / KV_PAGE_TOKENS + 1;
+}
+
+static void rows_init(struct rows *r, const struct load *load) {
+    memset(r, 0, sizeof *r);
+    r->table = malloc((size_t)load->n_pages * sizeof *r->table);
+    assert_non_null(r->table);
+    rng_state = 7;
+    table_shuffle(r->table, load->n_pages);
+    r->batch = (struct batch){0, load->n_seqs, 0, r->token, r->pos, r->logit_row, r->seq};
+    for (int s = 0, page = 0; s < load->n_seqs; s++) {
+        const int n = load->seq[s].n_tokens, row = r->batch.n_tokens;
+        r->seq[s] = (struct batch_seq){row, n, load->seq[s].first_pos, row, n, {r->table + page}};
+        for (int i = row; i < row + n; i++) {
+            r->token[i] = rng_below(N_TOKEN);
+            r->pos[i] = load->seq[s].first_pos + i - row;
+            r->logit_row[i] = i;
+        }
+        r->batch.n_tokens = r->batch.n_logits = row + n;
+        page += load->shared ? 0 : load_pages(load, s);
+    }
+}
+
+// Every row alone through the reference, on the pages of the backend.
+static void check_rows(const struct stage *s, const struct rows *r, const char *what) {
+    const struct cpu_backend *b = (const struct cpu_backend *)s->backend;
+    const struct shape *shape = &s->shape;
+    const int64_t width = (int64_t)shape->n_head * shape->dim;
+    float *want = floats(width), *scratch = floats(shape->dim);
+    for (int i = 0; i < r->batch.n_tokens; i++) {
+        int seq = 0;
+        while (i >= r->seq[seq].first_row + r->seq[seq].n_tokens) seq++;
+        struct attention_args a = {.q = s->embedding + r->token[i] * width,
+                                   .out = want,
+                                   .pos = &r->pos[i],
+                                   .n_rows = 1,
+                                   .n_head = shape->n_head,
+                                   .n_head_kv = shape->n_head_kv,
+                                   .dim_k = shape->dim,
+                                   .dim_v = shape->dim,
+                                   .window = shape->window,
+                                   .scale = 0.3f,
+                                   .sinks = s->sinks,
+                                   .type = b->kv_type,
+                                   .pages = b->kv[0].base,
+                                   .page_bytes = b->page_bytes[0],
+                                   .page_table = r->seq[seq].page_table[0]};
+        for (; a.head_kv < a.n_head_kv; a.head_kv++) {
+            const uint64_t layer = a.page_bytes / 2; // the second of two
+            a.head_at = layer + layer / (uint64_t)a.n_head_kv * (uint64_t)a.head_kv;
+            reference_attention(&a, scratch);
+        }
+        const float *got = s->backend->cls->logits(s->backend, i);
+        check(memcmp(got, want, (size_t)width * sizeof(float)) == 0, "%s: row %d at position %d",
+              what, i, r->pos[i]);
+    }
+    free(want), free(scratch);
+}
+
+static void tiles_count(const struct stage *s, int *n_cut, int *n_whole) {
+    const struct cpu_backend *b = (const struct cpu_backend *)s->backend;
+    *n_cut = *n_whole = 0;
+    for (int i = 0; i < b->n_tile; i++) ++*(b->tile[i].n_ranges > 1 ? n_cut : n_whole);
+}
+
+// Runs the load on every instruction set and 1 to 4 threads. want_*: whether several threads must
+// see tiles that are cut, and tiles that stay whole.
+static void check_load(const struct shape *shape, const struct load *load, bool want_cut,
+                       bool want_whole) {
+    struct stage s = {.shape = *shape};
+    stage_plan(&s);
+    struct rows r;
+    rows_init(&r, load);
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
+        for (int threads = 1; ops && threads <= 4; threads++) {
+            int n_cut, n_whole;
+            stage_backend(&s, ops->name, threads, (enum kv_type)((isa + threads) % 2),
+                          load->n_pages);
+            s.backend->cls->run(s.backend, &r.batch);
+            check_rows(&s, &r, ops->name);
+            tiles_count(&s, &n_cut, &n_whole);
+            if (threads == 1 || !ops->attention_fold) assert_int_equal(n_cut, 0);
+            if (threads == 4 && ops->attention_fold && want_cut) assert_true(n_cut > 0);
+            if (threads == 4 && want_whole) assert_true(n_whole > 0);
+            s.backend->cls->run(s.backend, &r.batch); // once more on used scratch
+            check_rows(&s, &r, ops->name);
+            backend_destroy(s.backend);
+        }
+    }
+    free(r.table);
+    stage_deinit(&s);
+}
+
+static void a_long_sequence_is_cut_whatever_its_heads(void **state) {
+    (void)state;
+    static const struct shape shapes[] = {{4, 1, 32, 0}, {6, 3, 48, 0}, {8, 2, 16, 2000}};
+    for (int i = 0; i < 3; i++) {
+        const struct load one = {.n_seqs = 1, .n_pages = 110, .seq = {{3456, 1}}};
+        check_load(&shapes[i], &one, true, false);
+    }
+}
+
+static void a_long_sequence_among_short_ones_is_cut(void **state) {
+    (void)state;
+    static const struct shape shape = {4, 2, 32, 0};
+    static const struct load load = {
+        .n_seqs = 6,
+        .n_pages = 130,
+        .seq = {{5, 1}, {200, 3}, {3000, 2}, {0, 30}, {31, 1}, {255, 8}}};
+    check_load(&shape, &load, true, true);
+}
+
+static void tiles_stay_whole_where_parts_find_no_room(void **state) {
+    (void)state;
+    static const struct shape shape = {4, 1, 16, 0};
+    static const struct load load = {.n_seqs = 1, .n_pages = 66, .seq = {{2064, 40}}};
+    check_load(&shape, &load, true, true);
+}
+
+static void sequences_may_share_pages(void **state) {
+    (void)state;
+    static const struct shape shape = {3, 1, 24, 900};
+    static const struct load load = {.n_seqs = 3,
+                                     .n_pages = 60,
+                                     .seq = {{1800, 5}, {1799, 1}, {700, 20}},
+                                     .shared = true};
+    check_load(&shape, &load, true, false);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_rows_and_folded_parts_equal_the_reference),
+        cmocka_unit_test(odd_numbers_spread_as_in_the_reference),
+        cmocka_unit_test(a_long_sequence_is_cut_whatever_its_heads),
+        cmocka_unit_test(a_long_sequence_among_short_ones_is_cut),
+        cmocka_unit_test(tiles_stay_whole_where_parts_find_no_room),
+        cmocka_unit_test(sequences_may_share_pages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
