@@ -194,3 +194,9 @@ bool text_sound(const char *data, size_t len, struct text *out) {
     out->data[out->len] = '\0';
     return true;
 }
+
+void app_warn_slow(const char *formats, const char *isa) {
+    if (!*formats) return;
+    fprintf(stderr, "runnel: warning: no kernel for %s on %s: the plain reference runs, slowly\n",
+            formats, isa);
+}

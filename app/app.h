@@ -62,4 +62,7 @@ void text_free(struct text *text);
 // Length of the sound UTF-8 character at data, or 0.
 int utf8_char_len(const char *data, size_t len);
 
+// Says that these formats run without a tuned kernel; "": says nothing.
+void app_warn_slow(const char *formats, const char *isa);
+
 #endif

@@ -14,6 +14,7 @@ int drive_engine_create(const struct options *options, const rn_model *model,
         .isa = isa && strcmp(isa, "auto") ? isa : NULL,
         .kv_type = option_text(options, OPT_KV_TYPE),
         .n_threads = option_int(options, OPT_THREADS, 0),
+        .no_pin = option_flag(options, OPT_NO_PIN),
         .n_ctx = option_int(options, OPT_CTX, 0),
         .batch_tokens = option_int(options, OPT_BATCH_TOKENS, 0),
         .logit_rows = all_logits ? -1 : 0,
@@ -34,7 +35,11 @@ int drive_engine_create(const struct options *options, const rn_model *model,
         return app_fail(APP_FAILED, "%s: %s", err_path(rn_model_get_info(model)->path),
                         err.message);
     }
-    return status == RN_OK ? APP_OK : app_fail_error(&err);
+    if (status != RN_OK) return app_fail_error(&err);
+    rn_engine_info info;
+    rn_engine_get_info(*out, &info);
+    app_warn_slow(info.slow_formats, info.isa);
+    return APP_OK;
 }
 
 struct drive {

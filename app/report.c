@@ -1,11 +1,13 @@
 // Figures of a run. Rates divide what the engine counted by what the engine timed; the share of the
-// bandwidth divides the bytes a decode step had to read by a measured read of the same size.
+// bandwidth divides the bytes a decode step had to read by what the machine sustains for a working
+// set of that size, measured right after the run.
 #include "report.h"
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
+// Half of the budget may go into page faults; the rest is dozens of passes of each way to read.
 enum { BANDWIDTH_BUDGET_MS = 300, SHARE_BAR_WIDTH = 20, SHARE_BAR_MIN = 4, LABEL_COLUMNS = 10 };
 
 // Undefined (NaN) where there is nothing to divide by.

@@ -102,9 +102,10 @@ typedef void (*rn_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 
 typedef struct rn_engine_options {
     const char *backend; // NULL: the best one
-    const char *isa;     // NULL: the best of this machine; "scalar", "avx2", "avx512"
+    const char *isa;     // NULL: the best here; "scalar", "avx2", "avxvnni", "avx512", "neon"
     const char *kv_type; // NULL: "f16"; "f32"
-    int n_threads;       // 0: all cores that this process may use
+    int n_threads;       // 0: one per core that this process may use
+    bool no_pin;         // threads are never bound to a cache or memory node
     int n_ctx;           // positions of a sequence; 0: the model's
     int max_seqs;        // sequences at a time; 0: 1
     int batch_tokens;    // most tokens in a step; 0: 256
@@ -217,10 +218,11 @@ typedef struct rn_engine_info {
     uint64_t weight_bytes;   // that a decode step reads
     uint64_t cache_bytes;    // last-level cache; 0: unknown
     uint32_t pages_total, pages_free;
+    const char *slow_formats; // weights without a tuned kernel, "Q4_K, Q6_K"; "": none
 } rn_engine_info;
 void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out);
 
-// The machine's read bandwidth in bytes/s for a working set of that size, the best seen within
+// The machine's read bandwidth in bytes/s for a working set of that size, sustained over
 // budget_ms; 0: not measurable.
 double rn_engine_bandwidth(rn_engine *engine, uint64_t working_set, int budget_ms);
 

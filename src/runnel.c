@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "engine/vocab.h"
 #include "tools.h"
+#include "weights/synthetic.h"
 
 struct rn_model {
     struct weights *weights;
@@ -143,6 +144,13 @@ rn_status rn_model_open_memory(const char *name, const void *data, size_t size, 
     return status ? status : open_model(weights, true, out, err);
 }
 
+rn_status tools_model_open_synthetic(const char *spec, rn_model **out, rn_error *err) {
+    struct weights *weights;
+    *out = NULL;
+    const rn_status status = weights_open_synthetic(spec, &weights, err);
+    return status ? status : open_model(weights, true, out, err);
+}
+
 void rn_model_close(rn_model *model) {
     if (!model) return;
     if (model->has_plan) model_deinit(&model->model);
@@ -224,6 +232,7 @@ rn_status rn_engine_create(const rn_model *model, const rn_engine_options *optio
     const struct engine_config config = {.backend = {.name = o->backend,
                                                      .isa = o->isa,
                                                      .n_threads = o->n_threads,
+                                                     .no_pin = o->no_pin,
                                                      .max_tokens = o->batch_tokens,
                                                      .max_logits = o->logit_rows,
                                                      .max_seqs = o->max_seqs,
@@ -267,6 +276,7 @@ void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out) {
     batch_shape_decode(e->plan, 0, &shape);
     *out = (rn_engine_info){.backend = cls->name,
                             .isa = cls->isa(e->backend),
+                            .slow_formats = cls->slow(e->backend),
                             .kv_type = kv_type_name(e->kv_type),
                             .n_threads = cls->threads(e->backend),
                             .n_ctx = e->n_ctx,

@@ -1,4 +1,4 @@
-// Internal interface for the program's tools (inspect, eval, and later bench, plan, quantize): what
+// Internal interface for the program's tools (inspect, eval, bench, and later plan, quantize): what
 // the public header does not promise. Linked statically into the program.
 #ifndef RN_TOOLS_H
 #define RN_TOOLS_H
@@ -13,5 +13,94 @@
 const struct weights *tools_weights(const rn_model *model);
 const struct plan *tools_plan(const rn_model *model);
 const struct tokenizer *tools_tokenizer(const rn_model *model);
+
+// A model of a known shape with random weights and no file, for benchmarks: "1b:Q4_K_M" (see
+// weights/synthetic.h).
+rn_status tools_model_open_synthetic(const char *spec, rn_model **out, rn_error *err);
+
+// ---------------------------------------------------------------- kernels (tools_kernels.c)
+
+// Which kernel serves a format on an instruction set, for 1, 2 to 8, 9 to 32 and more tokens.
+struct tools_kernel {
+    const char *format, *isa;
+    bool built, here; // this program has it; so has this machine
+    const char *name[4];
+    double file_bits, packed_bits; // per weight
+};
+bool tools_kernel_at(int index, struct tools_kernel *out); // false: no more
+
+// ---------------------------------------------------------------- measuring (tools_runner.c)
+
+// A backend of its own, driven by batches that are made by hand: any number of sequences at any
+// depth, without a scheduler, a sampler, or a prompt to get there.
+struct tools_runner;
+
+// Steps over n_seqs sequences at a time. Step i of a sequence evaluates step_tokens positions from
+// depth + i * advance on, until n_positions are covered: a prompt in chunks advances by as many as
+// it evaluates, decoding is steps of 1, verifying drafts evaluates several and advances by 1.
+struct tools_work {
+    int n_seqs;
+    int depth;       // positions that are in the cache before
+    int n_positions; // beyond the depth
+    int step_tokens; // at most, of each sequence
+    int advance;
+    bool all_logits; // of every row; otherwise of the last row of the last step alone
+};
+
+struct tools_cost {
+    uint64_t steps, tokens; // tokens of all sequences
+    uint64_t weight_bytes;  // read; expert_bytes of them are an expectation
+    uint64_t expert_bytes;
+    uint64_t kv_bytes;             // read
+    uint64_t int_macs, float_macs; // multiply-adds, by what the operands are multiplied as
+};
+
+struct tools_runner_options {
+    const char *isa; // NULL: the best of this machine
+    int n_threads;   // 0: all cores that this process may use
+    enum kv_type kv_type;
+    rn_progress_fn progress; // of loading; may be NULL
+    void *progress_ctx;
+};
+
+// Everything that the works need is allocated, and KV pages are there. RN_ERR_CONTEXT: a work goes
+// beyond the model's context. The model outlives the runner.
+rn_status tools_runner_create(const rn_model *model, const struct tools_runner_options *options,
+                              const struct tools_work *works, int n_works,
+                              struct tools_runner **out, rn_error *err);
+void tools_runner_destroy(struct tools_runner *runner); // NULL is fine
+
+// Runs the work, of at most max_steps steps (0: all), with random tokens; *ns is the time of its
+// steps, *expert_bytes what they read of experts. False: stop (may be NULL), which is asked between
+// steps, said so.
+bool tools_runner_run(struct tools_runner *runner, const struct tools_work *work, int max_steps,
+                      bool (*stop)(void), uint64_t *ns, uint64_t *expert_bytes);
+// What the work must read and compute; the same for every run of it, but for the experts.
+void tools_runner_cost(const struct tools_runner *runner, const struct tools_work *work,
+                       struct tools_cost *out);
+// Bytes that the steps of a work go over: the weights that a step reads, and the KV at its end.
+uint64_t tools_runner_working_set(const struct tools_runner *runner, const struct tools_work *work);
+
+// As backend_class says.
+double tools_runner_bandwidth(struct tools_runner *runner, uint64_t working_set, int budget_ms);
+double tools_runner_peak(struct tools_runner *runner, bool integer);
+
+struct tools_runner_info {
+    const char *backend, *isa;
+    const char *slow_formats; // as in rn_engine_info
+    int n_threads;
+    uint64_t cache_bytes;
+};
+void tools_runner_get_info(const struct tools_runner *runner, struct tools_runner_info *out);
+
+// Where the time of a work goes: stages of one name added up over the layers, in the order of the
+// first of each. out is to be freed; *total_ns is the time of all steps, stages or not.
+struct tools_stage {
+    char name[96];
+    uint64_t ns, runs;
+};
+rn_status tools_runner_stages(struct tools_runner *runner, const struct tools_work *work,
+                              struct tools_stage **out, int *n_out, uint64_t *total_ns,
+                              rn_error *err);
 
 #endif

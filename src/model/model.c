@@ -49,12 +49,19 @@ static rn_status check_all_used(const struct builder *b) {
     return RN_OK;
 }
 
+static rn_status fetch_weights(const void *ctx, const void *data, uint64_t bytes, void *buffer,
+                               const void **at, rn_error *err) {
+    return weights_read(ctx, data, bytes, buffer, at, err);
+}
+
 static rn_status build_plan(struct model *model, const struct weights *weights, rn_error *err) {
     struct builder b = {
         .weights = weights, .model = model, .plan = &model->plan, .err = err, .layer = -1};
     b.used = calloc((size_t)weights_tensor_count(weights) + 1, sizeof *b.used);
     if (!b.used) return err_set(err, RN_ERR_NOMEM, "no memory for the plan");
     model->plan.n_vocab = model->hp.n_vocab;
+    model->plan.fetch = fetch_weights;
+    model->plan.fetch_ctx = weights;
     decoder_build(&b);
     if (!b.status) b.status = plan_finish(&model->plan, err);
     if (!b.status) b.status = check_all_used(&b);

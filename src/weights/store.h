@@ -24,6 +24,7 @@ struct store_file {
     const uint8_t *data; // the whole file
     uint64_t size;
     struct file_map map; // what data points into, if this owns it
+    int fd;              // of a mapped file, for reads beside the mapping; -1: not a file
     const char *path;    // the end of its path, for messages
     const char *name;    // without folders
 };

@@ -26,7 +26,10 @@ static rn_status weights_create(const char *path, struct weights **out, rn_error
 }
 
 void store_reset(struct weights *weights) {
-    for (int i = 0; i < weights->n_files; i++) file_map_close(&weights->files[i].map);
+    for (int i = 0; i < weights->n_files; i++) {
+        file_map_close(&weights->files[i].map);
+        file_close(&weights->files[i].fd);
+    }
     arena_deinit(&weights->arena);
     store_metas_deinit(&weights->metas);
     free(weights->files);
@@ -101,12 +104,20 @@ static bool is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+// Tensors that were rewritten into memory need not be there twice.
+static rn_status folder_open(struct weights *weights, bool is_vocab, rn_error *err) {
+    const rn_status status = hf_open(weights, is_vocab, err);
+    for (int i = 0; i < weights->n_files; i++)
+        if (weights->files[i].fd >= 0) file_map_drop(&weights->files[i].map);
+    return status;
+}
+
 static rn_status open_path(const char *path, bool is_vocab, struct weights **out, rn_error *err) {
     struct weights *weights;
     *out = NULL;
     rn_status status = weights_create(path, &weights, err);
     if (status != RN_OK) return status;
-    status = is_folder(path) ? hf_open(weights, is_vocab, err) : gguf_open(weights, err);
+    status = is_folder(path) ? folder_open(weights, is_vocab, err) : gguf_open(weights, err);
     return open_end(status, weights, out);
 }
 
@@ -129,7 +140,7 @@ static struct store_file *file_push(struct weights *weights, const char *path, r
     }
     struct store_file *file = &grown[weights->n_files++];
     const char *slash = strrchr(copy, '/');
-    *file = (struct store_file){.path = err_path(copy), .name = slash ? slash + 1 : copy};
+    *file = (struct store_file){.path = err_path(copy), .name = slash ? slash + 1 : copy, .fd = -1};
     return file;
 }
 
@@ -144,15 +155,36 @@ rn_status store_file_add(struct weights *weights, const char *path, const void *
 
 rn_status store_file_open(struct weights *weights, const char *path, rn_error *err) {
     struct file_map map;
-    rn_status status = file_map_open(path, &map, err);
+    int fd;
+    rn_status status = file_map_open_read(path, &map, &fd, err);
     if (status != RN_OK) return status;
     status = store_file_add(weights, path, map.data, map.size, err);
     if (status != RN_OK) {
         file_map_close(&map);
+        file_close(&fd);
         return status;
     }
     weights->files[weights->n_files - 1].map = map;
+    weights->files[weights->n_files - 1].fd = fd;
     return RN_OK;
+}
+
+// The file whose mapping an address lies in; NULL: none.
+static const struct store_file *file_of(const struct weights *weights, const void *data) {
+    for (int i = 0; i < weights->n_files; i++) {
+        const struct store_file *file = &weights->files[i];
+        if (file->fd >= 0 && (uintptr_t)data - (uintptr_t)file->data < file->size) return file;
+    }
+    return NULL;
+}
+
+rn_status weights_read(const struct weights *weights, const void *data, uint64_t bytes,
+                       void *buffer, const void **at, rn_error *err) {
+    const struct store_file *file = file_of(weights, data);
+    *at = file ? buffer : data;
+    if (!file) return RN_OK;
+    return file_read(file->path, file->fd, (uintptr_t)data - (uintptr_t)file->data, bytes, buffer,
+                     err);
 }
 
 const char *store_name_dup(struct weights *weights, const uint8_t *text, uint64_t len) {

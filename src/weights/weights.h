@@ -64,6 +64,13 @@ rn_status weights_open_memory(const char *name, const void *data, size_t size, s
                               rn_error *err);
 void weights_close(struct weights *weights);
 
+// For a reader that goes through a tensor's bytes once: *at is where [data, data + bytes) can be
+// read. Of a file that is buffer, which has room for them, so that the mapping's pages need not
+// stay; of other memory it is data itself. A file that was cut since open is an error. Any number
+// of threads may read at once.
+rn_status weights_read(const struct weights *weights, const void *data, uint64_t bytes,
+                       void *buffer, const void **at, rn_error *err);
+
 const char *weights_path(const struct weights *weights); // as opened
 const char *weights_name(const struct weights *weights); // the end of a long path, for messages
 const char *weights_container(const struct weights *weights); // "GGUF v3", "safetensors"

@@ -49,7 +49,7 @@ done
 refused 2 "-t: '0' is not a whole number from 1 to 1024" run -p a -t 0
 refused 2 "--max-tokens: '-2'" run -p a --max-tokens -2
 refused 2 "--temperature: '101'" run -p a --temp 101
-refused 2 "--isa: 'mmx' is not one of auto|scalar|avx2|avx512" run -p a --isa mmx
+refused 2 "--isa: 'mmx' is not one of auto|scalar|avx2|avxvnni|avx512|neon" run -p a --isa mmx
 refused 2 "--kv-type: 'f1' is not one of f16|f32" run -p a --kv-type f1
 refused 2 "--json: 'maybe' is not yes or no" run -p a --json=maybe
 refused 2 "--stop: text 2, '', is empty" run -p a --stop x --stop ''

@@ -1,0 +1,132 @@
+// `runnel bench`: what is to be measured, and what was found. bench_options.c makes the config of
+// the command line, bench.c measures, bench_peer.c runs the peer, bench_print.c and bench_json.c
+// show rows, plot.c draws them.
+#ifndef RN_APP_BENCH_H
+#define RN_APP_BENCH_H
+
+#include "json.h"
+#include "term.h"
+#include "tools.h"
+
+enum { BENCH_MAX_LIST = 64, BENCH_MAX_CPUS = 1024 };
+
+struct bench_list {
+    int value[BENCH_MAX_LIST];
+    int count;
+};
+
+enum bench_source { SOURCE_EMBEDDED, SOURCE_FILE, SOURCE_SYNTHETIC };
+
+struct bench_model {
+    enum bench_source source;
+    char *name; // path or shape; owned. NULL: embedded
+};
+
+struct bench_config {
+    struct bench_model model[2 * BENCH_MAX_LIST];
+    int n_models;
+    struct bench_list n_prompt, n_gen, n_depth, threads, streams, verify;
+    int repetitions, batch_tokens;
+    const char *isa; // NULL: the best
+    enum kv_type kv_type;
+    const char *peer, *peer_args; // NULL: none
+    const char *output, *plot;    // plot NULL: none
+    bool stages, quiet;
+    // the cores that this process had at its start, for the peer; a runner may bind threads
+    uint8_t cpus[BENCH_MAX_CPUS / 8];
+    bool cpus_known;
+};
+
+enum bench_kind { BENCH_PREFILL, BENCH_DECODE, BENCH_VERIFY };
+
+struct bench_test {
+    enum bench_kind kind;
+    int n_prompt, n_gen; // tokens of a sequence; of VERIFY: n_gen steps
+    int n_depth, n_seqs, n_verify;
+    struct tools_work work;
+};
+
+// One repetition. Bandwidths are bytes/s; 0: not measured.
+struct bench_sample {
+    uint64_t ns;
+    double bytes;     // weights and KV that had to be read
+    double bandwidth; // the larger of the one before and the one after
+    double cost;      // VERIFY: a step's time over that of one token
+    double peer_ts;   // the peer's tokens/s; 0: none
+};
+
+struct bench_row {
+    char *filename, *type; // owned, like all pointers here but the next line's
+    const char *backend, *isa;
+    uint64_t model_size, n_params;
+    int n_threads;
+    enum kv_type kv_type;
+    int n_batch;
+    struct bench_test test;
+    struct tools_cost cost;
+    bool in_cache;
+    double int_peak, float_peak;  // multiply-adds/s; 0: not measured
+    struct bench_sample *samples; // [n_samples]
+    int n_samples;
+    char *peer_name; // NULL: no peer for this test
+    struct tools_stage *stages;
+    int n_stages;
+    uint64_t stages_ns;
+    char time[32]; // of the test, ISO 8601
+};
+
+// What the samples come to.
+struct bench_figures {
+    double avg_ns, stddev_ns, avg_ts, stddev_ts;
+    double bytes_per_token;
+    double read_rate;   // bytes/s
+    double bandwidth;   // bytes/s, the mean over samples
+    double share;       // of it, the mean over samples of each one's own; NaN: not measured
+    double peak_share;  // PREFILL; otherwise NaN
+    double verify_cost; // VERIFY, the median; otherwise NaN
+    double peer_ts;     // the median; NaN: none
+    double peer_ratio;  // our median over it; NaN: none
+};
+
+struct bench {
+    const struct bench_config *config;
+    const struct term *term;
+    struct bench_row *rows; // [n_rows]
+    int n_rows;
+    struct progress progress;
+    uint64_t done, total; // repetitions
+};
+
+// bench_options.c: on failure the error has been printed and the exit code is returned.
+int bench_config_init(const struct options *options, struct bench_config *out);
+void bench_config_deinit(struct bench_config *config);
+// The tests of a model, in the order of the rows, to be freed. NULL: out of memory.
+struct bench_test *bench_tests_make(const struct bench_config *config, int *count);
+
+// bench_figures.c
+void bench_figures(const struct bench_row *row, struct bench_figures *out);
+double bench_sample_rate(const struct bench_row *row, int index); // tokens/s
+double bench_sample_share(const struct bench_row *row, int index);
+const char *bench_test_name(const struct bench_test *test, char buffer[64]);
+void bench_row_deinit(struct bench_row *row);
+
+// bench_peer.c: one run of the peer on the test. *ts is its tokens/s; *name, where it was NULL, is
+// set to what it calls itself (to be freed). On failure as above.
+void bench_peer_prepare(struct bench_config *config); // before any runner
+bool bench_peer_can(const struct bench_test *test);
+int bench_peer_run(const struct bench_config *config, const char *file, int n_threads,
+                   const struct bench_test *test, double *ts, char **name);
+
+// bench_print.c: the table, row by row, and the stages behind it.
+void bench_table_head(const struct bench *bench);
+void bench_table_row(const struct bench *bench, const struct bench_row *row);
+void bench_stages_print(const struct bench *bench);
+
+// bench_kernels.c
+int bench_kernels_print(bool as_json);
+
+// bench_json.c: all rows; the exit code as above.
+int bench_json_print(const struct bench *bench);
+int bench_csv_print(const struct bench *bench);
+
+#endif

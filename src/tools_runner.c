@@ -1,0 +1,288 @@
+// The runner behind `runnel bench`: a backend made from a model's plan, and batches laid out by
+// hand. Sequence s of a work has the pages [s * n, s * n + n), so one table that counts up serves
+// every work. Pages are zeroed once and keep what runs left in them: a depth needs no prompt,
+// because attention takes the same time whatever the keys are.
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/kv.h"
+#include "tools.h"
+
+struct tools_runner {
+    const struct plan *plan;
+    struct backend *backend;
+    enum kv_type kv_type;
+    int max_tokens, max_logits, max_seqs;
+    uint32_t n_pages;
+    uint32_t *page; // [n_pages] 0, 1, 2, ...
+    int32_t *token, *pos, *logit_row;
+    struct batch_seq *seq;
+    uint64_t random;
+};
+
+// ---------------------------------------------------------------- works
+
+static int work_steps(const struct tools_work *work) {
+    const int rest = work->n_positions - work->step_tokens;
+    return rest <= 0 ? 1 : 1 + (rest + work->advance - 1) / work->advance;
+}
+
+static uint32_t work_pages(const struct tools_work *work) { // of one sequence
+    return kv_pages_for(work->depth + work->n_positions);
+}
+
+// xorshift64*: ids that jump over the embedding's rows, as those of a text do.
+static int32_t token_draw(struct tools_runner *runner) {
+    uint64_t x = runner->random;
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    runner->random = x;
+    return (int32_t)((x * 2685821657736338717ull >> 33) % (uint64_t)runner->plan->n_vocab);
+}
+
+// Rows and page tables of step i; the tokens stay as they are.
+static void batch_make(const struct tools_runner *runner, const struct tools_work *work, int step,
+                       struct batch *out) {
+    const int done = step * work->advance, rest = work->n_positions - done;
+    const int n = rest < work->step_tokens ? rest : work->step_tokens;
+    const bool last = step + 1 == work_steps(work);
+    int rows = 0, logits = 0;
+    for (int s = 0; s < work->n_seqs; s++) {
+        struct batch_seq *seq = &runner->seq[s];
+        *seq = (struct batch_seq){.first_row = rows,
+                                  .n_tokens = n,
+                                  .first_pos = work->depth + done,
+                                  .first_logit = logits,
+                                  .n_logits = work->all_logits ? n : last};
+        for (int g = 0; g < runner->plan->n_group; g++)
+            seq->page_table[g] = runner->page + (uint32_t)s * work_pages(work);
+        for (int t = 0; t < n; t++) runner->pos[rows + t] = seq->first_pos + t;
+        for (int t = n - seq->n_logits; t < n; t++) runner->logit_row[logits++] = rows + t;
+        rows += n;
+    }
+    *out = (struct batch){.n_tokens = rows,
+                          .n_seqs = work->n_seqs,
+                          .n_logits = logits,
+                          .token = runner->token,
+                          .pos = runner->pos,
+                          .logit_row = runner->logit_row,
+                          .seq = runner->seq};
+}
+
+bool tools_runner_run(struct tools_runner *runner, const struct tools_work *work, int max_steps,
+                      bool (*stop)(void), uint64_t *ns, uint64_t *expert_bytes) {
+    const struct backend_class *cls = runner->backend->cls;
+    const int all = work_steps(work), n_steps = max_steps && max_steps < all ? max_steps : all;
+    *expert_bytes = 0;
+    *ns = 0;
+    const uint64_t begin = clock_ns();
+    for (int i = 0; i < n_steps; i++) {
+        struct batch batch;
+        if (stop && stop()) return false;
+        batch_make(runner, work, i, &batch);
+        for (int r = 0; r < batch.n_tokens; r++) runner->token[r] = token_draw(runner);
+        cls->run(runner->backend, &batch);
+        *expert_bytes += cls->expert_bytes(runner->backend);
+    }
+    *ns = clock_ns() - begin;
+    return true;
+}
+
+// ---------------------------------------------------------------- costs
+
+// Products of block formats multiply bytes; everything else multiplies floats.
+static void macs_add(const struct plan *plan, enum kv_type kv, const struct batch_shape *shape,
+                     struct tools_cost *out) {
+    for (int i = 0; i < plan->n_op; i++) {
+        const struct op *op = &plan->op[i];
+        const bool product = op->kind == OP_MATMUL || op->kind == OP_EXPERTS;
+        if (!product && op->kind != OP_ATTENTION) continue;
+        const uint64_t macs = op_cost(plan, op, kv, shape).flops / 2;
+        if (product && format_at(plan->weight[op->weight].format)->span != 0)
+            out->int_macs += macs;
+        else
+            out->float_macs += macs;
+    }
+}
+
+void tools_runner_cost(const struct tools_runner *runner, const struct tools_work *work,
+                       struct tools_cost *out) {
+    *out = (struct tools_cost){.steps = (uint64_t)work_steps(work)};
+    for (uint64_t i = 0; i < out->steps; i++) {
+        struct batch batch;
+        struct batch_shape shape;
+        batch_make(runner, work, (int)i, &batch);
+        batch_shape_of(runner->plan, &batch, &shape);
+        const struct cost cost = plan_cost(runner->plan, runner->kv_type, &shape);
+        out->tokens += (uint64_t)batch.n_tokens;
+        out->weight_bytes += cost.weight_bytes;
+        out->expert_bytes += cost.expert_bytes;
+        out->kv_bytes += cost.kv_read_bytes;
+        macs_add(runner->plan, runner->kv_type, &shape, out);
+    }
+}
+
+uint64_t tools_runner_working_set(const struct tools_runner *runner,
+                                  const struct tools_work *work) {
+    struct batch batch;
+    struct batch_shape shape;
+    batch_make(runner, work, work_steps(work) - 1, &batch);
+    batch_shape_of(runner->plan, &batch, &shape);
+    const struct cost cost = plan_cost(runner->plan, runner->kv_type, &shape);
+    return cost.weight_bytes + cost.kv_read_bytes;
+}
+
+// ---------------------------------------------------------------- life
+
+static int larger(int a, int b) { return a > b ? a : b; }
+
+// The most of everything that any of the works takes.
+static rn_status works_measure(struct tools_runner *runner, const rn_model_info *info,
+                               const struct tools_work *works, int n_works, rn_error *err) {
+    for (int i = 0; i < n_works; i++) {
+        const struct tools_work *work = &works[i];
+        const int64_t end = (int64_t)work->depth + work->n_positions;
+        if (end > info->n_ctx_train)
+            return err_set(err, RN_ERR_CONTEXT,
+                           "%s: %d positions after %d are more than the model's context, %d",
+                           err_path(info->path), work->n_positions, work->depth, info->n_ctx_train);
+        const int64_t rows = (int64_t)work->n_seqs * work->step_tokens;
+        const int64_t pages = (int64_t)work->n_seqs * work_pages(work);
+        if (rows > INT32_MAX / 2 || pages > INT32_MAX / 2)
+            return err_set(err, RN_ERR_ARG, "%d sequences of %lld positions are too many",
+                           work->n_seqs, (long long)end);
+        runner->max_seqs = larger(runner->max_seqs, work->n_seqs);
+        runner->max_tokens = larger(runner->max_tokens, (int)rows);
+        runner->max_logits =
+            larger(runner->max_logits, work->all_logits ? (int)rows : work->n_seqs);
+        if ((uint32_t)pages > runner->n_pages) runner->n_pages = (uint32_t)pages;
+    }
+    return RN_OK;
+}
+
+static rn_status allocate(struct tools_runner *runner, rn_error *err) {
+    const size_t rows = (size_t)runner->max_tokens;
+    runner->page = calloc(runner->n_pages, sizeof *runner->page);
+    runner->token = calloc(rows, sizeof *runner->token);
+    runner->pos = calloc(rows, sizeof *runner->pos);
+    runner->logit_row = calloc((size_t)runner->max_logits, sizeof *runner->logit_row);
+    runner->seq = calloc((size_t)runner->max_seqs, sizeof *runner->seq);
+    if (!runner->page || !runner->token || !runner->pos || !runner->logit_row || !runner->seq)
+        return err_set(err, RN_ERR_NOMEM, "no memory for %d sequences and %d rows",
+                       runner->max_seqs, runner->max_tokens);
+    for (uint32_t i = 0; i < runner->n_pages; i++) runner->page[i] = i;
+    return RN_OK;
+}
+
+static rn_status backend_make(struct tools_runner *runner,
+                              const struct tools_runner_options *options, rn_error *err) {
+    struct backend_config config = {.isa = options->isa,
+                                    .n_threads = options->n_threads,
+                                    .max_tokens = runner->max_tokens,
+                                    .max_logits = runner->max_logits,
+                                    .max_seqs = runner->max_seqs,
+                                    .kv_type = options->kv_type,
+                                    .progress = options->progress,
+                                    .progress_ctx = options->progress_ctx};
+    for (int g = 0; g < runner->plan->n_group; g++) config.n_pages[g] = runner->n_pages;
+    const rn_status status = backend_create(runner->plan, &config, &runner->backend, err);
+    for (int g = 0; !status && g < runner->plan->n_group; g++)
+        for (uint32_t page = 0; page < runner->n_pages; page++)
+            runner->backend->cls->kv_clear(runner->backend, g, page);
+    return status;
+}
+
+rn_status tools_runner_create(const rn_model *model, const struct tools_runner_options *options,
+                              const struct tools_work *works, int n_works,
+                              struct tools_runner **out, rn_error *err) {
+    *out = NULL;
+    const rn_model_info *info = rn_model_get_info(model);
+    if (!tools_plan(model))
+        return err_set(err, RN_ERR_ARG, "%s: opened for its vocabulary alone", info->path);
+    struct tools_runner *runner = calloc(1, sizeof *runner);
+    if (!runner) return err_set(err, RN_ERR_NOMEM, "no memory for a runner");
+    *runner = (struct tools_runner){.plan = tools_plan(model),
+                                    .kv_type = options->kv_type,
+                                    .max_tokens = 1,
+                                    .max_logits = 1,
+                                    .max_seqs = 1,
+                                    .n_pages = 1,
+                                    .random = 1};
+    rn_status status = works_measure(runner, info, works, n_works, err);
+    if (!status) status = allocate(runner, err);
+    if (!status) status = backend_make(runner, options, err);
+    if (status) {
+        tools_runner_destroy(runner);
+        return status;
+    }
+    *out = runner;
+    return RN_OK;
+}
+
+void tools_runner_destroy(struct tools_runner *runner) {
+    if (!runner) return;
+    backend_destroy(runner->backend);
+    free(runner->page);
+    free(runner->token);
+    free(runner->pos);
+    free(runner->logit_row);
+    free(runner->seq);
+    free(runner);
+}
+
+void tools_runner_get_info(const struct tools_runner *runner, struct tools_runner_info *out) {
+    const struct backend_class *cls = runner->backend->cls;
+    *out = (struct tools_runner_info){.backend = cls->name,
+                                      .slow_formats = cls->slow(runner->backend),
+                                      .isa = cls->isa(runner->backend),
+                                      .n_threads = cls->threads(runner->backend),
+                                      .cache_bytes = cls->cache_bytes(runner->backend)};
+}
+
+double tools_runner_bandwidth(struct tools_runner *runner, uint64_t working_set, int budget_ms) {
+    return runner->backend->cls->bandwidth(runner->backend, working_set, budget_ms);
+}
+
+double tools_runner_peak(struct tools_runner *runner, bool integer) {
+    const struct backend_class *cls = runner->backend->cls;
+    return cls->peak_macs ? cls->peak_macs(runner->backend, integer) : 0;
+}
+
+// ---------------------------------------------------------------- stages
+
+static void stage_add(struct tools_stage *stages, int *count, const char *name, uint64_t ns,
+                      uint64_t runs) {
+    int i = 0;
+    while (i < *count && strncmp(stages[i].name, name, sizeof stages->name - 1) != 0) i++;
+    if (i == *count) {
+        stages[i] = (struct tools_stage){.ns = 0};
+        strncpy(stages[i].name, name, sizeof stages->name - 1);
+        (*count)++;
+    }
+    stages[i].ns += ns;
+    stages[i].runs += runs;
+}
+
+rn_status tools_runner_stages(struct tools_runner *runner, const struct tools_work *work,
+                              struct tools_stage **out, int *n_out, uint64_t *total_ns,
+                              rn_error *err) {
+    const struct backend_class *cls = runner->backend->cls;
+    uint64_t expert_bytes, ns, runs;
+    const char *name;
+    int n = 0;
+    *out = NULL;
+    *n_out = 0;
+    *total_ns = 0;
+    if (!cls->profile) return RN_OK;
+    cls->profile(runner->backend, true);
+    tools_runner_run(runner, work, 0, NULL, total_ns, &expert_bytes);
+    cls->profile(runner->backend, false);
+    while (cls->stage_time(runner->backend, n, &name, &ns, &runs)) n++;
+    struct tools_stage *stages = calloc((size_t)n + 1, sizeof *stages);
+    if (!stages) return err_set(err, RN_ERR_NOMEM, "no memory for the times of %d stages", n);
+    for (int i = 0; i < n && cls->stage_time(runner->backend, i, &name, &ns, &runs); i++)
+        stage_add(stages, n_out, name, ns, runs);
+    *out = stages;
+    return RN_OK;
+}

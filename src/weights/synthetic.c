@@ -1,0 +1,519 @@
+// Synthetic models: which shapes and formats there are, and the keys and tensors of one, laid out
+// as a GGUF file would have them. Owns one anonymous mapping that stands in for the file, so that
+// closing is weights_close. The values are synthetic_fill.c's. Called by runnel.c for the bench.
+#define _GNU_SOURCE 1
+#include "weights/synthetic.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "weights/store.h"
+
+enum { N_CTX = 131072, TENSOR_ALIGN = 64, HUGE_BYTES = 2 << 20, N_BYTE_TOKENS = 256 };
+
+// ---------------------------------------------------------------- shapes
+
+enum shape_flag {
+    SHAPE_TIED = 1,    // the head is the embedding
+    SHAPE_QK_NORM = 2, // q and k are normed head by head
+    SHAPE_OSS = 4,     // gpt-oss: biases, sinks, a window, yarn
+};
+
+struct shape {
+    const char *name, *arch;
+    int n_layer, n_embd, n_ff, n_head, n_head_kv, head_dim, n_vocab;
+    int flags;
+    float rope_base;
+    int n_expert, n_expert_used; // n_ff is the width of one expert then
+};
+
+// The models that people have: SmolLM2, Llama 3.2, 3.1 and 3, Qwen 3, gpt-oss. The tiny ones are
+// for tests.
+static const struct shape shapes[] = {
+    {"135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, SHAPE_TIED, 1e5f, 0, 0},
+    {"360m", "llama", 32, 960, 2560, 15, 5, 64, 49152, SHAPE_TIED, 1e5f, 0, 0},
+    {"1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, SHAPE_TIED, 5e5f, 0, 0},
+    {"3b", "llama", 28, 3072, 8192, 24, 8, 128, 128256, SHAPE_TIED, 5e5f, 0, 0},
+    {"8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 0, 5e5f, 0, 0},
+    {"14b", "qwen3", 40, 5120, 17408, 40, 8, 128, 151936, SHAPE_QK_NORM, 1e6f, 0, 0},
+    {"32b", "qwen3", 64, 5120, 25600, 64, 8, 128, 151936, SHAPE_QK_NORM, 1e6f, 0, 0},
+    {"70b", "llama", 80, 8192, 28672, 64, 8, 128, 128256, 0, 5e5f, 0, 0},
+    {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 768, 32, 4, 128, 151936, SHAPE_QK_NORM, 1e6f, 128, 8},
+    {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 32, 4},
+    {"tiny", "llama", 2, 256, 512, 4, 2, 64, 384, SHAPE_TIED, 1e4f, 0, 0},
+    {"tiny-moe", "qwen3moe", 2, 256, 256, 4, 2, 64, 384, SHAPE_QK_NORM, 1e4f, 8, 2},
+    {"tiny-oss", "gpt-oss", 2, 288, 288, 4, 2, 64, 384, SHAPE_OSS, 1e4f, 4, 2},
+};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+// ---------------------------------------------------------------- formats
+
+// Which layers of a model a rule of a mix is for.
+enum where {
+    NOWHERE,
+    EVERYWHERE,
+    FIRST_2,
+    FIRST_4,
+    FIRST_16TH, // of the layers
+    FIRST_8TH,
+    HALF,    // the first and the last eighth, and every third between them
+    GROUPED, // everywhere, where 4 query heads and more share a KV head
+};
+
+struct rule {
+    enum where where;
+    enum format_id format;
+};
+enum { MAX_RULES = 2 };
+
+// A mix is a format for most matrices, and rules for those that lose most by few bits; the first
+// one that applies counts. These are llama.cpp's mixes, without its exceptions for single models
+// (8 experts, 70B).
+struct mix {
+    const char *name;
+    enum format_id base;
+    struct rule head; // a tied one is the embedding
+    struct rule attn_v[MAX_RULES], attn_output, ffn_down[MAX_RULES];
+    struct rule experts;
+};
+
+static const struct mix mixes[] = {
+    {.name = "Q2_K_S",
+     .base = FORMAT_Q2_K,
+     .head = {EVERYWHERE, FORMAT_Q6_K},
+     .attn_v = {{GROUPED, FORMAT_Q4_K}},
+     .ffn_down = {{FIRST_8TH, FORMAT_Q4_K}}},
+    {.name = "Q3_K_S", .base = FORMAT_Q3_K, .head = {EVERYWHERE, FORMAT_Q6_K}},
+    {.name = "Q3_K_M",
+     .base = FORMAT_Q3_K,
+     .head = {EVERYWHERE, FORMAT_Q6_K},
+     .attn_v = {{FIRST_2, FORMAT_Q5_K}, {EVERYWHERE, FORMAT_Q4_K}},
+     .attn_output = {EVERYWHERE, FORMAT_Q4_K},
+     .ffn_down = {{FIRST_16TH, FORMAT_Q5_K}, {EVERYWHERE, FORMAT_Q4_K}}},
+    {.name = "Q3_K_L",
+     .base = FORMAT_Q3_K,
+     .head = {EVERYWHERE, FORMAT_Q6_K},
+     .attn_v = {{EVERYWHERE, FORMAT_Q5_K}},
+     .attn_output = {EVERYWHERE, FORMAT_Q5_K},
+     .ffn_down = {{EVERYWHERE, FORMAT_Q5_K}}},
+    {.name = "Q4_K_S",
+     .base = FORMAT_Q4_K,
+     .head = {EVERYWHERE, FORMAT_Q6_K},
+     .attn_v = {{FIRST_4, FORMAT_Q5_K}},
+     .ffn_down = {{FIRST_8TH, FORMAT_Q5_K}}},
+    {.name = "Q4_K_M",
+     .base = FORMAT_Q4_K,
+     .head = {EVERYWHERE, FORMAT_Q6_K},
+     .attn_v = {{HALF, FORMAT_Q6_K}},
+     .ffn_down = {{HALF, FORMAT_Q6_K}}},
+    {.name = "Q5_K_S", .base = FORMAT_Q5_K, .head = {EVERYWHERE, FORMAT_Q6_K}},
+    {.name = "Q5_K_M",
+     .base = FORMAT_Q5_K,
+     .head = {EVERYWHERE, FORMAT_Q6_K},
+     .attn_v = {{HALF, FORMAT_Q6_K}},
+     .ffn_down = {{HALF, FORMAT_Q6_K}}},
+    {.name = "MXFP4_MOE", .base = FORMAT_Q8_0, .experts = {EVERYWHERE, FORMAT_MXFP4}},
+};
+enum { N_MIXES = sizeof mixes / sizeof *mixes };
+
+static bool rule_applies(enum where where, const struct shape *shape, int layer) {
+    const int n = shape->n_layer;
+    switch (where) {
+    case EVERYWHERE:
+        return true;
+    case FIRST_2:
+        return layer < 2;
+    case FIRST_4:
+        return layer < 4;
+    case FIRST_16TH:
+        return layer < n / 16;
+    case FIRST_8TH:
+        return layer < n / 8;
+    case HALF:
+        return layer < n / 8 || layer >= 7 * n / 8 || (layer - n / 8) % 3 == 2;
+    case GROUPED:
+        return shape->n_head / shape->n_head_kv >= 4;
+    default:
+        return false;
+    }
+}
+
+// What llama.cpp takes for rows that are not whole blocks of the format.
+static enum format_id format_fit(enum format_id format, int64_t cols) {
+    if (cols % format_at(format)->block == 0) return format;
+    switch (format) {
+    case FORMAT_Q4_K:
+        return FORMAT_Q5_0;
+    case FORMAT_Q5_K:
+        return FORMAT_Q5_1;
+    case FORMAT_Q6_K:
+        return FORMAT_Q8_0;
+    default:
+        return FORMAT_IQ4_NL;
+    }
+}
+
+// ---------------------------------------------------------------- making one
+
+// The model in the making. The first error is kept in status and stops the rest.
+struct maker {
+    struct weights *weights;
+    const struct shape *shape;
+    struct mix mix; // a plain format is one without rules: every matrix has it
+    int layer;
+    uint64_t bytes; // of the tensors so far
+    rn_status status;
+    rn_error *err;
+};
+
+static void no_memory(struct maker *m) {
+    m->status = err_set(m->err, RN_ERR_NOMEM, "%s: out of memory", m->weights->name);
+}
+
+static void put(struct maker *m, struct meta_view meta, const void *data) {
+    if (m->status) return;
+    struct arena *arena = &m->weights->arena;
+    void *copy = arena_alloc(arena, (size_t)meta.bytes);
+    const char *key = arena_strdup(arena, meta.key, strlen(meta.key));
+    struct meta_view *slot = copy && key ? store_meta_push(&m->weights->metas) : NULL;
+    if (!slot) {
+        no_memory(m);
+        return;
+    }
+    memcpy(copy, data, (size_t)meta.bytes);
+    meta.key = key;
+    meta.data = copy;
+    *slot = meta;
+}
+
+static void put_string(struct maker *m, const char *key, const char *value) {
+    const size_t len = strlen(value);
+    put(m, (struct meta_view){.key = key, .type = META_STRING, .count = len, .bytes = len}, value);
+}
+
+// Under "<arch>.<suffix>".
+static void put_number(struct maker *m, const char *suffix, enum meta_type type,
+                       const void *value) {
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", m->shape->arch, suffix);
+    put(m, (struct meta_view){.key = key, .type = type, .count = 1, .bytes = 4}, value);
+}
+
+static void put_u32(struct maker *m, const char *suffix, int value) {
+    put_number(m, suffix, META_U32, &value);
+}
+
+static void put_f32(struct maker *m, const char *suffix, float value) {
+    put_number(m, suffix, META_F32, &value);
+}
+
+static void put_hparams(struct maker *m) {
+    const struct shape *s = m->shape;
+    put_u32(m, "block_count", s->n_layer);
+    put_u32(m, "context_length", N_CTX);
+    put_u32(m, "embedding_length", s->n_embd);
+    put_u32(m, "feed_forward_length", s->n_ff);
+    put_u32(m, "attention.head_count", s->n_head);
+    put_u32(m, "attention.head_count_kv", s->n_head_kv);
+    put_u32(m, "attention.key_length", s->head_dim);
+    put_u32(m, "attention.value_length", s->head_dim);
+    put_u32(m, "rope.dimension_count", s->head_dim);
+    put_f32(m, "rope.freq_base", s->rope_base);
+    put_f32(m, "attention.layer_norm_rms_epsilon", 1e-5f);
+    if (s->n_expert) {
+        put_u32(m, "expert_count", s->n_expert);
+        put_u32(m, "expert_used_count", s->n_expert_used);
+        put_u32(m, "expert_feed_forward_length", s->n_ff);
+    }
+    if (s->flags & SHAPE_OSS) {
+        char key[64];
+        snprintf(key, sizeof key, "%s.rope.scaling.type", s->arch);
+        put_string(m, key, "yarn");
+        put_f32(m, "rope.scaling.factor", 32);
+        put_u32(m, "rope.scaling.original_context_length", 4096);
+        put_u32(m, "attention.sliding_window", 128);
+    }
+}
+
+// The token's text in the byte-level alphabet of gpt-2: one for each byte, where those that do not
+// print are numbered from U+0100 in their order, and behind them made-up words. Without merges a
+// prompt has as many tokens as bytes.
+static int token_text(int id, int *n_hidden, char out[16]) {
+    if (id >= N_BYTE_TOKENS) return snprintf(out, 16, "\xc4\xa0w%d", id); // U+0120 is a space
+    const bool prints = (id > 32 && id < 127) || (id > 160 && id != 173);
+    const int code = prints ? id : 256 + (*n_hidden)++;
+    if (code < 128) return snprintf(out, 16, "%c", code);
+    return snprintf(out, 16, "%c%c", 0xc0 | code >> 6, 0x80 | (code & 0x3f));
+}
+
+static void put_vocab(struct maker *m) {
+    const int n = m->shape->n_vocab;
+    uint8_t *items = malloc((size_t)n * (8 + 16));
+    size_t bytes = 0;
+    int n_hidden = 0;
+    if (!items) {
+        no_memory(m);
+        return;
+    }
+    for (int id = 0; id < n; id++) {
+        char text[16];
+        const uint64_t len = (uint64_t)token_text(id, &n_hidden, text);
+        memcpy(items + bytes, &len, sizeof len);
+        memcpy(items + bytes + sizeof len, text, (size_t)len);
+        bytes += sizeof len + (size_t)len;
+    }
+    put(m,
+        (struct meta_view){.key = "tokenizer.ggml.tokens",
+                           .type = META_ARRAY,
+                           .item_type = META_STRING,
+                           .count = (uint64_t)n,
+                           .bytes = bytes},
+        items);
+    free(items);
+    put_string(m, "tokenizer.ggml.model", "gpt2");
+}
+
+// Lays a tensor out behind those that are there. In a layer the name gets "blk.N." in front.
+static void add(struct maker *m, const char *name, enum format_id format, int64_t cols,
+                int64_t rows, int64_t n_expert) {
+    if (m->status) return;
+    char text[64];
+    if (m->layer < 0) {
+        snprintf(text, sizeof text, "%s", name);
+    } else {
+        snprintf(text, sizeof text, "blk.%d.%s", m->layer, name);
+    }
+    const char *copy = arena_strdup(&m->weights->arena, text, strlen(text));
+    struct tensor_view *tensor = copy ? store_tensor_push(m->weights) : NULL;
+    if (!tensor) {
+        no_memory(m);
+        return;
+    }
+    *tensor = (struct tensor_view){.name = copy,
+                                   .format = format,
+                                   .n_dims = n_expert   ? 3
+                                             : rows > 1 ? 2
+                                                        : 1,
+                                   .dim = {cols, rows, n_expert ? n_expert : 1, 1},
+                                   .bytes = format_row_bytes(format, cols) *
+                                            (uint64_t)(rows * (n_expert ? n_expert : 1)),
+                                   .offset = m->bytes};
+    m->bytes = (m->bytes + tensor->bytes + TENSOR_ALIGN - 1) / TENSOR_ALIGN * TENSOR_ALIGN;
+}
+
+static void add_vector(struct maker *m, const char *name, int64_t n) {
+    add(m, name, FORMAT_F32, n, 1, 0);
+}
+
+// A matrix in the mix's format, or in that of the first rule that applies.
+static void add_matrix(struct maker *m, const char *name, int64_t cols, int64_t rows,
+                       int64_t n_expert, const struct rule *rules, int n_rules) {
+    enum format_id format = m->mix.base;
+    for (int i = n_rules - 1; i >= 0; i--)
+        if (rule_applies(rules[i].where, m->shape, m->layer)) format = rules[i].format;
+    add(m, name, format_fit(format, cols), cols, rows, n_expert);
+}
+
+static void add_attention(struct maker *m) {
+    const struct shape *s = m->shape;
+    const int64_t n_q = (int64_t)s->n_head * s->head_dim,
+                  n_kv = (int64_t)s->n_head_kv * s->head_dim;
+    add_vector(m, "attn_norm.weight", s->n_embd);
+    add_matrix(m, "attn_q.weight", s->n_embd, n_q, 0, NULL, 0);
+    add_matrix(m, "attn_k.weight", s->n_embd, n_kv, 0, NULL, 0);
+    add_matrix(m, "attn_v.weight", s->n_embd, n_kv, 0, m->mix.attn_v, MAX_RULES);
+    add_matrix(m, "attn_output.weight", n_q, s->n_embd, 0, &m->mix.attn_output, 1);
+    if (s->flags & SHAPE_QK_NORM) {
+        add_vector(m, "attn_q_norm.weight", s->head_dim);
+        add_vector(m, "attn_k_norm.weight", s->head_dim);
+    }
+    if (s->flags & SHAPE_OSS) {
+        add_vector(m, "attn_q.bias", n_q);
+        add_vector(m, "attn_k.bias", n_kv);
+        add_vector(m, "attn_v.bias", n_kv);
+        add_vector(m, "attn_output.bias", s->n_embd);
+        add_vector(m, "attn_sinks.weight", s->n_head);
+    }
+}
+
+static void add_dense(struct maker *m) {
+    const struct shape *s = m->shape;
+    add_matrix(m, "ffn_gate.weight", s->n_embd, s->n_ff, 0, NULL, 0);
+    add_matrix(m, "ffn_up.weight", s->n_embd, s->n_ff, 0, NULL, 0);
+    add_matrix(m, "ffn_down.weight", s->n_ff, s->n_embd, 0, m->mix.ffn_down, MAX_RULES);
+}
+
+// Routers stay in F32 in every mix.
+static void add_experts(struct maker *m) {
+    const struct shape *s = m->shape;
+    const bool own = m->mix.experts.where != NOWHERE;
+    const struct rule *rules = &m->mix.experts, *down = own ? rules : m->mix.ffn_down;
+    add(m, "ffn_gate_inp.weight", FORMAT_F32, s->n_embd, s->n_expert, 0);
+    add_matrix(m, "ffn_gate_exps.weight", s->n_embd, s->n_ff, s->n_expert, rules, 1);
+    add_matrix(m, "ffn_up_exps.weight", s->n_embd, s->n_ff, s->n_expert, rules, 1);
+    add_matrix(m, "ffn_down_exps.weight", s->n_ff, s->n_embd, s->n_expert, down,
+               own ? 1 : MAX_RULES);
+    if (s->flags & SHAPE_OSS) {
+        add_vector(m, "ffn_gate_inp.bias", s->n_expert);
+        add(m, "ffn_gate_exps.bias", FORMAT_F32, s->n_ff, s->n_expert, 0);
+        add(m, "ffn_up_exps.bias", FORMAT_F32, s->n_ff, s->n_expert, 0);
+        add(m, "ffn_down_exps.bias", FORMAT_F32, s->n_embd, s->n_expert, 0);
+    }
+}
+
+static void add_tensors(struct maker *m) {
+    const struct shape *s = m->shape;
+    const bool tied = s->flags & SHAPE_TIED;
+    m->layer = -1;
+    add_matrix(m, "token_embd.weight", s->n_embd, s->n_vocab, 0, &m->mix.head, tied);
+    for (m->layer = 0; m->layer < s->n_layer; m->layer++) {
+        add_attention(m);
+        add_vector(m, s->flags & SHAPE_OSS ? "post_attention_norm.weight" : "ffn_norm.weight",
+                   s->n_embd);
+        (s->n_expert ? add_experts : add_dense)(m);
+    }
+    m->layer = -1;
+    add_vector(m, "output_norm.weight", s->n_embd);
+    if (!tied) add_matrix(m, "output.weight", s->n_embd, s->n_vocab, 0, &m->mix.head, 1);
+}
+
+// ---------------------------------------------------------------- memory
+
+static rn_status check_room(const struct maker *m) {
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    const uint64_t there = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_MAX;
+    if (m->bytes <= there) return RN_OK;
+    return err_set(m->err, RN_ERR_NOMEM, "%s: takes %llu bytes, the machine has %llu",
+                   m->weights->name, (unsigned long long)m->bytes, (unsigned long long)there);
+}
+
+// The memory that stands in for the file, aligned to huge pages: what packs the weights reads it
+// faster. Without the right to write, it costs nothing. No file is behind it: what is dropped is
+// lost.
+static rn_status map_tensors(struct maker *m, int rights) {
+    struct weights *weights = m->weights;
+    uint8_t *raw = mmap(NULL, m->bytes + HUGE_BYTES, rights,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (raw == MAP_FAILED)
+        return err_set(m->err, RN_ERR_NOMEM, "%s: no memory for %llu bytes", weights->name,
+                       (unsigned long long)m->bytes);
+    const size_t before = (HUGE_BYTES - (uintptr_t)raw % HUGE_BYTES) % HUGE_BYTES;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (m->bytes + page - 1) / page * page;
+    if (before) munmap(raw, before);
+    munmap(raw + before + size, m->bytes + HUGE_BYTES - before - size);
+    madvise(raw + before, size, MADV_HUGEPAGE); // a wish
+    const rn_status status =
+        store_file_add(weights, weights->path, raw + before, (size_t)m->bytes, m->err);
+    if (status) {
+        munmap(raw + before, size);
+        return status;
+    }
+    weights->files[0].map = (struct file_map){raw + before, size};
+    for (int i = 0; i < weights->n_tensors; i++)
+        weights->tensors[i].data = raw + before + weights->tensors[i].offset;
+    return RN_OK;
+}
+
+static rn_status make(struct maker *m, bool is_filled) {
+    char name[96];
+    snprintf(name, sizeof name, "synthetic %s %s", m->shape->name, m->mix.name);
+    snprintf(m->weights->container, sizeof m->weights->container, "synthetic");
+    put_string(m, "general.architecture", m->shape->arch);
+    put_string(m, "general.name", name);
+    put_hparams(m);
+    put_vocab(m);
+    add_tensors(m);
+    rn_status status = m->status;
+    if (!status) status = store_metas_index(&m->weights->metas, m->weights->name, m->err);
+    if (!status) status = store_tensors_index(m->weights, m->err);
+    if (!status && is_filled) status = check_room(m);
+    if (!status) status = map_tensors(m, is_filled ? PROT_READ | PROT_WRITE : PROT_READ);
+    if (!status && is_filled) status = synthetic_fill(m->weights, m->err);
+    return status;
+}
+
+// ---------------------------------------------------------------- the spec
+
+// Appends to a list for a message.
+static void list_add(char *list, size_t size, const char *name) {
+    const size_t len = strlen(list);
+    snprintf(list + len, size - len, "%s%s", len ? ", " : "", name);
+}
+
+static rn_status unknown_shape(const char *name, int len, rn_error *err) {
+    char known[200] = "";
+    for (int i = 0; i < N_SHAPES; i++) list_add(known, sizeof known, shapes[i].name);
+    return err_set(err, RN_ERR_ARG, "synthetic model: shape '%.*s' is unknown (known: %s)",
+                   len < 64 ? len : 64, name, known);
+}
+
+static rn_status unknown_format(const char *name, rn_error *err) {
+    char known[300] = "";
+    for (int i = 0; i < FORMAT_COUNT; i++)
+        list_add(known, sizeof known, format_at((enum format_id)i)->name);
+    for (int i = 0; i < N_MIXES; i++) list_add(known, sizeof known, mixes[i].name);
+    return err_set(err, RN_ERR_ARG, "synthetic model: format '%.64s' is unknown (known: %s)", name,
+                   known);
+}
+
+static bool find_mix(const char *name, struct mix *out) {
+    for (int i = 0; i < FORMAT_COUNT; i++) {
+        const char *known = format_at((enum format_id)i)->name;
+        *out = (struct mix){.name = known, .base = (enum format_id)i};
+        if (strcasecmp(name, known) == 0) return true;
+    }
+    for (int i = 0; i < N_MIXES; i++) {
+        *out = mixes[i];
+        if (strcasecmp(name, mixes[i].name) == 0) return true;
+    }
+    return false;
+}
+
+static rn_status parse(const char *spec, struct maker *m) {
+    const char *colon = strchr(spec, ':');
+    const size_t len = colon ? (size_t)(colon - spec) : strlen(spec);
+    for (int i = 0; i < N_SHAPES; i++)
+        if (strlen(shapes[i].name) == len && strncasecmp(shapes[i].name, spec, len) == 0)
+            m->shape = &shapes[i];
+    if (!m->shape) return unknown_shape(spec, (int)(len < 64 ? len : 64), m->err);
+    if (!colon)
+        return err_set(m->err, RN_ERR_ARG,
+                       "synthetic model '%.64s' has no format, expected as in %s:Q4_0", spec,
+                       m->shape->name);
+    return find_mix(colon + 1, &m->mix) ? RN_OK : unknown_format(colon + 1, m->err);
+}
+
+static rn_status open_spec(const char *spec, bool is_filled, struct weights **out, rn_error *err) {
+    struct maker m = {.err = err};
+    *out = NULL;
+    rn_status status = parse(spec, &m);
+    if (status) return status;
+    m.weights = calloc(1, sizeof *m.weights);
+    char *path = strdup(spec);
+    if (!m.weights || !path) {
+        free(m.weights);
+        free(path);
+        return err_set(err, RN_ERR_NOMEM, "%s: out of memory", err_path(spec));
+    }
+    m.weights->path = path;
+    m.weights->name = err_path(path);
+    status = make(&m, is_filled);
+    if (status) {
+        weights_close(m.weights);
+        return status;
+    }
+    *out = m.weights;
+    return RN_OK;
+}
+
+rn_status weights_open_synthetic(const char *spec, struct weights **out, rn_error *err) {
+    return open_spec(spec, true, out, err);
+}
+
+rn_status weights_describe_synthetic(const char *spec, struct weights **out, rn_error *err) {
+    return open_spec(spec, false, out, err);
+}

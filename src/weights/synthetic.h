@@ -1,0 +1,17 @@
+// Models of known shapes with random weights and no file, for benchmarks: a speed depends on shapes
+// and formats, not on what the weights say. A spec is SHAPE:FORMAT, as "1b:Q4_K_M", of any case.
+#ifndef RN_WEIGHTS_SYNTHETIC_H
+#define RN_WEIGHTS_SYNTHETIC_H
+
+#include "weights/weights.h"
+
+// The same spec always has the same bytes. An unknown shape or format is RN_ERR_ARG with a list of
+// the known ones; more weights than the machine has memory are RN_ERR_NOMEM.
+rn_status weights_open_synthetic(const char *spec, struct weights **out, rn_error *err);
+// The same with keys, tensors and sizes alone: all weights read as zeros and take no memory.
+rn_status weights_describe_synthetic(const char *spec, struct weights **out, rn_error *err);
+
+// synthetic_fill.c, for synthetic.c: gives every tensor, whose data may be written, its values.
+rn_status synthetic_fill(const struct weights *weights, rn_error *err);
+
+#endif

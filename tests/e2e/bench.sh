@@ -1,0 +1,207 @@
+# `runnel bench`: the table, JSON and CSV, their arithmetic, the plot, a peer, wrong use, Ctrl-C. No
+# check looks at how long anything took.
+. "$(dirname "$0")/lib.sh"
+
+blocks=$ROOT/models/tale-20m-q4_k_m.gguf
+small=$ROOT/models/tale-1m-f16.gguf
+
+# near WHAT A B: the two numbers agree to six digits.
+near() {
+    expect "$1: $2 is not $3" awk -v a="$2" -v b="$3" \
+        'BEGIN { d = a - b; if (d < 0) d = -d; m = a < 0 ? -a : a; exit !(d <= 1e-6 * m) }'
+}
+
+run bench --help
+equal "--help exits 0" 0 "$code"
+expect "help fits 100 columns" [ "$(wc -L <out)" -le 100 ]
+
+# The table, of the embedded model.
+run bench -p 8 -n 4 -r 1
+equal "bench exits 0" 0 "$code"
+equal "nothing on stderr away from a terminal" 0 "$(wc -c <err)"
+equal "a head, a rule, two rows" 4 "$(wc -l <out)"
+equal "the columns" "model|size|params|backend|threads|test|t/s|bytes/token|GB/s|B,GB/s|ofB|ofpeak" \
+    "$(head -n 1 out | tr -d ' ' | sed 's/^|//; s/|$//')"
+expect "the rule is markdown" grep -q '^| -* | -*: |' out
+expect "the prompt's row" grep -q '^| llama 20M Q8_0 .* | *20.75 MiB | *20.45 M | cpu .* | *pp8 | *[0-9.]* ± 0.00 |' out
+expect "the decoding row" grep -q ' | *tg4 | *[0-9.]* ± 0.00 |' out
+equal "lines are aligned" 1 "$(sed 's/±/+/' out | awk '{ print length($0) }' | sort -u | wc -l)"
+expect "no colour away from a terminal" sh -c '! grep -q "$(printf "\033")" out'
+run bench -p 0 -n 2 -r 1 --color always
+expect "colour when asked for" grep -q "$(printf '\033')" out
+
+# Tests and their names, in order; columns that a test has none for are empty.
+run bench -m "$small" -p 4,8 -n 3 -d 0,64 --streams 1,4 --verify 2 -r 1 -t 1 --kv-type f32
+equal "the order of the tests" "pp4,pp8,tg3,tg3x4,verify2,pp4@d64,pp8@d64,tg3@d64,tg3x4@d64,verify2@d64" \
+    "$(tail -n +3 out | cut -d'|' -f8 | tr -d ' ' | paste -sd,)"
+expect "a column for the KV type that is not the default" grep -q '| type_kv |' out
+expect "a column for the cost" grep -q '| *cost |' out
+run bench -m "$small" -p 4 -p 8,16 -n 0 -r 1 -o json
+equal "options add up" "4 8 16" "$(json out 0.n_prompt) $(json out 1.n_prompt) $(json out 2.n_prompt)"
+run bench -m "$small,$blocks" -m "$small" -p 0 -n 2 -t 1,2 -r 1 -o json
+equal "models and threads" 6 "$(json out '#.')"
+equal "the second model" "$blocks" "$(json out 2.model_filename)"
+equal "the second thread count" 2 "$(json out 3.n_threads)"
+cp "$small" a,b.gguf
+run bench -m a,b.gguf -p 0 -n 2 -r 1 -o json
+equal "a file's name may have commas" "a,b.gguf" "$(json out 0.model_filename)"
+
+# JSON.
+run bench -m "$blocks" -p 8 -n 4 -d 32 -r 3 --streams 2 --verify 2 -t 2 -b 4 -o json
+equal "-o json exits 0" 0 "$code"
+equal "rows" 3 "$(json out '#.')"
+for key in build_commit build_number cpu_info backends model_filename model_type model_size model_n_params n_batch \
+    n_ubatch n_threads type_k type_v n_prompt n_gen n_depth test_time avg_ns stddev_ns avg_ts stddev_ts samples_ns \
+    samples_ts bytes_per_token read_gbs bandwidth_gbs bandwidth_share peak_share n_seqs n_verify isa cost in_cache \
+    peer_ts peer_ratio; do
+    for row in 0 1 2; do
+        expect "row $row has $key" sh -c "'$JSONGET' $row.$key <out >/dev/null"
+    done
+done
+equal "the version" "0.1.0" "$(json out 0.build_commit)"
+equal "the batch" 4 "$(json out 0.n_batch)"
+equal "the KV type" f16 "$(json out 0.type_v)"
+equal "streams" 2 "$(json out 1.n_seqs)"
+equal "drafts" 2 "$(json out 2.n_verify)"
+equal "a prompt has no cost" null "$(json out 0.cost)"
+equal "decoding has no peak" null "$(json out 1.peak_share)"
+equal "no peer" null "$(json out 1.peer_ts)"
+expect "the time of the test" sh -c "'$JSONGET' 0.test_time <out | grep -q '^20..-..-..T..:..:..Z$'"
+equal "the model's parameters" "$("$BIN" inspect "$blocks" --json | "$JSONGET" totals.params)" \
+    "$(json out 0.model_n_params)"
+for row in 0 1 2; do
+    equal "row $row: samples" 3 "$(json out "#$row.samples_ns")"
+    tokens=$(((row == 0) * 8 + (row > 0) * 4 * 2))
+    ns=$(json out $row.samples_ns | tr -d '[]')
+    near "row $row: the first sample" "$(awk "BEGIN { printf \"%.12g\", $tokens * 1e9 / ${ns%%,*} }")" \
+        "$(json out $row.samples_ts.0)"
+    mean=$(json out $row.samples_ts | tr -d '[]' | awk -F, '{ printf "%.12g", ($1 + $2 + $3) / 3 }')
+    near "row $row: avg_ts is the mean of samples_ts" "$mean" "$(json out $row.avg_ts)"
+    near "row $row: stddev_ts is their deviation" "$(json out $row.samples_ts | tr -d '[]' | awk -F, -v m="$mean" \
+        '{ printf "%.12g", sqrt((($1 - m)^2 + ($2 - m)^2 + ($3 - m)^2) / 2) }')" "$(json out $row.stddev_ts)"
+    near "row $row: read_gbs is bytes over time" "$(awk -v b="$(json out $row.bytes_per_token)" -v n="$(json out $row.avg_ns)" \
+        "BEGIN { printf \"%.12g\", b * $tokens / n }")" "$(json out $row.read_gbs)"
+    expect "row $row: a share between 0 and 1" awk -v s="$(json out $row.bandwidth_share)" \
+        'BEGIN { exit !(s > 0 && s <= 1.0000001) }'
+    near "row $row: the first share" "$(awk -v b="$(json out $row.bytes_per_token)" -v ns="${ns%%,*}" \
+        -v B="$(json out $row.samples_bandwidth_gbs.0)" "BEGIN { printf \"%.12g\", b * $tokens / ns / B }")" \
+        "$(json out $row.samples_share.0)"
+done
+# A decode step reads what inspect says: weights, and KV of the positions before and its own.
+run bench -p 0 -n 1 -d 1023 -r 1 -o json
+equal "bytes of the last step of a context" "$("$BIN" inspect --json | "$JSONGET" memory.f16.decode_bytes_full).0" \
+    "$(json out 0.bytes_per_token)"
+
+# CSV: the names, then as many fields in each line.
+run bench -m "$small" -p 4 -n 2 -r 2 -o csv
+equal "-o csv exits 0" 0 "$code"
+equal "a line of names and two rows" 3 "$(wc -l <out)"
+equal "as many fields in each line" 1 \
+    "$(sed 's/"\([^"]\|""\)*"/x/g' out | awk -F, '{ print NF }' | sort -u | wc -l)"
+expect "llama-bench's names" grep -q '^build_commit,.*,model_filename,.*,avg_ts,stddev_ts,' out
+
+# Stages.
+run bench -m "$small" -p 4 -n 2 -r 1 --stages
+expect "the stages of a step" grep -q '^| matmul ffn_down  *|  *3\.0 | ' out
+equal "of each test" 2 "$(grep -c '^| stage ' out)"
+run bench -m "$small" -p 0 -n 2 -r 1 --stages -o json
+equal "in JSON" "embed token_embd" "$(json out 0.stages.0.name)"
+equal "runs of the first" 2 "$(json out 0.stages.0.runs)"
+
+# Plots: bars, and lines over each axis.
+if command -v xmllint >/dev/null; then
+    sound() { xmllint --noout "$1"; }
+elif command -v python3 >/dev/null; then
+    sound() { python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1"; }
+else
+    sound() { grep -q '</svg>' "$1"; }
+fi
+run bench -m "$small" -p 4 -n 2 -r 1 --plot bars.svg
+equal "--plot exits 0" 0 "$code"
+expect "bars are well-formed" sound bars.svg
+expect "bars have their axis" grep -q 'share of the read bandwidth B, %' bars.svg
+expect "light and dark" grep -q 'prefers-color-scheme: dark' bars.svg
+run bench -m "$small" -p 4 -n 0 -r 1 --plot prompt.svg
+expect "prompts alone are drawn against the peak" grep -q 'share of the arithmetic peak' prompt.svg
+for axis in "-d 0,32:tokens in the context" "--streams 1,2,4:sequences decoded together" "-t 1,2:threads"; do
+    # shellcheck disable=SC2086  # to be split
+    run bench -m "$small,$blocks" -p 0 -n 2 -r 1 ${axis%%:*} --plot lines.svg
+    expect "lines over ${axis##*:} are well-formed" sound lines.svg
+    expect "with that axis" grep -q ">${axis##*:}<" lines.svg
+    equal "a line for each model" 2 "$(grep -c '<polyline' lines.svg)"
+done
+
+# A peer: run after each repetition of ours, on the same file, and its median compared with ours.
+cat >peer <<'PEER'
+#!/bin/sh
+echo "$@" >>calls
+n=$(wc -l <calls)
+echo "a line for people" >&2
+printf '[{"build_commit": "abc", "n_prompt": 0, "avg_ts": %d.5, "samples_ts": [1]}]\n' $((n * n))
+PEER
+chmod +x peer
+run bench -m "$small" -p 0 -n 2 -r 3 -t 1 --peer ./peer --peer-args "-rtr 1" -o json
+equal "--peer exits 0" 0 "$code"
+equal "its calls" "-m $small -t 1 -p 0 -n 2 -r 1 -o json -rtr 1" "$(sort -u calls)"
+equal "one for each repetition" 3 "$(wc -l <calls)"
+equal "its samples" "[1.5,4.5,9.5]" "$(json out 0.peer_samples_ts)"
+equal "its median" 4.5 "$(json out 0.peer_ts)"
+equal "its name" "peer abc" "$(json out 0.peer_name)"
+near "the ratio of the medians" \
+    "$(json out 0.samples_ts | tr -d '[]' | tr , '\n' | sort -g | awk 'NR == 2 { printf "%.12g", $1 / 4.5 }')" \
+    "$(json out 0.peer_ratio)"
+rm calls
+cp peer 'p<&"r'
+run bench -m "$small" -p 4 -n 2 -d 16 -r 1 --streams 1,2 --verify 2 --peer './p<&"r' --plot peer.svg --kv-type f32
+expect "the columns" grep -q '| *peer t/s | *ratio |$' out
+equal "a prompt and a sequence, not streams or drafts" 2 "$(wc -l <calls)"
+expect "at the same depth and KV type" grep -q -- '-p 4 -n 0 -d 16 -ctk f32 -ctv f32 -r 1' calls
+expect "the other rows have no peer" grep -q '| *tg2 x2 @ d16 | .*| *| *|$' out
+expect "the plot is well-formed" sound peer.svg
+expect "and names the peer" grep -qF 'p&lt;&amp;&quot;r abc<' peer.svg
+refused 2 "--peer needs a model that is a file: the embedded one has none" bench --peer ./peer
+refused 2 "--peer needs a model that is a file: --synthetic 1b:Q4_0 has none" bench --peer ./peer --synthetic 1b:Q4_0
+refused 2 "--peer-args is for a peer, and --peer is missing" bench --peer-args x
+refused 2 "--peer: '/nonexistent/peer': No such file" bench -m "$small" -p 0 -n 1 --peer /nonexistent/peer
+printf '#!/bin/sh\necho "no such model" >&2\nexit 3\n' >failing
+printf '#!/bin/sh\necho "not json"\n' >talking
+printf '#!/bin/sh\necho "[{}]"\n' >silent
+chmod +x failing talking silent
+refused 1 "failing: ended with status 3: no such model" bench -m "$small" -p 0 -n 1 --peer ./failing
+refused 1 "talking: its output is not JSON" bench -m "$small" -p 0 -n 1 --peer ./talking
+refused 1 "silent: its output has no avg_ts" bench -m "$small" -p 0 -n 1 --peer ./silent
+
+# Wrong use.
+for option in n-prompt n-gen n-depth; do
+    for value in x -1 1.5 1, ,1 '1,,2' 1x 16777217 99999999999999999999; do
+        refused 2 "--$option: '[^']*' is not a whole number from 0 to 16777216" bench "--$option=$value"
+    done
+done
+refused 2 "--n-gen: '3x' is not" bench -n 1,2,3x
+refused 2 "--threads: '0' is not a whole number from 1 to 1024" bench -t 1,0
+refused 2 "--streams: '4097' is not a whole number from 1 to 4096" bench --streams 4097
+refused 2 "--verify: '0' is not" bench --verify 0
+refused 2 "-r: '0' is not a whole number from 1 to 1000" bench -r 0
+refused 2 "--output: 'xml' is not one of md|json|csv" bench --output xml
+refused 2 "nothing to measure" bench -p 0 -n 0
+refused 2 "/nonexistent.gguf: .*No such file" bench -m "$small,/nonexistent.gguf"
+refused 2 "1025 positions after 0 are more than the model's context, 1024" bench -p 1025
+refused 2 "128 positions after 1000 .* 1024" bench -p 0 -d 1000
+refused 2 "--plot: '/nonexistent/x.svg': No such file" bench --plot /nonexistent/x.svg
+refused 2 "nonsense" bench --synthetic nonsense
+RUNNEL_N_GEN=x refused 2 "RUNNEL_N_GEN: 'x' is not" bench
+
+# Ctrl-C: the rows that are complete are shown, in every format; then 130.
+for format in md json; do
+    "$BIN" bench -m "$small" -p 0 -n 1,100 -d 0,512 -r 2 -o $format --peer ./peer >out 2>err &
+    : >calls
+    while [ "$(wc -l <calls)" -lt 3 ]; do sleep 0.05; done
+    kill -INT $!
+    wait $!
+    equal "Ctrl-C exits 130, $format" 130 $?
+    case $format in
+    md) expect "the first row was printed" grep -q '| *tg1 |' out ;;
+    json) equal "the first row is whole" 1 "$(json out 0.n_gen)" ;;
+    esac
+done
+finish

@@ -1,0 +1,44 @@
+// Every synthetic shape is one that its architecture can bind: all tensors are used, and the plan's
+// numbers are the shape's.
+#include "check.h"
+#include "model/model.h"
+#include "weights/synthetic.h"
+
+static void every_shape_becomes_a_plan(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec;
+        int n_layer, n_vocab, n_head_kv;
+    } cases[] = {
+        {"135m:Q4_K_M", 30, 49152, 3},
+        {"360m:Q8_0", 32, 49152, 5},
+        {"1b:Q4_0", 16, 128256, 8},
+        {"3b:Q5_K_M", 28, 128256, 8},
+        {"8b:F16", 32, 128256, 8},
+        {"14b:Q3_K_M", 40, 151936, 8},
+        {"32b:IQ4_XS", 64, 151936, 8},
+        {"70b:Q2_K_S", 80, 128256, 8},
+        {"qwen3-30b-a3b:Q6_K", 48, 151936, 4},
+        {"gpt-oss-20b:MXFP4_MOE", 24, 201088, 8},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct weights *weights;
+        struct model model;
+        rn_error err = {0};
+        assert_int_equal(weights_describe_synthetic(cases[i].spec, &weights, NULL), RN_OK);
+        check(model_init(&model, weights, &err) == RN_OK, "%s: %s", cases[i].spec, err.message);
+        assert_int_equal(model.hp.n_layer, cases[i].n_layer);
+        assert_int_equal(model.hp.n_vocab, cases[i].n_vocab);
+        assert_int_equal(model.hp.n_head_kv, cases[i].n_head_kv);
+        assert_int_equal(model.hp.n_ctx, 131072);
+        model_deinit(&model);
+        weights_close(weights);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_shape_becomes_a_plan),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

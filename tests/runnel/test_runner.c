@@ -1,0 +1,262 @@
+// tools_runner_*: what bench divides by its times. The costs of a work are compared with the plan's
+// for the same batches, or with sums that are written out here.
+#include "check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools.h"
+
+#define FLOATS  MODELS_DIR "/tale-1m-f16.gguf"
+#define BLOCKS  MODELS_DIR "/tale-20m-q4_k_m.gguf"
+#define EXPERTS TEST_DATA "/golden/mixtral/model.gguf"
+
+struct fixture {
+    rn_model *model;
+    const struct plan *plan;
+    struct tools_runner *runner;
+};
+
+static const struct tools_work decode = {
+    .n_seqs = 1, .depth = 40, .n_positions = 5, .step_tokens = 1, .advance = 1, .all_logits = true};
+static const struct tools_work streams = {
+    .n_seqs = 3, .depth = 40, .n_positions = 5, .step_tokens = 1, .advance = 1, .all_logits = true};
+static const struct tools_work prefill = {
+    .n_seqs = 1, .depth = 10, .n_positions = 50, .step_tokens = 16, .advance = 16};
+// as drafts of 3 are verified in 5 steps
+static const struct tools_work verify = {
+    .n_seqs = 1, .depth = 40, .n_positions = 8, .step_tokens = 4, .advance = 1, .all_logits = true};
+
+static void setup(struct fixture *f, const char *path) {
+    const struct tools_work works[] = {decode, streams, prefill, verify};
+    const struct tools_runner_options options = {.n_threads = 2, .kv_type = KV_F16};
+    rn_error err = {0};
+    check(rn_model_open(path, &f->model, &err) == RN_OK, "%s", err.message);
+    check(tools_runner_create(f->model, &options, works, 4, &f->runner, &err) == RN_OK, "%s",
+          err.message);
+    f->plan = tools_plan(f->model);
+}
+
+static void teardown(struct fixture *f) {
+    tools_runner_destroy(f->runner);
+    rn_model_close(f->model);
+}
+
+static void expect(const char *what, uint64_t want, uint64_t got) {
+    check(want == got, "%s: expected %llu, got %llu", what, (unsigned long long)want,
+          (unsigned long long)got);
+}
+
+static void decoding_costs_what_the_plan_says_of_each_position(void **state) {
+    (void)state;
+    struct fixture f;
+    struct tools_cost cost;
+    uint64_t weights = 0, kv = 0, macs = 0;
+    setup(&f, FLOATS);
+    tools_runner_cost(f.runner, &decode, &cost);
+    for (int pos = 40; pos < 45; pos++) {
+        struct batch_shape shape;
+        batch_shape_decode(f.plan, pos, &shape);
+        const struct cost one = plan_cost(f.plan, KV_F16, &shape);
+        weights += one.weight_bytes;
+        kv += one.kv_read_bytes;
+        for (int i = 0; i < f.plan->n_op; i++) {
+            const enum op_kind kind = f.plan->op[i].kind;
+            if (kind == OP_MATMUL || kind == OP_ATTENTION)
+                macs += op_cost(f.plan, &f.plan->op[i], KV_F16, &shape).flops / 2;
+        }
+    }
+    expect("steps", 5, cost.steps);
+    expect("tokens", 5, cost.tokens);
+    expect("weights", weights, cost.weight_bytes);
+    expect("KV", kv, cost.kv_bytes);
+    expect("products of floats", macs, cost.float_macs);
+    expect("products of bytes", 0, cost.int_macs);
+    expect("experts", 0, cost.expert_bytes);
+    teardown(&f);
+}
+
+static void streams_share_the_weights_and_not_the_cache(void **state) {
+    (void)state;
+    struct fixture f;
+    struct tools_cost one, three;
+    setup(&f, FLOATS);
+    tools_runner_cost(f.runner, &decode, &one);
+    tools_runner_cost(f.runner, &streams, &three);
+    expect("steps", one.steps, three.steps);
+    expect("tokens", 3 * one.tokens, three.tokens);
+    expect("KV", 3 * one.kv_bytes, three.kv_bytes);
+    const struct op *embed = &f.plan->op[0];
+    assert_int_equal(embed->kind, OP_EMBED);
+    const struct plan_weight *table = &f.plan->weight[embed->weight];
+    const uint64_t row = format_row_bytes(table->format, table->cols);
+    expect("weights, but for the rows looked up", one.weight_bytes + 5 * 2 * row,
+           three.weight_bytes);
+    teardown(&f);
+}
+
+static void a_prompt_reads_its_weights_once_per_chunk(void **state) {
+    (void)state;
+    struct fixture f;
+    struct tools_cost cost;
+    setup(&f, FLOATS);
+    tools_runner_cost(f.runner, &prefill, &cost);
+    expect("chunks of 16, 16, 16 and 2", 4, cost.steps);
+    expect("tokens", 50, cost.tokens);
+    // The last layer's attention is for rows with logits only: none but in the last chunk.
+    const uint64_t layers = (uint64_t)f.plan->group[0].n_layer;
+    const uint64_t token = plan_kv_token_bytes(f.plan, KV_F16);
+    expect("KV", (26 + 42 + 58) * token / layers * (layers - 1) + 60 * token, cost.kv_bytes);
+    teardown(&f);
+}
+
+static void verifying_evaluates_several_tokens_and_advances_by_one(void **state) {
+    (void)state;
+    struct fixture f;
+    struct tools_cost one, four;
+    setup(&f, FLOATS);
+    tools_runner_cost(f.runner, &decode, &one);
+    tools_runner_cost(f.runner, &verify, &four);
+    expect("steps", one.steps, four.steps);
+    expect("tokens", 4 * one.tokens, four.tokens);
+    // each step sees three positions more
+    expect("KV", one.kv_bytes + 5 * 3 * plan_kv_token_bytes(f.plan, KV_F16), four.kv_bytes);
+    teardown(&f);
+}
+
+static void block_formats_multiply_bytes(void **state) {
+    (void)state;
+    struct fixture f;
+    struct tools_cost cost;
+    setup(&f, BLOCKS);
+    tools_runner_cost(f.runner, &decode, &cost);
+    check(cost.int_macs > cost.float_macs, "%llu of bytes, %llu of floats",
+          (unsigned long long)cost.int_macs, (unsigned long long)cost.float_macs);
+    check(cost.float_macs > 0, "attention multiplies floats");
+    teardown(&f);
+}
+
+static void the_working_set_is_what_the_last_step_reads(void **state) {
+    (void)state;
+    struct fixture f;
+    struct batch_shape shape;
+    setup(&f, FLOATS);
+    batch_shape_decode(f.plan, 44, &shape);
+    const struct cost last = plan_cost(f.plan, KV_F16, &shape);
+    expect("bytes", last.weight_bytes + last.kv_read_bytes,
+           tools_runner_working_set(f.runner, &decode));
+    teardown(&f);
+}
+
+static void every_work_runs_in_any_order(void **state) {
+    (void)state;
+    const struct tools_work *works[] = {&verify, &prefill, &streams, &decode, &prefill, &verify};
+    const char *const models[] = {FLOATS, EXPERTS};
+    for (size_t m = 0; m < 2; m++) {
+        struct fixture f;
+        setup(&f, models[m]);
+        for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
+            uint64_t ns = 0, expert_bytes = 0;
+            struct tools_cost cost;
+            tools_runner_cost(f.runner, works[i], &cost);
+            check(tools_runner_run(f.runner, works[i], 0, NULL, &ns, &expert_bytes), "stopped");
+            check(ns > 0, "no time");
+            check((expert_bytes > 0) == (m == 1), "%llu bytes of experts",
+                  (unsigned long long)expert_bytes);
+            check((cost.expert_bytes > 0) == (m == 1), "expected %llu",
+                  (unsigned long long)cost.expert_bytes);
+        }
+        teardown(&f);
+    }
+}
+
+static bool always(void) { return true; }
+
+static void a_run_stops_when_asked_to(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t ns, expert_bytes;
+    setup(&f, FLOATS);
+    check(!tools_runner_run(f.runner, &decode, 0, always, &ns, &expert_bytes), "it went on");
+    teardown(&f);
+}
+
+static void a_work_beyond_the_context_is_refused(void **state) {
+    (void)state;
+    rn_model *model;
+    rn_error err = {0};
+    struct tools_runner *runner;
+    const struct tools_runner_options options = {.n_threads = 1, .kv_type = KV_F16};
+    struct tools_work work = decode;
+    check(rn_model_open(FLOATS, &model, &err) == RN_OK, "%s", err.message);
+    work.depth = 1024 - work.n_positions;
+    check(tools_runner_create(model, &options, &work, 1, &runner, &err) == RN_OK, "%s",
+          err.message);
+    uint64_t ns, expert_bytes;
+    tools_runner_run(runner, &work, 0, NULL, &ns, &expert_bytes); // to the last position
+    tools_runner_destroy(runner);
+    work.depth++;
+    assert_int_equal(tools_runner_create(model, &options, &work, 1, &runner, &err), RN_ERR_CONTEXT);
+    assert_null(runner);
+    check(strstr(err.message, "1020") && strstr(err.message, "1024"), "%s", err.message);
+    rn_model_close(model);
+}
+
+static void stages_are_added_up_over_layers(void **state) {
+    (void)state;
+    struct fixture f;
+    struct tools_stage *stages;
+    int count;
+    uint64_t total, sum = 0;
+    rn_error err = {0};
+    bool down = false;
+    setup(&f, FLOATS);
+    for (int round = 0; round < 2; round++) { // the second starts from zero
+        check(tools_runner_stages(f.runner, &decode, &stages, &count, &total, &err) == RN_OK, "%s",
+              err.message);
+        sum = 0;
+        for (int i = 0; i < count; i++) {
+            sum += stages[i].ns;
+            for (int j = 0; j < i; j++)
+                check(strcmp(stages[i].name, stages[j].name) != 0, "%s twice", stages[i].name);
+            if (strcmp(stages[i].name, "matmul ffn_down") != 0) continue;
+            down = true;
+            expect("runs: 5 steps of 3 layers", 5 * 3, stages[i].runs);
+        }
+        check(down, "no stage 'matmul ffn_down' among %d", count);
+        check(sum > 0 && sum <= total, "%llu of %llu ns", (unsigned long long)sum,
+              (unsigned long long)total);
+        free(stages);
+    }
+    teardown(&f);
+}
+
+static void the_peaks_are_measured(void **state) {
+    (void)state;
+    struct fixture f;
+    struct tools_runner_info info;
+    setup(&f, FLOATS);
+    check(tools_runner_peak(f.runner, true) > 0 && tools_runner_peak(f.runner, false) > 0, "none");
+    check(tools_runner_bandwidth(f.runner, 1 << 20, 20) > 0, "no bandwidth");
+    tools_runner_get_info(f.runner, &info);
+    assert_int_equal(info.n_threads, 2);
+    assert_string_equal(info.backend, "cpu");
+    teardown(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decoding_costs_what_the_plan_says_of_each_position),
+        cmocka_unit_test(streams_share_the_weights_and_not_the_cache),
+        cmocka_unit_test(a_prompt_reads_its_weights_once_per_chunk),
+        cmocka_unit_test(verifying_evaluates_several_tokens_and_advances_by_one),
+        cmocka_unit_test(block_formats_multiply_bytes),
+        cmocka_unit_test(the_working_set_is_what_the_last_step_reads),
+        cmocka_unit_test(every_work_runs_in_any_order),
+        cmocka_unit_test(a_run_stops_when_asked_to),
+        cmocka_unit_test(a_work_beyond_the_context_is_refused),
+        cmocka_unit_test(stages_are_added_up_over_layers),
+        cmocka_unit_test(the_peaks_are_measured),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
