@@ -24,7 +24,7 @@ enum {
 // spans of 16 have two scales and offsets for a block.
 struct codec {
     int span, zero;
-    bool offsets;
+    bool offsets; // then zero is 0
     int unit_blocks, unit_bytes;
     void (*codes)(const uint8_t *unit, int block, __m512i q[QUADS]); // q + zero
     void (*scales)(const uint8_t *unit, int block, __m512 scale[2]);
@@ -48,15 +48,16 @@ static __attribute__((noinline)) void rows_store(const struct matmul_args *args,
     _mm512_mask_storeu_ps(out, mask, y);
 }
 
-// Asks for what follows 8 KiB later, into the second-level cache: the buffers of the first are too
+// Asks for what follows 4 KiB later, into the second-level cache: the buffers of the first are too
 // few for memory's latency. One token alone is better left to the hardware. Addresses past the end
 // of the weights do no harm.
 INLINE void prefetch(const uint8_t *w, int bytes, const int n) {
     for (int i = 0; n > 1 && i < bytes; i += PACK_VECTOR)
-        _mm_prefetch((const char *)w + 8192 + i, _MM_HINT_T1);
+        _mm_prefetch((const char *)w + 4096 + i, _MM_HINT_T1);
 }
 
-// -zero * sum and d * sum of count (block, token) places from `at` on; with spans of 16 two each.
+// Of count (block, token) places from `at` on, with spans of 16 two each: -zero * sum, or, where
+// the format has offsets (and no zero), d * sum.
 INLINE void starts_make(const struct matmul_args *args, int64_t at, int count, const int span,
                         const int zero, const bool offsets, int32_t *start, float *offset) {
     const int16_t *sums = args->xsum + 2 * at;
@@ -69,8 +70,10 @@ INLINE void starts_make(const struct matmul_args *args, int64_t at, int count, c
         if (span == 32) {
             const __m512i sum = _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
             const __m512i from = _mm512_madd_epi16(pairs, _mm512_set1_epi16((short)-zero));
-            if (zero) _mm512_store_si512(start + i, from);
-            if (offsets) _mm512_store_ps(offset + i, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(sum)));
+            if (offsets)
+                _mm512_store_ps(offset + i, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(sum)));
+            else
+                _mm512_store_si512(start + i, from);
             continue;
         }
         const __m512i twice_low = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
@@ -78,11 +81,10 @@ INLINE void starts_make(const struct matmul_args *args, int64_t at, int count, c
         const __m512i low = _mm512_cvtepi16_epi32(_mm512_castsi512_si256(pairs));
         const __m512i high = _mm512_cvtepi16_epi32(_mm512_extracti64x4_epi64(pairs, 1));
         const __m512i minus = _mm512_set1_epi32(-zero);
-        if (zero) {
+        if (!offsets) {
             _mm512_store_si512(start + 2 * i, _mm512_mullo_epi32(low, minus));
             _mm512_store_si512(start + 2 * i + 16, _mm512_mullo_epi32(high, minus));
-        }
-        if (offsets) {
+        } else {
             const __m512 d0 = _mm512_permutexvar_ps(twice_low, scale);
             const __m512 d1 = _mm512_permutexvar_ps(twice_high, scale);
             _mm512_store_ps(offset + 2 * i, _mm512_mul_ps(d0, _mm512_cvtepi32_ps(low)));
@@ -104,17 +106,22 @@ INLINE __m512i dot(__m512i sum, __m512i q, const int8_t *x) {
 #endif
 }
 
+INLINE __m512 fma_onto(__m512 acc, __m512 a, __m512 b) {
+    __asm__("vfmadd231ps %1, %2, %0" : "+v"(acc) : "v"(a), "v"(b));
+    return acc;
+}
+
 // acc of one token and block, the spans in order: acc = fmaf((float)dot, scale * d, acc), then
 // acc = fmaf(offset, d * sum, acc). at: the place of the token's block.
 INLINE __m512 block_add(__m512 acc, const __m512i *q, const __m512 *scale, const __m512 *min,
                         const int8_t *xq, const float *d, const int32_t *start, const float *offset,
-                        const int span, const bool zero, const bool offsets) {
+                        const int span, const bool offsets) {
     const int spans = 32 / span, quads = span / 4;
     for (int s = 0; s < spans; s++) {
-        __m512i sum = zero ? _mm512_set1_epi32(start[s]) : _mm512_setzero_si512();
+        __m512i sum = offsets ? _mm512_setzero_si512() : _mm512_set1_epi32(start[s]);
         for (int i = s * quads; i < (s + 1) * quads; i++) sum = dot(sum, q[i], xq + 4 * i);
         const __m512 product = _mm512_mul_ps(scale[s], _mm512_set1_ps(*d));
-        acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), product, acc);
+        acc = fma_onto(acc, _mm512_cvtepi32_ps(sum), product);
         if (offsets) acc = _mm512_fmadd_ps(min[s], _mm512_set1_ps(offset[s]), acc);
     }
     return acc;
@@ -133,9 +140,8 @@ INLINE void tile_block(const struct codec *c, const struct matmul_args *args, co
     UNROLL for (int j = 0; j < n; j++) acc[j] = _mm512_setzero_ps();
     for (int64_t b0 = 0; b0 < blocks; b0 += STEP_BLOCKS) {
         const int count = blocks - b0 < STEP_BLOCKS ? (int)(blocks - b0) : STEP_BLOCKS;
-        if (c->zero || c->offsets)
-            starts_make(args, x.first - within + b0 * stride, count * (int)stride, c->span, c->zero,
-                        c->offsets, start, offset);
+        starts_make(args, x.first - within + b0 * stride, count * (int)stride, c->span, c->zero,
+                    c->offsets, start, offset);
         for (int i = 0; i < count; i++) {
             const int64_t b = b0 + i, at = x.first + b * stride, local = i * stride + within;
             const uint8_t *unit = w + b / c->unit_blocks * c->unit_bytes;
@@ -149,7 +155,7 @@ INLINE void tile_block(const struct codec *c, const struct matmul_args *args, co
             UNROLL for (int j = 0; j < n; j++) {
                 acc[j] = block_add(acc[j], q, scale, min, args->xq + 32 * (at + j),
                                    args->xd + at + j, start + (local + j) * spans,
-                                   offset + (local + j) * spans, c->span, c->zero != 0, c->offsets);
+                                   offset + (local + j) * spans, c->span, c->offsets);
             }
         }
     }

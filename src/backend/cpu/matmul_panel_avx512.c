@@ -30,7 +30,7 @@ struct work {
 // n tokens from `token` on; acc: [n][16].
 INLINE void panel_tile(const struct work *work, int token, const int32_t *start,
                        const float *offset, float *sums, const int n, const int span,
-                       const bool zero, const bool offsets) {
+                       const bool offsets) {
     const struct matmul_args *args = work->args;
     const struct matmul_x x = matmul_x_of(args->n, token, args->cols);
     const int64_t within = token % MATMUL_TILE;
@@ -47,9 +47,9 @@ INLINE void panel_tile(const struct work *work, int token, const int32_t *start,
             if (offsets) min[s] = _mm512_load_ps(work->panel->min[i][s]);
         }
         UNROLL for (int j = 0; j < n; j++) {
-            acc[j] = block_add(acc[j], q, scale, min, args->xq + 32 * (at + j), args->xd + at + j,
-                               start + (local + j) * spans, offset + (local + j) * spans, span,
-                               zero, offsets);
+            acc[j] =
+                block_add(acc[j], q, scale, min, args->xq + 32 * (at + j), args->xd + at + j,
+                          start + (local + j) * spans, offset + (local + j) * spans, span, offsets);
         }
     }
     UNROLL for (int j = 0; j < n; j++) _mm512_store_ps(sums + j * MATMUL_GROUP, acc[j]);
@@ -58,26 +58,26 @@ INLINE void panel_tile(const struct work *work, int token, const int32_t *start,
 typedef void (*panel_tile_fn)(const struct work *work, int token, const int32_t *start,
                               const float *offset, float *sums);
 
-#define PANEL_TILE(name, n, span, zero, offsets)                                                   \
+#define PANEL_TILE(name, n, span, offsets)                                                         \
     static void name##_##n(const struct work *work, int token, const int32_t *start,               \
                            const float *offset, float *sums) {                                     \
-        panel_tile(work, token, start, offset, sums, n, span, zero, offsets);                      \
+        panel_tile(work, token, start, offset, sums, n, span, offsets);                            \
     }
 
 // Tiles of 1, 2, 4, 8 and 16 tokens: a remainder is put together from them.
-#define PANEL(name, span, zero, offsets)                                                           \
-    PANEL_TILE(name, 1, span, zero, offsets)                                                       \
-    PANEL_TILE(name, 2, span, zero, offsets)                                                       \
-    PANEL_TILE(name, 4, span, zero, offsets)                                                       \
-    PANEL_TILE(name, 8, span, zero, offsets)                                                       \
-    PANEL_TILE(name, 16, span, zero, offsets)
+#define PANEL(name, span, offsets)                                                                 \
+    PANEL_TILE(name, 1, span, offsets)                                                             \
+    PANEL_TILE(name, 2, span, offsets)                                                             \
+    PANEL_TILE(name, 4, span, offsets)                                                             \
+    PANEL_TILE(name, 8, span, offsets)                                                             \
+    PANEL_TILE(name, 16, span, offsets)
 
 enum { TILE_SIZES = 5 };
 
-PANEL(plain_32, 32, true, false)
-PANEL(offset_32, 32, false, true)
-PANEL(plain_16, 16, true, false)
-PANEL(offset_16, 16, false, true)
+PANEL(plain_32, 32, false)
+PANEL(offset_32, 32, true)
+PANEL(plain_16, 16, false)
+PANEL(offset_16, 16, true)
 
 #define TILES(name)                                                                                \
     { name##_1, name##_2, name##_4, name##_8, name##_16 }

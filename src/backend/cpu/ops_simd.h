@@ -222,6 +222,7 @@ static void f16_row(const float *x, uint16_t *y, int n) {
 static void append_f16(const float *k, const float *v, uint16_t *page, int slot, int dim_k,
                        int dim_v) {
     uint16_t half[64]; // keys are converted side by side, then scattered to their rows
+    for (int d = 0; d < dim_k; d++) __builtin_prefetch(page + d * KV_PAGE_TOKENS + slot, 1);
     for (int d = 0; d < dim_k; d += 64) {
         const int n = dim_k - d < 64 ? dim_k - d : 64;
         f16_row(k + d, half, n);

@@ -344,8 +344,8 @@ static void stage_run(struct cpu_backend *b, struct cpu_stage *stage) {
     case OP_ROPE:
         cpu_rows_run(b, rope_rows, &job, n_rows, width);
         break;
-    case OP_KV_APPEND:
-        cpu_rows_run(b, kv_append_rows, &job, n_rows, 2 * b->plan->buffer[op->in[0]].width);
+    case OP_KV_APPEND: // every element of a key goes to a line of its own
+        cpu_rows_run(b, kv_append_rows, &job, n_rows, 16 * b->plan->buffer[op->in[0]].width);
         break;
     case OP_ATTENTION:
         cpu_attention_stage(b, op);
