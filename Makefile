@@ -17,12 +17,13 @@ export STORY
 
 SHELL := /bin/bash
 BUILD := build$(if $(SAN),-$(SAN))
+TARGETS :=
 
 # Ninja's one moving line on a terminal; elsewhere only warnings and errors.
 NINJA = set -o pipefail; cd $(BUILD); if [ -t 1 ]; then ninja -j$(JOBS) $(1); else \
         ninja -j$(JOBS) --quiet $(1) | { grep -v '^ninja: no work to do' || true; }; fi
 
-# Sanitizer runs skip what carries the label "long"; the thread sanitizer's takes only what runs threads.
+# Sanitizer runs skip what carries the label "long"; the thread sanitizer's builds and takes only what runs threads.
 # That of gcc 12 does not know the address layout of newer kernels, so it runs without randomisation.
 CTEST = $(if $(filter thread,$(SAN)),setarch -R )ctest --test-dir $(BUILD) --output-on-failure -j$(JOBS) \
         $(if $(SAN),-LE long) $(if $(filter thread,$(SAN)),-L threads)
@@ -32,7 +33,7 @@ CTEST = $(if $(filter thread,$(SAN)),setarch -R )ctest --test-dir $(BUILD) --out
 
 all: $(BUILD)/build.ninja ## build everything; the program is build/runnel
 	@echo "building $(BUILD)/runnel and its tests"
-	@$(call NINJA,)
+	@$(call NINJA,$(TARGETS))
 
 $(BUILD)/build.ninja:
 	@case "$(SAN)" in ''|address|undefined|thread) ;; *) \
@@ -61,7 +62,7 @@ clients:
 	    { rm -rf tests/npm/node_modules; echo "npm could not install them: their tests will be skipped"; }; }
 
 test: clients ## build and run the tests; with SAN=... under that sanitizer
-	@$(MAKE) -s --no-print-directory all
+	@$(MAKE) -s --no-print-directory all TARGETS=$(if $(filter thread,$(SAN)),thread_tests)
 	@$(CTEST)
 
 install: program ## install the program into DESTDIR/PREFIX/bin

@@ -195,8 +195,8 @@ bool text_sound(const char *data, size_t len, struct text *out) {
     return true;
 }
 
-void app_warn_slow(const char *formats, const char *isa) {
-    if (!*formats) return;
+void app_warn_slow(bool quiet, const char *formats, const char *isa) {
+    if (quiet || !*formats) return;
     fprintf(stderr, "runnel: warning: no kernel for %s on %s: the plain reference runs, slowly\n",
             formats, isa);
 }

@@ -63,6 +63,6 @@ void text_free(struct text *text);
 int utf8_char_len(const char *data, size_t len);
 
 // Says that these formats run without a tuned kernel; "": says nothing.
-void app_warn_slow(const char *formats, const char *isa);
+void app_warn_slow(bool quiet, const char *formats, const char *isa);
 
 #endif

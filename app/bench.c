@@ -115,6 +115,7 @@ static int repetitions_run(struct bench *bench, const struct place *place, struc
     row->in_cache = working_set <= place->runner_info.cache_bytes;
     for (int i = 0; i < config->repetitions; i++) {
         struct bench_sample *sample = &row->samples[i];
+        if (interrupt_seen()) return APP_INTERRUPTED;
         if ((i == 0 || with_peer) && !warm_up(place->runner, &row->test)) return APP_INTERRUPTED;
         if (!sample_take(row, place, working_set, &bandwidth)) return APP_INTERRUPTED;
         if (with_peer) {
@@ -125,11 +126,11 @@ static int repetitions_run(struct bench *bench, const struct place *place, struc
         }
         row->n_samples++;
         progress_update(&bench->progress, ++bench->done, bench->total);
-        if (interrupt_seen()) return APP_INTERRUPTED;
     }
     return APP_OK;
 }
 
+// Ctrl-C meanwhile leaves a row that lacks its stages alone.
 static int row_measure(struct bench *bench, const struct place *place, struct bench_row *row) {
     rn_error err = {0};
     peaks_measure(row, place->runner);
@@ -137,9 +138,10 @@ static int row_measure(struct bench *bench, const struct place *place, struct be
     if (code) return code;
     peaks_measure(row, place->runner);
     if (!bench->config->stages) return APP_OK;
-    const rn_status status = tools_runner_stages(place->runner, &row->test.work, &row->stages,
-                                                 &row->n_stages, &row->stages_ns, &err);
-    return status ? app_fail_error(&err) : APP_OK;
+    const rn_status status =
+        tools_runner_stages(place->runner, &row->test.work, interrupt_seen, &row->stages,
+                            &row->n_stages, &row->stages_ns, &err);
+    return status && status != RN_ERR_CANCELLED ? app_fail_error(&err) : APP_OK;
 }
 
 static int test_run(struct bench *bench, const struct place *place, const struct bench_test *test) {
@@ -152,6 +154,7 @@ static int test_run(struct bench *bench, const struct place *place, const struct
         row_init(row, bench->config, place, test) ? APP_OK : app_fail(APP_FAILED, "out of memory");
     if (!code) {
         progress_begin(&bench->progress, bench->term, bench->config->quiet, "measuring");
+        progress_show(&bench->progress, bench->done, bench->total);
         code = row_measure(bench, place, row);
         progress_end(&bench->progress);
     }
@@ -180,57 +183,71 @@ static int open_fail(rn_status status, const rn_error *err) {
     return status == RN_ERR_IO ? APP_USAGE : code; // a model that cannot be read is a bad -m
 }
 
-// Files are looked at before anything is measured: a wrong name should not show itself in an hour.
-static int models_check(const struct bench_config *config) {
+static rn_status model_check(const struct bench *bench, const struct bench_model *source,
+                             rn_error *err) {
+    rn_model *model = NULL;
+    if (source->source == SOURCE_SYNTHETIC) return tools_synthetic_check(source->name, err);
+    rn_status status = model_open(source, &model, err);
+    if (!status)
+        status = tools_works_check(rn_model_get_info(model), bench->works, bench->n_tests, err);
+    rn_model_close(model);
+    return status;
+}
+
+// All are looked at before anything is measured: a wrong one should not show itself in an hour.
+static int models_check(const struct bench *bench) {
+    const struct bench_config *config = bench->config;
     for (int i = 0; i < config->n_models && config->n_models > 1; i++) {
-        rn_model *model = NULL;
         rn_error err = {0};
-        if (config->model[i].source != SOURCE_FILE) continue;
-        const rn_status status = model_open(&config->model[i], &model, &err);
+        const rn_status status = model_check(bench, &config->model[i], &err);
         if (status) return open_fail(status, &err);
-        rn_model_close(model);
     }
     return APP_OK;
 }
 
-static int runner_make(struct bench *bench, const rn_model *model, int n_threads,
-                       const struct bench_test *tests, int n_tests, struct tools_runner **out) {
+static int runner_make(const struct bench *bench, const rn_model *model, int n_threads,
+                       struct tools_runner **out) {
     struct progress progress;
     const struct tools_runner_options options = {.isa = bench->config->isa,
                                                  .n_threads = n_threads,
+                                                 .no_pin = bench->config->no_pin,
                                                  .kv_type = bench->config->kv_type,
                                                  .progress = progress_update,
                                                  .progress_ctx = &progress};
-    struct tools_work *works = calloc((size_t)n_tests, sizeof *works);
-    if (!works) return app_fail(APP_FAILED, "out of memory");
-    for (int i = 0; i < n_tests; i++) works[i] = tests[i].work;
     rn_error err = {0};
     progress_begin(&progress, bench->term, bench->config->quiet, "loading");
-    const rn_status status = tools_runner_create(model, &options, works, n_tests, out, &err);
+    const rn_status status =
+        tools_runner_create(model, &options, bench->works, bench->n_tests, out, &err);
     progress_end(&progress);
-    free(works);
     if (status == RN_ERR_NOMEM)
         return app_fail(APP_FAILED, "%s: %s", err_path(rn_model_get_info(model)->path),
                         err.message);
     return status ? app_fail_error(&err) : APP_OK;
 }
 
+// Once for a model, whatever the number of thread counts.
+static void slow_warn(struct bench *bench, const struct tools_runner_info *info) {
+    char *last = bench->slow_formats;
+    if (strncmp(last, info->slow_formats, sizeof bench->slow_formats - 1) == 0) return;
+    snprintf(last, sizeof bench->slow_formats, "%s", info->slow_formats);
+    app_warn_slow(bench->config->quiet, info->slow_formats, info->isa);
+}
+
 static int threads_run(struct bench *bench, const struct bench_model *source, const rn_model *model,
-                       int n_threads, const struct bench_test *tests, int n_tests) {
+                       int n_threads) {
     struct place place = {.model = source, .info = rn_model_get_info(model)};
-    int code = runner_make(bench, model, n_threads, tests, n_tests, &place.runner);
+    int code = runner_make(bench, model, n_threads, &place.runner);
     if (code) return code;
     tools_runner_get_info(place.runner, &place.runner_info);
-    app_warn_slow(place.runner_info.slow_formats, place.runner_info.isa);
+    slow_warn(bench, &place.runner_info);
     interrupt_watch(); // from now on there may be rows to show
-    for (int i = 0; !code && i < n_tests; i++) {
-        code = interrupt_seen() ? APP_INTERRUPTED : test_run(bench, &place, &tests[i]);
-    }
+    for (int i = 0; !code && i < bench->n_tests; i++)
+        code = interrupt_seen() ? APP_INTERRUPTED : test_run(bench, &place, &bench->tests[i]);
     tools_runner_destroy(place.runner);
     return code;
 }
 
-static int models_run(struct bench *bench, const struct bench_test *tests, int n_tests) {
+static int models_run(struct bench *bench) {
     const struct bench_config *config = bench->config;
     int code = APP_OK;
     for (int i = 0; !code && i < config->n_models; i++) {
@@ -239,11 +256,10 @@ static int models_run(struct bench *bench, const struct bench_test *tests, int n
         const rn_status status = model_open(&config->model[i], &model, &err);
         if (status) return open_fail(status, &err);
         for (int t = 0; !code && t < config->threads.count; t++)
-            code = threads_run(bench, &config->model[i], model, config->threads.value[t], tests,
-                               n_tests);
+            code = threads_run(bench, &config->model[i], model, config->threads.value[t]);
         rn_model_close(model);
     }
-    return code;
+    return !code && interrupt_seen() ? APP_INTERRUPTED : code;
 }
 
 // ---------------------------------------------------------------- the command
@@ -263,19 +279,29 @@ static int rows_show(const struct bench *bench, int code) {
     return code ? code : shown;
 }
 
+static int tests_run(struct bench *bench) {
+    int code = models_check(bench);
+    if (!code && bench->config->plot) code = plot_check(bench->config->plot);
+    if (!code) code = rows_show(bench, models_run(bench));
+    for (int i = 0; i < bench->n_rows; i++) bench_row_deinit(&bench->rows[i]);
+    free(bench->rows);
+    return code;
+}
+
 static int bench_run(const struct bench_config *config, const struct term *term) {
-    int n_tests, code = models_check(config);
-    if (!code && config->plot) code = plot_check(config->plot);
-    if (code) return code;
+    int n_tests;
     struct bench_test *tests = bench_tests_make(config, &n_tests);
-    if (!tests) return app_fail(APP_FAILED, "out of memory");
+    struct tools_work *works = tests ? calloc((size_t)n_tests, sizeof *works) : NULL;
+    for (int i = 0; works && i < n_tests; i++) works[i] = tests[i].work;
     struct bench bench = {.config = config,
                           .term = term,
+                          .tests = tests,
+                          .works = works,
+                          .n_tests = n_tests,
                           .total = (uint64_t)config->n_models * (uint64_t)config->threads.count *
                                    (uint64_t)n_tests * (uint64_t)config->repetitions};
-    code = rows_show(&bench, models_run(&bench, tests, n_tests));
-    for (int i = 0; i < bench.n_rows; i++) bench_row_deinit(&bench.rows[i]);
-    free(bench.rows);
+    const int code = works ? tests_run(&bench) : app_fail(APP_FAILED, "out of memory");
+    free(works);
     free(tests);
     return code;
 }
@@ -284,8 +310,7 @@ int command_bench(const struct options *options) {
     struct bench_config config;
     struct term term;
     const char *output = option_text(options, OPT_OUTPUT);
-    if (option_flag(options, OPT_KERNELS))
-        return bench_kernels_print(output && strcmp(output, "json") == 0);
+    if (option_flag(options, OPT_KERNELS)) return bench_kernels_print(output ? output : "md");
     int code = bench_config_init(options, &config);
     if (code) return code;
     term_init(&term, options);

@@ -8,7 +8,7 @@
 #include "term.h"
 #include "tools.h"
 
-enum { BENCH_MAX_LIST = 64, BENCH_MAX_CPUS = 1024 };
+enum { BENCH_MAX_LIST = 64, BENCH_MAX_CPUS = 1024, BENCH_MAX_COLUMNS = 16 };
 
 struct bench_list {
     int value[BENCH_MAX_LIST];
@@ -31,7 +31,7 @@ struct bench_config {
     enum kv_type kv_type;
     const char *peer, *peer_args; // NULL: none
     const char *output, *plot;    // plot NULL: none
-    bool stages, quiet;
+    bool stages, quiet, no_pin;
     // the cores that this process had at its start, for the peer; a runner may bind threads
     uint8_t cpus[BENCH_MAX_CPUS / 8];
     bool cpus_known;
@@ -91,8 +91,13 @@ struct bench_figures {
 struct bench {
     const struct bench_config *config;
     const struct term *term;
+    const struct bench_test *tests; // [n_tests] of each model and thread count
+    const struct tools_work *works; // [n_tests] theirs
+    int n_tests;
     struct bench_row *rows; // [n_rows]
     int n_rows;
+    bool column[BENCH_MAX_COLUMNS]; // of the table: which are shown
+    char slow_formats[64];          // that were warned of last
     struct progress progress;
     uint64_t done, total; // repetitions
 };
@@ -118,12 +123,12 @@ int bench_peer_run(const struct bench_config *config, const char *file, int n_th
                    const struct bench_test *test, double *ts, char **name);
 
 // bench_print.c: the table, row by row, and the stages behind it.
-void bench_table_head(const struct bench *bench);
+void bench_table_head(struct bench *bench); // chooses the columns
 void bench_table_row(const struct bench *bench, const struct bench_row *row);
 void bench_stages_print(const struct bench *bench);
 
-// bench_kernels.c
-int bench_kernels_print(bool as_json);
+// bench_kernels.c: output is "md", "json" or "csv"; the exit code as above.
+int bench_kernels_print(const char *output);
 
 // bench_json.c: all rows; the exit code as above.
 int bench_json_print(const struct bench *bench);

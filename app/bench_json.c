@@ -1,5 +1,4 @@
-// Rows for programs: llama-bench's keys, then ours. CSV is the same objects, one per line; what is
-// not a plain value (samples, stages) stands in its cell as JSON.
+// Rows for programs: llama-bench's keys, then ours.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,49 +121,6 @@ int bench_json_print(const struct bench *bench) {
     return json_print(rows_make(bench), JSON_INDENT(2) | JSON_REAL_PRECISION(10));
 }
 
-// ---------------------------------------------------------------- CSV
-
-static void csv_quoted(const char *text) {
-    putchar('"');
-    for (; *text; text++) {
-        if (*text == '"') putchar('"');
-        putchar(*text);
-    }
-    putchar('"');
-}
-
-static bool csv_cell(const json_t *value) {
-    if (json_is_null(value)) return true;
-    if (json_is_string(value)) {
-        csv_quoted(json_string_value(value));
-        return true;
-    }
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(10));
-    if (!text) return false;
-    if (json_is_array(value))
-        csv_quoted(text);
-    else
-        fputs(text, stdout);
-    free(text);
-    return true;
-}
-
 int bench_csv_print(const struct bench *bench) {
-    json_t *rows = rows_make(bench), *value;
-    const char *key;
-    bool ok = rows != NULL;
-    for (size_t i = 0; ok && i <= json_array_size(rows); i++) { // the first line has the names
-        bool first = true;
-        json_object_foreach(json_array_get(rows, i ? i - 1 : 0), key, value) {
-            if (!first) putchar(',');
-            first = false;
-            if (i == 0)
-                fputs(key, stdout);
-            else
-                ok = csv_cell(value) && ok;
-        }
-        putchar('\n');
-    }
-    json_decref(rows);
-    return ok ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    return json_csv_print(rows_make(bench), JSON_REAL_PRECISION(10));
 }

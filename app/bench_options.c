@@ -147,6 +147,7 @@ static int config_read(const struct options *options, struct bench_config *out) 
         .plot = option_text(options, OPT_PLOT),
         .stages = option_flag(options, OPT_STAGES),
         .quiet = option_flag(options, OPT_QUIET),
+        .no_pin = option_flag(options, OPT_NO_PIN),
     };
     int code;
     if ((code = models_read(options, OPT_MODELS, SOURCE_FILE, out))) return code;

@@ -14,7 +14,7 @@
 #include "bench.h"
 #include "interrupt.h"
 
-enum { MAX_ARGS = 64, POLL_MS = 20, NUMBERS = 8, PEER_NAME = 96 };
+enum { MAX_ARGS = 64, POLL_MS = 20, PATIENCE_MS = 1000, NUMBERS = 8, PEER_NAME = 96 };
 
 extern char **environ;
 
@@ -99,18 +99,21 @@ static int spawn(char **argv, FILE *out, FILE *err, pid_t *pid) {
     return problem;
 }
 
-// Ctrl-C on a terminal reaches the peer by itself; a signal to this process alone is handed on.
+// Ctrl-C on a terminal reaches the peer by itself; a signal to this process alone is handed on. One
+// that does not care is killed.
 static int status_wait(pid_t pid) {
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000l};
-    int status = 0;
-    bool told = false;
+    int status = 0, waited_ms = 0; // since it was told
+    interrupt_child(pid);
     while (waitpid(pid, &status, WNOHANG) == 0) {
-        if (interrupt_seen() && !told) {
-            kill(pid, SIGTERM);
-            told = true;
+        if (interrupt_seen()) {
+            if (waited_ms == 0) kill(pid, SIGTERM);
+            if (waited_ms >= PATIENCE_MS) kill(pid, SIGKILL);
+            waited_ms += POLL_MS;
         }
         nanosleep(&pause, NULL);
     }
+    interrupt_child(0);
     return status;
 }
 

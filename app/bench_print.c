@@ -1,8 +1,11 @@
 // The table that `runnel bench` prints by default: llama-bench's columns, then what was read and
-// how near that is to the limit. Columns that no test of this run fills are left out. Rows are
-// printed as they come, so widths are fixed; a longer cell moves its row only.
+// how near that is to the limit. Columns that no test of this run fills are left out, and on a
+// terminal those that do not fit. Rows are printed as they come, so widths are fixed; a longer cell
+// moves its row only.
+#include <limits.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench.h"
 
@@ -25,6 +28,7 @@ enum column {
     COLUMN_RATIO,
     COLUMN_COUNT
 };
+_Static_assert((int)COLUMN_COUNT <= (int)BENCH_MAX_COLUMNS, "bench.column holds them all");
 
 static const struct {
     const char *name;
@@ -41,7 +45,7 @@ static const struct {
     [COLUMN_PEER] = {"peer t/s", 9, false},      [COLUMN_RATIO] = {"ratio", 6, false},
 };
 
-static bool column_shown(const struct bench_config *config, int column) {
+static bool column_filled(const struct bench_config *config, int column) {
     bool prompts = false;
     for (int i = 0; i < config->n_prompt.count; i++) prompts |= config->n_prompt.value[i] > 0;
     switch (column) {
@@ -59,6 +63,25 @@ static bool column_shown(const struct bench_config *config, int column) {
     }
 }
 
+// What the other columns, or the command line, nearly say is left out first.
+static void columns_choose(struct bench *bench) {
+    static const enum column order[] = {COLUMN_BACKEND,   COLUMN_PARAMS,  COLUMN_SIZE, COLUMN_READ,
+                                        COLUMN_BYTES,     COLUMN_THREADS, COLUMN_KV,   COLUMN_PEER,
+                                        COLUMN_BANDWIDTH, COLUMN_PEAK};
+    const int room = bench->term->out_tty ? term_columns(STDOUT_FILENO) : INT_MAX;
+    int width = 1; // the first border
+    for (int i = 0; i < COLUMN_COUNT; i++) {
+        bench->column[i] = column_filled(bench->config, i);
+        if (bench->column[i]) width += columns[i].width + 3;
+    }
+    for (size_t i = 0; i < sizeof order / sizeof *order && width > room; i++) {
+        if (!bench->column[order[i]]) continue;
+        if (order[i] == COLUMN_THREADS && bench->config->threads.count > 1) continue;
+        bench->column[order[i]] = false;
+        width -= columns[order[i]].width + 3;
+    }
+}
+
 // Columns on the screen; the text has no wide characters.
 static int cell_width(const char *text) {
     int width = 0;
@@ -73,13 +96,14 @@ static void cell_print(const struct bench *bench, int column, const char *text, 
            text, term_reset(color), pad > 0 && columns[column].left ? pad : 0, "");
 }
 
-void bench_table_head(const struct bench *bench) {
+void bench_table_head(struct bench *bench) {
+    columns_choose(bench);
     putchar('|');
     for (int i = 0; i < COLUMN_COUNT; i++)
-        if (column_shown(bench->config, i)) cell_print(bench, i, columns[i].name, true);
+        if (bench->column[i]) cell_print(bench, i, columns[i].name, true);
     fputs("\n|", stdout);
     for (int i = 0; i < COLUMN_COUNT; i++) {
-        if (!column_shown(bench->config, i)) continue;
+        if (!bench->column[i]) continue;
         putchar(' ');
         for (int j = columns[i].left ? 0 : 1; j < columns[i].width; j++) putchar('-');
         fputs(columns[i].left ? " |" : ": |", stdout);
@@ -171,7 +195,7 @@ void bench_table_row(const struct bench *bench, const struct bench_row *row) {
     bench_figures(row, &figures);
     putchar('|');
     for (int i = 0; i < COLUMN_COUNT; i++)
-        if (column_shown(bench->config, i))
+        if (bench->column[i])
             cell_print(bench, i, cell_text(row, &figures, i, text),
                        i == COLUMN_RATE || i == COLUMN_RATIO);
     putchar('\n');

@@ -38,7 +38,7 @@ int drive_engine_create(const struct options *options, const rn_model *model,
     if (status != RN_OK) return app_fail_error(&err);
     rn_engine_info info;
     rn_engine_get_info(*out, &info);
-    app_warn_slow(info.slow_formats, info.isa);
+    app_warn_slow(quiet, info.slow_formats, info.isa);
     return APP_OK;
 }
 

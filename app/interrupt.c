@@ -18,6 +18,7 @@ enum { ECHO_COLUMNS = 2 }; // the terminal's own "^C"
 static volatile sig_atomic_t seen;
 static volatile sig_atomic_t resized, continued; // the terminal, the program after Ctrl-Z
 static volatile sig_atomic_t line_columns;
+static volatile sig_atomic_t child; // its process id; 0: none
 static _Atomic(const char *) doomed_file;
 static struct termios found_modes; // the terminal's, before the program changed them
 static const char *found_bytes;
@@ -130,25 +131,41 @@ static void on_ending(int signal_number) {
     raise(signal_number);
 }
 
+static void endings_set(sigset_t *out) {
+    sigemptyset(out);
+    for (int i = 0; i < ENDINGS; i++) sigaddset(out, endings[i]);
+}
+
+static void endings_handle(void (*handler)(int)) {
+    struct sigaction action = {.sa_handler = handler, .sa_flags = (int)SA_RESETHAND}, now;
+    endings_set(&action.sa_mask);
+    for (int i = 0; i < ENDINGS; i++) {
+        const bool ignored = sigaction(endings[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+        if (!ignored) sigaction(endings[i], &action, NULL); // as under nohup
+    }
+}
+
 // They are blocked while the handler's values change.
 void interrupt_restores(const struct termios *modes, const char *bytes) {
     sigset_t all, before;
-    struct sigaction action = {.sa_handler = modes ? on_ending : SIG_DFL};
-    action.sa_flags = (int)SA_RESETHAND;
-    sigemptyset(&all);
-    for (int i = 0; i < ENDINGS; i++) sigaddset(&all, endings[i]);
+    endings_set(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
     if (modes) {
         found_modes = *modes;
         found_bytes = bytes;
     }
-    action.sa_mask = all;
-    for (int i = 0; i < ENDINGS; i++) {
-        struct sigaction now;
-        const bool ignored = sigaction(endings[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN;
-        if (!ignored) sigaction(endings[i], &action, NULL); // as under nohup
-    }
+    endings_handle(modes ? on_ending : SIG_DFL);
     sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+static void on_ending_child(int signal_number) {
+    if (child) kill(child, SIGTERM);
+    raise(signal_number);
+}
+
+void interrupt_child(pid_t pid) {
+    child = pid;
+    endings_handle(pid ? on_ending_child : SIG_DFL);
 }
 
 void interrupt_line(int columns) { line_columns = columns; }

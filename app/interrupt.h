@@ -3,6 +3,7 @@
 #define RN_APP_INTERRUPT_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 // From now on Ctrl-C ends the program at once with status 130, after erasing a progress line and
 // removing a file that interrupt_removes() named: nothing is worth keeping before a request runs.
@@ -24,6 +25,10 @@ enum interrupt_wait interrupt_wait(int fd);
 // terminal these modes and standard output these bytes, which are borrowed. NULL: no more.
 struct termios;
 void interrupt_restores(const struct termios *modes, const char *bytes);
+
+// A child process that is not to outlive the program: a signal that ends the program, as above,
+// ends it first. 0: none any more.
+void interrupt_child(pid_t pid);
 
 // A progress line of so many columns is on stderr; 0: none.
 void interrupt_line(int columns);

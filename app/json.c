@@ -2,6 +2,7 @@
 #include "json.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 json_t *json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
@@ -51,4 +52,51 @@ int json_print(json_t *value, size_t flags) {
         return APP_OK;
     }
     return app_flush_output() ? APP_FAILED : app_fail(APP_FAILED, "out of memory");
+}
+
+// ---------------------------------------------------------------- CSV
+
+static void csv_quoted(const char *text) {
+    putchar('"');
+    for (; *text; text++) {
+        if (*text == '"') putchar('"');
+        putchar(*text);
+    }
+    putchar('"');
+}
+
+static bool csv_cell(const json_t *value, size_t flags) {
+    if (json_is_null(value)) return true;
+    if (json_is_string(value)) {
+        csv_quoted(json_string_value(value));
+        return true;
+    }
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | flags);
+    if (!text) return false;
+    if (json_is_array(value))
+        csv_quoted(text);
+    else
+        fputs(text, stdout);
+    free(text);
+    return true;
+}
+
+int json_csv_print(json_t *rows, size_t flags) {
+    json_t *value;
+    const char *key;
+    bool ok = rows != NULL;
+    for (size_t i = 0; ok && i <= json_array_size(rows); i++) { // the first line has the names
+        bool first = true;
+        json_object_foreach(json_array_get(rows, i ? i - 1 : 0), key, value) {
+            if (!first) putchar(',');
+            first = false;
+            if (i == 0)
+                fputs(key, stdout);
+            else
+                ok = csv_cell(value, flags) && ok;
+        }
+        putchar('\n');
+    }
+    json_decref(rows);
+    return ok ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }

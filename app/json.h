@@ -20,5 +20,8 @@ const char *json_kind(const json_t *value);
 // Prints value as a line on stdout and releases it; NULL is a value for which memory ran out. On
 // failure the error has been printed and the exit code is returned.
 int json_print(json_t *value, size_t flags);
+// The same for an array of objects that have the same keys: a line of the keys, and one for each
+// object. null is an empty cell; an array stands in its cell as JSON.
+int json_csv_print(json_t *rows, size_t flags);
 
 #endif

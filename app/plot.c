@@ -148,6 +148,17 @@ static bool varies(const struct plot *plot, enum axis axis) {
     return false;
 }
 
+// "llama 1.2B Q4_K", or the file where another one is called the same.
+static const char *model_label(const struct plot *plot, const struct bench_row *row) {
+    const char *slash = strrchr(row->filename, '/');
+    for (int i = 0; i < plot->bench->n_rows; i++) {
+        const struct bench_row *other = &plot->bench->rows[i];
+        if (!strcmp(row->type, other->type) && strcmp(row->filename, other->filename) != 0)
+            return slash && slash[1] ? slash + 1 : row->filename;
+    }
+    return row->type;
+}
+
 // Model and test, without what the axis says.
 static void label_make(const struct plot *plot, const struct bench_row *row, char out[LABEL]) {
     struct bench_test test = row->test;
@@ -155,8 +166,10 @@ static void label_make(const struct plot *plot, const struct bench_row *row, cha
     if (plot->axis == AXIS_DEPTH) test.n_depth = 0;
     if (plot->axis == AXIS_STREAMS) test.n_seqs = 1;
     if (plot->axis != AXIS_THREADS && varies(plot, AXIS_THREADS))
-        snprintf(threads, sizeof threads, ", %d threads", row->n_threads);
-    snprintf(out, LABEL, "%.80s, %s%s", row->type, bench_test_name(&test, name), threads);
+        snprintf(threads, sizeof threads, ", %d thread%s", row->n_threads,
+                 row->n_threads == 1 ? "" : "s");
+    snprintf(out, LABEL, "%.60s, %s%s", model_label(plot, row), bench_test_name(&test, name),
+             threads);
 }
 
 static void plot_choose(const struct bench *bench, struct plot *out) {
@@ -193,6 +206,8 @@ static void bar(const struct plot *plot, const struct bench_row *row, double lef
     text_at(plot->out, left + full + 10, y + 13, "start", "", value);
     if (!isfinite(figures.peer_ratio) || !(figures.peer_ratio > 0)) return;
     const double peer = shown / figures.peer_ratio;
+    snprintf(value, sizeof value, "%.1f tokens/s", figures.peer_ts);
+    text_at(plot->out, left + full + 10, y + 29, "start", "dim", value);
     fprintf(plot->out,
             "<rect class=\"peer\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>\n",
             left, y + BAR_HEIGHT + 2, full * (peer < 1 ? peer : 1), PEER_HEIGHT);
@@ -207,7 +222,7 @@ static void bars_axis(const struct plot *plot, double left, double bottom, doubl
         text_at(plot->out, x, bottom + 18, "middle", "dim", percent);
     }
     text_at(plot->out, left + full / 2, bottom + 38, "middle", "dim",
-            plot->kind == BENCH_PREFILL ? "share of the arithmetic peak, %"
+            plot->kind == BENCH_PREFILL ? "share of the arithmetic peak in registers, %"
                                         : "share of the read bandwidth B, %");
 }
 
@@ -232,6 +247,17 @@ static void bars_legend(const struct plot *plot, double left, double y) {
     text_at(plot->out, left + 108, y, "start", "", peer);
 }
 
+// The place that all rows share.
+static void place_text(const struct plot *plot, char *out, size_t size) {
+    const struct bench_row *row = &plot->bench->rows[0];
+    int at = snprintf(out, size, "%s %s", row->backend, row->isa);
+    if (!varies(plot, AXIS_THREADS))
+        at += snprintf(out + at, size - (size_t)at, ", %d thread%s", row->n_threads,
+                       row->n_threads == 1 ? "" : "s");
+    snprintf(out + at, size - (size_t)at, ", kv %s%s", kv_type_name(row->kv_type),
+             plot->axis == AXIS_STREAMS ? "; tokens of all sequences together" : "");
+}
+
 // The bandwidths that the shares are of, from the lowest to the highest.
 static void bandwidth_text(const struct plot *plot, char *out, size_t size) {
     double low = HUGE_VAL, high = 0;
@@ -243,9 +269,9 @@ static void bandwidth_text(const struct plot *plot, char *out, size_t size) {
         high = fmax(high, figures.bandwidth / 1e9);
     }
     if (high - low < 0.05)
-        snprintf(out, size, "B, measured in the same run: %.1f GB/s", high);
+        snprintf(out, size, "; B, measured in the same run, %.1f GB/s", high);
     else
-        snprintf(out, size, "B, measured in the same run: %.1f to %.1f GB/s", low, high);
+        snprintf(out, size, "; B, measured in the same run, %.1f to %.1f GB/s", low, high);
 }
 
 static void bars_draw(const struct plot *plot) {
@@ -262,13 +288,14 @@ static void bars_draw(const struct plot *plot) {
     const double left = MARGIN + (double)longest * CHAR_WIDTH + 10, full = WIDTH - left - 190;
     const double pitch = BAR_HEIGHT + ROW_GAP + (peer_name(plot) ? PEER_HEIGHT : 0);
     const double bottom = TITLE_HEIGHT + 10 + count * pitch;
-    char subtitle[96];
-    bandwidth_text(plot, subtitle, sizeof subtitle);
+    char subtitle[200];
+    place_text(plot, subtitle, sizeof subtitle / 2);
+    if (plot->kind != BENCH_PREFILL)
+        bandwidth_text(plot, subtitle + strlen(subtitle), sizeof subtitle / 2);
     begin(plot, bottom + AXIS_HEIGHT + 2 * LEGEND_ROW,
           plot->kind == BENCH_PREFILL ? "Prompts: how near to the arithmetic peak"
                                       : "Decoding: how near to the speed of memory",
-          plot->kind == BENCH_PREFILL ? "multiply-adds over those that the cores do in registers"
-                                      : subtitle);
+          subtitle);
     bars_axis(plot, left, bottom, full);
     double y = TITLE_HEIGHT + 10;
     for (int i = 0; i < bench->n_rows; i++) {
@@ -437,17 +464,6 @@ static bool has_peer(const struct bench_row *const *rows, int count) {
     for (int i = 0; i < count; i++)
         if (isfinite(row_rate(rows[i], true))) return true;
     return false;
-}
-
-// The place that all rows share.
-static void place_text(const struct plot *plot, char *out, size_t size) {
-    const struct bench_row *row = &plot->bench->rows[0];
-    int at = snprintf(out, size, "%s %s", row->backend, row->isa);
-    if (!varies(plot, AXIS_THREADS))
-        at += snprintf(out + at, size - (size_t)at, ", %d thread%s", row->n_threads,
-                       row->n_threads == 1 ? "" : "s");
-    snprintf(out + at, size - (size_t)at, ", kv %s%s", kv_type_name(row->kv_type),
-             plot->axis == AXIS_STREAMS ? "; tokens of all sequences together" : "");
 }
 
 static int lines_draw(const struct plot *plot) {

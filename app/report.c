@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 // Half of the budget may go into page faults; the rest is dozens of passes of each way to read.
 enum { BANDWIDTH_BUDGET_MS = 300, SHARE_BAR_WIDTH = 20, SHARE_BAR_MIN = 4, LABEL_COLUMNS = 10 };
@@ -76,7 +77,7 @@ static void print_share(const struct report *report, const struct term *term, in
     const int len =
         percent + snprintf(figures + percent, sizeof figures - (size_t)percent, " of %.1f GB/s%s",
                            report->bandwidth / 1e9, report->in_cache ? " (in cache)" : "");
-    const int room = term_columns() - used - 2 - 1 - len;
+    const int room = term_columns(STDERR_FILENO) - used - 2 - 1 - len;
     const int width = room < SHARE_BAR_WIDTH ? room : SHARE_BAR_WIDTH;
     fputs("  ", stderr);
     if (width >= SHARE_BAR_MIN) fprintf(stderr, "%s ", term_bar(term, share, width, bar));

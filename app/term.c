@@ -33,9 +33,9 @@ void term_init(struct term *term, const struct options *options) {
     term->utf8 = !strcmp(nl_langinfo(CODESET), "UTF-8");
 }
 
-int term_columns(void) {
+int term_columns(int fd) {
     struct winsize size = {0};
-    const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    const bool known = ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
     return known ? size.ws_col : 1000;
 }
 
@@ -142,7 +142,7 @@ void progress_update(void *ctx, uint64_t done, uint64_t total) {
     }
     const double share = (double)done / (double)total;
     const int label = (int)strlen(progress->label), percent = 5; // " 100%"
-    const int room = term_columns() - PROGRESS_MARGIN - label - percent - 1;
+    const int room = term_columns(STDERR_FILENO) - PROGRESS_MARGIN - label - percent - 1;
     const int width = room < PROGRESS_WIDTH ? room : PROGRESS_WIDTH;
     if (width < -1) return; // not even the number fits
     char bar[3 * PROGRESS_WIDTH + 1] = "";
@@ -153,6 +153,11 @@ void progress_update(void *ctx, uint64_t done, uint64_t total) {
     progress->shown_ns = now;
     progress->columns = label + percent + (with_bar ? 1 + width : 0);
     interrupt_line(progress->columns);
+}
+
+void progress_show(struct progress *progress, uint64_t done, uint64_t total) {
+    progress->start_ns = progress->shown_ns = 0;
+    progress_update(progress, done, total);
 }
 
 void progress_end(struct progress *progress) {

@@ -11,8 +11,8 @@ struct term {
     bool utf8;
 };
 
-// Columns of the terminal behind stderr; a large number where there is none or it does not say.
-int term_columns(void);
+// Columns of the terminal behind fd; a large number where there is none or it does not say.
+int term_columns(int fd);
 
 void term_init(struct term *term, const struct options *options);
 // The escape sequences, or "" without colour.
@@ -48,6 +48,8 @@ void progress_begin(struct progress *progress, const struct term *term, bool qui
                     const char *label);
 // Fits rn_progress_fn; ctx is a struct progress.
 void progress_update(void *ctx, uint64_t done, uint64_t total);
+// Shows the bar without the wait, for what is known to take long.
+void progress_show(struct progress *progress, uint64_t done, uint64_t total);
 void progress_end(struct progress *progress);
 
 #endif

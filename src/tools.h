@@ -17,6 +17,7 @@ const struct tokenizer *tools_tokenizer(const rn_model *model);
 // A model of a known shape with random weights and no file, for benchmarks: "1b:Q4_K_M" (see
 // weights/synthetic.h).
 rn_status tools_model_open_synthetic(const char *spec, rn_model **out, rn_error *err);
+rn_status tools_synthetic_check(const char *spec, rn_error *err); // whether it could be opened
 
 // ---------------------------------------------------------------- kernels (tools_kernels.c)
 
@@ -58,13 +59,17 @@ struct tools_cost {
 struct tools_runner_options {
     const char *isa; // NULL: the best of this machine
     int n_threads;   // 0: all cores that this process may use
+    bool no_pin;     // as in rn_engine_options
     enum kv_type kv_type;
     rn_progress_fn progress; // of loading; may be NULL
     void *progress_ctx;
 };
 
-// Everything that the works need is allocated, and KV pages are there. RN_ERR_CONTEXT: a work goes
-// beyond the model's context. The model outlives the runner.
+// RN_ERR_CONTEXT: one of the works goes beyond the model's context.
+rn_status tools_works_check(const rn_model_info *info, const struct tools_work *works, int n_works,
+                            rn_error *err);
+// Everything that the works need is allocated, and KV pages are there; the works are checked too.
+// The model outlives the runner.
 rn_status tools_runner_create(const rn_model *model, const struct tools_runner_options *options,
                               const struct tools_work *works, int n_works,
                               struct tools_runner **out, rn_error *err);
@@ -95,12 +100,13 @@ void tools_runner_get_info(const struct tools_runner *runner, struct tools_runne
 
 // Where the time of a work goes: stages of one name added up over the layers, in the order of the
 // first of each. out is to be freed; *total_ns is the time of all steps, stages or not.
+// RN_ERR_CANCELLED: stop (may be NULL) said so.
 struct tools_stage {
     char name[96];
     uint64_t ns, runs;
 };
 rn_status tools_runner_stages(struct tools_runner *runner, const struct tools_work *work,
-                              struct tools_stage **out, int *n_out, uint64_t *total_ns,
-                              rn_error *err);
+                              bool (*stop)(void), struct tools_stage **out, int *n_out,
+                              uint64_t *total_ns, rn_error *err);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "engine/kv.h"
 #include "tools.h"
+#include "weights/synthetic.h"
 
 struct tools_runner {
     const struct plan *plan;
@@ -137,9 +138,12 @@ uint64_t tools_runner_working_set(const struct tools_runner *runner,
 
 static int larger(int a, int b) { return a > b ? a : b; }
 
-// The most of everything that any of the works takes.
-static rn_status works_measure(struct tools_runner *runner, const rn_model_info *info,
-                               const struct tools_work *works, int n_works, rn_error *err) {
+rn_status tools_synthetic_check(const char *spec, rn_error *err) {
+    return weights_check_synthetic(spec, err);
+}
+
+rn_status tools_works_check(const rn_model_info *info, const struct tools_work *works, int n_works,
+                            rn_error *err) {
     for (int i = 0; i < n_works; i++) {
         const struct tools_work *work = &works[i];
         const int64_t end = (int64_t)work->depth + work->n_positions;
@@ -152,13 +156,22 @@ static rn_status works_measure(struct tools_runner *runner, const rn_model_info 
         if (rows > INT32_MAX / 2 || pages > INT32_MAX / 2)
             return err_set(err, RN_ERR_ARG, "%d sequences of %lld positions are too many",
                            work->n_seqs, (long long)end);
-        runner->max_seqs = larger(runner->max_seqs, work->n_seqs);
-        runner->max_tokens = larger(runner->max_tokens, (int)rows);
-        runner->max_logits =
-            larger(runner->max_logits, work->all_logits ? (int)rows : work->n_seqs);
-        if ((uint32_t)pages > runner->n_pages) runner->n_pages = (uint32_t)pages;
     }
     return RN_OK;
+}
+
+// The most of everything that any of the works takes.
+static void works_measure(struct tools_runner *runner, const struct tools_work *works,
+                          int n_works) {
+    for (int i = 0; i < n_works; i++) {
+        const struct tools_work *work = &works[i];
+        const int rows = work->n_seqs * work->step_tokens;
+        const uint32_t pages = (uint32_t)work->n_seqs * work_pages(work);
+        runner->max_seqs = larger(runner->max_seqs, work->n_seqs);
+        runner->max_tokens = larger(runner->max_tokens, rows);
+        runner->max_logits = larger(runner->max_logits, work->all_logits ? rows : work->n_seqs);
+        if (pages > runner->n_pages) runner->n_pages = pages;
+    }
 }
 
 static rn_status allocate(struct tools_runner *runner, rn_error *err) {
@@ -179,6 +192,7 @@ static rn_status backend_make(struct tools_runner *runner,
                               const struct tools_runner_options *options, rn_error *err) {
     struct backend_config config = {.isa = options->isa,
                                     .n_threads = options->n_threads,
+                                    .no_pin = options->no_pin,
                                     .max_tokens = runner->max_tokens,
                                     .max_logits = runner->max_logits,
                                     .max_seqs = runner->max_seqs,
@@ -200,6 +214,8 @@ rn_status tools_runner_create(const rn_model *model, const struct tools_runner_o
     const rn_model_info *info = rn_model_get_info(model);
     if (!tools_plan(model))
         return err_set(err, RN_ERR_ARG, "%s: opened for its vocabulary alone", info->path);
+    rn_status status = tools_works_check(info, works, n_works, err);
+    if (status) return status;
     struct tools_runner *runner = calloc(1, sizeof *runner);
     if (!runner) return err_set(err, RN_ERR_NOMEM, "no memory for a runner");
     *runner = (struct tools_runner){.plan = tools_plan(model),
@@ -209,8 +225,8 @@ rn_status tools_runner_create(const rn_model *model, const struct tools_runner_o
                                     .max_seqs = 1,
                                     .n_pages = 1,
                                     .random = 1};
-    rn_status status = works_measure(runner, info, works, n_works, err);
-    if (!status) status = allocate(runner, err);
+    works_measure(runner, works, n_works);
+    status = allocate(runner, err);
     if (!status) status = backend_make(runner, options, err);
     if (status) {
         tools_runner_destroy(runner);
@@ -265,8 +281,8 @@ static void stage_add(struct tools_stage *stages, int *count, const char *name, 
 }
 
 rn_status tools_runner_stages(struct tools_runner *runner, const struct tools_work *work,
-                              struct tools_stage **out, int *n_out, uint64_t *total_ns,
-                              rn_error *err) {
+                              bool (*stop)(void), struct tools_stage **out, int *n_out,
+                              uint64_t *total_ns, rn_error *err) {
     const struct backend_class *cls = runner->backend->cls;
     uint64_t expert_bytes, ns, runs;
     const char *name;
@@ -276,8 +292,9 @@ rn_status tools_runner_stages(struct tools_runner *runner, const struct tools_wo
     *total_ns = 0;
     if (!cls->profile) return RN_OK;
     cls->profile(runner->backend, true);
-    tools_runner_run(runner, work, 0, NULL, total_ns, &expert_bytes);
+    const bool done = tools_runner_run(runner, work, 0, stop, total_ns, &expert_bytes);
     cls->profile(runner->backend, false);
+    if (!done) return err_set(err, RN_ERR_CANCELLED, "measuring stages was cancelled");
     while (cls->stage_time(runner->backend, n, &name, &ns, &runs)) n++;
     struct tools_stage *stages = calloc((size_t)n + 1, sizeof *stages);
     if (!stages) return err_set(err, RN_ERR_NOMEM, "no memory for the times of %d stages", n);

@@ -122,7 +122,9 @@ static double rate(const struct matmul_kernel *kernel, const struct activations 
                                .xsum = a->xsum[c],
                                .y = y,
                                .ldy = ROWS,
-                               .scale = 1.0f};
+                               .scale = 1.0f,
+                               .scratch = aligned_alloc(64, MATMUL_SCRATCH_BYTES)};
+    if (!args.scratch) fail("out of memory");
     double best = 0;
     int64_t group = 0, matrix = 0;
     for (int pass = 0; pass < N_PASSES; pass++) {
@@ -139,6 +141,7 @@ static double rate(const struct matmul_kernel *kernel, const struct activations 
         const double rows_per_s = (double)rows * 1e9 / (double)(now - begin);
         if (rows_per_s > best) best = rows_per_s;
     }
+    free(args.scratch);
     return best;
 }
 

@@ -12,7 +12,7 @@ typedef void (*backend_progress)(void *ctx, uint64_t done, uint64_t total);
 
 struct backend_config {
     const char *name; // "cpu"; NULL: the best one that works
-    const char *isa;  // CPU: "scalar", "avx2", "avx512"; NULL: the best of this machine
+    const char *isa;  // CPU: "scalar", "avx2", "avxvnni", "avx512", "neon"; NULL: the best here
     int n_threads;    // 0: all cores that this process may use
     bool no_pin;      // threads are never bound to a cache or memory node of their own
     int max_tokens;   // rows of a batch
@@ -42,8 +42,8 @@ struct backend_class {
     // Zeroes a page; called when a page gets an owner, so that masked slots read as exact zeros.
     void (*kv_clear)(struct backend *backend, int group, uint32_t page);
     // The read bandwidth in bytes/s over a working set of that many bytes, sustained: the best
-    // way to read, by its median over budget_ms. Larger than the last-level cache: main memory. 0
-    // when it could not be measured.
+    // way to read, by its median over budget_ms (more where the system is slow to give memory).
+    // Larger than the last-level cache: main memory. 0 when memory is too short, or the budget 0.
     double (*bandwidth)(struct backend *backend, uint64_t working_set, int budget_ms);
     // Multiply-adds per second that all threads reach in registers, of bytes into integers or of
     // floats; takes about 20 ms.

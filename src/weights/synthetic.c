@@ -383,12 +383,14 @@ static void add_tensors(struct maker *m) {
 
 // ---------------------------------------------------------------- memory
 
-static rn_status check_room(const struct maker *m) {
+// No file is behind these weights, so they stay in memory beside the backend's packed copy.
+static rn_status check_room(const char *name, uint64_t bytes, rn_error *err) {
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     const uint64_t there = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_MAX;
-    if (m->bytes <= there) return RN_OK;
-    return err_set(m->err, RN_ERR_NOMEM, "%s: takes %llu bytes, the machine has %llu",
-                   m->weights->name, (unsigned long long)m->bytes, (unsigned long long)there);
+    if (bytes <= there / 2) return RN_OK;
+    return err_set(err, RN_ERR_NOMEM,
+                   "%s: takes twice %llu bytes, as made and as packed; the machine has %llu", name,
+                   (unsigned long long)bytes, (unsigned long long)there);
 }
 
 // The memory that stands in for the file, aligned to huge pages: what packs the weights reads it
@@ -430,7 +432,7 @@ static rn_status make(struct maker *m, bool is_filled) {
     rn_status status = m->status;
     if (!status) status = store_metas_index(&m->weights->metas, m->weights->name, m->err);
     if (!status) status = store_tensors_index(m->weights, m->err);
-    if (!status && is_filled) status = check_room(m);
+    if (!status && is_filled) status = check_room(m->weights->name, m->bytes, m->err);
     if (!status) status = map_tensors(m, is_filled ? PROT_READ | PROT_WRITE : PROT_READ);
     if (!status && is_filled) status = synthetic_fill(m->weights, m->err);
     return status;
@@ -516,4 +518,13 @@ rn_status weights_open_synthetic(const char *spec, struct weights **out, rn_erro
 
 rn_status weights_describe_synthetic(const char *spec, struct weights **out, rn_error *err) {
     return open_spec(spec, false, out, err);
+}
+
+rn_status weights_check_synthetic(const char *spec, rn_error *err) {
+    struct weights *weights;
+    rn_status status = weights_describe_synthetic(spec, &weights, err);
+    if (status) return status;
+    status = check_room(weights->name, weights_bytes(weights), err);
+    weights_close(weights);
+    return status;
 }

@@ -6,10 +6,13 @@
 #include "weights/weights.h"
 
 // The same spec always has the same bytes. An unknown shape or format is RN_ERR_ARG with a list of
-// the known ones; more weights than the machine has memory are RN_ERR_NOMEM.
+// the known ones. RN_ERR_NOMEM: the machine has no memory for the weights and for the copy that a
+// backend packs of them.
 rn_status weights_open_synthetic(const char *spec, struct weights **out, rn_error *err);
 // The same with keys, tensors and sizes alone: all weights read as zeros and take no memory.
 rn_status weights_describe_synthetic(const char *spec, struct weights **out, rn_error *err);
+// Whether the spec could be opened, without doing so.
+rn_status weights_check_synthetic(const char *spec, rn_error *err);
 
 // synthetic_fill.c, for synthetic.c: gives every tensor, whose data may be written, its values.
 rn_status synthetic_fill(const struct weights *weights, rn_error *err);

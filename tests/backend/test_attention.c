@@ -179,9 +179,9 @@ static void check_task(struct task *t, int index) {
 }
 
 #ifdef TEST_EMULATED
-enum { N_TASKS = 30 };
+enum { N_TASKS = 30, N_ODD_TASKS = 10, THREADS_STEP = 3 };
 #else
-enum { N_TASKS = 150 };
+enum { N_TASKS = 150, N_ODD_TASKS = 30, THREADS_STEP = 1 };
 #endif
 
 static void whole_rows_and_folded_parts_equal_the_reference(void **state) {
@@ -199,7 +199,7 @@ static void whole_rows_and_folded_parts_equal_the_reference(void **state) {
 static void odd_numbers_spread_as_in_the_reference(void **state) {
     (void)state;
     rng_state = 5;
-    for (int i = 0; i < 30; i++) {
+    for (int i = 0; i < N_ODD_TASKS; i++) {
         struct task t;
         task_init(&t, 600);
         struct attention_args *a = &t.args;
@@ -392,7 +392,7 @@ static void check_load(const struct shape *shape, const struct load *load, bool 
     rows_init(&r, load);
     for (int isa = 0; isa < ISA_COUNT; isa++) {
         const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
-        for (int threads = 1; ops && threads <= 4; threads++) {
+        for (int threads = 1; ops && threads <= 4; threads += THREADS_STEP) {
             int n_cut, n_whole;
             stage_backend(&s, ops->name, threads, (enum kv_type)((isa + threads) % 2),
                           load->n_pages);

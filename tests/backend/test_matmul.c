@@ -76,6 +76,7 @@ struct problem {
     float *x, *xd, *bias, *y;
     int8_t *xq;
     int16_t *xsum;
+    void *scratch;
     size_t y_bytes;
 };
 
@@ -223,6 +224,9 @@ static void problem_init(struct problem *p, enum format_id format, int rows, int
                           .bias = allocate((size_t)rows * sizeof(float)),
                           .y_bytes = (size_t)(n * ldy) * sizeof(float)};
     p->y = allocate(p->y_bytes);
+    p->scratch = aligned_alloc(64, MATMUL_SCRATCH_BYTES);
+    assert_non_null(p->scratch);
+    memset(p->scratch, 0xff, MATMUL_SCRATCH_BYTES); // NaN: a kernel reads what it wrote
     if (block) {
         p->xq = allocate((size_t)(n * cols));
         p->xd = allocate((size_t)(n * cols / 32) * sizeof(float));
@@ -243,7 +247,8 @@ static void problem_init(struct problem *p, enum format_id format, int rows, int
                                    .ldy = ldy,
                                    .bias = random_below(state, 2) ? p->bias : NULL,
                                    .scale = random_below(state, 2) ? 0.3f : 1.0f,
-                                   .add = random_below(state, 2)};
+                                   .add = random_below(state, 2),
+                                   .scratch = p->scratch};
     weights_fill(p, fill, state);
     activations_fill(p, fill, state);
     for (int i = 0; i < rows; i++) p->bias[i] = random_unit(state);
@@ -258,6 +263,7 @@ static void problem_deinit(struct problem *p) {
     free(p->xq);
     free(p->xd);
     free(p->xsum);
+    free(p->scratch);
 }
 
 // Rows are whole blocks; the count is odd and even in turn, as some layouts pair blocks.

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE 1
 #include "check.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,8 @@ struct fixture {
     _Atomic uint8_t *fetches; // [size] how often each byte was fetched
     _Atomic int n_fetch;
     int fail_at; // the fetch that fails; 0: none
+    int n_meet;  // the first fetches that wait for each other
+    uint64_t meet_at[8];
     bool in_place;
     uint64_t matmul_bytes;
     const void *expert[EXPERTS];
@@ -49,7 +52,10 @@ static rn_status fetch(const void *ctx, const void *data, uint64_t bytes, void *
     struct fixture *f = (struct fixture *)(uintptr_t)ctx;
     const uint64_t offset = (uint64_t)((const uint8_t *)data - f->seen);
     if (offset >= f->used || bytes > f->used - offset) abort(); // other threads cannot fail a test
-    if (++f->n_fetch == f->fail_at)
+    const int number = ++f->n_fetch;
+    if (number <= f->n_meet) f->meet_at[number - 1] = offset;
+    while (number <= f->n_meet && f->n_fetch < f->n_meet) sched_yield();
+    if (number == f->fail_at)
         return err_set(err, RN_ERR_IO, "the disk is on fire at %d", f->fail_at);
     for (uint64_t i = 0; i < bytes; i++) f->fetches[offset + i]++;
     *at = f->bytes + offset;
@@ -246,6 +252,21 @@ static void progress_grows_to_all_bytes(void **state) {
     }
 }
 
+static void threads_read_the_file_side_by_side_from_its_beginning(void **state) {
+    (void)state;
+    if (!machine_packs()) skip();
+    struct fixture f;
+    struct backend *backend;
+    fixture_init(&f, FORMAT_Q8_0);
+    f.n_meet = 3;
+    check(create(&f, f.n_meet, &backend, NULL) == RN_OK, "create");
+    for (int i = 0; i < f.n_meet; i++)
+        check(f.meet_at[i] < f.used / 4, "fetch %d: at %llu of %llu", i,
+              (unsigned long long)f.meet_at[i], (unsigned long long)f.used);
+    backend_destroy(backend);
+    fixture_deinit(&f);
+}
+
 // KB of address space; 0 with a sanitizer, which maps as it likes.
 static long mapped_kb(void) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -290,6 +311,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_bytes_are_those_of_one_pass_and_each_byte_is_fetched_once),
         cmocka_unit_test(progress_grows_to_all_bytes),
+        cmocka_unit_test(threads_read_the_file_side_by_side_from_its_beginning),
         cmocka_unit_test(a_fetch_that_fails_is_an_error_and_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

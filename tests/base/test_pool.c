@@ -419,6 +419,35 @@ static void context_may_be_freed_after_it_was_taken_away(void **state) {
     pool_destroy(pool);
 }
 
+struct slow_ctx {
+    _Atomic bool was_inside, is_inside;
+};
+
+static bool step_slowly(void *arg, int worker, int64_t step) {
+    struct slow_ctx *ctx = arg;
+    (void)worker, (void)step;
+    atomic_store(&ctx->is_inside, true);
+    atomic_store(&ctx->was_inside, true);
+    usleep(20000);
+    atomic_store(&ctx->is_inside, false);
+    return true;
+}
+
+static void taking_a_function_away_waits_for_who_is_inside(void **state) {
+    (void)state;
+    struct pool *pool = pool_make(2);
+    struct slow_ctx ctx = {false, false};
+    pool_set_ahead(pool, step_slowly, &ctx);
+    struct meet_ctx meet = {.expected = 2};
+    pool_run(pool, meet_others, &meet, 2, 1);
+    alarm(60);
+    while (!atomic_load(&ctx.was_inside)) usleep(10);
+    alarm(0);
+    pool_set_ahead(pool, NULL, NULL);
+    assert_false(atomic_load(&ctx.is_inside));
+    pool_destroy(pool);
+}
+
 struct matrix {
     int rows;
     uint8_t data[64];
@@ -523,6 +552,7 @@ int main(void) {
         cmocka_unit_test(waiting_helpers_step_until_nothing_is_left),
         cmocka_unit_test(run_that_is_offered_ends_the_steps),
         cmocka_unit_test(context_may_be_freed_after_it_was_taken_away),
+        cmocka_unit_test(taking_a_function_away_waits_for_who_is_inside),
         cmocka_unit_test(owner_publishes_what_comes_next_by_one_store),
         cmocka_unit_test(full_pool_is_bound_by_domain_and_the_caller_is_not),
     };

@@ -87,6 +87,11 @@ for row in 0 1 2; do
         -v B="$(json out $row.samples_bandwidth_gbs.0)" "BEGIN { printf \"%.12g\", b * $tokens / ns / B }")" \
         "$(json out $row.samples_share.0)"
 done
+# The prompt's multiply-adds, from the model's shapes: 8 tokens of every product, but 1 of the head and of what
+# follows the last attention; that of 8 tokens at depth 32 in the layers before, of 1 in the last.
+near "the share of the peak" "$(awk -v n="$(json out 0.avg_ns)" -v i="$(json out 0.peak_int8_gmacs)" \
+    -v f="$(json out 0.peak_f32_gmacs)" 'BEGIN { printf "%.12g", (133300224 / i + 1835008 / f) / n }')" \
+    "$(json out 0.peak_share)"
 # A decode step reads what inspect says: weights, and KV of the positions before and its own.
 run bench -p 0 -n 1 -d 1023 -r 1 -o json
 equal "bytes of the last step of a context" "$("$BIN" inspect --json | "$JSONGET" memory.f16.decode_bytes_full).0" \
@@ -107,6 +112,28 @@ equal "of each test" 2 "$(grep -c '^| stage ' out)"
 run bench -m "$small" -p 0 -n 2 -r 1 --stages -o json
 equal "in JSON" "embed token_embd" "$(json out 0.stages.0.name)"
 equal "runs of the first" 2 "$(json out 0.stages.0.runs)"
+
+# Kernels: the same rows in every format.
+run bench --kernels
+equal "--kernels exits 0" 0 "$code"
+expect "a kernel of this machine's reference" grep -q '^| Q4_0   | scalar  | yes  | reference, slow | ' out
+equal "lines are aligned" 1 "$(awk '{ print length($0) }' out | sort -u | wc -l)"
+kernels=$(($(wc -l <out) - 2))
+run bench --kernels -o json
+equal "in JSON" "$kernels F32 scalar true" "$(json out '#.') $(json out 0.format) $(json out 0.isa) $(json out 0.here)"
+equal "bits" "32.0 32.0" "$(json out 0.file_bits) $(json out 0.packed_bits)"
+run bench --kernels -o csv
+equal "in CSV" $((kernels + 1)) "$(wc -l <out)"
+equal "its first line" "format,isa,here,one,few,many,panel,file_bits,packed_bits" "$(head -n 1 out)"
+
+# Formats without a kernel are said once, unless that is unwanted.
+run bench --synthetic tiny:Q4_0,tiny:Q8_0 -t 1,2 -p 0 -n 1 -r 1 --isa scalar --no-pin
+equal "a warning for each format" "Q4_0 Q8_0" "$(sed 's/.*no kernel for //; s/ .*//' err | paste -sd' ')"
+equal "the rows" 6 "$(wc -l <out)"
+run bench --synthetic tiny:Q4_0 -p 0 -n 1 -r 1 --isa scalar -q
+equal "--quiet: no warning" 0 "$(wc -c <err)"
+run run -p a -n 1 --isa scalar -q
+equal "--quiet: no warning of run" 0 "$(wc -c <err)"
 
 # Plots: bars, and lines over each axis.
 if command -v xmllint >/dev/null; then
@@ -131,6 +158,10 @@ for axis in "-d 0,32:tokens in the context" "--streams 1,2,4:sequences decoded t
     equal "a line for each model" 2 "$(grep -c '<polyline' lines.svg)"
 done
 
+run bench --synthetic tiny:Q4_K_S,tiny:Q4_K_M -p 0 -n 2 -r 1 -t 1,2 --streams 1,2 --plot lines.svg
+expect "models of one type are told apart" grep -q '>tiny:Q4_K_M, tg2, 1 thread<' lines.svg
+equal "a line for each model and thread count" 4 "$(grep -c '<polyline' lines.svg)"
+
 # A peer: run after each repetition of ours, on the same file, and its median compared with ours.
 cat >peer <<'PEER'
 #!/bin/sh
@@ -140,12 +171,14 @@ echo "a line for people" >&2
 printf '[{"build_commit": "abc", "n_prompt": 0, "avg_ts": %d.5, "samples_ts": [1]}]\n' $((n * n))
 PEER
 chmod +x peer
-run bench -m "$small" -p 0 -n 2 -r 3 -t 1 --peer ./peer --peer-args "-rtr 1" -o json
+run bench -m "$small" -p 0 -n 2 -r 3 -t 1 --peer ./peer --peer-args "-rtr 1" -o json --plot bars.svg
 equal "--peer exits 0" 0 "$code"
 equal "its calls" "-m $small -t 1 -p 0 -n 2 -r 1 -o json -rtr 1" "$(sort -u calls)"
 equal "one for each repetition" 3 "$(wc -l <calls)"
 equal "its samples" "[1.5,4.5,9.5]" "$(json out 0.peer_samples_ts)"
 equal "its median" 4.5 "$(json out 0.peer_ts)"
+expect "its bar" grep -q 'class="peer".*height="7"' bars.svg
+expect "its rate beside the bar" grep -q '>4.5 tokens/s<' bars.svg
 equal "its name" "peer abc" "$(json out 0.peer_name)"
 near "the ratio of the medians" \
     "$(json out 0.samples_ts | tr -d '[]' | tr , '\n' | sort -g | awk 'NR == 2 { printf "%.12g", $1 / 4.5 }')" \
@@ -188,7 +221,16 @@ refused 2 "/nonexistent.gguf: .*No such file" bench -m "$small,/nonexistent.gguf
 refused 2 "1025 positions after 0 are more than the model's context, 1024" bench -p 1025
 refused 2 "128 positions after 1000 .* 1024" bench -p 0 -d 1000
 refused 2 "--plot: '/nonexistent/x.svg': No such file" bench --plot /nonexistent/x.svg
-refused 2 "nonsense" bench --synthetic nonsense
+refused 2 "shape 'nonsense' is unknown (known: 135m, .*)" bench --synthetic nonsense
+refused 2 "'1b' has no format" bench --synthetic 1b
+refused 1 "70b:F32: takes twice 282[0-9]* bytes" bench --synthetic 70b:F32
+# What is wrong with a later model is said before the first is measured.
+for later in "--synthetic tiny:Q9" "--synthetic 70b:F32" "-m $TINY"; do
+    # shellcheck disable=SC2086  # to be split
+    run bench -m "$small" $later -p 0 -n 2 -d 600 -r 1
+    expect "a bad later model is refused: $later" [ "$code" != 0 ]
+    equal "before any row: $later" 0 "$(wc -c <out)"
+done
 RUNNEL_N_GEN=x refused 2 "RUNNEL_N_GEN: 'x' is not" bench
 
 # Ctrl-C: the rows that are complete are shown, in every format; then 130.
@@ -203,5 +245,26 @@ for format in md json; do
     md) expect "the first row was printed" grep -q '| *tg1 |' out ;;
     json) equal "the first row is whole" 1 "$(json out 0.n_gen)" ;;
     esac
+done
+
+# A row that is complete is kept; a peer that does not care about the signal is killed, and none
+# stays behind when the program is ended.
+printf '#!/bin/sh\ntrap "" INT TERM\nkill -INT $PPID\necho "[{\\"avg_ts\\": 2}]"\n' >asking
+printf '#!/bin/sh\ntrap "" INT TERM\necho $$ >pid\nwhile :; do sleep 0.1; done\n' >stubborn
+printf '#!/bin/sh\necho $$ >pid\nexec sleep 1000\n' >hanging
+chmod +x asking stubborn hanging
+run bench -m "$small" -p 0 -n 1 -r 1 --peer ./asking
+equal "Ctrl-C in the last repetition exits 130" 130 "$code"
+expect "its row is there" grep -q '| *tg1 | .* | *2.00 |' out
+for case in stubborn:INT:130 hanging:INT:130 hanging:TERM:143; do
+    rm -f pid
+    IFS=: read -r peer signal want <<<"$case"
+    "$BIN" bench -m "$small" -p 0 -n 1 -r 1 --peer "./$peer" >out 2>err &
+    until [ -s pid ]; do sleep 0.05; done
+    kill "-$signal" $!
+    wait $! 2>/dev/null
+    equal "$case" "$want" $?
+    for _ in $(seq 100); do kill -0 "$(cat pid)" 2>/dev/null && sleep 0.05; done
+    expect "$case: the peer is gone" sh -c '! kill -0 $(cat pid) 2>/dev/null'
 done
 finish

@@ -35,6 +35,16 @@ for columns in 20 40 80; do
     expect "$columns columns: on one line" [ "$(grep "%$" out | wc -L)" -lt "$columns" ]
     expect "$columns columns: the result follows" grep -q "^loss" out
 done
+
+# The table of bench leaves out the columns that do not fit; a bar shows itself at once.
+for columns in 80 120 200; do
+    script -qec "stty cols $columns; '$BIN' bench -p 4 -n 2 -r 1 --color never" /dev/null </dev/null |
+        tr '\r' '\n' >out
+    expect "$columns columns: the table fits" [ "$(grep '^|' out | wc -L)" -le "$columns" ]
+    expect "$columns columns: with what matters" grep -q '^| model .* test | .* t/s | .* of B |' out
+    expect "$columns columns: a bar" grep -q '^measuring .* 0%$' out
+done
+expect "200 columns: all of them" grep -q '| backend | threads | .* bytes/token | *GB/s |' out
 run run -p "Once upon a time" -n 2 --color always
 expect "--color always: colour in a file" grep -qF "$escape" err
 finish

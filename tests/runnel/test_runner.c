@@ -212,8 +212,8 @@ static void stages_are_added_up_over_layers(void **state) {
     bool down = false;
     setup(&f, FLOATS);
     for (int round = 0; round < 2; round++) { // the second starts from zero
-        check(tools_runner_stages(f.runner, &decode, &stages, &count, &total, &err) == RN_OK, "%s",
-              err.message);
+        check(tools_runner_stages(f.runner, &decode, NULL, &stages, &count, &total, &err) == RN_OK,
+              "%s", err.message);
         sum = 0;
         for (int i = 0; i < count; i++) {
             sum += stages[i].ns;
@@ -228,6 +228,20 @@ static void stages_are_added_up_over_layers(void **state) {
               (unsigned long long)total);
         free(stages);
     }
+    teardown(&f);
+}
+
+static void stages_can_be_cancelled(void **state) {
+    (void)state;
+    struct fixture f;
+    struct tools_stage *stages;
+    int count;
+    uint64_t total;
+    rn_error err = {0};
+    setup(&f, FLOATS);
+    assert_int_equal(tools_runner_stages(f.runner, &decode, always, &stages, &count, &total, &err),
+                     RN_ERR_CANCELLED);
+    check(!stages && count == 0, "%d stages", count);
     teardown(&f);
 }
 
@@ -256,6 +270,7 @@ int main(void) {
         cmocka_unit_test(a_run_stops_when_asked_to),
         cmocka_unit_test(a_work_beyond_the_context_is_refused),
         cmocka_unit_test(stages_are_added_up_over_layers),
+        cmocka_unit_test(stages_can_be_cancelled),
         cmocka_unit_test(the_peaks_are_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

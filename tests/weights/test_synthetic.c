@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -235,6 +236,28 @@ static void unknown_shapes_and_formats_are_named_with_the_known_ones(void **stat
     }
 }
 
+static void a_check_opens_nothing_and_refuses_what_opening_would(void **state) {
+    (void)state;
+    const long page = sysconf(_SC_PAGESIZE);
+    const uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)page;
+    rn_error err = {0};
+    struct weights *big;
+    assert_int_equal(weights_check_synthetic("tiny:Q4_0", &err), RN_OK);
+    assert_int_equal(weights_check_synthetic("tiny:Q9", &err), RN_ERR_ARG);
+    static const char *const specs[] = {"1b:F32",  "3b:F16",  "8b:Q8_0", "3b:F32", "8b:F16",
+                                        "14b:F16", "32b:F16", "70b:F16", "70b:F32"};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) { // twice: as made, and as packed
+        struct weights *weights = describe(specs[i]);
+        const bool fits = weights_bytes(weights) <= memory / 2;
+        weights_close(weights);
+        const rn_status status = weights_check_synthetic(specs[i], &err);
+        check(status == (fits ? RN_OK : RN_ERR_NOMEM), "%s: status %d", specs[i], (int)status);
+        if (fits) continue;
+        assert_int_equal(weights_open_synthetic(specs[i], &big, &err), RN_ERR_NOMEM);
+        assert_null(big);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_have_the_parameters_of_the_models_they_are_named_after),
@@ -245,6 +268,7 @@ int main(void) {
         cmocka_unit_test(the_same_spec_in_any_case_gives_the_same_bytes),
         cmocka_unit_test(tensors_lie_apart_and_inside_the_memory),
         cmocka_unit_test(unknown_shapes_and_formats_are_named_with_the_known_ones),
+        cmocka_unit_test(a_check_opens_nothing_and_refuses_what_opening_would),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

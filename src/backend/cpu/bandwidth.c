@@ -129,7 +129,7 @@ static double read_buffer(struct cpu_backend *b, uint8_t *data, uint64_t bytes, 
                               .n_pass = (of_threads > PASS_BYTES ? of_threads : PASS_BYTES) /
                                         CHUNK_BYTES};
     const uint64_t now = clock_ns();
-    if (reading.n_chunks == 0) return 0;
+    assert(reading.n_chunks > 0);
     const bool few = n_threads > 1 && n_threads <= FEW_THREADS;
     return bandwidth_sustained(read_pass, &reading, few ? 2 * N_DISTANCES : N_DISTANCES,
                                (uint64_t)reading.n_pass * CHUNK_BYTES,
@@ -143,11 +143,12 @@ static void touch_pages(void *ctx, int64_t begin, int64_t end, int worker) {
     memset((uint8_t *)ctx + begin * TOUCH_BYTES, 1, (size_t)(end - begin) * TOUCH_BYTES);
 }
 
-// Faults the buffer in until the deadline; returns the bytes that are there, whole huge pages.
-static uint64_t touch(struct pool *pool, struct region *region, uint64_t deadline) {
+// Faults the buffer in until the deadline, and `least` bytes of it in any case: a busy system, or
+// one without huge pages, may need longer. Returns the bytes that are there, whole huge pages.
+static uint64_t touch(struct pool *pool, struct region *region, uint64_t least, uint64_t deadline) {
     const int64_t n = (int64_t)(region->bytes / TOUCH_BYTES), step = TOUCH_STEP * pool_size(pool);
     int64_t done = 0;
-    while (done < n && clock_ns() < deadline) {
+    while (done < n && ((uint64_t)done * TOUCH_BYTES < least || clock_ns() < deadline)) {
         const int64_t part = n - done < step ? n - done : step;
         pool_run(pool, touch_pages, region->base + done * TOUCH_BYTES, part, 1);
         done += part;
@@ -155,31 +156,46 @@ static uint64_t touch(struct pool *pool, struct region *region, uint64_t deadlin
     return (uint64_t)done * TOUCH_BYTES;
 }
 
-static uint64_t memory_bytes(const struct cpu_backend *b) {
-    const uint64_t wanted = 4 * b->cache_bytes_all;
+// Bytes that the system could give; with what it would take back from files, where it says so:
+// after a large model was loaded, little else is left.
+static uint64_t memory_available(void) {
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %llu", &kib) == 1) break;
+    if (file) fclose(file);
+    if (kib) return (uint64_t)kib << 10;
     const long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    uint64_t bytes = wanted > MEMORY_BYTES ? wanted : MEMORY_BYTES;
-    if (pages > 0 && page > 0 && bytes > (uint64_t)pages * (uint64_t)page / 2)
-        bytes = (uint64_t)pages * (uint64_t)page / 2;
-    return bytes / TOUCH_BYTES * TOUCH_BYTES;
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_MAX;
+}
+
+// Of a buffer for main memory.
+static uint64_t memory_bytes(const struct cpu_backend *b) {
+    const uint64_t wanted = 4 * b->cache_bytes_all, most = memory_available() / 2;
+    const uint64_t bytes = wanted > MEMORY_BYTES ? wanted : MEMORY_BYTES;
+    return (bytes < most ? bytes : most) / TOUCH_BYTES * TOUCH_BYTES;
 }
 
 // In a buffer of its own: of the working set's size, which caches may hold in part, or where that
 // is larger, far larger than the caches. Where the system is late with the pages, what is there
-// does as long as the caches do not hold it.
+// does as long as the caches do not hold it, and reading still gets half of the budget.
 static double read_mapped(struct cpu_backend *b, uint64_t working_set, uint64_t start,
                           uint64_t budget) {
-    const uint64_t large = memory_bytes(b);
+    const uint64_t large = memory_bytes(b), beyond = 2 * b->cache_bytes_all + TOUCH_BYTES;
     const uint64_t wanted =
         working_set < large ? (working_set / CHUNK_BYTES + 1) * CHUNK_BYTES : large;
     struct region region;
+    if (working_set >= large && large < beyond) return 0; // it would be the caches' bandwidth
     if (region_map((wanted / TOUCH_BYTES + 1) * TOUCH_BYTES, true, "the bandwidth test", &region,
                    NULL))
         return 0;
-    double rate = 0;
-    const uint64_t there = touch(b->pool, &region, start + budget / 2);
-    if (there >= wanted || there > 2 * b->cache_bytes_all)
-        rate = read_buffer(b, region.base, there < wanted ? there : wanted, start + budget);
+    const uint64_t least = wanted < beyond ? wanted : beyond;
+    const uint64_t there = touch(b->pool, &region, least, start + budget / 2);
+    assert(there >= least);
+    const uint64_t end = start + budget, half = clock_ns() + budget / 2;
+    const double rate =
+        read_buffer(b, region.base, there < wanted ? there : wanted, end > half ? end : half);
     region_unmap(&region);
     return rate;
 }
@@ -193,51 +209,4 @@ double cpu_bandwidth(struct backend *backend, uint64_t working_set, int budget_m
         b->packed.bytes >= MEMORY_BYTES)
         return read_buffer(b, b->packed.base, b->packed.bytes, start + budget);
     return read_mapped(b, working_set, start, budget);
-}
-
-// ---------------------------------------------------------------- cache sizes
-
-// First line of a file of /sys/devices/system/cpu/cpuN/cache/indexM; false: there is none.
-static bool cache_read(int cpu, int index, const char *name, char *line, int size) {
-    char path[96];
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cache/index%d/%s", cpu, index, name);
-    FILE *file = fopen(path, "re");
-    if (!file) return false;
-    const bool ok = fgets(line, size, file) != NULL;
-    fclose(file);
-    return ok;
-}
-
-// The largest level of a core: its size, and the first core that shares it.
-static uint64_t cache_last(int cpu, int *owner) {
-    char line[256];
-    uint64_t bytes = 0;
-    long top = 0;
-    for (int index = 0; cache_read(cpu, index, "level", line, sizeof line); index++) {
-        const long level = strtol(line, NULL, 10);
-        if (level <= top || !cache_read(cpu, index, "size", line, sizeof line)) continue;
-        char *unit;
-        const uint64_t n = strtoull(line, &unit, 10);
-        if (n == 0) continue;
-        top = level;
-        bytes = n << (*unit == 'M' ? 20 : *unit == 'K' ? 10 : 0);
-        *owner = cpu;
-        if (cache_read(cpu, index, "shared_cpu_list", line, sizeof line))
-            *owner = (int)strtol(line, NULL, 10);
-    }
-    return bytes;
-}
-
-void cpu_cache_find(uint64_t *one, uint64_t *all) {
-    *one = *all = 0;
-    const long n_cpus = sysconf(_SC_NPROCESSORS_CONF);
-    for (int cpu = 0; cpu < n_cpus; cpu++) {
-        int owner = cpu;
-        const uint64_t bytes = cache_last(cpu, &owner);
-        if (bytes > *one) *one = bytes;
-        if (owner == cpu) *all += bytes;
-    }
-    if (*one) return;
-    const long level3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    *one = *all = level3 > 0 ? (uint64_t)level3 : 0;
 }

@@ -47,6 +47,8 @@ static rn_status threads_start(struct cpu_backend *b, const struct backend_confi
     if (s) return s;
     s = pool_create(config->n_threads ? config->n_threads : topology->n_threads, &b->pool, err);
     if (!s && !config->no_pin) pool_bind(b->pool, topology);
+    b->cache_bytes = topology->cache_bytes;
+    b->cache_bytes_all = topology->cache_bytes_all;
     topology_destroy(topology);
     return s;
 }
@@ -60,7 +62,6 @@ static rn_status cpu_init(struct cpu_backend *b, const struct backend_config *co
     if ((s = cpu_pack(b, config, err))) return s;
     if ((s = cpu_program_compile(b, err))) return s;
     pool_set_ahead(b->pool, cpu_ahead_fetch, b);
-    cpu_cache_find(&b->cache_bytes, &b->cache_bytes_all);
     return RN_OK;
 }
 

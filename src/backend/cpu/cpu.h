@@ -2,8 +2,9 @@
 // packs the weights, program.c compiles and runs the stages, attention.c that of attention,
 // experts.c those of mixtures of experts.
 //
-// Invariant: after create nothing here is allocated or moved; a run writes only into `memory` and
-// `kv`, and the matmuls' n.
+// Invariant: after create nothing here is allocated or moved (but for the profile, when it is first
+// switched on); a run writes only into `memory` and `kv`, the matmuls' n, and the few members that
+// are marked as a run's.
 #ifndef RN_BACKEND_CPU_CPU_H
 #define RN_BACKEND_CPU_CPU_H
 
@@ -42,10 +43,10 @@ struct cpu_stage {
     struct cpu_matmul *matmul; // [n]
     int64_t n_groups, group_chunk;
     const struct cpu_stage *next; // the product after this stage, maybe of the next step
-    int token_tile;  // tokens whose activations stay in the core's cache
-    bool quantize;   // the input must be quantized first
-    bool gather;     // EXPERTS: the input's rows must be put in the pairs' order first
-    int64_t in_cols; // of the input
+    int token_tile;               // tokens whose activations stay in the core's cache
+    bool quantize;                // the input must be quantized first
+    bool gather;                  // EXPERTS: the input's rows must be put in the pairs' order first
+    int64_t in_cols;              // of the input
 };
 
 // Query rows of one sequence that share a pass over its pages; attention.c says how a tile becomes
@@ -87,18 +88,20 @@ struct cpu_backend {
     int n_stage;
     _Atomic(const struct cpu_stage *) ahead; // the product that helpers fetch from; NULL: none
 
-    char slow[128]; // formats without a kernel, for people
+    bool is_slow[FORMAT_COUNT]; // formats without a kernel
+    char slow[128];             // the same, for people
 
     struct region packed; // weights, in the layout of their kernels
     struct region memory; // buffers and scratch, carved by layout.c
     struct region kv[PLAN_MAX_KV_GROUPS];
     uint64_t page_bytes[PLAN_MAX_KV_GROUPS];
 
-    // scratch of a run
+    // of a run: scratch in `memory`, and what the run is about
     int8_t *xq;    // rows * cols: quantized input of the next matmuls, in matmul.h's order
     float *xd;     // a 32nd as many
     int16_t *xsum; // a 16th
     float *xg;     // [pairs, cols] input rows of experts, in the pairs' order
+    uint8_t *matmul_scratch; // [threads, MATMUL_SCRATCH_BYTES]
     struct cpu_route route;
     uint64_t expert_bytes; // of experts that the run touched
     int32_t *row_seq;      // [max_tokens] the sequence of a token row
@@ -110,9 +113,10 @@ struct cpu_backend {
     float *parts; // [parts_floats] of splits, for tiles that are cut
     int64_t parts_floats;
     _Atomic int32_t *ranges_left; // [tiles, KV heads] of a tile's ranges, those not yet done
-    const struct batch *batch; // of the run in progress
-    uint64_t cache_bytes;      // of one last-level cache
-    uint64_t cache_bytes_all;  // of all of them
+    const struct batch *batch;    // of the run in progress
+
+    uint64_t cache_bytes;     // of one last-level cache; 0: unknown
+    uint64_t cache_bytes_all; // of all of them
 
     bool profiling;
     struct cpu_profile *profile; // [n_stage] times of the stages; NULL: never switched on
@@ -147,8 +151,12 @@ static inline uint64_t cpu_layer_at(const struct cpu_backend *b, const struct op
 // row_work: elements of a row, weighted by what one costs. Little work stays on the calling thread.
 void cpu_rows_run(struct cpu_backend *b, pool_fn fn, struct cpu_rows_job *job, int64_t n_rows,
                   int64_t row_work);
-// Groups [begin, end) of a product, tile tokens at a time.
-void cpu_matmul_run(const struct cpu_matmul *m, int tile, int64_t begin, int64_t end);
+// Groups [begin, end) of a product, tile tokens at a time. scratch: of the calling thread.
+void cpu_matmul_run(const struct cpu_matmul *m, int tile, int64_t begin, int64_t end,
+                    void *scratch);
+static inline void *cpu_matmul_scratch(const struct cpu_backend *b, int worker) {
+    return b->matmul_scratch + (int64_t)worker * MATMUL_SCRATCH_BYTES;
+}
 // One row of a product's input, quantized to its place in xq, xd and xsum.
 void cpu_quantize(const struct cpu_backend *b, const float *x, int64_t n, struct matmul_x at);
 // Tokens [first, first + n) of a product; first is a multiple of MATMUL_TILE, or begins a product
@@ -171,7 +179,6 @@ void cpu_ahead_link(struct cpu_backend *b);
 void cpu_ahead_name(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows);
 bool cpu_ahead_fetch(void *ctx, int worker, int64_t step);
 
-void cpu_cache_find(uint64_t *one, uint64_t *all);
 double cpu_bandwidth(struct backend *backend, uint64_t working_set, int budget_ms);
 double cpu_peak_macs(struct backend *backend, bool integer);
 

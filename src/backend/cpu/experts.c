@@ -79,13 +79,9 @@ static void input_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     }
 }
 
-struct experts_job {
-    const struct cpu_backend *b;
-    const struct cpu_stage *stage;
-};
-
 // Groups [begin, end) of the stage's products, for one expert.
-static void expert_groups(const struct experts_job *job, int expert, int64_t begin, int64_t end) {
+static void expert_groups(const struct cpu_rows_job *job, int expert, int64_t begin, int64_t end,
+                          void *scratch) {
     const int32_t *first = job->b->route.first;
     const int n = first[expert + 1] - first[expert];
     for (int i = 0; i < job->stage->n; i++) {
@@ -97,19 +93,20 @@ static void expert_groups(const struct experts_job *job, int expert, int64_t beg
         one.args = cpu_matmul_part(&m->args, first[expert], n);
         one.args.w = m->weight->expert[expert];
         if (one.args.bias) one.args.bias += expert * m->args.rows;
-        cpu_matmul_run(&one, job->stage->token_tile, a - m->group_first, z - m->group_first);
+        cpu_matmul_run(&one, job->stage->token_tile, a - m->group_first, z - m->group_first,
+                       scratch);
     }
 }
 
 // Items are (active expert, group).
 static void experts_items(void *ctx, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const struct experts_job *job = ctx;
+    const struct cpu_rows_job *job = ctx;
+    void *scratch = cpu_matmul_scratch(job->b, worker);
     const int64_t n_groups = job->stage->n_groups;
     while (begin < end) {
         const int64_t group = begin % n_groups, rest = n_groups - group;
         const int64_t n = end - begin < rest ? end - begin : rest;
-        expert_groups(job, job->b->route.active[begin / n_groups], group, group + n);
+        expert_groups(job, job->b->route.active[begin / n_groups], group, group + n, scratch);
         begin += n;
     }
 }
@@ -128,8 +125,8 @@ void cpu_experts_stage(struct cpu_backend *b, struct cpu_stage *stage, int n_row
         b->expert_bytes +=
             (weight->bytes + bias) / (uint64_t)weight->n_expert * (uint64_t)b->route.n_active;
     }
-    struct experts_job job = {b, stage};
-    pool_run(b->pool, experts_items, &job, b->route.n_active * stage->n_groups, stage->group_chunk);
+    pool_run(b->pool, experts_items, &rows, b->route.n_active * stage->n_groups,
+             stage->group_chunk);
 }
 
 // ---------------------------------------------------------------- sum

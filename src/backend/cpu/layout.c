@@ -52,6 +52,7 @@ static void carve_inputs(struct cpu_backend *b, struct region_carver *carver) {
     b->xd = region_carve(carver, quantized / 32, sizeof *b->xd);
     b->xsum = region_carve(carver, quantized / 16, sizeof *b->xsum);
     b->xg = region_carve(carver, gathered, sizeof *b->xg);
+    b->matmul_scratch = region_carve(carver, (uint64_t)pool_size(b->pool), MATMUL_SCRATCH_BYTES);
 }
 
 static void carve_route(struct cpu_backend *b, struct region_carver *carver) {

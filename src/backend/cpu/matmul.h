@@ -16,6 +16,9 @@ enum {
     MATMUL_GROUP = 16, // rows interleaved
     MATMUL_TILE = 16,  // tokens whose quantized blocks lie together
     MATMUL_SPAN = 32,  // columns of a quantized block
+    // Kernels for many tokens share work between so many groups.
+    MATMUL_PANEL_GROUPS = 4,
+    MATMUL_SCRATCH_BYTES = 140 << 10,
 };
 
 struct matmul_args {
@@ -34,6 +37,9 @@ struct matmul_args {
     const float *bias; // [rows] or NULL
     float scale;       // 1: none
     bool add;          // y += instead of y =
+    // MATMUL_SCRATCH_BYTES of the calling thread, aligned to 64; used by kernels for many tokens.
+    // Too much for a stack whose size is not ours to choose.
+    void *scratch;
 };
 
 // Where a token's quantized blocks lie: block b is number first + b * stride.

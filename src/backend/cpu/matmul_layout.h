@@ -22,9 +22,8 @@
 //   Q6_K    f16 d[16], pad; i8 scale[16][16]; per span of 16: low nibbles of quads 0 and 2 (in the
 //           high half), of 1 and 3, then twos with the upper bits
 //   Q2_K    f16 d[16], dmin[16]; u8 scale[16][16], minimum in the high half; per span twos
-//   Q3_K    f16 d[16], pad; u8 low[8][16], a nibble per span, even spans low; u8 high[4][16], 2
-//   bits
-//           per span, lowest first; per 32 columns: twos of 16, of the other 16, bits
+//   Q3_K    f16 d[16], pad; u8 low[8][16], a nibble per span, even spans low; u8 high[4][16],
+//           2 bits per span, lowest first; per 32 columns: twos of 16, of the other 16, bits
 //   IQ4_XS  f16 d[16]; u8 high[2][16], 2 bits per span; u8 low[4][16], a nibble per span;
 //           per span nibbles
 // Who reads it: the packers (matmul_pack.c), the kernels, matmul_table.c.

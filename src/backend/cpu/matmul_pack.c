@@ -240,7 +240,6 @@ groups_pack(const struct plan_weight *weight, int64_t group_begin, int64_t group
         uint8_t *out = dst + group * group_bytes;
         const uint8_t *in = (const uint8_t *)weight->data + group * MATMUL_GROUP * row_bytes;
         const int64_t left = weight->rows - group * MATMUL_GROUP;
-        memset(out + group_bytes - PACK_VECTOR, 0, PACK_VECTOR); // padding, where there is any
         for (int64_t b = 0; b < blocks; b++, in += format->block_bytes) {
             if (b % unit == 0) memset(out + b / unit * unit_bytes, 0, (size_t)unit_bytes);
             for (int row = 0; row < MATMUL_GROUP; row++)

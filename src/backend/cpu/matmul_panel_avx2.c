@@ -9,7 +9,6 @@
 
 enum {
     PANEL_BLOCKS = 16,
-    PANEL_GROUPS = 4,   // that share the starts and offsets of a panel's columns
     PANEL_TOKENS = 256, // so many sums rest in the second-level cache
     PANEL_TILES = PANEL_TOKENS / MATMUL_TILE,
     TILE_PLACES = PANEL_BLOCKS * MATMUL_TILE * 2,
@@ -20,6 +19,14 @@ struct columns {
     _Alignas(32) int32_t start[TILE_PLACES];
     _Alignas(32) float offset[TILE_PLACES];
 };
+
+// The groups share the starts and offsets of a panel's columns.
+struct scratch {
+    _Alignas(32) float sums[MATMUL_PANEL_GROUPS][PANEL_TOKENS * MATMUL_GROUP];
+    struct columns columns[PANEL_TILES];
+    struct block panel[PANEL_BLOCKS];
+};
+_Static_assert(sizeof(struct scratch) <= MATMUL_SCRATCH_BYTES, "has room");
 
 void matmul_rows_store_avx2(const struct matmul_args *args, const float *sums, int64_t row,
                             int token) {
@@ -127,39 +134,38 @@ void matmul_few_avx2(const struct matmul_args *args, int64_t group_begin, int64_
     }
 }
 
-// Tokens [token, token + n) and some groups, over one panel's columns; sums: [groups][PANEL_TOKENS
-// * 16].
+// Tokens [token, token + n) and some groups, over one panel's columns.
 static void panel_run(const struct matmul_args *args, const struct block_kernel *kernel,
                       const uint8_t *w, int64_t group_bytes, int groups, int token, int n,
-                      int64_t first, int count, float (*sums)[PANEL_TOKENS * MATMUL_GROUP]) {
-    struct columns columns[PANEL_TILES];
-    struct block panel[PANEL_BLOCKS];
+                      int64_t first, int count, struct scratch *scratch) {
+    struct columns *columns = scratch->columns;
     for (int t = 0; t < n; t += MATMUL_TILE)
         columns_make(args, kernel, token + t, first, count, &columns[t / MATMUL_TILE]);
     for (int g = 0; g < groups; g++) {
-        kernel->decode(w + g * group_bytes, first, count, panel);
+        kernel->decode(w + g * group_bytes, first, count, scratch->panel);
         for (int t = 0; t < n; t += MATMUL_TILE)
-            tile_run(args, kernel->decoded, panel, 0, token + t, first, count,
-                     &columns[t / MATMUL_TILE], sums[g] + t * MATMUL_GROUP);
+            tile_run(args, kernel->decoded, scratch->panel, 0, token + t, first, count,
+                     &columns[t / MATMUL_TILE], scratch->sums[g] + t * MATMUL_GROUP);
     }
 }
 
 void matmul_panel_avx2(const struct matmul_args *args, int64_t group_begin, int64_t group_end,
                        int64_t group_bytes, const struct block_kernel *kernel) {
-    _Alignas(32) float sums[PANEL_GROUPS][PANEL_TOKENS * MATMUL_GROUP];
+    struct scratch *scratch = args->scratch;
     const int64_t blocks = args->cols / MATMUL_SPAN;
-    for (int64_t g0 = group_begin; g0 < group_end; g0 += PANEL_GROUPS) {
-        const int groups = min_int((int)(group_end - g0), PANEL_GROUPS);
+    for (int64_t g0 = group_begin; g0 < group_end; g0 += MATMUL_PANEL_GROUPS) {
+        const int groups =
+            (int)(group_end - g0 < MATMUL_PANEL_GROUPS ? group_end - g0 : MATMUL_PANEL_GROUPS);
         const uint8_t *w = (const uint8_t *)args->w + g0 * group_bytes;
         for (int token = 0; token < args->n; token += PANEL_TOKENS) {
             const int n = min_int(args->n - token, PANEL_TOKENS);
             for (int g = 0; g < groups; g++)
-                memset(sums[g], 0, (size_t)n * MATMUL_GROUP * sizeof(float));
+                memset(scratch->sums[g], 0, (size_t)n * MATMUL_GROUP * sizeof(float));
             for (int64_t first = 0; first < blocks; first += PANEL_BLOCKS)
                 panel_run(args, kernel, w, group_bytes, groups, token, n, first,
-                          min_int((int)(blocks - first), PANEL_BLOCKS), sums);
+                          min_int((int)(blocks - first), PANEL_BLOCKS), scratch);
             for (int i = 0; i < groups * n; i++)
-                matmul_rows_store_avx2(args, sums[i / n] + i % n * MATMUL_GROUP,
+                matmul_rows_store_avx2(args, scratch->sums[i / n] + i % n * MATMUL_GROUP,
                                        (g0 + i / n) * MATMUL_GROUP, token + i % n);
         }
     }

@@ -8,7 +8,6 @@
 #include "backend/cpu/matmul_avx512.h"
 
 enum {
-    PANEL_GROUPS = 4,   // that share the starts and offsets of a panel's columns
     PANEL_TOKENS = 256, // so many accumulators rest in the second-level cache
     PANEL_TILES = PANEL_TOKENS / MATMUL_TILE,
     TILE_PLACES = PANEL_BLOCKS * MATMUL_TILE * 2,
@@ -19,6 +18,14 @@ struct columns {
     _Alignas(64) int32_t start[PANEL_TILES][TILE_PLACES];
     _Alignas(64) float offset[PANEL_TILES][TILE_PLACES];
 };
+
+// The groups share the starts and offsets of a panel's columns.
+struct scratch {
+    _Alignas(64) float sums[MATMUL_PANEL_GROUPS][PANEL_TOKENS * MATMUL_GROUP];
+    struct columns columns;
+    struct panel panel;
+};
+_Static_assert(sizeof(struct scratch) <= MATMUL_SCRATCH_BYTES, "has room");
 
 struct work {
     const struct matmul_args *args;
@@ -124,32 +131,33 @@ static void sums_store(const struct matmul_args *args, const float *sums, int64_
 void matmul_panel_avx512(const struct matmul_args *args, int64_t group_begin, int64_t group_end,
                          int64_t group_bytes, int span, int zero, bool offsets,
                          panel_decode_fn decode) {
-    _Alignas(64) float sums[PANEL_GROUPS][PANEL_TOKENS * MATMUL_GROUP];
-    struct columns columns;
-    struct panel panel;
+    struct scratch *scratch = args->scratch;
+    struct columns *columns = &scratch->columns;
+    struct panel *panel = &scratch->panel;
     const panel_tile_fn *tiles = panel_tiles[span == 16][offsets];
     const int64_t blocks = args->cols / MATMUL_SPAN;
-    for (int64_t g0 = group_begin; g0 < group_end; g0 += PANEL_GROUPS) {
-        const int groups = min_int((int)(group_end - g0), PANEL_GROUPS);
+    for (int64_t g0 = group_begin; g0 < group_end; g0 += MATMUL_PANEL_GROUPS) {
+        const int groups =
+            (int)(group_end - g0 < MATMUL_PANEL_GROUPS ? group_end - g0 : MATMUL_PANEL_GROUPS);
         for (int token = 0; token < args->n; token += PANEL_TOKENS) {
             const int n = min_int(args->n - token, PANEL_TOKENS);
             for (int g = 0; g < groups; g++)
-                memset(sums[g], 0, (size_t)n * MATMUL_GROUP * sizeof(float));
-            struct work work = {.args = args, .panel = &panel};
+                memset(scratch->sums[g], 0, (size_t)n * MATMUL_GROUP * sizeof(float));
+            struct work work = {.args = args, .panel = panel};
             for (; work.first < blocks; work.first += PANEL_BLOCKS) {
                 work.count = min_int((int)(blocks - work.first), PANEL_BLOCKS);
-                columns_make(args, &work, token, n, span, zero, offsets, &columns);
+                columns_make(args, &work, token, n, span, zero, offsets, columns);
                 for (int g = 0; g < groups; g++) {
                     decode((const uint8_t *)args->w + (g0 + g) * group_bytes, work.first,
-                           work.count, &panel);
+                           work.count, panel);
                     for (int t = 0; t < n; t += MATMUL_TILE)
                         tile_run(&work, tiles, token + t, min_int(n - t, MATMUL_TILE),
-                                 columns.start[t / MATMUL_TILE], columns.offset[t / MATMUL_TILE],
-                                 sums[g] + t * MATMUL_GROUP);
+                                 columns->start[t / MATMUL_TILE], columns->offset[t / MATMUL_TILE],
+                                 scratch->sums[g] + t * MATMUL_GROUP);
                 }
             }
             for (int g = 0; g < groups; g++)
-                sums_store(args, sums[g], (g0 + g) * MATMUL_GROUP, token, n);
+                sums_store(args, scratch->sums[g], (g0 + g) * MATMUL_GROUP, token, n);
         }
     }
 }

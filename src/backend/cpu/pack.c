@@ -33,6 +33,7 @@ struct packing {
     uint64_t slice_bytes;  // of one that is more than a group, at most
     uint64_t total;        // bytes of the file
     uint64_t reported;     // of the caller's thread
+    _Atomic int64_t next;  // slice that nobody has taken
     _Atomic uint64_t done; // bytes of the file
     struct region fetched; // [threads, fetched_bytes]
     uint64_t fetched_bytes;
@@ -186,8 +187,7 @@ static void report(struct packing *p) {
     p->config->progress(p->config->progress_ctx, done, p->total);
 }
 
-static void pack_slices(void *ctx, int64_t begin, int64_t end, int worker) {
-    struct packing *p = ctx;
+static void pack_some(struct packing *p, int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end && !atomic_load(&p->failed); i++) {
         rn_error err = {0};
         const rn_status status = slice_pack(p, &p->slice[i], worker, &err);
@@ -201,11 +201,24 @@ static void pack_slices(void *ctx, int64_t begin, int64_t end, int worker) {
     }
 }
 
+// An item is a thread that packs until nothing is left. The pool's own shares would be as many
+// places of the file at once.
+static void pack_slices(void *ctx, int64_t begin, int64_t end, int worker) {
+    struct packing *p = ctx;
+    (void)begin, (void)end;
+    while (!atomic_load(&p->failed)) {
+        const int64_t first = atomic_fetch_add(&p->next, SLICES_TAKEN);
+        if (first >= p->n_slice) return;
+        const int64_t rest = p->n_slice - first;
+        pack_some(p, first, first + (rest < SLICES_TAKEN ? rest : SLICES_TAKEN), worker);
+    }
+}
+
 rn_status cpu_pack(struct cpu_backend *b, const struct backend_config *config, rn_error *err) {
     struct packing p = {.plan = b->plan, .config = config, .err = err};
     p.status = prepare(b, &p);
     if (p.status == RN_OK) {
-        pool_run(b->pool, pack_slices, &p, p.n_slice, SLICES_TAKEN);
+        pool_run(b->pool, pack_slices, &p, pool_size(b->pool), 1);
         if (!p.status) report(&p);
     }
     region_unmap(&p.fetched);

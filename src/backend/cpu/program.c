@@ -17,7 +17,6 @@ enum {
     INLINE_WORK = 16384,     // elements: about the microseconds that a parallel run costs
     CHUNK_BYTES = 128 << 10, // of weights that a thread takes at a time, at most
     TILE_BYTES = 256 << 10,  // of activations that should stay in a core's cache
-    PANEL_GROUPS = 4,        // kernels for many tokens share work between so many groups
     CHUNKS_PER_THREAD = 8,   // so that a core that is taken away stalls little
 };
 
@@ -69,10 +68,11 @@ static void matmul_init(struct cpu_backend *b, const struct op *op, struct cpu_s
 }
 
 // Notes a format that has no kernel, once.
-static void slow_note(struct cpu_backend *b, const char *format) {
+static void slow_note(struct cpu_backend *b, enum format_id format) {
     const size_t used = strlen(b->slow), left = sizeof b->slow - used;
-    if (strstr(b->slow, format) == NULL)
-        snprintf(b->slow + used, left, "%s%s", used ? ", " : "", format);
+    if (b->is_slow[format]) return;
+    b->is_slow[format] = true;
+    snprintf(b->slow + used, left, "%s%s", used ? ", " : "", format_at(format)->name);
 }
 
 // Small enough to balance the threads, large enough to stream.
@@ -94,7 +94,7 @@ static rn_status compile_matmul(struct cpu_backend *b, struct cpu_stage *stage, 
     if (!stage->matmul) return err_set(err, RN_ERR_NOMEM, "cannot allocate the CPU program");
     for (int i = 0; i < stage->n; i++) {
         matmul_init(b, &op[i], stage, &stage->matmul[i]);
-        if (!stage->matmul[i].kernel) slow_note(b, format_at(stage->matmul[i].format)->name);
+        if (!stage->matmul[i].kernel) slow_note(b, stage->matmul[i].format);
         needs |= is_block_format(b->plan, &op[i]);
         plain |= !is_block_format(b->plan, &op[i]);
         const struct plan_weight *weight = &b->plan->weight[op[i].weight];
@@ -272,8 +272,8 @@ void cpu_rows_run(struct cpu_backend *b, pool_fn fn, struct cpu_rows_job *job, i
 // ---------------------------------------------------------------- matrix products
 
 void cpu_quantize(const struct cpu_backend *b, const float *x, int64_t n, struct matmul_x at) {
-    b->ops->quantize(x, n, b->xq + at.first * MATMUL_SPAN, b->xd + at.first,
-                     b->xsum + at.first * 2, at.stride);
+    b->ops->quantize(x, n, b->xq + at.first * MATMUL_SPAN, b->xd + at.first, b->xsum + at.first * 2,
+                     at.stride);
 }
 
 struct matmul_args cpu_matmul_part(const struct matmul_args *args, int64_t first, int n) {
@@ -287,10 +287,12 @@ struct matmul_args cpu_matmul_part(const struct matmul_args *args, int64_t first
     return part;
 }
 
-void cpu_matmul_run(const struct cpu_matmul *m, int tile, int64_t begin, int64_t end) {
+void cpu_matmul_run(const struct cpu_matmul *m, int tile, int64_t begin, int64_t end,
+                    void *scratch) {
     for (int first = 0, n; first < m->args.n; first += n) {
         n = m->args.n - first < tile ? m->args.n - first : tile;
-        const struct matmul_args part = cpu_matmul_part(&m->args, first, n);
+        struct matmul_args part = cpu_matmul_part(&m->args, first, n);
+        part.scratch = scratch;
         if (m->kernel)
             m->kernel->run[matmul_shape_of(part.n)](&part, begin, end);
         else
@@ -299,13 +301,15 @@ void cpu_matmul_run(const struct cpu_matmul *m, int tile, int64_t begin, int64_t
 }
 
 static void matmul_groups(void *ctx, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const struct cpu_stage *stage = ctx;
+    const struct cpu_rows_job *job = ctx;
+    const struct cpu_stage *stage = job->stage;
+    void *scratch = cpu_matmul_scratch(job->b, worker);
     for (int i = 0; i < stage->n; i++) {
         const struct cpu_matmul *m = &stage->matmul[i];
         const int64_t a = begin > m->group_first ? begin : m->group_first;
         const int64_t z = end < m->group_end ? end : m->group_end;
-        if (a < z) cpu_matmul_run(m, stage->token_tile, a - m->group_first, z - m->group_first);
+        if (a < z)
+            cpu_matmul_run(m, stage->token_tile, a - m->group_first, z - m->group_first, scratch);
     }
 }
 
@@ -314,10 +318,10 @@ static void matmul_stage(struct cpu_backend *b, struct cpu_stage *stage, int n_r
     for (int i = 0; i < stage->n; i++) stage->matmul[i].args.n = n_rows;
     if (stage->quantize) cpu_rows_run(b, quantize_rows, &job, n_rows, stage->in_cols);
     cpu_ahead_name(b, stage, n_rows);
-    const int64_t chunk = stage->group_chunk, more = chunk + PANEL_GROUPS - 1;
+    const int64_t chunk = stage->group_chunk, more = chunk + MATMUL_PANEL_GROUPS - 1;
     const bool panel = matmul_shape_of(n_rows) == SHAPE_PANEL;
-    pool_run(b->pool, matmul_groups, stage, stage->n_groups,
-             panel ? more / PANEL_GROUPS * PANEL_GROUPS : chunk);
+    pool_run(b->pool, matmul_groups, &job, stage->n_groups,
+             panel ? more / MATMUL_PANEL_GROUPS * MATMUL_PANEL_GROUPS : chunk);
 }
 
 // ---------------------------------------------------------------- run
