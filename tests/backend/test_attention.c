@@ -178,7 +178,7 @@ static void check_task(struct task *t, int index) {
     }
 }
 
-#ifdef TEST_EMULATED
+#if defined(TEST_EMULATED) || defined(__SANITIZE_THREAD__)
 enum { N_TASKS = 30, N_ODD_TASKS = 10, THREADS_STEP = 3 };
 #else
 enum { N_TASKS = 150, N_ODD_TASKS = 30, THREADS_STEP = 1 };
