@@ -1,5 +1,5 @@
 # A thin front for CMake + Ninja. `make help` lists what there is.
-#   SAN=address|undefined|thread   a sanitizer build in its own folder, build-$(SAN)
+#   SAN=address|undefined|address,undefined|thread   a sanitizer build in its own folder, build-$(SAN)
 #   PREFIX, DESTDIR                where `make install` puts the program
 #   STORY                          what `make run` asks for
 #   FUZZ_SECONDS                   how long `make fuzz` runs each harness
@@ -36,8 +36,8 @@ all: $(BUILD)/build.ninja ## build everything; the program is build/runnel
 	@$(call NINJA,$(TARGETS))
 
 $(BUILD)/build.ninja:
-	@case "$(SAN)" in ''|address|undefined|thread) ;; *) \
-	    echo "SAN=$(SAN): expected address, undefined or thread" >&2; exit 2;; esac
+	@case "$(SAN)" in ''|address|undefined|address,undefined|thread) ;; *) \
+	    echo "SAN=$(SAN): expected address, undefined, address,undefined or thread" >&2; exit 2;; esac
 	@mkdir -p $(BUILD)
 	@cmake -G Ninja -S . -B $(BUILD) $(if $(SAN),-DRUNNEL_SAN=$(SAN)) \
 	    >$(BUILD)/configure.log 2>&1 || { cat $(BUILD)/configure.log; rm -f $@; exit 1; }
