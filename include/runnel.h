@@ -2,8 +2,15 @@
 // tokens, submit requests to an engine, receive their tokens.
 //
 // Calls return a status; those that take an rn_error fill it with one line that names the offending
-// value (it may be NULL). If a create or open fails there is nothing to free and *out is NULL. A
-// model is immutable and may be shared by threads; an engine belongs to one thread at a time.
+// value (it may be NULL). If a create or open fails there is nothing to free and *out is NULL.
+//
+// Threads: a model is immutable and may be shared. An engine takes rn_engine_submit, _cancel,
+// _pause, _forget_prefixes and _get_stats from any thread at any moment. Its steps are run either
+// by a thread of its own (rn_engine_start, rn_engine_wait) or by the caller (rn_engine_step,
+// rn_engine_next_event), one thread at a time.
+//
+// The tokens of a request depend on the model, its prompt, its sampling settings and its seed
+// alone: never on what else is running, how the prompt was cut, what was cached, or on threads.
 #ifndef RUNNEL_H
 #define RUNNEL_H
 
@@ -103,13 +110,20 @@ typedef void (*rn_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 typedef struct rn_engine_options {
     const char *backend; // NULL: the best one
     const char *isa;     // NULL: the best here; "scalar", "avx2", "avxvnni", "avx512", "neon"
-    const char *kv_type; // NULL: "f16"; "f32"
+    const char *kv_type; // NULL: "f16"; "f32", "int8", "int4"
     int n_threads;       // 0: one per core that this process may use
     bool no_pin;         // threads are never bound to a cache or memory node
     int n_ctx;           // positions of a sequence; 0: the model's
     int max_seqs;        // sequences at a time; 0: 1
+    int max_waiting;     // requests that wait for their first step; 0: 1024
     int batch_tokens;    // most tokens in a step; 0: 256
     int logit_rows;      // most logit rows in a step; 0: max_seqs; -1: what fits 256 MiB
+    uint64_t kv_bytes;   // memory of the KV pages; 0: kv_pages says
+    uint32_t kv_pages;   // the same in pages of 32 tokens, all layers together; 0: what is free
+                         // after the weights, at most what max_seqs full contexts take, twice
+    double itl_ms; // prompts are cut so that a step, and so the gap between a running stream's
+                   // tokens, is expected to take no longer; 0: no bound
+    bool no_prefix_cache; // equal prefixes are computed anew by each request
     rn_progress_fn progress;
     void *progress_ctx;
 } rn_engine_options;
@@ -151,24 +165,51 @@ enum { RN_MAX_STOPS = 16, RN_MAX_STOP_BYTES = 4096 };
 
 typedef void (*rn_logits_fn)(void *ctx, int position, const float *logits, int n_vocab);
 
+// What a request wants of the model instead of text: one vector for its whole prompt.
+typedef enum rn_pooling {
+    RN_POOLING_NONE, // text
+    RN_POOLING_MEAN, // of the last hidden states of all tokens
+    RN_POOLING_LAST, // the last token's
+} rn_pooling;
+
+enum { RN_MAX_CHOICES = 128, RN_MAX_PRIORITY = 100, RN_MAX_SALT_BYTES = 128 };
+
 typedef struct rn_request {
     const int32_t *prompt; // copied
     size_t n_prompt;       // at least 1
+    int n;      // choices, completions of the same prompt; 0: 1. Choice 0 is the text that n
+                // = 1 gives
+    void *data; // handed back with every event
     rn_sampling sampling;
     int max_tokens;          // -1: until the context is full; 0: evaluate the prompt only
     const char *const *stop; // strings that end the text and are not part of it; copied
     size_t n_stop;           // at most RN_MAX_STOPS
     bool ignore_eos;
-    rn_logits_fn on_logits; // called during the step for every evaluated position, prompt included;
-                            // NULL: none
+    // who goes first: a higher priority before a lower one, then the user who had least so far,
+    // then the older request
+    int priority;     // -RN_MAX_PRIORITY to RN_MAX_PRIORITY
+    const char *user; // NULL: requests without a user share one
+    double
+        timeout_ms; // ended with RN_ERR_DEADLINE so long after submit, waiting or running; 0: never
+    // prefixes are reused among requests with equal salts only, at most RN_MAX_SALT_BYTES; NULL: ""
+    const char *cache_salt;
+    rn_pooling pooling; // not NONE: max_tokens, stop and sampling are ignored
+    bool normalize;     // with pooling: to length 1
+    // called by the step's thread for every position that it evaluates, so from the prompt's begin
+    // on (such a request takes nothing from the prefix cache); NULL: none. n must be 1.
+    rn_logits_fn on_logits;
     void *on_logits_ctx;
 } rn_request;
 
+// Any thread. RN_ERR_FULL: too many are waiting already.
 rn_status rn_engine_submit(rn_engine *engine, const rn_request *request, uint64_t *id,
                            rn_error *err);
-// Ends a request: the next step gives its memory back and its last event says "cancelled". Unknown
-// ids are ignored.
+// Any thread. Ends a request: the next step gives its memory back and its last event says
+// "cancelled". Unknown ids are ignored.
 void rn_engine_cancel(rn_engine *engine, uint64_t id);
+// Any thread. A paused request keeps its place and its pages but gets no tokens, for readers that
+// cannot follow; under shortage of pages it loses them as others do. Unknown ids are ignored.
+void rn_engine_pause(rn_engine *engine, uint64_t id, bool pause);
 
 typedef enum rn_finish {
     RN_FINISH_NONE,
@@ -181,10 +222,13 @@ const char *rn_finish_text(rn_finish finish); // "stop", "length", ...
 
 typedef struct rn_timings {
     int prompt_tokens, output_tokens;
+    int cached_tokens;     // of the prompt's: found in the prefix cache by the first step
+    int preemptions;       // times that it gave its pages to others and went on later
     double queue_ms;       // submit to first step
     double prompt_ms;      // first step to first token
     double ttft_ms;        // submit to first token
     double decode_ms;      // first token to last
+    double gap_ms_max;     // the longest time between two tokens
     uint64_t decode_bytes; // weights and KV that the steps after the first token had to read, this
                            // request's share
     uint64_t decode_steps; // those steps
@@ -192,16 +236,39 @@ typedef struct rn_timings {
 
 typedef struct rn_event {
     uint64_t request;
+    void *data;       // the request's
+    int choice;       // of the request's n
     int32_t token;    // -1: none with this event
     const char *text; // text that became certain, never half a character, not NUL-terminated; valid
                       // until the next step
     size_t text_len;
-    rn_finish finish; // not NONE: the last event of the request
+    rn_finish finish; // not NONE: the last event of this choice
+    bool last;        // the last event of the request
     rn_status status; // why, with RN_FINISH_ERROR; RN_ERR_CANCELLED with RN_FINISH_CANCELLED
     const char *stop; // the stop string that matched, or NULL
     uint64_t seed;
-    const rn_timings *timings; // with the last event; valid until the next step
+    const rn_timings *timings; // with a finish; valid until the next step
+    const float *embedding; // with the finish of a request with pooling, [n_embd]; valid until the
+                            // next step
 } rn_event;
+
+// --- a thread of the engine's own ---
+
+// Starts the thread that runs the steps; rn_engine_step and rn_engine_next_event are refused from
+// then on.
+rn_status rn_engine_start(rn_engine *engine, rn_error *err);
+// The next events, at most max, in order; waits for the first up to timeout_ms (-1: as long as it
+// takes; 0: does not wait). Returns how many; 0: none came, or the engine was stopped. What they
+// point to is valid until the next call. One thread at a time. While events are not collected, the
+// requests that they are of wait when the queue is full.
+int rn_engine_wait(rn_engine *engine, rn_event *out, int max, int timeout_ms);
+// Readable while events wait, for poll loops; collect until rn_engine_wait returns 0.
+int rn_engine_event_fd(const rn_engine *engine);
+// Ends the thread: when every request has ended (drain; the caller goes on collecting from another
+// thread), or at once, all requests being cancelled. Their events can still be collected.
+void rn_engine_stop(rn_engine *engine, bool drain);
+
+// --- the caller's thread ---
 
 // Runs one step over all sequences; *busy is false when there was nothing to do. Collect the events
 // afterwards.
@@ -213,14 +280,37 @@ bool rn_engine_next_event(rn_engine *engine, rn_event *out);
 typedef struct rn_engine_info {
     const char *backend, *isa, *kv_type;
     int n_threads, n_ctx, max_seqs, batch_tokens;
-    uint64_t kv_token_bytes; // KV memory of a token
-    uint64_t kv_bytes;       // KV memory of the engine
-    uint64_t weight_bytes;   // that a decode step reads
-    uint64_t cache_bytes;    // last-level cache; 0: unknown
-    uint32_t pages_total, pages_free;
+    int max_waiting;
+    double itl_ms;
+    uint64_t kv_token_bytes;  // KV memory of a token, where no window ends
+    uint64_t kv_bytes;        // KV memory of the engine: its budget
+    uint64_t weight_bytes;    // that a decode step reads
+    uint64_t cache_bytes;     // last-level cache; 0: unknown
     const char *slow_formats; // weights without a tuned kernel, "Q4_K, Q6_K"; "": none
 } rn_engine_info;
 void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out);
+
+// Counters since the engine was created, and what is there now. Any thread.
+typedef struct rn_engine_stats {
+    uint64_t steps;
+    uint64_t submitted, stopped, lengthy, cancelled, failed; // requests' choices, by how they ended
+    uint64_t preemptions;
+    int running, waiting;                                   // choices now
+    uint64_t prompt_tokens, cached_tokens, computed_tokens; // prompts' tokens that were asked for;
+                                                            // found in the cache; evaluated, of
+                                                            // prompts and outputs
+    uint64_t output_tokens;
+    uint64_t lookups, hits, evictions; // of the prefix cache
+    uint32_t pages_total, pages_held, pages_shared,
+        pages_cached; // now; shared: held more than once
+    uint64_t kv_held_bytes, kv_cached_bytes;
+    // where the steps' time went
+    uint64_t schedule_ns, batch_ns, run_ns, sample_ns, publish_ns;
+    uint64_t weight_bytes, kv_bytes; // that the steps had to read
+} rn_engine_stats;
+void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out);
+// Any thread. Forgets the prefixes that no request uses.
+void rn_engine_forget_prefixes(rn_engine *engine);
 
 // The machine's read bandwidth in bytes/s for a working set of that size, sustained over
 // budget_ms; 0: not measurable.

@@ -13,6 +13,7 @@
     X(ERR_CONTEXT, "context exceeded") /* the prompt does not fit the context */                   \
     X(ERR_FULL, "no capacity")         /* queue or pages are full: try later */                    \
     X(ERR_NUMERIC, "numeric error")    /* the model produced no finite logit */                    \
+    X(ERR_DEADLINE, "deadline passed") /* of the request, before its end */                        \
     X(ERR_CANCELLED, "cancelled")
 
 typedef enum rn_status {
