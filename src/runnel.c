@@ -285,11 +285,17 @@ void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out) {
                             .kv_token_bytes = plan_kv_token_bytes(e->plan, e->kv_type),
                             .weight_bytes = plan_cost(e->plan, e->kv_type, &shape).weight_bytes,
                             .cache_bytes = cls->cache_bytes(e->backend)};
-    for (int g = 0; g < e->kv.n_group; g++) {
+    for (int g = 0; g < e->kv.n_group; g++)
         out->kv_bytes +=
             (uint64_t)e->kv.group[g].n_page * plan_kv_page_bytes(e->plan, g, e->kv_type);
-        out->pages_total += e->kv.group[g].n_page;
-        out->pages_free += e->kv.group[g].n_free;
+}
+
+void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out) {
+    *out = (rn_engine_stats){0};
+    const struct kv *kv = &engine->engine.kv;
+    for (int g = 0; g < kv->n_group; g++) {
+        out->pages_total += kv->group[g].n_page;
+        out->pages_held += kv->group[g].n_page - kv->group[g].n_free;
     }
 }
 
