@@ -20,7 +20,7 @@ static void waiting_add(struct engine *engine, struct seq *seq) {
 static struct seq *waiting_remove(struct engine *engine, int index) {
     struct seq *seq = engine->waiting[index];
     engine->waiting[index] = engine->waiting[--engine->n_waiting];
-    intake_count(&engine->intake, -1);
+    intake_admitted(&engine->intake);
     return seq;
 }
 
@@ -52,7 +52,7 @@ void engine_preempt(struct engine *engine, int index) {
     seq->n_done = 0;
     seq->timings.preemptions++;
     engine->stats.preemptions++;
-    intake_count(&engine->intake, 1);
+    intake_preempted(&engine->intake);
     waiting_add(engine, seq);
 }
 
@@ -94,20 +94,16 @@ static void end_some(struct engine *engine, uint64_t now) {
     engine->blocked = false;
 }
 
-// True when one of the new ones was cancelled already.
-static bool take_new(struct engine *engine) {
-    bool cancelled = false;
+static void take_new(struct engine *engine) {
     for (struct seq *seq = intake_take(&engine->intake), *next; seq; seq = next) {
         next = seq->next;
         seq->next = NULL;
         seq->user_at = users_enter(&engine->users, seq->user);
         waiting_add(engine, seq);
         if (seq->deadline_ns < engine->next_deadline) engine->next_deadline = seq->deadline_ns;
-        cancelled |= is_cancelled(seq);
         engine->stats.submitted++;
         engine->stats.prompt_tokens += (uint64_t)seq->n_prompt;
     }
-    return cancelled;
 }
 
 // ---------------------------------------------------------------- admission
@@ -218,8 +214,7 @@ void engine_admit(struct engine *engine) {
     const uint64_t now = engine_now(engine);
     if (atomic_exchange_explicit(&engine->forget, false, memory_order_relaxed))
         kv_forget_prefixes(engine->kv);
-    const bool cancelled = take_new(engine); // before the flags: a cancel follows its submit
-    const bool flagged = intake_take_flag(&engine->intake);
-    if (cancelled || flagged || now >= engine->next_deadline) end_some(engine, now);
+    take_new(engine); // before the flags: a cancel follows its submit
+    if (intake_take_flag(&engine->intake) || now >= engine->next_deadline) end_some(engine, now);
     admit(engine, now);
 }

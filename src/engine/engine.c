@@ -253,14 +253,14 @@ rn_status engine_init(struct engine *engine, const struct model *model,
     engine->n_embd = model->plan.buffer[model->plan.hidden].width;
     assert(tokenizer_size(tokenizer) == model->plan.n_vocab);
     rn_status status = create_parts(engine, model, config, err);
-    if (!status) status = create_intake(engine, err); // last: it has no empty state
+    if (!status) status = create_intake(engine, err);
     if (status) engine_deinit(engine);
     return status;
 }
 
 void engine_deinit(struct engine *engine) {
     for (int i = 0; i < engine->n_running; i++) kv_release(engine->kv, &engine->running[i]->table);
-    intake_deinit(&engine->intake); // frees the sequences, wherever they are
+    if (engine->intake.max_waiting) intake_deinit(&engine->intake); // frees all sequences
     kv_destroy(engine->kv);
     backend_destroy(engine->backend);
     for (int i = 0; i < engine->n_samplers; i++) sampler_deinit(&engine->sampler[i]);
