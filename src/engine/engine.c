@@ -6,14 +6,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
+#include "engine/budget.h"
 #include "engine/ledger.h"
-
-enum {
-    DEFAULT_BATCH_TOKENS = 256, // as fast as more, and a step ends sooner
-    MAX_SEQS = 4096,
-    MAX_BATCH_TOKENS = 1 << 16,
-    LOGIT_BYTES = 256 << 20, // of the rows that "as many as fit" means
-};
 
 // Frees the sequences whose events were collected.
 static void reap(struct engine *engine) {
@@ -104,35 +99,31 @@ bool engine_check(const struct engine *engine) {
     return kv_check_end(&engine->kv, &tally);
 }
 
-static rn_status check_limit(const char *name, int value, int min, int max, rn_error *err) {
-    if (value >= min && value <= max) return RN_OK;
-    return err_set(err, RN_ERR_ARG, "%s is %d, expected %d to %d", name, value, min, max);
-}
-
-// Resolves defaults and checks ranges.
+// Resolves defaults, checks ranges, and shortens a context that memory does not hold.
 static rn_status read_config(struct engine *engine, const struct model *model,
                              const struct engine_config *config, rn_error *err) {
     const struct backend_config *b = &config->backend;
+    const struct budget_request request = {.plan = &model->plan,
+                                           .n_ctx_max = model->hp.n_ctx,
+                                           .kv_type = b->kv_type,
+                                           .wanted = {.n_ctx = config->n_ctx,
+                                                      .max_seqs = b->max_seqs,
+                                                      .batch_tokens = b->max_tokens,
+                                                      .logit_rows = b->max_logits},
+                                           .kv_bytes = config->kv_bytes,
+                                           .kv_pages = config->kv_pages,
+                                           .total = memory_total(),
+                                           .available = memory_available(),
+                                           .address_room = memory_address_room()};
+    struct budget budget;
+    const rn_status status = budget_choose(&request, &budget, err);
+    if (status) return status;
     engine->kv_type = b->kv_type;
-    engine->n_ctx = config->n_ctx ? config->n_ctx : model->hp.n_ctx;
-    engine->max_seqs = b->max_seqs ? b->max_seqs : 1;
-    const int tokens =
-        engine->max_seqs > DEFAULT_BATCH_TOKENS ? engine->max_seqs : DEFAULT_BATCH_TOKENS;
-    engine->batch_tokens = b->max_tokens ? b->max_tokens : tokens;
-    engine->logit_rows = b->max_logits ? b->max_logits : engine->max_seqs;
-    if (b->max_logits == -1) {
-        const int fitting = LOGIT_BYTES / (int)sizeof(float) / model->plan.n_vocab;
-        engine->logit_rows = fitting < engine->batch_tokens ? fitting : engine->batch_tokens;
-        if (engine->logit_rows < engine->max_seqs) engine->logit_rows = engine->max_seqs;
-    }
-    rn_status s;
-    if ((s = check_limit("context", engine->n_ctx, 1, model->hp.n_ctx, err))) return s;
-    if ((s = check_limit("max_seqs", engine->max_seqs, 1, MAX_SEQS, err))) return s;
-    // everyone gets a token and a row of logits in each step
-    if ((s = check_limit("batch_tokens", engine->batch_tokens, engine->max_seqs, MAX_BATCH_TOKENS,
-                         err)))
-        return s;
-    return check_limit("logit_rows", engine->logit_rows, engine->max_seqs, MAX_BATCH_TOKENS, err);
+    engine->n_ctx = budget.sizes.n_ctx;
+    engine->max_seqs = budget.sizes.max_seqs;
+    engine->batch_tokens = budget.sizes.batch_tokens;
+    engine->logit_rows = budget.sizes.logit_rows;
+    return RN_OK;
 }
 
 static rn_status allocate(struct engine *engine, rn_error *err) {

@@ -57,6 +57,8 @@ struct engine {
 struct engine_config {
     struct backend_config backend; // n_pages is filled by the engine
     int n_ctx;                     // 0: the model's
+    uint64_t kv_bytes;             // both 0: what is free
+    uint32_t kv_pages;
 };
 
 rn_status engine_init(struct engine *engine, const struct model *model,

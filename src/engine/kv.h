@@ -41,6 +41,18 @@ static inline uint32_t kv_pages_for(int n_positions) {
     return (uint32_t)((n_positions + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS);
 }
 
+struct kv_config {
+    int n_group;
+    struct {
+        enum kv_kind kind;
+        int window;
+        uint64_t page_bytes;
+    } group[PLAN_MAX_KV_GROUPS];
+};
+
+// The bytes that a sequence of n_positions needs at once when it grows `chunk` positions at a time.
+uint64_t kv_need(const struct kv_config *config, int n_positions, int chunk);
+
 rn_status kv_init(struct kv *kv, int n_group, const uint32_t *n_page, struct backend *backend,
                   rn_error *err);
 void kv_deinit(struct kv *kv);
