@@ -239,7 +239,9 @@ rn_status rn_engine_create(const rn_model *model, const rn_engine_options *optio
                                                      .kv_type = (enum kv_type)kv_type,
                                                      .progress = o->progress,
                                                      .progress_ctx = o->progress_ctx},
-                                         .n_ctx = o->n_ctx};
+                                         .n_ctx = o->n_ctx,
+                                         .kv_bytes = o->kv_bytes,
+                                         .kv_pages = o->kv_pages};
     const rn_status status =
         engine_init(&engine->engine, &model->model, model->tokenizer, &config, err);
     if (status) {

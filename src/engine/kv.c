@@ -5,6 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+uint64_t kv_need(const struct kv_config *config, int n_positions, int chunk) {
+    uint64_t bytes = 0;
+    for (int g = 0; g < config->n_group; g++) {
+        uint64_t pages = kv_pages_for(n_positions);
+        // the window and the chunk may begin and end inside a page
+        const uint64_t seen =
+            ((uint64_t)config->group[g].window + (uint64_t)chunk + 2 * KV_PAGE_TOKENS - 2) /
+            KV_PAGE_TOKENS;
+        if (config->group[g].kind == KV_WINDOW && seen < pages) pages = seen;
+        bytes += pages * config->group[g].page_bytes;
+    }
+    return bytes;
+}
+
 rn_status kv_init(struct kv *kv, int n_group, const uint32_t *n_page, struct backend *backend,
                   rn_error *err) {
     *kv = (struct kv){.n_group = n_group, .backend = backend};
