@@ -43,8 +43,9 @@ rn_status engine_step(struct engine *engine, bool *busy) {
 void engine_run(struct engine *engine) {
     const struct backend_class *cls = engine->backend->cls;
     cls->run(engine->backend, &engine->batch);
-    engine->step_cost = ledger_step(engine->plan, engine->kv_type, &engine->batch,
-                                    cls->expert_bytes(engine->backend));
+    struct batch_shape shape;
+    batch_shape_of(engine->plan, &engine->batch, &shape);
+    engine->step_cost = ledger_step(&engine->rates, &shape, cls->expert_bytes(engine->backend));
 }
 
 void engine_sample(struct engine *engine) {
@@ -177,6 +178,7 @@ rn_status engine_init(struct engine *engine, const struct model *model,
         if (tokenizer_bytes(tokenizer, id).len > engine->token_bytes_max)
             engine->token_bytes_max = tokenizer_bytes(tokenizer, id).len;
     rn_status status = read_config(engine, model, config, err);
+    cost_rates_init(&engine->rates, engine->plan, engine->kv_type);
     if (!status) status = allocate(engine, err);
     if (!status) status = sampler_init(&engine->sampler, model->plan.n_vocab, err);
     if (!status) status = create_backend(engine, config, err);

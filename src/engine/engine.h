@@ -12,7 +12,7 @@
 
 #include "engine/seq.h"
 #include "model/model.h"
-#include "plan/cost.h"
+#include "plan/cost_rates.h"
 #include "text/tokenizer.h"
 
 enum { ENGINE_MAX_WAITING = 1024 };
@@ -48,7 +48,8 @@ struct engine {
     struct batch batch; // points to the arrays below
     int32_t *token, *pos, *logit_row;
     struct batch_seq *batch_seq;
-    struct cost step_cost; // of the last step
+    struct cost_rates rates; // of the plan
+    struct cost step_cost;   // of the last step
 
     rn_event *event; // [max_seqs + ENGINE_MAX_WAITING]
     int n_event, next_event;

@@ -48,7 +48,8 @@ static void count_step(struct engine *engine, struct seq *seq, int index) {
     if (!seq->first_ns) return; // steps up to the first token are the prompt's
     seq->timings.decode_steps++;
     seq->timings.decode_bytes +=
-        ledger_share(engine->plan, engine->kv_type, &engine->batch, index, &engine->step_cost);
+        ledger_share(&engine->rates, engine->plan, &engine->batch.seq[index], engine->batch.n_seqs,
+                     &engine->step_cost);
 }
 
 // Text into the event; the sequence ends when a stop string matched or nothing more will come.
