@@ -18,7 +18,7 @@
 #include "engine/seq.h"
 #include "engine/users.h"
 #include "model/model.h"
-#include "plan/cost.h"
+#include "plan/cost_rates.h"
 #include "text/tokenizer.h"
 
 enum { ENGINE_MAX_WAITING = 1024 }; // by default
@@ -73,7 +73,8 @@ struct engine {
     struct batch_shape shape;
     int32_t *token, *pos, *out_row;
     struct batch_seq *batch_seq;
-    struct cost step_cost; // of the last step
+    struct cost_rates rates; // of the plan
+    struct cost step_cost;   // of the last step
 
     rn_event *event; // [max_live]
     int n_event, next_event;
