@@ -13,8 +13,8 @@ void engine_build_batch(struct engine *engine) {
         *out = (struct batch_seq){.first_row = rows,
                                   .n_tokens = work->n_tokens,
                                   .first_pos = seq->n_done,
-                                  .first_logit = logits,
-                                  .n_logits = work->n_logits};
+                                  .first_out = logits,
+                                  .n_out = work->n_logits};
         for (int g = 0; g < engine->plan->n_group; g++) out->page_table[g] = seq->table.page[g];
         memcpy(engine->token + rows, seq->token + seq->n_done,
                (size_t)work->n_tokens * sizeof *engine->token);
@@ -25,9 +25,10 @@ void engine_build_batch(struct engine *engine) {
     }
     engine->batch = (struct batch){.n_tokens = rows,
                                    .n_seqs = engine->n_work,
+                                   .n_out = logits,
                                    .n_logits = logits,
                                    .token = engine->token,
                                    .pos = engine->pos,
-                                   .logit_row = engine->logit_row,
+                                   .out_row = engine->logit_row,
                                    .seq = engine->batch_seq};
 }

@@ -52,13 +52,13 @@ void engine_sample(struct engine *engine) {
         struct work *work = &engine->work[i];
         const struct seq *seq = work->seq;
         const struct batch_seq *rows = &engine->batch_seq[i];
-        for (int r = 0; seq->on_logits && r < rows->n_logits; r++)
-            seq->on_logits(seq->on_logits_ctx, seq->n_done + work->n_tokens - rows->n_logits + r,
-                           engine->backend->cls->logits(engine->backend, rows->first_logit + r),
+        for (int r = 0; seq->on_logits && r < rows->n_out; r++)
+            seq->on_logits(seq->on_logits_ctx, seq->n_done + work->n_tokens - rows->n_out + r,
+                           engine->backend->cls->logits(engine->backend, rows->first_out + r),
                            engine->plan->n_vocab);
         if (!work->samples) continue;
         const float *logits =
-            engine->backend->cls->logits(engine->backend, rows->first_logit + rows->n_logits - 1);
+            engine->backend->cls->logits(engine->backend, rows->first_out + rows->n_out - 1);
         const struct sampler_view view = {.token = seq->token,
                                           .n_prompt = seq->n_prompt,
                                           .n_token = seq->n_token,

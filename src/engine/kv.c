@@ -66,7 +66,9 @@ void kv_grow(struct kv *kv, struct kv_table *table, int n_positions) {
             assert(group->n_promised > 0 && group->n_free >= group->n_promised);
             const uint32_t page = group->free[--group->n_free];
             group->n_promised--;
-            kv->backend->cls->kv_clear(kv->backend, g, page);
+            const struct batch_page clear = {g, page, BATCH_ZERO};
+            const struct batch batch = {.n_pages = 1, .page = &clear};
+            kv->backend->cls->run(kv->backend, &batch);
             table->page[g][table->n_page] = page;
         }
     }

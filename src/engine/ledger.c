@@ -17,7 +17,7 @@ uint64_t ledger_share(const struct plan *plan, enum kv_type kv, const struct bat
     alone.seq = &batch->seq[seq];
     alone.n_seqs = 1;
     alone.n_tokens = batch->seq[seq].n_tokens;
-    alone.n_logits = batch->seq[seq].n_logits;
+    alone.n_out = alone.n_logits = batch->seq[seq].n_out;
     struct batch_shape shape;
     batch_shape_of(plan, &alone, &shape);
     return step->weight_bytes / (uint64_t)batch->n_seqs + plan_cost(plan, kv, &shape).kv_read_bytes;
