@@ -48,7 +48,7 @@ struct engine {
     struct users users;
     struct sampler *sampler; // [n_samplers] one for each thread of the backend
     int n_samplers;
-    struct cost_rates rates;
+    struct cost_rates rates; // of the plan
     struct pace pace;
     struct engine_clock clock;
     enum kv_type kv_type;
@@ -73,8 +73,7 @@ struct engine {
     struct batch_shape shape;
     int32_t *token, *pos, *out_row;
     struct batch_seq *batch_seq;
-    struct cost_rates rates; // of the plan
-    struct cost step_cost;   // of the last step
+    struct cost step_cost; // of the last step
 
     rn_event *event; // [max_live]
     int n_event, next_event;

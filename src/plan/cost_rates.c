@@ -141,6 +141,7 @@ void batch_shape_add(const struct plan *plan, struct batch_shape *shape, int fir
     assert(n_out <= n_tokens);
     shape->n_tokens += n_tokens;
     shape->n_out += n_out;
+    shape->n_logits += n_out;
     for (int g = 0; g < plan->n_group; g++) {
         const struct plan_kv_group *group = &plan->group[g];
         add_queries(group, first_pos, n_tokens, &shape->kv_read[g][0], &shape->kv_pairs[g][0]);

@@ -283,8 +283,8 @@ static void more_rows_and_more_depth_never_take_less(void **state) {
 static void a_sequences_share_is_its_part_of_the_weights_and_its_own_kv(void **state) {
     struct fixture *f = *state;
     struct batch_shape step = {0}, first = {0};
-    const struct batch_seq seq[2] = {{.n_tokens = 1, .first_pos = 70, .n_logits = 1},
-                                     {.n_tokens = 40, .first_pos = 5, .n_logits = 1}};
+    const struct batch_seq seq[2] = {{.n_tokens = 1, .first_pos = 70, .n_out = 1},
+                                     {.n_tokens = 40, .first_pos = 5, .n_out = 1}};
     for (int i = 0; i < 2; i++)
         batch_shape_add(&f->model.plan, &step, seq[i].first_pos, seq[i].n_tokens, 1);
     batch_shape_add(&f->model.plan, &first, 70, 1, 1);

@@ -37,22 +37,22 @@ static void random_shape(const struct plan *plan, uint32_t *state, const char *n
     struct batch_seq seq[MAX_SEQS] = {0};
     struct batch batch = {.n_seqs = 1 + random_below(state, MAX_SEQS),
                           .pos = pos,
-                          .logit_row = rows,
+                          .out_row = rows,
                           .seq = seq};
     struct batch_shape added = {0};
     for (int s = 0; s < batch.n_seqs; s++) {
         seq[s].first_row = batch.n_tokens;
         seq[s].n_tokens = random_below(state, 2) ? 1 : 1 + random_below(state, MAX_ROWS);
         seq[s].first_pos = random_below(state, 3) ? random_below(state, 3000) : 0;
-        seq[s].first_logit = batch.n_logits;
+        seq[s].first_out = batch.n_out;
         const int outs[] = {0, 1, seq[s].n_tokens};
-        seq[s].n_logits = outs[random_below(state, 3)];
+        seq[s].n_out = outs[random_below(state, 3)];
         for (int i = 0; i < seq[s].n_tokens; i++) pos[batch.n_tokens + i] = seq[s].first_pos + i;
-        for (int i = 0; i < seq[s].n_logits; i++)
-            rows[batch.n_logits + i] = batch.n_tokens + seq[s].n_tokens - seq[s].n_logits + i;
+        for (int i = 0; i < seq[s].n_out; i++)
+            rows[batch.n_out + i] = batch.n_tokens + seq[s].n_tokens - seq[s].n_out + i;
         batch.n_tokens += seq[s].n_tokens;
-        batch.n_logits += seq[s].n_logits;
-        batch_shape_add(plan, &added, seq[s].first_pos, seq[s].n_tokens, seq[s].n_logits);
+        batch.n_out = batch.n_logits = batch.n_out + seq[s].n_out;
+        batch_shape_add(plan, &added, seq[s].first_pos, seq[s].n_tokens, seq[s].n_out);
     }
     batch_shape_of(plan, &batch, out);
     check(memcmp(out, &added, sizeof added) == 0, "%s: the parts are not the whole", name);
