@@ -1,7 +1,8 @@
 // A sequence: one choice of a request, from submit to its last event.
 //
 //   submit          schedule admits          publish, or schedule: cancelled, too late
-//   -------> WAITING ---------------> RUNNING ------------------------------> DONE --> buried, freed
+//   -------> WAITING ---------------> RUNNING ------------------------------> DONE --> buried,
+//   freed
 //              ^  |                     |                                      ^
 //              |  +-------------------- | ---- schedule: cancelled, too late --+
 //              +---- schedule preempts -+  (its pages go; its tokens stay)
@@ -19,9 +20,9 @@ enum seq_state { SEQ_WAITING, SEQ_RUNNING, SEQ_DONE };
 
 // What the choices of one request share; freed with the last of them.
 struct seq_family {
-    int n_live;                // choices that have not ended; the step's
-    int n_alive;               // choices that were not freed; under the intake's lock
-    struct seq *leader;        // choice 0 while it is not done: others fork its prompt; the step's
+    int n_live;         // choices that have not ended; the step's
+    int n_alive;        // choices that were not freed; under the intake's lock
+    struct seq *leader; // choice 0 while it is not done: others fork its prompt; the step's
 };
 
 struct seq {
@@ -39,11 +40,12 @@ struct seq {
     int limit;   // most tokens: the prompt and what may be added
     bool ignore_eos;
     int priority;
-    uint64_t user;                 // hash of the user's name; 0: none
-    uint64_t deadline_ns;          // UINT64_MAX: none
-    _Atomic bool cancelled;        // set by other threads: ends with the next step
-    _Atomic bool paused;           // set by other threads
-    char salt[RN_MAX_SALT_BYTES];  // of the prefix cache
+    uint64_t user;                // hash of the user's name; 0: none
+    int user_at;                  // in the engine's users, from the inbox to its end
+    uint64_t deadline_ns;         // UINT64_MAX: none
+    _Atomic bool cancelled;       // set by other threads: ends with the next step
+    _Atomic bool paused;          // set by other threads
+    char salt[RN_MAX_SALT_BYTES]; // of the prefix cache
     size_t n_salt;
     rn_sampling sampling;      // with its seed drawn; owns its biases
     struct token_set breakers; // of DRY; owned
@@ -54,6 +56,7 @@ struct seq {
     float *embedding; // [n_embd] the sum so far, then the result; NULL without pooling
     struct kv_table table;
     struct output output;
+    int n_heard;       // positions whose logits on_logits was given
     bool was_admitted; // at least once
     uint64_t submit_ns, start_ns, first_ns,
         last_ns; // submitted, first scheduled, first and last token
