@@ -210,7 +210,7 @@ static void ask_to_stop(struct driver *driver, bool drain) {
 
 void driver_stop(struct driver *driver, bool drain) {
     // without the lock: another stop may hold it that waits for requests, and this one may hurry it
-    if (atomic_load(&driver->state) == DRIVER_RUNNING) ask_to_stop(driver, drain);
+    if (driver_is_running(driver)) ask_to_stop(driver, drain);
     pthread_mutex_lock(&driver->life);
     if (driver->has_thread) {
         ask_to_stop(driver, drain); // again, in case of a start in between
@@ -258,7 +258,7 @@ int driver_wait(struct driver *driver, rn_event *out, int max, int timeout_ms) {
         if (n > 0) return n;
         lower_fd(driver);
         if (event_ring_waits(&driver->ring)) continue;
-        if (atomic_load(&driver->state) != DRIVER_RUNNING) {
+        if (!driver_is_running(driver)) {
             if (bring_rest(driver)) continue;
             return 0;
         }

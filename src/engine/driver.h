@@ -43,6 +43,9 @@ void driver_deinit(struct driver *driver); // ends the thread at once; before th
 
 // --- any thread ---
 
+static inline bool driver_is_running(const struct driver *driver) {
+    return atomic_load(&driver->state) == DRIVER_RUNNING;
+}
 void driver_get_stats(const struct driver *driver, rn_engine_stats *out);
 void driver_forget_prefixes(struct driver *driver);
 rn_status driver_start(struct driver *driver, rn_error *err);
