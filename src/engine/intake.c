@@ -38,10 +38,10 @@ rn_status intake_init(struct intake *intake, const struct seq_limits *limits, in
                       rn_error *err) {
     assert(max_waiting > 0);
     memset(intake, 0, sizeof *intake);
-    intake->limits = *limits;
-    intake->max_waiting = max_waiting;
     if (pthread_mutex_init(&intake->lock, NULL))
         return err_set(err, RN_ERR_NOMEM, "no memory for a lock");
+    intake->limits = *limits;
+    intake->max_waiting = max_waiting;
     return RN_OK;
 }
 
