@@ -314,7 +314,7 @@ static inline bool mix_cases_create(struct mix_cases *cases, const rn_model *mod
     rn_error err = {0};
     rn_engine_info engine_info;
     const rn_status status = rn_engine_create(model, &options, &engine, &err);
-    if (status == RN_ERR_UNSUPPORTED) return false;
+    if (status == RN_ERR_ARG && strncmp(kv_type, "int", 3) == 0) return false;
     check(status == RN_OK, "%s", err.message);
     rn_engine_get_info(engine, &engine_info);
     *cases = (struct mix_cases){.model = model,
@@ -432,9 +432,17 @@ static inline void mix_draw_options(struct mix *mix, struct mix_random *r) {
     o->n_threads = mix_between(r, 1, 2);
     o->no_prefix_cache = mix_percent(r, 25);
     if (mix_percent(r, 10)) o->itl_ms = 0.2;
-    if (mix_percent(r, 85))
-        o->kv_pages = (uint32_t)(need + (mix_percent(r, 40) ? 0 : mix_below(r, 2 * need + 8)));
-    mix->threaded = mix_percent(r, 20);
+    if (mix_percent(r, 85)) {
+        const int more = mix_percent(r, 40) ? 0 : mix_below(r, 2 * need + 8);
+        o->kv_pages = (uint32_t)(need + more);
+        o->n_ctx = need * MIX_PAGE < mix->cases->n_ctx ? need * MIX_PAGE : mix->cases->n_ctx;
+    }
+    const bool threaded = mix_percent(r, 20);
+#ifndef MIX_NO_THREAD
+    mix->threaded = threaded;
+#else
+    (void)threaded;
+#endif
 }
 
 // What is due at this step: arrivals, cancels, pauses. Returns the requests without a last event
@@ -492,6 +500,7 @@ static inline void mix_step(struct mix *mix, struct mix_totals *totals) {
     }
 }
 
+#ifndef MIX_NO_THREAD
 // The same with the engine's thread; a "step" is a round of collecting.
 static inline void mix_follow(struct mix *mix, struct mix_totals *totals) {
     rn_event events[16];
@@ -509,6 +518,7 @@ static inline void mix_follow(struct mix *mix, struct mix_totals *totals) {
     }
     rn_engine_stop(mix->engine, true);
 }
+#endif
 
 // After the last event nothing is held, and all that was counted adds up.
 static inline void mix_check_rest(struct mix *mix, struct mix_totals *totals) {
@@ -570,9 +580,11 @@ static inline void mix_run(struct mix *mix, struct mix_totals *totals) {
     rn_error err = {0};
     const rn_status status = rn_engine_create(mix->cases->model, &mix->options, &mix->engine, &err);
     check(status == RN_OK, "mix %llx: %s", (unsigned long long)mix->seed, err.message);
+#ifndef MIX_NO_THREAD
     if (mix->threaded)
         mix_follow(mix, totals);
     else
+#endif
         mix_step(mix, totals);
     for (int i = 0; i < mix->n; i++) mix_compare(mix, &mix->live[i], totals);
     mix_check_rest(mix, totals);
