@@ -365,10 +365,10 @@ static inline const char *mix_difference(const struct mix_output *want,
 }
 
 static inline void mix_print_options(const rn_engine_options *o) {
-    print_error("  engine: max_seqs %d, batch_tokens %d, logit_rows %d, kv_pages %u, threads %d, "
-                "kv %s, itl_ms %g%s\n",
-                o->max_seqs, o->batch_tokens, o->logit_rows, o->kv_pages, o->n_threads, o->kv_type,
-                o->itl_ms, o->no_prefix_cache ? ", no prefix cache" : "");
+    print_error("  engine: max_seqs %d, batch_tokens %d, logit_rows %d, kv_pages %u, n_ctx %d, "
+                "threads %d, kv %s, itl_ms %g%s\n",
+                o->max_seqs, o->batch_tokens, o->logit_rows, o->kv_pages, o->n_ctx, o->n_threads,
+                o->kv_type, o->itl_ms, o->no_prefix_cache ? ", no prefix cache" : "");
 }
 
 static inline void mix_compare(const struct mix *mix, const struct mix_live *live,
@@ -435,7 +435,9 @@ static inline void mix_draw_options(struct mix *mix, struct mix_random *r) {
     if (mix_percent(r, 85)) {
         const int more = mix_percent(r, 40) ? 0 : mix_below(r, 2 * need + 8);
         o->kv_pages = (uint32_t)(need + more);
-        o->n_ctx = need * MIX_PAGE < mix->cases->n_ctx ? need * MIX_PAGE : mix->cases->n_ctx;
+        // without it, the context is what the pages hold
+        if (mix_percent(r, 50))
+            o->n_ctx = need * MIX_PAGE < mix->cases->n_ctx ? need * MIX_PAGE : mix->cases->n_ctx;
     }
     const bool threaded = mix_percent(r, 20);
 #ifndef MIX_NO_THREAD
