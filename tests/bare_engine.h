@@ -5,6 +5,7 @@
 #ifndef RN_TESTS_BARE_ENGINE_H
 #define RN_TESTS_BARE_ENGINE_H
 
+#include <stdalign.h>
 #include <stdlib.h>
 
 #include "check.h"
@@ -76,7 +77,7 @@ rn_status rn_engine_create(const rn_model *model, const rn_engine_options *o, rn
                                          .itl_ms = o->itl_ms,
                                          .no_prefix = o->no_prefix_cache,
                                          .clock = bare_clock};
-    rn_engine *engine = calloc(1, sizeof *engine);
+    rn_engine *engine = aligned_alloc(alignof(rn_engine), sizeof *engine);
     assert_non_null(engine);
     const rn_status status =
         engine_init(&engine->engine, &model->model, model->tokenizer, &config, err);

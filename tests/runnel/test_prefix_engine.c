@@ -251,7 +251,9 @@ static void the_least_recently_used_prefix_makes_room(void **state) {
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.kv_pages = 8});
     rn_request request = {.prompt = prompt, .n_prompt = 97, .max_tokens = 1, .ignore_eos = true};
     static const int order[] = {1, 2, 1, 3, 1, 2};
-    static const int cached[] = {0, 0, 96, 0, 96, 0}; // 3 takes the place of 2, not of 1
+    // 3 needs two pages of what is cached: it gets the last ones of 2, not of 1, and the first of 2
+    // can still be found
+    static const int cached[] = {0, 0, 96, 0, 96, 32};
     for (int i = 0; i < 6; i++) {
         for (int t = 0; t < 97; t++) prompt[t] = order[i] * 1000 + t;
         run_one(engine, &request, &stream[i]);
@@ -259,7 +261,7 @@ static void the_least_recently_used_prefix_makes_room(void **state) {
               stream[i].timings.cached_tokens, cached[i]);
         assert_true(streams_stats(engine).pages_cached <= 8);
     }
-    assert_true(streams_stats(engine).evictions >= 3);
+    assert_true(streams_stats(engine).evictions >= 2);
     rn_engine_destroy(engine);
 }
 
