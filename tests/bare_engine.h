@@ -113,10 +113,6 @@ bool rn_engine_next_event(rn_engine *engine, rn_event *out) {
     return engine_next_event(&engine->engine, out);
 }
 
-void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out) {
-    *out = (rn_engine_info){.n_ctx = engine->engine.n_ctx};
-}
-
 void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out) {
     *out = engine->engine.stats;
 }

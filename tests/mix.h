@@ -24,6 +24,7 @@ enum {
     MIX_FAMILIES = 4, // of prompts that begin alike
     MIX_LONG_PREFIX = 768,
     MIX_PAGE = 32,
+    MIX_MAX_CTX = 1024,    // positions, where the model has more
     MIX_MAX_REQUESTS = 90, // in one mix
 };
 
@@ -306,20 +307,17 @@ static inline void mix_run_alone(rn_engine *engine, struct mix_cases *cases, str
 static inline bool mix_cases_create(struct mix_cases *cases, const rn_model *model,
                                     const char *kv_type, uint64_t seed, int n) {
     const rn_model_info *info = rn_model_get_info(model);
-    const rn_engine_options options = {.max_seqs = 1,
-                                       .n_threads = 1,
-                                       .kv_type = kv_type,
-                                       .no_prefix_cache = true};
+    const int n_ctx = info->n_ctx_train < MIX_MAX_CTX ? info->n_ctx_train : MIX_MAX_CTX;
+    const rn_engine_options options = {
+        .max_seqs = 1, .n_threads = 1, .n_ctx = n_ctx, .kv_type = kv_type, .no_prefix_cache = true};
     rn_engine *engine;
     rn_error err = {0};
-    rn_engine_info engine_info;
     const rn_status status = rn_engine_create(model, &options, &engine, &err);
     if (status == RN_ERR_ARG && strncmp(kv_type, "int", 3) == 0) return false;
     check(status == RN_OK, "%s", err.message);
-    rn_engine_get_info(engine, &engine_info);
     *cases = (struct mix_cases){.model = model,
                                 .kv_type = kv_type,
-                                .n_ctx = engine_info.n_ctx,
+                                .n_ctx = n_ctx,
                                 .n_vocab = info->n_vocab,
                                 .n_embd = info->n_embd,
                                 .n = n,
@@ -424,7 +422,7 @@ static inline void mix_draw_options(struct mix *mix, struct mix_random *r) {
         if (mix->live[i].of->n_limit > longest) longest = mix->live[i].of->n_limit;
     const int need = (longest + MIX_PAGE - 1) / MIX_PAGE;
     rn_engine_options *o = &mix->options;
-    *o = (rn_engine_options){.kv_type = mix->cases->kv_type};
+    *o = (rn_engine_options){.kv_type = mix->cases->kv_type, .n_ctx = mix->cases->n_ctx};
     o->max_seqs = mix_percent(r, 50) ? mix_between(r, 1, 32) : mix_between(r, 8, 24);
     const int most = mix_percent(r, 30) ? o->max_seqs + 3 : mix_percent(r, 50) ? 64 : 512;
     o->batch_tokens = mix_between(r, o->max_seqs, most > o->max_seqs ? most : o->max_seqs);
@@ -435,9 +433,9 @@ static inline void mix_draw_options(struct mix *mix, struct mix_random *r) {
     if (mix_percent(r, 85)) {
         const int more = mix_percent(r, 40) ? 0 : mix_below(r, 2 * need + 8);
         o->kv_pages = (uint32_t)(need + more);
-        // without it, the context is what the pages hold
-        if (mix_percent(r, 50))
-            o->n_ctx = need * MIX_PAGE < mix->cases->n_ctx ? need * MIX_PAGE : mix->cases->n_ctx;
+        // the context that was asked for, or what the pages hold
+        const int n_ctx = need * MIX_PAGE < o->n_ctx ? need * MIX_PAGE : o->n_ctx;
+        o->n_ctx = mix_percent(r, 50) || n_ctx == o->n_ctx ? n_ctx : 0;
     }
     const bool threaded = mix_percent(r, 20);
 #ifndef MIX_NO_THREAD

@@ -7,7 +7,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { N_REQUESTS = 60 };
 #else
-enum { N_REQUESTS = 400 };
+enum { N_REQUESTS = 300 };
 #endif
 
 static void run(const char *path, uint64_t seed) {

@@ -9,7 +9,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { N_REQUESTS = 40 };
 #else
-enum { N_REQUESTS = 300 };
+enum { N_REQUESTS = 200 };
 #endif
 
 enum { PAGE = 32 };
