@@ -116,7 +116,8 @@ struct mix {
     const struct mix_cases *cases;
     uint64_t seed;
     rn_engine_options options;
-    bool threaded; // the engine's own thread steps
+    bool threaded;    // the engine's own thread steps
+    int forget_every; // steps after which cached prefixes are forgotten; 0: never
     int n, n_ended;
     struct mix_live *live; // [n]
     rn_engine *engine;
@@ -437,6 +438,7 @@ static inline void mix_draw_options(struct mix *mix, struct mix_random *r) {
         const int n_ctx = need * MIX_PAGE < o->n_ctx ? need * MIX_PAGE : o->n_ctx;
         o->n_ctx = mix_percent(r, 50) || n_ctx == o->n_ctx ? n_ctx : 0;
     }
+    if (mix_percent(r, 20)) mix->forget_every = mix_between(r, 3, 40);
     const bool threaded = mix_percent(r, 20);
 #ifndef MIX_NO_THREAD
     mix->threaded = threaded;
@@ -449,6 +451,7 @@ static inline void mix_draw_options(struct mix *mix, struct mix_random *r) {
 // that a step could get on with.
 static inline int mix_act(struct mix *mix, int step) {
     int n_active = 0;
+    if (mix->forget_every && step % mix->forget_every == 0) rn_engine_forget_prefixes(mix->engine);
     for (int i = 0; i < mix->n; i++) {
         struct mix_live *live = &mix->live[i];
         if (live->ended || live->arrival > step) continue;
