@@ -1,38 +1,14 @@
-// The public interface, thin: it owns the pieces of a model and hands calls on.
-#include "runnel.h"
-
+// Models and tokens of the public interface, thin: it owns the pieces of a model and hands calls
+// on.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
 #include "engine/vocab.h"
+#include "runnel_model.h"
+#include "text/detokenizer.h"
 #include "tools.h"
 #include "weights/synthetic.h"
-
-struct rn_model {
-    struct weights *weights;
-    struct tokenizer *tokenizer;
-    char *chat_template; // NULL: none
-    struct model model;  // valid when has_plan
-    bool has_plan;
-    rn_model_info info;
-    char name[128];
-};
-
-struct rn_engine {
-    struct engine engine;
-};
-
-const char *rn_finish_text(rn_finish finish) {
-    static const char *const texts[] = {[RN_FINISH_NONE] = "none",
-                                        [RN_FINISH_STOP] = "stop",
-                                        [RN_FINISH_LENGTH] = "length",
-                                        [RN_FINISH_CANCELLED] = "cancelled",
-                                        [RN_FINISH_ERROR] = "error"};
-    const size_t at = (size_t)finish;
-    return at < sizeof texts / sizeof *texts ? texts[at] : "unknown";
-}
 
 // ---------------------------------------------------------------- model
 
@@ -214,94 +190,3 @@ rn_status rn_detokenize(const rn_model *model, const int32_t *ids, size_t n_ids,
 }
 
 void rn_free(void *memory) { free(memory); }
-
-// ---------------------------------------------------------------- engine
-
-rn_status rn_engine_create(const rn_model *model, const rn_engine_options *options, rn_engine **out,
-                           rn_error *err) {
-    static const rn_engine_options defaults;
-    *out = NULL;
-    const rn_engine_options *o = options ? options : &defaults;
-    if (!model->has_plan)
-        return err_set(err, RN_ERR_ARG, "%s: opened for its vocabulary alone", model->info.path);
-    const int kv_type = kv_type_find(o->kv_type ? o->kv_type : "f16");
-    if (kv_type < 0)
-        return err_set(err, RN_ERR_ARG, "KV type '%s' is unknown (known: f32, f16)", o->kv_type);
-    rn_engine *engine = calloc(1, sizeof *engine);
-    if (!engine) return err_set(err, RN_ERR_NOMEM, "no memory for an engine");
-    const struct engine_config config = {.backend = {.name = o->backend,
-                                                     .isa = o->isa,
-                                                     .n_threads = o->n_threads,
-                                                     .no_pin = o->no_pin,
-                                                     .max_tokens = o->batch_tokens,
-                                                     .max_logits = o->logit_rows,
-                                                     .max_seqs = o->max_seqs,
-                                                     .kv_type = (enum kv_type)kv_type,
-                                                     .progress = o->progress,
-                                                     .progress_ctx = o->progress_ctx},
-                                         .n_ctx = o->n_ctx,
-                                         .kv_bytes = o->kv_bytes,
-                                         .kv_pages = o->kv_pages};
-    const rn_status status =
-        engine_init(&engine->engine, &model->model, model->tokenizer, &config, err);
-    if (status) {
-        free(engine);
-        return status;
-    }
-    *out = engine;
-    return RN_OK;
-}
-
-void rn_engine_destroy(rn_engine *engine) {
-    if (!engine) return;
-    engine_deinit(&engine->engine);
-    free(engine);
-}
-
-rn_status rn_engine_submit(rn_engine *engine, const rn_request *request, uint64_t *id,
-                           rn_error *err) {
-    return engine_submit(&engine->engine, request, id, err);
-}
-
-void rn_engine_cancel(rn_engine *engine, uint64_t id) { engine_cancel(&engine->engine, id); }
-rn_status rn_engine_step(rn_engine *engine, bool *busy) {
-    return engine_step(&engine->engine, busy);
-}
-bool rn_engine_next_event(rn_engine *engine, rn_event *out) {
-    return engine_next_event(&engine->engine, out);
-}
-
-void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out) {
-    const struct engine *e = &engine->engine;
-    const struct backend_class *cls = e->backend->cls;
-    struct batch_shape shape;
-    batch_shape_decode(e->plan, 0, &shape);
-    *out = (rn_engine_info){.backend = cls->name,
-                            .isa = cls->isa(e->backend),
-                            .slow_formats = cls->slow(e->backend),
-                            .kv_type = kv_type_name(e->kv_type),
-                            .n_threads = cls->threads(e->backend),
-                            .n_ctx = e->n_ctx,
-                            .max_seqs = e->max_seqs,
-                            .batch_tokens = e->batch_tokens,
-                            .kv_token_bytes = plan_kv_token_bytes(e->plan, e->kv_type),
-                            .weight_bytes = plan_cost(e->plan, e->kv_type, &shape).weight_bytes,
-                            .cache_bytes = cls->cache_bytes(e->backend)};
-    for (int g = 0; g < e->kv.n_group; g++)
-        out->kv_bytes +=
-            (uint64_t)e->kv.group[g].n_page * plan_kv_page_bytes(e->plan, g, e->kv_type);
-}
-
-void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out) {
-    *out = (rn_engine_stats){0};
-    const struct kv *kv = &engine->engine.kv;
-    for (int g = 0; g < kv->n_group; g++) {
-        out->pages_total += kv->group[g].n_page;
-        out->pages_held += kv->group[g].n_page - kv->group[g].n_free;
-    }
-}
-
-double rn_engine_bandwidth(rn_engine *engine, uint64_t working_set, int budget_ms) {
-    struct backend *backend = engine->engine.backend;
-    return backend->cls->bandwidth(backend, working_set, budget_ms);
-}

@@ -8,28 +8,59 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "engine/budget.h"
-#include "engine/ledger.h"
 
-// Frees the sequences whose events were collected.
-static void reap(struct engine *engine) {
-    while (engine->done) {
-        struct seq *seq = engine->done;
-        engine->done = seq->next;
-        seq_destroy(seq);
-    }
+enum { MAX_WAITING = 1 << 20, MAX_ITL_MS = 1000000000 };
+
+// ---------------------------------------------------------------- the step
+
+// Adds the time since the last call.
+static void lap(const struct engine *engine, uint64_t *at, uint64_t *sum) {
+    const uint64_t now = engine_now(engine);
+    *sum += now - *at;
+    *at = now;
+}
+
+// What is there now, beside what the step counted.
+static void stats_fill(struct engine *engine) {
+    rn_engine_stats *stats = &engine->stats;
+    struct kv_stats kv;
+    kv_get_stats(engine->kv, &kv);
+    stats->running = engine->n_running;
+    stats->waiting = engine->n_waiting;
+    stats->lookups = kv.lookups;
+    stats->hits = kv.hits;
+    stats->evictions = kv.evictions;
+    stats->pages_total = kv.pages_total;
+    stats->pages_held = kv.pages_held;
+    stats->pages_shared = kv.pages_shared;
+    stats->pages_cached = kv.pages_cached;
+    stats->kv_held_bytes = kv.held_bytes;
+    stats->kv_cached_bytes = kv.cached_bytes;
 }
 
 rn_status engine_step(struct engine *engine, bool *busy) {
+    rn_engine_stats *stats = &engine->stats;
     *busy = false;
     if (engine->next_event < engine->n_event) return RN_ERR_ARG; // events would be lost
     engine->n_event = engine->next_event = 0;
-    reap(engine);
+    intake_bury(&engine->intake, engine->done);
+    engine->done = NULL;
+    const uint64_t begin = engine_now(engine);
+    uint64_t at = begin;
     if (engine_schedule(engine)) {
+        lap(engine, &at, &stats->schedule_ns);
         engine_build_batch(engine);
+        lap(engine, &at, &stats->batch_ns);
         engine_run(engine);
+        lap(engine, &at, &stats->run_ns);
         engine_sample(engine);
+        lap(engine, &at, &stats->sample_ns);
         engine_publish(engine);
+        lap(engine, &at, &stats->publish_ns);
+        pace_learn(&engine->pace, &engine->shape, at - begin);
+        stats->steps++;
     }
+    stats_fill(engine);
     assert(engine_check(engine));
     *busy = engine->n_work > 0 || engine->n_event > 0;
     return RN_OK;
@@ -38,28 +69,10 @@ rn_status engine_step(struct engine *engine, bool *busy) {
 void engine_run(struct engine *engine) {
     const struct backend_class *cls = engine->backend->cls;
     cls->run(engine->backend, &engine->batch);
-    engine->step_cost = ledger_step(engine->plan, engine->kv_type, &engine->batch,
-                                    cls->expert_bytes(engine->backend));
-}
-
-void engine_sample(struct engine *engine) {
-    for (int i = 0; i < engine->n_work; i++) {
-        struct work *work = &engine->work[i];
-        const struct seq *seq = work->seq;
-        const struct batch_seq *rows = &engine->batch_seq[i];
-        for (int r = 0; seq->on_logits && r < rows->n_logits; r++)
-            seq->on_logits(seq->on_logits_ctx, seq->n_done + work->n_tokens - rows->n_logits + r,
-                           engine->backend->cls->logits(engine->backend, rows->first_logit + r),
-                           engine->plan->n_vocab);
-        if (!work->samples) continue;
-        const float *logits =
-            engine->backend->cls->logits(engine->backend, rows->first_logit + rows->n_logits - 1);
-        const struct sampler_view view = {.token = seq->token,
-                                          .n_prompt = seq->n_prompt,
-                                          .n_token = seq->n_token,
-                                          .breakers = seq->breakers};
-        work->chosen = sampler_choose(&engine->sampler, &seq->sampling, &view, logits);
-    }
+    engine->step_cost =
+        ledger_step(&engine->rates, &engine->shape, cls->expert_bytes(engine->backend));
+    engine->stats.weight_bytes += engine->step_cost.weight_bytes;
+    engine->stats.kv_bytes += engine->step_cost.kv_read_bytes;
 }
 
 bool engine_next_event(struct engine *engine, rn_event *out) {
@@ -68,36 +81,26 @@ bool engine_next_event(struct engine *engine, rn_event *out) {
     return true;
 }
 
-rn_status engine_submit(struct engine *engine, const rn_request *request, uint64_t *id,
-                        rn_error *err) {
-    if (engine->n_waiting >= ENGINE_MAX_WAITING)
-        return err_set(err, RN_ERR_FULL, "%d requests are waiting already", engine->n_waiting);
-    struct seq *seq;
-    const rn_status status = seq_create(request, engine->tokenizer, engine->n_ctx,
-                                        engine->plan->n_group, engine->token_bytes_max, &seq, err);
-    if (status) return status;
-    seq->id = *id = ++engine->next_id;
-    *engine->waiting_end = seq;
-    engine->waiting_end = &seq->next;
-    engine->n_waiting++;
-    return RN_OK;
+static bool seq_check(const struct seq *seq, enum seq_state state) {
+    if (seq->state != state || seq->n_token > seq->limit) return false;
+    if (state == SEQ_WAITING) return seq->table.n_page == 0 && seq->n_done == 0;
+    return seq->n_done < seq->n_token;
 }
 
-void engine_cancel(struct engine *engine, uint64_t id) {
-    for (int i = 0; i < engine->max_seqs; i++)
-        if (engine->slot[i] && engine->slot[i]->id == id) engine->slot[i]->cancelled = true;
-    for (struct seq *seq = engine->waiting_first; seq; seq = seq->next)
-        if (seq->id == id) seq->cancelled = true;
+bool engine_check(struct engine *engine) {
+    kv_check_begin(engine->kv);
+    for (int i = 0; i < engine->n_running; i++) {
+        const struct seq *seq = engine->running[i];
+        if (!seq_check(seq, SEQ_RUNNING)) return false;
+        if (i > 0 && engine->running[i - 1]->priority < seq->priority) return false;
+        kv_check_table(engine->kv, &seq->table);
+    }
+    for (int i = 0; i < engine->n_waiting; i++)
+        if (!seq_check(engine->waiting[i], SEQ_WAITING)) return false;
+    return kv_check_end(engine->kv);
 }
 
-bool engine_check(const struct engine *engine) {
-    struct kv_tally tally;
-    kv_check_begin(&engine->kv, &tally);
-    for (int i = 0; i < engine->max_seqs; i++)
-        if (engine->slot[i] && !kv_check_table(&engine->kv, &tally, &engine->slot[i]->table))
-            return false;
-    return kv_check_end(&engine->kv, &tally);
-}
+// ---------------------------------------------------------------- life
 
 // Resolves defaults, checks ranges, and shortens a context that memory does not hold.
 static rn_status read_config(struct engine *engine, const struct model *model,
@@ -123,23 +126,40 @@ static rn_status read_config(struct engine *engine, const struct model *model,
     engine->max_seqs = budget.sizes.max_seqs;
     engine->batch_tokens = budget.sizes.batch_tokens;
     engine->logit_rows = budget.sizes.logit_rows;
+    engine->max_waiting = config->max_waiting ? config->max_waiting : ENGINE_MAX_WAITING;
+    if (engine->max_waiting < 1 || engine->max_waiting > MAX_WAITING)
+        return err_set(err, RN_ERR_ARG, "max_waiting is %d, expected 1 to %d", engine->max_waiting,
+                       MAX_WAITING);
+    if (!(config->itl_ms >= 0 && config->itl_ms <= MAX_ITL_MS))
+        return err_set(err, RN_ERR_ARG, "itl_ms is %g, expected 0 to %d", config->itl_ms,
+                       MAX_ITL_MS);
+    engine->itl_ns = config->itl_ms > 0 ? (uint64_t)(config->itl_ms * 1e6) : UINT64_MAX;
+    engine->max_live = engine->max_waiting + 2 * engine->max_seqs;
+    engine->kv_config = budget_kv_config(&model->plan, b->kv_type);
+    engine->kv_config.budget = budget.kv_bytes;
+    engine->kv_config.no_prefix = config->no_prefix;
+    engine->kv_config.max_tables = engine->max_seqs + 1; // and one that may be admitted
+    engine->kv_config.max_page_ops =
+        model->plan.n_group * (engine->batch_tokens / KV_PAGE_TOKENS + 3 * engine->max_seqs);
     return RN_OK;
 }
 
 static rn_status allocate(struct engine *engine, rn_error *err) {
     const size_t seqs = (size_t)engine->max_seqs, rows = (size_t)engine->batch_tokens;
-    engine->slot = calloc(seqs, sizeof(struct seq *));
+    engine->running = calloc(seqs, sizeof(struct seq *));
+    engine->prompts = calloc(seqs, sizeof(struct seq *));
+    engine->waiting = calloc((size_t)engine->max_live, sizeof(struct seq *));
     engine->work = calloc(seqs, sizeof *engine->work);
     engine->batch_seq = calloc(seqs, sizeof *engine->batch_seq);
     engine->token = calloc(rows, sizeof *engine->token);
     engine->pos = calloc(rows, sizeof *engine->pos);
-    engine->logit_row = calloc((size_t)engine->logit_rows, sizeof *engine->logit_row);
-    engine->event = calloc(seqs + ENGINE_MAX_WAITING, sizeof *engine->event);
-    if (!engine->slot || !engine->work || !engine->batch_seq || !engine->token || !engine->pos ||
-        !engine->logit_row || !engine->event)
-        return err_set(err, RN_ERR_NOMEM, "no memory for %d sequences and %d rows",
-                       engine->max_seqs, engine->batch_tokens);
-    return RN_OK;
+    engine->out_row = calloc(rows, sizeof *engine->out_row);
+    engine->event = calloc((size_t)engine->max_live, sizeof *engine->event);
+    if (engine->running && engine->prompts && engine->waiting && engine->work &&
+        engine->batch_seq && engine->token && engine->pos && engine->out_row && engine->event)
+        return users_init(&engine->users, engine->max_live, err);
+    return err_set(err, RN_ERR_NOMEM, "no memory for %d sequences and %d rows", engine->max_seqs,
+                   engine->batch_tokens);
 }
 
 static rn_status create_backend(struct engine *engine, const struct engine_config *config,
@@ -148,58 +168,88 @@ static rn_status create_backend(struct engine *engine, const struct engine_confi
     b.max_tokens = engine->batch_tokens;
     b.max_logits = engine->logit_rows;
     b.max_seqs = engine->max_seqs;
-    const uint64_t n_page = (uint64_t)kv_pages_for(engine->n_ctx) * (uint64_t)engine->max_seqs;
-    if (n_page > UINT32_MAX / 2)
-        return err_set(err, RN_ERR_ARG, "%d sequences of %d positions need %llu pages",
-                       engine->max_seqs, engine->n_ctx, (unsigned long long)n_page);
-    for (int g = 0; g < engine->plan->n_group; g++) b.n_pages[g] = (uint32_t)n_page;
+    for (int g = 0; g < engine->plan->n_group; g++)
+        b.n_pages[g] = kv_group_pages(&engine->kv_config, g);
     const rn_status status = backend_create(engine->plan, &b, &engine->backend, err);
     if (status) return status;
-    return kv_init(&engine->kv, engine->plan->n_group, b.n_pages, engine->backend, err);
+    return kv_create(&engine->kv_config, engine->backend, &engine->kv, err);
+}
+
+static rn_status create_samplers(struct engine *engine, rn_error *err) {
+    const int n = engine->backend->cls->threads(engine->backend);
+    engine->sampler = calloc((size_t)n, sizeof *engine->sampler);
+    if (!engine->sampler) return err_set(err, RN_ERR_NOMEM, "no memory for %d samplers", n);
+    for (; engine->n_samplers < n; engine->n_samplers++) {
+        const rn_status status =
+            sampler_init(&engine->sampler[engine->n_samplers], engine->plan->n_vocab, err);
+        if (status) return status;
+    }
+    return RN_OK;
+}
+
+static uint64_t machine_now(void *ctx) {
+    (void)ctx;
+    return clock_ns();
+}
+
+static rn_status create_intake(struct engine *engine, rn_error *err) {
+    struct seq_limits limits = {.tokenizer = engine->tokenizer,
+                                .n_ctx = engine->n_ctx,
+                                .n_group = engine->plan->n_group,
+                                .n_embd = engine->n_embd,
+                                .now = engine->clock.now,
+                                .now_ctx = engine->clock.ctx};
+    for (int32_t id = 0; id < tokenizer_size(engine->tokenizer); id++)
+        if (tokenizer_bytes(engine->tokenizer, id).len > limits.token_bytes_max)
+            limits.token_bytes_max = tokenizer_bytes(engine->tokenizer, id).len;
+    return intake_init(&engine->intake, &limits, engine->max_waiting, err);
+}
+
+static rn_status create_parts(struct engine *engine, const struct model *model,
+                              const struct engine_config *config, rn_error *err) {
+    rn_status s;
+    if ((s = read_config(engine, model, config, err))) return s;
+    if ((s = allocate(engine, err))) return s;
+    if ((s = create_backend(engine, config, err))) return s;
+    if ((s = create_samplers(engine, err))) return s;
+    cost_rates_init(&engine->rates, engine->plan, engine->kv_type);
+    pace_init(&engine->pace, &engine->rates);
+    stats_fill(engine);
+    return RN_OK;
 }
 
 rn_status engine_init(struct engine *engine, const struct model *model,
                       const struct tokenizer *tokenizer, const struct engine_config *config,
                       rn_error *err) {
-    *engine = (struct engine){.plan = &model->plan, .tokenizer = tokenizer};
-    engine->waiting_end = &engine->waiting_first;
+    *engine = (struct engine){.plan = &model->plan,
+                              .tokenizer = tokenizer,
+                              .clock = config->clock,
+                              .next_deadline = UINT64_MAX};
+    if (!engine->clock.now) engine->clock.now = machine_now;
+    engine->n_embd = model->plan.buffer[model->plan.hidden].width;
     assert(tokenizer_size(tokenizer) == model->plan.n_vocab);
-    for (int32_t id = 0; id < tokenizer_size(tokenizer); id++)
-        if (tokenizer_bytes(tokenizer, id).len > engine->token_bytes_max)
-            engine->token_bytes_max = tokenizer_bytes(tokenizer, id).len;
-    rn_status status = read_config(engine, model, config, err);
-    if (!status) status = allocate(engine, err);
-    if (!status) status = sampler_init(&engine->sampler, model->plan.n_vocab, err);
-    if (!status) status = create_backend(engine, config, err);
+    rn_status status = create_parts(engine, model, config, err);
+    if (!status) status = create_intake(engine, err);
     if (status) engine_deinit(engine);
     return status;
 }
 
-static void destroy_list(struct seq *seq) {
-    while (seq) {
-        struct seq *next = seq->next;
-        seq_destroy(seq);
-        seq = next;
-    }
-}
-
 void engine_deinit(struct engine *engine) {
-    for (int i = 0; engine->slot && i < engine->max_seqs; i++) {
-        if (!engine->slot[i]) continue;
-        kv_release(&engine->kv, &engine->slot[i]->table);
-        seq_destroy(engine->slot[i]);
-    }
-    destroy_list(engine->waiting_first);
-    destroy_list(engine->done);
-    kv_deinit(&engine->kv);
+    for (int i = 0; i < engine->n_running; i++) kv_release(engine->kv, &engine->running[i]->table);
+    if (engine->intake.max_waiting) intake_deinit(&engine->intake); // frees all sequences
+    kv_destroy(engine->kv);
     backend_destroy(engine->backend);
-    sampler_deinit(&engine->sampler);
-    free(engine->slot);
+    for (int i = 0; i < engine->n_samplers; i++) sampler_deinit(&engine->sampler[i]);
+    free(engine->sampler);
+    users_deinit(&engine->users);
+    free(engine->running);
+    free(engine->prompts);
+    free(engine->waiting);
     free(engine->work);
     free(engine->batch_seq);
     free(engine->token);
     free(engine->pos);
-    free(engine->logit_row);
+    free(engine->out_row);
     free(engine->event);
     memset(engine, 0, sizeof *engine);
 }

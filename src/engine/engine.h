@@ -1,64 +1,94 @@
 // The engine: requests in, events out, one step at a time. A step is five calls: schedule,
-// build_batch, run, sample, publish. One thread owns it. After create, a step allocates nothing,
-// takes no lock and reads no environment.
+// build_batch, run, sample, publish. One thread owns it; what others may touch is the intake. After
+// create, a step allocates nothing, takes no lock and reads no environment.
 //
 // Invariants between steps:
-//  1. a slot is empty or holds a RUNNING sequence whose pages were promised;
-//  2. a RUNNING sequence has n_done < n_token <= limit: there is something to evaluate;
-//  3. what a sequence produces depends on the sequence alone: never on its slot, its neighbours or
-//  the chunk sizes.
+//  1. a sequence is in exactly one place: inbox, waiting, running, done, grave;
+//  2. running is sorted by seniority: priority, then age; only running sequences hold pages;
+//  3. a RUNNING sequence has n_done < n_token <= limit: there is something to evaluate;
+//  4. a lone sequence of n_ctx positions fits the pages, so the most senior one always gets on;
+//  5. what a sequence produces depends on the sequence alone: never on its place, its neighbours,
+//  the chunk sizes, cached prefixes or preemption.
 #ifndef RN_ENGINE_ENGINE_H
 #define RN_ENGINE_ENGINE_H
 
+#include "engine/intake.h"
+#include "engine/ledger.h"
+#include "engine/pace.h"
 #include "engine/seq.h"
+#include "engine/users.h"
 #include "model/model.h"
-#include "plan/cost.h"
+#include "plan/cost_rates.h"
 #include "text/tokenizer.h"
 
-enum { ENGINE_MAX_WAITING = 1024 };
+enum { ENGINE_MAX_WAITING = 1024 }; // by default
 
 // What one sequence does in the step at hand.
 struct work {
     struct seq *seq;
-    int slot;
     int n_tokens;   // evaluated this step
-    int n_logits;   // of them, rows that need logits: the last ones
+    int n_out;      // of them, rows whose result is wanted: the last ones
+    int at;         // its place in the batch
     bool samples;   // a token is chosen after its last row
     int32_t chosen; // the token; -1: no finite logit
+};
+
+struct engine_clock {
+    uint64_t (*now)(void *ctx); // ns
+    void *ctx;
 };
 
 struct engine {
     const struct plan *plan;
     const struct tokenizer *tokenizer;
     struct backend *backend;
-    struct kv kv;
-    struct sampler sampler;
+    struct intake intake;
+    struct kv_config kv_config;
+    struct kv *kv;
+    struct users users;
+    struct sampler *sampler; // [n_samplers] one for each thread of the backend
+    int n_samplers;
+    struct cost_rates rates; // of the plan
+    struct pace pace;
+    struct engine_clock clock;
     enum kv_type kv_type;
-    int n_ctx, max_seqs, batch_tokens, logit_rows;
-    size_t token_bytes_max;
-    uint64_t next_id;
+    int n_ctx, n_embd, max_seqs, max_waiting, batch_tokens, logit_rows;
+    uint64_t itl_ns;     // bound of a step while streams run; UINT64_MAX: none
+    _Atomic bool forget; // prefixes; set by other threads
 
-    struct seq **slot; // [max_seqs] running
-    struct seq *waiting_first, **waiting_end;
+    int max_live;         // sequences: those that may wait, and twice those that may run, because
+                          // the preempted wait beyond the limit
+    struct seq **running; // [max_seqs]
+    int n_running;
+    struct seq **waiting; // [max_live] in no order
     int n_waiting;
-    struct seq *done; // finished; their events may still be read
+    struct seq *done;       // finished; their events may still be read
+    bool blocked;           // the next in turn did not fit, and nothing has changed since
+    uint64_t next_deadline; // no sequence has an earlier one; UINT64_MAX: none has one
 
     struct work *work; // [max_seqs] this step
     int n_work;
-    struct batch batch; // points to the arrays below
-    int32_t *token, *pos, *logit_row;
+    struct seq **prompts; // [max_seqs] scratch of the schedule
+    struct batch batch;   // points to the arrays below
+    struct batch_shape shape;
+    int32_t *token, *pos, *out_row;
     struct batch_seq *batch_seq;
     struct cost step_cost; // of the last step
 
-    rn_event *event; // [max_seqs + ENGINE_MAX_WAITING]
+    rn_event *event; // [max_live]
     int n_event, next_event;
+    rn_engine_stats stats;
 };
 
 struct engine_config {
     struct backend_config backend; // n_pages is filled by the engine
     int n_ctx;                     // 0: the model's
+    int max_waiting;               // 0: ENGINE_MAX_WAITING
     uint64_t kv_bytes;             // both 0: what is free
     uint32_t kv_pages;
+    double itl_ms; // 0: no bound
+    bool no_prefix;
+    struct engine_clock clock; // now NULL: the machine's
 };
 
 rn_status engine_init(struct engine *engine, const struct model *model,
@@ -66,25 +96,43 @@ rn_status engine_init(struct engine *engine, const struct model *model,
                       rn_error *err);
 void engine_deinit(struct engine *engine);
 
-rn_status engine_submit(struct engine *engine, const rn_request *request, uint64_t *id,
-                        rn_error *err);
-void engine_cancel(struct engine *engine, uint64_t id);
 rn_status engine_step(struct engine *engine, bool *busy);
 bool engine_next_event(struct engine *engine, rn_event *out);
 
-// Page accounting is sound; debug builds look after every step.
-bool engine_check(const struct engine *engine);
+// Page accounting and the places of sequences are sound; debug builds look after every step.
+bool engine_check(struct engine *engine);
+
+static inline uint64_t engine_now(const struct engine *engine) {
+    return engine->clock.now(engine->clock.ctx);
+}
 
 // --- the parts of a step, one file each ---
 bool engine_schedule(struct engine *engine);    // schedule.c: false when there is nothing to do
 void engine_build_batch(struct engine *engine); // batch.c
 void engine_run(struct engine *engine);         // engine.c
-void engine_sample(struct engine *engine);      // engine.c
+void engine_sample(struct engine *engine);      // sample.c
 void engine_publish(struct engine *engine);     // publish.c
 
-// publish.c: ends a sequence of any state: its pages go back, its last event is queued.
+// admit.c, the first half of the schedule: new and flagged sequences, deadlines, who may run.
+void engine_admit(struct engine *engine);
+struct seq *engine_running_remove(struct engine *engine, int index);
+// Takes the pages of running[index] and lets it wait.
+void engine_preempt(struct engine *engine, int index);
+// The running sequence that loses its pages first: the most junior of those that are paused, else
+// the most junior from index `from` on. -1: none.
+int engine_victim(const struct engine *engine, int from);
+// Whether a goes before b: priority, the user who was served least, age.
+bool engine_goes_first(const struct engine *engine, const struct seq *a, const struct seq *b);
+
+// publish.c: ends a sequence of any state, after it was taken from its place: its pages go back,
+// its last event is queued.
 void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_finish finish,
                    rn_status status);
 rn_event *engine_new_event(struct engine *engine, const struct seq *seq);
+
+// A sequence that takes nothing from the prefix cache: every position's result is wanted.
+static inline bool engine_wants_all(const struct seq *seq) {
+    return seq->on_logits || seq->pooling == RN_POOLING_MEAN;
+}
 
 #endif

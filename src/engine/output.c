@@ -27,7 +27,7 @@ rn_status output_init(struct output *output, const char *const *stop, size_t n_s
         output->stop[output->n_stop++] = (struct text_span){copy, len};
         if (len > stop_bytes_max) stop_bytes_max = len;
     }
-    output->capacity = stop_bytes_max + 3 * (token_bytes_max + 4);
+    output->capacity = output_text_max(stop_bytes_max, token_bytes_max);
     output->text = malloc(output->capacity);
     if (!output->text) {
         output_deinit(output);

@@ -16,6 +16,12 @@ struct output {
     int matched; // index of the stop string that ended the text; -1: none
 };
 
+// The longest text that a call gives out, with stop strings of up to that many bytes. Room for one
+// token, with what came before and was held back: a stop string's beginning, half a character.
+static inline size_t output_text_max(size_t stop_bytes_max, size_t token_bytes_max) {
+    return stop_bytes_max + 3 * (token_bytes_max + 4);
+}
+
 // token_bytes_max: the longest token of the vocabulary. Stops must be valid UTF-8 and not empty.
 rn_status output_init(struct output *output, const char *const *stop, size_t n_stop,
                       size_t token_bytes_max, rn_error *err);

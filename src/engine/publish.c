@@ -1,27 +1,38 @@
-// What the step brought: tokens become text, sequences end, pages go back, events are queued.
+// What the step brought: full blocks become findable, tokens become text, sequences end, pages go
+// back, events are queued.
 #include <assert.h>
 
-#include "base/clock.h"
 #include "engine/engine.h"
-#include "engine/ledger.h"
 
 rn_event *engine_new_event(struct engine *engine, const struct seq *seq) {
-    assert(engine->n_event < engine->max_seqs + ENGINE_MAX_WAITING);
+    assert(engine->n_event < engine->max_live);
     rn_event *event = &engine->event[engine->n_event++];
-    *event = (rn_event){.request = seq->id, .token = -1, .text = "", .seed = seq->sampling.seed};
+    *event = (rn_event){.request = seq->id,
+                        .data = seq->data,
+                        .choice = seq->choice,
+                        .token = -1,
+                        .text = "",
+                        .seed = seq->sampling.seed};
     return event;
 }
 
-static void fill_timings(struct seq *seq) {
+static void fill_timings(const struct engine *engine, struct seq *seq) {
     rn_timings *t = &seq->timings;
-    const uint64_t now = clock_ns();
-    const uint64_t start = seq->start_ns ? seq->start_ns : now;
+    const uint64_t now = engine_now(engine);
+    const uint64_t start = seq->was_admitted ? seq->start_ns : now;
     const uint64_t first = seq->first_ns ? seq->first_ns : now;
     t->output_tokens = seq->n_token - seq->n_prompt;
     t->queue_ms = (double)(start - seq->submit_ns) * 1e-6;
     t->prompt_ms = (double)(first - start) * 1e-6;
     t->ttft_ms = (double)(first - seq->submit_ns) * 1e-6;
     t->decode_ms = seq->first_ns ? (double)(seq->last_ns - seq->first_ns) * 1e-6 : 0;
+}
+
+static void count_end(rn_engine_stats *stats, rn_finish finish) {
+    if (finish == RN_FINISH_STOP) stats->stopped++;
+    if (finish == RN_FINISH_LENGTH) stats->lengthy++;
+    if (finish == RN_FINISH_CANCELLED) stats->cancelled++;
+    if (finish == RN_FINISH_ERROR) stats->failed++;
 }
 
 void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_finish finish,
@@ -33,71 +44,98 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
         event->text = held.data;
         event->text_len = held.len;
     }
-    if (seq->state == SEQ_RUNNING) kv_release(&engine->kv, &seq->table);
+    kv_release(engine->kv, &seq->table);
+    users_leave(&engine->users, seq->user_at);
+    if (seq->family->leader == seq) seq->family->leader = NULL;
+    event->last = --seq->family->n_live == 0;
     seq->state = SEQ_DONE;
     seq->next = engine->done;
     engine->done = seq;
-    fill_timings(seq);
+    fill_timings(engine, seq);
+    count_end(&engine->stats, finish);
     event->finish = finish;
     event->status = status;
     event->stop = output->matched >= 0 ? output->stop[output->matched].data : NULL;
     event->timings = &seq->timings;
 }
 
-static void count_step(struct engine *engine, struct seq *seq, int index) {
+static void count_step(struct engine *engine, const struct work *work) {
+    struct seq *seq = work->seq;
+    engine->stats.computed_tokens += (uint64_t)work->n_tokens;
+    users_charge(&engine->users, seq->user_at, work->n_tokens);
     if (!seq->first_ns) return; // steps up to the first token are the prompt's
     seq->timings.decode_steps++;
     seq->timings.decode_bytes +=
-        ledger_share(engine->plan, engine->kv_type, &engine->batch, index, &engine->step_cost);
+        ledger_share(&engine->rates, engine->plan, &engine->batch_seq[work->at],
+                     engine->batch.n_seqs, &engine->step_cost);
 }
 
 // Text into the event; the sequence ends when a stop string matched or nothing more will come.
-static bool publish_text(struct engine *engine, struct seq *seq, rn_event *event,
+static void publish_text(struct engine *engine, struct seq *seq, rn_event *event,
                          struct text_span bytes, rn_finish last) {
     const struct text_span text = output_feed(&seq->output, bytes, last != RN_FINISH_NONE);
     event->text = text.data;
     event->text_len = text.len;
     if (seq->output.matched >= 0) last = RN_FINISH_STOP;
-    if (last == RN_FINISH_NONE) return false;
-    engine_finish(engine, seq, event, last, RN_OK);
-    return true;
+    if (last != RN_FINISH_NONE) engine_finish(engine, seq, event, last, RN_OK);
 }
 
-// The chosen token joins the sequence; true when the sequence is over.
-static bool publish_token(struct engine *engine, struct seq *seq, int32_t token, uint64_t now) {
+static void count_token(struct engine *engine, struct seq *seq, uint64_t now) {
+    engine->stats.output_tokens++;
+    if (seq->first_ns) {
+        const double gap_ms = (double)(now - seq->last_ns) * 1e-6;
+        if (gap_ms > seq->timings.gap_ms_max) seq->timings.gap_ms_max = gap_ms;
+    } else {
+        seq->first_ns = now;
+        engine->blocked = false; // other choices may share its prompt now
+    }
+    seq->last_ns = now;
+}
+
+// The chosen token joins the sequence, which may end with it.
+static void publish_token(struct engine *engine, struct seq *seq, int32_t token, uint64_t now) {
     const struct text_span nothing = {"", 0};
     rn_event *event = engine_new_event(engine, seq);
     if (token < 0) {
         engine_finish(engine, seq, event, RN_FINISH_ERROR, RN_ERR_NUMERIC);
-        return true;
+        return;
     }
     assert(token < tokenizer_size(engine->tokenizer));
     seq->token[seq->n_token++] = token;
-    seq->last_ns = now;
-    if (!seq->first_ns) seq->first_ns = now;
+    count_token(engine, seq, now);
     event->token = token;
-    if (tokenizer_is_end(engine->tokenizer, token) && !seq->ignore_eos)
-        return publish_text(engine, seq, event, nothing, RN_FINISH_STOP);
-    const bool hidden = tokenizer_is_special(engine->tokenizer, token);
-    return publish_text(engine, seq, event,
-                        hidden ? nothing : tokenizer_bytes(engine->tokenizer, token),
-                        seq->n_token < seq->limit ? RN_FINISH_NONE : RN_FINISH_LENGTH);
+    const bool ends = tokenizer_is_end(engine->tokenizer, token) && !seq->ignore_eos;
+    const bool hidden = ends || tokenizer_is_special(engine->tokenizer, token);
+    publish_text(engine, seq, event, hidden ? nothing : tokenizer_bytes(engine->tokenizer, token),
+                 ends                        ? RN_FINISH_STOP
+                 : seq->n_token < seq->limit ? RN_FINISH_NONE
+                                             : RN_FINISH_LENGTH);
+}
+
+// The prompt alone was asked for, or its embedding.
+static void publish_prompt(struct engine *engine, struct seq *seq) {
+    rn_event *event = engine_new_event(engine, seq);
+    engine_finish(engine, seq, event, seq->pooling ? RN_FINISH_STOP : RN_FINISH_LENGTH, RN_OK);
+    event->embedding = seq->embedding;
+}
+
+static void publish_work(struct engine *engine, struct work *work, uint64_t now) {
+    struct seq *seq = work->seq;
+    count_step(engine, work);
+    seq->n_done += work->n_tokens;
+    kv_commit(engine->kv, &seq->table, seq->token, seq->n_done);
+    if (work->samples)
+        publish_token(engine, seq, work->chosen, now);
+    else if (seq->n_done == seq->n_token)
+        publish_prompt(engine, seq);
 }
 
 void engine_publish(struct engine *engine) {
-    const uint64_t now = clock_ns();
-    for (int i = 0; i < engine->n_work; i++) {
-        struct work *work = &engine->work[i];
-        struct seq *seq = work->seq;
-        seq->n_done += work->n_tokens;
-        count_step(engine, seq, i);
-        bool over = false;
-        if (work->samples) {
-            over = publish_token(engine, seq, work->chosen, now);
-        } else if (seq->n_done == seq->n_token) { // the prompt alone was asked for
-            engine_finish(engine, seq, engine_new_event(engine, seq), RN_FINISH_LENGTH, RN_OK);
-            over = true;
-        }
-        if (over) engine->slot[work->slot] = NULL;
-    }
+    const uint64_t now = engine_now(engine);
+    for (int i = 0; i < engine->n_work; i++) publish_work(engine, &engine->work[i], now);
+    int n = 0; // those that are over leave the running ones
+    for (int i = 0; i < engine->n_running; i++)
+        if (engine->running[i]->state == SEQ_RUNNING) engine->running[n++] = engine->running[i];
+    if (n < engine->n_running) engine->blocked = false;
+    engine->n_running = n;
 }

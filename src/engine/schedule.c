@@ -1,84 +1,184 @@
-// Who runs in this step, and with how many tokens. Every running sequence gets at least one token,
-// so nobody starves; what is left of the step's tokens goes to prompts, in the order of the slots.
-// A waiting request is admitted, in its turn, when a slot is free and its pages can be promised up
-// to its limit, so a running sequence never runs out of pages.
+// Who runs in this step, and with how many tokens. Running streams get their next token first, the
+// senior ones before the junior; a stream that finds no page takes those of the most junior, or
+// makes way itself. What is left of the step goes to prompts: as many tokens as the batch holds,
+// or, with a bound on the gap while streams run, as many as the step is expected to have time for.
+// Only when nobody could get on does a prompt take pages from others.
 #include <assert.h>
+#include <string.h>
 
-#include "base/clock.h"
 #include "engine/engine.h"
 
-static void drop_cancelled(struct engine *engine) {
-    for (int i = 0; i < engine->max_seqs; i++) {
-        struct seq *seq = engine->slot[i];
-        if (!seq || !seq->cancelled) continue;
-        engine->slot[i] = NULL;
-        engine_finish(engine, seq, engine_new_event(engine, seq), RN_FINISH_CANCELLED,
-                      RN_ERR_CANCELLED);
-    }
-    struct seq **link = &engine->waiting_first;
-    while (*link) {
-        struct seq *seq = *link;
-        if (seq->cancelled) {
-            *link = seq->next;
-            engine->n_waiting--;
-            engine_finish(engine, seq, engine_new_event(engine, seq), RN_FINISH_CANCELLED,
-                          RN_ERR_CANCELLED);
-        } else {
-            link = &seq->next;
-        }
-    }
-    engine->waiting_end = link;
-}
-
-static void admit(struct engine *engine) {
-    for (int i = 0; i < engine->max_seqs && engine->waiting_first; i++) {
-        if (engine->slot[i]) continue;
-        struct seq *seq = engine->waiting_first;
-        if (!kv_promise(&engine->kv, &seq->table)) return; // in turn: later ones do not overtake
-        engine->waiting_first = seq->next;
-        if (!seq->next) engine->waiting_end = &engine->waiting_first;
-        engine->n_waiting--;
-        seq->next = NULL;
-        seq->state = SEQ_RUNNING;
-        seq->start_ns = clock_ns();
-        engine->slot[i] = seq;
-    }
-}
-
-// Rows of a chunk that need logits: all if the request listens, else the one that a token is chosen
-// from.
-static int logits_for(const struct seq *seq, int n_tokens) {
-    if (seq->on_logits) return n_tokens;
-    const bool chooses = seq->n_done + n_tokens == seq->n_token && seq->n_token < seq->limit;
-    return chooses ? 1 : 0;
-}
+struct share {
+    int tokens_left, logits_left;
+    int n_prompts; // that got tokens
+    bool bounded;  // by the gap
+    bool starved;  // somebody found no page
+};
 
 static int min_int(int a, int b) { return a < b ? a : b; }
 
-bool engine_schedule(struct engine *engine) {
-    drop_cancelled(engine);
-    admit(engine);
-    int tokens_left = engine->batch_tokens, rows_left = engine->logit_rows;
+static bool is_paused(const struct seq *seq) {
+    return atomic_load_explicit(&seq->paused, memory_order_relaxed);
+}
+
+// Rows whose result is wanted: all if each position's is, else the one that a token is chosen from
+// or the embedding taken.
+static int out_rows(const struct seq *seq, int n_tokens) {
+    if (engine_wants_all(seq)) return n_tokens;
+    if (seq->n_done + n_tokens < seq->n_token) return 0;
+    return seq->n_token < seq->limit || seq->pooling != RN_POOLING_NONE ? 1 : 0;
+}
+
+// The sequence's pages have grown already.
+static void work_add(struct engine *engine, struct share *share, struct seq *seq, int n_tokens) {
+    const bool ends = seq->n_done + n_tokens == seq->n_token;
+    struct work *work = &engine->work[engine->n_work++];
+    *work = (struct work){.seq = seq,
+                          .n_tokens = n_tokens,
+                          .n_out = out_rows(seq, n_tokens),
+                          .samples = ends && seq->n_token < seq->limit && !seq->pooling};
+    batch_shape_add(engine->plan, &engine->shape, seq->n_done, n_tokens, work->n_out);
+    if (seq->pooling)
+        engine->shape.n_logits -= work->n_out;
+    else
+        share->logits_left -= work->n_out;
+    share->tokens_left -= n_tokens;
+    assert(share->tokens_left >= 0 && share->logits_left >= 0);
+}
+
+// ---------------------------------------------------------------- streams
+
+// Pages for the next token of running[*index]; false: it had to make way itself. *index follows
+// the sequence when a senior one makes way.
+static bool stream_grow(struct engine *engine, int *index) {
+    struct seq *seq = engine->running[*index];
+    while (!kv_grow(engine->kv, &seq->table, seq->n_done, 1)) {
+        const int victim = engine_victim(engine, *index + 1);
+        if (victim < 0) {
+            assert(engine->n_running > 1); // a lone sequence fits
+            engine_preempt(engine, *index);
+            return false;
+        }
+        engine_preempt(engine, victim);
+        if (victim < *index) (*index)--;
+    }
+    return true;
+}
+
+static void give_streams(struct engine *engine, struct share *share) {
+    for (int i = 0; i < engine->n_running; i++) {
+        struct seq *seq = engine->running[i];
+        if (is_paused(seq) || seq->n_token - seq->n_done != 1) continue;
+        if (stream_grow(engine, &i))
+            work_add(engine, share, seq, 1);
+        else
+            i--;
+    }
+    share->bounded = engine->itl_ns != UINT64_MAX && engine->n_work > 0;
+}
+
+// ---------------------------------------------------------------- prompts
+
+static bool is_prompt(const struct seq *seq) {
+    return !is_paused(seq) && seq->n_token - seq->n_done > 1;
+}
+
+// Takes what others have computed of the prompt since.
+static void prompt_hit(struct engine *engine, struct seq *seq) {
+    if (engine_wants_all(seq) || seq->n_done != (int)seq->table.n_node * KV_PAGE_TOKENS) return;
+    const int n = kv_hit(engine->kv, &seq->table, seq->token, seq->n_token, seq->salt, seq->n_salt);
+    if (n <= seq->n_done) return;
+    if (seq->timings.preemptions == 0) {
+        seq->timings.cached_tokens += n - seq->n_done;
+        engine->stats.cached_tokens += (uint64_t)(n - seq->n_done);
+    }
+    seq->n_done = n;
+}
+
+// Whether `other`, which has work in this step, is computing the block that seq would begin.
+static bool computes_block(const struct seq *other, const struct seq *seq) {
+    const uint32_t n = seq->table.n_node;
+    const int first = (int)n * KV_PAGE_TOKENS, end = first + KV_PAGE_TOKENS;
+    if (other->table.n_node != n || other->n_done / KV_PAGE_TOKENS != (int)n) return false;
+    if (n > 0 && other->table.node != seq->table.node) return false;
+    if (n == 0 && (other->n_salt != seq->n_salt || memcmp(other->salt, seq->salt, seq->n_salt)))
+        return false;
+    return other->n_token >= end && memcmp(other->token + first, seq->token + first,
+                                           KV_PAGE_TOKENS * sizeof *seq->token) == 0;
+}
+
+// A prompt that another one's work of this step will serve waits for it.
+static bool prompt_waits(const struct engine *engine, const struct seq *seq) {
+    if (engine->kv_config.no_prefix || engine_wants_all(seq)) return false;
+    const int end = seq->n_done + KV_PAGE_TOKENS;
+    if (seq->n_done != (int)seq->table.n_node * KV_PAGE_TOKENS || seq->n_token <= end) return false;
+    for (int i = 0; i < engine->n_work; i++)
+        if (computes_block(engine->work[i].seq, seq)) return true;
+    return false;
+}
+
+// Tokens that the bound on the gap leaves; only the first prompt gets some in any case.
+static int bounded_tokens(const struct engine *engine, const struct share *share,
+                          const struct seq *seq, int wanted) {
+    const int n = pace_chunk(&engine->pace, engine->plan, &engine->shape, seq->n_done, wanted,
+                             engine->itl_ns);
+    if (share->n_prompts == 0 || n > PACE_MIN_CHUNK) return n;
+    struct batch_shape shape = engine->shape;
+    batch_shape_add(engine->plan, &shape, seq->n_done, n, 0);
+    return pace_predict(&engine->pace, &shape) <= engine->itl_ns ? n : 0;
+}
+
+static void give_prompt(struct engine *engine, struct share *share, struct seq *seq) {
+    prompt_hit(engine, seq);
+    if (prompt_waits(engine, seq)) return;
+    int n = min_int(seq->n_token - seq->n_done, share->tokens_left);
+    if (seq->on_logits) n = min_int(n, share->logits_left);
+    if (!seq->pooling && share->logits_left == 0) n = min_int(n, seq->n_token - seq->n_done - 1);
+    if (share->bounded && n > 0) n = bounded_tokens(engine, share, seq, n);
+    if (n == 0) return;
+    n = kv_room(engine->kv, &seq->table, seq->n_done, n);
+    if (n == 0 || !kv_grow(engine->kv, &seq->table, seq->n_done, n)) {
+        share->starved = true;
+        return;
+    }
+    users_chosen(&engine->users, seq->user_at);
+    work_add(engine, share, seq, n);
+    share->n_prompts++;
+}
+
+static void give_prompts(struct engine *engine, struct share *share) {
+    int n = 0;
+    for (int i = 0; i < engine->n_running; i++)
+        if (is_prompt(engine->running[i])) engine->prompts[n++] = engine->running[i];
+    for (int i = 0; i < n && share->tokens_left > 0; i++) {
+        int best = i; // few get tokens in a step, so they are not sorted
+        for (int j = i + 1; j < n; j++)
+            if (engine_goes_first(engine, engine->prompts[j], engine->prompts[best])) best = j;
+        struct seq *seq = engine->prompts[best];
+        engine->prompts[best] = engine->prompts[i];
+        give_prompt(engine, share, seq);
+    }
+}
+
+// ---------------------------------------------------------------- the step
+
+static void share_out(struct engine *engine, struct share *share) {
+    *share = (struct share){.tokens_left = engine->batch_tokens, .logits_left = engine->logit_rows};
     engine->n_work = 0;
-    for (int i = 0; i < engine->max_seqs; i++) {
-        if (!engine->slot[i]) continue;
-        engine->work[engine->n_work++] =
-            (struct work){.seq = engine->slot[i], .slot = i, .n_tokens = 1};
-        tokens_left--;
-        rows_left--;
+    engine->shape = (struct batch_shape){0};
+    give_streams(engine, share);
+    give_prompts(engine, share);
+}
+
+bool engine_schedule(struct engine *engine) {
+    struct share share;
+    engine_admit(engine);
+    share_out(engine, &share);
+    while (engine->n_work == 0 && share.starved) {
+        const int victim = engine_victim(engine, 1);
+        assert(victim >= 0); // a lone sequence fits
+        engine_preempt(engine, victim);
+        share_out(engine, &share);
     }
-    for (int i = 0; i < engine->n_work; i++) {
-        struct work *work = &engine->work[i];
-        struct seq *seq = work->seq;
-        int extra = min_int(seq->n_token - seq->n_done - 1, tokens_left);
-        if (seq->on_logits) extra = min_int(extra, rows_left);
-        work->n_tokens += extra;
-        tokens_left -= extra;
-        if (seq->on_logits) rows_left -= extra;
-        work->n_logits = logits_for(seq, work->n_tokens);
-        work->samples = seq->n_done + work->n_tokens == seq->n_token && seq->n_token < seq->limit;
-        kv_grow(&engine->kv, &seq->table, seq->n_done + work->n_tokens);
-    }
-    assert(tokens_left >= 0 && rows_left >= 0);
     return engine->n_work > 0;
 }

@@ -1,0 +1,143 @@
+// Engines of the public interface, thin: options become a configuration, calls are handed on to the
+// intake (what any thread may call) and to the driver (who runs the steps).
+#include <stdalign.h>
+#include <stdlib.h>
+
+#include "engine/driver.h"
+#include "runnel_model.h"
+
+struct rn_engine {
+    struct engine engine;
+    struct driver driver;
+};
+
+const char *rn_finish_text(rn_finish finish) {
+    static const char *const texts[] = {[RN_FINISH_NONE] = "none",
+                                        [RN_FINISH_STOP] = "stop",
+                                        [RN_FINISH_LENGTH] = "length",
+                                        [RN_FINISH_CANCELLED] = "cancelled",
+                                        [RN_FINISH_ERROR] = "error"};
+    const size_t at = (size_t)finish;
+    return at < sizeof texts / sizeof *texts ? texts[at] : "unknown";
+}
+
+// ---------------------------------------------------------------- life
+
+static rn_status read_options(const rn_engine_options *o, struct engine_config *out,
+                              rn_error *err) {
+    const int kv_type = kv_type_find(o->kv_type ? o->kv_type : "f16");
+    if (kv_type < 0)
+        return err_set(err, RN_ERR_ARG, "KV type '%s' is unknown (known: f32, f16)", o->kv_type);
+    *out = (struct engine_config){.backend = {.name = o->backend,
+                                              .isa = o->isa,
+                                              .n_threads = o->n_threads,
+                                              .no_pin = o->no_pin,
+                                              .max_tokens = o->batch_tokens,
+                                              .max_logits = o->logit_rows,
+                                              .max_seqs = o->max_seqs,
+                                              .kv_type = (enum kv_type)kv_type,
+                                              .progress = o->progress,
+                                              .progress_ctx = o->progress_ctx},
+                                  .n_ctx = o->n_ctx,
+                                  .max_waiting = o->max_waiting,
+                                  .kv_bytes = o->kv_bytes,
+                                  .kv_pages = o->kv_pages,
+                                  .itl_ms = o->itl_ms,
+                                  .no_prefix = o->no_prefix_cache};
+    return RN_OK;
+}
+
+rn_status rn_engine_create(const rn_model *model, const rn_engine_options *options, rn_engine **out,
+                           rn_error *err) {
+    static const rn_engine_options defaults;
+    *out = NULL;
+    if (!model->has_plan)
+        return err_set(err, RN_ERR_ARG, "%s: opened for its vocabulary alone", model->info.path);
+    struct engine_config config;
+    rn_status status = read_options(options ? options : &defaults, &config, err);
+    if (status) return status;
+    rn_engine *engine = aligned_alloc(alignof(rn_engine), sizeof *engine);
+    if (!engine) return err_set(err, RN_ERR_NOMEM, "no memory for an engine");
+    status = engine_init(&engine->engine, &model->model, model->tokenizer, &config, err);
+    if (status) {
+        free(engine);
+        return status;
+    }
+    status = driver_init(&engine->driver, &engine->engine, err);
+    if (status) {
+        engine_deinit(&engine->engine);
+        free(engine);
+        return status;
+    }
+    *out = engine;
+    return RN_OK;
+}
+
+void rn_engine_destroy(rn_engine *engine) {
+    if (!engine) return;
+    driver_deinit(&engine->driver);
+    engine_deinit(&engine->engine);
+    free(engine);
+}
+
+// ---------------------------------------------------------------- requests
+
+rn_status rn_engine_submit(rn_engine *engine, const rn_request *request, uint64_t *id,
+                           rn_error *err) {
+    return intake_submit(&engine->engine.intake, request, id, err);
+}
+void rn_engine_cancel(rn_engine *engine, uint64_t id) { intake_cancel(&engine->engine.intake, id); }
+void rn_engine_pause(rn_engine *engine, uint64_t id, bool pause) {
+    intake_pause(&engine->engine.intake, id, pause);
+}
+
+// ---------------------------------------------------------------- steps
+
+rn_status rn_engine_start(rn_engine *engine, rn_error *err) {
+    return driver_start(&engine->driver, err);
+}
+int rn_engine_wait(rn_engine *engine, rn_event *out, int max, int timeout_ms) {
+    return driver_wait(&engine->driver, out, max, timeout_ms);
+}
+int rn_engine_event_fd(const rn_engine *engine) { return engine->driver.fd; }
+void rn_engine_stop(rn_engine *engine, bool drain) { driver_stop(&engine->driver, drain); }
+rn_status rn_engine_step(rn_engine *engine, bool *busy) {
+    return driver_step(&engine->driver, busy);
+}
+bool rn_engine_next_event(rn_engine *engine, rn_event *out) {
+    return driver_next_event(&engine->driver, out);
+}
+
+// ---------------------------------------------------------------- what it is, and does
+
+void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out) {
+    const struct engine *e = &engine->engine;
+    const struct backend_class *cls = e->backend->cls;
+    struct batch_shape shape;
+    batch_shape_decode(e->plan, 0, &shape);
+    *out = (rn_engine_info){.backend = cls->name,
+                            .isa = cls->isa(e->backend),
+                            .slow_formats = cls->slow(e->backend),
+                            .kv_type = kv_type_name(e->kv_type),
+                            .n_threads = cls->threads(e->backend),
+                            .n_ctx = e->n_ctx,
+                            .max_seqs = e->max_seqs,
+                            .batch_tokens = e->batch_tokens,
+                            .max_waiting = e->max_waiting,
+                            .itl_ms = e->itl_ns == UINT64_MAX ? 0 : (double)e->itl_ns * 1e-6,
+                            .kv_bytes = e->kv_config.budget,
+                            .kv_token_bytes = plan_kv_token_bytes(e->plan, e->kv_type),
+                            .weight_bytes = plan_cost(e->plan, e->kv_type, &shape).weight_bytes,
+                            .cache_bytes = cls->cache_bytes(e->backend)};
+}
+
+void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out) {
+    driver_get_stats(&engine->driver, out);
+}
+void rn_engine_forget_prefixes(rn_engine *engine) { driver_forget_prefixes(&engine->driver); }
+
+double rn_engine_bandwidth(rn_engine *engine, uint64_t working_set, int budget_ms) {
+    struct backend *backend = engine->engine.backend;
+    if (driver_is_running(&engine->driver)) return 0; // its threads are the steps'
+    return backend->cls->bandwidth(backend, working_set, budget_ms);
+}

@@ -1,0 +1,20 @@
+// What a model of the public interface is made of. For the files that implement the interface.
+#ifndef RN_RUNNEL_MODEL_H
+#define RN_RUNNEL_MODEL_H
+
+#include "model/model.h"
+#include "runnel.h"
+#include "text/tokenizer.h"
+#include "weights/weights.h"
+
+struct rn_model {
+    struct weights *weights;
+    struct tokenizer *tokenizer;
+    char *chat_template; // NULL: none
+    struct model model;  // valid when has_plan
+    bool has_plan;
+    rn_model_info info;
+    char name[128];
+};
+
+#endif

@@ -1,0 +1,69 @@
+// The bell: a sleeper misses no ring that came after it read the bell. A missed one hangs the test.
+#include <pthread.h>
+
+#include "base/bell.h"
+#include "base/clock.h"
+#include "check.h"
+
+enum { N_TURNS = 5000 };
+
+struct game {
+    struct bell bell[2];
+    _Atomic int turn; // whose it is: turn % 2
+};
+
+static void play(struct game *game, int player) {
+    for (;;) {
+        const uint32_t seen = bell_read(&game->bell[player]);
+        const int turn = game->turn;
+        if (turn >= N_TURNS) break;
+        if (turn % 2 != player) {
+            bell_wait(&game->bell[player], seen, UINT64_MAX);
+            continue;
+        }
+        game->turn = turn + 1;
+        bell_ring(&game->bell[1 - player]);
+    }
+    bell_ring(&game->bell[1 - player]);
+}
+
+static void *play_second(void *arg) {
+    play(arg, 1);
+    return NULL;
+}
+
+static void two_threads_take_turns(void **state) {
+    (void)state;
+    struct game game = {0};
+    pthread_t second;
+    assert_int_equal(pthread_create(&second, NULL, play_second, &game), 0);
+    play(&game, 0);
+    pthread_join(second, NULL);
+    assert_int_equal(game.turn, N_TURNS);
+}
+
+static void a_ring_before_the_wait_is_not_slept_over(void **state) {
+    (void)state;
+    struct bell bell = {0};
+    const uint32_t seen = bell_read(&bell);
+    bell_ring(&bell);
+    bell_wait(&bell, seen, UINT64_MAX);
+    assert_int_equal(bell.sleepers, 0);
+}
+
+static void a_wait_ends_with_its_time(void **state) {
+    (void)state;
+    struct bell bell = {0};
+    const uint64_t begin = clock_ns();
+    while (clock_ns() - begin < 2000000) bell_wait(&bell, bell_read(&bell), 2000000);
+    bell_wait(&bell, bell_read(&bell), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_threads_take_turns),
+        cmocka_unit_test(a_ring_before_the_wait_is_not_slept_over),
+        cmocka_unit_test(a_wait_ends_with_its_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,58 @@
+// Statistics read while they are written: whole snapshots, never older than one seen before.
+#include <pthread.h>
+#include <string.h>
+
+#include "check.h"
+#include "engine/stats_board.h"
+
+enum { N_WRITES = 50000 };
+
+static void *write_many(void *arg) {
+    for (uint64_t i = 1; i <= N_WRITES; i++) {
+        const rn_engine_stats stats = {.steps = i,
+                                       .running = (int)i,
+                                       .output_tokens = 2 * i,
+                                       .kv_bytes = 3 * i};
+        stats_board_write(arg, &stats);
+    }
+    return NULL;
+}
+
+static void readers_see_whole_snapshots_in_order(void **state) {
+    (void)state;
+    struct stats_board board;
+    memset(&board, 0, sizeof board);
+    pthread_t writer;
+    assert_int_equal(pthread_create(&writer, NULL, write_many, &board), 0);
+    uint64_t last = 0;
+    while (last < N_WRITES) {
+        rn_engine_stats stats;
+        stats_board_read(&board, &stats);
+        check(stats.steps >= last, "%llu after %llu", (unsigned long long)stats.steps,
+              (unsigned long long)last);
+        last = stats.steps;
+        check(stats.running == (int)last && stats.output_tokens == 2 * last &&
+                  stats.kv_bytes == 3 * last,
+              "mixed at %llu", (unsigned long long)last);
+    }
+    pthread_join(writer, NULL);
+}
+
+static void what_is_written_is_read(void **state) {
+    (void)state;
+    struct stats_board board;
+    memset(&board, 0, sizeof board);
+    rn_engine_stats stats, out;
+    memset(&stats, 0x5a, sizeof stats);
+    stats_board_write(&board, &stats);
+    stats_board_read(&board, &out);
+    assert_memory_equal(&stats, &out, sizeof stats);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(readers_see_whole_snapshots_in_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
