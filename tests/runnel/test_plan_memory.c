@@ -42,7 +42,7 @@ static void the_parts_are_those_of_the_model(void **state) {
     assert_int_equal(plan_of(&f32).kv_token_bytes, 2 * plan.kv_token_bytes);
 }
 
-static void an_engine_has_the_context_of_its_plan(void **state) {
+static void an_engine_has_the_context_and_the_memory_of_its_plan(void **state) {
     (void)state;
     const rn_engine_options options[] = {
         {.n_threads = 1},
@@ -60,6 +60,7 @@ static void an_engine_has_the_context_of_its_plan(void **state) {
         rn_engine_get_info(engine, &info);
         check(info.n_ctx == plan.n_ctx, "options %zu: %d, %d", i, info.n_ctx, plan.n_ctx);
         check(info.kv_token_bytes == plan.kv_token_bytes, "options %zu", i);
+        check(info.kv_bytes == plan.kv_bytes, "options %zu", i);
         rn_engine_destroy(engine);
     }
 }
@@ -109,7 +110,7 @@ static void a_vocabulary_has_no_plan(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_parts_are_those_of_the_model),
-        cmocka_unit_test(an_engine_has_the_context_of_its_plan),
+        cmocka_unit_test(an_engine_has_the_context_and_the_memory_of_its_plan),
         cmocka_unit_test(both_refuse_the_same_with_the_same_words),
         cmocka_unit_test(a_type_that_is_unknown_is_named),
         cmocka_unit_test(a_vocabulary_has_no_plan),
