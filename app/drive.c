@@ -4,13 +4,21 @@
 #include <string.h>
 
 #include "interrupt.h"
+#include "report.h"
 #include "tools.h"
 
-int drive_engine_create(const struct options *options, const rn_model *model,
-                        const struct term *term, bool quiet, bool all_logits, rn_engine **out) {
+void drive_kv_memory(const struct options *options, rn_engine_options *out) {
+    const struct option_value *value = &options->value[OPT_KV_MEMORY];
+    if (value->flag) {
+        out->kv_pages = (uint32_t)value->integer;
+    } else {
+        out->kv_bytes = (uint64_t)value->integer;
+    }
+}
+
+static rn_engine_options engine_options_of(const struct options *options, bool all_logits) {
     const char *isa = option_text(options, OPT_ISA);
-    struct progress progress;
-    const rn_engine_options engine_options = {
+    rn_engine_options out = {
         .isa = isa && strcmp(isa, "auto") ? isa : NULL,
         .kv_type = option_text(options, OPT_KV_TYPE),
         .n_threads = option_int(options, OPT_THREADS, 0),
@@ -18,16 +26,44 @@ int drive_engine_create(const struct options *options, const rn_model *model,
         .n_ctx = option_int(options, OPT_CTX, 0),
         .batch_tokens = option_int(options, OPT_BATCH_TOKENS, 0),
         .logit_rows = all_logits ? -1 : 0,
-        .progress = progress_update,
-        .progress_ctx = &progress,
     };
+    drive_kv_memory(options, &out);
+    return out;
+}
+
+// Before a file is loaded, someone who watches is told where memory goes. A plan that fails says
+// nothing: creating the engine will.
+static void memory_say(const struct options *options, const rn_model *model,
+                       const rn_engine_options *engine_options, const struct term *term) {
+    rn_memory_plan plan;
+    if (options->command != COMMAND_RUN || !option_given(options, OPT_MODEL) || !term->err_tty ||
+        option_flag(options, OPT_JSON))
+        return;
+    if (rn_engine_plan_memory(model, engine_options, &plan, NULL) == RN_OK)
+        report_print_plan(&plan, term);
+}
+
+static void context_warn(const rn_engine_info *info, int n_ctx_wanted) {
+    if (info->n_ctx >= n_ctx_wanted) return;
+    fprintf(stderr,
+            "runnel: warning: the context is %d instead of %d: its KV memory holds no more\n",
+            info->n_ctx, n_ctx_wanted);
+}
+
+int drive_engine_create(const struct options *options, const rn_model *model,
+                        const struct term *term, bool quiet, bool all_logits, rn_engine **out) {
+    struct progress progress;
+    rn_engine_options engine_options = engine_options_of(options, all_logits);
     const int n_ctx_max = rn_model_get_info(model)->n_ctx_train;
     if (engine_options.n_ctx > n_ctx_max) {
         char name[64];
         return app_fail(APP_USAGE, "%s: %d is more than the model's context, %d",
                         option_name(options, OPT_CTX, name), engine_options.n_ctx, n_ctx_max);
     }
+    if (!quiet) memory_say(options, model, &engine_options, term);
     rn_error err = {0};
+    engine_options.progress = progress_update;
+    engine_options.progress_ctx = &progress;
     progress_begin(&progress, term, quiet, "loading");
     const rn_status status = rn_engine_create(model, &engine_options, out, &err);
     progress_end(&progress);
@@ -39,6 +75,7 @@ int drive_engine_create(const struct options *options, const rn_model *model,
     rn_engine_info info;
     rn_engine_get_info(*out, &info);
     app_warn_slow(quiet, info.slow_formats, info.isa);
+    if (!quiet) context_warn(&info, engine_options.n_ctx ? engine_options.n_ctx : n_ctx_max);
     return APP_OK;
 }
 

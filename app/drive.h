@@ -5,7 +5,11 @@
 #include "app.h"
 #include "term.h"
 
-// Makes the engine that the options ask for, with a progress bar unless quiet. all_logits: requests
+// What --kv-memory asks for.
+void drive_kv_memory(const struct options *options, rn_engine_options *out);
+
+// Makes the engine that the options ask for, with a progress bar unless quiet; `run` says before
+// where the memory of a file goes, on a terminal. all_logits: requests
 // want the logits of every position. On failure the error has been printed and the exit code is
 // returned.
 int drive_engine_create(const struct options *options, const rn_model *model,

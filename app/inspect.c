@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "drive.h"
 #include "term.h"
 
 enum { STRING_LIMIT = 160, ITEM_LIMIT = 32, TEMPLATE_LIMIT = 72 };
@@ -51,6 +52,19 @@ void inspect_cost(const struct inspect *inspect, enum kv_type kv, struct inspect
     batch_shape_decode(inspect->plan, n_ctx - 1, &shape);
     cost = plan_cost(inspect->plan, kv, &shape);
     out->last_step = cost.weight_bytes + cost.kv_read_bytes;
+}
+
+rn_status inspect_here(const struct inspect *inspect, enum kv_type kv, rn_memory_plan *out,
+                       uint64_t *n_contexts, rn_error *err) {
+    rn_engine_options engine = inspect->engine;
+    const bool is_given = engine.kv_bytes || engine.kv_pages;
+    engine.kv_type = kv_type_name(kv);
+    *n_contexts = 0;
+    const rn_status status = rn_engine_plan_memory(inspect->opened, &engine, out, err);
+    if (status) return status;
+    *n_contexts =
+        is_given || !out->available ? out->n_contexts : out->free_bytes / out->kv_context_bytes;
+    return RN_OK;
 }
 
 void inspect_reads(const struct inspect *inspect, enum kv_type kv,
@@ -181,6 +195,25 @@ static void costs_print(const struct inspect *inspect) {
     }
 }
 
+static void here_print(const struct inspect *inspect) {
+    for (int kv = 0; kv < KV_TYPE_COUNT; kv++) {
+        rn_memory_plan plan;
+        rn_error err = {0};
+        uint64_t n_contexts;
+        char count[32], weights[32], available[32];
+        const char *name = kv_type_name((enum kv_type)kv);
+        if (inspect_here(inspect, (enum kv_type)kv, &plan, &n_contexts, &err)) {
+            printf("  kv %-4s %s\n", name, err.message);
+            continue;
+        }
+        printf("  kv %-4s %9s contexts of %d, beside %s of weights", name,
+               human_count(n_contexts, count), plan.n_ctx,
+               human_bytes((double)plan.weight_bytes, weights));
+        if (plan.available) printf(", %s free", human_bytes((double)plan.available, available));
+        putchar('\n');
+    }
+}
+
 // Kinds of ops that read neither weights nor KV are left out.
 static void reads_print(const struct inspect *inspect) {
     struct inspect_read read[OP_COUNT];
@@ -272,6 +305,8 @@ static void text_print(const struct inspect *inspect, const struct term *term) {
     snprintf(title, sizeof title, "memory of a context of %d", inspect->model->n_ctx_train);
     section(term, title, -1);
     costs_print(inspect);
+    section(term, "memory here, now", -1);
+    here_print(inspect);
     snprintf(title, sizeof title, "what the last step of that context reads, kv %s",
              kv_type_name(INSPECT_READS_KV));
     section(term, title, -1);
@@ -326,12 +361,14 @@ int command_inspect(const struct options *options) {
     }
     struct inspect inspect = {.weights = weights, .reason = err.message};
     if (status == RN_OK && tools_plan(model)) {
+        inspect.opened = model;
         inspect.model = rn_model_get_info(model);
         inspect.plan = tools_plan(model);
     } else if (path) {
         rn_model_open_vocab(path, &model, NULL); // a template needs no more
     }
     if (model) inspect.chat_template = rn_model_chat_template(model);
+    drive_kv_memory(options, &inspect.engine);
     totals_add(&inspect);
     if (option_flag(options, OPT_JSON)) {
         code = inspect_json_print(&inspect);

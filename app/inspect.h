@@ -13,10 +13,12 @@ struct inspect_format {
 
 struct inspect {
     const struct weights *weights;
+    const rn_model *opened;     // NULL with model
     const rn_model_info *model; // NULL: runnel cannot run it
     const struct plan *plan;    // NULL with model
     const char *reason;         // why it cannot
     const char *chat_template;  // NULL: none
+    rn_engine_options engine;   // what of the options the memory depends on
     struct inspect_format format[FORMAT_COUNT];
     struct inspect_format total;
 };
@@ -36,6 +38,11 @@ struct inspect_cost {
     uint64_t last_step;     // with a full one
 };
 void inspect_cost(const struct inspect *inspect, enum kv_type kv, struct inspect_cost *out);
+
+// On this machine, now. *n_contexts: full contexts that fit at a time into the KV memory that was
+// asked for, or into all that is free.
+rn_status inspect_here(const struct inspect *inspect, enum kv_type kv, rn_memory_plan *out,
+                       uint64_t *n_contexts, rn_error *err);
 
 // What the ops of one kind read in a decode step with a full context.
 struct inspect_read {

@@ -138,6 +138,28 @@ static json_t *memory_json(const struct inspect *inspect) {
     return whole(memory, ok);
 }
 
+// A type that does not fit has a message instead of figures.
+static json_t *here_json(const struct inspect *inspect) {
+    json_t *here = json_object();
+    bool ok = true;
+    for (int kv = 0; kv < KV_TYPE_COUNT; kv++) {
+        rn_memory_plan plan;
+        rn_error err = {0};
+        uint64_t n_contexts;
+        json_t *figures =
+            inspect_here(inspect, (enum kv_type)kv, &plan, &n_contexts, &err)
+                ? json_pack("{s:o}", "error", json_text(err.message, strlen(err.message)))
+                : json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I}", "total_bytes",
+                            (json_int_t)plan.total, "available_bytes", (json_int_t)plan.available,
+                            "weight_bytes", (json_int_t)plan.weight_bytes, "step_bytes",
+                            (json_int_t)plan.step_bytes, "kv_bytes", (json_int_t)plan.kv_bytes,
+                            "kv_context_bytes", (json_int_t)plan.kv_context_bytes, "context",
+                            plan.n_ctx, "contexts", (json_int_t)n_contexts);
+        ok &= json_put(here, kv_type_name((enum kv_type)kv), figures);
+    }
+    return whole(here, ok);
+}
+
 static json_t *reads_json(const struct inspect *inspect) {
     struct inspect_read read[OP_COUNT];
     inspect_reads(inspect, INSPECT_READS_KV, read);
@@ -167,6 +189,7 @@ static bool model_json(const struct inspect *inspect, json_t *object) {
            json_put(object, "vocabulary", json_integer(model->n_vocab)) &&
            json_put(object, "layers", json_integer(model->n_layer)) &&
            json_put(object, "memory", memory_json(inspect)) &&
+           json_put(object, "memory_here", here_json(inspect)) &&
            json_put(object, "decode_reads", reads_json(inspect));
 }
 

@@ -26,6 +26,7 @@ enum {
 #define INT(min, max)   .kind = OPTION_INT, .int_min = min, .int_max = max
 #define FLOAT(min, max) .kind = OPTION_FLOAT, .float_min = min, .float_max = max
 #define CHOICE(words)   .kind = OPTION_CHOICE, .choices = words
+#define SIZE            .kind = OPTION_SIZE
 
 static const struct option_row rows[OPT_COUNT] = {
 #define OPTION(id, flag_, short_, env_, kind_, default_, commands_, value_, help_)                 \
@@ -123,6 +124,36 @@ static bool parse_choice(const struct option_row *row, const char *name, const c
     return refuse(name, text, what);
 }
 
+// The factor that a size's suffix stands for, 0: no such suffix. "p", pages, is for the caller.
+static double suffix_factor(const char *suffix) {
+    static const char letters[] = "kmgt";
+    double factor = 1024;
+    if (!*suffix) return 1;
+    for (int i = 0; letters[i]; i++, factor *= 1024) {
+        if ((*suffix | 0x20) != letters[i]) continue;
+        return !suffix[1] || !strcmp(suffix + 1, "iB") ? factor : 0;
+    }
+    return 0;
+}
+
+// Bytes, "2G", "1.5GiB", or pages, "4096p". A part of a byte or of a page is no size.
+static bool parse_size(const char *name, const char *text, int64_t *out, bool *is_pages) {
+    char *suffix = NULL;
+    const size_t digits = strspn(text, "0123456789");
+    const size_t length = digits + (text[digits] == '.') + // strtod would take an exponent, too
+                          (text[digits] == '.' ? strspn(text + digits + 1, "0123456789") : 0);
+    const double number = digits ? strtod(text, &suffix) : 0;
+    *is_pages = digits && !strcmp(text + length, "p");
+    const double factor = *is_pages ? 1 : suffix_factor(text + length);
+    const double value = number * factor;
+    const bool is_whole = length == digits || factor > 1;
+    if (!digits || suffix != text + length || !is_whole || !(value >= 1) ||
+        value >= (*is_pages ? 0x1p32 : 0x1p63))
+        return refuse(name, text, "a size such as 512M, 1.5G or 4096p (p: pages of 32 tokens)");
+    *out = (int64_t)value;
+    return true;
+}
+
 // Items of a list are counted from 1 in messages.
 static bool list_check(const struct option_row *row, int number, const char *name,
                        const char *text) {
@@ -178,6 +209,8 @@ static bool value_set(struct options *options, enum option_id id, enum option_or
         return list_add(&rows[id], value, name, text);
     case OPTION_CHOICE:
         return parse_choice(&rows[id], name, text);
+    case OPTION_SIZE:
+        return parse_size(name, text, &value->integer, &value->flag);
     }
     return false;
 }

@@ -32,7 +32,8 @@ enum option_kind {
     OPTION_FLOAT,
     OPTION_FLAG,
     OPTION_LIST,
-    OPTION_CHOICE
+    OPTION_CHOICE,
+    OPTION_SIZE
 };
 
 struct option_row {
@@ -53,7 +54,7 @@ enum option_origin { ORIGIN_NONE, ORIGIN_ENVIRONMENT, ORIGIN_COMMAND_LINE };
 struct option_value {
     enum option_origin origin;
     const char *text; // as given; borrowed
-    int64_t integer;
+    int64_t integer;  // of a size: bytes, or pages where flag is set
     double real;
     bool flag;
     int n_list;

@@ -138,6 +138,23 @@ void report_print_line(const struct report *report, const struct term *term) {
     fprintf(stderr, "%s\n", term_reset(term->err_color));
 }
 
+void report_print_plan(const rn_memory_plan *plan, const struct term *term) {
+    char weights[32], kv[32], available[32], token[32], count[32];
+    fprintf(stderr, "%s  memory: weights %s, KV %s", term_dim(term->err_color),
+            human_bytes((double)plan->weight_bytes, weights),
+            human_bytes((double)plan->kv_bytes, kv));
+    if (plan->available) {
+        human_bytes((double)plan->available, available);
+        // only where an amount was asked for
+        const bool is_too_much = plan->kv_bytes > plan->available;
+        fprintf(stderr, is_too_much ? ", more than the %s that are free" : " of %s free",
+                available);
+    }
+    fprintf(stderr, ": %s tokens of %s (%s each)%s\n", human_count(plan->kv_tokens, count),
+            plan->kv_type, human_bytes((double)plan->kv_token_bytes, token),
+            term_reset(term->err_color));
+}
+
 // ---------------------------------------------------------------- for programs
 
 static json_t *json_whole(double value) {

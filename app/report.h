@@ -24,6 +24,8 @@ void report_measure(struct report *report, rn_engine *engine);
 void report_print(const struct report *report, const struct term *term);
 // One dim line: tokens, their rate, the first one's time, and how it ended where not by itself.
 void report_print_line(const struct report *report, const struct term *term);
+// One dim line: what the weights and the KV cache take of the memory that is free.
+void report_print_plan(const rn_memory_plan *plan, const struct term *term);
 // Adds the figures to object; undefined ones are null. False: out of memory.
 bool report_json(const struct report *report, json_t *object);
 

@@ -128,6 +128,26 @@ typedef struct rn_engine_options {
     void *progress_ctx;
 } rn_engine_options;
 
+// Where memory would go, for programs that say so before they create the engine.
+typedef struct rn_memory_plan {
+    uint64_t total;            // that the machine, or the process's cgroup, has; 0: unknown
+    uint64_t available;        // that the process can take now; 0: unknown
+    uint64_t weight_bytes;     // that loading takes
+    uint64_t step_bytes;       // of the buffers of a step
+    uint64_t free_bytes;       // that these and a reserve leave of what is available
+    uint64_t kv_bytes;         // of the KV pages: the engine's budget
+    uint64_t kv_tokens;        // that it holds in whole pages, where no window ends
+    uint64_t kv_token_bytes;   // of such a token
+    uint64_t kv_context_bytes; // that a sequence of n_ctx positions needs when it is alone
+    uint64_t n_contexts;       // such sequences that the KV memory holds together
+    int n_ctx;                 // positions of a sequence: as asked for, or what fits
+    const char *kv_type;
+} rn_memory_plan;
+
+// The memory that rn_engine_create would divide so right now, with the errors that it would give.
+rn_status rn_engine_plan_memory(const rn_model *model, const rn_engine_options *options,
+                                rn_memory_plan *out, rn_error *err);
+
 rn_status rn_engine_create(const rn_model *model, const rn_engine_options *options, rn_engine **out,
                            rn_error *err);
 void rn_engine_destroy(rn_engine *engine);

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/kv.h"
+#include "backend/backend.h"
+#include "plan/cost.h"
 #include "tools.h"
 #include "weights/synthetic.h"
 
@@ -16,7 +17,7 @@ struct tools_runner {
     int max_tokens, max_logits, max_seqs;
     uint32_t n_pages;
     uint32_t *page; // [n_pages] 0, 1, 2, ...
-    int32_t *token, *pos, *logit_row;
+    int32_t *token, *pos, *out_row;
     struct batch_seq *seq;
     uint64_t random;
 };
@@ -29,7 +30,7 @@ static int work_steps(const struct tools_work *work) {
 }
 
 static uint32_t work_pages(const struct tools_work *work) { // of one sequence
-    return kv_pages_for(work->depth + work->n_positions);
+    return (uint32_t)((work->depth + work->n_positions + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS);
 }
 
 // xorshift64*: ids that jump over the embedding's rows, as those of a text do.
@@ -54,20 +55,21 @@ static void batch_make(const struct tools_runner *runner, const struct tools_wor
         *seq = (struct batch_seq){.first_row = rows,
                                   .n_tokens = n,
                                   .first_pos = work->depth + done,
-                                  .first_logit = logits,
-                                  .n_logits = work->all_logits ? n : last};
+                                  .first_out = logits,
+                                  .n_out = work->all_logits ? n : last};
         for (int g = 0; g < runner->plan->n_group; g++)
             seq->page_table[g] = runner->page + (uint32_t)s * work_pages(work);
         for (int t = 0; t < n; t++) runner->pos[rows + t] = seq->first_pos + t;
-        for (int t = n - seq->n_logits; t < n; t++) runner->logit_row[logits++] = rows + t;
+        for (int t = n - seq->n_out; t < n; t++) runner->out_row[logits++] = rows + t;
         rows += n;
     }
     *out = (struct batch){.n_tokens = rows,
                           .n_seqs = work->n_seqs,
+                          .n_out = logits,
                           .n_logits = logits,
                           .token = runner->token,
                           .pos = runner->pos,
-                          .logit_row = runner->logit_row,
+                          .out_row = runner->out_row,
                           .seq = runner->seq};
 }
 
@@ -179,13 +181,27 @@ static rn_status allocate(struct tools_runner *runner, rn_error *err) {
     runner->page = calloc(runner->n_pages, sizeof *runner->page);
     runner->token = calloc(rows, sizeof *runner->token);
     runner->pos = calloc(rows, sizeof *runner->pos);
-    runner->logit_row = calloc((size_t)runner->max_logits, sizeof *runner->logit_row);
+    runner->out_row = calloc((size_t)runner->max_logits, sizeof *runner->out_row);
     runner->seq = calloc((size_t)runner->max_seqs, sizeof *runner->seq);
-    if (!runner->page || !runner->token || !runner->pos || !runner->logit_row || !runner->seq)
+    if (!runner->page || !runner->token || !runner->pos || !runner->out_row || !runner->seq)
         return err_set(err, RN_ERR_NOMEM, "no memory for %d sequences and %d rows",
                        runner->max_seqs, runner->max_tokens);
     for (uint32_t i = 0; i < runner->n_pages; i++) runner->page[i] = i;
     return RN_OK;
+}
+
+// Zeroes every page, some at a time.
+static void pages_clear(const struct tools_runner *runner) {
+    struct batch_page page[64];
+    struct batch batch = {.page = page};
+    for (int g = 0; g < runner->plan->n_group; g++) {
+        for (uint32_t i = 0; i < runner->n_pages; i++) {
+            page[batch.n_pages++] = (struct batch_page){g, i, BATCH_ZERO};
+            if (batch.n_pages < 64 && i + 1 < runner->n_pages) continue;
+            runner->backend->cls->run(runner->backend, &batch);
+            batch.n_pages = 0;
+        }
+    }
 }
 
 static rn_status backend_make(struct tools_runner *runner,
@@ -201,9 +217,7 @@ static rn_status backend_make(struct tools_runner *runner,
                                     .progress_ctx = options->progress_ctx};
     for (int g = 0; g < runner->plan->n_group; g++) config.n_pages[g] = runner->n_pages;
     const rn_status status = backend_create(runner->plan, &config, &runner->backend, err);
-    for (int g = 0; !status && g < runner->plan->n_group; g++)
-        for (uint32_t page = 0; page < runner->n_pages; page++)
-            runner->backend->cls->kv_clear(runner->backend, g, page);
+    if (!status) pages_clear(runner);
     return status;
 }
 
@@ -242,7 +256,7 @@ void tools_runner_destroy(struct tools_runner *runner) {
     free(runner->page);
     free(runner->token);
     free(runner->pos);
-    free(runner->logit_row);
+    free(runner->out_row);
     free(runner->seq);
     free(runner);
 }

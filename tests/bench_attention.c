@@ -242,8 +242,8 @@ static void prefill_row(const struct cpu_ops *ops, const struct shape *shape, in
 // A program of attention ops, one per layer, that share their queries.
 static void plan_make(struct plan *plan, const struct shape *shape, const float *embedding) {
     const int width = shape->n_head * shape->dim;
-    const struct plan_kv_group group = {KV_FULL,    N_LAYER,    shape->n_head_kv,
-                                        shape->dim, shape->dim, 0};
+    const struct plan_kv_group group = {KV_FULL, N_LAYER, shape->n_head_kv, shape->dim, shape->dim,
+                                        0,       0};
     const struct plan_weight weight = {.name = "embedding",
                                        .format = FORMAT_F32,
                                        .rows = 1,
@@ -295,7 +295,9 @@ static void stage_row(const struct shape *shape, int n_pos, int others) {
     if (!table) fail("out of memory");
     for (uint32_t i = 0; i < config.n_pages[0]; i++) {
         table[i] = i * 37 % config.n_pages[0];
-        backend->cls->kv_clear(backend, 0, i); // zeros are as fast as other numbers
+        const struct batch_page clear = {0, i, BATCH_ZERO}; // zeros are as fast as other numbers
+        const struct batch only = {.n_pages = 1, .page = &clear};
+        backend->cls->run(backend, &only);
     }
     for (int i = 0; i <= others; i++) {
         pos[i] = i ? SHORT_PAGES * KV_PAGE_TOKENS - 1 : n_pos - 1;
@@ -303,7 +305,15 @@ static void stage_row(const struct shape *shape, int n_pos, int others) {
         const uint32_t *pages = i ? table + n_pages + (i - 1) * SHORT_PAGES : table;
         seq[i] = (struct batch_seq){i, 1, pos[i], i, 1, {pages}};
     }
-    const struct batch batch = {others + 1, others + 1, others + 1, zero, pos, rows, seq};
+    const int n = others + 1;
+    const struct batch batch = {.n_tokens = n,
+                                .n_seqs = n,
+                                .n_out = n,
+                                .n_logits = n,
+                                .token = zero,
+                                .pos = pos,
+                                .out_row = rows,
+                                .seq = seq};
     const double bytes =
         (double)config.n_pages[0] * KV_PAGE_TOKENS * shape->n_head_kv * shape->dim * 4.0 * N_LAYER;
     double took = INFINITY, most = 0;

@@ -5,6 +5,7 @@
 #ifndef RN_BACKEND_BACKEND_H
 #define RN_BACKEND_BACKEND_H
 
+#include "base/pool.h"
 #include "plan/batch.h"
 
 // Reports done of total bytes while loading; may be NULL.
@@ -15,7 +16,7 @@ struct backend_config {
     const char *isa;  // CPU: "scalar", "avx2", "avxvnni", "avx512", "neon"; NULL: the best here
     int n_threads;    // 0: all cores that this process may use
     bool no_pin;      // threads are never bound to a cache or memory node of their own
-    int max_tokens;   // rows of a batch
+    int max_tokens;   // rows of a batch; out rows are some of them
     int max_logits;   // logit rows of a batch
     int max_seqs;
     enum kv_type kv_type;
@@ -33,14 +34,20 @@ struct backend_class {
     rn_status (*create)(const struct plan *plan, const struct backend_config *config,
                         struct backend **out, rn_error *err);
     void (*destroy)(struct backend *backend);
-    // Runs the batch; afterwards logits(i) is the row for batch->logit_row[i], valid until the next
-    // run.
+    // Runs the batch: its clears and copies of pages, then its rows. Afterwards logits(i) and
+    // hidden(i), the input of the vocabulary's product, are the rows for batch->out_row[i], valid
+    // until the next run. hidden: of a plan that names such a buffer.
     void (*run)(struct backend *backend, const struct batch *batch);
     const float *(*logits)(const struct backend *backend, int row);
+    const float *(*hidden)(const struct backend *backend, int row);
     // Bytes of experts' weights that the last run read; 0 without experts.
     uint64_t (*expert_bytes)(const struct backend *backend);
-    // Zeroes a page; called when a page gets an owner, so that masked slots read as exact zeros.
-    void (*kv_clear)(struct backend *backend, int group, uint32_t page);
+    // Gives the memory of a page back to the system, as far as it can. What the page holds is lost:
+    // a batch clears it or copies to it before the page is used again.
+    void (*kv_forget)(struct backend *backend, int group, uint32_t page);
+    // Between runs: pool_run on the backend's own threads; workers are below threads().
+    void (*parallel)(struct backend *backend, pool_fn fn, void *ctx, int64_t n_items,
+                     int64_t chunk);
     // The read bandwidth in bytes/s over a working set of that many bytes, sustained: the best
     // way to read, by its median over budget_ms (more where the system is slow to give memory).
     // Larger than the last-level cache: main memory. 0 when memory is too short, or the budget 0.

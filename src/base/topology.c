@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cgroup.h"
 #include "base/cores.h"
 #include "base/pool.h"
 
@@ -235,9 +236,8 @@ rn_status topology_create(const struct topology_source *source, struct topology 
         return status;
     }
     if (t->n_cores == 0) t->n_cores = t->n_cpus = cores_in_affinity();
-    const int quota =
-        cores_in_quota(source->cgroup_root ? source->cgroup_root : "/sys/fs/cgroup",
-                       source->cgroup_self ? source->cgroup_self : "/proc/self/cgroup");
+    const int quota = cores_in_quota(source->cgroup_root ? source->cgroup_root : CGROUP_ROOT,
+                                     source->cgroup_self ? source->cgroup_self : CGROUP_SELF);
     t->n_threads = quota > 0 && quota < t->n_cores ? quota : t->n_cores;
     if (t->n_threads > POOL_MAX_THREADS) t->n_threads = POOL_MAX_THREADS;
     *out = t;

@@ -142,7 +142,6 @@ static int waiting_best(const struct engine *engine) {
 static void table_begin(struct engine *engine, struct seq *seq) {
     seq->n_done = 0;
     if (seq->embedding) memset(seq->embedding, 0, (size_t)engine->n_embd * sizeof(float));
-    if (engine_wants_all(seq)) return;
     const struct seq *leader = seq->choice > 0 ? leader_of(seq) : NULL;
     if (leader && seq->n_prompt > 1)
         seq->n_done = kv_fork(engine->kv, &leader->table, &seq->table, seq->n_prompt - 1);
@@ -162,7 +161,9 @@ static bool table_fits(const struct engine *engine, const struct seq *seq) {
         have += (seq->table.n_page - seq->table.first[g]) * config->group[g].page_bytes;
         need += (uint64_t)engine->n_running * config->group[g].page_bytes;
     }
-    return need <= kv_available(engine->kv) + have;
+    struct kv_stats stats;
+    kv_get_stats(engine->kv, &stats);
+    return need <= stats.budget - stats.held_bytes + have;
 }
 
 // Somebody who has to make way for it: a paused one, or one of lower priority.

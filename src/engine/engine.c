@@ -6,14 +6,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
+#include "engine/budget.h"
 
-enum {
-    DEFAULT_BATCH_TOKENS = 256, // as fast as more, and a step ends sooner
-    MAX_SEQS = 4096,
-    MAX_WAITING = 1 << 20,
-    MAX_BATCH_TOKENS = 1 << 16,
-    LOGIT_BYTES = 256 << 20, // of the rows that "as many as fit" means
-};
+enum { MAX_WAITING = 1 << 20, MAX_ITL_MS = 1000000000 };
 
 // ---------------------------------------------------------------- the step
 
@@ -106,41 +102,46 @@ bool engine_check(struct engine *engine) {
 
 // ---------------------------------------------------------------- life
 
-static rn_status check_limit(const char *name, int value, int min, int max, rn_error *err) {
-    if (value >= min && value <= max) return RN_OK;
-    return err_set(err, RN_ERR_ARG, "%s is %d, expected %d to %d", name, value, min, max);
-}
-
-// Resolves defaults and checks ranges.
+// Resolves defaults, checks ranges, and shortens a context that memory does not hold.
 static rn_status read_config(struct engine *engine, const struct model *model,
                              const struct engine_config *config, rn_error *err) {
     const struct backend_config *b = &config->backend;
+    const struct budget_request request = {.plan = &model->plan,
+                                           .n_ctx_max = model->hp.n_ctx,
+                                           .kv_type = b->kv_type,
+                                           .wanted = {.n_ctx = config->n_ctx,
+                                                      .max_seqs = b->max_seqs,
+                                                      .batch_tokens = b->max_tokens,
+                                                      .logit_rows = b->max_logits},
+                                           .kv_bytes = config->kv_bytes,
+                                           .kv_pages = config->kv_pages,
+                                           .total = memory_total(),
+                                           .available = memory_available(),
+                                           .address_room = memory_address_room()};
+    struct budget budget;
+    const rn_status status = budget_choose(&request, &budget, err);
+    if (status) return status;
     engine->kv_type = b->kv_type;
-    engine->n_ctx = config->n_ctx ? config->n_ctx : model->hp.n_ctx;
-    engine->max_seqs = b->max_seqs ? b->max_seqs : 1;
+    engine->n_ctx = budget.sizes.n_ctx;
+    engine->max_seqs = budget.sizes.max_seqs;
+    engine->batch_tokens = budget.sizes.batch_tokens;
+    engine->logit_rows = budget.sizes.logit_rows;
     engine->max_waiting = config->max_waiting ? config->max_waiting : ENGINE_MAX_WAITING;
-    const int tokens =
-        engine->max_seqs > DEFAULT_BATCH_TOKENS ? engine->max_seqs : DEFAULT_BATCH_TOKENS;
-    engine->batch_tokens = b->max_tokens ? b->max_tokens : tokens;
-    engine->logit_rows = b->max_logits ? b->max_logits : engine->max_seqs;
-    if (b->max_logits == -1) {
-        const int fitting = LOGIT_BYTES / (int)sizeof(float) / model->plan.n_vocab;
-        engine->logit_rows = fitting < engine->batch_tokens ? fitting : engine->batch_tokens;
-        if (engine->logit_rows < engine->max_seqs) engine->logit_rows = engine->max_seqs;
-    }
-    if (!(config->itl_ms >= 0 && config->itl_ms <= 1e9))
-        return err_set(err, RN_ERR_ARG, "itl_ms is %g, expected 0 to 1e9", config->itl_ms);
+    if (engine->max_waiting < 1 || engine->max_waiting > MAX_WAITING)
+        return err_set(err, RN_ERR_ARG, "max_waiting is %d, expected 1 to %d", engine->max_waiting,
+                       MAX_WAITING);
+    if (!(config->itl_ms >= 0 && config->itl_ms <= MAX_ITL_MS))
+        return err_set(err, RN_ERR_ARG, "itl_ms is %g, expected 0 to %d", config->itl_ms,
+                       MAX_ITL_MS);
     engine->itl_ns = config->itl_ms > 0 ? (uint64_t)(config->itl_ms * 1e6) : UINT64_MAX;
-    rn_status s;
-    if ((s = check_limit("context", engine->n_ctx, 1, model->hp.n_ctx, err))) return s;
-    if ((s = check_limit("max_seqs", engine->max_seqs, 1, MAX_SEQS, err))) return s;
-    if ((s = check_limit("max_waiting", engine->max_waiting, 1, MAX_WAITING, err))) return s;
-    // everyone gets a token and a row of logits in each step
-    if ((s = check_limit("batch_tokens", engine->batch_tokens, engine->max_seqs, MAX_BATCH_TOKENS,
-                         err)))
-        return s;
     engine->max_live = engine->max_waiting + 2 * engine->max_seqs;
-    return check_limit("logit_rows", engine->logit_rows, engine->max_seqs, MAX_BATCH_TOKENS, err);
+    engine->kv_config = budget_kv_config(&model->plan, b->kv_type);
+    engine->kv_config.budget = budget.kv_bytes;
+    engine->kv_config.no_prefix = config->no_prefix;
+    engine->kv_config.max_tables = engine->max_seqs + 1; // and one that may be admitted
+    engine->kv_config.max_page_ops =
+        model->plan.n_group * (engine->batch_tokens / KV_PAGE_TOKENS + 3 * engine->max_seqs);
+    return RN_OK;
 }
 
 static rn_status allocate(struct engine *engine, rn_error *err) {
@@ -159,30 +160,6 @@ static rn_status allocate(struct engine *engine, rn_error *err) {
         return users_init(&engine->users, engine->max_live, err);
     return err_set(err, RN_ERR_NOMEM, "no memory for %d sequences and %d rows", engine->max_seqs,
                    engine->batch_tokens);
-}
-
-static rn_status configure_kv(struct engine *engine, const struct engine_config *config,
-                              rn_error *err) {
-    const struct plan *plan = engine->plan;
-    struct kv_config *kv = &engine->kv_config;
-    *kv = (struct kv_config){.n_group = plan->n_group,
-                             .max_tables = engine->max_seqs + 1, // and one that may be admitted
-                             .no_prefix = config->no_prefix};
-    kv->max_page_ops =
-        plan->n_group * (engine->batch_tokens / KV_PAGE_TOKENS + 3 * engine->max_seqs);
-    uint64_t page_bytes = 0;
-    for (int g = 0; g < plan->n_group; g++) {
-        kv->group[g].kind = plan->group[g].kind;
-        kv->group[g].window = plan->group[g].window;
-        kv->group[g].page_bytes = plan_kv_page_bytes(plan, g, engine->kv_type);
-        page_bytes += kv->group[g].page_bytes;
-    }
-    kv->budget = config->kv_bytes   ? config->kv_bytes
-                 : config->kv_pages ? config->kv_pages * page_bytes
-                                    : 2 * (uint64_t)engine->max_seqs *
-                                          kv_need(kv, engine->n_ctx, engine->batch_tokens);
-    (void)err;
-    return RN_OK;
 }
 
 static rn_status create_backend(struct engine *engine, const struct engine_config *config,
@@ -232,7 +209,6 @@ static rn_status create_parts(struct engine *engine, const struct model *model,
                               const struct engine_config *config, rn_error *err) {
     rn_status s;
     if ((s = read_config(engine, model, config, err))) return s;
-    if ((s = configure_kv(engine, config, err))) return s;
     if ((s = allocate(engine, err))) return s;
     if ((s = create_backend(engine, config, err))) return s;
     if ((s = create_samplers(engine, err))) return s;

@@ -18,7 +18,7 @@
 #include "engine/seq.h"
 #include "engine/users.h"
 #include "model/model.h"
-#include "plan/cost.h"
+#include "plan/cost_rates.h"
 #include "text/tokenizer.h"
 
 enum { ENGINE_MAX_WAITING = 1024 }; // by default
@@ -48,7 +48,7 @@ struct engine {
     struct users users;
     struct sampler *sampler; // [n_samplers] one for each thread of the backend
     int n_samplers;
-    struct cost_rates rates;
+    struct cost_rates rates; // of the plan
     struct pace pace;
     struct engine_clock clock;
     enum kv_type kv_type;

@@ -10,39 +10,46 @@
 //              page is a checkpoint. It is read when the next block begins and not needed after.
 //
 // Invariants (kv_check_*):
-//  1. ref of a page is the number of tables that hold it;
-//  2. a page is exactly one of: held (ref > 0), cached (ref 0, has a node), free (ref 0, no node,
+//  1. ref of a page is the number of tables that hold it, pins the number of copies not yet taken
+//     that read it;
+//  2. a page is exactly one of: held (ref or pins > 0), cached (else, has a node), free (no node,
 //     has memory), fresh (never had memory, or gave it back);
 //  3. cached pages are in their group's LRU list once, free ones on its free stack once;
 //  4. held + cached + free bytes never exceed the budget;
 //  5. a node and a page that it names name each other; a node lives while it has a page, a child
 //     or a table, and its children and tables are counted;
-//  6. a table's blocks [0, n_node) are full and registered: its node is the chain of their tokens;
-//  7. a table names, in every group, the pages of the blocks [first[g], n_page), none before.
+//  6. a table's blocks [0, n_node) are full and registered: its node is the chain of their tokens,
+//     and those of their pages that the table holds are the chain's;
+//  7. a table names, in every group, the pages of the blocks [first[g], n_page), no others.
 //
 //              kv_grow (cleared or copied by the run)        kv_commit (block full)
 //   fresh/free ------------------------------------> held ------------------------> held, node
 //      ^  ^                                            |  release without node         |  ^
 //      |  +--------------------------------------------+                       release |  | kv_hit
 //      +------------------------- evicted, least recently used ---------------- cached +--+
+//
+// Growing never fails while held_bytes and what is needed fit the budget: what is not held is taken
+// back page by page, and a group has ids for the whole budget.
 #ifndef RN_ENGINE_KV_H
 #define RN_ENGINE_KV_H
 
 #include "backend/backend.h"
+#include "base/status.h"
 #include "plan/batch.h"
 
-enum { KV_NO_PAGE = UINT32_MAX, KV_MAX_SALT = KV_PAGE_TOKENS * 4 };
+#define KV_NO_PAGE UINT32_MAX
+enum { KV_MAX_SALT = KV_PAGE_TOKENS * 4, KV_MAX_GROUP_PAGES = 1 << 28 };
 
 struct kv_config {
     int n_group;
     struct {
         enum kv_kind kind;
-        int window;
+        int window; // KV_WINDOW: at least 1
         uint64_t page_bytes;
     } group[PLAN_MAX_KV_GROUPS];
     uint64_t budget;  // bytes
     int max_tables;   // that hold pages at a time
-    int max_page_ops; // clears and copies between two kv_take_ops
+    int max_page_ops; // clears and copies between two kv_take_ops: kv_room ends where they do
     bool no_prefix;   // nothing is kept for others: kv_hit finds nothing, kv_commit does nothing
 };
 
@@ -51,21 +58,25 @@ struct kv_table {
     uint32_t *page[PLAN_MAX_KV_GROUPS]; // [max_page]; KV_NO_PAGE where none is held
     uint32_t first[PLAN_MAX_KV_GROUPS]; // blocks before it were given back
     uint32_t n_page, max_page;          // blocks
-    uint32_t node, n_node;              // the last registered block's node, and how many there are
+    uint32_t node, n_node; // the last registered block's node, and how many there are; with none
+                           // the salt's
+    bool unlisted;         // nodes ran out: registers no more
 };
 
 struct kv_stats {
     uint64_t budget, held_bytes, cached_bytes;
-    uint32_t pages_total, pages_held, pages_cached; // of all groups; total: what the budget holds
-                                                    // at most
+    uint32_t pages_total; // the most that the budget can hold
+    uint32_t pages_held, pages_cached;
     uint32_t pages_shared;              // held by more than one table
     uint64_t lookups, hits;             // kv_hit calls on empty tables; those that found something
-    uint64_t lookup_tokens, hit_tokens; // tokens that could have been found; that were
-    uint64_t evictions, copies;
+    uint64_t lookup_tokens, hit_tokens; // tokens that these could have found; that all calls found
+    uint64_t evictions, copies;         // pages
 };
 
-struct kv; // kv.c and prefix.c share kv_internal.h
+struct kv; // kv.c, prefix.c and kv_check.c share kv_internal.h
 
+// Takes all memory that the manager will ever need. A budget of more than KV_MAX_GROUP_PAGES pages
+// of a group is RN_ERR_ARG.
 rn_status kv_create(const struct kv_config *config, struct backend *backend, struct kv **out,
                     rn_error *err);
 void kv_destroy(struct kv *kv); // NULL is fine
@@ -77,11 +88,14 @@ uint32_t kv_group_pages(const struct kv_config *config, int group);
 
 // Memory for a table of that many positions; no page is taken. Any thread.
 rn_status kv_table_init(struct kv_table *table, int n_group, int n_positions, rn_error *err);
-void kv_table_deinit(struct kv_table *table); // holds nothing
+void kv_table_deinit(struct kv_table *table); // released before, or never used
 
 // Extends a table whose blocks are all full and registered (an empty one too) with the pages of
 // equal prefixes, as far as every group can serve; returns the positions that it has now, a
-// multiple of KV_PAGE_TOKENS and less than n_token. salt: [n_salt], at most KV_MAX_SALT bytes.
+// multiple of KV_PAGE_TOKENS and less than n_token. A table that has other blocks too is left as
+// it is, and the result is not more than what it has. salt: [n_salt], at most KV_MAX_SALT bytes;
+// the call on the empty table decides where kv_commit registers, so it is to be made, and
+// kv_release afterwards even when nothing was found.
 int kv_hit(struct kv *kv, struct kv_table *table, const int32_t *token, int n_token,
            const char *salt, size_t n_salt);
 
@@ -100,7 +114,7 @@ void kv_commit(struct kv *kv, struct kv_table *table, const int32_t *token, int 
 
 // `to`, which is empty, shares the pages of the first n_positions of `from`, in whole blocks where
 // a group is recurrent. Returns the positions that it has then, 0 when `from` gave back what is
-// needed.
+// needed and the prefix cache has not kept it.
 int kv_fork(struct kv *kv, const struct kv_table *from, struct kv_table *to, int n_positions);
 
 // Gives up all pages; registered ones stay findable until their bytes are needed.
@@ -109,16 +123,18 @@ void kv_release(struct kv *kv, struct kv_table *table);
 // Forgets every page that no table holds: what is cached becomes free.
 void kv_forget_prefixes(struct kv *kv);
 
-// The bytes that a sequence of n_positions needs at once when it grows `chunk` positions at a time.
+// The bytes that a sequence of n_positions needs at once when it grows by `chunk` positions, or
+// fewer, at a time. UINT64_MAX: more than can be counted.
 uint64_t kv_need(const struct kv_config *config, int n_positions, int chunk);
 
-// Clears and copies since the last call, in order; valid until the next kv_grow. They are to be
-// done before the batch that writes the pages.
+// Clears and copies since the last call, in order; valid until the next kv_grow, before which they
+// are to be done. A page is the target of at most one of them.
 const struct batch_page *kv_take_ops(struct kv *kv, int *n);
 
 void kv_get_stats(const struct kv *kv, struct kv_stats *out);
 
-// Tests the invariants: begin, every table that holds pages, end. False: broken. Allocates nothing.
+// Tests the invariants: begin, every table that holds pages or a salt, end. False: broken.
+// Allocates nothing.
 void kv_check_begin(struct kv *kv);
 void kv_check_table(struct kv *kv, const struct kv_table *table);
 bool kv_check_end(struct kv *kv);

@@ -1,24 +1,21 @@
 // See ledger.h: the costs of plan/cost.c, applied to real batches.
 #include "engine/ledger.h"
 
-struct cost ledger_step(const struct plan *plan, enum kv_type kv, const struct batch *batch,
+struct cost ledger_step(const struct cost_rates *rates, const struct batch_shape *shape,
                         uint64_t expert_bytes) {
-    struct batch_shape shape;
-    batch_shape_of(plan, batch, &shape);
-    struct cost cost = plan_cost(plan, kv, &shape);
+    struct cost cost = cost_rates_apply(rates, shape);
     cost.weight_bytes += expert_bytes - cost.expert_bytes;
     cost.expert_bytes = expert_bytes;
     return cost;
 }
 
-uint64_t ledger_share(const struct plan *plan, enum kv_type kv, const struct batch *batch, int seq,
-                      const struct cost *step) {
-    struct batch alone = *batch;
-    alone.seq = &batch->seq[seq];
-    alone.n_seqs = 1;
-    alone.n_tokens = batch->seq[seq].n_tokens;
-    alone.n_logits = batch->seq[seq].n_logits;
-    struct batch_shape shape;
-    batch_shape_of(plan, &alone, &shape);
-    return step->weight_bytes / (uint64_t)batch->n_seqs + plan_cost(plan, kv, &shape).kv_read_bytes;
+uint64_t ledger_share(const struct cost_rates *rates, const struct plan *plan,
+                      const struct batch_seq *seq, int n_seqs, const struct cost *step) {
+    struct batch_shape shape = {0};
+    batch_shape_add(plan, &shape, seq->first_pos, seq->n_tokens, seq->n_out);
+    uint64_t bytes = step->weight_bytes / (uint64_t)n_seqs;
+    for (int g = 0; g < rates->n_group; g++)
+        for (int rows = 0; rows < 2; rows++)
+            bytes += (uint64_t)shape.kv_read[g][rows] * rates->read[g][rows].kv_read_bytes;
+    return bytes;
 }

@@ -38,10 +38,10 @@ static void work_add(struct engine *engine, struct share *share, struct seq *seq
                           .n_out = out_rows(seq, n_tokens),
                           .samples = ends && seq->n_token < seq->limit && !seq->pooling};
     batch_shape_add(engine->plan, &engine->shape, seq->n_done, n_tokens, work->n_out);
-    if (!seq->pooling) {
-        engine->shape.n_logits += work->n_out;
+    if (seq->pooling)
+        engine->shape.n_logits -= work->n_out;
+    else
         share->logits_left -= work->n_out;
-    }
     share->tokens_left -= n_tokens;
     assert(share->tokens_left >= 0 && share->logits_left >= 0);
 }

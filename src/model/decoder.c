@@ -2,11 +2,12 @@
 // residual stream, with norms before or after them. An architecture's row says how it differs
 // (struct decoder); hyper-parameters say the rest: windows, soft caps, scales, experts.
 //
-// Everything behind the last layer's KV append works on the rows that need logits only.
+// Everything behind the last layer's KV append works on the out rows only, and the vocabulary's
+// product on those that need logits.
 #include "model/arch.h"
 
-// Buffers of a layer: one set for all tokens, one for the rows that need logits. They differ in the
-// last layer only.
+// Buffers of a layer: one set for all tokens, one for the out rows, which the last layer alone works
+// on.
 struct buffers {
     int x, h, q, a; // residual stream, normed, queries, attention's result
     int gate, up;   // feed-forward; with experts a slot for each
@@ -205,7 +206,7 @@ void decoder_build(struct builder *b) {
     refuse_experts(b);
     if (b->status) return;
     s.tokens = add_buffers(b, ROWS_TOKENS);
-    s.last = add_buffers(b, ROWS_LOGITS);
+    s.last = add_buffers(b, ROWS_OUT);
     s.k = plan_add_buffer(b->plan, "k", hp->n_head_kv * hp->dim_k, ROWS_TOKENS);
     s.v = plan_add_buffer(b->plan, "v", hp->n_head_kv * hp->dim_v, ROWS_TOKENS);
     const int logits = plan_add_buffer(b->plan, "logits", hp->n_vocab, ROWS_LOGITS);
@@ -221,4 +222,5 @@ void decoder_build(struct builder *b) {
                hp->logit_scale);
     if (hp->logit_softcap > 0) build_softcap(b, logits, hp->logit_softcap);
     b->plan->logits = logits;
+    b->plan->hidden = s.last.h;
 }

@@ -14,35 +14,49 @@ static int64_t visible(const struct plan_kv_group *group, int64_t pos) {
 static void add_queries(const struct plan_kv_group *group, int64_t first, int64_t n, int64_t *read,
                         int64_t *pairs) {
     if (n == 0) return;
+    if (group->kind == KV_RECURRENT) {
+        *read += 1;
+        return;
+    }
     const int64_t last = first + n - 1;
     const int64_t oldest = first + 1 - visible(group, first);
     *read += last + 1 - oldest;
     for (int64_t pos = first; pos <= last; pos++) *pairs += visible(group, pos);
 }
 
+// The out rows of a sequence need not be neighbours; what is read reaches from the first one's
+// oldest key to the last.
+static void add_out_rows(const struct plan_kv_group *group, const struct batch *batch,
+                         const struct batch_seq *seq, int64_t *read, int64_t *pairs) {
+    if (seq->n_out == 0) return;
+    if (group->kind == KV_RECURRENT) {
+        *read += 1;
+        return;
+    }
+    const int32_t *row = batch->out_row + seq->first_out;
+    const int64_t first = batch->pos[row[0]], last = batch->pos[row[seq->n_out - 1]];
+    *read += last + 1 - (first + 1 - visible(group, first));
+    for (int i = 0; i < seq->n_out; i++) *pairs += visible(group, batch->pos[row[i]]);
+}
+
 void batch_shape_of(const struct plan *plan, const struct batch *batch, struct batch_shape *out) {
-    *out = (struct batch_shape){.n_tokens = batch->n_tokens, .n_logits = batch->n_logits};
+    *out = (struct batch_shape){.n_tokens = batch->n_tokens,
+                                .n_out = batch->n_out,
+                                .n_logits = batch->n_logits};
     for (int g = 0; g < plan->n_group; g++) {
         const struct plan_kv_group *group = &plan->group[g];
         for (int s = 0; s < batch->n_seqs; s++) {
             const struct batch_seq *seq = &batch->seq[s];
             add_queries(group, seq->first_pos, seq->n_tokens, &out->kv_read[g][ROWS_TOKENS],
                         &out->kv_pairs[g][ROWS_TOKENS]);
-            if (seq->n_logits == 0) continue;
-            // The logit rows of a sequence need not be neighbours; what is read reaches from the
-            // first one's oldest key to the last.
-            const int64_t first = batch->pos[batch->logit_row[seq->first_logit]];
-            const int64_t last = batch->pos[batch->logit_row[seq->first_logit + seq->n_logits - 1]];
-            out->kv_read[g][ROWS_LOGITS] += last + 1 - (first + 1 - visible(group, first));
-            for (int i = 0; i < seq->n_logits; i++)
-                out->kv_pairs[g][ROWS_LOGITS] +=
-                    visible(group, batch->pos[batch->logit_row[seq->first_logit + i]]);
+            add_out_rows(group, batch, seq, &out->kv_read[g][ROWS_OUT],
+                         &out->kv_pairs[g][ROWS_OUT]);
         }
     }
 }
 
 void batch_shape_decode(const struct plan *plan, int pos, struct batch_shape *out) {
-    *out = (struct batch_shape){.n_tokens = 1, .n_logits = 1};
+    *out = (struct batch_shape){.n_tokens = 1, .n_out = 1, .n_logits = 1};
     for (int g = 0; g < plan->n_group; g++)
         for (int rows = 0; rows < 2; rows++)
             add_queries(&plan->group[g], pos, 1, &out->kv_read[g][rows], &out->kv_pairs[g][rows]);
@@ -65,9 +79,25 @@ double cost_experts_touched(int total, int used, int64_t n) {
     return total * (1 - untouched);
 }
 
+static uint64_t rows_of(const struct batch_shape *shape, enum row_domain rows) {
+    return (uint64_t)(rows == ROWS_TOKENS ? shape->n_tokens
+                      : rows == ROWS_OUT  ? shape->n_out
+                                          : shape->n_logits);
+}
+
+// A sequence's state is read when its rows begin and written when they end; the states that blocks
+// leave on the way are not counted.
+static void recur_cost(const struct plan *plan, const struct op *op,
+                       const struct batch_shape *shape, struct cost *cost) {
+    const uint64_t state = (uint64_t)plan->group[op->kv.group].state;
+    const uint64_t n_seqs = (uint64_t)shape->kv_read[op->kv.group][op->rows];
+    cost->kv_read_bytes = cost->kv_write_bytes = n_seqs * state * sizeof(float);
+    cost->flops = rows_of(shape, op->rows) * state * 8; // a sigmoid counts 4
+}
+
 struct cost op_cost(const struct plan *plan, const struct op *op, enum kv_type kv,
                     const struct batch_shape *shape) {
-    const uint64_t rows = (uint64_t)(op->rows == ROWS_TOKENS ? shape->n_tokens : shape->n_logits);
+    const uint64_t rows = rows_of(shape, op->rows);
     struct cost cost = {0};
     if (rows == 0) return cost;
     cost.act_bytes = rows * (width_bytes(plan, op->in[0]) + width_bytes(plan, op->in[1]) +
@@ -110,6 +140,9 @@ struct cost op_cost(const struct plan *plan, const struct op *op, enum kv_type k
             (uint64_t)shape->kv_pairs[op->kv.group][op->rows] * (uint64_t)op->kv.n_head * dims * 2;
         break;
     }
+    case OP_RECUR:
+        recur_cost(plan, op, shape, &cost);
+        break;
     case OP_GATE:
         cost.flops = rows * width * (uint64_t)plan->buffer[op->out].slots * 4;
         break;
@@ -154,6 +187,8 @@ struct cost plan_cost(const struct plan *plan, enum kv_type kv, const struct bat
 
 uint64_t plan_kv_page_bytes(const struct plan *plan, int index, enum kv_type kv) {
     const struct plan_kv_group *group = &plan->group[index];
+    if (group->kind == KV_RECURRENT)
+        return (uint64_t)group->n_layer * (uint64_t)group->state * sizeof(float);
     return (uint64_t)group->n_layer * (uint64_t)group->n_head_kv *
            (uint64_t)(group->dim_k + group->dim_v) * (uint64_t)kv_type_bytes(kv) * KV_PAGE_TOKENS;
 }
@@ -161,6 +196,7 @@ uint64_t plan_kv_page_bytes(const struct plan *plan, int index, enum kv_type kv)
 uint64_t plan_kv_token_bytes(const struct plan *plan, enum kv_type kv) {
     uint64_t bytes = 0;
     for (int g = 0; g < plan->n_group; g++)
-        bytes += plan_kv_page_bytes(plan, g, kv) / KV_PAGE_TOKENS;
+        if (plan->group[g].kind != KV_RECURRENT) // which keeps one state, however many tokens
+            bytes += plan_kv_page_bytes(plan, g, kv) / KV_PAGE_TOKENS;
     return bytes;
 }

@@ -7,9 +7,10 @@
 
 // The numbers of a batch that costs depend on.
 struct batch_shape {
-    int64_t n_tokens, n_logits;
-    // per KV group: positions read, each once per sequence, and (query, key) pairs, over all rows
-    // and over the logit rows
+    int64_t n_tokens, n_out, n_logits;
+    // per KV group: positions read, each once per sequence, and (query, key) pairs, of ROWS_TOKENS
+    // and of ROWS_OUT. Recurrent groups: read is the number of sequences that have such rows, their
+    // states; there are no pairs.
     int64_t kv_read[PLAN_MAX_KV_GROUPS][2];
     int64_t kv_pairs[PLAN_MAX_KV_GROUPS][2];
 };

@@ -31,7 +31,7 @@ int kv_type_find(const char *name) {
 
 void plan_init(struct plan *plan) {
     memset(plan, 0, sizeof *plan);
-    plan->logits = PLAN_NONE;
+    plan->logits = plan->hidden = PLAN_NONE;
 }
 
 void plan_deinit(struct plan *plan) {
@@ -98,6 +98,7 @@ int plan_add_rope(struct plan *plan, const struct plan_rope *rope) {
 
 int plan_add_kv_group(struct plan *plan, const struct plan_kv_group *group) {
     assert(plan->n_group < PLAN_MAX_KV_GROUPS);
+    assert((group->kind == KV_RECURRENT) == (group->state > 0));
     plan->group[plan->n_group] = *group;
     return plan->n_group++;
 }
@@ -108,7 +109,8 @@ static void check_matmul(const struct plan *plan, const struct op *op) {
     assert(weight->n_expert == 0);
     assert(weight->cols == plan->buffer[op->in[0]].width);
     assert(weight->rows == plan->buffer[op->out].width);
-    assert(plan->buffer[op->in[0]].rows == op->rows);
+    assert(plan->buffer[op->in[0]].rows == op->rows ||
+           (plan->buffer[op->in[0]].rows == ROWS_OUT && op->rows == ROWS_LOGITS));
     assert(op->bias == PLAN_NONE || plan->weight[op->bias].cols == weight->rows);
     (void)weight;
 }
@@ -117,6 +119,7 @@ static void check_kv(const struct plan *plan, const struct op *op) {
     assert(op->kv.group >= 0 && op->kv.group < plan->n_group);
     const struct plan_kv_group *group = &plan->group[op->kv.group];
     assert(op->kv.layer >= 0 && op->kv.layer < group->n_layer);
+    assert(group->kind != KV_RECURRENT);
     if (op->kind == OP_KV_APPEND) {
         assert(plan->buffer[op->in[0]].width == group->n_head_kv * group->dim_k);
         assert(plan->buffer[op->in[1]].width == group->n_head_kv * group->dim_v);
@@ -127,6 +130,19 @@ static void check_kv(const struct plan *plan, const struct op *op) {
         assert(plan->buffer[op->in[0]].width == op->kv.n_head * group->dim_k);
         assert(plan->buffer[op->out].width == op->kv.n_head * group->dim_v);
     }
+    (void)group;
+}
+
+static void check_recur(const struct plan *plan, const struct op *op) {
+    assert(op->rows == ROWS_TOKENS); // the state passes through every row
+    assert(op->kv.group >= 0 && op->kv.group < plan->n_group);
+    const struct plan_kv_group *group = &plan->group[op->kv.group];
+    assert(group->kind == KV_RECURRENT && op->kv.layer >= 0 && op->kv.layer < group->n_layer);
+    for (int i = 0; i < 2; i++) {
+        assert(plan->buffer[op->in[i]].rows == op->rows && plan->buffer[op->in[i]].slots == 1);
+        assert(plan->buffer[op->in[i]].width == group->state);
+    }
+    assert(plan->buffer[op->out].width == group->state && plan->buffer[op->out].slots == 1);
     (void)group;
 }
 
@@ -181,7 +197,7 @@ static void check_op(const struct plan *plan, const struct op *op) {
         assert(plan->weight[op->weight].n_expert == 0);
         break;
     case OP_GATHER:
-        assert(plan->buffer[op->in[0]].rows == ROWS_TOKENS && op->rows == ROWS_LOGITS);
+        assert(plan->buffer[op->in[0]].rows == ROWS_TOKENS && op->rows != ROWS_TOKENS);
         assert(plan->buffer[op->in[0]].width == plan->buffer[op->out].width);
         break;
     case OP_NORM:
@@ -199,7 +215,11 @@ static void check_op(const struct plan *plan, const struct op *op) {
         check_kv(plan, op);
         break;
     case OP_ATTENTION:
+        assert(op->rows != ROWS_LOGITS);
         check_kv(plan, op);
+        break;
+    case OP_RECUR:
+        check_recur(plan, op);
         break;
     case OP_GATE:
         check_gate(plan, op);
@@ -235,5 +255,6 @@ rn_status plan_finish(struct plan *plan, rn_error *err) {
     if (plan->failed) return err_set(err, RN_ERR_NOMEM, "no memory for the plan");
     assert(plan->logits >= 0 && plan->buffer[plan->logits].rows == ROWS_LOGITS);
     assert(plan->buffer[plan->logits].width == plan->n_vocab);
+    assert(plan->hidden == PLAN_NONE || plan->buffer[plan->hidden].rows == ROWS_OUT);
     return RN_OK;
 }

@@ -5,7 +5,8 @@
 //
 // Invariants of a finished plan:
 //  1. ops are in execution order; an op reads only buffers that an earlier op wrote;
-//  2. a buffer has one row domain; only GATHER reads one domain and writes another;
+//  2. a buffer has one row domain. Two ops cross: GATHER from TOKENS to OUT or LOGITS, MATMUL from
+//  OUT to LOGITS, row i to row i;
 //  3. every weight's shape fits its op (checked when the op is added; the model checks files
 //  before).
 #ifndef RN_PLAN_PLAN_H
@@ -23,8 +24,9 @@ enum op_kind {
     OP_COUNT
 };
 
-// Which rows an op works on: every token of the batch, or only those whose logits are wanted.
-enum row_domain { ROWS_TOKENS, ROWS_LOGITS };
+// Which rows an op works on: every token of the batch; those whose last hidden state is wanted; the
+// first of these, whose scores over the vocabulary are wanted too.
+enum row_domain { ROWS_TOKENS, ROWS_OUT, ROWS_LOGITS };
 
 struct plan_buffer {
     const char *name;
@@ -56,13 +58,15 @@ struct plan_rope {
     float magnitude;       // multiplies cos and sin (yarn); 1 otherwise
 };
 
-enum kv_kind { KV_FULL, KV_WINDOW };
+enum kv_kind { KV_FULL, KV_WINDOW, KV_RECURRENT };
 
 // Layers of one kind and width share a page table.
 struct plan_kv_group {
     enum kv_kind kind;
     int n_layer, n_head_kv, dim_k, dim_v; // dim_*: per head
     int window;                           // KV_WINDOW: key j is seen from i when i - j < window
+    int state; // KV_RECURRENT: floats of a layer's state, always f32; a page holds one of each
+               // layer, and n_head_kv and dim_* are 0
 };
 
 enum norm_kind { NORM_RMS, NORM_LAYER };
@@ -102,7 +106,7 @@ struct op {
         } rope;
         struct {
             int group, layer; // layer inside its group; in[0] = k, in[1] = v (KV_APPEND); in[0] = q
-                              // (ATTENTION)
+                              // (ATTENTION); in[0] = x, in[1] = the decay's logits (RECUR)
             int n_head;       // ATTENTION: query heads
             float scale;      // ATTENTION: of the scores
             float softcap;    // ATTENTION: cap * tanh(s / cap); 0: none
@@ -143,6 +147,8 @@ struct plan {
     const void *fetch_ctx;
     bool failed; // memory ran out while building
     int logits;  // the buffer that run() leaves the logits in, rows = ROWS_LOGITS
+    int hidden;  // the one that the vocabulary's product reads, rows = ROWS_OUT; PLAN_NONE: the
+                 // plan has none to give
 };
 
 // KV element types; the name is what --kv-type takes.

@@ -254,7 +254,8 @@ static void stage_plan(struct stage *s) {
                                         shape->n_head_kv,
                                         shape->dim,
                                         shape->dim,
-                                        shape->window};
+                                        shape->window,
+                                        0};
     s->embedding = floats((int64_t)N_TOKEN * width);
     s->sinks = floats(shape->n_head);
     plan_init(&s->plan);
@@ -326,7 +327,9 @@ static void rows_init(struct rows *r, const struct load *load) {
     assert_non_null(r->table);
     rng_state = 7;
     table_shuffle(r->table, load->n_pages);
-    r->batch = (struct batch){0, load->n_seqs, 0, r->token, r->pos, r->logit_row, r->seq};
+    r->batch = (struct batch){.n_seqs = load->n_seqs, .token = r->token, .pos = r->pos};
+    r->batch.out_row = r->logit_row;
+    r->batch.seq = r->seq;
     for (int s = 0, page = 0; s < load->n_seqs; s++) {
         const int n = load->seq[s].n_tokens, row = r->batch.n_tokens;
         r->seq[s] = (struct batch_seq){row, n, load->seq[s].first_pos, row, n, {r->table + page}};
@@ -335,7 +338,7 @@ static void rows_init(struct rows *r, const struct load *load) {
             r->pos[i] = load->seq[s].first_pos + i - row;
             r->logit_row[i] = i;
         }
-        r->batch.n_tokens = r->batch.n_logits = row + n;
+        r->batch.n_tokens = r->batch.n_out = r->batch.n_logits = row + n;
         page += load->shared ? 0 : load_pages(load, s);
     }
 }

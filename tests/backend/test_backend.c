@@ -239,8 +239,8 @@ static void fixture_begin(struct fixture *f, enum format_id format) {
     f->format = format;
     plan_init(&f->plan);
     rng_state = 3;
-    const struct plan_kv_group full = {KV_FULL, 2, N_HEAD_KV, DIM, DIM, 0};
-    const struct plan_kv_group window = {KV_WINDOW, 1, N_HEAD_KV, DIM, DIM, 20};
+    const struct plan_kv_group full = {KV_FULL, 2, N_HEAD_KV, DIM, DIM, 0, 0};
+    const struct plan_kv_group window = {KV_WINDOW, 1, N_HEAD_KV, DIM, DIM, 20, 0};
     plan_add_kv_group(&f->plan, &full);
     plan_add_kv_group(&f->plan, &window);
 }
@@ -263,8 +263,8 @@ static void add_embed(struct fixture *f, int out) {
 static void fixture_init_wide(struct fixture *f, enum format_id format, enum format_id other) {
     fixture_begin(f, format);
     const int x = plan_add_buffer(&f->plan, "x", N_EMBD, ROWS_TOKENS);
-    const int last = plan_add_buffer(&f->plan, "last", N_EMBD, ROWS_LOGITS);
-    const int wide = plan_add_buffer(&f->plan, "wide", N_WIDE, ROWS_LOGITS);
+    const int last = plan_add_buffer(&f->plan, "last", N_EMBD, ROWS_OUT);
+    const int wide = plan_add_buffer(&f->plan, "wide", N_WIDE, ROWS_OUT);
     const int side = plan_add_buffer(&f->plan, "side", N_VOCAB, ROWS_LOGITS);
     const int logits = plan_add_buffer(&f->plan, "logits", N_VOCAB, ROWS_LOGITS);
     add_embed(f, x);
@@ -284,8 +284,8 @@ static void fixture_init_wide(struct fixture *f, enum format_id format, enum for
 static void fixture_init_rewritten(struct fixture *f, bool before) {
     fixture_begin(f, FORMAT_Q8_0);
     const int x = plan_add_buffer(&f->plan, "x", N_EMBD, ROWS_TOKENS);
-    const int last = plan_add_buffer(&f->plan, "last", N_EMBD, ROWS_LOGITS);
-    const int side = plan_add_buffer(&f->plan, "side", N_FF, ROWS_LOGITS);
+    const int last = plan_add_buffer(&f->plan, "last", N_EMBD, ROWS_OUT);
+    const int side = plan_add_buffer(&f->plan, "side", N_FF, ROWS_OUT);
     const int logits = plan_add_buffer(&f->plan, "logits", N_VOCAB, ROWS_LOGITS);
     add_embed(f, x);
     add_gather(f, x, last);
@@ -298,7 +298,7 @@ static void fixture_init_rewritten(struct fixture *f, bool before) {
 
 static void fixture_init(struct fixture *f, enum format_id format) {
     fixture_begin(f, format);
-    const struct buffers tokens = add_buffers(f, ROWS_TOKENS), last = add_buffers(f, ROWS_LOGITS);
+    const struct buffers tokens = add_buffers(f, ROWS_TOKENS), last = add_buffers(f, ROWS_OUT);
     const int logits = plan_add_buffer(&f->plan, "logits", N_VOCAB, ROWS_LOGITS);
     float inv_freq[DIM / 2];
     for (int i = 0; i < DIM / 2; i++) inv_freq[i] = 1.0f / (float)(1 << i);
@@ -335,6 +335,12 @@ struct sequence {
     float *logits; // [N_TOKENS, N_VOCAB]
 };
 
+static void page_clear(struct backend *backend, int group, uint32_t page) {
+    const struct batch_page clear = {group, page, BATCH_ZERO};
+    const struct batch batch = {.n_pages = 1, .page = &clear};
+    backend->cls->run(backend, &batch);
+}
+
 static void sequence_init(struct sequence *s, struct backend *backend, int index, float *logits) {
     for (int i = 0; i < N_TOKENS; i++)
         s->token[i] =
@@ -342,7 +348,7 @@ static void sequence_init(struct sequence *s, struct backend *backend, int index
     for (int g = 0; g < 2; g++) {
         for (int i = 0; i < N_TOKENS / KV_PAGE_TOKENS + 1; i++) {
             s->pages[g][i] = (uint32_t)(N_PAGES - 1 - 2 * i - index); // neither ordered nor dense
-            backend->cls->kv_clear(backend, g, s->pages[g][i]);
+            page_clear(backend, g, s->pages[g][i]);
         }
     }
     s->n_done = 0;
@@ -350,7 +356,7 @@ static void sequence_init(struct sequence *s, struct backend *backend, int index
 }
 
 struct rows {
-    int32_t token[2 * N_TOKENS], pos[2 * N_TOKENS], logit_row[2 * N_TOKENS];
+    int32_t token[2 * N_TOKENS], pos[2 * N_TOKENS], out_row[2 * N_TOKENS];
     struct batch_seq seq[2];
     struct batch batch;
 };
@@ -358,28 +364,31 @@ struct rows {
 // Adds the next n tokens of a sequence to the batch, with logits for all of them.
 static void rows_add(struct rows *r, struct sequence *s, int n) {
     struct batch *batch = &r->batch;
-    *batch = (struct batch){batch->n_tokens, batch->n_seqs, batch->n_logits, r->token,
-                            r->pos,          r->logit_row,  r->seq};
+    batch->token = r->token;
+    batch->pos = r->pos;
+    batch->out_row = r->out_row;
+    batch->seq = r->seq;
     struct batch_seq *seq = &r->seq[batch->n_seqs++];
     *seq = (struct batch_seq){.first_row = batch->n_tokens,
                               .n_tokens = n,
                               .first_pos = s->n_done,
-                              .first_logit = batch->n_logits,
-                              .n_logits = n,
+                              .first_out = batch->n_out,
+                              .n_out = n,
                               .page_table = {s->pages[0], s->pages[1]}};
     for (int i = 0; i < n; i++) {
-        r->logit_row[batch->n_logits++] = batch->n_tokens;
+        r->out_row[batch->n_out++] = batch->n_tokens;
         r->token[batch->n_tokens] = s->token[s->n_done + i];
         r->pos[batch->n_tokens++] = s->n_done + i;
     }
+    batch->n_logits = batch->n_out;
 }
 
 static void rows_run(struct rows *r, struct backend *backend, struct sequence *const *s) {
     backend->cls->run(backend, &r->batch);
     for (int i = 0; i < r->batch.n_seqs; i++) {
-        for (int j = 0; j < r->seq[i].n_logits; j++)
+        for (int j = 0; j < r->seq[i].n_out; j++)
             memcpy(s[i]->logits + (s[i]->n_done + j) * N_VOCAB,
-                   backend->cls->logits(backend, r->seq[i].first_logit + j), N_VOCAB * 4);
+                   backend->cls->logits(backend, r->seq[i].first_out + j), N_VOCAB * 4);
         s[i]->n_done += r->seq[i].n_tokens;
     }
 }
@@ -512,13 +521,14 @@ static void logits_do_not_depend_on_which_rows_want_them(void **state) {
     struct rows r = {0};
     rows_add(&r, &s, N_TOKENS);
     static const int32_t some[] = {0, 3, 31, 32, 50, N_TOKENS - 1};
-    r.batch.n_logits = r.seq[0].n_logits = 6;
-    memcpy(r.logit_row, some, sizeof some);
+    r.batch.n_logits = r.batch.n_out = r.seq[0].n_out = 6;
+    memcpy(r.out_row, some, sizeof some);
     backend->cls->run(backend, &r.batch);
     for (int i = 0; i < 6; i++)
         assert_memory_equal(backend->cls->logits(backend, i), want + some[i] * N_VOCAB,
                             N_VOCAB * 4);
-    r.batch.n_logits = r.seq[0].n_logits = 0; // none at all: the KV cache is all that changes
+    r.batch.n_logits = r.batch.n_out = r.seq[0].n_out =
+        0; // none at all: the KV cache is all that changes
     backend->cls->run(backend, &r.batch);
     r.batch = (struct batch){0}; // nothing to do
     backend->cls->run(backend, &r.batch);

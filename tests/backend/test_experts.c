@@ -93,7 +93,7 @@ static void build(struct fixture *f, enum format_id format, enum format_id up_fo
     const int gate = plan_add_slots(p, "gate", FF, ROWS_TOKENS, USED);
     const int up = plan_add_slots(p, "up", FF, ROWS_TOKENS, USED);
     const int out = plan_add_slots(p, "out", EMBD, ROWS_TOKENS, USED);
-    const int last = plan_add_buffer(p, "last", EMBD, ROWS_LOGITS);
+    const int last = plan_add_buffer(p, "last", EMBD, ROWS_OUT);
     p->logits = plan_add_buffer(p, "logits", VOCAB, ROWS_LOGITS);
     const int w[] = {add_weight(f, GATE_EXPS, format, FF, EMBD, EXPERTS),
                      add_weight(f, UP_EXPS, up_format, FF, EMBD, EXPERTS),
@@ -139,8 +139,15 @@ static bool run(const struct fixture *f, const char *isa, int threads, int chunk
         const int n = TOKENS - at < chunk ? TOKENS - at : chunk;
         int32_t pos[TOKENS], row[TOKENS];
         for (int i = 0; i < n; i++) pos[i] = at + i, row[i] = i;
-        const struct batch_seq seq = {.n_tokens = n, .first_pos = at, .n_logits = n};
-        const struct batch batch = {n, 1, n, token + at, pos, row, &seq};
+        const struct batch_seq seq = {.n_tokens = n, .first_pos = at, .n_out = n};
+        const struct batch batch = {.n_tokens = n,
+                                    .n_seqs = 1,
+                                    .n_out = n,
+                                    .n_logits = n,
+                                    .token = token + at,
+                                    .pos = pos,
+                                    .out_row = row,
+                                    .seq = &seq};
         backend->cls->run(backend, &batch);
         *bytes += backend->cls->expert_bytes(backend);
         for (int i = 0; i < n; i++)

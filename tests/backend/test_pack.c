@@ -121,7 +121,7 @@ static void build(struct fixture *f, enum format_id format) {
     const int router = plan_add_buffer(p, "router", EXPERTS, ROWS_TOKENS);
     const int route = plan_add_buffer(p, "route", 2, ROWS_TOKENS);
     const int gate = plan_add_slots(p, "gate", FF, ROWS_TOKENS, 1);
-    const int last = plan_add_buffer(p, "last", EMBD, ROWS_LOGITS);
+    const int last = plan_add_buffer(p, "last", EMBD, ROWS_OUT);
     p->logits = plan_add_buffer(p, "logits", VOCAB, ROWS_LOGITS);
     const int head = add_weight(f, format, VOCAB, EMBD, 0);
     const int unused = add_weight(f, format, ODD, EMBD, 0); // fetched by nobody

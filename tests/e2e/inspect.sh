@@ -12,7 +12,9 @@ expect "which begins so" grep -q "^  chat template of [0-9]* bytes: {{ bos_token
 expect "one file is not listed" sh -c '! grep -q "^files" out'
 cp out embedded
 run inspect "$ROOT/models/tale-20m-q8_0.gguf"
-expect "the same file by its path" cmp <(tail -n +2 embedded) <(tail -n +2 out)
+# what is free changes between two runs
+expect "the same file by its path" \
+    cmp <(tail -n +2 embedded | grep -v " contexts of ") <(tail -n +2 out | grep -v " contexts of ")
 run inspect -m "$ROOT/models/tale-20m-q8_0.gguf"
 equal "-m FILE" 0 "$code"
 
@@ -22,6 +24,12 @@ equal "parameters" 20454912 "$(json out totals.params)"
 equal "KV bytes per token, f16: 7 layers x 2 heads x 64 x (K and V) x 2 bytes" 3584 \
     "$(json out memory.f16.kv_token_bytes)"
 equal "f32 is twice that" 7168 "$(json out memory.f32.kv_token_bytes)"
+equal "weights that are loaded" 21755904 "$(json out memory_here.f16.weight_bytes)"
+equal "KV memory: at most two contexts" $((2 * 3584 * 1024)) "$(json out memory_here.f16.kv_bytes)"
+expect "contexts that fit into what is free" \
+    [ "$(json out memory_here.f16.contexts)" -le $(($(json out memory_here.f16.available_bytes) / 3584 / 1024)) ]
+expect "at least one" [ "$(json out memory_here.f32.contexts)" -ge 1 ]
+expect "the text has them" grep -q "^  kv f16 .* contexts of 1024, beside 21.8 MB of weights" embedded
 equal "all tensors are listed" "$(json out totals.tensors)" "$(json out '#tensors')"
 equal "supported" true "$(json out supported)"
 equal "the template is whole" "$(sed -n 's/^  chat template of \([0-9]*\) bytes.*/\1/p' embedded)" \
@@ -42,6 +50,15 @@ equal "the kinds add up" "$(json out memory.f16.decode_bytes_full)" "$sum"
 equal "kinds that read nothing are left out" 4 "$(json out '#decode_reads.kinds')"
 expect "the text has them" grep -q "^  attention  *7  *0  *3,670,016 " embedded
 expect "and nothing else" sh -c "! grep -q '^  rope ' embedded"
+
+run inspect --json --kv-memory 80p # 32 pages are a context
+equal "--kv-memory: contexts that fit" 2 "$(json out memory_here.f16.contexts)"
+run inspect --json --kv-memory 8p
+equal "less than one: a shorter one" 256/1 "$(json out memory_here.f16.context)/$(json out memory_here.f16.contexts)"
+run inspect --json --kv-memory 200K # a page of f32 takes 224
+expect "none: why" sh -c "'$JSONGET' memory_here.f32.error <out | grep -q 'KV memory of 200.0 KiB is too little'"
+run inspect --kv-memory 200K
+expect "in the text too" grep -q "^  kv f32  *KV memory of 200.0 KiB is too little" out
 
 run inspect "$VOCAB" --json
 equal "a vocabulary can be inspected" 0 "$code"

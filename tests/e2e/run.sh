@@ -111,6 +111,26 @@ expect "and makes none" test ! -e new
 run run -p a --no-bos -n 0 -q --logits logits
 equal "an accepted one replaces it" $((4096 * 4)) "$(stat -c %s logits)"
 
+# KV memory: 112 KiB are a page of the embedded model. The text does not depend on it, but ends with
+# it; a context that was asked for is kept or refused.
+run run -p "Once upon a time" -n 12 --seed 1 --kv-memory 1p
+expect "a page is enough for a short text" cmp text.p out
+expect "the shorter context is said" grep -q "^runnel: warning: the context is 32 instead of 1024" err
+run run -p "Once upon a time" -n 12 --seed 1 --kv-memory 1p -q
+equal "but not with -q" "" "$(cat err)"
+run run -p "Once upon a time" --ignore-eos --seed 1 --kv-memory 230K --json -q
+equal "two pages hold 64 tokens" 64/length \
+    "$(($(json out prompt_tokens) + $(json out output_tokens)))/$(json out finish_reason)"
+run run -p "Once upon a time" -c 64 -n 12 --seed 1 --kv-memory 224K
+expect "a context that fits is kept" cmp text.p out
+expect "without a warning" sh -c '! grep -q warning err'
+run run -p "Once upon a time" -n 12 --seed 1 --kv-memory 1G
+expect "much memory changes nothing" cmp text.p out
+expect "and is nothing to say on a pipe" sh -c '! grep -q "warning\|memory:" err'
+refused 2 "a context of 65 needs 336.0 KiB .* the 224.0 KiB that were asked for hold 64" \
+    run -p a -c 65 --kv-memory 2p
+refused 2 "KV memory of 111.0 KiB is too little: a page of 32 tokens takes 112.0 KiB" run -p a --kv-memory 111K
+
 # Memory that does not suffice: a run that ends well says whether the bandwidth was measured.
 for kbytes in $([ -n "$SAN" ] || seq 40000 10000 100000); do
     (ulimit -v "$kbytes"; exec "$BIN" run -p a -n 4 -t 1 --ignore-eos --seed 1 >out 2>err)

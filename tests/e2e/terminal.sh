@@ -20,6 +20,19 @@ expect "--color never: no escape sequence" sh -c "! grep -qF '$escape' out"
 on_terminal "'$BIN' run -p \"\$(printf 'a\\033[31mb')\" -n 1 --color never"
 expect "control characters do not reach the terminal" sh -c "! grep -qF '$escape' out"
 
+# A file's memory is said before it is loaded: on a terminal, and to those who want to hear.
+model=$ROOT/models/tale-20m-q8_0.gguf
+on_terminal "'$BIN' run -m '$model' -p 'Once upon a time' -n 2 --kv-memory 16p --color never"
+expect "memory is said first: $(head -n 1 out)" sh -c "head -n 1 out | grep -q \
+    '^  memory: weights 21.8 MB, KV 1.8 MB of .* free: 512 tokens of f16 (3.6 kB each)\$'"
+run inspect --json
+on_terminal "'$BIN' run -m '$model' -p 'Once upon a time' -n 2 --kv-memory $(json out memory_here.f16.total_bytes)"
+expect "more than is free is said to be so" grep -q "memory: .*, more than the .* that are free: " out
+for quiet in "run -p a" "run -m '$model' -p a -q" "run -m '$model' -p a --json"; do
+    on_terminal "'$BIN' $quiet -n 2 --color never"
+    expect "$quiet: nothing about memory" sh -c '! grep -q "memory:" out'
+done
+
 # The progress bar keeps to one line. It shows itself only when there is time to see it, so the work
 # grows until it does.
 head -c 200000 "$ROOT/models/val.txt" >text

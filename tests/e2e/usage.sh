@@ -51,6 +51,15 @@ refused 2 "--max-tokens: '-2'" run -p a --max-tokens -2
 refused 2 "--temperature: '101'" run -p a --temp 101
 refused 2 "--isa: 'mmx' is not one of auto|scalar|avx2|avxvnni|avx512|neon" run -p a --isa mmx
 refused 2 "--kv-type: 'f1' is not one of f16|f32" run -p a --kv-type f1
+for value in '' x 1x 0 0p 1.5 1.5p -1 1e5 0x10 ' 1' +1 G p inf 2GB 1Gi 1kk 0.0001K 4294967296p 8388608T; do
+    refused 2 "--kv-memory: '$value' is not a size such as 512M, 1.5G or 4096p" run -p a --kv-memory "$value"
+done
+RUNNEL_KV_MEMORY=lots refused 2 "RUNNEL_KV_MEMORY: 'lots' is not a size" run -p a
+for value in 8388608 8m 8M 8MiB 0.0078125G 8192K 8192kiB 64p; do
+    run run -p a -n 0 -q --kv-memory "$value"
+    equal "--kv-memory $value: $(cat err)" 0 "$code"
+done
+refused 2 "KV memory of 1.0 PiB is more than there is, " run -p a --kv-memory 1024T
 refused 2 "--json: 'maybe' is not yes or no" run -p a --json=maybe
 refused 2 "--stop: text 2, '', is empty" run -p a --stop x --stop ''
 refused 2 "--stop: text 1, 'a?b', is not valid UTF-8" run -p a --stop $'a\xffb'

@@ -8,12 +8,12 @@
 enum { PAGES = 40, TABLES = 8, GROUPS = 2 };
 
 static uint8_t cleared[GROUPS][PAGES];
-static void note_clear(struct backend *backend, int group, uint32_t page) {
+static void note_clear(struct backend *backend, const struct batch *batch) {
     (void)backend;
-    cleared[group][page]++;
+    for (int i = 0; i < batch->n_pages; i++) cleared[batch->page[i].group][batch->page[i].page]++;
 }
 
-static const struct backend_class fake_class = {.name = "fake", .kv_clear = note_clear};
+static const struct backend_class fake_class = {.name = "fake", .run = note_clear};
 
 static bool check_all(const struct kv *kv, const struct kv_table *const *tables, int n) {
     struct kv_tally tally;

@@ -24,8 +24,8 @@ static void build(struct plan *plan, enum kv_kind kind, int window) {
     plan->n_vocab = VOCAB;
     const int x = plan_add_buffer(plan, "x", EMBD, ROWS_TOKENS);
     const int k = plan_add_buffer(plan, "k", HEADS_KV * DIM, ROWS_TOKENS);
-    const int q = plan_add_buffer(plan, "q", HEADS * DIM, ROWS_LOGITS);
-    const int a = plan_add_buffer(plan, "a", HEADS * DIM, ROWS_LOGITS);
+    const int q = plan_add_buffer(plan, "q", HEADS * DIM, ROWS_OUT);
+    const int a = plan_add_buffer(plan, "a", HEADS * DIM, ROWS_OUT);
     const int logits = plan_add_buffer(plan, "logits", VOCAB, ROWS_LOGITS);
     const struct plan_weight embd = {
         .name = "e", .format = FORMAT_Q8_0, .rows = VOCAB, .cols = EMBD, .bytes = VOCAB * 68};
@@ -37,7 +37,7 @@ static void build(struct plan *plan, enum kv_kind kind, int window) {
     const int we = plan_add_weight(plan, &embd), wkv = plan_add_weight(plan, &wk);
     const struct plan_rope rope = {ROPE_HALVES, DIM, inv_freq, 1};
     plan_add_rope(plan, &rope);
-    const struct plan_kv_group group = {kind, 3, HEADS_KV, DIM, DIM, window};
+    const struct plan_kv_group group = {kind, 3, HEADS_KV, DIM, DIM, window, 0};
     const int g = plan_add_kv_group(plan, &group);
     struct op op = op_of(OP_EMBED, ROWS_TOKENS, PLAN_NONE, PLAN_NONE, x, we);
     op.embed.scale = 1;
@@ -48,9 +48,9 @@ static void build(struct plan *plan, enum kv_kind kind, int window) {
     op = op_of(OP_KV_APPEND, ROWS_TOKENS, k, k, PLAN_NONE, PLAN_NONE);
     op.kv.group = g;
     plan_add_op(plan, &op);
-    op = op_of(OP_GATHER, ROWS_LOGITS, x, PLAN_NONE, q, PLAN_NONE);
+    op = op_of(OP_GATHER, ROWS_OUT, x, PLAN_NONE, q, PLAN_NONE);
     plan_add_op(plan, &op);
-    op = op_of(OP_ATTENTION, ROWS_LOGITS, q, PLAN_NONE, a, PLAN_NONE);
+    op = op_of(OP_ATTENTION, ROWS_OUT, q, PLAN_NONE, a, PLAN_NONE);
     op.kv.group = g;
     op.kv.n_head = HEADS;
     op.kv.scale = 1;
@@ -94,16 +94,23 @@ static void a_batch_of_sequences_costs_the_sum_of_their_kv_and_the_weights_once(
     struct plan plan;
     build(&plan, KV_FULL, 0);
     // a prompt's chunk of 4 at position 8 without logits, and a decode at 20
-    const int32_t pos[5] = {8, 9, 10, 11, 20}, token[5] = {0}, logit_row[1] = {4};
+    const int32_t pos[5] = {8, 9, 10, 11, 20}, token[5] = {0}, out_row[1] = {4};
     const struct batch_seq seq[2] = {
         {.first_row = 0, .n_tokens = 4, .first_pos = 8},
-        {.first_row = 4, .n_tokens = 1, .first_pos = 20, .first_logit = 0, .n_logits = 1}};
-    const struct batch batch = {5, 2, 1, token, pos, logit_row, seq};
+        {.first_row = 4, .n_tokens = 1, .first_pos = 20, .first_out = 0, .n_out = 1}};
+    const struct batch batch = {.n_tokens = 5,
+                                .n_seqs = 2,
+                                .n_out = 1,
+                                .n_logits = 1,
+                                .token = token,
+                                .pos = pos,
+                                .out_row = out_row,
+                                .seq = seq};
     struct batch_shape shape;
     batch_shape_of(&plan, &batch, &shape);
     assert_int_equal(shape.kv_read[0][ROWS_TOKENS], 12 + 21);
     assert_int_equal(shape.kv_pairs[0][ROWS_TOKENS], 9 + 10 + 11 + 12 + 21);
-    assert_int_equal(shape.kv_read[0][ROWS_LOGITS], 21);
+    assert_int_equal(shape.kv_read[0][ROWS_OUT], 21);
     const struct cost cost = plan_cost(&plan, KV_F16, &shape);
     assert_int_equal(cost.weight_bytes, 5 * 68 + HEADS_KV * DIM * EMBD * 2 + VOCAB * 68);
     assert_int_equal(cost.kv_read_bytes, 21 * HEADS_KV * 2 * DIM * 2);
@@ -116,7 +123,7 @@ static void without_logit_rows_their_ops_cost_nothing(void **state) {
     build(&plan, KV_FULL, 0);
     struct batch_shape shape;
     batch_shape_decode(&plan, 5, &shape);
-    shape.n_logits = 0;
+    shape.n_out = shape.n_logits = 0;
     const struct cost cost = plan_cost(&plan, KV_F16, &shape);
     assert_int_equal(cost.weight_bytes, 68 + HEADS_KV * DIM * EMBD * 2);
     plan_deinit(&plan);

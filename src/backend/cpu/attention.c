@@ -31,7 +31,7 @@ static struct attention_args args_of(const struct attention_job *job, const stru
     const struct plan_kv_group *group = job->group;
     const uint64_t head_bytes = (uint64_t)(group->dim_k + group->dim_v) * KV_PAGE_TOKENS *
                                 (uint64_t)kv_type_bytes(b->kv_type);
-    const int32_t *pos = op->rows == ROWS_TOKENS ? b->batch->pos : b->logit_pos;
+    const int32_t *pos = op->rows == ROWS_TOKENS ? b->batch->pos : b->out_pos;
     return (struct attention_args){
         .q = cpu_row_at(b, op->in[0], tile->first_row),
         .ldq = b->buffer[op->in[0]].ld,
@@ -61,8 +61,8 @@ static struct attention_args args_of(const struct attention_job *job, const stru
 static int rows_of(const struct attention_job *job, int seq, int *first) {
     const struct batch_seq *s = &job->b->batch->seq[seq];
     const bool tokens = job->op->rows == ROWS_TOKENS;
-    *first = tokens ? s->first_row : s->first_logit;
-    return tokens ? s->n_tokens : s->n_logits;
+    *first = tokens ? s->first_row : s->first_out;
+    return tokens ? s->n_tokens : s->n_out;
 }
 
 // Rows of a tile: many, so that a page is converted for many queries; fewer while threads would go

@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "backend/table.h"
 #include "base/topology.h"
@@ -95,19 +94,22 @@ static void cpu_run(struct backend *backend, const struct batch *batch) {
 static const float *cpu_logits(const struct backend *backend, int row) {
     const struct cpu_backend *b = cpu_of_const(backend);
     assert(row >= 0 && row < b->max_logits);
-    const struct cpu_buffer *buffer = &b->buffer[b->plan->logits];
-    return buffer->data + row * buffer->ld;
+    return cpu_row_at(b, b->plan->logits, row);
+}
+
+static const float *cpu_hidden(const struct backend *backend, int row) {
+    const struct cpu_backend *b = cpu_of_const(backend);
+    assert(b->plan->hidden != PLAN_NONE && row >= 0 && row < b->max_tokens);
+    return cpu_row_at(b, b->plan->hidden, row);
+}
+
+static void cpu_parallel(struct backend *backend, pool_fn fn, void *ctx, int64_t n_items,
+                         int64_t chunk) {
+    pool_run(cpu_of(backend)->pool, fn, ctx, n_items, chunk);
 }
 
 static uint64_t cpu_expert_bytes(const struct backend *backend) {
     return cpu_of_const(backend)->expert_bytes;
-}
-
-static void cpu_kv_clear(struct backend *backend, int group, uint32_t page) {
-    struct cpu_backend *b = cpu_of(backend);
-    const uint64_t bytes = b->page_bytes[group];
-    assert(((uint64_t)page + 1) * bytes <= b->kv[group].bytes);
-    memset(b->kv[group].base + page * bytes, 0, bytes);
 }
 
 static uint64_t cpu_cache_bytes(const struct backend *backend) {
@@ -130,8 +132,10 @@ const struct backend_class backend_cpu = {
     .destroy = cpu_destroy,
     .run = cpu_run,
     .logits = cpu_logits,
+    .hidden = cpu_hidden,
     .expert_bytes = cpu_expert_bytes,
-    .kv_clear = cpu_kv_clear,
+    .kv_forget = cpu_page_forget,
+    .parallel = cpu_parallel,
     .bandwidth = cpu_bandwidth,
     .peak_macs = cpu_peak_macs,
     .profile = cpu_profile_switch,

@@ -1,6 +1,6 @@
 // The CPU backend's own state. cpu.c creates and destroys it, layout.c gives it memory, pack.c
-// packs the weights, program.c compiles and runs the stages, attention.c that of attention,
-// experts.c those of mixtures of experts.
+// packs the weights, program.c compiles and runs the stages, attention.c that of attention, recur.c
+// that of recurrences, experts.c those of mixtures of experts; pages.c clears and copies KV pages.
 //
 // Invariant: after create nothing here is allocated or moved (but for the profile, when it is first
 // switched on); a run writes only into `memory` and `kv`, the matmuls' n, and the few members that
@@ -105,7 +105,7 @@ struct cpu_backend {
     struct cpu_route route;
     uint64_t expert_bytes; // of experts that the run touched
     int32_t *row_seq;      // [max_tokens] the sequence of a token row
-    int32_t *logit_pos;    // [max_logits]
+    int32_t *out_pos;      // [max_tokens] the positions of the out rows
     struct cpu_tile *tile;
     int n_tile;
     float *attention; // [threads, attention_floats]
@@ -148,6 +148,13 @@ static inline uint64_t cpu_layer_at(const struct cpu_backend *b, const struct op
            (uint64_t)op->kv.layer;
 }
 
+// Rows of a domain in the run's batch.
+static inline int cpu_rows_of(const struct batch *batch, enum row_domain rows) {
+    return rows == ROWS_TOKENS ? batch->n_tokens
+           : rows == ROWS_OUT  ? batch->n_out
+                               : batch->n_logits;
+}
+
 // row_work: elements of a row, weighted by what one costs. Little work stays on the calling thread.
 void cpu_rows_run(struct cpu_backend *b, pool_fn fn, struct cpu_rows_job *job, int64_t n_rows,
                   int64_t row_work);
@@ -164,6 +171,7 @@ void cpu_quantize(const struct cpu_backend *b, const float *x, int64_t n, struct
 struct matmul_args cpu_matmul_part(const struct matmul_args *args, int64_t first, int n);
 
 void cpu_attention_stage(struct cpu_backend *b, const struct op *op);
+void cpu_recur_stage(struct cpu_backend *b, const struct op *op);
 void cpu_route_stage(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows);
 void cpu_experts_stage(struct cpu_backend *b, struct cpu_stage *stage, int n_rows);
 void cpu_combine_stage(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows);
@@ -172,6 +180,10 @@ rn_status cpu_layout(struct cpu_backend *b, const struct backend_config *config,
 rn_status cpu_pack(struct cpu_backend *b, const struct backend_config *config, rn_error *err);
 rn_status cpu_program_compile(struct cpu_backend *b, rn_error *err);
 void cpu_program_run(struct cpu_backend *b, const struct batch *batch);
+
+// pages.c: the batch's clears and copies, in order.
+void cpu_pages_run(struct cpu_backend *b, const struct batch *batch);
+void cpu_page_forget(struct backend *backend, int group, uint32_t page);
 
 // ahead.c: links each stage to the product after it, names that one while a product runs, and
 // fetches from it.

@@ -11,7 +11,7 @@ enum { PARTS_MAX_FLOATS = 64 << 20 };
 static uint64_t max64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 static uint64_t domain_rows(const struct cpu_backend *b, enum row_domain rows) {
-    return (uint64_t)(rows == ROWS_TOKENS ? b->max_tokens : b->max_logits);
+    return (uint64_t)(rows == ROWS_LOGITS ? b->max_logits : b->max_tokens);
 }
 
 static void carve_buffers(struct cpu_backend *b, struct region_carver *carver) {
@@ -101,11 +101,11 @@ static void carve_attention(struct cpu_backend *b, const struct backend_config *
                                 (uint64_t)b->attention_floats * sizeof(float));
     b->parts_floats = pool_size(b->pool) > 1 ? (int64_t)parts : 0;
     b->parts = region_carve(carver, (uint64_t)b->parts_floats, sizeof(float));
-    const uint64_t rows = max64((uint64_t)b->max_tokens, (uint64_t)b->max_logits);
+    const uint64_t rows = (uint64_t)b->max_tokens;
     b->tile = region_carve(carver, rows, sizeof *b->tile);
     b->ranges_left = region_carve(carver, rows, heads * sizeof *b->ranges_left);
-    b->row_seq = region_carve(carver, (uint64_t)b->max_tokens, sizeof *b->row_seq);
-    b->logit_pos = region_carve(carver, (uint64_t)b->max_logits, sizeof *b->logit_pos);
+    b->row_seq = region_carve(carver, rows, sizeof *b->row_seq);
+    b->out_pos = region_carve(carver, rows, sizeof *b->out_pos);
 }
 
 // A vector is used where it lies if it is f32 already (files may align tensors to a byte).

@@ -53,6 +53,16 @@ struct kv_append_args {
     enum kv_type type;
 };
 
+// Rows of one sequence in one block, in order, for n neighbouring channels.
+struct recur_args {
+    const float *x, *decay; // [n_rows, ldx], [n_rows, ldd]: decay is the logit of what is kept
+    float *y;               // [n_rows, ldy]; may be x or decay
+    int64_t ldx, ldd, ldy;
+    int n_rows, n;
+    const float *before; // [n] the state before the first row; NULL: zeros
+    float *after;        // [n] the state after the last row; may be `before`
+};
+
 struct cpu_ops {
     enum cpu_isa isa;
     const char *name;
@@ -76,6 +86,7 @@ struct cpu_ops {
     // In place.
     void (*softcap)(float *x, float cap, int64_t n);
     void (*kv_append)(const struct kv_append_args *args);
+    void (*recur)(const struct recur_args *args);
     // scratch: attention_scratch() floats, aligned to 64 bytes.
     void (*attention)(const struct attention_args *args, float *scratch);
     // Folds the parts of all splits in ascending order, so that the bits are those of one call

@@ -215,6 +215,7 @@ static bool is_here_vnni(void) {
              [GATE_SWIGLU_OAI] = simd_gate_swiglu_oai},                                            \
     .combine = simd_combine,                                                                       \
     .softcap = simd_softcap,                                                                       \
+    .recur = simd_recur,                                                                           \
     .kv_append = simd_kv_append,                                                                   \
     .attention = simd_attention,                                                                   \
     .attention_fold = simd_attention_fold,                                                         \

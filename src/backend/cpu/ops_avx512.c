@@ -146,6 +146,7 @@ const struct cpu_ops ops_avx512 = {
              [GATE_SWIGLU_OAI] = simd_gate_swiglu_oai},
     .combine = simd_combine,
     .softcap = simd_softcap,
+    .recur = simd_recur,
     .kv_append = simd_kv_append,
     .attention = simd_attention,
     .attention_fold = simd_attention_fold,

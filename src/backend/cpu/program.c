@@ -2,8 +2,8 @@
 //
 // Matrix products that share an input are one stage: one parallel run over all their row groups,
 // after the input was quantized once (experts.c has those of experts, attention.c has
-// attention). Other ops are stages of their own, over rows; little work stays on the calling
-// thread, because waking the others would cost more.
+// attention, recur.c recurrences). Other ops are stages of their own, over rows; little work stays
+// on the calling thread, because waking the others would cost more.
 #include <assert.h>
 #include <limits.h>
 #include <stdio.h>
@@ -84,9 +84,14 @@ static int64_t group_chunk(const struct cpu_backend *b, const struct cpu_stage *
     return chunk < 2 ? 2 : chunk / 2 * 2; // float kernels take groups in pairs
 }
 
-// *quantized: the buffer whose rows xq holds.
-static rn_status compile_matmul(struct cpu_backend *b, struct cpu_stage *stage, int *quantized,
-                                rn_error *err) {
+// The rows that xq holds: how they lie depends on how many of the buffer there are.
+struct quantized {
+    int buffer;
+    enum row_domain rows;
+};
+
+static rn_status compile_matmul(struct cpu_backend *b, struct cpu_stage *stage,
+                                struct quantized *quantized, rn_error *err) {
     const struct op *op = &b->plan->op[stage->first];
     bool needs = false, plain = false;
     uint64_t bytes = 0;
@@ -109,14 +114,15 @@ static rn_status compile_matmul(struct cpu_backend *b, struct cpu_stage *stage, 
     // experts quantize the rows of their pairs
     const bool experts = op->kind == OP_EXPERTS;
     stage->gather = experts && plain && b->plan->buffer[op->in[0]].slots == 1;
-    stage->quantize = needs && (experts || *quantized != op->in[0]);
-    if (needs) *quantized = experts ? PLAN_NONE : op->in[0];
+    const bool held = quantized->buffer == op->in[0] && quantized->rows == op->rows;
+    stage->quantize = needs && (experts || !held);
+    if (needs) *quantized = (struct quantized){experts ? PLAN_NONE : op->in[0], op->rows};
     return RN_OK;
 }
 
 rn_status cpu_program_compile(struct cpu_backend *b, rn_error *err) {
     const struct plan *plan = b->plan;
-    int quantized = PLAN_NONE;
+    struct quantized quantized = {PLAN_NONE, ROWS_TOKENS};
     b->stage = arena_array(&b->arena, (size_t)plan->n_op + 1, sizeof *b->stage);
     if (!b->stage) return err_set(err, RN_ERR_NOMEM, "cannot allocate the CPU program");
     for (int i = 0; i < plan->n_op;) {
@@ -128,7 +134,7 @@ rn_status cpu_program_compile(struct cpu_backend *b, rn_error *err) {
             if (status) return status;
         }
         for (int j = i; j < i + stage->n; j++)
-            if (plan->op[j].out == quantized) quantized = PLAN_NONE; // rewritten
+            if (plan->op[j].out == quantized.buffer) quantized.buffer = PLAN_NONE; // rewritten
         i += stage->n;
     }
     cpu_ahead_link(b);
@@ -139,7 +145,7 @@ rn_status cpu_program_compile(struct cpu_backend *b, rn_error *err) {
 
 // The token row behind a row of the op's domain.
 static int64_t token_row(const struct cpu_backend *b, const struct op *op, int64_t row) {
-    return op->rows == ROWS_TOKENS ? row : b->batch->logit_row[row];
+    return op->rows == ROWS_TOKENS ? row : b->batch->out_row[row];
 }
 
 static void embed_rows(void *ctx, int64_t begin, int64_t end, int worker) {
@@ -328,7 +334,7 @@ static void matmul_stage(struct cpu_backend *b, struct cpu_stage *stage, int n_r
 
 static void stage_run(struct cpu_backend *b, struct cpu_stage *stage) {
     const struct op *op = &b->plan->op[stage->first];
-    const int n_rows = op->rows == ROWS_TOKENS ? b->batch->n_tokens : b->batch->n_logits;
+    const int n_rows = cpu_rows_of(b->batch, op->rows);
     const int width = op->out == PLAN_NONE ? 0 : b->plan->buffer[op->out].width;
     struct cpu_rows_job job = {b, stage, op};
     if (n_rows == 0) return;
@@ -353,6 +359,9 @@ static void stage_run(struct cpu_backend *b, struct cpu_stage *stage) {
         break;
     case OP_ATTENTION:
         cpu_attention_stage(b, op);
+        break;
+    case OP_RECUR:
+        cpu_recur_stage(b, op);
         break;
     case OP_GATE: // an exponential and a division each
         cpu_rows_run(b, gate_rows, &job, (int64_t)n_rows * b->plan->buffer[op->out].slots,
@@ -380,12 +389,14 @@ static void rows_index(struct cpu_backend *b) {
     for (int s = 0; s < batch->n_seqs; s++)
         for (int i = 0; i < batch->seq[s].n_tokens; i++)
             b->row_seq[batch->seq[s].first_row + i] = s;
-    for (int i = 0; i < batch->n_logits; i++) b->logit_pos[i] = batch->pos[batch->logit_row[i]];
+    for (int i = 0; i < batch->n_out; i++) b->out_pos[i] = batch->pos[batch->out_row[i]];
 }
 
 void cpu_program_run(struct cpu_backend *b, const struct batch *batch) {
     assert(batch->n_tokens <= b->max_tokens && batch->n_logits <= b->max_logits);
+    assert(batch->n_logits <= batch->n_out && batch->n_out <= batch->n_tokens);
     assert(batch->n_seqs <= b->max_seqs);
+    cpu_pages_run(b, batch);
     if (batch->n_tokens == 0) return;
     b->batch = batch;
     b->expert_bytes = 0;

@@ -117,6 +117,18 @@ void reference_softcap(float *x, float cap, int64_t n) {
     for (int64_t i = 0; i < n; i++) x[i] = cap * rmath_tanh(x[i] / cap);
 }
 
+void reference_recur(const struct recur_args *args) {
+    for (int i = 0; i < args->n; i++) {
+        float h = args->before ? args->before[i] : 0.0f;
+        for (int r = 0; r < args->n_rows; r++) {
+            const float a = 1.0f / (1.0f + rmath_exp(-args->decay[r * args->ldd + i]));
+            h = fmaf(a, h, (1.0f - a) * args->x[r * args->ldx + i]);
+            args->y[r * args->ldy + i] = h;
+        }
+        args->after[i] = h;
+    }
+}
+
 void reference_route(const float *logit, int n, int k, bool normalize, float *id, float *weight) {
     for (int j = 0; j < k; j++) {
         int best = -1;
@@ -291,6 +303,7 @@ const struct cpu_ops ops_scalar = {
              [GATE_SWIGLU_OAI] = reference_gate_swiglu_oai},
     .combine = reference_combine,
     .softcap = reference_softcap,
+    .recur = reference_recur,
     .kv_append = reference_kv_append,
     .attention = reference_attention,
     .stream_read = scalar_stream_read,

@@ -21,6 +21,7 @@ void reference_gate_silu(const float *g, const float *u, float *y, int64_t n);
 void reference_gate_gelu(const float *g, const float *u, float *y, int64_t n);
 void reference_gate_swiglu_oai(const float *g, const float *u, float *y, int64_t n);
 void reference_combine(const float *const *x, const float *w, int k, float *y, int64_t n);
+void reference_recur(const struct recur_args *args);
 void reference_softcap(float *x, float cap, int64_t n);
 void reference_kv_append(const struct kv_append_args *args);
 void reference_attention(const struct attention_args *args, float *scratch);

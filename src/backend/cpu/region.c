@@ -3,7 +3,9 @@
 #define _GNU_SOURCE 1
 #include "backend/cpu/region.h"
 
+#include <assert.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 
@@ -46,6 +48,13 @@ rn_status region_map(uint64_t bytes, bool lazy, const char *what, struct region 
 void region_unmap(struct region *region) {
     if (region->base) munmap(region->base, region->mapped);
     *region = (struct region){0};
+}
+
+void region_forget(struct region *region, uint64_t first, uint64_t bytes) {
+    assert(first <= region->bytes && bytes <= region->bytes - first);
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE); // the base lies on such a boundary
+    const uint64_t begin = (first + page - 1) / page * page, end = (first + bytes) / page * page;
+    if (begin < end) madvise(region->base + begin, end - begin, MADV_DONTNEED);
 }
 
 void *region_carve(struct region_carver *carver, uint64_t count, uint64_t size) {

@@ -1,0 +1,206 @@
+// The arithmetic of budget.h. Sizes of a plan are in ranges that the model checked, so a product of
+// two of them fits 64 bits; what callers ask for goes through checked arithmetic.
+#include "engine/budget.h"
+
+#include <stdio.h>
+
+#include "base/checked.h"
+
+enum {
+    DEFAULT_BATCH_TOKENS = 256, // as fast as more, and a step ends sooner
+    MAX_SEQS = 4096,
+    MAX_BATCH_TOKENS = 1 << 16,
+    LOGIT_BYTES = 256 << 20, // of the rows that "as many as fit" means
+    RESERVE_DIVISOR = 20,    // of what is free, for what is not counted here
+    ADEQUATE_CONTEXTS = 2,   // for each sequence: its own, and as much of prefixes
+    MAX_GROUP_PAGES = UINT32_MAX / 2,
+};
+
+// ---------------------------------------------------------------- sizes
+
+static rn_status check_limit(const char *name, int value, int min, int max, rn_error *err) {
+    if (value >= min && value <= max) return RN_OK;
+    return err_set(err, RN_ERR_ARG, "%s is %d, expected %d to %d", name, value, min, max);
+}
+
+// Fills in the defaults and checks the ranges.
+static rn_status resolve(const struct budget_request *request, struct budget_sizes *s,
+                         rn_error *err) {
+    *s = request->wanted;
+    if (!s->n_ctx) s->n_ctx = request->n_ctx_max;
+    if (!s->max_seqs) s->max_seqs = 1;
+    if (!s->batch_tokens)
+        s->batch_tokens = s->max_seqs > DEFAULT_BATCH_TOKENS ? s->max_seqs : DEFAULT_BATCH_TOKENS;
+    if (s->logit_rows == -1) {
+        const int fitting = LOGIT_BYTES / (int)sizeof(float) / request->plan->n_vocab;
+        s->logit_rows = fitting < s->batch_tokens ? fitting : s->batch_tokens;
+        if (s->logit_rows < s->max_seqs) s->logit_rows = s->max_seqs;
+    }
+    if (!s->logit_rows) s->logit_rows = s->max_seqs;
+    rn_status status = check_limit("context", s->n_ctx, 1, request->n_ctx_max, err);
+    if (!status) status = check_limit("max_seqs", s->max_seqs, 1, MAX_SEQS, err);
+    // everyone gets a token and a row of logits in each step
+    if (!status)
+        status = check_limit("batch_tokens", s->batch_tokens, s->max_seqs, MAX_BATCH_TOKENS, err);
+    if (!status)
+        status = check_limit("logit_rows", s->logit_rows, s->max_seqs, MAX_BATCH_TOKENS, err);
+    return status;
+}
+
+// ---------------------------------------------------------------- what the rest takes
+
+// Packed weights take the bytes of the file's format, and the file's own pages are the system's to
+// give up. Those that are read where they lie count too: a step should find them in memory.
+static uint64_t weight_bytes_of(const struct plan *plan) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < plan->n_weight; i++) bytes += plan->weight[i].bytes;
+    return bytes;
+}
+
+static uint64_t step_bytes_of(const struct plan *plan, const struct budget_sizes *sizes) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < plan->n_buffer; i++) {
+        const struct plan_buffer *buffer = &plan->buffer[i];
+        const int rows = buffer->rows == ROWS_LOGITS ? sizes->logit_rows : sizes->batch_tokens;
+        bytes += (uint64_t)rows * (uint64_t)buffer->width * (uint64_t)buffer->slots * sizeof(float);
+    }
+    return bytes;
+}
+
+struct kv_config budget_kv_config(const struct plan *plan, enum kv_type kv_type) {
+    struct kv_config config = {.n_group = plan->n_group};
+    for (int g = 0; g < plan->n_group; g++) {
+        config.group[g].kind = plan->group[g].kind;
+        config.group[g].window = plan->group[g].window;
+        config.group[g].page_bytes = plan_kv_page_bytes(plan, g, kv_type);
+    }
+    return config;
+}
+
+// ---------------------------------------------------------------- KV memory
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+static uint64_t times(uint64_t a, uint64_t b) {
+    uint64_t product;
+    return ck_mul(a, b, &product) ? product : UINT64_MAX;
+}
+
+// The largest budget whose pages can be numbered in every group.
+static uint64_t kv_bytes_max(const struct kv_config *config) {
+    uint64_t bytes = UINT64_MAX;
+    for (int g = 0; g < config->n_group; g++)
+        bytes = least(bytes, times(config->group[g].page_bytes, MAX_GROUP_PAGES));
+    return bytes;
+}
+
+// What is there for KV pages when nobody asked for an amount.
+static uint64_t kv_bytes_free(const struct budget_request *request, const struct kv_config *config,
+                              const struct budget *budget) {
+    const struct budget_sizes *sizes = &budget->sizes;
+    const uint64_t seqs =
+        times(kv_need(config, sizes->n_ctx, sizes->batch_tokens), (uint64_t)sizes->max_seqs);
+    if (!request->available) return least(seqs, kv_bytes_max(config));
+    const uint64_t bytes = least(budget->free_bytes, times(seqs, ADEQUATE_CONTEXTS));
+    return least(bytes, kv_bytes_max(config));
+}
+
+// What weights, buffers and the reserve leave. Every group has addresses for the whole budget.
+static uint64_t free_bytes_of(const struct budget_request *request, int n_group,
+                              const struct budget *budget) {
+    const uint64_t taken =
+        budget->weight_bytes + budget->step_bytes + request->available / RESERVE_DIVISOR;
+    const uint64_t bytes = less(request->available, taken);
+    if (!request->address_room || n_group < 2) return bytes;
+    return least(bytes, less(request->address_room, taken) / (uint64_t)n_group);
+}
+
+// The longest sequence that fits alone, at most n_ctx positions; 0: none. A prompt that has little
+// room goes on in small chunks, so the least one counts.
+static int positions_fit(const struct kv_config *config, uint64_t kv_bytes, int n_ctx) {
+    int fits = 0, beyond = n_ctx + 1;
+    while (beyond - fits > 1) {
+        const int middle = fits + (beyond - fits) / 2;
+        if (kv_need(config, middle, 1) <= kv_bytes) {
+            fits = middle;
+        } else {
+            beyond = middle;
+        }
+    }
+    return fits;
+}
+
+// ---------------------------------------------------------------- errors
+
+struct size_text {
+    char text[32];
+};
+
+static struct size_text size_of(uint64_t bytes) {
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    struct size_text size;
+    double value = (double)bytes;
+    int unit = 0;
+    for (; value >= 1024; unit++) value /= 1024;
+    snprintf(size.text, sizeof size.text, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return size;
+}
+
+static rn_status refuse_no_page(const struct budget_request *request, const struct budget *budget,
+                                bool is_given, rn_error *err) {
+    if (is_given)
+        return err_set(err, RN_ERR_ARG,
+                       "KV memory of %s is too little: a page of %d tokens takes %s",
+                       size_of(budget->kv_bytes).text, KV_PAGE_TOKENS,
+                       size_of(budget->page_bytes).text);
+    return err_set(err, RN_ERR_NOMEM,
+                   "%s of memory are free, and the weights take %s, the buffers of a step %s: what "
+                   "is left holds no KV page of %s",
+                   size_of(request->available).text, size_of(budget->weight_bytes).text,
+                   size_of(budget->step_bytes).text, size_of(budget->page_bytes).text);
+}
+
+static rn_status refuse_context(const struct budget *budget, const struct kv_config *config,
+                                int n_fitting, bool is_given, rn_error *err) {
+    return err_set(err, is_given ? RN_ERR_ARG : RN_ERR_NOMEM,
+                   "a context of %d needs %s of KV memory; the %s that %s hold %d positions",
+                   budget->sizes.n_ctx, size_of(kv_need(config, budget->sizes.n_ctx, 1)).text,
+                   size_of(budget->kv_bytes).text,
+                   is_given ? "were asked for" : "are free beside the weights", n_fitting);
+}
+
+static uint64_t kv_bytes_choose(const struct budget_request *request,
+                                const struct kv_config *config, const struct budget *budget) {
+    if (request->kv_bytes) return request->kv_bytes;
+    if (request->kv_pages) return times(budget->page_bytes, request->kv_pages);
+    return kv_bytes_free(request, config, budget);
+}
+
+rn_status budget_choose(const struct budget_request *request, struct budget *out, rn_error *err) {
+    const struct kv_config config = budget_kv_config(request->plan, request->kv_type);
+    const bool is_given = request->kv_bytes || request->kv_pages;
+    *out = (struct budget){0};
+    const rn_status status = resolve(request, &out->sizes, err);
+    if (status) return status;
+    out->weight_bytes = weight_bytes_of(request->plan);
+    out->step_bytes = step_bytes_of(request->plan, &out->sizes);
+    for (int g = 0; g < config.n_group; g++) out->page_bytes += config.group[g].page_bytes;
+    out->free_bytes = free_bytes_of(request, config.n_group, out);
+    out->kv_bytes = kv_bytes_choose(request, &config, out);
+    // pages are given memory when they are used, so too much would be noticed only then
+    if (is_given && request->total && out->kv_bytes > request->total)
+        return err_set(err, RN_ERR_ARG, "KV memory of %s is more than there is, %s",
+                       size_of(out->kv_bytes).text, size_of(request->total).text);
+    if (out->kv_bytes > kv_bytes_max(&config))
+        return err_set(err, RN_ERR_ARG, "KV memory of %s is more than can be used, %s",
+                       size_of(out->kv_bytes).text, size_of(kv_bytes_max(&config)).text);
+    const int n_fitting = positions_fit(&config, out->kv_bytes, out->sizes.n_ctx);
+    if (n_fitting == 0) return refuse_no_page(request, out, is_given, err);
+    if (n_fitting < out->sizes.n_ctx && request->wanted.n_ctx)
+        return refuse_context(out, &config, n_fitting, is_given, err);
+    out->sizes.n_ctx = n_fitting;
+    out->context_bytes = kv_need(&config, n_fitting, 1);
+    return RN_OK;
+}

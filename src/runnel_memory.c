@@ -1,0 +1,48 @@
+// The public plan of memory: the options' sizes, resolved as the engine resolves them, and its
+// budget.
+#include "base/memory.h"
+#include "engine/budget.h"
+#include "runnel.h"
+#include "tools.h"
+
+rn_status rn_engine_plan_memory(const rn_model *model, const rn_engine_options *options,
+                                rn_memory_plan *out, rn_error *err) {
+    static const rn_engine_options defaults;
+    const rn_engine_options *o = options ? options : &defaults;
+    const rn_model_info *info = rn_model_get_info(model);
+    const struct plan *plan = tools_plan(model);
+    *out = (rn_memory_plan){0};
+    if (!plan) return err_set(err, RN_ERR_ARG, "%s: opened for its vocabulary alone", info->path);
+    const int kv_type = kv_type_find(o->kv_type ? o->kv_type : "f16");
+    if (kv_type < 0) return err_set(err, RN_ERR_ARG, "KV type '%s' is unknown", o->kv_type);
+    const struct budget_request request = {.plan = plan,
+                                           .n_ctx_max = info->n_ctx_train,
+                                           .kv_type = (enum kv_type)kv_type,
+                                           .wanted = {.n_ctx = o->n_ctx,
+                                                      .max_seqs = o->max_seqs,
+                                                      .batch_tokens = o->batch_tokens,
+                                                      .logit_rows = o->logit_rows},
+                                           .kv_bytes = o->kv_bytes,
+                                           .kv_pages = o->kv_pages,
+                                           .total = memory_total(),
+                                           .available = memory_available(),
+                                           .address_room = memory_address_room()};
+    struct budget budget;
+    const rn_status status = budget_choose(&request, &budget, err);
+    if (status) return status;
+    *out = (rn_memory_plan){
+        .total = request.total,
+        .available = request.available,
+        .weight_bytes = budget.weight_bytes,
+        .step_bytes = budget.step_bytes,
+        .free_bytes = budget.free_bytes,
+        .kv_bytes = budget.kv_bytes,
+        .kv_tokens = budget.page_bytes ? budget.kv_bytes / budget.page_bytes * KV_PAGE_TOKENS : 0,
+        .kv_token_bytes = plan_kv_token_bytes(plan, request.kv_type),
+        .kv_context_bytes = budget.context_bytes,
+        .n_contexts = budget.context_bytes ? budget.kv_bytes / budget.context_bytes : 0,
+        .n_ctx = budget.sizes.n_ctx,
+        .kv_type = kv_type_name(request.kv_type),
+    };
+    return RN_OK;
+}

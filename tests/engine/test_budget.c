@@ -1,0 +1,263 @@
+// The division of memory, for made-up plans: figures are chosen so that they can be checked by
+// hand.
+#include "check.h"
+
+#include <string.h>
+
+#include "engine/budget.h"
+
+enum {
+    WEIGHTS = 1000000,
+    N_CTX = 1024,
+    DIM = 16,
+    VOCAB = 100,
+    WINDOW = 64,
+    // of a group of 2 layers with 1 head: keys and values of 32 tokens
+    PAGE = 2 * 2 * DIM * 2 * KV_PAGE_TOKENS,
+    CONTEXT = N_CTX / KV_PAGE_TOKENS * PAGE,
+};
+
+// Weights of a million bytes, a buffer of 10 floats a token and the logits; a group with a window
+// where asked for.
+static void build(struct plan *plan, bool with_window) {
+    plan_init(plan);
+    plan->n_vocab = VOCAB;
+    plan_add_buffer(plan, "x", 10, ROWS_TOKENS);
+    plan->logits = plan_add_buffer(plan, "logits", VOCAB, ROWS_LOGITS);
+    const struct plan_weight weight = {
+        .name = "w", .format = FORMAT_F32, .rows = 250, .cols = 1000, .bytes = WEIGHTS};
+    plan_add_weight(plan, &weight);
+    struct plan_kv_group group = {
+        .kind = KV_FULL, .n_layer = 2, .n_head_kv = 1, .dim_k = DIM, .dim_v = DIM};
+    plan_add_kv_group(plan, &group);
+    group.kind = KV_WINDOW;
+    group.window = WINDOW;
+    if (with_window) plan_add_kv_group(plan, &group);
+    assert_false(plan->failed);
+}
+
+static struct budget_request request_of(const struct plan *plan) {
+    return (struct budget_request){.plan = plan,
+                                   .n_ctx_max = N_CTX,
+                                   .kv_type = KV_F16,
+                                   .available = 1 << 30};
+}
+
+// What a request gives that must succeed.
+static struct budget chosen(const struct budget_request *request) {
+    struct budget budget;
+    rn_error err = {0};
+    const rn_status status = budget_choose(request, &budget, &err);
+    check(status == RN_OK, "%s", err.message);
+    return budget;
+}
+
+// The request fails with the status, and the message has all the words.
+static void refused(const struct budget_request *request, rn_status expected,
+                    const char *const *words, int n_words) {
+    struct budget budget;
+    rn_error err = {0};
+    const rn_status status = budget_choose(request, &budget, &err);
+    check(status == expected, "status %d, '%s'", (int)status, err.message);
+    for (int i = 0; i < n_words; i++)
+        check(strstr(err.message, words[i]), "'%s' is not in '%s'", words[i], err.message);
+}
+#define refused_with(request, status, ...)                                                         \
+    refused(request, status, (const char *const[]){__VA_ARGS__},                                   \
+            (int)(sizeof(const char *const[]){__VA_ARGS__} / sizeof(const char *)))
+
+static void defaults_are_filled_in_and_parts_counted(void **state) {
+    (void)state;
+    struct plan plan;
+    build(&plan, false);
+    struct budget_request request = request_of(&plan);
+    struct budget budget = chosen(&request);
+    assert_int_equal(budget.weight_bytes, WEIGHTS);
+    assert_int_equal(budget.step_bytes, (256 * 10 + 1 * VOCAB) * 4);
+    assert_int_equal(budget.page_bytes, PAGE);
+    assert_int_equal(budget.sizes.n_ctx, N_CTX);
+    assert_int_equal(budget.sizes.max_seqs, 1);
+    assert_int_equal(budget.sizes.batch_tokens, 256);
+    assert_int_equal(budget.sizes.logit_rows, 1);
+    assert_int_equal(budget.context_bytes, CONTEXT);
+    request.wanted = (struct budget_sizes){.max_seqs = 300, .logit_rows = -1};
+    budget = chosen(&request);
+    assert_int_equal(budget.sizes.batch_tokens, 300);
+    assert_int_equal(budget.sizes.logit_rows, 300);
+    assert_int_equal(budget.step_bytes, (300 * 10 + 300 * VOCAB) * 4);
+    plan_deinit(&plan);
+}
+
+static void sizes_out_of_range_are_refused_by_name(void **state) {
+    (void)state;
+    struct plan plan;
+    build(&plan, false);
+    struct budget_request request = request_of(&plan);
+    request.wanted.n_ctx = N_CTX + 1;
+    refused_with(&request, RN_ERR_ARG, "context is 1025", "1 to 1024");
+    request.wanted = (struct budget_sizes){.max_seqs = 5000};
+    refused_with(&request, RN_ERR_ARG, "max_seqs is 5000", "4096");
+    request.wanted = (struct budget_sizes){.max_seqs = 8, .batch_tokens = 7};
+    refused_with(&request, RN_ERR_ARG, "batch_tokens is 7", "8 to");
+    request.wanted = (struct budget_sizes){.max_seqs = 8, .logit_rows = 7};
+    refused_with(&request, RN_ERR_ARG, "logit_rows is 7", "8 to");
+    plan_deinit(&plan);
+}
+
+static void with_much_memory_each_sequence_gets_two_contexts(void **state) {
+    (void)state;
+    struct plan plan;
+    build(&plan, false);
+    struct budget_request request = request_of(&plan);
+    assert_int_equal(chosen(&request).kv_bytes, 2 * CONTEXT);
+    request.wanted.max_seqs = 3;
+    assert_int_equal(chosen(&request).kv_bytes, 6 * CONTEXT);
+    request.wanted.n_ctx = N_CTX / 2;
+    assert_int_equal(chosen(&request).kv_bytes, 3 * CONTEXT);
+    plan_deinit(&plan);
+}
+
+static void with_little_memory_it_is_what_is_free_after_the_rest(void **state) {
+    (void)state;
+    struct plan plan;
+    build(&plan, false);
+    struct budget_request request = request_of(&plan);
+    const uint64_t step = (256 * 10 + VOCAB) * 4;
+    request.available = 1200000;
+    const struct budget budget = chosen(&request);
+    assert_int_equal(budget.kv_bytes, 1200000 - 60000 - WEIGHTS - step);
+    assert_int_equal(budget.sizes.n_ctx, 31 * KV_PAGE_TOKENS); // of 129,360 bytes
+    plan_deinit(&plan);
+}
+
+static void a_context_that_does_not_fit_is_shortened_unless_it_was_asked_for(void **state) {
+    (void)state;
+    struct plan plan;
+    build(&plan, false);
+    struct budget_request request = request_of(&plan);
+    request.kv_bytes = 3 * PAGE + PAGE - 1;
+    const struct budget budget = chosen(&request);
+    assert_int_equal(budget.sizes.n_ctx, 3 * KV_PAGE_TOKENS);
+    assert_int_equal(budget.context_bytes, 3 * PAGE);
+    request.wanted.n_ctx = 3 * KV_PAGE_TOKENS;
+    assert_int_equal(chosen(&request).sizes.n_ctx, 3 * KV_PAGE_TOKENS);
+    request.wanted.n_ctx++;
+    refused_with(&request, RN_ERR_ARG, "a context of 97", "16.0 KiB of KV memory",
+                 "the 16.0 KiB that were asked for", "96 positions");
+    request.kv_bytes = 0;
+    request.available = 1100000; // 34,360 bytes are left
+    request.wanted.n_ctx = N_CTX;
+    refused_with(&request, RN_ERR_NOMEM, "a context of 1024", "128.0 KiB",
+                 "are free beside the weights", "256 positions");
+    request.wanted.n_ctx = 256;
+    assert_int_equal(chosen(&request).sizes.n_ctx, 256);
+    plan_deinit(&plan);
+}
+
+static void memory_is_given_in_bytes_or_in_pages_of_all_groups(void **state) {
+    (void)state;
+    struct plan plan;
+    build(&plan, true);
+    struct budget_request request = request_of(&plan);
+    request.kv_pages = 20;
+    assert_int_equal(chosen(&request).kv_bytes, 20 * 2 * PAGE);
+    request.kv_bytes = 123456; // counts before pages
+    assert_int_equal(chosen(&request).kv_bytes, 123456);
+    request.available = 1; // what was given is not compared with what is free
+    assert_int_equal(chosen(&request).kv_bytes, 123456);
+    plan_deinit(&plan);
+}
+
+static void memory_that_holds_no_page_is_refused_with_the_numbers(void **state) {
+    (void)state;
+    struct plan plan;
+    build(&plan, true);
+    struct budget_request request = request_of(&plan);
+    request.kv_bytes = 2 * PAGE - 1;
+    refused_with(&request, RN_ERR_ARG, "KV memory of 8.0 KiB", "32 tokens takes 8.0 KiB");
+    request.kv_bytes = 2 * PAGE;
+    assert_int_equal(chosen(&request).sizes.n_ctx, KV_PAGE_TOKENS);
+    request.kv_bytes = 0;
+    request.available = WEIGHTS;
+    refused_with(&request, RN_ERR_NOMEM, "976.6 KiB of memory are free", "weights take 976.6 KiB",
+                 "step 10.4 KiB", "page of 8.0 KiB");
+    plan_deinit(&plan);
+}
+
+static void a_window_takes_its_own_pages_only(void **state) {
+    (void)state;
+    struct plan plan;
+    build(&plan, true);
+    struct budget_request request = request_of(&plan);
+    const struct kv_config config = budget_kv_config(&plan, KV_F16);
+    const struct budget budget = chosen(&request);
+    assert_int_equal(budget.kv_bytes, 2 * kv_need(&config, N_CTX, 256));
+    assert_true(budget.context_bytes < 2 * CONTEXT);
+    // what holds all pages of the full group and those of the window holds the whole context
+    request.kv_bytes = kv_need(&config, N_CTX, 1);
+    assert_int_equal(chosen(&request).sizes.n_ctx, N_CTX);
+    request.kv_bytes--;
+    assert_in_range(chosen(&request).sizes.n_ctx, N_CTX - 2 * KV_PAGE_TOKENS, N_CTX - 1);
+    plan_deinit(&plan);
+}
+
+static void where_the_memory_is_unknown_each_sequence_gets_a_context(void **state) {
+    (void)state;
+    struct plan plan;
+    build(&plan, false);
+    struct budget_request request = request_of(&plan);
+    request.available = 0;
+    request.wanted.max_seqs = 3;
+    const struct budget budget = chosen(&request);
+    assert_int_equal(budget.kv_bytes, 3 * CONTEXT);
+    assert_int_equal(budget.sizes.n_ctx, N_CTX);
+    plan_deinit(&plan);
+}
+
+// Each group maps the whole budget.
+static void a_limit_on_addresses_is_shared_by_the_groups(void **state) {
+    (void)state;
+    struct plan plan;
+    build(&plan, true);
+    struct budget_request request = request_of(&plan);
+    request.available = request.address_room = 1200000;
+    const uint64_t rest = 1200000 - 60000 - WEIGHTS - (256 * 10 + VOCAB) * 4;
+    assert_int_equal(chosen(&request).kv_bytes, rest / 2);
+    request.address_room = 0;
+    assert_int_equal(chosen(&request).kv_bytes, rest);
+    plan_deinit(&plan);
+}
+
+static void amounts_beyond_all_bounds_are_refused(void **state) {
+    (void)state;
+    struct plan plan;
+    build(&plan, true);
+    struct budget_request request = request_of(&plan);
+    request.kv_bytes = UINT64_MAX;
+    refused_with(&request, RN_ERR_ARG, "16.0 EiB", "more than can be used, 8.0 TiB");
+    request.total = 1 << 30;
+    refused_with(&request, RN_ERR_ARG, "16.0 EiB", "more than there is, 1.0 GiB");
+    request.kv_bytes = request.total;
+    assert_int_equal(chosen(&request).kv_bytes, request.total);
+    request.total = request.kv_bytes = 0;
+    request.kv_pages = UINT32_MAX;
+    refused_with(&request, RN_ERR_ARG, "32.0 TiB", "more than can be used");
+    plan_deinit(&plan);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_filled_in_and_parts_counted),
+        cmocka_unit_test(sizes_out_of_range_are_refused_by_name),
+        cmocka_unit_test(with_much_memory_each_sequence_gets_two_contexts),
+        cmocka_unit_test(with_little_memory_it_is_what_is_free_after_the_rest),
+        cmocka_unit_test(a_context_that_does_not_fit_is_shortened_unless_it_was_asked_for),
+        cmocka_unit_test(memory_is_given_in_bytes_or_in_pages_of_all_groups),
+        cmocka_unit_test(memory_that_holds_no_page_is_refused_with_the_numbers),
+        cmocka_unit_test(a_window_takes_its_own_pages_only),
+        cmocka_unit_test(where_the_memory_is_unknown_each_sequence_gets_a_context),
+        cmocka_unit_test(a_limit_on_addresses_is_shared_by_the_groups),
+        cmocka_unit_test(amounts_beyond_all_bounds_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,311 @@
+// The pace against machines that are made up: it learns their step times and cuts prompts to fit.
+#include <stdlib.h>
+
+#include "check.h"
+#include "engine/ledger.h"
+#include "engine/pace.h"
+#include "model/model.h"
+#include "weights/synthetic.h"
+
+enum { STREAMS = 8, MAX_CHUNK = 1024, MS = 1000000 };
+
+struct fixture {
+    struct weights *weights;
+    struct model model;
+    struct cost_rates rates;
+};
+
+// A machine: a step reads the weights or computes its rows, whichever takes longer; attention adds.
+struct machine {
+    const char *name;
+    double weights_ms, row_ms, fixed_ms;
+    double ns_per_byte, ns_per_flop;
+};
+
+static const struct machine machines[] = {
+    {"flat, then linear", 20, 0.4, 0, 0.05, 0.0004},
+    {"long flat", 30, 0.08, 0, 0.05, 0.0004},
+    {"linear", 0, 0.5, 1, 0.05, 0.0004},
+    {"steep with depth", 20, 0.2, 0, 0.1, 0.004},
+    {"fast", 0.4, 0.004, 0.02, 0.002, 0.00001},
+};
+enum { N_MACHINES = sizeof machines / sizeof *machines };
+
+static int setup(void **state) {
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    assert_int_equal(weights_describe_synthetic("1b:Q4_0", &f->weights, NULL), RN_OK);
+    assert_int_equal(model_init(&f->model, f->weights, NULL), RN_OK);
+    cost_rates_init(&f->rates, &f->model.plan, KV_F16);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct fixture *f = *state;
+    model_deinit(&f->model);
+    weights_close(f->weights);
+    free(f);
+    return 0;
+}
+
+static double step_ns(const struct fixture *f, const struct machine *m,
+                      const struct batch_shape *shape) {
+    double attention = 0;
+    for (int g = 0; g < f->rates.n_group; g++)
+        for (int rows = 0; rows < 2; rows++)
+            attention += (double)shape->kv_read[g][rows] *
+                             (double)f->rates.read[g][rows].kv_read_bytes * m->ns_per_byte +
+                         (double)shape->kv_pairs[g][rows] * (double)f->rates.pair[g][rows].flops *
+                             m->ns_per_flop;
+    const double rows = (double)shape->n_tokens * m->row_ms;
+    return (m->fixed_ms + (rows > m->weights_ms ? rows : m->weights_ms)) * MS + attention;
+}
+
+// One run of the machine: streams at a depth, and a prompt that is cut.
+struct scene {
+    struct fixture *f;
+    const struct machine *machine;
+    struct pace pace;
+    int depth, pos;
+    uint64_t bound_ns;
+    uint32_t random;
+    double noise; // a step takes up to so much longer
+    int outliers; // one in so many steps takes ten times as long; 0: none
+};
+
+static double uniform(uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return (*state >> 8) * 0x1p-24;
+}
+
+static struct batch_shape streams_shape(const struct scene *s) {
+    struct batch_shape shape = {0};
+    for (int i = 0; i < STREAMS; i++)
+        batch_shape_add(&s->f->model.plan, &shape, s->depth + 10 * i, 1, 1);
+    return shape;
+}
+
+static void learn(struct scene *s, const struct batch_shape *shape) {
+    double ns = step_ns(s->f, s->machine, shape) * (1 + s->noise * uniform(&s->random));
+    if (s->outliers && uniform(&s->random) * s->outliers < 1) ns *= 10;
+    pace_learn(&s->pace, shape, (uint64_t)ns);
+}
+
+static void decode(struct scene *s, int n_steps) {
+    for (int i = 0; i < n_steps; i++, s->depth++) {
+        const struct batch_shape shape = streams_shape(s);
+        learn(s, &shape);
+    }
+}
+
+// The most that would fit if one knew; 0: nothing does.
+static int best_chunk(const struct scene *s, const struct batch_shape *base, int wanted) {
+    for (int n = wanted; n > 0; n--) {
+        struct batch_shape shape = *base;
+        batch_shape_add(&s->f->model.plan, &shape, s->pos, n, 1);
+        if (step_ns(s->f, s->machine, &shape) <= (double)s->bound_ns) return n;
+    }
+    return 0;
+}
+
+// A step with a chunk of the prompt; returns what the step takes on an undisturbed machine.
+static double mixed_step(struct scene *s, int wanted, int *chunk, int *best) {
+    struct batch_shape shape = streams_shape(s);
+    *best = best_chunk(s, &shape, wanted);
+    *chunk = pace_chunk(&s->pace, &s->f->model.plan, &shape, s->pos, wanted, s->bound_ns);
+    const int least = wanted < PACE_MIN_CHUNK ? wanted : PACE_MIN_CHUNK;
+    check(*chunk >= least && *chunk <= wanted, "%s: chunk of %d, wanted %d", s->machine->name,
+          *chunk, wanted);
+    batch_shape_add(&s->f->model.plan, &shape, s->pos, *chunk, 1);
+    learn(s, &shape);
+    s->depth++;
+    s->pos += *chunk;
+    if (s->pos > 6000) s->pos = 0; // the next prompt
+    return step_ns(s->f, s->machine, &shape);
+}
+
+static struct scene scene_of(void **state, const struct machine *machine, double bound_steps) {
+    struct scene s = {.f = *state, .machine = machine, .depth = 100, .random = 1};
+    pace_init(&s.pace, &s.f->rates);
+    const struct batch_shape shape = streams_shape(&s);
+    s.bound_ns = (uint64_t)(bound_steps * step_ns(s.f, machine, &shape));
+    return s;
+}
+
+static const double bounds[] = {1.2, 1.5, 2, 4, 10};
+enum { N_BOUNDS = sizeof bounds / sizeof *bounds };
+
+static void chunks_grow_to_what_fits_and_steps_stay_within_the_bound(void **state) {
+    for (int m = 0; m < N_MACHINES; m++) {
+        for (int b = 0; b < N_BOUNDS; b++) {
+            struct scene s = scene_of(state, &machines[m], bounds[b]);
+            decode(&s, 4);
+            const struct batch_shape streams = streams_shape(&s);
+            const double small = 1.2 * step_ns(s.f, s.machine, &streams);
+            const double part = 0.45 * (double)s.bound_ns;
+            double reached = 0, possible = 0;
+            int late = 0;
+            for (int i = 0; i < 200; i++) {
+                int chunk, best;
+                const double ns = mixed_step(&s, MAX_CHUNK, &chunk, &best);
+                if (chunk > PACE_MIN_CHUNK)
+                    check(ns <= (double)s.bound_ns + (small > part ? small : part),
+                          "%s, bound %.1f: step %d of %d takes %.2f ms, bound %.2f ms",
+                          s.machine->name, bounds[b], i, chunk, ns / MS, (double)s.bound_ns / MS);
+                late += chunk > PACE_MIN_CHUNK && ns > 1.1 * (double)s.bound_ns;
+                if (i < 30 || best < PACE_MIN_CHUNK) continue;
+                reached += chunk;
+                possible += best;
+            }
+            check(late <= 4, "%s, bound %.1f: %d of 200 steps are late", s.machine->name, bounds[b],
+                  late);
+            check(reached >= 0.85 * possible, "%s, bound %.1f: %.0f tokens, %.0f would fit",
+                  s.machine->name, bounds[b], reached, possible);
+        }
+    }
+}
+
+static void outliers_and_noise_do_not_ruin_it(void **state) {
+    for (int m = 0; m < N_MACHINES; m++) {
+        struct scene s = scene_of(state, &machines[m], 3);
+        s.noise = 0.1;
+        s.outliers = 15;
+        decode(&s, 20);
+        double reached = 0, possible = 0;
+        int late = 0;
+        for (int i = 0; i < 600; i++) {
+            int chunk, best;
+            const double ns = mixed_step(&s, MAX_CHUNK, &chunk, &best);
+            late += chunk > PACE_MIN_CHUNK && ns > 1.15 * (double)s.bound_ns;
+            if (i < 50 || best < PACE_MIN_CHUNK) continue;
+            reached += chunk;
+            possible += best;
+        }
+        check(late <= 12, "%s: %d of 600 steps are late", s.machine->name, late);
+        check(reached >= 0.7 * possible, "%s: %.0f tokens, %.0f would fit", s.machine->name,
+              reached, possible);
+    }
+}
+
+static void a_first_step_that_took_ten_times_as_long_is_forgotten(void **state) {
+    struct scene s = scene_of(state, &machines[0], 3);
+    const struct batch_shape shape = streams_shape(&s);
+    pace_learn(&s.pace, &shape, (uint64_t)(10 * step_ns(s.f, s.machine, &shape)));
+    decode(&s, 3);
+    const double expected = step_ns(s.f, s.machine, &shape);
+    const double predicted = (double)pace_predict(&s.pace, &shape);
+    check(predicted < 1.2 * expected, "%.1f ms instead of %.1f", predicted / MS, expected / MS);
+}
+
+static void a_machine_that_becomes_slower_is_noticed(void **state) {
+    struct scene s = scene_of(state, &machines[0], 4);
+    struct machine slow = machines[0];
+    slow.weights_ms *= 2;
+    slow.row_ms *= 2;
+    slow.ns_per_byte *= 2;
+    slow.ns_per_flop *= 2;
+    decode(&s, 4);
+    int chunk, best;
+    for (int i = 0; i < 100; i++) mixed_step(&s, 256, &chunk, &best);
+    s.machine = &slow;
+    for (int i = 0; i < 12; i++) mixed_step(&s, 256, &chunk, &best);
+    for (int i = 0; i < 50; i++) {
+        const double ns = mixed_step(&s, 256, &chunk, &best);
+        check(ns <= 1.2 * (double)s.bound_ns, "step %d takes %.1f ms, bound %.1f ms", i, ns / MS,
+              (double)s.bound_ns / MS);
+    }
+    s.machine = &machines[0]; // and faster again
+    for (int i = 0; i < 40; i++) mixed_step(&s, 256, &chunk, &best);
+    check(chunk > 0.8 * best, "chunk of %d, %d would fit", chunk, best);
+}
+
+static void what_is_predicted_is_what_comes(void **state) {
+    for (int m = 0; m < N_MACHINES; m++) {
+        struct scene s = scene_of(state, &machines[m], 4);
+        decode(&s, 10);
+        int chunk, best;
+        for (int i = 0; i < 60; i++) mixed_step(&s, 256, &chunk, &best);
+        decode(&s, 10);
+        for (int i = 0; i < 40; i++) {
+            struct batch_shape shape = streams_shape(&s);
+            const int n = pace_chunk(&s.pace, &s.f->model.plan, &shape, s.pos, 256, s.bound_ns);
+            batch_shape_add(&s.f->model.plan, &shape, s.pos, n, 1);
+            const double ns = step_ns(s.f, s.machine, &shape);
+            const double predicted = (double)pace_predict(&s.pace, &shape);
+            check(predicted > 0.8 * ns && predicted < 1.25 * ns,
+                  "%s: %.2f ms predicted at position %d, %.2f ms came", s.machine->name,
+                  predicted / MS, s.pos, ns / MS);
+            mixed_step(&s, 256, &chunk, &best);
+        }
+    }
+}
+
+static void with_nothing_measured_prompts_progress_by_the_minimum(void **state) {
+    struct scene s = scene_of(state, &machines[0], 4);
+    const struct plan *plan = &s.f->model.plan;
+    const struct batch_shape base = streams_shape(&s), none = {0};
+    assert_int_equal(pace_predict(&s.pace, &base), 0);
+    assert_int_equal(pace_chunk(&s.pace, plan, &base, 0, 100, s.bound_ns), PACE_MIN_CHUNK);
+    assert_int_equal(pace_chunk(&s.pace, plan, &base, 0, 3, s.bound_ns), 3);
+    decode(&s, 10);
+    assert_int_equal(pace_predict(&s.pace, &none), 0);
+    // a bound that even the streams alone exceed
+    assert_int_equal(pace_chunk(&s.pace, plan, &base, 0, 100, 1), PACE_MIN_CHUNK);
+    assert_int_equal(pace_chunk(&s.pace, plan, &base, 0, 1, 1), 1);
+    // and one that nothing reaches
+    assert_int_equal(pace_chunk(&s.pace, plan, &base, 0, 100, UINT64_MAX), 100);
+}
+
+static void more_rows_and_more_depth_never_take_less(void **state) {
+    for (int m = 0; m < N_MACHINES; m++) {
+        struct scene s = scene_of(state, &machines[m], 4);
+        s.noise = 1;
+        s.outliers = 5;
+        decode(&s, 10);
+        int chunk, best;
+        for (int i = 0; i < 100; i++)
+            mixed_step(&s, 1 + (int)(uniform(&s.random) * 300), &chunk, &best);
+        for (int pos = 0; pos < 4000; pos += 500) {
+            uint64_t before = 0;
+            for (int n = 1; n < 20000; n += 1 + n / 16) {
+                struct batch_shape shape = {0};
+                batch_shape_add(&s.f->model.plan, &shape, pos, n, 1);
+                const uint64_t now = pace_predict(&s.pace, &shape);
+                check(now >= before, "%s: %d rows at %d: %.3f ms after %.3f ms", s.machine->name, n,
+                      pos, (double)now / MS, (double)before / MS);
+                before = now;
+            }
+        }
+    }
+}
+
+static void a_sequences_share_is_its_part_of_the_weights_and_its_own_kv(void **state) {
+    struct fixture *f = *state;
+    struct batch_shape step = {0}, first = {0};
+    const struct batch_seq seq[2] = {{.n_tokens = 1, .first_pos = 70, .n_out = 1},
+                                     {.n_tokens = 40, .first_pos = 5, .n_out = 1}};
+    for (int i = 0; i < 2; i++)
+        batch_shape_add(&f->model.plan, &step, seq[i].first_pos, seq[i].n_tokens, 1);
+    batch_shape_add(&f->model.plan, &first, 70, 1, 1);
+    const struct cost cost = ledger_step(&f->rates, &step, 0);
+    const uint64_t kv = plan_cost(&f->model.plan, KV_F16, &first).kv_read_bytes;
+    const uint64_t a = ledger_share(&f->rates, &f->model.plan, &seq[0], 2, &cost);
+    const uint64_t b = ledger_share(&f->rates, &f->model.plan, &seq[1], 2, &cost);
+    assert_int_equal(a, cost.weight_bytes / 2 + kv);
+    assert_int_equal(a + b, cost.weight_bytes / 2 * 2 + cost.kv_read_bytes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(with_nothing_measured_prompts_progress_by_the_minimum),
+        cmocka_unit_test(chunks_grow_to_what_fits_and_steps_stay_within_the_bound),
+        cmocka_unit_test(what_is_predicted_is_what_comes),
+        cmocka_unit_test(more_rows_and_more_depth_never_take_less),
+        cmocka_unit_test(outliers_and_noise_do_not_ruin_it),
+        cmocka_unit_test(a_first_step_that_took_ten_times_as_long_is_forgotten),
+        cmocka_unit_test(a_machine_that_becomes_slower_is_noticed),
+        cmocka_unit_test(a_sequences_share_is_its_part_of_the_weights_and_its_own_kv),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,157 @@
+// The precomputed rates against the costs that they stand for, on the plans of every architecture.
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "model/model.h"
+#include "plan/cost_rates.h"
+#include "weights/synthetic.h"
+
+enum { MAX_SEQS = 6, MAX_ROWS = 256, SHAPES = 200 };
+
+static uint32_t next_random(uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+static int random_below(uint32_t *state, int n) { return (int)(next_random(state) % (uint32_t)n); }
+
+static void same_cost(const char *name, const struct cost *a, const struct cost *b) {
+#define SAME(field)                                                                                \
+    check(a->field == b->field, "%s: " #field " is %llu, expected %llu", name,                     \
+          (unsigned long long)a->field, (unsigned long long)b->field)
+    SAME(weight_bytes);
+    SAME(expert_bytes);
+    SAME(kv_read_bytes);
+    SAME(kv_write_bytes);
+    SAME(act_bytes);
+    SAME(flops);
+#undef SAME
+}
+
+// A batch of a few sequences: decoding ones, chunks, chunks that end their prompt, and chunks all
+// of whose rows give logits. Added one by one it is the shape of the whole.
+static void random_shape(const struct plan *plan, uint32_t *state, const char *name,
+                         struct batch_shape *out) {
+    int32_t pos[MAX_SEQS * MAX_ROWS], rows[MAX_SEQS * MAX_ROWS];
+    struct batch_seq seq[MAX_SEQS] = {0};
+    struct batch batch = {.n_seqs = 1 + random_below(state, MAX_SEQS),
+                          .pos = pos,
+                          .out_row = rows,
+                          .seq = seq};
+    struct batch_shape added = {0};
+    for (int s = 0; s < batch.n_seqs; s++) {
+        seq[s].first_row = batch.n_tokens;
+        seq[s].n_tokens = random_below(state, 2) ? 1 : 1 + random_below(state, MAX_ROWS);
+        seq[s].first_pos = random_below(state, 3) ? random_below(state, 3000) : 0;
+        seq[s].first_out = batch.n_out;
+        const int outs[] = {0, 1, seq[s].n_tokens};
+        seq[s].n_out = outs[random_below(state, 3)];
+        for (int i = 0; i < seq[s].n_tokens; i++) pos[batch.n_tokens + i] = seq[s].first_pos + i;
+        for (int i = 0; i < seq[s].n_out; i++)
+            rows[batch.n_out + i] = batch.n_tokens + seq[s].n_tokens - seq[s].n_out + i;
+        batch.n_tokens += seq[s].n_tokens;
+        batch.n_out = batch.n_logits = batch.n_out + seq[s].n_out;
+        batch_shape_add(plan, &added, seq[s].first_pos, seq[s].n_tokens, seq[s].n_out);
+    }
+    batch_shape_of(plan, &batch, out);
+    check(memcmp(out, &added, sizeof added) == 0, "%s: the parts are not the whole", name);
+}
+
+static void check_plan(const char *name, struct weights *weights) {
+    struct model model;
+    rn_error err = {0};
+    check(model_init(&model, weights, &err) == RN_OK, "%s: %s", name, err.message);
+    uint32_t state = 7;
+    for (enum kv_type kv = 0; kv < KV_TYPE_COUNT; kv++) {
+        struct cost_rates rates;
+        cost_rates_init(&rates, &model.plan, kv);
+        for (int i = 0; i < SHAPES; i++) {
+            struct batch_shape shape;
+            random_shape(&model.plan, &state, name, &shape);
+            const struct cost fast = cost_rates_apply(&rates, &shape);
+            const struct cost exact = plan_cost(&model.plan, kv, &shape);
+            same_cost(name, &fast, &exact);
+        }
+        const struct batch_shape empty = {0};
+        const struct cost fast = cost_rates_apply(&rates, &empty), none = {0};
+        same_cost(name, &fast, &none);
+    }
+    model_deinit(&model);
+    weights_close(weights);
+}
+
+static void rates_equal_the_plans_cost_on_every_architecture(void **state) {
+    (void)state;
+    static const char *const names[] = {"llama",  "mixtral", "qwen2", "qwen3", "qwen3moe",
+                                        "gemma2", "gemma3",  "phi3",  "gpt2",  "granite",
+                                        "olmo2",  "smollm3", "gptoss"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[512];
+        snprintf(path, sizeof path, TEST_DATA "/golden/%s/model.gguf", names[i]);
+        struct weights *weights;
+        rn_error err = {0};
+        check(weights_open(path, &weights, &err) == RN_OK, "%s", err.message);
+        check_plan(names[i], weights);
+    }
+}
+
+// Formats that differ from layer to layer, and the numbers of real models.
+static void rates_equal_the_plans_cost_of_large_mixtures(void **state) {
+    (void)state;
+    static const char *const specs[] = {"1b:Q4_0", "qwen3-30b-a3b:Q4_K_M", "gpt-oss-20b:MXFP4_MOE"};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        struct weights *weights;
+        assert_int_equal(weights_describe_synthetic(specs[i], &weights, NULL), RN_OK);
+        check_plan(specs[i], weights);
+    }
+}
+
+// A model with more kinds of expert products than there is room for loses no more than fractions of
+// a byte.
+static void too_many_sizes_of_experts_are_summed(void **state) {
+    (void)state;
+    enum { SIZES = 3 * COST_MAX_EXPERTS, EXPERTS = 7, USED = 2, WIDTH = 32 };
+    const void *data[EXPERTS] = {NULL};
+    struct plan plan;
+    plan_init(&plan);
+    const int x = plan_add_buffer(&plan, "x", WIDTH, ROWS_TOKENS);
+    const int route = plan_add_buffer(&plan, "route", 2 * USED, ROWS_TOKENS);
+    for (int i = 0; i < SIZES; i++) {
+        const int up = plan_add_slots(&plan, "up", i + 1, ROWS_TOKENS, USED);
+        const struct plan_weight weight = {.name = "e",
+                                           .format = FORMAT_F32,
+                                           .rows = i + 1,
+                                           .cols = WIDTH,
+                                           .bytes =
+                                               (uint64_t)EXPERTS * (uint64_t)(i + 1) * WIDTH * 4,
+                                           .n_expert = EXPERTS,
+                                           .expert_data = data};
+        plan_add_op(&plan, &(struct op){.kind = OP_EXPERTS,
+                                        .rows = ROWS_TOKENS,
+                                        .layer = -1,
+                                        .in = {x, route},
+                                        .out = up,
+                                        .weight = plan_add_weight(&plan, &weight),
+                                        .bias = PLAN_NONE});
+    }
+    struct cost_rates rates;
+    cost_rates_init(&rates, &plan, KV_F16);
+    for (int n = 1; n < 20; n++) {
+        const struct batch_shape shape = {.n_tokens = n};
+        const double fast = (double)cost_rates_apply(&rates, &shape).expert_bytes;
+        const double exact = (double)plan_cost(&plan, KV_F16, &shape).expert_bytes;
+        check(fast > exact - SIZES && fast < exact + SIZES, "%d tokens: %.0f instead of %.0f", n,
+              fast, exact);
+    }
+    plan_deinit(&plan);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rates_equal_the_plans_cost_on_every_architecture),
+        cmocka_unit_test(rates_equal_the_plans_cost_of_large_mixtures),
+        cmocka_unit_test(too_many_sizes_of_experts_are_summed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
