@@ -1,6 +1,6 @@
 # A thin front for CMake + Ninja. `make help` lists what there is.
 #   SAN=address|undefined|address,undefined|thread   a sanitizer build in its own folder, build-$(SAN)
-#   PREFIX, DESTDIR                where `make install` puts the program
+#   PREFIX, DESTDIR                where `make install` puts things
 #   STORY                          what `make run` asks for
 #   FUZZ_SECONDS                   how long `make fuzz` runs each harness
 SAN          ?=
@@ -65,7 +65,9 @@ test: clients ## build and run the tests; with SAN=... under that sanitizer
 	@$(MAKE) -s --no-print-directory all TARGETS=$(if $(filter thread,$(SAN)),thread_tests)
 	@$(CTEST)
 
-install: program ## install the program into DESTDIR/PREFIX/bin
+install: setup ## install the program, the library and its headers into DESTDIR/PREFIX
+	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
+	@$(call NINJA,installed)
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(PREFIX)"
 
 fuzz: ## run each fuzz harness for FUZZ_SECONDS (needs clang)
@@ -74,11 +76,11 @@ fuzz: ## run each fuzz harness for FUZZ_SECONDS (needs clang)
 
 format: ## format the sources with clang-format
 	@tools/setup format
-	@find app include src tests \( -name '*.c' -o -name '*.h' \) -print0 | xargs -0 clang-format -i
+	@find app examples include src tests \( -name '*.c' -o -name '*.h' \) -print0 | xargs -0 clang-format -i
 
 format-check: ## say which sources are not formatted
 	@tools/setup format
-	@find app include src tests \( -name '*.c' -o -name '*.h' \) -print0 \
+	@find app examples include src tests \( -name '*.c' -o -name '*.h' \) -print0 \
 	    | xargs -0 clang-format --dry-run --Werror
 
 help: ## this list

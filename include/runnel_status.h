@@ -28,7 +28,15 @@ typedef struct rn_error {
     char message[512];
 } rn_error;
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 // A constant string such as "bad model".
 const char *rn_status_text(rn_status status);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
