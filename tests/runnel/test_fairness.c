@@ -226,7 +226,7 @@ static void a_shortage_of_pages_takes_the_youngest_of_the_lowest_priority(void *
     }
     rn_engine_destroy(engine);
     for (int first = -1; first <= 1; first++) { // the priority of the one that comes first
-        engine = streams_engine(model, &(rn_engine_options){.max_seqs = 3, .kv_pages = 8});
+        engine = streams_engine(model, &(rn_engine_options){.max_seqs = 3, .kv_pages = 6});
         for (int i = 0; i < 3; i++) {
             submit(engine, i, 20, N_OUT, i == 0 ? first : 0, NULL);
             streams_step(engine, stream, i + 1, i, 0);
