@@ -23,6 +23,7 @@
 
 // ---------------------------------------------------------------- vectors
 
+enum { LANES = 8 };
 #if defined(__AVX512F__)
 enum { WIDTH = 16 };
 #elif defined(__AVX2__)
@@ -31,6 +32,9 @@ enum { WIDTH = 8 };
 enum { WIDTH = 4 };
 #endif
 typedef float vfloat __attribute__((vector_size(4 * WIDTH)));
+typedef float vlanes __attribute__((vector_size(4 * LANES)));
+typedef int32_t vlane_ints __attribute__((vector_size(4 * LANES)));
+typedef double vdouble __attribute__((vector_size(8 * LANES)));
 typedef int32_t vint __attribute__((vector_size(4 * WIDTH)));
 
 IN_BLOCKS vfloat vector_load(const float *x) {
@@ -146,15 +150,19 @@ static inline void block_weights(const float *x, float *weight) {
         vector_store(weight + j, vector_weight(vector_load(x + j)));
 }
 
-static inline void block_sum(const float *x, float *sum, int n) {
-    for (int i = 0; i + 8 <= n; i += 8)
-        for (int j = 0; j < 8; j++) sum[j] += x[i + j];
-    for (int i = n - n % 8; i < n; i++) sum[0] += x[i];
+// Adds a block to the lanes.
+IN_BLOCKS void block_sum(const float *x, vlanes *sum, int n) {
+    for (int i = 0; i + LANES <= n; i += LANES) {
+        vlanes next;
+        memcpy(&next, x + i, sizeof next);
+        *sum += next;
+    }
+    for (int i = n - n % LANES; i < n; i++) (*sum)[0] += x[i];
 }
 
-static double lanes_total(const float *sum) {
+static inline double lanes_total(const vlanes *sum) {
     double total = 0;
-    for (int j = 0; j < 8; j++) total += (double)sum[j];
+    for (int j = 0; j < LANES; j++) total += (double)(*sum)[j];
     return total;
 }
 
@@ -165,7 +173,7 @@ static inline bool block_below(const struct run *run, int at, float centre, floa
 
 // Whether even the peak has no weight.
 static inline bool block_weightless(const struct run *run, int at) {
-    return weight_of(value_of(run, run->peak[at / BLOCK])) == 0;
+    return !(value_of(run, run->peak[at / BLOCK]) * 1.44269504f > -126.0f); // as weight_of has it
 }
 
 // ---------------------------------------------------------------- the model's logits
@@ -223,37 +231,43 @@ static int fill(const float *logit, int n, float shift, float *out, int32_t *id)
     return kept;
 }
 
-IN_BLOCKS int block_deviation(const float *logit, float shift, double *sum, double *squares,
-                              int n) {
-    double d[BLOCK];
-    int count = 0;
-    for (int j = 0; j < n; j++) {
-        const float x = logit[j];
-        d[j] = x - x == 0 ? (double)x - (double)shift : 0;
-    }
-    for (int j = 0; j < n; j++) count += logit[j] - logit[j] == 0;
-    for (int i = 0; i + 8 <= n; i += 8) {
-        for (int j = 0; j < 8; j++) sum[j] += d[i + j];
-        for (int j = 0; j < 8; j++) squares[j] += d[i + j] * d[i + j];
-    }
-    for (int i = n - n % 8; i < n; i++) {
-        sum[0] += d[i];
-        squares[0] += d[i] * d[i];
-    }
-    return count;
+// Running sums over the finite logits, less the shift.
+struct moments {
+    vdouble sum, squares;
+    vlane_ints minus_count; // a comparison that holds is -1
+};
+
+IN_BLOCKS void moments_add(struct moments *moments, vlanes x, float shift) {
+    const vlane_ints finite = x - x == 0;
+    const vlane_ints shifts = (vlane_ints)((vlanes){0} + shift);
+    x = (vlanes)(((vlane_ints)x & finite) | (shifts & ~finite)); // adds nothing
+    const vdouble d = __builtin_convertvector(x, vdouble) - (double)shift;
+    moments->sum += d;
+    moments->squares += d * d;
+    moments->minus_count += finite;
 }
 
 static double deviation(const float *logit, int n, float shift) {
-    double sum[8] = {0}, squares[8] = {0};
-    int count = 0;
-    for (int at = 0; at < n; at += BLOCK)
-        count += WITH_SIZE(at, n, block_deviation, logit + at, shift, sum, squares);
-    for (int j = 1; j < 8; j++) {
-        sum[0] += sum[j];
-        squares[0] += squares[j];
+    struct moments moments = {0};
+    vlanes x;
+    for (int i = 0; i + LANES <= n; i += LANES) {
+        memcpy(&x, logit + i, sizeof x);
+        moments_add(&moments, x, shift);
     }
-    const double mean_shifted = sum[0] / count;
-    const double variance = squares[0] / count - mean_shifted * mean_shifted;
+    for (int i = n - n % LANES; i < n; i++) {
+        x = (vlanes){0} + NAN;
+        x[0] = logit[i];
+        moments_add(&moments, x, shift);
+    }
+    double sum = 0, squares = 0;
+    int count = 0;
+    for (int j = 0; j < LANES; j++) {
+        sum += moments.sum[j];
+        squares += moments.squares[j];
+        count -= moments.minus_count[j];
+    }
+    const double mean_shifted = sum / count;
+    const double variance = squares / count - mean_shifted * mean_shifted;
     return sqrt(variance > 0 ? variance : 0);
 }
 
@@ -271,17 +285,19 @@ static int count_within(const struct run *run, float centre, float distance) {
 }
 
 static double mass_within(const struct run *run, float centre, float distance) {
-    float x[BLOCK], weight[BLOCK], sum[8] = {0};
+    float x[BLOCK];
+    vlanes sum = {0};
     for (int at = 0; at < run->n; at += BLOCK) {
         if (block_below(run, at, centre, distance) || block_weightless(run, at)) continue;
         block_values(run, at, x);
-        block_weights(x, weight);
-        const uint64_t within = block_within(x, centre, distance, BLOCK);
-        if (within != UINT64_MAX)
-            for (int j = 0; j < BLOCK; j++) weight[j] = within >> j & 1 ? weight[j] : 0.0f;
-        block_sum(weight, sum, block_size(run, at));
+        for (int j = 0; j < BLOCK; j += WIDTH) {
+            const vfloat v = vector_load(x + j);
+            const vfloat far = (vfloat)((vint)(v - centre) & INT32_MAX);
+            vector_store(x + j, (vfloat)((vint)vector_weight(v) & (far <= distance)));
+        }
+        WITH_SIZE(at, run->n, block_sum, x, &sum);
     }
-    return lanes_total(sum);
+    return lanes_total(&sum);
 }
 
 // What is overwritten was read before: a candidate never moves to a later place.
@@ -303,17 +319,18 @@ static int keep_within(const struct run *run, float centre, float distance, floa
 }
 
 static float mean(const struct run *run) {
-    float x[BLOCK], weight[BLOCK], sum[8] = {0}, mass[8] = {0};
+    float x[BLOCK], weight[BLOCK];
+    vlanes sum = {0}, mass = {0};
     for (int at = 0; at < run->n; at += BLOCK) {
         if (block_weightless(run, at)) continue;
         block_values(run, at, x);
         block_weights(x, weight);
         // a logit without weight may be -INFINITY
         for (int j = 0; j < BLOCK; j++) x[j] = weight[j] > 0 ? weight[j] * x[j] : 0.0f;
-        block_sum(x, sum, block_size(run, at));
-        block_sum(weight, mass, block_size(run, at));
+        WITH_SIZE(at, run->n, block_sum, x, &sum);
+        WITH_SIZE(at, run->n, block_sum, weight, &mass);
     }
-    return (float)(lanes_total(sum) / lanes_total(mass));
+    return (float)(lanes_total(&sum) / lanes_total(&mass));
 }
 
 // ---------------------------------------------------------------- the choice
