@@ -344,7 +344,7 @@ struct best {
 // An upper bound of exp(x), for any finite x: weight_of's error and the rounding of sums covered,
 // and capped where it could not be represented.
 static double exp_bound(float x) {
-    if (x > 80) return INFINITY;
+    if (x > 80) return (double)INFINITY;
     return 1.00001 * (x <= 0 ? (double)weight_of(x) : 1 / (double)weight_of(-x));
 }
 
