@@ -6,6 +6,9 @@
 // whole eight to lane 0; the lanes are added in order. Skipping a block whose terms are all zero
 // changes no bit. Shifting and dividing keep the order of logits, so a peak bounds its block.
 #include <math.h>
+
+// Vectors wider than the machine's registers are passed between inlined functions alone.
+#pragma GCC diagnostic ignored "-Wpsabi"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
