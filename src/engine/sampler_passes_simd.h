@@ -6,9 +6,6 @@
 // whole eight to lane 0; the lanes are added in order. Skipping a block whose terms are all zero
 // changes no bit. Shifting and dividing keep the order of logits, so a peak bounds its block.
 #include <math.h>
-
-// Vectors wider than the machine's registers are passed between inlined functions alone.
-#pragma GCC diagnostic ignored "-Wpsabi"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -240,7 +237,8 @@ struct moments {
     vlane_ints minus_count; // a comparison that holds is -1
 };
 
-IN_BLOCKS void moments_add(struct moments *moments, vlanes x, float shift) {
+IN_BLOCKS void moments_add(struct moments *moments, const vlanes *lanes, float shift) {
+    vlanes x = *lanes;
     const vlane_ints finite = x - x == 0;
     const vlane_ints shifts = (vlane_ints)((vlanes){0} + shift);
     x = (vlanes)(((vlane_ints)x & finite) | (shifts & ~finite)); // adds nothing
@@ -255,12 +253,12 @@ static double deviation(const float *logit, int n, float shift) {
     vlanes x;
     for (int i = 0; i + LANES <= n; i += LANES) {
         memcpy(&x, logit + i, sizeof x);
-        moments_add(&moments, x, shift);
+        moments_add(&moments, &x, shift);
     }
     for (int i = n - n % LANES; i < n; i++) {
         x = (vlanes){0} + NAN;
         x[0] = logit[i];
-        moments_add(&moments, x, shift);
+        moments_add(&moments, &x, shift);
     }
     double sum = 0, squares = 0;
     int count = 0;
