@@ -176,7 +176,8 @@ struct load {
     _Atomic int n_full;    // refused submits
     _Atomic int n_wrong;   // what threads other than the test's saw go wrong
     _Atomic bool is_over;  // the reader has everything
-    _Atomic int next_part; // hands out numbers to the threads
+    _Atomic int next_part; // hands out numbers to the submitters
+    _Atomic int n_sent[N_SUBMITTERS];
 };
 
 static bool is_for_cancelling(int index) { return index % 6 == 5; }
@@ -197,6 +198,7 @@ static void *submit_part(void *arg) {
         }
         load->n_wrong += status != RN_OK;
         ticket->id = id;
+        load->n_sent[part]++;
     }
     return NULL;
 }
@@ -205,10 +207,13 @@ static void *submit_part(void *arg) {
 static void *cancel_some(void *arg) {
     struct load *load = arg;
     for (unsigned random = 1; !load->is_over; random = random * 1664525u + 1013904223u) {
-        const int index = (int)(random >> 8) % N_TICKETS;
+        const int part = (int)(random >> 8) % N_SUBMITTERS;
+        const int back = (int)(random >> 16) % 8, sent = load->n_sent[part];
+        if (sent <= back) continue;
+        const int index = part * N_EACH + sent - 1 - back; // one of the newest
         const uint64_t id = load->ticket[index].id;
         if (is_for_cancelling(index)) {
-            if (id) rn_engine_cancel(load->engine, id);
+            rn_engine_cancel(load->engine, id);
         } else {
             rn_engine_pause(load->engine, id, true);
             sched_yield();
