@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench_batch.h"
 #include "interrupt.h"
 #include "plot.h"
 
@@ -25,7 +26,7 @@ struct place {
 static double larger(double a, double b) { return a > b ? a : b; }
 
 // "llama 1.2B Q4_0"
-static char *type_make(const rn_model_info *info) {
+char *bench_type_make(const rn_model_info *info) {
     char text[96];
     const double params = (double)info->n_params;
     if (params >= 1e9)
@@ -43,7 +44,7 @@ static bool row_init(struct bench_row *row, const struct bench_config *config,
     struct tm parts;
     *row = (struct bench_row){.filename = strdup(place->model->name ? place->model->name
                                                                     : place->info->path),
-                              .type = type_make(place->info),
+                              .type = bench_type_make(place->info),
                               .backend = place->runner_info.backend,
                               .isa = place->runner_info.isa,
                               .model_size = place->info->weight_bytes,
@@ -183,6 +184,12 @@ static int open_fail(rn_status status, const rn_error *err) {
     return status == RN_ERR_IO ? APP_USAGE : code; // a model that cannot be read is a bad -m
 }
 
+int bench_model_open(const struct bench_model *source, rn_model **out) {
+    rn_error err = {0};
+    const rn_status status = model_open(source, out, &err);
+    return status ? open_fail(status, &err) : APP_OK;
+}
+
 static rn_status model_check(const struct bench *bench, const struct bench_model *source,
                              rn_error *err) {
     rn_model *model = NULL;
@@ -252,9 +259,7 @@ static int models_run(struct bench *bench) {
     int code = APP_OK;
     for (int i = 0; !code && i < config->n_models; i++) {
         rn_model *model = NULL;
-        rn_error err = {0};
-        const rn_status status = model_open(&config->model[i], &model, &err);
-        if (status) return open_fail(status, &err);
+        code = bench_model_open(&config->model[i], &model);
         for (int t = 0; !code && t < config->threads.count; t++)
             code = threads_run(bench, &config->model[i], model, config->threads.value[t]);
         rn_model_close(model);
@@ -316,7 +321,7 @@ int command_bench(const struct options *options) {
     term_init(&term, options);
     bench_peer_prepare(&config);
     interrupt_ends();
-    code = bench_run(&config, &term);
+    code = config.batch.count ? bench_batch_run(&config, &term) : bench_run(&config, &term);
     bench_config_deinit(&config);
     return code;
 }

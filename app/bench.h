@@ -1,6 +1,6 @@
 // `runnel bench`: what is to be measured, and what was found. bench_options.c makes the config of
 // the command line, bench.c measures, bench_peer.c runs the peer, bench_print.c and bench_json.c
-// show rows, plot.c draws them.
+// show rows, plot.c draws them. bench_batch.c measures the engine instead.
 #ifndef RN_APP_BENCH_H
 #define RN_APP_BENCH_H
 
@@ -26,6 +26,10 @@ struct bench_config {
     struct bench_model model[2 * BENCH_MAX_LIST];
     int n_models;
     struct bench_list n_prompt, n_gen, n_depth, threads, streams, verify;
+    struct bench_list batch; // requests at a time; none: the engine is not measured
+    struct bench_list itl_ms;
+    int shared_prefix; // tokens; -1: three quarters of the prompt
+    int arrive;        // tokens of the prompt that arrives; 0: none does
     int repetitions, batch_tokens;
     const char *isa; // NULL: the best
     enum kv_type kv_type;
@@ -101,6 +105,11 @@ struct bench {
     struct progress progress;
     uint64_t done, total; // repetitions
 };
+
+// bench.c: "llama 1.2B Q4_0", to be freed. NULL: out of memory.
+char *bench_type_make(const rn_model_info *info);
+// On failure the error has been printed and the exit code is returned.
+int bench_model_open(const struct bench_model *source, rn_model **out);
 
 // bench_options.c: on failure the error has been printed and the exit code is returned.
 int bench_config_init(const struct options *options, struct bench_config *out);

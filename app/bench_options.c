@@ -15,6 +15,8 @@ enum {
     VERIFY_STEPS = 32, // where nothing is to be decoded
     MAX_TOKENS = 1 << 24,
     MAX_SEQS = 4096,
+    ARRIVE_STREAMS = 8,
+    MAX_ITL_MS = 1000000,
 };
 
 // The item that begins at *at, without its comma; false: no more.
@@ -108,6 +110,42 @@ static int lists_read(const struct options *options, struct bench_config *out) {
     return numbers_read(options, OPT_VERIFY, 1, MAX_SEQS, -1, &out->verify);
 }
 
+// The engine's tests: lengths that they need, and what is not theirs.
+static int batch_read(const struct options *options, struct bench_config *out) {
+    static const enum option_id others[] = {OPT_N_DEPTH, OPT_STREAMS, OPT_VERIFY, OPT_PEER,
+                                            OPT_STAGES};
+    char name[64], first[64];
+    int code;
+    out->arrive = option_int(options, OPT_ARRIVE, 0);
+    out->shared_prefix = option_int(options, OPT_SHARED_PREFIX, -1);
+    if ((code = numbers_read(options, OPT_BATCH, 1, MAX_SEQS, out->arrive ? ARRIVE_STREAMS : -1,
+                             &out->batch)))
+        return code;
+    if ((code = numbers_read(options, OPT_ITL_MS, 0, MAX_ITL_MS, 0, &out->itl_ms))) return code;
+    if (!out->batch.count) {
+        const enum option_id alone =
+            option_given(options, OPT_ITL_MS) ? OPT_ITL_MS : OPT_SHARED_PREFIX;
+        if (!option_given(options, alone)) return APP_OK;
+        return app_fail(APP_USAGE, "%s is for the engine, and --batch is missing",
+                        option_name(options, alone, name));
+    }
+    option_name(options, out->arrive ? OPT_ARRIVE : OPT_BATCH, first);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (option_given(options, others[i]))
+            return app_fail(APP_USAGE, "%s cannot be combined with %s", first,
+                            option_name(options, others[i], name));
+    if (out->arrive && out->plot) return app_fail(APP_USAGE, "%s has no plot", first);
+    for (int i = 0; i < out->n_prompt.count; i++)
+        if (out->n_prompt.value[i] < 1)
+            return app_fail(APP_USAGE, "%s: prompts of 0 tokens are no requests", first);
+    for (int i = 0; i < out->n_gen.count; i++)
+        if (out->n_gen.value[i] < 2)
+            return app_fail(APP_USAGE, "%s: --n-gen %d has no gaps between tokens", first,
+                            out->n_gen.value[i]);
+    if (!option_given(options, OPT_REPETITIONS)) out->repetitions = 1;
+    return APP_OK;
+}
+
 // What has no file cannot be given to another program.
 static int peer_check(const struct options *options, const struct bench_config *config) {
     char name[64];
@@ -156,6 +194,7 @@ static int config_read(const struct options *options, struct bench_config *out) 
     if ((code = lists_read(options, out))) return code;
     if (!any_above_zero(&out->n_prompt) && !any_above_zero(&out->n_gen) && !out->verify.count)
         return app_fail(APP_USAGE, "nothing to measure: --n-prompt and --n-gen are 0");
+    if ((code = batch_read(options, out))) return code;
     return peer_check(options, out);
 }
 

@@ -10,6 +10,7 @@
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
 void *__libc_realloc(void *memory, size_t bytes);
+void *__libc_memalign(size_t align, size_t bytes);
 void __libc_free(void *memory);
 
 static long fail_at = -1; // allocations until the one that fails; below 0: none does
@@ -33,6 +34,12 @@ void *realloc(void *memory, size_t bytes) {
     void *const moved = fails() ? NULL : __libc_realloc(memory, bytes);
     live += moved != NULL && memory == NULL;
     return moved;
+}
+
+void *aligned_alloc(size_t align, size_t bytes) {
+    void *const memory = fails() ? NULL : __libc_memalign(align, bytes);
+    live += memory != NULL;
+    return memory;
 }
 
 void free(void *memory) {

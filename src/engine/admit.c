@@ -142,6 +142,7 @@ static int waiting_best(const struct engine *engine) {
 static void table_begin(struct engine *engine, struct seq *seq) {
     seq->n_done = 0;
     if (seq->embedding) memset(seq->embedding, 0, (size_t)engine->n_embd * sizeof(float));
+    if (engine_wants_all(seq)) return;
     const struct seq *leader = seq->choice > 0 ? leader_of(seq) : NULL;
     if (leader && seq->n_prompt > 1)
         seq->n_done = kv_fork(engine->kv, &leader->table, &seq->table, seq->n_prompt - 1);

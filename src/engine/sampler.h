@@ -11,12 +11,23 @@
 #include "runnel.h"
 #include "text/tokenizer.h"
 
-// Scratch for one choice at a time; allocated once.
+struct sampler_passes;
+
+struct candidate {
+    float logit;
+    int32_t id;
+};
+
+// Scratch for one choice at a time; allocated once. Choices at the same time need one each, and
+// share nothing that changes.
 struct sampler {
-    float *logit;   // [n_vocab]
-    int32_t *id;    // [n_vocab]
-    int32_t *count; // [n_vocab] all zero between choices
-    int32_t *match; // [SAMPLER_DRY_MATCH]
+    const struct sampler_passes *passes; // the machine's fastest
+    float *logit;                        // [n_vocab]
+    float *peak;                         // of blocks of logits; behind them, their own
+    int32_t *id;                         // [n_vocab]
+    struct candidate *pair;              // [n_vocab] what is being sorted
+    int32_t *count;                      // [n_vocab] all zero between choices
+    int32_t *match;                      // [SAMPLER_DRY_MATCH]
     int n_vocab;
     uint64_t dry_compares; // of tokens, in the last choice: at most two per token of the history
 };

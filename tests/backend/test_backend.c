@@ -296,6 +296,22 @@ static void fixture_init_rewritten(struct fixture *f, bool before) {
     fixture_end(f, logits);
 }
 
+// Logits of some out rows; `before`: after another product of all of them, which leaves its input
+// quantized.
+static void fixture_init_some(struct fixture *f, bool before) {
+    fixture_begin(f, FORMAT_Q8_0);
+    const int x = plan_add_buffer(&f->plan, "x", N_EMBD, ROWS_TOKENS);
+    const int last = plan_add_buffer(&f->plan, "last", N_EMBD, ROWS_OUT);
+    const int side = plan_add_buffer(&f->plan, "side", N_FF, ROWS_OUT);
+    const int logits = plan_add_buffer(&f->plan, "logits", N_VOCAB, ROWS_LOGITS);
+    add_embed(f, x);
+    add_gather(f, x, last);
+    if (before) add_matmul(f, last, side, false, false, 1);
+    rng_state = 5; // the same weights
+    add_matmul(f, last, logits, false, false, 1);
+    fixture_end(f, logits);
+}
+
 static void fixture_init(struct fixture *f, enum format_id format) {
     fixture_begin(f, format);
     const struct buffers tokens = add_buffers(f, ROWS_TOKENS), last = add_buffers(f, ROWS_OUT);
@@ -470,6 +486,33 @@ static void a_product_reads_what_its_input_holds_now(void **state) {
         fixture_init_rewritten(&f, before);
         const struct backend_config config = new_config(NULL, 2, KV_F16);
         run_alone(&f.plan, &config, 0, N_TOKENS, before ? got : want);
+        fixture_deinit(&f);
+    }
+    assert_memory_equal(got, want, LOGITS_BYTES);
+    free(want), free(got);
+}
+
+static void a_product_of_some_rows_follows_one_of_all(void **state) {
+    (void)state;
+    enum { N_OUT = 43, N_LOGITS = 21 };
+    float *want = new_logits(), *got = new_logits();
+    for (int before = 0; before < 2; before++) {
+        struct fixture f;
+        fixture_init_some(&f, before);
+        const struct backend_config config = new_config(NULL, 2, KV_F16);
+        struct backend *backend;
+        assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
+        struct sequence s;
+        sequence_init(&s, backend, 0, NULL);
+        struct rows r = {0};
+        rows_add(&r, &s, N_TOKENS);
+        r.batch.n_out = r.seq[0].n_out = N_OUT;
+        r.batch.n_logits = N_LOGITS;
+        backend->cls->run(backend, &r.batch);
+        for (int i = 0; i < N_LOGITS; i++)
+            memcpy((before ? got : want) + i * N_VOCAB, backend->cls->logits(backend, i),
+                   N_VOCAB * 4);
+        backend_destroy(backend);
         fixture_deinit(&f);
     }
     assert_memory_equal(got, want, LOGITS_BYTES);
@@ -737,6 +780,7 @@ int main(void) {
         cmocka_unit_test(logits_do_not_depend_on_chunks_threads_or_isa),
         cmocka_unit_test(logits_do_not_depend_on_the_tiles_of_wide_products),
         cmocka_unit_test(a_product_reads_what_its_input_holds_now),
+        cmocka_unit_test(a_product_of_some_rows_follows_one_of_all),
         cmocka_unit_test(logits_do_not_depend_on_neighbours),
         cmocka_unit_test(logits_do_not_depend_on_which_rows_want_them),
         cmocka_unit_test(a_run_allocates_nothing),

@@ -162,6 +162,70 @@ run bench --synthetic tiny:Q4_K_S,tiny:Q4_K_M -p 0 -n 2 -r 1 -t 1,2 --streams 1,
 expect "models of one type are told apart" grep -q '>tiny:Q4_K_M, tg2, 1 thread<' lines.svg
 equal "a line for each model and thread count" 4 "$(grep -c '<polyline' lines.svg)"
 
+# The engine with requests: so many at a time, with nothing in common and with a prefix of 48 tokens, of which a page
+# of 32 can be shared.
+run bench -m "$small" --batch 1,2,4 -p 64 -n 8
+equal "--batch exits 0" 0 "$code"
+equal "a title, a head, a rule, two blocks of rows" 10 "$(wc -l <out)"
+equal "the columns" "test|streams|promptt/s|t/s|/1stream|/1by1|gapmsp50/p99/max|firstmsp50/p99|hostus|sampleus|ofB|pagesheld/shared|saved" \
+    "$(sed -n 3p out | tr -d ' ' | sed 's/^|//; s/|$//')"
+expect "a row without prefix" grep -q '^| *pp64 + tg8 | *4 | .* / 0 | *0.0% |$' out
+expect "a row with one" grep -q '^| *pp64 + tg8, 48 shared | *4 | .* / 1 | *37.5% |$' out
+run bench -m "$small" --batch 1,2,4 -p 64 -n 8 -r 2 -o json --plot batch.svg
+equal "rows" 6 "$(json out '#.')"
+expect "the plot is well-formed" sound batch.svg
+equal "a line for each block" 2 "$(grep -c '<polyline' batch.svg)"
+expect "over the streams" grep -q ">sequences decoded together<" batch.svg
+for row in 0 1 2 3 4 5; do
+    streams=$((1 << row % 3))
+    equal "row $row: streams" $streams "$(json out $row.n_streams)"
+    equal "row $row: tokens of the prompts" $((64 * streams)) "$(json out $row.prompt_tokens)"
+    equal "row $row: tokens written" $((8 * streams)) "$(json out $row.output_tokens)"
+    equal "row $row: tokens that were found" $((row < 3 ? 0 : 32 * (streams - 1))) "$(json out $row.cached_tokens)"
+    expect "row $row: pages" [ "$(json out $row.pages_held)" -ge $((row < 3 ? 2 * streams : streams + 1)) ]
+    equal "row $row: shared pages" $((row > 3)) "$(json out $row.pages_shared)"
+    near "row $row: the gain over one by one" "$(awk -v s="$(json out $row.serial_ms)" -v w="$(json out $row.wall_ms)" \
+        'BEGIN { printf "%.12g", s / w }')" "$(json out $row.gain_serial)"
+    near "row $row: the gain over one stream" "$(awk -v n="$(json out $row.gen_ts)" \
+        -v one="$(json out $((row / 3 * 3)).gen_ts)" 'BEGIN { printf "%.12g", n / one }')" "$(json out $row.gain_stream)"
+    near "row $row: the share of the bandwidth" "$(awk -v r="$(json out $row.read_gbs)" \
+        -v b="$(json out $row.bandwidth_gbs)" 'BEGIN { printf "%.12g", r / b }')" "$(json out $row.bandwidth_share)"
+    expect "row $row: gaps and first tokens are in order" awk -v a="$(json out $row.gap_ms_p50)" \
+        -v b="$(json out $row.gap_ms_p99)" -v c="$(json out $row.gap_ms_max)" -v d="$(json out $row.ttft_ms_p50)" \
+        -v e="$(json out $row.ttft_ms_max)" -v w="$(json out $row.wall_ms)" \
+        'BEGIN { exit !(0 < a && a <= b && b <= c && c < w && 0 < d && d <= e && e <= w) }'
+    equal "row $row: no bound" null "$(json out $row.over_bound)"
+done
+run bench --synthetic tiny:Q4_0 --batch 3 -p 33,70 -n 2,4 --shared-prefix 64 --itl-ms 5 -o json
+equal "lists of lengths, on a vocabulary without text" 8 "$(json out '#.')"
+equal "a prefix is at most the prompt" "33 64" "$(json out 1.n_shared) $(json out 5.n_shared)"
+equal "without one stream nothing is compared with it" null "$(json out 0.gain_stream)"
+equal "the bound" 5 "$(json out 0.itl_ms)"
+expect "a share of gaps above it" awk -v o="$(json out 0.over_bound)" 'BEGIN { exit !(o >= 0 && o <= 1) }'
+run bench -m "$small" --arrive 300 --batch 2 --itl-ms 0,5 -p 16 -n 8 -o csv
+equal "--arrive in CSV: names, and two rows for each bound" 5 "$(wc -l <out)"
+equal "as many fields in each line" 1 \
+    "$(sed 's/"\([^"]\|""\)*"/x/g' out | awk -F, '{ print NF }' | sort -u | wc -l)"
+run bench -m "$small" --arrive 300 -p 16 -n 8 -o json
+equal "eight streams" 8 "$(json out 0.n_streams)"
+equal "before and while it arrives" "before arrive" "$(json out 0.test) $(json out 1.test)"
+equal "the streams write on" 64 "$(json out 0.output_tokens)"
+near "the rate of its prompt" "$(awk -v t="$(json out 1.ttft_ms_max)" 'BEGIN { printf "%.12g", 300000 / t }')" \
+    "$(json out 1.prompt_ts)"
+run bench -m "$small" --arrive 300 -p 16 -n 8 --itl-ms 5
+expect "its row" grep -q '^| *pp300 arrives, 5 ms | *8 | .*% | ' out
+for other in "--n-depth 1" "--streams 2" "--verify 2" "--stages" "--peer x"; do
+    # shellcheck disable=SC2086  # to be split
+    refused 2 "--batch cannot be combined with ${other%% *}" bench -m "$small" --batch 2 $other
+done
+refused 2 "--itl-ms is for the engine, and --batch is missing" bench --itl-ms 5
+refused 2 "--shared-prefix is for the engine, and --batch is missing" bench --shared-prefix 5
+refused 2 "--batch: '0' is not a whole number from 1 to 4096" bench --batch 1,0
+refused 2 "--batch: prompts of 0 tokens are no requests" bench --batch 1 -p 0
+refused 2 "--batch: --n-gen 1 has no gaps" bench --batch 1 -n 1
+refused 2 "--arrive has no plot" bench --arrive 10 --plot x.svg
+refused 2 "requests of 1152 positions are more than the model's context, 1024" bench --batch 1 -p 1024
+
 # A peer: run after each repetition of ours, on the same file, and its median compared with ours.
 cat >peer <<'PEER'
 #!/bin/sh

@@ -46,6 +46,12 @@ static inline void reference_init(struct reference *r, const rn_sampling *s,
     }
 }
 
+static inline float reference_largest(const float *logits) {
+    float most = -INFINITY;
+    for (int i = 0; i < VOCAB; i++) most = logits[i] > most ? logits[i] : most;
+    return most;
+}
+
 // a >= b, if that is beyond doubt.
 static inline bool reference_reaches(struct reference *r, double a, double b) {
     if (fabs(a - b) < 1e-5 * fmax(1, fabs(b))) r->unsure = true;

@@ -1,120 +1,594 @@
-// The page manager under random promises, growth and release: its invariants hold at every moment.
-#include "engine/kv.h"
+// Pages: who holds them, what they cost, what the next run must clear and copy; and that the
+// checker sees each invariant broken.
+#include "kv_world.h"
 
-#include <stdlib.h>
+static const struct kv_config full_only = {.n_group = 1,
+                                           .group = {{KV_FULL, 0, 100}},
+                                           .budget = 1600,
+                                           .max_tables = WORLD_TABLES,
+                                           .max_page_ops = 256};
+static const struct kv_config three_kinds = {.n_group = 3,
+                                             .group = {{KV_FULL, 0, 100},
+                                                       {KV_WINDOW, 50, 70},
+                                                       {KV_RECURRENT, 0, 31}},
+                                             .budget = 2500,
+                                             .max_tables = WORLD_TABLES,
+                                             .max_page_ops = 256};
+static const struct kv_config two_windows = {.n_group = 2,
+                                             .group = {{KV_WINDOW, 33, 90}, {KV_WINDOW, 1, 40}},
+                                             .budget = 1300,
+                                             .max_tables = WORLD_TABLES,
+                                             .max_page_ops = 256};
+static const struct kv_config full_and_window = {.n_group = 2,
+                                                 .group = {{KV_FULL, 0, 64}, {KV_WINDOW, 40, 200}},
+                                                 .budget = 3001,
+                                                 .max_tables = WORLD_TABLES,
+                                                 .max_page_ops = 24};
 
-#include "check.h"
-
-enum { PAGES = 40, TABLES = 8, GROUPS = 2 };
-
-static uint8_t cleared[GROUPS][PAGES];
-static void note_clear(struct backend *backend, const struct batch *batch) {
-    (void)backend;
-    for (int i = 0; i < batch->n_pages; i++) cleared[batch->page[i].group][batch->page[i].page]++;
+static void tokens_fill(int32_t *token, int n, int32_t start) {
+    for (int i = 0; i < n; i++) token[i] = start + i;
 }
 
-static const struct backend_class fake_class = {.name = "fake", .run = note_clear};
+// --- random use ---
 
-static bool check_all(const struct kv *kv, const struct kv_table *const *tables, int n) {
-    struct kv_tally tally;
-    kv_check_begin(kv, &tally);
-    for (int i = 0; i < n; i++)
-        if (!kv_check_table(kv, &tally, tables[i])) return false;
-    return kv_check_end(kv, &tally);
+// Prompts that often share a prefix: another table's tokens up to somewhere, then new ones.
+static void random_begin(struct world *w) {
+    static const char *const salts[] = {NULL, NULL, "a", "b"};
+    if (!world_unused(w)) return;
+    const struct world_table *const like = &w->table[world_random(w, WORLD_TABLES)];
+    int32_t token[WORLD_POSITIONS];
+    int n = like->n_token > 0 ? (int)world_random(w, (uint32_t)like->n_token + 1) : 0;
+    memcpy(token, like->token, sizeof *token * (size_t)n);
+    const int end = n + 1 + (int)world_random(w, 70);
+    for (; n < end && n < WORLD_POSITIONS; n++)
+        token[n] = n % 32 < 30 ? n : (int32_t)world_random(w, 2);
+    world_begin(w, token, n, world_random(w, 3) ? like->salt : salts[world_random(w, 4)]);
 }
 
-static void random_use_keeps_the_invariants(void **state) {
+static void random_grow(struct world *w, struct world_table *t) {
+    if (t->n_planned > 0) return;
+    if (t->n_done == t->n_token && t->n_token < WORLD_POSITIONS)
+        t->token[t->n_token++] = (int32_t)world_random(w, 2);
+    const int left = t->n_token - t->n_done;
+    if (left > 0) world_grow(w, t, 1 + (int)world_random(w, (uint32_t)left));
+}
+
+static void random_step(struct world *w) {
+    struct world_table *const t = &w->table[world_random(w, WORLD_TABLES)];
+    const uint32_t what = world_random(w, 100);
+    if (!t->live || what < 10) {
+        random_begin(w);
+    } else if (what < 50) {
+        random_grow(w, t);
+    } else if (what < 70) {
+        world_run(w);
+    } else if (what < 80) {
+        if (t->n_planned > 0 || t->n_token == 0) return;
+        const int n = kv_hit(w->kv, &t->kv, t->token, t->n_token, "x", 1);
+        check(n < t->n_token || n <= t->n_done, "%d of %d found", n, t->n_token);
+        if (n > t->n_done) t->n_done = n;
+    } else if (what < 90) {
+        if (t->n_done > 0 && world_unused(w))
+            world_fork(w, t, 1 + (int)world_random(w, (uint32_t)t->n_done));
+    } else if (what < 99) {
+        world_release(w, t);
+    } else if (world_random(w, 4) == 0) {
+        kv_forget_prefixes(w->kv);
+        assert_int_equal(world_stats(w).pages_cached, 0);
+    }
+}
+
+static void random_use(const struct kv_config *config, uint64_t seed, int n, uint32_t n_node,
+                       struct kv_stats *total) {
+    struct world *const w = world_create(config, seed);
+    if (n_node > 0) w->kv->n_node = n_node;
+    for (int i = 0; i < n; i++) {
+        random_step(w);
+        world_check(w);
+    }
+    const struct kv_stats stats = world_stats(w);
+    total->hits += stats.hits;
+    total->evictions += stats.evictions;
+    total->copies += stats.copies;
+    total->lookups += (uint64_t)w->n_forgets;
+    world_destroy(w);
+}
+
+static void random_use_keeps_the_invariants_and_each_tables_content(void **state) {
     (void)state;
-    struct backend fake = {&fake_class};
-    struct kv kv;
-    const uint32_t pages[GROUPS] = {PAGES, PAGES};
-    assert_int_equal(kv_init(&kv, GROUPS, pages, &fake, NULL), RN_OK);
-    struct kv_table table[TABLES];
-    bool held[TABLES] = {false};
-    int grown[TABLES] = {0}, limit[TABLES] = {0}, refused = 0;
-    srand(7);
-    for (int round = 0; round < 20000; round++) {
-        const int t = rand() % TABLES;
-        if (!held[t]) {
-            limit[t] = 1 + rand() % (12 * KV_PAGE_TOKENS);
-            assert_int_equal(kv_table_init(&table[t], GROUPS, limit[t], NULL), RN_OK);
-            held[t] = kv_promise(&kv, &table[t]);
-            grown[t] = 0;
-            if (!held[t]) {
-                kv_table_deinit(&table[t]);
-                refused++;
-            }
-        } else if (rand() % 4) {
-            grown[t] += rand() % (limit[t] - grown[t] + 1);
-            kv_grow(&kv, &table[t], grown[t]);
-            assert_int_equal(table[t].n_page, kv_pages_for(grown[t]));
-        } else {
-            kv_release(&kv, &table[t]);
-            kv_table_deinit(&table[t]);
-            held[t] = false;
+    const struct kv_config *const configs[] = {&full_only, &three_kinds, &two_windows,
+                                               &full_and_window};
+    struct kv_stats total = {0};
+    for (size_t i = 0; i < 4; i++)
+        for (uint64_t seed = 1; seed <= 20; seed++)
+            random_use(configs[i], seed * 31 + i, 1500, 0, &total);
+    // the test is worth something: it has seen them all
+    assert_true(total.hits > 100 && total.evictions > 100 && total.copies > 100);
+    assert_true(total.lookups > 100); // forgotten pages
+}
+
+static void random_use_is_sound_when_nodes_run_out(void **state) {
+    (void)state;
+    struct kv_stats total = {0};
+    for (uint32_t n_node = 1; n_node <= 9; n_node += 2)
+        random_use(&three_kinds, n_node, 800, n_node, &total);
+    assert_true(total.hits > 0);
+}
+
+static void random_use_without_a_prefix_cache_keeps_nothing(void **state) {
+    (void)state;
+    struct kv_config config = three_kinds;
+    config.no_prefix = true;
+    struct kv_stats total = {0};
+    random_use(&config, 5, 1500, 0, &total);
+    assert_int_equal(total.hits, 0);
+    assert_int_equal(total.evictions, 0);
+}
+
+// --- bytes ---
+
+static void a_lone_sequence_always_fits_into_what_kv_need_says(void **state) {
+    (void)state;
+    const struct kv_config *const configs[] = {&full_only, &three_kinds, &two_windows,
+                                               &full_and_window};
+    for (int round = 0; round < 120; round++) {
+        struct kv_config config = *configs[round % 4];
+        const int n = 1 + (round * 37) % WORLD_POSITIONS, chunk = 1 + (round * 23) % 100;
+        config.budget = kv_need(&config, n, chunk);
+        struct world *const w = world_create(&config, (uint64_t)round);
+        int32_t token[WORLD_POSITIONS];
+        // what another one left is in the way
+        tokens_fill(token, WORLD_POSITIONS, 5000);
+        struct world_table *t = world_begin(w, token, WORLD_POSITIONS, NULL);
+        world_finish(w, t, 7);
+        world_release(w, t);
+        tokens_fill(token, n, 0);
+        t = world_begin(w, token, n, NULL);
+        while (t->n_done < n) {
+            int step = 1 + (int)world_random(w, (uint32_t)chunk);
+            if (step > n - t->n_done) step = n - t->n_done;
+            check(world_grow(w, t, step), "%d of %d, chunk %d", t->n_done, n, chunk);
+            world_run(w);
+            world_check(w);
         }
-        const struct kv_table *live[TABLES];
-        int n = 0;
-        for (int i = 0; i < TABLES; i++)
-            if (held[i]) live[n++] = &table[i];
-        assert_true(check_all(&kv, live, n));
+        world_destroy(w);
     }
-    assert_true(refused > 0); // the pool was really short at times
-    for (int i = 0; i < TABLES; i++) {
-        if (!held[i]) continue;
-        kv_release(&kv, &table[i]);
-        kv_table_deinit(&table[i]);
-    }
-    for (int g = 0; g < GROUPS; g++) assert_int_equal(kv.group[g].n_free, PAGES);
-    kv_deinit(&kv);
 }
 
-static void a_page_is_cleared_each_time_it_gets_an_owner(void **state) {
+static void kv_need_counts_partial_blocks_at_both_ends(void **state) {
     (void)state;
-    struct backend fake = {&fake_class};
-    struct kv kv;
-    const uint32_t pages[1] = {4};
-    assert_int_equal(kv_init(&kv, 1, pages, &fake, NULL), RN_OK);
-    for (int i = 0; i < 4; i++) cleared[0][i] = 0;
-    for (int round = 1; round <= 3; round++) {
-        struct kv_table table;
-        assert_int_equal(kv_table_init(&table, 1, 4 * KV_PAGE_TOKENS, NULL), RN_OK);
-        assert_true(kv_promise(&kv, &table));
-        kv_grow(&kv, &table, 4 * KV_PAGE_TOKENS);
-        for (int i = 0; i < 4; i++) assert_int_equal(cleared[0][i], round);
-        kv_release(&kv, &table);
-        kv_table_deinit(&table);
-    }
-    kv_deinit(&kv);
+    struct kv_config config = {.n_group = 1, .group = {{KV_FULL, 0, 10}}};
+    assert_int_equal(kv_need(&config, 64, 8), 20);
+    assert_int_equal(kv_need(&config, 65, 8), 30);
+    config.group[0].kind = KV_WINDOW;
+    config.group[0].window = 33; // 32 before the chunk, at any place
+    assert_int_equal(kv_need(&config, 1000, 1), 20);
+    assert_int_equal(kv_need(&config, 1000, 2), 30);
+    assert_int_equal(kv_need(&config, 40, 40), 20);
+    config.group[0].kind = KV_RECURRENT;
+    assert_int_equal(kv_need(&config, 1000, 1), 20);
+    assert_int_equal(kv_need(&config, 1000, 32), 20);
+    assert_int_equal(kv_need(&config, 1000, 33), 30);
+    config.group[0].page_bytes = UINT64_MAX / 2;
+    assert_true(kv_need(&config, 1000, 64) == UINT64_MAX);
 }
 
-static void the_checker_sees_a_page_with_two_owners(void **state) {
+static void bytes_go_to_whichever_group_needs_them(void **state) {
     (void)state;
-    struct backend fake = {&fake_class};
-    struct kv kv;
-    const uint32_t pages[1] = {4};
-    assert_int_equal(kv_init(&kv, 1, pages, &fake, NULL), RN_OK);
-    struct kv_table table;
-    assert_int_equal(kv_table_init(&table, 1, 2 * KV_PAGE_TOKENS, NULL), RN_OK);
-    assert_true(kv_promise(&kv, &table));
-    kv_grow(&kv, &table, 2 * KV_PAGE_TOKENS);
-    const struct kv_table *live[1] = {&table};
-    assert_true(check_all(&kv, live, 1));
-    const uint32_t page = table.page[0][1];
-    table.page[0][1] = table.page[0][0];
-    assert_false(check_all(&kv, live, 1));
-    table.page[0][1] = page;
-    assert_true(check_all(&kv, live, 1));
-    kv_release(&kv, &table);
-    kv_table_deinit(&table);
-    kv_deinit(&kv);
+    // the window's pages are large: all of the budget is 10 of them, or 40 of the full group
+    const struct kv_config config = {.n_group = 2,
+                                     .group = {{KV_FULL, 0, 10}, {KV_WINDOW, 32, 40}},
+                                     .budget = 400,
+                                     .max_tables = 4,
+                                     .max_page_ops = 256};
+    struct world *const w = world_create(&config, 1);
+    int32_t token[WORLD_POSITIONS];
+    tokens_fill(token, WORLD_POSITIONS, 0);
+    struct world_table *t = world_begin(w, token, WORLD_POSITIONS, NULL);
+    assert_true(world_finish(w, t, 32)); // 10 full pages, the window slides
+    assert_int_equal(world_stats(w).pages_total, 40);
+    world_release(w, t);
+    // another one, larger chunks: the first one's pages of both groups make room
+    tokens_fill(token, WORLD_POSITIONS, 1000);
+    t = world_begin(w, token, 240, NULL);
+    assert_true(world_grow(w, t, 240)); // 8 * 50 = 400
+    assert_int_equal(world_stats(w).held_bytes, 400);
+    assert_true(w->n_forgets > 0);
+    world_run(w);
+    world_check(w);
+    assert_int_equal(kv_room(w->kv, &t->kv, 240, 40), 16 + 24); // the window gives 7 pages back
+    world_destroy(w);
+}
+
+static void room_ends_where_page_operations_do(void **state) {
+    (void)state;
+    struct kv_config config = full_only;
+    config.max_page_ops = 3;
+    struct world *const w = world_create(&config, 1);
+    int32_t token[WORLD_POSITIONS];
+    tokens_fill(token, WORLD_POSITIONS, 0);
+    struct world_table *const t = world_begin(w, token, WORLD_POSITIONS, NULL);
+    assert_int_equal(kv_room(w->kv, &t->kv, 0, 200), 96);
+    assert_true(world_grow(w, t, 64));
+    world_check(w);
+    struct world_table *const other = world_begin(w, token, 100, NULL);
+    assert_int_equal(kv_room(w->kv, &other->kv, 0, 200), 32);
+    world_run(w);
+    assert_int_equal(kv_room(w->kv, &other->kv, 0, 200), 96);
+    world_destroy(w);
+}
+
+static void growth_that_does_not_fit_changes_nothing(void **state) {
+    (void)state;
+    struct world *const w = world_create(&full_only, 1);
+    int32_t token[WORLD_POSITIONS];
+    tokens_fill(token, WORLD_POSITIONS, 0);
+    struct world_table *const a = world_begin(w, token, 320, NULL);
+    assert_true(world_finish(w, a, 320));
+    tokens_fill(token, WORLD_POSITIONS, 1000);
+    struct world_table *const b = world_begin(w, token, 320, NULL);
+    const struct kv_stats before = world_stats(w);
+    assert_false(world_grow(w, b, 193)); // 7 blocks, and 6 pages are left
+    const struct kv_stats after = world_stats(w);
+    assert_memory_equal(&before, &after, sizeof before);
+    assert_true(world_grow(w, b, 192));
+    world_run(w);
+    world_check(w);
+    assert_int_equal(world_stats(w).held_bytes, 1600);
+    world_destroy(w);
+}
+
+static void budgets_that_cannot_be_counted_are_refused(void **state) {
+    (void)state;
+    struct kv_config config = full_only;
+    config.budget = UINT64_MAX;
+    struct kv *kv = NULL;
+    rn_error err = {0};
+    assert_int_equal(kv_create(&config, NULL, &kv, &err), RN_ERR_ARG);
+    assert_null(kv);
+    assert_non_null(strstr(err.message, "18446744073709551615"));
+    config = full_only;
+    config.budget = 99; // not even a page: a sound manager that has room for nothing
+    struct world *const w = world_create(&config, 1);
+    assert_int_equal(kv_room(w->kv, &w->table[0].kv, 0, 10), 0);
+    assert_false(kv_grow(w->kv, &w->table[0].kv, 0, 1));
+    world_check(w);
+    world_destroy(w);
+}
+
+// --- copies ---
+
+static void a_shared_partial_page_is_copied_by_all_writers_but_the_last(void **state) {
+    (void)state;
+    struct world *const w = world_create(&full_only, 1);
+    int32_t token[WORLD_POSITIONS];
+    tokens_fill(token, 41, 0);
+    struct world_table *const a = world_begin(w, token, 41, NULL);
+    a->n_token = 40;
+    assert_true(world_finish(w, a, 40));
+    struct world_table *const b = world_fork(w, a, 40), *const c = world_fork(w, a, 40);
+    assert_int_equal(b->n_done, 40);
+    world_check(w);
+    assert_int_equal(world_stats(w).pages_held, 2);
+    struct world_table *const all[] = {a, b, c};
+    for (int i = 0; i < 3; i++) {
+        all[i]->token[40] = 900 + i;
+        all[i]->n_token = 41;
+        assert_true(world_grow(w, all[i], 1));
+        world_check(w);
+    }
+    assert_int_equal(world_stats(w).copies, 2);
+    assert_int_equal(world_stats(w).pages_held, 4);
+    assert_int_equal(w->kv->n_op, 2);
+    assert_int_equal(w->kv->op[0].from, w->kv->op[1].from);
+    world_run(w);
+    world_check(w);
+    world_destroy(w);
+}
+
+static void a_copys_source_stays_until_the_copy_is_taken(void **state) {
+    (void)state;
+    // two groups, so that the source could be forgotten, which no order of ops could undo
+    const struct kv_config config = {.n_group = 2,
+                                     .group = {{KV_FULL, 0, 10}, {KV_FULL, 0, 30}},
+                                     .budget = 160, // 4 blocks
+                                     .max_tables = 4,
+                                     .max_page_ops = 256};
+    struct world *const w = world_create(&config, 1);
+    int32_t token[WORLD_POSITIONS];
+    tokens_fill(token, 200, 0);
+    struct world_table *const a = world_begin(w, token, 40, NULL);
+    assert_true(world_finish(w, a, 40));
+    struct world_table *const b = world_fork(w, a, 40);
+    b->token[b->n_token++] = 7;
+    assert_true(world_grow(w, b, 1));
+    world_release(w, a); // now only the copy that waits needs the page
+    assert_true(world_sound(w));
+    assert_int_equal(world_stats(w).pages_held, 6);
+    tokens_fill(token, 200, 500);
+    struct world_table *const c = world_begin(w, token, 64, NULL);
+    assert_int_equal(kv_room(w->kv, &c->kv, 0, 64), 32);
+    assert_true(world_grow(w, c, 32));
+    world_check(w);
+    world_run(w);
+    world_check(w);
+    assert_int_equal(world_stats(w).pages_held, 6); // the source is free
+    world_destroy(w);
+}
+
+static void a_page_that_changes_hands_before_the_run_has_one_operation(void **state) {
+    (void)state;
+    struct world *const w = world_create(&three_kinds, 1);
+    int32_t token[WORLD_POSITIONS];
+    tokens_fill(token, 200, 0);
+    for (int round = 0; round < 3; round++) {
+        struct world_table *const t = world_begin(w, token, 200, NULL);
+        assert_true(world_grow(w, t, 96));
+        assert_int_equal(w->kv->n_op, 9);
+        world_check(w);
+        if (round < 2) world_release(w, t);
+    }
+    world_run(w);
+    world_check(w);
+    world_destroy(w);
+}
+
+static void a_page_that_loses_its_memory_before_the_run_is_not_written(void **state) {
+    (void)state;
+    // A released table's page of the window, to be cleared, is forgotten for the full group's sake:
+    // the clear must go, or the page would have memory again that nobody counts.
+    const struct kv_config config = {.n_group = 2,
+                                     .group = {{KV_FULL, 0, 100}, {KV_WINDOW, 1, 10}},
+                                     .budget = 620,
+                                     .max_tables = 4,
+                                     .max_page_ops = 256,
+                                     .no_prefix = true};
+    struct world *const w = world_create(&config, 1);
+    int32_t token[WORLD_POSITIONS];
+    tokens_fill(token, 320, 0);
+    struct world_table *const t = world_begin(w, token, 320, NULL);
+    assert_true(world_grow(w, t, 96));
+    world_run(w);
+    assert_true(world_grow(w, t, 32)); // two of the window's pages are free now
+    world_run(w);
+    struct world_table *const other = world_begin(w, token, 320, NULL);
+    assert_true(world_grow(w, other, 32));
+    const uint32_t page = other->kv.page[1][0];
+    world_release(w, other);
+    assert_true(world_grow(w, t, 64));
+    assert_int_equal(w->n_forgets, 1);
+    assert_false(w->page[1][page].memory);
+    world_check(w);
+    world_run(w);
+    assert_false(w->page[1][page].memory);
+    assert_int_equal(w->bytes, 620);
+    world_check(w);
+    world_destroy(w);
+}
+
+static void a_fork_inside_a_registered_block_leaves_that_block_alone(void **state) {
+    (void)state;
+    for (int alone = 0; alone < 2; alone++) {
+        struct world *const w = world_create(&full_only, 1);
+        int32_t token[WORLD_POSITIONS];
+        tokens_fill(token, 65, 0);
+        struct world_table *const a = world_begin(w, token, 65, NULL);
+        assert_true(world_finish(w, a, 65));
+        struct world_table *const b = world_fork(w, a, 40);
+        assert_int_equal(b->n_done, 40);
+        b->token[40] = 999; // parts from a inside the block
+        if (alone) world_release(w, a);
+        assert_true(world_finish(w, b, 3));
+        assert_int_equal(world_stats(w).copies, alone ? 0 : 1);
+        struct world_table *const c = world_begin(w, token, 65, NULL);
+        assert_int_equal(c->n_done, alone ? 32 : 64);
+        world_check(w);
+        world_destroy(w);
+    }
+}
+
+static void a_fork_takes_whole_blocks_where_a_group_is_recurrent(void **state) {
+    (void)state;
+    struct world *const w = world_create(&three_kinds, 1);
+    int32_t token[WORLD_POSITIONS];
+    tokens_fill(token, 200, 0);
+    struct world_table *const a = world_begin(w, token, 100, NULL);
+    assert_true(world_finish(w, a, 50));
+    struct world_table *t = world_fork(w, a, 100);
+    assert_int_equal(t->n_done, 96);
+    world_check(w);
+    assert_int_equal(kv_fork(w->kv, &a->kv, &world_unused(w)->kv, 31), 0);
+    world_release(w, t);
+    // the checkpoint was given back, and is found in the cache; then it is gone
+    a->n_token = 110;
+    memcpy(a->token, token, sizeof *token * 110);
+    assert_true(world_finish(w, a, 5));
+    t = world_fork(w, a, 97);
+    assert_int_equal(t->n_done, 96);
+    world_check(w);
+    world_release(w, t);
+    kv_forget_prefixes(w->kv);
+    t = world_fork(w, a, 97);
+    assert_int_equal(t->n_done, 0);
+    world_check(w);
+    world_destroy(w);
+}
+
+static void a_fork_finds_what_a_window_gave_back_while_it_is_cached(void **state) {
+    (void)state;
+    struct world *const w = world_create(&full_and_window, 1);
+    int32_t token[WORLD_POSITIONS];
+    tokens_fill(token, 200, 0);
+    struct world_table *const a = world_begin(w, token, 200, NULL);
+    assert_true(world_finish(w, a, 25));
+    assert_true(a->kv.first[1] >= 4);
+    struct world_table *t = world_fork(w, a, 70);
+    assert_int_equal(t->n_done, 70);
+    world_check(w);
+    assert_true(world_finish(w, t, 30));
+    world_release(w, t);
+    kv_forget_prefixes(w->kv);
+    assert_int_equal(world_fork(w, a, 70)->n_done, 0);
+    assert_int_equal(world_fork(w, a, 200)->n_done, 200);
+    world_check(w);
+    world_destroy(w);
+}
+
+// --- the checker: one test per invariant ---
+
+// A table with 100 positions and a released one that left cached pages, a free and a fresh page.
+static struct world *checker_world(void) {
+    const struct kv_config config = {.n_group = 2,
+                                     .group = {{KV_FULL, 0, 10}, {KV_WINDOW, 40, 20}},
+                                     .budget = 1000,
+                                     .max_tables = 4,
+                                     .max_page_ops = 256};
+    struct world *const w = world_create(&config, 1);
+    int32_t token[WORLD_POSITIONS];
+    tokens_fill(token, 200, 0);
+    assert_true(world_finish(w, world_begin(w, token, 100, "s"), 10));
+    tokens_fill(token, 200, 700);
+    struct world_table *const t = world_begin(w, token, 100, NULL);
+    assert_true(world_finish(w, t, 100));
+    world_release(w, t);
+    assert_true(w->kv->stats.pages_cached >= 6 && w->kv->group[0].n_free > 0);
+    world_check(w);
+    return w;
+}
+
+// Breaks a value, sees the checker notice, and mends it.
+#define BREAK(w, place, value)                                                                     \
+    do {                                                                                           \
+        __typeof__(place) kept = (place);                                                          \
+        (place) = (value);                                                                         \
+        check(!world_sound(w), "not seen: %s = %s", #place, #value);                               \
+        (place) = kept;                                                                            \
+        assert_true(world_sound(w));                                                               \
+    } while (0)
+
+static void the_checker_sees_a_wrong_reference_or_pin(void **state) {
+    (void)state;
+    struct world *const w = checker_world();
+    struct world_table *const t = &w->table[0];
+    struct kv_page *const page = &w->kv->group[0].page[t->kv.page[0][1]];
+    BREAK(w, page->ref, 2);
+    BREAK(w, page->pins, 1);
+    BREAK(w, page->pending, true);
+    BREAK(w, w->kv->stats.pages_shared, 1);
+    world_destroy(w);
+}
+
+static void the_checker_sees_a_page_in_two_states(void **state) {
+    (void)state;
+    struct world *const w = checker_world();
+    struct kv_group *const group = &w->kv->group[0];
+    BREAK(w, group->page[w->table[0].kv.page[0][1]].memory, false);
+    BREAK(w, group->page[group->oldest].memory, false);
+    BREAK(w, group->page[group->stack[0]].memory, false);
+    BREAK(w, group->page[group->stack[0]].node, 1);
+    world_destroy(w);
+}
+
+static void the_checker_sees_a_page_that_is_in_no_list_or_in_two(void **state) {
+    (void)state;
+    struct world *const w = checker_world();
+    struct kv_group *const group = &w->kv->group[0];
+    BREAK(w, group->n_free, 0);
+    BREAK(w, group->stack[0], group->oldest);
+    BREAK(w, group->oldest, group->page[group->oldest].newer);
+    BREAK(w, group->newest, group->page[group->newest].older);
+    BREAK(w, group->page[group->newest].newer, group->oldest);
+    BREAK(w, group->page[group->oldest].tick, UINT64_MAX);
+    world_destroy(w);
+}
+
+static void the_checker_sees_wrong_bytes(void **state) {
+    (void)state;
+    struct world *const w = checker_world();
+    BREAK(w, w->kv->held_bytes, w->kv->held_bytes + 10);
+    BREAK(w, w->kv->cached_bytes, 0);
+    BREAK(w, w->kv->free_bytes, 0);
+    BREAK(w, w->kv->budget, w->kv->held_bytes + 1);
+    world_destroy(w);
+}
+
+static void the_checker_sees_a_wrong_node(void **state) {
+    (void)state;
+    struct world *const w = checker_world();
+    const uint32_t at = w->table[0].kv.node;
+    struct kv_node *const node = &w->kv->node[at];
+    BREAK(w, node->page[0], KV_NO_PAGE);
+    BREAK(w, node->n_table, 2);
+    BREAK(w, node->n_child, 1);
+    BREAK(w, node->n_page, 0);
+    BREAK(w, node->token[3], -5); // its hash is another one
+    BREAK(w, node->parent, KV_ROOT);
+    BREAK(w, node->used, false);
+    BREAK(w, w->kv->bucket[node->hash & (w->kv->n_bucket - 1)], KV_ROOT);
+    BREAK(w, w->kv->group[0].page[node->page[0]].node, KV_ROOT);
+    BREAK(w, w->kv->node[KV_ROOT].n_child, 0);
+    BREAK(w, w->kv->n_node_used, w->kv->n_node_used + 1);
+    world_destroy(w);
+}
+
+static void the_checker_sees_a_wrong_chain(void **state) {
+    (void)state;
+    struct world *const w = checker_world();
+    struct kv_table *const t = &w->table[0].kv;
+    BREAK(w, t->n_node, t->n_node - 1);
+    BREAK(w, t->n_node, t->n_node + 1);
+    BREAK(w, t->n_node, t->n_page + 1);
+    BREAK(w, t->node, w->kv->node[t->node].parent);
+    // as many owners as before, in another order
+    const uint32_t page = t->page[0][0];
+    t->page[0][0] = t->page[0][1];
+    t->page[0][1] = page;
+    assert_false(world_sound(w));
+    t->page[0][1] = t->page[0][0];
+    t->page[0][0] = page;
+    world_destroy(w);
+}
+
+static void the_checker_sees_a_table_with_a_wrong_page(void **state) {
+    (void)state;
+    struct world *const w = checker_world();
+    struct kv_table *const t = &w->table[0].kv;
+    assert_true(t->first[1] > 0);
+    BREAK(w, t->page[0][3], t->page[0][2]);
+    BREAK(w, t->page[0][3], KV_NO_PAGE);
+    BREAK(w, t->page[0][4], w->kv->group[0].oldest);
+    BREAK(w, t->page[1][0], w->kv->group[1].oldest);
+    BREAK(w, t->first[1], t->first[1] - 1);
+    BREAK(w, t->first[1], t->n_page + 1);
+    BREAK(w, t->n_page, t->max_page + 1);
+    world_destroy(w);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_use_keeps_the_invariants),
-        cmocka_unit_test(a_page_is_cleared_each_time_it_gets_an_owner),
-        cmocka_unit_test(the_checker_sees_a_page_with_two_owners),
+        cmocka_unit_test(random_use_keeps_the_invariants_and_each_tables_content),
+        cmocka_unit_test(random_use_is_sound_when_nodes_run_out),
+        cmocka_unit_test(random_use_without_a_prefix_cache_keeps_nothing),
+        cmocka_unit_test(a_lone_sequence_always_fits_into_what_kv_need_says),
+        cmocka_unit_test(kv_need_counts_partial_blocks_at_both_ends),
+        cmocka_unit_test(bytes_go_to_whichever_group_needs_them),
+        cmocka_unit_test(room_ends_where_page_operations_do),
+        cmocka_unit_test(growth_that_does_not_fit_changes_nothing),
+        cmocka_unit_test(budgets_that_cannot_be_counted_are_refused),
+        cmocka_unit_test(a_shared_partial_page_is_copied_by_all_writers_but_the_last),
+        cmocka_unit_test(a_copys_source_stays_until_the_copy_is_taken),
+        cmocka_unit_test(a_page_that_changes_hands_before_the_run_has_one_operation),
+        cmocka_unit_test(a_page_that_loses_its_memory_before_the_run_is_not_written),
+        cmocka_unit_test(a_fork_inside_a_registered_block_leaves_that_block_alone),
+        cmocka_unit_test(a_fork_takes_whole_blocks_where_a_group_is_recurrent),
+        cmocka_unit_test(a_fork_finds_what_a_window_gave_back_while_it_is_cached),
+        cmocka_unit_test(the_checker_sees_a_wrong_reference_or_pin),
+        cmocka_unit_test(the_checker_sees_a_page_in_two_states),
+        cmocka_unit_test(the_checker_sees_a_page_that_is_in_no_list_or_in_two),
+        cmocka_unit_test(the_checker_sees_wrong_bytes),
+        cmocka_unit_test(the_checker_sees_a_wrong_node),
+        cmocka_unit_test(the_checker_sees_a_wrong_chain),
+        cmocka_unit_test(the_checker_sees_a_table_with_a_wrong_page),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

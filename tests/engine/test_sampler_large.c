@@ -44,7 +44,7 @@ static rn_sampling sampling_for(enum step step, int i) {
 }
 
 static void candidates_of(struct choice *choice, const float *logits) {
-    choice->top = sampler_largest(logits, VOCAB);
+    choice->top = reference_largest(logits);
     for (int32_t id = 0; id < VOCAB; id++) {
         if (!(logits[id] > -INFINITY)) continue;
         choice->set.logit[choice->set.n] =

@@ -109,7 +109,7 @@ static struct choice choice_at(struct sampler *sampler, const struct scene *scen
                             .raw = scene->logits,
                             .logit = scene->logits,
                             .set = {sampler->logit, sampler->id, 0}};
-    choice.top = sampler_largest(scene->logits, VOCAB);
+    choice.top = reference_largest(scene->logits);
     for (int id = 0; id < VOCAB; id++) {
         if (!(scene->logits[id] > -INFINITY)) continue;
         choice.set.logit[choice.set.n] = scene->logits[id] - choice.top;

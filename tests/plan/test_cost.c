@@ -129,6 +129,56 @@ static void without_logit_rows_their_ops_cost_nothing(void **state) {
     plan_deinit(&plan);
 }
 
+static void rows_without_logits_cost_all_but_the_vocabulary(void **state) {
+    (void)state;
+    struct plan plan;
+    build(&plan, KV_FULL, 0);
+    struct batch_shape shape;
+    batch_shape_decode(&plan, 5, &shape);
+    shape.n_logits = 0;
+    const struct cost cost = plan_cost(&plan, KV_F16, &shape);
+    assert_int_equal(cost.weight_bytes, 68 + HEADS_KV * DIM * EMBD * 2);
+    assert_int_equal(cost.kv_read_bytes, 6 * HEADS_KV * 2 * DIM * 2);
+    plan_deinit(&plan);
+}
+
+static void a_recurrence_reads_one_state_for_each_sequence(void **state) {
+    (void)state;
+    enum { STATE = 48 };
+    struct plan plan;
+    build(&plan, KV_FULL, 0);
+    const struct plan_kv_group group = {.kind = KV_RECURRENT, .n_layer = 2, .state = STATE};
+    const int g = plan_add_kv_group(&plan, &group);
+    const int x = plan_add_buffer(&plan, "x", STATE, ROWS_TOKENS);
+    struct op op = op_of(OP_RECUR, ROWS_TOKENS, x, x, x, PLAN_NONE);
+    op.kv.group = g;
+    op.kv.layer = 1;
+    plan_add_op(&plan, &op);
+    const int32_t pos[5] = {8, 9, 10, 11, 20}, token[5] = {0}, out_row[2] = {3, 4};
+    const struct batch_seq seq[3] = {
+        {.first_row = 0, .n_tokens = 4, .first_pos = 8, .first_out = 0, .n_out = 1},
+        {.first_row = 4, .n_tokens = 0, .first_pos = 9, .first_out = 1, .n_out = 0},
+        {.first_row = 4, .n_tokens = 1, .first_pos = 20, .first_out = 1, .n_out = 1}};
+    const struct batch batch = {.n_tokens = 5,
+                                .n_seqs = 3,
+                                .n_out = 2,
+                                .token = token,
+                                .pos = pos,
+                                .out_row = out_row,
+                                .seq = seq};
+    struct batch_shape shape;
+    batch_shape_of(&plan, &batch, &shape);
+    assert_int_equal(shape.kv_read[g][ROWS_TOKENS], 2);
+    assert_int_equal(shape.kv_pairs[g][ROWS_TOKENS], 0);
+    assert_int_equal(shape.kv_read[g][ROWS_OUT], 2);
+    const struct cost cost = op_cost(&plan, &plan.op[plan.n_op - 1], KV_F16, &shape);
+    assert_int_equal(cost.kv_read_bytes, 2 * STATE * 4);
+    assert_int_equal(cost.kv_write_bytes, 2 * STATE * 4);
+    assert_int_equal(plan_kv_page_bytes(&plan, g, KV_F16), 2 * STATE * 4);
+    assert_int_equal(plan_kv_token_bytes(&plan, KV_F16), 3 * HEADS_KV * 2 * DIM * 2);
+    plan_deinit(&plan);
+}
+
 static void experts_touched_are_expected_between_those_used_and_all(void **state) {
     (void)state;
     assert_true(cost_experts_touched(8, 2, 1) == 2);
@@ -186,6 +236,8 @@ int main(void) {
         cmocka_unit_test(windowed_layers_read_their_window_only),
         cmocka_unit_test(a_batch_of_sequences_costs_the_sum_of_their_kv_and_the_weights_once),
         cmocka_unit_test(without_logit_rows_their_ops_cost_nothing),
+        cmocka_unit_test(rows_without_logits_cost_all_but_the_vocabulary),
+        cmocka_unit_test(a_recurrence_reads_one_state_for_each_sequence),
         cmocka_unit_test(experts_touched_are_expected_between_those_used_and_all),
         cmocka_unit_test(experts_cost_what_is_touched),
         cmocka_unit_test(a_page_is_its_tokens),

@@ -2,12 +2,9 @@
 // stops hold, pages come back, and a step allocates nothing.
 
 #define _GNU_SOURCE 1 // memmem
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <math.h>
 
-#include "check.h"
-#include "runnel.h"
+#include "streams.h"
 
 // Allocations of the whole program are counted; sanitizers bring their own allocator, so there the
 // count stays 0.
@@ -39,18 +36,7 @@ void *aligned_alloc(size_t align, size_t size) {
 }
 #endif
 
-enum { MAX_REQUESTS = 24, MAX_IDS = 512, MAX_TEXT = 4096 };
-
-struct result {
-    uint64_t id;
-    int32_t ids[MAX_IDS];
-    int n_ids;
-    char text[MAX_TEXT];
-    size_t n_text;
-    rn_finish finish;
-    char stop[64];
-    rn_timings timings;
-};
+enum { MAX_REQUESTS = 24 };
 
 static rn_model *model;
 
@@ -67,49 +53,10 @@ static int close_model(void **state) {
 }
 
 static rn_engine *new_engine(int max_seqs, int batch_tokens, int n_ctx) {
-    rn_engine *engine;
-    rn_error err = {0};
-    const rn_engine_options o = {.max_seqs = max_seqs,
-                                 .batch_tokens = batch_tokens,
-                                 .n_ctx = n_ctx,
-                                 .n_threads = 2};
-    const rn_status status = rn_engine_create(model, &o, &engine, &err);
-    check(status == RN_OK, "%s", err.message);
-    return engine;
-}
-
-static struct result *find(struct result *results, int n, uint64_t id) {
-    for (int i = 0; i < n; i++)
-        if (results[i].id == id) return &results[i];
-    fail_msg("event of unknown request %llu", (unsigned long long)id);
-    return NULL;
-}
-
-static void collect(rn_engine *engine, struct result *results, int n) {
-    for (rn_event event; rn_engine_next_event(engine, &event);) {
-        struct result *r = find(results, n, event.request);
-        assert_int_equal(r->finish, RN_FINISH_NONE); // nothing follows the last event
-        if (event.token >= 0) r->ids[r->n_ids++] = event.token;
-        memcpy(r->text + r->n_text, event.text, event.text_len);
-        r->n_text += event.text_len;
-        r->finish = event.finish;
-        if (event.stop) snprintf(r->stop, sizeof r->stop, "%s", event.stop);
-        if (event.timings) r->timings = *event.timings;
-    }
-}
-
-static void drain(rn_engine *engine, struct result *results, int n) {
-    for (bool busy = true; busy;) {
-        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
-        collect(engine, results, n);
-    }
-}
-
-static void submit(rn_engine *engine, const rn_request *request, struct result *result) {
-    rn_error err = {0};
-    memset(result, 0, sizeof *result);
-    const rn_status status = rn_engine_submit(engine, request, &result->id, &err);
-    check(status == RN_OK, "%s", err.message);
+    return streams_engine(model, &(rn_engine_options){.max_seqs = max_seqs,
+                                                      .batch_tokens = batch_tokens,
+                                                      .n_ctx = n_ctx,
+                                                      .n_threads = 2});
 }
 
 // Prompts of different lengths, seeds and settings; the same i gives the same request.
@@ -128,13 +75,13 @@ static rn_request request_at(int i, int32_t *prompt) {
 
 static void sequences_in_one_batch_do_not_see_each_other(void **state) {
     (void)state;
-    static struct result alone[MAX_REQUESTS], mixed[MAX_REQUESTS];
+    static struct stream alone[MAX_REQUESTS], mixed[MAX_REQUESTS];
     int32_t prompt[128];
     rn_engine *engine = new_engine(1, 512, 0);
     for (int i = 0; i < MAX_REQUESTS; i++) {
         const rn_request request = request_at(i, prompt);
-        submit(engine, &request, &alone[i]);
-        drain(engine, &alone[i], 1);
+        streams_submit(engine, &request, &alone[i]);
+        streams_drain(engine, &alone[i], 1);
         assert_int_equal(alone[i].n_ids, request.max_tokens);
     }
     rn_engine_destroy(engine);
@@ -146,27 +93,20 @@ static void sequences_in_one_batch_do_not_see_each_other(void **state) {
              busy || submitted < MAX_REQUESTS;) { // requests join while others run
             for (int k = 0; k < 2 && submitted < MAX_REQUESTS; k++, submitted++) {
                 const rn_request request = request_at(submitted, prompt);
-                submit(engine, &request, &mixed[submitted]);
+                streams_submit(engine, &request, &mixed[submitted]);
             }
-            assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
-            collect(engine, mixed, submitted);
+            busy = streams_step(engine, mixed, submitted, 0, 0);
         }
         for (int i = 0; i < MAX_REQUESTS; i++) {
-            assert_int_equal(mixed[i].n_ids, alone[i].n_ids);
-            assert_memory_equal(mixed[i].ids, alone[i].ids,
-                                (size_t)alone[i].n_ids * sizeof(int32_t));
-            assert_int_equal(mixed[i].n_text, alone[i].n_text);
-            assert_memory_equal(mixed[i].text, alone[i].text, alone[i].n_text);
+            streams_check_same(&alone[i], &mixed[i]);
         }
-        rn_engine_stats stats;
-        rn_engine_get_stats(engine, &stats);
-        assert_int_equal(stats.pages_held, 0);
+        streams_check_empty(engine);
         rn_engine_destroy(engine);
     }
 }
 
 struct rows {
-    float *logits; // [MAX_IDS][n_vocab]
+    float *logits; // [STREAM_MAX_IDS][n_vocab]
     int n;
 };
 
@@ -180,7 +120,7 @@ static void keep_row(void *ctx, int position, const float *logits, int n_vocab) 
 // Two requests that listen to every position, with fewer rows of logits in a step than both want.
 static void listeners_share_the_rows_of_a_step(void **state) {
     (void)state;
-    static struct result r[2];
+    static struct stream r[2];
     static int32_t prompt[2][128];
     const int n_vocab = rn_model_get_info(model)->n_vocab;
     struct rows rows[2][2] = {{{0}}};
@@ -190,13 +130,14 @@ static void listeners_share_the_rows_of_a_step(void **state) {
         const rn_engine_options o = {.max_seqs = 1 + together, .batch_tokens = 64, .logit_rows = 5};
         assert_int_equal(rn_engine_create(model, &o, &engine, &err), RN_OK);
         for (int i = 0; i < 2; i++) {
-            rows[together][i].logits = malloc((size_t)MAX_IDS * (size_t)n_vocab * sizeof(float));
+            rows[together][i].logits =
+                malloc((size_t)STREAM_MAX_IDS * (size_t)n_vocab * sizeof(float));
             rn_request request = request_at(i + 1, prompt[i]);
             request.on_logits = keep_row;
             request.on_logits_ctx = &rows[together][i];
-            submit(engine, &request, &r[i]);
+            streams_submit(engine, &request, &r[i]);
         }
-        drain(engine, r, 2);
+        streams_drain(engine, r, 2);
         rn_engine_destroy(engine);
     }
     for (int i = 0; i < 2; i++) {
@@ -212,15 +153,15 @@ static void listeners_share_the_rows_of_a_step(void **state) {
 static void a_step_allocates_nothing(void **state) {
     (void)state;
     if (!COUNTS_ALLOCATIONS) skip();
-    static struct result results[4];
+    static struct stream results[4];
     int32_t prompt[128];
     rn_engine *engine = new_engine(4, 64, 0);
     for (int i = 0; i < 4; i++) {
         const rn_request request = request_at(i + 5, prompt);
-        submit(engine, &request, &results[i]);
+        streams_submit(engine, &request, &results[i]);
     }
     const int before = n_allocations;
-    drain(engine, results, 4);
+    streams_drain(engine, results, 4);
     assert_int_equal(n_allocations, before);
     free(malloc(1)); // the counter counts
     assert_true(n_allocations > before);
@@ -230,23 +171,23 @@ static void a_step_allocates_nothing(void **state) {
 
 static void limits_end_a_sequence_with_length(void **state) {
     (void)state;
-    struct result r;
+    struct stream r;
     const int32_t prompt[30] = {5};
     rn_engine *engine = new_engine(1, 0, 40);
-    submit(engine,
-           &(rn_request){.prompt = prompt, .n_prompt = 30, .max_tokens = 3, .ignore_eos = true},
-           &r);
-    drain(engine, &r, 1);
+    streams_submit(
+        engine,
+        &(rn_request){.prompt = prompt, .n_prompt = 30, .max_tokens = 3, .ignore_eos = true}, &r);
+    streams_drain(engine, &r, 1);
     assert_int_equal(r.n_ids, 3);
     assert_int_equal(r.finish, RN_FINISH_LENGTH);
-    submit(engine,
-           &(rn_request){.prompt = prompt, .n_prompt = 30, .max_tokens = -1, .ignore_eos = true},
-           &r);
-    drain(engine, &r, 1);
+    streams_submit(
+        engine,
+        &(rn_request){.prompt = prompt, .n_prompt = 30, .max_tokens = -1, .ignore_eos = true}, &r);
+    streams_drain(engine, &r, 1);
     assert_int_equal(r.n_ids, 10); // the context is full
     assert_int_equal(r.finish, RN_FINISH_LENGTH);
-    submit(engine, &(rn_request){.prompt = prompt, .n_prompt = 30, .max_tokens = 0}, &r);
-    drain(engine, &r, 1);
+    streams_submit(engine, &(rn_request){.prompt = prompt, .n_prompt = 30, .max_tokens = 0}, &r);
+    streams_drain(engine, &r, 1);
     assert_int_equal(r.n_ids, 0);
     assert_int_equal(r.finish, RN_FINISH_LENGTH);
     rn_engine_destroy(engine);
@@ -254,7 +195,7 @@ static void limits_end_a_sequence_with_length(void **state) {
 
 static void end_tokens_stop_unless_ignored(void **state) {
     (void)state;
-    static struct result r;
+    static struct stream r;
     rn_error err;
     static const char question[] = "<|user|>\nHello, who are you?<|end|>\n<|assistant|>\n";
     int32_t *ids;
@@ -263,16 +204,17 @@ static void end_tokens_stop_unless_ignored(void **state) {
                                  RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL, &ids, &n, &err),
                      RN_OK);
     rn_engine *engine = new_engine(1, 0, 0);
-    submit(engine, &(rn_request){.prompt = ids, .n_prompt = n, .max_tokens = 200}, &r);
-    drain(engine, &r, 1);
+    streams_submit(engine, &(rn_request){.prompt = ids, .n_prompt = n, .max_tokens = 200}, &r);
+    streams_drain(engine, &r, 1);
     assert_int_equal(r.finish, RN_FINISH_STOP);
     assert_true(r.n_ids > 3 && r.n_ids < 200);
     assert_true(r.ids[r.n_ids - 1] == 3 || r.ids[r.n_ids - 1] == 0);
     assert_null(memmem(r.text, r.n_text, "<|", 2)); // special tokens are no text
     const int length = r.n_ids;
-    submit(engine,
-           &(rn_request){.prompt = ids, .n_prompt = n, .max_tokens = 200, .ignore_eos = true}, &r);
-    drain(engine, &r, 1);
+    streams_submit(
+        engine, &(rn_request){.prompt = ids, .n_prompt = n, .max_tokens = 200, .ignore_eos = true},
+        &r);
+    streams_drain(engine, &r, 1);
     assert_int_equal(r.finish, RN_FINISH_LENGTH);
     assert_int_equal(r.n_ids, 200);
     assert_true(r.n_ids > length);
@@ -282,12 +224,12 @@ static void end_tokens_stop_unless_ignored(void **state) {
 
 static void stop_strings_cut_the_text_before_them(void **state) {
     (void)state;
-    static struct result whole, cut;
+    static struct stream whole, cut;
     const int32_t prompt[] = {0};
     rn_engine *engine = new_engine(1, 0, 0);
     rn_request request = {.prompt = prompt, .n_prompt = 1, .max_tokens = 120, .ignore_eos = true};
-    submit(engine, &request, &whole);
-    drain(engine, &whole, 1);
+    streams_submit(engine, &request, &whole);
+    streams_drain(engine, &whole, 1);
     assert_true(whole.n_text > 60);
     // every stop string taken from the text itself ends it where it first occurs
     for (size_t at = 5; at + 12 < whole.n_text; at += 9) {
@@ -297,8 +239,8 @@ static void stop_strings_cut_the_text_before_them(void **state) {
         const char *list[] = {"never there", stop};
         request.stop = list;
         request.n_stop = 2;
-        submit(engine, &request, &cut);
-        drain(engine, &cut, 1);
+        streams_submit(engine, &request, &cut);
+        streams_drain(engine, &cut, 1);
         const char *first = memmem(whole.text, whole.n_text, stop, 12);
         assert_int_equal(cut.finish, RN_FINISH_STOP);
         assert_string_equal(cut.stop, stop);
@@ -310,60 +252,49 @@ static void stop_strings_cut_the_text_before_them(void **state) {
 
 static void cancelling_gives_pages_back_and_leaves_others_alone(void **state) {
     (void)state;
-    static struct result alone, r[6];
+    static struct stream alone, r[6];
     int32_t prompt[128];
     rn_engine *engine = new_engine(1, 0, 0);
     rn_request request = request_at(3, prompt);
-    submit(engine, &request, &alone);
-    drain(engine, &alone, 1);
+    streams_submit(engine, &request, &alone);
+    streams_drain(engine, &alone, 1);
     rn_engine_destroy(engine);
     engine = new_engine(3, 8, 0);
     for (int i = 0; i < 6; i++) {
         request = request_at(i == 1 ? 3 : i + 10, prompt);
-        submit(engine, &request, &r[i]);
+        streams_submit(engine, &request, &r[i]);
     }
-    bool busy;
-    for (int step = 0; step < 4; step++) {
-        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
-        collect(engine, r, 6);
-    }
+    for (int step = 0; step < 4; step++) streams_step(engine, r, 6, step, 0);
     rn_engine_cancel(engine, r[0].id); // running
     rn_engine_cancel(engine, r[4].id); // waiting
     rn_engine_cancel(engine, 999);     // nobody
-    drain(engine, r, 6);
+    streams_drain(engine, r, 6);
     for (int i = 0; i < 6; i++)
         assert_int_equal(r[i].finish, i == 0 || i == 4 ? RN_FINISH_CANCELLED : RN_FINISH_LENGTH);
-    assert_int_equal(r[1].n_ids, alone.n_ids);
-    assert_memory_equal(r[1].ids, alone.ids, (size_t)alone.n_ids * sizeof(int32_t));
-    rn_engine_stats stats;
-    rn_engine_get_stats(engine, &stats);
-    assert_int_equal(stats.pages_held, 0);
+    streams_check_same(&alone, &r[1]);
+    streams_check_empty(engine);
     rn_engine_destroy(engine);
 }
 
 static void cancelling_gives_out_the_text_that_was_held_back(void **state) {
     (void)state;
-    static struct result whole, cut;
+    static struct stream whole, cut;
     const int32_t prompt[] = {0};
     rn_engine *engine = new_engine(1, 0, 0);
     rn_request request = {.prompt = prompt, .n_prompt = 1, .max_tokens = 20, .ignore_eos = true};
-    submit(engine, &request, &whole);
-    drain(engine, &whole, 1);
+    streams_submit(engine, &request, &whole);
+    streams_drain(engine, &whole, 1);
     // a stop string that the text begins like, but does not reach: everything is held back
-    char stop[MAX_TEXT];
+    char stop[STREAM_MAX_TEXT];
     snprintf(stop, sizeof stop, "%.*s#", (int)whole.n_text, whole.text);
     const char *list[] = {stop};
     request.stop = list;
     request.n_stop = 1;
-    submit(engine, &request, &cut);
-    bool busy;
-    for (int step = 0; step < 6; step++) {
-        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
-        collect(engine, &cut, 1);
-    }
+    streams_submit(engine, &request, &cut);
+    for (int step = 0; step < 6; step++) streams_step(engine, &cut, 1, step, 0);
     assert_int_equal(cut.n_text, 0);
     rn_engine_cancel(engine, cut.id);
-    drain(engine, &cut, 1);
+    streams_drain(engine, &cut, 1);
     assert_int_equal(cut.finish, RN_FINISH_CANCELLED);
     assert_true(cut.n_text > 0);
     assert_memory_equal(cut.text, whole.text, cut.n_text);
@@ -390,6 +321,12 @@ static void bad_requests_are_refused_with_the_value(void **state) {
         {{.prompt = good, .n_prompt = 1, .stop = broken, .n_stop = 1}, RN_ERR_ARG, "UTF-8"},
         {{.prompt = good, .n_prompt = 1, .stop = fine, .n_stop = 17}, RN_ERR_ARG, "17"},
         {{.prompt = good, .n_prompt = 1, .sampling = {.temperature = -3}}, RN_ERR_ARG, "-3"},
+        {{.prompt = good, .n_prompt = 1, .priority = 101}, RN_ERR_ARG, "101"},
+        {{.prompt = good, .n_prompt = 1, .priority = -101}, RN_ERR_ARG, "-101"},
+        {{.prompt = good, .n_prompt = 1, .n = -2}, RN_ERR_ARG, "-2"},
+        {{.prompt = good, .n_prompt = 1, .n = 129}, RN_ERR_ARG, "129"},
+        {{.prompt = good, .n_prompt = 1, .timeout_ms = -7}, RN_ERR_ARG, "-7"},
+        {{.prompt = good, .n_prompt = 1, .timeout_ms = NAN}, RN_ERR_ARG, "nan"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         rn_error err = {0};
@@ -416,6 +353,9 @@ static void bad_options_are_refused_with_the_value(void **state) {
         {{.max_seqs = -4}, "-4"},
         {{.max_seqs = 8, .batch_tokens = 7}, "7"},
         {{.n_threads = -2}, "-2"},
+        {{.max_waiting = -6}, "-6"},
+        {{.itl_ms = -0.5}, "-0.5"},
+        {{.itl_ms = NAN}, "nan"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         rn_error err = {0};
@@ -456,15 +396,15 @@ static void a_full_queue_refuses_and_loses_nobody(void **state) {
 
 static void the_ledger_counts_weights_and_context(void **state) {
     (void)state;
-    struct result r;
+    struct stream r;
     const int32_t prompt[] = {1, 2, 3};
     rn_engine *engine = new_engine(1, 0, 0);
     rn_engine_info info;
     rn_engine_get_info(engine, &info);
-    submit(engine,
-           &(rn_request){.prompt = prompt, .n_prompt = 3, .max_tokens = 11, .ignore_eos = true},
-           &r);
-    drain(engine, &r, 1);
+    streams_submit(
+        engine,
+        &(rn_request){.prompt = prompt, .n_prompt = 3, .max_tokens = 11, .ignore_eos = true}, &r);
+    streams_drain(engine, &r, 1);
     assert_int_equal(r.timings.decode_steps, 10);
     uint64_t context = 0; // the step that evaluates position p reads p + 1 positions
     for (int p = 3; p < 13; p++) context += (uint64_t)p + 1;

@@ -1,0 +1,274 @@
+// Rows of `runnel bench --batch` and `--arrive` as a table, JSON, CSV, and a plot. A table begins
+// anew where the kind of rows changes; columns that a kind has nothing for are left out.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench_batch.h"
+#include "plot.h"
+
+static const char *const kind_name[] = {[BATCH_DISTINCT] = "batch",
+                                        [BATCH_SHARED] = "shared",
+                                        [BATCH_BEFORE] = "before",
+                                        [BATCH_ARRIVE] = "arrive"};
+
+double batch_serial_ms(const struct batch_row *row) {
+    return row->first_ms + (row->n_streams - 1) * row->next_ms;
+}
+
+static double share_of(double a, double b) { return b > 0 ? a / b : (double)NAN; }
+
+// ---------------------------------------------------------------- the table
+
+enum column {
+    COLUMN_TEST,
+    COLUMN_STREAMS,
+    COLUMN_PROMPT,
+    COLUMN_GEN,
+    COLUMN_STREAM,
+    COLUMN_SERIAL,
+    COLUMN_GAP,
+    COLUMN_OVER,
+    COLUMN_TTFT,
+    COLUMN_HOST,
+    COLUMN_SAMPLE,
+    COLUMN_SHARE,
+    COLUMN_PAGES,
+    COLUMN_SAVED,
+    COLUMN_COUNT
+};
+
+static const struct {
+    const char *name;
+    int width;
+    bool batch, arrive; // the tables that have it
+} columns[COLUMN_COUNT] = {
+    [COLUMN_TEST] = {"test", 30, true, true},
+    [COLUMN_STREAMS] = {"streams", 7, true, true},
+    [COLUMN_PROMPT] = {"prompt t/s", 10, true, true},
+    [COLUMN_GEN] = {"t/s", 9, true, true},
+    [COLUMN_STREAM] = {"/ 1 stream", 10, true, false},
+    [COLUMN_SERIAL] = {"/ 1 by 1", 8, true, false},
+    [COLUMN_GAP] = {"gap ms p50/p99/max", 22, true, true},
+    [COLUMN_OVER] = {"> bound", 7, false, true},
+    [COLUMN_TTFT] = {"first ms p50/p99", 19, true, true},
+    [COLUMN_HOST] = {"host us", 7, true, true},
+    [COLUMN_SAMPLE] = {"sample us", 9, true, true},
+    [COLUMN_SHARE] = {"of B", 6, true, true},
+    [COLUMN_PAGES] = {"pages held/shared", 17, true, false},
+    [COLUMN_SAVED] = {"saved", 6, true, false},
+};
+
+static bool is_arrive(const struct batch_row *row) { return row->kind >= BATCH_BEFORE; }
+
+static bool column_shown(const struct batch_row *row, int column) {
+    return is_arrive(row) ? columns[column].arrive : columns[column].batch;
+}
+
+// "pp512 + tg128, 384 shared"; "tg128, 50 ms"; "pp4096 arrives, 50 ms".
+static void test_text(const struct batch_row *row, char out[64]) {
+    int at;
+    if (row->kind == BATCH_BEFORE)
+        at = snprintf(out, 64, "tg%d", row->n_gen);
+    else if (row->kind == BATCH_ARRIVE)
+        at = snprintf(out, 64, "pp%d arrives", row->n_arrive);
+    else
+        at = snprintf(out, 64, "pp%d + tg%d", row->n_prompt, row->n_gen);
+    if (row->kind == BATCH_SHARED)
+        at += snprintf(out + at, 64 - (size_t)at, ", %d shared", row->n_shared);
+    if (row->itl_ms) snprintf(out + at, 64 - (size_t)at, ", %d ms", row->itl_ms);
+}
+
+// Empty where the row has no such figure.
+static void number_text(double value, int digits, const char *unit, char out[64]) {
+    *out = '\0';
+    if (isfinite(value)) snprintf(out, 64, "%.*f%s", digits, value, unit);
+}
+
+static void spread_text(const struct batch_spread *spread, bool max, char out[64]) {
+    *out = '\0';
+    if (!isfinite(spread->p50)) return;
+    const int at = snprintf(out, 64, "%.2f / %.2f", spread->p50, spread->p99);
+    if (max) snprintf(out + at, 64 - (size_t)at, " / %.2f", spread->max);
+}
+
+static void cell_text(const struct batch_row *row, int column, char out[64]) {
+    switch ((enum column)column) {
+    case COLUMN_TEST:
+        return test_text(row, out);
+    case COLUMN_STREAMS:
+        return number_text(row->n_streams, 0, "", out);
+    case COLUMN_PROMPT:
+        return number_text(row->prompt_ts, 1, "", out);
+    case COLUMN_GEN:
+        return number_text(row->gen_ts, 1, "", out);
+    case COLUMN_STREAM:
+        return number_text(row->gain_stream, 2, "", out);
+    case COLUMN_SERIAL:
+        return number_text(batch_serial_ms(row) / row->wall_ms, 2, "", out);
+    case COLUMN_GAP:
+        return spread_text(&row->gap, true, out);
+    case COLUMN_OVER:
+        return number_text(100 * row->over_bound, 1, "%", out);
+    case COLUMN_TTFT:
+        return spread_text(&row->ttft, false, out);
+    case COLUMN_HOST:
+        return number_text(row->host_us, 1, "", out);
+    case COLUMN_SAMPLE:
+        return number_text(row->sample_us, 1, "", out);
+    case COLUMN_SHARE:
+        return number_text(row->decode_only ? 100 * share_of(row->read_rate, row->bandwidth)
+                                            : (double)NAN,
+                           1, "%", out);
+    case COLUMN_PAGES:
+        snprintf(out, 64, "%u / %u", row->pages_held, row->pages_shared);
+        return;
+    case COLUMN_SAVED:
+        return number_text(100 * share_of((double)row->cached_tokens, (double)row->prompt_tokens),
+                           1, "%", out);
+    case COLUMN_COUNT:
+        break;
+    }
+    *out = '\0';
+}
+
+static void table_head(const struct batch_bench *bench, const struct batch_row *row) {
+    const bool color = bench->term->out_color;
+    printf("%s%s%s, %s %s, %d thread%s, kv %s\n\n|", term_bold(color), row->type, term_reset(color),
+           row->backend, row->isa, row->n_threads, row->n_threads == 1 ? "" : "s",
+           kv_type_name(row->kv_type));
+    for (int i = 0; i < COLUMN_COUNT; i++)
+        if (column_shown(row, i)) printf(" %*s |", columns[i].width, columns[i].name);
+    fputs("\n|", stdout);
+    for (int i = 0; i < COLUMN_COUNT; i++) {
+        if (!column_shown(row, i)) continue;
+        putchar(' ');
+        for (int j = 1; j < columns[i].width; j++) putchar('-');
+        fputs(": |", stdout);
+    }
+    putchar('\n');
+}
+
+void batch_table_row(const struct batch_bench *bench, const struct batch_row *row) {
+    const struct batch_row *last = row > bench->rows ? row - 1 : NULL;
+    if (!last || is_arrive(last) != is_arrive(row) || last->n_threads != row->n_threads ||
+        strcmp(last->filename, row->filename) != 0) {
+        if (last) putchar('\n');
+        table_head(bench, row);
+    }
+    putchar('|');
+    for (int i = 0; i < COLUMN_COUNT; i++) {
+        char text[64];
+        if (!column_shown(row, i)) continue;
+        cell_text(row, i, text);
+        printf(" %*s |", columns[i].width, text);
+    }
+    putchar('\n');
+}
+
+// ---------------------------------------------------------------- for programs
+
+static json_t *row_head(const struct batch_row *row) {
+    return json_pack(
+        "{s:s, s:s, s:o, s:o, s:s, s:s, s:i, s:i, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i}",
+        "build_commit", RN_VERSION, "test", kind_name[row->kind], "model_filename",
+        json_text(row->filename, strlen(row->filename)), "model_type",
+        json_text(row->type, strlen(row->type)), "backends", row->backend, "isa", row->isa,
+        "n_threads", row->n_threads, "n_batch", row->n_batch, "type_kv", kv_type_name(row->kv_type),
+        "test_time", row->time, "n_streams", row->n_streams, "n_prompt", row->n_prompt, "n_gen",
+        row->n_gen, "n_shared", row->n_shared, "n_arrive", row->n_arrive, "itl_ms", row->itl_ms);
+}
+
+static json_t *row_speed(const struct batch_row *row) {
+    const double serial = batch_serial_ms(row);
+    return json_pack("{s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "wall_ms", json_number(row->wall_ms), "serial_ms", json_number(serial),
+                     "prompt_ts", json_number(row->prompt_ts), "gen_ts", json_number(row->gen_ts),
+                     "decode_only", row->decode_only, "gain_stream", json_number(row->gain_stream),
+                     "gain_serial", json_number(serial / row->wall_ms), "gap_ms_p50",
+                     json_number(row->gap.p50), "gap_ms_p99", json_number(row->gap.p99),
+                     "gap_ms_max", json_number(row->gap.max), "over_bound",
+                     json_number(row->over_bound), "ttft_ms_p50", json_number(row->ttft.p50),
+                     "ttft_ms_p99", json_number(row->ttft.p99), "ttft_ms_max",
+                     json_number(row->ttft.max));
+}
+
+static json_t *row_engine(const struct batch_row *row) {
+    const double bandwidth = row->bandwidth > 0 ? row->bandwidth / 1e9 : (double)NAN;
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "steps",
+                     (json_int_t)row->steps, "host_us", json_number(row->host_us), "sample_us",
+                     json_number(row->sample_us), "read_gbs", json_number(row->read_rate / 1e9),
+                     "bandwidth_gbs", json_number(bandwidth), "bandwidth_share",
+                     json_number(share_of(row->read_rate, row->bandwidth)), "pages_held",
+                     (json_int_t)row->pages_held, "pages_shared", (json_int_t)row->pages_shared,
+                     "prompt_tokens", (json_int_t)row->prompt_tokens, "cached_tokens",
+                     (json_int_t)row->cached_tokens, "output_tokens",
+                     (json_int_t)row->output_tokens, "preemptions", (json_int_t)row->preemptions);
+}
+
+// NULL: out of memory.
+static json_t *rows_make(const struct batch_bench *bench) {
+    json_t *rows = json_array();
+    for (int i = 0; rows && i < bench->n_rows; i++) {
+        const struct batch_row *row = &bench->rows[i];
+        json_t *object = row_head(row), *speed = row_speed(row), *engine = row_engine(row);
+        bool ok = object && speed && engine && json_object_update(object, speed) == 0 &&
+                  json_object_update(object, engine) == 0;
+        json_decref(speed);
+        json_decref(engine);
+        ok = json_array_append_new(rows, object) == 0 && ok;
+        if (ok) continue;
+        json_decref(rows);
+        rows = NULL;
+    }
+    return rows;
+}
+
+int batch_json_print(const struct batch_bench *bench) {
+    return json_print(rows_make(bench), JSON_INDENT(2) | JSON_REAL_PRECISION(10));
+}
+
+int batch_csv_print(const struct batch_bench *bench) {
+    return json_csv_print(rows_make(bench), JSON_REAL_PRECISION(10));
+}
+
+// ---------------------------------------------------------------- the plot
+
+// The rows as rows of decoding: a sample whose rate is the row's.
+static bool plot_row(const struct batch_row *from, struct bench_row *to) {
+    const double rate = isfinite(from->gen_ts) ? from->gen_ts : 0;
+    char type[160];
+    snprintf(type, sizeof type, "%.100s%s", from->type,
+             from->kind == BATCH_SHARED ? ", shared prefix" : "");
+    *to = (struct bench_row){.filename = strdup(from->filename),
+                             .type = strdup(type),
+                             .backend = from->backend,
+                             .isa = from->isa,
+                             .n_threads = from->n_threads,
+                             .kv_type = from->kv_type,
+                             .test = {.kind = BENCH_DECODE,
+                                      .n_gen = from->n_gen,
+                                      .n_seqs = from->n_streams,
+                                      .n_depth = from->n_prompt},
+                             .cost = {.tokens = (uint64_t)(rate * 1e6)},
+                             .samples = calloc(1, sizeof *to->samples),
+                             .n_samples = 1};
+    if (!to->filename || !to->type || !to->samples) return false;
+    to->samples[0] = (struct bench_sample){.ns = 1000000ull * 1000000000ull,
+                                           .bytes = from->read_rate * 1e6,
+                                           .bandwidth = from->bandwidth};
+    return true;
+}
+
+int batch_plot(const struct batch_bench *bench, const char *path) {
+    struct bench plot = {.config = bench->config, .term = bench->term};
+    int code = APP_OK;
+    plot.rows = calloc((size_t)bench->n_rows, sizeof *plot.rows);
+    bool ok = plot.rows != NULL;
+    for (int i = 0; ok && i < bench->n_rows; i++)
+        ok = plot_row(&bench->rows[i], &plot.rows[plot.n_rows++]);
+    code = ok ? plot_write(&plot, path) : app_fail(APP_FAILED, "out of memory");
+    for (int i = 0; i < plot.n_rows; i++) bench_row_deinit(&plot.rows[i]);
+    free(plot.rows);
+    return code;
+}

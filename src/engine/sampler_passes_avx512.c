@@ -1,0 +1,17 @@
+// The sampler's passes for AVX-512. Must run only where is_here() says so.
+#if defined(__x86_64__)
+
+#include "engine/sampler_passes_simd.h"
+
+// All that the file is compiled for, used or not.
+static bool is_here(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vnni");
+}
+
+const struct sampler_passes sampler_passes_avx512 = PASSES_TABLE("avx512");
+
+#else
+typedef int nothing_here;
+#endif

@@ -1,0 +1,413 @@
+// The passes themselves. Included once per instruction set, by a file that says in is_here()
+// whether the machine has it, and that makes the table. The width of a vector follows from what
+// the file is compiled for.
+//
+// Sums have eight lanes: element i of a run goes to lane i % 8, in order, those behind the last
+// whole eight to lane 0; the lanes are added in order. Skipping a block whose terms are all zero
+// changes no bit. Shifting and dividing keep the order of logits, so a peak bounds its block.
+#include <math.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "engine/sampler_noise.h"
+#include "engine/sampler_passes.h"
+
+#define BLOCK     SAMPLER_BLOCK
+#define IN_BLOCKS static inline __attribute__((always_inline))
+
+// Calls a block function with a constant size where the block is whole, so that its loops have
+// known lengths.
+#define WITH_SIZE(at, n, function, ...)                                                            \
+    ((n) - (at) >= BLOCK ? function(__VA_ARGS__, BLOCK) : function(__VA_ARGS__, (n) - (at)))
+
+// ---------------------------------------------------------------- vectors
+
+enum { LANES = 8 };
+#if defined(__AVX512F__)
+enum { WIDTH = 16 };
+#elif defined(__AVX2__)
+enum { WIDTH = 8 };
+#else
+enum { WIDTH = 4 };
+#endif
+typedef float vfloat __attribute__((vector_size(4 * WIDTH)));
+typedef float vlanes __attribute__((vector_size(4 * LANES)));
+typedef int32_t vlane_ints __attribute__((vector_size(4 * LANES)));
+typedef double vdouble __attribute__((vector_size(8 * LANES)));
+typedef int32_t vint __attribute__((vector_size(4 * WIDTH)));
+
+IN_BLOCKS vfloat vector_load(const float *x) {
+    vfloat v;
+    memcpy(&v, x, sizeof v);
+    return v;
+}
+
+IN_BLOCKS void vector_store(float *x, vfloat v) { memcpy(x, &v, sizeof v); }
+
+// a > b ? a : b; b where a is a NaN.
+IN_BLOCKS vfloat vector_most(vfloat a, vfloat b) {
+#if defined(__AVX512F__)
+    return _mm512_max_ps(a, b);
+#elif defined(__AVX2__)
+    return _mm256_max_ps(a, b);
+#elif defined(__x86_64__)
+    return _mm_max_ps(a, b);
+#else
+    const vint more = a > b;
+    return (vfloat)(((vint)a & more) | ((vint)b & ~more));
+#endif
+}
+
+// The largest of the elements, none of which is a NaN.
+IN_BLOCKS float vector_peak(vfloat v) {
+#if defined(__x86_64__)
+#if defined(__AVX512F__)
+    const __m256 half = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+#elif defined(__AVX2__)
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+#else
+    const __m128 four = v;
+#endif
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+#else
+    float most = v[0];
+    for (int j = 1; j < WIDTH; j++) most = v[j] > most ? v[j] : most;
+    return most;
+#endif
+}
+
+// A bit for each element with |v| <= most.
+IN_BLOCKS uint64_t vector_within(vfloat v, float most) {
+    const vint magnitude = (vint)v & INT32_MAX;
+#if defined(__AVX512F__)
+    return _mm512_cmp_ps_mask((vfloat)magnitude, _mm512_set1_ps(most), _CMP_LE_OQ);
+#elif defined(__AVX2__)
+    return (uint64_t)_mm256_movemask_ps((vfloat)((vfloat)magnitude <= most));
+#elif defined(__x86_64__)
+    return (uint64_t)_mm_movemask_ps((vfloat)((vfloat)magnitude <= most));
+#else
+    const vint within = (vfloat)magnitude <= most;
+    uint64_t bits = 0;
+    for (int j = 0; j < WIDTH; j++) bits |= (uint64_t)(within[j] & 1) << j;
+    return bits;
+#endif
+}
+
+// weight_of, bit for bit.
+IN_BLOCKS vfloat vector_weight(vfloat x) {
+    const vfloat y = x * 1.44269504f;
+    const vfloat bounded = vector_most(y, (vfloat){0} - 126.0f);
+    const vint k = __builtin_convertvector(bounded - 0.5f, vint);
+    const vfloat f = bounded - __builtin_convertvector(k, vfloat);
+    vfloat p = 1.5403530e-4f * f + 1.3333558e-3f;
+    p = p * f + 9.6181291e-3f;
+    p = p * f + 5.5504109e-2f;
+    p = p * f + 2.4022651e-1f;
+    p = p * f + 6.9314718e-1f;
+    p = p * f + 1.0f;
+    const vfloat weight = p * (vfloat)((k + 127) << 23);
+    return (vfloat)((vint)weight & (y > -126.0f));
+}
+
+// ---------------------------------------------------------------- blocks
+
+static inline float value_of(const struct run *run, float logit) {
+    return (logit - run->shift) / run->scale;
+}
+
+// The values of a block; behind the run's end there are more, without weight.
+static inline void block_values(const struct run *run, int at, float *x) {
+    const float *logit = run->logit + at;
+    if (run->n - at < BLOCK) {
+        for (int j = 0; j < BLOCK; j++)
+            x[j] = at + j < run->n ? value_of(run, logit[j]) : -INFINITY;
+        return;
+    }
+    for (int j = 0; j < BLOCK; j += WIDTH) {
+        vfloat v = vector_load(logit + j) - run->shift;
+        if (run->scale != 1) v /= run->scale;
+        vector_store(x + j, v);
+    }
+}
+
+static inline int block_size(const struct run *run, int at) {
+    return run->n - at < BLOCK ? run->n - at : BLOCK;
+}
+
+// A bit for each element of the block that is at most so far from the centre.
+static inline uint64_t block_within(const float *x, float centre, float distance, int n) {
+    uint64_t bits = 0;
+    for (int j = 0; j < BLOCK; j += WIDTH)
+        bits |= vector_within(vector_load(x + j) - centre, distance) << j;
+    return n < BLOCK ? bits & ((UINT64_C(1) << n) - 1) : bits;
+}
+
+static inline void block_weights(const float *x, float *weight) {
+    for (int j = 0; j < BLOCK; j += WIDTH)
+        vector_store(weight + j, vector_weight(vector_load(x + j)));
+}
+
+// Adds a block to the lanes.
+IN_BLOCKS void block_sum(const float *x, vlanes *sum, int n) {
+    for (int i = 0; i + LANES <= n; i += LANES) {
+        vlanes next;
+        memcpy(&next, x + i, sizeof next);
+        *sum += next;
+    }
+    for (int i = n - n % LANES; i < n; i++) (*sum)[0] += x[i];
+}
+
+static inline double lanes_total(const vlanes *sum) {
+    double total = 0;
+    for (int j = 0; j < LANES; j++) total += (double)(*sum)[j];
+    return total;
+}
+
+// Whether even the peak is too low to be within the distance.
+static inline bool block_below(const struct run *run, int at, float centre, float distance) {
+    return value_of(run, run->peak[at / BLOCK]) - centre < -distance;
+}
+
+// Whether even the peak has no weight.
+static inline bool block_weightless(const struct run *run, int at) {
+    return !(value_of(run, run->peak[at / BLOCK]) * 1.44269504f > -126.0f); // as weight_of has it
+}
+
+// ---------------------------------------------------------------- the model's logits
+
+static float peaks(const float *logit, int n, float *peak, bool *holes) {
+    const vfloat lowest = (vfloat){0} - INFINITY;
+    vfloat broken = {0}; // a product with zero is zero, unless there was no number to begin with
+    float most = -INFINITY;
+    for (int at = 0; at < n; at += BLOCK) {
+        float rest[BLOCK];
+        const float *x = logit + at;
+        if (n - at < BLOCK) {
+            for (int j = 0; j < BLOCK; j++) rest[j] = at + j < n ? x[j] : logit[at];
+            x = rest;
+        }
+        vfloat here = lowest, zero = {0};
+        for (int j = 0; j < BLOCK; j += WIDTH) {
+            const vfloat v = vector_load(x + j);
+            here = vector_most(v, here);
+            zero += v * 0.0f;
+        }
+        broken += zero;
+        peak[at / BLOCK] = vector_peak(here);
+        most = peak[at / BLOCK] > most ? peak[at / BLOCK] : most;
+    }
+    *holes = false;
+    for (int j = 0; j < WIDTH; j++) *holes |= !(broken[j] == 0);
+    return most;
+}
+
+// What is overwritten was read before: a candidate never moves to a later place.
+IN_BLOCKS int block_fill(const float *logit, int at, float shift, float *out, int32_t *id, int n) {
+    float x[BLOCK];
+    int holes = 0, kept = 0;
+    for (int j = 0; j < n; j++) holes |= !(logit[at + j] > -INFINITY);
+    for (int j = 0; j < n; j++) x[j] = logit[at + j] - shift;
+    if (!holes) {
+        for (int j = 0; j < n; j++) out[j] = x[j];
+        for (int j = 0; j < n; j++) id[j] = at + j;
+        return n;
+    }
+    for (int j = 0; j < n; j++) {
+        const bool is_candidate = logit[at + j] > -INFINITY;
+        out[kept] = x[j];
+        id[kept] = at + j;
+        kept += is_candidate;
+    }
+    return kept;
+}
+
+static int fill(const float *logit, int n, float shift, float *out, int32_t *id) {
+    int kept = 0;
+    for (int at = 0; at < n; at += BLOCK)
+        kept += WITH_SIZE(at, n, block_fill, logit, at, shift, out + kept, id + kept);
+    return kept;
+}
+
+// Running sums over the finite logits, less the shift.
+struct moments {
+    vdouble sum, squares;
+    vlane_ints minus_count; // a comparison that holds is -1
+};
+
+IN_BLOCKS void moments_add(struct moments *moments, vlanes x, float shift) {
+    const vlane_ints finite = x - x == 0;
+    const vlane_ints shifts = (vlane_ints)((vlanes){0} + shift);
+    x = (vlanes)(((vlane_ints)x & finite) | (shifts & ~finite)); // adds nothing
+    const vdouble d = __builtin_convertvector(x, vdouble) - (double)shift;
+    moments->sum += d;
+    moments->squares += d * d;
+    moments->minus_count += finite;
+}
+
+static double deviation(const float *logit, int n, float shift) {
+    struct moments moments = {0};
+    vlanes x;
+    for (int i = 0; i + LANES <= n; i += LANES) {
+        memcpy(&x, logit + i, sizeof x);
+        moments_add(&moments, x, shift);
+    }
+    for (int i = n - n % LANES; i < n; i++) {
+        x = (vlanes){0} + NAN;
+        x[0] = logit[i];
+        moments_add(&moments, x, shift);
+    }
+    double sum = 0, squares = 0;
+    int count = 0;
+    for (int j = 0; j < LANES; j++) {
+        sum += moments.sum[j];
+        squares += moments.squares[j];
+        count -= moments.minus_count[j];
+    }
+    const double mean_shifted = sum / count;
+    const double variance = squares / count - mean_shifted * mean_shifted;
+    return sqrt(variance > 0 ? variance : 0);
+}
+
+// ---------------------------------------------------------------- runs
+
+static int count_within(const struct run *run, float centre, float distance) {
+    float x[BLOCK];
+    int count = 0;
+    for (int at = 0; at < run->n; at += BLOCK) {
+        if (block_below(run, at, centre, distance)) continue;
+        block_values(run, at, x);
+        count += __builtin_popcountll(block_within(x, centre, distance, block_size(run, at)));
+    }
+    return count;
+}
+
+static double mass_within(const struct run *run, float centre, float distance) {
+    float x[BLOCK];
+    vlanes sum = {0};
+    for (int at = 0; at < run->n; at += BLOCK) {
+        if (block_below(run, at, centre, distance) || block_weightless(run, at)) continue;
+        block_values(run, at, x);
+        for (int j = 0; j < BLOCK; j += WIDTH) {
+            const vfloat v = vector_load(x + j);
+            const vfloat far = (vfloat)((vint)(v - centre) & INT32_MAX);
+            vector_store(x + j, (vfloat)((vint)vector_weight(v) & (far <= distance)));
+        }
+        WITH_SIZE(at, run->n, block_sum, x, &sum);
+    }
+    return lanes_total(&sum);
+}
+
+// What is overwritten was read before: a candidate never moves to a later place.
+static int keep_within(const struct run *run, float centre, float distance, float *out,
+                       int32_t *id) {
+    float x[BLOCK];
+    int kept = 0;
+    for (int at = 0; at < run->n; at += BLOCK) {
+        if (block_below(run, at, centre, distance)) continue;
+        block_values(run, at, x);
+        uint64_t within = block_within(x, centre, distance, block_size(run, at));
+        for (; within; within &= within - 1) {
+            const int j = __builtin_ctzll(within);
+            out[kept] = x[j];
+            id[kept++] = run->id ? run->id[at + j] : at + j;
+        }
+    }
+    return kept;
+}
+
+static float mean(const struct run *run) {
+    float x[BLOCK], weight[BLOCK];
+    vlanes sum = {0}, mass = {0};
+    for (int at = 0; at < run->n; at += BLOCK) {
+        if (block_weightless(run, at)) continue;
+        block_values(run, at, x);
+        block_weights(x, weight);
+        // a logit without weight may be -INFINITY
+        for (int j = 0; j < BLOCK; j++) x[j] = weight[j] > 0 ? weight[j] * x[j] : 0.0f;
+        WITH_SIZE(at, run->n, block_sum, x, &sum);
+        WITH_SIZE(at, run->n, block_sum, weight, &mass);
+    }
+    return (float)(lanes_total(&sum) / lanes_total(&mass));
+}
+
+// ---------------------------------------------------------------- the choice
+
+struct best {
+    int32_t id; // -1: none yet
+    float sum;
+    double limit; // exp(-sum), a little more
+};
+
+// An upper bound of exp(x), for any finite x: weight_of's error and the rounding of sums covered,
+// and capped where it could not be represented.
+static double exp_bound(float x) {
+    if (x > 80) return INFINITY;
+    return 1.00001 * (x <= 0 ? (double)weight_of(x) : 1 / (double)weight_of(-x));
+}
+
+// To pass a best sum b, a candidate needs -log(u) < exp(logit - b), and -log(u) > 1 - u: most
+// cannot win, which is seen without logarithms.
+static inline void best_see(struct best *best, float x, int32_t id, uint64_t bits) {
+    const double uniform = noise_uniform(bits);
+    if (best->id >= 0 && 1 - uniform > (double)weight_of(x) * best->limit) return;
+    const float sum = x + noise_gumbel(uniform);
+    if (best->id >= 0 && (sum < best->sum || (sum == best->sum && id > best->id))) return;
+    *best = (struct best){id, sum, exp_bound(-sum)};
+}
+
+// The least 53 bits that let a logit as good as the block's peak win; 0 when any might.
+static inline int64_t block_least(const struct run *run, int at, const struct best *best) {
+    const double most =
+        1.00001 * (double)weight_of(value_of(run, run->peak[at / BLOCK])) * best->limit;
+    if (best->id < 0 || !(most < 1)) return 0;
+    const double least = (1 - most) * 0x1p53 - 4; // 4: more than the conversions round
+    return least > 0 ? (int64_t)least : 0;
+}
+
+IN_BLOCKS void block_bits(const struct run *run, int at, uint64_t key, const uint64_t *steps,
+                          int64_t *bits, int n) {
+    if (run->id) {
+        for (int j = 0; j < n; j++) bits[j] = (int64_t)noise_bits(key, (uint32_t)run->id[at + j]);
+    } else {
+        const uint64_t first = key + (uint64_t)at * NOISE_GOLDEN;
+        for (int j = 0; j < n; j++) bits[j] = (int64_t)(noise_mix(first + steps[j]) >> 11);
+    }
+}
+
+IN_BLOCKS void block_choose(const struct run *run, int at, uint64_t key, const uint64_t *steps,
+                            struct best *best, int n) {
+    float x[BLOCK];
+    int64_t bits[BLOCK], any = 0;
+    const int64_t least = block_least(run, at, best);
+    block_bits(run, at, key, steps, bits, n);
+    for (int j = 0; j < n; j++) any |= least - 1 - bits[j]; // negative: bits[j] >= least
+    if (any >= 0) return;
+    block_values(run, at, x);
+    for (int j = 0; j < n; j++)
+        if (bits[j] >= least)
+            best_see(best, x[j], run->id ? run->id[at + j] : at + j, (uint64_t)bits[j]);
+}
+
+// The block of the best logit comes first: what it leaves to beat rules most others out.
+static int32_t choose(const struct run *run, uint64_t key) {
+    uint64_t steps[BLOCK];
+    int top = 0;
+    struct best best = {.id = -1};
+    for (int j = 0; j < BLOCK; j++) steps[j] = (uint64_t)j * NOISE_GOLDEN;
+    for (int i = 1; i < sampler_blocks(run->n); i++)
+        if (run->peak[i] > run->peak[top]) top = i;
+    WITH_SIZE(top * BLOCK, run->n, block_choose, run, top * BLOCK, key, steps, &best);
+    for (int at = 0; at < run->n; at += BLOCK)
+        if (at != top * BLOCK) WITH_SIZE(at, run->n, block_choose, run, at, key, steps, &best);
+    return best.id;
+}
+
+#define PASSES_TABLE(its_name)                                                                     \
+    {                                                                                              \
+        .name = (its_name), .is_here = is_here, .peaks = peaks, .fill = fill,                      \
+        .count_within = count_within, .mass_within = mass_within, .keep_within = keep_within,      \
+        .mean = mean, .deviation = deviation, .choose = choose                                     \
+    }

@@ -1,0 +1,173 @@
+// Pages through the backend's interface: clears and copies happen in the order of the batch's list
+// on any number of threads, forgetting touches one page alone; and the threads that it lends.
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "check.h"
+
+enum { PAGES = 6, GROUPS = 3, OPS = 40, VOCAB = 4, MAX_THREADS = 3 };
+
+// Floats of a page: less than a cache line, an odd number of lines, and enough for all threads.
+static const int page_floats[GROUPS] = {5, 5000, 100003};
+
+static uint64_t rng_state = 5;
+static uint32_t rng_below(uint32_t n) {
+    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(rng_state >> 33) % n;
+}
+
+static const float embedding[VOCAB * VOCAB];
+
+static void plan_make(struct plan *plan) {
+    plan_init(plan);
+    plan->n_vocab = VOCAB;
+    for (int g = 0; g < GROUPS; g++) {
+        const struct plan_kv_group group = {.kind = KV_RECURRENT,
+                                            .n_layer = 1,
+                                            .state = page_floats[g]};
+        plan_add_kv_group(plan, &group);
+    }
+    const struct plan_weight weight = {.name = "embedding",
+                                       .format = FORMAT_F32,
+                                       .rows = VOCAB,
+                                       .cols = VOCAB,
+                                       .data = embedding,
+                                       .bytes = sizeof embedding};
+    const int x = plan_add_buffer(plan, "x", VOCAB, ROWS_TOKENS);
+    plan->logits = plan_add_buffer(plan, "logits", VOCAB, ROWS_LOGITS);
+    struct op op = {.kind = OP_EMBED, .in = {PLAN_NONE, PLAN_NONE}, .out = x, .bias = PLAN_NONE};
+    op.weight = plan_add_weight(plan, &weight);
+    op.embed.scale = 1;
+    plan_add_op(plan, &op);
+    op = (struct op){.kind = OP_GATHER, .rows = ROWS_LOGITS, .in = {x, PLAN_NONE}};
+    op.out = plan->logits;
+    op.weight = op.bias = PLAN_NONE;
+    plan_add_op(plan, &op);
+    assert_int_equal(plan_finish(plan, NULL), RN_OK);
+}
+
+static struct cpu_backend *create(const struct plan *plan, int threads) {
+    const struct backend_config config = {.n_threads = threads,
+                                          .max_tokens = 1,
+                                          .max_logits = 1,
+                                          .max_seqs = 1,
+                                          .n_pages = {PAGES, PAGES, PAGES}};
+    struct backend *backend;
+    assert_int_equal(backend_create(plan, &config, &backend, NULL), RN_OK);
+    return (struct cpu_backend *)backend;
+}
+
+static void pages_fill(struct cpu_backend *b) {
+    for (int g = 0; g < GROUPS; g++)
+        for (uint64_t i = 0; i < b->kv[g].bytes; i++)
+            b->kv[g].base[i] = (uint8_t)rng_below(255) + 1;
+}
+
+static uint8_t *pages_dup(const struct cpu_backend *b, int g) {
+    uint8_t *copy = malloc(b->kv[g].bytes);
+    assert_non_null(copy);
+    return memcpy(copy, b->kv[g].base, b->kv[g].bytes);
+}
+
+static void clears_and_copies_happen_in_order(void **state) {
+    (void)state;
+    struct plan plan;
+    plan_make(&plan);
+    for (int threads = 1; threads <= MAX_THREADS; threads++) {
+        struct cpu_backend *b = create(&plan, threads);
+        uint8_t *want[GROUPS];
+        pages_fill(b);
+        for (int g = 0; g < GROUPS; g++) want[g] = pages_dup(b, g);
+        struct batch_page page[OPS];
+        for (int i = 0; i < OPS; i++) {
+            const int g = (int)rng_below(GROUPS);
+            const uint64_t bytes = (uint64_t)page_floats[g] * sizeof(float);
+            const uint32_t to = rng_below(PAGES), from = (to + 1 + rng_below(PAGES - 1)) % PAGES;
+            const bool zero = rng_below(4) == 0;
+            page[i] = (struct batch_page){g, to, zero ? BATCH_ZERO : from};
+            if (zero)
+                memset(want[g] + to * bytes, 0, bytes);
+            else
+                memcpy(want[g] + to * bytes, want[g] + from * bytes, bytes);
+        }
+        const struct batch batch = {.n_pages = OPS, .page = page};
+        b->base.cls->run(&b->base, &batch);
+        for (int g = 0; g < GROUPS; g++) {
+            assert_memory_equal(b->kv[g].base, want[g], b->kv[g].bytes);
+            free(want[g]);
+        }
+        backend_destroy(&b->base);
+    }
+    plan_deinit(&plan);
+}
+
+// Bytes at the ends of a page, in system pages that it shares with its neighbours, may stay.
+static void forgetting_a_page_leaves_its_neighbours(void **state) {
+    (void)state;
+    struct plan plan;
+    plan_make(&plan);
+    struct cpu_backend *b = create(&plan, 1);
+    pages_fill(b);
+    for (int g = 0; g < GROUPS; g++) {
+        const uint64_t bytes = b->page_bytes[g];
+        uint8_t *before = pages_dup(b, g);
+        b->base.cls->kv_forget(&b->base, g, 2);
+        assert_memory_equal(b->kv[g].base, before, 2 * bytes);
+        assert_memory_equal(b->kv[g].base + 3 * bytes, before + 3 * bytes, (PAGES - 3) * bytes);
+        uint64_t kept = 0;
+        for (uint64_t i = 2 * bytes; i < 3 * bytes; i++) kept += b->kv[g].base[i] != 0;
+        if (bytes > 64 << 10)
+            assert_true(kept < bytes / 2);
+        else if (bytes < 4096)
+            assert_int_equal(kept, bytes);
+        const struct batch_page copy = {g, 2, 1}; // and is of use again
+        const struct batch batch = {.n_pages = 1, .page = &copy};
+        b->base.cls->run(&b->base, &batch);
+        assert_memory_equal(b->kv[g].base + 2 * bytes, before + bytes, bytes);
+        free(before);
+    }
+    backend_destroy(&b->base);
+    plan_deinit(&plan);
+}
+
+struct visits {
+    _Atomic int item[1000];
+    _Atomic int n_strangers; // calls by a worker that does not exist
+    int n_threads;
+};
+
+static void visit(void *ctx, int64_t begin, int64_t end, int worker) {
+    struct visits *visits = ctx;
+    if (worker < 0 || worker >= visits->n_threads) visits->n_strangers++;
+    for (int64_t i = begin; i < end; i++) visits->item[i]++;
+}
+
+static void parallel_covers_every_item_once(void **state) {
+    (void)state;
+    struct plan plan;
+    plan_make(&plan);
+    for (int threads = 1; threads <= MAX_THREADS; threads++) {
+        struct cpu_backend *b = create(&plan, threads);
+        for (int chunk = 1; chunk <= 1000; chunk += 111) {
+            struct visits visits = {.n_threads = b->base.cls->threads(&b->base)};
+            assert_int_equal(visits.n_threads, threads);
+            b->base.cls->parallel(&b->base, visit, &visits, 1000 - chunk / 2, chunk);
+            for (int i = 0; i < 1000; i++)
+                assert_int_equal(visits.item[i], i < 1000 - chunk / 2 ? 1 : 0);
+            assert_int_equal(visits.n_strangers, 0);
+        }
+        backend_destroy(&b->base);
+    }
+    plan_deinit(&plan);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(clears_and_copies_happen_in_order),
+        cmocka_unit_test(forgetting_a_page_leaves_its_neighbours),
+        cmocka_unit_test(parallel_covers_every_item_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

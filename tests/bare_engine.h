@@ -1,0 +1,122 @@
+// The public calls that tests/mix.h and streams.h use, over an engine that the test can look into:
+// its invariants are tested after every step, it may have a clock of the test's own, and its model
+// need not come from a file. For programs of tests/engine/, which are not linked with the library's
+// own definitions of these calls.
+#ifndef RN_TESTS_BARE_ENGINE_H
+#define RN_TESTS_BARE_ENGINE_H
+
+#include <stdalign.h>
+#include <stdlib.h>
+
+#include "check.h"
+#include "engine/engine.h"
+#include "engine/vocab.h"
+
+#define MIX_NO_THREAD 1 // steps are the caller's
+
+struct rn_model {
+    struct weights *weights; // of the tokenizer, and of the model if it is a file's
+    struct tokenizer *tokenizer;
+    struct model model;
+    rn_model_info info;
+};
+
+struct rn_engine {
+    struct engine engine;
+};
+
+static struct engine_clock bare_clock; // of engines that are created from now on
+
+static inline void bare_fill_info(rn_model *model) {
+    model->info = (rn_model_info){.n_vocab = model->model.plan.n_vocab,
+                                  .n_embd = model->model.hp.n_embd,
+                                  .n_ctx_train = model->model.hp.n_ctx};
+}
+
+// A GGUF file's model.
+static inline rn_model *bare_open(const char *path) {
+    rn_error err = {0};
+    rn_model *model = calloc(1, sizeof *model);
+    assert_non_null(model);
+    check(weights_open(path, &model->weights, &err) == RN_OK, "%s", err.message);
+    check(model_init(&model->model, model->weights, &err) == RN_OK, "%s", err.message);
+    check(vocab_load(model->weights, model->model.hp.n_vocab, &model->tokenizer, NULL, &err) ==
+              RN_OK,
+          "%s", err.message);
+    bare_fill_info(model);
+    return model;
+}
+
+static inline void bare_close(rn_model *model) {
+    model_deinit(&model->model);
+    tokenizer_destroy(model->tokenizer);
+    weights_close(model->weights);
+    free(model);
+}
+
+const rn_model_info *rn_model_get_info(const rn_model *model) { return &model->info; }
+
+const char *rn_finish_text(rn_finish finish) {
+    return (const char *[]){"none", "stop", "length", "cancelled", "error"}[finish];
+}
+
+rn_status rn_engine_create(const rn_model *model, const rn_engine_options *o, rn_engine **out,
+                           rn_error *err) {
+    const int kv_type = kv_type_find(o->kv_type ? o->kv_type : "f16");
+    if (kv_type < 0) return RN_ERR_ARG;
+    const struct engine_config config = {.backend = {.isa = o->isa,
+                                                     .n_threads = o->n_threads,
+                                                     .max_tokens = o->batch_tokens,
+                                                     .max_logits = o->logit_rows,
+                                                     .max_seqs = o->max_seqs,
+                                                     .kv_type = (enum kv_type)kv_type},
+                                         .n_ctx = o->n_ctx,
+                                         .max_waiting = o->max_waiting,
+                                         .kv_bytes = o->kv_bytes,
+                                         .kv_pages = o->kv_pages,
+                                         .itl_ms = o->itl_ms,
+                                         .no_prefix = o->no_prefix_cache,
+                                         .clock = bare_clock};
+    rn_engine *engine = aligned_alloc(alignof(rn_engine), sizeof *engine);
+    assert_non_null(engine);
+    const rn_status status =
+        engine_init(&engine->engine, &model->model, model->tokenizer, &config, err);
+    if (status) free(engine);
+    *out = status ? NULL : engine;
+    return status;
+}
+
+void rn_engine_destroy(rn_engine *engine) {
+    engine_deinit(&engine->engine);
+    free(engine);
+}
+
+rn_status rn_engine_submit(rn_engine *engine, const rn_request *request, uint64_t *id,
+                           rn_error *err) {
+    return intake_submit(&engine->engine.intake, request, id, err);
+}
+
+void rn_engine_cancel(rn_engine *engine, uint64_t id) { intake_cancel(&engine->engine.intake, id); }
+
+void rn_engine_pause(rn_engine *engine, uint64_t id, bool pause) {
+    intake_pause(&engine->engine.intake, id, pause);
+}
+
+rn_status rn_engine_step(rn_engine *engine, bool *busy) {
+    const rn_status status = engine_step(&engine->engine, busy);
+    check(engine_check(&engine->engine), "an invariant is broken after step %llu",
+          (unsigned long long)engine->engine.stats.steps);
+    return status;
+}
+
+bool rn_engine_next_event(rn_engine *engine, rn_event *out) {
+    return engine_next_event(&engine->engine, out);
+}
+
+void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out) {
+    *out = engine->engine.stats;
+}
+
+void rn_engine_forget_prefixes(rn_engine *engine) { engine->engine.forget = true; }
+
+#endif

@@ -1,0 +1,265 @@
+// A world for the page manager: a backend whose pages hold, in each slot, a hash of the salt and
+// all tokens up to that position (a recurrent page: of the last position evaluated), and tables
+// that know their tokens. After each operation every slot that a table needs must hold its own
+// history, so a wrong copy, hit, eviction or shared write is seen. Clears and copies are applied by
+// world_run only, as the engine does, with the bytes that have memory counted.
+#ifndef RN_TESTS_KV_WORLD_H
+#define RN_TESTS_KV_WORLD_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "engine/kv_internal.h"
+
+enum { WORLD_TABLES = 12, WORLD_POSITIONS = 320, WORLD_PAGES = 512 };
+
+struct world_page {
+    uint64_t slot[KV_PAGE_TOKENS]; // recurrent: only [0] is used
+    bool memory;
+};
+
+struct world_table {
+    struct kv_table kv;
+    int32_t token[WORLD_POSITIONS + 1];
+    int n_token, n_done;
+    int n_planned; // positions that kv_grow gave and that were not run yet
+    const char *salt;
+    bool live;
+};
+
+struct world {
+    struct backend backend; // first: the class gets a pointer to it
+    struct kv_config config;
+    struct kv *kv;
+    struct world_page page[PLAN_MAX_KV_GROUPS][WORLD_PAGES];
+    uint64_t bytes; // that have memory
+    int n_forgets;
+    struct world_table table[WORLD_TABLES];
+    uint64_t random;
+};
+
+static inline uint64_t world_mix(uint64_t h, uint64_t x) {
+    h = (h ^ x) * 0x9e3779b97f4a7c15u;
+    return h ^ h >> 29;
+}
+
+static inline uint32_t world_random(struct world *w, uint32_t n) { // below n
+    w->random = world_mix(w->random + 0x1234567, 77);
+    return (uint32_t)(w->random >> 20) % n;
+}
+
+static inline void world_forget(struct backend *backend, int group, uint32_t page) {
+    struct world *const w = (struct world *)(void *)backend;
+    // a page whose clear was not done yet never got memory
+    if (w->page[group][page].memory) w->bytes -= w->config.group[group].page_bytes;
+    w->page[group][page].memory = false;
+    memset(w->page[group][page].slot, 0xee, sizeof w->page[group][page].slot);
+    w->n_forgets++;
+}
+
+static const struct backend_class world_class = {.name = "world", .kv_forget = world_forget};
+
+static inline struct world *world_create(const struct kv_config *config, uint64_t seed) {
+    struct world *const w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    w->backend.cls = &world_class;
+    w->config = *config;
+    w->random = seed;
+    for (int g = 0; g < config->n_group; g++)
+        check(kv_group_pages(config, g) <= WORLD_PAGES, "group %d has too many pages", g);
+    rn_error err = {0};
+    check(kv_create(config, &w->backend, &w->kv, &err) == RN_OK, "%s", err.message);
+    for (int i = 0; i < WORLD_TABLES; i++)
+        assert_int_equal(kv_table_init(&w->table[i].kv, config->n_group, WORLD_POSITIONS, NULL),
+                         RN_OK);
+    return w;
+}
+
+static inline void world_release(struct world *w, struct world_table *t) {
+    kv_release(w->kv, &t->kv);
+    t->live = false;
+    t->n_planned = t->n_done = t->n_token = 0;
+}
+
+static inline void world_destroy(struct world *w) {
+    for (int i = 0; i < WORLD_TABLES; i++) {
+        world_release(w, &w->table[i]);
+        kv_table_deinit(&w->table[i].kv);
+    }
+    kv_check_begin(w->kv);
+    assert_true(kv_check_end(w->kv));
+    struct kv_stats stats;
+    kv_take_ops(w->kv, &(int){0});
+    kv_get_stats(w->kv, &stats);
+    assert_int_equal(stats.held_bytes, 0);
+    assert_int_equal(stats.pages_shared, 0);
+    kv_destroy(w->kv);
+    free(w);
+}
+
+// --- what pages hold ---
+
+static inline uint64_t world_salt(const struct world_table *t) {
+    uint64_t h = 1;
+    for (const char *c = t->salt; c && *c; c++) h = world_mix(h, (uint64_t)*c + 1000);
+    return h;
+}
+
+// What the slot holds once the ops that wait are done.
+static inline uint64_t world_slot(const struct world *w, int g, uint32_t page, int slot) {
+    for (int i = w->kv->n_op; i-- > 0;) {
+        if (w->kv->op[i].group != g || w->kv->op[i].page != page) continue;
+        const uint32_t from = w->kv->op[i].from;
+        return from == BATCH_ZERO ? 0 : world_slot(w, g, from, slot);
+    }
+    check(w->page[g][page].memory, "group %d page %u was forgotten", g, page);
+    return w->page[g][page].slot[slot];
+}
+
+// Every slot that the table needs holds the history of its position.
+static inline void world_check_table(const struct world *w, const struct world_table *t) {
+    uint64_t history[WORLD_POSITIONS];
+    uint64_t h = world_salt(t);
+    for (int p = 0; p < t->n_done; p++)
+        history[p] = h = world_mix(h, (uint64_t)(uint32_t)t->token[p]);
+    for (int g = 0; g < w->config.n_group && t->n_done > 0; g++) {
+        int p = 0;
+        if (w->config.group[g].kind == KV_RECURRENT) p = t->n_done - 1;
+        if (w->config.group[g].kind == KV_WINDOW && t->n_done >= w->config.group[g].window)
+            p = t->n_done - w->config.group[g].window + 1;
+        for (; p < t->n_done; p++) {
+            const uint32_t page = t->kv.page[g][p / KV_PAGE_TOKENS];
+            const bool recurrent = w->config.group[g].kind == KV_RECURRENT;
+            check(page != KV_NO_PAGE, "group %d position %d of %d has no page", g, p, t->n_done);
+            const uint64_t is = world_slot(w, g, page, recurrent ? 0 : p % KV_PAGE_TOKENS);
+            check(is == history[p], "group %d position %d of %d is another's", g, p, t->n_done);
+        }
+    }
+}
+
+static inline bool world_sound(struct world *w) {
+    kv_check_begin(w->kv);
+    for (int i = 0; i < WORLD_TABLES; i++) kv_check_table(w->kv, &w->table[i].kv);
+    return kv_check_end(w->kv);
+}
+
+static inline void world_check(struct world *w) {
+    assert_true(world_sound(w));
+    for (int i = 0; i < WORLD_TABLES; i++)
+        if (w->table[i].live) world_check_table(w, &w->table[i]);
+    check(w->bytes <= w->config.budget, "%llu bytes have memory", (unsigned long long)w->bytes);
+}
+
+// --- operations ---
+
+static inline struct world_table *world_unused(struct world *w) { // NULL: none
+    for (int i = 0; i < WORLD_TABLES; i++)
+        if (!w->table[i].live) return &w->table[i];
+    return NULL;
+}
+
+// A table with these tokens, after its hit.
+static inline struct world_table *world_begin(struct world *w, const int32_t *token, int n,
+                                              const char *salt) {
+    struct world_table *const t = world_unused(w);
+    assert_non_null(t);
+    t->live = true;
+    t->salt = salt;
+    memcpy(t->token, token, sizeof *token * (size_t)n);
+    t->n_token = n;
+    t->n_done = kv_hit(w->kv, &t->kv, token, n, salt, salt ? strlen(salt) : 0);
+    check(t->n_done < n && t->n_done % KV_PAGE_TOKENS == 0, "%d of %d tokens found", t->n_done, n);
+    return t;
+}
+
+static inline bool world_grow(struct world *w, struct world_table *t, int n) {
+    const int room = kv_room(w->kv, &t->kv, t->n_done, n);
+    const bool grown = kv_grow(w->kv, &t->kv, t->n_done, n);
+    check(grown == (room >= n), "%d of %d: room for %d", t->n_done, n, room);
+    if (grown) t->n_planned = n;
+    return grown;
+}
+
+static inline void world_apply(struct world *w) {
+    int n;
+    const struct batch_page *const op = kv_take_ops(w->kv, &n);
+    for (int i = 0; i < n; i++) {
+        struct world_page *const page = &w->page[op[i].group][op[i].page];
+        if (!page->memory) w->bytes += w->config.group[op[i].group].page_bytes;
+        page->memory = true;
+        if (op[i].from == BATCH_ZERO) {
+            memset(page->slot, 0, sizeof page->slot);
+            continue;
+        }
+        assert_true(w->page[op[i].group][op[i].from].memory);
+        *page = w->page[op[i].group][op[i].from];
+    }
+}
+
+// Writes what was planned for the table: its new positions.
+static inline void world_write(struct world *w, struct world_table *t) {
+    uint64_t h = world_salt(t);
+    for (int p = 0; p < t->n_done + t->n_planned; p++) {
+        h = world_mix(h, (uint64_t)(uint32_t)t->token[p]);
+        if (p < t->n_done) continue;
+        for (int g = 0; g < w->config.n_group; g++) {
+            const uint32_t id = t->kv.page[g][p / KV_PAGE_TOKENS];
+            struct world_page *const page = &w->page[g][id];
+            assert_true(page->memory);
+            if (w->config.group[g].kind != KV_RECURRENT) {
+                page->slot[p % KV_PAGE_TOKENS] = h;
+                continue;
+            }
+            const uint64_t before =
+                p == 0 ? world_salt(t)
+                       : w->page[g][t->kv.page[g][(p - 1) / KV_PAGE_TOKENS]].slot[0];
+            page->slot[0] = world_mix(before, (uint64_t)(uint32_t)t->token[p]);
+        }
+    }
+    t->n_done += t->n_planned;
+    t->n_planned = 0;
+}
+
+// A step: ops, then all writes, then commits.
+static inline void world_run(struct world *w) {
+    world_apply(w);
+    for (int i = 0; i < WORLD_TABLES; i++)
+        if (w->table[i].live && w->table[i].n_planned > 0) world_write(w, &w->table[i]);
+    for (int i = 0; i < WORLD_TABLES; i++)
+        if (w->table[i].live)
+            kv_commit(w->kv, &w->table[i].kv, w->table[i].token, w->table[i].n_done);
+}
+
+// Evaluates all tokens of the table, in chunks; false: no room.
+static inline bool world_finish(struct world *w, struct world_table *t, int chunk) {
+    while (t->n_done < t->n_token) {
+        const int left = t->n_token - t->n_done;
+        if (!world_grow(w, t, left < chunk ? left : chunk)) return false;
+        world_run(w);
+        world_check(w);
+    }
+    return true;
+}
+
+static inline struct world_table *world_fork(struct world *w, const struct world_table *from,
+                                             int n) {
+    struct world_table *const t = world_unused(w);
+    assert_non_null(t);
+    t->live = true;
+    t->salt = from->salt;
+    memcpy(t->token, from->token, sizeof t->token);
+    t->n_token = from->n_token;
+    t->n_done = kv_fork(w->kv, &from->kv, &t->kv, n);
+    if (t->n_done == 0) world_release(w, t);
+    return t;
+}
+
+static inline struct kv_stats world_stats(const struct world *w) {
+    struct kv_stats stats;
+    kv_get_stats(w->kv, &stats);
+    return stats;
+}
+
+#endif

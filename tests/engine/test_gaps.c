@@ -1,0 +1,244 @@
+// Time as the engine sees it, with a clock of the test's own: a backend whose steps take what a
+// table says, so that gaps and deadlines are exact. With a bound on the gap a long prompt does not
+// stop the streams that run; deadlines end requests that wait and requests that run.
+#include <math.h>
+
+#include "bare_engine.h"
+#include "streams.h"
+
+enum { N_STREAMS = 8, N_GAPS = 4096 };
+
+static const double MS = 1e6; // ns
+
+// A clock that the backend's run moves on.
+struct fake {
+    uint64_t now_ns;
+    struct backend_class cls;
+    void (*run)(struct backend *backend, const struct batch *batch);
+};
+
+static struct fake fake;
+
+static uint64_t fake_now(void *ctx) {
+    (void)ctx;
+    return fake.now_ns;
+}
+
+// What a step with so many rows takes: the weights once, then more with every row.
+static double rows_ms(int n_rows) {
+    static const struct {
+        int rows;
+        double ms;
+    } table[] = {{0, 1}, {8, 1}, {16, 1.5}, {64, 4}, {256, 14}, {1024, 60}};
+    int i = 1;
+    while (table[i].rows < n_rows) i++;
+    const double part =
+        (double)(n_rows - table[i - 1].rows) / (double)(table[i].rows - table[i - 1].rows);
+    return table[i - 1].ms + part * (table[i].ms - table[i - 1].ms);
+}
+
+static void fake_run(struct backend *backend, const struct batch *batch) {
+    fake.run(backend, batch);
+    fake.now_ns += (uint64_t)(rows_ms(batch->n_tokens) * MS);
+}
+
+static rn_model *model;
+
+static int open_model(void **state) {
+    (void)state;
+    bare_clock = (struct engine_clock){fake_now, NULL};
+    model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
+    return 0;
+}
+
+static int close_model(void **state) {
+    (void)state;
+    bare_close(model);
+    return 0;
+}
+
+static rn_engine *new_engine(const rn_engine_options *options) {
+    fake.now_ns = 1000000000;
+    rn_engine *engine = streams_engine(model, options);
+    fake.run = engine->engine.backend->cls->run;
+    fake.cls = *engine->engine.backend->cls;
+    fake.cls.run = fake_run;
+    engine->engine.backend->cls = &fake.cls;
+    return engine;
+}
+
+static int32_t prompt[1024];
+static struct stream stream[N_STREAMS + 1];
+
+static rn_request request_for(int seed, int n_prompt, int max_tokens) {
+    for (int i = 0; i < n_prompt; i++) prompt[i] = (seed * 577 + i * 31 + 7) % 4096;
+    return (rn_request){.prompt = prompt,
+                        .n_prompt = (size_t)n_prompt,
+                        .max_tokens = max_tokens,
+                        .ignore_eos = true};
+}
+
+static int by_size(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+struct gaps {
+    double p99_ms, max_ms;
+    double ttft_ms; // of the long prompt
+};
+
+// 8 streams run; a prompt of 900 tokens arrives. The gaps from then to its first token.
+static struct gaps measure(double itl_ms) {
+    static double gap_ms[N_GAPS];
+    rn_engine *engine = new_engine(&(rn_engine_options){
+        .max_seqs = N_STREAMS + 1, .batch_tokens = 1000, .n_threads = 1, .itl_ms = itl_ms});
+    int n_gaps = 0, had[N_STREAMS];
+    uint64_t at_ns[N_STREAMS];
+    for (int i = 0; i < N_STREAMS; i++) {
+        const rn_request request = request_for(i + 1, 10 + i, 500);
+        streams_submit(engine, &request, &stream[i]);
+    }
+    for (int step = 0; step < 60; step++) streams_step(engine, stream, N_STREAMS, step, 0);
+    for (int i = 0; i < N_STREAMS; i++) {
+        had[i] = stream[i].n_ids;
+        at_ns[i] = fake.now_ns;
+        assert_true(had[i] > 10);
+    }
+    const rn_request request = request_for(99, 900, 5);
+    streams_submit(engine, &request, &stream[N_STREAMS]);
+    while (stream[N_STREAMS].n_ids == 0) {
+        assert_true(streams_step(engine, stream, N_STREAMS + 1, 0, 0));
+        for (int i = 0; i < N_STREAMS; i++) {
+            if (stream[i].n_ids == had[i]) continue;
+            assert_true(n_gaps < N_GAPS);
+            gap_ms[n_gaps++] = (double)(fake.now_ns - at_ns[i]) / MS;
+            had[i] = stream[i].n_ids;
+            at_ns[i] = fake.now_ns;
+        }
+    }
+    for (int i = 0; i <= N_STREAMS; i++) rn_engine_cancel(engine, stream[i].id);
+    streams_drain(engine, stream, N_STREAMS + 1);
+    assert_true(n_gaps > 0);
+    qsort(gap_ms, (size_t)n_gaps, sizeof *gap_ms, by_size);
+    const struct gaps gaps = {.p99_ms = gap_ms[(n_gaps * 99 - 1) / 100],
+                              .max_ms = gap_ms[n_gaps - 1],
+                              .ttft_ms = stream[N_STREAMS].timings.ttft_ms};
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+    return gaps;
+}
+
+static void a_long_prompt_keeps_the_bound_on_the_gap(void **state) {
+    (void)state;
+    const struct gaps unbounded = measure(0);
+    check(unbounded.max_ms > 40, "without a bound the prompt is one step, the gap %g ms",
+          unbounded.max_ms);
+    static const double bounds_ms[] = {2, 5, 20};
+    double ttft_ms = 0;
+    for (int i = 2; i >= 0; i--) {
+        const struct gaps gaps = measure(bounds_ms[i]);
+        print_message("bound %g ms: p99 %.2f ms, longest %.2f ms, first token after %.1f ms\n",
+                      bounds_ms[i], gaps.p99_ms, gaps.max_ms, gaps.ttft_ms);
+        check(gaps.p99_ms <= bounds_ms[i] + rows_ms(N_STREAMS), "p99 is %g ms, the bound %g",
+              gaps.p99_ms, bounds_ms[i]);
+        check(gaps.ttft_ms > ttft_ms, "a tighter bound did not cost the prompt anything");
+        // the bound is used: the prompt's time is not many times what its rows cost in such steps
+        const double least_ms = rows_ms(900);
+        check(gaps.ttft_ms < 12 * least_ms, "first token after %g ms", gaps.ttft_ms);
+        ttft_ms = gaps.ttft_ms;
+    }
+}
+
+static void a_deadline_ends_who_waits(void **state) {
+    (void)state;
+    rn_engine *engine = new_engine(&(rn_engine_options){.n_threads = 1});
+    rn_request request = request_for(1, 20, 200);
+    streams_submit(engine, &request, &stream[0]);
+    request = request_for(2, 20, 200);
+    request.timeout_ms = 30;
+    streams_submit(engine, &request, &stream[1]);
+    const uint64_t begin = fake.now_ns;
+    uint64_t end = 0;
+    for (bool busy = true; busy;) {
+        const uint64_t before = fake.now_ns;
+        busy = streams_step(engine, stream, 2, 0, 0);
+        if (stream[1].finish && !end) end = before;
+    }
+    assert_int_equal(stream[0].finish, RN_FINISH_LENGTH);
+    assert_int_equal(stream[1].finish, RN_FINISH_ERROR);
+    assert_int_equal(stream[1].status, RN_ERR_DEADLINE);
+    assert_int_equal(stream[1].n_ids, 0);
+    const double after_ms = (double)(end - begin) / MS; // by the first step that begins late
+    check(after_ms >= 30 && after_ms < 30 + 2 * rows_ms(20), "ended after %g ms", after_ms);
+    assert_int_equal(streams_stats(engine).failed, 1);
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+}
+
+static void a_deadline_ends_who_runs_and_keeps_its_tokens(void **state) {
+    (void)state;
+    static struct stream whole;
+    rn_engine *engine = new_engine(&(rn_engine_options){.n_threads = 1, .max_seqs = 2});
+    rn_request request = request_for(1, 20, 200);
+    streams_submit(engine, &request, &whole);
+    streams_drain(engine, &whole, 1);
+    request.timeout_ms = 30;
+    streams_submit(engine, &request, &stream[0]);
+    request = request_for(2, 20, 100);
+    streams_submit(engine, &request, &stream[1]);
+    streams_drain(engine, stream, 2);
+    assert_int_equal(stream[0].finish, RN_FINISH_ERROR);
+    assert_int_equal(stream[0].status, RN_ERR_DEADLINE);
+    assert_true(stream[0].n_ids > 15 && stream[0].n_ids <= 30);
+    assert_memory_equal(stream[0].ids, whole.ids, (size_t)stream[0].n_ids * sizeof(int32_t));
+    assert_int_equal(stream[1].finish, RN_FINISH_LENGTH);
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+}
+
+// A paused request is late like any other.
+static void a_deadline_ends_who_is_paused(void **state) {
+    (void)state;
+    rn_engine *engine = new_engine(&(rn_engine_options){.n_threads = 1, .max_seqs = 2});
+    rn_request request = request_for(1, 20, 200);
+    request.timeout_ms = 30;
+    streams_submit(engine, &request, &stream[0]);
+    streams_step(engine, stream, 1, 0, 0);
+    rn_engine_pause(engine, stream[0].id, true);
+    streams_drain(engine, stream, 1);
+    assert_int_equal(stream[0].finish, RN_FINISH_NONE);
+    fake.now_ns += (uint64_t)(31 * MS);
+    streams_drain(engine, stream, 1);
+    assert_int_equal(stream[0].status, RN_ERR_DEADLINE);
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+}
+
+// Queue, prompt and decode times are those of the clock.
+static void timings_are_those_of_the_clock(void **state) {
+    (void)state;
+    rn_engine *engine = new_engine(&(rn_engine_options){.n_threads = 1});
+    const rn_request request = request_for(1, 8, 11);
+    streams_submit(engine, &request, &stream[0]);
+    fake.now_ns += (uint64_t)(5 * MS);
+    streams_drain(engine, stream, 1);
+    const rn_timings *t = &stream[0].timings;
+    assert_true(fabs(t->queue_ms - 5) < 1e-9);
+    assert_true(fabs(t->prompt_ms - rows_ms(8)) < 1e-9);
+    assert_true(fabs(t->ttft_ms - 5 - rows_ms(8)) < 1e-9);
+    assert_true(fabs(t->decode_ms - 10 * rows_ms(1)) < 1e-9);
+    assert_true(fabs(t->gap_ms_max - rows_ms(1)) < 1e-9);
+    rn_engine_destroy(engine);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_long_prompt_keeps_the_bound_on_the_gap),
+        cmocka_unit_test(a_deadline_ends_who_waits),
+        cmocka_unit_test(a_deadline_ends_who_runs_and_keeps_its_tokens),
+        cmocka_unit_test(a_deadline_ends_who_is_paused),
+        cmocka_unit_test(timings_are_those_of_the_clock),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}

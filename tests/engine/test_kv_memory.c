@@ -1,0 +1,112 @@
+// Every allocation of the page manager's and of a table's creation is made to fail once: each
+// failure is reported, nothing leaks, and the next call works. And nothing else allocates.
+// Sanitizers bring their own allocator; under them there is nothing to test here.
+#include <stdlib.h>
+
+#include "check.h"
+#include "engine/kv.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+int main(void) { return 0; }
+#else
+
+#include "failing_malloc.h"
+
+static void forget(struct backend *backend, int group, uint32_t page) {
+    (void)backend, (void)group, (void)page;
+}
+static const struct backend_class fake_class = {.name = "fake", .kv_forget = forget};
+
+static const struct kv_config config = {.n_group = 3,
+                                        .group = {{KV_FULL, 0, 100},
+                                                  {KV_WINDOW, 40, 70},
+                                                  {KV_RECURRENT, 0, 30}},
+                                        .budget = 5000,
+                                        .max_tables = 4,
+                                        .max_page_ops = 100};
+
+static void each_failed_allocation_of_create_is_reported(void **state) {
+    (void)state;
+    struct backend backend = {&fake_class};
+    const long before = live;
+    int failures = 0;
+    for (bool failed = true; failed;) {
+        struct kv *kv = NULL;
+        rn_error err = {0};
+        fail_at = failures;
+        const rn_status status = kv_create(&config, &backend, &kv, &err);
+        failed = fail_at < 0;
+        fail_at = -1;
+        if (failed) {
+            check(status == RN_ERR_NOMEM, "allocation %d: %s", failures, rn_status_text(status));
+            check(kv == NULL && err.message[0], "allocation %d: no message", failures);
+            failures++;
+        } else {
+            assert_int_equal(status, RN_OK);
+            kv_destroy(kv);
+        }
+        check(live == before, "allocation %d: %ld blocks are left", failures, live - before);
+    }
+    assert_int_equal(failures, 1 + 3 * 3 + 3 + 1);
+}
+
+static void each_failed_allocation_of_a_table_is_reported(void **state) {
+    (void)state;
+    const long before = live;
+    for (int at = 0; at < 3; at++) {
+        struct kv_table table;
+        rn_error err = {0};
+        fail_at = at;
+        assert_int_equal(kv_table_init(&table, 3, 100, &err), RN_ERR_NOMEM);
+        fail_at = -1;
+        assert_non_null(err.message);
+        assert_true(err.message[0] != '\0');
+        assert_int_equal(live, before);
+    }
+    struct kv_table table;
+    assert_int_equal(kv_table_init(&table, 3, 100, NULL), RN_OK);
+    kv_table_deinit(&table);
+    assert_int_equal(live, before);
+}
+
+static void nothing_allocates_after_create(void **state) {
+    (void)state;
+    struct backend backend = {&fake_class};
+    struct kv *kv;
+    struct kv_table table[2];
+    static int32_t token[300];
+    for (int i = 0; i < 300; i++) token[i] = i;
+    assert_int_equal(kv_create(&config, &backend, &kv, NULL), RN_OK);
+    for (int i = 0; i < 2; i++) assert_int_equal(kv_table_init(&table[i], 3, 300, NULL), RN_OK);
+    const long before = live;
+    fail_at = 0; // the next one would fail, and be seen
+    for (int round = 0; round < 4; round++) {
+        token[0] = round;
+        int n = kv_hit(kv, &table[0], token, 300, "salt", 4);
+        while (n < 300 && kv_grow(kv, &table[0], n, 20)) {
+            kv_take_ops(kv, &(int){0});
+            kv_commit(kv, &table[0], token, n += 20);
+        }
+        assert_true(kv_fork(kv, &table[0], &table[1], n) > 0);
+        kv_check_begin(kv);
+        for (int i = 0; i < 2; i++) kv_check_table(kv, &table[i]);
+        assert_true(kv_check_end(kv));
+        for (int i = 0; i < 2; i++) kv_release(kv, &table[i]);
+        if (round == 2) kv_forget_prefixes(kv);
+    }
+    assert_int_equal(fail_at, 0);
+    fail_at = -1;
+    assert_int_equal(live, before);
+    for (int i = 0; i < 2; i++) kv_table_deinit(&table[i]);
+    kv_destroy(kv);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_failed_allocation_of_create_is_reported),
+        cmocka_unit_test(each_failed_allocation_of_a_table_is_reported),
+        cmocka_unit_test(nothing_allocates_after_create),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#endif

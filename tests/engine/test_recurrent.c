@@ -1,0 +1,138 @@
+// A model with recurrent layers, a window and full attention in mixes: states are carried from
+// block to block, found as checkpoints by equal prefixes, recomputed after a preemption, and none
+// of it shows in the tokens. The engine's invariants are tested after every step.
+#include "bare_engine.h"
+#include "mix.h"
+#include "recurrent_model.h"
+#include "streams.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { N_REQUESTS = 60 };
+#else
+enum { N_REQUESTS = 400 };
+#endif
+
+enum { N_VOCAB = 512, N_CTX = 320, PAGE = 32 };
+
+static rn_model *model;
+
+static int open_model(void **state) {
+    (void)state;
+    rn_error err = {0};
+    model = calloc(1, sizeof *model);
+    assert_non_null(model);
+    if (weights_open_vocab(TEST_DATA "/golden/gemma3/model.gguf", &model->weights, &err) ||
+        vocab_load(model->weights, N_VOCAB, &model->tokenizer, NULL, &err) ||
+        recurrent_model_init(&model->model, N_VOCAB, FORMAT_F32, &err))
+        return 1;
+    model->model.hp.n_ctx = N_CTX;
+    bare_fill_info(model);
+    return 0;
+}
+
+static int close_model(void **state) {
+    (void)state;
+    recurrent_model_deinit(&model->model);
+    tokenizer_destroy(model->tokenizer);
+    weights_close(model->weights);
+    free(model);
+    return 0;
+}
+
+static void mixes_give_the_tokens_of_alone_runs(void **state) {
+    (void)state;
+    struct mix_cases cases;
+    struct mix_totals totals = {0};
+    assert_true(mix_cases_create(&cases, model, "f16", 5, N_REQUESTS / 2));
+    mix_run_many(&cases, 5, N_REQUESTS, 0, &totals);
+    mix_cases_destroy(&cases);
+    mix_print_totals("recurrent", &totals);
+    assert_int_equal(totals.mismatches, 0);
+    assert_true(totals.hits > 0 && totals.preemptions > 0);
+}
+
+static struct stream stream[6];
+static int32_t prompt[N_CTX];
+
+static rn_request request_for(int n_prompt, int max_tokens) {
+    for (int i = 0; i < n_prompt; i++) prompt[i] = (i * 29 + i * i + 3) % N_VOCAB;
+    return (rn_request){.prompt = prompt,
+                        .n_prompt = (size_t)n_prompt,
+                        .max_tokens = max_tokens,
+                        .ignore_eos = true};
+}
+
+// The state depends on every token before it: were it wrong, the tokens would differ.
+static void a_checkpoint_gives_the_state_of_its_prefix(void **state) {
+    (void)state;
+    static const int n_prompts[] = {1, 31, 32, 33, 64, 65, 200, 250};
+    rn_engine *without =
+        streams_engine(model, &(rn_engine_options){.no_prefix_cache = true, .n_threads = 1});
+    for (size_t p = 0; p < sizeof n_prompts / sizeof *n_prompts; p++) {
+        rn_engine *with = streams_engine(model, &(rn_engine_options){.n_threads = 1});
+        const int n_prompt = n_prompts[p];
+        rn_request request = request_for(n_prompt, 40);
+        streams_submit(without, &request, &stream[0]);
+        streams_drain(without, stream, 1);
+        for (int repeat = 0; repeat < 2; repeat++) {
+            streams_submit(with, &request, &stream[1]);
+            streams_drain(with, &stream[1], 1);
+            streams_check_same(&stream[0], &stream[1]);
+            if (repeat)
+                assert_int_equal(stream[1].timings.cached_tokens, (n_prompt - 1) / PAGE * PAGE);
+        }
+        rn_engine_destroy(with);
+    }
+    rn_engine_destroy(without);
+}
+
+// Full groups hold every block, a recurrent one only its state.
+static void a_stream_holds_one_state(void **state) {
+    (void)state;
+    rn_engine *engine =
+        streams_engine(model, &(rn_engine_options){.no_prefix_cache = true, .n_threads = 1});
+    const rn_request request = request_for(20, 280);
+    streams_submit(engine, &request, &stream[0]);
+    uint32_t held_max = 0;
+    for (int step = 0; streams_step(engine, stream, 1, step, 0); step++)
+        if (streams_stats(engine).pages_held > held_max)
+            held_max = streams_stats(engine).pages_held;
+    assert_int_equal(stream[0].n_ids, 280);
+    const uint32_t full = (299 + PAGE - 1) / PAGE;
+    // a window of 40 lies in at most 3 blocks; the state is read from one page into the next
+    check(held_max <= full + 3 + 2, "%u pages are held, %u of them full ones", held_max, full);
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+}
+
+// Choices part at the prompt's last token, inside a block or at its end.
+static void choices_share_the_state_of_their_prompt(void **state) {
+    (void)state;
+    static struct stream single;
+    for (int n_prompt = 62; n_prompt <= 67; n_prompt++)
+        for (int no_cache = 0; no_cache < 2; no_cache++) {
+            rn_engine *engine =
+                streams_engine(model, &(rn_engine_options){.max_seqs = 4,
+                                                           .n_threads = 1,
+                                                           .no_prefix_cache = no_cache != 0});
+            rn_request request = request_for(n_prompt, 20);
+            streams_submit(engine, &request, &single);
+            streams_drain(engine, &single, 1);
+            request.n = 4; // greedy, so all are equal
+            streams_submit(engine, &request, stream);
+            streams_drain(engine, stream, 4);
+            for (int i = 0; i < 4; i++) streams_check_same(&single, &stream[i]);
+            streams_check_empty(engine);
+            rn_engine_destroy(engine);
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mixes_give_the_tokens_of_alone_runs),
+        cmocka_unit_test(a_checkpoint_gives_the_state_of_its_prefix),
+        cmocka_unit_test(a_stream_holds_one_state),
+        cmocka_unit_test(choices_share_the_state_of_their_prompt),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}

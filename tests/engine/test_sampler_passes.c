@@ -1,0 +1,282 @@
+// The passes over many logits: every instruction set gives the bits of the plain loops, whatever
+// the length of a run and whatever lies in it, and so every one makes the same choice.
+#include "engine/sampler_passes.h"
+
+#include "check.h"
+#include "engine/sampler_steps.h"
+#include "sampler_plain.h"
+
+enum { MOST = 3000 }; // tokens: blocks enough for their own peaks
+
+static uint64_t random_state = 362436069123456789u;
+static double uniform(void) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (double)(random_state >> 11) * 0x1p-53;
+}
+static int below(int n) { return (int)(uniform() * n); }
+
+// Bells, heavy tails, ties, all alike, weights that vanish, a few far above the rest.
+static void fill_random(float *logits, int n, bool holes) {
+    const int kind = below(7);
+    const double spread = exp(7 * uniform() - 2), share = uniform() * uniform();
+    for (int i = 0; i < n; i++) {
+        double x = spread * (uniform() + uniform() + uniform() + uniform() - 2);
+        if (kind == 1) x = spread * log(1 - uniform());
+        if (kind == 2) x = rint(x * 2) / 2;
+        if (kind == 3) x = spread;
+        if (kind == 4) x *= 1e35;
+        logits[i] = (float)x;
+        if (holes && uniform() < share) logits[i] = below(2) ? NAN : -INFINITY;
+    }
+    for (int i = 0; kind > 4 && i < 20; i++)
+        logits[below(n)] = (float)(2 * spread + 10 * uniform());
+    logits[below(n)] = (float)spread; // one is a candidate
+}
+
+static int size_random(void) { return below(2) ? 1 + below(300) : 1 + below(MOST); }
+
+static float temperature_random(void) {
+    static const float some[] = {1, 0.8f, 1e-38f, 100};
+    return below(2) ? some[below(4)] : (float)(0.2 + 1.5 * uniform());
+}
+
+#define for_tables(passes)                                                                         \
+    for (int table = 0; sampler_passes_all[table]; table++)                                        \
+        for (const struct sampler_passes *passes = sampler_passes_all[table]; passes;              \
+             passes = NULL)                                                                        \
+            if (passes->is_here())
+
+// ---------------------------------------------------------------- the model's logits
+
+static void peaks_are_the_largest_of_their_blocks(void **state) {
+    (void)state;
+    static float logits[MOST], peak[MOST];
+    for (int i = 0; i < 400; i++) {
+        const int n = size_random();
+        fill_random(logits, n, i % 3 == 0);
+        for_tables(passes) {
+            float top = -INFINITY;
+            bool expected_holes = false, holes;
+            const float got = passes->peaks(logits, n, peak, &holes);
+            for (int at = 0; at < n; at += SAMPLER_BLOCK) {
+                float most = -INFINITY;
+                for (int j = at; j < n && j < at + SAMPLER_BLOCK; j++) {
+                    most = logits[j] > most ? logits[j] : most;
+                    expected_holes |= !isfinite(logits[j]);
+                }
+                check(peak[at / SAMPLER_BLOCK] == most, "%s: %d of %d", passes->name, at, n);
+                top = most > top ? most : top;
+            }
+            check(got == top && holes == expected_holes, "%s: %g, holes %d", passes->name,
+                  (double)got, holes);
+        }
+    }
+}
+
+static void one_hole_is_seen_wherever_it_is(void **state) {
+    (void)state;
+    static const float hole[] = {NAN, -INFINITY};
+    float logits[150], peak[3];
+    bool holes;
+    for_tables(passes) {
+        for (int i = 0; i < 150; i++) logits[i] = (float)i;
+        passes->peaks(logits, 150, peak, &holes);
+        assert_false(holes);
+        for (int i = 0; i < 300; i++) {
+            const float was = logits[i / 2];
+            logits[i / 2] = hole[i % 2];
+            passes->peaks(logits, 150, peak, &holes);
+            check(holes, "%s: %d", passes->name, i / 2);
+            logits[i / 2] = was;
+        }
+    }
+}
+
+static void filling_keeps_the_candidates_in_their_order_also_in_place(void **state) {
+    (void)state;
+    static float logits[MOST], out[MOST];
+    static int32_t id[MOST];
+    for (int i = 0; i < 400; i++) {
+        const int n = size_random();
+        fill_random(logits, n, true);
+        for_tables(passes) {
+            const bool in_place = i % 2;
+            if (in_place) memcpy(out, logits, sizeof out);
+            const int kept = passes->fill(in_place ? out : logits, n, 2.5f, out, id);
+            int expected = 0;
+            for (int k = 0; k < n; k++) {
+                if (!(logits[k] > -INFINITY)) continue;
+                check(expected < kept && id[expected] == k && out[expected] == logits[k] - 2.5f,
+                      "%s: %d of %d", passes->name, k, n);
+                expected++;
+            }
+            assert_int_equal(kept, expected);
+        }
+    }
+}
+
+static void the_deviation_has_the_bits_of_the_plain_loop(void **state) {
+    (void)state;
+    static float logits[MOST];
+    for (int i = 0; i < 400; i++) {
+        const int n = size_random();
+        fill_random(logits, n, i % 2);
+        const double expected = plain_deviation(logits, n, 3);
+        for_tables(passes) {
+            const double got = passes->deviation(logits, n, 3);
+            check(memcmp(&got, &expected, sizeof got) == 0, "%s: %.17g, not %.17g", passes->name,
+                  got, expected);
+        }
+    }
+}
+
+// ---------------------------------------------------------------- runs
+
+// A run and the same candidates for the plain loops.
+struct scene {
+    float logits[MOST], peak[MOST];
+    int32_t id[MOST];
+    struct candidate candidate[MOST];
+    struct run run;
+    struct plain plain;
+};
+
+static void scene_random(struct scene *scene) {
+    const int n = size_random();
+    bool holes;
+    fill_random(scene->logits, n, false);
+    const float top = sampler_passes_base.peaks(scene->logits, n, scene->peak, &holes);
+    scene->run = (struct run){.logit = scene->logits,
+                              .peak = scene->peak,
+                              .id = below(2) ? scene->id : NULL,
+                              .n = n,
+                              .shift = top,
+                              .scale = temperature_random()};
+    for (int i = 0; i < n; i++) {
+        scene->id[i] = 7 * i % n + below(2) * n;
+        scene->candidate[i] = (struct candidate){(scene->logits[i] - top) / scene->run.scale,
+                                                 scene->run.id ? scene->id[i] : i};
+    }
+    scene->plain = (struct plain){scene->candidate, n};
+}
+
+static void counts_masses_and_means_have_the_bits_of_the_plain_loops(void **state) {
+    (void)state;
+    static struct scene scene;
+    static struct candidate within[MOST];
+    for (int i = 0; i < 1500; i++) {
+        scene_random(&scene);
+        const float centre = i % 3 ? 0 : plain_mean(&scene.plain);
+        const float distance = i % 4 ? (float)exp(8 * uniform() - 3) : INFINITY;
+        const int count = plain_within(&scene.plain, centre, distance, within);
+        const double mass = plain_mass(&scene.plain, centre, distance);
+        const float mean = plain_mean(&scene.plain);
+        for_tables(passes) {
+            const double got = passes->mass_within(&scene.run, centre, distance);
+            check(memcmp(&got, &mass, sizeof got) == 0, "%s: n %d, mass %.17g, not %.17g",
+                  passes->name, scene.run.n, got, mass);
+            const float got_mean = passes->mean(&scene.run);
+            check(memcmp(&got_mean, &mean, sizeof mean) == 0, "%s: n %d, mean %.9g, not %.9g",
+                  passes->name, scene.run.n, (double)got_mean, (double)mean);
+            assert_int_equal(passes->count_within(&scene.run, centre, distance), count);
+        }
+    }
+}
+
+static void what_is_within_a_distance_is_kept_also_in_place(void **state) {
+    (void)state;
+    static struct scene scene;
+    static struct candidate within[MOST];
+    static float out[MOST];
+    static int32_t id[MOST];
+    for (int i = 0; i < 1500; i++) {
+        scene_random(&scene);
+        const float centre = i % 3 ? 0 : plain_mean(&scene.plain);
+        const float distance = i % 4 ? (float)exp(8 * uniform() - 3) : INFINITY;
+        const int n = plain_within(&scene.plain, centre, distance, within);
+        for_tables(passes) {
+            struct run run = scene.run;
+            memcpy(out, scene.logits, sizeof out);
+            memcpy(id, scene.id, sizeof id);
+            if (i % 2) run.logit = out;
+            if (i % 2 && run.id) run.id = id;
+            assert_int_equal(passes->keep_within(&run, centre, distance, out, id), n);
+            for (int k = 0; k < n; k++)
+                check(out[k] == within[k].logit && id[k] == within[k].id, "%s: %d of %d",
+                      passes->name, k, n);
+        }
+    }
+}
+
+static void the_choice_of_a_run_is_that_of_the_plain_loop(void **state) {
+    (void)state;
+    static struct scene scene;
+    for (int i = 0; i < 4000; i++) {
+        scene_random(&scene);
+        const uint64_t key = noise_mix((uint64_t)i);
+        const int32_t expected = plain_choose(&scene.plain, key);
+        for_tables(passes) {
+            const int32_t got = passes->choose(&scene.run, key);
+            check(got == expected, "%s: n %d, %d, not %d", passes->name, scene.run.n, got,
+                  expected);
+        }
+    }
+}
+
+// ---------------------------------------------------------------- all of it
+
+static rn_sampling sampling_random(double chance) {
+    rn_sampling s = rn_sampling_neutral();
+    s.seed = (uint64_t)below(1 << 30);
+    s.temperature = temperature_random();
+    if (uniform() < chance) s.top_n_sigma = (float)(4 * uniform());
+    if (uniform() < chance) s.top_k = 1 + below(below(2) ? 30 : MOST);
+    if (uniform() < chance) s.typical_p = (float)uniform();
+    if (uniform() < chance) s.top_p = (float)(below(2) ? uniform() : 1 - exp(-12 * uniform()));
+    if (uniform() < chance) s.min_p = (float)(below(2) ? exp(-90 * uniform()) : uniform());
+    if (uniform() < chance) s.xtc_probability = 1;
+    if (uniform() < chance) s.xtc_threshold = (float)(0.3 * uniform() * uniform());
+    return s;
+}
+
+static void every_instruction_set_chooses_as_the_plain_sampler(void **state) {
+    (void)state;
+    static float logits[MOST];
+    enum { VOCABULARIES = 60, CHOICES = 40 };
+    for (int i = 0; i < VOCABULARIES; i++) {
+        const int n_vocab = size_random();
+        struct sampler sampler;
+        assert_int_equal(sampler_init(&sampler, n_vocab, NULL), RN_OK);
+        assert_ptr_equal(sampler.passes, sampler_passes_best());
+        for (int k = 0; k < CHOICES; k++) {
+            fill_random(logits, n_vocab, k % 4 == 0);
+            const rn_sampling s = sampling_random(k % 2 ? 0.2 : 0.5);
+            const struct sampler_view view = {.choice = (uint32_t)k};
+            const int32_t expected = plain_sample(&s, &view, logits, n_vocab);
+            for_tables(passes) {
+                sampler.passes = passes;
+                const int32_t got = sampler_choose(&sampler, &s, &view, logits);
+                check(got == expected, "%s: case %d of vocabulary %d (%d): %d, not %d",
+                      passes->name, k, i, n_vocab, got, expected);
+            }
+            sampler.passes = sampler_passes_best();
+        }
+        sampler_deinit(&sampler);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(peaks_are_the_largest_of_their_blocks),
+        cmocka_unit_test(one_hole_is_seen_wherever_it_is),
+        cmocka_unit_test(filling_keeps_the_candidates_in_their_order_also_in_place),
+        cmocka_unit_test(the_deviation_has_the_bits_of_the_plain_loop),
+        cmocka_unit_test(counts_masses_and_means_have_the_bits_of_the_plain_loops),
+        cmocka_unit_test(what_is_within_a_distance_is_kept_also_in_place),
+        cmocka_unit_test(the_choice_of_a_run_is_that_of_the_plain_loop),
+        cmocka_unit_test(every_instruction_set_chooses_as_the_plain_sampler),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

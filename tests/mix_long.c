@@ -1,0 +1,94 @@
+// The mixes of mix.h by hand: as many requests as wanted, and a table of what happened.
+//
+//   mix_long [N requests, 10000]      MIX_SEED=... chooses the seed, MIX_ONLY=... one mix of it
+#include <time.h>
+
+#include "mix.h"
+
+static const struct {
+    const char *name, *path, *kv_type;
+    int share; // of the requests, percent
+} parts[] = {
+    {"tale-1m f16", MODELS_DIR "/tale-1m-f16.gguf", "f16", 50},
+    {"tale-1m f32", MODELS_DIR "/tale-1m-f16.gguf", "f32", 8},
+    {"tale-1m int8", MODELS_DIR "/tale-1m-f16.gguf", "int8", 8},
+    {"tale-1m int4", MODELS_DIR "/tale-1m-f16.gguf", "int4", 8},
+    {"gemma2, window", TEST_DATA "/golden/gemma2/model.gguf", "f16", 9},
+    {"gemma3, window", TEST_DATA "/golden/gemma3/model.gguf", "f16", 9},
+    {"gptoss, experts", TEST_DATA "/golden/gptoss/model.gguf", "f16", 8},
+};
+
+static double now_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void add(struct mix_totals *sum, const struct mix_totals *t) {
+    sum->mixes += t->mixes;
+    sum->requests += t->requests;
+    sum->choices += t->choices;
+    sum->tokens += t->tokens;
+    sum->cancelled += t->cancelled;
+    sum->steps += t->steps;
+    sum->preemptions += t->preemptions;
+    sum->lookups += t->lookups;
+    sum->hits += t->hits;
+    sum->prompt_tokens += t->prompt_tokens;
+    sum->cached_tokens += t->cached_tokens;
+    sum->evictions += t->evictions;
+    sum->mismatches += t->mismatches;
+    if (t->running_max > sum->running_max) sum->running_max = t->running_max;
+    if (t->shared_max > sum->shared_max) sum->shared_max = t->shared_max;
+}
+
+static void print_line(const char *name, const struct mix_totals *t, double seconds) {
+    printf("| %-16s | %8llu | %8llu | %7llu | %11llu | %6llu | %9llu | %9llu | %9d | %9llu | "
+           "%10llu | %7.1f |\n",
+           name, (unsigned long long)t->requests, (unsigned long long)t->tokens,
+           (unsigned long long)t->steps, (unsigned long long)t->preemptions,
+           (unsigned long long)t->hits, (unsigned long long)t->cached_tokens,
+           (unsigned long long)t->evictions, t->running_max, (unsigned long long)t->cancelled,
+           (unsigned long long)t->mismatches, seconds);
+    fflush(stdout);
+}
+
+// Half as many requests are drawn: each is in about two mixes.
+static struct mix_totals run_part(int part, int n, uint64_t seed, const char *only) {
+    struct mix_totals totals = {0};
+    struct mix_cases cases;
+    rn_model *model;
+    rn_error err;
+    check(rn_model_open(parts[part].path, &model, &err) == RN_OK, "%s", err.message);
+    check(mix_cases_create(&cases, model, parts[part].kv_type, seed, n / 2 + 1), "no KV type %s",
+          parts[part].kv_type);
+    mix_run_many(&cases, seed, n, only ? strtoull(only, NULL, 16) : 0, &totals);
+    mix_cases_destroy(&cases);
+    rn_model_close(model);
+    return totals;
+}
+
+int main(int argc, char **argv) {
+    const int n = argc > 1 ? atoi(argv[1]) : 10000;
+    const char *seed_text = getenv("MIX_SEED");
+    const uint64_t seed = seed_text ? strtoull(seed_text, NULL, 0) : 1;
+    if (n < 100) {
+        fprintf(stderr, "usage: mix_long [N], at least 100 requests\n");
+        return 2;
+    }
+    printf("seed %llu\n\n", (unsigned long long)seed);
+    printf("| model and KV     | requests |   tokens |   steps | preemptions |   hits | cached "
+           "tokens | evictions | most at once | cancelled | mismatches | seconds |\n");
+    printf("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
+    struct mix_totals sum = {0};
+    const double start = now_s();
+    for (int part = 0; part < (int)(sizeof parts / sizeof *parts); part++) {
+        const double begin = now_s();
+        const struct mix_totals totals =
+            run_part(part, n * parts[part].share / 100, seed + (uint64_t)part, getenv("MIX_ONLY"));
+        print_line(parts[part].name, &totals, now_s() - begin);
+        add(&sum, &totals);
+    }
+    print_line("all", &sum, now_s() - start);
+    return sum.mismatches != 0;
+}

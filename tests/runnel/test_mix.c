@@ -1,0 +1,85 @@
+// Random requests give the same tokens, text, vectors and logits alone and in any mix with others:
+// with each KV type, with pages so few that sequences are preempted, with and without the prefix
+// cache, cancelled, paused, on one and two threads. The by-hand form is mix_long.c. Under
+// sanitizers, where everything is slower, there are fewer requests.
+#include "mix.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { N_F16 = 120, N_OTHER = 30, N_STORMS = 2 };
+#else
+enum { N_F16 = 2100, N_OTHER = 150, N_STORMS = 8 };
+#endif
+
+enum { SEED = 20261115 };
+
+static rn_model *model;
+
+static int open_model(void **state) {
+    (void)state;
+    rn_error err;
+    return rn_model_open(MODELS_DIR "/tale-1m-f16.gguf", &model, &err) != RN_OK;
+}
+
+static int close_model(void **state) {
+    (void)state;
+    rn_model_close(model);
+    return 0;
+}
+
+static void mixes_give_the_tokens_of_alone_runs(void **state) {
+    static const char *const kv_types[] = {"f16", "f32", "int8", "int4"};
+    (void)state;
+    struct mix_totals totals = {0};
+    for (int i = 0; i < 4; i++) {
+        const int n = i == 0 ? N_F16 : N_OTHER;
+        struct mix_cases cases;
+        if (!mix_cases_create(&cases, model, kv_types[i], SEED + (uint64_t)i, n / 2)) {
+            print_message("no KV type %s\n", kv_types[i]);
+            continue;
+        }
+        mix_run_many(&cases, SEED + (uint64_t)i, n, 0, &totals);
+        mix_cases_destroy(&cases);
+    }
+    mix_print_totals("tale-1m", &totals);
+    assert_int_equal(totals.mismatches, 0);
+    // what the mixes are for did happen
+    assert_true(totals.preemptions > totals.mixes);
+    assert_true(totals.hits > totals.mixes && totals.evictions > totals.mixes);
+    assert_true(totals.shared_max > 1 && totals.running_max > 16);
+    assert_true(totals.cancelled > totals.mixes / 2);
+}
+
+// Everything is cancelled at some moment; then the engine is as new: nothing is held, and a request
+// gives its tokens.
+static void a_storm_of_cancels_gives_every_page_back(void **state) {
+    (void)state;
+    struct mix_cases cases;
+    assert_true(mix_cases_create(&cases, model, "f16", SEED + 9, 40));
+    struct mix_totals totals = {0};
+    for (int storm = 0; storm < N_STORMS; storm++) {
+        struct mix_random r = {mix_hash(SEED + (uint64_t)storm)};
+        struct mix mix;
+        mix_draw(&mix, &cases, mix_next(&r));
+        const int moment = mix_below(&r, 12);
+        for (int i = 0; i < mix.n; i++) {
+            mix.live[i].arrival = mix_below(&r, 5);
+            mix.live[i].cancel_after = moment + mix_below(&r, 4);
+        }
+        struct mix_live *after = &mix.live[mix.n - 1];
+        after->arrival = 60;
+        after->cancel_after = -1;
+        after->pause_n = 0;
+        mix_run(&mix, &totals);
+    }
+    mix_cases_destroy(&cases);
+    assert_int_equal(totals.mismatches, 0);
+    assert_true(totals.cancelled > 5 * N_STORMS);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mixes_give_the_tokens_of_alone_runs),
+        cmocka_unit_test(a_storm_of_cancels_gives_every_page_back),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}

@@ -1,0 +1,281 @@
+// Requests that begin alike, through the public interface: a shared prefix is computed once and
+// stored once, whether they come one after the other or all at once; salts part them; tokens are
+// those of a run without a cache; what is cached can be forgotten, and makes room when it must.
+#include "streams.h"
+
+enum {
+    PAGE = 32,
+    N_PREFIX = 768,
+    N_SHARERS = 1000,
+    N_TAIL_MAX = 12,
+    N_OUT = 4,
+    N_AT_ONCE = 32,
+};
+
+static rn_model *model;
+
+static int open_model(void **state) {
+    (void)state;
+    rn_error err;
+    return rn_model_open(MODELS_DIR "/tale-1m-f16.gguf", &model, &err) != RN_OK;
+}
+
+static int close_model(void **state) {
+    (void)state;
+    rn_model_close(model);
+    return 0;
+}
+
+static int tail_length(int i) { return 1 + i % N_TAIL_MAX; }
+
+// Request i: the prefix that all have, and a tail of its own.
+static rn_request sharer(int i, int32_t *prompt) {
+    for (int t = 0; t < N_PREFIX; t++) prompt[t] = (t * 37 + t * t) % 4096;
+    for (int t = 0; t < tail_length(i); t++) prompt[N_PREFIX + t] = (i * 131 + t * 17 + 5) % 4096;
+    return (rn_request){.prompt = prompt,
+                        .n_prompt = (size_t)(N_PREFIX + tail_length(i)),
+                        .max_tokens = N_OUT,
+                        .ignore_eos = true};
+}
+
+// Tokens that a request evaluates itself: its tail, its outputs but the last.
+static uint64_t own_tokens(int i) { return (uint64_t)(tail_length(i) + N_OUT - 1); }
+
+static struct stream stream[N_AT_ONCE];
+
+static void a_prefix_is_computed_once_by_one_after_the_other(void **state) {
+    (void)state;
+    static int32_t prompt[N_PREFIX + N_TAIL_MAX];
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 1, .n_threads = 1});
+    uint64_t own = 0;
+    for (int i = 0; i < N_SHARERS; i++) {
+        const rn_request request = sharer(i, prompt);
+        const uint64_t before = streams_stats(engine).computed_tokens;
+        streams_submit(engine, &request, &stream[0]);
+        streams_drain(engine, stream, 1);
+        assert_int_equal(stream[0].n_ids, N_OUT);
+        const uint64_t computed = streams_stats(engine).computed_tokens - before;
+        own += own_tokens(i);
+        if (i == 0) {
+            assert_int_equal(computed, N_PREFIX + own_tokens(0));
+            assert_int_equal(stream[0].timings.cached_tokens, 0);
+            continue;
+        }
+        check(computed <= own_tokens(i) + PAGE, "request %d computed %llu tokens, %llu are its own",
+              i, (unsigned long long)computed, (unsigned long long)own_tokens(i));
+        assert_true(stream[0].timings.cached_tokens >= N_PREFIX - PAGE);
+    }
+    const rn_engine_stats s = streams_stats(engine);
+    assert_true(s.computed_tokens <= N_PREFIX + own + (uint64_t)N_SHARERS * PAGE);
+    assert_int_equal(s.hits, N_SHARERS - 1);
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+}
+
+// 32 of them at a time, from a cold cache: those who come together compute the prefix together, and
+// while they run its 24 pages are there once.
+static void a_prefix_is_computed_and_stored_once_by_many_at_once(void **state) {
+    (void)state;
+    static int32_t prompt[N_PREFIX + N_TAIL_MAX];
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = N_AT_ONCE,
+                                                                   .n_threads = 1,
+                                                                   .batch_tokens = 512});
+    uint64_t own = 0;
+    uint32_t shared_max = 0, held_max = 0;
+    for (int first = 0; first < N_SHARERS; first += N_AT_ONCE) {
+        for (int i = 0; i < N_AT_ONCE; i++) {
+            const rn_request request = sharer(first + i, prompt);
+            streams_submit(engine, &request, &stream[i]);
+            own += own_tokens(first + i);
+        }
+        for (int step = 0; streams_step(engine, stream, N_AT_ONCE, step, 0); step++) {
+            const rn_engine_stats s = streams_stats(engine);
+            if (s.pages_shared > shared_max) shared_max = s.pages_shared;
+            if (s.pages_held > held_max) held_max = s.pages_held;
+        }
+        for (int i = 0; i < N_AT_ONCE; i++) assert_int_equal(stream[i].n_ids, N_OUT);
+    }
+    const int n = (N_SHARERS + N_AT_ONCE - 1) / N_AT_ONCE * N_AT_ONCE;
+    const rn_engine_stats s = streams_stats(engine);
+    check(s.computed_tokens <= N_PREFIX + own + (uint64_t)n * PAGE,
+          "%llu tokens were computed, %llu are the requests' own",
+          (unsigned long long)s.computed_tokens, (unsigned long long)own);
+    assert_int_equal(shared_max, N_PREFIX / PAGE);
+    // tail and output of a request take one page
+    check(held_max <= N_PREFIX / PAGE + N_AT_ONCE, "%u pages were held", held_max);
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+}
+
+static void run_one(rn_engine *engine, const rn_request *request, struct stream *out) {
+    streams_submit(engine, request, out);
+    streams_drain(engine, out, 1);
+}
+
+static void hits_give_the_tokens_of_a_run_without_a_cache(void **state) {
+    (void)state;
+    static int32_t prompt[N_PREFIX + N_TAIL_MAX];
+    static struct stream plain, cached;
+    rn_engine *without = streams_engine(model, &(rn_engine_options){.no_prefix_cache = true});
+    rn_engine *with = streams_engine(model, &(rn_engine_options){0});
+    for (int cut = 0; cut < 5; cut++) { // a multiple of the page, just before it and just after
+        rn_request request = sharer(cut, prompt);
+        request.n_prompt = (size_t[]){1, 95, 96, 97, 768}[cut];
+        request.max_tokens = 40;
+        for (int repeat = 0; repeat < 3; repeat++) {
+            run_one(without, &request, &plain);
+            run_one(with, &request, &cached);
+            streams_check_same(&plain, &cached);
+            assert_int_equal(plain.timings.cached_tokens, 0);
+            // at least one token is always evaluated
+            const int most = ((int)request.n_prompt - 1) / PAGE * PAGE;
+            if (repeat) assert_int_equal(cached.timings.cached_tokens, most);
+        }
+    }
+    assert_int_equal(streams_stats(without).pages_cached, 0);
+    rn_engine_destroy(without);
+    rn_engine_destroy(with);
+}
+
+// The next turn of a conversation finds the answer of the one before.
+static void output_is_found_by_the_next_turn(void **state) {
+    (void)state;
+    static int32_t prompt[300];
+    for (int i = 0; i < 40; i++) prompt[i] = i * 7 + 3;
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){0});
+    rn_request request = {.prompt = prompt, .n_prompt = 40, .max_tokens = 100, .ignore_eos = true};
+    run_one(engine, &request, &stream[0]);
+    memcpy(prompt + 40, stream[0].ids, 100 * sizeof *prompt);
+    prompt[140] = 5;
+    request.n_prompt = 141;
+    run_one(engine, &request, &stream[1]);
+    assert_int_equal(stream[1].timings.cached_tokens, 128); // of 139 positions that were evaluated
+    rn_engine_destroy(engine);
+}
+
+static void salts_part_equal_prompts(void **state) {
+    (void)state;
+    static int32_t prompt[N_PREFIX + N_TAIL_MAX];
+    static const char *const salts[] = {NULL, "a", "b", "a", "", NULL, "b"};
+    static const int cached[] = {0, 0, 0, 96, 96, 96, 96};
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){0});
+    rn_request request = sharer(0, prompt);
+    request.n_prompt = 100;
+    for (int i = 0; i < 7; i++) {
+        request.cache_salt = salts[i];
+        run_one(engine, &request, &stream[i]);
+        assert_int_equal(stream[i].timings.cached_tokens, cached[i]);
+        streams_check_same(&stream[0], &stream[i]);
+    }
+    char salt[RN_MAX_SALT_BYTES + 2] = {0};
+    memset(salt, 's', RN_MAX_SALT_BYTES);
+    request.cache_salt = salt;
+    run_one(engine, &request, &stream[0]);
+    run_one(engine, &request, &stream[0]);
+    assert_int_equal(stream[0].timings.cached_tokens, 96);
+    salt[RN_MAX_SALT_BYTES] = 's';
+    uint64_t id;
+    assert_int_equal(rn_engine_submit(engine, &request, &id, NULL), RN_ERR_ARG);
+    rn_engine_destroy(engine);
+}
+
+struct heard {
+    int n, first;
+};
+
+static void hear(void *ctx, int position, const float *logits, int n_vocab) {
+    struct heard *heard = ctx;
+    (void)logits, (void)n_vocab;
+    if (heard->n++ == 0) heard->first = position;
+}
+
+static void listeners_take_nothing_from_the_cache(void **state) {
+    (void)state;
+    static int32_t prompt[N_PREFIX + N_TAIL_MAX];
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.logit_rows = -1});
+    rn_request request = sharer(0, prompt);
+    request.n_prompt = 100;
+    run_one(engine, &request, &stream[0]);
+    struct heard heard = {0, -1};
+    request.on_logits = hear;
+    request.on_logits_ctx = &heard;
+    run_one(engine, &request, &stream[1]);
+    assert_int_equal(stream[1].timings.cached_tokens, 0);
+    assert_int_equal(heard.first, 0);
+    assert_int_equal(heard.n, 100 + N_OUT - 1);
+    streams_check_same(&stream[0], &stream[1]);
+    rn_engine_destroy(engine);
+}
+
+static void forgotten_prefixes_are_computed_again(void **state) {
+    (void)state;
+    static int32_t prompt[N_PREFIX + N_TAIL_MAX];
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){0});
+    rn_request request = sharer(0, prompt);
+    request.n_prompt = 100;
+    run_one(engine, &request, &stream[0]);
+    assert_int_equal(streams_stats(engine).pages_cached, 3);
+    assert_true(streams_stats(engine).kv_cached_bytes > 0);
+    rn_engine_forget_prefixes(engine);
+    streams_drain(engine, stream, 0);
+    assert_int_equal(streams_stats(engine).pages_cached, 0);
+    assert_int_equal(streams_stats(engine).kv_cached_bytes, 0);
+    run_one(engine, &request, &stream[1]);
+    assert_int_equal(stream[1].timings.cached_tokens, 0);
+    streams_check_same(&stream[0], &stream[1]);
+    rn_engine_destroy(engine);
+}
+
+// Forgetting while a request runs leaves it its pages.
+static void forgetting_does_not_touch_who_runs(void **state) {
+    (void)state;
+    static int32_t prompt[N_PREFIX + N_TAIL_MAX];
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){0});
+    rn_request request = sharer(0, prompt);
+    request.n_prompt = 100;
+    request.max_tokens = 60;
+    run_one(engine, &request, &stream[0]);
+    streams_submit(engine, &request, &stream[1]);
+    for (int step = 0; streams_step(engine, &stream[1], 1, step, 0); step++)
+        rn_engine_forget_prefixes(engine);
+    streams_check_same(&stream[0], &stream[1]);
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+}
+
+// A budget of 8 pages, prompts of 3 that have nothing in common: the cache gives way, the least
+// recently used first.
+static void the_least_recently_used_prefix_makes_room(void **state) {
+    (void)state;
+    static int32_t prompt[128];
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.kv_pages = 8});
+    rn_request request = {.prompt = prompt, .n_prompt = 97, .max_tokens = 1, .ignore_eos = true};
+    static const int order[] = {1, 2, 1, 3, 1, 2};
+    // 3 needs two pages of what is cached: it gets the last ones of 2, not of 1, and the first of 2
+    // can still be found
+    static const int cached[] = {0, 0, 96, 0, 96, 32};
+    for (int i = 0; i < 6; i++) {
+        for (int t = 0; t < 97; t++) prompt[t] = order[i] * 1000 + t;
+        run_one(engine, &request, &stream[i]);
+        check(stream[i].timings.cached_tokens == cached[i], "request %d found %d, expected %d", i,
+              stream[i].timings.cached_tokens, cached[i]);
+        assert_true(streams_stats(engine).pages_cached <= 8);
+    }
+    assert_true(streams_stats(engine).evictions >= 2);
+    rn_engine_destroy(engine);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_prefix_is_computed_once_by_one_after_the_other),
+        cmocka_unit_test(a_prefix_is_computed_and_stored_once_by_many_at_once),
+        cmocka_unit_test(hits_give_the_tokens_of_a_run_without_a_cache),
+        cmocka_unit_test(output_is_found_by_the_next_turn),
+        cmocka_unit_test(salts_part_equal_prompts),
+        cmocka_unit_test(listeners_take_nothing_from_the_cache),
+        cmocka_unit_test(forgotten_prefixes_are_computed_again),
+        cmocka_unit_test(forgetting_does_not_touch_who_runs),
+        cmocka_unit_test(the_least_recently_used_prefix_makes_room),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}

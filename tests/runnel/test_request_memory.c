@@ -1,0 +1,147 @@
+// Every allocation between a request's submit and its last event is made to fail once: that request
+// is refused (or does without), the one that runs beside it and the one after it give their tokens,
+// no page stays held and nothing leaks (a leak is seen by count). Sanitizers bring their own
+// allocator; under them there is nothing to test here.
+#include "streams.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+int main(void) { return 0; }
+#else
+
+#include "failing_malloc.h"
+
+enum { MAX_CHOICES = 4 };
+
+static rn_model *model;
+
+static int open_model(void **state) {
+    (void)state;
+    rn_error err;
+    return rn_model_open(MODELS_DIR "/tale-1m-f16.gguf", &model, &err) != RN_OK;
+}
+
+static int close_model(void **state) {
+    (void)state;
+    rn_model_close(model);
+    return 0;
+}
+
+static const int32_t prompt[70] = {7, 8, 9};
+static const char *const stops[] = {"zebra", "never there"}, *const breakers[] = {"\n", "*"};
+static const rn_logit_bias biases[] = {{5, 1}, {6, -1}};
+
+static const rn_request beside = {.prompt = prompt,
+                                  .n_prompt = 40,
+                                  .max_tokens = 20,
+                                  .ignore_eos = true};
+
+// Everything that takes memory, in turn.
+static rn_request request_at(int kind) {
+    rn_request r = {.prompt = prompt, .n_prompt = 70, .max_tokens = 6, .ignore_eos = true};
+    r.sampling = rn_sampling_neutral();
+    r.sampling.has_seed = true;
+    if (kind >= 1) {
+        r.stop = stops;
+        r.n_stop = 2;
+        r.sampling.dry_multiplier = 1;
+        r.sampling.dry_sequence_breakers = breakers;
+        r.sampling.n_dry_sequence_breakers = 2;
+        r.sampling.logit_bias = biases;
+        r.sampling.n_logit_bias = 2;
+        r.user = "somebody";
+        r.cache_salt = "salt";
+        r.timeout_ms = 1e9;
+    }
+    if (kind == 2) r.n = MAX_CHOICES;
+    if (kind == 3) r.pooling = RN_POOLING_MEAN;
+    return r;
+}
+
+static int n_embd(void) { return rn_model_get_info(model)->n_embd; }
+
+static void drain(rn_engine *engine, struct stream *streams, int n) {
+    for (int step = 0; streams_step(engine, streams, n, step, n_embd());) step++;
+}
+
+static void check_same(const struct stream *a, const struct stream *b) {
+    streams_check_same(a, b);
+    assert_int_equal(a->has_embedding, b->has_embedding);
+    assert_memory_equal(a->embedding, b->embedding, sizeof a->embedding);
+}
+
+// [0] runs beside it, the others are its choices.
+static struct stream got[1 + MAX_CHOICES], want[1 + MAX_CHOICES];
+
+// Submits it beside another one. With fail > 0 its allocation number fail - 1 fails. Returns
+// whether one did.
+static bool run_beside(rn_engine *engine, const rn_request *request, long fail,
+                       struct stream *streams, rn_status *status) {
+    const int n = request->n ? request->n : 1;
+    rn_error err = {0};
+    uint64_t id = 0;
+    streams_submit(engine, &beside, &streams[0]);
+    for (int step = 0; step < 3; step++) streams_step(engine, streams, 1, step, 0);
+    fail_at = fail - 1;
+    *status = rn_engine_submit(engine, request, &id, &err);
+    for (int i = 0; i < n; i++) {
+        memset(&streams[1 + i], 0, sizeof *streams);
+        streams[1 + i].id = id;
+        streams[1 + i].choice = i;
+    }
+    if (*status) assert_int_equal(err.status, *status);
+    if (*status) assert_true(err.message[0]);
+    drain(engine, streams, *status ? 1 : 1 + n);
+    const bool failed = fail > 0 && fail_at < 0;
+    fail_at = -1;
+    return failed;
+}
+
+static void a_failed_allocation_is_that_requests_error_alone(void **state) {
+    const int kind = *(const int *)*state;
+    const rn_request request = request_at(kind);
+    const int n = request.n ? request.n : 1;
+    const long at_first = live;
+    rn_engine *engine =
+        streams_engine(model, &(rn_engine_options){.n_threads = 1, .max_seqs = 4, .kv_pages = 40});
+    rn_status status;
+    run_beside(engine, &request, 0, want, &status);
+    assert_int_equal(status, RN_OK);
+    const long before = live;
+    int refused = 0;
+    bool failed = true;
+    for (long at = 1; failed; at++) {
+        failed = run_beside(engine, &request, at, got, &status);
+        check_same(&want[0], &got[0]);
+        if (status) {
+            check(status == RN_ERR_NOMEM, "allocation %ld: status %d", at, status);
+            refused++;
+        } else {
+            for (int i = 1; i <= n; i++) check_same(&want[i], &got[i]);
+        }
+        streams_check_empty(engine);
+        run_beside(engine, &request, 0, got, &status); // the next one
+        assert_int_equal(status, RN_OK);
+        for (int i = 0; i <= n; i++) check_same(&want[i], &got[i]);
+        streams_check_empty(engine);
+        check(live == before, "allocation %ld: %ld blocks more are live", at, live - before);
+    }
+    check(refused >= 3 * n, "only %d allocations were seen to fail", refused);
+    rn_engine_destroy(engine);
+    assert_int_equal(live, at_first);
+}
+
+int main(void) {
+    static int kinds[] = {0, 1, 2, 3};
+    const struct CMUnitTest tests[] = {
+        {"a_failed_allocation_is_that_requests_error_alone: plain",
+         a_failed_allocation_is_that_requests_error_alone, NULL, NULL, &kinds[0]},
+        {"a_failed_allocation_is_that_requests_error_alone: with everything",
+         a_failed_allocation_is_that_requests_error_alone, NULL, NULL, &kinds[1]},
+        {"a_failed_allocation_is_that_requests_error_alone: choices",
+         a_failed_allocation_is_that_requests_error_alone, NULL, NULL, &kinds[2]},
+        {"a_failed_allocation_is_that_requests_error_alone: embedding",
+         a_failed_allocation_is_that_requests_error_alone, NULL, NULL, &kinds[3]},
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}
+#endif

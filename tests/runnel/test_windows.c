@@ -1,0 +1,137 @@
+// Models with sliding windows in mixes: a window's pages are given back when no later position can
+// see them, prefixes are found where the window's part of them is still there, and none of it shows
+// in the tokens. The reference models' windows are shorter than a page; here they also run with
+// windows that span several, which the file's own number is overwritten with.
+#include "data_file.h"
+#include "mix.h"
+#include "streams.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { N_REQUESTS = 40 };
+#else
+enum { N_REQUESTS = 200 };
+#endif
+
+enum { PAGE = 32 };
+
+struct window_model {
+    const char *name, *key; // of tests/data/golden, and of the window in its metadata
+    uint32_t window;        // 0: the file's own
+};
+
+static struct window_model models[] = {
+    {"gemma2", "gemma2.attention.sliding_window", 0},
+    {"gemma2", "gemma2.attention.sliding_window", 40},
+    {"gemma3", "gemma3.attention.sliding_window", 0},
+    {"gemma3", "gemma3.attention.sliding_window", 100},
+    {"gptoss", "gpt-oss.attention.sliding_window", 33},
+};
+
+// Opens the model from memory, with another window. *bytes is to be freed after the model.
+static rn_model *open_with_window(const struct window_model *m, uint8_t **bytes) {
+    char path[DATA_PATH_BYTES];
+    snprintf(path, sizeof path, TEST_DATA "/golden/%s/model.gguf", m->name);
+    const struct data_file file = data_file_read(path);
+    *bytes = file.data;
+    if (m->window) {
+        // the key, a type of 4 bytes, the number
+        const size_t n_key = strlen(m->key);
+        uint8_t *at = file.data;
+        while (memcmp(at, m->key, n_key) != 0)
+            assert_true(++at + n_key + 8 < file.data + file.size);
+        memcpy(at + n_key + 4, &m->window, sizeof m->window);
+    }
+    rn_model *model;
+    rn_error err;
+    check(rn_model_open_memory(m->name, file.data, file.size, &model, &err) == RN_OK, "%s",
+          err.message);
+    return model;
+}
+
+static void mixes_give_the_tokens_of_alone_runs(void **state) {
+    const struct window_model *m = *state;
+    uint8_t *bytes;
+    rn_model *model = open_with_window(m, &bytes);
+    struct mix_cases cases;
+    struct mix_totals totals = {0};
+    assert_true(mix_cases_create(&cases, model, "f16", m->window, N_REQUESTS / 2));
+    mix_run_many(&cases, m->window, N_REQUESTS, 0, &totals);
+    mix_cases_destroy(&cases);
+    rn_model_close(model);
+    free(bytes);
+    mix_print_totals(m->name, &totals);
+    assert_int_equal(totals.mismatches, 0);
+    assert_true(totals.hits > 0 && totals.preemptions > 0);
+}
+
+// A long stream holds all blocks in full groups, and the window's in windowed ones.
+static void a_window_gives_its_pages_back(void **state) {
+    (void)state;
+    const struct window_model m = {"gemma3", "gemma3.attention.sliding_window", 40};
+    uint8_t *bytes;
+    rn_model *model = open_with_window(&m, &bytes);
+    static struct stream stream;
+    static int32_t prompt[200];
+    for (int i = 0; i < 200; i++) prompt[i] = (i * 7 + 1) % 512;
+    rn_engine *engine =
+        streams_engine(model, &(rn_engine_options){.batch_tokens = 16, .no_prefix_cache = true});
+    const rn_request request = {.prompt = prompt,
+                                .n_prompt = 200,
+                                .max_tokens = 250,
+                                .ignore_eos = true};
+    streams_submit(engine, &request, &stream);
+    uint32_t held_max = 0, held = 0;
+    while (streams_step(engine, &stream, 1, 0, 0)) {
+        held = streams_stats(engine).pages_held;
+        if (held > held_max) held_max = held;
+    }
+    assert_int_equal(stream.n_ids, 250);
+    // a window of 40 lies in at most 3 blocks; a step of 16 may touch one more
+    const uint32_t full = (450 + PAGE - 1) / PAGE;
+    check(held_max > full && held_max <= full + 4, "%u pages held, full groups hold %u", held_max,
+          full);
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+    rn_model_close(model);
+    free(bytes);
+}
+
+// The same prompt again: all that the next position sees of it is there.
+static void a_prefix_is_found_with_its_window(void **state) {
+    (void)state;
+    const struct window_model m = {"gemma3", "gemma3.attention.sliding_window", 40};
+    uint8_t *bytes;
+    rn_model *model = open_with_window(&m, &bytes);
+    static struct stream stream[3];
+    static int32_t prompt[300];
+    for (int i = 0; i < 300; i++) prompt[i] = (i * 11 + 5) % 512;
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){0});
+    rn_request request = {.prompt = prompt, .n_prompt = 300, .max_tokens = 20, .ignore_eos = true};
+    for (int i = 0; i < 3; i++) {
+        rn_engine_stats before = streams_stats(engine);
+        streams_submit(engine, &request, &stream[i]);
+        streams_drain(engine, &stream[i], 1);
+        streams_check_same(&stream[0], &stream[i]);
+        const uint64_t computed = streams_stats(engine).computed_tokens - before.computed_tokens;
+        if (i) check(computed <= 300 % PAGE + PAGE + 20, "%d computed", (int)computed);
+        if (i) assert_true(stream[i].timings.cached_tokens >= 256);
+    }
+    rn_engine_destroy(engine);
+    rn_model_close(model);
+    free(bytes);
+}
+
+int main(void) {
+    struct CMUnitTest tests[sizeof models / sizeof *models + 2];
+    static char name[sizeof models / sizeof *models][96];
+    int n = 0;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        snprintf(name[i], sizeof name[i], "mixes_give_the_tokens_of_alone_runs: %s, window %u",
+                 models[i].name, models[i].window);
+        tests[n++] = (struct CMUnitTest){name[i], mixes_give_the_tokens_of_alone_runs, NULL, NULL,
+                                         &models[i]};
+    }
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_window_gives_its_pages_back);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_prefix_is_found_with_its_window);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
