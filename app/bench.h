@@ -28,8 +28,9 @@ struct bench_config {
     struct bench_list n_prompt, n_gen, n_depth, threads, streams, verify;
     struct bench_list batch; // requests at a time; none: the engine is not measured
     struct bench_list itl_ms;
-    int shared_prefix; // tokens; -1: three quarters of the prompt
-    int arrive;        // tokens of the prompt that arrives; 0: none does
+    int shared_prefix;        // tokens; -1: three quarters of the prompt
+    int arrive;               // tokens of the prompt that arrives; 0: none does
+    rn_engine_options memory; // its kv_bytes or kv_pages: the engine's
     int repetitions, batch_tokens;
     const char *isa; // NULL: the best
     enum kv_type kv_type;

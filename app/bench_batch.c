@@ -510,6 +510,8 @@ static int engine_make(struct place *place, const rn_model *model, int n_threads
                                        .batch_tokens = config->batch_tokens > n_seqs
                                                            ? config->batch_tokens
                                                            : n_seqs,
+                                       .kv_bytes = config->memory.kv_bytes,
+                                       .kv_pages = config->memory.kv_pages,
                                        .itl_ms = place->itl_ms,
                                        .progress = progress_update,
                                        .progress_ctx = &progress};

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "drive.h"
 
 enum {
     DEFAULT_PROMPT = 512,
@@ -122,9 +123,13 @@ static int batch_read(const struct options *options, struct bench_config *out) {
                              &out->batch)))
         return code;
     if ((code = numbers_read(options, OPT_ITL_MS, 0, MAX_ITL_MS, 0, &out->itl_ms))) return code;
+    drive_kv_memory(options, &out->memory);
     if (!out->batch.count) {
-        const enum option_id alone =
-            option_given(options, OPT_ITL_MS) ? OPT_ITL_MS : OPT_SHARED_PREFIX;
+        // in the environment it is for the other commands too
+        const bool has_memory = options->value[OPT_KV_MEMORY].origin == ORIGIN_COMMAND_LINE;
+        const enum option_id alone = has_memory                          ? OPT_KV_MEMORY
+                                     : option_given(options, OPT_ITL_MS) ? OPT_ITL_MS
+                                                                         : OPT_SHARED_PREFIX;
         if (!option_given(options, alone)) return APP_OK;
         return app_fail(APP_USAGE, "%s is for the engine, and --batch is missing",
                         option_name(options, alone, name));

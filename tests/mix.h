@@ -24,9 +24,16 @@ enum {
     MIX_FAMILIES = 4, // of prompts that begin alike
     MIX_LONG_PREFIX = 768,
     MIX_PAGE = 32,
-    MIX_MAX_CTX = 1024,    // positions, where the model has more
-    MIX_MAX_REQUESTS = 90, // in one mix
+    MIX_MAX_CTX = 1024, // positions, where the model has more
 };
+
+// Under sanitizers, where everything is slower, mixes are smaller, and what should happen somewhere
+// in many of them need not happen.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { MIX_MAX_REQUESTS = 30, MIX_IS_SHORT = 1 };
+#else
+enum { MIX_MAX_REQUESTS = 90, MIX_IS_SHORT = 0 };
+#endif
 
 // ---------------------------------------------------------------- random numbers
 

@@ -58,7 +58,7 @@ void engine_preempt(struct engine *engine, int index) {
 
 int engine_victim(const struct engine *engine, int from) {
     for (int i = engine->n_running - 1; i >= 0; i--)
-        if (atomic_load_explicit(&engine->running[i]->paused, memory_order_relaxed)) return i;
+        if (engine->running[i]->is_paused) return i;
     return engine->n_running > from ? engine->n_running - 1 : -1;
 }
 
@@ -74,22 +74,31 @@ static bool is_cancelled(const struct seq *seq) {
     return atomic_load_explicit(&seq->cancelled, memory_order_relaxed);
 }
 
-// Ends what was cancelled or is late, and finds the next deadline.
-static void end_some(struct engine *engine, uint64_t now) {
+// One that goes on: other threads may change its flags in the middle of a step, which looks at
+// them here alone.
+static void look_at(struct engine *engine, struct seq *seq) {
+    seq->is_paused = atomic_load_explicit(&seq->paused, memory_order_relaxed);
+    if (seq->deadline_ns < engine->next_deadline) engine->next_deadline = seq->deadline_ns;
+}
+
+// Ends what was cancelled or is late, looks at who is paused, and finds the next deadline.
+static void look_at_all(struct engine *engine, uint64_t now) {
     engine->next_deadline = UINT64_MAX;
     for (int i = engine->n_running - 1; i >= 0; i--) {
         struct seq *seq = engine->running[i];
-        if (is_cancelled(seq) || seq->deadline_ns <= now)
-            end(engine, engine_running_remove(engine, i), is_cancelled(seq));
-        else if (seq->deadline_ns < engine->next_deadline)
-            engine->next_deadline = seq->deadline_ns;
+        const bool cancelled = is_cancelled(seq);
+        if (cancelled || seq->deadline_ns <= now)
+            end(engine, engine_running_remove(engine, i), cancelled);
+        else
+            look_at(engine, seq);
     }
     for (int i = engine->n_waiting - 1; i >= 0; i--) {
         struct seq *seq = engine->waiting[i];
-        if (is_cancelled(seq) || seq->deadline_ns <= now)
-            end(engine, waiting_remove(engine, i), is_cancelled(seq));
-        else if (seq->deadline_ns < engine->next_deadline)
-            engine->next_deadline = seq->deadline_ns;
+        const bool cancelled = is_cancelled(seq);
+        if (cancelled || seq->deadline_ns <= now)
+            end(engine, waiting_remove(engine, i), cancelled);
+        else
+            look_at(engine, seq);
     }
     engine->blocked = false;
 }
@@ -100,7 +109,7 @@ static void take_new(struct engine *engine) {
         seq->next = NULL;
         seq->user_at = users_enter(&engine->users, seq->user);
         waiting_add(engine, seq);
-        if (seq->deadline_ns < engine->next_deadline) engine->next_deadline = seq->deadline_ns;
+        look_at(engine, seq);
         engine->stats.submitted++;
         engine->stats.prompt_tokens += (uint64_t)seq->n_prompt;
     }
@@ -124,7 +133,7 @@ static const struct seq *leader_of(const struct seq *seq) {
 
 // Choices wait until the first has evaluated their prompt.
 static bool is_ready(const struct seq *seq) {
-    if (atomic_load_explicit(&seq->paused, memory_order_relaxed)) return false;
+    if (seq->is_paused) return false;
     const bool follows = seq->choice > 0 && !seq->was_admitted && seq->family->leader;
     return !follows || leader_of(seq);
 }
@@ -142,13 +151,13 @@ static int waiting_best(const struct engine *engine) {
 static void table_begin(struct engine *engine, struct seq *seq) {
     seq->n_done = 0;
     if (seq->embedding) memset(seq->embedding, 0, (size_t)engine->n_embd * sizeof(float));
-    if (engine_wants_all(seq)) return;
     const struct seq *leader = seq->choice > 0 ? leader_of(seq) : NULL;
     if (leader && seq->n_prompt > 1)
         seq->n_done = kv_fork(engine->kv, &leader->table, &seq->table, seq->n_prompt - 1);
+    // who wants the result of every position finds nothing, but can be found by others
+    const int n_find = engine_wants_all(seq) ? 1 : seq->n_token;
     if (seq->n_done == 0)
-        seq->n_done =
-            kv_hit(engine->kv, &seq->table, seq->token, seq->n_token, seq->salt, seq->n_salt);
+        seq->n_done = kv_hit(engine->kv, &seq->table, seq->token, n_find, seq->salt, seq->n_salt);
 }
 
 // Whether its known tokens and one more fit beside what is held and the next page of everyone.
@@ -172,9 +181,7 @@ static bool make_way(struct engine *engine, const struct seq *seq) {
     const int victim = engine_victim(engine, 0);
     if (victim < 0) return false;
     const struct seq *other = engine->running[victim];
-    if (!atomic_load_explicit(&other->paused, memory_order_relaxed) &&
-        other->priority >= seq->priority)
-        return false;
+    if (!other->is_paused && other->priority >= seq->priority) return false;
     engine_preempt(engine, victim);
     return true;
 }
@@ -217,6 +224,6 @@ void engine_admit(struct engine *engine) {
     if (atomic_exchange_explicit(&engine->forget, false, memory_order_relaxed))
         kv_forget_prefixes(engine->kv);
     take_new(engine); // before the flags: a cancel follows its submit
-    if (intake_take_flag(&engine->intake) || now >= engine->next_deadline) end_some(engine, now);
+    if (intake_take_flag(&engine->intake) || now >= engine->next_deadline) look_at_all(engine, now);
     admit(engine, now);
 }

@@ -95,7 +95,8 @@ void kv_table_deinit(struct kv_table *table); // released before, or never used
 // multiple of KV_PAGE_TOKENS and less than n_token. A table that has other blocks too is left as
 // it is, and the result is not more than what it has. salt: [n_salt], at most KV_MAX_SALT bytes;
 // the call on the empty table decides where kv_commit registers, so it is to be made, and
-// kv_release afterwards even when nothing was found.
+// kv_release afterwards even when nothing was found. With an n_token of 1 it does only that: for a
+// sequence all of whose positions are to be evaluated.
 int kv_hit(struct kv *kv, struct kv_table *table, const int32_t *token, int n_token,
            const char *salt, size_t n_salt);
 

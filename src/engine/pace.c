@@ -11,6 +11,8 @@ enum {
 };
 
 static const double correction = 0.8; // of the rates, per step
+static const double growth = 2.5;     // of a step's rows over those of recent ones
+static const double fading = 0.97;    // of what counts as recent, per mixed step
 static const double slower = 1.25;    // factor to the prediction that may be an accident
 static const double surprise = 1.5;   // the same where nothing was measured yet
 
@@ -173,7 +175,11 @@ void pace_learn(struct pace *pace, const struct batch_shape *shape, uint64_t mea
         read_table(pace);
         return;
     }
-    if (shape->n_tokens > shape->n_logits) forget_old(pace);
+    if (shape->n_tokens > shape->n_logits) {
+        forget_old(pace);
+        pace->recent_rows *= fading;
+        if (pace->recent_rows < rows) pace->recent_rows = rows;
+    }
     const struct attention a = attention_of(pace->rates, shape);
     struct pace_bucket *bucket = &pace->bucket[bucket_of(shape->n_tokens)];
     const double part[] = {rows_ns(pace, rows), a.bytes * pace->ns_per_byte,
@@ -212,6 +218,10 @@ int pace_chunk(const struct pace *pace, const struct plan *plan, const struct ba
     assert(wanted > 0);
     int low = wanted < PACE_MIN_CHUNK ? wanted : PACE_MIN_CHUNK, high = wanted + 1;
     if (pace->n_point == 0) return low;
+    // Deep in a prompt rows and attention can make up for each other's errors; at the begin of the
+    // next one they do not, so it is approached in a few steps.
+    const double most = growth * pace->recent_rows - (double)base->n_tokens;
+    if (pace->recent_rows > 0 && most < wanted) high = most > low ? (int)most + 1 : low + 1;
     const double left_ns = (double)bound_ns - attention_ns(pace, base);
     while (high - low > 1) { // low is allowed, high is too much
         const int middle = low + (high - low) / 2;

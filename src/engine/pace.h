@@ -26,7 +26,8 @@ struct pace {
     struct pace_point {
         double rows, ns;
     } point[PACE_BUCKETS];
-    int n_slow; // steps in a row that were slower than predicted, and by how much at least
+    double recent_rows; // the most of a mixed step lately
+    int n_slow;         // steps in a row that were slower than predicted, and by how much at least
     double slow_ratio;
 };
 

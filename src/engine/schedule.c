@@ -17,10 +17,6 @@ struct share {
 
 static int min_int(int a, int b) { return a < b ? a : b; }
 
-static bool is_paused(const struct seq *seq) {
-    return atomic_load_explicit(&seq->paused, memory_order_relaxed);
-}
-
 // Rows whose result is wanted: all if each position's is, else the one that a token is chosen from
 // or the embedding taken.
 static int out_rows(const struct seq *seq, int n_tokens) {
@@ -68,7 +64,7 @@ static bool stream_grow(struct engine *engine, int *index) {
 static void give_streams(struct engine *engine, struct share *share) {
     for (int i = 0; i < engine->n_running; i++) {
         struct seq *seq = engine->running[i];
-        if (is_paused(seq) || seq->n_token - seq->n_done != 1) continue;
+        if (seq->is_paused || seq->n_token - seq->n_done != 1) continue;
         if (stream_grow(engine, &i))
             work_add(engine, share, seq, 1);
         else
@@ -80,7 +76,7 @@ static void give_streams(struct engine *engine, struct share *share) {
 // ---------------------------------------------------------------- prompts
 
 static bool is_prompt(const struct seq *seq) {
-    return !is_paused(seq) && seq->n_token - seq->n_done > 1;
+    return !seq->is_paused && seq->n_token - seq->n_done > 1;
 }
 
 // Takes what others have computed of the prompt since.

@@ -45,6 +45,7 @@ struct seq {
     uint64_t deadline_ns;         // UINT64_MAX: none
     _Atomic bool cancelled;       // set by other threads: ends with the next step
     _Atomic bool paused;          // set by other threads
+    bool is_paused;               // as the step saw it last
     char salt[RN_MAX_SALT_BYTES]; // of the prefix cache
     size_t n_salt;
     rn_sampling sampling;      // with its seed drawn; owns its biases

@@ -129,7 +129,7 @@ static const enum format_id formats[] = {FORMAT_F32, FORMAT_Q8_0};
 
 static void rows_do_not_depend_on_chunks_threads_or_isa(void **state) {
     (void)state;
-    static const int chunks[] = {TOKENS, 1, 7, 32, 33};
+    static const int chunks[] = {7, TOKENS, 32, 1, 33, 5}; // one thread, two, one, two, ...
     static struct results want, got;
     for (int f = 0; f < 2; f++) {
         struct model model;
@@ -141,9 +141,9 @@ static void rows_do_not_depend_on_chunks_threads_or_isa(void **state) {
         assert_memory_not_equal(want.logits[98], want.logits[99], sizeof want.logits[0]);
         for (int isa = 0; isa < ISA_COUNT; isa++) {
             if (!ops_at((enum cpu_isa)isa)) continue;
-            for (int threads = 1; threads <= 3; threads++) {
+            for (int threads = 1; threads <= 2; threads++) {
                 backend = create(&model.plan, ops_name((enum cpu_isa)isa), threads);
-                for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
+                for (size_t c = (size_t)threads - 1; c < sizeof chunks / sizeof *chunks; c += 2) {
                     run_chunks(backend, 0, chunks[c], &got); // over the pages of the one before
                     check(memcmp(&got, &want, sizeof got) == 0, "%s, %d threads, chunks of %d",
                           ops_name((enum cpu_isa)isa), threads, chunks[c]);
@@ -306,7 +306,7 @@ static void a_recurrence_is_its_definition_in_any_chunks(void **state) {
         alone_define(&a, s.token, want);
         for (int isa = 0; isa < ISA_COUNT; isa++) {
             if (!ops_at((enum cpu_isa)isa)) continue;
-            struct backend *backend = create(&a.plan, ops_name((enum cpu_isa)isa), 1 + isa % 3);
+            struct backend *backend = create(&a.plan, ops_name((enum cpu_isa)isa), 1 + isa % 2);
             for (int round = 0; round < 5; round++) alone_check(&a, backend, want);
             backend_destroy(backend);
         }

@@ -218,6 +218,12 @@ for other in "--n-depth 1" "--streams 2" "--verify 2" "--stages" "--peer x"; do
     # shellcheck disable=SC2086  # to be split
     refused 2 "--batch cannot be combined with ${other%% *}" bench -m "$small" --batch 2 $other
 done
+refused 2 "--kv-memory is for the engine, and --batch is missing" bench --kv-memory 4p
+refused 2 "a context of [0-9]* needs .* asked for hold 32 positions" bench -m "$small" --batch 2 -p 64 -n 8 --kv-memory 1p
+RUNNEL_KV_MEMORY=1p run bench -m "$small" -p 4 -n 2 -r 1
+equal "RUNNEL_KV_MEMORY is not for bench without --batch" 0 "$code"
+run bench -m "$small" --batch 4 -p 64 -n 8 --kv-memory 4p
+equal "--kv-memory: requests take turns" 0 "$code"
 refused 2 "--itl-ms is for the engine, and --batch is missing" bench --itl-ms 5
 refused 2 "--shared-prefix is for the engine, and --batch is missing" bench --shared-prefix 5
 refused 2 "--batch: '0' is not a whole number from 1 to 4096" bench --batch 1,0

@@ -172,6 +172,16 @@ static void salts_separate(void **state) {
     assert_int_equal(found(w, 0, 100, NULL), 0);
     assert_int_equal(found(w, 0, 100, "tenan"), 0);
     assert_int_equal(found(w, 0, 100, "tenants"), 0);
+    // a table that looks for nothing registers under its salt all the same
+    int32_t sole[100];
+    tokens_fill(sole, 100, 400);
+    struct world_table *const quiet = world_begin(w, sole, 1, "tenant");
+    memcpy(quiet->token, sole, sizeof sole);
+    quiet->n_token = 100;
+    assert_true(world_finish(w, quiet, 100));
+    world_release(w, quiet);
+    assert_int_equal(found(w, 400, 100, NULL), 0);
+    assert_int_equal(found(w, 400, 100, "tenant"), 96);
     // zeros at the end count, though salts are padded with zeros
     int32_t token[100];
     tokens_fill(token, 100, 0);
@@ -194,7 +204,7 @@ static void a_salts_node_goes_with_the_last_that_needs_it(void **state) {
     (void)state;
     struct world *const w = world_create(&large_full, 1);
     for (int i = 0; i < 5000; i++) { // many more than there are nodes
-        char salt[16];
+        char salt[32];
         snprintf(salt, sizeof salt, "user %d", i);
         assert_int_equal(found(w, 0, 100, salt), 0);
     }
@@ -303,6 +313,29 @@ static void what_forks_share_before_it_is_registered_is_stored_once_too(void **s
     world_destroy(w);
 }
 
+static void blocks_that_slid_out_before_they_were_registered_have_no_page(void **state) {
+    (void)state;
+    struct world *const w = world_create(&large_three, 1);
+    int32_t token[WORLD_POSITIONS];
+    tokens_fill(token, 200, 0);
+    struct world_table *const t = world_begin(w, token, 161, NULL);
+    struct world_table *const other = world_begin(w, token, 32, NULL);
+    assert_true(world_finish(w, other, 32)); // the first block is registered, with all pages
+    world_release(w, other);
+    for (int i = 0; i < 5; i++) { // steps without a commit
+        assert_true(world_grow(w, t, i < 4 ? 32 : 33));
+        world_apply(w);
+        world_write(w, t);
+        world_check(w);
+    }
+    kv_commit(w->kv, &t->kv, token, 161);
+    world_check(w);
+    assert_int_equal(t->kv.n_node, 5);
+    assert_int_equal(found(w, 0, 200, NULL), 160);
+    assert_int_equal(found(w, 0, 128, NULL), 32); // other checkpoints were never registered
+    world_destroy(w);
+}
+
 // --- what goes ---
 
 // In full groups a page's parent has its page too: no page went before one that continues it.
@@ -403,7 +436,14 @@ static void a_table_without_a_node_goes_on_unregistered(void **state) {
     struct world_table *const salted = world_begin(w, other, 100, "salt");
     assert_true(salted->kv.unlisted);
     assert_true(world_finish(w, salted, 50));
+    // nor may a fork of it, once there are nodes again
+    struct world_table *const fork = world_fork(w, salted, 64);
+    assert_int_equal(fork->n_done, 64);
+    w->kv->n_node = 50;
+    assert_true(world_finish(w, fork, 50));
     assert_int_equal(found(w, 800, 100, NULL), 0);
+    w->kv->n_node = 3;
+    world_release(w, fork);
     world_release(w, salted);
     world_release(w, t);
     leave_behind(w, 800, 33, 33, NULL); // an old page makes room for its node
@@ -463,6 +503,7 @@ int main(void) {
         cmocka_unit_test(a_thousand_tables_hold_their_common_prefix_once),
         cmocka_unit_test(a_block_that_two_computed_is_stored_once),
         cmocka_unit_test(what_forks_share_before_it_is_registered_is_stored_once_too),
+        cmocka_unit_test(blocks_that_slid_out_before_they_were_registered_have_no_page),
         cmocka_unit_test(an_evicted_block_never_has_one_behind_it_in_full_groups),
         cmocka_unit_test(the_least_recently_used_goes_first_whatever_its_group),
         cmocka_unit_test(forgotten_prefixes_are_not_found_and_held_ones_stay),

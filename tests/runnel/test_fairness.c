@@ -57,6 +57,29 @@ static void a_higher_priority_overtakes_who_waits(void **state) {
     rn_engine_destroy(engine);
 }
 
+// With one place, who runs makes way for a higher priority and goes on afterwards as if nothing had
+// been; among equals nobody does.
+static void a_higher_priority_takes_the_place_of_a_lower_one(void **state) {
+    (void)state;
+    static struct stream alone;
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 1});
+    submit(engine, 0, 50, 40, 0, NULL);
+    streams_drain(engine, stream, 1);
+    alone = stream[0];
+    for (int priority = 0; priority < 2; priority++) {
+        submit(engine, 0, 50, 40, 0, NULL);
+        for (int step = 0; step < 10; step++) streams_step(engine, stream, 1, step, 0);
+        submit(engine, 1, 50, 40, priority, NULL);
+        for (int step = 10; streams_step(engine, stream, 2, step, 0); step++) {
+        }
+        assert_int_equal(stream[0].timings.preemptions, priority);
+        assert_int_equal(stream[0].last_step > stream[1].last_step, priority);
+        streams_check_same(&alone, &stream[0]);
+    }
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+}
+
 // A user with 20 requests in the queue does not keep another one's single request waiting.
 static void a_user_with_many_requests_does_not_starve_another(void **state) {
     (void)state;
@@ -203,15 +226,20 @@ static void a_shortage_of_pages_takes_the_youngest_of_the_lowest_priority(void *
     }
     rn_engine_destroy(engine);
     for (int first = -1; first <= 1; first++) { // the priority of the one that comes first
-        engine = streams_engine(model, &(rn_engine_options){.max_seqs = 3, .kv_pages = 8});
+        engine = streams_engine(model, &(rn_engine_options){.max_seqs = 3, .kv_pages = 6});
         for (int i = 0; i < 3; i++) {
             submit(engine, i, 20, N_OUT, i == 0 ? first : 0, NULL);
             streams_step(engine, stream, i + 1, i, 0);
         }
-        for (int step = 3; streams_step(engine, stream, 3, step, 0); step++) {
+        const int loser = first < 0 ? 0 : 2;
+        bool preempted = false;
+        for (int step = 3, had; had = stream[loser].n_ids, streams_step(engine, stream, 3, step, 0);
+             step++) {
+            if (preempted || streams_stats(engine).preemptions == 0) continue;
+            assert_int_equal(stream[loser].n_ids, had); // it is the first to make way
+            preempted = true;
         }
         for (int i = 0; i < 3; i++) streams_check_same(&alone[i], &stream[i]);
-        const int loser = first < 0 ? 0 : 2;
         assert_true(stream[loser].timings.preemptions > 0);
         for (int i = 0; i < 3; i++)
             check(stream[i].timings.preemptions <= stream[loser].timings.preemptions &&
@@ -245,6 +273,7 @@ static void a_request_that_could_never_fit_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_higher_priority_overtakes_who_waits),
+        cmocka_unit_test(a_higher_priority_takes_the_place_of_a_lower_one),
         cmocka_unit_test(a_user_with_many_requests_does_not_starve_another),
         cmocka_unit_test(users_get_equal_shares),
         cmocka_unit_test(the_queue_is_bounded_and_says_so),

@@ -6,7 +6,11 @@
 enum {
     PAGE = 32,
     N_PREFIX = 768,
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    N_SHARERS = 100, // everything is slower there
+#else
     N_SHARERS = 1000,
+#endif
     N_TAIL_MAX = 12,
     N_OUT = 4,
     N_AT_ONCE = 32,
