@@ -115,6 +115,7 @@ int bench_model_open(const struct bench_model *source, rn_model **out);
 // bench_options.c: on failure the error has been printed and the exit code is returned.
 int bench_config_init(const struct options *options, struct bench_config *out);
 void bench_config_deinit(struct bench_config *config);
+int bench_list_largest(const struct bench_list *list); // 0: empty
 // The tests of a model, in the order of the rows, to be freed. NULL: out of memory.
 struct bench_test *bench_tests_make(const struct bench_config *config, int *count);
 

@@ -430,16 +430,14 @@ static int block_run(const struct place *place, enum batch_kind kind, int n_prom
     const struct bench_list *streams = &place->bench->config->batch;
     struct batch_row serial = {0};
     double one = (double)NAN;
-    int code = APP_OK, most = 1;
-    for (int i = 0; i < streams->count; i++)
-        if (streams->value[i] > most) most = streams->value[i];
+    int code = APP_OK;
     for (int i = 0; !code && i < streams->count; i++) {
         struct batch_row row;
         if (!row_init(&row, place, kind, streams->value[i], n_prompt, n_gen))
             code = app_fail(APP_FAILED, "out of memory");
         if (!code && i == 0) {
             serial = row;
-            serial.n_streams = most;
+            serial.n_streams = bench_list_largest(streams);
             code = serial_run(place, &serial);
         }
         if (!code) code = row_repeat(place, &row);
@@ -478,18 +476,12 @@ static int arrive_block(const struct place *place, int n_streams, int n_prompt, 
 
 // ---------------------------------------------------------------- engines
 
-static int largest(const struct bench_list *list) {
-    int most = 0;
-    for (int i = 0; i < list->count; i++)
-        if (list->value[i] > most) most = list->value[i];
-    return most;
-}
-
 // Positions that the longest request needs.
 static int positions(const struct bench_config *config) {
-    const int n_prompt = largest(&config->n_prompt), n_gen = largest(&config->n_gen);
+    const int n_prompt = bench_list_largest(&config->n_prompt),
+              n_gen = bench_list_largest(&config->n_gen);
     if (!config->arrive) return n_prompt + n_gen;
-    const struct batch_row row = {.n_streams = largest(&config->batch),
+    const struct batch_row row = {.n_streams = bench_list_largest(&config->batch),
                                   .n_gen = n_gen,
                                   .n_arrive = config->arrive};
     const int streams = n_prompt + arrive_tokens(&row);
@@ -499,7 +491,7 @@ static int positions(const struct bench_config *config) {
 static int engine_make(struct place *place, const rn_model *model, int n_threads) {
     const struct bench_config *config = place->bench->config;
     struct progress progress;
-    const int n_seqs = largest(&config->batch) + (config->arrive ? 1 : 0);
+    const int n_seqs = bench_list_largest(&config->batch) + (config->arrive ? 1 : 0);
     const rn_engine_options options = {.isa = config->isa,
                                        .kv_type = kv_type_name(config->kv_type),
                                        .n_threads = n_threads,

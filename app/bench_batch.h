@@ -41,11 +41,15 @@ struct batch_row {
     char time[32];
 };
 
+enum { BATCH_MAX_COLUMNS = 16 };
+
 struct batch_bench {
     const struct bench_config *config;
     const struct term *term;
     struct batch_row *rows; // [n_rows], complete ones
     int n_rows;
+    bool column[BATCH_MAX_COLUMNS]; // of the table at hand: those that are shown
+    int test_width;                 // of its first one
 };
 
 // Like bench_config's: on failure the error has been printed and the exit code is returned.
@@ -53,7 +57,7 @@ int bench_batch_run(const struct bench_config *config, const struct term *term);
 
 // bench_batch_print.c
 double batch_serial_ms(const struct batch_row *row); // all its requests, one after the other
-void batch_table_row(const struct batch_bench *bench, const struct batch_row *row); // with its head
+void batch_table_row(struct batch_bench *bench, const struct batch_row *row); // with its head
 int batch_json_print(const struct batch_bench *bench);
 int batch_csv_print(const struct batch_bench *bench);
 int batch_plot(const struct batch_bench *bench, const char *path);

@@ -1,8 +1,11 @@
 // Rows of `runnel bench --batch` and `--arrive` as a table, JSON, CSV, and a plot. A table begins
-// anew where the kind of rows changes; columns that a kind has nothing for are left out.
+// anew where the kind of rows changes; columns that a kind has nothing for are left out, and on a
+// terminal those that do not fit.
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench_batch.h"
 #include "plot.h"
@@ -38,20 +41,22 @@ enum column {
     COLUMN_COUNT
 };
 
+_Static_assert((int)COLUMN_COUNT <= (int)BATCH_MAX_COLUMNS, "batch_bench.column holds them all");
+
 static const struct {
     const char *name;
-    int width;
+    int width;          // the first column's is that of its longest text
     bool batch, arrive; // the tables that have it
 } columns[COLUMN_COUNT] = {
-    [COLUMN_TEST] = {"test", 30, true, true},
+    [COLUMN_TEST] = {"test", 4, true, true},
     [COLUMN_STREAMS] = {"streams", 7, true, true},
     [COLUMN_PROMPT] = {"prompt t/s", 10, true, true},
-    [COLUMN_GEN] = {"t/s", 9, true, true},
+    [COLUMN_GEN] = {"t/s", 8, true, true},
     [COLUMN_STREAM] = {"/ 1 stream", 10, true, false},
     [COLUMN_SERIAL] = {"/ 1 by 1", 8, true, false},
-    [COLUMN_GAP] = {"gap ms p50/p99/max", 22, true, true},
+    [COLUMN_GAP] = {"gap ms 50/99/max", 16, true, true},
     [COLUMN_OVER] = {"> bound", 7, false, true},
-    [COLUMN_TTFT] = {"first ms p50/p99", 19, true, true},
+    [COLUMN_TTFT] = {"first ms 50/99", 14, true, true},
     [COLUMN_HOST] = {"host us", 7, true, true},
     [COLUMN_SAMPLE] = {"sample us", 9, true, true},
     [COLUMN_SHARE] = {"of B", 6, true, true},
@@ -61,11 +66,7 @@ static const struct {
 
 static bool is_arrive(const struct batch_row *row) { return row->kind >= BATCH_BEFORE; }
 
-static bool column_shown(const struct batch_row *row, int column) {
-    return is_arrive(row) ? columns[column].arrive : columns[column].batch;
-}
-
-// "pp512 + tg128, 384 shared"; "tg128, 50 ms"; "pp4096 arrives, 50 ms".
+// "pp512+tg128, 384 shared"; "tg128, 50 ms"; "pp4096 arrives, 50 ms".
 static void test_text(const struct batch_row *row, char out[64]) {
     int at;
     if (row->kind == BATCH_BEFORE)
@@ -73,7 +74,7 @@ static void test_text(const struct batch_row *row, char out[64]) {
     else if (row->kind == BATCH_ARRIVE)
         at = snprintf(out, 64, "pp%d arrives", row->n_arrive);
     else
-        at = snprintf(out, 64, "pp%d + tg%d", row->n_prompt, row->n_gen);
+        at = snprintf(out, 64, "pp%d+tg%d", row->n_prompt, row->n_gen);
     if (row->kind == BATCH_SHARED)
         at += snprintf(out + at, 64 - (size_t)at, ", %d shared", row->n_shared);
     if (row->itl_ms) snprintf(out + at, 64 - (size_t)at, ", %d ms", row->itl_ms);
@@ -85,11 +86,17 @@ static void number_text(double value, int digits, const char *unit, char out[64]
     if (isfinite(value)) snprintf(out, 64, "%.*f%s", digits, value, unit);
 }
 
+// Three digits; more before the point where there are more.
+static int ms_text(double ms, const char *before, char *out, size_t size) {
+    return snprintf(out, size, "%s%.*f", before, ms < 9.995 ? 2 : ms < 99.95 ? 1 : 0, ms);
+}
+
 static void spread_text(const struct batch_spread *spread, bool max, char out[64]) {
     *out = '\0';
     if (!isfinite(spread->p50)) return;
-    const int at = snprintf(out, 64, "%.2f / %.2f", spread->p50, spread->p99);
-    if (max) snprintf(out + at, 64 - (size_t)at, " / %.2f", spread->max);
+    int at = ms_text(spread->p50, "", out, 64);
+    at += ms_text(spread->p99, "/", out + at, 64 - (size_t)at);
+    if (max) ms_text(spread->max, "/", out + at, 64 - (size_t)at);
 }
 
 static void cell_text(const struct batch_row *row, int column, char out[64]) {
@@ -132,24 +139,62 @@ static void cell_text(const struct batch_row *row, int column, char out[64]) {
     *out = '\0';
 }
 
-static void table_head(const struct batch_bench *bench, const struct batch_row *row) {
+// The longest text of the first column in this row's table.
+static int test_width(const struct batch_bench *bench, const struct batch_row *row) {
+    const struct bench_config *config = bench->config;
+    char text[64];
+    const struct batch_row longest = {.kind = is_arrive(row) ? BATCH_ARRIVE : BATCH_SHARED,
+                                      .n_prompt = bench_list_largest(&config->n_prompt),
+                                      .n_gen = bench_list_largest(&config->n_gen),
+                                      .n_shared = bench_list_largest(&config->n_prompt),
+                                      .n_arrive = row->n_arrive,
+                                      .itl_ms = bench_list_largest(&config->itl_ms)};
+    test_text(&longest, text);
+    return (int)strlen(text);
+}
+
+static int column_width(const struct batch_bench *bench, int column) {
+    return column == COLUMN_TEST ? bench->test_width : columns[column].width;
+}
+
+// What a table is made for comes first; what finds no room beside that is left out.
+static void columns_choose(struct batch_bench *bench, const struct batch_row *row) {
+    static const enum column order[COLUMN_COUNT] = {COLUMN_TEST,   COLUMN_STREAMS, COLUMN_GEN,
+                                                    COLUMN_GAP,    COLUMN_OVER,    COLUMN_STREAM,
+                                                    COLUMN_PROMPT, COLUMN_TTFT,    COLUMN_SERIAL,
+                                                    COLUMN_SHARE,  COLUMN_SAVED,   COLUMN_HOST,
+                                                    COLUMN_SAMPLE, COLUMN_PAGES};
+    int room = bench->term->out_tty ? term_columns(STDOUT_FILENO) : INT_MAX;
+    room -= 1; // the first border
+    bench->test_width = test_width(bench, row);
+    for (int i = 0; i < COLUMN_COUNT; i++) {
+        const enum column column = order[i];
+        const bool wanted = is_arrive(row) ? columns[column].arrive : columns[column].batch;
+        const int width = column_width(bench, (int)column) + 3;
+        bench->column[column] = wanted && (i < 3 || width <= room);
+        if (bench->column[column]) room -= width;
+    }
+}
+
+static void table_head(struct batch_bench *bench, const struct batch_row *row) {
     const bool color = bench->term->out_color;
+    columns_choose(bench, row);
     printf("%s%s%s, %s %s, %d thread%s, kv %s\n\n|", term_bold(color), row->type, term_reset(color),
            row->backend, row->isa, row->n_threads, row->n_threads == 1 ? "" : "s",
            kv_type_name(row->kv_type));
     for (int i = 0; i < COLUMN_COUNT; i++)
-        if (column_shown(row, i)) printf(" %*s |", columns[i].width, columns[i].name);
+        if (bench->column[i]) printf(" %*s |", column_width(bench, i), columns[i].name);
     fputs("\n|", stdout);
     for (int i = 0; i < COLUMN_COUNT; i++) {
-        if (!column_shown(row, i)) continue;
+        if (!bench->column[i]) continue;
         putchar(' ');
-        for (int j = 1; j < columns[i].width; j++) putchar('-');
+        for (int j = 1; j < column_width(bench, i); j++) putchar('-');
         fputs(": |", stdout);
     }
     putchar('\n');
 }
 
-void batch_table_row(const struct batch_bench *bench, const struct batch_row *row) {
+void batch_table_row(struct batch_bench *bench, const struct batch_row *row) {
     const struct batch_row *last = row > bench->rows ? row - 1 : NULL;
     if (!last || is_arrive(last) != is_arrive(row) || last->n_threads != row->n_threads ||
         strcmp(last->filename, row->filename) != 0) {
@@ -159,9 +204,9 @@ void batch_table_row(const struct batch_bench *bench, const struct batch_row *ro
     putchar('|');
     for (int i = 0; i < COLUMN_COUNT; i++) {
         char text[64];
-        if (!column_shown(row, i)) continue;
+        if (!bench->column[i]) continue;
         cell_text(row, i, text);
-        printf(" %*s |", columns[i].width, text);
+        printf(" %*s |", column_width(bench, i), text);
     }
     putchar('\n');
 }
@@ -237,9 +282,10 @@ int batch_csv_print(const struct batch_bench *bench) {
 // The rows as rows of decoding: a sample whose rate is the row's.
 static bool plot_row(const struct batch_row *from, struct bench_row *to) {
     const double rate = isfinite(from->gen_ts) ? from->gen_ts : 0;
-    char type[160];
-    snprintf(type, sizeof type, "%.100s%s", from->type,
-             from->kind == BATCH_SHARED ? ", shared prefix" : "");
+    char type[160], bound[32] = "";
+    if (from->itl_ms) snprintf(bound, sizeof bound, ", %d ms", from->itl_ms);
+    snprintf(type, sizeof type, "%.100s%s%s", from->type,
+             from->kind == BATCH_SHARED ? ", shared prefix" : "", bound);
     *to = (struct bench_row){.filename = strdup(from->filename),
                              .type = strdup(type),
                              .backend = from->backend,

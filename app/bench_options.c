@@ -111,6 +111,13 @@ static int lists_read(const struct options *options, struct bench_config *out) {
     return numbers_read(options, OPT_VERIFY, 1, MAX_SEQS, -1, &out->verify);
 }
 
+int bench_list_largest(const struct bench_list *list) {
+    int most = 0;
+    for (int i = 0; i < list->count; i++)
+        if (list->value[i] > most) most = list->value[i];
+    return most;
+}
+
 // The engine's tests: lengths that they need, and what is not theirs.
 static int batch_read(const struct options *options, struct bench_config *out) {
     static const enum option_id others[] = {OPT_N_DEPTH, OPT_STREAMS, OPT_VERIFY, OPT_PEER,
@@ -131,8 +138,9 @@ static int batch_read(const struct options *options, struct bench_config *out) {
                                      : option_given(options, OPT_ITL_MS) ? OPT_ITL_MS
                                                                          : OPT_SHARED_PREFIX;
         if (!option_given(options, alone)) return APP_OK;
-        return app_fail(APP_USAGE, "%s is for the engine, and --batch is missing",
-                        option_name(options, alone, name));
+        return app_fail(APP_USAGE, "%s is for the engine, and --batch%s is missing",
+                        option_name(options, alone, name),
+                        alone == OPT_SHARED_PREFIX ? "" : " or --arrive");
     }
     option_name(options, out->arrive ? OPT_ARRIVE : OPT_BATCH, first);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -140,6 +148,13 @@ static int batch_read(const struct options *options, struct bench_config *out) {
             return app_fail(APP_USAGE, "%s cannot be combined with %s", first,
                             option_name(options, others[i], name));
     if (out->arrive && out->plot) return app_fail(APP_USAGE, "%s has no plot", first);
+    if (out->arrive && out->shared_prefix >= 0)
+        return app_fail(APP_USAGE, "%s cannot be combined with %s", first,
+                        option_name(options, OPT_SHARED_PREFIX, name));
+    if (out->shared_prefix > bench_list_largest(&out->n_prompt))
+        return app_fail(APP_USAGE, "%s: %d is more than the prompt's %d tokens",
+                        option_name(options, OPT_SHARED_PREFIX, name), out->shared_prefix,
+                        bench_list_largest(&out->n_prompt));
     for (int i = 0; i < out->n_prompt.count; i++)
         if (out->n_prompt.value[i] < 1)
             return app_fail(APP_USAGE, "%s: prompts of 0 tokens are no requests", first);

@@ -116,10 +116,10 @@ static int result_print(const struct eval *eval) {
     const double rate = (double)(eval->n_chunks * eval->chunk) / eval->seconds;
     if (!option_flag(eval->options, OPT_JSON)) {
         char counted[32];
-        printf("loss        %.5f\nperplexity  %.4f\ntokens      %s in %zu chunks of %zu\n"
+        printf("loss        %.5f\nperplexity  %.4f\ntokens      %s in %zu chunk%s of %zu\n"
                "time        %.1f s, %.0f tokens/s\n",
-               loss, exp(loss), human_count(eval->counted, counted), eval->n_chunks, eval->chunk,
-               eval->seconds, rate);
+               loss, exp(loss), human_count(eval->counted, counted), eval->n_chunks,
+               eval->n_chunks == 1 ? "" : "s", eval->chunk, eval->seconds, rate);
         return APP_OK;
     }
     rn_engine_info engine;

@@ -206,8 +206,8 @@ static void here_print(const struct inspect *inspect) {
             printf("  kv %-4s %s\n", name, err.message);
             continue;
         }
-        printf("  kv %-4s %9s contexts of %d, beside %s of weights", name,
-               human_count(n_contexts, count), plan.n_ctx,
+        printf("  kv %-4s %9s context%s of %d, beside %s of weights", name,
+               human_count(n_contexts, count), n_contexts == 1 ? "" : "s", plan.n_ctx,
                human_bytes((double)plan.weight_bytes, weights));
         if (plan.available) printf(", %s free", human_bytes((double)plan.available, available));
         putchar('\n');

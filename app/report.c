@@ -14,8 +14,10 @@ enum { BANDWIDTH_BUDGET_MS = 300, SHARE_BAR_WIDTH = 20, SHARE_BAR_MIN = 4, LABEL
 // Undefined (NaN) where there is nothing to divide by.
 static double ratio(double a, double b) { return b > 0 ? a / b : (double)NAN; }
 
+// Of the tokens that were evaluated: those that the prefix cache had cost nothing.
 static double prompt_rate(const struct report *r) {
-    return ratio(1000.0 * r->timings.prompt_tokens, r->timings.prompt_ms);
+    return ratio(1000.0 * (r->timings.prompt_tokens - r->timings.cached_tokens),
+                 r->timings.prompt_ms);
 }
 
 // Tokens after the first: the first one comes out of the prompt's last step.
@@ -118,6 +120,8 @@ void report_print(const struct report *report, const struct term *term) {
     if (report->timings.ttft_ms > 0) {
         fprintf(stderr, "  first token after %.1f ms", report->timings.ttft_ms);
     }
+    if (report->timings.cached_tokens)
+        fprintf(stderr, ", %d cached", report->timings.cached_tokens);
     fputc('\n', stderr);
     print_output(report, term);
     print_memory(report, term);
@@ -133,25 +137,31 @@ void report_print_line(const struct report *report, const struct term *term) {
     fprintf(stderr, "%s  %d token%s", term_dim(term->err_color), count, count == 1 ? "" : "s");
     if (isfinite(output_rate(report))) fprintf(stderr, ", %.1f tokens/s", output_rate(report));
     if (timings->ttft_ms > 0) fprintf(stderr, ", first token after %.1f ms", timings->ttft_ms);
+    if (timings->cached_tokens)
+        fprintf(stderr, " (%d of %d cached)", timings->cached_tokens, timings->prompt_tokens);
     if (report->finish == RN_FINISH_CANCELLED) fputs(", stopped", stderr);
     if (report->finish == RN_FINISH_LENGTH) fputs(", cut off", stderr);
     fprintf(stderr, "%s\n", term_reset(term->err_color));
 }
 
+// The size of a token is left out where the terminal is too narrow for it.
 void report_print_plan(const rn_memory_plan *plan, const struct term *term) {
-    char weights[32], kv[32], available[32], token[32], count[32];
-    fprintf(stderr, "%s  memory: weights %s, KV %s", term_dim(term->err_color),
-            human_bytes((double)plan->weight_bytes, weights),
-            human_bytes((double)plan->kv_bytes, kv));
+    char weights[32], kv[32], free_bytes[32] = "", share[64] = "", token[32], count[32], line[256];
     if (plan->available) {
-        human_bytes((double)plan->available, available);
+        human_bytes((double)plan->available, free_bytes);
         // only where an amount was asked for
         const bool is_too_much = plan->kv_bytes > plan->available;
-        fprintf(stderr, is_too_much ? ", more than the %s that are free" : " of %s free",
-                available);
+        snprintf(share, sizeof share,
+                 is_too_much ? ", more than the %s that are free" : " of %s free", free_bytes);
     }
-    fprintf(stderr, ": %s tokens of %s (%s each)%s\n", human_count(plan->kv_tokens, count),
-            plan->kv_type, human_bytes((double)plan->kv_token_bytes, token),
+    int len = snprintf(line, sizeof line, "  memory: weights %s, KV %s%s: %s tokens of %s",
+                       human_bytes((double)plan->weight_bytes, weights),
+                       human_bytes((double)plan->kv_bytes, kv), share,
+                       human_count(plan->kv_tokens, count), plan->kv_type);
+    const int end = len + snprintf(line + len, sizeof line - (size_t)len, " (%s each)",
+                                   human_bytes((double)plan->kv_token_bytes, token));
+    if (end <= term_columns(STDERR_FILENO)) len = end;
+    fprintf(stderr, "%s%.*s%s\n", term_dim(term->err_color), len, line,
             term_reset(term->err_color));
 }
 
@@ -164,22 +174,22 @@ static json_t *json_whole(double value) {
 bool report_json(const struct report *report, json_t *object) {
     const rn_timings *timings = &report->timings;
     const double gb = 1e9;
-    json_t *figures =
-        json_pack("{s:s, s:s?, s:I, s:f, s:i, s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:i, "
-                  "s:s, s:s, s:s}",
-                  "finish_reason", rn_finish_text(report->finish), "stop", report->stop, "seed",
-                  (json_int_t)report->seed, "load_ms", report->load_ms, "prompt_tokens",
-                  timings->prompt_tokens, "prompt_per_second", json_number(prompt_rate(report)),
-                  "ttft_ms", timings->ttft_ms > 0 ? json_number(timings->ttft_ms) : json_null(),
-                  "output_tokens", timings->output_tokens, "output_per_second",
-                  json_number(output_rate(report)), "bytes_per_token",
-                  json_whole(bytes_per_token(report)), "read_gbs",
-                  json_number(read_rate(report) / gb), "bandwidth_gbs",
-                  json_number(ratio(report->bandwidth, report->bandwidth > 0 ? gb : 0)),
-                  "bandwidth_share", json_number(read_share(report)), "in_cache",
-                  report->bandwidth > 0 ? json_boolean(report->in_cache) : json_null(), "threads",
-                  report->engine.n_threads, "isa", report->engine.isa, "kv_type",
-                  report->engine.kv_type, "backend", report->engine.backend);
+    json_t *figures = json_pack(
+        "{s:s, s:s?, s:I, s:f, s:i, s:i, s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:i, "
+        "s:s, s:s, s:s}",
+        "finish_reason", rn_finish_text(report->finish), "stop", report->stop, "seed",
+        (json_int_t)report->seed, "load_ms", report->load_ms, "prompt_tokens",
+        timings->prompt_tokens, "cached_tokens", timings->cached_tokens, "prompt_per_second",
+        json_number(prompt_rate(report)), "ttft_ms",
+        timings->ttft_ms > 0 ? json_number(timings->ttft_ms) : json_null(), "output_tokens",
+        timings->output_tokens, "output_per_second", json_number(output_rate(report)),
+        "bytes_per_token", json_whole(bytes_per_token(report)), "read_gbs",
+        json_number(read_rate(report) / gb), "bandwidth_gbs",
+        json_number(ratio(report->bandwidth, report->bandwidth > 0 ? gb : 0)), "bandwidth_share",
+        json_number(read_share(report)), "in_cache",
+        report->bandwidth > 0 ? json_boolean(report->in_cache) : json_null(), "threads",
+        report->engine.n_threads, "isa", report->engine.isa, "kv_type", report->engine.kv_type,
+        "backend", report->engine.backend);
     if (!figures) return false;
     const int failed = json_object_update(object, figures);
     json_decref(figures);

@@ -167,10 +167,10 @@ equal "a line for each model and thread count" 4 "$(grep -c '<polyline' lines.sv
 run bench -m "$small" --batch 1,2,4 -p 64 -n 8
 equal "--batch exits 0" 0 "$code"
 equal "a title, a head, a rule, two blocks of rows" 10 "$(wc -l <out)"
-equal "the columns" "test|streams|promptt/s|t/s|/1stream|/1by1|gapmsp50/p99/max|firstmsp50/p99|hostus|sampleus|ofB|pagesheld/shared|saved" \
+equal "the columns" "test|streams|promptt/s|t/s|/1stream|/1by1|gapms50/99/max|firstms50/99|hostus|sampleus|ofB|pagesheld/shared|saved" \
     "$(sed -n 3p out | tr -d ' ' | sed 's/^|//; s/|$//')"
-expect "a row without prefix" grep -q '^| *pp64 + tg8 | *4 | .* / 0 | *0.0% |$' out
-expect "a row with one" grep -q '^| *pp64 + tg8, 48 shared | *4 | .* / 1 | *37.5% |$' out
+expect "a row without prefix" grep -q '^| *pp64+tg8 | *4 | .* / 0 | *0.0% |$' out
+expect "a row with one" grep -q '^| *pp64+tg8, 48 shared | *4 | .* / 1 | *37.5% |$' out
 run bench -m "$small" --batch 1,2,4 -p 64 -n 8 -r 2 -o json --plot batch.svg
 equal "rows" 6 "$(json out '#.')"
 expect "the plot is well-formed" sound batch.svg
@@ -218,14 +218,16 @@ for other in "--n-depth 1" "--streams 2" "--verify 2" "--stages" "--peer x"; do
     # shellcheck disable=SC2086  # to be split
     refused 2 "--batch cannot be combined with ${other%% *}" bench -m "$small" --batch 2 $other
 done
-refused 2 "--kv-memory is for the engine, and --batch is missing" bench --kv-memory 4p
+refused 2 "--kv-memory is for the engine, and --batch or --arrive is missing" bench --kv-memory 4p
 refused 2 "a context of [0-9]* needs .* asked for hold 32 positions" bench -m "$small" --batch 2 -p 64 -n 8 --kv-memory 1p
 RUNNEL_KV_MEMORY=1p run bench -m "$small" -p 4 -n 2 -r 1
 equal "RUNNEL_KV_MEMORY is not for bench without --batch" 0 "$code"
 run bench -m "$small" --batch 4 -p 64 -n 8 --kv-memory 4p
 equal "--kv-memory: requests take turns" 0 "$code"
-refused 2 "--itl-ms is for the engine, and --batch is missing" bench --itl-ms 5
+refused 2 "--itl-ms is for the engine, and --batch or --arrive is missing" bench --itl-ms 5
 refused 2 "--shared-prefix is for the engine, and --batch is missing" bench --shared-prefix 5
+refused 2 "--shared-prefix: 9 is more than the prompt's 8 tokens" bench --batch 2 -p 4,8 --shared-prefix 9
+refused 2 "--arrive cannot be combined with --shared-prefix" bench --arrive 10 --shared-prefix 4
 refused 2 "--batch: '0' is not a whole number from 1 to 4096" bench --batch 1,0
 refused 2 "--batch: prompts of 0 tokens are no requests" bench --batch 1 -p 0
 refused 2 "--batch: --n-gen 1 has no gaps" bench --batch 1 -n 1

@@ -35,6 +35,11 @@ expect tokens/s, first token after
 expect > 
 send Thank you!\r
 expect $thanks
+expect  (32 of 
+expect  cached)
+expect > 
+send /stats\r
+expect ms, 32 cached
 expect > 
 send /reset\r
 expect The conversation is empty.

@@ -57,6 +57,8 @@ run inspect --json --kv-memory 8p
 equal "less than one: a shorter one" 256/1 "$(json out memory_here.f16.context)/$(json out memory_here.f16.contexts)"
 run inspect --json --kv-memory 200K # a page of f32 takes 224
 expect "none: why" sh -c "'$JSONGET' memory_here.f32.error <out | grep -q 'KV memory of 200.0 KiB is too little'"
+run inspect --kv-memory 32p
+expect "one context is one" grep -q "^  kv f16 *1 context of 1024, beside " out
 run inspect --kv-memory 200K
 expect "in the text too" grep -q "^  kv f32  *KV memory of 200.0 KiB is too little" out
 

@@ -25,6 +25,8 @@ model=$ROOT/models/tale-20m-q8_0.gguf
 on_terminal "'$BIN' run -m '$model' -p 'Once upon a time' -n 2 --kv-memory 16p --color never"
 expect "memory is said first: $(head -n 1 out)" sh -c "head -n 1 out | grep -q \
     '^  memory: weights 21.8 MB, KV 1.8 MB of .* free: 512 tokens of f16 (3.6 kB each)\$'"
+script -qec "stty cols 80; '$BIN' run -m '$model' -p a -n 1 --color never" /dev/null </dev/null | tr -d '\r' >out
+expect "80 columns: it fits: $(head -n 1 out)" sh -c "head -n 1 out | grep -q '^  memory: .*: 2,048 tokens of f16\$'"
 run inspect --json
 on_terminal "'$BIN' run -m '$model' -p 'Once upon a time' -n 2 --kv-memory $(json out memory_here.f16.total_bytes)"
 expect "more than is free is said to be so" grep -q "memory: .*, more than the .* that are free: " out
@@ -57,6 +59,17 @@ for columns in 80 120 200; do
     expect "$columns columns: with what matters" grep -q '^| model .* test | .* t/s | .* of B |' out
     expect "$columns columns: a bar" grep -q '^measuring .* 0%$' out
 done
+for columns in 60 80 120 200; do
+    script -qec "stty cols $columns; '$BIN' bench --batch 1,2 -p 64 -n 4 -q --color never" /dev/null </dev/null |
+        tr -d '\r' >wide
+    script -qec "stty cols $columns; '$BIN' bench --arrive 99 --itl-ms 5 -p 4 -n 4 -q" /dev/null </dev/null |
+        tr -d '\r' >arrive
+    expect "$columns columns: the engine's table fits" [ "$(grep '^|' wide | wc -L)" -le "$columns" ]
+    expect "$columns columns: with what matters" grep -q '^| *test | streams | .* t/s | ' wide
+    expect "$columns columns: and that of a prompt that arrives" [ "$(grep '^|' arrive | wc -L)" -le "$columns" ]
+    expect "$columns columns: with the gaps" grep -q '^| *test | streams | .* gap ms 50/99/max | ' arrive
+done
+expect "200 columns: everything" grep -q '| pages held/shared | ' wide
 expect "200 columns: all of them" grep -q '| backend | threads | .* bytes/token | *GB/s |' out
 run run -p "Once upon a time" -n 2 --color always
 expect "--color always: colour in a file" grep -qF "$escape" err
