@@ -425,6 +425,12 @@ static int row_repeat(const struct place *place, struct batch_row *row) {
     return code;
 }
 
+// The bar stands still while something is measured: drawing it would take part of a gap.
+static void measuring_begin(struct batch_bench *bench) {
+    progress_begin(&bench->progress, bench->term, bench->config->quiet, "measuring");
+    progress_show(&bench->progress, bench->done++, bench->total);
+}
+
 // All numbers of streams with one kind of prompts.
 static int block_run(const struct place *place, enum batch_kind kind, int n_prompt, int n_gen) {
     const struct bench_list *streams = &place->bench->config->batch;
@@ -438,9 +444,15 @@ static int block_run(const struct place *place, enum batch_kind kind, int n_prom
         if (!code && i == 0) {
             serial = row;
             serial.n_streams = bench_list_largest(streams);
+            measuring_begin(place->bench);
             code = serial_run(place, &serial);
+            progress_end(&place->bench->progress);
         }
-        if (!code) code = row_repeat(place, &row);
+        if (!code) {
+            measuring_begin(place->bench);
+            code = row_repeat(place, &row);
+            progress_end(&place->bench->progress);
+        }
         if (code) {
             row_deinit(&row);
             break;
@@ -460,7 +472,11 @@ static int arrive_block(const struct place *place, int n_streams, int n_prompt, 
     int code = row_init(&during, place, BATCH_ARRIVE, n_streams, n_prompt, n_gen) && made
                    ? APP_OK
                    : app_fail(APP_FAILED, "out of memory");
-    if (!code) code = arrive_run(place, &before, &during);
+    if (!code) {
+        measuring_begin(place->bench);
+        code = arrive_run(place, &before, &during);
+        progress_end(&place->bench->progress);
+    }
     if (code) {
         row_deinit(&before);
         row_deinit(&during);
@@ -577,8 +593,16 @@ static int rows_show(const struct batch_bench *bench, int code) {
     return code ? code : shown;
 }
 
+// Requests one after the other are a measurement too.
+static uint64_t measurements(const struct bench_config *config) {
+    const int rows = config->batch.count;
+    return (uint64_t)config->n_models * (uint64_t)config->threads.count *
+           (uint64_t)config->itl_ms.count * (uint64_t)config->n_prompt.count *
+           (uint64_t)config->n_gen.count * (uint64_t)(config->arrive ? rows : 2 * (rows + 1));
+}
+
 int bench_batch_run(const struct bench_config *config, const struct term *term) {
-    struct batch_bench bench = {.config = config, .term = term};
+    struct batch_bench bench = {.config = config, .term = term, .total = measurements(config)};
     int code = config->plot ? plot_check(config->plot) : APP_OK;
     for (int i = 0; !code && i < config->n_models; i++) code = model_run(&bench, &config->model[i]);
     if (!code && interrupt_seen()) code = APP_INTERRUPTED;

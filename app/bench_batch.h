@@ -50,6 +50,8 @@ struct batch_bench {
     int n_rows;
     bool column[BATCH_MAX_COLUMNS]; // of the table at hand: those that are shown
     int test_width;                 // of its first one
+    struct progress progress;
+    uint64_t done, total; // measurements
 };
 
 // Like bench_config's: on failure the error has been printed and the exit code is returned.

@@ -157,20 +157,25 @@ static int column_width(const struct batch_bench *bench, int column) {
     return column == COLUMN_TEST ? bench->test_width : columns[column].width;
 }
 
-// What a table is made for comes first; what finds no room beside that is left out.
+// What a table is made for comes first, rates or gaps; what finds no room beside it is left out.
 static void columns_choose(struct batch_bench *bench, const struct batch_row *row) {
     static const enum column order[COLUMN_COUNT] = {COLUMN_TEST,   COLUMN_STREAMS, COLUMN_GEN,
                                                     COLUMN_GAP,    COLUMN_OVER,    COLUMN_STREAM,
                                                     COLUMN_PROMPT, COLUMN_TTFT,    COLUMN_SERIAL,
                                                     COLUMN_SHARE,  COLUMN_SAVED,   COLUMN_HOST,
                                                     COLUMN_SAMPLE, COLUMN_PAGES};
+    static const enum column arrive_order[COLUMN_COUNT] = {
+        COLUMN_TEST,   COLUMN_STREAMS, COLUMN_GAP,   COLUMN_OVER, COLUMN_TTFT,
+        COLUMN_GEN,    COLUMN_PROMPT,  COLUMN_SHARE, COLUMN_HOST, COLUMN_SAMPLE,
+        COLUMN_STREAM, COLUMN_SERIAL,  COLUMN_SAVED, COLUMN_PAGES};
+    const bool arrive = is_arrive(row);
     int room = bench->term->out_tty ? term_columns(STDOUT_FILENO) : INT_MAX;
     room -= 1; // the first border
     bench->test_width = test_width(bench, row);
     for (int i = 0; i < COLUMN_COUNT; i++) {
-        const enum column column = order[i];
-        const bool wanted = is_arrive(row) ? columns[column].arrive : columns[column].batch;
-        const int width = column_width(bench, (int)column) + 3;
+        const int column = (int)(arrive ? arrive_order[i] : order[i]);
+        const bool wanted = arrive ? columns[column].arrive : columns[column].batch;
+        const int width = column_width(bench, column) + 3;
         bench->column[column] = wanted && (i < 3 || width <= room);
         if (bench->column[column]) room -= width;
     }

@@ -1,5 +1,6 @@
 // Several streams at once: the engine runs its steps on a thread of its own, two threads submit
-// prompts, and this one prints the text of each as it comes. One stream is cancelled on the way.
+// prompts, and this one prints the text of each as it comes. One stream would go on until the
+// context is full; it is cancelled on the way.
 //
 //   cc streams.c $(pkg-config --cflags --libs runnel) -pthread -o streams
 //   ./streams model.gguf
@@ -43,7 +44,8 @@ static void submit(const struct submitter *self, struct stream *stream) {
         fail("tokenize", &err);
     rn_request request = {.prompt = prompt,
                           .n_prompt = n_prompt,
-                          .max_tokens = 24,
+                          .max_tokens = stream->number == CANCELLED ? -1 : 24,
+                          .ignore_eos = stream->number == CANCELLED,
                           .data = stream,
                           .sampling = rn_sampling_neutral()};
     request.sampling.temperature = 0.8f;
@@ -66,7 +68,7 @@ static bool show(rn_engine *engine, const rn_event *event) {
     if (event->token >= 0) stream->n_tokens++;
     if (event->text_len > 0)
         printf("[%d] %.*s\n", stream->number, (int)event->text_len, event->text);
-    if (stream->number == CANCELLED && stream->n_tokens == CANCEL_AFTER && !event->finish)
+    if (stream->number == CANCELLED && stream->n_tokens == CANCEL_AFTER)
         rn_engine_cancel(engine, event->request);
     if (!event->finish) return false;
     const rn_timings *t = event->timings;
@@ -89,7 +91,7 @@ int main(int argc, char **argv) {
     rn_model *model;
     rn_engine *engine;
     if (rn_model_open(argv[1], &model, &err)) fail(argv[1], &err);
-    const rn_engine_options options = {.max_seqs = N_STREAMS, .n_ctx = 256};
+    const rn_engine_options options = {.max_seqs = N_STREAMS};
     if (rn_engine_create(model, &options, &engine, &err)) fail("engine", &err);
     if (rn_engine_start(engine, &err)) fail("start", &err);
 
