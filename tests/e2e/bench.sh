@@ -196,6 +196,9 @@ for row in 0 1 2 3 4 5; do
         'BEGIN { exit !(0 < a && a <= b && b <= c && c < w && 0 < d && d <= e && e <= w) }'
     equal "row $row: no bound" null "$(json out $row.over_bound)"
 done
+run bench -m "$small" --batch 1,2 -p 16 -n 2 --itl-ms 0,5 -o csv --plot bounds.svg
+equal "bounds have lines of their own" 4 "$(grep -c '<polyline' bounds.svg)"
+expect "and say so" grep -q ', shared prefix, 5 ms, ' bounds.svg
 run bench --synthetic tiny:Q4_0 --batch 3 -p 33,70 -n 2,4 --shared-prefix 64 --itl-ms 5 -o json
 equal "lists of lengths, on a vocabulary without text" 8 "$(json out '#.')"
 equal "a prefix is at most the prompt" "33 64" "$(json out 1.n_shared) $(json out 5.n_shared)"
