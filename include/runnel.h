@@ -320,7 +320,8 @@ typedef struct rn_engine_stats {
                                                             // found in the cache; evaluated, of
                                                             // prompts and outputs
     uint64_t output_tokens;
-    uint64_t lookups, hits, evictions; // of the prefix cache
+    uint64_t lookups, hits; // requests' choices that began; those of them that found a prefix
+    uint64_t evictions;     // of cached pages, for others
     uint32_t pages_total, pages_held, pages_shared,
         pages_cached; // now; shared: held more than once
     uint64_t kv_held_bytes, kv_cached_bytes;

@@ -194,6 +194,8 @@ static void start(struct engine *engine, struct seq *seq, uint64_t now) {
     seq->start_ns = now;
     seq->timings.cached_tokens = seq->n_done;
     engine->stats.cached_tokens += (uint64_t)seq->n_done;
+    engine->stats.lookups++;
+    engine->stats.hits += seq->n_done > 0;
 }
 
 static void admit(struct engine *engine, uint64_t now) {

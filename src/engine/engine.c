@@ -27,8 +27,6 @@ static void stats_fill(struct engine *engine) {
     kv_get_stats(engine->kv, &kv);
     stats->running = engine->n_running;
     stats->waiting = engine->n_waiting;
-    stats->lookups = kv.lookups;
-    stats->hits = kv.hits;
     stats->evictions = kv.evictions;
     stats->pages_total = kv.pages_total;
     stats->pages_held = kv.pages_held;

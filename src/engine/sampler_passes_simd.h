@@ -237,7 +237,8 @@ struct moments {
     vlane_ints minus_count; // a comparison that holds is -1
 };
 
-IN_BLOCKS void moments_add(struct moments *moments, vlanes x, float shift) {
+IN_BLOCKS void moments_add(struct moments *moments, const vlanes *lanes, float shift) {
+    vlanes x = *lanes;
     const vlane_ints finite = x - x == 0;
     const vlane_ints shifts = (vlane_ints)((vlanes){0} + shift);
     x = (vlanes)(((vlane_ints)x & finite) | (shifts & ~finite)); // adds nothing
@@ -252,12 +253,12 @@ static double deviation(const float *logit, int n, float shift) {
     vlanes x;
     for (int i = 0; i + LANES <= n; i += LANES) {
         memcpy(&x, logit + i, sizeof x);
-        moments_add(&moments, x, shift);
+        moments_add(&moments, &x, shift);
     }
     for (int i = n - n % LANES; i < n; i++) {
         x = (vlanes){0} + NAN;
         x[0] = logit[i];
-        moments_add(&moments, x, shift);
+        moments_add(&moments, &x, shift);
     }
     double sum = 0, squares = 0;
     int count = 0;
@@ -344,7 +345,7 @@ struct best {
 // An upper bound of exp(x), for any finite x: weight_of's error and the rounding of sums covered,
 // and capped where it could not be represented.
 static double exp_bound(float x) {
-    if (x > 80) return INFINITY;
+    if (x > 80) return (double)INFINITY;
     return 1.00001 * (x <= 0 ? (double)weight_of(x) : 1 / (double)weight_of(-x));
 }
 
