@@ -221,7 +221,7 @@ typedef struct rn_request {
     void *on_logits_ctx;
 } rn_request;
 
-// Any thread. RN_ERR_FULL: too many are waiting already.
+// Any thread. RN_ERR_FULL: too many are waiting already; RN_ERR_CANCELLED: the engine was stopped.
 rn_status rn_engine_submit(rn_engine *engine, const rn_request *request, uint64_t *id,
                            rn_error *err);
 // Any thread. Ends a request: the next step gives its memory back and its last event says
@@ -254,38 +254,39 @@ typedef struct rn_timings {
     uint64_t decode_steps; // those steps
 } rn_timings;
 
+// What an event points to is valid until the next step, or the next rn_engine_wait.
 typedef struct rn_event {
     uint64_t request;
     void *data;       // the request's
     int choice;       // of the request's n
     int32_t token;    // -1: none with this event
-    const char *text; // text that became certain, never half a character, not NUL-terminated; valid
-                      // until the next step
+    const char *text; // text that became certain, never half a character, not NUL-terminated
     size_t text_len;
     rn_finish finish; // not NONE: the last event of this choice
     bool last;        // the last event of the request
     rn_status status; // why, with RN_FINISH_ERROR; RN_ERR_CANCELLED with RN_FINISH_CANCELLED
     const char *stop; // the stop string that matched, or NULL
     uint64_t seed;
-    const rn_timings *timings; // with a finish; valid until the next step
-    const float *embedding; // with the finish of a request with pooling, [n_embd]; valid until the
-                            // next step
+    const rn_timings *timings; // with a finish
+    const float *embedding;    // with the finish of a request with pooling, [n_embd]
 } rn_event;
 
 // --- a thread of the engine's own ---
 
 // Starts the thread that runs the steps; rn_engine_step and rn_engine_next_event are refused from
-// then on.
+// then on. Also after a stop: then requests are taken again.
 rn_status rn_engine_start(rn_engine *engine, rn_error *err);
 // The next events, at most max, in order; waits for the first up to timeout_ms (-1: as long as it
-// takes; 0: does not wait). Returns how many; 0: none came, or the engine was stopped. What they
-// point to is valid until the next call. One thread at a time. While events are not collected, the
-// requests that they are of wait when the queue is full.
+// takes; 0: does not wait). Returns how many; 0: none came, or the engine was stopped and all were
+// collected. One thread at a time. When the queue is full no step is run until events are
+// collected.
 int rn_engine_wait(rn_engine *engine, rn_event *out, int max, int timeout_ms);
-// Readable while events wait, for poll loops; collect until rn_engine_wait returns 0.
+// Readable while events wait, and once when the thread ends, for poll loops; collect until
+// rn_engine_wait returns 0. -1: never started. The engine's: not to be read or closed.
 int rn_engine_event_fd(const rn_engine *engine);
-// Ends the thread: when every request has ended (drain; the caller goes on collecting from another
-// thread), or at once, all requests being cancelled. Their events can still be collected.
+// Ends the thread and takes no more requests. Drain: when every request has ended (the caller goes
+// on collecting from another thread; a paused one has to be resumed). Otherwise at once, all
+// requests being cancelled. Events can still be collected. Without a thread nothing happens.
 void rn_engine_stop(rn_engine *engine, bool drain);
 
 // --- the caller's thread ---
@@ -334,7 +335,7 @@ void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out);
 void rn_engine_forget_prefixes(rn_engine *engine);
 
 // The machine's read bandwidth in bytes/s for a working set of that size, sustained over
-// budget_ms; 0: not measurable.
+// budget_ms; 0: not measurable, or the engine's thread is running.
 double rn_engine_bandwidth(rn_engine *engine, uint64_t working_set, int budget_ms);
 
 #ifdef __cplusplus

@@ -1,12 +1,8 @@
 // Who runs the steps: the caller, or a thread of the engine's own that puts events into a ring for
-// one reader. The thread sleeps while there is nothing to do, and while the ring has no room for
-// the events of its last step; it takes no lock. What other threads ask for outside the intake
-// goes through here too: statistics, forgetting prefixes, stopping.
+// one reader. The thread takes no lock; it sleeps while there is nothing to do, and while the ring
+// has no room for the events of its last step.
 //
-//          start              stop: the thread has ended
-//   IDLE ---------> RUNNING -----------------------------> STOPPED
-//                      ^                                      | start
-//                      +--------------------------------------+
+//   IDLE --- start ---> RUNNING --- stop: the thread has ended ---> STOPPED --- start ---> RUNNING
 //
 // The steps belong to the caller in IDLE, to the thread in RUNNING, and in STOPPED to whoever holds
 // `life`: the reader, for what the thread could not deliver any more.

@@ -1,7 +1,5 @@
-// Events on their way from the step's thread to the one thread that reads them. All memory is taken
-// at init.
-//
-// Invariants:
+// Events on their way from the step's thread to the one thread that reads them, in memory that is
+// taken at init. Invariants:
 //  1. slots [tail, head) are full; the reader was given those before `given`, and what they point
 //     to stays as it is until it comes back for more: only then does tail follow;
 //  2. the text of an event is copied into a ring of bytes beside the slots, in one piece. A last

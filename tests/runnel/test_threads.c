@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "runnel.h"
@@ -168,7 +169,12 @@ static void check_at_rest(const rn_engine *engine) {
 
 // ---------------------------------------------------------------- load
 
-enum { N_SUBMITTERS = 4, N_CANCELLERS = 2, N_EACH = 60, N_TICKETS = N_SUBMITTERS * N_EACH };
+#ifdef __SANITIZE_THREAD__ // about thirty times slower
+enum { N_EACH = 20 };
+#else
+enum { N_EACH = 60 };
+#endif
+enum { N_SUBMITTERS = 4, N_CANCELLERS = 2, N_TICKETS = N_SUBMITTERS * N_EACH };
 
 struct load {
     rn_engine *engine;
@@ -176,7 +182,8 @@ struct load {
     _Atomic int n_full;    // refused submits
     _Atomic int n_wrong;   // what threads other than the test's saw go wrong
     _Atomic bool is_over;  // the reader has everything
-    _Atomic int next_part; // hands out numbers to the threads
+    _Atomic int next_part; // hands out numbers to the submitters
+    _Atomic int n_sent[N_SUBMITTERS];
 };
 
 static bool is_for_cancelling(int index) { return index % 6 == 5; }
@@ -197,6 +204,7 @@ static void *submit_part(void *arg) {
         }
         load->n_wrong += status != RN_OK;
         ticket->id = id;
+        load->n_sent[part]++;
     }
     return NULL;
 }
@@ -205,10 +213,13 @@ static void *submit_part(void *arg) {
 static void *cancel_some(void *arg) {
     struct load *load = arg;
     for (unsigned random = 1; !load->is_over; random = random * 1664525u + 1013904223u) {
-        const int index = (int)(random >> 8) % N_TICKETS;
+        const int part = (int)(random >> 8) % N_SUBMITTERS;
+        const int back = (int)(random >> 16) % 8, sent = load->n_sent[part];
+        if (sent <= back) continue;
+        const int index = part * N_EACH + sent - 1 - back; // one of the newest
         const uint64_t id = load->ticket[index].id;
         if (is_for_cancelling(index)) {
-            if (id) rn_engine_cancel(load->engine, id);
+            rn_engine_cancel(load->engine, id);
         } else {
             rn_engine_pause(load->engine, id, true);
             sched_yield();
@@ -381,11 +392,14 @@ static void fill_queue(rn_engine *engine, struct kind *chatty, struct ticket *ti
     chatty->request.ignore_eos = true;
     assert_int_equal(rn_engine_start(engine, NULL), RN_OK);
     for (int i = 0; i < N_MANY; i++) submit(engine, &ticket[i], chatty);
-    rn_engine_stats stats = {0};
-    while (stats.output_tokens < RING_EVENTS) {
+    rn_engine_stats stats = {0}, later;
+    while (stats.output_tokens <= RING_EVENTS) {
         sched_yield();
         rn_engine_get_stats(engine, &stats);
     }
+    usleep(20000); // so that it sleeps
+    rn_engine_get_stats(engine, &later);
+    assert_int_equal(later.steps, stats.steps);
 }
 
 static void events_wait_for_a_late_reader(void **state) {
@@ -395,6 +409,7 @@ static void events_wait_for_a_late_reader(void **state) {
     struct ticket *ticket = calloc(N_MANY, sizeof *ticket);
     fill_queue(engine, &chatty, ticket);
     rn_engine_cancel(engine, ticket[N_MANY - 1].id); // seen when there is room again
+    usleep(20000); // so that it sleeps anew, and the reader has to wake it
     collect(engine, N_MANY);
     rn_engine_stats stats;
     rn_engine_get_stats(engine, &stats);
@@ -517,6 +532,24 @@ static void a_deadline_wakes_an_engine_that_sleeps(void **state) {
     rn_engine_destroy(engine);
 }
 
+static void *stop_soon(void *engine) {
+    usleep(20000); // so that the reader sleeps
+    rn_engine_stop(engine, false);
+    return NULL;
+}
+
+static void a_reader_that_sleeps_sees_the_end(void **state) {
+    (void)state;
+    rn_engine *engine = new_engine(&small);
+    assert_int_equal(rn_engine_start(engine, NULL), RN_OK);
+    pthread_t stopper;
+    rn_event event;
+    assert_int_equal(pthread_create(&stopper, NULL, stop_soon, engine), 0);
+    assert_int_equal(rn_engine_wait(engine, &event, 1, -1), 0);
+    pthread_join(stopper, NULL);
+    rn_engine_destroy(engine);
+}
+
 static void a_wait_without_events_ends_with_its_time(void **state) {
     (void)state;
     rn_engine *engine = new_engine(&small);
@@ -584,6 +617,7 @@ int main(void) {
         cmocka_unit_test(the_descriptor_is_readable_while_events_wait),
         cmocka_unit_test(who_runs_the_steps_is_one_or_the_other),
         cmocka_unit_test(a_deadline_wakes_an_engine_that_sleeps),
+        cmocka_unit_test(a_reader_that_sleeps_sees_the_end),
         cmocka_unit_test(a_wait_without_events_ends_with_its_time),
         cmocka_unit_test(an_idle_engine_forgets_prefixes),
         cmocka_unit_test(an_embedding_stays_until_the_next_wait),
