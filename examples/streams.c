@@ -18,6 +18,7 @@ enum { N_STREAMS = 4, N_SUBMITTERS = 2, CANCELLED = 3, CANCEL_AFTER = 5 };
 // One request of ours. The engine hands `data` back with every event, so nobody looks up ids.
 struct stream {
     int number;
+    int max_tokens; // -1: until the context is full
     const char *prompt;
     int n_tokens; // that came; touched by the reader alone
 };
@@ -43,7 +44,8 @@ static void submit(const struct submitter *self, struct stream *stream) {
         fail("tokenize", &err);
     rn_request request = {.prompt = prompt,
                           .n_prompt = n_prompt,
-                          .max_tokens = 24,
+                          .max_tokens = stream->max_tokens,
+                          .ignore_eos = stream->max_tokens < 0,
                           .data = stream,
                           .sampling = rn_sampling_neutral()};
     request.sampling.temperature = 0.8f;
@@ -77,10 +79,10 @@ static bool show(rn_engine *engine, const rn_event *event) {
 }
 
 int main(int argc, char **argv) {
-    struct stream stream[N_STREAMS] = {{.number = 1, .prompt = "Once upon a time"},
-                                       {.number = 2, .prompt = "The fox and the lantern"},
-                                       {.number = 3, .prompt = "One morning"},
-                                       {.number = 4, .prompt = "A little boat"}};
+    struct stream stream[N_STREAMS] = {{1, 24, "Once upon a time", 0},
+                                       {2, 24, "The fox and the lantern", 0},
+                                       {CANCELLED, -1, "One morning", 0}, // goes on and on
+                                       {4, 24, "A little boat", 0}};
     if (argc != 2) {
         fprintf(stderr, "usage: streams MODEL\n");
         return 2;
@@ -89,7 +91,7 @@ int main(int argc, char **argv) {
     rn_model *model;
     rn_engine *engine;
     if (rn_model_open(argv[1], &model, &err)) fail(argv[1], &err);
-    const rn_engine_options options = {.max_seqs = N_STREAMS, .n_ctx = 256};
+    const rn_engine_options options = {.max_seqs = N_STREAMS, .n_ctx = 1024};
     if (rn_engine_create(model, &options, &engine, &err)) fail("engine", &err);
     if (rn_engine_start(engine, &err)) fail("start", &err);
 

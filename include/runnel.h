@@ -242,13 +242,13 @@ const char *rn_finish_text(rn_finish finish); // "stop", "length", ...
 
 typedef struct rn_timings {
     int prompt_tokens, output_tokens;
-    int cached_tokens;     // of the prompt's: found in the prefix cache by the first step
-    int preemptions;       // times that it gave its pages to others and went on later
-    double queue_ms;       // submit to first step
-    double prompt_ms;      // first step to first token
-    double ttft_ms;        // submit to first token
-    double decode_ms;      // first token to last
-    double gap_ms_max;     // the longest time between two tokens
+    int cached_tokens; // of the prompt's: found in the prefix cache, or shared by another choice
+    int preemptions;   // times that it gave its pages to others and went on later
+    double queue_ms;   // submit to first step
+    double prompt_ms;  // first step to first token
+    double ttft_ms;    // submit to first token
+    double decode_ms;  // first token to last
+    double gap_ms_max; // the longest time between two tokens
     uint64_t decode_bytes; // weights and KV that the steps after the first token had to read, this
                            // request's share
     uint64_t decode_steps; // those steps

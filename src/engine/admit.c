@@ -147,8 +147,8 @@ static int waiting_best(const struct engine *engine) {
     return best;
 }
 
-// What of the sequence's tokens is there already.
-static void table_begin(struct engine *engine, struct seq *seq) {
+// What of the sequence's tokens is there already; true when it was found, not shared by a choice.
+static bool table_begin(struct engine *engine, struct seq *seq) {
     seq->n_done = 0;
     if (seq->embedding) memset(seq->embedding, 0, (size_t)engine->n_embd * sizeof(float));
     const struct seq *leader = seq->choice > 0 ? leader_of(seq) : NULL;
@@ -156,8 +156,9 @@ static void table_begin(struct engine *engine, struct seq *seq) {
         seq->n_done = kv_fork(engine->kv, &leader->table, &seq->table, seq->n_prompt - 1);
     // who wants the result of every position finds nothing, but can be found by others
     const int n_find = engine_wants_all(seq) ? 1 : seq->n_token;
-    if (seq->n_done == 0)
-        seq->n_done = kv_hit(engine->kv, &seq->table, seq->token, n_find, seq->salt, seq->n_salt);
+    if (seq->n_done > 0) return false;
+    seq->n_done = kv_hit(engine->kv, &seq->table, seq->token, n_find, seq->salt, seq->n_salt);
+    return seq->n_done > 0;
 }
 
 // Whether its known tokens and one more fit beside what is held and the next page of everyone.
@@ -186,7 +187,7 @@ static bool make_way(struct engine *engine, const struct seq *seq) {
     return true;
 }
 
-static void start(struct engine *engine, struct seq *seq, uint64_t now) {
+static void start(struct engine *engine, struct seq *seq, bool found, uint64_t now) {
     users_chosen(&engine->users, seq->user_at);
     running_add(engine, seq);
     if (seq->was_admitted) return;
@@ -195,7 +196,7 @@ static void start(struct engine *engine, struct seq *seq, uint64_t now) {
     seq->timings.cached_tokens = seq->n_done;
     engine->stats.cached_tokens += (uint64_t)seq->n_done;
     engine->stats.lookups++;
-    engine->stats.hits += seq->n_done > 0;
+    engine->stats.hits += found;
 }
 
 static void admit(struct engine *engine, uint64_t now) {
@@ -207,7 +208,7 @@ static void admit(struct engine *engine, uint64_t now) {
             engine->blocked = true;
             return;
         }
-        table_begin(engine, seq);
+        const bool found = table_begin(engine, seq);
         while (!table_fits(engine, seq))
             if (!make_way(engine, seq)) {
                 kv_release(engine->kv, &seq->table);
@@ -217,7 +218,7 @@ static void admit(struct engine *engine, uint64_t now) {
             }
         // preempted ones were put behind, so the index still holds
         waiting_remove(engine, index);
-        start(engine, seq, now);
+        start(engine, seq, found, now);
     }
 }
 
