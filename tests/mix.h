@@ -534,12 +534,14 @@ static inline void mix_follow(struct mix *mix, struct mix_totals *totals) {
 static inline void mix_check_rest(struct mix *mix, struct mix_totals *totals) {
     rn_engine_stats s;
     rn_engine_get_stats(mix->engine, &s);
-    uint64_t choices = 0, tokens = 0, preemptions = 0;
+    uint64_t choices = 0, tokens = 0, preemptions = 0, found = 0;
     for (int i = 0; i < mix->n; i++)
         for (int c = 0; c < mix_choices(mix->live[i].of); c++) {
             choices++;
             tokens += (uint64_t)mix->live[i].got[c].n_ids;
             preemptions += (uint64_t)mix->live[i].got[c].timings.preemptions;
+            // other choices share the first one's prompt, cache or not
+            if (c == 0) found += (uint64_t)mix->live[i].got[c].timings.cached_tokens;
         }
     const char *broken = NULL;
     if (s.pages_held != 0 || s.pages_shared != 0 || s.kv_held_bytes != 0) broken = "pages are held";
@@ -548,7 +550,8 @@ static inline void mix_check_rest(struct mix *mix, struct mix_totals *totals) {
     if (s.stopped + s.lengthy + s.cancelled + s.failed != choices) broken = "ended";
     if (s.output_tokens != tokens) broken = "output_tokens";
     if (s.preemptions != preemptions) broken = "preemptions";
-    if (mix->options.no_prefix_cache && (s.hits || s.pages_cached)) broken = "cached";
+    if (s.hits > s.lookups || s.lookups > choices) broken = "lookups";
+    if (mix->options.no_prefix_cache && (found || s.pages_cached)) broken = "cached";
     if (broken) mix_print_options(&mix->options);
     check(!broken, "mix %llx: at the end, %s: held %u, shared %u, running %d, waiting %d",
           (unsigned long long)mix->seed, broken, s.pages_held, s.pages_shared, s.running,
