@@ -55,10 +55,12 @@ static bool command_make(const struct bench_config *config, const char *file, in
     add_number(out, "-n", test->n_gen);
     if (test->n_depth) add_number(out, "-d", test->n_depth);
     if (config->kv_type != KV_F16) {
+        static const char *const peer_types[KV_TYPE_COUNT] = {
+            [KV_F32] = "f32", [KV_F16] = "f16", [KV_INT8] = "q8_0", [KV_INT4] = "q4_0"};
         add(out, "-ctk");
-        add(out, kv_type_name(config->kv_type));
+        add(out, peer_types[config->kv_type]);
         add(out, "-ctv");
-        add(out, kv_type_name(config->kv_type));
+        add(out, peer_types[config->kv_type]);
     }
     add_number(out, "-r", 1);
     add(out, "-o");

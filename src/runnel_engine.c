@@ -1,6 +1,7 @@
 // Engines of the public interface, thin: options become a configuration, calls are handed on to the
 // intake (what any thread may call) and to the driver (who runs the steps).
 #include <stdalign.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "engine/driver.h"
@@ -23,11 +24,24 @@ const char *rn_finish_text(rn_finish finish) {
 
 // ---------------------------------------------------------------- life
 
+rn_status model_kv_type(const char *name, enum kv_type *out, rn_error *err) {
+    const int found = name ? kv_type_find(name) : KV_F16;
+    if (found >= 0) {
+        *out = (enum kv_type)found;
+        return RN_OK;
+    }
+    char known[64];
+    for (int i = 0, at = 0; i < KV_TYPE_COUNT; i++)
+        at += snprintf(known + at, sizeof known - (size_t)at, "%s%s", i ? ", " : "",
+                       kv_type_name((enum kv_type)i));
+    return err_set(err, RN_ERR_ARG, "KV type '%.64s' is unknown (known: %s)", name, known);
+}
+
 static rn_status read_options(const rn_engine_options *o, struct engine_config *out,
                               rn_error *err) {
-    const int kv_type = kv_type_find(o->kv_type ? o->kv_type : "f16");
-    if (kv_type < 0)
-        return err_set(err, RN_ERR_ARG, "KV type '%s' is unknown (known: f32, f16)", o->kv_type);
+    enum kv_type kv_type;
+    const rn_status status = model_kv_type(o->kv_type, &kv_type, err);
+    if (status) return status;
     *out = (struct engine_config){.backend = {.name = o->backend,
                                               .isa = o->isa,
                                               .n_threads = o->n_threads,
@@ -35,7 +49,7 @@ static rn_status read_options(const rn_engine_options *o, struct engine_config *
                                               .max_tokens = o->batch_tokens,
                                               .max_logits = o->logit_rows,
                                               .max_seqs = o->max_seqs,
-                                              .kv_type = (enum kv_type)kv_type,
+                                              .kv_type = kv_type,
                                               .progress = o->progress,
                                               .progress_ctx = o->progress_ctx},
                                   .n_ctx = o->n_ctx,

@@ -2,7 +2,7 @@
 // budget.
 #include "base/memory.h"
 #include "engine/budget.h"
-#include "runnel.h"
+#include "runnel_model.h"
 #include "tools.h"
 
 rn_status rn_engine_plan_memory(const rn_model *model, const rn_engine_options *options,
@@ -13,11 +13,12 @@ rn_status rn_engine_plan_memory(const rn_model *model, const rn_engine_options *
     const struct plan *plan = tools_plan(model);
     *out = (rn_memory_plan){0};
     if (!plan) return err_set(err, RN_ERR_ARG, "%s: opened for its vocabulary alone", info->path);
-    const int kv_type = kv_type_find(o->kv_type ? o->kv_type : "f16");
-    if (kv_type < 0) return err_set(err, RN_ERR_ARG, "KV type '%s' is unknown", o->kv_type);
+    enum kv_type kv_type;
+    rn_status status = model_kv_type(o->kv_type, &kv_type, err);
+    if (status) return status;
     const struct budget_request request = {.plan = plan,
                                            .n_ctx_max = info->n_ctx_train,
-                                           .kv_type = (enum kv_type)kv_type,
+                                           .kv_type = kv_type,
                                            .wanted = {.n_ctx = o->n_ctx,
                                                       .max_seqs = o->max_seqs,
                                                       .batch_tokens = o->batch_tokens,
@@ -28,7 +29,7 @@ rn_status rn_engine_plan_memory(const rn_model *model, const rn_engine_options *
                                            .available = memory_available(),
                                            .address_room = memory_address_room()};
     struct budget budget;
-    const rn_status status = budget_choose(&request, &budget, err);
+    status = budget_choose(&request, &budget, err);
     if (status) return status;
     *out = (rn_memory_plan){
         .total = request.total,

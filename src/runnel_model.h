@@ -17,4 +17,8 @@ struct rn_model {
     char name[128];
 };
 
+// The KV type of that name; NULL: the default. RN_ERR_ARG: unknown, the message has those that are
+// known.
+rn_status model_kv_type(const char *name, enum kv_type *out, rn_error *err);
+
 #endif

@@ -47,8 +47,9 @@ static void pages_fill(struct cache *c, enum kv_type type) {
     uint16_t half[4096];
     for (int i = 0; i < 4096; i++) some[i] = rng_float();
     for (int i = 0; i < 4096; i++) half[i] = f32_to_f16(some[i]);
-    const void *from = type == KV_F16 ? (const void *)half : (const void *)some;
-    const uint64_t size = type == KV_F16 ? sizeof half : sizeof some;
+    // halves also where codes are: any byte is a code
+    const void *from = type == KV_F32 ? (const void *)some : (const void *)half;
+    const uint64_t size = type == KV_F32 ? sizeof some : sizeof half;
     for (uint64_t at = 0; at < c->region.bytes; at += size)
         memcpy(c->region.base + at, from,
                at + size < c->region.bytes ? size : c->region.bytes - at);
@@ -58,7 +59,7 @@ static void cache_init(struct cache *c, const struct shape *shape, int n_pos, in
                        enum kv_type type) {
     *c = (struct cache){.n_pages = (n_pos + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS,
                         .n_layer = n_layer};
-    c->head_bytes = (uint64_t)(2 * shape->dim * KV_PAGE_TOKENS * kv_type_bytes(type));
+    c->head_bytes = kv_layout_of(type, shape->dim, shape->dim).bytes;
     c->page_bytes = c->head_bytes * (uint64_t)(shape->n_head_kv * n_layer);
     c->table = malloc((size_t)c->n_pages * sizeof *c->table);
     if (!c->table ||
@@ -156,7 +157,7 @@ static double read_pages(const struct cpu_ops *ops, const struct cache *c, int f
         for (int i = first_page; i < c->n_pages; i++)
             sink = sink ^ ops->stream_read(c->region.base + c->table[i] * c->page_bytes +
                                                (uint64_t)layer * layer_bytes,
-                                           (int64_t)layer_bytes, ahead);
+                                           (int64_t)(layer_bytes / 512 * 512), ahead);
     return (double)(clock_ns() - begin) * 1e-9;
 }
 
@@ -204,8 +205,8 @@ static void decode_row(const struct cpu_ops *ops, const struct shape *shape, int
         plain = fmin(plain, read_pages(ops, &c, first_page, aheads[i % 3]));
         took = fmin(took, attend(ops, &c, q, out, &pos, 1, scratch));
     }
-    printf("%-8s %-4s %-14s %7d %7.0f %9.1f %9.1f %7.0f%%\n", ops->name, kv_type_name(type),
-           shape->name, n_pos, bytes * 1e-6, bytes / took * 1e-9, bytes / plain * 1e-9,
+    printf("%-8s %-4s %-14s %7d %7.0f %7.2f %9.1f %9.1f %7.0f%%\n", ops->name, kv_type_name(type),
+           shape->name, n_pos, bytes * 1e-6, took * 1e3, bytes / took * 1e-9, bytes / plain * 1e-9,
            100 * plain / took);
     free(q), free(out), free(scratch);
     cache_deinit(&c);
@@ -342,7 +343,7 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 int main(int argc, char **argv) {
     const char *isa = argc > 1 ? argv[1] : NULL;    // all of them, or one
     const int only = argc > 2 ? atoi(argv[2]) : -1; // of the shapes
-    printf("decode  kv   shape              ctx      MB      GB/s      read   share\n");
+    printf("decode  kv   shape              ctx      MB      ms      GB/s      read   share\n");
     for (int i = ISA_COUNT - 1; i > ISA_SCALAR; i--) {
         const struct cpu_ops *ops = ops_at((enum cpu_isa)i);
         if (!ops || (isa && strcmp(isa, ops->name) != 0)) continue;
@@ -350,6 +351,12 @@ int main(int argc, char **argv) {
             if (only < 0 || only == s) decode_row(ops, &shapes[s], 4096, KV_F16);
         if (only < 0) decode_row(ops, &shapes[0], 1024, KV_F16);
         if (only < 0) decode_row(ops, &shapes[0], 4096, KV_F32);
+        for (int s = 0; s < N_SHAPES; s++) {
+            if (only >= 0 ? only != s : s != 1 && s != 2) continue;
+            decode_row(ops, &shapes[s], 8192, KV_F16);
+            decode_row(ops, &shapes[s], 8192, KV_INT8);
+            decode_row(ops, &shapes[s], 8192, KV_INT4);
+        }
     }
     printf("\nprefill kv   shape            rows     ctx   GFLOP/s      peak   share\n");
     for (int i = ISA_COUNT - 1; i > ISA_SCALAR; i--) {
@@ -360,6 +367,8 @@ int main(int argc, char **argv) {
             prefill_row(ops, &shapes[s], 512, 512, KV_F16, peak(ops));
             prefill_row(ops, &shapes[s], 512, 2048, KV_F16, peak(ops));
             if (s == 0) prefill_row(ops, &shapes[s], 512, 8192, KV_F16, peak(ops));
+            if (s == 0) prefill_row(ops, &shapes[s], 512, 8192, KV_INT8, peak(ops));
+            if (s == 0) prefill_row(ops, &shapes[s], 512, 8192, KV_INT4, peak(ops));
         }
     }
     printf("\nstage threads shape        ctx+short   MB      GB/s bandwidth   share\n");

@@ -12,7 +12,7 @@ enum {
     MAX_EMBD = 1 << 17,
     MAX_FF = 1 << 19,
     MAX_HEAD = 1024,
-    MAX_HEAD_DIM = 1024,
+    MAX_HEAD_DIM = KV_DIM_MAX,
     MAX_CTX = 1 << 26,
     MAX_EXPERT = 4096,
 };

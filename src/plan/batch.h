@@ -12,7 +12,6 @@
 
 #include "plan/plan.h"
 
-enum { KV_PAGE_TOKENS = 32 };
 #define BATCH_ZERO UINT32_MAX // as batch_page.from: there is nothing to copy
 
 struct batch_seq {

@@ -95,6 +95,12 @@ static void recur_cost(const struct plan *plan, const struct op *op,
     cost->flops = rows_of(shape, op->rows) * state * 8; // a sigmoid counts 4
 }
 
+// Of one token in one layer, scales included; a head's bytes are a multiple of the page's tokens.
+static uint64_t layer_token_bytes(const struct plan_kv_group *group, enum kv_type kv) {
+    const struct kv_layout layout = kv_layout_of(kv, group->dim_k, group->dim_v);
+    return (uint64_t)group->n_head_kv * (layout.bytes / KV_PAGE_TOKENS);
+}
+
 struct cost op_cost(const struct plan *plan, const struct op *op, enum kv_type kv,
                     const struct batch_shape *shape) {
     const uint64_t rows = rows_of(shape, op->rows);
@@ -126,16 +132,15 @@ struct cost op_cost(const struct plan *plan, const struct op *op, enum kv_type k
         break;
     case OP_KV_APPEND: {
         const struct plan_kv_group *group = &plan->group[op->kv.group];
-        cost.kv_write_bytes =
-            rows * (uint64_t)(group->n_head_kv * (group->dim_k + group->dim_v) * kv_type_bytes(kv));
+        cost.kv_write_bytes = rows * layer_token_bytes(group, kv);
         break;
     }
     case OP_ATTENTION: {
         const struct plan_kv_group *group = &plan->group[op->kv.group];
         const uint64_t dims = (uint64_t)(group->dim_k + group->dim_v);
         cost.weight_bytes = vector_bytes(plan, op->weight);
-        cost.kv_read_bytes = (uint64_t)shape->kv_read[op->kv.group][op->rows] *
-                             (uint64_t)group->n_head_kv * dims * (uint64_t)kv_type_bytes(kv);
+        cost.kv_read_bytes =
+            (uint64_t)shape->kv_read[op->kv.group][op->rows] * layer_token_bytes(group, kv);
         cost.flops =
             (uint64_t)shape->kv_pairs[op->kv.group][op->rows] * (uint64_t)op->kv.n_head * dims * 2;
         break;
@@ -189,8 +194,7 @@ uint64_t plan_kv_page_bytes(const struct plan *plan, int index, enum kv_type kv)
     const struct plan_kv_group *group = &plan->group[index];
     if (group->kind == KV_RECURRENT)
         return (uint64_t)group->n_layer * (uint64_t)group->state * sizeof(float);
-    return (uint64_t)group->n_layer * (uint64_t)group->n_head_kv *
-           (uint64_t)(group->dim_k + group->dim_v) * (uint64_t)kv_type_bytes(kv) * KV_PAGE_TOKENS;
+    return (uint64_t)group->n_layer * layer_token_bytes(group, kv) * KV_PAGE_TOKENS;
 }
 
 uint64_t plan_kv_token_bytes(const struct plan *plan, enum kv_type kv) {

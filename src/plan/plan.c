@@ -11,23 +11,7 @@ static const char *const op_names[OP_COUNT] = {
 #undef OP
 };
 
-static const struct {
-    const char *name;
-    int bytes;
-} kv_types[KV_TYPE_COUNT] = {
-    [KV_F32] = {"f32", 4},
-    [KV_F16] = {"f16", 2},
-};
-
 const char *op_name(enum op_kind kind) { return op_names[kind]; }
-const char *kv_type_name(enum kv_type type) { return kv_types[type].name; }
-int kv_type_bytes(enum kv_type type) { return kv_types[type].bytes; }
-
-int kv_type_find(const char *name) {
-    for (int i = 0; i < KV_TYPE_COUNT; i++)
-        if (strcmp(kv_types[i].name, name) == 0) return i;
-    return -1;
-}
 
 void plan_init(struct plan *plan) {
     memset(plan, 0, sizeof *plan);

@@ -13,6 +13,7 @@
 #define RN_PLAN_PLAN_H
 
 #include "base/arena.h"
+#include "plan/kv_type.h"
 #include "quant/format.h"
 
 enum { PLAN_MAX_KV_GROUPS = 4, PLAN_MAX_USED = 64, PLAN_NONE = -1 }; // USED: experts of a token
@@ -150,12 +151,6 @@ struct plan {
     int hidden;  // the one that the vocabulary's product reads, rows = ROWS_OUT; PLAN_NONE: the
                  // plan has none to give
 };
-
-// KV element types; the name is what --kv-type takes.
-enum kv_type { KV_F32, KV_F16, KV_TYPE_COUNT };
-const char *kv_type_name(enum kv_type type);
-int kv_type_find(const char *name); // -1: unknown
-int kv_type_bytes(enum kv_type type);
 
 const char *op_name(enum op_kind kind);
 

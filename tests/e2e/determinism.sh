@@ -10,7 +10,7 @@ variant() {
     json out ids >ids
 }
 
-for kv in f32 f16; do
+for kv in f32 f16 int8 int4; do
     variant --kv-type $kv -t 1 --isa scalar
     mv ids ids.$kv
     mv logits logits.$kv

@@ -50,7 +50,7 @@ refused 2 "-t: '0' is not a whole number from 1 to 1024" run -p a -t 0
 refused 2 "--max-tokens: '-2'" run -p a --max-tokens -2
 refused 2 "--temperature: '101'" run -p a --temp 101
 refused 2 "--isa: 'mmx' is not one of auto|scalar|avx2|avxvnni|avx512|neon" run -p a --isa mmx
-refused 2 "--kv-type: 'f1' is not one of f16|f32" run -p a --kv-type f1
+refused 2 "--kv-type: 'f1' is not one of f16|f32|int8|int4" run -p a --kv-type f1
 for value in '' x 1x 0 0p 1.5 1.5p -1 1e5 0x10 ' 1' +1 G p inf 2GB 1Gi 1kk 0.0001K 4294967296p 8388608T; do
     refused 2 "--kv-memory: '$value' is not a size such as 512M, 1.5G or 4096p" run -p a --kv-memory "$value"
 done

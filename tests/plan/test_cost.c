@@ -225,7 +225,13 @@ static void a_page_is_its_tokens(void **state) {
     assert_int_equal(plan_kv_token_bytes(&plan, KV_F16), 3 * HEADS_KV * 2 * DIM * 2);
     assert_int_equal(plan_kv_page_bytes(&plan, 0, KV_F32),
                      3 * HEADS_KV * 2 * DIM * 4 * KV_PAGE_TOKENS);
-    assert_int_equal(kv_type_find("f16"), KV_F16);
+    assert_int_equal(plan_kv_token_bytes(&plan, KV_INT8), 3 * HEADS_KV * 2 * (DIM + 2));
+    // values are padded to a block of 32
+    assert_int_equal(plan_kv_token_bytes(&plan, KV_INT4), 3 * HEADS_KV * (DIM / 2 + 2 + 16 + 2));
+    assert_int_equal(plan_kv_page_bytes(&plan, 0, KV_INT4),
+                     plan_kv_token_bytes(&plan, KV_INT4) * KV_PAGE_TOKENS);
+    for (int type = 0; type < KV_TYPE_COUNT; type++)
+        assert_int_equal(kv_type_find(kv_type_name((enum kv_type)type)), type);
     assert_int_equal(kv_type_find("f15"), -1);
     plan_deinit(&plan);
 }

@@ -32,10 +32,7 @@ static void mixes_give_the_tokens_of_alone_runs(void **state) {
     for (int i = 0; i < 4; i++) {
         const int n = i == 0 ? N_F16 : N_OTHER;
         struct mix_cases cases;
-        if (!mix_cases_create(&cases, model, kv_types[i], SEED + (uint64_t)i, n / 2)) {
-            print_message("no KV type %s\n", kv_types[i]);
-            continue;
-        }
+        mix_cases_create(&cases, model, kv_types[i], SEED + (uint64_t)i, n / 2);
         mix_run_many(&cases, SEED + (uint64_t)i, n, 0, &totals);
         mix_cases_destroy(&cases);
     }
@@ -55,7 +52,7 @@ static void mixes_give_the_tokens_of_alone_runs(void **state) {
 static void a_storm_of_cancels_gives_every_page_back(void **state) {
     (void)state;
     struct mix_cases cases;
-    assert_true(mix_cases_create(&cases, model, "f16", SEED + 9, 40));
+    mix_cases_create(&cases, model, "f16", SEED + 9, 40);
     struct mix_totals totals = {0};
     for (int storm = 0; storm < N_STORMS; storm++) {
         struct mix_random r = {mix_hash(SEED + (uint64_t)storm)};

@@ -29,8 +29,7 @@ static struct attention_args args_of(const struct attention_job *job, const stru
     const struct cpu_backend *b = job->b;
     const struct op *op = job->op;
     const struct plan_kv_group *group = job->group;
-    const uint64_t head_bytes = (uint64_t)(group->dim_k + group->dim_v) * KV_PAGE_TOKENS *
-                                (uint64_t)kv_type_bytes(b->kv_type);
+    const uint64_t head_bytes = kv_layout_of(b->kv_type, group->dim_k, group->dim_v).bytes;
     const int32_t *pos = op->rows == ROWS_TOKENS ? b->batch->pos : b->out_pos;
     return (struct attention_args){
         .q = cpu_row_at(b, op->in[0], tile->first_row),

@@ -2,7 +2,9 @@
 // row; all queries of a call share each page. Scores have a token in each lane, values a head's
 // element. A block of queries goes through a split alone: scores, softmax, values; what it holds
 // stays in L1. One block reads the pages where they lie; for more of them the split is converted to
-// f32 once, values in panels, and streams from L2.
+// f32 once, values in panels, and streams from L2. Codes of keys (int8, int4) meet the codes of the
+// query where they lie; those of values are converted without their scales, which multiply the
+// probabilities instead.
 //
 // While a split's keys are read its values are prefetched, and with its values the keys of the next
 // split, so memory waits for neither a page's end nor a softmax. Masked positions never enter:
@@ -21,18 +23,23 @@ struct attention_part {
 
 struct attention_state {
     const struct attention_args *args;
+    struct kv_layout layout;
     int ratio, n_queries, padded_v;
-    int size;       // bytes of an element
-    int64_t v_at;   // bytes from a page's keys to its values
     int split;      // position of the split's first token
     int first, end; // queries that see something of the split
     int page_a, page_b;
     const uint8_t *page[ATTENTION_SPLIT_PAGES];   // [page_a, page_b) of the split
     const uint8_t *coming[ATTENTION_SPLIT_PAGES]; // of the next split; where there is none, page[]
-    const float *q;                               // [n_queries, dim_k]
-    float *score;                                 // [VALUE_QUERIES, ATTENTION_SPLIT] of a block
-    float *key;   // [ATTENTION_SPLIT_PAGES, dim_k, KV_PAGE_TOKENS] the split's keys as f32
-    float *value; // [panels, ATTENTION_SPLIT, PANEL] the split's values as f32
+    const float *q;        // [n_queries, dim_k]; of coded keys NULL, and instead:
+    const int8_t *q_code;  // [n_queries, padded_k]
+    const int32_t *q_zero; // [n_queries, blocks] minus the codes' sum, times what a key's code has
+                           // too much
+    const float *q_scale;  // [n_queries]
+    int padded_k;          // to KV_BLOCK, with codes 0
+    float *score;          // [VALUE_QUERIES, ATTENTION_SPLIT] of a block
+    float *weight;         // as score: probabilities times the values' scales
+    float *key;            // [ATTENTION_SPLIT_PAGES, dim_k, KV_PAGE_TOKENS] the split's keys as f32
+    float *value;          // [panels, ATTENTION_SPLIT, PANEL] the split's values as f32
     struct attention_part part, sum;
 };
 
@@ -44,8 +51,17 @@ INLINE void visible(const struct attention_state *st, int j, int *a, int *b) {
     *b = hi < *a ? *a : hi > ATTENTION_SPLIT ? ATTENTION_SPLIT : hi;
 }
 
-INLINE v16 load_kv(const void *at, int64_t index, bool half) {
-    return half ? v_load_f16((const uint16_t *)at + index) : v_load((const float *)at + index);
+// 16 elements; int4: the low halves of 16 bytes.
+INLINE v16 load_kv(const uint8_t *at, enum kv_type type) {
+    return type == KV_F32    ? v_load((const float *)at)
+           : type == KV_F16  ? v_load_f16((const uint16_t *)at)
+           : type == KV_INT8 ? v_load_i8((const int8_t *)at)
+                             : v_load_i4(at, false);
+}
+
+// Bytes of n elements, n even.
+INLINE int64_t kv_bytes(int64_t n, enum kv_type type) {
+    return type == KV_F32 ? n * 4 : type == KV_F16 ? n * 2 : type == KV_INT8 ? n : n / 2;
 }
 
 INLINE void prefetch(const uint8_t *at) { __builtin_prefetch(at, 0, 2); } // into the core's L2
@@ -87,17 +103,18 @@ static void prefetch_lines(const uint8_t *at, int64_t from, int64_t to) {
 
 // n queries against vecs vectors of tokens of a page's keys, s being their scores. stream: the keys
 // come from memory, and next is prefetched meanwhile, a line for a line.
-INLINE void score_block(const void *k, bool half, bool stream, int dim, const float *q, int n,
-                        int vecs, float *s, const uint8_t *next) {
+INLINE void score_block(const uint8_t *k, enum kv_type type, bool stream, int dim, const float *q,
+                        int n, int vecs, float *s, const uint8_t *next) {
+    const int64_t row_bytes = kv_bytes(KV_PAGE_TOKENS, type);
     v16 acc[ATTENTION_BLOCK][2];
     for (int j = 0; j < n; j++)
         for (int i = 0; i < vecs; i++) acc[j][i] = v_set(0);
     for (int d = 0; d < dim; d++) {
-        const int64_t at = (int64_t)d * KV_PAGE_TOKENS;
+        const int64_t at = d * row_bytes;
         v16 x[2];
-        for (int i = 0; i < vecs; i++) x[i] = load_kv(k, at + i * 16, half);
-        if (stream) prefetch(next + at * (half ? 2 : 4));
-        if (stream && !half) prefetch(next + at * 4 + LINE);
+        for (int i = 0; i < vecs; i++) x[i] = load_kv(k + at + i * row_bytes / 2, type);
+        if (stream) prefetch(next + at);
+        if (stream && row_bytes > LINE) prefetch(next + at + LINE);
         for (int j = 0; j < n; j++) {
             const v16 qj = v_set(q[(int64_t)j * dim + d]);
             for (int i = 0; i < vecs; i++) acc[j][i] = v_fma(qj, x[i], acc[j][i]);
@@ -107,64 +124,124 @@ INLINE void score_block(const void *k, bool half, bool stream, int dim, const fl
         for (int i = 0; i < vecs; i++) v_store(s + j * ATTENTION_SPLIT + i * 16, acc[j][i]);
 }
 
-INLINE void score_page(const void *k, bool half, bool stream, int dim, const float *q, int n,
-                       float *s, const uint8_t *next) {
+INLINE void score_page(const uint8_t *k, enum kv_type type, bool stream, int dim, const float *q,
+                       int n, float *s, const uint8_t *next) {
     for (int i = 0; i < 2; i += SCORE_VECS)
-        score_block((const uint8_t *)k + i * 16 * (half ? 2 : 4), half, stream, dim, q, n,
-                    SCORE_VECS, s + i * 16, next);
+        score_block(k + i * kv_bytes(16, type), type, stream, dim, q, n, SCORE_VECS, s + i * 16,
+                    next);
 }
 
-typedef void (*score_fn)(const void *k, int dim, const float *q, int n, float *s,
+typedef void (*score_fn)(const uint8_t *k, int dim, const float *q, int n, float *s,
                          const uint8_t *next);
 
-static void score_f16(const void *k, int dim, const float *q, int n, float *s,
-                      const uint8_t *next) {
-#define BLOCK(c) score_page(k, true, true, dim, q, c, s, next)
-    FOR_QUERIES(SCORE_QUERIES, n, BLOCK)
-#undef BLOCK
+#define SCORE(name)                                                                                \
+    static void score_##name(const uint8_t *k, int dim, const float *q, int n, float *s,           \
+                             const uint8_t *next) {                                                \
+        FOR_QUERIES(SCORE_QUERIES, n, SCORE_##name)                                                \
+    }
+#define SCORE_f32(c)       score_page(k, KV_F32, true, dim, q, c, s, next)
+#define SCORE_f16(c)       score_page(k, KV_F16, true, dim, q, c, s, next)
+#define SCORE_converted(c) score_page(k, KV_F32, false, dim, q, c, s, next)
+SCORE(f32)
+SCORE(f16)
+SCORE(converted)
+
+// The same for codes: elements [d0, d1) share a scale, and begin at q and at zero. A vector of keys
+// is a line: 4 elements of 16 tokens, or 8. The blocks of a head are added up in s.
+INLINE void score_codes(const struct attention_state *st, const uint8_t *k, enum kv_type type,
+                        const uint16_t *scale, int d0, int d1, int first, int n, int vecs, float *s,
+                        const uint8_t *next) {
+    const int step = type == KV_INT4 ? 8 : 4, dim = st->args->dim_k;
+    const int n_block = (dim + st->layout.block_k - 1) / st->layout.block_k;
+    const int block = d0 / st->layout.block_k;
+    const int8_t *q = st->q_code + (int64_t)first * st->padded_k;
+    i16 acc[ATTENTION_BLOCK][2];
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < vecs; i++)
+            acc[j][i] = i_set(st->q_zero[(int64_t)(first + j) * n_block + block]);
+    for (int d = d0; d < d1; d += step) {
+        const int64_t at = (int64_t)(d / step) * KV_PAGE_TOKENS * 4;
+        i16 x[2];
+        for (int i = 0; i < vecs; i++) x[i] = i_load(k + at + i * LINE);
+        for (int i = 0; next && i < vecs; i++) prefetch(next + at + i * LINE);
+        for (int j = 0; j < n; j++) {
+            int32_t four[2];
+            memcpy(four, q + (int64_t)j * st->padded_k + d, type == KV_INT4 ? 8 : 4);
+            for (int i = 0; i < vecs; i++)
+                acc[j][i] = type == KV_INT4 ? i_dot4(acc[j][i], i_low(x[i]), i_set(four[0]))
+                                            : i_dot8(acc[j][i], x[i], i_set(four[0]));
+            for (int i = 0; type == KV_INT4 && i < vecs; i++)
+                acc[j][i] = i_dot4(acc[j][i], i_high(x[i]), i_set(four[1]));
+        }
+    }
+    for (int j = 0; j < n; j++) {
+        for (int i = 0; i < vecs; i++) {
+            float *y = s + j * ATTENTION_SPLIT + i * 16;
+            const v16 by = v_load_f16(scale + block * KV_PAGE_TOKENS + i * 16);
+            const v16 sum = v_fma(i_float(acc[j][i]), by, d0 ? v_load(y) : v_set(0));
+            v_store(y, d1 < dim ? sum : v_mul(sum, v_set(st->q_scale[first + j])));
+        }
+    }
 }
 
-static void score_f32(const void *k, int dim, const float *q, int n, float *s,
-                      const uint8_t *next) {
-#define BLOCK(c) score_page(k, false, true, dim, q, c, s, next)
-    FOR_QUERIES(SCORE_QUERIES, n, BLOCK)
-#undef BLOCK
+INLINE void codes_page(const struct attention_state *st, const uint8_t *page, enum kv_type type,
+                       int first, int n, float *s, const uint8_t *next) {
+    const int dim = st->args->dim_k, block = type == KV_INT4 ? KV_BLOCK : dim;
+    const uint16_t *scale = (const uint16_t *)(page + st->layout.scale_k);
+    for (int i = 0; i < 2; i += SCORE_VECS)
+        for (int d = 0; d < dim; d += block)
+            score_codes(st, page + i * LINE, type, scale + i * 16, d,
+                        d + block < dim ? d + block : dim, first, n, SCORE_VECS, s + i * 16,
+                        next ? next + i * LINE : NULL);
 }
 
-static void score_converted(const void *k, int dim, const float *q, int n, float *s,
-                            const uint8_t *next) {
-    (void)next;
-#define BLOCK(c) score_page(k, false, false, dim, q, c, s, NULL)
-    FOR_QUERIES(SCORE_QUERIES, n, BLOCK)
-#undef BLOCK
-}
+typedef void (*codes_fn)(const struct attention_state *st, const uint8_t *page, int first, int n,
+                         float *s, const uint8_t *next);
 
-INLINE void key_convert(const struct attention_state *st, int page, bool half) {
-    const uint8_t *k = st->page[page], *next = k + st->v_at;
-    const int n = st->args->dim_k * KV_PAGE_TOKENS;
-    float *y = st->key + (int64_t)page * n;
-    for (int i = 0; i < n; i += PANEL) {
-        prefetch(next + i * (half ? 2 : 4));
-        if (!half) prefetch(next + i * 4 + LINE);
-        v_store(y + i, load_kv(k, i, half));
-        v_store(y + i + 16, load_kv(k, i + 16, half));
+#define CODES(name)                                                                                \
+    static void codes_##name(const struct attention_state *st, const uint8_t *page, int first,     \
+                             int n, float *s, const uint8_t *next) {                               \
+        FOR_QUERIES(SCORE_QUERIES, n, CODES_##name)                                                \
+    }
+#define CODES_int8(c) codes_page(st, page, KV_INT8, first, c, s, next)
+#define CODES_int4(c) codes_page(st, page, KV_INT4, first, c, s, next)
+CODES(int8)
+CODES(int4)
+
+INLINE void key_convert(const struct attention_state *st, int page, enum kv_type type) {
+    const uint8_t *k = st->page[page], *next = k + st->layout.v;
+    const int64_t n = (int64_t)st->args->dim_k * KV_PAGE_TOKENS;
+    float *y = st->key + page * n;
+    for (int64_t i = 0; i < n; i += PANEL) {
+        const int64_t at = kv_bytes(i, type);
+        prefetch(next + at);
+        if (kv_bytes(PANEL, type) > LINE) prefetch(next + at + LINE);
+        v_store(y + i, load_kv(k + at, type));
+        v_store(y + i + 16, load_kv(k + at + kv_bytes(16, type), type));
     }
 }
 
 // Queries [first, first + n): one block.
 static void block_scores(const struct attention_state *st, bool convert, int first, int n) {
     const int dim = st->args->dim_k;
-    const score_fn f = convert ? score_converted : st->size == 2 ? score_f16 : score_f32;
+    const bool is_coded = st->layout.is_coded;
+    const codes_fn codes = st->args->type == KV_INT8 ? codes_int8 : codes_int4;
+    const score_fn f = convert ? score_converted : st->args->type == KV_F16 ? score_f16 : score_f32;
     int a, b; // rows ascend, so the block's last query sees furthest
     visible(st, first + n - 1, &a, &b);
     for (int page = st->page_a; page * KV_PAGE_TOKENS < b; page++) {
-        const uint8_t *raw = st->page[page];
-        const void *k = convert ? (const void *)(st->key + (int64_t)page * dim * KV_PAGE_TOKENS)
-                                : (const void *)raw;
-        for (int j = 0; j < n; j += SCORE_QUERIES)
-            f(k, dim, st->q + (int64_t)(first + j) * dim,
-              n - j < SCORE_QUERIES ? n - j : SCORE_QUERIES,
-              st->score + j * ATTENTION_SPLIT + page * KV_PAGE_TOKENS, raw + st->v_at);
+        const uint8_t *raw = st->page[page], *next = raw + st->layout.v;
+        const uint8_t *k =
+            convert ? (const uint8_t *)(st->key + (int64_t)page * dim * KV_PAGE_TOKENS) : raw;
+        prefetch_lines(raw, st->layout.scale_v, st->layout.bytes);
+        for (int j = 0; j < n; j += SCORE_QUERIES) {
+            const int m = n - j < SCORE_QUERIES ? n - j : SCORE_QUERIES;
+            float *s = st->score + j * ATTENTION_SPLIT + page * KV_PAGE_TOKENS;
+            if (is_coded)
+                codes(st, raw, first + j, m, s, convert ? NULL : next);
+            else
+                f(k, dim, st->q + (int64_t)(first + j) * dim, m, s, next);
+        }
     }
 }
 
@@ -222,15 +299,21 @@ static void block_softmax(const struct attention_state *st, int first, int n) {
 struct value_source {
     const uint8_t *at[ATTENTION_SPLIT_PAGES];
     const uint8_t *next[ATTENTION_SPLIT_PAGES]; // prefetched meanwhile
-    int64_t stride;                             // elements from token to token
+    int64_t stride;                             // bytes from token to token
+};
+
+// Which tokens of the split, and which elements of the head.
+struct value_range {
+    int t0, t1, d0, d1;
 };
 
 // o[j] += p[j][t] * v[t] for tokens [t0, t1) of the split, n queries, vecs vectors of elements that
-// begin `skip` bytes after the source. stream: next is prefetched, a line for a line.
-INLINE void value_block(const struct value_source *v, bool half, bool stream, int64_t skip,
-                        int64_t skip_next, int t0, int t1, const float *p, int n, int vecs,
-                        float *o, int64_t ldo) {
-    const int64_t size = half ? 2 : 4, step = v->stride * size;
+// begin `skip` bytes after the source. high: int4, the second vector of a block. stream: next is
+// prefetched from skip_next on, a line for a line.
+INLINE void value_block(const struct value_source *v, enum kv_type type, bool stream, bool high,
+                        int64_t skip, int64_t skip_next, int t0, int t1, const float *p, int n,
+                        int vecs, float *o, int64_t ldo) {
+    const int64_t bytes = kv_bytes(vecs * 16, type);
     v16 acc[ATTENTION_BLOCK][2];
     for (int j = 0; j < n; j++)
         for (int i = 0; i < vecs; i++) acc[j][i] = v_load(o + j * ldo + i * 16);
@@ -238,14 +321,16 @@ INLINE void value_block(const struct value_source *v, bool half, bool stream, in
         const int page = t / KV_PAGE_TOKENS, from = t % KV_PAGE_TOKENS;
         const int rest = t1 - t, n_here = KV_PAGE_TOKENS - from;
         const int t_end = t + (rest < n_here ? rest : n_here);
-        const uint8_t *at = v->at[page] + skip + from * step;
-        const uint8_t *next = stream ? v->next[page] + skip_next + from * vecs * 16 * size : NULL;
-        for (; t < t_end; t++, at += step) {
+        const uint8_t *at = v->at[page] + skip + from * v->stride;
+        const uint8_t *next = stream ? v->next[page] + skip_next + from * bytes : NULL;
+        for (; t < t_end; t++, at += v->stride) {
             v16 x[2];
-            for (int i = 0; i < vecs; i++) x[i] = load_kv(at, i * 16, half);
-            if (stream) prefetch(next);
-            if (stream && !half && vecs == 2) prefetch(next + LINE);
-            if (stream) next += vecs * 16 * size;
+            x[0] = type == KV_INT4 && high ? v_load_i4(at, true) : load_kv(at, type);
+            if (vecs == 2)
+                x[1] = type == KV_INT4 ? v_load_i4(at, true) : load_kv(at + bytes / 2, type);
+            if (stream && t * bytes % LINE == 0) prefetch(next);
+            if (stream && bytes > LINE) prefetch(next + LINE);
+            if (stream) next += bytes;
             for (int j = 0; j < n; j++) {
                 const v16 pj = v_set(p[j * ATTENTION_SPLIT + t]);
                 for (int i = 0; i < vecs; i++) acc[j][i] = v_fma(pj, x[i], acc[j][i]);
@@ -256,86 +341,102 @@ INLINE void value_block(const struct value_source *v, bool half, bool stream, in
         for (int i = 0; i < vecs; i++) v_store(o + j * ldo + i * 16, acc[j][i]);
 }
 
-// All elements: in the pages.
-INLINE void value_pages(const struct value_source *v, bool half, int width, int t0, int t1,
-                        const float *p, int n, float *o) {
-    const int64_t size = half ? 2 : 4;
-    int d = 0;
-    for (; d + 16 * VALUE_VECS(n) <= width; d += 16 * VALUE_VECS(n))
-        value_block(v, half, true, d * size, d * KV_PAGE_TOKENS * size, t0, t1, p, n, VALUE_VECS(n),
-                    o + d, width);
-    if (d < width)
-        value_block(v, half, true, d * size, d * KV_PAGE_TOKENS * size, t0, t1, p, n, 1, o + d,
-                    width);
+// In the pages.
+INLINE void value_pages(const struct value_source *v, enum kv_type type, struct value_range r,
+                        const float *p, int n, float *o, int64_t ldo) {
+#define BLOCK(vecs, high)                                                                          \
+    value_block(v, type, true, high, kv_bytes(type == KV_INT4 ? d / 32 * 32 : d, type),            \
+                kv_bytes(d *KV_PAGE_TOKENS, type), r.t0, r.t1, p, n, vecs, o + d, ldo)
+    int d = r.d0;
+    for (; d + 16 * VALUE_VECS(n) <= r.d1; d += 16 * VALUE_VECS(n)) {
+        if (type == KV_INT4 && VALUE_VECS(n) == 1 && d % 32)
+            BLOCK(1, true);
+        else
+            BLOCK(VALUE_VECS(n), false);
+    }
+    if (d < r.d1) BLOCK(1, false);
+#undef BLOCK
 }
 
-// All elements: in panels.
-INLINE void value_panels(const struct value_source *v, int width, int t0, int t1, const float *p,
-                         int n, float *o) {
-    for (int d = 0; d < width;) {
-        const int64_t at = (int64_t)(d / PANEL) * ATTENTION_SPLIT * PANEL + d % PANEL;
-        const int vecs = d + 16 * VALUE_VECS(n) <= width ? VALUE_VECS(n) : 1;
+// In panels.
+INLINE void value_panels(const struct value_source *v, struct value_range r, const float *p, int n,
+                         float *o, int64_t ldo) {
+    for (int d = r.d0; d < r.d1;) {
+        const int64_t at = ((int64_t)(d / PANEL) * ATTENTION_SPLIT * PANEL + d % PANEL) * 4;
+        const int vecs = d + 16 * VALUE_VECS(n) <= r.d1 ? VALUE_VECS(n) : 1;
         if (vecs == VALUE_VECS(n))
-            value_block(v, false, false, at * 4, 0, t0, t1, p, n, VALUE_VECS(n), o + d, width);
+            value_block(v, KV_F32, false, false, at, 0, r.t0, r.t1, p, n, VALUE_VECS(n), o + d,
+                        ldo);
         else
-            value_block(v, false, false, at * 4, 0, t0, t1, p, n, 1, o + d, width);
+            value_block(v, KV_F32, false, false, at, 0, r.t0, r.t1, p, n, 1, o + d, ldo);
         d += 16 * vecs;
     }
 }
 
-static void value_f16(const struct value_source *v, int width, int t0, int t1, const float *p,
-                      int n, float *o) {
-#define BLOCK(c) value_pages(v, true, width, t0, t1, p, c, o)
-    FOR_QUERIES(VALUE_QUERIES, n, BLOCK)
-#undef BLOCK
-}
+typedef void (*value_fn)(const struct value_source *v, struct value_range r, const float *p, int n,
+                         float *o, int64_t ldo);
 
-static void value_f32(const struct value_source *v, int width, int t0, int t1, const float *p,
-                      int n, float *o) {
-#define BLOCK(c) value_pages(v, false, width, t0, t1, p, c, o)
-    FOR_QUERIES(VALUE_QUERIES, n, BLOCK)
-#undef BLOCK
-}
+#define VALUE(name)                                                                                \
+    static void value_##name(const struct value_source *v, struct value_range r, const float *p,   \
+                             int n, float *o, int64_t ldo) {                                       \
+        FOR_QUERIES(VALUE_QUERIES, n, VALUE_##name)                                                \
+    }
+#define VALUE_f32(c)       value_pages(v, KV_F32, r, p, c, o, ldo)
+#define VALUE_f16(c)       value_pages(v, KV_F16, r, p, c, o, ldo)
+#define VALUE_int8(c)      value_pages(v, KV_INT8, r, p, c, o, ldo)
+#define VALUE_int4(c)      value_pages(v, KV_INT4, r, p, c, o, ldo)
+#define VALUE_converted(c) value_panels(v, r, p, c, o, ldo)
+VALUE(f32)
+VALUE(f16)
+VALUE(int8)
+VALUE(int4)
+VALUE(converted)
 
-static void value_converted(const struct value_source *v, int width, int t0, int t1, const float *p,
-                            int n, float *o) {
-#define BLOCK(c) value_panels(v, width, t0, t1, p, c, o)
-    FOR_QUERIES(VALUE_QUERIES, n, BLOCK)
-#undef BLOCK
-}
-
-typedef void (*value_fn)(const struct value_source *v, int width, int t0, int t1, const float *p,
-                         int n, float *o);
-
-// Elements past dim_v become zeros.
-INLINE v16 value_load(const uint8_t *v, int64_t at, int n, bool half) {
-    if (n >= 16) return load_kv(v, at, half);
+// n: elements of the row from here on. Those past its end become zeros; rows of codes are padded.
+INLINE v16 value_load(const uint8_t *at, int n, enum kv_type type) {
     if (n <= 0) return v_set(0);
-    return half ? v_load_f16_part((const uint16_t *)v + at, n)
-                : v_load_part((const float *)v + at, n);
+    if (n >= 16 || type == KV_INT8 || type == KV_INT4) return load_kv(at, type);
+    return type == KV_F16 ? v_load_f16_part((const uint16_t *)at, n)
+                          : v_load_part((const float *)at, n);
 }
 
-INLINE void value_convert(const struct attention_state *st, int page, bool half) {
+INLINE void value_convert(const struct attention_state *st, int page, enum kv_type type) {
     const int dim = st->args->dim_v;
-    const uint8_t *v = st->page[page] + st->v_at, *next = st->coming[page];
-    for (int t = 0; t < KV_PAGE_TOKENS; t++) {
+    const int64_t bytes = kv_bytes(PANEL, type);
+    const uint8_t *v = st->page[page] + st->layout.v, *next = st->coming[page];
+    for (int t = 0; t < KV_PAGE_TOKENS; t++, v += st->layout.row_v) {
         float *y = st->value + (int64_t)(page * KV_PAGE_TOKENS + t) * PANEL;
+        const int64_t row = t * (int64_t)st->layout.row_v;
         for (int d = 0; d < dim; d += PANEL, y += ATTENTION_SPLIT * PANEL) {
-            const int64_t at = (int64_t)t * dim + d;
-            prefetch(next + at * (half ? 2 : 4));
-            if (!half) prefetch(next + at * 4 + LINE);
-            v_store(y, value_load(v, at, dim - d, half));
-            v_store(y + 16, value_load(v, at + 16, dim - d - 16, half));
+            const uint8_t *at = v + kv_bytes(d, type);
+            prefetch(next + row + kv_bytes(d, type));
+            if (bytes > LINE) prefetch(next + row + kv_bytes(d, type) + LINE);
+            v_store(y, value_load(at, dim - d, type));
+            v_store(y + 16, type == KV_INT4 ? v_load_i4(at, true)
+                                            : value_load(at + bytes / 2, dim - d - 16, type));
         }
     }
 }
 
 static void source_init(const struct attention_state *st, bool convert, struct value_source *v) {
-    v->stride = convert ? PANEL : st->args->dim_v;
+    v->stride = convert ? PANEL * (int64_t)sizeof(float) : st->layout.row_v;
     for (int page = st->page_a; page < st->page_b; page++) {
         const float *converted = st->value + page * KV_PAGE_TOKENS * PANEL;
-        v->at[page] = convert ? (const uint8_t *)converted : st->page[page] + st->v_at;
+        v->at[page] = convert ? (const uint8_t *)converted : st->page[page] + st->layout.v;
         v->next[page] = st->coming[page];
+    }
+}
+
+// The probabilities of query j times the scales of the values' block at element d.
+INLINE void weigh(const struct attention_state *st, int j, int d, const float *p, float *weight) {
+    const struct kv_layout *layout = &st->layout;
+    int a, b;
+    visible(st, j, &a, &b);
+    for (int t = a / 16 * 16; t < b; t += 16) {
+        const uint8_t *page = st->page[t / KV_PAGE_TOKENS];
+        const uint16_t *scale = (const uint16_t *)(page + layout->scale_v) +
+                                d / layout->block_v * KV_PAGE_TOKENS + t % KV_PAGE_TOKENS;
+        v_store(weight + t, v_mul(v_load(p + t), v_load_f16(scale)));
     }
 }
 
@@ -343,18 +444,27 @@ static void source_init(const struct attention_state *st, bool convert, struct v
 // tokens are added from end to end, each time to the queries that see them, which are neighbours.
 static void block_values(const struct attention_state *st, const struct value_source *v,
                          value_fn add, int first, int n) {
+    const struct kv_layout *layout = &st->layout;
+    const float *p = layout->is_coded ? st->weight : st->score;
+    const int padded = st->padded_v;
     int a[VALUE_QUERIES], b[VALUE_QUERIES];
-    float *o = st->part.o + (int64_t)first * st->padded_v;
-    memset(o, 0, (size_t)n * (size_t)st->padded_v * sizeof(float));
+    float *o = st->part.o + (int64_t)first * padded;
+    memset(o, 0, (size_t)n * (size_t)padded * sizeof(float));
     for (int j = 0; j < n; j++) visible(st, first + j, &a[j], &b[j]);
-    for (int t = a[0], x = 0, y = 0; x < n;) {
-        while (y < n && a[y] <= t) y++;
-        const int end = y < n && a[y] < b[x] ? a[y] : b[x];
-        if (x < y) // otherwise nobody sees what lies between
-            add(v, st->padded_v, t, end, st->score + x * ATTENTION_SPLIT, y - x,
-                o + (int64_t)x * st->padded_v);
-        t = end;
-        while (x < n && b[x] <= t) x++;
+    for (int d = 0; d < st->args->dim_v; d += layout->block_v) {
+        const int d1 = d + layout->block_v < st->args->dim_v ? d + layout->block_v : padded;
+        for (int j = 0; layout->is_coded && j < n; j++)
+            weigh(st, first + j, d, st->score + j * ATTENTION_SPLIT,
+                  st->weight + j * ATTENTION_SPLIT);
+        for (int t = a[0], x = 0, y = 0; x < n;) {
+            while (y < n && a[y] <= t) y++;
+            const int end = y < n && a[y] < b[x] ? a[y] : b[x];
+            if (x < y) // otherwise nobody sees what lies between
+                add(v, (struct value_range){t, end, d, d1}, p + x * ATTENTION_SPLIT, y - x,
+                    o + (int64_t)x * padded, padded);
+            t = end;
+            while (x < n && b[x] <= t) x++;
+        }
     }
 }
 
@@ -393,29 +503,32 @@ static void pages_find(struct attention_state *st, int split_last) {
     }
 }
 
-// Keys and values as f32; what comes next is prefetched.
+// Keys and values as f32, of codes the values alone; what comes next is prefetched.
 static void split_convert(const struct attention_state *st) {
     for (int page = st->page_a; page < st->page_b; page++) {
-        if (st->size == 2)
-            key_convert(st, page, true);
-        else
-            key_convert(st, page, false);
+        if (st->args->type == KV_F32) key_convert(st, page, KV_F32);
+        if (st->args->type == KV_F16) key_convert(st, page, KV_F16);
     }
     for (int page = st->page_a; page < st->page_b; page++) {
-        if (st->size == 2)
-            value_convert(st, page, true);
-        else
-            value_convert(st, page, false);
+        if (st->args->type == KV_F32) value_convert(st, page, KV_F32);
+        if (st->args->type == KV_F16) value_convert(st, page, KV_F16);
+        if (st->args->type == KV_INT8) value_convert(st, page, KV_INT8);
+        if (st->args->type == KV_INT4) value_convert(st, page, KV_INT4);
     }
 }
 
 static void split_attend(struct attention_state *st, bool is_first, int split_last) {
-    const bool convert = st->end - st->first > VALUE_QUERIES || st->args->dim_v % 16;
-    const value_fn add = convert ? value_converted : st->size == 2 ? value_f16 : value_f32;
+    static const value_fn direct[KV_TYPE_COUNT] = {value_f32, value_f16, value_int8, value_int4};
+    const struct kv_layout *layout = &st->layout;
+    const bool is_padded = layout->is_coded || st->args->dim_v % 16 == 0;
+    const bool convert = st->end - st->first > VALUE_QUERIES || !is_padded;
+    const value_fn add = convert ? value_converted : direct[st->args->type];
     struct value_source v;
     pages_find(st, split_last);
-    for (int page = st->page_a; is_first && page < st->page_b; page++)
-        prefetch_lines(st->page[page], 0, st->v_at);
+    for (int page = st->page_a; page < st->page_b; page++) {
+        if (is_first) prefetch_lines(st->page[page], 0, layout->v);
+        prefetch_lines(st->coming[page], layout->scale_k, layout->v);
+    }
     if (convert) split_convert(st);
     source_init(st, convert, &v);
     for (int j = st->first; j < st->end; j += VALUE_QUERIES) {
@@ -472,15 +585,50 @@ static void query_finish(const struct attention_state *st, int j) {
     FOR_ROW(args->dim_v, row_store(out + i, v_div(row_load(sum + i, m), total), m, false););
 }
 
-// A row's heads lie side by side; those of several rows are brought there.
-static const float *queries_find(const struct attention_state *st, float *scratch) {
+// Query j as codes: rotated, one scale for all of them; see query_scale.
+static void query_code(const struct attention_state *st, int j, int8_t *code, int32_t *zero,
+                       float *scale) {
     const struct attention_args *args = st->args;
-    const int64_t row = (int64_t)st->ratio * args->dim_k;
-    if (args->n_rows == 1) return args->q + args->head_kv * row;
-    for (int r = 0; r < args->n_rows; r++)
-        memcpy(scratch + r * row, args->q + r * args->ldq + args->head_kv * row,
-               (size_t)row * sizeof(float));
-    return scratch;
+    const int dim = args->dim_k, block = st->layout.block_k;
+    const float *q = args->q + j / st->ratio * args->ldq +
+                     ((int64_t)args->head_kv * st->ratio + j % st->ratio) * dim;
+    float x[KV_DIM_MAX], top, low, factor;
+    rotate(q, x, dim, 1.0f / (float)kv_rotation(dim));
+    const bool is_finite = range_find(x, dim, &top, &low);
+    *scale = query_scale(top > low ? top : low, is_finite, &factor);
+    memset(code, 0, (size_t)st->padded_k);
+    if (factor == 0.0f) memset(x, 0, (size_t)dim * sizeof *x);
+    FOR_ROW(dim, v_store_i8(code + i, v_mul(row_load(x + i, m), v_set(factor))););
+    for (int d = 0; d < dim; d += block) {
+        int32_t sum = 0;
+        for (int i = d; i < d + block && i < dim; i++) sum += code[i];
+        zero[d / block] = -sum * (args->type == KV_INT8 ? DOT8_ZERO : DOT4_ZERO);
+    }
+}
+
+// Where the queries are read: a row's heads lie side by side, those of several rows are brought
+// there. For coded keys they become codes.
+static void queries_find(struct attention_state *st) {
+    const struct attention_args *args = st->args;
+    const int64_t row = (int64_t)st->ratio * args->dim_k, n = st->n_queries;
+    const int n_block = (args->dim_k + st->layout.block_k - 1) / st->layout.block_k;
+    float *scratch = st->value + attention_padded(args->dim_v, PANEL) * ATTENTION_SPLIT;
+    if (st->layout.is_coded) {
+        int8_t *code = (int8_t *)scratch;
+        int32_t *zero = (int32_t *)(code + n * st->padded_k);
+        float *scale = (float *)(zero + n * n_block);
+        for (int j = 0; j < n; j++)
+            query_code(st, j, code + (int64_t)j * st->padded_k, zero + (int64_t)j * n_block,
+                       scale + j);
+        st->q_code = code, st->q_zero = zero, st->q_scale = scale;
+    } else if (args->n_rows == 1) {
+        st->q = args->q + args->head_kv * row;
+    } else {
+        for (int r = 0; r < args->n_rows; r++)
+            memcpy(scratch + r * row, args->q + r * args->ldq + args->head_kv * row,
+                   (size_t)row * sizeof(float));
+        st->q = scratch;
+    }
 }
 
 static struct attention_part part_at(const struct attention_state *st, float *at) {
@@ -494,16 +642,16 @@ static void state_init(struct attention_state *st, const struct attention_args *
     *st = (struct attention_state){.args = args};
     st->ratio = args->n_head / args->n_head_kv;
     st->n_queries = args->n_rows * st->ratio;
-    st->padded_v = attention_padded(args->dim_v, 16);
-    st->size = kv_type_bytes(args->type);
-    st->v_at = (int64_t)args->dim_k * KV_PAGE_TOKENS * st->size;
+    st->padded_k = (int)attention_padded(args->dim_k, KV_BLOCK);
+    st->padded_v = (int)attention_padded(args->dim_v, 16);
+    st->layout = kv_layout_of(args->type, args->dim_k, args->dim_v);
     const int64_t part = attention_part_floats(st->n_queries, args->dim_v);
     st->sum = part_at(st, scratch);
     st->part = part_at(st, scratch + part);
     st->score = scratch + 2 * part;
-    st->key = st->score + VALUE_QUERIES * ATTENTION_SPLIT;
+    st->weight = st->score + ATTENTION_BLOCK * ATTENTION_SPLIT;
+    st->key = st->weight + ATTENTION_BLOCK * ATTENTION_SPLIT;
     st->value = st->key + (int64_t)args->dim_k * ATTENTION_SPLIT;
-    st->q = queries_find(st, st->value + attention_padded(args->dim_v, PANEL) * ATTENTION_SPLIT);
 }
 
 static void sum_init(const struct attention_state *st) {
@@ -517,6 +665,7 @@ static void sum_init(const struct attention_state *st) {
 static void simd_attention(const struct attention_args *args, float *scratch) {
     struct attention_state st;
     state_init(&st, args, scratch);
+    queries_find(&st);
     if (!args->parts) sum_init(&st);
     const int begin = args->parts ? args->split_begin : attention_split_begin(args);
     const int end = args->parts ? args->split_end : attention_split_end(args);

@@ -2,12 +2,14 @@
 // give the bits of the scalar one (reference.c), which is the definition; matrix products have a
 // table of their own (matmul.h).
 //
-// A page of a KV group holds, for each layer and then each KV head, K as [dim_k][KV_PAGE_TOKENS]
-// followed by V as [KV_PAGE_TOKENS][dim_v].
+// What a page of a KV group holds is in plan/kv_type.h.
 #ifndef RN_BACKEND_CPU_OPS_H
 #define RN_BACKEND_CPU_OPS_H
 
+#include <math.h>
+
 #include "backend/cpu/matmul.h"
+#include "base/half.h"
 #include "plan/batch.h"
 
 // tanh's GELU: 0.5 g (1 + tanh(SCALE (g + CUBE g^3)))
@@ -19,6 +21,28 @@ enum {
     ATTENTION_SPLIT_PAGES = ATTENTION_SPLIT / KV_PAGE_TOKENS,
     ATTENTION_BLOCK = 8, // queries that a kernel takes at a time, at most
 };
+
+enum { KV_SCALE_NAN = 0x7e00 }; // f16: the scale of codes that stand for no finite numbers
+
+// The scale, as f16, of elements whose largest is `top` and whose smallest is -low, both at least
+// 0: int8 gives the largest magnitude the code 127 or -127, int4 the code -8.
+static inline uint16_t kv_scale(float top, float low, bool is_finite, enum kv_type type) {
+    const float most = top >= low ? top : -low;
+    const uint16_t scale = f32_to_f16(type == KV_INT4 ? most / -8.0f : fabsf(most) / 127.0f);
+    return is_finite && (scale & 0x7fff) < 0x7c00 ? scale : KV_SCALE_NAN;
+}
+
+// Of a query that meets codes: its codes are x * factor, rounded; their scale is the result. 0 as
+// factor: the codes are 0.
+static inline float query_scale(float most, bool is_finite, float *factor) {
+    const float by = 127.0f / most;
+    const bool is_small = most == 0.0f || by == INFINITY;
+    *factor = is_finite && !is_small ? by : 0.0f;
+    return !is_finite ? NAN : is_small ? 0.0f : most / 127.0f;
+}
+
+// Elements of a key that are rotated together: the largest power of two that divides dim.
+static inline int kv_rotation(int dim) { return dim & -dim; }
 
 // Query rows of one sequence against one KV head.
 struct attention_args {
@@ -117,12 +141,12 @@ static inline int64_t attention_part_floats(int64_t n_queries, int64_t dim_v) {
     return attention_padded(n_queries * (attention_padded(dim_v, 16) + 2), 16);
 }
 
-// Floats of scratch for n_queries of one call: two parts, a block's scores, a split's keys and
-// values, the queries.
+// Floats of scratch for n_queries of one call: two parts, a block's scores and weights, a split's
+// keys and values, the queries.
 static inline int64_t attention_scratch(int64_t n_queries, int64_t dim_k, int64_t dim_v) {
     return 2 * attention_part_floats(n_queries, dim_v) +
-           (ATTENTION_BLOCK + dim_k + attention_padded(dim_v, 32)) * ATTENTION_SPLIT +
-           n_queries * dim_k;
+           (2 * ATTENTION_BLOCK + dim_k + attention_padded(dim_v, 32)) * ATTENTION_SPLIT +
+           n_queries * (attention_padded(dim_k, KV_BLOCK) + 16);
 }
 
 static inline const uint8_t *attention_page(const struct attention_args *args, int64_t index) {

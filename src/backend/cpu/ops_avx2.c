@@ -114,6 +114,64 @@ static inline v16 v_pair_swap_negate(v16 cs) { // (c, s) to (-s, c)
     return BOTH(swap_negate_half, cs);
 }
 
+static inline __m256 swap1_half(__m256 x) { return _mm256_permute_ps(x, 0xb1); }
+static inline __m256 swap2_half(__m256 x) { return _mm256_permute_ps(x, 0x4e); }
+static inline __m256 swap4_half(__m256 x) { return _mm256_permute2f128_ps(x, x, 1); }
+static inline v16 v_swap1(v16 x) { return BOTH(swap1_half, x); }
+static inline v16 v_swap2(v16 x) { return BOTH(swap2_half, x); }
+static inline v16 v_swap4(v16 x) { return BOTH(swap4_half, x); }
+static inline v16 v_swap8(v16 x) { return (v16){x.hi, x.lo}; }
+static inline v16 v_from_i8(__m128i x) {
+    return (v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)),
+                 _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(x, 8)))};
+}
+static inline v16 v_load_i8(const int8_t *x) {
+    return v_from_i8(_mm_loadu_si128((const __m128i *)x));
+}
+static inline void v_store_i8(int8_t *x, v16 v) {
+    const __m256i lo = _mm256_cvtps_epi32(v.lo), hi = _mm256_cvtps_epi32(v.hi);
+    const __m256i pairs = _mm256_permute4x64_epi64(_mm256_packs_epi32(lo, hi), 0xd8);
+    const __m128i a = _mm256_castsi256_si128(pairs), b = _mm256_extracti128_si256(pairs, 1);
+    _mm_storeu_si128((__m128i *)x, _mm_packs_epi16(a, b));
+}
+static inline v16 v_load_i4(const uint8_t *x, bool high) {
+    const __m128i both = _mm_loadu_si128((const __m128i *)x);
+    const __m128i code = _mm_and_si128(high ? _mm_srli_epi16(both, 4) : both, _mm_set1_epi8(15));
+    return v_from_i8(_mm_sub_epi8(code, _mm_set1_epi8(8)));
+}
+
+typedef struct {
+    __m256i lo, hi;
+} i16;
+enum { DOT8_ZERO = 0, DOT4_ZERO = 8 };
+static inline i16 i_set(int32_t x) { return (i16){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+static inline i16 i_load(const uint8_t *x) {
+    return (i16){_mm256_loadu_si256((const __m256i *)x),
+                 _mm256_loadu_si256((const __m256i *)(x + 32))};
+}
+static inline i16 i_low(i16 x) {
+    const __m256i low = _mm256_set1_epi8(15);
+    return (i16){_mm256_and_si256(x.lo, low), _mm256_and_si256(x.hi, low)};
+}
+static inline i16 i_high(i16 x) {
+    return i_low((i16){_mm256_srli_epi16(x.lo, 4), _mm256_srli_epi16(x.hi, 4)});
+}
+static inline v16 i_float(i16 x) {
+    return (v16){_mm256_cvtepi32_ps(x.lo), _mm256_cvtepi32_ps(x.hi)};
+}
+// x unsigned; the sum of two products fits 16 bits: 2 * 127 * 127, or 2 * 15 * 127.
+static inline __m256i dot_half(__m256i acc, __m256i x, __m256i q) {
+    const __m256i pairs = _mm256_maddubs_epi16(x, q);
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+static inline i16 i_dot4(i16 acc, i16 x, i16 q) {
+    return (i16){dot_half(acc.lo, x.lo, q.lo), dot_half(acc.hi, x.hi, q.hi)};
+}
+static inline i16 i_dot8(i16 acc, i16 x, i16 q) { // the sign of a code goes to q
+    return (i16){dot_half(acc.lo, _mm256_abs_epi8(x.lo), _mm256_sign_epi8(q.lo, x.lo)),
+                 dot_half(acc.hi, _mm256_abs_epi8(x.hi), _mm256_sign_epi8(q.hi, x.hi))};
+}
+
 enum { SCORE_QUERIES = 6, VALUE_QUERIES = 6 };
 #define SCORE_VECS    1
 #define VALUE_VECS(n) ((n) <= 2 ? 2 : 1)

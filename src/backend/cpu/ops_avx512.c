@@ -74,6 +74,35 @@ static inline v16 v_pair_swap_negate(v16 cs) { // (c, s) to (-s, c)
     return FLOAT(_mm512_xor_si512(INT(swapped), _mm512_set1_epi64(0x80000000)));
 }
 
+static inline v16 v_swap1(v16 x) { return _mm512_permute_ps(x, 0xb1); }
+static inline v16 v_swap2(v16 x) { return _mm512_permute_ps(x, 0x4e); }
+static inline v16 v_swap4(v16 x) { return _mm512_shuffle_f32x4(x, x, 0xb1); }
+static inline v16 v_swap8(v16 x) { return _mm512_shuffle_f32x4(x, x, 0x4e); }
+static inline v16 v_load_i8(const int8_t *x) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)x)));
+}
+static inline void v_store_i8(int8_t *x, v16 v) {
+    _mm_storeu_si128((__m128i *)x, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
+}
+// The permutation looks at the low 4 bits of a lane only.
+static inline v16 v_load_i4(const uint8_t *x, bool high) {
+    const v16 value = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    const __m512i code = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)x));
+    return _mm512_permutexvar_ps(high ? _mm512_srli_epi32(code, 4) : code, value);
+}
+
+typedef __m512i i16;
+enum { DOT8_ZERO = 128, DOT4_ZERO = 8 };
+static inline i16 i_set(int32_t x) { return _mm512_set1_epi32(x); }
+static inline i16 i_load(const uint8_t *x) { return _mm512_loadu_si512(x); }
+static inline i16 i_low(i16 x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
+static inline i16 i_high(i16 x) { return i_low(_mm512_srli_epi16(x, 4)); }
+static inline v16 i_float(i16 x) { return _mm512_cvtepi32_ps(x); }
+static inline i16 i_dot8(i16 acc, i16 x, i16 q) {
+    return _mm512_dpbusd_epi32(acc, _mm512_xor_si512(x, _mm512_set1_epi8(-128)), q);
+}
+static inline i16 i_dot4(i16 acc, i16 x, i16 q) { return _mm512_dpbusd_epi32(acc, x, q); }
+
 enum { SCORE_QUERIES = 8, VALUE_QUERIES = 8 };
 #define SCORE_VECS    2
 #define VALUE_VECS(n) 2

@@ -101,6 +101,49 @@ static inline v16 v_pair_swap_negate(v16 cs) { // (c, s) to (-s, c)
     EACH(i, vreinterpretq_f32_u32(veorq_u32(vreinterpretq_u32_f32(vrev64q_f32(cs.val[i])), sign)));
 }
 
+static inline v16 v_swap1(v16 x) { EACH(i, vrev64q_f32(x.val[i])); }
+static inline v16 v_swap2(v16 x) { EACH(i, vextq_f32(x.val[i], x.val[i], 2)); }
+static inline v16 v_swap4(v16 x) { EACH(i, x.val[i ^ 1]); }
+static inline v16 v_swap8(v16 x) { EACH(i, x.val[i ^ 2]); }
+static inline v16 v_from_i8(int8x16_t x) {
+    const int16x8_t lo = vmovl_s8(vget_low_s8(x)), hi = vmovl_high_s8(x);
+    return (v16){{vcvtq_f32_s32(vmovl_s16(vget_low_s16(lo))), vcvtq_f32_s32(vmovl_high_s16(lo)),
+                  vcvtq_f32_s32(vmovl_s16(vget_low_s16(hi))), vcvtq_f32_s32(vmovl_high_s16(hi))}};
+}
+static inline v16 v_load_i8(const int8_t *x) { return v_from_i8(vld1q_s8(x)); }
+static inline void v_store_i8(int8_t *x, v16 v) {
+    int16x4_t q[4];
+    for (int i = 0; i < 4; i++) q[i] = vqmovn_s32(vcvtnq_s32_f32(v.val[i]));
+    const int8x8_t lo = vqmovn_s16(vcombine_s16(q[0], q[1]));
+    vst1q_s8(x, vcombine_s8(lo, vqmovn_s16(vcombine_s16(q[2], q[3]))));
+}
+static inline v16 v_load_i4(const uint8_t *x, bool high) {
+    const uint8x16_t both = vld1q_u8(x);
+    const uint8x16_t code = high ? vshrq_n_u8(both, 4) : vandq_u8(both, vdupq_n_u8(15));
+    return v_from_i8(vsubq_s8(vreinterpretq_s8_u8(code), vdupq_n_s8(8)));
+}
+
+typedef int32x4x4_t i16;
+enum { DOT8_ZERO = 0, DOT4_ZERO = 8 };
+#define EACH_INT(i, expression)                                                                    \
+    i16 result;                                                                                    \
+    _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++) result.val[i] = (expression);              \
+    return result
+static inline i16 i_set(int32_t x) { EACH_INT(i, vdupq_n_s32(x)); }
+static inline i16 i_load(const uint8_t *x) {
+    EACH_INT(i, vreinterpretq_s32_u8(vld1q_u8(x + 16 * i)));
+}
+static inline i16 i_low(i16 x) { EACH_INT(i, vandq_s32(x.val[i], vdupq_n_s32(0x0f0f0f0f))); }
+static inline i16 i_high(i16 x) {
+    EACH_INT(i, vreinterpretq_s32_u8(vshrq_n_u8(vreinterpretq_u8_s32(x.val[i]), 4)));
+}
+static inline v16 i_float(i16 x) { EACH(i, vcvtq_f32_s32(x.val[i])); }
+static inline i16 i_dot8(i16 acc, i16 x, i16 q) {
+    EACH_INT(i,
+             vdotq_s32(acc.val[i], vreinterpretq_s8_s32(x.val[i]), vreinterpretq_s8_s32(q.val[i])));
+}
+static inline i16 i_dot4(i16 acc, i16 x, i16 q) { return i_dot8(acc, x, q); }
+
 enum { SCORE_QUERIES = 6, VALUE_QUERIES = 6 };
 #define SCORE_VECS    1
 #define VALUE_VECS(n) ((n) <= 2 ? 2 : 1)

@@ -6,7 +6,11 @@
 // v_load_f16_part, v_store_f16, v_set, v_add, v_sub, v_mul, v_div, v_fma (a * b + c), v_max (a > b
 // ? a : b, so a NaN in a gives b), v_clamp_exp, v_exp2 (p * 2^n), v_abs, v_or_sign, v_less (a < b ?
 // x : y), v_lanes (lanes [lo, hi) of x, the rest of y), v_fold_add, v_fold_max, v_pair_even,
-// v_pair_odd, v_pair_swap_negate.
+// v_pair_odd, v_pair_swap_negate, v_swap1, 2, 4 and 8 (lane i gets lane i ^ that), v_load_i8,
+// v_store_i8 (rounded to even; within int8), v_load_i4 (the low or the high halves of 16 bytes,
+// minus 8). i16 is 16 lanes of int32, or of 4 bytes: i_set, i_load (64 bytes), i_low and i_high
+// (halves of all bytes), i_float, i_dot8 and i_dot4 (adds the products of 4 codes and the 4 bytes
+// of q to each lane; the codes are those stored plus DOT8_ZERO or DOT4_ZERO).
 // Constants: SCORE_QUERIES and SCORE_VECS, VALUE_QUERIES and VALUE_VECS(n): a block of attention,
 // queries by vectors (1 or 2), whose accumulators fit the registers.
 
@@ -226,43 +230,6 @@ static void simd_recur(const struct recur_args *args) {
     });
 }
 
-// ---------------------------------------------------------------- KV append
-
-static void f16_row(const float *x, uint16_t *y, int n) {
-    int i = 0;
-    for (; i + 16 <= n; i += 16) v_store_f16(y + i, v_load(x + i));
-    for (; i < n; i++) y[i] = f32_to_f16(x[i]);
-}
-
-static void append_f16(const float *k, const float *v, uint16_t *page, int slot, int dim_k,
-                       int dim_v) {
-    uint16_t half[64]; // keys are converted side by side, then scattered to their rows
-    for (int d = 0; d < dim_k; d++) __builtin_prefetch(page + d * KV_PAGE_TOKENS + slot, 1);
-    for (int d = 0; d < dim_k; d += 64) {
-        const int n = dim_k - d < 64 ? dim_k - d : 64;
-        f16_row(k + d, half, n);
-        for (int i = 0; i < n; i++) page[(d + i) * KV_PAGE_TOKENS + slot] = half[i];
-    }
-    f16_row(v, page + (int64_t)dim_k * KV_PAGE_TOKENS + (int64_t)slot * dim_v, dim_v);
-}
-
-static void append_f32(const float *k, const float *v, float *page, int slot, int dim_k,
-                       int dim_v) {
-    for (int d = 0; d < dim_k; d++) page[d * KV_PAGE_TOKENS + slot] = k[d];
-    float *row = page + (int64_t)dim_k * KV_PAGE_TOKENS + (int64_t)slot * dim_v;
-    memcpy(row, v, (size_t)dim_v * sizeof *v);
-}
-
-static void simd_kv_append(const struct kv_append_args *args) {
-    const int dim_k = args->dim_k, dim_v = args->dim_v;
-    const int64_t head = (int64_t)(dim_k + dim_v) * KV_PAGE_TOKENS;
-    for (int h = 0; h < args->n_head_kv; h++) {
-        const float *k = args->k + h * dim_k, *v = args->v + h * dim_v;
-        if (args->type == KV_F16)
-            append_f16(k, v, (uint16_t *)args->layer + h * head, args->slot, dim_k, dim_v);
-        else
-            append_f32(k, v, (float *)args->layer + h * head, args->slot, dim_k, dim_v);
-    }
-}
+#include "backend/cpu/kv_simd.h"
 
 #include "backend/cpu/attention_simd.h"

@@ -1,0 +1,48 @@
+// The table of KV types and the layout of a head; see kv_type.h.
+#include "plan/kv_type.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    uint32_t bits;             // of an element
+    uint32_t align_k, align_v; // elements that a token's keys and values are padded to
+    bool is_coded;
+} kv_types[KV_TYPE_COUNT] = {
+    [KV_F32] = {"f32", 32, 1, 1, false},
+    [KV_F16] = {"f16", 16, 1, 1, false},
+    [KV_INT8] = {"int8", 8, 4, 16, true},
+    [KV_INT4] = {"int4", 4, 8, KV_BLOCK, true},
+};
+
+const char *kv_type_name(enum kv_type type) { return kv_types[type].name; }
+
+int kv_type_find(const char *name) {
+    for (int i = 0; i < KV_TYPE_COUNT; i++)
+        if (strcmp(kv_types[i].name, name) == 0) return i;
+    return -1;
+}
+
+static uint32_t scales_bytes(int dim, int block) {
+    return (uint32_t)((dim + block - 1) / block) * KV_PAGE_TOKENS * 2;
+}
+
+static uint32_t row_bytes(int dim, uint32_t align, uint32_t bits) {
+    return ((uint32_t)dim + align - 1) / align * align * bits / 8;
+}
+
+struct kv_layout kv_layout_of(enum kv_type type, int dim_k, int dim_v) {
+    assert(dim_k > 0 && dim_k <= KV_DIM_MAX && dim_v > 0 && dim_v <= KV_DIM_MAX);
+    const uint32_t bits = kv_types[type].bits;
+    const bool is_coded = kv_types[type].is_coded, in_blocks = type == KV_INT4;
+    struct kv_layout layout = {.is_coded = is_coded};
+    layout.block_k = in_blocks ? KV_BLOCK : dim_k;
+    layout.block_v = in_blocks ? KV_BLOCK : dim_v;
+    layout.row_v = row_bytes(dim_v, kv_types[type].align_v, bits);
+    layout.scale_k = row_bytes(dim_k, kv_types[type].align_k, bits) * KV_PAGE_TOKENS;
+    layout.v = layout.scale_k + (is_coded ? scales_bytes(dim_k, layout.block_k) : 0);
+    layout.scale_v = layout.v + layout.row_v * KV_PAGE_TOKENS;
+    layout.bytes = layout.scale_v + (is_coded ? scales_bytes(dim_v, layout.block_v) : 0);
+    return layout;
+}

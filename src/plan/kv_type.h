@@ -1,0 +1,43 @@
+// The formats of KV entries, and where a head's keys and values lie in a page. The cost model and
+// the backends read the same layout, so what `inspect` prints is what pages take.
+//
+// A page has room for KV_PAGE_TOKENS tokens. For each layer and then each KV head it holds the keys
+// by elements, all tokens of an element (or of a few) side by side, and the values by tokens:
+//   f32, f16  K [dim_k][tokens]; V [tokens][dim_v]
+//   int8      K i8 [groups of 4][tokens][4], f16 scale [tokens]; V i8 [tokens][row], f16 scale
+//             [tokens]
+//   int4      K u8 [groups of 8][tokens][4], byte i has elements i and, above, 4 + i of its group,
+//             f16 scale [blocks][tokens]; V u8 [tokens][row], 16 bytes per block, byte i has
+//             elements i and 16 + i, f16 scale [blocks][tokens]; nibbles are codes + 8
+#ifndef RN_PLAN_KV_TYPE_H
+#define RN_PLAN_KV_TYPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    KV_PAGE_TOKENS = 32,
+    KV_BLOCK = 32,     // elements of an int4 head that share a scale
+    KV_DIM_MAX = 1024, // elements of a head
+};
+
+// The name is what --kv-type takes.
+enum kv_type { KV_F32, KV_F16, KV_INT8, KV_INT4, KV_TYPE_COUNT };
+
+// A head's part of a page. Every offset and size is a multiple of 32 bytes; a vector of 16 codes
+// from a multiple of 16 on stays inside its array.
+struct kv_layout {
+    bool is_coded;        // codes and scales; otherwise numbers
+    int block_k, block_v; // elements that share a scale; not coded: all of them
+    uint32_t row_v;       // bytes from a token's values to the next token's
+    uint32_t scale_k;     // offset of the keys' scales, [ceil(dim_k / block_k)][tokens]
+    uint32_t v;           // of the values
+    uint32_t scale_v;     // of the values' scales, [ceil(dim_v / block_v)][tokens]
+    uint32_t bytes;
+};
+
+const char *kv_type_name(enum kv_type type);
+int kv_type_find(const char *name); // -1: unknown
+struct kv_layout kv_layout_of(enum kv_type type, int dim_k, int dim_v);
+
+#endif

@@ -1,0 +1,119 @@
+// What KV append writes into a page, by every instruction set: an entry's bytes are its own
+// token's, also where the numbers are odd. The codes' accuracy is test_ops.c's.
+#include "check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/reference.h"
+
+static uint64_t rng_state = 1;
+
+static uint32_t rng(void) {
+    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(rng_state >> 32);
+}
+
+static float *floats(int n) {
+    float *x = malloc((size_t)n * sizeof *x);
+    assert_non_null(x);
+    for (int i = 0; i < n; i++) x[i] = (float)(int32_t)rng() * 0x1p-30f; // in [-2, 2)
+    return x;
+}
+
+static void append_one(const struct cpu_ops *ops, enum kv_type type, int dim, const float *k,
+                       const float *v, int slot, uint8_t *page) {
+    const struct kv_append_args args = {.k = k,
+                                        .v = v,
+                                        .layer = page,
+                                        .slot = slot,
+                                        .n_head_kv = 1,
+                                        .dim_k = dim,
+                                        .dim_v = dim,
+                                        .type = type};
+    ops->kv_append(&args);
+}
+
+// Whatever the page held, an entry writes the same bytes, and its share of the page's bytes alone.
+static void an_entry_depends_on_its_own_token_alone(void **state) {
+    (void)state;
+    static const int dims[] = {16, 64, 80, 33, 256};
+    for (int i = 0; i < 5 * KV_TYPE_COUNT * 3; i++) {
+        const enum kv_type type = (enum kv_type)(i % KV_TYPE_COUNT);
+        const int dim = dims[i / KV_TYPE_COUNT % 5], slot = (int)(rng() % KV_PAGE_TOKENS);
+        const uint32_t bytes = kv_layout_of(type, dim, dim).bytes;
+        uint8_t *zeros = calloc(1, bytes), *ones = malloc(bytes);
+        assert_true(zeros && ones);
+        memset(ones, 0xff, bytes);
+        float *k = floats(dim), *v = floats(dim);
+        for (int isa = 0; isa < ISA_COUNT; isa++) {
+            const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
+            if (!ops) continue;
+            append_one(ops, type, dim, k, v, slot, zeros);
+            append_one(ops, type, dim, k, v, slot, ones);
+            uint32_t same = 0;
+            for (uint32_t at = 0; at < bytes; at++) {
+                same += zeros[at] == ones[at];
+                assert_true(zeros[at] == ones[at] || (zeros[at] == 0 && ones[at] == 0xff));
+            }
+            assert_int_equal(same, bytes / KV_PAGE_TOKENS);
+        }
+        free(zeros), free(ones), free(k), free(v);
+    }
+}
+
+// Zeros, the smallest and largest numbers, and what is no number: the reference's bytes, and where
+// there are no finite numbers no finite result.
+static void odd_entries_equal_the_reference(void **state) {
+    (void)state;
+    static const float odd[] = {0, -0.0f, 1e-42f, 1e-30f, 3e-8f, 65504, 1e7f, 3e38f, INFINITY};
+    enum { DIM = 80, N_ODD = sizeof odd / sizeof *odd };
+    for (int i = 0; i < 4 * N_ODD; i++) {
+        const enum kv_type type = i % 2 ? KV_INT8 : KV_INT4;
+        const uint32_t bytes = kv_layout_of(type, DIM, DIM).bytes;
+        uint8_t *want = calloc(1, bytes), *got = malloc(bytes);
+        assert_true(want && got);
+        float *k = floats(DIM), *v = floats(DIM);
+        for (int d = 0; i / 2 % 2 && d < DIM; d++) k[d] = v[d] = 0;
+        for (int d = 0; d < DIM; d += 16) k[d] = -odd[i / 4], v[d + 3] = odd[i / 4];
+        append_one(&ops_scalar, type, DIM, k, v, 7, want);
+        for (int isa = 1; isa < ISA_COUNT; isa++) {
+            const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
+            if (!ops) continue;
+            memset(got, 0, bytes);
+            append_one(ops, type, DIM, k, v, 7, got);
+            check(memcmp(got, want, bytes) == 0, "%s %s: %g", ops->name, kv_type_name(type),
+                  (double)odd[i / 4]);
+        }
+        float out[DIM], scratch[2 * DIM];
+        const int32_t pos = 7;
+        const uint32_t table = 0;
+        const struct attention_args args = {.q = k,
+                                            .out = out,
+                                            .ldq = DIM,
+                                            .pos = &pos,
+                                            .n_rows = 1,
+                                            .n_head = 1,
+                                            .n_head_kv = 1,
+                                            .dim_k = DIM,
+                                            .dim_v = DIM,
+                                            .window = 1,
+                                            .scale = 1,
+                                            .type = type,
+                                            .pages = want,
+                                            .page_bytes = bytes,
+                                            .page_table = &table};
+        reference_attention(&args, scratch);
+        check(isfinite(out[3]) == (odd[i / 4] < 1e6f || (type == KV_INT8 && odd[i / 4] < 8e6f)),
+              "%s: %g becomes %g", kv_type_name(type), (double)odd[i / 4], (double)out[3]);
+        free(want), free(got), free(k), free(v);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_entry_depends_on_its_own_token_alone),
+        cmocka_unit_test(odd_entries_equal_the_reference),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
