@@ -48,11 +48,9 @@ static int number_add(const char *name, const char *text, int min, int max,
 
 static int numbers_read(const struct options *options, enum option_id id, int min, int max,
                         int fallback, struct bench_list *out) {
-    char name[64], item[96];
-    option_name(options, id, name);
+    char buffer[64], item[96];
+    const char *name = option_name(options, id, buffer);
     const struct option_value *value = &options->value[id];
-    if (value->origin == ORIGIN_ENVIRONMENT)
-        snprintf(name, sizeof name, "%s", option_row_at(id)->environment);
     for (int i = 0; i < value->n_list; i++) {
         size_t len;
         for (const char *at = value->list[i]; item_next(&at, item, sizeof item, &len);) {
@@ -122,7 +120,7 @@ int bench_list_largest(const struct bench_list *list) {
 static int batch_read(const struct options *options, struct bench_config *out) {
     static const enum option_id others[] = {OPT_N_DEPTH, OPT_STREAMS, OPT_VERIFY, OPT_PEER,
                                             OPT_STAGES};
-    char name[64], first[64];
+    char name[64], first_name[64];
     int code;
     out->arrive = option_int(options, OPT_ARRIVE, 0);
     out->shared_prefix = option_int(options, OPT_SHARED_PREFIX, -1);
@@ -142,7 +140,7 @@ static int batch_read(const struct options *options, struct bench_config *out) {
                         option_name(options, alone, name),
                         alone == OPT_SHARED_PREFIX ? "" : " or --arrive");
     }
-    option_name(options, out->arrive ? OPT_ARRIVE : OPT_BATCH, first);
+    const char *first = option_name(options, out->arrive ? OPT_ARRIVE : OPT_BATCH, first_name);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (option_given(options, others[i]))
             return app_fail(APP_USAGE, "%s cannot be combined with %s", first,

@@ -230,6 +230,8 @@ equal "--kv-memory: requests take turns" 0 "$code"
 refused 2 "--itl-ms is for the engine, and --batch or --arrive is missing" bench --itl-ms 5
 refused 2 "--shared-prefix is for the engine, and --batch is missing" bench --shared-prefix 5
 refused 2 "--shared-prefix: 9 is more than the prompt's 8 tokens" bench --batch 2 -p 4,8 --shared-prefix 9
+RUNNEL_BATCH=2 refused 2 "RUNNEL_BATCH cannot be combined with --streams" bench --streams 2
+RUNNEL_ARRIVE=9 refused 2 "RUNNEL_ARRIVE has no plot" bench --plot x.svg
 refused 2 "--arrive cannot be combined with --shared-prefix" bench --arrive 10 --shared-prefix 4
 refused 2 "--batch: '0' is not a whole number from 1 to 4096" bench --batch 1,0
 refused 2 "--batch: prompts of 0 tokens are no requests" bench --batch 1 -p 0
