@@ -1,7 +1,7 @@
-// Measures the engine with real requests: so many at a time, all of one length, greedy, to their
-// full length. Times are a client's: from submit to an event, between two events. Prompts are
-// random ids, so that nothing is shared but what is meant to be. Prefixes are forgotten before each
-// run. Of several repetitions the one with the median rate is the row.
+// Measures the engine with real requests: so many at a time, all of one length, sampled as the
+// model's file says, to their full length. Times are a client's: from submit to an event, between
+// two events. Prompts are random ids, so that nothing is shared but what is meant to be. Prefixes
+// are forgotten before each run. Of several repetitions the one with the median rate is the row.
 #include "bench_batch.h"
 
 #include <math.h>
@@ -62,6 +62,19 @@ static int32_t prompt_id(int request, int position, int n_vocab) {
     return (int32_t)((x ^ (x >> 31)) % (uint64_t)n_vocab);
 }
 
+// As the model's file has it, or as `run` has it without.
+static rn_sampling sampling_of(const rn_model_info *info, int request) {
+    rn_sampling sampling = rn_sampling_neutral();
+    sampling.temperature = info->temperature;
+    sampling.top_k = info->top_k;
+    sampling.top_p = info->top_p;
+    sampling.min_p = info->min_p;
+    sampling.repeat_penalty = info->repeat_penalty;
+    sampling.has_seed = true;
+    sampling.seed = (uint64_t)request;
+    return sampling;
+}
+
 // The first n_shared ids are those of every other request's.
 static int request_submit(const struct place *place, struct crowd *crowd, int index, int n_prompt,
                           int n_shared, int max_tokens) {
@@ -73,6 +86,7 @@ static int request_submit(const struct place *place, struct crowd *crowd, int in
     const rn_request request = {.prompt = prompt,
                                 .n_prompt = (size_t)n_prompt,
                                 .data = stream,
+                                .sampling = sampling_of(place->info, index),
                                 .max_tokens = max_tokens,
                                 .ignore_eos = true};
     uint64_t id;

@@ -209,8 +209,8 @@ typedef struct rn_request {
     // then the older request
     int priority;     // -RN_MAX_PRIORITY to RN_MAX_PRIORITY
     const char *user; // NULL: requests without a user share one
-    double
-        timeout_ms; // ended with RN_ERR_DEADLINE so long after submit, waiting or running; 0: never
+    // ended with RN_ERR_DEADLINE so long after submit, waiting or running; 0: never
+    double timeout_ms;
     // prefixes are reused among requests with equal salts only, at most RN_MAX_SALT_BYTES; NULL: ""
     const char *cache_salt;
     rn_pooling pooling; // not NONE: max_tokens, stop and sampling are ignored

@@ -1,10 +1,9 @@
 // A sequence: one choice of a request, from submit to its last event.
 //
-//   submit          schedule admits          publish, or schedule: cancelled, too late
-//   -------> WAITING ---------------> RUNNING ------------------------------> DONE --> buried,
-//   freed
-//              ^  |                     |                                      ^
-//              |  +-------------------- | ---- schedule: cancelled, too late --+
+//   submit          schedule admits         publish, or schedule: cancelled, late
+//   -------> WAITING ---------------> RUNNING ---------------------> DONE --> buried, then freed
+//              ^  |                     |                             ^
+//              |  +-------------------- | - schedule: cancelled, late +
 //              +---- schedule preempts -+  (its pages go; its tokens stay)
 #ifndef RN_ENGINE_SEQ_H
 #define RN_ENGINE_SEQ_H
