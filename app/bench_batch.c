@@ -69,7 +69,7 @@ static rn_sampling sampling_of(const rn_model_info *info, int request) {
     sampling.top_k = info->top_k;
     sampling.top_p = info->top_p;
     sampling.min_p = info->min_p;
-    sampling.repeat_penalty = info->repeat_penalty;
+    sampling.repetition_penalty = info->repeat_penalty;
     sampling.has_seed = true;
     sampling.seed = (uint64_t)request;
     return sampling;
