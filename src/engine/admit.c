@@ -124,6 +124,28 @@ bool engine_goes_first(const struct engine *engine, const struct seq *a, const s
     return served_a != served_b ? served_a < served_b : is_senior(a, b);
 }
 
+// Heaps: the one at `at` goes down to where it goes before those below.
+static void turns_sift(const struct engine *engine, struct seq **list, int n, int at) {
+    for (int child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && engine_goes_first(engine, list[child + 1], list[child])) child++;
+        if (!engine_goes_first(engine, list[child], list[at])) return;
+        struct seq *const seq = list[at];
+        list[at] = list[child];
+        list[child] = seq;
+    }
+}
+
+void engine_turns_init(const struct engine *engine, struct seq **list, int n) {
+    for (int at = n / 2 - 1; at >= 0; at--) turns_sift(engine, list, n, at);
+}
+
+void engine_turns_pop(const struct engine *engine, struct seq **list, int n) {
+    struct seq *const first = list[0];
+    list[0] = list[n - 1];
+    list[n - 1] = first;
+    turns_sift(engine, list, n - 1, 0);
+}
+
 // The running choice of the same request whose prompt is evaluated, for one that has not begun.
 static const struct seq *leader_of(const struct seq *seq) {
     const struct seq *leader = seq->was_admitted ? NULL : seq->family->leader;
@@ -138,13 +160,16 @@ static bool is_ready(const struct seq *seq) {
     return !follows || leader_of(seq);
 }
 
-static int waiting_best(const struct engine *engine) {
-    int best = -1;
-    for (int i = 0; i < engine->n_waiting; i++)
-        if (is_ready(engine->waiting[i]) &&
-            (best < 0 || engine_goes_first(engine, engine->waiting[i], engine->waiting[best])))
-            best = i;
-    return best;
+// Puts those of the waiting who are ready first, and says how many they are.
+static int waiting_ready(struct engine *engine) {
+    int n = 0;
+    for (int i = 0; i < engine->n_waiting; i++) {
+        struct seq *seq = engine->waiting[i];
+        if (!is_ready(seq)) continue;
+        engine->waiting[i] = engine->waiting[n];
+        engine->waiting[n++] = seq;
+    }
+    return n;
 }
 
 // What of the sequence's tokens is there already; true when it was found, not shared by a choice.
@@ -161,29 +186,89 @@ static bool table_begin(struct engine *engine, struct seq *seq) {
     return seq->n_done > 0;
 }
 
-// Whether its known tokens and one more fit beside what is held and the next page of everyone.
-static bool table_fits(const struct engine *engine, const struct seq *seq) {
-    if (engine->n_running == 0) return true;
-    const struct kv_config *config = &engine->kv_config;
+// ---------------------------------------------------------------- room
+
+// The bytes that its known tokens and one more take at once.
+static uint64_t needed_by(const struct engine *engine, const struct seq *seq) {
     const int n = seq->n_token < seq->limit ? seq->n_token + 1 : seq->n_token;
-    uint64_t need = kv_need(config, n, n < engine->batch_tokens ? n : engine->batch_tokens);
-    uint64_t have = 0;
-    for (int g = 0; g < config->n_group; g++) {
-        have += (seq->table.n_page - seq->table.first[g]) * config->group[g].page_bytes;
-        need += (uint64_t)engine->n_running * config->group[g].page_bytes;
-    }
-    struct kv_stats stats;
-    kv_get_stats(engine->kv, &stats);
-    return need <= stats.budget - stats.held_bytes + have;
+    const int rest = n - seq->n_done;
+    return kv_need(&engine->kv_config, n,
+                   rest < engine->batch_tokens ? rest : engine->batch_tokens);
 }
 
-// Somebody who has to make way for it: a paused one, or one of lower priority.
-static bool make_way(struct engine *engine, const struct seq *seq) {
-    const int victim = engine_victim(engine, 0);
-    if (victim < 0) return false;
-    const struct seq *other = engine->running[victim];
-    if (!other->is_paused && other->priority >= seq->priority) return false;
-    engine_preempt(engine, victim);
+static uint64_t held_by(const struct engine *engine, const struct seq *seq) {
+    uint64_t bytes = 0;
+    for (int g = 0; g < engine->kv_config.n_group; g++)
+        bytes += (seq->table.n_page - seq->table.first[g]) * engine->kv_config.group[g].page_bytes;
+    return bytes;
+}
+
+// What a running one will want: the rest of its prompt, at least the next page of each group.
+// Otherwise whoever is let in takes the pages that a prompt has begun to count on.
+static uint64_t promised_to(const struct engine *engine, const struct seq *seq) {
+    uint64_t page_bytes = 0;
+    for (int g = 0; g < engine->kv_config.n_group; g++)
+        page_bytes += engine->kv_config.group[g].page_bytes;
+    const uint64_t need = needed_by(engine, seq), held = held_by(engine, seq);
+    return need > held + page_bytes ? need - held : page_bytes;
+}
+
+static uint64_t promised_to_all(const struct engine *engine) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < engine->n_running; i++) bytes += promised_to(engine, engine->running[i]);
+    return bytes;
+}
+
+// Whether there is a place for it, and its pages fit beside what is held and promised.
+static bool has_room(const struct engine *engine, const struct seq *seq, uint64_t promised) {
+    if (engine->n_running == 0) return true;
+    if (engine->n_running == engine->max_seqs) return false;
+    struct kv_stats stats;
+    kv_get_stats(engine->kv, &stats);
+    return needed_by(engine, seq) + promised <=
+           stats.budget - stats.held_bytes + held_by(engine, seq);
+}
+
+// Somebody has to make way for it: a paused one, or one of lower priority.
+static bool makes_way(const struct seq *other, const struct seq *seq) {
+    return other->is_paused || other->priority < seq->priority;
+}
+
+// Whether it has room once everybody made way, so that nobody does in vain. Pages that those share
+// are counted more than once, so this may be wrong, but not in saying no.
+static bool could_have_room(const struct engine *engine, const struct seq *seq, uint64_t promised) {
+    struct kv_stats stats;
+    kv_get_stats(engine->kv, &stats);
+    uint64_t have = stats.budget - stats.held_bytes + held_by(engine, seq);
+    int n_staying = 0;
+    for (int i = 0; i < engine->n_running; i++) {
+        const struct seq *other = engine->running[i];
+        if (makes_way(other, seq)) {
+            have += held_by(engine, other);
+            promised -= promised_to(engine, other);
+        } else {
+            n_staying++;
+        }
+    }
+    if (n_staying == 0) return true;
+    return n_staying < engine->max_seqs && needed_by(engine, seq) + promised <= have;
+}
+
+// All places are taken by those who need not make way.
+static bool is_full_for(const struct engine *engine, const struct seq *seq) {
+    if (engine->n_running < engine->max_seqs) return false;
+    return !makes_way(engine->running[engine_victim(engine, 0)], seq);
+}
+
+static bool make_room(struct engine *engine, const struct seq *seq, uint64_t *promised) {
+    if (has_room(engine, seq, *promised)) return true;
+    if (!could_have_room(engine, seq, *promised)) return false;
+    while (!has_room(engine, seq, *promised)) {
+        const int victim = engine_victim(engine, 0);
+        if (victim < 0 || !makes_way(engine->running[victim], seq)) return false;
+        *promised -= promised_to(engine, engine->running[victim]);
+        engine_preempt(engine, victim);
+    }
     return true;
 }
 
@@ -199,26 +284,37 @@ static void start(struct engine *engine, struct seq *seq, bool found, uint64_t n
     engine->stats.hits += found;
 }
 
-static void admit(struct engine *engine, uint64_t now) {
-    while (engine->n_waiting > 0 && !engine->blocked) {
-        const int index = waiting_best(engine);
-        if (index < 0) return;
-        struct seq *seq = engine->waiting[index];
-        if (engine->n_running == engine->max_seqs && !make_way(engine, seq)) {
-            engine->blocked = true;
-            return;
-        }
-        const bool found = table_begin(engine, seq);
-        while (!table_fits(engine, seq))
-            if (!make_way(engine, seq)) {
-                kv_release(engine->kv, &seq->table);
-                seq->n_done = 0;
-                engine->blocked = true;
-                return;
-            }
-        // preempted ones were put behind, so the index still holds
-        waiting_remove(engine, index);
+// Admits waiting[index], or has everybody wait until something changes.
+static void admit_one(struct engine *engine, int index, uint64_t now, uint64_t *promised) {
+    struct seq *seq = engine->waiting[index];
+    engine->blocked = is_full_for(engine, seq); // spares the search for its prefix
+    if (engine->blocked) return;
+    const bool found = table_begin(engine, seq);
+    if (make_room(engine, seq, promised)) {
+        waiting_remove(engine, index); // the preempted were put behind, so the index still holds
         start(engine, seq, found, now);
+        *promised += promised_to(engine, seq);
+        return;
+    }
+    kv_release(engine->kv, &seq->table);
+    seq->n_done = 0;
+    engine->blocked = true;
+}
+
+// In turn. Who was preempted meanwhile may go before the next, and a choice that was let in may
+// have made others ready, so the turns are looked at again until nobody is ready or one is left.
+static void admit(struct engine *engine, uint64_t now) {
+    if (engine->n_waiting == 0 || engine->blocked) return;
+    uint64_t promised = promised_to_all(engine);
+    while (!engine->blocked) {
+        int n = waiting_ready(engine);
+        engine->blocked = n == 0;
+        engine_turns_init(engine, engine->waiting, n);
+        const uint64_t preemptions = engine->stats.preemptions;
+        for (; n > 0 && !engine->blocked && engine->stats.preemptions == preemptions; n--) {
+            engine_turns_pop(engine, engine->waiting, n);
+            admit_one(engine, n - 1, now, &promised);
+        }
     }
 }
 
