@@ -8,25 +8,43 @@
 
 #include "engine/engine.h"
 
+enum { MAX_TURNS = 128 }; // that are found by one look at all who wait
+
 // ---------------------------------------------------------------- places
+
+static struct turn turn_of(const struct seq *seq) {
+    return (struct turn){.id = seq->id,
+                         .choice = seq->choice,
+                         .priority = seq->priority,
+                         .user_at = seq->user_at};
+}
 
 static void waiting_add(struct engine *engine, struct seq *seq) {
     assert(engine->n_waiting < engine->max_live);
     seq->state = SEQ_WAITING;
-    engine->waiting[engine->n_waiting++] = seq;
+    seq->waiting_at = engine->n_waiting++;
+    engine->waiting[seq->waiting_at] =
+        (struct waiter){.seq = seq,
+                        .turn = turn_of(seq),
+                        .is_paused = seq->is_paused,
+                        .follows = seq->choice > 0 && !seq->was_admitted};
     engine->blocked = false;
 }
 
-static struct seq *waiting_remove(struct engine *engine, int index) {
-    struct seq *seq = engine->waiting[index];
-    engine->waiting[index] = engine->waiting[--engine->n_waiting];
+static void waiting_remove(struct engine *engine, const struct seq *seq) {
+    const struct waiter last = engine->waiting[--engine->n_waiting];
+    engine->waiting[seq->waiting_at] = last;
+    last.seq->waiting_at = seq->waiting_at;
     intake_admitted(&engine->intake);
-    return seq;
+}
+
+static bool is_older(const struct turn *a, const struct turn *b) {
+    return a->id != b->id ? a->id < b->id : a->choice < b->choice;
 }
 
 static bool is_senior(const struct seq *a, const struct seq *b) {
-    if (a->priority != b->priority) return a->priority > b->priority;
-    return a->id != b->id ? a->id < b->id : a->choice < b->choice;
+    const struct turn x = turn_of(a), y = turn_of(b);
+    return x.priority != y.priority ? x.priority > y.priority : is_older(&x, &y);
 }
 
 static void running_add(struct engine *engine, struct seq *seq) {
@@ -78,6 +96,7 @@ static bool is_cancelled(const struct seq *seq) {
 // them here alone.
 static void look_at(struct engine *engine, struct seq *seq) {
     seq->is_paused = atomic_load_explicit(&seq->paused, memory_order_relaxed);
+    if (seq->state == SEQ_WAITING) engine->waiting[seq->waiting_at].is_paused = seq->is_paused;
     if (seq->deadline_ns < engine->next_deadline) engine->next_deadline = seq->deadline_ns;
 }
 
@@ -93,12 +112,14 @@ static void look_at_all(struct engine *engine, uint64_t now) {
             look_at(engine, seq);
     }
     for (int i = engine->n_waiting - 1; i >= 0; i--) {
-        struct seq *seq = engine->waiting[i];
+        struct seq *seq = engine->waiting[i].seq;
         const bool cancelled = is_cancelled(seq);
-        if (cancelled || seq->deadline_ns <= now)
-            end(engine, waiting_remove(engine, i), cancelled);
-        else
+        if (cancelled || seq->deadline_ns <= now) {
+            waiting_remove(engine, seq);
+            end(engine, seq, cancelled);
+        } else {
             look_at(engine, seq);
+        }
     }
     engine->blocked = false;
 }
@@ -117,11 +138,16 @@ static void take_new(struct engine *engine) {
 
 // ---------------------------------------------------------------- admission
 
-bool engine_goes_first(const struct engine *engine, const struct seq *a, const struct seq *b) {
+static bool goes_first(const struct engine *engine, const struct turn *a, const struct turn *b) {
     if (a->priority != b->priority) return a->priority > b->priority;
     const uint64_t served_a = users_served(&engine->users, a->user_at);
     const uint64_t served_b = users_served(&engine->users, b->user_at);
-    return served_a != served_b ? served_a < served_b : is_senior(a, b);
+    return served_a != served_b ? served_a < served_b : is_older(a, b);
+}
+
+bool engine_goes_first(const struct engine *engine, const struct seq *a, const struct seq *b) {
+    const struct turn x = turn_of(a), y = turn_of(b);
+    return goes_first(engine, &x, &y);
 }
 
 // Heaps: the one at `at` goes down to where it goes before those below.
@@ -154,21 +180,25 @@ static const struct seq *leader_of(const struct seq *seq) {
 }
 
 // Choices wait until the first has evaluated their prompt.
-static bool is_ready(const struct seq *seq) {
-    if (seq->is_paused) return false;
-    const bool follows = seq->choice > 0 && !seq->was_admitted && seq->family->leader;
-    return !follows || leader_of(seq);
+static bool is_ready(const struct waiter *waiter) {
+    if (waiter->is_paused) return false;
+    return !waiter->follows || !waiter->seq->family->leader || leader_of(waiter->seq);
 }
 
-// Puts those of the waiting who are ready first, and says how many they are.
-static int waiting_ready(struct engine *engine) {
+// The next in turn of those that are ready, in order, at most `most`; returns how many.
+static int next_in_turn(const struct engine *engine, struct seq **out, int most) {
+    const struct waiter *next[MAX_TURNS];
     int n = 0;
     for (int i = 0; i < engine->n_waiting; i++) {
-        struct seq *seq = engine->waiting[i];
-        if (!is_ready(seq)) continue;
-        engine->waiting[i] = engine->waiting[n];
-        engine->waiting[n++] = seq;
+        const struct waiter *waiter = &engine->waiting[i];
+        if (!is_ready(waiter)) continue;
+        if (n == most && !goes_first(engine, &waiter->turn, &next[n - 1]->turn)) continue;
+        int at = n < most ? n++ : n - 1;
+        for (; at > 0 && goes_first(engine, &waiter->turn, &next[at - 1]->turn); at--)
+            next[at] = next[at - 1];
+        next[at] = waiter;
     }
+    for (int i = 0; i < n; i++) out[i] = next[i]->seq;
     return n;
 }
 
@@ -284,14 +314,13 @@ static void start(struct engine *engine, struct seq *seq, bool found, uint64_t n
     engine->stats.hits += found;
 }
 
-// Admits waiting[index], or has everybody wait until something changes.
-static void admit_one(struct engine *engine, int index, uint64_t now, uint64_t *promised) {
-    struct seq *seq = engine->waiting[index];
+// Admits it, or has everybody wait until something changes.
+static void admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint64_t *promised) {
     engine->blocked = is_full_for(engine, seq); // spares the search for its prefix
     if (engine->blocked) return;
     const bool found = table_begin(engine, seq);
     if (make_room(engine, seq, promised)) {
-        waiting_remove(engine, index); // the preempted were put behind, so the index still holds
+        waiting_remove(engine, seq);
         start(engine, seq, found, now);
         *promised += promised_to(engine, seq);
         return;
@@ -301,20 +330,20 @@ static void admit_one(struct engine *engine, int index, uint64_t now, uint64_t *
     engine->blocked = true;
 }
 
-// In turn. Who was preempted meanwhile may go before the next, and a choice that was let in may
-// have made others ready, so the turns are looked at again until nobody is ready or one is left.
+// In turn, as many as there are places for and one that may take another's. Who was preempted
+// meanwhile may go before the next, and a choice that was let in may have made others ready, so the
+// turns are looked at again until nobody is ready or somebody is left.
 static void admit(struct engine *engine, uint64_t now) {
     if (engine->n_waiting == 0 || engine->blocked) return;
     uint64_t promised = promised_to_all(engine);
     while (!engine->blocked) {
-        int n = waiting_ready(engine);
-        engine->blocked = n == 0;
-        engine_turns_init(engine, engine->waiting, n);
+        struct seq *next[MAX_TURNS];
+        const int places = engine->max_seqs - engine->n_running;
+        const int n = next_in_turn(engine, next, places + 1 < MAX_TURNS ? places + 1 : MAX_TURNS);
         const uint64_t preemptions = engine->stats.preemptions;
-        for (; n > 0 && !engine->blocked && engine->stats.preemptions == preemptions; n--) {
-            engine_turns_pop(engine, engine->waiting, n);
-            admit_one(engine, n - 1, now, &promised);
-        }
+        engine->blocked = n == 0;
+        for (int i = 0; i < n && !engine->blocked && engine->stats.preemptions == preemptions; i++)
+            admit_one(engine, next[i], now, &promised);
     }
 }
 

@@ -33,6 +33,21 @@ struct work {
     int32_t chosen; // the token; -1: no finite logit
 };
 
+// What decides who goes first.
+struct turn {
+    uint64_t id;
+    int choice, priority, user_at;
+};
+
+// One that waits. Its turn is kept beside it, so that looking for the next of a thousand reads a
+// few cache lines.
+struct waiter {
+    struct seq *seq;
+    struct turn turn;
+    bool is_paused; // the sequence's
+    bool follows;   // ready when the first choice of its request has evaluated the prompt
+};
+
 struct engine_clock {
     uint64_t (*now)(void *ctx); // ns
     void *ctx;
@@ -60,7 +75,7 @@ struct engine {
                           // the preempted wait beyond the limit
     struct seq **running; // [max_seqs]
     int n_running;
-    struct seq **waiting; // [max_live] in no order
+    struct waiter *waiting; // [max_live] in no order
     int n_waiting;
     struct seq *done;       // finished; their events may still be read
     bool blocked;           // nobody was ready, or the next in turn did not fit, and nothing has
