@@ -115,8 +115,8 @@ typedef struct rn_engine_options {
     bool no_pin;         // threads are never bound to a cache or memory node
     int n_ctx;           // positions of a sequence; 0: the model's
     int max_seqs;        // sequences at a time; 0: 1
-    int max_waiting;     // requests that wait for their first step; 0: 1024
-    int batch_tokens;    // most tokens in a step; 0: 256
+    int max_waiting;     // requests' choices that wait for their first step, or to go on; 0: 1024
+    int batch_tokens;    // most tokens in a step, at least max_seqs; 0: 256, or max_seqs if larger
     int logit_rows;      // most logit rows in a step; 0: max_seqs; -1: what fits 256 MiB
     uint64_t kv_bytes;   // memory of the KV pages; 0: kv_pages says
     uint32_t kv_pages;   // the same in pages of 32 tokens, all layers together; 0: what is free
@@ -213,7 +213,7 @@ typedef struct rn_request {
     double timeout_ms;
     // prefixes are reused among requests with equal salts only, at most RN_MAX_SALT_BYTES; NULL: ""
     const char *cache_salt;
-    rn_pooling pooling; // not NONE: max_tokens, stop and sampling are ignored
+    rn_pooling pooling; // not NONE: max_tokens, stop and sampling change nothing; n must be 1
     bool normalize;     // with pooling: to length 1
     // called by the step's thread for every position that it evaluates, so from the prompt's begin
     // on (such a request takes nothing from the prefix cache); NULL: none. n must be 1.
@@ -227,8 +227,9 @@ rn_status rn_engine_submit(rn_engine *engine, const rn_request *request, uint64_
 // Any thread. Ends a request: the next step gives its memory back and its last event says
 // "cancelled". Unknown ids are ignored.
 void rn_engine_cancel(rn_engine *engine, uint64_t id);
-// Any thread. A paused request keeps its place and its pages but gets no tokens, for readers that
-// cannot follow; under shortage of pages it loses them as others do. Unknown ids are ignored.
+// Any thread. A paused request gets no tokens, for readers that cannot follow. It keeps its place
+// and its pages until others want them: then it is the first to lose them, and resumes as one that
+// waits. Its timeout goes on. Unknown ids are ignored.
 void rn_engine_pause(rn_engine *engine, uint64_t id, bool pause);
 
 typedef enum rn_finish {

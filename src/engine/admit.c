@@ -8,25 +8,43 @@
 
 #include "engine/engine.h"
 
+enum { MAX_TURNS = 128 }; // that are found by one look at all who wait
+
 // ---------------------------------------------------------------- places
+
+static struct turn turn_of(const struct seq *seq) {
+    return (struct turn){.id = seq->id,
+                         .choice = seq->choice,
+                         .priority = seq->priority,
+                         .user_at = seq->user_at};
+}
 
 static void waiting_add(struct engine *engine, struct seq *seq) {
     assert(engine->n_waiting < engine->max_live);
     seq->state = SEQ_WAITING;
-    engine->waiting[engine->n_waiting++] = seq;
+    seq->waiting_at = engine->n_waiting++;
+    engine->waiting[seq->waiting_at] =
+        (struct waiter){.seq = seq,
+                        .turn = turn_of(seq),
+                        .is_paused = seq->is_paused,
+                        .follows = seq->choice > 0 && !seq->was_admitted};
     engine->blocked = false;
 }
 
-static struct seq *waiting_remove(struct engine *engine, int index) {
-    struct seq *seq = engine->waiting[index];
-    engine->waiting[index] = engine->waiting[--engine->n_waiting];
+static void waiting_remove(struct engine *engine, const struct seq *seq) {
+    const struct waiter last = engine->waiting[--engine->n_waiting];
+    engine->waiting[seq->waiting_at] = last;
+    last.seq->waiting_at = seq->waiting_at;
     intake_admitted(&engine->intake);
-    return seq;
+}
+
+static bool is_older(const struct turn *a, const struct turn *b) {
+    return a->id != b->id ? a->id < b->id : a->choice < b->choice;
 }
 
 static bool is_senior(const struct seq *a, const struct seq *b) {
-    if (a->priority != b->priority) return a->priority > b->priority;
-    return a->id != b->id ? a->id < b->id : a->choice < b->choice;
+    const struct turn x = turn_of(a), y = turn_of(b);
+    return x.priority != y.priority ? x.priority > y.priority : is_older(&x, &y);
 }
 
 static void running_add(struct engine *engine, struct seq *seq) {
@@ -78,6 +96,7 @@ static bool is_cancelled(const struct seq *seq) {
 // them here alone.
 static void look_at(struct engine *engine, struct seq *seq) {
     seq->is_paused = atomic_load_explicit(&seq->paused, memory_order_relaxed);
+    if (seq->state == SEQ_WAITING) engine->waiting[seq->waiting_at].is_paused = seq->is_paused;
     if (seq->deadline_ns < engine->next_deadline) engine->next_deadline = seq->deadline_ns;
 }
 
@@ -93,12 +112,14 @@ static void look_at_all(struct engine *engine, uint64_t now) {
             look_at(engine, seq);
     }
     for (int i = engine->n_waiting - 1; i >= 0; i--) {
-        struct seq *seq = engine->waiting[i];
+        struct seq *seq = engine->waiting[i].seq;
         const bool cancelled = is_cancelled(seq);
-        if (cancelled || seq->deadline_ns <= now)
-            end(engine, waiting_remove(engine, i), cancelled);
-        else
+        if (cancelled || seq->deadline_ns <= now) {
+            waiting_remove(engine, seq);
+            end(engine, seq, cancelled);
+        } else {
             look_at(engine, seq);
+        }
     }
     engine->blocked = false;
 }
@@ -117,11 +138,38 @@ static void take_new(struct engine *engine) {
 
 // ---------------------------------------------------------------- admission
 
-bool engine_goes_first(const struct engine *engine, const struct seq *a, const struct seq *b) {
+static bool goes_first(const struct engine *engine, const struct turn *a, const struct turn *b) {
     if (a->priority != b->priority) return a->priority > b->priority;
     const uint64_t served_a = users_served(&engine->users, a->user_at);
     const uint64_t served_b = users_served(&engine->users, b->user_at);
-    return served_a != served_b ? served_a < served_b : is_senior(a, b);
+    return served_a != served_b ? served_a < served_b : is_older(a, b);
+}
+
+bool engine_goes_first(const struct engine *engine, const struct seq *a, const struct seq *b) {
+    const struct turn x = turn_of(a), y = turn_of(b);
+    return goes_first(engine, &x, &y);
+}
+
+// Heaps: the one at `at` goes down to where it goes before those below.
+static void turns_sift(const struct engine *engine, struct seq **list, int n, int at) {
+    for (int child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && engine_goes_first(engine, list[child + 1], list[child])) child++;
+        if (!engine_goes_first(engine, list[child], list[at])) return;
+        struct seq *const seq = list[at];
+        list[at] = list[child];
+        list[child] = seq;
+    }
+}
+
+void engine_turns_init(const struct engine *engine, struct seq **list, int n) {
+    for (int at = n / 2 - 1; at >= 0; at--) turns_sift(engine, list, n, at);
+}
+
+void engine_turns_pop(const struct engine *engine, struct seq **list, int n) {
+    struct seq *const first = list[0];
+    list[0] = list[n - 1];
+    list[n - 1] = first;
+    turns_sift(engine, list, n - 1, 0);
 }
 
 // The running choice of the same request whose prompt is evaluated, for one that has not begun.
@@ -132,19 +180,26 @@ static const struct seq *leader_of(const struct seq *seq) {
 }
 
 // Choices wait until the first has evaluated their prompt.
-static bool is_ready(const struct seq *seq) {
-    if (seq->is_paused) return false;
-    const bool follows = seq->choice > 0 && !seq->was_admitted && seq->family->leader;
-    return !follows || leader_of(seq);
+static bool is_ready(const struct waiter *waiter) {
+    if (waiter->is_paused) return false;
+    return !waiter->follows || !waiter->seq->family->leader || leader_of(waiter->seq);
 }
 
-static int waiting_best(const struct engine *engine) {
-    int best = -1;
-    for (int i = 0; i < engine->n_waiting; i++)
-        if (is_ready(engine->waiting[i]) &&
-            (best < 0 || engine_goes_first(engine, engine->waiting[i], engine->waiting[best])))
-            best = i;
-    return best;
+// The next in turn of those that are ready, in order, at most `most`; returns how many.
+static int next_in_turn(const struct engine *engine, struct seq **out, int most) {
+    const struct waiter *next[MAX_TURNS];
+    int n = 0;
+    for (int i = 0; i < engine->n_waiting; i++) {
+        const struct waiter *waiter = &engine->waiting[i];
+        if (!is_ready(waiter)) continue;
+        if (n == most && !goes_first(engine, &waiter->turn, &next[n - 1]->turn)) continue;
+        int at = n < most ? n++ : n - 1;
+        for (; at > 0 && goes_first(engine, &waiter->turn, &next[at - 1]->turn); at--)
+            next[at] = next[at - 1];
+        next[at] = waiter;
+    }
+    for (int i = 0; i < n; i++) out[i] = next[i]->seq;
+    return n;
 }
 
 // What of the sequence's tokens is there already; true when it was found, not shared by a choice.
@@ -161,29 +216,89 @@ static bool table_begin(struct engine *engine, struct seq *seq) {
     return seq->n_done > 0;
 }
 
-// Whether its known tokens and one more fit beside what is held and the next page of everyone.
-static bool table_fits(const struct engine *engine, const struct seq *seq) {
-    if (engine->n_running == 0) return true;
-    const struct kv_config *config = &engine->kv_config;
+// ---------------------------------------------------------------- room
+
+// The bytes that its known tokens and one more take at once.
+static uint64_t needed_by(const struct engine *engine, const struct seq *seq) {
     const int n = seq->n_token < seq->limit ? seq->n_token + 1 : seq->n_token;
-    uint64_t need = kv_need(config, n, n < engine->batch_tokens ? n : engine->batch_tokens);
-    uint64_t have = 0;
-    for (int g = 0; g < config->n_group; g++) {
-        have += (seq->table.n_page - seq->table.first[g]) * config->group[g].page_bytes;
-        need += (uint64_t)engine->n_running * config->group[g].page_bytes;
-    }
-    struct kv_stats stats;
-    kv_get_stats(engine->kv, &stats);
-    return need <= stats.budget - stats.held_bytes + have;
+    const int rest = n - seq->n_done;
+    return kv_need(&engine->kv_config, n,
+                   rest < engine->batch_tokens ? rest : engine->batch_tokens);
 }
 
-// Somebody who has to make way for it: a paused one, or one of lower priority.
-static bool make_way(struct engine *engine, const struct seq *seq) {
-    const int victim = engine_victim(engine, 0);
-    if (victim < 0) return false;
-    const struct seq *other = engine->running[victim];
-    if (!other->is_paused && other->priority >= seq->priority) return false;
-    engine_preempt(engine, victim);
+static uint64_t held_by(const struct engine *engine, const struct seq *seq) {
+    uint64_t bytes = 0;
+    for (int g = 0; g < engine->kv_config.n_group; g++)
+        bytes += (seq->table.n_page - seq->table.first[g]) * engine->kv_config.group[g].page_bytes;
+    return bytes;
+}
+
+// What a running one will want: the rest of its prompt, at least the next page of each group.
+// Otherwise whoever is let in takes the pages that a prompt has begun to count on.
+static uint64_t promised_to(const struct engine *engine, const struct seq *seq) {
+    uint64_t page_bytes = 0;
+    for (int g = 0; g < engine->kv_config.n_group; g++)
+        page_bytes += engine->kv_config.group[g].page_bytes;
+    const uint64_t need = needed_by(engine, seq), held = held_by(engine, seq);
+    return need > held + page_bytes ? need - held : page_bytes;
+}
+
+static uint64_t promised_to_all(const struct engine *engine) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < engine->n_running; i++) bytes += promised_to(engine, engine->running[i]);
+    return bytes;
+}
+
+// Whether there is a place for it, and its pages fit beside what is held and promised.
+static bool has_room(const struct engine *engine, const struct seq *seq, uint64_t promised) {
+    if (engine->n_running == 0) return true;
+    if (engine->n_running == engine->max_seqs) return false;
+    struct kv_stats stats;
+    kv_get_stats(engine->kv, &stats);
+    return needed_by(engine, seq) + promised <=
+           stats.budget - stats.held_bytes + held_by(engine, seq);
+}
+
+// Somebody has to make way for it: a paused one, or one of lower priority.
+static bool makes_way(const struct seq *other, const struct seq *seq) {
+    return other->is_paused || other->priority < seq->priority;
+}
+
+// Whether it has room once everybody made way, so that nobody does in vain. Pages that those share
+// are counted more than once, so this may be wrong, but not in saying no.
+static bool could_have_room(const struct engine *engine, const struct seq *seq, uint64_t promised) {
+    struct kv_stats stats;
+    kv_get_stats(engine->kv, &stats);
+    uint64_t have = stats.budget - stats.held_bytes + held_by(engine, seq);
+    int n_staying = 0;
+    for (int i = 0; i < engine->n_running; i++) {
+        const struct seq *other = engine->running[i];
+        if (makes_way(other, seq)) {
+            have += held_by(engine, other);
+            promised -= promised_to(engine, other);
+        } else {
+            n_staying++;
+        }
+    }
+    if (n_staying == 0) return true;
+    return n_staying < engine->max_seqs && needed_by(engine, seq) + promised <= have;
+}
+
+// All places are taken by those who need not make way.
+static bool is_full_for(const struct engine *engine, const struct seq *seq) {
+    if (engine->n_running < engine->max_seqs) return false;
+    return !makes_way(engine->running[engine_victim(engine, 0)], seq);
+}
+
+static bool make_room(struct engine *engine, const struct seq *seq, uint64_t *promised) {
+    if (has_room(engine, seq, *promised)) return true;
+    if (!could_have_room(engine, seq, *promised)) return false;
+    while (!has_room(engine, seq, *promised)) {
+        const int victim = engine_victim(engine, 0);
+        if (victim < 0 || !makes_way(engine->running[victim], seq)) return false;
+        *promised -= promised_to(engine, engine->running[victim]);
+        engine_preempt(engine, victim);
+    }
     return true;
 }
 
@@ -199,26 +314,36 @@ static void start(struct engine *engine, struct seq *seq, bool found, uint64_t n
     engine->stats.hits += found;
 }
 
-static void admit(struct engine *engine, uint64_t now) {
-    while (engine->n_waiting > 0 && !engine->blocked) {
-        const int index = waiting_best(engine);
-        if (index < 0) return;
-        struct seq *seq = engine->waiting[index];
-        if (engine->n_running == engine->max_seqs && !make_way(engine, seq)) {
-            engine->blocked = true;
-            return;
-        }
-        const bool found = table_begin(engine, seq);
-        while (!table_fits(engine, seq))
-            if (!make_way(engine, seq)) {
-                kv_release(engine->kv, &seq->table);
-                seq->n_done = 0;
-                engine->blocked = true;
-                return;
-            }
-        // preempted ones were put behind, so the index still holds
-        waiting_remove(engine, index);
+// Admits it, or has everybody wait until something changes.
+static void admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint64_t *promised) {
+    engine->blocked = is_full_for(engine, seq); // spares the search for its prefix
+    if (engine->blocked) return;
+    const bool found = table_begin(engine, seq);
+    if (make_room(engine, seq, promised)) {
+        waiting_remove(engine, seq);
         start(engine, seq, found, now);
+        *promised += promised_to(engine, seq);
+        return;
+    }
+    kv_release(engine->kv, &seq->table);
+    seq->n_done = 0;
+    engine->blocked = true;
+}
+
+// In turn, as many as there are places for and one that may take another's. Who was preempted
+// meanwhile may go before the next, and a choice that was let in may have made others ready, so the
+// turns are looked at again until nobody is ready or somebody is left.
+static void admit(struct engine *engine, uint64_t now) {
+    if (engine->n_waiting == 0 || engine->blocked) return;
+    uint64_t promised = promised_to_all(engine);
+    while (!engine->blocked) {
+        struct seq *next[MAX_TURNS];
+        const int places = engine->max_seqs - engine->n_running;
+        const int n = next_in_turn(engine, next, places + 1 < MAX_TURNS ? places + 1 : MAX_TURNS);
+        const uint64_t preemptions = engine->stats.preemptions;
+        engine->blocked = n == 0;
+        for (int i = 0; i < n && !engine->blocked && engine->stats.preemptions == preemptions; i++)
+            admit_one(engine, next[i], now, &promised);
     }
 }
 

@@ -13,7 +13,6 @@ enum {
     LOGIT_BYTES = 256 << 20, // of the rows that "as many as fit" means
     RESERVE_DIVISOR = 20,    // of what is free, for what is not counted here
     ADEQUATE_CONTEXTS = 2,   // for each sequence: its own, and as much of prefixes
-    MAX_GROUP_PAGES = UINT32_MAX / 2,
 };
 
 // ---------------------------------------------------------------- sizes
@@ -92,7 +91,7 @@ static uint64_t times(uint64_t a, uint64_t b) {
 static uint64_t kv_bytes_max(const struct kv_config *config) {
     uint64_t bytes = UINT64_MAX;
     for (int g = 0; g < config->n_group; g++)
-        bytes = least(bytes, times(config->group[g].page_bytes, MAX_GROUP_PAGES));
+        bytes = least(bytes, times(config->group[g].page_bytes, KV_MAX_GROUP_PAGES));
     return bytes;
 }
 

@@ -85,6 +85,14 @@ static bool seq_check(const struct seq *seq, enum seq_state state) {
     return seq->n_done < seq->n_token;
 }
 
+static bool waiter_check(const struct engine *engine, int index) {
+    const struct waiter *waiter = &engine->waiting[index];
+    const struct seq *seq = waiter->seq;
+    return seq_check(seq, SEQ_WAITING) && seq->waiting_at == index && waiter->turn.id == seq->id &&
+           waiter->turn.choice == seq->choice && waiter->is_paused == seq->is_paused &&
+           waiter->follows == (seq->choice > 0 && !seq->was_admitted);
+}
+
 bool engine_check(struct engine *engine) {
     kv_check_begin(engine->kv);
     for (int i = 0; i < engine->n_running; i++) {
@@ -94,7 +102,7 @@ bool engine_check(struct engine *engine) {
         kv_check_table(engine->kv, &seq->table);
     }
     for (int i = 0; i < engine->n_waiting; i++)
-        if (!seq_check(engine->waiting[i], SEQ_WAITING)) return false;
+        if (!waiter_check(engine, i)) return false;
     return kv_check_end(engine->kv);
 }
 
@@ -146,7 +154,7 @@ static rn_status allocate(struct engine *engine, rn_error *err) {
     const size_t seqs = (size_t)engine->max_seqs, rows = (size_t)engine->batch_tokens;
     engine->running = calloc(seqs, sizeof(struct seq *));
     engine->prompts = calloc(seqs, sizeof(struct seq *));
-    engine->waiting = calloc((size_t)engine->max_live, sizeof(struct seq *));
+    engine->waiting = calloc((size_t)engine->max_live, sizeof *engine->waiting);
     engine->work = calloc(seqs, sizeof *engine->work);
     engine->batch_seq = calloc(seqs, sizeof *engine->batch_seq);
     engine->token = calloc(rows, sizeof *engine->token);

@@ -33,6 +33,21 @@ struct work {
     int32_t chosen; // the token; -1: no finite logit
 };
 
+// What decides who goes first.
+struct turn {
+    uint64_t id;
+    int choice, priority, user_at;
+};
+
+// One that waits. Its turn is kept beside it, so that looking for the next of a thousand reads a
+// few cache lines.
+struct waiter {
+    struct seq *seq;
+    struct turn turn;
+    bool is_paused; // the sequence's
+    bool follows;   // ready when the first choice of its request has evaluated the prompt
+};
+
 struct engine_clock {
     uint64_t (*now)(void *ctx); // ns
     void *ctx;
@@ -60,10 +75,11 @@ struct engine {
                           // the preempted wait beyond the limit
     struct seq **running; // [max_seqs]
     int n_running;
-    struct seq **waiting; // [max_live] in no order
+    struct waiter *waiting; // [max_live] in no order
     int n_waiting;
     struct seq *done;       // finished; their events may still be read
-    bool blocked;           // the next in turn did not fit, and nothing has changed since
+    bool blocked;           // nobody was ready, or the next in turn did not fit, and nothing has
+                            // changed since
     uint64_t next_deadline; // no sequence has an earlier one; UINT64_MAX: none has one
 
     struct work *work; // [max_seqs] this step
@@ -123,6 +139,10 @@ void engine_preempt(struct engine *engine, int index);
 int engine_victim(const struct engine *engine, int from);
 // Whether a goes before b: priority, the user who was served least, age.
 bool engine_goes_first(const struct engine *engine, const struct seq *a, const struct seq *b);
+// Turns by that order, for lists of which few are taken: after init the first of list[n] is to go
+// first; pop puts it behind, to list[n - 1], and leaves the turns of the n - 1 others.
+void engine_turns_init(const struct engine *engine, struct seq **list, int n);
+void engine_turns_pop(const struct engine *engine, struct seq **list, int n);
 
 // publish.c: ends a sequence of any state, after it was taken from its place: its pages go back,
 // its last event is queued.

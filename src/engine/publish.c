@@ -87,7 +87,6 @@ static void count_token(struct engine *engine, struct seq *seq, uint64_t now) {
         if (gap_ms > seq->timings.gap_ms_max) seq->timings.gap_ms_max = gap_ms;
     } else {
         seq->first_ns = now;
-        engine->blocked = false; // other choices may share its prompt now
     }
     seq->last_ns = now;
 }
@@ -122,6 +121,8 @@ static void publish_prompt(struct engine *engine, struct seq *seq) {
 static void publish_work(struct engine *engine, struct work *work, uint64_t now) {
     struct seq *seq = work->seq;
     count_step(engine, work);
+    if (seq->n_done < seq->n_prompt && seq->family->n_live > 1)
+        engine->blocked = false; // other choices may share its prompt now
     seq->n_done += work->n_tokens;
     kv_commit(engine->kv, &seq->table, seq->token, seq->n_done);
     if (work->samples)

@@ -89,6 +89,7 @@ static void prompt_hit(struct engine *engine, struct seq *seq) {
         engine->stats.cached_tokens += (uint64_t)(n - seq->n_done);
     }
     seq->n_done = n;
+    engine->blocked = false; // other choices may share its prompt now
 }
 
 // Whether `other`, which has work in this step, is computing the block that seq would begin.
@@ -146,13 +147,10 @@ static void give_prompts(struct engine *engine, struct share *share) {
     int n = 0;
     for (int i = 0; i < engine->n_running; i++)
         if (is_prompt(engine->running[i])) engine->prompts[n++] = engine->running[i];
-    for (int i = 0; i < n && share->tokens_left > 0; i++) {
-        int best = i; // few get tokens in a step, so they are not sorted
-        for (int j = i + 1; j < n; j++)
-            if (engine_goes_first(engine, engine->prompts[j], engine->prompts[best])) best = j;
-        struct seq *seq = engine->prompts[best];
-        engine->prompts[best] = engine->prompts[i];
-        give_prompt(engine, share, seq);
+    engine_turns_init(engine, engine->prompts, n);
+    for (; n > 0 && share->tokens_left > 0; n--) {
+        engine_turns_pop(engine, engine->prompts, n);
+        give_prompt(engine, share, engine->prompts[n - 1]);
     }
 }
 

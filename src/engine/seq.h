@@ -41,6 +41,7 @@ struct seq {
     int priority;
     uint64_t user;                // hash of the user's name; 0: none
     int user_at;                  // in the engine's users, from the inbox to its end
+    int waiting_at;               // in the engine's waiting ones, while it waits
     uint64_t deadline_ns;         // UINT64_MAX: none
     _Atomic bool cancelled;       // set by other threads: ends with the next step
     _Atomic bool paused;          // set by other threads

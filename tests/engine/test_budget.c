@@ -234,7 +234,13 @@ static void amounts_beyond_all_bounds_are_refused(void **state) {
     build(&plan, true);
     struct budget_request request = request_of(&plan);
     request.kv_bytes = UINT64_MAX;
-    refused_with(&request, RN_ERR_ARG, "16.0 EiB", "more than can be used, 8.0 TiB");
+    refused_with(&request, RN_ERR_ARG, "16.0 EiB", "more than can be used, 1.0 TiB");
+    // what the page manager can number, it accepts; what it cannot is refused here already
+    request.kv_bytes = (uint64_t)KV_MAX_GROUP_PAGES * PAGE;
+    assert_int_equal(chosen(&request).kv_bytes, request.kv_bytes);
+    request.kv_bytes++;
+    refused_with(&request, RN_ERR_ARG, "1.0 TiB", "more than can be used, 1.0 TiB");
+    request.kv_bytes = UINT64_MAX;
     request.total = 1 << 30;
     refused_with(&request, RN_ERR_ARG, "16.0 EiB", "more than there is, 1.0 GiB");
     request.kv_bytes = request.total;

@@ -113,6 +113,37 @@ static void the_prompt_of_all_choices_is_computed_once(void **state) {
         }
 }
 
+// The first choice loses its pages after its first token, when no other had begun. Once it has
+// evaluated the prompt again a place is free, and the next joins it there and then.
+static void choices_join_a_first_one_that_was_preempted(void **state) {
+    (void)state;
+    enum { N = 3, N_OUT = 40, OTHER = N, HASTY = N + 1, ALL = N + 2 };
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 2,
+                                                                   .batch_tokens = 16,
+                                                                   .no_prefix_cache = true});
+    rn_request request = request_for(5, 1, 100);
+    streams_submit(engine, &request, &stream[OTHER]);
+    request = request_for(60, N, N_OUT);
+    streams_submit(engine, &request, stream);
+    int step = 0;
+    memset(&stream[HASTY], 0, sizeof stream[HASTY]);
+    while (stream[0].n_ids < 2) streams_step(engine, stream, ALL, step++, 0);
+    request = request_for(5, 1, 3);
+    request.priority = 1;
+    streams_submit(engine, &request, &stream[HASTY]);
+    while (!stream[HASTY].finish) streams_step(engine, stream, ALL, step++, 0);
+    streams_step(engine, stream, ALL, step++, 0);
+    assert_int_equal(streams_stats(engine).running, 2); // the first one is back
+    rn_engine_cancel(engine, stream[OTHER].id);
+    while (streams_step(engine, stream, ALL, step, 0)) step++;
+    assert_int_equal(stream[0].timings.preemptions, 1);
+    for (int i = 0; i < N; i++) assert_int_equal(stream[i].n_ids, N_OUT);
+    check(stream[1].last_step - stream[0].last_step < N_OUT / 2,
+          "the first ended in step %d, the second in step %d", stream[0].last_step,
+          stream[1].last_step);
+    rn_engine_destroy(engine);
+}
+
 static void a_cancel_ends_all_choices(void **state) {
     (void)state;
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 3});
@@ -266,6 +297,7 @@ int main(void) {
         cmocka_unit_test(choice_0_is_the_single_one_and_others_differ),
         cmocka_unit_test(greedy_choices_are_equal),
         cmocka_unit_test(the_prompt_of_all_choices_is_computed_once),
+        cmocka_unit_test(choices_join_a_first_one_that_was_preempted),
         cmocka_unit_test(a_cancel_ends_all_choices),
         cmocka_unit_test(choices_and_embeddings_are_checked),
         cmocka_unit_test(the_last_hidden_state_gives_the_logits),

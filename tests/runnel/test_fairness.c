@@ -253,6 +253,59 @@ static void a_shortage_of_pages_takes_the_youngest_of_the_lowest_priority(void *
     }
 }
 
+// Many in the queue, of priorities in no order: they are served by priority, and by age.
+static void turns_go_by_priority_and_age(void **state) {
+    (void)state;
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 1});
+    int priority[MANY];
+    for (int i = 0; i < MANY; i++) {
+        priority[i] = i * 7919 % 11 - 5;
+        submit(engine, i, 3, 1, priority[i], NULL);
+    }
+    for (int step = 0; streams_step(engine, stream, MANY, step, 0); step++) {
+    }
+    for (int i = 0; i < MANY; i++)
+        for (int j = i + 1; j < MANY; j++)
+            check((stream[i].last_step < stream[j].last_step) == (priority[i] >= priority[j]),
+                  "request %d of priority %d in step %d, request %d of %d in step %d", i,
+                  priority[i], stream[i].last_step, j, priority[j], stream[j].last_step);
+    rn_engine_destroy(engine);
+}
+
+// Prompts that do not fit together are not begun together: nobody loses pages, and no token is
+// evaluated twice. Their users take turns, so both would hold a part and none could end.
+static void a_prompt_that_runs_keeps_its_claim_on_pages(void **state) {
+    (void)state;
+    enum { N_PROMPT = 250, N_OUT = 4 };
+    rn_engine *engine =
+        streams_engine(model,
+                       &(rn_engine_options){.max_seqs = 4, .kv_pages = 12, .batch_tokens = 32});
+    for (int i = 0; i < 4; i++) submit(engine, i, N_PROMPT, N_OUT, 0, i % 2 ? "a" : "b");
+    streams_drain(engine, stream, 4);
+    for (int i = 0; i < 4; i++) assert_int_equal(stream[i].n_ids, N_OUT);
+    assert_int_equal(streams_stats(engine).preemptions, 0);
+    assert_int_equal(streams_stats(engine).computed_tokens, 4 * (N_PROMPT + N_OUT - 1));
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+}
+
+// One that would not fit beside its equals even if all of lower priority left takes nobody's pages.
+static void nobody_makes_way_in_vain(void **state) {
+    (void)state;
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 4, .kv_pages = 12});
+    submit(engine, 0, 200, 20, 5, NULL);
+    submit(engine, 1, 20, 10, 0, NULL);
+    for (int step = 0; step < 3; step++) streams_step(engine, stream, 2, step, 0);
+    submit(engine, 2, 250, 4, 5, NULL);
+    for (int step = 3; streams_step(engine, stream, 3, step, 0); step++) {
+    }
+    assert_int_equal(stream[1].timings.preemptions, 0);
+    assert_true(stream[1].last_step < stream[0].last_step);
+    assert_true(stream[0].last_step < stream[2].last_step);
+    assert_int_equal(streams_stats(engine).preemptions, 0);
+    rn_engine_destroy(engine);
+}
+
 static void a_request_that_could_never_fit_is_refused(void **state) {
     (void)state;
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.kv_pages = 4});
@@ -280,6 +333,9 @@ int main(void) {
         cmocka_unit_test(cancelling_works_at_every_moment),
         cmocka_unit_test(pausing_one_keeps_the_others_going),
         cmocka_unit_test(a_shortage_of_pages_takes_the_youngest_of_the_lowest_priority),
+        cmocka_unit_test(turns_go_by_priority_and_age),
+        cmocka_unit_test(a_prompt_that_runs_keeps_its_claim_on_pages),
+        cmocka_unit_test(nobody_makes_way_in_vain),
         cmocka_unit_test(a_request_that_could_never_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
