@@ -26,11 +26,13 @@ enum { ENGINE_MAX_WAITING = 1024 }; // by default
 // What one sequence does in the step at hand.
 struct work {
     struct seq *seq;
-    int n_tokens;   // evaluated this step
-    int n_out;      // of them, rows whose result is wanted: the last ones
-    int at;         // its place in the batch
-    bool samples;   // a token is chosen after its last row
-    int32_t chosen; // the token; -1: no finite logit
+    int n_tokens;           // evaluated this step
+    int n_out;              // of them, rows whose result is wanted: the last ones
+    int at;                 // its place in the batch
+    bool samples;           // a token is chosen after its last row
+    int32_t chosen;         // the token; -1: no finite logit
+    bool ends;              // it is one that ends a text
+    struct text_span bytes; // what it adds to the text
 };
 
 // What decides who goes first.

@@ -92,21 +92,18 @@ static void count_token(struct engine *engine, struct seq *seq, uint64_t now) {
 }
 
 // The chosen token joins the sequence, which may end with it.
-static void publish_token(struct engine *engine, struct seq *seq, int32_t token, uint64_t now) {
-    const struct text_span nothing = {"", 0};
+static void publish_token(struct engine *engine, const struct work *work, uint64_t now) {
+    struct seq *seq = work->seq;
     rn_event *event = engine_new_event(engine, seq);
-    if (token < 0) {
+    if (work->chosen < 0) {
         engine_finish(engine, seq, event, RN_FINISH_ERROR, RN_ERR_NUMERIC);
         return;
     }
-    assert(token < tokenizer_size(engine->tokenizer));
-    seq->token[seq->n_token++] = token;
+    seq->token[seq->n_token++] = work->chosen;
     count_token(engine, seq, now);
-    event->token = token;
-    const bool ends = tokenizer_is_end(engine->tokenizer, token) && !seq->ignore_eos;
-    const bool hidden = ends || tokenizer_is_special(engine->tokenizer, token);
-    publish_text(engine, seq, event, hidden ? nothing : tokenizer_bytes(engine->tokenizer, token),
-                 ends                        ? RN_FINISH_STOP
+    event->token = work->chosen;
+    publish_text(engine, seq, event, work->bytes,
+                 work->ends                  ? RN_FINISH_STOP
                  : seq->n_token < seq->limit ? RN_FINISH_NONE
                                              : RN_FINISH_LENGTH);
 }
@@ -126,14 +123,38 @@ static void publish_work(struct engine *engine, struct work *work, uint64_t now)
     seq->n_done += work->n_tokens;
     kv_commit(engine->kv, &seq->table, seq->token, seq->n_done);
     if (work->samples)
-        publish_token(engine, seq, work->chosen, now);
+        publish_token(engine, work, now);
     else if (seq->n_done == seq->n_token)
         publish_prompt(engine, seq);
 }
 
+enum { FAR = 16, NEAR = 8 }; // works ahead
+
+// What the loop over the works will touch: the sequences, a little later what they point to.
+static void works_prefetch(const struct engine *engine, int index, const rn_event *events) {
+    const int far = index + FAR, near = index + NEAR;
+    if (far < engine->n_work) {
+        const struct work *work = &engine->work[far];
+        seq_prefetch(work->seq, offsetof(struct seq, sampling));
+        __builtin_prefetch(&work->seq->sampling.seed);
+        __builtin_prefetch(&events[far], 1);
+        __builtin_prefetch(&events[far].finish, 1);
+    }
+    if (near < 0 || near >= engine->n_work) return;
+    const struct seq *seq = engine->work[near].seq;
+    __builtin_prefetch(seq->token + seq->n_token, 1);
+    __builtin_prefetch(seq->output.text, 1);
+    __builtin_prefetch(engine->work[near].bytes.data);
+}
+
 void engine_publish(struct engine *engine) {
     const uint64_t now = engine_now(engine);
-    for (int i = 0; i < engine->n_work; i++) publish_work(engine, &engine->work[i], now);
+    const rn_event *events = &engine->event[engine->n_event]; // one for each work, at most
+    for (int i = -FAR; i < 0; i++) works_prefetch(engine, i, events);
+    for (int i = 0; i < engine->n_work; i++) {
+        works_prefetch(engine, i, events);
+        publish_work(engine, &engine->work[i], now);
+    }
     int n = 0; // those that are over leave the running ones
     for (int i = 0; i < engine->n_running; i++)
         if (engine->running[i]->state == SEQ_RUNNING) engine->running[n++] = engine->running[i];

@@ -39,6 +39,16 @@ static void pool(struct engine *engine, const struct work *work) {
     for (int i = 0; i < engine->n_embd; i++) seq->embedding[i] *= inverse;
 }
 
+// What the token means for the text. Here, on all threads, because tables of a vocabulary's size
+// are in no cache.
+static void look_up(const struct tokenizer *tokenizer, struct work *work) {
+    work->ends = tokenizer_is_end(tokenizer, work->chosen) && !work->seq->ignore_eos;
+    work->bytes = (struct text_span){"", 0};
+    if (work->ends || tokenizer_is_special(tokenizer, work->chosen)) return;
+    work->bytes = tokenizer_bytes(tokenizer, work->chosen);
+    __builtin_prefetch(work->bytes.data);
+}
+
 static void choose(void *ctx, int64_t begin, int64_t end, int worker) {
     struct engine *engine = ctx;
     assert(worker < engine->n_samplers);
@@ -55,6 +65,8 @@ static void choose(void *ctx, int64_t begin, int64_t end, int worker) {
                                           .choice = (uint32_t)seq->choice,
                                           .breakers = seq->breakers};
         work->chosen = sampler_choose(&engine->sampler[worker], &seq->sampling, &view, logits);
+        assert(work->chosen < tokenizer_size(engine->tokenizer));
+        if (work->chosen >= 0) look_up(engine->tokenizer, work);
     }
 }
 

@@ -61,8 +61,27 @@ static bool stream_grow(struct engine *engine, int *index) {
     return true;
 }
 
+enum { FAR = 12, MIDDLE = 8, NEAR = 4 }; // streams ahead
+
+// What the loop over the streams will read: the sequences, a little later what they point to.
+static void streams_prefetch(const struct engine *engine, int index) {
+    const int far = index + FAR, middle = index + MIDDLE, near = index + NEAR;
+    if (far < engine->n_running) seq_prefetch(engine->running[far], offsetof(struct seq, output));
+    if (middle >= 0 && middle < engine->n_running) {
+        const struct seq *seq = engine->running[middle];
+        __builtin_prefetch(seq->token + seq->n_done);
+        kv_prefetch_table(engine->kv, &seq->table, seq->n_done);
+    }
+    if (near >= 0 && near < engine->n_running) {
+        const struct seq *seq = engine->running[near];
+        kv_prefetch_pages(engine->kv, &seq->table, seq->n_done);
+    }
+}
+
 static void give_streams(struct engine *engine, struct share *share) {
+    for (int i = -FAR; i < 0; i++) streams_prefetch(engine, i);
     for (int i = 0; i < engine->n_running; i++) {
+        streams_prefetch(engine, i);
         struct seq *seq = engine->running[i];
         if (seq->is_paused || seq->n_token - seq->n_done != 1) continue;
         if (stream_grow(engine, &i))

@@ -24,45 +24,55 @@ struct seq_family {
     struct seq *leader; // choice 0 while it is not done: others fork its prompt; the step's
 };
 
+// What every step reads and writes comes first: a run leaves nothing of it in the caches, so its
+// lines are fetched ahead (seq_prefetch).
 struct seq {
-    struct seq *next;        // in the inbox, the list of the done, the grave
-    struct seq *same_bucket; // in the intake's table
-    struct seq_family *family;
-    uint64_t id;
-    int choice;
-    void *data;
-    enum seq_state state;
     int32_t *token; // [limit] prompt and output
     int n_prompt;
     int n_token; // known tokens
     int n_done;  // positions whose KV is in the pages; n_token - n_done are to be evaluated
     int limit;   // most tokens: the prompt and what may be added
-    bool ignore_eos;
+    enum seq_state state;
+    int choice;
+    uint64_t id;
+    void *data;
+    struct seq_family *family;
+    int user_at;    // in the engine's users, from the inbox to its end
+    int waiting_at; // in the engine's waiting ones, while it waits
     int priority;
-    uint64_t user;                // hash of the user's name; 0: none
-    int user_at;                  // in the engine's users, from the inbox to its end
-    int waiting_at;               // in the engine's waiting ones, while it waits
-    uint64_t deadline_ns;         // UINT64_MAX: none
-    _Atomic bool cancelled;       // set by other threads: ends with the next step
-    _Atomic bool paused;          // set by other threads
-    bool is_paused;               // as the step saw it last
-    char salt[RN_MAX_SALT_BYTES]; // of the prefix cache
-    size_t n_salt;
-    rn_sampling sampling;      // with its seed drawn; owns its biases
-    struct token_set breakers; // of DRY; owned
-    rn_logits_fn on_logits;
-    void *on_logits_ctx;
     rn_pooling pooling;
-    bool normalize;
-    float *embedding; // [n_embd] the sum so far, then the result; NULL without pooling
+    bool ignore_eos;
+    bool is_paused;    // as the step saw it last
+    bool was_admitted; // at least once
+    rn_logits_fn on_logits;
+    uint64_t first_ns, last_ns; // first and last token
     struct kv_table table;
     struct output output;
-    int n_heard;       // positions whose logits on_logits was given
-    bool was_admitted; // at least once
-    uint64_t submit_ns, start_ns, first_ns,
-        last_ns; // submitted, first scheduled, first and last token
     rn_timings timings;
+    rn_sampling sampling; // with its seed drawn; owns its biases
+
+    // --- at its begin and end, or for some requests alone ---
+    struct seq *next;             // in the inbox, the list of the done, the grave
+    struct seq *same_bucket;      // in the intake's table
+    uint64_t user;                // hash of the user's name; 0: none
+    uint64_t deadline_ns;         // UINT64_MAX: none
+    uint64_t submit_ns, start_ns; // submitted, first scheduled
+    _Atomic bool cancelled;       // set by other threads: ends with the next step
+    _Atomic bool paused;          // set by other threads
+    bool normalize;
+    char salt[RN_MAX_SALT_BYTES]; // of the prefix cache
+    size_t n_salt;
+    struct token_set breakers; // of DRY; owned
+    void *on_logits_ctx;
+    int n_heard;      // positions whose logits on_logits was given
+    float *embedding; // [n_embd] the sum so far, then the result; NULL without pooling
 };
+
+// Its first `bytes`, for a step's loop that comes to it soon. For writing, because other threads
+// read sequences in a step, and taking a line from them takes as long as memory does.
+static inline void seq_prefetch(const struct seq *seq, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)seq + at, 1);
+}
 
 // What requests are checked against; constant after the engine's creation.
 struct seq_limits {
