@@ -6,8 +6,8 @@
 // product on those that need logits.
 #include "model/arch.h"
 
-// Buffers of a layer: one set for all tokens, one for the out rows, which the last layer alone works
-// on.
+// Buffers of a layer: one set for all tokens, one for the out rows, which the last layer alone
+// works on.
 struct buffers {
     int x, h, q, a; // residual stream, normed, queries, attention's result
     int gate, up;   // feed-forward; with experts a slot for each
