@@ -168,28 +168,26 @@ static void raise_flag(struct intake *intake) {
     wake(intake);
 }
 
-void intake_cancel(struct intake *intake, uint64_t id) {
+// Of every choice of the request.
+static void set_flags(struct intake *intake, uint64_t id, size_t flag_at, bool value) {
     bool found = false;
     pthread_mutex_lock(&intake->lock);
     for (struct seq *seq = *bucket_of(intake, id); seq; seq = seq->same_bucket) {
         if (seq->id != id) continue;
-        atomic_store_explicit(&seq->cancelled, true, memory_order_relaxed);
+        _Atomic bool *flag = (_Atomic bool *)((char *)seq + flag_at);
+        atomic_store_explicit(flag, value, memory_order_relaxed);
         found = true;
     }
     pthread_mutex_unlock(&intake->lock);
     if (found) raise_flag(intake);
 }
 
+void intake_cancel(struct intake *intake, uint64_t id) {
+    set_flags(intake, id, offsetof(struct seq, cancelled), true);
+}
+
 void intake_pause(struct intake *intake, uint64_t id, bool pause) {
-    bool found = false;
-    pthread_mutex_lock(&intake->lock);
-    for (struct seq *seq = *bucket_of(intake, id); seq; seq = seq->same_bucket) {
-        if (seq->id != id) continue;
-        atomic_store_explicit(&seq->paused, pause, memory_order_relaxed);
-        found = true;
-    }
-    pthread_mutex_unlock(&intake->lock);
-    if (found) raise_flag(intake);
+    set_flags(intake, id, offsetof(struct seq, paused), pause);
 }
 
 void intake_cancel_all(struct intake *intake) {

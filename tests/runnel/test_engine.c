@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "streams.h"
+#include "tale.h"
 
 // Allocations of the whole program are counted; sanitizers bring their own allocator, so there the
 // count stays 0.
@@ -37,20 +38,6 @@ void *aligned_alloc(size_t align, size_t size) {
 #endif
 
 enum { MAX_REQUESTS = 24 };
-
-static rn_model *model;
-
-static int open_model(void **state) {
-    (void)state;
-    rn_error err;
-    return rn_model_open(MODELS_DIR "/tale-1m-f16.gguf", &model, &err) != RN_OK;
-}
-
-static int close_model(void **state) {
-    (void)state;
-    rn_model_close(model);
-    return 0;
-}
 
 static rn_engine *new_engine(int max_seqs, int batch_tokens, int n_ctx) {
     return streams_engine(model, &(rn_engine_options){.max_seqs = max_seqs,

@@ -1,22 +1,9 @@
 // Who goes first, through the public interface: priorities, users' shares, age; bounds on the
 // queue; what pausing, cancelling and a shortage of pages do to the others.
 #include "streams.h"
+#include "tale.h"
 
 enum { MANY = 40 };
-
-static rn_model *model;
-
-static int open_model(void **state) {
-    (void)state;
-    rn_error err;
-    return rn_model_open(MODELS_DIR "/tale-1m-f16.gguf", &model, &err) != RN_OK;
-}
-
-static int close_model(void **state) {
-    (void)state;
-    rn_model_close(model);
-    return 0;
-}
 
 // Prompts of different requests have nothing in common.
 static rn_request request_at(int i, int n_prompt, int max_tokens, int32_t *prompt) {

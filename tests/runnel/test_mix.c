@@ -3,6 +3,7 @@
 // cache, cancelled, paused, on one and two threads. The by-hand form is mix_long.c. Under
 // sanitizers, where everything is slower, there are fewer requests.
 #include "mix.h"
+#include "tale.h"
 
 enum {
     N_F16 = MIX_IS_SHORT ? 150 : 2100,
@@ -10,20 +11,6 @@ enum {
     N_STORMS = MIX_IS_SHORT ? 2 : 8,
     SEED = 20261115
 };
-
-static rn_model *model;
-
-static int open_model(void **state) {
-    (void)state;
-    rn_error err;
-    return rn_model_open(MODELS_DIR "/tale-1m-f16.gguf", &model, &err) != RN_OK;
-}
-
-static int close_model(void **state) {
-    (void)state;
-    rn_model_close(model);
-    return 0;
-}
 
 static void mixes_give_the_tokens_of_alone_runs(void **state) {
     static const char *const kv_types[] = {"f16", "f32", "int8", "int4"};

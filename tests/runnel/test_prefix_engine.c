@@ -2,6 +2,7 @@
 // stored once, whether they come one after the other or all at once; salts part them; tokens are
 // those of a run without a cache; what is cached can be forgotten, and makes room when it must.
 #include "streams.h"
+#include "tale.h"
 
 enum {
     PAGE = 32,
@@ -15,20 +16,6 @@ enum {
     N_OUT = 4,
     N_AT_ONCE = 32,
 };
-
-static rn_model *model;
-
-static int open_model(void **state) {
-    (void)state;
-    rn_error err;
-    return rn_model_open(MODELS_DIR "/tale-1m-f16.gguf", &model, &err) != RN_OK;
-}
-
-static int close_model(void **state) {
-    (void)state;
-    rn_model_close(model);
-    return 0;
-}
 
 static int tail_length(int i) { return 1 + i % N_TAIL_MAX; }
 

@@ -9,22 +9,9 @@ int main(void) { return 0; }
 #else
 
 #include "failing_malloc.h"
+#include "tale.h"
 
 enum { MAX_CHOICES = 4 };
-
-static rn_model *model;
-
-static int open_model(void **state) {
-    (void)state;
-    rn_error err;
-    return rn_model_open(MODELS_DIR "/tale-1m-f16.gguf", &model, &err) != RN_OK;
-}
-
-static int close_model(void **state) {
-    (void)state;
-    rn_model_close(model);
-    return 0;
-}
 
 static const int32_t prompt[70] = {7, 8, 9};
 static const char *const stops[] = {"zebra", "never there"}, *const breakers[] = {"\n", "*"};
