@@ -29,6 +29,7 @@ static const struct setting {
     {"min-p 0.05", {.temperature = 0.8f, .top_p = 1, .min_p = 0.05f}, false},
     {"top-n-sigma 1", {.temperature = 0.8f, .top_p = 1, .top_n_sigma = 1}, false},
     {"typical 0.9", {.temperature = 0.8f, .top_p = 1, .typical_p = 0.9f}, false},
+    {"typical 0.9, flat", {.temperature = 0.8f, .top_p = 1, .typical_p = 0.9f}, true},
     {"XTC", {.temperature = 1, .top_p = 1, .xtc_probability = 1, .xtc_threshold = 0.1f}, false},
     {"unfiltered", {.temperature = 1, .top_p = 1}, false},
     {"unfiltered, temperature 0.8", {.temperature = 0.8f, .top_p = 1}, false},

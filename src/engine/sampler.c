@@ -41,16 +41,19 @@ double sampler_xtc_draw(uint64_t seed, uint32_t choice, uint32_t position) {
 rn_status sampler_init(struct sampler *sampler, int n_vocab, rn_error *err) {
     const size_t n = (size_t)n_vocab;
     const int n_peaks = sampler_blocks(n_vocab);
+    const size_t n_near = (size_t)n_peaks * SAMPLER_BLOCK;
     *sampler = (struct sampler){.n_vocab = n_vocab, .passes = sampler_passes_best()};
     sampler->logit = calloc(n, sizeof *sampler->logit);
     sampler->peak =
         calloc((size_t)n_peaks + (size_t)sampler_blocks(n_peaks), sizeof *sampler->peak);
     sampler->id = calloc(n, sizeof *sampler->id);
-    sampler->pair = calloc(n, sizeof *sampler->pair);
+    sampler->distance = calloc(n_near, sizeof *sampler->distance);
+    sampler->units = calloc(n_near, sizeof *sampler->units);
+    sampler->near_id = calloc(n_near, sizeof *sampler->near_id);
     sampler->count = calloc(n, sizeof *sampler->count);
     sampler->match = calloc(SAMPLER_DRY_MATCH, sizeof *sampler->match);
-    if (sampler->logit && sampler->peak && sampler->id && sampler->pair && sampler->count &&
-        sampler->match)
+    if (sampler->logit && sampler->peak && sampler->id && sampler->distance && sampler->units &&
+        sampler->near_id && sampler->count && sampler->match)
         return RN_OK;
     sampler_deinit(sampler);
     return err_set(err, RN_ERR_NOMEM, "no memory for %d candidates", n_vocab);
@@ -60,7 +63,9 @@ void sampler_deinit(struct sampler *sampler) {
     free(sampler->logit);
     free(sampler->peak);
     free(sampler->id);
-    free(sampler->pair);
+    free(sampler->distance);
+    free(sampler->units);
+    free(sampler->near_id);
     free(sampler->count);
     free(sampler->match);
     memset(sampler, 0, sizeof *sampler);

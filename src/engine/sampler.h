@@ -13,11 +13,6 @@
 
 struct sampler_passes;
 
-struct candidate {
-    float logit;
-    int32_t id;
-};
-
 // Scratch for one choice at a time; allocated once. Choices at the same time need one each, and
 // share nothing that changes.
 struct sampler {
@@ -25,7 +20,8 @@ struct sampler {
     float *logit;                        // [n_vocab]
     float *peak;                         // of blocks of logits; behind them, their own
     int32_t *id;                         // [n_vocab]
-    struct candidate *pair;              // [n_vocab] what is being sorted
+    uint32_t *distance, *units;          // [whole blocks] of what a filter's cut is among
+    int32_t *near_id;                    // [whole blocks] and their ids
     int32_t *count;                      // [n_vocab] all zero between choices
     int32_t *match;                      // [SAMPLER_DRY_MATCH]
     int n_vocab;

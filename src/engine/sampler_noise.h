@@ -1,5 +1,5 @@
 // The noise of the choice, standard Gumbel, as a function of (seed, choice, position, token), and
-// the weight of a logit. Every instruction set gives the same bits.
+// the weight of a logit, also in units. Every instruction set gives the same bits.
 #ifndef RN_ENGINE_SAMPLER_NOISE_H
 #define RN_ENGINE_SAMPLER_NOISE_H
 
@@ -52,5 +52,10 @@ static inline float weight_of(float x) {
     memcpy(&power, &bits, sizeof power);
     return y > -126.0f ? p * power : 0.0f;
 }
+
+// What a weight counts for where weights are added up: units of 2^-30, rounded down. Sums of
+// integers do not depend on their order.
+#define WEIGHT_ONE 0x1p30f
+static inline uint32_t weight_units(float weight) { return (uint32_t)(weight * WEIGHT_ONE); }
 
 #endif

@@ -1,6 +1,7 @@
 // The sampler's passes over many logits, one table of functions per instruction set. Every table
-// gives the same bits: floats are summed in eight lanes, in a fixed order, and no operation is
-// fused (sampler_passes_simd.h is the one definition, compiled several times).
+// gives the same bits: masses are sums of integers, other floats are summed in eight lanes, in a
+// fixed order, and no operation is fused (sampler_passes_simd.h is the one definition, compiled
+// several times).
 //
 // Logits are looked at in blocks of 64, whose largest logits (peaks) are known: a block that
 // cannot matter is not read again.
@@ -23,6 +24,27 @@ struct run {
     float shift, scale;
 };
 
+// What a run's members count for: their weights in units of 2^-30, or 1 each.
+enum measure { MEASURE_MASS, MEASURE_COUNT };
+
+enum { SAMPLER_DIGITS = 2048 };
+
+// How a run is measured. Blocks that are below `reach` as a whole are left out. The first digit of
+// a distance with those bits is (bits - low) >> shift, within 0..SAMPLER_DIGITS - 1.
+struct ruler {
+    float centre, reach;
+    enum measure measure;
+    int32_t low;
+    int shift;
+};
+
+// Those among which a run of the nearest ends; room for whole blocks.
+struct near {
+    uint32_t *distance; // their bits; distances are not negative, so these are in their order
+    uint32_t *units;    // what they count for
+    int32_t *id;
+};
+
 struct sampler_passes {
     const char *name;
     bool (*is_here)(void); // whether this machine can run them
@@ -34,13 +56,26 @@ struct sampler_passes {
     int (*fill)(const float *logit, int n, float shift, float *out, int32_t *id);
     // How many are at most so far from the centre.
     int (*count_within)(const struct run *run, float centre, float distance);
-    // The sum of their weights.
-    double (*mass_within)(const struct run *run, float centre, float distance);
-    // Those, in their order, with their ids; the arrays may be the run's own.
-    int (*keep_within)(const struct run *run, float centre, float distance, float *out,
-                       int32_t *id);
-    // The mean of the logits under their own distribution; the best one's weight is 1.
-    float (*mean)(const struct run *run);
+    // The sum of their units of mass.
+    uint64_t (*mass_within)(const struct run *run, float centre, float distance);
+    // Those, in their order, with their ids, but of the ones at that very distance no id above
+    // last_id; the arrays may be the run's own.
+    int (*keep_within)(const struct run *run, float centre, float distance, int32_t last_id,
+                       float *out, int32_t *id);
+    // Writes the distance of each and what it counts for into its place, and adds the latter to
+    // sum[SAMPLER_DIGITS], if that is not NULL, by the first digit of the distance; some beyond
+    // reach may be missing there. Returns the units of mass of the blocks that are not left out.
+    uint64_t (*measure)(const struct run *run, const struct ruler *ruler, const struct near *near,
+                        uint64_t *sum);
+    // The units of mass of the blocks that are left out.
+    uint64_t (*mass_left_out)(const struct run *run, float centre, float reach);
+    // Of those that were measured the ones that count for something and whose distance has that
+    // first digit (-1: any), moved to the front in their order, with their ids.
+    int (*list)(const struct run *run, const struct ruler *ruler, int digit,
+                const struct near *near);
+    // The mean of the logits under their own distribution; the best one's weight is 1. *units: the
+    // sum of their units of mass.
+    float (*mean)(const struct run *run, uint64_t *units);
     // The standard deviation of the finite ones of any logits; the sums are of logit - shift.
     double (*deviation)(const float *logit, int n, float shift);
     // The id with the largest sum of logit and noise; n > 0.

@@ -2,14 +2,16 @@
 // whether the machine has it, and that makes the table. The width of a vector follows from what
 // the file is compiled for.
 //
-// Sums have eight lanes: element i of a run goes to lane i % 8, in order, those behind the last
-// whole eight to lane 0; the lanes are added in order. Skipping a block whose terms are all zero
-// changes no bit. Shifting and dividing keep the order of logits, so a peak bounds its block.
+// Sums of floats have eight lanes: element i of a run goes to lane i % 8, in order, those behind
+// the last whole eight to lane 0; the lanes are added in order. Skipping a block whose terms are
+// all zero changes no bit. Shifting and dividing keep the order of logits, so a peak bounds its
+// block.
 #include <math.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+#include "base/half.h"
 #include "engine/sampler_noise.h"
 #include "engine/sampler_passes.h"
 
@@ -36,6 +38,8 @@ typedef float vlanes __attribute__((vector_size(4 * LANES)));
 typedef int32_t vlane_ints __attribute__((vector_size(4 * LANES)));
 typedef double vdouble __attribute__((vector_size(8 * LANES)));
 typedef int32_t vint __attribute__((vector_size(4 * WIDTH)));
+typedef uint32_t vuint __attribute__((vector_size(4 * WIDTH)));
+typedef uint64_t vsum __attribute__((vector_size(4 * WIDTH)));
 
 IN_BLOCKS vfloat vector_load(const float *x) {
     vfloat v;
@@ -96,6 +100,22 @@ IN_BLOCKS uint64_t vector_within(vfloat v, float most) {
 #endif
 }
 
+// A bit for each element above that.
+IN_BLOCKS uint64_t vector_above(vint v, int32_t least) {
+#if defined(__AVX512F__)
+    return _mm512_cmpgt_epi32_mask((__m512i)v, _mm512_set1_epi32(least));
+#elif defined(__AVX2__)
+    return (uint64_t)_mm256_movemask_ps((vfloat)(v > least));
+#elif defined(__x86_64__)
+    return (uint64_t)_mm_movemask_ps((vfloat)(v > least));
+#else
+    const vint above = v > least;
+    uint64_t bits = 0;
+    for (int j = 0; j < WIDTH; j++) bits |= (uint64_t)(above[j] & 1) << j;
+    return bits;
+#endif
+}
+
 // weight_of, bit for bit.
 IN_BLOCKS vfloat vector_weight(vfloat x) {
     const vfloat y = x * 1.44269504f;
@@ -111,6 +131,33 @@ IN_BLOCKS vfloat vector_weight(vfloat x) {
     const vfloat weight = p * (vfloat)((k + 127) << 23);
     return (vfloat)((vint)weight & (y > -126.0f));
 }
+
+// weight_units, element by element; a weight is at most 1, so they fit.
+IN_BLOCKS vint vector_units(vfloat weight) {
+    return __builtin_convertvector(weight * WEIGHT_ONE, vint);
+}
+
+// Adds elements, as numbers without a sign, in pairs.
+IN_BLOCKS void vector_add(vsum *sum, vint v) { *sum += ((vsum)v & UINT32_MAX) + ((vsum)v >> 32); }
+
+static inline uint64_t vector_total(const vsum *sum) {
+    uint64_t total = 0;
+    for (int j = 0; j < WIDTH / 2; j++) total += (*sum)[j];
+    return total;
+}
+
+// The bits of the distances.
+IN_BLOCKS vint vector_distance(vfloat v, float centre) { return (vint)(v - centre) & INT32_MAX; }
+
+// Writes the elements whose bit is set, in their order; returns how many.
+#if defined(__AVX512F__)
+IN_BLOCKS int vector_compress(float *out, vfloat v, uint64_t bits) {
+    const int n = __builtin_popcountll(bits);
+    _mm512_mask_storeu_ps(out, (__mmask16)((1u << n) - 1),
+                          _mm512_maskz_compress_ps((__mmask16)bits, v));
+    return n;
+}
+#endif
 
 // ---------------------------------------------------------------- blocks
 
@@ -169,6 +216,11 @@ static inline double lanes_total(const vlanes *sum) {
 // Whether even the peak is too low to be within the distance.
 static inline bool block_below(const struct run *run, int at, float centre, float distance) {
     return value_of(run, run->peak[at / BLOCK]) - centre < -distance;
+}
+
+// Whether the block surely has no unit of mass: the weight of its peak is below half of one.
+static inline bool block_unitless(const struct run *run, int at) {
+    return !(value_of(run, run->peak[at / BLOCK]) * 1.44269504f > -31.0f);
 }
 
 // Whether even the peak has no weight.
@@ -285,52 +337,209 @@ static int count_within(const struct run *run, float centre, float distance) {
     return count;
 }
 
-static double mass_within(const struct run *run, float centre, float distance) {
+// The units of two vectors fit into one: a pair is at most 2^31.
+static inline void block_mass(const struct run *run, int at, float centre, float distance,
+                              vsum *sum) {
     float x[BLOCK];
-    vlanes sum = {0};
-    for (int at = 0; at < run->n; at += BLOCK) {
-        if (block_below(run, at, centre, distance) || block_weightless(run, at)) continue;
-        block_values(run, at, x);
-        for (int j = 0; j < BLOCK; j += WIDTH) {
-            const vfloat v = vector_load(x + j);
-            const vfloat far = (vfloat)((vint)(v - centre) & INT32_MAX);
-            vector_store(x + j, (vfloat)((vint)vector_weight(v) & (far <= distance)));
-        }
-        WITH_SIZE(at, run->n, block_sum, x, &sum);
+    block_values(run, at, x);
+    for (int j = 0; j < BLOCK; j += 2 * WIDTH) {
+        const vfloat a = vector_load(x + j), b = vector_load(x + j + WIDTH);
+        const vint a_within = (vfloat)vector_distance(a, centre) <= distance;
+        const vint b_within = (vfloat)vector_distance(b, centre) <= distance;
+        const vint a_units = vector_units(vector_weight(a)) & a_within;
+        const vint b_units = vector_units(vector_weight(b)) & b_within;
+        vector_add(sum, (vint)((vuint)a_units + (vuint)b_units));
     }
-    return lanes_total(&sum);
+}
+
+static uint64_t mass_within(const struct run *run, float centre, float distance) {
+    vsum sum = {0};
+    for (int at = 0; at < run->n; at += BLOCK)
+        if (!block_below(run, at, centre, distance) && !block_unitless(run, at))
+            block_mass(run, at, centre, distance, &sum);
+    return vector_total(&sum);
+}
+
+static uint64_t mass_left_out(const struct run *run, float centre, float reach) {
+    vsum sum = {0};
+    for (int at = 0; at < run->n; at += BLOCK)
+        if (block_below(run, at, centre, reach) && !block_unitless(run, at))
+            block_mass(run, at, centre, INFINITY, &sum);
+    return vector_total(&sum);
+}
+
+// Without the elements at that very distance whose id is above last_id.
+static inline uint64_t block_before(const struct run *run, int at, const float *x, uint64_t within,
+                                    float centre, float distance, int32_t last_id) {
+    for (uint64_t left = within; left; left &= left - 1) {
+        const int j = __builtin_ctzll(left);
+        const int32_t id = run->id ? run->id[at + j] : at + j;
+        if (id > last_id && fabsf(x[j] - centre) == distance) within &= ~(UINT64_C(1) << j);
+    }
+    return within;
+}
+
+// The largest distance below; nothing is within that of 0.
+static inline float distance_below(float distance) {
+    return distance > 0 ? f32_from_bits(f32_to_bits(distance) - 1) : -1.0f;
 }
 
 // What is overwritten was read before: a candidate never moves to a later place.
-static int keep_within(const struct run *run, float centre, float distance, float *out,
-                       int32_t *id) {
+IN_BLOCKS int block_keep(const struct run *run, int at, const float *x, uint64_t within, float *out,
+                         int32_t *id) {
+    int kept = 0;
+#if defined(__AVX512F__)
+    vint places;
+    for (int j = 0; j < WIDTH; j++) places[j] = j;
+    for (int j = 0; j < BLOCK && within >> j; j += WIDTH) {
+        const uint64_t bits = within >> j & ((1 << WIDTH) - 1);
+        vint ids = places + (at + j);
+        if (run->id) ids = (vint)_mm512_maskz_loadu_epi32((__mmask16)bits, run->id + at + j);
+        vector_compress(out + kept, vector_load(x + j), bits);
+        kept += vector_compress((float *)id + kept, (vfloat)ids, bits);
+    }
+#else
+    if (__builtin_popcountll(within) > BLOCK / 4) { // without branches
+        for (int j = 0; j < BLOCK && within >> j; j++) {
+            out[kept] = x[j];
+            id[kept] = run->id ? run->id[at + j] : at + j;
+            kept += (int)(within >> j & 1);
+        }
+        return kept;
+    }
+    for (; within; within &= within - 1) {
+        const int j = __builtin_ctzll(within);
+        out[kept] = x[j];
+        id[kept++] = run->id ? run->id[at + j] : at + j;
+    }
+#endif
+    return kept;
+}
+
+static int keep_within(const struct run *run, float centre, float distance, int32_t last_id,
+                       float *out, int32_t *id) {
+    const float below = distance_below(distance);
     float x[BLOCK];
     int kept = 0;
     for (int at = 0; at < run->n; at += BLOCK) {
         if (block_below(run, at, centre, distance)) continue;
         block_values(run, at, x);
         uint64_t within = block_within(x, centre, distance, block_size(run, at));
-        for (; within; within &= within - 1) {
-            const int j = __builtin_ctzll(within);
-            out[kept] = x[j];
-            id[kept++] = run->id ? run->id[at + j] : at + j;
-        }
+        if (last_id < INT32_MAX && within & ~block_within(x, centre, below, BLOCK))
+            within = block_before(run, at, x, within, centre, distance, last_id);
+        kept += block_keep(run, at, x, within, out + kept, id + kept);
     }
     return kept;
 }
 
-static float mean(const struct run *run) {
+// The first digits of distances.
+IN_BLOCKS vint vector_digits(vint distance, const struct ruler *ruler) {
+    const vint above = distance - ruler->low, digit = (above & ~(above >> 31)) >> ruler->shift;
+    const vint past = digit > SAMPLER_DIGITS - 1;
+    return (digit & ~past) | ((SAMPLER_DIGITS - 1) & past);
+}
+
+// Measures a block; behind the run's end there are more elements, which count for nothing. Returns
+// a bit for each within reach.
+static inline uint64_t block_measure(const struct run *run, int at, const struct ruler *ruler,
+                                     const struct near *near, int32_t *digits, vsum *total) {
+    float x[BLOCK];
+    const int n = block_size(run, at);
+    block_values(run, at, x);
+    for (int j = 0; j < BLOCK; j += WIDTH) {
+        const vfloat v = vector_load(x + j);
+        const vint distance = vector_distance(v, ruler->centre);
+        const vint digit = vector_digits(distance, ruler);
+        const vint units =
+            ruler->measure == MEASURE_MASS ? vector_units(vector_weight(v)) : (vint){0} + 1;
+        memcpy(digits + j, &digit, sizeof digit);
+        memcpy(near->distance + at + j, &distance, sizeof distance);
+        memcpy(near->units + at + j, &units, sizeof units);
+        vector_add(total, units);
+    }
+    for (int j = n; j < BLOCK; j++) near->units[at + j] = 0;
+    return block_within(x, ruler->centre, ruler->reach, n);
+}
+
+static inline void block_digits(const int32_t *digit, const uint32_t *units, uint64_t within,
+                                uint64_t *sum) {
+    if (__builtin_popcountll(within) > BLOCK / 8) { // without branches
+        for (int j = 0; j < BLOCK; j++) sum[digit[j]] += units[j];
+        return;
+    }
+    for (; within; within &= within - 1) {
+        const int j = __builtin_ctzll(within);
+        sum[digit[j]] += units[j];
+    }
+}
+
+static inline bool block_counts(const struct run *run, int at, const struct ruler *ruler) {
+    return !block_below(run, at, ruler->centre, ruler->reach) &&
+           !(ruler->measure == MEASURE_MASS && block_unitless(run, at));
+}
+
+static uint64_t measure(const struct run *run, const struct ruler *ruler, const struct near *near,
+                        uint64_t *sum) {
+    int32_t digit[BLOCK];
+    vsum total = {0};
+    for (int at = 0; at < run->n; at += BLOCK) {
+        if (!block_counts(run, at, ruler)) continue;
+        const uint64_t within = block_measure(run, at, ruler, near, digit, &total);
+        if (sum) block_digits(digit, near->units + at, within, sum);
+    }
+    return vector_total(&total);
+}
+
+// A bit for each of a block's distances that has that first digit; -1: any.
+static inline uint64_t block_of_digit(const uint32_t *distance, const struct ruler *ruler,
+                                      int digit) {
+    if (digit < 0) return UINT64_MAX;
+    const int32_t first = ruler->low + (digit << ruler->shift);
+    const int32_t before = digit > 0 ? first - 1 : -1;
+    const int32_t last = digit < SAMPLER_DIGITS - 1 ? first + ((1 << ruler->shift) - 1) : INT32_MAX;
+    uint64_t bits = 0;
+    for (int j = 0; j < BLOCK; j += WIDTH) {
+        vint v;
+        memcpy(&v, distance + j, sizeof v);
+        bits |= (vector_above(v, before) & ~vector_above(v, last)) << j;
+    }
+    return bits;
+}
+
+// What is overwritten was read before: none moves to a later place.
+static int list(const struct run *run, const struct ruler *ruler, int digit,
+                const struct near *near) {
+    int n = 0;
+    for (int at = 0; at < run->n; at += BLOCK) {
+        if (!block_counts(run, at, ruler)) continue;
+        uint64_t listed = block_of_digit(near->distance + at, ruler, digit);
+        for (; listed; listed &= listed - 1) {
+            const int i = at + __builtin_ctzll(listed);
+            if (near->units[i] == 0) continue; // behind the run's end, too
+            near->distance[n] = near->distance[i];
+            near->units[n] = near->units[i];
+            near->id[n++] = run->id ? run->id[i] : i;
+        }
+    }
+    return n;
+}
+
+static float mean(const struct run *run, uint64_t *units) {
     float x[BLOCK], weight[BLOCK];
     vlanes sum = {0}, mass = {0};
+    vsum total = {0};
     for (int at = 0; at < run->n; at += BLOCK) {
         if (block_weightless(run, at)) continue;
         block_values(run, at, x);
         block_weights(x, weight);
+        for (int j = 0; j < BLOCK; j += WIDTH)
+            vector_add(&total, vector_units(vector_load(weight + j)));
         // a logit without weight may be -INFINITY
         for (int j = 0; j < BLOCK; j++) x[j] = weight[j] > 0 ? weight[j] * x[j] : 0.0f;
         WITH_SIZE(at, run->n, block_sum, x, &sum);
         WITH_SIZE(at, run->n, block_sum, weight, &mass);
     }
+    *units = vector_total(&total);
     return (float)(lanes_total(&sum) / lanes_total(&mass));
 }
 
@@ -409,6 +618,7 @@ static int32_t choose(const struct run *run, uint64_t key) {
 #define PASSES_TABLE(its_name)                                                                     \
     {                                                                                              \
         .name = (its_name), .is_here = is_here, .peaks = peaks, .fill = fill,                      \
-        .count_within = count_within, .mass_within = mass_within, .keep_within = keep_within,      \
-        .mean = mean, .deviation = deviation, .choose = choose                                     \
+        .count_within = count_within, .mass_within = mass_within, .mass_left_out = mass_left_out,  \
+        .keep_within = keep_within, .measure = measure, .list = list, .mean = mean,                \
+        .deviation = deviation, .choose = choose                                                   \
     }

@@ -9,7 +9,7 @@
 #include "engine/sampler_noise.h"
 #include "engine/sampler_passes.h"
 
-// The candidates that are left, in no particular order, written out.
+// The candidates that are left, written out; their ids ascend.
 struct candidates {
     float *logit;
     int32_t *id;
@@ -34,5 +34,21 @@ struct choice {
 
 // The candidates as one run, wherever they are.
 struct run sampler_run(const struct choice *choice);
+
+// --- sampler_select.c: what is nearest to a centre ---
+
+// Where a run of the nearest ends: at that distance, among equals at that id.
+struct cut {
+    float distance;
+    int32_t id;
+};
+
+// The candidates up to the cut become the set.
+void sampler_keep_until(struct choice *choice, float centre, struct cut cut);
+// The k candidates with the largest logits; there are more.
+void sampler_keep_best(struct choice *choice, int k);
+// The shortest run of the nearest whose units of mass reach `share` of their total, which is below
+// 1; at least one. The total, or 0: not known, and the centre is the best.
+void sampler_keep_share(struct choice *choice, float centre, float share, uint64_t total);
 
 #endif

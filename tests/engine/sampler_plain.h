@@ -1,7 +1,7 @@
 // The sampler's arithmetic once more, in plain loops: to the last bit what every instruction set
-// has to give. Where sampler_reference.h says what the steps mean, this says in which order their
-// sums are made: eight lanes of floats, those behind the last whole eight in lane 0; a run of the
-// nearest in double, one by one.
+// has to give. Where sampler_reference.h says what the steps mean, this says how their sums are
+// made: masses in units of 2^-30, which are integers; others in eight lanes of floats, those behind
+// the last whole eight in lane 0.
 #ifndef RN_TESTS_SAMPLER_PLAIN_H
 #define RN_TESTS_SAMPLER_PLAIN_H
 
@@ -12,6 +12,11 @@
 
 #include "engine/sampler.h"
 #include "engine/sampler_noise.h"
+
+struct candidate {
+    float logit;
+    int32_t id;
+};
 
 struct plain {
     struct candidate *at; // [n]
@@ -29,15 +34,16 @@ static inline int plain_within(const struct plain *plain, float centre, float di
 
 static inline int plain_lane(int i, int n) { return i < n - n % 8 ? i % 8 : 0; }
 
-static inline double plain_mass(const struct plain *plain, float centre, float distance) {
-    float lane[8] = {0};
-    double total = 0;
-    for (int i = 0; i < plain->n; i++) {
-        const float x = plain->at[i].logit;
-        if (fabsf(x - centre) <= distance) lane[plain_lane(i, plain->n)] += weight_of(x);
-    }
-    for (int j = 0; j < 8; j++) total += (double)lane[j];
-    return total;
+static inline uint64_t plain_units(float logit) {
+    return (uint64_t)((double)weight_of(logit) * 0x1p30);
+}
+
+static inline uint64_t plain_mass(const struct plain *plain, float centre, float distance) {
+    uint64_t units = 0;
+    for (int i = 0; i < plain->n; i++)
+        if (fabsf(plain->at[i].logit - centre) <= distance)
+            units += plain_units(plain->at[i].logit);
+    return units;
 }
 
 static inline float plain_mean(const struct plain *plain) {
@@ -117,12 +123,12 @@ static inline void plain_keep_last(struct plain *plain, int n) {
 }
 
 static inline void plain_keep_share(struct plain *plain, float centre, float share) {
-    const double wanted = plain_mass(plain, centre, INFINITY) * (double)share;
-    double sum = 0;
+    const double wanted = (double)plain_mass(plain, centre, INFINITY) * (double)share;
+    uint64_t units = 0;
     int n = 0;
     plain_sort(plain, centre);
-    do sum += (double)weight_of(plain->at[plain->n - 1 - n++].logit);
-    while (n < plain->n && sum < wanted);
+    do units += plain_units(plain->at[plain->n - 1 - n++].logit);
+    while (n < plain->n && (double)units < wanted);
     plain_keep_last(plain, n);
 }
 
@@ -141,7 +147,8 @@ static inline void plain_min_p(struct plain *plain, float min_p) {
 }
 
 static inline void plain_xtc(struct plain *plain, float share) {
-    const double threshold = plain_mass(plain, 0, INFINITY) * (double)share;
+    const double total = (double)plain_mass(plain, 0, INFINITY) * 0x1p-30;
+    const double threshold = total * (double)share;
     const struct candidate *last = NULL;
     for (int i = 0; i < plain->n; i++) {
         const struct candidate *at = &plain->at[i];

@@ -2,6 +2,9 @@
 // the length of a run and whatever lies in it, and so every one makes the same choice.
 #include "engine/sampler_passes.h"
 
+#include <inttypes.h>
+
+#include "base/half.h"
 #include "check.h"
 #include "engine/sampler_steps.h"
 #include "sampler_plain.h"
@@ -171,41 +174,125 @@ static void counts_masses_and_means_have_the_bits_of_the_plain_loops(void **stat
         const float centre = i % 3 ? 0 : plain_mean(&scene.plain);
         const float distance = i % 4 ? (float)exp(8 * uniform() - 3) : INFINITY;
         const int count = plain_within(&scene.plain, centre, distance, within);
-        const double mass = plain_mass(&scene.plain, centre, distance);
+        const uint64_t mass = plain_mass(&scene.plain, centre, distance);
+        const uint64_t total = plain_mass(&scene.plain, centre, INFINITY);
         const float mean = plain_mean(&scene.plain);
         for_tables(passes) {
-            const double got = passes->mass_within(&scene.run, centre, distance);
-            check(memcmp(&got, &mass, sizeof got) == 0, "%s: n %d, mass %.17g, not %.17g",
-                  passes->name, scene.run.n, got, mass);
-            const float got_mean = passes->mean(&scene.run);
+            const uint64_t got = passes->mass_within(&scene.run, centre, distance);
+            check(got == mass, "%s: n %d, mass %" PRIu64 ", not %" PRIu64, passes->name,
+                  scene.run.n, got, mass);
+            uint64_t units;
+            const float got_mean = passes->mean(&scene.run, &units);
             check(memcmp(&got_mean, &mean, sizeof mean) == 0, "%s: n %d, mean %.9g, not %.9g",
                   passes->name, scene.run.n, (double)got_mean, (double)mean);
+            assert_true(units == total);
             assert_int_equal(passes->count_within(&scene.run, centre, distance), count);
         }
     }
 }
 
-static void what_is_within_a_distance_is_kept_also_in_place(void **state) {
+// Those within a distance, without ids above the last at that very distance.
+static int plain_until(const struct plain *plain, float centre, float distance, int32_t last_id,
+                       struct candidate *out) {
+    const int n = plain_within(plain, centre, distance, out);
+    int kept = 0;
+    for (int i = 0; i < n; i++)
+        if (out[i].id <= last_id || fabsf(out[i].logit - centre) < distance) out[kept++] = out[i];
+    return kept;
+}
+
+static void what_is_up_to_a_cut_is_kept_also_in_place(void **state) {
     (void)state;
     static struct scene scene;
-    static struct candidate within[MOST];
+    static struct candidate kept[MOST];
     static float out[MOST];
     static int32_t id[MOST];
-    for (int i = 0; i < 1500; i++) {
+    for (int i = 0; i < 3000; i++) {
         scene_random(&scene);
         const float centre = i % 3 ? 0 : plain_mean(&scene.plain);
-        const float distance = i % 4 ? (float)exp(8 * uniform() - 3) : INFINITY;
-        const int n = plain_within(&scene.plain, centre, distance, within);
+        float distance = i % 4 ? (float)exp(8 * uniform() - 3) : INFINITY;
+        if (i % 5 < 2) distance = fabsf(scene.candidate[below(scene.run.n)].logit - centre);
+        const int32_t last_id = below(2) ? INT32_MAX : below(2 * scene.run.n);
+        const int n = plain_until(&scene.plain, centre, distance, last_id, kept);
         for_tables(passes) {
             struct run run = scene.run;
             memcpy(out, scene.logits, sizeof out);
             memcpy(id, scene.id, sizeof id);
             if (i % 2) run.logit = out;
             if (i % 2 && run.id) run.id = id;
-            assert_int_equal(passes->keep_within(&run, centre, distance, out, id), n);
+            assert_int_equal(passes->keep_within(&run, centre, distance, last_id, out, id), n);
             for (int k = 0; k < n; k++)
-                check(out[k] == within[k].logit && id[k] == within[k].id, "%s: %d of %d",
-                      passes->name, k, n);
+                check(out[k] == kept[k].logit && id[k] == kept[k].id, "%s: %d of %d", passes->name,
+                      k, n);
+        }
+    }
+}
+
+static int plain_digit(float distance, const struct ruler *ruler) {
+    const int64_t above = (int64_t)f32_to_bits(distance) - ruler->low;
+    const int64_t digit = above < 0 ? 0 : above >> ruler->shift;
+    return (int)(digit < SAMPLER_DIGITS ? digit : SAMPLER_DIGITS - 1);
+}
+
+static uint64_t plain_measure(float logit, const struct ruler *ruler) {
+    return ruler->measure == MEASURE_COUNT ? 1 : plain_units(logit);
+}
+
+// The digit's candidates that count for something.
+static int plain_list(const struct plain *plain, const struct ruler *ruler, int digit,
+                      struct candidate *out) {
+    int n = 0;
+    for (int i = 0; i < plain->n; i++) {
+        const float logit = plain->at[i].logit, distance = fabsf(logit - ruler->centre);
+        if (plain_measure(logit, ruler) == 0) continue;
+        if (digit < 0 || plain_digit(distance, ruler) == digit) out[n++] = plain->at[i];
+    }
+    return n;
+}
+
+static struct ruler ruler_random(const struct scene *scene, float some, float centre) {
+    struct ruler ruler = {.centre = centre, .reach = INFINITY, .shift = 20};
+    if (below(2)) ruler.measure = MEASURE_COUNT;
+    if (below(2)) {
+        ruler.reach = fabsf(scene->candidate[below(scene->run.n)].logit - centre);
+        ruler.reach = fmaxf(ruler.reach, some) * 1.2f + 1;
+        ruler.low = (int32_t)f32_to_bits(ruler.reach) - (2046 << 14);
+        ruler.shift = 14;
+    }
+    if (!isfinite(ruler.reach)) ruler = (struct ruler){centre, INFINITY, ruler.measure, 0, 20};
+    return ruler;
+}
+
+static void a_digit_has_the_sum_and_the_candidates_of_the_plain_loop(void **state) {
+    (void)state;
+    static struct scene scene;
+    static struct candidate listed[MOST];
+    static uint32_t distance[MOST + SAMPLER_BLOCK], units[MOST + SAMPLER_BLOCK];
+    static int32_t id[MOST + SAMPLER_BLOCK];
+    static uint64_t sum[SAMPLER_DIGITS];
+    const struct near near = {distance, units, id};
+    for (int i = 0; i < 2000; i++) {
+        scene_random(&scene);
+        const float centre = i % 3 ? 0 : plain_mean(&scene.plain);
+        const float some = fabsf(scene.candidate[below(scene.run.n)].logit - centre);
+        const struct ruler ruler = ruler_random(&scene, some, centre);
+        const int digit = plain_digit(some, &ruler);
+        const int n = plain_list(&scene.plain, &ruler, digit, listed);
+        uint64_t expected = 0;
+        for (int k = 0; k < n; k++) expected += plain_measure(listed[k].logit, &ruler);
+        const uint64_t total = plain_mass(&scene.plain, centre, INFINITY);
+        for_tables(passes) {
+            memset(sum, 0, sizeof sum);
+            const uint64_t seen = passes->measure(&scene.run, &ruler, &near, sum);
+            check(sum[digit] == expected, "%s: digit %d", passes->name, digit);
+            if (ruler.measure == MEASURE_MASS)
+                assert_true(seen + passes->mass_left_out(&scene.run, centre, ruler.reach) == total);
+            assert_int_equal(passes->list(&scene.run, &ruler, digit, &near), n);
+            for (int k = 0; k < n; k++)
+                check(id[k] == listed[k].id &&
+                          distance[k] == f32_to_bits(fabsf(listed[k].logit - centre)) &&
+                          units[k] == plain_measure(listed[k].logit, &ruler),
+                      "%s: %d of %d", passes->name, k, n);
         }
     }
 }
@@ -274,7 +361,8 @@ int main(void) {
         cmocka_unit_test(filling_keeps_the_candidates_in_their_order_also_in_place),
         cmocka_unit_test(the_deviation_has_the_bits_of_the_plain_loop),
         cmocka_unit_test(counts_masses_and_means_have_the_bits_of_the_plain_loops),
-        cmocka_unit_test(what_is_within_a_distance_is_kept_also_in_place),
+        cmocka_unit_test(what_is_up_to_a_cut_is_kept_also_in_place),
+        cmocka_unit_test(a_digit_has_the_sum_and_the_candidates_of_the_plain_loop),
         cmocka_unit_test(the_choice_of_a_run_is_that_of_the_plain_loop),
         cmocka_unit_test(every_instruction_set_chooses_as_the_plain_sampler),
     };
