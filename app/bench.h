@@ -30,6 +30,7 @@ struct bench_config {
     struct bench_list itl_ms;
     int shared_prefix;        // tokens; -1: three quarters of the prompt
     int arrive;               // tokens of the prompt that arrives; 0: none does
+    bool sample;              // as the model's file says; otherwise greedy
     rn_engine_options memory; // its kv_bytes or kv_pages: the engine's
     int repetitions, batch_tokens;
     const char *isa; // NULL: the best

@@ -1,7 +1,8 @@
-// Measures the engine with real requests: so many at a time, all of one length, sampled as the
-// model's file says, to their full length. Times are a client's: from submit to an event, between
-// two events. Prompts are random ids, so that nothing is shared but what is meant to be. Prefixes
-// are forgotten before each run. Of several repetitions the one with the median rate is the row.
+// Measures the engine with real requests: so many at a time, all of one length, greedy or sampled
+// as the model's file says, to their full length. Times are a client's: from submit to an event,
+// between two events. Prompts are random ids, so that nothing is shared but what is meant to be.
+// Prefixes are forgotten before each run. Of several repetitions the one with the median rate is
+// the row.
 #include "bench_batch.h"
 
 #include <math.h>
@@ -62,14 +63,15 @@ static int32_t prompt_id(int request, int position, int n_vocab) {
     return (int32_t)((x ^ (x >> 31)) % (uint64_t)n_vocab);
 }
 
-// As the model's file has it, or as `run` has it without.
-static rn_sampling sampling_of(const rn_model_info *info, int request) {
+// Greedy; or as the model's file has it, or as `run` has it without.
+static rn_sampling sampling_of(const struct place *place, int request) {
+    const rn_model_info *info = place->info;
     rn_sampling sampling = rn_sampling_neutral();
-    sampling.temperature = info->temperature;
+    sampling.temperature = place->bench->config->sample ? info->temperature : 0;
     sampling.top_k = info->top_k;
     sampling.top_p = info->top_p;
     sampling.min_p = info->min_p;
-    sampling.repetition_penalty = info->repeat_penalty;
+    if (place->bench->config->sample) sampling.repetition_penalty = info->repeat_penalty;
     sampling.has_seed = true;
     sampling.seed = (uint64_t)request;
     return sampling;
@@ -86,7 +88,7 @@ static int request_submit(const struct place *place, struct crowd *crowd, int in
     const rn_request request = {.prompt = prompt,
                                 .n_prompt = (size_t)n_prompt,
                                 .data = stream,
-                                .sampling = sampling_of(place->info, index),
+                                .sampling = sampling_of(place, index),
                                 .max_tokens = max_tokens,
                                 .ignore_eos = true};
     uint64_t id;

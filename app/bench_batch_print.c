@@ -218,15 +218,16 @@ void batch_table_row(struct batch_bench *bench, const struct batch_row *row) {
 
 // ---------------------------------------------------------------- for programs
 
-static json_t *row_head(const struct batch_row *row) {
+static json_t *row_head(const struct batch_row *row, bool sampled) {
     return json_pack(
-        "{s:s, s:s, s:o, s:o, s:s, s:s, s:i, s:i, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i}",
+        "{s:s, s:s, s:o, s:o, s:s, s:s, s:i, s:i, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b}",
         "build_commit", RN_VERSION, "test", kind_name[row->kind], "model_filename",
         json_text(row->filename, strlen(row->filename)), "model_type",
         json_text(row->type, strlen(row->type)), "backends", row->backend, "isa", row->isa,
         "n_threads", row->n_threads, "n_batch", row->n_batch, "type_kv", kv_type_name(row->kv_type),
         "test_time", row->time, "n_streams", row->n_streams, "n_prompt", row->n_prompt, "n_gen",
-        row->n_gen, "n_shared", row->n_shared, "n_arrive", row->n_arrive, "itl_ms", row->itl_ms);
+        row->n_gen, "n_shared", row->n_shared, "n_arrive", row->n_arrive, "itl_ms", row->itl_ms,
+        "sampled", sampled);
 }
 
 static json_t *row_speed(const struct batch_row *row) {
@@ -261,7 +262,8 @@ static json_t *rows_make(const struct batch_bench *bench) {
     json_t *rows = json_array();
     for (int i = 0; rows && i < bench->n_rows; i++) {
         const struct batch_row *row = &bench->rows[i];
-        json_t *object = row_head(row), *speed = row_speed(row), *engine = row_engine(row);
+        json_t *object = row_head(row, bench->config->sample), *speed = row_speed(row),
+               *engine = row_engine(row);
         bool ok = object && speed && engine && json_object_update(object, speed) == 0 &&
                   json_object_update(object, engine) == 0;
         json_decref(speed);

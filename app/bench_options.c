@@ -124,6 +124,7 @@ static int batch_read(const struct options *options, struct bench_config *out) {
     int code;
     out->arrive = option_int(options, OPT_ARRIVE, 0);
     out->shared_prefix = option_int(options, OPT_SHARED_PREFIX, -1);
+    out->sample = option_flag(options, OPT_SAMPLE);
     if ((code = numbers_read(options, OPT_BATCH, 1, MAX_SEQS, out->arrive ? ARRIVE_STREAMS : -1,
                              &out->batch)))
         return code;
@@ -134,6 +135,7 @@ static int batch_read(const struct options *options, struct bench_config *out) {
         const bool has_memory = options->value[OPT_KV_MEMORY].origin == ORIGIN_COMMAND_LINE;
         const enum option_id alone = has_memory                          ? OPT_KV_MEMORY
                                      : option_given(options, OPT_ITL_MS) ? OPT_ITL_MS
+                                     : out->sample                       ? OPT_SAMPLE
                                                                          : OPT_SHARED_PREFIX;
         if (!option_given(options, alone)) return APP_OK;
         return app_fail(APP_USAGE, "%s is for the engine, and --batch%s is missing",

@@ -131,7 +131,7 @@ static void publish_work(struct engine *engine, struct work *work, uint64_t now)
 enum { FAR = 16, NEAR = 8 }; // works ahead
 
 // What the loop over the works will touch: the sequences, a little later what they point to.
-static void works_prefetch(const struct engine *engine, int index, const rn_event *events) {
+SEQ_INLINE void works_prefetch(const struct engine *engine, int index, const rn_event *events) {
     const int far = index + FAR, near = index + NEAR;
     if (far < engine->n_work) {
         const struct work *work = &engine->work[far];

@@ -64,7 +64,7 @@ static bool stream_grow(struct engine *engine, int *index) {
 enum { FAR = 12, MIDDLE = 8, NEAR = 4 }; // streams ahead
 
 // What the loop over the streams will read: the sequences, a little later what they point to.
-static void streams_prefetch(const struct engine *engine, int index) {
+SEQ_INLINE void streams_prefetch(const struct engine *engine, int index) {
     const int far = index + FAR, middle = index + MIDDLE, near = index + NEAR;
     if (far < engine->n_running) seq_prefetch(engine->running[far], offsetof(struct seq, output));
     if (middle >= 0 && middle < engine->n_running) {
@@ -185,6 +185,9 @@ static void share_out(struct engine *engine, struct share *share) {
 
 bool engine_schedule(struct engine *engine) {
     struct share share;
+    // the step's own arrays are taken back from those who read them
+    seq_prefetch(engine->work, (size_t)engine->n_running * sizeof *engine->work);
+    seq_prefetch(engine->batch_seq, (size_t)engine->n_running * sizeof *engine->batch_seq);
     engine_admit(engine);
     share_out(engine, &share);
     while (engine->n_work == 0 && share.starved) {

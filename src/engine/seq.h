@@ -68,10 +68,14 @@ struct seq {
     float *embedding; // [n_embd] the sum so far, then the result; NULL without pooling
 };
 
-// Its first `bytes`, for a step's loop that comes to it soon. For writing, because other threads
-// read sequences in a step, and taking a line from them takes as long as memory does.
-static inline void seq_prefetch(const struct seq *seq, size_t bytes) {
-    for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)seq + at, 1);
+// A call of a function that only prefetches has no effect for gcc, which drops it.
+#define SEQ_INLINE static inline __attribute__((always_inline))
+
+// The first bytes of a sequence or an array, for a loop of the step that comes to them soon. For
+// writing, because other threads read them in a step, and taking a line from those takes as long as
+// memory does.
+SEQ_INLINE void seq_prefetch(const void *data, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)data + at, 1);
 }
 
 // What requests are checked against; constant after the engine's creation.

@@ -228,6 +228,9 @@ equal "RUNNEL_KV_MEMORY is not for bench without --batch" 0 "$code"
 run bench -m "$small" --batch 4 -p 64 -n 8 --kv-memory 4p
 equal "--kv-memory: requests take turns" 0 "$code"
 refused 2 "--itl-ms is for the engine, and --batch or --arrive is missing" bench --itl-ms 5
+refused 2 "--sample is for the engine, and --batch or --arrive is missing" bench --sample
+run bench -m "$small" --batch 2 -p 16 -n 4 --sample -o json
+equal "sampled requests say so" true "$(json out 0.sampled)"
 refused 2 "--shared-prefix is for the engine, and --batch is missing" bench --shared-prefix 5
 refused 2 "--shared-prefix: 9 is more than the prompt's 8 tokens" bench --batch 2 -p 4,8 --shared-prefix 9
 RUNNEL_BATCH=2 refused 2 "RUNNEL_BATCH cannot be combined with --streams" bench --streams 2
