@@ -11,11 +11,6 @@ struct cost ledger_step(const struct cost_rates *rates, const struct batch_shape
 
 uint64_t ledger_share(const struct cost_rates *rates, const struct plan *plan,
                       const struct batch_seq *seq, int n_seqs, const struct cost *step) {
-    struct batch_shape shape = {0};
-    batch_shape_add(plan, &shape, seq->first_pos, seq->n_tokens, seq->n_out);
-    uint64_t bytes = step->weight_bytes / (uint64_t)n_seqs;
-    for (int g = 0; g < rates->n_group; g++)
-        for (int rows = 0; rows < 2; rows++)
-            bytes += (uint64_t)shape.kv_read[g][rows] * rates->read[g][rows].kv_read_bytes;
-    return bytes;
+    return step->weight_bytes / (uint64_t)n_seqs +
+           cost_rates_kv_bytes(rates, plan, seq->first_pos, seq->n_tokens, seq->n_out);
 }

@@ -121,7 +121,8 @@ static void publish_work(struct engine *engine, struct work *work, uint64_t now)
     if (seq->n_done < seq->n_prompt && seq->family->n_live > 1)
         engine->blocked = false; // other choices may share its prompt now
     seq->n_done += work->n_tokens;
-    kv_commit(engine->kv, &seq->table, seq->token, seq->n_done);
+    if (seq->n_done / KV_PAGE_TOKENS > (int)seq->table.n_node)
+        kv_commit(engine->kv, &seq->table, seq->token, seq->n_done);
     if (work->samples)
         publish_token(engine, work, now);
     else if (seq->n_done == seq->n_token)

@@ -119,21 +119,36 @@ struct cost cost_rates_apply(const struct cost_rates *rates, const struct batch_
     return sum;
 }
 
-// Queries at positions [first, first + n) of one sequence: what is read goes from the first one's
-// oldest key to the last one's own; the pairs are a sum over 1, 2, ... up to the window.
-static void add_queries(const struct plan_kv_group *group, int64_t first, int64_t n, int64_t *read,
-                        int64_t *pairs) {
-    if (n == 0) return;
-    if (group->kind == KV_RECURRENT) {
-        *read += 1;
-        return;
-    }
+// What queries at positions [first, first + n) of one sequence read: from the first one's oldest
+// key to the last one's own; of a recurrent group the state, once.
+static int64_t queries_read(const struct plan_kv_group *group, int64_t first, int64_t n) {
+    if (n == 0) return 0;
+    if (group->kind == KV_RECURRENT) return 1;
+    const int64_t window = group->kind == KV_WINDOW ? group->window : INT64_MAX;
+    return n - 1 + (first + 1 < window ? first + 1 : window);
+}
+
+// Their pairs with keys are a sum over 1, 2, ... up to the window.
+static int64_t queries_pairs(const struct plan_kv_group *group, int64_t first, int64_t n) {
+    if (n == 0 || group->kind == KV_RECURRENT) return 0;
     const int64_t window = group->kind == KV_WINDOW ? group->window : INT64_MAX;
     const int64_t visible = first + 1 < window ? first + 1 : window;
-    *read += n - 1 + visible;
     const int64_t rising =
         n < window - visible ? n : window - visible; // rows before the window is full
-    *pairs += n * visible + rising * (rising - 1) / 2 + (n - rising) * rising;
+    return n * visible + rising * (rising - 1) / 2 + (n - rising) * rising;
+}
+
+uint64_t cost_rates_kv_bytes(const struct cost_rates *rates, const struct plan *plan, int first_pos,
+                             int n_tokens, int n_out) {
+    uint64_t bytes = 0;
+    for (int g = 0; g < rates->n_group; g++) {
+        const struct plan_kv_group *group = &plan->group[g];
+        bytes += (uint64_t)queries_read(group, first_pos, n_tokens) *
+                 rates->read[g][ROWS_TOKENS].kv_read_bytes;
+        bytes += (uint64_t)queries_read(group, first_pos + n_tokens - n_out, n_out) *
+                 rates->read[g][ROWS_OUT].kv_read_bytes;
+    }
+    return bytes;
 }
 
 void batch_shape_add(const struct plan *plan, struct batch_shape *shape, int first_pos,
@@ -144,8 +159,10 @@ void batch_shape_add(const struct plan *plan, struct batch_shape *shape, int fir
     shape->n_logits += n_out;
     for (int g = 0; g < plan->n_group; g++) {
         const struct plan_kv_group *group = &plan->group[g];
-        add_queries(group, first_pos, n_tokens, &shape->kv_read[g][0], &shape->kv_pairs[g][0]);
-        add_queries(group, first_pos + n_tokens - n_out, n_out, &shape->kv_read[g][1],
-                    &shape->kv_pairs[g][1]);
+        const int first_out = first_pos + n_tokens - n_out;
+        shape->kv_read[g][ROWS_TOKENS] += queries_read(group, first_pos, n_tokens);
+        shape->kv_pairs[g][ROWS_TOKENS] += queries_pairs(group, first_pos, n_tokens);
+        shape->kv_read[g][ROWS_OUT] += queries_read(group, first_out, n_out);
+        shape->kv_pairs[g][ROWS_OUT] += queries_pairs(group, first_out, n_out);
     }
 }

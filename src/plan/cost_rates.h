@@ -34,6 +34,10 @@ void cost_rates_init(struct cost_rates *rates, const struct plan *plan, enum kv_
 // by at most half a byte each.
 struct cost cost_rates_apply(const struct cost_rates *rates, const struct batch_shape *shape);
 
+// The KV bytes that such a sequence reads (see batch_shape_add).
+uint64_t cost_rates_kv_bytes(const struct cost_rates *rates, const struct plan *plan, int first_pos,
+                             int n_tokens, int n_out);
+
 // One more sequence: n_tokens rows from first_pos on, of which the last n_out are out rows that
 // want logits (a caller whose rows want none takes them off n_logits again).
 void batch_shape_add(const struct plan *plan, struct batch_shape *shape, int first_pos,
