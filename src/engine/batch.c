@@ -5,16 +5,12 @@
 
 #include "engine/engine.h"
 
-enum { AHEAD = 8 }; // parts of the batch that are taken from the threads that read the last one
-
 // Appends one work to the batch.
 static void append(struct engine *engine, struct work *work) {
     struct batch *batch = &engine->batch;
     const struct seq *seq = work->seq;
     const int rows = batch->n_tokens, first_out = batch->n_out;
     work->at = batch->n_seqs++;
-    if (work->at + AHEAD < engine->max_seqs)
-        __builtin_prefetch(&engine->batch_seq[work->at + AHEAD], 1);
     struct batch_seq *out = &engine->batch_seq[work->at];
     *out = (struct batch_seq){.first_row = rows,
                               .n_tokens = work->n_tokens,
@@ -37,8 +33,6 @@ void engine_build_batch(struct engine *engine) {
                             .out_row = engine->out_row,
                             .seq = engine->batch_seq};
     batch->page = kv_take_ops(engine->kv, &batch->n_pages);
-    for (int i = 0; i < AHEAD && i < engine->n_work; i++)
-        __builtin_prefetch(&engine->batch_seq[i], 1);
     for (int i = 0; i < engine->n_work; i++)
         if (!engine->work[i].seq->pooling) append(engine, &engine->work[i]);
     batch->n_logits = batch->n_out;

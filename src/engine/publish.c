@@ -136,7 +136,7 @@ SEQ_INLINE void works_prefetch(const struct engine *engine, int index, const rn_
     const int far = index + FAR, near = index + NEAR;
     if (far < engine->n_work) {
         const struct work *work = &engine->work[far];
-        seq_prefetch(work->seq, offsetof(struct seq, sampling));
+        seq_prefetch_write(work->seq, offsetof(struct seq, sampling));
         __builtin_prefetch(&work->seq->sampling.seed);
         __builtin_prefetch(&events[far], 1);
         __builtin_prefetch(&events[far].finish, 1);

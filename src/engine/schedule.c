@@ -183,11 +183,20 @@ static void share_out(struct engine *engine, struct share *share) {
     give_prompts(engine, share);
 }
 
+// The step's own arrays, as far as streams need them, are taken back from the threads that read
+// them.
+SEQ_INLINE void step_prefetch(const struct engine *engine) {
+    const size_t n = (size_t)engine->n_running;
+    seq_prefetch_write(engine->work, n * sizeof *engine->work);
+    seq_prefetch_write(engine->batch_seq, n * sizeof *engine->batch_seq);
+    seq_prefetch_write(engine->token, n * sizeof *engine->token);
+    seq_prefetch_write(engine->pos, n * sizeof *engine->pos);
+    seq_prefetch_write(engine->out_row, n * sizeof *engine->out_row);
+}
+
 bool engine_schedule(struct engine *engine) {
     struct share share;
-    // the step's own arrays are taken back from those who read them
-    seq_prefetch(engine->work, (size_t)engine->n_running * sizeof *engine->work);
-    seq_prefetch(engine->batch_seq, (size_t)engine->n_running * sizeof *engine->batch_seq);
+    step_prefetch(engine);
     engine_admit(engine);
     share_out(engine, &share);
     while (engine->n_work == 0 && share.starved) {

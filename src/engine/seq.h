@@ -71,10 +71,13 @@ struct seq {
 // A call of a function that only prefetches has no effect for gcc, which drops it.
 #define SEQ_INLINE static inline __attribute__((always_inline))
 
-// The first bytes of a sequence or an array, for a loop of the step that comes to them soon. For
-// writing, because other threads read them in a step, and taking a line from those takes as long as
-// memory does.
+// The first bytes of a sequence or an array, for a loop of the step that comes to them soon.
 SEQ_INLINE void seq_prefetch(const void *data, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)data + at);
+}
+// For writing: other threads read them in a step, and taking a line from those takes as long as
+// memory does.
+SEQ_INLINE void seq_prefetch_write(const void *data, size_t bytes) {
     for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)data + at, 1);
 }
 
