@@ -223,6 +223,11 @@ int pace_chunk(const struct pace *pace, const struct plan *plan, const struct ba
     const double most = growth * pace->recent_rows - (double)base->n_tokens;
     if (pace->recent_rows > 0 && most < wanted) high = most > low ? (int)most + 1 : low + 1;
     const double left_ns = (double)bound_ns - attention_ns(pace, base);
+    if (!fits(pace, plan, base, first_pos, low, left_ns)) {
+        if (rows_ns(pace, (double)base->n_tokens) > left_ns) return low; // nothing would keep it
+        high = low;
+        low = 1;
+    }
     while (high - low > 1) { // low is allowed, high is too much
         const int middle = low + (high - low) / 2;
         if (fits(pace, plan, base, first_pos, middle, left_ns))

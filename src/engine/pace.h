@@ -37,8 +37,8 @@ uint64_t pace_predict(const struct pace *pace, const struct batch_shape *shape);
 // What a step took. Steps without logits skip part of the model and are not learned from.
 void pace_learn(struct pace *pace, const struct batch_shape *shape, uint64_t ns);
 // The most tokens of a prompt at first_pos, 1 to wanted, for which the step that has `base` already
-// is predicted to stay within bound_ns; at least min(wanted, PACE_MIN_CHUNK), so that prompts
-// progress.
+// is predicted to stay within bound_ns; at least one, so that prompts progress, and PACE_MIN_CHUNK
+// where nothing was measured yet or the step is beyond the bound without a prompt too.
 int pace_chunk(const struct pace *pace, const struct plan *plan, const struct batch_shape *base,
                int first_pos, int wanted, uint64_t bound_ns);
 

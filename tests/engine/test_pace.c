@@ -115,9 +115,8 @@ static double mixed_step(struct scene *s, int wanted, int *chunk, int *best) {
     struct batch_shape shape = streams_shape(s);
     *best = best_chunk(s, &shape, wanted);
     *chunk = pace_chunk(&s->pace, &s->f->model.plan, &shape, s->pos, wanted, s->bound_ns);
-    const int least = wanted < PACE_MIN_CHUNK ? wanted : PACE_MIN_CHUNK;
-    check(*chunk >= least && *chunk <= wanted, "%s: chunk of %d, wanted %d", s->machine->name,
-          *chunk, wanted);
+    check(*chunk >= 1 && *chunk <= wanted, "%s: chunk of %d, wanted %d", s->machine->name, *chunk,
+          wanted);
     batch_shape_add(&s->f->model.plan, &shape, s->pos, *chunk, 1);
     learn(s, &shape);
     s->depth++;
@@ -290,6 +289,20 @@ static void with_nothing_measured_prompts_progress_by_the_minimum(void **state) 
     assert_int_equal(pace_chunk(&s.pace, plan, &base, 0, 100, UINT64_MAX), 100);
 }
 
+// One between the streams alone and the streams with the minimum.
+static void a_bound_that_few_tokens_fit_is_kept(void **state) {
+    struct scene s = scene_of(state, &machines[0], 4);
+    const struct plan *plan = &s.f->model.plan;
+    decode(&s, 10);
+    const struct batch_shape base = streams_shape(&s);
+    struct batch_shape three = base, more = base;
+    batch_shape_add(plan, &three, 0, 3, 1);
+    batch_shape_add(plan, &more, 0, PACE_MIN_CHUNK, 1);
+    const uint64_t bound = pace_predict(&s.pace, &three);
+    assert_true(bound < pace_predict(&s.pace, &more) && bound > pace_predict(&s.pace, &base));
+    assert_in_range(pace_chunk(&s.pace, plan, &base, 0, 100, bound), 2, 3);
+}
+
 static void a_chunk_is_not_many_times_what_was_run_lately(void **state) {
     struct scene s = scene_of(state, &machines[0], 4);
     int chunk, best;
@@ -344,6 +357,7 @@ int main(void) {
         cmocka_unit_test(with_nothing_measured_prompts_progress_by_the_minimum),
         cmocka_unit_test(chunks_grow_to_what_fits_and_steps_stay_within_the_bound),
         cmocka_unit_test(what_is_predicted_is_what_comes),
+        cmocka_unit_test(a_bound_that_few_tokens_fit_is_kept),
         cmocka_unit_test(a_chunk_is_not_many_times_what_was_run_lately),
         cmocka_unit_test(more_rows_and_more_depth_never_take_less),
         cmocka_unit_test(steps_of_machines_never_seen_are_rarely_late),
