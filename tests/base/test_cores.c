@@ -7,50 +7,18 @@
 
 #include <cmocka.h>
 
-#include <ftw.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/cores.h"
 #include "base/pool.h"
-
-static char root[64], self[128];
+#include "root.h"
 
 static int root_make(void **state) {
     (void)state;
-    snprintf(root, sizeof root, "test_cores.XXXXXX");
-    snprintf(self, sizeof self, "%s/self", mkdtemp(root) ? root : "");
-    return self[0] == '/' ? -1 : 0;
-}
-
-static int entry_remove(const char *path, const struct stat *info, int flag, struct FTW *walk) {
-    (void)info;
-    (void)flag;
-    (void)walk;
-    return remove(path);
-}
-
-static int root_remove(void **state) {
-    (void)state;
-    return nftw(root, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-// Writes root/name, making the folders on the way.
-static void put(const char *name, const char *text) {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", root, name);
-    for (char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        mkdir(path, 0700);
-        *slash = '/';
-    }
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
+    return root_begin("test_cores");
 }
 
 static void no_list_or_no_files_mean_no_limit(void **state) {

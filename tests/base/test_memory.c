@@ -2,47 +2,22 @@
 #define _GNU_SOURCE 1
 #include "check.h"
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "root.h"
 
-static char root[64], self[128], meminfo[128], statm[128];
+static char meminfo[128], statm[128];
 static struct memory_source source;
-
-static int entry_remove(const char *path, const struct stat *info, int flag, struct FTW *walk) {
-    (void)info;
-    (void)flag;
-    (void)walk;
-    return remove(path);
-}
-
-// Writes root/name, making the folders on the way.
-static void put(const char *name, const char *text) {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", root, name);
-    for (char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        mkdir(path, 0700);
-        *slash = '/';
-    }
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
 
 // A machine of 8,000 KiB with 4,000 available, in no cgroup.
 static int machine_make(void **state) {
     (void)state;
-    snprintf(root, sizeof root, "test_memory.XXXXXX");
-    if (!mkdtemp(root)) return -1;
-    snprintf(self, sizeof self, "%s/self", root);
+    if (root_begin("test_memory")) return -1;
     snprintf(meminfo, sizeof meminfo, "%s/meminfo", root);
     snprintf(statm, sizeof statm, "%s/statm", root);
     source = (struct memory_source){.meminfo = meminfo,
@@ -54,11 +29,6 @@ static int machine_make(void **state) {
     put("statm", "10 5 1\n");
     put("self", "0::/a/b\n");
     return 0;
-}
-
-static int machine_remove(void **state) {
-    (void)state;
-    return nftw(root, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static void without_limits_the_machine_counts(void **state) {
@@ -180,7 +150,7 @@ static void this_machine_has_some(void **state) {
     check(room > 0 && room < less.rlim_cur, "%llu", (unsigned long long)room);
 }
 
-#define on_machine(test) cmocka_unit_test_setup_teardown(test, machine_make, machine_remove)
+#define on_machine(test) cmocka_unit_test_setup_teardown(test, machine_make, root_remove)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -5,13 +5,8 @@
 #include "engine/sampler_steps.h"
 #include "sampler_reference.h"
 
-static uint64_t random_state = 1234567890123u;
-static double uniform(void) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (double)(random_state >> 11) * 0x1p-53;
-}
+#define RANDOM_SEED 1234567890123u
+#include "random.h"
 
 static void (*const functions[])(struct choice *) = {
 #define SAMPLING_STEP(phase, name) sampler_step_##name,

@@ -9,16 +9,10 @@
 #include "engine/sampler_steps.h"
 #include "sampler_plain.h"
 
-enum { MOST = 3000 }; // tokens: blocks enough for their own peaks
+#define RANDOM_SEED 362436069123456789u
+#include "random.h"
 
-static uint64_t random_state = 362436069123456789u;
-static double uniform(void) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (double)(random_state >> 11) * 0x1p-53;
-}
-static int below(int n) { return (int)(uniform() * n); }
+enum { MOST = 3000 }; // tokens: blocks enough for their own peaks
 
 // Bells, heavy tails, ties, all alike, weights that vanish, a few far above the rest.
 static void fill_random(float *logits, int n, bool holes) {

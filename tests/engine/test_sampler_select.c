@@ -5,16 +5,10 @@
 #include "engine/sampler_steps.h"
 #include "sampler_plain.h"
 
-enum { MOST = 20000 };
+#define RANDOM_SEED 521288629546311u
+#include "random.h"
 
-static uint64_t random_state = 521288629546311u;
-static double uniform(void) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (double)(random_state >> 11) * 0x1p-53;
-}
-static int below(int n) { return (int)(uniform() * n); }
+enum { MOST = 20000 };
 
 static double bell(void) { return uniform() + uniform() + uniform() + uniform() - 2; }
 

@@ -7,16 +7,10 @@
 #include "engine/sampler_steps.h"
 #include "sampler_reference.h"
 
-enum { HISTORY = 64 };
+#define RANDOM_SEED 88172645463325252u
+#include "random.h"
 
-static uint64_t random_state = 88172645463325252u;
-static double uniform(void) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (double)(random_state >> 11) * 0x1p-53;
-}
-static int below(int n) { return (int)(uniform() * n); }
+enum { HISTORY = 64 };
 
 // A case: everything that a choice depends on.
 struct scene {
