@@ -5,6 +5,7 @@
 #include "check.h"
 #include "model/model.h"
 #include "plan/cost_rates.h"
+#include "recurrent_model.h"
 #include "weights/synthetic.h"
 
 enum { MAX_SEQS = 6, MAX_ROWS = 256, SHAPES = 200 };
@@ -58,27 +59,40 @@ static void random_shape(const struct plan *plan, uint32_t *state, const char *n
     check(memcmp(out, &added, sizeof added) == 0, "%s: the parts are not the whole", name);
 }
 
-static void check_plan(const char *name, struct weights *weights) {
-    struct model model;
-    rn_error err = {0};
-    check(model_init(&model, weights, &err) == RN_OK, "%s: %s", name, err.message);
+static void check_plan(const char *name, const struct plan *plan) {
     uint32_t state = 7;
     for (enum kv_type kv = 0; kv < KV_TYPE_COUNT; kv++) {
         struct cost_rates rates;
-        cost_rates_init(&rates, &model.plan, kv);
+        cost_rates_init(&rates, plan, kv);
         for (int i = 0; i < SHAPES; i++) {
             struct batch_shape shape;
-            random_shape(&model.plan, &state, name, &shape);
+            random_shape(plan, &state, name, &shape);
             const struct cost fast = cost_rates_apply(&rates, &shape);
-            const struct cost exact = plan_cost(&model.plan, kv, &shape);
+            const struct cost exact = plan_cost(plan, kv, &shape);
             same_cost(name, &fast, &exact);
         }
         const struct batch_shape empty = {0};
         const struct cost fast = cost_rates_apply(&rates, &empty), none = {0};
         same_cost(name, &fast, &none);
     }
+}
+
+// Closes the weights.
+static void check_weights(const char *name, struct weights *weights) {
+    struct model model;
+    rn_error err = {0};
+    check(model_init(&model, weights, &err) == RN_OK, "%s: %s", name, err.message);
+    check_plan(name, &model.plan);
     model_deinit(&model);
     weights_close(weights);
+}
+
+static void rates_equal_the_plans_cost_with_recurrent_state(void **state) {
+    (void)state;
+    struct model model;
+    assert_int_equal(recurrent_model_init(&model, 64, FORMAT_Q8_0, NULL), RN_OK);
+    check_plan("recurrent", &model.plan);
+    recurrent_model_deinit(&model);
 }
 
 static void rates_equal_the_plans_cost_on_every_architecture(void **state) {
@@ -92,7 +106,7 @@ static void rates_equal_the_plans_cost_on_every_architecture(void **state) {
         struct weights *weights;
         rn_error err = {0};
         check(weights_open(path, &weights, &err) == RN_OK, "%s", err.message);
-        check_plan(names[i], weights);
+        check_weights(names[i], weights);
     }
 }
 
@@ -103,7 +117,7 @@ static void rates_equal_the_plans_cost_of_large_mixtures(void **state) {
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         struct weights *weights;
         assert_int_equal(weights_describe_synthetic(specs[i], &weights, NULL), RN_OK);
-        check_plan(specs[i], weights);
+        check_weights(specs[i], weights);
     }
 }
 
@@ -149,6 +163,7 @@ static void too_many_sizes_of_experts_are_summed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rates_equal_the_plans_cost_with_recurrent_state),
         cmocka_unit_test(rates_equal_the_plans_cost_on_every_architecture),
         cmocka_unit_test(rates_equal_the_plans_cost_of_large_mixtures),
         cmocka_unit_test(too_many_sizes_of_experts_are_summed),

@@ -407,8 +407,40 @@ static void every_number_has_a_finish_text(void **state) {
     assert_string_equal(rn_finish_text((rn_finish)-1), "unknown");
 }
 
+static void special_tokens_are_tokens_without_text(void **state) {
+    (void)state;
+    int32_t *ids;
+    size_t n;
+    assert_int_equal(rn_tokenize(model, "<|end|>", 7, RN_TOKENIZE_SPECIAL, &ids, &n, NULL), RN_OK);
+    assert_int_equal(n, 1);
+    const rn_logit_bias bias = {.token = ids[0], .bias = 100};
+    const int32_t prompt[] = {5, 6, 7};
+    rn_request request = {.prompt = prompt,
+                          .n_prompt = 3,
+                          .max_tokens = 4,
+                          .ignore_eos = true,
+                          .sampling = {.logit_bias = &bias, .n_logit_bias = 1}};
+    rn_engine *engine = new_engine(1, 0, 0);
+    static struct stream r;
+    streams_submit(engine, &request, &r);
+    streams_drain(engine, &r, 1);
+    assert_int_equal(r.n_ids, 4);
+    for (int i = 0; i < 4; i++) assert_int_equal(r.ids[i], ids[0]);
+    assert_int_equal(r.n_text, 0);
+    assert_int_equal(r.finish, RN_FINISH_LENGTH);
+    request.ignore_eos = false; // the first of them ends the text
+    streams_submit(engine, &request, &r);
+    streams_drain(engine, &r, 1);
+    assert_int_equal(r.n_ids, 1);
+    assert_int_equal(r.n_text, 0);
+    assert_int_equal(r.finish, RN_FINISH_STOP);
+    rn_engine_destroy(engine);
+    rn_free(ids);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(special_tokens_are_tokens_without_text),
         cmocka_unit_test(every_number_has_a_finish_text),
         cmocka_unit_test(sequences_in_one_batch_do_not_see_each_other),
         cmocka_unit_test(listeners_share_the_rows_of_a_step),

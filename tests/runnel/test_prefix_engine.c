@@ -256,8 +256,37 @@ static void the_least_recently_used_prefix_makes_room(void **state) {
     rn_engine_destroy(engine);
 }
 
+// Each block is found as soon as it is full: by the prompt's end, and while output grows.
+static void every_full_block_is_found_by_the_next_request(void **state) {
+    (void)state;
+    int32_t prompt[4 * PAGE];
+    for (int t = 0; t < 4 * PAGE; t++) prompt[t] = (t * 53 + 11) % 4096;
+    for (int n_blocks = 1; n_blocks < 4; n_blocks++) {
+        rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_threads = 1});
+        // evaluates the prompt and all of its outputs but the last
+        const rn_request first = {.prompt = prompt,
+                                  .n_prompt = 20,
+                                  .max_tokens = n_blocks * PAGE - 20 + 1,
+                                  .ignore_eos = true};
+        streams_submit(engine, &first, &stream[0]);
+        streams_drain(engine, stream, 1);
+        int32_t turn[4 * PAGE + 1];
+        memcpy(turn, prompt, 20 * sizeof *turn);
+        memcpy(turn + 20, stream[0].ids, (size_t)stream[0].n_ids * sizeof *turn);
+        const rn_request next = {.prompt = turn,
+                                 .n_prompt = 20 + (size_t)stream[0].n_ids,
+                                 .max_tokens = 1,
+                                 .ignore_eos = true};
+        streams_submit(engine, &next, &stream[1]);
+        streams_drain(engine, stream + 1, 1);
+        assert_int_equal(stream[1].timings.cached_tokens, n_blocks * PAGE);
+        rn_engine_destroy(engine);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_full_block_is_found_by_the_next_request),
         cmocka_unit_test(a_prefix_is_computed_once_by_one_after_the_other),
         cmocka_unit_test(a_prefix_is_computed_and_stored_once_by_many_at_once),
         cmocka_unit_test(hits_give_the_tokens_of_a_run_without_a_cache),
