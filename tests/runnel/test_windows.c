@@ -90,6 +90,41 @@ static void a_window_gives_its_pages_back(void **state) {
     free(bytes);
 }
 
+// With the least memory that an engine accepts for its context, a prompt is cut to the pages that
+// its windows leave, and the tokens are the same.
+static void a_prompt_is_cut_to_the_pages_that_there_are(void **state) {
+    (void)state;
+    enum { N_CTX = 512, N_PROMPT = 480, BATCH = 256 };
+    const struct window_model m = {"gemma3", "gemma3.attention.sliding_window", 40};
+    uint8_t *bytes;
+    rn_model *model = open_with_window(&m, &bytes);
+    static struct stream plenty, least;
+    static int32_t prompt[N_PROMPT];
+    for (int i = 0; i < N_PROMPT; i++) prompt[i] = (i * 29 + 3) % 512;
+    const rn_request request = {.prompt = prompt,
+                                .n_prompt = N_PROMPT,
+                                .max_tokens = N_CTX - N_PROMPT,
+                                .ignore_eos = true};
+    rn_engine_options options = {.n_ctx = N_CTX, .batch_tokens = BATCH};
+    rn_engine *engine = streams_engine(model, &options);
+    streams_submit(engine, &request, &plenty);
+    const int steps = streams_drain(engine, &plenty, 1);
+    rn_engine_destroy(engine);
+    rn_status status = RN_ERR_ARG;
+    while (status == RN_ERR_ARG) { // the first that holds the context
+        options.kv_bytes += 1024;
+        status = rn_engine_create(model, &options, &engine, NULL);
+    }
+    assert_int_equal(status, RN_OK);
+    streams_submit(engine, &request, &least);
+    assert_true(streams_drain(engine, &least, 1) > steps + 2); // cut smaller than the batch
+    streams_check_same(&plenty, &least);
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+    rn_model_close(model);
+    free(bytes);
+}
+
 // The same prompt again: all that the next position sees of it is there.
 static void a_prefix_is_found_with_its_window(void **state) {
     (void)state;
@@ -116,7 +151,7 @@ static void a_prefix_is_found_with_its_window(void **state) {
 }
 
 int main(void) {
-    struct CMUnitTest tests[sizeof models / sizeof *models + 2];
+    struct CMUnitTest tests[sizeof models / sizeof *models + 3];
     static char name[sizeof models / sizeof *models][96];
     int n = 0;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
@@ -126,6 +161,7 @@ int main(void) {
                                          &models[i]};
     }
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_window_gives_its_pages_back);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_prompt_is_cut_to_the_pages_that_there_are);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_prefix_is_found_with_its_window);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
