@@ -61,7 +61,12 @@ const rn_model_info *rn_model_get_info(const rn_model *model);
 enum {
     RN_TOKENIZE_BOS = 1,     // add the tokens that the model wants around a text
     RN_TOKENIZE_SPECIAL = 2, // "<|end|>" becomes that token
+    RN_TOKENIZE_GUARDED = 4, // with SPECIAL: RN_GUARD is dropped from the text, and a control token
+                             // whose text it stood in is taken as plain text
 };
+
+// U+FDD0, which is no character: the guard that rn_chat_render puts into the markup of strangers.
+#define RN_GUARD "\xEF\xB7\x90"
 
 // *ids is to be freed with rn_free.
 rn_status rn_tokenize(const rn_model *model, const char *text, size_t len, int flags, int32_t **ids,
@@ -90,7 +95,12 @@ typedef struct rn_chat {
     const char *tools;          // JSON array, or NULL
     const char *variables;      // JSON object of further template variables, or NULL
     bool add_generation_prompt; // end with the opening of the assistant's turn
-    int64_t now;                // seconds since 1970, what strftime_now sees
+    // the last message is the beginning of an answer, and the text ends where it does
+    bool continue_final;
+    // texts of messages and tools cannot become control tokens: RN_GUARD stands in their markup,
+    // for RN_TOKENIZE_GUARDED
+    bool guard;
+    int64_t now; // seconds since 1970, what strftime_now sees
 } rn_chat;
 
 // The conversation as text, to be tokenized with RN_TOKENIZE_SPECIAL | RN_TOKENIZE_BOS (which
@@ -192,6 +202,14 @@ typedef enum rn_pooling {
     RN_POOLING_LAST, // the last token's
 } rn_pooling;
 
+// A token and the natural logarithm of its probability, from the raw logits.
+typedef struct rn_logprob {
+    int32_t token;
+    float logprob;
+} rn_logprob;
+
+enum { RN_MAX_TOP_LOGPROBS = 20 };
+
 enum { RN_MAX_CHOICES = 128, RN_MAX_PRIORITY = 100, RN_MAX_SALT_BYTES = 128 };
 
 typedef struct rn_request {
@@ -205,6 +223,9 @@ typedef struct rn_request {
     const char *const *stop; // strings that end the text and are not part of it; copied
     size_t n_stop;           // at most RN_MAX_STOPS
     bool ignore_eos;
+    bool special_text; // special tokens are text too, but for those that end it
+    bool logprobs;     // events carry the token's logprob, and those of
+    int top_logprobs;  // so many of the likeliest tokens, at most RN_MAX_TOP_LOGPROBS
     // who goes first: a higher priority before a lower one, then the user who had least so far,
     // then the older request
     int priority;     // -RN_MAX_PRIORITY to RN_MAX_PRIORITY
@@ -255,6 +276,18 @@ typedef struct rn_timings {
     uint64_t decode_steps; // those steps
 } rn_timings;
 
+// What the time between two tokens of a choice was spent on, mostly.
+typedef enum rn_gap {
+    RN_GAP_NONE,      // there was no token before
+    RN_GAP_DECODE,    // a step of streams that decode
+    RN_GAP_PROMPT,    // steps that evaluated prompts too
+    RN_GAP_PREEMPTED, // its pages were given to others, and computed again
+    RN_GAP_PAUSED,    // its reader did not follow
+    RN_GAP_HOST,      // between steps: events were not collected, or the machine was busy
+} rn_gap;
+enum { RN_GAP_COUNT = RN_GAP_HOST + 1 };
+const char *rn_gap_text(rn_gap gap); // "decode", "prompt", ...
+
 // What an event points to is valid until the next step, or the next rn_engine_wait.
 typedef struct rn_event {
     uint64_t request;
@@ -268,6 +301,12 @@ typedef struct rn_event {
     rn_status status; // why, with RN_FINISH_ERROR; RN_ERR_CANCELLED with RN_FINISH_CANCELLED
     const char *stop; // the stop string that matched, or NULL
     uint64_t seed;
+    uint64_t time_ns; // of the step's end, CLOCK_MONOTONIC
+    double gap_ms;    // with a token: since the choice's last one; 0: it is the first
+    rn_gap gap;
+    // where asked for: the token's own first, then the likeliest, descending; NULL: none
+    const rn_logprob *logprob; // [n_logprobs]
+    int n_logprobs;
     const rn_timings *timings; // with a finish
     const float *embedding;    // with the finish of a request with pooling, [n_embd]
 } rn_event;
@@ -327,6 +366,7 @@ typedef struct rn_engine_stats {
     uint32_t pages_total, pages_held, pages_shared,
         pages_cached; // now; shared: held more than once
     uint64_t kv_held_bytes, kv_cached_bytes;
+    double step_ms; // how long the step that runs now has taken; 0: none does
     // where the steps' time went
     uint64_t schedule_ns, batch_ns, run_ns, sample_ns, publish_ns;
     uint64_t weight_bytes, kv_bytes; // that the steps had to read
@@ -334,6 +374,57 @@ typedef struct rn_engine_stats {
 void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out);
 // Any thread. Forgets the prefixes that no request uses.
 void rn_engine_forget_prefixes(rn_engine *engine);
+
+// --- a picture of the engine, for those who watch it ---
+
+typedef enum rn_stream_state {
+    RN_STREAM_WAITING, // for its first step, or to go on after a preemption
+    RN_STREAM_PROMPT,
+    RN_STREAM_DECODE,
+    RN_STREAM_PAUSED,
+} rn_stream_state;
+
+typedef struct rn_stream_view {
+    uint64_t request;
+    void *data; // the request's
+    int choice;
+    rn_stream_state state;
+    int priority;
+    int prompt_tokens, cached_tokens;
+    int done_tokens; // positions that are evaluated
+    int output_tokens;
+    uint32_t pages; // that it holds
+} rn_stream_view;
+
+typedef enum rn_page_state { RN_PAGE_FREE, RN_PAGE_HELD, RN_PAGE_CACHED } rn_page_state;
+
+typedef struct rn_page_view {
+    uint64_t owner; // the oldest request that holds it; 0: none
+    uint16_t holders;
+    uint8_t group; // of layers, with pages of their own
+    uint8_t state; // rn_page_state; cached: kept for others, nobody holds it
+} rn_page_view;
+
+typedef struct rn_view {
+    uint64_t time_ns; // CLOCK_MONOTONIC
+    rn_engine_stats stats;
+    const rn_stream_view *stream;
+    size_t n_streams;
+    const rn_page_view *page;
+    size_t n_pages;
+} rn_view;
+
+typedef struct rn_watcher rn_watcher;
+
+// A watcher has room for one picture. It is to be destroyed before the engine, and not while the
+// engine runs.
+rn_status rn_watcher_create(rn_engine *engine, rn_watcher **out, rn_error *err);
+void rn_watcher_destroy(rn_watcher *watcher);
+// Asks for a picture: the step's thread takes it after its current step, at once where it sleeps.
+// One thread at a time. Nothing happens while one is asked for already.
+void rn_watcher_ask(rn_watcher *watcher);
+// The picture that was asked for last, valid until the next ask; NULL: it is not taken yet.
+const rn_view *rn_watcher_view(rn_watcher *watcher);
 
 // The machine's read bandwidth in bytes/s for a working set of that size, sustained over
 // budget_ms; 0: not measurable, or the engine's thread is running.

@@ -1,0 +1,102 @@
+// What handlers do with a call: read its body, refuse, answer. The connection's side is http.c's.
+#include "call.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fields.h"
+#include "routes.h"
+
+static const char *error_type(enum call_api api, int status) {
+    switch (status) {
+    case 401:
+        return "authentication_error";
+    case 403:
+        return "permission_error";
+    case 404:
+        return "not_found_error";
+    case 413:
+        return api == API_ANTHROPIC ? "request_too_large" : "invalid_request_error";
+    case 429:
+        return "rate_limit_error";
+    case 503:
+        return api == API_ANTHROPIC ? "overloaded_error" : "unavailable_error";
+    default:
+        if (status < 500) return "invalid_request_error";
+        return api == API_ANTHROPIC ? "api_error" : "server_error";
+    }
+}
+
+void call_error_object(enum call_api api, int status, const char *param, const char *code,
+                       const char *message, struct jbuf *out) {
+    jbuf_text(out, api == API_ANTHROPIC ? "{\"type\":\"error\",\"error\":{\"type\":"
+                                        : "{\"error\":{\"type\":");
+    jbuf_cstring(out, error_type(api, status));
+    jbuf_key(out, "message");
+    jbuf_cstring(out, message);
+    if (api == API_OPENAI) {
+        jbuf_key(out, "param");
+        jbuf_cstring(out, param);
+        jbuf_key(out, "code");
+        if (code) {
+            jbuf_cstring(out, code);
+        } else if (status == 503) { // as the peers' health checks have it
+            jbuf_int(out, status);
+        } else {
+            jbuf_text(out, "null");
+        }
+    }
+    jbuf_text(out, "}}");
+}
+
+bool call_refused(const struct call *call) { return call->status >= 400; }
+
+bool call_refuse(struct call *call, int status, const char *param, const char *code,
+                 const char *fmt, ...) {
+    if (call_refused(call)) return false;
+    char message[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(message, sizeof message, fmt, args);
+    va_end(args);
+    jbuf_clear(&call->out);
+    call_error_object(call->route ? call->route->api : API_OPENAI, status, param, code, message,
+                      &call->out);
+    call->content_type = NULL;
+    call->status = status;
+    if ((status == 429 || status == 503) && !call->retry_after_s) call->retry_after_s = 1;
+    return false;
+}
+
+void call_answer(struct call *call) {
+    if (call_refused(call)) return;
+    if (call->out.failed) {
+        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        return;
+    }
+    call->status = 200;
+}
+
+json_t *call_json(struct call *call) {
+    if (call->json) return call->json;
+    json_error_t problem;
+    char path[256] = "";
+    call->json = json_loadb(call->body ? call->body : "", call->body_len,
+                            JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
+    if (call->json && json_is_object(call->json)) return call->json;
+    if (call->json) {
+        call_refuse(call, 400, NULL, "invalid_type", "the body must be a JSON object");
+    } else if (json_error_code(&problem) == json_error_out_of_memory) {
+        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    } else {
+        json_path_at(call->body ? call->body : "", call->body_len, (size_t)problem.position, path,
+                     sizeof path);
+        call_refuse(call, 400, *path ? path : NULL, "invalid_json",
+                    "the body is not valid JSON: %s (at byte %d%s%s)", problem.text,
+                    problem.position, *path ? ", in " : "", path);
+    }
+    json_decref(call->json);
+    call->json = NULL;
+    return NULL;
+}

@@ -1,0 +1,41 @@
+// Reading fields of a JSON object that a stranger wrote. Absent and null fields leave *out as it
+// is. A wrong one refuses the call (400, the field as param, the offending value in the message);
+// after the first refusal nothing is read any more, so a handler asks call_refused once at the end.
+#ifndef RN_SERVER_FIELDS_H
+#define RN_SERVER_FIELDS_H
+
+#include "call.h"
+
+struct fields {
+    struct call *call;
+    const json_t *object;
+    const char *path; // "" or "messages[2]": what comes before the field's name in messages
+};
+
+struct fields fields_of(struct call *call, const json_t *object, const char *path);
+
+// False: refused, now or before.
+bool field_int(const struct fields *fields, const char *name, int64_t min, int64_t max,
+               int64_t *out);
+bool field_real(const struct fields *fields, const char *name, double min, double max, double *out);
+bool field_bool(const struct fields *fields, const char *name, bool *out);
+// Borrowed from the object; no NUL inside. At most max bytes.
+bool field_string(const struct fields *fields, const char *name, size_t max, const char **out,
+                  size_t *len);
+// One of "a|b|c"; *out is its index.
+bool field_choice(const struct fields *fields, const char *name, const char *choices, int *out);
+bool field_object(const struct fields *fields, const char *name, const json_t **out);
+bool field_array(const struct fields *fields, const char *name, size_t max, const json_t **out);
+// A string, or an array of at most max of them, each of 1 to bytes_max bytes.
+bool field_strings(const struct fields *fields, const char *name, size_t max, size_t bytes_max,
+                   const char **out, size_t *n_out);
+// Refuses where the field is there and not null (or false, where absent_if_false).
+bool field_unsupported(const struct fields *fields, const char *name, bool absent_if_false,
+                       const char *why);
+// Refuses with 400 naming this field: printf after it.
+bool field_refuse(const struct fields *fields, const char *name, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+// "messages[2].content" where text is wrong at offset, found from the text alone; "": at the top.
+void json_path_at(const char *text, size_t len, size_t offset, char *out, size_t out_size);
+
+#endif

@@ -1,0 +1,19 @@
+// The times between a choice's tokens, counted in buckets of about 4%: percentiles in little
+// memory, however long the text.
+#ifndef RN_SERVER_GAPS_H
+#define RN_SERVER_GAPS_H
+
+#include <stdint.h>
+
+enum { GAPS_PER_OCTAVE = 16, GAPS_OCTAVES = 30, GAPS_BUCKETS = GAPS_PER_OCTAVE * GAPS_OCTAVES };
+
+struct gaps {
+    uint32_t total;
+    uint32_t *count; // [GAPS_BUCKETS] from 1 microsecond on; NULL until the first
+};
+
+void gaps_deinit(struct gaps *gaps);
+void gaps_add(struct gaps *gaps, double ms);                   // lost where memory is
+double gaps_percentile(const struct gaps *gaps, double share); // ms; NaN: none
+
+#endif

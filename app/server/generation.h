@@ -1,0 +1,123 @@
+// A generation: what a call wants of the engine, and what came of it. A worker makes it; then it
+// belongs to the I/O thread. Prompts become engine requests (`stream`), each with n choices; choice
+// numbers count through all of them, as the APIs have it.
+#ifndef RN_SERVER_GENERATION_H
+#define RN_SERVER_GENERATION_H
+
+#include "call.h"
+#include "gaps.h"
+#include "params.h"
+#include "split.h"
+
+struct tool_call {
+    char id[32]; // "call_..."
+    struct jbuf name, arguments;
+};
+
+// A token with its logprobs, as it came.
+struct token_logprob {
+    int32_t token;
+    float logprob;
+    int first_top, n_top; // in choice->top[]
+};
+
+struct choice {
+    int index;        // among all of the call's
+    int prompt;       // of the call's prompts
+    struct jbuf text; // content; of a stream: empty, unless the writer asked to keep it
+    struct jbuf reasoning;
+    struct tool_call *tool; // [n_tools]
+    int n_tools;
+    int32_t *token; // [n_tokens], kept when generation->keep_tokens
+    int n_tokens, token_capacity;
+    // logprobs not yet written: a stream's writer takes them and sets n_logprob = n_top = 0
+    struct token_logprob *logprob;
+    int n_logprob, logprob_capacity;
+    rn_logprob *top;
+    int n_top, top_capacity;
+    bool ended;
+    rn_finish finish;
+    rn_status status;
+    char *stop; // the stop string that matched, or NULL; owned
+    uint64_t seed;
+    rn_timings timings; // valid when ended
+    struct gaps gaps;   // times between its tokens
+    float *embedding;   // [n_embd], owned; with pooling
+    struct split split;
+};
+
+// A piece of a choice, for a stream's writer. One event gives none, one or several; tokens whose
+// text is held back come with a later one.
+struct delta {
+    struct choice *choice;
+    enum part part;
+    int tool; // its index, for the tool parts
+    const char *text;
+    size_t len;
+};
+
+// How an API writes an answer. All run on the I/O thread and write to call->out; a stream's events
+// are complete SSE events ("data: ...\n\n").
+struct writer {
+    void (*begin)(struct call *call); // stream: all prompts were accepted
+    void (*delta)(struct call *call, const struct delta *delta);  // stream
+    void (*choice_end)(struct call *call, struct choice *choice); // stream
+    void (*end)(struct call *call); // stream: what comes last; otherwise the whole body
+    void (*error)(struct call *call, const char *message); // stream: after its first byte
+    const char *ping; // SSE that keeps a silent stream alive; NULL: ": keep-alive\n\n"
+};
+
+struct prompt {
+    int32_t *ids; // from rn_tokenize (rn_free), or NULL
+    size_t n_ids;
+    char *text; // what to echo, owned (free); NULL: nothing
+    size_t text_len;
+};
+
+struct generation {
+    const struct writer *writer;
+    struct params params;
+    struct prompt *prompt; // [n_prompts]
+    int n_prompts;
+    rn_pooling pooling; // embeddings
+    bool normalize;
+    bool keep_tokens; // choices collect their token ids
+    bool special_text;
+    // chat: how answers are taken apart; NULL: all of it is content
+    const struct split_format *split;
+    bool tools, in_reasoning;
+    void *own; // the writer's own state, freed with own_free
+    void (*own_free)(void *own);
+
+    // --- from here on the I/O thread's ---
+    struct stream **stream; // [n_prompts], engine requests
+    struct choice *choice;  // [n_choices], of all prompts
+    int n_choices, n_live;  // n_live: that have not ended
+    uint64_t first_ns;      // first token of any choice; 0: none
+    bool began;             // the stream's first byte was written
+};
+
+// For prepare handlers. NULL: refused (out of memory).
+struct generation *generation_create(struct call *call, const struct writer *writer);
+void generation_destroy(struct generation *generation);
+// Checks every prompt against the context (the sentence that clients match) and the vocabulary, and
+// sets max_tokens. `what`: "messages" or "prompt". False: refused.
+bool generation_check(struct call *call, struct generation *generation, const char *what);
+// Adds a prompt; takes ids over. False: refused.
+bool generation_add(struct call *call, struct generation *generation, int32_t *ids, size_t n_ids);
+// Messages (as OpenAI has them) through the template into one prompt. variables NULL: none.
+// continue_final: the last message is the beginning of the answer.
+bool generation_chat(struct call *call, struct generation *generation, const json_t *messages,
+                     const json_t *tools, const json_t *variables, bool add_generation_prompt,
+                     bool continue_final);
+
+// --- sums over choices, for writers ---
+
+struct usage {
+    int prompt_tokens, completion_tokens, cached_tokens;
+};
+struct usage generation_usage(const struct generation *generation);
+// "timings":{...} of the contract, without a comma before it.
+void generation_timings(const struct call *call, struct jbuf *out);
+
+#endif

@@ -1,0 +1,36 @@
+// A growing buffer of bytes, and the JSON that is written into it by hand: replies and streams are
+// formatted once per token, so no tree is built for them. Running out of memory is remembered
+// (`failed`) and asked for once, at the end.
+#ifndef RN_SERVER_JBUF_H
+#define RN_SERVER_JBUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct jbuf {
+    char *data; // not NUL-terminated; NULL while empty
+    size_t len, capacity;
+    bool failed; // out of memory: what was added since is lost
+};
+
+void jbuf_deinit(struct jbuf *buf);
+void jbuf_clear(struct jbuf *buf);             // keeps its memory
+void jbuf_drop(struct jbuf *buf, size_t n);    // the first n bytes
+bool jbuf_reserve(struct jbuf *buf, size_t n); // room for n more
+void jbuf_bytes(struct jbuf *buf, const char *data, size_t len);
+void jbuf_text(struct jbuf *buf, const char *text); // as it is
+void jbuf_printf(struct jbuf *buf, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+// A JSON string with its quotes; bytes that are not sound UTF-8 become U+FFFD.
+void jbuf_string(struct jbuf *buf, const char *data, size_t len);
+void jbuf_cstring(struct jbuf *buf, const char *text); // NULL: null
+void jbuf_int(struct jbuf *buf, int64_t value);
+void jbuf_uint(struct jbuf *buf, uint64_t value);
+void jbuf_real(struct jbuf *buf, double value, int digits); // digits after the point; null where
+                                                            // it is not finite
+void jbuf_bool(struct jbuf *buf, bool value);
+// ,"key": with the comma left out right after '{' or at the buffer's begin.
+void jbuf_key(struct jbuf *buf, const char *key);
+
+#endif

@@ -1,0 +1,30 @@
+// Counters and histograms of the server in Prometheus' text form (/metrics), and the access log.
+// I/O thread only. Names, labels and buckets are vLLM's where vLLM has the metric, so that its
+// dashboards read them; runnel's own begin with runnel:.
+#ifndef RN_SERVER_METRICS_H
+#define RN_SERVER_METRICS_H
+
+#include "generation.h"
+
+struct metrics *metrics_create(const struct server *server); // NULL: out of memory
+void metrics_destroy(struct metrics *metrics);
+
+// A token of a choice. The first of a choice has gap NONE and counts as time to first token.
+void metrics_token(struct metrics *metrics, const struct choice *choice, const rn_event *event);
+void metrics_choice_end(struct metrics *metrics, const struct choice *choice);
+// Every call once, when its last byte was handed over or it was given up (`gone`): request counters
+// by route and status, and its line in the access log.
+void metrics_call_end(struct metrics *metrics, const struct call *call, bool gone);
+
+// Histograms that the live view shows too.
+struct histogram {
+    const double *bound; // [n_bounds], ascending, seconds
+    int n_bounds;
+    uint64_t *count; // [n_bounds + 1], not cumulative
+    double sum;
+    uint64_t total;
+};
+const struct histogram *metrics_ttft(const struct metrics *metrics);
+const struct histogram *metrics_itl(const struct metrics *metrics);
+
+#endif

@@ -1,0 +1,40 @@
+// The generation fields that all APIs have in common, read from fields.def and the sampling table:
+// adding a field is a row. Names differ by family, ranges do not.
+#ifndef RN_SERVER_PARAMS_H
+#define RN_SERVER_PARAMS_H
+
+#include "fields.h"
+
+enum family { // bits, for the rows of fields.def
+    FAMILY_CHAT = 1,
+    FAMILY_COMPLETIONS = 2,
+    FAMILY_NATIVE = 4,
+    FAMILY_RESPONSES = 8,
+    FAMILY_MESSAGES = 16,
+};
+
+enum { PROMPTS_MAX = 64, TOP_LOGPROBS_MAX = 20 };
+
+// Strings and lists point into the call's JSON or into this struct.
+struct params {
+    rn_sampling sampling;
+    rn_logit_bias bias[RN_MAX_LOGIT_BIAS];
+    const char *breakers[RN_MAX_DRY_BREAKERS];
+    int n;
+    int max_tokens; // -1: up to the context
+    const char *stop[RN_MAX_STOPS];
+    size_t n_stop;
+    bool stream, include_usage, ignore_eos;
+    bool logprobs;
+    int top_logprobs;
+    int priority;
+    const char *user, *cache_salt; // NULL: none
+    double timeout_ms;             // 0: the server's
+};
+
+// Everything of the family that is not messages, prompt, tools. Starts from the server's defaults.
+// Also checks `model` (404 for one that is not served) and refuses what is not supported yet
+// (response_format, forced tool_choice, grammars...). False: refused.
+bool params_read(struct call *call, const json_t *body, enum family family, struct params *out);
+
+#endif

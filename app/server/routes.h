@@ -1,0 +1,33 @@
+// The table of routes (routes.def).
+#ifndef RN_SERVER_ROUTES_H
+#define RN_SERVER_ROUTES_H
+
+#include "call.h"
+
+enum route_access {
+    ROUTE_KEY,  // needs the key where the server has one: the default
+    ROUTE_OPEN, // never: /health, the page and its files, and nothing else
+};
+
+struct route {
+    const char *method, *path; // a path that ends in '*' stands for all that begin so
+    enum route_access access;
+    enum call_api api;
+    bool always;                        // answers while loading and draining too
+    void (*at_once)(struct call *call); // on the I/O thread; or
+    void (*prepare)(struct call *call); // on a worker
+};
+
+// NULL: none; allow then lists the methods that the path has ("GET, POST"), "": no such path. HEAD
+// finds GET's.
+const struct route *route_find(const char *method, const char *path, char *allow,
+                               size_t allow_size);
+const struct route *route_at(int index); // NULL: no more
+
+#define ROUTE_AT_ONCE(method, path, access, api, always, handler) void handler(struct call *call);
+#define ROUTE_PREPARE(method, path, api, handler)                 void handler(struct call *call);
+#include "routes.def"
+#undef ROUTE_AT_ONCE
+#undef ROUTE_PREPARE
+
+#endif

@@ -1,0 +1,67 @@
+// The server: one I/O thread that owns every connection, call and stream; workers that parse,
+// render and tokenize; the engine's own thread. `runnel serve` fills the configuration and runs it.
+//
+//   I/O thread:  sockets (libmicrohttpd), engine events, timers, signals. Takes no lock that a step
+//                holds, does nothing that takes long.
+//   workers:     own a call between its body and its submission, and touch nothing else.
+//
+// Life: LOADING (every route but /health says 503) -> READY -> DRAINING (no new work, streams
+// finish) -> the loop ends.
+#ifndef RN_SERVER_SERVER_H
+#define RN_SERVER_SERVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "runnel.h"
+
+struct server;
+
+// All strings outlive the server. Zeroed numbers are not defaults: serve fills every field.
+struct server_config {
+    const char *host;        // address to listen on
+    int port;                // 0: any free one
+    const char *const *keys; // API keys; none: no key is asked for
+    int n_keys;
+    const char *const *origins; // of other sites whose pages may call; "*": any
+    int n_origins;
+    const char *const *hosts; // names that the Host header may have besides addresses, localhost
+    int n_hosts;              // and `host`
+    const char *tls_cert, *tls_key; // PEM text; NULL: plain HTTP
+    const char *model_name;         // what clients call the model
+    const char *const *aliases;     // further names
+    int n_aliases;
+    bool ui;
+    FILE *access_log; // NULL: none
+
+    size_t body_bytes_max;    // of one request
+    size_t pending_bytes_max; // bodies of all requests that are being read or prepared
+    int connections_max;
+    int workers;
+    double header_s, body_s, idle_s; // to read a request's head and body; between requests
+    double keepalive_s;              // a stream that is silent so long gets a comment
+    double stall_s;                  // a reader that takes nothing for so long is cut off
+    double stuck_s;                  // a step that takes longer makes the server unhealthy
+    double request_s;                // most time of a request; 0: no limit
+    double drain_s;                  // most time to finish streams at the end; 0: no limit
+    size_t stream_bytes_max;         // unsent bytes of a stream, then its requests are paused
+
+    rn_sampling sampling; // what a request that says nothing gets
+    int max_tokens;       // the same; -1: up to the context
+};
+
+// Opens the socket and starts the I/O thread: /health answers from here on. RN_ERR_ARG: the address
+// cannot be had, the certificate is wrong.
+rn_status server_create(const struct server_config *config, struct server **out, rn_error *err);
+int server_port(const struct server *server);
+// The model is there; the engine was not started yet. All three outlive the server. tmpl NULL: the
+// model has none, chat is refused. bandwidth: measured, bytes/s; 0: unknown.
+rn_status server_ready(struct server *server, const rn_model *model, rn_engine *engine,
+                       const rn_chat_template *tmpl, double bandwidth, rn_error *err);
+// Until a signal (SIGTERM, SIGINT) drained it. Returns the signal that ended it, negative when the
+// drain was cut short by a second one or by drain_s.
+int server_wait(struct server *server);
+void server_destroy(struct server *server);
+
+#endif
