@@ -50,8 +50,10 @@ static const struct server *server_get(void) {
     server.info = rn_model_get_info(model);
     server.engine_info.n_ctx = 256;
     server.engine_info.max_seqs = 4;
+    server.engine_info.max_waiting = 256;
     server.tmpl = tmpl;
     server.tmpl_source = template_source;
+    server.split = split_format_of(template_source);
     server.created = 1;
     strcpy(server.fingerprint, "fp_fuzz");
     server.phase = PHASE_READY;
