@@ -46,6 +46,9 @@ struct choice {
     struct gaps gaps;   // times between its tokens
     float *embedding;   // [n_embd], owned; with pooling
     struct split split;
+    // for who counts
+    uint64_t start_ns;           // the call's
+    double gap_ms[RN_GAP_COUNT]; // times between its tokens, by what they were spent on
 };
 
 // A piece of a choice, for a stream's writer. One event gives none, one or several; tokens whose
