@@ -108,7 +108,11 @@ struct chat_json {
 static bool dump(const json_t *value, char **out) {
     *out = NULL;
     if (!value) return true;
-    *out = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+    struct jbuf text = {0};
+    jbuf_json(&text, value);
+    jbuf_bytes(&text, "", 1);
+    if (text.failed) jbuf_deinit(&text);
+    *out = text.data;
     return *out != NULL;
 }
 

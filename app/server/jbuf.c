@@ -149,6 +149,17 @@ void jbuf_real(struct jbuf *buf, double value, int digits) {
 
 void jbuf_bool(struct jbuf *buf, bool value) { jbuf_text(buf, value ? "true" : "false"); }
 
+static int json_add(const char *data, size_t len, void *ctx) {
+    jbuf_bytes(ctx, data, len);
+    return ((const struct jbuf *)ctx)->failed ? -1 : 0;
+}
+
+void jbuf_json(struct jbuf *buf, const json_t *value) {
+    if (json_dump_callback(value, json_add, buf, JSON_COMPACT | JSON_ENCODE_ANY)) {
+        buf->failed = true;
+    }
+}
+
 void jbuf_key(struct jbuf *buf, const char *key) {
     if (buf->len && buf->data[buf->len - 1] != '{') jbuf_bytes(buf, ",", 1);
     jbuf_bytes(buf, "\"", 1);
