@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fields.h"
+#include "openai.h"
 #include "tools.h"
 
 enum { MESSAGE_PATH_SIZE = 48, PATH_SIZE = 112, PARTS_MAX = 4096, TOOL_CALLS_MAX = 1024 };
@@ -15,28 +16,11 @@ static bool no_memory(struct call *call) {
     return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
 }
 
-static const char *kind_of(const json_t *value) {
-    switch (json_typeof(value)) {
-    case JSON_OBJECT:
-        return "an object";
-    case JSON_ARRAY:
-        return "an array";
-    case JSON_STRING:
-        return "a string";
-    case JSON_INTEGER:
-    case JSON_REAL:
-        return "a number";
-    case JSON_NULL:
-        return "null";
-    default:
-        return json_is_true(value) ? "true" : "false";
-    }
-}
-
 static bool refuse_kind(struct call *call, const char *path, const char *expected,
                         const json_t *value) {
+    char shown[OPENAI_SHOWN_BYTES];
     return call_refuse(call, 400, path, "invalid_type", "%s: expected %s, got %s", path, expected,
-                       kind_of(value));
+                       openai_shown(value, shown));
 }
 
 // "messages[2].content[0]"
@@ -117,8 +101,9 @@ static bool content_read(struct call *call, const json_t *from, const char *path
                parts_read(call, content, path, message);
     }
     if (json_is_string(content)) return true;
+    char shown[OPENAI_SHOWN_BYTES];
     return field_refuse(&fields, "content", "expected a string or an array of parts, got %s",
-                        kind_of(content));
+                        openai_shown(content, shown));
 }
 
 // ---------------------------------------------------------------- tool calls
@@ -132,8 +117,9 @@ static bool arguments_read(struct call *call, const struct fields *fields, json_
     }
     if (json_is_object(arguments)) return true;
     if (!json_is_string(arguments)) {
+        char shown[OPENAI_SHOWN_BYTES];
         return field_refuse(fields, "arguments", "expected a string of JSON, got %s",
-                            kind_of(arguments));
+                            openai_shown(arguments, shown));
     }
     const size_t len = json_string_length(arguments);
     if (!len) return put(call, function, "arguments", json_object());

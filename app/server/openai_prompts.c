@@ -14,7 +14,8 @@ static bool no_memory(struct call *call) {
 }
 
 // The text that an answer echoes; of ids what they stand for.
-static bool text_keep(struct call *call, struct prompt *prompt, const json_t *from) {
+static bool text_keep(struct call *call, struct prompt *prompt, const json_t *from,
+                      const char *path) {
     if (json_is_string(from)) {
         prompt->text_len = json_string_length(from);
         prompt->text = malloc(prompt->text_len + 1);
@@ -22,9 +23,11 @@ static bool text_keep(struct call *call, struct prompt *prompt, const json_t *fr
         memcpy(prompt->text, json_string_value(from), prompt->text_len + 1);
         return true;
     }
-    return rn_detokenize(call->server->model, prompt->ids, prompt->n_ids, true, &prompt->text,
-                         &prompt->text_len, NULL) == RN_OK ||
-           no_memory(call);
+    rn_error err = {0};
+    const rn_status status = rn_detokenize(call->server->model, prompt->ids, prompt->n_ids, true,
+                                           &prompt->text, &prompt->text_len, &err);
+    if (status == RN_ERR_NOMEM) return no_memory(call);
+    return !status || call_refuse(call, 400, path, "invalid_value", "%s: %s", path, err.message);
 }
 
 // A text that gives no token still has the one that every text begins with, where there is one.
@@ -53,16 +56,11 @@ static bool ids_of_text(struct call *call, const json_t *text, const char *path,
 }
 
 static bool refuse_id(struct call *call, const char *path, size_t index, const json_t *value) {
-    const int last = call->server->info->n_vocab - 1;
-    char param[PATH_SIZE + 32];
+    char param[PATH_SIZE + 32], shown[OPENAI_SHOWN_BYTES];
     snprintf(param, sizeof param, "%s[%zu]", path, index);
-    if (!json_is_integer(value)) {
-        return call_refuse(call, 400, param, "invalid_type",
-                           "%s: expected a token id, an integer from 0 to %d", param, last);
-    }
-    return call_refuse(call, 400, param, "invalid_value",
-                       "%s: %lld is not a token id, expected 0 to %d", param,
-                       (long long)json_integer_value(value), last);
+    return call_refuse(call, 400, param, json_is_integer(value) ? "invalid_value" : "invalid_type",
+                       "%s: %s is not a token id, an integer from 0 to %d", param,
+                       openai_shown(value, shown), call->server->info->n_vocab - 1);
 }
 
 static bool ids_of_array(struct call *call, const json_t *array, const char *path, int32_t **ids,
@@ -91,15 +89,18 @@ static bool prompt_read(struct call *call, const json_t *from, const char *path,
     } else if (json_is_array(from)) {
         ok = ids_of_array(call, from, path, &ids, &n_ids);
     } else {
+        char shown[OPENAI_SHOWN_BYTES];
         ok = call_refuse(call, 400, path, "invalid_type",
-                         "%s: expected a string or an array of token ids", path);
+                         "%s: expected a string or an array of token ids, got %s", path,
+                         openai_shown(from, shown));
     }
     if (!ok) {
         rn_free(ids);
         return false;
     }
     if (!generation_add(call, generation, ids, n_ids)) return false;
-    return !keep_text || text_keep(call, &generation->prompt[generation->n_prompts - 1], from);
+    return !keep_text ||
+           text_keep(call, &generation->prompt[generation->n_prompts - 1], from, path);
 }
 
 bool openai_prompts(struct call *call, const json_t *body, const char *name, bool keep_text) {
