@@ -28,6 +28,7 @@ static inline struct served *served_create(const char *path) {
     server->model = served->model;
     server->info = rn_model_get_info(served->model);
     server->tmpl = served->tmpl;
+    server->tmpl_source = rn_model_chat_template(served->model);
     server->engine_info.n_ctx = 1024;
     server->engine_info.max_seqs = 4;
     server->engine_info.max_waiting = 64;

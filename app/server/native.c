@@ -286,15 +286,14 @@ static bool prompt_add(struct call *call, struct generation *generation, const j
                        const char *path) {
     char inner[64];
     if (json_is_object(value)) {
-        const json_t *media = json_object_get(value, "multimodal_data");
-        if (json_array_size(media))
-            return call_refuse(call, 400, "multimodal_data", NULL,
-                               "%s.multimodal_data: the model takes text alone", path);
+        const struct fields fields = fields_of(call, value, path);
+        if (json_array_size(json_object_get(value, "multimodal_data")))
+            return field_refuse(&fields, "multimodal_data", "the model takes text alone");
         snprintf(inner, sizeof inner, "%s.prompt_string", path);
         path = inner;
         value = json_object_get(value, "prompt_string");
         if (!json_is_string(value))
-            return call_refuse(call, 400, path, "invalid_type", "%s: expected a string", path);
+            return field_refuse(&fields, "prompt_string", "expected a string");
     }
     int32_t *ids;
     size_t n_ids;
