@@ -12,7 +12,8 @@
 
 // ---------------------------------------------------------------- submission
 
-static bool choices_create(struct generation *generation) {
+static bool choices_create(const struct call *call) {
+    struct generation *generation = call->generation;
     const int n = generation->params.n;
     generation->stream = calloc((size_t)generation->n_prompts, sizeof(struct stream *));
     generation->choice = calloc((size_t)generation->n_prompts * (size_t)n, sizeof(struct choice));
@@ -23,6 +24,7 @@ static bool choices_create(struct generation *generation) {
         choice->index = i;
         choice->prompt = i / n;
         choice->in_reasoning = generation->in_reasoning;
+        choice->start_ns = call->start_ns;
         split_init(&choice->split, generation->split ? generation->split : split_format_of(NULL),
                    generation->tools, generation->in_reasoning);
     }
@@ -92,7 +94,7 @@ static bool submit_one(struct call *call, int index) {
 }
 
 bool streams_submit(struct call *call) {
-    if (!choices_create(call->generation)) return submit_refuse(call, RN_ERR_NOMEM, NULL);
+    if (!choices_create(call)) return submit_refuse(call, RN_ERR_NOMEM, NULL);
     for (int i = 0; i < call->generation->n_prompts; i++) {
         if (submit_one(call, i)) continue;
         streams_leave(call->generation);
@@ -243,6 +245,8 @@ static void token_count(struct call *call, struct choice *choice, const rn_event
     struct generation *generation = call->generation;
     if (!generation->first_ns) generation->first_ns = event->time_ns;
     if (event->gap != RN_GAP_NONE) gaps_add(&choice->gaps, event->gap_ms);
+    choice->gap_ms[event->gap] += event->gap_ms;
+    choice->n_output++;
     metrics_token(call->server->metrics, choice, event);
     live_token(call->server->live, call, choice, event);
 }
