@@ -158,7 +158,8 @@ rn_status rn_tokenize(const rn_model *model, const char *text, size_t len, int f
                       size_t *n_ids, rn_error *err) {
     struct token_list list = {0};
     const int encode = (flags & RN_TOKENIZE_BOS ? ENCODE_BOS : 0) |
-                       (flags & RN_TOKENIZE_SPECIAL ? ENCODE_SPECIAL : 0);
+                       (flags & RN_TOKENIZE_SPECIAL ? ENCODE_SPECIAL : 0) |
+                       (flags & RN_TOKENIZE_GUARDED ? ENCODE_GUARDED : 0);
     const rn_status status = tokenizer_encode(model->tokenizer, text, len, encode, &list, err);
     if (status) {
         token_list_deinit(&list);

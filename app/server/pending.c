@@ -13,7 +13,8 @@
 #define PENDING(handler)                                                                           \
     WEAK void handler(struct call *call) { call_refuse(call, 501, NULL, NULL, "not written yet"); }
 PENDING(assets_get)
-PENDING(metrics_get) PENDING(live_get) PENDING(live_stream) PENDING(models_list) PENDING(models_one)
+PENDING(metrics_get)
+PENDING(live_get) PENDING(live_stream) PENDING(models_list) PENDING(models_one)
     PENDING(native_props) PENDING(native_slots) PENDING(chat_prepare) PENDING(completions_prepare)
         PENDING(embeddings_prepare) PENDING(responses_prepare) PENDING(messages_prepare)
             PENDING(messages_count) PENDING(native_prepare) PENDING(tokens_tokenize)
