@@ -1,5 +1,6 @@
 // /v1/chat/completions: which conversations are taken and what templates see of them; what a stream
 // and a whole answer are made of, and that they say the same.
+#define _GNU_SOURCE // memmem, asprintf
 #define RANDOM_SEED 41
 #include "openai_world.h"
 
