@@ -9,7 +9,7 @@
 #include "routes.h"
 #include "tools.h"
 
-enum { USER_BYTES_MAX = 128, MODEL_BYTES_MAX = 256 };
+enum { LOGGED_USER_BYTES = 128, MODEL_BYTES_MAX = 256 };
 
 static void put_time(struct jbuf *line) {
     struct timespec now;
@@ -88,7 +88,7 @@ static void put_generation(struct jbuf *line, const struct call *call) {
     }
     jbuf_key(line, "stream");
     jbuf_bool(line, generation->params.stream);
-    if (generation->params.user) put_bounded(line, "user", generation->params.user, USER_BYTES_MAX);
+    if (generation->params.user) put_bounded(line, "user", generation->params.user, LOGGED_USER_BYTES);
     put_count(line, "prompts", (uint64_t)generation->n_prompts);
     put_count(line, "choices", (uint64_t)generation->n_choices);
     put_count(line, "prompt_tokens", (uint64_t)usage.prompt_tokens);

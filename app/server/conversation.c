@@ -149,7 +149,9 @@ bool conversation_item(const struct fields *fields, const char *name, const json
     char field[FIELD_PATH_BYTES];
     snprintf(field, sizeof field, "%s[%zu]", name, index);
     if (!json_is_object(item)) return refuse_value(fields, field, "an object", item);
-    snprintf(path, FIELD_PATH_BYTES, "%s%s%s", fields->path, *fields->path ? "." : "", field);
+    const int len =
+        snprintf(path, FIELD_PATH_BYTES, "%s%s%s", fields->path, *fields->path ? "." : "", field);
+    if (len >= FIELD_PATH_BYTES) path[0] = '\0'; // no path of ours is so long
     *out = fields_of(fields->call, item, path);
     return !call_refused(fields->call);
 }
