@@ -38,6 +38,8 @@ static rn_request request_at(int kind) {
         r.user = "somebody";
         r.cache_salt = "salt";
         r.timeout_ms = 1e9;
+        r.logprobs = true;
+        r.top_logprobs = 3;
     }
     if (kind == 2) r.n = MAX_CHOICES;
     if (kind == 3) r.pooling = RN_POOLING_MEAN;
