@@ -474,7 +474,7 @@ static void impossible_tokens_have_a_number_as_logprob(void **state) {
                                         "logprobs"),
                         "content"),
         0);
-    assert_true(json_real_value(json_object_get(token, "logprob")) == -9999.0);
+    assert_true(json_number_value(json_object_get(token, "logprob")) == -9999.0);
     json_decref(body);
     call_destroy(call);
 }
