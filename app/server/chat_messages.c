@@ -134,7 +134,7 @@ static bool arguments_read(struct call *call, const struct fields *fields, json_
     if (!len) return put(call, function, "arguments", json_object());
     json_error_t problem;
     json_t *parsed = json_loadb(json_string_value(arguments), len, 0, &problem);
-    if (!parsed && json_error_code(&problem) == json_error_out_of_memory) return no_memory(call);
+    if (!parsed && !*problem.text) return no_memory(call); // jansson has no words for it
     if (json_is_object(parsed)) return put(call, function, "arguments", parsed);
     json_decref(parsed);
     return true;
@@ -284,11 +284,17 @@ static bool tools_read(const struct fields *body, struct chat_messages *out) {
 // ---------------------------------------------------------------- the template's side
 
 static bool variables_read(const struct fields *body, struct chat_messages *out) {
+    static const char *const taken[] = {"messages", "tools", "add_generation_prompt"};
     const json_t *given = NULL;
     const char *effort = NULL;
     size_t len;
     if (!field_object(body, "chat_template_kwargs", &given)) return false;
     if (!field_string(body, "reasoning_effort", 32, &effort, &len)) return false;
+    for (size_t i = 0; given && i < sizeof taken / sizeof *taken; i++) {
+        if (json_object_get(given, taken[i]))
+            return field_refuse(body, "chat_template_kwargs", "%s has a field of its own",
+                                taken[i]);
+    }
     if (!given && !effort) return true;
     out->variables = given ? copy_of(body->call, given) : json_object();
     if (!out->variables) return no_memory(body->call);

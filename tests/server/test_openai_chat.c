@@ -158,6 +158,7 @@ static const struct {
      "tools[0].function.parameters", "3"},
     {WITH("\"chat_template\":\"{{ messages }}\""), "chat_template", "template"},
     {WITH("\"chat_template_kwargs\":[]"), "chat_template_kwargs", "[]"},
+    {WITH("\"chat_template_kwargs\":{\"tools\":1}"), "chat_template_kwargs", "tools"},
     {WITH("\"add_generation_prompt\":1"), "add_generation_prompt", "1"},
     {WITH("\"continue_final_message\":true"), "continue_final_message", "assistant"},
     {"{\"messages\":[" AGENT("") "],\"continue_final_message\":true,"
