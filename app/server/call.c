@@ -87,11 +87,7 @@ json_t *call_json(struct call *call) {
     if (call->json && json_is_object(call->json)) return call->json;
     if (call->json) {
         call_refuse(call, 400, NULL, "invalid_type", "the body must be a JSON object");
-<<<<<<< HEAD
-    } else if (!*problem.text) { // the library says so of memory alone
-=======
     } else if (!*problem.text) { // jansson has no words for want of memory
->>>>>>> w-openai
         call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     } else {
         json_path_at(call->body ? call->body : "", call->body_len, (size_t)problem.position, path,

@@ -110,14 +110,6 @@ static bool dump(const json_t *value, char **out) {
     struct jbuf text = {0};
     *out = NULL;
     if (!value) return true;
-<<<<<<< HEAD
-    struct jbuf text = {0};
-    jbuf_json(&text, value);
-    jbuf_bytes(&text, "", 1);
-    if (text.failed) jbuf_deinit(&text);
-    *out = text.data;
-    return *out != NULL;
-=======
     jbuf_json(&text, value);
     jbuf_bytes(&text, "", 1);
     if (text.failed) {
@@ -126,7 +118,6 @@ static bool dump(const json_t *value, char **out) {
     }
     *out = text.data;
     return true;
->>>>>>> w-openai
 }
 
 static bool chat_tokens(struct call *call, struct generation *generation, const char *text,

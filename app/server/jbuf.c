@@ -149,17 +149,6 @@ void jbuf_real(struct jbuf *buf, double value, int digits) {
 
 void jbuf_bool(struct jbuf *buf, bool value) { jbuf_text(buf, value ? "true" : "false"); }
 
-<<<<<<< HEAD
-static int json_add(const char *data, size_t len, void *ctx) {
-    jbuf_bytes(ctx, data, len);
-    return ((const struct jbuf *)ctx)->failed ? -1 : 0;
-}
-
-void jbuf_json(struct jbuf *buf, const json_t *value) {
-    if (json_dump_callback(value, json_add, buf, JSON_COMPACT | JSON_ENCODE_ANY)) {
-        buf->failed = true;
-    }
-=======
 static int put_dumped(const char *data, size_t len, void *buf) {
     jbuf_bytes(buf, data, len);
     return ((struct jbuf *)buf)->failed ? -1 : 0;
@@ -168,7 +157,6 @@ static int put_dumped(const char *data, size_t len, void *buf) {
 void jbuf_json(struct jbuf *buf, const json_t *value) {
     const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17);
     if (json_dump_callback(value, put_dumped, buf, flags)) buf->failed = true;
->>>>>>> w-openai
 }
 
 void jbuf_key(struct jbuf *buf, const char *key) {

@@ -31,11 +31,7 @@ void jbuf_uint(struct jbuf *buf, uint64_t value);
 void jbuf_real(struct jbuf *buf, double value, int digits); // digits after the point; null where
                                                             // it is not finite
 void jbuf_bool(struct jbuf *buf, bool value);
-<<<<<<< HEAD
-// A tree that a client sent. Unlike json_dumps it loses nothing when memory comes back in between.
-=======
 // Any value, compact. jansson's own dump goes on where memory ran out, and loses keys.
->>>>>>> w-openai
 void jbuf_json(struct jbuf *buf, const json_t *value);
 // ,"key": with the comma left out right after '{' or at the buffer's begin.
 void jbuf_key(struct jbuf *buf, const char *key);
