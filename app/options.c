@@ -293,7 +293,8 @@ static bool unknown(enum command_id command, const char *given) {
 }
 
 static bool positional_take(struct options *options, const char *text) {
-    if (options->command != COMMAND_INSPECT && options->command != COMMAND_HELP) {
+    if (options->command != COMMAND_INSPECT && options->command != COMMAND_HELP &&
+        options->command != COMMAND_COMPLETIONS) {
         app_fail(APP_USAGE, "unexpected argument '%s'; see 'runnel %s --help'",
                  app_short(text).text, command_name(options->command));
         return false;
