@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "templates.h"
 #include "tools.h"
 
 // ---------------------------------------------------------------- files
@@ -79,29 +80,45 @@ static int tools_load(struct chat *chat, const char *path) {
 // ---------------------------------------------------------------- template
 
 // An error of the template, which its file names where it has one.
-static int template_fail(const struct chat *chat, rn_error *err) {
-    if (chat->template_path) err_prefix(err, err_path(chat->template_path));
+static int template_fail(const char *path, rn_error *err) {
+    if (path) err_prefix(err, err_path(path));
     return app_fail_error(err);
 }
 
-static int template_load(struct chat *chat, const char *path) {
-    rn_error err = {0};
-    chat->template_path = path;
-    const char *model_path = rn_model_get_info(chat->model)->path;
-    if (!path && !rn_model_chat_template(chat->model)) {
-        return app_fail(APP_USAGE, "%s: the model has no chat template; --chat-template gives one",
-                        err_path(model_path));
+// The text of --chat-template: a name of ours, or a file.
+static int template_read(const char *name, struct text *out) {
+    const char *ours = template_find(name);
+    if (ours) {
+        out->data = strdup(ours);
+        out->len = strlen(ours);
+        return out->data ? APP_OK : app_fail(APP_FAILED, "out of memory");
     }
-    struct text source = {0};
-    const int code = path ? text_read(path, TEXT_LIMIT, &source) : APP_OK;
+    const int code = text_read(name, TEXT_LIMIT, out);
     if (code) return code;
-    if (path && strlen(source.data) != source.len) {
-        text_free(&source);
-        return app_fail(APP_USAGE, "%s: holds a NUL byte", err_path(path));
+    if (strlen(out->data) == out->len) return APP_OK;
+    text_free(out);
+    return app_fail(APP_USAGE, "%s: holds a NUL byte", err_path(name));
+}
+
+int chat_template_open(const rn_model *model, const char *name, rn_chat_template **out,
+                       char **source) {
+    struct text text = {0};
+    const int code = name ? template_read(name, &text) : APP_OK;
+    if (code) return code;
+    rn_error err = {0};
+    const rn_status status = rn_chat_template_create(model, text.data, out, &err);
+    if (status || !source) text_free(&text);
+    if (source) *source = text.data;
+    return status == RN_OK ? APP_OK : template_fail(name, &err);
+}
+
+static int template_load(struct chat *chat, const char *name) {
+    chat->template_path = name;
+    if (!name && !rn_model_chat_template(chat->model)) {
+        return app_fail(APP_USAGE, "%s: the model has no chat template; --chat-template gives one",
+                        err_path(rn_model_get_info(chat->model)->path));
     }
-    const rn_status status = rn_chat_template_create(chat->model, source.data, &chat->tmpl, &err);
-    text_free(&source);
-    return status == RN_OK ? APP_OK : template_fail(chat, &err);
+    return chat_template_open(chat->model, name, &chat->tmpl, NULL);
 }
 
 int chat_open(struct chat *chat, const struct options *options, const rn_model *model) {
@@ -176,7 +193,7 @@ int chat_tokens(const struct chat *chat, bool answer, int32_t **ids, size_t *n_i
     free(messages);
     // a template that refuses these messages is no bad template
     if (status == RN_ERR_ARG) return app_fail(APP_FAILED, "%s", err.message);
-    if (status) return template_fail(chat, &err);
+    if (status) return template_fail(chat->template_path, &err);
     status = rn_tokenize(chat->model, text, len, chat->flags, ids, n_ids, &err);
     rn_free(text);
     return status ? app_fail_error(&err) : APP_OK;

@@ -13,6 +13,12 @@ struct chat {
     int flags;                 // of rn_tokenize
 };
 
+// The template that a name of ours or a file gives; NULL: the model's own, which it must have.
+// *source: its text, to be freed; NULL with the model's own; source may be NULL. Returns as
+// chat_open does.
+int chat_template_open(const rn_model *model, const char *name, rn_chat_template **out,
+                       char **source);
+
 // The template, --system and --tools of the options. On failure the error has been printed, the
 // exit code is returned and there is nothing to close.
 int chat_open(struct chat *chat, const struct options *options, const rn_model *model);

@@ -18,12 +18,17 @@ void drive_kv_memory(const struct options *options, rn_engine_options *out) {
 
 static rn_engine_options engine_options_of(const struct options *options, bool all_logits) {
     const char *isa = option_text(options, OPT_ISA);
+    const bool serves = options->command == COMMAND_SERVE;
     rn_engine_options out = {
         .isa = isa && strcmp(isa, "auto") ? isa : NULL,
         .kv_type = option_text(options, OPT_KV_TYPE),
         .n_threads = option_int(options, OPT_THREADS, 0),
         .no_pin = option_flag(options, OPT_NO_PIN),
         .n_ctx = option_int(options, OPT_CTX, 0),
+        .max_seqs = option_int(options, OPT_MAX_SEQS, serves ? 32 : 1),
+        .max_waiting = option_int(options, OPT_MAX_WAITING, serves ? 256 : 0),
+        .itl_ms = (double)option_float(options, OPT_SERVE_ITL_MS, 0),
+        .no_prefix_cache = option_flag(options, OPT_NO_PREFIX_CACHE),
         .batch_tokens = option_int(options, OPT_BATCH_TOKENS, 0),
         .logit_rows = all_logits ? -1 : 0,
     };
@@ -36,6 +41,11 @@ static rn_engine_options engine_options_of(const struct options *options, bool a
 static void memory_say(const struct options *options, const rn_model *model,
                        const rn_engine_options *engine_options, const struct term *term) {
     rn_memory_plan plan;
+    if (options->command == COMMAND_SERVE) {
+        if (rn_engine_plan_memory(model, engine_options, &plan, NULL) == RN_OK)
+            report_print_serving(&plan, engine_options->max_seqs, term);
+        return;
+    }
     if (options->command != COMMAND_RUN || !option_given(options, OPT_MODEL) || !term->err_tty ||
         option_flag(options, OPT_JSON))
         return;

@@ -9,6 +9,9 @@
 
 #include "runnel.h"
 
+// The chat templates of our own (templates.c).
+#define CHAT_TEMPLATE_NAMES "chatml, llama3, gemma, mistral, zephyr, vicuna, alpaca"
+
 enum command_id {
 #define COMMAND(id, ...) COMMAND_##id,
 #include "commands.def"

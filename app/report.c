@@ -165,6 +165,26 @@ void report_print_plan(const rn_memory_plan *plan, const struct term *term) {
             term_reset(term->err_color));
 }
 
+void report_print_serving(const rn_memory_plan *plan, int max_seqs, const struct term *term) {
+    char weights[32], token[32], context[32], kv[32], free_bytes[32], count[32], users[32];
+    const char *dim = term_dim(term->err_color), *reset = term_reset(term->err_color);
+    fprintf(stderr, "%s  weights      %s%s\n", dim,
+            human_bytes((double)plan->weight_bytes, weights), reset);
+    fprintf(stderr, "%s  KV cache     %s a token (%s), %s a full context of %d%s\n", dim,
+            human_bytes((double)plan->kv_token_bytes, token), plan->kv_type,
+            human_bytes((double)plan->kv_context_bytes, context), plan->n_ctx, reset);
+    fprintf(stderr, "%s               %s are set aside: %s tokens, %s full contexts%s\n", dim,
+            human_bytes((double)plan->kv_bytes, kv), human_count(plan->kv_tokens, count),
+            human_count(plan->n_contexts, users), reset);
+    fprintf(stderr,
+            "%s  users        %d at a time, each with up to %s tokens when all are there%s\n", dim,
+            max_seqs, human_count(plan->kv_tokens / (uint64_t)max_seqs, count), reset);
+    if (plan->available) {
+        fprintf(stderr, "%s  memory free  %s%s\n", dim,
+                human_bytes((double)plan->available, free_bytes), reset);
+    }
+}
+
 // ---------------------------------------------------------------- for programs
 
 static json_t *json_whole(double value) {

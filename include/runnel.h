@@ -97,8 +97,8 @@ typedef struct rn_chat {
     bool add_generation_prompt; // end with the opening of the assistant's turn
     // the last message is the beginning of an answer, and the text ends where it does
     bool continue_final;
-    // texts of messages and tools cannot become control tokens: RN_GUARD stands in their markup,
-    // for RN_TOKENIZE_GUARDED
+    // texts of messages, tools and variables cannot become control tokens: RN_GUARD stands in what
+    // they have of markup, for RN_TOKENIZE_GUARDED
     bool guard;
     int64_t now; // seconds since 1970, what strftime_now sees
 } rn_chat;

@@ -142,6 +142,14 @@ const struct plan *tools_plan(const rn_model *model) {
     return model->has_plan ? &model->model.plan : NULL;
 }
 const struct tokenizer *tools_tokenizer(const rn_model *model) { return model->tokenizer; }
+const char *tools_token_bytes(const rn_model *model, int32_t id, size_t *len) {
+    const bool known = id >= 0 && id < tokenizer_size(model->tokenizer);
+    const struct text_span span =
+        known ? tokenizer_bytes(model->tokenizer, id) : (struct text_span){"", 0};
+    *len = span.len;
+    return span.data;
+}
+int32_t tools_token_bos(const rn_model *model) { return tokenizer_bos(model->tokenizer); }
 const char *rn_model_chat_template(const rn_model *model) { return model->chat_template; }
 
 // ---------------------------------------------------------------- tokens
@@ -150,7 +158,8 @@ rn_status rn_tokenize(const rn_model *model, const char *text, size_t len, int f
                       size_t *n_ids, rn_error *err) {
     struct token_list list = {0};
     const int encode = (flags & RN_TOKENIZE_BOS ? ENCODE_BOS : 0) |
-                       (flags & RN_TOKENIZE_SPECIAL ? ENCODE_SPECIAL : 0);
+                       (flags & RN_TOKENIZE_SPECIAL ? ENCODE_SPECIAL : 0) |
+                       (flags & RN_TOKENIZE_GUARDED ? ENCODE_GUARDED : 0);
     const rn_status status = tokenizer_encode(model->tokenizer, text, len, encode, &list, err);
     if (status) {
         token_list_deinit(&list);

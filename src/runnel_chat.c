@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/jread.h"
+#include "runnel_chat.h"
 #include "text/template.h"
 #include "text/tokenizer.h"
 #include "tools.h"
@@ -62,6 +62,9 @@ static rn_status check_value(const char *json, enum jread_kind kind, const char 
 }
 
 static rn_status check_chat(const rn_chat *chat, rn_error *err) {
+    if (chat->continue_final && chat->add_generation_prompt)
+        return err_set(err, RN_ERR_ARG,
+                       "a message cannot be continued and a new turn opened at the same time");
     rn_status status =
         check_value(chat->messages ? chat->messages : "", JREAD_ARRAY, "messages", err);
     if (!status && chat->tools) status = check_value(chat->tools, JREAD_ARRAY, "tools", err);
@@ -81,46 +84,28 @@ enum { GLOBAL_COUNT = sizeof global_names / sizeof *global_names };
 
 // The caller's variables as members, each followed by a comma; `given` gets a bit for each global
 // among them. The first three have fields of their own in rn_chat.
-static rn_status write_variables(const char *json, FILE *out, unsigned *given, rn_error *err) {
+static rn_status write_variables(struct chat_copy *copy, const char *json, unsigned *given) {
+    FILE *const out = copy->out;
     struct jread r;
     struct jread_text key;
     jread_init(&r, json, strlen(json));
     jread_enter_object(&r);
     while (jread_next_key(&r, &key)) {
-        const char *value;
-        size_t len;
         for (int i = 0; i < GLOBAL_COUNT; i++) {
             if (!jread_equals(&key, global_names[i])) continue;
             if (i <= GLOBAL_PROMPT)
-                return err_set(err, RN_ERR_ARG, "variables: '%s' is set by the caller of the chat",
-                               global_names[i]);
+                return err_set(copy->err, RN_ERR_ARG,
+                               "variables: '%s' is set by the caller of the chat", global_names[i]);
             *given |= 1u << i;
         }
-        jread_raw(&r, &value, &len);
         fputc('"', out);
         fwrite(key.data, 1, key.len, out);
         fputs("\":", out);
-        fwrite(value, 1, len, out);
+        const rn_status status = chat_copy_member(copy, &r);
+        if (status) return status;
         fputc(',', out);
     }
     return RN_OK;
-}
-
-// As a JSON string; ill-formed bytes become U+FFFD.
-static void write_string(const char *text, size_t len, FILE *out) {
-    fputc('"', out);
-    for (size_t i = 0, n = 1; i < len; i += n) {
-        const unsigned char c = (unsigned char)text[i];
-        if (unicode_scan((const uint8_t *)text + i, len - i, &n) != UNICODE_WELL) {
-            fputs("\xef\xbf\xbd", out);
-        } else if (c < 0x20) {
-            fprintf(out, "\\u%04x", c);
-        } else {
-            if (c == '"' || c == '\\') fputc('\\', out);
-            fwrite(text + i, 1, n, out);
-        }
-    }
-    fputc('"', out);
 }
 
 // Empty for a model that has no such token: what templates add up stays a text.
@@ -129,28 +114,45 @@ static void write_token(const rn_model *model, int global, int32_t id, FILE *out
     const struct text_span text =
         id < 0 ? (struct text_span){"", 0} : tokenizer_bytes(tokenizer, id);
     fprintf(out, "\"%s\":", global_names[global]);
-    write_string(text.data, text.len, out);
+    chat_write_string(text.data, text.len, out);
     fputc(',', out);
 }
 
 // Absent tools and documents are none, as templates expect, and not undefined.
-static rn_status write_globals(const rn_chat_template *tmpl, const rn_chat *chat, FILE *out,
-                               rn_error *err) {
+static rn_status write_globals(const rn_chat_template *tmpl, const rn_chat *chat,
+                               struct chat_copy *copy) {
     const struct tokenizer *tokenizer = tools_tokenizer(tmpl->model);
+    FILE *const out = copy->out;
     unsigned given = 0;
+    rn_status status = RN_OK;
     fputc('{', out);
-    if (chat->variables) {
-        const rn_status status = write_variables(chat->variables, out, &given, err);
-        if (status) return status;
-    }
+    if (chat->variables) status = write_variables(copy, chat->variables, &given);
+    if (status) return status;
     if (!(given >> GLOBAL_BOS & 1u))
         write_token(tmpl->model, GLOBAL_BOS, tokenizer_bos(tokenizer), out);
     if (!(given >> GLOBAL_EOS & 1u))
         write_token(tmpl->model, GLOBAL_EOS, tokenizer_eos(tokenizer), out);
     if (!(given >> GLOBAL_DOCUMENTS & 1u)) fputs("\"documents\":null,", out);
-    fprintf(out, "\"messages\":%s,\"tools\":%s,\"add_generation_prompt\":%s}", chat->messages,
-            chat->tools ? chat->tools : "null", chat->add_generation_prompt ? "true" : "false");
-    return RN_OK;
+    fputs("\"messages\":", out);
+    status = chat_copy_messages(copy, chat->messages, chat->continue_final);
+    if (status) return status;
+    fputs(",\"tools\":", out);
+    status = chat_copy_value(copy, chat->tools ? chat->tools : "null");
+    fprintf(out, ",\"add_generation_prompt\":%s}", chat->add_generation_prompt ? "true" : "false");
+    return status;
+}
+
+// The one object that the template sees. *globals is to be freed, also after a failure.
+static rn_status make_globals(const rn_chat_template *tmpl, const rn_chat *chat,
+                              struct chat_copy *copy, char **globals, size_t *len) {
+    copy->out = open_memstream(globals, len);
+    if (!copy->out) return err_set(copy->err, RN_ERR_NOMEM, "no memory for a conversation");
+    rn_status status = write_globals(tmpl, chat, copy);
+    const bool failed = ferror(copy->out) != 0;
+    if ((fclose(copy->out) != 0 || failed) && !status)
+        status = err_set(copy->err, RN_ERR_NOMEM, "no memory for a conversation of %zu bytes",
+                         strlen(chat->messages));
+    return status;
 }
 
 rn_status rn_chat_render(const rn_chat_template *tmpl, const rn_chat *chat, char **text,
@@ -159,19 +161,23 @@ rn_status rn_chat_render(const rn_chat_template *tmpl, const rn_chat *chat, char
     *len = 0;
     rn_status status = check_chat(chat, err);
     if (status) return status;
+    struct chat_copy copy = {.guard_for = chat->guard ? tools_tokenizer(tmpl->model) : NULL,
+                             .err = err};
     char *globals = NULL;
     size_t globals_len = 0;
-    FILE *out = open_memstream(&globals, &globals_len);
-    if (!out) return err_set(err, RN_ERR_NOMEM, "no memory for a conversation");
-    status = write_globals(tmpl, chat, out, err);
-    const bool failed = ferror(out) != 0;
-    if ((fclose(out) != 0 || failed) && !status)
-        status = err_set(err, RN_ERR_NOMEM, "no memory for a conversation of %zu bytes",
-                         strlen(chat->messages));
+    status = make_globals(tmpl, chat, &copy, &globals, &globals_len);
     if (!status) {
         status = template_render(tmpl->tmpl, globals, globals_len, chat->now, text, len, err);
         if (status) prefix_error(tmpl, err);
     }
     free(globals);
+    if (!status && chat->continue_final) {
+        status = chat_cut(&copy, *text, len, err);
+        if (status) {
+            rn_free(*text);
+            *text = NULL;
+        }
+    }
+    chat_copy_deinit(&copy);
     return status;
 }

@@ -22,6 +22,14 @@ const char *rn_finish_text(rn_finish finish) {
     return at < sizeof texts / sizeof *texts ? texts[at] : "unknown";
 }
 
+const char *rn_gap_text(rn_gap gap) {
+    static const char *const texts[RN_GAP_COUNT] = {
+        [RN_GAP_NONE] = "none",           [RN_GAP_DECODE] = "decode", [RN_GAP_PROMPT] = "prompt",
+        [RN_GAP_PREEMPTED] = "preempted", [RN_GAP_PAUSED] = "paused", [RN_GAP_HOST] = "host"};
+    const size_t at = (size_t)gap;
+    return at < RN_GAP_COUNT ? texts[at] : "unknown";
+}
+
 // ---------------------------------------------------------------- life
 
 rn_status model_kv_type(const char *name, enum kv_type *out, rn_error *err) {

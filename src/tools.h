@@ -13,6 +13,10 @@
 const struct weights *tools_weights(const rn_model *model);
 const struct plan *tools_plan(const rn_model *model);
 const struct tokenizer *tools_tokenizer(const rn_model *model);
+// The bytes that a token stands for, half a character too; of special tokens their text. Ids that
+// are none have no bytes. Borrowed.
+const char *tools_token_bytes(const rn_model *model, int32_t id, size_t *len);
+int32_t tools_token_bos(const rn_model *model); // -1: none
 
 // A model of a known shape with random weights and no file, for benchmarks: "1b:Q4_K_M" (see
 // weights/synthetic.h).

@@ -28,6 +28,8 @@ struct choice {
     struct jbuf reasoning;
     struct tool_call *tool; // [n_tools]
     int n_tools;
+    bool in_reasoning; // where its text is now
+    int n_reasoning;   // tokens that were part of the reasoning
     int32_t *token; // [n_tokens], kept when generation->keep_tokens
     int n_tokens, token_capacity;
     // logprobs not yet written: a stream's writer takes them and sets n_logprob = n_top = 0
@@ -44,6 +46,9 @@ struct choice {
     struct gaps gaps;   // times between its tokens
     float *embedding;   // [n_embd], owned; with pooling
     struct split split;
+    // for who counts
+    uint64_t start_ns;           // the call's
+    double gap_ms[RN_GAP_COUNT]; // times between its tokens, by what they were spent on
 };
 
 // A piece of a choice, for a stream's writer. One event gives none, one or several; tokens whose

@@ -11,11 +11,12 @@ enum family { // bits, for the rows of fields.def
     FAMILY_NATIVE = 4,
     FAMILY_RESPONSES = 8,
     FAMILY_MESSAGES = 16,
+    FAMILY_ANY = 31,
 };
 
-enum { PROMPTS_MAX = 64, TOP_LOGPROBS_MAX = 20 };
+enum { PROMPTS_MAX = 64, TOP_LOGPROBS_MAX = RN_MAX_TOP_LOGPROBS, USER_BYTES_MAX = 1024 };
 
-// Strings and lists point into the call's JSON or into this struct.
+// Strings and lists point into the call's JSON or into this struct, which must not be moved.
 struct params {
     rn_sampling sampling;
     rn_logit_bias bias[RN_MAX_LOGIT_BIAS];
@@ -36,5 +37,7 @@ struct params {
 // Also checks `model` (404 for one that is not served) and refuses what is not supported yet
 // (response_format, forced tool_choice, grammars...). False: refused.
 bool params_read(struct call *call, const json_t *body, enum family family, struct params *out);
+// `model` alone, for routes that generate nothing: absent, empty or one that is served.
+bool params_model(struct call *call, const json_t *body);
 
 #endif

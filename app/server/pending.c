@@ -13,33 +13,10 @@
 #define PENDING(handler)                                                                           \
     WEAK void handler(struct call *call) { call_refuse(call, 501, NULL, NULL, "not written yet"); }
 PENDING(assets_get)
-PENDING(metrics_get) PENDING(live_get) PENDING(live_stream) PENDING(models_list) PENDING(models_one)
-    PENDING(native_props) PENDING(native_slots) PENDING(chat_prepare) PENDING(completions_prepare)
-        PENDING(embeddings_prepare) PENDING(responses_prepare) PENDING(messages_prepare)
-            PENDING(messages_count) PENDING(native_prepare) PENDING(tokens_tokenize)
-                PENDING(tokens_detokenize) PENDING(tokens_apply_template)
+PENDING(live_get)
+PENDING(live_stream) PENDING(native_props) PENDING(native_slots) PENDING(native_prepare)
 
-                    WEAK struct metrics *metrics_create(const struct server *server) {
-    (void)server;
-    return (struct metrics *)1;
-}
-WEAK void metrics_destroy(struct metrics *metrics) { (void)metrics; }
-WEAK void metrics_token(struct metrics *metrics, const struct choice *choice,
-                        const rn_event *event) {
-    (void)metrics;
-    (void)choice;
-    (void)event;
-}
-WEAK void metrics_choice_end(struct metrics *metrics, const struct choice *choice) {
-    (void)metrics;
-    (void)choice;
-}
-WEAK void metrics_call_end(struct metrics *metrics, const struct call *call, bool gone) {
-    (void)metrics;
-    (void)call;
-    (void)gone;
-}
-WEAK struct live *live_create(struct server *server) {
+    WEAK struct live *live_create(struct server *server) {
     (void)server;
     return (struct live *)1;
 }

@@ -47,6 +47,10 @@ struct server_config {
     double drain_s;                  // most time to finish streams at the end; 0: no limit
     size_t stream_bytes_max;         // unsent bytes of a stream, then its requests are paused
 
+    // on the I/O thread: a signal came while the model was being loaded; draining begins
+    void (*on_early_signal)(int signal_number);
+    void (*on_drain)(int signal_number, int n_active);
+
     rn_sampling sampling; // what a request that says nothing gets
     int max_tokens;       // the same; -1: up to the context
 };
@@ -55,10 +59,11 @@ struct server_config {
 // cannot be had, the certificate is wrong.
 rn_status server_create(const struct server_config *config, struct server **out, rn_error *err);
 int server_port(const struct server *server);
-// The model is there; the engine was not started yet. All three outlive the server. tmpl NULL: the
-// model has none, chat is refused. bandwidth: measured, bytes/s; 0: unknown.
+// The model is there; the engine was not started yet. All of it outlives the server. tmpl and its
+// source NULL: the model has none, chat is refused. bandwidth: measured, bytes/s; 0: unknown.
 rn_status server_ready(struct server *server, const rn_model *model, rn_engine *engine,
-                       const rn_chat_template *tmpl, double bandwidth, rn_error *err);
+                       const rn_chat_template *tmpl, const char *tmpl_source, double bandwidth,
+                       rn_error *err);
 // Until a signal (SIGTERM, SIGINT) drained it. Returns the signal that ended it, negative when the
 // drain was cut short by a second one or by drain_s.
 int server_wait(struct server *server);

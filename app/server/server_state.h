@@ -2,31 +2,45 @@
 #ifndef RN_SERVER_SERVER_STATE_H
 #define RN_SERVER_SERVER_STATE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "server.h"
 
 enum server_phase { PHASE_LOADING, PHASE_READY, PHASE_DRAINING };
 
+struct http;
+struct live;
 struct metrics;
+struct split_format;
 
 struct server {
     struct server_config config;
-    _Atomic int phase; // enum server_phase
+    _Atomic int phase;     // enum server_phase
+    _Atomic bool stopping; // the I/O thread is to end at once
     // set by server_ready, before PHASE_READY
     const rn_model *model;
     const rn_model_info *info;
     rn_engine *engine;
     rn_engine_info engine_info;
-    const rn_chat_template *tmpl; // NULL: the model cannot chat
-    const char *tmpl_source;      // NULL: unknown
-    double bandwidth;             // bytes/s; 0: unknown
-    int64_t created;              // seconds since 1970
-    char fingerprint[32];         // system_fingerprint
+    const rn_chat_template *tmpl;     // NULL: the model cannot chat
+    const char *tmpl_source;          // NULL: none
+    const struct split_format *split; // how the model marks reasoning and tool calls
+    double bandwidth;                 // bytes/s; 0: unknown
+    int64_t created;                  // seconds since 1970
+    char fingerprint[32];             // system_fingerprint
 
-    struct metrics *metrics; // I/O thread
-    struct http *http;       // I/O thread
-    struct live *live;       // I/O thread
+    int epoll_fd, wake_fd, signal_fd;
+    int port;
+    pthread_t thread;
+    bool has_thread;
+    // I/O thread
+    int end_signal;       // that began the drain; 0: none
+    bool cut_short;       // streams were ended before their end
+    uint64_t drain_until; // ns; 0: no limit
+    struct metrics *metrics;
+    struct http *http;
+    struct live *live;
 };
 
 #endif

@@ -68,6 +68,7 @@ void engine_preempt(struct engine *engine, int index) {
     struct seq *seq = engine_running_remove(engine, index);
     kv_release(engine->kv, &seq->table);
     seq->n_done = 0;
+    seq->gap_cause = RN_GAP_PREEMPTED;
     seq->timings.preemptions++;
     engine->stats.preemptions++;
     intake_preempted(&engine->intake);
@@ -96,6 +97,7 @@ static bool is_cancelled(const struct seq *seq) {
 // them here alone.
 static void look_at(struct engine *engine, struct seq *seq) {
     seq->is_paused = atomic_load_explicit(&seq->paused, memory_order_relaxed);
+    if (seq->is_paused && seq->gap_cause == RN_GAP_NONE) seq->gap_cause = RN_GAP_PAUSED;
     if (seq->state == SEQ_WAITING) engine->waiting[seq->waiting_at].is_paused = seq->is_paused;
     if (seq->deadline_ns < engine->next_deadline) engine->next_deadline = seq->deadline_ns;
 }
@@ -348,10 +350,11 @@ static void admit(struct engine *engine, uint64_t now) {
 }
 
 void engine_admit(struct engine *engine) {
-    const uint64_t now = engine_now(engine);
     if (atomic_exchange_explicit(&engine->forget, false, memory_order_relaxed))
         kv_forget_prefixes(engine->kv);
-    take_new(engine); // before the flags: a cancel follows its submit
+    take_new(engine);                        // before the flags: a cancel follows its submit
+    const uint64_t now = engine_now(engine); // not before any submit
+    engine->event_ns = now;
     if (intake_take_flag(&engine->intake) || now >= engine->next_deadline) look_at_all(engine, now);
     admit(engine, now);
 }

@@ -37,6 +37,9 @@ void driver_deinit(struct driver *driver) {
 
 void driver_get_stats(const struct driver *driver, rn_engine_stats *out) {
     stats_board_read(&driver->board, out);
+    const uint64_t begin = atomic_load_explicit(&driver->engine->begin_ns, memory_order_relaxed);
+    const uint64_t now = engine_now(driver->engine);
+    out->step_ms = begin && now > begin ? (double)(now - begin) * 1e-6 : 0;
 }
 
 void driver_forget_prefixes(struct driver *driver) {

@@ -45,7 +45,9 @@ rn_status engine_step(struct engine *engine, bool *busy) {
     engine->done = NULL;
     const uint64_t begin = engine_now(engine);
     uint64_t at = begin;
+    atomic_store_explicit(&engine->begin_ns, begin, memory_order_relaxed);
     if (engine_schedule(engine)) {
+        engine->outside_ns += begin - engine->end_ns;
         lap(engine, &at, &stats->schedule_ns);
         engine_build_batch(engine);
         lap(engine, &at, &stats->batch_ns);
@@ -56,9 +58,11 @@ rn_status engine_step(struct engine *engine, bool *busy) {
         engine_publish(engine);
         lap(engine, &at, &stats->publish_ns);
         pace_learn(&engine->pace, &engine->shape, at - begin);
+        engine->end_ns = at;
         stats->steps++;
     }
     stats_fill(engine);
+    atomic_store_explicit(&engine->begin_ns, 0, memory_order_relaxed);
     assert(engine_check(engine));
     *busy = engine->n_work > 0 || engine->n_event > 0;
     return RN_OK;

@@ -95,7 +95,14 @@ struct engine {
 
     rn_event *event; // [max_live]
     int n_event, next_event;
+    uint64_t event_ns; // the time of events that are made now
     rn_engine_stats stats;
+
+    // what gaps are put down to
+    _Atomic uint64_t begin_ns; // of the step that runs now, for other threads to see; 0: none does
+    uint64_t end_ns;           // of the last step that had work
+    uint64_t outside_ns;       // the sum of the times between such steps
+    uint32_t prompt_steps;     // steps that evaluated prompts, modulo 2^32
 };
 
 struct engine_config {

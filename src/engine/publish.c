@@ -12,13 +12,14 @@ rn_event *engine_new_event(struct engine *engine, const struct seq *seq) {
                         .choice = seq->choice,
                         .token = -1,
                         .text = "",
-                        .seed = seq->sampling.seed};
+                        .seed = seq->sampling.seed,
+                        .time_ns = engine->event_ns};
     return event;
 }
 
 static void fill_timings(const struct engine *engine, struct seq *seq) {
     rn_timings *t = &seq->timings;
-    const uint64_t now = engine_now(engine);
+    const uint64_t now = engine->event_ns;
     const uint64_t start = seq->was_admitted ? seq->start_ns : now;
     const uint64_t first = seq->first_ns ? seq->first_ns : now;
     t->output_tokens = seq->n_token - seq->n_prompt;
@@ -80,19 +81,33 @@ static void publish_text(struct engine *engine, struct seq *seq, rn_event *event
     if (last != RN_FINISH_NONE) engine_finish(engine, seq, event, last, RN_OK);
 }
 
-static void count_token(struct engine *engine, struct seq *seq, uint64_t now) {
+// What the time since the last token went to.
+static rn_gap gap_of(const struct engine *engine, const struct seq *seq, uint64_t gap_ns) {
+    if (seq->gap_cause != RN_GAP_NONE) return (rn_gap)seq->gap_cause;
+    const uint64_t outside_ns = engine->outside_ns - seq->last_outside_ns;
+    if (outside_ns > gap_ns - outside_ns) return RN_GAP_HOST;
+    return engine->prompt_steps != seq->last_prompt_steps ? RN_GAP_PROMPT : RN_GAP_DECODE;
+}
+
+static void count_token(struct engine *engine, struct seq *seq, rn_event *event) {
+    const uint64_t now = engine->event_ns;
     engine->stats.output_tokens++;
     if (seq->first_ns) {
-        const double gap_ms = (double)(now - seq->last_ns) * 1e-6;
-        if (gap_ms > seq->timings.gap_ms_max) seq->timings.gap_ms_max = gap_ms;
+        const uint64_t gap_ns = now - seq->last_ns;
+        event->gap_ms = (double)gap_ns * 1e-6;
+        event->gap = gap_of(engine, seq, gap_ns);
+        if (event->gap_ms > seq->timings.gap_ms_max) seq->timings.gap_ms_max = event->gap_ms;
     } else {
         seq->first_ns = now;
     }
     seq->last_ns = now;
+    seq->last_outside_ns = engine->outside_ns;
+    seq->last_prompt_steps = engine->prompt_steps;
+    seq->gap_cause = RN_GAP_NONE;
 }
 
 // The chosen token joins the sequence, which may end with it.
-static void publish_token(struct engine *engine, const struct work *work, uint64_t now) {
+static void publish_token(struct engine *engine, const struct work *work) {
     struct seq *seq = work->seq;
     rn_event *event = engine_new_event(engine, seq);
     if (work->chosen < 0) {
@@ -100,7 +115,7 @@ static void publish_token(struct engine *engine, const struct work *work, uint64
         return;
     }
     seq->token[seq->n_token++] = work->chosen;
-    count_token(engine, seq, now);
+    count_token(engine, seq, event);
     event->token = work->chosen;
     publish_text(engine, seq, event, work->bytes,
                  work->ends                  ? RN_FINISH_STOP
@@ -115,7 +130,7 @@ static void publish_prompt(struct engine *engine, struct seq *seq) {
     event->embedding = seq->embedding;
 }
 
-static void publish_work(struct engine *engine, struct work *work, uint64_t now) {
+static void publish_work(struct engine *engine, struct work *work) {
     struct seq *seq = work->seq;
     count_step(engine, work);
     if (seq->n_done < seq->n_prompt && seq->family->n_live > 1)
@@ -124,7 +139,7 @@ static void publish_work(struct engine *engine, struct work *work, uint64_t now)
     if (seq->n_done / KV_PAGE_TOKENS > (int)seq->table.n_node)
         kv_commit(engine->kv, &seq->table, seq->token, seq->n_done);
     if (work->samples)
-        publish_token(engine, work, now);
+        publish_token(engine, work);
     else if (seq->n_done == seq->n_token)
         publish_prompt(engine, seq);
 }
@@ -138,8 +153,7 @@ SEQ_INLINE void works_prefetch(const struct engine *engine, int index, const rn_
         const struct work *work = &engine->work[far];
         seq_prefetch_write(work->seq, offsetof(struct seq, sampling));
         __builtin_prefetch(&work->seq->sampling.seed);
-        __builtin_prefetch(&events[far], 1);
-        __builtin_prefetch(&events[far].finish, 1);
+        seq_prefetch_write(&events[far], sizeof *events);
     }
     if (near < 0 || near >= engine->n_work) return;
     const struct seq *seq = engine->work[near].seq;
@@ -149,12 +163,12 @@ SEQ_INLINE void works_prefetch(const struct engine *engine, int index, const rn_
 }
 
 void engine_publish(struct engine *engine) {
-    const uint64_t now = engine_now(engine);
+    engine->event_ns = engine_now(engine);
     const rn_event *events = &engine->event[engine->n_event]; // one for each work, at most
     for (int i = -FAR; i < 0; i++) works_prefetch(engine, i, events);
     for (int i = 0; i < engine->n_work; i++) {
         works_prefetch(engine, i, events);
-        publish_work(engine, &engine->work[i], now);
+        publish_work(engine, &engine->work[i]);
     }
     int n = 0; // those that are over leave the running ones
     for (int i = 0; i < engine->n_running; i++)

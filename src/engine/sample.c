@@ -44,7 +44,8 @@ static void pool(struct engine *engine, const struct work *work) {
 static void look_up(const struct tokenizer *tokenizer, struct work *work) {
     work->ends = tokenizer_is_end(tokenizer, work->chosen) && !work->seq->ignore_eos;
     work->bytes = (struct text_span){"", 0};
-    if (work->ends || tokenizer_is_special(tokenizer, work->chosen)) return;
+    if (work->ends) return;
+    if (tokenizer_is_special(tokenizer, work->chosen) && !work->seq->special_text) return;
     work->bytes = tokenizer_bytes(tokenizer, work->chosen);
     __builtin_prefetch(work->bytes.data);
 }

@@ -205,5 +205,6 @@ bool engine_schedule(struct engine *engine) {
         engine_preempt(engine, victim);
         share_out(engine, &share);
     }
+    engine->prompt_steps += share.n_prompts > 0;
     return engine->n_work > 0;
 }

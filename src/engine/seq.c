@@ -99,6 +99,7 @@ static void fill_service(struct seq *seq, const rn_request *request,
     seq->on_logits_ctx = request->on_logits_ctx;
     seq->pooling = request->pooling;
     seq->normalize = request->normalize;
+    seq->special_text = request->special_text;
 }
 
 static rn_status fill(struct seq *seq, const rn_request *request, const struct seq_limits *limits,

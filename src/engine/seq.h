@@ -44,8 +44,12 @@ struct seq {
     bool ignore_eos;
     bool is_paused;    // as the step saw it last
     bool was_admitted; // at least once
+    uint8_t gap_cause; // what its next gap is put down to: paused or preempted since its last
+                       // token; RN_GAP_NONE: what the steps did
+    uint32_t last_prompt_steps; // the engine's prompt_steps at its last token
     rn_logits_fn on_logits;
     uint64_t first_ns, last_ns; // first and last token
+    uint64_t last_outside_ns;   // the engine's outside_ns at its last token
     struct kv_table table;
     struct output output;
     rn_timings timings;
@@ -60,6 +64,7 @@ struct seq {
     _Atomic bool cancelled;       // set by other threads: ends with the next step
     _Atomic bool paused;          // set by other threads
     bool normalize;
+    bool special_text;            // special tokens have text
     char salt[RN_MAX_SALT_BYTES]; // of the prefix cache
     size_t n_salt;
     struct token_set breakers; // of DRY; owned

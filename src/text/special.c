@@ -49,21 +49,68 @@ static uint32_t lower_bound(const struct special_set *set, uint32_t low, uint32_
     return low;
 }
 
-// The longest special at the start of text (len at least 1), or NULL.
-static const struct special *find(const struct special_set *set, const char *text, size_t len) {
+// Whether a guard keeps the text from `begin` to `end` from being a control token.
+static bool is_guarded(const struct guard_view *guards, const char *text, size_t begin,
+                       size_t end) {
+    if (guards->count == 0) return false;
+    size_t low = 0, high = guards->count; // the first guard behind `begin`
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (guards->at[middle] <= guards->base + begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const size_t last = guards->base + end;
+    if (low < guards->count && guards->at[low] < last) return true;
+    size_t n;
+    unicode_decode((const uint8_t *)text + begin, end - begin, &n);
+    return n == end - begin && low + 1 < guards->count && guards->at[low] == last &&
+           guards->at[low + 1] == last;
+}
+
+// The longest special at `at` (less than len), or NULL.
+static const struct special *find(const struct special_set *set, const char *whole,
+                                  size_t whole_len, size_t at, const struct guard_view *guards) {
+    const char *const text = whole + at;
+    const size_t len = whole_len - at;
     const uint8_t head = (uint8_t)text[0];
     uint32_t low = set->first[head], high = set->first[head + 1];
     const struct special *longest = NULL;
     // Here [low, high) are the specials that begin with the first depth bytes of the text; the one
     // that ends there comes first.
     for (size_t depth = 1; low < high; depth++) {
-        if (set->item[low].text.len == depth) longest = &set->item[low++];
+        if (set->item[low].text.len == depth) {
+            const struct special *const item = &set->item[low++];
+            if (!item->is_control || !is_guarded(guards, whole, at, at + depth)) longest = item;
+        }
         if (depth == len) break;
         const int byte = (uint8_t)text[depth];
         low = lower_bound(set, low, high, depth, byte);
         high = lower_bound(set, low, high, depth, byte + 1);
     }
     return longest;
+}
+
+struct special_reach special_reach(const struct special_set *set, const char *text, size_t len) {
+    const uint8_t head = (uint8_t)text[0];
+    struct special_reach reach = {0};
+    uint32_t low = set->first[head], high = set->first[head + 1];
+    for (size_t depth = 1; low < high; depth++) {
+        if (set->item[low].text.len == depth) {
+            if (!reach.is_there) reach.shortest = depth;
+            reach.is_there = true;
+            low++;
+        }
+        if (depth == len) {
+            reach.goes_on = low < high;
+            break;
+        }
+        const int byte = (uint8_t)text[depth];
+        low = lower_bound(set, low, high, depth, byte);
+        high = lower_bound(set, low, high, depth, byte + 1);
+    }
+    return reach;
 }
 
 // ---------------------------------------------------------------- what is around a match
@@ -91,14 +138,14 @@ static bool touches_word(const char *text, size_t len, size_t begin, size_t end)
 }
 
 bool special_next(const struct special_set *set, const char *text, size_t len, size_t from,
-                  struct special_match *match) {
+                  struct guard_view guards, struct special_match *match) {
     if (set->count == 0) return false;
     for (size_t at = from; at < len;) {
         if (!set->starts[(uint8_t)text[at]]) {
             at++;
             continue;
         }
-        const struct special *const special = find(set, text + at, len - at);
+        const struct special *const special = find(set, text, len, at, &guards);
         if (!special) {
             at++;
             continue;

@@ -15,6 +15,14 @@ struct special {
     struct text_span text;
     int32_t id;
     unsigned rules;
+    bool is_control;
+};
+
+// Places in a text that no control token may cover (guard.h).
+struct guard_view {
+    const size_t *at; // [count] ascending
+    size_t count;
+    size_t base; // the text begins there
 };
 
 struct special_set {
@@ -33,8 +41,17 @@ struct special_match {
 };
 
 // The first special that begins at `from` or behind it, the longest of those that begin there;
-// false: none. Never takes what is before `from`.
+// false: none. Never takes what is before `from`. A control token that a guard stands inside of is
+// none; of one that is a single character, the two guards behind it are meant.
 bool special_next(const struct special_set *set, const char *text, size_t len, size_t from,
-                  struct special_match *match);
+                  struct guard_view guards, struct special_match *match);
+
+// What the set has at the start of text (len at least 1).
+struct special_reach {
+    bool is_there;   // a special stands there
+    size_t shortest; // its length, of the shortest one
+    bool goes_on;    // the text ends inside of one that begins there
+};
+struct special_reach special_reach(const struct special_set *set, const char *text, size_t len);
 
 #endif

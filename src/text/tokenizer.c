@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/guard.h"
 #include "text/tokenizer_data.h"
 #include "text/word_cache.h"
 
@@ -12,6 +13,8 @@ struct encoder {
     const struct tokenizer *tokenizer;
     struct token_list *out;
     bool control; // control tokens are sought in the text
+    const char *text;
+    struct guard_list guards; // places of the text
     struct word_cache cache;
     const uint8_t *end; // of the stretch that the words are in
     struct chain_scratch chain;
@@ -144,15 +147,41 @@ static rn_status words_encode(struct encoder *e, const uint8_t *text, size_t len
     return split_run(&e->tokenizer->splitter, &e->split, text, len, word_encode, e, e->err);
 }
 
-// A stretch between the tokens that are found in the text as it is.
-static rn_status stretch_encode(struct encoder *e, const uint8_t *text, size_t len, bool is_first) {
-    if (len == 0) return RN_OK;
-    rn_status status = normalizer_run(&e->tokenizer->normalizer, &e->normal, text, len, NORMAL_TEXT,
-                                      &text, &len, e->err);
-    const struct special_set *const set = &e->tokenizer->normalized[e->control];
+// The guards of a stretch in its normalized text, part by part. False in *known: what is on both
+// sides of a guard was normalized together, so its place is not known.
+static rn_status guards_move(const struct encoder *e, const uint8_t *text, size_t len,
+                             struct guard_view from, struct text_span normal, struct guard_list *to,
+                             bool *known) {
+    struct normal_scratch scratch = {0};
+    rn_status status = RN_OK;
+    size_t begin = 0, at = 0;
+    *known = true;
+    for (size_t i = 0; i <= from.count && *known && status == RN_OK; i++) {
+        const size_t end = i < from.count ? from.at[i] - from.base : len;
+        const uint8_t *part = text;
+        size_t n = end - begin;
+        if (n > 0)
+            status = normalizer_run(&e->tokenizer->normalizer, &scratch, text + begin, n,
+                                    begin == 0 ? NORMAL_TEXT : NORMAL_BARE, &part, &n, e->err);
+        if (status != RN_OK) break;
+        *known = n <= normal.len - at && memcmp(part, normal.data + at, n) == 0;
+        at += n;
+        begin = end;
+        if (i < from.count && *known && !guard_list_put(to, at))
+            status = err_set(e->err, RN_ERR_NOMEM, "out of memory for %zu guards", from.count);
+    }
+    *known = *known && at == normal.len;
+    normal_scratch_deinit(&scratch);
+    return status;
+}
+
+static rn_status normal_encode(struct encoder *e, const uint8_t *text, size_t len, bool is_first,
+                               bool control, struct guard_view guards) {
+    const struct special_set *const set = &e->tokenizer->normalized[control];
+    rn_status status = RN_OK;
     size_t begin = 0;
     struct special_match match;
-    while (status == RN_OK && special_next(set, (const char *)text, len, begin, &match)) {
+    while (status == RN_OK && special_next(set, (const char *)text, len, begin, guards, &match)) {
         status = words_encode(e, text + begin, match.begin - begin, is_first && begin == 0);
         if (status == RN_OK) status = list_push(e->out, match.id, e->err);
         begin = match.end;
@@ -161,18 +190,44 @@ static rn_status stretch_encode(struct encoder *e, const uint8_t *text, size_t l
     return words_encode(e, text + begin, len - begin, is_first && begin == 0);
 }
 
-static rn_status text_encode(struct encoder *e, const char *text, size_t len) {
+// A stretch between the tokens that are found in the text as it is.
+static rn_status stretch_encode(struct encoder *e, size_t begin, size_t end, bool is_first) {
+    if (begin == end) return RN_OK;
+    const uint8_t *const text = (const uint8_t *)e->text + begin, *normal;
+    const struct special_set *const set = e->tokenizer->normalized;
+    size_t len;
+    rn_status status = normalizer_run(&e->tokenizer->normalizer, &e->normal, text, end - begin,
+                                      NORMAL_TEXT, &normal, &len, e->err);
+    if (status != RN_OK) return status;
+    const struct guard_view guards = guard_list_view(&e->guards, begin, end);
+    const bool is_same = normal == text && len == end - begin;
+    if (guards.count == 0 || !e->control || set[0].count == set[1].count || is_same)
+        return normal_encode(e, normal, len, is_first, e->control, guards);
+    // Where guards have no known place in the normalized text no control token is sought in it.
+    struct guard_list moved = {0};
+    bool known;
+    status = guards_move(e, text, end - begin, guards,
+                         (struct text_span){(const char *)normal, len}, &moved, &known);
+    if (status == RN_OK)
+        status = normal_encode(e, normal, len, is_first, known,
+                               (struct guard_view){moved.at, known ? moved.count : 0, 0});
+    guard_list_deinit(&moved);
+    return status;
+}
+
+static rn_status text_encode(struct encoder *e, size_t len) {
     const struct special_set *const set = &e->tokenizer->raw[e->control];
+    const struct guard_view guards = guard_list_view(&e->guards, 0, len);
     size_t begin = 0;
     rn_status status = RN_OK;
     struct special_match match;
-    while (status == RN_OK && special_next(set, text, len, begin, &match)) {
-        status = stretch_encode(e, (const uint8_t *)text + begin, match.begin - begin, begin == 0);
+    while (status == RN_OK && special_next(set, e->text, len, begin, guards, &match)) {
+        status = stretch_encode(e, begin, match.begin, begin == 0);
         if (status == RN_OK) status = list_push(e->out, match.id, e->err);
         begin = match.end;
     }
     if (status != RN_OK || begin == len) return status;
-    return stretch_encode(e, (const uint8_t *)text + begin, len - begin, begin == 0);
+    return stretch_encode(e, begin, len, begin == 0);
 }
 
 // Puts BOS before the ids from start on and EOS behind them, unless the text brought its own.
@@ -203,13 +258,24 @@ rn_status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, 
                        tokenizer->unsupported);
     struct encoder e = {.tokenizer = tokenizer,
                         .out = out,
+                        .text = text,
                         .control = (flags & ENCODE_SPECIAL) != 0,
                         .err = err};
     word_cache_init(&e.cache, len);
     const size_t start = out->count;
-    rn_status status = text_encode(&e, text, len);
+    struct text_buffer clean = {0};
+    rn_status status = RN_OK;
+    if (flags & ENCODE_GUARDED) {
+        if (!guard_remove(text, len, &clean, &e.guards))
+            status = err_set(err, RN_ERR_NOMEM, "out of memory for %zu bytes of text", len);
+        e.text = clean.len ? (const char *)clean.data : "";
+        len = clean.len;
+    }
+    if (status == RN_OK) status = text_encode(&e, len);
     if (status == RN_OK && flags & ENCODE_BOS) status = encode_ends(tokenizer, out, start, err);
     word_cache_deinit(&e.cache);
+    guard_list_deinit(&e.guards);
+    text_buffer_deinit(&clean);
     chain_scratch_deinit(&e.chain);
     split_scratch_deinit(&e.split);
     normal_scratch_deinit(&e.normal);

@@ -31,6 +31,7 @@ enum {
         1, // put BOS (and EOS) where the model asks for them, once: not if the text brings its own
     ENCODE_SPECIAL =
         2, // the text of a control token becomes that token (user-defined ones always do)
+    ENCODE_GUARDED = 4, // guards are dropped, and no control token is where one stood (guard.h)
 };
 
 struct token_list {

@@ -196,7 +196,7 @@ static rn_status collect(struct collector *c, const struct vocab_added *added,
     const unsigned rules = (added->lstrip ? SPECIAL_LSTRIP : 0u) |
                            (added->rstrip ? SPECIAL_RSTRIP : 0u) |
                            (added->single_word ? SPECIAL_SINGLE_WORD : 0u);
-    const struct special special = {{copy, len}, added->id, rules};
+    const struct special special = {{copy, len}, added->id, rules, added->special};
     for (int control = added->special; control < 2; control++)
         c->item[added->normalized][control][c->count[added->normalized][control]++] = special;
     return RN_OK;
@@ -232,6 +232,52 @@ static rn_status collect_all(struct collector *c, uint8_t *listed) {
     return status == RN_OK ? collect_typed(c, listed) : status;
 }
 
+// A file may have any number of control tokens; those of published models have 60,000 endings at
+// most, and few are longer than 32 bytes.
+enum { TAIL_TEXT_MAX = 128, TAIL_COUNT_MAX = 1 << 17 };
+
+// The endings of a set's texts, as a set.
+static rn_status tails_init(struct tokenizer *tokenizer, const struct vocab_source *source,
+                            struct guard_texts *texts, rn_error *err) {
+    size_t most = 0, count = 0;
+    for (size_t i = 0; i < texts->whole.count && most < TAIL_COUNT_MAX; i++)
+        most += texts->whole.item[i].text.len;
+    if (most > TAIL_COUNT_MAX) most = TAIL_COUNT_MAX;
+    struct special *const tail = arena_array(&tokenizer->arena, most + 1, sizeof *tail);
+    if (!tail) return no_memory(source, err);
+    for (size_t i = 0; i < texts->whole.count; i++) {
+        const struct text_span text = texts->whole.item[i].text;
+        if (text.len > texts->max_len) texts->max_len = text.len;
+        for (size_t at = 1; at < text.len && text.len <= TAIL_TEXT_MAX && count < most; at++)
+            tail[count++] = (struct special){.text = {text.data + at, text.len - at}};
+    }
+    special_init(&texts->tail, tail, count);
+    return RN_OK;
+}
+
+// What strangers must not be able to write: the control tokens' texts, also where they are sought
+// in the normalized text only.
+static rn_status controls_init(struct tokenizer *tokenizer, const struct vocab_source *source,
+                               rn_error *err) {
+    for (int normalized = 0; normalized < 2; normalized++) {
+        const struct special_set *const set[2] = {&tokenizer->normalized[1],
+                                                  normalized ? NULL : &tokenizer->raw[1]};
+        const size_t most = set[0]->count + (set[1] ? set[1]->count : 0);
+        struct special *const item = arena_array(&tokenizer->arena, most + 1, sizeof *item);
+        if (!item) return no_memory(source, err);
+        size_t count = 0;
+        for (int i = 0; i < 2 && set[i]; i++) {
+            for (size_t k = 0; k < set[i]->count; k++)
+                if (set[i]->item[k].is_control) item[count++] = set[i]->item[k];
+        }
+        struct guard_texts *const texts = &tokenizer->control[normalized];
+        special_init(&texts->whole, item, count);
+        const rn_status status = tails_init(tokenizer, source, texts, err);
+        if (status != RN_OK) return status;
+    }
+    return RN_OK;
+}
+
 static rn_status specials_init(struct tokenizer *tokenizer, const struct vocab_source *source,
                                rn_error *err) {
     struct collector c = {.tokenizer = tokenizer, .source = source, .err = err};
@@ -251,7 +297,7 @@ static rn_status specials_init(struct tokenizer *tokenizer, const struct vocab_s
         special_init(&tokenizer->raw[control], c.item[0][control], c.count[0][control]);
         special_init(&tokenizer->normalized[control], c.item[1][control], c.count[1][control]);
     }
-    return RN_OK;
+    return controls_init(tokenizer, source, err);
 }
 
 // ---------------------------------------------------------------- all of it

@@ -11,6 +11,13 @@
 #include "text/spm.h"
 #include "text/tokenizer.h"
 
+// Texts that a guard has to keep from becoming control tokens.
+struct guard_texts {
+    struct special_set whole;
+    struct special_set tail; // their endings, all shorter ones
+    size_t max_len;
+};
+
 struct tokenizer {
     struct arena arena; // owns what has no other owner below
     enum vocab_model model;
@@ -27,6 +34,8 @@ struct tokenizer {
     // Tokens found in the text as it is, then in the normalized text; [1] has the control tokens
     // too.
     struct special_set raw[2], normalized[2];
+    struct guard_texts
+        control[2]; // as they are; of those sought in the normalized text, normalized
 
     // Words that become the token that has their string: all of them (ignore_merges), or pairs of
     // symbols (by score). Empty: not needed.

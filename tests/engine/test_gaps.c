@@ -1,6 +1,7 @@
 // Time as the engine sees it, with a clock of the test's own: a backend whose steps take what a
 // table says, so that gaps and deadlines are exact. With a bound on the gap a long prompt does not
-// stop the streams that run; deadlines end requests that wait and requests that run.
+// stop the streams that run; deadlines end requests that wait and requests that run; each gap has
+// the cause that the script of its steps gave it.
 #include <math.h>
 
 #include "bare_engine.h"
@@ -232,6 +233,116 @@ static void timings_are_those_of_the_clock(void **state) {
     rn_engine_destroy(engine);
 }
 
+// ---------------------------------------------------------------- causes
+
+// One step; the token events of a request's choice 0, of which there is at most one.
+static rn_event step_for(rn_engine *engine, uint64_t id) {
+    bool busy;
+    rn_event found = {.token = -1};
+    assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
+    for (rn_event event; rn_engine_next_event(engine, &event);)
+        if (event.request == id && event.token >= 0) found = event;
+    return found;
+}
+
+static void check_gap(const rn_event *event, rn_gap gap, double gap_ms) {
+    check(event->token >= 0, "there is no token");
+    check(event->gap == gap, "the gap is put down to %d, expected %d", event->gap, gap);
+    check(fabs(event->gap_ms - gap_ms) < 1e-5, "the gap is %g ms, expected %g", event->gap_ms,
+          gap_ms);
+    check(event->time_ns == fake.now_ns, "the event's time is not its step's end");
+}
+
+static uint64_t submit(rn_engine *engine, const rn_request *request) {
+    uint64_t id;
+    assert_int_equal(rn_engine_submit(engine, request, &id, NULL), RN_OK);
+    return id;
+}
+
+static void pass_ms(double ms) { fake.now_ns += (uint64_t)(ms * MS); }
+
+static void a_gap_is_put_down_to_what_took_most_of_it(void **state) {
+    (void)state;
+    rn_engine *engine =
+        new_engine(&(rn_engine_options){.n_threads = 1, .max_seqs = 2, .batch_tokens = 300});
+    rn_request request = request_for(1, 8, 400);
+    const uint64_t id = submit(engine, &request);
+    rn_event event = step_for(engine, id);
+    check_gap(&event, RN_GAP_NONE, 0); // the first token
+    event = step_for(engine, id);
+    check_gap(&event, RN_GAP_DECODE, rows_ms(1));
+    request = request_for(2, 200, 2);
+    submit(engine, &request);
+    event = step_for(engine, id);
+    check_gap(&event, RN_GAP_PROMPT, rows_ms(201));
+    event = step_for(engine, id); // both decode
+    check_gap(&event, RN_GAP_DECODE, rows_ms(2));
+    pass_ms(rows_ms(1) / 2);
+    event = step_for(engine, id);
+    check_gap(&event, RN_GAP_DECODE, rows_ms(1) * 3 / 2);
+    pass_ms(rows_ms(1) * 2);
+    event = step_for(engine, id);
+    check_gap(&event, RN_GAP_HOST, rows_ms(1) * 3);
+    request = request_for(3, 200, 1);
+    submit(engine, &request);
+    pass_ms(rows_ms(201) + 1);
+    event = step_for(engine, id);
+    check_gap(&event, RN_GAP_HOST, rows_ms(201) * 2 + 1);
+    event = step_for(engine, id);
+    check_gap(&event, RN_GAP_DECODE, rows_ms(1));
+    rn_engine_destroy(engine);
+}
+
+static void a_gap_with_a_pause_is_put_down_to_it(void **state) {
+    (void)state;
+    rn_engine *engine = new_engine(&(rn_engine_options){.n_threads = 1, .max_seqs = 2});
+    rn_request request = request_for(1, 8, 400);
+    const uint64_t id = submit(engine, &request);
+    step_for(engine, id);
+    rn_engine_pause(engine, id, true);
+    request = request_for(2, 8, 400);
+    const uint64_t other = submit(engine, &request);
+    for (int i = 0; i < 3; i++) assert_int_equal(step_for(engine, id).token, -1);
+    rn_engine_pause(engine, id, false);
+    rn_event event = step_for(engine, id);
+    check_gap(&event, RN_GAP_PAUSED, rows_ms(8) + 2 * rows_ms(1) + rows_ms(2));
+    event = step_for(engine, id);
+    check_gap(&event, RN_GAP_DECODE, rows_ms(2));
+    rn_engine_pause(engine, id, true); // and went on before any step saw it
+    rn_engine_pause(engine, id, false);
+    event = step_for(engine, id);
+    check_gap(&event, RN_GAP_DECODE, rows_ms(2));
+    assert_int_equal(step_for(engine, other).gap, RN_GAP_DECODE);
+    rn_engine_destroy(engine);
+}
+
+// Three pages for two streams that come to need two each: the younger makes way.
+static void a_gap_with_a_preemption_is_put_down_to_it(void **state) {
+    (void)state;
+    rn_engine *engine =
+        new_engine(&(rn_engine_options){.n_threads = 1, .max_seqs = 2, .n_ctx = 64, .kv_pages = 3});
+    rn_request request = request_for(1, 20, 30);
+    const uint64_t senior = submit(engine, &request);
+    request = request_for(2, 20, 30);
+    const uint64_t junior = submit(engine, &request);
+    int n_preempted = 0, n_tokens = 0;
+    for (bool busy = true; busy;) {
+        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
+        for (rn_event event; rn_engine_next_event(engine, &event);) {
+            n_preempted += event.gap == RN_GAP_PREEMPTED;
+            n_tokens += event.request == junior;
+            assert_true(event.request == junior || event.gap != RN_GAP_PREEMPTED);
+            assert_true(event.gap_ms <= rows_ms(20) || event.gap == RN_GAP_PREEMPTED);
+            if (event.finish && event.request == junior)
+                assert_int_equal(event.timings->preemptions, 1);
+        }
+    }
+    assert_int_equal(n_tokens, 30);
+    assert_int_equal(n_preempted, 1);
+    assert_true(senior < junior);
+    rn_engine_destroy(engine);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_prompt_keeps_the_bound_on_the_gap),
@@ -239,6 +350,9 @@ int main(void) {
         cmocka_unit_test(a_deadline_ends_who_runs_and_keeps_its_tokens),
         cmocka_unit_test(a_deadline_ends_who_is_paused),
         cmocka_unit_test(timings_are_those_of_the_clock),
+        cmocka_unit_test(a_gap_is_put_down_to_what_took_most_of_it),
+        cmocka_unit_test(a_gap_with_a_pause_is_put_down_to_it),
+        cmocka_unit_test(a_gap_with_a_preemption_is_put_down_to_it),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

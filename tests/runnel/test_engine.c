@@ -3,6 +3,7 @@
 
 #define _GNU_SOURCE 1 // memmem
 #include <math.h>
+#include <time.h>
 
 #include "streams.h"
 #include "tale.h"
@@ -438,10 +439,96 @@ static void special_tokens_are_tokens_without_text(void **state) {
     rn_free(ids);
 }
 
+// Four times a token of that text, or until it ends the text.
+static struct stream repeat(rn_engine *engine, const char *text, rn_request request) {
+    static const int32_t prompt[] = {5, 6, 7};
+    int32_t *ids;
+    size_t n;
+    struct stream r;
+    assert_int_equal(rn_tokenize(model, text, strlen(text), RN_TOKENIZE_SPECIAL, &ids, &n, NULL),
+                     RN_OK);
+    assert_int_equal(n, 1);
+    const rn_logit_bias bias = {.token = ids[0], .bias = 100};
+    request.prompt = prompt;
+    request.n_prompt = 3;
+    request.max_tokens = 4;
+    request.sampling.logit_bias = &bias;
+    request.sampling.n_logit_bias = 1;
+    streams_submit(engine, &request, &r);
+    streams_drain(engine, &r, 1);
+    for (int i = 0; i < r.n_ids; i++) assert_int_equal(r.ids[i], ids[0]);
+    rn_free(ids);
+    return r;
+}
+
+static void special_tokens_are_text_where_asked_for(void **state) {
+    (void)state;
+    rn_engine *engine = new_engine(1, 0, 0);
+    struct stream r = repeat(engine, "<|user|>", (rn_request){.special_text = true});
+    assert_int_equal(r.n_text, 32);
+    assert_memory_equal(r.text, "<|user|><|user|><|user|><|user|>", 32);
+    r = repeat(engine, "<|user|>", (rn_request){0});
+    assert_int_equal(r.n_ids, 4);
+    assert_int_equal(r.n_text, 0);
+    r = repeat(engine, "<|end|>", (rn_request){.special_text = true});
+    assert_int_equal(r.n_ids, 1);
+    assert_int_equal(r.n_text, 0); // it ended the text
+    r = repeat(engine, "<|end|>", (rn_request){.special_text = true, .ignore_eos = true});
+    assert_int_equal(r.n_ids, 4);
+    assert_memory_equal(r.text, "<|end|><|end|>", 14);
+    rn_engine_destroy(engine);
+}
+
+static void every_number_has_a_gap_text(void **state) {
+    (void)state;
+    assert_string_equal(rn_gap_text(RN_GAP_NONE), "none");
+    assert_string_equal(rn_gap_text(RN_GAP_HOST), "host");
+    assert_string_equal(rn_gap_text((rn_gap)RN_GAP_COUNT), "unknown");
+    assert_string_equal(rn_gap_text((rn_gap)-1), "unknown");
+    for (int i = 0; i < RN_GAP_COUNT; i++)
+        assert_string_not_equal(rn_gap_text((rn_gap)i), "unknown");
+}
+
+struct stuck {
+    rn_engine *engine;
+    double step_ms[3]; // as seen from inside the step, one after the other
+};
+
+static void look_at_step(void *ctx, int position, const float *logits, int n_vocab) {
+    (void)position, (void)logits, (void)n_vocab;
+    struct stuck *stuck = ctx;
+    for (int i = 0; i < 3; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000}, NULL);
+        stuck->step_ms[i] = streams_stats(stuck->engine).step_ms;
+    }
+}
+
+static void a_step_that_takes_long_is_seen_to(void **state) {
+    (void)state;
+    struct stream r;
+    const int32_t prompt[] = {1};
+    struct stuck stuck = {.engine = new_engine(1, 0, 0)};
+    assert_true(streams_stats(stuck.engine).step_ms == 0);
+    streams_submit(stuck.engine,
+                   &(rn_request){.prompt = prompt,
+                                 .n_prompt = 1,
+                                 .on_logits = look_at_step,
+                                 .on_logits_ctx = &stuck},
+                   &r);
+    streams_drain(stuck.engine, &r, 1);
+    assert_true(0 < stuck.step_ms[0]);
+    assert_true(stuck.step_ms[0] < stuck.step_ms[1] && stuck.step_ms[1] < stuck.step_ms[2]);
+    assert_true(streams_stats(stuck.engine).step_ms == 0);
+    rn_engine_destroy(stuck.engine);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(special_tokens_are_tokens_without_text),
+        cmocka_unit_test(special_tokens_are_text_where_asked_for),
         cmocka_unit_test(every_number_has_a_finish_text),
+        cmocka_unit_test(every_number_has_a_gap_text),
+        cmocka_unit_test(a_step_that_takes_long_is_seen_to),
         cmocka_unit_test(sequences_in_one_batch_do_not_see_each_other),
         cmocka_unit_test(listeners_share_the_rows_of_a_step),
         cmocka_unit_test(a_step_allocates_nothing),

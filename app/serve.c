@@ -1,0 +1,304 @@
+// `runnel serve`: options become the server's configuration; the socket is opened first, so that
+// /health answers while the model is loaded. Who may call is decided here: keys, hosts, TLS.
+#include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "chat.h"
+#include "drive.h"
+#include "notify.h"
+#include "sampling.h"
+#include "server/server.h"
+#include "tools.h"
+
+enum { KEYS_MAX = 256, KEY_BYTES = 512, PEM_LIMIT = 1 << 20 };
+
+struct serve {
+    const struct options *options;
+    struct term term;
+    bool quiet;
+    struct server_config config;
+    struct sampling sampling;
+    struct text key_file, cert, key;
+    const char *keys[KEYS_MAX];
+    char name[256];
+    rn_model *model;
+    rn_engine *engine;
+    rn_chat_template *tmpl;
+    char *tmpl_source;
+    struct server *server;
+};
+
+// ---------------------------------------------------------------- configuration
+
+static bool is_loopback(const char *host) {
+    unsigned char bytes[16];
+    if (!strcmp(host, "localhost") || !strcmp(host, "::1")) return true;
+    return inet_pton(AF_INET, host, bytes) == 1 && bytes[0] == 127;
+}
+
+static int key_add(struct serve *serve, const char *key, const char *from) {
+    if (!*key || strlen(key) > KEY_BYTES) {
+        return app_fail(APP_USAGE, "%s: a key has %zu bytes, expected 1 to %d", from, strlen(key),
+                        KEY_BYTES);
+    }
+    if (serve->config.n_keys == KEYS_MAX) {
+        return app_fail(APP_USAGE, "%s: more than %d keys", from, KEYS_MAX);
+    }
+    serve->keys[serve->config.n_keys++] = key;
+    return APP_OK;
+}
+
+// Lines; blanks around a key, empty lines and those that begin with # do not count.
+static int key_file_read(struct serve *serve, const char *path) {
+    int code = text_read(path, PEM_LIMIT, &serve->key_file);
+    char *rest = serve->key_file.data;
+    while (!code && rest) {
+        char *line = strsep(&rest, "\n");
+        line += strspn(line, " \t\r");
+        size_t len = strlen(line);
+        while (len && strchr(" \t\r", line[len - 1])) line[--len] = '\0';
+        if (len && *line != '#') code = key_add(serve, line, err_path(path));
+    }
+    if (!code && !serve->config.n_keys) {
+        return app_fail(APP_USAGE, "%s: holds no key", err_path(path));
+    }
+    return code;
+}
+
+static int keys_get(struct serve *serve) {
+    const struct option_value *given = &serve->options->value[OPT_API_KEY];
+    const char *path = option_text(serve->options, OPT_API_KEY_FILE);
+    char name[64];
+    int code = APP_OK;
+    serve->config.keys = serve->keys;
+    for (int i = 0; !code && i < given->n_list; i++) {
+        code = key_add(serve, given->list[i], option_name(serve->options, OPT_API_KEY, name));
+    }
+    if (!code && path) code = key_file_read(serve, path);
+    if (!code && !serve->config.n_keys && !is_loopback(serve->config.host)) {
+        code = app_fail(APP_USAGE,
+                        "%s %s: others than this machine could connect, so --api-key or "
+                        "--api-key-file is needed",
+                        option_name(serve->options, OPT_HOST, name), serve->config.host);
+    }
+    return code;
+}
+
+static int tls_get(struct serve *serve) {
+    const char *cert = option_text(serve->options, OPT_TLS_CERT);
+    const char *key = option_text(serve->options, OPT_TLS_KEY);
+    if (!cert && !key) return APP_OK;
+    if (!cert || !key) {
+        return app_fail(APP_USAGE, "%s is given without %s", cert ? "--tls-cert" : "--tls-key",
+                        cert ? "--tls-key" : "--tls-cert");
+    }
+    int code = text_read(cert, PEM_LIMIT, &serve->cert);
+    if (!code) code = text_read(key, PEM_LIMIT, &serve->key);
+    serve->config.tls_cert = serve->cert.data;
+    serve->config.tls_key = serve->key.data;
+    return code;
+}
+
+static int log_get(struct serve *serve) {
+    const char *path = option_text(serve->options, OPT_ACCESS_LOG);
+    if (!path) return APP_OK;
+    serve->config.access_log = strcmp(path, "-") ? fopen(path, "ae") : stdout;
+    if (serve->config.access_log) return APP_OK;
+    return app_fail(APP_USAGE, "%s: %s", err_path(path), strerror(errno));
+}
+
+// What clients call the model: --alias, else the file's or folder's name without its ending.
+static void names_get(struct serve *serve) {
+    const struct option_value *given = &serve->options->value[OPT_ALIAS];
+    serve->config.aliases = given->list;
+    serve->config.n_aliases = given->n_list;
+    serve->config.model_name = serve->name;
+    if (given->n_list) {
+        snprintf(serve->name, sizeof serve->name, "%s", given->list[0]);
+        return;
+    }
+    const char *path = rn_model_get_info(serve->model)->path;
+    size_t len = strcspn(path, " "); // the embedded model's name goes on with a remark
+    if (option_given(serve->options, OPT_MODEL)) len = strlen(path);
+    while (len > 1 && path[len - 1] == '/') len--;
+    size_t begin = len;
+    while (begin && path[begin - 1] != '/') begin--;
+    snprintf(serve->name, sizeof serve->name, "%.*s", (int)(len - begin), path + begin);
+    char *ending = strstr(serve->name, ".gguf");
+    if (ending && !ending[5] && ending > serve->name) *ending = '\0';
+}
+
+static double seconds(const struct options *options, enum option_id id, float fallback) {
+    return (double)option_float(options, id, fallback);
+}
+
+static void limits_get(struct serve *serve) {
+    const struct options *options = serve->options;
+    struct server_config *config = &serve->config;
+    config->body_bytes_max = option_given(options, OPT_MAX_BODY)
+                                 ? (size_t)options->value[OPT_MAX_BODY].integer
+                                 : (size_t)16 << 20;
+    config->pending_bytes_max = 8 * config->body_bytes_max;
+    config->connections_max = option_int(options, OPT_MAX_CONNECTIONS, 4096);
+    config->workers = option_int(options, OPT_WORKERS, 2);
+    config->header_s = seconds(options, OPT_HEADER_TIMEOUT, 10);
+    config->body_s = seconds(options, OPT_BODY_TIMEOUT, 60);
+    config->idle_s = seconds(options, OPT_IDLE_TIMEOUT, 120);
+    config->stall_s = seconds(options, OPT_STALL_TIMEOUT, 60);
+    config->request_s = seconds(options, OPT_REQUEST_TIMEOUT, 0);
+    config->keepalive_s = seconds(options, OPT_KEEP_ALIVE, 15);
+    config->stuck_s = seconds(options, OPT_STUCK_AFTER, 60);
+    config->drain_s = seconds(options, OPT_DRAIN_TIMEOUT, 0);
+    config->stream_bytes_max = 256 << 10;
+}
+
+// Descriptors for the connections, if the system lets us; otherwise fewer connections.
+static void descriptors_raise(struct server_config *config) {
+    enum { OTHERS = 64 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit)) return;
+    const rlim_t wanted = (rlim_t)config->connections_max + OTHERS;
+    if (limit.rlim_cur < wanted) {
+        limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+        setrlimit(RLIMIT_NOFILE, &limit);
+        getrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (limit.rlim_cur < wanted && limit.rlim_cur > OTHERS) {
+        config->connections_max = (int)(limit.rlim_cur - OTHERS);
+    }
+}
+
+static int config_get(struct serve *serve) {
+    const struct options *options = serve->options;
+    struct server_config *config = &serve->config;
+    const char *host = option_text(options, OPT_HOST);
+    config->host = host ? host : "127.0.0.1";
+    config->port = option_int(options, OPT_PORT, 8080);
+    config->origins = options->value[OPT_CORS_ORIGIN].list;
+    config->n_origins = options->value[OPT_CORS_ORIGIN].n_list;
+    config->hosts = options->value[OPT_ALLOW_HOST].list;
+    config->n_hosts = options->value[OPT_ALLOW_HOST].n_list;
+    config->ui = !option_flag(options, OPT_NO_UI);
+    config->max_tokens = option_int(options, OPT_MAX_TOKENS, -1);
+    limits_get(serve);
+    descriptors_raise(config);
+    int code = keys_get(serve);
+    if (!code) code = tls_get(serve);
+    if (!code) code = log_get(serve);
+    return code;
+}
+
+// ---------------------------------------------------------------- signals
+
+static void on_early_signal(int signal_number) {
+    if (isatty(STDERR_FILENO)) fputc('\n', stderr);
+    _exit(signal_number == SIGINT ? APP_INTERRUPTED : APP_OK); // nothing was begun
+}
+
+static void on_drain(int signal_number, int n_active) {
+    notify_send("STOPPING=1");
+    if (signal_number != SIGINT && !isatty(STDERR_FILENO)) return;
+    if (n_active) {
+        fprintf(stderr, "\nrunnel: finishing %d request%s; once more ends at once\n", n_active,
+                n_active == 1 ? "" : "s");
+    } else {
+        fputc('\n', stderr);
+    }
+}
+
+// ---------------------------------------------------------------- the command
+
+static int template_get(struct serve *serve) {
+    const char *name = option_text(serve->options, OPT_CHAT_TEMPLATE);
+    if (!name && !rn_model_chat_template(serve->model)) {
+        if (!serve->quiet) {
+            fputs("runnel: warning: the model has no chat template, chats are refused; "
+                  "--chat-template gives one\n",
+                  stderr);
+        }
+        return APP_OK;
+    }
+    return chat_template_open(serve->model, name, &serve->tmpl, &serve->tmpl_source);
+}
+
+static double bandwidth_measure(rn_engine *engine) {
+    rn_engine_info info;
+    rn_engine_get_info(engine, &info);
+    return rn_engine_bandwidth(engine, info.weight_bytes, 300);
+}
+
+static void ready_print(const struct serve *serve, double bandwidth) {
+    const struct server_config *config = &serve->config;
+    const bool wildcard = !strcmp(config->host, "0.0.0.0") || !strcmp(config->host, "::");
+    const char *host = wildcard ? "127.0.0.1" : config->host;
+    const bool v6 = strchr(host, ':') != NULL;
+    char url[320];
+    snprintf(url, sizeof url, "http%s://%s%s%s:%d", config->tls_cert ? "s" : "", v6 ? "[" : "",
+             host, v6 ? "]" : "", server_port(serve->server));
+    const char *bold = term_bold(serve->term.err_color), *reset = term_reset(serve->term.err_color);
+    fprintf(stderr, "runnel: %s is ready at %s%s%s", serve->name, bold, url, reset);
+    if (bandwidth > 0) fprintf(stderr, " (memory gives %.1f GB/s)", bandwidth / 1e9);
+    fputc('\n', stderr);
+    if (serve->quiet) return;
+    fprintf(stderr,
+            "  curl %s%s/v1/chat/completions%s -d "
+            "'{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a story about a fox.\"}]}'\n",
+            config->tls_cert ? "-k " : "", url,
+            config->n_keys ? " -H \"Authorization: Bearer $KEY\"" : "");
+}
+
+static int serve_load(struct serve *serve) {
+    rn_error err = {0};
+    int code = drive_engine_create(serve->options, serve->model, &serve->term, serve->quiet, false,
+                                   &serve->engine);
+    if (code) return code;
+    const double bandwidth = bandwidth_measure(serve->engine);
+    const char *source =
+        serve->tmpl_source ? serve->tmpl_source : rn_model_chat_template(serve->model);
+    if (server_ready(serve->server, serve->model, serve->engine, serve->tmpl, source, bandwidth,
+                     &err))
+        return app_fail_error(&err);
+    notify_send("READY=1");
+    ready_print(serve, bandwidth);
+    return APP_OK;
+}
+
+static int serve_steps(struct serve *serve) {
+    rn_error err = {0};
+    int code = config_get(serve);
+    if (code || (code = app_open_model(serve->options, false, &serve->model))) return code;
+    const rn_model_info *info = rn_model_get_info(serve->model);
+    if ((code = sampling_get(serve->options, info, &serve->sampling))) return code;
+    serve->config.sampling = serve->sampling.value;
+    if ((code = template_get(serve))) return code;
+    names_get(serve);
+    if (server_create(&serve->config, &serve->server, &err)) return app_fail_error(&err);
+    if ((code = serve_load(serve))) return code;
+    const int ended = server_wait(serve->server);
+    if (ended < 0) return APP_INTERRUPTED;
+    return ended == SIGINT ? APP_INTERRUPTED : APP_OK;
+}
+
+int command_serve(const struct options *options) {
+    struct serve serve = {.options = options, .quiet = option_flag(options, OPT_QUIET)};
+    serve.config.on_early_signal = on_early_signal;
+    serve.config.on_drain = on_drain;
+    term_init(&serve.term, options);
+    const int code = serve_steps(&serve);
+    server_destroy(serve.server);
+    rn_engine_destroy(serve.engine);
+    rn_chat_template_destroy(serve.tmpl);
+    rn_model_close(serve.model);
+    free(serve.tmpl_source);
+    text_free(&serve.key_file);
+    text_free(&serve.cert);
+    text_free(&serve.key);
+    if (serve.config.access_log && serve.config.access_log != stdout)
+        fclose(serve.config.access_log);
+    return code;
+}

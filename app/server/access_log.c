@@ -1,0 +1,125 @@
+// The line of the access log. It is shorter than a FILE's buffer, so it reaches the file by one
+// write and lines never mix. Caller: metrics.c, on the I/O thread.
+#include "access_log.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "metrics_state.h"
+#include "routes.h"
+#include "tools.h"
+
+enum { LOGGED_USER_BYTES = 128, MODEL_BYTES_MAX = 256 };
+
+static void put_time(struct jbuf *line) {
+    struct timespec now;
+    struct tm tm;
+    char text[32];
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &tm);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
+    jbuf_printf(line, "{\"time\":\"%s.%03ldZ\"", text, now.tv_nsec / 1000000);
+}
+
+static void put_bounded(struct jbuf *line, const char *key, const char *text, size_t max) {
+    jbuf_key(line, key);
+    jbuf_string(line, text, strnlen(text, max));
+}
+
+static void put_real(struct jbuf *line, const char *key, double value) {
+    jbuf_key(line, key);
+    jbuf_real(line, value, 3);
+}
+
+static void put_count(struct jbuf *line, const char *key, uint64_t value) {
+    jbuf_key(line, key);
+    jbuf_uint(line, value);
+}
+
+static double ms_between(uint64_t from_ns, uint64_t to_ns) {
+    return (double)(int64_t)(to_ns - from_ns) * 1e-6;
+}
+
+// Percentiles over the tokens of all choices.
+static void put_gaps(struct jbuf *line, const struct generation *generation) {
+    uint32_t count[GAPS_BUCKETS] = {0};
+    struct gaps all = {.count = count};
+    for (int i = 0; i < generation->n_choices; i++) {
+        const struct gaps *gaps = &generation->choice[i].gaps;
+        if (!gaps->count) continue;
+        all.total += gaps->total;
+        for (int bucket = 0; bucket < GAPS_BUCKETS; bucket++) count[bucket] += gaps->count[bucket];
+    }
+    put_real(line, "itl_ms_p50", gaps_percentile(&all, 0.5));
+    put_real(line, "itl_ms_p99", gaps_percentile(&all, 0.99));
+}
+
+// Where the times between tokens went, all choices together.
+static void put_gap_causes(struct jbuf *line, const struct generation *generation) {
+    jbuf_key(line, "gap_ms");
+    jbuf_text(line, "{");
+    for (int cause = RN_GAP_NONE + 1; cause < RN_GAP_COUNT; cause++) {
+        double ms = 0;
+        for (int i = 0; i < generation->n_choices; i++) ms += generation->choice[i].gap_ms[cause];
+        if (ms > 0) put_real(line, rn_gap_text((rn_gap)cause), ms);
+    }
+    jbuf_text(line, "}");
+}
+
+static void put_finishes(struct jbuf *line, const struct generation *generation) {
+    uint64_t count[RN_FINISH_ERROR + 1] = {0};
+    for (int i = 0; i < generation->n_choices; i++) count[generation->choice[i].finish]++;
+    jbuf_key(line, "finish");
+    jbuf_text(line, "{");
+    for (int i = RN_FINISH_NONE + 1; i <= RN_FINISH_ERROR; i++)
+        if (count[i]) put_count(line, rn_finish_text((rn_finish)i), count[i]);
+    jbuf_text(line, "}");
+}
+
+static void put_generation(struct jbuf *line, const struct call *call) {
+    const struct generation *generation = call->generation;
+    const struct usage usage = generation_usage(generation);
+    uint64_t preemptions = 0;
+    double queue_ms = 0;
+    for (int i = 0; i < generation->n_choices; i++) {
+        const rn_timings *timings = &generation->choice[i].timings;
+        preemptions += (uint64_t)timings->preemptions;
+        if (timings->queue_ms > queue_ms) queue_ms = timings->queue_ms;
+    }
+    jbuf_key(line, "stream");
+    jbuf_bool(line, generation->params.stream);
+    if (generation->params.user) put_bounded(line, "user", generation->params.user, LOGGED_USER_BYTES);
+    put_count(line, "prompts", (uint64_t)generation->n_prompts);
+    put_count(line, "choices", (uint64_t)generation->n_choices);
+    put_count(line, "prompt_tokens", (uint64_t)usage.prompt_tokens);
+    put_count(line, "cached_tokens", (uint64_t)usage.cached_tokens);
+    put_count(line, "output_tokens", (uint64_t)usage.completion_tokens);
+    put_count(line, "preemptions", preemptions);
+    put_real(line, "queue_ms", queue_ms);
+    if (generation->first_ns)
+        put_real(line, "ttft_ms", ms_between(call->start_ns, generation->first_ns));
+    put_gaps(line, generation);
+    put_gap_causes(line, generation);
+    put_finishes(line, generation);
+}
+
+void access_log_write(FILE *log, struct jbuf *line, const struct call *call, bool gone) {
+    jbuf_clear(line);
+    put_time(line);
+    put_bounded(line, "id", call->id, sizeof call->id);
+    jbuf_key(line, "method");
+    jbuf_cstring(line, call->route ? call->route->method : NULL);
+    jbuf_key(line, "route");
+    jbuf_cstring(line, call->route ? call->route->path : NULL);
+    put_count(line, "status", (uint64_t)metrics_status(call));
+    jbuf_key(line, "gone");
+    jbuf_bool(line, gone);
+    put_real(line, "total_ms", ms_between(call->start_ns, clock_ns()));
+    put_count(line, "body_bytes", call->body_len);
+    put_bounded(line, "model", call->server->config.model_name, MODEL_BYTES_MAX);
+    if (call->generation) put_generation(line, call);
+    jbuf_text(line, "}\n");
+    if (line->failed) return;
+    fwrite(line->data, 1, line->len, log);
+    fflush(log);
+}

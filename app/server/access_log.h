@@ -1,0 +1,13 @@
+// The access log: a line of JSON for each request, when it has ended. Sizes, times and how it
+// ended; never texts of prompts, answers or errors (an error's message quotes what was sent).
+#ifndef RN_SERVER_ACCESS_LOG_H
+#define RN_SERVER_ACCESS_LOG_H
+
+#include <stdio.h>
+
+#include "generation.h"
+
+// line is the caller's, to be used again. A line that finds no memory is left out.
+void access_log_write(FILE *log, struct jbuf *line, const struct call *call, bool gone);
+
+#endif

@@ -1,0 +1,182 @@
+// POST /v1/chat/completions: a conversation in, an assistant's message out, whole or in chunks.
+// The chunks are written once per token and stream: see openai.h for what makes that cheap.
+#include "chat_messages.h"
+#include "openai.h"
+#include "routes.h"
+
+// ---------------------------------------------------------------- logprobs
+
+static void logprob_write(const struct server *server, rn_logprob token, struct jbuf *out) {
+    jbuf_text(out, "{\"token\":");
+    openai_token_text(server, token.token, out);
+    jbuf_text(out, ",\"logprob\":");
+    openai_logprob(token.logprob, out);
+    jbuf_text(out, ",\"bytes\":");
+    openai_token_bytes(server, token.token, out);
+}
+
+// "logprobs":..., and the choice's are taken.
+static void logprobs_take(const struct call *call, struct choice *choice, struct jbuf *out) {
+    if (!call->generation->params.logprobs) {
+        jbuf_text(out, "\"logprobs\":null");
+        return;
+    }
+    jbuf_text(out, "\"logprobs\":{\"content\":[");
+    for (int i = 0; i < choice->n_logprob; i++) {
+        const struct token_logprob *token = &choice->logprob[i];
+        if (i) jbuf_text(out, ",");
+        logprob_write(call->server, (rn_logprob){token->token, token->logprob}, out);
+        jbuf_text(out, ",\"top_logprobs\":[");
+        for (int j = 0; j < token->n_top; j++) {
+            if (j) jbuf_text(out, ",");
+            logprob_write(call->server, choice->top[token->first_top + j], out);
+            jbuf_text(out, "}");
+        }
+        jbuf_text(out, "]}");
+    }
+    jbuf_text(out, "],\"refusal\":null}");
+    choice->n_logprob = choice->n_top = 0;
+}
+
+// ---------------------------------------------------------------- stream
+
+// The first chunk of a choice says whose text it is. It goes out with the first piece of text, so
+// that who waits for a chunk waits for a token.
+static void choice_begin(struct call *call, const struct choice *choice) {
+    struct openai_choice *state = &openai_state_of(call)->choice[choice->index];
+    if (state->began) return;
+    state->began = true;
+    openai_chunk_open(call, choice);
+    jbuf_text(&call->out, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
+                          "\"finish_reason\":null");
+    openai_chunk_close(call, false);
+}
+
+static void tool_open(const struct delta *delta, struct jbuf *out) {
+    jbuf_text(out, "\"tool_calls\":[{\"index\":");
+    jbuf_int(out, delta->tool);
+    if (delta->part == PART_TOOL) {
+        jbuf_text(out, ",\"id\":");
+        jbuf_cstring(out, delta->choice->tool[delta->tool].id);
+        jbuf_text(out, ",\"type\":\"function\",\"function\":{\"name\":");
+    } else {
+        jbuf_text(out, ",\"function\":{\"arguments\":");
+    }
+}
+
+static void stream_delta(struct call *call, const struct delta *delta) {
+    struct jbuf *out = &call->out;
+    const bool is_tool = delta->part == PART_TOOL || delta->part == PART_TOOL_ARGUMENTS;
+    if (!delta->len && delta->part != PART_TOOL) return;
+    choice_begin(call, delta->choice);
+    openai_chunk_open(call, delta->choice);
+    jbuf_text(out, "\"delta\":{");
+    if (is_tool) {
+        tool_open(delta, out);
+    } else {
+        jbuf_text(out, delta->part == PART_CONTENT ? "\"content\":" : "\"reasoning_content\":");
+    }
+    jbuf_string(out, delta->text, delta->len);
+    if (delta->part == PART_TOOL) jbuf_text(out, ",\"arguments\":\"\"");
+    jbuf_text(out, is_tool ? "}}]}," : "},");
+    logprobs_take(call, delta->choice, out);
+    jbuf_text(out, ",\"finish_reason\":null");
+    openai_chunk_close(call, false);
+}
+
+static void stream_choice_end(struct call *call, struct choice *choice) {
+    choice_begin(call, choice);
+    openai_chunk_open(call, choice);
+    jbuf_text(&call->out, "\"delta\":{},");
+    logprobs_take(call, choice, &call->out);
+    jbuf_text(&call->out, ",");
+    openai_finish(choice, &call->out);
+    openai_choice_close(call);
+}
+
+// ---------------------------------------------------------------- whole
+
+static void tools_write(const struct choice *choice, struct jbuf *out) {
+    jbuf_text(out, ",\"tool_calls\":[");
+    for (int i = 0; i < choice->n_tools; i++) {
+        const struct tool_call *tool = &choice->tool[i];
+        jbuf_text(out, i ? ",{\"id\":" : "{\"id\":");
+        jbuf_cstring(out, tool->id);
+        jbuf_text(out, ",\"type\":\"function\",\"function\":{\"name\":");
+        jbuf_string(out, tool->name.data, tool->name.len);
+        jbuf_text(out, ",\"arguments\":");
+        jbuf_string(out, tool->arguments.data, tool->arguments.len);
+        jbuf_text(out, "}}");
+    }
+    jbuf_text(out, "]");
+}
+
+static void message_write(const struct choice *choice, struct jbuf *out) {
+    jbuf_text(out, "\"message\":{\"role\":\"assistant\",\"content\":");
+    if (choice->n_tools && !choice->text.len) {
+        jbuf_text(out, "null");
+    } else {
+        jbuf_string(out, choice->text.data, choice->text.len);
+    }
+    jbuf_text(out, ",\"refusal\":null");
+    if (choice->reasoning.len) {
+        jbuf_text(out, ",\"reasoning_content\":");
+        jbuf_string(out, choice->reasoning.data, choice->reasoning.len);
+    }
+    if (choice->n_tools) tools_write(choice, out);
+    jbuf_text(out, "},");
+}
+
+static void whole_write(struct call *call) {
+    const struct generation *generation = call->generation;
+    const struct openai_state *state = openai_state_of(call);
+    struct jbuf *out = &call->out;
+    jbuf_bytes(out, state->head.data, state->head.len);
+    for (int i = 0; i < generation->n_choices; i++) {
+        struct choice *choice = &generation->choice[i];
+        jbuf_text(out, i ? ",{\"index\":" : "{\"index\":");
+        jbuf_int(out, choice->index);
+        jbuf_text(out, ",");
+        message_write(choice, out);
+        logprobs_take(call, choice, out);
+        jbuf_text(out, ",");
+        openai_finish(choice, out);
+        jbuf_text(out, "}");
+    }
+    openai_whole_end(call);
+}
+
+static void end(struct call *call) {
+    if (call->generation->params.stream) {
+        openai_stream_end(call);
+    } else {
+        whole_write(call);
+    }
+}
+
+// ---------------------------------------------------------------- the handler
+
+static void begin(struct call *call) { (void)call; }
+
+static const struct writer chat_writer = {.begin = begin,
+                                          .delta = stream_delta,
+                                          .choice_end = stream_choice_end,
+                                          .end = end,
+                                          .error = openai_error};
+
+void chat_prepare(struct call *call) {
+    const json_t *body = call_json(call);
+    if (!body) return;
+    struct generation *generation = generation_create(call, &chat_writer);
+    if (!generation) return;
+    struct chat_messages chat;
+    if (!params_read(call, body, FAMILY_CHAT, &generation->params)) return;
+    if (!chat_messages_read(call, body, &chat)) return;
+    const bool ok = generation_chat(call, generation, chat.messages, chat.tools, chat.variables,
+                                    chat.add_generation_prompt, chat.continue_final) &&
+                    generation_check(call, generation, "messages");
+    chat_messages_deinit(&chat);
+    if (!ok) return;
+    openai_state_create(call, "chatcmpl-",
+                        generation->params.stream ? "chat.completion.chunk" : "chat.completion");
+}

@@ -1,0 +1,333 @@
+// Checks a conversation and rewrites it for templates. What a template may read and OpenAI's
+// reference does not name (reasoning_content, thinking) is passed on as it is: a message is a copy
+// of the client's with role, content and tool_calls replaced. Called by the prepare handlers.
+#include "chat_messages.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "fields.h"
+#include "openai.h"
+#include "tools.h"
+
+enum { MESSAGE_PATH_SIZE = 48, PATH_SIZE = 112, PARTS_MAX = 4096, TOOL_CALLS_MAX = 1024 };
+
+static bool no_memory(struct call *call) {
+    return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+}
+
+static bool refuse_kind(struct call *call, const char *path, const char *expected,
+                        const json_t *value) {
+    char shown[OPENAI_SHOWN_BYTES];
+    return call_refuse(call, 400, path, "invalid_type", "%s: expected %s, got %s", path, expected,
+                       openai_shown(value, shown));
+}
+
+// "messages[2].content[0]"
+static void path_join(char *out, size_t size, const char *parent, const char *name, size_t index) {
+    snprintf(out, size, "%s%s%s[%zu]", parent, *parent ? "." : "", name, index);
+}
+
+// Takes value over.
+static bool put(struct call *call, json_t *object, const char *key, json_t *value) {
+    return json_object_set_new(object, key, value) == 0 || no_memory(call);
+}
+
+static bool is_given(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    return value && !json_is_null(value);
+}
+
+// ---------------------------------------------------------------- content
+
+// Adds the text of a part of a content.
+static bool part_read(struct call *call, const json_t *part, const char *path, struct jbuf *out) {
+    static const char *const types[][2] = {{"text", "text"},
+                                           {"input_text", "text"},
+                                           {"output_text", "text"},
+                                           {"refusal", "refusal"}};
+    if (!json_is_object(part)) return refuse_kind(call, path, "an object", part);
+    const struct fields fields = fields_of(call, part, path);
+    const char *type = NULL, *text = NULL;
+    size_t type_len = 0, len = 0;
+    if (!field_string(&fields, "type", SIZE_MAX, &type, &type_len)) return false;
+    if (!type) return field_refuse(&fields, "type", "missing");
+    const char *key = NULL;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (!strcmp(type, types[i][0])) key = types[i][1];
+    }
+    if (!key) {
+        char shown[64];
+        unicode_quote(type, type_len, shown, sizeof shown);
+        return field_refuse(&fields, "type", "\"%s\" is not supported, the model reads text alone",
+                            shown);
+    }
+    if (!field_string(&fields, key, SIZE_MAX, &text, &len)) return false;
+    if (!text) return field_refuse(&fields, key, "missing");
+    jbuf_bytes(out, text, len);
+    return true;
+}
+
+// The parts as one text, a line for each: most templates take a string only.
+static bool parts_read(struct call *call, const json_t *parts, const char *path, json_t *message) {
+    struct jbuf text = {0};
+    const size_t n = json_array_size(parts);
+    bool ok = true;
+    for (size_t i = 0; ok && i < n; i++) {
+        char part_path[PATH_SIZE];
+        path_join(part_path, sizeof part_path, path, "content", i);
+        if (i) jbuf_bytes(&text, "\n", 1);
+        ok = part_read(call, json_array_get(parts, i), part_path, &text);
+    }
+    if (ok) {
+        ok = !text.failed
+                 ? put(call, message, "content", json_stringn(text.data ? text.data : "", text.len))
+                 : no_memory(call);
+    }
+    jbuf_deinit(&text);
+    return ok;
+}
+
+static bool content_read(struct call *call, const json_t *from, const char *path, bool optional,
+                         json_t *message) {
+    const struct fields fields = fields_of(call, from, path);
+    const json_t *content = json_object_get(from, "content");
+    if (!content || json_is_null(content)) {
+        if (!optional) return field_refuse(&fields, "content", "missing");
+        return put(call, message, "content", json_string("")); // templates add it to texts
+    }
+    if (json_is_array(content)) {
+        return field_array(&fields, "content", PARTS_MAX, &content) &&
+               parts_read(call, content, path, message);
+    }
+    if (json_is_string(content)) return true;
+    char shown[OPENAI_SHOWN_BYTES];
+    return field_refuse(&fields, "content", "expected a string or an array of parts, got %s",
+                        openai_shown(content, shown));
+}
+
+// ---------------------------------------------------------------- tool calls
+
+// Clients send arguments as JSON text, templates write an object themselves. What is not the text
+// of an object stays what it is.
+static bool arguments_read(struct call *call, const struct fields *fields, json_t *function) {
+    const json_t *arguments = json_object_get(fields->object, "arguments");
+    if (!arguments || json_is_null(arguments)) {
+        return put(call, function, "arguments", json_object());
+    }
+    if (json_is_object(arguments)) return true;
+    if (!json_is_string(arguments)) {
+        char shown[OPENAI_SHOWN_BYTES];
+        return field_refuse(fields, "arguments", "expected a string of JSON, got %s",
+                            openai_shown(arguments, shown));
+    }
+    const size_t len = json_string_length(arguments);
+    if (!len) return put(call, function, "arguments", json_object());
+    json_error_t problem;
+    json_t *parsed = json_loadb(json_string_value(arguments), len, 0, &problem);
+    if (!parsed && json_error_code(&problem) == json_error_out_of_memory) return no_memory(call);
+    if (json_is_object(parsed)) return put(call, function, "arguments", parsed);
+    json_decref(parsed);
+    return true;
+}
+
+// A call as templates take it, a new object; NULL: refused.
+static json_t *tool_call_read(struct call *call, const json_t *from, const char *path) {
+    if (!json_is_object(from)) return refuse_kind(call, path, "an object", from), NULL;
+    const struct fields fields = fields_of(call, from, path);
+    const json_t *function = NULL;
+    const char *id = NULL, *name = NULL;
+    size_t len;
+    int type = 0;
+    field_choice(&fields, "type", "function", &type);
+    field_string(&fields, "id", SIZE_MAX, &id, &len);
+    if (!field_object(&fields, "function", &function)) return NULL;
+    if (!function) return field_refuse(&fields, "function", "missing"), NULL;
+    char inner_path[PATH_SIZE + 16];
+    snprintf(inner_path, sizeof inner_path, "%s.function", path);
+    const struct fields inner = fields_of(call, function, inner_path);
+    if (!field_string(&inner, "name", SIZE_MAX, &name, &len)) return NULL;
+    if (!name) return field_refuse(&inner, "name", "missing"), NULL;
+    json_t *copy = json_copy((json_t *)from), *inner_copy = json_copy((json_t *)function);
+    if (!copy || !inner_copy) {
+        no_memory(call);
+    } else if (arguments_read(call, &inner, inner_copy) &&
+               put(call, copy, "function", json_incref(inner_copy))) {
+        json_decref(inner_copy);
+        return copy;
+    }
+    json_decref(copy);
+    json_decref(inner_copy);
+    return NULL;
+}
+
+static bool tool_calls_read(struct call *call, const json_t *from, const char *path,
+                            json_t *message) {
+    const struct fields fields = fields_of(call, from, path);
+    const json_t *calls = NULL;
+    if (!field_array(&fields, "tool_calls", TOOL_CALLS_MAX, &calls)) return false;
+    if (!calls || !json_array_size(calls)) { // templates ask whether the key is there
+        json_object_del(message, "tool_calls");
+        return true;
+    }
+    json_t *list = json_array();
+    bool ok = list || no_memory(call);
+    for (size_t i = 0; ok && i < json_array_size(calls); i++) {
+        char call_path[PATH_SIZE];
+        path_join(call_path, sizeof call_path, path, "tool_calls", i);
+        json_t *one = tool_call_read(call, json_array_get(calls, i), call_path);
+        ok = one && (json_array_append_new(list, one) == 0 || no_memory(call));
+    }
+    if (ok) return put(call, message, "tool_calls", list);
+    json_decref(list);
+    return false;
+}
+
+// ---------------------------------------------------------------- messages
+
+enum { ROLE_SYSTEM, ROLE_DEVELOPER, ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL, ROLE_FUNCTION };
+static const char role_choices[] = "system|developer|user|assistant|tool|function";
+
+// What templates know them as.
+static const char *const role_names[] = {
+    [ROLE_SYSTEM] = "system",       [ROLE_DEVELOPER] = "system", [ROLE_USER] = "user",
+    [ROLE_ASSISTANT] = "assistant", [ROLE_TOOL] = "tool",        [ROLE_FUNCTION] = "tool"};
+
+static bool message_fill(struct call *call, const json_t *from, const char *path, json_t *message) {
+    const struct fields fields = fields_of(call, from, path);
+    const char *text;
+    size_t len;
+    int role = -1;
+    if (!field_choice(&fields, "role", role_choices, &role)) return false;
+    if (role < 0) return field_refuse(&fields, "role", "missing");
+    if (!field_string(&fields, "name", SIZE_MAX, &text, &len)) return false;
+    if (!field_string(&fields, "tool_call_id", SIZE_MAX, &text, &len)) return false;
+    if (!field_unsupported(&fields, "function_call", false, "use tool_calls")) return false;
+    const bool has_calls =
+        role == ROLE_ASSISTANT && json_array_size(json_object_get(from, "tool_calls"));
+    if (!content_read(call, from, path, has_calls, message)) return false;
+    if (role == ROLE_ASSISTANT && !tool_calls_read(call, from, path, message)) return false;
+    return put(call, message, "role", json_string(role_names[role]));
+}
+
+static bool messages_fill(struct call *call, const json_t *from, json_t *out) {
+    for (size_t i = 0; i < json_array_size(from); i++) {
+        char path[MESSAGE_PATH_SIZE];
+        path_join(path, sizeof path, "", "messages", i);
+        const json_t *one = json_array_get(from, i);
+        if (!json_is_object(one)) return refuse_kind(call, path, "an object", one);
+        json_t *message = json_copy((json_t *)one);
+        if (!message) return no_memory(call);
+        if (!message_fill(call, one, path, message)) {
+            json_decref(message);
+            return false;
+        }
+        if (json_array_append_new(out, message)) return no_memory(call);
+    }
+    return true;
+}
+
+static bool messages_read(const struct fields *body, struct chat_messages *out) {
+    const json_t *messages = NULL;
+    if (!field_array(body, "messages", MESSAGES_MAX, &messages)) return false;
+    if (!messages) return field_refuse(body, "messages", "missing");
+    if (!json_array_size(messages))
+        return field_refuse(body, "messages", "empty, expected at least one");
+    out->messages = json_array();
+    if (!out->messages) return no_memory(body->call);
+    return messages_fill(body->call, messages, out->messages);
+}
+
+// ---------------------------------------------------------------- tools
+
+static bool tool_check(struct call *call, const json_t *tool, size_t index) {
+    char path[MESSAGE_PATH_SIZE], inner_path[PATH_SIZE];
+    path_join(path, sizeof path, "", "tools", index);
+    if (!json_is_object(tool)) return refuse_kind(call, path, "an object", tool);
+    const struct fields fields = fields_of(call, tool, path);
+    const json_t *function = NULL, *parameters = NULL;
+    const char *name = NULL, *text = NULL;
+    size_t len = 0;
+    int type = -1;
+    if (!field_choice(&fields, "type", "function", &type)) return false;
+    if (type < 0) return field_refuse(&fields, "type", "missing");
+    if (!field_object(&fields, "function", &function)) return false;
+    if (!function) return field_refuse(&fields, "function", "missing");
+    snprintf(inner_path, sizeof inner_path, "%s.function", path);
+    const struct fields inner = fields_of(call, function, inner_path);
+    if (!field_string(&inner, "name", TOOL_NAME_MAX, &name, &len)) return false;
+    if (!name || !*name) return field_refuse(&inner, "name", name ? "empty" : "missing");
+    return field_string(&inner, "description", SIZE_MAX, &text, &len) &&
+           field_object(&inner, "parameters", &parameters);
+}
+
+static bool tools_read(const struct fields *body, struct chat_messages *out) {
+    const json_t *tools = NULL;
+    if (!field_array(body, "tools", TOOLS_MAX, &tools)) return false;
+    const size_t n = tools ? json_array_size(tools) : 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!tool_check(body->call, json_array_get(tools, i), i)) return false;
+    }
+    const char *choice = json_string_value(json_object_get(body->object, "tool_choice"));
+    if (!n || (choice && !strcmp(choice, "none"))) return true;
+    out->tools = json_incref((json_t *)tools);
+    return true;
+}
+
+// ---------------------------------------------------------------- the template's side
+
+static bool variables_read(const struct fields *body, struct chat_messages *out) {
+    const json_t *given = NULL;
+    const char *effort = NULL;
+    size_t len;
+    if (!field_object(body, "chat_template_kwargs", &given)) return false;
+    if (!field_string(body, "reasoning_effort", 32, &effort, &len)) return false;
+    if (!given && !effort) return true;
+    out->variables = given ? json_copy((json_t *)given) : json_object();
+    if (!out->variables) return no_memory(body->call);
+    if (!effort || json_object_get(out->variables, "reasoning_effort")) return true;
+    return put(body->call, out->variables, "reasoning_effort", json_string(effort));
+}
+
+// A conversation that ends with an assistant's text is one whose answer has begun, unless the
+// client says otherwise.
+static bool ending_read(const struct fields *body, struct chat_messages *out) {
+    const bool says_add = is_given(body->object, "add_generation_prompt");
+    const bool says_continue = is_given(body->object, "continue_final_message");
+    bool add = true, go_on = false;
+    if (!field_bool(body, "add_generation_prompt", &add)) return false;
+    if (!field_bool(body, "continue_final_message", &go_on)) return false;
+    const json_t *last = json_array_get(out->messages, json_array_size(out->messages) - 1);
+    const bool begun = !strcmp(json_string_value(json_object_get(last, "role")), "assistant") &&
+                       !json_object_get(last, "tool_calls");
+    if (go_on && says_add && add) {
+        return field_refuse(body, "continue_final_message",
+                            "true together with add_generation_prompt: true");
+    }
+    if (go_on && !begun) {
+        return field_refuse(body, "continue_final_message",
+                            "true, but the last message is not an assistant's text");
+    }
+    out->continue_final = go_on || (begun && !says_continue && !(says_add && add));
+    out->add_generation_prompt = add && !out->continue_final;
+    return true;
+}
+
+bool chat_messages_read(struct call *call, const json_t *body, struct chat_messages *out) {
+    *out = (struct chat_messages){0};
+    const struct fields fields = fields_of(call, body, "");
+    if (field_unsupported(&fields, "chat_template", false, "the server's template is used") &&
+        messages_read(&fields, out) && tools_read(&fields, out) && variables_read(&fields, out) &&
+        ending_read(&fields, out)) {
+        return true;
+    }
+    chat_messages_deinit(out);
+    return false;
+}
+
+void chat_messages_deinit(struct chat_messages *chat) {
+    json_decref(chat->messages);
+    json_decref(chat->tools);
+    json_decref(chat->variables);
+    *chat = (struct chat_messages){0};
+}

@@ -1,0 +1,149 @@
+// POST /v1/embeddings: one vector for each input, of length 1. As numbers or, what OpenAI's own
+// clients ask for, as the base64 of little-endian floats.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "openai.h"
+#include "routes.h"
+
+struct embeddings {
+    bool base64;
+};
+
+// ---------------------------------------------------------------- vectors
+
+// Ten digits after the point: more than a float of a vector of length 1 needs, and a fifteenth of
+// what printf takes; a call may bring a quarter of a million of them.
+static void real_write(float value, struct jbuf *out) {
+    enum { DIGITS = 10 };
+    if (!(fabsf(value) < 1e6f)) {
+        jbuf_real(out, (double)value, 6);
+        return;
+    }
+    const long long scaled = llround((double)value * 1e10);
+    unsigned long long rest = (unsigned long long)(scaled < 0 ? -scaled : scaled);
+    char text[32];
+    int at = sizeof text, digits = 0;
+    while (digits < DIGITS && rest && rest % 10 == 0) {
+        rest /= 10;
+        digits++;
+    }
+    const bool whole = digits == DIGITS || !rest;
+    for (; !whole && digits < DIGITS; digits++) {
+        text[--at] = (char)('0' + rest % 10);
+        rest /= 10;
+    }
+    if (!whole) text[--at] = '.';
+    do {
+        text[--at] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest);
+    if (scaled < 0) text[--at] = '-';
+    jbuf_bytes(out, text + at, sizeof text - (size_t)at);
+}
+
+static void array_write(const float *value, int n, struct jbuf *out) {
+    jbuf_text(out, "[");
+    for (int i = 0; i < n; i++) {
+        if (i) jbuf_bytes(out, ",", 1);
+        real_write(value[i], out);
+    }
+    jbuf_text(out, "]");
+}
+
+static unsigned char byte_at(const float *value, size_t index) {
+    uint32_t bits;
+    memcpy(&bits, &value[index / 4], sizeof bits);
+    return (unsigned char)(bits >> index % 4 * 8);
+}
+
+static void base64_write(const float *value, int n, struct jbuf *out) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const size_t len = (size_t)n * sizeof *value;
+    jbuf_text(out, "\"");
+    for (size_t i = 0; i < len; i += 3) {
+        const size_t left = len - i;
+        const unsigned a = byte_at(value, i), b = left > 1 ? byte_at(value, i + 1) : 0u,
+                       c = left > 2 ? byte_at(value, i + 2) : 0u;
+        const char group[4] = {digits[a >> 2], digits[(a & 3) << 4 | b >> 4],
+                               left > 1 ? digits[(b & 15) << 2 | c >> 6] : '=',
+                               left > 2 ? digits[c & 63] : '='};
+        jbuf_bytes(out, group, sizeof group);
+    }
+    jbuf_text(out, "\"");
+}
+
+// ---------------------------------------------------------------- the answer
+
+static void end(struct call *call) {
+    const struct generation *generation = call->generation;
+    const struct embeddings *own = generation->own;
+    const int n_embd = call->server->info->n_embd;
+    struct jbuf *out = &call->out;
+    jbuf_text(out, "{\"object\":\"list\",\"data\":[");
+    for (int i = 0; i < generation->n_choices; i++) {
+        const struct choice *choice = &generation->choice[i];
+        if (i) jbuf_text(out, ",");
+        jbuf_printf(out, "{\"object\":\"embedding\",\"index\":%d,\"embedding\":", choice->index);
+        (own->base64 ? base64_write : array_write)(choice->embedding, n_embd, out);
+        jbuf_text(out, "}");
+    }
+    const struct usage usage = generation_usage(generation);
+    jbuf_text(out, "],\"model\":");
+    jbuf_cstring(out, call->server->config.model_name);
+    jbuf_printf(out, ",\"usage\":{\"prompt_tokens\":%d,\"total_tokens\":%d,", usage.prompt_tokens,
+                usage.prompt_tokens);
+    jbuf_printf(out, "\"prompt_tokens_details\":{\"cached_tokens\":%d}},", usage.cached_tokens);
+    generation_timings(call, out);
+    jbuf_text(out, "}");
+}
+
+static const struct writer embeddings_writer = {.end = end, .error = openai_error};
+
+// ---------------------------------------------------------------- the handler
+
+// Vectors cannot be shortened: a model that was not trained for it would give nonsense.
+static bool dimensions_check(const struct fields *fields) {
+    const int n_embd = fields->call->server->info->n_embd;
+    int64_t dimensions = n_embd;
+    if (!field_int(fields, "dimensions", 1, INT32_MAX, &dimensions)) return false;
+    return dimensions == n_embd ||
+           field_refuse(fields, "dimensions", "%lld is not supported, the model's vectors have %d",
+                        (long long)dimensions, n_embd);
+}
+
+// Fields of text generation mean nothing here, whatever a client sends.
+static bool params_take(struct call *call, const json_t *body, struct params *params) {
+    if (!params_read(call, body, FAMILY_COMPLETIONS, params)) return false;
+    params->n = 1;
+    params->max_tokens = 0;
+    params->n_stop = 0;
+    params->stream = params->include_usage = params->logprobs = false;
+    params->top_logprobs = 0;
+    return true;
+}
+
+void embeddings_prepare(struct call *call) {
+    const json_t *body = call_json(call);
+    if (!body) return;
+    struct generation *generation = generation_create(call, &embeddings_writer);
+    struct embeddings *own = generation ? calloc(1, sizeof *own) : NULL;
+    if (!own) {
+        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        return;
+    }
+    generation->own = own;
+    generation->own_free = free;
+    if (!params_take(call, body, &generation->params)) return;
+    const struct fields fields = fields_of(call, body, "");
+    int format = 0, pooling = 0;
+    if (!field_choice(&fields, "encoding_format", "float|base64", &format)) return;
+    if (!field_choice(&fields, "pooling", "mean|last", &pooling)) return;
+    if (!dimensions_check(&fields)) return;
+    own->base64 = format == 1;
+    generation->pooling = pooling == 1 ? RN_POOLING_LAST : RN_POOLING_MEAN;
+    generation->normalize = true;
+    if (!openai_prompts(call, body, "input", false)) return;
+    generation_check(call, generation, "input");
+}

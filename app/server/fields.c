@@ -1,0 +1,406 @@
+// Fields of a JSON object that a stranger wrote: each reader checks type and range, and refuses
+// with the field's path as param and the offending value, shortened, in the message. Nothing here
+// trusts the object: names are the caller's, values are anything that JSON can say.
+#include "fields.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools.h"
+
+enum { PATH_BYTES = 256, SHOWN_BYTES = 64, VALUE_BYTES = 96 };
+
+struct fields fields_of(struct call *call, const json_t *object, const char *path) {
+    return (struct fields){call, object, path};
+}
+
+// ---------------------------------------------------------------- refusing
+
+static void path_of(const struct fields *fields, const char *name, char out[PATH_BYTES]) {
+    snprintf(out, PATH_BYTES, "%s%s%s", fields->path, *fields->path ? "." : "", name);
+}
+
+static bool refuse(const struct fields *fields, const char *name, const char *code, const char *fmt,
+                   va_list args) {
+    char path[PATH_BYTES], text[512];
+    path_of(fields, name, path);
+    vsnprintf(text, sizeof text, fmt, args);
+    return call_refuse(fields->call, 400, path, code, "%s: %s", path, text);
+}
+
+bool field_refuse(const struct fields *fields, const char *name, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    refuse(fields, name, "invalid_value", fmt, args);
+    va_end(args);
+    return false;
+}
+
+__attribute__((format(printf, 4, 5))) static bool
+refuse_as(const struct fields *fields, const char *name, const char *code, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    refuse(fields, name, code, fmt, args);
+    va_end(args);
+    return false;
+}
+
+// The fewest digits that give the number back, written as people write it: 0.1, 1e9.
+static void real_text(double value, char out[VALUE_BYTES]) {
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(out, VALUE_BYTES, "%.*g", digits, value);
+        if (strtod(out, NULL) == value) break;
+    }
+    char *exponent = strchr(out, 'e');
+    if (!exponent) return;
+    char *from = ++exponent;
+    if (*from == '+') from++;
+    if (*from == '-') exponent = ++from;
+    while (*from == '0' && from[1]) from++;
+    memmove(exponent, from, strlen(from) + 1);
+}
+
+// The beginning of an array or an object.
+static void container_text(const json_t *value, char out[VALUE_BYTES]) {
+    char dump[SHOWN_BYTES], shown[SHOWN_BYTES];
+    const size_t len = json_dumpb(value, dump, sizeof dump, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    unicode_quote(dump, len < sizeof dump ? len : sizeof dump, shown, sizeof shown);
+    snprintf(out, VALUE_BYTES, "%s%s", shown, len >= sizeof dump ? "..." : "");
+}
+
+// A string in quotes, shortened; what a terminal would act on is shown as '?'.
+static void string_text(const json_t *value, char out[VALUE_BYTES]) {
+    char shown[SHOWN_BYTES];
+    const size_t len = json_string_length(value);
+    unicode_quote(json_string_value(value), len, shown, sizeof shown);
+    const bool cut = strlen(shown) < len;
+    for (char *c = shown; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '?';
+    snprintf(out, VALUE_BYTES, "\"%s%s\"", shown, cut ? "..." : "");
+}
+
+static void value_text(const json_t *value, char out[VALUE_BYTES]) {
+    switch (json_typeof(value)) {
+    case JSON_STRING:
+        string_text(value, out);
+        return;
+    case JSON_INTEGER:
+        snprintf(out, VALUE_BYTES, "%lld", (long long)json_integer_value(value));
+        return;
+    case JSON_REAL:
+        real_text(json_real_value(value), out);
+        return;
+    case JSON_ARRAY:
+    case JSON_OBJECT:
+        container_text(value, out);
+        return;
+    default:
+        snprintf(out, VALUE_BYTES, "%s",
+                 json_is_true(value)    ? "true"
+                 : json_is_false(value) ? "false"
+                                        : "null");
+    }
+}
+
+static bool refuse_type(const struct fields *fields, const char *name, const char *expected,
+                        const json_t *value) {
+    char text[VALUE_BYTES];
+    value_text(value, text);
+    return refuse_as(fields, name, "invalid_type", "expected %s, got %s", expected, text);
+}
+
+// ---------------------------------------------------------------- reading
+
+// The field's value; NULL: there is nothing to read, because it is absent or null (*go_on), or
+// because the call was refused before.
+static const json_t *value_of(const struct fields *fields, const char *name, bool *go_on) {
+    *go_on = !call_refused(fields->call);
+    const json_t *value = *go_on ? json_object_get(fields->object, name) : NULL;
+    return json_is_null(value) ? NULL : value;
+}
+
+// Integers, and reals without a fraction: many clients write 3.0.
+static bool int_of(const json_t *value, int64_t *out) {
+    if (json_is_integer(value)) {
+        *out = json_integer_value(value);
+        return true;
+    }
+    const double real = json_is_real(value) ? json_real_value(value) : (double)NAN;
+    if (!(real >= -0x1p63 && real < 0x1p63) || real != floor(real)) return false;
+    *out = (int64_t)real;
+    return true;
+}
+
+bool field_int(const struct fields *fields, const char *name, int64_t min, int64_t max,
+               int64_t *out) {
+    assert(min <= max);
+    bool go_on;
+    const json_t *value = value_of(fields, name, &go_on);
+    if (!value) return go_on;
+    int64_t number;
+    const bool is_int = int_of(value, &number);
+    const bool is_whole =
+        is_int || (json_is_real(value) && json_real_value(value) == floor(json_real_value(value)));
+    if (!is_whole) return refuse_type(fields, name, "an integer", value);
+    if (!is_int || number < min || number > max) {
+        char text[VALUE_BYTES];
+        value_text(value, text);
+        return field_refuse(fields, name, "%s is not between %lld and %lld", text, (long long)min,
+                            (long long)max);
+    }
+    *out = number;
+    return true;
+}
+
+bool field_real(const struct fields *fields, const char *name, double min, double max,
+                double *out) {
+    assert(min <= max);
+    bool go_on;
+    const json_t *value = value_of(fields, name, &go_on);
+    if (!value) return go_on;
+    if (!json_is_number(value)) return refuse_type(fields, name, "a number", value);
+    const double number = json_number_value(value);
+    if (!(number >= min && number <= max)) {
+        char text[VALUE_BYTES], min_text[VALUE_BYTES], max_text[VALUE_BYTES];
+        value_text(value, text);
+        real_text(min, min_text);
+        real_text(max, max_text);
+        return field_refuse(fields, name, "%s is not between %s and %s", text, min_text, max_text);
+    }
+    *out = number;
+    return true;
+}
+
+bool field_bool(const struct fields *fields, const char *name, bool *out) {
+    bool go_on;
+    const json_t *value = value_of(fields, name, &go_on);
+    if (!value) return go_on;
+    if (!json_is_boolean(value)) return refuse_type(fields, name, "true or false", value);
+    *out = json_is_true(value);
+    return true;
+}
+
+// value is a string that is there; name is its own, as in "stop[2]".
+static bool string_check(const struct fields *fields, const char *name, const json_t *value,
+                         size_t max) {
+    if (!json_is_string(value)) return refuse_type(fields, name, "a string", value);
+    const size_t len = json_string_length(value);
+    if (strlen(json_string_value(value)) != len)
+        return field_refuse(fields, name, "a string must not hold a NUL character");
+    if (len > max) {
+        char text[VALUE_BYTES];
+        value_text(value, text);
+        return refuse_as(fields, name, "string_above_max_length",
+                         "%s is %zu bytes long, at most %zu are allowed", text, len, max);
+    }
+    return true;
+}
+
+bool field_string(const struct fields *fields, const char *name, size_t max, const char **out,
+                  size_t *len) {
+    bool go_on;
+    const json_t *value = value_of(fields, name, &go_on);
+    if (!value) return go_on;
+    if (!string_check(fields, name, value, max)) return false;
+    *out = json_string_value(value);
+    if (len) *len = json_string_length(value);
+    return true;
+}
+
+bool field_choice(const struct fields *fields, const char *name, const char *choices, int *out) {
+    bool go_on;
+    const json_t *value = value_of(fields, name, &go_on);
+    if (!value) return go_on;
+    const char *text = json_string_value(value);
+    const size_t len = json_string_length(value);
+    int index = 0;
+    for (const char *at = choices; text; index++) {
+        const size_t n = strcspn(at, "|");
+        if (n == len && memcmp(at, text, n) == 0) {
+            *out = index;
+            return true;
+        }
+        if (!at[n]) break;
+        at += n + 1;
+    }
+    char shown[VALUE_BYTES];
+    value_text(value, shown);
+    return refuse_as(fields, name, text ? "invalid_value" : "invalid_type",
+                     "expected one of %s, got %s", choices, shown);
+}
+
+bool field_object(const struct fields *fields, const char *name, const json_t **out) {
+    bool go_on;
+    const json_t *value = value_of(fields, name, &go_on);
+    if (!value) return go_on;
+    if (!json_is_object(value)) return refuse_type(fields, name, "an object", value);
+    *out = value;
+    return true;
+}
+
+static bool length_check(const struct fields *fields, const char *name, const json_t *array,
+                         size_t max) {
+    const size_t n = json_array_size(array);
+    if (n <= max) return true;
+    return refuse_as(fields, name, "array_above_max_length",
+                     "an array of %zu, at most %zu are allowed", n, max);
+}
+
+bool field_array(const struct fields *fields, const char *name, size_t max, const json_t **out) {
+    bool go_on;
+    const json_t *value = value_of(fields, name, &go_on);
+    if (!value) return go_on;
+    if (!json_is_array(value)) return refuse_type(fields, name, "an array", value);
+    if (!length_check(fields, name, value, max)) return false;
+    *out = value;
+    return true;
+}
+
+static bool item_check(const struct fields *fields, const char *name, const json_t *value,
+                       size_t bytes_max) {
+    if (!string_check(fields, name, value, bytes_max)) return false;
+    return json_string_length(value) > 0 || field_refuse(fields, name, "\"\" is empty");
+}
+
+bool field_strings(const struct fields *fields, const char *name, size_t max, size_t bytes_max,
+                   const char **out, size_t *n_out) {
+    bool go_on;
+    const json_t *value = value_of(fields, name, &go_on);
+    if (!value) return go_on;
+    if (json_is_string(value)) {
+        if (!item_check(fields, name, value, bytes_max)) return false;
+        out[0] = json_string_value(value);
+        *n_out = 1;
+        return true;
+    }
+    if (!json_is_array(value))
+        return refuse_type(fields, name, "a string or an array of strings", value);
+    if (!length_check(fields, name, value, max)) return false;
+    const size_t n = json_array_size(value);
+    for (size_t i = 0; i < n; i++) {
+        char item_name[PATH_BYTES];
+        snprintf(item_name, sizeof item_name, "%s[%zu]", name, i);
+        const json_t *item = json_array_get(value, i);
+        if (!item_check(fields, item_name, item, bytes_max)) return false;
+        out[i] = json_string_value(item);
+    }
+    *n_out = n;
+    return true;
+}
+
+bool field_unsupported(const struct fields *fields, const char *name, bool absent_if_false,
+                       const char *why) {
+    bool go_on;
+    const json_t *value = value_of(fields, name, &go_on);
+    if (!value || (absent_if_false && json_is_false(value))) return go_on;
+    char text[VALUE_BYTES];
+    value_text(value, text);
+    return refuse_as(fields, name, "unsupported_parameter", "%s %s", text, why);
+}
+
+// ---------------------------------------------------------------- where JSON text is broken
+
+enum { PATH_DEPTH = 32, KEY_BYTES = 64 };
+
+// What the text up to a place has opened and not closed. Containers deeper than PATH_DEPTH are
+// counted and not described.
+struct walk {
+    struct {
+        bool is_object;
+        size_t index;    // of an array's item
+        const char *key; // of an object's member, escapes and all; NULL: none yet
+        size_t key_len;  // so far
+        bool wants_key;  // its name comes next
+    } at[PATH_DEPTH];
+    size_t depth, deeper;
+    bool in_string, in_key, escaped;
+};
+
+static void walk_open(struct walk *walk, bool is_object) {
+    if (walk->depth == PATH_DEPTH) {
+        walk->deeper++;
+        return;
+    }
+    memset(&walk->at[walk->depth], 0, sizeof walk->at[0]);
+    walk->at[walk->depth].is_object = is_object;
+    walk->at[walk->depth].wants_key = is_object;
+    walk->depth++;
+}
+
+static void walk_close(struct walk *walk) {
+    if (walk->deeper) {
+        walk->deeper--;
+    } else if (walk->depth) {
+        walk->depth--;
+    }
+}
+
+static void walk_string(struct walk *walk, char c) {
+    if (!walk->escaped && c == '"') {
+        walk->in_string = walk->in_key = false;
+        return;
+    }
+    walk->escaped = !walk->escaped && c == '\\';
+    if (walk->in_key) walk->at[walk->depth - 1].key_len++;
+}
+
+static void walk_mark(struct walk *walk, const char *c) {
+    const bool known = walk->depth && !walk->deeper;
+    if (*c == '{' || *c == '[') {
+        walk_open(walk, *c == '{');
+    } else if (*c == '}' || *c == ']') {
+        walk_close(walk);
+    } else if (*c == '"') {
+        walk->in_string = true;
+        walk->in_key = known && walk->at[walk->depth - 1].wants_key;
+        if (!walk->in_key) return;
+        walk->at[walk->depth - 1].wants_key = false;
+        walk->at[walk->depth - 1].key = c + 1;
+        walk->at[walk->depth - 1].key_len = 0;
+    } else if (*c == ',' && known) {
+        walk->at[walk->depth - 1].index++;
+        walk->at[walk->depth - 1].key = NULL;
+        walk->at[walk->depth - 1].wants_key = walk->at[walk->depth - 1].is_object;
+    }
+}
+
+static void walk_print(const struct walk *walk, char *out, size_t out_size) {
+    size_t used = 0;
+    for (size_t i = 0; i < walk->depth && used + 1 < out_size; i++) {
+        char key[KEY_BYTES] = "";
+        if (!walk->at[i].is_object) {
+            snprintf(key, sizeof key, "[%zu]", walk->at[i].index);
+        } else if (walk->at[i].key) {
+            unicode_quote(walk->at[i].key, walk->at[i].key_len, key, sizeof key);
+        } else {
+            break; // between two members: the object itself is the place
+        }
+        const char *dot = used && walk->at[i].is_object ? "." : "";
+        const size_t need = strlen(dot) + strlen(key);
+        if (need >= out_size - used) break;
+        snprintf(out + used, out_size - used, "%s%s", dot, key);
+        used += need;
+    }
+}
+
+void json_path_at(const char *text, size_t len, size_t offset, char *out, size_t out_size) {
+    assert(out_size > 0);
+    out[0] = '\0';
+    // The parser's offset is behind what it could not take, which may be a closing bracket: what
+    // that would close is where the mistake is.
+    if (offset > len) offset = len;
+    struct walk walk;
+    memset(&walk, 0, sizeof walk);
+    for (size_t i = 0; i + 1 < offset; i++) {
+        if (walk.in_string) {
+            walk_string(&walk, text[i]);
+        } else {
+            walk_mark(&walk, text + i);
+        }
+    }
+    walk_print(&walk, out, out_size);
+}

@@ -1,0 +1,269 @@
+// Making a generation on a worker: prompts, their limits, the chat template. And the sums over its
+// choices that writers print.
+#include "generation.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "streams.h"
+
+struct generation *generation_create(struct call *call, const struct writer *writer) {
+    struct generation *generation = calloc(1, sizeof *generation);
+    if (!generation) {
+        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        return NULL;
+    }
+    generation->writer = writer;
+    generation->params.n = 1;
+    generation->params.max_tokens = call->server->config.max_tokens;
+    call->generation = generation;
+    return generation;
+}
+
+static void choice_deinit(struct choice *choice) {
+    jbuf_deinit(&choice->text);
+    jbuf_deinit(&choice->reasoning);
+    for (int i = 0; i < choice->n_tools; i++) {
+        jbuf_deinit(&choice->tool[i].name);
+        jbuf_deinit(&choice->tool[i].arguments);
+    }
+    free(choice->tool);
+    free(choice->token);
+    free(choice->logprob);
+    free(choice->top);
+    free(choice->stop);
+    free(choice->embedding);
+    gaps_deinit(&choice->gaps);
+    split_deinit(&choice->split);
+}
+
+void generation_destroy(struct generation *generation) {
+    if (!generation) return;
+    streams_leave(generation);
+    for (int i = 0; i < generation->n_choices; i++) choice_deinit(&generation->choice[i]);
+    for (int i = 0; i < generation->n_prompts; i++) {
+        rn_free(generation->prompt[i].ids);
+        free(generation->prompt[i].text);
+    }
+    free(generation->prompt);
+    free(generation->choice);
+    free(generation->stream);
+    if (generation->own_free) generation->own_free(generation->own);
+    free(generation);
+}
+
+// ---------------------------------------------------------------- prompts
+
+bool generation_add(struct call *call, struct generation *generation, int32_t *ids, size_t n_ids) {
+    const size_t count = (size_t)generation->n_prompts + 1;
+    struct prompt *prompt = realloc(generation->prompt, count * sizeof *prompt);
+    if (!prompt) {
+        rn_free(ids);
+        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    }
+    generation->prompt = prompt;
+    prompt[count - 1] = (struct prompt){.ids = ids, .n_ids = n_ids};
+    generation->n_prompts = (int)count;
+    return true;
+}
+
+// A place is left for the first token that is to be written.
+static bool prompt_check(struct call *call, const struct generation *generation, int index,
+                         const char *what) {
+    const struct prompt *prompt = &generation->prompt[index];
+    const int n_ctx = call->server->engine_info.n_ctx;
+    const bool writes = generation->params.max_tokens != 0 && !generation->pooling;
+    if (prompt->n_ids == 0) return call_refuse(call, 400, what, NULL, "%s: is empty", what);
+    if (prompt->n_ids + writes <= (size_t)n_ctx) return true;
+    return call_refuse(call, 400, what, "context_length_exceeded",
+                       "This model's maximum context length is %d tokens. However, your messages "
+                       "resulted in %zu tokens. Please reduce the length of the messages.",
+                       n_ctx, prompt->n_ids);
+}
+
+bool generation_check(struct call *call, struct generation *generation, const char *what) {
+    if (call_refused(call)) return false;
+    const int n = generation->params.n;
+    for (int i = 0; i < generation->n_prompts; i++) {
+        if (!prompt_check(call, generation, i, what)) return false;
+    }
+    const int places = call->server->engine_info.max_waiting;
+    if ((long)n * generation->n_prompts > places) {
+        return call_refuse(call, 400, n > 1 ? "n" : what, NULL,
+                           "%d prompts with %d choices each are more than the %d that the server "
+                           "queues",
+                           generation->n_prompts, n, places);
+    }
+    return true;
+}
+
+// ---------------------------------------------------------------- chat
+
+struct chat_json {
+    char *messages, *tools, *variables;
+};
+
+static bool dump(const json_t *value, char **out) {
+    *out = NULL;
+    if (!value) return true;
+    *out = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+    return *out != NULL;
+}
+
+static bool chat_tokens(struct call *call, struct generation *generation, const char *text,
+                        size_t len) {
+    rn_error err = {0};
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+    generation->in_reasoning =
+        generation->split && split_prompt_opens_reasoning(generation->split, text, len);
+    const rn_status status =
+        rn_tokenize(call->server->model, text, len,
+                    RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL | RN_TOKENIZE_GUARDED, &ids, &n_ids,
+                    &err);
+    if (status == RN_ERR_NOMEM) {
+        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    }
+    if (status) return call_refuse(call, 400, "messages", NULL, "messages: %s", err.message);
+    return generation_add(call, generation, ids, n_ids);
+}
+
+static bool chat_render(struct call *call, struct generation *generation, const rn_chat *chat) {
+    rn_error err = {0};
+    char *text = NULL;
+    size_t len = 0;
+    const rn_status status = rn_chat_render(call->server->tmpl, chat, &text, &len, &err);
+    if (status == RN_ERR_NOMEM) {
+        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    }
+    if (status) {
+        return call_refuse(call, 400, "messages", "template_error", "messages: %s", err.message);
+    }
+    const bool ok = chat_tokens(call, generation, text, len);
+    rn_free(text);
+    return ok;
+}
+
+bool generation_chat(struct call *call, struct generation *generation, const json_t *messages,
+                     const json_t *tools, const json_t *variables, bool add_generation_prompt,
+                     bool continue_final) {
+    if (call_refused(call)) return false;
+    const struct server *server = call->server;
+    if (!server->tmpl) {
+        return call_refuse(call, 400, "messages", "no_chat_template",
+                           "messages: the model has no chat template; use /v1/completions, or "
+                           "start the server with --chat-template");
+    }
+    struct chat_json json = {0};
+    bool ok = dump(messages, &json.messages) && dump(tools, &json.tools) &&
+              dump(variables, &json.variables);
+    if (!ok) {
+        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    } else {
+        generation->split = server->split;
+        generation->tools = tools != NULL;
+        generation->special_text = generation->tools && split_needs_special(server->split);
+        ok = chat_render(call, generation,
+                         &(rn_chat){.messages = json.messages,
+                                    .tools = json.tools,
+                                    .variables = json.variables,
+                                    .add_generation_prompt = add_generation_prompt,
+                                    .continue_final = continue_final,
+                                    .guard = true,
+                                    .now = (int64_t)time(NULL)});
+    }
+    free(json.messages);
+    free(json.tools);
+    free(json.variables);
+    return ok;
+}
+
+// ---------------------------------------------------------------- sums
+
+// A prompt's tokens count once, however many choices it has.
+struct usage generation_usage(const struct generation *generation) {
+    struct usage usage = {0};
+    int prompt = -1;
+    for (int i = 0; i < generation->n_choices; i++) {
+        const struct choice *choice = &generation->choice[i];
+        usage.completion_tokens += choice->timings.output_tokens;
+        if (choice->prompt == prompt) continue;
+        prompt = choice->prompt;
+        usage.prompt_tokens += (int)generation->prompt[prompt].n_ids;
+        usage.cached_tokens += choice->timings.cached_tokens;
+    }
+    return usage;
+}
+
+struct sums {
+    double queue_ms, prompt_ms, ttft_ms, decode_ms, bytes;
+    int output, decoded; // decoded: tokens after the first of each choice
+    uint64_t steps;
+};
+
+static double larger(double a, double b) { return a > b ? a : b; }
+
+static struct sums sums_of(const struct generation *generation) {
+    struct sums sums = {0};
+    for (int i = 0; i < generation->n_choices; i++) {
+        const rn_timings *t = &generation->choice[i].timings;
+        sums.queue_ms = larger(sums.queue_ms, t->queue_ms);
+        sums.prompt_ms = larger(sums.prompt_ms, t->prompt_ms);
+        sums.ttft_ms = larger(sums.ttft_ms, t->ttft_ms);
+        sums.decode_ms = larger(sums.decode_ms, t->decode_ms);
+        sums.bytes += (double)t->decode_bytes;
+        sums.steps += t->decode_steps;
+        sums.output += t->output_tokens;
+        sums.decoded += t->output_tokens > 0 ? t->output_tokens - 1 : 0;
+    }
+    return sums;
+}
+
+static double over(double value, double by) { return by > 0 ? value / by : 0; }
+
+static void put_real(struct jbuf *out, const char *key, double value, int digits) {
+    jbuf_key(out, key);
+    jbuf_real(out, value, digits);
+}
+
+static void put_int(struct jbuf *out, const char *key, int64_t value) {
+    jbuf_key(out, key);
+    jbuf_int(out, value);
+}
+
+// Gaps of several choices are not mixed: the first choice's stand for them.
+static void put_gaps(struct jbuf *out, const struct gaps *gaps) {
+    put_real(out, "itl_ms_p50", gaps_percentile(gaps, 0.50), 3);
+    put_real(out, "itl_ms_p99", gaps_percentile(gaps, 0.99), 3);
+}
+
+void generation_timings(const struct call *call, struct jbuf *out) {
+    const struct generation *generation = call->generation;
+    const struct usage usage = generation_usage(generation);
+    const struct sums sums = sums_of(generation);
+    const int prompt_n = usage.prompt_tokens - usage.cached_tokens;
+    jbuf_text(out, "\"timings\":{");
+    put_int(out, "cache_n", usage.cached_tokens);
+    put_int(out, "prompt_n", prompt_n);
+    put_real(out, "prompt_ms", sums.prompt_ms, 3);
+    put_real(out, "prompt_per_token_ms", over(sums.prompt_ms, prompt_n), 3);
+    put_real(out, "prompt_per_second", over(prompt_n * 1e3, sums.prompt_ms), 2);
+    put_int(out, "predicted_n", sums.output);
+    put_real(out, "predicted_ms", sums.decode_ms, 3);
+    put_real(out, "predicted_per_token_ms", over(sums.decode_ms, sums.decoded), 3);
+    put_real(out, "predicted_per_second", over(sums.decoded * 1e3, sums.decode_ms), 2);
+    put_int(out, "draft_n", 0);
+    put_int(out, "draft_n_accepted", 0);
+    put_real(out, "ttft_ms", sums.ttft_ms, 3);
+    put_real(out, "queue_ms", sums.queue_ms, 3);
+    put_gaps(out, &generation->choice[0].gaps);
+    put_real(out, "bytes_per_token", over(sums.bytes, (double)sums.steps), 0);
+    put_real(out, "bandwidth_share",
+             call->server->bandwidth > 0
+                 ? over(sums.bytes, sums.decode_ms * 1e-3) / call->server->bandwidth
+                 : (double)NAN,
+             4);
+    jbuf_text(out, "}");
+}

@@ -1,0 +1,35 @@
+// Health, for load balancers and supervisors: ready to take work (/health), or alive at all
+// (/health/live). Answers on the I/O thread from a snapshot, so it does not wait for a step.
+#include "routes.h"
+
+// A step that takes too long is a loop that no longer moves: restarting is all that helps.
+static bool stuck_refuse(struct call *call, enum server_phase phase) {
+    const struct server *server = call->server;
+    if (phase == PHASE_LOADING || !server->engine) return false;
+    rn_engine_stats stats;
+    rn_engine_get_stats(server->engine, &stats);
+    if (!(stats.step_ms > server->config.stuck_s * 1000)) return false;
+    call_refuse(call, 503, NULL, NULL, "The step loop has not moved for %.0f s",
+                stats.step_ms / 1000);
+    return true;
+}
+
+static void answer_ok(struct call *call) {
+    jbuf_text(&call->out, "{\"status\":\"ok\"}");
+    call_answer(call);
+}
+
+void health_get(struct call *call) {
+    const enum server_phase phase = (enum server_phase)atomic_load(&call->server->phase);
+    if (stuck_refuse(call, phase)) return;
+    if (phase == PHASE_READY) {
+        answer_ok(call);
+    } else {
+        call_refuse(call, 503, NULL, NULL, "%s",
+                    phase == PHASE_LOADING ? "Loading model" : "Draining");
+    }
+}
+
+void health_live(struct call *call) {
+    if (!stuck_refuse(call, (enum server_phase)atomic_load(&call->server->phase))) answer_ok(call);
+}

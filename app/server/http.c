@@ -1,0 +1,639 @@
+// The life of connections and calls (see call.h for the states). Invariants: a call in n_active is
+// past READING and was not freed; a suspended connection is resumed exactly once; while a worker
+// has a call its connection is suspended, so that libmicrohttpd cannot end it.
+#include "http.h"
+
+#include <assert.h>
+#include <math.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gate.h"
+#include "generation.h"
+#include "http_internal.h"
+#include "metrics.h"
+#include "streams.h"
+#include "tools.h"
+
+enum {
+    HEADER_BYTES = 16 << 10,     // of a request's head
+    CONNECTION_BYTES = 40 << 10, // of a connection: its head, and what is being sent
+    WORK_QUEUE = 4096,
+};
+
+static uint64_t after(double seconds) { return clock_ns() + (uint64_t)(seconds * 1e9); }
+
+// ---------------------------------------------------------------- a call's life
+
+static void id_draw(char out[25]) {
+    static const char letters[] =
+        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01";
+    unsigned char bytes[24];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) {
+        const uint64_t now = clock_ns();
+        for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(now >> (i % 8 * 8));
+    }
+    for (size_t i = 0; i < sizeof bytes; i++) out[i] = letters[bytes[i] & 63];
+    out[24] = '\0';
+}
+
+static struct call *call_open(struct link *link, struct MHD_Connection *connection,
+                              const char *path, const char *method) {
+    struct call *call = calloc(1, sizeof *call);
+    struct call_io *io = calloc(1, sizeof *io);
+    char *own_path = strdup(path);
+    if (!call || !io || !own_path) {
+        free(call);
+        free(io);
+        free(own_path);
+        return NULL;
+    }
+    *io = (struct call_io){.link = link,
+                           .connection = connection,
+                           .path = own_path,
+                           .method = method};
+    call->io = io;
+    call->server = link->http->server;
+    call->created = (int64_t)time(NULL);
+    call->start_ns = clock_ns();
+    id_draw(call->id);
+    link->call = call;
+    return call;
+}
+
+static void call_free(struct call *call) {
+    generation_destroy(call->generation);
+    json_decref(call->json);
+    free(call->body);
+    jbuf_deinit(&call->out);
+    free(call->io->path);
+    free(call->io);
+    free(call);
+}
+
+static void state_set(struct call *call, struct http *http, enum call_state state) {
+    if (call->io->state == CALL_READING && state != CALL_READING) http->n_active++;
+    call->io->state = state;
+}
+
+static void pending_release(struct call *call, struct http *http) {
+    http->pending_bytes -= call->io->pending_bytes;
+    call->io->pending_bytes = 0;
+}
+
+const char *call_path(const struct call *call) { return call->io->path; }
+const char *call_method(const struct call *call) { return call->io->method; }
+
+const char *call_header(const struct call *call, const char *name) {
+    return MHD_lookup_connection_value(call->io->connection, MHD_HEADER_KIND, name);
+}
+
+const char *call_query(const struct call *call, const char *key) {
+    return MHD_lookup_connection_value(call->io->connection, MHD_GET_ARGUMENT_KIND, key);
+}
+
+void http_resume(struct call *call) {
+    struct call_io *io = call->io;
+    if (!io->suspended) return;
+    io->suspended = false;
+    MHD_resume_connection(io->connection);
+}
+
+void call_stream(struct call *call, void (*on_gone)(struct call *call)) {
+    state_set(call, call->io->link->http, CALL_STREAMING);
+    call->status = MHD_HTTP_OK;
+    call->io->on_gone = on_gone;
+    call->io->written_ns = call->io->moved_ns = clock_ns();
+}
+
+void call_wake(struct call *call) {
+    struct call_io *io = call->io;
+    if (io->gone || call->out.len == io->head) return;
+    const size_t waiting = call->out.len - io->head;
+    io->written_ns = clock_ns();
+    if (waiting > call->server->config.stream_bytes_max && !io->paused && call->generation) {
+        io->paused = true;
+        streams_pause(call->generation, true);
+    }
+    http_resume(call);
+}
+
+void call_end(struct call *call) {
+    struct call_io *io = call->io;
+    io->ended = true;
+    if (io->state == CALL_RUNNING) io->state = CALL_ANSWERED;
+    http_resume(call);
+}
+
+void http_close_after(struct call *call) { call->io->close_after = true; }
+
+// Its requests end with the next step; the connection is closed when libmicrohttpd asks what to
+// send.
+void http_give_up(struct call *call) {
+    struct call_io *io = call->io;
+    if (io->gone) return;
+    io->gone = true;
+    if (call->generation && io->state != CALL_WORKING) streams_leave(call->generation);
+    if (io->on_gone) io->on_gone(call);
+    io->on_gone = NULL;
+    if (io->state != CALL_WORKING) http_resume(call);
+}
+
+void http_abort(struct call *call) { http_give_up(call); }
+
+// ---------------------------------------------------------------- load
+
+void http_count_load(struct server *server, int choices) {
+    if (server->http) server->http->load += choices; // not when the last events are collected
+}
+
+static int places(const struct server *server) {
+    return server->engine_info.max_seqs + server->engine_info.max_waiting;
+}
+
+// How long it takes until as many as wait now have been served.
+static int retry_after(const struct http *http) {
+    const int seqs = http->server->engine_info.max_seqs;
+    const double rounds = (double)http->load / (seqs > 0 ? seqs : 1);
+    const double seconds = ceil(http->answer_s * rounds / 2);
+    return seconds < 1 ? 1 : seconds > 60 ? 60 : (int)seconds;
+}
+
+bool http_refuse_full(struct call *call) {
+    const struct http *http = call->server->http;
+    call->retry_after_s = retry_after(http);
+    return call_refuse(call, 429, NULL, "queue_full",
+                       "The server is busy: %d of %d places are taken. Try again in %d s.",
+                       http->load, places(http->server), call->retry_after_s);
+}
+
+static void answer_time_learn(struct http *http, const struct call *call) {
+    const double seconds = (double)(clock_ns() - call->start_ns) * 1e-9;
+    http->answer_s += (seconds - http->answer_s) * 0.1;
+}
+
+// ---------------------------------------------------------------- the head
+
+static bool phase_check(struct call *call) {
+    const int phase = atomic_load(&call->server->phase);
+    if (phase == PHASE_READY || call->route->always) return true;
+    return call_refuse(call, 503, NULL, NULL, "%s",
+                       phase == PHASE_LOADING ? "Loading model" : "Draining");
+}
+
+static bool route_check(struct call *call) {
+    call->route = route_find(call->io->method, call->io->path, call->allow, sizeof call->allow);
+    if (call->route) {
+        call->allow[0] = '\0';
+        return true;
+    }
+    if (call->allow[0]) {
+        return call_refuse(call, 405, NULL, "method_not_allowed", "%s takes %s, not %s",
+                           call->io->path, call->allow, call->io->method);
+    }
+    char shown[128];
+    unicode_quote(call->io->path, strlen(call->io->path), shown, sizeof shown);
+    return call_refuse(call, 404, NULL, "not_found", "There is no %s", shown);
+}
+
+// Unknown paths are not told from known ones without a key.
+static bool key_check(struct call *call) {
+    if (call->route && call->route->access == ROUTE_OPEN) return true;
+    const char *key = call_header(call, "x-api-key");
+    if (gate_key(&call->server->config, call_header(call, "Authorization"),
+                 key ? key : call_header(call, "api-key")))
+        return true;
+    return call_refuse(call, 401, NULL, "invalid_api_key",
+                       "A valid API key is needed: 'Authorization: Bearer KEY'");
+}
+
+static bool origin_check(struct call *call) {
+    const struct server_config *config = &call->server->config;
+    const char *host = call_header(call, "Host");
+    if (!gate_host(config, host)) {
+        return call_refuse(call, 403, NULL, "host_not_allowed",
+                           "The Host header names no host of this server; --allow-host adds one");
+    }
+    if (!gate_origin(config, call_header(call, "Origin"), host, &call->io->cors)) {
+        call->io->cors = false;
+        return call_refuse(call, 403, NULL, "origin_not_allowed",
+                           "Pages of this origin may not call; --cors-origin adds one");
+    }
+    return true;
+}
+
+static bool size_check(struct call *call) {
+    const union MHD_ConnectionInfo *head =
+        MHD_get_connection_info(call->io->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    if (head && head->header_size > HEADER_BYTES) {
+        return call_refuse(call, 431, NULL, "headers_too_large",
+                           "The request's head has %zu bytes, at most %d are taken",
+                           head->header_size, HEADER_BYTES);
+    }
+    const char *length = call_header(call, "Content-Length");
+    const unsigned long long bytes = length ? strtoull(length, NULL, 10) : 0;
+    if (bytes > call->server->config.body_bytes_max) {
+        return call_refuse(call, 413, NULL, "body_too_large",
+                           "The body has %llu bytes, at most %zu are taken", bytes,
+                           call->server->config.body_bytes_max);
+    }
+    return true;
+}
+
+static bool is_preflight(const struct call *call) {
+    return !strcmp(call->io->method, "OPTIONS") &&
+           call_header(call, "Access-Control-Request-Method");
+}
+
+// Everything that is known before the body. A refusal waits for the end of the body, which is read
+// and forgotten: a client that is still sending would not see it. call->io->discarding says so.
+static void head_check(struct call *call) {
+    const bool ok = origin_check(call) && size_check(call);
+    if (ok && is_preflight(call)) {
+        call->status = MHD_HTTP_NO_CONTENT;
+    } else if (ok) {
+        const bool routed = route_check(call);
+        if (!routed) { // the key first
+            const int status = call->status;
+            struct jbuf answer = call->out;
+            call->status = 0;
+            call->out = (struct jbuf){0};
+            if (key_check(call)) {
+                call->status = status;
+                call->out = answer;
+            } else {
+                call->allow[0] = '\0';
+                jbuf_deinit(&answer);
+            }
+        } else if (key_check(call)) {
+            phase_check(call);
+        }
+    }
+    call->io->discarding = call->status != 0;
+}
+
+// ---------------------------------------------------------------- the body
+
+static bool body_room(struct call *call, struct http *http, size_t more) {
+    const struct server_config *config = &http->server->config;
+    struct call_io *io = call->io;
+    const size_t needed = call->body_len + more + 1;
+    if (call->body_len + more > config->body_bytes_max) {
+        return call_refuse(call, 413, NULL, "body_too_large", "The body has more than %zu bytes",
+                           config->body_bytes_max);
+    }
+    if (needed <= io->body_capacity) return true;
+    size_t capacity = io->body_capacity ? io->body_capacity : 1024;
+    while (capacity < needed) capacity *= 2;
+    if (http->pending_bytes + capacity - io->pending_bytes > config->pending_bytes_max) {
+        return call_refuse(call, 429, NULL, "bodies_full",
+                           "The server is reading %zu bytes of other requests. Try again in 1 s.",
+                           http->pending_bytes);
+    }
+    char *body = realloc(call->body, capacity);
+    if (!body) return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    http->pending_bytes += capacity - io->pending_bytes;
+    io->pending_bytes = io->body_capacity = capacity;
+    call->body = body;
+    return true;
+}
+
+static void body_forget(struct call *call, struct http *http) {
+    free(call->body);
+    call->body = NULL;
+    call->body_len = call->io->body_capacity = 0;
+    pending_release(call, http);
+}
+
+// False: the sender is not worth more of our time.
+static bool body_add(struct call *call, struct http *http, const char *data, size_t len) {
+    struct call_io *io = call->io;
+    if (!io->discarding && !body_room(call, http, len)) {
+        io->discarding = true;
+        body_forget(call, http);
+    }
+    if (io->discarding) {
+        io->discarded += len;
+        return io->discarded <= 4 * http->server->config.body_bytes_max;
+    }
+    memcpy(call->body + call->body_len, data, len);
+    call->body_len += len;
+    call->body[call->body_len] = '\0';
+    return true;
+}
+
+// ---------------------------------------------------------------- dispatch
+
+static enum MHD_Result answer_now(struct call *call, struct http *http) {
+    if (call->io->state != CALL_STREAMING) state_set(call, http, CALL_ANSWERED);
+    return reply_queue(call);
+}
+
+static void suspend(struct call *call) {
+    call->io->suspended = true;
+    MHD_suspend_connection(call->io->connection);
+}
+
+static bool has_room(const struct http *http) {
+    return http->load + http->n_preparing < places(http->server);
+}
+
+// The request is complete.
+static enum MHD_Result call_dispatch(struct call *call, struct http *http) {
+    call->io->link->deadline_ns = 0;
+    if (call->status) return answer_now(call, http);
+    if (!phase_check(call)) return answer_now(call, http); // it may have changed meanwhile
+    if (call->route->at_once) {
+        call->route->at_once(call);
+        assert(call->status);
+        return answer_now(call, http);
+    }
+    if (!has_room(http) || !workers_push(http->workers, call)) {
+        http_refuse_full(call);
+        return answer_now(call, http);
+    }
+    state_set(call, http, CALL_WORKING);
+    http->n_preparing++;
+    suspend(call);
+    return MHD_YES;
+}
+
+// A stream's answer begins; an answer in one piece waits for the end.
+static void call_start(struct call *call) {
+    struct call_io *io = call->io;
+    struct generation *generation = call->generation;
+    if (call->status || !generation || !streams_submit(call)) {
+        if (!call->status) {
+            call_refuse(call, 500, NULL, NULL, "The request was not understood");
+        }
+        io->state = CALL_ANSWERED;
+        return;
+    }
+    generation->began = true;
+    if (!generation->params.stream) {
+        io->state = CALL_RUNNING;
+        return;
+    }
+    call_stream(call, NULL);
+    generation->writer->begin(call);
+}
+
+static void call_prepared(struct call *call, struct http *http) {
+    struct call_io *io = call->io;
+    http->n_preparing--;
+    pending_release(call, http);
+    if (io->gone) {
+        io->state = CALL_ANSWERED;
+    } else {
+        call_start(call);
+    }
+    if (io->state != CALL_RUNNING || io->gone) http_resume(call);
+}
+
+void http_prepared(struct http *http) {
+    struct call *call;
+    while ((call = workers_pop(http->workers))) call_prepared(call, http);
+}
+
+// ---------------------------------------------------------------- libmicrohttpd's calls
+
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *url,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *data_len, void **request) {
+    struct http *http = cls;
+    struct call *call = *request;
+    (void)version;
+    if (!call) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+        struct link *link = info ? info->socket_context : NULL;
+        if (!link || !(call = call_open(link, connection, url, method))) return MHD_NO;
+        *request = call;
+        link->deadline_ns = after(http->server->config.body_s);
+        head_check(call);
+        const char *expects = call_header(call, "Expect");
+        return call->status >= 400 && expects ? answer_now(call, http) : MHD_YES;
+    }
+    struct call_io *io = call->io;
+    if (io->gone) return MHD_NO;
+    if (*data_len) {
+        const bool ok = body_add(call, http, data, *data_len);
+        *data_len = 0;
+        return ok ? MHD_YES : MHD_NO;
+    }
+    if (io->state == CALL_READING) return call_dispatch(call, http);
+    if (io->state == CALL_ANSWERED || io->state == CALL_STREAMING) return reply_queue(call);
+    suspend(call); // woken for nothing
+    return MHD_YES;
+}
+
+static void on_completed(void *cls, struct MHD_Connection *connection, void **request,
+                         enum MHD_RequestTerminationCode code) {
+    struct http *http = cls;
+    struct call *call = *request;
+    (void)connection;
+    if (!call) return;
+    struct call_io *io = call->io;
+    const bool gone = code != MHD_REQUEST_TERMINATED_COMPLETED_OK;
+    if (gone) http_give_up(call);
+    if (io->on_gone) io->on_gone(call);
+    io->on_gone = NULL;
+    io->link->call = NULL;
+    io->link->deadline_ns =
+        io->close_after || http->draining ? 1 : after(http->server->config.idle_s);
+    io->link = NULL;
+    io->connection = NULL;
+    *request = NULL;
+    assert(io->state != CALL_WORKING); // its connection is suspended
+    if (io->state != CALL_READING) http->n_active--;
+    if (call->generation && call->generation->began && !gone) answer_time_learn(http, call);
+    pending_release(call, http);
+    metrics_call_end(http->server->metrics, call, gone);
+    call_free(call);
+}
+
+static void link_open(struct http *http, struct MHD_Connection *connection, void **context) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct link *link = calloc(1, sizeof *link);
+    if (!link || !info) {
+        free(link);
+        if (info) shutdown(info->connect_fd, SHUT_RDWR);
+        return;
+    }
+    *link = (struct link){.next = http->links.next,
+                          .prev = &http->links,
+                          .http = http,
+                          .fd = info->connect_fd,
+                          .deadline_ns = after(http->server->config.header_s)};
+    link->next->prev = http->links.next = link;
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = link};
+    epoll_ctl(http->epoll_fd, EPOLL_CTL_ADD, link->fd, &event);
+    *context = link;
+}
+
+static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
+                          enum MHD_ConnectionNotificationCode code) {
+    struct http *http = cls;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        link_open(http, connection, context);
+        return;
+    }
+    struct link *link = *context;
+    if (!link) return;
+    epoll_ctl(http->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
+    link->next->prev = link->prev;
+    link->prev->next = link->next;
+    free(link);
+    *context = NULL;
+}
+
+// libmicrohttpd's own complaints are about clients; they get their answers.
+__attribute__((format(printf, 2, 0))) static void on_log(void *cls, const char *fmt, va_list args) {
+    (void)cls;
+    (void)fmt;
+    (void)args;
+}
+
+// ---------------------------------------------------------------- timers
+
+void http_hang_up(struct http *http, void *at) {
+    struct link *link = at;
+    (void)http;
+    link->hung_up = true;
+    if (link->call && link->call->io->state != CALL_READING) http_give_up(link->call);
+}
+
+static void stream_tick(struct call *call, uint64_t now) {
+    const struct server_config *config = &call->server->config;
+    struct call_io *io = call->io;
+    const bool waiting = call->out.len > io->head;
+    if (io->gone) return;
+    if (waiting && io->queued && (double)(now - io->moved_ns) > config->stall_s * 1e9) {
+        http_give_up(call);
+        shutdown(io->link->fd, SHUT_RDWR); // its buffer is full: it would never be asked
+        return;
+    }
+    const struct writer *writer = call->generation ? call->generation->writer : NULL;
+    if (waiting || io->ended || !writer) return;
+    if ((double)(now - io->written_ns) < config->keepalive_s * 1e9) return;
+    jbuf_text(&call->out, writer->ping ? writer->ping : ": keep-alive\n\n");
+    call_wake(call);
+}
+
+void http_tick(struct http *http, uint64_t now) {
+    struct link *next;
+    for (struct link *link = http->links.next; link != &http->links; link = next) {
+        next = link->next;
+        if (link->deadline_ns && now >= link->deadline_ns) {
+            link->deadline_ns = 0;
+            shutdown(link->fd, SHUT_RDWR);
+        }
+        struct call *call = link->call;
+        if (!call) continue;
+        if (link->hung_up && call->io->state != CALL_READING) http_give_up(call);
+        if (call->io->state == CALL_STREAMING) stream_tick(call, now);
+    }
+}
+
+void http_drain(struct http *http, bool abort) {
+    http->draining = true;
+    for (struct link *link = http->links.next; link != &http->links; link = link->next) {
+        struct call *call = link->call;
+        if (!call) {
+            link->deadline_ns = 1; // idle connections end
+        } else if (abort) {
+            http_give_up(call);
+        } else if (call->io->state == CALL_STREAMING && !call->generation) {
+            call_end(call);
+        }
+    }
+}
+
+int http_active(const struct http *http) { return http->n_active; }
+
+// ---------------------------------------------------------------- the daemon
+
+int http_epoll_fd(const struct http *http) {
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    return info ? info->epoll_fd : -1;
+}
+
+void http_run(struct http *http) { MHD_run(http->daemon); }
+
+int http_timeout_ms(struct http *http) {
+    MHD_UNSIGNED_LONG_LONG ms;
+    if (MHD_get_timeout(http->daemon, &ms) != MHD_YES) return -1;
+    return ms > 1000 ? 1000 : (int)ms;
+}
+
+static struct MHD_Daemon *daemon_start(struct http *http, int listen_fd) {
+    const struct server_config *config = &http->server->config;
+    const struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_KEY, 0,
+                                          (void *)(uintptr_t)config->tls_key},
+                                         {MHD_OPTION_HTTPS_MEM_CERT, 0,
+                                          (void *)(uintptr_t)config->tls_cert},
+                                         {MHD_OPTION_END, 0, NULL}};
+    const struct MHD_OptionItem plain[] = {{MHD_OPTION_END, 0, NULL}};
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    if (config->tls_cert) flags |= MHD_USE_TLS;
+    return MHD_start_daemon(flags, 0, NULL, NULL, on_request, http, MHD_OPTION_EXTERNAL_LOGGER,
+                            on_log, NULL, MHD_OPTION_LISTEN_SOCKET, listen_fd,
+                            MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->connections_max,
+                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
+                            MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+                            MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
+                            MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_ARRAY,
+                            config->tls_cert ? tls : plain, MHD_OPTION_END);
+}
+
+rn_status http_create(struct server *server, int listen_fd, int epoll_fd, int wake_fd,
+                      struct http **out, rn_error *err) {
+    struct http *http = calloc(1, sizeof *http);
+    *out = NULL;
+    if (!http) {
+        close(listen_fd);
+        return err_set(err, RN_ERR_NOMEM, "out of memory");
+    }
+    http->server = server;
+    http->epoll_fd = epoll_fd;
+    http->wake_fd = wake_fd;
+    http->answer_s = 1;
+    http->links.next = http->links.prev = &http->links;
+    const rn_status status =
+        workers_create(server->config.workers, WORK_QUEUE, wake_fd, &http->workers, err);
+    if (!status) http->daemon = daemon_start(http, listen_fd);
+    if (!http->daemon) {
+        close(listen_fd);
+        workers_destroy(http->workers);
+        free(http);
+        if (status) return status;
+        return err_set(err, RN_ERR_ARG,
+                       server->config.tls_cert
+                           ? "TLS cannot be set up: the certificate and the key do not fit"
+                           : "the server cannot be set up");
+    }
+    *out = http;
+    return RN_OK;
+}
+
+// No connection may be suspended when the daemon stops: calls come back from their workers first.
+void http_destroy(struct http *http) {
+    if (!http) return;
+    http_drain(http, true);
+    while (http->n_preparing) {
+        struct pollfd wake = {.fd = http->wake_fd, .events = POLLIN};
+        poll(&wake, 1, 100);
+        http_prepared(http);
+    }
+    http_run(http);
+    MHD_stop_daemon(http->daemon);
+    workers_destroy(http->workers);
+    free(http);
+}

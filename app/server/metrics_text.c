@@ -1,0 +1,356 @@
+// GET /metrics: what metrics.c counted and what the engine says, in Prometheus' text form 0.0.4.
+// Families of one kind are tables, so that a name stands in one place. vLLM's names carry its
+// labels; before the model is there its families are at zero.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "metrics_state.h"
+#include "routes.h"
+#include "tools.h"
+
+// What a scrape writes from and to.
+struct scrape {
+    const struct metrics *metrics;
+    const struct server *server;
+    bool ready; // the engine is there
+    rn_engine_stats stats;
+    rn_engine_info info;
+    struct jbuf *out;
+    struct jbuf labels; // model_name="...",engine="0"
+};
+
+// ---------------------------------------------------------------- lines
+
+// Quotes, backslashes and line ends are escaped; what is not sound UTF-8 becomes U+FFFD.
+static void put_label(struct jbuf *out, const char *name, const char *value) {
+    jbuf_printf(out, "%s=\"", name);
+    for (size_t n, left = strlen(value); left; value += n, left -= n) {
+        const bool sound = unicode_decode((const uint8_t *)value, left, &n) >= 0;
+        if (!sound) {
+            jbuf_text(out, "\xEF\xBF\xBD");
+        } else if (*value == '\n') {
+            jbuf_text(out, "\\n");
+        } else {
+            if (*value == '"' || *value == '\\') jbuf_text(out, "\\");
+            jbuf_bytes(out, value, n);
+        }
+    }
+    jbuf_text(out, "\"");
+}
+
+static void put_family(struct jbuf *out, const char *name, const char *type, const char *help) {
+    jbuf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void put_value(struct jbuf *out, double value) {
+    if (isnan(value)) {
+        jbuf_text(out, " NaN\n");
+    } else {
+        jbuf_printf(out, " %.15g\n", value);
+    }
+}
+
+// name{labels,key="text"} value; key NULL: without.
+static void put_sample(struct scrape *scrape, const char *name, const char *key, const char *text,
+                       double value) {
+    struct jbuf *out = scrape->out;
+    jbuf_printf(out, "%s{", name);
+    jbuf_bytes(out, scrape->labels.data, scrape->labels.len);
+    if (key) {
+        jbuf_text(out, ",");
+        put_label(out, key, text);
+    }
+    jbuf_text(out, "}");
+    put_value(out, value);
+}
+
+// A family of one sample.
+static void put_single(struct scrape *scrape, const char *name, const char *type, const char *help,
+                       double value) {
+    put_family(scrape->out, name, type, help);
+    put_sample(scrape, name, NULL, NULL, value);
+}
+
+// A bound as vLLM's client library writes it: 1 is "1.0".
+static void put_bound(struct jbuf *out, double bound) {
+    char text[32];
+    snprintf(text, sizeof text, "%g", bound);
+    jbuf_printf(out, ",le=\"%s%s\"} ", text, strpbrk(text, ".e") ? "" : ".0");
+}
+
+// The samples of a histogram; labels: what stands between the braces before le.
+static void put_histogram(struct jbuf *out, const char *name, const struct jbuf *labels,
+                          const struct histogram *histogram) {
+    uint64_t below = 0;
+    for (int i = 0; i <= histogram->n_bounds; i++) {
+        jbuf_printf(out, "%s_bucket{", name);
+        jbuf_bytes(out, labels->data, labels->len);
+        if (i < histogram->n_bounds) {
+            put_bound(out, histogram->bound[i]);
+        } else {
+            jbuf_text(out, ",le=\"+Inf\"} ");
+        }
+        below += histogram->count[i];
+        jbuf_uint(out, below);
+        jbuf_text(out, "\n");
+    }
+    jbuf_printf(out, "%s_sum{", name);
+    jbuf_bytes(out, labels->data, labels->len);
+    jbuf_printf(out, "} %.15g\n%s_count{", histogram->sum, name);
+    jbuf_bytes(out, labels->data, labels->len);
+    jbuf_text(out, "} ");
+    jbuf_uint(out, histogram->total);
+    jbuf_text(out, "\n");
+}
+
+// ---------------------------------------------------------------- vLLM's
+
+static const struct {
+    const char *name, *help;
+} histogram_text[HISTOGRAM_COUNT] = {
+    [HISTOGRAM_TTFT] = {"vllm:time_to_first_token_seconds", "Time to first token."},
+    [HISTOGRAM_ITL] = {"vllm:inter_token_latency_seconds",
+                       "Time between two tokens of a request, by engine step."},
+    [HISTOGRAM_PER_TOKEN] = {"vllm:request_time_per_output_token_seconds",
+                             "Time per output token after the first, by request."},
+    [HISTOGRAM_E2E] = {"vllm:e2e_request_latency_seconds", "Time of a request to its end."},
+    [HISTOGRAM_QUEUE] = {"vllm:request_queue_time_seconds", "Time a request waited to begin."},
+    [HISTOGRAM_INFERENCE] = {"vllm:request_inference_time_seconds",
+                             "Time from a request's first step to its last."},
+    [HISTOGRAM_PREFILL] = {"vllm:request_prefill_time_seconds",
+                           "Time from a request's first step to its first token."},
+    [HISTOGRAM_DECODE] = {"vllm:request_decode_time_seconds",
+                          "Time from a request's first token to its last."},
+    [HISTOGRAM_PROMPT_TOKENS] = {"vllm:request_prompt_tokens", "Tokens of a request's prompt."},
+    [HISTOGRAM_OUTPUT_TOKENS] = {"vllm:request_generation_tokens",
+                                 "Tokens that a request was given."},
+};
+
+static void put_histograms(struct scrape *scrape) {
+    for (int i = 0; i < HISTOGRAM_COUNT; i++) {
+        put_family(scrape->out, histogram_text[i].name, "histogram", histogram_text[i].help);
+        put_histogram(scrape->out, histogram_text[i].name, &scrape->labels,
+                      &scrape->metrics->histogram[i].shown);
+    }
+}
+
+static void put_requests(struct scrape *scrape) {
+    const rn_engine_stats *stats = &scrape->stats;
+    put_single(scrape, "vllm:num_requests_running", "gauge", "Requests' choices that run now.",
+               stats->running);
+    put_single(scrape, "vllm:num_requests_waiting", "gauge", "Requests' choices that wait now.",
+               stats->waiting);
+    put_single(scrape, "vllm:kv_cache_usage_perc", "gauge",
+               "Share of the KV memory that requests hold, 1 is all of it.",
+               scrape->info.kv_bytes ? (double)stats->kv_held_bytes / (double)scrape->info.kv_bytes
+                                     : 0);
+    static const char name[] = "vllm:request_success_total";
+    put_family(scrape->out, name, "counter", "Requests' choices by how they ended.");
+    put_sample(scrape, name, "finished_reason", "stop", (double)stats->stopped);
+    put_sample(scrape, name, "finished_reason", "length", (double)stats->lengthy);
+    put_sample(scrape, name, "finished_reason", "abort", (double)stats->cancelled);
+    put_sample(scrape, name, "finished_reason", "error", (double)stats->failed);
+}
+
+static void put_counters(struct scrape *scrape) {
+    const rn_engine_stats *stats = &scrape->stats;
+    const struct {
+        const char *name, *help;
+        uint64_t value;
+    } counter[] = {
+        {"vllm:prompt_tokens_total", "Tokens of prompts.", stats->prompt_tokens},
+        {"vllm:generation_tokens_total", "Tokens that were generated.", stats->output_tokens},
+        {"vllm:prefix_cache_queries_total", "Tokens of prompts that were looked up.",
+         stats->prompt_tokens},
+        {"vllm:prefix_cache_hits_total", "Tokens of prompts that were found.",
+         stats->cached_tokens},
+        {"vllm:num_preemptions_total", "Times that a request gave its pages to others.",
+         stats->preemptions},
+        {"vllm:spec_decode_num_drafts_total", "Drafts of several tokens.", 0},
+        {"vllm:spec_decode_num_draft_tokens_total", "Tokens that were drafted.", 0},
+        {"vllm:spec_decode_num_accepted_tokens_total", "Drafted tokens that were accepted.", 0},
+        {"runnel:steps_total", "Steps of the engine.", stats->steps},
+        {"runnel:computed_tokens_total", "Tokens that were evaluated, of prompts and outputs.",
+         stats->computed_tokens},
+        {"runnel:kv_evictions_total", "Cached pages that were given to others.", stats->evictions},
+    };
+    for (size_t i = 0; i < sizeof counter / sizeof *counter; i++)
+        put_single(scrape, counter[i].name, "counter", counter[i].help, (double)counter[i].value);
+}
+
+// The block size and count that load balancers look for.
+static void put_cache_config(struct scrape *scrape) {
+    static const char name[] = "vllm:cache_config_info";
+    struct jbuf *out = scrape->out;
+    put_family(out, name, "gauge", "The KV pages, as labels.");
+    jbuf_printf(out, "%s{", name);
+    jbuf_bytes(out, scrape->labels.data, scrape->labels.len);
+    jbuf_printf(out, ",block_size=\"%d\",num_gpu_blocks=\"%u\",", KV_PAGE_TOKENS,
+                scrape->stats.pages_total);
+    put_label(out, "cache_dtype", scrape->ready ? scrape->info.kv_type : "");
+    jbuf_text(out, "} 1\n");
+}
+
+// ---------------------------------------------------------------- runnel's own
+
+static void put_bytes(struct scrape *scrape) {
+    const rn_engine_stats *stats = &scrape->stats;
+    const struct metrics_work recent = metrics_recent_work(scrape->metrics, stats);
+    const double steps = (double)recent.steps, seconds = (double)recent.run_ns * 1e-9;
+    put_single(scrape, "runnel:step_bytes", "gauge",
+               "Bytes that a step had to read, mean over the last seconds of work.",
+               recent.steps ? (double)recent.bytes / steps : 0);
+    const double measured = scrape->ready ? scrape->server->bandwidth : 0;
+    const double share = recent.run_ns ? (double)recent.bytes / seconds / measured : 0;
+    put_single(scrape, "runnel:bandwidth_share", "gauge",
+               "Bytes read per second of work, over the last seconds of it, as a share of the "
+               "machine's measured bandwidth.",
+               measured > 0 ? fmin(share, 1) : (double)NAN);
+    put_single(scrape, "runnel:bandwidth_bytes_per_second", "gauge",
+               "The machine's measured read bandwidth, 0 when unknown.", measured);
+    static const char name[] = "runnel:read_bytes_total";
+    put_family(scrape->out, name, "counter", "Bytes that steps had to read.");
+    put_sample(scrape, name, "kind", "weights", (double)stats->weight_bytes);
+    put_sample(scrape, name, "kind", "kv", (double)stats->kv_bytes);
+}
+
+static void put_pages(struct scrape *scrape) {
+    const rn_engine_stats *stats = &scrape->stats;
+    static const char pages[] = "runnel:kv_pages";
+    const double taken = (double)stats->pages_held + (double)stats->pages_cached;
+    put_family(scrape->out, pages, "gauge", "KV pages by state.");
+    put_sample(scrape, pages, "state", "held", stats->pages_held);
+    put_sample(scrape, pages, "state", "cached", stats->pages_cached);
+    put_sample(scrape, pages, "state", "free", fmax((double)stats->pages_total - taken, 0));
+    put_single(scrape, "runnel:kv_pages_shared", "gauge", "KV pages that are held more than once.",
+               stats->pages_shared);
+    static const char bytes[] = "runnel:kv_bytes";
+    put_family(scrape->out, bytes, "gauge", "KV memory by state.");
+    put_sample(scrape, bytes, "state", "held", (double)stats->kv_held_bytes);
+    put_sample(scrape, bytes, "state", "cached", (double)stats->kv_cached_bytes);
+    put_single(scrape, "runnel:kv_capacity_bytes", "gauge", "KV memory of the engine.",
+               (double)scrape->info.kv_bytes);
+}
+
+static void put_engine(struct scrape *scrape) {
+    const rn_engine_stats *stats = &scrape->stats;
+    put_single(scrape, "runnel:queue_capacity", "gauge", "Requests' choices that may wait.",
+               scrape->info.max_waiting);
+    put_single(scrape, "runnel:sequence_capacity", "gauge", "Requests' choices that may run.",
+               scrape->info.max_seqs);
+    static const char name[] = "runnel:step_phase_seconds_total";
+    put_family(scrape->out, name, "counter", "Time of the steps by what they did.");
+    put_sample(scrape, name, "phase", "schedule", (double)stats->schedule_ns * 1e-9);
+    put_sample(scrape, name, "phase", "batch", (double)stats->batch_ns * 1e-9);
+    put_sample(scrape, name, "phase", "run", (double)stats->run_ns * 1e-9);
+    put_sample(scrape, name, "phase", "sample", (double)stats->sample_ns * 1e-9);
+    put_sample(scrape, name, "phase", "publish", (double)stats->publish_ns * 1e-9);
+}
+
+static void put_gaps(struct scrape *scrape) {
+    static const char name[] = "runnel:gap_seconds";
+    put_family(scrape->out, name, "histogram",
+               "Time between two tokens of a request, by what it was mostly spent on.");
+    const size_t len = scrape->labels.len;
+    for (int i = RN_GAP_NONE + 1; i < RN_GAP_COUNT; i++) {
+        jbuf_text(&scrape->labels, ",");
+        put_label(&scrape->labels, "cause", rn_gap_text((rn_gap)i));
+        put_histogram(scrape->out, name, &scrape->labels, &scrape->metrics->gap[i].shown);
+        scrape->labels.len = len;
+    }
+}
+
+static void put_calls(struct scrape *scrape) {
+    const struct metrics *metrics = scrape->metrics;
+    struct jbuf *out = scrape->out;
+    static const char name[] = "runnel:http_requests_total";
+    uint64_t refused = 0;
+    put_family(out, name, "counter", "HTTP requests that ended, by route and status.");
+    for (int i = 0; i < metrics->n_answers; i++) {
+        const struct metrics_answer *answer = &metrics->answer[i];
+        if (answer->status == 429) refused += answer->count;
+        jbuf_printf(out, "%s{", name);
+        put_label(out, "route", answer->route ? answer->route->path : "");
+        jbuf_printf(out, ",method=\"%s\",status=\"%d\"}",
+                    answer->route ? answer->route->method : "", answer->status);
+        put_value(out, (double)answer->count);
+    }
+    put_single(scrape, "runnel:requests_refused_total", "counter",
+               "HTTP requests that were refused because too many waited.", (double)refused);
+    put_single(scrape, "runnel:requests_gone_total", "counter",
+               "HTTP requests whose client hung up before the end.", (double)metrics->gone);
+}
+
+// ---------------------------------------------------------------- the process
+
+static double resident_bytes(void) {
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file) return (double)NAN;
+    unsigned long total, resident;
+    const bool ok = fscanf(file, "%lu %lu", &total, &resident) == 2;
+    fclose(file);
+    return ok ? (double)resident * (double)sysconf(_SC_PAGESIZE) : (double)NAN;
+}
+
+static double cpu_seconds(void) {
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage)) return (double)NAN;
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
+static void put_process(struct scrape *scrape) {
+    struct jbuf *out = scrape->out;
+    const struct {
+        const char *name, *type, *help;
+        double value;
+    } single[] = {
+        {"process_resident_memory_bytes", "gauge", "Resident memory.", resident_bytes()},
+        {"process_cpu_seconds_total", "counter", "Processor time.", cpu_seconds()},
+        {"process_start_time_seconds", "gauge", "When the server began, since 1970.",
+         scrape->metrics->start_s},
+    };
+    for (size_t i = 0; i < sizeof single / sizeof *single; i++) {
+        put_family(out, single[i].name, single[i].type, single[i].help);
+        jbuf_text(out, single[i].name);
+        put_value(out, single[i].value);
+    }
+    static const char name[] = "runnel:build_info";
+    put_family(out, name, "gauge", "The program and its backend, as labels.");
+    jbuf_printf(out, "%s{version=\"%s\",", name, RN_VERSION);
+    put_label(out, "backend", scrape->ready ? scrape->info.backend : "");
+    jbuf_text(out, ",");
+    put_label(out, "isa", scrape->ready ? scrape->info.isa : "");
+    jbuf_text(out, "} 1\n");
+}
+
+// ---------------------------------------------------------------- route
+
+void metrics_get(struct call *call) {
+    const struct server *server = call->server;
+    struct scrape scrape = {.metrics = server->metrics, .server = server, .out = &call->out};
+    scrape.ready = atomic_load(&server->phase) != PHASE_LOADING && server->engine;
+    if (scrape.ready) {
+        rn_engine_get_stats(server->engine, &scrape.stats);
+        scrape.info = server->engine_info;
+    }
+    put_label(&scrape.labels, "model_name", server->config.model_name);
+    jbuf_text(&scrape.labels, ",engine=\"0\"");
+    put_requests(&scrape);
+    put_counters(&scrape);
+    put_histograms(&scrape);
+    put_cache_config(&scrape);
+    put_bytes(&scrape);
+    put_pages(&scrape);
+    put_engine(&scrape);
+    put_gaps(&scrape);
+    put_calls(&scrape);
+    put_process(&scrape);
+    if (scrape.labels.failed) call->out.failed = true;
+    jbuf_deinit(&scrape.labels);
+    call->content_type = "text/plain; version=0.0.4; charset=utf-8";
+    call_answer(call);
+}

@@ -1,0 +1,50 @@
+// GET /v1/models and /v1/models/{id}: the one model that is served, under all of its names. Runs on
+// the I/O thread and reads nothing but what is constant.
+#include <string.h>
+
+#include "openai.h"
+#include "routes.h"
+
+static void model_write(const struct server *server, const char *id, struct jbuf *out) {
+    const rn_model_info *info = server->info;
+    jbuf_text(out, "{\"id\":");
+    jbuf_cstring(out, id);
+    jbuf_printf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"runnel\"",
+                (long long)server->created);
+    jbuf_printf(out, ",\"max_model_len\":%d,\"meta\":{\"n_ctx\":%d,\"n_ctx_train\":%d",
+                server->engine_info.n_ctx, server->engine_info.n_ctx, info->n_ctx_train);
+    jbuf_printf(out, ",\"n_vocab\":%d,\"n_embd\":%d", info->n_vocab, info->n_embd);
+    jbuf_printf(out, ",\"n_params\":%llu,\"size\":%llu}}", (unsigned long long)info->n_params,
+                (unsigned long long)info->weight_bytes);
+}
+
+void models_list(struct call *call) {
+    const struct server_config *config = &call->server->config;
+    jbuf_text(&call->out, "{\"object\":\"list\",\"data\":[");
+    model_write(call->server, config->model_name, &call->out);
+    for (int i = 0; i < config->n_aliases; i++) {
+        jbuf_text(&call->out, ",");
+        model_write(call->server, config->aliases[i], &call->out);
+    }
+    jbuf_text(&call->out, "]}");
+    call_answer(call);
+}
+
+static bool is_served(const struct server_config *config, const char *id) {
+    bool served = !strcmp(id, config->model_name);
+    for (int i = 0; i < config->n_aliases; i++) served |= !strcmp(id, config->aliases[i]);
+    return served;
+}
+
+void models_one(struct call *call) {
+    static const char prefix[] = "/v1/models/";
+    const char *path = call_path(call);
+    const char *id = strncmp(path, prefix, strlen(prefix)) ? "" : path + strlen(prefix);
+    if (!is_served(&call->server->config, id)) {
+        call_refuse(call, 404, "model", "model_not_found", "The model `%.200s` does not exist.",
+                    id);
+        return;
+    }
+    model_write(call->server, id, &call->out);
+    call_answer(call);
+}

@@ -1,0 +1,159 @@
+// The parts of OpenAI's answers that several endpoints write. Writers run on the I/O thread, once
+// per token: what is the same in all chunks of a call was rendered by the worker that prepared it.
+#include "openai.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools.h"
+
+// ---------------------------------------------------------------- state
+
+static void state_free(void *own) {
+    struct openai_state *state = own;
+    jbuf_deinit(&state->head);
+    free(state);
+}
+
+struct openai_state *openai_state_of(const struct call *call) {
+    return call->generation->own;
+}
+
+static void head_write(const struct call *call, const char *prefix, const char *object,
+                       struct jbuf *out) {
+    const struct server *server = call->server;
+    if (call->generation->params.stream) jbuf_text(out, "data: ");
+    jbuf_printf(out, "{\"id\":\"%s%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", prefix,
+                call->id, object, (long long)call->created);
+    jbuf_cstring(out, server->config.model_name);
+    jbuf_text(out, ",\"system_fingerprint\":");
+    jbuf_cstring(out, server->fingerprint);
+    jbuf_text(out, ",\"choices\":[");
+}
+
+bool openai_state_create(struct call *call, const char *prefix, const char *object) {
+    struct generation *generation = call->generation;
+    const size_t n = (size_t)generation->n_prompts * (size_t)generation->params.n;
+    struct openai_state *state = calloc(1, sizeof *state + n * sizeof *state->choice);
+    if (state) head_write(call, prefix, object, &state->head);
+    if (!state || state->head.failed) {
+        if (state) state_free(state);
+        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    }
+    generation->own = state;
+    generation->own_free = state_free;
+    return true;
+}
+
+// ---------------------------------------------------------------- chunks
+
+void openai_chunk_open(struct call *call, const struct choice *choice) {
+    const struct openai_state *state = openai_state_of(call);
+    struct jbuf *out = &call->out;
+    jbuf_bytes(out, state->head.data, state->head.len);
+    jbuf_text(out, "{\"index\":");
+    jbuf_int(out, choice->index);
+    jbuf_text(out, ",");
+}
+
+// Where the usage comes in a chunk of its own, the others say that they have none.
+void openai_chunk_close(struct call *call, bool last) {
+    struct jbuf *out = &call->out;
+    jbuf_text(out, call->generation->params.include_usage ? "}],\"usage\":null" : "}]");
+    if (last) {
+        jbuf_text(out, ",");
+        generation_timings(call, out);
+    }
+    jbuf_text(out, "}\n\n");
+}
+
+void openai_choice_close(struct call *call) {
+    const struct generation *generation = call->generation;
+    struct openai_state *state = openai_state_of(call);
+    const bool last = ++state->n_ended == generation->n_choices;
+    openai_chunk_close(call, last && !generation->params.include_usage);
+}
+
+static void usage_write(const struct generation *generation, struct jbuf *out) {
+    const struct usage usage = generation_usage(generation);
+    jbuf_text(out, "\"usage\":{\"prompt_tokens\":");
+    jbuf_int(out, usage.prompt_tokens);
+    jbuf_text(out, ",\"completion_tokens\":");
+    jbuf_int(out, usage.completion_tokens);
+    jbuf_text(out, ",\"total_tokens\":");
+    jbuf_int(out, (int64_t)usage.prompt_tokens + usage.completion_tokens);
+    jbuf_text(out, ",\"prompt_tokens_details\":{\"cached_tokens\":");
+    jbuf_int(out, usage.cached_tokens);
+    jbuf_text(out, "}}");
+}
+
+void openai_whole_end(struct call *call) {
+    struct jbuf *out = &call->out;
+    jbuf_text(out, "],");
+    usage_write(call->generation, out);
+    jbuf_text(out, ",");
+    generation_timings(call, out);
+    jbuf_text(out, "}");
+}
+
+void openai_stream_end(struct call *call) {
+    const struct openai_state *state = openai_state_of(call);
+    if (call->generation->params.include_usage) {
+        jbuf_bytes(&call->out, state->head.data, state->head.len);
+        openai_whole_end(call);
+        jbuf_text(&call->out, "\n\n");
+    }
+    jbuf_text(&call->out, "data: [DONE]\n\n");
+}
+
+void openai_error(struct call *call, const char *message) {
+    jbuf_text(&call->out, "data: ");
+    call_error_object(API_OPENAI, 500, NULL, NULL, message, &call->out);
+    jbuf_text(&call->out, "\n\n");
+}
+
+void openai_finish(const struct choice *choice, struct jbuf *out) {
+    const char *reason = choice->finish == RN_FINISH_LENGTH ? "length"
+                         : choice->n_tools                  ? "tool_calls"
+                                                            : "stop";
+    jbuf_text(out, "\"finish_reason\":\"");
+    jbuf_text(out, reason);
+    jbuf_text(out, "\",\"stop_reason\":");
+    jbuf_cstring(out, choice->stop);
+}
+
+const char *openai_shown(const json_t *value, char out[OPENAI_SHOWN_BYTES]) {
+    char text[OPENAI_SHOWN_BYTES - 4] = "";
+    // what does not fit is counted and not written
+    const size_t len = json_dumpb(value, text, sizeof text,
+                                  JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+    const bool cut = len > sizeof text;
+    unicode_quote(text, cut ? strnlen(text, sizeof text) : len, out, sizeof text);
+    if (cut) strcat(out, "...");
+    return out;
+}
+
+// ---------------------------------------------------------------- tokens
+
+void openai_token_text(const struct server *server, int32_t token, struct jbuf *out) {
+    size_t len;
+    const char *bytes = tools_token_bytes(server->model, token, &len);
+    jbuf_string(out, bytes, len);
+}
+
+void openai_token_bytes(const struct server *server, int32_t token, struct jbuf *out) {
+    size_t len;
+    const char *bytes = tools_token_bytes(server->model, token, &len);
+    jbuf_text(out, "[");
+    for (size_t i = 0; i < len; i++) {
+        if (i) jbuf_text(out, ",");
+        jbuf_uint(out, (unsigned char)bytes[i]);
+    }
+    jbuf_text(out, "]");
+}
+
+// Clients take numbers only; what cannot be has the value that OpenAI gives it.
+void openai_logprob(float logprob, struct jbuf *out) {
+    jbuf_real(out, isfinite(logprob) && logprob > -9999.0f ? (double)logprob : -9999.0, 6);
+}

@@ -1,0 +1,51 @@
+// What OpenAI's endpoints have in common: the head that all chunks of a call begin with, usage,
+// tokens with their log probabilities, prompts in all their forms. Internal to chat.c,
+// completions.c, embeddings.c and models.c.
+#ifndef RN_SERVER_OPENAI_H
+#define RN_SERVER_OPENAI_H
+
+#include "generation.h"
+
+struct openai_choice {
+    bool began;         // its first chunk was written
+    size_t text_offset; // characters of the tokens that were written, for completions
+};
+
+// generation->own. The head is rendered once per call: a chunk is a copy of it and what is new.
+struct openai_state {
+    struct jbuf head; // {"id":...,"choices":[ and of a stream "data: " before it
+    bool echo;
+    int n_ended;                   // of a stream's choices
+    struct openai_choice choice[]; // [prompts * n]
+};
+
+// After the prompts are there. The id is prefix and the call's. False: refused.
+bool openai_state_create(struct call *call, const char *prefix, const char *object);
+struct openai_state *openai_state_of(const struct call *call);
+
+// A chunk up to {"index":N, and from the choice's end to the end of the event.
+void openai_chunk_open(struct call *call, const struct choice *choice);
+void openai_chunk_close(struct call *call, bool last);
+// After choice_end wrote a choice's last fields: closes the chunk, with timings if it is the last.
+void openai_choice_close(struct call *call);
+void openai_stream_end(struct call *call); // the usage where it was asked for, then [DONE]
+void openai_whole_end(struct call *call);  // usage and timings after the choices
+void openai_error(struct call *call, const char *message);
+
+// "finish_reason":...,"stop_reason":...
+void openai_finish(const struct choice *choice, struct jbuf *out);
+
+// The text of a token as a JSON string, and its bytes as an array of numbers.
+void openai_token_text(const struct server *server, int32_t token, struct jbuf *out);
+void openai_token_bytes(const struct server *server, int32_t token, struct jbuf *out);
+void openai_logprob(float logprob, struct jbuf *out);
+
+// A value for a message: its JSON, shortened.
+enum { OPENAI_SHOWN_BYTES = 64 };
+const char *openai_shown(const json_t *value, char out[OPENAI_SHOWN_BYTES]);
+
+// The field as prompts: a string, a list of strings, of ids, or of lists of ids. Each becomes a
+// prompt of the generation; with keep_text also the text that it stands for. False: refused.
+bool openai_prompts(struct call *call, const json_t *body, const char *name, bool keep_text);
+
+#endif

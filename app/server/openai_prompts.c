@@ -1,0 +1,122 @@
+// Prompts as OpenAI's clients send them: text or token ids, one or several. Called on workers.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fields.h"
+#include "openai.h"
+#include "tools.h"
+
+enum { PATH_SIZE = 64 };
+
+static bool no_memory(struct call *call) {
+    return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+}
+
+// The text that an answer echoes; of ids what they stand for.
+static bool text_keep(struct call *call, struct prompt *prompt, const json_t *from,
+                      const char *path) {
+    if (json_is_string(from)) {
+        prompt->text_len = json_string_length(from);
+        prompt->text = malloc(prompt->text_len + 1);
+        if (!prompt->text) return no_memory(call);
+        memcpy(prompt->text, json_string_value(from), prompt->text_len + 1);
+        return true;
+    }
+    rn_error err = {0};
+    const rn_status status = rn_detokenize(call->server->model, prompt->ids, prompt->n_ids, true,
+                                           &prompt->text, &prompt->text_len, &err);
+    if (status == RN_ERR_NOMEM) return no_memory(call);
+    return !status || call_refuse(call, 400, path, "invalid_value", "%s: %s", path, err.message);
+}
+
+// A text that gives no token still has the one that every text begins with, where there is one.
+static bool ids_of_text(struct call *call, const json_t *text, const char *path, int32_t **ids,
+                        size_t *n_ids) {
+    const rn_model *model = call->server->model;
+    rn_error err = {0};
+    const rn_status status = rn_tokenize(model, json_string_value(text), json_string_length(text),
+                                         RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL, ids, n_ids, &err);
+    if (status == RN_ERR_NOMEM) return no_memory(call);
+    if (status) return call_refuse(call, 400, path, NULL, "%s: %s", path, err.message);
+    if (*n_ids) return true;
+    rn_free(*ids);
+    *ids = NULL;
+    const int32_t bos = tools_token_bos(model);
+    if (bos < 0) {
+        return call_refuse(call, 400, path, "invalid_value",
+                           "%s: \"\" is empty, and the model has no token that begins a text",
+                           path);
+    }
+    *ids = malloc(sizeof **ids);
+    if (!*ids) return no_memory(call);
+    **ids = bos;
+    *n_ids = 1;
+    return true;
+}
+
+static bool refuse_id(struct call *call, const char *path, size_t index, const json_t *value) {
+    char param[PATH_SIZE + 32], shown[OPENAI_SHOWN_BYTES];
+    snprintf(param, sizeof param, "%s[%zu]", path, index);
+    return call_refuse(call, 400, param, json_is_integer(value) ? "invalid_value" : "invalid_type",
+                       "%s: %s is not a token id, an integer from 0 to %d", param,
+                       openai_shown(value, shown), call->server->info->n_vocab - 1);
+}
+
+static bool ids_of_array(struct call *call, const json_t *array, const char *path, int32_t **ids,
+                         size_t *n_ids) {
+    const size_t n = json_array_size(array);
+    if (!n) return call_refuse(call, 400, path, "invalid_value", "%s: [] is empty", path);
+    *ids = calloc(n, sizeof **ids);
+    if (!*ids) return no_memory(call);
+    *n_ids = n;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *value = json_array_get(array, i);
+        const json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+        if (id < 0 || id >= call->server->info->n_vocab) return refuse_id(call, path, i, value);
+        (*ids)[i] = (int32_t)id;
+    }
+    return true;
+}
+
+static bool prompt_read(struct call *call, const json_t *from, const char *path, bool keep_text) {
+    struct generation *generation = call->generation;
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+    bool ok;
+    if (json_is_string(from)) {
+        ok = ids_of_text(call, from, path, &ids, &n_ids);
+    } else if (json_is_array(from)) {
+        ok = ids_of_array(call, from, path, &ids, &n_ids);
+    } else {
+        char shown[OPENAI_SHOWN_BYTES];
+        ok = call_refuse(call, 400, path, "invalid_type",
+                         "%s: expected a string or an array of token ids, got %s", path,
+                         openai_shown(from, shown));
+    }
+    if (!ok) {
+        rn_free(ids);
+        return false;
+    }
+    if (!generation_add(call, generation, ids, n_ids)) return false;
+    return !keep_text ||
+           text_keep(call, &generation->prompt[generation->n_prompts - 1], from, path);
+}
+
+bool openai_prompts(struct call *call, const json_t *body, const char *name, bool keep_text) {
+    const struct fields fields = fields_of(call, body, "");
+    const json_t *given = json_object_get(body, name);
+    if (call_refused(call)) return false;
+    if (!given || json_is_null(given)) return field_refuse(&fields, name, "missing");
+    const json_t *first = json_array_get(given, 0);
+    if (!json_is_array(given) || (!json_is_string(first) && !json_is_array(first))) {
+        return prompt_read(call, given, name, keep_text);
+    }
+    if (!field_array(&fields, name, PROMPTS_MAX, &given)) return false;
+    for (size_t i = 0; i < json_array_size(given); i++) {
+        char path[PATH_SIZE];
+        snprintf(path, sizeof path, "%.32s[%zu]", name, i);
+        if (!prompt_read(call, json_array_get(given, i), path, keep_text)) return false;
+    }
+    return true;
+}

@@ -1,0 +1,391 @@
+// The generation fields: the rows of fields.def and of the sampling table, one after the other,
+// each read by the function of its kind. Fields that fit no kind have a reader of their own here.
+// Called by the prepare handlers, on a worker.
+#include "params.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools.h"
+
+struct row;
+typedef bool (*row_fn)(const struct fields *fields, const struct row *row, const char *name,
+                       struct params *out);
+
+struct row {
+    unsigned families;
+    const char *name; // "a.b": the field b of the object a
+    row_fn read;
+    size_t member, n_member; // offsets in struct params
+    double min, max;         // of numbers; max also: bytes of a string, strings of a list
+    size_t bytes_max;        // of a list's strings
+    const char *allowed;     // JSON array
+};
+
+// ---------------------------------------------------------------- kinds of field
+
+static void *member_of(const struct row *row, struct params *out) {
+    return (char *)out + row->member;
+}
+
+static bool read_int(const struct fields *fields, const struct row *row, const char *name,
+                     struct params *out) {
+    int *member = member_of(row, out);
+    int64_t value = *member;
+    const bool ok = field_int(fields, name, (int64_t)row->min, (int64_t)row->max, &value);
+    *member = (int)value;
+    return ok;
+}
+
+static bool read_real(const struct fields *fields, const struct row *row, const char *name,
+                      struct params *out) {
+    return field_real(fields, name, row->min, row->max, member_of(row, out));
+}
+
+static bool read_float(const struct fields *fields, const struct row *row, const char *name,
+                       struct params *out) {
+    float *member = member_of(row, out);
+    double value = (double)*member;
+    const bool ok = field_real(fields, name, row->min, row->max, &value);
+    *member = (float)value;
+    return ok;
+}
+
+static bool read_bool(const struct fields *fields, const struct row *row, const char *name,
+                      struct params *out) {
+    return field_bool(fields, name, member_of(row, out));
+}
+
+static bool read_string(const struct fields *fields, const struct row *row, const char *name,
+                        struct params *out) {
+    return field_string(fields, name, (size_t)row->max, member_of(row, out), NULL);
+}
+
+static bool read_strings(const struct fields *fields, const struct row *row, const char *name,
+                         struct params *out) {
+    size_t *n = (void *)((char *)out + row->n_member);
+    return field_strings(fields, name, (size_t)row->max, row->bytes_max, member_of(row, out), n);
+}
+
+// Whether value is the pattern; of objects, whether it has the pattern's members. 0 and 0.0 are
+// equal.
+static bool matches(const json_t *pattern, json_t *value) {
+    if (json_is_number(pattern) && json_is_number(value))
+        return json_number_value(pattern) == json_number_value(value);
+    if (!json_is_object(pattern) || !json_is_object(value)) return json_equal(pattern, value);
+    const char *key;
+    const json_t *member;
+    json_object_foreach((json_t *)(uintptr_t)pattern, key, member) {
+        if (!json_equal(member, json_object_get(value, key))) return false;
+    }
+    return true;
+}
+
+static bool read_refused(const struct fields *fields, const struct row *row, const char *name,
+                         struct params *out) {
+    (void)out;
+    json_t *value = json_object_get(fields->object, name);
+    if (!value || json_is_null(value)) return true;
+    json_t *allowed = json_loads(row->allowed, 0, NULL);
+    bool found = false;
+    for (size_t i = 0; i < json_array_size(allowed) && !found; i++)
+        found = matches(json_array_get(allowed, i), value);
+    json_decref(allowed);
+    return found || field_unsupported(fields, name, false, "is not supported");
+}
+
+// ---------------------------------------------------------------- fields of their own kind
+
+static bool is_given(const struct fields *fields, const char *name) {
+    const json_t *value = json_object_get(fields->object, name);
+    return value && !json_is_null(value);
+}
+
+static bool read_required_max_tokens(const struct fields *fields, const struct row *row,
+                                     const char *name, struct params *out) {
+    (void)row;
+    if (!is_given(fields, name)) return field_refuse(fields, name, "field required");
+    int64_t value = 0;
+    const bool ok = field_int(fields, name, 1, INT32_MAX, &value);
+    out->max_tokens = (int)value;
+    return ok;
+}
+
+// Choosing among more choices than are shown is not supported.
+static bool read_best_of(const struct fields *fields, const struct row *row, const char *name,
+                         struct params *out) {
+    (void)row;
+    int64_t value = out->n;
+    if (!field_int(fields, name, 1, RN_MAX_CHOICES, &value)) return false;
+    return value == out->n ||
+           field_refuse(fields, name, "%d is not n, which is %d", (int)value, out->n);
+}
+
+static bool read_top_logprobs(const struct fields *fields, const struct row *row, const char *name,
+                              struct params *out) {
+    (void)row;
+    int64_t value = 0;
+    if (!field_int(fields, name, 0, TOP_LOGPROBS_MAX, &value)) return false;
+    if (value && !out->logprobs)
+        return field_refuse(fields, name, "%d is given, but logprobs is not true", (int)value);
+    out->top_logprobs = (int)value;
+    return true;
+}
+
+// 0 asks for the logprobs of the text's own tokens.
+static bool read_logprobs_count(const struct fields *fields, const struct row *row,
+                                const char *name, struct params *out) {
+    (void)row;
+    int64_t value = 0;
+    if (!field_int(fields, name, 0, TOP_LOGPROBS_MAX, &value)) return false;
+    out->logprobs = is_given(fields, name);
+    out->top_logprobs = (int)value;
+    return true;
+}
+
+// 0 asks for nothing.
+static bool read_probs_count(const struct fields *fields, const struct row *row, const char *name,
+                             struct params *out) {
+    (void)row;
+    int64_t value = 0;
+    if (!field_int(fields, name, 0, TOP_LOGPROBS_MAX, &value)) return false;
+    out->logprobs = value > 0;
+    out->top_logprobs = (int)value;
+    return true;
+}
+
+static bool read_seed(const struct fields *fields, const struct row *row, const char *name,
+                      struct params *out) {
+    (void)row;
+    if (!is_given(fields, name)) return true;
+    int64_t value = 0;
+    const bool ok = field_int(fields, name, INT64_MIN, INT64_MAX, &value);
+    out->sampling.has_seed = true;
+    out->sampling.seed = (uint64_t)value;
+    return ok;
+}
+
+// -1, which clients may have kept as 32 bits without a sign, asks for a random one.
+static bool read_seed_or_random(const struct fields *fields, const struct row *row,
+                                const char *name, struct params *out) {
+    const bool ok = read_seed(fields, row, name, out);
+    const uint64_t seed = out->sampling.seed;
+    if (is_given(fields, name) && (seed == UINT64_MAX || seed == UINT32_MAX))
+        out->sampling.has_seed = false;
+    return ok;
+}
+
+static int vocab_size(const struct call *call) {
+    const rn_model_info *info = call->server->info;
+    return info ? info->n_vocab : INT32_MAX;
+}
+
+// -100 to 100, or false, which bans the token. A null asks for nothing.
+static bool bias_value(const struct fields *fields, const char *name, float *out) {
+    double value = 0;
+    const bool is_ban = json_is_false(json_object_get(fields->object, name));
+    if (!is_ban && !field_real(fields, name, -100, 100, &value)) return false;
+    *out = is_ban ? -100 : (float)value;
+    return true;
+}
+
+// {"15043": -100, ...}
+static bool bias_object(const struct fields *fields, const char *name, json_t *object,
+                        struct params *out) {
+    const struct fields entries = fields_of(fields->call, object, name);
+    const int n_vocab = vocab_size(fields->call);
+    const char *key;
+    json_t *value;
+    size_t n = 0;
+    json_object_foreach(object, key, value) {
+        const size_t len = strlen(key);
+        int64_t id = len && len <= 10 ? 0 : -1;
+        for (size_t i = 0; i < len && id >= 0; i++)
+            id = key[i] >= '0' && key[i] <= '9' ? id * 10 + (key[i] - '0') : -1;
+        if (id < 0 || id >= n_vocab) {
+            char shown[40];
+            unicode_quote(key, len, shown, sizeof shown);
+            return field_refuse(fields, name, "\"%s\" is not the id of a token, 0 to %d", shown,
+                                n_vocab - 1);
+        }
+        out->bias[n].token = (int32_t)id;
+        if (!bias_value(&entries, key, &out->bias[n].bias)) return false;
+        n++;
+    }
+    out->sampling.n_logit_bias = n;
+    return true;
+}
+
+// [[15043, -100], ...]
+static bool bias_array(const struct fields *fields, const char *name, const json_t *array,
+                       struct params *out) {
+    const size_t n = json_array_size(array);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *pair = json_array_get(array, i);
+        char path[64];
+        snprintf(path, sizeof path, "%s[%zu]", name, i);
+        if (!json_is_array(pair) || json_array_size(pair) != 2)
+            return field_refuse(fields, path, "expected a token's id and a number");
+        // as an object, so that the readers of fields serve here too
+        json_t *entry =
+            json_pack("{s:O,s:O}", "id", json_array_get(pair, 0), "bias", json_array_get(pair, 1));
+        if (!entry) return call_refuse(fields->call, 503, NULL, "out_of_memory", "out of memory");
+        const struct fields entries = fields_of(fields->call, entry, path);
+        int64_t id = -1;
+        const bool ok = field_int(&entries, "id", 0, vocab_size(fields->call) - 1, &id) &&
+                        bias_value(&entries, "bias", &out->bias[i].bias);
+        json_decref(entry);
+        if (!ok) return false;
+        if (id < 0) return field_refuse(fields, path, "expected a token's id, got null");
+        out->bias[i].token = (int32_t)id;
+    }
+    out->sampling.n_logit_bias = n;
+    return true;
+}
+
+static bool read_logit_bias(const struct fields *fields, const struct row *row, const char *name,
+                            struct params *out) {
+    if (!is_given(fields, name)) return true;
+    json_t *value = json_object_get(fields->object, name);
+    const size_t n = json_is_array(value) ? json_array_size(value) : json_object_size(value);
+    if (n > (size_t)row->max)
+        return field_refuse(fields, name, "%zu tokens, at most %d are allowed", n, (int)row->max);
+    out->sampling.logit_bias = out->bias;
+    if (json_is_array(value)) return bias_array(fields, name, value, out);
+    const json_t *object = NULL;
+    return field_object(fields, name, &object) && bias_object(fields, name, value, out);
+}
+
+static bool read_dry_sequence_breakers(const struct fields *fields, const struct row *row,
+                                       const char *name, struct params *out) {
+    if (!is_given(fields, name)) return true;
+    out->sampling.dry_sequence_breakers = out->breakers;
+    return field_strings(fields, name, (size_t)row->max, RN_MAX_DRY_BREAKER_BYTES, out->breakers,
+                         &out->sampling.n_dry_sequence_breakers);
+}
+
+// ---------------------------------------------------------------- the table
+
+#define MEMBER(name) offsetof(struct params, name)
+
+enum { // the rows of the sampling table, for its aliases
+#define SAMPLING_NUMBER(kind, id, ...) ROW_##id,
+#define SAMPLING_LIST(id, ...)         ROW_##id,
+#include "runnel_sampling.def"
+};
+
+#define read_FLOAT read_float
+#define read_INT   read_int
+static const struct row sampling_rows[] = {
+#define SAMPLING_NUMBER(kind, id, field, neutral, least, most, json, ...)                          \
+    [ROW_##id] = {.families = FAMILY_ANY,                                                          \
+                  .name = json,                                                                    \
+                  .read = read_##kind,                                                             \
+                  .member = MEMBER(sampling.field),                                                \
+                  .min = least,                                                                    \
+                  .max = most},
+#define SAMPLING_LIST(id, field, item, most, json, ...)                                            \
+    [ROW_##id] = {.families = FAMILY_ANY, .name = json, .read = read_##field, .max = most},
+#include "runnel_sampling.def"
+};
+#undef read_FLOAT
+#undef read_INT
+
+static const struct {
+    int row;
+    const char *name;
+} sampling_aliases[] = {
+#define SAMPLING_JSON_ALIAS(id, json) {ROW_##id, json},
+#include "runnel_sampling.def"
+};
+
+static const struct row rows[] = {
+#define FIELD_INT(which, json, field, least, most)                                                 \
+    {.families = which,                                                                            \
+     .name = json,                                                                                 \
+     .read = read_int,                                                                             \
+     .member = MEMBER(field),                                                                      \
+     .min = least,                                                                                 \
+     .max = most},
+#define FIELD_REAL(which, json, field, least, most)                                                \
+    {.families = which,                                                                            \
+     .name = json,                                                                                 \
+     .read = read_real,                                                                            \
+     .member = MEMBER(field),                                                                      \
+     .min = least,                                                                                 \
+     .max = most},
+#define FIELD_BOOL(which, json, field)                                                             \
+    {.families = which, .name = json, .read = read_bool, .member = MEMBER(field)},
+#define FIELD_STRING(which, json, field, most)                                                     \
+    {.families = which, .name = json, .read = read_string, .member = MEMBER(field), .max = most},
+#define FIELD_STRINGS(which, json, field, most, bytes)                                             \
+    {.families = which,                                                                            \
+     .name = json,                                                                                 \
+     .read = read_strings,                                                                         \
+     .member = MEMBER(field),                                                                      \
+     .n_member = MEMBER(n_##field),                                                                \
+     .max = most,                                                                                  \
+     .bytes_max = bytes},
+#define FIELD_OWN(which, json, reader) {.families = which, .name = json, .read = read_##reader},
+#define FIELD_REFUSED(which, json, values)                                                         \
+    {.families = which, .name = json, .read = read_refused, .allowed = values},
+#include "fields.def"
+};
+
+// ---------------------------------------------------------------- reading it
+
+static bool row_read(struct call *call, const json_t *body, const struct row *row,
+                     struct params *out) {
+    const struct fields top = fields_of(call, body, "");
+    const char *dot = strchr(row->name, '.');
+    if (!dot) return row->read(&top, row, row->name, out);
+    char parent[64];
+    const size_t len = (size_t)(dot - row->name);
+    assert(len < sizeof parent);
+    memcpy(parent, row->name, len);
+    parent[len] = '\0';
+    const json_t *object = NULL;
+    if (!field_object(&top, parent, &object)) return false;
+    if (!object) return true;
+    const struct fields inner = fields_of(call, object, parent);
+    return row->read(&inner, row, dot + 1, out);
+}
+
+static bool sampling_read(struct call *call, const json_t *body, struct params *out) {
+    for (size_t i = 0; i < sizeof sampling_rows / sizeof *sampling_rows; i++)
+        if (!row_read(call, body, &sampling_rows[i], out)) return false;
+    for (size_t i = 0; i < sizeof sampling_aliases / sizeof *sampling_aliases; i++) {
+        struct row row = sampling_rows[sampling_aliases[i].row];
+        row.name = sampling_aliases[i].name;
+        if (!row_read(call, body, &row, out)) return false;
+    }
+    return true;
+}
+
+bool params_model(struct call *call, const json_t *body) {
+    const struct fields fields = fields_of(call, body, "");
+    const struct server_config *config = &call->server->config;
+    const char *name = "";
+    if (!field_string(&fields, "model", SIZE_MAX, &name, NULL)) return false;
+    if (!*name || (config->model_name && strcmp(name, config->model_name) == 0)) return true;
+    for (int i = 0; i < config->n_aliases; i++)
+        if (strcmp(name, config->aliases[i]) == 0) return true;
+    char shown[128];
+    unicode_quote(name, strlen(name), shown, sizeof shown);
+    return call_refuse(call, 404, "model", "model_not_found", "The model `%s` does not exist.",
+                       shown);
+}
+
+bool params_read(struct call *call, const json_t *body, enum family family, struct params *out) {
+    const struct server_config *config = &call->server->config;
+    *out = (struct params){.sampling = config->sampling, .n = 1, .max_tokens = config->max_tokens};
+    if (!params_model(call, body)) return false;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if ((rows[i].families & (unsigned)family) && !row_read(call, body, &rows[i], out))
+            return false;
+    if (!sampling_read(call, body, out)) return false;
+    const double limit_ms = config->request_s * 1e3;
+    if (limit_ms > 0 && out->timeout_ms > limit_ms) out->timeout_ms = limit_ms;
+    return true;
+}

@@ -1,0 +1,123 @@
+// Reads prompts that are texts, ids or both. Workers call it, for tokenize and for completions.
+// Invariant: an id that was let through is in the vocabulary.
+#include "prompt_ids.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools.h"
+
+bool call_refuse_error(struct call *call, const char *param, const rn_error *err) {
+    const char *message = err->message;
+    const char *path = err_path(call->server->info->path);
+    const size_t len = strlen(path);
+    if (len && !strncmp(message, path, len) && !strncmp(message + len, ": ", 2)) message += len + 2;
+    if (err->status == RN_ERR_NOMEM)
+        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    return call_refuse(call, 400, param, NULL, "%s: %s", param, message);
+}
+
+static bool no_memory(struct call *call) {
+    return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+}
+
+static bool too_many(struct call *call, const char *path, size_t n) {
+    return call_refuse(call, 400, path, NULL, "%s: %zu tokens; at most %d are possible", path, n,
+                       PROMPT_IDS_MAX);
+}
+
+bool prompt_ids_of_text(struct call *call, const char *text, size_t len, const char *path,
+                        int flags, int32_t **ids, size_t *n_ids) {
+    rn_error err = {0};
+    if (len > PROMPT_TEXT_MAX)
+        return call_refuse(call, 400, path, NULL, "%s: %zu bytes; at most %d are possible", path,
+                           len, PROMPT_TEXT_MAX);
+    if (rn_tokenize(call->server->model, text, len, flags, ids, n_ids, &err))
+        return call_refuse_error(call, path, &err);
+    if (*n_ids <= PROMPT_IDS_MAX) return true;
+    rn_free(*ids);
+    *ids = NULL;
+    return too_many(call, path, *n_ids);
+}
+
+bool token_id_read(struct call *call, const json_t *value, const char *path, int32_t *out) {
+    const int n_vocab = call->server->info->n_vocab;
+    if (!json_is_integer(value))
+        return call_refuse(call, 400, path, "invalid_type", "%s: expected a token id", path);
+    const json_int_t id = json_integer_value(value);
+    if (id < 0 || id >= n_vocab)
+        return call_refuse(call, 400, path, NULL,
+                           "%s: %" JSON_INTEGER_FORMAT " is not a token id, expected 0 to %d", path,
+                           id, n_vocab - 1);
+    *out = (int32_t)id;
+    return true;
+}
+
+struct ids {
+    int32_t *id;
+    size_t n, capacity;
+};
+
+static bool ids_reserve(struct ids *ids, size_t n) {
+    if (n <= ids->capacity - ids->n) return true;
+    const size_t capacity = 2 * ids->capacity > ids->n + n ? 2 * ids->capacity : ids->n + n;
+    int32_t *grown = realloc(ids->id, capacity * sizeof *grown);
+    if (!grown) return false;
+    ids->id = grown;
+    ids->capacity = capacity;
+    return true;
+}
+
+static bool item_add(struct call *call, const json_t *item, const char *path, int flags,
+                     struct ids *ids) {
+    int32_t id, *more = &id;
+    size_t n_more = 1;
+    if (json_is_string(item)) {
+        if (!prompt_ids_of_text(call, json_string_value(item), json_string_length(item), path,
+                                flags, &more, &n_more))
+            return false;
+    } else if (!json_is_integer(item)) {
+        return call_refuse(call, 400, path, "invalid_type", "%s: expected a string or a token id",
+                           path);
+    } else if (!token_id_read(call, item, path, &id)) {
+        return false;
+    }
+    bool ok = true;
+    if (ids->n + n_more > PROMPT_IDS_MAX) {
+        ok = too_many(call, path, ids->n + n_more);
+    } else if (!ids_reserve(ids, n_more)) {
+        ok = no_memory(call);
+    } else if (n_more) {
+        memcpy(ids->id + ids->n, more, n_more * sizeof *more);
+        ids->n += n_more;
+    }
+    if (more != &id) rn_free(more);
+    return ok;
+}
+
+bool prompt_ids_read(struct call *call, const json_t *value, const char *path, int flags,
+                     int32_t **ids, size_t *n_ids) {
+    struct ids list = {0};
+    *ids = NULL;
+    *n_ids = 0;
+    if (json_is_string(value))
+        return prompt_ids_of_text(call, json_string_value(value), json_string_length(value), path,
+                                  flags, ids, n_ids);
+    if (!json_is_array(value))
+        return call_refuse(call, 400, path, "invalid_type",
+                           "%s: expected a string, or a list of strings and token ids", path);
+    const json_t *item;
+    size_t i;
+    json_array_foreach(value, i, item) {
+        char item_path[128];
+        snprintf(item_path, sizeof item_path, "%s[%zu]", path, i);
+        if (!item_add(call, item, item_path, i ? flags & ~RN_TOKENIZE_BOS : flags, &list)) {
+            free(list.id);
+            return false;
+        }
+    }
+    *ids = list.id;
+    *n_ids = list.n;
+    return true;
+}

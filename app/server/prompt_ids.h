@@ -1,0 +1,22 @@
+// Prompts as llama.cpp's clients write them: a text, or a list of texts and token ids, which
+// together are one prompt.
+#ifndef RN_SERVER_PROMPT_IDS_H
+#define RN_SERVER_PROMPT_IDS_H
+
+#include "call.h"
+
+enum { PROMPT_IDS_MAX = 1 << 20, PROMPT_TEXT_MAX = 16 << 20 }; // of one prompt; bytes
+
+// The ids of value, which messages call `path`. flags as for rn_tokenize; RN_TOKENIZE_BOS counts
+// for a list's first item alone. *ids is to be freed with rn_free. False: refused.
+bool prompt_ids_read(struct call *call, const json_t *value, const char *path, int flags,
+                     int32_t **ids, size_t *n_ids);
+// The ids of a text, as above.
+bool prompt_ids_of_text(struct call *call, const char *text, size_t len, const char *path,
+                        int flags, int32_t **ids, size_t *n_ids);
+// Refuses with what the library said, without the model's path before it. A user's mistake is 400.
+bool call_refuse_error(struct call *call, const char *param, const rn_error *err);
+// An id of the model's vocabulary. False: refused.
+bool token_id_read(struct call *call, const json_t *value, const char *path, int32_t *out);
+
+#endif

@@ -1,0 +1,453 @@
+// OpenAI's Responses API, /v1/responses: handler and writer. An answer is a row of items
+// (reasoning, message, function call); a stream has one open at a time, and a piece of another kind
+// closes it. Streams repeat what they said when an item and the response are done, so texts are
+// kept. A call has one prompt and one choice.
+#include "responses.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "generation.h"
+#include "openai.h"
+#include "routes.h"
+
+struct state {
+    struct jbuf echo; // the response's members that do not change
+    // the rest is for streams
+    int64_t sequence; // events so far
+    bool open;
+    enum part part;       // of the open item: PART_CONTENT, PART_REASONING or PART_TOOL
+    int tool;             // of the open item
+    int index;            // of the open item, or of the next one
+    struct jbuf text;     // of the open item
+    struct jbuf logprobs; // the same
+    struct jbuf output;   // items that are done
+};
+
+struct item {
+    enum part part;
+    int index;
+    const char *status;
+    const struct tool_call *tool; // with PART_TOOL
+    const struct jbuf *text;      // of a function call: its arguments; NULL: none yet
+    const struct jbuf *logprobs;  // NULL: none
+};
+
+static void state_free(void *own) {
+    struct state *state = own;
+    jbuf_deinit(&state->echo);
+    jbuf_deinit(&state->text);
+    jbuf_deinit(&state->logprobs);
+    jbuf_deinit(&state->output);
+    free(state);
+}
+
+// ---------------------------------------------------------------- items
+
+static void item_id_put(const struct call *call, enum part part, int index, struct jbuf *out) {
+    static const char *const prefix[] = {
+        [PART_CONTENT] = "msg", [PART_REASONING] = "rs", [PART_TOOL] = "fc"};
+    jbuf_printf(out, "\"%s_%s_%d\"", prefix[part], call->id, index);
+}
+
+// A text or a list of logprobs that may not be there.
+static void text_put(const struct jbuf *text, struct jbuf *out) {
+    jbuf_string(out, text ? text->data : NULL, text ? text->len : 0);
+}
+
+static void logprobs_put(const struct jbuf *logprobs, struct jbuf *out) {
+    jbuf_text(out, ",\"logprobs\":[");
+    if (logprobs) jbuf_bytes(out, logprobs->data, logprobs->len);
+    jbuf_text(out, "]");
+}
+
+// What a message or a reasoning item consists of.
+static void part_put(const struct item *item, struct jbuf *out) {
+    if (item->part == PART_REASONING) {
+        jbuf_text(out, "{\"type\":\"reasoning_text\"");
+    } else {
+        jbuf_text(out, "{\"type\":\"output_text\",\"annotations\":[]");
+        logprobs_put(item->logprobs, out);
+    }
+    jbuf_key(out, "text");
+    text_put(item->text, out);
+    jbuf_text(out, "}");
+}
+
+static void function_put(const struct item *item, struct jbuf *out) {
+    jbuf_text(out, ",\"type\":\"function_call\"");
+    jbuf_key(out, "call_id");
+    jbuf_cstring(out, item->tool->id);
+    jbuf_key(out, "name");
+    jbuf_string(out, item->tool->name.data, item->tool->name.len);
+    jbuf_key(out, "arguments");
+    text_put(item->text, out);
+}
+
+static void item_put(const struct call *call, const struct item *item, struct jbuf *out) {
+    jbuf_text(out, "{\"id\":");
+    item_id_put(call, item->part, item->index, out);
+    if (item->part == PART_TOOL) {
+        function_put(item, out);
+    } else {
+        jbuf_text(out, item->part == PART_CONTENT
+                           ? ",\"type\":\"message\",\"role\":\"assistant\",\"content\":["
+                           : ",\"type\":\"reasoning\",\"summary\":[],\"content\":[");
+        if (item->text) part_put(item, out);
+        jbuf_text(out, "]");
+    }
+    jbuf_key(out, "status");
+    jbuf_cstring(out, item->status);
+    jbuf_text(out, "}");
+}
+
+// ---------------------------------------------------------------- logprobs
+
+static void logprob_put(const struct server *server, rn_logprob token, struct jbuf *out) {
+    jbuf_text(out, "{\"token\":");
+    openai_token_text(server, token.token, out);
+    jbuf_text(out, ",\"logprob\":");
+    openai_logprob(token.logprob, out);
+    jbuf_text(out, ",\"bytes\":");
+    openai_token_bytes(server, token.token, out);
+}
+
+// The choice's logprobs from `first` on, with commas between; they are taken.
+static void logprobs_take(const struct call *call, struct choice *choice, int first,
+                          struct jbuf *out) {
+    for (int i = first; i < choice->n_logprob; i++) {
+        const struct token_logprob *token = &choice->logprob[i];
+        if (out->len) jbuf_text(out, ",");
+        logprob_put(call->server, (rn_logprob){token->token, token->logprob}, out);
+        jbuf_text(out, ",\"top_logprobs\":[");
+        for (int j = 0; j < token->n_top; j++) {
+            if (j) jbuf_text(out, ",");
+            logprob_put(call->server, choice->top[token->first_top + j], out);
+            jbuf_text(out, "}");
+        }
+        jbuf_text(out, "]}");
+    }
+    choice->n_logprob = choice->n_top = 0;
+}
+
+// ---------------------------------------------------------------- the response
+
+static bool is_cut(const struct choice *choice) { return choice->finish == RN_FINISH_LENGTH; }
+
+static void usage_put(const struct call *call, struct jbuf *out) {
+    const struct usage usage = generation_usage(call->generation);
+    jbuf_printf(out,
+                "{\"input_tokens\":%d,\"input_tokens_details\":{\"cached_tokens\":%d,"
+                "\"cache_write_tokens\":0},\"output_tokens\":%d,"
+                "\"output_tokens_details\":{\"reasoning_tokens\":%d},\"total_tokens\":%d}",
+                usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens,
+                call->generation->choice[0].n_reasoning,
+                usage.prompt_tokens + usage.completion_tokens);
+}
+
+// A response but for its output and what follows. error NULL: none.
+static void head_put(const struct call *call, const char *status, const char *error, bool cut,
+                     struct jbuf *out) {
+    const struct state *state = call->generation->own;
+    jbuf_printf(out, "{\"id\":\"resp_%s\",\"object\":\"response\",\"created_at\":%lld", call->id,
+                (long long)call->created);
+    jbuf_key(out, "status");
+    jbuf_cstring(out, status);
+    jbuf_key(out, "error");
+    if (error) {
+        jbuf_text(out, "{\"code\":\"server_error\",\"message\":");
+        jbuf_cstring(out, error);
+        jbuf_text(out, "}");
+    } else {
+        jbuf_text(out, "null");
+    }
+    jbuf_key(out, "incomplete_details");
+    jbuf_text(out, cut ? "{\"reason\":\"max_output_tokens\"}" : "null");
+    jbuf_key(out, "model");
+    jbuf_cstring(out, call->server->config.model_name);
+    jbuf_text(out, ",");
+    jbuf_bytes(out, state->echo.data, state->echo.len);
+    jbuf_key(out, "output");
+}
+
+// And from behind its output on, for one that is done.
+static void tail_put(const struct call *call, bool cut, struct jbuf *out) {
+    jbuf_key(out, "completed_at");
+    if (cut) {
+        jbuf_text(out, "null");
+    } else {
+        jbuf_int(out, (int64_t)time(NULL));
+    }
+    jbuf_key(out, "usage");
+    usage_put(call, out);
+    jbuf_text(out, ",");
+    generation_timings(call, out);
+    jbuf_text(out, "}");
+}
+
+// ---------------------------------------------------------------- whole
+
+static void output_put(const struct call *call, struct choice *choice, struct jbuf *out) {
+    const bool has_text = choice->text.len || (!choice->reasoning.len && !choice->n_tools);
+    const int n = (choice->reasoning.len > 0) + has_text + choice->n_tools;
+    struct jbuf logprobs = {0};
+    logprobs_take(call, choice, choice->n_reasoning, &logprobs);
+    jbuf_text(out, "[");
+    for (int i = 0; i < n; i++) {
+        const int tool = i - (n - choice->n_tools);
+        struct item item = {.index = i,
+                            .status = is_cut(choice) && i + 1 == n ? "incomplete" : "completed"};
+        if (tool >= 0) {
+            item.part = PART_TOOL;
+            item.tool = &choice->tool[tool];
+            item.text = &item.tool->arguments;
+        } else if (i == 0 && choice->reasoning.len) {
+            item.part = PART_REASONING;
+            item.text = &choice->reasoning;
+        } else {
+            item.part = PART_CONTENT;
+            item.text = &choice->text;
+            item.logprobs = &logprobs;
+        }
+        if (i) jbuf_text(out, ",");
+        item_put(call, &item, out);
+    }
+    jbuf_text(out, "]");
+    if (logprobs.failed) out->failed = true;
+    jbuf_deinit(&logprobs);
+}
+
+static void whole_write(struct call *call) {
+    struct choice *choice = &call->generation->choice[0];
+    const bool cut = is_cut(choice);
+    head_put(call, cut ? "incomplete" : "completed", NULL, cut, &call->out);
+    output_put(call, choice, &call->out);
+    tail_put(call, cut, &call->out);
+}
+
+// ---------------------------------------------------------------- stream
+
+// An event from its name to its number; the rest of its object follows, and event_end.
+static struct jbuf *event_begin(struct call *call, const char *name) {
+    struct state *state = call->generation->own;
+    struct jbuf *out = &call->out;
+    jbuf_text(out, "event: ");
+    jbuf_text(out, name);
+    jbuf_text(out, "\ndata: {\"type\":\"");
+    jbuf_text(out, name);
+    jbuf_text(out, "\",\"sequence_number\":");
+    jbuf_int(out, state->sequence++);
+    return out;
+}
+
+static void event_end(struct jbuf *out) { jbuf_text(out, "}\n\n"); }
+
+// An event about the open item: its id and place.
+static struct jbuf *item_event_begin(struct call *call, const char *name) {
+    const struct state *state = call->generation->own;
+    struct jbuf *out = event_begin(call, name);
+    jbuf_key(out, "item_id");
+    item_id_put(call, state->part, state->index, out);
+    jbuf_key(out, "output_index");
+    jbuf_int(out, state->index);
+    if (state->part != PART_TOOL) jbuf_text(out, ",\"content_index\":0");
+    return out;
+}
+
+static void part_event(struct call *call, const char *name, const struct item *item) {
+    if (item->part == PART_TOOL) return;
+    struct jbuf *out = item_event_begin(call, name);
+    jbuf_key(out, "part");
+    part_put(item, out);
+    event_end(out);
+}
+
+static void item_event(struct call *call, const char *name, const struct item *item) {
+    struct jbuf *out = event_begin(call, name);
+    jbuf_key(out, "output_index");
+    jbuf_int(out, item->index);
+    jbuf_key(out, "item");
+    item_put(call, item, out);
+    event_end(out);
+}
+
+static void stream_begin(struct call *call) {
+    static const char *const names[] = {"response.created", "response.in_progress"};
+    for (int i = 0; i < 2; i++) {
+        struct jbuf *out = event_begin(call, names[i]);
+        jbuf_key(out, "response");
+        head_put(call, "in_progress", NULL, false, out);
+        jbuf_text(out, "[],\"completed_at\":null,\"usage\":null}");
+        event_end(out);
+    }
+}
+
+static struct item item_open_of(const struct state *state, const struct choice *choice) {
+    return (struct item){
+        .part = state->part,
+        .index = state->index,
+        .status = "in_progress",
+        .tool = state->part == PART_TOOL ? &choice->tool[state->tool] : NULL,
+    };
+}
+
+// All of the open item has come.
+static void item_close(struct call *call, const struct choice *choice, const char *status) {
+    static const char *const names[] = {
+        [PART_CONTENT] = "response.output_text.done",
+        [PART_REASONING] = "response.reasoning_text.done",
+        [PART_TOOL] = "response.function_call_arguments.done",
+    };
+    struct state *state = call->generation->own;
+    if (!state->open) return;
+    struct item item = item_open_of(state, choice);
+    item.status = status;
+    item.text = &state->text;
+    item.logprobs = &state->logprobs;
+    struct jbuf *out = item_event_begin(call, names[item.part]);
+    if (item.part == PART_TOOL) {
+        jbuf_key(out, "name");
+        jbuf_string(out, item.tool->name.data, item.tool->name.len);
+    } else if (item.part == PART_CONTENT) {
+        logprobs_put(item.logprobs, out);
+    }
+    jbuf_key(out, item.part == PART_TOOL ? "arguments" : "text");
+    text_put(item.text, out);
+    event_end(out);
+    part_event(call, "response.content_part.done", &item);
+    item_event(call, "response.output_item.done", &item);
+    if (state->output.len) jbuf_text(&state->output, ",");
+    item_put(call, &item, &state->output);
+    if (state->text.failed || state->logprobs.failed || state->output.failed) out->failed = true;
+    jbuf_clear(&state->text);
+    jbuf_clear(&state->logprobs);
+    state->open = false;
+    state->index++;
+}
+
+static void item_open(struct call *call, const struct choice *choice, enum part part, int tool) {
+    static const struct jbuf empty = {0};
+    struct state *state = call->generation->own;
+    if (state->open && state->part == part && (part != PART_TOOL || state->tool == tool)) return;
+    item_close(call, choice, "completed");
+    state->open = true;
+    state->part = part;
+    state->tool = tool;
+    struct item item = item_open_of(state, choice);
+    item_event(call, "response.output_item.added", &item);
+    item.text = &empty;
+    part_event(call, "response.content_part.added", &item);
+}
+
+// Tokens that no text came of, and those of other items than messages, have no place to be shown.
+static void delta_logprobs(const struct call *call, struct choice *choice, struct jbuf *out) {
+    struct state *state = call->generation->own;
+    const size_t before = state->logprobs.len;
+    logprobs_take(call, choice, 0, &state->logprobs);
+    const size_t from = before ? before + 1 : 0; // behind the comma
+    jbuf_text(out, ",\"logprobs\":[");
+    if (state->logprobs.len > from) {
+        jbuf_bytes(out, state->logprobs.data + from, state->logprobs.len - from);
+    }
+    jbuf_text(out, "]");
+}
+
+static void stream_delta(struct call *call, const struct delta *delta) {
+    static const char *const names[] = {
+        [PART_CONTENT] = "response.output_text.delta",
+        [PART_REASONING] = "response.reasoning_text.delta",
+        [PART_TOOL_ARGUMENTS] = "response.function_call_arguments.delta",
+    };
+    struct state *state = call->generation->own;
+    const bool is_tool = delta->part == PART_TOOL || delta->part == PART_TOOL_ARGUMENTS;
+    if (delta->part != PART_TOOL && !delta->len) return;
+    item_open(call, delta->choice, is_tool ? PART_TOOL : delta->part, delta->tool);
+    if (delta->part != PART_CONTENT) delta->choice->n_logprob = delta->choice->n_top = 0;
+    if (delta->part == PART_TOOL) return;
+    struct jbuf *out = item_event_begin(call, names[delta->part]);
+    jbuf_key(out, "delta");
+    jbuf_string(out, delta->text, delta->len);
+    if (delta->part == PART_CONTENT) delta_logprobs(call, delta->choice, out);
+    event_end(out);
+    jbuf_bytes(&state->text, delta->text, delta->len);
+}
+
+static void stream_choice_end(struct call *call, struct choice *choice) {
+    const struct state *state = call->generation->own;
+    if (!state->open && state->index == 0) item_open(call, choice, PART_CONTENT, 0);
+    item_close(call, choice, is_cut(choice) ? "incomplete" : "completed");
+}
+
+static void stream_end(struct call *call) {
+    const struct state *state = call->generation->own;
+    const bool cut = is_cut(&call->generation->choice[0]);
+    struct jbuf *out = event_begin(call, cut ? "response.incomplete" : "response.completed");
+    jbuf_key(out, "response");
+    head_put(call, cut ? "incomplete" : "completed", NULL, cut, out);
+    jbuf_text(out, "[");
+    jbuf_bytes(out, state->output.data, state->output.len);
+    jbuf_text(out, "]");
+    tail_put(call, cut, out);
+    event_end(out);
+}
+
+static void answer_end(struct call *call) {
+    if (call->generation->params.stream) {
+        stream_end(call);
+    } else {
+        whole_write(call);
+    }
+}
+
+static void stream_error(struct call *call, const char *message) {
+    const struct state *state = call->generation->own;
+    struct jbuf *out = event_begin(call, "response.failed");
+    jbuf_key(out, "response");
+    head_put(call, "failed", message, false, out);
+    jbuf_text(out, "[");
+    jbuf_bytes(out, state->output.data, state->output.len);
+    jbuf_text(out, "],\"completed_at\":null,\"usage\":null}");
+    event_end(out);
+}
+
+static const struct writer writer = {
+    .begin = stream_begin,
+    .delta = stream_delta,
+    .choice_end = stream_choice_end,
+    .end = answer_end,
+    .error = stream_error,
+};
+
+// ---------------------------------------------------------------- handler
+
+static bool prompt_make(struct call *call, const json_t *body, struct generation *generation) {
+    struct conversation conversation;
+    const bool ok = responses_input(call, body, &conversation) &&
+                    generation_chat(call, generation, conversation.messages, conversation.tools,
+                                    conversation.variables, true, false);
+    conversation_deinit(&conversation);
+    return ok;
+}
+
+static bool state_make(struct call *call, const json_t *body, struct generation *generation) {
+    struct state *state = calloc(1, sizeof *state);
+    if (state) responses_echo(body, &generation->params, &state->echo);
+    if (!state || state->echo.failed) {
+        if (state) state_free(state);
+        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    }
+    generation->own = state;
+    generation->own_free = state_free;
+    return true;
+}
+
+void responses_prepare(struct call *call) {
+    const json_t *body = call_json(call);
+    struct generation *generation = body ? generation_create(call, &writer) : NULL;
+    if (!generation) return;
+    if (!params_read(call, body, FAMILY_RESPONSES, &generation->params)) return;
+    if (!responses_options(call, body, &generation->params)) return;
+    if (!prompt_make(call, body, generation)) return;
+    if (!state_make(call, body, generation)) return;
+    generation_check(call, generation, "input");
+}

@@ -1,0 +1,290 @@
+// The I/O thread's loop, and the server's life around it.
+#include <errno.h>
+#include <netdb.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "http.h"
+#include "live.h"
+#include "metrics.h"
+#include "server_state.h"
+#include "streams.h"
+#include "tools.h"
+
+enum { TICK_MS = 50, BACKLOG = 1024 };
+
+// ---------------------------------------------------------------- the loop
+
+static void drain(struct server *server, int signal_number, uint64_t now) {
+    server->end_signal = signal_number;
+    if (server->config.drain_s > 0) {
+        server->drain_until = now + (uint64_t)(server->config.drain_s * 1e9);
+    }
+    atomic_store(&server->phase, PHASE_DRAINING);
+    if (server->config.on_drain) server->config.on_drain(signal_number, http_active(server->http));
+    http_drain(server->http, false);
+}
+
+static void cut_short(struct server *server) {
+    server->cut_short = true;
+    http_drain(server->http, true);
+}
+
+static void on_signal(struct server *server, uint64_t now) {
+    struct signalfd_siginfo info;
+    if (read(server->signal_fd, &info, sizeof info) != (ssize_t)sizeof info) return;
+    const int number = (int)info.ssi_signo;
+    if (atomic_load(&server->phase) == PHASE_LOADING) {
+        server->config.on_early_signal(number);
+    } else if (!server->end_signal) {
+        drain(server, number, now);
+    } else {
+        cut_short(server);
+    }
+}
+
+static void on_wake(struct server *server) {
+    uint64_t count;
+    const ssize_t n = read(server->wake_fd, &count, sizeof count);
+    (void)n;
+    http_prepared(server->http);
+}
+
+static int wait_ms(struct server *server, uint64_t now, uint64_t next_tick) {
+    const int tick = next_tick > now ? (int)((next_tick - now + 999999) / 1000000) : 0;
+    const int http = http_timeout_ms(server->http);
+    return http >= 0 && http < tick ? http : tick;
+}
+
+// Hang-ups come before anything that may free their connections.
+static void handle(struct server *server, const struct epoll_event *event, int n, uint64_t now) {
+    bool wake = false, engine = false, signals = false;
+    for (int i = 0; i < n; i++) {
+        void *from = event[i].data.ptr;
+        if (from == &server->wake_fd) {
+            wake = true;
+        } else if (from == &server->engine) {
+            engine = true;
+        } else if (from == &server->signal_fd) {
+            signals = true;
+        } else if (from != &server->http) {
+            http_hang_up(server->http, from);
+        }
+    }
+    if (wake) on_wake(server);
+    if (engine) streams_collect(server);
+    if (signals) on_signal(server, now);
+}
+
+static void tick(struct server *server, uint64_t now) {
+    http_tick(server->http, now);
+    if (atomic_load(&server->phase) == PHASE_READY) live_tick(server->live, now);
+    if (server->drain_until && now > server->drain_until && !server->cut_short) cut_short(server);
+}
+
+static void *loop(void *ctx) {
+    struct server *server = ctx;
+    uint64_t next_tick = 0;
+    while (!atomic_load(&server->stopping) &&
+           (!server->end_signal || http_active(server->http) > 0)) {
+        struct epoll_event event[64];
+        uint64_t now = clock_ns();
+        const int n = epoll_wait(server->epoll_fd, event, 64, wait_ms(server, now, next_tick));
+        now = clock_ns();
+        handle(server, event, n > 0 ? n : 0, now);
+        if (now >= next_tick) {
+            tick(server, now);
+            next_tick = now + TICK_MS * 1000000ull;
+        }
+        http_run(server->http);
+    }
+    return NULL;
+}
+
+// ---------------------------------------------------------------- sockets
+
+static int socket_bind(const struct addrinfo *at) {
+    const int fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return -1;
+    const int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) return fd;
+    const int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+static int port_of(int fd) {
+    struct sockaddr_storage address;
+    socklen_t len = sizeof address;
+    char port[16];
+    if (getsockname(fd, (struct sockaddr *)&address, &len) ||
+        getnameinfo((struct sockaddr *)&address, len, NULL, 0, port, sizeof port, NI_NUMERICSERV))
+        return 0;
+    return atoi(port);
+}
+
+static rn_status socket_listen(struct server *server, int *out, rn_error *err) {
+    const struct server_config *config = &server->config;
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL;
+    char port[16];
+    snprintf(port, sizeof port, "%d", config->port);
+    const int problem = getaddrinfo(config->host, port, &hints, &found);
+    if (problem) {
+        return err_set(err, RN_ERR_ARG, "--host %s: %s", config->host, gai_strerror(problem));
+    }
+    int fd = -1;
+    for (const struct addrinfo *at = found; at && fd < 0; at = at->ai_next) fd = socket_bind(at);
+    const int why = errno;
+    freeaddrinfo(found);
+    if (fd < 0) {
+        return err_set(err, RN_ERR_IO, "cannot listen on %s port %d: %s", config->host,
+                       config->port, strerror(why));
+    }
+    server->port = port_of(fd);
+    *out = fd;
+    return RN_OK;
+}
+
+// ---------------------------------------------------------------- life
+
+static bool watch(const struct server *server, int fd, void *from) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = from};
+    return fd >= 0 && epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+// The signals are the I/O thread's; the caller's threads leave them alone from here on.
+static int signals_open(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+static rn_status server_open(struct server *server, rn_error *err) {
+    int listen_fd = -1;
+    rn_status status = socket_listen(server, &listen_fd, err);
+    if (status) return status;
+    server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    server->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    server->signal_fd = signals_open();
+    server->metrics = metrics_create(server);
+    if (server->epoll_fd < 0 || server->wake_fd < 0 || server->signal_fd < 0 || !server->metrics) {
+        close(listen_fd);
+        return err_set(err, RN_ERR_NOMEM, "out of memory or descriptors");
+    }
+    status = http_create(server, listen_fd, server->epoll_fd, server->wake_fd, &server->http, err);
+    if (status) return status;
+    if (!watch(server, server->wake_fd, &server->wake_fd) ||
+        !watch(server, server->signal_fd, &server->signal_fd) ||
+        !watch(server, http_epoll_fd(server->http), &server->http))
+        return err_set(err, RN_ERR_IO, "epoll: %s", strerror(errno));
+    if (pthread_create(&server->thread, NULL, loop, server)) {
+        return err_set(err, RN_ERR_NOMEM, "no thread can be started");
+    }
+    server->has_thread = true;
+    return RN_OK;
+}
+
+rn_status server_create(const struct server_config *config, struct server **out, rn_error *err) {
+    struct server *server = calloc(1, sizeof *server);
+    *out = NULL;
+    if (!server) return err_set(err, RN_ERR_NOMEM, "out of memory");
+    server->config = *config;
+    server->created = (int64_t)time(NULL);
+    server->epoll_fd = server->wake_fd = server->signal_fd = -1;
+    const rn_status status = server_open(server, err);
+    if (status) {
+        server_destroy(server);
+        return status;
+    }
+    *out = server;
+    return RN_OK;
+}
+
+int server_port(const struct server *server) { return server->port; }
+
+// A short hash of what the text depends on, for clients that compare.
+static void fingerprint(struct server *server) {
+    const rn_model_info *info = server->info;
+    uint64_t hash = 0xcbf29ce484222325u;
+    char text[512];
+    snprintf(text, sizeof text, "%s %s %s %s %llu %llu %s", RN_VERSION, info->name,
+             info->architecture, info->format, (unsigned long long)info->n_params,
+             (unsigned long long)info->weight_bytes, server->engine_info.kv_type);
+    for (const char *at = text; *at; at++) hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+    snprintf(server->fingerprint, sizeof server->fingerprint, "runnel-%08x",
+             (unsigned)(hash ^ hash >> 32));
+}
+
+rn_status server_ready(struct server *server, const rn_model *model, rn_engine *engine,
+                       const rn_chat_template *tmpl, const char *tmpl_source, double bandwidth,
+                       rn_error *err) {
+    server->model = model;
+    server->info = rn_model_get_info(model);
+    server->engine = engine;
+    server->tmpl = tmpl;
+    server->tmpl_source = tmpl_source;
+    server->split = split_format_of(tmpl_source);
+    server->bandwidth = bandwidth;
+    rn_engine_get_info(engine, &server->engine_info);
+    fingerprint(server);
+    server->live = live_create(server);
+    if (!server->live) return err_set(err, RN_ERR_NOMEM, "out of memory");
+    const rn_status status = rn_engine_start(engine, err);
+    if (status) return status;
+    if (!watch(server, rn_engine_event_fd(engine), &server->engine)) {
+        return err_set(err, RN_ERR_IO, "epoll: %s", strerror(errno));
+    }
+    atomic_store(&server->phase, PHASE_READY);
+    return RN_OK;
+}
+
+int server_wait(struct server *server) {
+    pthread_join(server->thread, NULL);
+    server->has_thread = false;
+    return server->cut_short ? -server->end_signal : server->end_signal;
+}
+
+static void thread_end(struct server *server) {
+    if (!server->has_thread) return;
+    const uint64_t one = 1;
+    atomic_store(&server->stopping, true);
+    const ssize_t n = write(server->wake_fd, &one, sizeof one);
+    (void)n; // a full counter is readable all the same
+    pthread_join(server->thread, NULL);
+}
+
+static void fd_close(int fd) {
+    if (fd >= 0) close(fd);
+}
+
+// Connections first; what the engine still works on is cancelled, and its last events free the
+// streams.
+void server_destroy(struct server *server) {
+    if (!server) return;
+    thread_end(server);
+    http_destroy(server->http);
+    server->http = NULL;
+    if (server->engine) {
+        rn_engine_stop(server->engine, false);
+        streams_collect(server);
+    }
+    live_destroy(server->live);
+    metrics_destroy(server->metrics);
+    fd_close(server->epoll_fd);
+    fd_close(server->wake_fd);
+    fd_close(server->signal_fd);
+    free(server);
+}

@@ -1,0 +1,326 @@
+// From engine events to choices. Invariants: a stream's pointer is the engine's `data` until its
+// last event; generation->n_live counts choices that have not ended; a call whose generation has
+// ended gets exactly one call_end.
+#include "streams.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "http.h"
+#include "live.h"
+#include "metrics.h"
+
+// ---------------------------------------------------------------- submission
+
+static bool choices_create(struct generation *generation) {
+    const int n = generation->params.n;
+    generation->stream = calloc((size_t)generation->n_prompts, sizeof(struct stream *));
+    generation->choice = calloc((size_t)generation->n_prompts * (size_t)n, sizeof(struct choice));
+    if (!generation->stream || !generation->choice) return false;
+    generation->n_choices = generation->n_live = generation->n_prompts * n;
+    for (int i = 0; i < generation->n_choices; i++) {
+        struct choice *choice = &generation->choice[i];
+        choice->index = i;
+        choice->prompt = i / n;
+        split_init(&choice->split, generation->split ? generation->split : split_format_of(NULL),
+                   generation->tools, generation->in_reasoning);
+    }
+    return true;
+}
+
+static rn_request request_of(const struct call *call, int index) {
+    const struct generation *generation = call->generation;
+    const struct params *params = &generation->params;
+    const double limit_ms = call->server->config.request_s * 1e3;
+    return (rn_request){
+        .prompt = generation->prompt[index].ids,
+        .n_prompt = generation->prompt[index].n_ids,
+        .n = params->n,
+        .data = generation->stream[index],
+        .sampling = params->sampling,
+        .max_tokens = params->max_tokens,
+        .stop = params->stop,
+        .n_stop = params->n_stop,
+        .ignore_eos = params->ignore_eos,
+        .special_text = generation->special_text,
+        .logprobs = params->logprobs,
+        .top_logprobs = params->top_logprobs,
+        .priority = params->priority,
+        .user = params->user,
+        .timeout_ms = params->timeout_ms > 0 ? params->timeout_ms : limit_ms,
+        .cache_salt = params->cache_salt,
+        .pooling = generation->pooling,
+        .normalize = generation->normalize,
+    };
+}
+
+static bool submit_refuse(struct call *call, rn_status status, const rn_error *err) {
+    switch (status) {
+    case RN_ERR_FULL:
+        return http_refuse_full(call);
+    case RN_ERR_CANCELLED:
+        return call_refuse(call, 503, NULL, NULL, "Draining");
+    case RN_ERR_NOMEM:
+        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    default:
+        return call_refuse(call, 400, NULL, NULL, "%s", err->message);
+    }
+}
+
+static bool submit_one(struct call *call, int index) {
+    struct generation *generation = call->generation;
+    struct stream *stream = calloc(1, sizeof *stream);
+    if (!stream) return submit_refuse(call, RN_ERR_NOMEM, NULL);
+    *stream = (struct stream){.generation = generation,
+                              .call = call,
+                              .server = call->server,
+                              .first_choice = index * generation->params.n,
+                              .n_choices = generation->params.n};
+    generation->stream[index] = stream;
+    const rn_request request = request_of(call, index);
+    rn_error err = {0};
+    const rn_status status =
+        rn_engine_submit(call->server->engine, &request, &stream->request, &err);
+    if (status == RN_OK) {
+        http_count_load(call->server, stream->n_choices);
+        return true;
+    }
+    generation->stream[index] = NULL;
+    free(stream);
+    return submit_refuse(call, status, &err);
+}
+
+bool streams_submit(struct call *call) {
+    if (!choices_create(call->generation)) return submit_refuse(call, RN_ERR_NOMEM, NULL);
+    for (int i = 0; i < call->generation->n_prompts; i++) {
+        if (submit_one(call, i)) continue;
+        streams_leave(call->generation);
+        return false;
+    }
+    return true;
+}
+
+void streams_leave(struct generation *generation) {
+    for (int i = 0; generation->stream && i < generation->n_prompts; i++) {
+        struct stream *stream = generation->stream[i];
+        if (!stream) continue;
+        stream->generation = NULL;
+        stream->call = NULL;
+        rn_engine_cancel(stream->server->engine, stream->request);
+        generation->stream[i] = NULL;
+    }
+}
+
+void streams_pause(const struct generation *generation, bool pause) {
+    for (int i = 0; generation->stream && i < generation->n_prompts; i++) {
+        const struct stream *stream = generation->stream[i];
+        if (stream) rn_engine_pause(stream->server->engine, stream->request, pause);
+    }
+}
+
+// ---------------------------------------------------------------- events
+
+// Makes room for one more item of a growing array. False: out of memory.
+static bool grow(void **items, int count, int *capacity, size_t size) {
+    if (count < *capacity) return true;
+    const int more = *capacity ? *capacity * 2 : 16;
+    void *grown = realloc(*items, (size_t)more * size);
+    if (!grown) return false;
+    *items = grown;
+    *capacity = more;
+    return true;
+}
+
+static bool token_keep(struct choice *choice, int32_t token) {
+    if (!grow((void **)&choice->token, choice->n_tokens, &choice->token_capacity,
+              sizeof *choice->token))
+        return false;
+    choice->token[choice->n_tokens++] = token;
+    return true;
+}
+
+static bool logprobs_keep(struct choice *choice, const rn_event *event) {
+    if (!event->n_logprobs) return true;
+    if (!grow((void **)&choice->logprob, choice->n_logprob, &choice->logprob_capacity,
+              sizeof *choice->logprob))
+        return false;
+    const int n_top = event->n_logprobs - 1;
+    choice->logprob[choice->n_logprob++] =
+        (struct token_logprob){.token = event->logprob[0].token,
+                               .logprob = event->logprob[0].logprob,
+                               .first_top = choice->n_top,
+                               .n_top = n_top};
+    for (int i = 0; i < n_top; i++) {
+        if (!grow((void **)&choice->top, choice->n_top, &choice->top_capacity, sizeof *choice->top))
+            return false;
+        choice->top[choice->n_top++] = event->logprob[1 + i];
+    }
+    return true;
+}
+
+struct part_ctx {
+    struct call *call;
+    struct choice *choice;
+    bool failed;
+};
+
+static bool tool_begin(struct choice *choice, const struct call *call, const char *name,
+                       size_t len) {
+    struct tool_call *tool =
+        realloc(choice->tool, ((size_t)choice->n_tools + 1) * sizeof *choice->tool);
+    if (!tool) return false;
+    choice->tool = tool;
+    tool += choice->n_tools++;
+    *tool = (struct tool_call){0};
+    snprintf(tool->id, sizeof tool->id, "call_%.12s%dx%d", call->id, choice->index,
+             choice->n_tools - 1);
+    jbuf_bytes(&tool->name, name, len);
+    return true;
+}
+
+// Tool calls are collected for streams too: writers name them by their ids.
+static void on_part(void *ctx, enum part part, int tool, const char *text, size_t len) {
+    struct part_ctx *at = ctx;
+    struct choice *choice = at->choice;
+    const struct generation *generation = at->call->generation;
+    if (at->failed) return;
+    if (part == PART_TOOL) {
+        if (!tool_begin(choice, at->call, text, len)) {
+            at->failed = true;
+            return;
+        }
+    } else if (part == PART_TOOL_ARGUMENTS) {
+        jbuf_bytes(&choice->tool[tool].arguments, text, len);
+    }
+    if (generation->params.stream) {
+        generation->writer->delta(at->call, &(struct delta){.choice = choice,
+                                                            .part = part,
+                                                            .tool = tool,
+                                                            .text = text,
+                                                            .len = len});
+    } else if (part == PART_CONTENT) {
+        jbuf_bytes(&choice->text, text, len);
+    } else if (part == PART_REASONING) {
+        jbuf_bytes(&choice->reasoning, text, len);
+    }
+}
+
+static bool feed(struct call *call, struct choice *choice, const rn_event *event) {
+    struct part_ctx ctx = {.call = call, .choice = choice};
+    const bool final = event->finish != RN_FINISH_NONE;
+    if (call->generation->split) {
+        if (event->text_len || final)
+            split_feed(&choice->split, event->text, event->text_len, final, on_part, &ctx);
+    } else if (event->text_len) {
+        on_part(&ctx, PART_CONTENT, 0, event->text, event->text_len);
+    }
+    return !ctx.failed && !choice->text.failed && !choice->reasoning.failed && !call->out.failed;
+}
+
+static bool choice_end(struct call *call, struct choice *choice, const rn_event *event) {
+    struct generation *generation = call->generation;
+    const int n_embd = call->server->info->n_embd;
+    choice->ended = true;
+    choice->finish = event->finish;
+    choice->status = event->status;
+    choice->seed = event->seed;
+    if (event->timings) choice->timings = *event->timings;
+    generation->n_live--;
+    metrics_choice_end(call->server->metrics, choice);
+    if (event->stop && !(choice->stop = strdup(event->stop))) return false;
+    if (event->embedding) {
+        choice->embedding = malloc((size_t)n_embd * sizeof(float));
+        if (!choice->embedding) return false;
+        memcpy(choice->embedding, event->embedding, (size_t)n_embd * sizeof(float));
+    }
+    return true;
+}
+
+static void token_count(struct call *call, struct choice *choice, const rn_event *event) {
+    struct generation *generation = call->generation;
+    if (!generation->first_ns) generation->first_ns = event->time_ns;
+    if (event->gap != RN_GAP_NONE) gaps_add(&choice->gaps, event->gap_ms);
+    metrics_token(call->server->metrics, choice, event);
+    live_token(call->server->live, call, choice, event);
+}
+
+// Nothing can be made of the call any more: a stream says so, otherwise it is the answer.
+static void call_fail(struct call *call, int status, const char *code, const char *message) {
+    struct generation *generation = call->generation;
+    streams_leave(generation);
+    if (!generation->params.stream) {
+        call_refuse(call, status, NULL, code, "%s", message);
+    } else if (!call->out.failed) {
+        generation->writer->error(call, message);
+        http_close_after(call);
+    }
+    if (call->out.failed) {
+        http_abort(call); // its bytes may end in the middle of an event
+    } else {
+        call_end(call);
+    }
+}
+
+static const char *failure_text(rn_status status) {
+    if (status == RN_ERR_DEADLINE) return "The request took longer than it may";
+    if (status == RN_ERR_NUMERIC) return "The model produced no finite logits";
+    return "The request was ended by the server";
+}
+
+static void generation_end(struct call *call) {
+    struct generation *generation = call->generation;
+    generation->writer->end(call);
+    if (call->out.failed) {
+        call_fail(call, 503, "out_of_memory", "out of memory");
+        return;
+    }
+    if (!generation->params.stream) call_answer(call);
+    call_end(call);
+}
+
+static void on_event(struct call *call, struct choice *choice, const rn_event *event) {
+    struct generation *generation = call->generation;
+    if (event->token >= 0) token_count(call, choice, event);
+    const bool kept =
+        event->token < 0 || ((!generation->keep_tokens || token_keep(choice, event->token)) &&
+                             logprobs_keep(choice, event));
+    const bool fine = event->finish != RN_FINISH_ERROR && event->finish != RN_FINISH_CANCELLED;
+    const bool ended = event->finish == RN_FINISH_NONE || choice_end(call, choice, event);
+    if (!fine) {
+        call_fail(call, event->status == RN_ERR_DEADLINE ? 504 : 500, NULL,
+                  failure_text(event->status));
+    } else if (!kept || !ended || !feed(call, choice, event)) {
+        call_fail(call, 503, "out_of_memory", "out of memory");
+    } else {
+        if (choice->ended && generation->params.stream)
+            generation->writer->choice_end(call, choice);
+        if (generation->n_live == 0)
+            generation_end(call);
+        else if (generation->params.stream)
+            call_wake(call);
+    }
+}
+
+static void dispatch(const rn_event *event) {
+    struct stream *stream = event->data;
+    struct call *call = stream->call;
+    struct generation *generation = stream->generation;
+    http_count_load(stream->server, event->finish == RN_FINISH_NONE ? 0 : -1);
+    if (event->last && generation) {
+        for (int i = 0; i < generation->n_prompts; i++) {
+            if (generation->stream[i] == stream) generation->stream[i] = NULL;
+        }
+    }
+    if (call) on_event(call, &generation->choice[stream->first_choice + event->choice], event);
+    if (event->last) free(stream);
+}
+
+void streams_collect(struct server *server) {
+    enum { BATCH = 128 };
+    rn_event event[BATCH];
+    int n;
+    do {
+        n = rn_engine_wait(server->engine, event, BATCH, 0);
+        for (int i = 0; i < n; i++) dispatch(&event[i]);
+    } while (n > 0);
+}

@@ -1,0 +1,17 @@
+// Threads that prepare calls: JSON, template, tokenizer. A call is a worker's from workers_push to
+// workers_pop; the queue is bounded.
+#ifndef RN_SERVER_WORKERS_H
+#define RN_SERVER_WORKERS_H
+
+#include "call.h"
+
+struct workers;
+
+// Returned calls are announced by a write to wake_fd (an eventfd).
+rn_status workers_create(int n_threads, int capacity, int wake_fd, struct workers **out,
+                         rn_error *err);
+void workers_destroy(struct workers *workers); // after their calls; what is queued is not run
+bool workers_push(struct workers *workers, struct call *call); // false: full
+struct call *workers_pop(struct workers *workers);             // a prepared one; NULL: none
+
+#endif

@@ -1,0 +1,372 @@
+// Readers of single fields: what they take, what they refuse, and what the refusal says. And the
+// path at which broken JSON text goes wrong.
+#include "fields.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "routes.h"
+#include "tools.h"
+
+struct world {
+    struct server server;
+    struct call call;
+    struct fields fields;
+};
+
+static struct world *world_create(const char *body) {
+    struct world *world = calloc(1, sizeof *world);
+    assert_non_null(world);
+    world->call.server = &world->server;
+    world->call.body_len = strlen(body);
+    world->call.body = strdup(body);
+    const json_t *json = call_json(&world->call);
+    world->fields = fields_of(&world->call, json, "");
+    return world;
+}
+
+static void world_destroy(struct world *world) {
+    json_decref(world->call.json);
+    jbuf_deinit(&world->call.out);
+    free(world->call.body);
+    free(world);
+}
+
+// The refusal must be a 400 of OpenAI's form with this param, whose message holds this text.
+static void expect_refusal(const struct world *world, const char *param, const char *message) {
+    check(world->call.status == 400, "%s: status %d", world->call.body, world->call.status);
+    json_t *answer = json_loadb(world->call.out.data, world->call.out.len, 0, NULL);
+    assert_non_null(answer);
+    const json_t *error = json_object_get(answer, "error");
+    const char *got = json_string_value(json_object_get(error, "param"));
+    const char *text = json_string_value(json_object_get(error, "message"));
+    check(got && strcmp(got, param) == 0, "%s: param %s", world->call.body, got ? got : "null");
+    check(text && strstr(text, message), "%s: message %s", world->call.body, text);
+    json_decref(answer);
+}
+
+// ---------------------------------------------------------------- numbers
+
+struct int_case {
+    const char *json;
+    int64_t min, max;
+    int64_t value;       // when accepted
+    const char *refused; // NULL: accepted
+};
+
+static void integers_are_taken_in_their_range_alone(void **state) {
+    (void)state;
+    static const struct int_case cases[] = {
+        {"3", 1, 128, 3, NULL},
+        {"3.0", 1, 128, 3, NULL},
+        {"null", 1, 128, -7, NULL},
+        {"1", 1, 128, 1, NULL},
+        {"128", 1, 128, 128, NULL},
+        {"0", 1, 128, 0, "x: 0 is not between 1 and 128"},
+        {"-1", 1, 128, 0, "x: -1 is not between 1 and 128"},
+        {"129", 1, 128, 0, "x: 129 is not between 1 and 128"},
+        {"3.5", 1, 128, 0, "x: expected an integer, got 3.5"},
+        {"\"3\"", 1, 128, 0, "x: expected an integer, got \"3\""},
+        {"true", 1, 128, 0, "x: expected an integer, got true"},
+        {"[]", 1, 128, 0, "x: expected an integer, got []"},
+        {"{\"a\":1}", 1, 128, 0, "x: expected an integer, got {\"a\":1}"},
+        {"1e300", 1, 128, 0, "x: 1e300 is not between 1 and 128"},
+        {"-9223372036854775808", INT64_MIN, INT64_MAX, INT64_MIN, NULL},
+        {"9223372036854775807", INT64_MIN, INT64_MAX, INT64_MAX, NULL},
+        {"-9223372036854775808.0", INT64_MIN, INT64_MAX, INT64_MIN, NULL},
+        {"9223372036854775808.0", INT64_MIN, INT64_MAX, 0,
+         "x: 9.223372036854776e18 is not between"},
+        {"9223372036854775807", -1, INT32_MAX, 0, "x: 9223372036854775807 is not between -1 and"},
+        {"4294967296", -1, INT32_MAX, 0, "x: 4294967296 is not between -1 and 2147483647"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct int_case *c = &cases[i];
+        char body[256];
+        snprintf(body, sizeof body, "{\"x\":%s}", c->json);
+        struct world *world = world_create(body);
+        int64_t value = -7;
+        const bool ok = field_int(&world->fields, "x", c->min, c->max, &value);
+        check(ok == !c->refused, "%s", body);
+        if (ok) check(value == c->value, "%s: %lld", body, (long long)value);
+        if (!ok) {
+            check(value == -7, "%s: a refused field was written", body);
+            expect_refusal(world, "x", c->refused);
+        }
+        world_destroy(world);
+    }
+}
+
+static void reals_are_taken_in_their_range_alone(void **state) {
+    (void)state;
+    static const struct {
+        const char *json;
+        double value;
+        const char *refused;
+    } cases[] = {
+        {"0", 0, NULL},
+        {"100", 100, NULL},
+        {"0.1", 0.1, NULL},
+        {"-0.0", 0, NULL},
+        {"null", 0.5, NULL},
+        {"1e-400", 0, NULL},
+        {"1e9", 0, "x: 1e9 is not between 0 and 100"},
+        {"-0.001", 0, "x: -0.001 is not between 0 and 100"},
+        {"-1e-7", 0, "x: -1e-7 is not between 0 and 100"},
+        {"100.00000000000001", 0, "x: 100.00000000000001 is not between 0 and 100"},
+        {"9223372036854775807", 0, "x: 9223372036854775807 is not between 0 and 100"},
+        {"\"0.5\"", 0, "x: expected a number, got \"0.5\""},
+        {"false", 0, "x: expected a number, got false"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[256];
+        snprintf(body, sizeof body, "{\"x\":%s}", cases[i].json);
+        struct world *world = world_create(body);
+        double value = 0.5;
+        const bool ok = field_real(&world->fields, "x", 0, 100, &value);
+        check(ok == !cases[i].refused, "%s", body);
+        if (ok) check(value == cases[i].value, "%s: %g", body, value);
+        if (!ok) expect_refusal(world, "x", cases[i].refused);
+        world_destroy(world);
+    }
+}
+
+// ---------------------------------------------------------------- texts
+
+static void long_and_strange_strings_are_shortened_in_messages(void **state) {
+    (void)state;
+    char body[4096] = "{\"x\":\"\\u001b[31m\\n";
+    for (int i = 0; i < 300; i++) strcat(body, "\xC3\xA9");
+    strcat(body, "\"}");
+    struct world *world = world_create(body);
+    int64_t value;
+    assert_false(field_int(&world->fields, "x", 0, 1, &value));
+    expect_refusal(world, "x", "got \"?[31m?\xC3\xA9");
+    check(world->call.out.len < 400, "%zu bytes", world->call.out.len);
+    world_destroy(world);
+}
+
+static void strings_are_bounded(void **state) {
+    (void)state;
+    struct world *world = world_create("{\"x\":\"abcd\",\"n\":null,\"i\":5}");
+    const char *text = "kept";
+    size_t len = 4;
+    assert_true(field_string(&world->fields, "n", 3, &text, &len));
+    assert_true(field_string(&world->fields, "absent", 3, &text, &len));
+    assert_string_equal(text, "kept");
+    assert_true(field_string(&world->fields, "x", 4, &text, &len));
+    assert_string_equal(text, "abcd");
+    assert_int_equal(len, 4);
+    assert_false(field_string(&world->fields, "x", 3, &text, &len));
+    expect_refusal(world, "x", "x: \"abcd\" is 4 bytes long, at most 3 are allowed");
+    // after a refusal nothing is read any more, and the first one stays
+    assert_false(field_string(&world->fields, "i", 3, &text, &len));
+    assert_false(field_string(&world->fields, "x", 4, &text, &len));
+    expect_refusal(world, "x", "at most 3");
+    world_destroy(world);
+}
+
+static void choices_are_found_by_their_whole_name(void **state) {
+    (void)state;
+    static const struct {
+        const char *json;
+        int index;
+        const char *refused;
+    } cases[] = {
+        {"\"float\"", 0, NULL},
+        {"\"base64\"", 1, NULL},
+        {"null", 9, NULL},
+        {"\"base6\"", 0, "x: expected one of float|base64, got \"base6\""},
+        {"\"base64|\"", 0, "expected one of"},
+        {"\"float|base64\"", 0, "expected one of"},
+        {"\"\"", 0, "expected one of"},
+        {"1", 0, "expected one of float|base64, got 1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[256];
+        snprintf(body, sizeof body, "{\"x\":%s}", cases[i].json);
+        struct world *world = world_create(body);
+        int index = 9;
+        const bool ok = field_choice(&world->fields, "x", "float|base64", &index);
+        check(ok == !cases[i].refused, "%s", body);
+        if (ok) check(index == cases[i].index, "%s: %d", body, index);
+        if (!ok) expect_refusal(world, "x", cases[i].refused);
+        world_destroy(world);
+    }
+}
+
+static void lists_of_strings_name_the_wrong_item(void **state) {
+    (void)state;
+    static const struct {
+        const char *json;
+        size_t n;
+        const char *param, *refused;
+    } cases[] = {
+        {"\"a\"", 1, NULL, NULL},
+        {"[\"a\",\"bc\"]", 2, NULL, NULL},
+        {"[]", 0, NULL, NULL},
+        {"null", 7, NULL, NULL},
+        {"\"\"", 0, "x", "x: \"\" is empty"},
+        {"[\"a\",\"\"]", 0, "x[1]", "x[1]: \"\" is empty"},
+        {"[\"a\",null]", 0, "x[1]", "x[1]: expected a string, got null"},
+        {"[\"a\",[\"b\"]]", 0, "x[1]", "x[1]: expected a string, got [\"b\"]"},
+        {"[\"abcde\"]", 0, "x[0]", "is 5 bytes long, at most 4"},
+        {"[\"a\",\"a\",\"a\",\"a\"]", 0, "x", "x: an array of 4, at most 3 are allowed"},
+        {"{}", 0, "x", "x: expected a string or an array of strings, got {}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[256];
+        snprintf(body, sizeof body, "{\"x\":%s}", cases[i].json);
+        struct world *world = world_create(body);
+        const char *list[3];
+        size_t n = 7;
+        const bool ok = field_strings(&world->fields, "x", 3, 4, list, &n);
+        check(ok == !cases[i].refused, "%s", body);
+        if (ok) check(n == cases[i].n, "%s: %zu", body, n);
+        if (!ok) expect_refusal(world, cases[i].param, cases[i].refused);
+        world_destroy(world);
+    }
+}
+
+static void a_field_inside_of_another_is_named_by_its_path(void **state) {
+    (void)state;
+    struct world *world = world_create("{\"messages\":[1,2,{\"role\":5}]}");
+    const json_t *array = NULL;
+    assert_true(field_array(&world->fields, "messages", 3, &array));
+    const struct fields inner = fields_of(&world->call, json_array_get(array, 2), "messages[2]");
+    const char *role;
+    assert_false(field_string(&inner, "role", 10, &role, NULL));
+    expect_refusal(world, "messages[2].role", "messages[2].role: expected a string, got 5");
+    world_destroy(world);
+}
+
+static void containers_and_flags_are_told_apart(void **state) {
+    (void)state;
+    static const char body[] = "{\"o\":{},\"a\":[1],\"t\":true,\"f\":false,\"z\":0}";
+    struct world *world = world_create(body);
+    const json_t *value = NULL;
+    bool flag = false;
+    assert_true(field_object(&world->fields, "o", &value) && json_is_object(value));
+    assert_true(field_array(&world->fields, "a", 1, &value) && json_is_array(value));
+    assert_true(field_bool(&world->fields, "t", &flag) && flag);
+    assert_true(field_bool(&world->fields, "f", &flag) && !flag);
+    assert_true(field_unsupported(&world->fields, "f", true, "is not supported"));
+    assert_true(field_unsupported(&world->fields, "absent", false, "is not supported"));
+    assert_false(call_refused(&world->call));
+    assert_false(field_unsupported(&world->fields, "f", false, "is not supported"));
+    expect_refusal(world, "f", "f: false is not supported");
+    world_destroy(world);
+
+    world = world_create(body);
+    assert_false(field_bool(&world->fields, "z", &flag));
+    expect_refusal(world, "z", "z: expected true or false, got 0");
+    world_destroy(world);
+    world = world_create(body);
+    assert_false(field_object(&world->fields, "a", &value));
+    expect_refusal(world, "a", "a: expected an object, got [1]");
+    world_destroy(world);
+    world = world_create(body);
+    assert_false(field_array(&world->fields, "a", 0, &value));
+    expect_refusal(world, "a", "at most 0 are allowed");
+    world_destroy(world);
+}
+
+// ---------------------------------------------------------------- broken text
+
+static void broken_json_is_refused_where_it_breaks(void **state) {
+    (void)state;
+    static const struct {
+        const char *body, *param; // "": no param
+    } cases[] = {
+        {"{\"temperature\": }", "temperature"},
+        {"{\"temperature\": NaN}", "temperature"},
+        {"{\"temperature\": Infinity, \"n\": 1}", "temperature"},
+        {"{\"temperature\": 1e999}", "temperature"},
+        {"{\"n\": 1, \"seed\": 18446744073709551616}", "seed"},
+        {"{\"n\": 01}", "n"},
+        {"{\"n\": 1, \"n\": 2}", "n"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"\xFF\"}]}", "messages[0].content"},
+        {"{\"messages\": [{\"content\": \"a\"}, {\"content\": \"a\\q\"}]}", "messages[1].content"},
+        {"{\"messages\": [{\"content\": \"not ended", "messages[0].content"},
+        {"{\"a\": {\"b\": [[1, 2], [3, \"x\\u0000\"]]}}", "a.b[1][1]"},
+        {"{\"stop\": [\"a\", ]}", "stop[1]"},
+        {"{\"a\": 1,}", ""},
+        {"{\"a\": 1} x", ""},
+        {"", ""},
+        {"{", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct world *world = world_create(cases[i].body);
+        check(world->call.status == 400, "%s: %d", cases[i].body, world->call.status);
+        json_t *answer = json_loadb(world->call.out.data, world->call.out.len, 0, NULL);
+        assert_non_null(answer);
+        const json_t *error = json_object_get(answer, "error");
+        const char *param = json_string_value(json_object_get(error, "param"));
+        check(strcmp(param ? param : "", cases[i].param) == 0, "%s: param %s", cases[i].body,
+              param ? param : "null");
+        json_decref(answer);
+        world_destroy(world);
+    }
+}
+
+static uint64_t random_next(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 33;
+}
+
+static void a_path_of_any_bytes_is_bounded_and_sound(void **state) {
+    (void)state;
+    static const char alphabet[] = "{}[]\",:\\ab1 \xC3\xA9\xFF\n";
+    uint64_t random = 1;
+    for (int round = 0; round < 20000; round++) {
+        char text[64], out[40];
+        const size_t len = random_next(&random) % sizeof text;
+        for (size_t i = 0; i < len; i++)
+            text[i] = alphabet[random_next(&random) % (sizeof alphabet - 1)];
+        const size_t size = 1 + random_next(&random) % sizeof out;
+        json_path_at(text, len, random_next(&random) % 80, out, size);
+        assert_true(strlen(out) < size);
+        assert_true(unicode_is_valid(out, strlen(out)));
+    }
+}
+
+static void deep_text_costs_no_more_than_its_bytes(void **state) {
+    (void)state;
+    enum { DEPTH = 1 << 20 };
+    char *text = malloc(DEPTH);
+    assert_non_null(text);
+    memset(text, '[', DEPTH);
+    char out[256];
+    json_path_at(text, DEPTH, DEPTH, out, sizeof out);
+    check(strncmp(out, "[0][0]", 6) == 0, "%s", out);
+    for (int i = 0; i < DEPTH; i++) text[i] = "{\"a\":"[i % 5];
+    json_path_at(text, DEPTH, DEPTH, out, sizeof out);
+    check(strncmp(out, "a.a.a", 5) == 0, "%s", out);
+    // what is closed again is as if it had not been there
+    memset(text, ' ', DEPTH);
+    memcpy(text, "{\"k\":", 5);
+    memset(text + 5, '[', 100);
+    memset(text + 105, ']', 100);
+    json_path_at(text, 300, 300, out, sizeof out);
+    assert_string_equal(out, "k");
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(integers_are_taken_in_their_range_alone),
+        cmocka_unit_test(reals_are_taken_in_their_range_alone),
+        cmocka_unit_test(long_and_strange_strings_are_shortened_in_messages),
+        cmocka_unit_test(strings_are_bounded),
+        cmocka_unit_test(choices_are_found_by_their_whole_name),
+        cmocka_unit_test(lists_of_strings_name_the_wrong_item),
+        cmocka_unit_test(a_field_inside_of_another_is_named_by_its_path),
+        cmocka_unit_test(containers_and_flags_are_told_apart),
+        cmocka_unit_test(broken_json_is_refused_where_it_breaks),
+        cmocka_unit_test(a_path_of_any_bytes_is_bounded_and_sound),
+        cmocka_unit_test(deep_text_costs_no_more_than_its_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

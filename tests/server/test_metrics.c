@@ -1,0 +1,503 @@
+// /metrics and the access log, without HTTP: events are fed, the text is read back.
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "metrics.h"
+#include "routes.h"
+#include "tale.h"
+
+#define LABELS "model_name=\"tale\",engine=\"0\""
+
+struct fixture {
+    struct server server;
+    struct call call;
+    char *text; // the last scrape, NUL-terminated
+};
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void fixture_init(struct fixture *f, const char *name) {
+    memset(f, 0, sizeof *f);
+    f->server.config.model_name = name;
+    f->server.metrics = metrics_create(&f->server);
+    assert_non_null(f->server.metrics);
+}
+
+static void fixture_deinit(struct fixture *f) {
+    metrics_destroy(f->server.metrics);
+    jbuf_deinit(&f->call.out);
+    free(f->text);
+}
+
+static const char *scrape(struct fixture *f) {
+    jbuf_deinit(&f->call.out);
+    f->call = (struct call){.server = &f->server};
+    metrics_get(&f->call);
+    assert_int_equal(f->call.status, 200);
+    assert_string_equal(f->call.content_type, "text/plain; version=0.0.4; charset=utf-8");
+    free(f->text);
+    f->text = strndup(f->call.out.data, f->call.out.len);
+    assert_non_null(f->text);
+    return f->text;
+}
+
+// The value of the sample that is written exactly so.
+static double value_of(const char *text, const char *sample) {
+    const size_t len = strlen(sample);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (!strncmp(line, sample, len) && line[len] == ' ') return strtod(line + len, NULL);
+    }
+    fail_msg("no sample %s", sample);
+    return 0;
+}
+
+static void token(struct fixture *f, const struct choice *choice, double at_ms, double gap_ms,
+                  rn_gap gap) {
+    const rn_event event = {.token = 1,
+                            .time_ns = choice->start_ns + (uint64_t)(at_ms * 1e6),
+                            .gap_ms = gap_ms,
+                            .gap = gap};
+    metrics_token(f->server.metrics, choice, &event);
+}
+
+// ---------------------------------------------------------------- histograms
+
+static void test_first_tokens_and_gaps_fall_into_their_buckets(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "tale");
+    const struct choice choice = {.start_ns = 1000000000};
+    token(&f, &choice, 5, 0, RN_GAP_NONE); // a bound belongs to its bucket
+    token(&f, &choice, 5.1, 0, RN_GAP_NONE);
+    token(&f, &choice, 3000e3, 0, RN_GAP_NONE);
+    token(&f, &choice, 20, 15, RN_GAP_DECODE);
+    token(&f, &choice, 220, 200, RN_GAP_PROMPT);
+    const rn_event textual = {.token = -1, .time_ns = 2000000000, .gap = RN_GAP_NONE};
+    metrics_token(f.server.metrics, &choice, &textual);
+
+    const char *text = scrape(&f);
+#define TTFT "vllm:time_to_first_token_seconds"
+    assert_float_equal(value_of(text, TTFT "_bucket{" LABELS ",le=\"0.001\"}"), 0, 0);
+    assert_float_equal(value_of(text, TTFT "_bucket{" LABELS ",le=\"0.005\"}"), 1, 0);
+    assert_float_equal(value_of(text, TTFT "_bucket{" LABELS ",le=\"0.01\"}"), 2, 0);
+    assert_float_equal(value_of(text, TTFT "_bucket{" LABELS ",le=\"2560.0\"}"), 2, 0);
+    assert_float_equal(value_of(text, TTFT "_bucket{" LABELS ",le=\"+Inf\"}"), 3, 0);
+    assert_float_equal(value_of(text, TTFT "_count{" LABELS "}"), 3, 0);
+    assert_float_equal(value_of(text, TTFT "_sum{" LABELS "}"), 3000.0101, 1e-9);
+#define ITL "vllm:inter_token_latency_seconds"
+    assert_float_equal(value_of(text, ITL "_bucket{" LABELS ",le=\"0.01\"}"), 0, 0);
+    assert_float_equal(value_of(text, ITL "_bucket{" LABELS ",le=\"0.025\"}"), 1, 0);
+    assert_float_equal(value_of(text, ITL "_count{" LABELS "}"), 2, 0);
+#define GAP "runnel:gap_seconds"
+    assert_float_equal(value_of(text, GAP "_count{" LABELS ",cause=\"decode\"}"), 1, 0);
+    assert_float_equal(value_of(text, GAP "_sum{" LABELS ",cause=\"prompt\"}"), 0.2, 1e-9);
+    assert_float_equal(value_of(text, GAP "_count{" LABELS ",cause=\"host\"}"), 0, 0);
+
+    assert_int_equal(metrics_ttft(f.server.metrics)->total, 3);
+    assert_int_equal(metrics_itl(f.server.metrics)->count[1], 1);
+    fixture_deinit(&f);
+}
+
+static void test_the_ends_of_choices_give_the_times_of_requests(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "tale");
+    struct choice choice = {.start_ns = now_ns() - 1200000000,
+                            .finish = RN_FINISH_STOP,
+                            .timings = {.prompt_tokens = 30,
+                                        .output_tokens = 11,
+                                        .queue_ms = 600,
+                                        .prompt_ms = 100,
+                                        .decode_ms = 400}};
+    metrics_choice_end(f.server.metrics, &choice);
+    choice.finish = RN_FINISH_LENGTH; // one token has no time between tokens
+    choice.timings = (rn_timings){.prompt_tokens = 3, .output_tokens = 1, .prompt_ms = 50};
+    metrics_choice_end(f.server.metrics, &choice);
+    choice.finish = RN_FINISH_CANCELLED; // while it waited
+    choice.timings = (rn_timings){.prompt_tokens = 3, .queue_ms = 100};
+    metrics_choice_end(f.server.metrics, &choice);
+
+    const char *text = scrape(&f);
+    const struct {
+        const char *name;
+        double count, sum;
+    } want[] = {
+        {"vllm:request_queue_time_seconds", 3, 0.7},
+        {"vllm:request_prefill_time_seconds", 2, 0.15},
+        {"vllm:request_decode_time_seconds", 2, 0.4},
+        {"vllm:request_inference_time_seconds", 2, 0.55},
+        {"vllm:request_time_per_output_token_seconds", 1, 0.04},
+        {"vllm:request_prompt_tokens", 3, 36},
+        {"vllm:request_generation_tokens", 3, 12},
+    };
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        char sample[128];
+        snprintf(sample, sizeof sample, "%s_count{" LABELS "}", want[i].name);
+        check(value_of(text, sample) == want[i].count, "%s", sample);
+        snprintf(sample, sizeof sample, "%s_sum{" LABELS "}", want[i].name);
+        check(fabs(value_of(text, sample) - want[i].sum) < 1e-9, "%s", sample);
+    }
+#define E2E "vllm:e2e_request_latency_seconds"
+    assert_float_equal(value_of(text, E2E "_count{" LABELS "}"), 3, 0);
+    assert_float_equal(value_of(text, E2E "_bucket{" LABELS ",le=\"1.0\"}"), 0, 0);
+    fixture_deinit(&f);
+}
+
+// ---------------------------------------------------------------- form
+
+// Every family is announced once, right before its samples, and samples of a histogram never
+// decrease from bucket to bucket.
+static void check_form(char *text) {
+    char family[128] = "", seen[16384] = "\n";
+    double bucket = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        if (!strncmp(line, "# HELP ", 7)) {
+            const size_t len = strcspn(line + 7, " ");
+            snprintf(family, sizeof family, "%.*s", (int)len, line + 7);
+            char entry[132];
+            snprintf(entry, sizeof entry, "\n%s\n", family);
+            check(!strstr(seen, entry), "%s comes twice", family);
+            strcat(seen, entry + 1);
+            check(line[7 + len] == ' ' && line[8 + len], "%s has no help", family);
+            line = strtok(NULL, "\n");
+            check(line && !strncmp(line, "# TYPE ", 7), "%s has no type", family);
+            check(!strncmp(line + 7, family, strlen(family)), "%s: %s", family, line);
+            continue;
+        }
+        check(!strncmp(line, family, strlen(family)), "%s among those of %s", line, family);
+        const char *value = strrchr(line, ' ');
+        assert_non_null(value);
+        if (!strstr(line, "_bucket{")) continue;
+        check(strtod(value, NULL) >= bucket, "%s", line);
+        bucket = strstr(line, "+Inf") ? 0 : strtod(value, NULL);
+    }
+}
+
+static void test_families_are_announced_once_before_their_samples(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "tale");
+    const struct choice choice = {.start_ns = 1};
+    for (int i = 0; i < 100; i++) token(&f, &choice, i, i, i ? RN_GAP_DECODE : RN_GAP_NONE);
+    scrape(&f);
+    check_form(f.text);
+    fixture_deinit(&f);
+}
+
+static void test_the_names_that_dashboards_read_are_there(void **state) {
+    (void)state;
+    static const char *const samples[] = {
+        "vllm:time_to_first_token_seconds_bucket",
+        "vllm:inter_token_latency_seconds_bucket",
+        "vllm:request_time_per_output_token_seconds_bucket",
+        "vllm:e2e_request_latency_seconds_bucket",
+        "vllm:request_queue_time_seconds_bucket",
+        "vllm:request_prefill_time_seconds_bucket",
+        "vllm:request_decode_time_seconds_bucket",
+        "vllm:request_inference_time_seconds_bucket",
+        "vllm:num_requests_running",
+        "vllm:num_requests_waiting",
+        "vllm:kv_cache_usage_perc",
+        "vllm:prefix_cache_queries_total",
+        "vllm:prefix_cache_hits_total",
+        "vllm:num_preemptions_total",
+        "vllm:prompt_tokens_total",
+        "vllm:generation_tokens_total",
+        "vllm:request_success_total",
+        "vllm:spec_decode_num_drafts_total",
+        "vllm:spec_decode_num_draft_tokens_total",
+        "vllm:spec_decode_num_accepted_tokens_total",
+        "runnel:step_bytes",
+        "runnel:bandwidth_share",
+        "runnel:gap_seconds_bucket",
+    };
+    struct fixture f;
+    fixture_init(&f, "tale");
+    const char *text = scrape(&f);
+    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
+        char begin[128];
+        snprintf(begin, sizeof begin, "\n%s{" LABELS, samples[i]);
+        check(strstr(text, begin), "%s is missing", samples[i]);
+    }
+    fixture_deinit(&f);
+}
+
+// What promtool says about a text, and its exit status. Colons are how vLLM's names are, and all
+// that it has to say about them; plain: without them.
+static int promtool(const char *text, bool plain, char *said, size_t size) {
+    char path[] = "/tmp/runnel-metrics-XXXXXX", command[128];
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    FILE *file = fdopen(fd, "w");
+    for (const char *c = text; *c; c++) fputc(plain && *c == ':' ? '_' : *c, file);
+    fclose(file);
+    snprintf(command, sizeof command, "promtool check metrics <%s 2>&1", path);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    said[fread(said, 1, size - 1, pipe)] = 0;
+    const int status = pclose(pipe);
+    unlink(path);
+    return WEXITSTATUS(status);
+}
+
+static void test_promtool_has_nothing_to_say_but_of_colons(void **state) {
+    (void)state;
+    if (system("promtool --version >/dev/null 2>&1")) skip();
+    struct fixture f;
+    fixture_init(&f, "a \"quoted\\ name\nof \xFF two lines");
+    const struct choice choice = {.start_ns = 1};
+    for (int i = 0; i < 100; i++) token(&f, &choice, i, i, (rn_gap)(i % RN_GAP_COUNT));
+    struct call call = {.server = &f.server, .status = 404};
+    metrics_call_end(f.server.metrics, &call, false);
+    char said[16384];
+    scrape(&f);
+    const int status = promtool(f.text, true, said, sizeof said);
+    check(status == 0 && !*said, "status %d: %s", status, said);
+    promtool(f.text, false, said, sizeof said);
+    for (char *line = strtok(said, "\n"); line; line = strtok(NULL, "\n"))
+        check(strstr(line, "metric names should not contain ':'"), "%s", line);
+    fixture_deinit(&f);
+}
+
+static void test_label_values_are_escaped(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "a\"b\\c\nd\xFF");
+    const char *text = scrape(&f);
+    assert_non_null(strstr(text, "{model_name=\"a\\\"b\\\\c\\nd\xEF\xBF\xBD\",engine=\"0\"} "));
+    fixture_deinit(&f);
+}
+
+// ---------------------------------------------------------------- the engine's numbers
+
+static rn_engine *run_engine(void) {
+    rn_engine *engine;
+    rn_error err = {0};
+    check(!rn_engine_create(model, &(rn_engine_options){.max_seqs = 2, .n_threads = 1}, &engine,
+                            &err),
+          "%s", err.message);
+    int32_t prompt[70];
+    for (int i = 0; i < 70; i++) prompt[i] = i + 5;
+    for (int i = 0; i < 2; i++) { // the second finds the first one's pages
+        const rn_request request = {.prompt = prompt,
+                                    .n_prompt = 70,
+                                    .max_tokens = 9,
+                                    .ignore_eos = true};
+        uint64_t id;
+        check(!rn_engine_submit(engine, &request, &id, &err), "%s", err.message);
+        if (i) rn_engine_cancel(engine, id);
+        for (bool busy = true; busy;) {
+            assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
+            for (rn_event event; rn_engine_next_event(engine, &event);) continue;
+        }
+    }
+    return engine;
+}
+
+static void server_take(struct server *server, rn_engine *engine, double bandwidth) {
+    server->engine = engine;
+    rn_engine_get_info(engine, &server->engine_info);
+    server->bandwidth = bandwidth;
+    atomic_store(&server->phase, PHASE_READY);
+}
+
+static void test_counters_are_the_engines(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "tale");
+    const char *text = scrape(&f); // while the model is loaded
+    assert_float_equal(value_of(text, "vllm:prompt_tokens_total{" LABELS "}"), 0, 0);
+    assert_true(isnan(value_of(text, "runnel:bandwidth_share{" LABELS "}")));
+
+    rn_engine *engine = run_engine();
+    server_take(&f.server, engine, 1e15);
+    rn_engine_stats stats;
+    rn_engine_get_stats(engine, &stats);
+    text = scrape(&f);
+    assert_true(stats.prompt_tokens >= 70);
+    assert_float_equal(value_of(text, "vllm:prompt_tokens_total{" LABELS "}"),
+                       (double)stats.prompt_tokens, 0);
+    assert_float_equal(value_of(text, "vllm:prefix_cache_hits_total{" LABELS "}"),
+                       (double)stats.cached_tokens, 0);
+    assert_float_equal(value_of(text, "vllm:generation_tokens_total{" LABELS "}"), 9, 0);
+#define SUCCESS "vllm:request_success_total{" LABELS ",finished_reason="
+    assert_float_equal(value_of(text, SUCCESS "\"length\"}"), 1, 0);
+    assert_float_equal(value_of(text, SUCCESS "\"abort\"}"), 1, 0);
+    assert_float_equal(value_of(text, SUCCESS "\"stop\"}"), 0, 0);
+    assert_float_equal(value_of(text, SUCCESS "\"error\"}"), 0, 0);
+    assert_float_equal(value_of(text, "runnel:steps_total{" LABELS "}"), (double)stats.steps, 0);
+    assert_float_equal(value_of(text, "runnel:read_bytes_total{" LABELS ",kind=\"weights\"}"),
+                       (double)stats.weight_bytes, 0);
+    assert_float_equal(value_of(text, "vllm:kv_cache_usage_perc{" LABELS "}"), 0, 0);
+    const double step = value_of(text, "runnel:step_bytes{" LABELS "}");
+    assert_float_equal(step, (double)(stats.weight_bytes + stats.kv_bytes) / (double)stats.steps,
+                       1e-3 * step);
+    const double share = value_of(text, "runnel:bandwidth_share{" LABELS "}");
+    check(share > 0 && share < 0.01, "%g", share);
+    f.server.bandwidth = 1; // one that was measured far too low
+    assert_float_equal(value_of(scrape(&f), "runnel:bandwidth_share{" LABELS "}"), 1, 0);
+    rn_engine_destroy(engine);
+    fixture_deinit(&f);
+}
+
+// ---------------------------------------------------------------- calls
+
+static const struct route chat_route = {.method = "POST", .path = "/v1/chat/completions"};
+
+static void test_calls_are_counted_by_route_and_status(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "tale");
+    struct call call = {.server = &f.server, .route = &chat_route, .status = 200};
+    metrics_call_end(f.server.metrics, &call, false);
+    metrics_call_end(f.server.metrics, &call, true);
+    call.status = 429;
+    metrics_call_end(f.server.metrics, &call, false);
+    call.status = 0; // gone before there was an answer
+    metrics_call_end(f.server.metrics, &call, true);
+    call.route = NULL;
+    for (call.status = 400; call.status < 440; call.status++)
+        metrics_call_end(f.server.metrics, &call, false);
+    const char *text = scrape(&f);
+#define CALLS "runnel:http_requests_total{route=\"/v1/chat/completions\",method=\"POST\",status="
+    assert_float_equal(value_of(text, CALLS "\"200\"}"), 2, 0);
+    assert_float_equal(value_of(text, CALLS "\"429\"}"), 1, 0);
+    assert_float_equal(value_of(text, CALLS "\"499\"}"), 1, 0);
+    assert_float_equal(
+        value_of(text, "runnel:http_requests_total{route=\"\",method=\"\",status=\"439\"}"), 1, 0);
+    assert_float_equal(value_of(text, "runnel:requests_refused_total{" LABELS "}"), 2, 0);
+    assert_float_equal(value_of(text, "runnel:requests_gone_total{" LABELS "}"), 2, 0);
+    fixture_deinit(&f);
+}
+
+// The log's only line.
+static json_t *log_line(const struct call *call, bool gone) {
+    char *text = NULL;
+    size_t len = 0;
+    struct server *server = call->server;
+    server->config.access_log = open_memstream(&text, &len);
+    assert_non_null(server->config.access_log);
+    metrics_call_end(server->metrics, call, gone);
+    fclose(server->config.access_log);
+    check(len && strchr(text, '\n') == text + len - 1, "not one line: %s", text);
+    json_error_t problem;
+    json_t *json = json_loads(text, 0, &problem);
+    check(json, "%s: %s", problem.text, text);
+    free(text);
+    return json;
+}
+
+static double number(const json_t *json, const char *key) {
+    const json_t *value = json_object_get(json, key);
+    check(json_is_number(value), "%s is no number", key);
+    return json_number_value(value);
+}
+
+static void test_the_log_has_a_line_of_json_for_a_refused_call(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "tale");
+    const struct call call = {.server = &f.server,
+                              .id = "abc",
+                              .status = 404,
+                              .start_ns = now_ns() - 5000000};
+    json_t *json = log_line(&call, false);
+    assert_string_equal(json_string_value(json_object_get(json, "id")), "abc");
+    assert_true(json_is_null(json_object_get(json, "route")));
+    assert_float_equal(number(json, "status"), 404, 0);
+    assert_true(json_is_false(json_object_get(json, "gone")));
+    assert_true(number(json, "total_ms") >= 5);
+    const char *time = json_string_value(json_object_get(json, "time"));
+    int year, month, day, hour, minute, second, ms;
+    check(strlen(time) == 24 && sscanf(time, "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ", &year, &month, &day,
+                                       &hour, &minute, &second, &ms) == 7,
+          "%s", time);
+    json_decref(json);
+    fixture_deinit(&f);
+}
+
+static void test_the_log_sums_over_choices_and_has_no_text(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "tale");
+    struct choice choice[2] = {{.finish = RN_FINISH_STOP,
+                                .timings = {.output_tokens = 3, .queue_ms = 2}},
+                               {.finish = RN_FINISH_LENGTH,
+                                .timings = {.output_tokens = 4, .queue_ms = 7}}};
+    jbuf_text(&choice[0].text, "secret answer");
+    choice[0].gap_ms[RN_GAP_DECODE] = 20;
+    choice[1].gap_ms[RN_GAP_DECODE] = 30;
+    choice[1].gap_ms[RN_GAP_PROMPT] = 100;
+    for (int i = 0; i < 2; i++) gaps_add(&choice[0].gaps, 10);
+    for (int i = 0; i < 2; i++) gaps_add(&choice[1].gaps, 15);
+    gaps_add(&choice[1].gaps, 100);
+    struct prompt prompt = {.n_ids = 11, .text = "secret prompt"};
+    char user[300];
+    memset(user, 'u', sizeof user);
+    user[299] = 0;
+    struct generation generation = {.prompt = &prompt,
+                                    .n_prompts = 1,
+                                    .choice = choice,
+                                    .n_choices = 2,
+                                    .first_ns = now_ns() - 4000000,
+                                    .params = {.stream = true, .user = user}};
+    const struct call call = {.server = &f.server,
+                              .route = &chat_route,
+                              .status = 200,
+                              .body = "secret body",
+                              .body_len = 11,
+                              .start_ns = generation.first_ns - 9000000,
+                              .generation = &generation};
+    json_t *json = log_line(&call, true);
+    assert_true(json_is_true(json_object_get(json, "gone")));
+    assert_true(json_is_true(json_object_get(json, "stream")));
+    assert_float_equal(number(json, "output_tokens"), 7, 0);
+    assert_float_equal(number(json, "choices"), 2, 0);
+    assert_float_equal(number(json, "queue_ms"), 7, 0);
+    assert_float_equal(number(json, "ttft_ms"), 9, 1e-3);
+    check(fabs(number(json, "itl_ms_p50") - 15) < 1, "%g", number(json, "itl_ms_p50"));
+    check(fabs(number(json, "itl_ms_p99") - 100) < 5, "%g", number(json, "itl_ms_p99"));
+    const json_t *causes = json_object_get(json, "gap_ms");
+    assert_float_equal(number(causes, "decode"), 50, 0);
+    assert_float_equal(number(causes, "prompt"), 100, 0);
+    assert_int_equal(json_object_size(causes), 2);
+    const json_t *finish = json_object_get(json, "finish");
+    assert_float_equal(number(finish, "stop"), 1, 0);
+    assert_float_equal(number(finish, "length"), 1, 0);
+    assert_int_equal(json_string_length(json_object_get(json, "user")), 128);
+    char *dump = json_dumps(json, 0);
+    assert_null(strstr(dump, "secret"));
+    free(dump);
+    json_decref(json);
+    for (int i = 0; i < 2; i++) gaps_deinit(&choice[i].gaps);
+    jbuf_deinit(&choice[0].text);
+    fixture_deinit(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_first_tokens_and_gaps_fall_into_their_buckets),
+        cmocka_unit_test(test_the_ends_of_choices_give_the_times_of_requests),
+        cmocka_unit_test(test_families_are_announced_once_before_their_samples),
+        cmocka_unit_test(test_the_names_that_dashboards_read_are_there),
+        cmocka_unit_test(test_promtool_has_nothing_to_say_but_of_colons),
+        cmocka_unit_test(test_label_values_are_escaped),
+        cmocka_unit_test(test_counters_are_the_engines),
+        cmocka_unit_test(test_calls_are_counted_by_route_and_status),
+        cmocka_unit_test(test_the_log_has_a_line_of_json_for_a_refused_call),
+        cmocka_unit_test(test_the_log_sums_over_choices_and_has_no_text),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}
