@@ -146,8 +146,6 @@ void http_give_up(struct call *call) {
     if (io->state != CALL_WORKING) http_resume(call);
 }
 
-void http_abort(struct call *call) { http_give_up(call); }
-
 // ---------------------------------------------------------------- load
 
 void http_count_load(struct server *server, int choices) {
