@@ -55,6 +55,24 @@ refused() {
 # json FILE PATH: prints a value of a JSON file.
 json() { "$JSONGET" "$2" <"$1"; }
 
+# node_tests FILE [PACKAGE...]: runs the tests of tests/npm/FILE; skipped where they cannot work.
+node_tests() {
+    local file=$ROOT/tests/npm/$1 package
+    shift
+    if ! node -e 'process.exit(process.versions.node.split(".")[0] < 20)' 2>/dev/null; then
+        echo "skipped: there is no node, or one before 20"
+        exit 77
+    fi
+    for package; do
+        [ -d "$ROOT/tests/npm/node_modules/$package" ] && continue
+        echo "skipped: tests/npm/node_modules has no $package (npm install puts it there)"
+        exit 77
+    done
+    export BIN ROOT SAN
+    SAN=${SAN:-} node --test --test-reporter=spec "$file"
+    exit
+}
+
 finish() {
     echo "$checks checks, $failures failed"
     [ "$failures" -eq 0 ] && [ "$checks" -gt 0 ]

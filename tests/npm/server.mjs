@@ -1,4 +1,5 @@
 // Starts `runnel serve` for a test and ends it. BIN is the program. Everything listens on loopback.
+import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import http from 'node:http';
 
@@ -100,12 +101,27 @@ export function stream(server, path, body, { on, headers = {} } = {}) {
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-// The value of a metric; label: one that it must have, such as state="held".
+export async function until(what, condition, ms = 10e3) {
+    const end = performance.now() + ms;
+    while (!(await condition())) {
+        assert.ok(performance.now() < end, `still not: ${what}`);
+        await sleep(20);
+    }
+}
+
+// The value of a metric; label: one that it must have, such as state="held". server.key: the API key.
 export async function metric(server, name, label = '') {
-    const { text } = await ask(server, '/metrics');
+    const headers = server.key ? { authorization: `Bearer ${server.key}` } : {};
+    const { text } = await ask(server, '/metrics', undefined, { headers });
     const line = text.split('\n').find((at) => at.startsWith(name) && /[{ ]/.test(at[name.length]) && at.includes(label));
     return line ? Number(line.slice(line.lastIndexOf(' ') + 1)) : NaN;
 }
+
+// Nothing is held by anyone.
+export const idle = (server) => until('all pages given back', async () =>
+    (await metric(server, 'runnel:kv_pages', 'state="held"')) === 0 &&
+    (await metric(server, 'vllm:num_requests_running')) === 0 &&
+    (await metric(server, 'vllm:num_requests_waiting')) === 0);
 
 // Small deterministic numbers for tests that try many things.
 export function random(seed) {

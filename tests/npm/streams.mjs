@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import net from 'node:net';
 import test from 'node:test';
-import { ask, metric, random, serve, sleep, stream } from './server.mjs';
+import { ask, idle, random, serve, sleep, stream, until } from './server.mjs';
 
 const slow = process.env.SAN ? 0.25 : 1; // sanitizers: fewer of everything
 const subjects = ['fox', 'lantern', 'robot', 'river', 'owl', 'kite', 'bear', 'moon'];
@@ -13,19 +13,6 @@ const question = (i) => ({
     max_tokens: 24 + (i * 7) % 40, seed: i, temperature: i % 3 ? 0.9 : 0, top_p: 0.95,
 });
 const rss = (server) => Number(fs.readFileSync(`/proc/${server.pid}/status`, 'utf8').match(/VmRSS:\s+(\d+)/)[1]) / 1024;
-
-async function until(what, condition, ms = 10e3) {
-    const end = performance.now() + ms;
-    while (!(await condition())) {
-        assert.ok(performance.now() < end, `still not: ${what}`);
-        await sleep(20);
-    }
-}
-// Nothing is held by anyone.
-const idle = (server) => until('all pages given back', async () =>
-    (await metric(server, 'runnel:kv_pages', 'state="held"')) === 0 &&
-    (await metric(server, 'vllm:num_requests_running')) === 0 &&
-    (await metric(server, 'vllm:num_requests_waiting')) === 0);
 
 test('64 streams at once each give the text that they give alone', async () => {
     const server = await serve(['--max-seqs', '16', '--max-waiting', '64']);

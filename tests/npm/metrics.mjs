@@ -1,0 +1,145 @@
+// /metrics against a client's own clock and counters: counts are exact, times are those that the
+// client saw. Another program's load can come between the two clocks, so times have several tries.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import test from 'node:test';
+import { ask, idle, serve, stream } from './server.mjs';
+
+const log = fs.mkdtempSync('./log-') + '/access.log'; // the folder is the script's, and ends with it
+const server = await serve(['--access-log', log]);
+
+// Samples by name and labels: {name: [{labels, value}]}.
+async function scrape() {
+    const { text } = await ask(server, '/metrics');
+    const samples = {};
+    for (const line of text.split('\n')) {
+        const found = line.match(/^([^ {#]+)(?:\{(.*)\})? (.+)$/);
+        if (!found) continue;
+        const labels = Object.fromEntries([...(found[2] ?? '').matchAll(/(\w+)="([^"]*)"/g)].map((at) => [at[1], at[2]]));
+        (samples[found[1]] ??= []).push({ labels, value: Number(found[3]) });
+    }
+    return samples;
+}
+// The sum of a family's samples that have these labels.
+const total = (samples, name, labels = {}) => (samples[name] ?? assert.fail(`there is no ${name}`))
+    .filter((at) => Object.entries(labels).every(([key, value]) => at.labels[key] === value))
+    .reduce((sum, at) => sum + at.value, 0);
+const growth = (before, after) => (name, labels) => {
+    const known = before[name] ? total(before, name, labels) : 0; // labels come with their first sample
+    return total(after, name, labels) - known;
+};
+
+const TOKENS = 50;
+const question = (i) => ({ messages: [{ role: 'user', content: `Tell me a story about number ${i}.` }],
+    max_tokens: TOKENS, ignore_eos: true, seed: i, stream_options: { include_usage: true } });
+
+// One stream and what its client sees of it; seconds.
+async function watched(i) {
+    const start = performance.now();
+    const at = [];
+    const answer = await stream(server, '/v1/chat/completions', question(i), { on: () => at.push(performance.now()) });
+    assert.equal(answer.usage.completion_tokens, TOKENS);
+    return { ttft: (at[0] - start) / 1e3, gaps: (at.at(-1) - at[0]) / 1e3, e2e: (performance.now() - start) / 1e3,
+        pieces: at.length, prompt: answer.usage.prompt_tokens, cached: answer.usage.prompt_tokens_details.cached_tokens };
+}
+
+async function measured(lanes, each) {
+    const before = await scrape();
+    const seen = [];
+    await Promise.all(Array.from({ length: lanes }, async (_, lane) => {
+        for (let i = 0; i < each; i++) seen.push(await watched(100 * lane + i));
+    }));
+    await idle(server);
+    return { seen, grown: growth(before, await scrape()) };
+}
+const sum = (seen, what) => seen.reduce((all, one) => all + one[what], 0);
+
+test('requests, tokens and gaps are counted exactly', async () => {
+    for (const [lanes, each] of [[1, 3], [6, 2]]) {
+        const { seen, grown } = await measured(lanes, each);
+        const n = lanes * each;
+        assert.equal(sum(seen, 'pieces'), n * TOKENS); // one piece for each token
+        assert.equal(grown('vllm:request_success_total'), n);
+        assert.equal(grown('vllm:request_success_total', { finished_reason: 'length' }), n);
+        assert.equal(grown('runnel:http_requests_total', { route: '/v1/chat/completions', status: '200', method: 'POST' }), n);
+        assert.equal(grown('vllm:generation_tokens_total'), n * TOKENS);
+        assert.equal(grown('vllm:prompt_tokens_total'), sum(seen, 'prompt'));
+        assert.equal(grown('vllm:prefix_cache_hits_total'), sum(seen, 'cached'));
+        assert.equal(grown('vllm:inter_token_latency_seconds_count'), n * (TOKENS - 1));
+        assert.equal(grown('runnel:gap_seconds_count'), n * (TOKENS - 1)); // of all causes
+        for (const name of ['time_to_first_token', 'e2e_request_latency', 'request_time_per_output_token',
+            'request_queue_time', 'request_prefill_time', 'request_decode_time', 'request_inference_time']) {
+            assert.equal(grown(`vllm:${name}_seconds_count`), n, name);
+        }
+        assert.equal(grown('vllm:request_generation_tokens_sum'), n * TOKENS);
+        assert.equal(grown('vllm:request_prompt_tokens_sum'), sum(seen, 'prompt'));
+    }
+});
+
+test('times are those that the client saw', async () => {
+    const close = (ours, theirs, n) => Math.abs(ours - theirs) <= 0.2 * theirs + 0.004 * n;
+    let differences;
+    for (let tries = 0; tries < 6; tries++) {
+        const { seen, grown } = await measured(tries % 2 ? 3 : 1, tries % 2 ? 2 : 4);
+        differences = [];
+        for (const [name, what] of [['vllm:time_to_first_token_seconds', 'ttft'], ['vllm:inter_token_latency_seconds', 'gaps'],
+            ['runnel:gap_seconds', 'gaps'], ['vllm:request_decode_time_seconds', 'gaps'], ['vllm:e2e_request_latency_seconds', 'e2e']]) {
+            const ours = grown(`${name}_sum`), theirs = sum(seen, what);
+            if (!close(ours, theirs, seen.length)) differences.push(`${name}: ${ours.toFixed(4)} s, the client saw ${theirs.toFixed(4)} s`);
+        }
+        if (!differences.length) return;
+    }
+    assert.fail(differences.join('\n'));
+});
+
+test('refusals and hang-ups are counted, and are no requests of the engine', async () => {
+    const before = await scrape();
+    assert.equal((await ask(server, '/v1/chat/completions', { messages: [] })).status, 400);
+    assert.equal((await ask(server, '/nothing')).status, 404);
+    await stream(server, '/v1/chat/completions', { ...question(1), max_tokens: 900 }, { on: (_, request) => request.destroy() }).catch(() => null);
+    await idle(server);
+    const grown = growth(before, await scrape());
+    assert.equal(grown('runnel:http_requests_total', { route: '/v1/chat/completions', status: '400' }), 1);
+    assert.equal(grown('runnel:http_requests_total', { route: '', status: '404' }), 1);
+    assert.equal(grown('runnel:requests_gone_total'), 1);
+    assert.equal(grown('vllm:request_success_total'), 1);
+    assert.equal(grown('vllm:request_success_total', { finished_reason: 'abort' }), 1);
+});
+
+test('histograms add up', async () => {
+    const samples = await scrape();
+    const names = Object.keys(samples).filter((name) => name.endsWith('_bucket'));
+    assert.ok(names.length >= 10);
+    for (const name of names) {
+        const base = name.slice(0, -'_bucket'.length);
+        const causes = new Set(samples[name].map((at) => at.labels.cause));
+        for (const cause of causes) {
+            const rows = samples[name].filter((at) => at.labels.cause === cause);
+            assert.ok(rows.every((at, i) => !i || (at.value >= rows[i - 1].value && Number(at.labels.le.replace('+Inf', 'Infinity')) > Number(rows[i - 1].labels.le))), name);
+            assert.equal(rows.at(-1).labels.le, '+Inf');
+            assert.equal(rows.at(-1).value, total(samples, `${base}_count`, cause === undefined ? {} : { cause }));
+        }
+    }
+});
+
+test('Prometheus\' own tool finds nothing but the colons', async (t) => {
+    const { text, headers } = await ask(server, '/metrics');
+    assert.match(headers['content-type'], /^text\/plain; version=0\.0\.4/);
+    const check = spawnSync('promtool', ['check', 'metrics'], { input: text, encoding: 'utf8' });
+    if (check.error) return t.skip('there is no promtool');
+    const complaints = (check.stdout + check.stderr).split('\n').filter((line) => line && !line.includes('should not contain \':\''));
+    assert.deepEqual(complaints, []);
+});
+
+test('the access log has a line of JSON for each request, without texts', async () => {
+    assert.equal((await server.stop()).code, 0);
+    const lines = fs.readFileSync(log, 'utf8').trim().split('\n').map((line) => JSON.parse(line));
+    const chats = lines.filter((line) => line.route === '/v1/chat/completions');
+    assert.equal(new Set(lines.map((line) => line.id)).size, lines.length);
+    assert.ok(chats.filter((line) => line.status === 200 && !line.gone).every((line) => line.output_tokens === TOKENS && line.finish.length === 1));
+    assert.equal(chats.filter((line) => line.gone).length, 1);
+    assert.equal(chats.filter((line) => line.status === 400).length, 1);
+    assert.equal(lines.filter((line) => line.route === null).length, 1);
+    assert.ok(!fs.readFileSync(log, 'utf8').includes('story'));
+});
