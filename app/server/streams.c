@@ -23,6 +23,7 @@ static bool choices_create(const struct call *call) {
         struct choice *choice = &generation->choice[i];
         choice->index = i;
         choice->prompt = i / n;
+        choice->in_reasoning = generation->in_reasoning;
         choice->start_ns = call->start_ns;
         split_init(&choice->split, generation->split ? generation->split : split_format_of(NULL),
                    generation->tools, generation->in_reasoning);
@@ -186,6 +187,7 @@ static void on_part(void *ctx, enum part part, int tool, const char *text, size_
     struct choice *choice = at->choice;
     const struct generation *generation = at->call->generation;
     if (at->failed) return;
+    choice->in_reasoning = part == PART_REASONING;
     if (part == PART_TOOL) {
         if (!tool_begin(choice, at->call, text, len)) {
             at->failed = true;
@@ -216,6 +218,7 @@ static bool feed(struct call *call, struct choice *choice, const rn_event *event
     } else if (event->text_len) {
         on_part(&ctx, PART_CONTENT, 0, event->text, event->text_len);
     }
+    if (event->token >= 0 && choice->in_reasoning) choice->n_reasoning++;
     return !ctx.failed && !choice->text.failed && !choice->reasoning.failed && !call->out.failed;
 }
 
