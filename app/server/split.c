@@ -468,7 +468,7 @@ void split_feed(struct split *split, const char *text, size_t len, bool final, s
     }
     while (step(&f)) continue;
     if (is_held) {
-        jbuf_drop(&split->held, split->held.len - f.len);
+        if (f.len < split->held.len) jbuf_drop(&split->held, split->held.len - f.len);
     } else {
         jbuf_bytes(&split->held, f.text, f.len);
         if (split->held.failed) feed_unheld(split, f.text, f.len, fn, ctx);
