@@ -27,7 +27,7 @@ enum channel { CHANNEL_CONTENT, CHANNEL_REASONING, CHANNEL_TOOL };
 
 enum {
     CALL_MAX_BYTES = 1 << 20,  // of a call, with its marks
-    BLANK_MAX_BYTES = 1 << 12, // white space that is held back
+    BLANK_MAX_BYTES = 1 << 8, // white space that is held back
     HEADER_MAX_BYTES = 512,
 };
 
