@@ -591,6 +591,21 @@ void http_drain(struct http *http, bool abort) {
 
 int http_active(const struct http *http) { return http->n_active; }
 
+const struct stream *http_find(const struct http *http, uint64_t request) {
+    for (const struct link *link = http->links.next; link != &http->links; link = link->next) {
+        const struct call *call = link->call;
+        if (!call || call->io->state == CALL_WORKING || !call->generation) continue;
+        const struct generation *generation = call->generation;
+        for (int i = 0; generation->stream && i < generation->n_prompts; i++) {
+            const struct stream *stream = generation->stream[i];
+            if (stream && stream->request == request) return stream;
+        }
+    }
+    return NULL;
+}
+
+uint64_t http_bytes(const struct call *call) { return call->io ? call->io->bytes : 0; }
+
 // ---------------------------------------------------------------- the daemon
 
 int http_epoll_fd(const struct http *http) {
