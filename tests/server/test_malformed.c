@@ -186,7 +186,7 @@ static struct wire wire_of(const struct filled *filled) {
 }
 
 static void sizes_are_judged(const struct serve *serve, const struct filled *filled, int n) {
-    struct wire wire[WIRES_MAX];
+    struct wire wire[WIRES_MAX] = {0};
     struct reply reply[WIRES_MAX];
     for (int i = 0; i < n; i++) wire[i] = wire_of(&filled[i]);
     outcomes(serve, wire, n, reply);
