@@ -4,6 +4,7 @@
 #define RN_TOOLS_H
 
 #include "base/clock.h"
+#include "base/jread.h"
 #include "plan/cost.h"
 #include "runnel.h"
 #include "text/unicode.h"

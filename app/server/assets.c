@@ -1,0 +1,44 @@
+// The page at "/" and its files, from the table that the build makes of web/ (tools/assets.cmake).
+// No path of a request is ever opened: what is in no row is not there. Called by the I/O thread.
+#include <string.h>
+
+#include "assets_table.h"
+#include "call.h"
+#include "routes.h"
+
+const struct asset *asset_find(const char *path) {
+    for (const struct asset *asset = assets_table; asset->path; asset++) {
+        if (!strcmp(asset->path, path)) return asset;
+    }
+    return NULL;
+}
+
+// If-None-Match: a list of tags, weak ones too, or "*".
+static bool tag_listed(const char *list, const char *etag) {
+    if (!list) return false;
+    const size_t len = strlen(etag);
+    for (const char *at = list; *at;) {
+        at += strspn(at, " \t,");
+        const size_t n = strcspn(at, " \t,");
+        if (n == 1 && *at == '*') return true;
+        const size_t weak = n > 2 && !strncmp(at, "W/", 2) ? 2 : 0;
+        if (n - weak == len && !strncmp(at + weak, etag, len)) return true;
+        at += n;
+    }
+    return false;
+}
+
+void assets_get(struct call *call) {
+    const struct asset *asset = call->server->config.ui ? asset_find(call_path(call)) : NULL;
+    if (!asset) {
+        call_refuse(call, 404, NULL, NULL, "there is no such path on this server");
+        return;
+    }
+    const bool known = tag_listed(call_header(call, "If-None-Match"), asset->etag);
+    call->content_type = asset->type;
+    call->etag = asset->etag;
+    call->immutable = true;
+    call->bytes = (const char *)asset->data;
+    call->bytes_len = known ? 0 : asset->size;
+    call->status = known ? 304 : 200;
+}

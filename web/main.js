@@ -1,0 +1,99 @@
+// Starts the page: theme, tabs, dialogs, then the two panes.
+import { chatForeign, chatInit } from './chat.js';
+import { engineInit, engineRestart } from './engine.js';
+import { askKey, keyInit } from './key.js';
+import { listDraw, listInit } from './list.js';
+import { ready } from './api.js';
+import { settingsDefaults, settingsInit } from './settings.js';
+import { storeOpen, themeWrite } from './store.js';
+import { byId, icon, setIcon } from './ui.js';
+
+const themes = { '': ['auto', 'Theme: the system’s'], light: ['light', 'Theme: light'], dark: ['dark', 'Theme: dark'] };
+
+function themeInit() {
+    const root = document.documentElement;
+    const show = () => setIcon(byId('theme'), ...themes[root.dataset.theme ?? '']);
+    byId('theme').addEventListener('click', () => {
+        const order = Object.keys(themes);
+        const next = order[(order.indexOf(root.dataset.theme ?? '') + 1) % order.length];
+        if (next) root.dataset.theme = next;
+        else delete root.dataset.theme;
+        themeWrite(next);
+        show();
+        document.dispatchEvent(new Event('theme'));
+    });
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => document.dispatchEvent(new Event('theme')));
+    show();
+}
+
+// On small screens one pane at a time.
+function tabsInit() {
+    const names = ['chat', 'engine'];
+    const select = (name, focus) => {
+        byId('panes').dataset.view = name;
+        for (const other of names) {
+            const tab = byId(`tab-${other}`);
+            tab.setAttribute('aria-selected', String(other === name));
+            tab.tabIndex = other === name ? 0 : -1;
+            if (focus && other === name) tab.focus();
+        }
+        document.dispatchEvent(new Event('view'));
+    };
+    for (const name of names) {
+        byId(`tab-${name}`).addEventListener('click', () => select(name, false));
+        byId(`tab-${name}`).addEventListener('keydown', (event) => {
+            if (event.key !== 'ArrowLeft' && event.key !== 'ArrowRight') return;
+            event.preventDefault();
+            select(names[1 - names.indexOf(name)], true);
+        });
+    }
+}
+
+function dialogsInit() {
+    for (const dialog of document.querySelectorAll('dialog')) {
+        const close = dialog.querySelector('[data-close]');
+        if (close) {
+            setIcon(close, 'close', 'Close');
+            close.addEventListener('click', () => dialog.close());
+        }
+        dialog.addEventListener('click', (event) => event.target === dialog && dialog.close());
+    }
+    byId('settings-open').addEventListener('click', () => byId('settings').showModal());
+    setIcon(byId('settings-open'), 'sliders', 'Settings');
+    byId('list-open').prepend(icon('list'));
+}
+
+// The server's defaults; waits while the model is loading, and asks for the key where there must be one.
+async function serverInit() {
+    try {
+        const props = await settingsDefaults();
+        byId('model').textContent = String(props.model_alias ?? props.model_path ?? '');
+    } catch (error) {
+        if (error.status === 503 || error.status === 0) {
+            if (await ready()) return serverInit();
+        } else if (error.status === 401 && (await askKey())) {
+            engineRestart();
+            return serverInit();
+        }
+    }
+    return undefined;
+}
+
+function trouble(text) {
+    byId('notice').hidden = !text;
+    byId('notice').textContent = text;
+}
+
+storeOpen({ trouble, foreign: (id) => {
+    chatForeign(id);
+    if (byId('list').open) listDraw();
+} });
+themeInit();
+tabsInit();
+dialogsInit();
+keyInit();
+settingsInit();
+chatInit();
+listInit();
+engineInit();
+serverInit();

@@ -1,0 +1,127 @@
+// The map of KV pages: a cell is a page (or several, page_scale), in the order of page ids. Held pages
+// have their stream's colour, pages that several sequences hold are hatched, cached ones are dim.
+import { streamColour, surface, themeColour } from './charts.js';
+import { amount, byId, bytes, count, h } from './ui.js';
+
+const free = 0;
+const held = 1;
+let picture = null; // {runs, cells, scale, tokens}
+let grid = null;    // {cell, columns}
+let cursor = -1;    // the cell that is read out; -1: none
+
+export function pagesInit() {
+    const map = byId('map');
+    map.addEventListener('pointermove', (event) => point(cellAt(event)));
+    map.addEventListener('pointerleave', () => point(-1));
+    map.addEventListener('blur', () => point(-1));
+    map.addEventListener('keydown', (event) => {
+        const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: grid?.columns, ArrowUp: -grid?.columns };
+        if (!steps[event.key] || !picture) return;
+        event.preventDefault();
+        point(Math.min(picture.cells - 1, Math.max(0, cursor + steps[event.key])));
+        byId('said').textContent = byId('map-read').textContent;
+    });
+    byId('map-legend').append(...[['held', 'held, one colour per stream'], ['shared', 'shared'], ['cached', 'cached for later'], ['free', 'free']]
+        .map(([kind, text]) => h('li', {}, h('span', { class: `swatch ${kind}` }), text)));
+}
+
+export function pagesDraw(live) {
+    const { kv } = live;
+    const cells = live.pages.reduce((sum, run) => sum + run[3], 0);
+    picture = { runs: live.pages, cells, scale: live.page_scale || 1, tokens: kv.page_tokens };
+    const unused = kv.total - kv.held - kv.cached;
+    byId('kv-sum').textContent = `${count(kv.held)} held, ${count(kv.shared)} shared, ${count(kv.cached)} cached, ${count(unused)} free of ${amount(kv.total, 'page')}`
+        + ` of ${amount(kv.page_tokens, 'token')}; ${bytes(kv.bytes_held)} of ${bytes(kv.bytes_total)}`;
+    byId('map').setAttribute('aria-label', `Map of ${count(kv.total)} KV pages: ${count(kv.held)} held, ${count(kv.cached)} cached`);
+    paint();
+    read();
+}
+
+// Cells as large as fit a map that is no taller than about a quarter of its width.
+function layout(width, cells) {
+    const tallest = Math.min(150, width * 0.3);
+    let cell = Math.max(3, Math.min(16, Math.floor(Math.sqrt((width * tallest) / Math.max(1, cells)))));
+    while (cell > 3 && Math.ceil(cells / Math.floor(width / cell)) * cell > tallest) cell -= 1;
+    const columns = Math.max(1, Math.floor(width / cell));
+    cell = width / columns; // no ragged edge
+    return { cell, columns, height: Math.ceil(Math.max(1, Math.ceil(cells / columns)) * cell) };
+}
+
+function paint() {
+    const map = byId('map');
+    grid = layout(map.clientWidth, picture.cells);
+    const { ctx } = surface(map, grid.height);
+    const colours = { free: themeColour('--cell'), none: themeColour('--muted'), light: themeColour('--panel'), ink: themeColour('--ink') };
+    let at = 0;
+    for (const [state, owner, holders, n] of picture.runs) {
+        for (const end = at + n; at < end; at++) paintCell(ctx, at, { state, owner, holders }, colours);
+    }
+    if (cursor >= 0) {
+        const [x, y] = place(cursor);
+        ctx.strokeStyle = colours.ink;
+        ctx.lineWidth = 1.5;
+        ctx.strokeRect(x - 0.5, y - 0.5, grid.cell, grid.cell);
+    }
+}
+
+const place = (i) => [(i % grid.columns) * grid.cell, Math.floor(i / grid.columns) * grid.cell];
+
+function paintCell(ctx, i, page, colours) {
+    const [x, y] = place(i);
+    const size = grid.cell > 4 ? grid.cell - 1.5 : grid.cell - 1;
+    const colour = page.owner ? streamColour(page.owner) : colours.none;
+    ctx.globalAlpha = page.state === free || page.state === held ? 1 : 0.34;
+    ctx.fillStyle = page.state === free ? colours.free : colour;
+    ctx.fillRect(x, y, size, size);
+    ctx.globalAlpha = 1;
+    if (page.state !== held || page.holders < 2) return;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(x, y, size, size);
+    ctx.clip();
+    ctx.strokeStyle = colours.light;
+    ctx.lineWidth = Math.max(1, size / 7);
+    ctx.beginPath();
+    for (const shift of size > 7 ? [-size / 2, size / 2] : [0]) {
+        ctx.moveTo(x + shift, y + size);
+        ctx.lineTo(x + shift + size, y);
+    }
+    ctx.stroke();
+    ctx.restore();
+}
+
+// --- reading a cell ---
+
+function cellAt(event) {
+    if (!grid || !picture) return -1;
+    const box = byId('map').getBoundingClientRect();
+    const column = Math.floor((event.clientX - box.left) / grid.cell);
+    const i = Math.floor((event.clientY - box.top) / grid.cell) * grid.columns + column;
+    return column >= 0 && column < grid.columns && i >= 0 && i < picture.cells ? i : -1;
+}
+
+function point(i) {
+    if (i === cursor) return;
+    cursor = i;
+    if (!picture) return;
+    paint();
+    read();
+}
+
+function read() {
+    let text = '';
+    let at = 0;
+    for (const [state, owner, holders, n] of picture.runs) {
+        if (cursor >= at && cursor < at + n) text = describe(state, owner, holders);
+        at += n;
+    }
+    byId('map-read').textContent = text;
+}
+
+function describe(state, owner, holders) {
+    const first = cursor * picture.scale;
+    const which = picture.scale > 1 ? `Pages ${count(first)} to ${count(first + picture.scale - 1)}, the fullest` : `Page ${count(first)}`;
+    if (state === free) return `${which}: free`;
+    if (state === held) return `${which}: held by ${owner ? `stream ${owner}` : 'a stream'}${holders > 1 ? ` and ${amount(holders - 1, 'other')}` : ''}`;
+    return `${which}: cached for later${owner ? `, last of stream ${owner}` : ''}`;
+}
