@@ -16,8 +16,12 @@ enum app_exit { APP_OK = 0, APP_FAILED = 1, APP_USAGE = 2, APP_INTERRUPTED = 130
 #undef COMMAND
 
 const char *command_name(enum command_id command);
+const char *command_arguments(enum command_id command);
+const char *command_summary(enum command_id command);
 void help_program(FILE *out);
 void help_command(FILE *out, enum command_id command);
+void man_program(FILE *out); // manual pages (man.c)
+void man_command(FILE *out, enum command_id command);
 
 // Prints "runnel: ..." as one line on stderr, control characters replaced; returns code.
 int app_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

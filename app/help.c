@@ -14,6 +14,8 @@ static const struct {
 };
 
 const char *command_name(enum command_id command) { return commands[command].name; }
+const char *command_arguments(enum command_id command) { return commands[command].arguments; }
+const char *command_summary(enum command_id command) { return commands[command].summary; }
 
 // Prints text from HELP_COLUMN on, broken at blanks; the line already holds `used` characters, and
 // is left to them where they reach the column.
@@ -76,8 +78,9 @@ void help_command(FILE *out, enum command_id command) {
     }
     if (any) {
         fputs("  -h, --help                this help\n\n"
-              "The command line beats the environment; of an option given twice the last counts,\n"
-              "except that options which may be repeated add up.\n"
+              "The command line beats the environment, which beats the file of --config; of an "
+              "option\ngiven twice the last counts, except that options which may be repeated add "
+              "up.\n"
               "Exit status: 0 done, 1 failed while running, 2 wrong use or bad model, 130 "
               "interrupted.\n",
               out);

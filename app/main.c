@@ -29,13 +29,14 @@ static int command_unknown(const char *name) {
 }
 
 int command_help(const struct options *options) {
+    const bool man = option_flag(options, OPT_MAN);
     if (!options->positional) {
-        help_program(stdout);
+        (man ? man_program : help_program)(stdout);
         return APP_OK;
     }
     const int command = command_find(options->positional);
     if (command < 0) return command_unknown(options->positional);
-    help_command(stdout, (enum command_id)command);
+    (man ? man_command : help_command)(stdout, (enum command_id)command);
     return APP_OK;
 }
 

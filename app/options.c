@@ -1,5 +1,6 @@
-// Parses a command line and its environment twins against the option table. Called by main once per
-// run. Invariant: a value that options_parse accepted lies in its row's range.
+// Parses a command line and its environment twins against the option table; what they leave open
+// may come from a file (config.c). Called by main once per run. Invariant: a value that
+// options_parse accepted lies in its row's range.
 #include "options.h"
 
 #include <errno.h>
@@ -188,9 +189,8 @@ static bool list_add(const struct option_row *row, struct option_value *value, c
     return true;
 }
 
-// Stores text as the value of an option; name is what a message calls it.
-static bool value_set(struct options *options, enum option_id id, enum option_origin origin,
-                      const char *name, const char *text) {
+bool option_set(struct options *options, enum option_id id, enum option_origin origin,
+                const char *name, const char *text) {
     struct option_value *value = &options->value[id];
     value->origin = origin;
     value->text = text;
@@ -226,7 +226,7 @@ static bool environment_list(struct options *options, enum option_id id, const c
     }
     char *rest = NULL;
     for (char *line = strtok_r(lines, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        if (!value_set(options, id, ORIGIN_ENVIRONMENT, rows[id].environment, line)) return false;
+        if (!option_set(options, id, ORIGIN_ENVIRONMENT, rows[id].environment, line)) return false;
     }
     return true;
 }
@@ -238,8 +238,8 @@ static bool environment_apply(struct options *options) {
         const char *text = getenv(rows[id].environment);
         if (!text || !*text) continue;
         const bool ok = rows[id].kind == OPTION_LIST ? environment_list(options, id, text)
-                                                     : value_set(options, id, ORIGIN_ENVIRONMENT,
-                                                                 rows[id].environment, text);
+                                                     : option_set(options, id, ORIGIN_ENVIRONMENT,
+                                                                  rows[id].environment, text);
         if (!ok) return false;
     }
     return true;
@@ -247,7 +247,7 @@ static bool environment_apply(struct options *options) {
 
 // ---------------------------------------------------------------- command line
 
-static int find_long(enum command_id command, const char *flag, size_t len) {
+int option_find(enum command_id command, const char *flag, size_t len) {
     for (int id = 0; id < OPT_COUNT; id++) {
         if (applies(id, command) && strlen(rows[id].flag) == len &&
             !memcmp(rows[id].flag, flag, len)) {
@@ -270,16 +270,19 @@ static int find_short(enum command_id command, char flag) {
     return -1;
 }
 
-static bool unknown(enum command_id command, const char *given) {
+const char *option_nearest(enum command_id command, const char *flag) {
     const char *names[OPT_COUNT];
     int count = 0;
     for (int id = 0; id < OPT_COUNT; id++) {
         if (applies(id, command)) names[count++] = rows[id].flag;
     }
+    return nearest_word(flag, names, count);
+}
+
+static bool unknown(enum command_id command, const char *given) {
     char word[64];
     snprintf(word, sizeof word, "%.*s", (int)strcspn(given, "="), given);
-    const char *near =
-        word[0] == '-' && word[1] == '-' ? nearest_word(word + 2, names, count) : NULL;
+    const char *near = word[0] == '-' && word[1] == '-' ? option_nearest(command, word + 2) : NULL;
     if (near) {
         app_fail(APP_USAGE, "unknown option %s; did you mean --%s?", word, near);
     } else {
@@ -290,7 +293,8 @@ static bool unknown(enum command_id command, const char *given) {
 }
 
 static bool positional_take(struct options *options, const char *text) {
-    if (options->command != COMMAND_INSPECT && options->command != COMMAND_HELP) {
+    if (options->command != COMMAND_INSPECT && options->command != COMMAND_HELP &&
+        options->command != COMMAND_COMPLETIONS) {
         app_fail(APP_USAGE, "unexpected argument '%s'; see 'runnel %s --help'",
                  app_short(text).text, command_name(options->command));
         return false;
@@ -329,7 +333,8 @@ static int flag_find(enum command_id command, const char *given, const char **va
     }
     const char *equals = strchr(given, '=');
     *value = equals ? equals + 1 : NULL;
-    return find_long(command, given + 2, equals ? (size_t)(equals - given) - 2 : strlen(given + 2));
+    return option_find(command, given + 2,
+                       equals ? (size_t)(equals - given) - 2 : strlen(given + 2));
 }
 
 // One flag at argv[*at], with its value there or in the next argument; moves *at to the last one
@@ -353,7 +358,7 @@ static bool flag_take(struct options *options, int argc, char **argv, int *at) {
         app_fail(APP_USAGE, "%s needs a value: %s", name, rows[id].value);
         return false;
     }
-    return value_set(options, (enum option_id)id, ORIGIN_COMMAND_LINE, name, text);
+    return option_set(options, (enum option_id)id, ORIGIN_COMMAND_LINE, name, text);
 }
 
 // Whether --help stands where a flag may stand, whatever is wrong with the rest.
@@ -385,7 +390,9 @@ bool options_parse(struct options *options, enum command_id command, int argc, c
         }
         if (!ok) return false;
     }
-    return environment_apply(options);
+    if (!environment_apply(options)) return false;
+    const char *config = option_text(options, OPT_CONFIG);
+    return !config || config_apply(options, config);
 }
 
 void options_deinit(struct options *options) {
@@ -393,6 +400,7 @@ void options_deinit(struct options *options) {
         free(options->value[id].list);
         free(options->value[id].lines);
     }
+    free(options->config);
 }
 
 // ---------------------------------------------------------------- reading
@@ -402,8 +410,14 @@ bool option_given(const struct options *options, enum option_id id) {
 }
 
 const char *option_name(const struct options *options, enum option_id id, char buffer[64]) {
-    if (options->value[id].origin == ORIGIN_ENVIRONMENT) return rows[id].environment;
-    snprintf(buffer, 64, "--%s", rows[id].flag);
+    const struct option_value *value = &options->value[id];
+    if (value->origin == ORIGIN_ENVIRONMENT) return rows[id].environment;
+    if (value->origin == ORIGIN_CONFIG) {
+        const char *path = option_text(options, OPT_CONFIG), *slash = strrchr(path, '/');
+        snprintf(buffer, 64, "%.24s:%d: %s", slash ? slash + 1 : path, value->line, rows[id].flag);
+    } else {
+        snprintf(buffer, 64, "--%s", rows[id].flag);
+    }
     return buffer;
 }
 

@@ -1,6 +1,6 @@
-// The option table (options.def) at run time: parsed values of a command line and its environment
-// twins. The command line beats the environment. Every value is range-checked here, so commands
-// may use it as it is.
+// The option table (options.def) at run time: parsed values of a command line, its environment
+// twins and a configuration file. The command line beats the environment, which beats the file.
+// Every value is range-checked here, so commands may use it as it is.
 #ifndef RN_APP_OPTIONS_H
 #define RN_APP_OPTIONS_H
 
@@ -52,10 +52,11 @@ struct option_row {
     const char *value, *help;
 };
 
-enum option_origin { ORIGIN_NONE, ORIGIN_ENVIRONMENT, ORIGIN_COMMAND_LINE };
+enum option_origin { ORIGIN_NONE, ORIGIN_CONFIG, ORIGIN_ENVIRONMENT, ORIGIN_COMMAND_LINE };
 
 struct option_value {
     enum option_origin origin;
+    int line;         // of the configuration file, where it came from there
     const char *text; // as given; borrowed
     int64_t integer;  // of a size: bytes, or pages where flag is set
     double real;
@@ -69,6 +70,7 @@ struct options {
     enum command_id command;
     bool help;              // --help was given
     const char *positional; // the argument without a flag, or NULL
+    char *config;           // owned; the configuration file, to which values point
     struct option_value value[OPT_COUNT];
 };
 
@@ -78,8 +80,20 @@ const struct option_row *option_row_at(enum option_id id);
 bool options_parse(struct options *options, enum command_id command, int argc, char **argv);
 void options_deinit(struct options *options);
 
+// --- for other sources of values ---
+
+// The option of a command by its long name or an alias of that, -1: none.
+int option_find(enum command_id command, const char *flag, size_t len);
+const char *option_nearest(enum command_id command, const char *flag); // NULL: none is near
+// Stores text as the value of an option; name is what a message calls it. False: refused (printed).
+bool option_set(struct options *options, enum option_id id, enum option_origin origin,
+                const char *name, const char *text);
+// Options that are still open, from the file (config.c). False: refused (printed).
+bool config_apply(struct options *options, const char *path);
+
 bool option_given(const struct options *options, enum option_id id);
-// What to call the option in a message about its value: "--seed" or "RUNNEL_SEED".
+// What to call the option in a message about its value: "--seed", "RUNNEL_SEED" or "runnel.conf:3:
+// seed".
 const char *option_name(const struct options *options, enum option_id id, char buffer[64]);
 const char *option_text(const struct options *options, enum option_id id); // NULL: not given
 int option_int(const struct options *options, enum option_id id, int fallback);

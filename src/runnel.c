@@ -150,6 +150,7 @@ const char *tools_token_bytes(const rn_model *model, int32_t id, size_t *len) {
     return span.data;
 }
 int32_t tools_token_bos(const rn_model *model) { return tokenizer_bos(model->tokenizer); }
+int32_t tools_token_eos(const rn_model *model) { return tokenizer_eos(model->tokenizer); }
 const char *rn_model_chat_template(const rn_model *model) { return model->chat_template; }
 
 // ---------------------------------------------------------------- tokens

@@ -12,6 +12,10 @@ struct rn_engine {
     struct driver driver;
 };
 
+struct rn_watcher {
+    struct watcher watcher;
+};
+
 const char *rn_finish_text(rn_finish finish) {
     static const char *const texts[] = {[RN_FINISH_NONE] = "none",
                                         [RN_FINISH_STOP] = "stop",
@@ -157,6 +161,27 @@ void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out) {
     driver_get_stats(&engine->driver, out);
 }
 void rn_engine_forget_prefixes(rn_engine *engine) { driver_forget_prefixes(&engine->driver); }
+
+rn_status rn_watcher_create(rn_engine *engine, rn_watcher **out, rn_error *err) {
+    *out = NULL;
+    rn_watcher *watcher = malloc(sizeof *watcher);
+    if (!watcher) return err_set(err, RN_ERR_NOMEM, "no memory for a watcher");
+    const rn_status status = watcher_init(&watcher->watcher, &engine->driver, err);
+    if (status)
+        free(watcher);
+    else
+        *out = watcher;
+    return status;
+}
+
+void rn_watcher_destroy(rn_watcher *watcher) {
+    if (!watcher) return;
+    watcher_deinit(&watcher->watcher);
+    free(watcher);
+}
+
+void rn_watcher_ask(rn_watcher *watcher) { watcher_ask(&watcher->watcher); }
+const rn_view *rn_watcher_view(rn_watcher *watcher) { return watcher_view(&watcher->watcher); }
 
 double rn_engine_bandwidth(rn_engine *engine, uint64_t working_set, int budget_ms) {
     struct backend *backend = engine->engine.backend;

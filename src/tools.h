@@ -4,6 +4,7 @@
 #define RN_TOOLS_H
 
 #include "base/clock.h"
+#include "base/jread.h"
 #include "plan/cost.h"
 #include "runnel.h"
 #include "text/unicode.h"
@@ -17,6 +18,7 @@ const struct tokenizer *tools_tokenizer(const rn_model *model);
 // are none have no bytes. Borrowed.
 const char *tools_token_bytes(const rn_model *model, int32_t id, size_t *len);
 int32_t tools_token_bos(const rn_model *model); // -1: none
+int32_t tools_token_eos(const rn_model *model); // -1: none
 
 // A model of a known shape with random weights and no file, for benchmarks: "1b:Q4_K_M" (see
 // weights/synthetic.h).

@@ -1,6 +1,7 @@
 // "The tokens of a request depend on the request alone", as a property of random requests: each is
 // run alone on an engine that shares nothing, then again inside random mixes with other requests,
-// and both must give the same tokens, text, vectors and logits. Everything follows from one seed.
+// and both must give the same tokens, text, vectors, logits and logprobs, all to the bit.
+// Everything follows from one seed.
 // For tests/runnel/test_mix*.c, test_windows.c and the program mix_long.c.
 //
 //   mix_cases_create    draws requests and runs them alone
@@ -69,6 +70,7 @@ static inline float mix_unit(struct mix_random *r) { return (float)(mix_next(r) 
 
 struct mix_output {
     int32_t ids[MIX_MAX_OUTPUT];
+    uint64_t logprobs[MIX_MAX_OUTPUT]; // hashes; 0: none
     int n_ids;
     char text[MIX_MAX_TEXT];
     size_t n_text, n_certain; // certain: without the text of the last event
@@ -225,9 +227,22 @@ static inline void mix_draw_case(struct mix_case *c, uint64_t seed, int n_ctx, i
     if (kind >= 94) q->normalize = mix_percent(&r, 50);
     if (kind >= 94) c->n_limit = (int)q->n_prompt;
     c->listens = kind >= 89 && kind < 94;
+    q->logprobs = mix_percent(&r, 25);
+    if (mix_percent(&r, 50)) q->top_logprobs = mix_between(&r, 1, RN_MAX_TOP_LOGPROBS);
 }
 
 // ---------------------------------------------------------------- events
+
+static inline uint64_t mix_logprobs_hash(const rn_event *event) {
+    uint64_t hash = 1;
+    for (int i = 0; i < event->n_logprobs; i++) {
+        uint64_t bits;
+        _Static_assert(sizeof bits == sizeof event->logprob[i], "a token and its logprob");
+        memcpy(&bits, &event->logprob[i], sizeof bits);
+        hash = mix_hash(hash ^ bits);
+    }
+    return event->n_logprobs ? hash : 0;
+}
 
 static inline void mix_take(struct mix_live *live, const rn_event *event, int n_embd) {
     assert_true(event->choice >= 0 && event->choice < mix_choices(live->of));
@@ -236,7 +251,10 @@ static inline void mix_take(struct mix_live *live, const rn_event *event, int n_
     assert_true(o->n_text + event->text_len <= MIX_MAX_TEXT);
     if (event->token >= 0) {
         assert_true(o->n_ids < MIX_MAX_OUTPUT);
+        o->logprobs[o->n_ids] = mix_logprobs_hash(event);
         o->ids[o->n_ids++] = event->token;
+        assert_int_equal(event->n_logprobs,
+                         live->of->request.logprobs ? 1 + live->of->request.top_logprobs : 0);
     }
     o->n_certain = o->n_text;
     if (event->text_len) memcpy(o->text + o->n_text, event->text, event->text_len);
@@ -353,6 +371,8 @@ static inline const char *mix_difference(const struct mix_output *want,
     const int n = got->n_ids;
     if (cut ? n > want->n_ids : n != want->n_ids) return "number of tokens";
     if (memcmp(got->ids, want->ids, (size_t)n * sizeof *got->ids) != 0) return "tokens";
+    if (memcmp(got->logprobs, want->logprobs, (size_t)n * sizeof *got->logprobs) != 0)
+        return "logprobs";
     const size_t n_text = cut ? got->n_certain : got->n_text;
     if (cut ? n_text > want->n_text : n_text != want->n_text) return "length of the text";
     if (memcmp(got->text, want->text, n_text) != 0) return "text";

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "http.h"
 #include "metrics_state.h"
 #include "routes.h"
 #include "tools.h"
@@ -79,21 +80,23 @@ static void put_finishes(struct jbuf *line, const struct generation *generation)
 static void put_generation(struct jbuf *line, const struct call *call) {
     const struct generation *generation = call->generation;
     const struct usage usage = generation_usage(generation);
-    uint64_t preemptions = 0;
+    uint64_t preemptions = 0, output_tokens = 0;
     double queue_ms = 0;
     for (int i = 0; i < generation->n_choices; i++) {
         const rn_timings *timings = &generation->choice[i].timings;
         preemptions += (uint64_t)timings->preemptions;
+        output_tokens += (uint64_t)generation->choice[i].n_output; // also of those that did not end
         if (timings->queue_ms > queue_ms) queue_ms = timings->queue_ms;
     }
     jbuf_key(line, "stream");
     jbuf_bool(line, generation->params.stream);
-    if (generation->params.user) put_bounded(line, "user", generation->params.user, LOGGED_USER_BYTES);
+    if (generation->params.user)
+        put_bounded(line, "user", generation->params.user, LOGGED_USER_BYTES);
     put_count(line, "prompts", (uint64_t)generation->n_prompts);
     put_count(line, "choices", (uint64_t)generation->n_choices);
     put_count(line, "prompt_tokens", (uint64_t)usage.prompt_tokens);
     put_count(line, "cached_tokens", (uint64_t)usage.cached_tokens);
-    put_count(line, "output_tokens", (uint64_t)usage.completion_tokens);
+    put_count(line, "output_tokens", output_tokens);
     put_count(line, "preemptions", preemptions);
     put_real(line, "queue_ms", queue_ms);
     if (generation->first_ns)
@@ -115,7 +118,8 @@ void access_log_write(FILE *log, struct jbuf *line, const struct call *call, boo
     jbuf_key(line, "gone");
     jbuf_bool(line, gone);
     put_real(line, "total_ms", ms_between(call->start_ns, clock_ns()));
-    put_count(line, "body_bytes", call->body_len);
+    put_count(line, "bytes_in", call->body_len);
+    put_count(line, "bytes_out", http_bytes(call));
     put_bounded(line, "model", call->server->config.model_name, MODEL_BYTES_MAX);
     if (call->generation) put_generation(line, call);
     jbuf_text(line, "}\n");

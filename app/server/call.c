@@ -87,7 +87,7 @@ json_t *call_json(struct call *call) {
     if (call->json && json_is_object(call->json)) return call->json;
     if (call->json) {
         call_refuse(call, 400, NULL, "invalid_type", "the body must be a JSON object");
-    } else if (json_error_code(&problem) == json_error_out_of_memory) {
+    } else if (!*problem.text) { // jansson has no words for want of memory
         call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     } else {
         json_path_at(call->body ? call->body : "", call->body_len, (size_t)problem.position, path,

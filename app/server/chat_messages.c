@@ -33,6 +33,15 @@ static bool put(struct call *call, json_t *object, const char *key, json_t *valu
     return json_object_set_new(object, key, value) == 0 || no_memory(call);
 }
 
+// An object of its own with the same members; NULL: refused. jansson copies what it has memory for.
+static json_t *copy_of(struct call *call, const json_t *object) {
+    json_t *copy = json_copy((json_t *)object);
+    if (copy && json_object_size(copy) == json_object_size(object)) return copy;
+    json_decref(copy);
+    no_memory(call);
+    return NULL;
+}
+
 static bool is_given(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
     return value && !json_is_null(value);
@@ -125,7 +134,7 @@ static bool arguments_read(struct call *call, const struct fields *fields, json_
     if (!len) return put(call, function, "arguments", json_object());
     json_error_t problem;
     json_t *parsed = json_loadb(json_string_value(arguments), len, 0, &problem);
-    if (!parsed && json_error_code(&problem) == json_error_out_of_memory) return no_memory(call);
+    if (!parsed && !*problem.text) return no_memory(call); // jansson has no words for it
     if (json_is_object(parsed)) return put(call, function, "arguments", parsed);
     json_decref(parsed);
     return true;
@@ -148,11 +157,9 @@ static json_t *tool_call_read(struct call *call, const json_t *from, const char 
     const struct fields inner = fields_of(call, function, inner_path);
     if (!field_string(&inner, "name", SIZE_MAX, &name, &len)) return NULL;
     if (!name) return field_refuse(&inner, "name", "missing"), NULL;
-    json_t *copy = json_copy((json_t *)from), *inner_copy = json_copy((json_t *)function);
-    if (!copy || !inner_copy) {
-        no_memory(call);
-    } else if (arguments_read(call, &inner, inner_copy) &&
-               put(call, copy, "function", json_incref(inner_copy))) {
+    json_t *copy = copy_of(call, from), *inner_copy = copy ? copy_of(call, function) : NULL;
+    if (inner_copy && arguments_read(call, &inner, inner_copy) &&
+        put(call, copy, "function", json_incref(inner_copy))) {
         json_decref(inner_copy);
         return copy;
     }
@@ -216,8 +223,8 @@ static bool messages_fill(struct call *call, const json_t *from, json_t *out) {
         path_join(path, sizeof path, "", "messages", i);
         const json_t *one = json_array_get(from, i);
         if (!json_is_object(one)) return refuse_kind(call, path, "an object", one);
-        json_t *message = json_copy((json_t *)one);
-        if (!message) return no_memory(call);
+        json_t *message = copy_of(call, one);
+        if (!message) return false;
         if (!message_fill(call, one, path, message)) {
             json_decref(message);
             return false;
@@ -277,13 +284,19 @@ static bool tools_read(const struct fields *body, struct chat_messages *out) {
 // ---------------------------------------------------------------- the template's side
 
 static bool variables_read(const struct fields *body, struct chat_messages *out) {
+    static const char *const taken[] = {"messages", "tools", "add_generation_prompt"};
     const json_t *given = NULL;
     const char *effort = NULL;
     size_t len;
     if (!field_object(body, "chat_template_kwargs", &given)) return false;
     if (!field_string(body, "reasoning_effort", 32, &effort, &len)) return false;
+    for (size_t i = 0; given && i < sizeof taken / sizeof *taken; i++) {
+        if (json_object_get(given, taken[i]))
+            return field_refuse(body, "chat_template_kwargs", "%s has a field of its own",
+                                taken[i]);
+    }
     if (!given && !effort) return true;
-    out->variables = given ? json_copy((json_t *)given) : json_object();
+    out->variables = given ? copy_of(body->call, given) : json_object();
     if (!out->variables) return no_memory(body->call);
     if (!effort || json_object_get(out->variables, "reasoning_effort")) return true;
     return put(body->call, out->variables, "reasoning_effort", json_string(effort));

@@ -146,7 +146,7 @@ bool conversation_refuse(const struct fields *fields, const char *name, const ch
 bool conversation_item(const struct fields *fields, const char *name, const json_t *array,
                        size_t index, char path[FIELD_PATH_BYTES], struct fields *out) {
     const json_t *item = json_array_get(array, index);
-    char field[FIELD_PATH_BYTES];
+    char field[FIELD_PATH_BYTES / 2];
     snprintf(field, sizeof field, "%s[%zu]", name, index);
     if (!json_is_object(item)) return refuse_value(fields, field, "an object", item);
     const int len =

@@ -9,7 +9,7 @@
 
 enum { INPUT_ITEMS_MAX = 4096, INPUT_TOOLS_MAX = 1024 };
 enum { INPUT_NAME_BYTES_MAX = 128, INPUT_ID_BYTES_MAX = 1024 };
-enum { FIELD_PATH_BYTES = 96 }; // "messages[4095].content[1000000].content[1000000]" and some
+enum { FIELD_PATH_BYTES = 160 }; // "messages[4095].content[1000000].content[1000000]" and some
 
 struct conversation {
     json_t *messages;  // array

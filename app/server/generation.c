@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "prompt_ids.h"
 #include "streams.h"
 
 struct generation *generation_create(struct call *call, const struct writer *writer) {
@@ -106,10 +107,17 @@ struct chat_json {
 };
 
 static bool dump(const json_t *value, char **out) {
+    struct jbuf text = {0};
     *out = NULL;
     if (!value) return true;
-    *out = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-    return *out != NULL;
+    jbuf_json(&text, value);
+    jbuf_bytes(&text, "", 1);
+    if (text.failed) {
+        jbuf_deinit(&text);
+        return false;
+    }
+    *out = text.data;
+    return true;
 }
 
 static bool chat_tokens(struct call *call, struct generation *generation, const char *text,
@@ -123,10 +131,7 @@ static bool chat_tokens(struct call *call, struct generation *generation, const 
         rn_tokenize(call->server->model, text, len,
                     RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL | RN_TOKENIZE_GUARDED, &ids, &n_ids,
                     &err);
-    if (status == RN_ERR_NOMEM) {
-        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
-    }
-    if (status) return call_refuse(call, 400, "messages", NULL, "messages: %s", err.message);
+    if (status) return call_refuse_error(call, "messages", &err);
     return generation_add(call, generation, ids, n_ids);
 }
 
@@ -135,12 +140,7 @@ static bool chat_render(struct call *call, struct generation *generation, const 
     char *text = NULL;
     size_t len = 0;
     const rn_status status = rn_chat_render(call->server->tmpl, chat, &text, &len, &err);
-    if (status == RN_ERR_NOMEM) {
-        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
-    }
-    if (status) {
-        return call_refuse(call, 400, "messages", "template_error", "messages: %s", err.message);
-    }
+    if (status) return call_refuse_error(call, "messages", &err);
     const bool ok = chat_tokens(call, generation, text, len);
     rn_free(text);
     return ok;

@@ -48,7 +48,8 @@ struct choice {
     struct split split;
     // for who counts
     uint64_t start_ns;           // the call's
-    double gap_ms[RN_GAP_COUNT]; // times between its tokens, by what they were spent on
+    int n_output;                // tokens so far
+    double gap_ms[RN_GAP_COUNT]; // times between them, by what they were spent on
 };
 
 // A piece of a choice, for a stream's writer. One event gives none, one or several; tokens whose

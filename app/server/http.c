@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -246,6 +247,39 @@ static bool size_check(struct call *call) {
     return true;
 }
 
+struct head_signs {
+    int lengths, codings; // headers that say where the body ends
+    bool odd;             // a byte that readers disagree about, or a coding that is not ours
+};
+
+static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char *name,
+                                 size_t name_len, const char *value, size_t value_len) {
+    struct head_signs *signs = cls;
+    (void)kind;
+    for (size_t i = 0; i < name_len; i++) signs->odd |= name[i] <= ' ' || name[i] == 0x7F;
+    for (size_t i = 0; i < value_len; i++) {
+        const unsigned char c = (unsigned char)value[i];
+        signs->odd |= (c < ' ' && c != '\t') || c == 0x7F;
+    }
+    signs->lengths += !strcasecmp(name, "Content-Length");
+    if (strcasecmp(name, "Transfer-Encoding")) return MHD_YES;
+    signs->codings++;
+    signs->odd |= strcasecmp(value, "chunked") != 0;
+    return MHD_YES;
+}
+
+// Another reader between the client and us must find the same end of the body, or it could be made
+// to see one request where we see two. Where that is in doubt nothing more is read.
+static bool framing_check(struct call *call, const char *version) {
+    struct head_signs signs = {0};
+    MHD_get_connection_values_n(call->io->connection, MHD_HEADER_KIND, on_header, &signs);
+    const bool chunked_before_1_1 = signs.codings && strcmp(version, "HTTP/1.1");
+    if (!signs.odd && signs.lengths + signs.codings <= 1 && !chunked_before_1_1) return true;
+    call->io->close_after = true;
+    return call_refuse(call, 400, NULL, "ambiguous_request",
+                       "The request's head does not say clearly where the request ends");
+}
+
 static bool is_preflight(const struct call *call) {
     return !strcmp(call->io->method, "OPTIONS") &&
            call_header(call, "Access-Control-Request-Method");
@@ -253,8 +287,8 @@ static bool is_preflight(const struct call *call) {
 
 // Everything that is known before the body. A refusal waits for the end of the body, which is read
 // and forgotten: a client that is still sending would not see it. call->io->discarding says so.
-static void head_check(struct call *call) {
-    const bool ok = origin_check(call) && size_check(call);
+static void head_check(struct call *call, const char *version) {
+    const bool ok = framing_check(call, version) && origin_check(call) && size_check(call);
     if (ok && is_preflight(call)) {
         call->status = MHD_HTTP_NO_CONTENT;
     } else if (ok) {
@@ -408,7 +442,6 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
                                   size_t *data_len, void **request) {
     struct http *http = cls;
     struct call *call = *request;
-    (void)version;
     if (!call) {
         const union MHD_ConnectionInfo *info =
             MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
@@ -416,9 +449,9 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
         if (!link || !(call = call_open(link, connection, url, method))) return MHD_NO;
         *request = call;
         link->deadline_ns = after(http->server->config.body_s);
-        head_check(call);
-        const char *expects = call_header(call, "Expect");
-        return call->status >= 400 && expects ? answer_now(call, http) : MHD_YES;
+        head_check(call, version);
+        const bool at_once = call_header(call, "Expect") || call->io->close_after;
+        return call->status >= 400 && at_once ? answer_now(call, http) : MHD_YES;
     }
     struct call_io *io = call->io;
     if (io->gone) return MHD_NO;
@@ -557,6 +590,21 @@ void http_drain(struct http *http, bool abort) {
 }
 
 int http_active(const struct http *http) { return http->n_active; }
+
+const struct stream *http_find(const struct http *http, uint64_t request) {
+    for (const struct link *link = http->links.next; link != &http->links; link = link->next) {
+        const struct call *call = link->call;
+        if (!call || call->io->state == CALL_WORKING || !call->generation) continue;
+        const struct generation *generation = call->generation;
+        for (int i = 0; generation->stream && i < generation->n_prompts; i++) {
+            const struct stream *stream = generation->stream[i];
+            if (stream && stream->request == request) return stream;
+        }
+    }
+    return NULL;
+}
+
+uint64_t http_bytes(const struct call *call) { return call->io ? call->io->bytes : 0; }
 
 // ---------------------------------------------------------------- the daemon
 

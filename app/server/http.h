@@ -30,4 +30,9 @@ bool http_refuse_full(struct call *call);                 // 429; false
 void http_close_after(struct call *call);                 // the connection ends with the answer
 void http_abort(struct call *call);                       // it ends now, half an answer or not
 
+// --- for those who watch ---
+
+const struct stream *http_find(const struct http *http, uint64_t request); // NULL: given up
+uint64_t http_bytes(const struct call *call); // of the answer's body, that were sent
+
 #endif

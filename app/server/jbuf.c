@@ -149,6 +149,16 @@ void jbuf_real(struct jbuf *buf, double value, int digits) {
 
 void jbuf_bool(struct jbuf *buf, bool value) { jbuf_text(buf, value ? "true" : "false"); }
 
+static int put_dumped(const char *data, size_t len, void *buf) {
+    jbuf_bytes(buf, data, len);
+    return ((struct jbuf *)buf)->failed ? -1 : 0;
+}
+
+void jbuf_json(struct jbuf *buf, const json_t *value) {
+    const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17);
+    if (json_dump_callback(value, put_dumped, buf, flags)) buf->failed = true;
+}
+
 void jbuf_key(struct jbuf *buf, const char *key) {
     if (buf->len && buf->data[buf->len - 1] != '{') jbuf_bytes(buf, ",", 1);
     jbuf_bytes(buf, "\"", 1);

@@ -4,6 +4,7 @@
 #ifndef RN_SERVER_JBUF_H
 #define RN_SERVER_JBUF_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,6 +31,8 @@ void jbuf_uint(struct jbuf *buf, uint64_t value);
 void jbuf_real(struct jbuf *buf, double value, int digits); // digits after the point; null where
                                                             // it is not finite
 void jbuf_bool(struct jbuf *buf, bool value);
+// Any value, compact. jansson's own dump goes on where memory ran out, and loses keys.
+void jbuf_json(struct jbuf *buf, const json_t *value);
 // ,"key": with the comma left out right after '{' or at the buffer's begin.
 void jbuf_key(struct jbuf *buf, const char *key);
 

@@ -289,26 +289,14 @@ void messages_prepare(struct call *call) {
     if (!generation->own) call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
 }
 
-// The fields that count_tokens shares with messages are checked as there, where max_tokens must be
-// given and here need not.
-static bool count_check(struct call *call, const json_t *body, struct params *params) {
-    json_t *copy = json_copy((json_t *)body);
-    bool ok = copy && json_object_set_new(copy, "max_tokens", json_integer(1)) == 0;
-    ok = ok ? params_read(call, copy, FAMILY_MESSAGES, params)
-            : call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
-    json_decref(copy);
-    return ok;
-}
-
 void messages_count(struct call *call) {
     const json_t *body = call_json(call);
     struct generation *generation = body ? generation_create(call, &writer) : NULL;
     if (!generation) return;
-    if (count_check(call, body, &generation->params) && prompt_make(call, body, generation)) {
+    if (params_model(call, body) && prompt_make(call, body, generation)) {
         jbuf_printf(&call->out, "{\"input_tokens\":%zu}", generation->prompt[0].n_ids);
         call_answer(call);
     }
-    // Nothing is left for the engine to do; what params point to is gone as well.
-    generation_destroy(generation);
+    generation_destroy(generation); // nothing is left for the engine to do
     call->generation = NULL;
 }

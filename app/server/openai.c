@@ -155,5 +155,5 @@ void openai_token_bytes(const struct server *server, int32_t token, struct jbuf 
 
 // Clients take numbers only; what cannot be has the value that OpenAI gives it.
 void openai_logprob(float logprob, struct jbuf *out) {
-    jbuf_real(out, isfinite(logprob) && logprob > -9999.0f ? (double)logprob : -9999.0, 6);
+    jbuf_printf(out, "%.8g", isfinite(logprob) && logprob > -9999.0f ? (double)logprob : -9999.0);
 }

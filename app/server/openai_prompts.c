@@ -5,6 +5,7 @@
 
 #include "fields.h"
 #include "openai.h"
+#include "prompt_ids.h"
 #include "tools.h"
 
 enum { PATH_SIZE = 64 };
@@ -26,8 +27,7 @@ static bool text_keep(struct call *call, struct prompt *prompt, const json_t *fr
     rn_error err = {0};
     const rn_status status = rn_detokenize(call->server->model, prompt->ids, prompt->n_ids, true,
                                            &prompt->text, &prompt->text_len, &err);
-    if (status == RN_ERR_NOMEM) return no_memory(call);
-    return !status || call_refuse(call, 400, path, "invalid_value", "%s: %s", path, err.message);
+    return !status || call_refuse_error(call, path, &err);
 }
 
 // A text that gives no token still has the one that every text begins with, where there is one.
@@ -37,8 +37,7 @@ static bool ids_of_text(struct call *call, const json_t *text, const char *path,
     rn_error err = {0};
     const rn_status status = rn_tokenize(model, json_string_value(text), json_string_length(text),
                                          RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL, ids, n_ids, &err);
-    if (status == RN_ERR_NOMEM) return no_memory(call);
-    if (status) return call_refuse(call, 400, path, NULL, "%s: %s", path, err.message);
+    if (status) return call_refuse_error(call, path, &err);
     if (*n_ids) return true;
     rn_free(*ids);
     *ids = NULL;

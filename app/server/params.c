@@ -88,6 +88,7 @@ static bool read_refused(const struct fields *fields, const struct row *row, con
     json_t *value = json_object_get(fields->object, name);
     if (!value || json_is_null(value)) return true;
     json_t *allowed = json_loads(row->allowed, 0, NULL);
+    if (!allowed) return call_refuse(fields->call, 503, NULL, "out_of_memory", "out of memory");
     bool found = false;
     for (size_t i = 0; i < json_array_size(allowed) && !found; i++)
         found = matches(json_array_get(allowed, i), value);

@@ -18,6 +18,34 @@ bool call_refuse_error(struct call *call, const char *param, const rn_error *err
     return call_refuse(call, 400, param, NULL, "%s: %s", param, message);
 }
 
+// A value for a message.
+static const char *shown(const json_t *value, char out[64]) {
+    char text[48];
+    switch (json_typeof(value)) {
+    case JSON_STRING:
+        unicode_quote(json_string_value(value), json_string_length(value), text, sizeof text);
+        snprintf(out, 64, "\"%s\"", text);
+        return out;
+    case JSON_INTEGER:
+    case JSON_REAL:
+        snprintf(out, 64, "%.17g", json_number_value(value));
+        return out;
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "an array";
+    default:
+        return json_is_true(value) ? "true" : json_is_false(value) ? "false" : "null";
+    }
+}
+
+static bool refuse_kind(struct call *call, const char *path, const char *expected,
+                        const json_t *value) {
+    char text[64];
+    return call_refuse(call, 400, path, "invalid_type", "%s: expected %s, got %s", path, expected,
+                       shown(value, text));
+}
+
 static bool no_memory(struct call *call) {
     return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
 }
@@ -43,8 +71,7 @@ bool prompt_ids_of_text(struct call *call, const char *text, size_t len, const c
 
 bool token_id_read(struct call *call, const json_t *value, const char *path, int32_t *out) {
     const int n_vocab = call->server->info->n_vocab;
-    if (!json_is_integer(value))
-        return call_refuse(call, 400, path, "invalid_type", "%s: expected a token id", path);
+    if (!json_is_integer(value)) return refuse_kind(call, path, "a token id", value);
     const json_int_t id = json_integer_value(value);
     if (id < 0 || id >= n_vocab)
         return call_refuse(call, 400, path, NULL,
@@ -78,8 +105,7 @@ static bool item_add(struct call *call, const json_t *item, const char *path, in
                                 flags, &more, &n_more))
             return false;
     } else if (!json_is_integer(item)) {
-        return call_refuse(call, 400, path, "invalid_type", "%s: expected a string or a token id",
-                           path);
+        return refuse_kind(call, path, "a string or a token id", item);
     } else if (!token_id_read(call, item, path, &id)) {
         return false;
     }
@@ -105,8 +131,7 @@ bool prompt_ids_read(struct call *call, const json_t *value, const char *path, i
         return prompt_ids_of_text(call, json_string_value(value), json_string_length(value), path,
                                   flags, ids, n_ids);
     if (!json_is_array(value))
-        return call_refuse(call, 400, path, "invalid_type",
-                           "%s: expected a string, or a list of strings and token ids", path);
+        return refuse_kind(call, path, "a string, or a list of strings and token ids", value);
     const json_t *item;
     size_t i;
     json_array_foreach(value, i, item) {

@@ -95,7 +95,7 @@ static struct MHD_Response *stream_response(struct call *call) {
     struct MHD_Response *response =
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, stream_read, call, NULL);
     if (!response) return NULL;
-    call->content_type = "text/event-stream; charset=utf-8";
+    if (!call->content_type) call->content_type = "text/event-stream; charset=utf-8";
     headers_add(response, call);
     header_add(response, "X-Accel-Buffering", "no"); // proxies hand each event on
     return response;

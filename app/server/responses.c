@@ -339,7 +339,7 @@ static void item_open(struct call *call, const struct choice *choice, enum part 
     part_event(call, "response.content_part.added", &item);
 }
 
-// Tokens that no text came of, and those of other items than messages, have no place to be shown.
+// The logprobs that came since the last piece, for it and for the whole message.
 static void delta_logprobs(const struct call *call, struct choice *choice, struct jbuf *out) {
     struct state *state = call->generation->own;
     const size_t before = state->logprobs.len;
@@ -373,8 +373,9 @@ static void stream_delta(struct call *call, const struct delta *delta) {
 }
 
 static void stream_choice_end(struct call *call, struct choice *choice) {
-    const struct state *state = call->generation->own;
+    struct state *state = call->generation->own;
     if (!state->open && state->index == 0) item_open(call, choice, PART_CONTENT, 0);
+    if (state->part == PART_CONTENT) logprobs_take(call, choice, 0, &state->logprobs);
     item_close(call, choice, is_cut(choice) ? "incomplete" : "completed");
 }
 

@@ -1,7 +1,6 @@
 // From the body of a Responses request to a conversation for the template, and back: a response
 // repeats what it was asked for. The server keeps no responses, so what refers to one is refused.
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "responses.h"
@@ -237,12 +236,12 @@ bool responses_options(struct call *call, const json_t *body, struct params *par
 // The field as it was given; `absent` where it was not.
 static void echo(const json_t *object, const char *name, const char *absent, struct jbuf *out) {
     const json_t *value = json_object_get(object, name);
-    const bool given = value && !json_is_null(value);
-    char *text = given ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-    if (given && !text) out->failed = true;
     jbuf_key(out, name);
-    jbuf_text(out, text ? text : absent);
-    free(text);
+    if (value && !json_is_null(value)) {
+        jbuf_json(out, value);
+    } else {
+        jbuf_text(out, absent);
+    }
 }
 
 static void echo_given(const json_t *object, const char *name, struct jbuf *out) {

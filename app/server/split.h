@@ -1,6 +1,10 @@
 // From the text of an answer to what it is made of: content, reasoning, tool calls. A streaming
 // parser: what it lets out is certain, what may yet become markup is held back. The format is found
 // once, from the model's template; a request without tools never sees tool calls.
+//
+// A call is let out when it is complete: its name, then its arguments, one JSON object. What turns
+// out to be none is content, as it was written. However a text is cut into pieces, the parts joined
+// are the same. White space around reasoning and calls is dropped.
 #ifndef RN_SERVER_SPLIT_H
 #define RN_SERVER_SPLIT_H
 
@@ -23,14 +27,29 @@ struct split_format; // how a model writes these
 
 // Never NULL: a template without known markup gives content alone. tmpl NULL: the same.
 const struct split_format *split_format_of(const char *tmpl);
-// Whether the marks are special tokens, which the engine shows only when asked for.
+// Whether the engine is to show special tokens: marks are such tokens in many models, and one that
+// is not shown is never found. Other special tokens that a model writes are content then; those
+// that end an answer are never shown.
 bool split_needs_special(const struct split_format *format);
+
+// How far the search for the end of a call has come, so that no byte is looked at twice.
+struct split_scan {
+    size_t at;    // of the call's text, looked at so far
+    size_t begin; // of its JSON, once in_json
+    int depth;    // of brackets
+    bool in_json, in_string, escaped;
+    int tries; // ends that were none
+};
 
 struct split {
     const struct split_format *format;
     bool tools;  // the request brought tools
     int n_tools; // calls so far
     int state;
+    bool is_blank;   // of the reasoning only white space came so far
+    size_t mark_len; // held begins with so many bytes before the call's text
+    int channel;     // of the message that is read (harmony)
+    struct split_scan scan;
     struct jbuf held;
     struct jbuf scratch;
 };

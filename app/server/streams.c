@@ -12,7 +12,8 @@
 
 // ---------------------------------------------------------------- submission
 
-static bool choices_create(struct generation *generation) {
+static bool choices_create(const struct call *call) {
+    struct generation *generation = call->generation;
     const int n = generation->params.n;
     generation->stream = calloc((size_t)generation->n_prompts, sizeof(struct stream *));
     generation->choice = calloc((size_t)generation->n_prompts * (size_t)n, sizeof(struct choice));
@@ -22,6 +23,8 @@ static bool choices_create(struct generation *generation) {
         struct choice *choice = &generation->choice[i];
         choice->index = i;
         choice->prompt = i / n;
+        choice->in_reasoning = generation->in_reasoning;
+        choice->start_ns = call->start_ns;
         split_init(&choice->split, generation->split ? generation->split : split_format_of(NULL),
                    generation->tools, generation->in_reasoning);
     }
@@ -91,7 +94,7 @@ static bool submit_one(struct call *call, int index) {
 }
 
 bool streams_submit(struct call *call) {
-    if (!choices_create(call->generation)) return submit_refuse(call, RN_ERR_NOMEM, NULL);
+    if (!choices_create(call)) return submit_refuse(call, RN_ERR_NOMEM, NULL);
     for (int i = 0; i < call->generation->n_prompts; i++) {
         if (submit_one(call, i)) continue;
         streams_leave(call->generation);
@@ -184,6 +187,7 @@ static void on_part(void *ctx, enum part part, int tool, const char *text, size_
     struct choice *choice = at->choice;
     const struct generation *generation = at->call->generation;
     if (at->failed) return;
+    choice->in_reasoning = part == PART_REASONING;
     if (part == PART_TOOL) {
         if (!tool_begin(choice, at->call, text, len)) {
             at->failed = true;
@@ -214,6 +218,7 @@ static bool feed(struct call *call, struct choice *choice, const rn_event *event
     } else if (event->text_len) {
         on_part(&ctx, PART_CONTENT, 0, event->text, event->text_len);
     }
+    if (event->token >= 0 && choice->in_reasoning) choice->n_reasoning++;
     return !ctx.failed && !choice->text.failed && !choice->reasoning.failed && !call->out.failed;
 }
 
@@ -240,6 +245,8 @@ static void token_count(struct call *call, struct choice *choice, const rn_event
     struct generation *generation = call->generation;
     if (!generation->first_ns) generation->first_ns = event->time_ns;
     if (event->gap != RN_GAP_NONE) gaps_add(&choice->gaps, event->gap_ms);
+    choice->gap_ms[event->gap] += event->gap_ms;
+    choice->n_output++;
     metrics_token(call->server->metrics, choice, event);
     live_token(call->server->live, call, choice, event);
 }

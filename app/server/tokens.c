@@ -4,60 +4,53 @@
 #include <string.h>
 #include <time.h>
 
+#include "chat_messages.h"
 #include "fields.h"
+#include "params.h"
 #include "prompt_ids.h"
 #include "routes.h"
 #include "tools.h"
 
-enum { MESSAGES_MAX = 4096, TOOLS_MAX = 1024 };
-
 // ---------------------------------------------------------------- messages
 
-struct conversation {
-    const json_t *messages, *tools, *variables; // NULL: none
-    bool add_generation_prompt, continue_final;
-};
-
-static bool conversation_read(const struct fields *fields, struct conversation *out) {
-    *out = (struct conversation){.add_generation_prompt = true};
-    field_array(fields, "messages", MESSAGES_MAX, &out->messages);
-    field_array(fields, "tools", TOOLS_MAX, &out->tools);
-    field_object(fields, "chat_template_kwargs", &out->variables);
-    field_unsupported(fields, "chat_template", false, "templates do not come from requests");
-    if (!field_bool(fields, "continue_final_message", &out->continue_final)) return false;
-    out->add_generation_prompt = !out->continue_final;
-    return field_bool(fields, "add_generation_prompt", &out->add_generation_prompt);
-}
-
 static bool dump(const json_t *value, char **out) {
-    *out = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    *out = value ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     return *out || !value;
 }
 
 // The text that the model would get, guards included; to be freed with rn_free. NULL: refused.
-static char *conversation_render(struct call *call, const struct conversation *conversation,
-                                 size_t *len) {
+static char *chat_render(struct call *call, const struct chat_messages *chat, size_t *len) {
     rn_error err = {0};
     char *text = NULL, *messages = NULL, *tools = NULL, *variables = NULL;
     if (!call->server->tmpl) {
-        call_refuse(call, 400, "messages", NULL, "messages: the model has no chat template");
-    } else if (!dump(conversation->messages, &messages) || !dump(conversation->tools, &tools) ||
-               !dump(conversation->variables, &variables)) {
+        call_refuse(call, 400, "messages", "no_chat_template",
+                    "messages: the model has no chat template");
+    } else if (!dump(chat->messages, &messages) || !dump(chat->tools, &tools) ||
+               !dump(chat->variables, &variables)) {
         call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     } else {
-        const rn_chat chat = {.messages = messages,
-                              .tools = tools,
-                              .variables = variables,
-                              .add_generation_prompt = conversation->add_generation_prompt,
-                              .continue_final = conversation->continue_final,
-                              .guard = true,
-                              .now = time(NULL)};
-        if (rn_chat_render(call->server->tmpl, &chat, &text, len, &err))
+        const rn_chat given = {.messages = messages,
+                               .tools = tools,
+                               .variables = variables,
+                               .add_generation_prompt = chat->add_generation_prompt,
+                               .continue_final = chat->continue_final,
+                               .guard = true,
+                               .now = time(NULL)};
+        if (rn_chat_render(call->server->tmpl, &given, &text, len, &err))
             call_refuse_error(call, "messages", &err);
     }
     free(messages);
     free(tools);
     free(variables);
+    return text;
+}
+
+// Reads the body's conversation and renders it, as above.
+static char *body_render(struct call *call, const json_t *body, size_t *len) {
+    struct chat_messages chat;
+    if (!chat_messages_read(call, body, &chat)) return NULL;
+    char *text = chat_render(call, &chat, len);
+    chat_messages_deinit(&chat);
     return text;
 }
 
@@ -77,16 +70,9 @@ static size_t guards_drop(char *text, size_t len) {
 
 void tokens_apply_template(struct call *call) {
     const json_t *body = call_json(call);
-    if (!body) return;
-    const struct fields fields = fields_of(call, body, "");
-    struct conversation conversation;
-    if (!conversation_read(&fields, &conversation)) return;
-    if (!conversation.messages) {
-        field_refuse(&fields, "messages", "is missing");
-        return;
-    }
+    if (!body || !params_model(call, body)) return;
     size_t len;
-    char *text = conversation_render(call, &conversation, &len);
+    char *text = body_render(call, body, &len);
     if (!text) return;
     jbuf_text(&call->out, "{\"prompt\":");
     jbuf_string(&call->out, text, guards_drop(text, len));
@@ -99,10 +85,9 @@ void tokens_apply_template(struct call *call) {
 
 // What /tokenize was asked for. One of content (llama.cpp), prompt and messages (vLLM).
 struct tokenize {
-    const json_t *text; // content or prompt
+    const json_t *text; // content or prompt; NULL: messages
     const char *name;   // its name
     bool is_vllm;
-    struct conversation conversation;
     int flags;
     bool pieces, strings;
 };
@@ -119,7 +104,7 @@ static bool sources_read(const struct fields *fields, struct tokenize *out) {
         if (i < 2) out->text = value;
     }
     return out->name || field_refuse(fields, "content",
-                                     "is missing ('prompt' or 'messages' would "
+                                     "missing ('prompt' or 'messages' would "
                                      "do as well)");
 }
 
@@ -133,7 +118,7 @@ static bool tokenize_read(const struct fields *fields, struct tokenize *out) {
     field_bool(fields, "with_pieces", &out->pieces);
     field_bool(fields, "return_token_strs", &out->strings);
     out->flags = (bos ? RN_TOKENIZE_BOS : 0) | (special ? RN_TOKENIZE_SPECIAL : 0);
-    return conversation_read(fields, &out->conversation);
+    return !call_refused(fields->call);
 }
 
 static bool tokenize_run(struct call *call, const struct tokenize *tokenize, int32_t **ids,
@@ -141,7 +126,7 @@ static bool tokenize_run(struct call *call, const struct tokenize *tokenize, int
     if (tokenize->text)
         return prompt_ids_read(call, tokenize->text, tokenize->name, tokenize->flags, ids, n_ids);
     size_t len;
-    char *text = conversation_render(call, &tokenize->conversation, &len);
+    char *text = body_render(call, call->json, &len);
     if (!text) return false;
     const bool ok =
         prompt_ids_of_text(call, text, len, "messages",
@@ -196,7 +181,7 @@ static void strings_write(struct jbuf *out, const rn_model *model, const int32_t
 
 void tokens_tokenize(struct call *call) {
     const json_t *body = call_json(call);
-    if (!body) return;
+    if (!body || !params_model(call, body)) return;
     const struct fields fields = fields_of(call, body, "");
     struct tokenize tokenize;
     int32_t *ids = NULL;
@@ -265,11 +250,11 @@ static bool ids_read(struct call *call, const json_t *list, int32_t *ids) {
 
 void tokens_detokenize(struct call *call) {
     const json_t *body = call_json(call), *list = NULL;
-    if (!body) return;
+    if (!body || !params_model(call, body)) return;
     const struct fields fields = fields_of(call, body, "");
     if (!field_array(&fields, "tokens", PROMPT_IDS_MAX, &list)) return;
     if (!list) {
-        field_refuse(&fields, "tokens", "is missing");
+        field_refuse(&fields, "tokens", "missing");
         return;
     }
     const size_t n_ids = json_array_size(list);

@@ -55,6 +55,7 @@ static bool step(struct driver *driver) {
     assert(status == RN_OK); // events were collected
     (void)status;
     stats_board_write(&driver->board, &driver->engine->stats);
+    watcher_take_all(driver);
     return busy;
 }
 
@@ -124,7 +125,9 @@ static uint64_t time_to_deadline(const struct engine *engine) {
 // Sleeps until the reader made room; it rings when it sees `starved`.
 static void wait_for_room(struct driver *driver, uint32_t seen) {
     atomic_exchange(&driver->starved, true);
-    if (!deliver(driver)) bell_wait(&driver->bell, seen, UINT64_MAX);
+    if (deliver(driver)) return;
+    watcher_take_all(driver);
+    bell_wait(&driver->bell, seen, UINT64_MAX);
 }
 
 static void *thread_main(void *arg) {

@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "engine/event_ring.h"
 #include "engine/stats_board.h"
+#include "engine/watcher.h"
 
 enum driver_state { DRIVER_IDLE, DRIVER_RUNNING, DRIVER_STOPPED };
 
@@ -22,10 +23,11 @@ struct driver {
     struct engine *engine;
     struct stats_board board;
     _Atomic int state;
-    _Atomic bool draining; // end when every request has
-    _Atomic bool halting;  // end at once
-    struct bell bell;      // the thread sleeps here
-    _Atomic bool starved;  // it waits for room in the ring
+    _Atomic bool draining;              // end when every request has
+    _Atomic bool halting;               // end at once
+    struct bell bell;                   // the thread sleeps here
+    _Atomic bool starved;               // it waits for room in the ring
+    _Atomic(struct watcher *) watchers; // linked by next
     struct event_ring ring;
     int fd;               // eventfd, readable while events wait; -1: never started
     _Atomic bool raised;  // it was written to since the reader found the ring empty

@@ -32,6 +32,7 @@ struct work {
     bool samples;           // a token is chosen after its last row
     int32_t chosen;         // the token; -1: no finite logit
     bool ends;              // it is one that ends a text
+    uint8_t n_logprobs;     // that the sequence has of it
     struct text_span bytes; // what it adds to the text
 };
 

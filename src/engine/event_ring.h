@@ -2,10 +2,11 @@
 // taken at init. Invariants:
 //  1. slots [tail, head) are full; the reader was given those before `given`, and what they point
 //     to stays as it is until it comes back for more: only then does tail follow;
-//  2. the text of an event is copied into a ring of bytes beside the slots, in one piece. A last
-//     event is not copied: its text, stop string, timings and embedding are its sequence's, which
-//     the slot keeps until the reader has passed it. The step does not touch it any more;
-//  3. an event that finds no room when the ring is empty does not exist: text_max is known.
+//  2. the logprobs and the text of an event are copied into a ring of bytes beside the slots, in
+//     one piece. A last event is not copied: its text, logprobs, stop string, timings and embedding
+//     are its sequence's, which the slot keeps until the reader has passed it. The step does not
+//     touch it any more;
+//  3. an event that finds no room when the ring is empty does not exist: bytes_max is known.
 #ifndef RN_ENGINE_EVENT_RING_H
 #define RN_ENGINE_EVENT_RING_H
 
@@ -19,21 +20,21 @@ struct seq;
 
 struct event_slot {
     rn_event event;
-    uint64_t text_end; // where the text ring's content ends with this event
-    struct seq *over;  // sequences whose last event is this or an earlier one, linked by next
+    uint64_t bytes_end; // where the content of the ring of bytes ends with this event
+    struct seq *over;   // sequences whose last event is this or an earlier one, linked by next
 };
 
 struct event_ring {
     struct event_slot *slot; // [n_slot]
-    char *text;              // [n_text]
+    char *bytes;             // [n_bytes] every piece is aligned for logprobs
     uint64_t n_slot;         // a power of two
-    uint64_t n_text, text_max;
+    uint64_t n_bytes, bytes_max;
     // counts since the beginning; the writer's
     alignas(64) _Atomic uint64_t head;
-    uint64_t text_head;
+    uint64_t bytes_head;
     // the reader's
     alignas(64) _Atomic uint64_t tail;
-    _Atomic uint64_t text_tail;
+    _Atomic uint64_t bytes_tail;
     uint64_t given;
 };
 

@@ -36,6 +36,7 @@
 #include "backend/backend.h"
 #include "base/status.h"
 #include "plan/batch.h"
+#include "runnel.h"
 
 #define KV_NO_PAGE UINT32_MAX
 enum { KV_MAX_SALT = KV_PAGE_TOKENS * 4, KV_MAX_GROUP_PAGES = 1 << 28 };
@@ -138,6 +139,15 @@ uint64_t kv_need(const struct kv_config *config, int n_positions, int chunk);
 const struct batch_page *kv_take_ops(struct kv *kv, int *n);
 
 void kv_get_stats(const struct kv *kv, struct kv_stats *out);
+
+// A picture of all pages, the groups' one after the other (kv_view.c): room for so many, to be
+// initialised once; then the states, which leave nobody as a holder, then every table that holds
+// pages, with the id of its request.
+size_t kv_view_pages(const struct kv *kv);
+void kv_view_init(const struct kv *kv, rn_page_view *out);
+void kv_view_states(const struct kv *kv, rn_page_view *out);
+void kv_view_table(const struct kv *kv, const struct kv_table *table, uint64_t owner,
+                   rn_page_view *out);
 
 // Tests the invariants: begin, every table that holds pages or a salt, end. False: broken.
 // Allocates nothing.

@@ -117,6 +117,10 @@ static void publish_token(struct engine *engine, const struct work *work) {
     seq->token[seq->n_token++] = work->chosen;
     count_token(engine, seq, event);
     event->token = work->chosen;
+    if (work->n_logprobs > 0) {
+        event->logprob = seq->logprob;
+        event->n_logprobs = work->n_logprobs;
+    }
     publish_text(engine, seq, event, work->bytes,
                  work->ends                  ? RN_FINISH_STOP
                  : seq->n_token < seq->limit ? RN_FINISH_NONE

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "engine/logprobs.h"
 
 static void listen(struct engine *engine, const struct work *work) {
     struct seq *seq = work->seq;
@@ -67,7 +68,11 @@ static void choose(void *ctx, int64_t begin, int64_t end, int worker) {
                                           .breakers = seq->breakers};
         work->chosen = sampler_choose(&engine->sampler[worker], &seq->sampling, &view, logits);
         assert(work->chosen < tokenizer_size(engine->tokenizer));
-        if (work->chosen >= 0) look_up(engine->tokenizer, work);
+        if (work->chosen < 0) continue;
+        look_up(engine->tokenizer, work);
+        if (seq->logprob)
+            work->n_logprobs = (uint8_t)logprobs_fill(logits, engine->plan->n_vocab, work->chosen,
+                                                      seq->top_logprobs, seq->logprob);
     }
 }
 

@@ -37,6 +37,8 @@ static rn_status check_service(const rn_request *request, rn_error *err) {
         return s;
     if ((s = check_range("pooling", (int)request->pooling, RN_POOLING_NONE, RN_POOLING_LAST, err)))
         return s;
+    if ((s = check_range("top_logprobs", request->top_logprobs, 0, RN_MAX_TOP_LOGPROBS, err)))
+        return s;
     if (!(request->timeout_ms >= 0 && isfinite(request->timeout_ms)))
         return err_set(err, RN_ERR_ARG, "timeout_ms is %g, expected 0 or more",
                        request->timeout_ms);
@@ -102,6 +104,22 @@ static void fill_service(struct seq *seq, const rn_request *request,
     seq->special_text = request->special_text;
 }
 
+// Where the step leaves what is handed out with its events.
+static rn_status allocate_results(struct seq *seq, const rn_request *request,
+                                  const struct seq_limits *limits, rn_error *err) {
+    if (seq->pooling) {
+        seq->embedding = calloc((size_t)limits->n_embd, sizeof *seq->embedding);
+        if (!seq->embedding) return err_set(err, RN_ERR_NOMEM, "no memory for an embedding");
+    }
+    if (request->logprobs) {
+        seq->top_logprobs = request->top_logprobs;
+        seq->logprob = calloc(1 + (size_t)seq->top_logprobs, sizeof *seq->logprob);
+        if (!seq->logprob)
+            return err_set(err, RN_ERR_NOMEM, "no memory for %d logprobs", seq->top_logprobs);
+    }
+    return RN_OK;
+}
+
 static rn_status fill(struct seq *seq, const rn_request *request, const struct seq_limits *limits,
                       rn_error *err) {
     rn_status status =
@@ -117,10 +135,8 @@ static rn_status fill(struct seq *seq, const rn_request *request, const struct s
     seq->token = malloc((size_t)seq->limit * sizeof *seq->token);
     if (!seq->token) return err_set(err, RN_ERR_NOMEM, "no memory for %d tokens", seq->limit);
     memcpy(seq->token, request->prompt, request->n_prompt * sizeof *seq->token);
-    if (seq->pooling) {
-        seq->embedding = calloc((size_t)limits->n_embd, sizeof *seq->embedding);
-        if (!seq->embedding) return err_set(err, RN_ERR_NOMEM, "no memory for an embedding");
-    }
+    status = allocate_results(seq, request, limits, err);
+    if (status) return status;
     status = kv_table_init(&seq->table, limits->n_group, seq->limit, err);
     if (status) return status;
     return output_init(&seq->output, request->stop, request->n_stop, limits->token_bytes_max, err);
@@ -148,6 +164,7 @@ void seq_destroy(struct seq *seq) {
     kv_table_deinit(&seq->table);
     sampling_deinit(&seq->sampling, &seq->breakers);
     free(seq->embedding);
+    free(seq->logprob);
     free(seq->token);
     free(seq);
 }

@@ -68,6 +68,8 @@ struct seq {
     char salt[RN_MAX_SALT_BYTES]; // of the prefix cache
     size_t n_salt;
     struct token_set breakers; // of DRY; owned
+    rn_logprob *logprob;       // [1 + top_logprobs] of its last token; NULL: not asked for
+    int top_logprobs;
     void *on_logits_ctx;
     int n_heard;      // positions whose logits on_logits was given
     float *embedding; // [n_embd] the sum so far, then the result; NULL without pooling

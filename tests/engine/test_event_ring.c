@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "engine/event_ring.h"
+#include "engine/logprobs.h"
 #include "engine/seq.h"
 
 enum { TEXT_MAX = 100, N_MANY = 20000 };
@@ -23,18 +24,38 @@ static struct event_ring new_ring(uint64_t n_event) {
 static size_t text_len(uint64_t i) { return (size_t)(i * 2654435761u % (TEXT_MAX + 1)); }
 static char text_byte(uint64_t i, size_t at) { return (char)('a' + (i * 7 + at) % 26); }
 
+// So are its logprobs, which every other event has.
+static int logprobs_count(uint64_t i) { return i % 2 ? (int)(i * 40503 % (LOGPROBS_MAX + 1)) : 0; }
+static rn_logprob logprob_at(uint64_t i, int at) {
+    return (rn_logprob){.token = (int32_t)(i * 21 + (uint64_t)at), .logprob = -(float)at};
+}
+
 static bool put(struct event_ring *ring, uint64_t i) {
     char text[TEXT_MAX];
+    rn_logprob logprob[LOGPROBS_MAX];
+    const int n = logprobs_count(i);
+    for (int k = 0; k < n; k++) logprob[k] = logprob_at(i, k);
     const size_t len = text_len(i);
     for (size_t k = 0; k < len; k++) text[k] = text_byte(i, k);
-    const rn_event event = {.request = i, .text = text, .text_len = len};
+    const rn_event event = {.request = i,
+                            .text = text,
+                            .text_len = len,
+                            .logprob = n ? logprob : NULL,
+                            .n_logprobs = n};
     const bool fits = event_ring_put(ring, &event, NULL);
     memset(text, '!', sizeof text);
+    memset(logprob, '!', sizeof logprob);
     return fits;
 }
 
 static bool is_event(const rn_event *event, uint64_t i) {
     if (event->request != i || event->text_len != text_len(i)) return false;
+    if (event->n_logprobs != logprobs_count(i) || (event->n_logprobs == 0) != !event->logprob)
+        return false;
+    for (int k = 0; k < event->n_logprobs; k++) {
+        const rn_logprob want = logprob_at(i, k);
+        if (memcmp(&event->logprob[k], &want, sizeof want) != 0) return false;
+    }
     for (size_t k = 0; k < event->text_len; k++)
         if (event->text[k] != text_byte(i, k)) return false;
     return true;
@@ -84,13 +105,18 @@ static void room_comes_back_with_the_release_not_with_the_take(void **state) {
     event_ring_deinit(&ring);
 }
 
-static void a_text_that_finds_no_room_takes_none(void **state) {
+static void an_event_that_finds_no_room_takes_none(void **state) {
     (void)state;
     struct event_ring ring = new_ring(1024);
-    ring.n_text = 2 * TEXT_MAX;
+    ring.n_bytes = 2 * ring.bytes_max;
     char text[TEXT_MAX];
+    const rn_logprob logprob[LOGPROBS_MAX] = {{0}};
     memset(text, 'x', sizeof text);
-    const rn_event longest = {.text = text, .text_len = TEXT_MAX}, none = {.text = ""};
+    const rn_event longest = {.text = text,
+                              .text_len = TEXT_MAX,
+                              .logprob = logprob,
+                              .n_logprobs = LOGPROBS_MAX};
+    const rn_event none = {.text = ""};
     rn_event out[8];
     assert_true(event_ring_put(&ring, &longest, NULL));
     assert_true(event_ring_put(&ring, &longest, NULL));
@@ -98,7 +124,7 @@ static void a_text_that_finds_no_room_takes_none(void **state) {
     assert_true(event_ring_put(&ring, &none, NULL));
     assert_int_equal(event_ring_take(&ring, out, 8), 3);
     event_ring_release(&ring);
-    // from any place in the ring of texts
+    // from any place in the ring of bytes
     for (size_t len = 1; len < TEXT_MAX; len++) {
         const rn_event some = {.text = text, .text_len = len};
         assert_true(event_ring_put(&ring, &some, NULL));
@@ -169,7 +195,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_come_out_as_they_went_in),
         cmocka_unit_test(room_comes_back_with_the_release_not_with_the_take),
-        cmocka_unit_test(a_text_that_finds_no_room_takes_none),
+        cmocka_unit_test(an_event_that_finds_no_room_takes_none),
         cmocka_unit_test(sequences_that_are_over_outlive_their_last_event),
         cmocka_unit_test(a_writer_and_a_reader_do_not_disturb_each_other),
     };

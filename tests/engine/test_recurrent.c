@@ -2,9 +2,11 @@
 // block to block, found as checkpoints by equal prefixes, recomputed after a preemption, and none
 // of it shows in the tokens. The engine's invariants are tested after every step.
 #include "bare_engine.h"
+#include "engine/driver.h"
 #include "mix.h"
 #include "recurrent_model.h"
 #include "streams.h"
+#include "view_check.h"
 
 enum { N_REQUESTS = MIX_IS_SHORT ? 80 : 400 };
 enum { N_VOCAB = 512, N_CTX = 320, PAGE = 32 };
@@ -122,12 +124,51 @@ static void choices_share_the_state_of_their_prompt(void **state) {
         }
 }
 
+// A picture has the pages of all three groups: every block's of the full one, those that the window
+// sees, and one state.
+static void a_picture_has_the_pages_of_all_groups(void **state) {
+    (void)state;
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_threads = 1, .max_seqs = 4});
+    struct driver driver;
+    struct watcher watcher;
+    rn_error err = {0};
+    assert_int_equal(driver_init(&driver, &engine->engine, &err), RN_OK);
+    assert_int_equal(watcher_init(&watcher, &driver, &err), RN_OK);
+    const rn_request request = request_for(5 * PAGE + 3, 100);
+    uint64_t id[2];
+    for (int i = 0; i < 2; i++) // the second finds the first one's checkpoint
+        assert_int_equal(rn_engine_submit(engine, &request, &id[i], &err), RN_OK);
+    const rn_view *view = NULL;
+    for (int step = 0; step < 20; step++) {
+        bool busy;
+        watcher_ask(&watcher);
+        assert_int_equal(driver_step(&driver, &busy), RN_OK);
+        for (rn_event event; driver_next_event(&driver, &event);) continue;
+        view = watcher_view(&watcher);
+        assert_non_null(view);
+        check(!view_check(view), "step %d: %s", step, view_check(view));
+    }
+    int held[RECURRENT_GROUPS] = {0}, shared = 0;
+    for (size_t i = 0; i < view->n_pages; i++) {
+        held[view->page[i].group] += view->page[i].owner == id[0];
+        shared += view->page[i].holders == 2;
+    }
+    assert_int_equal(held[RECURRENT_GROUP_FULL], 6);
+    assert_in_range(held[RECURRENT_GROUP_WINDOW], 2, 3);
+    assert_int_equal(held[RECURRENT_GROUP_STATE], 1);
+    assert_true(shared >= 5);
+    watcher_deinit(&watcher);
+    driver_deinit(&driver);
+    rn_engine_destroy(engine);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mixes_give_the_tokens_of_alone_runs),
         cmocka_unit_test(a_checkpoint_gives_the_state_of_its_prefix),
         cmocka_unit_test(a_stream_holds_one_state),
         cmocka_unit_test(choices_share_the_state_of_their_prompt),
+        cmocka_unit_test(a_picture_has_the_pages_of_all_groups),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

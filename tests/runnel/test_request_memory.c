@@ -38,6 +38,8 @@ static rn_request request_at(int kind) {
         r.user = "somebody";
         r.cache_salt = "salt";
         r.timeout_ms = 1e9;
+        r.logprobs = true;
+        r.top_logprobs = 3;
     }
     if (kind == 2) r.n = MAX_CHOICES;
     if (kind == 3) r.pooling = RN_POOLING_MEAN;
@@ -117,6 +119,28 @@ static void a_failed_allocation_is_that_requests_error_alone(void **state) {
     assert_int_equal(live, at_first);
 }
 
+static void a_watcher_without_memory_is_refused(void **state) {
+    (void)state;
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_threads = 1});
+    const long before = live;
+    rn_status status = RN_ERR_NOMEM;
+    long at = 0;
+    for (; status; at++) {
+        rn_watcher *watcher;
+        rn_error err = {0};
+        fail_at = at;
+        status = rn_watcher_create(engine, &watcher, &err);
+        fail_at = -1;
+        assert_int_equal(status == RN_OK, watcher != NULL);
+        if (status) assert_int_equal(status, RN_ERR_NOMEM);
+        if (status) assert_true(err.message[0]);
+        rn_watcher_destroy(watcher);
+        assert_int_equal(live, before);
+    }
+    assert_int_equal(at, 4); // three that failed
+    rn_engine_destroy(engine);
+}
+
 int main(void) {
     static int kinds[] = {0, 1, 2, 3};
     const struct CMUnitTest tests[] = {
@@ -128,6 +152,7 @@ int main(void) {
          a_failed_allocation_is_that_requests_error_alone, NULL, NULL, &kinds[2]},
         {"a_failed_allocation_is_that_requests_error_alone: embedding",
          a_failed_allocation_is_that_requests_error_alone, NULL, NULL, &kinds[3]},
+        cmocka_unit_test(a_watcher_without_memory_is_refused),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

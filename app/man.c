@@ -1,0 +1,148 @@
+// Manual pages, generated from the tables of commands and options: what --help says, for man(1).
+// The build writes one page for the program and one for each command.
+#include <ctype.h>
+#include <string.h>
+
+#include "app.h"
+
+// Text for roff, on a line of its own.
+static void put_text(FILE *out, const char *text) {
+    if (*text == '.' || *text == '\'') fputs("\\&", out);
+    for (; *text; text++) {
+        switch (*text) {
+        case '\\':
+            fputs("\\e", out);
+            break;
+        case '-':
+            fputs("\\-", out);
+            break;
+        case '^':
+            fputs("\\(ha", out);
+            break;
+        case '~':
+            fputs("\\(ti", out);
+            break;
+        default:
+            fputc(*text, out);
+        }
+    }
+}
+
+static void put_title(FILE *out, const char *command) {
+    char name[64];
+    snprintf(name, sizeof name, "runnel%s%s", *command ? "-" : "", command);
+    fputs(".TH ", out);
+    for (const char *c = name; *c; c++) put_text(out, (char[]){(char)toupper(*c), 0});
+    fprintf(out, " 1 \"\" \"runnel %s\" \"User Commands\"\n.SH NAME\n", RN_VERSION);
+    put_text(out, name);
+}
+
+static void put_exit_status(FILE *out) {
+    fputs(".SH EXIT STATUS\n"
+          "0: done; 1: failed while running; 2: wrong use or a bad model; 130: interrupted.\n",
+          out);
+}
+
+// "a|b|c" as "a, b, c".
+static void put_choices(FILE *out, const char *choices) {
+    fputs("\nOne of ", out);
+    for (; *choices; choices++) {
+        if (*choices == '|') {
+            fputs(", ", out);
+        } else {
+            fputc(*choices, out);
+        }
+    }
+    fputc('.', out);
+}
+
+static void put_option(FILE *out, const struct option_row *row) {
+    fputs(".TP\n", out);
+    if (row->short_flag) fprintf(out, "\\fB\\-%c\\fR, ", row->short_flag);
+    fputs("\\fB\\-\\-", out);
+    put_text(out, row->flag);
+    fputs("\\fR", out);
+    if (*row->value) {
+        fputs(" \\fI", out);
+        put_text(out, row->value);
+        fputs("\\fR", out);
+    }
+    fputc('\n', out);
+    put_text(out, row->help);
+    fputc('.', out);
+    if (row->choices) put_choices(out, row->choices);
+    if (*row->fallback) {
+        fputs("\nDefault: ", out);
+        put_text(out, row->fallback);
+        fputc('.', out);
+    }
+    fputs("\nEnvironment: \\%", out); // not hyphenated
+    put_text(out, row->environment);
+    fputs(".\n", out);
+}
+
+static bool has_option(enum command_id command, int id) {
+    return (option_row_at((enum option_id)id)->commands >> command & 1u) != 0;
+}
+
+static void put_configuration(FILE *out) {
+    fputs(
+        ".SH CONFIGURATION\n"
+        "The file that \\fB\\-\\-config\\fR names has lines of\n"
+        ".IR NAME \" = \" VALUE ,\n"
+        "the names being those of the long options without their dashes, the value of a flag yes\n"
+        "or no.\n"
+        "Empty lines and lines that begin with # do not count; an option that may be repeated\n"
+        "is repeated there.\n"
+        "The command line beats the environment, which beats the file.\n",
+        out);
+}
+
+void man_command(FILE *out, enum command_id command) {
+    const char *name = command_name(command);
+    put_title(out, name);
+    fputs(" \\- ", out);
+    put_text(out, command_summary(command));
+    fprintf(out, "\n.SH SYNOPSIS\n.B runnel %s\n", name);
+    put_text(out, command_arguments(command));
+    fputs("\n.SH OPTIONS\n", out);
+    for (int id = 0; id < OPT_COUNT; id++) {
+        if (has_option(command, id)) put_option(out, option_row_at((enum option_id)id));
+    }
+    fputs(".TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\nshow a summary.\n", out);
+    if (has_option(command, OPT_CONFIG)) put_configuration(out);
+    put_exit_status(out);
+    fputs(".SH SEE ALSO\n.BR runnel (1)\n", out);
+}
+
+void man_program(FILE *out) {
+    put_title(out, "");
+    fputs(" \\- a decode engine for language models\n"
+          ".SH SYNOPSIS\n.B runnel\n.I COMMAND\n[\\fIOPTION\\fR...]\n"
+          ".SH DESCRIPTION\n"
+          "runnel loads a language model and turns prompts into text as fast as the machine's\n"
+          "memory can be read.\n"
+          "A small model is inside the program; \\fB\\-\\-model\\fR names another one.\n"
+          "The same seed gives the same text, whatever the threads, the instruction set or the\n"
+          "other requests.\n"
+          ".SH COMMANDS\n",
+          out);
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        fprintf(out, ".TP\n\\fB%s\\fR\n", command_name((enum command_id)i));
+        put_text(out, command_summary((enum command_id)i));
+        fputs(".\n", out);
+    }
+    fputs(".SH FILES\n.TP\n.I /etc/runnel/runnel.conf\n"
+          "options of the service \\fBrunnel.service\\fR, which runs \\fBrunnel serve\\fR.\n",
+          out);
+    put_exit_status(out);
+    fputs(".SH SEE ALSO\n", out);
+    for (int i = 0, n = 0; i < COMMAND_COUNT; i++) {
+        bool any = false;
+        for (int id = 0; id < OPT_COUNT; id++) any |= has_option((enum command_id)i, id);
+        if (any)
+            fprintf(out, "%s.BR runnel\\-%s (1)", n++ ? ",\n" : "",
+                    command_name((enum command_id)i));
+    }
+    fputc('\n', out);
+}

@@ -1,0 +1,254 @@
+// The picture's JSON. Its size is bounded: pages by LIVE_CELLS, streams by LIVE_SHOWN_MAX, tokens
+// by what live_streams.c keeps. The page's names are part of its interface (web/). Caller: live.c.
+#include "live_picture.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "metrics.h"
+#include "tools.h"
+
+enum { LIVE_CELLS = 4096, LIVE_SHOWN_MAX = 256 };
+
+// ---------------------------------------------------------------- rates
+
+void live_moments_add(struct live_moments *moments, uint64_t time_ns,
+                      const rn_engine_stats *stats) {
+    const uint64_t second = 1000000000;
+    while (moments->n == LIVE_MOMENTS ||
+           (moments->n > 1 && moments->moment[1].time_ns + second <= time_ns)) {
+        moments->n--;
+        memmove(moments->moment, moments->moment + 1, (size_t)moments->n * sizeof *moments->moment);
+    }
+    moments->moment[moments->n++] = (struct live_moment){
+        .time_ns = time_ns,
+        .steps = stats->steps,
+        .output_tokens = stats->output_tokens,
+        .computed_tokens = stats->computed_tokens,
+        .run_ns = stats->run_ns,
+        .busy_ns = stats->schedule_ns + stats->batch_ns + stats->run_ns + stats->sample_ns +
+                   stats->publish_ns,
+        .bytes = stats->weight_bytes + stats->kv_bytes,
+    };
+}
+
+static double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+static void put_real(struct jbuf *out, const char *key, double value, int digits) {
+    jbuf_key(out, key);
+    jbuf_real(out, value, digits);
+}
+
+static void put_count(struct jbuf *out, const char *key, uint64_t value) {
+    jbuf_key(out, key);
+    jbuf_uint(out, value);
+}
+
+static void put_rates(struct jbuf *out, const struct live_picture *picture) {
+    static const struct live_moment none;
+    const struct live_moments *moments = picture->moments;
+    const struct live_moment *from = moments->n ? &moments->moment[0] : &none;
+    const struct live_moment *to = moments->n ? &moments->moment[moments->n - 1] : &none;
+    const double seconds = (double)(to->time_ns - from->time_ns) * 1e-9;
+    const double outputs = (double)(to->output_tokens - from->output_tokens);
+    // Every output token but a text's last is evaluated too; the rest was of prompts.
+    const double prompts = (double)(to->computed_tokens - from->computed_tokens) - outputs;
+    const double busy_ns = (double)(to->busy_ns - from->busy_ns);
+    const double rate =
+        ratio((double)(to->bytes - from->bytes) * 1e9, (double)(to->run_ns - from->run_ns));
+    const double measured = picture->server->bandwidth;
+    put_real(out, "tokens_per_s", ratio(outputs, seconds), 2);
+    put_real(out, "prompt_tokens_per_s", ratio(fmax(prompts, 0), seconds), 2);
+    put_real(out, "step_ms", ratio(busy_ns * 1e-6, (double)(to->steps - from->steps)), 3);
+    put_real(out, "busy", fmin(ratio(busy_ns * 1e-9, seconds), 1), 3);
+    jbuf_key(out, "bandwidth");
+    jbuf_text(out, "{");
+    put_real(out, "measured", measured, 0);
+    put_real(out, "now", rate, 0);
+    put_real(out, "share", fmin(ratio(rate, measured), 1), 4);
+    jbuf_text(out, "}");
+}
+
+// ---------------------------------------------------------------- pages
+
+// What is drawn of a page, or of several in one cell: the fullest of them.
+struct cell {
+    uint8_t state;
+    uint16_t holders;
+    uint64_t owner; // a request
+};
+
+static int fullness(uint8_t state) {
+    return state == RN_PAGE_HELD ? 2 : state == RN_PAGE_CACHED ? 1 : 0;
+}
+
+static struct cell cell_of(const rn_page_view *page, size_t n) {
+    const rn_page_view *fullest = page;
+    for (size_t i = 1; i < n; i++) {
+        const int more = fullness(page[i].state) - fullness(fullest->state);
+        if (more > 0 || (!more && page[i].holders > fullest->holders)) fullest = &page[i];
+    }
+    return (
+        struct cell){.state = fullest->state, .holders = fullest->holders, .owner = fullest->owner};
+}
+
+static void put_run(struct jbuf *out, const struct live_streams *streams, struct cell cell,
+                    size_t count) {
+    const char last = out->data ? out->data[out->len - 1] : '[';
+    jbuf_printf(out, "%s[%d,%llu,%d,%zu]", last == '[' ? "" : ",", cell.state,
+                (unsigned long long)(cell.owner ? live_streams_number(streams, cell.owner) : 0),
+                cell.holders, count);
+}
+
+void live_picture_pages(struct jbuf *out, const struct live_streams *streams,
+                        const rn_page_view *page, size_t n_pages) {
+    const size_t scale = n_pages ? (n_pages + LIVE_CELLS - 1) / LIVE_CELLS : 1;
+    jbuf_text(out, "\"pages\":[");
+    struct cell run = {0};
+    size_t count = 0;
+    for (size_t i = 0; i < n_pages; i += scale) {
+        const struct cell cell = cell_of(page + i, n_pages - i < scale ? n_pages - i : scale);
+        const bool same = count && cell.state == run.state && cell.holders == run.holders &&
+                          cell.owner == run.owner;
+        if (!same && count) put_run(out, streams, run, count);
+        count = same ? count + 1 : 1;
+        run = cell;
+    }
+    if (count) put_run(out, streams, run, count);
+    jbuf_printf(out, "],\"page_scale\":%zu", scale);
+}
+
+// ---------------------------------------------------------------- streams
+
+static const char *state_text(const struct live_stream *stream) {
+    static const char *const text[] = {[RN_STREAM_WAITING] = "waiting",
+                                       [RN_STREAM_PROMPT] = "prompt",
+                                       [RN_STREAM_DECODE] = "decode",
+                                       [RN_STREAM_PAUSED] = "paused"};
+    return stream->ended ? "done" : text[stream->state];
+}
+
+static void put_tokens(struct jbuf *out, const struct live_stream *stream, uint64_t start_ns) {
+    jbuf_key(out, "tokens");
+    jbuf_text(out, "[");
+    for (int i = 0; i < stream->n_tokens; i++) {
+        const struct live_token *token = &stream->token[i];
+        jbuf_printf(out, "%s[%.1f,\"%s\"]", i ? "," : "",
+                    (double)(int64_t)(token->time_ns - start_ns) * 1e-6,
+                    token->gap == RN_GAP_NONE ? "first" : rn_gap_text(token->gap));
+    }
+    jbuf_text(out, "]");
+}
+
+static void put_stream(struct jbuf *out, const struct live_stream *stream, uint64_t start_ns) {
+    jbuf_text(out, "{");
+    put_count(out, "n", stream->number);
+    jbuf_key(out, "id");
+    jbuf_cstring(out, stream->id);
+    put_count(out, "choice", (uint64_t)stream->index);
+    jbuf_key(out, "state");
+    jbuf_cstring(out, state_text(stream));
+    put_count(out, "prompt", (uint64_t)stream->prompt_tokens);
+    put_count(out, "cached", (uint64_t)stream->cached_tokens);
+    put_count(out, "done", (uint64_t)stream->done_tokens);
+    put_count(out, "output", (uint64_t)stream->output_tokens);
+    put_count(out, "pages", stream->pages);
+    put_tokens(out, stream, start_ns);
+    jbuf_text(out, "}");
+}
+
+static bool waits(const struct live_stream *stream) {
+    return !stream->ended && stream->state == RN_STREAM_WAITING;
+}
+
+// Those that wait come last: they are left out first where there are too many.
+static void put_streams(struct jbuf *out, const struct live_picture *picture) {
+    int shown = 0;
+    jbuf_key(out, "streams");
+    jbuf_text(out, "[");
+    for (int waiting = 0; waiting < 2; waiting++) {
+        for (int i = 0; i < picture->streams->n && shown < LIVE_SHOWN_MAX; i++) {
+            const struct live_stream *stream = &picture->streams->stream[i];
+            if (!(stream->pictured || stream->ended) || waits(stream) != waiting) continue;
+            if (shown++) jbuf_text(out, ",");
+            put_stream(out, stream, picture->start_ns);
+        }
+    }
+    jbuf_text(out, "]");
+}
+
+// ---------------------------------------------------------------- the whole
+
+static void put_histogram(struct jbuf *out, const char *key, const struct histogram *histogram) {
+    jbuf_key(out, key);
+    jbuf_text(out, "{\"le\":[");
+    for (int i = 0; i < histogram->n_bounds; i++) {
+        jbuf_printf(out, "%s%g", i ? "," : "", histogram->bound[i]);
+    }
+    jbuf_text(out, "],\"count\":[");
+    uint64_t below = 0;
+    for (int i = 0; i <= histogram->n_bounds; i++) {
+        below += histogram->count[i];
+        jbuf_printf(out, "%s%llu", i ? "," : "", (unsigned long long)below);
+    }
+    jbuf_text(out, "]}");
+}
+
+static void put_server(struct jbuf *out, const struct live_picture *picture) {
+    const struct server *server = picture->server;
+    const rn_engine_info *info = &server->engine_info;
+    put_real(out, "time_ms", (double)(int64_t)(picture->time_ns - picture->start_ns) * 1e-6, 0);
+    jbuf_key(out, "model");
+    jbuf_cstring(out, server->config.model_name);
+    jbuf_key(out, "phase");
+    jbuf_cstring(out, atomic_load(&server->phase) == PHASE_DRAINING ? "draining" : "ready");
+    put_count(out, "n_ctx", (uint64_t)info->n_ctx);
+    put_count(out, "max_seqs", (uint64_t)info->max_seqs);
+    put_count(out, "max_waiting", (uint64_t)info->max_waiting);
+    jbuf_key(out, "kv_type");
+    jbuf_cstring(out, info->kv_type);
+}
+
+static void put_counts(struct jbuf *out, const struct live_picture *picture) {
+    const rn_engine_stats *stats = picture->stats;
+    uint64_t paused = 0;
+    for (int i = 0; i < picture->streams->n; i++) {
+        const struct live_stream *stream = &picture->streams->stream[i];
+        paused += !stream->ended && stream->state == RN_STREAM_PAUSED;
+    }
+    put_count(out, "steps", stats->steps);
+    put_count(out, "running", (uint64_t)stats->running);
+    put_count(out, "waiting", (uint64_t)stats->waiting);
+    put_count(out, "paused", paused);
+    put_count(out, "output_tokens", stats->output_tokens);
+    put_count(out, "prompt_tokens", stats->prompt_tokens);
+    put_count(out, "cached_tokens", stats->cached_tokens);
+    put_count(out, "preemptions", stats->preemptions);
+    jbuf_key(out, "kv");
+    jbuf_text(out, "{");
+    put_count(out, "page_tokens", KV_PAGE_TOKENS);
+    put_count(out, "total", stats->pages_total);
+    put_count(out, "held", stats->pages_held);
+    put_count(out, "shared", stats->pages_shared);
+    put_count(out, "cached", stats->pages_cached);
+    put_count(out, "bytes_held", stats->kv_held_bytes);
+    put_count(out, "bytes_total", picture->server->engine_info.kv_bytes);
+    jbuf_text(out, "}");
+}
+
+void live_picture_write(struct jbuf *out, const struct live_picture *picture) {
+    jbuf_text(out, "{");
+    put_server(out, picture);
+    put_counts(out, picture);
+    put_rates(out, picture);
+    jbuf_text(out, ",");
+    if (picture->pages->len) {
+        jbuf_bytes(out, picture->pages->data, picture->pages->len);
+    } else {
+        live_picture_pages(out, picture->streams, NULL, 0);
+    }
+    put_streams(out, picture);
+    put_histogram(out, "ttft", metrics_ttft(picture->server->metrics));
+    put_histogram(out, "itl", metrics_itl(picture->server->metrics));
+    jbuf_text(out, "}");
+}

@@ -1,0 +1,39 @@
+// A picture of the engine as JSON, for the page. I/O thread only.
+#ifndef RN_SERVER_LIVE_PICTURE_H
+#define RN_SERVER_LIVE_PICTURE_H
+
+#include "jbuf.h"
+#include "live_streams.h"
+#include "server_state.h"
+
+// The engine's counters at a moment.
+struct live_moment {
+    uint64_t time_ns, steps, output_tokens, computed_tokens, run_ns, busy_ns, bytes;
+};
+
+enum { LIVE_MOMENTS = 16 };
+
+// Moments of about the last second, ascending; rates are over all of it.
+struct live_moments {
+    struct live_moment moment[LIVE_MOMENTS];
+    int n;
+};
+
+void live_moments_add(struct live_moments *moments, uint64_t time_ns, const rn_engine_stats *stats);
+
+struct live_picture {
+    const struct server *server;
+    uint64_t start_ns; // what times count from
+    const struct live_streams *streams;
+    const struct live_moments *moments;
+    const rn_engine_stats *stats;
+    const struct jbuf *pages; // from live_picture_pages; empty: not known
+    uint64_t time_ns;
+};
+
+// "pages":[...],"page_scale":k
+void live_picture_pages(struct jbuf *out, const struct live_streams *streams,
+                        const rn_page_view *page, size_t n_pages);
+void live_picture_write(struct jbuf *out, const struct live_picture *picture);
+
+#endif

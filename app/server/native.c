@@ -1,0 +1,382 @@
+// llama.cpp's own completion: prompts that are texts, ids or both, answered by one object for each,
+// whole or piece by piece. The fields are those of its server's documentation.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fields.h"
+#include "generation.h"
+#include "native_settings.h"
+#include "prompt_ids.h"
+#include "routes.h"
+#include "tools.h"
+
+enum { RESPONSE_FIELDS_MAX = 64 };
+
+// What the writer needs besides the generation.
+struct native {
+    bool return_tokens, timings_per_token;
+    const json_t *response_fields; // of the call's JSON; NULL: all
+    struct native_choice {
+        int n_written; // tokens that are in earlier chunks
+        bool has_new_line;
+    } choice[]; // [n_choices]
+};
+
+static struct native *native_of(const struct call *call) { return call->generation->own; }
+
+// ---------------------------------------------------------------- parts of an answer
+
+static void tokens_write(struct jbuf *out, const int32_t *token, int n) {
+    jbuf_key(out, "tokens");
+    jbuf_text(out, "[");
+    for (int i = 0; i < n; i++) {
+        if (i) jbuf_text(out, ",");
+        jbuf_int(out, token[i]);
+    }
+    jbuf_text(out, "]");
+}
+
+// The members of an object; its brace is open.
+static void logprob_write(struct jbuf *out, const rn_model *model, int32_t token, float logprob) {
+    size_t len;
+    const char *bytes = tools_token_bytes(model, token, &len);
+    jbuf_key(out, "id");
+    jbuf_int(out, token);
+    jbuf_key(out, "token");
+    jbuf_string(out, bytes, len);
+    jbuf_key(out, "bytes");
+    jbuf_text(out, "[");
+    for (size_t i = 0; i < len; i++) {
+        if (i) jbuf_text(out, ",");
+        jbuf_uint(out, (unsigned char)bytes[i]);
+    }
+    jbuf_text(out, "]");
+    jbuf_key(out, "logprob");
+    jbuf_real(out, (double)logprob, 6);
+}
+
+static void probabilities_write(struct jbuf *out, const rn_model *model,
+                                const struct choice *choice) {
+    jbuf_key(out, "completion_probabilities");
+    jbuf_text(out, "[");
+    for (int i = 0; i < choice->n_logprob; i++) {
+        const struct token_logprob *own = &choice->logprob[i];
+        jbuf_text(out, i ? ",{" : "{");
+        logprob_write(out, model, own->token, own->logprob);
+        jbuf_key(out, "top_logprobs");
+        jbuf_text(out, "[");
+        for (int j = 0; j < own->n_top; j++) {
+            const rn_logprob *top = &choice->top[own->first_top + j];
+            jbuf_text(out, j ? ",{" : "{");
+            logprob_write(out, model, top->token, top->logprob);
+            jbuf_text(out, "}");
+        }
+        jbuf_text(out, "]}");
+    }
+    jbuf_text(out, "]");
+}
+
+static const char *stop_type(const struct choice *choice) {
+    switch (choice->finish) {
+    case RN_FINISH_STOP:
+        return choice->stop ? "word" : "eos";
+    case RN_FINISH_LENGTH:
+        return "limit";
+    default:
+        return "none";
+    }
+}
+
+static bool has_new_line(const struct call *call, const struct choice *choice) {
+    if (native_of(call)->choice[choice->index].has_new_line) return true;
+    return choice->text.len && memchr(choice->text.data, '\n', choice->text.len);
+}
+
+static void int_write(struct jbuf *out, const char *key, int64_t value) {
+    jbuf_key(out, key);
+    jbuf_int(out, value);
+}
+
+// Timings of this choice alone: to the sums it looks like a call of its own.
+static void timings_write(const struct call *call, const struct choice *choice, struct jbuf *out) {
+    struct generation one = *call->generation;
+    struct call its = *call;
+    one.choice = (struct choice *)choice;
+    one.n_choices = 1;
+    its.generation = &one;
+    jbuf_text(out, ",");
+    generation_timings(&its, out);
+}
+
+// How the choice went: all but what differs between streams and whole answers.
+static void result_write(struct call *call, const struct choice *choice, struct jbuf *out) {
+    const struct generation *generation = call->generation;
+    const struct server *server = call->server;
+    const rn_timings *timings = &choice->timings;
+    const struct prompt *prompt = &generation->prompt[choice->prompt];
+    const bool full = timings->prompt_tokens + timings->output_tokens >= server->engine_info.n_ctx;
+    jbuf_text(out, ",\"id_slot\":-1,\"stop\":true");
+    jbuf_key(out, "model");
+    jbuf_cstring(out, server->config.model_name);
+    int_write(out, "tokens_predicted", timings->output_tokens);
+    int_write(out, "tokens_evaluated", timings->prompt_tokens);
+    int_write(out, "tokens_cached", timings->cached_tokens);
+    jbuf_key(out, "generation_settings");
+    native_settings_write(out, server, &generation->params, &choice->seed);
+    jbuf_key(out, "prompt");
+    jbuf_string(out, prompt->text ? prompt->text : "", prompt->text ? prompt->text_len : 0);
+    jbuf_key(out, "has_new_line");
+    jbuf_bool(out, has_new_line(call, choice));
+    jbuf_key(out, "truncated");
+    jbuf_bool(out, choice->finish == RN_FINISH_LENGTH && full);
+    jbuf_key(out, "stop_type");
+    jbuf_cstring(out, stop_type(choice));
+    jbuf_key(out, "stopping_word");
+    jbuf_cstring(out, choice->stop ? choice->stop : "");
+    timings_write(call, choice, out);
+}
+
+// ---------------------------------------------------------------- response_fields
+
+// The last part of "a/b/c" becomes the name at the top.
+static void field_pick(const json_t *object, const char *path, json_t *out) {
+    const char *name = path;
+    for (const char *slash; object && (slash = strchr(name, '/')); name = slash + 1)
+        object = json_object_getn(object, name, (size_t)(slash - name));
+    json_t *value = json_object_get(object, name);
+    if (value) json_object_set(out, name, value);
+}
+
+// The object that was written at `from` on, reduced to the fields that were asked for.
+static void fields_pick(struct call *call, size_t from) {
+    struct jbuf *out = &call->out;
+    const json_t *list = native_of(call)->response_fields;
+    if (!list || !json_array_size(list) || out->failed) return;
+    json_t *whole = json_loadb(out->data + from, out->len - from, 0, NULL);
+    json_t *picked = json_object();
+    const json_t *item;
+    size_t i;
+    json_array_foreach(list, i, item) field_pick(whole, json_string_value(item), picked);
+    char *text = whole && picked ? json_dumps(picked, JSON_COMPACT) : NULL;
+    if (text) {
+        out->len = from;
+        jbuf_text(out, text);
+    } else {
+        out->failed = true;
+    }
+    free(text);
+    json_decref(picked);
+    json_decref(whole);
+}
+
+// ---------------------------------------------------------------- writer
+
+static void real_write(struct jbuf *out, const char *key, double value) {
+    jbuf_key(out, key);
+    jbuf_real(out, value, 3);
+}
+
+// Timings of a choice that goes on: the engine gives its own with the end.
+static void progress_write(const struct call *call, const struct choice *choice, struct jbuf *out) {
+    const struct generation *generation = call->generation;
+    const uint64_t first_ns = generation->first_ns;
+    const double prompt_ms = first_ns ? (double)(first_ns - call->start_ns) * 1e-6 : 0;
+    const double predicted_ms = first_ns ? (double)(clock_ns() - first_ns) * 1e-6 : 0;
+    const int predicted_n = choice->n_tokens;
+    jbuf_key(out, "timings");
+    jbuf_text(out, "{");
+    int_write(out, "prompt_n", (int64_t)generation->prompt[choice->prompt].n_ids);
+    real_write(out, "prompt_ms", prompt_ms);
+    int_write(out, "predicted_n", predicted_n);
+    real_write(out, "predicted_ms", predicted_ms);
+    real_write(out, "predicted_per_token_ms", predicted_n ? predicted_ms / predicted_n : 0);
+    real_write(out, "predicted_per_second",
+               predicted_ms > 0 ? predicted_n * 1e3 / predicted_ms : 0);
+    jbuf_text(out, "}");
+}
+
+// The tokens and logprobs that came since the last chunk go with this text.
+static void chunk_write(struct call *call, struct choice *choice, const char *text, size_t len) {
+    struct jbuf *out = &call->out;
+    struct native *native = native_of(call);
+    struct native_choice *own = &native->choice[choice->index];
+    jbuf_text(out, "data: {\"index\":");
+    jbuf_int(out, choice->index);
+    jbuf_key(out, "content");
+    jbuf_string(out, text, len);
+    tokens_write(out, choice->token + own->n_written, choice->n_tokens - own->n_written);
+    own->n_written = choice->n_tokens;
+    jbuf_text(out, ",\"stop\":false,\"id_slot\":-1");
+    int_write(out, "tokens_predicted", choice->n_tokens);
+    int_write(out, "tokens_evaluated", (int64_t)call->generation->prompt[choice->prompt].n_ids);
+    if (choice->n_logprob) probabilities_write(out, call->server->model, choice);
+    choice->n_logprob = choice->n_top = 0;
+    if (native->timings_per_token) progress_write(call, choice, out);
+    jbuf_text(out, "}\n\n");
+}
+
+static void write_delta(struct call *call, const struct delta *delta) {
+    struct native_choice *own = &native_of(call)->choice[delta->choice->index];
+    if (delta->len && memchr(delta->text, '\n', delta->len)) own->has_new_line = true;
+    chunk_write(call, delta->choice, delta->text, delta->len);
+}
+
+static void write_choice_end(struct call *call, struct choice *choice) {
+    struct jbuf *out = &call->out;
+    // an end token and the tokens of a stop string have no text
+    if (native_of(call)->choice[choice->index].n_written < choice->n_tokens || choice->n_logprob)
+        chunk_write(call, choice, "", 0);
+    jbuf_text(out, "data: ");
+    const size_t from = out->len;
+    jbuf_text(out, "{\"index\":");
+    jbuf_int(out, choice->index);
+    jbuf_text(out, ",\"content\":\"\",\"tokens\":[]");
+    result_write(call, choice, out);
+    jbuf_text(out, "}");
+    fields_pick(call, from);
+    jbuf_text(out, "\n\n");
+}
+
+static void whole_write(struct call *call, const struct choice *choice) {
+    struct jbuf *out = &call->out;
+    const size_t from = out->len;
+    const bool tokens = native_of(call)->return_tokens;
+    jbuf_text(out, "{\"index\":");
+    jbuf_int(out, choice->index);
+    jbuf_key(out, "content");
+    jbuf_string(out, choice->text.data, choice->text.len);
+    tokens_write(out, choice->token, tokens ? choice->n_tokens : 0);
+    result_write(call, choice, out);
+    if (call->generation->params.logprobs) probabilities_write(out, call->server->model, choice);
+    jbuf_text(out, "}");
+    fields_pick(call, from);
+}
+
+// One result is an object, several are an array.
+static void write_end(struct call *call) {
+    const struct generation *generation = call->generation;
+    if (generation->params.stream) return;
+    const bool many = generation->n_choices > 1;
+    for (int i = 0; i < generation->n_choices; i++) {
+        if (many) jbuf_text(&call->out, i ? "," : "[");
+        whole_write(call, &generation->choice[i]);
+    }
+    if (many) jbuf_text(&call->out, "]");
+}
+
+static void write_error(struct call *call, const char *message) {
+    jbuf_text(&call->out, "data: ");
+    call_error_object(API_OPENAI, 500, NULL, NULL, message, &call->out);
+    jbuf_text(&call->out, "\n\n");
+}
+
+static void write_begin(struct call *call) { (void)call; }
+
+static const struct writer writer = {.begin = write_begin,
+                                     .delta = write_delta,
+                                     .choice_end = write_choice_end,
+                                     .end = write_end,
+                                     .error = write_error};
+
+// ---------------------------------------------------------------- reading
+
+// A prompt, and the text that shows it. {"prompt_string": ...} is a text too.
+static bool prompt_add(struct call *call, struct generation *generation, const json_t *value,
+                       const char *path) {
+    char inner[64];
+    if (json_is_object(value)) {
+        const struct fields fields = fields_of(call, value, path);
+        if (json_array_size(json_object_get(value, "multimodal_data")))
+            return field_refuse(&fields, "multimodal_data", "the model takes text alone");
+        snprintf(inner, sizeof inner, "%s.prompt_string", path);
+        path = inner;
+        value = json_object_get(value, "prompt_string");
+        if (!json_is_string(value))
+            return field_refuse(&fields, "prompt_string", "expected a string");
+    }
+    int32_t *ids;
+    size_t n_ids;
+    if (!prompt_ids_read(call, value, path, RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL, &ids, &n_ids))
+        return false;
+    if (!generation_add(call, generation, ids, n_ids)) return false;
+    struct prompt *prompt = &generation->prompt[generation->n_prompts - 1];
+    rn_error err = {0};
+    return rn_detokenize(call->server->model, prompt->ids, prompt->n_ids, true, &prompt->text,
+                         &prompt->text_len, &err) == RN_OK ||
+           call_refuse_error(call, path, &err);
+}
+
+// Whether a list is one prompt: it holds an id. A list of texts alone is several prompts.
+static bool is_one_prompt(const json_t *list) {
+    const json_t *item;
+    size_t i;
+    json_array_foreach(list, i, item) {
+        if (json_is_number(item)) return true;
+    }
+    return json_array_size(list) == 0;
+}
+
+static bool prompts_read(struct call *call, struct generation *generation, const json_t *body) {
+    const json_t *value = json_object_get(body, "prompt"), *item;
+    if (!value || json_is_null(value))
+        return call_refuse(call, 400, "prompt", NULL, "prompt: missing");
+    if (!json_is_array(value) || is_one_prompt(value))
+        return prompt_add(call, generation, value, "prompt");
+    if (json_array_size(value) > PROMPTS_MAX)
+        return call_refuse(call, 400, "prompt", NULL,
+                           "prompt: %zu prompts; at most %d are possible", json_array_size(value),
+                           PROMPTS_MAX);
+    size_t i;
+    json_array_foreach(value, i, item) {
+        char path[32];
+        snprintf(path, sizeof path, "prompt[%zu]", i);
+        if (!prompt_add(call, generation, item, path)) return false;
+    }
+    return true;
+}
+
+static bool response_fields_read(const struct fields *fields, const json_t **out) {
+    const json_t *item;
+    size_t i;
+    if (!field_array(fields, "response_fields", RESPONSE_FIELDS_MAX, out)) return false;
+    json_array_foreach(*out, i, item) {
+        if (!json_is_string(item))
+            return field_refuse(fields, "response_fields", "item %zu is not a string", i);
+    }
+    return true;
+}
+
+static bool count_read(struct call *call, struct generation *generation, const json_t *body) {
+    const struct fields fields = fields_of(call, body, "");
+    int64_t n = generation->params.n;
+    field_int(&fields, "n", 1, RN_MAX_CHOICES, &n);
+    if (!field_int(&fields, "n_cmpl", 1, RN_MAX_CHOICES, &n)) return false;
+    generation->params.n = (int)n;
+    return true;
+}
+
+static bool own_create(struct call *call, struct generation *generation, const json_t *body) {
+    const size_t n_choices = (size_t)generation->n_prompts * (size_t)generation->params.n;
+    struct native *own = calloc(1, sizeof *own + n_choices * sizeof *own->choice);
+    if (!own) return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    generation->own = own;
+    generation->own_free = free;
+    const struct fields fields = fields_of(call, body, "");
+    field_bool(&fields, "return_tokens", &own->return_tokens);
+    field_bool(&fields, "timings_per_token", &own->timings_per_token);
+    if (!response_fields_read(&fields, &own->response_fields)) return false;
+    generation->keep_tokens = own->return_tokens || generation->params.stream;
+    return !call_refused(call);
+}
+
+void native_prepare(struct call *call) {
+    const json_t *body = call_json(call);
+    if (!body) return;
+    struct generation *generation = generation_create(call, &writer);
+    if (!generation) return;
+    if (params_read(call, body, FAMILY_NATIVE, &generation->params) &&
+        count_read(call, generation, body) && prompts_read(call, generation, body) &&
+        own_create(call, generation, body))
+        generation_check(call, generation, "prompt");
+}

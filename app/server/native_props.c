@@ -1,0 +1,150 @@
+// llama.cpp's /props, what the server is, and /slots, what it works on. Both are written on the I/O
+// thread from what that thread owns; nothing waits for a step. A place is not bound to a request
+// here: the choices that run take the first ones.
+#include <string.h>
+
+#include "http_internal.h"
+#include "native_settings.h"
+#include "streams.h"
+#include "tools.h"
+
+static void int_write(struct jbuf *out, const char *key, int64_t value) {
+    jbuf_key(out, key);
+    jbuf_int(out, value);
+}
+
+static void token_write(struct jbuf *out, const char *key, const rn_model *model, int32_t id) {
+    size_t len = 0;
+    const char *text = id < 0 ? "" : tools_token_bytes(model, id, &len);
+    jbuf_key(out, key);
+    jbuf_string(out, text, len);
+}
+
+static void next_token_write(struct jbuf *out, int n_decoded, int max_tokens) {
+    jbuf_key(out, "next_token");
+    jbuf_text(out, "{\"has_next_token\":true");
+    int_write(out, "n_remain", max_tokens < 0 ? -1 : max_tokens - n_decoded);
+    int_write(out, "n_decoded", n_decoded);
+    jbuf_text(out, "}");
+}
+
+// Its brace stays open.
+static void slot_begin(struct jbuf *out, const struct server *server, int id, bool is_processing) {
+    jbuf_text(out, "{");
+    int_write(out, "id", id);
+    int_write(out, "n_ctx", server->engine_info.n_ctx);
+    jbuf_text(out, ",\"speculative\":false");
+    jbuf_key(out, "is_processing");
+    jbuf_bool(out, is_processing);
+}
+
+// ---------------------------------------------------------------- props
+
+static void defaults_write(struct jbuf *out, const struct server *server) {
+    const struct params params = {.sampling = server->config.sampling,
+                                  .n = 1,
+                                  .max_tokens = server->config.max_tokens,
+                                  .stream = true};
+    jbuf_key(out, "default_generation_settings");
+    slot_begin(out, server, 0, false);
+    int_write(out, "id_task", -1);
+    jbuf_key(out, "params");
+    native_settings_write(out, server, &params,
+                          params.sampling.has_seed ? &params.sampling.seed : NULL);
+    jbuf_text(out, ",\"prompt\":\"\"");
+    next_token_write(out, 0, params.max_tokens);
+    jbuf_text(out, "}");
+}
+
+void native_props(struct call *call) {
+    const struct server *server = call->server;
+    const rn_model *model = server->model;
+    const char *slash = strrchr(server->info->path, '/');
+    struct jbuf *out = &call->out;
+    jbuf_text(out, "{");
+    defaults_write(out, server);
+    int_write(out, "total_slots", server->engine_info.max_seqs);
+    jbuf_key(out, "model_alias");
+    jbuf_cstring(out, server->config.model_name);
+    jbuf_key(out, "model_path"); // where the file lies is nobody's business
+    jbuf_cstring(out, slash && slash[1] ? slash + 1 : server->info->path);
+    jbuf_text(out, ",\"modalities\":{\"vision\":false,\"audio\":false}");
+    jbuf_key(out, "chat_template");
+    jbuf_cstring(out, server->tmpl_source ? server->tmpl_source : "");
+    token_write(out, "bos_token", model, tools_token_bos(model));
+    token_write(out, "eos_token", model, tools_token_eos(model));
+    jbuf_text(out, ",\"build_info\":\"runnel " RN_VERSION "\",\"is_sleeping\":false,"
+                   "\"endpoint_slots\":true,\"endpoint_props\":false,\"endpoint_metrics\":true");
+    jbuf_key(out, "ui");
+    jbuf_bool(out, server->config.ui);
+    jbuf_text(out, "}");
+    call_answer(call);
+}
+
+// ---------------------------------------------------------------- slots
+
+static int decoded_of(const struct generation *generation, const struct choice *choice) {
+    if (generation->keep_tokens) return choice->n_tokens;
+    return choice->gaps.total ? (int)choice->gaps.total + 1 : generation->first_ns != 0;
+}
+
+static void busy_write(struct jbuf *out, const struct server *server,
+                       const struct generation *generation, const struct choice *choice, int id) {
+    const struct stream *stream = generation->stream[choice->prompt];
+    const int n_decoded = decoded_of(generation, choice);
+    slot_begin(out, server, id, true);
+    int_write(out, "id_task", stream ? (int64_t)stream->request : -1);
+    int_write(out, "n_prompt_tokens", (int64_t)generation->prompt[choice->prompt].n_ids);
+    jbuf_key(out, "params");
+    native_settings_write(out, server, &generation->params,
+                          generation->params.sampling.has_seed ? &generation->params.sampling.seed
+                                                               : NULL);
+    next_token_write(out, n_decoded, generation->params.max_tokens);
+    jbuf_text(out, "}");
+}
+
+static int choices_write(struct jbuf *out, const struct server *server,
+                         const struct generation *generation, int n_busy) {
+    for (int i = 0; i < generation->n_choices && n_busy < server->engine_info.max_seqs; i++) {
+        if (generation->choice[i].ended) continue;
+        if (n_busy) jbuf_text(out, ",");
+        busy_write(out, server, generation, &generation->choice[i], n_busy++);
+    }
+    return n_busy;
+}
+
+// Those that have a token already come first: others may still wait for a place.
+static int busy_list(struct jbuf *out, const struct server *server) {
+    const struct link *head = &server->http->links;
+    int n_busy = 0;
+    for (int begun = 1; begun >= 0; begun--) {
+        for (const struct link *link = head->next; link != head; link = link->next) {
+            const struct call *call = link->call;
+            if (!call || !call->generation || !call->generation->stream) continue;
+            if (call->io->state != CALL_RUNNING && call->io->state != CALL_STREAMING) continue;
+            if ((call->generation->first_ns != 0) == (begun != 0))
+                n_busy = choices_write(out, server, call->generation, n_busy);
+        }
+    }
+    return n_busy;
+}
+
+void native_slots(struct call *call) {
+    const struct server *server = call->server;
+    const int n_slots = server->engine_info.max_seqs;
+    struct jbuf *out = &call->out;
+    const char *fail = call_query(call, "fail_on_no_slot");
+    jbuf_text(out, "[");
+    const int n_busy = busy_list(out, server);
+    for (int i = n_busy; i < n_slots; i++) {
+        if (i) jbuf_text(out, ",");
+        slot_begin(out, server, i, false);
+        jbuf_text(out, "}");
+    }
+    jbuf_text(out, "]");
+    if (n_busy == n_slots && fail && strcmp(fail, "0") != 0) {
+        call_refuse(call, 503, NULL, NULL, "no slot is free: all %d are in use", n_slots);
+        return;
+    }
+    call_answer(call);
+}

@@ -1,0 +1,14 @@
+// The settings of a generation as llama.cpp's clients read them: generation_settings of a
+// completion, params of /props and /slots.
+#ifndef RN_SERVER_NATIVE_SETTINGS_H
+#define RN_SERVER_NATIVE_SETTINGS_H
+
+#include "params.h"
+
+// A JSON object. seed NULL: it will be drawn.
+void native_settings_write(struct jbuf *out, const struct server *server,
+                           const struct params *params, const uint64_t *seed);
+// The names of a list of strings, as a JSON array.
+void native_strings_write(struct jbuf *out, const char *const *list, size_t n);
+
+#endif

@@ -1,0 +1,124 @@
+// A stranger's request body: whatever the bytes, a handler that prepares it answers with 200 or 4xx
+// and JSON, or makes a generation whose prompts and parameters the engine would take. No sockets,
+// no engine.
+//
+// Input: the route's path, a newline, the body. Where the path is none of ours the first byte says
+// which route it is, and all of the input is the body.
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "generation.h"
+#include "routes.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct route routes[] = {
+#define ROUTE_AT_ONCE(...)
+#define ROUTE_PREPARE(verb, where, form, handler)                                                  \
+    {.method = verb, .path = where, .api = API_##form, .prepare = handler},
+#include "routes.def"
+};
+enum { N_ROUTES = sizeof routes / sizeof *routes };
+#undef ROUTE_AT_ONCE
+#undef ROUTE_PREPARE
+
+// As models have it that think and call tools.
+static const char template_source[] =
+    "{% if tools %}<|im_start|>system\n<tools>{{ tools | tojson }}</tools><|im_end|>\n{% endif %}"
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}"
+    "{% if message.tool_calls %}{% for call in message.tool_calls %}<tool_call>"
+    "{{ call.function.name }} {{ call.function.arguments | tojson }}</tool_call>{% endfor %}"
+    "{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if enable_thinking %}<think>\n{% endif %}{% endif %}";
+
+static const struct server *server_get(void) {
+    static struct server server;
+    static rn_model *model;
+    static rn_chat_template *tmpl;
+    if (model) return &server;
+    rn_error err;
+    if (rn_model_open(TEST_DATA "/golden/llama/model.gguf", &model, &err) != RN_OK) abort();
+    if (rn_chat_template_create(model, template_source, &tmpl, &err) != RN_OK) abort();
+    server.config = (struct server_config){.model_name = "tiny",
+                                           .body_bytes_max = 1 << 20,
+                                           .pending_bytes_max = 1 << 20,
+                                           .sampling = rn_sampling_neutral(),
+                                           .max_tokens = -1};
+    server.model = model;
+    server.info = rn_model_get_info(model);
+    server.engine_info.n_ctx = 256;
+    server.engine_info.max_seqs = 4;
+    server.engine_info.max_waiting = 256;
+    server.tmpl = tmpl;
+    server.tmpl_source = template_source;
+    server.split = split_format_of(template_source);
+    server.created = 1;
+    strcpy(server.fingerprint, "fp_fuzz");
+    server.phase = PHASE_READY;
+    return &server;
+}
+
+static const struct route *route_of(const uint8_t **data, size_t *size) {
+    const uint8_t *line_end = *size ? memchr(*data, '\n', *size) : NULL;
+    const size_t len = line_end ? (size_t)(line_end - *data) : 0;
+    for (int i = 0; i < N_ROUTES && line_end; i++) {
+        if (strlen(routes[i].path) != len || memcmp(routes[i].path, *data, len) != 0) continue;
+        *data += len + 1;
+        *size -= len + 1;
+        return &routes[i];
+    }
+    return &routes[*size ? **data % N_ROUTES : 0];
+}
+
+// An answer is JSON; one that refuses says why in words.
+static void answer_check(const struct call *call) {
+    if (call->status != 200 && (call->status < 400 || call->status >= 500)) abort();
+    json_t *answer = json_loadb(call->out.data, call->out.len, 0, NULL);
+    if (!answer) abort();
+    if (call->status != 200) {
+        const json_t *message = json_object_get(json_object_get(answer, "error"), "message");
+        if (json_string_length(message) == 0) abort();
+    }
+    json_decref(answer);
+}
+
+static void generation_inspect(const struct generation *generation, int n_vocab) {
+    const struct params *params = &generation->params;
+    if (!generation->writer || !generation->writer->end) abort();
+    if (generation->n_prompts < 1 || generation->n_prompts > PROMPTS_MAX) abort();
+    if (params->n < 1 || params->n > RN_MAX_CHOICES || params->n_stop > RN_MAX_STOPS) abort();
+    if (params->max_tokens < -1 || params->top_logprobs < 0) abort();
+    for (int i = 0; i < generation->n_prompts; i++) {
+        const struct prompt *prompt = &generation->prompt[i];
+        if (prompt->n_ids == 0) abort();
+        for (size_t t = 0; t < prompt->n_ids; t++)
+            if (prompt->ids[t] < 0 || prompt->ids[t] >= n_vocab) abort();
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    const struct server *server = server_get();
+    struct call call = {.server = (struct server *)(uintptr_t)server, .created = 1, .start_ns = 1};
+    strcpy(call.id, "0123456789");
+    call.route = route_of(&data, &size);
+    call.body = malloc(size + 1);
+    if (!call.body) return 0;
+    if (size) memcpy(call.body, data, size);
+    call.body[size] = '\0';
+    call.body_len = size;
+
+    call.route->prepare(&call);
+    if (call.status) {
+        answer_check(&call);
+    } else {
+        if (!call.generation) abort();
+        generation_inspect(call.generation, server->info->n_vocab);
+    }
+    if (call.generation) generation_destroy(call.generation);
+    json_decref(call.json);
+    jbuf_deinit(&call.out);
+    free(call.body);
+    return 0;
+}

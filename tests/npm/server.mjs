@@ -1,0 +1,117 @@
+// Starts `runnel serve` for a test and ends it. BIN is the program. Everything listens on loopback.
+import { spawn } from 'node:child_process';
+import http from 'node:http';
+
+const running = new Set();
+process.on('exit', () => { for (const child of running) child.kill('SIGKILL'); });
+
+// options: further arguments. Resolves when the ready line came; rejects with what was printed.
+export function serve(options = [], environment = {}) {
+    const child = spawn(process.env.BIN, ['serve', '--port', '0', '-q', ...options], {
+        stdio: ['ignore', 'pipe', 'pipe'],
+        env: { ...process.env, ...environment },
+    });
+    const server = { child, pid: child.pid, stderr: '', stdout: '' };
+    child.stdout.on('data', (data) => { server.stdout += data; });
+    server.ended = new Promise((resolve) => child.on('close', (code, signal) => resolve({ code, signal })));
+    const guard = setTimeout(() => child.kill('SIGKILL'), 240e3); // a test that hangs ends
+    server.ended.then(() => clearTimeout(guard));
+    running.add(child);
+    server.ended.then(() => running.delete(child));
+    server.stop = async (signal = 'SIGTERM') => {
+        child.kill(signal);
+        return server.ended;
+    };
+    return new Promise((resolve, reject) => {
+        child.stderr.on('data', (data) => {
+            server.stderr += data;
+            const ready = server.stderr.match(/ready at (https?):\/\/([^:]+|\[.*\]):(\d+)/);
+            if (!ready || server.port) return;
+            server.port = Number(ready[3]);
+            server.url = `${ready[1]}://${ready[2]}:${ready[3]}`;
+            resolve(server);
+        });
+        server.ended.then(({ code }) => reject(new Error(`exit ${code}: ${server.stderr}`)));
+    });
+}
+
+// One request, whole. Resolves to {status, headers, text, ms}.
+export function ask(server, path, body, { headers = {}, method, agent } = {}) {
+    const start = performance.now();
+    return new Promise((resolve, reject) => {
+        const data = body === undefined ? undefined : Buffer.isBuffer(body) || typeof body === 'string' ? body : JSON.stringify(body);
+        const request = http.request({ host: '127.0.0.1', port: server.port, path, agent, method: method ?? (data === undefined ? 'GET' : 'POST'),
+            headers: { 'content-type': 'application/json', ...headers, ...(data === undefined ? {} : { 'content-length': Buffer.byteLength(data) }) } });
+        request.on('response', (response) => {
+            let text = '';
+            response.setEncoding('utf8');
+            response.on('data', (piece) => { text += piece; });
+            response.on('end', () => resolve({ status: response.statusCode, headers: response.headers, text, ms: performance.now() - start }));
+            response.on('error', reject);
+        });
+        request.on('error', reject);
+        request.end(data);
+    });
+}
+
+// One request as a stream. on(text piece, request) is called for each piece; resolves when it is over:
+// {status, text (joined), finish, usage, events, done, headers}.
+export function stream(server, path, body, { on, headers = {} } = {}) {
+    return new Promise((resolve, reject) => {
+        const data = JSON.stringify({ ...body, stream: true });
+        const request = http.request({ host: '127.0.0.1', port: server.port, path, method: 'POST', agent: false,
+            headers: { 'content-type': 'application/json', 'content-length': Buffer.byteLength(data), ...headers } });
+        const result = { text: '', finish: null, events: 0, done: false, errors: [] };
+        request.on('response', (response) => {
+            result.status = response.statusCode;
+            result.headers = response.headers;
+            let rest = '';
+            response.setEncoding('utf8');
+            response.on('data', (piece) => {
+                rest += piece;
+                if (response.statusCode !== 200) return;
+                const parts = rest.split('\n\n');
+                rest = parts.pop();
+                for (const part of parts) event(part);
+            });
+            response.on('end', () => { result.rest = rest; resolve(result); });
+            response.on('error', reject);
+        });
+        function event(part) {
+            if (!part.startsWith('data: ')) return;
+            const payload = part.slice(6);
+            if (payload === '[DONE]') { result.done = true; return; }
+            const object = JSON.parse(payload);
+            result.events++;
+            if (object.error) result.errors.push(object.error);
+            if (object.usage) result.usage = object.usage;
+            if (object.timings) result.timings = object.timings;
+            for (const choice of object.choices ?? []) {
+                const piece = choice.delta?.content ?? choice.text ?? '';
+                result.text += piece;
+                if (choice.finish_reason) result.finish = choice.finish_reason;
+                if (on && piece) on(piece, request, result);
+            }
+        }
+        request.on('error', reject);
+        request.end(data);
+    });
+}
+
+export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+// The value of a metric; label: one that it must have, such as state="held".
+export async function metric(server, name, label = '') {
+    const { text } = await ask(server, '/metrics');
+    const line = text.split('\n').find((at) => at.startsWith(name) && /[{ ]/.test(at[name.length]) && at.includes(label));
+    return line ? Number(line.slice(line.lastIndexOf(' ') + 1)) : NaN;
+}
+
+// Small deterministic numbers for tests that try many things.
+export function random(seed) {
+    let state = seed >>> 0;
+    return () => {
+        state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+        return state / 4294967296;
+    };
+}

@@ -1,0 +1,436 @@
+// The live view: what it keeps of streams, and its JSON, from engine states made by hand.
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "live_picture.h"
+#include "metrics.h"
+
+enum { MS = 1000000 };
+
+static void check_near(double got, double want, double within) {
+    check(fabs(got - want) <= within, "%.17g instead of %.17g", got, want);
+}
+
+static rn_event token_at(uint64_t request, int choice, uint64_t ms, rn_gap gap) {
+    return (
+        rn_event){.request = request, .choice = choice, .token = 7, .time_ns = ms * MS, .gap = gap};
+}
+
+static void feed(struct live_streams *streams, rn_event event) {
+    live_streams_token(streams, "cmpl-x", event.choice, &event);
+}
+
+static void show(struct live_streams *streams, uint64_t ms, const rn_stream_view *view, size_t n) {
+    live_streams_view(streams, &(rn_view){.time_ns = ms * MS, .stream = view, .n_streams = n});
+}
+
+// ---------------------------------------------------------------- JSON
+
+struct fixture {
+    struct server server;
+    struct live_streams streams;
+    struct live_moments moments;
+    struct jbuf pages;
+    rn_engine_stats stats;
+};
+
+static void fixture_init(struct fixture *f) {
+    memset(f, 0, sizeof *f);
+    f->server.config.model_name = "tale \"1\"";
+    f->server.engine_info = (rn_engine_info){
+        .kv_type = "f16", .n_ctx = 512, .max_seqs = 4, .max_waiting = 9, .kv_bytes = 1 << 20};
+    f->server.metrics = metrics_create(&f->server);
+    atomic_store(&f->server.phase, PHASE_READY);
+    assert_non_null(f->server.metrics);
+}
+
+static void fixture_deinit(struct fixture *f) {
+    metrics_destroy(f->server.metrics);
+    live_streams_clear(&f->streams);
+    jbuf_deinit(&f->pages);
+}
+
+static json_t *picture(const struct fixture *f, uint64_t ms) {
+    struct jbuf out = {0};
+    live_picture_write(&out, &(struct live_picture){.server = &f->server,
+                                                    .start_ns = 1000 * (uint64_t)MS,
+                                                    .streams = &f->streams,
+                                                    .moments = &f->moments,
+                                                    .stats = &f->stats,
+                                                    .pages = &f->pages,
+                                                    .time_ns = ms * MS});
+    assert_false(out.failed);
+    json_error_t problem;
+    json_t *json = json_loadb(out.data, out.len, JSON_REJECT_DUPLICATES, &problem);
+    check(json, "%s: %.*s", problem.text, (int)out.len, out.data);
+    check(!memchr(out.data, '\n', out.len), "an event's data is one line");
+    jbuf_deinit(&out);
+    return json;
+}
+
+// "bandwidth.share", "streams.0.state"
+static const json_t *at(const json_t *json, const char *path) {
+    char key[32];
+    while (*path) {
+        const size_t len = strcspn(path, ".");
+        snprintf(key, sizeof key, "%.*s", (int)len, path);
+        json = json_is_array(json) ? json_array_get(json, (size_t)atoi(key))
+                                   : json_object_get(json, key);
+        check(json, "nothing at %s", path);
+        path += len + (path[len] == '.');
+    }
+    return json;
+}
+
+static double number(const json_t *json, const char *path) {
+    check(json_is_number(at(json, path)), "%s is no number", path);
+    return json_number_value(at(json, path));
+}
+
+static const char *text(const json_t *json, const char *path) {
+    check(json_is_string(at(json, path)), "%s is no string", path);
+    return json_string_value(at(json, path));
+}
+
+// ---------------------------------------------------------------- streams
+
+static void test_a_stream_keeps_its_number_and_shows_each_token_once(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    const rn_stream_view view[] = {{.request = 5,
+                                    .state = RN_STREAM_DECODE,
+                                    .prompt_tokens = 40,
+                                    .cached_tokens = 32,
+                                    .done_tokens = 42,
+                                    .output_tokens = 3,
+                                    .pages = 2}};
+    feed(&f.streams, token_at(5, 0, 1100, RN_GAP_NONE));
+    feed(&f.streams, token_at(5, 0, 1125, RN_GAP_PROMPT));
+    show(&f.streams, 1130, view, 1);
+    json_t *json = picture(&f, 1130);
+    check_near(number(json, "streams.0.n"), 1, 0);
+    assert_string_equal(text(json, "streams.0.id"), "cmpl-x");
+    assert_string_equal(text(json, "streams.0.state"), "decode");
+    check_near(number(json, "streams.0.prompt"), 40, 0);
+    check_near(number(json, "streams.0.cached"), 32, 0);
+    check_near(number(json, "streams.0.done"), 42, 0);
+    check_near(number(json, "streams.0.output"), 3, 0);
+    check_near(number(json, "streams.0.pages"), 2, 0);
+    check_near(number(json, "streams.0.tokens.0.0"), 100, 1e-6);
+    assert_string_equal(text(json, "streams.0.tokens.0.1"), "first");
+    assert_string_equal(text(json, "streams.0.tokens.1.1"), "prompt");
+    assert_int_equal(json_array_size(at(json, "streams.0.tokens")), 2);
+    json_decref(json);
+
+    live_streams_shown(&f.streams);
+    feed(&f.streams, token_at(5, 0, 1140, RN_GAP_DECODE));
+    show(&f.streams, 1150, view, 1);
+    json = picture(&f, 1150);
+    check_near(number(json, "streams.0.n"), 1, 0);
+    assert_int_equal(json_array_size(at(json, "streams.0.tokens")), 1);
+    json_decref(json);
+    fixture_deinit(&f);
+}
+
+static void test_a_stream_that_ended_is_shown_once_more(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    const rn_timings timings = {.prompt_tokens = 40, .cached_tokens = 32, .output_tokens = 9};
+    rn_event event = token_at(5, 0, 1100, RN_GAP_NONE);
+    event.finish = RN_FINISH_STOP;
+    event.timings = &timings;
+    feed(&f.streams, event);
+    // the picture was taken before its end
+    show(&f.streams, 1050, (rn_stream_view[]){{.request = 5, .state = RN_STREAM_DECODE}}, 1);
+    json_t *json = picture(&f, 1110);
+    assert_string_equal(text(json, "streams.0.state"), "done");
+    check_near(number(json, "streams.0.output"), 9, 0);
+    assert_int_equal(json_array_size(at(json, "streams.0.tokens")), 1);
+    json_decref(json);
+    live_streams_shown(&f.streams);
+    show(&f.streams, 1200, NULL, 0);
+    json = picture(&f, 1200);
+    assert_int_equal(json_array_size(at(json, "streams")), 0);
+    json_decref(json);
+    fixture_deinit(&f);
+}
+
+static void test_a_stream_that_two_pictures_lack_has_ended(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    show(&f.streams, 1000, (rn_stream_view[]){{.request = 5}}, 1);
+    show(&f.streams, 1100, NULL, 0);
+    assert_int_equal(f.streams.n, 1);
+    assert_false(f.streams.stream[0].ended);
+    show(&f.streams, 1200, (rn_stream_view[]){{.request = 5}}, 1); // it was there after all
+    show(&f.streams, 1300, NULL, 0);
+    assert_false(f.streams.stream[0].ended);
+    show(&f.streams, 1400, NULL, 0);
+    assert_true(f.streams.stream[0].ended);
+    live_streams_shown(&f.streams);
+    assert_int_equal(f.streams.n, 0);
+    fixture_deinit(&f);
+}
+
+static void test_a_stream_that_is_newer_than_the_picture_waits_for_the_next(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    feed(&f.streams, token_at(5, 0, 1100, RN_GAP_NONE));
+    for (int i = 0; i < 3; i++) {
+        show(&f.streams, 1050, NULL, 0);
+        json_t *json = picture(&f, 1110);
+        assert_int_equal(json_array_size(at(json, "streams")), 0);
+        json_decref(json);
+        live_streams_shown(&f.streams);
+    }
+    show(&f.streams, 1150, (rn_stream_view[]){{.request = 5, .state = RN_STREAM_DECODE}}, 1);
+    json_t *json = picture(&f, 1150);
+    assert_int_equal(json_array_size(at(json, "streams.0.tokens")), 1); // none was lost
+    json_decref(json);
+    fixture_deinit(&f);
+}
+
+static void test_choices_are_apart_and_numbers_are_never_given_twice(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    feed(&f.streams, token_at(9, 1, 1, RN_GAP_NONE));
+    feed(&f.streams, token_at(7, 0, 1, RN_GAP_NONE));
+    feed(&f.streams, token_at(9, 0, 1, RN_GAP_NONE));
+    assert_int_equal(f.streams.n, 3);
+    assert_int_equal(live_streams_number(&f.streams, 7), 2);
+    assert_int_equal(live_streams_number(&f.streams, 9), 3); // of its first choice
+    assert_int_equal(live_streams_number(&f.streams, 8), 0);
+    live_streams_clear(&f.streams);
+    feed(&f.streams, token_at(7, 0, 1, RN_GAP_NONE));
+    assert_int_equal(live_streams_number(&f.streams, 7), 4);
+    fixture_deinit(&f);
+}
+
+static void test_what_a_picture_shows_is_bounded(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    enum { N = 1000 };
+    rn_stream_view *view = calloc(N, sizeof *view);
+    assert_non_null(view);
+    for (int i = 0; i < N; i++) {
+        view[i].request = (uint64_t)i + 1;
+        view[i].state = i == N - 1 ? RN_STREAM_PAUSED : RN_STREAM_WAITING;
+    }
+    for (int i = 0; i < N; i++) feed(&f.streams, token_at(N, 0, 1, RN_GAP_DECODE));
+    show(&f.streams, 1000, view, N);
+    json_t *json = picture(&f, 1000);
+    assert_int_equal(json_array_size(at(json, "streams")), 256);
+    assert_string_equal(text(json, "streams.0.state"), "paused"); // what waits is left out first
+    assert_int_equal(json_array_size(at(json, "streams.0.tokens")), LIVE_TOKENS_MAX);
+    check_near(number(json, "paused"), 1, 0);
+    json_decref(json);
+    free(view);
+    fixture_deinit(&f);
+}
+
+// ---------------------------------------------------------------- pages
+
+static json_t *pages(const struct live_streams *streams, const rn_page_view *page, size_t n) {
+    struct jbuf out = {0};
+    jbuf_text(&out, "{");
+    live_picture_pages(&out, streams, page, n);
+    jbuf_text(&out, "}");
+    json_t *json = json_loadb(out.data, out.len, 0, NULL);
+    check(json, "%.*s", (int)out.len, out.data);
+    jbuf_deinit(&out);
+    return json;
+}
+
+static void check_run(const json_t *json, int index, int state, int owner, int holders, int count) {
+    const json_t *run = json_array_get(at(json, "pages"), (size_t)index);
+    const int want[] = {state, owner, holders, count};
+    for (size_t i = 0; i < 4; i++) {
+        const int got = (int)json_integer_value(json_array_get(run, i));
+        check(got == want[i], "run %d, item %zu: %d instead of %d", index, i, got, want[i]);
+    }
+}
+
+static void test_pages_are_runs_with_their_owners_numbers(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    feed(&f.streams, token_at(70, 0, 1, RN_GAP_NONE));
+    feed(&f.streams, token_at(90, 0, 1, RN_GAP_NONE));
+    const rn_page_view page[] = {
+        {.owner = 70, .holders = 1, .state = RN_PAGE_HELD},
+        {.owner = 70, .holders = 1, .state = RN_PAGE_HELD},
+        {.owner = 70, .holders = 2, .state = RN_PAGE_HELD},
+        {.owner = 90, .holders = 2, .state = RN_PAGE_HELD},
+        {.state = RN_PAGE_CACHED},
+        {.state = RN_PAGE_FREE},
+        {.state = RN_PAGE_FREE},
+        {.owner = 55, .holders = 1, .state = RN_PAGE_HELD}, // of a stream that nobody knows
+    };
+    json_t *json = pages(&f.streams, page, sizeof page / sizeof *page);
+    assert_int_equal(json_array_size(at(json, "pages")), 6);
+    check_run(json, 0, 1, 1, 1, 2);
+    check_run(json, 1, 1, 1, 2, 1);
+    check_run(json, 2, 1, 2, 2, 1);
+    check_run(json, 3, 2, 0, 0, 1);
+    check_run(json, 4, 0, 0, 0, 2);
+    check_run(json, 5, 1, 0, 1, 1);
+    check_near(number(json, "page_scale"), 1, 0);
+    json_decref(json);
+    fixture_deinit(&f);
+}
+
+static void test_many_pages_are_merged_into_the_fullest(void **state) {
+    (void)state;
+    enum { N = 3 * 4096 - 1 };
+    struct live_streams streams = {0};
+    rn_page_view *page = calloc(N, sizeof *page);
+    assert_non_null(page);
+    page[1].state = RN_PAGE_CACHED;                                                // cell 0
+    page[3] = (rn_page_view){.owner = 1, .holders = 1, .state = RN_PAGE_HELD};     // cell 1
+    page[4].state = RN_PAGE_CACHED;                                                // the same
+    page[5] = (rn_page_view){.owner = 2, .holders = 3, .state = RN_PAGE_HELD};     // the same
+    page[N - 1] = (rn_page_view){.owner = 1, .holders = 1, .state = RN_PAGE_HELD}; // the last
+    json_t *json = pages(&streams, page, N);
+    check_near(number(json, "page_scale"), 3, 0);
+    check_run(json, 0, 2, 0, 0, 1);
+    check_run(json, 1, 1, 0, 3, 1);
+    check_run(json, 2, 0, 0, 0, 4093);
+    check_run(json, 3, 1, 0, 1, 1);
+    json_decref(json);
+    free(page);
+}
+
+// ---------------------------------------------------------------- the whole
+
+static void test_a_picture_has_the_servers_and_the_engines_numbers(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    f.stats = (rn_engine_stats){.steps = 10,
+                                .running = 2,
+                                .waiting = 3,
+                                .output_tokens = 50,
+                                .prompt_tokens = 60,
+                                .cached_tokens = 32,
+                                .preemptions = 1,
+                                .pages_total = 64,
+                                .pages_held = 5,
+                                .pages_shared = 1,
+                                .pages_cached = 2,
+                                .kv_held_bytes = 4096};
+    const struct choice choice = {.start_ns = 0};
+    const rn_event first = {.token = 1, .time_ns = 2 * MS};
+    metrics_token(f.server.metrics, &choice, &first);
+    json_t *json = picture(&f, 1234);
+    static const struct {
+        const char *path;
+        double want;
+    } row[] = {
+        {"time_ms", 234},
+        {"n_ctx", 512},
+        {"max_seqs", 4},
+        {"max_waiting", 9},
+        {"steps", 10},
+        {"running", 2},
+        {"waiting", 3},
+        {"paused", 0},
+        {"output_tokens", 50},
+        {"prompt_tokens", 60},
+        {"cached_tokens", 32},
+        {"preemptions", 1},
+        {"kv.page_tokens", 32},
+        {"kv.total", 64},
+        {"kv.held", 5},
+        {"kv.shared", 1},
+        {"kv.cached", 2},
+        {"kv.bytes_held", 4096},
+        {"kv.bytes_total", 1 << 20},
+        {"tokens_per_s", 0},
+        {"bandwidth.measured", 0},
+        {"bandwidth.share", 0},
+        {"page_scale", 1},
+        {"ttft.le.0", 0.001},
+        {"ttft.count.0", 0},
+        {"ttft.count.1", 1},
+        {"ttft.count.22", 1},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        check(number(json, row[i].path) == row[i].want, "%s: %g", row[i].path,
+              number(json, row[i].path));
+    assert_string_equal(text(json, "model"), "tale \"1\"");
+    assert_string_equal(text(json, "phase"), "ready");
+    assert_string_equal(text(json, "kv_type"), "f16");
+    assert_int_equal(json_array_size(at(json, "ttft.count")),
+                     json_array_size(at(json, "ttft.le")) + 1);
+    assert_int_equal(json_array_size(at(json, "itl.count")),
+                     json_array_size(at(json, "itl.le")) + 1);
+    json_decref(json);
+    fixture_deinit(&f);
+}
+
+static void test_rates_are_over_the_last_second(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    f.server.bandwidth = 1e9;
+    f.stats.output_tokens = 1000000; // long ago
+    for (int i = 0; i <= 40; i++) {
+        live_moments_add(&f.moments, (uint64_t)(1000 + i * 250) * MS, &f.stats);
+        // in each quarter: 5 steps of 25 ms, 10 tokens, 20 tokens of prompts
+        f.stats.steps += 5;
+        f.stats.output_tokens += 10;
+        f.stats.computed_tokens += 30;
+        f.stats.run_ns += 100 * MS;
+        f.stats.schedule_ns += 10 * MS;
+        f.stats.sample_ns += 15 * MS;
+        f.stats.weight_bytes += 40000000;
+        f.stats.kv_bytes += 10000000;
+    }
+    json_t *json = picture(&f, 11000);
+    check_near(number(json, "tokens_per_s"), 40, 0.01);
+    check_near(number(json, "prompt_tokens_per_s"), 80, 0.01);
+    check_near(number(json, "step_ms"), 25, 0.001);
+    check_near(number(json, "busy"), 0.5, 0.001);
+    check_near(number(json, "bandwidth.now"), 5e8, 1);
+    check_near(number(json, "bandwidth.share"), 0.5, 1e-4);
+    json_decref(json);
+    f.server.bandwidth = 1e8; // a share is never over 1
+    json = picture(&f, 11000);
+    check_near(number(json, "bandwidth.share"), 1, 0);
+    json_decref(json);
+
+    // A second without work is a rate of nothing.
+    live_moments_add(&f.moments, (uint64_t)12500 * MS, &f.stats);
+    live_moments_add(&f.moments, (uint64_t)13500 * MS, &f.stats);
+    json = picture(&f, 13500);
+    check_near(number(json, "tokens_per_s"), 0, 0);
+    check_near(number(json, "busy"), 0, 0);
+    json_decref(json);
+    fixture_deinit(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_stream_keeps_its_number_and_shows_each_token_once),
+        cmocka_unit_test(test_a_stream_that_ended_is_shown_once_more),
+        cmocka_unit_test(test_a_stream_that_two_pictures_lack_has_ended),
+        cmocka_unit_test(test_a_stream_that_is_newer_than_the_picture_waits_for_the_next),
+        cmocka_unit_test(test_choices_are_apart_and_numbers_are_never_given_twice),
+        cmocka_unit_test(test_what_a_picture_shows_is_bounded),
+        cmocka_unit_test(test_pages_are_runs_with_their_owners_numbers),
+        cmocka_unit_test(test_many_pages_are_merged_into_the_fullest),
+        cmocka_unit_test(test_a_picture_has_the_servers_and_the_engines_numbers),
+        cmocka_unit_test(test_rates_are_over_the_last_second),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
