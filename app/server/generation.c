@@ -164,7 +164,8 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
     } else {
         generation->split = server->split;
         generation->tools = tools != NULL;
-        generation->special_text = generation->tools && split_needs_special(server->split);
+        generation->special_text =
+            server->split && split_needs_special(server->split, generation->tools);
         ok = chat_render(call, generation,
                          &(rn_chat){.messages = json.messages,
                                     .tools = json.tools,
