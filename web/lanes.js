@@ -1,15 +1,15 @@
-// One lane per stream: its tokens of the last 20 seconds as ticks, and under them what the time between
-// two of them was spent on. A stream that ended stays until its tokens have left the lane. The list has
-// one tab stop: up and down move between streams, left and right along the time.
+// One lane per stream: its tokens of the last 20 seconds as ticks, and under them what the time
+// between two of them was spent on. A stream that ended stays until its tokens have left the lane.
+// The list has one tab stop: up and down move between streams, left and right along the time.
 import { causeIndex, causes, streamColour, surface, themeColour } from './charts.js';
 import { amount, byId, count, h, seconds } from './ui.js';
 
 const spanMs = 20000;
 const lanesMax = 24;
 const lanes = new Map(); // stream number -> lane
-let now = 0;             // the server's clock
-let active = 0;          // streams that have not ended
-let cursor = null;       // {n, ago_ms}: what is read out
+let now = 0; // the server's clock
+let active = 0; // streams that have not ended
+let cursor = null; // {n, ago_ms}: what is read out
 
 export function lanesInit() {
     const list = byId('lanes');
@@ -20,16 +20,21 @@ export function lanesInit() {
         const canvas = event.target.closest('canvas');
         if (!canvas) return;
         const box = canvas.getBoundingClientRect();
-        point(canvas.closest('li').dataset.n, spanMs * (1 - (event.clientX - box.left) / box.width));
+        point(
+            canvas.closest('li').dataset.n,
+            spanMs * (1 - (event.clientX - box.left) / box.width),
+        );
     });
     list.addEventListener('pointerleave', () => point(null));
-    byId('gap-legend').append(h('li', {}, h('span', { class: 'swatch token' }), 'a token'),
+    byId('gap-legend').append(
+        h('li', {}, h('span', { class: 'swatch token' }), 'a token'),
         ...causes.map((cause) => {
             const swatch = h('span', { class: 'swatch gap' });
             swatch.style.background = cause.colour;
             swatch.style.height = `${cause.height}px`;
             return h('li', {}, swatch, cause.text);
-        }));
+        }),
+    );
 }
 
 export function lanesReset() {
@@ -37,7 +42,8 @@ export function lanesReset() {
     lanes.clear();
 }
 
-// A picture brings the tokens since the one before, so it is taken once; drawing may come more often.
+// A picture brings the tokens since the one before, so it is taken once; drawing may come more
+// often.
 export function lanesTake(live) {
     now = live.time_ms;
     active = live.streams.filter((stream) => stream.state !== 'done').length;
@@ -77,8 +83,13 @@ function update(stream) {
     }
     lane.pages = stream.pages;
     lane.what.textContent = stream.state;
-    lane.made.textContent = stream.state === 'prompt' ? `${count(stream.done)}/${count(stream.prompt)}` : amount(stream.output, 'token');
-    lane.node.title = `${stream.id}, choice ${stream.choice}: ${amount(stream.prompt, 'prompt token')}, ${count(stream.cached)} of them cached`;
+    lane.made.textContent =
+        stream.state === 'prompt'
+            ? `${count(stream.done)}/${count(stream.prompt)}`
+            : amount(stream.output, 'token');
+    lane.node.title =
+        `${stream.id}, choice ${stream.choice}: ` +
+        `${amount(stream.prompt, 'prompt token')}, ${count(stream.cached)} of them cached`;
     lane.node.classList.toggle('done', stream.state === 'done');
 }
 
@@ -88,7 +99,18 @@ function create(n) {
     const what = h('span', { class: 'what' });
     const made = h('span', { class: 'made' });
     const canvas = h('canvas', { class: 'lane', 'aria-hidden': 'true' });
-    return { n, node: h('li', { tabindex: '-1', 'data-n': String(n) }, chip, what, made, canvas), what, made, canvas, pages: 0, times: [], causes: [], head: 0, state: 'waiting' };
+    return {
+        n,
+        node: h('li', { tabindex: '-1', 'data-n': String(n) }, chip, what, made, canvas),
+        what,
+        made,
+        canvas,
+        pages: 0,
+        times: [],
+        causes: [],
+        head: 0,
+        state: 'waiting',
+    };
 }
 
 // Tokens older than the span are skipped (head), and dropped in large pieces.
@@ -103,7 +125,8 @@ function prune(lane) {
 // Live ones first when there are too many, then by number.
 function choose() {
     const all = [...lanes.values()];
-    if (all.length > lanesMax) all.sort((a, b) => (a.state === 'done') - (b.state === 'done') || b.n - a.n);
+    if (all.length > lanesMax)
+        all.sort((a, b) => (a.state === 'done') - (b.state === 'done') || b.n - a.n);
     return all.slice(0, lanesMax).sort((a, b) => a.n - b.n);
 }
 
@@ -124,12 +147,14 @@ function paint(lane) {
     const columns = Math.max(1, Math.floor(width));
     const tokens = new Uint16Array(columns);
     const worst = new Int8Array(columns).fill(-1);
-    const column = (time) => Math.min(columns - 1, Math.max(0, Math.floor(columns * (1 - (now - time) / spanMs))));
+    const column = (time) =>
+        Math.min(columns - 1, Math.max(0, Math.floor(columns * (1 - (now - time) / spanMs))));
     for (let i = lane.head; i < lane.times.length; i++) {
         const x = column(lane.times[i]);
         tokens[x] += 1;
         if (lane.causes[i] < 0 || i === 0) continue; // the first has no gap before it
-        for (let at = column(lane.times[i - 1]); at <= x; at++) worst[at] = Math.max(worst[at], lane.causes[i]);
+        for (let at = column(lane.times[i - 1]); at <= x; at++)
+            worst[at] = Math.max(worst[at], lane.causes[i]);
     }
     ctx.fillStyle = themeColour('--line');
     ctx.fillRect(0, height - 1, width, 1);
@@ -161,10 +186,15 @@ function paintTicks(ctx, lane, tokens) {
 function keys(event) {
     const node = event.target.closest('li');
     if (!node) return;
-    const next = { ArrowDown: node.nextElementSibling, ArrowUp: node.previousElementSibling }[event.key];
+    const next = { ArrowDown: node.nextElementSibling, ArrowUp: node.previousElementSibling }[
+        event.key
+    ];
     const step = { ArrowLeft: 100, ArrowRight: -100 }[event.key];
     if (step) {
-        point(node.dataset.n, Math.min(spanMs, Math.max(0, (cursor?.ago_ms ?? 0) + step * (event.shiftKey ? 10 : 1))));
+        point(
+            node.dataset.n,
+            Math.min(spanMs, Math.max(0, (cursor?.ago_ms ?? 0) + step * (event.shiftKey ? 10 : 1))),
+        );
         byId('said').textContent = byId('lane-read').textContent;
     } else if (next) {
         node.tabIndex = -1;
@@ -179,7 +209,8 @@ function keys(event) {
 function point(n, ago_ms) {
     const before = cursor?.n;
     cursor = n ? { n: Number(n), ago_ms } : null;
-    for (const lane of lanes.values()) if (lane.n === before || lane.n === cursor?.n) if (lane.node.isConnected) paint(lane);
+    for (const lane of lanes.values())
+        if (lane.n === before || lane.n === cursor?.n) if (lane.node.isConnected) paint(lane);
     read();
 }
 
@@ -192,11 +223,14 @@ function read() {
 function describe(lane, time) {
     let best = -1;
     for (let i = lane.head; i < lane.times.length; i++) {
-        if (best < 0 || Math.abs(lane.times[i] - time) < Math.abs(lane.times[best] - time)) best = i;
+        if (best < 0 || Math.abs(lane.times[i] - time) < Math.abs(lane.times[best] - time))
+            best = i;
     }
     if (best < 0) return `Stream ${lane.n}: no token in the last 20 seconds`;
     const ago = seconds(Math.max(0, now - lane.times[best]) / 1000);
     const cause = causes[lane.causes[best]];
     if (!cause || best === 0) return `Stream ${lane.n}, ${ago} ago: its first token`;
-    return `Stream ${lane.n}, ${ago} ago: ${seconds((lane.times[best] - lane.times[best - 1]) / 1000)} since the token before, ${cause.text}; ${amount(lane.pages, 'page')}`;
+    const gap = seconds((lane.times[best] - lane.times[best - 1]) / 1000);
+    const what = `${gap} since the token before, ${cause.text}`;
+    return `Stream ${lane.n}, ${ago} ago: ${what}; ${amount(lane.pages, 'page')}`;
 }
