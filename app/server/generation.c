@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "prompt_ids.h"
 #include "streams.h"
 
 struct generation *generation_create(struct call *call, const struct writer *writer) {
