@@ -29,7 +29,7 @@ CTEST = $(if $(filter thread,$(SAN)),setarch -R )ctest --test-dir $(BUILD) --out
         $(if $(SAN),-LE long) $(if $(filter thread,$(SAN)),-L threads)
 
 .DEFAULT_GOAL := all
-.PHONY: all program setup clients run test install fuzz format format-check help clean
+.PHONY: all program setup clients run test install deb fuzz format format-check help clean
 
 all: $(BUILD)/build.ninja ## build everything; the program is build/runnel
 	@echo "building $(BUILD)/runnel and its tests"
@@ -69,6 +69,12 @@ install: setup ## install the program, the library and its headers into DESTDIR/
 	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
 	@$(call NINJA,installed)
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(PREFIX)"
+
+deb: setup ## build a Debian package of the program, the service and the library
+	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
+	@$(call NINJA,installed)
+	@cd $(BUILD) && cpack -G DEB >cpack.log 2>&1 || { cat cpack.log; exit 1; }
+	@ls $(BUILD)/*.deb
 
 fuzz: ## run each fuzz harness for FUZZ_SECONDS (needs clang)
 	@tools/setup fuzz

@@ -30,7 +30,7 @@ struct choice {
     int n_tools;
     bool in_reasoning; // where its text is now
     int n_reasoning;   // tokens that were part of the reasoning
-    int32_t *token; // [n_tokens], kept when generation->keep_tokens
+    int32_t *token;    // [n_tokens], kept when generation->keep_tokens
     int n_tokens, token_capacity;
     // logprobs not yet written: a stream's writer takes them and sets n_logprob = n_top = 0
     struct token_logprob *logprob;

@@ -146,8 +146,6 @@ void http_give_up(struct call *call) {
     if (io->state != CALL_WORKING) http_resume(call);
 }
 
-void http_abort(struct call *call) { http_give_up(call); }
-
 // ---------------------------------------------------------------- load
 
 void http_count_load(struct server *server, int choices) {
@@ -527,6 +525,17 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
     *context = NULL;
 }
 
+// A path with %00 in it is none of ours, and not the one that it begins with.
+static size_t on_unescape(void *cls, struct MHD_Connection *connection, char *text) {
+    (void)cls;
+    (void)connection;
+    const size_t len = MHD_http_unescape(text);
+    for (size_t i = 0; i < len; i++) {
+        if (!text[i]) text[i] = '?';
+    }
+    return len;
+}
+
 // libmicrohttpd's own complaints are about clients; they get their answers.
 __attribute__((format(printf, 2, 0))) static void on_log(void *cls, const char *fmt, va_list args) {
     (void)cls;
@@ -632,13 +641,13 @@ static struct MHD_Daemon *daemon_start(struct http *http, int listen_fd) {
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
     if (config->tls_cert) flags |= MHD_USE_TLS;
     return MHD_start_daemon(flags, 0, NULL, NULL, on_request, http, MHD_OPTION_EXTERNAL_LOGGER,
-                            on_log, NULL, MHD_OPTION_LISTEN_SOCKET, listen_fd,
-                            MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->connections_max,
-                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
-                            MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-                            MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
-                            MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_ARRAY,
-                            config->tls_cert ? tls : plain, MHD_OPTION_END);
+                            on_log, NULL, MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, NULL,
+                            MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_CONNECTION_LIMIT,
+                            (unsigned)config->connections_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                            (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, 0u,
+                            MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED,
+                            on_completed, http, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
+                            MHD_OPTION_ARRAY, config->tls_cert ? tls : plain, MHD_OPTION_END);
 }
 
 rn_status http_create(struct server *server, int listen_fd, int epoll_fd, int wake_fd,

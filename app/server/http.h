@@ -28,7 +28,9 @@ int http_active(const struct http *http); // calls that are worked on or answere
 void http_count_load(struct server *server, int choices); // that the engine has, more or less
 bool http_refuse_full(struct call *call);                 // 429; false
 void http_close_after(struct call *call);                 // the connection ends with the answer
-void http_abort(struct call *call);                       // it ends now, half an answer or not
+// Nobody reads the answer any more, or it cannot be written: its requests are cancelled, the
+// connection is closed.
+void http_give_up(struct call *call);
 
 // --- for those who watch ---
 

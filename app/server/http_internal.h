@@ -68,6 +68,5 @@ struct http {
 enum MHD_Result reply_queue(struct call *call);
 // Wakes a connection that waits for bytes.
 void http_resume(struct call *call);
-void http_give_up(struct call *call); // nobody reads the answer any more
 
 #endif

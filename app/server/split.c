@@ -27,7 +27,7 @@ enum channel { CHANNEL_CONTENT, CHANNEL_REASONING, CHANNEL_TOOL };
 
 enum {
     CALL_MAX_BYTES = 1 << 20,  // of a call, with its marks
-    BLANK_MAX_BYTES = 1 << 12, // white space that is held back
+    BLANK_MAX_BYTES = 1 << 8, // white space that is held back
     HEADER_MAX_BYTES = 512,
 };
 
@@ -468,7 +468,7 @@ void split_feed(struct split *split, const char *text, size_t len, bool final, s
     }
     while (step(&f)) continue;
     if (is_held) {
-        jbuf_drop(&split->held, split->held.len - f.len);
+        if (f.len < split->held.len) jbuf_drop(&split->held, split->held.len - f.len);
     } else {
         jbuf_bytes(&split->held, f.text, f.len);
         if (split->held.failed) feed_unheld(split, f.text, f.len, fn, ctx);

@@ -262,7 +262,7 @@ static void call_fail(struct call *call, int status, const char *code, const cha
         http_close_after(call);
     }
     if (call->out.failed) {
-        http_abort(call); // its bytes may end in the middle of an event
+        http_give_up(call); // its bytes may end in the middle of an event
     } else {
         call_end(call);
     }

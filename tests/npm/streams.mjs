@@ -70,7 +70,7 @@ test('ten times too many: what was accepted finishes, the rest is told at once t
 });
 
 test('hang-ups at random moments give all pages back and change nobody\'s text', async () => {
-    const server = await serve(['--max-seqs', '8', '--max-waiting', '64']);
+    const server = await serve(['--max-seqs', '8', '--max-waiting', '128']);
     const chance = random(7);
     const survivors = [0, 1, 2].map(question).map((body) => ({ ...body, max_tokens: 60 }));
     const alone = [];
@@ -85,22 +85,22 @@ test('hang-ups at random moments give all pages back and change nobody\'s text',
             const text = `POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
             // in the head, in the body, in the queue or the prompt, in the stream
             socket.write(moment < 0.1 ? text.slice(0, 30) : moment < 0.2 ? text.slice(0, -20) : text);
-            await sleep(moment < 0.5 ? chance() * 3 : chance() * 60);
+            await sleep(moment < 0.5 ? chance() * 5 : chance() * 150);
             if (lane % 2) socket.destroy(); else { socket.resetAndDestroy?.(); socket.destroy(); }
             finished++;
         }
     });
     let rounds = 0;
     const watched = survivors.map(async (body, i) => {
-        while (left > 0) {
+        for (let mine = 0; left > 0 || mine < 2;) {
             const answer = await stream(server, '/v1/chat/completions', body);
             if (answer.status === 429) { await sleep(20); continue; }
             assert.equal(answer.text, alone[i], `survivor ${i}`);
             rounds++;
+            mine++;
         }
     });
     await Promise.all([...hangUps, ...watched]);
-    assert.ok(rounds > 0);
     console.log(`${finished} hang-ups, ${rounds} survivors`);
     await idle(server);
     assert.equal((await server.stop()).code, 0);

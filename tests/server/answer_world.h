@@ -43,6 +43,7 @@ static inline int world_setup(void **state) {
     server->model = world->model;
     server->info = rn_model_get_info(world->model);
     server->tmpl = world->tmpl;
+    server->split = split_format_of(tmpl);
     server->engine_info.n_ctx = 512;
     server->engine_info.max_seqs = 1;
     server->engine_info.max_waiting = 16;

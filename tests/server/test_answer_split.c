@@ -185,7 +185,7 @@ static void what_is_no_call_is_content(void **state) {
         expect(HERMES, texts[i], want);
     }
     expect(HERMES, "<tool_call>{\"name\": <tool_call>{\"name\":\"f\"}</tool_call>",
-           "C(<tool_call>{\"name\":)T0(f)A0({})");
+           "C(<tool_call>{\"name\": )T0(f)A0({})");
 }
 
 static void coder_calls(void **state) {
@@ -396,7 +396,7 @@ static void long_things_are_let_out_whole(void **state) {
         {HERMES, "<tool_call>", "         "},
         {HERMES, "<tool_call>", "[[[[[[[["},
         {HERMES, "x", "\n\n\n\n\n\n\n\n"},
-        {CODER, "<function=f>", "</function>"},
+        {CODER, "<function=f><parameter=a>", "</function>"},
         {CODER, "<function=", "aaaaaaaa"},
         {MISTRAL, "[TOOL_CALLS]", "name name"},
         {LLAMA, "{", "{\"a\":{\"b\":"},
