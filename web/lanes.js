@@ -1,12 +1,14 @@
-// One lane per stream: its tokens of the last 20 seconds as ticks, and under them what the time
-// between two of them was spent on. A stream that ended stays until its tokens have left the lane.
-// The list has one tab stop: up and down move between streams, left and right along the time.
+// One lane per stream: its tokens of the last 2 to 20 seconds as ticks, and under them what the
+// time between two of them was spent on. A stream that ended stays until its tokens have left the
+// lane. The list has one tab stop: up and down move between streams, left and right along the time.
 import { causeIndex, causes, streamColour, surface, themeColour } from './charts.js';
 import { amount, byId, count, h, seconds } from './ui.js';
 
-const spanMs = 20000;
-const lanesMax = 24;
+const keptMs = 20000; // tokens are remembered for so long
+const spans = [2, 5, 20]; // seconds that a lane can show
+const lanesMax = 16;
 const lanes = new Map(); // stream number -> lane
+let spanMs = 20000;
 let now = 0; // the server's clock
 let active = 0; // streams that have not ended
 let cursor = null; // {n, ago_ms}: what is read out
@@ -26,6 +28,8 @@ export function lanesInit() {
         );
     });
     list.addEventListener('pointerleave', () => point(null));
+    byId('spans').append(...spans.map(spanChoice));
+    spanSet(spanMs);
     byId('gap-legend').append(
         h('li', {}, h('span', { class: 'swatch token' }), 'a token'),
         ...causes.map((cause) => {
@@ -35,6 +39,24 @@ export function lanesInit() {
             return h('li', {}, swatch, cause.text);
         }),
     );
+}
+
+function spanChoice(span) {
+    const input = h('input', {
+        type: 'radio',
+        name: 'span',
+        checked: span * 1000 === spanMs,
+        onchange: () => spanSet(span * 1000),
+    });
+    return h('label', {}, input, h('span', {}, `${span} s`));
+}
+
+function spanSet(ms) {
+    spanMs = ms;
+    const [from, middle] = byId('axis').children;
+    from.textContent = `${ms / 1000} s ago`;
+    middle.textContent = `${ms / 2000} s`;
+    lanesDraw();
 }
 
 export function lanesReset() {
@@ -61,9 +83,10 @@ export function lanesTake(live) {
 export function lanesDraw() {
     const shown = choose();
     arrange(shown);
-    const hidden = lanes.size - shown.length;
+    const left = lanes.size - shown.length;
+    const more = left ? `; ${count(left)} of the last 20 seconds are not shown` : '';
     byId('streams-sum').textContent = lanes.size
-        ? `${amount(active, 'stream')} now${hidden ? `, ${count(hidden)} more than are shown` : ''}`
+        ? `${amount(active, 'stream')} now${more}`
         : 'none in the last 20 seconds';
     byId('axis').hidden = !lanes.size;
     shown.forEach(paint);
@@ -115,19 +138,21 @@ function create(n) {
 
 // Tokens older than the span are skipped (head), and dropped in large pieces.
 function prune(lane) {
-    while (lane.head < lane.times.length && lane.times[lane.head] < now - spanMs) lane.head += 1;
+    while (lane.head < lane.times.length && lane.times[lane.head] < now - keptMs) lane.head += 1;
     if (lane.head < 4096) return;
     lane.times.splice(0, lane.head);
     lane.causes.splice(0, lane.head);
     lane.head = 0;
 }
 
-// Live ones first when there are too many, then by number.
+// The latest on top; where there are too many, those that ended are left out first.
 function choose() {
     const all = [...lanes.values()];
-    if (all.length > lanesMax)
+    if (all.length > lanesMax) {
         all.sort((a, b) => (a.state === 'done') - (b.state === 'done') || b.n - a.n);
-    return all.slice(0, lanesMax).sort((a, b) => a.n - b.n);
+        all.length = lanesMax;
+    }
+    return all.sort((a, b) => b.n - a.n);
 }
 
 function arrange(shown) {
@@ -149,7 +174,8 @@ function paint(lane) {
     const worst = new Int8Array(columns).fill(-1);
     const column = (time) =>
         Math.min(columns - 1, Math.max(0, Math.floor(columns * (1 - (now - time) / spanMs))));
-    for (let i = lane.head; i < lane.times.length; i++) {
+    for (let i = firstSince(lane, now - spanMs); i < lane.times.length; i++) {
+        if (lane.times[i] > now) break; // came while the picture was taken: the next one's
         const x = column(lane.times[i]);
         tokens[x] += 1;
         if (lane.causes[i] < 0 || i === 0) continue; // the first has no gap before it
@@ -168,6 +194,17 @@ function paint(lane) {
         ctx.fillStyle = themeColour('--ink');
         ctx.fillRect(Math.round(columns * (1 - cursor.ago_ms / spanMs)) - 0.5, 0, 1, height);
     }
+}
+
+// The first token that is not before a time.
+function firstSince(lane, time) {
+    let [low, high] = [lane.head, lane.times.length];
+    while (low < high) {
+        const middle = (low + high) >> 1;
+        if (lane.times[middle] < time) low = middle + 1;
+        else high = middle;
+    }
+    return low;
 }
 
 // Ticks that fall on one pixel make it taller, so a dense row shows its rate.
@@ -189,7 +226,7 @@ function keys(event) {
     const next = { ArrowDown: node.nextElementSibling, ArrowUp: node.previousElementSibling }[
         event.key
     ];
-    const step = { ArrowLeft: 100, ArrowRight: -100 }[event.key];
+    const step = { ArrowLeft: spanMs / 200, ArrowRight: -spanMs / 200 }[event.key];
     if (step) {
         point(
             node.dataset.n,

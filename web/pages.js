@@ -44,8 +44,8 @@ export function pagesDraw(live) {
     const unused = kv.total - kv.held - kv.cached;
     byId('kv-sum').textContent =
         `${count(kv.held)} held, ${count(kv.shared)} shared, ${count(kv.cached)} cached, ` +
-        `${count(unused)} free of ${amount(kv.total, 'page')}` +
-        ` of ${amount(kv.page_tokens, 'token')}; ${bytes(kv.bytes_held)} of ${bytes(kv.bytes_total)}`;
+        `${count(unused)} free of ${amount(kv.total, 'page')} of ` +
+        `${amount(kv.page_tokens, 'token')}; ${bytes(kv.bytes_held)} of ${bytes(kv.bytes_total)}`;
     byId('map').setAttribute(
         'aria-label',
         `Map of ${count(kv.total)} KV pages: ${count(kv.held)} held, ${count(kv.cached)} cached`,
@@ -72,7 +72,7 @@ function paint() {
     grid = layout(map.clientWidth, picture.cells);
     const { ctx } = surface(map, grid.height);
     const colours = {
-        free: themeColour('--cell'),
+        free: themeColour('--line'),
         none: themeColour('--muted'),
         light: themeColour('--panel'),
         ink: themeColour('--ink'),
@@ -90,14 +90,23 @@ function paint() {
     }
 }
 
-const place = (i) => [(i % grid.columns) * grid.cell, Math.floor(i / grid.columns) * grid.cell];
+// On whole pixels, so that edges are sharp.
+const place = (i) => [
+    Math.round((i % grid.columns) * grid.cell),
+    Math.round(Math.floor(i / grid.columns) * grid.cell),
+];
 
 function paintCell(ctx, i, page, colours) {
     const [x, y] = place(i);
-    const size = grid.cell > 4 ? grid.cell - 1.5 : grid.cell - 1;
-    const colour = page.owner ? streamColour(page.owner) : colours.none;
-    ctx.globalAlpha = page.state === free || page.state === held ? 1 : 0.34;
-    ctx.fillStyle = page.state === free ? colours.free : colour;
+    const size = Math.floor(grid.cell) - (grid.cell > 6 ? 2 : 1);
+    if (page.state === free) {
+        ctx.strokeStyle = colours.free;
+        ctx.lineWidth = 1;
+        ctx.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
+        return;
+    }
+    ctx.globalAlpha = page.state === held ? 1 : 0.34;
+    ctx.fillStyle = page.owner ? streamColour(page.owner) : colours.none;
     ctx.fillRect(x, y, size, size);
     ctx.globalAlpha = 1;
     if (page.state !== held || page.holders < 2) return;
