@@ -6,15 +6,6 @@
 
 // ---------------------------------------------------------------- logprobs
 
-static void logprob_write(const struct server *server, rn_logprob token, struct jbuf *out) {
-    jbuf_text(out, "{\"token\":");
-    openai_token_text(server, token.token, out);
-    jbuf_text(out, ",\"logprob\":");
-    openai_logprob(token.logprob, out);
-    jbuf_text(out, ",\"bytes\":");
-    openai_token_bytes(server, token.token, out);
-}
-
 // ,"logprobs":... and the choice's are taken.
 static void logprobs_take(const struct call *call, struct choice *choice, struct jbuf *out) {
     if (!call->generation->params.logprobs) {
@@ -22,20 +13,8 @@ static void logprobs_take(const struct call *call, struct choice *choice, struct
         return;
     }
     jbuf_text(out, ",\"logprobs\":{\"content\":[");
-    for (int i = 0; i < choice->n_logprob; i++) {
-        const struct token_logprob *token = &choice->logprob[i];
-        if (i) jbuf_text(out, ",");
-        logprob_write(call->server, (rn_logprob){token->token, token->logprob}, out);
-        jbuf_text(out, ",\"top_logprobs\":[");
-        for (int j = 0; j < token->n_top; j++) {
-            if (j) jbuf_text(out, ",");
-            logprob_write(call->server, choice->top[token->first_top + j], out);
-            jbuf_text(out, "}");
-        }
-        jbuf_text(out, "]}");
-    }
+    openai_logprobs_take(call->server, choice, 0, out);
     jbuf_text(out, "],\"refusal\":null}");
-    choice->n_logprob = choice->n_top = 0;
 }
 
 // ---------------------------------------------------------------- stream
@@ -142,22 +121,12 @@ static void whole_write(struct call *call) {
     openai_whole_end(call);
 }
 
-static void end(struct call *call) {
-    if (call->generation->params.stream) {
-        openai_stream_end(call);
-    } else {
-        whole_write(call);
-    }
-}
-
 // ---------------------------------------------------------------- the handler
 
-static void begin(struct call *call) { (void)call; }
-
-static const struct writer chat_writer = {.begin = begin,
+static const struct writer chat_writer = {.whole = whole_write,
                                           .delta = stream_delta,
                                           .choice_end = stream_choice_end,
-                                          .end = end,
+                                          .end = openai_stream_end,
                                           .error = openai_error};
 
 void chat_prepare(struct call *call) {

@@ -158,13 +158,9 @@ static void text_write(const struct call *call, const struct choice *choice, str
     jbuf_deinit(&joined);
 }
 
-static void end(struct call *call) {
+static void whole_write(struct call *call) {
     const struct generation *generation = call->generation;
     struct jbuf *out = &call->out;
-    if (generation->params.stream) {
-        openai_stream_end(call);
-        return;
-    }
     openai_whole_begin(call);
     for (int i = 0; i < generation->n_choices; i++) {
         struct choice *choice = &generation->choice[i];
@@ -186,7 +182,8 @@ static void begin(struct call *call) { (void)call; }
 static const struct writer completions_writer = {.begin = begin,
                                                  .delta = stream_delta,
                                                  .choice_end = stream_choice_end,
-                                                 .end = end,
+                                                 .whole = whole_write,
+                                                 .end = openai_stream_end,
                                                  .error = openai_error};
 
 void completions_prepare(struct call *call) {

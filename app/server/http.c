@@ -413,7 +413,7 @@ static void call_start(struct call *call) {
         return;
     }
     call_stream(call, NULL);
-    generation->writer->begin(call);
+    if (generation->writer->begin) generation->writer->begin(call);
 }
 
 static void call_prepared(struct call *call, struct http *http) {

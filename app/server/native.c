@@ -277,7 +277,7 @@ static void write_choice_end(struct call *call, struct choice *choice) {
     jbuf_text(out, "\n\n");
 }
 
-static void whole_write(struct call *call, const struct choice *choice) {
+static void choice_write(struct call *call, const struct choice *choice) {
     struct jbuf *out = &call->out;
     const size_t from = out->len;
     const bool tokens = native_of(call)->return_tokens;
@@ -293,13 +293,12 @@ static void whole_write(struct call *call, const struct choice *choice) {
 }
 
 // One result is an object, several are an array.
-static void write_end(struct call *call) {
+static void whole_write(struct call *call) {
     const struct generation *generation = call->generation;
-    if (generation->params.stream) return;
     const bool many = generation->n_choices > 1;
     for (int i = 0; i < generation->n_choices; i++) {
         if (many) jbuf_text(&call->out, i ? "," : "[");
-        whole_write(call, &generation->choice[i]);
+        choice_write(call, &generation->choice[i]);
     }
     if (many) jbuf_text(&call->out, "]");
 }
@@ -310,12 +309,9 @@ static void write_error(struct call *call, const char *message) {
     jbuf_text(&call->out, "\n\n");
 }
 
-static void write_begin(struct call *call) { (void)call; }
-
-static const struct writer writer = {.begin = write_begin,
+static const struct writer writer = {.whole = whole_write,
                                      .delta = write_delta,
                                      .choice_end = write_choice_end,
-                                     .end = write_end,
                                      .error = write_error};
 
 // ---------------------------------------------------------------- reading

@@ -169,3 +169,29 @@ void openai_token_bytes(const struct server *server, int32_t token, struct jbuf 
 void openai_logprob(float logprob, struct jbuf *out) {
     jbuf_printf(out, "%.8g", isfinite(logprob) && logprob > -9999.0f ? (double)logprob : -9999.0);
 }
+
+static void logprob_write(const struct server *server, rn_logprob token, struct jbuf *out) {
+    jbuf_text(out, "{\"token\":");
+    openai_token_text(server, token.token, out);
+    jbuf_text(out, ",\"logprob\":");
+    openai_logprob(token.logprob, out);
+    jbuf_text(out, ",\"bytes\":");
+    openai_token_bytes(server, token.token, out);
+}
+
+void openai_logprobs_take(const struct server *server, struct choice *choice, int first,
+                          struct jbuf *out) {
+    for (int i = first; i < choice->n_logprob; i++) {
+        const struct token_logprob *token = &choice->logprob[i];
+        if (out->len && out->data[out->len - 1] != '[') jbuf_text(out, ",");
+        logprob_write(server, (rn_logprob){token->token, token->logprob}, out);
+        jbuf_text(out, ",\"top_logprobs\":[");
+        for (int j = 0; j < token->n_top; j++) {
+            if (j) jbuf_text(out, ",");
+            logprob_write(server, choice->top[token->first_top + j], out);
+            jbuf_text(out, "}");
+        }
+        jbuf_text(out, "]}");
+    }
+    choice->n_logprob = choice->n_top = 0;
+}

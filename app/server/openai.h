@@ -42,6 +42,10 @@ void openai_finish(const struct choice *choice, struct jbuf *out);
 void openai_token_text(const struct server *server, int32_t token, struct jbuf *out);
 void openai_token_bytes(const struct server *server, int32_t token, struct jbuf *out);
 void openai_logprob(float logprob, struct jbuf *out);
+// The choice's logprobs from `first` on as items of an array that out may have begun; they are
+// taken.
+void openai_logprobs_take(const struct server *server, struct choice *choice, int first,
+                          struct jbuf *out);
 
 // A value for a message: its JSON, shortened.
 enum { OPENAI_SHOWN_BYTES = 64 };

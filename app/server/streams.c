@@ -276,7 +276,7 @@ static const char *failure_text(rn_status status) {
 
 static void generation_end(struct call *call) {
     struct generation *generation = call->generation;
-    generation->writer->end(call);
+    generation_write_end(call);
     if (call->out.failed) {
         call_fail(call, 503, "out_of_memory", "out of memory");
         return;

@@ -468,7 +468,7 @@ static void impossible_tokens_have_a_number_as_logprob(void **state) {
     struct choice *choice = &call->generation->choice[0];
     token_add(call, choice, 1);
     choice->logprob[0].logprob = -1.0f / 0.0f;
-    call->generation->writer->end(call);
+    generation_write_end(call);
     json_t *body = json_of(call->out.data, call->out.len);
     const json_t *token = json_array_get(
         json_object_get(json_object_get(json_array_get(json_object_get(body, "choices"), 0),
