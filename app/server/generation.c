@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "prompt_ids.h"
 #include "streams.h"
 
 struct generation *generation_create(struct call *call, const struct writer *writer) {
@@ -164,7 +163,8 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
     } else {
         generation->split = server->split;
         generation->tools = tools != NULL;
-        generation->special_text = generation->tools && split_needs_special(server->split);
+        generation->special_text =
+            server->split && split_needs_special(server->split, generation->tools);
         ok = chat_render(call, generation,
                          &(rn_chat){.messages = json.messages,
                                     .tools = json.tools,

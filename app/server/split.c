@@ -26,7 +26,7 @@ enum state {
 enum channel { CHANNEL_CONTENT, CHANNEL_REASONING, CHANNEL_TOOL };
 
 enum {
-    CALL_MAX_BYTES = 1 << 20,  // of a call, with its marks
+    CALL_MAX_BYTES = 1 << 20, // of a call, with its marks
     BLANK_MAX_BYTES = 1 << 8, // white space that is held back
     HEADER_MAX_BYTES = 512,
 };
@@ -84,7 +84,7 @@ static enum match match(const struct feed *f, size_t at, const char *mark) {
     return f->final ? MATCH_NONE : MATCH_MAYBE;
 }
 
-// The best match of several; *len is the full one's.
+// The best match of several.
 static enum match match_any(const struct feed *f, size_t at, const char *const *marks,
                             const char **which) {
     enum match best = MATCH_NONE;
