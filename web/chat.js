@@ -32,10 +32,11 @@ let pending = 0; // a draw is due
 
 export const chatCurrent = () => chat;
 export const chatIsWriting = (id) => runs.has(id);
+export const chatAbort = (id) => runs.get(id)?.abort.abort();
 
 export function chatInit() {
     setIcon(byId('new'), 'plus', 'New conversation');
-    byId('new').addEventListener('click', () => chatShow(null));
+    byId('new').addEventListener('click', () => chatOpen(null));
     byId('ideas').append(
         ...ideas.map((text) =>
             h(
@@ -71,7 +72,7 @@ export function chatInit() {
     window.addEventListener('pagehide', () => {
         for (const run of runs.values()) chatSave(run.chat);
     });
-    chatShow(currentId());
+    chatOpen(currentId());
     grow(input);
 }
 
@@ -90,7 +91,7 @@ function grow(area) {
 // --- which conversation ---
 
 // null, or one that is not there: a new one.
-export function chatShow(id) {
+function chatShow(id) {
     chat = chatGet(id) ?? (chat && !chat.messages.length && !chat.gone ? chat : chatNew());
     currentSet(chat.id);
     editing = null;
@@ -98,6 +99,10 @@ export function chatShow(id) {
     byId('log').replaceChildren();
     draw();
     toBottom();
+}
+
+export function chatOpen(id) {
+    chatShow(id);
     byId('input').focus({ preventScroll: true });
 }
 

@@ -1,6 +1,6 @@
 // The sheet of conversations: a list with one tab stop. Arrow keys move, Enter opens, F2 renames,
 // Delete removes (after a second press), the buttons of the row do the same by pointer.
-import { chatCurrent, chatIsWriting, chatShow, chatTitleDraw } from './chat.js';
+import { chatAbort, chatCurrent, chatIsWriting, chatOpen, chatTitleDraw } from './chat.js';
 import {
     asJson,
     asMarkdown,
@@ -95,7 +95,7 @@ function when(time) {
 
 function open(id) {
     dialog().close();
-    chatShow(id);
+    chatOpen(id);
 }
 
 // --- keys ---
@@ -172,8 +172,9 @@ function remove(node) {
     }
     const next = node.nextElementSibling ?? node.previousElementSibling;
     const nextId = next?.dataset.id;
+    chatAbort(id);
     chatDelete(id);
-    if (id === chatCurrent().id) chatShow(null);
+    if (id === chatCurrent().id) chatOpen(null);
     listDraw();
     if (nextId) focusRow(nextId);
     else byId('list-new').focus();

@@ -22,6 +22,7 @@ trap 'for pid in "${servers[@]}"; do kill "$pid" 2>/dev/null; wait "$pid" 2>/dev
 serve() {
     local name=$1 i
     shift
+    : >"$name.log"
     "$BIN" serve --port 0 "$@" >"$name.log" 2>&1 </dev/null &
     servers+=($!)
     url=

@@ -388,7 +388,7 @@ async function parser() {
     const wrong = await page.evaluate(async () => {
         const { EventParser } = await import('/assets/api.js');
         const text =
-            ': hello\r\ndata: a\r\n\r\ndata:b\ndata: c\n\n: ping\n\nevent: x\ndata: {"d":1}\r\rdata: ü\n\ndata: rest';
+            ': hello\r\ndata: a\r\n\r\ndata:b\r\ndata: c\r\n\r\n: ping\n\nevent: x\ndata: {"d":1}\r\rdata: ü\n\ndata: rest';
         const want = JSON.stringify(['a', 'b\nc', '{"d":1}', 'ü']);
         const seen = [];
         for (let size = 1; size < text.length; size++) {
@@ -513,6 +513,7 @@ async function hidden(page) {
         page.evaluate((state) => {
             Object.defineProperty(document, 'hidden', { configurable: true, get: () => state });
             document.dispatchEvent(new Event('visibilitychange'));
+            window.dispatchEvent(new Event('resize'));
         }, value);
     await set(true);
     const still = await page.locator('#facts').innerText();
