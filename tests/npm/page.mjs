@@ -1,6 +1,7 @@
 // The page, driven in Chromium as a person would: node page.mjs OPEN LOCKED BARE, addresses of a
 // server, of one with the key secret-of-the-test, and of one without the page. Prints what failed;
 // exit 1 then.
+// By hand: ONLY=live,small runs those parts, TIMES=1 says what each took.
 import { chromium } from 'playwright-core';
 
 const [open, locked, bare] = process.argv.slice(2);
