@@ -29,7 +29,7 @@ CTEST = $(if $(filter thread,$(SAN)),setarch -R )ctest --test-dir $(BUILD) --out
         $(if $(SAN),-LE long) $(if $(filter thread,$(SAN)),-L threads)
 
 .DEFAULT_GOAL := all
-.PHONY: all program setup clients run test install fuzz format format-check help clean
+.PHONY: all program setup clients run test install deb fuzz format format-check help clean
 
 all: $(BUILD)/build.ninja ## build everything; the program is build/runnel
 	@echo "building $(BUILD)/runnel and its tests"
@@ -54,12 +54,13 @@ run: program ## build, then let the embedded model tell a story (STORY="a robot 
 	@printf '> Tell me a story about %s.\n\n' "$$STORY"
 	@printf 'Tell me a story about %s.' "$$STORY" | $(BUILD)/runnel run --chat
 
-# Packages of npm that the tests compare with. Without them (no network, say) those tests skip themselves.
+# Packages of npm that the tests compare with, installed when package.json is not that of what is there.
+# Without them (no network, say) their tests skip themselves.
 clients:
 	@tools/setup test
-	@[ -d tests/npm/node_modules ] || { echo "installing the packages of tests/npm"; \
-	    (cd tests/npm && npm install --silent >/dev/null 2>&1) || \
-	    { rm -rf tests/npm/node_modules; echo "npm could not install them: their tests will be skipped"; }; }
+	@cd tests/npm && { cmp -s package.json node_modules/.package.json || { echo "installing the packages of tests/npm"; \
+	    { npm install --silent >/dev/null 2>&1 && cp package.json node_modules/.package.json; } || \
+	    echo "npm could not install them: tests that miss theirs will be skipped"; }; }
 
 test: clients ## build and run the tests; with SAN=... under that sanitizer
 	@$(MAKE) -s --no-print-directory all TARGETS=$(if $(filter thread,$(SAN)),thread_tests)
@@ -69,6 +70,12 @@ install: setup ## install the program, the library and its headers into DESTDIR/
 	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
 	@$(call NINJA,installed)
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(PREFIX)"
+
+deb: setup ## build a Debian package of the program, the service and the library
+	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
+	@$(call NINJA,installed)
+	@cd $(BUILD) && cpack -G DEB >cpack.log 2>&1 || { cat cpack.log; exit 1; }
+	@ls $(BUILD)/*.deb
 
 fuzz: ## run each fuzz harness for FUZZ_SECONDS (needs clang)
 	@tools/setup fuzz

@@ -37,9 +37,16 @@ async function errorOf(response) {
     } catch {
         // no JSON: the status says it
     }
-    const message = typeof error.message === 'string' ? error.message : `the server answered with status ${response.status}`;
+    const message =
+        typeof error.message === 'string'
+            ? error.message
+            : `the server answered with status ${response.status}`;
     const wait = Number(response.headers.get('Retry-After'));
-    return new ApiError(message, response.status, { code: error.code, param: error.param, retryAfterS: wait > 0 ? wait : 0 });
+    return new ApiError(message, response.status, {
+        code: error.code,
+        param: error.param,
+        retryAfterS: wait > 0 ? wait : 0,
+    });
 }
 
 // A response with status 2xx, or an ApiError. An abort by the signal is passed on as it is.
@@ -50,7 +57,13 @@ export async function request(path, { method = 'GET', body, signal } = {}) {
     if (body !== undefined) headers['Content-Type'] = 'application/json';
     let response;
     try {
-        response = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body), cache: 'no-store' });
+        response = await fetch(path, {
+            method,
+            headers,
+            signal,
+            body: body === undefined ? undefined : JSON.stringify(body),
+            cache: 'no-store',
+        });
     } catch (error) {
         if (signal?.aborted) throw error;
         throw new ApiError('The server cannot be reached.', 0);

@@ -1,13 +1,23 @@
-// Small drawings that the engine pane is made of, and their colours. Stream colours and gap colours are
-// told apart by people who do not see all colours; every figure stands beside them as text too.
-import { number, seconds, svg } from './ui.js';
+// Small drawings that the engine pane is made of, and their colours. Stream colours and gap colours
+// are told apart by people who do not see all colours; every figure stands beside them as text too.
+import { count, seconds, svg } from './ui.js';
 
-const palette = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#8c6bb1', '#a6761d'];
+const palette = [
+    '#0072b2',
+    '#e69f00',
+    '#009e73',
+    '#cc79a7',
+    '#56b4e9',
+    '#d55e00',
+    '#8c6bb1',
+    '#a6761d',
+];
 
 // Stable for a stream's number, so a stream has one colour in the map and on its lane.
 export const streamColour = (n) => palette[(n - 1 + palette.length) % palette.length];
 
-// What a gap was spent on; the later wins where several fall on one pixel. Height: a second way to see it.
+// What a gap was spent on; the later wins where several fall on one pixel. Height: a second way to
+// see it.
 export const causes = [
     { name: 'decode', text: 'decoding', colour: '#7fa8a8', height: 3 },
     { name: 'prompt', text: 'prompts of others', colour: '#e69f00', height: 6 },
@@ -48,9 +58,14 @@ export function sparkDraw(node, values, slots) {
     const top = niceAbove(Math.max(1, ...values));
     const x = (i) => (width * (slots - values.length + i)) / (slots - 1);
     const y = (value) => height - 2 - (value / top) * (height - 4);
-    const line = values.map((value, i) => `${i ? 'L' : 'M'}${x(i).toFixed(1)} ${y(value).toFixed(1)}`).join('');
+    const line = values
+        .map((value, i) => `${i ? 'L' : 'M'}${x(i).toFixed(1)} ${y(value).toFixed(1)}`)
+        .join('');
     node.querySelector('.line').setAttribute('d', line);
-    node.querySelector('.area').setAttribute('d', line ? `${line}L${width} ${height}L${x(0).toFixed(1)} ${height}Z` : '');
+    node.querySelector('.area').setAttribute(
+        'd',
+        line ? `${line}L${width} ${height}L${x(0).toFixed(1)} ${height}Z` : '',
+    );
     return top;
 }
 
@@ -87,7 +102,14 @@ export function arcDraw(node, share) {
 
 // --- histograms: {le: [bounds in seconds], count: [one more than bounds]} ---
 
-// Within a bucket values are taken as evenly spread; beyond the last bound the bound itself. NaN: none.
+// The server counts as Prometheus does, each bucket with all below it; what is drawn is each alone.
+export const eachAlone = ({ le, count }) => ({
+    le,
+    count: count.map((n, i) => n - (i ? count[i - 1] : 0)),
+});
+
+// Within a bucket values are taken as evenly spread; beyond the last bound the bound itself. NaN:
+// none.
 export function quantile({ le, count }, share) {
     const total = count.reduce((sum, n) => sum + n, 0);
     if (!total) return NaN;
@@ -136,7 +158,10 @@ function range(first, last, n) {
 function marks(ctx, data, first, step, base) {
     ctx.strokeStyle = themeColour('--ink');
     ctx.lineWidth = 1;
-    for (const [share, dash] of [[0.5, []], [0.95, [3, 3]]]) {
+    for (const [share, dash] of [
+        [0.5, []],
+        [0.95, [3, 3]],
+    ]) {
         const value = quantile(data, share);
         let i = data.le.findIndex((bound) => value <= bound);
         if (i < 0) i = data.le.length;
@@ -159,11 +184,16 @@ function ends(ctx, data, first, last, width, height) {
     ctx.textAlign = 'left';
     ctx.fillText(first ? seconds(data.le[first - 1]) : '0', 0, height);
     ctx.textAlign = 'right';
-    ctx.fillText(last < data.le.length ? seconds(data.le[last]) : `over ${seconds(data.le.at(-1))}`, width, height);
+    ctx.fillText(
+        last < data.le.length ? seconds(data.le[last]) : `over ${seconds(data.le.at(-1))}`,
+        width,
+        height,
+    );
 }
 
 export function histogramText(data) {
     const total = data.count.reduce((sum, n) => sum + n, 0);
     if (!total) return 'none yet';
-    return `p50 ${seconds(quantile(data, 0.5))}, p95 ${seconds(quantile(data, 0.95))}, of ${number(total)}`;
+    const [middle, high] = [0.5, 0.95].map((share) => seconds(quantile(data, share)));
+    return `p50 ${middle}, p95 ${high}, of ${count(total)}`;
 }

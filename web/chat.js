@@ -1,29 +1,51 @@
-// The chat pane: one conversation is shown, any number may be writing. Messages are drawn again only
-// where they changed, and a growing one at most ten times a second: the browser often shares the
-// machine with the engine.
+// The chat pane: one conversation is shown, any number may be writing. Messages are drawn again
+// only where they changed, and a growing one at most ten times a second: the browser often shares
+// the machine with the engine.
 import { answer } from './run.js';
-import { chatForget, chatGet, chatNew, chatSave, currentId, currentSet, draftRead, draftWrite } from './store.js';
+import {
+    chatForget,
+    chatGet,
+    chatNew,
+    chatSave,
+    currentId,
+    currentSet,
+    draftRead,
+    draftWrite,
+} from './store.js';
 import { askKey } from './key.js';
 import { renderMarkdown } from './markdown.js';
 import { amount, byId, copyText, h, iconButton, number, percent, seconds, setIcon } from './ui.js';
 
-const ideas = ['Tell me a story about a fox and a lantern.', 'Tell me a story about a robot who learns to swim.', 'Tell me a story about two friends and a lost kite.'];
+const ideas = [
+    'Tell me a story about a fox and a lantern.',
+    'Tell me a story about a robot who learns to swim.',
+    'Tell me a story about two friends and a lost kite.',
+];
 const drawMs = 100;
 const saveMs = 1000;
 
-let chat = null;         // the one that is shown
-const runs = new Map();  // chat id -> {abort, message}
+let chat = null; // the one that is shown
+const runs = new Map(); // chat id -> {abort, message}
 const views = new Map(); // message -> its nodes, of the shown chat
-let editing = null;      // the message that is being edited
-let pending = 0;         // a draw is due
+let editing = null; // the message that is being edited
+let pending = 0; // a draw is due
 
 export const chatCurrent = () => chat;
 export const chatIsWriting = (id) => runs.has(id);
+export const chatAbort = (id) => runs.get(id)?.abort.abort();
 
 export function chatInit() {
     setIcon(byId('new'), 'plus', 'New conversation');
-    byId('new').addEventListener('click', () => chatShow(null));
-    byId('ideas').append(...ideas.map((text) => h('li', {}, h('button', { type: 'button', class: 'idea', onclick: () => send(text) }, text))));
+    byId('new').addEventListener('click', () => chatOpen(null));
+    byId('ideas').append(
+        ...ideas.map((text) =>
+            h(
+                'li',
+                {},
+                h('button', { type: 'button', class: 'idea', onclick: () => send(text) }, text),
+            ),
+        ),
+    );
     const input = byId('input');
     input.value = draftRead();
     input.addEventListener('input', () => {
@@ -31,19 +53,26 @@ export function chatInit() {
         grow(input);
         composerDraw();
     });
-    input.addEventListener('keydown', (event) => enterSends(event, () => byId('composer').requestSubmit()));
+    input.addEventListener('keydown', (event) =>
+        enterSends(event, () => byId('composer').requestSubmit()),
+    );
     byId('composer').addEventListener('submit', (event) => {
         event.preventDefault();
         if (runs.has(chat.id)) stop();
         else if (input.value.trim()) send(input.value.trim());
     });
     document.addEventListener('keydown', (event) => {
-        if (event.key === 'Escape' && !event.defaultPrevented && !document.querySelector('dialog[open]')) stop();
+        if (
+            event.key === 'Escape' &&
+            !event.defaultPrevented &&
+            !document.querySelector('dialog[open]')
+        )
+            stop();
     });
     window.addEventListener('pagehide', () => {
         for (const run of runs.values()) chatSave(run.chat);
     });
-    chatShow(currentId());
+    chatOpen(currentId());
     grow(input);
 }
 
@@ -62,7 +91,7 @@ function grow(area) {
 // --- which conversation ---
 
 // null, or one that is not there: a new one.
-export function chatShow(id) {
+function chatShow(id) {
     chat = chatGet(id) ?? (chat && !chat.messages.length && !chat.gone ? chat : chatNew());
     currentSet(chat.id);
     editing = null;
@@ -70,6 +99,10 @@ export function chatShow(id) {
     byId('log').replaceChildren();
     draw();
     toBottom();
+}
+
+export function chatOpen(id) {
+    chatShow(id);
     byId('input').focus({ preventScroll: true });
 }
 
@@ -128,7 +161,13 @@ function ended(target, message) {
     chatSave(target);
     drawSoon(0);
     if (target !== chat) return;
-    say(message.error ? message.error.text : message.state === 'stopped' ? 'Stopped' : `Done. ${stats(message).join(', ')}`);
+    say(
+        message.error
+            ? message.error.text
+            : message.state === 'stopped'
+              ? 'Stopped'
+              : `Done. ${stats(message).join(', ')}`,
+    );
     if (message.error?.status === 401) askKey().then((given) => given && retry(message));
 }
 
@@ -152,7 +191,8 @@ function retry(message) {
 function remove(message) {
     const at = chat.messages.indexOf(message);
     if (at < 0) return;
-    if (runs.get(chat.id)?.message === message || (runs.has(chat.id) && message.role === 'user')) stop();
+    if (runs.get(chat.id)?.message === message || (runs.has(chat.id) && message.role === 'user'))
+        stop();
     let end = at + 1;
     while (message.role === 'user' && chat.messages[end]?.role === 'assistant') end += 1;
     chat.messages.splice(at, end - at);
@@ -206,7 +246,10 @@ function draw() {
         if (!views.has(message)) views.set(message, messageView(message));
         const view = views.get(message);
         if (log.children[i] !== view.node) log.insertBefore(view.node, log.children[i] ?? null);
-        messageDraw(view, message, { last: i === chat.messages.length - 1, lastUser: message === lastUser });
+        messageDraw(view, message, {
+            last: i === chat.messages.length - 1,
+            lastUser: message === lastUser,
+        });
     });
     log.setAttribute('aria-busy', String(runs.has(chat.id)));
     byId('empty').hidden = chat.messages.length > 0;
@@ -247,8 +290,15 @@ function messageView(message) {
         key: '',
     };
     view.think.append(view.thought);
-    view.node = h('article', { class: `message ${message.role}`, 'aria-label': user ? 'You' : 'Answer' },
-        h('h3', { class: 'who' }, user ? 'You' : 'Answer'), view.think, view.body, view.state, view.foot);
+    view.node = h(
+        'article',
+        { class: `message ${message.role}`, 'aria-label': user ? 'You' : 'Answer' },
+        h('h3', { class: 'who' }, user ? 'You' : 'Answer'),
+        view.think,
+        view.body,
+        view.state,
+        view.foot,
+    );
     return view;
 }
 
@@ -268,7 +318,16 @@ function messageDraw(view, message, place) {
         renderMarkdown(view.thought, message.reasoning ?? '');
     }
     view.node.classList.toggle('writing', writing);
-    const key = JSON.stringify([writing, Boolean(run), edited, place, message.state, message.note, message.timings, message.error]);
+    const key = JSON.stringify([
+        writing,
+        Boolean(run),
+        edited,
+        place,
+        message.state,
+        message.note,
+        message.timings,
+        message.error,
+    ]);
     if (view.key === key) return;
     view.key = key;
     if (edited) return editDraw(view, message);
@@ -278,8 +337,13 @@ function messageDraw(view, message, place) {
     }
     stateDraw(view, message, writing, place);
     view.foot.replaceChildren(
-        h('p', { class: 'stats' }, stats(message).map((text) => h('span', {}, text))),
-        h('div', { class: 'acts' }, actions(message, place, Boolean(run))));
+        h(
+            'p',
+            { class: 'stats' },
+            stats(message).map((text) => h('span', {}, text)),
+        ),
+        h('div', { class: 'acts' }, actions(message, place, Boolean(run))),
+    );
 }
 
 function stateDraw(view, message, writing, place) {
@@ -288,10 +352,26 @@ function stateDraw(view, message, writing, place) {
     else if (writing && message.state === 'waiting') parts.push('Waiting for the first token');
     else if (message.error) parts.push(message.error.text);
     if (message.error && place.last && !writing) {
-        parts.push(h('button', { type: 'button', class: 'strong', onclick: () => retry(message) }, 'Try again'));
+        parts.push(
+            h(
+                'button',
+                { type: 'button', class: 'strong', onclick: () => retry(message) },
+                'Try again',
+            ),
+        );
     }
     if (message.error?.status === 401 && place.last) {
-        parts.push(h('button', { type: 'button', class: 'quiet', onclick: () => askKey().then((given) => given && retry(message)) }, 'Give the key'));
+        parts.push(
+            h(
+                'button',
+                {
+                    type: 'button',
+                    class: 'quiet',
+                    onclick: () => askKey().then((given) => given && retry(message)),
+                },
+                'Give the key',
+            ),
+        );
     }
     view.state.hidden = parts.length === 0;
     view.state.classList.toggle('error', Boolean(message.error) && !writing);
@@ -303,8 +383,10 @@ function actions(message, place, busy) {
     const copy = iconButton('copy', 'Copy', () => copyText(message.content, copy));
     const list = [copy];
     if (place.lastUser && !busy) list.push(iconButton('edit', 'Edit', () => editBegin(message)));
-    if (place.last && message.role === 'assistant' && !busy) list.push(iconButton('redo', 'Regenerate', regenerate));
-    if (place.last && message.role === 'user' && !busy) list.push(iconButton('redo', 'Answer', regenerate));
+    if (place.last && message.role === 'assistant' && !busy)
+        list.push(iconButton('redo', 'Regenerate', regenerate));
+    if (place.last && message.role === 'user' && !busy)
+        list.push(iconButton('redo', 'Answer', regenerate));
     list.push(iconButton('trash', 'Delete', () => remove(message)));
     return list;
 }
@@ -322,17 +404,27 @@ function editDraw(view, message) {
     });
     view.edit = h('div', { class: 'edit' }, area);
     view.body.replaceWith(view.edit);
-    view.foot.replaceChildren(h('p', { class: 'stats' }),
-        h('div', { class: 'acts open' },
+    view.foot.replaceChildren(
+        h('p', { class: 'stats' }),
+        h(
+            'div',
+            { class: 'acts open' },
             h('button', { type: 'button', class: 'quiet', onclick: editEnd }, 'Cancel'),
-            h('button', { type: 'button', class: 'strong', onclick: () => editSend(area.value) }, 'Send')));
+            h(
+                'button',
+                { type: 'button', class: 'strong', onclick: () => editSend(area.value) },
+                'Send',
+            ),
+        ),
+    );
     grow(area);
     area.focus();
 }
 
 // What an answer cost, as the server counted it.
 function stats(message) {
-    if (message.role === 'user' || message.state === 'waiting' || message.state === 'writing') return [];
+    if (message.role === 'user' || message.state === 'waiting' || message.state === 'writing')
+        return [];
     const t = message.timings;
     const out = [];
     if (t) {

@@ -1,18 +1,18 @@
-// The engine pane: follows /engine/live while it can be seen, and draws each picture once. It draws when a
-// picture comes and never in between: the browser often shares the machine with the engine.
+// The engine pane: follows /engine/live while it can be seen, and draws each picture once. It draws
+// when a picture comes and never in between: the browser often shares the machine with the engine.
 import { events, request, sleep } from './api.js';
-import { arcDraw, arcInit, histogramDraw, histogramText, sparkDraw } from './charts.js';
+import { arcDraw, arcInit, eachAlone, histogramDraw, histogramText, sparkDraw } from './charts.js';
 import { askKey } from './key.js';
 import { lanesDraw, lanesInit, lanesReset, lanesTake } from './lanes.js';
 import { pagesDraw, pagesInit } from './pages.js';
 import { byId, bytes, count, h, number, percent, seconds } from './ui.js';
 
 const silentMs = 10000; // a stream that says nothing for so long is taken for dead
-const slots = 240;      // a minute of pictures
+const slots = 240; // a minute of pictures
 const rates = [];
 const tiles = new Map();
-let following = null;   // AbortController
-let live = null;        // the last picture
+let following = null; // AbortController
+let live = null; // the last picture
 let listening = false;
 
 const tileRows = [
@@ -20,8 +20,12 @@ const tileRows = [
     ['waiting', 'Waiting', (x) => `${count(x.waiting)} of ${count(x.max_waiting)}`],
     ['paused', 'Paused', (x) => count(x.paused)],
     ['preemptions', 'Preemptions', (x) => count(x.preemptions)],
-    ['prompts', 'Prompt tokens/s', (x) => number(Math.round(x.prompt_tokens_per_s))],
-    ['cached', 'From cache', (x) => percent(x.prompt_tokens ? x.cached_tokens / x.prompt_tokens : 0)],
+    ['prompts', 'Prompts, tokens/s', (x) => number(Math.round(x.prompt_tokens_per_s))],
+    [
+        'cached',
+        'From cache',
+        (x) => percent(x.prompt_tokens ? x.cached_tokens / x.prompt_tokens : 0),
+    ],
     ['step', 'Step', (x) => seconds(x.step_ms / 1000)],
     ['busy', 'Busy', (x) => percent(x.busy)],
 ];
@@ -35,7 +39,9 @@ export function engineInit() {
         tiles.set(id, value);
         byId('counts').append(h('div', {}, h('dt', {}, label), value));
     }
-    byId('link-key').addEventListener('click', () => askKey().then((given) => given && engineRestart()));
+    byId('link-key').addEventListener('click', () =>
+        askKey().then((given) => given && engineRestart()),
+    );
     document.addEventListener('visibilitychange', watch);
     document.addEventListener('view', watch);
     document.addEventListener('theme', redraw);
@@ -84,7 +90,12 @@ async function follow(signal) {
         } catch (error) {
             if (signal.aborted) return;
             if (error.status === 401) return linkShow('key', 'The live view needs the key.');
-            linkShow('lost', error.status ? `${error.message}; trying again.` : 'No connection to the server; trying again.');
+            linkShow(
+                'lost',
+                error.status
+                    ? `${error.message}; trying again.`
+                    : 'No connection to the server; trying again.',
+            );
         }
         await sleep(waitMs, signal);
     }
@@ -125,20 +136,31 @@ function take(picture) {
 
 function redraw() {
     if (!live || !seen()) return;
-    byId('facts').textContent = `${live.model} · context ${count(live.n_ctx)} · KV ${live.kv_type} · ${count(live.output_tokens)} tokens written`;
-    byId('rate').textContent = number(live.tokens_per_s < 10 ? live.tokens_per_s : Math.round(live.tokens_per_s));
+    byId('facts').textContent = [
+        live.model,
+        `context ${count(live.n_ctx)}`,
+        `KV ${live.kv_type}`,
+        `${count(live.output_tokens)} tokens written`,
+    ].join(' · ');
+    byId('rate').textContent = number(
+        live.tokens_per_s < 10 ? live.tokens_per_s : Math.round(live.tokens_per_s),
+    );
     byId('spark-top').textContent = `scale ${number(sparkDraw(byId('spark'), rates, slots))}`;
     const { measured, now, share } = live.bandwidth;
     arcDraw(byId('arc'), share);
     byId('share').textContent = measured > 0 ? percent(share) : '–';
-    byId('bandwidth').textContent = measured > 0 ? `${bytes(now)}/s of ${bytes(measured)}/s measured` : 'the machine’s was not measured';
+    byId('bandwidth').textContent =
+        measured > 0
+            ? `${bytes(now)}/s of ${bytes(measured)}/s measured`
+            : 'the machine’s was not measured';
     for (const [id, , text] of tileRows) tiles.get(id).textContent = text(live);
     pagesDraw(live);
     lanesDraw();
     for (const name of ['ttft', 'itl']) {
-        const text = histogramText(live[name]);
+        const data = eachAlone(live[name]);
+        const text = histogramText(data);
         byId(`${name}-sum`).textContent = text;
         byId(name).setAttribute('aria-label', text);
-        histogramDraw(byId(name), live[name]);
+        histogramDraw(byId(name), data);
     }
 }

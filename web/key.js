@@ -13,14 +13,18 @@ export function askKey() {
             : 'It is kept until this tab is closed, and sent to this server only.';
         input.value = '';
         dialog.returnValue = '';
-        dialog.addEventListener('close', () => {
-            asking = null;
-            const key = input.value.trim();
-            input.value = '';
-            if (dialog.returnValue !== 'given' || !key) return resolve(false);
-            keySet(key);
-            resolve(true);
-        }, { once: true });
+        dialog.addEventListener(
+            'close',
+            () => {
+                asking = null;
+                const key = input.value.trim();
+                input.value = '';
+                if (dialog.returnValue !== 'given' || !key) return resolve(false);
+                keySet(key);
+                resolve(true);
+            },
+            { once: true },
+        );
         dialog.showModal();
         input.focus();
     });

@@ -1,15 +1,17 @@
-// One lane per stream: its tokens of the last 20 seconds as ticks, and under them what the time between
-// two of them was spent on. A stream that ended stays until its tokens have left the lane. The list has
-// one tab stop: up and down move between streams, left and right along the time.
+// One lane per stream: its tokens of the last 2 to 20 seconds as ticks, and under them what the
+// time between two of them was spent on. A stream that ended stays until its tokens have left the
+// lane. The list has one tab stop: up and down move between streams, left and right along the time.
 import { causeIndex, causes, streamColour, surface, themeColour } from './charts.js';
 import { amount, byId, count, h, seconds } from './ui.js';
 
-const spanMs = 20000;
-const lanesMax = 24;
+const keptMs = 20000; // tokens are remembered for so long
+const spans = [2, 5, 20]; // seconds that a lane can show
+const lanesMax = 16;
 const lanes = new Map(); // stream number -> lane
-let now = 0;             // the server's clock
-let active = 0;          // streams that have not ended
-let cursor = null;       // {n, ago_ms}: what is read out
+let spanMs = 20000;
+let now = 0; // the server's clock
+let active = 0; // streams that have not ended
+let cursor = null; // {n, ago_ms}: what is read out
 
 export function lanesInit() {
     const list = byId('lanes');
@@ -20,16 +22,41 @@ export function lanesInit() {
         const canvas = event.target.closest('canvas');
         if (!canvas) return;
         const box = canvas.getBoundingClientRect();
-        point(canvas.closest('li').dataset.n, spanMs * (1 - (event.clientX - box.left) / box.width));
+        point(
+            canvas.closest('li').dataset.n,
+            spanMs * (1 - (event.clientX - box.left) / box.width),
+        );
     });
     list.addEventListener('pointerleave', () => point(null));
-    byId('gap-legend').append(h('li', {}, h('span', { class: 'swatch token' }), 'a token'),
+    byId('spans').append(...spans.map(spanChoice));
+    spanSet(spanMs);
+    byId('gap-legend').append(
+        h('li', {}, h('span', { class: 'swatch token' }), 'a token'),
         ...causes.map((cause) => {
             const swatch = h('span', { class: 'swatch gap' });
             swatch.style.background = cause.colour;
             swatch.style.height = `${cause.height}px`;
             return h('li', {}, swatch, cause.text);
-        }));
+        }),
+    );
+}
+
+function spanChoice(span) {
+    const input = h('input', {
+        type: 'radio',
+        name: 'span',
+        checked: span * 1000 === spanMs,
+        onchange: () => spanSet(span * 1000),
+    });
+    return h('label', {}, input, h('span', {}, `${span} s`));
+}
+
+function spanSet(ms) {
+    spanMs = ms;
+    const [from, middle] = byId('axis').children;
+    from.textContent = `${ms / 1000} s ago`;
+    middle.textContent = `${ms / 2000} s`;
+    lanesDraw();
 }
 
 export function lanesReset() {
@@ -37,7 +64,8 @@ export function lanesReset() {
     lanes.clear();
 }
 
-// A picture brings the tokens since the one before, so it is taken once; drawing may come more often.
+// A picture brings the tokens since the one before, so it is taken once; drawing may come more
+// often.
 export function lanesTake(live) {
     now = live.time_ms;
     active = live.streams.filter((stream) => stream.state !== 'done').length;
@@ -55,9 +83,10 @@ export function lanesTake(live) {
 export function lanesDraw() {
     const shown = choose();
     arrange(shown);
-    const hidden = lanes.size - shown.length;
+    const left = lanes.size - shown.length;
+    const more = left ? `; ${count(left)} of the last 20 seconds are not shown` : '';
     byId('streams-sum').textContent = lanes.size
-        ? `${amount(active, 'stream')} now${hidden ? `, ${count(hidden)} more than are shown` : ''}`
+        ? `${amount(active, 'stream')} now${more}`
         : 'none in the last 20 seconds';
     byId('axis').hidden = !lanes.size;
     shown.forEach(paint);
@@ -77,8 +106,13 @@ function update(stream) {
     }
     lane.pages = stream.pages;
     lane.what.textContent = stream.state;
-    lane.made.textContent = stream.state === 'prompt' ? `${count(stream.done)}/${count(stream.prompt)}` : amount(stream.output, 'token');
-    lane.node.title = `${stream.id}, choice ${stream.choice}: ${amount(stream.prompt, 'prompt token')}, ${count(stream.cached)} of them cached`;
+    lane.made.textContent =
+        stream.state === 'prompt'
+            ? `${count(stream.done)}/${count(stream.prompt)}`
+            : amount(stream.output, 'token');
+    lane.node.title =
+        `${stream.id}, choice ${stream.choice}: ` +
+        `${amount(stream.prompt, 'prompt token')}, ${count(stream.cached)} of them cached`;
     lane.node.classList.toggle('done', stream.state === 'done');
 }
 
@@ -88,23 +122,37 @@ function create(n) {
     const what = h('span', { class: 'what' });
     const made = h('span', { class: 'made' });
     const canvas = h('canvas', { class: 'lane', 'aria-hidden': 'true' });
-    return { n, node: h('li', { tabindex: '-1', 'data-n': String(n) }, chip, what, made, canvas), what, made, canvas, pages: 0, times: [], causes: [], head: 0, state: 'waiting' };
+    return {
+        n,
+        node: h('li', { tabindex: '-1', 'data-n': String(n) }, chip, what, made, canvas),
+        what,
+        made,
+        canvas,
+        pages: 0,
+        times: [],
+        causes: [],
+        head: 0,
+        state: 'waiting',
+    };
 }
 
 // Tokens older than the span are skipped (head), and dropped in large pieces.
 function prune(lane) {
-    while (lane.head < lane.times.length && lane.times[lane.head] < now - spanMs) lane.head += 1;
+    while (lane.head < lane.times.length && lane.times[lane.head] < now - keptMs) lane.head += 1;
     if (lane.head < 4096) return;
     lane.times.splice(0, lane.head);
     lane.causes.splice(0, lane.head);
     lane.head = 0;
 }
 
-// Live ones first when there are too many, then by number.
+// The latest on top; where there are too many, those that ended are left out first.
 function choose() {
     const all = [...lanes.values()];
-    if (all.length > lanesMax) all.sort((a, b) => (a.state === 'done') - (b.state === 'done') || b.n - a.n);
-    return all.slice(0, lanesMax).sort((a, b) => a.n - b.n);
+    if (all.length > lanesMax) {
+        all.sort((a, b) => (a.state === 'done') - (b.state === 'done') || b.n - a.n);
+        all.length = lanesMax;
+    }
+    return all.sort((a, b) => b.n - a.n);
 }
 
 function arrange(shown) {
@@ -124,12 +172,15 @@ function paint(lane) {
     const columns = Math.max(1, Math.floor(width));
     const tokens = new Uint16Array(columns);
     const worst = new Int8Array(columns).fill(-1);
-    const column = (time) => Math.min(columns - 1, Math.max(0, Math.floor(columns * (1 - (now - time) / spanMs))));
-    for (let i = lane.head; i < lane.times.length; i++) {
+    const column = (time) =>
+        Math.min(columns - 1, Math.max(0, Math.floor(columns * (1 - (now - time) / spanMs))));
+    for (let i = firstSince(lane, now - spanMs); i < lane.times.length; i++) {
+        if (lane.times[i] > now) break; // came while the picture was taken: the next one's
         const x = column(lane.times[i]);
         tokens[x] += 1;
         if (lane.causes[i] < 0 || i === 0) continue; // the first has no gap before it
-        for (let at = column(lane.times[i - 1]); at <= x; at++) worst[at] = Math.max(worst[at], lane.causes[i]);
+        for (let at = column(lane.times[i - 1]); at <= x; at++)
+            worst[at] = Math.max(worst[at], lane.causes[i]);
     }
     ctx.fillStyle = themeColour('--line');
     ctx.fillRect(0, height - 1, width, 1);
@@ -143,6 +194,17 @@ function paint(lane) {
         ctx.fillStyle = themeColour('--ink');
         ctx.fillRect(Math.round(columns * (1 - cursor.ago_ms / spanMs)) - 0.5, 0, 1, height);
     }
+}
+
+// The first token that is not before a time.
+function firstSince(lane, time) {
+    let [low, high] = [lane.head, lane.times.length];
+    while (low < high) {
+        const middle = (low + high) >> 1;
+        if (lane.times[middle] < time) low = middle + 1;
+        else high = middle;
+    }
+    return low;
 }
 
 // Ticks that fall on one pixel make it taller, so a dense row shows its rate.
@@ -161,10 +223,15 @@ function paintTicks(ctx, lane, tokens) {
 function keys(event) {
     const node = event.target.closest('li');
     if (!node) return;
-    const next = { ArrowDown: node.nextElementSibling, ArrowUp: node.previousElementSibling }[event.key];
-    const step = { ArrowLeft: 100, ArrowRight: -100 }[event.key];
+    const next = { ArrowDown: node.nextElementSibling, ArrowUp: node.previousElementSibling }[
+        event.key
+    ];
+    const step = { ArrowLeft: spanMs / 200, ArrowRight: -spanMs / 200 }[event.key];
     if (step) {
-        point(node.dataset.n, Math.min(spanMs, Math.max(0, (cursor?.ago_ms ?? 0) + step * (event.shiftKey ? 10 : 1))));
+        point(
+            node.dataset.n,
+            Math.min(spanMs, Math.max(0, (cursor?.ago_ms ?? 0) + step * (event.shiftKey ? 10 : 1))),
+        );
         byId('said').textContent = byId('lane-read').textContent;
     } else if (next) {
         node.tabIndex = -1;
@@ -179,7 +246,8 @@ function keys(event) {
 function point(n, ago_ms) {
     const before = cursor?.n;
     cursor = n ? { n: Number(n), ago_ms } : null;
-    for (const lane of lanes.values()) if (lane.n === before || lane.n === cursor?.n) if (lane.node.isConnected) paint(lane);
+    for (const lane of lanes.values())
+        if (lane.n === before || lane.n === cursor?.n) if (lane.node.isConnected) paint(lane);
     read();
 }
 
@@ -192,11 +260,14 @@ function read() {
 function describe(lane, time) {
     let best = -1;
     for (let i = lane.head; i < lane.times.length; i++) {
-        if (best < 0 || Math.abs(lane.times[i] - time) < Math.abs(lane.times[best] - time)) best = i;
+        if (best < 0 || Math.abs(lane.times[i] - time) < Math.abs(lane.times[best] - time))
+            best = i;
     }
     if (best < 0) return `Stream ${lane.n}: no token in the last 20 seconds`;
     const ago = seconds(Math.max(0, now - lane.times[best]) / 1000);
     const cause = causes[lane.causes[best]];
     if (!cause || best === 0) return `Stream ${lane.n}, ${ago} ago: its first token`;
-    return `Stream ${lane.n}, ${ago} ago: ${seconds((lane.times[best] - lane.times[best - 1]) / 1000)} since the token before, ${cause.text}; ${amount(lane.pages, 'page')}`;
+    const gap = seconds((lane.times[best] - lane.times[best - 1]) / 1000);
+    const what = `${gap} since the token before, ${cause.text}`;
+    return `Stream ${lane.n}, ${ago} ago: ${what}; ${amount(lane.pages, 'page')}`;
 }

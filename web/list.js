@@ -1,7 +1,15 @@
 // The sheet of conversations: a list with one tab stop. Arrow keys move, Enter opens, F2 renames,
 // Delete removes (after a second press), the buttons of the row do the same by pointer.
-import { chatCurrent, chatIsWriting, chatShow, chatTitleDraw } from './chat.js';
-import { asJson, asMarkdown, chatDelete, chatGet, chatList, chatRename, fileName } from './store.js';
+import { chatAbort, chatCurrent, chatIsWriting, chatOpen, chatTitleDraw } from './chat.js';
+import {
+    asJson,
+    asMarkdown,
+    chatDelete,
+    chatGet,
+    chatList,
+    chatRename,
+    fileName,
+} from './store.js';
 import { byId, download, h, iconButton } from './ui.js';
 
 const dialog = () => byId('list');
@@ -24,40 +32,70 @@ export function listDraw() {
 }
 
 function row(entry, current) {
-    const label = h('button', { type: 'button', class: 'open', tabindex: current ? '0' : '-1', 'aria-current': current ? 'true' : null, onclick: () => open(entry.id) },
+    const label = h(
+        'button',
+        {
+            type: 'button',
+            class: 'open',
+            tabindex: current ? '0' : '-1',
+            'aria-current': current ? 'true' : null,
+            onclick: () => open(entry.id),
+        },
         h('span', { class: 'name' }, entry.title),
-        h('span', { class: 'when' }, chatIsWriting(entry.id) ? 'writing' : when(entry.updated)));
+        h('span', { class: 'when' }, chatIsWriting(entry.id) ? 'writing' : when(entry.updated)),
+    );
     const act = (glyph, text, action) => {
         const button = iconButton(glyph, `${text}: ${entry.title}`, action);
         button.title = text;
         button.tabIndex = -1;
         return button;
     };
-    const node = h('li', { class: 'row', 'data-id': entry.id }, label, h('div', { class: 'acts' },
-        act('edit', 'Rename', () => rename(node)),
-        exportButton(entry, 'json', asJson, 'application/json'),
-        exportButton(entry, 'md', asMarkdown, 'text/markdown'),
-        act('trash', 'Delete', () => remove(node))));
+    const node = h(
+        'li',
+        { class: 'row', 'data-id': entry.id },
+        label,
+        h(
+            'div',
+            { class: 'acts' },
+            act('edit', 'Rename', () => rename(node)),
+            exportButton(entry, 'json', asJson, 'application/json'),
+            exportButton(entry, 'md', asMarkdown, 'text/markdown'),
+            act('trash', 'Delete', () => remove(node)),
+        ),
+    );
     return node;
 }
 
 function exportButton(entry, extension, form, type) {
-    return h('button', { type: 'button', class: 'quiet', tabindex: '-1', title: `Export as ${extension}`, 'aria-label': `Export as ${extension}: ${entry.title}`, onclick: () => {
-        const chat = chatGet(entry.id);
-        if (chat) download(fileName(chat, extension), type, form(chat));
-    } }, extension);
+    return h(
+        'button',
+        {
+            type: 'button',
+            class: 'quiet',
+            tabindex: '-1',
+            title: `Export as ${extension}`,
+            'aria-label': `Export as ${extension}: ${entry.title}`,
+            onclick: () => {
+                const chat = chatGet(entry.id);
+                if (chat) download(fileName(chat, extension), type, form(chat));
+            },
+        },
+        extension,
+    );
 }
 
 function when(time) {
     const date = new Date(time);
     if (Number.isNaN(date.getTime())) return '';
     const today = date.toDateString() === new Date().toDateString();
-    return today ? date.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' }) : date.toLocaleDateString();
+    return today
+        ? date.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })
+        : date.toLocaleDateString();
 }
 
 function open(id) {
     dialog().close();
-    chatShow(id);
+    chatOpen(id);
 }
 
 // --- keys ---
@@ -74,7 +112,8 @@ function keys(event) {
         ArrowUp: () => focusNode(rows[Math.max(at - 1, 0)]),
         Home: () => focusNode(rows[0]),
         End: () => focusNode(rows.at(-1)),
-        ArrowRight: () => buttons[Math.min(buttons.indexOf(event.target) + 1, buttons.length - 1)].focus(),
+        ArrowRight: () =>
+            buttons[Math.min(buttons.indexOf(event.target) + 1, buttons.length - 1)].focus(),
         ArrowLeft: () => buttons[Math.max(buttons.indexOf(event.target) - 1, 0)].focus(),
         F2: () => rename(node),
         Delete: () => remove(node),
@@ -102,11 +141,12 @@ function rename(node) {
     if (!chat || node.querySelector('input')) return;
     const input = h('input', { type: 'text', 'aria-label': 'New title', maxlength: '200' });
     input.value = chat.title;
+    let ended = false; // leaving the page takes the focus away, which ends it once more
     const done = (keep) => {
-        if (!input.isConnected) return;
+        if (ended) return;
+        ended = true;
         const title = input.value.trim();
         if (keep && title && title !== chat.title) chatRename(chat, title);
-        input.replaceWith(label);
         listDraw();
         chatTitleDraw();
         focusRow(chat.id);
@@ -118,8 +158,7 @@ function rename(node) {
         done(event.key === 'Enter');
     });
     input.addEventListener('blur', () => done(true));
-    const label = node.querySelector('.open');
-    label.replaceWith(input);
+    node.querySelector('.open').replaceWith(input);
     input.select();
 }
 
@@ -133,8 +172,9 @@ function remove(node) {
     }
     const next = node.nextElementSibling ?? node.previousElementSibling;
     const nextId = next?.dataset.id;
+    chatAbort(id);
     chatDelete(id);
-    if (id === chatCurrent().id) chatShow(null);
+    if (id === chatCurrent().id) chatOpen(null);
     listDraw();
     if (nextId) focusRow(nextId);
     else byId('list-new').focus();

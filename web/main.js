@@ -8,21 +8,22 @@ import { settingsDefaults, settingsInit } from './settings.js';
 import { storeOpen, themeWrite } from './store.js';
 import { byId, icon, setIcon } from './ui.js';
 
-const themes = { '': ['auto', 'Theme: the system’s'], light: ['light', 'Theme: light'], dark: ['dark', 'Theme: dark'] };
+const themes = {
+    '': ['auto', 'Theme: the system’s'],
+    light: ['light', 'Theme: light'],
+    dark: ['dark', 'Theme: dark'],
+};
 
 function themeInit() {
-    const root = document.documentElement;
-    const show = () => setIcon(byId('theme'), ...themes[root.dataset.theme ?? '']);
+    const { dataset } = document.documentElement;
+    const show = () => setIcon(byId('theme'), ...themes[dataset.choice]);
     byId('theme').addEventListener('click', () => {
         const order = Object.keys(themes);
-        const next = order[(order.indexOf(root.dataset.theme ?? '') + 1) % order.length];
-        if (next) root.dataset.theme = next;
-        else delete root.dataset.theme;
-        themeWrite(next);
+        dataset.choice = order[(order.indexOf(dataset.choice) + 1) % order.length];
+        themeWrite(dataset.choice);
         show();
-        document.dispatchEvent(new Event('theme'));
+        document.dispatchEvent(new Event('choice'));
     });
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => document.dispatchEvent(new Event('theme')));
     show();
 }
 
@@ -63,7 +64,8 @@ function dialogsInit() {
     byId('list-open').prepend(icon('list'));
 }
 
-// The server's defaults; waits while the model is loading, and asks for the key where there must be one.
+// The server's defaults; waits while the model is loading, and asks for the key where there must be
+// one.
 async function serverInit() {
     try {
         const props = await settingsDefaults();
@@ -84,10 +86,13 @@ function trouble(text) {
     byId('notice').textContent = text;
 }
 
-storeOpen({ trouble, foreign: (id) => {
-    chatForeign(id);
-    if (byId('list').open) listDraw();
-} });
+storeOpen({
+    trouble,
+    foreign: (id) => {
+        chatForeign(id);
+        if (byId('list').open) listDraw();
+    },
+});
 themeInit();
 tabsInit();
 dialogsInit();

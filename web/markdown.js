@@ -1,9 +1,10 @@
-// Markdown into nodes, for text that a stranger's model wrote: nodes are made by createElement and text
-// nodes, never from HTML; raw HTML stays text; links are http(s) only; images become links, because the
-// page asks no other server for anything. Time is about linear in the text, whatever it holds.
+// Markdown into nodes, for text that a stranger's model wrote: nodes are made by createElement and
+// text nodes, never from HTML; raw HTML stays text; links are http(s) only; images become links,
+// because the page asks no other server for anything. Time is about linear in the text, whatever it
+// holds.
 //
-// renderMarkdown(container, text) keeps the nodes of blocks that have not changed, so a text that grows
-// costs its last block, and a selection in what is above survives.
+// renderMarkdown(container, text) keeps the nodes of blocks that have not changed, so a text that
+// grows costs its last block, and a selection in what is above survives.
 import { copyText, h, iconButton } from './ui.js';
 
 const depthMax = 12;
@@ -35,7 +36,7 @@ const blank = (line) => line === undefined || /^[ \t]*$/.test(line);
 function split(text) {
     const lines = text.replaceAll('\r\n', '\n').replaceAll('\t', '    ').split('\n');
     const blocks = [];
-    for (let at = 0; at < lines.length; ) {
+    for (let at = 0; at < lines.length;) {
         if (blank(lines[at])) {
             at += 1;
             continue;
@@ -56,7 +57,8 @@ function extent(lines, at) {
     if (ruleRe.test(line)) return ['rule', at + 1];
     if (quoteRe.test(line)) return ['quote', runEnd(lines, at, (next) => quoteRe.test(next))];
     if (itemRe.test(line)) return ['list', listEnd(lines, at)];
-    if (tableAt(lines, at)) return ['table', runEnd(lines, at + 2, (next) => !blank(next) && next.includes('|'))];
+    if (tableAt(lines, at))
+        return ['table', runEnd(lines, at + 2, (next) => !blank(next) && next.includes('|'))];
     return ['paragraph', paragraphEnd(lines, at)];
 }
 
@@ -81,9 +83,17 @@ function listEnd(lines, at) {
         const line = lines[end];
         if (blank(line)) {
             const next = runEnd(lines, end, blank);
-            if (next < lines.length && (/^ {2}/.test(lines[next]) || sameList(lines[next], ordered))) end = next;
+            if (
+                next < lines.length &&
+                (/^ {2}/.test(lines[next]) || sameList(lines[next], ordered))
+            )
+                end = next;
             else return end;
-        } else if (/^ {2}/.test(line) || sameList(line, ordered) || (!startsBlock(lines, end) && !blank(lines[end - 1]))) {
+        } else if (
+            /^ {2}/.test(line) ||
+            sameList(line, ordered) ||
+            (!startsBlock(lines, end) && !blank(lines[end - 1]))
+        ) {
             end += 1;
         } else {
             return end;
@@ -92,15 +102,27 @@ function listEnd(lines, at) {
     return end;
 }
 
-const sameList = (line, ordered) => itemRe.test(line) && !ruleRe.test(line) && /^ *\d/.test(line) === ordered;
+const sameList = (line, ordered) =>
+    itemRe.test(line) && !ruleRe.test(line) && /^ *\d/.test(line) === ordered;
 
 function startsBlock(lines, at) {
     const line = lines[at];
-    return fenceRe.test(line) || headingRe.test(line) || ruleRe.test(line) || quoteRe.test(line) || itemRe.test(line) || tableAt(lines, at);
+    return (
+        fenceRe.test(line) ||
+        headingRe.test(line) ||
+        ruleRe.test(line) ||
+        quoteRe.test(line) ||
+        itemRe.test(line) ||
+        tableAt(lines, at)
+    );
 }
 
-const tableAt = (lines, at) => lines[at].includes('|') && at + 1 < lines.length && lines[at + 1].includes('-')
-    && dividerRe.test(lines[at + 1]) && cells(lines[at]).length === cells(lines[at + 1]).length;
+const tableAt = (lines, at) =>
+    lines[at].includes('|') &&
+    at + 1 < lines.length &&
+    lines[at + 1].includes('-') &&
+    dividerRe.test(lines[at + 1]) &&
+    cells(lines[at]).length === cells(lines[at + 1]).length;
 
 function paragraphEnd(lines, at) {
     let end = at + 1;
@@ -115,7 +137,15 @@ const builders = {
         return h(`h${Math.min(6, marks.length + 2)}`, {}, inline((text ?? '').trimEnd()));
     },
     rule: () => h('hr'),
-    quote: ({ lines }, depth) => h('blockquote', {}, children(lines.map((line) => line.replace(/^ {0,3}> ?/, '')), depth)),
+    quote: ({ lines }, depth) =>
+        h(
+            'blockquote',
+            {},
+            children(
+                lines.map((line) => line.replace(/^ {0,3}> ?/, '')),
+                depth,
+            ),
+        ),
     list: buildList,
     table: buildTable,
     paragraph: ({ lines }) => h('p', {}, inlineLines(lines)),
@@ -126,17 +156,25 @@ const children = (lines, depth) => split(lines.join('\n')).map((block) => build(
 
 function buildFence({ lines }) {
     const [, mark, info] = fenceRe.exec(lines[0]);
-    const last = lines.length > 1 && new RegExp(`^ {0,3}${mark[0]}{${mark.length},}[ ]*$`).test(lines.at(-1));
+    const last =
+        lines.length > 1 &&
+        new RegExp(`^ {0,3}${mark[0]}{${mark.length},}[ ]*$`).test(lines.at(-1));
     const text = lines.slice(1, last ? -1 : undefined).join('\n');
     const copy = iconButton('copy', 'Copy the code', () => copyText(text, copy));
-    return h('figure', { class: 'code' },
+    return h(
+        'figure',
+        { class: 'code' },
         h('figcaption', {}, h('span', {}, info.trim().split(/\s/)[0] || 'text'), copy),
-        h('pre', { tabindex: '0' }, h('code', {}, text)));
+        h('pre', { tabindex: '0' }, h('code', {}, text)),
+    );
 }
 
 function buildList({ lines }, depth) {
     const ordered = /^ *\d/.test(lines[0]);
-    const list = h(ordered ? 'ol' : 'ul', ordered ? { start: String(parseInt(lines[0].trim(), 10)) } : {});
+    const list = h(
+        ordered ? 'ol' : 'ul',
+        ordered ? { start: String(parseInt(lines[0].trim(), 10)) } : {},
+    );
     let item = null;
     let indent = 0;
     const close = () => item && list.append(buildItem(item, depth));
@@ -159,22 +197,45 @@ function buildList({ lines }, depth) {
 function buildItem(lines, depth) {
     const nodes = children(lines, depth);
     const first = nodes[0];
-    return first?.tagName === 'P' ? h('li', {}, [...first.childNodes], nodes.slice(1)) : h('li', {}, nodes);
+    return first?.tagName === 'P'
+        ? h('li', {}, [...first.childNodes], nodes.slice(1))
+        : h('li', {}, nodes);
 }
 
 function cells(line) {
-    const row = line.trim().replace(/^\|/, '').replace(/(^|[^\\])\|$/, '$1');
+    const row = line
+        .trim()
+        .replace(/^\|/, '')
+        .replace(/(^|[^\\])\|$/, '$1');
     return row.split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll('\\|', '|'));
 }
 
 function buildTable({ lines }) {
-    const align = cells(lines[1]).map((cell) => (cell.endsWith(':') ? (cell.startsWith(':') ? 'center' : 'right') : null));
+    const align = cells(lines[1]).map((cell) =>
+        cell.endsWith(':') ? (cell.startsWith(':') ? 'center' : 'right') : null,
+    );
     const row = (line, tag) => {
         const texts = cells(line);
-        return h('tr', {}, align.map((side, i) => h(tag, { class: side }, inline(texts[i] ?? ''))));
+        return h(
+            'tr',
+            {},
+            align.map((side, i) => h(tag, { class: side }, inline(texts[i] ?? ''))),
+        );
     };
-    return h('div', { class: 'table', tabindex: '0' }, h('table', {},
-        h('thead', {}, row(lines[0], 'th')), h('tbody', {}, lines.slice(2).map((line) => row(line, 'td')))));
+    return h(
+        'div',
+        { class: 'table', tabindex: '0' },
+        h(
+            'table',
+            {},
+            h('thead', {}, row(lines[0], 'th')),
+            h(
+                'tbody',
+                {},
+                lines.slice(2).map((line) => row(line, 'td')),
+            ),
+        ),
+    );
 }
 
 // --- inside of a block ---
@@ -195,7 +256,8 @@ export function safeUrl(text) {
     }
 }
 
-const link = (url, nodes) => h('a', { href: url, target: '_blank', rel: 'noopener noreferrer nofollow' }, nodes);
+const link = (url, nodes) =>
+    h('a', { href: url, target: '_blank', rel: 'noopener noreferrer nofollow' }, nodes);
 
 function inline(text, inLink = false) {
     return emphasize(tokens(text, inLink));
@@ -210,7 +272,7 @@ function tokens(text, inLink) {
         if (plain) out.push(plain);
         plain = '';
     };
-    for (let at = 0; at < text.length; ) {
+    for (let at = 0; at < text.length;) {
         const found = special(text, at, ticks, inLink);
         if (!found) {
             plain += text[at];
@@ -230,15 +292,29 @@ function tokens(text, inLink) {
 
 function special(text, at, ticks, inLink) {
     switch (text[at]) {
-    case '\\': return escape(text, at);
-    case '`': return codeSpan(text, at, ticks);
-    case '*': case '_': case '~': return markRun(text, at);
-    case '!': return text[at + 1] === '[' && !inLink ? bracketLink(text, at + 1) : null;
-    case '[': return inLink ? null : bracketLink(text, at);
-    case '<': return inLink ? null : angleLink(text, at);
-    case 'h': case 'H': return inLink ? null : bareLink(text, at);
-    case ' ': return /^ {2,}\n/.test(text.slice(at, at + 40)) ? { token: h('br'), end: text.indexOf('\n', at) + 1 } : null;
-    default: return null;
+        case '\\':
+            return escape(text, at);
+        case '`':
+            return codeSpan(text, at, ticks);
+        case '*':
+        case '_':
+        case '~':
+            return markRun(text, at);
+        case '!':
+            return text[at + 1] === '[' && !inLink ? bracketLink(text, at + 1) : null;
+        case '[':
+            return inLink ? null : bracketLink(text, at);
+        case '<':
+            return inLink ? null : angleLink(text, at);
+        case 'h':
+        case 'H':
+            return inLink ? null : bareLink(text, at);
+        case ' ':
+            return /^ {2,}\n/.test(text.slice(at, at + 40))
+                ? { token: h('br'), end: text.indexOf('\n', at) + 1 }
+                : null;
+        default:
+            return null;
     }
 }
 
@@ -307,7 +383,11 @@ function bracketLink(text, at) {
     if (close < 0 || text[close + 1] !== '(') return null;
     const end = closing(text, close + 1, '(', ')', 2000);
     if (end < 0) return null;
-    const target = text.slice(close + 2, end).trim().split(/\s/)[0].replace(/^<|>$/g, '');
+    const target = text
+        .slice(close + 2, end)
+        .trim()
+        .split(/\s/)[0]
+        .replace(/^<|>$/g, '');
     const url = safeUrl(target);
     if (!url) return null;
     const label = text.slice(at + 1, close);
@@ -331,12 +411,12 @@ function bareLink(text, at) {
     return url ? { token: link(url, [shown]), end: at + shown.length } : null;
 }
 
-// Pairs the marks. A stack of open runs, each with what came after it; a mark that finds no partner is
-// text. Runs between a pair that closes become text, so each is looked at once.
+// Pairs the marks. A stack of open runs, each with what came after it; a mark that finds no partner
+// is text. Runs between a pair that closes become text, so each is looked at once.
 function emphasize(list) {
     const root = { nodes: [] };
     const stack = [root];
-    const open = { '*': 0, '_': 0, '~': 0 };
+    const open = { '*': 0, _: 0, '~': 0 };
     const add = (node) => stack.at(-1).nodes.push(node);
     const unwind = () => {
         const frame = stack.pop();

@@ -1,13 +1,14 @@
-// The map of KV pages: a cell is a page (or several, page_scale), in the order of page ids. Held pages
-// have their stream's colour, pages that several sequences hold are hatched, cached ones are dim.
+// The map of KV pages: a cell is a page (or several, page_scale), in the order of page ids. Held
+// pages have their stream's colour, pages that several sequences hold are hatched, cached ones are
+// dim.
 import { streamColour, surface, themeColour } from './charts.js';
 import { amount, byId, bytes, count, h } from './ui.js';
 
 const free = 0;
 const held = 1;
 let picture = null; // {runs, cells, scale, tokens}
-let grid = null;    // {cell, columns}
-let cursor = -1;    // the cell that is read out; -1: none
+let grid = null; // {cell, columns}
+let cursor = -1; // the cell that is read out; -1: none
 
 export function pagesInit() {
     const map = byId('map');
@@ -15,14 +16,25 @@ export function pagesInit() {
     map.addEventListener('pointerleave', () => point(-1));
     map.addEventListener('blur', () => point(-1));
     map.addEventListener('keydown', (event) => {
-        const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: grid?.columns, ArrowUp: -grid?.columns };
+        const steps = {
+            ArrowRight: 1,
+            ArrowLeft: -1,
+            ArrowDown: grid?.columns,
+            ArrowUp: -grid?.columns,
+        };
         if (!steps[event.key] || !picture) return;
         event.preventDefault();
         point(Math.min(picture.cells - 1, Math.max(0, cursor + steps[event.key])));
         byId('said').textContent = byId('map-read').textContent;
     });
-    byId('map-legend').append(...[['held', 'held, one colour per stream'], ['shared', 'shared'], ['cached', 'cached for later'], ['free', 'free']]
-        .map(([kind, text]) => h('li', {}, h('span', { class: `swatch ${kind}` }), text)));
+    byId('map-legend').append(
+        ...[
+            ['held', 'held, one colour per stream'],
+            ['shared', 'shared'],
+            ['cached', 'cached for later'],
+            ['free', 'free'],
+        ].map(([kind, text]) => h('li', {}, h('span', { class: `swatch ${kind}` }), text)),
+    );
 }
 
 export function pagesDraw(live) {
@@ -30,9 +42,14 @@ export function pagesDraw(live) {
     const cells = live.pages.reduce((sum, run) => sum + run[3], 0);
     picture = { runs: live.pages, cells, scale: live.page_scale || 1, tokens: kv.page_tokens };
     const unused = kv.total - kv.held - kv.cached;
-    byId('kv-sum').textContent = `${count(kv.held)} held, ${count(kv.shared)} shared, ${count(kv.cached)} cached, ${count(unused)} free of ${amount(kv.total, 'page')}`
-        + ` of ${amount(kv.page_tokens, 'token')}; ${bytes(kv.bytes_held)} of ${bytes(kv.bytes_total)}`;
-    byId('map').setAttribute('aria-label', `Map of ${count(kv.total)} KV pages: ${count(kv.held)} held, ${count(kv.cached)} cached`);
+    byId('kv-sum').textContent =
+        `${count(kv.held)} held, ${count(kv.shared)} shared, ${count(kv.cached)} cached, ` +
+        `${count(unused)} free of ${amount(kv.total, 'page')} of ` +
+        `${amount(kv.page_tokens, 'token')}; ${bytes(kv.bytes_held)} of ${bytes(kv.bytes_total)}`;
+    byId('map').setAttribute(
+        'aria-label',
+        `Map of ${count(kv.total)} KV pages: ${count(kv.held)} held, ${count(kv.cached)} cached`,
+    );
     paint();
     read();
 }
@@ -40,7 +57,10 @@ export function pagesDraw(live) {
 // Cells as large as fit a map that is no taller than about a quarter of its width.
 function layout(width, cells) {
     const tallest = Math.min(150, width * 0.3);
-    let cell = Math.max(3, Math.min(16, Math.floor(Math.sqrt((width * tallest) / Math.max(1, cells)))));
+    let cell = Math.max(
+        3,
+        Math.min(16, Math.floor(Math.sqrt((width * tallest) / Math.max(1, cells)))),
+    );
     while (cell > 3 && Math.ceil(cells / Math.floor(width / cell)) * cell > tallest) cell -= 1;
     const columns = Math.max(1, Math.floor(width / cell));
     cell = width / columns; // no ragged edge
@@ -51,10 +71,16 @@ function paint() {
     const map = byId('map');
     grid = layout(map.clientWidth, picture.cells);
     const { ctx } = surface(map, grid.height);
-    const colours = { free: themeColour('--cell'), none: themeColour('--muted'), light: themeColour('--panel'), ink: themeColour('--ink') };
+    const colours = {
+        free: themeColour('--line'),
+        none: themeColour('--muted'),
+        light: themeColour('--panel'),
+        ink: themeColour('--ink'),
+    };
     let at = 0;
     for (const [state, owner, holders, n] of picture.runs) {
-        for (const end = at + n; at < end; at++) paintCell(ctx, at, { state, owner, holders }, colours);
+        for (const end = at + n; at < end; at++)
+            paintCell(ctx, at, { state, owner, holders }, colours);
     }
     if (cursor >= 0) {
         const [x, y] = place(cursor);
@@ -64,14 +90,23 @@ function paint() {
     }
 }
 
-const place = (i) => [(i % grid.columns) * grid.cell, Math.floor(i / grid.columns) * grid.cell];
+// On whole pixels, so that edges are sharp.
+const place = (i) => [
+    Math.round((i % grid.columns) * grid.cell),
+    Math.round(Math.floor(i / grid.columns) * grid.cell),
+];
 
 function paintCell(ctx, i, page, colours) {
     const [x, y] = place(i);
-    const size = grid.cell > 4 ? grid.cell - 1.5 : grid.cell - 1;
-    const colour = page.owner ? streamColour(page.owner) : colours.none;
-    ctx.globalAlpha = page.state === free || page.state === held ? 1 : 0.34;
-    ctx.fillStyle = page.state === free ? colours.free : colour;
+    const size = Math.floor(grid.cell) - (grid.cell > 6 ? 2 : 1);
+    if (page.state === free) {
+        ctx.strokeStyle = colours.free;
+        ctx.lineWidth = 1;
+        ctx.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
+        return;
+    }
+    ctx.globalAlpha = page.state === held ? 1 : 0.34;
+    ctx.fillStyle = page.owner ? streamColour(page.owner) : colours.none;
     ctx.fillRect(x, y, size, size);
     ctx.globalAlpha = 1;
     if (page.state !== held || page.holders < 2) return;
@@ -120,8 +155,14 @@ function read() {
 
 function describe(state, owner, holders) {
     const first = cursor * picture.scale;
-    const which = picture.scale > 1 ? `Pages ${count(first)} to ${count(first + picture.scale - 1)}, the fullest` : `Page ${count(first)}`;
+    const which =
+        picture.scale > 1
+            ? `Pages ${count(first)} to ${count(first + picture.scale - 1)}, the fullest`
+            : `Page ${count(first)}`;
     if (state === free) return `${which}: free`;
-    if (state === held) return `${which}: held by ${owner ? `stream ${owner}` : 'a stream'}${holders > 1 ? ` and ${amount(holders - 1, 'other')}` : ''}`;
+    if (state === held) {
+        const others = holders > 1 ? ` and ${amount(holders - 1, 'other')}` : '';
+        return `${which}: held by ${owner ? `stream ${owner}` : 'a stream'}${others}`;
+    }
     return `${which}: cached for later${owner ? `, last of stream ${owner}` : ''}`;
 }

@@ -1,13 +1,13 @@
-// One answer, from the request to its last token. Fills a message of a conversation as text comes, and
-// calls back at every change; knows nothing of the page.
+// One answer, from the request to its last token. Fills a message of a conversation as text comes,
+// and calls back at every change; knows nothing of the page.
 //
 // message: {role: 'assistant', content, reasoning, state, error?, timings?, finish?, first_ms?}
 //   state: 'waiting' (nothing came yet) -> 'writing' -> 'done' | 'stopped' | 'failed'
 import { ApiError, events, ready, request } from './api.js';
 import { settingsBody, settingsSystem } from './settings.js';
 
-// What the server is told: the system text, and messages of one role in a row as one, because templates
-// expect them to alternate.
+// What the server is told: the system text, and messages of one role in a row as one, because
+// templates expect them to alternate.
 export function wireMessages(messages) {
     const out = [];
     const system = settingsSystem();
@@ -21,7 +21,12 @@ export function wireMessages(messages) {
 }
 
 export async function answer(messages, message, signal, changed) {
-    const body = { messages: wireMessages(messages), stream: true, stream_options: { include_usage: true }, ...settingsBody() };
+    const body = {
+        messages: wireMessages(messages),
+        stream: true,
+        stream_options: { include_usage: true },
+        ...settingsBody(),
+    };
     try {
         await read(await open(body, message, signal, changed), message, changed);
         message.state = 'done';
@@ -42,7 +47,11 @@ async function open(body, message, signal, changed) {
     for (;;) {
         const start = performance.now();
         try {
-            const response = await request('/v1/chat/completions', { method: 'POST', body, signal });
+            const response = await request('/v1/chat/completions', {
+                method: 'POST',
+                body,
+                signal,
+            });
             message.start = start;
             return response;
         } catch (error) {
@@ -72,7 +81,12 @@ async function read(response, message, changed) {
 }
 
 function take(chunk, message, start) {
-    if (chunk.error) throw new ApiError(chunk.error.message ?? 'The server gave up on this answer.', chunk.error.status ?? 500, chunk.error);
+    if (chunk.error)
+        throw new ApiError(
+            chunk.error.message ?? 'The server gave up on this answer.',
+            chunk.error.status ?? 500,
+            chunk.error,
+        );
     const choice = chunk.choices?.[0];
     const text = choice?.delta?.content;
     const thought = choice?.delta?.reasoning_content;
@@ -84,16 +98,25 @@ function take(chunk, message, start) {
     }
     if (choice?.finish_reason) message.finish = choice.finish_reason;
     if (chunk.timings) message.timings = chunk.timings;
-    if (chunk.usage) message.usage = { prompt_tokens: chunk.usage.prompt_tokens, completion_tokens: chunk.usage.completion_tokens };
+    if (chunk.usage)
+        message.usage = {
+            prompt_tokens: chunk.usage.prompt_tokens,
+            completion_tokens: chunk.usage.completion_tokens,
+        };
 }
 
 function describe(error) {
     const status = error.status ?? 0;
-    if (!(error instanceof ApiError)) return { status, text: 'The server’s answer could not be read.' };
+    if (!(error instanceof ApiError))
+        return { status, text: 'The server’s answer could not be read.' };
     if (status === 401) return { status, text: 'The server asks for a key.' };
     if (status === 429) {
         const wait = error.retryAfterS ? ` It asks to wait ${error.retryAfterS} s.` : '';
-        return { status, text: `The server is busy: ${error.message}.${wait}`.replace('..', '.'), retryAfterS: error.retryAfterS };
+        return {
+            status,
+            text: `The server is busy: ${error.message}.${wait}`.replace('..', '.'),
+            retryAfterS: error.retryAfterS,
+        };
     }
     return { status, text: error.param ? `${error.message} (${error.param})` : error.message };
 }

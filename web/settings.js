@@ -1,18 +1,77 @@
-// The sampling settings: a row is a field. An empty field is not sent, so the server's default holds;
-// that default is shown in its place. Settings are stored as they are changed.
+// The sampling settings: a row is a field. An empty field is not sent, so the server's default
+// holds; that default is shown in its place. Settings are stored as they are changed.
 import { request } from './api.js';
 import { settingsRead, settingsWrite } from './store.js';
 import { byId, h } from './ui.js';
 
 // names: where /props may have the default
 const rows = [
-    { name: 'temperature', label: 'Temperature', min: 0, max: 100, step: 0.1, names: ['temperature'], hint: '0 always takes the likeliest' },
-    { name: 'top_p', label: 'Top-p', min: 0, max: 1, step: 0.05, names: ['top_p'], hint: 'the likeliest that reach this probability' },
-    { name: 'top_k', label: 'Top-k', min: 0, max: 2147483647, step: 1, integer: true, names: ['top_k'], hint: 'the k likeliest; 0 keeps all' },
-    { name: 'min_p', label: 'Min-p', min: 0, max: 1, step: 0.01, names: ['min_p'], hint: 'of the best one’s probability' },
-    { name: 'repetition_penalty', label: 'Repetition penalty', min: 0, max: 100, step: 0.05, names: ['repetition_penalty', 'repeat_penalty'], hint: '1 is off' },
-    { name: 'max_tokens', label: 'Most tokens', min: 1, max: 2147483647, step: 1, integer: true, names: ['max_tokens', 'n_predict'], hint: 'of one answer' },
-    { name: 'seed', label: 'Seed', min: 0, max: Number.MAX_SAFE_INTEGER, step: 1, integer: true, names: [], hint: 'the same seed gives the same text' },
+    {
+        name: 'temperature',
+        label: 'Temperature',
+        min: 0,
+        max: 100,
+        step: 0.1,
+        names: ['temperature'],
+        hint: '0 always takes the likeliest',
+    },
+    {
+        name: 'top_p',
+        label: 'Top-p',
+        min: 0,
+        max: 1,
+        step: 0.05,
+        names: ['top_p'],
+        hint: 'the likeliest that reach this probability',
+    },
+    {
+        name: 'top_k',
+        label: 'Top-k',
+        min: 0,
+        max: 2147483647,
+        step: 1,
+        integer: true,
+        names: ['top_k'],
+        hint: 'the k likeliest; 0 keeps all',
+    },
+    {
+        name: 'min_p',
+        label: 'Min-p',
+        min: 0,
+        max: 1,
+        step: 0.01,
+        names: ['min_p'],
+        hint: 'of the best one’s probability',
+    },
+    {
+        name: 'repetition_penalty',
+        label: 'Repetition penalty',
+        min: 0,
+        max: 100,
+        step: 0.05,
+        names: ['repetition_penalty', 'repeat_penalty'],
+        hint: '1 is off',
+    },
+    {
+        name: 'max_tokens',
+        label: 'Most tokens',
+        min: 1,
+        max: 2147483647,
+        step: 1,
+        integer: true,
+        names: ['max_tokens', 'n_predict'],
+        hint: 'of one answer',
+    },
+    {
+        name: 'seed',
+        label: 'Seed',
+        min: 0,
+        max: Number.MAX_SAFE_INTEGER,
+        step: 1,
+        integer: true,
+        names: [],
+        hint: 'the same seed gives the same text',
+    },
 ];
 
 let values = {}; // only what was changed
@@ -50,19 +109,38 @@ export async function settingsDefaults(signal) {
 }
 
 function systemField() {
-    const area = h('textarea', { id: 'set-system', rows: '4', placeholder: 'none', 'aria-describedby': 'hint-system' });
+    const area = h('textarea', {
+        id: 'set-system',
+        rows: '4',
+        placeholder: 'none',
+        'aria-describedby': 'hint-system',
+    });
     area.addEventListener('input', () => change('system', area.value || undefined));
     inputs.set('system', area);
     return wrap('system', 'System text', 'said before all messages', area, 'wide');
 }
 
 function field(row) {
-    const input = h('input', { id: `set-${row.name}`, type: 'number', inputmode: 'decimal', min: row.min, max: row.max, step: row.integer ? 1 : 'any', 'aria-describedby': `hint-${row.name}` });
+    const input = h('input', {
+        id: `set-${row.name}`,
+        type: 'number',
+        inputmode: 'decimal',
+        min: row.min,
+        max: row.max,
+        step: row.integer ? 1 : 'any',
+        'aria-describedby': `hint-${row.name}`,
+    });
     input.addEventListener('input', () => {
         const value = input.value === '' ? undefined : Number(input.value);
-        const wrong = input.validity.badInput || (value !== undefined && (!(value >= row.min && value <= row.max) || (row.integer && !Number.isSafeInteger(value))));
+        const wrong =
+            input.validity.badInput ||
+            (value !== undefined &&
+                (!(value >= row.min && value <= row.max) ||
+                    (row.integer && !Number.isSafeInteger(value))));
         input.setAttribute('aria-invalid', String(wrong));
-        byId(`hint-${row.name}`).textContent = wrong ? `expected ${row.integer ? 'a whole number' : 'a number'}, ${row.min} to ${row.max}` : row.hint;
+        byId(`hint-${row.name}`).textContent = wrong
+            ? `expected ${row.integer ? 'a whole number' : 'a number'}, ${row.min} to ${row.max}`
+            : row.hint;
         if (!wrong) change(row.name, value);
     });
     inputs.set(row.name, input);
@@ -70,12 +148,30 @@ function field(row) {
 }
 
 function wrap(name, label, hint, input, kind) {
-    const reset = h('button', { type: 'button', class: 'quiet reset', id: `reset-${name}`, 'aria-label': `Reset ${label}`, hidden: true, onclick: () => {
-        change(name, undefined);
-        show();
-        input.focus();
-    } }, 'reset');
-    return h('div', { class: `field ${kind}` }, h('label', { for: input.id }, label), input, reset, h('p', { class: 'hint', id: `hint-${name}` }, hint));
+    const reset = h(
+        'button',
+        {
+            type: 'button',
+            class: 'quiet reset',
+            id: `reset-${name}`,
+            'aria-label': `Reset ${label}`,
+            hidden: true,
+            onclick: () => {
+                change(name, undefined);
+                show();
+                input.focus();
+            },
+        },
+        'reset',
+    );
+    return h(
+        'div',
+        { class: `field ${kind}` },
+        h('label', { for: input.id }, label),
+        input,
+        reset,
+        h('p', { class: 'hint', id: `hint-${name}` }, hint),
+    );
 }
 
 function change(name, value) {
@@ -99,7 +195,9 @@ function show() {
 
 function placeholder(row) {
     if (row.name === 'seed') return 'drawn anew';
-    const found = row.names.map((name) => defaults[name]).find((value) => typeof value === 'number');
+    const found = row.names
+        .map((name) => defaults[name])
+        .find((value) => typeof value === 'number');
     if (row.name === 'max_tokens' && !(found > 0)) return 'up to the context';
     return found === undefined ? 'the server’s' : String(Number(found.toPrecision(6)));
 }

@@ -4,7 +4,7 @@
 
 const prefix = 'runnel.';
 const chats = new Map(); // id -> chat, those that were read
-let index = [];          // [{id, title, updated}], the latest first
+let index = []; // [{id, title, updated}], the latest first
 let onTrouble = () => {};
 
 function read(name, fallback) {
@@ -21,9 +21,12 @@ function write(name, value) {
         onTrouble('');
         return true;
     } catch (error) {
-        onTrouble(error.name === 'QuotaExceededError'
-            ? 'The browser’s storage for this page is full: what is new is lost on reload. Export or delete conversations.'
-            : 'The browser lets this page store nothing: conversations are lost on reload.');
+        onTrouble(
+            error.name === 'QuotaExceededError'
+                ? 'The browser’s storage for this page is full: what is new is lost on reload. ' +
+                      'Export or delete conversations.'
+                : 'The browser lets this page store nothing: conversations are lost on reload.',
+        );
         return false;
     }
 }
@@ -37,11 +40,14 @@ function erase(name) {
 }
 
 const isText = (value) => typeof value === 'string';
-const messageOk = (message) => message && isText(message.content) && (message.role === 'user' || message.role === 'assistant');
+const messageOk = (message) =>
+    message && isText(message.content) && (message.role === 'user' || message.role === 'assistant');
 
 function indexRead() {
     const stored = read('chats', []);
-    index = (Array.isArray(stored) ? stored : []).filter((entry) => entry && isText(entry.id) && isText(entry.title));
+    index = (Array.isArray(stored) ? stored : []).filter(
+        (entry) => entry && isText(entry.id) && isText(entry.title),
+    );
 }
 
 export function storeOpen({ trouble, foreign }) {
@@ -50,7 +56,9 @@ export function storeOpen({ trouble, foreign }) {
     window.addEventListener('storage', (event) => {
         if (event.key !== null && !event.key.startsWith(prefix)) return;
         indexRead();
-        const id = event.key?.startsWith(`${prefix}chat.`) ? event.key.slice(prefix.length + 5) : null;
+        const id = event.key?.startsWith(`${prefix}chat.`)
+            ? event.key.slice(prefix.length + 5)
+            : null;
         foreign(id);
     });
 }
@@ -60,7 +68,13 @@ export const currentId = () => read('current', null);
 export const currentSet = (id) => write('current', id);
 
 export function chatNew() {
-    const chat = { id: crypto.getRandomValues(new Uint32Array(3)).join('-'), title: 'New conversation', named: false, created: Date.now(), messages: [] };
+    const chat = {
+        id: crypto.getRandomValues(new Uint32Array(3)).join('-'),
+        title: 'New conversation',
+        named: false,
+        created: Date.now(),
+        messages: [],
+    };
     chats.set(chat.id, chat);
     return chat; // stored with its first message
 }
@@ -73,7 +87,8 @@ export function chatGet(id) {
     chat.id = id;
     chat.title = isText(chat.title) ? chat.title : 'Conversation';
     chat.messages = chat.messages.filter(messageOk);
-    for (const message of chat.messages) { // the page was closed while it wrote
+    for (const message of chat.messages) {
+        // the page was closed while it wrote
         if (message.state === 'waiting' || message.state === 'writing') message.state = 'stopped';
         delete message.note;
     }
@@ -89,7 +104,10 @@ export function chatSave(chat) {
     if (!chat.messages.length && !index.some((entry) => entry.id === chat.id)) return;
     const stored = write(`chat.${chat.id}`, chat);
     indexRead(); // another tab may have added to it
-    index = [{ id: chat.id, title: chat.title, updated: Date.now() }, ...index.filter((entry) => entry.id !== chat.id)];
+    index = [
+        { id: chat.id, title: chat.title, updated: Date.now() },
+        ...index.filter((entry) => entry.id !== chat.id),
+    ];
     if (stored) write('chats', index);
 }
 
@@ -137,14 +155,27 @@ export function themeWrite(theme) {
 // --- export ---
 
 export const fileName = (chat, extension) =>
-    `${chat.title.replace(/[^\p{L}\p{N}]+/gu, '-').replace(/^-|-$/g, '').slice(0, 40) || 'conversation'}.${extension}`;
+    `${
+        chat.title
+            .replace(/[^\p{L}\p{N}]+/gu, '-')
+            .replace(/^-|-$/g, '')
+            .slice(0, 40) || 'conversation'
+    }.${extension}`;
 
 export function asJson(chat) {
-    const messages = chat.messages.map(({ role, content, reasoning, timings }) => ({ role, content, reasoning_content: reasoning || undefined, timings }));
-    return `${JSON.stringify({ title: chat.title, created: new Date(chat.created).toISOString(), messages }, null, 2)}\n`;
+    const messages = chat.messages.map(({ role, content, reasoning, timings }) => ({
+        role,
+        content,
+        reasoning_content: reasoning || undefined,
+        timings,
+    }));
+    const created = new Date(chat.created).toISOString();
+    return `${JSON.stringify({ title: chat.title, created, messages }, null, 2)}\n`;
 }
 
 export function asMarkdown(chat) {
-    const parts = chat.messages.map(({ role, content }) => `## ${role === 'user' ? 'You' : 'Answer'}\n\n${content.trim()}\n`);
+    const parts = chat.messages.map(
+        ({ role, content }) => `## ${role === 'user' ? 'You' : 'Answer'}\n\n${content.trim()}\n`,
+    );
     return `# ${chat.title}\n\n${parts.join('\n')}`;
 }

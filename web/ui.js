@@ -1,5 +1,5 @@
-// Building nodes, icons, and how numbers are written. Text reaches the page through text nodes only:
-// nothing in these files parses HTML.
+// Building nodes, icons, and how numbers are written. Text reaches the page through text nodes
+// only: nothing in these files parses HTML.
 
 // h('p', {class: 'sum', onclick: f, 'aria-label': '...'}, 'text', node, [nodes])
 export function h(tag, props, ...children) {
@@ -33,7 +33,9 @@ const paths = {
     down: 'M12 4v11M7 11l5 5 5-5M5 20h14',
     check: 'M5 13l4 4L19 7',
     auto: 'M12 3a9 9 0 1 0 0 18zM12 3a9 9 0 0 1 0 18',
-    light: 'M12 8a4 4 0 1 0 0 8 4 4 0 1 0 0-8M12 2v2M12 20v2M2 12h2M20 12h2M5 5l1.4 1.4M17.6 17.6L19 19M5 19l1.4-1.4M17.6 6.4L19 5',
+    light:
+        'M12 8a4 4 0 1 0 0 8 4 4 0 1 0 0-8M12 2v2M12 20v2M2 12h2M20 12h2' +
+        'M5 5l1.4 1.4M17.6 17.6L19 19M5 19l1.4-1.4M17.6 6.4L19 5',
     dark: 'M20 14A8.5 8.5 0 1 1 10 4a7 7 0 0 0 10 10z',
 };
 
@@ -44,13 +46,21 @@ export function svg(tag, attributes) {
 }
 
 export function icon(name) {
-    const node = svg('svg', { viewBox: '0 0 24 24', class: `glyph glyph-${name}`, 'aria-hidden': 'true' });
+    const node = svg('svg', {
+        viewBox: '0 0 24 24',
+        class: `glyph glyph-${name}`,
+        'aria-hidden': 'true',
+    });
     node.append(svg('path', { d: paths[name] }));
     return node;
 }
 
 export function iconButton(name, label, onclick) {
-    return h('button', { type: 'button', class: 'icon', 'aria-label': label, title: label, onclick }, icon(name));
+    return h(
+        'button',
+        { type: 'button', class: 'icon', 'aria-label': label, title: label, onclick },
+        icon(name),
+    );
 }
 
 export function setIcon(button, name, label) {
@@ -95,7 +105,10 @@ export function number(value) {
     if (!Number.isFinite(value)) return '–';
     const size = Math.abs(value);
     const digits = size >= 100 || Number.isInteger(value) ? 0 : size >= 10 ? 1 : 2;
-    return value.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits });
+    return value.toLocaleString('en', {
+        minimumFractionDigits: digits,
+        maximumFractionDigits: digits,
+    });
 }
 
 export const count = (value) => (Number.isFinite(value) ? value.toLocaleString('en') : '–');
@@ -118,7 +131,9 @@ export function seconds(value) {
 }
 
 export const percent = (share) =>
-    Number.isFinite(share) ? `${share < 0.0995 ? number(share * 100) : Math.round(share * 100)}%` : '–';
+    Number.isFinite(share)
+        ? `${share < 0.0995 ? number(share * 100) : Math.round(share * 100)}%`
+        : '–';
 
 // "12 tokens", "1 token"
 export const amount = (n, noun) => `${count(n)} ${noun}${n === 1 ? '' : 's'}`;

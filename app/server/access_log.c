@@ -27,16 +27,6 @@ static void put_bounded(struct jbuf *line, const char *key, const char *text, si
     jbuf_string(line, text, strnlen(text, max));
 }
 
-static void put_real(struct jbuf *line, const char *key, double value) {
-    jbuf_key(line, key);
-    jbuf_real(line, value, 3);
-}
-
-static void put_count(struct jbuf *line, const char *key, uint64_t value) {
-    jbuf_key(line, key);
-    jbuf_uint(line, value);
-}
-
 static double ms_between(uint64_t from_ns, uint64_t to_ns) {
     return (double)(int64_t)(to_ns - from_ns) * 1e-6;
 }
@@ -51,8 +41,8 @@ static void put_gaps(struct jbuf *line, const struct generation *generation) {
         all.total += gaps->total;
         for (int bucket = 0; bucket < GAPS_BUCKETS; bucket++) count[bucket] += gaps->count[bucket];
     }
-    put_real(line, "itl_ms_p50", gaps_percentile(&all, 0.5));
-    put_real(line, "itl_ms_p99", gaps_percentile(&all, 0.99));
+    jbuf_put_real(line, "itl_ms_p50", gaps_percentile(&all, 0.5), 3);
+    jbuf_put_real(line, "itl_ms_p99", gaps_percentile(&all, 0.99), 3);
 }
 
 // Where the times between tokens went, all choices together.
@@ -62,7 +52,7 @@ static void put_gap_causes(struct jbuf *line, const struct generation *generatio
     for (int cause = RN_GAP_NONE + 1; cause < RN_GAP_COUNT; cause++) {
         double ms = 0;
         for (int i = 0; i < generation->n_choices; i++) ms += generation->choice[i].gap_ms[cause];
-        if (ms > 0) put_real(line, rn_gap_text((rn_gap)cause), ms);
+        if (ms > 0) jbuf_put_real(line, rn_gap_text((rn_gap)cause), ms, 3);
     }
     jbuf_text(line, "}");
 }
@@ -73,7 +63,7 @@ static void put_finishes(struct jbuf *line, const struct generation *generation)
     jbuf_key(line, "finish");
     jbuf_text(line, "{");
     for (int i = RN_FINISH_NONE + 1; i <= RN_FINISH_ERROR; i++)
-        if (count[i]) put_count(line, rn_finish_text((rn_finish)i), count[i]);
+        if (count[i]) jbuf_put_uint(line, rn_finish_text((rn_finish)i), count[i]);
     jbuf_text(line, "}");
 }
 
@@ -92,15 +82,15 @@ static void put_generation(struct jbuf *line, const struct call *call) {
     jbuf_bool(line, generation->params.stream);
     if (generation->params.user)
         put_bounded(line, "user", generation->params.user, LOGGED_USER_BYTES);
-    put_count(line, "prompts", (uint64_t)generation->n_prompts);
-    put_count(line, "choices", (uint64_t)generation->n_choices);
-    put_count(line, "prompt_tokens", (uint64_t)usage.prompt_tokens);
-    put_count(line, "cached_tokens", (uint64_t)usage.cached_tokens);
-    put_count(line, "output_tokens", output_tokens);
-    put_count(line, "preemptions", preemptions);
-    put_real(line, "queue_ms", queue_ms);
+    jbuf_put_uint(line, "prompts", (uint64_t)generation->n_prompts);
+    jbuf_put_uint(line, "choices", (uint64_t)generation->n_choices);
+    jbuf_put_uint(line, "prompt_tokens", (uint64_t)usage.prompt_tokens);
+    jbuf_put_uint(line, "cached_tokens", (uint64_t)usage.cached_tokens);
+    jbuf_put_uint(line, "output_tokens", output_tokens);
+    jbuf_put_uint(line, "preemptions", preemptions);
+    jbuf_put_real(line, "queue_ms", queue_ms, 3);
     if (generation->first_ns)
-        put_real(line, "ttft_ms", ms_between(call->start_ns, generation->first_ns));
+        jbuf_put_real(line, "ttft_ms", ms_between(call->start_ns, generation->first_ns), 3);
     put_gaps(line, generation);
     put_gap_causes(line, generation);
     put_finishes(line, generation);
@@ -114,12 +104,12 @@ void access_log_write(FILE *log, struct jbuf *line, const struct call *call, boo
     jbuf_cstring(line, call->route ? call->route->method : NULL);
     jbuf_key(line, "route");
     jbuf_cstring(line, call->route ? call->route->path : NULL);
-    put_count(line, "status", (uint64_t)metrics_status(call));
+    jbuf_put_uint(line, "status", (uint64_t)metrics_status(call));
     jbuf_key(line, "gone");
     jbuf_bool(line, gone);
-    put_real(line, "total_ms", ms_between(call->start_ns, clock_ns()));
-    put_count(line, "bytes_in", call->body_len);
-    put_count(line, "bytes_out", http_bytes(call));
+    jbuf_put_real(line, "total_ms", ms_between(call->start_ns, clock_ns()), 3);
+    jbuf_put_uint(line, "bytes_in", call->body_len);
+    jbuf_put_uint(line, "bytes_out", http_bytes(call));
     put_bounded(line, "model", call->server->config.model_name, MODEL_BYTES_MAX);
     if (call->generation) put_generation(line, call);
     jbuf_text(line, "}\n");

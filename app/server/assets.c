@@ -5,6 +5,7 @@
 #include "assets_table.h"
 #include "call.h"
 #include "routes.h"
+#include "tools.h"
 
 const struct asset *asset_find(const char *path) {
     for (const struct asset *asset = assets_table; asset->path; asset++) {
@@ -31,7 +32,10 @@ static bool tag_listed(const char *list, const char *etag) {
 void assets_get(struct call *call) {
     const struct asset *asset = call->server->config.ui ? asset_find(call_path(call)) : NULL;
     if (!asset) {
-        call_refuse(call, 404, NULL, NULL, "there is no such path on this server");
+        char shown[128];
+        const char *path = call_path(call);
+        unicode_quote(path, strlen(path), shown, sizeof shown);
+        call_refuse(call, 404, NULL, "not_found", "There is no %s", shown);
         return;
     }
     const bool known = tag_listed(call_header(call, "If-None-Match"), asset->etag);

@@ -7,6 +7,7 @@
 
 #include "fields.h"
 #include "routes.h"
+#include "tools.h"
 
 static const char *error_type(enum call_api api, int status) {
     switch (status) {
@@ -67,6 +68,16 @@ bool call_refuse(struct call *call, int status, const char *param, const char *c
     call->status = status;
     if ((status == 429 || status == 503) && !call->retry_after_s) call->retry_after_s = 1;
     return false;
+}
+
+bool call_refuse_error(struct call *call, const char *param, const rn_error *err) {
+    const char *message = err->message;
+    const char *path = err_path(call->server->info->path);
+    const size_t len = strlen(path);
+    if (len && !strncmp(message, path, len) && !strncmp(message + len, ": ", 2)) message += len + 2;
+    if (err->status == RN_ERR_NOMEM)
+        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    return call_refuse(call, 400, param, NULL, "%s: %s", param, message);
 }
 
 void call_answer(struct call *call) {

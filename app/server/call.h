@@ -55,6 +55,9 @@ json_t *call_json(struct call *call);
 // ignored; always returns false. fmt must not hold paths or addresses of this machine.
 bool call_refuse(struct call *call, int status, const char *param, const char *code,
                  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+// Refuses with what the library said, without the model's path before it. Out of
+// memory is 503, all else 400.
+bool call_refuse_error(struct call *call, const char *param, const rn_error *err);
 bool call_refused(const struct call *call);
 // The body of such an error, for streams that have begun.
 void call_error_object(enum call_api api, int status, const char *param, const char *code,

@@ -6,36 +6,15 @@
 
 // ---------------------------------------------------------------- logprobs
 
-static void logprob_write(const struct server *server, rn_logprob token, struct jbuf *out) {
-    jbuf_text(out, "{\"token\":");
-    openai_token_text(server, token.token, out);
-    jbuf_text(out, ",\"logprob\":");
-    openai_logprob(token.logprob, out);
-    jbuf_text(out, ",\"bytes\":");
-    openai_token_bytes(server, token.token, out);
-}
-
-// "logprobs":..., and the choice's are taken.
+// ,"logprobs":... and the choice's are taken.
 static void logprobs_take(const struct call *call, struct choice *choice, struct jbuf *out) {
     if (!call->generation->params.logprobs) {
-        jbuf_text(out, "\"logprobs\":null");
+        jbuf_text(out, ",\"logprobs\":null");
         return;
     }
-    jbuf_text(out, "\"logprobs\":{\"content\":[");
-    for (int i = 0; i < choice->n_logprob; i++) {
-        const struct token_logprob *token = &choice->logprob[i];
-        if (i) jbuf_text(out, ",");
-        logprob_write(call->server, (rn_logprob){token->token, token->logprob}, out);
-        jbuf_text(out, ",\"top_logprobs\":[");
-        for (int j = 0; j < token->n_top; j++) {
-            if (j) jbuf_text(out, ",");
-            logprob_write(call->server, choice->top[token->first_top + j], out);
-            jbuf_text(out, "}");
-        }
-        jbuf_text(out, "]}");
-    }
+    jbuf_text(out, ",\"logprobs\":{\"content\":[");
+    openai_logprobs_take(call->server, choice, 0, out);
     jbuf_text(out, "],\"refusal\":null}");
-    choice->n_logprob = choice->n_top = 0;
 }
 
 // ---------------------------------------------------------------- stream
@@ -47,13 +26,12 @@ static void choice_begin(struct call *call, const struct choice *choice) {
     if (state->began) return;
     state->began = true;
     openai_chunk_open(call, choice);
-    jbuf_text(&call->out, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
-                          "\"finish_reason\":null");
-    openai_chunk_close(call, false);
+    jbuf_text(&call->out, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"}");
+    openai_chunk_close(call, true);
 }
 
 static void tool_open(const struct delta *delta, struct jbuf *out) {
-    jbuf_text(out, "\"tool_calls\":[{\"index\":");
+    jbuf_text(out, ",\"delta\":{\"tool_calls\":[{\"index\":");
     jbuf_int(out, delta->tool);
     if (delta->part == PART_TOOL) {
         jbuf_text(out, ",\"id\":");
@@ -70,26 +48,26 @@ static void stream_delta(struct call *call, const struct delta *delta) {
     if (!delta->len && delta->part != PART_TOOL) return;
     choice_begin(call, delta->choice);
     openai_chunk_open(call, delta->choice);
-    jbuf_text(out, "\"delta\":{");
     if (is_tool) {
         tool_open(delta, out);
+    } else if (delta->part == PART_CONTENT) {
+        jbuf_text(out, ",\"delta\":{\"content\":");
     } else {
-        jbuf_text(out, delta->part == PART_CONTENT ? "\"content\":" : "\"reasoning_content\":");
+        jbuf_text(out, ",\"delta\":{\"reasoning_content\":");
     }
     jbuf_string(out, delta->text, delta->len);
     if (delta->part == PART_TOOL) jbuf_text(out, ",\"arguments\":\"\"");
-    jbuf_text(out, is_tool ? "}}]}," : "},");
-    logprobs_take(call, delta->choice, out);
-    jbuf_text(out, ",\"finish_reason\":null");
-    openai_chunk_close(call, false);
+    jbuf_text(out, is_tool ? "}}]}" : "}");
+    const bool bare = !call->generation->params.logprobs;
+    if (!bare) logprobs_take(call, delta->choice, out);
+    openai_chunk_close(call, bare);
 }
 
 static void stream_choice_end(struct call *call, struct choice *choice) {
     choice_begin(call, choice);
     openai_chunk_open(call, choice);
-    jbuf_text(&call->out, "\"delta\":{},");
+    jbuf_text(&call->out, ",\"delta\":{}");
     logprobs_take(call, choice, &call->out);
-    jbuf_text(&call->out, ",");
     openai_finish(choice, &call->out);
     openai_choice_close(call);
 }
@@ -112,7 +90,7 @@ static void tools_write(const struct choice *choice, struct jbuf *out) {
 }
 
 static void message_write(const struct choice *choice, struct jbuf *out) {
-    jbuf_text(out, "\"message\":{\"role\":\"assistant\",\"content\":");
+    jbuf_text(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
     if (choice->n_tools && !choice->text.len) {
         jbuf_text(out, "null");
     } else {
@@ -124,44 +102,31 @@ static void message_write(const struct choice *choice, struct jbuf *out) {
         jbuf_string(out, choice->reasoning.data, choice->reasoning.len);
     }
     if (choice->n_tools) tools_write(choice, out);
-    jbuf_text(out, "},");
+    jbuf_text(out, "}");
 }
 
 static void whole_write(struct call *call) {
     const struct generation *generation = call->generation;
-    const struct openai_state *state = openai_state_of(call);
     struct jbuf *out = &call->out;
-    jbuf_bytes(out, state->head.data, state->head.len);
+    openai_whole_begin(call);
     for (int i = 0; i < generation->n_choices; i++) {
         struct choice *choice = &generation->choice[i];
         jbuf_text(out, i ? ",{\"index\":" : "{\"index\":");
         jbuf_int(out, choice->index);
-        jbuf_text(out, ",");
         message_write(choice, out);
         logprobs_take(call, choice, out);
-        jbuf_text(out, ",");
         openai_finish(choice, out);
         jbuf_text(out, "}");
     }
     openai_whole_end(call);
 }
 
-static void end(struct call *call) {
-    if (call->generation->params.stream) {
-        openai_stream_end(call);
-    } else {
-        whole_write(call);
-    }
-}
-
 // ---------------------------------------------------------------- the handler
 
-static void begin(struct call *call) { (void)call; }
-
-static const struct writer chat_writer = {.begin = begin,
+static const struct writer chat_writer = {.whole = whole_write,
                                           .delta = stream_delta,
                                           .choice_end = stream_choice_end,
-                                          .end = end,
+                                          .end = openai_stream_end,
                                           .error = openai_error};
 
 void chat_prepare(struct call *call) {

@@ -86,57 +86,57 @@ static void logprob_lists_write(const struct call *call, const struct choice *ch
     jbuf_text(out, "],\"text_offset\":[");
 }
 
-// "logprobs":..., and the choice's are taken. Offsets count characters of the choice's text.
+// ,"logprobs":... and the choice's are taken. Offsets count characters of the choice's text.
 static void logprobs_take(const struct call *call, struct choice *choice, struct jbuf *out) {
     if (!call->generation->params.logprobs) {
-        jbuf_text(out, "\"logprobs\":null,");
+        jbuf_text(out, ",\"logprobs\":null");
         return;
     }
     struct openai_choice *state = &openai_state_of(call)->choice[choice->index];
-    jbuf_text(out, "\"logprobs\":{");
+    jbuf_text(out, ",\"logprobs\":{");
     logprob_lists_write(call, choice, out);
     for (int i = 0; i < choice->n_logprob; i++) {
         if (i) jbuf_text(out, ",");
         jbuf_uint(out, state->text_offset);
         state->text_offset += characters(bytes_of(call, choice->logprob[i].token));
     }
-    jbuf_text(out, "]},");
+    jbuf_text(out, "]}");
     choice->n_logprob = choice->n_top = 0;
 }
 
 // ---------------------------------------------------------------- stream
 
-static void chunk_write(struct call *call, struct choice *choice, const char *text, size_t len) {
+static void chunk_open(struct call *call, const struct choice *choice, const char *text,
+                       size_t len) {
     openai_chunk_open(call, choice);
-    jbuf_text(&call->out, "\"text\":");
+    jbuf_text(&call->out, ",\"text\":");
     jbuf_string(&call->out, text, len);
-    jbuf_text(&call->out, ",");
-    logprobs_take(call, choice, &call->out);
 }
 
 // The prompt's text, where it is to be echoed.
-static void choice_begin(struct call *call, struct choice *choice) {
+static void choice_begin(struct call *call, const struct choice *choice) {
     struct openai_state *state = openai_state_of(call);
     if (state->choice[choice->index].began) return;
     state->choice[choice->index].began = true;
     if (!state->echo) return;
     const struct prompt *prompt = &call->generation->prompt[choice->prompt];
-    chunk_write(call, choice, prompt->text, prompt->text_len);
-    jbuf_text(&call->out, "\"finish_reason\":null");
-    openai_chunk_close(call, false);
+    chunk_open(call, choice, prompt->text, prompt->text_len);
+    openai_chunk_close(call, true); // an echo has no logprobs
 }
 
 static void stream_delta(struct call *call, const struct delta *delta) {
     if (!delta->len) return;
     choice_begin(call, delta->choice);
-    chunk_write(call, delta->choice, delta->text, delta->len);
-    jbuf_text(&call->out, "\"finish_reason\":null");
-    openai_chunk_close(call, false);
+    chunk_open(call, delta->choice, delta->text, delta->len);
+    const bool bare = !call->generation->params.logprobs;
+    if (!bare) logprobs_take(call, delta->choice, &call->out);
+    openai_chunk_close(call, bare);
 }
 
 static void stream_choice_end(struct call *call, struct choice *choice) {
     choice_begin(call, choice);
-    chunk_write(call, choice, "", 0);
+    chunk_open(call, choice, "", 0);
+    logprobs_take(call, choice, &call->out);
     openai_finish(choice, &call->out);
     openai_choice_close(call);
 }
@@ -158,22 +158,16 @@ static void text_write(const struct call *call, const struct choice *choice, str
     jbuf_deinit(&joined);
 }
 
-static void end(struct call *call) {
+static void whole_write(struct call *call) {
     const struct generation *generation = call->generation;
     struct jbuf *out = &call->out;
-    if (generation->params.stream) {
-        openai_stream_end(call);
-        return;
-    }
-    const struct openai_state *state = openai_state_of(call);
-    jbuf_bytes(out, state->head.data, state->head.len);
+    openai_whole_begin(call);
     for (int i = 0; i < generation->n_choices; i++) {
         struct choice *choice = &generation->choice[i];
         jbuf_text(out, i ? ",{\"index\":" : "{\"index\":");
         jbuf_int(out, choice->index);
         jbuf_text(out, ",\"text\":");
         text_write(call, choice, out);
-        jbuf_text(out, ",");
         logprobs_take(call, choice, out);
         openai_finish(choice, out);
         jbuf_text(out, "}");
@@ -188,7 +182,8 @@ static void begin(struct call *call) { (void)call; }
 static const struct writer completions_writer = {.begin = begin,
                                                  .delta = stream_delta,
                                                  .choice_end = stream_choice_end,
-                                                 .end = end,
+                                                 .whole = whole_write,
+                                                 .end = openai_stream_end,
                                                  .error = openai_error};
 
 void completions_prepare(struct call *call) {

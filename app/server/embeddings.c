@@ -76,7 +76,7 @@ static void base64_write(const float *value, int n, struct jbuf *out) {
 
 // ---------------------------------------------------------------- the answer
 
-static void end(struct call *call) {
+static void whole_write(struct call *call) {
     const struct generation *generation = call->generation;
     const struct embeddings *own = generation->own;
     const int n_embd = call->server->info->n_embd;
@@ -99,7 +99,7 @@ static void end(struct call *call) {
     jbuf_text(out, "}");
 }
 
-static const struct writer embeddings_writer = {.end = end, .error = openai_error};
+static const struct writer embeddings_writer = {.whole = whole_write, .error = openai_error};
 
 // ---------------------------------------------------------------- the handler
 

@@ -24,8 +24,9 @@ static void path_of(const struct fields *fields, const char *name, char out[PATH
     snprintf(out, PATH_BYTES, "%s%s%s", fields->path, *fields->path ? "." : "", name);
 }
 
-static bool refuse(const struct fields *fields, const char *name, const char *code, const char *fmt,
-                   va_list args) {
+__attribute__((format(printf, 4, 0))) static bool refuse(const struct fields *fields,
+                                                         const char *name, const char *code,
+                                                         const char *fmt, va_list args) {
     char path[PATH_BYTES], text[512];
     path_of(fields, name, path);
     vsnprintf(text, sizeof text, fmt, args);

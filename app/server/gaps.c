@@ -24,7 +24,7 @@ void gaps_add(struct gaps *gaps, double ms) {
 }
 
 double gaps_percentile(const struct gaps *gaps, double share) {
-    if (!gaps->total) return NAN;
+    if (!gaps->total) return (double)NAN;
     const double wanted = share * (double)gaps->total;
     double before = 0;
     int bucket = 0;

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "prompt_ids.h"
 #include "streams.h"
 
 struct generation *generation_create(struct call *call, const struct writer *writer) {
@@ -164,7 +163,8 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
     } else {
         generation->split = server->split;
         generation->tools = tools != NULL;
-        generation->special_text = generation->tools && split_needs_special(server->split);
+        generation->special_text =
+            server->split && split_needs_special(server->split, generation->tools);
         ok = chat_render(call, generation,
                          &(rn_chat){.messages = json.messages,
                                     .tools = json.tools,
@@ -178,6 +178,13 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
     free(json.tools);
     free(json.variables);
     return ok;
+}
+
+void generation_write_end(struct call *call) {
+    const struct writer *writer = call->generation->writer;
+    void (*const write)(struct call *) =
+        call->generation->params.stream ? writer->end : writer->whole;
+    if (write) write(call);
 }
 
 // ---------------------------------------------------------------- sums
@@ -223,20 +230,10 @@ static struct sums sums_of(const struct generation *generation) {
 
 static double over(double value, double by) { return by > 0 ? value / by : 0; }
 
-static void put_real(struct jbuf *out, const char *key, double value, int digits) {
-    jbuf_key(out, key);
-    jbuf_real(out, value, digits);
-}
-
-static void put_int(struct jbuf *out, const char *key, int64_t value) {
-    jbuf_key(out, key);
-    jbuf_int(out, value);
-}
-
 // Gaps of several choices are not mixed: the first choice's stand for them.
 static void put_gaps(struct jbuf *out, const struct gaps *gaps) {
-    put_real(out, "itl_ms_p50", gaps_percentile(gaps, 0.50), 3);
-    put_real(out, "itl_ms_p99", gaps_percentile(gaps, 0.99), 3);
+    jbuf_put_real(out, "itl_ms_p50", gaps_percentile(gaps, 0.50), 3);
+    jbuf_put_real(out, "itl_ms_p99", gaps_percentile(gaps, 0.99), 3);
 }
 
 void generation_timings(const struct call *call, struct jbuf *out) {
@@ -245,25 +242,25 @@ void generation_timings(const struct call *call, struct jbuf *out) {
     const struct sums sums = sums_of(generation);
     const int prompt_n = usage.prompt_tokens - usage.cached_tokens;
     jbuf_text(out, "\"timings\":{");
-    put_int(out, "cache_n", usage.cached_tokens);
-    put_int(out, "prompt_n", prompt_n);
-    put_real(out, "prompt_ms", sums.prompt_ms, 3);
-    put_real(out, "prompt_per_token_ms", over(sums.prompt_ms, prompt_n), 3);
-    put_real(out, "prompt_per_second", over(prompt_n * 1e3, sums.prompt_ms), 2);
-    put_int(out, "predicted_n", sums.output);
-    put_real(out, "predicted_ms", sums.decode_ms, 3);
-    put_real(out, "predicted_per_token_ms", over(sums.decode_ms, sums.decoded), 3);
-    put_real(out, "predicted_per_second", over(sums.decoded * 1e3, sums.decode_ms), 2);
-    put_int(out, "draft_n", 0);
-    put_int(out, "draft_n_accepted", 0);
-    put_real(out, "ttft_ms", sums.ttft_ms, 3);
-    put_real(out, "queue_ms", sums.queue_ms, 3);
+    jbuf_put_int(out, "cache_n", usage.cached_tokens);
+    jbuf_put_int(out, "prompt_n", prompt_n);
+    jbuf_put_real(out, "prompt_ms", sums.prompt_ms, 3);
+    jbuf_put_real(out, "prompt_per_token_ms", over(sums.prompt_ms, prompt_n), 3);
+    jbuf_put_real(out, "prompt_per_second", over(prompt_n * 1e3, sums.prompt_ms), 2);
+    jbuf_put_int(out, "predicted_n", sums.output);
+    jbuf_put_real(out, "predicted_ms", sums.decode_ms, 3);
+    jbuf_put_real(out, "predicted_per_token_ms", over(sums.decode_ms, sums.decoded), 3);
+    jbuf_put_real(out, "predicted_per_second", over(sums.decoded * 1e3, sums.decode_ms), 2);
+    jbuf_put_int(out, "draft_n", 0);
+    jbuf_put_int(out, "draft_n_accepted", 0);
+    jbuf_put_real(out, "ttft_ms", sums.ttft_ms, 3);
+    jbuf_put_real(out, "queue_ms", sums.queue_ms, 3);
     put_gaps(out, &generation->choice[0].gaps);
-    put_real(out, "bytes_per_token", over(sums.bytes, (double)sums.steps), 0);
-    put_real(out, "bandwidth_share",
-             call->server->bandwidth > 0
-                 ? over(sums.bytes, sums.decode_ms * 1e-3) / call->server->bandwidth
-                 : (double)NAN,
-             4);
+    jbuf_put_real(out, "bytes_per_token", over(sums.bytes, (double)sums.steps), 0);
+    jbuf_put_real(out, "bandwidth_share",
+                  call->server->bandwidth > 0
+                      ? over(sums.bytes, sums.decode_ms * 1e-3) / call->server->bandwidth
+                      : (double)NAN,
+                  4);
     jbuf_text(out, "}");
 }

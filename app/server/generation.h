@@ -30,7 +30,7 @@ struct choice {
     int n_tools;
     bool in_reasoning; // where its text is now
     int n_reasoning;   // tokens that were part of the reasoning
-    int32_t *token; // [n_tokens], kept when generation->keep_tokens
+    int32_t *token;    // [n_tokens], kept when generation->keep_tokens
     int n_tokens, token_capacity;
     // logprobs not yet written: a stream's writer takes them and sets n_logprob = n_top = 0
     struct token_logprob *logprob;
@@ -65,11 +65,13 @@ struct delta {
 // How an API writes an answer. All run on the I/O thread and write to call->out; a stream's events
 // are complete SSE events ("data: ...\n\n").
 struct writer {
-    void (*begin)(struct call *call); // stream: all prompts were accepted
-    void (*delta)(struct call *call, const struct delta *delta);  // stream
-    void (*choice_end)(struct call *call, struct choice *choice); // stream
-    void (*end)(struct call *call); // stream: what comes last; otherwise the whole body
-    void (*error)(struct call *call, const char *message); // stream: after its first byte
+    void (*whole)(struct call *call); // the body of an answer that is no stream
+    // of a stream:
+    void (*begin)(struct call *call); // all prompts were accepted; NULL: nothing to say
+    void (*delta)(struct call *call, const struct delta *delta);
+    void (*choice_end)(struct call *call, struct choice *choice);
+    void (*end)(struct call *call);                        // what comes last; NULL: nothing
+    void (*error)(struct call *call, const char *message); // after its first byte
     const char *ping; // SSE that keeps a silent stream alive; NULL: ": keep-alive\n\n"
 };
 
@@ -116,6 +118,9 @@ bool generation_add(struct call *call, struct generation *generation, int32_t *i
 bool generation_chat(struct call *call, struct generation *generation, const json_t *messages,
                      const json_t *tools, const json_t *variables, bool add_generation_prompt,
                      bool continue_final);
+
+// All choices have ended: the answer's body, or what a stream ends with.
+void generation_write_end(struct call *call);
 
 // --- sums over choices, for writers ---
 

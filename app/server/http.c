@@ -1,6 +1,7 @@
 // The life of connections and calls (see call.h for the states). Invariants: a call in n_active is
 // past READING and was not freed; a suspended connection is resumed exactly once; while a worker
-// has a call its connection is suspended, so that libmicrohttpd cannot end it.
+// has a call its connection is suspended, so that libmicrohttpd cannot end it; when nothing goes on
+// all counters of struct http are 0.
 #include "http.h"
 
 #include <assert.h>
@@ -26,6 +27,7 @@ enum {
     HEADER_BYTES = 16 << 10,     // of a request's head
     CONNECTION_BYTES = 40 << 10, // of a connection: its head, and what is being sent
     WORK_QUEUE = 4096,
+    SPARE_CONNECTIONS = 16, // beyond connections_max, where health can still be asked for
 };
 
 static uint64_t after(double seconds) { return clock_ns() + (uint64_t)(seconds * 1e9); }
@@ -48,17 +50,18 @@ static struct call *call_open(struct link *link, struct MHD_Connection *connecti
                               const char *path, const char *method) {
     struct call *call = calloc(1, sizeof *call);
     struct call_io *io = calloc(1, sizeof *io);
-    char *own_path = strdup(path);
-    if (!call || !io || !own_path) {
+    char *own_path = strdup(path), *own_method = strdup(method);
+    if (!call || !io || !own_path || !own_method) {
         free(call);
         free(io);
         free(own_path);
+        free(own_method);
         return NULL;
     }
     *io = (struct call_io){.link = link,
                            .connection = connection,
                            .path = own_path,
-                           .method = method};
+                           .method = own_method};
     call->io = io;
     call->server = link->http->server;
     call->created = (int64_t)time(NULL);
@@ -74,6 +77,7 @@ static void call_free(struct call *call) {
     free(call->body);
     jbuf_deinit(&call->out);
     free(call->io->path);
+    free(call->io->method);
     free(call->io);
     free(call);
 }
@@ -103,6 +107,7 @@ void http_resume(struct call *call) {
     struct call_io *io = call->io;
     if (!io->suspended) return;
     io->suspended = false;
+    io->moved_ns = clock_ns(); // until now it was us who kept the reader waiting
     MHD_resume_connection(io->connection);
 }
 
@@ -134,8 +139,8 @@ void call_end(struct call *call) {
 
 void http_close_after(struct call *call) { call->io->close_after = true; }
 
-// Its requests end with the next step; the connection is closed when libmicrohttpd asks what to
-// send.
+// Its requests end with the next step. The socket is shut down, because libmicrohttpd would not ask
+// for more bytes, and see `gone`, while a reader that takes none keeps its buffer full.
 void http_give_up(struct call *call) {
     struct call_io *io = call->io;
     if (io->gone) return;
@@ -143,14 +148,11 @@ void http_give_up(struct call *call) {
     if (call->generation && io->state != CALL_WORKING) streams_leave(call->generation);
     if (io->on_gone) io->on_gone(call);
     io->on_gone = NULL;
+    shutdown(io->link->fd, SHUT_RDWR);
     if (io->state != CALL_WORKING) http_resume(call);
 }
 
 // ---------------------------------------------------------------- load
-
-void http_count_load(struct server *server, int choices) {
-    if (server->http) server->http->load += choices; // not when the last events are collected
-}
 
 static int places(const struct server *server) {
     return server->engine_info.max_seqs + server->engine_info.max_waiting;
@@ -159,7 +161,7 @@ static int places(const struct server *server) {
 // How long it takes until as many as wait now have been served.
 static int retry_after(const struct http *http) {
     const int seqs = http->server->engine_info.max_seqs;
-    const double rounds = (double)http->load / (seqs > 0 ? seqs : 1);
+    const double rounds = (double)http->server->load / (seqs > 0 ? seqs : 1);
     const double seconds = ceil(http->answer_s * rounds / 2);
     return seconds < 1 ? 1 : seconds > 60 ? 60 : (int)seconds;
 }
@@ -169,7 +171,7 @@ bool http_refuse_full(struct call *call) {
     call->retry_after_s = retry_after(http);
     return call_refuse(call, 429, NULL, "queue_full",
                        "The server is busy: %d of %d places are taken. Try again in %d s.",
-                       http->load, places(http->server), call->retry_after_s);
+                       http->server->load, places(http->server), call->retry_after_s);
 }
 
 static void answer_time_learn(struct http *http, const struct call *call) {
@@ -184,6 +186,17 @@ static bool phase_check(struct call *call) {
     if (phase == PHASE_READY || call->route->always) return true;
     return call_refuse(call, 503, NULL, NULL, "%s",
                        phase == PHASE_LOADING ? "Loading model" : "Draining");
+}
+
+// Beyond the connections that may be, only what tells how the server is gets an answer.
+static bool place_check(struct call *call) {
+    const struct http *http = call->io->link->http;
+    if (http->n_links <= http->server->config.connections_max) return true;
+    call->io->close_after = true;
+    if (call->route && call->route->always) return true;
+    return call_refuse(call, 503, NULL, "connections_full",
+                       "The server has as many connections as it takes, %d",
+                       http->server->config.connections_max);
 }
 
 static bool route_check(struct call *call) {
@@ -303,7 +316,7 @@ static void head_check(struct call *call, const char *version) {
                 call->allow[0] = '\0';
                 jbuf_deinit(&answer);
             }
-        } else if (key_check(call)) {
+        } else if (key_check(call) && place_check(call)) {
             phase_check(call);
         }
     }
@@ -312,27 +325,48 @@ static void head_check(struct call *call, const char *version) {
 
 // ---------------------------------------------------------------- the body
 
-static bool body_room(struct call *call, struct http *http, size_t more) {
+// What the body will take when it is parsed, more or less: each of these bytes begins a value, and
+// a body of "[[],[],..." grows by a factor of forty.
+static size_t values_cost(const char *data, size_t len) {
+    enum { VALUE_BYTES = 64 };
+    size_t count = 0;
+    for (size_t i = 0; i < len; i++) {
+        count += (data[i] == ',') + (data[i] == '[') + (data[i] == '{') + (data[i] == ':');
+    }
+    return count * VALUE_BYTES;
+}
+
+static bool body_grow(struct call *call, size_t needed) {
+    struct call_io *io = call->io;
+    if (needed <= io->body_capacity) return true;
+    size_t capacity = io->body_capacity ? io->body_capacity : 1024;
+    while (capacity < needed) capacity *= 2;
+    char *body = realloc(call->body, capacity);
+    if (!body) return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    io->body_capacity = capacity;
+    call->body = body;
+    return true;
+}
+
+static bool body_room(struct call *call, struct http *http, const char *data, size_t more) {
     const struct server_config *config = &http->server->config;
     struct call_io *io = call->io;
-    const size_t needed = call->body_len + more + 1;
     if (call->body_len + more > config->body_bytes_max) {
         return call_refuse(call, 413, NULL, "body_too_large", "The body has more than %zu bytes",
                            config->body_bytes_max);
     }
-    if (needed <= io->body_capacity) return true;
-    size_t capacity = io->body_capacity ? io->body_capacity : 1024;
-    while (capacity < needed) capacity *= 2;
-    if (http->pending_bytes + capacity - io->pending_bytes > config->pending_bytes_max) {
+    const size_t cost = more + values_cost(data, more);
+    if (io->pending_bytes + cost > config->pending_bytes_max) {
+        return call_refuse(call, 413, NULL, "body_too_large", "The body holds too many values");
+    }
+    if (http->pending_bytes + cost > config->pending_bytes_max) {
         return call_refuse(call, 429, NULL, "bodies_full",
-                           "The server is reading %zu bytes of other requests. Try again in 1 s.",
+                           "The bodies of other requests take %zu bytes. Try again in 1 s.",
                            http->pending_bytes);
     }
-    char *body = realloc(call->body, capacity);
-    if (!body) return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
-    http->pending_bytes += capacity - io->pending_bytes;
-    io->pending_bytes = io->body_capacity = capacity;
-    call->body = body;
+    if (!body_grow(call, call->body_len + more + 1)) return false;
+    http->pending_bytes += cost;
+    io->pending_bytes += cost;
     return true;
 }
 
@@ -346,7 +380,7 @@ static void body_forget(struct call *call, struct http *http) {
 // False: the sender is not worth more of our time.
 static bool body_add(struct call *call, struct http *http, const char *data, size_t len) {
     struct call_io *io = call->io;
-    if (!io->discarding && !body_room(call, http, len)) {
+    if (!io->discarding && !body_room(call, http, data, len)) {
         io->discarding = true;
         body_forget(call, http);
     }
@@ -373,7 +407,7 @@ static void suspend(struct call *call) {
 }
 
 static bool has_room(const struct http *http) {
-    return http->load + http->n_preparing < places(http->server);
+    return http->server->load + http->n_preparing < places(http->server);
 }
 
 // The request is complete.
@@ -413,13 +447,14 @@ static void call_start(struct call *call) {
         return;
     }
     call_stream(call, NULL);
-    generation->writer->begin(call);
+    if (generation->writer->begin) generation->writer->begin(call);
 }
 
 static void call_prepared(struct call *call, struct http *http) {
     struct call_io *io = call->io;
     http->n_preparing--;
-    pending_release(call, http);
+    free(call->body); // what was parsed of it stays until the end, and is counted
+    call->body = NULL;
     if (io->gone) {
         io->state = CALL_ANSWERED;
     } else {
@@ -464,29 +499,48 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
     return MHD_YES;
 }
 
-static void on_completed(void *cls, struct MHD_Connection *connection, void **request,
-                         enum MHD_RequestTerminationCode code) {
-    struct http *http = cls;
-    struct call *call = *request;
-    (void)connection;
-    if (!call) return;
+// The connection lets go of the call, which ends here.
+static void call_close(struct call *call, struct http *http, bool gone) {
     struct call_io *io = call->io;
-    const bool gone = code != MHD_REQUEST_TERMINATED_COMPLETED_OK;
+    struct link *link = io->link;
     if (gone) http_give_up(call);
     if (io->on_gone) io->on_gone(call);
     io->on_gone = NULL;
-    io->link->call = NULL;
-    io->link->deadline_ns =
-        io->close_after || http->draining ? 1 : after(http->server->config.idle_s);
+    link->call = NULL;
+    link->since_ns = clock_ns();
+    link->deadline_ns = io->close_after || http->draining ? 1 : after(http->server->config.idle_s);
     io->link = NULL;
     io->connection = NULL;
-    *request = NULL;
     assert(io->state != CALL_WORKING); // its connection is suspended
     if (io->state != CALL_READING) http->n_active--;
     if (call->generation && call->generation->began && !gone) answer_time_learn(http, call);
     pending_release(call, http);
     metrics_call_end(http->server->metrics, call, gone);
     call_free(call);
+}
+
+static void on_completed(void *cls, struct MHD_Connection *connection, void **request,
+                         enum MHD_RequestTerminationCode code) {
+    struct call *call = *request;
+    (void)connection;
+    if (!call) return;
+    *request = NULL;
+    call_close(call, cls, code != MHD_REQUEST_TERMINATED_COMPLETED_OK);
+}
+
+// ---------------------------------------------------------------- connections
+
+// Where no place is left, the connection that was idle for longest makes one.
+static void link_make_room(struct http *http) {
+    struct link *oldest = NULL;
+    for (struct link *link = http->links.next; link != &http->links; link = link->next) {
+        if (link->call || link->evicted) continue;
+        if (!oldest || link->since_ns < oldest->since_ns) oldest = link;
+    }
+    if (!oldest) return;
+    oldest->evicted = true;
+    http->n_links--;
+    shutdown(oldest->fd, SHUT_RDWR);
 }
 
 static void link_open(struct http *http, struct MHD_Connection *connection, void **context) {
@@ -498,14 +552,19 @@ static void link_open(struct http *http, struct MHD_Connection *connection, void
         if (info) shutdown(info->connect_fd, SHUT_RDWR);
         return;
     }
+    if (http->n_links >= http->server->config.connections_max) link_make_room(http);
+    http->n_links++;
     *link = (struct link){.next = http->links.next,
                           .prev = &http->links,
                           .http = http,
                           .fd = info->connect_fd,
+                          .since_ns = clock_ns(),
                           .deadline_ns = after(http->server->config.header_s)};
     link->next->prev = http->links.next = link;
     struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = link};
-    epoll_ctl(http->epoll_fd, EPOLL_CTL_ADD, link->fd, &event);
+    if (epoll_ctl(http->epoll_fd, EPOLL_CTL_ADD, link->fd, &event)) {
+        shutdown(link->fd, SHUT_RDWR); // its hang-up would not be seen
+    }
     *context = link;
 }
 
@@ -518,11 +577,25 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
     }
     struct link *link = *context;
     if (!link) return;
+    // libmicrohttpd does not say that a request ended where it ran out of memory itself
+    if (link->call) call_close(link->call, http, true);
+    if (!link->evicted) http->n_links--;
     epoll_ctl(http->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
     link->next->prev = link->prev;
     link->prev->next = link->next;
     free(link);
     *context = NULL;
+}
+
+// A path with %00 in it is none of ours, and not the one that it begins with.
+static size_t on_unescape(void *cls, struct MHD_Connection *connection, char *text) {
+    (void)cls;
+    (void)connection;
+    const size_t len = MHD_http_unescape(text);
+    for (size_t i = 0; i < len; i++) {
+        if (!text[i]) text[i] = '?';
+    }
+    return len;
 }
 
 // libmicrohttpd's own complaints are about clients; they get their answers.
@@ -534,26 +607,33 @@ __attribute__((format(printf, 2, 0))) static void on_log(void *cls, const char *
 
 // ---------------------------------------------------------------- timers
 
+// Whether a hang-up means that the work is for nobody. An answer that is there is sent all the
+// same: its reader may have closed only the side that it does not need any more.
+static bool works_for_peer(const struct call *call) {
+    return call->io->state != CALL_READING && call->io->state != CALL_ANSWERED;
+}
+
 void http_hang_up(struct http *http, void *at) {
     struct link *link = at;
     (void)http;
     link->hung_up = true;
-    if (link->call && link->call->io->state != CALL_READING) http_give_up(link->call);
+    if (link->call && works_for_peer(link->call)) http_give_up(link->call);
+}
+
+static double seconds_since(uint64_t then, uint64_t now) {
+    return (double)(int64_t)(now - then) * 1e-9;
 }
 
 static void stream_tick(struct call *call, uint64_t now) {
     const struct server_config *config = &call->server->config;
     struct call_io *io = call->io;
-    const bool waiting = call->out.len > io->head;
-    if (io->gone) return;
-    if (waiting && io->queued && (double)(now - io->moved_ns) > config->stall_s * 1e9) {
-        http_give_up(call);
-        shutdown(io->link->fd, SHUT_RDWR); // its buffer is full: it would never be asked
+    if (io->gone || !io->queued) return;
+    if (!io->suspended) { // bytes wait, in out or already with libmicrohttpd
+        if (seconds_since(io->moved_ns, now) > config->stall_s) http_give_up(call);
         return;
     }
     const struct writer *writer = call->generation ? call->generation->writer : NULL;
-    if (waiting || io->ended || !writer) return;
-    if ((double)(now - io->written_ns) < config->keepalive_s * 1e9) return;
+    if (io->ended || !writer || seconds_since(io->written_ns, now) < config->keepalive_s) return;
     jbuf_text(&call->out, writer->ping ? writer->ping : ": keep-alive\n\n");
     call_wake(call);
 }
@@ -568,7 +648,7 @@ void http_tick(struct http *http, uint64_t now) {
         }
         struct call *call = link->call;
         if (!call) continue;
-        if (link->hung_up && call->io->state != CALL_READING) http_give_up(call);
+        if (link->hung_up && works_for_peer(call)) http_give_up(call);
         if (call->io->state == CALL_STREAMING) stream_tick(call, now);
     }
 }
@@ -604,6 +684,14 @@ const struct stream *http_find(const struct http *http, uint64_t request) {
 
 uint64_t http_bytes(const struct call *call) { return call->io ? call->io->bytes : 0; }
 
+struct http_counts http_count(const struct http *http) {
+    if (!http) return (struct http_counts){0};
+    return (struct http_counts){.connections = http->n_links,
+                                .active = http->n_active,
+                                .preparing = http->n_preparing,
+                                .body_bytes = http->pending_bytes};
+}
+
 // ---------------------------------------------------------------- the daemon
 
 int http_epoll_fd(const struct http *http) {
@@ -630,8 +718,9 @@ static struct MHD_Daemon *daemon_start(struct http *http, int listen_fd) {
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
     if (config->tls_cert) flags |= MHD_USE_TLS;
     return MHD_start_daemon(flags, 0, NULL, NULL, on_request, http, MHD_OPTION_EXTERNAL_LOGGER,
-                            on_log, NULL, MHD_OPTION_LISTEN_SOCKET, listen_fd,
-                            MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->connections_max,
+                            on_log, NULL, MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, NULL,
+                            MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_CONNECTION_LIMIT,
+                            (unsigned)config->connections_max + SPARE_CONNECTIONS,
                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
                             MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_STRICT_FOR_CLIENT, 1,
                             MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
@@ -675,11 +764,14 @@ void http_destroy(struct http *http) {
     http_drain(http, true);
     while (http->n_preparing) {
         struct pollfd wake = {.fd = http->wake_fd, .events = POLLIN};
+        uint64_t count;
         poll(&wake, 1, 100);
+        const ssize_t n = read(http->wake_fd, &count, sizeof count);
+        (void)n;
         http_prepared(http);
     }
-    http_run(http);
-    MHD_stop_daemon(http->daemon);
+    MHD_stop_daemon(http->daemon); // without another run, which could take new requests in
     workers_destroy(http->workers);
+    assert(!http->n_active && !http->n_links && !http->pending_bytes);
     free(http);
 }

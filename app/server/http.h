@@ -25,9 +25,8 @@ int http_active(const struct http *http); // calls that are worked on or answere
 
 // --- for streams.c ---
 
-void http_count_load(struct server *server, int choices); // that the engine has, more or less
-bool http_refuse_full(struct call *call);                 // 429; false
-void http_close_after(struct call *call);                 // the connection ends with the answer
+bool http_refuse_full(struct call *call); // 429; false
+void http_close_after(struct call *call); // the connection ends with the answer
 // Nobody reads the answer any more, or it cannot be written: its requests are cancelled, the
 // connection is closed.
 void http_give_up(struct call *call);
@@ -36,5 +35,11 @@ void http_give_up(struct call *call);
 
 const struct stream *http_find(const struct http *http, uint64_t request); // NULL: given up
 uint64_t http_bytes(const struct call *call); // of the answer's body, that were sent
+
+struct http_counts {
+    int connections, active, preparing; // active: http_active
+    size_t body_bytes;                  // of requests, parsed ones counted as what they became
+};
+struct http_counts http_count(const struct http *http); // NULL: nothing goes on
 
 #endif

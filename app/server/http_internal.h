@@ -14,7 +14,9 @@ struct link {
     struct http *http;
     int fd;
     uint64_t deadline_ns; // for what is being read; 0: nothing is
+    uint64_t since_ns;    // when it was opened or last had a request
     bool hung_up;         // the peer has closed its side
+    bool evicted;         // shut down to make room, not counted in n_links any more
     struct call *call;    // NULL between requests
 };
 
@@ -31,7 +33,7 @@ struct call_io {
     struct MHD_Connection *connection; // the same
     enum call_state state;
     char *path;
-    const char *method; // of the connection
+    char *method;
     size_t body_capacity;
     bool discarding; // the rest of the body is read and forgotten
     size_t discarded;
@@ -43,7 +45,7 @@ struct call_io {
     bool paused;      // too many bytes wait
     bool cors;
     size_t head;          // bytes of out that were taken
-    uint64_t moved_ns;    // when the reader last took bytes
+    uint64_t moved_ns;    // when the reader last took bytes, or there were none before
     uint64_t written_ns;  // when bytes were last added
     uint64_t bytes;       // sent, of the body
     size_t pending_bytes; // counted in http->pending_bytes
@@ -55,11 +57,11 @@ struct http {
     struct MHD_Daemon *daemon;
     struct workers *workers;
     int epoll_fd, wake_fd;
-    struct link links;    // head of the list
+    struct link links; // head of the list
+    int n_links;
     int n_active;         // calls past READING
     int n_preparing;      // calls that workers have
-    int load;             // choices that the engine has
-    size_t pending_bytes; // bodies being read or prepared
+    size_t pending_bytes; // bodies and what was parsed of them
     double answer_s;      // how long a generation takes, smoothed
     bool draining;
 };

@@ -165,3 +165,18 @@ void jbuf_key(struct jbuf *buf, const char *key) {
     jbuf_text(buf, key);
     jbuf_bytes(buf, "\":", 2);
 }
+
+void jbuf_put_int(struct jbuf *buf, const char *key, int64_t value) {
+    jbuf_key(buf, key);
+    jbuf_int(buf, value);
+}
+
+void jbuf_put_uint(struct jbuf *buf, const char *key, uint64_t value) {
+    jbuf_key(buf, key);
+    jbuf_uint(buf, value);
+}
+
+void jbuf_put_real(struct jbuf *buf, const char *key, double value, int digits) {
+    jbuf_key(buf, key);
+    jbuf_real(buf, value, digits);
+}

@@ -35,5 +35,9 @@ void jbuf_bool(struct jbuf *buf, bool value);
 void jbuf_json(struct jbuf *buf, const json_t *value);
 // ,"key": with the comma left out right after '{' or at the buffer's begin.
 void jbuf_key(struct jbuf *buf, const char *key);
+// The key and its value.
+void jbuf_put_int(struct jbuf *buf, const char *key, int64_t value);
+void jbuf_put_uint(struct jbuf *buf, const char *key, uint64_t value);
+void jbuf_put_real(struct jbuf *buf, const char *key, double value, int digits);
 
 #endif

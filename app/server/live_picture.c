@@ -34,16 +34,6 @@ void live_moments_add(struct live_moments *moments, uint64_t time_ns,
 
 static double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-static void put_real(struct jbuf *out, const char *key, double value, int digits) {
-    jbuf_key(out, key);
-    jbuf_real(out, value, digits);
-}
-
-static void put_count(struct jbuf *out, const char *key, uint64_t value) {
-    jbuf_key(out, key);
-    jbuf_uint(out, value);
-}
-
 static void put_rates(struct jbuf *out, const struct live_picture *picture) {
     static const struct live_moment none;
     const struct live_moments *moments = picture->moments;
@@ -57,15 +47,15 @@ static void put_rates(struct jbuf *out, const struct live_picture *picture) {
     const double rate =
         ratio((double)(to->bytes - from->bytes) * 1e9, (double)(to->run_ns - from->run_ns));
     const double measured = picture->server->bandwidth;
-    put_real(out, "tokens_per_s", ratio(outputs, seconds), 2);
-    put_real(out, "prompt_tokens_per_s", ratio(fmax(prompts, 0), seconds), 2);
-    put_real(out, "step_ms", ratio(busy_ns * 1e-6, (double)(to->steps - from->steps)), 3);
-    put_real(out, "busy", fmin(ratio(busy_ns * 1e-9, seconds), 1), 3);
+    jbuf_put_real(out, "tokens_per_s", ratio(outputs, seconds), 2);
+    jbuf_put_real(out, "prompt_tokens_per_s", ratio(fmax(prompts, 0), seconds), 2);
+    jbuf_put_real(out, "step_ms", ratio(busy_ns * 1e-6, (double)(to->steps - from->steps)), 3);
+    jbuf_put_real(out, "busy", fmin(ratio(busy_ns * 1e-9, seconds), 1), 3);
     jbuf_key(out, "bandwidth");
     jbuf_text(out, "{");
-    put_real(out, "measured", measured, 0);
-    put_real(out, "now", rate, 0);
-    put_real(out, "share", fmin(ratio(rate, measured), 1), 4);
+    jbuf_put_real(out, "measured", measured, 0);
+    jbuf_put_real(out, "now", rate, 0);
+    jbuf_put_real(out, "share", fmin(ratio(rate, measured), 1), 4);
     jbuf_text(out, "}");
 }
 
@@ -142,17 +132,17 @@ static void put_tokens(struct jbuf *out, const struct live_stream *stream, uint6
 
 static void put_stream(struct jbuf *out, const struct live_stream *stream, uint64_t start_ns) {
     jbuf_text(out, "{");
-    put_count(out, "n", stream->number);
+    jbuf_put_uint(out, "n", stream->number);
     jbuf_key(out, "id");
     jbuf_cstring(out, stream->id);
-    put_count(out, "choice", (uint64_t)stream->index);
+    jbuf_put_uint(out, "choice", (uint64_t)stream->index);
     jbuf_key(out, "state");
     jbuf_cstring(out, state_text(stream));
-    put_count(out, "prompt", (uint64_t)stream->prompt_tokens);
-    put_count(out, "cached", (uint64_t)stream->cached_tokens);
-    put_count(out, "done", (uint64_t)stream->done_tokens);
-    put_count(out, "output", (uint64_t)stream->output_tokens);
-    put_count(out, "pages", stream->pages);
+    jbuf_put_uint(out, "prompt", (uint64_t)stream->prompt_tokens);
+    jbuf_put_uint(out, "cached", (uint64_t)stream->cached_tokens);
+    jbuf_put_uint(out, "done", (uint64_t)stream->done_tokens);
+    jbuf_put_uint(out, "output", (uint64_t)stream->output_tokens);
+    jbuf_put_uint(out, "pages", stream->pages);
     put_tokens(out, stream, start_ns);
     jbuf_text(out, "}");
 }
@@ -197,14 +187,15 @@ static void put_histogram(struct jbuf *out, const char *key, const struct histog
 static void put_server(struct jbuf *out, const struct live_picture *picture) {
     const struct server *server = picture->server;
     const rn_engine_info *info = &server->engine_info;
-    put_real(out, "time_ms", (double)(int64_t)(picture->time_ns - picture->start_ns) * 1e-6, 0);
+    jbuf_put_real(out, "time_ms", (double)(int64_t)(picture->time_ns - picture->start_ns) * 1e-6,
+                  0);
     jbuf_key(out, "model");
     jbuf_cstring(out, server->config.model_name);
     jbuf_key(out, "phase");
     jbuf_cstring(out, atomic_load(&server->phase) == PHASE_DRAINING ? "draining" : "ready");
-    put_count(out, "n_ctx", (uint64_t)info->n_ctx);
-    put_count(out, "max_seqs", (uint64_t)info->max_seqs);
-    put_count(out, "max_waiting", (uint64_t)info->max_waiting);
+    jbuf_put_uint(out, "n_ctx", (uint64_t)info->n_ctx);
+    jbuf_put_uint(out, "max_seqs", (uint64_t)info->max_seqs);
+    jbuf_put_uint(out, "max_waiting", (uint64_t)info->max_waiting);
     jbuf_key(out, "kv_type");
     jbuf_cstring(out, info->kv_type);
 }
@@ -216,23 +207,23 @@ static void put_counts(struct jbuf *out, const struct live_picture *picture) {
         const struct live_stream *stream = &picture->streams->stream[i];
         paused += !stream->ended && stream->state == RN_STREAM_PAUSED;
     }
-    put_count(out, "steps", stats->steps);
-    put_count(out, "running", (uint64_t)stats->running);
-    put_count(out, "waiting", (uint64_t)stats->waiting);
-    put_count(out, "paused", paused);
-    put_count(out, "output_tokens", stats->output_tokens);
-    put_count(out, "prompt_tokens", stats->prompt_tokens);
-    put_count(out, "cached_tokens", stats->cached_tokens);
-    put_count(out, "preemptions", stats->preemptions);
+    jbuf_put_uint(out, "steps", stats->steps);
+    jbuf_put_uint(out, "running", (uint64_t)stats->running);
+    jbuf_put_uint(out, "waiting", (uint64_t)stats->waiting);
+    jbuf_put_uint(out, "paused", paused);
+    jbuf_put_uint(out, "output_tokens", stats->output_tokens);
+    jbuf_put_uint(out, "prompt_tokens", stats->prompt_tokens);
+    jbuf_put_uint(out, "cached_tokens", stats->cached_tokens);
+    jbuf_put_uint(out, "preemptions", stats->preemptions);
     jbuf_key(out, "kv");
     jbuf_text(out, "{");
-    put_count(out, "page_tokens", KV_PAGE_TOKENS);
-    put_count(out, "total", stats->pages_total);
-    put_count(out, "held", stats->pages_held);
-    put_count(out, "shared", stats->pages_shared);
-    put_count(out, "cached", stats->pages_cached);
-    put_count(out, "bytes_held", stats->kv_held_bytes);
-    put_count(out, "bytes_total", picture->server->engine_info.kv_bytes);
+    jbuf_put_uint(out, "page_tokens", KV_PAGE_TOKENS);
+    jbuf_put_uint(out, "total", stats->pages_total);
+    jbuf_put_uint(out, "held", stats->pages_held);
+    jbuf_put_uint(out, "shared", stats->pages_shared);
+    jbuf_put_uint(out, "cached", stats->pages_cached);
+    jbuf_put_uint(out, "bytes_held", stats->kv_held_bytes);
+    jbuf_put_uint(out, "bytes_total", picture->server->engine_info.kv_bytes);
     jbuf_text(out, "}");
 }
 

@@ -239,14 +239,6 @@ static void stream_end(struct call *call) {
     event_end(out);
 }
 
-static void answer_end(struct call *call) {
-    if (call->generation->params.stream) {
-        stream_end(call);
-    } else {
-        whole_write(call);
-    }
-}
-
 static void stream_error(struct call *call, const char *message) {
     jbuf_text(&call->out, "event: error\ndata: ");
     call_error_object(API_ANTHROPIC, 500, NULL, NULL, message, &call->out);
@@ -254,10 +246,11 @@ static void stream_error(struct call *call, const char *message) {
 }
 
 static const struct writer writer = {
+    .whole = whole_write,
     .begin = stream_begin,
     .delta = stream_delta,
     .choice_end = stream_choice_end,
-    .end = answer_end,
+    .end = stream_end,
     .error = stream_error,
     .ping = "event: ping\ndata: {\"type\":\"ping\"}\n\n",
 };

@@ -104,7 +104,9 @@ static struct metrics_work work_of(const rn_engine_stats *stats) {
 // Keeps what the engine had done at moments about WORK_SPAN_NS of busy time apart; the oldest of
 // them is where "the last seconds" begin, however long the engine slept since.
 static void remember_work(struct metrics *metrics, uint64_t now_ns) {
-    if (!metrics->server->engine || now_ns - metrics->work_ns < WORK_SPAN_NS) return;
+    if (atomic_load(&metrics->server->phase) == PHASE_LOADING || !metrics->server->engine ||
+        now_ns - metrics->work_ns < WORK_SPAN_NS)
+        return;
     metrics->work_ns = now_ns;
     rn_engine_stats stats;
     rn_engine_get_stats(metrics->server->engine, &stats);

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "http.h"
 #include "metrics_state.h"
 #include "routes.h"
 #include "tools.h"
@@ -284,6 +285,19 @@ static void put_calls(struct scrape *scrape) {
                "HTTP requests whose client hung up before the end.", (double)metrics->gone);
 }
 
+static void put_now(struct scrape *scrape) {
+    const struct http_counts now = http_count(scrape->server->http);
+    put_single(scrape, "runnel:http_connections", "gauge", "Connections.", now.connections);
+    put_single(scrape, "runnel:http_active", "gauge",
+               "HTTP requests that are worked on or being answered, besides this one.", now.active);
+    put_single(scrape, "runnel:http_preparing", "gauge",
+               "HTTP requests that are being parsed or wait for it.", now.preparing);
+    put_single(scrape, "runnel:http_body_bytes", "gauge", "Memory of the requests' bodies.",
+               (double)now.body_bytes);
+    put_single(scrape, "runnel:choices_submitted", "gauge",
+               "Requests' choices that the engine has, running or waiting.", scrape->server->load);
+}
+
 // ---------------------------------------------------------------- the process
 
 static double resident_bytes(void) {
@@ -348,6 +362,7 @@ void metrics_get(struct call *call) {
     put_engine(&scrape);
     put_gaps(&scrape);
     put_calls(&scrape);
+    put_now(&scrape);
     put_process(&scrape);
     if (scrape.labels.failed) call->out.failed = true;
     jbuf_deinit(&scrape.labels);

@@ -139,35 +139,74 @@ static void result_write(struct call *call, const struct choice *choice, struct 
 
 // ---------------------------------------------------------------- response_fields
 
-// The last part of "a/b/c" becomes the name at the top.
-static void field_pick(const json_t *object, const char *path, json_t *out) {
-    const char *name = path;
-    for (const char *slash; object && (slash = strchr(name, '/')); name = slash + 1)
-        object = json_object_getn(object, name, (size_t)(slash - name));
-    json_t *value = json_object_get(object, name);
-    if (value) json_object_set(out, name, value);
+// The answer is picked from as text, which is our own and so is sound: a tree of it would be built
+// to be thrown away.
+struct span {
+    const char *at, *end;
+};
+
+static const char *string_skip(const char *at) {
+    for (at++; *at != '"'; at++) at += *at == '\\';
+    return at + 1;
+}
+
+static const char *value_skip(const char *at) {
+    int depth = 0;
+    while (depth || !strchr(",}]", *at)) {
+        if (*at == '"') {
+            at = string_skip(at);
+            continue;
+        }
+        depth += *at == '{' || *at == '[';
+        depth -= *at == '}' || *at == ']';
+        at++;
+    }
+    return at;
+}
+
+// The value of an object's member; at is NULL where there is none.
+static struct span member_find(struct span object, const char *name, size_t len) {
+    const char *at = object.at;
+    while (at && *at != '}' && (*at == '{' || *at == ',') && at[1] == '"') {
+        const char *key = at + 1, *value = string_skip(key) + 1;
+        at = value_skip(value);
+        if ((size_t)(value - key) == len + 3 && !memcmp(key + 1, name, len))
+            return (struct span){value, at};
+    }
+    return (struct span){0};
+}
+
+static const char *last_part(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+// "a/b/c" becomes "c" at the top, once.
+static void field_pick(struct span object, const json_t *list, size_t index, struct jbuf *out) {
+    const char *path = json_string_value(json_array_get(list, index)), *last = last_part(path);
+    for (size_t i = 0; i < index; i++)
+        if (!strcmp(last_part(json_string_value(json_array_get(list, i))), last)) return;
+    for (const char *slash; (slash = strchr(path, '/')); path = slash + 1)
+        object = member_find(object, path, (size_t)(slash - path));
+    const struct span value = member_find(object, path, strlen(path));
+    if (!value.at) return;
+    jbuf_key(out, path);
+    jbuf_bytes(out, value.at, (size_t)(value.end - value.at));
 }
 
 // The object that was written at `from` on, reduced to the fields that were asked for.
 static void fields_pick(struct call *call, size_t from) {
-    struct jbuf *out = &call->out;
+    struct jbuf *out = &call->out, picked = {0};
     const json_t *list = native_of(call)->response_fields;
     if (!list || !json_array_size(list) || out->failed) return;
-    json_t *whole = json_loadb(out->data + from, out->len - from, 0, NULL);
-    json_t *picked = json_object();
-    const json_t *item;
-    size_t i;
-    json_array_foreach(list, i, item) field_pick(whole, json_string_value(item), picked);
-    char *text = whole && picked ? json_dumps(picked, JSON_COMPACT) : NULL;
-    if (text) {
-        out->len = from;
-        jbuf_text(out, text);
-    } else {
-        out->failed = true;
-    }
-    free(text);
-    json_decref(picked);
-    json_decref(whole);
+    const struct span object = {out->data + from, out->data + out->len};
+    jbuf_text(&picked, "{");
+    for (size_t i = 0; i < json_array_size(list); i++) field_pick(object, list, i, &picked);
+    jbuf_text(&picked, "}");
+    out->len = from;
+    out->failed = picked.failed;
+    jbuf_bytes(out, picked.data, picked.len);
+    jbuf_deinit(&picked);
 }
 
 // ---------------------------------------------------------------- writer
@@ -238,7 +277,7 @@ static void write_choice_end(struct call *call, struct choice *choice) {
     jbuf_text(out, "\n\n");
 }
 
-static void whole_write(struct call *call, const struct choice *choice) {
+static void choice_write(struct call *call, const struct choice *choice) {
     struct jbuf *out = &call->out;
     const size_t from = out->len;
     const bool tokens = native_of(call)->return_tokens;
@@ -254,13 +293,12 @@ static void whole_write(struct call *call, const struct choice *choice) {
 }
 
 // One result is an object, several are an array.
-static void write_end(struct call *call) {
+static void whole_write(struct call *call) {
     const struct generation *generation = call->generation;
-    if (generation->params.stream) return;
     const bool many = generation->n_choices > 1;
     for (int i = 0; i < generation->n_choices; i++) {
         if (many) jbuf_text(&call->out, i ? "," : "[");
-        whole_write(call, &generation->choice[i]);
+        choice_write(call, &generation->choice[i]);
     }
     if (many) jbuf_text(&call->out, "]");
 }
@@ -271,12 +309,9 @@ static void write_error(struct call *call, const char *message) {
     jbuf_text(&call->out, "\n\n");
 }
 
-static void write_begin(struct call *call) { (void)call; }
-
-static const struct writer writer = {.begin = write_begin,
+static const struct writer writer = {.whole = whole_write,
                                      .delta = write_delta,
                                      .choice_end = write_choice_end,
-                                     .end = write_end,
                                      .error = write_error};
 
 // ---------------------------------------------------------------- reading

@@ -29,7 +29,7 @@ static void head_write(const struct call *call, const char *prefix, const char *
     jbuf_cstring(out, server->config.model_name);
     jbuf_text(out, ",\"system_fingerprint\":");
     jbuf_cstring(out, server->fingerprint);
-    jbuf_text(out, ",\"choices\":[");
+    jbuf_text(out, ",\"choices\":[{\"index\":");
 }
 
 bool openai_state_create(struct call *call, const char *prefix, const char *object) {
@@ -41,6 +41,7 @@ bool openai_state_create(struct call *call, const char *prefix, const char *obje
         if (state) state_free(state);
         return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     }
+    state->body_len = state->head.len - strlen("{\"index\":");
     generation->own = state;
     generation->own_free = state_free;
     return true;
@@ -50,29 +51,36 @@ bool openai_state_create(struct call *call, const char *prefix, const char *obje
 
 void openai_chunk_open(struct call *call, const struct choice *choice) {
     const struct openai_state *state = openai_state_of(call);
-    struct jbuf *out = &call->out;
-    jbuf_bytes(out, state->head.data, state->head.len);
-    jbuf_text(out, "{\"index\":");
-    jbuf_int(out, choice->index);
-    jbuf_text(out, ",");
+    jbuf_bytes(&call->out, state->head.data, state->head.len);
+    jbuf_uint(&call->out, (unsigned)choice->index);
 }
 
 // Where the usage comes in a chunk of its own, the others say that they have none.
-void openai_chunk_close(struct call *call, bool last) {
-    struct jbuf *out = &call->out;
-    jbuf_text(out, call->generation->params.include_usage ? "}],\"usage\":null" : "}]");
-    if (last) {
-        jbuf_text(out, ",");
-        generation_timings(call, out);
+#define NO_LOGPROBS ",\"logprobs\":null"
+#define NO_FINISH   ",\"finish_reason\":null}]"
+#define NO_USAGE    ",\"usage\":null"
+void openai_chunk_close(struct call *call, bool bare) {
+    if (call->generation->params.include_usage) {
+        jbuf_text(&call->out,
+                  bare ? NO_LOGPROBS NO_FINISH NO_USAGE "}\n\n" : NO_FINISH NO_USAGE "}\n\n");
+    } else {
+        jbuf_text(&call->out, bare ? NO_LOGPROBS NO_FINISH "}\n\n" : NO_FINISH "}\n\n");
     }
-    jbuf_text(out, "}\n\n");
 }
 
 void openai_choice_close(struct call *call) {
     const struct generation *generation = call->generation;
     struct openai_state *state = openai_state_of(call);
     const bool last = ++state->n_ended == generation->n_choices;
-    openai_chunk_close(call, last && !generation->params.include_usage);
+    if (generation->params.include_usage) {
+        jbuf_text(&call->out, "}]" NO_USAGE "}\n\n");
+    } else if (last) {
+        jbuf_text(&call->out, "}],");
+        generation_timings(call, &call->out);
+        jbuf_text(&call->out, "}\n\n");
+    } else {
+        jbuf_text(&call->out, "}]}\n\n");
+    }
 }
 
 static void usage_write(const struct generation *generation, struct jbuf *out) {
@@ -88,6 +96,11 @@ static void usage_write(const struct generation *generation, struct jbuf *out) {
     jbuf_text(out, "}}");
 }
 
+void openai_whole_begin(struct call *call) {
+    const struct openai_state *state = openai_state_of(call);
+    jbuf_bytes(&call->out, state->head.data, state->body_len);
+}
+
 void openai_whole_end(struct call *call) {
     struct jbuf *out = &call->out;
     jbuf_text(out, "],");
@@ -98,9 +111,8 @@ void openai_whole_end(struct call *call) {
 }
 
 void openai_stream_end(struct call *call) {
-    const struct openai_state *state = openai_state_of(call);
     if (call->generation->params.include_usage) {
-        jbuf_bytes(&call->out, state->head.data, state->head.len);
+        openai_whole_begin(call);
         openai_whole_end(call);
         jbuf_text(&call->out, "\n\n");
     }
@@ -117,7 +129,7 @@ void openai_finish(const struct choice *choice, struct jbuf *out) {
     const char *reason = choice->finish == RN_FINISH_LENGTH ? "length"
                          : choice->n_tools                  ? "tool_calls"
                                                             : "stop";
-    jbuf_text(out, "\"finish_reason\":\"");
+    jbuf_text(out, ",\"finish_reason\":\"");
     jbuf_text(out, reason);
     jbuf_text(out, "\",\"stop_reason\":");
     jbuf_cstring(out, choice->stop);
@@ -156,4 +168,30 @@ void openai_token_bytes(const struct server *server, int32_t token, struct jbuf 
 // Clients take numbers only; what cannot be has the value that OpenAI gives it.
 void openai_logprob(float logprob, struct jbuf *out) {
     jbuf_printf(out, "%.8g", isfinite(logprob) && logprob > -9999.0f ? (double)logprob : -9999.0);
+}
+
+static void logprob_write(const struct server *server, rn_logprob token, struct jbuf *out) {
+    jbuf_text(out, "{\"token\":");
+    openai_token_text(server, token.token, out);
+    jbuf_text(out, ",\"logprob\":");
+    openai_logprob(token.logprob, out);
+    jbuf_text(out, ",\"bytes\":");
+    openai_token_bytes(server, token.token, out);
+}
+
+void openai_logprobs_take(const struct server *server, struct choice *choice, int first,
+                          struct jbuf *out) {
+    for (int i = first; i < choice->n_logprob; i++) {
+        const struct token_logprob *token = &choice->logprob[i];
+        if (out->len && out->data[out->len - 1] != '[') jbuf_text(out, ",");
+        logprob_write(server, (rn_logprob){token->token, token->logprob}, out);
+        jbuf_text(out, ",\"top_logprobs\":[");
+        for (int j = 0; j < token->n_top; j++) {
+            if (j) jbuf_text(out, ",");
+            logprob_write(server, choice->top[token->first_top + j], out);
+            jbuf_text(out, "}");
+        }
+        jbuf_text(out, "]}");
+    }
+    choice->n_logprob = choice->n_top = 0;
 }

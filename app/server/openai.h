@@ -13,7 +13,8 @@ struct openai_choice {
 
 // generation->own. The head is rendered once per call: a chunk is a copy of it and what is new.
 struct openai_state {
-    struct jbuf head; // {"id":...,"choices":[ and of a stream "data: " before it
+    struct jbuf head; // {"id":...,"choices":[{"index": and of a stream "data: " before it
+    size_t body_len;  // of the head: up to the choices
     bool echo;
     int n_ended;                   // of a stream's choices
     struct openai_choice choice[]; // [prompts * n]
@@ -23,22 +24,28 @@ struct openai_state {
 bool openai_state_create(struct call *call, const char *prefix, const char *object);
 struct openai_state *openai_state_of(const struct call *call);
 
-// A chunk up to {"index":N, and from the choice's end to the end of the event.
+// A chunk up to {"index":N, and its end where the choice goes on. bare: without logprobs, which
+// were not written then.
 void openai_chunk_open(struct call *call, const struct choice *choice);
-void openai_chunk_close(struct call *call, bool last);
+void openai_chunk_close(struct call *call, bool bare);
 // After choice_end wrote a choice's last fields: closes the chunk, with timings if it is the last.
 void openai_choice_close(struct call *call);
 void openai_stream_end(struct call *call); // the usage where it was asked for, then [DONE]
-void openai_whole_end(struct call *call);  // usage and timings after the choices
+void openai_whole_begin(struct call *call);
+void openai_whole_end(struct call *call); // usage and timings after the choices
 void openai_error(struct call *call, const char *message);
 
-// "finish_reason":...,"stop_reason":...
+// ,"finish_reason":...,"stop_reason":...
 void openai_finish(const struct choice *choice, struct jbuf *out);
 
 // The text of a token as a JSON string, and its bytes as an array of numbers.
 void openai_token_text(const struct server *server, int32_t token, struct jbuf *out);
 void openai_token_bytes(const struct server *server, int32_t token, struct jbuf *out);
 void openai_logprob(float logprob, struct jbuf *out);
+// The choice's logprobs from `first` on as items of an array that out may have begun; they are
+// taken.
+void openai_logprobs_take(const struct server *server, struct choice *choice, int first,
+                          struct jbuf *out);
 
 // A value for a message: its JSON, shortened.
 enum { OPENAI_SHOWN_BYTES = 64 };

@@ -5,7 +5,6 @@
 
 #include "fields.h"
 #include "openai.h"
-#include "prompt_ids.h"
 #include "tools.h"
 
 enum { PATH_SIZE = 64 };

@@ -8,16 +8,6 @@
 
 #include "tools.h"
 
-bool call_refuse_error(struct call *call, const char *param, const rn_error *err) {
-    const char *message = err->message;
-    const char *path = err_path(call->server->info->path);
-    const size_t len = strlen(path);
-    if (len && !strncmp(message, path, len) && !strncmp(message + len, ": ", 2)) message += len + 2;
-    if (err->status == RN_ERR_NOMEM)
-        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
-    return call_refuse(call, 400, param, NULL, "%s: %s", param, message);
-}
-
 // A value for a message.
 static const char *shown(const json_t *value, char out[64]) {
     char text[48];

@@ -14,8 +14,6 @@ bool prompt_ids_read(struct call *call, const json_t *value, const char *path, i
 // The ids of a text, as above.
 bool prompt_ids_of_text(struct call *call, const char *text, size_t len, const char *path,
                         int flags, int32_t **ids, size_t *n_ids);
-// Refuses with what the library said, without the model's path before it. A user's mistake is 400.
-bool call_refuse_error(struct call *call, const char *param, const rn_error *err);
 // An id of the model's vocabulary. False: refused.
 bool token_id_read(struct call *call, const json_t *value, const char *path, int32_t *out);
 

@@ -103,8 +103,34 @@ static struct MHD_Response *stream_response(struct call *call) {
 
 // ---------------------------------------------------------------- whole
 
+// When there is no memory for the answer itself.
+static void answer_replace(struct call *call) {
+    static const char openai[] =
+        "{\"error\":{\"type\":\"unavailable_error\",\"message\":\"out of memory\",\"param\":null,"
+        "\"code\":\"out_of_memory\"}}";
+    static const char anthropic[] = "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\","
+                                    "\"message\":\"out of memory\"}}";
+    const bool is_openai = !call->route || call->route->api == API_OPENAI;
+    call->status = MHD_HTTP_SERVICE_UNAVAILABLE;
+    call->retry_after_s = 1;
+    call->content_type = call->etag = NULL;
+    call->immutable = true;
+    call->bytes = is_openai ? openai : anthropic;
+    call->bytes_len = strlen(call->bytes);
+}
+
+// Such an answer is with libmicrohttpd as a whole, which does not tell how much of it was taken: it
+// has a deadline instead, late enough for a reader who takes BYTES_PER_S.
+static void deadline_set(const struct call *call) {
+    enum { BYTES_PER_S = 16 << 10 };
+    const double seconds =
+        call->server->config.stall_s + (double)call->io->bytes / (double)BYTES_PER_S;
+    call->io->link->deadline_ns = clock_ns() + (uint64_t)(seconds * 1e9);
+}
+
 static struct MHD_Response *whole_response(struct call *call) {
     struct MHD_Response *response;
+    if (call->out.failed) answer_replace(call);
     if (call->immutable) {
         call->io->bytes = call->bytes_len;
         response = MHD_create_response_from_buffer(call->bytes_len, (void *)(uintptr_t)call->bytes,
@@ -115,7 +141,9 @@ static struct MHD_Response *whole_response(struct call *call) {
             MHD_create_response_from_buffer(call->out.len, call->out.data, MHD_RESPMEM_MUST_FREE);
         if (response) call->out = (struct jbuf){0};
     }
-    if (response) headers_add(response, call);
+    if (!response) return NULL;
+    headers_add(response, call);
+    deadline_set(call);
     return response;
 }
 

@@ -101,35 +101,6 @@ static void item_put(const struct call *call, const struct item *item, struct jb
     jbuf_text(out, "}");
 }
 
-// ---------------------------------------------------------------- logprobs
-
-static void logprob_put(const struct server *server, rn_logprob token, struct jbuf *out) {
-    jbuf_text(out, "{\"token\":");
-    openai_token_text(server, token.token, out);
-    jbuf_text(out, ",\"logprob\":");
-    openai_logprob(token.logprob, out);
-    jbuf_text(out, ",\"bytes\":");
-    openai_token_bytes(server, token.token, out);
-}
-
-// The choice's logprobs from `first` on, with commas between; they are taken.
-static void logprobs_take(const struct call *call, struct choice *choice, int first,
-                          struct jbuf *out) {
-    for (int i = first; i < choice->n_logprob; i++) {
-        const struct token_logprob *token = &choice->logprob[i];
-        if (out->len) jbuf_text(out, ",");
-        logprob_put(call->server, (rn_logprob){token->token, token->logprob}, out);
-        jbuf_text(out, ",\"top_logprobs\":[");
-        for (int j = 0; j < token->n_top; j++) {
-            if (j) jbuf_text(out, ",");
-            logprob_put(call->server, choice->top[token->first_top + j], out);
-            jbuf_text(out, "}");
-        }
-        jbuf_text(out, "]}");
-    }
-    choice->n_logprob = choice->n_top = 0;
-}
-
 // ---------------------------------------------------------------- the response
 
 static bool is_cut(const struct choice *choice) { return choice->finish == RN_FINISH_LENGTH; }
@@ -191,7 +162,7 @@ static void output_put(const struct call *call, struct choice *choice, struct jb
     const bool has_text = choice->text.len || (!choice->reasoning.len && !choice->n_tools);
     const int n = (choice->reasoning.len > 0) + has_text + choice->n_tools;
     struct jbuf logprobs = {0};
-    logprobs_take(call, choice, choice->n_reasoning, &logprobs);
+    openai_logprobs_take(call->server, choice, choice->n_reasoning, &logprobs);
     jbuf_text(out, "[");
     for (int i = 0; i < n; i++) {
         const int tool = i - (n - choice->n_tools);
@@ -343,7 +314,7 @@ static void item_open(struct call *call, const struct choice *choice, enum part 
 static void delta_logprobs(const struct call *call, struct choice *choice, struct jbuf *out) {
     struct state *state = call->generation->own;
     const size_t before = state->logprobs.len;
-    logprobs_take(call, choice, 0, &state->logprobs);
+    openai_logprobs_take(call->server, choice, 0, &state->logprobs);
     const size_t from = before ? before + 1 : 0; // behind the comma
     jbuf_text(out, ",\"logprobs\":[");
     if (state->logprobs.len > from) {
@@ -375,7 +346,8 @@ static void stream_delta(struct call *call, const struct delta *delta) {
 static void stream_choice_end(struct call *call, struct choice *choice) {
     struct state *state = call->generation->own;
     if (!state->open && state->index == 0) item_open(call, choice, PART_CONTENT, 0);
-    if (state->part == PART_CONTENT) logprobs_take(call, choice, 0, &state->logprobs);
+    if (state->part == PART_CONTENT)
+        openai_logprobs_take(call->server, choice, 0, &state->logprobs);
     item_close(call, choice, is_cut(choice) ? "incomplete" : "completed");
 }
 
@@ -392,14 +364,6 @@ static void stream_end(struct call *call) {
     event_end(out);
 }
 
-static void answer_end(struct call *call) {
-    if (call->generation->params.stream) {
-        stream_end(call);
-    } else {
-        whole_write(call);
-    }
-}
-
 static void stream_error(struct call *call, const char *message) {
     const struct state *state = call->generation->own;
     struct jbuf *out = event_begin(call, "response.failed");
@@ -412,10 +376,11 @@ static void stream_error(struct call *call, const char *message) {
 }
 
 static const struct writer writer = {
+    .whole = whole_write,
     .begin = stream_begin,
     .delta = stream_delta,
     .choice_end = stream_choice_end,
-    .end = answer_end,
+    .end = stream_end,
     .error = stream_error,
 };
 

@@ -1,6 +1,9 @@
 // The I/O thread's loop, and the server's life around it.
+#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +21,7 @@
 #include "streams.h"
 #include "tools.h"
 
-enum { TICK_MS = 50, BACKLOG = 1024 };
+enum { TICK_MS = 50, BACKLOG = 1024, UNSENT_BYTES = 128 << 10 };
 
 // ---------------------------------------------------------------- the loop
 
@@ -42,7 +45,7 @@ static void on_signal(struct server *server, uint64_t now) {
     if (read(server->signal_fd, &info, sizeof info) != (ssize_t)sizeof info) return;
     const int number = (int)info.ssi_signo;
     if (atomic_load(&server->phase) == PHASE_LOADING) {
-        server->config.on_early_signal(number);
+        if (server->config.on_early_signal) server->config.on_early_signal(number);
     } else if (!server->end_signal) {
         drain(server, number, now);
     } else {
@@ -113,8 +116,10 @@ static void *loop(void *ctx) {
 static int socket_bind(const struct addrinfo *at) {
     const int fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return -1;
-    const int on = 1;
+    const int on = 1, unsent_bytes = UNSENT_BYTES;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    // connections inherit it: the system would take megabytes for a reader that takes none
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes, sizeof unsent_bytes);
     if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) return fd;
     const int why = errno;
     close(fd);
@@ -280,6 +285,7 @@ void server_destroy(struct server *server) {
     if (server->engine) {
         rn_engine_stop(server->engine, false);
         streams_collect(server);
+        assert(!server->load);
     }
     live_destroy(server->live);
     metrics_destroy(server->metrics);

@@ -36,7 +36,7 @@ struct server_config {
     FILE *access_log; // NULL: none
 
     size_t body_bytes_max;    // of one request
-    size_t pending_bytes_max; // bodies of all requests that are being read or prepared
+    size_t pending_bytes_max; // bodies of all requests, and what was parsed of them
     int connections_max;
     int workers;
     double header_s, body_s, idle_s; // to read a request's head and body; between requests

@@ -35,6 +35,7 @@ struct server {
     pthread_t thread;
     bool has_thread;
     // I/O thread
+    int load;             // choices that the engine has
     int end_signal;       // that began the drain; 0: none
     bool cut_short;       // streams were ended before their end
     uint64_t drain_until; // ns; 0: no limit

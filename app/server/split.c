@@ -26,8 +26,8 @@ enum state {
 enum channel { CHANNEL_CONTENT, CHANNEL_REASONING, CHANNEL_TOOL };
 
 enum {
-    CALL_MAX_BYTES = 1 << 20,  // of a call, with its marks
-    BLANK_MAX_BYTES = 1 << 12, // white space that is held back
+    CALL_MAX_BYTES = 1 << 20, // of a call, with its marks
+    BLANK_MAX_BYTES = 1 << 8, // white space that is held back
     HEADER_MAX_BYTES = 512,
 };
 
@@ -84,7 +84,7 @@ static enum match match(const struct feed *f, size_t at, const char *mark) {
     return f->final ? MATCH_NONE : MATCH_MAYBE;
 }
 
-// The best match of several; *len is the full one's.
+// The best match of several.
 static enum match match_any(const struct feed *f, size_t at, const char *const *marks,
                             const char **which) {
     enum match best = MATCH_NONE;
@@ -468,7 +468,7 @@ void split_feed(struct split *split, const char *text, size_t len, bool final, s
     }
     while (step(&f)) continue;
     if (is_held) {
-        jbuf_drop(&split->held, split->held.len - f.len);
+        if (f.len < split->held.len) jbuf_drop(&split->held, split->held.len - f.len);
     } else {
         jbuf_bytes(&split->held, f.text, f.len);
         if (split->held.failed) feed_unheld(split, f.text, f.len, fn, ctx);

@@ -29,8 +29,8 @@ struct split_format; // how a model writes these
 const struct split_format *split_format_of(const char *tmpl);
 // Whether the engine is to show special tokens: marks are such tokens in many models, and one that
 // is not shown is never found. Other special tokens that a model writes are content then; those
-// that end an answer are never shown.
-bool split_needs_special(const struct split_format *format);
+// that end an answer are never shown. tools: the request brought some.
+bool split_needs_special(const struct split_format *format, bool tools);
 
 // How far the search for the end of a call has come, so that no byte is looked at twice.
 struct split_scan {

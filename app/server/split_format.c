@@ -98,6 +98,7 @@ const struct split_format *split_format_of(const char *tmpl) {
     return &formats[tool][reasoning];
 }
 
-bool split_needs_special(const struct split_format *format) {
-    return format->harmony || format->reasoning->open || format->tools->open[0];
+bool split_needs_special(const struct split_format *format, bool tools_given) {
+    return format->harmony || format->reasoning->open ||
+           (tools_given && format->tools->open[0] != NULL);
 }

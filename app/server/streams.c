@@ -85,7 +85,7 @@ static bool submit_one(struct call *call, int index) {
     const rn_status status =
         rn_engine_submit(call->server->engine, &request, &stream->request, &err);
     if (status == RN_OK) {
-        http_count_load(call->server, stream->n_choices);
+        call->server->load += stream->n_choices;
         return true;
     }
     generation->stream[index] = NULL;
@@ -276,7 +276,7 @@ static const char *failure_text(rn_status status) {
 
 static void generation_end(struct call *call) {
     struct generation *generation = call->generation;
-    generation->writer->end(call);
+    generation_write_end(call);
     if (call->out.failed) {
         call_fail(call, 503, "out_of_memory", "out of memory");
         return;
@@ -312,7 +312,7 @@ static void dispatch(const rn_event *event) {
     struct stream *stream = event->data;
     struct call *call = stream->call;
     struct generation *generation = stream->generation;
-    http_count_load(stream->server, event->finish == RN_FINISH_NONE ? 0 : -1);
+    if (event->finish != RN_FINISH_NONE) stream->server->load--;
     if (event->last && generation) {
         for (int i = 0; i < generation->n_prompts; i++) {
             if (generation->stream[i] == stream) generation->stream[i] = NULL;

@@ -13,7 +13,12 @@ files="./bin/runnel"
 ./lib/librunnel.so.0.1.0
 ./lib/pkgconfig/runnel.pc"
 equal "it installs the program, the library and what one builds with" "$files" \
-    "$(cd "$prefix" && find . -type f | LC_ALL=C sort)"
+    "$(cd "$prefix" && find . -type f -not -path './share/*' | LC_ALL=C sort)"
+equal "and completions for three shells" "./share/bash-completion/completions/runnel
+./share/fish/vendor_completions.d/runnel.fish
+./share/zsh/site-functions/_runnel" \
+    "$(cd "$prefix" && find ./share -type f -not -path './share/man/*' | LC_ALL=C sort)"
+expect "and the manual" test -s "$prefix/share/man/man1/runnel-serve.1"
 
 (cd / && exec "$prefix/bin/runnel" run -p "Once upon a time" -n 8 -q --ignore-eos --seed 1) >out
 equal "the installed program runs" 0 $?

@@ -59,7 +59,7 @@ json() { "$JSONGET" "$2" <"$1"; }
 node_tests() {
     local file=$ROOT/tests/npm/$1 package
     shift
-    if ! node -e 'process.exit(process.versions.node.split(".")[0] < 20)' 2>/dev/null; then
+    if ! node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)' 2>/dev/null; then
         echo "skipped: there is no node, or one before 20"
         exit 77
     fi

@@ -1,4 +1,5 @@
 # `make run STORY=...`: the text reaches the program as it was written, past make and the shell.
+# `make clients` installs the packages of npm when their list has changed, and only then.
 . "$(dirname "$0")/lib.sh"
 command -v make >/dev/null || { echo "no make: skipped"; exit 0; }
 mkdir build
@@ -19,4 +20,25 @@ for story in 'a robot and a kite' 'a "b" $HOME `id` $(id)' "it's; id" '$(shell i
 done
 make -s -o program run >out 2>err
 expect "the default" cmp out <(told "a fox and a lantern")
+
+mkdir -p tools tests/npm fake
+printf '#!/bin/sh\n' >tools/setup
+printf '#!/bin/sh\necho >>../../installs\nmkdir -p node_modules\n[ ! -e ../../broken ]\n' >fake/npm
+chmod +x tools/setup fake/npm
+# installs: how often npm has run after one more `make clients`.
+installs() {
+    PATH=$PWD/fake:$PATH make -s clients >out 2>&1
+    equal "make clients" 0 $?
+    wc -l <installs
+}
+echo '{"a": 1}' >tests/npm/package.json
+equal "packages that are not there are installed" 1 "$(installs)"
+equal "those that are there are not" 1 "$(installs)"
+echo '{"a": 2}' >tests/npm/package.json
+touch broken
+equal "a list that has changed is installed" 2 "$(installs)"
+expect "a failure is told" grep -q "skipped" out
+rm broken
+equal "and tried again" 3 "$(installs)"
+equal "until it is there" 3 "$(installs)"
 finish

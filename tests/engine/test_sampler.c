@@ -200,7 +200,7 @@ static void values_out_of_range_are_refused_with_their_name(void **state) {
     } bad[] = {{{.temperature = -1}, "temperature"},
                {{.temperature = NAN}, "temperature"},
                {{.temperature = INFINITY}, "temperature"},
-               {{.top_k = -1}, "top_k"},
+               {{.top_k = -2}, "top_k"},
                {{.top_p = 1.5f}, "top_p"},
                {{.top_p = NAN}, "top_p"},
                {{.min_p = -0.1f}, "min_p"},

@@ -86,7 +86,7 @@ static void answer_check(const struct call *call) {
 
 static void generation_inspect(const struct generation *generation, int n_vocab) {
     const struct params *params = &generation->params;
-    if (!generation->writer || !generation->writer->end) abort();
+    if (!generation->writer || !generation->writer->whole) abort();
     if (generation->n_prompts < 1 || generation->n_prompts > PROMPTS_MAX) abort();
     if (params->n < 1 || params->n > RN_MAX_CHOICES || params->n_stop > RN_MAX_STOPS) abort();
     if (params->max_tokens < -1 || params->top_logprobs < 0) abort();

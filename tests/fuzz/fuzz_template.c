@@ -2,7 +2,8 @@
 // valid UTF-8 within the limits, twice the same.
 //
 // Input: the source, a NUL, the JSON text of the variables. Without the NUL a conversation is
-// given.
+// given. A first byte below 8 chooses a sound template instead, and all that follows is the text of
+// its variables: messages and tools as strangers could send them.
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,53 @@ static const char conversation[] =
     "\"</s>\","
     "\"list\":[3,1,2],\"words\":[\"b\",\"A\"],\"d\":{\"a\":1,\"b\":[{}]},\"n\":7,\"f\":2.5,"
     "\"name\":\"Ada\"}";
+
+// The ways of the templates in use: loops over messages with what comes before and behind, contents
+// that are texts or lists, calls, tools, reasoning cut out of a text, refusals.
+static const char *const sound[] = {
+    "{%- if tools %}{{ '<tools>' }}{% for t in tools %}{{ '\\n' ~ (t | tojson) }}{% endfor %}"
+    "{{ '</tools>' }}{% endif %}"
+    "{%- set ns = namespace(last=messages | length - 1, found=false) %}"
+    "{%- for m in messages[::-1] %}{% set i = messages | length - 1 - loop.index0 %}"
+    "{%- if not ns.found and m.role == 'user' and m.content is string and "
+    "not (m.content.startswith('<r>') and m.content.endswith('</r>')) %}"
+    "{% set ns.found = true %}{% set ns.last = i %}{% endif %}{% endfor %}"
+    "{%- for m in messages %}{% if m.content is string %}{% set c = m.content %}{% else %}"
+    "{% set c = '' %}{% endif %}"
+    "{%- if m.role == 'assistant' %}{% set r = '' %}{% if '</think>' in c %}"
+    "{% set r = c.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}"
+    "{% set c = c.split('</think>')[-1].lstrip('\\n') %}{% endif %}"
+    "{% if loop.index0 > ns.last and (loop.last or r) %}{{ '<think>' + r.strip('\\n') }}{% endif %}"
+    "{{ c }}{% if m.tool_calls %}{% for k in m.tool_calls %}"
+    "{% if k.function %}{% set k = k.function %}{% endif %}{{ k.name }}"
+    "{{ k.arguments if k.arguments is string else k.arguments | tojson }}{% endfor %}{% endif %}"
+    "{% elif m.role == 'tool' %}{% if loop.first or messages[loop.index0 - 1].role != 'tool' %}"
+    "<|user|>{% endif %}{{ c }}{% else %}{{ '<|' + m.role + '|>' + c + '<|end|>' }}{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}",
+
+    "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set system = "
+    "messages[0]['content'] | trim %}{% set rest = messages[1:] %}{% else %}{% set rest = messages "
+    "%}"
+    "{% endif %}{% for message in rest %}"
+    "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}"
+    "{% if loop.first and system is defined %}{{ system + '\\n\\n' }}{% endif %}"
+    "{{ message['content'] | trim + eos_token }}{% endfor %}",
+
+    "{% macro shape(s, depth=0) %}{% if s.type == 'object' %}{ {% for k, v in "
+    "(s.properties or {}).items() | sort %}{{ k }}: {{ shape(v, depth + 1) }}"
+    "{{ ', ' if not loop.last }}{% endfor %} }{% elif s.type == 'array' %}{{ shape(s['items']) }}[]"
+    "{% elif s.enum %}{{ s.enum | map('tojson') | join(' | ') }}{% else %}{{ s.type | "
+    "default('any') "
+    "}}{% endif %}{% endmacro %}{% for t in tools or [] %}{{ t.function.name | upper }} "
+    "{{ t.function.description | default('-', true) | replace('\\n', ' ') | indent(2) }} "
+    "{{ shape(t.function.parameters) }}\n{% endfor %}{% for m in messages %}"
+    "{% if m.content is iterable and m.content is not string and m.content is not mapping %}"
+    "{% for p in m.content | selectattr('type', 'equalto', 'text') %}{{ p.text }}{% endfor %}"
+    "{% else %}{{ m.content }}{% endif %}{% for k, v in m | dictsort %}{{ k ~ '=' ~ v }};"
+    "{% endfor %}{% endfor %}",
+};
+enum { N_SOUND = sizeof sound / sizeof *sound };
 
 // Low enough for thousands of runs in a second.
 static const struct jinja_limits limits = {.steps = 1 << 15, .output = 1 << 16, .memory = 1 << 20};
@@ -57,15 +105,23 @@ static void check_result(const struct result *result) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *source = (const char *)data;
     const char *nul = size ? memchr(source, 0, size) : NULL;
-    const size_t source_len = nul ? (size_t)(nul - source) : size;
+    size_t source_len = nul ? (size_t)(nul - source) : size;
     const char *globals = nul ? nul + 1 : conversation;
-    const size_t globals_len = nul ? size - source_len - 1 : sizeof conversation - 1;
+    size_t globals_len = nul ? size - source_len - 1 : sizeof conversation - 1;
+    const bool is_sound = size > 0 && data[0] < 8;
+    if (is_sound) {
+        globals = source + 1;
+        globals_len = size - 1;
+        source = sound[data[0] % N_SOUND];
+        source_len = strlen(source);
+    }
 
     struct template *tmpl;
     rn_error err = {0};
     const rn_status status = template_create(source, source_len, &tmpl, &err);
     if (status != RN_OK) {
-        if (tmpl || status != RN_ERR_MODEL || err.status != status || !err.message[0]) abort();
+        if (is_sound || tmpl || status != RN_ERR_MODEL || err.status != status || !err.message[0])
+            abort();
         return 0;
     }
     const struct result first = render(tmpl, globals, globals_len);

@@ -12,6 +12,7 @@
 
 #include "text/alphabet.h"
 #include "text/detokenizer.h"
+#include "text/guard.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 
@@ -268,6 +269,29 @@ static void check_encode(const struct tokenizer *tokenizer, const struct input *
     token_list_deinit(&list);
 }
 
+// Guards change a text in no other way, and a guarded text can be encoded.
+static void check_guards(const struct tokenizer *tokenizer, const struct input *text) {
+    if (!unicode_is_valid((const char *)text->at, text->left)) return;
+    struct text_buffer guarded = {0}, before = {0}, behind = {0};
+    struct token_list list = {0};
+    const rn_status status =
+        guard_put(tokenizer, (const char *)text->at, text->left, GUARD_STRING, &guarded, NULL);
+    require(status != RN_ERR_NOMEM);
+    if (status == RN_OK) { // a normalizer may run out of steps
+        const char *const out = guarded.len ? (const char *)guarded.data : "";
+        require(guard_remove((const char *)text->at, text->left, &before, NULL));
+        require(guard_remove(out, guarded.len, &behind, NULL));
+        require(before.len == behind.len);
+        require(before.len == 0 || memcmp(before.data, behind.data, before.len) == 0);
+        tokenizer_encode(tokenizer, out, guarded.len, ENCODE_SPECIAL | ENCODE_GUARDED, &list, NULL);
+        check_stream(tokenizer, &list);
+    }
+    token_list_deinit(&list);
+    text_buffer_deinit(&guarded);
+    text_buffer_deinit(&before);
+    text_buffer_deinit(&behind);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct input input = {data, size};
     struct vocab *const vocab = calloc(1, sizeof *vocab);
@@ -280,6 +304,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (tokenizer_create(&vocab->source, &tokenizer, &err) == RN_OK) {
         free(vocab); // nothing of it may be needed any more
         check_encode(tokenizer, &input, flags, back);
+        check_guards(tokenizer, &input);
         tokenizer_destroy(tokenizer);
     } else {
         require(tokenizer == NULL && err.message[0] != '\0');

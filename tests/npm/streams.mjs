@@ -6,7 +6,7 @@ import net from 'node:net';
 import test from 'node:test';
 import { ask, idle, random, serve, sleep, stream, until } from './server.mjs';
 
-const slow = process.env.SAN ? 0.25 : 1; // sanitizers: fewer of everything
+const slow = process.env.SAN ? 0.25 : 1; // sanitizers: fewer of everything, and more time
 const subjects = ['fox', 'lantern', 'robot', 'river', 'owl', 'kite', 'bear', 'moon'];
 const question = (i) => ({
     messages: [{ role: 'user', content: `Tell me a story about a ${subjects[i % subjects.length]} and number ${i}.` }],
@@ -95,7 +95,7 @@ test('hang-ups at random moments give all pages back and change nobody\'s text',
 
 test('a reader that stops reading is paused alone, and cut off in the end', async () => {
     const server = await serve(['--max-seqs', '4', '--stall-timeout', '2']);
-    const body = JSON.stringify({ prompt: 'Once upon a time', max_tokens: 1000, ignore_eos: true, stream: true, n: 3, logprobs: 5 });
+    const body = JSON.stringify({ prompt: 'Once upon a time', max_tokens: Math.round(1000 * slow), ignore_eos: true, stream: true, n: 3, logprobs: 5 });
     const socket = net.connect({ port: server.port, host: '127.0.0.1' });
     await new Promise((resolve) => socket.on('connect', resolve));
     socket.pause();
@@ -118,7 +118,7 @@ test('a reader that stops reading is paused alone, and cut off in the end', asyn
 
 test('SIGTERM during 16 streams: readiness flips, all finish, exit 0', async () => {
     const server = await serve(['--max-seqs', '16']);
-    const bodies = Array.from({ length: 16 }, (_, i) => ({ ...question(i), max_tokens: 300, ignore_eos: true }));
+    const bodies = Array.from({ length: 16 }, (_, i) => ({ ...question(i), max_tokens: Math.round(300 * slow), ignore_eos: true }));
     const alone = [];
     for (const body of bodies.slice(0, 2)) alone.push((await stream(server, '/v1/chat/completions', body)).text);
     let started = 0;

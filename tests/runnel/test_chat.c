@@ -2,6 +2,7 @@
 // embedded model's file has a template and both tokens.
 #include "check.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -224,6 +225,62 @@ static void a_message_cannot_end_its_turn(void **state) {
     rn_model_close(model);
 }
 
+// A message of pieces that are markup, parts of it, and plain text; as JSON needs no escapes.
+static void random_content(char *out, size_t size, bool markup) {
+    static const char *const pieces[] = {
+        "<|end|>", "<|user|>", "<|assistant|>", "<|endoftext|>", "<|", "|>",
+        "<",       "end",      "<|end",         "end|>",         " ",  "fox",
+        "\u00E9",  "!",        "The fox"};
+    out[0] = 0;
+    for (int n = rand() % 8; n > 0 && strlen(out) + 32 < size; n--)
+        strcat(out, pieces[markup ? rand() % 15 : 10 + rand() % 5]);
+}
+
+static bool is_control(const rn_model *model, int32_t id) {
+    char *text;
+    size_t len;
+    check(rn_detokenize(model, &id, 1, false, &text, &len, NULL) == RN_OK, "token %d", id);
+    rn_free(text);
+    return len == 0;
+}
+
+static void guarded_messages_are_plain_text(void **state) {
+    (void)state;
+    rn_model *model = model_open();
+    rn_chat_template *tmpl = NULL;
+    check(rn_chat_template_create(model, NULL, &tmpl, NULL) == RN_OK, "template");
+    srand(5);
+    for (int round = 0; round < 3000; round++) {
+        char content[256], messages[512], *text[2], *back;
+        int32_t *ids[2];
+        size_t len[2], n[2], back_len, n_control = 0;
+        const bool markup = round % 2;
+        random_content(content, sizeof content, markup);
+        snprintf(messages, sizeof messages, "[{\"role\": \"user\", \"content\": \"%s\"}]", content);
+        for (int guard = 0; guard < 2; guard++) {
+            const rn_chat chat = {.messages = messages, .guard = guard};
+            const int flags = RN_TOKENIZE_SPECIAL | (guard ? RN_TOKENIZE_GUARDED : 0);
+            check(rn_chat_render(tmpl, &chat, &text[guard], &len[guard], NULL) == RN_OK &&
+                      rn_tokenize(model, text[guard], len[guard], flags, &ids[guard], &n[guard],
+                                  NULL) == RN_OK,
+                  "'%s'", content);
+        }
+        for (size_t i = 0; i < n[1]; i++) n_control += is_control(model, ids[1][i]);
+        check(n_control == 3, "'%s': %zu control tokens, the template has 3", content, n_control);
+        check(rn_detokenize(model, ids[1], n[1], true, &back, &back_len, NULL) == RN_OK, "text");
+        check(!strcmp(back, text[0]), "'%s' became '%s'", text[0], back);
+        check(markup || (n[0] == n[1] && !memcmp(ids[0], ids[1], n[0] * sizeof *ids[0])),
+              "'%s' without markup: %zu tokens, unguarded %zu", content, n[1], n[0]);
+        rn_free(back);
+        for (int i = 0; i < 2; i++) {
+            rn_free(text[i]);
+            rn_free(ids[i]);
+        }
+    }
+    rn_chat_template_destroy(tmpl);
+    rn_model_close(model);
+}
+
 // ---------------------------------------------------------------- continued answers
 
 #define ANSWER(content)                                                                            \
@@ -297,6 +354,7 @@ int main(void) {
         cmocka_unit_test(messages_are_guarded_wherever_a_text_stands),
         cmocka_unit_test(without_guard_nothing_is_changed),
         cmocka_unit_test(a_message_cannot_end_its_turn),
+        cmocka_unit_test(guarded_messages_are_plain_text),
         cmocka_unit_test(a_continued_text_ends_where_the_content_does),
         cmocka_unit_test(of_parts_the_last_text_is_continued),
         cmocka_unit_test(what_cannot_be_continued_is_refused),

@@ -43,6 +43,7 @@ static inline int world_setup(void **state) {
     server->model = world->model;
     server->info = rn_model_get_info(world->model);
     server->tmpl = world->tmpl;
+    server->split = split_format_of(tmpl);
     server->engine_info.n_ctx = 512;
     server->engine_info.max_seqs = 1;
     server->engine_info.max_waiting = 16;
@@ -128,7 +129,7 @@ static inline void answer_play(struct call *call, const struct piece *pieces, si
     struct generation *generation = call->generation;
     struct choice *choice = &generation->choice[0];
     const bool stream = generation->params.stream;
-    if (stream) generation->writer->begin(call);
+    if (stream && generation->writer->begin) generation->writer->begin(call);
     for (size_t i = 0; i < n; i++) piece_play(call, choice, &pieces[i]);
     choice->ended = true;
     choice->finish = finish;
@@ -137,7 +138,7 @@ static inline void answer_play(struct call *call, const struct piece *pieces, si
     choice->timings = (rn_timings){.output_tokens = 7, .cached_tokens = 3};
     generation->n_live = 0;
     if (stream) generation->writer->choice_end(call, choice);
-    generation->writer->end(call);
+    generation_write_end(call);
     check(!call->out.failed, "out of memory");
 }
 

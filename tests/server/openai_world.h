@@ -195,7 +195,7 @@ static inline void generation_tell(struct call *call, const struct script *scrip
     struct generation *generation = call->generation;
     choices_create(generation);
     int number[RN_MAX_CHOICES] = {0};
-    if (generation->params.stream) generation->writer->begin(call);
+    if (generation->params.stream && generation->writer->begin) generation->writer->begin(call);
     for (int p = 0; p < 8; p++) {
         for (int i = 0; i < generation->n_choices; i++) {
             const struct piece *piece = &script[i % n_scripts].piece[p];
@@ -205,7 +205,7 @@ static inline void generation_tell(struct call *call, const struct script *scrip
     for (int i = generation->n_choices - 1; i >= 0; i--) {
         choice_finish(call, &generation->choice[i], &script[i % n_scripts]);
     }
-    generation->writer->end(call);
+    generation_write_end(call);
     assert_false(call->out.failed);
 }
 

@@ -46,13 +46,13 @@ static void play(struct call *call) {
     };
     struct generation *generation = call->generation;
     struct choice *choice = &generation->choice[0];
-    generation->writer->begin(call);
+    if (generation->writer->begin) generation->writer->begin(call);
     for (int i = 0; i < 4; i++) {
         generation->writer->delta(call, &(struct delta){choice, pieces[i].part, pieces[i].tool,
                                                         pieces[i].text, strlen(pieces[i].text)});
     }
     generation->writer->choice_end(call, choice);
-    generation->writer->end(call);
+    generation_write_end(call);
 }
 
 // What the I/O thread would have when the answer's first piece comes.

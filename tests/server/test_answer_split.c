@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data_file.h"
 #include "split.h"
 
 // ---------------------------------------------------------------- parts as one text
@@ -143,7 +144,15 @@ static void the_prompt_may_open_the_reasoning(void **state) {
     check(!split_prompt_opens_reasoning(think, "a<think>\n</think>\n", 18), "</think>");
     check(!split_prompt_opens_reasoning(think, "nk>", 3), "short");
     check(!split_prompt_opens_reasoning(split_format_of(NULL), "<think>", 7), "no format");
-    check(split_needs_special(think) && !split_needs_special(split_format_of("x")), "special");
+}
+
+static void marks_that_count_are_to_be_shown(void **state) {
+    (void)state;
+    check(!split_needs_special(split_format_of("x"), true), "no marks");
+    check(split_needs_special(split_format_of(THINK), false), "reasoning");
+    check(split_needs_special(split_format_of(HARMONY), false), "channels");
+    check(split_needs_special(split_format_of(MISTRAL), true), "calls");
+    check(!split_needs_special(split_format_of(MISTRAL), false), "calls, and no tools");
 }
 
 static void hermes_calls(void **state) {
@@ -185,7 +194,7 @@ static void what_is_no_call_is_content(void **state) {
         expect(HERMES, texts[i], want);
     }
     expect(HERMES, "<tool_call>{\"name\": <tool_call>{\"name\":\"f\"}</tool_call>",
-           "C(<tool_call>{\"name\":)T0(f)A0({})");
+           "C(<tool_call>{\"name\": )T0(f)A0({})");
 }
 
 static void coder_calls(void **state) {
@@ -273,6 +282,33 @@ static void harmony_channels(void **state) {
     const char *call = "<|channel|>commentary to=functions.f<|message|>{}";
     expect_job(&(struct job){split_format_of(HARMONY), false, false, call, strlen(call)}, "C({})");
     expect_job(&(struct job){split_format_of(HARMONY), true, true, "a<|end|>", 8}, "R(a)");
+}
+
+// What the templates of published models have in them says how their models write.
+static void templates_tell_the_format(void **state) {
+    (void)state;
+    static const char *const cases[][3] = {
+        {"chatml", "<think>a</think><tool_call>{}", "C(<think>a</think><tool_call>{})"},
+        {"phi3", "{\"name\": \"f\", \"parameters\": {}}",
+         "C({\"name\": \"f\", \"parameters\": {}})"},
+        {"gemma", "<tool_call>{\"name\": \"f\"}", "C(<tool_call>{\"name\": \"f\"})"},
+        {"hermes", "<tool_call>{\"name\": \"f\"}</tool_call>", "T0(f)A0({})"},
+        {"qwen25", "<tool_call>{\"name\": \"f\"}</tool_call>", "T0(f)A0({})"},
+        {"qwen3", "<think>a</think><tool_call>{\"name\": \"f\"}</tool_call>", "R(a)T0(f)A0({})"},
+        {"llama3", "{\"name\": \"f\", \"parameters\": {}}", "T0(f)A0({})"},
+        {"mistral", "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}}]", "T0(f)A0({})"},
+        {"deepseek", "<think>a</think>" DS_CALLS DS_CALL "f" DS_SEP "{}" DS_CALL_END,
+         "R(a)T0(f)A0({})"},
+        {"gptoss", "<|channel|>analysis<|message|>a<|end|>", "R(a)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[DATA_PATH_BYTES];
+        snprintf(path, sizeof path, TEST_DATA "/templates/%s.jinja", cases[i][0]);
+        struct data_file file = data_file_find(path);
+        check(file.data != NULL, "%s", path);
+        expect((const char *)file.data, cases[i][1], cases[i][2]);
+        free(file.data);
+    }
 }
 
 static void without_tools_there_are_no_calls(void **state) {
@@ -396,7 +432,7 @@ static void long_things_are_let_out_whole(void **state) {
         {HERMES, "<tool_call>", "         "},
         {HERMES, "<tool_call>", "[[[[[[[["},
         {HERMES, "x", "\n\n\n\n\n\n\n\n"},
-        {CODER, "<function=f>", "</function>"},
+        {CODER, "<function=f><parameter=a>", "</function>"},
         {CODER, "<function=", "aaaaaaaa"},
         {MISTRAL, "[TOOL_CALLS]", "name name"},
         {LLAMA, "{", "{\"a\":{\"b\":"},
@@ -425,6 +461,7 @@ int main(void) {
         cmocka_unit_test(content_alone_stays_as_it_is),
         cmocka_unit_test(reasoning_is_told_apart),
         cmocka_unit_test(the_prompt_may_open_the_reasoning),
+        cmocka_unit_test(marks_that_count_are_to_be_shown),
         cmocka_unit_test(hermes_calls),
         cmocka_unit_test(what_is_no_call_is_content),
         cmocka_unit_test(coder_calls),
@@ -433,6 +470,7 @@ int main(void) {
         cmocka_unit_test(llama_calls),
         cmocka_unit_test(deepseek_and_kimi_calls),
         cmocka_unit_test(harmony_channels),
+        cmocka_unit_test(templates_tell_the_format),
         cmocka_unit_test(without_tools_there_are_no_calls),
         cmocka_unit_test(any_cut_gives_the_same_parts),
         cmocka_unit_test(long_things_are_let_out_whole),

@@ -209,6 +209,8 @@ static void test_choices_are_apart_and_numbers_are_never_given_twice(void **stat
     assert_int_equal(live_streams_number(&f.streams, 7), 2);
     assert_int_equal(live_streams_number(&f.streams, 9), 3); // of its first choice
     assert_int_equal(live_streams_number(&f.streams, 8), 0);
+    assert_int_equal(f.streams.stream[2].choice, 1);
+    assert_int_equal(f.streams.stream[2].number, 1);
     live_streams_clear(&f.streams);
     feed(&f.streams, token_at(7, 0, 1, RN_GAP_NONE));
     assert_int_equal(live_streams_number(&f.streams, 7), 4);
@@ -296,9 +298,9 @@ static void test_many_pages_are_merged_into_the_fullest(void **state) {
     rn_page_view *page = calloc(N, sizeof *page);
     assert_non_null(page);
     page[1].state = RN_PAGE_CACHED;                                                // cell 0
-    page[3] = (rn_page_view){.owner = 1, .holders = 1, .state = RN_PAGE_HELD};     // cell 1
+    page[3] = (rn_page_view){.owner = 2, .holders = 3, .state = RN_PAGE_HELD};     // cell 1
     page[4].state = RN_PAGE_CACHED;                                                // the same
-    page[5] = (rn_page_view){.owner = 2, .holders = 3, .state = RN_PAGE_HELD};     // the same
+    page[5] = (rn_page_view){.owner = 1, .holders = 1, .state = RN_PAGE_HELD};     // the same
     page[N - 1] = (rn_page_view){.owner = 1, .holders = 1, .state = RN_PAGE_HELD}; // the last
     json_t *json = pages(&streams, page, N);
     check_near(number(json, "page_scale"), 3, 0);

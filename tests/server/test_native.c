@@ -75,7 +75,7 @@ static void choice_finish(struct call *call, int index, rn_finish finish, const 
     choice->timings.prompt_tokens = (int)generation->prompt[choice->prompt].n_ids;
     choice->timings.cached_tokens = 1;
     if (generation->params.stream) generation->writer->choice_end(call, choice);
-    if (--generation->n_live == 0) generation->writer->end(call);
+    if (--generation->n_live == 0) generation_write_end(call);
 }
 
 // The events of a stream, an array to be given back. Each must be whole.
@@ -302,13 +302,16 @@ static void probabilities_have_ids_texts_and_bytes(void **state) {
 }
 
 static void response_fields_pick_and_lift(void **state) {
-    struct call *call =
-        prepared(*state, "{\"prompt\":\"Hi\",\"n_predict\":3,\"response_fields\":[\"content\","
-                         "\"generation_settings/n_predict\",\"nothing/at/all\",\"nor_this\"]}");
-    token_come(call, 0, 43, "H");
+    struct call *call = prepared(
+        *state,
+        "{\"prompt\":\"Hi\",\"n_predict\":3,\"stop\":[\"a}\",\"]\\\"\"],\"response_fields\":["
+        "\"content\",\"generation_settings/n_predict\",\"generation_settings/stop\","
+        "\"nothing/at/all\",\"nor_this\",\"content/x\",\"tokens/0\",\"stop\",\"\",\"/\"]}");
+    token_come(call, 0, 43, "H\"},{\\");
     choice_finish(call, 0, RN_FINISH_STOP, NULL);
-    json_t *json = call_answer_json(call),
-           *want = json_pack("{s:s,s:i}", "content", "H", "n_predict", 3);
+    json_t *json = call_answer_json(call);
+    json_t *want =
+        json_pack("{s:s,s:i,s:[s,s]}", "content", "H\"},{\\", "n_predict", 3, "stop", "a}", "]\"");
     check(json_equal(json, want), "%.*s", (int)call->out.len, call->out.data);
     json_decref(json);
     json_decref(want);

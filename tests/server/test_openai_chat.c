@@ -13,11 +13,11 @@ struct reading {
     bool add, go_on;
 };
 
-#define USER     "{\"role\":\"user\",\"content\":\"Hi\"}"
-#define TOOL     "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"a\":1}}}"
-#define MSGS(x)  "{\"messages\":[" x "]}"
-#define WITH(x)  "{\"messages\":[" USER "]," x "}"
-#define AGENT(x) "{\"role\":\"assistant\",\"content\":\"So\"" x "}"
+#define USER    "{\"role\":\"user\",\"content\":\"Hi\"}"
+#define TOOL    "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"a\":1}}}"
+#define MSGS(x) "{\"messages\":[" x "]}"
+#define WITH(x) "{\"messages\":[" USER "]," x "}"
+#define SAID(x) "{\"role\":\"assistant\",\"content\":\"So\"" x "}"
 
 static const struct reading readings[] = {
     {MSGS(USER), "[" USER "]", NULL, NULL, true, false},
@@ -33,8 +33,8 @@ static const struct reading readings[] = {
     {MSGS("{\"role\":\"function\",\"name\":\"f\",\"content\":\"3\"}"),
      "[{\"role\":\"tool\",\"name\":\"f\",\"content\":\"3\"}]", NULL, NULL, true, false},
     // what templates read besides stays
-    {MSGS(AGENT(",\"reasoning_content\":\"why\",\"tool_calls\":[]") "," USER),
-     "[" AGENT(",\"reasoning_content\":\"why\"") "," USER "]", NULL, NULL, true, false},
+    {MSGS(SAID(",\"reasoning_content\":\"why\",\"tool_calls\":[]") "," USER),
+     "[" SAID(",\"reasoning_content\":\"why\"") "," USER "]", NULL, NULL, true, false},
     // arguments become an object where they are one
     {MSGS("{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"1\",\"type\":"
           "\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":[1,null]}\"}},"
@@ -64,15 +64,15 @@ static const struct reading readings[] = {
      "[" USER "]", NULL, "{\"reasoning_effort\":1}", true, false},
     // how it ends
     {WITH("\"add_generation_prompt\":false"), "[" USER "]", NULL, NULL, false, false},
-    {MSGS(USER "," AGENT("")), "[" USER "," AGENT("") "]", NULL, NULL, false, true},
-    {"{\"continue_final_message\":true,\"messages\":[" AGENT("") "]}", "[" AGENT("") "]", NULL,
-     NULL, false, true},
-    {"{\"add_generation_prompt\":false,\"messages\":[" AGENT("") "]}", "[" AGENT("") "]", NULL,
-     NULL, false, true},
-    {"{\"add_generation_prompt\":true,\"messages\":[" AGENT("") "]}", "[" AGENT("") "]", NULL, NULL,
+    {MSGS(USER "," SAID("")), "[" USER "," SAID("") "]", NULL, NULL, false, true},
+    {"{\"continue_final_message\":true,\"messages\":[" SAID("") "]}", "[" SAID("") "]", NULL, NULL,
+     false, true},
+    {"{\"add_generation_prompt\":false,\"messages\":[" SAID("") "]}", "[" SAID("") "]", NULL, NULL,
+     false, true},
+    {"{\"add_generation_prompt\":true,\"messages\":[" SAID("") "]}", "[" SAID("") "]", NULL, NULL,
      true, false},
-    {"{\"continue_final_message\":false,\"messages\":[" AGENT("") "]}", "[" AGENT("") "]", NULL,
-     NULL, true, false},
+    {"{\"continue_final_message\":false,\"messages\":[" SAID("") "]}", "[" SAID("") "]", NULL, NULL,
+     true, false},
 };
 
 static void expect_json(const json_t *got, const char *expected, const char *body) {
@@ -133,14 +133,14 @@ static const struct {
     {MSGS("{\"role\":\"user\",\"content\":\"x\",\"name\":1}"), "messages[0].name", "1"},
     {MSGS("{\"role\":\"tool\",\"content\":\"x\",\"tool_call_id\":{}}"), "messages[0].tool_call_id",
      "{}"},
-    {MSGS(AGENT(",\"function_call\":{\"name\":\"f\"}")), "messages[0].function_call", "tool_calls"},
-    {MSGS(AGENT(",\"tool_calls\":[1]")), "messages[0].tool_calls[0]", "got 1"},
-    {MSGS(AGENT(",\"tool_calls\":[{\"type\":\"custom\"}]")), "messages[0].tool_calls[0].type",
+    {MSGS(SAID(",\"function_call\":{\"name\":\"f\"}")), "messages[0].function_call", "tool_calls"},
+    {MSGS(SAID(",\"tool_calls\":[1]")), "messages[0].tool_calls[0]", "got 1"},
+    {MSGS(SAID(",\"tool_calls\":[{\"type\":\"custom\"}]")), "messages[0].tool_calls[0].type",
      "custom"},
-    {MSGS(AGENT(",\"tool_calls\":[{}]")), "messages[0].tool_calls[0].function", "missing"},
-    {MSGS(AGENT(",\"tool_calls\":[{\"function\":{}}]")), "messages[0].tool_calls[0].function.name",
+    {MSGS(SAID(",\"tool_calls\":[{}]")), "messages[0].tool_calls[0].function", "missing"},
+    {MSGS(SAID(",\"tool_calls\":[{\"function\":{}}]")), "messages[0].tool_calls[0].function.name",
      "missing"},
-    {MSGS(AGENT(",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":[1]}}]")),
+    {MSGS(SAID(",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":[1]}}]")),
      "messages[0].tool_calls[0].function.arguments", "[1]"},
     {WITH("\"tools\":{}"), "tools", "{}"},
     {WITH("\"tools\":[0]"), "tools[0]", "got 0"},
@@ -161,8 +161,8 @@ static const struct {
     {WITH("\"chat_template_kwargs\":{\"tools\":1}"), "chat_template_kwargs", "tools"},
     {WITH("\"add_generation_prompt\":1"), "add_generation_prompt", "1"},
     {WITH("\"continue_final_message\":true"), "continue_final_message", "assistant"},
-    {"{\"messages\":[" AGENT("") "],\"continue_final_message\":true,"
-                                 "\"add_generation_prompt\":true}",
+    {"{\"messages\":[" SAID("") "],\"continue_final_message\":true,"
+                                "\"add_generation_prompt\":true}",
      "continue_final_message", "add_generation_prompt"},
 };
 
@@ -468,7 +468,7 @@ static void impossible_tokens_have_a_number_as_logprob(void **state) {
     struct choice *choice = &call->generation->choice[0];
     token_add(call, choice, 1);
     choice->logprob[0].logprob = -1.0f / 0.0f;
-    call->generation->writer->end(call);
+    generation_write_end(call);
     json_t *body = json_of(call->out.data, call->out.len);
     const json_t *token = json_array_get(
         json_object_get(json_object_get(json_array_get(json_object_get(body, "choices"), 0),

@@ -22,7 +22,7 @@ static json_t *answer(const char *body, const float *vector) {
         memcpy(call->generation->choice[i].embedding, vector, bytes);
         call->generation->choice[i].timings.cached_tokens = 1;
     }
-    call->generation->writer->end(call);
+    generation_write_end(call);
     json_t *json = json_of(call->out.data, call->out.len);
     call_destroy(call);
     return json;

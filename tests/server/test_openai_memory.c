@@ -98,7 +98,7 @@ static void lost_memory_of_an_answer_is_remembered(void **state) {
                 part_feed(call, choice, PART_CONTENT, script.piece[0].text, 20);
                 choice_finish(call, choice, &script);
             }
-            call->generation->writer->end(call);
+            generation_write_end(call);
             failed = fail_at < 0;
             fail_at = -1;
             assert_int_equal(call->out.failed, failed);

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "text/guard.h"
 #include "text/vocab_build.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -29,6 +30,7 @@ static struct vocab_build *build_some(enum vocab_model model) {
     build_token(build, span("<u>"), TOKEN_USER_DEFINED); // 258
     build_scored(build, "a", -2);                        // 259
     build_scored(build, "b", -3);                        // 260
+    build_token(build, span("<n>"), TOKEN_CONTROL);      // 261
     build_merge(build, "a b");
     build_normalizer(build, NORMAL_NFC, "", "");
     build_normalizer(build, NORMAL_REPLACE, "\t", "  ");
@@ -36,6 +38,8 @@ static struct vocab_build *build_some(enum vocab_model model) {
     build_split(build, SPLIT_LITERAL, SPLIT_ISOLATED, false, "--");
     build_split(build, SPLIT_REGEX, SPLIT_ISOLATED, false, "\\w+|\\W");
     build_added(build, 258, "<u>")->normalized = true;
+    struct vocab_added *const added = build_added(build, 261, "<n>");
+    added->special = added->normalized = true;
     build->source.bos = build->source.eos = 257;
     build->source.add_bos = build->source.add_eos = true;
     build->source.ignore_merges = true;
@@ -78,6 +82,7 @@ static void text_fill(char *text, size_t len) { // long words, more ids than a f
     memcpy(text + 100, " <s> ", 5);
     memcpy(text + 500, "e\u0301\t--\v", 7);
     memcpy(text + 2000, " <u> ", 5);
+    memcpy(text + 2500, " <" GUARD_TEXT "s>\t <" GUARD_TEXT "n>", 14);
     memset(text + 3000, '\xFF', 10);
 }
 
@@ -96,8 +101,9 @@ static void encode_reports_each_failed_allocation_and_keeps_the_list(void **stat
             struct token_list list = {0};
             assert_int_equal(tokenizer_encode(tokenizer, "ab", 2, 0, &list, NULL), RN_OK);
             fail_at = at;
-            const rn_status status = tokenizer_encode(tokenizer, text, sizeof text,
-                                                      ENCODE_BOS | ENCODE_SPECIAL, &list, NULL);
+            const rn_status status =
+                tokenizer_encode(tokenizer, text, sizeof text,
+                                 ENCODE_BOS | ENCODE_SPECIAL | ENCODE_GUARDED, &list, NULL);
             failed = fail_at < 0;
             fail_at = -1;
             if (status != RN_OK) {
@@ -115,10 +121,35 @@ static void encode_reports_each_failed_allocation_and_keeps_the_list(void **stat
     }
 }
 
+static void guards_report_each_failed_allocation(void **state) {
+    (void)state;
+    struct vocab_build *const build = build_some(VOCAB_BYTE_LEVEL);
+    struct tokenizer *tokenizer = NULL;
+    assert_int_equal(tokenizer_create(&build->source, &tokenizer, NULL), RN_OK);
+    char text[4000];
+    text_fill(text, sizeof text);
+    const long before = live;
+    rn_status status = RN_ERR_NOMEM;
+    long n = 0;
+    for (; status != RN_OK; n++) {
+        struct text_buffer out = {0};
+        fail_at = n;
+        status = guard_put(tokenizer, text, sizeof text, GUARD_STRING, &out, NULL);
+        fail_at = -1;
+        assert_true(status == RN_OK || status == RN_ERR_NOMEM);
+        text_buffer_deinit(&out);
+        assert_int_equal(live, before);
+    }
+    assert_true(n > 4);
+    tokenizer_destroy(tokenizer);
+    free(build);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(create_reports_each_failed_allocation_and_frees_the_rest),
         cmocka_unit_test(encode_reports_each_failed_allocation_and_keeps_the_list),
+        cmocka_unit_test(guards_report_each_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

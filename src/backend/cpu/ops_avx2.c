@@ -7,6 +7,7 @@
 
 #include "backend/cpu/ops.h"
 #include "base/rmath.h"
+#include "base/x86.h"
 
 typedef struct {
     __m256 lo, hi;
@@ -250,8 +251,7 @@ static uint64_t stream_read(const void *data, int64_t bytes, int64_t ahead) {
 }
 
 static bool is_here(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && x86_has_f16c();
 }
 
 // Leaf 7, part 1, says AVX-VNNI in bit 4 of eax; gcc 12 has no name for it.

@@ -1,0 +1,223 @@
+// Who watches the engine, and when pictures are taken. A picture is asked for every PERIOD_NS and
+// written at a later tick, when the step's thread has taken it, so that nobody waits for a step;
+// where a step takes very long a picture is made of what is known. One text serves all watchers.
+// Invariant: while nobody watches nothing is kept but the numbers that streams were given.
+#include "live.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "http.h"
+#include "live_picture.h"
+#include "routes.h"
+#include "streams.h"
+#include "tools.h"
+
+enum {
+    WATCHERS_MAX = 16,
+    UNSENT_BYTES_MAX = 256 << 10,
+    PERIOD_NS = 250000000,    // between pictures
+    PATIENCE_NS = 1000000000, // for the step
+    POLL_NS = 10000000,
+};
+
+struct live_watcher {
+    struct call *call;
+    bool once; // one picture is the whole answer
+};
+
+struct live {
+    struct server *server;
+    uint64_t start_ns;
+    rn_watcher *engine; // made with the first watcher
+    struct live_watcher watcher[WATCHERS_MAX];
+    int n_watchers;
+    uint64_t due_ns;   // when the next picture is to be asked for
+    uint64_t asked_ns; // 0: none is
+    struct live_streams streams;
+    struct live_moments moments;
+    struct jbuf pages, text;
+};
+
+struct live *live_create(struct server *server) {
+    struct live *live = calloc(1, sizeof *live);
+    if (!live) return NULL;
+    live->server = server;
+    live->start_ns = clock_ns();
+    return live;
+}
+
+static void forget(struct live *live) {
+    live_streams_clear(&live->streams);
+    live->moments.n = 0;
+    live->asked_ns = 0;
+    jbuf_deinit(&live->pages);
+    jbuf_deinit(&live->text);
+}
+
+void live_destroy(struct live *live) {
+    if (!live) return;
+    forget(live);
+    if (live->engine) rn_watcher_destroy(live->engine);
+    free(live);
+}
+
+// ---------------------------------------------------------------- watchers
+
+static void leave(struct call *call) {
+    struct live *live = call->server->live;
+    for (int i = 0; i < live->n_watchers; i++) {
+        if (live->watcher[i].call != call) continue;
+        live->watcher[i] = live->watcher[--live->n_watchers];
+        break;
+    }
+    if (!live->n_watchers) forget(live);
+}
+
+static bool attach(struct call *call, bool once) {
+    struct live *live = call->server->live;
+    rn_error err;
+    if (live->n_watchers == WATCHERS_MAX) {
+        return call_refuse(call, 429, NULL, NULL, "%d others watch the engine already",
+                           WATCHERS_MAX);
+    }
+    if (!live->engine && rn_watcher_create(live->server->engine, &live->engine, &err)) {
+        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    }
+    if (!live->n_watchers) { // rates count from here
+        rn_engine_stats stats;
+        const uint64_t now = clock_ns();
+        rn_engine_get_stats(live->server->engine, &stats);
+        live_moments_add(&live->moments, now, &stats);
+        live->due_ns = now + PERIOD_NS / 2;
+    }
+    live->watcher[live->n_watchers++] = (struct live_watcher){.call = call, .once = once};
+    call_stream(call, leave);
+    return true;
+}
+
+void live_stream(struct call *call) { attach(call, false); }
+
+void live_get(struct call *call) {
+    call->content_type = "application/json; charset=utf-8";
+    attach(call, true);
+}
+
+// ---------------------------------------------------------------- streams' names
+
+// The id that the call's answer has.
+static void id_write(const struct call *call, char out[LIVE_ID_BYTES]) {
+    static const struct {
+        const char *path, *prefix;
+    } api[] = {{"/chat/completions", "chatcmpl-"},
+               {"/v1/completions", "cmpl-"},
+               {"/v1/messages", "msg_"},
+               {"/v1/responses", "resp_"}};
+    const char *prefix = "";
+    for (size_t i = 0; i < sizeof api / sizeof *api; i++) {
+        if (strstr(call->route->path, api[i].path)) {
+            prefix = api[i].prefix;
+            break;
+        }
+    }
+    snprintf(out, LIVE_ID_BYTES, "%s%s", prefix, call->id);
+}
+
+void live_token(struct live *live, const struct call *call, const struct choice *choice,
+                const rn_event *event) {
+    if (!live || !live->n_watchers) return;
+    char id[LIVE_ID_BYTES];
+    id_write(call, id);
+    live_streams_token(&live->streams, id, choice->index, event);
+}
+
+// Streams that wait have no event that would name them.
+static void name_streams(struct live *live) {
+    for (int i = 0; i < live->streams.n; i++) {
+        struct live_stream *stream = &live->streams.stream[i];
+        if (stream->id[0] || stream->ended) continue;
+        const struct stream *of = http_find(live->server->http, stream->request);
+        if (!of) continue;
+        id_write(of->call, stream->id);
+        stream->index = of->first_choice + stream->choice;
+    }
+}
+
+// ---------------------------------------------------------------- pictures
+
+static void picture_write(struct live *live, uint64_t time_ns, const rn_engine_stats *stats) {
+    live_moments_add(&live->moments, time_ns, stats);
+    jbuf_clear(&live->text);
+    live_picture_write(&live->text, &(struct live_picture){.server = live->server,
+                                                           .start_ns = live->start_ns,
+                                                           .streams = &live->streams,
+                                                           .moments = &live->moments,
+                                                           .stats = stats,
+                                                           .pages = &live->pages,
+                                                           .time_ns = time_ns});
+    live_streams_shown(&live->streams);
+}
+
+static void picture_of_view(struct live *live, const rn_view *view) {
+    live_streams_view(&live->streams, view);
+    name_streams(live);
+    jbuf_clear(&live->pages);
+    live_picture_pages(&live->pages, &live->streams, view->page, view->n_pages);
+    picture_write(live, view->time_ns, &view->stats);
+}
+
+// Without what only the step's thread can tell: streams and pages are as they were last seen.
+static void picture_of_stats(struct live *live, uint64_t now_ns) {
+    rn_engine_stats stats;
+    rn_engine_get_stats(live->server->engine, &stats);
+    picture_write(live, now_ns, &stats);
+}
+
+static void send_one(const struct live_watcher *watcher, const struct jbuf *text) {
+    struct call *call = watcher->call;
+    if (call->out.len > UNSENT_BYTES_MAX) return; // a slow reader misses some
+    if (!jbuf_reserve(&call->out, text->len + sizeof "data: \n\n")) {
+        call->out.failed = false; // as if it were slow: what is there is whole
+        return;
+    }
+    if (!watcher->once) jbuf_text(&call->out, "data: ");
+    jbuf_bytes(&call->out, text->data, text->len);
+    if (!watcher->once) jbuf_text(&call->out, "\n\n");
+    call_wake(call);
+}
+
+static void send_all(struct live *live) {
+    if (live->text.failed || live->pages.failed) return;
+    for (int i = live->n_watchers - 1; i >= 0; i--) { // backwards: those of one picture leave
+        const struct live_watcher watcher = live->watcher[i];
+        send_one(&watcher, &live->text);
+        if (!watcher.once) continue;
+        live->watcher[i] = live->watcher[--live->n_watchers];
+        call_end(watcher.call);
+    }
+    if (!live->n_watchers) forget(live);
+}
+
+uint64_t live_tick(struct live *live, uint64_t now_ns) {
+    if (!live || !live->n_watchers) return 0;
+    if (!live->asked_ns) {
+        if (now_ns < live->due_ns) return live->due_ns;
+        rn_watcher_ask(live->engine);
+        live->asked_ns = now_ns;
+        live->due_ns += PERIOD_NS;
+        if (live->due_ns < now_ns) live->due_ns = now_ns + PERIOD_NS;
+        return now_ns + POLL_NS;
+    }
+    const rn_view *view = rn_watcher_view(live->engine);
+    if (view) {
+        live->asked_ns = 0;
+        picture_of_view(live, view);
+    } else if (now_ns - live->asked_ns > PATIENCE_NS) {
+        live->asked_ns = now_ns; // the picture is still to come
+        picture_of_stats(live, now_ns);
+    } else {
+        return now_ns + POLL_NS;
+    }
+    send_all(live);
+    return live->n_watchers ? live->due_ns : 0;
+}

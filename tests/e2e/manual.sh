@@ -1,0 +1,63 @@
+# Manual pages and completions: every command and option is in them, and their readers take them.
+. "$(dirname "$0")/lib.sh"
+
+commands=$("$BIN" --help | sed -n 's/^  \([a-z]*\) .*/\1/p')
+expect "there are commands" [ "$(wc -l <<<"$commands")" -gt 5 ]
+
+run help --man
+cp out runnel.1
+expect "the page of the program has a name" grep -q '^runnel \\- ' runnel.1
+for command in $commands; do
+    expect "the program's page names $command" grep -qxF "\\fB$command\\fR" runnel.1
+    run help --man "$command"
+    equal "help --man $command" 0 "$code"
+    cp out "runnel-$command.1"
+    "$BIN" "$command" --help | sed -n 's/^  \(-., \|    \)\(--[a-z-]*\).*/\2/p' | sort >options
+    sed -n 's/\\-/-/g; s/^\(\\fB-.\\fR, \)*\\fB\(--[a-z-]*\)\\fR.*/\2/p' "runnel-$command.1" | sort >shown
+    test -s options || echo --help >options # those without options
+    expect "the page of $command has its options" diff options shown
+done
+if command -v man >/dev/null && command -v groff >/dev/null; then
+    for page in *.1; do
+        equal "man takes $page" "" "$(LC_ALL=C.UTF-8 man --warnings -E UTF-8 -l -Tutf8 -Z "$page" 2>&1 >/dev/null)"
+    done
+fi
+if command -v mandoc >/dev/null; then # the date is left out: pages of one source are equal
+    for page in *.1; do
+        equal "mandoc takes $page" "" "$(mandoc -Tlint -W warning "$page" | grep -v 'missing date')"
+    done
+fi
+
+for shell in bash zsh fish; do
+    run completions $shell
+    equal "completions $shell" 0 "$code"
+    cp out "complete.$shell"
+    for command in $commands; do
+        expect "$shell knows $command" grep -qw -- "$command" "complete.$shell"
+    done
+    command -v $shell >/dev/null && expect "$shell can read them" $shell -n "complete.$shell"
+done
+refused 2 "name a shell" completions
+refused 2 "'tcsh' is not one of bash, zsh and fish" completions tcsh
+
+# completed WORD...: what bash offers for the last word, sorted.
+# shellcheck disable=SC2016  # the inner shell expands
+completed() {
+    bash -c '. ./complete.bash
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+        _runnel
+        printf "%s\n" "${COMPREPLY[@]}"' bash "$@" | LC_ALL=C sort | paste -sd ' '
+}
+equal "a command" "serve" "$(completed runnel s)"
+equal "an option" "--port" "$(completed runnel serve --po)"
+equal "an option of another command is none" "" "$(completed runnel run --po)"
+equal "a choice" "avx2 avx512 avxvnni" "$(completed runnel run --isa av)"
+equal "a choice after =" "int4 int8" "$(completed runnel run --kv-type = int)"
+equal "a file" "complete.bash complete.fish complete.zsh" "$(completed runnel run --model complete.)"
+equal "a number is not guessed" "" "$(completed runnel run --seed '')"
+equal "a command of help" "eval" "$(completed runnel help e)"
+if command -v fish >/dev/null; then
+    equal "fish: an option" "--port" \
+        "$(HOME=$work fish -c 'source complete.fish; complete -C "runnel serve --po"' 2>/dev/null | cut -f 1)"
+fi
+finish

@@ -1,0 +1,49 @@
+# The page in a real browser (tests/npm/page.mjs drives Chromium) against a real server. The server
+# computes with the slow reference kernels, so that an answer takes seconds and can be stopped.
+. "$(dirname "$0")/lib.sh"
+
+npm=$ROOT/tests/npm
+chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
+if ! command -v node >/dev/null; then
+    echo "skipped: there is no node"
+    exit 77
+elif [ ! -d "$npm/node_modules/playwright-core" ]; then
+    echo "skipped: tests/npm has no playwright-core (npm install brings it)"
+    exit 77
+elif [ -z "$chromium" ]; then
+    echo "skipped: there is no chromium"
+    exit 77
+fi
+
+servers=()
+trap 'for pid in "${servers[@]}"; do kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; done; rm -rf "$work"' EXIT
+
+# serve NAME ARG...: a server on a free port; leaves its address in $url.
+serve() {
+    local name=$1 i
+    shift
+    : >"$name.log"
+    "$BIN" serve --port 0 "$@" >"$name.log" 2>&1 </dev/null &
+    servers+=($!)
+    url=
+    for i in $(seq 600); do
+        url=$(sed -n 's/.*ready at \(http:[^ ]*\).*/\1/p' "$name.log")
+        [ -n "$url" ] && return
+        sleep 0.1
+    done
+    fail "$name: no server: $(head -c 2000 "$name.log")"
+    finish
+}
+
+# The quick kernels under a sanitizer: there they are slow enough.
+slow=(--isa scalar --threads 1)
+[ -z "$SAN" ] || slow=()
+serve open "${slow[@]}"
+open=$url
+serve locked "${slow[@]}" --api-key secret-of-the-test
+locked=$url
+serve bare --no-ui
+bare=$url
+
+expect "the page" env CHROMIUM="$chromium" node "$npm/page.mjs" "$open" "$locked" "$bare"
+finish

@@ -1,0 +1,85 @@
+// An answer that a model could write: however it is cut, the parts are the same, arguments are JSON
+// objects, and without tools there are no calls.
+//
+// Input: a byte that chooses the template, one with flags and the size of the pieces, the text.
+#include <stdlib.h>
+#include <string.h>
+
+#include "split.h"
+#include "tools.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char *const templates[] = {
+    "",
+    "<think>",
+    "<tool_call>",
+    "<think><tool_call>",
+    "<function=",
+    "<think><arg_key>",
+    "[THINK][TOOL_CALLS]",
+    "<|python_tag|>",
+    "<|channel|>",
+    "<|tool_call_begin|>",
+    "<\uFF5Ctool\u2581call\u2581begin\uFF5C>",
+    "<minimax:tool_call>",
+};
+
+struct parts {
+    struct jbuf text; // all parts, with a byte for its kind before each that differs from the last
+    struct jbuf arguments;
+    int last, n_tools;
+};
+
+static void end_arguments(struct parts *parts) {
+    if (!parts->arguments.len) return;
+    struct jread r;
+    jread_init(&r, parts->arguments.data, parts->arguments.len);
+    if (jread_peek(&r) != JREAD_OBJECT || !jread_skip(&r) || !jread_finish(&r)) abort();
+    jbuf_clear(&parts->arguments);
+}
+
+static void on_part(void *ctx, enum part part, int tool, const char *text, size_t len) {
+    struct parts *parts = ctx;
+    const int kind = (int)part << 16 | tool;
+    if (len == 0) abort();
+    if (kind != parts->last) {
+        end_arguments(parts);
+        jbuf_printf(&parts->text, "%d:", kind);
+    }
+    parts->last = kind;
+    if (part == PART_TOOL && tool != parts->n_tools++) abort();
+    if (part == PART_TOOL_ARGUMENTS) jbuf_bytes(&parts->arguments, text, len);
+    jbuf_bytes(&parts->text, text, len);
+}
+
+static struct parts run(const char *tmpl, unsigned flags, const char *text, size_t len,
+                        size_t piece) {
+    struct parts parts = {.last = -1};
+    struct split split;
+    split_init(&split, split_format_of(tmpl), flags & 1, flags & 2);
+    for (; len > piece; text += piece, len -= piece)
+        split_feed(&split, text, piece, false, on_part, &parts);
+    split_feed(&split, text, len, true, on_part, &parts);
+    split_deinit(&split);
+    end_arguments(&parts);
+    return parts;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (size < 2) return 0;
+    const char *tmpl = templates[data[0] % (sizeof templates / sizeof *templates)];
+    const unsigned flags = data[1];
+    const char *text = (const char *)data + 2;
+    struct parts whole = run(tmpl, flags, text, size - 2, size);
+    struct parts cut = run(tmpl, flags, text, size - 2, 1 + (flags >> 2) % 16);
+    if (whole.text.len != cut.text.len) abort();
+    if (whole.text.len && memcmp(whole.text.data, cut.text.data, whole.text.len) != 0) abort();
+    if (whole.n_tools && !(flags & 1)) abort();
+    struct parts *all[] = {&whole, &cut};
+    for (int i = 0; i < 2; i++) {
+        jbuf_deinit(&all[i]->text);
+        jbuf_deinit(&all[i]->arguments);
+    }
+    return 0;
+}

@@ -1,0 +1,65 @@
+// Every allocation of the splitter is made to fail once: nothing of the text is lost, it is content
+// then, and nothing leaks. Sanitizers bring their own allocator; under them there is nothing to
+// test here.
+#include "check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "split.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+int main(void) { return 0; }
+#else
+
+#include "failing_malloc.h"
+
+struct seen {
+    char content[4096];
+    size_t len;
+    int n_calls;
+};
+
+static void on_part(void *ctx, enum part part, int tool, const char *text, size_t len) {
+    struct seen *seen = ctx;
+    (void)tool;
+    seen->n_calls += part == PART_TOOL;
+    if (part != PART_CONTENT) return;
+    memcpy(seen->content + seen->len, text, len);
+    seen->len += len;
+}
+
+static void without_memory_all_is_content(void **state) {
+    (void)state;
+    char text[2048] = "<tool_call><function=f><parameter=a>";
+    memset(text + strlen(text), 'x', 1500);
+    strcat(text, "</parameter></function></tool_call>");
+    const size_t len = strlen(text);
+    long n = 0;
+    bool failed = true;
+    for (; failed; n++) {
+        struct seen seen = {.len = 0};
+        struct split split;
+        const long before = live;
+        fail_at = n;
+        split_init(&split, split_format_of("<function="), true, false);
+        for (size_t at = 0; at < len; at += 7)
+            split_feed(&split, text + at, at + 7 < len ? 7 : len - at, false, on_part, &seen);
+        split_feed(&split, "", 0, true, on_part, &seen);
+        split_deinit(&split);
+        failed = fail_at < 0;
+        fail_at = -1;
+        check(seen.n_calls == !failed, "allocation %ld: %d calls", n, seen.n_calls);
+        const size_t close = strlen("</tool_call>"); // dropped, or content behind the call
+        check(!failed || (seen.len >= len - close && !memcmp(seen.content, text, seen.len)),
+              "allocation %ld: %zu of %zu bytes", n, seen.len, len);
+        check(live == before, "allocation %ld: %ld blocks are lost", n, live - before);
+    }
+    check(n > 3, "%ld allocations", n); // or nothing was tested
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(without_memory_all_is_content)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#endif
