@@ -2,9 +2,12 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import http from 'node:http';
+import { after } from 'node:test';
 
 const running = new Set();
-process.on('exit', () => { for (const child of running) child.kill('SIGKILL'); });
+const end = () => { for (const child of running) child.kill('SIGKILL'); };
+process.on('exit', end);
+after(end); // a test that failed has not stopped its own
 
 // options: further arguments. Resolves when the ready line came; rejects with what was printed.
 export function serve(options = [], environment = {}) {
