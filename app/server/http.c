@@ -749,10 +749,11 @@ rn_status http_create(struct server *server, int listen_fd, int epoll_fd, int wa
         workers_destroy(http->workers);
         free(http);
         if (status) return status;
-        return err_set(err, RN_ERR_ARG,
-                       server->config.tls_cert
-                           ? "TLS cannot be set up: the certificate and the key do not fit"
-                           : "the server cannot be set up");
+        return err_set(
+            err, RN_ERR_ARG,
+            server->config.tls_cert
+                ? "--tls-cert, --tls-key: the certificate and the key do not fit together"
+                : "the server cannot be set up");
     }
     *out = http;
     return RN_OK;

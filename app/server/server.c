@@ -89,7 +89,10 @@ static void handle(struct server *server, const struct epoll_event *event, int n
 static void tick(struct server *server, uint64_t now) {
     http_tick(server->http, now);
     if (atomic_load(&server->phase) == PHASE_READY) live_tick(server->live, now);
-    if (server->drain_until && now > server->drain_until && !server->cut_short) cut_short(server);
+    if (server->drain_until && now > server->drain_until) {
+        server->drain_until = 0;
+        http_drain(server->http, true);
+    }
 }
 
 static void *loop(void *ctx) {
