@@ -176,7 +176,9 @@ void report_print_serving(const rn_memory_plan *plan, int max_seqs, const struct
     fprintf(stderr, "%s               %s are set aside: %s tokens, %s full context%s%s\n", dim,
             human_bytes((double)plan->kv_bytes, kv), human_count(plan->kv_tokens, count),
             human_count(plan->n_contexts, users), plan->n_contexts == 1 ? "" : "s", reset);
-    const uint64_t share = plan->kv_tokens / (uint64_t)max_seqs;
+    const uint64_t n_ctx = (uint64_t)plan->n_ctx;
+    uint64_t share = plan->kv_tokens / (uint64_t)max_seqs;
+    if (share > n_ctx) share = n_ctx;
     fprintf(stderr,
             "%s  users        %s at a time, each with up to %s token%s when all are there%s\n", dim,
             human_count((uint64_t)max_seqs, users), human_count(share, count),
