@@ -44,6 +44,10 @@ if command -v curl >/dev/null; then
     sh -c "$(sed -n 's/^ *curl /curl -s /p' said)" >answer
     equal "the line can be pasted" assistant "$(json answer choices.0.message.role)"
 fi
+exec {fd}<>"/dev/tcp/127.0.0.1/$port"
+printf 'GET /health HTTP/1.0\r\n\r\n' >&"$fd"
+expect "a load balancer's check, without a host, is answered" grep -q '"status":"ok"' <&"$fd"
+exec {fd}>&-
 "$BIN" serve --port "$port" >out 2>err
 equal "a port that is in use ends it with 1" 1 $?
 expect "and is named" grep -q "^runnel: cannot listen on 127.0.0.1 port $port: Address already in use$" err
