@@ -51,6 +51,8 @@ exec {fd}>&-
 "$BIN" serve --port "$port" >out 2>err
 equal "a port that is in use ends it with 1" 1 $?
 expect "and is named" grep -q "^runnel: cannot listen on 127.0.0.1 port $port: Address already in use$" err
+ask POST /v1/messages '{' >answer
+expect "Anthropic's clients find the request's id" grep -q '^request-id: [A-Za-z0-9]*' answer
 stop TERM 0
 equal "ending says nothing" 7 "$(wc -l <said)"
 
