@@ -667,6 +667,14 @@ void http_drain(struct http *http, bool abort) {
     }
 }
 
+void http_cancel(struct http *http) {
+    for (struct link *link = http->links.next; link != &http->links; link = link->next) {
+        const struct call *call = link->call;
+        if (call && call->generation && call->io->state != CALL_WORKING)
+            streams_cancel(call->generation);
+    }
+}
+
 int http_active(const struct http *http) { return http->n_active; }
 
 const struct stream *http_find(const struct http *http, uint64_t request) {

@@ -122,6 +122,7 @@ drained() {
 drained "SIGTERM" 100 TERM 0 "" 1
 drained "Ctrl-C" 100 INT 130 "" 1
 drained "a drain that takes too long" 900 TERM 0 "" 0 --drain-timeout 0.05
+expect "it says why it ends" grep -q '^data: {"error":{.*"The request was ended by the server"' stream
 drained "Ctrl-C twice" 900 INT 130 INT 0
 
 # Mistakes: one line that names the value.
