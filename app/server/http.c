@@ -667,6 +667,14 @@ void http_drain(struct http *http, bool abort) {
     }
 }
 
+void http_cancel(struct http *http) {
+    for (struct link *link = http->links.next; link != &http->links; link = link->next) {
+        const struct call *call = link->call;
+        if (call && call->generation && call->io->state != CALL_WORKING)
+            streams_cancel(call->generation);
+    }
+}
+
 int http_active(const struct http *http) { return http->n_active; }
 
 const struct stream *http_find(const struct http *http, uint64_t request) {
@@ -749,10 +757,11 @@ rn_status http_create(struct server *server, int listen_fd, int epoll_fd, int wa
         workers_destroy(http->workers);
         free(http);
         if (status) return status;
-        return err_set(err, RN_ERR_ARG,
-                       server->config.tls_cert
-                           ? "TLS cannot be set up: the certificate and the key do not fit"
-                           : "the server cannot be set up");
+        return err_set(
+            err, RN_ERR_ARG,
+            server->config.tls_cert
+                ? "--tls-cert, --tls-key: the certificate and the key do not fit together"
+                : "the server cannot be set up");
     }
     *out = http;
     return RN_OK;

@@ -35,6 +35,8 @@ static void headers_add(struct MHD_Response *response, const struct call *call) 
     header_add(response, "Content-Type",
                call->content_type ? call->content_type : "application/json; charset=utf-8");
     header_add(response, "X-Request-Id", call->id);
+    if (call->route && call->route->api == API_ANTHROPIC) // the name that its clients read
+        header_add(response, "request-id", call->id);
     header_add(response, "X-Content-Type-Options", "nosniff");
     header_add(response, "Content-Security-Policy", page_policy);
     header_add(response, "Referrer-Policy", "no-referrer");
