@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "templates.h"
 #include "tools.h"
@@ -92,6 +93,10 @@ static int template_read(const char *name, struct text *out) {
         out->data = strdup(ours);
         out->len = strlen(ours);
         return out->data ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    }
+    if (!strpbrk(name, "/.") && access(name, F_OK)) {
+        return app_fail(APP_USAGE, "--chat-template: '%s' is neither a file nor a template of ours",
+                        app_short(name).text);
     }
     const int code = text_read(name, TEXT_LIMIT, out);
     if (code) return code;

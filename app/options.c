@@ -138,19 +138,22 @@ static double suffix_factor(const char *suffix) {
 }
 
 // Bytes, "2G", "1.5GiB", or pages, "4096p". A part of a byte or of a page is no size.
-static bool parse_size(const char *name, const char *text, int64_t *out, bool *is_pages) {
+static bool parse_size(const char *name, const char *text, bool pages_allowed, int64_t *out,
+                       bool *is_pages) {
     char *suffix = NULL;
     const size_t digits = strspn(text, "0123456789");
     const size_t length = digits + (text[digits] == '.') + // strtod would take an exponent, too
                           (text[digits] == '.' ? strspn(text + digits + 1, "0123456789") : 0);
     const double number = digits ? strtod(text, &suffix) : 0;
-    *is_pages = digits && !strcmp(text + length, "p");
+    *is_pages = pages_allowed && digits && !strcmp(text + length, "p");
     const double factor = *is_pages ? 1 : suffix_factor(text + length);
     const double value = number * factor;
     const bool is_whole = length == digits || factor > 1;
     if (!digits || suffix != text + length || !is_whole || !(value >= 1) ||
         value >= (*is_pages ? 0x1p32 : 0x1p63))
-        return refuse(name, text, "a size such as 512M, 1.5G or 4096p (p: pages of 32 tokens)");
+        return refuse(name, text,
+                      pages_allowed ? "a size such as 512M, 1.5G or 4096p (p: pages of 32 tokens)"
+                                    : "a size such as 512K or 16M");
     *out = (int64_t)value;
     return true;
 }
@@ -210,7 +213,7 @@ bool option_set(struct options *options, enum option_id id, enum option_origin o
     case OPTION_CHOICE:
         return parse_choice(&rows[id], name, text);
     case OPTION_SIZE:
-        return parse_size(name, text, &value->integer, &value->flag);
+        return parse_size(name, text, id == OPT_KV_MEMORY, &value->integer, &value->flag);
     }
     return false;
 }

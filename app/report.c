@@ -173,12 +173,16 @@ void report_print_serving(const rn_memory_plan *plan, int max_seqs, const struct
     fprintf(stderr, "%s  KV cache     %s a token (%s), %s a full context of %d%s\n", dim,
             human_bytes((double)plan->kv_token_bytes, token), plan->kv_type,
             human_bytes((double)plan->kv_context_bytes, context), plan->n_ctx, reset);
-    fprintf(stderr, "%s               %s are set aside: %s tokens, %s full contexts%s\n", dim,
+    fprintf(stderr, "%s               %s are set aside: %s tokens, %s full context%s%s\n", dim,
             human_bytes((double)plan->kv_bytes, kv), human_count(plan->kv_tokens, count),
-            human_count(plan->n_contexts, users), reset);
+            human_count(plan->n_contexts, users), plan->n_contexts == 1 ? "" : "s", reset);
+    const uint64_t n_ctx = (uint64_t)plan->n_ctx;
+    uint64_t share = plan->kv_tokens / (uint64_t)max_seqs;
+    if (share > n_ctx) share = n_ctx;
     fprintf(stderr,
-            "%s  users        %d at a time, each with up to %s tokens when all are there%s\n", dim,
-            max_seqs, human_count(plan->kv_tokens / (uint64_t)max_seqs, count), reset);
+            "%s  users        %s at a time, each with up to %s token%s when all are there%s\n", dim,
+            human_count((uint64_t)max_seqs, users), human_count(share, count),
+            share == 1 ? "" : "s", reset);
     if (plan->available) {
         fprintf(stderr, "%s  memory free  %s%s\n", dim,
                 human_bytes((double)plan->available, free_bytes), reset);

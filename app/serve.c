@@ -70,6 +70,15 @@ static int key_file_read(struct serve *serve, const char *path) {
     return code;
 }
 
+static int host_get(struct serve *serve) {
+    const char *host = option_text(serve->options, OPT_HOST);
+    char name[64];
+    serve->config.host = host ? host : "127.0.0.1";
+    if (*serve->config.host) return APP_OK;
+    return app_fail(APP_USAGE, "%s: '' is not an address",
+                    option_name(serve->options, OPT_HOST, name));
+}
+
 static int keys_get(struct serve *serve) {
     const struct option_value *given = &serve->options->value[OPT_API_KEY];
     const char *path = option_text(serve->options, OPT_API_KEY_FILE);
@@ -89,6 +98,12 @@ static int keys_get(struct serve *serve) {
     return code;
 }
 
+static int pem_read(const char *path, const char *what, struct text *out) {
+    const int code = text_read(path, PEM_LIMIT, out);
+    if (code || strstr(out->data, what)) return code;
+    return app_fail(APP_USAGE, "%s: holds no %s in PEM form", err_path(path), what);
+}
+
 static int tls_get(struct serve *serve) {
     const char *cert = option_text(serve->options, OPT_TLS_CERT);
     const char *key = option_text(serve->options, OPT_TLS_KEY);
@@ -97,11 +112,25 @@ static int tls_get(struct serve *serve) {
         return app_fail(APP_USAGE, "%s is given without %s", cert ? "--tls-cert" : "--tls-key",
                         cert ? "--tls-key" : "--tls-cert");
     }
-    int code = text_read(cert, PEM_LIMIT, &serve->cert);
-    if (!code) code = text_read(key, PEM_LIMIT, &serve->key);
+    int code = pem_read(cert, "CERTIFICATE", &serve->cert);
+    if (!code) code = pem_read(key, "PRIVATE KEY", &serve->key);
     serve->config.tls_cert = serve->cert.data;
     serve->config.tls_key = serve->key.data;
     return code;
+}
+
+// "*", or what browsers send: scheme, "://", host, perhaps a port; another form would never match.
+static int origins_check(const struct serve *serve) {
+    const struct option_value *given = &serve->options->value[OPT_CORS_ORIGIN];
+    for (int i = 0; i < given->n_list; i++) {
+        const char *host = strstr(given->list[i], "://");
+        if (!strcmp(given->list[i], "*")) continue;
+        if (host && host > given->list[i] && host[3] && !strchr(host + 3, '/')) continue;
+        char name[64];
+        return app_fail(APP_USAGE, "%s: '%s' is not an origin such as https://chat.example, or *",
+                        option_name(serve->options, OPT_CORS_ORIGIN, name), given->list[i]);
+    }
+    return APP_OK;
 }
 
 static int log_get(struct serve *serve) {
@@ -143,7 +172,8 @@ static void limits_get(struct serve *serve) {
     config->body_bytes_max = option_given(options, OPT_MAX_BODY)
                                  ? (size_t)options->value[OPT_MAX_BODY].integer
                                  : (size_t)16 << 20;
-    config->pending_bytes_max = 8 * config->body_bytes_max;
+    config->pending_bytes_max =
+        config->body_bytes_max > SIZE_MAX / 8 ? SIZE_MAX : 8 * config->body_bytes_max;
     config->connections_max = option_int(options, OPT_MAX_CONNECTIONS, 4096);
     config->workers = option_int(options, OPT_WORKERS, 2);
     config->header_s = seconds(options, OPT_HEADER_TIMEOUT, 10);
@@ -176,8 +206,6 @@ static void descriptors_raise(struct server_config *config) {
 static int config_get(struct serve *serve) {
     const struct options *options = serve->options;
     struct server_config *config = &serve->config;
-    const char *host = option_text(options, OPT_HOST);
-    config->host = host ? host : "127.0.0.1";
     config->port = option_int(options, OPT_PORT, 8080);
     config->origins = options->value[OPT_CORS_ORIGIN].list;
     config->n_origins = options->value[OPT_CORS_ORIGIN].n_list;
@@ -187,8 +215,10 @@ static int config_get(struct serve *serve) {
     config->max_tokens = option_int(options, OPT_MAX_TOKENS, -1);
     limits_get(serve);
     descriptors_raise(config);
-    int code = keys_get(serve);
+    int code = host_get(serve);
+    if (!code) code = keys_get(serve);
     if (!code) code = tls_get(serve);
+    if (!code) code = origins_check(serve);
     if (!code) code = log_get(serve);
     return code;
 }
@@ -245,11 +275,13 @@ static void ready_print(const struct serve *serve, double bandwidth) {
     if (bandwidth > 0) fprintf(stderr, " (memory gives %.1f GB/s)", bandwidth / 1e9);
     fputc('\n', stderr);
     if (serve->quiet) return;
-    fprintf(stderr,
-            "  curl %s%s/v1/chat/completions%s -d "
-            "'{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a story about a fox.\"}]}'\n",
-            config->tls_cert ? "-k " : "", url,
-            config->n_keys ? " -H \"Authorization: Bearer $KEY\"" : "");
+    fprintf(
+        stderr, "  curl %s%s/v1/%s%s -d '%s'\n", config->tls_cert ? "-k " : "", url,
+        serve->tmpl ? "chat/completions" : "completions",
+        config->n_keys ? " -H \"Authorization: Bearer $KEY\"" : "",
+        serve->tmpl
+            ? "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a story about a fox.\"}]}"
+            : "{\"prompt\":\"Once upon a time\",\"max_tokens\":64}");
 }
 
 static int serve_load(struct serve *serve) {
@@ -280,7 +312,10 @@ static int serve_steps(struct serve *serve) {
     if (server_create(&serve->config, &serve->server, &err)) return app_fail_error(&err);
     if ((code = serve_load(serve))) return code;
     const int ended = server_wait(serve->server);
-    if (ended < 0) return APP_INTERRUPTED;
+    if (ended < 0) {
+        if (isatty(STDERR_FILENO)) fputc('\n', stderr); // after the terminal's ^C
+        return APP_INTERRUPTED;
+    }
     return ended == SIGINT ? APP_INTERRUPTED : APP_OK;
 }
 

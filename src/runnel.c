@@ -82,6 +82,9 @@ static rn_status open_model(struct weights *weights, bool with_plan, rn_model **
     if (with_plan) {
         status = model_init(&model->model, weights, err);
         model->has_plan = !status;
+        if (status == RN_ERR_MODEL && weights_tensor_count(weights) == 0)
+            status = err_set(err, status, "%s: holds no tensors: it can tokenize, not generate",
+                             weights_name(weights));
     }
     if (!status) {
         status = vocab_load(weights, with_plan ? model->model.hp.n_vocab : 0, &model->tokenizer,

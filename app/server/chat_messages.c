@@ -329,7 +329,8 @@ static bool ending_read(const struct fields *body, struct chat_messages *out) {
 bool chat_messages_read(struct call *call, const json_t *body, struct chat_messages *out) {
     *out = (struct chat_messages){0};
     const struct fields fields = fields_of(call, body, "");
-    if (field_unsupported(&fields, "chat_template", false, "the server's template is used") &&
+    if (field_unsupported(&fields, "chat_template", false,
+                          "is not taken: the server's template is used") &&
         messages_read(&fields, out) && tools_read(&fields, out) && variables_read(&fields, out) &&
         ending_read(&fields, out)) {
         return true;

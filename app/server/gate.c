@@ -65,7 +65,8 @@ static bool is_local_name(const char *name) {
 bool gate_host(const struct server_config *config, const char *host) {
     char name[256];
     if (config->n_keys && !config->n_hosts) return true;
-    if (!host || !host_name(host, name, sizeof name)) return false;
+    if (!host) return true; // HTTP/1.0, as load balancers check health; browsers always send one
+    if (!host_name(host, name, sizeof name)) return false;
     if (is_address(name) || is_local_name(name) || !strcasecmp(name, config->host)) return true;
     for (int i = 0; i < config->n_hosts; i++) {
         if (!strcasecmp(name, config->hosts[i])) return true;

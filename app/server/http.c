@@ -5,7 +5,9 @@
 #include "http.h"
 
 #include <assert.h>
+#include <linux/tcp.h>
 #include <math.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -624,18 +626,37 @@ static double seconds_since(uint64_t then, uint64_t now) {
     return (double)(int64_t)(now - then) * 1e-9;
 }
 
-static void stream_tick(struct call *call, uint64_t now) {
+// What libmicrohttpd has taken is not what the reader has: the system knows.
+static bool reader_took_bytes(struct link *link) {
+    struct tcp_info info = {0};
+    socklen_t len = sizeof info;
+    const uint64_t before = link->acked;
+    if (getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &len)) return false;
+    link->acked = info.tcpi_bytes_acked;
+    return link->acked != before;
+}
+
+static void reader_tick(struct call *call, uint64_t now) {
     const struct server_config *config = &call->server->config;
     struct call_io *io = call->io;
     if (io->gone || !io->queued) return;
     if (!io->suspended) { // bytes wait, in out or already with libmicrohttpd
-        if (seconds_since(io->moved_ns, now) > config->stall_s) http_give_up(call);
+        if (seconds_since(io->moved_ns, now) < config->stall_s) return;
+        io->moved_ns = now;
+        if (!reader_took_bytes(io->link)) http_give_up(call);
         return;
     }
     const struct writer *writer = call->generation ? call->generation->writer : NULL;
     if (io->ended || !writer || seconds_since(io->written_ns, now) < config->keepalive_s) return;
     jbuf_text(&call->out, writer->ping ? writer->ping : ": keep-alive\n\n");
     call_wake(call);
+}
+
+// A peer that closed its side right after its last bytes: libmicrohttpd took those for all there is
+// and was not told of the end apart from them. Closing our side for reading wakes it.
+static void end_of_input(const struct link *link) {
+    if (link->call && link->call->io->state != CALL_READING) return;
+    shutdown(link->fd, SHUT_RD);
 }
 
 void http_tick(struct http *http, uint64_t now) {
@@ -647,9 +668,10 @@ void http_tick(struct http *http, uint64_t now) {
             shutdown(link->fd, SHUT_RDWR);
         }
         struct call *call = link->call;
+        if (link->hung_up) end_of_input(link);
         if (!call) continue;
         if (link->hung_up && works_for_peer(call)) http_give_up(call);
-        if (call->io->state == CALL_STREAMING) stream_tick(call, now);
+        reader_tick(call, now);
     }
 }
 
@@ -664,6 +686,14 @@ void http_drain(struct http *http, bool abort) {
         } else if (call->io->state == CALL_STREAMING && !call->generation) {
             call_end(call);
         }
+    }
+}
+
+void http_cancel(struct http *http) {
+    for (struct link *link = http->links.next; link != &http->links; link = link->next) {
+        const struct call *call = link->call;
+        if (call && call->generation && call->io->state != CALL_WORKING)
+            streams_cancel(call->generation);
     }
 }
 
@@ -749,10 +779,11 @@ rn_status http_create(struct server *server, int listen_fd, int epoll_fd, int wa
         workers_destroy(http->workers);
         free(http);
         if (status) return status;
-        return err_set(err, RN_ERR_ARG,
-                       server->config.tls_cert
-                           ? "TLS cannot be set up: the certificate and the key do not fit"
-                           : "the server cannot be set up");
+        return err_set(
+            err, RN_ERR_ARG,
+            server->config.tls_cert
+                ? "--tls-cert, --tls-key: the certificate and the key do not fit together"
+                : "the server cannot be set up");
     }
     *out = http;
     return RN_OK;

@@ -21,6 +21,7 @@ void http_tick(struct http *http, uint64_t now_ns); // deadlines, silence, stall
 
 // Draining: streams that no generation feeds end, others go on. abort: everything ends now.
 void http_drain(struct http *http, bool abort);
+void http_cancel(struct http *http);      // what the engine works on ends with an error
 int http_active(const struct http *http); // calls that are worked on or answered
 
 // --- for streams.c ---

@@ -17,6 +17,7 @@ struct link {
     uint64_t since_ns;    // when it was opened or last had a request
     bool hung_up;         // the peer has closed its side
     bool evicted;         // shut down to make room, not counted in n_links any more
+    uint64_t acked;       // bytes that the peer's system had taken when that was last asked
     struct call *call;    // NULL between requests
 };
 

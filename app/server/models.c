@@ -23,6 +23,7 @@ void models_list(struct call *call) {
     jbuf_text(&call->out, "{\"object\":\"list\",\"data\":[");
     model_write(call->server, config->model_name, &call->out);
     for (int i = 0; i < config->n_aliases; i++) {
+        if (!strcmp(config->aliases[i], config->model_name)) continue; // the first names the model
         jbuf_text(&call->out, ",");
         model_write(call->server, config->aliases[i], &call->out);
     }

@@ -35,6 +35,8 @@ static void headers_add(struct MHD_Response *response, const struct call *call) 
     header_add(response, "Content-Type",
                call->content_type ? call->content_type : "application/json; charset=utf-8");
     header_add(response, "X-Request-Id", call->id);
+    if (call->route && call->route->api == API_ANTHROPIC) // the name that its clients read
+        header_add(response, "request-id", call->id);
     header_add(response, "X-Content-Type-Options", "nosniff");
     header_add(response, "Content-Security-Policy", page_policy);
     header_add(response, "Referrer-Policy", "no-referrer");
@@ -119,15 +121,6 @@ static void answer_replace(struct call *call) {
     call->bytes_len = strlen(call->bytes);
 }
 
-// Such an answer is with libmicrohttpd as a whole, which does not tell how much of it was taken: it
-// has a deadline instead, late enough for a reader who takes BYTES_PER_S.
-static void deadline_set(const struct call *call) {
-    enum { BYTES_PER_S = 16 << 10 };
-    const double seconds =
-        call->server->config.stall_s + (double)call->io->bytes / (double)BYTES_PER_S;
-    call->io->link->deadline_ns = clock_ns() + (uint64_t)(seconds * 1e9);
-}
-
 static struct MHD_Response *whole_response(struct call *call) {
     struct MHD_Response *response;
     if (call->out.failed) answer_replace(call);
@@ -141,9 +134,7 @@ static struct MHD_Response *whole_response(struct call *call) {
             MHD_create_response_from_buffer(call->out.len, call->out.data, MHD_RESPMEM_MUST_FREE);
         if (response) call->out = (struct jbuf){0};
     }
-    if (!response) return NULL;
-    headers_add(response, call);
-    deadline_set(call);
+    if (response) headers_add(response, call);
     return response;
 }
 

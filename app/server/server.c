@@ -21,7 +21,7 @@
 #include "streams.h"
 #include "tools.h"
 
-enum { TICK_MS = 50, BACKLOG = 1024, UNSENT_BYTES = 128 << 10 };
+enum { TICK_MS = 50, GRACE_MS = 1000, BACKLOG = 1024, UNSENT_BYTES = 128 << 10 };
 
 // ---------------------------------------------------------------- the loop
 
@@ -86,10 +86,22 @@ static void handle(struct server *server, const struct epoll_event *event, int n
     if (signals) on_signal(server, now);
 }
 
+// What has not finished in time ends with an error; who does not read that soon is cut off.
+static void drain_over(struct server *server, uint64_t now) {
+    if (server->drain_late) {
+        server->drain_until = 0;
+        http_drain(server->http, true);
+    } else {
+        server->drain_until = now + GRACE_MS * 1000000ull;
+        server->drain_late = true;
+        http_cancel(server->http);
+    }
+}
+
 static void tick(struct server *server, uint64_t now) {
     http_tick(server->http, now);
     if (atomic_load(&server->phase) == PHASE_READY) live_tick(server->live, now);
-    if (server->drain_until && now > server->drain_until && !server->cut_short) cut_short(server);
+    if (server->drain_until && now > server->drain_until) drain_over(server, now);
 }
 
 static void *loop(void *ctx) {

@@ -37,8 +37,9 @@ struct server {
     // I/O thread
     int load;             // choices that the engine has
     int end_signal;       // that began the drain; 0: none
-    bool cut_short;       // streams were ended before their end
+    bool cut_short;       // a second signal ended streams before their end
     uint64_t drain_until; // ns; 0: no limit
+    bool drain_late;      // that was reached once
     struct metrics *metrics;
     struct http *http;
     struct live *live;

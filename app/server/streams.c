@@ -114,6 +114,13 @@ void streams_leave(struct generation *generation) {
     }
 }
 
+void streams_cancel(const struct generation *generation) {
+    for (int i = 0; generation->stream && i < generation->n_prompts; i++) {
+        const struct stream *stream = generation->stream[i];
+        if (stream) rn_engine_cancel(stream->server->engine, stream->request);
+    }
+}
+
 void streams_pause(const struct generation *generation, bool pause) {
     for (int i = 0; generation->stream && i < generation->n_prompts; i++) {
         const struct stream *stream = generation->stream[i];
@@ -294,8 +301,12 @@ static void on_event(struct call *call, struct choice *choice, const rn_event *e
     const bool fine = event->finish != RN_FINISH_ERROR && event->finish != RN_FINISH_CANCELLED;
     const bool ended = event->finish == RN_FINISH_NONE || choice_end(call, choice, event);
     if (!fine) {
-        call_fail(call, event->status == RN_ERR_DEADLINE ? 504 : 500, NULL,
-                  failure_text(event->status));
+        const bool cancelled = event->finish == RN_FINISH_CANCELLED;
+        call_fail(call,
+                  event->status == RN_ERR_DEADLINE ? 504
+                  : cancelled                      ? 503
+                                                   : 500,
+                  NULL, failure_text(event->status));
     } else if (!kept || !ended || !feed(call, choice, event)) {
         call_fail(call, 503, "out_of_memory", "out of memory");
     } else {

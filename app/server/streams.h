@@ -19,6 +19,8 @@ struct stream {
 bool streams_submit(struct call *call);
 // Cancels what runs and lets go of it.
 void streams_leave(struct generation *generation);
+// Cancels what runs; the call ends with an error when the engine's events say so.
+void streams_cancel(const struct generation *generation);
 void streams_pause(const struct generation *generation, bool pause);
 // Takes all events that wait. Calls that got bytes or came to their end are told to http.c.
 void streams_collect(struct server *server);

@@ -1,0 +1,157 @@
+# `runnel serve` as a user sees it: what it prints, the line to paste, how it ends, and what it says to
+# each mistake. HTTP itself is tested elsewhere.
+. "$(dirname "$0")/lib.sh"
+
+chat='{"messages":[{"role":"user","content":"Hello"}],"max_tokens":4}'
+
+# start OPTION...: serves on a free port; leaves pid and port, its output in ./served and ./said.
+start() {
+    : >said
+    "$BIN" serve --port 0 -t 1 "$@" >served 2>said </dev/null &
+    pid=$!
+    port=
+    for ((i = 0; i < 600 && ${#port} == 0; i++)); do
+        port=$(sed -n 's/.* is ready at [^ ]*:\([0-9]*\)\b.*/\1/p' said)
+        kill -0 $pid 2>/dev/null || break
+        [ "$port" ] || sleep 0.05
+    done
+    expect "it is ready with $*: $(cat said)" [ "$port" ]
+}
+
+# stop SIGNAL CODE: it must end so.
+stop() {
+    kill "-$1" $pid
+    wait $pid
+    equal "the status after SIG$1" "$2" $?
+}
+
+# ask METHOD PATH [BODY [HEADER]]: prints the answer, head and all.
+ask() {
+    local fd
+    exec {fd}<>"/dev/tcp/127.0.0.1/$port" || return
+    printf '%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n%s\r\n%s' \
+        "$1" "$2" "${#3}" "${4:+$4$'\r\n'}" "${3:-}" >&"$fd"
+    cat <&"$fd"
+    exec {fd}>&-
+}
+
+# What it prints, and that the line to paste works.
+start
+equal "what it costs is said before it is ready" "weights KV kept users memory runnel: curl " \
+    "$(awk '/set aside/ { print "kept"; next } { print $1 }' said | tr '\n' ' ')"
+equal "colours are for terminals" 0 "$(grep -c $'\033' said)"
+if command -v curl >/dev/null; then
+    sh -c "$(sed -n 's/^ *curl /curl -s /p' said)" >answer
+    equal "the line can be pasted" assistant "$(json answer choices.0.message.role)"
+fi
+exec {fd}<>"/dev/tcp/127.0.0.1/$port"
+printf 'GET /health HTTP/1.0\r\n\r\n' >&"$fd"
+expect "a load balancer's check, without a host, is answered" grep -q '"status":"ok"' <&"$fd"
+exec {fd}>&-
+"$BIN" serve --port "$port" >out 2>err
+equal "a port that is in use ends it with 1" 1 $?
+expect "and is named" grep -q "^runnel: cannot listen on 127.0.0.1 port $port: Address already in use$" err
+ask POST /v1/messages '{' >answer
+expect "Anthropic's clients find the request's id" grep -q '^request-id: [A-Za-z0-9]*' answer
+stop TERM 0
+equal "ending says nothing" 7 "$(wc -l <said)"
+
+# Without a template.
+start -m "$TINY"
+expect "a model without a template is warned of" grep -q "^runnel: warning: the model has no chat template" said
+ask POST /v1/chat/completions "$chat" >answer
+expect "its chats are refused" grep -q '^HTTP/1.1 400 ' answer
+if command -v curl >/dev/null; then
+    sh -c "$(sed -n 's/^ *curl /curl -s /p' said)" >answer
+    equal "its line can be pasted, too" text_completion "$(json answer object)"
+fi
+stop INT 130
+
+start -q --color always --alias one --alias two --access-log log
+equal "-q leaves the line that it is ready" 1 "$(wc -l <said)"
+expect "with colour where that is asked for" grep -q $'^runnel: one is ready at \033' said
+ask GET /v1/models '' >answer
+equal "each name is listed once" 2 "$(grep -o '"id":' answer | wc -l)"
+stop TERM 0
+expect "the access log has the request" grep -q '"route":"/v1/models","status":200' log
+
+# File, environment, command line.
+printf 'alias = file\nquiet = yes\nthreads = 1\n' >serve.conf
+start --config serve.conf
+expect "options come from the file" grep -q '^runnel: file is ready' said
+stop TERM 0
+RUNNEL_ALIAS=environment start --config serve.conf
+expect "the environment beats it" grep -q '^runnel: environment is ready' said
+stop TERM 0
+RUNNEL_ALIAS=environment start --config serve.conf --alias line
+expect "the command line beats both" grep -q '^runnel: line is ready' said
+stop TERM 0
+
+# Keys.
+printf '# ours\n\n  first \nsecond\n' >keys
+start -q --host 0.0.0.0 --api-key-file keys
+ask GET /v1/models '' >answer
+expect "a key is asked for" grep -q '^HTTP/1.1 401 ' answer
+for key in first second; do
+    ask GET /v1/models '' "Authorization: Bearer $key" >answer
+    expect "the key '$key' counts" grep -q '^HTTP/1.1 200 ' answer
+done
+stop TERM 0
+
+# What was accepted finishes, unless its time is over or a second signal comes.
+# drained WHAT TOKENS SIGNAL CODE AGAIN DONE OPTION...
+drained() {
+    local what=$1 tokens=$2 signal=$3 status=$4 again=$5 done=$6
+    shift 6
+    start -q "$@"
+    : >stream
+    ask POST /v1/completions "{\"prompt\":\"Once\",\"max_tokens\":$tokens,\"n\":8,\"ignore_eos\":true,\"stream\":true}" >stream &
+    local reader=$!
+    for ((i = 0; i < 400; i++)); do
+        grep -q '^data: ' stream && break
+        sleep 0.05
+    done
+    kill "-$signal" $pid
+    sleep 0.02
+    [ "$again" ] && kill "-$again" $pid
+    wait $pid
+    equal "$what: its status" "$status" $?
+    wait $reader
+    equal "$what: streams finish" "$done" "$(grep -c '^data: \[DONE\]' stream)"
+}
+drained "SIGTERM" 100 TERM 0 "" 1
+drained "Ctrl-C" 100 INT 130 "" 1
+drained "a drain that takes too long" 900 TERM 0 "" 0 --drain-timeout 0.05
+expect "it says why it ends" grep -q '^data: {"error":{.*"The request was ended by the server"' stream
+drained "Ctrl-C twice" 900 INT 130 INT 0
+
+# Mistakes: one line that names the value.
+# shellcheck disable=SC2034  # run uses it
+runner=(timeout 60)
+: >empty
+echo junk >junk
+# shellcheck disable=SC2016  # Jinja, not the shell
+echo '{% for %}' >broken.jinja
+head -c 1000000 "$ROOT/models/tale-20m-q8_0.gguf" >cut.gguf
+printf 'prot = 1\n' >bad.conf
+refused 2 "--port: '99999' is not a whole number from 0 to 65535" serve --port 99999
+refused 2 "--host 0.0.0.0: others than this machine could connect, so --api-key" serve --host 0.0.0.0
+refused 2 "--host: '' is not an address" serve --host ''
+refused 2 "none: No such file" serve --api-key-file none
+refused 2 "empty: holds no key" serve --api-key-file empty
+refused 2 "--tls-cert is given without --tls-key" serve --tls-cert junk
+refused 2 "none.pem: No such file" serve --tls-cert none.pem --tls-key none.pem
+refused 2 "junk: holds no CERTIFICATE" serve --tls-cert junk --tls-key junk
+refused 2 "none/log: No such file" serve --access-log none/log
+refused 2 "bad.conf:1: unknown option 'prot'; did you mean 'port'" serve --config bad.conf
+refused 2 "none.jinja: No such file" serve --chat-template none.jinja
+refused 2 "--chat-template: 'chatmal' is neither a file nor a template of ours" serve --chat-template chatmal
+refused 2 "broken.jinja: chat template: line 1, column 8" serve --chat-template broken.jinja
+refused 2 "cut.gguf: tensor token_embd.weight: offset" serve -m cut.gguf
+refused 2 "vocab.gguf: holds no tensors" serve -m "$VOCAB"
+refused 2 "--ctx: 2048 is more than the model's context, 1024" serve --ctx 2048
+refused 2 "KV memory of 1.0 KiB is too little" serve --kv-memory 1K
+refused 2 "--max-body: '32p' is not a size such as" serve --max-body 32p
+refused 2 "--cors-origin: 'https://chat.example/' is not an origin" serve --cors-origin https://chat.example/
+refused 2 "unexpected argument 'model.gguf'" serve model.gguf
+finish

@@ -1,0 +1,84 @@
+// What tests of a running server look at: its counters, and streams without what differs between
+// two runs.
+#ifndef RN_TESTS_SERVER_SERVE_WATCH_H
+#define RN_TESTS_SERVER_SERVE_WATCH_H
+
+#include <time.h>
+
+#include "serve.h"
+
+// The value of one of the server's own gauges.
+static inline double serve_gauge(const struct serve *serve, const char *name) {
+    static const char get[] =
+        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    struct reply reply = serve_exchange(serve, get, sizeof get - 1);
+    char key[128];
+    snprintf(key, sizeof key, "\n%s{", name);
+    const char *at = strstr(reply.data, key);
+    check(reply.status == 200 && at, "%s: %.300s", name, reply.data);
+    const char *value = strstr(at, "} ");
+    assert_non_null(value);
+    const double number = strtod(value + 2, NULL);
+    reply_free(&reply);
+    return number;
+}
+
+static inline void serve_sleep_ms(int ms) {
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
+}
+
+// Waits until the gauge has that value; fails the test where it never does.
+static inline void serve_await(const struct serve *serve, const char *name, double value) {
+    double now = -1;
+    for (int waited_ms = 0; waited_ms < SERVE_PATIENCE_MS; waited_ms += 10) {
+        if ((now = serve_gauge(serve, name)) == value) return;
+        serve_sleep_ms(10);
+    }
+    check(false, "%s is %g, expected %g", name, now, value);
+}
+
+// Nothing is counted that is not there any more.
+static inline void serve_expect_idle(const struct serve *serve) {
+    serve_await(serve, "runnel:http_active", 0);
+    serve_await(serve, "runnel:http_preparing", 0);
+    serve_await(serve, "runnel:http_body_bytes", 0);
+    serve_await(serve, "runnel:choices_submitted", 0);
+    serve_await(serve, "runnel:kv_pages", 0); // the first sample: held
+    serve_await(serve, "runnel:http_connections", 1);
+}
+
+// Chunks become one body, in place. False: the last chunk is missing.
+static inline bool reply_dechunk(struct reply *reply) {
+    char *to = reply->data + (reply->body - reply->data);
+    const char *from = to;
+    for (;;) {
+        char *end;
+        const size_t len = strtoul(from, &end, 16);
+        if (end == from || strncmp(end, "\r\n", 2)) return false;
+        if (!len) break;
+        from = end + 2;
+        if (from + len + 2 > reply->data + reply->len) return false;
+        memmove(to, from, len);
+        to += len;
+        from += len + 2;
+    }
+    *to = '\0';
+    return true;
+}
+
+// What the events of a chat stream say, without ids and times; to be freed.
+static inline char *stream_text(const char *body) {
+    char *text = calloc(1, strlen(body) + 1), *to = text;
+    assert_non_null(text);
+    for (const char *at = body; (at = strstr(at, "\"choices\":"));) {
+        const char *end = strchr(at, '\n'), *times = strstr(at, "\"timings\":");
+        if (!end) break;
+        if (times && times < end) end = times;
+        memcpy(to, at, (size_t)(end - at));
+        to += end - at;
+        at = end;
+    }
+    return text;
+}
+
+#endif

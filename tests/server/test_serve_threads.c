@@ -1,0 +1,469 @@
+// A running server with clients that do what they like: hang up in every state, read nothing, read
+// late, watch, come too many at once, and stay while it stops. Nothing may crash, hang or stay
+// counted, and nobody's text may depend on the others.
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "serve_watch.h"
+
+enum { TOKENS = 480 };
+
+static int serve_setup(void **state) {
+    struct serve *serve = calloc(1, sizeof *serve);
+    assert_non_null(serve);
+    const struct server_config config = serve_config();
+    serve_start(serve, &config);
+    *state = serve;
+    return 0;
+}
+
+static int serve_teardown(void **state) {
+    serve_stop(*state);
+    free(*state);
+    return 0;
+}
+
+// A chat with so many logprobs that its stream does not fit the system's buffers.
+static int chat_write(char *out, size_t size, const char *version, int max_tokens, bool stream) {
+    char body[512];
+    const int len = snprintf(body, sizeof body,
+                             "{\"messages\":[{\"role\":\"user\",\"content\":\"go on\"}],"
+                             "\"max_tokens\":%d,\"ignore_eos\":true,\"logprobs\":true,"
+                             "\"top_logprobs\":20,\"stream\":%s}",
+                             max_tokens, stream ? "true" : "false");
+    return snprintf(out, size,
+                    "POST /v1/chat/completions %s\r\nHost: localhost\r\nConnection: close\r\n"
+                    "Content-Length: %d\r\n\r\n%s",
+                    version, len, body);
+}
+
+static int chat_open(const struct serve *serve, const char *version, int max_tokens, bool stream) {
+    char text[1024];
+    const int len = chat_write(text, sizeof text, version, max_tokens, stream);
+    const int fd = serve_connect(serve);
+    assert_true(serve_send(fd, text, (size_t)len));
+    return fd;
+}
+
+// With a receive buffer as small as it can be.
+static int slow_open(const struct serve *serve, const char *data, size_t len) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), bytes = 1;
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)serve->port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    assert_true(fd >= 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    check(!connect(fd, (struct sockaddr *)&address, sizeof address), "%s", strerror(errno));
+    assert_true(serve_send(fd, data, len));
+    return fd;
+}
+
+static int slow_chat(const struct serve *serve, const char *version) {
+    char text[1024];
+    const int len = chat_write(text, sizeof text, version, TOKENS, true);
+    return slow_open(serve, text, (size_t)len);
+}
+
+// The whole stream's text, to be freed; closes the connection.
+static char *chat_finish(int fd, bool chunked) {
+    struct reply reply = serve_receive(fd, true, SERVE_PATIENCE_MS);
+    close(fd);
+    check(reply.status == 200 && reply.closed, "%d: %.300s", reply.status, reply.data);
+    check(!chunked || reply_dechunk(&reply), "the stream has no end: ...%s",
+          reply.data + (reply.len > 200 ? reply.len - 200 : 0));
+    check(strstr(reply.body, "data: [DONE]\n\n"), "no [DONE] in %zu bytes", reply.len);
+    char *text = stream_text(reply.body);
+    reply_free(&reply);
+    return text;
+}
+
+static void close_hard(int fd) {
+    const struct linger now = {.l_onoff = 1};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    close(fd);
+}
+
+// ---------------------------------------------------------------- hang-ups
+
+static const char *const bodies[][2] = {
+    {"/v1/chat/completions",
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"go on\"}],\"max_tokens\":300,"
+     "\"ignore_eos\":true,\"stream\":true}"},
+    {"/v1/chat/completions", "{\"messages\":[{\"role\":\"user\",\"content\":\"go on\"}],"
+                             "\"max_tokens\":300,\"ignore_eos\":true}"},
+    {"/v1/completions", "{\"prompt\":[\"a\",\"b\"],\"n\":3,\"max_tokens\":100,\"ignore_eos\":true,"
+                        "\"logprobs\":2,\"stream\":true}"},
+    {"/v1/embeddings", "{\"input\":[\"a b c\",\"d\"]}"},
+    {"/v1/messages", "{\"model\":\"tiny\",\"max_tokens\":200,\"stream\":true,"
+                     "\"messages\":[{\"role\":\"user\",\"content\":\"go on\"}]}"},
+    {"/v1/responses", "{\"model\":\"tiny\",\"input\":\"go on\",\"stream\":true}"},
+    {"/completion", "{\"prompt\":\"go on\",\"n_predict\":200,\"ignore_eos\":true,\"stream\":true}"},
+    {"/tokenize", "{\"content\":\"go on\"}"},
+};
+enum { BODIES = sizeof bodies / sizeof *bodies };
+
+static int post_write(char *out, size_t size, int which) {
+    return snprintf(out, size,
+                    "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n%s",
+                    bodies[which][0], strlen(bodies[which][1]), bodies[which][1]);
+}
+
+// Sends a part of the request or all of it, reads a little or nothing, and is gone.
+static void hang_up(const struct serve *serve, int which, int stage, bool hard) {
+    char text[1024], seen[600];
+    const int len = post_write(text, sizeof text, which);
+    static const int parts[] = {1, 4, 6, 7};
+    const int fd = serve_connect(serve);
+    serve_send(fd, text, stage < 4 ? (size_t)(len * parts[stage] / 8) : (size_t)len);
+    if (stage == 5) serve_sleep_ms(1);
+    if (stage == 6) serve_sleep_ms(4);
+    if (stage >= 7) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        poll(&wait, 1, 1000);
+        const ssize_t n = recv(fd, seen, sizeof seen, MSG_DONTWAIT);
+        (void)n;
+    }
+    if (stage == 8) shutdown(fd, SHUT_WR);
+    if (hard) {
+        close_hard(fd);
+    } else {
+        close(fd);
+    }
+}
+
+static void test_hang_ups_in_every_state_leave_nothing_behind(void **state) {
+    const struct serve *serve = *state;
+    enum { STAGES = 9, ROUNDS = 3 };
+    char *before = chat_finish(chat_open(serve, "HTTP/1.1", 40, true), true);
+    for (int i = 0; i < BODIES * STAGES * 2 * ROUNDS; i++) {
+        hang_up(serve, i % BODIES, i / BODIES % STAGES, i / (BODIES * STAGES) % 2);
+    }
+    char *after = chat_finish(chat_open(serve, "HTTP/1.1", 40, true), true);
+    assert_string_equal(before, after);
+    serve_expect_idle(serve);
+    free(before);
+    free(after);
+}
+
+// ---------------------------------------------------------------- readers
+
+static void test_a_slow_reader_is_paused_alone_and_misses_nothing(void **state) {
+    (void)state;
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.stream_bytes_max = 16 << 10;
+    serve_start(&serve, &config);
+    char *want = chat_finish(chat_open(&serve, "HTTP/1.1", TOKENS, true), true);
+    assert_true(strlen(want) > 400000); // more than all buffers on the way
+    for (int chunked = 0; chunked < 2; chunked++) {
+        const double tokens = serve_gauge(&serve, "vllm:generation_tokens_total");
+        const int slow = slow_chat(&serve, chunked ? "HTTP/1.1" : "HTTP/1.0");
+        char *other = chat_finish(chat_open(&serve, "HTTP/1.1", TOKENS, true), true);
+        assert_string_equal(other, want);
+        free(other);
+        assert_true(serve_gauge(&serve, "runnel:choices_submitted") == 1); // it waits
+        const double made = serve_gauge(&serve, "vllm:generation_tokens_total") - tokens;
+        check(made < TOKENS + TOKENS / 2, "%g tokens were made for who reads none", made - TOKENS);
+        char *text = chat_finish(slow, chunked);
+        assert_string_equal(text, want);
+        free(text);
+    }
+    free(want);
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
+}
+
+// Streams, answers in one piece, watchers, and an answer to a pipelined request.
+static void test_readers_that_take_nothing_are_cut_off(void **state) {
+    (void)state;
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.stall_s = 0.5;
+    config.stream_bytes_max = 16 << 10;
+    serve_start(&serve, &config);
+    char whole[1024];
+    const int len = chat_write(whole, sizeof whole, "HTTP/1.1", TOKENS, false);
+    static const char watch[] = "GET /engine/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const int fd[] = {slow_chat(&serve, "HTTP/1.1"), slow_chat(&serve, "HTTP/1.0"),
+                      slow_open(&serve, whole, (size_t)len),
+                      slow_open(&serve, watch, sizeof watch - 1)};
+    shutdown(slow_chat(&serve, "HTTP/1.1"), SHUT_WR); // it stays open and is not read
+    serve_await(&serve, "runnel:choices_submitted", 0);
+    close(fd[3]); // watchers are sent little
+    serve_expect_idle(&serve);
+    for (int i = 0; i < 3; i++) {
+        struct reply reply = serve_receive(fd[i], true, SERVE_PATIENCE_MS);
+        check(reply.closed && !strstr(reply.data, "[DONE]"), "reader %d got all", i);
+        reply_free(&reply);
+        close(fd[i]);
+    }
+    serve_stop(&serve);
+}
+
+static void test_a_late_reader_of_a_whole_answer_gets_it(void **state) {
+    const struct serve *serve = *state;
+    char text[1024];
+    const int len = chat_write(text, sizeof text, "HTTP/1.1", TOKENS, false);
+    const int fd = slow_open(serve, text, (size_t)len);
+    serve_await(serve, "runnel:choices_submitted", 0);
+    struct reply reply = serve_receive(fd, false, SERVE_PATIENCE_MS);
+    check(reply_is_whole(&reply) && reply.len > 400000, "%zu bytes", reply.len);
+    assert_non_null(strstr(reply.body, "\"finish_reason\":\"length\""));
+    reply_free(&reply);
+    close(fd);
+    serve_expect_idle(serve);
+}
+
+// ---------------------------------------------------------------- limits
+
+static void test_an_idle_connection_makes_room_for_a_new_one(void **state) {
+    (void)state;
+    enum { MOST = 8 };
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.connections_max = MOST;
+    serve_start(&serve, &config);
+    int fd[MOST];
+    for (int i = 0; i < MOST; i++) fd[i] = serve_connect(&serve);
+    for (int i = 0; i < 3 * MOST; i++) serve_is_well(&serve, "idle connections");
+    struct reply reply = serve_post(&serve, "/tokenize", "{\"content\":\"a\"}");
+    assert_int_equal(reply.status, 200);
+    reply_free(&reply);
+    reply = serve_receive(fd[0], true, SERVE_PATIENCE_MS);
+    assert_true(reply.closed && !reply.len); // the oldest
+    reply_free(&reply);
+    for (int i = 0; i < MOST; i++) close(fd[i]);
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
+}
+
+static void test_health_is_told_where_all_connections_are_busy(void **state) {
+    (void)state;
+    enum { MOST = 4 };
+    static const char head[] = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
+                               "Expect: 100-continue\r\nContent-Length: 15\r\n\r\n";
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.connections_max = MOST;
+    serve_start(&serve, &config);
+    int fd[MOST];
+    for (int i = 0; i < MOST; i++) {
+        fd[i] = serve_connect(&serve);
+        serve_send(fd[i], head, sizeof head - 1);
+        char go_on[64];
+        assert_true(recv(fd[i], go_on, sizeof go_on, 0) > 0); // its head was read
+    }
+    serve_is_well(&serve, "busy connections");
+    struct reply reply = serve_post(&serve, "/tokenize", "{\"content\":\"a\"}");
+    check(reply.status == 503 && strstr(reply.data, "\r\nRetry-After: "), "%.300s", reply.data);
+    reply_free(&reply);
+    for (int i = 0; i < MOST; i++) { // they were not disturbed
+        serve_send(fd[i], "{\"content\":\"a\"}", 15);
+        reply = serve_receive(fd[i], false, SERVE_PATIENCE_MS);
+        assert_int_equal(reply.status, 200);
+        reply_free(&reply);
+        close(fd[i]);
+    }
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
+}
+
+static void test_bodies_count_as_what_they_become(void **state) {
+    (void)state;
+    enum { LISTS = 30000 };
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.pending_bytes_max = 4 << 20;
+    serve_start(&serve, &config);
+    char *body = malloc(LISTS * 3 + 64);
+    assert_non_null(body);
+    int len = sprintf(body, "{\"content\":\"a\",\"x\":[[]");
+    for (int i = 0; i < LISTS; i++) len += sprintf(body + len, ",[]");
+    sprintf(body + len, "]}");
+    struct reply reply = serve_post(&serve, "/tokenize", body);
+    assert_int_equal(reply.status, 200); // 3.84 MB
+    reply_free(&reply);
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
+    config.pending_bytes_max = 3 << 20;
+    serve_start(&serve, &config);
+    reply = serve_post(&serve, "/tokenize", body);
+    assert_int_equal(reply.status, 413);
+    reply_free(&reply);
+    free(body);
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
+}
+
+// ---------------------------------------------------------------- the end
+
+struct crowd {
+    pthread_t thread;
+    const struct serve *serve;
+    _Atomic bool end;
+};
+
+static int try_connect(int port) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (!connect(fd, (struct sockaddr *)&address, sizeof address)) return fd;
+    close(fd);
+    return -1;
+}
+
+// Requests of all kinds, some hung up on, for as long as somebody listens.
+static void *crowd_run(void *ctx) {
+    struct crowd *crowd = ctx;
+    enum { AT_ONCE = 8 };
+    const int port = crowd->serve->port;
+    int fd[AT_ONCE];
+    char text[1024];
+    for (int i = 0; i < AT_ONCE; i++) fd[i] = -1;
+    for (int i = 0; !atomic_load(&crowd->end); i++) {
+        int *at = &fd[i % AT_ONCE];
+        if (*at >= 0) close(*at);
+        *at = try_connect(port);
+        if (*at < 0) continue;
+        const int len = post_write(text, sizeof text, i % BODIES);
+        serve_send(*at, text, i % 5 ? (size_t)len : (size_t)len / 2);
+    }
+    for (int i = 0; i < AT_ONCE; i++)
+        if (fd[i] >= 0) close(fd[i]);
+    return NULL;
+}
+
+static void test_stopping_in_the_middle_of_everything_is_clean(void **state) {
+    (void)state;
+    for (int round = 0; round < 12; round++) {
+        struct serve serve;
+        const struct server_config config = serve_config();
+        serve_start(&serve, &config);
+        struct crowd crowd = {.serve = &serve};
+        assert_int_equal(pthread_create(&crowd.thread, NULL, crowd_run, &crowd), 0);
+        static const char watch[] = "GET /engine/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        const int watcher = serve_connect(&serve);
+        serve_send(watcher, watch, sizeof watch - 1);
+        serve_sleep_ms(5 * round);
+        serve_stop(&serve);
+        atomic_store(&crowd.end, true);
+        pthread_join(crowd.thread, NULL);
+        close(watcher);
+    }
+}
+
+// The process's signals are the server's.
+static int serve_drain(struct serve *serve, int times) {
+    for (int i = 0; i < times; i++) {
+        kill(getpid(), SIGTERM);
+        if (i + 1 < times) serve_sleep_ms(100); // two of a kind at once are one
+    }
+    const int ended = server_wait(serve->server);
+    serve_stop(serve);
+    return ended;
+}
+
+static void test_what_was_accepted_is_finished_before_the_end(void **state) {
+    (void)state;
+    enum { STREAMS = 12, SOME = 60 };
+    struct serve serve;
+    const struct server_config config = serve_config();
+    serve_start(&serve, &config);
+    char *want = chat_finish(chat_open(&serve, "HTTP/1.1", SOME, true), true);
+    static const char watch[] = "GET /engine/live HTTP/1.0\r\nHost: localhost\r\n\r\n";
+    const int watcher = serve_connect(&serve);
+    serve_send(watcher, watch, sizeof watch - 1);
+    const int idle = serve_connect(&serve);
+    int fd[STREAMS];
+    for (int i = 0; i < STREAMS; i++) fd[i] = chat_open(&serve, "HTTP/1.1", SOME, true);
+    const int whole = chat_open(&serve, "HTTP/1.1", SOME, false);
+    for (double seen = 0; seen < 2 + STREAMS;) { // those that have ended, too
+        seen = serve_gauge(&serve, "runnel:http_active") +
+               serve_gauge(&serve, "vllm:e2e_request_latency_seconds_count");
+    }
+    assert_int_equal(serve_drain(&serve, 1), SIGTERM);
+    for (int i = 0; i < STREAMS; i++) {
+        char *text = chat_finish(fd[i], true);
+        assert_string_equal(text, want);
+        free(text);
+    }
+    struct reply reply = serve_receive(whole, true, SERVE_PATIENCE_MS);
+    check(reply.status == 200 && strstr(reply.body, "\"usage\""), "%.300s", reply.data);
+    reply_free(&reply);
+    reply = serve_receive(watcher, true, SERVE_PATIENCE_MS);
+    assert_true(reply.status == 200 && reply.closed);
+    reply_free(&reply);
+    reply = serve_receive(idle, true, SERVE_PATIENCE_MS);
+    assert_true(reply.closed && !reply.len);
+    reply_free(&reply);
+    close(whole);
+    close(watcher);
+    close(idle);
+    free(want);
+}
+
+static void test_a_draining_server_says_so_and_takes_nothing_new(void **state) {
+    (void)state;
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.stream_bytes_max = 16 << 10;
+    serve_start(&serve, &config);
+    const int slow = slow_chat(&serve, "HTTP/1.1"); // keeps it from ending
+    serve_await(&serve, "runnel:choices_submitted", 1);
+    kill(getpid(), SIGTERM);
+    static const char health[] =
+        "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    for (int status = 200; status != 503;) {
+        struct reply reply = serve_exchange(&serve, health, sizeof health - 1);
+        assert_true(reply.status == 200 || reply.status == 503);
+        status = reply.status;
+        reply_free(&reply);
+    }
+    struct reply reply = serve_post(&serve, "/tokenize", "{\"content\":\"a\"}");
+    check(reply.status == 503 && strstr(reply.body, "Draining"), "%.300s", reply.data);
+    reply_free(&reply);
+    free(chat_finish(slow, true));
+    assert_int_equal(server_wait(serve.server), SIGTERM);
+    serve_stop(&serve);
+}
+
+// By the reader's own patience, by the drain's, or by a second signal.
+static void test_a_drain_ends_though_a_reader_takes_nothing(void **state) {
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        struct serve serve;
+        struct server_config config = serve_config();
+        config.stream_bytes_max = 16 << 10;
+        if (way == 0) config.stall_s = 0.4;
+        if (way == 1) config.drain_s = 0.4;
+        serve_start(&serve, &config);
+        char whole[1024];
+        const int len = chat_write(whole, sizeof whole, "HTTP/1.1", TOKENS, false);
+        const int fd[] = {slow_chat(&serve, "HTTP/1.1"), slow_chat(&serve, "HTTP/1.0"),
+                          slow_open(&serve, whole, (size_t)len)};
+        serve_await(&serve, "runnel:http_active", 3);
+        assert_int_equal(serve_drain(&serve, way == 2 ? 2 : 1), way ? -SIGTERM : SIGTERM);
+        for (int i = 0; i < 3; i++) close(fd[i]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_hang_ups_in_every_state_leave_nothing_behind,
+                                        serve_setup, serve_teardown),
+        cmocka_unit_test(test_a_slow_reader_is_paused_alone_and_misses_nothing),
+        cmocka_unit_test(test_readers_that_take_nothing_are_cut_off),
+        cmocka_unit_test_setup_teardown(test_a_late_reader_of_a_whole_answer_gets_it, serve_setup,
+                                        serve_teardown),
+        cmocka_unit_test(test_an_idle_connection_makes_room_for_a_new_one),
+        cmocka_unit_test(test_health_is_told_where_all_connections_are_busy),
+        cmocka_unit_test(test_bodies_count_as_what_they_become),
+        cmocka_unit_test(test_stopping_in_the_middle_of_everything_is_clean),
+        cmocka_unit_test(test_what_was_accepted_is_finished_before_the_end),
+        cmocka_unit_test(test_a_draining_server_says_so_and_takes_nothing_new),
+        cmocka_unit_test(test_a_drain_ends_though_a_reader_takes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
