@@ -149,7 +149,8 @@ static rn_status make_globals(const rn_chat_template *tmpl, const rn_chat *chat,
     if (!copy->out) return err_set(copy->err, RN_ERR_NOMEM, "no memory for a conversation");
     rn_status status = write_globals(tmpl, chat, copy);
     const bool failed = ferror(copy->out) != 0;
-    if ((fclose(copy->out) != 0 || failed) && !status)
+    // closing may leave no text where there is no memory, and say nothing
+    if ((fclose(copy->out) != 0 || failed || !*globals) && !status)
         status = err_set(copy->err, RN_ERR_NOMEM, "no memory for a conversation of %zu bytes",
                          strlen(chat->messages));
     return status;

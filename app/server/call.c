@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fields.h"
@@ -89,14 +90,29 @@ void call_answer(struct call *call) {
     call->status = 200;
 }
 
+// jansson goes on where there is no memory for a character, and takes what is left for the text or
+// for bad syntax. State of a thread, because its allocator is told no more than a size.
+static _Thread_local bool json_starved;
+
+static void *json_allocate(size_t bytes) {
+    void *memory = malloc(bytes);
+    if (!memory) json_starved = true;
+    return memory;
+}
+
+void call_json_init(void) { json_set_alloc_funcs(json_allocate, free); }
+
 json_t *call_json(struct call *call) {
     if (call->json) return call->json;
     json_error_t problem;
     char path[256] = "";
+    json_starved = false;
     call->json = json_loadb(call->body ? call->body : "", call->body_len,
                             JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
-    if (call->json && json_is_object(call->json)) return call->json;
-    if (call->json) {
+    if (call->json && !json_starved && json_is_object(call->json)) return call->json;
+    if (json_starved) {
+        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    } else if (call->json) {
         call_refuse(call, 400, NULL, "invalid_type", "the body must be a JSON object");
     } else if (!*problem.text) { // jansson has no words for want of memory
         call_refuse(call, 503, NULL, "out_of_memory", "out of memory");

@@ -49,6 +49,8 @@ struct call {
 
 // --- for handlers, on any thread that owns the call ---
 
+// Before any other call of jansson: want of memory is noticed from here on.
+void call_json_init(void);
 // The body as JSON, an object; NULL: refused (400 with the offset, or 413...).
 json_t *call_json(struct call *call);
 // An error answer in the API's form. param NULL: none. The first refusal counts, later ones are

@@ -147,7 +147,7 @@ void http_give_up(struct call *call) {
     struct call_io *io = call->io;
     if (io->gone) return;
     io->gone = true;
-    if (call->generation && io->state != CALL_WORKING) streams_leave(call->generation);
+    if (io->state != CALL_WORKING && call->generation) streams_leave(call->generation);
     if (io->on_gone) io->on_gone(call);
     io->on_gone = NULL;
     shutdown(io->link->fd, SHUT_RDWR);

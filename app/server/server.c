@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "call.h"
 #include "http.h"
 #include "live.h"
 #include "metrics.h"
@@ -219,6 +220,7 @@ rn_status server_create(const struct server_config *config, struct server **out,
     *out = NULL;
     if (!server) return err_set(err, RN_ERR_NOMEM, "out of memory");
     server->config = *config;
+    call_json_init();
     server->created = (int64_t)time(NULL);
     server->epoll_fd = server->wake_fd = server->signal_fd = -1;
     const rn_status status = server_open(server, err);

@@ -217,6 +217,42 @@ static void test_a_late_reader_of_a_whole_answer_gets_it(void **state) {
 
 // ---------------------------------------------------------------- limits
 
+static void test_of_too_many_at_once_each_is_served_or_told_to_come_back(void **state) {
+    (void)state;
+    enum { CLIENTS = 330, SOME = 20 }; // for 260 places
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.connections_max = 2 * CLIENTS;
+    serve_start(&serve, &config);
+    char *want = chat_finish(chat_open(&serve, "HTTP/1.1", SOME, true), true);
+    int fd[CLIENTS], refused = 0;
+    for (int i = 0; i < CLIENTS; i++) fd[i] = chat_open(&serve, "HTTP/1.1", 20 * SOME, true);
+    for (int i = 0; i < CLIENTS; i += 2) { // half of them do not wait for their answers
+        close(fd[i]);
+        fd[i] = chat_open(&serve, "HTTP/1.1", SOME, true);
+    }
+    for (int i = 0; i < CLIENTS; i++) {
+        struct reply reply = serve_receive(fd[i], true, SERVE_PATIENCE_MS);
+        close(fd[i]);
+        if (reply.status == 429) {
+            refused++;
+            assert_non_null(strstr(reply.data, "\r\nRetry-After: "));
+            assert_non_null(strstr(reply.body, "\"queue_full\""));
+        } else {
+            check(reply.status == 200 && reply_dechunk(&reply), "%.300s", reply.data);
+            char *text = stream_text(reply.body);
+            check(strstr(reply.body, "[DONE]") && (i % 2 || !strcmp(text, want)), "%d: %s", i,
+                  text);
+            free(text);
+        }
+        reply_free(&reply);
+    }
+    assert_true(refused > 0);
+    free(want);
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
+}
+
 static void test_an_idle_connection_makes_room_for_a_new_one(void **state) {
     (void)state;
     enum { MOST = 8 };
@@ -457,6 +493,7 @@ int main(void) {
         cmocka_unit_test(test_readers_that_take_nothing_are_cut_off),
         cmocka_unit_test_setup_teardown(test_a_late_reader_of_a_whole_answer_gets_it, serve_setup,
                                         serve_teardown),
+        cmocka_unit_test(test_of_too_many_at_once_each_is_served_or_told_to_come_back),
         cmocka_unit_test(test_an_idle_connection_makes_room_for_a_new_one),
         cmocka_unit_test(test_health_is_told_where_all_connections_are_busy),
         cmocka_unit_test(test_bodies_count_as_what_they_become),

@@ -1,0 +1,114 @@
+// Who may call: names that a page elsewhere could have reached us by are refused, whatever they
+// look like; keys are compared as a whole.
+#include "gate.h"
+
+#include <string.h>
+
+#include "check.h"
+
+static const char *const keys[] = {"sk-one", "sk-another-key"};
+static const char *const hosts[] = {"models.example"};
+static const char *const origins[] = {"https://app.example"};
+
+static struct server_config config_of(bool with_hosts) {
+    return (struct server_config){.host = "192.0.2.7", .hosts = hosts, .n_hosts = with_hosts};
+}
+
+static void test_only_names_of_this_machine_are_hosts(void **state) {
+    (void)state;
+    const struct server_config config = config_of(false);
+    static const char *const good[] = {"localhost",      "LocalHost:8080", "127.0.0.1",
+                                       "127.0.0.1:8080", "[::1]:8080",     "[::1]",
+                                       "ui.localhost:1", "192.0.2.7:8080", "10.1.2.3"};
+    static const char *const bad[] = {"",
+                                      "evil.example",
+                                      "evil.example:8080",
+                                      "localhost.evil.example",
+                                      "127.0.0.1.evil.example",
+                                      "evillocalhost",
+                                      "models.example",
+                                      "[",
+                                      "[]",
+                                      ":8080",
+                                      "127.0.0.1 evil.example",
+                                      "localhost,evil.example",
+                                      "0x7f.1"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        check(gate_host(&config, good[i]), "'%s' was refused", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        check(!gate_host(&config, bad[i]), "'%s' was taken", bad[i]);
+    char longest[4096];
+    memset(longest, 'a', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    assert_false(gate_host(&config, longest));
+    assert_false(gate_host(&config, NULL));
+}
+
+static void test_further_hosts_are_those_that_are_configured(void **state) {
+    (void)state;
+    struct server_config config = config_of(true);
+    assert_true(gate_host(&config, "Models.Example:443"));
+    assert_false(gate_host(&config, "xmodels.example"));
+    config.keys = keys;
+    config.n_keys = 2;
+    assert_false(gate_host(&config, "evil.example")); // asked for by name, key or not
+    config.n_hosts = 0;
+    assert_true(gate_host(&config, "evil.example")); // the key decides
+}
+
+static void test_origins_are_the_servers_own_or_configured(void **state) {
+    (void)state;
+    struct server_config config = config_of(false);
+    bool cors = true;
+    assert_true(gate_origin(&config, NULL, "localhost:8080", &cors) && !cors);
+    assert_true(gate_origin(&config, "http://localhost:8080", "localhost:8080", &cors) && !cors);
+    static const char *const bad[] = {"null",
+                                      "",
+                                      "http://evil.example",
+                                      "http://localhost:8081",
+                                      "http://localhost:8080.evil.example",
+                                      "http://evil.example/localhost:8080",
+                                      "https://app.example"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        check(!gate_origin(&config, bad[i], "localhost:8080", &cors), "'%s' was taken", bad[i]);
+    config.origins = origins;
+    config.n_origins = 1;
+    assert_true(gate_origin(&config, "https://app.example", "localhost:8080", &cors) && cors);
+    assert_false(gate_origin(&config, "https://app.example.evil", "localhost:8080", &cors));
+}
+
+static void test_a_key_opens_as_a_whole_alone(void **state) {
+    (void)state;
+    struct server_config config = config_of(false);
+    assert_true(gate_key(&config, NULL, NULL)); // none is asked for
+    config.keys = keys;
+    config.n_keys = 2;
+    assert_true(gate_key(&config, "Bearer sk-one", NULL));
+    assert_true(gate_key(&config, "bearer   sk-another-key", NULL));
+    assert_true(gate_key(&config, NULL, "sk-one"));
+    assert_true(gate_key(&config, "Bearer wrong", "sk-one"));
+    static const char *const bad[] = {"",
+                                      "Bearer",
+                                      "Bearer ",
+                                      "Bearer sk",
+                                      "Bearer sk-on",
+                                      "Bearer sk-one ",
+                                      "Bearer sk-onesk-one",
+                                      "Basic sk-one",
+                                      "sk-one",
+                                      "Bearer sk-onE"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        check(!gate_key(&config, bad[i], NULL), "'%s' opened", bad[i]);
+    assert_false(gate_key(&config, NULL, NULL));
+    assert_false(gate_key(&config, NULL, ""));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_only_names_of_this_machine_are_hosts),
+        cmocka_unit_test(test_further_hosts_are_those_that_are_configured),
+        cmocka_unit_test(test_origins_are_the_servers_own_or_configured),
+        cmocka_unit_test(test_a_key_opens_as_a_whole_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
