@@ -1,8 +1,9 @@
 // What serving costs over the bare engine: the same requests, once through the library in this
 // process and once through `runnel serve` by HTTP on loopback, in turn. A table, run by hand:
 //   bench_serve RUNNEL MODEL|- STREAMS PROMPT_TOKENS OUTPUT_TOKENS [ROUNDS]
-// MODEL -: the model inside the program (and models/tale-20m-q8_0.gguf for the library). All
-// streams start at once; a round's figure is its whole time over the tokens that it made.
+// MODEL -: the model inside the program (and models/tale-20m-q8_0.gguf for the library). MODEL
+// port:N: whatever server listens there with OpenAI's completions, alone. All streams start at
+// once; a round's figure is its whole time over the tokens that it made.
 #include <arpa/inet.h>
 #include <assert.h>
 #include <signal.h>
@@ -18,7 +19,7 @@
 
 #include "runnel.h"
 
-enum { STREAMS_MAX = 1024, GAPS_MAX = 1 << 22 };
+enum { STREAMS_MAX = 1024, GAPS_MAX = 1 << 22, ROUNDS_MAX = 100 };
 
 struct plan {
     const char *program, *model;
@@ -241,36 +242,44 @@ static double median(double *value, int n) {
     return value[n / 2];
 }
 
-int main(int argc, char **argv) {
-    if (argc < 6) die("usage: bench_serve RUNNEL MODEL|- STREAMS PROMPT OUTPUT [ROUNDS]");
-    struct plan plan = {argv[1], argv[2], atoi(argv[3]), atoi(argv[4]), atoi(argv[5]), 3};
-    if (argc > 6) plan.rounds = atoi(argv[6]);
-    if (plan.streams < 1 || plan.streams > STREAMS_MAX || plan.rounds < 1 || plan.rounds > 100)
-        die("streams are 1 to 1024, rounds 1 to 100");
-    const char *path = strcmp(plan.model, "-") ? plan.model : MODELS_DIR "/tale-20m-q8_0.gguf";
+static void table_begin(void) {
+    printf(
+        "| way    | tokens  | tokens/s  | us/token | TTFT ms  | gap p50  | gap p99  | failed |\n"
+        "| ------ | ------- | --------- | -------- | -------- | -------- | -------- | ------ |\n");
+}
+
+static int foreign(const struct plan *plan, struct result *result) {
+    table_begin();
+    for (int i = 0; i < plan->rounds; i++) {
+        round_clear(result);
+        server_round(atoi(plan->model + strlen("port:")), plan, result);
+        row_print("server", plan, result);
+    }
+    return 0;
+}
+
+static int compare(const struct plan *plan, struct result *result) {
+    const char *path = strcmp(plan->model, "-") ? plan->model : MODELS_DIR "/tale-20m-q8_0.gguf";
     rn_model *model;
     rn_engine *engine;
     rn_error err;
-    const rn_engine_options options = {.max_seqs = plan.streams, .no_prefix_cache = true};
+    const rn_engine_options options = {.max_seqs = plan->streams, .no_prefix_cache = true};
     if (rn_model_open(path, &model, &err) || rn_engine_create(model, &options, &engine, &err) ||
         rn_engine_start(engine, &err))
         die(err.message);
     pid_t server;
-    const int port = server_start(&plan, &server);
-    struct result result = {.gap_ms = malloc(GAPS_MAX * sizeof(double))};
-    double bare[100], served[100];
-    printf(
-        "| way    | tokens  | tokens/s  | us/token | TTFT ms  | gap p50  | gap p99  | failed |\n"
-        "| ------ | ------- | --------- | -------- | -------- | -------- | -------- | ------ |\n");
-    for (int i = 0; i < plan.rounds; i++) {
-        round_clear(&result);
-        engine_round(engine, &plan, &result);
-        bare[i] = row_print("engine", &plan, &result);
-        round_clear(&result);
-        server_round(port, &plan, &result);
-        served[i] = row_print("server", &plan, &result);
+    const int port = server_start(plan, &server);
+    double bare[ROUNDS_MAX], served[ROUNDS_MAX];
+    table_begin();
+    for (int i = 0; i < plan->rounds; i++) {
+        round_clear(result);
+        engine_round(engine, plan, result);
+        bare[i] = row_print("engine", plan, result);
+        round_clear(result);
+        server_round(port, plan, result);
+        served[i] = row_print("server", plan, result);
     }
-    const double a = median(bare, plan.rounds), b = median(served, plan.rounds);
+    const double a = median(bare, plan->rounds), b = median(served, plan->rounds);
     printf("\nmedian: engine %.2f us/token, server %.2f: %+.1f%%\n", a, b, (b / a - 1) * 100);
     kill(server, SIGTERM);
     int status;
@@ -278,6 +287,19 @@ int main(int argc, char **argv) {
     rn_engine_stop(engine, false);
     rn_engine_destroy(engine);
     rn_model_close(model);
-    free(result.gap_ms);
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : 1;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 6) die("usage: bench_serve RUNNEL MODEL|-|port:N STREAMS PROMPT OUTPUT [ROUNDS]");
+    struct plan plan = {argv[1], argv[2], atoi(argv[3]), atoi(argv[4]), atoi(argv[5]), 3};
+    if (argc > 6) plan.rounds = atoi(argv[6]);
+    if (plan.streams < 1 || plan.streams > STREAMS_MAX || plan.rounds < 1 ||
+        plan.rounds > ROUNDS_MAX)
+        die("streams are 1 to 1024, rounds 1 to 100");
+    struct result result = {.gap_ms = malloc(GAPS_MAX * sizeof(double))};
+    const int code =
+        strncmp(plan.model, "port:", 5) ? compare(&plan, &result) : foreign(&plan, &result);
+    free(result.gap_ms);
+    return code;
 }
