@@ -19,14 +19,16 @@ void drive_kv_memory(const struct options *options, rn_engine_options *out) {
 static rn_engine_options engine_options_of(const struct options *options, bool all_logits) {
     const char *isa = option_text(options, OPT_ISA);
     const bool serves = options->command == COMMAND_SERVE;
+    const int max_seqs = option_int(options, OPT_MAX_SEQS, serves ? 32 : 1);
     rn_engine_options out = {
         .isa = isa && strcmp(isa, "auto") ? isa : NULL,
         .kv_type = option_text(options, OPT_KV_TYPE),
         .n_threads = option_int(options, OPT_THREADS, 0),
         .no_pin = option_flag(options, OPT_NO_PIN),
         .n_ctx = option_int(options, OPT_CTX, 0),
-        .max_seqs = option_int(options, OPT_MAX_SEQS, serves ? 32 : 1),
-        .max_waiting = option_int(options, OPT_MAX_WAITING, serves ? 256 : 0),
+        .max_seqs = max_seqs,
+        // those that are about to run wait for a step, too
+        .max_waiting = serves ? option_int(options, OPT_MAX_WAITING, 256) + max_seqs : 0,
         .itl_ms = (double)option_float(options, OPT_SERVE_ITL_MS, 0),
         .no_prefix_cache = option_flag(options, OPT_NO_PREFIX_CACHE),
         .batch_tokens = option_int(options, OPT_BATCH_TOKENS, 0),

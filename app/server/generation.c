@@ -89,11 +89,11 @@ bool generation_check(struct call *call, struct generation *generation, const ch
     for (int i = 0; i < generation->n_prompts; i++) {
         if (!prompt_check(call, generation, i, what)) return false;
     }
-    const int places = call->server->engine_info.max_waiting;
+    const int places = server_places(call->server);
     if ((long)n * generation->n_prompts > places) {
         return call_refuse(call, 400, n > 1 ? "n" : what, NULL,
                            "%d prompts with %d choices each are more than the %d that the server "
-                           "queues",
+                           "takes",
                            generation->n_prompts, n, places);
     }
     return true;

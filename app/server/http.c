@@ -156,10 +156,6 @@ void http_give_up(struct call *call) {
 
 // ---------------------------------------------------------------- load
 
-static int places(const struct server *server) {
-    return server->engine_info.max_seqs + server->engine_info.max_waiting;
-}
-
 // How long it takes until as many as wait now have been served.
 static int retry_after(const struct http *http) {
     const int seqs = http->server->engine_info.max_seqs;
@@ -173,7 +169,7 @@ bool http_refuse_full(struct call *call) {
     call->retry_after_s = retry_after(http);
     return call_refuse(call, 429, NULL, "queue_full",
                        "The server is busy: %d of %d places are taken. Try again in %d s.",
-                       http->server->load, places(http->server), call->retry_after_s);
+                       http->server->load, server_places(http->server), call->retry_after_s);
 }
 
 static void answer_time_learn(struct http *http, const struct call *call) {
@@ -409,7 +405,7 @@ static void suspend(struct call *call) {
 }
 
 static bool has_room(const struct http *http) {
-    return http->server->load + http->n_preparing < places(http->server);
+    return http->server->load + http->n_preparing < server_places(http->server);
 }
 
 // The request is complete.

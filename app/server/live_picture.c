@@ -195,7 +195,7 @@ static void put_server(struct jbuf *out, const struct live_picture *picture) {
     jbuf_cstring(out, atomic_load(&server->phase) == PHASE_DRAINING ? "draining" : "ready");
     jbuf_put_uint(out, "n_ctx", (uint64_t)info->n_ctx);
     jbuf_put_uint(out, "max_seqs", (uint64_t)info->max_seqs);
-    jbuf_put_uint(out, "max_waiting", (uint64_t)info->max_waiting);
+    jbuf_put_uint(out, "max_waiting", (uint64_t)server_waiting_max(info));
     jbuf_key(out, "kv_type");
     jbuf_cstring(out, info->kv_type);
 }

@@ -239,7 +239,7 @@ static void put_pages(struct scrape *scrape) {
 static void put_engine(struct scrape *scrape) {
     const rn_engine_stats *stats = &scrape->stats;
     put_single(scrape, "runnel:queue_capacity", "gauge", "Requests' choices that may wait.",
-               scrape->info.max_waiting);
+               server_waiting_max(&scrape->info));
     put_single(scrape, "runnel:sequence_capacity", "gauge", "Requests' choices that may run.",
                scrape->info.max_seqs);
     static const char name[] = "runnel:step_phase_seconds_total";

@@ -59,7 +59,8 @@ struct server_config {
 // cannot be had, the certificate is wrong.
 rn_status server_create(const struct server_config *config, struct server **out, rn_error *err);
 int server_port(const struct server *server);
-// The model is there; the engine was not started yet. All of it outlives the server. tmpl and its
+// The model is there; the engine was not started yet; its max_waiting is all that the server takes
+// at a time, running ones included. All of it outlives the server. tmpl and its
 // source NULL: the model has none, chat is refused. bandwidth: measured, bytes/s; 0: unknown.
 rn_status server_ready(struct server *server, const rn_model *model, rn_engine *engine,
                        const rn_chat_template *tmpl, const char *tmpl_source, double bandwidth,

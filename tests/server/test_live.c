@@ -42,7 +42,7 @@ static void fixture_init(struct fixture *f) {
     memset(f, 0, sizeof *f);
     f->server.config.model_name = "tale \"1\"";
     f->server.engine_info = (rn_engine_info){
-        .kv_type = "f16", .n_ctx = 512, .max_seqs = 4, .max_waiting = 9, .kv_bytes = 1 << 20};
+        .kv_type = "f16", .n_ctx = 512, .max_seqs = 4, .max_waiting = 13, .kv_bytes = 1 << 20};
     f->server.metrics = metrics_create(&f->server);
     atomic_store(&f->server.phase, PHASE_READY);
     assert_non_null(f->server.metrics);
