@@ -66,7 +66,7 @@ rn_status server_ready(struct server *server, const rn_model *model, rn_engine *
                        const rn_chat_template *tmpl, const char *tmpl_source, double bandwidth,
                        rn_error *err);
 // Until a signal (SIGTERM, SIGINT) drained it. Returns the signal that ended it, negative when the
-// drain was cut short by a second one or by drain_s.
+// drain was cut short by a second one.
 int server_wait(struct server *server);
 void server_destroy(struct server *server);
 

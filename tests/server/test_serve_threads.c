@@ -480,7 +480,7 @@ static void test_a_drain_ends_though_a_reader_takes_nothing(void **state) {
         const int fd[] = {slow_chat(&serve, "HTTP/1.1"), slow_chat(&serve, "HTTP/1.0"),
                           slow_open(&serve, whole, (size_t)len)};
         serve_await(&serve, "runnel:http_active", 3);
-        assert_int_equal(serve_drain(&serve, way == 2 ? 2 : 1), way ? -SIGTERM : SIGTERM);
+        assert_int_equal(serve_drain(&serve, way == 2 ? 2 : 1), way == 2 ? -SIGTERM : SIGTERM);
         for (int i = 0; i < 3; i++) close(fd[i]);
     }
 }
