@@ -1,4 +1,4 @@
-// What http.c (connections, calls) and reply.c (answers) share.
+// What http.c (connections, calls), request.c (what is read) and reply.c (answers) share.
 #ifndef RN_SERVER_HTTP_INTERNAL_H
 #define RN_SERVER_HTTP_INTERNAL_H
 
@@ -71,5 +71,13 @@ struct http {
 enum MHD_Result reply_queue(struct call *call);
 // Wakes a connection that waits for bytes.
 void http_resume(struct call *call);
+void http_pending_release(struct call *call, struct http *http);
+
+// Everything that is known before the body: route, key, host, origin, sizes. A refusal is in call.
+void request_head(struct call *call, const char *version);
+// Whether the route answers in the server's phase; false: refused.
+bool request_phase(struct call *call);
+// More of the body. False: the sender is not worth more of our time.
+bool request_body(struct call *call, struct http *http, const char *data, size_t len);
 
 #endif
