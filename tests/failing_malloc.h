@@ -1,9 +1,10 @@
 // An allocator for tests that let each allocation fail once: `fail_at` allocations succeed and the
-// next one fails, `live` counts what is not freed. For one test program each, without a sanitizer,
-// which would bring its own.
+// next one fails, `live` counts what is not freed, a thread that is `spared` never fails. For one
+// test program each, without a sanitizer, which would bring its own.
 #ifndef RN_TESTS_FAILING_MALLOC_H
 #define RN_TESTS_FAILING_MALLOC_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -13,10 +14,11 @@ void *__libc_realloc(void *memory, size_t bytes);
 void *__libc_memalign(size_t align, size_t bytes);
 void __libc_free(void *memory);
 
-static long fail_at = -1; // allocations until the one that fails; below 0: none does
-static long live;         // blocks that are not freed yet
+static _Atomic long fail_at = -1; // allocations until the one that fails; below 0: none does
+static _Atomic long live;         // blocks that are not freed yet
+static _Thread_local bool spared;
 
-static bool fails(void) { return fail_at >= 0 && fail_at-- == 0; }
+static bool fails(void) { return !spared && fail_at >= 0 && fail_at-- == 0; }
 
 void *malloc(size_t bytes) {
     void *const memory = fails() ? NULL : __libc_malloc(bytes);

@@ -156,6 +156,21 @@ bool conversation_item(const struct fields *fields, const char *name, const json
     return !call_refused(fields->call);
 }
 
+bool conversation_tools(struct conversation *conversation, const struct fields *body,
+                        bool (*read)(struct conversation *conversation,
+                                     const struct fields *tool)) {
+    enum { TOOLS_MAX = 1024 };
+    const json_t *tools = NULL;
+    if (!field_array(body, "tools", TOOLS_MAX, &tools)) return false;
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        char path[FIELD_PATH_BYTES];
+        struct fields tool;
+        if (!conversation_item(body, "tools", tools, i, path, &tool)) return false;
+        if (!read(conversation, &tool)) return false;
+    }
+    return true;
+}
+
 bool conversation_string(const struct fields *fields, const char *name, bool empty, size_t max,
                          const char **out, size_t *len) {
     *out = NULL;

@@ -7,7 +7,7 @@
 
 #include "fields.h"
 
-enum { INPUT_ITEMS_MAX = 4096, INPUT_TOOLS_MAX = 1024 };
+enum { INPUT_ITEMS_MAX = 4096 };
 enum { INPUT_NAME_BYTES_MAX = 128, INPUT_ID_BYTES_MAX = 1024 };
 enum { FIELD_PATH_BYTES = 160 }; // "messages[4095].content[1000000].content[1000000]" and some
 
@@ -39,6 +39,9 @@ void conversation_call(struct conversation *conversation, const char *id, const 
 // description and parameters may be NULL.
 void conversation_tool(struct conversation *conversation, const char *name, const char *description,
                        json_t *parameters);
+// The body's `tools`, each read by the API's own function, which adds it. False: refused.
+bool conversation_tools(struct conversation *conversation, const struct fields *body,
+                        bool (*read)(struct conversation *conversation, const struct fields *tool));
 // Takes value over.
 void conversation_variable(struct conversation *conversation, const char *name, json_t *value);
 // No more pieces come. False: refused.

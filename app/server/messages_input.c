@@ -151,14 +151,7 @@ static bool tool_read(struct conversation *conversation, const struct fields *to
 }
 
 static bool tools_read(struct conversation *conversation, const struct fields *body) {
-    const json_t *tools = NULL;
-    if (!field_array(body, "tools", INPUT_TOOLS_MAX, &tools)) return false;
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        char path[FIELD_PATH_BYTES];
-        struct fields tool;
-        if (!conversation_item(body, "tools", tools, i, path, &tool)) return false;
-        if (!tool_read(conversation, &tool)) return false;
-    }
+    if (!conversation_tools(conversation, body, tool_read)) return false;
     const json_t *choice = json_object_get(body->object, "tool_choice");
     const char *type = json_string_value(json_object_get(choice, "type"));
     if (type && !strcmp(type, "none")) {

@@ -134,14 +134,7 @@ static bool is_string(const json_t *body, const char *name, const char *value) {
 }
 
 static bool tools_read(struct conversation *conversation, const struct fields *body) {
-    const json_t *tools = NULL;
-    if (!field_array(body, "tools", INPUT_TOOLS_MAX, &tools)) return false;
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        char path[FIELD_PATH_BYTES];
-        struct fields tool;
-        if (!conversation_item(body, "tools", tools, i, path, &tool)) return false;
-        if (!tool_read(conversation, &tool)) return false;
-    }
+    if (!conversation_tools(conversation, body, tool_read)) return false;
     if (is_string(body->object, "tool_choice", "none")) {
         json_decref(conversation->tools);
         conversation->tools = NULL;

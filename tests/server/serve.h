@@ -174,4 +174,19 @@ static inline void serve_is_well(const struct serve *serve, const char *after) {
     }
 }
 
+// For a group's set-up: a server of its own in *state, and its end.
+static inline int serve_setup_with(void **state, const struct server_config *config) {
+    struct serve *serve = calloc(1, sizeof *serve);
+    assert_non_null(serve);
+    serve_start(serve, config);
+    *state = serve;
+    return 0;
+}
+
+static inline int serve_teardown(void **state) {
+    serve_stop(*state);
+    free(*state);
+    return 0;
+}
+
 #endif

@@ -43,18 +43,8 @@ static const char *const probes[] = {"\"x\"", "-1",  "1e300",    "92233720368547
                                      "{}",    "[1]", "\"\xFF\"", "NaN"};
 
 static int serve_setup(void **state) {
-    struct serve *serve = calloc(1, sizeof *serve);
-    assert_non_null(serve);
     const struct server_config config = serve_config();
-    serve_start(serve, &config);
-    *state = serve;
-    return 0;
-}
-
-static int serve_teardown(void **state) {
-    serve_stop(*state);
-    free(*state);
-    return 0;
+    return serve_setup_with(state, &config);
 }
 
 // The field takes the place of the base's own where that has it too.

@@ -16,21 +16,11 @@ static const struct {
 enum { N_ROUTES = sizeof routes / sizeof *routes };
 
 static int serve_setup(void **state) {
-    struct serve *serve = calloc(1, sizeof *serve);
-    assert_non_null(serve);
     struct server_config config = serve_config();
     config.keys = keys;
     config.n_keys = 2;
     config.ui = true;
-    serve_start(serve, &config);
-    *state = serve;
-    return 0;
-}
-
-static int serve_teardown(void **state) {
-    serve_stop(*state);
-    free(*state);
-    return 0;
+    return serve_setup_with(state, &config);
 }
 
 // The status of a request with that header line. A stream is not read to its end.

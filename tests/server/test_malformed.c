@@ -6,22 +6,12 @@
 enum { HEADERS_MAX = 16 << 10 };
 
 static int serve_setup(void **state) {
-    struct serve *serve = calloc(1, sizeof *serve);
-    assert_non_null(serve);
     struct server_config config = serve_config();
     config.header_s = 0.5;
     config.body_s = 0.5;
     config.idle_s = 0.5;
     config.body_bytes_max = 64 << 10;
-    serve_start(serve, &config);
-    *state = serve;
-    return 0;
-}
-
-static int serve_teardown(void **state) {
-    serve_stop(*state);
-    free(*state);
-    return 0;
+    return serve_setup_with(state, &config);
 }
 
 // The server's own answers. libmicrohttpd's have no such header; their head may come twice

@@ -10,51 +10,8 @@ int main(void) { return 0; }
 #include <jansson.h>
 #include <stdatomic.h>
 
+#include "failing_malloc.h"
 #include "serve_watch.h"
-
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t count, size_t bytes);
-void *__libc_realloc(void *memory, size_t bytes);
-void *__libc_memalign(size_t align, size_t bytes);
-void __libc_free(void *memory);
-
-static _Atomic long fail_at = -1;    // the server's allocations until the one that fails; < 0: none
-static _Atomic long live;            // blocks that are not freed yet
-static _Thread_local bool is_client; // the test's own thread, whose allocations do not fail
-
-static bool fails(void) {
-    if (is_client || atomic_load(&fail_at) < 0) return false;
-    return atomic_fetch_sub(&fail_at, 1) == 0;
-}
-
-void *malloc(size_t bytes) {
-    void *const memory = fails() ? NULL : __libc_malloc(bytes);
-    live += memory != NULL;
-    return memory;
-}
-
-void *calloc(size_t count, size_t bytes) {
-    void *const memory = fails() ? NULL : __libc_calloc(count, bytes);
-    live += memory != NULL;
-    return memory;
-}
-
-void *realloc(void *memory, size_t bytes) {
-    void *const moved = fails() ? NULL : __libc_realloc(memory, bytes);
-    live += moved != NULL && memory == NULL;
-    return moved;
-}
-
-void *aligned_alloc(size_t align, size_t bytes) {
-    void *const memory = fails() ? NULL : __libc_memalign(align, bytes);
-    live += memory != NULL;
-    return memory;
-}
-
-void free(void *memory) {
-    live -= memory != NULL;
-    __libc_free(memory);
-}
 
 struct request {
     const char *path, *body;
@@ -163,7 +120,7 @@ static void test_each_failed_allocation_costs_one_request_at_most(void **state) 
     struct serve serve;
     struct server_config config = serve_config();
     config.connections_max = 8;
-    is_client = true;
+    spared = true;
     serve_start(&serve, &config);
     for (int i = 0; i < REQUESTS; i++) free(reference(&serve, &requests[i]));
     serve_expect_idle(&serve);

@@ -10,18 +10,8 @@
 enum { TOKENS = 480 };
 
 static int serve_setup(void **state) {
-    struct serve *serve = calloc(1, sizeof *serve);
-    assert_non_null(serve);
     const struct server_config config = serve_config();
-    serve_start(serve, &config);
-    *state = serve;
-    return 0;
-}
-
-static int serve_teardown(void **state) {
-    serve_stop(*state);
-    free(*state);
-    return 0;
+    return serve_setup_with(state, &config);
 }
 
 // A chat with so many logprobs that its stream does not fit the system's buffers.
