@@ -20,7 +20,7 @@ command -v systemd-analyze >/dev/null || finish
 unit=$BUILD/packaging/runnel.service
 expect "the unit runs the program with its configuration" \
     grep -q '^ExecStart=/usr/bin/runnel serve --config /etc/runnel/runnel.conf$' "$unit"
-sed "s,/usr/bin/runnel,$BIN,; /^Documentation=/d" "$unit" >runnel.service
+sed "s|/usr/bin/runnel|$BIN|; /^Documentation=/d" "$unit" >runnel.service
 systemd-analyze verify ./runnel.service >out 2>&1
 equal "systemd takes it" "" "$(grep -F runnel.service out)"
 expect "it is exposed little" systemd-analyze security --offline=yes --threshold=20 ./runnel.service >out 2>&1
