@@ -1,0 +1,170 @@
+// What all APIs have in common beyond their writers: the limits of prompts, the sums in `timings`,
+// and what happens to requests that cannot run or may not run on.
+#include <jansson.h>
+#include <math.h>
+
+#include "generation.h"
+#include "serve_watch.h"
+
+static int serve_setup(void **state) {
+    const struct server_config config = serve_config();
+    return serve_setup_with(state, &config);
+}
+
+// A call of so many choices, as it is after its end; nothing of it is owned.
+struct ended {
+    struct server server;
+    struct call call;
+    struct generation generation;
+    struct prompt prompt[2];
+    struct choice choice[4];
+};
+
+static void ended_init(struct ended *ended) {
+    *ended = (struct ended){.server = {.bandwidth = 1e9}};
+    ended->call.server = &ended->server;
+    ended->call.generation = &ended->generation;
+    ended->generation.prompt = ended->prompt;
+    ended->generation.n_prompts = 2;
+    ended->generation.choice = ended->choice;
+    ended->generation.n_choices = 4;
+    for (int i = 0; i < 4; i++) {
+        ended->prompt[i / 2].n_ids = 100;
+        ended->choice[i].prompt = i / 2;
+        ended->choice[i].timings = (rn_timings){.prompt_tokens = 100,
+                                                .output_tokens = 11,
+                                                .cached_tokens = 64,
+                                                .queue_ms = 1 + i,
+                                                .prompt_ms = 10 + i,
+                                                .ttft_ms = 20 + i,
+                                                .decode_ms = 40,
+                                                .decode_bytes = 1000000,
+                                                .decode_steps = 10};
+    }
+}
+
+static double timing_at(const json_t *root, const char *key) {
+    const json_t *value = json_object_get(json_object_get(root, "timings"), key);
+    check(json_is_number(value), "%s is no number", key);
+    return json_number_value(value);
+}
+
+// A prompt counts once however many choices it has; times of choices overlap, their bytes add up.
+static void test_timings_are_sums_over_choices(void **state) {
+    (void)state;
+    static const struct {
+        const char *key;
+        double value;
+    } wanted[] = {
+        {"cache_n", 128},
+        {"prompt_n", 72},
+        {"prompt_ms", 13},
+        {"prompt_per_second", 5538.46},
+        {"predicted_n", 44},
+        {"predicted_ms", 40},
+        {"predicted_per_second", 1000},
+        {"predicted_per_token_ms", 1},
+        {"ttft_ms", 23},
+        {"queue_ms", 4},
+        {"bytes_per_token", 100000},
+        {"bandwidth_share", 0.1},
+    };
+    struct ended ended;
+    ended_init(&ended);
+    struct jbuf out = {0};
+    jbuf_text(&out, "{");
+    generation_timings(&ended.call, &out);
+    jbuf_text(&out, "}");
+    json_t *root = json_loadb(out.data, out.len, 0, NULL);
+    check(root != NULL, "%.*s", (int)out.len, out.data);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        const double value = timing_at(root, wanted[i].key);
+        check(fabs(value - wanted[i].value) < 0.01, "%s is %g, expected %g", wanted[i].key, value,
+              wanted[i].value);
+    }
+    json_decref(root);
+    jbuf_deinit(&out);
+}
+
+static int prompt_status(const struct serve *serve, int n_ids, int max_tokens) {
+    char body[16384];
+    int len = snprintf(body, sizeof body, "{\"max_tokens\":%d,\"prompt\":[", max_tokens);
+    for (int i = 0; i < n_ids; i++) {
+        len += snprintf(body + len, sizeof body - (size_t)len, i ? ",%d" : "%d", 10 + i % 50);
+    }
+    snprintf(body + len, sizeof body - (size_t)len, "]}");
+    struct reply reply = serve_post(serve, "/v1/completions", body);
+    const int status = reply.status;
+    if (status == 400) check(strstr(reply.body, "context_length_exceeded"), "%.300s", reply.body);
+    reply_free(&reply);
+    return status;
+}
+
+static void test_a_prompt_leaves_room_for_the_first_token(void **state) {
+    const struct serve *serve = *state;
+    rn_engine_info info;
+    rn_engine_get_info(serve->engine, &info);
+    assert_int_equal(prompt_status(serve, info.n_ctx - 1, 5), 200);
+    assert_int_equal(prompt_status(serve, info.n_ctx, 5), 400);
+    assert_int_equal(prompt_status(serve, info.n_ctx, 0), 200);
+    assert_int_equal(prompt_status(serve, info.n_ctx + 1, 0), 400);
+}
+
+static int stream_open(const struct serve *serve, const char *body) {
+    char text[1024];
+    const int len = snprintf(text, sizeof text,
+                             "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+                             "Content-Length: %zu\r\n\r\n%s",
+                             strlen(body), body);
+    const int fd = serve_connect(serve);
+    serve_send(fd, text, (size_t)len);
+    return fd;
+}
+
+// A reader that does not read keeps some of the 256 places.
+static void test_a_list_that_does_not_fit_leaves_nothing_running(void **state) {
+    (void)state;
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.stream_bytes_max = 16 << 10;
+    serve_start(&serve, &config);
+    const int fd =
+        stream_open(&serve, "{\"prompt\":[\"a\",\"b\",\"c\"],\"n\":80,\"max_tokens\":200,"
+                            "\"ignore_eos\":true,\"logprobs\":20,\"stream\":true}");
+    while (serve_gauge(&serve, "runnel:choices_submitted") == 0) serve_sleep_ms(1);
+    char list[1024] = "{\"n\":4,\"max_tokens\":200,\"prompt\":[\"a\"";
+    for (int i = 1; i < 64; i++) strcat(list, ",\"b\"");
+    strcat(list, "]}");
+    struct reply reply = serve_post(&serve, "/v1/completions", list);
+    check(reply.status == 429 && strstr(reply.data, "Retry-After:"), "%.300s", reply.data);
+    reply_free(&reply);
+    close(fd);
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
+}
+
+static void test_a_stream_that_takes_too_long_says_so_and_its_connection_ends(void **state) {
+    const struct serve *serve = *state;
+    const int fd = stream_open(serve, "{\"prompt\":\"a\",\"stream\":true,\"timeout_ms\":0.001}");
+    struct reply reply = serve_receive(fd, true, SERVE_PATIENCE_MS);
+    check(reply.status == 200 && strstr(reply.body, "data: {\"error\":") &&
+              strstr(reply.body, "took longer") && !strstr(reply.body, "[DONE]"),
+          "%.500s", reply.data);
+    assert_true(reply.closed);
+    reply_free(&reply);
+    close(fd);
+    reply = serve_post(serve, "/v1/completions", "{\"prompt\":\"a\",\"timeout_ms\":0.001}");
+    assert_int_equal(reply.status, 504);
+    reply_free(&reply);
+    serve_expect_idle(serve);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_timings_are_sums_over_choices),
+        cmocka_unit_test(test_a_prompt_leaves_room_for_the_first_token),
+        cmocka_unit_test(test_a_list_that_does_not_fit_leaves_nothing_running),
+        cmocka_unit_test(test_a_stream_that_takes_too_long_says_so_and_its_connection_ends),
+    };
+    return cmocka_run_group_tests(tests, serve_setup, serve_teardown);
+}
