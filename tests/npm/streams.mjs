@@ -149,3 +149,30 @@ test('a second signal ends at once', async () => {
     assert.equal((await server.ended).code, 130);
     await begun;
 });
+
+test('salts keep prefixes apart, priorities decide who goes first, an end token can be ignored', async () => {
+    const server = await serve(['--max-seqs', '1']);
+    const long = { prompt: 'Once upon a time there was a fox. '.repeat(12), max_tokens: 2, temperature: 0 };
+    const cached = async (salt) => JSON.parse((await ask(server, '/v1/completions', { ...long, cache_salt: salt })).text)
+        .usage.prompt_tokens_details.cached_tokens;
+    assert.equal(await cached('one'), 0);
+    assert.ok(await cached('one') >= 32);
+    assert.equal(await cached('two'), 0);
+
+    const story = { ...question(3), max_tokens: 400, temperature: 0 };
+    const ends = await stream(server, '/v1/chat/completions', story);
+    assert.equal(ends.finish, 'stop');
+    const goesOn = await stream(server, '/v1/chat/completions', { ...story, ignore_eos: true });
+    assert.equal(goesOn.finish, 'length');
+    assert.equal(goesOn.timings.predicted_n, 400);
+
+    const order = [];
+    let running;
+    const first = stream(server, '/v1/chat/completions', { ...story, ignore_eos: true }, { on: () => running?.() });
+    await new Promise((resolve) => { running = resolve; });
+    const later = [0, -5, 10].map((priority) => stream(server, '/v1/chat/completions', { ...question(5), max_tokens: 4, priority })
+        .then(() => order.push(priority)));
+    await Promise.all([first, ...later]);
+    assert.deepEqual(order, [10, 0, -5]);
+    assert.equal((await server.stop()).code, 0);
+});
