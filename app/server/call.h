@@ -77,7 +77,6 @@ void call_end(struct call *call);  // and these were the last
 // --- I/O thread ---
 
 const char *call_path(const struct call *call);
-const char *call_method(const struct call *call);
 const char *call_query(const struct call *call, const char *key);   // NULL: not given; I/O thread
 const char *call_header(const struct call *call, const char *name); // the same
 

@@ -93,7 +93,6 @@ void http_pending_release(struct call *call, struct http *http) {
 }
 
 const char *call_path(const struct call *call) { return call->io->path; }
-const char *call_method(const struct call *call) { return call->io->method; }
 
 const char *call_header(const struct call *call, const char *name) {
     return MHD_lookup_connection_value(call->io->connection, MHD_HEADER_KIND, name);

@@ -21,8 +21,6 @@ static bool path_matches(const char *pattern, const char *path) {
     return !strcmp(pattern, path);
 }
 
-const struct route *route_at(int index) { return index < ROUTES ? &routes[index] : NULL; }
-
 const struct route *route_find(const char *method, const char *path, char *allow,
                                size_t allow_size) {
     if (!strcmp(method, "HEAD")) method = "GET";

@@ -22,7 +22,6 @@ struct route {
 // finds GET's.
 const struct route *route_find(const char *method, const char *path, char *allow,
                                size_t allow_size);
-const struct route *route_at(int index); // NULL: no more
 
 #define ROUTE_AT_ONCE(method, path, access, api, always, handler) void handler(struct call *call);
 #define ROUTE_PREPARE(method, path, api, handler)                 void handler(struct call *call);
