@@ -177,12 +177,9 @@ static void whole_write(struct call *call) {
 
 // ---------------------------------------------------------------- the handler
 
-static void begin(struct call *call) { (void)call; }
-
-static const struct writer completions_writer = {.begin = begin,
+static const struct writer completions_writer = {.whole = whole_write,
                                                  .delta = stream_delta,
                                                  .choice_end = stream_choice_end,
-                                                 .whole = whole_write,
                                                  .end = openai_stream_end,
                                                  .error = openai_error};
 
