@@ -166,13 +166,15 @@ test('salts keep prefixes apart, priorities decide who goes first, an end token 
     assert.equal(goesOn.finish, 'length');
     assert.equal(goesOn.timings.predicted_n, 400);
 
-    const order = [];
     let running;
     const first = stream(server, '/v1/chat/completions', { ...story, ignore_eos: true }, { on: () => running?.() });
     await new Promise((resolve) => { running = resolve; });
-    const later = [0, -5, 10].map((priority) => stream(server, '/v1/chat/completions', { ...question(5), max_tokens: 4, priority })
-        .then(() => order.push(priority)));
-    await Promise.all([first, ...later]);
+    const waits = await Promise.all([0, -5, 10].map(async (priority) => {
+        const answer = await stream(server, '/v1/chat/completions', { ...story, max_tokens: 100, priority });
+        return { priority, waited: answer.timings.queue_ms };
+    }));
+    await first;
+    const order = waits.sort((a, b) => a.waited - b.waited).map((one) => one.priority);
     assert.deepEqual(order, [10, 0, -5]);
     assert.equal((await server.stop()).code, 0);
 });
