@@ -9,8 +9,9 @@
 // by a thread of its own (rn_engine_start, rn_engine_wait) or by the caller (rn_engine_step,
 // rn_engine_next_event), one thread at a time.
 //
-// The tokens of a request depend on the model, its prompt, its sampling settings and its seed
-// alone: never on what else is running, how the prompt was cut, what was cached, or on threads.
+// The tokens of a request depend on the model, its prompt, its sampling settings, its constraint
+// and its seed alone: never on what else is running, how the prompt was cut, what was cached, what
+// was drafted, or on threads.
 #ifndef RUNNEL_H
 #define RUNNEL_H
 
@@ -117,6 +118,23 @@ typedef struct rn_engine rn_engine;
 // Reports loading progress: done of total bytes.
 typedef void (*rn_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 
+// Who proposes tokens, which a step then verifies together: what is accepted is what would have
+// been chosen without.
+typedef enum rn_drafter {
+    RN_DRAFTER_MODEL,  // a small model with the same vocabulary
+    RN_DRAFTER_LOOKUP, // what followed the last tokens earlier in the same sequence
+    RN_DRAFTER_SHARED, // what followed them in recent requests with the same salt
+    RN_DRAFTER_CUSTOM, // the program's own
+} rn_drafter;
+enum { RN_DRAFTER_COUNT = RN_DRAFTER_CUSTOM + 1, RN_MAX_DRAFT = 31 };
+const char *rn_drafter_text(rn_drafter drafter); // "model", "lookup", "shared", "custom"
+
+// A drafter of the program's own, called by the step's thread: writes up to `most` tokens that may
+// follow token[n_token] to out and returns how many. data and choice are the request's. Ids that
+// are none end the draft.
+typedef int (*rn_draft_fn)(void *ctx, void *data, int choice, const int32_t *token, int n_token,
+                           int32_t *out, int most);
+
 typedef struct rn_engine_options {
     const char *backend; // NULL: the best one
     const char *isa;     // NULL: the best here; "scalar", "avx2", "avxvnni", "avx512", "neon"
@@ -134,6 +152,16 @@ typedef struct rn_engine_options {
     double itl_ms; // prompts are cut so that a step, and so the gap between a running stream's
                    // tokens, is expected to take no longer; 0: no bound
     bool no_prefix_cache; // equal prefixes are computed anew by each request
+    // speculation: the text does not depend on it
+    const char *speculate; // NULL or "auto": every drafter that there is; "off"; or some of them by
+                           // name, "lookup,model"
+    const rn_model *draft; // for the drafter "model": its vocabulary is the model's (RN_ERR_MODEL);
+                           // outlives the engine; NULL: none
+    rn_draft_fn draft_fn;  // for the drafter "custom"; NULL: none
+    void *draft_ctx;
+    int draft_max; // most tokens of a draft, up to RN_MAX_DRAFT; 0: 15
+    int draft_min; // for measurements: drafts have at least so many tokens where a drafter has
+                   // them; 0: as many as are expected to be fastest, none included
     rn_progress_fn progress;
     void *progress_ctx;
 } rn_engine_options;
@@ -193,6 +221,19 @@ rn_sampling rn_sampling_neutral(void);
 
 enum { RN_MAX_STOPS = 16, RN_MAX_STOP_BYTES = 4096 };
 
+// What may come next in a text, such as a grammar. The functions are called by threads of the step,
+// for one choice of the request never two at a time; ctx outlives the request. A constraint follows
+// the tokens of each choice by itself: it starts at the end of the prompt, advance moves it on,
+// also over tokens that are only tried, and rollback moves it back.
+typedef struct rn_constraint {
+    void *ctx; // NULL functions: no constraint
+    // Clears the bits of tokens that cannot come next; all n_vocab bits are set before. When none
+    // is left the choice ends with RN_ERR_NUMERIC.
+    void (*mask)(void *ctx, int choice, uint64_t *allowed, int n_vocab);
+    void (*advance)(void *ctx, int choice, int32_t token); // one that the mask allowed
+    void (*rollback)(void *ctx, int choice, int n_tokens); // over the last n_tokens
+} rn_constraint;
+
 typedef void (*rn_logits_fn)(void *ctx, int position, const float *logits, int n_vocab);
 
 // What a request wants of the model instead of text: one vector for its whole prompt.
@@ -226,6 +267,8 @@ typedef struct rn_request {
     bool special_text; // special tokens are text too, but for those that end it
     bool logprobs;     // events carry the token's logprob, and those of
     int top_logprobs;  // so many of the likeliest tokens, at most RN_MAX_TOP_LOGPROBS
+    int draft_max;     // most tokens of a draft; 0: the engine's; -1: none is drafted
+    rn_constraint constraint;
     // who goes first: a higher priority before a lower one, then the user who had least so far,
     // then the older request
     int priority;     // -RN_MAX_PRIORITY to RN_MAX_PRIORITY
@@ -274,6 +317,10 @@ typedef struct rn_timings {
     uint64_t decode_bytes; // weights and KV that the steps after the first token had to read, this
                            // request's share
     uint64_t decode_steps; // those steps
+    int draft_tokens, accepted_tokens; // drafted and verified; accepted, so part of the text
+    int draft_steps;                   // steps that verified a draft
+    double undrafted_ms; // what decode_ms would have been without drafts, as far as is known: from
+                         // the steps' measured costs
 } rn_timings;
 
 // What the time between two tokens of a choice was spent on, mostly.
@@ -302,8 +349,10 @@ typedef struct rn_event {
     const char *stop; // the stop string that matched, or NULL
     uint64_t seed;
     uint64_t time_ns; // of the step's end, CLOCK_MONOTONIC
-    double gap_ms;    // with a token: since the choice's last one; 0: it is the first
+    double gap_ms;    // with a token: since the choice's last one; 0: it is the first, or came with
+                      // the one before
     rn_gap gap;
+    bool drafted; // the token was proposed by a drafter
     // where asked for: the token's own first, then the likeliest, descending; NULL: none
     const rn_logprob *logprob; // [n_logprobs]
     int n_logprobs;
@@ -348,8 +397,16 @@ typedef struct rn_engine_info {
     uint64_t weight_bytes;    // that a decode step reads
     uint64_t cache_bytes;     // last-level cache; 0: unknown
     const char *slow_formats; // weights without a tuned kernel, "Q4_K, Q6_K"; "": none
+    const char *drafters;     // that are on, "model, lookup"; "": none
+    int draft_max;
 } rn_engine_info;
 void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out);
+
+// Of one drafter, since the engine was created.
+typedef struct rn_draft_stats {
+    uint64_t drafts; // of one or more tokens that were verified
+    uint64_t tokens, accepted;
+} rn_draft_stats;
 
 // Counters since the engine was created, and what is there now. Any thread.
 typedef struct rn_engine_stats {
@@ -368,8 +425,13 @@ typedef struct rn_engine_stats {
     uint64_t kv_held_bytes, kv_cached_bytes;
     double step_ms; // how long the step that runs now has taken; 0: none does
     // where the steps' time went
-    uint64_t schedule_ns, batch_ns, run_ns, sample_ns, publish_ns;
+    uint64_t schedule_ns, draft_ns, batch_ns, run_ns, sample_ns, publish_ns;
     uint64_t weight_bytes, kv_bytes; // that the steps had to read
+    rn_draft_stats draft[RN_DRAFTER_COUNT];
+    uint64_t accepted_at[RN_MAX_DRAFT]; // drafts whose token of that place was accepted
+    // time of streams between their tokens, added up over the streams, and what it would have been
+    // without drafts, as far as is known
+    uint64_t stream_ns, undrafted_ns;
 } rn_engine_stats;
 void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out);
 // Any thread. Forgets the prefixes that no request uses.
@@ -393,6 +455,7 @@ typedef struct rn_stream_view {
     int prompt_tokens, cached_tokens;
     int done_tokens; // positions that are evaluated
     int output_tokens;
+    int draft_tokens, accepted_tokens;
     uint32_t pages; // that it holds
 } rn_stream_view;
 

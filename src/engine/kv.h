@@ -62,6 +62,9 @@ struct kv_table {
     uint32_t node, n_node; // the last registered block's node, and how many there are; with none
                            // the salt's
     bool unlisted;         // nodes ran out: registers no more
+    bool marked;           // between kv_mark and kv_settle
+    uint32_t mark;         // positions at the mark
+    uint32_t mark_page[PLAN_MAX_KV_GROUPS]; // recurrent groups': the state there; KV_NO_PAGE: none
 };
 
 struct kv_stats {
@@ -114,6 +117,15 @@ void kv_prefetch_pages(const struct kv *kv, const struct kv_table *table, int n_
 // cannot see, copies a shared page that will be written, takes new pages. False: not enough bytes,
 // nothing was changed but what was given back.
 bool kv_grow(struct kv *kv, struct kv_table *table, int n_done, int n);
+
+// Positions from n_done on are tried: kv_grow, a run, then kv_settle says which stay. In between
+// the table is neither committed nor forked. The state of recurrent groups at n_done is kept aside;
+// the next kv_grow copies it.
+void kv_mark(struct kv *kv, struct kv_table *table, int n_done);
+// Of the n_all positions that were evaluated the first n_kept stay, at least those of the mark.
+// Pages behind them are given back. Returns the positions that the table has then: n_kept, or those
+// of the mark where a recurrent group has gone further than n_kept, which cannot be undone in part.
+int kv_settle(struct kv *kv, struct kv_table *table, int n_kept, int n_all);
 
 // Blocks that are full by now become findable; a block that another table computed too is stored
 // once from then on. token: the sequence's.

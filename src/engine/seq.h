@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 
+#include "engine/drafter.h"
 #include "engine/kv.h"
 #include "engine/output.h"
 #include "engine/sampler.h"
@@ -27,11 +28,14 @@ struct seq_family {
 // What every step reads and writes comes first: a run leaves nothing of it in the caches, so its
 // lines are fetched ahead (seq_prefetch).
 struct seq {
-    int32_t *token; // [limit] prompt and output
+    int32_t *token; // [limit] prompt and output, then, while a step verifies it, a draft
     int n_prompt;
     int n_token; // known tokens
     int n_done;  // positions whose KV is in the pages; n_token - n_done are to be evaluated
     int limit;   // most tokens: the prompt and what may be added
+    int n_again; // known tokens before the last that are to be evaluated again: a recurrent state
+                 // had gone too far
+    struct seq_draft *draft; // NULL: nothing is drafted for it
     enum seq_state state;
     int choice;
     uint64_t id;
@@ -68,8 +72,9 @@ struct seq {
     char salt[RN_MAX_SALT_BYTES]; // of the prefix cache
     size_t n_salt;
     struct token_set breakers; // of DRY; owned
-    rn_logprob *logprob;       // [1 + top_logprobs] of its last token; NULL: not asked for
+    rn_logprob *logprob; // [1 + top_logprobs] of each token of its last step; NULL: not asked for
     int top_logprobs;
+    rn_constraint constraint; // mask NULL: none
     void *on_logits_ctx;
     int n_heard;      // positions whose logits on_logits was given
     float *embedding; // [n_embd] the sum so far, then the result; NULL without pooling
@@ -93,6 +98,8 @@ struct seq_limits {
     const struct tokenizer *tokenizer;
     int n_ctx, n_group, n_embd;
     size_t token_bytes_max;
+    int draft_max;              // of the engine; 0: it drafts nothing
+    bool lookup;                // the drafter is on
     uint64_t (*now)(void *ctx); // the engine's clock
     void *now_ctx;
 };
