@@ -1,9 +1,20 @@
 // The public plan of memory: the options' sizes, resolved as the engine resolves them, and its
 // budget.
+#include <string.h>
+
 #include "base/memory.h"
 #include "engine/budget.h"
 #include "runnel_model.h"
 #include "tools.h"
+
+// The draft model, where it would be used.
+static struct budget_beside beside_of(const rn_engine_options *o, enum kv_type kv_type) {
+    if (!o->draft || (o->speculate && strcmp(o->speculate, "off") == 0))
+        return (struct budget_beside){0};
+    return (struct budget_beside){.plan = tools_plan(o->draft),
+                                  .n_ctx_max = rn_model_get_info(o->draft)->n_ctx_train,
+                                  .kv_type = kv_type};
+}
 
 rn_status rn_engine_plan_memory(const rn_model *model, const rn_engine_options *options,
                                 rn_memory_plan *out, rn_error *err) {
@@ -27,7 +38,8 @@ rn_status rn_engine_plan_memory(const rn_model *model, const rn_engine_options *
                                            .kv_pages = o->kv_pages,
                                            .total = memory_total(),
                                            .available = memory_available(),
-                                           .address_room = memory_address_room()};
+                                           .address_room = memory_address_room(),
+                                           .beside = beside_of(o, kv_type)};
     struct budget budget;
     status = budget_choose(&request, &budget, err);
     if (status) return status;
@@ -44,6 +56,9 @@ rn_status rn_engine_plan_memory(const rn_model *model, const rn_engine_options *
         .n_contexts = budget.context_bytes ? budget.kv_bytes / budget.context_bytes : 0,
         .n_ctx = budget.sizes.n_ctx,
         .kv_type = kv_type_name(request.kv_type),
+        .draft_weight_bytes = budget.beside.weight_bytes,
+        .draft_step_bytes = budget.beside.step_bytes,
+        .draft_kv_bytes = budget.beside.kv_bytes,
     };
     return RN_OK;
 }
