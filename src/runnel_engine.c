@@ -73,9 +73,10 @@ static rn_status read_drafter(const char *name, size_t len, unsigned *drafters, 
                    len < 64 ? (int)len : 64, name);
 }
 
-static rn_status read_speculation(const rn_engine_options *o, struct speculation_config *out,
-                                  rn_error *err) {
+rn_status model_speculation(const rn_engine_options *o, struct speculation_config *out,
+                            rn_error *err) {
     const char *list = o->speculate ? o->speculate : "auto";
+    const bool is_auto = strcmp(list, "auto") == 0, is_off = strcmp(list, "off") == 0;
     *out = (struct speculation_config){.model = o->draft ? &o->draft->model : NULL,
                                        .tokenizer = o->draft ? o->draft->tokenizer : NULL,
                                        .fn = o->draft_fn,
@@ -84,27 +85,20 @@ static rn_status read_speculation(const rn_engine_options *o, struct speculation
                                        .draft_min = o->draft_min};
     if (o->draft && !o->draft->has_plan)
         return err_set(err, RN_ERR_ARG, "%s: opened for its vocabulary alone", o->draft->info.path);
-    if (strcmp(list, "auto") == 0) {
-        out->drafters = (1u << RN_DRAFTER_COUNT) - 1;
-    } else if (strcmp(list, "off") != 0) {
-        for (const char *at = list;; at++) {
-            const size_t len = strcspn(at, ",");
-            const rn_status status = read_drafter(at, len, &out->drafters, err);
-            if (status) return status;
-            at += len;
-            if (!*at) break;
-        }
+    if (is_auto) out->drafters = (1u << RN_DRAFTER_COUNT) - 1;
+    for (const char *at = list; !is_auto && !is_off; at++) {
+        const size_t len = strcspn(at, ",");
+        const rn_status status = read_drafter(at, len, &out->drafters, err);
+        if (status) return status;
+        at += len;
+        if (!*at) break;
     }
-    if (!o->speculate || strcmp(list, "auto") == 0 || strcmp(list, "off") == 0)
-        return speculation_check(out, err);
     const unsigned wanted = out->drafters;
     const rn_status status = speculation_check(out, err);
-    if (status) return status;
-    if (wanted != out->drafters)
-        return err_set(err, RN_ERR_ARG, "speculate: '%s' has no %s", list,
-                       wanted & ~out->drafters & 1u << RN_DRAFTER_MODEL ? "draft model"
-                                                                        : "function");
-    return RN_OK;
+    if (status || is_auto || wanted == out->drafters) return status;
+    const bool no_model = wanted & ~out->drafters & 1u << RN_DRAFTER_MODEL;
+    return err_set(err, RN_ERR_ARG, "speculate is '%.64s', and there is no %s", list,
+                   no_model ? "draft model" : "function to draft");
 }
 
 static rn_status read_options(const rn_engine_options *o, struct engine_config *out,
@@ -128,7 +122,7 @@ static rn_status read_options(const rn_engine_options *o, struct engine_config *
                                   .kv_pages = o->kv_pages,
                                   .itl_ms = o->itl_ms,
                                   .no_prefix = o->no_prefix_cache};
-    return read_speculation(o, &out->spec, err);
+    return model_speculation(o, &out->spec, err);
 }
 
 rn_status rn_engine_create(const rn_model *model, const rn_engine_options *options, rn_engine **out,

@@ -117,6 +117,8 @@ bool engine_check(struct engine *engine) {
 static rn_status read_config(struct engine *engine, const struct model *model,
                              const struct engine_config *config, rn_error *err) {
     const struct backend_config *b = &config->backend;
+    const struct model *draft =
+        config->spec.drafters & 1u << RN_DRAFTER_MODEL ? config->spec.model : NULL;
     const struct budget_request request = {.plan = &model->plan,
                                            .n_ctx_max = model->hp.n_ctx,
                                            .kv_type = b->kv_type,
@@ -126,6 +128,9 @@ static rn_status read_config(struct engine *engine, const struct model *model,
                                                       .logit_rows = b->max_logits},
                                            .draft_rows =
                                                speculation_rows(&config->spec, b->max_seqs),
+                                           .beside = {.plan = draft ? &draft->plan : NULL,
+                                                      .n_ctx_max = draft ? draft->hp.n_ctx : 0,
+                                                      .kv_type = b->kv_type},
                                            .kv_bytes = config->kv_bytes,
                                            .kv_pages = config->kv_pages,
                                            .total = memory_total(),
@@ -150,6 +155,7 @@ static rn_status read_config(struct engine *engine, const struct model *model,
     engine->max_live = engine->max_waiting + 2 * engine->max_seqs;
     engine->kv_config = budget_kv_config(&model->plan, b->kv_type);
     engine->kv_config.budget = budget.kv_bytes;
+    engine->draft_kv_bytes = budget.beside.kv_bytes;
     engine->kv_config.no_prefix = config->no_prefix;
     engine->kv_config.max_tables = engine->max_seqs + 1; // and one that may be admitted
     engine->kv_config.max_page_ops =
