@@ -35,14 +35,7 @@ const char *rn_gap_text(rn_gap gap) {
     return at < RN_GAP_COUNT ? texts[at] : "unknown";
 }
 
-const char *rn_drafter_text(rn_drafter drafter) {
-    static const char *const texts[RN_DRAFTER_COUNT] = {[RN_DRAFTER_MODEL] = "model",
-                                                        [RN_DRAFTER_LOOKUP] = "lookup",
-                                                        [RN_DRAFTER_SHARED] = "shared",
-                                                        [RN_DRAFTER_CUSTOM] = "custom"};
-    const size_t at = (size_t)drafter;
-    return at < RN_DRAFTER_COUNT ? texts[at] : "unknown";
-}
+const char *rn_drafter_text(rn_drafter drafter) { return speculation_name(drafter); }
 
 // ---------------------------------------------------------------- life
 

@@ -39,6 +39,8 @@ struct speculation {
     uint64_t plain_ns; // that the step is expected to take without drafts; 0: it has none
 };
 
+const char *speculation_name(rn_drafter drafter); // rn_drafter_text
+
 // The options, with defaults filled in; RN_ERR_ARG names what is out of range.
 rn_status speculation_check(struct speculation_config *config, rn_error *err);
 // Rows of drafts that a step of so many sequences may have; 0: off.

@@ -14,6 +14,15 @@ enum {
     CALIBRATE_LEAST = 3,      // measurements
 };
 
+const char *speculation_name(rn_drafter drafter) {
+    static const char *const names[RN_DRAFTER_COUNT] = {[RN_DRAFTER_MODEL] = "model",
+                                                        [RN_DRAFTER_LOOKUP] = "lookup",
+                                                        [RN_DRAFTER_SHARED] = "shared",
+                                                        [RN_DRAFTER_CUSTOM] = "custom"};
+    const size_t at = (size_t)drafter;
+    return at < RN_DRAFTER_COUNT ? names[at] : "unknown";
+}
+
 rn_status speculation_check(struct speculation_config *config, rn_error *err) {
     if (config->draft_max < 0 || config->draft_max > RN_MAX_DRAFT)
         return err_set(err, RN_ERR_ARG, "draft_max is %d, expected 0 to %d", config->draft_max,
@@ -132,7 +141,7 @@ static void write_names(struct speculation *spec) {
     for (int id = 0; id < RN_DRAFTER_COUNT; id++)
         if (spec->drafter[id])
             at += snprintf(spec->names + at, sizeof spec->names - (size_t)at, "%s%s",
-                           at ? ", " : "", rn_drafter_text((rn_drafter)id));
+                           at ? ", " : "", speculation_name((rn_drafter)id));
 }
 
 rn_status speculation_create(struct engine *engine, const struct speculation_config *config,
