@@ -28,6 +28,20 @@ static rn_status check_range(const char *name, int value, int min, int max, rn_e
     return err_set(err, RN_ERR_ARG, "%s is %d, expected %d to %d", name, value, min, max);
 }
 
+static rn_status check_constraint(const rn_request *request, rn_error *err) {
+    const rn_constraint *c = &request->constraint;
+    if (!c->mask && !c->advance && !c->rollback) return RN_OK;
+    if (!c->mask || !c->advance || !c->rollback)
+        return err_set(err, RN_ERR_ARG, "the constraint has no %s function",
+                       !c->mask      ? "mask"
+                       : !c->advance ? "advance"
+                                     : "rollback");
+    if (request->pooling)
+        return err_set(err, RN_ERR_ARG, "a constraint with pooling %d, which gives no text",
+                       (int)request->pooling);
+    return RN_OK;
+}
+
 // How the request is to be served, apart from its text.
 static rn_status check_service(const rn_request *request, rn_error *err) {
     const bool single = request->on_logits || request->pooling;
@@ -71,6 +85,7 @@ static rn_status check(const rn_request *request, const struct seq_limits *limit
                            request->prompt[i], n_vocab - 1);
     rn_status status = check_service(request, err);
     if (!status) status = sampling_check(&request->sampling, err);
+    if (!status) status = check_constraint(request, err);
     return status ? status : check_stops(request, err);
 }
 
@@ -103,6 +118,7 @@ static void fill_service(struct seq *seq, const rn_request *request,
     seq->pooling = request->pooling;
     seq->normalize = request->normalize;
     seq->special_text = request->special_text;
+    seq->constraint = request->constraint;
 }
 
 // Where the step leaves what is handed out with its events.
