@@ -180,6 +180,8 @@ typedef struct rn_memory_plan {
     uint64_t n_contexts;       // such sequences that the KV memory holds together
     int n_ctx;                 // positions of a sequence: as asked for, or what fits
     const char *kv_type;
+    // of the draft model, beside all this; 0: there is none
+    uint64_t draft_weight_bytes, draft_step_bytes, draft_kv_bytes;
 } rn_memory_plan;
 
 // The memory that rn_engine_create would divide so right now, with the errors that it would give.

@@ -51,6 +51,7 @@ static rn_status check_service(const rn_request *request, rn_error *err) {
         return s;
     if ((s = check_range("pooling", (int)request->pooling, RN_POOLING_NONE, RN_POOLING_LAST, err)))
         return s;
+    if ((s = check_range("draft_max", request->draft_max, -1, RN_MAX_DRAFT, err))) return s;
     if ((s = check_range("top_logprobs", request->top_logprobs, 0, RN_MAX_TOP_LOGPROBS, err)))
         return s;
     if (!(request->timeout_ms >= 0 && isfinite(request->timeout_ms)))
@@ -128,12 +129,27 @@ static rn_status allocate_results(struct seq *seq, const rn_request *request,
         if (!seq->embedding) return err_set(err, RN_ERR_NOMEM, "no memory for an embedding");
     }
     if (request->logprobs) {
+        const size_t n_tokens = 1 + (size_t)(seq->draft ? seq->draft->max : 0); // of a step
         seq->top_logprobs = request->top_logprobs;
-        seq->logprob = calloc(1 + (size_t)seq->top_logprobs, sizeof *seq->logprob);
+        seq->logprob = calloc(n_tokens * (1 + (size_t)seq->top_logprobs), sizeof *seq->logprob);
         if (!seq->logprob)
             return err_set(err, RN_ERR_NOMEM, "no memory for %d logprobs", seq->top_logprobs);
     }
     return RN_OK;
+}
+
+// Who wants every position's result, or no text, gets nothing drafted.
+static rn_status allocate_draft(struct seq *seq, const rn_request *request,
+                                const struct seq_limits *limits, rn_error *err) {
+    int max = limits->draft_max;
+    if (request->draft_max != 0 && request->draft_max < max) max = request->draft_max;
+    if (max <= 0 || request->on_logits || request->pooling || seq->limit < seq->n_prompt + 2)
+        return RN_OK;
+    seq->draft = calloc(1, sizeof *seq->draft);
+    if (!seq->draft) return err_set(err, RN_ERR_NOMEM, "no memory for a request's drafts");
+    seq->draft->max = max;
+    seq->draft->slot = -1;
+    return limits->lookup ? suffix_init(&seq->draft->own, seq->limit, err) : RN_OK;
 }
 
 static rn_status fill(struct seq *seq, const rn_request *request, const struct seq_limits *limits,
@@ -151,11 +167,13 @@ static rn_status fill(struct seq *seq, const rn_request *request, const struct s
     seq->token = malloc((size_t)seq->limit * sizeof *seq->token);
     if (!seq->token) return err_set(err, RN_ERR_NOMEM, "no memory for %d tokens", seq->limit);
     memcpy(seq->token, request->prompt, request->n_prompt * sizeof *seq->token);
-    status = allocate_results(seq, request, limits, err);
+    status = allocate_draft(seq, request, limits, err);
+    if (!status) status = allocate_results(seq, request, limits, err);
     if (status) return status;
     status = kv_table_init(&seq->table, limits->n_group, seq->limit, err);
     if (status) return status;
-    return output_init(&seq->output, request->stop, request->n_stop, limits->token_bytes_max, err);
+    return output_init(&seq->output, request->stop, request->n_stop, limits->token_bytes_max,
+                       1 + (seq->draft ? seq->draft->max : 0), err);
 }
 
 rn_status seq_create(const rn_request *request, int choice, uint64_t seed,
@@ -179,6 +197,8 @@ void seq_destroy(struct seq *seq) {
     output_deinit(&seq->output);
     kv_table_deinit(&seq->table);
     sampling_deinit(&seq->sampling, &seq->breakers);
+    if (seq->draft) suffix_deinit(&seq->draft->own);
+    free(seq->draft);
     free(seq->embedding);
     free(seq->logprob);
     free(seq->token);
