@@ -12,6 +12,7 @@
 #include "draft.h"
 #include "drive.h"
 #include "notify.h"
+#include "report.h"
 #include "sampling.h"
 #include "server/server.h"
 #include "tools.h"
@@ -285,11 +286,19 @@ static void ready_print(const struct serve *serve, double bandwidth) {
             : "{\"prompt\":\"Once upon a time\",\"max_tokens\":64}");
 }
 
+static void drafters_print(const struct serve *serve) {
+    rn_engine_info info;
+    rn_engine_get_info(serve->engine, &info);
+    report_print_drafters(&info, serve->draft ? rn_model_get_info(serve->draft) : NULL,
+                          &serve->term);
+}
+
 static int serve_load(struct serve *serve) {
     rn_error err = {0};
     int code = drive_engine_create(serve->options, serve->model, serve->draft, &serve->term,
                                    serve->quiet, false, &serve->engine);
     if (code) return code;
+    if (!serve->quiet) drafters_print(serve);
     const double bandwidth = bandwidth_measure(serve->engine);
     const char *source =
         serve->tmpl_source ? serve->tmpl_source : rn_model_chat_template(serve->model);
