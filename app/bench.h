@@ -124,6 +124,7 @@ struct bench_test *bench_tests_make(const struct bench_config *config, int *coun
 void bench_figures(const struct bench_row *row, struct bench_figures *out);
 double bench_sample_rate(const struct bench_row *row, int index); // tokens/s
 double bench_sample_share(const struct bench_row *row, int index);
+double bench_median(double *values, int n); // sorts them; n is at least 1
 const char *bench_test_name(const struct bench_test *test, char buffer[64]);
 void bench_row_deinit(struct bench_row *row);
 
