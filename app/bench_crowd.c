@@ -1,5 +1,5 @@
 // The engine's benches share this: an engine, requests on it, moments of a run. Nothing here prints
-// but errors. Invariant: a stream's token[] has room for what its request may write.
+// but errors.
 #include "bench_crowd.h"
 
 #include <math.h>
@@ -63,6 +63,7 @@ rn_sampling crowd_sampling(const rn_model_info *info, bool sample, int request) 
 int crowd_init(struct crowd *crowd, rn_engine *engine, int n, size_t max_gaps, int kept) {
     *crowd = (struct crowd){.engine = engine,
                             .n = n,
+                            .kept = kept,
                             .stream = calloc((size_t)n, sizeof *crowd->stream),
                             .token = kept ? calloc((size_t)n * (size_t)kept, sizeof *crowd->token)
                                           : NULL,
@@ -96,7 +97,7 @@ int crowd_submit(struct crowd *crowd, int index, const rn_request *request) {
 }
 
 static void token_note(struct crowd *crowd, struct crowd_stream *stream, int32_t token) {
-    if (stream->token) stream->token[stream->n_out] = token;
+    if (stream->n_out < crowd->kept) stream->token[stream->n_out] = token;
     if (stream->n_out++ == 0) {
         stream->first_ns = crowd->now_ns;
         crowd->n_started++;

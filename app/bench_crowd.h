@@ -11,7 +11,7 @@ struct crowd_stream {
     uint64_t submit_ns, first_ns, last_ns;
     int n_out;
     bool done;
-    int32_t *token; // [n_out] what it wrote; NULL: not kept
+    int32_t *token; // what it wrote, the first `kept`; NULL: not kept
 };
 
 struct crowd_gaps {
@@ -29,7 +29,8 @@ struct crowd {
     rn_engine *engine;
     struct crowd_stream *stream; // [n]
     int n;
-    int32_t *token; // of all streams; NULL: not kept
+    int32_t *token; // [n][kept] of all streams; NULL: not kept
+    int kept;
     struct crowd_gaps gaps;
     struct crowd_sums sums;
     uint64_t now_ns; // end of the last step

@@ -221,7 +221,7 @@ for other in "--n-depth 1" "--streams 2" "--verify 2" "--stages" "--peer x"; do
     # shellcheck disable=SC2086  # to be split
     refused 2 "--batch cannot be combined with ${other%% *}" bench -m "$small" --batch 2 $other
 done
-refused 2 "--kv-memory is for the engine, and --batch or --arrive is missing" bench --kv-memory 4p
+refused 2 "--kv-memory is for the engine, and --batch, --arrive or --speculate is missing" bench --kv-memory 4p
 refused 2 "a context of [0-9]* needs .* asked for hold 32 positions" bench -m "$small" --batch 2 -p 64 -n 8 --kv-memory 1p
 RUNNEL_KV_MEMORY=1p run bench -m "$small" -p 4 -n 2 -r 1
 equal "RUNNEL_KV_MEMORY is not for bench without --batch" 0 "$code"
