@@ -129,6 +129,7 @@ struct bench {
     int n_tests;
     struct bench_row *rows; // [n_rows]
     int n_rows;
+    bool ratios;                    // for a plot: the rows' rates are those of drafts over none
     bool column[BENCH_MAX_COLUMNS]; // of the table: which are shown
     char slow_formats[64];          // that were warned of last
     struct progress progress;

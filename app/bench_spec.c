@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "interrupt.h"
+#include "plot.h"
 
 // An engine of a model for one variant, and what its rows have in common.
 struct place {
@@ -377,6 +378,7 @@ static int rows_show(const struct spec_bench *bench, int code) {
     if (bench->n_rows == 0) return code;
     if (!strcmp(bench->config->output, "json")) shown = spec_json_print(bench);
     if (!strcmp(bench->config->output, "csv")) shown = spec_csv_print(bench);
+    if (!shown && bench->config->plot) shown = spec_plot(bench, bench->config->plot);
     for (int i = 0; i < bench->n_rows; i++) same &= bench->rows[i].same;
     if (!same && !code) code = APP_FAILED;
     return code ? code : shown;
@@ -391,8 +393,8 @@ static uint64_t measurements(const struct bench_config *config, bool has_draft) 
 
 int bench_spec_run(const struct bench_config *config, const struct term *term) {
     rn_model *draft = NULL;
-    int code = APP_OK;
-    if (config->spec.draft) {
+    int code = config->plot ? plot_check(config->plot) : APP_OK;
+    if (!code && config->spec.draft) {
         char *path = strdup(config->spec.draft);
         const struct bench_model source = {.source = SOURCE_FILE, .name = path};
         code = path ? bench_model_open(&source, &draft) : app_fail(APP_FAILED, "out of memory");

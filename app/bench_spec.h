@@ -93,5 +93,6 @@ double spec_tokens_per_step(const struct spec_row *row);                   // of
 double spec_mean_length(const struct spec_row *row); // steps without drafts included
 int spec_json_print(const struct spec_bench *bench);
 int spec_csv_print(const struct spec_bench *bench);
+int spec_plot(const struct spec_bench *bench, const char *path); // ratios over lengths
 
 #endif

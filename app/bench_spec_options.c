@@ -102,9 +102,9 @@ static int alone_check(const struct options *options) {
 }
 
 static int others_check(const struct options *options) {
-    static const enum option_id others[] = {OPT_N_DEPTH, OPT_VERIFY, OPT_PEER,   OPT_STAGES,
-                                            OPT_BATCH,   OPT_ARRIVE, OPT_SAMPLE, OPT_SHARED_PREFIX,
-                                            OPT_ITL_MS,  OPT_PLOT};
+    static const enum option_id others[] = {OPT_N_DEPTH, OPT_VERIFY,        OPT_PEER,
+                                            OPT_STAGES,  OPT_BATCH,         OPT_ARRIVE,
+                                            OPT_SAMPLE,  OPT_SHARED_PREFIX, OPT_ITL_MS};
     char name[64], first[64];
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (option_given(options, others[i]))
@@ -149,6 +149,8 @@ int bench_spec_read(const struct options *options, struct bench_config *out) {
     if (!code) code = lists_read(options, spec);
     if (!code) code = request_read(options, out);
     if (code) return code;
+    if (out->plot && bench_list_largest(&spec->lengths) == 0)
+        return app_fail(APP_USAGE, "--plot draws lengths of drafts, and --draft-lengths has none");
     spec->draft = draft && strcmp(draft, "none") ? draft : NULL;
     for (int i = 0; i < spec->drafters.count && !spec->draft; i++)
         if (spec->drafters.value[i] == BENCH_DRAFTER_MODEL)

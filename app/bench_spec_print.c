@@ -1,9 +1,11 @@
-// Rows of `runnel bench --speculate` as a table, JSON and CSV. A table begins anew with each model
-// and thread count; on a terminal, columns that do not fit are left out.
+// Rows of `runnel bench --speculate` as a table, JSON, CSV, and a plot. A table begins anew with
+// each model and thread count; on a terminal, columns that do not fit are left out.
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bench_spec.h"
+#include "plot.h"
 
 static double share_of(uint64_t a, uint64_t b) {
     return b > 0 ? (double)a / (double)b : (double)NAN;
@@ -198,4 +200,63 @@ int spec_json_print(const struct spec_bench *bench) {
 
 int spec_csv_print(const struct spec_bench *bench) {
     return json_csv_print(rows_make(bench), JSON_REAL_PRECISION(10));
+}
+
+// ---------------------------------------------------------------- the plot
+
+static bool same_but_length(const struct spec_row *a, const struct spec_row *b) {
+    const double x = a->variant.acceptance, y = b->variant.acceptance;
+    return a->variant.drafter == b->variant.drafter && (x == y || isnan(x)) &&
+           a->temperature == b->temperature && a->n_streams == b->n_streams &&
+           a->n_threads == b->n_threads && !strcmp(a->filename, b->filename);
+}
+
+// The row of the same test in which the engine chose; NULL: there is none.
+static const struct spec_row *chosen_find(const struct spec_bench *bench,
+                                          const struct spec_row *row) {
+    for (int i = 0; i < bench->n_rows; i++)
+        if (!bench->rows[i].variant.length && same_but_length(&bench->rows[i], row))
+            return &bench->rows[i];
+    return NULL;
+}
+
+// A row of a fixed length as a row of decoding whose rate is the ratio; the engine's choice is its
+// peer.
+static bool plot_row(const struct spec_bench *bench, const struct spec_row *from,
+                     struct bench_row *to) {
+    const struct spec_row *chosen = chosen_find(bench, from);
+    char drafter[TABLE_CELL], type[160];
+    drafter_text(from, drafter);
+    snprintf(type, sizeof type, "%.60s, %s, temperature %.3g, %d stream%s", from->type, drafter,
+             from->temperature, from->n_streams, from->n_streams == 1 ? "" : "s");
+    *to = (struct bench_row){.filename = strdup(from->filename),
+                             .type = strdup(type),
+                             .backend = from->backend,
+                             .isa = from->isa,
+                             .n_threads = from->n_threads,
+                             .kv_type = from->kv_type,
+                             .test = {.kind = BENCH_DECODE, .n_verify = from->variant.length},
+                             .cost = {.tokens = (uint64_t)(from->ratio * 1e6)},
+                             .samples = calloc(1, sizeof *to->samples),
+                             .n_samples = 1,
+                             .peer_name = chosen ? strdup("auto") : NULL};
+    if (!to->filename || !to->type || !to->samples || (chosen && !to->peer_name)) return false;
+    to->samples[0] = (struct bench_sample){.ns = 1000000ull * 1000000000ull,
+                                           .peer_ts = chosen ? chosen->ratio : 0};
+    return true;
+}
+
+int spec_plot(const struct spec_bench *bench, const char *path) {
+    struct bench plot = {.config = bench->config, .term = bench->term, .ratios = true};
+    plot.rows = calloc((size_t)bench->n_rows, sizeof *plot.rows);
+    bool ok = plot.rows != NULL;
+    for (int i = 0; ok && i < bench->n_rows; i++)
+        if (bench->rows[i].variant.length)
+            ok = plot_row(bench, &bench->rows[i], &plot.rows[plot.n_rows++]);
+    int code = APP_OK;
+    if (!ok) code = app_fail(APP_FAILED, "out of memory");
+    if (ok && plot.n_rows > 0) code = plot_write(&plot, path); // else Ctrl-C came before a length
+    for (int i = 0; i < plot.n_rows; i++) bench_row_deinit(&plot.rows[i]);
+    free(plot.rows);
+    return code;
 }
