@@ -117,6 +117,8 @@ static void finish_note(struct crowd *crowd, struct crowd_stream *stream, const 
     crowd->sums.drafted += (uint64_t)t->draft_tokens;
     crowd->sums.accepted += (uint64_t)t->accepted_tokens;
     crowd->sums.draft_steps += (uint64_t)t->draft_steps;
+    crowd->sums.decode_ms += t->decode_ms;
+    crowd->sums.undrafted_ms += t->undrafted_ms;
 }
 
 int crowd_step(struct crowd *crowd) {

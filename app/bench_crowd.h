@@ -23,6 +23,7 @@ struct crowd_gaps {
 struct crowd_sums {
     uint64_t tokens, steps, bytes;
     uint64_t drafted, accepted, draft_steps;
+    double decode_ms, undrafted_ms; // as in rn_timings
 };
 
 struct crowd {

@@ -189,6 +189,8 @@ static void sums_add(struct crowd_sums *sums, const struct crowd_sums *more) {
     sums->drafted += more->drafted;
     sums->accepted += more->accepted;
     sums->draft_steps += more->draft_steps;
+    sums->decode_ms += more->decode_ms;
+    sums->undrafted_ms += more->undrafted_ms;
 }
 
 // Both, one after the other; who begins changes from pair to pair.

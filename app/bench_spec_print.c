@@ -21,6 +21,12 @@ double spec_mean_length(const struct spec_row *row) {
     return share_of(row->sums.drafted, row->sums.steps);
 }
 
+// The ratio that the engine itself reports to its clients; NaN: it reports none.
+static double said_ratio(const struct spec_row *row) {
+    const bool says = row->sums.drafted > 0 && row->sums.decode_ms > 0;
+    return says ? row->sums.undrafted_ms / row->sums.decode_ms : (double)NAN;
+}
+
 // ---------------------------------------------------------------- the table
 
 enum column {
@@ -31,6 +37,7 @@ enum column {
     COLUMN_NONE,
     COLUMN_GEN,
     COLUMN_RATIO,
+    COLUMN_SAID,
     COLUMN_DRAFTED,
     COLUMN_ACCEPTED,
     COLUMN_STEP,
@@ -49,10 +56,10 @@ static const struct {
     [COLUMN_DRAFTER] = {"drafter", 14},   [COLUMN_LENGTH] = {"length", 6},
     [COLUMN_TEMPERATURE] = {"temp", 4},   [COLUMN_STREAMS] = {"streams", 7},
     [COLUMN_NONE] = {"none t/s", 8},      [COLUMN_GEN] = {"t/s", 8},
-    [COLUMN_RATIO] = {"ratio", 5},        [COLUMN_DRAFTED] = {"drafted", 7},
-    [COLUMN_ACCEPTED] = {"accepted", 8},  [COLUMN_STEP] = {"tokens/step", 11},
-    [COLUMN_MEAN] = {"drafted/step", 12}, [COLUMN_BYTES] = {"bytes/token", 11},
-    [COLUMN_TEXT] = {"text", 7},
+    [COLUMN_RATIO] = {"ratio", 5},        [COLUMN_SAID] = {"says", 5},
+    [COLUMN_DRAFTED] = {"drafted", 7},    [COLUMN_ACCEPTED] = {"accepted", 8},
+    [COLUMN_STEP] = {"tokens/step", 11},  [COLUMN_MEAN] = {"drafted/step", 12},
+    [COLUMN_BYTES] = {"bytes/token", 11}, [COLUMN_TEXT] = {"text", 7},
 };
 
 // "lookup"; "synthetic 0.8".
@@ -87,6 +94,8 @@ static void cell_text(const void *of, int column, char out[TABLE_CELL]) {
         return table_number(row->gen_ts, 1, "", out);
     case COLUMN_RATIO:
         return table_number(row->ratio, 2, "", out);
+    case COLUMN_SAID:
+        return table_number(said_ratio(row), 2, "", out);
     case COLUMN_DRAFTED:
         return table_number((double)row->sums.drafted, 0, "", out);
     case COLUMN_ACCEPTED:
@@ -110,8 +119,8 @@ static void table_head(struct spec_bench *bench, const struct spec_row *row) {
     static const int order[COLUMN_COUNT] = {COLUMN_DRAFTER, COLUMN_LENGTH, COLUMN_TEMPERATURE,
                                             COLUMN_STREAMS, COLUMN_RATIO,  COLUMN_TEXT,
                                             COLUMN_GEN,     COLUMN_NONE,   COLUMN_ACCEPTED,
-                                            COLUMN_STEP,    COLUMN_MEAN,   COLUMN_DRAFTED,
-                                            COLUMN_BYTES};
+                                            COLUMN_STEP,    COLUMN_MEAN,   COLUMN_SAID,
+                                            COLUMN_DRAFTED, COLUMN_BYTES};
     const bool color = bench->term->out_color;
     bench->table.n = COLUMN_COUNT;
     for (int i = 0; i < COLUMN_COUNT; i++) {
@@ -164,19 +173,18 @@ static json_t *ratios(const struct spec_row *row) {
 
 static json_t *row_figures(const struct spec_row *row) {
     const struct crowd_sums *sums = &row->sums;
-    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:b}",
-                     "none_ts", json_number(row->none_ts), "gen_ts", json_number(row->gen_ts),
-                     "ratio", json_number(row->ratio), "samples_ratio", ratios(row),
-                     "decode_tokens", (json_int_t)sums->tokens, "decode_steps",
-                     (json_int_t)sums->steps, "draft_steps", (json_int_t)sums->draft_steps,
-                     "draft_tokens", (json_int_t)sums->drafted, "accepted_tokens",
-                     (json_int_t)sums->accepted, "accepted_share",
-                     json_number(spec_accepted_share(row)), "tokens_per_step",
-                     json_number(spec_tokens_per_step(row)), "drafted_per_step",
-                     json_number(spec_mean_length(row)), "bytes_per_token",
-                     json_number(share_of(sums->bytes, sums->tokens)), "none_bytes_per_token",
-                     json_number(share_of(row->none.bytes, row->none.tokens)), "same_text",
-                     row->same);
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:b}",
+        "none_ts", json_number(row->none_ts), "gen_ts", json_number(row->gen_ts), "ratio",
+        json_number(row->ratio), "samples_ratio", ratios(row), "said_ratio",
+        json_number(said_ratio(row)), "decode_tokens", (json_int_t)sums->tokens, "decode_steps",
+        (json_int_t)sums->steps, "draft_steps", (json_int_t)sums->draft_steps, "draft_tokens",
+        (json_int_t)sums->drafted, "accepted_tokens", (json_int_t)sums->accepted, "accepted_share",
+        json_number(spec_accepted_share(row)), "tokens_per_step",
+        json_number(spec_tokens_per_step(row)), "drafted_per_step",
+        json_number(spec_mean_length(row)), "bytes_per_token",
+        json_number(share_of(sums->bytes, sums->tokens)), "none_bytes_per_token",
+        json_number(share_of(row->none.bytes, row->none.tokens)), "same_text", row->same);
 }
 
 // NULL: out of memory.

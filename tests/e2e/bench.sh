@@ -246,7 +246,7 @@ refused 2 "requests of 1152 positions are more than the model's context, 1024" b
 run bench --speculate -m "$blocks" --draft "$small" -n 8 -r 1 --draft-lengths auto,2
 equal "--speculate exits 0" 0 "$code"
 equal "nothing on stderr" 0 "$(wc -c <err)"
-equal "the columns" "drafter|length|temp|streams|nonet/s|t/s|ratio|drafted|accepted|tokens/step|drafted/step|bytes/token|text" \
+equal "the columns" "drafter|length|temp|streams|nonet/s|t/s|ratio|says|drafted|accepted|tokens/step|drafted/step|bytes/token|text" \
     "$(sed -n 3p out | tr -d ' ' | sed 's/^|//; s/|$//')"
 equal "all drafters that there are, each with both lengths" \
     "model auto,model 2,lookup auto,lookup 2,shared auto,shared 2,auto auto,auto 2,synthetic0.8 auto,synthetic0.8 2,synthetic0 auto,synthetic0 2" \
