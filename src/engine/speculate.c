@@ -222,8 +222,9 @@ static void speculate(struct engine *engine) {
         if (spec->bid[i].n > 0) place_draft(engine, spec->bidder[i], spec->bid[i].n);
         rows += spec->bidder[i]->n_draft;
     }
+    if (rows == 0) return;
     spec->plain_ns = (uint64_t)spec->verify_ns[0];
-    if (rows > 0) shape_again(engine);
+    shape_again(engine);
 }
 
 void engine_speculate(struct engine *engine) {
