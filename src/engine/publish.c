@@ -98,8 +98,9 @@ static void count_stream(struct engine *engine, struct seq *seq, int n_tokens) {
     const uint64_t now = engine->event_ns, gap_ns = now - seq->last_ns;
     const uint64_t begin_ns = atomic_load_explicit(&engine->begin_ns, memory_order_relaxed);
     const uint64_t step_ns = now - begin_ns < gap_ns ? now - begin_ns : gap_ns;
+    const uint64_t draft_ns = engine->spec ? engine->spec->draft_ns : 0;
     uint64_t plain_ns = engine->spec ? engine->spec->plain_ns : 0;
-    if (plain_ns == 0) plain_ns = step_ns;
+    if (plain_ns == 0) plain_ns = draft_ns < step_ns ? step_ns - draft_ns : 0;
     const uint64_t undrafted_ns = gap_ns - step_ns + plain_ns * (uint64_t)n_tokens;
     seq->timings.undrafted_ms += (double)undrafted_ns * 1e-6;
     engine->stats.stream_ns += gap_ns;

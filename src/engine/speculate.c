@@ -101,7 +101,9 @@ static void bid_add(struct engine *engine, struct work *work, const struct spec_
     spec->bid[spec->n_bid++] = (struct spec_bid){.most = n,
                                                  .least = spec->draft_min < n ? spec->draft_min : n,
                                                  .drafter = is_free ? -1 : (int)best.drafter,
-                                                 .setup_ns = setup_share(seq, &best.offer),
+                                                 .source = (int)best.offer.source,
+                                                 .setup_ns = best.offer.setup_ns,
+                                                 .left = seq->limit - seq->n_token,
                                                  .rate = best.rate};
 }
 
@@ -220,8 +222,9 @@ static void speculate(struct engine *engine) {
         if (spec->bid[i].n > 0) place_draft(engine, spec->bidder[i], spec->bid[i].n);
         rows += spec->bidder[i]->n_draft;
     }
+    if (rows == 0) return;
     spec->plain_ns = (uint64_t)spec->verify_ns[0];
-    if (rows > 0) shape_again(engine);
+    shape_again(engine);
 }
 
 void engine_speculate(struct engine *engine) {
