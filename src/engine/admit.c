@@ -66,8 +66,9 @@ struct seq *engine_running_remove(struct engine *engine, int index) {
 
 void engine_preempt(struct engine *engine, int index) {
     struct seq *seq = engine_running_remove(engine, index);
+    engine_draft_leave(engine, seq, false);
     kv_release(engine->kv, &seq->table);
-    seq->n_done = 0;
+    seq->n_done = seq->n_again = 0;
     seq->gap_cause = RN_GAP_PREEMPTED;
     seq->timings.preemptions++;
     engine->stats.preemptions++;

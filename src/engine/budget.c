@@ -35,7 +35,7 @@ static rn_status resolve(const struct budget_request *request, struct budget_siz
         s->logit_rows = fitting < s->batch_tokens ? fitting : s->batch_tokens;
         if (s->logit_rows < s->max_seqs) s->logit_rows = s->max_seqs;
     }
-    if (!s->logit_rows) s->logit_rows = s->max_seqs;
+    if (!s->logit_rows) s->logit_rows = s->max_seqs + request->draft_rows;
     rn_status status = check_limit("context", s->n_ctx, 1, request->n_ctx_max, err);
     if (!status) status = check_limit("max_seqs", s->max_seqs, 1, MAX_SEQS, err);
     // everyone gets a token and a row of logits in each step

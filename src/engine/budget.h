@@ -17,6 +17,7 @@ struct budget_request {
     int n_ctx_max; // the model's
     enum kv_type kv_type;
     struct budget_sizes wanted; // 0: the default. A context that is given is not shortened
+    int draft_rows;             // logit rows beside those of the default
     uint64_t kv_bytes;          // for KV pages; 0: kv_pages says
     uint32_t kv_pages;          // of all groups together; 0: what is free after the rest
     uint64_t total;             // memory_total(); 0: unknown

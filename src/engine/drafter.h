@@ -101,7 +101,7 @@ rn_status drafter_lookup_create(struct drafter **out, rn_error *err);
 // max_tokens of recent texts are kept.
 rn_status drafter_shared_create(int max_tokens, struct drafter **out, rn_error *err);
 
-// draft_custom.c: the program's own.
+// The program's own.
 rn_status drafter_custom_create(rn_draft_fn fn, void *ctx, int n_vocab, struct drafter **out,
                                 rn_error *err);
 
