@@ -40,6 +40,8 @@ static void one_accident_is_not(void **state) {
     assert_true(draft_cost_corrected(100, 1e9) < 105 && draft_cost_corrected(100, 100) == 100);
     draft_cost_learn(&cost, 1, 0);
     assert_true(draft_cost_ns(&cost, 1) > 90);
+    for (int i = 0; i < 100000; i++) draft_cost_learn(&cost, 1, 0); // the clock stands still
+    assert_true(draft_cost_ns(&cost, 1) >= 1 && draft_cost_ns(&cost, 64) >= 1);
 }
 
 int main(void) {
