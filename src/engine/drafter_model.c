@@ -131,6 +131,8 @@ static void settle(struct drafter *drafter, struct seq *seq, int n_valid) {
     slot->n_tried = 0;
 }
 
+static void forget(struct drafter *drafter) { kv_forget_prefixes(model_of(drafter)->kv); }
+
 static void destroy(struct drafter *drafter) {
     struct drafter_model *d = model_of(drafter);
     for (int i = 0; i < d->max_seqs && d->slot; i++) { // the sequences may be gone
@@ -158,6 +160,7 @@ static const struct drafter_class drafter_model_class = {
     .cost_ns = cost_ns,
     .settle = settle,
     .leave = leave,
+    .forget = forget,
     .destroy = destroy,
 };
 
