@@ -436,7 +436,8 @@ typedef struct rn_engine_stats {
     uint64_t stream_ns, undrafted_ns;
 } rn_engine_stats;
 void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out);
-// Any thread. Forgets the prefixes that no request uses.
+// Any thread. Forgets the prefixes that no request uses, and the texts of requests that are over,
+// which drafts are taken from.
 void rn_engine_forget_prefixes(rn_engine *engine);
 
 // --- a picture of the engine, for those who watch it ---

@@ -351,8 +351,10 @@ static void admit(struct engine *engine, uint64_t now) {
 }
 
 void engine_admit(struct engine *engine) {
-    if (atomic_exchange_explicit(&engine->forget, false, memory_order_relaxed))
+    if (atomic_exchange_explicit(&engine->forget, false, memory_order_relaxed)) {
         kv_forget_prefixes(engine->kv);
+        engine_draft_forget(engine);
+    }
     take_new(engine);                        // before the flags: a cancel follows its submit
     const uint64_t now = engine_now(engine); // not before any submit
     engine->event_ns = now;

@@ -44,8 +44,11 @@ static double factor_of(double expected_ns, double ns) {
     return 1 + correction * (ratio - 1);
 }
 
+// A clock that stands still must not take it to 0.
+static double positive(double ns) { return ns < 1 ? 1 : ns; }
+
 double draft_cost_corrected(double expected_ns, double ns) {
-    return expected_ns * factor_of(expected_ns, ns);
+    return positive(expected_ns * factor_of(expected_ns, ns));
 }
 
 void draft_cost_learn(struct draft_cost *cost, int n_seqs, double ns) {
@@ -55,6 +58,6 @@ void draft_cost_learn(struct draft_cost *cost, int n_seqs, double ns) {
     for (int i = 0; i < DRAFT_COST_SIZES; i++) {
         double weight = i == at ? 1 - share : i == at + 1 ? share : 0;
         if (weight < elsewhere) weight = elsewhere;
-        cost->ns[i] *= 1 + change * weight;
+        cost->ns[i] = positive(cost->ns[i] * (1 + change * weight));
     }
 }

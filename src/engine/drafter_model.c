@@ -40,13 +40,13 @@ void drafter_slot_free(struct drafter_model *d, struct drafter_slot *slot) {
     slot->n_done = 0;
 }
 
-// The slot that was not used for the longest time, if that is long. A slot of the round at hand
-// never is.
-static struct drafter_slot *slot_stale(struct drafter_model *d) {
+// The slot but this one that was not used for the longest time, if that is long; never one of the
+// round at hand.
+static struct drafter_slot *slot_stale(struct drafter_model *d, const struct drafter_slot *but) {
     struct drafter_slot *oldest = NULL;
     for (int i = 0; i < d->max_seqs; i++) {
         struct drafter_slot *slot = &d->slot[i];
-        if (slot->seq && (!oldest || slot->used < oldest->used)) oldest = slot;
+        if (slot->seq && slot != but && (!oldest || slot->used < oldest->used)) oldest = slot;
     }
     const uint64_t stale = (uint64_t)STALE_STEPS * (uint64_t)d->max_seqs;
     return oldest && d->clock - oldest->used > stale ? oldest : NULL;
@@ -55,7 +55,7 @@ static struct drafter_slot *slot_stale(struct drafter_model *d) {
 static struct drafter_slot *slot_take(struct drafter_model *d) {
     for (int i = 0; i < d->max_seqs; i++)
         if (!d->slot[i].seq) return &d->slot[i];
-    struct drafter_slot *slot = slot_stale(d);
+    struct drafter_slot *slot = slot_stale(d, NULL);
     if (slot) drafter_slot_free(d, slot);
     return slot;
 }
@@ -81,8 +81,8 @@ struct drafter_slot *drafter_slot_of(struct drafter_model *d, struct seq *seq) {
 
 bool drafter_slot_room(struct drafter_model *d, const struct drafter_slot *slot, int n) {
     while (kv_room(d->kv, &slot->table, slot->n_done, n) < n) {
-        struct drafter_slot *stale = slot_stale(d);
-        if (!stale || stale == slot) return false;
+        struct drafter_slot *stale = slot_stale(d, slot);
+        if (!stale) return false;
         drafter_slot_free(d, stale);
     }
     return true;
@@ -131,6 +131,8 @@ static void settle(struct drafter *drafter, struct seq *seq, int n_valid) {
     slot->n_tried = 0;
 }
 
+static void forget(struct drafter *drafter) { kv_forget_prefixes(model_of(drafter)->kv); }
+
 static void destroy(struct drafter *drafter) {
     struct drafter_model *d = model_of(drafter);
     for (int i = 0; i < d->max_seqs && d->slot; i++) { // the sequences may be gone
@@ -158,6 +160,7 @@ static const struct drafter_class drafter_model_class = {
     .cost_ns = cost_ns,
     .settle = settle,
     .leave = leave,
+    .forget = forget,
     .destroy = destroy,
 };
 

@@ -6,6 +6,8 @@
 #include "engine/drafter.h"
 #include "engine/seq.h"
 
+enum { LEARN_TOKENS = 4096 };
+
 struct shared {
     struct drafter base;
     struct suffix_texts *texts; // owned
@@ -21,9 +23,15 @@ static struct draft_offer offer(struct drafter *drafter, struct seq *seq, int mo
     return (struct draft_offer){.n = n, .source = draft_source_of(DRAFT_SHARED_SHORT, length)};
 }
 
+// Of a long text its end: the step that it is over in is not to take longer.
 static void learn(struct drafter *drafter, const struct seq *seq) {
     const struct shared *const shared = (const struct shared *)drafter;
-    suffix_texts_add(shared->texts, seq->token, seq->n_token, seq->salt, seq->n_salt);
+    const int n = seq->n_token < LEARN_TOKENS ? seq->n_token : LEARN_TOKENS;
+    suffix_texts_add(shared->texts, seq->token + seq->n_token - n, n, seq->salt, seq->n_salt);
+}
+
+static void forget(struct drafter *drafter) {
+    suffix_texts_forget(((const struct shared *)drafter)->texts);
 }
 
 static void destroy(struct drafter *drafter) {
@@ -36,6 +44,7 @@ static const struct drafter_class shared_class = {
     .id = RN_DRAFTER_SHARED,
     .offer = offer,
     .learn = learn,
+    .forget = forget,
     .destroy = destroy,
 };
 

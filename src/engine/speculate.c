@@ -308,3 +308,10 @@ void engine_draft_leave(struct engine *engine, struct seq *seq, bool is_over) {
             drafter->cls->learn(drafter, seq);
     }
 }
+
+void engine_draft_forget(struct engine *engine) {
+    for (int id = 0; engine->spec && id < RN_DRAFTER_COUNT; id++) {
+        struct drafter *drafter = engine->spec->drafter[id];
+        if (drafter && drafter->cls->forget) drafter->cls->forget(drafter);
+    }
+}

@@ -59,6 +59,8 @@ void engine_speculate(struct engine *engine);
 void engine_draft_settle(struct engine *engine, struct work *work);
 // The step took so long, drafting included.
 void engine_draft_learn(struct engine *engine, uint64_t ns);
+// Texts of requests that are over are forgotten.
+void engine_draft_forget(struct engine *engine);
 // The sequence loses its pages, or is over.
 void engine_draft_leave(struct engine *engine, struct seq *seq, bool is_over);
 

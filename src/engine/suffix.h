@@ -53,6 +53,8 @@ struct suffix_texts;
 rn_status suffix_texts_create(int max_tokens, struct suffix_texts **out, rn_error *err);
 void suffix_texts_destroy(struct suffix_texts *texts); // NULL is fine
 
+void suffix_texts_forget(struct suffix_texts *texts); // all of them
+
 // The text's last tokens, as many as a quarter of the ring holds. A text takes one token more than
 // it has.
 void suffix_texts_add(struct suffix_texts *texts, const int32_t *token, int n_token,

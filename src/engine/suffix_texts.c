@@ -89,6 +89,11 @@ void suffix_texts_destroy(struct suffix_texts *texts) {
     free(texts);
 }
 
+void suffix_texts_forget(struct suffix_texts *texts) {
+    memset(texts->bucket, 0, texts->n_slot * sizeof *texts->bucket);
+    texts->used = texts->n_text = 0;
+}
+
 // --- keys ---
 
 struct key {
