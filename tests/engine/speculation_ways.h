@@ -80,6 +80,13 @@ static inline rn_model *recurrent_open(void) {
 
 // ---------------------------------------------------------------- running
 
+// Time that passes by the look, now slowly, now fast: what the controller measures is noise, its
+// choices are of all kinds, and the same in every run.
+static inline uint64_t noisy_now(void *ctx) {
+    struct mix_random *r = ctx;
+    return r->state += 1000 + mix_hash(r->state) % (mix_hash(r->state / 100000) % 2 ? 2000 : 30000);
+}
+
 static inline void way_check(const struct way *way, const struct mix_totals *t, bool own_draft) {
     const char *name = way->how.name;
     check(t->drafts > 0, "%s: nothing was drafted", name);
@@ -88,7 +95,7 @@ static inline void way_check(const struct way *way, const struct mix_totals *t, 
         check(t->accepted < t->draft_tokens, "%s: nothing was refused", name);
     const int forced = way->how.draft_min;
     if (MIX_IS_SHORT || !forced || way->how.right != 100) return;
-    check(t->accepted_max == forced, "%s: %d at once, not %d", name, t->accepted_max, forced);
+    check(t->accepted_max > forced / 2, "%s: %d at once, not %d", name, t->accepted_max, forced);
 }
 
 // Mixes of the cases in every stride-th way from `first` on, until each had that many requests.
@@ -96,6 +103,8 @@ static inline void way_check(const struct way *way, const struct mix_totals *t, 
 static inline void ways_run(struct mix_cases *cases, const rn_model *draft, uint64_t seed,
                             int n_requests, int first, int stride) {
     struct mix_totals sum = {0};
+    struct mix_random time = {seed};
+    bare_clock = (struct engine_clock){noisy_now, &time};
     for (int i = first; i < N_WAYS; i += stride) {
         struct mix_how how = ways[i].how;
         struct mix_totals totals = {0};
@@ -112,6 +121,7 @@ static inline void ways_run(struct mix_cases *cases, const rn_model *draft, uint
         sum.cancelled += totals.cancelled;
         sum.rollbacks += totals.rollbacks;
     }
+    bare_clock = (struct engine_clock){0};
     print_message("in all ways: %llu requests, %llu preemptions\n",
                   (unsigned long long)sum.requests, (unsigned long long)sum.preemptions);
     if (MIX_IS_SHORT) return;
