@@ -11,14 +11,14 @@
 #include <string.h>
 
 enum {
-    LEAN_PRIOR = 2, // tokens that a prior counts as
-    LEAN_ALL = 8,   // tokens that the rate of all counts as
+    LEAN_PRIOR = 4, // tokens that a prior counts as
+    LEAN_ALL = 5,   // tokens that the rate of all counts as
     KNOWN = 16,     // tokens tried, of all sequences, after which a source is known
     FADE_STEPS = 1024,
     CHANGE_STEPS = 4, // that agree before the number of rows changes for little
     PLAIN_GAP = 32,
     PROBE_GAP = 8,
-    PROBE_GAP_MAX = 2048,
+    PROBE_GAP_MAX = 512,
     SETUP_PART = 4,   // a setup is to be paid back in the first part of what is left
     SETUP_LEFT = 512, // tokens; more are not counted on
     N_WALKS = 3,
@@ -101,11 +101,7 @@ void spec_learn(struct spec_control *control, struct spec_rates *rates, int sour
     assert(accepted >= 0 && accepted <= tried);
     if (control->probed == source && accepted > 0 && rate_of_all(control, source) < RATE_POOR)
         control->gap[source] = 1;
-    if (control->risked >> source & 1) {
-        const double back_ns = clamped(accepted * control->token_ns, 0, control->risked_ns);
-        control->risked_ns -= back_ns;
-        control->allowance_ns += back_ns;
-    }
+    if (control->risked >> source & 1) control->allowance_ns += accepted * control->token_ns;
     count(control, &rates->rate[source], FORGET_ONE, tried, accepted);
     count(control, &control->all[source], FORGET_ALL, tried, accepted);
 }
@@ -353,7 +349,6 @@ static bool bar_unknown(struct spec_control *control, struct spec_bid *bids, int
 static void charge(struct spec_control *control, int source, double ns) {
     if (ns < 0) ns = 0;
     control->allowance_ns -= ns;
-    control->risked_ns += ns;
     control->risked |= 1u << source;
 }
 
@@ -441,13 +436,18 @@ static bool take_plain(struct spec_control *control, struct spec_bid *bids, int 
     return true;
 }
 
-// Whether a source that is not drafted for was silent long enough to be tried: nothing was heard
-// of it, or its rate is not bad and what keeps it from being used is a cost that may have changed.
+// Whether nothing was heard of a source for so long that its rate may be another one. What free
+// sources offer is compared with the text without being verified, so they are heard all the time.
+static bool is_unheard(const struct spec_control *control, int source) {
+    return (uint32_t)control->steps - control->all[source].step >= control->gap[source];
+}
+
+// Whether a source was not drafted from for so long that it is to be tried: because it is unheard,
+// or because its rate is not bad and what keeps it from being used is a cost that may have changed.
 static bool is_due(const struct spec_control *control, const struct spec_bid *bid) {
     const uint64_t silent = control->steps - control->last_draft[bid->source];
-    const uint32_t unheard = (uint32_t)control->steps - control->all[bid->source].step;
-    const uint32_t gap = control->gap[bid->source];
-    return silent >= gap && (unheard >= gap || bid->rate >= RATE_HOPEFUL);
+    return silent >= control->gap[bid->source] &&
+           (bid->rate >= RATE_HOPEFUL || is_unheard(control, bid->source));
 }
 
 static bool take_probe(struct spec_control *control, struct spec_bid *bids, int n_bids,
@@ -465,10 +465,14 @@ static bool take_probe(struct spec_control *control, struct spec_bid *bids, int 
     double loss_ns = costs->verify_ns[rows + 1] - costs->verify_ns[rows] + best->setup_ns;
     if (best->drafter >= 0) loss_ns += costs->draft_ns(costs->draft_ctx, best->drafter, 0, 1);
     if (loss_ns > allowed_ns(control, costs)) return false;
-    charge(control, best->source, loss_ns);
+    if (is_unheard(control, best->source)) {
+        charge(control, best->source, loss_ns);
+        control->probed = best->source;
+    } else if (loss_ns > 0) {
+        control->allowance_ns -= loss_ns;
+    }
     best->n = 1;
-    control->probed = best->source;
-    if (control->gap[best->source] < PROBE_GAP_MAX) control->gap[best->source] *= 2;
+    if (control->gap[best->source] < PROBE_GAP_MAX) control->gap[best->source] *= 4;
     return true;
 }
 
@@ -490,7 +494,6 @@ enum spec_turn spec_choose(struct spec_control *control, struct spec_bid *bids, 
                            const struct spec_costs *costs) {
     assert(costs->max_rows >= 0 && costs->max_rows <= SPEC_MAX_ROWS);
     control->risked = 0;
-    control->risked_ns = 0;
     control->probed = -1;
     control->token_ns = plain_token_ns(costs);
     const double saved_ns = LOSS_SAVED * costs->verify_ns[0];

@@ -67,9 +67,9 @@ struct spec_control {
     uint64_t last_plain, last_draft[SPEC_MAX_SOURCES]; // steps
     double last_plain_ns;                              // spent_ns at the last plain step
     uint32_t gap[SPEC_MAX_SOURCES]; // steps without a draft after which a source is probed
-    // what is at risk in this step: sources, ns, and ns that an accepted token gives back
+    // what is at risk in this step: sources, and ns that an accepted token gives back
     uint32_t risked;
-    double risked_ns, token_ns;
+    double token_ns;
     int probed; // the source of this step's probe; -1: none
     // the last free choice: rows, and what it was made for
     int last_rows, last_bids;
