@@ -99,9 +99,11 @@ void spec_learn(struct spec_control *control, struct spec_rates *rates, int sour
                 int accepted) {
     assert(source >= 0 && source < SPEC_MAX_SOURCES);
     assert(accepted >= 0 && accepted <= tried);
-    if (control->probed == source && accepted > 0 && rate_of_all(control, source) < RATE_POOR)
-        control->gap[source] = 1;
-    if (control->risked >> source & 1) control->allowance_ns += accepted * control->token_ns;
+    if (control->risked >> source & 1) {
+        control->allowance_ns += accepted * control->token_ns;
+        const bool is_news = accepted > 0 && rate_of_all(control, source) < RATE_POOR;
+        if (control->probed == source && is_news) control->gap[source] = 1;
+    }
     count(control, &rates->rate[source], FORGET_ONE, tried, accepted);
     count(control, &control->all[source], FORGET_ALL, tried, accepted);
 }
@@ -465,13 +467,12 @@ static bool take_probe(struct spec_control *control, struct spec_bid *bids, int 
     double loss_ns = costs->verify_ns[rows + 1] - costs->verify_ns[rows] + best->setup_ns;
     if (best->drafter >= 0) loss_ns += costs->draft_ns(costs->draft_ctx, best->drafter, 0, 1);
     if (loss_ns > allowed_ns(control, costs)) return false;
-    if (is_unheard(control, best->source)) {
-        charge(control, best->source, loss_ns);
-        control->probed = best->source;
-    } else if (loss_ns > 0) {
-        control->allowance_ns -= loss_ns;
-    }
+    const uint32_t risked = control->risked;
+    charge(control, best->source, loss_ns);
+    // of one that is heard anyway, what others learn in this step would be taken for the probe's
+    if (!is_unheard(control, best->source)) control->risked = risked;
     best->n = 1;
+    control->probed = best->source;
     if (control->gap[best->source] < PROBE_GAP_MAX) control->gap[best->source] *= 4;
     return true;
 }
