@@ -166,25 +166,56 @@ static void lengths_follow_the_cost_table(void **state) {
     assert_int_equal(settled(&control, verify_ns, 0.02), 0);
 }
 
+// Choices until the length is another one, up to 10.
+static int choices_to_change(struct spec_control *control, const double *verify_ns, double rate,
+                             int most, int *n) {
+    const struct spec_costs costs = {.verify_ns = verify_ns, .max_rows = 16, .tokens = 1};
+    const int before = *n;
+    for (int i = 0; i < 10; i++) {
+        struct spec_bid bid = free_bid(most, rate);
+        spec_choose(control, &bid, 1, &costs);
+        *n = bid.n;
+        if (*n != before) return i + 1;
+    }
+    return 10;
+}
+
 static void a_small_promise_changes_after_some_steps_and_a_large_one_at_once(void **state) {
     ignored(state);
     struct spec_control control = knowing();
     double verify_ns[SPEC_MAX_ROWS + 1];
-    const struct spec_costs costs = {.verify_ns = verify_ns, .max_rows = 16, .tokens = 1};
     table(verify_ns, 0.01, 4, 2);
-    assert_int_equal(settled(&control, verify_ns, 0.7), 3);
+    int n = settled(&control, verify_ns, 0.7);
+    assert_int_equal(n, 3);
     for (int i = 4; i <= SPEC_MAX_ROWS; i++) verify_ns[i] = verify_ns[3] * 1.06;
-    struct spec_bid bid;
-    int steps = 0;
-    do {
-        bid = free_bid(4, 0.7);
-        spec_choose(&control, &bid, 1, &costs);
-    } while (bid.n == 3 && ++steps < 10);
-    check(steps > 0 && steps < 6 && bid.n == 4, "%d steps, then %d", steps, bid.n);
+    const int choices = choices_to_change(&control, verify_ns, 0.7, 4, &n);
+    check(choices > 1 && choices < 6 && n == 4, "%d after %d", n, choices);
     table(verify_ns, 1, SPEC_MAX_ROWS, 0);
-    bid = free_bid(4, 0.7);
-    spec_choose(&control, &bid, 1, &costs);
-    assert_int_equal(bid.n, 0);
+    assert_int_equal(choices_to_change(&control, verify_ns, 0.7, 4, &n), 1);
+    assert_int_equal(n, 0);
+}
+
+static void next_to_nothing_changes_no_length_but_no_loss_is_kept(void **state) {
+    ignored(state);
+    struct spec_control control = knowing();
+    double verify_ns[SPEC_MAX_ROWS + 1];
+    table(verify_ns, 0.01, 4, 2);
+    int n = settled(&control, verify_ns, 0.7);
+    assert_int_equal(n, 3);
+    const double tokens = 1 + 0.7 + 0.49 + 0.343; // with 3
+    // one more would be 1% better
+    verify_ns[4] = verify_ns[3] * (tokens + 0.2401) / tokens / 1.01;
+    assert_int_equal(choices_to_change(&control, verify_ns, 0.7, 4, &n), 10);
+    assert_int_equal(n, 3);
+    // none would be 1% better
+    for (int i = 1; i <= SPEC_MAX_ROWS; i++) verify_ns[i] = verify_ns[0] * 4;
+    verify_ns[3] = verify_ns[0] * tokens * 1.01;
+    const int choices = choices_to_change(&control, verify_ns, 0.7, 4, &n);
+    check(n == 0 && choices < 6, "%d after %d", n, choices);
+    // 1% better than none is not worth it
+    verify_ns[3] = verify_ns[0] * tokens / 1.01;
+    assert_int_equal(choices_to_change(&control, verify_ns, 0.7, 4, &n), 10);
+    assert_int_equal(n, 0);
 }
 
 static void rows_go_to_sequences_with_the_better_rates(void **state) {
@@ -502,6 +533,21 @@ static void plain_steps_come_now_and_then_and_cost_little(void **state) {
     }
 }
 
+// What was saved up while nothing was drafted is not spent at once.
+static void plain_steps_do_not_come_in_crowds(void **state) {
+    ignored(state);
+    struct world world;
+    world_init(&world, &machine_1b, 1, 0.75, 0);
+    world_run(&world, 20000);
+    world.stream[0].rate = 0.9;
+    world_run(&world, 500);
+    const double begin_ns = world.ns;
+    world.plain = 0;
+    world_run(&world, 4000);
+    const double part = (double)world.plain * machine_1b.step_ns / (world.ns - begin_ns);
+    check(part > 0.003 && part < 0.01, "%g of the time", part);
+}
+
 static void probes_grow_apart_while_a_source_stays_bad(void **state) {
     ignored(state);
     struct world world;
@@ -552,6 +598,7 @@ int main(void) {
         cmocka_unit_test(with_drafters_that_cost_the_choice_is_close_to_the_best),
         cmocka_unit_test(lengths_follow_the_cost_table),
         cmocka_unit_test(a_small_promise_changes_after_some_steps_and_a_large_one_at_once),
+        cmocka_unit_test(next_to_nothing_changes_no_length_but_no_loss_is_kept),
         cmocka_unit_test(rows_go_to_sequences_with_the_better_rates),
         cmocka_unit_test(rows_of_prompts_discourage_drafts_where_each_row_costs),
         cmocka_unit_test(a_drafter_that_costs_too_much_is_left_out_and_others_go_on),
@@ -568,6 +615,7 @@ int main(void) {
         cmocka_unit_test(short_requests_profit_from_good_drafts),
         cmocka_unit_test(the_choice_is_steady_in_noise),
         cmocka_unit_test(plain_steps_come_now_and_then_and_cost_little),
+        cmocka_unit_test(plain_steps_do_not_come_in_crowds),
         cmocka_unit_test(probes_grow_apart_while_a_source_stays_bad),
         cmocka_unit_test(a_source_that_becomes_good_is_found),
         cmocka_unit_test(what_only_costs_too_much_is_tried_again),
