@@ -11,24 +11,28 @@
 #include <string.h>
 
 enum {
-    LEAN_PRIOR = 4, // tokens that a prior counts as
-    LEAN_ALL = 5,   // tokens that the rate of all counts as
-    KNOWN = 16,     // tokens tried, of all sequences, after which a source is known
-    FADE_STEPS = 1024,
-    CHANGE_STEPS = 4, // that agree before the number of rows changes for little
-    PLAIN_GAP = 32,
-    PROBE_GAP = 8,
-    PROBE_GAP_MAX = 512,
+    LEAN_PRIOR = 4,    // tokens that a prior counts as
+    LEAN_ALL = 5,      // tokens that the rate of all counts as
+    LEAN_OWN = 24,     // tokens that the rate of a sequence counts as beside that of lately
+    KNOWN = 16,        // tokens tried, of all sequences, after which a source is known
+    FADE_STEPS = 1024, // after which what was counted counts half
+    CHANGE_STEPS = 4,  // that agree before the number of rows changes for little
+    PLAIN_GAP = 32,    // steps
+    PROBE_GAP = 8,     // the first one, in steps
+    PROBE_GAP_GROWS = 4,
+    PROBE_GAP_MAX = 256,
     SETUP_PART = 4,   // a setup is to be paid back in the first part of what is left
     SETUP_LEFT = 512, // tokens; more are not counted on
     N_WALKS = 3,
 };
 
+#define CHANCE        3.0 // variances by which counts may differ by chance
 #define RATE_MIN      0.01
 #define RATE_MAX      0.99
-#define RATE_HOPEFUL  0.3          // cheaper rows could make it pay
-#define RATE_POOR     0.5          // an accepted probe is news
-#define FORGET_ONE    (0.69 / 64)  // of a sequence's counts, by each token tried: half after 64
+#define RATE_HOPEFUL  0.3         // cheaper rows could make it pay
+#define RATE_POOR     0.5         // an accepted probe is news
+#define FORGET_ONE    (0.69 / 64) // of a sequence's counts, by each token tried: half after 64
+#define FORGET_LATELY (0.69 / 8)
 #define FORGET_ALL    (0.69 / 256) // of those of all sequences
 #define GAIN_LEAST    1e-3         // tokens; less is not worth a row
 #define BETTER_NONE   1.02         // drafts promise so much more than none to begin
@@ -39,7 +43,7 @@ enum {
 #define LOSS_STEPS    1.25         // in advance
 #define LOSS_SAVED    64           // steps; no more than that is saved up
 #define SETUP_RISK    0.005        // of what is left of a text, for a source that is not known
-#define RATES_NEW     0.1          // the mean of rates differs by more: another situation
+#define RATES_NEW     0.2          // the mean of rates differs by more: another situation
 #define TOKENS_NEW    0.1          // relative
 
 void spec_control_init(struct spec_control *control, const double *prior) {
@@ -59,13 +63,14 @@ static struct spec_rate faded(const struct spec_control *control, struct spec_ra
 }
 
 // The rate of what was counted, with `weight` further tokens at the rate `expected`. They count
-// less where what was counted contradicts them (by the square of the difference over its variance):
-// a sequence whose drafts all fail is not taken for one of the others for long.
+// less where what was counted differs from them by more than chance: a sequence whose drafts all
+// fail is not taken for one of the others for long.
 static double lean(double expected, double weight, struct spec_rate counted) {
     const double tried = (double)counted.tried, accepted = (double)counted.accepted;
     const double differs = accepted - tried * expected;
     const double variance = tried * expected * (1 - expected) + 1;
-    const double counts = weight / (1 + differs * differs / variance);
+    const double contradicts = differs * differs / (CHANCE * variance);
+    const double counts = weight / (1 + contradicts * contradicts);
     return (accepted + counts * expected) / (tried + counts);
 }
 
@@ -81,9 +86,11 @@ static double rate_of_all(const struct spec_control *control, int source) {
 double spec_rate_of(const struct spec_control *control, const struct spec_rates *rates,
                     int source) {
     assert(source >= 0 && source < SPEC_MAX_SOURCES);
-    const double all = rate_of_all(control, source);
     const struct spec_rate own = faded(control, rates->rate[source]);
-    return clamped(lean(all, LEAN_ALL, own), RATE_MIN, RATE_MAX);
+    const struct spec_rate lately = faded(control, rates->lately[source]);
+    const double usual = lean(rate_of_all(control, source), LEAN_ALL, own);
+    const double rate = lean(clamped(usual, RATE_MIN, RATE_MAX), LEAN_OWN, lately);
+    return clamped(rate, RATE_MIN, RATE_MAX);
 }
 
 static void count(struct spec_control *control, struct spec_rate *rate, double forget, int tried,
@@ -101,10 +108,11 @@ void spec_learn(struct spec_control *control, struct spec_rates *rates, int sour
     assert(accepted >= 0 && accepted <= tried);
     if (control->risked >> source & 1) {
         control->allowance_ns += accepted * control->token_ns;
-        const bool is_news = accepted > 0 && rate_of_all(control, source) < RATE_POOR;
+        const bool is_news = accepted > 0 && spec_rate_of(control, rates, source) < RATE_POOR;
         if (control->probed == source && is_news) control->gap[source] = 1;
     }
     count(control, &rates->rate[source], FORGET_ONE, tried, accepted);
+    count(control, &rates->lately[source], FORGET_LATELY, tried, accepted);
     count(control, &control->all[source], FORGET_ALL, tried, accepted);
 }
 
@@ -473,7 +481,8 @@ static bool take_probe(struct spec_control *control, struct spec_bid *bids, int 
     if (!is_unheard(control, best->source)) control->risked = risked;
     best->n = 1;
     control->probed = best->source;
-    if (control->gap[best->source] < PROBE_GAP_MAX) control->gap[best->source] *= 4;
+    const uint32_t gap = control->gap[best->source] * PROBE_GAP_GROWS;
+    control->gap[best->source] = gap < PROBE_GAP_MAX ? gap : PROBE_GAP_MAX;
     return true;
 }
 

@@ -26,6 +26,7 @@ struct spec_rate {
 };
 struct spec_rates { // of a sequence; zeroed: nothing is known
     struct spec_rate rate[SPEC_MAX_SOURCES];
+    struct spec_rate lately[SPEC_MAX_SOURCES]; // forgets soon: a text changes
 };
 
 // What one sequence could draft in this step.

@@ -488,6 +488,27 @@ static void what_others_do_well_is_soon_seen_not_to_be_for_all(void **state) {
     }
 }
 
+static void a_text_that_changes_is_noticed_both_ways(void **state) {
+    ignored(state);
+    static const struct machine *const machines[] = {&machine_pair, &machine_1b};
+    enum { RUNS = 40 };
+    for (int m = 0; m < 2; m++) {
+        double bad = 0, good = 0;
+        struct world world;
+        for (int i = 0; i < RUNS; i++) {
+            world_init(&world, machines[m], 1, 0.75, 0.95);
+            world_run(&world, 1000);
+            world.stream[0].rate = 0;
+            bad += 1 / world_run(&world, 500);
+            world.stream[0].rate = 0.95;
+            world_run(&world, 300);
+            good += 1 / world_run(&world, 200);
+        }
+        check(RUNS / bad > 0.965, "machine %d: %g", m, RUNS / bad);
+        check(RUNS / good > 0.85 * world_best(&world), "machine %d: %g", m, RUNS / good);
+    }
+}
+
 static void short_requests_profit_from_good_drafts(void **state) {
     ignored(state);
     const double pair = mean_speed(&machine_pair, 1, 0.75, 0.95, 64, 100);
@@ -612,6 +633,7 @@ int main(void) {
         cmocka_unit_test(drafts_that_all_fail_lose_little_from_a_cold_start),
         cmocka_unit_test(drafts_are_never_slower_than_none_on_average),
         cmocka_unit_test(what_others_do_well_is_soon_seen_not_to_be_for_all),
+        cmocka_unit_test(a_text_that_changes_is_noticed_both_ways),
         cmocka_unit_test(short_requests_profit_from_good_drafts),
         cmocka_unit_test(the_choice_is_steady_in_noise),
         cmocka_unit_test(plain_steps_come_now_and_then_and_cost_little),
