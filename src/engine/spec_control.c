@@ -30,7 +30,6 @@ enum {
 #define RATE_MIN      0.01
 #define RATE_MAX      0.99
 #define RATE_HOPEFUL  0.3         // cheaper rows could make it pay
-#define RATE_POOR     0.5         // an accepted probe is news
 #define FORGET_ONE    (0.69 / 64) // of a sequence's counts, by each token tried: half after 64
 #define FORGET_LATELY (0.69 / 8)
 #define FORGET_ALL    (0.69 / 256) // of those of all sequences
@@ -106,11 +105,7 @@ void spec_learn(struct spec_control *control, struct spec_rates *rates, int sour
                 int accepted) {
     assert(source >= 0 && source < SPEC_MAX_SOURCES);
     assert(accepted >= 0 && accepted <= tried);
-    if (control->risked >> source & 1) {
-        control->allowance_ns += accepted * control->token_ns;
-        const bool is_news = accepted > 0 && spec_rate_of(control, rates, source) < RATE_POOR;
-        if (control->probed == source && is_news) control->gap[source] = 1;
-    }
+    if (control->risked >> source & 1) control->allowance_ns += accepted * control->token_ns;
     count(control, &rates->rate[source], FORGET_ONE, tried, accepted);
     count(control, &rates->lately[source], FORGET_LATELY, tried, accepted);
     count(control, &control->all[source], FORGET_ALL, tried, accepted);
