@@ -111,10 +111,18 @@ void spec_learn(struct spec_control *control, struct spec_rates *rates, int sour
     count(control, &control->all[source], FORGET_ALL, tried, accepted);
 }
 
+static void note_plain(struct spec_control *control) {
+    control->last_plain = control->steps;
+    control->last_plain_ns = control->spent_ns;
+}
+
 void spec_learn_step(struct spec_control *control, double ns) {
     control->steps++;
     control->spent_ns += ns;
     control->allowance_ns += LOSS_PART * ns;
+    if (!control->has_chosen) note_plain(control); // nobody had an offer
+    control->has_chosen = false;
+    control->risked = 0;
 }
 
 // --- the best lengths for every number of rows ---
@@ -490,14 +498,13 @@ static void remember(struct spec_control *control, const struct spec_bid *bids, 
         control->last_draft[bids[i].source] = control->steps;
         if (bids[i].source != control->probed) control->gap[bids[i].source] = PROBE_GAP;
     }
-    if (any) return;
-    control->last_plain = control->steps;
-    control->last_plain_ns = control->spent_ns;
+    if (!any) note_plain(control);
 }
 
 enum spec_turn spec_choose(struct spec_control *control, struct spec_bid *bids, int n_bids,
                            const struct spec_costs *costs) {
     assert(costs->max_rows >= 0 && costs->max_rows <= SPEC_MAX_ROWS);
+    control->has_chosen = true;
     control->risked = 0;
     control->probed = -1;
     control->token_ns = plain_token_ns(costs);

@@ -65,6 +65,7 @@ struct spec_control {
     double spent_ns;     // all steps
     double allowance_ns; // that may be lost by knowing better; less than 0: was lost in advance
     uint64_t steps;
+    bool has_chosen;                                   // since the last step was learned
     uint64_t last_plain, last_draft[SPEC_MAX_SOURCES]; // steps
     double last_plain_ns;                              // spent_ns at the last plain step
     uint32_t gap[SPEC_MAX_SOURCES]; // steps without a draft after which a source is probed
@@ -94,7 +95,7 @@ enum spec_turn spec_choose(struct spec_control *control, struct spec_bid *bids, 
 // `accepted` were.
 void spec_learn(struct spec_control *control, struct spec_rates *rates, int source, int tried,
                 int accepted);
-// The time of the step, drafting included.
+// The end of a step, of one in which nothing was chosen too: its time, drafting included.
 void spec_learn_step(struct spec_control *control, double ns);
 
 #endif

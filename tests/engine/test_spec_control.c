@@ -569,6 +569,21 @@ static void plain_steps_do_not_come_in_crowds(void **state) {
     check(part > 0.003 && part < 0.01, "%g of the time", part);
 }
 
+static void steps_that_nobody_offers_for_are_plain_ones(void **state) {
+    ignored(state);
+    struct spec_control control = knowing();
+    double verify_ns[SPEC_MAX_ROWS + 1];
+    table(verify_ns, 0, SPEC_MAX_ROWS, 0);
+    const struct spec_costs costs = {.verify_ns = verify_ns, .max_rows = 16, .tokens = 1};
+    for (int step = 0; step < 5000; step++) {
+        if (step % 20 > 0) {
+            struct spec_bid bid = free_bid(4, 0.8);
+            assert_int_equal(spec_choose(&control, &bid, 1, &costs), SPEC_CHOSEN);
+        }
+        spec_learn_step(&control, 1e6);
+    }
+}
+
 static void probes_grow_apart_while_a_source_stays_bad(void **state) {
     ignored(state);
     struct world world;
@@ -638,6 +653,7 @@ int main(void) {
         cmocka_unit_test(the_choice_is_steady_in_noise),
         cmocka_unit_test(plain_steps_come_now_and_then_and_cost_little),
         cmocka_unit_test(plain_steps_do_not_come_in_crowds),
+        cmocka_unit_test(steps_that_nobody_offers_for_are_plain_ones),
         cmocka_unit_test(probes_grow_apart_while_a_source_stays_bad),
         cmocka_unit_test(a_source_that_becomes_good_is_found),
         cmocka_unit_test(what_only_costs_too_much_is_tried_again),
