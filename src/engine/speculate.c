@@ -245,11 +245,8 @@ static void count_draft(struct engine *engine, struct work *work) {
     rn_draft_stats *stats = &engine->stats.draft[seq->draft->drafter];
     stats->drafts++;
     stats->tokens += (uint64_t)work->n_draft;
-    stats->accepted += (uint64_t)work->n_accepted;
-    for (int i = 0; i < work->n_accepted; i++) engine->stats.accepted_at[i]++;
     seq->timings.draft_steps++;
     seq->timings.draft_tokens += work->n_draft;
-    seq->timings.accepted_tokens += work->n_accepted;
 }
 
 // Guesses that were not verified are compared with what was chosen.
