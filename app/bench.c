@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "bench_batch.h"
+#include "bench_spec.h"
 #include "interrupt.h"
 #include "plot.h"
 
@@ -321,7 +322,9 @@ int command_bench(const struct options *options) {
     term_init(&term, options);
     bench_peer_prepare(&config);
     interrupt_ends();
-    code = config.batch.count ? bench_batch_run(&config, &term) : bench_run(&config, &term);
+    code = config.spec.on       ? bench_spec_run(&config, &term)
+           : config.batch.count ? bench_batch_run(&config, &term)
+                                : bench_run(&config, &term);
     bench_config_deinit(&config);
     return code;
 }

@@ -1,6 +1,6 @@
 // `runnel bench`: what is to be measured, and what was found. bench_options.c makes the config of
 // the command line, bench.c measures, bench_peer.c runs the peer, bench_print.c and bench_json.c
-// show rows, plot.c draws them. bench_batch.c measures the engine instead.
+// show rows, plot.c draws them. bench_batch.c and bench_spec.c measure the engine instead.
 #ifndef RN_APP_BENCH_H
 #define RN_APP_BENCH_H
 
@@ -13,6 +13,32 @@ enum { BENCH_MAX_LIST = 64, BENCH_MAX_CPUS = 1024, BENCH_MAX_COLUMNS = 16 };
 struct bench_list {
     int value[BENCH_MAX_LIST];
     int count;
+};
+
+struct bench_reals {
+    double value[BENCH_MAX_LIST];
+    int count;
+};
+
+enum bench_drafter {
+    BENCH_DRAFTER_NONE,
+    BENCH_DRAFTER_MODEL,
+    BENCH_DRAFTER_LOOKUP,
+    BENCH_DRAFTER_SHARED,
+    BENCH_DRAFTER_AUTO, // all that the engine has
+    BENCH_DRAFTER_SYNTHETIC,
+    BENCH_DRAFTER_COUNT
+};
+
+// Of --speculate.
+struct bench_spec_config {
+    bool on;
+    struct bench_list drafters; // enum bench_drafter; none: all that the model has
+    struct bench_list lengths;  // 0: the engine chooses
+    struct bench_reals temperatures, acceptances;
+    const char *draft;  // the draft model's path; NULL: none was given
+    const char *forced; // what the requests have to write, or how many tokens; NULL: nothing
+    int n_prompt;       // tokens of any kind; 0: stories are asked for
 };
 
 enum bench_source { SOURCE_EMBEDDED, SOURCE_FILE, SOURCE_SYNTHETIC };
@@ -28,9 +54,10 @@ struct bench_config {
     struct bench_list n_prompt, n_gen, n_depth, threads, streams, verify;
     struct bench_list batch; // requests at a time; none: the engine is not measured
     struct bench_list itl_ms;
-    int shared_prefix;        // tokens; -1: three quarters of the prompt
-    int arrive;               // tokens of the prompt that arrives; 0: none does
-    bool sample;              // as the model's file says; otherwise greedy
+    int shared_prefix; // tokens; -1: three quarters of the prompt
+    int arrive;        // tokens of the prompt that arrives; 0: none does
+    bool sample;       // as the model's file says; otherwise greedy
+    struct bench_spec_config spec;
     rn_engine_options memory; // its kv_bytes or kv_pages: the engine's
     int repetitions, batch_tokens;
     const char *isa; // NULL: the best
@@ -102,6 +129,7 @@ struct bench {
     int n_tests;
     struct bench_row *rows; // [n_rows]
     int n_rows;
+    bool ratios;                    // for a plot: the rows' rates are those of drafts over none
     bool column[BENCH_MAX_COLUMNS]; // of the table: which are shown
     char slow_formats[64];          // that were warned of last
     struct progress progress;
@@ -116,6 +144,12 @@ int bench_model_open(const struct bench_model *source, rn_model **out);
 // bench_options.c: on failure the error has been printed and the exit code is returned.
 int bench_config_init(const struct options *options, struct bench_config *out);
 void bench_config_deinit(struct bench_config *config);
+// The numbers of a list option, added to out; where it was not given the fallback, unless that is
+// below 0.
+int bench_numbers_read(const struct options *options, enum option_id id, int min, int max,
+                       int fallback, struct bench_list *out);
+// The item that begins at *at, without its comma; *at moves on. False: no more.
+bool bench_item_next(const char **at, char *out, size_t size, size_t *len);
 int bench_list_largest(const struct bench_list *list); // 0: empty
 // The tests of a model, in the order of the rows, to be freed. NULL: out of memory.
 struct bench_test *bench_tests_make(const struct bench_config *config, int *count);
@@ -124,8 +158,12 @@ struct bench_test *bench_tests_make(const struct bench_config *config, int *coun
 void bench_figures(const struct bench_row *row, struct bench_figures *out);
 double bench_sample_rate(const struct bench_row *row, int index); // tokens/s
 double bench_sample_share(const struct bench_row *row, int index);
+double bench_median(double *values, int n); // sorts them; n is at least 1
 const char *bench_test_name(const struct bench_test *test, char buffer[64]);
 void bench_row_deinit(struct bench_row *row);
+
+// bench_spec_options.c: the options of --speculate, after all others.
+int bench_spec_read(const struct options *options, struct bench_config *out);
 
 // bench_peer.c: one run of the peer on the test. *ts is its tokens/s; *name, where it was NULL, is
 // set to what it calls itself (to be freed). On failure as above.

@@ -1,8 +1,7 @@
 // Measures the engine with real requests: so many at a time, all of one length, greedy or sampled
-// as the model's file says, to their full length. Times are a client's: from submit to an event,
-// between two events. Prompts are random ids, so that nothing is shared but what is meant to be.
-// Prefixes are forgotten before each run. Of several repetitions the one with the median rate is
-// the row.
+// as the model's file says, to their full length. Prompts are random ids, so that nothing is shared
+// but what is meant to be. Prefixes are forgotten before each run. Of several repetitions the one
+// with the median rate is the row.
 #include "bench_batch.h"
 
 #include <math.h>
@@ -10,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench_crowd.h"
 #include "interrupt.h"
 #include "plot.h"
 
@@ -18,29 +18,6 @@ enum {
     SERIAL_RUNS = 4, // requests that are run one after the other, at most; all are alike
     WARM_STEPS = 8,
     LEAST_CHUNK = 8, // of a prompt that arrives: how slowly the engine may take it in
-};
-
-// A request on its way.
-struct stream {
-    uint64_t submit_ns, first_ns, last_ns;
-    int n_out;
-    bool done;
-};
-
-struct gaps {
-    double *ms; // [n]
-    size_t n, cap;
-};
-
-// Requests that run together.
-struct crowd {
-    rn_engine *engine;
-    struct stream *stream; // [n]
-    int n;
-    struct gaps gaps;
-    uint64_t now_ns; // end of the last step
-    uint64_t n_out;  // tokens of all
-    int n_started, n_done;
 };
 
 // An engine, and what its rows have in common.
@@ -55,93 +32,21 @@ struct place {
 
 // ---------------------------------------------------------------- requests
 
-// The id at a position of a request's prompt: any of the vocabulary, the same every time.
-static int32_t prompt_id(int request, int position, int n_vocab) {
-    uint64_t x = ((uint64_t)(uint32_t)request << 32 | (uint32_t)position) + 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (int32_t)((x ^ (x >> 31)) % (uint64_t)n_vocab);
-}
-
-// Greedy; or as the model's file has it, or as `run` has it without.
-static rn_sampling sampling_of(const struct place *place, int request) {
-    const rn_model_info *info = place->info;
-    rn_sampling sampling = rn_sampling_neutral();
-    sampling.temperature = place->bench->config->sample ? info->temperature : 0;
-    sampling.top_k = info->top_k;
-    sampling.top_p = info->top_p;
-    sampling.min_p = info->min_p;
-    if (place->bench->config->sample) sampling.repetition_penalty = info->repeat_penalty;
-    sampling.has_seed = true;
-    sampling.seed = (uint64_t)request;
-    return sampling;
-}
-
 // The first n_shared ids are those of every other request's.
 static int request_submit(const struct place *place, struct crowd *crowd, int index, int n_prompt,
                           int n_shared, int max_tokens) {
     int32_t *prompt = malloc((size_t)n_prompt * sizeof *prompt);
     if (!prompt) return app_fail(APP_FAILED, "out of memory");
     for (int i = 0; i < n_prompt; i++)
-        prompt[i] = prompt_id(i < n_shared ? -1 : index, i, place->info->n_vocab);
-    struct stream *stream = &crowd->stream[index];
+        prompt[i] = crowd_prompt_id(i < n_shared ? -1 : index, i, place->info->n_vocab);
     const rn_request request = {.prompt = prompt,
                                 .n_prompt = (size_t)n_prompt,
-                                .data = stream,
-                                .sampling = sampling_of(place, index),
-                                .max_tokens = max_tokens,
-                                .ignore_eos = true};
-    uint64_t id;
-    rn_error err = {0};
-    *stream = (struct stream){.submit_ns = clock_ns()};
-    const rn_status status = rn_engine_submit(place->engine, &request, &id, &err);
+                                .sampling = crowd_sampling(place->info,
+                                                           place->bench->config->sample, index),
+                                .max_tokens = max_tokens};
+    const int code = crowd_submit(crowd, index, &request);
     free(prompt);
-    return status ? app_fail_error(&err) : APP_OK;
-}
-
-static int crowd_init(struct crowd *crowd, rn_engine *engine, int n, size_t max_gaps) {
-    *crowd = (struct crowd){.engine = engine,
-                            .n = n,
-                            .stream = calloc((size_t)n, sizeof *crowd->stream),
-                            .gaps = {.ms = calloc(max_gaps ? max_gaps : 1, sizeof(double)),
-                                     .cap = max_gaps}};
-    if (crowd->stream && crowd->gaps.ms) return APP_OK;
-    free(crowd->stream);
-    free(crowd->gaps.ms);
-    return app_fail(APP_FAILED, "out of memory");
-}
-
-static void crowd_deinit(struct crowd *crowd) {
-    free(crowd->stream);
-    free(crowd->gaps.ms);
-}
-
-static void token_note(struct crowd *crowd, struct stream *stream) {
-    if (stream->n_out++ == 0) {
-        stream->first_ns = crowd->now_ns;
-        crowd->n_started++;
-    } else if (crowd->gaps.n < crowd->gaps.cap) {
-        crowd->gaps.ms[crowd->gaps.n++] = (double)(crowd->now_ns - stream->last_ns) * 1e-6;
-    }
-    stream->last_ns = crowd->now_ns;
-    crowd->n_out++;
-}
-
-static int crowd_step(struct crowd *crowd) {
-    if (interrupt_seen()) return APP_INTERRUPTED;
-    bool busy = false;
-    rn_status status = rn_engine_step(crowd->engine, &busy);
-    crowd->now_ns = clock_ns();
-    for (rn_event event; !status && rn_engine_next_event(crowd->engine, &event);) {
-        if (event.token >= 0) token_note(crowd, event.data);
-        if (event.finish == RN_FINISH_ERROR) status = event.status;
-        if (event.finish == RN_FINISH_NONE) continue;
-        ((struct stream *)event.data)->done = true;
-        crowd->n_done++;
-    }
-    if (status) return app_fail(APP_FAILED, "%s", rn_status_text(status));
-    if (!busy && crowd->n_done < crowd->n) return app_fail(APP_FAILED, "the engine lost a request");
-    return APP_OK;
+    return code;
 }
 
 // ---------------------------------------------------------------- figures
@@ -180,25 +85,14 @@ static int ttft_take(const struct crowd *crowd, struct batch_row *row) {
     return APP_OK;
 }
 
-// A moment of a run.
-struct mark {
-    uint64_t ns, n_out;
-    rn_engine_stats stats;
-};
-
-static void mark_set(const struct crowd *crowd, struct mark *out) {
-    out->ns = crowd->now_ns;
-    out->n_out = crowd->n_out;
-    rn_engine_get_stats(crowd->engine, &out->stats);
-}
-
 // What happened between two moments.
-static void marks_take(const struct mark *from, const struct mark *to, struct batch_row *row) {
+static void marks_take(const struct crowd_mark *from, const struct crowd_mark *to,
+                       struct batch_row *row) {
     const rn_engine_stats *a = &from->stats, *b = &to->stats;
     const double steps = (double)(b->steps - a->steps);
     const uint64_t host_a = a->schedule_ns + a->batch_ns + a->publish_ns;
     const uint64_t host_b = b->schedule_ns + b->batch_ns + b->publish_ns;
-    row->gen_ts = ratio((double)(to->n_out - from->n_out) * 1e9, (double)(to->ns - from->ns));
+    row->gen_ts = crowd_rate(from, to);
     row->steps = b->steps - a->steps;
     row->host_us = ratio((double)(host_b - host_a) * 1e-3, steps);
     row->sample_us = ratio((double)(b->sample_ns - a->sample_ns) * 1e-3, steps);
@@ -225,29 +119,11 @@ static void bandwidth_take(const struct place *place, struct batch_row *row) {
 
 // ---------------------------------------------------------------- many at a time
 
-// From the step after which all streams have begun to the one in which the first ends, if there are
-// any between; otherwise from the first token of any to the end.
-struct window {
-    struct mark start, first, all, ended, end;
-    bool has_all, has_ended;
-};
-
-static void window_look(const struct crowd *crowd, struct window *w) {
-    if (crowd->n_out > 0 && w->first.ns == 0) mark_set(crowd, &w->first);
-    if (crowd->n_done > 0 && !w->has_ended) {
-        w->has_ended = true;
-        mark_set(crowd, &w->ended);
-    }
-    if (crowd->n_started == crowd->n && !w->has_all) {
-        w->has_all = true;
-        mark_set(crowd, &w->all);
-    }
-}
-
-static int window_take(const struct place *place, struct crowd *crowd, const struct window *w,
+static int window_take(const struct place *place, struct crowd *crowd, const struct crowd_window *w,
                        struct batch_row *row) {
-    row->decode_only = w->ended.ns > w->all.ns;
-    marks_take(row->decode_only ? &w->all : &w->first, row->decode_only ? &w->ended : &w->end, row);
+    const struct crowd_mark *from, *to;
+    row->decode_only = crowd_window_ends(w, &from, &to);
+    marks_take(from, to, row);
     row->wall_ms = (double)(w->end.ns - w->start.ns) * 1e-6;
     row->prompt_ts =
         ratio((double)row->n_streams * row->n_prompt * 1e9, (double)(w->all.ns - w->start.ns));
@@ -263,23 +139,16 @@ static int window_take(const struct place *place, struct crowd *crowd, const str
 static int batch_run(const struct place *place, struct batch_row *row) {
     struct crowd crowd;
     const int n = row->n_streams;
-    int code = crowd_init(&crowd, place->engine, n, (size_t)n * (size_t)row->n_gen);
+    int code = crowd_init(&crowd, place->engine, n, (size_t)n * (size_t)row->n_gen, 0);
     if (code) return code;
-    struct window *w = calloc(1, sizeof *w);
+    struct crowd_window *w = calloc(1, sizeof *w);
     if (!w) code = app_fail(APP_FAILED, "out of memory");
     rn_engine_forget_prefixes(place->engine);
-    crowd.now_ns = clock_ns();
-    if (!code) mark_set(&crowd, &w->start);
+    if (!code) crowd_window_begin(&crowd, w);
     for (int i = 0; !code && i < n; i++)
         code = request_submit(place, &crowd, i, row->n_prompt, row->n_shared, row->n_gen);
-    while (!code && crowd.n_done < n) {
-        code = crowd_step(&crowd);
-        if (!code) window_look(&crowd, w);
-    }
-    if (!code) {
-        mark_set(&crowd, &w->end);
-        code = window_take(place, &crowd, w, row);
-    }
+    if (!code) code = crowd_finish(&crowd, w);
+    if (!code) code = window_take(place, &crowd, w, row);
     free(w);
     crowd_deinit(&crowd);
     return code;
@@ -292,7 +161,7 @@ static int serial_run(const struct place *place, struct batch_row *row) {
     rn_engine_forget_prefixes(place->engine);
     for (int i = 0; i < n; i++) {
         struct crowd crowd;
-        int code = crowd_init(&crowd, place->engine, i + 1, 0);
+        int code = crowd_init(&crowd, place->engine, i + 1, 0, 0);
         if (code) return code;
         crowd.n_done = i; // that one alone
         const uint64_t start = clock_ns();
@@ -314,15 +183,15 @@ static int serial_run(const struct place *place, struct batch_row *row) {
 static int arrive_steps(const struct place *place, struct crowd *crowd, struct batch_row *before,
                         struct batch_row *during) {
     const int n = before->n_streams;
-    struct mark from, to;
+    struct crowd_mark from, to;
     int code = APP_OK;
     while (!code && crowd->n_started < n) code = crowd_step(crowd);
     for (int i = 0; !code && i < WARM_STEPS; i++) code = crowd_step(crowd);
-    mark_set(crowd, &from);
+    crowd_mark_set(crowd, &from);
     crowd->gaps.n = 0;
     for (int i = 0; !code && i < before->n_gen; i++) code = crowd_step(crowd);
     if (code) return code;
-    mark_set(crowd, &to);
+    crowd_mark_set(crowd, &to);
     before->decode_only = true;
     before->wall_ms = (double)(to.ns - from.ns) * 1e-6;
     marks_take(&from, &to, before);
@@ -332,7 +201,7 @@ static int arrive_steps(const struct place *place, struct crowd *crowd, struct b
     code = request_submit(place, crowd, n, during->n_arrive, 0, 1);
     while (!code && crowd->stream[n].n_out == 0) code = crowd_step(crowd);
     if (code) return code;
-    mark_set(crowd, &to);
+    crowd_mark_set(crowd, &to);
     during->wall_ms = (double)(to.ns - from.ns) * 1e-6;
     marks_take(&from, &to, during);
     totals_take(&from.stats, &to.stats, during);
@@ -354,7 +223,7 @@ static int arrive_run(const struct place *place, struct batch_row *before,
                       struct batch_row *during) {
     const int n = before->n_streams, n_tokens = arrive_tokens(before);
     struct crowd crowd;
-    int code = crowd_init(&crowd, place->engine, n + 1, (size_t)n * (size_t)n_tokens);
+    int code = crowd_init(&crowd, place->engine, n + 1, (size_t)n * (size_t)n_tokens, 0);
     if (code) return code;
     rn_engine_forget_prefixes(place->engine);
     for (int i = 0; !code && i < n; i++)
@@ -522,34 +391,15 @@ static int positions(const struct bench_config *config) {
 
 static int engine_make(struct place *place, const rn_model *model, int n_threads) {
     const struct bench_config *config = place->bench->config;
-    struct progress progress;
-    const int n_seqs = bench_list_largest(&config->batch) + (config->arrive ? 1 : 0);
-    const rn_engine_options options = {.isa = config->isa,
-                                       .kv_type = kv_type_name(config->kv_type),
-                                       .n_threads = n_threads,
-                                       .no_pin = config->no_pin,
+    const rn_engine_options options = {.n_threads = n_threads,
                                        .n_ctx = positions(config),
-                                       .max_seqs = n_seqs,
-                                       .max_waiting = n_seqs,
-                                       .batch_tokens = config->batch_tokens > n_seqs
-                                                           ? config->batch_tokens
-                                                           : n_seqs,
-                                       .kv_bytes = config->memory.kv_bytes,
-                                       .kv_pages = config->memory.kv_pages,
+                                       .max_seqs = bench_list_largest(&config->batch) +
+                                                   (config->arrive ? 1 : 0),
                                        .itl_ms = place->itl_ms,
-                                       .progress = progress_update,
-                                       .progress_ctx = &progress};
-    if (options.n_ctx > place->info->n_ctx_train)
-        return app_fail(APP_USAGE, "requests of %d positions are more than the model's context, %d",
-                        options.n_ctx, place->info->n_ctx_train);
-    rn_error err = {0};
-    progress_begin(&progress, place->bench->term, config->quiet, "loading");
-    const rn_status status = rn_engine_create(model, &options, &place->engine, &err);
-    progress_end(&progress);
-    if (status == RN_ERR_NOMEM)
-        return app_fail(APP_FAILED, "%s: %s", err_path(place->info->path), err.message);
-    if (status) return app_fail_error(&err);
-    rn_engine_get_info(place->engine, &place->engine_info);
+                                       .speculate = "off"}; // a step is a token of each stream
+    const int code = crowd_engine_create(config, place->bench->term, model, &options,
+                                         &place->engine, &place->engine_info);
+    if (code) return code;
     app_warn_slow(config->quiet, place->engine_info.slow_formats, place->engine_info.isa);
     return APP_OK;
 }

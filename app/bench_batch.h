@@ -4,6 +4,7 @@
 #define RN_APP_BENCH_BATCH_H
 
 #include "bench.h"
+#include "table.h"
 
 enum batch_kind {
     BATCH_DISTINCT, // requests that have nothing in common
@@ -41,15 +42,12 @@ struct batch_row {
     char time[32];
 };
 
-enum { BATCH_MAX_COLUMNS = 16 };
-
 struct batch_bench {
     const struct bench_config *config;
     const struct term *term;
     struct batch_row *rows; // [n_rows], complete ones
     int n_rows;
-    bool column[BATCH_MAX_COLUMNS]; // of the table at hand: those that are shown
-    int test_width;                 // of its first one
+    struct table table; // at hand
     struct progress progress;
     uint64_t done, total; // measurements
 };

@@ -1,11 +1,9 @@
 // Rows of `runnel bench --batch` and `--arrive` as a table, JSON, CSV, and a plot. A table begins
 // anew where the kind of rows changes; columns that a kind has nothing for are left out, and on a
 // terminal those that do not fit.
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench_batch.h"
 #include "plot.h"
@@ -41,7 +39,7 @@ enum column {
     COLUMN_COUNT
 };
 
-_Static_assert((int)COLUMN_COUNT <= (int)BATCH_MAX_COLUMNS, "batch_bench.column holds them all");
+_Static_assert((int)COLUMN_COUNT <= (int)TABLE_MAX_COLUMNS, "a table holds them all");
 
 static const struct {
     const char *name;
@@ -80,12 +78,6 @@ static void test_text(const struct batch_row *row, char out[64]) {
     if (row->itl_ms) snprintf(out + at, 64 - (size_t)at, ", %d ms", row->itl_ms);
 }
 
-// Empty where the row has no such figure.
-static void number_text(double value, int digits, const char *unit, char out[64]) {
-    *out = '\0';
-    if (isfinite(value)) snprintf(out, 64, "%.*f%s", digits, value, unit);
-}
-
 // Three digits; more before the point where there are more.
 static int ms_text(double ms, const char *before, char *out, size_t size) {
     return snprintf(out, size, "%s%.*f", before, ms < 9.995 ? 2 : ms < 99.95 ? 1 : 0, ms);
@@ -99,40 +91,41 @@ static void spread_text(const struct batch_spread *spread, bool max, char out[64
     if (max) ms_text(spread->max, "/", out + at, 64 - (size_t)at);
 }
 
-static void cell_text(const struct batch_row *row, int column, char out[64]) {
+static void cell_text(const void *of, int column, char out[TABLE_CELL]) {
+    const struct batch_row *row = of;
     switch ((enum column)column) {
     case COLUMN_TEST:
         return test_text(row, out);
     case COLUMN_STREAMS:
-        return number_text(row->n_streams, 0, "", out);
+        return table_number(row->n_streams, 0, "", out);
     case COLUMN_PROMPT:
-        return number_text(row->prompt_ts, 1, "", out);
+        return table_number(row->prompt_ts, 1, "", out);
     case COLUMN_GEN:
-        return number_text(row->gen_ts, 1, "", out);
+        return table_number(row->gen_ts, 1, "", out);
     case COLUMN_STREAM:
-        return number_text(row->gain_stream, 2, "", out);
+        return table_number(row->gain_stream, 2, "", out);
     case COLUMN_SERIAL:
-        return number_text(batch_serial_ms(row) / row->wall_ms, 2, "", out);
+        return table_number(batch_serial_ms(row) / row->wall_ms, 2, "", out);
     case COLUMN_GAP:
         return spread_text(&row->gap, true, out);
     case COLUMN_OVER:
-        return number_text(100 * row->over_bound, 1, "%", out);
+        return table_number(100 * row->over_bound, 1, "%", out);
     case COLUMN_TTFT:
         return spread_text(&row->ttft, false, out);
     case COLUMN_HOST:
-        return number_text(row->host_us, 1, "", out);
+        return table_number(row->host_us, 1, "", out);
     case COLUMN_SAMPLE:
-        return number_text(row->sample_us, 1, "", out);
+        return table_number(row->sample_us, 1, "", out);
     case COLUMN_SHARE:
-        return number_text(row->decode_only ? 100 * share_of(row->read_rate, row->bandwidth)
-                                            : (double)NAN,
-                           1, "%", out);
+        return table_number(row->decode_only ? 100 * share_of(row->read_rate, row->bandwidth)
+                                             : (double)NAN,
+                            1, "%", out);
     case COLUMN_PAGES:
         snprintf(out, 64, "%u / %u", row->pages_held, row->pages_shared);
         return;
     case COLUMN_SAVED:
-        return number_text(100 * share_of((double)row->cached_tokens, (double)row->prompt_tokens),
-                           1, "%", out);
+        return table_number(100 * share_of((double)row->cached_tokens, (double)row->prompt_tokens),
+                            1, "%", out);
     case COLUMN_COUNT:
         break;
     }
@@ -153,50 +146,38 @@ static int test_width(const struct batch_bench *bench, const struct batch_row *r
     return (int)strlen(text);
 }
 
-static int column_width(const struct batch_bench *bench, int column) {
-    return column == COLUMN_TEST ? bench->test_width : columns[column].width;
-}
-
 // What a table is made for comes first, rates or gaps; what finds no room beside it is left out.
 static void columns_choose(struct batch_bench *bench, const struct batch_row *row) {
-    static const enum column order[COLUMN_COUNT] = {COLUMN_TEST,   COLUMN_STREAMS, COLUMN_GEN,
-                                                    COLUMN_GAP,    COLUMN_OVER,    COLUMN_STREAM,
-                                                    COLUMN_PROMPT, COLUMN_TTFT,    COLUMN_SERIAL,
-                                                    COLUMN_SHARE,  COLUMN_SAVED,   COLUMN_HOST,
-                                                    COLUMN_SAMPLE, COLUMN_PAGES};
-    static const enum column arrive_order[COLUMN_COUNT] = {
-        COLUMN_TEST,   COLUMN_STREAMS, COLUMN_GAP,   COLUMN_OVER, COLUMN_TTFT,
-        COLUMN_GEN,    COLUMN_PROMPT,  COLUMN_SHARE, COLUMN_HOST, COLUMN_SAMPLE,
-        COLUMN_STREAM, COLUMN_SERIAL,  COLUMN_SAVED, COLUMN_PAGES};
+    static const int order[COLUMN_COUNT] = {COLUMN_TEST,   COLUMN_STREAMS, COLUMN_GEN,
+                                            COLUMN_GAP,    COLUMN_OVER,    COLUMN_STREAM,
+                                            COLUMN_PROMPT, COLUMN_TTFT,    COLUMN_SERIAL,
+                                            COLUMN_SHARE,  COLUMN_SAVED,   COLUMN_HOST,
+                                            COLUMN_SAMPLE, COLUMN_PAGES};
+    static const int arrive_order[COLUMN_COUNT] = {COLUMN_TEST,   COLUMN_STREAMS, COLUMN_GAP,
+                                                   COLUMN_OVER,   COLUMN_TTFT,    COLUMN_GEN,
+                                                   COLUMN_PROMPT, COLUMN_SHARE,   COLUMN_HOST,
+                                                   COLUMN_SAMPLE, COLUMN_STREAM,  COLUMN_SERIAL,
+                                                   COLUMN_SAVED,  COLUMN_PAGES};
     const bool arrive = is_arrive(row);
-    int room = bench->term->out_tty ? term_columns(STDOUT_FILENO) : INT_MAX;
-    room -= 1; // the first border
-    bench->test_width = test_width(bench, row);
+    struct table *table = &bench->table;
+    int wanted[COLUMN_COUNT], n_wanted = 0;
+    table->n = COLUMN_COUNT;
     for (int i = 0; i < COLUMN_COUNT; i++) {
-        const int column = (int)(arrive ? arrive_order[i] : order[i]);
-        const bool wanted = arrive ? columns[column].arrive : columns[column].batch;
-        const int width = column_width(bench, column) + 3;
-        bench->column[column] = wanted && (i < 3 || width <= room);
-        if (bench->column[column]) room -= width;
+        const int column = arrive ? arrive_order[i] : order[i];
+        table->name[i] = columns[i].name;
+        table->width[i] = i == COLUMN_TEST ? test_width(bench, row) : columns[i].width;
+        if (arrive ? columns[column].arrive : columns[column].batch) wanted[n_wanted++] = column;
     }
+    table_fit(table, bench->term, wanted, n_wanted, 3);
 }
 
 static void table_head(struct batch_bench *bench, const struct batch_row *row) {
     const bool color = bench->term->out_color;
     columns_choose(bench, row);
-    printf("%s%s%s, %s %s, %d thread%s, kv %s\n\n|", term_bold(color), row->type, term_reset(color),
+    printf("%s%s%s, %s %s, %d thread%s, kv %s\n\n", term_bold(color), row->type, term_reset(color),
            row->backend, row->isa, row->n_threads, row->n_threads == 1 ? "" : "s",
            kv_type_name(row->kv_type));
-    for (int i = 0; i < COLUMN_COUNT; i++)
-        if (bench->column[i]) printf(" %*s |", column_width(bench, i), columns[i].name);
-    fputs("\n|", stdout);
-    for (int i = 0; i < COLUMN_COUNT; i++) {
-        if (!bench->column[i]) continue;
-        putchar(' ');
-        for (int j = 1; j < column_width(bench, i); j++) putchar('-');
-        fputs(": |", stdout);
-    }
-    putchar('\n');
+    table_head_print(&bench->table);
 }
 
 void batch_table_row(struct batch_bench *bench, const struct batch_row *row) {
@@ -206,14 +187,7 @@ void batch_table_row(struct batch_bench *bench, const struct batch_row *row) {
         if (last) putchar('\n');
         table_head(bench, row);
     }
-    putchar('|');
-    for (int i = 0; i < COLUMN_COUNT; i++) {
-        char text[64];
-        if (!bench->column[i]) continue;
-        cell_text(row, i, text);
-        printf(" %*s |", column_width(bench, i), text);
-    }
-    putchar('\n');
+    table_row_print(&bench->table, cell_text, row);
 }
 
 // ---------------------------------------------------------------- for programs

@@ -43,14 +43,18 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+double bench_median(double *values, int n) {
+    qsort(values, (size_t)n, sizeof *values, compare);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
 // NaN where memory runs out.
 static double median(const struct bench_row *row, double (*f)(const struct bench_row *, int)) {
     const int n = row->n_samples;
     double *sorted = malloc((size_t)n * sizeof *sorted);
     if (!sorted) return (double)NAN;
     for (int i = 0; i < n; i++) sorted[i] = f(row, i);
-    qsort(sorted, (size_t)n, sizeof *sorted, compare);
-    const double middle = n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+    const double middle = bench_median(sorted, n);
     free(sorted);
     return middle;
 }

@@ -20,8 +20,7 @@ enum {
     MAX_ITL_MS = 1000000,
 };
 
-// The item that begins at *at, without its comma; false: no more.
-static bool item_next(const char **at, char *out, size_t size, size_t *len) {
+bool bench_item_next(const char **at, char *out, size_t size, size_t *len) {
     if (!*at) return false;
     *len = strcspn(*at, ",");
     snprintf(out, size, "%.*s", (int)(*len < size ? *len : size - 1), *at);
@@ -46,14 +45,14 @@ static int number_add(const char *name, const char *text, int min, int max,
     return APP_OK;
 }
 
-static int numbers_read(const struct options *options, enum option_id id, int min, int max,
-                        int fallback, struct bench_list *out) {
+int bench_numbers_read(const struct options *options, enum option_id id, int min, int max,
+                       int fallback, struct bench_list *out) {
     char buffer[64], item[96];
     const char *name = option_name(options, id, buffer);
     const struct option_value *value = &options->value[id];
     for (int i = 0; i < value->n_list; i++) {
         size_t len;
-        for (const char *at = value->list[i]; item_next(&at, item, sizeof item, &len);) {
+        for (const char *at = value->list[i]; bench_item_next(&at, item, sizeof item, &len);) {
             const int code = number_add(name, item, min, max, out);
             if (code) return code;
         }
@@ -98,15 +97,19 @@ static int models_read(const struct options *options, enum option_id id, enum be
 
 static int lists_read(const struct options *options, struct bench_config *out) {
     int code;
-    if ((code = numbers_read(options, OPT_N_PROMPT, 0, MAX_TOKENS, DEFAULT_PROMPT, &out->n_prompt)))
+    if ((code = bench_numbers_read(options, OPT_N_PROMPT, 0, MAX_TOKENS, DEFAULT_PROMPT,
+                                   &out->n_prompt)))
         return code;
-    if ((code = numbers_read(options, OPT_N_GEN, 0, MAX_TOKENS, DEFAULT_GEN, &out->n_gen)))
+    if ((code = bench_numbers_read(options, OPT_N_GEN, 0, MAX_TOKENS, DEFAULT_GEN, &out->n_gen)))
         return code;
-    if ((code = numbers_read(options, OPT_N_DEPTH, 0, MAX_TOKENS, 0, &out->n_depth))) return code;
+    if ((code = bench_numbers_read(options, OPT_N_DEPTH, 0, MAX_TOKENS, 0, &out->n_depth)))
+        return code;
     // 0: all cores
-    if ((code = numbers_read(options, OPT_THREAD_COUNTS, 1, 1024, 0, &out->threads))) return code;
-    if ((code = numbers_read(options, OPT_STREAMS, 1, MAX_SEQS, 1, &out->streams))) return code;
-    return numbers_read(options, OPT_VERIFY, 1, MAX_SEQS, -1, &out->verify);
+    if ((code = bench_numbers_read(options, OPT_THREAD_COUNTS, 1, 1024, 0, &out->threads)))
+        return code;
+    if ((code = bench_numbers_read(options, OPT_STREAMS, 1, MAX_SEQS, 1, &out->streams)))
+        return code;
+    return bench_numbers_read(options, OPT_VERIFY, 1, MAX_SEQS, -1, &out->verify);
 }
 
 int bench_list_largest(const struct bench_list *list) {
@@ -125,12 +128,14 @@ static int batch_read(const struct options *options, struct bench_config *out) {
     out->arrive = option_int(options, OPT_ARRIVE, 0);
     out->shared_prefix = option_int(options, OPT_SHARED_PREFIX, -1);
     out->sample = option_flag(options, OPT_SAMPLE);
-    if ((code = numbers_read(options, OPT_BATCH, 1, MAX_SEQS, out->arrive ? ARRIVE_STREAMS : -1,
-                             &out->batch)))
+    if ((code = bench_numbers_read(options, OPT_BATCH, 1, MAX_SEQS,
+                                   out->arrive ? ARRIVE_STREAMS : -1, &out->batch)))
         return code;
-    if ((code = numbers_read(options, OPT_ITL_MS, 0, MAX_ITL_MS, 0, &out->itl_ms))) return code;
+    if ((code = bench_numbers_read(options, OPT_ITL_MS, 0, MAX_ITL_MS, 0, &out->itl_ms)))
+        return code;
     drive_kv_memory(options, &out->memory);
     if (!out->batch.count) {
+        if (out->spec.on) return APP_OK;
         // in the environment it is for the other commands too
         const bool has_memory = options->value[OPT_KV_MEMORY].origin == ORIGIN_COMMAND_LINE;
         const enum option_id alone = has_memory                          ? OPT_KV_MEMORY
@@ -140,7 +145,9 @@ static int batch_read(const struct options *options, struct bench_config *out) {
         if (!option_given(options, alone)) return APP_OK;
         return app_fail(APP_USAGE, "%s is for the engine, and --batch%s is missing",
                         option_name(options, alone, name),
-                        alone == OPT_SHARED_PREFIX ? "" : " or --arrive");
+                        alone == OPT_SHARED_PREFIX ? ""
+                        : has_memory               ? ", --arrive or --speculate"
+                                                   : " or --arrive");
     }
     const char *first = option_name(options, out->arrive ? OPT_ARRIVE : OPT_BATCH, first_name);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -206,6 +213,7 @@ static int config_read(const struct options *options, struct bench_config *out) 
         .stages = option_flag(options, OPT_STAGES),
         .quiet = option_flag(options, OPT_QUIET),
         .no_pin = option_flag(options, OPT_NO_PIN),
+        .spec = {.on = option_flag(options, OPT_BENCH_SPECULATE)},
     };
     int code;
     if ((code = models_read(options, OPT_MODELS, SOURCE_FILE, out))) return code;
@@ -215,6 +223,7 @@ static int config_read(const struct options *options, struct bench_config *out) 
     if (!any_above_zero(&out->n_prompt) && !any_above_zero(&out->n_gen) && !out->verify.count)
         return app_fail(APP_USAGE, "nothing to measure: --n-prompt and --n-gen are 0");
     if ((code = batch_read(options, out))) return code;
+    if ((code = bench_spec_read(options, out))) return code;
     return peer_check(options, out);
 }
 

@@ -55,7 +55,7 @@ static void style_print(FILE *out) {
     fputs("  }\n</style>\n", out);
 }
 
-enum axis { AXIS_NONE, AXIS_DEPTH, AXIS_STREAMS, AXIS_THREADS };
+enum axis { AXIS_NONE, AXIS_DEPTH, AXIS_STREAMS, AXIS_THREADS, AXIS_LENGTH };
 
 struct plot {
     FILE *out;
@@ -130,6 +130,8 @@ static int axis_value(const struct plot *plot, const struct bench_row *row) {
         return row->test.n_seqs;
     case AXIS_THREADS:
         return row->n_threads;
+    case AXIS_LENGTH:
+        return row->test.n_verify;
     case AXIS_NONE:
         break;
     }
@@ -168,8 +170,11 @@ static void label_make(const struct plot *plot, const struct bench_row *row, cha
     if (plot->axis != AXIS_THREADS && varies(plot, AXIS_THREADS))
         snprintf(threads, sizeof threads, ", %d thread%s", row->n_threads,
                  row->n_threads == 1 ? "" : "s");
-    snprintf(out, LABEL, "%.60s, %s%s", model_label(plot, row), bench_test_name(&test, name),
-             threads);
+    if (plot->axis == AXIS_LENGTH)
+        snprintf(out, LABEL, "%.100s%s", row->type, threads);
+    else
+        snprintf(out, LABEL, "%.60s, %s%s", model_label(plot, row), bench_test_name(&test, name),
+                 threads);
 }
 
 static void plot_choose(const struct bench *bench, struct plot *out) {
@@ -181,6 +186,7 @@ static void plot_choose(const struct bench *bench, struct plot *out) {
     }
     for (int axis = AXIS_THREADS; axis > AXIS_NONE; axis--)
         if (varies(out, (enum axis)axis)) out->axis = (enum axis)axis;
+    if (bench->ratios) out->axis = AXIS_LENGTH;
 }
 
 // ---------------------------------------------------------------- bars
@@ -345,7 +351,7 @@ static void scale_make(const struct plot *plot, struct scale *out) {
         if (isfinite(figures.peer_ts)) most = fmax(most, figures.peer_ts);
         out->x_max = fmax(out->x_max, axis_value(plot, row));
     }
-    out->log_x = plot->axis != AXIS_DEPTH;
+    out->log_x = plot->axis == AXIS_STREAMS || plot->axis == AXIS_THREADS;
     out->y_step = nice_step(most > 0 ? most : 1);
     out->y_max = ceil((most > 0 ? most : 1) / out->y_step) * out->y_step;
     out->left = MARGIN + 52;
@@ -373,11 +379,16 @@ static void x_ticks(const struct plot *plot, const struct scale *scale) {
     }
 }
 
+static const char *rate_unit(const struct plot *plot) {
+    return plot->bench->ratios ? "times the speed without drafts" : "tokens/s";
+}
+
 static void axes_draw(const struct plot *plot, const struct scale *scale) {
     static const char *const names[] = {[AXIS_NONE] = "",
                                         [AXIS_DEPTH] = "tokens in the context",
                                         [AXIS_STREAMS] = "sequences decoded together",
-                                        [AXIS_THREADS] = "threads"};
+                                        [AXIS_THREADS] = "threads",
+                                        [AXIS_LENGTH] = "tokens of a draft"};
     for (double value = 0; value <= scale->y_max * 1.0001; value += scale->y_step) {
         char text[32];
         const double y = y_of(scale, value);
@@ -390,8 +401,8 @@ static void axes_draw(const struct plot *plot, const struct scale *scale) {
             names[plot->axis]);
     fprintf(plot->out,
             "<text transform=\"translate(%d %.1f) rotate(-90)\" text-anchor=\"middle\" "
-            "class=\"dim\">tokens/s</text>\n",
-            MARGIN - 4, (scale->top + scale->bottom) / 2);
+            "class=\"dim\">%s</text>\n",
+            MARGIN - 4, (scale->top + scale->bottom) / 2, rate_unit(plot));
 }
 
 static double row_rate(const struct bench_row *row, bool peer) {
@@ -438,8 +449,8 @@ static void line_draw(const struct plot *plot, const struct scale *scale,
         fprintf(plot->out, "<circle class=\"fill%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"%d\">",
                 colour % COLOURS, x_of(scale, axis_value(plot, rows[i])),
                 y_of(scale, row_rate(rows[i], peer)), peer ? 3 : 4);
-        fprintf(plot->out, "<title>%d: %.2f tokens/s</title></circle>\n", axis_value(plot, rows[i]),
-                row_rate(rows[i], peer));
+        fprintf(plot->out, "<title>%d: %.2f %s</title></circle>\n", axis_value(plot, rows[i]),
+                row_rate(rows[i], peer), rate_unit(plot));
     }
 }
 
@@ -479,8 +490,9 @@ static int lines_draw(const struct plot *plot) {
     const double legend = scale.bottom + AXIS_HEIGHT + LEGEND_ROW;
     const int legend_rows = n_lines * (peer_name(plot) ? 2 : 1);
     begin(plot, legend + legend_rows * LEGEND_ROW,
-          plot->kind == BENCH_PREFILL ? "Prompts: tokens per second"
-                                      : "Decoding: tokens per second",
+          bench->ratios                 ? "Decoding with drafts"
+          : plot->kind == BENCH_PREFILL ? "Prompts: tokens per second"
+                                        : "Decoding: tokens per second",
           subtitle);
     axes_draw(plot, &scale);
     double y = legend;

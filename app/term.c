@@ -41,6 +41,7 @@ int term_columns(int fd) {
 
 const char *term_dim(bool color) { return color ? "\033[2m" : ""; }
 const char *term_bold(bool color) { return color ? "\033[1m" : ""; }
+const char *term_red(bool color) { return color ? "\033[31m" : ""; }
 const char *term_reset(bool color) { return color ? "\033[0m" : ""; }
 
 const char *term_bar(const struct term *term, double share, int width, char *buffer) {

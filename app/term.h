@@ -18,6 +18,7 @@ void term_init(struct term *term, const struct options *options);
 // The escape sequences, or "" without colour.
 const char *term_dim(bool color);
 const char *term_bold(bool color);
+const char *term_red(bool color);
 const char *term_reset(bool color);
 
 // A bar of `width` cells of which `share` (clamped to 0..1) are full. buffer: 3 * width + 1 bytes.

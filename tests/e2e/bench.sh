@@ -1,4 +1,4 @@
-# `runnel bench`: the table, JSON and CSV, their arithmetic, the plot, a peer, wrong use, Ctrl-C. No
+# `runnel bench`: the table, JSON and CSV, their arithmetic, the plot, drafts, a peer, wrong use, Ctrl-C. No
 # check looks at how long anything took.
 . "$(dirname "$0")/lib.sh"
 
@@ -221,7 +221,7 @@ for other in "--n-depth 1" "--streams 2" "--verify 2" "--stages" "--peer x"; do
     # shellcheck disable=SC2086  # to be split
     refused 2 "--batch cannot be combined with ${other%% *}" bench -m "$small" --batch 2 $other
 done
-refused 2 "--kv-memory is for the engine, and --batch or --arrive is missing" bench --kv-memory 4p
+refused 2 "--kv-memory is for the engine, and --batch, --arrive or --speculate is missing" bench --kv-memory 4p
 refused 2 "a context of [0-9]* needs .* asked for hold 32 positions" bench -m "$small" --batch 2 -p 64 -n 8 --kv-memory 1p
 RUNNEL_KV_MEMORY=1p run bench -m "$small" -p 4 -n 2 -r 1
 equal "RUNNEL_KV_MEMORY is not for bench without --batch" 0 "$code"
@@ -241,6 +241,90 @@ refused 2 "--batch: prompts of 0 tokens are no requests" bench --batch 1 -p 0
 refused 2 "--batch: --n-gen 1 has no gaps" bench --batch 1 -n 1
 refused 2 "--arrive has no plot" bench --arrive 10 --plot x.svg
 refused 2 "requests of 1152 positions are more than the model's context, 1024" bench --batch 1 -p 1024
+
+# Drafts against none: rows, their arithmetic, and texts that are the same.
+run bench --speculate -m "$blocks" --draft "$small" -n 8 -r 1 --draft-lengths auto,2
+equal "--speculate exits 0" 0 "$code"
+equal "nothing on stderr" 0 "$(wc -c <err)"
+equal "the columns" "drafter|length|temp|streams|nonet/s|t/s|ratio|says|drafted|accepted|tokens/step|drafted/step|bytes/token|text" \
+    "$(sed -n 3p out | tr -d ' ' | sed 's/^|//; s/|$//')"
+equal "all drafters that there are, each with both lengths" \
+    "model auto,model 2,lookup auto,lookup 2,shared auto,shared 2,auto auto,auto 2,synthetic0.8 auto,synthetic0.8 2,synthetic0 auto,synthetic0 2" \
+    "$(tail -n +5 out | awk -F'|' '{ gsub(/ /, "", $2); gsub(/ /, "", $3); print $2, $3 }' | paste -sd,)"
+equal "lines are aligned" 1 "$(tail -n +3 out | awk '{ print length($0) }' | sort -u | wc -l)"
+run bench --speculate -m "$small" -n 24 -r 3 --drafters synthetic,none --acceptance 1,0 --draft-lengths 4 \
+    --temperatures 0,0.5 --streams 1,3 -o json
+equal "drafters, acceptances, temperatures, streams" 12 "$(json out '#.')"
+equal "the order" "synthetic 1.0 0.0 1,synthetic 1.0 0.0 3,synthetic 1.0 0.5 1,synthetic 1.0 0.5 3,synthetic 0.0 0.0 1" \
+    "$(for row in 0 1 2 3 4; do
+        echo "$(json out $row.drafter) $(json out $row.acceptance) $(json out $row.temperature) $(json out $row.n_streams)"
+    done | paste -sd,)"
+for row in 0 1 2 3 4 5 6 7 8 9 10 11; do
+    streams=$((row % 2 ? 3 : 1))
+    equal "row $row: the same text" true "$(json out $row.same_text)"
+    equal "row $row: all tokens but the first ones" $((3 * 23 * streams)) "$(json out $row.decode_tokens)"
+    near "row $row: the ratio is the median of the pairs'" "$(json out $row.samples_ratio | tr -d '[]' | tr , '\n' |
+        sort -g | awk 'NR == 2 { printf "%.12g", $1 }')" "$(json out $row.ratio)"
+    near "row $row: tokens of a step" "$(awk -v t="$(json out $row.decode_tokens)" -v s="$(json out $row.decode_steps)" \
+        'BEGIN { printf "%.12g", t / s }')" "$(json out $row.tokens_per_step)"
+    case $row in
+    [0-3]) # right all the time: 5 tokens in a step
+        equal "row $row: steps" $((3 * 5 * streams)) "$(json out $row.decode_steps)"
+        equal "row $row: all are accepted" "$(json out $row.draft_tokens)" "$(json out $row.accepted_tokens)"
+        expect "row $row: fewer bytes are read" awk -v a="$(json out $row.bytes_per_token)" \
+            -v b="$(json out $row.none_bytes_per_token)" 'BEGIN { exit !(a < b) }'
+        ;;
+    [4-7]) # never right
+        equal "row $row: none is accepted" 0 "$(json out $row.accepted_tokens)"
+        expect "row $row: though drafted" [ "$(json out $row.draft_tokens)" -gt 0 ]
+        equal "row $row: a token in a step" 1.0 "$(json out $row.tokens_per_step)"
+        ;;
+    *)
+        equal "row $row: nothing is drafted" 0 "$(json out $row.draft_tokens)"
+        equal "row $row: there is no share of nothing" null "$(json out $row.accepted_share)"
+        ;;
+    esac
+done
+run bench --speculate -m "$small" --draft "$small" -n 16 -r 1 --drafters model --draft-lengths 3 --temperatures 0.8 -o json
+equal "a model is its own best drafter" "$(json out 0.draft_tokens)" "$(json out 0.accepted_tokens)"
+equal "its file" "$small" "$(json out 0.draft_filename)"
+for forced in 5 "a lantern in the rain"; do
+    run bench --speculate -m "$small" -n 24 -r 1 --drafters lookup,shared --draft-lengths 4 --forced "$forced" -o json
+    for row in 0 1; do
+        expect "what repeats itself is found: $forced, $(json out $row.drafter)" \
+            awk -v t="$(json out $row.tokens_per_step)" 'BEGIN { exit !(t > 3) }'
+        equal "in the same text" "true true" "$(json out $row.same_text) $(json out $row.forced)"
+    done
+done
+run bench --speculate --synthetic tiny:Q4_0 -p 40 -n 12 -r 1 --forced 5 --drafters lookup --draft-lengths 1,3 --plot drafts.svg -o csv
+equal "random weights; CSV: names and two rows" 3 "$(wc -l <out)"
+expect "the plot is well-formed" sound drafts.svg
+expect "over the lengths" grep -q '>tokens of a draft<' drafts.svg
+equal "one line: the engine chose in no row" 1 "$(grep -c '<polyline' drafts.svg)"
+for other in "--n-depth 1" "--verify 2" "--stages" "--peer x" "--batch 2" "--arrive 9" "--sample" "--itl-ms 5"; do
+    # shellcheck disable=SC2086  # to be split
+    refused 2 "cannot be combined with" bench -m "$small" --speculate $other
+done
+for ours in "--drafters lookup" "--draft-lengths 2" "--acceptance 1" "--temperatures 0" "--forced 5" "--draft $small"; do
+    # shellcheck disable=SC2086  # to be split
+    refused 2 "${ours%% *} is for drafts, and --speculate is missing" bench $ours
+done
+RUNNEL_DRAFT=/nonexistent run bench -m "$small" -p 0 -n 1 -r 1
+equal "RUNNEL_DRAFT is not for other tests" 0 "$code"
+refused 2 "/nonexistent: .*No such file" bench --speculate --draft /nonexistent
+refused 2 "--drafters: 'luck' is not one of none|model|" bench --speculate --drafters lookup,luck
+refused 2 "--drafters: model needs a draft model" bench --speculate -m "$small" --drafters model
+for length in 0 32 x 1.5 ''; do
+    refused 2 "--draft-lengths: '$length' is neither auto nor a whole number from 1 to 31" bench --speculate --draft-lengths "1,$length"
+done
+refused 2 "--acceptance: '1.5' is not a number from 0 to 1" bench --speculate --acceptance 0,1.5
+refused 2 "--temperatures: '-1' is not a number from 0 to 100" bench --speculate --temperatures=-1
+refused 2 "--n-gen: --speculate takes one number of tokens, at least 2" bench --speculate -n 1
+refused 2 "--n-prompt: --speculate takes one length, at least 1" bench --speculate -p 8,16
+refused 2 "--forced: '0' is not a number of tokens from 1 to 4096" bench --speculate -m "$small" --forced 0
+refused 2 "--forced: a model of random weights has no words" bench --speculate --synthetic tiny:Q4_0 --forced words
+refused 2 "--plot draws lengths of drafts" bench --speculate --draft-lengths auto --plot x.svg
+refused 2 "requests of .* positions are more than the model's context, 1024" bench --speculate -n 1024
 
 # A peer: run after each repetition of ours, on the same file, and its median compared with ours.
 cat >peer <<'PEER'
