@@ -138,8 +138,7 @@ static int run_once(struct place *place, const struct order *order, struct run *
     rn_engine_forget_prefixes(place->engine);
     if (order->drafts && learns) {
         struct order others = *order;
-        others.others = true;
-        others.drafts = false;
+        others.others = true; // with drafts: who wants none is not learned from
         code = crowd_run(place, &others, salt, out, same);
     }
     return code ? code : crowd_run(place, order, salt, out, same);
