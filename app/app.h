@@ -41,9 +41,11 @@ int app_flush_output(void);
 // exit code is returned.
 int app_open_model(const struct options *options, bool vocab_only, rn_model **out);
 
-// The model inside the program.
+// The model inside the program, and the one that drafts for it.
 extern const unsigned char embedded_model[], embedded_model_end[];
-#define EMBEDDED_NAME "tale-20m-q8_0 (embedded)"
+extern const unsigned char embedded_draft[], embedded_draft_end[];
+#define EMBEDDED_NAME       "tale-20m-q8_0 (embedded)"
+#define EMBEDDED_DRAFT_NAME "tale-1m-f16 (embedded)"
 
 enum { TEXT_LIMIT = 64 << 20 }; // bytes of a prompt, or of what stands on a line
 

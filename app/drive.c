@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "draft.h"
 #include "interrupt.h"
 #include "report.h"
 #include "tools.h"
@@ -16,7 +17,8 @@ void drive_kv_memory(const struct options *options, rn_engine_options *out) {
     }
 }
 
-static rn_engine_options engine_options_of(const struct options *options, bool all_logits) {
+static rn_engine_options engine_options_of(const struct options *options, const rn_model *draft,
+                                           bool all_logits) {
     const char *isa = option_text(options, OPT_ISA);
     const bool serves = options->command == COMMAND_SERVE;
     const int max_seqs = option_int(options, OPT_MAX_SEQS, serves ? 32 : 1);
@@ -35,6 +37,8 @@ static rn_engine_options engine_options_of(const struct options *options, bool a
         .logit_rows = all_logits ? -1 : 0,
     };
     drive_kv_memory(options, &out);
+    draft_engine_options(options, draft, &out);
+    if (options->command == COMMAND_EVAL) out.speculate = "off"; // it writes nothing
     return out;
 }
 
@@ -62,16 +66,27 @@ static void context_warn(const rn_engine_info *info, int n_ctx_wanted) {
             info->n_ctx, n_ctx_wanted);
 }
 
-int drive_engine_create(const struct options *options, const rn_model *model,
+// What the model or its draft asks for may be too much for the machine, or not fit together.
+static int create_fail(const rn_model *model, const rn_model *draft, const rn_error *err) {
+    if (err->status == RN_ERR_NOMEM) {
+        return app_fail(APP_FAILED, "%s: %s", err_path(rn_model_get_info(model)->path),
+                        err->message);
+    }
+    return draft && err->status == RN_ERR_MODEL ? draft_fail(draft, model, err)
+                                                : app_fail_error(err);
+}
+
+int drive_engine_create(const struct options *options, const rn_model *model, const rn_model *draft,
                         const struct term *term, bool quiet, bool all_logits, rn_engine **out) {
     struct progress progress;
-    rn_engine_options engine_options = engine_options_of(options, all_logits);
+    rn_engine_options engine_options = engine_options_of(options, draft, all_logits);
     const int n_ctx_max = rn_model_get_info(model)->n_ctx_train;
     if (engine_options.n_ctx > n_ctx_max) {
         char name[64];
         return app_fail(APP_USAGE, "%s: %d is more than the model's context, %d",
                         option_name(options, OPT_CTX, name), engine_options.n_ctx, n_ctx_max);
     }
+    if (!quiet && draft) draft_warn_large(draft, model);
     if (!quiet) memory_say(options, model, &engine_options, term);
     rn_error err = {0};
     engine_options.progress = progress_update;
@@ -79,11 +94,7 @@ int drive_engine_create(const struct options *options, const rn_model *model,
     progress_begin(&progress, term, quiet, "loading");
     const rn_status status = rn_engine_create(model, &engine_options, out, &err);
     progress_end(&progress);
-    if (status == RN_ERR_NOMEM) { // what the model asks for is too much for the machine
-        return app_fail(APP_FAILED, "%s: %s", err_path(rn_model_get_info(model)->path),
-                        err.message);
-    }
-    if (status != RN_OK) return app_fail_error(&err);
+    if (status != RN_OK) return create_fail(model, draft, &err);
     rn_engine_info info;
     rn_engine_get_info(*out, &info);
     app_warn_slow(quiet, info.slow_formats, info.isa);

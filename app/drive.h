@@ -9,10 +9,10 @@
 void drive_kv_memory(const struct options *options, rn_engine_options *out);
 
 // Makes the engine that the options ask for, with a progress bar unless quiet; `run` says before
-// where the memory of a file goes, on a terminal. all_logits: requests
-// want the logits of every position. On failure the error has been printed and the exit code is
-// returned.
-int drive_engine_create(const struct options *options, const rn_model *model,
+// where the memory of a file goes, on a terminal. draft: the model that drafts, outlives the
+// engine; NULL: none. all_logits: requests want the logits of every position. On failure the error
+// has been printed and the exit code is returned.
+int drive_engine_create(const struct options *options, const rn_model *model, const rn_model *draft,
                         const struct term *term, bool quiet, bool all_logits, rn_engine **out);
 
 // Called for every event; false ends the request (it still gets its last event).

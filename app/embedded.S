@@ -1,14 +1,19 @@
-// The default model, inside the program: what `runnel run` uses without -m, from any folder.
-// Read through embedded_model .. embedded_model_end (app.h); the tensor data keeps its alignment.
-    .section .rodata
+// The default model and its draft, inside the program: what `runnel run` uses without -m, from any
+// folder. Read through embedded_model .. embedded_model_end and embedded_draft .. embedded_draft_end
+// (app.h); the tensor data keeps its alignment.
+    .macro embed name, file
     .balign 64
-    .global embedded_model
-    .type embedded_model, @object
-embedded_model:
-    .incbin "tale-20m-q8_0.gguf"
-    .size embedded_model, . - embedded_model
-    .global embedded_model_end
-    .type embedded_model_end, @object
-embedded_model_end:
+    .global \name, \name\()_end
+    .type \name, @object
+\name:
+    .incbin "\file"
+    .size \name, . - \name
+    .type \name\()_end, @object
+\name\()_end:
     .byte 0
+    .endm
+
+    .section .rodata
+    embed embedded_model, tale-20m-q8_0.gguf
+    embed embedded_draft, tale-1m-f16.gguf
     .section .note.GNU-stack, "", @progbits

@@ -139,7 +139,7 @@ static int eval_steps(struct eval *eval) {
     int code = app_open_model(eval->options, false, &eval->model);
     if (code) return code;
     if ((code = text_load(eval, path))) return code;
-    code = drive_engine_create(eval->options, eval->model, &eval->term, eval->quiet, true,
+    code = drive_engine_create(eval->options, eval->model, NULL, &eval->term, eval->quiet, true,
                                &eval->engine);
     if (code) return code;
     rn_engine_info info;

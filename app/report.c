@@ -21,14 +21,31 @@ static double prompt_rate(const struct report *r) {
 }
 
 // Tokens after the first: the first one comes out of the prompt's last step.
+static int decoded(const struct report *r) {
+    return r->timings.output_tokens > 1 ? r->timings.output_tokens - 1 : 0;
+}
+
 static double output_rate(const struct report *r) {
-    return r->timings.decode_steps
-               ? ratio(1000.0 * (double)r->timings.decode_steps, r->timings.decode_ms)
-               : (double)NAN;
+    return decoded(r) ? ratio(1000.0 * decoded(r), r->timings.decode_ms) : (double)NAN;
 }
 
 static double bytes_per_token(const struct report *r) {
-    return ratio((double)r->timings.decode_bytes, (double)r->timings.decode_steps);
+    return ratio((double)r->timings.decode_bytes, decoded(r));
+}
+
+static double tokens_per_step(const struct report *r) {
+    return ratio(decoded(r), (double)r->timings.decode_steps);
+}
+
+// Of drafts; undefined where there were none.
+static double accepted_share(const struct report *r) {
+    return ratio(r->timings.accepted_tokens, r->timings.draft_tokens);
+}
+
+static double draft_speedup(const struct report *r) {
+    const rn_timings *t = &r->timings;
+    return t->draft_tokens && t->undrafted_ms > 0 ? ratio(t->undrafted_ms, t->decode_ms)
+                                                  : (double)NAN;
 }
 
 static double read_rate(const struct report *r) { // bytes/s
@@ -38,7 +55,7 @@ static double read_rate(const struct report *r) { // bytes/s
 static double read_share(const struct report *r) { return ratio(read_rate(r), r->bandwidth); }
 
 void report_measure(struct report *report, rn_engine *engine) {
-    if (!report->timings.decode_steps) return; // nothing to compare it with
+    if (!decoded(report)) return; // nothing to compare it with
     const uint64_t tokens =
         (uint64_t)report->timings.prompt_tokens + (uint64_t)report->timings.output_tokens;
     const uint64_t working_set =
@@ -87,6 +104,20 @@ static void print_share(const struct report *report, const struct term *term, in
             term_reset(term->err_color), figures + percent);
 }
 
+static void print_drafts(const struct report *report, const struct term *term) {
+    if (!report->timings.draft_tokens) return;
+    line_begin(term, "drafts");
+    fprintf(stderr, "%5d tokens  %7.1f%% accepted", report->timings.draft_tokens,
+            100 * accepted_share(report));
+    if (isfinite(tokens_per_step(report)))
+        fprintf(stderr, ", %.2f tokens a step", tokens_per_step(report));
+    if (isfinite(draft_speedup(report))) {
+        fprintf(stderr, ", %s%.2fx%s the speed without", term_bold(term->err_color),
+                draft_speedup(report), term_reset(term->err_color));
+    }
+    fputc('\n', stderr);
+}
+
 static void print_memory(const struct report *report, const struct term *term) {
     if (!isfinite(read_rate(report))) return;
     char bytes[32];
@@ -124,6 +155,7 @@ void report_print(const struct report *report, const struct term *term) {
         fprintf(stderr, ", %d cached", report->timings.cached_tokens);
     fputc('\n', stderr);
     print_output(report, term);
+    print_drafts(report, term);
     print_memory(report, term);
     if (report->conversation_tokens) {
         line_begin(term, "context");
@@ -189,6 +221,24 @@ void report_print_serving(const rn_memory_plan *plan, int max_seqs, const struct
     }
 }
 
+void report_print_drafters(const rn_engine_info *engine, const rn_model_info *draft,
+                           const struct term *term) {
+    char bytes[32];
+    const bool some = engine->drafters && *engine->drafters;
+    fprintf(stderr, "%s  drafts       ", term_dim(term->err_color));
+    if (some) {
+        fprintf(stderr, "up to %d tokens, by %s", engine->draft_max, engine->drafters);
+    } else {
+        fputs("none", stderr);
+    }
+    if (some && draft) {
+        fputs("; the model is ", stderr);
+        term_print_escaped(stderr, draft->path, strlen(draft->path), SIZE_MAX);
+        fprintf(stderr, ", %s", human_bytes((double)draft->weight_bytes, bytes));
+    }
+    fprintf(stderr, "%s\n", term_reset(term->err_color));
+}
+
 // ---------------------------------------------------------------- for programs
 
 static json_t *json_whole(double value) {
@@ -200,7 +250,7 @@ bool report_json(const struct report *report, json_t *object) {
     const double gb = 1e9;
     json_t *figures = json_pack(
         "{s:s, s:s?, s:I, s:f, s:i, s:i, s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:i, "
-        "s:s, s:s, s:s}",
+        "s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o}",
         "finish_reason", rn_finish_text(report->finish), "stop", report->stop, "seed",
         (json_int_t)report->seed, "load_ms", report->load_ms, "prompt_tokens",
         timings->prompt_tokens, "cached_tokens", timings->cached_tokens, "prompt_per_second",
@@ -213,7 +263,10 @@ bool report_json(const struct report *report, json_t *object) {
         json_number(read_share(report)), "in_cache",
         report->bandwidth > 0 ? json_boolean(report->in_cache) : json_null(), "threads",
         report->engine.n_threads, "isa", report->engine.isa, "kv_type", report->engine.kv_type,
-        "backend", report->engine.backend);
+        "backend", report->engine.backend, "draft_tokens", timings->draft_tokens, "accepted_tokens",
+        timings->accepted_tokens, "accepted_share", json_number(accepted_share(report)),
+        "tokens_per_step", json_number(tokens_per_step(report)), "draft_speedup",
+        json_number(draft_speedup(report)));
     if (!figures) return false;
     const int failed = json_object_update(object, figures);
     json_decref(figures);

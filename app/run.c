@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "converse.h"
+#include "draft.h"
 #include "drive.h"
 #include "interrupt.h"
 #include "tools.h"
@@ -187,8 +188,8 @@ static int object_print(const struct prompt *prompt, const struct answer *answer
 
 static int engine_create(struct run *run) {
     const uint64_t start = clock_ns();
-    const int code = drive_engine_create(run->options, run->model, &run->term, run->quiet,
-                                         run->logits.file != NULL, &run->engine);
+    const int code = drive_engine_create(run->options, run->model, run->draft, &run->term,
+                                         run->quiet, run->logits.file != NULL, &run->engine);
     run->load_ms += (double)(clock_ns() - start) / 1e6;
     return code;
 }
@@ -234,6 +235,7 @@ static int run_steps(struct run *run, struct prompt *prompt) {
     if (code) return code;
     const uint64_t start = clock_ns();
     if ((code = app_open_model(run->options, false, &run->model))) return code;
+    if ((code = draft_open(run->options, &run->draft))) return code;
     run->load_ms = (double)(clock_ns() - start) / 1e6;
     code = sampling_get(run->options, rn_model_get_info(run->model), &run->sampling);
     if (code) return code;
@@ -253,6 +255,7 @@ int command_run(const struct options *options) {
     const int code = run_steps(&run, &prompt);
     logits_close(&run.logits);
     rn_engine_destroy(run.engine);
+    rn_model_close(run.draft);
     rn_model_close(run.model);
     text_free(&prompt.text);
     if (prompt.source == OPT_PROMPT_IDS) {

@@ -9,7 +9,7 @@ struct run {
     const struct options *options;
     struct term term;
     bool json, quiet;
-    rn_model *model;
+    rn_model *model, *draft; // draft NULL: none
     rn_engine *engine;
     double load_ms;
     struct sampling sampling;

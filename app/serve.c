@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include "chat.h"
+#include "draft.h"
 #include "drive.h"
 #include "notify.h"
+#include "report.h"
 #include "sampling.h"
 #include "server/server.h"
 #include "tools.h"
@@ -26,7 +28,7 @@ struct serve {
     struct text key_file, cert, key;
     const char *keys[KEYS_MAX];
     char name[256];
-    rn_model *model;
+    rn_model *model, *draft; // draft NULL: none
     rn_engine *engine;
     rn_chat_template *tmpl;
     char *tmpl_source;
@@ -284,11 +286,19 @@ static void ready_print(const struct serve *serve, double bandwidth) {
             : "{\"prompt\":\"Once upon a time\",\"max_tokens\":64}");
 }
 
+static void drafters_print(const struct serve *serve) {
+    rn_engine_info info;
+    rn_engine_get_info(serve->engine, &info);
+    report_print_drafters(&info, serve->draft ? rn_model_get_info(serve->draft) : NULL,
+                          &serve->term);
+}
+
 static int serve_load(struct serve *serve) {
     rn_error err = {0};
-    int code = drive_engine_create(serve->options, serve->model, &serve->term, serve->quiet, false,
-                                   &serve->engine);
+    int code = drive_engine_create(serve->options, serve->model, serve->draft, &serve->term,
+                                   serve->quiet, false, &serve->engine);
     if (code) return code;
+    if (!serve->quiet) drafters_print(serve);
     const double bandwidth = bandwidth_measure(serve->engine);
     const char *source =
         serve->tmpl_source ? serve->tmpl_source : rn_model_chat_template(serve->model);
@@ -304,6 +314,7 @@ static int serve_steps(struct serve *serve) {
     rn_error err = {0};
     int code = config_get(serve);
     if (code || (code = app_open_model(serve->options, false, &serve->model))) return code;
+    if ((code = draft_open(serve->options, &serve->draft))) return code;
     const rn_model_info *info = rn_model_get_info(serve->model);
     if ((code = sampling_get(serve->options, info, &serve->sampling))) return code;
     serve->config.sampling = serve->sampling.value;
@@ -328,6 +339,7 @@ int command_serve(const struct options *options) {
     server_destroy(serve.server);
     rn_engine_destroy(serve.engine);
     rn_chat_template_destroy(serve.tmpl);
+    rn_model_close(serve.draft);
     rn_model_close(serve.model);
     free(serve.tmpl_source);
     text_free(&serve.key_file);

@@ -180,6 +180,8 @@ typedef struct rn_memory_plan {
     uint64_t n_contexts;       // such sequences that the KV memory holds together
     int n_ctx;                 // positions of a sequence: as asked for, or what fits
     const char *kv_type;
+    // of the draft model, beside all this; 0: there is none
+    uint64_t draft_weight_bytes, draft_step_bytes, draft_kv_bytes;
 } rn_memory_plan;
 
 // The memory that rn_engine_create would divide so right now, with the errors that it would give.
@@ -434,7 +436,8 @@ typedef struct rn_engine_stats {
     uint64_t stream_ns, undrafted_ns;
 } rn_engine_stats;
 void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out);
-// Any thread. Forgets the prefixes that no request uses.
+// Any thread. Forgets the prefixes that no request uses, and the texts of requests that are over,
+// which drafts are taken from.
 void rn_engine_forget_prefixes(rn_engine *engine);
 
 // --- a picture of the engine, for those who watch it ---

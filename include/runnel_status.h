@@ -12,7 +12,7 @@
     X(ERR_ARG, "bad argument")         /* a caller's value is out of its range */                  \
     X(ERR_CONTEXT, "context exceeded") /* the prompt does not fit the context */                   \
     X(ERR_FULL, "no capacity")         /* queue or pages are full: try later */                    \
-    X(ERR_NUMERIC, "numeric error")    /* the model produced no finite logit */                    \
+    X(ERR_NUMERIC, "numeric error")    /* no finite logit, or none that may come */                \
     X(ERR_DEADLINE, "deadline passed") /* of the request, before its end */                        \
     X(ERR_CANCELLED, "cancelled")
 

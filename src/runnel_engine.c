@@ -3,6 +3,7 @@
 #include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/driver.h"
 #include "runnel_model.h"
@@ -34,6 +35,8 @@ const char *rn_gap_text(rn_gap gap) {
     return at < RN_GAP_COUNT ? texts[at] : "unknown";
 }
 
+const char *rn_drafter_text(rn_drafter drafter) { return speculation_name(drafter); }
+
 // ---------------------------------------------------------------- life
 
 rn_status model_kv_type(const char *name, enum kv_type *out, rn_error *err) {
@@ -47,6 +50,48 @@ rn_status model_kv_type(const char *name, enum kv_type *out, rn_error *err) {
         at += snprintf(known + at, sizeof known - (size_t)at, "%s%s", i ? ", " : "",
                        kv_type_name((enum kv_type)i));
     return err_set(err, RN_ERR_ARG, "KV type '%.64s' is unknown (known: %s)", name, known);
+}
+
+// One name of the list; RN_ERR_ARG: it is none.
+static rn_status read_drafter(const char *name, size_t len, unsigned *drafters, rn_error *err) {
+    for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
+        const char *text = rn_drafter_text((rn_drafter)id);
+        if (strlen(text) != len || memcmp(text, name, len) != 0) continue;
+        *drafters |= 1u << id;
+        return RN_OK;
+    }
+    return err_set(err, RN_ERR_ARG,
+                   "speculate: '%.*s' is unknown (known: auto, off, or some of model, lookup, "
+                   "shared, custom)",
+                   len < 64 ? (int)len : 64, name);
+}
+
+rn_status model_speculation(const rn_engine_options *o, struct speculation_config *out,
+                            rn_error *err) {
+    const char *list = o->speculate ? o->speculate : "auto";
+    const bool is_auto = strcmp(list, "auto") == 0, is_off = strcmp(list, "off") == 0;
+    *out = (struct speculation_config){.model = o->draft ? &o->draft->model : NULL,
+                                       .tokenizer = o->draft ? o->draft->tokenizer : NULL,
+                                       .fn = o->draft_fn,
+                                       .ctx = o->draft_ctx,
+                                       .draft_max = o->draft_max,
+                                       .draft_min = o->draft_min};
+    if (o->draft && !o->draft->has_plan)
+        return err_set(err, RN_ERR_ARG, "%s: opened for its vocabulary alone", o->draft->info.path);
+    if (is_auto) out->drafters = (1u << RN_DRAFTER_COUNT) - 1;
+    for (const char *at = list; !is_auto && !is_off; at++) {
+        const size_t len = strcspn(at, ",");
+        const rn_status status = read_drafter(at, len, &out->drafters, err);
+        if (status) return status;
+        at += len;
+        if (!*at) break;
+    }
+    const unsigned wanted = out->drafters;
+    const rn_status status = speculation_check(out, err);
+    if (status || is_auto || wanted == out->drafters) return status;
+    const bool no_model = wanted & ~out->drafters & 1u << RN_DRAFTER_MODEL;
+    return err_set(err, RN_ERR_ARG, "speculate is '%.64s', and there is no %s", list,
+                   no_model ? "draft model" : "function to draft");
 }
 
 static rn_status read_options(const rn_engine_options *o, struct engine_config *out,
@@ -70,7 +115,7 @@ static rn_status read_options(const rn_engine_options *o, struct engine_config *
                                   .kv_pages = o->kv_pages,
                                   .itl_ms = o->itl_ms,
                                   .no_prefix = o->no_prefix_cache};
-    return RN_OK;
+    return model_speculation(o, &out->spec, err);
 }
 
 rn_status rn_engine_create(const rn_model *model, const rn_engine_options *options, rn_engine **out,
@@ -154,7 +199,9 @@ void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out) {
                             .kv_bytes = e->kv_config.budget,
                             .kv_token_bytes = plan_kv_token_bytes(e->plan, e->kv_type),
                             .weight_bytes = plan_cost(e->plan, e->kv_type, &shape).weight_bytes,
-                            .cache_bytes = cls->cache_bytes(e->backend)};
+                            .cache_bytes = cls->cache_bytes(e->backend),
+                            .drafters = e->spec ? e->spec->names : "",
+                            .draft_max = e->spec ? e->spec->draft_max : 0};
 }
 
 void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out) {

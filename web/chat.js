@@ -14,7 +14,18 @@ import {
 } from './store.js';
 import { askKey } from './key.js';
 import { renderMarkdown } from './markdown.js';
-import { amount, byId, copyText, h, iconButton, number, percent, seconds, setIcon } from './ui.js';
+import {
+    amount,
+    byId,
+    copyText,
+    count,
+    h,
+    iconButton,
+    number,
+    percent,
+    seconds,
+    setIcon,
+} from './ui.js';
 
 const ideas = [
     'Tell me a story about a fox and a lantern.',
@@ -421,6 +432,8 @@ function editDraw(view, message) {
     area.focus();
 }
 
+const drafts = (t) => `${count(t.draft_n_accepted)} of ${count(t.draft_n)} drafted tokens accepted`;
+
 // What an answer cost, as the server counted it.
 function stats(message) {
     if (message.role === 'user' || message.state === 'waiting' || message.state === 'writing')
@@ -432,6 +445,7 @@ function stats(message) {
         out.push(`first token ${seconds(t.ttft_ms / 1000)}`);
         out.push(amount(t.predicted_n, 'token'));
         if (t.cache_n > 0) out.push(`${amount(t.cache_n, 'prompt token')} cached`);
+        if (t.draft_n > 0) out.push(drafts(t));
         if (t.bandwidth_share > 0) out.push(`${percent(t.bandwidth_share)} of bandwidth`);
     } else if (message.first_ms !== undefined) {
         out.push(`first text ${seconds(message.first_ms / 1000)}`);

@@ -141,6 +141,9 @@ function redraw() {
         `context ${count(live.n_ctx)}`,
         `KV ${live.kv_type}`,
         `${count(live.output_tokens)} tokens written`,
+        ...(live.draft_tokens
+            ? [`${percent(live.accepted_tokens / live.draft_tokens)} of drafts accepted`]
+            : []),
     ].join(' · ');
     byId('rate').textContent = number(
         live.tokens_per_s < 10 ? live.tokens_per_s : Math.round(live.tokens_per_s),

@@ -105,6 +105,9 @@ function update(stream) {
         lane.causes.push(causeIndex(cause));
     }
     lane.pages = stream.pages;
+    lane.drafts = stream.drafted
+        ? `, ${count(stream.accepted)} of ${count(stream.drafted)} drafted tokens accepted`
+        : '';
     lane.what.textContent = stream.state;
     lane.made.textContent =
         stream.state === 'prompt'
@@ -112,7 +115,8 @@ function update(stream) {
             : amount(stream.output, 'token');
     lane.node.title =
         `${stream.id}, choice ${stream.choice}: ` +
-        `${amount(stream.prompt, 'prompt token')}, ${count(stream.cached)} of them cached`;
+        `${amount(stream.prompt, 'prompt token')}, ${count(stream.cached)} of them cached` +
+        lane.drafts;
     lane.node.classList.toggle('done', stream.state === 'done');
 }
 
@@ -129,6 +133,7 @@ function create(n) {
         made,
         canvas,
         pages: 0,
+        drafts: '',
         times: [],
         causes: [],
         head: 0,
@@ -269,5 +274,5 @@ function describe(lane, time) {
     if (!cause || best === 0) return `Stream ${lane.n}, ${ago} ago: its first token`;
     const gap = seconds((lane.times[best] - lane.times[best - 1]) / 1000);
     const what = `${gap} since the token before, ${cause.text}`;
-    return `Stream ${lane.n}, ${ago} ago: ${what}; ${amount(lane.pages, 'page')}`;
+    return `Stream ${lane.n}, ${ago} ago: ${what}; ${amount(lane.pages, 'page')}${lane.drafts}`;
 }

@@ -70,11 +70,13 @@ static void put_finishes(struct jbuf *line, const struct generation *generation)
 static void put_generation(struct jbuf *line, const struct call *call) {
     const struct generation *generation = call->generation;
     const struct usage usage = generation_usage(generation);
-    uint64_t preemptions = 0, output_tokens = 0;
+    uint64_t preemptions = 0, output_tokens = 0, draft_tokens = 0, accepted_tokens = 0;
     double queue_ms = 0;
     for (int i = 0; i < generation->n_choices; i++) {
         const rn_timings *timings = &generation->choice[i].timings;
         preemptions += (uint64_t)timings->preemptions;
+        draft_tokens += (uint64_t)timings->draft_tokens;
+        accepted_tokens += (uint64_t)timings->accepted_tokens;
         output_tokens += (uint64_t)generation->choice[i].n_output; // also of those that did not end
         if (timings->queue_ms > queue_ms) queue_ms = timings->queue_ms;
     }
@@ -87,6 +89,8 @@ static void put_generation(struct jbuf *line, const struct call *call) {
     jbuf_put_uint(line, "prompt_tokens", (uint64_t)usage.prompt_tokens);
     jbuf_put_uint(line, "cached_tokens", (uint64_t)usage.cached_tokens);
     jbuf_put_uint(line, "output_tokens", output_tokens);
+    jbuf_put_uint(line, "draft_tokens", draft_tokens);
+    jbuf_put_uint(line, "accepted_tokens", accepted_tokens);
     jbuf_put_uint(line, "preemptions", preemptions);
     jbuf_put_real(line, "queue_ms", queue_ms, 3);
     if (generation->first_ns)

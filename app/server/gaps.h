@@ -1,5 +1,5 @@
-// The times between a choice's tokens, counted in buckets of about 4%: percentiles in little
-// memory, however long the text.
+// The times between a choice's tokens that did not come together, counted in buckets of about 4%:
+// percentiles in little memory, however long the text.
 #ifndef RN_SERVER_GAPS_H
 #define RN_SERVER_GAPS_H
 

@@ -207,7 +207,8 @@ struct usage generation_usage(const struct generation *generation) {
 struct sums {
     double queue_ms, prompt_ms, ttft_ms, decode_ms, bytes;
     int output, decoded; // decoded: tokens after the first of each choice
-    uint64_t steps;
+    int drafted, accepted;
+    double stream_ms, undrafted_ms; // of all choices together, with drafts and without
 };
 
 static double larger(double a, double b) { return a > b ? a : b; }
@@ -221,7 +222,10 @@ static struct sums sums_of(const struct generation *generation) {
         sums.ttft_ms = larger(sums.ttft_ms, t->ttft_ms);
         sums.decode_ms = larger(sums.decode_ms, t->decode_ms);
         sums.bytes += (double)t->decode_bytes;
-        sums.steps += t->decode_steps;
+        sums.drafted += t->draft_tokens;
+        sums.accepted += t->accepted_tokens;
+        sums.stream_ms += t->decode_ms;
+        sums.undrafted_ms += t->undrafted_ms;
         sums.output += t->output_tokens;
         sums.decoded += t->output_tokens > 0 ? t->output_tokens - 1 : 0;
     }
@@ -234,6 +238,15 @@ static double over(double value, double by) { return by > 0 ? value / by : 0; }
 static void put_gaps(struct jbuf *out, const struct gaps *gaps) {
     jbuf_put_real(out, "itl_ms_p50", gaps_percentile(gaps, 0.50), 3);
     jbuf_put_real(out, "itl_ms_p99", gaps_percentile(gaps, 0.99), 3);
+}
+
+// The speed-up is null where nothing was drafted.
+static void put_drafts(struct jbuf *out, const struct sums *sums) {
+    const bool known = sums->drafted && sums->undrafted_ms > 0 && sums->stream_ms > 0;
+    jbuf_put_int(out, "draft_n", sums->drafted);
+    jbuf_put_int(out, "draft_n_accepted", sums->accepted);
+    jbuf_put_real(out, "draft_speedup", known ? sums->undrafted_ms / sums->stream_ms : (double)NAN,
+                  3);
 }
 
 void generation_timings(const struct call *call, struct jbuf *out) {
@@ -251,12 +264,11 @@ void generation_timings(const struct call *call, struct jbuf *out) {
     jbuf_put_real(out, "predicted_ms", sums.decode_ms, 3);
     jbuf_put_real(out, "predicted_per_token_ms", over(sums.decode_ms, sums.decoded), 3);
     jbuf_put_real(out, "predicted_per_second", over(sums.decoded * 1e3, sums.decode_ms), 2);
-    jbuf_put_int(out, "draft_n", 0);
-    jbuf_put_int(out, "draft_n_accepted", 0);
+    put_drafts(out, &sums);
     jbuf_put_real(out, "ttft_ms", sums.ttft_ms, 3);
     jbuf_put_real(out, "queue_ms", sums.queue_ms, 3);
     put_gaps(out, &generation->choice[0].gaps);
-    jbuf_put_real(out, "bytes_per_token", over(sums.bytes, (double)sums.steps), 0);
+    jbuf_put_real(out, "bytes_per_token", over(sums.bytes, sums.decoded), 0);
     jbuf_put_real(out, "bandwidth_share",
                   call->server->bandwidth > 0
                       ? over(sums.bytes, sums.decode_ms * 1e-3) / call->server->bandwidth

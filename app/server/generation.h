@@ -43,7 +43,7 @@ struct choice {
     char *stop; // the stop string that matched, or NULL; owned
     uint64_t seed;
     rn_timings timings; // valid when ended
-    struct gaps gaps;   // times between its tokens
+    struct gaps gaps;   // times between its tokens, those that came together aside
     float *embedding;   // [n_embd], owned; with pooling
     struct split split;
     // for who counts

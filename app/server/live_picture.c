@@ -20,14 +20,16 @@ void live_moments_add(struct live_moments *moments, uint64_t time_ns,
         moments->n--;
         memmove(moments->moment, moments->moment + 1, (size_t)moments->n * sizeof *moments->moment);
     }
+    const rn_draft_stats drafts = metrics_drafts(stats);
     moments->moment[moments->n++] = (struct live_moment){
         .time_ns = time_ns,
         .steps = stats->steps,
         .output_tokens = stats->output_tokens,
         .computed_tokens = stats->computed_tokens,
         .run_ns = stats->run_ns,
-        .busy_ns = stats->schedule_ns + stats->batch_ns + stats->run_ns + stats->sample_ns +
-                   stats->publish_ns,
+        .busy_ns = stats->schedule_ns + stats->draft_ns + stats->batch_ns + stats->run_ns +
+                   stats->sample_ns + stats->publish_ns,
+        .refused_tokens = drafts.tokens - drafts.accepted,
         .bytes = stats->weight_bytes + stats->kv_bytes,
     };
 }
@@ -41,8 +43,10 @@ static void put_rates(struct jbuf *out, const struct live_picture *picture) {
     const struct live_moment *to = moments->n ? &moments->moment[moments->n - 1] : &none;
     const double seconds = (double)(to->time_ns - from->time_ns) * 1e-9;
     const double outputs = (double)(to->output_tokens - from->output_tokens);
-    // Every output token but a text's last is evaluated too; the rest was of prompts.
-    const double prompts = (double)(to->computed_tokens - from->computed_tokens) - outputs;
+    // Every output token but a text's last is evaluated too, and what was drafted in vain; the rest
+    // was of prompts.
+    const double prompts = (double)(to->computed_tokens - from->computed_tokens) - outputs -
+                           (double)(to->refused_tokens - from->refused_tokens);
     const double busy_ns = (double)(to->busy_ns - from->busy_ns);
     const double rate =
         ratio((double)(to->bytes - from->bytes) * 1e9, (double)(to->run_ns - from->run_ns));
@@ -142,6 +146,8 @@ static void put_stream(struct jbuf *out, const struct live_stream *stream, uint6
     jbuf_put_uint(out, "cached", (uint64_t)stream->cached_tokens);
     jbuf_put_uint(out, "done", (uint64_t)stream->done_tokens);
     jbuf_put_uint(out, "output", (uint64_t)stream->output_tokens);
+    jbuf_put_uint(out, "drafted", (uint64_t)stream->draft_tokens);
+    jbuf_put_uint(out, "accepted", (uint64_t)stream->accepted_tokens);
     jbuf_put_uint(out, "pages", stream->pages);
     put_tokens(out, stream, start_ns);
     jbuf_text(out, "}");
@@ -202,6 +208,7 @@ static void put_server(struct jbuf *out, const struct live_picture *picture) {
 
 static void put_counts(struct jbuf *out, const struct live_picture *picture) {
     const rn_engine_stats *stats = picture->stats;
+    const rn_draft_stats drafts = metrics_drafts(stats);
     uint64_t paused = 0;
     for (int i = 0; i < picture->streams->n; i++) {
         const struct live_stream *stream = &picture->streams->stream[i];
@@ -215,6 +222,8 @@ static void put_counts(struct jbuf *out, const struct live_picture *picture) {
     jbuf_put_uint(out, "prompt_tokens", stats->prompt_tokens);
     jbuf_put_uint(out, "cached_tokens", stats->cached_tokens);
     jbuf_put_uint(out, "preemptions", stats->preemptions);
+    jbuf_put_uint(out, "draft_tokens", drafts.tokens);
+    jbuf_put_uint(out, "accepted_tokens", drafts.accepted);
     jbuf_key(out, "kv");
     jbuf_text(out, "{");
     jbuf_put_uint(out, "page_tokens", KV_PAGE_TOKENS);

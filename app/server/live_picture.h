@@ -9,6 +9,7 @@
 // The engine's counters at a moment.
 struct live_moment {
     uint64_t time_ns, steps, output_tokens, computed_tokens, run_ns, busy_ns, bytes;
+    uint64_t refused_tokens; // of drafts
 };
 
 enum { LIVE_MOMENTS = 16 };

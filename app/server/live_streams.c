@@ -106,6 +106,8 @@ void live_streams_token(struct live_streams *streams, const char *id, int index,
     stream->prompt_tokens = event->timings->prompt_tokens;
     stream->cached_tokens = event->timings->cached_tokens;
     stream->output_tokens = event->timings->output_tokens;
+    stream->draft_tokens = event->timings->draft_tokens;
+    stream->accepted_tokens = event->timings->accepted_tokens;
     stream->done_tokens = stream->prompt_tokens + stream->output_tokens;
 }
 
@@ -117,6 +119,8 @@ static void view_one(struct live_streams *streams, const rn_stream_view *view, u
     stream->cached_tokens = view->cached_tokens;
     stream->done_tokens = view->done_tokens;
     stream->output_tokens = view->output_tokens;
+    stream->draft_tokens = view->draft_tokens;
+    stream->accepted_tokens = view->accepted_tokens;
     stream->pages = view->pages;
     stream->pictured = true;
     stream->missed = -1;

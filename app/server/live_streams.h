@@ -20,6 +20,7 @@ struct live_stream {
     char id[LIVE_ID_BYTES]; // of the answer; "": not known yet
     rn_stream_state state;
     int prompt_tokens, cached_tokens, done_tokens, output_tokens;
+    int draft_tokens, accepted_tokens;
     uint32_t pages;
     struct live_token *token; // [n_tokens] since the last picture, the first LIVE_TOKENS_MAX
     int n_tokens, token_capacity;

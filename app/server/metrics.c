@@ -93,6 +93,16 @@ const struct histogram *metrics_itl(const struct metrics *metrics) {
     return &metrics->histogram[HISTOGRAM_ITL].shown;
 }
 
+rn_draft_stats metrics_drafts(const rn_engine_stats *stats) {
+    rn_draft_stats sum = {0};
+    for (int i = 0; i < RN_DRAFTER_COUNT; i++) {
+        sum.drafts += stats->draft[i].drafts;
+        sum.tokens += stats->draft[i].tokens;
+        sum.accepted += stats->draft[i].accepted;
+    }
+    return sum;
+}
+
 // ---------------------------------------------------------------- busy time
 
 static struct metrics_work work_of(const rn_engine_stats *stats) {
@@ -139,6 +149,7 @@ void metrics_token(struct metrics *metrics, const struct choice *choice, const r
         observe(&metrics->histogram[HISTOGRAM_TTFT], (double)ns * 1e-9);
         return;
     }
+    if (!(event->gap_ms > 0)) return; // it came with the one before: times are those between steps
     observe(&metrics->histogram[HISTOGRAM_ITL], event->gap_ms * 1e-3);
     observe(&metrics->gap[event->gap], event->gap_ms * 1e-3);
 }

@@ -16,6 +16,9 @@ void metrics_choice_end(struct metrics *metrics, const struct choice *choice);
 // by route and status, and its line in the access log.
 void metrics_call_end(struct metrics *metrics, const struct call *call, bool gone);
 
+// Of all drafters together.
+rn_draft_stats metrics_drafts(const rn_engine_stats *stats);
+
 // Histograms that the live view shows too.
 struct histogram {
     const double *bound; // [n_bounds], ascending, seconds

@@ -158,6 +158,7 @@ static void put_requests(struct scrape *scrape) {
 
 static void put_counters(struct scrape *scrape) {
     const rn_engine_stats *stats = &scrape->stats;
+    const rn_draft_stats drafts = metrics_drafts(stats);
     const struct {
         const char *name, *help;
         uint64_t value;
@@ -170,9 +171,11 @@ static void put_counters(struct scrape *scrape) {
          stats->cached_tokens},
         {"vllm:num_preemptions_total", "Times that a request gave its pages to others.",
          stats->preemptions},
-        {"vllm:spec_decode_num_drafts_total", "Drafts of several tokens.", 0},
-        {"vllm:spec_decode_num_draft_tokens_total", "Tokens that were drafted.", 0},
-        {"vllm:spec_decode_num_accepted_tokens_total", "Drafted tokens that were accepted.", 0},
+        {"vllm:spec_decode_num_drafts_total", "Drafts that were verified.", drafts.drafts},
+        {"vllm:spec_decode_num_draft_tokens_total", "Tokens that were drafted and verified.",
+         drafts.tokens},
+        {"vllm:spec_decode_num_accepted_tokens_total", "Drafted tokens that were accepted.",
+         drafts.accepted},
         {"runnel:steps_total", "Steps of the engine.", stats->steps},
         {"runnel:computed_tokens_total", "Tokens that were evaluated, of prompts and outputs.",
          stats->computed_tokens},
@@ -180,6 +183,19 @@ static void put_counters(struct scrape *scrape) {
     };
     for (size_t i = 0; i < sizeof counter / sizeof *counter; i++)
         put_single(scrape, counter[i].name, "counter", counter[i].help, (double)counter[i].value);
+}
+
+// By place in the draft, as far as drafts may go.
+static void put_accepted(struct scrape *scrape) {
+    static const char name[] = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
+    put_family(scrape->out, name, "counter",
+               "Drafted tokens that were accepted, by their position in the draft.");
+    const int most = server_drafts(scrape->server) ? scrape->info.draft_max : 0;
+    for (int i = 0; i < most && i < RN_MAX_DRAFT; i++) {
+        char position[16];
+        snprintf(position, sizeof position, "%d", i);
+        put_sample(scrape, name, "position", position, (double)scrape->stats.accepted_at[i]);
+    }
 }
 
 // The block size and count that load balancers look for.
@@ -196,6 +212,8 @@ static void put_cache_config(struct scrape *scrape) {
 }
 
 // ---------------------------------------------------------------- runnel's own
+
+static const char *const drafter_name[RN_DRAFTER_COUNT] = {"model", "lookup", "shared", "custom"};
 
 static void put_bytes(struct scrape *scrape) {
     const rn_engine_stats *stats = &scrape->stats;
@@ -245,10 +263,31 @@ static void put_engine(struct scrape *scrape) {
     static const char name[] = "runnel:step_phase_seconds_total";
     put_family(scrape->out, name, "counter", "Time of the steps by what they did.");
     put_sample(scrape, name, "phase", "schedule", (double)stats->schedule_ns * 1e-9);
+    put_sample(scrape, name, "phase", "draft", (double)stats->draft_ns * 1e-9);
     put_sample(scrape, name, "phase", "batch", (double)stats->batch_ns * 1e-9);
     put_sample(scrape, name, "phase", "run", (double)stats->run_ns * 1e-9);
     put_sample(scrape, name, "phase", "sample", (double)stats->sample_ns * 1e-9);
     put_sample(scrape, name, "phase", "publish", (double)stats->publish_ns * 1e-9);
+}
+
+// The server has no drafter of its own.
+static void put_drafts(struct scrape *scrape) {
+    static const char tokens[] = "runnel:draft_tokens_total";
+    static const char accepted[] = "runnel:accepted_tokens_total";
+    const rn_engine_stats *stats = &scrape->stats;
+    put_family(scrape->out, tokens, "counter",
+               "Tokens that were drafted and verified, by drafter.");
+    for (int i = 0; i < RN_DRAFTER_CUSTOM; i++)
+        put_sample(scrape, tokens, "drafter", drafter_name[i], (double)stats->draft[i].tokens);
+    put_family(scrape->out, accepted, "counter", "Drafted tokens that were accepted, by drafter.");
+    for (int i = 0; i < RN_DRAFTER_CUSTOM; i++)
+        put_sample(scrape, accepted, "drafter", drafter_name[i], (double)stats->draft[i].accepted);
+    put_single(scrape, "runnel:draft_seconds_total", "counter", "Time that drafting took.",
+               (double)stats->draft_ns * 1e-9);
+    put_single(scrape, "runnel:draft_speedup", "gauge",
+               "How many times faster streams got their tokens than without drafts.",
+               stats->stream_ns ? (double)stats->undrafted_ns / (double)stats->stream_ns
+                                : (double)NAN);
 }
 
 static void put_gaps(struct scrape *scrape) {
@@ -355,11 +394,13 @@ void metrics_get(struct call *call) {
     jbuf_text(&scrape.labels, ",engine=\"0\"");
     put_requests(&scrape);
     put_counters(&scrape);
+    put_accepted(&scrape);
     put_histograms(&scrape);
     put_cache_config(&scrape);
     put_bytes(&scrape);
     put_pages(&scrape);
     put_engine(&scrape);
+    put_drafts(&scrape);
     put_gaps(&scrape);
     put_calls(&scrape);
     put_now(&scrape);

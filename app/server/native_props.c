@@ -29,11 +29,13 @@ static void next_token_write(struct jbuf *out, int n_decoded, int max_tokens) {
 }
 
 // Its brace stays open.
-static void slot_begin(struct jbuf *out, const struct server *server, int id, bool is_processing) {
+static void slot_begin(struct jbuf *out, const struct server *server, int id, bool is_processing,
+                       bool drafts) {
     jbuf_text(out, "{");
     int_write(out, "id", id);
     int_write(out, "n_ctx", server->engine_info.n_ctx);
-    jbuf_text(out, ",\"speculative\":false");
+    jbuf_key(out, "speculative");
+    jbuf_bool(out, drafts);
     jbuf_key(out, "is_processing");
     jbuf_bool(out, is_processing);
 }
@@ -46,7 +48,7 @@ static void defaults_write(struct jbuf *out, const struct server *server) {
                                   .max_tokens = server->config.max_tokens,
                                   .stream = true};
     jbuf_key(out, "default_generation_settings");
-    slot_begin(out, server, 0, false);
+    slot_begin(out, server, 0, false, server_drafts(server));
     int_write(out, "id_task", -1);
     jbuf_key(out, "params");
     native_settings_write(out, server, &params,
@@ -75,6 +77,8 @@ void native_props(struct call *call) {
     token_write(out, "eos_token", model, tools_token_eos(model));
     jbuf_text(out, ",\"build_info\":\"runnel " RN_VERSION "\",\"is_sleeping\":false,"
                    "\"endpoint_slots\":true,\"endpoint_props\":false,\"endpoint_metrics\":true");
+    jbuf_key(out, "speculative");
+    jbuf_bool(out, server_drafts(server));
     jbuf_key(out, "ui");
     jbuf_bool(out, server->config.ui);
     jbuf_text(out, "}");
@@ -83,23 +87,17 @@ void native_props(struct call *call) {
 
 // ---------------------------------------------------------------- slots
 
-static int decoded_of(const struct generation *generation, const struct choice *choice) {
-    if (generation->keep_tokens) return choice->n_tokens;
-    return choice->gaps.total ? (int)choice->gaps.total + 1 : generation->first_ns != 0;
-}
-
 static void busy_write(struct jbuf *out, const struct server *server,
                        const struct generation *generation, const struct choice *choice, int id) {
     const struct stream *stream = generation->stream[choice->prompt];
-    const int n_decoded = decoded_of(generation, choice);
-    slot_begin(out, server, id, true);
+    slot_begin(out, server, id, true, native_draft_max(server, &generation->params) > 0);
     int_write(out, "id_task", stream ? (int64_t)stream->request : -1);
     int_write(out, "n_prompt_tokens", (int64_t)generation->prompt[choice->prompt].n_ids);
     jbuf_key(out, "params");
     native_settings_write(out, server, &generation->params,
                           generation->params.sampling.has_seed ? &generation->params.sampling.seed
                                                                : NULL);
-    next_token_write(out, n_decoded, generation->params.max_tokens);
+    next_token_write(out, choice->n_output, generation->params.max_tokens);
     jbuf_text(out, "}");
 }
 
@@ -138,7 +136,7 @@ void native_slots(struct call *call) {
     const int n_busy = busy_list(out, server);
     for (int i = n_busy; i < n_slots; i++) {
         if (i) jbuf_text(out, ",");
-        slot_begin(out, server, i, false);
+        slot_begin(out, server, i, false, server_drafts(server));
         jbuf_text(out, "}");
     }
     jbuf_text(out, "]");

@@ -134,6 +134,17 @@ static bool read_top_logprobs(const struct fields *fields, const struct row *row
     return true;
 }
 
+// 0 asks for none; more than a draft can have is no limit.
+static bool read_draft_max(const struct fields *fields, const struct row *row, const char *name,
+                           struct params *out) {
+    (void)row;
+    int64_t value = 0;
+    if (!is_given(fields, name)) return true;
+    const bool ok = field_int(fields, name, 0, INT32_MAX, &value);
+    out->draft_max = value == 0 ? -1 : value > RN_MAX_DRAFT ? RN_MAX_DRAFT : (int)value;
+    return ok;
+}
+
 // 0 asks for the logprobs of the text's own tokens.
 static bool read_logprobs_count(const struct fields *fields, const struct row *row,
                                 const char *name, struct params *out) {
@@ -340,7 +351,7 @@ static bool row_read(struct call *call, const json_t *body, const struct row *ro
                      struct params *out) {
     const struct fields top = fields_of(call, body, "");
     const char *dot = strchr(row->name, '.');
-    if (!dot) return row->read(&top, row, row->name, out);
+    if (!dot || json_object_get(body, row->name)) return row->read(&top, row, row->name, out);
     char parent[64];
     const size_t len = (size_t)(dot - row->name);
     assert(len < sizeof parent);

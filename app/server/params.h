@@ -28,6 +28,7 @@ struct params {
     bool stream, include_usage, ignore_eos;
     bool logprobs;
     int top_logprobs;
+    int draft_max; // of rn_request: 0: the engine's; -1: none
     int priority;
     const char *user, *cache_salt; // NULL: none
     double timeout_ms;             // 0: the server's

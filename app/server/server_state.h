@@ -51,6 +51,11 @@ static inline int server_places(const struct server *server) {
     return server->engine_info.max_waiting;
 }
 
+// Whether tokens are drafted.
+static inline bool server_drafts(const struct server *server) {
+    return server->engine_info.drafters && *server->engine_info.drafters;
+}
+
 // Those of them that may wait when all others run.
 static inline int server_waiting_max(const rn_engine_info *info) {
     return info->max_waiting > info->max_seqs ? info->max_waiting - info->max_seqs : 0;

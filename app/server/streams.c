@@ -48,6 +48,7 @@ static rn_request request_of(const struct call *call, int index) {
         .special_text = generation->special_text,
         .logprobs = params->logprobs,
         .top_logprobs = params->top_logprobs,
+        .draft_max = params->draft_max,
         .priority = params->priority,
         .user = params->user,
         .timeout_ms = params->timeout_ms > 0 ? params->timeout_ms : limit_ms,
@@ -251,7 +252,7 @@ static bool choice_end(struct call *call, struct choice *choice, const rn_event 
 static void token_count(struct call *call, struct choice *choice, const rn_event *event) {
     struct generation *generation = call->generation;
     if (!generation->first_ns) generation->first_ns = event->time_ns;
-    if (event->gap != RN_GAP_NONE) gaps_add(&choice->gaps, event->gap_ms);
+    if (event->gap_ms > 0) gaps_add(&choice->gaps, event->gap_ms);
     choice->gap_ms[event->gap] += event->gap_ms;
     choice->n_output++;
     metrics_token(call->server->metrics, choice, event);

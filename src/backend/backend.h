@@ -11,6 +11,8 @@
 // Reports done of total bytes while loading; may be NULL.
 typedef void (*backend_progress)(void *ctx, uint64_t done, uint64_t total);
 
+struct backend;
+
 struct backend_config {
     const char *name; // "cpu"; NULL: the best one that works
     const char *isa;  // CPU: "scalar", "avx2", "avxvnni", "avx512", "neon"; NULL: the best here
@@ -23,9 +25,10 @@ struct backend_config {
     uint32_t n_pages[PLAN_MAX_KV_GROUPS];
     backend_progress progress;
     void *progress_ctx;
+    // Of the same class: its threads are used instead of own ones, n_threads and no_pin are its. It
+    // outlives this one, and the two do not run at the same time. NULL: own ones.
+    struct backend *threads_of;
 };
-
-struct backend;
 
 struct backend_class {
     const char *name;

@@ -66,8 +66,9 @@ struct seq *engine_running_remove(struct engine *engine, int index) {
 
 void engine_preempt(struct engine *engine, int index) {
     struct seq *seq = engine_running_remove(engine, index);
+    engine_draft_leave(engine, seq, false);
     kv_release(engine->kv, &seq->table);
-    seq->n_done = 0;
+    seq->n_done = seq->n_again = 0;
     seq->gap_cause = RN_GAP_PREEMPTED;
     seq->timings.preemptions++;
     engine->stats.preemptions++;
@@ -350,8 +351,10 @@ static void admit(struct engine *engine, uint64_t now) {
 }
 
 void engine_admit(struct engine *engine) {
-    if (atomic_exchange_explicit(&engine->forget, false, memory_order_relaxed))
+    if (atomic_exchange_explicit(&engine->forget, false, memory_order_relaxed)) {
         kv_forget_prefixes(engine->kv);
+        engine_draft_forget(engine);
+    }
     take_new(engine);                        // before the flags: a cancel follows its submit
     const uint64_t now = engine_now(engine); // not before any submit
     engine->event_ns = now;

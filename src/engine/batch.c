@@ -1,6 +1,6 @@
-// Lays the step's work out as the backend reads it: rows of tokens and positions, page tables, the
-// rows whose result is wanted. Text comes before embeddings, so that the rows that want logits are
-// the first of those.
+// Lays the step's work out as the backend reads it, after drafts were added to it: rows of tokens
+// and positions, page tables, the rows whose result is wanted. Text comes before embeddings, so
+// that the rows that want logits are the first of those.
 #include <string.h>
 
 #include "engine/engine.h"
@@ -28,6 +28,7 @@ static void append(struct engine *engine, struct work *work) {
 
 void engine_build_batch(struct engine *engine) {
     struct batch *batch = &engine->batch;
+    engine_speculate(engine);
     *batch = (struct batch){.token = engine->token,
                             .pos = engine->pos,
                             .out_row = engine->out_row,

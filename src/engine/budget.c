@@ -35,7 +35,7 @@ static rn_status resolve(const struct budget_request *request, struct budget_siz
         s->logit_rows = fitting < s->batch_tokens ? fitting : s->batch_tokens;
         if (s->logit_rows < s->max_seqs) s->logit_rows = s->max_seqs;
     }
-    if (!s->logit_rows) s->logit_rows = s->max_seqs;
+    if (!s->logit_rows) s->logit_rows = s->max_seqs + request->draft_rows;
     rn_status status = check_limit("context", s->n_ctx, 1, request->n_ctx_max, err);
     if (!status) status = check_limit("max_seqs", s->max_seqs, 1, MAX_SEQS, err);
     // everyone gets a token and a row of logits in each step
@@ -64,6 +64,14 @@ static uint64_t step_bytes_of(const struct plan *plan, const struct budget_sizes
         bytes += (uint64_t)rows * (uint64_t)buffer->width * (uint64_t)buffer->slots * sizeof(float);
     }
     return bytes;
+}
+
+// Its rows of logits are one for each sequence: it drafts a token at a time.
+static uint64_t beside_step_bytes(const struct budget_request *request,
+                                  const struct budget_sizes *sizes) {
+    struct budget_sizes own = *sizes;
+    own.logit_rows = sizes->max_seqs;
+    return step_bytes_of(request->beside.plan, &own);
 }
 
 struct kv_config budget_kv_config(const struct plan *plan, enum kv_type kv_type) {
@@ -95,22 +103,40 @@ static uint64_t kv_bytes_max(const struct kv_config *config) {
     return bytes;
 }
 
-// What is there for KV pages when nobody asked for an amount.
+// How much KV memory the model beside needs for each byte of the other one's; 0 without.
+static double beside_share(const struct budget_request *request, const struct kv_config *config,
+                           const struct budget *budget) {
+    if (!request->beside.plan) return 0;
+    const struct kv_config beside = budget_kv_config(request->beside.plan, request->beside.kv_type);
+    return (double)kv_need(&beside, budget->beside.n_ctx, 1) /
+           (double)kv_need(config, budget->sizes.n_ctx, 1);
+}
+
+static uint64_t scaled(uint64_t bytes, double factor) {
+    const double product = (double)bytes * factor;
+    return product < 0x1p63 ? (uint64_t)product : UINT64_MAX;
+}
+
+// What is there for KV pages when nobody asked for an amount; share: what goes beside.
 static uint64_t kv_bytes_free(const struct budget_request *request, const struct kv_config *config,
-                              const struct budget *budget) {
+                              const struct budget *budget, double share) {
     const struct budget_sizes *sizes = &budget->sizes;
     const uint64_t seqs =
         times(kv_need(config, sizes->n_ctx, sizes->batch_tokens), (uint64_t)sizes->max_seqs);
     if (!request->available) return least(seqs, kv_bytes_max(config));
-    const uint64_t bytes = least(budget->free_bytes, times(seqs, ADEQUATE_CONTEXTS));
+    const uint64_t own =
+        share > 0 ? scaled(budget->free_bytes, 1 / (1 + share)) : budget->free_bytes;
+    const uint64_t bytes = least(own, times(seqs, ADEQUATE_CONTEXTS));
     return least(bytes, kv_bytes_max(config));
 }
 
 // What weights, buffers and the reserve leave. Every group has addresses for the whole budget.
 static uint64_t free_bytes_of(const struct budget_request *request, int n_group,
                               const struct budget *budget) {
-    const uint64_t taken =
-        budget->weight_bytes + budget->step_bytes + request->available / RESERVE_DIVISOR;
+    const uint64_t taken = budget->weight_bytes + budget->step_bytes + budget->beside.weight_bytes +
+                           budget->beside.step_bytes + request->available / RESERVE_DIVISOR;
+    if (request->beside.plan && request->beside.plan->n_group > n_group)
+        n_group = request->beside.plan->n_group;
     const uint64_t bytes = less(request->available, taken);
     if (!request->address_room || n_group < 2) return bytes;
     return least(bytes, less(request->address_room, taken) / (uint64_t)n_group);
@@ -157,8 +183,10 @@ static rn_status refuse_no_page(const struct budget_request *request, const stru
     return err_set(err, RN_ERR_NOMEM,
                    "%s of memory are free, and the weights take %s, the buffers of a step %s: what "
                    "is left holds no KV page of %s",
-                   size_of(request->available).text, size_of(budget->weight_bytes).text,
-                   size_of(budget->step_bytes).text, size_of(budget->page_bytes).text);
+                   size_of(request->available).text,
+                   size_of(budget->weight_bytes + budget->beside.weight_bytes).text,
+                   size_of(budget->step_bytes + budget->beside.step_bytes).text,
+                   size_of(budget->page_bytes).text);
 }
 
 static rn_status refuse_context(const struct budget *budget, const struct kv_config *config,
@@ -171,10 +199,37 @@ static rn_status refuse_context(const struct budget *budget, const struct kv_con
 }
 
 static uint64_t kv_bytes_choose(const struct budget_request *request,
-                                const struct kv_config *config, const struct budget *budget) {
+                                const struct kv_config *config, const struct budget *budget,
+                                double share) {
     if (request->kv_bytes) return request->kv_bytes;
     if (request->kv_pages) return times(budget->page_bytes, request->kv_pages);
-    return kv_bytes_free(request, config, budget);
+    return kv_bytes_free(request, config, budget, share);
+}
+
+static int shorter(int a, int b) { return a < b ? a : b; }
+
+// What is known before memory is divided.
+static void fill_parts(const struct budget_request *request, const struct kv_config *config,
+                       struct budget *out) {
+    out->weight_bytes = weight_bytes_of(request->plan);
+    out->step_bytes = step_bytes_of(request->plan, &out->sizes);
+    for (int g = 0; g < config->n_group; g++) out->page_bytes += config->group[g].page_bytes;
+    if (request->beside.plan) {
+        out->beside.n_ctx = shorter(out->sizes.n_ctx, request->beside.n_ctx_max);
+        out->beside.weight_bytes = weight_bytes_of(request->beside.plan);
+        out->beside.step_bytes = beside_step_bytes(request, &out->sizes);
+    }
+    out->free_bytes = free_bytes_of(request, config->n_group, out);
+}
+
+// After the other one's KV memory and context were chosen.
+static void fill_beside(const struct budget_request *request, double share, struct budget *out) {
+    if (!request->beside.plan) return;
+    const struct kv_config config = budget_kv_config(request->beside.plan, request->beside.kv_type);
+    out->beside.n_ctx = shorter(out->sizes.n_ctx, request->beside.n_ctx_max);
+    const uint64_t context = kv_need(&config, out->beside.n_ctx, 1);
+    const uint64_t bytes = scaled(out->kv_bytes, share);
+    out->beside.kv_bytes = least(bytes > context ? bytes : context, kv_bytes_max(&config));
 }
 
 rn_status budget_choose(const struct budget_request *request, struct budget *out, rn_error *err) {
@@ -183,11 +238,9 @@ rn_status budget_choose(const struct budget_request *request, struct budget *out
     *out = (struct budget){0};
     const rn_status status = resolve(request, &out->sizes, err);
     if (status) return status;
-    out->weight_bytes = weight_bytes_of(request->plan);
-    out->step_bytes = step_bytes_of(request->plan, &out->sizes);
-    for (int g = 0; g < config.n_group; g++) out->page_bytes += config.group[g].page_bytes;
-    out->free_bytes = free_bytes_of(request, config.n_group, out);
-    out->kv_bytes = kv_bytes_choose(request, &config, out);
+    fill_parts(request, &config, out);
+    const double share = beside_share(request, &config, out);
+    out->kv_bytes = kv_bytes_choose(request, &config, out, share);
     // pages are given memory when they are used, so too much would be noticed only then
     if (is_given && request->total && out->kv_bytes > request->total)
         return err_set(err, RN_ERR_ARG, "KV memory of %s is more than there is, %s",
@@ -201,5 +254,6 @@ rn_status budget_choose(const struct budget_request *request, struct budget *out
         return refuse_context(out, &config, n_fitting, is_given, err);
     out->sizes.n_ctx = n_fitting;
     out->context_bytes = kv_need(&config, n_fitting, 1);
+    fill_beside(request, share, out);
     return RN_OK;
 }

@@ -17,11 +17,17 @@ struct budget_request {
     int n_ctx_max; // the model's
     enum kv_type kv_type;
     struct budget_sizes wanted; // 0: the default. A context that is given is not shortened
+    int draft_rows;             // logit rows beside those of the default
     uint64_t kv_bytes;          // for KV pages; 0: kv_pages says
     uint32_t kv_pages;          // of all groups together; 0: what is free after the rest
     uint64_t total;             // memory_total(); 0: unknown
     uint64_t available;         // memory_available(); 0: unknown
     uint64_t address_room;      // memory_address_room(); 0: no limit
+    struct budget_beside {
+        const struct plan *plan; // NULL: none
+        int n_ctx_max;
+        enum kv_type kv_type;
+    } beside; // a draft model, which takes its part of the same memory
 };
 
 struct budget {
@@ -32,6 +38,10 @@ struct budget {
     uint64_t kv_bytes;         // of the KV pages
     uint64_t page_bytes;       // of a page of each group: 32 tokens
     uint64_t context_bytes;    // that a sequence of n_ctx positions needs when it is alone
+    struct {
+        int n_ctx; // positions of a sequence that it can follow
+        uint64_t weight_bytes, step_bytes, kv_bytes;
+    } beside; // all 0 without; not counted in the sums above, but for free_bytes
 };
 
 // The groups of a plan as the page manager wants them; the rest is zero.
@@ -40,7 +50,8 @@ struct kv_config budget_kv_config(const struct plan *plan, enum kv_type kv_type)
 // KV memory as asked for, or what is free (less a reserve of 5%), at most twice what max_seqs full
 // contexts need; where it is unknown what is free, once. RN_ERR_ARG: a size is out of its range, or
 // the memory asked for is more than there is, holds no page of each group, or not the context asked
-// for; RN_ERR_NOMEM: what is free does not.
+// for; RN_ERR_NOMEM: what is free does not. Of a model beside: KV memory in proportion to what both
+// need for a sequence, and at least a context; where an amount was asked for, on top of it.
 rn_status budget_choose(const struct budget_request *request, struct budget *out, rn_error *err);
 
 #endif

@@ -61,11 +61,13 @@ struct drafter_class {
     void (*leave)(struct drafter *drafter, struct seq *seq);
     // The sequence is over: its text may serve others.
     void (*learn)(struct drafter *drafter, const struct seq *seq);
+    // What was learned of sequences that are over is not to be used any more.
+    void (*forget)(struct drafter *drafter);
     void (*destroy)(struct drafter *drafter);
 };
 
 // Functions that a drafter does not need are NULL: draft, cost_ns and settle of free ones; leave,
-// learn.
+// learn, forget.
 struct drafter {
     const struct drafter_class *cls; // first member of every drafter's own struct
 };
@@ -101,7 +103,7 @@ rn_status drafter_lookup_create(struct drafter **out, rn_error *err);
 // max_tokens of recent texts are kept.
 rn_status drafter_shared_create(int max_tokens, struct drafter **out, rn_error *err);
 
-// draft_custom.c: the program's own.
+// The program's own.
 rn_status drafter_custom_create(rn_draft_fn fn, void *ctx, int n_vocab, struct drafter **out,
                                 rn_error *err);
 

@@ -57,7 +57,7 @@ rn_status engine_step(struct engine *engine, bool *busy) {
         lap(engine, &at, &stats->sample_ns);
         engine_publish(engine);
         lap(engine, &at, &stats->publish_ns);
-        pace_learn(&engine->pace, &engine->shape, at - begin);
+        engine_draft_learn(engine, at - begin);
         engine->end_ns = at;
         stats->steps++;
     }
@@ -86,7 +86,8 @@ bool engine_next_event(struct engine *engine, rn_event *out) {
 static bool seq_check(const struct seq *seq, enum seq_state state) {
     if (seq->state != state || seq->n_token > seq->limit) return false;
     if (state == SEQ_WAITING) return seq->table.n_page == 0 && seq->n_done == 0;
-    return seq->n_done < seq->n_token;
+    return seq->n_done < seq->n_token && seq->n_done + seq->n_again < seq->n_token &&
+           !seq->table.marked;
 }
 
 static bool waiter_check(const struct engine *engine, int index) {
@@ -116,6 +117,8 @@ bool engine_check(struct engine *engine) {
 static rn_status read_config(struct engine *engine, const struct model *model,
                              const struct engine_config *config, rn_error *err) {
     const struct backend_config *b = &config->backend;
+    const struct model *draft =
+        config->spec.drafters & 1u << RN_DRAFTER_MODEL ? config->spec.model : NULL;
     const struct budget_request request = {.plan = &model->plan,
                                            .n_ctx_max = model->hp.n_ctx,
                                            .kv_type = b->kv_type,
@@ -123,6 +126,11 @@ static rn_status read_config(struct engine *engine, const struct model *model,
                                                       .max_seqs = b->max_seqs,
                                                       .batch_tokens = b->max_tokens,
                                                       .logit_rows = b->max_logits},
+                                           .draft_rows =
+                                               speculation_rows(&config->spec, b->max_seqs),
+                                           .beside = {.plan = draft ? &draft->plan : NULL,
+                                                      .n_ctx_max = draft ? draft->hp.n_ctx : 0,
+                                                      .kv_type = b->kv_type},
                                            .kv_bytes = config->kv_bytes,
                                            .kv_pages = config->kv_pages,
                                            .total = memory_total(),
@@ -147,10 +155,11 @@ static rn_status read_config(struct engine *engine, const struct model *model,
     engine->max_live = engine->max_waiting + 2 * engine->max_seqs;
     engine->kv_config = budget_kv_config(&model->plan, b->kv_type);
     engine->kv_config.budget = budget.kv_bytes;
+    engine->draft_kv_bytes = budget.beside.kv_bytes;
     engine->kv_config.no_prefix = config->no_prefix;
     engine->kv_config.max_tables = engine->max_seqs + 1; // and one that may be admitted
     engine->kv_config.max_page_ops =
-        model->plan.n_group * (engine->batch_tokens / KV_PAGE_TOKENS + 3 * engine->max_seqs);
+        model->plan.n_group * (engine->batch_tokens / KV_PAGE_TOKENS + 5 * engine->max_seqs);
     return RN_OK;
 }
 
@@ -164,9 +173,12 @@ static rn_status allocate(struct engine *engine, rn_error *err) {
     engine->token = calloc(rows, sizeof *engine->token);
     engine->pos = calloc(rows, sizeof *engine->pos);
     engine->out_row = calloc(rows, sizeof *engine->out_row);
-    engine->event = calloc((size_t)engine->max_live, sizeof *engine->event);
+    const size_t n_event = (size_t)engine->max_live + (size_t)engine->logit_rows;
+    engine->event = calloc(n_event, sizeof *engine->event);
+    engine->pick = calloc((size_t)engine->logit_rows, sizeof *engine->pick);
     if (engine->running && engine->prompts && engine->waiting && engine->work &&
-        engine->batch_seq && engine->token && engine->pos && engine->out_row && engine->event)
+        engine->batch_seq && engine->token && engine->pos && engine->out_row && engine->event &&
+        engine->pick)
         return users_init(&engine->users, engine->max_live, err);
     return err_set(err, RN_ERR_NOMEM, "no memory for %d sequences and %d rows", engine->max_seqs,
                    engine->batch_tokens);
@@ -207,6 +219,8 @@ static rn_status create_intake(struct engine *engine, rn_error *err) {
                                 .n_ctx = engine->n_ctx,
                                 .n_group = engine->plan->n_group,
                                 .n_embd = engine->n_embd,
+                                .draft_max = engine->spec ? engine->spec->draft_max : 0,
+                                .lookup = engine->spec && engine->spec->drafter[RN_DRAFTER_LOOKUP],
                                 .now = engine->clock.now,
                                 .now_ctx = engine->clock.ctx};
     for (int32_t id = 0; id < tokenizer_size(engine->tokenizer); id++)
@@ -224,6 +238,9 @@ static rn_status create_parts(struct engine *engine, const struct model *model,
     if ((s = create_samplers(engine, err))) return s;
     cost_rates_init(&engine->rates, engine->plan, engine->kv_type);
     pace_init(&engine->pace, &engine->rates);
+    if (config->spec.drafters &&
+        (s = speculation_create(engine, &config->spec, engine->kv_type, config->backend.isa, err)))
+        return s;
     stats_fill(engine);
     return RN_OK;
 }
@@ -246,6 +263,7 @@ rn_status engine_init(struct engine *engine, const struct model *model,
 
 void engine_deinit(struct engine *engine) {
     for (int i = 0; i < engine->n_running; i++) kv_release(engine->kv, &engine->running[i]->table);
+    speculation_destroy(engine->spec); // it knows sequences and uses the backend's threads
     if (engine->intake.max_waiting) intake_deinit(&engine->intake); // frees all sequences
     kv_destroy(engine->kv);
     backend_destroy(engine->backend);
@@ -261,5 +279,6 @@ void engine_deinit(struct engine *engine) {
     free(engine->pos);
     free(engine->out_row);
     free(engine->event);
+    free(engine->pick);
     memset(engine, 0, sizeof *engine);
 }

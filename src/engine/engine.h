@@ -5,10 +5,12 @@
 // Invariants between steps:
 //  1. a sequence is in exactly one place: inbox, waiting, running, done, grave;
 //  2. running is sorted by seniority: priority, then age; only running sequences hold pages;
-//  3. a RUNNING sequence has n_done < n_token <= limit: there is something to evaluate;
+//  3. a RUNNING sequence has n_done < n_token <= limit: there is something to evaluate. It is a
+//  stream when that is its last token alone, and what is to be evaluated again (n_again), else a
+//  prompt;
 //  4. a lone sequence of n_ctx positions fits the pages, so the most senior one always gets on;
 //  5. what a sequence produces depends on the sequence alone: never on its place, its neighbours,
-//  the chunk sizes, cached prefixes or preemption.
+//  the chunk sizes, cached prefixes, drafts or preemption.
 #ifndef RN_ENGINE_ENGINE_H
 #define RN_ENGINE_ENGINE_H
 
@@ -16,6 +18,7 @@
 #include "engine/ledger.h"
 #include "engine/pace.h"
 #include "engine/seq.h"
+#include "engine/speculate.h"
 #include "engine/users.h"
 #include "model/model.h"
 #include "plan/cost_rates.h"
@@ -26,11 +29,20 @@ enum { ENGINE_MAX_WAITING = 1024 }; // by default
 // What one sequence does in the step at hand.
 struct work {
     struct seq *seq;
-    int n_tokens;           // evaluated this step
-    int n_out;              // of them, rows whose result is wanted: the last ones
-    int at;                 // its place in the batch
-    bool samples;           // a token is chosen after its last row
-    int32_t chosen;         // the token; -1: no finite logit
+    int n_tokens; // evaluated this step
+    int n_draft;  // of them, drafted ones: the last; each has a row whose result is wanted
+    int n_out;    // rows whose result is wanted: the last ones
+    int at;       // its place in the batch
+    bool samples; // a token is chosen after its last known token, and after each draft that was
+                  // right
+    bool failed;  // no token was possible after those that were chosen
+    int first_pick, n_pick; // the chosen tokens
+    int n_accepted;         // of them, those that were drafted: the first ones
+};
+
+// A chosen token.
+struct pick {
+    int32_t token;
     bool ends;              // it is one that ends a text
     uint8_t n_logprobs;     // that the sequence has of it
     struct text_span bytes; // what it adds to the text
@@ -68,6 +80,8 @@ struct engine {
     int n_samplers;
     struct cost_rates rates; // of the plan
     struct pace pace;
+    struct speculation *spec; // NULL: nothing is drafted
+    uint64_t draft_kv_bytes;  // for the pages of a draft model
     struct engine_clock clock;
     enum kv_type kv_type;
     int n_ctx, n_embd, max_seqs, max_waiting, batch_tokens, logit_rows;
@@ -87,6 +101,7 @@ struct engine {
 
     struct work *work; // [max_seqs] this step
     int n_work;
+    struct pick *pick;    // [logit_rows] this step's, by the row that they were chosen from
     struct seq **prompts; // [max_seqs] scratch of the schedule
     struct batch batch;   // points to the arrays below
     struct batch_shape shape;
@@ -94,7 +109,7 @@ struct engine {
     struct batch_seq *batch_seq;
     struct cost step_cost; // of the last step
 
-    rn_event *event; // [max_live]
+    rn_event *event; // [max_live + logit_rows]
     int n_event, next_event;
     uint64_t event_ns; // the time of events that are made now
     rn_engine_stats stats;
@@ -114,6 +129,7 @@ struct engine_config {
     uint32_t kv_pages;
     double itl_ms; // 0: no bound
     bool no_prefix;
+    struct speculation_config spec;
     struct engine_clock clock; // now NULL: the machine's
 };
 
@@ -159,6 +175,11 @@ void engine_turns_pop(const struct engine *engine, struct seq **list, int n);
 void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_finish finish,
                    rn_status status);
 rn_event *engine_new_event(struct engine *engine, const struct seq *seq);
+
+// Whether the step only adds to its text.
+static inline bool engine_is_stream(const struct seq *seq) {
+    return seq->n_token - seq->n_done == 1 + seq->n_again;
+}
 
 // A sequence that takes nothing from the prefix cache: every position's result is wanted.
 static inline bool engine_wants_all(const struct seq *seq) {

@@ -417,7 +417,61 @@ bool kv_grow(struct kv *kv, struct kv_table *table, int n_done, int n) {
     return true;
 }
 
+// --- positions that are only tried ---
+
+// The block that a recurrent state of n positions is in.
+static uint32_t state_block(uint32_t n_positions) { return (n_positions - 1) / KV_PAGE_TOKENS; }
+
+void kv_mark(struct kv *kv, struct kv_table *table, int n_done) {
+    assert(!table->marked && blocks_for(n_done) <= table->n_page);
+    table->marked = true;
+    table->mark = (uint32_t)n_done;
+    for (int g = 0; g < kv->n_group; g++) {
+        table->mark_page[g] = KV_NO_PAGE;
+        if (kv->group[g].kind != KV_RECURRENT || n_done == 0) continue;
+        table->mark_page[g] = table->page[g][state_block(table->mark)];
+        kv_page_hold(kv, g, table->mark_page[g]); // who writes to it copies it now
+    }
+}
+
+// Blocks from `block` on are given back, as far as they are held.
+static void drop_from(struct kv *kv, struct kv_table *table, int g, uint32_t block) {
+    for (uint32_t b = table->n_page; b-- > block;) {
+        if (b < table->first[g]) break;
+        kv_page_drop(kv, g, table->page[g][b]);
+        table->page[g][b] = KV_NO_PAGE;
+    }
+}
+
+// The state of the mark takes the place of what came after it. The table's hold on it was given up
+// with the copy, or goes now: the mark's becomes the table's.
+static void state_restore(struct kv *kv, struct kv_table *table, int g) {
+    const uint32_t block = table->mark > 0 ? state_block(table->mark) : 0;
+    drop_from(kv, table, g, block);
+    table->first[g] = block;
+    if (table->mark > 0) table->page[g][block] = table->mark_page[g];
+}
+
+int kv_settle(struct kv *kv, struct kv_table *table, int n_kept, int n_all) {
+    assert(table->marked && (int)table->mark <= n_kept && n_kept <= n_all);
+    const bool back = kv->recurrent && n_kept < n_all;
+    if (back) n_kept = (int)table->mark;
+    const uint32_t n_page = blocks_for(n_kept);
+    for (int g = 0; g < kv->n_group; g++) {
+        if (back && kv->group[g].kind == KV_RECURRENT) {
+            state_restore(kv, table, g);
+            continue;
+        }
+        if (table->mark_page[g] != KV_NO_PAGE) kv_page_drop(kv, g, table->mark_page[g]);
+        drop_from(kv, table, g, n_page);
+    }
+    table->n_page = n_page;
+    table->marked = false;
+    return n_kept;
+}
+
 void kv_release(struct kv *kv, struct kv_table *table) {
+    assert(!table->marked);
     // The last block first: what is least recently used then has nothing behind it.
     for (uint32_t b = table->n_page; b-- > 0;) {
         for (int g = 0; g < kv->n_group; g++) {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 rn_status output_init(struct output *output, const char *const *stop, size_t n_stop,
-                      size_t token_bytes_max, rn_error *err) {
+                      size_t token_bytes_max, int n_tokens, rn_error *err) {
     *output = (struct output){.matched = -1};
     size_t stop_bytes_max = 0;
     if (n_stop > 0) {
@@ -28,6 +28,8 @@ rn_status output_init(struct output *output, const char *const *stop, size_t n_s
         if (len > stop_bytes_max) stop_bytes_max = len;
     }
     output->capacity = output_text_max(stop_bytes_max, token_bytes_max);
+    // what the others before it give out stays
+    output->capacity += (size_t)(n_tokens - 1) * output_token_max(token_bytes_max);
     output->text = malloc(output->capacity);
     if (!output->text) {
         output_deinit(output);
@@ -43,8 +45,8 @@ void output_deinit(struct output *output) {
     memset(output, 0, sizeof *output);
 }
 
-// Drops what the last call gave out.
-static void drop_given(struct output *output) {
+void output_begin(struct output *output) {
+    if (output->n_out == 0) return;
     memmove(output->text, output->text + output->n_out, output->n_held);
     output->n_out = 0;
 }
@@ -52,12 +54,12 @@ static void drop_given(struct output *output) {
 // The first place in the held text where a stop string begins, or n_held. Of two that begin there,
 // the earlier in the list.
 static size_t find_stop(struct output *output) {
+    const char *const held = output->text + output->n_out;
     size_t first = output->n_held;
     for (size_t i = 0; i < output->n_stop; i++) {
-        const char *at =
-            memmem(output->text, output->n_held, output->stop[i].data, output->stop[i].len);
-        if (at && (size_t)(at - output->text) < first) {
-            first = (size_t)(at - output->text);
+        const char *at = memmem(held, output->n_held, output->stop[i].data, output->stop[i].len);
+        if (at && (size_t)(at - held) < first) {
+            first = (size_t)(at - held);
             output->matched = (int)i;
         }
     }
@@ -67,29 +69,31 @@ static size_t find_stop(struct output *output) {
 // The first place from which the rest of the held text is the beginning of a stop string, or
 // n_held.
 static size_t find_beginning(const struct output *output) {
+    const char *const held = output->text + output->n_out;
     size_t first = output->n_held;
     for (size_t i = 0; i < output->n_stop; i++) {
         const struct text_span stop = output->stop[i];
         size_t at = output->n_held >= stop.len ? output->n_held - stop.len + 1 : 0;
         for (; at < first; at++)
-            if (memcmp(output->text + at, stop.data, output->n_held - at) == 0) first = at;
+            if (memcmp(held + at, stop.data, output->n_held - at) == 0) first = at;
     }
     return first;
 }
 
 static struct text_span give(struct output *output, size_t n) {
-    output->n_out = n;
+    const struct text_span text = {output->text + output->n_out, n};
+    output->n_out += n;
     output->n_held -= n;
-    return (struct text_span){output->text, n};
+    return text;
 }
 
 struct text_span output_feed(struct output *output, struct text_span bytes, bool last) {
     assert(output->matched < 0);
-    drop_given(output);
-    assert(output->n_held + 3 * (bytes.len + 4) <= output->capacity);
-    char *end = output->text + output->n_held;
-    output->n_held += detokenizer_feed(&output->detok, bytes.data, bytes.len, end);
-    if (last) output->n_held += detokenizer_finish(&output->detok, output->text + output->n_held);
+    char *const held = output->text + output->n_out;
+    assert(output->n_out + output->n_held + 3 * (bytes.len + 4) <= output->capacity);
+    output->n_held +=
+        detokenizer_feed(&output->detok, bytes.data, bytes.len, held + output->n_held);
+    if (last) output->n_held += detokenizer_finish(&output->detok, held + output->n_held);
     const size_t stop = find_stop(output);
     if (output->matched >= 0) {
         const struct text_span text = give(output, stop);

@@ -5,7 +5,7 @@
 #include "engine/engine.h"
 
 rn_event *engine_new_event(struct engine *engine, const struct seq *seq) {
-    assert(engine->n_event < engine->max_live);
+    assert(engine->n_event < engine->max_live + engine->logit_rows);
     rn_event *event = &engine->event[engine->n_event++];
     *event = (rn_event){.request = seq->id,
                         .data = seq->data,
@@ -41,10 +41,12 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
     struct output *output = &seq->output;
     if (finish == RN_FINISH_CANCELLED ||
         finish == RN_FINISH_ERROR) { // what was held back is text too
+        output_begin(output);
         const struct text_span held = output_feed(output, (struct text_span){"", 0}, true);
         event->text = held.data;
         event->text_len = held.len;
     }
+    engine_draft_leave(engine, seq, true);
     kv_release(engine->kv, &seq->table);
     users_leave(&engine->users, seq->user_at);
     if (seq->family->leader == seq) seq->family->leader = NULL;
@@ -63,7 +65,7 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
 static void count_step(struct engine *engine, const struct work *work) {
     struct seq *seq = work->seq;
     engine->stats.computed_tokens += (uint64_t)work->n_tokens;
-    users_charge(&engine->users, seq->user_at, work->n_tokens);
+    users_charge(&engine->users, seq->user_at, work->n_tokens - work->n_draft + work->n_accepted);
     if (!seq->first_ns) return; // steps up to the first token are the prompt's
     seq->timings.decode_steps++;
     seq->timings.decode_bytes +=
@@ -89,6 +91,22 @@ static rn_gap gap_of(const struct engine *engine, const struct seq *seq, uint64_
     return engine->prompt_steps != seq->last_prompt_steps ? RN_GAP_PROMPT : RN_GAP_DECODE;
 }
 
+// What the gap would have been without drafts: the step would have taken less time, and the tokens
+// after the first further steps.
+static void count_stream(struct engine *engine, struct seq *seq, int n_tokens) {
+    if (!seq->first_ns) return;
+    const uint64_t now = engine->event_ns, gap_ns = now - seq->last_ns;
+    const uint64_t begin_ns = atomic_load_explicit(&engine->begin_ns, memory_order_relaxed);
+    const uint64_t step_ns = now - begin_ns < gap_ns ? now - begin_ns : gap_ns;
+    const uint64_t draft_ns = engine->spec ? engine->spec->draft_ns : 0;
+    uint64_t plain_ns = engine->spec ? engine->spec->plain_ns : 0;
+    if (plain_ns == 0) plain_ns = draft_ns < step_ns ? step_ns - draft_ns : 0;
+    const uint64_t undrafted_ns = gap_ns - step_ns + plain_ns * (uint64_t)n_tokens;
+    seq->timings.undrafted_ms += (double)undrafted_ns * 1e-6;
+    engine->stats.stream_ns += gap_ns;
+    engine->stats.undrafted_ns += undrafted_ns;
+}
+
 static void count_token(struct engine *engine, struct seq *seq, rn_event *event) {
     const uint64_t now = engine->event_ns;
     engine->stats.output_tokens++;
@@ -106,25 +124,33 @@ static void count_token(struct engine *engine, struct seq *seq, rn_event *event)
     seq->gap_cause = RN_GAP_NONE;
 }
 
-// The chosen token joins the sequence, which may end with it.
-static void publish_token(struct engine *engine, const struct work *work) {
+// The index-th chosen token joins the sequence, which may end with it.
+static void publish_token(struct engine *engine, const struct work *work, int index) {
     struct seq *seq = work->seq;
+    const struct pick *pick = &engine->pick[work->first_pick + index];
     rn_event *event = engine_new_event(engine, seq);
-    if (work->chosen < 0) {
-        engine_finish(engine, seq, event, RN_FINISH_ERROR, RN_ERR_NUMERIC);
-        return;
-    }
-    seq->token[seq->n_token++] = work->chosen;
+    seq->token[seq->n_token++] = pick->token;
     count_token(engine, seq, event);
-    event->token = work->chosen;
-    if (work->n_logprobs > 0) {
-        event->logprob = seq->logprob;
-        event->n_logprobs = work->n_logprobs;
+    event->token = pick->token;
+    event->drafted = index < work->n_accepted;
+    if (pick->n_logprobs > 0) {
+        event->logprob = seq->logprob + (ptrdiff_t)index * (1 + seq->top_logprobs);
+        event->n_logprobs = pick->n_logprobs;
     }
-    publish_text(engine, seq, event, work->bytes,
-                 work->ends                  ? RN_FINISH_STOP
+    publish_text(engine, seq, event, pick->bytes,
+                 pick->ends                  ? RN_FINISH_STOP
                  : seq->n_token < seq->limit ? RN_FINISH_NONE
                                              : RN_FINISH_LENGTH);
+}
+
+static void publish_tokens(struct engine *engine, const struct work *work) {
+    struct seq *seq = work->seq;
+    output_begin(&seq->output);
+    count_stream(engine, seq, work->n_pick);
+    for (int i = 0; i < work->n_pick && seq->state == SEQ_RUNNING; i++)
+        publish_token(engine, work, i);
+    if (work->failed && seq->state == SEQ_RUNNING)
+        engine_finish(engine, seq, engine_new_event(engine, seq), RN_FINISH_ERROR, RN_ERR_NUMERIC);
 }
 
 // The prompt alone was asked for, or its embedding.
@@ -139,11 +165,11 @@ static void publish_work(struct engine *engine, struct work *work) {
     count_step(engine, work);
     if (seq->n_done < seq->n_prompt && seq->family->n_live > 1)
         engine->blocked = false; // other choices may share its prompt now
-    seq->n_done += work->n_tokens;
+    engine_draft_settle(engine, work);
     if (seq->n_done / KV_PAGE_TOKENS > (int)seq->table.n_node)
         kv_commit(engine->kv, &seq->table, seq->token, seq->n_done);
     if (work->samples)
-        publish_token(engine, work);
+        publish_tokens(engine, work);
     else if (seq->n_done == seq->n_token)
         publish_prompt(engine, seq);
 }
@@ -163,7 +189,6 @@ SEQ_INLINE void works_prefetch(const struct engine *engine, int index, const rn_
     const struct seq *seq = engine->work[near].seq;
     __builtin_prefetch(seq->token + seq->n_token, 1);
     __builtin_prefetch(seq->output.text, 1);
-    __builtin_prefetch(engine->work[near].bytes.data);
 }
 
 void engine_publish(struct engine *engine) {

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/choose.h"
 #include "engine/engine.h"
 #include "engine/logprobs.h"
 
@@ -42,15 +43,39 @@ static void pool(struct engine *engine, const struct work *work) {
 
 // What the token means for the text. Here, on all threads, because tables of a vocabulary's size
 // are in no cache.
-static void look_up(const struct tokenizer *tokenizer, struct work *work) {
-    work->ends = tokenizer_is_end(tokenizer, work->chosen) && !work->seq->ignore_eos;
-    work->bytes = (struct text_span){"", 0};
-    if (work->ends) return;
-    if (tokenizer_is_special(tokenizer, work->chosen) && !work->seq->special_text) return;
-    work->bytes = tokenizer_bytes(tokenizer, work->chosen);
-    __builtin_prefetch(work->bytes.data);
+static void look_up(const struct tokenizer *tokenizer, const struct seq *seq, struct pick *pick) {
+    pick->ends = tokenizer_is_end(tokenizer, pick->token) && !seq->ignore_eos;
+    pick->bytes = (struct text_span){"", 0};
+    if (pick->ends) return;
+    if (tokenizer_is_special(tokenizer, pick->token) && !seq->special_text) return;
+    pick->bytes = tokenizer_bytes(tokenizer, pick->token);
+    __builtin_prefetch(pick->bytes.data);
 }
 
+// The token after the work's known tokens and `index` drafted ones that were right; false: there is
+// none.
+static bool choose_at(struct engine *engine, struct work *work, int index, int worker) {
+    const struct seq *seq = work->seq;
+    const int row = work->first_pick + index;
+    const float *logits = engine->backend->cls->logits(engine->backend, row);
+    struct pick *pick = &engine->pick[row];
+    pick->token = choose_token(&engine->sampler[worker], seq, seq->n_token + index, logits);
+    assert(pick->token < tokenizer_size(engine->tokenizer));
+    if (pick->token < 0) return false;
+    look_up(engine->tokenizer, seq, pick);
+    pick->n_logprobs = 0;
+    if (seq->logprob) {
+        rn_logprob *out = seq->logprob + (ptrdiff_t)index * (1 + seq->top_logprobs);
+        pick->n_logprobs = (uint8_t)logprobs_fill(logits, engine->plan->n_vocab, pick->token,
+                                                  seq->top_logprobs, out);
+    }
+    if (seq->constraint.advance && !pick->ends)
+        seq->constraint.advance(seq->constraint.ctx, seq->choice, pick->token);
+    return true;
+}
+
+// Goes through the rows of a work as long as what was drafted is what is chosen: then the next row
+// is that of the text.
 static void choose(void *ctx, int64_t begin, int64_t end, int worker) {
     struct engine *engine = ctx;
     assert(worker < engine->n_samplers);
@@ -59,20 +84,18 @@ static void choose(void *ctx, int64_t begin, int64_t end, int worker) {
         if (!work->samples) continue;
         const struct seq *seq = work->seq;
         const struct batch_seq *rows = &engine->batch_seq[work->at];
-        const float *logits =
-            engine->backend->cls->logits(engine->backend, rows->first_out + rows->n_out - 1);
-        const struct sampler_view view = {.token = seq->token,
-                                          .n_prompt = seq->n_prompt,
-                                          .n_token = seq->n_token,
-                                          .choice = (uint32_t)seq->choice,
-                                          .breakers = seq->breakers};
-        work->chosen = sampler_choose(&engine->sampler[worker], &seq->sampling, &view, logits);
-        assert(work->chosen < tokenizer_size(engine->tokenizer));
-        if (work->chosen < 0) continue;
-        look_up(engine->tokenizer, work);
-        if (seq->logprob)
-            work->n_logprobs = (uint8_t)logprobs_fill(logits, engine->plan->n_vocab, work->chosen,
-                                                      seq->top_logprobs, seq->logprob);
+        const int32_t *draft = seq->token + seq->n_token;
+        work->first_pick = rows->first_out + rows->n_out - 1 - work->n_draft;
+        for (bool right = true; right;) {
+            const int index = work->n_pick;
+            work->failed = !choose_at(engine, work, index, worker);
+            if (work->failed) break;
+            const struct pick *pick = &engine->pick[work->first_pick + index];
+            work->n_pick++;
+            right = index < work->n_draft && pick->token == draft[index];
+            work->n_accepted += right;
+            right = right && !pick->ends;
+        }
     }
 }
 

@@ -52,8 +52,9 @@ rn_status sampler_init(struct sampler *sampler, int n_vocab, rn_error *err) {
     sampler->near_id = calloc(n_near, sizeof *sampler->near_id);
     sampler->count = calloc(n, sizeof *sampler->count);
     sampler->match = calloc(SAMPLER_DRY_MATCH, sizeof *sampler->match);
+    sampler->allowed = calloc(token_set_words(n_vocab), sizeof *sampler->allowed);
     if (sampler->logit && sampler->peak && sampler->id && sampler->distance && sampler->units &&
-        sampler->near_id && sampler->count && sampler->match)
+        sampler->near_id && sampler->count && sampler->match && sampler->allowed)
         return RN_OK;
     sampler_deinit(sampler);
     return err_set(err, RN_ERR_NOMEM, "no memory for %d candidates", n_vocab);
@@ -68,6 +69,7 @@ void sampler_deinit(struct sampler *sampler) {
     free(sampler->near_id);
     free(sampler->count);
     free(sampler->match);
+    free(sampler->allowed);
     memset(sampler, 0, sizeof *sampler);
 }
 

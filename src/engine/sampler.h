@@ -24,6 +24,8 @@ struct sampler {
     int32_t *near_id;                    // [whole blocks] and their ids
     int32_t *count;                      // [n_vocab] all zero between choices
     int32_t *match;                      // [SAMPLER_DRY_MATCH]
+    uint64_t *allowed; // [token_set_words(n_vocab)] for a constraint's mask; the sampler's steps
+                       // read it through the view alone
     int n_vocab;
     uint64_t dry_compares; // of tokens, in the last choice: at most two per token of the history
 };
@@ -35,8 +37,12 @@ void sampler_deinit(struct sampler *sampler);
 
 // A set of token ids.
 struct token_set {
-    uint64_t *bits; // [(n_vocab + 63) / 64], or NULL: empty
+    uint64_t *bits; // [token_set_words(n_vocab)], or NULL: empty
 };
+static inline size_t token_set_words(int n_vocab) { return ((size_t)n_vocab + 63) / 64; }
+static inline bool token_set_has(const uint64_t *bits, int32_t id) {
+    return (bits[id / 64] >> (id % 64) & 1) != 0;
+}
 
 // The sequence as the sampler sees it: borrowed.
 struct sampler_view {
@@ -44,9 +50,10 @@ struct sampler_view {
     int n_prompt, n_token;     // the new token gets position n_token
     uint32_t choice;           // which of a request's choices this is
     struct token_set breakers; // of DRY
+    const uint64_t *allowed;   // [token_set_words(n_vocab)] the tokens that may come; NULL: all
 };
 
-// Returns the token, or -1 when no logit is finite.
+// Returns the token, or -1 when no token that may come has a finite logit.
 int32_t sampler_choose(struct sampler *sampler, const rn_sampling *sampling,
                        const struct sampler_view *view, const float *logits);
 

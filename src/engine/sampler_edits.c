@@ -1,8 +1,8 @@
-// The steps that change logits by token id: bias, penalties, DRY. They write to the sampler's copy,
-// made by the first that has something to write; the model's logits stay as they are.
+// The steps that change logits by token id: mask, bias, penalties, DRY. They write to the sampler's
+// copy, made by the first that has something to write; the model's logits stay as they are.
 //
-// Invariants: a finite logit stays finite, except that a ban makes it -INFINITY; NaN and infinities
-// stay what they are; the sampler's counts are zero again when a step returns.
+// Invariants: a finite logit stays finite; NaN and infinities stay what they are; except that what
+// is banned or masked becomes -INFINITY; the sampler's counts are zero again when a step returns.
 #include <float.h>
 #include <math.h>
 
@@ -27,6 +27,21 @@ static float bounded(double logit) {
 // The last tokens that a window shows; -1: all of them.
 static int window_size(int last_n, int n_token) {
     return last_n < 0 || last_n > n_token ? n_token : last_n;
+}
+
+// What a constraint does not allow is no candidate.
+void sampler_step_mask(struct choice *choice) {
+    const uint64_t *allowed = choice->view->allowed;
+    if (!allowed) return;
+    const int n_vocab = choice->sampler->n_vocab;
+    float *logit = logits_edit(choice);
+    for (int begin = 0; begin < n_vocab; begin += 64) {
+        const uint64_t word = allowed[begin / 64];
+        const int n = n_vocab - begin < 64 ? n_vocab - begin : 64;
+        if (word == UINT64_MAX) continue;
+        for (int i = 0; i < n; i++)
+            logit[begin + i] = (word >> i & 1) != 0 ? logit[begin + i] : -INFINITY;
+    }
 }
 
 static const float ban = -100;
@@ -99,7 +114,7 @@ void sampler_step_penalties(struct choice *choice) {
 // ---------------------------------------------------------------- DRY
 
 static bool breaks(const struct token_set *breakers, int32_t id) {
-    return breakers->bits && (breakers->bits[id / 64] >> (id % 64) & 1) != 0;
+    return breakers->bits && token_set_has(breakers->bits, id);
 }
 
 // The longest end of the tokens that a repetition may have: up to the last breaker.

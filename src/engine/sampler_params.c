@@ -116,7 +116,7 @@ static rn_status breakers_find(const rn_sampling *s, const struct tokenizer *tok
         given ? s->n_dry_sequence_breakers : sizeof default_breakers / sizeof *default_breakers;
     const int32_t n_vocab = tokenizer_size(tokenizer);
     if (s->dry_multiplier == 0 || n_part == 0) return RN_OK;
-    out->bits = calloc(((size_t)n_vocab + 63) / 64, sizeof *out->bits);
+    out->bits = calloc(token_set_words(n_vocab), sizeof *out->bits);
     if (!out->bits) return err_set(err, RN_ERR_NOMEM, "no memory for the breakers of DRY");
     bool starts[256] = {false};
     for (size_t i = 0; i < n_part; i++) starts[(unsigned char)part[i][0]] = true;

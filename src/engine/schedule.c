@@ -44,11 +44,11 @@ static void work_add(struct engine *engine, struct share *share, struct seq *seq
 
 // ---------------------------------------------------------------- streams
 
-// Pages for the next token of running[*index]; false: it had to make way itself. *index follows
-// the sequence when a senior one makes way.
+// Pages for the known tokens of running[*index], a stream; false: it had to make way itself. *index
+// follows the sequence when a senior one makes way.
 static bool stream_grow(struct engine *engine, int *index) {
     struct seq *seq = engine->running[*index];
-    while (!kv_grow(engine->kv, &seq->table, seq->n_done, 1)) {
+    while (!kv_grow(engine->kv, &seq->table, seq->n_done, 1 + seq->n_again)) {
         const int victim = engine_victim(engine, *index + 1);
         if (victim < 0) {
             assert(engine->n_running > 1); // a lone sequence fits
@@ -83,9 +83,9 @@ static void give_streams(struct engine *engine, struct share *share) {
     for (int i = 0; i < engine->n_running; i++) {
         streams_prefetch(engine, i);
         struct seq *seq = engine->running[i];
-        if (seq->is_paused || seq->n_token - seq->n_done != 1) continue;
+        if (seq->is_paused || !engine_is_stream(seq)) continue;
         if (stream_grow(engine, &i))
-            work_add(engine, share, seq, 1);
+            work_add(engine, share, seq, 1 + seq->n_again);
         else
             i--;
     }
@@ -94,9 +94,7 @@ static void give_streams(struct engine *engine, struct share *share) {
 
 // ---------------------------------------------------------------- prompts
 
-static bool is_prompt(const struct seq *seq) {
-    return !seq->is_paused && seq->n_token - seq->n_done > 1;
-}
+static bool is_prompt(const struct seq *seq) { return !seq->is_paused && !engine_is_stream(seq); }
 
 // Takes what others have computed of the prompt since.
 static void prompt_hit(struct engine *engine, struct seq *seq) {

@@ -28,6 +28,20 @@ static rn_status check_range(const char *name, int value, int min, int max, rn_e
     return err_set(err, RN_ERR_ARG, "%s is %d, expected %d to %d", name, value, min, max);
 }
 
+static rn_status check_constraint(const rn_request *request, rn_error *err) {
+    const rn_constraint *c = &request->constraint;
+    if (!c->mask && !c->advance && !c->rollback) return RN_OK;
+    if (!c->mask || !c->advance || !c->rollback)
+        return err_set(err, RN_ERR_ARG, "the constraint has no %s function",
+                       !c->mask      ? "mask"
+                       : !c->advance ? "advance"
+                                     : "rollback");
+    if (request->pooling)
+        return err_set(err, RN_ERR_ARG, "a constraint with pooling %d, which gives no text",
+                       (int)request->pooling);
+    return RN_OK;
+}
+
 // How the request is to be served, apart from its text.
 static rn_status check_service(const rn_request *request, rn_error *err) {
     const bool single = request->on_logits || request->pooling;
@@ -37,6 +51,7 @@ static rn_status check_service(const rn_request *request, rn_error *err) {
         return s;
     if ((s = check_range("pooling", (int)request->pooling, RN_POOLING_NONE, RN_POOLING_LAST, err)))
         return s;
+    if ((s = check_range("draft_max", request->draft_max, -1, RN_MAX_DRAFT, err))) return s;
     if ((s = check_range("top_logprobs", request->top_logprobs, 0, RN_MAX_TOP_LOGPROBS, err)))
         return s;
     if (!(request->timeout_ms >= 0 && isfinite(request->timeout_ms)))
@@ -70,6 +85,7 @@ static rn_status check(const rn_request *request, const struct seq_limits *limit
                            request->prompt[i], n_vocab - 1);
     rn_status status = check_service(request, err);
     if (!status) status = sampling_check(&request->sampling, err);
+    if (!status) status = check_constraint(request, err);
     return status ? status : check_stops(request, err);
 }
 
@@ -102,6 +118,7 @@ static void fill_service(struct seq *seq, const rn_request *request,
     seq->pooling = request->pooling;
     seq->normalize = request->normalize;
     seq->special_text = request->special_text;
+    seq->constraint = request->constraint;
 }
 
 // Where the step leaves what is handed out with its events.
@@ -112,12 +129,27 @@ static rn_status allocate_results(struct seq *seq, const rn_request *request,
         if (!seq->embedding) return err_set(err, RN_ERR_NOMEM, "no memory for an embedding");
     }
     if (request->logprobs) {
+        const size_t n_tokens = 1 + (size_t)(seq->draft ? seq->draft->max : 0); // of a step
         seq->top_logprobs = request->top_logprobs;
-        seq->logprob = calloc(1 + (size_t)seq->top_logprobs, sizeof *seq->logprob);
+        seq->logprob = calloc(n_tokens * (1 + (size_t)seq->top_logprobs), sizeof *seq->logprob);
         if (!seq->logprob)
             return err_set(err, RN_ERR_NOMEM, "no memory for %d logprobs", seq->top_logprobs);
     }
     return RN_OK;
+}
+
+// Who wants every position's result, or no text, gets nothing drafted.
+static rn_status allocate_draft(struct seq *seq, const rn_request *request,
+                                const struct seq_limits *limits, rn_error *err) {
+    int max = limits->draft_max;
+    if (request->draft_max != 0 && request->draft_max < max) max = request->draft_max;
+    if (max <= 0 || request->on_logits || request->pooling || seq->limit < seq->n_prompt + 2)
+        return RN_OK;
+    seq->draft = calloc(1, sizeof *seq->draft);
+    if (!seq->draft) return err_set(err, RN_ERR_NOMEM, "no memory for a request's drafts");
+    seq->draft->max = max;
+    seq->draft->slot = -1;
+    return limits->lookup ? suffix_init(&seq->draft->own, seq->limit, err) : RN_OK;
 }
 
 static rn_status fill(struct seq *seq, const rn_request *request, const struct seq_limits *limits,
@@ -135,11 +167,13 @@ static rn_status fill(struct seq *seq, const rn_request *request, const struct s
     seq->token = malloc((size_t)seq->limit * sizeof *seq->token);
     if (!seq->token) return err_set(err, RN_ERR_NOMEM, "no memory for %d tokens", seq->limit);
     memcpy(seq->token, request->prompt, request->n_prompt * sizeof *seq->token);
-    status = allocate_results(seq, request, limits, err);
+    status = allocate_draft(seq, request, limits, err);
+    if (!status) status = allocate_results(seq, request, limits, err);
     if (status) return status;
     status = kv_table_init(&seq->table, limits->n_group, seq->limit, err);
     if (status) return status;
-    return output_init(&seq->output, request->stop, request->n_stop, limits->token_bytes_max, err);
+    return output_init(&seq->output, request->stop, request->n_stop, limits->token_bytes_max,
+                       1 + (seq->draft ? seq->draft->max : 0), err);
 }
 
 rn_status seq_create(const rn_request *request, int choice, uint64_t seed,
@@ -163,6 +197,8 @@ void seq_destroy(struct seq *seq) {
     output_deinit(&seq->output);
     kv_table_deinit(&seq->table);
     sampling_deinit(&seq->sampling, &seq->breakers);
+    if (seq->draft) suffix_deinit(&seq->draft->own);
+    free(seq->draft);
     free(seq->embedding);
     free(seq->logprob);
     free(seq->token);

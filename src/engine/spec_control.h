@@ -8,7 +8,8 @@
 // Two kinds of steps are taken against the choice, to know what it cannot see: a PLAIN one verifies
 // nothing though drafts would pay, so that the cost of a step without drafts stays measured; a
 // PROBE drafts a token though none would pay, so that a rate that was bad once may be found better.
-// What both are expected to lose is kept below a small part of all time.
+// What both are expected to lose is kept below a small part of all time, and so is what is lost by
+// drafts of a source that nothing is known of yet.
 #ifndef RN_ENGINE_SPEC_CONTROL_H
 #define RN_ENGINE_SPEC_CONTROL_H
 
@@ -21,6 +22,7 @@ enum { SPEC_MAX_SOURCES = 8, SPEC_MAX_DRAFTERS = 4, SPEC_MAX_DRAFT = 31, SPEC_MA
 // older ones count less.
 struct spec_rate {
     float tried, accepted;
+    uint32_t step; // the last one that counted, modulo 2^32
 };
 struct spec_rates { // of a sequence; zeroed: nothing is known
     struct spec_rate rate[SPEC_MAX_SOURCES];
@@ -31,9 +33,16 @@ struct spec_bid {
     int most;        // tokens
     int least;       // that are to be drafted whatever is expected; 0: it is free to choose
     int drafter;     // index of its costs; -1: free
-    double setup_ns; // this sequence's, in this step, if it drafts at all
+    int source;      // whose rate it is
+    double setup_ns; // this sequence's, once, if it drafts at all
+    int left;        // tokens that may still come, which share the setup; 0: this step bears it
     double rate;     // that a token after accepted ones is accepted; spec_rate_of
     int n;           // the choice
+    // the rest is the controller's own, for one choice
+    bool barred;  // nothing is drafted for it
+    int forced;   // tokens
+    double gain;  // expected tokens of one more in its draft
+    double share; // ns of the setup that this step bears
 };
 
 // What the step costs.
@@ -52,9 +61,20 @@ struct spec_control {
     struct spec_rate all[SPEC_MAX_SOURCES]; // of all sequences: what a new one is expected to have
     double prior[SPEC_MAX_SOURCES];         // before anything is known
     // the rest is the controller's own
-    double spent_ns, lost_ns;
-    uint64_t steps, last_plain, last_probe[SPEC_MAX_SOURCES];
-    int last_rows; // drafted by the last free choice
+    double spent_ns;     // all steps
+    double allowance_ns; // that may be lost by knowing better; less than 0: was lost in advance
+    uint64_t steps;
+    uint64_t last_plain, last_draft[SPEC_MAX_SOURCES]; // steps
+    double last_plain_ns;                              // spent_ns at the last plain step
+    uint32_t gap[SPEC_MAX_SOURCES]; // steps without a draft after which a source is probed
+    // what is at risk in this step: sources, ns, and ns that an accepted token gives back
+    uint32_t risked;
+    double risked_ns, token_ns;
+    int probed; // the source of this step's probe; -1: none
+    // the last free choice: rows, and what it was made for
+    int last_rows, last_bids;
+    double last_rates, last_tokens;
+    int leaning; // choices in a row for which more (> 0) or fewer rows would have been better
 };
 
 // prior: the rate that is expected of each source before it was tried.

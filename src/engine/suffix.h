@@ -12,9 +12,10 @@
 #include "base/status.h"
 
 enum {
-    SUFFIX_LEAST = 2,  // tokens that have to agree
-    SUFFIX_MOST = 64,  // tokens that are compared
-    SUFFIX_CHAIN = 32, // places that are looked at
+    SUFFIX_LEAST = 2,        // tokens that have to agree
+    SUFFIX_MOST = 64,        // tokens that are compared
+    SUFFIX_CHAIN = 32,       // places that are looked at
+    SUFFIX_TEXT_TOKENS = 64, // of the ring of recent texts, for each text that it has room for
 };
 
 struct suffix_index {
@@ -44,17 +45,24 @@ struct suffix_match suffix_find(const struct suffix_index *index, const int32_t 
 
 // --- texts of recent requests ---
 
-struct suffix_texts; // a ring of tokens; a text that is added drops the oldest ones
+// A ring of tokens; a text that is added drops the oldest ones. What is found depends on the texts
+// of the same salt that are still kept, as if there were no others: those only have a part in how
+// long a text is kept.
+struct suffix_texts;
 
 rn_status suffix_texts_create(int max_tokens, struct suffix_texts **out, rn_error *err);
 void suffix_texts_destroy(struct suffix_texts *texts); // NULL is fine
 
-// The text's last tokens, as many as a quarter of the ring holds.
+void suffix_texts_forget(struct suffix_texts *texts); // all of them
+
+// The text's last tokens, as many as a quarter of the ring holds. A text takes one token more than
+// it has.
 void suffix_texts_add(struct suffix_texts *texts, const int32_t *token, int n_token,
                       const char *salt, size_t n_salt);
 
-// What followed the last tokens in texts of the same salt, up to `most`: written to out; returns
-// how many, 0 when there is nothing. *length: tokens that agree.
+// What followed the last tokens in texts of the same salt, up to `most` and to the text's end:
+// written to out; returns how many, 0 when there is nothing. *length: tokens that agree. Of the
+// latest SUFFIX_CHAIN places where two agree it is the one where most do, of equals the latest.
 int suffix_texts_find(const struct suffix_texts *texts, const int32_t *token, int n_token,
                       const char *salt, size_t n_salt, int32_t *out, int most, int *length);
 

@@ -56,7 +56,7 @@ const rn_view *watcher_view(struct watcher *watcher) {
 static rn_stream_state state_of(const struct seq *seq) {
     if (seq->is_paused) return RN_STREAM_PAUSED;
     if (seq->state == SEQ_WAITING) return RN_STREAM_WAITING;
-    const bool decodes = seq->n_token > seq->n_prompt && seq->n_token - seq->n_done == 1;
+    const bool decodes = seq->n_token > seq->n_prompt && engine_is_stream(seq);
     return decodes ? RN_STREAM_DECODE : RN_STREAM_PROMPT;
 }
 
@@ -73,6 +73,8 @@ static void add_stream(struct watcher *watcher, const struct seq *seq, int n_gro
                          .cached_tokens = seq->timings.cached_tokens,
                          .done_tokens = seq->n_done,
                          .output_tokens = seq->n_token - seq->n_prompt,
+                         .draft_tokens = seq->timings.draft_tokens,
+                         .accepted_tokens = seq->timings.accepted_tokens,
                          .pages = pages};
 }
 

@@ -25,6 +25,7 @@ struct world_table {
     int32_t token[WORLD_POSITIONS + 1];
     int n_token, n_done;
     int n_planned; // positions that kv_grow gave and that were not run yet
+    int n_kept;    // while they are only tried: how many of all positions will stay
     const char *salt;
     bool live;
 };
@@ -182,6 +183,26 @@ static inline bool world_grow(struct world *w, struct world_table *t, int n) {
     return grown;
 }
 
+static inline void world_run(struct world *w);
+
+// Evaluates n_try positions, known tokens and others, of which n_keep stay, in a step of its own;
+// false: no room. The tokens that were tried and not kept are others afterwards.
+static inline bool world_try(struct world *w, struct world_table *t, int n_try, int n_keep) {
+    const int n_known = t->n_token;
+    kv_mark(w->kv, &t->kv, t->n_done);
+    if (!world_grow(w, t, n_try)) {
+        assert_int_equal(kv_settle(w->kv, &t->kv, t->n_done, t->n_done), t->n_done);
+        return false;
+    }
+    t->n_kept = t->n_done + n_keep;
+    const int end = t->n_done + n_try;
+    for (; t->n_token < end; t->n_token++) t->token[t->n_token] = (int32_t)world_random(w, 2);
+    const int kept = t->n_kept;
+    world_run(w);
+    t->n_token = kept > n_known ? kept : n_known;
+    return true;
+}
+
 static inline void world_apply(struct world *w) {
     int n;
     const struct batch_page *const op = kv_take_ops(w->kv, &n);
@@ -220,6 +241,13 @@ static inline void world_write(struct world *w, struct world_table *t) {
     }
     t->n_done += t->n_planned;
     t->n_planned = 0;
+    if (!t->kv.marked) return;
+    const bool recurrent = w->kv->recurrent && t->n_kept < t->n_done;
+    const int expected = recurrent ? (int)t->kv.mark : t->n_kept;
+    t->n_done = kv_settle(w->kv, &t->kv, t->n_kept, t->n_done);
+    check(t->n_done == expected, "%d positions left, %d expected", t->n_done, expected);
+    check(t->kv.n_page == (uint32_t)(t->n_done + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS,
+          "%u pages for %d positions", t->kv.n_page, t->n_done);
 }
 
 // A step: ops, then all writes, then commits.

@@ -14,6 +14,7 @@
 #endif
 
 enum step {
+    STEP_MASK,
     STEP_BIAS,
     STEP_PENALTIES,
     STEP_DRY,
@@ -59,6 +60,11 @@ static inline bool reference_reaches(struct reference *r, double a, double b) {
 }
 
 // ---------------------------------------------------------------- edits
+
+static inline void reference_mask(struct reference *r) {
+    for (int id = 0; r->view->allowed && id < VOCAB; id++)
+        if ((r->view->allowed[id / 64] >> (id % 64) & 1) == 0) r->alive[id] = false;
+}
 
 static inline void reference_bias(struct reference *r) {
     for (size_t i = 0; i < r->s->n_logit_bias; i++) {
@@ -188,6 +194,7 @@ static inline void reference_keep(struct reference *r, const double *key, double
     double p[VOCAB], sum = 0;
     int order[VOCAB], kept = 0;
     const int n = reference_sort(r, key, order);
+    if (n == 0) return; // the mask and the bans left none
     reference_probabilities(r, p);
     do sum += p[order[kept++]];
     while (kept < n && !reference_reaches(r, sum, share));
@@ -205,7 +212,7 @@ static inline void reference_typical(struct reference *r) {
     for (int id = 0; id < VOCAB; id++) key[id] = -fabs(-log(p[id]) - entropy);
     for (int a = 0; a < VOCAB; a++) // equal logits have equal keys, whatever log makes of them
         for (int b = 0; b < a; b++)
-            if (r->logit[a] == r->logit[b]) key[a] = key[b];
+            if (r->alive[b] && r->logit[a] == r->logit[b]) key[a] = key[b];
     reference_keep(r, key, (double)r->s->typical_p);
 }
 
@@ -239,6 +246,7 @@ static inline void reference_xtc(struct reference *r) {
 
 static inline void reference_step(struct reference *r, enum step step) {
     static void (*const steps[STEP_COUNT])(struct reference *) = {
+        [STEP_MASK] = reference_mask,
         [STEP_BIAS] = reference_bias,
         [STEP_PENALTIES] = reference_penalties,
         [STEP_DRY] = reference_dry,

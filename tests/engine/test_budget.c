@@ -251,6 +251,70 @@ static void amounts_beyond_all_bounds_are_refused(void **state) {
     plan_deinit(&plan);
 }
 
+// The same groups of half as many layers, and a buffer of 4 floats.
+static void build_beside(struct plan *plan) {
+    plan_init(plan);
+    plan->n_vocab = VOCAB;
+    plan_add_buffer(plan, "x", 4, ROWS_TOKENS);
+    plan->logits = plan_add_buffer(plan, "logits", VOCAB, ROWS_LOGITS);
+    const struct plan_weight weight = {
+        .name = "w", .format = FORMAT_F32, .rows = 25, .cols = 1000, .bytes = WEIGHTS / 10};
+    plan_add_weight(plan, &weight);
+    const struct plan_kv_group group = {
+        .kind = KV_FULL, .n_layer = 1, .n_head_kv = 1, .dim_k = DIM, .dim_v = DIM};
+    plan_add_kv_group(plan, &group);
+    assert_false(plan->failed);
+}
+
+static void a_model_beside_takes_its_part_of_what_is_free(void **state) {
+    (void)state;
+    struct plan plan, beside;
+    build(&plan, false);
+    build_beside(&beside);
+    struct budget_request request = request_of(&plan);
+    request.available = 1320000;
+    request.beside = (struct budget_beside){&beside, N_CTX, KV_F16};
+    const struct budget budget = chosen(&request);
+    const uint64_t step = (256 * 10 + VOCAB) * 4, beside_step = (256 * 4 + VOCAB) * 4;
+    const uint64_t left = 1320000 - 66000 - WEIGHTS - step - WEIGHTS / 10 - beside_step;
+    assert_int_equal(budget.weight_bytes, WEIGHTS);
+    assert_int_equal(budget.beside.weight_bytes, WEIGHTS / 10);
+    assert_int_equal(budget.beside.step_bytes, beside_step);
+    assert_int_equal(budget.free_bytes, left);
+    assert_in_range(budget.kv_bytes, left * 2 / 3 - 1, left * 2 / 3 + 1);
+    assert_in_range(budget.beside.kv_bytes, left / 3 - 1, left / 3 + 1);
+    assert_true(budget.kv_bytes + budget.beside.kv_bytes <= left);
+    assert_int_equal(budget.beside.n_ctx, budget.sizes.n_ctx);
+    plan_deinit(&plan);
+    plan_deinit(&beside);
+}
+
+static void memory_that_was_asked_for_stays_the_models_and_that_beside_is_added(void **state) {
+    (void)state;
+    struct plan plan, beside;
+    build(&plan, false);
+    build_beside(&beside);
+    struct budget_request request = request_of(&plan);
+    request.beside = (struct budget_beside){&beside, N_CTX, KV_F16};
+    request.kv_bytes = 8 * PAGE;
+    struct budget budget = chosen(&request);
+    assert_int_equal(budget.kv_bytes, 8 * PAGE);
+    assert_int_equal(budget.beside.kv_bytes, 4 * PAGE);
+    assert_int_equal(budget.sizes.n_ctx, 8 * KV_PAGE_TOKENS);
+    assert_int_equal(budget.beside.n_ctx, 8 * KV_PAGE_TOKENS);
+    // one that follows shorter sequences only needs less, but never less than one of them
+    request.beside.n_ctx_max = 64;
+    request.kv_bytes = CONTEXT;
+    budget = chosen(&request);
+    assert_int_equal(budget.kv_bytes, CONTEXT);
+    assert_int_equal(budget.beside.n_ctx, 64);
+    assert_int_equal(budget.beside.kv_bytes, PAGE);
+    request.kv_bytes = CONTEXT / 4;
+    assert_int_equal(chosen(&request).beside.kv_bytes, PAGE);
+    plan_deinit(&plan);
+    plan_deinit(&beside);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_filled_in_and_parts_counted),
@@ -264,6 +328,8 @@ int main(void) {
         cmocka_unit_test(where_the_memory_is_unknown_each_sequence_gets_a_context),
         cmocka_unit_test(a_limit_on_addresses_is_shared_by_the_groups),
         cmocka_unit_test(amounts_beyond_all_bounds_are_refused),
+        cmocka_unit_test(a_model_beside_takes_its_part_of_what_is_free),
+        cmocka_unit_test(memory_that_was_asked_for_stays_the_models_and_that_beside_is_added),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

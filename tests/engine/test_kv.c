@@ -53,11 +53,23 @@ static void random_grow(struct world *w, struct world_table *t) {
     if (left > 0) world_grow(w, t, 1 + (int)world_random(w, (uint32_t)left));
 }
 
+// Tries further positions, at times after a plain growth of one, as a stream that drafts does.
+static void random_try(struct world *w, struct world_table *t) {
+    const int room = WORLD_POSITIONS - t->n_done;
+    if (t->n_planned > 0 || room == 0) return;
+    int n = 1 + (int)world_random(w, 40);
+    if (n > room) n = room;
+    if (world_random(w, 2) && !kv_grow(w->kv, &t->kv, t->n_done, 1)) return;
+    world_try(w, t, n, (int)world_random(w, (uint32_t)n + 1));
+}
+
 static void random_step(struct world *w) {
     struct world_table *const t = &w->table[world_random(w, WORLD_TABLES)];
     const uint32_t what = world_random(w, 100);
     if (!t->live || what < 10) {
         random_begin(w);
+    } else if (what < 20) {
+        random_try(w, t);
     } else if (what < 50) {
         random_grow(w, t);
     } else if (what < 70) {

@@ -5,21 +5,31 @@
 #include "check.h"
 #include "engine/output.h"
 
-// Feeds text in pieces of n bytes and collects what comes out; returns the matched stop or -1.
-// Checks at every moment that what came out is a beginning of `expected`.
-static int stream(const char *text, size_t piece, const char *const *stop, size_t n_stop,
-                  const char *expected) {
+// Feeds text in pieces of n bytes, `together` of them between two begins, and collects what comes
+// out; returns the matched stop or -1. Checks at every moment that what came out is a beginning of
+// `expected`, and that it stays as it is until the next begin.
+static int stream_by(const char *text, size_t piece, int together, const char *const *stop,
+                     size_t n_stop, const char *expected) {
     struct output output;
-    assert_int_equal(output_init(&output, stop, n_stop, 64, NULL), RN_OK);
+    assert_int_equal(output_init(&output, stop, n_stop, 64, together, NULL), RN_OK);
     char got[512];
-    size_t n_got = 0;
+    size_t n_got = 0, n_begin = 0;
+    const char *begin = NULL;
     const size_t len = strlen(text);
+    int fed = 0;
     for (size_t at = 0; at < len && output.matched < 0; at += piece) {
         const size_t n = len - at < piece ? len - at : piece;
+        if (fed++ % together == 0) {
+            output_begin(&output);
+            begin = NULL;
+            n_begin = n_got;
+        }
         const struct text_span out =
             output_feed(&output, (struct text_span){text + at, n}, at + n == len);
         memcpy(got + n_got, out.data, out.len);
         n_got += out.len;
+        if (!begin) begin = out.data;
+        assert_memory_equal(begin, got + n_begin, n_got - n_begin);
         check(strncmp(got, expected, n_got) == 0, "piece %zu: '%.*s' leaks past '%s'", piece,
               (int)n_got, got, expected);
     }
@@ -27,6 +37,14 @@ static int stream(const char *text, size_t piece, const char *const *stop, size_
     assert_string_equal(got, expected);
     const int matched = output.matched;
     output_deinit(&output);
+    return matched;
+}
+
+static int stream(const char *text, size_t piece, const char *const *stop, size_t n_stop,
+                  const char *expected) {
+    const int matched = stream_by(text, piece, 1, stop, n_stop, expected);
+    for (int together = 2; together <= 7; together++)
+        assert_int_equal(stream_by(text, piece, together, stop, n_stop, expected), matched);
     return matched;
 }
 
@@ -54,7 +72,7 @@ static void the_earliest_match_wins_when_one_piece_holds_two(void **state) {
 static void text_without_stops_is_given_out_at_once(void **state) {
     (void)state;
     struct output output;
-    assert_int_equal(output_init(&output, NULL, 0, 16, NULL), RN_OK);
+    assert_int_equal(output_init(&output, NULL, 0, 16, 4, NULL), RN_OK);
     struct text_span out = output_feed(&output, (struct text_span){"abc", 3}, false);
     assert_int_equal(out.len, 3);
     out =

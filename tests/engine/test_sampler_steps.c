@@ -17,7 +17,7 @@ struct scene {
     float logits[VOCAB];
     int32_t token[HISTORY];
     rn_logit_bias bias[4];
-    uint64_t breakers[1];
+    uint64_t breakers[1], allowed[1];
     rn_sampling s;
     struct sampler_view view;
 };
@@ -32,6 +32,16 @@ static void scene_logits(struct scene *scene) {
         if (holes && below(4) == 0) scene->logits[i] = below(2) ? NAN : -INFINITY;
     }
     scene->logits[below(VOCAB)] = 0.25f; // one is a candidate
+}
+
+// Now and then a constraint, from one that leaves few tokens to one that leaves most; the token
+// that scene_logits made a candidate stays one.
+static void scene_mask(struct scene *scene) {
+    const double share = uniform();
+    scene->view.allowed = below(3) ? NULL : scene->allowed;
+    scene->allowed[0] = 0;
+    for (int i = 0; i < VOCAB; i++)
+        if (scene->logits[i] == 0.25f || uniform() < share) scene->allowed[0] |= UINT64_C(1) << i;
 }
 
 // Few distinct tokens, so that sequences repeat themselves.
@@ -77,6 +87,7 @@ static void scene_sampling(struct scene *scene, double chance) {
 static void scene_random(struct scene *scene, double chance) {
     scene_logits(scene);
     scene_view(scene);
+    scene_mask(scene);
     scene_sampling(scene, chance);
 }
 
@@ -160,7 +171,7 @@ static void each_edit_gives_the_logits_of_its_definition(void **state) {
     struct sampler sampler;
     struct scene scene;
     sampler_open(&sampler);
-    for (enum step step = STEP_BIAS; step <= STEP_DRY; step++) {
+    for (enum step step = STEP_MASK; step <= STEP_DRY; step++) {
         int edited = 0;
         for (int i = 0; i < 4000; i++) {
             scene_random(&scene, 0.8);
@@ -191,6 +202,7 @@ static void neutral_values_change_no_bit(void **state) {
     const rn_sampling zero = {.temperature = 1, .top_p = 1}; // a zero is neutral as well
     for (int i = 0; i < 500; i++) {
         scene_random(&scene, 0);
+        scene.view.allowed = NULL;
         scene.s = i % 2 ? zero : rn_sampling_neutral();
         struct choice choice = choice_at(&sampler, &scene, false);
         const struct candidates before = choice.set;
@@ -221,10 +233,10 @@ static int32_t reference_chain(struct reference *r, const struct scene *scene,
 static void the_chain_chooses_as_the_slow_reference(void **state) {
     (void)state;
     enum { CASES = 20000 };
-    static const enum step order[STEP_COUNT] = {STEP_BIAS,        STEP_PENALTIES,   STEP_DRY,
-                                                STEP_TEMPERATURE, STEP_TOP_N_SIGMA, STEP_TOP_K,
-                                                STEP_TYPICAL,     STEP_TOP_P,       STEP_MIN_P,
-                                                STEP_XTC};
+    static const enum step order[STEP_COUNT] = {STEP_MASK,  STEP_BIAS,        STEP_PENALTIES,
+                                                STEP_DRY,   STEP_TEMPERATURE, STEP_TOP_N_SIGMA,
+                                                STEP_TOP_K, STEP_TYPICAL,     STEP_TOP_P,
+                                                STEP_MIN_P, STEP_XTC};
     struct sampler sampler;
     struct scene scene;
     struct reference r;
@@ -265,8 +277,9 @@ static void two_steps_that_change_places_are_seen(void **state) {
     sampler_open(&sampler);
     for (int first = 0; first + 1 < STEP_COUNT; first++) {
         const int seen = cases_that_see(&sampler, (enum step)first);
-        // sigma is the model's, so that step commutes with the temperature and with top-k
-        if (first == STEP_TEMPERATURE || first == STEP_TOP_N_SIGMA) {
+        // sigma is the model's, so that step commutes with the temperature and with top-k; what is
+        // masked stays so with any bias
+        if (first == STEP_MASK || first == STEP_TEMPERATURE || first == STEP_TOP_N_SIGMA) {
             check(seen == 0, "%s and %s do not commute: %d", names[first], names[first + 1], seen);
         } else {
             check(seen > 3, "%s and %s: only %d cases", names[first], names[first + 1], seen);
@@ -277,8 +290,9 @@ static void two_steps_that_change_places_are_seen(void **state) {
 
 static void the_table_has_the_order_of_the_design(void **state) {
     (void)state;
-    static const char *const order[] = {"bias",  "penalties", "dry",   "temperature", "top_n_sigma",
-                                        "top_k", "typical",   "top_p", "min_p",       "xtc"};
+    static const char *const order[] = {"mask",        "bias",        "penalties", "dry",
+                                        "temperature", "top_n_sigma", "top_k",     "typical",
+                                        "top_p",       "min_p",       "xtc"};
     assert_int_equal(sizeof names / sizeof *names, STEP_COUNT);
     for (int i = 0; i < STEP_COUNT; i++) assert_string_equal(names[i], order[i]);
 }
@@ -302,7 +316,7 @@ static void a_choice_depends_on_nothing_but_its_arguments(void **state) {
 
 // ---------------------------------------------------------------- greedy
 
-static void greedy_sees_bias_penalties_and_dry_and_no_filter(void **state) {
+static void greedy_sees_the_edits_and_no_filter(void **state) {
     (void)state;
     struct sampler sampler;
     struct scene scene;
@@ -315,7 +329,7 @@ static void greedy_sees_bias_penalties_and_dry_and_no_filter(void **state) {
         reference_init(&r, &scene.s, &scene.view, scene.logits);
         const int32_t plain = reference_choose(&r, true);
         r.unsure = false;
-        for (enum step step = STEP_BIAS; step <= STEP_DRY; step++) reference_step(&r, step);
+        for (enum step step = STEP_MASK; step <= STEP_DRY; step++) reference_step(&r, step);
         const int32_t expected = reference_choose(&r, true);
         if (r.unsure) continue;
         changed += expected != plain;
@@ -466,6 +480,8 @@ static void at_the_edges_of_all_parameters_a_candidate_is_chosen(void **state) {
         bool any = false, banned[VOCAB] = {false};
         for (size_t k = 0; k < scene.s.n_logit_bias; k++)
             if (scene.bias[k].bias == -100) banned[scene.bias[k].token] = true;
+        for (int id = 0; id < VOCAB; id++)
+            if (scene.view.allowed && (scene.allowed[0] >> id & 1) == 0) banned[id] = true;
         for (int id = 0; id < VOCAB; id++) any |= isfinite(scene.logits[id]) && !banned[id];
         const int32_t got = sampler_choose(&sampler, &scene.s, &scene.view, scene.logits);
         check(got >= (any ? 0 : -1) && got < (any ? VOCAB : 0), "case %d: %d", i, got);
@@ -483,6 +499,7 @@ static void a_single_candidate_survives_every_filter(void **state) {
         scene_random(&scene, 0.5);
         edges_fill(&scene.s);
         scene.s.n_logit_bias = 0;
+        scene.view.allowed = NULL;
         for (int id = 0; id < VOCAB; id++) scene.logits[id] = id % 2 ? NAN : -INFINITY;
         const int32_t only = below(VOCAB);
         scene.logits[only] = (float)(100 * uniform() - 50);
@@ -590,7 +607,7 @@ int main(void) {
         cmocka_unit_test(two_steps_that_change_places_are_seen),
         cmocka_unit_test(the_table_has_the_order_of_the_design),
         cmocka_unit_test(a_choice_depends_on_nothing_but_its_arguments),
-        cmocka_unit_test(greedy_sees_bias_penalties_and_dry_and_no_filter),
+        cmocka_unit_test(greedy_sees_the_edits_and_no_filter),
         cmocka_unit_test(a_banned_token_is_never_chosen),
         cmocka_unit_test(repetition_counts_prompt_and_output_presence_and_frequency_output_alone),
         cmocka_unit_test(repetition_divides_positive_and_multiplies_negative_logits),

@@ -27,7 +27,8 @@ static void submit(rn_engine *engine, int i, int n_prompt, int max_tokens, int p
 
 static void a_higher_priority_overtakes_who_waits(void **state) {
     (void)state;
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 2});
+    rn_engine *engine =
+        streams_engine(model, &(rn_engine_options){.speculate = "off", .max_seqs = 2});
     for (int i = 0; i < 8; i++) submit(engine, i, 10, 10, 0, NULL);
     streams_step(engine, stream, 8, 0, 0); // 0 and 1 run
     submit(engine, 8, 10, 10, 5, NULL);
@@ -49,7 +50,8 @@ static void a_higher_priority_overtakes_who_waits(void **state) {
 static void a_higher_priority_takes_the_place_of_a_lower_one(void **state) {
     (void)state;
     static struct stream alone;
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 1});
+    rn_engine *engine =
+        streams_engine(model, &(rn_engine_options){.speculate = "off", .max_seqs = 1});
     submit(engine, 0, 50, 40, 0, NULL);
     streams_drain(engine, stream, 1);
     alone = stream[0];
@@ -70,7 +72,8 @@ static void a_higher_priority_takes_the_place_of_a_lower_one(void **state) {
 // A user with 20 requests in the queue does not keep another one's single request waiting.
 static void a_user_with_many_requests_does_not_starve_another(void **state) {
     (void)state;
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 2});
+    rn_engine *engine =
+        streams_engine(model, &(rn_engine_options){.speculate = "off", .max_seqs = 2});
     for (int i = 0; i < 20; i++) submit(engine, i, 20, 20, 0, "a");
     for (int step = 0; step < 5; step++) streams_step(engine, stream, 20, step, 0);
     submit(engine, 20, 20, 20, 0, "b");
@@ -86,7 +89,8 @@ static void a_user_with_many_requests_does_not_starve_another(void **state) {
 static void users_get_equal_shares(void **state) {
     (void)state;
     enum { N_PROMPT = 30, N_OUT = 8, EACH = 16 };
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 2});
+    rn_engine *engine =
+        streams_engine(model, &(rn_engine_options){.speculate = "off", .max_seqs = 2});
     // a's requests are all there before b's, and b's prompts are three times as long
     for (int i = 0; i < EACH; i++) submit(engine, i, N_PROMPT, N_OUT, 0, "a");
     for (int i = 0; i < EACH; i++) submit(engine, EACH + i, 3 * N_PROMPT, N_OUT, 0, "b");
@@ -111,7 +115,8 @@ static void users_get_equal_shares(void **state) {
 static void the_queue_is_bounded_and_says_so(void **state) {
     (void)state;
     rn_engine *engine =
-        streams_engine(model, &(rn_engine_options){.max_seqs = 2, .max_waiting = 5});
+        streams_engine(model,
+                       &(rn_engine_options){.speculate = "off", .max_seqs = 2, .max_waiting = 5});
     int32_t prompt[16];
     rn_request request = request_at(0, 5, 3, prompt);
     rn_error err = {0};
@@ -137,7 +142,8 @@ static void the_queue_is_bounded_and_says_so(void **state) {
 static void cancelling_works_at_every_moment(void **state) {
     (void)state;
     rn_engine *engine =
-        streams_engine(model, &(rn_engine_options){.max_seqs = 2, .batch_tokens = 16});
+        streams_engine(model,
+                       &(rn_engine_options){.speculate = "off", .max_seqs = 2, .batch_tokens = 16});
     static struct stream alone;
     submit(engine, 0, 40, 8, 0, NULL);
     const int steps = streams_drain(engine, stream, 1);
@@ -167,7 +173,8 @@ static void cancelling_works_at_every_moment(void **state) {
 
 static void pausing_one_keeps_the_others_going(void **state) {
     (void)state;
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 3});
+    rn_engine *engine =
+        streams_engine(model, &(rn_engine_options){.speculate = "off", .max_seqs = 3});
     static struct stream alone;
     submit(engine, 0, 20, 30, 0, NULL);
     streams_drain(engine, stream, 1);
@@ -205,7 +212,7 @@ static void a_shortage_of_pages_takes_the_youngest_of_the_lowest_priority(void *
     (void)state;
     enum { N_OUT = 90 };
     static struct stream alone[3];
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){0});
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "off"});
     for (int i = 0; i < 3; i++) {
         submit(engine, i, 20, N_OUT, 0, NULL);
         streams_drain(engine, stream, 3);
@@ -213,7 +220,9 @@ static void a_shortage_of_pages_takes_the_youngest_of_the_lowest_priority(void *
     }
     rn_engine_destroy(engine);
     for (int first = -1; first <= 1; first++) { // the priority of the one that comes first
-        engine = streams_engine(model, &(rn_engine_options){.max_seqs = 3, .kv_pages = 6});
+        engine =
+            streams_engine(model,
+                           &(rn_engine_options){.speculate = "off", .max_seqs = 3, .kv_pages = 6});
         for (int i = 0; i < 3; i++) {
             submit(engine, i, 20, N_OUT, i == 0 ? first : 0, NULL);
             streams_step(engine, stream, i + 1, i, 0);
@@ -243,7 +252,8 @@ static void a_shortage_of_pages_takes_the_youngest_of_the_lowest_priority(void *
 // Many in the queue, of priorities in no order: they are served by priority, and by age.
 static void turns_go_by_priority_and_age(void **state) {
     (void)state;
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 1});
+    rn_engine *engine =
+        streams_engine(model, &(rn_engine_options){.speculate = "off", .max_seqs = 1});
     int priority[MANY];
     for (int i = 0; i < MANY; i++) {
         priority[i] = i * 7919 % 11 - 5;
@@ -264,9 +274,10 @@ static void turns_go_by_priority_and_age(void **state) {
 static void a_prompt_that_runs_keeps_its_claim_on_pages(void **state) {
     (void)state;
     enum { N_PROMPT = 250, N_OUT = 4 };
-    rn_engine *engine =
-        streams_engine(model,
-                       &(rn_engine_options){.max_seqs = 4, .kv_pages = 12, .batch_tokens = 32});
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "off",
+                                                                   .max_seqs = 4,
+                                                                   .kv_pages = 12,
+                                                                   .batch_tokens = 32});
     for (int i = 0; i < 4; i++) submit(engine, i, N_PROMPT, N_OUT, 0, i % 2 ? "a" : "b");
     streams_drain(engine, stream, 4);
     for (int i = 0; i < 4; i++) assert_int_equal(stream[i].n_ids, N_OUT);
@@ -279,7 +290,9 @@ static void a_prompt_that_runs_keeps_its_claim_on_pages(void **state) {
 // One that would not fit beside its equals even if all of lower priority left takes nobody's pages.
 static void nobody_makes_way_in_vain(void **state) {
     (void)state;
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 4, .kv_pages = 12});
+    rn_engine *engine =
+        streams_engine(model,
+                       &(rn_engine_options){.speculate = "off", .max_seqs = 4, .kv_pages = 12});
     submit(engine, 0, 200, 20, 5, NULL);
     submit(engine, 1, 20, 10, 0, NULL);
     for (int step = 0; step < 3; step++) streams_step(engine, stream, 2, step, 0);
@@ -295,7 +308,8 @@ static void nobody_makes_way_in_vain(void **state) {
 
 static void a_request_that_could_never_fit_is_refused(void **state) {
     (void)state;
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.kv_pages = 4});
+    rn_engine *engine =
+        streams_engine(model, &(rn_engine_options){.speculate = "off", .kv_pages = 4});
     int32_t prompt[512];
     rn_error err = {0};
     uint64_t id;

@@ -67,8 +67,9 @@ static void a_window_gives_its_pages_back(void **state) {
     static struct stream stream;
     static int32_t prompt[200];
     for (int i = 0; i < 200; i++) prompt[i] = (i * 7 + 1) % 512;
-    rn_engine *engine =
-        streams_engine(model, &(rn_engine_options){.batch_tokens = 16, .no_prefix_cache = true});
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "off",
+                                                                   .batch_tokens = 16,
+                                                                   .no_prefix_cache = true});
     const rn_request request = {.prompt = prompt,
                                 .n_prompt = 200,
                                 .max_tokens = 250,
@@ -105,7 +106,7 @@ static void a_prompt_is_cut_to_the_pages_that_there_are(void **state) {
                                 .n_prompt = N_PROMPT,
                                 .max_tokens = N_CTX - N_PROMPT,
                                 .ignore_eos = true};
-    rn_engine_options options = {.n_ctx = N_CTX, .batch_tokens = BATCH};
+    rn_engine_options options = {.speculate = "off", .n_ctx = N_CTX, .batch_tokens = BATCH};
     rn_engine *engine = streams_engine(model, &options);
     streams_submit(engine, &request, &plenty);
     const int steps = streams_drain(engine, &plenty, 1);
@@ -134,7 +135,7 @@ static void a_prefix_is_found_with_its_window(void **state) {
     static struct stream stream[3];
     static int32_t prompt[300];
     for (int i = 0; i < 300; i++) prompt[i] = (i * 11 + 5) % 512;
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){0});
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "off"});
     rn_request request = {.prompt = prompt, .n_prompt = 300, .max_tokens = 20, .ignore_eos = true};
     for (int i = 0; i < 3; i++) {
         rn_engine_stats before = streams_stats(engine);

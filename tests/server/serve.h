@@ -50,7 +50,12 @@ static inline struct server_config serve_config(void) {
 
 static inline void serve_start(struct serve *serve, const struct server_config *config) {
     rn_error err = {0};
-    const rn_engine_options options = {.n_threads = 1, .max_seqs = 4, .max_waiting = 256};
+    // how many events a step has, and so how the chunks of choices follow each other, is not to
+    // vary
+    const rn_engine_options options = {.n_threads = 1,
+                                       .max_seqs = 4,
+                                       .max_waiting = 256,
+                                       .speculate = "off"};
     *serve = (struct serve){0};
     check(!server_create(config, &serve->server, &err), "%s", err.message);
     check(!rn_model_open(TEST_DATA "/golden/llama/model.gguf", &serve->model, &err), "%s",

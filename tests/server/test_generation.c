@@ -49,6 +49,17 @@ static double timing_at(const json_t *root, const char *key) {
     return json_number_value(value);
 }
 
+static json_t *timings_json(const struct ended *ended) {
+    struct jbuf out = {0};
+    jbuf_text(&out, "{");
+    generation_timings(&ended->call, &out);
+    jbuf_text(&out, "}");
+    json_t *root = json_loadb(out.data, out.len, 0, NULL);
+    check(root != NULL, "%.*s", (int)out.len, out.data);
+    jbuf_deinit(&out);
+    return root;
+}
+
 // A prompt counts once however many choices it has; times of choices overlap, their bytes add up.
 static void test_timings_are_sums_over_choices(void **state) {
     (void)state;
@@ -71,19 +82,35 @@ static void test_timings_are_sums_over_choices(void **state) {
     };
     struct ended ended;
     ended_init(&ended);
-    struct jbuf out = {0};
-    jbuf_text(&out, "{");
-    generation_timings(&ended.call, &out);
-    jbuf_text(&out, "}");
-    json_t *root = json_loadb(out.data, out.len, 0, NULL);
-    check(root != NULL, "%.*s", (int)out.len, out.data);
+    json_t *root = timings_json(&ended);
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         const double value = timing_at(root, wanted[i].key);
         check(fabs(value - wanted[i].value) < 0.01, "%s is %g, expected %g", wanted[i].key, value,
               wanted[i].value);
     }
     json_decref(root);
-    jbuf_deinit(&out);
+}
+
+// A choice of 11 tokens in 4 steps after its first, beside one without drafts.
+static void test_drafts_are_summed_and_bytes_are_those_of_a_token(void **state) {
+    (void)state;
+    struct ended ended;
+    ended_init(&ended);
+    json_t *root = timings_json(&ended);
+    assert_true(timing_at(root, "draft_n") == 0 && timing_at(root, "draft_n_accepted") == 0);
+    assert_true(json_is_null(json_object_get(json_object_get(root, "timings"), "draft_speedup")));
+    json_decref(root);
+    ended.generation.n_choices = 2;
+    for (int i = 0; i < 2; i++) ended.choice[i].timings.undrafted_ms = 40;
+    ended.choice[0].timings.draft_tokens = 9;
+    ended.choice[0].timings.accepted_tokens = 6;
+    ended.choice[0].timings.decode_steps = 4;
+    ended.choice[0].timings.undrafted_ms = 120;
+    root = timings_json(&ended);
+    assert_true(timing_at(root, "draft_n") == 9 && timing_at(root, "draft_n_accepted") == 6);
+    assert_true(timing_at(root, "draft_speedup") == 2); // 160 ms became 80
+    assert_true(timing_at(root, "bytes_per_token") == 100000);
+    json_decref(root);
 }
 
 static int prompt_status(const struct serve *serve, int n_ids, int max_tokens) {
@@ -162,6 +189,7 @@ static void test_a_stream_that_takes_too_long_says_so_and_its_connection_ends(vo
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_timings_are_sums_over_choices),
+        cmocka_unit_test(test_drafts_are_summed_and_bytes_are_those_of_a_token),
         cmocka_unit_test(test_a_prompt_leaves_room_for_the_first_token),
         cmocka_unit_test(test_a_list_that_does_not_fit_leaves_nothing_running),
         cmocka_unit_test(test_a_stream_that_takes_too_long_says_so_and_its_connection_ends),

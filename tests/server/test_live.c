@@ -108,6 +108,8 @@ static void test_a_stream_keeps_its_number_and_shows_each_token_once(void **stat
                                     .cached_tokens = 32,
                                     .done_tokens = 42,
                                     .output_tokens = 3,
+                                    .draft_tokens = 6,
+                                    .accepted_tokens = 1,
                                     .pages = 2}};
     feed(&f.streams, token_at(5, 0, 1100, RN_GAP_NONE));
     feed(&f.streams, token_at(5, 0, 1125, RN_GAP_PROMPT));
@@ -120,6 +122,8 @@ static void test_a_stream_keeps_its_number_and_shows_each_token_once(void **stat
     check_near(number(json, "streams.0.cached"), 32, 0);
     check_near(number(json, "streams.0.done"), 42, 0);
     check_near(number(json, "streams.0.output"), 3, 0);
+    check_near(number(json, "streams.0.drafted"), 6, 0);
+    check_near(number(json, "streams.0.accepted"), 1, 0);
     check_near(number(json, "streams.0.pages"), 2, 0);
     check_near(number(json, "streams.0.tokens.0.0"), 100, 1e-6);
     assert_string_equal(text(json, "streams.0.tokens.0.1"), "first");
@@ -141,7 +145,11 @@ static void test_a_stream_that_ended_is_shown_once_more(void **state) {
     (void)state;
     struct fixture f;
     fixture_init(&f);
-    const rn_timings timings = {.prompt_tokens = 40, .cached_tokens = 32, .output_tokens = 9};
+    const rn_timings timings = {.prompt_tokens = 40,
+                                .cached_tokens = 32,
+                                .output_tokens = 9,
+                                .draft_tokens = 8,
+                                .accepted_tokens = 5};
     rn_event event = token_at(5, 0, 1100, RN_GAP_NONE);
     event.finish = RN_FINISH_STOP;
     event.timings = &timings;
@@ -151,6 +159,8 @@ static void test_a_stream_that_ended_is_shown_once_more(void **state) {
     json_t *json = picture(&f, 1110);
     assert_string_equal(text(json, "streams.0.state"), "done");
     check_near(number(json, "streams.0.output"), 9, 0);
+    check_near(number(json, "streams.0.drafted"), 8, 0);
+    check_near(number(json, "streams.0.accepted"), 5, 0);
     assert_int_equal(json_array_size(at(json, "streams.0.tokens")), 1);
     json_decref(json);
     live_streams_shown(&f.streams);
@@ -325,6 +335,7 @@ static void test_a_picture_has_the_servers_and_the_engines_numbers(void **state)
                                 .prompt_tokens = 60,
                                 .cached_tokens = 32,
                                 .preemptions = 1,
+                                .draft = {{.tokens = 9, .accepted = 8}, {.tokens = 3}},
                                 .pages_total = 64,
                                 .pages_held = 5,
                                 .pages_shared = 1,
@@ -350,6 +361,8 @@ static void test_a_picture_has_the_servers_and_the_engines_numbers(void **state)
         {"prompt_tokens", 60},
         {"cached_tokens", 32},
         {"preemptions", 1},
+        {"draft_tokens", 12},
+        {"accepted_tokens", 8},
         {"kv.page_tokens", 32},
         {"kv.total", 64},
         {"kv.held", 5},
@@ -391,9 +404,13 @@ static void test_rates_are_over_the_last_second(void **state) {
         // in each quarter: 5 steps of 25 ms, 10 tokens, 20 tokens of prompts
         f.stats.steps += 5;
         f.stats.output_tokens += 10;
-        f.stats.computed_tokens += 30;
+        f.stats.computed_tokens += 33; // 3 of them drafted in vain
+        f.stats.draft[RN_DRAFTER_MODEL].tokens += 4;
+        f.stats.draft[RN_DRAFTER_MODEL].accepted += 2;
+        f.stats.draft[RN_DRAFTER_LOOKUP].tokens += 1;
         f.stats.run_ns += 100 * MS;
-        f.stats.schedule_ns += 10 * MS;
+        f.stats.schedule_ns += 4 * MS;
+        f.stats.draft_ns += 6 * MS;
         f.stats.sample_ns += 15 * MS;
         f.stats.weight_bytes += 40000000;
         f.stats.kv_bytes += 10000000;

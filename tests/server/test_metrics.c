@@ -114,6 +114,23 @@ static void test_first_tokens_and_gaps_fall_into_their_buckets(void **state) {
     fixture_deinit(&f);
 }
 
+static void test_tokens_that_come_together_are_no_gaps(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "tale");
+    const struct choice choice = {.start_ns = 1000000000};
+    token(&f, &choice, 5, 0, RN_GAP_NONE);
+    token(&f, &choice, 35, 30, RN_GAP_DECODE);
+    for (int i = 0; i < 3; i++) token(&f, &choice, 35, 0, RN_GAP_DECODE); // accepted drafts
+    token(&f, &choice, 65, 30, RN_GAP_DECODE);
+    const char *text = scrape(&f);
+    check_near(value_of(text, TTFT "_count{" LABELS "}"), 1, 0);
+    check_near(value_of(text, ITL "_count{" LABELS "}"), 2, 0);
+    check_near(value_of(text, ITL "_sum{" LABELS "}"), 0.06, 1e-9);
+    check_near(value_of(text, GAP "_count{" LABELS ",cause=\"decode\"}"), 2, 0);
+    fixture_deinit(&f);
+}
+
 static void test_the_ends_of_choices_give_the_times_of_requests(void **state) {
     (void)state;
     struct fixture f;
@@ -226,6 +243,10 @@ static void test_the_names_that_dashboards_read_are_there(void **state) {
         "runnel:step_bytes",
         "runnel:bandwidth_share",
         "runnel:gap_seconds_bucket",
+        "runnel:draft_tokens_total",
+        "runnel:accepted_tokens_total",
+        "runnel:draft_seconds_total",
+        "runnel:draft_speedup",
     };
     struct fixture f;
     fixture_init(&f, "tale");
@@ -492,6 +513,7 @@ static void test_the_log_sums_over_choices_and_has_no_text(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_first_tokens_and_gaps_fall_into_their_buckets),
+        cmocka_unit_test(test_tokens_that_come_together_are_no_gaps),
         cmocka_unit_test(test_the_ends_of_choices_give_the_times_of_requests),
         cmocka_unit_test(test_families_are_announced_once_before_their_samples),
         cmocka_unit_test(test_the_names_that_dashboards_read_are_there),

@@ -670,6 +670,32 @@ static void unknown_fields_are_ignored(void **state) {
     world_destroy(world);
 }
 
+static void test_drafts_may_be_limited_or_refused_by_either_spelling(void **state) {
+    (void)state;
+    static const struct {
+        const char *body;
+        int want;
+    } row[] = {
+        {"{}", 0},
+        {"{\"speculative.n_max\":null}", 0},
+        {"{\"speculative.n_max\":0}", -1},
+        {"{\"speculative.n_max\":4}", 4},
+        {"{\"speculative.n_max\":1000}", RN_MAX_DRAFT},
+        {"{\"speculative\":{\"n_max\":0}}", -1},
+        {"{\"speculative\":{\"n_max\":7}}", 7},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct world *world = world_of(row[i].body, FAMILY_NATIVE);
+        check(world->ok && world->params.draft_max == row[i].want, "%s: %d", row[i].body,
+              world->params.draft_max);
+        world_destroy(world);
+    }
+    expect_refusal("{\"speculative.n_max\":-1}", FAMILY_CHAT, 400, "speculative.n_max",
+                   "-1 is not between 0");
+    expect_refusal("{\"speculative\":{\"n_max\":\"x\"}}", FAMILY_COMPLETIONS, 400,
+                   "speculative.n_max", "expected an integer");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_field_takes_or_refuses_any_value),
@@ -687,6 +713,7 @@ int main(void) {
         cmocka_unit_test(biases_come_as_an_object_or_as_pairs),
         cmocka_unit_test(stops_and_breakers_are_bounded_lists),
         cmocka_unit_test(unknown_fields_are_ignored),
+        cmocka_unit_test(test_drafts_may_be_limited_or_refused_by_either_spelling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 // While the small stages between two products run, memory would be idle: helpers that wait for work
 // fetch the beginning of what they will read next into their caches. Weights never change, so this
 // needs no input. program.c names the next product before it runs one; a helper may see the name
-// late, which costs nothing but a useless fetch.
+// late, which costs nothing but a useless fetch. Backends that share threads name theirs in one
+// place, so that whoever runs is fetched for, and changing over costs nothing.
 #include <stdatomic.h>
 
 #include "backend/cpu/cpu.h"
@@ -52,7 +53,12 @@ bool cpu_ahead_fetch(void *ctx, int worker, int64_t step) {
 void cpu_ahead_name(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows) {
     // with many rows arithmetic is the limit, and the caches have other use
     const struct cpu_stage *next = n_rows > SHAPE_MANY_MAX ? NULL : stage->next;
-    atomic_store_explicit(&b->ahead, next, memory_order_release);
+    atomic_store_explicit(&b->lender->ahead, next, memory_order_release);
+}
+
+void cpu_ahead_leave(struct cpu_backend *b) {
+    atomic_store_explicit(&b->lender->ahead, NULL, memory_order_release);
+    pool_set_ahead(b->pool, cpu_ahead_fetch, b->lender); // waits for those that are inside
 }
 
 void cpu_ahead_link(struct cpu_backend *b) {

@@ -14,7 +14,10 @@ static const struct cpu_backend *cpu_of_const(const struct backend *backend) {
 
 static void cpu_destroy(struct backend *backend) {
     struct cpu_backend *b = cpu_of(backend);
-    pool_destroy(b->pool);
+    if (b->lender == b)
+        pool_destroy(b->pool);
+    else
+        cpu_ahead_leave(b);
     region_unmap(&b->packed);
     region_unmap(&b->memory);
     for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) region_unmap(&b->kv[g]);
@@ -39,8 +42,16 @@ static rn_status check_config(const struct backend_config *config, rn_error *err
     return RN_OK;
 }
 
+static void threads_borrow(struct cpu_backend *b, struct cpu_backend *lender) {
+    b->lender = lender;
+    b->pool = lender->pool;
+    b->cache_bytes = lender->cache_bytes;
+    b->cache_bytes_all = lender->cache_bytes_all;
+}
+
 static rn_status threads_start(struct cpu_backend *b, const struct backend_config *config,
                                rn_error *err) {
+    if (b->lender != b) return RN_OK;
     struct topology *topology;
     rn_status s = topology_create(NULL, &topology, err);
     if (s) return s;
@@ -60,7 +71,7 @@ static rn_status cpu_init(struct cpu_backend *b, const struct backend_config *co
     if ((s = cpu_layout(b, config, err))) return s;
     if ((s = cpu_pack(b, config, err))) return s;
     if ((s = cpu_program_compile(b, err))) return s;
-    pool_set_ahead(b->pool, cpu_ahead_fetch, b);
+    if (b->lender == b) pool_set_ahead(b->pool, cpu_ahead_fetch, b);
     return RN_OK;
 }
 
@@ -69,6 +80,7 @@ static rn_status cpu_create(const struct plan *plan, const struct backend_config
     *out = NULL;
     rn_status status = check_config(config, err);
     if (status) return status;
+    assert(!config->threads_of || config->threads_of->cls == &backend_cpu);
     struct cpu_backend *b = calloc(1, sizeof *b);
     if (!b)
         return err_set(err, RN_ERR_NOMEM, "cannot allocate %zu bytes for the backend", sizeof *b);
@@ -78,6 +90,8 @@ static rn_status cpu_create(const struct plan *plan, const struct backend_config
     b->max_logits = config->max_logits;
     b->max_seqs = config->max_seqs;
     b->kv_type = config->kv_type;
+    b->lender = b;
+    if (config->threads_of) threads_borrow(b, cpu_of(config->threads_of)->lender);
     status = cpu_init(b, config, err);
     if (status) {
         cpu_destroy(&b->base);

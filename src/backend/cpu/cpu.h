@@ -76,7 +76,8 @@ struct cpu_backend {
     struct backend base;
     const struct plan *plan;
     const struct cpu_ops *ops;
-    struct pool *pool;
+    struct pool *pool;          // the lender's
+    struct cpu_backend *lender; // whose threads these are; itself where they are its own
     int max_tokens, max_logits, max_seqs;
     enum kv_type kv_type;
 
@@ -86,7 +87,9 @@ struct cpu_backend {
     float **rope_table;        // [plan->n_rope] -> [max_tokens, n_rot]
     struct cpu_stage *stage;
     int n_stage;
-    _Atomic(const struct cpu_stage *) ahead; // the product that helpers fetch from; NULL: none
+    // the product that helpers fetch from, of this backend or of one that runs on its threads;
+    // NULL: none. The lender's counts.
+    _Atomic(const struct cpu_stage *) ahead;
 
     bool is_slow[FORMAT_COUNT]; // formats without a kernel
     char slow[128];             // the same, for people
@@ -189,6 +192,7 @@ void cpu_page_forget(struct backend *backend, int group, uint32_t page);
 // fetches from it.
 void cpu_ahead_link(struct cpu_backend *b);
 void cpu_ahead_name(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows);
+void cpu_ahead_leave(struct cpu_backend *b); // nothing of a borrower is fetched from any more
 bool cpu_ahead_fetch(void *ctx, int worker, int64_t step);
 
 double cpu_bandwidth(struct backend *backend, uint64_t working_set, int budget_ms);

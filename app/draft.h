@@ -1,0 +1,19 @@
+// What the options say about drafts: the model that makes them, who else does, how long they are.
+#ifndef RN_APP_DRAFT_H
+#define RN_APP_DRAFT_H
+
+#include "app.h"
+
+// Checks the options and opens the model that drafts: the one that --draft names, or the embedded
+// model's own where that model is used. *out NULL: there is none, or it is not wanted. On failure
+// the error has been printed and the exit code is returned.
+int draft_open(const struct options *options, rn_model **out);
+// Fills what the engine's options have of it; draft NULL: none.
+void draft_engine_options(const struct options *options, const rn_model *draft,
+                          rn_engine_options *out);
+// Says that drafts will cost as much as the text where the draft model is no smaller.
+void draft_warn_large(const rn_model *draft, const rn_model *model);
+// For an error of the engine that names neither file: both, and the error. Returns the exit code.
+int draft_fail(const rn_model *draft, const rn_model *model, const rn_error *err);
+
+#endif

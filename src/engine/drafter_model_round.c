@@ -1,0 +1,222 @@
+// The drafts of one step, all sequences together. First the tokens that the model has not read yet:
+// those are known, so what is evaluated of them stays. Behind them one row for each sequence and
+// token; these positions are only tried (kv_mark), and settle says which of them were right. A
+// sequence that is far behind gets what room the first batch leaves, and drafts when it has caught
+// up. The last token of a draft is not evaluated.
+//
+//   plan: slots, rows, pages ---> run ---> choose ---> mark, pages ---> run ---> choose ---> ...
+#include <assert.h>
+#include <string.h>
+
+#include "engine/choose.h"
+#include "engine/drafter_model.h"
+
+// ---------------------------------------------------------------- batches
+
+static void batch_begin(struct drafter_model *d) {
+    d->batch = (struct batch){.token = d->token,
+                              .pos = d->pos,
+                              .out_row = d->out_row,
+                              .seq = d->batch_seq};
+    d->batch.page = kv_take_ops(d->kv, &d->batch.n_pages);
+}
+
+// Appends the sequence's n tokens from first_pos on; is_out: the last one wants logits.
+static void batch_add(struct drafter_model *d, const struct drafter_part *part, int first_pos,
+                      int n, bool is_out) {
+    struct batch *batch = &d->batch;
+    struct batch_seq *out = &d->batch_seq[batch->n_seqs++];
+    *out = (struct batch_seq){.first_row = batch->n_tokens,
+                              .n_tokens = n,
+                              .first_pos = first_pos,
+                              .first_out = batch->n_out,
+                              .n_out = is_out};
+    for (int g = 0; g < d->plan->n_group; g++) out->page_table[g] = part->slot->table.page[g];
+    for (int i = 0; i < n; i++) {
+        const int32_t token = part->job->seq->token[first_pos + i];
+        d->token[batch->n_tokens] = token < d->n_vocab ? token : 0; // one that only the target has
+        d->pos[batch->n_tokens++] = first_pos + i;
+    }
+    if (is_out) d->out_row[batch->n_out++] = batch->n_tokens - 1;
+    batch->n_logits = batch->n_out;
+}
+
+// ---------------------------------------------------------------- known tokens
+
+static bool is_far(const struct drafter_part *part) {
+    return part->job->seq->n_token - part->slot->n_done > DRAFTER_FEW;
+}
+
+// Pages for as many of its tokens as the batch has room for. It begins only when all of them fit:
+// otherwise many would hold pages, and none could draft.
+static void plan_rows(struct drafter_model *d, struct drafter_part *part, int room) {
+    const int behind = part->job->seq->n_token - part->slot->n_done;
+    if (behind > 0 && !drafter_slot_room(d, part->slot, behind)) {
+        drafter_slot_free(d, part->slot);
+        return;
+    }
+    const int n = behind < room ? behind : room;
+    if (n > 0 && kv_grow(d->kv, &part->slot->table, part->slot->n_done, n)) part->n_rows = n;
+}
+
+// Who takes part, and with how many known tokens: those that are followed first, so that one that
+// is far behind does not keep them from drafting.
+static void plan_round(struct drafter_model *d, struct draft_job *jobs, int n_jobs) {
+    assert(n_jobs <= d->max_seqs);
+    d->n_part = d->n_active = d->n_read = 0;
+    for (int i = 0; i < n_jobs; i++) {
+        struct drafter_slot *slot =
+            jobs[i].seq->n_token <= d->n_ctx ? drafter_slot_of(d, jobs[i].seq) : NULL;
+        if (!slot) {
+            jobs[i].n = 0;
+            continue;
+        }
+        assert(!slot->table.marked);
+        slot->used = d->clock;
+        d->part[d->n_part++] = (struct drafter_part){.job = &jobs[i], .slot = slot};
+    }
+    int room = d->batch_tokens;
+    for (int far = 0; far < 2; far++) {
+        for (int i = 0; i < d->n_part; i++) {
+            struct drafter_part *part = &d->part[i];
+            if (!part->slot->seq || part->n_rows || is_far(part) != (far == 1)) continue;
+            plan_rows(d, part, room);
+            room -= part->n_rows;
+            if (far) d->n_read += part->n_rows;
+        }
+    }
+}
+
+// Evaluates them. Those that are caught up become active: they have a row of logits.
+static void run_known(struct drafter_model *d) {
+    batch_begin(d);
+    for (int i = 0; i < d->n_part; i++) {
+        struct drafter_part *part = &d->part[i];
+        struct draft_job *job = part->job;
+        const int end = part->slot->n_done + part->n_rows;
+        const bool is_out = part->n_rows > 0 && end == job->seq->n_token && job->n > 0;
+        if (is_out)
+            d->active[d->n_active++] = part;
+        else
+            job->n = 0;
+        if (part->n_rows > 0) batch_add(d, part, part->slot->n_done, part->n_rows, is_out);
+    }
+    if (d->batch.n_tokens == 0 && d->batch.n_pages == 0) return;
+    d->backend->cls->run(d->backend, &d->batch);
+    for (int i = 0; i < d->n_part; i++) {
+        struct drafter_part *part = &d->part[i];
+        if (part->n_rows == 0) continue;
+        part->slot->n_done += part->n_rows;
+        kv_commit(d->kv, &part->slot->table, part->job->seq->token, part->slot->n_done);
+    }
+}
+
+// ---------------------------------------------------------------- drafted tokens
+
+// The draft model's logits as the target's sampler reads them.
+static const float *logits_at(const struct drafter_model *d, int row, int worker) {
+    const float *logits = d->backend->cls->logits(d->backend, row);
+    if (!d->padded) return logits;
+    float *padded = d->padded + (size_t)worker * (size_t)d->n_target;
+    return memcpy(padded, logits, (size_t)d->n_vocab * sizeof *padded);
+}
+
+static void choose_one(struct drafter_model *d, struct drafter_part *part, int row, int worker) {
+    struct seq *seq = part->job->seq;
+    const int n_token = seq->n_token + part->n_made;
+    const int32_t token =
+        choose_token(&d->sampler[worker], seq, n_token, logits_at(d, row, worker));
+    assert(token < d->n_target);
+    part->ends = token < 0;
+    if (part->ends) return;
+    seq->token[n_token] = token;
+    part->n_made++;
+    part->ends = part->n_made == part->job->n ||
+                 (tokenizer_is_end(d->target_tokenizer, token) && !seq->ignore_eos);
+    if (part->ends || !seq->constraint.mask) return;
+    seq->constraint.advance(seq->constraint.ctx, seq->choice, token);
+    part->n_advanced++;
+}
+
+static void choose_some(void *ctx, int64_t begin, int64_t end, int worker) {
+    struct drafter_model *d = ctx;
+    for (int64_t i = begin; i < end; i++) choose_one(d, d->active[i], (int)i, worker);
+}
+
+// Pages for the rest of a draft, or for as much of it as there are.
+static void plan_tries(struct drafter_model *d, struct drafter_part *part) {
+    struct drafter_slot *slot = part->slot;
+    const int wanted = part->job->n - 1;
+    kv_mark(d->kv, &slot->table, slot->n_done);
+    slot->n_tried = 0;
+    int n = wanted;
+    if (!drafter_slot_room(d, slot, wanted)) n = kv_room(d->kv, &slot->table, slot->n_done, wanted);
+    if (n > 0 && kv_grow(d->kv, &slot->table, slot->n_done, n)) {
+        part->job->n = n + 1;
+        return;
+    }
+    kv_settle(d->kv, &slot->table, slot->n_done, slot->n_done);
+    part->ends = true;
+}
+
+static void choose_all(struct drafter_model *d, int place) {
+    d->backend->cls->parallel(d->backend, choose_some, d, d->n_active, 1);
+    int n = 0;
+    for (int i = 0; i < d->n_active; i++) {
+        struct drafter_part *part = d->active[i];
+        if (!part->ends && place == 0) plan_tries(d, part);
+        if (!part->ends) d->active[n++] = part;
+    }
+    d->n_active = n;
+}
+
+static void run_drafted(struct drafter_model *d) {
+    batch_begin(d);
+    for (int i = 0; i < d->n_active; i++) {
+        struct drafter_part *part = d->active[i];
+        batch_add(d, part, part->slot->n_done + part->slot->n_tried++, 1, true);
+    }
+    d->backend->cls->run(d->backend, &d->batch);
+}
+
+// Their numbers of tokens, and constraints back to where they stood.
+static void finish(struct drafter_model *d) {
+    for (int i = 0; i < d->n_part; i++) {
+        const struct drafter_part *part = &d->part[i];
+        const struct seq *seq = part->job->seq;
+        part->job->n = part->n_made;
+        if (part->n_advanced)
+            seq->constraint.rollback(seq->constraint.ctx, seq->choice, part->n_advanced);
+    }
+}
+
+// ---------------------------------------------------------------- the round
+
+static void learn_first(struct drafter_model *d, int n_seqs, double ns) {
+    if (d->n_read == 0) {
+        if (n_seqs > 0) draft_cost_learn(&d->first, n_seqs, ns);
+        return;
+    }
+    const double few = n_seqs > 0 ? draft_cost_ns(&d->first, n_seqs) : 0;
+    if (d->n_read >= KV_PAGE_TOKENS && ns > few)
+        d->read_ns = draft_cost_corrected(d->read_ns, (ns - few) / d->n_read);
+}
+
+void drafter_model_draft(struct drafter *drafter, struct draft_job *jobs, int n_jobs) {
+    struct drafter_model *d = (struct drafter_model *)drafter;
+    uint64_t begin = d->now(d->now_ctx);
+    plan_round(d, jobs, n_jobs);
+    run_known(d);
+    for (int place = 0; d->n_active > 0 || place == 0; place++) {
+        if (place > 0) run_drafted(d);
+        const int n_seqs = d->n_active;
+        if (n_seqs > 0) choose_all(d, place);
+        const uint64_t now = d->now(d->now_ctx);
+        if (place == 0)
+            learn_first(d, n_seqs, (double)(now - begin));
+        else
+            draft_cost_learn(&d->step, n_seqs, (double)(now - begin));
+        begin = now;
+    }
+    finish(d);
+}

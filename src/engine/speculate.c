@@ -1,0 +1,317 @@
+// The step's side of speculation: asks the drafters, lets the controller choose, turns drafts into
+// rows, and settles them. See speculate.h; speculation's life is in speculation.c.
+#include <assert.h>
+#include <string.h>
+
+#include "engine/choose.h"
+#include "engine/engine.h"
+
+enum {
+    SETUP_STEPS = 16, // a drafter's setup is expected to serve so many steps, or what is left
+};
+
+// ---------------------------------------------------------------- offers
+
+// What a sequence could draft, and who would.
+struct best {
+    struct draft_offer offer;
+    rn_drafter drafter;
+    double rate, value;
+    int32_t token[RN_MAX_DRAFT];
+};
+
+static double draft_ns(void *ctx, int drafter, int place, int n_seqs) {
+    const struct speculation *spec = ctx;
+    const struct drafter *d = spec->drafter[drafter];
+    return d->cls->cost_ns(d, place, n_seqs);
+}
+
+// The setup counts in part: what it makes possible goes on.
+static double setup_share(const struct seq *seq, const struct draft_offer *offer) {
+    if (offer->setup_ns <= 0) return 0;
+    const int left = (seq->limit - seq->n_token) / 4;
+    return offer->setup_ns / (left < 1 ? 1 : left < SETUP_STEPS ? left : SETUP_STEPS);
+}
+
+// Tokens per ns of the step with the best length of this draft and no other.
+static double offer_value(const struct speculation *spec, const struct spec_costs *costs,
+                          const struct seq *seq, rn_drafter id, const struct draft_offer *offer,
+                          double rate) {
+    const struct drafter *d = spec->drafter[id];
+    double best = 0, tokens = costs->tokens, gain = rate;
+    double ns = setup_share(seq, offer);
+    for (int k = 1; k <= offer->n && k <= costs->max_rows; k++, gain *= rate) {
+        if (d->cls->cost_ns) ns += d->cls->cost_ns(d, k - 1, 1);
+        tokens += gain;
+        const double value = tokens / (costs->verify_ns[k] + ns);
+        if (value > best) best = value;
+    }
+    return best;
+}
+
+// Asks every drafter; of those with something to offer the best is taken.
+static void ask(struct engine *engine, struct seq *seq, const struct spec_costs *costs, int most,
+                struct best *best) {
+    struct speculation *spec = engine->spec;
+    best->offer.n = 0;
+    best->value = -1;
+    for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
+        struct drafter *drafter = spec->drafter[id];
+        seq->draft->guess[id].token = -1;
+        if (!drafter) continue;
+        int32_t token[RN_MAX_DRAFT];
+        const struct draft_offer offer = drafter->cls->offer(drafter, seq, most, token);
+        if (offer.n == 0) continue;
+        const bool is_free = !drafter->cls->draft;
+        if (is_free) {
+            seq->draft->guess[id].token = token[0];
+            seq->draft->guess[id].source = offer.source;
+        }
+        const double rate = spec_rate_of(&spec->control, &seq->draft->rates, (int)offer.source);
+        const double value = offer_value(spec, costs, seq, (rn_drafter)id, &offer, rate);
+        if (value <= best->value) continue;
+        best->offer = offer;
+        best->drafter = (rn_drafter)id;
+        best->rate = rate;
+        best->value = value;
+        if (is_free) memcpy(best->token, token, (size_t)offer.n * sizeof *token);
+    }
+}
+
+// Puts the best offer in place and makes a bid of it.
+static void bid_add(struct engine *engine, struct work *work, const struct spec_costs *costs) {
+    struct speculation *spec = engine->spec;
+    struct seq *seq = work->seq;
+    int most = seq->limit - 1 - seq->n_token;
+    if (most > seq->draft->max) most = seq->draft->max;
+    if (most > costs->max_rows) most = costs->max_rows;
+    if (most <= 0) return;
+    struct best best;
+    ask(engine, seq, costs, most, &best);
+    int n = best.offer.n;
+    const bool is_free = n > 0 && !spec->drafter[best.drafter]->cls->draft;
+    if (is_free) {
+        memcpy(seq->token + seq->n_token, best.token, (size_t)n * sizeof *best.token);
+        n = choose_allowed(&engine->sampler[0], seq, seq->n_token, n);
+    }
+    if (n == 0) return;
+    seq->draft->drafter = best.drafter;
+    seq->draft->source = best.offer.source;
+    spec->bidder[spec->n_bid] = work;
+    spec->bid[spec->n_bid++] = (struct spec_bid){.most = n,
+                                                 .least = spec->draft_min < n ? spec->draft_min : n,
+                                                 .drafter = is_free ? -1 : (int)best.drafter,
+                                                 .source = (int)best.offer.source,
+                                                 .setup_ns = best.offer.setup_ns,
+                                                 .left = seq->limit - seq->n_token,
+                                                 .rate = best.rate};
+}
+
+// ---------------------------------------------------------------- costs
+
+// The step's expected time with rows of drafts; 0: nothing was measured. Every draft row is taken
+// to see as much as the rows that are there do on average.
+static double rows_ns(const struct engine *engine, const struct pace *pace, int n_rows) {
+    struct batch_shape shape = engine->shape;
+    const int64_t rows = shape.n_tokens;
+    shape.n_tokens += n_rows;
+    shape.n_out += n_rows;
+    shape.n_logits += n_rows;
+    for (int g = 0; g < engine->plan->n_group; g++)
+        for (int domain = 0; domain < 2; domain++)
+            shape.kv_pairs[g][domain] += shape.kv_pairs[g][domain] * n_rows / rows;
+    return (double)pace_predict(pace, &shape);
+}
+
+// False: there is no room for drafts, or costs are not known.
+static bool costs_fill(struct engine *engine, int n_streams, struct spec_costs *out) {
+    struct speculation *spec = engine->spec;
+    const struct batch_shape *shape = &engine->shape;
+    const bool has_prompts = shape->n_tokens > shape->n_logits;
+    const struct pace *pace = has_prompts ? &engine->pace : &spec->pace;
+    int64_t rows = spec->max_rows;
+    if (rows > engine->batch_tokens - shape->n_tokens)
+        rows = engine->batch_tokens - shape->n_tokens;
+    if (rows > engine->logit_rows - shape->n_logits) rows = engine->logit_rows - shape->n_logits;
+    if (rows > (int64_t)n_streams * spec->draft_max) rows = (int64_t)n_streams * spec->draft_max;
+    if (rows <= 0 || pace->n_point == 0) return false;
+    for (int n = 0; n <= rows; n++) spec->verify_ns[n] = rows_ns(engine, pace, n);
+    *out = (struct spec_costs){.verify_ns = spec->verify_ns,
+                               .max_rows = (int)rows,
+                               .tokens = (double)shape->n_tokens,
+                               .draft_ns = draft_ns,
+                               .draft_ctx = spec};
+    return true;
+}
+
+// ---------------------------------------------------------------- drafts become rows
+
+// Drafters that take time make what was chosen of them.
+static void make_drafts(struct speculation *spec) {
+    for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
+        struct drafter *drafter = spec->drafter[id];
+        if (!drafter || !drafter->cls->draft) continue;
+        int n = 0;
+        for (int i = 0; i < spec->n_bid; i++)
+            if (spec->bid[i].drafter == id && spec->bid[i].n > 0)
+                spec->job[n++] =
+                    (struct draft_job){.seq = spec->bidder[i]->seq, .n = spec->bid[i].n};
+        if (n == 0) continue;
+        drafter->cls->draft(drafter, spec->job, n);
+        for (int i = 0, j = 0; i < spec->n_bid; i++)
+            if (spec->bid[i].drafter == id && spec->bid[i].n > 0) spec->bid[i].n = spec->job[j++].n;
+    }
+}
+
+// Pages for the draft, as far as they are free.
+static int draft_grow(struct engine *engine, const struct work *work, int n) {
+    struct seq *seq = work->seq;
+    kv_mark(engine->kv, &seq->table, seq->n_done);
+    const int room = kv_room(engine->kv, &seq->table, seq->n_done, work->n_tokens + n);
+    if (n > room - work->n_tokens) n = room - work->n_tokens;
+    if (n > 0 && kv_grow(engine->kv, &seq->table, seq->n_done, work->n_tokens + n)) return n;
+    kv_settle(engine->kv, &seq->table, seq->n_done, seq->n_done);
+    const bool grown = kv_grow(engine->kv, &seq->table, seq->n_done, work->n_tokens);
+    assert(grown); // the schedule had these pages
+    (void)grown;
+    return 0;
+}
+
+static void place_draft(struct engine *engine, struct work *work, int n) {
+    struct seq *seq = work->seq;
+    const int made = n;
+    n = draft_grow(engine, work, n);
+    struct drafter *drafter = engine->spec->drafter[seq->draft->drafter];
+    if (n == 0 && made > 0 && drafter->cls->settle)
+        drafter->cls->settle(drafter, seq, seq->n_token);
+    seq->draft->n = n;
+    work->n_draft = n;
+    work->n_tokens += n;
+    work->n_out += n;
+}
+
+// Rows of one sequence share what they read, so the shape is made anew.
+static void shape_again(struct engine *engine) {
+    engine->shape = (struct batch_shape){0};
+    for (int i = 0; i < engine->n_work; i++) {
+        const struct work *work = &engine->work[i];
+        batch_shape_add(engine->plan, &engine->shape, work->seq->n_done, work->n_tokens,
+                        work->n_out);
+        if (work->seq->pooling) engine->shape.n_logits -= work->n_out;
+    }
+}
+
+static bool drafts_at_all(const struct work *work) {
+    return work->samples && work->seq->draft && engine_is_stream(work->seq);
+}
+
+static void speculate(struct engine *engine) {
+    struct speculation *spec = engine->spec;
+    struct spec_costs costs;
+    int n_streams = 0;
+    spec->n_bid = 0;
+    for (int i = 0; i < engine->n_work; i++) n_streams += drafts_at_all(&engine->work[i]);
+    if (n_streams == 0 || !costs_fill(engine, n_streams, &costs)) return;
+    for (int i = 0; i < engine->n_work; i++)
+        if (drafts_at_all(&engine->work[i])) bid_add(engine, &engine->work[i], &costs);
+    if (spec->n_bid == 0) return;
+    spec_choose(&spec->control, spec->bid, spec->n_bid, &costs);
+    make_drafts(spec);
+    int rows = 0;
+    for (int i = 0; i < spec->n_bid; i++) {
+        if (spec->bid[i].n > 0) place_draft(engine, spec->bidder[i], spec->bid[i].n);
+        rows += spec->bidder[i]->n_draft;
+    }
+    if (rows == 0) return;
+    spec->plain_ns = (uint64_t)spec->verify_ns[0];
+    shape_again(engine);
+}
+
+void engine_speculate(struct engine *engine) {
+    struct speculation *spec = engine->spec;
+    if (!spec) return;
+    const uint64_t begin = engine_now(engine);
+    spec->plain_ns = spec->draft_ns = 0;
+    speculate(engine);
+    spec->draft_ns = engine_now(engine) - begin;
+    engine->stats.draft_ns += spec->draft_ns;
+    engine->stats.batch_ns -= spec->draft_ns; // which will count it
+}
+
+// ---------------------------------------------------------------- what came of them
+
+static void count_draft(struct engine *engine, struct work *work) {
+    struct seq *seq = work->seq;
+    rn_draft_stats *stats = &engine->stats.draft[seq->draft->drafter];
+    stats->drafts++;
+    stats->tokens += (uint64_t)work->n_draft;
+    stats->accepted += (uint64_t)work->n_accepted;
+    for (int i = 0; i < work->n_accepted; i++) engine->stats.accepted_at[i]++;
+    seq->timings.draft_steps++;
+    seq->timings.draft_tokens += work->n_draft;
+    seq->timings.accepted_tokens += work->n_accepted;
+}
+
+// Guesses that were not verified are compared with what was chosen.
+static void learn_guesses(struct engine *engine, const struct work *work) {
+    struct seq_draft *draft = work->seq->draft;
+    if (work->n_pick == 0) return;
+    const int32_t chosen = engine->pick[work->first_pick].token;
+    for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
+        const int32_t token = draft->guess[id].token;
+        draft->guess[id].token = -1;
+        if (token < 0 || (work->n_draft > 0 && id == (int)draft->drafter)) continue;
+        spec_learn(&engine->spec->control, &draft->rates, (int)draft->guess[id].source, 1,
+                   token == chosen);
+    }
+}
+
+void engine_draft_settle(struct engine *engine, struct work *work) {
+    struct seq *seq = work->seq;
+    const int n_all = seq->n_done + work->n_tokens;
+    const int n_kept = n_all - work->n_draft + work->n_accepted;
+    seq->n_done = n_all;
+    seq->n_again = 0;
+    if (!engine->spec || !seq->draft) return;
+    learn_guesses(engine, work);
+    if (work->n_draft == 0) return;
+    struct seq_draft *draft = seq->draft;
+    struct drafter *drafter = engine->spec->drafter[draft->drafter];
+    const bool refused = work->n_accepted < work->n_draft && work->n_pick > work->n_accepted;
+    spec_learn(&engine->spec->control, &draft->rates, (int)draft->source,
+               work->n_accepted + refused, work->n_accepted);
+    if (drafter->cls->settle) drafter->cls->settle(drafter, seq, n_kept);
+    count_draft(engine, work);
+    draft->n = 0;
+    seq->n_done = kv_settle(engine->kv, &seq->table, n_kept, n_all);
+    seq->n_again = n_kept - seq->n_done;
+}
+
+void engine_draft_learn(struct engine *engine, uint64_t ns) {
+    struct speculation *spec = engine->spec;
+    const uint64_t draft = spec ? spec->draft_ns : 0;
+    pace_learn(&engine->pace, &engine->shape, ns - draft);
+    if (!spec) return;
+    if (engine->shape.n_tokens == engine->shape.n_logits)
+        pace_learn(&spec->pace, &engine->shape, ns - draft);
+    spec_learn_step(&spec->control, (double)ns);
+}
+
+void engine_draft_leave(struct engine *engine, struct seq *seq, bool is_over) {
+    struct speculation *spec = engine->spec;
+    if (!spec || !seq->draft) return;
+    for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
+        struct drafter *drafter = spec->drafter[id];
+        if (!drafter) continue;
+        if (drafter->cls->leave) drafter->cls->leave(drafter, seq);
+        if (is_over && drafter->cls->learn && seq->n_token > seq->n_prompt)
+            drafter->cls->learn(drafter, seq);
+    }
+}
+
+void engine_draft_forget(struct engine *engine) {
+    for (int id = 0; engine->spec && id < RN_DRAFTER_COUNT; id++) {
+        struct drafter *drafter = engine->spec->drafter[id];
+        if (drafter && drafter->cls->forget) drafter->cls->forget(drafter);
+    }
+}

@@ -1,0 +1,67 @@
+// Speculation in the step: the drafters that are on, what they cost, and how their drafts become
+// rows. build_batch calls engine_speculate after the schedule gave every stream its token and
+// prompts theirs: drafts take what is left, of rows and of pages. publish settles each draft.
+//
+// Invariants: a draft is at seq->token + n_token, from engine_speculate to engine_draft_settle; in
+// between its sequence's table is marked, and seq->draft->n is its length.
+#ifndef RN_ENGINE_SPECULATE_H
+#define RN_ENGINE_SPECULATE_H
+
+#include "engine/drafter.h"
+#include "engine/pace.h"
+
+struct engine;
+struct work;
+
+struct speculation_config {
+    unsigned drafters;         // that are wanted: bits 1 << rn_drafter; 0: speculation is off
+    const struct model *model; // the draft's; NULL: none
+    const struct tokenizer *tokenizer;
+    rn_draft_fn fn; // NULL: none
+    void *ctx;
+    int draft_max, draft_min; // as in rn_engine_options
+};
+
+struct speculation {
+    struct drafter *drafter[RN_DRAFTER_COUNT]; // NULL: off
+    struct spec_control control;
+    struct pace pace; // of steps without prompts: every row has logits
+    int draft_max, draft_min;
+    int max_rows; // of drafts, in a step
+    char names[64];
+    // --- of the step at hand ---
+    struct spec_bid *bid;  // [max_seqs]
+    struct work **bidder;  // [max_seqs] whose they are
+    struct draft_job *job; // [max_seqs]
+    int n_bid;
+    double verify_ns[SPEC_MAX_ROWS + 1];
+    uint64_t draft_ns; // that drafting took
+    uint64_t plain_ns; // that the step is expected to take without drafts; 0: it has none
+};
+
+const char *speculation_name(rn_drafter drafter); // rn_drafter_text
+
+// The options, with defaults filled in; RN_ERR_ARG names what is out of range.
+rn_status speculation_check(struct speculation_config *config, rn_error *err);
+// Rows of drafts that a step of so many sequences may have; 0: off.
+int speculation_rows(const struct speculation_config *config, int max_seqs);
+
+// The drafters are made and costs measured: the engine's parts are there.
+rn_status speculation_create(struct engine *engine, const struct speculation_config *config,
+                             enum kv_type kv_type, const char *isa, rn_error *err);
+void speculation_destroy(struct speculation *spec); // NULL is fine
+
+// --- parts of the step; all of them do nothing where speculation is off ---
+
+void engine_speculate(struct engine *engine);
+// After the choice, before the tokens are published: what stays of the table's positions, and what
+// is learned. The sequence's n_done and n_again are set.
+void engine_draft_settle(struct engine *engine, struct work *work);
+// The step took so long, drafting included.
+void engine_draft_learn(struct engine *engine, uint64_t ns);
+// Texts of requests that are over are forgotten.
+void engine_draft_forget(struct engine *engine);
+// The sequence loses its pages, or is over.
+void engine_draft_leave(struct engine *engine, struct seq *seq, bool is_over);
+
+#endif

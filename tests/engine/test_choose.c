@@ -1,0 +1,355 @@
+// Choosing under a constraint: the mask against a naive definition, where the constraint stands,
+// and which constraints are refused.
+#include "engine/choose.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "check.h"
+#include "engine/vocab.h"
+
+#define RANDOM_SEED 7046029254386353131u
+#include "random.h"
+
+enum { VOCAB = 203, WORDS = (VOCAB + 63) / 64, HISTORY = 48 };
+
+// ---------------------------------------------------------------- a constraint
+
+// Allows what a hash of the state and the token says; the state is the tokens so far. It knows what
+// was asked of it.
+struct toy {
+    int32_t passed[HISTORY];
+    int n_passed;
+    double share; // of the tokens that are allowed
+    int masks, advances, rollbacks;
+    int choice;
+};
+
+static bool toy_allows(const struct toy *toy, int n_passed, int32_t token) {
+    uint64_t hash = 0x9e3779b97f4a7c15u + (uint64_t)token;
+    for (int i = 0; i < n_passed; i++)
+        hash = (hash ^ (uint64_t)toy->passed[i]) * 0xff51afd7ed558ccdu + (hash >> 29);
+    hash = (hash ^ hash >> 32) * 0xc4ceb9fe1a85ec53u;
+    return (double)(hash >> 11) * 0x1p-53 < toy->share;
+}
+
+static void toy_mask(void *ctx, int choice, uint64_t *allowed, int n_vocab) {
+    struct toy *toy = ctx;
+    toy->masks++;
+    assert_int_equal(choice, toy->choice);
+    assert_int_equal(n_vocab, VOCAB);
+    for (int id = 0; id < n_vocab; id++) {
+        assert_true(allowed[id / 64] >> (id % 64) & 1);
+        if (!toy_allows(toy, toy->n_passed, id)) allowed[id / 64] &= ~(UINT64_C(1) << (id % 64));
+    }
+}
+
+static void toy_advance(void *ctx, int choice, int32_t token) {
+    struct toy *toy = ctx;
+    assert_int_equal(choice, toy->choice);
+    assert_true(toy_allows(toy, toy->n_passed, token));
+    assert_true(toy->n_passed < HISTORY);
+    toy->passed[toy->n_passed++] = token;
+    toy->advances++;
+}
+
+static void toy_rollback(void *ctx, int choice, int n_tokens) {
+    struct toy *toy = ctx;
+    assert_int_equal(choice, toy->choice);
+    assert_true(n_tokens > 0 && n_tokens <= toy->n_passed);
+    toy->n_passed -= n_tokens;
+    toy->rollbacks += n_tokens;
+}
+
+// ---------------------------------------------------------------- a sequence
+
+struct scene {
+    struct toy toy;
+    int32_t token[HISTORY];
+    float logits[VOCAB];
+    uint64_t breakers[WORDS];
+    rn_logit_bias bias[3];
+    struct seq seq;
+};
+
+static void scene_logits(struct scene *scene) {
+    const bool coarse = below(3) == 0, holes = below(3) == 0;
+    for (int i = 0; i < VOCAB; i++) {
+        const double x = 8 * (uniform() + uniform() - 1);
+        scene->logits[i] = (float)(coarse ? rint(x) : x);
+        if (holes && below(4) == 0) scene->logits[i] = below(2) ? NAN : -INFINITY;
+    }
+}
+
+// Every number of the table is drawn over a range where it does something, with that chance.
+static void scene_sampling(struct scene *scene, double chance) {
+    rn_sampling *s = &scene->seq.sampling;
+    *s = rn_sampling_neutral();
+#define DRAW_FLOAT(low, high) (float)((low) + ((high) - (low)) * uniform())
+#define DRAW_INT(low, high)   (int)((low) + ((high) - (low)) * uniform())
+#define SAMPLING_NUMBER(kind, id, field, neutral, min, max, ...)                                   \
+    if (uniform() < chance)                                                                        \
+        s->field = DRAW_##kind((double)(min), (double)(max) < 30 ? (double)(max) : 30);
+#include "runnel_sampling.def"
+#undef DRAW_FLOAT
+#undef DRAW_INT
+    if (below(2)) s->temperature = (float)(2 * uniform());
+    s->seed = (uint64_t)below(1 << 30);
+    for (int i = 0; i < 3; i++)
+        scene->bias[i] = (rn_logit_bias){below(VOCAB), (float)(20 * uniform() - 10)};
+    s->logit_bias = scene->bias;
+    s->n_logit_bias = (size_t)below(4);
+}
+
+static void scene_random(struct scene *scene, double chance) {
+    static const double shares[] = {0.02, 0.3, 0.9, 1};
+    *scene = (struct scene){.toy = {.share = shares[below(4)], .choice = below(3)}};
+    scene_logits(scene);
+    const int n = 1 + below(HISTORY / 2);
+    for (int i = 0; i < HISTORY; i++) scene->token[i] = below(5) * 31;
+    scene->breakers[0] = (uint64_t)below(2);
+    scene->seq = (struct seq){.token = scene->token,
+                              .n_prompt = 1 + below(n),
+                              .n_token = n,
+                              .choice = scene->toy.choice,
+                              .breakers = {scene->breakers},
+                              .constraint = {&scene->toy, toy_mask, toy_advance, toy_rollback}};
+    scene_sampling(scene, chance);
+}
+
+// What the mask means: those logits are not there.
+static void masked(const struct scene *scene, float *out) {
+    for (int id = 0; id < VOCAB; id++)
+        out[id] = toy_allows(&scene->toy, scene->toy.n_passed, id) ? scene->logits[id] : -INFINITY;
+}
+
+static void sampler_open(struct sampler *sampler) {
+    assert_int_equal(sampler_init(sampler, VOCAB, NULL), RN_OK);
+}
+
+static struct sampler_view view_of(const struct scene *scene, int n_token) {
+    return (struct sampler_view){.token = scene->token,
+                                 .n_prompt = scene->seq.n_prompt,
+                                 .n_token = n_token,
+                                 .choice = (uint32_t)scene->seq.choice,
+                                 .breakers = scene->seq.breakers};
+}
+
+// ---------------------------------------------------------------- the choice
+
+// But for top-n-sigma, whose sigma is that of the model's logits: test_sampler_steps has that.
+static void a_mask_is_as_if_the_model_had_no_other_logits(void **state) {
+    (void)state;
+    struct sampler sampler;
+    struct scene scene;
+    int greedy = 0, otherwise = 0, none = 0;
+    sampler_open(&sampler);
+    for (int i = 0; i < 20000; i++) {
+        float logits[VOCAB];
+        scene_random(&scene, 0.3);
+        scene.seq.sampling.top_n_sigma = 0;
+        if (i % 4 == 0) scene.seq.sampling.temperature = 0;
+        masked(&scene, logits);
+        const int n_token = scene.seq.n_token;
+        const struct sampler_view view = view_of(&scene, n_token);
+        const rn_sampling *sampling = &scene.seq.sampling;
+        const int32_t expected = sampler_choose(&sampler, sampling, &view, logits);
+        const int32_t free_choice = sampler_choose(&sampler, sampling, &view, scene.logits);
+        const int32_t got = choose_token(&sampler, &scene.seq, n_token, scene.logits);
+        check(got == expected, "case %d: %d, not %d", i, got, expected);
+        check(got < 0 || toy_allows(&scene.toy, 0, got), "case %d: %d is not allowed", i, got);
+        greedy += sampling->temperature == 0;
+        otherwise += got != free_choice;
+        none += got < 0;
+        assert_true(scene.toy.masks == 1 && scene.toy.advances == 0 && scene.toy.rollbacks == 0);
+    }
+    check(greedy > 4000 && otherwise > 4000 && none > 0,
+          "%d greedy, %d changed, %d without a token", greedy, otherwise, none);
+    sampler_deinit(&sampler);
+}
+
+static void without_a_constraint_the_choice_is_the_samplers(void **state) {
+    (void)state;
+    struct sampler sampler;
+    struct scene scene;
+    sampler_open(&sampler);
+    for (int i = 0; i < 2000; i++) {
+        scene_random(&scene, 0.3);
+        scene.seq.constraint = (rn_constraint){0};
+        const int n_token = scene.seq.n_token + below(4); // also behind drafted tokens
+        const struct sampler_view view = view_of(&scene, n_token);
+        assert_int_equal(choose_token(&sampler, &scene.seq, n_token, scene.logits),
+                         sampler_choose(&sampler, &scene.seq.sampling, &view, scene.logits));
+    }
+    sampler_deinit(&sampler);
+}
+
+static void a_mask_without_tokens_gives_none(void **state) {
+    (void)state;
+    struct sampler sampler;
+    struct scene scene;
+    sampler_open(&sampler);
+    for (int i = 0; i < 200; i++) {
+        scene_random(&scene, 0.3);
+        scene.toy.share = 0;
+        scene.seq.sampling.temperature = (float)(i % 3);
+        assert_int_equal(choose_token(&sampler, &scene.seq, 1, scene.logits), -1);
+        assert_int_equal(choose_allowed(&sampler, &scene.seq, 1, 5), 0);
+    }
+    sampler_deinit(&sampler);
+}
+
+// Bits behind the vocabulary are nobody's, and a mask leaves nothing for the next choice.
+static void the_last_word_and_the_last_choice_do_not_matter(void **state) {
+    (void)state;
+    struct sampler sampler, fresh;
+    struct scene scene;
+    sampler_open(&sampler);
+    for (int i = 0; i < 500; i++) {
+        scene_random(&scene, 0.3);
+        sampler_open(&fresh);
+        memset(fresh.allowed, i % 2 ? 0xff : 0, WORDS * sizeof *fresh.allowed);
+        const int n_token = scene.seq.n_token;
+        const int32_t used = choose_token(&sampler, &scene.seq, n_token, scene.logits);
+        assert_int_equal(choose_token(&fresh, &scene.seq, n_token, scene.logits), used);
+        sampler_deinit(&fresh);
+        uint64_t allowed[WORDS];
+        memcpy(allowed, sampler.allowed, sizeof allowed);
+        allowed[WORDS - 1] ^= UINT64_MAX << (VOCAB % 64);
+        struct sampler_view view = view_of(&scene, n_token);
+        view.allowed = allowed;
+        assert_int_equal(sampler_choose(&sampler, &scene.seq.sampling, &view, scene.logits), used);
+    }
+    sampler_deinit(&sampler);
+}
+
+// ---------------------------------------------------------------- trying a draft
+
+// By the definition: the tokens one after the other.
+static int naive_allowed(const struct scene *scene, int n_token, int n) {
+    struct toy toy = scene->toy;
+    int passed = 0;
+    while (passed < n && toy_allows(&toy, toy.n_passed, scene->token[n_token + passed]))
+        toy.passed[toy.n_passed++] = scene->token[n_token + passed++];
+    return passed;
+}
+
+static void a_draft_is_allowed_up_to_its_first_impossible_token(void **state) {
+    (void)state;
+    struct sampler sampler;
+    struct scene scene;
+    int whole = 0, part = 0, none = 0;
+    sampler_open(&sampler);
+    for (int i = 0; i < 5000; i++) {
+        scene_random(&scene, 0);
+        scene.toy.n_passed = below(4); // it stands somewhere
+        for (int k = 0; k < scene.toy.n_passed; k++) scene.toy.passed[k] = below(VOCAB);
+        const struct toy before = scene.toy;
+        const int n_token = scene.seq.n_token, n = below(HISTORY / 2);
+        for (int k = 0; k < n; k++) scene.token[n_token + k] = below(VOCAB);
+        const int expected = naive_allowed(&scene, n_token, n);
+        const int got = choose_allowed(&sampler, &scene.seq, n_token, n);
+        check(got == expected, "case %d: %d of %d, not %d", i, got, n, expected);
+        whole += got == n && n > 1;
+        part += got > 0 && got < n;
+        none += got == 0 && n > 0;
+        // it stands where it stood, and was asked no more than needed
+        assert_int_equal(scene.toy.n_passed, before.n_passed);
+        assert_memory_equal(scene.toy.passed, before.passed,
+                            (size_t)before.n_passed * sizeof *before.passed);
+        assert_int_equal(scene.toy.advances, scene.toy.rollbacks);
+        assert_int_equal(scene.toy.masks, got < n ? got + 1 : n);
+    }
+    check(whole > 500 && part > 500 && none > 500, "%d whole, %d part, %d none", whole, part, none);
+    sampler_deinit(&sampler);
+}
+
+static void without_a_constraint_a_whole_draft_is_allowed(void **state) {
+    (void)state;
+    struct sampler sampler;
+    struct scene scene;
+    sampler_open(&sampler);
+    scene_random(&scene, 0);
+    scene.seq.constraint = (rn_constraint){0};
+    for (int n = 0; n < 16; n++) assert_int_equal(choose_allowed(&sampler, &scene.seq, 1, n), n);
+    sampler_deinit(&sampler);
+}
+
+// ---------------------------------------------------------------- submit
+
+static uint64_t now(void *ctx) {
+    (void)ctx;
+    return clock_ns();
+}
+
+static struct tokenizer *tokenizer_open(void) {
+    struct weights *weights;
+    struct tokenizer *tokenizer;
+    rn_error err = {0};
+    check(weights_open_vocab(MODELS_DIR "/tale-1m-f16.gguf", &weights, &err) == RN_OK, "%s",
+          err.message);
+    check(vocab_load(weights, 0, &tokenizer, NULL, &err) == RN_OK, "%s", err.message);
+    weights_close(weights);
+    return tokenizer;
+}
+
+static void a_constraint_is_whole_or_refused(void **state) {
+    (void)state;
+    static const int32_t prompt[] = {1, 2, 3};
+    struct tokenizer *tokenizer = tokenizer_open();
+    const struct seq_limits limits = {.tokenizer = tokenizer,
+                                      .n_ctx = 64,
+                                      .n_group = 1,
+                                      .n_embd = 8,
+                                      .token_bytes_max = 32,
+                                      .now = now};
+    struct toy toy = {.share = 1};
+    const rn_constraint full = {&toy, toy_mask, toy_advance, toy_rollback};
+    const struct {
+        rn_constraint constraint;
+        rn_pooling pooling;
+        const char *error; // NULL: it is taken
+    } cases[] = {
+        {full, RN_POOLING_NONE, NULL},
+        {{0}, RN_POOLING_NONE, NULL},
+        {{&toy, NULL, NULL, NULL}, RN_POOLING_LAST, NULL},
+        {{&toy, NULL, toy_advance, toy_rollback}, RN_POOLING_NONE, "no mask"},
+        {{&toy, toy_mask, NULL, toy_rollback}, RN_POOLING_NONE, "no advance"},
+        {{&toy, toy_mask, toy_advance, NULL}, RN_POOLING_NONE, "no rollback"},
+        {full, RN_POOLING_MEAN, "pooling"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const rn_request request = {.prompt = prompt,
+                                    .n_prompt = 3,
+                                    .max_tokens = 4,
+                                    .pooling = cases[i].pooling,
+                                    .constraint = cases[i].constraint};
+        struct seq *seq = NULL;
+        rn_error err = {0};
+        const rn_status status = seq_create(&request, 0, 1, &limits, &seq, &err);
+        check((status == RN_ERR_ARG) == (cases[i].error != NULL), "case %zu: %d, %s", i, status,
+              err.message);
+        if (cases[i].error) {
+            check(strstr(err.message, cases[i].error) != NULL, "case %zu: %s", i, err.message);
+            continue;
+        }
+        assert_memory_equal(&seq->constraint, &cases[i].constraint, sizeof seq->constraint);
+        seq_destroy(seq);
+    }
+    tokenizer_destroy(tokenizer);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_mask_is_as_if_the_model_had_no_other_logits),
+        cmocka_unit_test(without_a_constraint_the_choice_is_the_samplers),
+        cmocka_unit_test(a_mask_without_tokens_gives_none),
+        cmocka_unit_test(the_last_word_and_the_last_choice_do_not_matter),
+        cmocka_unit_test(a_draft_is_allowed_up_to_its_first_impossible_token),
+        cmocka_unit_test(without_a_constraint_a_whole_draft_is_allowed),
+        cmocka_unit_test(a_constraint_is_whole_or_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
