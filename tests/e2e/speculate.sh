@@ -90,7 +90,7 @@ END
 expect "drafts were verified: $drafted" test "$drafted" -gt 500
 expect "and accepted: $accepted" test "$accepted" -gt 300
 sampling=(-p "$story" --chat --temp 0)
-answer --draft "$ROOT/models/tale-20m-q8_0.gguf" --draft-min 3 --draft-max 3
+answer --draft "$ROOT/models/tale-20m-q8_0.gguf" --speculate model --draft-min 3 --draft-max 3
 equal "a model drafts for itself what it will say" "$(json out draft_tokens)" "$(json out accepted_tokens)"
 sampling=(-m "$TINY" --prompt-ids "$ids" --seed 4 --ignore-eos)
 answer --speculate off
