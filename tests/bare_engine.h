@@ -7,6 +7,7 @@
 
 #include <stdalign.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "check.h"
 #include "engine/engine.h"
@@ -60,23 +61,41 @@ const char *rn_finish_text(rn_finish finish) {
     return (const char *[]){"none", "stop", "length", "cancelled", "error"}[finish];
 }
 
+// The drafters whose names are in the option, or all.
+static inline struct speculation_config bare_speculation(const rn_engine_options *o) {
+    struct speculation_config config = {.model = o->draft ? &o->draft->model : NULL,
+                                        .tokenizer = o->draft ? o->draft->tokenizer : NULL,
+                                        .fn = o->draft_fn,
+                                        .ctx = o->draft_ctx,
+                                        .draft_max = o->draft_max,
+                                        .draft_min = o->draft_min};
+    const bool all = !o->speculate || strcmp(o->speculate, "auto") == 0;
+    for (int id = 0; id < RN_DRAFTER_COUNT; id++)
+        if (all || strstr(o->speculate, speculation_name((rn_drafter)id)))
+            config.drafters |= 1u << id;
+    return config;
+}
+
 rn_status rn_engine_create(const rn_model *model, const rn_engine_options *o, rn_engine **out,
                            rn_error *err) {
     const int kv_type = kv_type_find(o->kv_type ? o->kv_type : "f16");
     if (kv_type < 0) return RN_ERR_ARG;
-    const struct engine_config config = {.backend = {.isa = o->isa,
-                                                     .n_threads = o->n_threads,
-                                                     .max_tokens = o->batch_tokens,
-                                                     .max_logits = o->logit_rows,
-                                                     .max_seqs = o->max_seqs,
-                                                     .kv_type = (enum kv_type)kv_type},
-                                         .n_ctx = o->n_ctx,
-                                         .max_waiting = o->max_waiting,
-                                         .kv_bytes = o->kv_bytes,
-                                         .kv_pages = o->kv_pages,
-                                         .itl_ms = o->itl_ms,
-                                         .no_prefix = o->no_prefix_cache,
-                                         .clock = bare_clock};
+    struct engine_config config = {.backend = {.isa = o->isa,
+                                               .n_threads = o->n_threads,
+                                               .max_tokens = o->batch_tokens,
+                                               .max_logits = o->logit_rows,
+                                               .max_seqs = o->max_seqs,
+                                               .kv_type = (enum kv_type)kv_type},
+                                   .n_ctx = o->n_ctx,
+                                   .max_waiting = o->max_waiting,
+                                   .kv_bytes = o->kv_bytes,
+                                   .kv_pages = o->kv_pages,
+                                   .itl_ms = o->itl_ms,
+                                   .no_prefix = o->no_prefix_cache,
+                                   .spec = bare_speculation(o),
+                                   .clock = bare_clock};
+    const rn_status checked = speculation_check(&config.spec, err);
+    if (checked) return checked;
     rn_engine *engine = aligned_alloc(alignof(rn_engine), sizeof *engine);
     assert_non_null(engine);
     const rn_status status =

@@ -1,7 +1,7 @@
 // "The tokens of a request depend on the request alone", as a property of random requests: each is
 // run alone on an engine that shares nothing, then again inside random mixes with other requests,
 // and both must give the same tokens, text, vectors, logits and logprobs, all to the bit.
-// Everything follows from one seed.
+// Everything follows from one seed, but for what is drafted. Alone nothing is drafted.
 // For tests/runnel/test_mix*.c, test_windows.c and the program mix_long.c.
 //
 //   mix_cases_create    draws requests and runs them alone
@@ -15,92 +15,10 @@
 #include <string.h>
 
 #include "check.h"
+#include "mix_case.h"
 #include "runnel.h"
 
-enum {
-    MIX_MAX_OUTPUT = 40, // tokens of a choice
-    MIX_MAX_TEXT = 2048,
-    MIX_MAX_CHOICES = 4,
-    MIX_MAX_EMBD = 512,
-    MIX_FAMILIES = 4, // of prompts that begin alike
-    MIX_LONG_PREFIX = 768,
-    MIX_PAGE = 32,
-    MIX_MAX_CTX = 1024, // positions, where the model has more
-};
-
-// Under sanitizers, where everything is slower, mixes are smaller, and what should happen somewhere
-// in many of them need not happen.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { MIX_MAX_REQUESTS = 30, MIX_IS_SHORT = 1 };
-#else
-enum { MIX_MAX_REQUESTS = 90, MIX_IS_SHORT = 0 };
-#endif
-
-// ---------------------------------------------------------------- random numbers
-
-struct mix_random {
-    uint64_t state;
-};
-
-static inline uint64_t mix_hash(uint64_t x) { // splitmix64's finisher
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-static inline uint64_t mix_next(struct mix_random *r) { return mix_hash(r->state++); }
-
-// 0 to n - 1
-static inline int mix_below(struct mix_random *r, int n) {
-    return (int)(mix_next(r) % (uint64_t)n);
-}
-
-static inline int mix_between(struct mix_random *r, int first, int last) {
-    return first + mix_below(r, last - first + 1);
-}
-
-static inline bool mix_percent(struct mix_random *r, int percent) {
-    return mix_below(r, 100) < percent;
-}
-
-static inline float mix_unit(struct mix_random *r) { return (float)(mix_next(r) >> 40) * 0x1p-24f; }
-
-// ---------------------------------------------------------------- a request and what it gives
-
-struct mix_output {
-    int32_t ids[MIX_MAX_OUTPUT];
-    uint64_t logprobs[MIX_MAX_OUTPUT]; // hashes; 0: none
-    int n_ids;
-    char text[MIX_MAX_TEXT];
-    size_t n_text, n_certain; // certain: without the text of the last event
-    rn_finish finish;
-    rn_status status;
-    char stop[8];
-    float embedding[MIX_MAX_EMBD];
-    bool has_embedding;
-    rn_timings timings;
-};
-
-struct mix_case {
-    uint64_t seed; // the request is a function of it, the model and the family's prefixes
-    rn_request request;
-    int32_t *prompt;
-    rn_logit_bias bias[3];
-    const char *stop[2];
-    bool listens;   // logits of every position are compared too
-    uint64_t *rows; // [n_ctx] their hashes from the alone run
-    int n_limit;    // positions that it can have
-    struct mix_output alone[MIX_MAX_CHOICES];
-};
-
-struct mix_cases {
-    const rn_model *model;
-    const char *kv_type;
-    int n_ctx, n_vocab, n_embd;
-    int n;
-    struct mix_case *at;
-};
+// ---------------------------------------------------------------- a run of a request
 
 // What one run of a request has so far.
 struct mix_live {
@@ -110,6 +28,7 @@ struct mix_live {
     int cancel_after;      // steps after its arrival; -1: never
     int pause_at, pause_n; // steps after its arrival, and how many; pause_n 0: never
     bool submitted, ended;
+    struct toy_constraint toy;
     int n_open;        // choices without a finish
     int differing_row; // a position whose logits differ; -1: none
     struct mix_output got[MIX_MAX_CHOICES];
@@ -118,7 +37,8 @@ struct mix_live {
 struct mix_totals {
     uint64_t mixes, requests, choices, tokens, cancelled, steps, preemptions, lookups, hits;
     uint64_t prompt_tokens, cached_tokens, evictions, mismatches;
-    int running_max, shared_max;
+    uint64_t drafts, draft_tokens, accepted, rollbacks;
+    int running_max, shared_max, accepted_max; // the longest run of accepted tokens
 };
 
 struct mix {
@@ -129,107 +49,9 @@ struct mix {
     int forget_every; // steps after which cached prefixes are forgotten; 0: never
     int n, n_ended;
     struct mix_live *live; // [n]
+    struct toy_drafter drafter;
     rn_engine *engine;
 };
-
-static inline int mix_choices(const struct mix_case *c) {
-    return c->request.n > 1 ? c->request.n : 1;
-}
-
-// ---------------------------------------------------------------- drawing a request
-
-static inline int32_t mix_family_token(uint64_t family, int at, int n_vocab) {
-    return (int32_t)(mix_hash(family * 1000003u + (uint64_t)at) % (uint64_t)n_vocab);
-}
-
-static inline int mix_draw_prefix(struct mix_random *r, int n_ctx) {
-    const int kind = mix_below(r, 100);
-    int n = 0;
-    if (kind >= 35) n = mix_between(r, 1, MIX_PAGE - 1);
-    if (kind >= 50) n = MIX_PAGE * mix_between(r, 1, 3);
-    if (kind >= 75) n = MIX_PAGE * mix_between(r, 1, 3) + mix_between(r, -1, 5);
-    if (kind >= 96) n = MIX_LONG_PREFIX + mix_between(r, -1, 1);
-    return n < n_ctx - MIX_MAX_OUTPUT ? n : n_ctx / 2;
-}
-
-static inline void mix_draw_prompt(struct mix_case *c, struct mix_random *r, int n_ctx,
-                                   int n_vocab) {
-    const uint64_t family = (uint64_t)mix_below(r, MIX_FAMILIES) + 1;
-    const int n_prefix = mix_draw_prefix(r, n_ctx);
-    int n_tail = mix_between(r, n_prefix ? 0 : 1, 40);
-    if (mix_percent(r, 2)) n_tail = mix_between(r, 1, n_ctx - 1 - n_prefix);
-    if (mix_percent(r, 1)) n_tail = n_ctx - mix_between(r, 1, MIX_MAX_OUTPUT) - n_prefix;
-    const int n = n_prefix + n_tail < n_ctx ? n_prefix + n_tail : n_ctx - 1;
-    c->prompt = malloc((size_t)n * sizeof *c->prompt);
-    assert_non_null(c->prompt);
-    for (int i = 0; i < n; i++)
-        c->prompt[i] = mix_family_token(i < n_prefix ? family : c->seed, i, n_vocab);
-    c->request.prompt = c->prompt;
-    c->request.n_prompt = (size_t)n;
-}
-
-static inline void mix_draw_sampling(struct mix_case *c, struct mix_random *r, int n_vocab) {
-    rn_sampling *s = &c->request.sampling;
-    *s = rn_sampling_neutral();
-    s->has_seed = true;
-    s->seed = mix_next(r) >> 11;
-    s->temperature = mix_percent(r, 30) ? 0 : 1.5f * mix_unit(r);
-    if (mix_percent(r, 40)) s->top_k = mix_between(r, 1, 60);
-    if (mix_percent(r, 40)) s->top_p = 0.5f + 0.5f * mix_unit(r);
-    if (mix_percent(r, 25)) s->min_p = 0.2f * mix_unit(r);
-    if (mix_percent(r, 15)) s->typical_p = 0.3f + 0.7f * mix_unit(r);
-    if (mix_percent(r, 15)) s->top_n_sigma = 0.5f + mix_unit(r);
-    if (mix_percent(r, 20)) s->repetition_penalty = 1 + 0.5f * mix_unit(r);
-    if (mix_percent(r, 20)) s->repeat_last_n = mix_between(r, 0, 50);
-    if (mix_percent(r, 20)) s->presence_penalty = mix_unit(r);
-    if (mix_percent(r, 20)) s->frequency_penalty = mix_unit(r);
-    if (mix_percent(r, 20)) s->dry_multiplier = mix_unit(r);
-    if (mix_percent(r, 20)) s->xtc_probability = mix_unit(r);
-    if (!mix_percent(r, 20)) return;
-    for (int i = 0; i < 3; i++)
-        c->bias[i] = (rn_logit_bias){mix_below(r, n_vocab), 8 * mix_unit(r) - 4};
-    s->logit_bias = c->bias;
-    s->n_logit_bias = 3;
-}
-
-static inline void mix_draw_ends(struct mix_case *c, struct mix_random *r, int n_ctx) {
-    static const char *const stops[] = {"e", "th", ". ", "\n", " a", "he w", "was"};
-    rn_request *q = &c->request;
-    const int room = n_ctx - (int)q->n_prompt;
-    q->max_tokens = mix_between(r, 1, mix_percent(r, 25) ? MIX_MAX_OUTPUT - 1 : 12);
-    if (mix_percent(r, 3)) q->max_tokens = 0;
-    if (room < MIX_MAX_OUTPUT && mix_percent(r, 50)) q->max_tokens = -1;
-    q->ignore_eos = mix_percent(r, 50);
-    if (mix_percent(r, 25)) {
-        c->stop[0] = stops[mix_below(r, 7)];
-        c->stop[1] = stops[mix_below(r, 7)];
-        q->stop = c->stop;
-        q->n_stop = 2;
-    }
-    const bool open = q->max_tokens < 0 || q->max_tokens > room;
-    c->n_limit = open ? n_ctx : (int)q->n_prompt + q->max_tokens;
-}
-
-static inline void mix_draw_case(struct mix_case *c, uint64_t seed, int n_ctx, int n_vocab) {
-    static const char *const users[] = {NULL, "a", "b", "c"}, *const salts[] = {NULL, "x", "y"};
-    *c = (struct mix_case){.seed = seed};
-    struct mix_random r = {mix_hash(seed)};
-    mix_draw_prompt(c, &r, n_ctx, n_vocab);
-    mix_draw_sampling(c, &r, n_vocab);
-    mix_draw_ends(c, &r, n_ctx);
-    rn_request *q = &c->request;
-    q->priority = mix_percent(&r, 70) ? 0 : mix_between(&r, -2, 2);
-    q->user = users[mix_below(&r, 4)];
-    q->cache_salt = mix_percent(&r, 70) ? NULL : salts[mix_below(&r, 3)];
-    const int kind = mix_below(&r, 100);
-    if (kind < 15) q->n = mix_between(&r, 2, MIX_MAX_CHOICES);
-    if (kind >= 94) q->pooling = kind >= 97 ? RN_POOLING_LAST : RN_POOLING_MEAN;
-    if (kind >= 94) q->normalize = mix_percent(&r, 50);
-    if (kind >= 94) c->n_limit = (int)q->n_prompt;
-    c->listens = kind >= 89 && kind < 94;
-    q->logprobs = mix_percent(&r, 25);
-    if (mix_percent(&r, 50)) q->top_logprobs = mix_between(&r, 1, RN_MAX_TOP_LOGPROBS);
-}
 
 // ---------------------------------------------------------------- events
 
@@ -253,6 +75,7 @@ static inline void mix_take(struct mix_live *live, const rn_event *event, int n_
         assert_true(o->n_ids < MIX_MAX_OUTPUT);
         o->logprobs[o->n_ids] = mix_logprobs_hash(event);
         o->ids[o->n_ids++] = event->token;
+        o->n_drafted += event->drafted;
         assert_int_equal(event->n_logprobs,
                          live->of->request.logprobs ? 1 + live->of->request.top_logprobs : 0);
     }
@@ -261,6 +84,7 @@ static inline void mix_take(struct mix_live *live, const rn_event *event, int n_
     o->n_text += event->text_len;
     o->finish = event->finish;
     o->status = event->status;
+    o->seed = event->seed;
     if (event->stop) snprintf(o->stop, sizeof o->stop, "%s", event->stop);
     if (event->embedding) memcpy(o->embedding, event->embedding, (size_t)n_embd * sizeof(float));
     o->has_embedding = event->embedding != NULL;
@@ -294,10 +118,11 @@ static inline void mix_compare_row(void *ctx, int position, const float *logits,
     if (live->of->rows[position] != mix_row_hash(logits, n_vocab)) live->differing_row = position;
 }
 
-static inline void mix_submit(rn_engine *engine, struct mix_live *live, bool alone) {
+static inline void mix_submit(rn_engine *engine, struct mix_live *live, int n_vocab, bool alone) {
     rn_request request = live->of->request;
     rn_error err = {0};
     request.data = live;
+    if (live->of->toy) request.constraint = toy_begin(&live->toy, live->of->toy, n_vocab);
     if (live->of->listens) {
         request.on_logits = alone ? mix_keep_row : mix_compare_row;
         request.on_logits_ctx = alone ? (void *)live->of->rows : live;
@@ -318,7 +143,7 @@ static inline void mix_run_alone(rn_engine *engine, struct mix_cases *cases, str
         c->rows = calloc((size_t)cases->n_ctx, sizeof *c->rows);
         assert_non_null(c->rows);
     }
-    mix_submit(engine, &live, true);
+    mix_submit(engine, &live, cases->n_vocab, true);
     for (bool busy = true; !live.ended;) {
         check(busy, "request %llx does not get on alone", (unsigned long long)c->seed);
         assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
@@ -326,19 +151,30 @@ static inline void mix_run_alone(rn_engine *engine, struct mix_cases *cases, str
             mix_take(&live, &event, cases->n_embd);
     }
     memcpy(c->alone, live.got, sizeof c->alone);
+    for (int i = 0; c->toy && i < mix_choices(c); i++) {
+        const char *why = toy_complaint(&live.toy, i, c->alone[i].ids, c->alone[i].n_ids);
+        check(!why, "request %llx alone: %s", (unsigned long long)c->seed, why);
+    }
 }
 
-// Draws n requests and runs each alone: one sequence at a time, one thread, no prefix cache.
-static inline void mix_cases_create(struct mix_cases *cases, const rn_model *model,
-                                    const char *kv_type, uint64_t seed, int n) {
+// Draws n requests and runs each alone: one sequence at a time, one thread, no prefix cache, no
+// drafts. The text is not copied.
+static inline void mix_cases_create_from(struct mix_cases *cases, const rn_model *model,
+                                         const char *kv_type, struct mix_text text, uint64_t seed,
+                                         int n) {
     const rn_model_info *info = rn_model_get_info(model);
     const int n_ctx = info->n_ctx_train < MIX_MAX_CTX ? info->n_ctx_train : MIX_MAX_CTX;
-    const rn_engine_options options = {
-        .max_seqs = 1, .n_threads = 1, .n_ctx = n_ctx, .kv_type = kv_type, .no_prefix_cache = true};
+    const rn_engine_options options = {.max_seqs = 1,
+                                       .n_threads = 1,
+                                       .n_ctx = n_ctx,
+                                       .kv_type = kv_type,
+                                       .no_prefix_cache = true,
+                                       .speculate = "off"};
     rn_engine *engine;
     rn_error err = {0};
     check(rn_engine_create(model, &options, &engine, &err) == RN_OK, "%s", err.message);
     *cases = (struct mix_cases){.model = model,
+                                .text = text,
                                 .kv_type = kv_type,
                                 .n_ctx = n_ctx,
                                 .n_vocab = info->n_vocab,
@@ -348,10 +184,15 @@ static inline void mix_cases_create(struct mix_cases *cases, const rn_model *mod
     assert_non_null(cases->at);
     assert_true(cases->n_embd <= MIX_MAX_EMBD);
     for (int i = 0; i < n; i++) {
-        mix_draw_case(&cases->at[i], mix_hash(seed + (uint64_t)i), cases->n_ctx, cases->n_vocab);
+        mix_draw_case(&cases->at[i], mix_hash(seed + (uint64_t)i), cases);
         mix_run_alone(engine, cases, &cases->at[i]);
     }
     rn_engine_destroy(engine);
+}
+
+static inline void mix_cases_create(struct mix_cases *cases, const rn_model *model,
+                                    const char *kv_type, uint64_t seed, int n) {
+    mix_cases_create_from(cases, model, kv_type, (struct mix_text){NULL, 0}, seed, n);
 }
 
 static inline void mix_cases_destroy(struct mix_cases *cases) {
@@ -377,6 +218,7 @@ static inline const char *mix_difference(const struct mix_output *want,
     if (cut ? n_text > want->n_text : n_text != want->n_text) return "length of the text";
     if (memcmp(got->text, want->text, n_text) != 0) return "text";
     if (got->timings.output_tokens != n) return "count of the timings";
+    if (got->seed != want->seed) return "seed";
     if (cut) return got->status == RN_ERR_CANCELLED ? NULL : "status";
     if (got->finish != want->finish || got->status != want->status) return "finish";
     if (strcmp(got->stop, want->stop) != 0) return "stop string";
@@ -386,11 +228,22 @@ static inline const char *mix_difference(const struct mix_output *want,
                : NULL;
 }
 
+// The same about its drafts.
+static inline const char *mix_draft_complaint(const struct mix_case *c,
+                                              const struct mix_output *got) {
+    const rn_timings *t = &got->timings;
+    if (t->accepted_tokens != got->n_drafted) return "number of accepted tokens";
+    if (t->draft_tokens < t->accepted_tokens || t->draft_tokens < t->draft_steps)
+        return "number of drafted tokens";
+    return c->request.draft_max < 0 && t->draft_tokens ? "draft, which nobody wanted" : NULL;
+}
+
 static inline void mix_print_options(const rn_engine_options *o) {
     print_error("  engine: max_seqs %d, batch_tokens %d, logit_rows %d, kv_pages %u, n_ctx %d, "
-                "threads %d, kv %s, itl_ms %g%s\n",
+                "threads %d, kv %s, itl_ms %g%s, speculate %s, drafts %d to %d\n",
                 o->max_seqs, o->batch_tokens, o->logit_rows, o->kv_pages, o->n_ctx, o->n_threads,
-                o->kv_type, o->itl_ms, o->no_prefix_cache ? ", no prefix cache" : "");
+                o->kv_type, o->itl_ms, o->no_prefix_cache ? ", no prefix cache" : "",
+                o->speculate ? o->speculate : "auto", o->draft_min, o->draft_max);
 }
 
 static inline void mix_compare(const struct mix *mix, const struct mix_live *live,
@@ -401,21 +254,26 @@ static inline void mix_compare(const struct mix *mix, const struct mix_live *liv
         const struct mix_output *got = &live->got[i];
         const char *why = mix_difference(&c->alone[i], got, cases->n_embd);
         if (!why && live->differing_row >= 0) why = "logits";
+        if (!why && c->toy) why = toy_complaint(&live->toy, i, got->ids, got->n_ids);
+        if (!why) why = mix_draft_complaint(c, got);
         if (!why && got->finish == RN_FINISH_CANCELLED && live->cancel_after < 0)
             why = "cancelled, which nobody asked for,";
         totals->choices++;
         totals->tokens += (uint64_t)got->n_ids;
         totals->cancelled += got->finish == RN_FINISH_CANCELLED;
+        totals->rollbacks += i == 0 ? (uint64_t)live->toy.rollbacks : 0;
         if (!why) continue;
         totals->mismatches++;
         print_error("mix %llx: request %llx (case %td), choice %d of %d: %s\n",
                     (unsigned long long)mix->seed, (unsigned long long)c->seed, c - cases->at, i,
                     mix_choices(c), why);
         print_error("  prompt %zu, limit %d, tokens %d of %d, finish %s of %s, row %d, cached %d, "
-                    "preempted %d\n",
+                    "preempted %d, drafted %d in %d steps, accepted %d, seen %d, constraint %d\n",
                     c->request.n_prompt, c->n_limit, got->n_ids, c->alone[i].n_ids,
                     rn_finish_text(got->finish), rn_finish_text(c->alone[i].finish),
-                    live->differing_row, got->timings.cached_tokens, got->timings.preemptions);
+                    live->differing_row, got->timings.cached_tokens, got->timings.preemptions,
+                    got->timings.draft_tokens, got->timings.draft_steps,
+                    got->timings.accepted_tokens, got->n_drafted, (int)c->toy);
         mix_print_options(&mix->options);
     }
 }
@@ -438,6 +296,28 @@ static inline void mix_draw_requests(struct mix *mix, struct mix_random *r) {
             live->pause_n = mix_between(r, 1, 30);
         }
     }
+}
+
+static inline struct toy_truth mix_truth(void *data, int choice) {
+    const struct mix_case *c = ((const struct mix_live *)data)->of;
+    return (struct toy_truth){.prompt = c->prompt,
+                              .n_prompt = (int)c->request.n_prompt,
+                              .ids = c->alone[choice].ids,
+                              .n_ids = c->alone[choice].n_ids};
+}
+
+static inline void mix_set_how(struct mix *mix, const struct mix_how *how) {
+    rn_engine_options *o = &mix->options;
+    o->speculate = how->speculate;
+    o->draft = how->draft;
+    o->draft_min = how->draft_min;
+    o->draft_max = how->draft_max;
+    mix->drafter = (struct toy_drafter){.truth = mix_truth,
+                                        .right = how->right,
+                                        .n_vocab = mix->cases->n_vocab,
+                                        .random = mix->seed};
+    o->draft_fn = how->has_toy ? toy_draft : NULL;
+    o->draft_ctx = &mix->drafter;
 }
 
 static inline void mix_draw_options(struct mix *mix, struct mix_random *r) {
@@ -478,7 +358,7 @@ static inline int mix_act(struct mix *mix, int step) {
     for (int i = 0; i < mix->n; i++) {
         struct mix_live *live = &mix->live[i];
         if (live->ended || live->arrival > step) continue;
-        if (!live->submitted) mix_submit(mix->engine, live, false);
+        if (!live->submitted) mix_submit(mix->engine, live, mix->cases->n_vocab, false);
         const int age = step - live->arrival;
         if (live->pause_n && age == live->pause_at) rn_engine_pause(mix->engine, live->id, true);
         if (live->pause_n && age == live->pause_at + live->pause_n)
@@ -546,6 +426,38 @@ static inline void mix_follow(struct mix *mix, struct mix_totals *totals) {
 }
 #endif
 
+// What requests were told of their drafts adds up to what the engine counted.
+static inline void mix_check_drafts(const struct mix *mix, const rn_engine_stats *s,
+                                    struct mix_totals *totals) {
+    uint64_t drafts = 0, tokens = 0, accepted = 0, placed = 0;
+    for (int i = 0; i < mix->n; i++)
+        for (int c = 0; c < mix_choices(mix->live[i].of); c++) {
+            const rn_timings *t = &mix->live[i].got[c].timings;
+            drafts += (uint64_t)t->draft_steps;
+            tokens += (uint64_t)t->draft_tokens;
+            accepted += (uint64_t)t->accepted_tokens;
+        }
+    totals->drafts += drafts;
+    totals->draft_tokens += tokens;
+    totals->accepted += accepted;
+    for (int i = 0; i < RN_MAX_DRAFT; i++) {
+        placed += s->accepted_at[i];
+        if (s->accepted_at[i] && i >= totals->accepted_max) totals->accepted_max = i + 1;
+    }
+    for (int i = 0; i < RN_DRAFTER_COUNT; i++) {
+        drafts -= s->draft[i].drafts;
+        tokens -= s->draft[i].tokens;
+        accepted -= s->draft[i].accepted;
+        placed -= s->draft[i].accepted;
+    }
+    check(drafts == 0 && tokens == 0 && accepted == 0 && placed == 0,
+          "mix %llx: drafts do not add up: %lld, %lld tokens, %lld accepted, %lld in their places",
+          (unsigned long long)mix->seed, (long long)drafts, (long long)tokens, (long long)accepted,
+          (long long)placed);
+    check(mix->drafter.strays == 0, "mix %llx: %llu drafts were asked for with a strange history",
+          (unsigned long long)mix->seed, (unsigned long long)mix->drafter.strays);
+}
+
 // After the last event nothing is held, and all that was counted adds up.
 static inline void mix_check_rest(struct mix *mix, struct mix_totals *totals) {
     rn_engine_stats s;
@@ -572,6 +484,7 @@ static inline void mix_check_rest(struct mix *mix, struct mix_totals *totals) {
     check(!broken, "mix %llx: at the end, %s: held %u, shared %u, running %d, waiting %d",
           (unsigned long long)mix->seed, broken, s.pages_held, s.pages_shared, s.running,
           s.waiting);
+    mix_check_drafts(mix, &s, totals);
     totals->mixes++;
     totals->requests += (uint64_t)mix->n;
     totals->steps += s.steps;
@@ -602,6 +515,7 @@ static inline void mix_draw(struct mix *mix, const struct mix_cases *cases, uint
     assert_non_null(mix->live);
     mix_draw_requests(mix, &r);
     mix_draw_options(mix, &r);
+    if (cases->how) mix_set_how(mix, cases->how);
 }
 
 // Runs it, compares, and frees it.
@@ -640,14 +554,18 @@ static inline void mix_run_many(const struct mix_cases *cases, uint64_t seed, in
 static inline void mix_print_totals(const char *name, const struct mix_totals *t) {
     print_message("%s: %llu requests in %llu mixes, %llu choices (%llu cancelled), %llu tokens, "
                   "%llu steps, %llu preemptions, %llu hits of %llu, %llu of %llu prompt tokens "
-                  "cached, %llu evictions, %d at once, %d pages shared, %llu mismatches\n",
+                  "cached, %llu evictions, %d at once, %d pages shared, %llu drafts, %llu of %llu "
+                  "drafted tokens accepted, up to %d at once, %llu rollbacks, %llu mismatches\n",
                   name, (unsigned long long)t->requests, (unsigned long long)t->mixes,
                   (unsigned long long)t->choices, (unsigned long long)t->cancelled,
                   (unsigned long long)t->tokens, (unsigned long long)t->steps,
                   (unsigned long long)t->preemptions, (unsigned long long)t->hits,
                   (unsigned long long)t->lookups, (unsigned long long)t->cached_tokens,
                   (unsigned long long)t->prompt_tokens, (unsigned long long)t->evictions,
-                  t->running_max, t->shared_max, (unsigned long long)t->mismatches);
+                  t->running_max, t->shared_max, (unsigned long long)t->drafts,
+                  (unsigned long long)t->accepted, (unsigned long long)t->draft_tokens,
+                  t->accepted_max, (unsigned long long)t->rollbacks,
+                  (unsigned long long)t->mismatches);
 }
 
 #endif

@@ -124,6 +124,13 @@ static void count_token(struct engine *engine, struct seq *seq, rn_event *event)
     seq->gap_cause = RN_GAP_NONE;
 }
 
+// Counted as it becomes text: a stop string may have matched before it.
+static void count_accepted(struct engine *engine, struct seq *seq, int place) {
+    engine->stats.draft[seq->draft->drafter].accepted++;
+    engine->stats.accepted_at[place]++;
+    seq->timings.accepted_tokens++;
+}
+
 // The index-th chosen token joins the sequence, which may end with it.
 static void publish_token(struct engine *engine, const struct work *work, int index) {
     struct seq *seq = work->seq;
@@ -133,6 +140,7 @@ static void publish_token(struct engine *engine, const struct work *work, int in
     count_token(engine, seq, event);
     event->token = pick->token;
     event->drafted = index < work->n_accepted;
+    if (event->drafted) count_accepted(engine, seq, index);
     if (pick->n_logprobs > 0) {
         event->logprob = seq->logprob + (ptrdiff_t)index * (1 + seq->top_logprobs);
         event->n_logprobs = pick->n_logprobs;

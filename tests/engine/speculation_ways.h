@@ -1,0 +1,132 @@
+// The ways in which an engine can draft, and requests that are run in each of them: the text is the
+// one that nothing was drafted for, and drafts were really verified. For test_speculation*.c.
+#ifndef RN_TESTS_SPECULATION_WAYS_H
+#define RN_TESTS_SPECULATION_WAYS_H
+
+#define MIX_MAX_OUTPUT 100 // longer than the longest draft, several times
+
+#include "bare_engine.h"
+#include "data_file.h"
+#include "mix.h"
+#include "recurrent_model.h"
+
+// What must have happened in a way's mixes, apart from drafts.
+enum {
+    WAY_ACCEPTS = 1,
+    WAY_REFUSES = 2, // where the draft model is not the model itself
+    WAY_MODEL = 4,   // the draft model is on
+};
+
+struct way {
+    struct mix_how how;
+    int must;
+};
+
+// Lengths are the controller's, then forced.
+static const struct way ways[] = {
+    {{.name = "lookup", .speculate = "lookup"}, WAY_ACCEPTS},
+    {{.name = "shared", .speculate = "shared"}, WAY_ACCEPTS},
+    {{.name = "model", .speculate = "model"}, WAY_ACCEPTS | WAY_MODEL},
+    {{.name = "all", .has_toy = true, .right = 50}, WAY_ACCEPTS | WAY_MODEL},
+    {{.name = "never right", .speculate = "custom", .has_toy = true}, 0},
+    {{.name = "30%", .speculate = "custom", .has_toy = true, .right = 30}, 0},
+    {{.name = "80%", .speculate = "custom", .has_toy = true, .right = 80}, WAY_ACCEPTS},
+    {{.name = "always right", .speculate = "custom", .has_toy = true, .right = 100}, WAY_ACCEPTS},
+    {{"lookup, 3", "lookup", NULL, false, 0, 3, 3}, WAY_ACCEPTS | WAY_REFUSES},
+    {{"shared, 7", "shared", NULL, false, 0, 7, 7}, WAY_ACCEPTS | WAY_REFUSES},
+    {{"model, 1", "model", NULL, false, 0, 1, 1}, WAY_ACCEPTS | WAY_REFUSES | WAY_MODEL},
+    {{"model, 3", "model", NULL, false, 0, 3, 3}, WAY_ACCEPTS | WAY_REFUSES | WAY_MODEL},
+    {{"model, 15", "model", NULL, false, 0, 15, 15}, WAY_ACCEPTS | WAY_REFUSES | WAY_MODEL},
+    {{"all, 4 to 8", NULL, NULL, true, 50, 4, 8}, WAY_ACCEPTS | WAY_REFUSES | WAY_MODEL},
+    {{"never right, 3", "custom", NULL, true, 0, 3, 3}, WAY_REFUSES},
+    {{"30%, 31", "custom", NULL, true, 30, 31, 31}, WAY_ACCEPTS | WAY_REFUSES},
+    {{"80%, 1", "custom", NULL, true, 80, 1, 1}, WAY_ACCEPTS | WAY_REFUSES},
+    {{"80%, 3", "custom", NULL, true, 80, 3, 3}, WAY_ACCEPTS | WAY_REFUSES},
+    {{"80%, 15", "custom", NULL, true, 80, 15, 15}, WAY_ACCEPTS | WAY_REFUSES},
+    {{"always right, 31", "custom", NULL, true, 100, 31, 31}, WAY_ACCEPTS},
+};
+enum { N_WAYS = sizeof ways / sizeof *ways };
+
+// ---------------------------------------------------------------- models
+
+// The tokens of the begin of a text that the model was trained for.
+static inline struct token_list story_read(const rn_model *model) {
+    enum { STORY_BYTES = 60000 };
+    const struct data_file file = data_file_read(MODELS_DIR "/val.txt");
+    struct token_list list = {0};
+    rn_error err = {0};
+    assert_true(file.size >= STORY_BYTES);
+    check(tokenizer_encode(model->tokenizer, (const char *)file.data, STORY_BYTES, ENCODE_SPECIAL,
+                           &list, &err) == RN_OK,
+          "%s", err.message);
+    free(file.data);
+    return list;
+}
+
+// With groups of all three kinds.
+static inline rn_model *recurrent_open(void) {
+    enum { N_VOCAB = 512, N_CTX = 320 };
+    rn_error err = {0};
+    rn_model *model = calloc(1, sizeof *model);
+    assert_non_null(model);
+    check(!weights_open_vocab(TEST_DATA "/golden/gemma3/model.gguf", &model->weights, &err) &&
+              !vocab_load(model->weights, N_VOCAB, &model->tokenizer, NULL, &err) &&
+              !recurrent_model_init(&model->model, N_VOCAB, FORMAT_F32, &err),
+          "%s", err.message);
+    model->model.hp.n_ctx = N_CTX;
+    bare_fill_info(model);
+    return model;
+}
+
+// ---------------------------------------------------------------- running
+
+// Time that passes by the look, now slowly, now fast: what the controller measures is noise, its
+// choices are of all kinds, and the same in every run.
+static inline uint64_t noisy_now(void *ctx) {
+    struct mix_random *r = ctx;
+    return r->state += 1000 + mix_hash(r->state) % (mix_hash(r->state / 100000) % 2 ? 2000 : 30000);
+}
+
+static inline void way_check(const struct way *way, const struct mix_totals *t, bool own_draft) {
+    const char *name = way->how.name;
+    check(t->drafts > 0, "%s: nothing was drafted", name);
+    if (way->must & WAY_ACCEPTS) check(t->accepted > 0, "%s: nothing was accepted", name);
+    if (way->must & WAY_REFUSES && !(way->must & WAY_MODEL && own_draft))
+        check(t->accepted < t->draft_tokens, "%s: nothing was refused", name);
+    const int forced = way->how.draft_min;
+    if (MIX_IS_SHORT || !forced || way->how.right != 100) return;
+    check(t->accepted_max > forced / 2, "%s: %d at once, not %d", name, t->accepted_max, forced);
+}
+
+// Mixes of the cases in every stride-th way from `first` on, until each had that many requests.
+// Sanitizers have time for fewer.
+static inline void ways_run(struct mix_cases *cases, const rn_model *draft, uint64_t seed,
+                            int n_requests, int first, int stride) {
+    struct mix_totals sum = {0};
+    struct mix_random time = {seed};
+    bare_clock = (struct engine_clock){noisy_now, &time};
+    for (int i = first; i < N_WAYS; i += stride) {
+        struct mix_how how = ways[i].how;
+        struct mix_totals totals = {0};
+        if (ways[i].must & WAY_MODEL) how.draft = draft;
+        cases->how = &how;
+        mix_run_many(cases, seed + (uint64_t)i, MIX_IS_SHORT ? n_requests / 4 + 1 : n_requests, 0,
+                     &totals);
+        cases->how = NULL;
+        mix_print_totals(how.name, &totals);
+        assert_int_equal(totals.mismatches, 0);
+        way_check(&ways[i], &totals, draft == cases->model);
+        sum.requests += totals.requests;
+        sum.preemptions += totals.preemptions;
+        sum.cancelled += totals.cancelled;
+        sum.rollbacks += totals.rollbacks;
+    }
+    bare_clock = (struct engine_clock){0};
+    print_message("in all ways: %llu requests, %llu preemptions\n",
+                  (unsigned long long)sum.requests, (unsigned long long)sum.preemptions);
+    if (MIX_IS_SHORT) return;
+    check(sum.preemptions > 0, "nobody was preempted");
+    check(sum.cancelled > 0 && sum.rollbacks > 0, "nobody was cancelled, or no draft taken back");
+}
+
+#endif
