@@ -37,6 +37,7 @@ struct bench_spec_config {
     struct bench_list lengths;  // 0: the engine chooses
     struct bench_reals temperatures, acceptances;
     const char *draft;  // the draft model's path; NULL: none was given
+    bool no_draft;      // not even the embedded one's
     const char *forced; // what the requests have to write, or how many tokens; NULL: nothing
     int n_prompt;       // tokens of any kind; 0: stories are asked for
 };

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "drive.h"
 #include "interrupt.h"
 
 // ---------------------------------------------------------------- engine
@@ -32,9 +33,7 @@ int crowd_engine_create(const struct bench_config *config, const struct term *te
     progress_begin(&progress, term, config->quiet, "loading");
     const rn_status status = rn_engine_create(model, &options, out, &err);
     progress_end(&progress);
-    if (status == RN_ERR_NOMEM)
-        return app_fail(APP_FAILED, "%s: %s", err_path(model_info->path), err.message);
-    if (status) return app_fail_error(&err);
+    if (status) return drive_create_fail(model, options.draft, &err);
     rn_engine_get_info(*out, info);
     return APP_OK;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "draft.h"
 #include "interrupt.h"
 #include "plot.h"
 
@@ -138,8 +139,7 @@ static int run_once(struct place *place, const struct order *order, struct run *
     rn_engine_forget_prefixes(place->engine);
     if (order->drafts && learns) {
         struct order others = *order;
-        others.others = true;
-        others.drafts = false;
+        others.others = true; // with drafts: who wants none is not learned from
         code = crowd_run(place, &others, salt, out, same);
     }
     return code ? code : crowd_run(place, order, salt, out, same);
@@ -354,19 +354,32 @@ static int variants_run(struct place *place) {
     return code;
 }
 
-static int model_run(struct spec_bench *bench, const struct bench_model *source,
-                     const rn_model *draft) {
-    rn_model *model = NULL;
-    struct spec_text text;
+// *out stays NULL where there is none.
+static int draft_open_for(const struct bench_config *config, const struct bench_model *source,
+                          rn_model **out) {
+    if (!spec_has_draft(config, source)) return APP_OK;
+    if (!config->spec.draft) return draft_open_embedded(out);
+    char *path = strdup(config->spec.draft);
+    const struct bench_model file = {.source = SOURCE_FILE, .name = path};
+    const int code = path ? bench_model_open(&file, out) : app_fail(APP_FAILED, "out of memory");
+    free(path);
+    return code;
+}
+
+static int model_run(struct spec_bench *bench, const struct bench_model *source) {
+    rn_model *model = NULL, *draft = NULL;
+    struct spec_text text = {0};
     int code = bench_model_open(source, &model);
-    if (code) return code;
-    code = spec_text_init(&text, bench->config, source, model);
+    if (!code) code = draft_open_for(bench->config, source, &draft);
+    if (!code && draft && !bench->config->quiet) draft_warn_large(draft, model);
+    if (!code) code = spec_text_init(&text, bench->config, source, model);
     if (!code) {
         struct place place = {
             .bench = bench, .source = source, .model = model, .draft = draft, .text = &text};
         code = variants_run(&place);
         spec_text_deinit(&text);
     }
+    rn_model_close(draft);
     rn_model_close(model);
     return code;
 }
@@ -386,31 +399,22 @@ static int rows_show(const struct spec_bench *bench, int code) {
     return code ? code : shown;
 }
 
-static uint64_t measurements(const struct bench_config *config, bool has_draft) {
-    return (uint64_t)config->n_models * (uint64_t)config->threads.count *
-           (uint64_t)variants_make(&config->spec, has_draft, NULL) *
-           (uint64_t)config->spec.temperatures.count * (uint64_t)config->streams.count *
-           (uint64_t)config->repetitions;
+static uint64_t measurements(const struct bench_config *config) {
+    uint64_t n = 0;
+    for (int i = 0; i < config->n_models; i++)
+        n +=
+            (uint64_t)variants_make(&config->spec, spec_has_draft(config, &config->model[i]), NULL);
+    return n * (uint64_t)config->threads.count * (uint64_t)config->spec.temperatures.count *
+           (uint64_t)config->streams.count * (uint64_t)config->repetitions;
 }
 
 int bench_spec_run(const struct bench_config *config, const struct term *term) {
-    rn_model *draft = NULL;
+    struct spec_bench bench = {.config = config, .term = term, .total = measurements(config)};
     int code = config->plot ? plot_check(config->plot) : APP_OK;
-    if (!code && config->spec.draft) {
-        char *path = strdup(config->spec.draft);
-        const struct bench_model source = {.source = SOURCE_FILE, .name = path};
-        code = path ? bench_model_open(&source, &draft) : app_fail(APP_FAILED, "out of memory");
-        free(path);
-    }
-    struct spec_bench bench = {.config = config,
-                               .term = term,
-                               .total = measurements(config, draft != NULL)};
-    for (int i = 0; !code && i < config->n_models; i++)
-        code = model_run(&bench, &config->model[i], draft);
+    for (int i = 0; !code && i < config->n_models; i++) code = model_run(&bench, &config->model[i]);
     if (!code && interrupt_seen()) code = APP_INTERRUPTED;
     code = rows_show(&bench, code);
     for (int i = 0; i < bench.n_rows; i++) spec_row_deinit(&bench.rows[i]);
     free(bench.rows);
-    rn_model_close(draft);
     return code;
 }

@@ -60,6 +60,8 @@ struct spec_text {
 int bench_spec_run(const struct bench_config *config, const struct term *term);
 void spec_row_deinit(struct spec_row *row);
 const char *spec_drafter_name(enum bench_drafter drafter);
+// Whether there is a model that drafts for this one.
+bool spec_has_draft(const struct bench_config *config, const struct bench_model *model);
 
 // bench_spec_text.c
 int spec_text_init(struct spec_text *text, const struct bench_config *config,

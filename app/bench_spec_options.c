@@ -141,6 +141,21 @@ static int request_read(const struct options *options, struct bench_config *out)
     return APP_OK;
 }
 
+bool spec_has_draft(const struct bench_config *config, const struct bench_model *model) {
+    return config->spec.draft || (model->source == SOURCE_EMBEDDED && !config->spec.no_draft);
+}
+
+static int drafters_check(const struct bench_config *config) {
+    const struct bench_list *drafters = &config->spec.drafters;
+    for (int i = 0; i < drafters->count; i++)
+        for (int m = 0; m < config->n_models; m++)
+            if (drafters->value[i] == BENCH_DRAFTER_MODEL &&
+                !spec_has_draft(config, &config->model[m]))
+                return app_fail(APP_USAGE,
+                                "--drafters: 'model' drafts with a model, and --draft names none");
+    return APP_OK;
+}
+
 int bench_spec_read(const struct options *options, struct bench_config *out) {
     struct bench_spec_config *spec = &out->spec;
     if (!spec->on) return alone_check(options);
@@ -151,11 +166,9 @@ int bench_spec_read(const struct options *options, struct bench_config *out) {
     if (code) return code;
     if (out->plot && bench_list_largest(&spec->lengths) == 0)
         return app_fail(APP_USAGE, "--plot draws lengths of drafts, and --draft-lengths has none");
-    spec->draft = draft && strcmp(draft, "none") ? draft : NULL;
-    for (int i = 0; i < spec->drafters.count && !spec->draft; i++)
-        if (spec->drafters.value[i] == BENCH_DRAFTER_MODEL)
-            return app_fail(APP_USAGE, "--drafters: model needs a draft model, and --draft is "
-                                       "missing");
+    spec->no_draft = draft && !strcmp(draft, "none");
+    spec->draft = spec->no_draft ? NULL : draft;
+    if ((code = drafters_check(out))) return code;
     if (!option_given(options, OPT_REPETITIONS)) out->repetitions = DEFAULT_REPETITIONS;
     return APP_OK;
 }

@@ -76,7 +76,7 @@ static int file_open(const struct options *options, const char *path, rn_model *
                     is_number ? "; how many tokens a draft has is --draft-max" : "");
 }
 
-static int embedded_open(rn_model **out) {
+int draft_open_embedded(rn_model **out) {
     rn_error err = {0};
     if (rn_model_open_memory(EMBEDDED_DRAFT_NAME, embedded_draft,
                              (size_t)(embedded_draft_end - embedded_draft), out, &err) == RN_OK)
@@ -93,7 +93,7 @@ int draft_open(const struct options *options, rn_model **out) {
     if (code || !(wanted & 1u << DRAFTER_MODEL)) return code;
     const bool none = path && !strcmp(path, "none");
     if (path && !none) return file_open(options, path, out);
-    if (!none && !option_given(options, OPT_MODEL)) return embedded_open(out);
+    if (!none && !option_given(options, OPT_MODEL)) return draft_open_embedded(out);
     if (is_auto(options)) return APP_OK;
     char name[64];
     return app_fail(APP_USAGE, "%s: 'model' drafts with a model, and --draft names none",

@@ -8,6 +8,7 @@
 // model's own where that model is used. *out NULL: there is none, or it is not wanted. On failure
 // the error has been printed and the exit code is returned.
 int draft_open(const struct options *options, rn_model **out);
+int draft_open_embedded(rn_model **out); // the embedded model's own
 // Fills what the engine's options have of it; draft NULL: none.
 void draft_engine_options(const struct options *options, const rn_model *draft,
                           rn_engine_options *out);

@@ -66,8 +66,7 @@ static void context_warn(const rn_engine_info *info, int n_ctx_wanted) {
             info->n_ctx, n_ctx_wanted);
 }
 
-// What the model or its draft asks for may be too much for the machine, or not fit together.
-static int create_fail(const rn_model *model, const rn_model *draft, const rn_error *err) {
+int drive_create_fail(const rn_model *model, const rn_model *draft, const rn_error *err) {
     if (err->status == RN_ERR_NOMEM) {
         return app_fail(APP_FAILED, "%s: %s", err_path(rn_model_get_info(model)->path),
                         err->message);
@@ -94,7 +93,7 @@ int drive_engine_create(const struct options *options, const rn_model *model, co
     progress_begin(&progress, term, quiet, "loading");
     const rn_status status = rn_engine_create(model, &engine_options, out, &err);
     progress_end(&progress);
-    if (status != RN_OK) return create_fail(model, draft, &err);
+    if (status != RN_OK) return drive_create_fail(model, draft, &err);
     rn_engine_info info;
     rn_engine_get_info(*out, &info);
     app_warn_slow(quiet, info.slow_formats, info.isa);

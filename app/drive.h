@@ -15,6 +15,10 @@ void drive_kv_memory(const struct options *options, rn_engine_options *out);
 int drive_engine_create(const struct options *options, const rn_model *model, const rn_model *draft,
                         const struct term *term, bool quiet, bool all_logits, rn_engine **out);
 
+// Why an engine could not be created: what the model or its draft (NULL: none) asks for may be too
+// much for the machine, or not fit together. Returns the exit code.
+int drive_create_fail(const rn_model *model, const rn_model *draft, const rn_error *err);
+
 // Called for every event; false ends the request (it still gets its last event).
 typedef bool (*drive_event_fn)(void *ctx, const rn_event *event);
 

@@ -179,6 +179,11 @@ void report_print_line(const struct report *report, const struct term *term) {
 // The size of a token is left out where the terminal is too narrow for it.
 void report_print_plan(const rn_memory_plan *plan, const struct term *term) {
     char weights[32], kv[32], free_bytes[32] = "", share[64] = "", token[32], count[32], line[256];
+    char bytes[32], draft[64] = "";
+    if (plan->draft_weight_bytes) {
+        snprintf(draft, sizeof draft, ", draft %s",
+                 human_bytes((double)(plan->draft_weight_bytes + plan->draft_kv_bytes), bytes));
+    }
     if (plan->available) {
         human_bytes((double)plan->available, free_bytes);
         // only where an amount was asked for
@@ -186,9 +191,9 @@ void report_print_plan(const rn_memory_plan *plan, const struct term *term) {
         snprintf(share, sizeof share,
                  is_too_much ? ", more than the %s that are free" : " of %s free", free_bytes);
     }
-    int len = snprintf(line, sizeof line, "  memory: weights %s, KV %s%s: %s tokens of %s",
+    int len = snprintf(line, sizeof line, "  memory: weights %s, KV %s%s%s: %s tokens of %s",
                        human_bytes((double)plan->weight_bytes, weights),
-                       human_bytes((double)plan->kv_bytes, kv), share,
+                       human_bytes((double)plan->kv_bytes, kv), draft, share,
                        human_count(plan->kv_tokens, count), plan->kv_type);
     const int end = len + snprintf(line + len, sizeof line - (size_t)len, " (%s each)",
                                    human_bytes((double)plan->kv_token_bytes, token));
@@ -215,6 +220,11 @@ void report_print_serving(const rn_memory_plan *plan, int max_seqs, const struct
             "%s  users        %s at a time, each with up to %s token%s when all are there%s\n", dim,
             human_count((uint64_t)max_seqs, users), human_count(share, count),
             share == 1 ? "" : "s", reset);
+    if (plan->draft_weight_bytes) {
+        fprintf(stderr, "%s  draft model  %s, and %s of KV cache%s\n", dim,
+                human_bytes((double)plan->draft_weight_bytes, weights),
+                human_bytes((double)plan->draft_kv_bytes, kv), reset);
+    }
     if (plan->available) {
         fprintf(stderr, "%s  memory free  %s%s\n", dim,
                 human_bytes((double)plan->available, free_bytes), reset);
@@ -223,18 +233,15 @@ void report_print_serving(const rn_memory_plan *plan, int max_seqs, const struct
 
 void report_print_drafters(const rn_engine_info *engine, const rn_model_info *draft,
                            const struct term *term) {
-    char bytes[32];
-    const bool some = engine->drafters && *engine->drafters;
     fprintf(stderr, "%s  drafts       ", term_dim(term->err_color));
-    if (some) {
+    if (*engine->drafters) {
         fprintf(stderr, "up to %d tokens, by %s", engine->draft_max, engine->drafters);
     } else {
         fputs("none", stderr);
     }
-    if (some && draft) {
+    if (draft) {
         fputs("; the model is ", stderr);
         term_print_escaped(stderr, draft->path, strlen(draft->path), SIZE_MAX);
-        fprintf(stderr, ", %s", human_bytes((double)draft->weight_bytes, bytes));
     }
     fprintf(stderr, "%s\n", term_reset(term->err_color));
 }

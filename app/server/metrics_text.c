@@ -213,8 +213,6 @@ static void put_cache_config(struct scrape *scrape) {
 
 // ---------------------------------------------------------------- runnel's own
 
-static const char *const drafter_name[RN_DRAFTER_COUNT] = {"model", "lookup", "shared", "custom"};
-
 static void put_bytes(struct scrape *scrape) {
     const rn_engine_stats *stats = &scrape->stats;
     const struct metrics_work recent = metrics_recent_work(scrape->metrics, stats);
@@ -278,10 +276,12 @@ static void put_drafts(struct scrape *scrape) {
     put_family(scrape->out, tokens, "counter",
                "Tokens that were drafted and verified, by drafter.");
     for (int i = 0; i < RN_DRAFTER_CUSTOM; i++)
-        put_sample(scrape, tokens, "drafter", drafter_name[i], (double)stats->draft[i].tokens);
+        put_sample(scrape, tokens, "drafter", rn_drafter_text((rn_drafter)i),
+                   (double)stats->draft[i].tokens);
     put_family(scrape->out, accepted, "counter", "Drafted tokens that were accepted, by drafter.");
     for (int i = 0; i < RN_DRAFTER_CUSTOM; i++)
-        put_sample(scrape, accepted, "drafter", drafter_name[i], (double)stats->draft[i].accepted);
+        put_sample(scrape, accepted, "drafter", rn_drafter_text((rn_drafter)i),
+                   (double)stats->draft[i].accepted);
     put_single(scrape, "runnel:draft_seconds_total", "counter", "Time that drafting took.",
                (double)stats->draft_ns * 1e-9);
     put_single(scrape, "runnel:draft_speedup", "gauge",

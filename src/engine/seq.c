@@ -149,6 +149,7 @@ static rn_status allocate_draft(struct seq *seq, const rn_request *request,
     if (!seq->draft) return err_set(err, RN_ERR_NOMEM, "no memory for a request's drafts");
     seq->draft->max = max;
     seq->draft->slot = -1;
+    for (int id = 0; id < RN_DRAFTER_COUNT; id++) seq->draft->guess[id].token = -1;
     return limits->lookup ? suffix_init(&seq->draft->own, seq->limit, err) : RN_OK;
 }
 

@@ -11,24 +11,27 @@
 #include <string.h>
 
 enum {
-    LEAN_PRIOR = 2, // tokens that a prior counts as
-    LEAN_ALL = 8,   // tokens that the rate of all counts as
-    KNOWN = 16,     // tokens tried, of all sequences, after which a source is known
-    FADE_STEPS = 1024,
-    CHANGE_STEPS = 4, // that agree before the number of rows changes for little
-    PLAIN_GAP = 32,
-    PROBE_GAP = 8,
-    PROBE_GAP_MAX = 2048,
+    LEAN_PRIOR = 4,    // tokens that a prior counts as
+    LEAN_ALL = 5,      // tokens that the rate of all counts as
+    LEAN_OWN = 24,     // tokens that the rate of a sequence counts as beside that of lately
+    KNOWN = 16,        // tokens tried, of all sequences, after which a source is known
+    FADE_STEPS = 1024, // after which what was counted counts half
+    CHANGE_STEPS = 4,  // that agree before the number of rows changes for little
+    PLAIN_GAP = 32,    // steps
+    PROBE_GAP = 8,     // the first one, in steps
+    PROBE_GAP_GROWS = 4,
+    PROBE_GAP_MAX = 256,
     SETUP_PART = 4,   // a setup is to be paid back in the first part of what is left
     SETUP_LEFT = 512, // tokens; more are not counted on
     N_WALKS = 3,
 };
 
+#define CHANCE        3.0 // variances by which counts may differ by chance
 #define RATE_MIN      0.01
 #define RATE_MAX      0.99
-#define RATE_HOPEFUL  0.3          // cheaper rows could make it pay
-#define RATE_POOR     0.5          // an accepted probe is news
-#define FORGET_ONE    (0.69 / 64)  // of a sequence's counts, by each token tried: half after 64
+#define RATE_HOPEFUL  0.3         // cheaper rows could make it pay
+#define FORGET_ONE    (0.69 / 64) // of a sequence's counts, by each token tried: half after 64
+#define FORGET_LATELY (0.69 / 8)
 #define FORGET_ALL    (0.69 / 256) // of those of all sequences
 #define GAIN_LEAST    1e-3         // tokens; less is not worth a row
 #define BETTER_NONE   1.02         // drafts promise so much more than none to begin
@@ -39,7 +42,7 @@ enum {
 #define LOSS_STEPS    1.25         // in advance
 #define LOSS_SAVED    64           // steps; no more than that is saved up
 #define SETUP_RISK    0.005        // of what is left of a text, for a source that is not known
-#define RATES_NEW     0.1          // the mean of rates differs by more: another situation
+#define RATES_NEW     0.2          // the mean of rates differs by more: another situation
 #define TOKENS_NEW    0.1          // relative
 
 void spec_control_init(struct spec_control *control, const double *prior) {
@@ -59,13 +62,14 @@ static struct spec_rate faded(const struct spec_control *control, struct spec_ra
 }
 
 // The rate of what was counted, with `weight` further tokens at the rate `expected`. They count
-// less where what was counted contradicts them (by the square of the difference over its variance):
-// a sequence whose drafts all fail is not taken for one of the others for long.
+// less where what was counted differs from them by more than chance: a sequence whose drafts all
+// fail is not taken for one of the others for long.
 static double lean(double expected, double weight, struct spec_rate counted) {
     const double tried = (double)counted.tried, accepted = (double)counted.accepted;
     const double differs = accepted - tried * expected;
     const double variance = tried * expected * (1 - expected) + 1;
-    const double counts = weight / (1 + differs * differs / variance);
+    const double contradicts = differs * differs / (CHANCE * variance);
+    const double counts = weight / (1 + contradicts * contradicts);
     return (accepted + counts * expected) / (tried + counts);
 }
 
@@ -81,9 +85,11 @@ static double rate_of_all(const struct spec_control *control, int source) {
 double spec_rate_of(const struct spec_control *control, const struct spec_rates *rates,
                     int source) {
     assert(source >= 0 && source < SPEC_MAX_SOURCES);
-    const double all = rate_of_all(control, source);
     const struct spec_rate own = faded(control, rates->rate[source]);
-    return clamped(lean(all, LEAN_ALL, own), RATE_MIN, RATE_MAX);
+    const struct spec_rate lately = faded(control, rates->lately[source]);
+    const double usual = lean(rate_of_all(control, source), LEAN_ALL, own);
+    const double rate = lean(clamped(usual, RATE_MIN, RATE_MAX), LEAN_OWN, lately);
+    return clamped(rate, RATE_MIN, RATE_MAX);
 }
 
 static void count(struct spec_control *control, struct spec_rate *rate, double forget, int tried,
@@ -99,21 +105,24 @@ void spec_learn(struct spec_control *control, struct spec_rates *rates, int sour
                 int accepted) {
     assert(source >= 0 && source < SPEC_MAX_SOURCES);
     assert(accepted >= 0 && accepted <= tried);
-    if (control->probed == source && accepted > 0 && rate_of_all(control, source) < RATE_POOR)
-        control->gap[source] = 1;
-    if (control->risked >> source & 1) {
-        const double back_ns = clamped(accepted * control->token_ns, 0, control->risked_ns);
-        control->risked_ns -= back_ns;
-        control->allowance_ns += back_ns;
-    }
+    if (control->risked >> source & 1) control->allowance_ns += accepted * control->token_ns;
     count(control, &rates->rate[source], FORGET_ONE, tried, accepted);
+    count(control, &rates->lately[source], FORGET_LATELY, tried, accepted);
     count(control, &control->all[source], FORGET_ALL, tried, accepted);
+}
+
+static void note_plain(struct spec_control *control) {
+    control->last_plain = control->steps;
+    control->last_plain_ns = control->spent_ns;
 }
 
 void spec_learn_step(struct spec_control *control, double ns) {
     control->steps++;
     control->spent_ns += ns;
     control->allowance_ns += LOSS_PART * ns;
+    if (!control->has_chosen) note_plain(control); // nobody had an offer
+    control->has_chosen = false;
+    control->risked = 0;
 }
 
 // --- the best lengths for every number of rows ---
@@ -353,7 +362,6 @@ static bool bar_unknown(struct spec_control *control, struct spec_bid *bids, int
 static void charge(struct spec_control *control, int source, double ns) {
     if (ns < 0) ns = 0;
     control->allowance_ns -= ns;
-    control->risked_ns += ns;
     control->risked |= 1u << source;
 }
 
@@ -441,13 +449,18 @@ static bool take_plain(struct spec_control *control, struct spec_bid *bids, int 
     return true;
 }
 
-// Whether a source that is not drafted for was silent long enough to be tried: nothing was heard
-// of it, or its rate is not bad and what keeps it from being used is a cost that may have changed.
+// Whether nothing was heard of a source for so long that its rate may be another one. What free
+// sources offer is compared with the text without being verified, so they are heard all the time.
+static bool is_unheard(const struct spec_control *control, int source) {
+    return (uint32_t)control->steps - control->all[source].step >= control->gap[source];
+}
+
+// Whether a source was not drafted from for so long that it is to be tried: because it is unheard,
+// or because its rate is not bad and what keeps it from being used is a cost that may have changed.
 static bool is_due(const struct spec_control *control, const struct spec_bid *bid) {
     const uint64_t silent = control->steps - control->last_draft[bid->source];
-    const uint32_t unheard = (uint32_t)control->steps - control->all[bid->source].step;
-    const uint32_t gap = control->gap[bid->source];
-    return silent >= gap && (unheard >= gap || bid->rate >= RATE_HOPEFUL);
+    return silent >= control->gap[bid->source] &&
+           (bid->rate >= RATE_HOPEFUL || is_unheard(control, bid->source));
 }
 
 static bool take_probe(struct spec_control *control, struct spec_bid *bids, int n_bids,
@@ -465,10 +478,14 @@ static bool take_probe(struct spec_control *control, struct spec_bid *bids, int 
     double loss_ns = costs->verify_ns[rows + 1] - costs->verify_ns[rows] + best->setup_ns;
     if (best->drafter >= 0) loss_ns += costs->draft_ns(costs->draft_ctx, best->drafter, 0, 1);
     if (loss_ns > allowed_ns(control, costs)) return false;
+    const uint32_t risked = control->risked;
     charge(control, best->source, loss_ns);
+    // of one that is heard anyway, what others learn in this step would be taken for the probe's
+    if (!is_unheard(control, best->source)) control->risked = risked;
     best->n = 1;
     control->probed = best->source;
-    if (control->gap[best->source] < PROBE_GAP_MAX) control->gap[best->source] *= 2;
+    const uint32_t gap = control->gap[best->source] * PROBE_GAP_GROWS;
+    control->gap[best->source] = gap < PROBE_GAP_MAX ? gap : PROBE_GAP_MAX;
     return true;
 }
 
@@ -481,16 +498,14 @@ static void remember(struct spec_control *control, const struct spec_bid *bids, 
         control->last_draft[bids[i].source] = control->steps;
         if (bids[i].source != control->probed) control->gap[bids[i].source] = PROBE_GAP;
     }
-    if (any) return;
-    control->last_plain = control->steps;
-    control->last_plain_ns = control->spent_ns;
+    if (!any) note_plain(control);
 }
 
 enum spec_turn spec_choose(struct spec_control *control, struct spec_bid *bids, int n_bids,
                            const struct spec_costs *costs) {
     assert(costs->max_rows >= 0 && costs->max_rows <= SPEC_MAX_ROWS);
+    control->has_chosen = true;
     control->risked = 0;
-    control->risked_ns = 0;
     control->probed = -1;
     control->token_ns = plain_token_ns(costs);
     const double saved_ns = LOSS_SAVED * costs->verify_ns[0];

@@ -26,6 +26,7 @@ struct spec_rate {
 };
 struct spec_rates { // of a sequence; zeroed: nothing is known
     struct spec_rate rate[SPEC_MAX_SOURCES];
+    struct spec_rate lately[SPEC_MAX_SOURCES]; // forgets soon: a text changes
 };
 
 // What one sequence could draft in this step.
@@ -64,12 +65,13 @@ struct spec_control {
     double spent_ns;     // all steps
     double allowance_ns; // that may be lost by knowing better; less than 0: was lost in advance
     uint64_t steps;
+    bool has_chosen;                                   // since the last step was learned
     uint64_t last_plain, last_draft[SPEC_MAX_SOURCES]; // steps
     double last_plain_ns;                              // spent_ns at the last plain step
     uint32_t gap[SPEC_MAX_SOURCES]; // steps without a draft after which a source is probed
-    // what is at risk in this step: sources, ns, and ns that an accepted token gives back
+    // what is at risk in this step: sources, and ns that an accepted token gives back
     uint32_t risked;
-    double risked_ns, token_ns;
+    double token_ns;
     int probed; // the source of this step's probe; -1: none
     // the last free choice: rows, and what it was made for
     int last_rows, last_bids;
@@ -93,7 +95,7 @@ enum spec_turn spec_choose(struct spec_control *control, struct spec_bid *bids, 
 // `accepted` were.
 void spec_learn(struct spec_control *control, struct spec_rates *rates, int source, int tried,
                 int accepted);
-// The time of the step, drafting included.
+// The end of a step, of one in which nothing was chosen too: its time, drafting included.
 void spec_learn_step(struct spec_control *control, double ns);
 
 #endif

@@ -10,6 +10,58 @@ enum {
     SETUP_STEPS = 16, // a drafter's setup is expected to serve so many steps, or what is left
 };
 
+// ---------------------------------------------------------------- costs
+
+// The step's expected time with rows of drafts; 0: nothing was measured. Every draft row is taken
+// to see as much as the rows that are there do on average.
+static double rows_ns(const struct engine *engine, const struct pace *pace, int n_rows) {
+    struct batch_shape shape = engine->shape;
+    const int64_t rows = shape.n_tokens;
+    shape.n_tokens += n_rows;
+    shape.n_out += n_rows;
+    shape.n_logits += n_rows;
+    for (int g = 0; g < engine->plan->n_group; g++)
+        for (int domain = 0; domain < 2; domain++)
+            shape.kv_pairs[g][domain] += shape.kv_pairs[g][domain] * n_rows / rows;
+    return (double)pace_predict(pace, &shape);
+}
+
+static double draft_ns(void *ctx, int drafter, int place, int n_seqs) {
+    const struct speculation *spec = ctx;
+    const struct drafter *d = spec->drafter[drafter];
+    return d->cls->cost_ns(d, place, n_seqs);
+}
+
+// Without verify_ns, which most steps of texts that nobody can guess do not need. False: there is
+// no room for drafts, or costs are not known.
+static bool costs_init(struct engine *engine, int n_streams, struct spec_costs *out) {
+    struct speculation *spec = engine->spec;
+    const struct batch_shape *shape = &engine->shape;
+    int64_t rows = spec->max_rows;
+    if (rows > engine->batch_tokens - shape->n_tokens)
+        rows = engine->batch_tokens - shape->n_tokens;
+    if (rows > engine->logit_rows - shape->n_logits) rows = engine->logit_rows - shape->n_logits;
+    if (rows > (int64_t)n_streams * spec->draft_max) rows = (int64_t)n_streams * spec->draft_max;
+    *out = (struct spec_costs){.max_rows = (int)rows,
+                               .tokens = (double)shape->n_tokens,
+                               .draft_ns = draft_ns,
+                               .draft_ctx = spec};
+    return rows > 0 && engine->pace.n_point + spec->pace.n_point > 0;
+}
+
+// A bound on the gap, which prompts were cut for, is one for drafts too.
+static void costs_fill(struct engine *engine, struct spec_costs *costs) {
+    struct speculation *spec = engine->spec;
+    const bool has_prompts = engine->shape.n_tokens > engine->shape.n_logits;
+    const struct pace *pace = has_prompts ? &engine->pace : &spec->pace;
+    if (pace->n_point == 0) pace = has_prompts ? &spec->pace : &engine->pace;
+    for (int n = 0; n <= costs->max_rows; n++) spec->verify_ns[n] = rows_ns(engine, pace, n);
+    while (has_prompts && costs->max_rows > 0 &&
+           spec->verify_ns[costs->max_rows] > (double)engine->itl_ns)
+        costs->max_rows--;
+    costs->verify_ns = spec->verify_ns;
+}
+
 // ---------------------------------------------------------------- offers
 
 // What a sequence could draft, and who would.
@@ -19,12 +71,6 @@ struct best {
     double rate, value;
     int32_t token[RN_MAX_DRAFT];
 };
-
-static double draft_ns(void *ctx, int drafter, int place, int n_seqs) {
-    const struct speculation *spec = ctx;
-    const struct drafter *d = spec->drafter[drafter];
-    return d->cls->cost_ns(d, place, n_seqs);
-}
 
 // The setup counts in part: what it makes possible goes on.
 static double setup_share(const struct seq *seq, const struct draft_offer *offer) {
@@ -50,7 +96,7 @@ static double offer_value(const struct speculation *spec, const struct spec_cost
 }
 
 // Asks every drafter; of those with something to offer the best is taken.
-static void ask(struct engine *engine, struct seq *seq, const struct spec_costs *costs, int most,
+static void ask(struct engine *engine, struct seq *seq, struct spec_costs *costs, int most,
                 struct best *best) {
     struct speculation *spec = engine->spec;
     best->offer.n = 0;
@@ -62,6 +108,7 @@ static void ask(struct engine *engine, struct seq *seq, const struct spec_costs 
         int32_t token[RN_MAX_DRAFT];
         const struct draft_offer offer = drafter->cls->offer(drafter, seq, most, token);
         if (offer.n == 0) continue;
+        if (!costs->verify_ns) costs_fill(engine, costs);
         const bool is_free = !drafter->cls->draft;
         if (is_free) {
             seq->draft->guess[id].token = token[0];
@@ -79,7 +126,7 @@ static void ask(struct engine *engine, struct seq *seq, const struct spec_costs 
 }
 
 // Puts the best offer in place and makes a bid of it.
-static void bid_add(struct engine *engine, struct work *work, const struct spec_costs *costs) {
+static void bid_add(struct engine *engine, struct work *work, struct spec_costs *costs) {
     struct speculation *spec = engine->spec;
     struct seq *seq = work->seq;
     int most = seq->limit - 1 - seq->n_token;
@@ -105,43 +152,6 @@ static void bid_add(struct engine *engine, struct work *work, const struct spec_
                                                  .setup_ns = best.offer.setup_ns,
                                                  .left = seq->limit - seq->n_token,
                                                  .rate = best.rate};
-}
-
-// ---------------------------------------------------------------- costs
-
-// The step's expected time with rows of drafts; 0: nothing was measured. Every draft row is taken
-// to see as much as the rows that are there do on average.
-static double rows_ns(const struct engine *engine, const struct pace *pace, int n_rows) {
-    struct batch_shape shape = engine->shape;
-    const int64_t rows = shape.n_tokens;
-    shape.n_tokens += n_rows;
-    shape.n_out += n_rows;
-    shape.n_logits += n_rows;
-    for (int g = 0; g < engine->plan->n_group; g++)
-        for (int domain = 0; domain < 2; domain++)
-            shape.kv_pairs[g][domain] += shape.kv_pairs[g][domain] * n_rows / rows;
-    return (double)pace_predict(pace, &shape);
-}
-
-// False: there is no room for drafts, or costs are not known.
-static bool costs_fill(struct engine *engine, int n_streams, struct spec_costs *out) {
-    struct speculation *spec = engine->spec;
-    const struct batch_shape *shape = &engine->shape;
-    const bool has_prompts = shape->n_tokens > shape->n_logits;
-    const struct pace *pace = has_prompts ? &engine->pace : &spec->pace;
-    int64_t rows = spec->max_rows;
-    if (rows > engine->batch_tokens - shape->n_tokens)
-        rows = engine->batch_tokens - shape->n_tokens;
-    if (rows > engine->logit_rows - shape->n_logits) rows = engine->logit_rows - shape->n_logits;
-    if (rows > (int64_t)n_streams * spec->draft_max) rows = (int64_t)n_streams * spec->draft_max;
-    if (rows <= 0 || pace->n_point == 0) return false;
-    for (int n = 0; n <= rows; n++) spec->verify_ns[n] = rows_ns(engine, pace, n);
-    *out = (struct spec_costs){.verify_ns = spec->verify_ns,
-                               .max_rows = (int)rows,
-                               .tokens = (double)shape->n_tokens,
-                               .draft_ns = draft_ns,
-                               .draft_ctx = spec};
-    return true;
 }
 
 // ---------------------------------------------------------------- drafts become rows
@@ -211,7 +221,7 @@ static void speculate(struct engine *engine) {
     int n_streams = 0;
     spec->n_bid = 0;
     for (int i = 0; i < engine->n_work; i++) n_streams += drafts_at_all(&engine->work[i]);
-    if (n_streams == 0 || !costs_fill(engine, n_streams, &costs)) return;
+    if (n_streams == 0 || !costs_init(engine, n_streams, &costs)) return;
     for (int i = 0; i < engine->n_work; i++)
         if (drafts_at_all(&engine->work[i])) bid_add(engine, &engine->work[i], &costs);
     if (spec->n_bid == 0) return;

@@ -313,7 +313,14 @@ RUNNEL_DRAFT=/nonexistent run bench -m "$small" -p 0 -n 1 -r 1
 equal "RUNNEL_DRAFT is not for other tests" 0 "$code"
 refused 2 "/nonexistent: .*No such file" bench --speculate --draft /nonexistent
 refused 2 "--drafters: 'luck' is not one of none|model|" bench --speculate --drafters lookup,luck
-refused 2 "--drafters: model needs a draft model" bench --speculate -m "$small" --drafters model
+refused 2 "--drafters: 'model' drafts with a model, and --draft names none" bench --speculate -m "$small" --drafters model
+refused 2 "--drafters: 'model' drafts with a model" bench --speculate --draft none --drafters model
+run bench --speculate -n 4 -r 1 --drafters model --draft-lengths 2 -o json
+equal "the embedded model has a draft" "true true" "$(json out 0.same_text) $([ "$(json out 0.draft_tokens)" -gt 0 ] && echo true)"
+refused 2 "cannot draft for" bench --speculate -n 4 -r 1 --drafters model --draft "$TINY"
+run bench --speculate -m "$small" --draft "$blocks" -n 4 -r 1 --drafters model --draft-lengths 2
+expect "a draft model that is too large" grep -q "warning: the draft model .* its drafts cost more" err
+equal "is measured all the same" 0 "$code"
 for length in 0 32 x 1.5 ''; do
     refused 2 "--draft-lengths: '$length' is neither auto nor a whole number from 1 to 31" bench --speculate --draft-lengths "1,$length"
 done

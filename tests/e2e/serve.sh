@@ -37,7 +37,7 @@ ask() {
 
 # What it prints, and that the line to paste works.
 start
-equal "what it costs is said before it is ready" "weights KV kept users memory runnel: curl " \
+equal "what it costs is said before it is ready" "weights KV kept users draft memory drafts runnel: curl " \
     "$(awk '/set aside/ { print "kept"; next } { print $1 }' said | tr '\n' ' ')"
 equal "colours are for terminals" 0 "$(grep -c $'\033' said)"
 if command -v curl >/dev/null; then
@@ -54,7 +54,7 @@ expect "and is named" grep -q "^runnel: cannot listen on 127.0.0.1 port $port: A
 ask POST /v1/messages '{' >answer
 expect "Anthropic's clients find the request's id" grep -q '^request-id: [A-Za-z0-9]*' answer
 stop TERM 0
-equal "ending says nothing" 7 "$(wc -l <said)"
+equal "ending says nothing" 9 "$(wc -l <said)"
 
 # Without a template.
 start -m "$TINY"

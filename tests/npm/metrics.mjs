@@ -66,8 +66,9 @@ test('requests, tokens and gaps are counted exactly', async () => {
         assert.equal(grown('vllm:generation_tokens_total'), n * TOKENS);
         assert.equal(grown('vllm:prompt_tokens_total'), sum(seen, 'prompt'));
         assert.equal(grown('vllm:prefix_cache_hits_total'), sum(seen, 'cached'));
-        assert.equal(grown('vllm:inter_token_latency_seconds_count'), n * (TOKENS - 1));
-        assert.equal(grown('runnel:gap_seconds_count'), n * (TOKENS - 1)); // of all causes
+        const together = grown('vllm:spec_decode_num_accepted_tokens_total'); // with the token before
+        assert.equal(grown('vllm:inter_token_latency_seconds_count'), n * (TOKENS - 1) - together);
+        assert.equal(grown('runnel:gap_seconds_count'), n * (TOKENS - 1) - together); // of all causes
         for (const name of ['time_to_first_token', 'e2e_request_latency', 'request_time_per_output_token',
             'request_queue_time', 'request_prefill_time', 'request_decode_time', 'request_inference_time']) {
             assert.equal(grown(`vllm:${name}_seconds_count`), n, name);
@@ -75,6 +76,35 @@ test('requests, tokens and gaps are counted exactly', async () => {
         assert.equal(grown('vllm:request_generation_tokens_sum'), n * TOKENS);
         assert.equal(grown('vllm:request_prompt_tokens_sum'), sum(seen, 'prompt'));
     }
+});
+
+// Drafts are counted alike for all, by drafter, by position and in the answers of the requests.
+test('drafts add up', async () => {
+    const before = await scrape();
+    const answers = [];
+    for (let i = 0; i < 6; i++) {
+        const body = { ...question(i % 3), stream: i % 2 === 1, ...(i > 3 ? { 'speculative.n_max': i === 4 ? 0 : 2 } : {}) };
+        answers.push(i % 2 ? await stream(server, '/v1/chat/completions', body) : JSON.parse((await ask(server, '/v1/chat/completions', body)).text));
+    }
+    await idle(server);
+    const after = await scrape(), grown = growth(before, after);
+    const drafted = grown('vllm:spec_decode_num_draft_tokens_total'), accepted = grown('vllm:spec_decode_num_accepted_tokens_total');
+    const said = (name) => answers.reduce((all, one) => all + one.timings[name], 0);
+    assert.ok(accepted > 0 && drafted >= accepted, `${accepted} of ${drafted}`);
+    assert.ok(grown('vllm:spec_decode_num_drafts_total') <= drafted);
+    assert.equal(said('draft_n'), drafted);
+    assert.equal(said('draft_n_accepted'), accepted);
+    assert.equal(grown('runnel:draft_tokens_total'), drafted);
+    assert.equal(grown('runnel:accepted_tokens_total'), accepted);
+    assert.equal(grown('vllm:spec_decode_num_accepted_tokens_per_pos_total'), accepted);
+    const places = after['vllm:spec_decode_num_accepted_tokens_per_pos_total'];
+    assert.deepEqual(places.map((at) => at.labels.position), Array.from({ length: 15 }, (_, i) => `${i}`));
+    assert.ok(places.every((at, i) => !i || at.value <= places[i - 1].value)); // a later one needs those before
+    assert.ok(grown('runnel:draft_seconds_total') > 0);
+    assert.ok(total(after, 'runnel:draft_speedup') > 0);
+    assert.equal(answers[4].timings.draft_n, 0); // that one asked for none
+    assert.equal(answers[4].timings.draft_speedup, null);
+    assert.equal(answers[4].choices[0].message.content, answers[1].text); // the same question, with drafts
 });
 
 test('times are those that the client saw', async () => {

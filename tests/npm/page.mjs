@@ -132,7 +132,9 @@ async function conversation() {
     const stats = await page.locator('.message.assistant .stats').innerText();
     check(
         'an answer says what it cost',
-        /tokens\/s.*first token.*\d+ tokens.*% of bandwidth/s.test(stats),
+        /tokens\/s.*first token.*\d+ tokens.*\d+ of \d+ drafted tokens accepted.*% of bandwidth/s.test(
+            stats,
+        ),
         stats,
     );
 
@@ -498,6 +500,10 @@ async function live() {
         await page.locator('#lane-read').innerText(),
     );
     await done(page);
+    const title = await page.locator('#lanes li').first().getAttribute('title');
+    check('a stream says how its drafts fared', /\d+ of \d+ drafted tokens accepted$/.test(title), title);
+    const facts = await page.locator('#facts').innerText();
+    check('and so does the engine', /\d% of drafts accepted$/.test(facts), facts);
     await page.waitForFunction(() => /^p50 /.test(document.getElementById('itl-sum').textContent));
     check(
         'gaps are counted',

@@ -57,7 +57,9 @@ static int count_pages(const rn_view *view, rn_page_state state, uint64_t owner,
 
 static void an_idle_engine_has_free_pages(void **state) {
     (void)state;
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_threads = 1, .kv_pages = 64});
+    rn_engine *engine =
+        streams_engine(model,
+                       &(rn_engine_options){.speculate = "off", .n_threads = 1, .kv_pages = 64});
     rn_watcher *watcher = new_watcher(engine);
     assert_null(rn_watcher_view(watcher));
     const rn_view *view = view_after_step(engine, watcher);
@@ -71,9 +73,10 @@ static void an_idle_engine_has_free_pages(void **state) {
 
 static void a_stream_is_seen_on_its_way(void **state) {
     (void)state;
-    rn_engine *engine =
-        streams_engine(model,
-                       &(rn_engine_options){.n_threads = 1, .batch_tokens = 40, .kv_pages = 64});
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "off",
+                                                                   .n_threads = 1,
+                                                                   .batch_tokens = 40,
+                                                                   .kv_pages = 64});
     rn_watcher *watcher = new_watcher(engine);
     rn_request request = request_for(1, 70, 10);
     request.priority = 7;
@@ -116,8 +119,10 @@ static void a_stream_is_seen_on_its_way(void **state) {
 
 static void shared_pages_belong_to_the_oldest(void **state) {
     (void)state;
-    rn_engine *engine =
-        streams_engine(model, &(rn_engine_options){.n_threads = 1, .max_seqs = 4, .kv_pages = 64});
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "off",
+                                                                   .n_threads = 1,
+                                                                   .max_seqs = 4,
+                                                                   .kv_pages = 64});
     rn_watcher *watcher = new_watcher(engine);
     rn_request request = request_for(1, 2 * PAGE + 5, 100);
     streams_submit(engine, &request, &stream[0]);
@@ -143,8 +148,10 @@ static void shared_pages_belong_to_the_oldest(void **state) {
 
 static void choices_hold_their_prompt_together(void **state) {
     (void)state;
-    rn_engine *engine =
-        streams_engine(model, &(rn_engine_options){.n_threads = 1, .max_seqs = 4, .kv_pages = 64});
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "off",
+                                                                   .n_threads = 1,
+                                                                   .max_seqs = 4,
+                                                                   .kv_pages = 64});
     rn_watcher *watcher = new_watcher(engine);
     rn_request request = request_for(1, 2 * PAGE + 5, 100);
     request.n = 3;
@@ -164,7 +171,8 @@ static void choices_hold_their_prompt_together(void **state) {
 
 static void a_picture_stays_until_the_next_is_asked_for(void **state) {
     (void)state;
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_threads = 1});
+    rn_engine *engine =
+        streams_engine(model, &(rn_engine_options){.speculate = "off", .n_threads = 1});
     rn_watcher *watcher = new_watcher(engine), *other = new_watcher(engine);
     const rn_request request = request_for(1, 8, 20);
     streams_submit(engine, &request, &stream[0]);
@@ -197,7 +205,8 @@ static void every_group_has_its_pages(void **state) {
     check(rn_model_open(TEST_DATA "/golden/gemma3/model.gguf", &windowed, &err) == RN_OK, "%s",
           err.message);
     const int n_vocab = rn_model_get_info(windowed)->n_vocab;
-    rn_engine *engine = streams_engine(windowed, &(rn_engine_options){.n_threads = 1});
+    rn_engine *engine =
+        streams_engine(windowed, &(rn_engine_options){.speculate = "off", .n_threads = 1});
     rn_watcher *watcher = new_watcher(engine);
     const rn_request request = request_for(1, 60, 60);
     for (int i = 0; i < 60; i++) prompt[i] = prompt[i] % n_vocab;
@@ -232,8 +241,10 @@ static const rn_view *view_of_thread(rn_watcher *watcher) {
 static void a_thread_that_sleeps_wakes_for_a_picture(void **state) {
     (void)state;
     enum { RING_EVENTS = 1024, N_MANY = 30 };
-    rn_engine *engine =
-        streams_engine(model, &(rn_engine_options){.n_threads = 1, .max_seqs = 8, .n_ctx = 128});
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "off",
+                                                                   .n_threads = 1,
+                                                                   .max_seqs = 8,
+                                                                   .n_ctx = 128});
     rn_watcher *watcher = new_watcher(engine);
     assert_int_equal(rn_engine_start(engine, NULL), RN_OK);
     for (int i = 0; i < 5; i++) assert_int_equal(view_of_thread(watcher)->n_streams, 0);

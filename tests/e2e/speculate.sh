@@ -1,0 +1,113 @@
+# Speculation: what its options refuse, and that the text never depends on it, whoever drafts and however
+# much. What clients of the server see of it is in tests/npm/metrics.mjs.
+. "$(dirname "$0")/lib.sh"
+runner=(timeout 60) # a server that is not refused would not end
+draft=$ROOT/models/tale-1m-f16.gguf
+ids=511,1,47,78,287,433,72,298,0,1,358,259,456,290,78,335,11,325,272,495,74,259
+
+# Options.
+for command in run serve; do
+    refused 2 "--speculate: 'lookup,oracle' is not auto, off, or some of model, lookup, shared" \
+        $command --speculate lookup,oracle
+    refused 2 "--speculate: 'lookup,' is not auto" $command --speculate lookup,
+    refused 2 "--speculate: '' is not auto" $command --speculate ''
+    refused 2 "--draft-max: '32' is not a whole number from 1 to 31" $command --draft-max 32
+    refused 2 "--draft-max: '0' is not a whole number from 1 to 31" $command --draft-max 0
+    refused 2 "--draft-min: '-1' is not a whole number from 0 to 31" $command --draft-min -1
+    refused 2 "--draft-min: 5 is more than --draft-max, 4" $command --draft-min 5 --draft-max 4
+done
+refused 2 "--speculate: 'model' drafts with a model, and --draft names none" \
+    run -p a --draft none --speculate model,lookup
+refused 2 "--speculate: 'model' drafts with a model" run -p a -m "$TINY" --speculate model
+RUNNEL_SPECULATE=x refused 2 "RUNNEL_SPECULATE: 'x' is not auto" run -p a
+RUNNEL_DRAFT=/nonexistent.gguf refused 2 "RUNNEL_DRAFT: /nonexistent.gguf: No such file" run -p a
+printf 'draft = /nonexistent.gguf\n' >draft.conf
+refused 2 "draft.conf:1: draft: /nonexistent.gguf: No such file" run -p a --config draft.conf
+printf 'draft-max = 2\n\ndraft-min = 3\n' >lengths.conf
+refused 2 "lengths.conf:3: draft-min: 3 is more than lengths.conf:1: draft-max, 2" run -p a --config lengths.conf
+printf 'speculate = some\n' >some.conf
+refused 2 "some.conf:1: speculate: 'some' is not auto" run -p a --config some.conf
+
+# Draft models that are none, or not for this model.
+printf 'no model' >noise.gguf
+mkdir folder
+for command in "run -p a" "serve --port 0"; do
+    command="$command -q"
+    # shellcheck disable=SC2086  # to be split
+    {
+        refused 2 "--draft: /nonexistent.gguf: No such file" $command --draft /nonexistent.gguf
+        refused 2 "--draft: noise.gguf: " $command --draft noise.gguf
+        refused 2 "--draft: folder" $command --draft folder
+        refused 2 "--draft: .*vocab.gguf: " $command --draft "$VOCAB"
+        refused 2 "model.gguf cannot draft for tale-20m-q8_0 (embedded): .*vocabular" $command --draft "$TINY"
+        refused 2 "tale-1m-f16.gguf cannot draft for .*model.gguf: .*vocabular" $command -m "$TINY" --draft "$draft"
+    }
+done
+refused 2 "--draft: 16: No such file or directory; how many tokens a draft has is --draft-max" run -p a --draft 16
+run run -p a -n 1 --draft /nonexistent.gguf --speculate off -q
+equal "a draft that is not wanted is not opened" 0 "$code"
+run run -p a -n 2 --draft "$ROOT/models/tale-20m-q8_0.gguf" --seed 1
+equal "a draft as large as the model goes on" 0 "$code"
+expect "with a warning" grep -q \
+    "^runnel: warning: the draft model .*tale-20m-q8_0.gguf has 21.8 MB of weights, and tale-20m-q8_0 (embedded) has 21.8 MB" err
+run run -p a -n 2 --draft "$ROOT/models/tale-20m-q8_0.gguf" --seed 1 -q
+equal "which -q leaves out" "" "$(cat err)"
+
+# answer OPTION...: one run of the story model; leaves out.
+answer() {
+    "$BIN" run --json -q -n 96 "${sampling[@]}" "$@" >out 2>err </dev/null || fail "run ${sampling[*]} $*: $(cat err)"
+}
+
+# The text is the same, whoever drafts, and drafts were really made.
+story="Tell me a story about a fox and a lantern."
+drafted=0
+accepted=0
+while read -r -a sampling; do
+    sampling+=(-p "$story" --chat)
+    answer --speculate off
+    cp out plain
+    equal "${sampling[*]}: nothing is drafted" 0/null "$(json out draft_tokens)/$(json out draft_speedup)"
+    for how in "" "--draft $draft" "--draft-min 4" "--draft none --draft-min 2" \
+        "--speculate lookup --draft-min 8" "--draft $ROOT/models/tale-20m-q8_0.gguf --draft-max 3 --draft-min 3"; do
+        # shellcheck disable=SC2086  # options
+        answer $how
+        equal "${sampling[*]}, $how: ids" "$(json plain ids)" "$(json out ids)"
+        equal "${sampling[*]}, $how: text" "$(json plain text)" "$(json out text)"
+        equal "${sampling[*]}, $how: end" "$(json plain finish_reason)/$(json plain stop)" \
+            "$(json out finish_reason)/$(json out stop)"
+        expect "${sampling[*]}, $how: no more are accepted than were drafted" \
+            test "$(json out accepted_tokens)" -le "$(json out draft_tokens)"
+        drafted=$((drafted + $(json out draft_tokens)))
+        accepted=$((accepted + $(json out accepted_tokens)))
+    done
+done <<'END'
+--temp 0
+--temp 0.8 --seed 1
+--temp 1.5 --seed 2 --top-k 40 --min-p 0.02
+--temp 0.7 --seed 3 --repeat-penalty 1.3 --frequency-penalty 0.5 --dry-multiplier 0.8
+--temp 0 --stop lantern --stop fox
+END
+expect "drafts were verified: $drafted" test "$drafted" -gt 500
+expect "and accepted: $accepted" test "$accepted" -gt 300
+sampling=(-p "$story" --chat --temp 0)
+answer --draft "$ROOT/models/tale-20m-q8_0.gguf" --speculate model --draft-min 3 --draft-max 3
+equal "a model drafts for itself what it will say" "$(json out draft_tokens)" "$(json out accepted_tokens)"
+sampling=(-m "$TINY" --prompt-ids "$ids" --seed 4 --ignore-eos)
+answer --speculate off
+cp out plain
+answer --draft "$TINY" --draft-min 3
+equal "a model beside itself: ids" "$(json plain ids)" "$(json out ids)"
+
+# The logits are those of the text alone.
+sampling=(-p "$story" --temp 0)
+answer --speculate off --logits plain.logits
+answer --draft-min 4 --logits drafted.logits
+expect "logits do not depend on drafts" cmp plain.logits drafted.logits
+
+# What is said about it.
+run run -p "$story" --chat --temp 0 -n 96 --draft-min 3
+expect "the summary has a line about drafts" grep -Eq \
+    '^  drafts  +[0-9]+ tokens +[0-9.]+% accepted, [0-9.]+ tokens a step' err
+run run -p "$story" --chat --temp 0 -n 96 --speculate off
+expect "but not without" sh -c "! grep -q drafts err"
+finish
