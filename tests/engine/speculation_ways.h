@@ -113,7 +113,7 @@ static inline void ways_run(struct mix_cases *cases, const rn_model *draft, enum
     struct mix_totals sum = {0};
     time.state = seed;
     bare_clock = (struct engine_clock){noisy_now, &time};
-    for (int i = first; i < N_WAYS; i += stride) {
+    for (int i = first; i < N_WAYS; i += MIX_IS_SHORT ? 3 * stride : stride) {
         struct mix_how how = ways[i].how;
         struct mix_totals totals = {0};
         if (ways[i].must & WAY_MODEL) how.draft = draft;
@@ -123,7 +123,7 @@ static inline void ways_run(struct mix_cases *cases, const rn_model *draft, enum
         cases->how = NULL;
         mix_print_totals(how.name, &totals);
         assert_int_equal(totals.mismatches, 0);
-        way_check(&ways[i], &totals, kin);
+        if (!MIX_IS_SHORT) way_check(&ways[i], &totals, kin);
         sum.requests += totals.requests;
         sum.preemptions += totals.preemptions;
         sum.cancelled += totals.cancelled;
