@@ -1,13 +1,15 @@
 // Nobody can tell from a text that parts of it were drafted: requests of every kind, in mixes with
 // others, give what they give alone and without drafts, whoever drafts and however long drafts are.
 // The invariants of the engine are tested after every step. test_speculation_long.c has more.
+#include "speculation_law.h"
 #include "speculation_ways.h"
 
 static void run(rn_model *model, const rn_model *draft, struct mix_text text, uint64_t seed,
                 int n_cases, int n_requests, int first, int stride) {
     struct mix_cases cases;
     mix_cases_create_from(&cases, model, "f16", text, seed, MIX_IS_SHORT ? n_cases / 4 : n_cases);
-    ways_run(&cases, draft ? draft : model, seed, n_requests, first, stride);
+    ways_run(&cases, draft ? draft : model, draft ? KIN_RELATIVE : KIN_SELF, seed, n_requests,
+             first, stride);
     mix_cases_destroy(&cases);
 }
 
@@ -49,12 +51,24 @@ static void drafts_do_not_show_with_windows_and_experts(void **state) {
     bare_close(model);
 }
 
+static void drafted_texts_follow_the_exact_law(void **state) {
+    (void)state;
+    static struct law law;
+    rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
+    struct token_list story = story_read(model);
+    law_init(&law, model, (struct mix_text){story.id, (int)story.count});
+    law_check(&law, NULL);
+    token_list_deinit(&story);
+    bare_close(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_do_not_show_in_stories),
         cmocka_unit_test(drafts_do_not_show_with_a_smaller_model),
         cmocka_unit_test(drafts_do_not_show_in_recurrent_states),
         cmocka_unit_test(drafts_do_not_show_with_windows_and_experts),
+        cmocka_unit_test(drafted_texts_follow_the_exact_law),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

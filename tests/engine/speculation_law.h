@@ -1,0 +1,254 @@
+// The law of texts that were drafted is the model's: over many seeds the first tokens of a
+// continuation come as often as the exact probabilities say, whoever drafts. Those are computed
+// from the model's logits of every text that is possible. Seeds are fixed, so the result is too.
+// For test_speculation*.c.
+//
+//   law_init    finds a prompt whose continuation is open, and its law
+//   law_check   runs all seeds, and compares
+#ifndef RN_TESTS_SPECULATION_LAW_H
+#define RN_TESTS_SPECULATION_LAW_H
+
+#include <math.h>
+
+#include "speculation_ways.h"
+
+enum {
+    LAW_TEXT = 3, // tokens of a continuation
+    LAW_BEST = 5, // top-k
+    LAW_HISTORIES = LAW_BEST * LAW_BEST,
+    LAW_CELLS = LAW_HISTORIES * LAW_BEST, // texts
+    LAW_PROMPT = 33,                      // one after a page: the prefix cache has the rest
+    LAW_CTX = 64,
+    LAW_LEAST = 5, // expected texts of a cell
+    LAW_SEEDS = MIX_IS_SHORT ? 2500 : 20000,
+};
+
+// A history is the ranks of its tokens as a number in base LAW_BEST.
+struct law {
+    const rn_model *model;
+    int32_t prompt[LAW_PROMPT];
+    int32_t best[LAW_TEXT][LAW_HISTORIES][LAW_BEST]; // after so many tokens, and that history
+    double p[LAW_TEXT][LAW_HISTORIES][LAW_BEST];
+    uint64_t random; // of the drafter
+};
+
+// ---------------------------------------------------------------- the exact law
+
+struct law_place {
+    struct law *law;
+    int level, history;
+};
+
+// The best tokens of the place and their probabilities, by plain loops.
+static inline void law_keep(void *ctx, int position, const float *logits, int n_vocab) {
+    const struct law_place *place = ctx;
+    if (position != LAW_PROMPT + place->level - 1) return;
+    int32_t *best = place->law->best[place->level][place->history];
+    double *p = place->law->p[place->level][place->history], sum = 0;
+    for (int k = 0; k < LAW_BEST; k++) {
+        best[k] = -1;
+        for (int32_t id = 0; id < n_vocab; id++) {
+            bool taken = false;
+            for (int i = 0; i < k; i++) taken |= best[i] == id;
+            if (!taken && (best[k] < 0 || logits[id] > logits[best[k]])) best[k] = id;
+        }
+        sum += p[k] = exp((double)logits[best[k]] - (double)logits[best[0]]);
+    }
+    for (int k = 0; k < LAW_BEST; k++) p[k] /= sum;
+}
+
+static inline void law_evaluate(rn_engine *engine, struct law *law, int level, int history) {
+    struct law_place place = {law, level, history};
+    int32_t token[LAW_PROMPT + LAW_TEXT];
+    rn_error err = {0};
+    uint64_t id;
+    memcpy(token, law->prompt, sizeof law->prompt);
+    for (int i = level - 1; i >= 0; history /= LAW_BEST, i--)
+        token[LAW_PROMPT + i] = law->best[i][history / LAW_BEST][history % LAW_BEST];
+    const rn_request request = {.prompt = token,
+                                .n_prompt = (size_t)(LAW_PROMPT + level),
+                                .on_logits = law_keep,
+                                .on_logits_ctx = &place};
+    check(rn_engine_submit(engine, &request, &id, &err) == RN_OK, "%s", err.message);
+    for (bool busy = true; busy;) {
+        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
+        for (rn_event event; rn_engine_next_event(engine, &event);) continue;
+    }
+}
+
+// The probability of a text.
+static inline double law_of(const struct law *law, int text) {
+    const int one = text / LAW_HISTORIES, two = text / LAW_BEST;
+    return law->p[0][0][one] * law->p[1][one][two % LAW_BEST] * law->p[2][two][text % LAW_BEST];
+}
+
+// Whether many texts are likely enough to be counted.
+static inline bool law_is_open(const struct law *law) {
+    int n = 0;
+    for (int text = 0; text < LAW_CELLS; text++) n += law_of(law, text) * LAW_SEEDS >= LAW_LEAST;
+    return n > LAW_CELLS / 4;
+}
+
+static inline void law_init(struct law *law, const rn_model *model, struct mix_text text) {
+    const rn_engine_options options = {.n_ctx = LAW_CTX, .n_threads = 1, .speculate = "off"};
+    rn_engine *engine;
+    rn_error err = {0};
+    check(rn_engine_create(model, &options, &engine, &err) == RN_OK, "%s", err.message);
+    for (int at = 0; at == 0 || !law_is_open(law); at++) {
+        assert_true(at + LAW_PROMPT <= text.n);
+        *law = (struct law){.model = model, .random = 1};
+        memcpy(law->prompt, text.token + at, sizeof law->prompt);
+        law_evaluate(engine, law, 0, 0);
+        if (law->p[0][0][0] > 0.5) continue;
+        for (int level = 1, n = LAW_BEST; level < LAW_TEXT; level++, n *= LAW_BEST)
+            for (int history = 0; history < n; history++) law_evaluate(engine, law, level, history);
+    }
+    rn_engine_destroy(engine);
+}
+
+// The history with one more token.
+static inline int law_follow(const struct law *law, int level, int history, int32_t token) {
+    int rank = 0;
+    while (rank < LAW_BEST && law->best[level][history][rank] != token) rank++;
+    check(rank < LAW_BEST, "token %d of a text is %d, which is not possible", level, token);
+    return history * LAW_BEST + rank;
+}
+
+// ---------------------------------------------------------------- drafting
+
+// Against the law: mostly the least likely of what is possible.
+static inline int law_draft(void *ctx, void *data, int choice, const int32_t *token, int n_token,
+                            int32_t *out, int most) {
+    struct law *law = ctx;
+    int history = 0, level = 0, n = 0;
+    (void)data;
+    (void)choice;
+    for (; level < n_token - LAW_PROMPT; level++)
+        history = law_follow(law, level, history, token[LAW_PROMPT + level]);
+    for (; n < most && level < LAW_TEXT; n++, level++) {
+        law->random = law->random * 6364136223846793005u + 1442695040888963407u;
+        const int any = (int)((law->random >> 40) % LAW_BEST);
+        const int rank = (law->random >> 33) % 3 ? LAW_BEST - 1 : any;
+        out[n] = law->best[level][history][rank];
+        history = history * LAW_BEST + rank;
+    }
+    return n;
+}
+
+// ---------------------------------------------------------------- counting
+
+struct law_texts {
+    int32_t ids[LAW_SEEDS][LAW_TEXT];
+    int n_ids[LAW_SEEDS];
+};
+
+static inline void law_submit(rn_engine *engine, const struct law *law, int seed) {
+    rn_request request = {.prompt = law->prompt,
+                          .n_prompt = LAW_PROMPT,
+                          .max_tokens = LAW_TEXT,
+                          .ignore_eos = true,
+                          .sampling = rn_sampling_neutral(),
+                          .data = (void *)(intptr_t)seed};
+    rn_error err = {0};
+    uint64_t id;
+    request.sampling.top_k = LAW_BEST;
+    request.sampling.has_seed = true;
+    request.sampling.seed = (uint64_t)seed;
+    check(rn_engine_submit(engine, &request, &id, &err) == RN_OK, "%s", err.message);
+}
+
+static inline void law_check_drafts(const rn_engine *engine) {
+    rn_engine_stats stats;
+    uint64_t tokens = 0, accepted = 0;
+    rn_engine_get_stats(engine, &stats);
+    for (int i = 0; i < RN_DRAFTER_COUNT; i++) {
+        tokens += stats.draft[i].tokens;
+        accepted += stats.draft[i].accepted;
+    }
+    print_message("%llu of %llu drafted tokens were accepted\n", (unsigned long long)accepted,
+                  (unsigned long long)tokens);
+    check(tokens > LAW_SEEDS && accepted > LAW_SEEDS / 20 && accepted < tokens - LAW_SEEDS / 20,
+          "%llu of %llu were accepted", (unsigned long long)accepted, (unsigned long long)tokens);
+}
+
+static inline void law_run(const struct law *law, const rn_engine_options *options,
+                           struct law_texts *texts) {
+    rn_engine *engine;
+    rn_error err = {0};
+    int submitted = 0, ended = 0;
+    memset(texts, 0, sizeof *texts);
+    check(rn_engine_create(law->model, options, &engine, &err) == RN_OK, "%s", err.message);
+    while (ended < LAW_SEEDS) {
+        bool busy;
+        while (submitted < LAW_SEEDS && submitted - ended < options->max_seqs)
+            law_submit(engine, law, submitted++);
+        assert_int_equal(engine_step(&engine->engine, &busy), RN_OK);
+        for (rn_event event; rn_engine_next_event(engine, &event);) {
+            const intptr_t seed = (intptr_t)event.data;
+            assert_true(texts->n_ids[seed] < LAW_TEXT);
+            texts->ids[seed][texts->n_ids[seed]++] = event.token;
+            ended += event.last;
+        }
+    }
+    law_check_drafts(engine);
+    rn_engine_destroy(engine);
+}
+
+static inline void law_count(const struct law *law, const struct law_texts *texts, int *cell) {
+    for (int seed = 0; seed < LAW_SEEDS; seed++) {
+        int history = 0;
+        assert_int_equal(texts->n_ids[seed], LAW_TEXT);
+        for (int i = 0; i < LAW_TEXT; i++)
+            history = law_follow(law, i, history, texts->ids[seed][i]);
+        cell[history]++;
+    }
+}
+
+// The value that chi-square exceeds with probability 1e-4, by Wilson and Hilferty.
+static inline double law_chi_limit(int freedom) {
+    const double a = 2.0 / (9.0 * freedom), root = 1 - a + 3.719 * sqrt(a);
+    return freedom * root * root * root;
+}
+
+// The rare texts are one cell together.
+static inline void law_compare(const struct law *law, const int *cell) {
+    double chi = 0, rest = 0;
+    int cells = 0, rest_count = 0;
+    for (int text = 0; text < LAW_CELLS; text++) {
+        const double expected = law_of(law, text) * LAW_SEEDS, off = cell[text] - expected;
+        if (expected < LAW_LEAST) {
+            rest += expected;
+            rest_count += cell[text];
+            continue;
+        }
+        chi += off * off / expected;
+        cells++;
+    }
+    if (rest >= LAW_LEAST) {
+        chi += (rest_count - rest) * (rest_count - rest) / rest;
+        cells++;
+    }
+    print_message("chi-square %.1f over %d cells, at most %.1f\n", chi, cells,
+                  law_chi_limit(cells - 1));
+    check(chi < law_chi_limit(cells - 1), "chi-square is %g over %d cells", chi, cells);
+}
+
+// draft NULL: the drafter that is against the law.
+static inline void law_check(struct law *law, const rn_model *draft) {
+    static struct law_texts texts;
+    int cell[LAW_CELLS] = {0};
+    const rn_engine_options options = {.max_seqs = 16,
+                                       .n_ctx = LAW_CTX,
+                                       .n_threads = 1,
+                                       .speculate = draft ? "model" : "custom",
+                                       .draft = draft,
+                                       .draft_fn = draft ? NULL : law_draft,
+                                       .draft_ctx = law,
+                                       .draft_min = LAW_TEXT - 1,
+                                       .draft_max = LAW_TEXT - 1};
+    law_run(law, &options, &texts);
+    law_count(law, &texts, cell);
+    law_compare(law, cell);
+}
+
+#endif

@@ -1,0 +1,80 @@
+// What test_speculation.c tests, with the trained pair of models in every way, with models of
+// several architectures, and the law of what a draft model has drafted.
+#include "speculation_law.h"
+#include "speculation_ways.h"
+
+static struct {
+    rn_model *model, *draft;
+    struct token_list story;
+} tale;
+
+static int open_tale(void **state) {
+    (void)state;
+    tale.model = bare_open(MODELS_DIR "/tale-20m-q8_0.gguf");
+    tale.draft = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
+    tale.story = story_read(tale.model);
+    return 0;
+}
+
+static int close_tale(void **state) {
+    (void)state;
+    token_list_deinit(&tale.story);
+    bare_close(tale.draft);
+    bare_close(tale.model);
+    return 0;
+}
+
+static struct mix_text story(void) {
+    return (struct mix_text){tale.story.id, (int)tale.story.count};
+}
+
+static void drafts_do_not_show_with_a_smaller_model(void **state) {
+    (void)state;
+    struct mix_cases cases;
+    mix_cases_create_from(&cases, tale.model, "f16", story(), 21, 250);
+    ways_run(&cases, tale.draft, KIN_RELATIVE, 21, 30, 0, 1);
+    mix_cases_destroy(&cases);
+}
+
+// Their drafts are strangers with the same vocabulary.
+static void drafts_do_not_show_in_other_architectures(void **state) {
+    (void)state;
+    static const struct {
+        const char *model, *draft, *kv_type;
+    } pairs[] = {
+        {"gemma3", "gemma2", "f16"},         // a window and full attention
+        {"mixtral", "mistral-full", "int4"}, // experts
+        {"qwen3moe", "qwen3", "int8"},       // the same, and norms of q and k
+        {"gpt2", "olmo2", "f32"},            // learned positions
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        char path[DATA_PATH_BYTES];
+        snprintf(path, sizeof path, TEST_DATA "/golden/%s/model.gguf", pairs[i].model);
+        rn_model *model = bare_open(path);
+        snprintf(path, sizeof path, TEST_DATA "/golden/%s/model.gguf", pairs[i].draft);
+        rn_model *draft = bare_open(path);
+        struct mix_cases cases;
+        print_message("%s with %s\n", pairs[i].model, pairs[i].draft);
+        mix_cases_create(&cases, model, pairs[i].kv_type, 31 + i, 100);
+        ways_run(&cases, draft, KIN_STRANGER, 31 + i, 30, (int)i % 2, 2);
+        mix_cases_destroy(&cases);
+        bare_close(draft);
+        bare_close(model);
+    }
+}
+
+static void drafted_texts_follow_the_exact_law(void **state) {
+    (void)state;
+    static struct law law;
+    law_init(&law, tale.model, story());
+    law_check(&law, tale.draft);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drafts_do_not_show_with_a_smaller_model),
+        cmocka_unit_test(drafts_do_not_show_in_other_architectures),
+        cmocka_unit_test(drafted_texts_follow_the_exact_law),
+    };
+    return cmocka_run_group_tests(tests, open_tale, close_tale);
+}
