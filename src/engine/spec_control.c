@@ -184,7 +184,7 @@ static void walk_rows(struct spec_bid *bids, int n_bids, const struct spec_costs
     for (int i = 0; i < n_bids; i++) {
         struct spec_bid *const bid = &bids[i];
         bid->n = 0;
-        bid->gain = bid->rate;
+        bid->gain = bid->luck > 0 ? bid->rate * bid->luck : bid->rate;
         for (; bid->n < bid->forced; rows++) {
             tokens += bid->gain;
             draft_ns += take(bid, costs, &drafting);

@@ -8,7 +8,14 @@
 
 enum {
     SETUP_STEPS = 16, // a drafter's setup is expected to serve so many steps, or what is left
+    LUCK_TOKENS = 16, // that are taken to have come as expected, before any did
 };
+
+#define LUCK_LEAST 0.5
+#define LUCK_KEEP  0.99 // of what came of earlier drafts, with each draft
+#define BIAS_SHARE 0.06 // of a new measurement
+#define BIAS_LEAST 0.7  // a measurement counts as no less, of what was there
+#define BIAS_MOST  1.3
 
 // ---------------------------------------------------------------- costs
 
@@ -26,10 +33,19 @@ static double rows_ns(const struct engine *engine, const struct pace *pace, int 
     return (double)pace_predict(pace, &shape);
 }
 
+// The time of a step of so many rows over what was predicted; of those that were never seen, as of
+// the nearest number below that was.
+static double bias_of(const struct speculation *spec, int64_t rows) {
+    if (rows >= SPEC_BIAS_ROWS) return 1;
+    for (; rows > 0; rows--)
+        if (spec->bias[rows] > 0) return (double)spec->bias[rows];
+    return 1;
+}
+
 static double draft_ns(void *ctx, int drafter, int place, int n_seqs) {
     const struct speculation *spec = ctx;
     const struct drafter *d = spec->drafter[drafter];
-    return d->cls->cost_ns(d, place, n_seqs);
+    return d->cls->cost_ns(d, place, n_seqs) * spec->draft_bias;
 }
 
 // Without verify_ns, which most steps of texts that nobody can guess do not need. False: there is
@@ -55,7 +71,9 @@ static void costs_fill(struct engine *engine, struct spec_costs *costs) {
     const bool has_prompts = engine->shape.n_tokens > engine->shape.n_logits;
     const struct pace *pace = has_prompts ? &engine->pace : &spec->pace;
     if (pace->n_point == 0) pace = has_prompts ? &spec->pace : &engine->pace;
-    for (int n = 0; n <= costs->max_rows; n++) spec->verify_ns[n] = rows_ns(engine, pace, n);
+    for (int n = 0; n <= costs->max_rows; n++)
+        spec->verify_ns[n] = rows_ns(engine, pace, n) *
+                             (has_prompts ? 1 : bias_of(spec, engine->shape.n_tokens + n));
     while (has_prompts && costs->max_rows > 0 &&
            spec->verify_ns[costs->max_rows] > (double)engine->itl_ns)
         costs->max_rows--;
@@ -79,15 +97,23 @@ static double setup_share(const struct seq *seq, const struct draft_offer *offer
     return offer->setup_ns / (left < 1 ? 1 : left < SETUP_STEPS ? left : SETUP_STEPS);
 }
 
+// Rates are of single tokens, and those of a draft are not independent of each other, nor is it
+// chance which sequences are drafted for.
+static double luck_of(const struct speculation *spec, enum draft_source source) {
+    const double came = spec->luck[source].came, expected = spec->luck[source].expected;
+    const double luck = (came + LUCK_TOKENS) / (expected + LUCK_TOKENS);
+    return luck < LUCK_LEAST ? LUCK_LEAST : luck > 1 ? 1 : luck;
+}
+
 // Tokens per ns of the step with the best length of this draft and no other.
 static double offer_value(const struct speculation *spec, const struct spec_costs *costs,
                           const struct seq *seq, rn_drafter id, const struct draft_offer *offer,
                           double rate) {
     const struct drafter *d = spec->drafter[id];
-    double best = 0, tokens = costs->tokens, gain = rate;
+    double best = 0, tokens = costs->tokens, gain = rate * luck_of(spec, offer->source);
     double ns = setup_share(seq, offer);
     for (int k = 1; k <= offer->n && k <= costs->max_rows; k++, gain *= rate) {
-        if (d->cls->cost_ns) ns += d->cls->cost_ns(d, k - 1, 1);
+        if (d->cls->cost_ns) ns += draft_ns(costs->draft_ctx, (int)id, k - 1, 1);
         tokens += gain;
         const double value = tokens / (costs->verify_ns[k] + ns);
         if (value > best) best = value;
@@ -151,7 +177,8 @@ static void bid_add(struct engine *engine, struct work *work, struct spec_costs 
                                                  .source = (int)best.offer.source,
                                                  .setup_ns = best.offer.setup_ns,
                                                  .left = seq->limit - seq->n_token,
-                                                 .rate = best.rate};
+                                                 .rate = best.rate,
+                                                 .luck = luck_of(spec, best.offer.source)};
 }
 
 // ---------------------------------------------------------------- drafts become rows
@@ -161,12 +188,17 @@ static void make_drafts(struct speculation *spec) {
     for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
         struct drafter *drafter = spec->drafter[id];
         if (!drafter || !drafter->cls->draft) continue;
-        int n = 0;
-        for (int i = 0; i < spec->n_bid; i++)
-            if (spec->bid[i].drafter == id && spec->bid[i].n > 0)
-                spec->job[n++] =
-                    (struct draft_job){.seq = spec->bidder[i]->seq, .n = spec->bid[i].n};
+        int n = 0, n_at[RN_MAX_DRAFT] = {0};
+        for (int i = 0; i < spec->n_bid; i++) {
+            const struct spec_bid *bid = &spec->bid[i];
+            if (bid->drafter != id || bid->n == 0) continue;
+            spec->job[n++] = (struct draft_job){.seq = spec->bidder[i]->seq, .n = bid->n};
+            spec->expected_draft_ns += bid->setup_ns;
+            for (int k = 0; k < bid->n; k++) n_at[k]++;
+        }
         if (n == 0) continue;
+        for (int k = 0; k < RN_MAX_DRAFT && n_at[k] > 0; k++)
+            spec->expected_draft_ns += drafter->cls->cost_ns(drafter, k, n_at[k]);
         drafter->cls->draft(drafter, spec->job, n);
         for (int i = 0, j = 0; i < spec->n_bid; i++)
             if (spec->bid[i].drafter == id && spec->bid[i].n > 0) spec->bid[i].n = spec->job[j++].n;
@@ -187,7 +219,7 @@ static int draft_grow(struct engine *engine, const struct work *work, int n) {
     return 0;
 }
 
-static void place_draft(struct engine *engine, struct work *work, int n) {
+static void place_draft(struct engine *engine, struct work *work, int n, double rate) {
     struct seq *seq = work->seq;
     const int made = n;
     n = draft_grow(engine, work, n);
@@ -195,6 +227,9 @@ static void place_draft(struct engine *engine, struct work *work, int n) {
     if (n == 0 && made > 0 && drafter->cls->settle)
         drafter->cls->settle(drafter, seq, seq->n_token);
     seq->draft->n = n;
+    seq->draft->expected = 0;
+    double gain = 1;
+    for (int k = 0; k < n; k++) seq->draft->expected += gain *= rate;
     work->n_draft = n;
     work->n_tokens += n;
     work->n_out += n;
@@ -229,7 +264,8 @@ static void speculate(struct engine *engine) {
     make_drafts(spec);
     int rows = 0;
     for (int i = 0; i < spec->n_bid; i++) {
-        if (spec->bid[i].n > 0) place_draft(engine, spec->bidder[i], spec->bid[i].n);
+        if (spec->bid[i].n > 0)
+            place_draft(engine, spec->bidder[i], spec->bid[i].n, spec->bid[i].rate);
         rows += spec->bidder[i]->n_draft;
     }
     if (rows == 0) return;
@@ -242,6 +278,7 @@ void engine_speculate(struct engine *engine) {
     if (!spec) return;
     const uint64_t begin = engine_now(engine);
     spec->plain_ns = spec->draft_ns = 0;
+    spec->expected_draft_ns = 0;
     speculate(engine);
     spec->draft_ns = engine_now(engine) - begin;
     engine->stats.draft_ns += spec->draft_ns;
@@ -273,6 +310,13 @@ static void learn_guesses(struct engine *engine, const struct work *work) {
     }
 }
 
+static void learn_luck(struct speculation *spec, const struct seq_draft *draft, int came) {
+    spec->luck[draft->source].expected *= LUCK_KEEP;
+    spec->luck[draft->source].came *= LUCK_KEEP;
+    spec->luck[draft->source].expected += draft->expected;
+    spec->luck[draft->source].came += came;
+}
+
 void engine_draft_settle(struct engine *engine, struct work *work) {
     struct seq *seq = work->seq;
     const int n_all = seq->n_done + work->n_tokens;
@@ -287,11 +331,28 @@ void engine_draft_settle(struct engine *engine, struct work *work) {
     const bool refused = work->n_accepted < work->n_draft && work->n_pick > work->n_accepted;
     spec_learn(&engine->spec->control, &draft->rates, (int)draft->source,
                work->n_accepted + refused, work->n_accepted);
+    learn_luck(engine->spec, draft, work->n_accepted);
     if (drafter->cls->settle) drafter->cls->settle(drafter, seq, n_kept);
     count_draft(engine, work);
     draft->n = 0;
     seq->n_done = kv_settle(engine->kv, &seq->table, n_kept, n_all);
     seq->n_again = n_kept - seq->n_done;
+}
+
+static double corrected(double bias, double seen) {
+    if (bias <= 0) return seen;
+    const double least = bias * BIAS_LEAST, most = bias * BIAS_MOST;
+    return bias + BIAS_SHARE * ((seen < least ? least : seen > most ? most : seen) - bias);
+}
+
+// A step without prompts, ns without drafting.
+static void learn_verify(struct speculation *spec, const struct batch_shape *shape, uint64_t ns) {
+    const uint64_t predicted = pace_predict(&spec->pace, shape);
+    if (predicted > 0 && shape->n_tokens < SPEC_BIAS_ROWS) {
+        float *bias = &spec->bias[shape->n_tokens];
+        *bias = (float)corrected((double)*bias, (double)ns / (double)predicted);
+    }
+    pace_learn(&spec->pace, shape, ns);
 }
 
 void engine_draft_learn(struct engine *engine, uint64_t ns) {
@@ -300,7 +361,9 @@ void engine_draft_learn(struct engine *engine, uint64_t ns) {
     pace_learn(&engine->pace, &engine->shape, ns - draft);
     if (!spec) return;
     if (engine->shape.n_tokens == engine->shape.n_logits)
-        pace_learn(&spec->pace, &engine->shape, ns - draft);
+        learn_verify(spec, &engine->shape, ns - draft);
+    if (spec->expected_draft_ns > 0)
+        spec->draft_bias = corrected(spec->draft_bias, (double)draft / spec->expected_draft_ns);
     spec_learn_step(&spec->control, (double)ns);
 }
 

@@ -156,6 +156,7 @@ rn_status speculation_create(struct engine *engine, const struct speculation_con
     if (!spec) return err_set(err, RN_ERR_NOMEM, "no memory for speculation");
     spec->draft_max = config->draft_max;
     spec->draft_min = config->draft_min;
+    spec->draft_bias = 1;
     spec->max_rows = speculation_rows(config, engine->max_seqs);
     spec->bid = calloc(n, sizeof *spec->bid);
     spec->bidder = calloc(n, sizeof(struct work *));
