@@ -7,15 +7,18 @@
 #include "engine/engine.h"
 
 enum {
-    SETUP_STEPS = 16, // a drafter's setup is expected to serve so many steps, or what is left
-    LUCK_TOKENS = 16, // that are taken to have come as expected, before any did
+    SETUP_STEPS = 16,   // a drafter's setup is expected to serve so many steps, or what is left
+    DECLINED_SOME = 16, // steps in a row
+    DECLINED_PART = 4,  // of the streams have to get a draft to end it
+    UNASKED_MOST = 8,   // steps between two in which drafters are asked
+    LUCK_TOKENS = 16,   // that are taken to have come as expected, before any did
 };
 
 #define LUCK_LEAST 0.5
 #define LUCK_KEEP  0.99 // of what came of earlier drafts, with each draft
-#define BIAS_SHARE 0.06 // of a new measurement
-#define BIAS_LEAST 0.7  // a measurement counts as no less, of what was there
-#define BIAS_MOST  1.3
+#define SEEN_SHARE 0.06 // of a new measurement
+#define SEEN_LEAST 0.7  // which counts as no less, of what was there
+#define SEEN_MOST  1.3
 
 // ---------------------------------------------------------------- costs
 
@@ -250,6 +253,21 @@ static bool drafts_at_all(const struct work *work) {
     return work->samples && work->seq->draft && engine_is_stream(work->seq);
 }
 
+// Asking takes a microsecond for each stream. Where everything that was offered for a while was
+// declined, as by many streams at a time, drafters are asked more and more rarely.
+static bool is_asked(struct speculation *spec, int n_streams) {
+    if (n_streams != spec->last_streams && spec->declined > DECLINED_SOME)
+        spec->declined = DECLINED_SOME;
+    spec->last_streams = n_streams;
+    const int pause = spec->declined / DECLINED_SOME;
+    if (spec->unasked < (pause < UNASKED_MOST ? pause : UNASKED_MOST)) {
+        spec->unasked++;
+        return false;
+    }
+    spec->unasked = 0;
+    return true;
+}
+
 static void speculate(struct engine *engine) {
     struct speculation *spec = engine->spec;
     struct spec_costs costs;
@@ -257,6 +275,7 @@ static void speculate(struct engine *engine) {
     spec->n_bid = 0;
     for (int i = 0; i < engine->n_work; i++) n_streams += drafts_at_all(&engine->work[i]);
     if (n_streams == 0 || !costs_init(engine, n_streams, &costs)) return;
+    if (!is_asked(spec, n_streams)) return;
     for (int i = 0; i < engine->n_work; i++)
         if (drafts_at_all(&engine->work[i])) bid_add(engine, &engine->work[i], &costs);
     if (spec->n_bid == 0) return;
@@ -268,6 +287,10 @@ static void speculate(struct engine *engine) {
             place_draft(engine, spec->bidder[i], spec->bid[i].n, spec->bid[i].rate);
         rows += spec->bidder[i]->n_draft;
     }
+    if (rows == 0)
+        spec->declined++;
+    else if (rows * DECLINED_PART >= n_streams) // not only one that is tried
+        spec->declined = 0;
     if (rows == 0) return;
     spec->plain_ns = (uint64_t)spec->verify_ns[0];
     shape_again(engine);
@@ -339,10 +362,10 @@ void engine_draft_settle(struct engine *engine, struct work *work) {
     seq->n_again = n_kept - seq->n_done;
 }
 
-static double corrected(double bias, double seen) {
-    if (bias <= 0) return seen;
-    const double least = bias * BIAS_LEAST, most = bias * BIAS_MOST;
-    return bias + BIAS_SHARE * ((seen < least ? least : seen > most ? most : seen) - bias);
+static double corrected(double was, double seen) {
+    if (was <= 0) return seen;
+    const double least = was * SEEN_LEAST, most = was * SEEN_MOST;
+    return was + SEEN_SHARE * ((seen < least ? least : seen > most ? most : seen) - was);
 }
 
 // A step without prompts, ns without drafting.

@@ -31,13 +31,17 @@ struct speculation {
     int draft_max, draft_min;
     int max_rows; // of drafts, in a step
     // What was predicted is corrected by what came: a percent decides whether drafts pay. Times by
-    // the number of rows of the step, drafting, and the tokens of each source's drafts.
+    // the number of rows of the step, drafting, and the tokens of each source's drafts. The machine
+    // becomes faster and slower in everything, and steps of few kinds are seen at a time: how fast
+    // it is now is a factor of its own, and the rest is what it would be without.
+    double speed;               // ns over those of the machine as it was first
     float bias[SPEC_BIAS_ROWS]; // 0: nothing came yet
     double draft_bias;
     struct {
         double expected, came;
     } luck[DRAFT_SOURCES];
     char names[64];
+    int declined, unasked, last_streams; // steps in a row; streams of the last step
     // --- of the step at hand ---
     struct spec_bid *bid;  // [max_seqs]
     struct work **bidder;  // [max_seqs] whose they are
