@@ -170,7 +170,8 @@ static inline int toy_draft(void *ctx, void *data, int choice, const int32_t *to
         memcmp(token, truth.prompt, (size_t)truth.n_prompt * sizeof *token) != 0 ||
         memcmp(token + truth.n_prompt, truth.ids, (size_t)at * sizeof *token) != 0)
         toy->strays++;
-    const int n = toy_next(toy) % 4 ? most : (int)(toy_next(toy) % (uint64_t)(most + 1));
+    const bool whole = toy->right == 100 || toy_next(toy) % 4;
+    const int n = whole ? most : (int)(toy_next(toy) % (uint64_t)(most + 1));
     for (int i = 0; i < n; i++) {
         const bool right = (int)(toy_next(toy) % 100) < toy->right;
         out[i] = right && at + i >= 0 && at + i < truth.n_ids ? truth.ids[at + i] : toy_wrong(toy);

@@ -53,6 +53,66 @@ static void drafts_do_not_show_with_windows_and_experts(void **state) {
     bare_close(model);
 }
 
+static struct toy_truth truth_of(void *data, int choice) {
+    (void)choice;
+    return *(const struct toy_truth *)data;
+}
+
+// One request; returns the steps that it took.
+static int run_greedy(const rn_model *model, const rn_engine_options *options, rn_request *request,
+                      int32_t *ids, rn_engine_stats *stats) {
+    rn_engine *engine;
+    rn_error err = {0};
+    uint64_t id;
+    int n = 0;
+    check(rn_engine_create(model, options, &engine, &err) == RN_OK, "%s", err.message);
+    check(rn_engine_submit(engine, request, &id, &err) == RN_OK, "%s", err.message);
+    for (bool busy = true; busy;) {
+        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
+        for (rn_event event; rn_engine_next_event(engine, &event);)
+            if (event.token >= 0) ids[n++] = event.token;
+    }
+    assert_int_equal(n, request->max_tokens);
+    rn_engine_get_stats(engine, stats);
+    rn_engine_destroy(engine);
+    return (int)stats->steps;
+}
+
+static void a_right_draft_of_n_tokens_saves_n_steps(void **state) {
+    (void)state;
+    enum { N_PROMPT = 20, N_OUTPUT = 97 };
+    static const int lengths[] = {1, 3, 15, 31};
+    rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
+    struct token_list story = story_read(model);
+    int32_t ids[N_OUTPUT], again[N_OUTPUT];
+    rn_engine_stats stats;
+    rn_request request = {.prompt = story.id,
+                          .n_prompt = N_PROMPT,
+                          .max_tokens = N_OUTPUT,
+                          .ignore_eos = true};
+    const rn_engine_options without = {.speculate = "off", .n_threads = 1};
+    assert_int_equal(run_greedy(model, &without, &request, ids, &stats), N_OUTPUT);
+    struct toy_truth truth = {story.id, ids, N_PROMPT, N_OUTPUT};
+    request.data = &truth;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        const int n = lengths[i];
+        struct toy_drafter toy = {truth_of, 100, model->info.n_vocab, 1, 0, 0};
+        const rn_engine_options options = {.speculate = "custom",
+                                           .n_threads = 1,
+                                           .draft_fn = toy_draft,
+                                           .draft_ctx = &toy,
+                                           .draft_min = n,
+                                           .draft_max = n};
+        // the prompt's step gives a token, each other one n + 1
+        assert_int_equal(run_greedy(model, &options, &request, again, &stats),
+                         1 + (N_OUTPUT - 1) / (n + 1));
+        assert_memory_equal(ids, again, sizeof ids);
+        assert_int_equal(stats.accepted_at[n - 1], (N_OUTPUT - 1) / (n + 1));
+    }
+    token_list_deinit(&story);
+    bare_close(model);
+}
+
 static void drafted_texts_follow_the_exact_law(void **state) {
     (void)state;
     static struct law law;
@@ -70,6 +130,7 @@ int main(void) {
         cmocka_unit_test(drafts_do_not_show_with_a_smaller_model),
         cmocka_unit_test(drafts_do_not_show_in_recurrent_states),
         cmocka_unit_test(drafts_do_not_show_with_windows_and_experts),
+        cmocka_unit_test(a_right_draft_of_n_tokens_saves_n_steps),
         cmocka_unit_test(drafted_texts_follow_the_exact_law),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
