@@ -85,6 +85,7 @@ int engine_victim(const struct engine *engine, int from) {
 // ---------------------------------------------------------------- ends
 
 static void end(struct engine *engine, struct seq *seq, bool cancelled) {
+    output_begin(&seq->output);
     engine_finish(engine, seq, engine_new_event(engine, seq),
                   cancelled ? RN_FINISH_CANCELLED : RN_FINISH_ERROR,
                   cancelled ? RN_ERR_CANCELLED : RN_ERR_DEADLINE);

@@ -41,7 +41,6 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
     struct output *output = &seq->output;
     if (finish == RN_FINISH_CANCELLED ||
         finish == RN_FINISH_ERROR) { // what was held back is text too
-        output_begin(output);
         const struct text_span held = output_feed(output, (struct text_span){"", 0}, true);
         event->text = held.data;
         event->text_len = held.len;

@@ -32,9 +32,9 @@ static double draft_ns(void *ctx, int drafter, int place, int n_seqs) {
     return d->cls->cost_ns(d, place, n_seqs);
 }
 
-// Without verify_ns, which most steps of texts that nobody can guess do not need. False: there is
-// no room for drafts, or costs are not known.
-static bool costs_init(struct engine *engine, int n_streams, struct spec_costs *out) {
+// Without verify_ns, which most steps of texts that nobody can guess do not need. n_again: rows
+// that bring no token. False: there is no room for drafts, or costs are not known.
+static bool costs_init(struct engine *engine, int n_streams, int n_again, struct spec_costs *out) {
     struct speculation *spec = engine->spec;
     const struct batch_shape *shape = &engine->shape;
     int64_t rows = spec->max_rows;
@@ -43,7 +43,7 @@ static bool costs_init(struct engine *engine, int n_streams, struct spec_costs *
     if (rows > engine->logit_rows - shape->n_logits) rows = engine->logit_rows - shape->n_logits;
     if (rows > (int64_t)n_streams * spec->draft_max) rows = (int64_t)n_streams * spec->draft_max;
     *out = (struct spec_costs){.max_rows = (int)rows,
-                               .tokens = (double)shape->n_tokens,
+                               .tokens = (double)(shape->n_tokens - n_again),
                                .draft_ns = draft_ns,
                                .draft_ctx = spec};
     return rows > 0 && engine->pace.n_point + spec->pace.n_point > 0;
@@ -125,19 +125,35 @@ static void ask(struct engine *engine, struct seq *seq, struct spec_costs *costs
     }
 }
 
+// The most tokens that may be drafted. What a recurrent state has to go back over, this draft
+// included, stays less than a block, so that it gets on.
+static int most_tokens(const struct seq *seq, const struct spec_costs *costs) {
+    int most = seq->limit - 1 - seq->n_token;
+    if (most > seq->draft->max) most = seq->draft->max;
+    if (most > KV_PAGE_TOKENS - 1 - seq->n_again) most = KV_PAGE_TOKENS - 1 - seq->n_again;
+    return most < costs->max_rows ? most : costs->max_rows;
+}
+
+// Nothing follows a token that ends the text.
+static int cut_at_end(const struct tokenizer *tokenizer, const struct seq *seq,
+                      const int32_t *token, int n) {
+    for (int i = 0; i < n && !seq->ignore_eos; i++)
+        if (tokenizer_is_end(tokenizer, token[i])) return i + 1;
+    return n;
+}
+
 // Puts the best offer in place and makes a bid of it.
 static void bid_add(struct engine *engine, struct work *work, struct spec_costs *costs) {
     struct speculation *spec = engine->spec;
     struct seq *seq = work->seq;
-    int most = seq->limit - 1 - seq->n_token;
-    if (most > seq->draft->max) most = seq->draft->max;
-    if (most > costs->max_rows) most = costs->max_rows;
+    const int most = most_tokens(seq, costs);
     if (most <= 0) return;
     struct best best;
     ask(engine, seq, costs, most, &best);
     int n = best.offer.n;
     const bool is_free = n > 0 && !spec->drafter[best.drafter]->cls->draft;
     if (is_free) {
+        n = cut_at_end(engine->tokenizer, seq, best.token, n);
         memcpy(seq->token + seq->n_token, best.token, (size_t)n * sizeof *best.token);
         n = choose_allowed(&engine->sampler[0], seq, seq->n_token, n);
     }
@@ -218,10 +234,13 @@ static bool drafts_at_all(const struct work *work) {
 static void speculate(struct engine *engine) {
     struct speculation *spec = engine->spec;
     struct spec_costs costs;
-    int n_streams = 0;
+    int n_streams = 0, n_again = 0;
     spec->n_bid = 0;
-    for (int i = 0; i < engine->n_work; i++) n_streams += drafts_at_all(&engine->work[i]);
-    if (n_streams == 0 || !costs_init(engine, n_streams, &costs)) return;
+    for (int i = 0; i < engine->n_work; i++) {
+        n_streams += drafts_at_all(&engine->work[i]);
+        n_again += engine->work[i].seq->n_again;
+    }
+    if (n_streams == 0 || !costs_init(engine, n_streams, n_again, &costs)) return;
     for (int i = 0; i < engine->n_work; i++)
         if (drafts_at_all(&engine->work[i])) bid_add(engine, &engine->work[i], &costs);
     if (spec->n_bid == 0) return;
