@@ -44,7 +44,7 @@ equal "the program runs: $(cat err)" 0 $?
 expect "and writes text" test -s out
 run run -p "Once upon a time" -n 8 -q --ignore-eos --seed 1 --config root/etc/runnel/runnel.conf
 equal "the configuration is in order: $(cat err)" 0 "$code"
-sed -n 's/^#\([a-z-]* = \)/\1/p' root/etc/runnel/runnel.conf | grep -v '^model\|^api-key-file' >all.conf
+sed -n 's/^#\([a-z-]* = \)/\1/p' root/etc/runnel/runnel.conf | grep -v '^model\|^draft\|^api-key-file' >all.conf
 expect "and has examples" [ "$(wc -l <all.conf)" -gt 5 ]
 refused 2 "none.gguf" serve --config all.conf -m none.gguf
 gzip -dc root/usr/share/man/man1/runnel-serve.1.gz >page

@@ -67,8 +67,8 @@ while read -r -a sampling; do
     answer --speculate off
     cp out plain
     equal "${sampling[*]}: nothing is drafted" 0/null "$(json out draft_tokens)/$(json out draft_speedup)"
-    for how in "" "--draft $draft" "--draft-min 4" "--draft none --draft-min 2" \
-        "--speculate lookup --draft-min 8" "--draft $ROOT/models/tale-20m-q8_0.gguf --draft-max 3 --draft-min 3"; do
+    for how in "" "--draft $draft --draft-min 4" "--draft none --draft-min 8" \
+        "--draft $ROOT/models/tale-20m-q8_0.gguf --draft-max 3 --draft-min 3"; do
         # shellcheck disable=SC2086  # options
         answer $how
         equal "${sampling[*]}, $how: ids" "$(json plain ids)" "$(json out ids)"
@@ -97,6 +97,17 @@ answer --speculate off
 cp out plain
 answer --draft "$TINY" --draft-min 3
 equal "a model beside itself: ids" "$(json plain ids)" "$(json out ids)"
+
+# Options from a file, and as others spell them.
+sampling=(-p "$story" --chat --temp 0)
+printf 'speculate = off\ndraft-min = 4\n' >off.conf
+answer --config off.conf
+equal "a file can turn it off" 0 "$(json out draft_tokens)"
+answer --config off.conf --speculate model
+expect "and the command line on again" test "$(json out draft_tokens)" -gt 0
+printf 'model-draft = %s\ndraft-n = 2\ndraft-n-min = 2\nspeculate = model\n' "$draft" >other.conf
+answer --config other.conf
+expect "drafts of two tokens give up to three a step" awk -v n="$(json out tokens_per_step)" 'BEGIN { exit !(n > 1.5 && n <= 3) }'
 
 # The logits are those of the text alone.
 sampling=(-p "$story" --temp 0)

@@ -62,6 +62,13 @@ static inline struct token_list story_read(const rn_model *model) {
     return list;
 }
 
+// For models that were trained for nothing: passages that a prompt repeats can be looked up all the
+// same.
+static inline struct mix_text noise_fill(int32_t *token, int n, int n_vocab) {
+    for (int i = 0; i < n; i++) token[i] = mix_family_token(99, i, n_vocab);
+    return (struct mix_text){token, n};
+}
+
 // With groups of all three kinds.
 static inline rn_model *recurrent_open(void) {
     enum { N_VOCAB = 512, N_CTX = 320 };

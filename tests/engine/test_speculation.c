@@ -17,7 +17,7 @@ static void drafts_do_not_show_in_stories(void **state) {
     (void)state;
     rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
     struct token_list story = story_read(model);
-    run(model, NULL, (struct mix_text){story.id, (int)story.count}, 11, 300, 60, 0, 1);
+    run(model, NULL, (struct mix_text){story.id, (int)story.count}, 11, 250, 40, 0, 1);
     token_list_deinit(&story);
     bare_close(model);
 }
@@ -37,7 +37,8 @@ static void drafts_do_not_show_with_a_smaller_model(void **state) {
 static void drafts_do_not_show_in_recurrent_states(void **state) {
     (void)state;
     rn_model *model = recurrent_open();
-    run(model, NULL, (struct mix_text){NULL, 0}, 13, 120, 60, 0, 1);
+    int32_t noise[2000];
+    run(model, NULL, noise_fill(noise, 2000, model->info.n_vocab), 13, 100, 40, 0, 1);
     recurrent_model_deinit(&model->model);
     tokenizer_destroy(model->tokenizer);
     weights_close(model->weights);
@@ -47,7 +48,8 @@ static void drafts_do_not_show_in_recurrent_states(void **state) {
 static void drafts_do_not_show_with_windows_and_experts(void **state) {
     (void)state;
     rn_model *model = bare_open(TEST_DATA "/golden/gptoss/model.gguf");
-    run(model, NULL, (struct mix_text){NULL, 0}, 14, 100, 50, 1, 2);
+    int32_t noise[2000];
+    run(model, NULL, noise_fill(noise, 2000, model->info.n_vocab), 14, 100, 40, 1, 2);
     bare_close(model);
 }
 

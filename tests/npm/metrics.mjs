@@ -7,7 +7,7 @@ import test from 'node:test';
 import { ask, idle, serve, stream } from './server.mjs';
 
 const log = fs.mkdtempSync('./log-') + '/access.log'; // the folder is the script's, and ends with it
-const server = await serve(['--access-log', log]);
+const server = await serve(['--access-log', log, '--draft-min', '1']); // drafts, whether they pay or not
 
 // Samples by name and labels: {name: [{labels, value}]}.
 async function scrape() {
