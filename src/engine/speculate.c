@@ -155,7 +155,6 @@ static void bid_add(struct engine *engine, struct work *work, struct spec_costs 
     if (is_free) {
         n = cut_at_end(engine->tokenizer, seq, best.token, n);
         memcpy(seq->token + seq->n_token, best.token, (size_t)n * sizeof *best.token);
-        n = choose_allowed(&engine->sampler[0], seq, seq->n_token, n);
     }
     if (n == 0) return;
     seq->draft->drafter = best.drafter;
@@ -216,6 +215,15 @@ static void place_draft(struct engine *engine, struct work *work, int n) {
     work->n_out += n;
 }
 
+// Of a bid, as far as its sequence's constraint lets them pass. Only what was chosen is asked for:
+// a constraint may take its time. Drafters that make their tokens now have kept to it.
+static int chosen_tokens(struct engine *engine, int index) {
+    const struct spec_bid *bid = &engine->spec->bid[index];
+    const struct seq *seq = engine->spec->bidder[index]->seq;
+    if (bid->n == 0 || bid->drafter >= 0) return bid->n;
+    return choose_allowed(&engine->sampler[0], seq, seq->n_token, bid->n);
+}
+
 // Rows of one sequence share what they read, so the shape is made anew.
 static void shape_again(struct engine *engine) {
     engine->shape = (struct batch_shape){0};
@@ -248,7 +256,8 @@ static void speculate(struct engine *engine) {
     make_drafts(spec);
     int rows = 0;
     for (int i = 0; i < spec->n_bid; i++) {
-        if (spec->bid[i].n > 0) place_draft(engine, spec->bidder[i], spec->bid[i].n);
+        const int n = chosen_tokens(engine, i);
+        if (n > 0) place_draft(engine, spec->bidder[i], n);
         rows += spec->bidder[i]->n_draft;
     }
     if (rows == 0) return;

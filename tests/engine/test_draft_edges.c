@@ -121,6 +121,34 @@ static void no_constraint_is_led_past_the_end(void **state) {
     bare_close(model);
 }
 
+static uint64_t ticking_now(void *ctx) { return *(uint64_t *)ctx += 1000; }
+
+// What a text would have taken without drafts is counted for its own tokens: with the first one in
+// the same step too, but not for those that were chosen behind its end.
+static void time_without_drafts_is_that_of_the_text(void **state) {
+    (void)state;
+    rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
+    static struct stream whole, cut;
+    const char *stop = " dog";
+    uint64_t time = 1;
+    struct script script;
+    script_read(&script, model, "One day the little dog saw that the house was");
+    bare_clock = (struct engine_clock){ticking_now, &time};
+    rn_request request = {.max_tokens = script.n_token};
+    script_run(model, &script, request, "custom", &whole);
+    request.stop = &stop;
+    request.n_stop = 1;
+    script_run(model, &script, request, "custom", &cut);
+    bare_clock = (struct engine_clock){0};
+    assert_int_equal(whole.n_ids, script.n_token);
+    assert_true(cut.n_ids > 1 && cut.n_ids < whole.n_ids);
+    const double each = whole.timings.undrafted_ms / (whole.n_ids - 1);
+    const double each_cut = cut.timings.undrafted_ms / (cut.n_ids - 1);
+    check(each > 0 && each_cut > 0.99 * each && each_cut < 1.01 * each, "%g and %g ms", each,
+          each_cut);
+    bare_close(model);
+}
+
 // ---------------------------------------------------------------- rows that are evaluated again
 
 static int wrong_draft(void *ctx, void *data, int choice, const int32_t *token, int n_token,
@@ -189,6 +217,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_before_a_dead_end_is_what_it_is_without_drafts),
         cmocka_unit_test(no_constraint_is_led_past_the_end),
+        cmocka_unit_test(time_without_drafts_is_that_of_the_text),
         cmocka_unit_test(rows_again_leave_everybody_a_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
