@@ -45,7 +45,7 @@ int app_open_model(const struct options *options, bool vocab_only, rn_model **ou
 extern const unsigned char embedded_model[], embedded_model_end[];
 extern const unsigned char embedded_draft[], embedded_draft_end[];
 #define EMBEDDED_NAME       "tale-20m-q8_0 (embedded)"
-#define EMBEDDED_DRAFT_NAME "tale-1m-f16 (embedded)"
+#define EMBEDDED_DRAFT_NAME "tale-1m-q8_0 (embedded)"
 
 enum { TEXT_LIMIT = 64 << 20 }; // bytes of a prompt, or of what stands on a line
 

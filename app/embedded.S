@@ -15,5 +15,5 @@
 
     .section .rodata
     embed embedded_model, tale-20m-q8_0.gguf
-    embed embedded_draft, tale-1m-f16.gguf
+    embed embedded_draft, tale-1m-q8_0.gguf
     .section .note.GNU-stack, "", @progbits
