@@ -134,14 +134,6 @@ static int most_tokens(const struct seq *seq, const struct spec_costs *costs) {
     return most < costs->max_rows ? most : costs->max_rows;
 }
 
-// Nothing follows a token that ends the text.
-static int cut_at_end(const struct tokenizer *tokenizer, const struct seq *seq,
-                      const int32_t *token, int n) {
-    for (int i = 0; i < n && !seq->ignore_eos; i++)
-        if (tokenizer_is_end(tokenizer, token[i])) return i + 1;
-    return n;
-}
-
 // Puts the best offer in place and makes a bid of it.
 static void bid_add(struct engine *engine, struct work *work, struct spec_costs *costs) {
     struct speculation *spec = engine->spec;
@@ -150,13 +142,10 @@ static void bid_add(struct engine *engine, struct work *work, struct spec_costs 
     if (most <= 0) return;
     struct best best;
     ask(engine, seq, costs, most, &best);
-    int n = best.offer.n;
-    const bool is_free = n > 0 && !spec->drafter[best.drafter]->cls->draft;
-    if (is_free) {
-        n = cut_at_end(engine->tokenizer, seq, best.token, n);
-        memcpy(seq->token + seq->n_token, best.token, (size_t)n * sizeof *best.token);
-    }
+    const int n = best.offer.n;
     if (n == 0) return;
+    const bool is_free = !spec->drafter[best.drafter]->cls->draft;
+    if (is_free) memcpy(seq->token + seq->n_token, best.token, (size_t)n * sizeof *best.token);
     seq->draft->drafter = best.drafter;
     seq->draft->source = best.offer.source;
     spec->bidder[spec->n_bid] = work;
@@ -215,13 +204,18 @@ static void place_draft(struct engine *engine, struct work *work, int n) {
     work->n_out += n;
 }
 
-// Of a bid, as far as its sequence's constraint lets them pass. Only what was chosen is asked for:
-// a constraint may take its time. Drafters that make their tokens now have kept to it.
+// Of a bid, up to the end of the text, and as far as the sequence's constraint lets them pass. Only
+// what was chosen is looked at: a constraint may take its time. Drafters that make their tokens
+// when they are chosen have kept to both.
 static int chosen_tokens(struct engine *engine, int index) {
     const struct spec_bid *bid = &engine->spec->bid[index];
     const struct seq *seq = engine->spec->bidder[index]->seq;
     if (bid->n == 0 || bid->drafter >= 0) return bid->n;
-    return choose_allowed(&engine->sampler[0], seq, seq->n_token, bid->n);
+    const int32_t *token = seq->token + seq->n_token;
+    int n = 1;
+    while (n < bid->n && (seq->ignore_eos || !tokenizer_is_end(engine->tokenizer, token[n - 1])))
+        n++;
+    return choose_allowed(&engine->sampler[0], seq, seq->n_token, n);
 }
 
 // Rows of one sequence share what they read, so the shape is made anew.
