@@ -171,7 +171,8 @@ void engine_turns_init(const struct engine *engine, struct seq **list, int n);
 void engine_turns_pop(const struct engine *engine, struct seq **list, int n);
 
 // publish.c: ends a sequence of any state, after it was taken from its place: its pages go back,
-// its last event is queued. Its output has begun: other events of this step may have texts of it.
+// its last event is queued. Texts of its other events of this step stay: output_begin is the
+// caller's.
 void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_finish finish,
                    rn_status status);
 rn_event *engine_new_event(struct engine *engine, const struct seq *seq);
