@@ -90,11 +90,10 @@ static rn_gap gap_of(const struct engine *engine, const struct seq *seq, uint64_
     return engine->prompt_steps != seq->last_prompt_steps ? RN_GAP_PROMPT : RN_GAP_DECODE;
 }
 
-// What the gap would have been without drafts: the step would have taken less time, and the tokens
-// after the first further steps.
-static void count_stream(struct engine *engine, struct seq *seq, int n_tokens) {
-    if (!seq->first_ns) return;
-    const uint64_t now = engine->event_ns, gap_ns = now - seq->last_ns;
+// What the gap before n tokens would have been without drafts: the step would have taken less time,
+// and the tokens after the first further steps.
+static void count_stream(struct engine *engine, struct seq *seq, uint64_t gap_ns, int n_tokens) {
+    const uint64_t now = engine->event_ns;
     const uint64_t begin_ns = atomic_load_explicit(&engine->begin_ns, memory_order_relaxed);
     const uint64_t step_ns = now - begin_ns < gap_ns ? now - begin_ns : gap_ns;
     const uint64_t draft_ns = engine->spec ? engine->spec->draft_ns : 0;
@@ -152,10 +151,12 @@ static void publish_token(struct engine *engine, const struct work *work, int in
 
 static void publish_tokens(struct engine *engine, const struct work *work) {
     struct seq *seq = work->seq;
+    const bool is_first = !seq->first_ns; // no gap is before that
+    const uint64_t gap_ns = is_first ? 0 : engine->event_ns - seq->last_ns;
+    int n = 0;
     output_begin(&seq->output);
-    count_stream(engine, seq, work->n_pick);
-    for (int i = 0; i < work->n_pick && seq->state == SEQ_RUNNING; i++)
-        publish_token(engine, work, i);
+    for (; n < work->n_pick && seq->state == SEQ_RUNNING; n++) publish_token(engine, work, n);
+    if (n > is_first) count_stream(engine, seq, gap_ns, n - is_first);
     if (work->failed && seq->state == SEQ_RUNNING)
         engine_finish(engine, seq, engine_new_event(engine, seq), RN_FINISH_ERROR, RN_ERR_NUMERIC);
 }
@@ -200,7 +201,7 @@ SEQ_INLINE void works_prefetch(const struct engine *engine, int index, const rn_
 
 void engine_publish(struct engine *engine) {
     engine->event_ns = engine_now(engine);
-    const rn_event *events = &engine->event[engine->n_event]; // one for each work, at most
+    const rn_event *events = &engine->event[engine->n_event]; // mostly one for each work
     for (int i = -FAR; i < 0; i++) works_prefetch(engine, i, events);
     for (int i = 0; i < engine->n_work; i++) {
         works_prefetch(engine, i, events);

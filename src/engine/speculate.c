@@ -51,9 +51,9 @@ static double draft_ns(void *ctx, int drafter, int place, int n_seqs) {
     return d->cls->cost_ns(d, place, n_seqs) * spec->draft_bias;
 }
 
-// Without verify_ns, which most steps of texts that nobody can guess do not need. False: there is
-// no room for drafts, or costs are not known.
-static bool costs_init(struct engine *engine, int n_streams, struct spec_costs *out) {
+// Without verify_ns, which most steps of texts that nobody can guess do not need. n_again: rows
+// that bring no token. False: there is no room for drafts, or costs are not known.
+static bool costs_init(struct engine *engine, int n_streams, int n_again, struct spec_costs *out) {
     struct speculation *spec = engine->spec;
     const struct batch_shape *shape = &engine->shape;
     int64_t rows = spec->max_rows;
@@ -62,7 +62,7 @@ static bool costs_init(struct engine *engine, int n_streams, struct spec_costs *
     if (rows > engine->logit_rows - shape->n_logits) rows = engine->logit_rows - shape->n_logits;
     if (rows > (int64_t)n_streams * spec->draft_max) rows = (int64_t)n_streams * spec->draft_max;
     *out = (struct spec_costs){.max_rows = (int)rows,
-                               .tokens = (double)shape->n_tokens,
+                               .tokens = (double)(shape->n_tokens - n_again),
                                .draft_ns = draft_ns,
                                .draft_ctx = spec};
     return rows > 0 && engine->pace.n_point + spec->pace.n_point > 0;
@@ -154,23 +154,27 @@ static void ask(struct engine *engine, struct seq *seq, struct spec_costs *costs
     }
 }
 
+// The most tokens that may be drafted. What a recurrent state has to go back over, this draft
+// included, stays less than a block, so that it gets on.
+static int most_tokens(const struct seq *seq, const struct spec_costs *costs) {
+    int most = seq->limit - 1 - seq->n_token;
+    if (most > seq->draft->max) most = seq->draft->max;
+    if (most > KV_PAGE_TOKENS - 1 - seq->n_again) most = KV_PAGE_TOKENS - 1 - seq->n_again;
+    return most < costs->max_rows ? most : costs->max_rows;
+}
+
 // Puts the best offer in place and makes a bid of it.
 static void bid_add(struct engine *engine, struct work *work, struct spec_costs *costs) {
     struct speculation *spec = engine->spec;
     struct seq *seq = work->seq;
-    int most = seq->limit - 1 - seq->n_token;
-    if (most > seq->draft->max) most = seq->draft->max;
-    if (most > costs->max_rows) most = costs->max_rows;
+    const int most = most_tokens(seq, costs);
     if (most <= 0) return;
     struct best best;
     ask(engine, seq, costs, most, &best);
-    int n = best.offer.n;
-    const bool is_free = n > 0 && !spec->drafter[best.drafter]->cls->draft;
-    if (is_free) {
-        memcpy(seq->token + seq->n_token, best.token, (size_t)n * sizeof *best.token);
-        n = choose_allowed(&engine->sampler[0], seq, seq->n_token, n);
-    }
+    const int n = best.offer.n;
     if (n == 0) return;
+    const bool is_free = !spec->drafter[best.drafter]->cls->draft;
+    if (is_free) memcpy(seq->token + seq->n_token, best.token, (size_t)n * sizeof *best.token);
     seq->draft->drafter = best.drafter;
     seq->draft->source = best.offer.source;
     spec->bidder[spec->n_bid] = work;
@@ -238,6 +242,20 @@ static void place_draft(struct engine *engine, struct work *work, int n, double 
     work->n_out += n;
 }
 
+// Of a bid, up to the end of the text, and as far as the sequence's constraint lets them pass. Only
+// what was chosen is looked at: a constraint may take its time. Drafters that make their tokens
+// when they are chosen have kept to both.
+static int chosen_tokens(struct engine *engine, int index) {
+    const struct spec_bid *bid = &engine->spec->bid[index];
+    const struct seq *seq = engine->spec->bidder[index]->seq;
+    if (bid->n == 0 || bid->drafter >= 0) return bid->n;
+    const int32_t *token = seq->token + seq->n_token;
+    int n = 1;
+    while (n < bid->n && (seq->ignore_eos || !tokenizer_is_end(engine->tokenizer, token[n - 1])))
+        n++;
+    return choose_allowed(&engine->sampler[0], seq, seq->n_token, n);
+}
+
 // Rows of one sequence share what they read, so the shape is made anew.
 static void shape_again(struct engine *engine) {
     engine->shape = (struct batch_shape){0};
@@ -271,10 +289,13 @@ static bool is_asked(struct speculation *spec, int n_streams) {
 static void speculate(struct engine *engine) {
     struct speculation *spec = engine->spec;
     struct spec_costs costs;
-    int n_streams = 0;
+    int n_streams = 0, n_again = 0;
     spec->n_bid = 0;
-    for (int i = 0; i < engine->n_work; i++) n_streams += drafts_at_all(&engine->work[i]);
-    if (n_streams == 0 || !costs_init(engine, n_streams, &costs)) return;
+    for (int i = 0; i < engine->n_work; i++) {
+        n_streams += drafts_at_all(&engine->work[i]);
+        n_again += engine->work[i].seq->n_again;
+    }
+    if (n_streams == 0 || !costs_init(engine, n_streams, n_again, &costs)) return;
     if (!is_asked(spec, n_streams)) return;
     for (int i = 0; i < engine->n_work; i++)
         if (drafts_at_all(&engine->work[i])) bid_add(engine, &engine->work[i], &costs);
@@ -283,8 +304,8 @@ static void speculate(struct engine *engine) {
     make_drafts(spec);
     int rows = 0;
     for (int i = 0; i < spec->n_bid; i++) {
-        if (spec->bid[i].n > 0)
-            place_draft(engine, spec->bidder[i], spec->bid[i].n, spec->bid[i].rate);
+        const int n = chosen_tokens(engine, i);
+        if (n > 0) place_draft(engine, spec->bidder[i], n, spec->bid[i].rate);
         rows += spec->bidder[i]->n_draft;
     }
     if (rows == 0)
