@@ -35,8 +35,8 @@ struct speculation {
     struct draft_job *job; // [max_seqs]
     int n_bid;
     double verify_ns[SPEC_MAX_ROWS + 1];
-    uint64_t draft_ns; // that drafting took
-    uint64_t plain_ns; // that the step is expected to take without drafts; 0: it has none
+    uint64_t draft_ns;  // that drafting took
+    double plain_share; // of the rest of the step, which it would take without drafts
 };
 
 const char *speculation_name(rn_drafter drafter); // rn_drafter_text
