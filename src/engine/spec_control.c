@@ -17,7 +17,7 @@ enum {
     KNOWN = 16,        // tokens tried, of all sequences, after which a source is known
     FADE_STEPS = 1024, // after which what was counted counts half
     CHANGE_STEPS = 4,  // that agree before the number of rows changes for little
-    PLAIN_GAP = 8,    // steps
+    PLAIN_GAP = 8,     // steps
     PROBE_GAP = 8,     // the first one, in steps
     PROBE_GAP_GROWS = 4,
     PROBE_GAP_MAX = 256,

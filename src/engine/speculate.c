@@ -313,7 +313,7 @@ static void speculate(struct engine *engine) {
     else if (rows * DECLINED_PART >= n_streams) // not only one that is tried
         spec->declined = 0;
     if (rows == 0) return;
-    spec->plain_ns = (uint64_t)spec->verify_ns[0];
+    spec->plain_share = spec->verify_ns[0] / spec->verify_ns[rows];
     shape_again(engine);
 }
 
@@ -321,8 +321,9 @@ void engine_speculate(struct engine *engine) {
     struct speculation *spec = engine->spec;
     if (!spec) return;
     const uint64_t begin = engine_now(engine);
-    spec->plain_ns = spec->draft_ns = 0;
+    spec->plain_share = 1;
     spec->expected_draft_ns = 0;
+    spec->draft_ns = 0;
     speculate(engine);
     spec->draft_ns = engine_now(engine) - begin;
     engine->stats.draft_ns += spec->draft_ns;

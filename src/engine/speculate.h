@@ -50,7 +50,7 @@ struct speculation {
     double verify_ns[SPEC_MAX_ROWS + 1];
     double expected_draft_ns; // uncorrected; 0: nobody takes time
     uint64_t draft_ns;        // that drafting took
-    uint64_t plain_ns;        // that the step is expected to take without drafts; 0: it has none
+    double plain_share;       // of the rest of the step, which it would take without drafts
 };
 
 const char *speculation_name(rn_drafter drafter); // rn_drafter_text
