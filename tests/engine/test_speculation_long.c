@@ -58,7 +58,7 @@ static void drafts_do_not_show_in_other_architectures(void **state) {
         const struct mix_text text = noise_fill(noise, 2000, model->info.n_vocab);
         print_message("%s with %s\n", pairs[i].model, pairs[i].draft);
         mix_cases_create_from(&cases, model, pairs[i].kv_type, text, 31 + i, 80);
-        ways_run(&cases, draft, KIN_STRANGER, 31 + i, 30, (int)i % 2, 2);
+        ways_run(&cases, draft, KIN_STRANGER, 31 + i, 30, (int)i % 3, 3);
         mix_cases_destroy(&cases);
         bare_close(draft);
         bare_close(model);
