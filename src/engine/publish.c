@@ -64,7 +64,8 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
 static void count_step(struct engine *engine, const struct work *work) {
     struct seq *seq = work->seq;
     engine->stats.computed_tokens += (uint64_t)work->n_tokens;
-    users_charge(&engine->users, seq->user_at, work->n_tokens - work->n_draft + work->n_accepted);
+    users_charge(&engine->users, seq->user_at,
+                 work->n_tokens - work->n_draft - seq->n_again + work->n_accepted);
     if (!seq->first_ns) return; // steps up to the first token are the prompt's
     seq->timings.decode_steps++;
     seq->timings.decode_bytes +=
