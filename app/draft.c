@@ -12,6 +12,7 @@
 static const char *const drafters[] = {"model", "lookup", "shared"};
 
 enum { DRAFTER_MODEL, DRAFTERS = sizeof drafters / sizeof *drafters };
+enum { DRAFT_MAX_DEFAULT = 15 }; // rn_engine_options
 
 // The drafter whose name begins at text, -1: none.
 static int drafter_at(const char *text, size_t len) {
@@ -46,7 +47,7 @@ static int wanted_get(const struct options *options, unsigned *out) {
 }
 
 static int lengths_check(const struct options *options) {
-    const int most = option_int(options, OPT_DRAFT_MAX, RN_MAX_DRAFT);
+    const int most = option_int(options, OPT_DRAFT_MAX, DRAFT_MAX_DEFAULT);
     const int least = option_int(options, OPT_DRAFT_MIN, 0);
     char min_name[64], max_name[64];
     if (least <= most) return APP_OK;

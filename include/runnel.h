@@ -145,7 +145,8 @@ typedef struct rn_engine_options {
     int max_seqs;        // sequences at a time; 0: 1
     int max_waiting;     // requests' choices that wait for their first step, or to go on; 0: 1024
     int batch_tokens;    // most tokens in a step, at least max_seqs; 0: 256, or max_seqs if larger
-    int logit_rows;      // most logit rows in a step; 0: max_seqs; -1: what fits 256 MiB
+    int logit_rows;      // most logit rows in a step; 0: max_seqs, and some for drafts; -1: what
+                         // fits 256 MiB
     uint64_t kv_bytes;   // memory of the KV pages; 0: kv_pages says
     uint32_t kv_pages;   // the same in pages of 32 tokens, all layers together; 0: what is free
                          // after the weights, at most what max_seqs full contexts take, twice

@@ -82,6 +82,7 @@ struct seq_draft {
     int n; // tokens; 0: none
     rn_drafter drafter;
     enum draft_source source;
+    double expected; // tokens of it that will be right
     // the first tokens that free drafters had for the position at hand, whether or not they were
     // verified: their acceptance is seen either way
     struct {

@@ -6,7 +6,7 @@
 enum {
     EXACT_ROWS = 16,   // up to here a bucket is a number of rows; then 8 buckets double it
     STALE_STEPS = 256, // mixed steps after which a bucket is forgotten: it may have been bad luck
-    FULL_COUNT = 6,    // a new measurement has at least this part of its bucket
+    INERTIA = 6,       // by default: the machine's speed changes
     SLOW_STEPS = 4,    // in a row until the machine is believed to have become slower
 };
 
@@ -29,7 +29,7 @@ static int bucket_of(int64_t rows) {
 }
 
 void pace_init(struct pace *pace, const struct cost_rates *rates) {
-    *pace = (struct pace){.rates = rates};
+    *pace = (struct pace){.rates = rates, .inertia = INERTIA};
 }
 
 struct attention {
@@ -115,13 +115,13 @@ static void read_table(struct pace *pace) {
         for (; i < run[r].end; i++) pace->point[i].ns = run[r].ns;
 }
 
-static void bucket_add(struct pace_bucket *b, double rows, double ns) {
+static void bucket_add(struct pace_bucket *b, double rows, double ns, int inertia) {
     if (b->count == 0 || ns * surprise < b->ns) { // the first, or the others were bad luck
         *b = (struct pace_bucket){.rows = rows, .ns = ns, .count = 1};
         return;
     }
     b->age = 0;
-    if (b->count < FULL_COUNT) b->count++;
+    if (b->count < inertia) b->count++;
     const double share = 1.0 / b->count;
     b->rows += share * (rows - b->rows);
     b->ns += share * (ns - b->ns);
@@ -154,7 +154,7 @@ static void learn_first(struct pace *pace, const struct batch_shape *shape, doub
     pace->ns_per_flop = 2 * ns / (double)(cost.flops + 1); // attention is slower than products
     const double rest = ns - attention_ns(pace, shape);
     bucket_add(&pace->bucket[bucket_of(shape->n_tokens)], (double)shape->n_tokens,
-               rest > ns / 2 ? rest : ns / 2);
+               rest > ns / 2 ? rest : ns / 2, pace->inertia);
 }
 
 // How much of rows_ns may be wrong: what it adds to the largest number of rows measured; less where
@@ -199,7 +199,8 @@ void pace_learn(struct pace *pace, const struct batch_shape *shape, uint64_t mea
         pace->ns_per_byte *= clamp(1 + correction * error * part[1], 0.5, 2);
         pace->ns_per_flop *= clamp(1 + correction * error * part[2], 0.5, 2);
     }
-    bucket_add(bucket, rows, clamp(part[0] + error * unsure * unsure, part[0] / 16, part[0] * 2));
+    bucket_add(bucket, rows, clamp(part[0] + error * unsure * unsure, part[0] / 16, part[0] * 2),
+               pace->inertia);
     bucket->was_slow = slow && known;
     if (known) notice_slower(pace, ratio);
     read_table(pace);

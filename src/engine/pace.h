@@ -26,6 +26,7 @@ struct pace {
     struct pace_point {
         double rows, ns;
     } point[PACE_BUCKETS];
+    int inertia;        // a new measurement has at least 1 / this of its bucket
     double recent_rows; // the most of a mixed step lately
     int n_slow;         // steps in a row that were slower than predicted, and by how much at least
     double slow_ratio;

@@ -64,7 +64,8 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
 static void count_step(struct engine *engine, const struct work *work) {
     struct seq *seq = work->seq;
     engine->stats.computed_tokens += (uint64_t)work->n_tokens;
-    users_charge(&engine->users, seq->user_at, work->n_tokens - work->n_draft + work->n_accepted);
+    users_charge(&engine->users, seq->user_at,
+                 work->n_tokens - work->n_draft - seq->n_again + work->n_accepted);
     if (!seq->first_ns) return; // steps up to the first token are the prompt's
     seq->timings.decode_steps++;
     seq->timings.decode_bytes +=
@@ -90,17 +91,17 @@ static rn_gap gap_of(const struct engine *engine, const struct seq *seq, uint64_
     return engine->prompt_steps != seq->last_prompt_steps ? RN_GAP_PROMPT : RN_GAP_DECODE;
 }
 
-// What the gap would have been without drafts: the step would have taken less time, and the tokens
-// after the first further steps.
-static void count_stream(struct engine *engine, struct seq *seq, int n_tokens) {
-    if (!seq->first_ns) return;
-    const uint64_t now = engine->event_ns, gap_ns = now - seq->last_ns;
+// What the gap before n tokens would have been without drafts: the step would have taken less time,
+// and the tokens after the first further steps. A share of the time that it took, and not the time
+// that such a step is predicted to take: what slows the machine down would have slowed all of them.
+static void count_stream(struct engine *engine, struct seq *seq, uint64_t gap_ns, int n_tokens) {
+    const uint64_t now = engine->event_ns;
     const uint64_t begin_ns = atomic_load_explicit(&engine->begin_ns, memory_order_relaxed);
     const uint64_t step_ns = now - begin_ns < gap_ns ? now - begin_ns : gap_ns;
     const uint64_t draft_ns = engine->spec ? engine->spec->draft_ns : 0;
-    uint64_t plain_ns = engine->spec ? engine->spec->plain_ns : 0;
-    if (plain_ns == 0) plain_ns = draft_ns < step_ns ? step_ns - draft_ns : 0;
-    const uint64_t undrafted_ns = gap_ns - step_ns + plain_ns * (uint64_t)n_tokens;
+    const double rest_ns = draft_ns < step_ns ? (double)(step_ns - draft_ns) : 0;
+    const double plain_ns = rest_ns * (engine->spec ? engine->spec->plain_share : 1);
+    const uint64_t undrafted_ns = gap_ns - step_ns + (uint64_t)(plain_ns * n_tokens);
     seq->timings.undrafted_ms += (double)undrafted_ns * 1e-6;
     engine->stats.stream_ns += gap_ns;
     engine->stats.undrafted_ns += undrafted_ns;
@@ -152,10 +153,12 @@ static void publish_token(struct engine *engine, const struct work *work, int in
 
 static void publish_tokens(struct engine *engine, const struct work *work) {
     struct seq *seq = work->seq;
+    const bool is_first = !seq->first_ns; // no gap is before that
+    const uint64_t gap_ns = is_first ? 0 : engine->event_ns - seq->last_ns;
+    int n = 0;
     output_begin(&seq->output);
-    count_stream(engine, seq, work->n_pick);
-    for (int i = 0; i < work->n_pick && seq->state == SEQ_RUNNING; i++)
-        publish_token(engine, work, i);
+    for (; n < work->n_pick && seq->state == SEQ_RUNNING; n++) publish_token(engine, work, n);
+    if (n > is_first) count_stream(engine, seq, gap_ns, n - is_first);
     if (work->failed && seq->state == SEQ_RUNNING)
         engine_finish(engine, seq, engine_new_event(engine, seq), RN_FINISH_ERROR, RN_ERR_NUMERIC);
 }
@@ -200,7 +203,7 @@ SEQ_INLINE void works_prefetch(const struct engine *engine, int index, const rn_
 
 void engine_publish(struct engine *engine) {
     engine->event_ns = engine_now(engine);
-    const rn_event *events = &engine->event[engine->n_event]; // one for each work, at most
+    const rn_event *events = &engine->event[engine->n_event]; // mostly one for each work
     for (int i = -FAR; i < 0; i++) works_prefetch(engine, i, events);
     for (int i = 0; i < engine->n_work; i++) {
         works_prefetch(engine, i, events);

@@ -10,9 +10,10 @@
 
 struct share {
     int tokens_left, logits_left;
-    int n_prompts; // that got tokens
-    bool bounded;  // by the gap
-    bool starved;  // somebody found no page
+    int again_left; // of the tokens: beside one for each that runs
+    int n_prompts;  // that got tokens
+    bool bounded;   // by the gap
+    bool starved;   // somebody found no page
 };
 
 static int min_int(int a, int b) { return a < b ? a : b; }
@@ -84,6 +85,11 @@ static void give_streams(struct engine *engine, struct share *share) {
         streams_prefetch(engine, i);
         struct seq *seq = engine->running[i];
         if (seq->is_paused || !engine_is_stream(seq)) continue;
+        if (seq->n_again > share->again_left) { // as a prompt, in chunks
+            seq->n_again = 0;
+            continue;
+        }
+        share->again_left -= seq->n_again;
         if (stream_grow(engine, &i))
             work_add(engine, share, seq, 1 + seq->n_again);
         else
@@ -174,7 +180,9 @@ static void give_prompts(struct engine *engine, struct share *share) {
 // ---------------------------------------------------------------- the step
 
 static void share_out(struct engine *engine, struct share *share) {
-    *share = (struct share){.tokens_left = engine->batch_tokens, .logits_left = engine->logit_rows};
+    *share = (struct share){.tokens_left = engine->batch_tokens,
+                            .logits_left = engine->logit_rows,
+                            .again_left = engine->batch_tokens - engine->n_running};
     engine->n_work = 0;
     engine->shape = (struct batch_shape){0};
     give_streams(engine, share);

@@ -17,7 +17,7 @@ enum {
     KNOWN = 16,        // tokens tried, of all sequences, after which a source is known
     FADE_STEPS = 1024, // after which what was counted counts half
     CHANGE_STEPS = 4,  // that agree before the number of rows changes for little
-    PLAIN_GAP = 32,    // steps
+    PLAIN_GAP = 8,     // steps
     PROBE_GAP = 8,     // the first one, in steps
     PROBE_GAP_GROWS = 4,
     PROBE_GAP_MAX = 256,
@@ -34,7 +34,7 @@ enum {
 #define FORGET_LATELY (0.69 / 8)
 #define FORGET_ALL    (0.69 / 256) // of those of all sequences
 #define GAIN_LEAST    1e-3         // tokens; less is not worth a row
-#define BETTER_NONE   1.02         // drafts promise so much more than none to begin
+#define BETTER_NONE   1.04         // drafts promise so much more than none to begin
 #define BETTER_LITTLE 1.015        // to change between lengths, after some steps that agree
 #define BETTER_MUCH   1.06         // to change at once
 #define WORSE_NONE    1.03         // none promises so much more: drafts end at once
@@ -184,7 +184,7 @@ static void walk_rows(struct spec_bid *bids, int n_bids, const struct spec_costs
     for (int i = 0; i < n_bids; i++) {
         struct spec_bid *const bid = &bids[i];
         bid->n = 0;
-        bid->gain = bid->rate;
+        bid->gain = bid->luck > 0 ? bid->rate * bid->luck : bid->rate;
         for (; bid->n < bid->forced; rows++) {
             tokens += bid->gain;
             draft_ns += take(bid, costs, &drafting);

@@ -38,6 +38,7 @@ struct spec_bid {
     double setup_ns; // this sequence's, once, if it drafts at all
     int left;        // tokens that may still come, which share the setup; 0: this step bears it
     double rate;     // that a token after accepted ones is accepted; spec_rate_of
+    double luck;     // tokens that came of drafts of its source, over those expected; 0: 1
     int n;           // the choice
     // the rest is the controller's own, for one choice
     bool barred;  // nothing is drafted for it

@@ -10,6 +10,8 @@
 #include "engine/drafter.h"
 #include "engine/pace.h"
 
+enum { SPEC_BIAS_ROWS = 160 };
+
 struct engine;
 struct work;
 
@@ -28,15 +30,27 @@ struct speculation {
     struct pace pace; // of steps without prompts: every row has logits
     int draft_max, draft_min;
     int max_rows; // of drafts, in a step
+    // What was predicted is corrected by what came: a percent decides whether drafts pay. Times by
+    // the number of rows of the step, drafting, and the tokens of each source's drafts. The machine
+    // becomes faster and slower in everything, and steps of few kinds are seen at a time: how fast
+    // it is now is a factor of its own, and the rest is what it would be without.
+    double speed;               // ns over those of the machine as it was first
+    float bias[SPEC_BIAS_ROWS]; // 0: nothing came yet
+    double draft_bias;
+    struct {
+        double expected, came;
+    } luck[DRAFT_SOURCES];
     char names[64];
+    int declined, unasked, last_streams; // steps in a row; streams of the last step
     // --- of the step at hand ---
     struct spec_bid *bid;  // [max_seqs]
     struct work **bidder;  // [max_seqs] whose they are
     struct draft_job *job; // [max_seqs]
     int n_bid;
     double verify_ns[SPEC_MAX_ROWS + 1];
-    uint64_t draft_ns; // that drafting took
-    uint64_t plain_ns; // that the step is expected to take without drafts; 0: it has none
+    double expected_draft_ns; // uncorrected; 0: nobody takes time
+    uint64_t draft_ns;        // that drafting took
+    double plain_share;       // of the rest of the step, which it would take without drafts
 };
 
 const char *speculation_name(rn_drafter drafter); // rn_drafter_text

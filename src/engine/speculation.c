@@ -11,6 +11,7 @@ enum {
     STEP_ROWS = 32,           // of drafts: arithmetic binds before
     SHARED_TOKENS = 1 << 17,  // of recent texts
     CALIBRATE_NS = 100000000, // for all measurements but the first few
+    INERTIA = 32,             // of costs: who takes what looks cheap now is misled by noise
     CALIBRATE_LEAST = 3,      // measurements
 };
 
@@ -156,6 +157,7 @@ rn_status speculation_create(struct engine *engine, const struct speculation_con
     if (!spec) return err_set(err, RN_ERR_NOMEM, "no memory for speculation");
     spec->draft_max = config->draft_max;
     spec->draft_min = config->draft_min;
+    spec->draft_bias = 1;
     spec->max_rows = speculation_rows(config, engine->max_seqs);
     spec->bid = calloc(n, sizeof *spec->bid);
     spec->bidder = calloc(n, sizeof(struct work *));
@@ -164,6 +166,7 @@ rn_status speculation_create(struct engine *engine, const struct speculation_con
         return err_set(err, RN_ERR_NOMEM, "no memory for the drafts of %zu sequences", n);
     spec_control_init(&spec->control, prior);
     pace_init(&spec->pace, &engine->rates);
+    spec->pace.inertia = INERTIA;
     const rn_status status = create_drafters(engine, config, kv_type, isa, err);
     if (status) return status;
     write_names(spec);

@@ -15,6 +15,7 @@ for command in run serve; do
     refused 2 "--draft-max: '0' is not a whole number from 1 to 31" $command --draft-max 0
     refused 2 "--draft-min: '-1' is not a whole number from 0 to 31" $command --draft-min -1
     refused 2 "--draft-min: 5 is more than --draft-max, 4" $command --draft-min 5 --draft-max 4
+    refused 2 "--draft-min: 16 is more than --draft-max, 15" $command --draft-min 16
 done
 refused 2 "--speculate: 'model' drafts with a model, and --draft names none" \
     run -p a --draft none --speculate model,lookup

@@ -1,0 +1,224 @@
+// Drafts where a step ends otherwise than by a token: the text, the constraint and the rows of the
+// batch are what they are without drafts.
+#include "bare_engine.h"
+#include "recurrent_model.h"
+#include "streams.h"
+
+enum { MAX_SCRIPT = 16 };
+
+// A text that is the only possible one; behind it nothing is.
+struct script {
+    int32_t token[MAX_SCRIPT];
+    int n_token, n_prompt;
+    int at;
+    int32_t end;      // a token that ends texts; may come at any time
+    bool end_allowed; // by the mask
+    int n_past_end;   // calls of advance with it
+};
+
+static void script_mask(void *ctx, int choice, uint64_t *allowed, int n_vocab) {
+    const struct script *script = ctx;
+    (void)choice;
+    for (int id = 0; id < n_vocab; id++) {
+        const bool next = script->at < script->n_token && id == script->token[script->at];
+        if (!next && !(script->end_allowed && id == script->end))
+            allowed[id / 64] &= ~(UINT64_C(1) << id % 64);
+    }
+}
+
+static void script_advance(void *ctx, int choice, int32_t token) {
+    struct script *script = ctx;
+    (void)choice;
+    script->n_past_end += token == script->end;
+    script->at++;
+}
+
+static void script_rollback(void *ctx, int choice, int n_tokens) {
+    (void)choice;
+    ((struct script *)ctx)->at -= n_tokens;
+}
+
+// What the script says next; data is the request's.
+static int script_draft(void *ctx, void *data, int choice, const int32_t *token, int n_token,
+                        int32_t *out, int most) {
+    (void)ctx;
+    (void)choice;
+    (void)token;
+    const struct script *script = data;
+    int n = 0;
+    for (int at = n_token - script->n_prompt; n < most && at < script->n_token; at++)
+        out[n++] = script->token[at];
+    return n;
+}
+
+static void script_read(struct script *script, const rn_model *model, const char *text) {
+    struct token_list list = {0};
+    rn_error err = {0};
+    check(tokenizer_encode(model->tokenizer, text, strlen(text), 0, &list, &err) == RN_OK, "%s",
+          err.message);
+    assert_true(list.count >= 3 && list.count <= MAX_SCRIPT);
+    *script = (struct script){.n_token = (int)list.count, .n_prompt = 1, .end = -1};
+    memcpy(script->token, list.id, list.count * sizeof *list.id);
+    token_list_deinit(&list);
+}
+
+static void script_run(const rn_model *model, struct script *script, rn_request request,
+                       const char *speculate, struct stream *out) {
+    const int32_t prompt[] = {1};
+    const rn_engine_options options = {.n_threads = 1,
+                                       .speculate = speculate,
+                                       .draft_fn = script_draft,
+                                       .draft_min = MAX_SCRIPT - 1,
+                                       .draft_max = MAX_SCRIPT - 1};
+    rn_engine *engine = streams_engine(model, &options);
+    request.prompt = prompt;
+    request.n_prompt = 1;
+    request.data = script;
+    request.constraint = (rn_constraint){script, script_mask, script_advance, script_rollback};
+    script->at = 0;
+    streams_submit(engine, &request, out);
+    streams_drain(engine, out, 1);
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+}
+
+// What was held back for a stop string comes with the error, and what was certain before it in the
+// same step is still there.
+static void text_before_a_dead_end_is_what_it_is_without_drafts(void **state) {
+    (void)state;
+    rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
+    static struct stream plain, drafted;
+    const char *stop = "house was green";
+    const rn_request request = {.max_tokens = MAX_SCRIPT + 8, .stop = &stop, .n_stop = 1};
+    struct script script;
+    script_read(&script, model, "One day the little dog saw that the house was");
+    script_run(model, &script, request, "off", &plain);
+    script_run(model, &script, request, "custom", &drafted);
+    assert_int_equal(plain.status, RN_ERR_NUMERIC);
+    assert_int_equal(plain.n_ids, script.n_token);
+    assert_true(drafted.timings.accepted_tokens > 2);
+    streams_check_same(&plain, &drafted);
+    bare_close(model);
+}
+
+// A constraint is not led over the end of a text: behind it there is nothing to ask.
+static void no_constraint_is_led_past_the_end(void **state) {
+    (void)state;
+    rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
+    static struct stream plain, drafted;
+    const rn_request request = {.max_tokens = MAX_SCRIPT + 8};
+    struct script script;
+    script_read(&script, model, "One day the little dog saw a house");
+    for (int32_t id = 0; script.end < 0; id++)
+        if (tokenizer_is_end(model->tokenizer, id)) script.end = id;
+    script.end_allowed = true;
+    const int at = script.n_token / 2;
+    script.token[at] = script.end; // with tokens behind it
+    script_run(model, &script, request, "off", &plain);
+    script_run(model, &script, request, "custom", &drafted);
+    streams_check_same(&plain, &drafted);
+    assert_int_equal(script.n_past_end, 0);
+    bare_close(model);
+}
+
+static uint64_t ticking_now(void *ctx) { return *(uint64_t *)ctx += 1000; }
+
+// What a text would have taken without drafts is counted for its own tokens: with the first one in
+// the same step too, but not for those that were chosen behind its end.
+static void time_without_drafts_is_that_of_the_text(void **state) {
+    (void)state;
+    rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
+    static struct stream whole, cut;
+    const char *stop = " dog";
+    uint64_t time = 1;
+    struct script script;
+    script_read(&script, model, "One day the little dog saw that the house was");
+    bare_clock = (struct engine_clock){ticking_now, &time};
+    rn_request request = {.max_tokens = script.n_token};
+    script_run(model, &script, request, "custom", &whole);
+    request.stop = &stop;
+    request.n_stop = 1;
+    script_run(model, &script, request, "custom", &cut);
+    bare_clock = (struct engine_clock){0};
+    assert_int_equal(whole.n_ids, script.n_token);
+    assert_true(cut.n_ids > 1 && cut.n_ids < whole.n_ids);
+    const double each = whole.timings.undrafted_ms / (whole.n_ids - 1);
+    const double each_cut = cut.timings.undrafted_ms / (cut.n_ids - 1);
+    check(each > 0 && each_cut > 0.99 * each && each_cut < 1.01 * each, "%g and %g ms", each,
+          each_cut);
+    bare_close(model);
+}
+
+// ---------------------------------------------------------------- rows that are evaluated again
+
+static int wrong_draft(void *ctx, void *data, int choice, const int32_t *token, int n_token,
+                       int32_t *out, int most) {
+    (void)data;
+    (void)choice;
+    (void)token;
+    const int n_vocab = *(const int *)ctx;
+    for (int i = 0; i < most; i++) out[i] = (n_token * 7 + i * 31) % n_vocab;
+    return most;
+}
+
+// Refused drafts of a recurrent model leave rows to evaluate again; who comes then, or comes back
+// from a pause, finds room in the batch nevertheless.
+static void rows_again_leave_everybody_a_row(void **state) {
+    (void)state;
+    enum { N_VOCAB = 512, N_SEQS = 4, N_TOKENS = 60 };
+    static struct stream plain[N_SEQS], drafted[N_SEQS];
+    int n_vocab = N_VOCAB;
+    rn_error err = {0};
+    rn_model model = {0};
+    check(!weights_open_vocab(TEST_DATA "/golden/gemma3/model.gguf", &model.weights, &err) &&
+              !vocab_load(model.weights, N_VOCAB, &model.tokenizer, NULL, &err) &&
+              !recurrent_model_init(&model.model, N_VOCAB, FORMAT_F32, &err),
+          "%s", err.message);
+    model.model.hp.n_ctx = 128;
+    bare_fill_info(&model);
+    for (int spare = 0; spare < 40; spare += spare < 8 ? 1 : 13) {
+        for (int drafts = 0; drafts < 2; drafts++) {
+            const rn_engine_options options = {.n_threads = 1,
+                                               .max_seqs = N_SEQS,
+                                               .batch_tokens = N_SEQS + spare,
+                                               .speculate = drafts ? "custom" : "off",
+                                               .draft_fn = wrong_draft,
+                                               .draft_ctx = &n_vocab,
+                                               .draft_min = 7,
+                                               .draft_max = 7};
+            struct stream *streams = drafts ? drafted : plain;
+            rn_engine *engine = streams_engine(&model, &options);
+            for (int i = 0; i < N_SEQS; i++) {
+                const int32_t prompt[] = {5 + i};
+                const rn_request request = {.prompt = prompt,
+                                            .n_prompt = 1,
+                                            .max_tokens = N_TOKENS,
+                                            .ignore_eos = true};
+                streams_submit(engine, &request, &streams[i]);
+                for (int step = 0; step < 9; step++) streams_step(engine, streams, i + 1, step, 0);
+                if (i == 0) rn_engine_pause(engine, streams[0].id, true);
+                if (i == 2) rn_engine_pause(engine, streams[0].id, false);
+            }
+            streams_drain(engine, streams, N_SEQS);
+            streams_check_empty(engine);
+            rn_engine_destroy(engine);
+        }
+        for (int i = 0; i < N_SEQS; i++) {
+            assert_int_equal(plain[i].n_ids, N_TOKENS);
+            streams_check_same(&plain[i], &drafted[i]);
+        }
+    }
+    recurrent_model_deinit(&model.model);
+    tokenizer_destroy(model.tokenizer);
+    weights_close(model.weights);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_before_a_dead_end_is_what_it_is_without_drafts),
+        cmocka_unit_test(no_constraint_is_led_past_the_end),
+        cmocka_unit_test(time_without_drafts_is_that_of_the_text),
+        cmocka_unit_test(rows_again_leave_everybody_a_row),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,157 @@
+// The options of speculation: what is on, what is refused and why, and that the plan of memory says
+// the same as the engine.
+#include "check.h"
+#include "runnel.h"
+
+static rn_model *open_model(const char *path) {
+    rn_model *model;
+    rn_error err = {0};
+    check(rn_model_open(path, &model, &err) == RN_OK, "%s", err.message);
+    return model;
+}
+
+// The plan of memory refuses what the engine does, in the same words.
+static rn_status create(const rn_model *model, const rn_engine_options *options, rn_engine **out) {
+    rn_error err = {0}, plan_err = {0};
+    rn_memory_plan plan;
+    const rn_status planned = rn_engine_plan_memory(model, options, &plan, &plan_err);
+    const rn_status status = rn_engine_create(model, options, out, &err);
+    if (status == RN_ERR_ARG) {
+        assert_int_equal(planned, status);
+        assert_string_equal(err.message, plan_err.message);
+    }
+    assert_true((status == RN_OK) == (*out != NULL));
+    assert_true(status == RN_OK || err.message[0]);
+    return status;
+}
+
+static void check_drafters(const rn_model *model, const rn_engine_options *options,
+                           const char *names) {
+    rn_engine *engine;
+    rn_engine_info info;
+    const rn_status status = create(model, options, &engine);
+    check(status == RN_OK, "'%s': status %d", options->speculate, (int)status);
+    rn_engine_get_info(engine, &info);
+    assert_string_equal(info.drafters, names);
+    rn_engine_destroy(engine);
+}
+
+static void check_refused(const rn_model *model, const rn_engine_options *options,
+                          rn_status status) {
+    rn_engine *engine;
+    assert_int_equal(create(model, options, &engine), status);
+}
+
+static int no_draft(void *ctx, void *data, int choice, const int32_t *token, int n_token,
+                    int32_t *out, int most) {
+    (void)ctx;
+    (void)data;
+    (void)choice;
+    (void)token;
+    (void)n_token;
+    (void)out;
+    (void)most;
+    return 0;
+}
+
+static void lists_name_the_drafters(void **state) {
+    const rn_model *model = *state;
+#define OPTIONS(...) &(rn_engine_options){.n_threads = 1, .n_ctx = 64, __VA_ARGS__}
+    check_drafters(model, OPTIONS(.speculate = NULL), "lookup, shared");
+    check_drafters(model, OPTIONS(.speculate = "auto"), "lookup, shared");
+    check_drafters(model, OPTIONS(.speculate = "auto", .draft = model), "model, lookup, shared");
+    check_drafters(model, OPTIONS(.speculate = "off", .draft = model), "");
+    check_drafters(model, OPTIONS(.speculate = "shared"), "shared");
+    check_drafters(model, OPTIONS(.speculate = "lookup,lookup"), "lookup");
+    check_drafters(model, OPTIONS(.speculate = "lookup,model", .draft = model), "model, lookup");
+    check_drafters(model, OPTIONS(.speculate = "custom", .draft_fn = no_draft), "custom");
+    static const char *const wrong[] = {"",        ",",
+                                        "lookup,", ",lookup",
+                                        "Lookup",  "lookup,,auto",
+                                        "off,off", "lookup shared",
+                                        "auto,",   "lookup, model"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        check_refused(model, OPTIONS(.speculate = wrong[i]), RN_ERR_ARG);
+    check_refused(model, OPTIONS(.speculate = "model"), RN_ERR_ARG);
+    check_refused(model, OPTIONS(.speculate = "custom,lookup"), RN_ERR_ARG);
+}
+
+static void lengths_have_bounds(void **state) {
+    const rn_model *model = *state;
+    check_refused(model, OPTIONS(.draft_max = -1), RN_ERR_ARG);
+    check_refused(model, OPTIONS(.draft_max = RN_MAX_DRAFT + 1), RN_ERR_ARG);
+    check_refused(model, OPTIONS(.draft_min = -1), RN_ERR_ARG);
+    check_refused(model, OPTIONS(.draft_min = 16), RN_ERR_ARG);
+    check_refused(model, OPTIONS(.draft_max = 4, .draft_min = 5), RN_ERR_ARG);
+    check_drafters(model, OPTIONS(.draft_max = RN_MAX_DRAFT, .draft_min = RN_MAX_DRAFT),
+                   "lookup, shared");
+}
+
+static void draft_models_are_of_the_same_vocabulary(void **state) {
+    const rn_model *model = *state;
+    rn_model *other = open_model(TEST_DATA "/golden/gemma3/model.gguf"), *vocab;
+    rn_error err = {0};
+    check(!rn_model_open_vocab(MODELS_DIR "/tale-1m-f16.gguf", &vocab, &err), "%s", err.message);
+    check_refused(model, OPTIONS(.draft = other), RN_ERR_MODEL);
+    check_drafters(model, OPTIONS(.draft = other, .speculate = "lookup"), "lookup");
+    check_refused(model, OPTIONS(.draft = vocab), RN_ERR_ARG);
+    rn_model_close(vocab);
+    rn_model_close(other);
+}
+
+// From a context of one token to as many sequences as there may be.
+static void engines_of_odd_sizes_have_drafters(void **state) {
+    const rn_model *model = *state;
+    const rn_engine_options sizes[] = {
+        {.n_ctx = 1},
+        {.n_ctx = 2, .kv_pages = 1, .batch_tokens = 1},
+        {.n_ctx = 33, .logit_rows = 1, .kv_type = "int4", .draft = model},
+        {.n_ctx = 33, .logit_rows = -1, .kv_type = "int8", .draft = model},
+        {.n_ctx = 32, .max_seqs = 4096, .draft_max = RN_MAX_DRAFT, .draft_min = 1},
+        {.n_ctx = 32, .max_seqs = 4096, .batch_tokens = 4096, .kv_pages = 64, .draft = model},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        check_drafters(model, &sizes[i],
+                       sizes[i].draft ? "model, lookup, shared" : "lookup, shared");
+}
+
+static void the_plan_of_memory_is_the_engines(void **state) {
+    const rn_model *model = *state;
+    const rn_engine_options options = {.n_ctx = 100, .max_seqs = 3, .draft = model, .kv_pages = 40};
+    rn_memory_plan with, without;
+    rn_engine_options off = options;
+    off.speculate = "off";
+    assert_int_equal(rn_engine_plan_memory(model, &options, &with, NULL), RN_OK);
+    assert_int_equal(rn_engine_plan_memory(model, &off, &without, NULL), RN_OK);
+    assert_true(with.draft_kv_bytes > 0 && with.draft_weight_bytes > 0 &&
+                with.draft_step_bytes > 0);
+    assert_true(!without.draft_kv_bytes && !without.draft_weight_bytes);
+    assert_true(with.step_bytes > without.step_bytes); // rows of logits for drafts
+    rn_engine *engine;
+    rn_engine_info info;
+    assert_int_equal(rn_engine_create(model, &options, &engine, NULL), RN_OK);
+    rn_engine_get_info(engine, &info);
+    assert_true(info.kv_bytes == with.kv_bytes && info.n_ctx == with.n_ctx);
+    rn_engine_destroy(engine);
+}
+
+static int setup(void **state) {
+    *state = open_model(MODELS_DIR "/tale-1m-f16.gguf");
+    return 0;
+}
+
+static int teardown(void **state) {
+    rn_model_close(*state);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lists_name_the_drafters),
+        cmocka_unit_test(lengths_have_bounds),
+        cmocka_unit_test(draft_models_are_of_the_same_vocabulary),
+        cmocka_unit_test(engines_of_odd_sizes_have_drafters),
+        cmocka_unit_test(the_plan_of_memory_is_the_engines),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
