@@ -2,7 +2,8 @@
 // run alone on an engine that shares nothing, then again inside random mixes with other requests,
 // and both must give the same tokens, text, vectors, logits and logprobs, all to the bit.
 // Everything follows from one seed, but for what is drafted. Alone nothing is drafted.
-// For tests/runnel/test_mix*.c, test_windows.c and the program mix_long.c.
+// For tests/runnel/test_mix.c, test_windows.c, several of tests/engine/, and the program
+// mix_long.c.
 //
 //   mix_cases_create    draws requests and runs them alone
 //   mix_draw, mix_run   one engine of random shape, random arrivals, cancels and pauses
