@@ -97,11 +97,12 @@ static rn_gap gap_of(const struct engine *engine, const struct seq *seq, uint64_
 static void count_stream(struct engine *engine, struct seq *seq, uint64_t gap_ns, int n_tokens) {
     const uint64_t now = engine->event_ns;
     const uint64_t begin_ns = atomic_load_explicit(&engine->begin_ns, memory_order_relaxed);
-    const uint64_t step_ns = now - begin_ns < gap_ns ? now - begin_ns : gap_ns;
+    const uint64_t step_ns = now - begin_ns;
     const uint64_t draft_ns = engine->spec ? engine->spec->draft_ns : 0;
     const double rest_ns = draft_ns < step_ns ? (double)(step_ns - draft_ns) : 0;
     const double plain_ns = rest_ns * (engine->spec ? engine->spec->plain_share : 1);
-    const uint64_t undrafted_ns = gap_ns - step_ns + (uint64_t)(plain_ns * n_tokens);
+    const uint64_t before_ns = step_ns < gap_ns ? gap_ns - step_ns : 0;
+    const uint64_t undrafted_ns = before_ns + (uint64_t)(plain_ns * n_tokens);
     seq->timings.undrafted_ms += (double)undrafted_ns * 1e-6;
     engine->stats.stream_ns += gap_ns;
     engine->stats.undrafted_ns += undrafted_ns;
