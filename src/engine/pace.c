@@ -127,10 +127,10 @@ static void bucket_add(struct pace_bucket *b, double rows, double ns, int inerti
     b->ns += share * (ns - b->ns);
 }
 
-static void forget_old(struct pace *pace) {
+static void forget_old(struct pace *pace, int lifetime) {
     for (int i = 0; i < PACE_BUCKETS; i++) {
         struct pace_bucket *b = &pace->bucket[i];
-        if (b->count > 0 && ++b->age > STALE_STEPS) b->count = 0;
+        if (b->count > 0 && ++b->age > lifetime) b->count = 0;
     }
 }
 
@@ -176,10 +176,11 @@ void pace_learn(struct pace *pace, const struct batch_shape *shape, uint64_t mea
         return;
     }
     if (shape->n_tokens > shape->n_logits) {
-        forget_old(pace);
+        if (!pace->lifetime) forget_old(pace, STALE_STEPS);
         pace->recent_rows *= fading;
         if (pace->recent_rows < rows) pace->recent_rows = rows;
     }
+    if (pace->lifetime) forget_old(pace, pace->lifetime);
     const struct attention a = attention_of(pace->rates, shape);
     struct pace_bucket *bucket = &pace->bucket[bucket_of(shape->n_tokens)];
     const double part[] = {rows_ns(pace, rows), a.bytes * pace->ns_per_byte,

@@ -27,6 +27,7 @@ struct pace {
         double rows, ns;
     } point[PACE_BUCKETS];
     int inertia;        // a new measurement has at least 1 / this of its bucket
+    int lifetime;       // steps after which a bucket is forgotten; 0: mixed steps alone count
     double recent_rows; // the most of a mixed step lately
     int n_slow;         // steps in a row that were slower than predicted, and by how much at least
     double slow_ratio;

@@ -385,7 +385,7 @@ void engine_draft_settle(struct engine *engine, struct work *work) {
 }
 
 static double corrected(double was, double seen) {
-    if (was <= 0) return seen;
+    if (was <= 0) was = 1; // one measurement alone is not believed
     const double least = was * SEEN_LEAST, most = was * SEEN_MOST;
     return was + SEEN_SHARE * ((seen < least ? least : seen > most ? most : seen) - was);
 }
