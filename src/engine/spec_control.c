@@ -34,7 +34,7 @@ enum {
 #define FORGET_LATELY (0.69 / 8)
 #define FORGET_ALL    (0.69 / 256) // of those of all sequences
 #define GAIN_LEAST    1e-3         // tokens; less is not worth a row
-#define BETTER_NONE   1.04         // drafts promise so much more than none to begin
+#define BETTER_NONE   1.06         // drafts promise so much more than none to begin
 #define BETTER_LITTLE 1.015        // to change between lengths, after some steps that agree
 #define BETTER_MUCH   1.06         // to change at once
 #define WORSE_NONE    1.03         // none promises so much more: drafts end at once
