@@ -118,7 +118,8 @@ static void the_prompt_of_all_choices_is_computed_once(void **state) {
 static void choices_join_a_first_one_that_was_preempted(void **state) {
     (void)state;
     enum { N = 3, N_OUT = 40, OTHER = N, HASTY = N + 1, ALL = N + 2 };
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 2,
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "off",
+                                                                   .max_seqs = 2,
                                                                    .batch_tokens = 16,
                                                                    .no_prefix_cache = true});
     rn_request request = request_for(5, 1, 100);
@@ -146,7 +147,8 @@ static void choices_join_a_first_one_that_was_preempted(void **state) {
 
 static void a_cancel_ends_all_choices(void **state) {
     (void)state;
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 3});
+    rn_engine *engine =
+        streams_engine(model, &(rn_engine_options){.speculate = "off", .max_seqs = 3});
     for (int moment = 0; moment < 6; moment++) {
         const rn_request request = request_for(50, 6, 20);
         streams_submit(engine, &request, stream);

@@ -250,6 +250,7 @@ static void cancelling_gives_pages_back_and_leaves_others_alone(void **state) {
     engine = new_engine(3, 8, 0);
     for (int i = 0; i < 6; i++) {
         request = request_at(i == 1 ? 3 : i + 10, prompt);
+        request.draft_max = -1; // nobody is through in 4 steps
         streams_submit(engine, &request, &r[i]);
     }
     for (int step = 0; step < 4; step++) streams_step(engine, r, 6, step, 0);
@@ -278,6 +279,7 @@ static void cancelling_gives_out_the_text_that_was_held_back(void **state) {
     const char *list[] = {stop};
     request.stop = list;
     request.n_stop = 1;
+    request.draft_max = -1; // what was just written would be drafted, and over in 6 steps
     streams_submit(engine, &request, &cut);
     for (int step = 0; step < 6; step++) streams_step(engine, &cut, 1, step, 0);
     assert_int_equal(cut.n_text, 0);
@@ -389,9 +391,13 @@ static void the_ledger_counts_weights_and_context(void **state) {
     rn_engine *engine = new_engine(1, 0, 0);
     rn_engine_info info;
     rn_engine_get_info(engine, &info);
-    streams_submit(
-        engine,
-        &(rn_request){.prompt = prompt, .n_prompt = 3, .max_tokens = 11, .ignore_eos = true}, &r);
+    streams_submit(engine,
+                   &(rn_request){.prompt = prompt,
+                                 .n_prompt = 3,
+                                 .max_tokens = 11,
+                                 .ignore_eos = true,
+                                 .draft_max = -1},
+                   &r);
     streams_drain(engine, &r, 1);
     assert_int_equal(r.timings.decode_steps, 10);
     uint64_t context = 0; // the step that evaluates position p reads p + 1 positions
