@@ -39,7 +39,7 @@ enum {
 #define BETTER_MUCH   1.06         // to change at once
 #define WORSE_NONE    1.03         // none promises so much more: drafts end at once
 #define LOSS_PART     0.005        // of all time may be lost by knowing better
-#define LOSS_STEPS    1.25         // in advance
+#define LOSS_STEPS    1.75         // in advance
 #define LOSS_SAVED    64           // steps; no more than that is saved up
 #define SETUP_RISK    0.005        // of what is left of a text, for a source that is not known
 #define RATES_NEW     0.2          // the mean of rates differs by more: another situation
