@@ -98,7 +98,7 @@ async function begun(page, length = 1) {
 }
 
 async function conversation() {
-    const page = await visit(open);
+    const page = await visit(open, { tokens: 200 });
     await page.waitForFunction(() => document.getElementById('model').textContent.includes('tale'));
     await send(page, story);
     const first = await begun(page);
