@@ -79,7 +79,6 @@ struct seq_draft {
     struct spec_rates rates; // how often what was drafted for it was accepted
     int slot;                // of the drafter "model"; -1: none
     // the draft that this step verifies
-    int n; // tokens; 0: none
     rn_drafter drafter;
     enum draft_source source;
     double expected; // tokens of it that will be right

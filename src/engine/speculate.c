@@ -233,7 +233,6 @@ static void place_draft(struct engine *engine, struct work *work, int n, double 
     struct drafter *drafter = engine->spec->drafter[seq->draft->drafter];
     if (n == 0 && made > 0 && drafter->cls->settle)
         drafter->cls->settle(drafter, seq, seq->n_token);
-    seq->draft->n = n;
     seq->draft->expected = 0;
     double gain = 1;
     for (int k = 0; k < n; k++) seq->draft->expected += gain *= rate;
@@ -379,7 +378,6 @@ void engine_draft_settle(struct engine *engine, struct work *work) {
     learn_luck(engine->spec, draft, work->n_accepted);
     if (drafter->cls->settle) drafter->cls->settle(drafter, seq, n_kept);
     count_draft(engine, work);
-    draft->n = 0;
     seq->n_done = kv_settle(engine->kv, &seq->table, n_kept, n_all);
     seq->n_again = n_kept - seq->n_done;
 }

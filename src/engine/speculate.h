@@ -3,7 +3,7 @@
 // prompts theirs: drafts take what is left, of rows and of pages. publish settles each draft.
 //
 // Invariants: a draft is at seq->token + n_token, from engine_speculate to engine_draft_settle; in
-// between its sequence's table is marked, and seq->draft->n is its length.
+// between its sequence's table is marked, and the work's n_draft is its length.
 #ifndef RN_ENGINE_SPECULATE_H
 #define RN_ENGINE_SPECULATE_H
 
