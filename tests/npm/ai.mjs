@@ -3,7 +3,7 @@ import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { APICallError, embed, embedMany, generateText, streamText } from 'ai';
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { ask, idle, metric, serve, until } from './server.mjs';
+import { ask, idle, metric, serve, slowly, until } from './server.mjs';
 
 const server = await serve();
 const name = JSON.parse((await ask(server, '/v1/models')).text).data[0].id;
@@ -62,7 +62,8 @@ test('embed and embedMany agree', async () => {
 
 test('an abort ends the work, and what was held is given back', async () => {
     const controller = new AbortController();
-    const result = streamText({ ...story, maxOutputTokens: 900, abortSignal: controller.signal, onError: () => {},
+    const slow = await serve(slowly);
+    const result = streamText({ ...story, model: connect(slow)(name), maxOutputTokens: 900, abortSignal: controller.signal, onError: () => {},
         providerOptions: { runnel: { ignore_eos: true } } });
     let pieces = 0, aborted = false;
     for await (const part of result.fullStream) {
@@ -70,8 +71,9 @@ test('an abort ends the work, and what was held is given back', async () => {
         if (part.type === 'abort') aborted = true;
     }
     assert.ok(aborted);
-    await until('it was aborted', async () => (await metric(server, 'vllm:request_success_total', 'finished_reason="abort"')) === 1);
-    await idle(server);
+    await until('it was aborted', async () => (await metric(slow, 'vllm:request_success_total', 'finished_reason="abort"')) === 1);
+    await idle(slow);
+    assert.equal((await slow.stop()).code, 0);
 });
 
 test('errors are API errors with their status; those that pass may be tried again', async () => {
@@ -80,7 +82,7 @@ test('errors are API errors with their status; those that pass may be tried agai
     assert.equal(JSON.parse(wrong.responseBody).error.param, 'temperature');
     await refused(generateText({ ...story, model: provider('nobody') }), 404, /nobody/);
     await refused(generateText({ ...story, prompt: 'moon '.repeat(2000) }), 400, /maximum context length is 1024 tokens/);
-    const small = await serve(['--api-key', 'right', '--max-seqs', '1', '--max-waiting', '1']);
+    const small = await serve(['--api-key', 'right', '--max-seqs', '1', '--max-waiting', '1', ...slowly]);
     small.key = 'right';
     await refused(generateText({ ...story, model: connect(small, { apiKey: 'wrong' })(name) }), 401, /API key/);
     const controller = new AbortController();

@@ -3,7 +3,7 @@
 import Anthropic from '@anthropic-ai/sdk';
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { idle, metric, serve, until } from './server.mjs';
+import { idle, metric, serve, slowly, until } from './server.mjs';
 
 const server = await serve();
 const connect = (to, options = {}) => new Anthropic({ baseURL: to.url, apiKey: 'none', maxRetries: 0, ...options });
@@ -115,16 +115,18 @@ test('what cannot be done is refused by name', async () => {
 });
 
 test('an abort ends the work, and what was held is given back', async () => {
-    const stream = client.messages.stream({ ...story, max_tokens: 900, ignore_eos: true });
+    const slow = await serve(slowly);
+    const stream = connect(slow).messages.stream({ ...story, max_tokens: 900, ignore_eos: true });
     let pieces = 0;
     stream.on('text', () => { if (++pieces === 3) stream.abort(); });
     await assert.rejects(stream.finalMessage(), Anthropic.APIUserAbortError);
-    await until('it was aborted', async () => (await metric(server, 'vllm:request_success_total', 'finished_reason="abort"')) === 1);
-    await idle(server);
+    await until('it was aborted', async () => (await metric(slow, 'vllm:request_success_total', 'finished_reason="abort"')) === 1);
+    await idle(slow);
+    assert.equal((await slow.stop()).code, 0);
 });
 
 test('a wrong key, and more work than there are places', async () => {
-    const small = await serve(['--api-key', 'right', '--max-seqs', '1', '--max-waiting', '1']);
+    const small = await serve(['--api-key', 'right', '--max-seqs', '1', '--max-waiting', '1', ...slowly]);
     small.key = 'right';
     const right = connect(small, { apiKey: 'right' }); // as x-api-key
     await refused(connect(small).messages.create(story), Anthropic.AuthenticationError, 401, 'authentication_error');

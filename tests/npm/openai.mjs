@@ -7,7 +7,7 @@ import os from 'node:os';
 import path from 'node:path';
 import test from 'node:test';
 import OpenAI from 'openai';
-import { ask, idle, metric, serve, sleep, until } from './server.mjs';
+import { ask, idle, metric, serve, sleep, slowly, until } from './server.mjs';
 
 const server = await serve();
 const connect = (to, options = {}) => new OpenAI({ baseURL: `${to.url}/v1`, apiKey: 'none', maxRetries: 0, ...options });
@@ -240,29 +240,31 @@ test('what cannot be done is refused by name', async () => {
 });
 
 test('an abort ends the work, and what was held is given back', async () => {
-    let aborts = await metric(server, 'vllm:request_success_total', 'finished_reason="abort"');
+    const slow = await serve(slowly);
+    let aborts = 0;
     for (const body of [{ stream: true }, {}]) {
         const controller = new AbortController();
-        const asked = client.chat.completions.create({ ...story, ...body, max_completion_tokens: 900, ignore_eos: true }, { signal: controller.signal });
+        const asked = connect(slow).chat.completions.create({ ...story, ...body, max_completion_tokens: 900, ignore_eos: true }, { signal: controller.signal });
         let chunks = 0;
         if (body.stream) {
             for await (const _ of await asked) if (++chunks === 3) controller.abort();
             assert.ok(chunks < 900);
         } else {
             const ended = assert.rejects(asked, OpenAI.APIUserAbortError);
-            await until('it runs', async () => (await metric(server, 'vllm:num_requests_running')) === 1);
+            await until('it runs', async () => (await metric(slow, 'vllm:num_requests_running')) === 1);
             controller.abort();
             await ended;
         }
         aborts++;
-        await until('it was aborted', async () => (await metric(server, 'vllm:request_success_total', 'finished_reason="abort"')) === aborts);
-        await idle(server);
+        await until('it was aborted', async () => (await metric(slow, 'vllm:request_success_total', 'finished_reason="abort"')) === aborts);
+        await idle(slow);
     }
-    assert.equal(await metric(server, 'runnel:requests_gone_total'), 2);
+    assert.equal(await metric(slow, 'runnel:requests_gone_total'), 2);
+    assert.equal((await slow.stop()).code, 0);
 });
 
 test('a wrong key, and more work than there are places', async () => {
-    const small = await serve(['--api-key', 'right', '--max-seqs', '1', '--max-waiting', '1']);
+    const small = await serve(['--api-key', 'right', '--max-seqs', '1', '--max-waiting', '1', ...slowly]);
     small.key = 'right';
     const right = connect(small, { apiKey: 'right' });
     await refused(client.withOptions({ baseURL: `${small.url}/v1` }).models.list(), OpenAI.AuthenticationError, { status: 401, code: 'invalid_api_key' });

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import net from 'node:net';
 import test from 'node:test';
-import { ask, idle, random, serve, sleep, stream, until } from './server.mjs';
+import { ask, idle, metric, random, serve, sleep, slowly, stream, until } from './server.mjs';
 
 const slow = process.env.SAN ? 0.25 : 1; // sanitizers: fewer of everything, and more time
 const subjects = ['fox', 'lantern', 'robot', 'river', 'owl', 'kite', 'bear', 'moon'];
@@ -31,8 +31,8 @@ test('64 streams at once each give the text that they give alone', async () => {
 
 test('ten times too many: what was accepted finishes, the rest is told at once to come back', async () => {
     const places = 8;
-    const server = await serve(['--max-seqs', '4', '--max-waiting', String(places - 4)]);
-    const body = { ...question(1), max_tokens: 200, ignore_eos: true };
+    const server = await serve(['--max-seqs', '4', '--max-waiting', String(places - 4), ...slowly]);
+    const body = { ...question(1), max_tokens: process.env.SAN ? 200 : 60, ignore_eos: true };
     await stream(server, '/v1/chat/completions', { ...body, max_tokens: 1 });
     const before = rss(server);
     const answers = await Promise.all(Array.from({ length: places * 10 }, async () => {
@@ -117,8 +117,8 @@ test('a reader that stops reading is paused alone, and cut off in the end', asyn
 });
 
 test('SIGTERM during 16 streams: readiness flips, all finish, exit 0', async () => {
-    const server = await serve(['--max-seqs', '16']);
-    const bodies = Array.from({ length: 16 }, (_, i) => ({ ...question(i), max_tokens: Math.round(300 * slow), ignore_eos: true }));
+    const server = await serve(['--max-seqs', '16', ...slowly]);
+    const bodies = Array.from({ length: 16 }, (_, i) => ({ ...question(i), max_tokens: 75, ignore_eos: true }));
     const alone = [];
     for (const body of bodies.slice(0, 2)) alone.push((await stream(server, '/v1/chat/completions', body)).text);
     let started = 0;
@@ -129,7 +129,7 @@ test('SIGTERM during 16 streams: readiness flips, all finish, exit 0', async () 
     });
     await until('16 streams', async () => started === 16);
     server.child.kill('SIGTERM');
-    await until('draining', async () => (health = await ask(server, '/health')).status === 503, 2e3);
+    await until('draining', async () => (health = await ask(server, '/health')).status === 503);
     refusedNew = await ask(server, '/v1/chat/completions', question(1));
     const answers = await Promise.all(begun);
     for (const answer of answers) assert.ok(answer.done && answer.finish === 'length' && !answer.errors.length);
@@ -166,15 +166,22 @@ test('salts keep prefixes apart, priorities decide who goes first, an end token 
     assert.equal(goesOn.finish, 'length');
     assert.equal(goesOn.timings.predicted_n, 400);
 
-    let running;
-    const first = stream(server, '/v1/chat/completions', { ...story, ignore_eos: true }, { on: () => running?.() });
-    await new Promise((resolve) => { running = resolve; });
-    const waits = await Promise.all([0, -5, 10].map(async (priority) => {
-        const answer = await stream(server, '/v1/chat/completions', { ...story, max_tokens: 100, priority });
-        return { priority, waited: answer.timings.queue_ms };
-    }));
-    await first;
-    const order = waits.sort((a, b) => a.waited - b.waited).map((one) => one.priority);
-    assert.deepEqual(order, [10, 0, -5]);
     assert.equal((await server.stop()).code, 0);
+
+    const narrow = await serve(['--max-seqs', '1', ...slowly]);
+    let first;
+    const gone = new Promise((resolve) => {
+        stream(narrow, '/v1/chat/completions', { ...story, max_tokens: 900, ignore_eos: true }, { on: (_, request) => { first = request; } }).catch(resolve);
+    });
+    await until('the first runs', async () => first);
+    const waiting = [0, -5, 10].map(async (priority) => {
+        const answer = await stream(narrow, '/v1/chat/completions', { ...story, max_tokens: 20, priority });
+        return { priority, waited: answer.timings.queue_ms };
+    });
+    await until('three wait', async () => (await metric(narrow, 'vllm:num_requests_waiting')) === 3);
+    first.destroy();
+    await gone;
+    const order = (await Promise.all(waiting)).sort((a, b) => a.waited - b.waited).map((one) => one.priority);
+    assert.deepEqual(order, [10, 0, -5]);
+    assert.equal((await narrow.stop()).code, 0);
 });
