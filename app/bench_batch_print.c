@@ -236,16 +236,9 @@ static json_t *rows_make(const struct batch_bench *bench) {
     json_t *rows = json_array();
     for (int i = 0; rows && i < bench->n_rows; i++) {
         const struct batch_row *row = &bench->rows[i];
-        json_t *object = row_head(row, bench->config->sample), *speed = row_speed(row),
-               *engine = row_engine(row);
-        bool ok = object && speed && engine && json_object_update(object, speed) == 0 &&
-                  json_object_update(object, engine) == 0;
-        json_decref(speed);
-        json_decref(engine);
-        ok = json_array_append_new(rows, object) == 0 && ok;
-        if (ok) continue;
-        json_decref(rows);
-        rows = NULL;
+        json_t *object = row_head(row, bench->config->sample);
+        const bool ok = json_merge(object, row_speed(row)) && json_merge(object, row_engine(row));
+        rows = json_append(rows, object, ok);
     }
     return rows;
 }

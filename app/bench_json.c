@@ -105,14 +105,10 @@ static json_t *rows_make(const struct bench *bench) {
     json_t *rows = json_array();
     for (int i = 0; rows && i < bench->n_rows; i++) {
         const struct bench_row *row = &bench->rows[i];
-        json_t *object = row_head(row, cpu), *figures = row_figures(row);
-        bool ok = object && figures && json_object_update(object, figures) == 0;
+        json_t *object = row_head(row, cpu);
+        bool ok = json_merge(object, row_figures(row));
         if (ok && bench->config->stages) ok = json_put(object, "stages", row_stages(row));
-        json_decref(figures);
-        ok = json_array_append_new(rows, object) == 0 && ok;
-        if (ok) continue;
-        json_decref(rows);
-        rows = NULL;
+        rows = json_append(rows, object, ok);
     }
     return rows;
 }

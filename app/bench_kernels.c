@@ -15,9 +15,7 @@ static json_t *kernels_make(void) {
             json_pack("{ss ss sb ss ss ss ss sf sf}", "format", k.format, "isa", k.isa, "here",
                       (int)k.here, "one", k.name[0], "few", k.name[1], "many", k.name[2], "panel",
                       k.name[3], "file_bits", k.file_bits, "packed_bits", k.packed_bits);
-        if (json_array_append_new(rows, row) == 0) continue;
-        json_decref(rows);
-        rows = NULL;
+        rows = json_append(rows, row, true);
     }
     return rows;
 }

@@ -191,13 +191,9 @@ static json_t *row_figures(const struct spec_row *row) {
 static json_t *rows_make(const struct spec_bench *bench) {
     json_t *rows = json_array();
     for (int i = 0; rows && i < bench->n_rows; i++) {
-        json_t *object = row_head(&bench->rows[i]), *figures = row_figures(&bench->rows[i]);
-        bool ok = object && figures && json_object_update(object, figures) == 0;
-        json_decref(figures);
-        ok = json_array_append_new(rows, object) == 0 && ok;
-        if (ok) continue;
-        json_decref(rows);
-        rows = NULL;
+        json_t *object = row_head(&bench->rows[i]);
+        const bool ok = json_merge(object, row_figures(&bench->rows[i]));
+        rows = json_append(rows, object, ok);
     }
     return rows;
 }

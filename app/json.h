@@ -12,6 +12,11 @@ json_t *json_number(double value);
 json_t *json_text(const char *data, size_t len);
 // Takes value over, NULL too. False: out of memory.
 bool json_put(json_t *object, const char *key, json_t *value);
+// Adds part's members, and takes part over; each may be NULL. False: out of memory.
+bool json_merge(json_t *object, json_t *part);
+// rows with object behind them; takes both over, object may be NULL. NULL: memory ran out, now or,
+// where !ok, before.
+json_t *json_append(json_t *rows, json_t *object, bool ok);
 // Whether a text could not be read for want of memory; then there is no message in problem.
 bool json_no_memory(const json_error_t *problem);
 // "an object", "a number", for messages.

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -144,12 +143,6 @@ static inline struct reply serve_receive(int fd, bool all, int patience_ms) {
 }
 
 enum { SERVE_PATIENCE_MS = 30000 };
-
-static inline double serve_clock_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
 
 static inline struct reply serve_exchange(const struct serve *serve, const char *data, size_t len) {
     const int fd = serve_connect(serve);

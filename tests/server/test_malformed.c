@@ -2,6 +2,7 @@
 // gets a 4xx or its end, never a second answer that it did not ask for, and the others go on. And
 // senders that trickle are cut off by deadlines that they cannot move.
 #include "serve.h"
+#include "tools.h"
 
 enum { HEADERS_MAX = 16 << 10 };
 
@@ -241,8 +242,8 @@ static void slow_senders_are_cut_off(void **state) {
         fd[i] = serve_connect(serve);
         assert_true(serve_send(fd[i], sender[i].head, strlen(sender[i].head)));
     }
-    const double end_ms = serve_clock_ms() + SERVE_PATIENCE_MS;
-    while (n_ended < N && serve_clock_ms() < end_ms) {
+    const uint64_t end_ns = clock_ns() + SERVE_PATIENCE_MS * UINT64_C(1000000);
+    while (n_ended < N && clock_ns() < end_ns) {
         for (int i = 0; i < N; i++) {
             struct pollfd wait = {.fd = fd[i], .events = POLLIN};
             char bytes[256];

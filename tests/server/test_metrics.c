@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
 #include "metrics.h"
 #include "routes.h"
 #include "tale.h"
+#include "tools.h"
 
 #define LABELS "model_name=\"tale\",engine=\"0\""
 
@@ -24,12 +24,6 @@ struct fixture {
     struct call call;
     char *text; // the last scrape, NUL-terminated
 };
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void fixture_init(struct fixture *f, const char *name) {
     memset(f, 0, sizeof *f);
@@ -135,7 +129,7 @@ static void test_the_ends_of_choices_give_the_times_of_requests(void **state) {
     (void)state;
     struct fixture f;
     fixture_init(&f, "tale");
-    struct choice choice = {.start_ns = now_ns() - 1200000000,
+    struct choice choice = {.start_ns = clock_ns() - 1200000000,
                             .finish = RN_FINISH_STOP,
                             .timings = {.prompt_tokens = 30,
                                         .output_tokens = 11,
@@ -437,7 +431,7 @@ static void test_the_log_has_a_line_of_json_for_a_refused_call(void **state) {
     const struct call call = {.server = &f.server,
                               .id = "abc",
                               .status = 404,
-                              .start_ns = now_ns() - 5000000};
+                              .start_ns = clock_ns() - 5000000};
     json_t *json = log_line(&call, false);
     assert_string_equal(json_string_value(json_object_get(json, "id")), "abc");
     assert_true(json_is_null(json_object_get(json, "route")));
@@ -475,7 +469,7 @@ static void test_the_log_sums_over_choices_and_has_no_text(void **state) {
                                     .n_prompts = 1,
                                     .choice = choice,
                                     .n_choices = 2,
-                                    .first_ns = now_ns() - 4000000,
+                                    .first_ns = clock_ns() - 4000000,
                                     .params = {.stream = true, .user = user}};
     const struct call call = {.server = &f.server,
                               .route = &chat_route,
