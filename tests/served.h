@@ -45,7 +45,7 @@ static inline void served_destroy(struct served *served) {
     free(served);
 }
 
-static inline struct call *call_create(struct served *served, const char *body) {
+static inline struct call *call_new(struct served *served, const char *body) {
     struct call *call = calloc(1, sizeof *call);
     assert_non_null(call);
     call->server = &served->server;
@@ -54,7 +54,7 @@ static inline struct call *call_create(struct served *served, const char *body) 
     return call;
 }
 
-static inline void call_destroy(struct call *call) {
+static inline void call_free(struct call *call) {
     generation_destroy(call->generation);
     json_decref(call->json);
     jbuf_deinit(&call->out);
@@ -73,12 +73,12 @@ static inline json_t *call_answer_json(const struct call *call) {
 // What the handler answers with this status, to be given back.
 static inline json_t *served_answer(struct served *served, void (*handler)(struct call *call),
                                     const char *body, int status) {
-    struct call *call = call_create(served, body);
+    struct call *call = call_new(served, body);
     handler(call);
     check(call->status == status, "%.200s: status %d, expected %d: %.*s", body, call->status,
           status, (int)call->out.len, call->out.data ? call->out.data : "");
     json_t *json = call_answer_json(call);
-    call_destroy(call);
+    call_free(call);
     return json;
 }
 

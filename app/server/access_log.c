@@ -5,7 +5,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "http.h"
 #include "metrics_state.h"
 #include "routes.h"
 #include "tools.h"
@@ -113,7 +112,7 @@ void access_log_write(FILE *log, struct jbuf *line, const struct call *call, boo
     jbuf_bool(line, gone);
     jbuf_put_real(line, "total_ms", ms_between(call->start_ns, clock_ns()), 3);
     jbuf_put_uint(line, "bytes_in", call->body_len);
-    jbuf_put_uint(line, "bytes_out", http_bytes(call));
+    jbuf_put_uint(line, "bytes_out", call->sent);
     put_bounded(line, "model", call->server->config.model_name, MODEL_BYTES_MAX);
     if (call->generation) put_generation(line, call);
     jbuf_text(line, "}\n");

@@ -1,14 +1,181 @@
-// What handlers do with a call: read its body, refuse, answer. The connection's side is http.c's.
+// A call's life, and what handlers do with it: read its body, refuse, answer. Invariants: a call is
+// in server->calls, and counted in counts.active, from when it leaves READING until it is freed;
+// it is in server->woken at most once.
 #include "call.h"
 
+#include <assert.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 
 #include "fields.h"
 #include "routes.h"
 #include "tools.h"
+
+// ---------------------------------------------------------------- life
+
+static void id_draw(char out[25]) {
+    static const char letters[] =
+        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01";
+    unsigned char bytes[24];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) {
+        const uint64_t now = clock_ns();
+        for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(now >> (i % 8 * 8));
+    }
+    for (size_t i = 0; i < sizeof bytes; i++) out[i] = letters[bytes[i] & 63];
+    out[24] = '\0';
+}
+
+static int hex_value(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    const char lower = (char)(c | 0x20);
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+// In place. A NUL among them ends no string: a path with one is none of ours, and not the one that
+// it begins with.
+static void unescape(char *text) {
+    char *to = text;
+    for (const char *at = text; *at; to++) {
+        const int high = *at == '%' ? hex_value(at[1]) : -1;
+        const int low = high >= 0 ? hex_value(at[2]) : -1;
+        const char byte = low >= 0 ? (char)(high << 4 | low) : *at;
+        at += low >= 0 ? 3 : 1;
+        *to = byte ? byte : '?';
+    }
+    *to = '\0';
+}
+
+// A target is a path and perhaps a query, perhaps behind "http://name".
+static bool target_split(struct call *call) {
+    const char *target = call->head.text ? head_target(&call->head) : "";
+    const char *scheme = *target == '/' ? NULL : strstr(target, "://");
+    const char *path = scheme ? scheme + 3 + strcspn(scheme + 3, "/?") : target;
+    const size_t len = strcspn(path, "?");
+    call->path = len || !scheme ? strndup(path, len) : strdup("/");
+    if (!call->path) return false;
+    unescape(call->path);
+    if (path[len]) call->query = path + len + 1;
+    return true;
+}
+
+struct call *call_create(struct server *server, struct head *head) {
+    struct call *call = calloc(1, sizeof *call);
+    if (call) call->head = *head;
+    if (!call || !target_split(call)) {
+        head_deinit(head);
+        free(call);
+        return NULL;
+    }
+    call->server = server;
+    call->head_only = head->text && !strcmp(head_method(head), "HEAD");
+    call->created = (int64_t)time(NULL);
+    call->start_ns = clock_ns();
+    id_draw(call->id);
+    *head = (struct head){0};
+    return call;
+}
+
+// The queue of those woken is short: each turn of the loop empties it.
+static void unwake(struct call *call) {
+    if (!call->is_woken) return;
+    struct call **at = &call->server->woken;
+    while (*at != call) at = &(*at)->woken;
+    *at = call->woken;
+}
+
+// The generation was destroyed before: what is above a call is not known here.
+void call_destroy(struct call *call) {
+    assert(!call->generation && call->state != CALL_WORKING);
+    if (call->on_gone) call->on_gone(call);
+    unwake(call);
+    if (call->state != CALL_READING) {
+        if (call->next) call->next->prev = call->prev;
+        *(call->prev ? &call->prev->next : &call->server->calls) = call->next;
+        call->server->counts.active--;
+    }
+    call->server->counts.body_bytes -= call->body_cost;
+    json_decref(call->json);
+    free(call->body);
+    jbuf_deinit(&call->out);
+    head_deinit(&call->head);
+    free(call->path);
+    free(call);
+}
+
+void call_state_set(struct call *call, enum call_state state) {
+    struct server *server = call->server;
+    if (call->state == CALL_READING && state != CALL_READING) {
+        call->next = server->calls;
+        if (call->next) call->next->prev = call;
+        server->calls = call;
+        server->counts.active++;
+    }
+    call->state = state;
+}
+
+void call_wake(struct call *call) {
+    if (call->is_woken || !call->conn) return;
+    call->is_woken = true;
+    call->woken = call->server->woken;
+    call->server->woken = call;
+}
+
+struct call *call_woken(struct server *server) {
+    struct call *call = server->woken;
+    if (!call) return NULL;
+    server->woken = call->woken;
+    call->is_woken = false;
+    return call;
+}
+
+void call_stream(struct call *call, void (*on_gone)(struct call *call)) {
+    call_state_set(call, CALL_STREAMING);
+    call->status = 200;
+    call->on_gone = on_gone;
+    call->written_ns = clock_ns();
+    call_wake(call);
+}
+
+void call_end(struct call *call) {
+    call_state_set(call, CALL_ENDED);
+    call_wake(call);
+}
+
+void call_fail(struct call *call) {
+    call->failed = true;
+    call_end(call);
+}
+
+// ---------------------------------------------------------------- what was asked
+
+const char *call_path(const struct call *call) { return call->path; }
+
+const char *call_header(const struct call *call, const char *name) {
+    return call->head.text ? head_field(&call->head, name) : NULL;
+}
+
+const char *call_query(const struct call *call, const char *key, char *out, size_t size) {
+    const size_t key_len = strlen(key);
+    for (const char *at = call->query; at && *at;) {
+        const size_t len = strcspn(at, "&");
+        if (len >= key_len && !strncmp(at, key, key_len) &&
+            (len == key_len || at[key_len] == '=')) {
+            const size_t skip = len == key_len ? key_len : key_len + 1;
+            snprintf(out, size, "%.*s", (int)(len - skip), at + skip);
+            unescape(out);
+            return out;
+        }
+        at += len + (at[len] == '&');
+    }
+    return NULL;
+}
+
+// ---------------------------------------------------------------- refusing
 
 static const char *error_type(enum call_api api, int status) {
     switch (status) {
@@ -80,6 +247,24 @@ bool call_refuse_error(struct call *call, const char *param, const rn_error *err
         return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     return call_refuse(call, 400, param, NULL, "%s: %s", param, message);
 }
+
+// How long it takes until as many as wait now have been served.
+static int retry_after(const struct server *server) {
+    const int seqs = server->engine_info.max_seqs;
+    const double rounds = (double)server->load / (seqs > 0 ? seqs : 1);
+    const double seconds = ceil(server->answer_s * rounds / 2);
+    return seconds < 1 ? 1 : seconds > 60 ? 60 : (int)seconds;
+}
+
+bool call_refuse_full(struct call *call) {
+    const struct server *server = call->server;
+    call->retry_after_s = retry_after(server);
+    return call_refuse(call, 429, NULL, "queue_full",
+                       "The server is busy: %d of %d places are taken. Try again in %d s.",
+                       server->load, server_places(server), call->retry_after_s);
+}
+
+// ---------------------------------------------------------------- answering
 
 void call_answer(struct call *call) {
     if (call_refused(call)) return;

@@ -1,50 +1,79 @@
 // A call: one HTTP request from its head to the last byte of its answer. It belongs to the I/O
-// thread, but between call_prepare's hand-over and its end to one worker.
+// thread, but while it is WORKING to one worker. It knows neither the connection that brought it
+// nor the engine: conn.c reads `out` and the state, streams.c feeds it.
 //
-//   READING -> WORKING (a worker parses) -> one of: ANSWERED (a reply is queued)
-//                                           RUNNING  (engine requests; a stream or one reply)
-//   hang-up in any state: `gone`; its engine requests are cancelled, the call is freed when neither
-//   the connection nor a worker holds it.
+//   READING ─► WORKING ─► RUNNING ─► ENDED      a whole answer, after the engine's work
+//      │          │    └─► STREAMING ─► ENDED   bytes of out are sent as they come
+//      │          └──────────────────► ENDED   answered or refused by a worker
+//      └─► STREAMING or ENDED                   a route that answers at once
 //
 // Handlers (routes.def) come in two kinds: `at_once` runs on the I/O thread and must answer there;
 // `prepare` runs on a worker: it reads the body, and either answers or fills call->generation.
+// Includes point one way: connection (conn.h) -> streams.h -> generation.h -> this file.
 #ifndef RN_SERVER_CALL_H
 #define RN_SERVER_CALL_H
 
 #include <jansson.h>
 
 #include "jbuf.h"
+#include "reader.h"
 #include "runnel.h"
 #include "server_state.h"
 
 enum call_api { API_OPENAI, API_ANTHROPIC }; // whose form errors have
+
+enum call_state {
+    CALL_READING,   // its body is being read
+    CALL_WORKING,   // a worker has it
+    CALL_RUNNING,   // the engine works for it, and its answer comes in one piece
+    CALL_STREAMING, // what is in out can be sent, and more will come
+    CALL_ENDED,     // all of the answer is there
+};
 
 struct route;
 struct generation;
 
 struct call {
     struct server *server;
-    const struct route *route;
-    char id[25];       // random, without a prefix
-    int64_t created;   // seconds since 1970
-    uint64_t start_ns; // head complete
-    char *body;        // [body_len], NUL-terminated
-    size_t body_len;
+    const struct route *route; // NULL: there is none
+    struct head head;          // the request's line and fields; text NULL: they could not be read
+    char *path;                // of the target, unescaped
+    const char *query;         // of the target, as it was sent; NULL: none
+    bool head_only;            // the method is HEAD: no byte of the body is sent
+    bool cors;                 // the answer is for a page of another site
+    char id[25];               // random, without a prefix
+    int64_t created;           // seconds since 1970
+    uint64_t start_ns;         // head complete
+    char *body;                // [body_len], NUL-terminated
+    size_t body_len, body_capacity;
+    size_t body_cost;              // bytes that are counted in server->counts.body_bytes
     json_t *json;                  // the body, parsed by call_json; lives as long as the call
     struct generation *generation; // what the engine is to do; NULL: nothing
 
-    // the answer, when it is no stream
+    // the answer
+    enum call_state state;
     int status;               // 0: none yet
-    struct jbuf out;          // its body; of a stream: bytes not yet given to the connection
-    const char *content_type; // NULL: application/json
+    struct jbuf out;          // its body; of a stream: bytes that were not sent
+    size_t taken;             // bytes of out that were sent
+    const char *content_type; // NULL: application/json, of a stream text/event-stream
     int retry_after_s;        // with 429 and 503; 0: none
     char allow[32];           // with 405
     const char *etag;         // assets
     bool immutable;           // the body is not of out but of these borrowed bytes
     const char *bytes;
     size_t bytes_len;
+    bool close_after;                   // the connection ends with the answer
+    bool failed;                        // the answer cannot be completed
+    uint64_t sent;                      // bytes of the body that were sent
+    uint64_t written_ns;                // when bytes were last added
+    void (*on_gone)(struct call *call); // a stream's watcher, told once at its end
+    // Adds more of an answer that is too large to be there at once. False: that was the last of it.
+    bool (*more)(struct call *call);
 
-    struct call_io *io; // the connection's side (http.c)
+    struct call *next, *prev; // in server->calls, when past READING
+    struct call *woken;       // next in server->woken
+    bool is_woken;
+    struct conn *conn; // who sends it; NULL: nobody, it is freed when its worker is done
 };
 
 // --- for handlers, on any thread that owns the call ---
@@ -53,7 +82,7 @@ struct call {
 void call_json_init(void);
 // The body as JSON, an object; NULL: refused (400 with the offset, or 413...).
 json_t *call_json(struct call *call);
-// An error answer in the API's form. param NULL: none. The first refusal counts, later ones are
+// An error answer in the API's form. param NULL: none. The first refusal is kept, later ones are
 // ignored; always returns false. fmt must not hold paths or addresses of this machine.
 bool call_refuse(struct call *call, int status, const char *param, const char *code,
                  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
@@ -64,20 +93,31 @@ bool call_refused(const struct call *call);
 // The body of such an error, for streams that have begun.
 void call_error_object(enum call_api api, int status, const char *param, const char *code,
                        const char *message, struct jbuf *out);
-// The answer: 200 with what is in call->out. Refuses with 500 where out has failed.
+// The answer: 200 with what is in call->out. Refuses with 503 where out has failed.
 void call_answer(struct call *call);
 
-// --- streams that no generation feeds; I/O thread ---
-
-// The answer is a stream of server-sent events from here on: bytes are added to call->out.
-void call_stream(struct call *call, void (*on_gone)(struct call *call));
-void call_wake(struct call *call); // there are new bytes
-void call_end(struct call *call);  // and these were the last
+const char *call_path(const struct call *call);
+const char *call_header(const struct call *call, const char *name); // NULL: not given
+// The value of key in the query, as it was sent, copied to out; NULL: not given.
+const char *call_query(const struct call *call, const char *key, char *out, size_t size);
 
 // --- I/O thread ---
 
-const char *call_path(const struct call *call);
-const char *call_query(const struct call *call, const char *key);   // NULL: not given; I/O thread
-const char *call_header(const struct call *call, const char *name); // the same
+// Takes the head over; NULL: out of memory, and the head is freed.
+struct call *call_create(struct server *server, struct head *head);
+void call_destroy(struct call *call);
+void call_state_set(struct call *call, enum call_state state);
+bool call_refuse_full(struct call *call); // 429 with Retry-After; false
+
+// The answer is a stream from here on: bytes are added to call->out, and call_wake has them sent.
+void call_stream(struct call *call, void (*on_gone)(struct call *call));
+void call_wake(struct call *call); // its connection looks at it in this turn of the loop
+void call_end(struct call *call);  // no bytes come after those in out
+void call_fail(struct call *call); // nothing whole can be made of it: the connection is cut
+struct call *call_woken(struct server *server); // the next that was woken; NULL: none
+
+static inline size_t call_unsent(const struct call *call) {
+    return (call->immutable ? call->bytes_len : call->out.len) - call->taken;
+}
 
 #endif

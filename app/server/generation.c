@@ -7,8 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "streams.h"
-
 struct generation *generation_create(struct call *call, const struct writer *writer) {
     struct generation *generation = calloc(1, sizeof *generation);
     if (!generation) {
@@ -41,7 +39,6 @@ static void choice_deinit(struct choice *choice) {
 
 void generation_destroy(struct generation *generation) {
     if (!generation) return;
-    streams_leave(generation);
     for (int i = 0; i < generation->n_choices; i++) choice_deinit(&generation->choice[i]);
     for (int i = 0; i < generation->n_prompts; i++) {
         rn_free(generation->prompt[i].ids);

@@ -102,12 +102,13 @@ struct generation {
     struct choice *choice;  // [n_choices], of all prompts
     int n_choices, n_live;  // n_live: that have not ended
     uint64_t first_ns;      // first token of any choice; 0: none
-    bool began;             // the stream's first byte was written
+    bool began;             // all of it was submitted
+    bool paused;            // its reader has too many bytes to take
 };
 
 // For prepare handlers. NULL: refused (out of memory).
 struct generation *generation_create(struct call *call, const struct writer *writer);
-void generation_destroy(struct generation *generation);
+void generation_destroy(struct generation *generation); // nothing runs for it any more; NULL: none
 // Checks every prompt against the context (the sentence that clients match) and the vocabulary, and
 // sets max_tokens. `what`: "messages" or "prompt". False: refused.
 bool generation_check(struct call *call, struct generation *generation, const char *what);
@@ -119,6 +120,10 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
                      const json_t *tools, const json_t *variables, bool add_generation_prompt,
                      bool continue_final);
 
+// What keeps a silent stream alive.
+static inline const char *generation_ping(const struct generation *generation) {
+    return generation->writer->ping ? generation->writer->ping : ": keep-alive\n\n";
+}
 // All choices have ended: the answer's body, or what a stream ends with.
 void generation_write_end(struct call *call);
 

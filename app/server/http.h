@@ -1,5 +1,5 @@
-// Connections and the calls on them: libmicrohttpd inside the I/O thread's loop. Owns calls, the
-// suspension of connections, deadlines, and the answers' bytes. I/O thread only.
+// All connections: the listening socket, who is let in, deadlines, and the calls' way from a
+// connection to a worker and back. I/O thread only.
 #ifndef RN_SERVER_HTTP_H
 #define RN_SERVER_HTTP_H
 
@@ -8,39 +8,20 @@
 struct http;
 
 // listen_fd is taken over, on failure too.
-rn_status http_create(struct server *server, int listen_fd, int epoll_fd, int wake_fd,
-                      struct http **out, rn_error *err);
+rn_status http_create(struct server *server, int listen_fd, struct http **out, rn_error *err);
 void http_destroy(struct http *http); // closes every connection; requests are cancelled
 
-int http_epoll_fd(const struct http *http);
-void http_run(struct http *http);       // whatever the sockets have
-int http_timeout_ms(struct http *http); // until http_run is due without an event; -1: never
-void http_prepared(struct http *http);  // calls that workers gave back
-void http_hang_up(struct http *http, void *link);   // the peer of an epoll event has gone
-void http_tick(struct http *http, uint64_t now_ns); // deadlines, silence, stalls
+// An event of the server's epoll descriptor whose data is not the server's own.
+void http_event(struct http *http, void *from, uint32_t events);
+void http_prepared(struct http *http); // calls that workers gave back
+// After all events of a turn: what was woken is sent, what is due is done.
+void http_turn(struct http *http, uint64_t now_ns);
+int http_wait_ms(const struct http *http, uint64_t now_ns); // until http_turn is due; -1: never
 
-// Draining: streams that no generation feeds end, others go on. abort: everything ends now.
+// Draining: idle connections end, streams that no generation feeds end, others go on. abort:
+// everything ends now.
 void http_drain(struct http *http, bool abort);
-void http_cancel(struct http *http);      // what the engine works on ends with an error
-int http_active(const struct http *http); // calls that are worked on or answered
-
-// --- for streams.c ---
-
-bool http_refuse_full(struct call *call); // 429; false
-void http_close_after(struct call *call); // the connection ends with the answer
-// Nobody reads the answer any more, or it cannot be written: its requests are cancelled, the
-// connection is closed.
-void http_give_up(struct call *call);
-
-// --- for those who watch ---
-
-const struct stream *http_find(const struct http *http, uint64_t request); // NULL: given up
-uint64_t http_bytes(const struct call *call); // of the answer's body, that were sent
-
-struct http_counts {
-    int connections, active, preparing; // active: http_active
-    size_t body_bytes;                  // of requests, parsed ones counted as what they became
-};
-struct http_counts http_count(const struct http *http); // NULL: nothing goes on
+void http_cancel(struct http *http);        // what the engine works on ends with an error
+bool http_is_busy(const struct http *http); // answers are made or on their way
 
 #endif

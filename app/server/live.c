@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "http.h"
 #include "live_picture.h"
 #include "routes.h"
 #include "streams.h"
@@ -136,7 +135,7 @@ static void name_streams(struct live *live) {
     for (int i = 0; i < live->streams.n; i++) {
         struct live_stream *stream = &live->streams.stream[i];
         if (stream->id[0] || stream->ended) continue;
-        const struct stream *of = http_find(live->server->http, stream->request);
+        const struct stream *of = streams_find(live->server, stream->request);
         if (!of) continue;
         id_write(of->call, stream->id);
         stream->index = of->first_choice + stream->choice;
@@ -175,7 +174,7 @@ static void picture_of_stats(struct live *live, uint64_t now_ns) {
 
 static void send_one(const struct live_watcher *watcher, const struct jbuf *text) {
     struct call *call = watcher->call;
-    if (call->out.len > UNSENT_BYTES_MAX) return; // a slow reader misses some
+    if (call_unsent(call) > UNSENT_BYTES_MAX) return; // a slow reader misses some
     if (!jbuf_reserve(&call->out, text->len + sizeof "data: \n\n")) {
         call->out.failed = false; // as if it were slow: what is there is whole
         return;

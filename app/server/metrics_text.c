@@ -7,7 +7,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "http.h"
 #include "metrics_state.h"
 #include "routes.h"
 #include "tools.h"
@@ -325,7 +324,7 @@ static void put_calls(struct scrape *scrape) {
 }
 
 static void put_now(struct scrape *scrape) {
-    const struct http_counts now = http_count(scrape->server->http);
+    const struct server_counts now = scrape->server->counts;
     put_single(scrape, "runnel:http_connections", "gauge", "Connections.", now.connections);
     put_single(scrape, "runnel:http_active", "gauge",
                "HTTP requests that are worked on or being answered, besides this one.", now.active);

@@ -3,8 +3,8 @@
 // here: the choices that run take the first ones.
 #include <string.h>
 
-#include "http_internal.h"
 #include "native_settings.h"
+#include "routes.h"
 #include "streams.h"
 #include "tools.h"
 
@@ -113,13 +113,11 @@ static int choices_write(struct jbuf *out, const struct server *server,
 
 // Those that have a token already come first: others may still wait for a place.
 static int busy_list(struct jbuf *out, const struct server *server) {
-    const struct link *head = &server->http->links;
     int n_busy = 0;
     for (int begun = 1; begun >= 0; begun--) {
-        for (const struct link *link = head->next; link != head; link = link->next) {
-            const struct call *call = link->call;
-            if (!call || !call->generation || !call->generation->stream) continue;
-            if (call->io->state != CALL_RUNNING && call->io->state != CALL_STREAMING) continue;
+        for (const struct call *call = server->calls; call; call = call->next) {
+            if (call->state != CALL_RUNNING && call->state != CALL_STREAMING) continue;
+            if (!call->generation || !call->generation->stream) continue;
             if ((call->generation->first_ns != 0) == (begun != 0))
                 n_busy = choices_write(out, server, call->generation, n_busy);
         }
@@ -131,7 +129,8 @@ void native_slots(struct call *call) {
     const struct server *server = call->server;
     const int n_slots = server->engine_info.max_seqs;
     struct jbuf *out = &call->out;
-    const char *fail = call_query(call, "fail_on_no_slot");
+    char value[8];
+    const char *fail = call_query(call, "fail_on_no_slot", value, sizeof value);
     jbuf_text(out, "[");
     const int n_busy = busy_list(out, server);
     for (int i = n_busy; i < n_slots; i++) {

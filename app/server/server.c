@@ -22,7 +22,7 @@
 #include "streams.h"
 #include "tools.h"
 
-enum { TICK_MS = 50, GRACE_MS = 1000, BACKLOG = 1024, UNSENT_BYTES = 128 << 10 };
+enum { EVENTS = 256, GRACE_MS = 1000, BACKLOG = 1024, UNSENT_BYTES = 128 << 10 };
 
 // ---------------------------------------------------------------- the loop
 
@@ -32,7 +32,7 @@ static void drain(struct server *server, int signal_number, uint64_t now) {
         server->drain_until = now + (uint64_t)(server->config.drain_s * 1e9);
     }
     atomic_store(&server->phase, PHASE_DRAINING);
-    if (server->config.on_drain) server->config.on_drain(signal_number, http_active(server->http));
+    if (server->config.on_drain) server->config.on_drain(signal_number, server->counts.active);
     http_drain(server->http, false);
 }
 
@@ -61,30 +61,27 @@ static void on_wake(struct server *server) {
     http_prepared(server->http);
 }
 
-static int wait_ms(struct server *server, uint64_t now, uint64_t next_tick) {
-    const int tick = next_tick > now ? (int)((next_tick - now + 999999) / 1000000) : 0;
-    const int http = http_timeout_ms(server->http);
-    return http >= 0 && http < tick ? http : tick;
+// Until the next thing that no event announces; -1: there is none.
+static int wait_ms(const struct server *server, uint64_t now, uint64_t due) {
+    const int http = http_wait_ms(server->http, now);
+    if (!due) return http;
+    const int own = due > now ? (int)((due - now + 999999) / 1000000) : 0;
+    return http >= 0 && http < own ? http : own;
 }
 
-// Hang-ups come before anything that may free their connections.
 static void handle(struct server *server, const struct epoll_event *event, int n, uint64_t now) {
-    bool wake = false, engine = false, signals = false;
     for (int i = 0; i < n; i++) {
         void *from = event[i].data.ptr;
         if (from == &server->wake_fd) {
-            wake = true;
+            on_wake(server);
         } else if (from == &server->engine) {
-            engine = true;
+            streams_collect(server);
         } else if (from == &server->signal_fd) {
-            signals = true;
-        } else if (from != &server->http) {
-            http_hang_up(server->http, from);
+            on_signal(server, now);
+        } else {
+            http_event(server->http, from, event[i].events);
         }
     }
-    if (wake) on_wake(server);
-    if (engine) streams_collect(server);
-    if (signals) on_signal(server, now);
 }
 
 // What has not finished in time ends with an error; who does not read that soon is cut off.
@@ -99,27 +96,36 @@ static void drain_over(struct server *server, uint64_t now) {
     }
 }
 
-static void tick(struct server *server, uint64_t now) {
-    http_tick(server->http, now);
-    if (atomic_load(&server->phase) == PHASE_READY) live_tick(server->live, now);
+static uint64_t sooner(uint64_t a, uint64_t b) { return !a || (b && b < a) ? b : a; }
+
+// What has its time. Returns when the next has; 0: nothing has.
+static uint64_t tick(struct server *server, uint64_t now) {
+    uint64_t due = 0;
+    if (atomic_load(&server->phase) == PHASE_READY) due = live_tick(server->live, now);
     if (server->drain_until && now > server->drain_until) drain_over(server, now);
+    return sooner(due, server->drain_until);
+}
+
+// A peer that went away in the middle of a write is told by its error.
+static void sigpipe_block(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
 static void *loop(void *ctx) {
     struct server *server = ctx;
-    uint64_t next_tick = 0;
-    while (!atomic_load(&server->stopping) &&
-           (!server->end_signal || http_active(server->http) > 0)) {
-        struct epoll_event event[64];
+    sigpipe_block();
+    while (!atomic_load(&server->stopping) && (!server->end_signal || http_is_busy(server->http))) {
+        struct epoll_event event[EVENTS];
         uint64_t now = clock_ns();
-        const int n = epoll_wait(server->epoll_fd, event, 64, wait_ms(server, now, next_tick));
+        const uint64_t due = tick(server, now);
+        http_turn(server->http, now);
+        const int n = epoll_wait(server->epoll_fd, event, EVENTS, wait_ms(server, now, due));
         now = clock_ns();
         handle(server, event, n > 0 ? n : 0, now);
-        if (now >= next_tick) {
-            tick(server, now);
-            next_tick = now + TICK_MS * 1000000ull;
-        }
-        http_run(server->http);
+        http_turn(server->http, now);
     }
     return NULL;
 }
@@ -131,7 +137,9 @@ static int socket_bind(const struct addrinfo *at) {
     if (fd < 0) return -1;
     const int on = 1, unsent_bytes = UNSENT_BYTES;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    // connections inherit it: the system would take megabytes for a reader that takes none
+    // connections inherit these: a token is not held back, and the system does not take megabytes
+    // for a reader that takes none
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes, sizeof unsent_bytes);
     if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) return fd;
     const int why = errno;
@@ -202,11 +210,10 @@ static rn_status server_open(struct server *server, rn_error *err) {
         close(listen_fd);
         return err_set(err, RN_ERR_NOMEM, "out of memory or descriptors");
     }
-    status = http_create(server, listen_fd, server->epoll_fd, server->wake_fd, &server->http, err);
+    status = http_create(server, listen_fd, &server->http, err);
     if (status) return status;
     if (!watch(server, server->wake_fd, &server->wake_fd) ||
-        !watch(server, server->signal_fd, &server->signal_fd) ||
-        !watch(server, http_epoll_fd(server->http), &server->http))
+        !watch(server, server->signal_fd, &server->signal_fd))
         return err_set(err, RN_ERR_IO, "epoll: %s", strerror(errno));
     if (pthread_create(&server->thread, NULL, loop, server)) {
         return err_set(err, RN_ERR_NOMEM, "no thread can be started");
@@ -222,6 +229,7 @@ rn_status server_create(const struct server_config *config, struct server **out,
     server->config = *config;
     call_json_init();
     server->created = (int64_t)time(NULL);
+    server->answer_s = 1;
     server->epoll_fd = server->wake_fd = server->signal_fd = -1;
     const rn_status status = server_open(server, err);
     if (status) {

@@ -1,7 +1,7 @@
 // The server: one I/O thread that owns every connection, call and stream; workers that parse,
 // render and tokenize; the engine's own thread. `runnel serve` fills the configuration and runs it.
 //
-//   I/O thread:  sockets (libmicrohttpd), engine events, timers, signals. Takes no lock that a step
+//   I/O thread:  sockets, engine events, timers, signals. Takes no lock that a step
 //                holds, does nothing that takes long.
 //   workers:     own a call between its body and its submission, and touch nothing else.
 //

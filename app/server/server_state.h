@@ -9,10 +9,19 @@
 
 enum server_phase { PHASE_LOADING, PHASE_READY, PHASE_DRAINING };
 
+struct call;
 struct http;
 struct live;
 struct metrics;
 struct split_format;
+
+// What is there now, for /metrics and for limits. When nothing goes on all of it is 0.
+struct server_counts {
+    int connections;
+    int active;        // calls past READING
+    int preparing;     // calls that workers have
+    size_t body_bytes; // of requests, parsed ones counted as what they became
+};
 
 struct server {
     struct server_config config;
@@ -35,7 +44,11 @@ struct server {
     pthread_t thread;
     bool has_thread;
     // I/O thread
-    int load;             // choices that the engine has
+    int load;        // choices that the engine has
+    double answer_s; // how long a generation takes, smoothed
+    struct server_counts counts;
+    struct call *calls;   // past READING
+    struct call *woken;   // whose connections have something to do
     int end_signal;       // that began the drain; 0: none
     bool cut_short;       // a second signal ended streams before their end
     uint64_t drain_until; // ns; 0: no limit

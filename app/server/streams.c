@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "http.h"
 #include "live.h"
 #include "metrics.h"
+#include "tools.h"
 
 // ---------------------------------------------------------------- submission
 
@@ -61,7 +61,7 @@ static rn_request request_of(const struct call *call, int index) {
 static bool submit_refuse(struct call *call, rn_status status, const rn_error *err) {
     switch (status) {
     case RN_ERR_FULL:
-        return http_refuse_full(call);
+        return call_refuse_full(call);
     case RN_ERR_CANCELLED:
         return call_refuse(call, 503, NULL, NULL, "Draining");
     case RN_ERR_NOMEM:
@@ -94,17 +94,8 @@ static bool submit_one(struct call *call, int index) {
     return submit_refuse(call, status, &err);
 }
 
-bool streams_submit(struct call *call) {
-    if (!choices_create(call)) return submit_refuse(call, RN_ERR_NOMEM, NULL);
-    for (int i = 0; i < call->generation->n_prompts; i++) {
-        if (submit_one(call, i)) continue;
-        streams_leave(call->generation);
-        return false;
-    }
-    return true;
-}
-
-void streams_leave(struct generation *generation) {
+// Lets go of what runs. The engine's last events free the streams.
+static void leave(struct generation *generation) {
     for (int i = 0; generation->stream && i < generation->n_prompts; i++) {
         struct stream *stream = generation->stream[i];
         if (!stream) continue;
@@ -115,18 +106,97 @@ void streams_leave(struct generation *generation) {
     }
 }
 
-void streams_cancel(const struct generation *generation) {
-    for (int i = 0; generation->stream && i < generation->n_prompts; i++) {
+// False: refused, and nothing is running.
+static bool submit(struct call *call) {
+    if (!choices_create(call)) return submit_refuse(call, RN_ERR_NOMEM, NULL);
+    for (int i = 0; i < call->generation->n_prompts; i++) {
+        if (submit_one(call, i)) continue;
+        leave(call->generation);
+        return false;
+    }
+    return true;
+}
+
+void streams_start(struct call *call) {
+    struct generation *generation = call->generation;
+    if (call->status || !generation || !submit(call)) {
+        if (!call->status) call_refuse(call, 500, NULL, NULL, "The request was not understood");
+        call_state_set(call, CALL_ENDED);
+        return;
+    }
+    generation->began = true;
+    if (!generation->params.stream) {
+        call_state_set(call, CALL_RUNNING);
+        return;
+    }
+    call_stream(call, NULL);
+    if (generation->writer->begin) generation->writer->begin(call);
+}
+
+static void answer_time_learn(struct server *server, const struct call *call) {
+    const double seconds = (double)(clock_ns() - call->start_ns) * 1e-9;
+    server->answer_s += (seconds - server->answer_s) * 0.1;
+}
+
+void streams_finish(struct call *call, bool gone) {
+    struct generation *generation = call->generation;
+    if (generation) leave(generation);
+    if (generation && generation->began && !gone) answer_time_learn(call->server, call);
+    metrics_call_end(call->server->metrics, call, gone);
+    generation_destroy(generation);
+    call->generation = NULL;
+    call_destroy(call);
+}
+
+// The generation of a call that no worker has; NULL: none.
+static struct generation *generation_of(const struct call *call) {
+    return call->state == CALL_WORKING ? NULL : call->generation;
+}
+
+void streams_cancel(const struct call *call) {
+    const struct generation *generation = generation_of(call);
+    for (int i = 0; generation && generation->stream && i < generation->n_prompts; i++) {
         const struct stream *stream = generation->stream[i];
         if (stream) rn_engine_cancel(stream->server->engine, stream->request);
     }
 }
 
-void streams_pause(const struct generation *generation, bool pause) {
+const struct stream *streams_find(const struct server *server, uint64_t request) {
+    for (const struct call *call = server->calls; call; call = call->next) {
+        const struct generation *generation = generation_of(call);
+        for (int i = 0; generation && generation->stream && i < generation->n_prompts; i++) {
+            const struct stream *stream = generation->stream[i];
+            if (stream && stream->request == request) return stream;
+        }
+    }
+    return NULL;
+}
+
+// ---------------------------------------------------------------- readers
+
+static void pause_set(struct generation *generation, bool pause) {
+    generation->paused = pause;
     for (int i = 0; generation->stream && i < generation->n_prompts; i++) {
         const struct stream *stream = generation->stream[i];
         if (stream) rn_engine_pause(stream->server->engine, stream->request, pause);
     }
+}
+
+// A stream has new bytes; where too many wait for its reader its requests are paused.
+static void wake(struct call *call) {
+    struct generation *generation = call->generation;
+    if (!call_unsent(call)) return;
+    call->written_ns = clock_ns();
+    if (!generation->paused && call_unsent(call) > call->server->config.stream_bytes_max)
+        pause_set(generation, true);
+    call_wake(call);
+}
+
+void streams_taken(struct call *call) {
+    struct generation *generation = call->generation;
+    if (generation && generation->paused &&
+        call_unsent(call) <= call->server->config.stream_bytes_max / 4)
+        pause_set(generation, false);
 }
 
 // ---------------------------------------------------------------- events
@@ -260,17 +330,17 @@ static void token_count(struct call *call, struct choice *choice, const rn_event
 }
 
 // Nothing can be made of the call any more: a stream says so, otherwise it is the answer.
-static void call_fail(struct call *call, int status, const char *code, const char *message) {
+static void fail(struct call *call, int status, const char *code, const char *message) {
     struct generation *generation = call->generation;
-    streams_leave(generation);
+    leave(generation);
     if (!generation->params.stream) {
         call_refuse(call, status, NULL, code, "%s", message);
     } else if (!call->out.failed) {
         generation->writer->error(call, message);
-        http_close_after(call);
+        call->close_after = true;
     }
     if (call->out.failed) {
-        http_give_up(call); // its bytes may end in the middle of an event
+        call_fail(call); // its bytes may end in the middle of an event
     } else {
         call_end(call);
     }
@@ -286,7 +356,7 @@ static void generation_end(struct call *call) {
     struct generation *generation = call->generation;
     generation_write_end(call);
     if (call->out.failed) {
-        call_fail(call, 503, "out_of_memory", "out of memory");
+        fail(call, 503, "out_of_memory", "out of memory");
         return;
     }
     if (!generation->params.stream) call_answer(call);
@@ -303,20 +373,20 @@ static void on_event(struct call *call, struct choice *choice, const rn_event *e
     const bool ended = event->finish == RN_FINISH_NONE || choice_end(call, choice, event);
     if (!fine) {
         const bool cancelled = event->finish == RN_FINISH_CANCELLED;
-        call_fail(call,
-                  event->status == RN_ERR_DEADLINE ? 504
-                  : cancelled                      ? 503
-                                                   : 500,
-                  NULL, failure_text(event->status));
+        fail(call,
+             event->status == RN_ERR_DEADLINE ? 504
+             : cancelled                      ? 503
+                                              : 500,
+             NULL, failure_text(event->status));
     } else if (!kept || !ended || !feed(call, choice, event)) {
-        call_fail(call, 503, "out_of_memory", "out of memory");
+        fail(call, 503, "out_of_memory", "out of memory");
     } else {
         if (choice->ended && generation->params.stream)
             generation->writer->choice_end(call, choice);
         if (generation->n_live == 0)
             generation_end(call);
         else if (generation->params.stream)
-            call_wake(call);
+            wake(call);
     }
 }
 

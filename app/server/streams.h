@@ -1,5 +1,5 @@
 // Engine requests of generations: submission, and the way of their events into choices and through
-// writers. I/O thread only.
+// writers into calls. I/O thread only.
 #ifndef RN_SERVER_STREAMS_H
 #define RN_SERVER_STREAMS_H
 
@@ -15,14 +15,19 @@ struct stream {
     int n_choices;
 };
 
-// Submits all prompts of a prepared call. False: refused (429, 503, 400), and nothing is running.
-bool streams_submit(struct call *call);
-// Cancels what runs and lets go of it.
-void streams_leave(struct generation *generation);
+// A worker has prepared the call: what its generation wants is submitted, and the call becomes
+// RUNNING or STREAMING; or ENDED, when it is answered or refused (429, 503, 400).
+void streams_start(struct call *call);
+// The call has come to its end: what still runs for it is cancelled, it is counted and freed. gone:
+// its answer was not sent to the last byte.
+void streams_finish(struct call *call, bool gone);
 // Cancels what runs; the call ends with an error when the engine's events say so.
-void streams_cancel(const struct generation *generation);
-void streams_pause(const struct generation *generation, bool pause);
-// Takes all events that wait. Calls that got bytes or came to their end are told to http.c.
+void streams_cancel(const struct call *call);
+// Bytes of the call's answer were taken: a stream that was paused goes on when few are left.
+void streams_taken(struct call *call);
+// Takes all events that wait. Calls that got bytes or came to their end are woken.
 void streams_collect(struct server *server);
+// The stream of an engine request; NULL: given up.
+const struct stream *streams_find(const struct server *server, uint64_t request);
 
 #endif

@@ -41,7 +41,7 @@ static int close_server(void **state) {
     return close_model(state);
 }
 
-static struct call *call_create(const char *body) {
+static struct call *call_new(const char *body) {
     struct call *call = calloc(1, sizeof *call);
     assert_non_null(call);
     call->server = &server;
@@ -52,7 +52,7 @@ static struct call *call_create(const char *body) {
     return call;
 }
 
-static void call_destroy(struct call *call) {
+static void call_free(struct call *call) {
     generation_destroy(call->generation);
     json_decref(call->json);
     jbuf_deinit(&call->out);

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "http_internal.h"
+#include "generation.h"
 #include "routes.h"
 
 #define MODEL MODELS_DIR "/tale-20m-q8_0.gguf"
@@ -21,7 +21,7 @@ static int teardown(void **state) {
 
 // A call that was prepared; its choices are there, without a token.
 static struct call *prepared(struct served *served, const char *body) {
-    struct call *call = call_create(served, body);
+    struct call *call = call_new(served, body);
     native_prepare(call);
     check(!call_refused(call), "%s: %.*s", body, (int)call->out.len, call->out.data);
     struct generation *generation = call->generation;
@@ -144,7 +144,7 @@ static void prompts_come_in_every_form(void **state) {
         check(json_equal(ids, want), "%s: expected %s", body, cases[i].ids);
         json_decref(ids);
         json_decref(want);
-        call_destroy(call);
+        call_free(call);
     }
 }
 
@@ -224,7 +224,7 @@ static void an_answer_tells_all_about_its_text(void **state) {
     check(json_array_size(json_object_get(settings, "dry_sequence_breakers")) == 4, "breakers");
     check(json_array_size(json_object_get(settings, "stop")) == 1, "stop strings");
     json_decref(json);
-    call_destroy(call);
+    call_free(call);
 }
 
 static void tokens_are_given_when_asked_for(void **state) {
@@ -235,7 +235,7 @@ static void tokens_are_given_when_asked_for(void **state) {
     check(json_array_size(json_object_get(json, "tokens")) == 0, "tokens");
     check(!strcmp(string_at(json, "stop_type"), "limit"), "stop_type");
     json_decref(json);
-    call_destroy(call);
+    call_free(call);
 }
 
 static void a_stop_string_is_named(void **state) {
@@ -246,7 +246,7 @@ static void a_stop_string_is_named(void **state) {
     check(!strcmp(string_at(json, "stop_type"), "word"), "stop_type");
     check(!strcmp(string_at(json, "stopping_word"), "zz"), "stopping_word");
     json_decref(json);
-    call_destroy(call);
+    call_free(call);
 }
 
 static void a_full_context_counts_as_truncated(void **state) {
@@ -259,7 +259,7 @@ static void a_full_context_counts_as_truncated(void **state) {
     served->server.engine_info.n_ctx = 1024;
     check(json_is_true(json_object_get(json, "truncated")), "truncated");
     json_decref(json);
-    call_destroy(call);
+    call_free(call);
 }
 
 static void several_results_are_an_array_in_order(void **state) {
@@ -279,7 +279,7 @@ static void several_results_are_an_array_in_order(void **state) {
               "timings are not the result's own");
     }
     json_decref(json);
-    call_destroy(call);
+    call_free(call);
 }
 
 static void probabilities_have_ids_texts_and_bytes(void **state) {
@@ -298,7 +298,7 @@ static void probabilities_have_ids_texts_and_bytes(void **state) {
     const json_t *top = json_object_get(one, "top_logprobs");
     check(json_array_size(top) == 2 && int_at(json_array_get(top, 1), "id") == 132, "top_logprobs");
     json_decref(json);
-    call_destroy(call);
+    call_free(call);
 }
 
 static void response_fields_pick_and_lift(void **state) {
@@ -315,7 +315,7 @@ static void response_fields_pick_and_lift(void **state) {
     check(json_equal(json, want), "%.*s", (int)call->out.len, call->out.data);
     json_decref(json);
     json_decref(want);
-    call_destroy(call);
+    call_free(call);
 }
 
 // ---------------------------------------------------------------- streams
@@ -356,7 +356,7 @@ static void a_streams_pieces_make_the_whole(void **state) {
     check(!strcmp(string_at(last, "stop_type"), "eos"), "stop_type");
     check(int_at(last, "tokens_predicted") == (int64_t)n, "tokens_predicted");
     json_decref(events);
-    call_destroy(call);
+    call_free(call);
 }
 
 static void timings_come_with_every_piece_when_asked_for(void **state) {
@@ -367,7 +367,7 @@ static void timings_come_with_every_piece_when_asked_for(void **state) {
     const json_t *timings = json_object_get(json_array_get(events, 0), "timings");
     check(int_at(timings, "predicted_n") == 1 && int_at(timings, "prompt_n") == 3, "timings");
     json_decref(events);
-    call_destroy(call);
+    call_free(call);
 }
 
 static void an_error_in_a_stream_is_an_event(void **state) {
@@ -378,7 +378,7 @@ static void an_error_in_a_stream_is_an_event(void **state) {
     json_unpack(json_array_get(events, 0), "{s:{s:s}}", "error", "message", &message);
     check(message && !strcmp(message, "it \"broke\""), "%s", message ? message : "none");
     json_decref(events);
-    call_destroy(call);
+    call_free(call);
 }
 
 // ---------------------------------------------------------------- props and slots
@@ -398,20 +398,15 @@ static void props_tell_what_the_server_is(void **state) {
 }
 
 static json_t *slots_of(struct served *served) {
-    struct call *call = call_create(served, "");
-    struct call_io io = {0}; // a request without a query
-    call->io = &io;
+    struct call *call = call_new(served, "");
     native_slots(call);
     json_t *json = call_answer_json(call);
-    call_destroy(call);
+    call_free(call);
     return json;
 }
 
 static void a_running_choice_takes_a_slot(void **state) {
     struct served *served = *state;
-    struct http http = {.server = &served->server};
-    http.links.next = http.links.prev = &http.links;
-    served->server.http = &http;
     json_t *json = slots_of(served);
     check(json_array_size(json) == 4, "%zu slots", json_array_size(json));
     for (size_t i = 0; i < 4; i++) {
@@ -422,10 +417,7 @@ static void a_running_choice_takes_a_slot(void **state) {
     json_decref(json);
 
     struct call *call = prepared(served, "{\"prompt\":\"Hi\",\"n_cmpl\":2,\"n_predict\":5}");
-    struct call_io io = {.state = CALL_RUNNING};
-    struct link link = {.next = &http.links, .prev = &http.links, .call = call};
-    http.links.next = http.links.prev = &link;
-    call->io = &io;
+    call_state_set(call, CALL_RUNNING);
     call->generation->stream = calloc(1, sizeof *call->generation->stream);
     call->generation->choice[1].ended = true;
     json = slots_of(served);
@@ -436,9 +428,8 @@ static void a_running_choice_takes_a_slot(void **state) {
     check(json_is_false(json_object_get(json_array_get(json, 1), "is_processing")),
           "a choice that ended has no slot");
     json_decref(json);
-    call->io = NULL;
-    served->server.http = NULL;
-    call_destroy(call);
+    served->server.calls = NULL;
+    call_free(call);
 }
 
 int main(void) {

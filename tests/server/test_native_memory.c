@@ -41,7 +41,7 @@ static void each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing(void 
         int refused = 0;
         bool failed = true;
         for (long at = 0; failed; at++) {
-            struct call *call = call_create(*state, requests[i].body);
+            struct call *call = call_new(*state, requests[i].body);
             // the body's own parsing is not tested here: jansson takes some failures for bad syntax
             assert_non_null(call_json(call));
             fail_at = at;
@@ -52,7 +52,7 @@ static void each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing(void 
                   "%s, allocation %ld: status %d, %.*s", requests[i].body, at, call->status,
                   (int)call->out.len, call->out.data);
             refused += call->status == 503;
-            call_destroy(call);
+            call_free(call);
             check(live == before, "allocation %ld: %ld blocks leak", at, live - before);
         }
         check(refused > 1, "%s: %d failed", requests[i].body, refused);
@@ -67,7 +67,7 @@ static void lost_memory_of_an_answer_is_remembered(void **state) {
         const long before = live;
         bool failed = true;
         for (long at = 0; failed; at++) {
-            struct call *call = call_create(*state, bodies[i]);
+            struct call *call = call_new(*state, bodies[i]);
             native_prepare(call);
             assert_int_equal(call->status, 0);
             struct generation *generation = call->generation;
@@ -84,7 +84,7 @@ static void lost_memory_of_an_answer_is_remembered(void **state) {
             failed = fail_at < 0;
             fail_at = -1;
             check(call->out.failed == failed, "%s: allocation %ld", bodies[i], at);
-            call_destroy(call);
+            call_free(call);
             check(live == before, "allocation %ld: %ld blocks leak", at, live - before);
         }
     }

@@ -88,7 +88,7 @@ static void conversations_become_what_templates_take(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof readings / sizeof *readings; i++) {
         const struct reading *reading = &readings[i];
-        struct call *call = call_create(reading->body);
+        struct call *call = call_new(reading->body);
         struct chat_messages chat;
         const bool ok = chat_messages_read(call, call_json(call), &chat);
         check(ok, "%s: %.*s", reading->body, (int)call->out.len, call->out.data);
@@ -99,7 +99,7 @@ static void conversations_become_what_templates_take(void **state) {
               "%s: add %d, continue %d", reading->body, chat.add_generation_prompt,
               chat.continue_final);
         chat_messages_deinit(&chat);
-        call_destroy(call);
+        call_free(call);
     }
 }
 
@@ -169,10 +169,10 @@ static const struct {
 static void wrong_conversations_are_refused_by_the_name_of_what_is_wrong(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
-        struct call *call = call_create(refusals[i].body);
+        struct call *call = call_new(refusals[i].body);
         chat_prepare(call);
         expect_refusal(call, refusals[i].param, refusals[i].message);
-        call_destroy(call);
+        call_free(call);
     }
 }
 
@@ -183,11 +183,11 @@ static void a_conversation_has_at_most_4096_messages(void **state) {
         jbuf_text(&body, "{\"messages\":[");
         for (int i = 0; i < n; i++) jbuf_text(&body, i ? "," USER : USER);
         jbuf_bytes(&body, "]}", 3); // with its NUL
-        struct call *call = call_create(body.data);
+        struct call *call = call_new(body.data);
         struct chat_messages chat;
         assert_int_equal(chat_messages_read(call, call_json(call), &chat), n == 4096);
         if (n == 4096) chat_messages_deinit(&chat);
-        call_destroy(call);
+        call_free(call);
         jbuf_deinit(&body);
     }
 }
@@ -216,7 +216,7 @@ enum { N_SCRIPTS = sizeof scripts / sizeof *scripts };
 static struct call *answer(const char *fields, const struct script *script, int n_scripts) {
     char body[512];
     snprintf(body, sizeof body, "{\"messages\":[" USER "]%s}", fields);
-    struct call *call = call_create(body);
+    struct call *call = call_new(body);
     chat_prepare(call);
     check(!call->status, "%s: %.*s", body, (int)call->out.len, call->out.data);
     assert_non_null(call->generation);
@@ -339,8 +339,8 @@ static void a_stream_cut_anywhere_says_what_the_whole_answer_says(void **state) 
         }
         json_decref(joined);
         json_decref(body);
-        call_destroy(whole);
-        call_destroy(stream);
+        call_free(whole);
+        call_free(stream);
     }
 }
 
@@ -386,7 +386,7 @@ static void a_whole_answer_has_the_keys_of_the_reference(void **state) {
     const json_t *alone = json_object_get(json_array_get(choices, 3), "message");
     assert_true(json_is_null(json_object_get(alone, "content")));
     json_decref(body);
-    call_destroy(call);
+    call_free(call);
 }
 
 static void the_last_chunk_and_no_other_has_timings_and_usage_where_asked(void **state) {
@@ -417,7 +417,7 @@ static void the_last_chunk_and_no_other_has_timings_and_usage_where_asked(void *
             }
         }
         json_decref(events);
-        call_destroy(call);
+        call_free(call);
     }
 }
 
@@ -428,7 +428,7 @@ static void half_a_character_has_exact_bytes_and_sound_text(void **state) {
     assert_int_equal(rn_tokenize(model, "\xF0\x9F\x98\x80", 4, 0, &ids, &n_ids, NULL), RN_OK);
     assert_true(n_ids > 1); // no token of its own
     const struct script script = {{{PART_CONTENT, "x"}}, RN_FINISH_STOP, NULL};
-    struct call *call = call_create("{\"messages\":[" USER
+    struct call *call = call_new("{\"messages\":[" USER
                                     "],\"stream\":true,\"logprobs\":true,\"top_logprobs\":0}");
     chat_prepare(call);
     choices_create(call->generation);
@@ -457,12 +457,12 @@ static void half_a_character_has_exact_bytes_and_sound_text(void **state) {
     assert_memory_equal(bytes, "\xF0\x9F\x98\x80", 4);
     rn_free(ids);
     json_decref(events);
-    call_destroy(call);
+    call_free(call);
 }
 
 static void impossible_tokens_have_a_number_as_logprob(void **state) {
     (void)state;
-    struct call *call = call_create("{\"messages\":[" USER "],\"logprobs\":true}");
+    struct call *call = call_new("{\"messages\":[" USER "],\"logprobs\":true}");
     chat_prepare(call);
     choices_create(call->generation);
     struct choice *choice = &call->generation->choice[0];
@@ -477,12 +477,12 @@ static void impossible_tokens_have_a_number_as_logprob(void **state) {
         0);
     assert_true(json_number_value(json_object_get(token, "logprob")) == -9999.0);
     json_decref(body);
-    call_destroy(call);
+    call_free(call);
 }
 
 static void an_error_in_a_stream_is_an_event_and_the_last(void **state) {
     (void)state;
-    struct call *call = call_create("{\"messages\":[" USER "],\"stream\":true}");
+    struct call *call = call_new("{\"messages\":[" USER "],\"stream\":true}");
     chat_prepare(call);
     choices_create(call->generation);
     part_feed(call, &call->generation->choice[0], PART_CONTENT, "x", 1);
@@ -493,7 +493,7 @@ static void an_error_in_a_stream_is_an_event_and_the_last(void **state) {
     assert_string_equal(string_at(error, "message"), "It \"broke\"");
     assert_string_equal(string_at(error, "type"), "server_error");
     json_decref(events);
-    call_destroy(call);
+    call_free(call);
 }
 
 int main(void) {

@@ -7,7 +7,7 @@
 #include "tools.h"
 
 static struct call *prepare(const char *body) {
-    struct call *call = call_create(body);
+    struct call *call = call_new(body);
     completions_prepare(call);
     return call;
 }
@@ -44,7 +44,7 @@ static void prompts_are_texts_or_ids_one_or_several(void **state) {
             assert_int_equal(call->generation->prompt[j].n_ids, n_ids);
             assert_memory_equal(call->generation->prompt[j].ids, ids, n_ids * sizeof *ids);
         }
-        call_destroy(call);
+        call_free(call);
     }
     rn_free(ids);
 }
@@ -55,7 +55,7 @@ static void an_empty_prompt_is_the_token_that_begins_texts(void **state) {
     assert_int_equal(call->status, 0);
     assert_int_equal(call->generation->prompt[0].n_ids, 1);
     assert_int_equal(call->generation->prompt[0].ids[0], tools_token_bos(model));
-    call_destroy(call);
+    call_free(call);
 }
 
 static const struct {
@@ -85,7 +85,7 @@ static void wrong_prompts_are_refused_by_the_name_of_what_is_wrong(void **state)
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         struct call *call = prepare(refusals[i].body);
         expect_refusal(call, refusals[i].param, refusals[i].message);
-        call_destroy(call);
+        call_free(call);
     }
 }
 
@@ -97,7 +97,7 @@ static void a_call_has_at_most_64_prompts(void **state) {
         strcat(body, "]}");
         struct call *call = prepare(body);
         assert_int_equal(call->status, n == 64 ? 0 : 400);
-        call_destroy(call);
+        call_free(call);
     }
 }
 
@@ -111,7 +111,7 @@ static void a_prompt_beyond_the_context_gets_the_sentence_that_clients_match(voi
     expect_refusal(call, "prompt",
                    "This model's maximum context length is 256 tokens. However, your messages "
                    "resulted in 300 tokens. Please reduce the length of the messages.");
-    call_destroy(call);
+    call_free(call);
     jbuf_deinit(&body);
 }
 
@@ -201,8 +201,8 @@ static void a_stream_cut_anywhere_says_what_the_whole_answer_says(void **state) 
         }
         json_decref(joined);
         json_decref(body);
-        call_destroy(whole);
-        call_destroy(stream);
+        call_free(whole);
+        call_free(stream);
     }
 }
 
@@ -218,7 +218,7 @@ static void an_echo_puts_the_prompt_before_each_of_its_choices(void **state) {
                             expected);
     }
     json_decref(body);
-    call_destroy(call);
+    call_free(call);
 }
 
 static void ids_are_echoed_as_what_they_stand_for(void **state) {
@@ -233,7 +233,7 @@ static void ids_are_echoed_as_what_they_stand_for(void **state) {
     assert_int_equal(call->status, 0);
     assert_string_equal(call->generation->prompt[0].text, "Once upon");
     rn_free(ids);
-    call_destroy(call);
+    call_free(call);
 }
 
 // ---------------------------------------------------------------- logprobs
@@ -255,7 +255,7 @@ static json_t *logprobs_of(const int32_t *token, size_t n, const int32_t *top, i
     json_t *logprobs = json_incref(
         json_object_get(json_array_get(json_object_get(body, "choices"), 0), "logprobs"));
     json_decref(body);
-    call_destroy(call);
+    call_free(call);
     return logprobs;
 }
 

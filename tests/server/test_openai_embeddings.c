@@ -6,7 +6,7 @@
 #include <math.h>
 
 static struct call *prepare(const char *body) {
-    struct call *call = call_create(body);
+    struct call *call = call_new(body);
     embeddings_prepare(call);
     return call;
 }
@@ -24,7 +24,7 @@ static json_t *answer(const char *body, const float *vector) {
     }
     generation_write_end(call);
     json_t *json = json_of(call->out.data, call->out.len);
-    call_destroy(call);
+    call_free(call);
     return json;
 }
 
@@ -109,10 +109,10 @@ static void requests_ask_for_one_normalized_vector_and_no_text(void **state) {
     assert_int_equal(generation->params.n, 1);
     assert_false(generation->params.stream);
     assert_int_equal(generation->prompt[0].n_ids, 3);
-    call_destroy(call);
+    call_free(call);
     call = prepare("{\"input\":\"x\"}");
     assert_int_equal(call->generation->pooling, RN_POOLING_MEAN);
-    call_destroy(call);
+    call_free(call);
 }
 
 static void wrong_requests_are_refused_by_the_name_of_what_is_wrong(void **state) {
@@ -130,13 +130,13 @@ static void wrong_requests_are_refused_by_the_name_of_what_is_wrong(void **state
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct call *call = prepare(cases[i][0]);
         expect_refusal(call, cases[i][1], cases[i][2]);
-        call_destroy(call);
+        call_free(call);
     }
 }
 
 static void the_model_is_listed_under_all_of_its_names(void **state) {
     (void)state;
-    struct call *call = call_create("");
+    struct call *call = call_new("");
     models_list(call);
     assert_int_equal(call->status, 200);
     json_t *body = json_of(call->out.data, call->out.len);
@@ -156,7 +156,7 @@ static void the_model_is_listed_under_all_of_its_names(void **state) {
         assert_int_equal(json_integer_value(json_object_get(meta, "n_ctx_train")), 1024);
     }
     json_decref(body);
-    call_destroy(call);
+    call_free(call);
 }
 
 int main(void) {

@@ -52,7 +52,7 @@ static void each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing(void 
         int refused = 0;
         bool failed = true;
         for (long at = 0; failed; at++) {
-            struct call *call = call_create(requests[i].body);
+            struct call *call = call_new(requests[i].body);
             // the body's own parsing is not tested here: jansson takes some failures for bad syntax
             assert_non_null(call_json(call));
             fail_at = at;
@@ -63,7 +63,7 @@ static void each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing(void 
                   "allocation %ld: status %d, %.*s", at, call->status, (int)call->out.len,
                   call->out.data);
             refused += call->status == 503;
-            call_destroy(call);
+            call_free(call);
             check(live == before, "allocation %ld: %ld blocks leak", at, live - before);
         }
         assert_true(refused > 5);
@@ -87,7 +87,7 @@ static void lost_memory_of_an_answer_is_remembered(void **state) {
         const long before = live;
         bool failed = true;
         for (long at = 0; failed; at++) {
-            struct call *call = call_create(text);
+            struct call *call = call_new(text);
             (i < 2 ? completions_prepare : chat_prepare)(call);
             assert_int_equal(call->status, 0);
             choices_create(call->generation);
@@ -102,7 +102,7 @@ static void lost_memory_of_an_answer_is_remembered(void **state) {
             failed = fail_at < 0;
             fail_at = -1;
             assert_int_equal(call->out.failed, failed);
-            call_destroy(call);
+            call_free(call);
             check(live == before, "allocation %ld: %ld blocks leak", at, live - before);
         }
     }

@@ -193,7 +193,7 @@ static void messages_that_are_none_are_refused(void **state) {
 }
 
 static void errors_do_not_tell_where_the_model_lies(void **state) {
-    struct call *call = call_create(*state, "{}");
+    struct call *call = call_new(*state, "{}");
     rn_error err = {.status = RN_ERR_MODEL};
     snprintf(err.message, sizeof err.message, "%s: chat template: line 1", MODEL);
     call_refuse_error(call, "messages", &err);
@@ -202,7 +202,7 @@ static void errors_do_not_tell_where_the_model_lies(void **state) {
     json_unpack(json, "{s:{s:s}}", "error", "message", &message);
     check(message && !strcmp(message, "messages: chat template: line 1"), "%s", message);
     json_decref(json);
-    call_destroy(call);
+    call_free(call);
 }
 
 static void another_model_is_not_found(void **state) {

@@ -1,0 +1,107 @@
+// A connection: a socket, the reader of its requests and at most one call. I/O thread only; http.c
+// opens connections and tells them of events, everything else is here.
+//
+//   HANDSHAKE ─► HEAD ◄──────────── IDLE ◄──────────┐
+//   (TLS only)    │ head complete     first byte │   │ answer sent, the connection is kept
+//                 ▼                              │   │
+//               BODY ─► WAITING ─► SENDING ──────┴───┘
+//                 │    (worker,       │ answer sent, and it was the last
+//                 │     engine)       ▼
+//                 └─ refused early ► LINGERING: reads and forgets, so that the peer sees the answer
+//                                     │
+//   any state: peer gone, deadline, failure ─► CLOSED, freed at the end of the turn
+//
+// functions: HANDSHAKE handshake(), HEAD and BODY pump_in(), BODY -> WAITING dispatch(), WAITING ->
+// SENDING answer_begin(), SENDING pump_out(), -> IDLE or LINGERING answer_end(), CLOSED
+// conn_close().
+//
+// A peer that closes its sending side may still read. Whether it does is found out by sending it
+// something harmless (probe()): a peer that has gone answers with a reset.
+#ifndef RN_SERVER_CONN_H
+#define RN_SERVER_CONN_H
+
+#include "call.h"
+#include "wheel.h"
+
+enum conn_state {
+    CONN_HANDSHAKE,
+    CONN_IDLE,      // nothing of a next request has come
+    CONN_HEAD,      // of a new connection: also before its first byte
+    CONN_BODY,      // from here to SENDING there is a call
+    CONN_WAITING,   // a worker or the engine has it
+    CONN_SENDING,   // its answer has begun
+    CONN_LINGERING, // the answer was sent and ours is closed
+    CONN_CLOSED,
+};
+
+// How the end of an answer's body is told.
+enum framing {
+    FRAMING_NONE,    // there is no body
+    FRAMING_LENGTH,  // Content-Length
+    FRAMING_CHUNKED, // Transfer-Encoding
+    FRAMING_CLOSE,   // by the connection's end, for HTTP/1.0
+};
+
+struct conn {
+    struct timer timer;       // first: a due timer is a connection
+    struct conn *next, *prev; // in http->quiet (no call, the longest quiet first) or http->busy
+    struct http *http;
+    enum conn_state state;
+    int fd;
+    struct tls *tls;         // NULL: plain
+    bool readable, writable; // as far as is known: the events are told once
+    bool peer_ended;         // it sends nothing more
+    bool probed;             // and was asked whether it still reads
+    struct reader reader;
+    struct jbuf in; // bytes behind the request that is being served
+    size_t in_at;   // of them, those that were read
+    struct call *call;
+    enum framing framing;
+    bool keep;               // the head of the answer says that the connection is kept
+    bool framed;          // the end of a chunked body is in out
+    struct jbuf out;      // heads, and what is chunked
+    size_t out_at;        // bytes of it that were sent
+    uint64_t deadline_ns; // for what is being read; 0: none
+    uint64_t moved_ns;    // when the peer last took bytes, or there were none before
+    uint64_t acked;       // bytes that the peer's system had taken when that was last asked
+    struct conn *ready;   // next in http->ready
+    bool is_ready;
+};
+
+struct http {
+    struct server *server;
+    struct workers *workers;
+    struct tls_context *tls; // NULL: plain
+    int listen_fd;
+    bool listening;        // its events are watched
+    struct timer relisten; // when to try that again
+    struct wheel wheel;
+    struct conn quiet, busy; // heads of lists
+    struct conn *ready;      // that have more to do than one turn lets them
+    struct conn *closed;     // to be freed at the end of the turn
+    int n_lingering;
+    bool draining;
+    char scratch[64 << 10]; // where bytes are read to first
+};
+
+void conn_open(struct http *http, int fd); // fd is taken over
+void conn_event(struct conn *conn, uint32_t events);
+void conn_run(struct conn *conn); // as far as it goes now
+void conn_due(struct conn *conn, uint64_t now_ns);
+void conn_close(struct conn *conn);
+void http_listen(struct http *http, bool on);
+
+// The head of an answer, from its status line to the empty line. length: FRAMING_LENGTH's.
+void reply_head(const struct call *call, enum framing framing, size_t length, bool keep,
+                struct jbuf *out);
+// When there is no memory for the answer itself.
+void reply_starved(struct call *call);
+
+// Everything that is known before the body: route, key, host, origin, sizes. A refusal is in call.
+void request_head(struct call *call, bool too_many);
+// Whether the route answers in the server's phase; false: refused.
+bool request_phase(struct call *call);
+// More of the body; what does not fit is refused.
+void request_body(struct call *call, const char *data, size_t len);
+
+#endif

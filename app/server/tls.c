@@ -1,0 +1,130 @@
+// The pair of struct names is OpenSSL's SSL_CTX and SSL under names of our own, so that its types
+// stay in this file.
+#include "tls.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+
+#include "tools.h"
+
+static SSL_CTX *context_of(struct tls_context *context) { return (SSL_CTX *)context; }
+static SSL *ssl_of(struct tls *tls) { return (SSL *)tls; }
+
+// A key with a passphrase is not for a server that starts by itself.
+static int no_passphrase(char *out, int size, int writes, void *ctx) {
+    (void)out;
+    (void)size;
+    (void)writes;
+    (void)ctx;
+    return -1;
+}
+
+// The server's own certificate, then those that vouch for it.
+static bool chain_use(SSL_CTX *context, const char *pem) {
+    BIO *bio = BIO_new_mem_buf(pem, -1);
+    X509 *own = bio ? PEM_read_bio_X509_AUX(bio, NULL, no_passphrase, NULL) : NULL;
+    bool ok = own && SSL_CTX_use_certificate(context, own) == 1;
+    X509_free(own);
+    for (X509 *other; ok && (other = PEM_read_bio_X509(bio, NULL, no_passphrase, NULL));) {
+        ok = SSL_CTX_add0_chain_cert(context, other) == 1;
+        if (!ok) X509_free(other);
+    }
+    BIO_free(bio);
+    return ok;
+}
+
+static bool key_use(SSL_CTX *context, const char *pem) {
+    BIO *bio = BIO_new_mem_buf(pem, -1);
+    EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, no_passphrase, NULL) : NULL;
+    const bool ok = key && SSL_CTX_use_PrivateKey(context, key) == 1;
+    EVP_PKEY_free(key);
+    BIO_free(bio);
+    return ok && SSL_CTX_check_private_key(context) == 1;
+}
+
+// The one protocol that is spoken; a client that offers others only gets no answer to the offer.
+static int on_protocols(SSL *ssl, const unsigned char **out, unsigned char *out_len,
+                        const unsigned char *offered, unsigned offered_len, void *ctx) {
+    static const unsigned char spoken[] = "\x08http/1.1";
+    (void)ssl;
+    (void)ctx;
+    unsigned char *chosen = NULL;
+    if (SSL_select_next_proto(&chosen, out_len, spoken, sizeof spoken - 1, offered, offered_len) !=
+        OPENSSL_NPN_NEGOTIATED)
+        return SSL_TLSEXT_ERR_NOACK;
+    *out = chosen;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+rn_status tls_context_create(const char *cert, const char *key, struct tls_context **out,
+                             rn_error *err) {
+    *out = NULL;
+    SSL_CTX *context = SSL_CTX_new(TLS_server_method());
+    if (!context) return err_set(err, RN_ERR_NOMEM, "out of memory");
+    SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+    SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                  SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_alpn_select_cb(context, on_protocols, NULL);
+    const bool ok = chain_use(context, cert) && key_use(context, key);
+    ERR_clear_error();
+    if (!ok) {
+        SSL_CTX_free(context);
+        return err_set(err, RN_ERR_ARG,
+                       "--tls-cert, --tls-key: the certificate and the key do not fit together");
+    }
+    *out = (struct tls_context *)context;
+    return RN_OK;
+}
+
+void tls_context_destroy(struct tls_context *context) { SSL_CTX_free(context_of(context)); }
+
+struct tls *tls_open(struct tls_context *context, int fd) {
+    SSL *ssl = SSL_new(context_of(context));
+    if (ssl && SSL_set_fd(ssl, fd) == 1) {
+        SSL_set_accept_state(ssl);
+        return (struct tls *)ssl;
+    }
+    SSL_free(ssl);
+    ERR_clear_error();
+    return NULL;
+}
+
+void tls_close(struct tls *tls) {
+    SSL_free(ssl_of(tls));
+    ERR_clear_error();
+}
+
+// What a call of OpenSSL that returned `result` means, as errno has it.
+static ssize_t outcome(SSL *ssl, int result) {
+    if (result > 0) return result;
+    const int why = SSL_get_error(ssl, result);
+    ERR_clear_error();
+    if (why == SSL_ERROR_ZERO_RETURN) return 0;
+    errno = why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE ? EAGAIN : ECONNRESET;
+    return -1;
+}
+
+int tls_handshake(struct tls *tls) {
+    const ssize_t result = outcome(ssl_of(tls), SSL_do_handshake(ssl_of(tls)));
+    if (result > 0) return 1;
+    return result < 0 && errno == EAGAIN ? 0 : -1;
+}
+
+ssize_t tls_recv(struct tls *tls, void *data, size_t size) {
+    const int most = size > INT_MAX ? INT_MAX : (int)size;
+    return outcome(ssl_of(tls), SSL_read(ssl_of(tls), data, most));
+}
+
+ssize_t tls_send(struct tls *tls, const void *data, size_t len) {
+    const int most = len > INT_MAX ? INT_MAX : (int)len;
+    return outcome(ssl_of(tls), SSL_write(ssl_of(tls), data, most));
+}
+
+void tls_end(struct tls *tls) {
+    SSL_shutdown(ssl_of(tls));
+    ERR_clear_error();
+}
