@@ -1,7 +1,11 @@
-// Tells the service manager how the server is (sd_notify's protocol).
+// Tells the service manager how the server is (sd_notify's protocol). Messages go through a sink of
+// their own: they arrive in order, and nobody waits for a manager that is busy.
 #ifndef RN_APP_NOTIFY_H
 #define RN_APP_NOTIFY_H
 
-void notify_send(const char *state); // "READY=1"; nothing where there is no such manager
+struct log_sink;
+
+struct log_sink *notify_open(void); // NULL: there is no such manager; the caller closes it
+void notify_send(struct log_sink *manager, const char *state); // "READY=1"; NULL is fine
 
 #endif

@@ -1,8 +1,12 @@
 // `runnel serve`: options become the server's configuration; the socket is opened first, so that
 // /health answers while the model is loaded. Who may call is decided here: keys, hosts, TLS.
+// Once the configuration is read, nothing here waits for who reads its output: standard error, the
+// access log and the service manager each have a sink.
+#define _GNU_SOURCE 1 // fopencookie
 #include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -14,10 +18,12 @@
 #include "notify.h"
 #include "report.h"
 #include "sampling.h"
+#include "server/log_sink.h"
 #include "server/server.h"
 #include "tools.h"
 
 enum { KEYS_MAX = 256, KEY_BYTES = 512, PEM_LIMIT = 1 << 20 };
+enum { FLUSH_MS = 2000, QUICK_MS = 50 }; // for the sinks, at the end
 
 struct serve {
     const struct options *options;
@@ -33,6 +39,11 @@ struct serve {
     rn_chat_template *tmpl;
     char *tmpl_source;
     struct server *server;
+    bool at_once;            // a second signal came
+    struct log_sink *errors; // standard error's, while `stderr` is not `plain`
+    FILE *plain;
+    struct log_sink *manager;
+    _Atomic bool reloading; // the manager is to be told when the log was opened again
 };
 
 // ---------------------------------------------------------------- configuration
@@ -135,10 +146,21 @@ static int origins_check(const struct serve *serve) {
     return APP_OK;
 }
 
+// On the log's own thread.
+static void on_reopened(void *ctx, const char *path, int error_number) {
+    struct serve *serve = ctx;
+    if (error_number) {
+        app_fail(APP_OK, "warning: %s: %s; the access log stays with the old file", err_path(path),
+                 strerror(error_number));
+    }
+    if (atomic_exchange(&serve->reloading, false)) notify_send(serve->manager, "READY=1");
+}
+
 static int log_get(struct serve *serve) {
     const char *path = option_text(serve->options, OPT_ACCESS_LOG);
     if (!path) return APP_OK;
-    serve->config.access_log = strcmp(path, "-") ? fopen(path, "ae") : stdout;
+    serve->config.access_log =
+        strcmp(path, "-") ? sink_open(path, on_reopened, serve) : sink_create(STDOUT_FILENO);
     if (serve->config.access_log) return APP_OK;
     return app_fail(APP_USAGE, "%s: %s", err_path(path), strerror(errno));
 }
@@ -225,15 +247,98 @@ static int config_get(struct serve *serve) {
     return code;
 }
 
+// ---------------------------------------------------------------- output
+
+static ssize_t errors_write(void *ctx, const char *data, size_t len) {
+    sink_write(ctx, data, len);
+    return (ssize_t)len;
+}
+
+// From here on all that this process prints on `stderr`, line by line, goes through the sink. A
+// standard error that is closed stays as it is.
+static int errors_open(struct serve *serve) {
+    serve->errors = sink_create(STDERR_FILENO);
+    if (!serve->errors && errno == EBADF) return APP_OK;
+    FILE *file = NULL;
+    if (serve->errors) {
+        file = fopencookie(serve->errors, "w", (cookie_io_functions_t){.write = errors_write});
+    }
+    if (!file) return app_fail(APP_FAILED, "standard error: %s", strerror(errno));
+    setvbuf(file, NULL, _IOLBF, BUFSIZ);
+    serve->plain = stderr;
+    stderr = file;
+    return APP_OK;
+}
+
+static void errors_close(struct serve *serve, int wait_ms) {
+    if (serve->plain) {
+        fclose(stderr);
+        stderr = serve->plain;
+    }
+    sink_close(serve->errors, wait_ms);
+}
+
+// What readers that read take at once. False: more is left.
+static bool sinks_flush(const struct serve *serve) {
+    struct log_sink *const sink[] = {serve->config.access_log, serve->manager, serve->errors};
+    bool all = true;
+    for (size_t i = 0; i < sizeof sink / sizeof *sink; i++)
+        if (sink[i] && !sink_flush(sink[i], QUICK_MS)) all = false;
+    return all;
+}
+
+static void on_late_signal(int signal_number) {
+    (void)signal_number;
+    _exit(APP_INTERRUPTED);
+}
+
+// The I/O thread has ended, so that a signal would wait for the rest of the flush.
+static void signals_end_it(void) {
+    struct sigaction action = {.sa_handler = on_late_signal};
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    action.sa_mask = set;
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static int ms_until(uint64_t ns) {
+    const uint64_t now = clock_ns();
+    return ns > now + QUICK_MS * 1000000ull ? (int)((ns - now) / 1000000) : QUICK_MS;
+}
+
+// All of them together have FLUSH_MS; one that is not stuck always has a moment.
+static void sinks_close(struct serve *serve) {
+    uint64_t until = clock_ns();
+    if (!sinks_flush(serve) && !serve->at_once) {
+        until += FLUSH_MS * 1000000ull;
+        signals_end_it();
+    }
+    const uint64_t lost = sink_close(serve->config.access_log, ms_until(until));
+    if (lost) {
+        fprintf(stderr, "runnel: warning: %llu line%s of the access log could not be written\n",
+                (unsigned long long)lost, lost == 1 ? "" : "s");
+    }
+    sink_close(serve->manager, ms_until(until));
+    errors_close(serve, ms_until(until));
+}
+
 // ---------------------------------------------------------------- signals
 
-static void on_early_signal(int signal_number) {
+static void on_early_signal(void *ctx, int signal_number) {
+    struct serve *serve = ctx;
     if (isatty(STDERR_FILENO)) fputc('\n', stderr);
+    sinks_flush(serve);
     _exit(signal_number == SIGINT ? APP_INTERRUPTED : APP_OK); // nothing was begun
 }
 
-static void on_drain(int signal_number, int n_active) {
-    notify_send("STOPPING=1");
+static void on_drain(void *ctx, int signal_number, int n_active) {
+    struct serve *serve = ctx;
+    atomic_store(&serve->reloading, false);
+    notify_send(serve->manager, "STOPPING=1");
     if (signal_number != SIGINT && !isatty(STDERR_FILENO)) return;
     if (n_active) {
         fprintf(stderr, "\nrunnel: finishing %d request%s; once more ends at once\n", n_active,
@@ -241,6 +346,19 @@ static void on_drain(int signal_number, int n_active) {
     } else {
         fputc('\n', stderr);
     }
+}
+
+static void on_reload(void *ctx, bool ready) {
+    struct serve *serve = ctx;
+    if (ready) {
+        char state[64];
+        snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%llu",
+                 (unsigned long long)(clock_ns() / 1000));
+        notify_send(serve->manager, state);
+    }
+    atomic_store(&serve->reloading, ready);
+    if (serve->config.access_log && sink_reopen(serve->config.access_log)) return;
+    if (atomic_exchange(&serve->reloading, false)) notify_send(serve->manager, "READY=1");
 }
 
 // ---------------------------------------------------------------- the command
@@ -305,7 +423,7 @@ static int serve_load(struct serve *serve) {
     if (server_ready(serve->server, serve->model, serve->engine, serve->tmpl, source, bandwidth,
                      &err))
         return app_fail_error(&err);
-    notify_send("READY=1");
+    notify_send(serve->manager, "READY=1");
     ready_print(serve, bandwidth);
     return APP_OK;
 }
@@ -313,7 +431,9 @@ static int serve_load(struct serve *serve) {
 static int serve_steps(struct serve *serve) {
     rn_error err = {0};
     int code = config_get(serve);
-    if (code || (code = app_open_model(serve->options, false, &serve->model))) return code;
+    if (code || (code = errors_open(serve))) return code;
+    serve->manager = notify_open();
+    if ((code = app_open_model(serve->options, false, &serve->model))) return code;
     if ((code = draft_open(serve->options, &serve->draft))) return code;
     const rn_model_info *info = rn_model_get_info(serve->model);
     if ((code = sampling_get(serve->options, info, &serve->sampling))) return code;
@@ -324,6 +444,7 @@ static int serve_steps(struct serve *serve) {
     if ((code = serve_load(serve))) return code;
     const int ended = server_wait(serve->server);
     if (ended < 0) {
+        serve->at_once = true;
         if (isatty(STDERR_FILENO)) fputc('\n', stderr); // after the terminal's ^C
         return APP_INTERRUPTED;
     }
@@ -334,6 +455,8 @@ int command_serve(const struct options *options) {
     struct serve serve = {.options = options, .quiet = option_flag(options, OPT_QUIET)};
     serve.config.on_early_signal = on_early_signal;
     serve.config.on_drain = on_drain;
+    serve.config.on_reload = on_reload;
+    serve.config.signal_ctx = &serve;
     term_init(&serve.term, options);
     const int code = serve_steps(&serve);
     server_destroy(serve.server);
@@ -345,7 +468,6 @@ int command_serve(const struct options *options) {
     text_free(&serve.key_file);
     text_free(&serve.cert);
     text_free(&serve.key);
-    if (serve.config.access_log && serve.config.access_log != stdout)
-        fclose(serve.config.access_log);
+    sinks_close(&serve);
     return code;
 }

@@ -1,5 +1,5 @@
-// The line of the access log. It is shorter than a FILE's buffer, so it reaches the file by one
-// write and lines never mix. Caller: metrics.c, on the I/O thread.
+// The line of the access log. The sink takes it or drops it, and never waits. Caller: metrics.c, on
+// the I/O thread.
 #include "access_log.h"
 
 #include <string.h>
@@ -99,7 +99,7 @@ static void put_generation(struct jbuf *line, const struct call *call) {
     put_finishes(line, generation);
 }
 
-void access_log_write(FILE *log, struct jbuf *line, const struct call *call, bool gone) {
+void access_log_write(struct log_sink *log, struct jbuf *line, const struct call *call, bool gone) {
     jbuf_clear(line);
     put_time(line);
     put_bounded(line, "id", call->id, sizeof call->id);
@@ -116,7 +116,5 @@ void access_log_write(FILE *log, struct jbuf *line, const struct call *call, boo
     put_bounded(line, "model", call->server->config.model_name, MODEL_BYTES_MAX);
     if (call->generation) put_generation(line, call);
     jbuf_text(line, "}\n");
-    if (line->failed) return;
-    fwrite(line->data, 1, line->len, log);
-    fflush(log);
+    if (!line->failed) sink_write(log, line->data, line->len);
 }

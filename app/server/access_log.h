@@ -3,11 +3,10 @@
 #ifndef RN_SERVER_ACCESS_LOG_H
 #define RN_SERVER_ACCESS_LOG_H
 
-#include <stdio.h>
-
 #include "generation.h"
+#include "log_sink.h"
 
 // line is the caller's, to be used again. A line that finds no memory is left out.
-void access_log_write(FILE *log, struct jbuf *line, const struct call *call, bool gone);
+void access_log_write(struct log_sink *log, struct jbuf *line, const struct call *call, bool gone);
 
 #endif

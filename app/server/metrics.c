@@ -201,6 +201,6 @@ int metrics_status(const struct call *call) { return call->status ? call->status
 void metrics_call_end(struct metrics *metrics, const struct call *call, bool gone) {
     count_answer(metrics, call->route, metrics_status(call));
     if (gone) metrics->gone++;
-    FILE *log = metrics->server->config.access_log;
+    struct log_sink *log = metrics->server->config.access_log;
     if (log) access_log_write(log, &metrics->line, call, gone);
 }

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "log_sink.h"
 #include "metrics_state.h"
 #include "routes.h"
 #include "tools.h"
@@ -321,6 +322,10 @@ static void put_calls(struct scrape *scrape) {
                "HTTP requests that were refused because too many waited.", (double)refused);
     put_single(scrape, "runnel:requests_gone_total", "counter",
                "HTTP requests whose client hung up before the end.", (double)metrics->gone);
+    struct log_sink *log = scrape->server->config.access_log;
+    put_single(scrape, "runnel:access_log_dropped_total", "counter",
+               "Lines of the access log that found no room or could not be written.",
+               log ? (double)sink_lost(log) : 0);
 }
 
 static void put_now(struct scrape *scrape) {

@@ -1,6 +1,7 @@
 // The I/O thread's loop, and the server's life around it.
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -32,7 +33,8 @@ static void drain(struct server *server, int signal_number, uint64_t now) {
         server->drain_until = now + (uint64_t)(server->config.drain_s * 1e9);
     }
     atomic_store(&server->phase, PHASE_DRAINING);
-    if (server->config.on_drain) server->config.on_drain(signal_number, server->counts.active);
+    if (server->config.on_drain)
+        server->config.on_drain(server->config.signal_ctx, signal_number, server->counts.active);
     http_drain(server->http, false);
 }
 
@@ -41,12 +43,35 @@ static void cut_short(struct server *server) {
     http_drain(server->http, true);
 }
 
+static bool has_terminal(void) {
+    const int fd = open("/dev/tty", O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0) return false;
+    close(fd);
+    return true;
+}
+
+// A hang-up comes from the kernel, or from a shell that passes its own on.
+static bool is_hang_up(const struct server *server, const struct signalfd_siginfo *info) {
+    if (info->ssi_signo != SIGHUP || !server->hangs_up) return false;
+    return info->ssi_code == SI_KERNEL || !has_terminal();
+}
+
+// A reload never ends anything. Neither does a hang-up that finds the server draining.
+static bool is_reload(const struct server *server, const struct signalfd_siginfo *info) {
+    if (info->ssi_signo != SIGHUP && info->ssi_signo != SIGUSR1) return false;
+    return server->end_signal || !is_hang_up(server, info);
+}
+
 static void on_signal(struct server *server, uint64_t now) {
+    const struct server_config *config = &server->config;
     struct signalfd_siginfo info;
     if (read(server->signal_fd, &info, sizeof info) != (ssize_t)sizeof info) return;
     const int number = (int)info.ssi_signo;
-    if (atomic_load(&server->phase) == PHASE_LOADING) {
-        if (server->config.on_early_signal) server->config.on_early_signal(number);
+    if (is_reload(server, &info)) {
+        const bool ready = atomic_load(&server->phase) == PHASE_READY;
+        if (config->on_reload) config->on_reload(config->signal_ctx, ready);
+    } else if (atomic_load(&server->phase) == PHASE_LOADING) {
+        if (config->on_early_signal) config->on_early_signal(config->signal_ctx, number);
     } else if (!server->end_signal) {
         drain(server, number, now);
     } else {
@@ -189,11 +214,16 @@ static bool watch(const struct server *server, int fd, void *from) {
 }
 
 // The signals are the I/O thread's; the caller's threads leave them alone from here on.
-static int signals_open(void) {
+static int signals_open(struct server *server) {
+    struct sigaction hang_up;
     sigset_t set;
+    server->hangs_up =
+        !sigaction(SIGHUP, NULL, &hang_up) && hang_up.sa_handler != SIG_IGN && has_terminal();
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 }
@@ -204,7 +234,7 @@ static rn_status server_open(struct server *server, rn_error *err) {
     if (status) return status;
     server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     server->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    server->signal_fd = signals_open();
+    server->signal_fd = signals_open(server);
     server->metrics = metrics_create(server);
     if (server->epoll_fd < 0 || server->wake_fd < 0 || server->signal_fd < 0 || !server->metrics) {
         close(listen_fd);

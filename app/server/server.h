@@ -12,10 +12,10 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "runnel.h"
 
+struct log_sink;
 struct server;
 
 // All strings outlive the server. Zeroed numbers are not defaults: serve fills every field.
@@ -33,7 +33,7 @@ struct server_config {
     const char *const *aliases;     // further names
     int n_aliases;
     bool ui;
-    FILE *access_log; // NULL: none
+    struct log_sink *access_log; // NULL: none; borrowed
 
     size_t body_bytes_max;    // of one request
     size_t pending_bytes_max; // bodies of all requests, and what was parsed of them
@@ -47,9 +47,12 @@ struct server_config {
     double drain_s;          // most time to finish streams at the end; 0: no limit
     size_t stream_bytes_max; // unsent bytes of a stream, then its requests are paused
 
-    // on the I/O thread: a signal came while the model was being loaded; draining begins
-    void (*on_early_signal)(int signal_number);
-    void (*on_drain)(int signal_number, int n_active);
+    // on the I/O thread, and not to wait for anything: a signal came while the model was being
+    // loaded; draining begins; files are to be opened again (ready: neither loading nor draining)
+    void (*on_early_signal)(void *ctx, int signal_number);
+    void (*on_drain)(void *ctx, int signal_number, int n_active);
+    void (*on_reload)(void *ctx, bool ready);
+    void *signal_ctx;
 
     rn_sampling sampling; // what a request that says nothing gets
     int max_tokens;       // the same; -1: up to the context
@@ -65,8 +68,8 @@ int server_port(const struct server *server);
 rn_status server_ready(struct server *server, const rn_model *model, rn_engine *engine,
                        const rn_chat_template *tmpl, const char *tmpl_source, double bandwidth,
                        rn_error *err);
-// Until a signal (SIGTERM, SIGINT) drained it. Returns the signal that ended it, negative when the
-// drain was cut short by a second one.
+// Until a signal (SIGTERM, SIGINT, or SIGHUP of a terminal that has gone) drained it. Returns the
+// signal that ended it, negative when the drain was cut short by a second one.
 int server_wait(struct server *server);
 void server_destroy(struct server *server);
 

@@ -40,6 +40,7 @@ struct server {
     char fingerprint[32];             // system_fingerprint
 
     int epoll_fd, wake_fd, signal_fd;
+    bool hangs_up; // it had a terminal, and SIGHUP was not ignored (nohup)
     int port;
     pthread_t thread;
     bool has_thread;

@@ -1,9 +1,10 @@
 // Runs a command on a pseudo-terminal and holds a dialogue with it, for the scripts:
 // `dialogue COMMAND [ARGUMENT...] <STEPS`. A step is a line: `send TEXT`, `expect TEXT` (waits
-// until TEXT comes after what was expected before), `resize COLUMNS` or `signal NUMBER`. In TEXT
-// \r, \e, \\ and \xNN are escapes. At the end of the steps it waits for the command to end. Prints
-// all that the terminal showed; exits with the command's status, or with 99 when a step waited in
-// vain or the command left the terminal's modes changed.
+// until TEXT comes after what was expected before), `resize COLUMNS`, `signal NUMBER` or `hang up`,
+// after which there is no terminal. In TEXT \r, \e, \\ and \xNN are escapes. At the end of the
+// steps it waits for the command to end. Prints all that the terminal showed; exits with the
+// command's status, or with 99 when a step waited in vain or the command left the terminal's modes
+// changed.
 #include <errno.h>
 #include <poll.h>
 #include <pty.h>
@@ -94,6 +95,11 @@ static int step_run(struct dialogue *d, char *line) {
         const struct winsize size = {.ws_col = (unsigned short)atoi(text), .ws_row = 24};
         return ioctl(d->fd, TIOCSWINSZ, &size) == 0;
     }
+    if (!strcmp(line, "hang")) {
+        close(d->fd);
+        d->fd = -1;
+        return 1;
+    }
     if (!strcmp(line, "signal")) return kill(d->child, atoi(text)) == 0;
     const size_t len = text_unescape(text);
     if (!strcmp(line, "expect")) return text_expect(d, text, len);
@@ -104,7 +110,7 @@ static int step_run(struct dialogue *d, char *line) {
 
 static int command_end(struct dialogue *d) {
     int status = 0;
-    while (output_take(d, time(NULL) + STEP_SECONDS)) continue;
+    while (d->fd >= 0 && output_take(d, time(NULL) + STEP_SECONDS)) continue;
     for (int i = 0; waitpid(d->child, &status, WNOHANG) == 0; i++) {
         if (i == STEP_SECONDS * 100) {
             fprintf(stderr, "dialogue: the command does not end\n");
@@ -150,7 +156,7 @@ int main(int argc, char **argv) {
         kill(d.child, SIGKILL);
     }
     int code = ok ? command_end(&d) : EXIT_IN_VAIN;
-    if (ok && !modes_equal(d.fd, &before)) {
+    if (ok && d.fd >= 0 && !modes_equal(d.fd, &before)) {
         fprintf(stderr, "dialogue: the terminal's modes are not those from before\n");
         code = EXIT_IN_VAIN;
     }

@@ -1,5 +1,5 @@
-// Runs a command under a stand-in for the service manager: prints what it is told, ends the command
-// with SIGTERM once it is ready, and takes over its exit status.
+// Runs a command under a stand-in for the service manager: prints what it is told, lets the command
+// reload once it is ready and end once it is ready again, and takes over its exit status.
 //   notified SOCKET COMMAND...   SOCKET: a path, or an abstract name after '@'
 #include <signal.h>
 #include <stddef.h>
@@ -36,10 +36,11 @@ int main(int argc, char **argv) {
     }
     char state[256];
     ssize_t n;
+    int ready = 0;
     while ((n = recv(fd, state, sizeof state - 1, 0)) > 0) {
         state[n] = '\0';
         puts(state);
-        if (!strcmp(state, "READY=1")) kill(child, SIGTERM);
+        if (!strcmp(state, "READY=1")) kill(child, ready++ ? SIGTERM : SIGHUP);
         if (!strcmp(state, "STOPPING=1")) break;
     }
     if (n <= 0) kill(child, SIGKILL);

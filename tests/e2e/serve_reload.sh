@@ -1,0 +1,122 @@
+# SIGHUP and SIGUSR1: the access log is opened again without losing a line or cutting a stream, and a
+# terminal that goes away lets `runnel serve` finish.
+. "$(dirname "$0")/lib.sh"
+
+# start OPTION...: serves on a free port; leaves pid and port, its messages in ./said.
+start() {
+    : >said
+    "$BIN" serve --port 0 -t 1 -q "$@" >served 2>said </dev/null &
+    pid=$!
+    port=
+    for ((i = 0; i < 600 && ${#port} == 0; i++)); do
+        port=$(sed -n 's/.* is ready at [^ ]*:\([0-9]*\)\b.*/\1/p' said)
+        kill -0 $pid 2>/dev/null || break
+        [ "$port" ] || sleep 0.05
+    done
+    expect "it is ready with $*: $(cat said)" [ "$port" ]
+}
+
+# stop: it must end well.
+stop() {
+    kill -TERM $pid
+    wait $pid
+    equal "the status" 0 $?
+}
+
+# await WHAT COMMAND...: until the command succeeds.
+await() {
+    local what=$1 i
+    shift
+    for ((i = 0; i < 400; i++)); do
+        "$@" && return
+        sleep 0.05
+    done
+    fail "$what"
+}
+
+# ask METHOD PATH [BODY]: prints the answer, head and all.
+ask() {
+    local fd
+    exec {fd}<>"/dev/tcp/127.0.0.1/$port" || return
+    printf '%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s' \
+        "$1" "$2" "${#3}" "${3:-}" >&"$fd"
+    timeout 60 cat <&"$fd"
+    exec {fd}>&-
+}
+
+# Rotation, while requests come.
+for signal in HUP USR1; do
+    rm -f log*
+    start --access-log log
+    # shellcheck disable=SC2154,SC2153  # the test runner sets ASKS
+    "$ASKS" "$port" 8000 /health >asked &
+    asks=$!
+    for n in 1 2 3 4; do
+        await "the log has lines" [ -s log ]
+        mv log log.$n
+        kill -$signal $pid
+        await "SIG$signal: there is a new log" [ -e log ]
+    done
+    wait $asks
+    ask GET /v1/models '' >answer
+    stop
+    equal "SIG$signal: all was answered" 8000 "$(cut -d ' ' -f 1 asked)"
+    equal "SIG$signal: the files have a line for each" 8001 "$(cat log log.? | grep -c '^{"time":.*}$')"
+    equal "SIG$signal: and nothing else" 8001 "$(cat log log.? | wc -l)"
+    expect "SIG$signal: the last one is in the new file" grep -q '"route":"/v1/models"' log
+    cat log.1 log.2 log.3 log.4 log | sed 's/^{"time":"\([^"]*\)".*/\1/' >moments
+    expect "SIG$signal: in order" sort -c moments
+    equal "SIG$signal: nothing is said" 1 "$(wc -l <said)"
+done
+
+# A path that cannot be opened: the old file stays.
+start --access-log log
+mv log log.old
+mkdir log
+kill -HUP $pid
+await "a log that cannot be opened is named" grep -q '^runnel: warning: log: Is a directory; the access log stays' said
+ask GET /v1/models '' >answer
+stop
+expect "the old file has the line" grep -q '"route":"/v1/models"' log.old
+rmdir log
+
+# A stream, also without a log.
+for log in "" "--access-log=log"; do
+    start --speculate off ${log:+"$log"}
+    : >stream
+    ask POST /v1/completions '{"prompt":"Once","max_tokens":400,"n":8,"ignore_eos":true,"stream":true}' >stream &
+    reader=$!
+    await "the stream begins" grep -q '^data: ' stream
+    for signal in HUP USR1 HUP; do
+        kill -$signal $pid
+        sleep 0.02
+    done
+    expect "it streams while the signals come" [ "$(grep -c '^data: \[DONE\]' stream)" -eq 0 ]
+    kill -TERM $pid
+    sleep 0.02
+    kill -HUP $pid # does not cut the drain short either
+    wait $pid
+    equal "it ends well" 0 $?
+    wait $reader
+    equal "the stream is whole" 1 "$(grep -c '^data: \[DONE\]' stream)"
+done
+
+# A terminal that goes away.
+printf 'expect is ready\nhang up\n' >steps
+# shellcheck disable=SC2154,SC2153  # the test runner sets DIALOGUE
+"$DIALOGUE" "$BIN" serve --port 0 -t 1 -q <steps >out 2>err
+equal "without its terminal it ends well: $(cat err)" 0 $?
+# shellcheck disable=SC2016  # for the inner shell
+"$DIALOGUE" sh -c 'trap "" HUP; echo $$ >pid; exec "$@"' sh "$BIN" serve --port "$port" -t 1 -q --access-log log <steps >out 2>err &
+dialogue=$!
+await "it starts" grep -qs . pid
+for ((i = 0; i < 200; i++)); do
+    (ask GET /health '') 2>/dev/null | grep -q '^HTTP/1.1 200 ' && break
+    sleep 0.05
+done
+sleep 1 # the terminal has gone by now
+expect "where SIGHUP is ignored it stays" grep -q '^HTTP/1.1 200 ' <(ask GET /health '')
+kill -TERM "$(cat pid)"
+wait $dialogue
+equal "and ends well" 0 $?
+finish
