@@ -198,6 +198,7 @@ static void limits_get(struct serve *serve) {
                                  : (size_t)16 << 20;
     config->pending_bytes_max =
         config->body_bytes_max > SIZE_MAX / 8 ? SIZE_MAX : 8 * config->body_bytes_max;
+    config->answer_bytes_max = config->pending_bytes_max;
     config->connections_max = option_int(options, OPT_MAX_CONNECTIONS, 4096);
     config->workers = option_int(options, OPT_WORKERS, 2);
     config->header_s = seconds(options, OPT_HEADER_TIMEOUT, 10);

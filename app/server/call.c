@@ -72,6 +72,7 @@ struct call *call_create(struct server *server, struct head *head) {
         return NULL;
     }
     call->server = server;
+    call->out.most = server->config.answer_bytes_max;
     call->head_only = head->text && !strcmp(head_method(head), "HEAD");
     call->created = (int64_t)time(NULL);
     call->start_ns = clock_ns();
@@ -99,6 +100,7 @@ void call_destroy(struct call *call) {
         call->server->counts.active--;
     }
     call->server->counts.body_bytes -= call->body_cost;
+    call->server->counts.answer_bytes -= call->answer_cost;
     json_decref(call->json);
     free(call->body);
     jbuf_deinit(&call->out);
@@ -266,8 +268,36 @@ bool call_refuse_full(struct call *call) {
 
 // ---------------------------------------------------------------- answering
 
+bool call_count(struct call *call, size_t before, size_t now) {
+    struct server *server = call->server;
+    call->answer_cost += now - before;
+    server->counts.answer_bytes += now - before;
+    if (call->answer_cost > call->answer_cost_max) call->answer_cost_max = call->answer_cost;
+    return now <= before || server->counts.answer_bytes <= server->config.answer_bytes_max;
+}
+
+bool call_refuse_answers(struct call *call) {
+    return call_refuse(call, 503, NULL, "answers_full",
+                       "The answers of other requests take %zu bytes, at most %zu are kept. Try "
+                       "again in 1 s.",
+                       call->server->counts.answer_bytes - call->answer_cost,
+                       call->server->config.answer_bytes_max);
+}
+
+void call_fill(struct call *call, size_t bytes) {
+    while (call->more && call_unsent(call) < bytes) {
+        if (!call->more(call)) call->more = NULL;
+    }
+}
+
 void call_answer(struct call *call) {
     if (call_refused(call)) return;
+    if (call->out.full) {
+        call_refuse(call, 413, NULL, "answer_too_large",
+                    "The answer has more than %zu bytes; ask for less of it at a time",
+                    call->out.most);
+        return;
+    }
     if (call->out.failed) {
         call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
         return;

@@ -47,6 +47,8 @@ struct call {
     char *body;                // [body_len], NUL-terminated
     size_t body_len, body_capacity;
     size_t body_cost;              // bytes that are counted in server->counts.body_bytes
+    size_t answer_cost;            // and in answer_bytes
+    size_t answer_cost_max;        // the most it was
     json_t *json;                  // the body, parsed by call_json; lives as long as the call
     struct generation *generation; // what the engine is to do; NULL: nothing
 
@@ -93,7 +95,8 @@ bool call_refused(const struct call *call);
 // The body of such an error, for streams that have begun.
 void call_error_object(enum call_api api, int status, const char *param, const char *code,
                        const char *message, struct jbuf *out);
-// The answer: 200 with what is in call->out. Refuses with 503 where out has failed.
+// The answer: 200 with what is in call->out. Refuses with 503 where there was no memory for it,
+// with 413 where it is too large.
 void call_answer(struct call *call);
 
 const char *call_path(const struct call *call);
@@ -115,6 +118,12 @@ void call_wake(struct call *call); // its connection looks at it in this turn of
 void call_end(struct call *call);  // no bytes come after those in out
 void call_fail(struct call *call); // nothing whole can be made of it: the connection is cut
 struct call *call_woken(struct server *server); // the next that was woken; NULL: none
+// Bytes that are kept for the answer were `before` and are `now`. False: all answers together take
+// more than they may.
+bool call_count(struct call *call, size_t before, size_t now);
+bool call_refuse_answers(struct call *call); // 503: other answers take too much memory; false
+// More of an answer that is made piece by piece, until so many bytes wait to be sent.
+void call_fill(struct call *call, size_t bytes);
 
 static inline size_t call_unsent(const struct call *call) {
     return (call->immutable ? call->bytes_len : call->out.len) - call->taken;

@@ -105,20 +105,13 @@ static void message_write(const struct choice *choice, struct jbuf *out) {
     jbuf_text(out, "}");
 }
 
-static void whole_write(struct call *call) {
-    const struct generation *generation = call->generation;
+static void whole_write(struct call *call, int i) {
+    struct choice *choice = &call->generation->choice[i];
     struct jbuf *out = &call->out;
-    openai_whole_begin(call);
-    for (int i = 0; i < generation->n_choices; i++) {
-        struct choice *choice = &generation->choice[i];
-        jbuf_text(out, i ? ",{\"index\":" : "{\"index\":");
-        jbuf_int(out, choice->index);
-        message_write(choice, out);
-        logprobs_take(call, choice, out);
-        openai_finish(choice, out);
-        jbuf_text(out, "}");
-    }
-    openai_whole_end(call);
+    openai_whole_open(call, choice);
+    message_write(choice, out);
+    logprobs_take(call, choice, out);
+    openai_whole_close(call, choice);
 }
 
 // ---------------------------------------------------------------- the handler

@@ -155,14 +155,6 @@ static void body_taken(struct conn *conn, size_t n) {
     streams_taken(call);
 }
 
-// A large answer is made piece by piece.
-static void body_refill(struct call *call) {
-    while (call->more && call_unsent(call) < FILL_BYTES) {
-        if (!call->more(call)) call->more = NULL;
-        if (call->out.failed) call_fail(call);
-    }
-}
-
 static bool body_ended(const struct call *call) {
     return call->state == CALL_ENDED && !call->more && !call_unsent(call);
 }
@@ -190,7 +182,7 @@ static uint64_t first_look(const struct server_config *config) {
 static void answer_begin(struct conn *conn) {
     struct call *call = conn->call;
     const bool old = !call->head.minor;
-    body_refill(call);
+    call_fill(call, FILL_BYTES);
     if (call->out.failed) reply_starved(call);
     const bool whole = call->state == CALL_ENDED && !call->more;
     conn->framing = call->head_only || call->status == 204 || call->status == 304 ? FRAMING_NONE
@@ -236,8 +228,8 @@ static bool pump_out(struct conn *conn) {
     while (conn->writable) {
         const char *data = NULL;
         size_t len = 0;
-        if (has_answer && !call->failed) body_refill(call);
-        if (has_answer && call->failed) {
+        if (has_answer) call_fill(call, FILL_BYTES);
+        if (has_answer && (call->failed || call->out.failed)) {
             conn_close(conn);
             return true;
         }
@@ -328,7 +320,7 @@ static void dispatch(struct conn *conn) {
         if (call->route->at_once) {
             call->route->at_once(call);
             assert(call->status);
-        } else if (has_room(server) && workers_push(conn->http->workers, call)) {
+        } else if (has_room(server) && workers_push(server->workers, call)) {
             call_state_set(call, CALL_WORKING);
             server->counts.preparing++;
             state_set(conn, CONN_WAITING, 0);

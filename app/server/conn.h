@@ -57,7 +57,7 @@ struct conn {
     size_t in_at;   // of them, those that were read
     struct call *call;
     enum framing framing;
-    bool keep;               // the head of the answer says that the connection is kept
+    bool keep;            // the head of the answer says that the connection is kept
     bool framed;          // the end of a chunked body is in out
     struct jbuf out;      // heads, and what is chunked
     size_t out_at;        // bytes of it that were sent
@@ -70,7 +70,6 @@ struct conn {
 
 struct http {
     struct server *server;
-    struct workers *workers;
     struct tls_context *tls; // NULL: plain
     int listen_fd;
     bool listening;        // its events are watched

@@ -76,20 +76,8 @@ static void base64_write(const float *value, int n, struct jbuf *out) {
 
 // ---------------------------------------------------------------- the answer
 
-static void whole_write(struct call *call) {
-    const struct generation *generation = call->generation;
-    const struct embeddings *own = generation->own;
-    const int n_embd = call->server->info->n_embd;
-    struct jbuf *out = &call->out;
-    jbuf_text(out, "{\"object\":\"list\",\"data\":[");
-    for (int i = 0; i < generation->n_choices; i++) {
-        const struct choice *choice = &generation->choice[i];
-        if (i) jbuf_text(out, ",");
-        jbuf_printf(out, "{\"object\":\"embedding\",\"index\":%d,\"embedding\":", choice->index);
-        (own->base64 ? base64_write : array_write)(choice->embedding, n_embd, out);
-        jbuf_text(out, "}");
-    }
-    const struct usage usage = generation_usage(generation);
+static void usage_write(const struct call *call, struct jbuf *out) {
+    const struct usage usage = generation_usage(call->generation);
     jbuf_text(out, "],\"model\":");
     jbuf_cstring(out, call->server->config.model_name);
     jbuf_printf(out, ",\"usage\":{\"prompt_tokens\":%d,\"total_tokens\":%d,", usage.prompt_tokens,
@@ -97,6 +85,18 @@ static void whole_write(struct call *call) {
     jbuf_printf(out, "\"prompt_tokens_details\":{\"cached_tokens\":%d}},", usage.cached_tokens);
     generation_timings(call, out);
     jbuf_text(out, "}");
+}
+
+static void whole_write(struct call *call, int i) {
+    const struct generation *generation = call->generation;
+    const struct embeddings *own = generation->own;
+    const struct choice *choice = &generation->choice[i];
+    struct jbuf *out = &call->out;
+    jbuf_text(out, i ? "," : "{\"object\":\"list\",\"data\":[");
+    jbuf_printf(out, "{\"object\":\"embedding\",\"index\":%d,\"embedding\":", i);
+    (own->base64 ? base64_write : array_write)(choice->embedding, call->server->info->n_embd, out);
+    jbuf_text(out, "}");
+    if (i == generation->n_choices - 1) usage_write(call, out);
 }
 
 static const struct writer embeddings_writer = {.whole = whole_write, .error = openai_error};

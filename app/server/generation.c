@@ -177,11 +177,47 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
     return ok;
 }
 
+// ---------------------------------------------------------------- whole answers
+
+size_t choice_bytes(const struct choice *choice) {
+    return choice->text.capacity + choice->reasoning.capacity +
+           (size_t)choice->token_capacity * sizeof *choice->token +
+           (size_t)choice->logprob_capacity * sizeof *choice->logprob +
+           (size_t)choice->top_capacity * sizeof *choice->top;
+}
+
+// What was written is not needed again; times and counts stay.
+static void choice_forget(struct call *call, struct choice *choice) {
+    jbuf_deinit(&choice->text);
+    jbuf_deinit(&choice->reasoning);
+    free(choice->token);
+    free(choice->logprob);
+    free(choice->top);
+    free(choice->embedding);
+    choice->token = NULL;
+    choice->logprob = NULL;
+    choice->top = NULL;
+    choice->embedding = NULL;
+    choice->n_tokens = choice->n_logprob = choice->n_top = 0;
+    choice->token_capacity = choice->logprob_capacity = choice->top_capacity = 0;
+    call_count(call, choice->counted, 0);
+    choice->counted = 0;
+}
+
+static bool whole_more(struct call *call) {
+    struct generation *generation = call->generation;
+    generation->writer->whole(call, generation->n_written);
+    choice_forget(call, &generation->choice[generation->n_written]);
+    return ++generation->n_written < generation->n_choices && !call->out.failed;
+}
+
 void generation_write_end(struct call *call) {
     const struct writer *writer = call->generation->writer;
-    void (*const write)(struct call *) =
-        call->generation->params.stream ? writer->end : writer->whole;
-    if (write) write(call);
+    if (!call->generation->params.stream) {
+        call->more = whole_more;
+    } else if (writer->end) {
+        writer->end(call);
+    }
 }
 
 // ---------------------------------------------------------------- sums

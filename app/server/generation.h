@@ -45,6 +45,7 @@ struct choice {
     rn_timings timings; // valid when ended
     struct gaps gaps;   // times between its tokens, those that came together aside
     float *embedding;   // [n_embd], owned; with pooling
+    size_t counted;     // bytes of it in counts.answer_bytes
     struct split split;
     // for who counts
     uint64_t start_ns;           // the call's
@@ -65,7 +66,9 @@ struct delta {
 // How an API writes an answer. All run on the I/O thread and write to call->out; a stream's events
 // are complete SSE events ("data: ...\n\n").
 struct writer {
-    void (*whole)(struct call *call); // the body of an answer that is no stream
+    // Choice i of an answer that is no stream, with what stands before the first and after the
+    // last. Each is written once, in order, when all have ended; its text is forgotten then.
+    void (*whole)(struct call *call, int i);
     // of a stream:
     void (*begin)(struct call *call); // all prompts were accepted; NULL: nothing to say
     void (*delta)(struct call *call, const struct delta *delta);
@@ -101,6 +104,7 @@ struct generation {
     struct stream **stream; // [n_prompts], engine requests
     struct choice *choice;  // [n_choices], of all prompts
     int n_choices, n_live;  // n_live: that have not ended
+    int n_written;          // of a whole answer
     uint64_t first_ns;      // first token of any choice; 0: none
     bool began;             // all of it was submitted
     bool paused;            // its reader has too many bytes to take
@@ -124,8 +128,11 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
 static inline const char *generation_ping(const struct generation *generation) {
     return generation->writer->ping ? generation->writer->ping : ": keep-alive\n\n";
 }
-// All choices have ended: the answer's body, or what a stream ends with.
+// All choices have ended: what a stream ends with; or the whole answer, which call->more writes
+// choice by choice, so that it never takes its memory twice.
 void generation_write_end(struct call *call);
+// Bytes that a choice keeps for a whole answer.
+size_t choice_bytes(const struct choice *choice);
 
 // --- sums over choices, for writers ---
 

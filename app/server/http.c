@@ -87,7 +87,7 @@ void http_event(struct http *http, void *from, uint32_t events) {
 
 void http_prepared(struct http *http) {
     struct call *call;
-    while ((call = workers_pop(http->workers))) {
+    while ((call = workers_pop(http->server->workers))) {
         http->server->counts.preparing--;
         free(call->body); // what was parsed of it stays until the end, and is counted
         call->body = NULL;
@@ -189,7 +189,8 @@ rn_status http_create(struct server *server, int listen_fd, struct http **out, r
     if (config->tls_cert)
         status = tls_context_create(config->tls_cert, config->tls_key, &http->tls, err);
     if (!status)
-        status = workers_create(config->workers, WORK_QUEUE, server->wake_fd, &http->workers, err);
+        status =
+            workers_create(config->workers, WORK_QUEUE, server->wake_fd, &server->workers, err);
     if (!status) {
         http_listen(http, true);
         if (!http->listening) status = err_set(err, RN_ERR_IO, "epoll: %s", strerror(errno));
@@ -216,9 +217,10 @@ void http_destroy(struct http *http) {
     }
     free_closed(http);
     close(http->listen_fd);
-    workers_destroy(http->workers);
+    workers_destroy(http->server->workers);
+    http->server->workers = NULL;
     if (http->tls) tls_context_destroy(http->tls);
     assert(!http->server->counts.connections && !http->server->counts.active);
-    assert(!http->server->counts.body_bytes);
+    assert(!http->server->counts.body_bytes && !http->server->counts.answer_bytes);
     free(http);
 }

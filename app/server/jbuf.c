@@ -11,12 +11,12 @@
 
 void jbuf_deinit(struct jbuf *buf) {
     free(buf->data);
-    *buf = (struct jbuf){0};
+    *buf = (struct jbuf){.most = buf->most};
 }
 
 void jbuf_clear(struct jbuf *buf) {
     buf->len = 0;
-    buf->failed = false;
+    buf->failed = buf->full = false;
 }
 
 void jbuf_drop(struct jbuf *buf, size_t n) {
@@ -27,6 +27,10 @@ void jbuf_drop(struct jbuf *buf, size_t n) {
 bool jbuf_reserve(struct jbuf *buf, size_t n) {
     if (buf->failed) return false;
     if (n <= buf->capacity - buf->len) return true;
+    if (buf->most && n > buf->most - buf->len) {
+        buf->failed = buf->full = true;
+        return false;
+    }
     size_t capacity = buf->capacity ? buf->capacity : 256;
     while (capacity - buf->len < n) {
         if (capacity > SIZE_MAX / 2) {

@@ -1,6 +1,6 @@
 // A growing buffer of bytes, and the JSON that is written into it by hand: replies and streams are
 // formatted once per token, so no tree is built for them. Running out of memory is remembered
-// (`failed`) and asked for once, at the end.
+// (`failed`) and asked for once, at the end. So is a buffer that would become too large (`full`).
 #ifndef RN_SERVER_JBUF_H
 #define RN_SERVER_JBUF_H
 
@@ -12,7 +12,9 @@
 struct jbuf {
     char *data; // not NUL-terminated; NULL while empty
     size_t len, capacity;
+    size_t most; // bytes that it may take; 0: any number
     bool failed; // out of memory: what was added since is lost
+    bool full;   // the same, because more than `most` were to be added
 };
 
 void jbuf_deinit(struct jbuf *buf);

@@ -127,12 +127,12 @@ static void content_put(const struct choice *choice, struct jbuf *out) {
     jbuf_text(out, "]");
 }
 
-static void whole_write(struct call *call) {
+static void whole_write(struct call *call, int i) {
     const struct generation *generation = call->generation;
     const struct usage usage = generation_usage(generation);
     head_put(call, &call->out);
-    content_put(&generation->choice[0], &call->out);
-    tail_put(&generation->choice[0], &usage, &call->out);
+    content_put(&generation->choice[i], &call->out);
+    tail_put(&generation->choice[i], &usage, &call->out);
     jbuf_text(&call->out, ",");
     generation_timings(call, &call->out);
     jbuf_text(&call->out, "}");

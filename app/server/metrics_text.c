@@ -337,6 +337,8 @@ static void put_now(struct scrape *scrape) {
                "HTTP requests that are being parsed or wait for it.", now.preparing);
     put_single(scrape, "runnel:http_body_bytes", "gauge", "Memory of the requests' bodies.",
                (double)now.body_bytes);
+    put_single(scrape, "runnel:http_answer_bytes", "gauge",
+               "Memory of answers that are sent in one piece.", (double)now.answer_bytes);
     put_single(scrape, "runnel:choices_submitted", "gauge",
                "Requests' choices that the engine has, running or waiting.", scrape->server->load);
 }

@@ -293,14 +293,12 @@ static void choice_write(struct call *call, const struct choice *choice) {
 }
 
 // One result is an object, several are an array.
-static void whole_write(struct call *call) {
+static void whole_write(struct call *call, int i) {
     const struct generation *generation = call->generation;
     const bool many = generation->n_choices > 1;
-    for (int i = 0; i < generation->n_choices; i++) {
-        if (many) jbuf_text(&call->out, i ? "," : "[");
-        choice_write(call, &generation->choice[i]);
-    }
-    if (many) jbuf_text(&call->out, "]");
+    if (many) jbuf_text(&call->out, i ? "," : "[");
+    choice_write(call, &generation->choice[i]);
+    if (many && i == generation->n_choices - 1) jbuf_text(&call->out, "]");
 }
 
 static void write_error(struct call *call, const char *message) {

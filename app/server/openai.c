@@ -96,12 +96,12 @@ static void usage_write(const struct generation *generation, struct jbuf *out) {
     jbuf_text(out, "}}");
 }
 
-void openai_whole_begin(struct call *call) {
+static void whole_begin(struct call *call) {
     const struct openai_state *state = openai_state_of(call);
     jbuf_bytes(&call->out, state->head.data, state->body_len);
 }
 
-void openai_whole_end(struct call *call) {
+static void whole_end(struct call *call) {
     struct jbuf *out = &call->out;
     jbuf_text(out, "],");
     usage_write(call->generation, out);
@@ -110,10 +110,22 @@ void openai_whole_end(struct call *call) {
     jbuf_text(out, "}");
 }
 
+void openai_whole_open(struct call *call, const struct choice *choice) {
+    if (!choice->index) whole_begin(call);
+    jbuf_text(&call->out, choice->index ? ",{\"index\":" : "{\"index\":");
+    jbuf_int(&call->out, choice->index);
+}
+
+void openai_whole_close(struct call *call, const struct choice *choice) {
+    openai_finish(choice, &call->out);
+    jbuf_text(&call->out, "}");
+    if (choice->index == call->generation->n_choices - 1) whole_end(call);
+}
+
 void openai_stream_end(struct call *call) {
     if (call->generation->params.include_usage) {
-        openai_whole_begin(call);
-        openai_whole_end(call);
+        whole_begin(call);
+        whole_end(call);
         jbuf_text(&call->out, "\n\n");
     }
     jbuf_text(&call->out, "data: [DONE]\n\n");

@@ -31,8 +31,10 @@ void openai_chunk_close(struct call *call, bool bare);
 // After choice_end wrote a choice's last fields: closes the chunk, with timings if it is the last.
 void openai_choice_close(struct call *call);
 void openai_stream_end(struct call *call); // the usage where it was asked for, then [DONE]
-void openai_whole_begin(struct call *call);
-void openai_whole_end(struct call *call); // usage and timings after the choices
+// A choice of a whole answer. What comes before the first stands before it; usage and timings come
+// after the last.
+void openai_whole_open(struct call *call, const struct choice *choice);
+void openai_whole_close(struct call *call, const struct choice *choice);
 void openai_error(struct call *call, const char *message);
 
 // ,"finish_reason":...,"stop_reason":...

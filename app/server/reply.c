@@ -124,6 +124,9 @@ void reply_starved(struct call *call) {
     call->retry_after_s = 1;
     call->content_type = call->etag = NULL;
     call->immutable = true;
+    call->more = NULL;
+    call->failed = false;
+    jbuf_deinit(&call->out);
     call->taken = 0;
     call->bytes = is_openai ? openai : anthropic;
     call->bytes_len = strlen(call->bytes);

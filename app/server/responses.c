@@ -188,8 +188,8 @@ static void output_put(const struct call *call, struct choice *choice, struct jb
     jbuf_deinit(&logprobs);
 }
 
-static void whole_write(struct call *call) {
-    struct choice *choice = &call->generation->choice[0];
+static void whole_write(struct call *call, int i) {
+    struct choice *choice = &call->generation->choice[i];
     const bool cut = is_cut(choice);
     head_put(call, cut ? "incomplete" : "completed", NULL, cut, &call->out);
     output_put(call, choice, &call->out);

@@ -37,6 +37,7 @@ struct server_config {
 
     size_t body_bytes_max;    // of one request
     size_t pending_bytes_max; // bodies of all requests, and what was parsed of them
+    size_t answer_bytes_max;  // answers of all requests, as far as they are kept
     int connections_max;
     int workers;
     double header_s, body_s, idle_s; // to read a request's head and body; between requests

@@ -14,13 +14,15 @@ struct http;
 struct live;
 struct metrics;
 struct split_format;
+struct workers;
 
 // What is there now, for /metrics and for limits. When nothing goes on all of it is 0.
 struct server_counts {
     int connections;
-    int active;        // calls past READING
-    int preparing;     // calls that workers have
-    size_t body_bytes; // of requests, parsed ones counted as what they became
+    int active;          // calls past READING
+    int preparing;       // calls that workers have
+    size_t body_bytes;   // of requests, parsed ones counted as what they became
+    size_t answer_bytes; // kept for answers that come in one piece
 };
 
 struct server {
@@ -55,6 +57,7 @@ struct server {
     uint64_t drain_until; // ns; 0: no limit
     bool drain_late;      // that was reached once
     struct metrics *metrics;
+    struct workers *workers;
     struct http *http;
     struct live *live;
 };

@@ -9,6 +9,9 @@
 #include "live.h"
 #include "metrics.h"
 #include "tools.h"
+#include "workers.h"
+
+enum { LARGE_BYTES = 1 << 20 }; // of a call: its memory is given back to the system
 
 // ---------------------------------------------------------------- submission
 
@@ -106,8 +109,41 @@ static void leave(struct generation *generation) {
     }
 }
 
+// What a token of a whole answer takes until it is sent, more or less.
+static size_t token_cost(const struct generation *generation) {
+    enum { TEXT_BYTES = 8 };
+    const struct params *params = &generation->params;
+    return TEXT_BYTES + (generation->keep_tokens ? sizeof(int32_t) : 0) +
+           (params->logprobs ? sizeof(struct token_logprob) : 0) +
+           (params->logprobs ? (size_t)params->top_logprobs * sizeof(rn_logprob) : 0);
+}
+
+// A whole answer is kept until it is complete. One that could not be kept is refused before the
+// engine works for it.
+static bool answer_check(struct call *call) {
+    const struct generation *generation = call->generation;
+    const struct server *server = call->server;
+    const size_t most = server->config.answer_bytes_max;
+    if (generation->params.stream || generation->pooling) return true;
+    size_t cost = 0;
+    for (int i = 0; i < generation->n_prompts; i++) {
+        const size_t left = (size_t)server->engine_info.n_ctx - generation->prompt[i].n_ids;
+        const int asked = generation->params.max_tokens;
+        const size_t tokens = asked < 0 || (size_t)asked > left ? left : (size_t)asked;
+        cost += tokens * (size_t)generation->params.n * token_cost(generation);
+    }
+    if (cost > most) {
+        return call_refuse(call, 413, "max_tokens", "answer_too_large",
+                           "The answer may take %zu bytes, at most %zu are kept; ask for fewer "
+                           "tokens, choices or logprobs, or for a stream",
+                           cost, most);
+    }
+    return server->counts.answer_bytes + cost <= most || call_refuse_answers(call);
+}
+
 // False: refused, and nothing is running.
 static bool submit(struct call *call) {
+    if (!answer_check(call)) return false;
     if (!choices_create(call)) return submit_refuse(call, RN_ERR_NOMEM, NULL);
     for (int i = 0; i < call->generation->n_prompts; i++) {
         if (submit_one(call, i)) continue;
@@ -117,10 +153,19 @@ static bool submit(struct call *call) {
     return true;
 }
 
+// A worker's answer for which there is no room.
+static void answer_drop(struct call *call) {
+    call_count(call, call->out.capacity, 0);
+    jbuf_deinit(&call->out);
+    call->status = 0;
+    call_refuse_answers(call);
+}
+
 void streams_start(struct call *call) {
     struct generation *generation = call->generation;
     if (call->status || !generation || !submit(call)) {
         if (!call->status) call_refuse(call, 500, NULL, NULL, "The request was not understood");
+        if (!call_count(call, 0, call->out.capacity)) answer_drop(call);
         call_state_set(call, CALL_ENDED);
         return;
     }
@@ -143,6 +188,8 @@ void streams_finish(struct call *call, bool gone) {
     if (generation) leave(generation);
     if (generation && generation->began && !gone) answer_time_learn(call->server, call);
     metrics_call_end(call->server->metrics, call, gone);
+    const bool large = call->answer_cost_max > LARGE_BYTES || call->body_cost > LARGE_BYTES;
+    if (large) workers_tidy(call->server->workers);
     generation_destroy(generation);
     call->generation = NULL;
     call_destroy(call);
@@ -363,6 +410,13 @@ static void generation_end(struct call *call) {
     call_end(call);
 }
 
+// False: the answers of all calls take more than they may.
+static bool choice_count(struct call *call, struct choice *choice) {
+    const size_t before = choice->counted;
+    choice->counted = choice_bytes(choice);
+    return call_count(call, before, choice->counted);
+}
+
 static void on_event(struct call *call, struct choice *choice, const rn_event *event) {
     struct generation *generation = call->generation;
     if (event->token >= 0) token_count(call, choice, event);
@@ -380,6 +434,8 @@ static void on_event(struct call *call, struct choice *choice, const rn_event *e
              NULL, failure_text(event->status));
     } else if (!kept || !ended || !feed(call, choice, event)) {
         fail(call, 503, "out_of_memory", "out of memory");
+    } else if (!generation->params.stream && !choice_count(call, choice)) {
+        fail(call, 503, "answers_full", "The answers of all requests take too much memory");
     } else {
         if (choice->ended && generation->params.stream)
             generation->writer->choice_end(call, choice);

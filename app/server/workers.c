@@ -2,6 +2,7 @@
 // workers take and give back.
 #include "workers.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@ struct workers {
     pthread_cond_t some;    // there is work, or the end
     struct ring todo, done; // together at most capacity calls, and those in work
     int capacity, in_hand;
+    bool untidy; // there is memory to give back
     bool ending;
     int wake_fd;
     int n_threads;
@@ -38,14 +40,26 @@ static struct call *ring_take(struct ring *ring, int capacity) {
     return call;
 }
 
+// The allocator keeps what was freed between blocks that are in use; the lock is not held.
+static void tidy(struct workers *workers) {
+    workers->untidy = false;
+    pthread_mutex_unlock(&workers->lock);
+    malloc_trim(0);
+    pthread_mutex_lock(&workers->lock);
+}
+
 static void *work(void *ctx) {
     struct workers *workers = ctx;
     pthread_mutex_lock(&workers->lock);
     for (;;) {
-        while (!workers->ending && !workers->todo.count) {
+        while (!workers->ending && !workers->todo.count && !workers->untidy) {
             pthread_cond_wait(&workers->some, &workers->lock);
         }
         if (workers->ending) break;
+        if (!workers->todo.count) {
+            tidy(workers);
+            continue;
+        }
         struct call *call = ring_take(&workers->todo, workers->capacity);
         pthread_mutex_unlock(&workers->lock);
         call->route->prepare(call);
@@ -104,6 +118,14 @@ void workers_destroy(struct workers *workers) {
     free(workers->todo.item);
     free(workers->done.item);
     free(workers);
+}
+
+void workers_tidy(struct workers *workers) {
+    if (!workers) return;
+    pthread_mutex_lock(&workers->lock);
+    workers->untidy = true;
+    pthread_cond_signal(&workers->some);
+    pthread_mutex_unlock(&workers->lock);
 }
 
 bool workers_push(struct workers *workers, struct call *call) {

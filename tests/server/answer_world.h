@@ -139,6 +139,7 @@ static inline void answer_play(struct call *call, const struct piece *pieces, si
     generation->n_live = 0;
     if (stream) generation->writer->choice_end(call, choice);
     generation_write_end(call);
+    call_fill(call, SIZE_MAX);
     check(!call->out.failed, "out of memory");
 }
 

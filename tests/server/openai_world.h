@@ -206,6 +206,7 @@ static inline void generation_tell(struct call *call, const struct script *scrip
         choice_finish(call, &generation->choice[i], &script[i % n_scripts]);
     }
     generation_write_end(call);
+    call_fill(call, SIZE_MAX);
     assert_false(call->out.failed);
 }
 

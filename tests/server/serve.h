@@ -33,6 +33,7 @@ static inline struct server_config serve_config(void) {
                                    .model_name = "tiny",
                                    .body_bytes_max = 1 << 20,
                                    .pending_bytes_max = 8 << 20,
+                                   .answer_bytes_max = 8 << 20,
                                    .connections_max = 256,
                                    .workers = 2,
                                    .header_s = 60,

@@ -53,6 +53,7 @@ static void play(struct call *call) {
     }
     generation->writer->choice_end(call, choice);
     generation_write_end(call);
+    call_fill(call, SIZE_MAX);
 }
 
 // What the I/O thread would have when the answer's first piece comes.

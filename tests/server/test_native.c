@@ -75,7 +75,9 @@ static void choice_finish(struct call *call, int index, rn_finish finish, const 
     choice->timings.prompt_tokens = (int)generation->prompt[choice->prompt].n_ids;
     choice->timings.cached_tokens = 1;
     if (generation->params.stream) generation->writer->choice_end(call, choice);
-    if (--generation->n_live == 0) generation_write_end(call);
+    if (--generation->n_live > 0) return;
+    generation_write_end(call);
+    call_fill(call, SIZE_MAX);
 }
 
 // The events of a stream, an array to be given back. Each must be whole.

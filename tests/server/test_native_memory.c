@@ -81,6 +81,7 @@ static void lost_memory_of_an_answer_is_remembered(void **state) {
                 generation->writer->choice_end(call, generation->choice);
             }
             generation_write_end(call);
+            call_fill(call, SIZE_MAX);
             failed = fail_at < 0;
             fail_at = -1;
             check(call->out.failed == failed, "%s: allocation %ld", bodies[i], at);

@@ -469,6 +469,7 @@ static void impossible_tokens_have_a_number_as_logprob(void **state) {
     token_add(call, choice, 1);
     choice->logprob[0].logprob = -1.0f / 0.0f;
     generation_write_end(call);
+    call_fill(call, SIZE_MAX);
     json_t *body = json_of(call->out.data, call->out.len);
     const json_t *token = json_array_get(
         json_object_get(json_object_get(json_array_get(json_object_get(body, "choices"), 0),

@@ -251,6 +251,7 @@ static json_t *logprobs_of(const int32_t *token, size_t n, const int32_t *top, i
             choice->top[choice->logprob[i].first_top + j] = (rn_logprob){top[j], -1.0f - (float)j};
     }
     generation_write_end(call);
+    call_fill(call, SIZE_MAX);
     json_t *body = json_of(call->out.data, call->out.len); // refuses equal keys
     json_t *logprobs = json_incref(
         json_object_get(json_array_get(json_object_get(body, "choices"), 0), "logprobs"));

@@ -23,6 +23,7 @@ static json_t *answer(const char *body, const float *vector) {
         call->generation->choice[i].timings.cached_tokens = 1;
     }
     generation_write_end(call);
+    call_fill(call, SIZE_MAX);
     json_t *json = json_of(call->out.data, call->out.len);
     call_free(call);
     return json;

@@ -99,6 +99,7 @@ static void lost_memory_of_an_answer_is_remembered(void **state) {
                 choice_finish(call, choice, &script);
             }
             generation_write_end(call);
+            call_fill(call, SIZE_MAX);
             failed = fail_at < 0;
             fail_at = -1;
             assert_int_equal(call->out.failed, failed);
