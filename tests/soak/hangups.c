@@ -12,6 +12,7 @@ enum {
     SCRAPE_EVERY = 500, // hang-ups
     WARM = 1000, // hang-ups after which memory is first read; judged where twice as many come
     GROWTH_MB_MAX = 24, // from then on; drafts remember texts up to a bound of their own
+    REFUSED_MAX = 1000, // more than hang-ups: the server takes nobody
     QUIET_S = 10,       // in which all must be given back
 };
 
@@ -29,7 +30,7 @@ struct run {
     struct process process;
     int kept[KEPT]; // the first asks for /metrics now and then, the others do nothing more
     int epoll, n_clients;
-    long hangups, hangups_max, started;
+    long hangups, hangups_max, started, refused;
     struct client client[CLIENTS_MAX];
     char text[1 << 18];
 };
@@ -84,6 +85,15 @@ static void client_read(struct run *run, struct client *client) {
     char bytes[16384];
     const ssize_t n = recv(client->fd, bytes, sizeof bytes - 1, 0);
     bytes[n > 0 ? n : 0] = '\0';
+    if (!client->half &&
+        !strncmp(bytes, "HTTP/1.1 429 ", 13)) { // those that left are still counted
+        close(client->fd);
+        client->fd = -1;
+        run->started--;
+        run->refused++;
+        sleep_ms(1);
+        return;
+    }
     if (!client->half && strncmp(bytes, "HTTP/1.1 200 ", 13)) {
         fprintf(stderr, "hangups: no stream, but: %.300s\n", n > 0 ? bytes : "the end");
         exit(1);
@@ -96,9 +106,10 @@ static void client_read(struct run *run, struct client *client) {
     client_leave(run, client);
 }
 
-// False: a client has waited for too long.
+// False: a client has waited for too long, or most are refused.
 static bool hang_up(struct run *run) {
     struct epoll_event event[64];
+    if (run->refused > REFUSED_MAX + run->hangups) return false;
     for (int i = 0; i < run->n_clients; i++) {
         struct client *client = &run->client[i];
         if (client->fd < 0 && run->started < run->hangups_max) client_start(run, client);
@@ -126,7 +137,7 @@ static bool judge(const struct run *run, bool stalled, const struct sample *befo
                   const struct sample *warm, const struct sample *after, int status) {
     const double grown = after->rss_mb - warm->rss_mb;
     bool ok = true;
-    if (stalled) ok = false, printf("FAILED: no answer for %d s\n", PATIENCE_MS / 1000);
+    if (stalled) ok = false, printf("FAILED: no stream for %d s\n", PATIENCE_MS / 1000);
     if (!is_back(after, before)) ok = false, printf("FAILED: not given back in %d s\n", QUIET_S);
     if (run->hangups_max >= 2 * WARM && grown > GROWTH_MB_MAX) {
         ok = false, printf("FAILED: memory grew by %.1f MB, more than %d\n", grown, GROWTH_MB_MAX);
@@ -184,7 +195,8 @@ int main(int argc, char **argv) {
         after = sample(&run);
     }
     row("after", run.hangups, &after);
-    printf("%.1f s, %.0f hang-ups/s\n", took, (double)run.hangups / took);
+    printf("%.1f s, %.0f hang-ups/s, %ld refused with 429\n", took, (double)run.hangups / took,
+           run.refused);
     for (int i = 0; i < KEPT; i++) close(run.kept[i]);
     return judge(&run, stalled, &before, &warm, &after, process_stop(&run.process)) ? 0 : 1;
 }
