@@ -240,4 +240,4 @@ export const ACTORS = [
 ];
 // Each fixed request in each form, once.
 export const EACH = FIXED.flatMap((request) => [[request, false], ...(request.api ? [[request, true]] : [])]);
-export { fixed, get };
+export { fixed, get, note };

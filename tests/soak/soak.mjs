@@ -3,8 +3,9 @@
 //   node soak.mjs RUNNEL [--json FILE]     environment: SOAK_MINUTES (30), SOAK_REQUESTS (no limit)
 import fs from 'node:fs';
 import os from 'node:os';
-import { ACTORS, EACH, fixed, get, ledger, uncalled } from './actors.mjs';
-import { descriptors, rss, samplesOf, sleep, start } from './client.mjs';
+import { Worker } from 'node:worker_threads';
+import { ACTORS, EACH, fixed, get, ledger, note, uncalled } from './actors.mjs';
+import { descriptors, PATIENCE_MS, rss, samplesOf, sleep, start } from './client.mjs';
 
 const SAMPLE_S = 2, QUIET_S = 20, RSS_GROWTH_MB_MAX = 100;
 const GAUGES = ['runnel:http_active', 'runnel:http_preparing', 'runnel:http_body_bytes', 'runnel:choices_submitted',
@@ -35,9 +36,9 @@ function check(what, expected, got, ok = expected === got) {
 
 // A scraper and a balancer, each on one connection for the whole time.
 function watch(server) {
-    const kept = () => new server.module.Agent({ keepAlive: true, maxSockets: 1 });
-    server.scraper = { agent: kept(), ports: new Set() };
-    server.balancer = { agent: kept(), ports: new Set() };
+    server.scraper = { agent: new server.module.Agent({ keepAlive: true, maxSockets: 1 }), ports: new Set() };
+    server.balancer = { ports: new Set(), worker: new Worker(new URL('balancer.mjs', import.meta.url),
+        { workerData: { port: server.port, secure: server.secure, patience: PATIENCE_MS } }) };
     server.health = [];
     server.series = [];
 }
@@ -51,12 +52,20 @@ async function scrape(server) {
         return new Map();
     }
 }
-async function health(server) {
-    const start = performance.now();
-    const answer = await get(server, '/health', { agent: server.balancer.agent });
-    server.health.push(performance.now() - start);
-    server.balancer.ports.add(answer.port);
-    if (answer.status !== 200) throw new Error(`/health: ${answer.status}`);
+// Lets the balancer ask while the promise is not settled.
+async function balanced(server, promise) {
+    const { worker, ports } = server.balancer;
+    worker.postMessage('go');
+    await promise;
+    const told = new Promise((resolve) => worker.once('message', resolve));
+    worker.postMessage('stop');
+    const seen = await told;
+    for (const failure of seen.failures) fail(`${server.name}, /health: ${failure}`);
+    for (const port of seen.ports) ports.add(port);
+    for (const ms of seen.ms) {
+        server.health.push(ms);
+        note(server, 'GET', '/health', 200);
+    }
 }
 async function sample(server, began) {
     const samples = await scrape(server);
@@ -87,13 +96,7 @@ async function lane(server, actor, over) {
 async function run(servers, actors, over) {
     const lanes = servers.flatMap((server) => actors.filter((actor) => !(actor.plain && server.secure))
         .flatMap((actor) => Array.from({ length: server.secure ? Math.ceil(actor.lanes / 3) : actor.lanes }, () => lane(server, actor, over))));
-    const beside = servers.map(async (server) => {
-        while (!over()) {
-            await health(server).catch((error) => fail(`${server.name}, /health: ${error.message}`));
-            await sleep(100);
-        }
-    });
-    await Promise.all([...lanes, ...beside]);
+    await Promise.all(servers.map((server) => balanced(server, Promise.all(lanes))));
 }
 
 // What the server counted between two scrapes against what the client did. exact: nothing else was done.
@@ -212,7 +215,7 @@ const tell = (text) => { if (process.stderr.isTTY) process.stderr.write(`\r\x1b[
 for (const server of servers) {
     server.ledger = ledger();
     for (const [request, streamed] of EACH) await fixed(server, request, streamed).catch((error) => fail(`${server.name}, first: ${error.message}`));
-    await health(server);
+    await balanced(server, sleep(500));
     server.agent.destroy();
     await sleep(300);
     await scrape(server);
@@ -236,7 +239,6 @@ for (const server of servers) await quiet(server, server.baseline);
 await phase(servers, true, () => run(servers, calm, until(calmS)));
 for (const server of servers) {
     for (const [request, streamed] of EACH) await fixed(server, request, streamed).catch((error) => fail(`${server.name}, last: ${error.message}`));
-    await health(server).catch((error) => fail(`${server.name}, /health: ${error.message}`));
     server.agent.destroy();
     await quiet(server, server.baseline);
     await sample(server, began);
