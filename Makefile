@@ -3,11 +3,15 @@
 #   PREFIX, DESTDIR                where `make install` puts things
 #   STORY                          what `make run` asks for
 #   FUZZ_SECONDS                   how long `make fuzz` runs each harness
+#   SOAK_MINUTES, SOAK_REQUESTS    how long `make soak` goes on, and after how many actions at most
 SAN          ?=
 PREFIX       ?= /usr/local
 DESTDIR      ?=
 STORY        ?= a fox and a lantern
 FUZZ_SECONDS ?= 60
+SOAK_MINUTES ?= 30
+SOAK_REQUESTS ?=
+export SOAK_MINUTES SOAK_REQUESTS
 JOBS         ?= $(shell nproc 2>/dev/null || echo 1)
 
 # The story reaches the recipe through the environment, as it was written: neither make nor the shell
@@ -29,7 +33,7 @@ CTEST = $(if $(filter thread,$(SAN)),setarch -R )ctest --test-dir $(BUILD) --out
         $(if $(SAN),-LE long) $(if $(filter thread,$(SAN)),-L threads)
 
 .DEFAULT_GOAL := all
-.PHONY: all program setup clients run test install deb fuzz format format-check help clean
+.PHONY: all program setup clients run test install deb fuzz soak format format-check help clean
 
 all: $(BUILD)/build.ninja ## build everything; the program is build/runnel
 	@echo "building $(BUILD)/runnel and its tests"
@@ -80,6 +84,13 @@ deb: setup ## build a Debian package of the program, the service and the library
 fuzz: ## run each fuzz harness for FUZZ_SECONDS (needs clang)
 	@tools/setup fuzz
 	@tools/fuzz build-fuzz $(FUZZ_SECONDS)
+
+soak: ## everything at once against real servers for SOAK_MINUTES; hang-ups; idle connections (tests/soak)
+	@tools/setup soak
+	@$(MAKE) -s --no-print-directory all TARGETS="runnel hangups idle"
+	@failed=0; node tests/soak/soak.mjs $(BUILD)/runnel --json $(BUILD)/soak.json || failed=1; \
+	    $(BUILD)/tests/soak/hangups $(BUILD)/runnel || failed=1; \
+	    $(BUILD)/tests/soak/idle $(BUILD)/runnel || failed=1; exit $$failed
 
 format: ## format the sources with clang-format
 	@tools/setup format

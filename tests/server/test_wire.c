@@ -1,0 +1,688 @@
+// HTTP/1.1 as it is on the wire: what is refused and how, what is taken, and that the answers to a
+// connection's requests are in step with them. Each refusal is one answer whose body is JSON and
+// whose length is right. Rows of a table are sent at once and judged each; all that are wrong are
+// told.
+#include "answers.h"
+#include "tools.h"
+
+enum {
+    BODY_MAX = 16 << 20,
+    ROWS_MAX = 64,
+    AT_ONCE_MS = 8000, // far less than the deadlines of the server below
+};
+
+static int wire_setup(void **state) {
+    struct server_config config = serve_config();
+    config.body_bytes_max = BODY_MAX;
+    config.pending_bytes_max = 8 * BODY_MAX;
+    config.ui = true;
+    return serve_setup_with(state, &config);
+}
+
+#define HOST  "Host: localhost\r\n"
+#define POST  "POST /tokenize HTTP/1.1\r\n" HOST
+#define GET   "GET /health HTTP/1.1\r\n" HOST
+#define LAST  "GET /health HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n"
+#define BODY  "{\"content\":\"a\"}"
+#define CHUNK "Transfer-Encoding: chunked\r\n\r\n"
+// What a second reader could take for a request of its own.
+#define HIDDEN "GET /v1/models HTTP/1.1\r\n" HOST "\r\n"
+
+struct row {
+    const char *data;
+    size_t len;
+    int status[3]; // one of these; 0: there is no other
+};
+#define ROW(text, ...)                                                                             \
+    {                                                                                              \
+        text, sizeof text - 1, { __VA_ARGS__ }                                                     \
+    }
+
+// A row as one line of print.
+static const char *shown(const struct row *row) {
+    static char text[200];
+    size_t n = 0;
+    for (size_t i = 0; i < row->len && n < sizeof text - 8; i++) {
+        const unsigned char c = (unsigned char)row->data[i];
+        if (c == '\r')
+            n += (size_t)sprintf(text + n, "\\r");
+        else if (c == '\n')
+            n += (size_t)sprintf(text + n, "\\n");
+        else if (c < ' ' || c > '~')
+            n += (size_t)sprintf(text + n, "\\x%02x", c);
+        else
+            text[n++] = (char)c;
+    }
+    text[n] = '\0';
+    return text;
+}
+
+// What comes until the connection ends, or until the moment.
+static struct reply receive_until(int fd, uint64_t end_ns) {
+    const uint64_t now = clock_ns();
+    const int left_ms = now < end_ns ? (int)((end_ns - now) / 1000000) : 0;
+    return serve_receive(fd, true, left_ms < 100 ? 100 : left_ms);
+}
+
+// Sends each row on a connection of its own; NULL or why the answers to it are wrong.
+typedef const char *(*judge_of)(const struct row *row, const struct reply *reply,
+                                const struct answers *answers);
+
+static void rows_are_judged(const struct serve *serve, const struct row *row, int n,
+                            judge_of judge) {
+    static struct answers answers;
+    int fd[ROWS_MAX], wrong = 0;
+    assert_true(n <= ROWS_MAX);
+    for (int i = 0; i < n; i++) {
+        fd[i] = serve_connect(serve);
+        serve_send(fd[i], row[i].data, row[i].len);
+    }
+    const uint64_t end_ns = clock_ns() + AT_ONCE_MS * UINT64_C(1000000);
+    for (int i = 0; i < n; i++) {
+        struct reply reply = receive_until(fd[i], end_ns);
+        answers_of(&reply, !strncmp(row[i].data, "HEAD ", 5), &answers);
+        const char *why = judge(&row[i], &reply, &answers);
+        if (why) {
+            wrong++;
+            print_error("%s: %s, got %d answers: %.160s\n", shown(&row[i]), why, answers.n,
+                        reply.len ? reply.data : "nothing");
+        }
+        answers_free(&answers);
+        reply_free(&reply);
+        close(fd[i]);
+    }
+    serve_is_well(serve, "the rows");
+    check(!wrong, "%d of %d rows are wrong", wrong, n);
+}
+#define ROWS(rows, judge) rows_are_judged(*state, rows, sizeof rows / sizeof *rows, judge)
+
+static bool status_is(const struct row *row, int status) {
+    for (int i = 0; i < 3; i++) {
+        if (status && status == row->status[i]) return true;
+    }
+    return false;
+}
+
+static const char *refused(const struct row *row, const struct reply *reply,
+                           const struct answers *answers) {
+    if (answers->fault) return answers->fault;
+    if (answers->n == 0) return "no answer";
+    if (!status_is(row, answers->at[0].status)) return "another status";
+    if (answers->n > 1) return "a second answer";
+    if (!answer_is_json_error(&answers->at[0])) return "the body is no error of ours";
+    return reply->closed ? NULL : "the connection stayed open";
+}
+
+// ---------------------------------------------------------------- refusals
+
+static void folded_fields_are_refused(void **state) {
+    static const struct row rows[] = {
+        ROW(POST "Content-Length:\r\n 46\r\n\r\n" HIDDEN, 400),
+        ROW(POST "Content-Length:\r\n\t46\r\n\r\n" HIDDEN, 400),
+        ROW(POST "Content-Length: 1\r\n 0\r\n\r\n" HIDDEN, 400),
+        ROW(POST "Content-Length: 0\r\n 60\r\n\r\n" HIDDEN, 400),
+        ROW(POST "Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n" HIDDEN, 400),
+        ROW(POST "Transfer-Encoding:\r\n\tchunked\r\n\r\n0\r\n\r\n" HIDDEN, 400),
+        ROW(POST "Transfer-Encoding: chun\r\n ked\r\n\r\n0\r\n\r\n" HIDDEN, 400),
+        ROW(POST "Transfer-Encoding: chunked\r\n , identity\r\n\r\n0\r\n\r\n" HIDDEN, 400),
+        ROW(POST "X: a\r\n Content-Length: 60\r\n\r\n" HIDDEN, 400),
+        ROW("GET /health HTTP/1.1\r\n" HOST "X: a\r\n b\r\n\r\n" HIDDEN, 400),
+        ROW("GET /health HTTP/1.1\r\n Host: localhost\r\n\r\n" HIDDEN, 400),
+        ROW("GET /health HTTP/1.1\r\nHost:\r\n localhost\r\n\r\n" HIDDEN, 400),
+    };
+    ROWS(rows, refused);
+}
+
+static void a_nul_in_the_head_is_refused(void **state) {
+    static const struct row rows[] = {
+        ROW("\0GET /health HTTP/1.1\r\n" HOST "\r\n" HIDDEN, 400),
+        ROW("GE\0T /health HTTP/1.1\r\n" HOST "\r\n" HIDDEN, 400),
+        ROW("GET /metrics\0/health HTTP/1.1\r\n" HOST "\r\n" HIDDEN, 400),
+        ROW("GET /health\0 HTTP/1.1\r\n" HOST "\r\n" HIDDEN, 400),
+        ROW("GET /health HTTP/1.1\0\r\n" HOST "\r\n" HIDDEN, 400),
+        ROW("GET /health HTTP/1.1\r\nHost: localhost\0.example\r\n\r\n" HIDDEN, 400),
+        ROW(GET "X\0: a\r\n\r\n" HIDDEN, 400),
+        ROW(GET "X: \0\r\n\r\n" HIDDEN, 400),
+        ROW(GET "X: a\0b\r\n\r\n" HIDDEN, 400),
+        ROW(GET "\0\r\n\r\n" HIDDEN, 400),
+        ROW(POST "Transfer-Encoding: chunked\0x\r\n\r\n0\r\n\r\n" HIDDEN, 400),
+        ROW(POST "Content-Length: 5\0 5\r\n\r\n" HIDDEN, 400),
+        ROW(POST "Content-Length: 0\0\r\n\r\n" HIDDEN, 400),
+    };
+    ROWS(rows, refused);
+}
+
+static void bare_line_feeds_are_refused(void **state) {
+    static const struct row rows[] = {
+        ROW("GET /health HTTP/1.1\nHost: localhost\n\n" HIDDEN, 400),
+        ROW("GET /health HTTP/1.1\nHost: localhost\r\n\r\n" HIDDEN, 400),
+        ROW(GET "X: a\nY: b\r\n\r\n" HIDDEN, 400),
+        ROW(GET "X: a\n\r\n" HIDDEN, 400),
+        ROW(GET "X: a\r\n\n" HIDDEN, 400),
+        ROW(GET "X: a\rb\r\n\r\n" HIDDEN, 400), // and carriage returns
+        ROW(GET "X: a\r\r\n\r\n" HIDDEN, 400),
+        ROW(POST CHUNK "f\n" BODY "\r\n0\r\n\r\n" HIDDEN, 400),
+        ROW(POST CHUNK "f\r\n" BODY "\n0\r\n\r\n" HIDDEN, 400),
+        ROW(POST CHUNK "f;a=b\n" BODY "\r\n0\r\n\r\n" HIDDEN, 400),
+        ROW(POST CHUNK "f\r\n" BODY "\r\n0\n\r\n" HIDDEN, 400),
+        ROW(POST CHUNK "f\r\n" BODY "\r\n0\r\n\n" HIDDEN, 400),
+        ROW(POST CHUNK "f\r\n" BODY "\r\n0\r\nX: a\n\r\n" HIDDEN, 400),
+    };
+    ROWS(rows, refused);
+}
+
+static void wrong_fields_are_refused(void **state) {
+    static const struct row rows[] = {
+        ROW(GET HOST "\r\n" HIDDEN, 400),
+        ROW(GET "Host: evil.example\r\n\r\n" HIDDEN, 400),
+        ROW("GET /health HTTP/1.1\r\n\r\n" HIDDEN, 400),
+        ROW("GET /health HTTP/1.1\r\nX: a\r\n\r\n" HIDDEN, 400),
+        ROW("GET /health HTTP/1.1\r\nHost: a b\r\nConnection: close\r\n\r\n", 400, 403),
+        ROW("GET /health HTTP/1.1\r\nHost : localhost\r\n\r\n" HIDDEN, 400),
+        ROW(GET ": a\r\n\r\n" HIDDEN, 400),
+        ROW(GET ":\r\n\r\n" HIDDEN, 400),
+        ROW(GET "X : a\r\n\r\n" HIDDEN, 400),
+        ROW(GET "X\t: a\r\n\r\n" HIDDEN, 400),
+        ROW(GET "X Y: a\r\n\r\n" HIDDEN, 400),
+        ROW(GET "X(): a\r\n\r\n" HIDDEN, 400),
+        ROW(GET "No colon\r\n\r\n" HIDDEN, 400),
+        ROW(GET "X: a\x01\r\n\r\n" HIDDEN, 400),
+        ROW(GET "X: a\x7f\r\n\r\n" HIDDEN, 400),
+        ROW(POST "Content-Length : 15\r\n\r\n" BODY HIDDEN, 400),
+        ROW(POST "Expect: tea\r\nContent-Length: 15\r\n\r\n" BODY, 417),
+    };
+    ROWS(rows, refused);
+}
+
+static void wrong_lengths_are_refused(void **state) {
+    static const struct row rows[] = {
+        ROW(POST "Content-Length: -1\r\n\r\n" BODY, 400),
+        ROW(POST "Content-Length: +15\r\n\r\n" BODY, 400),
+        ROW(POST "Content-Length: 15, 15\r\n\r\n" BODY, 400),
+        ROW(POST "Content-Length: 15,15\r\n\r\n" BODY, 400),
+        ROW(POST "Content-Length: 15 15\r\n\r\n" BODY, 400),
+        ROW(POST "Content-Length: 15;\r\n\r\n" BODY, 400),
+        ROW(POST "Content-Length: 0x0f\r\n\r\n" BODY, 400),
+        ROW(POST "Content-Length: 15.0\r\n\r\n" BODY, 400),
+        ROW(POST "Content-Length:\r\n\r\n" BODY, 400),
+        ROW(POST "Content-Length: \r\n\r\n" BODY, 400),
+        ROW(POST "Content-Length: a\r\n\r\n" BODY, 400),
+        ROW(POST "Content-Length: 15\r\nContent-Length: 15\r\n\r\n" BODY, 400),
+        ROW(POST "Content-Length: 15\r\nContent-Length: 0\r\n\r\n" BODY, 400),
+        ROW(POST "Content-Length: 15\r\n" CHUNK "f\r\n" BODY "\r\n0\r\n\r\n" HIDDEN, 400),
+        ROW(POST "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" HIDDEN, 400),
+        ROW(POST "Content-Length: 9223372036854775807\r\n\r\n" BODY, 413, 400),
+        ROW(POST "Content-Length: 9223372036854775808\r\n\r\n" BODY, 413, 400),
+        ROW(POST "Content-Length: 18446744073709551615\r\n\r\n" BODY, 413, 400),
+        ROW(POST "Content-Length: 18446744073709551616\r\n\r\n" BODY, 413, 400),
+        ROW(POST "Content-Length: 18446744073709551631\r\n\r\n" BODY, 413, 400),
+        ROW(POST "Content-Length: 99999999999999999999999999999999\r\n\r\n" BODY, 413, 400),
+        ROW(POST "Content-Length: 16777217\r\n\r\n" BODY, 413),
+        ROW(POST "Expect: 100-continue\r\nContent-Length: 16777217\r\n\r\n", 413),
+    };
+    ROWS(rows, refused);
+}
+
+static void wrong_codings_and_chunks_are_refused(void **state) {
+    static const struct row rows[] = {
+        ROW(POST "Transfer-Encoding: gzip\r\n\r\n" BODY, 400, 501),
+        ROW(POST "Transfer-Encoding: identity\r\n\r\n" HIDDEN, 400, 501),
+        ROW(POST "Transfer-Encoding: xchunked\r\n\r\n" HIDDEN, 400, 501),
+        ROW(POST "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n" HIDDEN, 400, 501),
+        ROW(POST "Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n" HIDDEN, 400, 501),
+        ROW(POST "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n" HIDDEN, 400, 501),
+        ROW(POST "Transfer-Encoding:\r\n\r\n" HIDDEN, 400, 501),
+        ROW(POST "Transfer-Encoding: chunked\r\n" CHUNK "0\r\n\r\n" HIDDEN, 400),
+        ROW(POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: a\r\n\r\n0\r\n\r\n" HIDDEN, 400,
+            501),
+        ROW("POST /tokenize HTTP/1.0\r\n" HOST CHUNK "0\r\n\r\n" HIDDEN, 400),
+        ROW(POST CHUNK "ZZ\r\n\r\n", 400),
+        ROW(POST CHUNK "-1\r\n" BODY "\r\n", 400),
+        ROW(POST CHUNK "+f\r\n" BODY "\r\n", 400),
+        ROW(POST CHUNK "0xf\r\n" BODY "\r\n", 400),
+        ROW(POST CHUNK " f\r\n" BODY "\r\n", 400),
+        ROW(POST CHUNK "\r\n" BODY "\r\n", 400),
+        ROW(POST CHUNK "f g\r\n" BODY "\r\n", 400),
+        ROW(POST CHUNK "FFFFFFFFFFFFFFFF\r\n" BODY, 400, 413),
+        ROW(POST CHUNK "FFFFFFFFFFFFFFFFF\r\n" BODY, 400, 413),
+        ROW(POST CHUNK "1000000000000000f\r\n" BODY, 400, 413),
+        ROW(POST CHUNK "f\r\n" BODY "garbage\r\n0\r\n\r\n", 400),
+    };
+    ROWS(rows, refused);
+}
+
+static void wrong_request_lines_are_refused(void **state) {
+    static const struct row rows[] = {
+        ROW("GARBAGE\r\n\r\n", 400),
+        ROW("GET\r\n\r\n", 400),
+        ROW("GET /health\r\n\r\n", 400), // HTTP/0.9
+        ROW("GET  /health HTTP/1.1\r\n" HOST "\r\n", 400),
+        ROW("GET /health  HTTP/1.1\r\n" HOST "\r\n", 400),
+        ROW("GET\t/health\tHTTP/1.1\r\n" HOST "\r\n", 400),
+        ROW("GET /health a HTTP/1.1\r\n" HOST "\r\n", 400),
+        ROW(" GET /health HTTP/1.1\r\n" HOST "\r\n", 400),
+        ROW("GET health HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n", 400, 404),
+        ROW("GET /health http/1.1\r\n" HOST "\r\n", 400, 505),
+        ROW("GET /health HTTP/1.10\r\n" HOST "\r\n", 400, 505),
+        ROW("GET /health HTTP/1\r\n" HOST "\r\n", 400, 505),
+        ROW("GET /health JUNK/1.1\r\n" HOST "\r\n", 400, 505),
+        ROW("GET /health HTTP/2.0\r\n" HOST "\r\n", 505, 400),
+        ROW("GET /health HTTP/9.9\r\n" HOST "\r\n", 505, 400),
+        ROW("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, 400),
+        ROW("G{T /health HTTP/1.1\r\n" HOST "\r\n", 400, 501),
+        ROW("BREW /health HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n", 501, 405),
+        ROW("get /health HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n", 501, 405, 400),
+        ROW("TRACE /health HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n", 501, 405),
+        ROW("CONNECT localhost:80 HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n", 501, 405, 400),
+        ROW("POST /health HTTP/1.1\r\n" HOST "Connection: close\r\nContent-Length: 0\r\n\r\n", 405),
+        ROW("GET /nothing HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n", 404),
+    };
+    ROWS(rows, refused);
+}
+
+// A row of head, so many bytes of units, and tail.
+static struct row filled(const char *head, const char *unit, size_t bytes, const char *tail,
+                         int status, int other) {
+    const size_t unit_len = strlen(unit), n = bytes / unit_len;
+    char *data = malloc(strlen(head) + n * unit_len + strlen(tail) + 1);
+    assert_non_null(data);
+    char *at = stpcpy(data, head);
+    for (size_t i = 0; i < n; i++, at += unit_len) memcpy(at, unit, unit_len);
+    at = stpcpy(at, tail);
+    return (struct row){data, (size_t)(at - data), {status, other}};
+}
+
+static void large_heads_are_refused(void **state) {
+    enum { HEAD_MAX = 16 << 10 };
+    struct row rows[] = {
+        filled(GET "X: ", "a", HEAD_MAX, "\r\n\r\n", 431, 0),
+        filled(GET "X: ", "a", 1 << 20, "\r\n\r\n", 431, 0),
+        filled(GET, "X: a\r\n", HEAD_MAX, "\r\n", 431, 0),
+        filled("GET /", "a", HEAD_MAX, " HTTP/1.1\r\n" HOST "\r\n", 414, 431),
+        filled("GET /health?", "a=b&", 1 << 20, " HTTP/1.1\r\n" HOST "\r\n", 414, 431),
+        filled("", "A", 1 << 20, "", 431, 414),
+    };
+    ROWS(rows, refused);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        free((void *)(uintptr_t)rows[i].data);
+    }
+}
+
+// ---------------------------------------------------------------- bodies that are too large
+
+// Sends as clients do that write all before they read: 413 must be there to be read.
+static void too_large_a_body_is_told(void **state) {
+    const struct serve *serve = *state;
+    static const struct {
+        size_t mb;
+        bool chunked;
+    } body[] = {{17, false}, {70, false}, {200, false}, {17, true}, {70, true}};
+    static char block[8 + (1 << 20) + 2];
+    memset(block, ' ', sizeof block);
+    memcpy(block, "100000\r\n", 8);
+    memcpy(block + sizeof block - 2, "\r\n", 2);
+    int wrong = 0;
+    for (size_t i = 0; i < sizeof body / sizeof *body; i++) {
+        static struct answers answers;
+        char head[256];
+        if (body[i].chunked)
+            snprintf(head, sizeof head, "%s", POST "Connection: close\r\n" CHUNK);
+        else
+            snprintf(head, sizeof head, POST "Connection: close\r\nContent-Length: %zu\r\n\r\n",
+                     body[i].mb << 20);
+        const int fd = serve_connect(serve);
+        const struct timeval patience = {.tv_sec = 30};
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+        bool sent = serve_send(fd, head, strlen(head));
+        for (size_t n = 0; n < body[i].mb && sent; n++) {
+            sent = body[i].chunked ? serve_send(fd, block, sizeof block)
+                                   : serve_send(fd, block + 8, 1 << 20);
+        }
+        if (sent && body[i].chunked) serve_send(fd, "0\r\n\r\n", 5);
+        struct reply reply = receive_until(fd, clock_ns() + AT_ONCE_MS * UINT64_C(1000000));
+        answers_of(&reply, false, &answers);
+        const struct row row = ROW("", 413);
+        const char *why = refused(&row, &reply, &answers);
+        if (why) {
+            wrong++;
+            print_error("%zu MB%s: %s: %.160s\n", body[i].mb, body[i].chunked ? " in chunks" : "",
+                        why, reply.data);
+        }
+        answers_free(&answers);
+        reply_free(&reply);
+        close(fd);
+    }
+    serve_is_well(serve, "large bodies");
+    check(!wrong, "%d are wrong", wrong);
+}
+
+// ---------------------------------------------------------------- what is taken
+
+// The row's own answer, and one to LAST behind it.
+static const char *taken(const struct row *row, const struct reply *reply,
+                         const struct answers *answers) {
+    if (answers->fault) return answers->fault;
+    if (answers->n == 0) return "no answer";
+    if (!status_is(row, answers->at[0].status)) return "another status";
+    if (answers->n != 2) return "not two answers";
+    if (answers->at[1].status != 200 || !strstr(answers->at[1].body, "\"ok\"")) {
+        return "the second answer is not that of /health";
+    }
+    return reply->closed ? NULL : "the connection stayed open";
+}
+
+static void all_forms_of_a_request_are_taken(void **state) {
+    struct row rows[] = {
+        ROW(GET "\r\n" LAST, 200),
+        ROW("\r\n" GET "\r\n" LAST, 200),
+        ROW("GET http://127.0.0.1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" LAST, 200),
+        ROW("GET http://localhost:8080/health HTTP/1.1\r\n" HOST "\r\n" LAST, 200),
+        ROW("GET HTTP://localhost/health?a=b HTTP/1.1\r\n" HOST "\r\n" LAST, 200),
+        ROW("GET /health? HTTP/1.1\r\n" HOST "\r\n" LAST, 200),
+        ROW("GET /health?a=%00&&=&b HTTP/1.1\r\n" HOST "\r\n" LAST, 200),
+        ROW("GET /health HTTP/1.1\r\nhost:localhost\r\n\r\n" LAST, 200),
+        ROW("GET /health HTTP/1.1\r\nHOST: \t localhost \t \r\n\r\n" LAST, 200),
+        ROW("GET /health HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" LAST, 200),
+        ROW(GET "X:\r\nY: \r\nZ: a: b\r\n\r\n" LAST, 200),
+        ROW(GET "X: \xc3\xa9\xff\r\n\r\n" LAST, 200),
+        ROW(GET "!#$%&'*+-.^_`|~09aZ: a\r\n\r\n" LAST, 200),
+        ROW(GET "Content-Length: 0\r\n\r\n" LAST, 200),
+        ROW(POST "Content-Length: 15\r\n\r\n" BODY LAST, 200),
+        ROW(POST "content-length:15\r\n\r\n" BODY LAST, 200),
+        ROW(POST "Content-Length: 0000015\r\n\r\n" BODY LAST, 200),
+        ROW(POST CHUNK "f\r\n" BODY "\r\n0\r\n\r\n" LAST, 200),
+        ROW(POST "transfer-encoding:Chunked\r\n\r\nF\r\n" BODY "\r\n0\r\n\r\n" LAST, 200),
+        ROW(POST CHUNK "000f\r\n" BODY "\r\n0000\r\n\r\n" LAST, 200),
+        ROW(POST CHUNK "f;a=b;c=\"d\"\r\n" BODY "\r\n0;e\r\n\r\n" LAST, 200),
+        ROW(POST CHUNK "f\r\n" BODY "\r\n0\r\nX: a\r\nContent-Length: 5\r\n\r\n" LAST, 200),
+        ROW(POST CHUNK "1\r\n{\r\ne\r\n\"content\":\"a\"}\r\n0\r\n\r\n" LAST, 200),
+        ROW(POST "Content-Length: 1\r\n\r\n{" LAST, 400), // what is wrong with a body ends nothing
+        ROW("GET /nothing HTTP/1.1\r\n" HOST "\r\n" LAST, 404),
+        filled("GET /health?", "a=b&", 3500 * 4, " HTTP/1.1\r\n" HOST "\r\n" LAST, 200, 0),
+        filled(GET, "X: a\r\n", 100 * 6, "\r\n" LAST, 200, 0),
+        filled(GET "X: ", "a", 15000, "\r\n\r\n" LAST, 200, 0),
+    };
+    ROWS(rows, taken);
+    for (int i = 1; i <= 3; i++) {
+        free((void *)(uintptr_t)rows[sizeof rows / sizeof *rows - (size_t)i].data);
+    }
+}
+
+// The first answer is read without a body: a byte of one would be a fault of the second.
+static void head_sends_no_body(void **state) {
+#define HEAD(path) "HEAD " path " HTTP/1.1\r\n" HOST "\r\n" LAST
+    static const struct row rows[] = {
+        ROW(HEAD("/health"), 200),
+        ROW(HEAD("/v1/health"), 200),
+        ROW(HEAD("/health/live"), 200),
+        ROW(HEAD("/health/ready"), 200),
+        ROW(HEAD("/"), 200),
+        ROW(HEAD("/assets/base.css"), 200),
+        ROW(HEAD("/favicon.ico"), 200, 404),
+        ROW(HEAD("/metrics"), 200),
+        ROW(HEAD("/engine"), 200),
+        ROW(HEAD("/engine/live"), 200),
+        ROW(HEAD("/v1/models"), 200),
+        ROW(HEAD("/models"), 200),
+        ROW(HEAD("/v1/models/tiny"), 200),
+        ROW(HEAD("/v1/models/none"), 404),
+        ROW(HEAD("/props"), 200),
+        ROW(HEAD("/slots"), 200),
+        ROW(HEAD("/nothing"), 404),
+        ROW(HEAD("/tokenize"), 405),
+    };
+    ROWS(rows, taken);
+}
+
+static void requests_behind_each_other_are_answered_in_order(void **state) {
+    enum { N = 100 };
+    static struct answers answers;
+    char *text = malloc(N * 200 + 200), *at = text;
+    assert_non_null(text);
+    for (int i = 0; i < N; i++) {
+        if (i % 3 == 0)
+            at = stpcpy(at, GET "\r\n");
+        else if (i % 3 == 1)
+            at = stpcpy(at, POST "Content-Length: 15\r\n\r\n" BODY);
+        else
+            at = stpcpy(at, POST CHUNK "f\r\n" BODY "\r\n0\r\n\r\n");
+    }
+    at = stpcpy(at, LAST);
+    const int fd = serve_connect(*state);
+    serve_send(fd, text, (size_t)(at - text));
+    struct reply reply = serve_receive(fd, true, SERVE_PATIENCE_MS);
+    answers_of(&reply, false, &answers);
+    check(!answers.fault && answers.n == N + 1, "%d answers, %s", answers.n, answers.fault);
+    for (int i = 0; i < N; i++) {
+        check(answers.at[i].status == 200 &&
+                  strstr(answers.at[i].body, i % 3 ? "tokens" : "\"ok\""),
+              "%d: %s", i, answers.at[i].body);
+    }
+    answers_free(&answers);
+    reply_free(&reply);
+    close(fd);
+    free(text);
+}
+
+// Wherever a packet ends, the request is the same.
+static void requests_may_be_cut_anywhere(void **state) {
+    static const char text[] = "POST /tokenize HTTP/1.1\r\n" HOST "X: \t a b \r\n" CHUNK
+                               "1\r\n{\r\nE;x=y\r\n\"content\":\"a\"}\r\n0\r\nX: a\r\n\r\n" LAST;
+    static const struct row row = ROW(text, 200);
+    int wrong = 0;
+    for (size_t cut = 1; cut < sizeof text - 1; cut++) {
+        static struct answers answers;
+        const int fd = serve_connect(*state);
+        serve_send(fd, text, cut);
+        poll(NULL, 0, 1); // so that the server reads what is there
+        serve_send(fd, text + cut, sizeof text - 1 - cut);
+        struct reply reply = serve_receive(fd, true, AT_ONCE_MS);
+        answers_of(&reply, false, &answers);
+        const char *why = taken(&row, &reply, &answers);
+        if (why) wrong++, print_error("cut at %zu: %s: %.100s\n", cut, why, reply.data);
+        answers_free(&answers);
+        reply_free(&reply);
+        close(fd);
+    }
+    check(!wrong, "%d cuts are wrong", wrong);
+}
+
+static void requests_may_come_byte_by_byte(void **state) {
+    static const char text[] = POST CHUNK "f\r\n" BODY "\r\n0\r\n\r\n" LAST;
+    static const struct row row = ROW(text, 200);
+    static struct answers answers;
+    const int fd = serve_connect(*state);
+    for (size_t i = 0; i < sizeof text - 1; i++) {
+        serve_send(fd, &text[i], 1);
+        poll(NULL, 0, 1);
+    }
+    struct reply reply = serve_receive(fd, true, AT_ONCE_MS);
+    answers_of(&reply, false, &answers);
+    const char *why = taken(&row, &reply, &answers);
+    check(!why, "%s: %s", why, reply.data);
+    answers_free(&answers);
+    reply_free(&reply);
+    close(fd);
+}
+
+// ---------------------------------------------------------------- half-closed clients
+
+static const char *served(const struct row *row, const struct reply *reply,
+                          const struct answers *answers) {
+    if (answers->fault) return answers->fault;
+    if (answers->n == 0) return "no answer";
+    if (answers->n > 1) return "a second answer";
+    if (!status_is(row, answers->at[0].status)) return "another status";
+    if (strstr(row->data, "\"stream\":true") && !strstr(answers->at[0].body, "data: [DONE]")) {
+        return "the stream has no end";
+    }
+    return reply->closed ? NULL : "the connection stayed open";
+}
+
+// A client that sends no more still reads: it gets all of its answer, and then the end.
+static void half_closed_clients_get_their_answers(void **state) {
+#define ASK(path, length, body)                                                                    \
+    "POST " path " HTTP/1.1\r\n" HOST "Content-Length: " length "\r\n\r\n" body
+    static const struct row rows[] = {
+        ROW(GET "\r\n", 200),
+        ROW("GET /metrics HTTP/1.1\r\n" HOST "\r\n", 200),
+        ROW("GET /engine HTTP/1.1\r\n" HOST "\r\n", 200),
+        ROW("GET /nothing HTTP/1.1\r\n" HOST "\r\n", 404),
+        ROW(POST "Content-Length: 15\r\n\r\n" BODY, 200),
+        ROW(POST CHUNK "f\r\n" BODY "\r\n0\r\n\r\n", 200),
+        ROW(ASK("/v1/completions", "30", "{\"prompt\":\"ab\",\"max_tokens\":8}"), 200),
+        ROW(ASK("/v1/completions", "44", "{\"prompt\":\"ab\",\"max_tokens\":8,\"stream\":true}"),
+            200),
+        ROW(ASK("/v1/completions", "47", "{\"prompt\":\"ab\",\"max_tokens\":200,\"stream\":true} "),
+            200),
+        ROW(ASK("/v1/embeddings", "14", "{\"input\":\"ab\"}"), 200),
+    };
+    enum { N = sizeof rows / sizeof *rows };
+    static struct answers answers;
+    int fd[N], wrong = 0;
+    for (int i = 0; i < N; i++) {
+        fd[i] = serve_connect(*state);
+        serve_send(fd[i], rows[i].data, rows[i].len);
+        shutdown(fd[i], SHUT_WR);
+    }
+    for (int i = 0; i < N; i++) {
+        struct reply reply = serve_receive(fd[i], true, AT_ONCE_MS);
+        answers_of(&reply, false, &answers);
+        const char *why = served(&rows[i], &reply, &answers);
+        if (why) wrong++, print_error("%s: %s: %.200s\n", shown(&rows[i]), why, reply.data);
+        answers_free(&answers);
+        reply_free(&reply);
+        close(fd[i]);
+    }
+    check(!wrong, "%d of %d are wrong", wrong, N);
+}
+
+// Nothing more can come of these: they are ended long before a deadline.
+static void half_requests_of_half_closed_clients_are_ended(void **state) {
+    static const char *const text[] = {
+        "", "GE", GET, "\r\n", POST "Content-Length: 15\r\n\r\n{", POST CHUNK "f\r\n{", POST CHUNK,
+    };
+    enum { N = sizeof text / sizeof *text };
+    int fd[N];
+    for (int i = 0; i < N; i++) {
+        fd[i] = serve_connect(*state);
+        serve_send(fd[i], text[i], strlen(text[i]));
+        shutdown(fd[i], SHUT_WR);
+    }
+    for (int i = 0; i < N; i++) {
+        struct reply reply = serve_receive(fd[i], true, AT_ONCE_MS);
+        check(reply.closed && (!reply.status || reply.status == 400), "%s: %s", text[i],
+              reply.data);
+        reply_free(&reply);
+        close(fd[i]);
+    }
+}
+
+// ---------------------------------------------------------------- expectations
+
+static void a_client_that_waits_is_told_to_send(void **state) {
+    static const char *const expect[] = {"Expect: 100-continue", "expect: 100-Continue"};
+    for (int i = 0; i < 4; i++) {
+        static struct answers answers;
+        const bool chunked = i / 2;
+        char head[256];
+        snprintf(head, sizeof head, POST "%s\r\n%s\r\n\r\n", expect[i % 2],
+                 chunked ? "Transfer-Encoding: chunked" : "Content-Length: 15");
+        const int fd = serve_connect(*state);
+        serve_send(fd, head, strlen(head));
+        char told[64] = "";
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        if (poll(&wait, 1, AT_ONCE_MS) > 0) recv(fd, told, sizeof told - 1, 0);
+        check(!strcmp(told, "HTTP/1.1 100 Continue\r\n\r\n"), "%s: %s", head, told);
+        const char *rest = chunked ? "f\r\n" BODY "\r\n0\r\n\r\n" LAST : BODY LAST;
+        serve_send(fd, rest, strlen(rest));
+        struct reply reply = serve_receive(fd, true, AT_ONCE_MS);
+        answers_of(&reply, false, &answers);
+        check(!answers.fault && answers.n == 2 && answers.at[0].status == 200, "%s", reply.data);
+        check(answers.n_continue == 0, "%s", reply.data);
+        answers_free(&answers);
+        reply_free(&reply);
+        close(fd);
+    }
+}
+
+// HTTP/1.0 has no such status.
+static void others_are_not_told_to_send(void **state) {
+    static const char *const text[] = {
+        "POST /tokenize HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 15\r\n\r\n" BODY,
+        POST "Content-Length: 15\r\nConnection: close\r\n\r\n" BODY,
+    };
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        static struct answers answers;
+        const int fd = serve_connect(*state);
+        serve_send(fd, text[i], strlen(text[i]));
+        struct reply reply = serve_receive(fd, true, AT_ONCE_MS);
+        answers_of(&reply, false, &answers);
+        check(answers.n == 1 && answers.at[0].status == 200 && !answers.n_continue, "%s: %s",
+              text[i], reply.data);
+        answers_free(&answers);
+        reply_free(&reply);
+        close(fd);
+    }
+}
+
+// ---------------------------------------------------------------- the end of a connection
+
+// Closed where it is to be, and said so; and where not, kept.
+static void connections_are_kept_as_asked(void **state) {
+    static const struct {
+        const char *text;
+        bool kept;
+    } row[] = {
+        {GET "\r\n", true},
+        {GET "Connection: keep-alive\r\n\r\n", true},
+        {GET "Connection: close\r\n\r\n", false},
+        {GET "Connection: Close\r\n\r\n", false},
+        {GET "Connection: x, close\r\n\r\n", false},
+        {GET "Connection: x\r\nConnection: close\r\n\r\n", false},
+        {"GET /health HTTP/1.0\r\n\r\n", false},
+        {"GET /health HTTP/1.0\r\n" HOST "\r\n", false},
+        {"GET /health HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", true},
+        {"GET /engine HTTP/1.0\r\n\r\n", false},
+    };
+    int wrong = 0;
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        static struct answers answers;
+        const int fd = serve_connect(*state);
+        serve_send(fd, row[i].text, strlen(row[i].text));
+        struct reply reply = serve_receive(fd, true, row[i].kept ? 300 : AT_ONCE_MS);
+        answers_of(&reply, false, &answers);
+        const bool ok = answers.n == 1 && !answers.fault && answers.at[0].status == 200 &&
+                        reply.closed == !row[i].kept && answers.at[0].close == !row[i].kept;
+        if (!ok) wrong++, print_error("%s: %.300s\n", row[i].text, reply.data);
+        answers_free(&answers);
+        reply_free(&reply);
+        close(fd);
+    }
+    check(!wrong, "%d are wrong", wrong);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(folded_fields_are_refused),
+        cmocka_unit_test(a_nul_in_the_head_is_refused),
+        cmocka_unit_test(bare_line_feeds_are_refused),
+        cmocka_unit_test(wrong_fields_are_refused),
+        cmocka_unit_test(wrong_lengths_are_refused),
+        cmocka_unit_test(wrong_codings_and_chunks_are_refused),
+        cmocka_unit_test(wrong_request_lines_are_refused),
+        cmocka_unit_test(large_heads_are_refused),
+        cmocka_unit_test(too_large_a_body_is_told),
+        cmocka_unit_test(all_forms_of_a_request_are_taken),
+        cmocka_unit_test(head_sends_no_body),
+        cmocka_unit_test(requests_behind_each_other_are_answered_in_order),
+        cmocka_unit_test(requests_may_be_cut_anywhere),
+        cmocka_unit_test(requests_may_come_byte_by_byte),
+        cmocka_unit_test(half_closed_clients_get_their_answers),
+        cmocka_unit_test(half_requests_of_half_closed_clients_are_ended),
+        cmocka_unit_test(a_client_that_waits_is_told_to_send),
+        cmocka_unit_test(others_are_not_told_to_send),
+        cmocka_unit_test(connections_are_kept_as_asked),
+    };
+    return cmocka_run_group_tests(tests, wire_setup, serve_teardown);
+}
