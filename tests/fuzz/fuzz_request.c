@@ -44,6 +44,7 @@ static const struct server *server_get(void) {
     server.config = (struct server_config){.model_name = "tiny",
                                            .body_bytes_max = 1 << 20,
                                            .pending_bytes_max = 1 << 20,
+                                           .answer_bytes_max = 8 << 20,
                                            .sampling = rn_sampling_neutral(),
                                            .max_tokens = -1};
     server.model = model;

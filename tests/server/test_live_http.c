@@ -26,6 +26,7 @@ static struct served served_start(void) {
                                          .model_name = "tale",
                                          .body_bytes_max = 1 << 16,
                                          .pending_bytes_max = 1 << 20,
+                                         .answer_bytes_max = 8 << 20,
                                          .connections_max = 64,
                                          .workers = 1,
                                          .header_s = 10,
