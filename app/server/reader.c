@@ -88,23 +88,48 @@ static bool room(struct reader *reader, size_t more) {
     return true;
 }
 
-static bool within_limits(struct reader *reader, size_t more) {
-    if (reader->state == READER_LINE || reader->state == READER_FIELDS) {
-        reader->sent += more;
-        if (reader->sent <= READER_HEAD_BYTES) return true;
-        return reader->state == READER_LINE
-                   ? refuse(reader, 414, "uri_too_long",
-                            "The request's line is longer than the 16384 bytes of a head")
-                   : refuse(reader, 431, "headers_too_large",
-                            "The request's head has more than 16384 bytes");
+static bool is_head(const struct reader *reader) {
+    return reader->state == READER_LINE || reader->state == READER_FIELDS;
+}
+
+// How many more bytes the line may have.
+static size_t allowance(const struct reader *reader) {
+    if (is_head(reader)) return READER_HEAD_BYTES - reader->sent;
+    if (reader->extra > READER_EXTRA_BYTES) return 0;
+    if (reader->state == READER_TRAILERS) return READER_EXTRA_BYTES - reader->extra;
+    return READER_CHUNK_LINE_BYTES + 2 - reader->line;
+}
+
+static void too_long(struct reader *reader) {
+    if (reader->state == READER_LINE) {
+        refuse(reader, 414, "uri_too_long",
+               "The request's line is longer than the 16384 bytes of a head");
+    } else if (reader->state == READER_FIELDS) {
+        refuse(reader, 431, "headers_too_large", "The request's head has more than 16384 bytes");
+    } else if (reader->state == READER_TRAILERS || reader->extra > READER_EXTRA_BYTES) {
+        refuse(reader, 431, "headers_too_large",
+               "The body's chunks have more than 16384 bytes of extensions and trailers");
+    } else {
+        bad(reader, "The size of a chunk of the body is not plain digits");
     }
-    if (reader->state != READER_TRAILERS && reader->line + more > READER_CHUNK_LINE_BYTES + 2) {
-        return bad(reader, "The size of a chunk of the body is not plain digits");
+}
+
+// Within the limits, and no control characters. Bytes past a limit are not looked at: a refusal
+// does not depend on the pieces in which the line comes.
+static bool line_check(struct reader *reader, const char *data, size_t len) {
+    const size_t allowed = allowance(reader);
+    for (size_t i = 0; i < len && i < allowed; i++) {
+        if (is_control(data[i]) && data[i] != '\r' && data[i] != '\n') {
+            return bad(reader, "The request holds a control character where none may be");
+        }
     }
-    reader->extra += reader->state == READER_TRAILERS ? more : 0;
-    if (reader->extra <= READER_EXTRA_BYTES) return true;
-    return refuse(reader, 431, "headers_too_large",
-                  "The body's chunks have more than 16384 bytes of extensions and trailers");
+    if (len > allowed) {
+        too_long(reader);
+        return false;
+    }
+    if (is_head(reader)) reader->sent += len;
+    if (reader->state == READER_TRAILERS) reader->extra += len;
+    return true;
 }
 
 // The line, without its end and NUL-terminated, is at text + used once it is done.
@@ -113,14 +138,8 @@ static enum line_result line_take(struct reader *reader, const char *data, size_
     const char *end = memchr(data, '\n', len);
     size_t n = end ? (size_t)(end - data) + 1 : len;
     *taken = n;
-    if (!within_limits(reader, n) || !room(reader, n)) return LINE_REFUSED;
+    if (!line_check(reader, data, n) || !room(reader, n)) return LINE_REFUSED;
     char *line = reader->head.text + reader->used;
-    for (size_t i = 0; i < n; i++) {
-        if (is_control(data[i]) && data[i] != '\r' && data[i] != '\n') {
-            bad(reader, "The request holds a control character where none may be");
-            return LINE_REFUSED;
-        }
-    }
     memcpy(line + reader->line, data, n);
     reader->line += n;
     if (!end) return LINE_MORE;
