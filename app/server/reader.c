@@ -235,14 +235,33 @@ static bool length_parse(struct reader *reader, const char *value) {
     return true;
 }
 
-// A list of tokens: close, keep-alive, and names of other fields.
+// Connection: a list of tokens, close, keep-alive, and names of other fields. Readers differ in the
+// blanks that they take between tokens: close is seen between any, keep-alive only beside spaces.
 static void connection_parse(struct reader *reader, const char *value) {
-    for (const char *at = value; *at;) {
+    for (const char *at = value; *at; at += strspn(at, ", \t")) {
         const size_t len = strcspn(at, ", \t");
         if (len == 5 && !strncasecmp(at, "close", len)) reader->closes = true;
-        if (len == 10 && !strncasecmp(at, "keep-alive", len)) reader->keeps = true;
-        at += len + strspn(at + len, ", \t");
+        at += len;
     }
+    for (const char *at = value; *at; at += *at == ',') {
+        at += strspn(at, " ");
+        const size_t len = strcspn(at, ",");
+        size_t end = len;
+        while (end && at[end - 1] == ' ') end--;
+        if (end == 10 && !strncasecmp(at, "keep-alive", end)) reader->keeps = true;
+        at += len;
+    }
+}
+
+// Proxy-Connection is not part of HTTP/1.1, but other readers take it for Connection.
+static bool is_connection(const char *name) {
+    return !strcasecmp(name, "Connection") || !strcasecmp(name, "Proxy-Connection");
+}
+
+// Whether the field says where the request ends, or whether another follows.
+static bool is_framing(const char *name) {
+    return !strcasecmp(name, "Content-Length") || !strcasecmp(name, "Transfer-Encoding") ||
+           is_connection(name);
 }
 
 static bool field_read(struct reader *reader, const char *name, const char *value) {
@@ -262,7 +281,7 @@ static bool field_read(struct reader *reader, const char *name, const char *valu
         head->host = (size_t)(value - head->text);
         return !value[name_len(value)] || bad(reader, "The Host field is not a name");
     }
-    if (!strcasecmp(name, "Connection")) connection_parse(reader, value);
+    if (is_connection(name)) connection_parse(reader, value);
     if (!strcasecmp(name, "Expect") && head->minor) {
         head->expects = true;
         if (strcasecmp(value, "100-continue")) {
@@ -288,8 +307,13 @@ static char *field_cut(struct reader *reader, char *line) {
     char *value = line + len + 1;
     while (is_blank(*value)) value++;
     size_t end = strlen(value);
-    while (end && is_blank(value[end - 1])) end--;
+    bool tab = false;
+    while (end && is_blank(value[end - 1])) tab |= value[--end] == '\t';
     value[end] = '\0';
+    if (tab && is_framing(line)) { // some readers take it for a part of the value
+        ambiguous(reader, "A tab follows a length, a coding or Connection");
+        return NULL;
+    }
     return value;
 }
 
@@ -373,9 +397,7 @@ static bool chunk_parse(struct reader *reader) {
 static bool trailer_check(struct reader *reader) {
     char *name = reader->head.text + reader->used;
     if (!field_cut(reader, name)) return false;
-    if (strcasecmp(name, "Content-Length") && strcasecmp(name, "Transfer-Encoding") &&
-        strcasecmp(name, "Host"))
-        return true;
+    if (!is_framing(name) && strcasecmp(name, "Host")) return true;
     return ambiguous(reader, "The body's trailers hold a field of the head");
 }
 
