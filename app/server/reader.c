@@ -236,7 +236,8 @@ static bool length_parse(struct reader *reader, const char *value) {
 }
 
 // Connection: a list of tokens, close, keep-alive, and names of other fields. Readers differ in the
-// blanks that they take between tokens: close is seen between any, keep-alive only beside spaces.
+// blanks that they take between tokens: close is seen between any, keep-alive only as all between
+// two commas, with no tab behind it.
 static void connection_parse(struct reader *reader, const char *value) {
     for (const char *at = value; *at; at += strspn(at, ", \t")) {
         const size_t len = strcspn(at, ", \t");
@@ -244,7 +245,7 @@ static void connection_parse(struct reader *reader, const char *value) {
         at += len;
     }
     for (const char *at = value; *at; at += *at == ',') {
-        at += strspn(at, " ");
+        at += strspn(at, " \t");
         const size_t len = strcspn(at, ",");
         size_t end = len;
         while (end && at[end - 1] == ' ') end--;
