@@ -3,11 +3,14 @@
 #   PREFIX, DESTDIR                where `make install` puts things
 #   STORY                          what `make run` asks for
 #   FUZZ_SECONDS                   how long `make fuzz` runs each harness
+#   DIFF_REQUESTS, DIFF_SEED       how many requests `make http-diff` compares, and which
 SAN          ?=
 PREFIX       ?= /usr/local
 DESTDIR      ?=
 STORY        ?= a fox and a lantern
 FUZZ_SECONDS ?= 60
+DIFF_REQUESTS ?= 10000000
+DIFF_SEED    ?= 1
 JOBS         ?= $(shell nproc 2>/dev/null || echo 1)
 
 # The story reaches the recipe through the environment, as it was written: neither make nor the shell
@@ -29,7 +32,7 @@ CTEST = $(if $(filter thread,$(SAN)),setarch -R )ctest --test-dir $(BUILD) --out
         $(if $(SAN),-LE long) $(if $(filter thread,$(SAN)),-L threads)
 
 .DEFAULT_GOAL := all
-.PHONY: all program setup clients run test install deb fuzz format format-check help clean
+.PHONY: all program setup clients run test install deb fuzz http-diff format format-check help clean
 
 all: $(BUILD)/build.ninja ## build everything; the program is build/runnel
 	@echo "building $(BUILD)/runnel and its tests"
@@ -80,6 +83,13 @@ deb: setup ## build a Debian package of the program, the service and the library
 fuzz: ## run each fuzz harness for FUZZ_SECONDS (needs clang)
 	@tools/setup fuzz
 	@tools/fuzz build-fuzz $(FUZZ_SECONDS)
+
+http-diff: ## compare how the server and llhttp split DIFF_REQUESTS requests (needs node)
+	@command -v node >/dev/null || tools/setup test
+	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
+	@$(call NINJA,reader_split)
+	@node tests/http_diff/http_diff.mjs --reader $(BUILD)/tests/http_diff/reader_split --requests $(DIFF_REQUESTS) \
+	    --seed $(DIFF_SEED) --out $(BUILD)/http_diff.failures
 
 format: ## format the sources with clang-format
 	@tools/setup format
