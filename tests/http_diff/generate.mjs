@@ -171,6 +171,13 @@ const mutations = [
         return text.slice(0, place(random, text)) + other.slice(place(random, other));
     },
     (random, text) => text.slice(0, place(random, text)),
+    // a blank or the like at the end of a line, or beside its colon
+    (random, text) => {
+        const [begin, end] = line(random, text);
+        const colon = text.indexOf(':', begin);
+        const at = random.chance(60) || colon < 0 || colon > end ? Math.max(begin, end - 2) : colon + random.below(2);
+        return text.slice(0, at) + random.of([' ', '\t', '\t', ' \t', '\v', '\f', '\r', '\0', '\xA0', ',', ';']) + text.slice(at);
+    },
     // another method or version, where a line of a request is
     (random, text) => {
         const at = text.indexOf(' HTTP/1.', random.below(text.length));
