@@ -4,14 +4,14 @@
 #   STORY                          what `make run` asks for
 #   FUZZ_SECONDS                   how long `make fuzz` runs each harness
 #   DIFF_REQUESTS, DIFF_SEED       how many requests `make http-diff` compares, and which
-SAN          ?=
-PREFIX       ?= /usr/local
-DESTDIR      ?=
-STORY        ?= a fox and a lantern
-FUZZ_SECONDS ?= 60
+SAN           ?=
+PREFIX        ?= /usr/local
+DESTDIR       ?=
+STORY         ?= a fox and a lantern
+FUZZ_SECONDS  ?= 60
 DIFF_REQUESTS ?= 10000000
-DIFF_SEED    ?= 1
-JOBS         ?= $(shell nproc 2>/dev/null || echo 1)
+DIFF_SEED     ?= 1
+JOBS          ?= $(shell nproc 2>/dev/null || echo 1)
 
 # The story reaches the recipe through the environment, as it was written: neither make nor the shell
 # may read $ or quotes in it.
