@@ -4,15 +4,18 @@
 #   STORY                          what `make run` asks for
 #   FUZZ_SECONDS                   how long `make fuzz` runs each harness
 #   SOAK_MINUTES, SOAK_REQUESTS    how long `make soak` goes on, and after how many actions at most
-SAN          ?=
-PREFIX       ?= /usr/local
-DESTDIR      ?=
-STORY        ?= a fox and a lantern
-FUZZ_SECONDS ?= 60
-SOAK_MINUTES ?= 30
+#   DIFF_REQUESTS, DIFF_SEED       how many requests `make http-diff` compares, and which
+SAN           ?=
+PREFIX        ?= /usr/local
+DESTDIR       ?=
+STORY         ?= a fox and a lantern
+FUZZ_SECONDS  ?= 60
+SOAK_MINUTES  ?= 30
 SOAK_REQUESTS ?=
+DIFF_REQUESTS ?= 10000000
+DIFF_SEED     ?= 1
+JOBS          ?= $(shell nproc 2>/dev/null || echo 1)
 export SOAK_MINUTES SOAK_REQUESTS
-JOBS         ?= $(shell nproc 2>/dev/null || echo 1)
 
 # The story reaches the recipe through the environment, as it was written: neither make nor the shell
 # may read $ or quotes in it.
@@ -33,7 +36,7 @@ CTEST = $(if $(filter thread,$(SAN)),setarch -R )ctest --test-dir $(BUILD) --out
         $(if $(SAN),-LE long) $(if $(filter thread,$(SAN)),-L threads)
 
 .DEFAULT_GOAL := all
-.PHONY: all program setup clients run test install deb fuzz soak format format-check help clean
+.PHONY: all program setup clients run test install deb fuzz http-diff soak format format-check help clean
 
 all: $(BUILD)/build.ninja ## build everything; the program is build/runnel
 	@echo "building $(BUILD)/runnel and its tests"
@@ -91,6 +94,13 @@ soak: ## everything at once against real servers for SOAK_MINUTES; hang-ups; idl
 	@failed=0; node tests/soak/soak.mjs $(BUILD)/runnel --json $(BUILD)/soak.json || failed=1; \
 	    $(BUILD)/tests/soak/hangups $(BUILD)/runnel || failed=1; \
 	    $(BUILD)/tests/soak/idle $(BUILD)/runnel || failed=1; exit $$failed
+
+http-diff: ## compare how the server and llhttp split DIFF_REQUESTS requests (needs node)
+	@command -v node >/dev/null || tools/setup test
+	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
+	@$(call NINJA,reader_split)
+	@node tests/http_diff/http_diff.mjs --reader $(BUILD)/tests/http_diff/reader_split --requests $(DIFF_REQUESTS) \
+	    --seed $(DIFF_SEED) --out $(BUILD)/http_diff.failures
 
 format: ## format the sources with clang-format
 	@tools/setup format

@@ -88,23 +88,48 @@ static bool room(struct reader *reader, size_t more) {
     return true;
 }
 
-static bool within_limits(struct reader *reader, size_t more) {
-    if (reader->state == READER_LINE || reader->state == READER_FIELDS) {
-        reader->sent += more;
-        if (reader->sent <= READER_HEAD_BYTES) return true;
-        return reader->state == READER_LINE
-                   ? refuse(reader, 414, "uri_too_long",
-                            "The request's line is longer than the 16384 bytes of a head")
-                   : refuse(reader, 431, "headers_too_large",
-                            "The request's head has more than 16384 bytes");
+static bool is_head(const struct reader *reader) {
+    return reader->state == READER_LINE || reader->state == READER_FIELDS;
+}
+
+// How many more bytes the line may have.
+static size_t allowance(const struct reader *reader) {
+    if (is_head(reader)) return READER_HEAD_BYTES - reader->sent;
+    if (reader->extra > READER_EXTRA_BYTES) return 0;
+    if (reader->state == READER_TRAILERS) return READER_EXTRA_BYTES - reader->extra;
+    return READER_CHUNK_LINE_BYTES + 2 - reader->line;
+}
+
+static void too_long(struct reader *reader) {
+    if (reader->state == READER_LINE) {
+        refuse(reader, 414, "uri_too_long",
+               "The request's line is longer than the 16384 bytes of a head");
+    } else if (reader->state == READER_FIELDS) {
+        refuse(reader, 431, "headers_too_large", "The request's head has more than 16384 bytes");
+    } else if (reader->state == READER_TRAILERS || reader->extra > READER_EXTRA_BYTES) {
+        refuse(reader, 431, "headers_too_large",
+               "The body's chunks have more than 16384 bytes of extensions and trailers");
+    } else {
+        bad(reader, "The size of a chunk of the body is not plain digits");
     }
-    if (reader->state != READER_TRAILERS && reader->line + more > READER_CHUNK_LINE_BYTES + 2) {
-        return bad(reader, "The size of a chunk of the body is not plain digits");
+}
+
+// Within the limits, and no control characters. Bytes past a limit are not looked at: a refusal
+// does not depend on the pieces in which the line comes.
+static bool line_check(struct reader *reader, const char *data, size_t len) {
+    const size_t allowed = allowance(reader);
+    for (size_t i = 0; i < len && i < allowed; i++) {
+        if (is_control(data[i]) && data[i] != '\r' && data[i] != '\n') {
+            return bad(reader, "The request holds a control character where none may be");
+        }
     }
-    reader->extra += reader->state == READER_TRAILERS ? more : 0;
-    if (reader->extra <= READER_EXTRA_BYTES) return true;
-    return refuse(reader, 431, "headers_too_large",
-                  "The body's chunks have more than 16384 bytes of extensions and trailers");
+    if (len > allowed) {
+        too_long(reader);
+        return false;
+    }
+    if (is_head(reader)) reader->sent += len;
+    if (reader->state == READER_TRAILERS) reader->extra += len;
+    return true;
 }
 
 // The line, without its end and NUL-terminated, is at text + used once it is done.
@@ -113,14 +138,8 @@ static enum line_result line_take(struct reader *reader, const char *data, size_
     const char *end = memchr(data, '\n', len);
     size_t n = end ? (size_t)(end - data) + 1 : len;
     *taken = n;
-    if (!within_limits(reader, n) || !room(reader, n)) return LINE_REFUSED;
+    if (!line_check(reader, data, n) || !room(reader, n)) return LINE_REFUSED;
     char *line = reader->head.text + reader->used;
-    for (size_t i = 0; i < n; i++) {
-        if (is_control(data[i]) && data[i] != '\r' && data[i] != '\n') {
-            bad(reader, "The request holds a control character where none may be");
-            return LINE_REFUSED;
-        }
-    }
     memcpy(line + reader->line, data, n);
     reader->line += n;
     if (!end) return LINE_MORE;
@@ -216,14 +235,34 @@ static bool length_parse(struct reader *reader, const char *value) {
     return true;
 }
 
-// A list of tokens: close, keep-alive, and names of other fields.
+// Connection: a list of tokens, close, keep-alive, and names of other fields. Readers differ in the
+// blanks that they take between tokens: close is seen between any, keep-alive only as all between
+// two commas, with no tab behind it.
 static void connection_parse(struct reader *reader, const char *value) {
-    for (const char *at = value; *at;) {
+    for (const char *at = value; *at; at += strspn(at, ", \t")) {
         const size_t len = strcspn(at, ", \t");
         if (len == 5 && !strncasecmp(at, "close", len)) reader->closes = true;
-        if (len == 10 && !strncasecmp(at, "keep-alive", len)) reader->keeps = true;
-        at += len + strspn(at + len, ", \t");
+        at += len;
     }
+    for (const char *at = value; *at; at += *at == ',') {
+        at += strspn(at, " \t");
+        const size_t len = strcspn(at, ",");
+        size_t end = len;
+        while (end && at[end - 1] == ' ') end--;
+        if (end == 10 && !strncasecmp(at, "keep-alive", end)) reader->keeps = true;
+        at += len;
+    }
+}
+
+// Proxy-Connection is not part of HTTP/1.1, but other readers take it for Connection.
+static bool is_connection(const char *name) {
+    return !strcasecmp(name, "Connection") || !strcasecmp(name, "Proxy-Connection");
+}
+
+// Whether the field says where the request ends, or whether another follows.
+static bool is_framing(const char *name) {
+    return !strcasecmp(name, "Content-Length") || !strcasecmp(name, "Transfer-Encoding") ||
+           is_connection(name);
 }
 
 static bool field_read(struct reader *reader, const char *name, const char *value) {
@@ -243,7 +282,7 @@ static bool field_read(struct reader *reader, const char *name, const char *valu
         head->host = (size_t)(value - head->text);
         return !value[name_len(value)] || bad(reader, "The Host field is not a name");
     }
-    if (!strcasecmp(name, "Connection")) connection_parse(reader, value);
+    if (is_connection(name)) connection_parse(reader, value);
     if (!strcasecmp(name, "Expect") && head->minor) {
         head->expects = true;
         if (strcasecmp(value, "100-continue")) {
@@ -269,8 +308,13 @@ static char *field_cut(struct reader *reader, char *line) {
     char *value = line + len + 1;
     while (is_blank(*value)) value++;
     size_t end = strlen(value);
-    while (end && is_blank(value[end - 1])) end--;
+    bool tab = false;
+    while (end && is_blank(value[end - 1])) tab |= value[--end] == '\t';
     value[end] = '\0';
+    if (tab && is_framing(line)) { // some readers take it for a part of the value
+        ambiguous(reader, "A tab follows a length, a coding or Connection");
+        return NULL;
+    }
     return value;
 }
 
@@ -354,9 +398,7 @@ static bool chunk_parse(struct reader *reader) {
 static bool trailer_check(struct reader *reader) {
     char *name = reader->head.text + reader->used;
     if (!field_cut(reader, name)) return false;
-    if (strcasecmp(name, "Content-Length") && strcasecmp(name, "Transfer-Encoding") &&
-        strcasecmp(name, "Host"))
-        return true;
+    if (!is_framing(name) && strcasecmp(name, "Host")) return true;
     return ambiguous(reader, "The body's trailers hold a field of the head");
 }
 

@@ -9,7 +9,8 @@
 //
 // Refused: folded fields, NUL and other control characters, bare LF or CR, blanks around names,
 // two Host fields or (HTTP/1.1) none, lengths that are not plain digits or come twice, a length
-// beside a coding, codings other than chunked, versions other than 1.0 and 1.1, unknown methods.
+// beside a coding, codings other than chunked, a tab behind such a field, such a field or
+// Connection among trailers, versions other than 1.0 and 1.1, unknown methods.
 #ifndef RN_SERVER_READER_H
 #define RN_SERVER_READER_H
 
