@@ -31,6 +31,8 @@ struct call {
     char *body;        // [body_len], NUL-terminated
     size_t body_len;
     json_t *json;                  // the body, parsed by call_json; lives as long as the call
+    bool has_big_seed;             // "seed" in the body is beyond int64_t: a real in json
+    uint64_t big_seed;             // its exact value
     struct generation *generation; // what the engine is to do; NULL: nothing
 
     // the answer, when it is no stream
