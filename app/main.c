@@ -2,6 +2,7 @@
 // standard output was really written.
 #include <locale.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "app.h"
@@ -64,6 +65,7 @@ static int command_start(int command, int argc, char **argv) {
 int main(int argc, char **argv) {
     setlocale(LC_CTYPE, ""); // whether the terminal takes UTF-8; numbers stay in the C locale
     signal(SIGPIPE, SIG_IGN);
+    setenv("HWLOC_HIDE_ERRORS", "2", 0); // what hwloc has to say is not for standard error
     int code;
     if (argc < 2) {
         help_program(stderr);

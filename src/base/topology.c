@@ -6,8 +6,10 @@
 #include "base/topology.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cgroup.h"
 #include "base/cores.h"
@@ -180,12 +182,32 @@ static rn_status tree_read(struct reading *r, rn_error *err) {
     return RN_OK;
 }
 
+// Where it finds none of these, hwloc's reader of /sys writes to standard error and gives up.
+static bool sysfs_is_there(void) {
+    static const char *const names[] = {"package_cpus", "core_cpus", "core_siblings",
+                                        "thread_siblings"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[96];
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/topology/%s", names[i]);
+        if (access(path, R_OK) == 0) return true;
+    }
+    return false;
+}
+
+// Without /sys the processor itself is asked, which is what hwloc does next.
+static bool sysfs_spare(hwloc_topology_t tree) {
+    return sysfs_is_there() ||
+           hwloc_topology_set_components(tree, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "linux") ==
+               0;
+}
+
 // An answer about another machine (hwloc's own environment variables can ask for one) is none.
 static bool tree_load(const struct topology_source *source, hwloc_topology_t *out) {
     const bool is_given = source->xml || source->synthetic;
     hwloc_topology_t tree;
     if (hwloc_topology_init(&tree)) return false;
     const bool is_set =
+        (is_given || sysfs_spare(tree)) &&
         (!source->xml || hwloc_topology_set_xml(tree, source->xml) == 0) &&
         (!source->synthetic || hwloc_topology_set_synthetic(tree, source->synthetic) == 0);
     if (is_set && hwloc_topology_load(tree) == 0 &&
