@@ -5,6 +5,7 @@
 #define _GNU_SOURCE 1
 #include "base/topology.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -302,4 +303,13 @@ int pool_default_threads(void) {
     const int n_threads = topology->n_threads;
     topology_destroy(topology);
     return n_threads;
+}
+
+uint64_t pool_stack_bytes(int n_threads) {
+    pthread_attr_t attr;
+    size_t bytes = 0;
+    if (pthread_attr_init(&attr)) return 0;
+    pthread_attr_getstacksize(&attr, &bytes);
+    pthread_attr_destroy(&attr);
+    return (uint64_t)bytes * (uint64_t)(n_threads > 0 ? n_threads : pool_default_threads());
 }
