@@ -155,6 +155,7 @@ function start() {
     target.messages.push(message);
     runs.set(target.id, run);
     chatSave(target);
+    runsChanged();
     say('Writing');
     draw();
     toBottom();
@@ -167,9 +168,13 @@ function start() {
     }).finally(() => ended(target, message));
 }
 
+// For others who show which conversations are being written.
+const runsChanged = () => document.dispatchEvent(new Event('runs'));
+
 function ended(target, message) {
     runs.delete(target.id);
     chatSave(target);
+    runsChanged();
     drawSoon(0);
     if (target !== chat) return;
     say(
