@@ -104,6 +104,13 @@ equal "cancelled in its prompt" "130 cancelled null null 0" \
 interrupted
 expect "the summary leaves them out" grep -qE "^  prompt +[0-9]+ tokens$" err
 
+# Where there is no /sys, hwloc has something to say; the library keeps it from saying it.
+if unshare -rm mount -t tmpfs none /sys 2>/dev/null; then
+    # shellcheck disable=SC2016  # for the inner shell
+    HWLOC_HIDE_ERRORS=0 unshare -rm sh -c 'mount -t tmpfs none /sys && exec "$BIN" run -p a -n 2 -q --seed 1' >out 2>err
+    equal "without /sys" "0 and nothing else" "$? and $(cat err)nothing else"
+fi
+
 # Output that cannot be written.
 "$BIN" run -p a -n 400 --ignore-eos --seed 1 2>err | head -c 5 >out
 status=${PIPESTATUS[0]}

@@ -448,6 +448,32 @@ static void a_path_of_any_bytes_is_bounded_and_sound(void **state) {
     }
 }
 
+// Whatever the text is: it keeps its length, nothing but digits changes, and twice is once.
+static void any_text_is_searched_for_integers(void **state) {
+    (void)state;
+    static const char alphabet[] = "{}[]\",:\\-+.eE0123456789012345678901234567890123456789999999";
+    uint64_t random = 2;
+    for (int round = 0; round < 20000; round++) {
+        const size_t len = random_next(&random) % 100;
+        char *text = malloc(len + 1), before[101]; // as large as it must be, for those who watch
+        assert_non_null(text);
+        for (size_t i = 0; i < len; i++)
+            text[i] = alphabet[random_next(&random) % (sizeof alphabet - 1)];
+        text[len] = '\0';
+        memcpy(before, text, len + 1);
+        uint64_t seed = 0;
+        json_integers_fit(text, len, "seed", &seed);
+        assert_int_equal(strlen(text), len);
+        for (size_t i = 0; i < len; i++)
+            check(text[i] == before[i] || (before[i] >= '0' && before[i] <= '9'), "%s: %s", before,
+                  text);
+        memcpy(before, text, len + 1);
+        json_integers_fit(text, len, "seed", &seed);
+        assert_string_equal(text, before);
+        free(text);
+    }
+}
+
 static void deep_text_costs_no_more_than_its_bytes(void **state) {
     (void)state;
     enum { DEPTH = 1 << 20 };
@@ -486,6 +512,7 @@ int main(void) {
         cmocka_unit_test(a_seed_beyond_63_bits_is_exact),
         cmocka_unit_test(a_text_may_hold_a_nul_where_a_name_may_not),
         cmocka_unit_test(a_path_of_any_bytes_is_bounded_and_sound),
+        cmocka_unit_test(any_text_is_searched_for_integers),
         cmocka_unit_test(deep_text_costs_no_more_than_its_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
