@@ -447,7 +447,7 @@ function stats(message) {
     const out = [];
     if (t) {
         if (t.predicted_n > 1) out.push(`${number(t.predicted_per_second)} tokens/s`);
-        out.push(`first token ${seconds(t.ttft_ms / 1000)}`);
+        if (t.ttft_ms > 0) out.push(`first token ${seconds(t.ttft_ms / 1000)}`);
         out.push(amount(t.predicted_n, 'token'));
         if (t.cache_n > 0) out.push(`${amount(t.cache_n, 'prompt token')} cached`);
         if (t.draft_n > 0) out.push(drafts(t));
