@@ -126,8 +126,7 @@ json_t *call_json(struct call *call) {
     char path[256] = "";
     call->json = body_load(call, &problem);
     if (!call->json && json_error_code(&problem) == json_error_numeric_overflow) {
-        call->has_big_seed =
-            json_integers_fit(call->body, call->body_len, "seed", &call->big_seed);
+        call->has_big_seed = json_integers_fit(call->body, call->body_len, "seed", &call->big_seed);
         call->json = body_load(call, &problem);
     }
     if (call->json && !json_starved && json_is_object(call->json)) return call->json;
