@@ -36,7 +36,7 @@ CTEST = $(if $(filter thread,$(SAN)),setarch -R )ctest --test-dir $(BUILD) --out
         $(if $(SAN),-LE long) $(if $(filter thread,$(SAN)),-L threads)
 
 .DEFAULT_GOAL := all
-.PHONY: all program setup clients run test install deb fuzz http-diff soak format format-check help clean
+.PHONY: all program setup clients run test memcheck install deb fuzz http-diff soak format format-check help clean
 
 all: $(BUILD)/build.ninja ## build everything; the program is build/runnel
 	@echo "building $(BUILD)/runnel and its tests"
@@ -72,6 +72,11 @@ clients:
 test: clients ## build and run the tests; with SAN=... under that sanitizer
 	@$(MAKE) -s --no-print-directory all TARGETS=$(if $(filter thread,$(SAN)),thread_tests)
 	@$(CTEST)
+
+memcheck: ## run the tests of parsers and of the server once more, by valgrind
+	@tools/setup memcheck
+	@$(MAKE) -s --no-print-directory all TARGETS=memory_tests
+	@$(CTEST) -C memcheck -L memory
 
 install: setup ## install the program, the library and its headers into DESTDIR/PREFIX
 	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tools.h"
 
@@ -73,10 +74,17 @@ int app_fail_write(const char *what, int error_number) {
     return app_fail(APP_FAILED, "%s: %s", what, strerror(error_number));
 }
 
+// A write that failed while the text was made is remembered by stdio, its reason is not. The text
+// is broken by then, so one more byte is written: it fails for the same reason.
+static int output_error(void) {
+    errno = 0;
+    return write(STDOUT_FILENO, "\n", 1) < 0 && errno ? errno : EIO;
+}
+
 int app_flush_output(void) {
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) return APP_OK;
-    return app_fail_write("standard output", errno ? errno : EIO);
+    return app_fail_write("standard output", errno ? errno : output_error());
 }
 
 int app_open_model(const struct options *options, bool vocab_only, rn_model **out) {

@@ -144,11 +144,13 @@ static void slash_reset(struct conversation *c, const char *text) {
          chat_system(c->chat) ? " but for the system message" : "");
 }
 
-// Tokens of the conversation so far; 0 where it is empty.
+// Tokens of the conversation so far; 0 where it is empty. A system message alone is no
+// conversation: templates put it before the first message, or refuse it without one.
 static int conversation_tokens(const struct conversation *c) {
     int32_t *ids = NULL;
     size_t n_ids = 0;
-    if (json_array_size(c->chat->messages) == 0) return 0;
+    const size_t n_system = chat_system(c->chat) ? 1 : 0;
+    if (json_array_size(c->chat->messages) <= n_system) return 0;
     if (chat_tokens(c->chat, false, &ids, &n_ids)) return 0;
     rn_free(ids);
     return (int)n_ids;

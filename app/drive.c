@@ -75,16 +75,29 @@ int drive_create_fail(const rn_model *model, const rn_model *draft, const rn_err
                                                 : app_fail_error(err);
 }
 
+static int sizes_check(const struct options *options, const rn_engine_options *given,
+                       int n_ctx_max) {
+    char name[64];
+    if (given->n_ctx > n_ctx_max) {
+        return app_fail(APP_USAGE, "%s: %d is more than the model's context, %d",
+                        option_name(options, OPT_CTX, name), given->n_ctx, n_ctx_max);
+    }
+    if (given->batch_tokens && given->batch_tokens < given->max_seqs) {
+        return app_fail(APP_USAGE,
+                        "%s: %d is less than --max-seqs, %d: each gets a token in a step",
+                        option_name(options, OPT_BATCH_TOKENS, name), given->batch_tokens,
+                        given->max_seqs);
+    }
+    return APP_OK;
+}
+
 int drive_engine_create(const struct options *options, const rn_model *model, const rn_model *draft,
                         const struct term *term, bool quiet, bool all_logits, rn_engine **out) {
     struct progress progress;
     rn_engine_options engine_options = engine_options_of(options, draft, all_logits);
     const int n_ctx_max = rn_model_get_info(model)->n_ctx_train;
-    if (engine_options.n_ctx > n_ctx_max) {
-        char name[64];
-        return app_fail(APP_USAGE, "%s: %d is more than the model's context, %d",
-                        option_name(options, OPT_CTX, name), engine_options.n_ctx, n_ctx_max);
-    }
+    const int code = sizes_check(options, &engine_options, n_ctx_max);
+    if (code) return code;
     if (!quiet && draft) draft_warn_large(draft, model);
     if (!quiet) memory_say(options, model, &engine_options, term);
     rn_error err = {0};

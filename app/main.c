@@ -1,8 +1,11 @@
 // The program: finds the command in the table, parses its options, runs it, and makes sure that
 // standard output was really written.
 #include <locale.h>
+#include <malloc.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "app.h"
 
@@ -61,9 +64,19 @@ static int command_start(int command, int argc, char **argv) {
     return code;
 }
 
+// glibc sets 64 MB of addresses aside for each thread that allocates: too much where they are
+// limited, as by ulimit -v.
+static void addresses_spare(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        mallopt(M_ARENA_MAX, 1);
+}
+
 int main(int argc, char **argv) {
     setlocale(LC_CTYPE, ""); // whether the terminal takes UTF-8; numbers stay in the C locale
     signal(SIGPIPE, SIG_IGN);
+    addresses_spare();
+    setenv("HWLOC_HIDE_ERRORS", "2", 0); // what hwloc has to say is not for standard error
     int code;
     if (argc < 2) {
         help_program(stderr);

@@ -24,6 +24,7 @@ enum {
 #define PATH            .kind = OPTION_PATH
 #define FLAG            .kind = OPTION_FLAG
 #define LIST(max)       .kind = OPTION_LIST, .int_max = max
+#define SEED_NUMBER     .kind = OPTION_SEED
 #define INT(min, max)   .kind = OPTION_INT, .int_min = min, .int_max = max
 #define FLOAT(min, max) .kind = OPTION_FLOAT, .float_min = min, .float_max = max
 #define CHOICE(words)   .kind = OPTION_CHOICE, .choices = words
@@ -101,6 +102,18 @@ static bool parse_float(const struct option_row *row, const char *name, const ch
     return true;
 }
 
+// Without a sign: 18446744073709551615 has no place among the numbers of parse_int. Kept in its
+// bits.
+static bool parse_seed(const char *name, const char *text, int64_t *out) {
+    char *end = NULL;
+    errno = 0;
+    const unsigned long long value = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end || errno)
+        return refuse(name, text, "a whole number from 0 to 18446744073709551615");
+    *out = (int64_t)value;
+    return true;
+}
+
 static bool parse_flag(const char *name, const char *text, bool *out) {
     static const char *const yes[] = {"1", "true", "yes", "on"};
     static const char *const no[] = {"0", "false", "no", "off"};
@@ -123,6 +136,15 @@ static bool parse_choice(const struct option_row *row, const char *name, const c
     char what[96];
     snprintf(what, sizeof what, "one of %s", row->choices);
     return refuse(name, text, what);
+}
+
+// What llama.cpp calls a format of the KV cache, as ours. Its bf16 has more range and less
+// precision than f16, so it is not taken for that.
+static const char *kv_type_own_name(const char *text) {
+    static const char *const names[][2] = {{"q8_0", "int8"}, {"q4_0", "int4"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(text, names[i][0])) return names[i][1];
+    return text;
 }
 
 // The factor that a size's suffix stands for, 0: no such suffix. "p", pages, is for the caller.
@@ -202,6 +224,8 @@ bool option_set(struct options *options, enum option_id id, enum option_origin o
         return true;
     case OPTION_PATH:
         return *text || refuse(name, text, "a file name");
+    case OPTION_SEED:
+        return parse_seed(name, text, &value->integer);
     case OPTION_INT:
         return parse_int(&rows[id], name, text, &value->integer);
     case OPTION_FLOAT:
@@ -211,6 +235,7 @@ bool option_set(struct options *options, enum option_id id, enum option_origin o
     case OPTION_LIST:
         return list_add(&rows[id], value, name, text);
     case OPTION_CHOICE:
+        if (id == OPT_KV_TYPE) value->text = text = kv_type_own_name(text);
         return parse_choice(&rows[id], name, text);
     case OPTION_SIZE:
         return parse_size(name, text, id == OPT_KV_MEMORY, &value->integer, &value->flag);
@@ -231,15 +256,20 @@ static bool environment_list(struct options *options, enum option_id id, const c
     for (char *line = strtok_r(lines, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         if (!option_set(options, id, ORIGIN_ENVIRONMENT, rows[id].environment, line)) return false;
     }
-    return true;
+    // a list of nothing is refused as an empty text is
+    return options->value[id].n_list ||
+           option_set(options, id, ORIGIN_ENVIRONMENT, rows[id].environment, "");
 }
 
-// For options that the command line left open. An empty variable counts as unset.
+// Whoever sets one of these wants keys: a server that starts without would be open.
+static bool means_keys(int id) { return id == OPT_API_KEY || id == OPT_API_KEY_FILE; }
+
+// For options that the command line left open. An empty variable counts as unset, but for keys.
 static bool environment_apply(struct options *options) {
     for (int id = 0; id < OPT_COUNT; id++) {
         if (!applies(id, options->command) || options->value[id].origin) continue;
         const char *text = getenv(rows[id].environment);
-        if (!text || !*text) continue;
+        if (!text || (!*text && !means_keys(id))) continue;
         const bool ok = rows[id].kind == OPTION_LIST ? environment_list(options, id, text)
                                                      : option_set(options, id, ORIGIN_ENVIRONMENT,
                                                                   rows[id].environment, text);
@@ -442,29 +472,40 @@ bool option_flag(const struct options *options, enum option_id id) {
 
 // ---------------------------------------------------------------- guesses
 
-// Edits that turn a into b; both at most 63 bytes.
+static int smaller(int a, int b) { return a < b ? a : b; }
+
+// Edits that turn a into b, two neighbours that change places being one; both at most 63 bytes.
 static int edit_distance(const char *a, const char *b) {
     const int n = (int)strnlen(a, 63), m = (int)strnlen(b, 63);
-    int row[64];
-    for (int j = 0; j <= m; j++) row[j] = j;
+    int rows_of[3][64]; // of the last three characters of a
+    for (int j = 0; j <= m; j++) rows_of[0][j] = j;
     for (int i = 1; i <= n; i++) {
-        int diagonal = row[0];
+        int *row = rows_of[i % 3];
+        const int *above = rows_of[(i + 2) % 3], *before = rows_of[(i + 1) % 3];
         row[0] = i;
         for (int j = 1; j <= m; j++) {
-            const int swap = diagonal + (a[i - 1] != b[j - 1]);
-            const int edit = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
-            diagonal = row[j];
-            row[j] = swap < edit ? swap : edit;
+            row[j] =
+                smaller(above[j - 1] + (a[i - 1] != b[j - 1]), 1 + smaller(above[j], row[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = smaller(row[j], before[j - 2] + 1);
         }
     }
-    return row[m];
+    return rows_of[n % 3][m];
+}
+
+// Whether the word asks for less. What asks for the opposite is no help to anyone.
+static bool is_negative(const char *word) {
+    return !strncmp(word, "no-", 3) || !strncmp(word, "disable-", 8) ||
+           !strncmp(word, "without-", 8);
 }
 
 const char *nearest_word(const char *typed, const char *const *names, int count) {
     const size_t len = strlen(typed);
     const char *best = NULL, *begun = NULL; // begun: begins with what was typed, the shortest such
-    int best_distance = 1 + (int)len / 3;   // beyond this it is another word
+    // beyond this it is another word; short words are near to many
+    int best_distance = len < 6 ? 1 : 1 + (int)len / 3;
     for (int i = 0; i < count; i++) {
+        if (is_negative(typed) != is_negative(names[i])) continue;
         if (len && !strncmp(typed, names[i], len) && (!begun || strlen(names[i]) < strlen(begun))) {
             begun = names[i];
         }

@@ -32,6 +32,7 @@ enum option_kind {
     OPTION_STRING,
     OPTION_PATH,
     OPTION_INT,
+    OPTION_SEED,
     OPTION_FLOAT,
     OPTION_FLAG,
     OPTION_LIST,

@@ -76,9 +76,16 @@ static void line_begin(const struct term *term, const char *label) {
             term_reset(term->err_color));
 }
 
+static const char *plural(int count) { return count == 1 ? "" : "s"; }
+
+// With the blanks that keep the next figure in its column.
+static void print_tokens(int count) {
+    fprintf(stderr, "%5d token%s%s", count, plural(count), count == 1 ? " " : "");
+}
+
 static void print_output(const struct report *report, const struct term *term) {
     line_begin(term, "output");
-    fprintf(stderr, "%5d tokens", report->timings.output_tokens);
+    print_tokens(report->timings.output_tokens);
     if (isfinite(output_rate(report))) {
         fprintf(stderr, "  %s%8.1f tokens/s%s", term_bold(term->err_color), output_rate(report),
                 term_reset(term->err_color));
@@ -107,8 +114,8 @@ static void print_share(const struct report *report, const struct term *term, in
 static void print_drafts(const struct report *report, const struct term *term) {
     if (!report->timings.draft_tokens) return;
     line_begin(term, "drafts");
-    fprintf(stderr, "%5d tokens  %7.1f%% accepted", report->timings.draft_tokens,
-            100 * accepted_share(report));
+    print_tokens(report->timings.draft_tokens);
+    fprintf(stderr, "  %7.1f%% accepted", 100 * accepted_share(report));
     if (isfinite(tokens_per_step(report)))
         fprintf(stderr, ", %.2f tokens a step", tokens_per_step(report));
     if (isfinite(draft_speedup(report))) {
@@ -140,11 +147,11 @@ void report_print(const struct report *report, const struct term *term) {
     line_begin(term, "model");
     term_print_escaped(stderr, report->model->path, strlen(report->model->path), SIZE_MAX);
     fprintf(stderr, ", %s; %s %s, %d thread%s, kv %s\n", report->model->format, engine->backend,
-            engine->isa, engine->n_threads, engine->n_threads == 1 ? "" : "s", engine->kv_type);
+            engine->isa, engine->n_threads, plural(engine->n_threads), engine->kv_type);
     line_begin(term, "load");
     fprintf(stderr, "%5.0f ms\n", report->load_ms);
     line_begin(term, "prompt");
-    fprintf(stderr, "%5d tokens", report->timings.prompt_tokens);
+    print_tokens(report->timings.prompt_tokens);
     if (isfinite(prompt_rate(report))) {
         fprintf(stderr, "  %8.1f tokens/s", prompt_rate(report));
     }
@@ -159,14 +166,15 @@ void report_print(const struct report *report, const struct term *term) {
     print_memory(report, term);
     if (report->conversation_tokens) {
         line_begin(term, "context");
-        fprintf(stderr, "%5d tokens of %d\n", report->conversation_tokens, engine->n_ctx);
+        fprintf(stderr, "%5d token%s of %d\n", report->conversation_tokens,
+                plural(report->conversation_tokens), engine->n_ctx);
     }
 }
 
 void report_print_line(const struct report *report, const struct term *term) {
     const rn_timings *timings = &report->timings;
     const int count = timings->output_tokens;
-    fprintf(stderr, "%s  %d token%s", term_dim(term->err_color), count, count == 1 ? "" : "s");
+    fprintf(stderr, "%s  %d token%s", term_dim(term->err_color), count, plural(count));
     if (isfinite(output_rate(report))) fprintf(stderr, ", %.1f tokens/s", output_rate(report));
     if (timings->ttft_ms > 0) fprintf(stderr, ", first token after %.1f ms", timings->ttft_ms);
     if (timings->cached_tokens)
@@ -235,7 +243,8 @@ void report_print_drafters(const rn_engine_info *engine, const rn_model_info *dr
                            const struct term *term) {
     fprintf(stderr, "%s  drafts       ", term_dim(term->err_color));
     if (*engine->drafters) {
-        fprintf(stderr, "up to %d tokens, by %s", engine->draft_max, engine->drafters);
+        fprintf(stderr, "up to %d token%s, by %s", engine->draft_max, plural(engine->draft_max),
+                engine->drafters);
     } else {
         fputs("none", stderr);
     }

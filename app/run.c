@@ -4,6 +4,7 @@
 #include "run.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -172,6 +173,26 @@ static json_t *ids_json(const struct id_list *list) {
     return array;
 }
 
+// jansson has no integers beyond int64_t: such a seed is a negative one in the object, and written
+// here. A text that spells the member has a backslash before its quote.
+static int object_write(json_t *object, uint64_t seed) {
+    static const char member[] = "\"seed\":";
+    const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(6);
+    if (!object || seed <= INT64_MAX) return json_print(object, flags);
+    char *text = json_dumps(object, flags);
+    json_decref(object);
+    char *at = text ? strstr(text, member) : NULL;
+    if (!at) {
+        free(text);
+        return app_fail(APP_FAILED, "out of memory");
+    }
+    at += strlen(member);
+    fwrite(text, 1, (size_t)(at - text), stdout);
+    printf("%" PRIu64 "%s\n", seed, at + strspn(at, "-0123456789"));
+    free(text);
+    return APP_OK;
+}
+
 static int object_print(const struct prompt *prompt, const struct answer *answer) {
     const char *path = answer->report.model->path;
     const struct text *text = &answer->text;
@@ -183,7 +204,7 @@ static int object_print(const struct prompt *prompt, const struct answer *answer
         json_decref(object);
         object = NULL;
     }
-    return json_print(object, JSON_COMPACT | JSON_REAL_PRECISION(6));
+    return object_write(object, answer->report.seed);
 }
 
 static int engine_create(struct run *run) {

@@ -313,8 +313,8 @@ typedef struct rn_timings {
     int cached_tokens; // of the prompt's: found in the prefix cache, or shared by another choice
     int preemptions;   // times that it gave its pages to others and went on later
     double queue_ms;   // submit to first step
-    double prompt_ms;  // first step to first token
-    double ttft_ms;    // submit to first token
+    double prompt_ms;  // first step to first token, or to the prompt's end; 0: not evaluated whole
+    double ttft_ms;    // submit to first token; 0: there was none
     double decode_ms;  // first token to last
     double gap_ms_max; // the longest time between two tokens
     uint64_t decode_bytes; // weights and KV that the steps after the first token had to read, this

@@ -1,6 +1,7 @@
 // The public plan of memory: the options' sizes, resolved as the engine resolves them, and its
 // budget.
 #include "base/memory.h"
+#include "base/pool.h"
 #include "engine/budget.h"
 #include "runnel_model.h"
 #include "tools.h"
@@ -27,6 +28,7 @@ rn_status rn_engine_plan_memory(const rn_model *model, const rn_engine_options *
     struct speculation_config spec;
     status = model_speculation(o, &spec, err);
     if (status) return status;
+    const uint64_t address_room = memory_address_room();
     const struct budget_request request = {.plan = plan,
                                            .n_ctx_max = info->n_ctx_train,
                                            .kv_type = kv_type,
@@ -39,7 +41,9 @@ rn_status rn_engine_plan_memory(const rn_model *model, const rn_engine_options *
                                            .kv_pages = o->kv_pages,
                                            .total = memory_total(),
                                            .available = memory_available(),
-                                           .address_room = memory_address_room(),
+                                           .address_room = address_room,
+                                           .stack_bytes =
+                                               address_room ? pool_stack_bytes(o->n_threads) : 0,
                                            .beside = beside_of(&spec, kv_type)};
     struct budget budget;
     status = budget_choose(&request, &budget, err);

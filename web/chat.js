@@ -155,6 +155,7 @@ function start() {
     target.messages.push(message);
     runs.set(target.id, run);
     chatSave(target);
+    runsChanged();
     say('Writing');
     draw();
     toBottom();
@@ -167,9 +168,13 @@ function start() {
     }).finally(() => ended(target, message));
 }
 
+// For others who show which conversations are being written.
+const runsChanged = () => document.dispatchEvent(new Event('runs'));
+
 function ended(target, message) {
     runs.delete(target.id);
     chatSave(target);
+    runsChanged();
     drawSoon(0);
     if (target !== chat) return;
     say(
@@ -442,7 +447,7 @@ function stats(message) {
     const out = [];
     if (t) {
         if (t.predicted_n > 1) out.push(`${number(t.predicted_per_second)} tokens/s`);
-        out.push(`first token ${seconds(t.ttft_ms / 1000)}`);
+        if (t.ttft_ms > 0) out.push(`first token ${seconds(t.ttft_ms / 1000)}`);
         out.push(amount(t.predicted_n, 'token'));
         if (t.cache_n > 0) out.push(`${amount(t.cache_n, 'prompt token')} cached`);
         if (t.draft_n > 0) out.push(drafts(t));

@@ -22,7 +22,20 @@ export function listInit() {
     });
     byId('list-new').addEventListener('click', () => open(null));
     byId('rows').addEventListener('keydown', keys);
+    document.addEventListener('runs', timesDraw);
 }
+
+// An answer begins or ends while the list is open. A row that asks is left alone.
+function timesDraw() {
+    const entries = new Map(chatList().map((entry) => [entry.id, entry]));
+    for (const node of byId('rows').querySelectorAll('.row:not(.asks)')) {
+        const entry = entries.get(node.dataset.id);
+        const label = node.querySelector('.when');
+        if (entry && label) label.textContent = whenText(entry);
+    }
+}
+
+const whenText = (entry) => (chatIsWriting(entry.id) ? 'writing' : when(entry.updated));
 
 export function listDraw() {
     const current = chatCurrent().id;
@@ -42,7 +55,7 @@ function row(entry, current) {
             onclick: () => open(entry.id),
         },
         h('span', { class: 'name' }, entry.title),
-        h('span', { class: 'when' }, chatIsWriting(entry.id) ? 'writing' : when(entry.updated)),
+        h('span', { class: 'when' }, whenText(entry)),
     );
     const act = (glyph, text, action) => {
         const button = iconButton(glyph, `${text}: ${entry.title}`, action);

@@ -8,6 +8,7 @@
 import { copyText, h, iconButton } from './ui.js';
 
 const depthMax = 12;
+const formulaMax = 500; // characters in which a formula must end
 const sources = new WeakMap(); // a block's node -> the text that it shows
 
 export function renderMarkdown(container, text) {
@@ -318,8 +319,21 @@ function special(text, at, ticks, inLink) {
     }
 }
 
+// \( ... \) and \[ ... \] hold formulas. They stay as they were written: neither their backslashes nor
+// their stars are markup. Brackets without the signs of a formula are escaped brackets.
+function formula(text, at) {
+    const round = text[at + 1] === '(';
+    const inside = text.slice(at + 2, at + 2 + formulaMax);
+    const length = inside.indexOf(round ? '\\)' : '\\]');
+    if (length < 0 || (!round && !/[\\^_={}+]/.test(inside.slice(0, length)))) return null;
+    const end = at + 2 + length + 2;
+    return { token: text.slice(at, end), end };
+}
+
 function escape(text, at) {
     const next = text[at + 1];
+    const found = next === '(' || next === '[' ? formula(text, at) : null;
+    if (found) return found;
     if (next === '\n') return { token: h('br'), end: at + 2 };
     return next && /[!-/:-@[-`{-~]/.test(next) ? { token: next, end: at + 2 } : null;
 }

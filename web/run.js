@@ -6,13 +6,27 @@
 import { ApiError, events, ready, request } from './api.js';
 import { settingsBody, settingsSystem } from './settings.js';
 
+// Whether the server would not take the message before this answer. What it was only too busy for,
+// or wanted a key for, may be tried again.
+const wasRefused = ({ error, content }) => !content && [400, 413, 422].includes(error?.status);
+
+// What the server has taken: a message that it refused would be refused with each that follows.
+function taken(messages) {
+    const out = [];
+    for (const message of messages) {
+        if (!wasRefused(message)) out.push(message);
+        else if (out.at(-1)?.role === 'user') out.pop();
+    }
+    return out;
+}
+
 // What the server is told: the system text, and messages of one role in a row as one, because
 // templates expect them to alternate.
 export function wireMessages(messages) {
     const out = [];
     const system = settingsSystem();
     if (system) out.push({ role: 'system', content: system });
-    for (const { role, content } of messages) {
+    for (const { role, content } of taken(messages)) {
         if (!content) continue;
         if (out.at(-1)?.role === role) out.at(-1).content += `\n\n${content}`;
         else out.push({ role, content });

@@ -221,6 +221,19 @@ void call_error_object(enum call_api api, int status, const char *param, const c
     jbuf_text(out, "}}");
 }
 
+// Whose form errors have where no route was found.
+static enum call_api api_of_path(const char *path) {
+    static const char anthropic[] = "/v1/messages";
+    const size_t len = strlen(anthropic);
+    const bool is_theirs = !strncmp(path, anthropic, len) && (!path[len] || path[len] == '/');
+    return is_theirs ? API_ANTHROPIC : API_OPENAI;
+}
+
+enum call_api call_api_of(const struct call *call) {
+    if (call->route) return call->route->api;
+    return call->path ? api_of_path(call->path) : API_OPENAI;
+}
+
 bool call_refused(const struct call *call) { return call->status >= 400; }
 
 bool call_refuse(struct call *call, int status, const char *param, const char *code,
@@ -232,8 +245,7 @@ bool call_refuse(struct call *call, int status, const char *param, const char *c
     vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
     jbuf_clear(&call->out);
-    call_error_object(call->route ? call->route->api : API_OPENAI, status, param, code, message,
-                      &call->out);
+    call_error_object(call_api_of(call), status, param, code, message, &call->out);
     call->content_type = NULL;
     call->status = status;
     if ((status == 429 || status == 503) && !call->retry_after_s) call->retry_after_s = 1;
@@ -317,13 +329,21 @@ static void *json_allocate(size_t bytes) {
 
 void call_json_init(void) { json_set_alloc_funcs(json_allocate, free); }
 
+static json_t *body_load(struct call *call, json_error_t *problem) {
+    json_starved = false;
+    return json_loadb(call->body ? call->body : "", call->body_len,
+                      JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, problem);
+}
+
 json_t *call_json(struct call *call) {
     if (call->json) return call->json;
     json_error_t problem;
     char path[256] = "";
-    json_starved = false;
-    call->json = json_loadb(call->body ? call->body : "", call->body_len,
-                            JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
+    call->json = body_load(call, &problem);
+    if (!call->json && json_error_code(&problem) == json_error_numeric_overflow) {
+        call->has_big_seed = json_integers_fit(call->body, call->body_len, "seed", &call->big_seed);
+        call->json = body_load(call, &problem);
+    }
     if (call->json && !json_starved && json_is_object(call->json)) return call->json;
     if (json_starved) {
         call_refuse(call, 503, NULL, "out_of_memory", "out of memory");

@@ -50,6 +50,8 @@ struct call {
     size_t answer_cost;            // and in answer_bytes
     size_t answer_cost_max;        // the most it was
     json_t *json;                  // the body, parsed by call_json; lives as long as the call
+    bool has_big_seed;             // "seed" in the body is beyond int64_t: a real in json
+    uint64_t big_seed;             // its exact value
     struct generation *generation; // what the engine is to do; NULL: nothing
 
     // the answer
@@ -92,6 +94,7 @@ bool call_refuse(struct call *call, int status, const char *param, const char *c
 // memory is 503, all else 400.
 bool call_refuse_error(struct call *call, const char *param, const rn_error *err);
 bool call_refused(const struct call *call);
+enum call_api call_api_of(const struct call *call); // whose form its errors have
 // The body of such an error, for streams that have begun.
 void call_error_object(enum call_api api, int status, const char *param, const char *code,
                        const char *message, struct jbuf *out);

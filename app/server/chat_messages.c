@@ -18,9 +18,9 @@ static bool no_memory(struct call *call) {
 
 static bool refuse_kind(struct call *call, const char *path, const char *expected,
                         const json_t *value) {
-    char shown[OPENAI_SHOWN_BYTES];
+    char shown[JSON_SHOWN_BYTES];
     return call_refuse(call, 400, path, "invalid_type", "%s: expected %s, got %s", path, expected,
-                       openai_shown(value, shown));
+                       json_shown(value, shown));
 }
 
 // "messages[2].content[0]"
@@ -71,7 +71,7 @@ static bool part_read(struct call *call, const json_t *part, const char *path, s
         return field_refuse(&fields, "type", "\"%s\" is not supported, the model reads text alone",
                             shown);
     }
-    if (!field_string(&fields, key, SIZE_MAX, &text, &len)) return false;
+    if (!field_text(&fields, key, &text, &len)) return false;
     if (!text) return field_refuse(&fields, key, "missing");
     jbuf_bytes(out, text, len);
     return true;
@@ -110,9 +110,9 @@ static bool content_read(struct call *call, const json_t *from, const char *path
                parts_read(call, content, path, message);
     }
     if (json_is_string(content)) return true;
-    char shown[OPENAI_SHOWN_BYTES];
+    char shown[JSON_SHOWN_BYTES];
     return field_refuse(&fields, "content", "expected a string or an array of parts, got %s",
-                        openai_shown(content, shown));
+                        json_shown(content, shown));
 }
 
 // ---------------------------------------------------------------- tool calls
@@ -126,14 +126,14 @@ static bool arguments_read(struct call *call, const struct fields *fields, json_
     }
     if (json_is_object(arguments)) return true;
     if (!json_is_string(arguments)) {
-        char shown[OPENAI_SHOWN_BYTES];
+        char shown[JSON_SHOWN_BYTES];
         return field_refuse(fields, "arguments", "expected a string of JSON, got %s",
-                            openai_shown(arguments, shown));
+                            json_shown(arguments, shown));
     }
     const size_t len = json_string_length(arguments);
     if (!len) return put(call, function, "arguments", json_object());
     json_error_t problem;
-    json_t *parsed = json_loadb(json_string_value(arguments), len, 0, &problem);
+    json_t *parsed = json_loadb(json_string_value(arguments), len, JSON_ALLOW_NUL, &problem);
     if (!parsed && !*problem.text) return no_memory(call); // jansson has no words for it
     if (json_is_object(parsed)) return put(call, function, "arguments", parsed);
     json_decref(parsed);

@@ -131,12 +131,9 @@ bool conversation_close(struct conversation *conversation, struct call *call) {
 
 static bool refuse_value(const struct fields *fields, const char *name, const char *expected,
                          const json_t *value) {
-    char quoted[64];
+    char shown[JSON_SHOWN_BYTES];
     if (!value) return field_refuse(fields, name, "is required: %s", expected);
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-    unicode_quote(text ? text : "", text ? strlen(text) : 0, quoted, sizeof quoted);
-    free(text);
-    return field_refuse(fields, name, "expected %s, got %s", expected, quoted);
+    return field_refuse(fields, name, "expected %s, got %s", expected, json_shown(value, shown));
 }
 
 bool conversation_refuse(const struct fields *fields, const char *name, const char *expected) {
@@ -171,13 +168,20 @@ bool conversation_tools(struct conversation *conversation, const struct fields *
     return true;
 }
 
-bool conversation_string(const struct fields *fields, const char *name, bool empty, size_t max,
+bool conversation_string(const struct fields *fields, const char *name, size_t max,
                          const char **out, size_t *len) {
     *out = NULL;
     if (!field_string(fields, name, max, out, len)) return false;
     if (!*out) return field_refuse(fields, name, "is required: a string");
-    if (!**out && !empty) return field_refuse(fields, name, "\"\" is empty");
+    if (!**out) return field_refuse(fields, name, "\"\" is empty");
     return true;
+}
+
+bool conversation_field(const struct fields *fields, const char *name, const char **out,
+                        size_t *len) {
+    *out = NULL;
+    if (!field_text(fields, name, out, len)) return false;
+    return *out || field_refuse(fields, name, "is required: a string");
 }
 
 bool conversation_type(const struct fields *fields, const char *types, const char *absent,
@@ -204,7 +208,7 @@ bool conversation_parts(struct conversation *conversation, const struct fields *
         size_t len;
         if (!conversation_item(fields, name, value, i, path, &part)) return false;
         if (!conversation_type(&part, types, NULL, &type)) return false;
-        if (!conversation_string(&part, "text", true, SIZE_MAX, &text, &len)) return false;
+        if (!conversation_field(&part, "text", &text, &len)) return false;
         conversation_text(conversation, text, len);
     }
     return true;

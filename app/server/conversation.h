@@ -52,9 +52,12 @@ bool conversation_close(struct conversation *conversation, struct call *call);
 // The i-th of the array `name`, which must be an object; path is room for where it stands.
 bool conversation_item(const struct fields *fields, const char *name, const json_t *array,
                        size_t index, char path[FIELD_PATH_BYTES], struct fields *out);
-// A string that must be there, of 1 to max bytes; empty: of 0 to max.
-bool conversation_string(const struct fields *fields, const char *name, bool empty, size_t max,
+// A string that must be there, of 1 to max bytes.
+bool conversation_string(const struct fields *fields, const char *name, size_t max,
                          const char **out, size_t *len);
+// A text that must be there, of any length.
+bool conversation_field(const struct fields *fields, const char *name, const char **out,
+                        size_t *len);
 // The field as text of the open message: a string, or an array of objects whose type is one of
 // `types` ("input_text|output_text") and that have a text.
 bool conversation_parts(struct conversation *conversation, const struct fields *fields,

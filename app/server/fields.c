@@ -4,6 +4,7 @@
 #include "fields.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 
 #include "tools.h"
 
-enum { PATH_BYTES = 256, SHOWN_BYTES = 64, VALUE_BYTES = 96 };
+enum { PATH_BYTES = 256, SHOWN_BYTES = 64 };
 
 struct fields fields_of(struct call *call, const json_t *object, const char *path) {
     return (struct fields){call, object, path};
@@ -51,9 +52,9 @@ refuse_as(const struct fields *fields, const char *name, const char *code, const
 }
 
 // The fewest digits that give the number back, written as people write it: 0.1, 1e9.
-static void real_text(double value, char out[VALUE_BYTES]) {
+static void real_text(double value, char out[JSON_SHOWN_BYTES]) {
     for (int digits = 6; digits <= 17; digits++) {
-        snprintf(out, VALUE_BYTES, "%.*g", digits, value);
+        snprintf(out, JSON_SHOWN_BYTES, "%.*g", digits, value);
         if (strtod(out, NULL) == value) break;
     }
     char *exponent = strchr(out, 'e');
@@ -65,53 +66,71 @@ static void real_text(double value, char out[VALUE_BYTES]) {
     memmove(exponent, from, strlen(from) + 1);
 }
 
+struct beginning {
+    char text[SHOWN_BYTES - 1]; // not terminated
+    size_t len;
+};
+
+// Takes what fits. The first piece that does not fit whole ends the dump.
+static int beginning_take(const char *data, size_t len, void *context) {
+    struct beginning *beginning = context;
+    const size_t room = sizeof beginning->text - beginning->len;
+    const size_t taken = len < room ? len : room;
+    memcpy(beginning->text + beginning->len, data, taken);
+    beginning->len += taken;
+    return taken < len ? -1 : 0;
+}
+
 // The beginning of an array or an object.
-static void container_text(const json_t *value, char out[VALUE_BYTES]) {
-    char dump[SHOWN_BYTES], shown[SHOWN_BYTES];
-    const size_t len = json_dumpb(value, dump, sizeof dump, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    unicode_quote(dump, len < sizeof dump ? len : sizeof dump, shown, sizeof shown);
-    snprintf(out, VALUE_BYTES, "%s%s", shown, len >= sizeof dump ? "..." : "");
+static void container_text(const json_t *value, char out[JSON_SHOWN_BYTES]) {
+    struct beginning beginning = {.len = 0};
+    char shown[SHOWN_BYTES];
+    const bool cut = json_dump_callback(value, beginning_take, &beginning,
+                                        JSON_COMPACT | JSON_REAL_PRECISION(9)) != 0;
+    unicode_quote(beginning.text, beginning.len, shown, sizeof shown);
+    snprintf(out, JSON_SHOWN_BYTES, "%s%s", shown, cut ? "..." : "");
 }
 
 // A string in quotes, shortened; what a terminal would act on is shown as '?'.
-static void string_text(const json_t *value, char out[VALUE_BYTES]) {
+static void string_text(const json_t *value, char out[JSON_SHOWN_BYTES]) {
     char shown[SHOWN_BYTES];
     const size_t len = json_string_length(value);
     unicode_quote(json_string_value(value), len, shown, sizeof shown);
     const bool cut = strlen(shown) < len;
     for (char *c = shown; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '?';
-    snprintf(out, VALUE_BYTES, "\"%s%s\"", shown, cut ? "..." : "");
+    snprintf(out, JSON_SHOWN_BYTES, "\"%s%s\"", shown, cut ? "..." : "");
 }
 
-static void value_text(const json_t *value, char out[VALUE_BYTES]) {
+const char *json_shown(const json_t *value, char out[JSON_SHOWN_BYTES]) {
     switch (json_typeof(value)) {
     case JSON_STRING:
         string_text(value, out);
-        return;
+        break;
     case JSON_INTEGER:
-        snprintf(out, VALUE_BYTES, "%lld", (long long)json_integer_value(value));
-        return;
+        snprintf(out, JSON_SHOWN_BYTES, "%lld", (long long)json_integer_value(value));
+        break;
     case JSON_REAL:
         real_text(json_real_value(value), out);
-        return;
+        break;
     case JSON_ARRAY:
     case JSON_OBJECT:
         container_text(value, out);
-        return;
+        break;
     default:
-        snprintf(out, VALUE_BYTES, "%s",
+        snprintf(out, JSON_SHOWN_BYTES, "%s",
                  json_is_true(value)    ? "true"
                  : json_is_false(value) ? "false"
                                         : "null");
     }
+    return out;
 }
 
 static bool refuse_type(const struct fields *fields, const char *name, const char *expected,
                         const json_t *value) {
-    char text[VALUE_BYTES];
-    value_text(value, text);
-    return refuse_as(fields, name, "invalid_type", "expected %s, got %s", expected, text);
+    char text[JSON_SHOWN_BYTES];
+    return refuse_as(fields, name, "invalid_type", "expected %s, got %s", expected,
+                     json_shown(value, text));
 }
 
 // ---------------------------------------------------------------- reading
@@ -148,8 +167,8 @@ bool field_int(const struct fields *fields, const char *name, int64_t min, int64
         is_int || (json_is_real(value) && json_real_value(value) == floor(json_real_value(value)));
     if (!is_whole) return refuse_type(fields, name, "an integer", value);
     if (!is_int || number < min || number > max) {
-        char text[VALUE_BYTES];
-        value_text(value, text);
+        char text[JSON_SHOWN_BYTES];
+        json_shown(value, text);
         return field_refuse(fields, name, "%s is not between %lld and %lld", text, (long long)min,
                             (long long)max);
     }
@@ -166,8 +185,8 @@ bool field_real(const struct fields *fields, const char *name, double min, doubl
     if (!json_is_number(value)) return refuse_type(fields, name, "a number", value);
     const double number = json_number_value(value);
     if (!(number >= min && number <= max)) {
-        char text[VALUE_BYTES], min_text[VALUE_BYTES], max_text[VALUE_BYTES];
-        value_text(value, text);
+        char text[JSON_SHOWN_BYTES], min_text[JSON_SHOWN_BYTES], max_text[JSON_SHOWN_BYTES];
+        json_shown(value, text);
         real_text(min, min_text);
         real_text(max, max_text);
         return field_refuse(fields, name, "%s is not between %s and %s", text, min_text, max_text);
@@ -191,10 +210,10 @@ static bool string_check(const struct fields *fields, const char *name, const js
     if (!json_is_string(value)) return refuse_type(fields, name, "a string", value);
     const size_t len = json_string_length(value);
     if (strlen(json_string_value(value)) != len)
-        return field_refuse(fields, name, "a string must not hold a NUL character");
+        return field_refuse(fields, name, "must not hold a NUL character");
     if (len > max) {
-        char text[VALUE_BYTES];
-        value_text(value, text);
+        char text[JSON_SHOWN_BYTES];
+        json_shown(value, text);
         return refuse_as(fields, name, "string_above_max_length",
                          "%s is %zu bytes long, at most %zu are allowed", text, len, max);
     }
@@ -209,6 +228,16 @@ bool field_string(const struct fields *fields, const char *name, size_t max, con
     if (!string_check(fields, name, value, max)) return false;
     *out = json_string_value(value);
     if (len) *len = json_string_length(value);
+    return true;
+}
+
+bool field_text(const struct fields *fields, const char *name, const char **out, size_t *len) {
+    bool go_on;
+    const json_t *value = value_of(fields, name, &go_on);
+    if (!value) return go_on;
+    if (!json_is_string(value)) return refuse_type(fields, name, "a string", value);
+    *out = json_string_value(value);
+    *len = json_string_length(value);
     return true;
 }
 
@@ -228,8 +257,8 @@ bool field_choice(const struct fields *fields, const char *name, const char *cho
         if (!at[n]) break;
         at += n + 1;
     }
-    char shown[VALUE_BYTES];
-    value_text(value, shown);
+    char shown[JSON_SHOWN_BYTES];
+    json_shown(value, shown);
     return refuse_as(fields, name, text ? "invalid_value" : "invalid_type",
                      "expected one of %s, got %s", choices, shown);
 }
@@ -298,8 +327,8 @@ bool field_unsupported(const struct fields *fields, const char *name, bool absen
     bool go_on;
     const json_t *value = value_of(fields, name, &go_on);
     if (!value || (absent_if_false && json_is_false(value))) return go_on;
-    char text[VALUE_BYTES];
-    value_text(value, text);
+    char text[JSON_SHOWN_BYTES];
+    json_shown(value, text);
     return refuse_as(fields, name, "unsupported_parameter", "%s %s", text, why);
 }
 
@@ -404,4 +433,68 @@ void json_path_at(const char *text, size_t len, size_t offset, char *out, size_t
         }
     }
     walk_print(&walk, out, out_size);
+}
+
+// ---------------------------------------------------------------- integers beyond 64 bits
+
+static bool walk_is_at(const struct walk *walk, const char *key) {
+    const size_t len = strlen(key);
+    return walk->depth == 1 && !walk->deeper && walk->at[0].key && walk->at[0].key_len == len &&
+           !memcmp(walk->at[0].key, key, len);
+}
+
+// The length of the number at the text's begin where it is an integer that int64_t does not hold,
+// else 0. A sign and 18 digits always fit.
+static size_t big_integer(const char *text, size_t len) {
+    enum { DIGITS_FIT = 18 };
+    size_t n = len && *text == '-';
+    const size_t first = n;
+    while (n < len && text[n] >= '0' && text[n] <= '9') n++;
+    if (n - first <= DIGITS_FIT || (n < len && strchr(".eE", text[n]))) return 0;
+    errno = 0;
+    strtoll(text, NULL, 10);
+    return errno ? n : 0;
+}
+
+// Rewrites the integer of len bytes as a real of the same length: 17 digits, which are all that a
+// double can tell apart, an exponent, blanks.
+static void real_write(char *text, size_t len) {
+    const size_t kept = 17 + (*text == '-');
+    char exponent[24];
+    const int n = snprintf(exponent, sizeof exponent, "e%zu", len - kept);
+    memcpy(text + kept, exponent, (size_t)n);
+    memset(text + kept + n, ' ', len - kept - (size_t)n);
+}
+
+// Of a number's characters, as far as they go.
+static size_t number_span(const char *text, size_t len) {
+    size_t n = 0;
+    while (n < len && text[n] && strchr("0123456789+-.eE", text[n])) n++;
+    return n;
+}
+
+bool json_integers_fit(char *text, size_t len, const char *key, uint64_t *exact) {
+    struct walk walk;
+    memset(&walk, 0, sizeof walk);
+    bool found = false;
+    for (size_t i = 0; i < len;) {
+        const bool is_number =
+            !walk.in_string && (text[i] == '-' || (text[i] >= '0' && text[i] <= '9'));
+        const size_t n = is_number ? big_integer(text + i, len - i) : 0;
+        if (n) {
+            errno = 0;
+            const uint64_t value = strtoull(text + i, NULL, 10);
+            if (walk_is_at(&walk, key) && text[i] != '-' && !errno) {
+                *exact = value;
+                found = true;
+            }
+            real_write(text + i, n);
+        } else if (walk.in_string) {
+            walk_string(&walk, text[i]);
+        } else {
+            walk_mark(&walk, text + i);
+        }
+        i += n ? n : is_number ? number_span(text + i, len - i) : 1;
+    }
+    return found;
 }

@@ -22,6 +22,8 @@ bool field_bool(const struct fields *fields, const char *name, bool *out);
 // Borrowed from the object; no NUL inside. At most max bytes.
 bool field_string(const struct fields *fields, const char *name, size_t max, const char **out,
                   size_t *len);
+// Borrowed too, of any length: what the model is to read may hold NUL characters.
+bool field_text(const struct fields *fields, const char *name, const char **out, size_t *len);
 // One of "a|b|c"; *out is its index.
 bool field_choice(const struct fields *fields, const char *name, const char *choices, int *out);
 bool field_object(const struct fields *fields, const char *name, const json_t **out);
@@ -35,7 +37,15 @@ bool field_unsupported(const struct fields *fields, const char *name, bool absen
 // Refuses with 400 naming this field: printf after it.
 bool field_refuse(const struct fields *fields, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+// A value for a message: its JSON, shortened, without control characters.
+enum { JSON_SHOWN_BYTES = 96 };
+const char *json_shown(const json_t *value, char out[JSON_SHOWN_BYTES]);
 // "messages[2].content" where text is wrong at offset, found from the text alone; "": at the top.
 void json_path_at(const char *text, size_t len, size_t offset, char *out, size_t out_size);
+
+// Makes reals, as JavaScript does, of the integers that int64_t does not hold, so that the text can
+// be parsed. text is NUL-terminated behind its len bytes. True: the member `key` of the object was
+// such an integer and fits uint64_t; then *exact is its value.
+bool json_integers_fit(char *text, size_t len, const char *key, uint64_t *exact);
 
 #endif

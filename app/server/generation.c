@@ -298,7 +298,7 @@ void generation_timings(const struct call *call, struct jbuf *out) {
     jbuf_put_real(out, "predicted_per_token_ms", over(sums.decode_ms, sums.decoded), 3);
     jbuf_put_real(out, "predicted_per_second", over(sums.decoded * 1e3, sums.decode_ms), 2);
     put_drafts(out, &sums);
-    jbuf_put_real(out, "ttft_ms", sums.ttft_ms, 3);
+    jbuf_put_real(out, "ttft_ms", sums.ttft_ms > 0 ? sums.ttft_ms : (double)NAN, 3);
     jbuf_put_real(out, "queue_ms", sums.queue_ms, 3);
     put_gaps(out, &generation->choice[0].gaps);
     jbuf_put_real(out, "bytes_per_token", over(sums.bytes, sums.decoded), 0);

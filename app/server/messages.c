@@ -114,7 +114,7 @@ static void content_put(const struct choice *choice, struct jbuf *out) {
     }
     if (choice->text.len) {
         jbuf_text(out, choice->reasoning.len ? "," : "");
-        jbuf_text(out, "{\"type\":\"text\",\"citations\":null,\"text\":");
+        jbuf_text(out, "{\"type\":\"text\",\"text\":");
         jbuf_string(out, choice->text.data, choice->text.len);
         jbuf_text(out, "}");
     }
@@ -187,7 +187,7 @@ static void block_open(struct call *call, struct blocks *blocks, const struct de
     jbuf_int(out, blocks->index);
     jbuf_key(out, "content_block");
     if (part == PART_CONTENT) {
-        jbuf_text(out, "{\"type\":\"text\",\"citations\":null,\"text\":\"\"}");
+        jbuf_text(out, "{\"type\":\"text\",\"text\":\"\"}");
     } else if (part == PART_REASONING) {
         jbuf_text(out, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
     } else {

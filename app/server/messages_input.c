@@ -14,7 +14,7 @@ static const char *const role_name[] = {"user", "assistant", "system"};
 static bool text_read(struct conversation *conversation, const struct fields *block, int role) {
     const char *text;
     size_t len;
-    if (!conversation_string(block, "text", true, SIZE_MAX, &text, &len)) return false;
+    if (!conversation_field(block, "text", &text, &len)) return false;
     conversation_open(conversation, role_name[role]);
     conversation_text(conversation, text, len);
     return true;
@@ -23,7 +23,7 @@ static bool text_read(struct conversation *conversation, const struct fields *bl
 static bool thinking_read(struct conversation *conversation, const struct fields *block, int role) {
     const char *text;
     size_t len;
-    if (!conversation_string(block, "thinking", true, SIZE_MAX, &text, &len)) return false;
+    if (!conversation_field(block, "thinking", &text, &len)) return false;
     conversation_open(conversation, role_name[role]);
     conversation_reasoning(conversation, text, len);
     return true;
@@ -40,8 +40,8 @@ static bool use_read(struct conversation *conversation, const struct fields *blo
     const char *id, *name;
     size_t len;
     json_t *input = json_object_get(block->object, "input");
-    if (!conversation_string(block, "id", false, INPUT_ID_BYTES_MAX, &id, &len)) return false;
-    if (!conversation_string(block, "name", false, INPUT_NAME_BYTES_MAX, &name, &len)) return false;
+    if (!conversation_string(block, "id", INPUT_ID_BYTES_MAX, &id, &len)) return false;
+    if (!conversation_string(block, "name", INPUT_NAME_BYTES_MAX, &name, &len)) return false;
     if (!input || json_is_null(input)) return conversation_refuse(block, "input", "an object");
     conversation_open(conversation, role_name[role]);
     conversation_call(conversation, id, name, input);
@@ -53,7 +53,7 @@ static bool result_read(struct conversation *conversation, const struct fields *
     const char *id;
     size_t len;
     const json_t *content = json_object_get(block->object, "content");
-    if (!conversation_string(block, "tool_use_id", false, INPUT_ID_BYTES_MAX, &id, &len)) {
+    if (!conversation_string(block, "tool_use_id", INPUT_ID_BYTES_MAX, &id, &len)) {
         return false;
     }
     conversation_open_result(conversation, id);
@@ -141,7 +141,7 @@ static bool tool_read(struct conversation *conversation, const struct fields *to
     const json_t *schema = NULL;
     size_t len;
     if (!conversation_type(tool, "custom", "custom", &type)) return false;
-    if (!conversation_string(tool, "name", false, INPUT_NAME_BYTES_MAX, &name, &len)) return false;
+    if (!conversation_string(tool, "name", INPUT_NAME_BYTES_MAX, &name, &len)) return false;
     if (!field_string(tool, "description", SIZE_MAX, &description, &len)) return false;
     if (!field_object(tool, "input_schema", &schema)) return false;
     if (!schema) return field_refuse(tool, "input_schema", "is required: an object");

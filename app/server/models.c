@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "openai.h"
+#include "params.h"
 #include "routes.h"
 
 static void model_write(const struct server *server, const char *id, struct jbuf *out) {
@@ -42,8 +43,7 @@ void models_one(struct call *call) {
     const char *path = call_path(call);
     const char *id = strncmp(path, prefix, strlen(prefix)) ? "" : path + strlen(prefix);
     if (!is_served(&call->server->config, id)) {
-        call_refuse(call, 404, "model", "model_not_found", "The model `%.200s` does not exist.",
-                    id);
+        params_no_model(call, id);
         return;
     }
     model_write(call->server, id, &call->out);

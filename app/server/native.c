@@ -374,8 +374,9 @@ static bool response_fields_read(const struct fields *fields, const json_t **out
     size_t i;
     if (!field_array(fields, "response_fields", RESPONSE_FIELDS_MAX, out)) return false;
     json_array_foreach(*out, i, item) {
-        if (!json_is_string(item))
-            return field_refuse(fields, "response_fields", "item %zu is not a string", i);
+        if (!json_is_string(item) || strlen(json_string_value(item)) != json_string_length(item))
+            return field_refuse(fields, "response_fields", "item %zu is not the name of a field",
+                                i);
     }
     return true;
 }

@@ -147,17 +147,6 @@ void openai_finish(const struct choice *choice, struct jbuf *out) {
     jbuf_cstring(out, choice->stop);
 }
 
-const char *openai_shown(const json_t *value, char out[OPENAI_SHOWN_BYTES]) {
-    char text[OPENAI_SHOWN_BYTES - 4] = "";
-    // what does not fit is counted and not written
-    const size_t len = json_dumpb(value, text, sizeof text,
-                                  JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
-    const bool cut = len > sizeof text;
-    unicode_quote(text, cut ? strnlen(text, sizeof text) : len, out, sizeof text);
-    if (cut) strcat(out, "...");
-    return out;
-}
-
 // ---------------------------------------------------------------- tokens
 
 void openai_token_text(const struct server *server, int32_t token, struct jbuf *out) {

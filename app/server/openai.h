@@ -49,10 +49,6 @@ void openai_logprob(float logprob, struct jbuf *out);
 void openai_logprobs_take(const struct server *server, struct choice *choice, int first,
                           struct jbuf *out);
 
-// A value for a message: its JSON, shortened.
-enum { OPENAI_SHOWN_BYTES = 64 };
-const char *openai_shown(const json_t *value, char out[OPENAI_SHOWN_BYTES]);
-
 // The field as prompts: a string, a list of strings, of ids, or of lists of ids. Each becomes a
 // prompt of the generation; with keep_text also the text that it stands for. False: refused.
 bool openai_prompts(struct call *call, const json_t *body, const char *name, bool keep_text);

@@ -54,11 +54,11 @@ static bool ids_of_text(struct call *call, const json_t *text, const char *path,
 }
 
 static bool refuse_id(struct call *call, const char *path, size_t index, const json_t *value) {
-    char param[PATH_SIZE + 32], shown[OPENAI_SHOWN_BYTES];
+    char param[PATH_SIZE + 32], shown[JSON_SHOWN_BYTES];
     snprintf(param, sizeof param, "%s[%zu]", path, index);
     return call_refuse(call, 400, param, json_is_integer(value) ? "invalid_value" : "invalid_type",
                        "%s: %s is not a token id, an integer from 0 to %d", param,
-                       openai_shown(value, shown), call->server->info->n_vocab - 1);
+                       json_shown(value, shown), call->server->info->n_vocab - 1);
 }
 
 static bool ids_of_array(struct call *call, const json_t *array, const char *path, int32_t **ids,
@@ -87,10 +87,10 @@ static bool prompt_read(struct call *call, const json_t *from, const char *path,
     } else if (json_is_array(from)) {
         ok = ids_of_array(call, from, path, &ids, &n_ids);
     } else {
-        char shown[OPENAI_SHOWN_BYTES];
+        char shown[JSON_SHOWN_BYTES];
         ok = call_refuse(call, 400, path, "invalid_type",
                          "%s: expected a string or an array of token ids, got %s", path,
-                         openai_shown(from, shown));
+                         json_shown(from, shown));
     }
     if (!ok) {
         rn_free(ids);

@@ -171,9 +171,25 @@ static bool read_seed(const struct fields *fields, const struct row *row, const 
                       struct params *out) {
     (void)row;
     if (!is_given(fields, name)) return true;
+    const json_t *given = json_object_get(fields->object, name);
+    const double real = json_is_real(given) ? json_real_value(given) : 0;
+    out->sampling.has_seed = true;
+    if (fields->call->has_big_seed) {
+        out->sampling.seed = fields->call->big_seed;
+        return true;
+    }
+    if (real >= 0x1p63 && real < 0x1p64) { // such as 1e19
+        out->sampling.seed = (uint64_t)real;
+        return true;
+    }
+    if (real >= 0x1p64 || real < -0x1p63) {
+        char shown[JSON_SHOWN_BYTES];
+        return field_refuse(fields, name,
+                            "%s is not between -9223372036854775808 and 18446744073709551615",
+                            json_shown(given, shown));
+    }
     int64_t value = 0;
     const bool ok = field_int(fields, name, INT64_MIN, INT64_MAX, &value);
-    out->sampling.has_seed = true;
     out->sampling.seed = (uint64_t)value;
     return ok;
 }
@@ -375,6 +391,15 @@ static bool sampling_read(struct call *call, const json_t *body, struct params *
     return true;
 }
 
+bool params_no_model(struct call *call, const char *name) {
+    char shown[128];
+    unicode_quote(name, strlen(name), shown, sizeof shown);
+    return call_refuse(call, 404, "model", "model_not_found",
+                       "The model `%s` does not exist. This server has `%.200s`; its option "
+                       "--alias gives that another name.",
+                       shown, call->server->config.model_name);
+}
+
 bool params_model(struct call *call, const json_t *body) {
     const struct fields fields = fields_of(call, body, "");
     const struct server_config *config = &call->server->config;
@@ -383,10 +408,7 @@ bool params_model(struct call *call, const json_t *body) {
     if (!*name || (config->model_name && strcmp(name, config->model_name) == 0)) return true;
     for (int i = 0; i < config->n_aliases; i++)
         if (strcmp(name, config->aliases[i]) == 0) return true;
-    char shown[128];
-    unicode_quote(name, strlen(name), shown, sizeof shown);
-    return call_refuse(call, 404, "model", "model_not_found", "The model `%s` does not exist.",
-                       shown);
+    return params_no_model(call, name);
 }
 
 bool params_read(struct call *call, const json_t *body, enum family family, struct params *out) {

@@ -40,5 +40,7 @@ struct params {
 bool params_read(struct call *call, const json_t *body, enum family family, struct params *out);
 // `model` alone, for routes that generate nothing: absent, empty or one that is served.
 bool params_model(struct call *call, const json_t *body);
+// Refuses with 404: there is no model of this name. Always false.
+bool params_no_model(struct call *call, const char *name);
 
 #endif

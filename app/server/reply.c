@@ -83,7 +83,7 @@ static void put_about(struct jbuf *out, const struct call *call, bool streams) {
         streams ? "text/event-stream; charset=utf-8" : "application/json; charset=utf-8";
     put(out, "Content-Type", call->content_type ? call->content_type : usual);
     put(out, "X-Request-Id", call->id);
-    if (call->route && call->route->api == API_ANTHROPIC) // the name that its clients read
+    if (call_api_of(call) == API_ANTHROPIC) // the name that its clients read
         put(out, "request-id", call->id);
     put(out, "X-Content-Type-Options", "nosniff");
     put(out, "Content-Security-Policy", page_policy);
@@ -119,7 +119,7 @@ void reply_starved(struct call *call) {
         "\"code\":\"out_of_memory\"}}";
     static const char anthropic[] = "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\","
                                     "\"message\":\"out of memory\"}}";
-    const bool is_openai = !call->route || call->route->api == API_OPENAI;
+    const bool is_openai = call_api_of(call) == API_OPENAI;
     call->status = 503;
     call->retry_after_s = 1;
     call->content_type = call->etag = NULL;

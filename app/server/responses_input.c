@@ -21,7 +21,7 @@ static bool message_read(struct conversation *conversation, const struct fields 
 
 // Templates want the arguments as an object. The model may have written something else.
 static json_t *arguments_of(const char *text, size_t len) {
-    json_t *value = json_loadb(text, len, 0, NULL);
+    json_t *value = json_loadb(text, len, JSON_ALLOW_NUL, NULL);
     if (json_is_object(value)) return value;
     json_decref(value);
     return len ? json_stringn(text, len) : json_object();
@@ -30,9 +30,9 @@ static json_t *arguments_of(const char *text, size_t len) {
 static bool call_read(struct conversation *conversation, const struct fields *item) {
     const char *id, *name, *text;
     size_t len;
-    if (!conversation_string(item, "call_id", false, INPUT_ID_BYTES_MAX, &id, &len)) return false;
-    if (!conversation_string(item, "name", false, INPUT_NAME_BYTES_MAX, &name, &len)) return false;
-    if (!conversation_string(item, "arguments", true, SIZE_MAX, &text, &len)) return false;
+    if (!conversation_string(item, "call_id", INPUT_ID_BYTES_MAX, &id, &len)) return false;
+    if (!conversation_string(item, "name", INPUT_NAME_BYTES_MAX, &name, &len)) return false;
+    if (!conversation_field(item, "arguments", &text, &len)) return false;
     json_t *arguments = arguments_of(text, len);
     conversation_open(conversation, "assistant");
     conversation_call(conversation, id, name, arguments);
@@ -43,7 +43,7 @@ static bool call_read(struct conversation *conversation, const struct fields *it
 static bool output_read(struct conversation *conversation, const struct fields *item) {
     const char *id;
     size_t len;
-    if (!conversation_string(item, "call_id", false, INPUT_ID_BYTES_MAX, &id, &len)) return false;
+    if (!conversation_string(item, "call_id", INPUT_ID_BYTES_MAX, &id, &len)) return false;
     conversation_open_result(conversation, id);
     return conversation_parts(conversation, item, "output", "input_text|output_text");
 }
@@ -60,7 +60,7 @@ static bool reasoning_list_read(struct conversation *conversation, const struct 
         size_t len;
         if (!conversation_item(item, name, parts, i, path, &part)) return false;
         if (!conversation_type(&part, types, NULL, &type)) return false;
-        if (!conversation_string(&part, "text", true, SIZE_MAX, &text, &len)) return false;
+        if (!conversation_field(&part, "text", &text, &len)) return false;
         conversation_reasoning(conversation, text, len);
     }
     return true;
@@ -119,7 +119,7 @@ static bool tool_read(struct conversation *conversation, const struct fields *to
     bool strict;
     size_t len;
     if (!conversation_type(tool, "function", NULL, &type)) return false;
-    if (!conversation_string(tool, "name", false, INPUT_NAME_BYTES_MAX, &name, &len)) return false;
+    if (!conversation_string(tool, "name", INPUT_NAME_BYTES_MAX, &name, &len)) return false;
     if (!field_string(tool, "description", SIZE_MAX, &description, &len)) return false;
     if (!field_object(tool, "parameters", &parameters)) return false;
     if (!field_bool(tool, "strict", &strict)) return false;
@@ -147,7 +147,7 @@ bool responses_input(struct call *call, const json_t *body, struct conversation 
     const char *instructions = NULL;
     size_t len;
     conversation_init(out);
-    if (!field_string(&fields, "instructions", SIZE_MAX, &instructions, &len)) return false;
+    if (!field_text(&fields, "instructions", &instructions, &len)) return false;
     if (instructions) {
         conversation_open(out, "system");
         conversation_text(out, instructions, len);

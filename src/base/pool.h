@@ -38,6 +38,8 @@ void pool_bind(struct pool *pool, const struct topology *topology);
 
 // The number of cores this process may really use, at least 1: topology.h's n_threads.
 int pool_default_threads(void);
+// Bytes of addresses that the stacks of so many threads take; 0: of the default.
+uint64_t pool_stack_bytes(int n_threads);
 
 // What helpers do while they wait for the next run, before they sleep: a helper that has found no
 // more chunks calls fn(ctx, worker, step) with step = 0, 1, 2, ... until fn returns false or a run

@@ -5,9 +5,12 @@
 #define _GNU_SOURCE 1
 #include "base/topology.h"
 
+#include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cgroup.h"
 #include "base/cores.h"
@@ -180,12 +183,32 @@ static rn_status tree_read(struct reading *r, rn_error *err) {
     return RN_OK;
 }
 
+// Where it finds none of these, hwloc's reader of /sys writes to standard error and gives up.
+static bool sysfs_is_there(void) {
+    static const char *const names[] = {"package_cpus", "core_cpus", "core_siblings",
+                                        "thread_siblings"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[96];
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/topology/%s", names[i]);
+        if (access(path, R_OK) == 0) return true;
+    }
+    return false;
+}
+
+// Without /sys the processor itself is asked, which is what hwloc does next.
+static bool sysfs_spare(hwloc_topology_t tree) {
+    return sysfs_is_there() ||
+           hwloc_topology_set_components(tree, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "linux") ==
+               0;
+}
+
 // An answer about another machine (hwloc's own environment variables can ask for one) is none.
 static bool tree_load(const struct topology_source *source, hwloc_topology_t *out) {
     const bool is_given = source->xml || source->synthetic;
     hwloc_topology_t tree;
     if (hwloc_topology_init(&tree)) return false;
     const bool is_set =
+        (is_given || sysfs_spare(tree)) &&
         (!source->xml || hwloc_topology_set_xml(tree, source->xml) == 0) &&
         (!source->synthetic || hwloc_topology_set_synthetic(tree, source->synthetic) == 0);
     if (is_set && hwloc_topology_load(tree) == 0 &&
@@ -280,4 +303,13 @@ int pool_default_threads(void) {
     const int n_threads = topology->n_threads;
     topology_destroy(topology);
     return n_threads;
+}
+
+uint64_t pool_stack_bytes(int n_threads) {
+    pthread_attr_t attr;
+    size_t bytes = 0;
+    if (pthread_attr_init(&attr)) return 0;
+    pthread_attr_getstacksize(&attr, &bytes);
+    pthread_attr_destroy(&attr);
+    return (uint64_t)bytes * (uint64_t)(n_threads > 0 ? n_threads : pool_default_threads());
 }

@@ -12,7 +12,12 @@ enum {
     MAX_BATCH_TOKENS = 1 << 16,
     LOGIT_BYTES = 256 << 20, // of the rows that "as many as fit" means
     RESERVE_DIVISOR = 20,    // of what is free, for what is not counted here
-    ADEQUATE_CONTEXTS = 2,   // for each sequence: its own, and as much of prefixes
+    // the same of addresses, which are taken before they are touched: for all, and for each
+    // sequence
+    ADDRESS_RESERVE = 16 << 20,
+    ADDRESS_RESERVE_SEQ = 3 << 19,
+    ADDRESS_RESERVE_MAX = 64 << 20,
+    ADEQUATE_CONTEXTS = 2, // for each sequence: its own, and as much of prefixes
 };
 
 // ---------------------------------------------------------------- sizes
@@ -130,16 +135,26 @@ static uint64_t kv_bytes_free(const struct budget_request *request, const struct
     return least(bytes, kv_bytes_max(config));
 }
 
+// For what is not counted: the engine's own lists, requests and their answers.
+static uint64_t reserve_of(const struct budget_request *request, const struct budget *budget) {
+    const uint64_t part = request->available / RESERVE_DIVISOR;
+    const uint64_t seqs = times(ADDRESS_RESERVE_SEQ, (uint64_t)budget->sizes.max_seqs);
+    const uint64_t addresses =
+        least(ADDRESS_RESERVE + seqs, ADDRESS_RESERVE_MAX) + request->stack_bytes;
+    return request->address_room && addresses > part ? addresses : part;
+}
+
 // What weights, buffers and the reserve leave. Every group has addresses for the whole budget.
 static uint64_t free_bytes_of(const struct budget_request *request, int n_group,
                               const struct budget *budget) {
     const uint64_t taken = budget->weight_bytes + budget->step_bytes + budget->beside.weight_bytes +
-                           budget->beside.step_bytes + request->available / RESERVE_DIVISOR;
+                           budget->beside.step_bytes;
     if (request->beside.plan && request->beside.plan->n_group > n_group)
         n_group = request->beside.plan->n_group;
-    const uint64_t bytes = less(request->available, taken);
-    if (!request->address_room || n_group < 2) return bytes;
-    return least(bytes, less(request->address_room, taken) / (uint64_t)n_group);
+    const uint64_t bytes = less(request->available, taken + request->available / RESERVE_DIVISOR);
+    if (!request->address_room) return bytes;
+    const uint64_t addresses = less(request->address_room, taken + reserve_of(request, budget));
+    return least(bytes, n_group > 1 ? addresses / (uint64_t)n_group : addresses);
 }
 
 // The longest sequence that fits alone, at most n_ctx positions; 0: none. A prompt that has little
@@ -181,12 +196,12 @@ static rn_status refuse_no_page(const struct budget_request *request, const stru
                        size_of(budget->kv_bytes).text, KV_PAGE_TOKENS,
                        size_of(budget->page_bytes).text);
     return err_set(err, RN_ERR_NOMEM,
-                   "%s of memory are free, and the weights take %s, the buffers of a step %s: what "
-                   "is left holds no KV page of %s",
+                   "%s of memory are free, and the weights take %s, the buffers of a step %s, "
+                   "threads and requests %s: what is left holds no KV page of %s",
                    size_of(request->available).text,
                    size_of(budget->weight_bytes + budget->beside.weight_bytes).text,
                    size_of(budget->step_bytes + budget->beside.step_bytes).text,
-                   size_of(budget->page_bytes).text);
+                   size_of(reserve_of(request, budget)).text, size_of(budget->page_bytes).text);
 }
 
 static rn_status refuse_context(const struct budget *budget, const struct kv_config *config,

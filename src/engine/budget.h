@@ -23,6 +23,7 @@ struct budget_request {
     uint64_t total;             // memory_total(); 0: unknown
     uint64_t available;         // memory_available(); 0: unknown
     uint64_t address_room;      // memory_address_room(); 0: no limit
+    uint64_t stack_bytes;       // addresses that the threads' stacks will take, where there is one
     struct budget_beside {
         const struct plan *plan; // NULL: none
         int n_ctx_max;
@@ -47,11 +48,13 @@ struct budget {
 // The groups of a plan as the page manager wants them; the rest is zero.
 struct kv_config budget_kv_config(const struct plan *plan, enum kv_type kv_type);
 
-// KV memory as asked for, or what is free (less a reserve of 5%), at most twice what max_seqs full
-// contexts need; where it is unknown what is free, once. RN_ERR_ARG: a size is out of its range, or
-// the memory asked for is more than there is, holds no page of each group, or not the context asked
-// for; RN_ERR_NOMEM: what is free does not. Of a model beside: KV memory in proportion to what both
-// need for a sequence, and at least a context; where an amount was asked for, on top of it.
+// KV memory as asked for, or what is free (less a reserve of 5%; of limited addresses also the
+// stacks and 17 to 64 MiB for what is not counted here, such as requests), at most twice what
+// max_seqs full contexts need; where it is unknown what is free, once. RN_ERR_ARG: a size is out of
+// its range, or the memory asked for is more than there is, holds no page of each group, or not the
+// context asked for; RN_ERR_NOMEM: what is free does not. Of a model beside: KV memory in
+// proportion to what both need for a sequence, and at least a context; where an amount was asked
+// for, on top of it.
 rn_status budget_choose(const struct budget_request *request, struct budget *out, rn_error *err);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/pool.h"
 #include "engine/budget.h"
 
 enum { MAX_WAITING = 1 << 20, MAX_ITL_MS = 1000000000 };
@@ -119,6 +120,7 @@ static rn_status read_config(struct engine *engine, const struct model *model,
     const struct backend_config *b = &config->backend;
     const struct model *draft =
         config->spec.drafters & 1u << RN_DRAFTER_MODEL ? config->spec.model : NULL;
+    const uint64_t address_room = memory_address_room();
     const struct budget_request request = {.plan = &model->plan,
                                            .n_ctx_max = model->hp.n_ctx,
                                            .kv_type = b->kv_type,
@@ -135,7 +137,9 @@ static rn_status read_config(struct engine *engine, const struct model *model,
                                            .kv_pages = config->kv_pages,
                                            .total = memory_total(),
                                            .available = memory_available(),
-                                           .address_room = memory_address_room()};
+                                           .address_room = address_room,
+                                           .stack_bytes =
+                                               address_room ? pool_stack_bytes(b->n_threads) : 0};
     struct budget budget;
     const rn_status status = budget_choose(&request, &budget, err);
     if (status) return status;

@@ -17,15 +17,17 @@ rn_event *engine_new_event(struct engine *engine, const struct seq *seq) {
     return event;
 }
 
-static void fill_timings(const struct engine *engine, struct seq *seq) {
+// A time whose end never came stays 0. A prompt that ends without a token (max_tokens is 0, or a
+// pooling) was evaluated when it ended, unless the request was given up.
+static void fill_timings(const struct engine *engine, struct seq *seq, bool given_up) {
     rn_timings *t = &seq->timings;
     const uint64_t now = engine->event_ns;
     const uint64_t start = seq->was_admitted ? seq->start_ns : now;
-    const uint64_t first = seq->first_ns ? seq->first_ns : now;
+    const uint64_t prompt_end = seq->first_ns ? seq->first_ns : given_up ? start : now;
     t->output_tokens = seq->n_token - seq->n_prompt;
     t->queue_ms = (double)(start - seq->submit_ns) * 1e-6;
-    t->prompt_ms = (double)(first - start) * 1e-6;
-    t->ttft_ms = (double)(first - seq->submit_ns) * 1e-6;
+    t->prompt_ms = (double)(prompt_end - start) * 1e-6;
+    t->ttft_ms = seq->first_ns ? (double)(seq->first_ns - seq->submit_ns) * 1e-6 : 0;
     t->decode_ms = seq->first_ns ? (double)(seq->last_ns - seq->first_ns) * 1e-6 : 0;
 }
 
@@ -39,8 +41,8 @@ static void count_end(rn_engine_stats *stats, rn_finish finish) {
 void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_finish finish,
                    rn_status status) {
     struct output *output = &seq->output;
-    if (finish == RN_FINISH_CANCELLED ||
-        finish == RN_FINISH_ERROR) { // what was held back is text too
+    const bool given_up = finish == RN_FINISH_CANCELLED || finish == RN_FINISH_ERROR;
+    if (given_up) { // what was held back is text too
         const struct text_span held = output_feed(output, (struct text_span){"", 0}, true);
         event->text = held.data;
         event->text_len = held.len;
@@ -53,7 +55,7 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
     seq->state = SEQ_DONE;
     seq->next = engine->done;
     engine->done = seq;
-    fill_timings(engine, seq);
+    fill_timings(engine, seq, given_up);
     count_end(&engine->stats, finish);
     event->finish = finish;
     event->status = status;

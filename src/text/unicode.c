@@ -127,7 +127,8 @@ void unicode_quote(const char *text, size_t len, char *out, size_t size) {
     size_t at = 0, used = 0;
     while (at < len) {
         size_t n;
-        const int well = unicode_scan((const uint8_t *)text + at, len - at, &n) == UNICODE_WELL;
+        const bool well = // and no NUL, which would end the copy
+            unicode_scan((const uint8_t *)text + at, len - at, &n) == UNICODE_WELL && text[at];
         const char *const piece = well ? text + at : "?";
         const size_t piece_len = well ? n : 1;
         if (piece_len >= size - used) break;

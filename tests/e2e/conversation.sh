@@ -224,6 +224,24 @@ send \x04
 STEPS
 equal "a full context does not end the conversation" 0 "$code"
 
+# A system message alone is no conversation: /stats says nothing of its size.
+talk --system "Be brief." -n 4 <<'STEPS'
+expect > 
+send Hi\r
+expect > 
+send /stats\r
+expect context
+expect > 
+send /reset\r
+expect empty but for the system message
+expect > 
+send /stats\r
+expect output
+expect > 
+send \x04
+STEPS
+equal "/stats after /reset" "0, 1 context" "$code, $(grep -c '^  context ' out) context"
+
 # A template that refuses a message does not end it, either.
 echo "{% if messages[0].content == 'no' %}{{ raise_exception('not that') }}{% endif %}{{ messages[0].content }}" >moody.jinja
 talk --chat-template moody.jinja -n 4 <<'STEPS'

@@ -74,11 +74,56 @@ for cut in 3 11 20 37; do
     equal "a stop string ends with stop" stop "$(json out finish_reason)"
 done
 
+# The largest seed is taken and reported as it is, and is another one than the largest of 63 bits.
+run run -p 'Once "seed":-1' -n 8 --seed 18446744073709551615 --json -q
+equal "the largest seed" 1 "$(grep -c '"seed":18446744073709551615,' out)"
+ids=$(grep -o '"ids":[^]]*' out)
+run run -p 'Once "seed":-1' -n 8 --seed 9223372036854775807 --json -q
+equal "half of it" 9223372036854775807 "$(json out seed)"
+expect "they give different texts" [ "$ids" != "$(grep -o '"ids":[^]]*' out)" ]
+
+# One token is one.
+run run -p a --no-bos -n 1 --ignore-eos --seed 1
+equal "one token" 2 "$(grep -cE '^  (prompt|output) +1 token  ' err)"
+
+# interrupted ARG...: as run, with Ctrl-C while a long prompt is evaluated.
+for i in $(seq 1000); do echo "a long story about word number $i"; done | head -c 3000 >long.txt
+interrupted() {
+    rm -f rows
+    "$BIN" run -f long.txt -n 5 --isa scalar -t 1 -b 1 --speculate off --logits rows "$@" >out 2>err &
+    local pid=$!
+    for _ in $(seq 600); do [ -s rows ] && break; sleep 0.05; done
+    kill -INT $pid
+    wait $pid
+    code=$?
+}
+# Then there was no first token, and there is no rate.
+interrupted --json -q
+equal "cancelled in its prompt" "130 cancelled null null 0" \
+    "$code $(json out finish_reason) $(json out ttft_ms) $(json out prompt_per_second) $(json out output_tokens)"
+interrupted
+expect "the summary leaves them out" grep -qE "^  prompt +[0-9]+ tokens$" err
+
+# Where there is no /sys, hwloc has something to say; the library keeps it from saying it.
+if unshare -rm mount -t tmpfs none /sys 2>/dev/null; then
+    # shellcheck disable=SC2016  # for the inner shell
+    HWLOC_HIDE_ERRORS=0 unshare -rm sh -c 'mount -t tmpfs none /sys && exec "$BIN" run -p a -n 2 -q --seed 1' >out 2>err
+    equal "without /sys" "0 and nothing else" "$? and $(cat err)nothing else"
+fi
+
 # Output that cannot be written.
 "$BIN" run -p a -n 400 --ignore-eos --seed 1 2>err | head -c 5 >out
 status=${PIPESTATUS[0]}
 equal "a reader that has gone ends the run" 1 "$status"
 equal "quietly" "" "$(cat err)"
+for command in "inspect --json" inspect "bench --kernels" "bench --kernels -o json"; do
+    # shellcheck disable=SC2086  # words
+    { sleep 0.1; "$BIN" $command 2>err; echo $? >status; } | true
+    equal "$command: a reader that has gone" "1 and 0 bytes" "$(cat status) and $(wc -c <err) bytes"
+    # shellcheck disable=SC2086
+    "$BIN" $command >/dev/full 2>err
+    expect "$command: a full disk" grep -q "standard output: No space left on device" err
+done
 "$BIN" run -p a -n 4 --ignore-eos --seed 1 >/dev/full 2>err
 equal "a full disk ends the run" 1 $?
 expect "and is named" grep -q "^runnel: standard output: No space left" err

@@ -56,6 +56,30 @@ expect "Anthropic's clients find the request's id" grep -q '^request-id: [A-Za-z
 stop TERM 0
 equal "ending says nothing" 9 "$(wc -l <said)"
 
+# Addresses that are limited: it says why it cannot serve, or it serves.
+for kbytes in $([ -n "$SAN" ] || echo 120000 150000 170000 180000 190000 200000 250000 300000 400000); do
+    : >said
+    (ulimit -v "$kbytes"; exec "$BIN" serve --port 0 -t 1 >served 2>said </dev/null) &
+    pid=$!
+    for ((i = 0; i < 600; i++)); do
+        grep -q '^runnel: ' said && break
+        kill -0 $pid 2>/dev/null || break
+        sleep 0.05
+    done
+    port=$(sed -n 's/.* is ready at [^ ]*:\([0-9]*\)\b.*/\1/p' said)
+    if [ "$port" ]; then
+        for i in 1 2 3 4 5 6 7 8; do ask POST /v1/chat/completions "${chat/4/40}" >answer.$i & asked[i]=$!; done
+        wait "${asked[@]}"
+        equal "$kbytes KB: all are answered" 8 "$(grep -l "^HTTP/1.1 200" answer.[1-8] | wc -l)"
+        stop TERM 0
+    else
+        wait $pid
+        equal "$kbytes KB: it ends" 1 $?
+        equal "$kbytes KB: it says why: $(cat said)" 1 "$(grep -c 'of memory are free, and the weights take' said)"
+    fi
+done
+expect "400 MB suffice" [ "$port" ]
+
 # Without a template.
 start -m "$TINY"
 expect "a model without a template is warned of" grep -q "^runnel: warning: the model has no chat template" said

@@ -25,6 +25,12 @@ refused 2 "'xyzzy'" xyzzy
 refused 2 "--tempature.*did you mean --temperature" run --tempature 1
 refused 2 "--max;.*did you mean --max-tokens" run --max 3
 refused 2 "'ins'.*did you mean 'inspect'" ins
+refused 2 "--no-webui;.*did you mean --no-ui" serve --no-webui
+# No guess that asks for the opposite, or that is near only because both are short.
+refused 2 "--enable-prefix-caching; see 'runnel serve --help'" serve --enable-prefix-caching
+refused 2 "--disable-log; see 'runnel serve --help'" serve --disable-log
+refused 2 "--keep; see 'runnel run --help'" run --keep 5
+refused 2 "'man'; see 'runnel --help'" man
 refused 2 "unknown option -Z" run -Z
 refused 2 "-p=hi: write -p hi or --prompt=hi" run -p=hi
 refused 2 "-q=no: write -q or --quiet=no" run -q=no
@@ -51,6 +57,23 @@ refused 2 "--max-tokens: '-2'" run -p a --max-tokens -2
 refused 2 "--temperature: '101'" run -p a --temp 101
 refused 2 "--isa: 'mmx' is not one of auto|scalar|avx2|avxvnni|avx512|neon" run -p a --isa mmx
 refused 2 "--kv-type: 'f1' is not one of f16|f32|int8|int4" run -p a --kv-type f1
+refused 2 "--kv-type: 'bf16' is not one of f16|f32|int8|int4" run -p a --cache-type-k bf16
+for names in q8_0:int8 q4_0:int4 f16:f16 f32:f32; do # llama.cpp's and ours
+    run run -p a -n 0 -q --json --cache-type-k "${names%:*}"
+    equal "--cache-type-k $names" "${names#*:}" "$(json out kv_type)"
+done
+RUNNEL_KV_TYPE=q8_0 run run -p a -n 0 -q --json
+equal "in the environment too" int8 "$(json out kv_type)"
+refused 2 "--seed: '-1' is not a whole number from 0 to 18446744073709551615" run -p a --seed -1
+refused 2 "--seed: '18446744073709551616' is not" run -p a --seed 18446744073709551616
+refused 2 "--batch-tokens: 31 is less than --max-seqs, 32" serve --batch-tokens 31
+# Who sets a key wants one: no server without.
+for value in '' $'\n' $'\n\n'; do
+    RUNNEL_API_KEY=$value refused 2 "RUNNEL_API_KEY: text 1, '', is empty" serve --port 0
+done
+RUNNEL_API_KEY_FILE='' refused 2 "RUNNEL_API_KEY_FILE: '' is not a file name" serve --port 0
+RUNNEL_STOP='' run run -p a -n 0 -q
+equal "another empty variable is none" 0 "$code"
 for value in '' x 1x 0 0p 1.5 1.5p -1 1e5 0x10 ' 1' +1 G p inf 2GB 1Gi 1kk 0.0001K 4294967296p 8388608T; do
     refused 2 "--kv-memory: '$value' is not a size such as 512M, 1.5G or 4096p" run -p a --kv-memory "$value"
 done

@@ -220,11 +220,21 @@ static void a_limit_on_addresses_is_shared_by_the_groups(void **state) {
     struct plan plan;
     build(&plan, true);
     struct budget_request request = request_of(&plan);
-    request.available = request.address_room = 1200000;
-    const uint64_t rest = 1200000 - 60000 - WEIGHTS - (256 * 10 + VOCAB) * 4;
-    assert_int_equal(chosen(&request).kv_bytes, rest / 2);
+    request.available = 1200000;
+    const uint64_t taken = WEIGHTS + (256 * 10 + VOCAB) * 4;
+    const uint64_t reserve = (16u << 20) + (3u << 19); // one sequence
+    request.address_room = reserve + 1200000;
+    const uint64_t room = 1200000 - taken;
+    assert_int_equal(chosen(&request).kv_bytes, room / 2);
+    // the stacks come out of it, too
+    request.stack_bytes = 4000;
+    assert_int_equal(chosen(&request).kv_bytes, (room - 4000) / 2);
     request.address_room = 0;
-    assert_int_equal(chosen(&request).kv_bytes, rest);
+    assert_int_equal(chosen(&request).kv_bytes, room - 60000);
+    request.available = request.address_room = 1200000;
+    refused_with(&request, RN_ERR_NOMEM,
+                 "threads and requests 17.5 MiB: what is left holds no KV page",
+                 "1.1 MiB of memory are free");
     plan_deinit(&plan);
 }
 

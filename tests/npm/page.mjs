@@ -217,6 +217,21 @@ async function lists() {
     check('Delete removes', (await page.locator('.row').count()) === 0);
     await page.reload();
     check('it stays removed', (await page.locator('.message').count()) === 0);
+    let release;
+    const held = new Promise((resolve) => {
+        release = resolve;
+    });
+    await page.route('**/v1/chat/completions', (route) => held.then(() => route.continue()), {
+        times: 1,
+    });
+    await send(page, 'Say *two* words.');
+    await page.click('#list-open');
+    check('the list says who writes', (await page.locator('.when').innerText()) === 'writing');
+    release();
+    await page
+        .waitForFunction(() => !document.querySelector('.when').textContent.includes('writing'))
+        .catch(() => check('an answer that ends while the list is open is not written', false));
+    await page.keyboard.press('Escape');
     await leave('lists', page);
 }
 
@@ -297,6 +312,10 @@ async function markdown() {
         ],
         ['> q\n> r', '<blockquote><p>q\nr</p></blockquote>'],
         ['a_b_c __d__ 2*3*4 \\*e\\*', '<p>a_b_c <strong>d</strong> 2<em>3</em>4 *e*</p>'],
+        [
+            '\\(a^2 * b*c\\) \\[\nx_1 = <y_2>\n\\] \\[no link\\] \\(open *i*',
+            '<p>\\(a^2 * b*c\\) \\[\nx_1 = &lt;y_2&gt;\n\\] [no link] (open <em>i</em></p>',
+        ],
         ['***both*** **open', '<p><em><strong>both</strong></em> **open</p>'],
         [
             '[t](https://example.org/x) [u](javascript:alert(1)) [v](//example.org) [w](data:text/html,x)',
@@ -339,6 +358,8 @@ async function markdown() {
         '<http://',
         'https://a.',
         '\\',
+        '\\(',
+        '\\[',
         '# ',
         '\n- ',
         '\n> > ',
@@ -608,8 +629,41 @@ async function errors() {
         (await textOf(page)) === 'Half' &&
             (await page.locator('.state.error').innerText()).includes('the step failed'),
     );
+    await refusal(page);
     await full(page);
-    await leave('errors', page, { errors: ['429', '503'] });
+    await leave('errors', page, { errors: ['429', '503', '400'] });
+}
+
+// A message that the server refuses is not sent again with the next one.
+async function refusal(page) {
+    const sent = [];
+    await page.route('**/v1/chat/completions', (route) => {
+        const { messages } = route.request().postDataJSON();
+        sent.push(messages.map(({ content }) => content));
+        if (messages.at(-1).content.endsWith('Refuse me.'))
+            return route.fulfill({
+                status: 400,
+                contentType: 'application/json',
+                body: JSON.stringify({ error: { message: 'too long', param: 'messages' } }),
+            });
+        return route.fulfill({
+            contentType: 'text/event-stream',
+            body: 'data: {"choices":[{"index":0,"delta":{"content":"Taken"}}]}\n\ndata: [DONE]\n\n',
+        });
+    });
+    await send(page, 'Refuse me.');
+    await page.waitForFunction(() =>
+        document.querySelector('.message:last-child .state.error')?.textContent.includes('too long'),
+    );
+    await send(page, 'Take me.');
+    await page.waitForFunction(() =>
+        document.querySelector('.message:last-child > .body').textContent.includes('Taken'),
+    );
+    check(
+        'a refused message is left out',
+        !JSON.stringify(sent.at(-1)).includes('Refuse me.') && sent.at(-1).at(-1) === 'Take me.',
+        sent,
+    );
 }
 
 // Storage that is full is said, and the conversation goes on.

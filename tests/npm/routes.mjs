@@ -105,13 +105,21 @@ test('wrong methods and paths are told with a key', async () => {
         const other = await ask(guarded, path.replace('*', 'x'), undefined, { headers, method: method === 'GET' ? 'PUT' : 'GET' });
         assert.equal(other.status, 405, path);
         assert.ok(other.headers.allow.split(', ').includes(method));
-        assert.equal(JSON.parse(other.text).error.code, 'method_not_allowed');
+        const { type, error } = JSON.parse(other.text);
+        if (path.startsWith('/v1/messages')) assert.equal(type, 'error', path);
+        else assert.equal(error.code, 'method_not_allowed', path);
     }
     for (const path of ['/nothing', '/v1', '/v1/', '/assets/', '/health/', '/v1/models/../metrics', '/%2e%2e/', '/v1/chat/completions/']) {
         asked++;
         const { status, text } = await ask(guarded, path, undefined, { headers });
         assert.equal(status, 404, path);
         assert.ok(['not_found', 'model_not_found'].includes(JSON.parse(text).error.code));
+    }
+    for (const path of ['/v1/messages/', '/v1/messages/batches']) { // Anthropic's form, also where there is nothing
+        asked++;
+        const { status, text } = await ask(guarded, path, undefined, { headers });
+        assert.equal(status, 404, path);
+        assert.deepEqual(JSON.parse(text), { type: 'error', error: { type: 'not_found_error', message: `There is no ${path}` } });
     }
 });
 

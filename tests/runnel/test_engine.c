@@ -265,6 +265,42 @@ static void cancelling_gives_pages_back_and_leaves_others_alone(void **state) {
     rn_engine_destroy(engine);
 }
 
+// A prompt that takes several steps and is given up after the first, one that never runs, and one
+// that is evaluated without a token to follow.
+static void times_of_what_never_came_are_zero(void **state) {
+    (void)state;
+    static struct stream r[3];
+    static int32_t prompt[200];
+    for (int i = 0; i < 200; i++) prompt[i] = i % 64;
+    rn_engine *engine = new_engine(1, 32, 0);
+    rn_request request = {.prompt = prompt, .n_prompt = 200, .max_tokens = 4};
+    streams_submit(engine, &request, &r[0]);
+    streams_submit(engine, &request, &r[1]);
+    streams_step(engine, r, 2, 0, 0);
+    assert_int_equal(r[0].finish, RN_FINISH_NONE);
+    assert_int_equal(r[0].n_ids, 0);
+    rn_engine_cancel(engine, r[0].id);
+    rn_engine_cancel(engine, r[1].id);
+    streams_drain(engine, r, 2);
+    for (int i = 0; i < 2; i++) {
+        const rn_timings *t = &r[i].timings;
+        assert_int_equal(r[i].finish, RN_FINISH_CANCELLED);
+        assert_int_equal(t->prompt_tokens, 200);
+        check(t->ttft_ms == 0 && t->prompt_ms == 0, "%d: first token after %g ms, prompt %g ms", i,
+              t->ttft_ms, t->prompt_ms);
+    }
+    request.max_tokens = 0;
+    streams_submit(engine, &request, &r[2]);
+    streams_drain(engine, &r[2], 1);
+    assert_int_equal(r[2].finish, RN_FINISH_LENGTH);
+    assert_true(r[2].timings.ttft_ms == 0 && r[2].timings.prompt_ms > 0);
+    request.max_tokens = 1;
+    streams_submit(engine, &request, &r[2]);
+    streams_drain(engine, &r[2], 1);
+    assert_true(r[2].timings.ttft_ms >= r[2].timings.prompt_ms && r[2].timings.prompt_ms > 0);
+    rn_engine_destroy(engine);
+}
+
 static void cancelling_gives_out_the_text_that_was_held_back(void **state) {
     (void)state;
     static struct stream whole, cut;
@@ -542,6 +578,7 @@ int main(void) {
         cmocka_unit_test(end_tokens_stop_unless_ignored),
         cmocka_unit_test(stop_strings_cut_the_text_before_them),
         cmocka_unit_test(cancelling_gives_pages_back_and_leaves_others_alone),
+        cmocka_unit_test(times_of_what_never_came_are_zero),
         cmocka_unit_test(cancelling_gives_out_the_text_that_was_held_back),
         cmocka_unit_test(bad_requests_are_refused_with_the_value),
         cmocka_unit_test(bad_options_are_refused_with_the_value),

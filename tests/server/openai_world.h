@@ -62,7 +62,7 @@ static void call_free(struct call *call) {
 
 static json_t *json_of(const char *data, size_t len) {
     json_error_t problem;
-    json_t *json = json_loadb(data, len, JSON_REJECT_DUPLICATES, &problem);
+    json_t *json = json_loadb(data, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
     check(json, "%s in %.*s", problem.text, (int)len, data);
     return json;
 }

@@ -148,6 +148,34 @@ static void long_and_strange_strings_are_shortened_in_messages(void **state) {
     world_destroy(world);
 }
 
+// Whatever pieces the JSON comes in: a message shows its first bytes and no others.
+static void long_containers_show_their_own_beginning(void **state) {
+    (void)state;
+    enum { SHOWN = 63 };
+    static const struct {
+        const char *before, *after;
+    } forms[] = {
+        {"{\"", "\":1}"},
+        {"{\"k\":\"", "\"}"},
+        {"[1,[\"", "\"],2]"},
+        {"{\"a\":{\"b\":{\"$schema\":\"", "\"}}}"},
+    };
+    for (size_t form = 0; form < sizeof forms / sizeof *forms; form++) {
+        for (int len = 1; len < 200; len++) {
+            char text[256] = "", value[512], body[600], expected[600];
+            memset(text, 'k', (size_t)len);
+            snprintf(value, sizeof value, "%s%s%s", forms[form].before, text, forms[form].after);
+            snprintf(body, sizeof body, "{\"x\":%s}", value);
+            snprintf(expected, sizeof expected, "x: %.*s%s is not supported", SHOWN, value,
+                     strlen(value) > SHOWN ? "..." : "");
+            struct world *world = world_create(body);
+            assert_false(field_unsupported(&world->fields, "x", false, "is not supported"));
+            expect_refusal(world, "x", expected);
+            world_destroy(world);
+        }
+    }
+}
+
 static void strings_are_bounded(void **state) {
     (void)state;
     struct world *world = world_create("{\"x\":\"abcd\",\"n\":null,\"i\":5}");
@@ -284,13 +312,13 @@ static void broken_json_is_refused_where_it_breaks(void **state) {
         {"{\"temperature\": NaN}", "temperature"},
         {"{\"temperature\": Infinity, \"n\": 1}", "temperature"},
         {"{\"temperature\": 1e999}", "temperature"},
-        {"{\"n\": 1, \"seed\": 18446744073709551616}", "seed"},
         {"{\"n\": 01}", "n"},
         {"{\"n\": 1, \"n\": 2}", "n"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"\xFF\"}]}", "messages[0].content"},
         {"{\"messages\": [{\"content\": \"a\"}, {\"content\": \"a\\q\"}]}", "messages[1].content"},
         {"{\"messages\": [{\"content\": \"not ended", "messages[0].content"},
-        {"{\"a\": {\"b\": [[1, 2], [3, \"x\\u0000\"]]}}", "a.b[1][1]"},
+        {"{\"a\": {\"b\": [[1, 2], [3, \"x\\u000\"]]}}", "a.b[1][1]"},
+        {"{\"big\": 99999999999999999999, \"b\": [1, 1e999]}", "b[1]"},
         {"{\"stop\": [\"a\", ]}", "stop[1]"},
         {"{\"a\": 1,}", ""},
         {"{\"a\": 1} x", ""},
@@ -311,6 +339,94 @@ static void broken_json_is_refused_where_it_breaks(void **state) {
     }
 }
 
+static void integers_of_any_size_are_numbers(void **state) {
+    (void)state;
+    static const struct {
+        const char *x; // a value
+        double real;   // 0: it stays what it is
+    } cases[] = {
+        {"9223372036854775807", 0},
+        {"-9223372036854775808", 0},
+        {"9223372036854775808", 0x1p63},
+        {"-9223372036854775809", -0x1p63},
+        {"18446744073709551615", 0x1p64},
+        {"18446744073709551616", 0x1p64},
+        {"123456789012345678901234567890", 123456789012345678901234567890.0},
+        {"-123456789012345678901234567890", -123456789012345678901234567890.0},
+        {"18446744073709551615.0", 0x1p64},
+        {"18446744073709551615e1", 0x1p64 * 10},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[256];
+        snprintf(body, sizeof body,
+                 "{\"s\":\"\\\"99999999999999999999\",\"x\":%s,\"y\":[%s , {\"seed\":%s}]}",
+                 cases[i].x, cases[i].x, cases[i].x);
+        struct world *world = world_create(body);
+        const json_t *json = world->call.json;
+        check(json, "%s: %d", body, world->call.status);
+        const json_t *x = json_object_get(json, "x");
+        check(json_is_real(x) == (cases[i].real != 0), "%s", body);
+        if (json_is_real(x)) {
+            const double error = fabs(json_real_value(x) - cases[i].real);
+            check(error <= 1e-15 * fabs(cases[i].real), "%s: %.17g", body, json_real_value(x));
+        }
+        assert_true(json_equal(x, json_array_get(json_object_get(json, "y"), 0)));
+        assert_string_equal(json_string_value(json_object_get(json, "s")),
+                            "\"99999999999999999999");
+        check(!world->call.has_big_seed, "%s: a seed inside of another value", body);
+        world_destroy(world);
+    }
+}
+
+static void a_seed_beyond_63_bits_is_exact(void **state) {
+    (void)state;
+    static const struct {
+        const char *body;
+        uint64_t seed; // 0: not beyond
+    } cases[] = {
+        {"{\"seed\":9223372036854775807}", 0},
+        {"{\"seed\":9223372036854775808}", 9223372036854775808u},
+        {"{\"a\":[{}],\"seed\" : 18446744073709551615,\"b\":1}", UINT64_MAX},
+        {"{\"big\":99999999999999999999,\"seed\":12345678901234567891}", 12345678901234567891u},
+        {"{\"seed\":12345678901234567891,\"big\":99999999999999999999}", 12345678901234567891u},
+        {"{\"seed\":18446744073709551616}", 0},
+        {"{\"seed\":-9223372036854775809}", 0},
+        {"{\"seed\":1,\"seeds\":18446744073709551615}", 0},
+        {"{\"seed\":[18446744073709551615]}", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct world *world = world_create(cases[i].body);
+        const struct call *call = &world->call;
+        check(call->json, "%s: %d", cases[i].body, call->status);
+        check(call->has_big_seed == (cases[i].seed != 0), "%s", cases[i].body);
+        check(call->big_seed == cases[i].seed, "%s: %llu", cases[i].body,
+              (unsigned long long)call->big_seed);
+        world_destroy(world);
+    }
+}
+
+static void a_text_may_hold_a_nul_where_a_name_may_not(void **state) {
+    (void)state;
+    struct world *world = world_create("{\"x\":\"a\\u0000b\",\"y\":[\"a\\u0000\"]}");
+    const char *text = NULL;
+    size_t len = 0;
+    assert_true(field_text(&world->fields, "x", &text, &len));
+    assert_int_equal(len, 3);
+    assert_memory_equal(text, "a\0b", 4);
+    int index = 7;
+    assert_false(field_choice(&world->fields, "x", "a|b", &index));
+    expect_refusal(world, "x", "x: expected one of a|b, got \"a?b\"");
+    world_destroy(world);
+    world = world_create("{\"x\":\"a\\u0000b\",\"y\":[\"a\\u0000\"]}");
+    assert_false(field_string(&world->fields, "x", 9, &text, &len));
+    expect_refusal(world, "x", "x: must not hold a NUL character");
+    world_destroy(world);
+    world = world_create("{\"x\":\"a\\u0000b\",\"y\":[\"a\\u0000\"]}");
+    assert_false(field_strings(&world->fields, "y", 1, 9, &text, &len));
+    expect_refusal(world, "y[0]", "y[0]: must not hold a NUL character");
+    world_destroy(world);
+}
+
 static uint64_t random_next(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     return *state >> 33;
@@ -329,6 +445,32 @@ static void a_path_of_any_bytes_is_bounded_and_sound(void **state) {
         json_path_at(text, len, random_next(&random) % 80, out, size);
         assert_true(strlen(out) < size);
         assert_true(unicode_is_valid(out, strlen(out)));
+    }
+}
+
+// Whatever the text is: it keeps its length, nothing but digits changes, and twice is once.
+static void any_text_is_searched_for_integers(void **state) {
+    (void)state;
+    static const char alphabet[] = "{}[]\",:\\-+.eE0123456789012345678901234567890123456789999999";
+    uint64_t random = 2;
+    for (int round = 0; round < 20000; round++) {
+        const size_t len = random_next(&random) % 100;
+        char *text = malloc(len + 1), before[101]; // as large as it must be, for those who watch
+        assert_non_null(text);
+        for (size_t i = 0; i < len; i++)
+            text[i] = alphabet[random_next(&random) % (sizeof alphabet - 1)];
+        text[len] = '\0';
+        memcpy(before, text, len + 1);
+        uint64_t seed = 0;
+        json_integers_fit(text, len, "seed", &seed);
+        assert_int_equal(strlen(text), len);
+        for (size_t i = 0; i < len; i++)
+            check(text[i] == before[i] || (before[i] >= '0' && before[i] <= '9'), "%s: %s", before,
+                  text);
+        memcpy(before, text, len + 1);
+        json_integers_fit(text, len, "seed", &seed);
+        assert_string_equal(text, before);
+        free(text);
     }
 }
 
@@ -359,13 +501,18 @@ int main(void) {
         cmocka_unit_test(integers_are_taken_in_their_range_alone),
         cmocka_unit_test(reals_are_taken_in_their_range_alone),
         cmocka_unit_test(long_and_strange_strings_are_shortened_in_messages),
+        cmocka_unit_test(long_containers_show_their_own_beginning),
         cmocka_unit_test(strings_are_bounded),
         cmocka_unit_test(choices_are_found_by_their_whole_name),
         cmocka_unit_test(lists_of_strings_name_the_wrong_item),
         cmocka_unit_test(a_field_inside_of_another_is_named_by_its_path),
         cmocka_unit_test(containers_and_flags_are_told_apart),
         cmocka_unit_test(broken_json_is_refused_where_it_breaks),
+        cmocka_unit_test(integers_of_any_size_are_numbers),
+        cmocka_unit_test(a_seed_beyond_63_bits_is_exact),
+        cmocka_unit_test(a_text_may_hold_a_nul_where_a_name_may_not),
         cmocka_unit_test(a_path_of_any_bytes_is_bounded_and_sound),
+        cmocka_unit_test(any_text_is_searched_for_integers),
         cmocka_unit_test(deep_text_costs_no_more_than_its_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -204,7 +204,7 @@ static void whole_answers_have_blocks_by_kind(void **state) {
     expect_json(
         answer, "content",
         "[{\"type\":\"thinking\",\"thinking\":\"hm\",\"signature\":\"\"},"
-        "{\"type\":\"text\",\"text\":\"a\\\"b\",\"citations\":null},"
+        "{\"type\":\"text\",\"text\":\"a\\\"b\"},"
         "{\"type\":\"tool_use\",\"id\":\"toolu_0\",\"name\":\"get\",\"input\":{\"x\":0.1},"
         "\"caller\":{\"type\":\"direct\"}},"
         "{\"type\":\"tool_use\",\"id\":\"toolu_1\",\"name\":\"now\",\"input\":{},"

@@ -26,6 +26,11 @@ static const struct reading readings[] = {
     {MSGS("{\"role\":\"user\",\"name\":\"Ann\",\"content\":[{\"type\":\"text\",\"text\":\"one\"},"
           "{\"type\":\"input_text\",\"text\":\"two\"}]}"),
      "[{\"role\":\"user\",\"name\":\"Ann\",\"content\":\"one\\ntwo\"}]", NULL, NULL, true, false},
+    {MSGS("{\"role\":\"user\",\"content\":\"a\\u0000b\"},"
+          "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"\\u0000\"}]}"),
+     "[{\"role\":\"user\",\"content\":\"a\\u0000b\"},"
+     "{\"role\":\"user\",\"content\":\"\\u0000\"}]",
+     NULL, NULL, true, false},
     {MSGS("{\"role\":\"user\",\"content\":[]}"), "[{\"role\":\"user\",\"content\":\"\"}]", NULL,
      NULL, true, false},
     {MSGS("{\"role\":\"assistant\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"No\"}]}," USER),

@@ -49,6 +49,23 @@ static void prompts_are_texts_or_ids_one_or_several(void **state) {
     rn_free(ids);
 }
 
+static void a_prompt_may_hold_a_nul(void **state) {
+    (void)state;
+    int32_t *ids;
+    size_t n_ids;
+    const int flags = RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL;
+    assert_int_equal(rn_tokenize(model, "a\0b", 3, flags, &ids, &n_ids, NULL), RN_OK);
+    struct call *call = prepare("{\"prompt\":\"a\\u0000b\",\"echo\":true}");
+    check(!call->status, "%.*s", (int)call->out.len, call->out.data);
+    const struct prompt *prompt = &call->generation->prompt[0];
+    assert_int_equal(prompt->n_ids, n_ids);
+    assert_memory_equal(prompt->ids, ids, n_ids * sizeof *ids);
+    assert_int_equal(prompt->text_len, 3);
+    assert_memory_equal(prompt->text, "a\0b", 3);
+    call_free(call);
+    rn_free(ids);
+}
+
 static void an_empty_prompt_is_the_token_that_begins_texts(void **state) {
     (void)state;
     struct call *call = prepare("{\"prompt\":\"\"}");
@@ -317,6 +334,7 @@ static void the_chosen_token_is_among_the_likeliest(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_are_texts_or_ids_one_or_several),
+        cmocka_unit_test(a_prompt_may_hold_a_nul),
         cmocka_unit_test(an_empty_prompt_is_the_token_that_begins_texts),
         cmocka_unit_test(wrong_prompts_are_refused_by_the_name_of_what_is_wrong),
         cmocka_unit_test(a_call_has_at_most_64_prompts),

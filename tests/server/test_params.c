@@ -539,6 +539,10 @@ static void seeds_are_any_integer(void **state) {
         {"{\"seed\":-1}", FAMILY_CHAT, true, UINT64_MAX},
         {"{\"seed\":-9223372036854775808}", FAMILY_CHAT, true, (uint64_t)1 << 63},
         {"{\"seed\":9223372036854775807}", FAMILY_COMPLETIONS, true, INT64_MAX},
+        {"{\"seed\":9223372036854775808}", FAMILY_CHAT, true, (uint64_t)1 << 63},
+        {"{\"seed\":18446744073709551615}", FAMILY_RESPONSES, true, UINT64_MAX},
+        {"{\"seed\":12345678901234567891}", FAMILY_NATIVE, true, 12345678901234567891u},
+        {"{\"seed\":1e19}", FAMILY_CHAT, true, 10000000000000000000u},
         {"{\"seed\":null}", FAMILY_CHAT, false, 0},
         {"{\"seed\":-1}", FAMILY_NATIVE, false, 0},
         {"{\"seed\":4294967295}", FAMILY_NATIVE, false, 0},
@@ -552,6 +556,11 @@ static void seeds_are_any_integer(void **state) {
         world_destroy(world);
     }
     expect_refusal("{\"seed\":1.5}", FAMILY_CHAT, 400, "seed", "expected an integer, got 1.5");
+    expect_refusal("{\"seed\":18446744073709551616}", FAMILY_CHAT, 400, "seed",
+                   "1.8446744073709552e19 is not between -9223372036854775808 and "
+                   "18446744073709551615");
+    expect_refusal("{\"seed\":-9223372036854775809.0e1}", FAMILY_CHAT, 400, "seed",
+                   "is not between -9223372036854775808 and 18446744073709551615");
 }
 
 static void logprobs_mean_what_each_family_says(void **state) {
