@@ -223,9 +223,9 @@ static void descriptors_raise(struct server_config *config) {
         setrlimit(RLIMIT_NOFILE, &limit);
         getrlimit(RLIMIT_NOFILE, &limit);
     }
-    if (limit.rlim_cur < wanted && limit.rlim_cur > OTHERS) {
-        config->connections_max = (int)(limit.rlim_cur - OTHERS);
-    }
+    if (limit.rlim_cur >= wanted) return;
+    const rlim_t left = limit.rlim_cur > OTHERS ? limit.rlim_cur - OTHERS : limit.rlim_cur / 4;
+    config->connections_max = left > 0 ? (int)left : 1;
 }
 
 static int config_get(struct serve *serve) {

@@ -29,7 +29,7 @@ field() { dpkg-deb -f "$deb" "$1"; }
 equal "name" runnel "$(field Package)"
 equal "version" 0.1.0 "$(field Version)"
 if command -v dpkg-shlibdeps >/dev/null; then
-    expect "it depends on its libraries" grep -q 'libmicrohttpd12.*libpcre2' <<<"$(field Depends)"
+    expect "it depends on its libraries" grep -q 'libpcre2.*libssl3' <<<"$(field Depends)"
 fi
 dpkg-deb -e "$deb" control
 equal "its configuration is the administrator's" "/etc/runnel/runnel.conf" "$(cat control/conffiles)"

@@ -178,8 +178,7 @@ test('requests whose end is in doubt are refused, and nothing behind them is rea
         [['Content-Length: 0x10'], ''],
     ]) {
         const answer = await raw(server, head(['POST /tokenize HTTP/1.1', 'Host: localhost', ...lines]) + body + inner);
-        const statuses = answer.match(/HTTP\/1\.1 \d+/g); // libmicrohttpd writes the head of some of its own refusals twice
-        assert.deepEqual([...new Set(statuses)], ['HTTP/1.1 400'], `${lines}: ${answer}`);
+        assert.deepEqual(answer.match(/HTTP\/1\.1 \d+/g), ['HTTP/1.1 400'], `${lines}: ${answer}`);
         assert.match(answer, /Connection: close/);
     }
     assert.equal((await server.stop()).code, 0);

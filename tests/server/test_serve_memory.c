@@ -1,4 +1,4 @@
-// Allocations of a running server, on all of its threads and in libmicrohttpd, are made to fail one
+// Allocations of a running server, on all of its threads, are made to fail one
 // after the other: the request gets a 503, an error at its stream's end or a closed connection, or
 // does without; what is answered is right; nothing leaks or stays counted, and the next request
 // works.
