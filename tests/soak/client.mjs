@@ -109,6 +109,10 @@ export function answersOf(bytes, heads = []) {
         const lines = text.slice(0, end).split('\r\n');
         const status = Number(lines[0].match(/^HTTP\/1\.1 (\d{3}) /)?.[1]);
         if (end < 0 || !status) throw new Error(`no head: ${JSON.stringify(text.slice(0, 30))}`);
+        if (status < 200) { // an interim answer
+            text = text.slice(end + 4);
+            continue;
+        }
         const headers = Object.fromEntries(lines.slice(1).map((line) => [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 1).trim()]));
         let body = '', at = end + 4;
         if (heads[answers.length] || status === 204 || status === 304) {

@@ -8,8 +8,8 @@ import { ACTORS, EACH, fixed, get, ledger, note, uncalled } from './actors.mjs';
 import { descriptors, PATIENCE_MS, rss, samplesOf, sleep, start } from './client.mjs';
 
 const SAMPLE_S = 2, QUIET_S = 20, RSS_GROWTH_MB_MAX = 100;
-const GAUGES = ['runnel:http_active', 'runnel:http_preparing', 'runnel:http_body_bytes', 'runnel:choices_submitted',
-    'runnel:kv_pages{state="held"}', 'vllm:num_requests_running', 'vllm:num_requests_waiting'];
+const GAUGES = ['runnel:http_active', 'runnel:http_preparing', 'runnel:http_body_bytes',
+    'runnel:http_answer_bytes', 'runnel:choices_submitted', 'runnel:kv_pages{state="held"}', 'vllm:num_requests_running', 'vllm:num_requests_waiting'];
 
 const program = process.argv[2];
 const json = process.argv.includes('--json') ? process.argv[process.argv.indexOf('--json') + 1] : null;
