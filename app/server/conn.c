@@ -130,9 +130,10 @@ static ssize_t transmit(struct conn *conn, const char *data, size_t len) {
     const size_t out_len = conn->out.len - conn->out_at;
     if (conn->tls)
         return out_len ? tls_send(conn->tls, out, out_len) : tls_send(conn->tls, data, len);
+    if (!len) return send(conn->fd, out, out_len, MSG_NOSIGNAL);
+    if (!out_len) return send(conn->fd, data, len, MSG_NOSIGNAL);
     struct iovec part[2] = {{out, out_len}, {(void *)(uintptr_t)data, len}};
-    const struct msghdr message = {.msg_iov = out_len ? part : part + 1,
-                                   .msg_iovlen = (size_t)(out_len > 0) + (len > 0)};
+    const struct msghdr message = {.msg_iov = part, .msg_iovlen = 2};
     return sendmsg(conn->fd, &message, MSG_NOSIGNAL);
 }
 

@@ -42,6 +42,7 @@ static inline void serve_expect_idle(const struct serve *serve) {
     serve_await(serve, "runnel:http_active", 0);
     serve_await(serve, "runnel:http_preparing", 0);
     serve_await(serve, "runnel:http_body_bytes", 0);
+    serve_await(serve, "runnel:http_answer_bytes", 0);
     serve_await(serve, "runnel:choices_submitted", 0);
     serve_await(serve, "runnel:kv_pages", 0); // the first sample: held
     serve_await(serve, "runnel:http_connections", 1);

@@ -1,0 +1,163 @@
+// Answers in one piece that are too large for one piece: what is kept of them is counted and
+// bounded, and what is sent choice by choice is the same JSON in every framing.
+#include <jansson.h>
+
+#include "serve_watch.h"
+
+static int serve_setup(void **state) {
+    const struct server_config config = serve_config();
+    return serve_setup_with(state, &config);
+}
+
+enum { CHOICES = 12, TOKENS = 60 };
+
+static char *large_body(int n, int max_tokens) {
+    static char body[512];
+    snprintf(body, sizeof body,
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"go on\"}],\"n\":%d,\"max_tokens\":%d,"
+             "\"ignore_eos\":true,\"logprobs\":true,\"top_logprobs\":20,\"temperature\":1,"
+             "\"seed\":5}",
+             n, max_tokens);
+    return body;
+}
+
+static struct reply ask(const struct serve *serve, const char *version, const char *body) {
+    char text[1024];
+    const int len =
+        snprintf(text, sizeof text,
+                 "POST /v1/chat/completions %s\r\nHost: localhost\r\nConnection: close\r\n"
+                 "Content-Length: %zu\r\n\r\n%s",
+                 version, strlen(body), body);
+    const int fd = serve_connect(serve);
+    serve_send(fd, text, (size_t)len);
+    const struct reply reply = serve_receive(fd, true, SERVE_PATIENCE_MS);
+    close(fd);
+    return reply;
+}
+
+// The answer's choices, to be given back.
+static json_t *choices_of(const struct reply *reply) {
+    json_error_t problem;
+    json_t *json = json_loads(reply->body, JSON_ALLOW_NUL, &problem);
+    check(json, "%s at %d of %zu bytes", problem.text, problem.position, strlen(reply->body));
+    json_t *choices = json_incref(json_object_get(json, "choices"));
+    assert_non_null(json_object_get(json, "usage"));
+    assert_non_null(json_object_get(json, "timings"));
+    json_decref(json);
+    return choices;
+}
+
+static void large_answers_are_the_same_in_every_framing(void **state) {
+    const struct serve *serve = *state;
+    struct reply chunked = ask(serve, "HTTP/1.1", large_body(CHOICES, TOKENS));
+    struct reply closed = ask(serve, "HTTP/1.0", large_body(CHOICES, TOKENS));
+    assert_non_null(strstr(chunked.data, "\r\nTransfer-Encoding: chunked\r\n"));
+    assert_non_null(strstr(chunked.data, "\r\nContent-Type: application/json"));
+    assert_null(strstr(closed.data, "\r\nTransfer-Encoding"));
+    assert_true(reply_dechunk(&chunked));
+    json_t *a = choices_of(&chunked), *b = choices_of(&closed);
+    assert_int_equal(json_array_size(a), CHOICES);
+    assert_true(json_equal(a, b));
+    for (size_t i = 0; i < CHOICES; i++) {
+        const json_t *logprobs = json_object_get(json_array_get(a, i), "logprobs");
+        check(json_array_size(json_object_get(logprobs, "content")) == TOKENS, "choice %zu", i);
+    }
+    json_decref(a);
+    json_decref(b);
+    reply_free(&chunked);
+    reply_free(&closed);
+    serve_expect_idle(serve);
+}
+
+static void an_answer_that_cannot_be_kept_is_refused_before_it_is_made(void **state) {
+    (void)state;
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.answer_bytes_max = 64 << 10;
+    serve_start(&serve, &config);
+    const double made = serve_gauge(&serve, "vllm:generation_tokens_total");
+    struct reply reply = ask(&serve, "HTTP/1.1", large_body(CHOICES, TOKENS));
+    check(reply.status == 413 && strstr(reply.body, "\"answer_too_large\""), "%s", reply.data);
+    assert_non_null(strstr(reply.body, "at most 65536 are kept"));
+    reply_free(&reply);
+    assert_true(serve_gauge(&serve, "vllm:generation_tokens_total") == made);
+    reply = ask(&serve, "HTTP/1.1", large_body(1, TOKENS));
+    assert_int_equal(reply.status, 200);
+    reply_free(&reply);
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
+}
+
+// Readers that take nothing keep their answers; who comes then is told, and served when they go.
+static void unread_answers_leave_no_room_for_others(void **state) {
+    (void)state;
+    enum { READERS = 24, PIECES = 4000 };
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.answer_bytes_max = 1 << 20;
+    serve_start(&serve, &config);
+    char *body = malloc(PIECES * 4 + 256), *text = malloc(PIECES * 4 + 1024);
+    assert_true(body && text);
+    char *at = stpcpy(body, "{\"with_pieces\":true,\"content\":\"");
+    for (int i = 0; i < PIECES; i++) at = stpcpy(at, "a b ");
+    strcpy(at, "\"}");
+    const int len = sprintf(text,
+                            "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
+                            "Content-Length: %zu\r\n\r\n%s",
+                            strlen(body), body);
+    int fd[READERS], refused = 0, served = 0;
+    for (int i = 0; i < READERS; i++) {
+        const int bytes = 1;
+        struct sockaddr_in address = {.sin_family = AF_INET,
+                                      .sin_port = htons((uint16_t)serve.port),
+                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        setsockopt(fd[i], SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+        check(!connect(fd[i], (struct sockaddr *)&address, sizeof address), "%s", strerror(errno));
+        assert_true(serve_send(fd[i], text, (size_t)len));
+    }
+    for (int i = 0; i < READERS; i++) {
+        char head[12] = "";
+        assert_true(recv(fd[i], head, sizeof head, MSG_PEEK | MSG_WAITALL) == sizeof head);
+        refused += !memcmp(head, "HTTP/1.1 503", sizeof head);
+        served += !memcmp(head, "HTTP/1.1 200", sizeof head);
+    }
+    check(refused > 0 && served > 0 && refused + served == READERS, "%d refused, %d served",
+          refused, served);
+    assert_true(serve_gauge(&serve, "runnel:http_answer_bytes") <= 1 << 20);
+    for (int i = 0; i < READERS; i++) close(fd[i]);
+    serve_await(&serve, "runnel:http_answer_bytes", 0);
+    struct reply reply = serve_post(&serve, "/tokenize", body);
+    assert_int_equal(reply.status, 200);
+    reply_free(&reply);
+    free(body);
+    free(text);
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
+}
+
+static void an_answer_larger_than_all_may_be_is_told(void **state) {
+    (void)state;
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.answer_bytes_max = 64 << 10;
+    serve_start(&serve, &config);
+    char body[16384], *at = stpcpy(body, "{\"with_pieces\":true,\"content\":\"");
+    for (int i = 0; i < 3000; i++) at = stpcpy(at, "a b ");
+    strcpy(at, "\"}");
+    struct reply reply = serve_post(&serve, "/tokenize", body);
+    check(reply.status == 413 && strstr(reply.body, "\"answer_too_large\""), "%s", reply.data);
+    reply_free(&reply);
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(large_answers_are_the_same_in_every_framing),
+        cmocka_unit_test(an_answer_that_cannot_be_kept_is_refused_before_it_is_made),
+        cmocka_unit_test(unread_answers_leave_no_room_for_others),
+        cmocka_unit_test(an_answer_larger_than_all_may_be_is_told),
+    };
+    return cmocka_run_group_tests(tests, serve_setup, serve_teardown);
+}
