@@ -288,6 +288,12 @@ bool call_count(struct call *call, size_t before, size_t now) {
     return now <= before || server->counts.answer_bytes <= server->config.answer_bytes_max;
 }
 
+bool call_count_out(struct call *call) {
+    const size_t before = call->out_counted;
+    call->out_counted = call->out.capacity;
+    return call_count(call, before, call->out_counted);
+}
+
 bool call_refuse_answers(struct call *call) {
     return call_refuse(call, 503, NULL, "answers_full",
                        "The answers of other requests take %zu bytes, at most %zu are kept. Try "

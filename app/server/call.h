@@ -49,6 +49,7 @@ struct call {
     size_t body_cost;              // bytes that are counted in server->counts.body_bytes
     size_t answer_cost;            // and in answer_bytes
     size_t answer_cost_max;        // the most it was
+    size_t out_counted;            // of it, bytes of out
     json_t *json;                  // the body, parsed by call_json; lives as long as the call
     bool has_big_seed;             // "seed" in the body is beyond int64_t: a real in json
     uint64_t big_seed;             // its exact value
@@ -124,6 +125,7 @@ struct call *call_woken(struct server *server); // the next that was woken; NULL
 // Bytes that are kept for the answer were `before` and are `now`. False: all answers together take
 // more than they may.
 bool call_count(struct call *call, size_t before, size_t now);
+bool call_count_out(struct call *call);      // the same for what `out` takes now
 bool call_refuse_answers(struct call *call); // 503: other answers take too much memory; false
 // More of an answer that is made piece by piece, until so many bytes wait to be sent.
 void call_fill(struct call *call, size_t bytes);

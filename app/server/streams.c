@@ -109,13 +109,20 @@ static void leave(struct generation *generation) {
     }
 }
 
-// What a token of a whole answer takes until it is sent, more or less.
-static size_t token_cost(const struct generation *generation) {
+// What a token of a whole answer takes until its choice is written, more or less.
+static size_t token_kept(const struct generation *generation) {
     enum { TEXT_BYTES = 8 };
     const struct params *params = &generation->params;
     return TEXT_BYTES + (generation->keep_tokens ? sizeof(int32_t) : 0) +
            (params->logprobs ? sizeof(struct token_logprob) : 0) +
            (params->logprobs ? (size_t)params->top_logprobs * sizeof(rn_logprob) : 0);
+}
+
+// And when it is, which is one choice at a time.
+static size_t token_written(const struct generation *generation) {
+    enum { TEXT_BYTES = 16, LOGPROB_BYTES = 80 };
+    const struct params *params = &generation->params;
+    return TEXT_BYTES + (params->logprobs ? LOGPROB_BYTES * (1 + (size_t)params->top_logprobs) : 0);
 }
 
 // A whole answer is kept until it is complete. One that could not be kept is refused before the
@@ -125,13 +132,15 @@ static bool answer_check(struct call *call) {
     const struct server *server = call->server;
     const size_t most = server->config.answer_bytes_max;
     if (generation->params.stream || generation->pooling) return true;
-    size_t cost = 0;
+    size_t cost = 0, longest = 0;
     for (int i = 0; i < generation->n_prompts; i++) {
         const size_t left = (size_t)server->engine_info.n_ctx - generation->prompt[i].n_ids;
         const int asked = generation->params.max_tokens;
         const size_t tokens = asked < 0 || (size_t)asked > left ? left : (size_t)asked;
-        cost += tokens * (size_t)generation->params.n * token_cost(generation);
+        cost += tokens * (size_t)generation->params.n * token_kept(generation);
+        longest = tokens > longest ? tokens : longest;
     }
+    cost += longest * token_written(generation);
     if (cost > most) {
         return call_refuse(call, 413, "max_tokens", "answer_too_large",
                            "The answer may take %zu bytes, at most %zu are kept; ask for fewer "
@@ -155,8 +164,8 @@ static bool submit(struct call *call) {
 
 // A worker's answer for which there is no room.
 static void answer_drop(struct call *call) {
-    call_count(call, call->out.capacity, 0);
     jbuf_deinit(&call->out);
+    call_count_out(call);
     call->status = 0;
     call_refuse_answers(call);
 }
@@ -165,7 +174,7 @@ void streams_start(struct call *call) {
     struct generation *generation = call->generation;
     if (call->status || !generation || !submit(call)) {
         if (!call->status) call_refuse(call, 500, NULL, NULL, "The request was not understood");
-        if (!call_count(call, 0, call->out.capacity)) answer_drop(call);
+        if (!call_count_out(call)) answer_drop(call);
         call_state_set(call, CALL_ENDED);
         return;
     }
