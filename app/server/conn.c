@@ -56,6 +56,7 @@ static void state_set(struct conn *conn, enum conn_state state, uint64_t deadlin
     struct http *http = conn->http;
     http->n_lingering += (state == CONN_LINGERING) - (conn->state == CONN_LINGERING);
     conn->state = state;
+    conn->since_ns = clock_ns();
     conn->deadline_ns = deadline_ns;
     list_remove(conn);
     list_append(state <= CONN_HEAD ? &http->quiet : &http->busy, conn);
@@ -286,7 +287,8 @@ static void head_read(struct conn *conn, bool last) {
     conn->call = call;
     call->conn = conn;
     state_set(conn, CONN_BODY, after(config_of(conn)->body_s));
-    request_head(call, http->server->counts.connections > config_of(conn)->connections_max);
+    request_head(call, http->server->counts.connections > config_of(conn)->connections_max &&
+                           !http_make_room(http));
     if (!call->status && call->head.expects && head_has_body(&call->head) && last) {
         jbuf_text(&conn->out, "HTTP/1.1 100 Continue\r\n\r\n");
         pump_out(conn);

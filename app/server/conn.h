@@ -61,6 +61,7 @@ struct conn {
     bool framed;          // the end of a chunked body is in out
     struct jbuf out;      // heads, and what is chunked
     size_t out_at;        // bytes of it that were sent
+    uint64_t since_ns;    // when it came into its state
     uint64_t deadline_ns; // for what is being read; 0: none
     uint64_t moved_ns;    // when the peer last took bytes, or there were none before
     uint64_t acked;       // bytes that the peer's system had taken when that was last asked
@@ -89,6 +90,8 @@ void conn_run(struct conn *conn); // as far as it goes now
 void conn_due(struct conn *conn, uint64_t now_ns);
 void conn_close(struct conn *conn);
 void http_listen(struct http *http, bool on);
+// The connection that was quiet for longest goes. False: none is quiet.
+bool http_make_room(struct http *http);
 
 // The head of an answer, from its status line to the empty line. length: FRAMING_LENGTH's.
 void reply_head(const struct call *call, enum framing framing, size_t length, bool keep,

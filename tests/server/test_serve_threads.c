@@ -272,6 +272,7 @@ static void test_an_idle_connection_makes_room_for_a_new_one(void **state) {
     serve_start(&serve, &config);
     int fd[MOST];
     for (int i = 0; i < MOST; i++) fd[i] = serve_connect(&serve);
+    poll(NULL, 0, 200); // until they are idle, and not just new
     for (int i = 0; i < 3 * MOST; i++) serve_is_well(&serve, "idle connections");
     struct reply reply = serve_post(&serve, "/tokenize", "{\"content\":\"a\"}");
     assert_int_equal(reply.status, 200);
@@ -286,7 +287,9 @@ static void test_an_idle_connection_makes_room_for_a_new_one(void **state) {
 
 static void test_health_is_told_where_all_connections_are_busy(void **state) {
     (void)state;
-    enum { MOST = 4 };
+    enum { MOST = 4, MANY = 12 };
+    static const char health[] =
+        "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     static const char head[] = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
                                "Expect: 100-continue\r\nContent-Length: 15\r\n\r\n";
     struct serve serve;
@@ -304,6 +307,15 @@ static void test_health_is_told_where_all_connections_are_busy(void **state) {
     struct reply reply = serve_post(&serve, "/tokenize", "{\"content\":\"a\"}");
     check(reply.status == 503 && strstr(reply.data, "\r\nRetry-After: "), "%.300s", reply.data);
     reply_free(&reply);
+    int asker[MANY]; // all are there before the first has asked
+    for (int i = 0; i < MANY; i++) asker[i] = serve_connect(&serve);
+    for (int i = 0; i < MANY; i++) serve_send(asker[i], health, sizeof health - 1);
+    for (int i = 0; i < MANY; i++) {
+        reply = serve_receive(asker[i], false, SERVE_PATIENCE_MS);
+        check(reply.status == 200, "%d of %d: %.300s", i, MANY, reply.data);
+        reply_free(&reply);
+        close(asker[i]);
+    }
     for (int i = 0; i < MOST; i++) { // they were not disturbed
         serve_send(fd[i], "{\"content\":\"a\"}", 15);
         reply = serve_receive(fd[i], false, SERVE_PATIENCE_MS);
