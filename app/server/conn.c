@@ -116,6 +116,13 @@ void conn_open(struct http *http, int fd) {
     state_set(conn, tls ? CONN_HANDSHAKE : CONN_HEAD, after(server->config.header_s));
 }
 
+void conn_hasten(struct conn *conn) {
+    const uint64_t soon_ns = clock_ns() + LINGER_NS;
+    if (conn->state != CONN_LINGERING || conn->deadline_ns < soon_ns) return;
+    conn->deadline_ns = soon_ns;
+    wheel_set(&conn->http->wheel, &conn->timer, soon_ns);
+}
+
 // ---------------------------------------------------------------- the socket
 
 static ssize_t receive(struct conn *conn, char *data, size_t size) {

@@ -89,6 +89,7 @@ void conn_event(struct conn *conn, uint32_t events);
 void conn_run(struct conn *conn); // as far as it goes now
 void conn_due(struct conn *conn, uint64_t now_ns);
 void conn_close(struct conn *conn);
+void conn_hasten(struct conn *conn); // the server ends: a refused request is not read to its end
 void http_listen(struct http *http, bool on);
 // The connection that was quiet for longest goes. False: none is quiet.
 bool http_make_room(struct http *http);

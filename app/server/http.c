@@ -154,9 +154,10 @@ static void each(struct conn *list, void (*f)(struct conn *conn)) {
     }
 }
 
-static void watch_end(struct conn *conn) {
+static void wind_up(struct conn *conn) {
     struct call *call = conn->call;
     if (call && call->state == CALL_STREAMING && !call->generation) call_end(call);
+    conn_hasten(conn);
 }
 
 static void cancel(struct conn *conn) {
@@ -166,7 +167,7 @@ static void cancel(struct conn *conn) {
 void http_drain(struct http *http, bool abort) {
     http->draining = true;
     each(&http->quiet, conn_close);
-    each(&http->busy, abort ? conn_close : watch_end);
+    each(&http->busy, abort ? conn_close : wind_up);
 }
 
 void http_cancel(struct http *http) { each(&http->busy, cancel); }

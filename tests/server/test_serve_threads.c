@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "serve_watch.h"
+#include "tools.h"
 
 enum { TOKENS = 480 };
 
@@ -511,6 +512,25 @@ static void test_a_drain_ends_though_a_reader_takes_nothing(void **state) {
     }
 }
 
+// A client that still sends a request that was refused long ago.
+static void test_a_drain_does_not_wait_for_what_was_refused(void **state) {
+    (void)state;
+    static const char text[] =
+        "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n";
+    struct serve serve;
+    const struct server_config config = serve_config();
+    serve_start(&serve, &config);
+    const int fd = serve_connect(&serve);
+    serve_send(fd, text, sizeof text - 1);
+    struct reply reply = serve_receive(fd, true, SERVE_PATIENCE_MS);
+    assert_true(reply.status == 413 && reply.closed);
+    reply_free(&reply);
+    const uint64_t start_ns = clock_ns();
+    assert_int_equal(serve_drain(&serve, 1), SIGTERM);
+    check(clock_ns() - start_ns < config.body_s * 1e9 / 3, "it waited for the body");
+    close(fd);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_hang_ups_in_every_state_leave_nothing_behind,
@@ -527,6 +547,7 @@ int main(void) {
         cmocka_unit_test(test_what_was_accepted_is_finished_before_the_end),
         cmocka_unit_test(test_a_draining_server_says_so_and_takes_nothing_new),
         cmocka_unit_test(test_a_drain_ends_though_a_reader_takes_nothing),
+        cmocka_unit_test(test_a_drain_does_not_wait_for_what_was_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
