@@ -201,6 +201,7 @@ static void answer_begin(struct conn *conn) {
                  conn->framing != FRAMING_CLOSE;
     conn->framed = false;
     conn->moved_ns = call->written_ns = clock_ns();
+    if (!conn->probed) reply_begin(&conn->out);
     reply_head(call, whole && call->head_only ? FRAMING_LENGTH : conn->framing, call_unsent(call),
                conn->keep, &conn->out);
     state_set(conn, CONN_SENDING, first_look(config_of(conn)));
@@ -461,13 +462,13 @@ static bool step(struct conn *conn) {
     return false;
 }
 
-// Does the peer that closed its side read on? To a request of HTTP/1.1 an interim answer may come
-// at any time; a stream takes a comment.
+// Does the peer that closed its side read on? It gets the first bytes of the answer, which are the
+// same for every answer; a stream takes a comment.
 static void probe(struct conn *conn) {
     struct call *call = conn->call;
     if (conn->probed || !conn->peer_ended) return;
-    if (conn->state == CONN_WAITING && call->head.minor) {
-        jbuf_text(&conn->out, "HTTP/1.1 100 Continue\r\n\r\n");
+    if (conn->state == CONN_WAITING) {
+        reply_begin(&conn->out);
         conn->probed = true;
     } else if (conn->state == CONN_SENDING && call->state == CALL_STREAMING && call->generation) {
         jbuf_text(&call->out, generation_ping(call->generation));

@@ -51,7 +51,7 @@ struct conn {
     struct tls *tls;         // NULL: plain
     bool readable, writable; // as far as is known: the events are told once
     bool peer_ended;         // it sends nothing more
-    bool probed;             // and was asked whether it still reads
+    bool probed;             // and was sent something, to see whether it still reads
     struct reader reader;
     struct jbuf in; // bytes behind the request that is being served
     size_t in_at;   // of them, those that were read
@@ -94,7 +94,9 @@ void http_listen(struct http *http, bool on);
 // The connection that was quiet for longest goes. False: none is quiet.
 bool http_make_room(struct http *http);
 
-// The head of an answer, from its status line to the empty line. length: FRAMING_LENGTH's.
+// The head of an answer, from its status line to the empty line: what all heads begin with, then
+// the rest. length: FRAMING_LENGTH's.
+void reply_begin(struct jbuf *out);
 void reply_head(const struct call *call, enum framing framing, size_t length, bool keep,
                 struct jbuf *out);
 // When there is no memory for the answer itself.

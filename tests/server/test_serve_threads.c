@@ -137,6 +137,31 @@ static void test_hang_ups_in_every_state_leave_nothing_behind(void **state) {
     free(after);
 }
 
+// A whole answer sends nothing before it is complete. A client that has closed its connection is
+// found out all the same, in either version.
+static void test_nothing_is_written_for_those_who_hung_up(void **state) {
+    const struct serve *serve = *state;
+    enum { CHOICES = 128, LENGTH = 300 };
+    char body[200], text[400];
+    const int n = snprintf(body, sizeof body,
+                           "{\"prompt\":\"a\",\"n\":%d,\"max_tokens\":%d,\"ignore_eos\":true}",
+                           CHOICES, LENGTH);
+    for (int minor = 0; minor < 2; minor++) {
+        const double before = serve_gauge(serve, "vllm:generation_tokens_total");
+        const int len = snprintf(text, sizeof text,
+                                 "POST /v1/completions HTTP/1.%d\r\nHost: localhost\r\n"
+                                 "Content-Length: %d\r\n\r\n%s",
+                                 minor, n, body);
+        const int fd = serve_connect(serve);
+        serve_send(fd, text, (size_t)len);
+        serve_await(serve, "runnel:choices_submitted", CHOICES);
+        close(fd);
+        serve_expect_idle(serve);
+        const double written = serve_gauge(serve, "vllm:generation_tokens_total") - before;
+        check(written < CHOICES * LENGTH / 2, "HTTP/1.%d: %g tokens were written", minor, written);
+    }
+}
+
 // ---------------------------------------------------------------- readers
 
 static void test_a_slow_reader_is_paused_alone_and_misses_nothing(void **state) {
@@ -535,6 +560,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_hang_ups_in_every_state_leave_nothing_behind,
                                         serve_setup, serve_teardown),
+        cmocka_unit_test_setup_teardown(test_nothing_is_written_for_those_who_hung_up, serve_setup,
+                                        serve_teardown),
         cmocka_unit_test(test_a_slow_reader_is_paused_alone_and_misses_nothing),
         cmocka_unit_test(test_readers_that_take_nothing_are_cut_off),
         cmocka_unit_test_setup_teardown(test_a_late_reader_of_a_whole_answer_gets_it, serve_setup,
