@@ -25,6 +25,7 @@
 
 enum {
     TURN_STEPS = 32,          // of one connection before others have theirs
+    AHEAD_BYTES = 8 << 10,    // that are read at a time where the request may end before
     FILL_BYTES = 64 << 10,    // of an answer that are framed at a time
     DISCARD_BYTES = 64 << 10, // of a refused body that are read to keep the connection
     LINGER_NS = 2000000000,
@@ -391,12 +392,20 @@ static bool feed_kept(struct conn *conn) {
     return true;
 }
 
+// How much to read at once. What is behind the request is kept until its answer is sent, for each
+// connection, and counted nowhere: it is little.
+static size_t appetite(const struct conn *conn) {
+    const uint64_t left = conn->reader.left;
+    if (left < AHEAD_BYTES) return AHEAD_BYTES;
+    return left < sizeof conn->http->scratch ? (size_t)left : sizeof conn->http->scratch;
+}
+
 // Reads once. True: something has changed.
 static bool pump_in(struct conn *conn) {
     struct http *http = conn->http;
     if (feed_kept(conn)) return true;
     if (!conn->readable) return false;
-    const ssize_t n = receive(conn, http->scratch, sizeof http->scratch);
+    const ssize_t n = receive(conn, http->scratch, appetite(conn));
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return errno == EINTR;
     if (n <= 0) { // half a request is for nobody
         conn_close(conn);

@@ -1,6 +1,7 @@
 // A running server with clients that do what they like: hang up in every state, read nothing, read
 // late, watch, come too many at once, and stay while it stops. Nothing may crash, hang or stay
 // counted, and nobody's text may depend on the others.
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -160,6 +161,31 @@ static void test_nothing_is_written_for_those_who_hung_up(void **state) {
         const double written = serve_gauge(serve, "vllm:generation_tokens_total") - before;
         check(written < CHOICES * LENGTH / 2, "HTTP/1.%d: %g tokens were written", minor, written);
     }
+}
+
+static size_t bytes_in_use(void) { return mallinfo2().uordblks; }
+
+// Requests behind one that is being answered stay with the client's own system but for a few.
+static void test_requests_ahead_of_time_take_little_memory(void **state) {
+    const struct serve *serve = *state;
+    enum { CLIENTS = 64, AHEAD = 60 << 10, MOST = 24 << 10 };
+    static const char watch[] = "GET /engine/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    static char text[AHEAD];
+    static const char get[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    size_t len = sizeof watch - 1;
+    memcpy(text, watch, len);
+    for (const size_t n = sizeof get - 1; len + n <= AHEAD; len += n) memcpy(text + len, get, n);
+    int fd[CLIENTS];
+    const size_t before = bytes_in_use();
+    for (int i = 0; i < CLIENTS; i++) {
+        fd[i] = serve_connect(serve);
+        serve_send(fd[i], text, len);
+    }
+    serve_await(serve, "runnel:http_active", CLIENTS);
+    const size_t now = bytes_in_use(), each = now > before ? (now - before) / CLIENTS : 0;
+    check(each < MOST, "%zu bytes for each connection", each);
+    for (int i = 0; i < CLIENTS; i++) close_hard(fd[i]);
+    serve_expect_idle(serve);
 }
 
 // ---------------------------------------------------------------- readers
@@ -561,6 +587,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_hang_ups_in_every_state_leave_nothing_behind,
                                         serve_setup, serve_teardown),
         cmocka_unit_test_setup_teardown(test_nothing_is_written_for_those_who_hung_up, serve_setup,
+                                        serve_teardown),
+        cmocka_unit_test_setup_teardown(test_requests_ahead_of_time_take_little_memory, serve_setup,
                                         serve_teardown),
         cmocka_unit_test(test_a_slow_reader_is_paused_alone_and_misses_nothing),
         cmocka_unit_test(test_readers_that_take_nothing_are_cut_off),
