@@ -24,7 +24,7 @@
 #include "workers.h"
 
 enum {
-    TURN_STEPS = 32,          // of one connection before others have theirs
+    TURN_STEPS = 8,           // of one connection before others have theirs
     AHEAD_BYTES = 8 << 10,    // that are read at a time where the request may end before
     FILL_BYTES = 64 << 10,    // of an answer that are framed at a time
     DISCARD_BYTES = 64 << 10, // of a refused body that are read to keep the connection

@@ -24,6 +24,7 @@ enum {
     WORK_QUEUE = 4096,
     SPARE_CONNECTIONS = 16, // beyond connections_max, for those that ask for health
     ACCEPTS = 64,           // in a turn
+    TURN_NS = 5000000,      // for those with more to do, before others are looked at
     SHUT_NS = 100000000,
     QUIET_NS = 100000000,
 };
@@ -115,15 +116,21 @@ static void free_closed(struct http *http) {
     }
 }
 
+// Those for whom there was no time come before those that became ready meanwhile.
 static void run_ready(struct http *http) {
+    const uint64_t end_ns = clock_ns() + TURN_NS;
     struct conn *conn = http->ready;
     http->ready = NULL;
-    while (conn) {
+    while (conn && clock_ns() < end_ns) {
         struct conn *next = conn->ready;
         conn->is_ready = false;
         conn_run(conn);
         conn = next;
     }
+    struct conn **last = &conn;
+    while (*last) last = &(*last)->ready;
+    *last = http->ready;
+    http->ready = conn;
 }
 
 void http_turn(struct http *http, uint64_t now) {

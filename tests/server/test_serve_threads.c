@@ -188,6 +188,36 @@ static void test_requests_ahead_of_time_take_little_memory(void **state) {
     serve_expect_idle(serve);
 }
 
+// However many clients have much to be done for them, the next one has its turn soon.
+static void test_a_crowd_with_pipelines_keeps_nobody_waiting(void **state) {
+    (void)state;
+    enum { CROWD = 400, REQUESTS = 1000, ROUNDS = 3, EXCHANGES = 1000 };
+    static const char get[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    static char text[REQUESTS * (sizeof get - 1)];
+    for (size_t i = 0; i < REQUESTS; i++) memcpy(text + i * (sizeof get - 1), get, sizeof get - 1);
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.connections_max = 2 * CROWD;
+    serve_start(&serve, &config);
+    const uint64_t before_ns = clock_ns(); // how fast this machine is
+    for (int i = 0; i < EXCHANGES; i++) serve_is_well(&serve, "the start");
+    const double soon_ms = (double)(clock_ns() - before_ns) * 1e-6;
+    double best_ms = 1e9;
+    for (int round = 0; round < ROUNDS && best_ms > soon_ms; round++) {
+        int fd[CROWD];
+        for (int i = 0; i < CROWD; i++) fd[i] = serve_connect(&serve);
+        for (int i = 0; i < CROWD; i++) send(fd[i], text, sizeof text, MSG_DONTWAIT | MSG_NOSIGNAL);
+        const uint64_t start_ns = clock_ns();
+        serve_is_well(&serve, "pipelines");
+        const double ms = (double)(clock_ns() - start_ns) * 1e-6;
+        if (ms < best_ms) best_ms = ms;
+        for (int i = 0; i < CROWD; i++) close_hard(fd[i]);
+    }
+    check(best_ms < soon_ms, "health took %.0f ms, at most %.0f are right", best_ms, soon_ms);
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
+}
+
 // ---------------------------------------------------------------- readers
 
 static void test_a_slow_reader_is_paused_alone_and_misses_nothing(void **state) {
@@ -590,6 +620,7 @@ int main(void) {
                                         serve_teardown),
         cmocka_unit_test_setup_teardown(test_requests_ahead_of_time_take_little_memory, serve_setup,
                                         serve_teardown),
+        cmocka_unit_test(test_a_crowd_with_pipelines_keeps_nobody_waiting),
         cmocka_unit_test(test_a_slow_reader_is_paused_alone_and_misses_nothing),
         cmocka_unit_test(test_readers_that_take_nothing_are_cut_off),
         cmocka_unit_test_setup_teardown(test_a_late_reader_of_a_whole_answer_gets_it, serve_setup,
