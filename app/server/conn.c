@@ -24,7 +24,8 @@
 #include "workers.h"
 
 enum {
-    TURN_STEPS = 32,          // of one connection before others have theirs
+    TURN_STEPS = 8,           // of one connection before others have theirs
+    AHEAD_BYTES = 8 << 10,    // that are read at a time where the request may end before
     FILL_BYTES = 64 << 10,    // of an answer that are framed at a time
     DISCARD_BYTES = 64 << 10, // of a refused body that are read to keep the connection
     LINGER_NS = 2000000000,
@@ -56,6 +57,7 @@ static void state_set(struct conn *conn, enum conn_state state, uint64_t deadlin
     struct http *http = conn->http;
     http->n_lingering += (state == CONN_LINGERING) - (conn->state == CONN_LINGERING);
     conn->state = state;
+    conn->since_ns = clock_ns();
     conn->deadline_ns = deadline_ns;
     list_remove(conn);
     list_append(state <= CONN_HEAD ? &http->quiet : &http->busy, conn);
@@ -113,6 +115,13 @@ void conn_open(struct http *http, int fd) {
     conn->next = conn->prev = conn;
     http->server->counts.connections++;
     state_set(conn, tls ? CONN_HANDSHAKE : CONN_HEAD, after(server->config.header_s));
+}
+
+void conn_hasten(struct conn *conn) {
+    const uint64_t soon_ns = clock_ns() + LINGER_NS;
+    if (conn->state != CONN_LINGERING || conn->deadline_ns < soon_ns) return;
+    conn->deadline_ns = soon_ns;
+    wheel_set(&conn->http->wheel, &conn->timer, soon_ns);
 }
 
 // ---------------------------------------------------------------- the socket
@@ -194,6 +203,7 @@ static void answer_begin(struct conn *conn) {
                  conn->framing != FRAMING_CLOSE;
     conn->framed = false;
     conn->moved_ns = call->written_ns = clock_ns();
+    if (!conn->probed) reply_begin(&conn->out);
     reply_head(call, whole && call->head_only ? FRAMING_LENGTH : conn->framing, call_unsent(call),
                conn->keep, &conn->out);
     state_set(conn, CONN_SENDING, first_look(config_of(conn)));
@@ -287,7 +297,8 @@ static void head_read(struct conn *conn, bool last) {
     conn->call = call;
     call->conn = conn;
     state_set(conn, CONN_BODY, after(config_of(conn)->body_s));
-    request_head(call, http->server->counts.connections > config_of(conn)->connections_max);
+    request_head(call, http->server->counts.connections > config_of(conn)->connections_max &&
+                           !http_make_room(http));
     if (!call->status && call->head.expects && head_has_body(&call->head) && last) {
         jbuf_text(&conn->out, "HTTP/1.1 100 Continue\r\n\r\n");
         pump_out(conn);
@@ -382,12 +393,20 @@ static bool feed_kept(struct conn *conn) {
     return true;
 }
 
+// How much to read at once. What is behind the request is kept until its answer is sent, for each
+// connection, and counted nowhere: it is little.
+static size_t appetite(const struct conn *conn) {
+    const uint64_t left = conn->reader.left;
+    if (left < AHEAD_BYTES) return AHEAD_BYTES;
+    return left < sizeof conn->http->scratch ? (size_t)left : sizeof conn->http->scratch;
+}
+
 // Reads once. True: something has changed.
 static bool pump_in(struct conn *conn) {
     struct http *http = conn->http;
     if (feed_kept(conn)) return true;
     if (!conn->readable) return false;
-    const ssize_t n = receive(conn, http->scratch, sizeof http->scratch);
+    const ssize_t n = receive(conn, http->scratch, appetite(conn));
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return errno == EINTR;
     if (n <= 0) { // half a request is for nobody
         conn_close(conn);
@@ -453,13 +472,13 @@ static bool step(struct conn *conn) {
     return false;
 }
 
-// Does the peer that closed its side read on? To a request of HTTP/1.1 an interim answer may come
-// at any time; a stream takes a comment.
+// Does the peer that closed its side read on? It gets the first bytes of the answer, which are the
+// same for every answer; a stream takes a comment.
 static void probe(struct conn *conn) {
     struct call *call = conn->call;
     if (conn->probed || !conn->peer_ended) return;
-    if (conn->state == CONN_WAITING && call->head.minor) {
-        jbuf_text(&conn->out, "HTTP/1.1 100 Continue\r\n\r\n");
+    if (conn->state == CONN_WAITING) {
+        reply_begin(&conn->out);
         conn->probed = true;
     } else if (conn->state == CONN_SENDING && call->state == CALL_STREAMING && call->generation) {
         jbuf_text(&call->out, generation_ping(call->generation));

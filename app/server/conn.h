@@ -51,7 +51,7 @@ struct conn {
     struct tls *tls;         // NULL: plain
     bool readable, writable; // as far as is known: the events are told once
     bool peer_ended;         // it sends nothing more
-    bool probed;             // and was asked whether it still reads
+    bool probed;             // and was sent something, to see whether it still reads
     struct reader reader;
     struct jbuf in; // bytes behind the request that is being served
     size_t in_at;   // of them, those that were read
@@ -61,6 +61,7 @@ struct conn {
     bool framed;          // the end of a chunked body is in out
     struct jbuf out;      // heads, and what is chunked
     size_t out_at;        // bytes of it that were sent
+    uint64_t since_ns;    // when it came into its state
     uint64_t deadline_ns; // for what is being read; 0: none
     uint64_t moved_ns;    // when the peer last took bytes, or there were none before
     uint64_t acked;       // bytes that the peer's system had taken when that was last asked
@@ -88,9 +89,14 @@ void conn_event(struct conn *conn, uint32_t events);
 void conn_run(struct conn *conn); // as far as it goes now
 void conn_due(struct conn *conn, uint64_t now_ns);
 void conn_close(struct conn *conn);
+void conn_hasten(struct conn *conn); // the server ends: a refused request is not read to its end
 void http_listen(struct http *http, bool on);
+// The connection that was quiet for longest goes. False: none is quiet.
+bool http_make_room(struct http *http);
 
-// The head of an answer, from its status line to the empty line. length: FRAMING_LENGTH's.
+// The head of an answer, from its status line to the empty line: what all heads begin with, then
+// the rest. length: FRAMING_LENGTH's.
+void reply_begin(struct jbuf *out);
 void reply_head(const struct call *call, enum framing framing, size_t length, bool keep,
                 struct jbuf *out);
 // When there is no memory for the answer itself.

@@ -1,7 +1,7 @@
 // Who is let in, and the turns of the I/O thread's loop that concern connections. Invariants:
 // counts.connections is the number of connections that are not CLOSED; when as many are there as
-// may be, the one that has been quiet for longest makes room; a few more are let in, so that health
-// can be asked for.
+// may be, the one that has been quiet for longest makes room, unless it has just come; a few more
+// are let in, so that health can be asked for.
 #define _GNU_SOURCE 1 // accept4
 #include "http.h"
 
@@ -24,7 +24,9 @@ enum {
     WORK_QUEUE = 4096,
     SPARE_CONNECTIONS = 16, // beyond connections_max, for those that ask for health
     ACCEPTS = 64,           // in a turn
+    TURN_NS = 5000000,      // for those with more to do, before others are looked at
     SHUT_NS = 100000000,
+    QUIET_NS = 100000000,
 };
 
 // ---------------------------------------------------------------- the door
@@ -37,13 +39,17 @@ void http_listen(struct http *http, bool on) {
         http->listening = on;
 }
 
-static bool all_busy(const struct http *http) { return http->quiet.next == &http->quiet; }
+// The connection that was quiet for longest; NULL: all are busy. One that has just come is not
+// quiet: its request is on the way, and those that come together would end each other.
+static struct conn *quiet_find(const struct http *http) {
+    struct conn *conn = http->quiet.next;
+    return conn != &http->quiet && clock_ns() - conn->since_ns >= QUIET_NS ? conn : NULL;
+}
 
-// The connection that was quiet for longest goes. False: all are busy.
-static bool make_room(struct http *http) {
-    if (all_busy(http)) return false;
-    conn_close(http->quiet.next);
-    return true;
+bool http_make_room(struct http *http) {
+    struct conn *conn = quiet_find(http);
+    if (conn) conn_close(conn);
+    return conn;
 }
 
 // Nobody is let in until a connection is closed, or for a while.
@@ -57,18 +63,18 @@ static void accept_some(struct http *http) {
     const struct server *server = http->server;
     const int most = server->config.connections_max;
     for (int i = 0; i < ACCEPTS; i++) {
-        if (server->counts.connections >= most + SPARE_CONNECTIONS && all_busy(http)) {
+        if (server->counts.connections >= most + SPARE_CONNECTIONS && !quiet_find(http)) {
             shut(http);
             return;
         }
         const int fd = accept4(http->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            if (server->counts.connections >= most) make_room(http);
+            if (server->counts.connections >= most) http_make_room(http);
             conn_open(http, fd);
         } else if (errno == EAGAIN) {
             return;
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            if (make_room(http)) continue;
+            if (http_make_room(http)) continue;
             shut(http);
             return;
         }
@@ -110,15 +116,21 @@ static void free_closed(struct http *http) {
     }
 }
 
+// Those for whom there was no time come before those that became ready meanwhile.
 static void run_ready(struct http *http) {
+    const uint64_t end_ns = clock_ns() + TURN_NS;
     struct conn *conn = http->ready;
     http->ready = NULL;
-    while (conn) {
+    while (conn && clock_ns() < end_ns) {
         struct conn *next = conn->ready;
         conn->is_ready = false;
         conn_run(conn);
         conn = next;
     }
+    struct conn **last = &conn;
+    while (*last) last = &(*last)->ready;
+    *last = http->ready;
+    http->ready = conn;
 }
 
 void http_turn(struct http *http, uint64_t now) {
@@ -149,9 +161,10 @@ static void each(struct conn *list, void (*f)(struct conn *conn)) {
     }
 }
 
-static void watch_end(struct conn *conn) {
+static void wind_up(struct conn *conn) {
     struct call *call = conn->call;
     if (call && call->state == CALL_STREAMING && !call->generation) call_end(call);
+    conn_hasten(conn);
 }
 
 static void cancel(struct conn *conn) {
@@ -161,7 +174,7 @@ static void cancel(struct conn *conn) {
 void http_drain(struct http *http, bool abort) {
     http->draining = true;
     each(&http->quiet, conn_close);
-    each(&http->busy, abort ? conn_close : watch_end);
+    each(&http->busy, abort ? conn_close : wind_up);
 }
 
 void http_cancel(struct http *http) { each(&http->busy, cancel); }

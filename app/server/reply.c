@@ -96,10 +96,12 @@ static void put_about(struct jbuf *out, const struct call *call, bool streams) {
     if (streams) put(out, "X-Accel-Buffering", "no"); // proxies hand each event on
 }
 
+void reply_begin(struct jbuf *out) { jbuf_text(out, "HTTP/1.1 "); }
+
 void reply_head(const struct call *call, enum framing framing, size_t length, bool keep,
                 struct jbuf *out) {
     const bool streams = call->state == CALL_STREAMING;
-    jbuf_printf(out, "HTTP/1.1 %d %s\r\n", call->status, reason(call->status));
+    jbuf_printf(out, "%d %s\r\n", call->status, reason(call->status));
     put_date(out);
     put_about(out, call, streams);
     if (framing == FRAMING_LENGTH) put_number(out, "Content-Length", length);

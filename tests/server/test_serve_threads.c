@@ -1,11 +1,13 @@
 // A running server with clients that do what they like: hang up in every state, read nothing, read
 // late, watch, come too many at once, and stay while it stops. Nothing may crash, hang or stay
 // counted, and nobody's text may depend on the others.
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 
 #include "serve_watch.h"
+#include "tools.h"
 
 enum { TOKENS = 480 };
 
@@ -134,6 +136,86 @@ static void test_hang_ups_in_every_state_leave_nothing_behind(void **state) {
     serve_expect_idle(serve);
     free(before);
     free(after);
+}
+
+// A whole answer sends nothing before it is complete. A client that has closed its connection is
+// found out all the same, in either version.
+static void test_nothing_is_written_for_those_who_hung_up(void **state) {
+    const struct serve *serve = *state;
+    enum { CHOICES = 128, LENGTH = 300 };
+    char body[200], text[400];
+    const int n = snprintf(body, sizeof body,
+                           "{\"prompt\":\"a\",\"n\":%d,\"max_tokens\":%d,\"ignore_eos\":true}",
+                           CHOICES, LENGTH);
+    for (int minor = 0; minor < 2; minor++) {
+        const double before = serve_gauge(serve, "vllm:generation_tokens_total");
+        const int len = snprintf(text, sizeof text,
+                                 "POST /v1/completions HTTP/1.%d\r\nHost: localhost\r\n"
+                                 "Content-Length: %d\r\n\r\n%s",
+                                 minor, n, body);
+        const int fd = serve_connect(serve);
+        serve_send(fd, text, (size_t)len);
+        serve_await(serve, "runnel:choices_submitted", CHOICES);
+        close(fd);
+        serve_expect_idle(serve);
+        const double written = serve_gauge(serve, "vllm:generation_tokens_total") - before;
+        check(written < CHOICES * LENGTH / 2, "HTTP/1.%d: %g tokens were written", minor, written);
+    }
+}
+
+static size_t bytes_in_use(void) { return mallinfo2().uordblks; }
+
+// Requests behind one that is being answered stay with the client's own system but for a few.
+static void test_requests_ahead_of_time_take_little_memory(void **state) {
+    const struct serve *serve = *state;
+    enum { CLIENTS = 64, AHEAD = 60 << 10, MOST = 24 << 10 };
+    static const char watch[] = "GET /engine/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    static char text[AHEAD];
+    static const char get[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    size_t len = sizeof watch - 1;
+    memcpy(text, watch, len);
+    for (const size_t n = sizeof get - 1; len + n <= AHEAD; len += n) memcpy(text + len, get, n);
+    int fd[CLIENTS];
+    const size_t before = bytes_in_use();
+    for (int i = 0; i < CLIENTS; i++) {
+        fd[i] = serve_connect(serve);
+        serve_send(fd[i], text, len);
+    }
+    serve_await(serve, "runnel:http_active", CLIENTS);
+    const size_t now = bytes_in_use(), each = now > before ? (now - before) / CLIENTS : 0;
+    check(each < MOST, "%zu bytes for each connection", each);
+    for (int i = 0; i < CLIENTS; i++) close_hard(fd[i]);
+    serve_expect_idle(serve);
+}
+
+// However many clients have much to be done for them, the next one has its turn soon.
+static void test_a_crowd_with_pipelines_keeps_nobody_waiting(void **state) {
+    (void)state;
+    enum { CROWD = 400, REQUESTS = 1000, ROUNDS = 3, EXCHANGES = 1000 };
+    static const char get[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    static char text[REQUESTS * (sizeof get - 1)];
+    for (size_t i = 0; i < REQUESTS; i++) memcpy(text + i * (sizeof get - 1), get, sizeof get - 1);
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.connections_max = 2 * CROWD;
+    serve_start(&serve, &config);
+    const uint64_t before_ns = clock_ns(); // how fast this machine is
+    for (int i = 0; i < EXCHANGES; i++) serve_is_well(&serve, "the start");
+    const double soon_ms = (double)(clock_ns() - before_ns) * 1e-6;
+    double best_ms = 1e9;
+    for (int round = 0; round < ROUNDS && best_ms > soon_ms; round++) {
+        int fd[CROWD];
+        for (int i = 0; i < CROWD; i++) fd[i] = serve_connect(&serve);
+        for (int i = 0; i < CROWD; i++) send(fd[i], text, sizeof text, MSG_DONTWAIT | MSG_NOSIGNAL);
+        const uint64_t start_ns = clock_ns();
+        serve_is_well(&serve, "pipelines");
+        const double ms = (double)(clock_ns() - start_ns) * 1e-6;
+        if (ms < best_ms) best_ms = ms;
+        for (int i = 0; i < CROWD; i++) close_hard(fd[i]);
+    }
+    check(best_ms < soon_ms, "health took %.0f ms, at most %.0f are right", best_ms, soon_ms);
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
 }
 
 // ---------------------------------------------------------------- readers
@@ -272,6 +354,7 @@ static void test_an_idle_connection_makes_room_for_a_new_one(void **state) {
     serve_start(&serve, &config);
     int fd[MOST];
     for (int i = 0; i < MOST; i++) fd[i] = serve_connect(&serve);
+    poll(NULL, 0, 200); // until they are idle, and not just new
     for (int i = 0; i < 3 * MOST; i++) serve_is_well(&serve, "idle connections");
     struct reply reply = serve_post(&serve, "/tokenize", "{\"content\":\"a\"}");
     assert_int_equal(reply.status, 200);
@@ -286,7 +369,9 @@ static void test_an_idle_connection_makes_room_for_a_new_one(void **state) {
 
 static void test_health_is_told_where_all_connections_are_busy(void **state) {
     (void)state;
-    enum { MOST = 4 };
+    enum { MOST = 4, MANY = 12 };
+    static const char health[] =
+        "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     static const char head[] = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
                                "Expect: 100-continue\r\nContent-Length: 15\r\n\r\n";
     struct serve serve;
@@ -304,6 +389,15 @@ static void test_health_is_told_where_all_connections_are_busy(void **state) {
     struct reply reply = serve_post(&serve, "/tokenize", "{\"content\":\"a\"}");
     check(reply.status == 503 && strstr(reply.data, "\r\nRetry-After: "), "%.300s", reply.data);
     reply_free(&reply);
+    int asker[MANY]; // all are there before the first has asked
+    for (int i = 0; i < MANY; i++) asker[i] = serve_connect(&serve);
+    for (int i = 0; i < MANY; i++) serve_send(asker[i], health, sizeof health - 1);
+    for (int i = 0; i < MANY; i++) {
+        reply = serve_receive(asker[i], false, SERVE_PATIENCE_MS);
+        check(reply.status == 200, "%d of %d: %.300s", i, MANY, reply.data);
+        reply_free(&reply);
+        close(asker[i]);
+    }
     for (int i = 0; i < MOST; i++) { // they were not disturbed
         serve_send(fd[i], "{\"content\":\"a\"}", 15);
         reply = serve_receive(fd[i], false, SERVE_PATIENCE_MS);
@@ -499,10 +593,34 @@ static void test_a_drain_ends_though_a_reader_takes_nothing(void **state) {
     }
 }
 
+// A client that still sends a request that was refused long ago.
+static void test_a_drain_does_not_wait_for_what_was_refused(void **state) {
+    (void)state;
+    static const char text[] =
+        "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n";
+    struct serve serve;
+    const struct server_config config = serve_config();
+    serve_start(&serve, &config);
+    const int fd = serve_connect(&serve);
+    serve_send(fd, text, sizeof text - 1);
+    struct reply reply = serve_receive(fd, true, SERVE_PATIENCE_MS);
+    assert_true(reply.status == 413 && reply.closed);
+    reply_free(&reply);
+    const uint64_t start_ns = clock_ns();
+    assert_int_equal(serve_drain(&serve, 1), SIGTERM);
+    check(clock_ns() - start_ns < config.body_s * 1e9 / 3, "it waited for the body");
+    close(fd);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_hang_ups_in_every_state_leave_nothing_behind,
                                         serve_setup, serve_teardown),
+        cmocka_unit_test_setup_teardown(test_nothing_is_written_for_those_who_hung_up, serve_setup,
+                                        serve_teardown),
+        cmocka_unit_test_setup_teardown(test_requests_ahead_of_time_take_little_memory, serve_setup,
+                                        serve_teardown),
+        cmocka_unit_test(test_a_crowd_with_pipelines_keeps_nobody_waiting),
         cmocka_unit_test(test_a_slow_reader_is_paused_alone_and_misses_nothing),
         cmocka_unit_test(test_readers_that_take_nothing_are_cut_off),
         cmocka_unit_test_setup_teardown(test_a_late_reader_of_a_whole_answer_gets_it, serve_setup,
@@ -515,6 +633,7 @@ int main(void) {
         cmocka_unit_test(test_what_was_accepted_is_finished_before_the_end),
         cmocka_unit_test(test_a_draining_server_says_so_and_takes_nothing_new),
         cmocka_unit_test(test_a_drain_ends_though_a_reader_takes_nothing),
+        cmocka_unit_test(test_a_drain_does_not_wait_for_what_was_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

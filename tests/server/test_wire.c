@@ -538,6 +538,9 @@ static void half_closed_clients_get_their_answers(void **state) {
         ROW(ASK("/v1/completions", "47", "{\"prompt\":\"ab\",\"max_tokens\":200,\"stream\":true} "),
             200),
         ROW(ASK("/v1/embeddings", "14", "{\"input\":\"ab\"}"), 200),
+        ROW("POST /v1/completions HTTP/1.0\r\nContent-Length: 32\r\n\r\n"
+            "{\"prompt\":\"ab\",\"max_tokens\":200}",
+            200),
     };
     enum { N = sizeof rows / sizeof *rows };
     static struct answers answers;
