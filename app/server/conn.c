@@ -233,18 +233,18 @@ static bool pump_out(struct conn *conn) {
             conn_close(conn);
             return true;
         }
-        if (conn->out_at == conn->out.len) {
+        if (conn->out_at == conn->out.len && !conn->out.failed) {
             jbuf_clear(&conn->out);
             conn->out_at = 0;
             if (has_answer && conn->framing == FRAMING_CHUNKED) chunk_fill(conn);
         }
+        if (conn->out.failed) { // a piece is missing, perhaps the head
+            conn_close(conn);
+            return true;
+        }
         if (has_answer && (conn->framing == FRAMING_LENGTH || conn->framing == FRAMING_CLOSE)) {
             len = call_unsent(call);
             data = (call->immutable ? call->bytes : call->out.data) + (len ? call->taken : 0);
-        }
-        if (conn->out.failed) {
-            conn_close(conn); // a piece of the answer is missing
-            return true;
         }
         const size_t out_len = conn->out.len - conn->out_at;
         if (!out_len && !len) {
