@@ -33,6 +33,10 @@ static const struct request requests[] = {
     {"/v1/messages",
      "{\"model\":\"tiny\",\"max_tokens\":4,\"messages\":[{\"role\":\"user\",\"content\":\"go\"}]}",
      false},
+    {"/v1/messages",
+     "{\"model\":\"tiny\",\"max_tokens\":4,\"stream\":true,"
+     "\"messages\":[{\"role\":\"user\",\"content\":\"go\"}]}",
+     true},
     {"/v1/responses", "{\"model\":\"tiny\",\"max_output_tokens\":4,\"input\":\"go\"}", false},
     {"/completion", "{\"prompt\":\"go on\",\"n_predict\":4,\"stream\":true}", true},
     {"/tokenize", "{\"content\":\"go on\"}", false},
