@@ -136,7 +136,7 @@ void http_turn(struct http *http, uint64_t now) {
 }
 
 int http_wait_ms(const struct http *http, uint64_t now) {
-    return http->ready ? 0 : wheel_wait_ms(&http->wheel, now);
+    return http->ready || http->server->woken ? 0 : wheel_wait_ms(&http->wheel, now);
 }
 
 // ---------------------------------------------------------------- the end

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "serve_watch.h"
+#include "tools.h"
 
 enum { TOKENS = 480 };
 
@@ -499,6 +500,27 @@ static void test_a_drain_ends_though_a_reader_takes_nothing(void **state) {
     }
 }
 
+static void test_a_drain_ends_in_its_time(void **state) {
+    (void)state;
+    enum { PAGES = 400 };
+    static const char get[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    static char pages[PAGES * (sizeof get - 1)];
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.ui = true;
+    config.drain_s = 0.4;
+    for (int i = 0; i < PAGES; i++) memcpy(pages + i * (sizeof get - 1), get, sizeof get - 1);
+    serve_start(&serve, &config);
+    const int fd = slow_open(&serve, pages, sizeof pages);
+    serve_await(&serve, "runnel:http_active", 1);
+    serve_sleep_ms(2500); // no timer of another connection ends the server's wait
+    const uint64_t start_ns = clock_ns();
+    assert_int_equal(serve_drain(&serve, 1), SIGTERM);
+    const double took_s = (double)(clock_ns() - start_ns) * 1e-9;
+    check(took_s < 4, "%.1f s", took_s);
+    close(fd);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_hang_ups_in_every_state_leave_nothing_behind,
@@ -515,6 +537,7 @@ int main(void) {
         cmocka_unit_test(test_what_was_accepted_is_finished_before_the_end),
         cmocka_unit_test(test_a_draining_server_says_so_and_takes_nothing_new),
         cmocka_unit_test(test_a_drain_ends_though_a_reader_takes_nothing),
+        cmocka_unit_test(test_a_drain_ends_in_its_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
