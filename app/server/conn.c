@@ -530,6 +530,13 @@ static void sending_due(struct conn *conn, uint64_t now) {
     conn_run(conn);
 }
 
+void conn_hurry(struct conn *conn) {
+    const uint64_t latest_ns = clock_ns() + LINGER_NS;
+    if (conn->state != CONN_LINGERING || conn->deadline_ns <= latest_ns) return;
+    conn->deadline_ns = latest_ns;
+    wheel_set(&conn->http->wheel, &conn->timer, latest_ns);
+}
+
 void conn_due(struct conn *conn, uint64_t now) {
     if (conn->state == CONN_SENDING) {
         sending_due(conn, now);

@@ -87,6 +87,8 @@ void conn_open(struct http *http, int fd); // fd is taken over
 void conn_event(struct conn *conn, uint32_t events);
 void conn_run(struct conn *conn); // as far as it goes now
 void conn_due(struct conn *conn, uint64_t now_ns);
+void conn_hurry(
+    struct conn *conn); // of a body that was refused no more than a little is waited for
 void conn_close(struct conn *conn);
 void http_listen(struct http *http, bool on);
 

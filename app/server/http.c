@@ -149,9 +149,11 @@ static void each(struct conn *list, void (*f)(struct conn *conn)) {
     }
 }
 
-static void watch_end(struct conn *conn) {
+// What would not end by itself, or not soon.
+static void hurry(struct conn *conn) {
     struct call *call = conn->call;
     if (call && call->state == CALL_STREAMING && !call->generation) call_end(call);
+    conn_hurry(conn);
 }
 
 static void cancel(struct conn *conn) {
@@ -161,7 +163,7 @@ static void cancel(struct conn *conn) {
 void http_drain(struct http *http, bool abort) {
     http->draining = true;
     each(&http->quiet, conn_close);
-    each(&http->busy, abort ? conn_close : watch_end);
+    each(&http->busy, abort ? conn_close : hurry);
 }
 
 void http_cancel(struct http *http) { each(&http->busy, cancel); }

@@ -521,6 +521,29 @@ static void test_a_drain_ends_in_its_time(void **state) {
     close(fd);
 }
 
+// Its body would be waited for a minute; a client that was answered does not keep the server.
+static void test_a_drain_does_not_wait_for_bodies_that_were_refused(void **state) {
+    (void)state;
+    static const char large[] =
+        "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n";
+    struct serve serve;
+    const struct server_config config = serve_config();
+    serve_start(&serve, &config);
+    int fd[3];
+    for (int i = 0; i < 3; i++) {
+        fd[i] = serve_connect(&serve);
+        serve_send(fd[i], large, sizeof large - 1);
+        struct reply reply = serve_receive(fd[i], false, SERVE_PATIENCE_MS);
+        assert_int_equal(reply.status, 413);
+        reply_free(&reply);
+    }
+    const uint64_t start_ns = clock_ns();
+    assert_int_equal(serve_drain(&serve, 1), SIGTERM);
+    const double took_s = (double)(clock_ns() - start_ns) * 1e-9;
+    check(took_s < 8, "%.1f s", took_s);
+    for (int i = 0; i < 3; i++) close(fd[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_hang_ups_in_every_state_leave_nothing_behind,
@@ -538,6 +561,7 @@ int main(void) {
         cmocka_unit_test(test_a_draining_server_says_so_and_takes_nothing_new),
         cmocka_unit_test(test_a_drain_ends_though_a_reader_takes_nothing),
         cmocka_unit_test(test_a_drain_ends_in_its_time),
+        cmocka_unit_test(test_a_drain_does_not_wait_for_bodies_that_were_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
