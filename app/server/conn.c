@@ -479,11 +479,13 @@ void conn_run(struct conn *conn) {
 
 void conn_event(struct conn *conn, uint32_t events) {
     if (conn->state == CONN_CLOSED) return;
-    if (events & (EPOLLERR | EPOLLHUP)) {
+    // both sides have ended where ours had: what has come is read first, or the close is a reset
+    const bool lingers = conn->state == CONN_LINGERING;
+    if (events & EPOLLERR || (events & EPOLLHUP && !lingers)) {
         conn_close(conn);
         return;
     }
-    if (events & (EPOLLIN | EPOLLRDHUP)) conn->readable = true;
+    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP)) conn->readable = true;
     if (events & EPOLLOUT) conn->writable = true;
     if (events & EPOLLRDHUP) conn->peer_ended = true;
     if (conn->tls) conn->readable = conn->writable = true; // each may wait for the other

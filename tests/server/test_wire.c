@@ -630,6 +630,30 @@ static void others_are_not_told_to_send(void **state) {
 
 // ---------------------------------------------------------------- the end of a connection
 
+// What has come of a refused body is read before the connection is closed: a reset would take the
+// answers away that the system still has.
+static void a_client_that_ends_a_refused_body_is_not_reset(void **state) {
+    enum { PAGES = 12 };
+    static const char page[] = "GET / HTTP/1.1\r\n" HOST "\r\n";
+    static const char refused[] = POST "Content-Length: 99999999\r\n\r\n";
+    static struct answers answers;
+    const int fd = serve_connect(*state), bytes = 1;
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    for (int i = 0; i < PAGES; i++) serve_send(fd, page, sizeof page - 1);
+    serve_send(fd, refused, sizeof refused - 1);
+    usleep(300000); // until all is answered and nothing is read
+    send(fd, refused, sizeof refused - 1, MSG_MORE | MSG_NOSIGNAL); // goes with the end
+    shutdown(fd, SHUT_WR);
+    usleep(300000);
+    struct reply reply = serve_receive(fd, true, AT_ONCE_MS);
+    answers_of(&reply, false, &answers);
+    check(answers.n == PAGES + 1 && !answers.fault && answers.at[PAGES].status == 413,
+          "%d answers in %zu bytes", answers.n, reply.len);
+    answers_free(&answers);
+    reply_free(&reply);
+    close(fd);
+}
+
 // Closed where it is to be, and said so; and where not, kept.
 static void connections_are_kept_as_asked(void **state) {
     static const struct {
@@ -684,6 +708,7 @@ int main(void) {
         cmocka_unit_test(half_requests_of_half_closed_clients_are_ended),
         cmocka_unit_test(a_client_that_waits_is_told_to_send),
         cmocka_unit_test(others_are_not_told_to_send),
+        cmocka_unit_test(a_client_that_ends_a_refused_body_is_not_reset),
         cmocka_unit_test(connections_are_kept_as_asked),
     };
     return cmocka_run_group_tests(tests, wire_setup, serve_teardown);
