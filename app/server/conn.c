@@ -287,10 +287,8 @@ static void head_read(struct conn *conn, bool last) {
     call->conn = conn;
     state_set(conn, CONN_BODY, after(config_of(conn)->body_s));
     request_head(call, http->server->counts.connections > config_of(conn)->connections_max);
-    if (!call->status && call->head.expects && head_has_body(&call->head) && last) {
+    if (!call->status && call->head.expects && head_has_body(&call->head) && last)
         jbuf_text(&conn->out, "HTTP/1.1 100 Continue\r\n\r\n");
-        pump_out(conn);
-    }
 }
 
 // Answers before the request's end, which is then read and forgotten: what is refused is not waited
@@ -438,8 +436,9 @@ static bool step(struct conn *conn) {
         return handshake(conn);
     case CONN_IDLE:
     case CONN_HEAD:
-    case CONN_BODY:
         return pump_in(conn);
+    case CONN_BODY: // the interim answer goes out first
+        return pump_out(conn) || pump_in(conn);
     case CONN_WAITING:
         return answer_ready(conn);
     case CONN_SENDING:

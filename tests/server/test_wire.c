@@ -2,6 +2,10 @@
 // connection's requests are in step with them. Each refusal is one answer whose body is JSON and
 // whose length is right. Rows of a table are sent at once and judged each; all that are wrong are
 // told.
+#define _GNU_SOURCE 1 // syscall
+#include <stdatomic.h>
+#include <sys/syscall.h>
+
 #include "answers.h"
 #include "tools.h"
 
@@ -10,6 +14,17 @@ enum {
     ROWS_MAX = 64,
     AT_ONCE_MS = 8000, // far less than the deadlines of the server below
 };
+
+static _Atomic int n_refused; // sends of the server that the system is to refuse
+
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
+    if (n_refused > 0) {
+        n_refused--;
+        errno = EAGAIN;
+        return -1;
+    }
+    return syscall(SYS_sendmsg, fd, message, flags);
+}
 
 static int wire_setup(void **state) {
     struct server_config config = serve_config();
@@ -608,6 +623,22 @@ static void a_client_that_waits_is_told_to_send(void **state) {
     }
 }
 
+// Also where the system took the words later than they were there.
+static void a_client_is_told_to_send_late(void **state) {
+    static const char head[] = POST "Expect: 100-continue\r\nContent-Length: 15\r\n\r\n";
+    const int fd = serve_connect(*state);
+    n_refused = 1;
+    serve_send(fd, head, sizeof head - 1);
+    for (int waited_ms = 0; n_refused && waited_ms < AT_ONCE_MS; waited_ms++) usleep(1000);
+    assert_int_equal(n_refused, 0);
+    serve_send(fd, "{", 1); // the event that says that there is room, too
+    char told[64] = "";
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    if (poll(&wait, 1, AT_ONCE_MS) > 0) recv(fd, told, sizeof told - 1, 0);
+    check(!strcmp(told, "HTTP/1.1 100 Continue\r\n\r\n"), "%s", told);
+    close(fd);
+}
+
 // HTTP/1.0 has no such status.
 static void others_are_not_told_to_send(void **state) {
     static const char *const text[] = {
@@ -707,6 +738,7 @@ int main(void) {
         cmocka_unit_test(half_closed_clients_get_their_answers),
         cmocka_unit_test(half_requests_of_half_closed_clients_are_ended),
         cmocka_unit_test(a_client_that_waits_is_told_to_send),
+        cmocka_unit_test(a_client_is_told_to_send_late),
         cmocka_unit_test(others_are_not_told_to_send),
         cmocka_unit_test(a_client_that_ends_a_refused_body_is_not_reset),
         cmocka_unit_test(connections_are_kept_as_asked),
