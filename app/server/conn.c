@@ -391,8 +391,7 @@ static bool pump_in(struct conn *conn) {
         return true;
     }
     const size_t taken = feed(conn, http->scratch, (size_t)n);
-    if (conn->state == CONN_CLOSED || conn->state == CONN_LINGERING || taken == (size_t)n)
-        return true;
+    if (conn->state == CONN_CLOSED || taken == (size_t)n) return true;
     jbuf_bytes(&conn->in, http->scratch + taken, (size_t)n - taken);
     if (conn->in.failed) conn_close(conn);
     return true;
@@ -509,7 +508,7 @@ static void sending_due(struct conn *conn, uint64_t now) {
     struct call *call = conn->call;
     const uint64_t stall_ns = ns_of(config->stall_s), silence_ns = ns_of(config->keepalive_s);
     if (conn->out_at < conn->out.len || call_unsent(call)) {
-        if (now - conn->moved_ns >= stall_ns) {
+        if (now >= conn->moved_ns + stall_ns) {
             conn->moved_ns = now;
             if (!reader_took_bytes(conn)) {
                 conn_close(conn);
@@ -521,7 +520,7 @@ static void sending_due(struct conn *conn, uint64_t now) {
                   stalled_ns < now + silence_ns ? stalled_ns : now + silence_ns);
         return;
     }
-    if (now - call->written_ns >= silence_ns) {
+    if (now >= call->written_ns + silence_ns) {
         call->written_ns = now;
         if (call->generation) jbuf_text(&call->out, generation_ping(call->generation));
     }
