@@ -289,6 +289,10 @@ bool call_count(struct call *call, size_t before, size_t now) {
 }
 
 bool call_refuse_answers(struct call *call) {
+    call_count(call, call->out.capacity, 0);
+    jbuf_deinit(&call->out);
+    call->more = NULL;
+    call->status = 0;
     return call_refuse(call, 503, NULL, "answers_full",
                        "The answers of other requests take %zu bytes, at most %zu are kept. Try "
                        "again in 1 s.",
@@ -296,10 +300,14 @@ bool call_refuse_answers(struct call *call) {
                        call->server->config.answer_bytes_max);
 }
 
-void call_fill(struct call *call, size_t bytes) {
+bool call_fill(struct call *call, size_t bytes) {
+    bool fits = true;
     while (call->more && call_unsent(call) < bytes) {
+        const size_t before = call->out.capacity;
         if (!call->more(call)) call->more = NULL;
+        fits &= call_count(call, before, call->out.capacity);
     }
+    return fits;
 }
 
 void call_answer(struct call *call) {

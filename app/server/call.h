@@ -124,9 +124,11 @@ struct call *call_woken(struct server *server); // the next that was woken; NULL
 // Bytes that are kept for the answer were `before` and are `now`. False: all answers together take
 // more than they may.
 bool call_count(struct call *call, size_t before, size_t now);
-bool call_refuse_answers(struct call *call); // 503: other answers take too much memory; false
-// More of an answer that is made piece by piece, until so many bytes wait to be sent.
-void call_fill(struct call *call, size_t bytes);
+// 503 in place of what was counted of its answer: other answers take too much memory. False.
+bool call_refuse_answers(struct call *call);
+// More of an answer that is made piece by piece, until so many bytes wait to be sent. False: all
+// answers together take more than they may.
+bool call_fill(struct call *call, size_t bytes);
 
 static inline size_t call_unsent(const struct call *call) {
     return (call->immutable ? call->bytes_len : call->out.len) - call->taken;

@@ -182,7 +182,8 @@ static uint64_t first_look(const struct server_config *config) {
 static void answer_begin(struct conn *conn) {
     struct call *call = conn->call;
     const bool old = !call->head.minor;
-    call_fill(call, FILL_BYTES);
+    if (!call_fill(call, FILL_BYTES) && !call->out.failed) call_refuse_answers(call);
+    if (call->out.full && call->state == CALL_ENDED) call_answer(call); // refuses
     if (call->out.failed) reply_starved(call);
     const bool whole = call->state == CALL_ENDED && !call->more;
     conn->framing = call->head_only || call->status == 204 || call->status == 304 ? FRAMING_NONE

@@ -153,19 +153,11 @@ static bool submit(struct call *call) {
     return true;
 }
 
-// A worker's answer for which there is no room.
-static void answer_drop(struct call *call) {
-    call_count(call, call->out.capacity, 0);
-    jbuf_deinit(&call->out);
-    call->status = 0;
-    call_refuse_answers(call);
-}
-
 void streams_start(struct call *call) {
     struct generation *generation = call->generation;
     if (call->status || !generation || !submit(call)) {
         if (!call->status) call_refuse(call, 500, NULL, NULL, "The request was not understood");
-        if (!call_count(call, 0, call->out.capacity)) answer_drop(call);
+        if (!call_count(call, 0, call->out.capacity)) call_refuse_answers(call);
         call_state_set(call, CALL_ENDED);
         return;
     }

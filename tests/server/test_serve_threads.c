@@ -544,6 +544,35 @@ static void test_a_drain_does_not_wait_for_bodies_that_were_refused(void **state
     for (int i = 0; i < 3; i++) close(fd[i]);
 }
 
+// An answer that waits for its reader takes its memory as text, too. When all is full the next one
+// is told so, before its first byte.
+static void test_answers_that_are_not_read_are_counted(void **state) {
+    (void)state;
+    enum { READERS = 5 };
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.answer_bytes_max = 4 << 20;
+    serve_start(&serve, &config);
+    char text[1024];
+    const int len = chat_write(text, sizeof text, "HTTP/1.1", TOKENS, false);
+    int fd[READERS], full = 0;
+    for (int i = 0; i < READERS; i++) fd[i] = slow_open(&serve, text, (size_t)len);
+    serve_await(&serve, "vllm:e2e_request_latency_seconds_count", READERS);
+    const double kept = serve_gauge(&serve, "runnel:http_answer_bytes");
+    check(kept > 400000 && kept <= (double)config.answer_bytes_max, "%.0f bytes", kept);
+    for (int i = 0; i < READERS; i++) {
+        struct reply reply = serve_receive(fd[i], true, SERVE_PATIENCE_MS);
+        check(reply.closed && (reply.status == 200 || strstr(reply.data, "answers_full")),
+              "%d: %.300s", reply.status, reply.data);
+        full += reply.status == 503;
+        reply_free(&reply);
+        close(fd[i]);
+    }
+    check(full > 0 && full < READERS, "%d of %d were refused", full, READERS);
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_hang_ups_in_every_state_leave_nothing_behind,
@@ -560,6 +589,7 @@ int main(void) {
         cmocka_unit_test(test_what_was_accepted_is_finished_before_the_end),
         cmocka_unit_test(test_a_draining_server_says_so_and_takes_nothing_new),
         cmocka_unit_test(test_a_drain_ends_though_a_reader_takes_nothing),
+        cmocka_unit_test(test_answers_that_are_not_read_are_counted),
         cmocka_unit_test(test_a_drain_ends_in_its_time),
         cmocka_unit_test(test_a_drain_does_not_wait_for_bodies_that_were_refused),
     };
