@@ -280,12 +280,20 @@ bool call_refuse_full(struct call *call) {
 
 // ---------------------------------------------------------------- answering
 
-bool call_count(struct call *call, size_t before, size_t now) {
+// False: it has grown, and all answers together take more than they may.
+static bool recount(struct call *call) {
     struct server *server = call->server;
-    call->answer_cost += now - before;
+    const size_t before = call->answer_cost, reserved = call->answer_reserved;
+    const size_t now = reserved > call->answer_kept ? reserved : call->answer_kept;
+    call->answer_cost = now;
     server->counts.answer_bytes += now - before;
-    if (call->answer_cost > call->answer_cost_max) call->answer_cost_max = call->answer_cost;
+    if (now > call->answer_cost_max) call->answer_cost_max = now;
     return now <= before || server->counts.answer_bytes <= server->config.answer_bytes_max;
+}
+
+bool call_count(struct call *call, size_t before, size_t now) {
+    call->answer_kept += now - before;
+    return recount(call);
 }
 
 bool call_count_out(struct call *call) {
@@ -294,7 +302,19 @@ bool call_count_out(struct call *call) {
     return call_count(call, before, call->out_counted);
 }
 
+bool call_reserve(struct call *call, size_t bytes) {
+    call->answer_reserved = bytes;
+    if (recount(call)) return true;
+    call->answer_reserved = 0;
+    recount(call);
+    return false;
+}
+
 bool call_refuse_answers(struct call *call) {
+    jbuf_deinit(&call->out);
+    call_count_out(call);
+    call->more = NULL;
+    call->status = 0;
     return call_refuse(call, 503, NULL, "answers_full",
                        "The answers of other requests take %zu bytes, at most %zu are kept. Try "
                        "again in 1 s.",
@@ -302,10 +322,13 @@ bool call_refuse_answers(struct call *call) {
                        call->server->config.answer_bytes_max);
 }
 
-void call_fill(struct call *call, size_t bytes) {
+bool call_fill(struct call *call, size_t bytes) {
+    bool fits = true;
     while (call->more && call_unsent(call) < bytes) {
         if (!call->more(call)) call->more = NULL;
+        fits &= call_count_out(call);
     }
+    return fits;
 }
 
 void call_answer(struct call *call) {

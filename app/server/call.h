@@ -46,10 +46,11 @@ struct call {
     uint64_t start_ns;         // head complete
     char *body;                // [body_len], NUL-terminated
     size_t body_len, body_capacity;
-    size_t body_cost;              // bytes that are counted in server->counts.body_bytes
-    size_t answer_cost;            // and in answer_bytes
+    size_t body_cost;   // bytes that are counted in server->counts.body_bytes
+    size_t answer_cost; // and in answer_bytes: the larger one of the next two
+    size_t answer_reserved, answer_kept;
     size_t answer_cost_max;        // the most it was
-    size_t out_counted;            // of it, bytes of out
+    size_t out_counted;            // of answer_kept, bytes of out
     json_t *json;                  // the body, parsed by call_json; lives as long as the call
     bool has_big_seed;             // "seed" in the body is beyond int64_t: a real in json
     uint64_t big_seed;             // its exact value
@@ -125,10 +126,15 @@ struct call *call_woken(struct server *server); // the next that was woken; NULL
 // Bytes that are kept for the answer were `before` and are `now`. False: all answers together take
 // more than they may.
 bool call_count(struct call *call, size_t before, size_t now);
-bool call_count_out(struct call *call);      // the same for what `out` takes now
-bool call_refuse_answers(struct call *call); // 503: other answers take too much memory; false
-// More of an answer that is made piece by piece, until so many bytes wait to be sent.
-void call_fill(struct call *call, size_t bytes);
+bool call_count_out(struct call *call); // the same for what `out` takes now
+// So many bytes are set aside for the answer, and count whether they are kept yet or not. False:
+// there are not so many left.
+bool call_reserve(struct call *call, size_t bytes);
+// 503 in place of what was counted of its answer: other answers take too much memory. False.
+bool call_refuse_answers(struct call *call);
+// More of an answer that is made piece by piece, until so many bytes wait to be sent. False: all
+// answers together take more than they may.
+bool call_fill(struct call *call, size_t bytes);
 
 static inline size_t call_unsent(const struct call *call) {
     return (call->immutable ? call->bytes_len : call->out.len) - call->taken;

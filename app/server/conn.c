@@ -25,6 +25,7 @@
 
 enum {
     TURN_STEPS = 8,           // of one connection before others have theirs
+    STEP_SENDS = 8,           // of one step
     AHEAD_BYTES = 8 << 10,    // that are read at a time where the request may end before
     FILL_BYTES = 64 << 10,    // of an answer that are framed at a time
     DISCARD_BYTES = 64 << 10, // of a refused body that are read to keep the connection
@@ -80,9 +81,16 @@ static void ready_remove(struct conn *conn) {
     conn->is_ready = false;
 }
 
+// Where the connection's end is the answer's, one that is cut short must not look whole.
+static void reset_at_close(const struct conn *conn) {
+    const struct linger reset = {.l_onoff = 1};
+    setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+}
+
 void conn_close(struct conn *conn) {
     struct http *http = conn->http;
     if (conn->state == CONN_CLOSED) return;
+    if (conn->state == CONN_SENDING && conn->framing == FRAMING_CLOSE) reset_at_close(conn);
     if (conn->call) call_leave(conn, true);
     state_set(conn, CONN_CLOSED, 0);
     list_remove(conn);
@@ -192,7 +200,8 @@ static uint64_t first_look(const struct server_config *config) {
 static void answer_begin(struct conn *conn) {
     struct call *call = conn->call;
     const bool old = !call->head.minor;
-    call_fill(call, FILL_BYTES);
+    if (!call_fill(call, FILL_BYTES) && !call->out.failed) call_refuse_answers(call);
+    if (call->out.full && call->state == CALL_ENDED) call_answer(call); // refuses
     if (call->out.failed) reply_starved(call);
     const bool whole = call->state == CALL_ENDED && !call->more;
     conn->framing = call->head_only || call->status == 204 || call->status == 304 ? FRAMING_NONE
@@ -232,11 +241,11 @@ static void answer_end(struct conn *conn) {
     state_set(conn, CONN_LINGERING, deadline_ns);
 }
 
-// Sends what there is. True: the state has changed.
+// Sends what there is. True: the state has changed, or there is more to send than a turn takes.
 static bool pump_out(struct conn *conn) {
     struct call *call = conn->call;
     const bool has_answer = conn->state == CONN_SENDING;
-    while (conn->writable) {
+    for (int i = 0; i < STEP_SENDS && conn->writable; i++) {
         const char *data = NULL;
         size_t len = 0;
         if (has_answer) call_fill(call, FILL_BYTES);
@@ -244,18 +253,18 @@ static bool pump_out(struct conn *conn) {
             conn_close(conn);
             return true;
         }
-        if (conn->out_at == conn->out.len) {
+        if (conn->out_at == conn->out.len && !conn->out.failed) {
             jbuf_clear(&conn->out);
             conn->out_at = 0;
             if (has_answer && conn->framing == FRAMING_CHUNKED) chunk_fill(conn);
         }
+        if (conn->out.failed) { // a piece is missing, perhaps the head
+            conn_close(conn);
+            return true;
+        }
         if (has_answer && (conn->framing == FRAMING_LENGTH || conn->framing == FRAMING_CLOSE)) {
             len = call_unsent(call);
             data = (call->immutable ? call->bytes : call->out.data) + (len ? call->taken : 0);
-        }
-        if (conn->out.failed) {
-            conn_close(conn); // a piece of the answer is missing
-            return true;
         }
         const size_t out_len = conn->out.len - conn->out_at;
         if (!out_len && !len) {
@@ -280,7 +289,7 @@ static bool pump_out(struct conn *conn) {
         conn->out_at += of_out;
         if (has_answer) body_taken(conn, (size_t)n - of_out);
     }
-    return false;
+    return conn->writable;
 }
 
 // ---------------------------------------------------------------- requests
@@ -299,10 +308,8 @@ static void head_read(struct conn *conn, bool last) {
     state_set(conn, CONN_BODY, after(config_of(conn)->body_s));
     request_head(call, http->server->counts.connections > config_of(conn)->connections_max &&
                            !http_make_room(http));
-    if (!call->status && call->head.expects && head_has_body(&call->head) && last) {
+    if (!call->status && call->head.expects && head_has_body(&call->head) && last)
         jbuf_text(&conn->out, "HTTP/1.1 100 Continue\r\n\r\n");
-        pump_out(conn);
-    }
 }
 
 // Answers before the request's end, which is then read and forgotten: what is refused is not waited
@@ -413,8 +420,7 @@ static bool pump_in(struct conn *conn) {
         return true;
     }
     const size_t taken = feed(conn, http->scratch, (size_t)n);
-    if (conn->state == CONN_CLOSED || conn->state == CONN_LINGERING || taken == (size_t)n)
-        return true;
+    if (conn->state == CONN_CLOSED || taken == (size_t)n) return true;
     jbuf_bytes(&conn->in, http->scratch + taken, (size_t)n - taken);
     if (conn->in.failed) conn_close(conn);
     return true;
@@ -458,8 +464,9 @@ static bool step(struct conn *conn) {
         return handshake(conn);
     case CONN_IDLE:
     case CONN_HEAD:
-    case CONN_BODY:
         return pump_in(conn);
+    case CONN_BODY: // the interim answer goes out first
+        return pump_out(conn) || pump_in(conn);
     case CONN_WAITING:
         return answer_ready(conn);
     case CONN_SENDING:
@@ -499,11 +506,13 @@ void conn_run(struct conn *conn) {
 
 void conn_event(struct conn *conn, uint32_t events) {
     if (conn->state == CONN_CLOSED) return;
-    if (events & (EPOLLERR | EPOLLHUP)) {
+    // both sides have ended where ours had: what has come is read first, or the close is a reset
+    const bool lingers = conn->state == CONN_LINGERING;
+    if (events & EPOLLERR || (events & EPOLLHUP && !lingers)) {
         conn_close(conn);
         return;
     }
-    if (events & (EPOLLIN | EPOLLRDHUP)) conn->readable = true;
+    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP)) conn->readable = true;
     if (events & EPOLLOUT) conn->writable = true;
     if (events & EPOLLRDHUP) conn->peer_ended = true;
     if (conn->tls) conn->readable = conn->writable = true; // each may wait for the other
@@ -528,7 +537,7 @@ static void sending_due(struct conn *conn, uint64_t now) {
     struct call *call = conn->call;
     const uint64_t stall_ns = ns_of(config->stall_s), silence_ns = ns_of(config->keepalive_s);
     if (conn->out_at < conn->out.len || call_unsent(call)) {
-        if (now - conn->moved_ns >= stall_ns) {
+        if (now >= conn->moved_ns + stall_ns) {
             conn->moved_ns = now;
             if (!reader_took_bytes(conn)) {
                 conn_close(conn);
@@ -540,7 +549,7 @@ static void sending_due(struct conn *conn, uint64_t now) {
                   stalled_ns < now + silence_ns ? stalled_ns : now + silence_ns);
         return;
     }
-    if (now - call->written_ns >= silence_ns) {
+    if (now >= call->written_ns + silence_ns) {
         call->written_ns = now;
         if (call->generation) jbuf_text(&call->out, generation_ping(call->generation));
     }

@@ -81,6 +81,7 @@ struct http {
     struct conn *closed;     // to be freed at the end of the turn
     int n_lingering;
     bool draining;
+    uint64_t last_ns;       // draining, and all is answered: when the server ends; 0: not yet
     char scratch[64 << 10]; // where bytes are read to first
 };
 

@@ -208,7 +208,6 @@ static bool whole_more(struct call *call) {
     struct generation *generation = call->generation;
     call->out.most = 0; // what was kept bounds it
     generation->writer->whole(call, generation->n_written);
-    call_count_out(call);
     choice_forget(call, &generation->choice[generation->n_written]);
     return ++generation->n_written < generation->n_choices && !call->out.failed;
 }

@@ -27,6 +27,7 @@ enum {
     TURN_NS = 5000000,      // for those with more to do, before others are looked at
     SHUT_NS = 100000000,
     QUIET_NS = 100000000,
+    LAST_NS = 2000000000,
 };
 
 // ---------------------------------------------------------------- the door
@@ -148,7 +149,7 @@ void http_turn(struct http *http, uint64_t now) {
 }
 
 int http_wait_ms(const struct http *http, uint64_t now) {
-    return http->ready ? 0 : wheel_wait_ms(&http->wheel, now);
+    return http->ready || http->server->woken ? 0 : wheel_wait_ms(&http->wheel, now);
 }
 
 // ---------------------------------------------------------------- the end
@@ -179,8 +180,14 @@ void http_drain(struct http *http, bool abort) {
 
 void http_cancel(struct http *http) { each(&http->busy, cancel); }
 
-bool http_is_busy(const struct http *http) {
-    return http->server->counts.active > 0 || http->n_lingering > 0;
+// Once all is answered, those that have not closed their side are waited for a moment, and no
+// longer because of others that come.
+bool http_is_busy(struct http *http) {
+    if (http->server->counts.active > 0) return true;
+    if (!http->n_lingering) return false;
+    const uint64_t now = clock_ns();
+    if (!http->last_ns) http->last_ns = now + LAST_NS;
+    return now < http->last_ns;
 }
 
 // ---------------------------------------------------------------- life

@@ -21,7 +21,7 @@ int http_wait_ms(const struct http *http, uint64_t now_ns); // until http_turn i
 // Draining: idle connections end, streams that no generation feeds end, others go on. abort:
 // everything ends now.
 void http_drain(struct http *http, bool abort);
-void http_cancel(struct http *http);        // what the engine works on ends with an error
-bool http_is_busy(const struct http *http); // answers are made or on their way
+void http_cancel(struct http *http);  // what the engine works on ends with an error
+bool http_is_busy(struct http *http); // answers are made or on their way
 
 #endif

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -27,10 +28,10 @@ enum { EVENTS = 256, GRACE_MS = 1000, BACKLOG = 1024, UNSENT_BYTES = 128 << 10 }
 
 // ---------------------------------------------------------------- the loop
 
-static void drain(struct server *server, int signal_number, uint64_t now) {
+static void drain(struct server *server, int signal_number) {
     server->end_signal = signal_number;
     if (server->config.drain_s > 0) {
-        server->drain_until = now + (uint64_t)(server->config.drain_s * 1e9);
+        server->drain_until = clock_ns() + (uint64_t)(server->config.drain_s * 1e9);
     }
     atomic_store(&server->phase, PHASE_DRAINING);
     if (server->config.on_drain)
@@ -62,7 +63,7 @@ static bool is_reload(const struct server *server, const struct signalfd_siginfo
     return server->end_signal || !is_hang_up(server, info);
 }
 
-static void on_signal(struct server *server, uint64_t now) {
+static void on_signal(struct server *server) {
     const struct server_config *config = &server->config;
     struct signalfd_siginfo info;
     if (read(server->signal_fd, &info, sizeof info) != (ssize_t)sizeof info) return;
@@ -73,7 +74,7 @@ static void on_signal(struct server *server, uint64_t now) {
     } else if (atomic_load(&server->phase) == PHASE_LOADING) {
         if (config->on_early_signal) config->on_early_signal(config->signal_ctx, number);
     } else if (!server->end_signal) {
-        drain(server, number, now);
+        drain(server, number);
     } else {
         cut_short(server);
     }
@@ -90,11 +91,12 @@ static void on_wake(struct server *server) {
 static int wait_ms(const struct server *server, uint64_t now, uint64_t due) {
     const int http = http_wait_ms(server->http, now);
     if (!due) return http;
-    const int own = due > now ? (int)((due - now + 999999) / 1000000) : 0;
+    const uint64_t left_ms = due > now ? (due - now + 999999) / 1000000 : 0;
+    const int own = left_ms < INT_MAX ? (int)left_ms : INT_MAX; // a drain may take months
     return http >= 0 && http < own ? http : own;
 }
 
-static void handle(struct server *server, const struct epoll_event *event, int n, uint64_t now) {
+static void handle(struct server *server, const struct epoll_event *event, int n) {
     for (int i = 0; i < n; i++) {
         void *from = event[i].data.ptr;
         if (from == &server->wake_fd) {
@@ -102,7 +104,7 @@ static void handle(struct server *server, const struct epoll_event *event, int n
         } else if (from == &server->engine) {
             streams_collect(server);
         } else if (from == &server->signal_fd) {
-            on_signal(server, now);
+            on_signal(server);
         } else {
             http_event(server->http, from, event[i].events);
         }
@@ -139,18 +141,20 @@ static void sigpipe_block(void) {
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
+// What has its time comes last: a turn may add to it, and it may have been all that there was to
+// do.
 static void *loop(void *ctx) {
     struct server *server = ctx;
+    uint64_t due = 0;
     sigpipe_block();
     while (!atomic_load(&server->stopping) && (!server->end_signal || http_is_busy(server->http))) {
         struct epoll_event event[EVENTS];
-        uint64_t now = clock_ns();
-        const uint64_t due = tick(server, now);
+        const int wait = wait_ms(server, clock_ns(), due);
+        const int n = epoll_wait(server->epoll_fd, event, EVENTS, wait);
+        handle(server, event, n > 0 ? n : 0);
+        const uint64_t now = clock_ns();
         http_turn(server->http, now);
-        const int n = epoll_wait(server->epoll_fd, event, EVENTS, wait_ms(server, now, due));
-        now = clock_ns();
-        handle(server, event, n > 0 ? n : 0, now);
-        http_turn(server->http, now);
+        due = tick(server, now);
     }
     return NULL;
 }

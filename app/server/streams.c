@@ -125,13 +125,13 @@ static size_t token_written(const struct generation *generation) {
     return TEXT_BYTES + (params->logprobs ? LOGPROB_BYTES * (1 + (size_t)params->top_logprobs) : 0);
 }
 
-// A whole answer is kept until it is complete. One that could not be kept is refused before the
-// engine works for it.
+// A whole answer is kept until it is complete. What one with logprobs may take is set aside for it,
+// so that none is refused after the engine's work; text is little, and is counted as it comes.
 static bool answer_check(struct call *call) {
     const struct generation *generation = call->generation;
     const struct server *server = call->server;
     const size_t most = server->config.answer_bytes_max;
-    if (generation->params.stream || generation->pooling) return true;
+    if (generation->params.stream || !generation->params.logprobs) return true;
     size_t cost = 0, longest = 0;
     for (int i = 0; i < generation->n_prompts; i++) {
         const size_t left = (size_t)server->engine_info.n_ctx - generation->prompt[i].n_ids;
@@ -147,7 +147,7 @@ static bool answer_check(struct call *call) {
                            "tokens, choices or logprobs, or for a stream",
                            cost, most);
     }
-    return server->counts.answer_bytes + cost <= most || call_refuse_answers(call);
+    return call_reserve(call, cost) || call_refuse_answers(call);
 }
 
 // False: refused, and nothing is running.
@@ -162,19 +162,11 @@ static bool submit(struct call *call) {
     return true;
 }
 
-// A worker's answer for which there is no room.
-static void answer_drop(struct call *call) {
-    jbuf_deinit(&call->out);
-    call_count_out(call);
-    call->status = 0;
-    call_refuse_answers(call);
-}
-
 void streams_start(struct call *call) {
     struct generation *generation = call->generation;
     if (call->status || !generation || !submit(call)) {
         if (!call->status) call_refuse(call, 500, NULL, NULL, "The request was not understood");
-        if (!call_count_out(call)) answer_drop(call);
+        if (!call_count_out(call)) call_refuse_answers(call);
         call_state_set(call, CALL_ENDED);
         return;
     }

@@ -433,8 +433,8 @@ static void half_a_character_has_exact_bytes_and_sound_text(void **state) {
     assert_int_equal(rn_tokenize(model, "\xF0\x9F\x98\x80", 4, 0, &ids, &n_ids, NULL), RN_OK);
     assert_true(n_ids > 1); // no token of its own
     const struct script script = {{{PART_CONTENT, "x"}}, RN_FINISH_STOP, NULL};
-    struct call *call = call_new("{\"messages\":[" USER
-                                    "],\"stream\":true,\"logprobs\":true,\"top_logprobs\":0}");
+    struct call *call =
+        call_new("{\"messages\":[" USER "],\"stream\":true,\"logprobs\":true,\"top_logprobs\":0}");
     chat_prepare(call);
     choices_create(call->generation);
     struct choice *choice = &call->generation->choice[0];

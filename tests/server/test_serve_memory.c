@@ -1,7 +1,6 @@
-// Allocations of a running server, on all of its threads, are made to fail one
-// after the other: the request gets a 503, an error at its stream's end or a closed connection, or
-// does without; what is answered is right; nothing leaks or stays counted, and the next request
-// works.
+// Allocations of a running server, on all of its threads, are made to fail one after the other: the
+// request gets a 503, an error at its stream's end or a closed connection, or does without; what is
+// answered is right and has its head; nothing leaks or stays counted, and the next request works.
 // Sanitizers bring their own allocator; under them there is nothing to test here.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 int main(void) { return 0; }
@@ -34,6 +33,10 @@ static const struct request requests[] = {
     {"/v1/messages",
      "{\"model\":\"tiny\",\"max_tokens\":4,\"messages\":[{\"role\":\"user\",\"content\":\"go\"}]}",
      false},
+    {"/v1/messages",
+     "{\"model\":\"tiny\",\"max_tokens\":4,\"stream\":true,"
+     "\"messages\":[{\"role\":\"user\",\"content\":\"go\"}]}",
+     true},
     {"/v1/responses", "{\"model\":\"tiny\",\"max_output_tokens\":4,\"input\":\"go\"}", false},
     {"/completion", "{\"prompt\":\"go on\",\"n_predict\":4,\"stream\":true}", true},
     {"/tokenize", "{\"content\":\"go on\"}", false},
@@ -73,7 +76,10 @@ static bool reply_check(const struct request *request, struct reply *reply, long
                         const char *want) {
     check(reply->closed, "%s, allocation %ld: nothing ends: %.300s", request->path, at,
           reply->data);
-    if (reply->status == 0) return false;
+    if (reply->status == 0) {
+        check(!reply->len, "%s, allocation %ld: no head: %.300s", request->path, at, reply->data);
+        return false;
+    }
     if (reply->status != 200) {
         check(reply->status == 503 && reply_is_whole(reply) && strstr(reply->body, "out of memory"),
               "%s, allocation %ld: %s", request->path, at, reply->data);

@@ -593,23 +593,78 @@ static void test_a_drain_ends_though_a_reader_takes_nothing(void **state) {
     }
 }
 
-// A client that still sends a request that was refused long ago.
-static void test_a_drain_does_not_wait_for_what_was_refused(void **state) {
+static void test_a_drain_ends_in_its_time(void **state) {
     (void)state;
-    static const char text[] =
-        "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n";
+    enum { PAGES = 400 };
+    static const char get[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    static char pages[PAGES * (sizeof get - 1)];
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.ui = true;
+    config.drain_s = 0.4;
+    for (int i = 0; i < PAGES; i++) memcpy(pages + i * (sizeof get - 1), get, sizeof get - 1);
+    serve_start(&serve, &config);
+    const int fd = slow_open(&serve, pages, sizeof pages);
+    serve_await(&serve, "runnel:http_active", 1);
+    serve_sleep_ms(2500); // no timer of another connection ends the server's wait
+    const uint64_t start_ns = clock_ns();
+    assert_int_equal(serve_drain(&serve, 1), SIGTERM);
+    const double took_s = (double)(clock_ns() - start_ns) * 1e-9;
+    check(took_s < 4, "%.1f s", took_s);
+    close(fd);
+}
+
+// Its body would be waited for a minute; a client that was answered does not keep the server.
+static void test_a_drain_does_not_wait_for_bodies_that_were_refused(void **state) {
+    (void)state;
+    static const char large[] =
+        "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n";
     struct serve serve;
     const struct server_config config = serve_config();
     serve_start(&serve, &config);
-    const int fd = serve_connect(&serve);
-    serve_send(fd, text, sizeof text - 1);
-    struct reply reply = serve_receive(fd, true, SERVE_PATIENCE_MS);
-    assert_true(reply.status == 413 && reply.closed);
-    reply_free(&reply);
+    int fd[3];
+    for (int i = 0; i < 3; i++) {
+        fd[i] = serve_connect(&serve);
+        serve_send(fd[i], large, sizeof large - 1);
+        struct reply reply = serve_receive(fd[i], false, SERVE_PATIENCE_MS);
+        assert_int_equal(reply.status, 413);
+        reply_free(&reply);
+    }
     const uint64_t start_ns = clock_ns();
     assert_int_equal(serve_drain(&serve, 1), SIGTERM);
-    check(clock_ns() - start_ns < config.body_s * 1e9 / 3, "it waited for the body");
-    close(fd);
+    const double took_s = (double)(clock_ns() - start_ns) * 1e-9;
+    check(took_s < 8, "%.1f s", took_s);
+    for (int i = 0; i < 3; i++) close(fd[i]);
+}
+
+// An answer that waits for its reader takes its memory as text, too. When all is full the next one
+// is told so, before its first byte.
+static void test_answers_that_are_not_read_are_counted(void **state) {
+    (void)state;
+    enum { READERS = 5 };
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.answer_bytes_max = 4 << 20;
+    serve_start(&serve, &config);
+    char text[1024];
+    const int len = chat_write(text, sizeof text, "HTTP/1.1", TOKENS, false);
+    int fd[READERS], full = 0;
+    for (int i = 0; i < READERS; i++) fd[i] = slow_open(&serve, text, (size_t)len);
+    serve_await(&serve, "runnel:http_preparing", 0);
+    serve_await(&serve, "runnel:choices_submitted", 0);
+    const double kept = serve_gauge(&serve, "runnel:http_answer_bytes");
+    check(kept > 400000 && kept <= (double)config.answer_bytes_max, "%.0f bytes", kept);
+    for (int i = 0; i < READERS; i++) {
+        struct reply reply = serve_receive(fd[i], true, SERVE_PATIENCE_MS);
+        check(reply.closed && (reply.status == 200 || strstr(reply.data, "answers_full")),
+              "%d: %.300s", reply.status, reply.data);
+        full += reply.status == 503;
+        reply_free(&reply);
+        close(fd[i]);
+    }
+    check(full > 0 && full < READERS, "%d of %d were refused", full, READERS);
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
 }
 
 int main(void) {
@@ -633,7 +688,9 @@ int main(void) {
         cmocka_unit_test(test_what_was_accepted_is_finished_before_the_end),
         cmocka_unit_test(test_a_draining_server_says_so_and_takes_nothing_new),
         cmocka_unit_test(test_a_drain_ends_though_a_reader_takes_nothing),
-        cmocka_unit_test(test_a_drain_does_not_wait_for_what_was_refused),
+        cmocka_unit_test(test_answers_that_are_not_read_are_counted),
+        cmocka_unit_test(test_a_drain_ends_in_its_time),
+        cmocka_unit_test(test_a_drain_does_not_wait_for_bodies_that_were_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,11 @@
 // connection's requests are in step with them. Each refusal is one answer whose body is JSON and
 // whose length is right. Rows of a table are sent at once and judged each; all that are wrong are
 // told.
+#define _GNU_SOURCE 1 // syscall
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+
 #include "answers.h"
 #include "tools.h"
 
@@ -10,6 +15,18 @@ enum {
     ROWS_MAX = 64,
     AT_ONCE_MS = 8000, // far less than the deadlines of the server below
 };
+
+static _Atomic int n_refused; // sends of the server that the system is to refuse
+static pthread_t client;      // whose own sends are not
+
+ssize_t send(int fd, const void *data, size_t len, int flags) {
+    if (n_refused > 0 && !pthread_equal(pthread_self(), client)) {
+        n_refused--;
+        errno = EAGAIN;
+        return -1;
+    }
+    return syscall(SYS_sendto, fd, data, len, flags, NULL, 0);
+}
 
 static int wire_setup(void **state) {
     struct server_config config = serve_config();
@@ -611,6 +628,23 @@ static void a_client_that_waits_is_told_to_send(void **state) {
     }
 }
 
+// Also where the system took the words later than they were there.
+static void a_client_is_told_to_send_late(void **state) {
+    static const char head[] = POST "Expect: 100-continue\r\nContent-Length: 15\r\n\r\n";
+    const int fd = serve_connect(*state);
+    client = pthread_self();
+    n_refused = 1;
+    serve_send(fd, head, sizeof head - 1);
+    for (int waited_ms = 0; n_refused && waited_ms < AT_ONCE_MS; waited_ms++) usleep(1000);
+    assert_int_equal(n_refused, 0);
+    serve_send(fd, "{", 1); // the event that says that there is room, too
+    char told[64] = "";
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    if (poll(&wait, 1, AT_ONCE_MS) > 0) recv(fd, told, sizeof told - 1, 0);
+    check(!strcmp(told, "HTTP/1.1 100 Continue\r\n\r\n"), "%s", told);
+    close(fd);
+}
+
 // HTTP/1.0 has no such status.
 static void others_are_not_told_to_send(void **state) {
     static const char *const text[] = {
@@ -632,6 +666,30 @@ static void others_are_not_told_to_send(void **state) {
 }
 
 // ---------------------------------------------------------------- the end of a connection
+
+// What has come of a refused body is read before the connection is closed: a reset would take the
+// answers away that the system still has.
+static void a_client_that_ends_a_refused_body_is_not_reset(void **state) {
+    enum { PAGES = 12 };
+    static const char page[] = "GET / HTTP/1.1\r\n" HOST "\r\n";
+    static const char refused[] = POST "Content-Length: 99999999\r\n\r\n";
+    static struct answers answers;
+    const int fd = serve_connect(*state), bytes = 1;
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    for (int i = 0; i < PAGES; i++) serve_send(fd, page, sizeof page - 1);
+    serve_send(fd, refused, sizeof refused - 1);
+    usleep(300000); // until all is answered and nothing is read
+    send(fd, refused, sizeof refused - 1, MSG_MORE | MSG_NOSIGNAL); // goes with the end
+    shutdown(fd, SHUT_WR);
+    usleep(300000);
+    struct reply reply = serve_receive(fd, true, AT_ONCE_MS);
+    answers_of(&reply, false, &answers);
+    check(answers.n == PAGES + 1 && !answers.fault && answers.at[PAGES].status == 413,
+          "%d answers in %zu bytes", answers.n, reply.len);
+    answers_free(&answers);
+    reply_free(&reply);
+    close(fd);
+}
 
 // Closed where it is to be, and said so; and where not, kept.
 static void connections_are_kept_as_asked(void **state) {
@@ -686,7 +744,9 @@ int main(void) {
         cmocka_unit_test(half_closed_clients_get_their_answers),
         cmocka_unit_test(half_requests_of_half_closed_clients_are_ended),
         cmocka_unit_test(a_client_that_waits_is_told_to_send),
+        cmocka_unit_test(a_client_is_told_to_send_late),
         cmocka_unit_test(others_are_not_told_to_send),
+        cmocka_unit_test(a_client_that_ends_a_refused_body_is_not_reset),
         cmocka_unit_test(connections_are_kept_as_asked),
     };
     return cmocka_run_group_tests(tests, wire_setup, serve_teardown);
