@@ -26,4 +26,7 @@ planted src/engine/planted.c '"missing.h"'
 planted include/planted.h '"base/status.h"'
 planted app/planted.c '"base/clock.h"'
 planted app/planted.c '"runnel_status.h"'
+planted app/server/call.c '"generation.h"'
+planted app/server/generation.h '"streams.h"'
+planted app/server/streams.c '"conn.h"'
 finish
