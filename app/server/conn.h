@@ -1,19 +1,20 @@
 // A connection: a socket, the reader of its requests and at most one call. I/O thread only; http.c
 // opens connections and tells them of events, everything else is here.
 //
-//   HANDSHAKE ─► HEAD ◄──────────── IDLE ◄──────────┐
-//   (TLS only)    │ head complete     first byte │   │ answer sent, the connection is kept
-//                 ▼                              │   │
-//               BODY ─► WAITING ─► SENDING ──────┴───┘
-//                 │    (worker,       │ answer sent, and it was the last
-//                 │     engine)       ▼
-//                 └─ refused early ► LINGERING: reads and forgets, so that the peer sees the answer
-//                                     │
-//   any state: peer gone, deadline, failure ─► CLOSED, freed at the end of the turn
+//   state      on                                    to          by
+//   HANDSHAKE  TLS is agreed on                      HEAD        handshake()
+//   HEAD       the head is complete                  BODY        head_read()
+//   BODY       the request is complete, for workers  WAITING     dispatch()
+//              it is complete, and answered at once  SENDING     dispatch()
+//              it is refused before its end          SENDING     answer_early()
+//   WAITING    its answer begins                     SENDING     answer_begin()
+//   SENDING    all is sent, the connection is kept   IDLE        answer_end()
+//              all is sent, and it was the last      LINGERING   answer_end()
+//   IDLE       a first byte                          HEAD        feed()
+//   LINGERING  what still comes is read and forgotten, so that the peer sees the answer
+//   any        the peer is gone, a deadline, failure CLOSED      conn_close()
 //
-// functions: HANDSHAKE handshake(), HEAD and BODY pump_in(), BODY -> WAITING dispatch(), WAITING ->
-// SENDING answer_begin(), SENDING pump_out(), -> IDLE or LINGERING answer_end(), CLOSED
-// conn_close().
+// One that is CLOSED is freed at the end of the turn: an event of that turn may still name it.
 //
 // A peer that closes its sending side may still read. Whether it does is found out by sending it
 // something harmless (probe()): a peer that has gone answers with a reset.
