@@ -40,7 +40,7 @@ ask() {
     exec {fd}<>"/dev/tcp/127.0.0.1/$port" || return
     printf '%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s' \
         "$1" "$2" "${#3}" "${3:-}" >&"$fd"
-    timeout 60 cat <&"$fd"
+    timeout 600 cat <&"$fd"
     exec {fd}>&-
 }
 
