@@ -18,7 +18,7 @@ export function serve(options = [], environment = {}) {
     const server = { child, pid: child.pid, stderr: '', stdout: '' };
     child.stdout.on('data', (data) => { server.stdout += data; });
     server.ended = new Promise((resolve) => child.on('close', (code, signal) => resolve({ code, signal })));
-    const guard = setTimeout(() => child.kill('SIGKILL'), 240e3); // a test that hangs ends
+    const guard = setTimeout(() => child.kill('SIGKILL'), process.env.SAN ? 1500e3 : 240e3); // a test that hangs ends
     server.ended.then(() => clearTimeout(guard));
     running.add(child);
     server.ended.then(() => running.delete(child));
