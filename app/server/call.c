@@ -30,19 +30,13 @@ static void id_draw(char out[25]) {
     out[24] = '\0';
 }
 
-static int hex_value(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    const char lower = (char)(c | 0x20);
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 // In place. A NUL among them ends no string: a path with one is none of ours, and not the one that
 // it begins with.
 static void unescape(char *text) {
     char *to = text;
     for (const char *at = text; *at; to++) {
-        const int high = *at == '%' ? hex_value(at[1]) : -1;
-        const int low = high >= 0 ? hex_value(at[2]) : -1;
+        const int high = *at == '%' ? hex_digit(at[1]) : -1;
+        const int low = high >= 0 ? hex_digit(at[2]) : -1;
         const char byte = low >= 0 ? (char)(high << 4 | low) : *at;
         at += low >= 0 ? 3 : 1;
         *to = byte ? byte : '?';

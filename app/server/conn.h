@@ -55,7 +55,7 @@ struct conn {
     bool probed;             // and was sent something, to see whether it still reads
     struct reader reader;
     struct jbuf in; // bytes behind the request that is being served
-    size_t in_at;   // of them, those that were read
+    size_t in_at;   // how many of them were read
     struct call *call;
     enum framing framing;
     bool keep;            // the head of the answer says that the connection is kept

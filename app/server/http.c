@@ -22,7 +22,7 @@
 
 enum {
     WORK_QUEUE = 4096,
-    SPARE_CONNECTIONS = 16, // beyond connections_max, for those that ask for health
+    SPARE_CONNECTIONS = 16, // beyond connections_max, where health can still be asked for
     ACCEPTS = 64,           // in a turn
     TURN_NS = 5000000,      // for those with more to do, before others are looked at
     SHUT_NS = 100000000,
@@ -41,7 +41,7 @@ void http_listen(struct http *http, bool on) {
 }
 
 // The connection that was quiet for longest; NULL: all are busy. One that has just come is not
-// quiet: its request is on the way, and those that come together would end each other.
+// quiet: its request is on the way, and clients that connect together would end each other.
 static struct conn *quiet_find(const struct http *http) {
     struct conn *conn = http->quiet.next;
     return conn != &http->quiet && clock_ns() - conn->since_ns >= QUIET_NS ? conn : NULL;
@@ -117,7 +117,7 @@ static void free_closed(struct http *http) {
     }
 }
 
-// Those for whom there was no time come before those that became ready meanwhile.
+// A connection that got no time goes before one that became ready meanwhile.
 static void run_ready(struct http *http) {
     const uint64_t end_ns = clock_ns() + TURN_NS;
     struct conn *conn = http->ready;
@@ -180,8 +180,8 @@ void http_drain(struct http *http, bool abort) {
 
 void http_cancel(struct http *http) { each(&http->busy, cancel); }
 
-// Once all is answered, those that have not closed their side are waited for a moment, and no
-// longer because of others that come.
+// Once all is answered, peers that have not closed their side get a moment. Others that connect do
+// not prolong it.
 bool http_is_busy(struct http *http) {
     if (http->server->counts.active > 0) return true;
     if (!http->n_lingering) return false;

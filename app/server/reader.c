@@ -39,7 +39,7 @@ static bool is_token(char c) {
 
 static bool is_control(char c) { return ((unsigned char)c < ' ' && c != '\t') || c == 0x7F; }
 
-static int hex_digit(char c) {
+int hex_digit(char c) {
     if (is_digit(c)) return c - '0';
     const char lower = (char)(c | 0x20);
     return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;

@@ -40,6 +40,7 @@ struct head {
 };
 
 void head_deinit(struct head *head);
+int hex_digit(char c); // its value; -1: it is none
 static inline const char *head_method(const struct head *head) { return head->text; }
 static inline const char *head_target(const struct head *head) { return head->text + head->target; }
 static inline bool head_has_body(const struct head *head) { return head->chunked || head->length; }
@@ -93,8 +94,8 @@ struct reader_bytes {
     size_t body_len;
 };
 
-// Goes on with these bytes up to the next event. To be called again with those that were not taken,
-// also when there are none, until it says READER_MORE.
+// Goes on with these bytes up to the next event. The caller repeats it with the bytes that were not
+// taken, also when there are none, until it says READER_MORE.
 enum reader_event reader_next(struct reader *reader, const char *data, size_t len,
                               struct reader_bytes *out);
 // After READER_HEAD: the head becomes the caller's.

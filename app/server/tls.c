@@ -22,7 +22,7 @@ static int no_passphrase(char *out, int size, int writes, void *ctx) {
     return -1;
 }
 
-// The server's own certificate, then those that vouch for it.
+// The server's own certificate, then the certificates that vouch for it.
 static bool chain_use(SSL_CTX *context, const char *pem) {
     BIO *bio = BIO_new_mem_buf(pem, -1);
     X509 *own = bio ? PEM_read_bio_X509_AUX(bio, NULL, no_passphrase, NULL) : NULL;
