@@ -66,9 +66,14 @@ static void peaks_measure(struct bench_row *row, struct tools_runner *runner) {
     row->float_peak = larger(row->float_peak, tools_runner_peak(runner, false));
 }
 
+// False: it was interrupted, or the backend failed, which is said.
 static bool work_run(struct tools_runner *runner, const struct tools_work *work, int max_steps,
                      uint64_t *ns, uint64_t *expert_bytes) {
-    return tools_runner_run(runner, work, max_steps, interrupt_seen, ns, expert_bytes);
+    rn_error err = {0};
+    const rn_status status =
+        tools_runner_run(runner, work, max_steps, interrupt_seen, ns, expert_bytes, &err);
+    if (status && status != RN_ERR_CANCELLED) app_fail_error(&err);
+    return status == RN_OK;
 }
 
 static bool warm_up(struct tools_runner *runner, const struct bench_test *test) {

@@ -62,7 +62,7 @@ struct bench_config {
     rn_engine_options memory; // its kv_bytes or kv_pages: the engine's
     int repetitions, batch_tokens;
     const char *isa; // NULL: the best
-    enum kv_type kv_type;
+    const char *kv_type;
     const char *peer, *peer_args; // NULL: none
     const char *output, *plot;    // plot NULL: none
     bool stages, quiet, no_pin;
@@ -94,7 +94,7 @@ struct bench_row {
     const char *backend, *isa;
     uint64_t model_size, n_params;
     int n_threads;
-    enum kv_type kv_type;
+    const char *kv_type;
     int n_batch;
     struct bench_test test;
     struct tools_cost cost;

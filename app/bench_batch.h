@@ -22,7 +22,7 @@ struct batch_row {
     char *filename, *type; // owned
     const char *backend, *isa;
     int n_threads, n_batch;
-    enum kv_type kv_type;
+    const char *kv_type;
     enum batch_kind kind;
     int n_streams, n_prompt, n_gen, n_shared, n_arrive;
     int itl_ms; // 0: no bound

@@ -17,7 +17,7 @@ int crowd_engine_create(const struct bench_config *config, const struct term *te
     struct progress progress;
     rn_engine_options options = *special;
     options.isa = config->isa;
-    options.kv_type = kv_type_name(config->kv_type);
+    options.kv_type = config->kv_type;
     options.no_pin = config->no_pin;
     options.max_waiting = options.max_seqs;
     options.batch_tokens =

@@ -50,7 +50,7 @@ static json_t *above_zero(double value) { return value > 0 ? json_number(value) 
 // What was run.
 static json_t *row_head(const struct bench_row *row, const char *cpu) {
     const struct bench_test *test = &row->test;
-    const char *kv = kv_type_name(row->kv_type);
+    const char *kv = row->kv_type;
     const int n_ubatch = row->n_batch;
     return json_pack(
         "{s:s, s:i, s:o, s:s, s:s, s:o, s:o, s:I, s:I, s:i, s:i, s:i, s:s, s:s, s:i, s:i, s:i, "

@@ -205,7 +205,7 @@ static int config_read(const struct options *options, struct bench_config *out) 
         .repetitions = option_int(options, OPT_REPETITIONS, DEFAULT_REPETITIONS),
         .batch_tokens = option_int(options, OPT_BATCH_TOKENS, DEFAULT_BATCH),
         .isa = isa && strcmp(isa, "auto") ? isa : NULL,
-        .kv_type = (enum kv_type)kv_type_find(kv ? kv : "f16"),
+        .kv_type = kv ? kv : "f16",
         .peer = option_text(options, OPT_PEER),
         .peer_args = option_text(options, OPT_PEER_ARGS),
         .output = output ? output : "md",

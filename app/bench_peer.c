@@ -42,6 +42,14 @@ static void add_number(struct command *command, const char *flag, int value) {
     add(command, text);
 }
 
+// llama.cpp's name of a KV type.
+static const char *peer_kv_type(const char *name) {
+    static const char *const names[][2] = {{"int8", "q8_0"}, {"int4", "q4_0"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i][0])) return names[i][1];
+    return name;
+}
+
 // Old builds have no -d, so it is only given where it says something.
 static bool command_make(const struct bench_config *config, const char *file, int n_threads,
                          const struct bench_test *test, struct command *out) {
@@ -54,13 +62,11 @@ static bool command_make(const struct bench_config *config, const char *file, in
     add_number(out, "-p", test->n_prompt);
     add_number(out, "-n", test->n_gen);
     if (test->n_depth) add_number(out, "-d", test->n_depth);
-    if (config->kv_type != KV_F16) {
-        static const char *const peer_types[KV_TYPE_COUNT] = {
-            [KV_F32] = "f32", [KV_F16] = "f16", [KV_INT8] = "q8_0", [KV_INT4] = "q4_0"};
+    if (strcmp(config->kv_type, "f16") != 0) {
         add(out, "-ctk");
-        add(out, peer_types[config->kv_type]);
+        add(out, peer_kv_type(config->kv_type));
         add(out, "-ctv");
-        add(out, peer_types[config->kv_type]);
+        add(out, peer_kv_type(config->kv_type));
     }
     add_number(out, "-r", 1);
     add(out, "-o");

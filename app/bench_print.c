@@ -50,7 +50,7 @@ static bool column_filled(const struct bench_config *config, int column) {
     for (int i = 0; i < config->n_prompt.count; i++) prompts |= config->n_prompt.value[i] > 0;
     switch (column) {
     case COLUMN_KV:
-        return config->kv_type != KV_F16;
+        return strcmp(config->kv_type, "f16") != 0;
     case COLUMN_PEAK:
         return prompts;
     case COLUMN_COST:
@@ -145,7 +145,7 @@ static const char *head_text(const struct bench_row *row, int column, char out[6
         snprintf(out, 64, "%d", row->n_threads);
         break;
     case COLUMN_KV:
-        return kv_type_name(row->kv_type);
+        return row->kv_type;
     default:
         bench_test_name(&row->test, out);
     }

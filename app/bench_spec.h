@@ -18,7 +18,7 @@ struct spec_row {
     char *filename, *type, *draft; // owned; draft NULL: no draft model
     const char *backend, *isa;
     int n_threads;
-    enum kv_type kv_type;
+    const char *kv_type;
     struct spec_variant variant;
     double temperature;
     int n_streams, n_gen;

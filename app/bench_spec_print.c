@@ -130,7 +130,7 @@ static void table_head(struct spec_bench *bench, const struct spec_row *row) {
     table_fit(&bench->table, bench->term, order, COLUMN_COUNT, 6);
     printf("%s%s%s, %s %s, %d thread%s, kv %s, tg%d%s\n\n", term_bold(color), row->type,
            term_reset(color), row->backend, row->isa, row->n_threads,
-           row->n_threads == 1 ? "" : "s", kv_type_name(row->kv_type), row->n_gen,
+           row->n_threads == 1 ? "" : "s", row->kv_type, row->n_gen,
            row->forced ? ", forced text" : "");
     table_head_print(&bench->table);
 }
@@ -158,7 +158,7 @@ static json_t *row_head(const struct spec_row *row) {
         json_text(row->type, strlen(row->type)), "draft_filename",
         row->draft ? json_text(row->draft, strlen(row->draft)) : json_null(), "backends",
         row->backend, "isa", row->isa, "n_threads", row->n_threads, "type_kv",
-        kv_type_name(row->kv_type), "test_time", row->time, "n_streams", row->n_streams, "n_gen",
+        row->kv_type, "test_time", row->time, "n_streams", row->n_streams, "n_gen",
         row->n_gen, "drafter", spec_drafter_name(variant->drafter), "draft_length",
         variant->length ? json_integer(variant->length) : json_null(), "acceptance",
         json_number(variant->acceptance), "temperature", row->temperature, "forced", row->forced);

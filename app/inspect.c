@@ -41,24 +41,32 @@ double inspect_shortest(float value) {
     return (double)value;
 }
 
-void inspect_cost(const struct inspect *inspect, enum kv_type kv, struct inspect_cost *out) {
+// Nothing where the backend has no such type.
+static struct kv_bytes kv_bytes_of(const struct inspect *inspect, const char *kv_type) {
+    struct kv_bytes kv = {{0}};
+    tools_kv_bytes(inspect->opened, kv_type, &kv, NULL);
+    return kv;
+}
+
+void inspect_cost(const struct inspect *inspect, const char *kv_type, struct inspect_cost *out) {
+    const struct kv_bytes kv = kv_bytes_of(inspect, kv_type);
     const int n_ctx = inspect->model->n_ctx_train;
     struct batch_shape shape;
-    out->token_bytes = plan_kv_token_bytes(inspect->plan, kv);
+    out->token_bytes = plan_kv_token_bytes(inspect->plan, &kv);
     out->context_bytes = out->token_bytes * (uint64_t)n_ctx;
     batch_shape_decode(inspect->plan, 0, &shape);
-    struct cost cost = plan_cost(inspect->plan, kv, &shape);
+    struct cost cost = plan_cost(inspect->plan, &kv, &shape);
     out->first_step = cost.weight_bytes + cost.kv_read_bytes;
     batch_shape_decode(inspect->plan, n_ctx - 1, &shape);
-    cost = plan_cost(inspect->plan, kv, &shape);
+    cost = plan_cost(inspect->plan, &kv, &shape);
     out->last_step = cost.weight_bytes + cost.kv_read_bytes;
 }
 
-rn_status inspect_here(const struct inspect *inspect, enum kv_type kv, rn_memory_plan *out,
+rn_status inspect_here(const struct inspect *inspect, const char *kv_type, rn_memory_plan *out,
                        uint64_t *n_contexts, rn_error *err) {
     rn_engine_options engine = inspect->engine;
     const bool is_given = engine.kv_bytes || engine.kv_pages;
-    engine.kv_type = kv_type_name(kv);
+    engine.kv_type = kv_type;
     *n_contexts = 0;
     const rn_status status = rn_engine_plan_memory(inspect->opened, &engine, out, err);
     if (status) return status;
@@ -67,15 +75,16 @@ rn_status inspect_here(const struct inspect *inspect, enum kv_type kv, rn_memory
     return RN_OK;
 }
 
-void inspect_reads(const struct inspect *inspect, enum kv_type kv,
+void inspect_reads(const struct inspect *inspect, const char *kv_type,
                    struct inspect_read out[OP_COUNT]) {
+    const struct kv_bytes kv = kv_bytes_of(inspect, kv_type);
     const struct plan *plan = inspect->plan;
     struct batch_shape shape;
     uint64_t total = 0;
     memset(out, 0, OP_COUNT * sizeof *out);
     batch_shape_decode(plan, inspect->model->n_ctx_train - 1, &shape);
     for (int i = 0; i < plan->n_op; i++) {
-        const struct cost cost = op_cost(plan, &plan->op[i], kv, &shape);
+        const struct cost cost = op_cost(plan, &plan->op[i], &kv, &shape);
         struct inspect_read *read = &out[plan->op[i].kind];
         read->ops++;
         read->weight_bytes += cost.weight_bytes;
@@ -183,12 +192,13 @@ static void format_print(const char *name, const struct inspect_format *format) 
 
 // The bytes of a decode step grow from an empty to a full cache.
 static void costs_print(const struct inspect *inspect) {
-    for (int kv = 0; kv < KV_TYPE_COUNT; kv++) {
+    const char *kv;
+    for (int i = 0; (kv = tools_kv_type(i)); i++) {
         struct inspect_cost cost;
         char token[32], context[32], first[32], last[32];
-        inspect_cost(inspect, (enum kv_type)kv, &cost);
+        inspect_cost(inspect, kv, &cost);
         printf("  kv %-4s %9s per token, %9s in all; steps read %s to %s\n",
-               kv_type_name((enum kv_type)kv), human_bytes((double)cost.token_bytes, token),
+               kv, human_bytes((double)cost.token_bytes, token),
                human_bytes((double)cost.context_bytes, context),
                human_bytes((double)cost.first_step, first),
                human_bytes((double)cost.last_step, last));
@@ -196,17 +206,17 @@ static void costs_print(const struct inspect *inspect) {
 }
 
 static void here_print(const struct inspect *inspect) {
-    for (int kv = 0; kv < KV_TYPE_COUNT; kv++) {
+    const char *kv;
+    for (int i = 0; (kv = tools_kv_type(i)); i++) {
         rn_memory_plan plan;
         rn_error err = {0};
         uint64_t n_contexts;
         char count[32], weights[32], available[32];
-        const char *name = kv_type_name((enum kv_type)kv);
-        if (inspect_here(inspect, (enum kv_type)kv, &plan, &n_contexts, &err)) {
-            printf("  kv %-4s %s\n", name, err.message);
+        if (inspect_here(inspect, kv, &plan, &n_contexts, &err)) {
+            printf("  kv %-4s %s\n", kv, err.message);
             continue;
         }
-        printf("  kv %-4s %9s context%s of %d, beside %s of weights", name,
+        printf("  kv %-4s %9s context%s of %d, beside %s of weights", kv,
                human_count(n_contexts, count), n_contexts == 1 ? "" : "s", plan.n_ctx,
                human_bytes((double)plan.weight_bytes, weights));
         if (plan.available) printf(", %s free", human_bytes((double)plan.available, available));
@@ -308,7 +318,7 @@ static void text_print(const struct inspect *inspect, const struct term *term) {
     section(term, "memory here, now", -1);
     here_print(inspect);
     snprintf(title, sizeof title, "what the last step of that context reads, kv %s",
-             kv_type_name(INSPECT_READS_KV));
+             INSPECT_READS_KV);
     section(term, title, -1);
     reads_print(inspect);
 }

@@ -37,11 +37,11 @@ struct inspect_cost {
     uint64_t first_step;    // bytes that a decode step reads with an empty cache
     uint64_t last_step;     // with a full one
 };
-void inspect_cost(const struct inspect *inspect, enum kv_type kv, struct inspect_cost *out);
+void inspect_cost(const struct inspect *inspect, const char *kv_type, struct inspect_cost *out);
 
 // On this machine, now. *n_contexts: full contexts that fit at a time into the KV memory that was
 // asked for, or into all that is free.
-rn_status inspect_here(const struct inspect *inspect, enum kv_type kv, rn_memory_plan *out,
+rn_status inspect_here(const struct inspect *inspect, const char *kv_type, rn_memory_plan *out,
                        uint64_t *n_contexts, rn_error *err);
 
 // What the ops of one kind read in a decode step with a full context.
@@ -50,8 +50,8 @@ struct inspect_read {
     uint64_t weight_bytes, kv_bytes;
     double share; // of all that the step reads
 };
-#define INSPECT_READS_KV KV_F16 // the default of run
-void inspect_reads(const struct inspect *inspect, enum kv_type kv,
+#define INSPECT_READS_KV "f16" // the default of run
+void inspect_reads(const struct inspect *inspect, const char *kv_type,
                    struct inspect_read out[OP_COUNT]);
 
 int inspect_json_print(const struct inspect *inspect);

@@ -125,10 +125,11 @@ static json_t *totals_json(const struct inspect *inspect) {
 static json_t *memory_json(const struct inspect *inspect) {
     json_t *memory = json_object();
     bool ok = true;
-    for (int kv = 0; kv < KV_TYPE_COUNT; kv++) {
+    const char *kv;
+    for (int i = 0; (kv = tools_kv_type(i)); i++) {
         struct inspect_cost cost;
-        inspect_cost(inspect, (enum kv_type)kv, &cost);
-        ok &= json_put(memory, kv_type_name((enum kv_type)kv),
+        inspect_cost(inspect, kv, &cost);
+        ok &= json_put(memory, kv,
                        json_pack("{s:I, s:I, s:I, s:I}", "kv_token_bytes",
                                  (json_int_t)cost.token_bytes, "kv_context_bytes",
                                  (json_int_t)cost.context_bytes, "decode_bytes_empty",
@@ -142,12 +143,13 @@ static json_t *memory_json(const struct inspect *inspect) {
 static json_t *here_json(const struct inspect *inspect) {
     json_t *here = json_object();
     bool ok = true;
-    for (int kv = 0; kv < KV_TYPE_COUNT; kv++) {
+    const char *kv;
+    for (int i = 0; (kv = tools_kv_type(i)); i++) {
         rn_memory_plan plan;
         rn_error err = {0};
         uint64_t n_contexts;
         json_t *figures =
-            inspect_here(inspect, (enum kv_type)kv, &plan, &n_contexts, &err)
+            inspect_here(inspect, kv, &plan, &n_contexts, &err)
                 ? json_pack("{s:o}", "error", json_text(err.message, strlen(err.message)))
                 : json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I}", "total_bytes",
                             (json_int_t)plan.total, "available_bytes", (json_int_t)plan.available,
@@ -155,7 +157,7 @@ static json_t *here_json(const struct inspect *inspect) {
                             (json_int_t)plan.step_bytes, "kv_bytes", (json_int_t)plan.kv_bytes,
                             "kv_context_bytes", (json_int_t)plan.kv_context_bytes, "context",
                             plan.n_ctx, "contexts", (json_int_t)n_contexts);
-        ok &= json_put(here, kv_type_name((enum kv_type)kv), figures);
+        ok &= json_put(here, kv, figures);
     }
     return whole(here, ok);
 }
@@ -172,7 +174,7 @@ static json_t *reads_json(const struct inspect *inspect) {
                                  (json_int_t)read[kind].weight_bytes, "kv_bytes",
                                  (json_int_t)read[kind].kv_bytes, "share", read[kind].share));
     }
-    return json_pack("{s:s, s:i, s:o}", "kv_type", kv_type_name(INSPECT_READS_KV), "context",
+    return json_pack("{s:s, s:i, s:o}", "kv_type", INSPECT_READS_KV, "context",
                      inspect->model->n_ctx_train, "kinds", whole(kinds, ok));
 }
 

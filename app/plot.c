@@ -260,7 +260,7 @@ static void place_text(const struct plot *plot, char *out, size_t size) {
     if (!varies(plot, AXIS_THREADS))
         at += snprintf(out + at, size - (size_t)at, ", %d thread%s", row->n_threads,
                        row->n_threads == 1 ? "" : "s");
-    snprintf(out + at, size - (size_t)at, ", kv %s%s", kv_type_name(row->kv_type),
+    snprintf(out + at, size - (size_t)at, ", kv %s%s", row->kv_type,
              plot->axis == AXIS_STREAMS ? "; tokens of all sequences together" : "");
 }
 

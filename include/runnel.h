@@ -158,6 +158,7 @@ typedef struct rn_engine_options {
                            // name, "lookup,model"
     const rn_model *draft; // for the drafter "model": its vocabulary is the model's (RN_ERR_MODEL);
                            // outlives the engine; NULL: none
+    const char *draft_backend; // where that model runs; NULL: where the other one does
     rn_draft_fn draft_fn;  // for the drafter "custom"; NULL: none
     void *draft_ctx;
     int draft_max; // most tokens of a draft, up to RN_MAX_DRAFT; 0: 15

@@ -14,7 +14,9 @@
     X(ERR_FULL, "no capacity")         /* queue or pages are full: try later */                    \
     X(ERR_NUMERIC, "numeric error")    /* no finite logit, or none that may come */                \
     X(ERR_DEADLINE, "deadline passed") /* of the request, before its end */                        \
-    X(ERR_CANCELLED, "cancelled")
+    X(ERR_CANCELLED, "cancelled")                                                                  \
+    X(ERR_STEP, "step failed") /* of the backend: its requests end, others go on */                \
+    X(ERR_DEVICE, "device lost") /* nothing can be computed any more */
 
 typedef enum rn_status {
 #define X(name, text) RN_##name,

@@ -39,19 +39,6 @@ const char *rn_drafter_text(rn_drafter drafter) { return speculation_name(drafte
 
 // ---------------------------------------------------------------- life
 
-rn_status model_kv_type(const char *name, enum kv_type *out, rn_error *err) {
-    const int found = name ? kv_type_find(name) : KV_F16;
-    if (found >= 0) {
-        *out = (enum kv_type)found;
-        return RN_OK;
-    }
-    char known[64];
-    for (int i = 0, at = 0; i < KV_TYPE_COUNT; i++)
-        at += snprintf(known + at, sizeof known - (size_t)at, "%s%s", i ? ", " : "",
-                       kv_type_name((enum kv_type)i));
-    return err_set(err, RN_ERR_ARG, "KV type '%.64s' is unknown (known: %s)", name, known);
-}
-
 // One name of the list; RN_ERR_ARG: it is none.
 static rn_status read_drafter(const char *name, size_t len, unsigned *drafters, rn_error *err) {
     for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
@@ -66,8 +53,8 @@ static rn_status read_drafter(const char *name, size_t len, unsigned *drafters, 
                    len < 64 ? (int)len : 64, name);
 }
 
-rn_status model_speculation(const rn_engine_options *o, struct speculation_config *out,
-                            rn_error *err) {
+static rn_status read_speculation(const rn_engine_options *o, struct speculation_config *out,
+                                  rn_error *err) {
     const char *list = o->speculate ? o->speculate : "auto";
     const bool is_auto = strcmp(list, "auto") == 0, is_off = strcmp(list, "off") == 0;
     *out = (struct speculation_config){.model = o->draft ? &o->draft->model : NULL,
@@ -94,28 +81,25 @@ rn_status model_speculation(const rn_engine_options *o, struct speculation_confi
                    no_model ? "draft model" : "function to draft");
 }
 
-static rn_status read_options(const rn_engine_options *o, struct engine_config *out,
+rn_status model_engine_config(const rn_engine_options *o, struct engine_config *out,
                               rn_error *err) {
-    enum kv_type kv_type;
-    const rn_status status = model_kv_type(o->kv_type, &kv_type, err);
-    if (status) return status;
-    *out = (struct engine_config){.backend = {.name = o->backend,
-                                              .isa = o->isa,
-                                              .n_threads = o->n_threads,
-                                              .no_pin = o->no_pin,
-                                              .max_tokens = o->batch_tokens,
-                                              .max_logits = o->logit_rows,
-                                              .max_seqs = o->max_seqs,
-                                              .kv_type = kv_type,
-                                              .progress = o->progress,
-                                              .progress_ctx = o->progress_ctx},
-                                  .n_ctx = o->n_ctx,
+    *out = (struct engine_config){.place = {.name = o->backend, .kv_type = o->kv_type},
+                                  .draft_place = {.name = o->draft_backend},
+                                  .variant = o->isa,
+                                  .n_threads = o->n_threads,
+                                  .no_pin = o->no_pin,
+                                  .sizes = {.n_ctx = o->n_ctx,
+                                            .max_seqs = o->max_seqs,
+                                            .batch_tokens = o->batch_tokens,
+                                            .logit_rows = o->logit_rows},
+                                  .progress = o->progress,
+                                  .progress_ctx = o->progress_ctx,
                                   .max_waiting = o->max_waiting,
                                   .kv_bytes = o->kv_bytes,
                                   .kv_pages = o->kv_pages,
                                   .itl_ms = o->itl_ms,
                                   .no_prefix = o->no_prefix_cache};
-    return model_speculation(o, &out->spec, err);
+    return read_speculation(o, &out->spec, err);
 }
 
 rn_status rn_engine_create(const rn_model *model, const rn_engine_options *options, rn_engine **out,
@@ -125,7 +109,7 @@ rn_status rn_engine_create(const rn_model *model, const rn_engine_options *optio
     if (!model->has_plan)
         return err_set(err, RN_ERR_ARG, "%s: opened for its vocabulary alone", model->info.path);
     struct engine_config config;
-    rn_status status = read_options(options ? options : &defaults, &config, err);
+    rn_status status = model_engine_config(options ? options : &defaults, &config, err);
     if (status) return status;
     rn_engine *engine = aligned_alloc(alignof(rn_engine), sizeof *engine);
     if (!engine) return err_set(err, RN_ERR_NOMEM, "no memory for an engine");
@@ -183,23 +167,24 @@ bool rn_engine_next_event(rn_engine *engine, rn_event *out) {
 
 void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out) {
     const struct engine *e = &engine->engine;
-    const struct backend_class *cls = e->backend->cls;
+    struct backend_info info;
     struct batch_shape shape;
+    e->backend->cls->describe(e->backend, &info);
     batch_shape_decode(e->plan, 0, &shape);
-    *out = (rn_engine_info){.backend = cls->name,
-                            .isa = cls->isa(e->backend),
-                            .slow_formats = cls->slow(e->backend),
-                            .kv_type = kv_type_name(e->kv_type),
-                            .n_threads = cls->threads(e->backend),
+    *out = (rn_engine_info){.backend = e->backend->cls->name,
+                            .isa = info.variant,
+                            .slow_formats = info.slow_formats,
+                            .kv_type = info.kv_type,
+                            .n_threads = pool_size(e->pool),
                             .n_ctx = e->n_ctx,
                             .max_seqs = e->max_seqs,
                             .batch_tokens = e->batch_tokens,
                             .max_waiting = e->max_waiting,
                             .itl_ms = e->itl_ns == UINT64_MAX ? 0 : (double)e->itl_ns * 1e-6,
                             .kv_bytes = e->kv_config.budget,
-                            .kv_token_bytes = plan_kv_token_bytes(e->plan, e->kv_type),
-                            .weight_bytes = plan_cost(e->plan, e->kv_type, &shape).weight_bytes,
-                            .cache_bytes = cls->cache_bytes(e->backend),
+                            .kv_token_bytes = plan_kv_token_bytes(e->plan, &e->kv_bytes),
+                            .weight_bytes = plan_cost(e->plan, &e->kv_bytes, &shape).weight_bytes,
+                            .cache_bytes = info.cache_bytes,
                             .drafters = e->spec ? e->spec->names : "",
                             .draft_max = e->spec ? e->spec->draft_max : 0};
 }
@@ -233,5 +218,6 @@ const rn_view *rn_watcher_view(rn_watcher *watcher) { return watcher_view(&watch
 double rn_engine_bandwidth(rn_engine *engine, uint64_t working_set, int budget_ms) {
     struct backend *backend = engine->engine.backend;
     if (driver_is_running(&engine->driver)) return 0; // its threads are the steps'
+    if (!backend->cls->bandwidth) return 0;
     return backend->cls->bandwidth(backend, working_set, budget_ms);
 }

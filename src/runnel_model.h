@@ -2,7 +2,7 @@
 #ifndef RN_RUNNEL_MODEL_H
 #define RN_RUNNEL_MODEL_H
 
-#include "engine/speculate.h"
+#include "engine/engine.h"
 #include "model/model.h"
 #include "runnel.h"
 #include "text/tokenizer.h"
@@ -18,12 +18,9 @@ struct rn_model {
     char name[128];
 };
 
-// The KV type of that name; NULL: the default. RN_ERR_ARG: unknown, the message has those that are
-// known.
-rn_status model_kv_type(const char *name, enum kv_type *out, rn_error *err);
-// What the options say of speculation, with defaults filled in. RN_ERR_ARG: a name or a number is
+// What the options say, with defaults of speculation filled in. RN_ERR_ARG: a name or a number is
 // wrong, or a drafter was asked for that there is nothing for.
-rn_status model_speculation(const rn_engine_options *options, struct speculation_config *out,
-                            rn_error *err);
+rn_status model_engine_config(const rn_engine_options *options, struct engine_config *out,
+                              rn_error *err);
 
 #endif

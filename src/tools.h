@@ -36,6 +36,13 @@ struct tools_kernel {
 };
 bool tools_kernel_at(int index, struct tools_kernel *out); // false: no more
 
+// ---------------------------------------------------------------- KV types (tools_runner.c)
+
+const char *tools_kv_type(int index); // a name that the best backend here knows; NULL: no more
+// What such pages take there; NULL: of its default type.
+rn_status tools_kv_bytes(const rn_model *model, const char *kv_type, struct kv_bytes *out,
+                         rn_error *err);
+
 // ---------------------------------------------------------------- measuring (tools_runner.c)
 
 // A backend of its own, driven by batches that are made by hand: any number of sequences at any
@@ -66,7 +73,7 @@ struct tools_runner_options {
     const char *isa; // NULL: the best of this machine
     int n_threads;   // 0: all cores that this process may use
     bool no_pin;     // as in rn_engine_options
-    enum kv_type kv_type;
+    const char *kv_type; // NULL: the default
     rn_progress_fn progress; // of loading; may be NULL
     void *progress_ctx;
 };
@@ -82,10 +89,11 @@ rn_status tools_runner_create(const rn_model *model, const struct tools_runner_o
 void tools_runner_destroy(struct tools_runner *runner); // NULL is fine
 
 // Runs the work, of at most max_steps steps (0: all), with random tokens; *ns is the time of its
-// steps, *expert_bytes what they read of experts. False: stop (may be NULL), which is asked between
-// steps, said so.
-bool tools_runner_run(struct tools_runner *runner, const struct tools_work *work, int max_steps,
-                      bool (*stop)(void), uint64_t *ns, uint64_t *expert_bytes);
+// steps, *expert_bytes what they read of experts. RN_ERR_CANCELLED: stop (may be NULL), which is
+// asked between steps, said so.
+rn_status tools_runner_run(struct tools_runner *runner, const struct tools_work *work,
+                           int max_steps, bool (*stop)(void), uint64_t *ns, uint64_t *expert_bytes,
+                           rn_error *err);
 // What the work must read and compute; the same for every run of it, but for the experts.
 void tools_runner_cost(const struct tools_runner *runner, const struct tools_work *work,
                        struct tools_cost *out);
@@ -97,7 +105,7 @@ double tools_runner_bandwidth(struct tools_runner *runner, uint64_t working_set,
 double tools_runner_peak(struct tools_runner *runner, bool integer);
 
 struct tools_runner_info {
-    const char *backend, *isa;
+    const char *backend, *isa, *kv_type;
     const char *slow_formats; // as in rn_engine_info
     int n_threads;
     uint64_t cache_bytes;

@@ -5,21 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
-#include "plan/cost.h"
+#include "engine/place.h"
 #include "tools.h"
 #include "weights/synthetic.h"
 
 struct tools_runner {
     const struct plan *plan;
+    struct pool *pool;
     struct backend *backend;
-    enum kv_type kv_type;
+    struct kv_bytes kv; // a page of each group
     int max_tokens, max_logits, max_seqs;
     uint32_t n_pages;
     uint32_t *page; // [n_pages] 0, 1, 2, ...
     int32_t *token, *pos, *out_row;
     struct batch_seq *seq;
     uint64_t random;
+    struct tools_stage *stage; // [max_stage] while stages are measured; NULL: none yet
+    int n_stage, max_stage;
 };
 
 // ---------------------------------------------------------------- works
@@ -73,30 +75,61 @@ static void batch_make(const struct tools_runner *runner, const struct tools_wor
                           .seq = runner->seq};
 }
 
-bool tools_runner_run(struct tools_runner *runner, const struct tools_work *work, int max_steps,
-                      bool (*stop)(void), uint64_t *ns, uint64_t *expert_bytes) {
-    const struct backend_class *cls = runner->backend->cls;
+static void stage_add(struct tools_runner *runner, const struct step_stage *one) {
+    struct tools_stage *stages = runner->stage;
+    int i = 0;
+    while (i < runner->n_stage && strncmp(stages[i].name, one->name, sizeof stages->name - 1) != 0)
+        i++;
+    if (i == runner->n_stage) {
+        stages[i] = (struct tools_stage){.ns = 0};
+        strncpy(stages[i].name, one->name, sizeof stages->name - 1);
+        runner->n_stage++;
+    }
+    stages[i].ns += one->ns;
+    stages[i].runs++;
+}
+
+// Stages of one name are added up. Every result has the same stages.
+static rn_status stages_add(struct tools_runner *runner, const struct step_result *result,
+                            rn_error *err) {
+    if (!runner->stage) {
+        runner->stage = calloc((size_t)result->n_stage, sizeof *runner->stage);
+        runner->max_stage = result->n_stage;
+    }
+    if (!runner->stage)
+        return err_set(err, RN_ERR_NOMEM, "no memory for the times of %d stages", result->n_stage);
+    for (int i = 0; i < result->n_stage && i < runner->max_stage; i++)
+        stage_add(runner, &result->stage[i]);
+    return RN_OK;
+}
+
+rn_status tools_runner_run(struct tools_runner *runner, const struct tools_work *work,
+                           int max_steps, bool (*stop)(void), uint64_t *ns, uint64_t *expert_bytes,
+                           rn_error *err) {
     const int all = work_steps(work), n_steps = max_steps && max_steps < all ? max_steps : all;
     *expert_bytes = 0;
     *ns = 0;
     const uint64_t begin = clock_ns();
     for (int i = 0; i < n_steps; i++) {
         struct batch batch;
-        if (stop && stop()) return false;
+        struct step_result result;
+        if (stop && stop()) return err_set(err, RN_ERR_CANCELLED, "the measurement was cancelled");
         batch_make(runner, work, i, &batch);
         for (int r = 0; r < batch.n_tokens; r++) runner->token[r] = token_draw(runner);
-        cls->run(runner->backend, &batch);
-        *expert_bytes += cls->expert_bytes(runner->backend);
+        rn_status status = backend_run(runner->backend, &batch, &result, err);
+        if (!status && result.n_stage > 0) status = stages_add(runner, &result, err);
+        if (status) return status;
+        *expert_bytes += result.expert_bytes;
     }
     *ns = clock_ns() - begin;
-    return true;
+    return RN_OK;
 }
 
 // ---------------------------------------------------------------- costs
 
 // Products of block formats multiply bytes; everything else multiplies floats.
-static void macs_add(const struct plan *plan, enum kv_type kv, const struct batch_shape *shape,
-                     struct tools_cost *out) {
+static void macs_add(const struct plan *plan, const struct kv_bytes *kv,
+                     const struct batch_shape *shape, struct tools_cost *out) {
     for (int i = 0; i < plan->n_op; i++) {
         const struct op *op = &plan->op[i];
         const bool product = op->kind == OP_MATMUL || op->kind == OP_EXPERTS;
@@ -117,12 +150,12 @@ void tools_runner_cost(const struct tools_runner *runner, const struct tools_wor
         struct batch_shape shape;
         batch_make(runner, work, (int)i, &batch);
         batch_shape_of(runner->plan, &batch, &shape);
-        const struct cost cost = plan_cost(runner->plan, runner->kv_type, &shape);
+        const struct cost cost = plan_cost(runner->plan, &runner->kv, &shape);
         out->tokens += (uint64_t)batch.n_tokens;
         out->weight_bytes += cost.weight_bytes;
         out->expert_bytes += cost.expert_bytes;
         out->kv_bytes += cost.kv_read_bytes;
-        macs_add(runner->plan, runner->kv_type, &shape, out);
+        macs_add(runner->plan, &runner->kv, &shape, out);
     }
 }
 
@@ -132,7 +165,7 @@ uint64_t tools_runner_working_set(const struct tools_runner *runner,
     struct batch_shape shape;
     batch_make(runner, work, work_steps(work) - 1, &batch);
     batch_shape_of(runner->plan, &batch, &shape);
-    const struct cost cost = plan_cost(runner->plan, runner->kv_type, &shape);
+    const struct cost cost = plan_cost(runner->plan, &runner->kv, &shape);
     return cost.weight_bytes + cost.kv_read_bytes;
 }
 
@@ -191,34 +224,43 @@ static rn_status allocate(struct tools_runner *runner, rn_error *err) {
 }
 
 // Zeroes every page, some at a time.
-static void pages_clear(const struct tools_runner *runner) {
+static rn_status pages_clear(const struct tools_runner *runner, rn_error *err) {
     struct batch_page page[64];
     struct batch batch = {.page = page};
+    struct step_result result;
     for (int g = 0; g < runner->plan->n_group; g++) {
         for (uint32_t i = 0; i < runner->n_pages; i++) {
             page[batch.n_pages++] = (struct batch_page){g, i, BATCH_ZERO};
             if (batch.n_pages < 64 && i + 1 < runner->n_pages) continue;
-            runner->backend->cls->run(runner->backend, &batch);
+            const rn_status status = backend_run(runner->backend, &batch, &result, err);
+            if (status) return status;
             batch.n_pages = 0;
         }
     }
+    return RN_OK;
 }
 
 static rn_status backend_make(struct tools_runner *runner,
                               const struct tools_runner_options *options, rn_error *err) {
-    struct backend_config config = {.isa = options->isa,
-                                    .n_threads = options->n_threads,
-                                    .no_pin = options->no_pin,
-                                    .max_tokens = runner->max_tokens,
-                                    .max_logits = runner->max_logits,
-                                    .max_seqs = runner->max_seqs,
-                                    .kv_type = options->kv_type,
+    const struct place_wanted wanted = {.kv_type = options->kv_type};
+    struct backend_config config = {.variant = options->isa,
+                                    .sizes = {.max_tokens = runner->max_tokens,
+                                              .max_logits = runner->max_logits,
+                                              .max_seqs = runner->max_seqs},
                                     .progress = options->progress,
                                     .progress_ctx = options->progress_ctx};
+    struct place place;
+    struct backend_need need;
+    rn_status s;
+    if ((s = place_find(&wanted, &place, err))) return s;
+    if ((s = place.cls->need(runner->plan, &config.sizes, place.kv_type, &need, err))) return s;
+    if ((s = pool_create_here(options->n_threads, options->no_pin, &runner->pool, err))) return s;
+    runner->kv = need.kv;
+    config.kv_type = place.kv_type;
+    config.pool = runner->pool;
     for (int g = 0; g < runner->plan->n_group; g++) config.n_pages[g] = runner->n_pages;
-    const rn_status status = backend_create(runner->plan, &config, &runner->backend, err);
-    if (!status) pages_clear(runner);
-    return status;
+    if ((s = place.cls->create(runner->plan, &config, &runner->backend, err))) return s;
+    return pages_clear(runner, err);
 }
 
 rn_status tools_runner_create(const rn_model *model, const struct tools_runner_options *options,
@@ -233,7 +275,6 @@ rn_status tools_runner_create(const rn_model *model, const struct tools_runner_o
     struct tools_runner *runner = calloc(1, sizeof *runner);
     if (!runner) return err_set(err, RN_ERR_NOMEM, "no memory for a runner");
     *runner = (struct tools_runner){.plan = tools_plan(model),
-                                    .kv_type = options->kv_type,
                                     .max_tokens = 1,
                                     .max_logits = 1,
                                     .max_seqs = 1,
@@ -253,6 +294,8 @@ rn_status tools_runner_create(const rn_model *model, const struct tools_runner_o
 void tools_runner_destroy(struct tools_runner *runner) {
     if (!runner) return;
     backend_destroy(runner->backend);
+    if (runner->pool) pool_destroy(runner->pool);
+    free(runner->stage);
     free(runner->page);
     free(runner->token);
     free(runner->pos);
@@ -262,58 +305,71 @@ void tools_runner_destroy(struct tools_runner *runner) {
 }
 
 void tools_runner_get_info(const struct tools_runner *runner, struct tools_runner_info *out) {
-    const struct backend_class *cls = runner->backend->cls;
-    *out = (struct tools_runner_info){.backend = cls->name,
-                                      .slow_formats = cls->slow(runner->backend),
-                                      .isa = cls->isa(runner->backend),
-                                      .n_threads = cls->threads(runner->backend),
-                                      .cache_bytes = cls->cache_bytes(runner->backend)};
+    struct backend_info info;
+    runner->backend->cls->describe(runner->backend, &info);
+    *out = (struct tools_runner_info){.backend = runner->backend->cls->name,
+                                      .slow_formats = info.slow_formats,
+                                      .isa = info.variant,
+                                      .kv_type = info.kv_type,
+                                      .n_threads = pool_size(runner->pool),
+                                      .cache_bytes = info.cache_bytes};
 }
 
 double tools_runner_bandwidth(struct tools_runner *runner, uint64_t working_set, int budget_ms) {
-    return runner->backend->cls->bandwidth(runner->backend, working_set, budget_ms);
+    const struct backend_class *cls = runner->backend->cls;
+    return cls->bandwidth ? cls->bandwidth(runner->backend, working_set, budget_ms) : 0;
 }
 
 double tools_runner_peak(struct tools_runner *runner, bool integer) {
     const struct backend_class *cls = runner->backend->cls;
-    return cls->peak_macs ? cls->peak_macs(runner->backend, integer) : 0;
+    if (!cls->peak_macs) return 0;
+    return cls->peak_macs(runner->backend, integer ? BACKEND_INTEGERS : BACKEND_FLOATS);
 }
 
 // ---------------------------------------------------------------- stages
-
-static void stage_add(struct tools_stage *stages, int *count, const char *name, uint64_t ns,
-                      uint64_t runs) {
-    int i = 0;
-    while (i < *count && strncmp(stages[i].name, name, sizeof stages->name - 1) != 0) i++;
-    if (i == *count) {
-        stages[i] = (struct tools_stage){.ns = 0};
-        strncpy(stages[i].name, name, sizeof stages->name - 1);
-        (*count)++;
-    }
-    stages[i].ns += ns;
-    stages[i].runs += runs;
-}
 
 rn_status tools_runner_stages(struct tools_runner *runner, const struct tools_work *work,
                               bool (*stop)(void), struct tools_stage **out, int *n_out,
                               uint64_t *total_ns, rn_error *err) {
     const struct backend_class *cls = runner->backend->cls;
-    uint64_t expert_bytes, ns, runs;
-    const char *name;
-    int n = 0;
+    uint64_t expert_bytes;
     *out = NULL;
     *n_out = 0;
     *total_ns = 0;
     if (!cls->profile) return RN_OK;
     cls->profile(runner->backend, true);
-    const bool done = tools_runner_run(runner, work, 0, stop, total_ns, &expert_bytes);
+    const rn_status status =
+        tools_runner_run(runner, work, 0, stop, total_ns, &expert_bytes, err);
     cls->profile(runner->backend, false);
-    if (!done) return err_set(err, RN_ERR_CANCELLED, "measuring stages was cancelled");
-    while (cls->stage_time(runner->backend, n, &name, &ns, &runs)) n++;
-    struct tools_stage *stages = calloc((size_t)n + 1, sizeof *stages);
-    if (!stages) return err_set(err, RN_ERR_NOMEM, "no memory for the times of %d stages", n);
-    for (int i = 0; i < n && cls->stage_time(runner->backend, i, &name, &ns, &runs); i++)
-        stage_add(stages, n_out, name, ns, runs);
-    *out = stages;
-    return RN_OK;
+    if (status)
+        free(runner->stage);
+    else
+        *out = runner->stage;
+    *n_out = status ? 0 : runner->n_stage;
+    runner->stage = NULL;
+    runner->n_stage = runner->max_stage = 0;
+    return status;
+}
+
+// ---------------------------------------------------------------- KV types
+
+const char *tools_kv_type(int index) {
+    const struct backend_class *cls;
+    struct backend_device device;
+    if (backend_find(NULL, &cls, &device, NULL)) return NULL;
+    for (int i = 0; cls->kv_types[i]; i++)
+        if (i == index) return cls->kv_types[i];
+    return NULL;
+}
+
+rn_status tools_kv_bytes(const rn_model *model, const char *kv_type, struct kv_bytes *out,
+                         rn_error *err) {
+    const struct place_wanted wanted = {.kv_type = kv_type};
+    const struct backend_sizes sizes = {1, 1, 1};
+    struct place place;
+    struct backend_need need;
+    rn_status status = place_find(&wanted, &place, err);
+    if (!status) status = place.cls->need(tools_plan(model), &sizes, place.kv_type, &need, err);
+    if (!status) *out = need.kv;
+    return status;
 }

@@ -1,85 +1,143 @@
-// The interface of a backend, and the table of backends. A backend owns the compiled program, its
-// packed weights, the step's buffers and the memory of the KV pages (whose layout is its own); the
-// engine owns which page belongs to whom. Calls come from one thread, the engine's. After create,
-// run() allocates nothing and cannot fail for want of memory.
+// The contract between the engine and a device: memory, steps in flight, choices, faults. Nothing
+// here names a kind of processor. A backend owns the compiled program, its copy of the weights, the
+// buffers of a step and the memory of the KV pages, whose layout is its own. The engine owns which
+// page belongs to whom, and the threads of the host, which it lends. Calls come from one thread.
+//
+// Steps: submit hands a batch over, wait brings the result of the oldest one that is in flight. At
+// most `depth` steps are in flight. Steps take effect in the order of their submits, and so do the
+// clears and copies of pages that they bring, and page_release.
+//
+//             submit                     wait
+//   (batch) ---------> in flight ------------------> (result), or one of two faults:
+//                                                    RN_ERR_STEP    nothing of this step happened,
+//                                                                   as far as the engine can tell
+//                                                    RN_ERR_DEVICE  the device is lost for good
 #ifndef RN_BACKEND_BACKEND_H
 #define RN_BACKEND_BACKEND_H
 
 #include "base/pool.h"
 #include "plan/batch.h"
+#include "plan/cost.h"
+
+enum { BACKEND_MAX_DEPTH = 2 }; // a token may refer to the step before, and no further
 
 // Reports done of total bytes while loading; may be NULL.
 typedef void (*backend_progress)(void *ctx, uint64_t done, uint64_t total);
 
-struct backend;
+// Memory of KV pages. LAZY: a page takes memory when it is written, and page_release gives it back,
+// so the groups share one budget. FIXED: create takes the memory of all pages.
+enum page_memory { PAGES_LAZY, PAGES_FIXED };
+
+struct backend_device {
+    char name[64];                      // for people
+    uint64_t memory_total, memory_free; // bytes; 0: unknown
+    bool on_host; // its memory is the process's own, so limits of its addresses apply
+    enum page_memory pages;
+    int depth; // steps in flight, 1 to BACKEND_MAX_DEPTH; 1: a token never refers to one
+};
+
+struct backend_sizes {
+    int max_tokens; // rows of a batch; out rows are some of them
+    int max_logits; // logit rows of a batch
+    int max_seqs;
+};
+
+// Bytes that a plan takes on the device.
+struct backend_need {
+    uint64_t weights, step;
+    struct kv_bytes kv; // a page of each group
+};
 
 struct backend_config {
-    const char *name; // "cpu"; NULL: the best one that works
-    const char *isa;  // CPU: "scalar", "avx2", "avxvnni", "avx512", "neon"; NULL: the best here
-    int n_threads;    // 0: all cores that this process may use
-    bool no_pin;      // threads are never bound to a cache or memory node of their own
-    int max_tokens;   // rows of a batch; out rows are some of them
-    int max_logits;   // logit rows of a batch
-    int max_seqs;
-    enum kv_type kv_type;
+    const char *variant; // the set of kernels, "avx2"; NULL: the best here
+    const char *kv_type; // one of the class's; NULL: its default
+    struct backend_sizes sizes;
     uint32_t n_pages[PLAN_MAX_KV_GROUPS];
+    struct pool *pool; // the host's threads: lent, they outlive the backend. Its calls may use them
     backend_progress progress;
     void *progress_ctx;
-    // Of the same class: its threads are used instead of own ones, n_threads and no_pin are its. It
-    // outlives this one, and the two do not run at the same time. NULL: own ones.
-    struct backend *threads_of;
+    uint64_t (*now)(void *ctx); // the host's clock in ns, for devices without one; NULL: the usual
+    void *now_ctx;
 };
+
+// The time of a part of the step.
+struct step_stage {
+    const char *name; // kind and weights, for people; borrowed
+    uint64_t ns;
+};
+
+// Valid until the next submit or wait.
+struct step_result {
+    const int32_t *token;       // [n_logits] chosen where that was asked; -1: no token is possible
+    const float *const *logits; // [n_logits] the row's logits, where they were asked for
+    const float *const *hidden; // [n_out] the input of the vocabulary's product, from n_logits on
+    const rn_status *seq_status; // [n_seqs] not RN_OK: the fault of that sequence; NULL: all are
+    uint64_t run_ns, choose_ns;  // by the device's own clock
+    uint64_t expert_bytes;       // of experts' weights that were read; 0 without experts
+    const struct step_stage *stage; // [n_stage] while profile is on
+    int n_stage;
+};
+
+// For people, and for a share of the peak. Strings are borrowed.
+struct backend_info {
+    const char *variant;      // "avx512"
+    const char *kv_type;      // as created
+    const char *slow_formats; // that run on the slow reference, "Q4_K, Q6_K"; "": none
+    uint64_t cache_bytes;     // of the last-level cache; 0: unknown
+};
+
+enum backend_math { BACKEND_INTEGERS, BACKEND_FLOATS };
+
+struct backend;
 
 struct backend_class {
     const char *name;
-    // plan outlives the backend. An unknown isa is RN_ERR_ARG, one that this machine lacks
+    const char *const *kv_types; // the names that a configuration may have; NULL ends them
+    const char *kv_default;
+    // The device. RN_ERR_UNSUPPORTED: there is none on this machine.
+    rn_status (*device)(struct backend_device *out, rn_error *err);
+    // kv_type is one of kv_types.
+    rn_status (*need)(const struct plan *plan, const struct backend_sizes *sizes,
+                      const char *kv_type, struct backend_need *out, rn_error *err);
+    // plan outlives the backend. An unknown variant is RN_ERR_ARG, one that this machine lacks
     // RN_ERR_UNSUPPORTED.
     rn_status (*create)(const struct plan *plan, const struct backend_config *config,
                         struct backend **out, rn_error *err);
-    void (*destroy)(struct backend *backend);
-    // Runs the batch: its clears and copies of pages, then its rows. Afterwards logits(i) and
-    // hidden(i), the input of the vocabulary's product, are the rows for batch->out_row[i], valid
-    // until the next run. hidden: of a plan that names such a buffer.
-    void (*run)(struct backend *backend, const struct batch *batch);
-    const float *(*logits)(const struct backend *backend, int row);
-    const float *(*hidden)(const struct backend *backend, int row);
-    // Bytes of experts' weights that the last run read; 0 without experts.
-    uint64_t (*expert_bytes)(const struct backend *backend);
-    // Gives the memory of a page back to the system, as far as it can. What the page holds is lost:
-    // a batch clears it or copies to it before the page is used again.
-    void (*kv_forget)(struct backend *backend, int group, uint32_t page);
-    // Between runs: pool_run on the backend's own threads; workers are below threads().
-    void (*parallel)(struct backend *backend, pool_fn fn, void *ctx, int64_t n_items,
-                     int64_t chunk);
+    void (*destroy)(struct backend *backend); // steps in flight are waited for
+    // The batch and all that it points to was read when submit returns. A fault here is that of the
+    // step, which then is not in flight.
+    rn_status (*submit)(struct backend *backend, const struct batch *batch, rn_error *err);
+    rn_status (*wait)(struct backend *backend, struct step_result *out, rn_error *err);
+    // The contents of the page are not wanted any more, by steps that are submitted later: a batch
+    // clears it or copies to it before it is used again. NULL with PAGES_FIXED.
+    void (*page_release)(struct backend *backend, int group, uint32_t page);
+    void (*describe)(const struct backend *backend, struct backend_info *out);
+    // --- measuring, with nothing in flight; each may be NULL ---
     // The read bandwidth in bytes/s over a working set of that many bytes, sustained: the best
     // way to read, by its median over budget_ms (more where the system is slow to give memory).
     // Larger than the last-level cache: main memory. 0 when memory is too short, or the budget 0.
     double (*bandwidth)(struct backend *backend, uint64_t working_set, int budget_ms);
-    // Multiply-adds per second that all threads reach in registers, of bytes into integers or of
-    // floats; takes about 20 ms.
-    double (*peak_macs)(struct backend *backend, bool integer);
-    // Switches the timing of stages on, from zero, or off.
+    // Multiply-adds per second without any memory traffic; takes about 20 ms.
+    double (*peak_macs)(struct backend *backend, enum backend_math math);
+    // Results carry the times of stages from now on, or no more.
     void (*profile)(struct backend *backend, bool on);
-    // What it found for stage index, borrowed: kind and weights, time, runs. False: no such stage,
-    // or it was never on.
-    bool (*stage_time)(const struct backend *backend, int index, const char **name, uint64_t *ns,
-                       uint64_t *runs);
-    // Size of the last-level cache in bytes, 0 if unknown.
-    uint64_t (*cache_bytes)(const struct backend *backend);
-    // Formats whose products run on the slow reference for want of a kernel, "Q4_K, Q6_K"; "": none
-    const char *(*slow)(const struct backend *backend);
-    // "avx512", for people
-    const char *(*isa)(const struct backend *backend);
-    int (*threads)(const struct backend *backend);
 };
 
 struct backend {
     const struct backend_class *cls; // first member of every backend's own struct
 };
 
-// Creates the named backend, or walks the table for one that works.
-rn_status backend_create(const struct plan *plan, const struct backend_config *config,
-                         struct backend **out, rn_error *err);
+// The class of that name, or with NULL the best one whose device is here. RN_ERR_ARG: no such
+// backend; RN_ERR_UNSUPPORTED: its device is not here. *out_device is its device.
+rn_status backend_find(const char *name, const struct backend_class **out,
+                       struct backend_device *out_device, rn_error *err);
+// The class's own string for a name of a KV type; NULL: its default. RN_ERR_ARG: it has none such.
+rn_status backend_kv_type(const struct backend_class *cls, const char *name, const char **out,
+                          rn_error *err);
 void backend_destroy(struct backend *backend); // NULL is fine
+
+// One step by itself: submit, then wait. Nothing is in flight.
+rn_status backend_run(struct backend *backend, const struct batch *batch, struct step_result *out,
+                      rn_error *err);
 
 #endif

@@ -66,6 +66,8 @@ struct pool {
     struct pool_helper *helper;               // [n_threads], without the first
     _Atomic(const struct pool_ahead *) ahead; // &ahead_set, or NULL
     struct pool_ahead ahead_set; // written only while `ahead` is NULL and no helper is_ahead
+    struct pool_caches caches;
+    _Atomic(const void *) slot;
 };
 
 static void cpu_pause(void) {
@@ -275,6 +277,24 @@ void pool_destroy(struct pool *pool) {
 }
 
 int pool_size(const struct pool *pool) { return pool->n_threads; }
+
+rn_status pool_create_here(int n_threads, bool no_pin, struct pool **out, rn_error *err) {
+    struct topology *topology;
+    *out = NULL;
+    rn_status status = topology_create(NULL, &topology, err);
+    if (status) return status;
+    status = pool_create(n_threads ? n_threads : topology->n_threads, out, err);
+    if (!status) {
+        if (!no_pin) pool_bind(*out, topology);
+        (*out)->caches = (struct pool_caches){topology->cache_bytes, topology->cache_bytes_all};
+    }
+    topology_destroy(topology);
+    return status;
+}
+
+struct pool_caches pool_caches(const struct pool *pool) { return pool->caches; }
+
+_Atomic(const void *) *pool_slot(struct pool *pool) { return &pool->slot; }
 
 void pool_set_ahead(struct pool *pool, pool_ahead_fn fn, void *ctx) {
     atomic_store(&pool->ahead, NULL);

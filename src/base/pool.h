@@ -6,6 +6,8 @@
 #ifndef RN_BASE_POOL_H
 #define RN_BASE_POOL_H
 
+#include <stdatomic.h>
+
 #include "base/status.h"
 
 struct topology;
@@ -21,8 +23,21 @@ struct pool;
 enum { POOL_MAX_THREADS = 1024 };
 
 rn_status pool_create(int n_threads, struct pool **out, rn_error *err);
+// As most programs want it: threads as the machine has cores to use (or n_threads, where that is
+// not 0), kept near their memory unless no_pin.
+rn_status pool_create_here(int n_threads, bool no_pin, struct pool **out, rn_error *err);
 void pool_destroy(struct pool *pool);
 int pool_size(const struct pool *pool);
+
+// Of a pool made by pool_create_here: the last-level cache in bytes, one and all; 0: unknown.
+struct pool_caches {
+    uint64_t one, all;
+};
+struct pool_caches pool_caches(const struct pool *pool);
+
+// A word that the borrowers of the threads share: the function ahead of one borrower may serve
+// another.
+_Atomic(const void *) *pool_slot(struct pool *pool);
 
 // Calls fn over all items in chunks of `chunk` (the last may be shorter) and returns when all are
 // done. Only one thread may call it at a time. One chunk or one thread: runs inline, in order,
@@ -46,7 +61,7 @@ uint64_t pool_stack_bytes(int n_threads);
 // is offered, and never calls it on the caller's thread. A call should take about a microsecond: a
 // helper looks for work only between two calls. Inline runs do not interrupt it.
 //
-// Only the owner of the pool calls pool_set_ahead, and not while pool_run works. When it returns no
+// Only the thread that calls pool_run calls pool_set_ahead, and not while pool_run works. When it returns no
 // helper is inside the former fn, and none will enter it: its ctx may be freed. fn NULL: none. A
 // helper that is waiting already may take the new fn up at a step above 0, or only in its next
 // wait.

@@ -53,38 +53,45 @@ static rn_status resolve(const struct budget_request *request, struct budget_siz
 
 // ---------------------------------------------------------------- what the rest takes
 
-// Packed weights take the bytes of the file's format, and the file's own pages are the system's to
-// give up. Those that are read where they lie count too: a step should find them in memory.
-static uint64_t weight_bytes_of(const struct plan *plan) {
-    uint64_t bytes = 0;
-    for (int i = 0; i < plan->n_weight; i++) bytes += plan->weight[i].bytes;
-    return bytes;
-}
-
-static uint64_t step_bytes_of(const struct plan *plan, const struct budget_sizes *sizes) {
-    uint64_t bytes = 0;
-    for (int i = 0; i < plan->n_buffer; i++) {
-        const struct plan_buffer *buffer = &plan->buffer[i];
-        const int rows = buffer->rows == ROWS_LOGITS ? sizes->logit_rows : sizes->batch_tokens;
-        bytes += (uint64_t)rows * (uint64_t)buffer->width * (uint64_t)buffer->slots * sizeof(float);
-    }
-    return bytes;
+// As the backend says.
+static rn_status need_of(const struct budget_request *request, struct budget *out, rn_error *err) {
+    const struct backend_sizes sizes = {.max_tokens = out->sizes.batch_tokens,
+                                        .max_logits = out->sizes.logit_rows,
+                                        .max_seqs = out->sizes.max_seqs};
+    struct backend_need need;
+    const rn_status status =
+        request->cls->need(request->plan, &sizes, request->kv_type, &need, err);
+    if (status) return status;
+    out->weight_bytes = need.weights;
+    out->step_bytes = need.step;
+    out->kv = need.kv;
+    return RN_OK;
 }
 
 // Its rows of logits are one for each sequence: it drafts a token at a time.
-static uint64_t beside_step_bytes(const struct budget_request *request,
-                                  const struct budget_sizes *sizes) {
-    struct budget_sizes own = *sizes;
-    own.logit_rows = sizes->max_seqs;
-    return step_bytes_of(request->beside.plan, &own);
+static rn_status beside_need(const struct budget_request *request, struct budget *out,
+                             rn_error *err) {
+    const struct budget_beside *beside = &request->beside;
+    const struct backend_sizes sizes = {.max_tokens = out->sizes.batch_tokens,
+                                        .max_logits = out->sizes.max_seqs,
+                                        .max_seqs = out->sizes.max_seqs};
+    struct backend_need need;
+    if (!beside->plan) return RN_OK;
+    const rn_status status = beside->cls->need(beside->plan, &sizes, beside->kv_type, &need, err);
+    if (status) return status;
+    out->beside.n_ctx = out->sizes.n_ctx < beside->n_ctx_max ? out->sizes.n_ctx : beside->n_ctx_max;
+    out->beside.weight_bytes = need.weights;
+    out->beside.step_bytes = need.step;
+    out->beside.kv = need.kv;
+    return RN_OK;
 }
 
-struct kv_config budget_kv_config(const struct plan *plan, enum kv_type kv_type) {
+struct kv_config budget_kv_config(const struct plan *plan, const struct kv_bytes *kv) {
     struct kv_config config = {.n_group = plan->n_group};
     for (int g = 0; g < plan->n_group; g++) {
         config.group[g].kind = plan->group[g].kind;
         config.group[g].window = plan->group[g].window;
-        config.group[g].page_bytes = plan_kv_page_bytes(plan, g, kv_type);
+        config.group[g].page_bytes = kv->page[g];
     }
     return config;
 }
@@ -112,7 +119,7 @@ static uint64_t kv_bytes_max(const struct kv_config *config) {
 static double beside_share(const struct budget_request *request, const struct kv_config *config,
                            const struct budget *budget) {
     if (!request->beside.plan) return 0;
-    const struct kv_config beside = budget_kv_config(request->beside.plan, request->beside.kv_type);
+    const struct kv_config beside = budget_kv_config(request->beside.plan, &budget->beside.kv);
     return (double)kv_need(&beside, budget->beside.n_ctx, 1) /
            (double)kv_need(config, budget->sizes.n_ctx, 1);
 }
@@ -130,7 +137,7 @@ static uint64_t kv_bytes_free(const struct budget_request *request, const struct
         times(kv_need(config, sizes->n_ctx, sizes->batch_tokens), (uint64_t)sizes->max_seqs);
     if (!request->available) return least(seqs, kv_bytes_max(config));
     const uint64_t own =
-        share > 0 ? scaled(budget->free_bytes, 1 / (1 + share)) : budget->free_bytes;
+        share > 0 && !request->beside.is_apart ? scaled(budget->free_bytes, 1 / (1 + share)) : budget->free_bytes;
     const uint64_t bytes = least(own, times(seqs, ADEQUATE_CONTEXTS));
     return least(bytes, kv_bytes_max(config));
 }
@@ -147,9 +154,10 @@ static uint64_t reserve_of(const struct budget_request *request, const struct bu
 // What weights, buffers and the reserve leave. Every group has addresses for the whole budget.
 static uint64_t free_bytes_of(const struct budget_request *request, int n_group,
                               const struct budget *budget) {
-    const uint64_t taken = budget->weight_bytes + budget->step_bytes + budget->beside.weight_bytes +
-                           budget->beside.step_bytes;
-    if (request->beside.plan && request->beside.plan->n_group > n_group)
+    const bool together = request->beside.plan && !request->beside.is_apart;
+    const uint64_t beside = budget->beside.weight_bytes + budget->beside.step_bytes;
+    const uint64_t taken = budget->weight_bytes + budget->step_bytes + (together ? beside : 0);
+    if (together && request->beside.plan->n_group > n_group)
         n_group = request->beside.plan->n_group;
     const uint64_t bytes = less(request->available, taken + request->available / RESERVE_DIVISOR);
     if (!request->address_room) return bytes;
@@ -221,39 +229,50 @@ static uint64_t kv_bytes_choose(const struct budget_request *request,
     return kv_bytes_free(request, config, budget, share);
 }
 
-static int shorter(int a, int b) { return a < b ? a : b; }
-
 // What is known before memory is divided.
-static void fill_parts(const struct budget_request *request, const struct kv_config *config,
-                       struct budget *out) {
-    out->weight_bytes = weight_bytes_of(request->plan);
-    out->step_bytes = step_bytes_of(request->plan, &out->sizes);
-    for (int g = 0; g < config->n_group; g++) out->page_bytes += config->group[g].page_bytes;
-    if (request->beside.plan) {
-        out->beside.n_ctx = shorter(out->sizes.n_ctx, request->beside.n_ctx_max);
-        out->beside.weight_bytes = weight_bytes_of(request->beside.plan);
-        out->beside.step_bytes = beside_step_bytes(request, &out->sizes);
-    }
-    out->free_bytes = free_bytes_of(request, config->n_group, out);
+static rn_status fill_parts(const struct budget_request *request, struct budget *out,
+                            rn_error *err) {
+    rn_status status = need_of(request, out, err);
+    if (!status) status = beside_need(request, out, err);
+    if (status) return status;
+    for (int g = 0; g < request->plan->n_group; g++) out->page_bytes += out->kv.page[g];
+    out->free_bytes = free_bytes_of(request, request->plan->n_group, out);
+    return RN_OK;
+}
+
+// The KV memory that a device of its own leaves; UINT64_MAX: unknown.
+static uint64_t beside_free(const struct budget_request *request, const struct budget *budget) {
+    const uint64_t available = request->beside.available;
+    if (!request->beside.is_apart || !available) return UINT64_MAX;
+    return less(available, budget->beside.weight_bytes + budget->beside.step_bytes +
+                               available / RESERVE_DIVISOR);
 }
 
 // After the other one's KV memory and context were chosen.
-static void fill_beside(const struct budget_request *request, double share, struct budget *out) {
-    if (!request->beside.plan) return;
-    const struct kv_config config = budget_kv_config(request->beside.plan, request->beside.kv_type);
-    out->beside.n_ctx = shorter(out->sizes.n_ctx, request->beside.n_ctx_max);
+static rn_status fill_beside(const struct budget_request *request, double share,
+                             struct budget *out, rn_error *err) {
+    if (!request->beside.plan) return RN_OK;
+    const struct kv_config config = budget_kv_config(request->beside.plan, &out->beside.kv);
+    if (out->beside.n_ctx > out->sizes.n_ctx) out->beside.n_ctx = out->sizes.n_ctx;
     const uint64_t context = kv_need(&config, out->beside.n_ctx, 1);
-    const uint64_t bytes = scaled(out->kv_bytes, share);
-    out->beside.kv_bytes = least(bytes > context ? bytes : context, kv_bytes_max(&config));
+    const uint64_t bytes = scaled(out->kv_bytes, share), room = beside_free(request, out);
+    const uint64_t wanted = least(bytes > context ? bytes : context, kv_bytes_max(&config));
+    out->beside.kv_bytes = least(wanted, room);
+    if (room >= context) return RN_OK;
+    return err_set(err, RN_ERR_NOMEM,
+                   "the draft model's device has %s free; its weights take %s, its step %s and a "
+                   "context of %d %s",
+                   size_of(request->beside.available).text, size_of(out->beside.weight_bytes).text,
+                   size_of(out->beside.step_bytes).text, out->beside.n_ctx, size_of(context).text);
 }
 
 rn_status budget_choose(const struct budget_request *request, struct budget *out, rn_error *err) {
-    const struct kv_config config = budget_kv_config(request->plan, request->kv_type);
     const bool is_given = request->kv_bytes || request->kv_pages;
     *out = (struct budget){0};
-    const rn_status status = resolve(request, &out->sizes, err);
+    rn_status status = resolve(request, &out->sizes, err);
+    if (!status) status = fill_parts(request, out, err);
     if (status) return status;
-    fill_parts(request, &config, out);
+    const struct kv_config config = budget_kv_config(request->plan, &out->kv);
     const double share = beside_share(request, &config, out);
     out->kv_bytes = kv_bytes_choose(request, &config, out, share);
     // pages are given memory when they are used, so too much would be noticed only then
@@ -269,6 +288,5 @@ rn_status budget_choose(const struct budget_request *request, struct budget *out
         return refuse_context(out, &config, n_fitting, is_given, err);
     out->sizes.n_ctx = n_fitting;
     out->context_bytes = kv_need(&config, n_fitting, 1);
-    fill_beside(request, share, out);
-    return RN_OK;
+    return fill_beside(request, share, out, err);
 }

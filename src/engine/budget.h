@@ -13,22 +13,26 @@ struct budget_sizes {
 };
 
 struct budget_request {
+    const struct backend_class *cls; // says what the plan needs
     const struct plan *plan;
-    int n_ctx_max; // the model's
-    enum kv_type kv_type;
+    int n_ctx_max;       // the model's
+    const char *kv_type; // one of the class's
     struct budget_sizes wanted; // 0: the default. A context that is given is not shortened
     int draft_rows;             // logit rows beside those of the default
     uint64_t kv_bytes;          // for KV pages; 0: kv_pages says
     uint32_t kv_pages;          // of all groups together; 0: what is free after the rest
-    uint64_t total;             // memory_total(); 0: unknown
-    uint64_t available;         // memory_available(); 0: unknown
-    uint64_t address_room;      // memory_address_room(); 0: no limit
+    uint64_t total;             // memory of the device; 0: unknown
+    uint64_t available;         // that is free; 0: unknown
+    uint64_t address_room;      // of a device on the host: memory_address_room(); 0: no limit
     uint64_t stack_bytes;       // addresses that the threads' stacks will take, where there is one
     struct budget_beside {
         const struct plan *plan; // NULL: none
         int n_ctx_max;
-        enum kv_type kv_type;
-    } beside; // a draft model, which takes its part of the same memory
+        const struct backend_class *cls;
+        const char *kv_type;
+        bool is_apart;      // on a device of its own, which has
+        uint64_t available; // so much free; 0: unknown
+    } beside; // a draft model, which takes its part of the same memory unless it is apart
 };
 
 struct budget {
@@ -39,14 +43,16 @@ struct budget {
     uint64_t kv_bytes;         // of the KV pages
     uint64_t page_bytes;       // of a page of each group: 32 tokens
     uint64_t context_bytes;    // that a sequence of n_ctx positions needs when it is alone
+    struct kv_bytes kv;        // a page of each group
     struct {
         int n_ctx; // positions of a sequence that it can follow
         uint64_t weight_bytes, step_bytes, kv_bytes;
+        struct kv_bytes kv;
     } beside; // all 0 without; not counted in the sums above, but for free_bytes
 };
 
 // The groups of a plan as the page manager wants them; the rest is zero.
-struct kv_config budget_kv_config(const struct plan *plan, enum kv_type kv_type);
+struct kv_config budget_kv_config(const struct plan *plan, const struct kv_bytes *kv);
 
 // KV memory as asked for, or what is free (less a reserve of 5%; of limited addresses also the
 // stacks and 17 to 64 MiB for what is not counted here, such as requests), at most twice what

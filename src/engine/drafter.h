@@ -111,15 +111,17 @@ struct model;
 struct sampler;
 struct tokenizer;
 
+struct place;
+
 struct drafter_model_config {
     const struct model *model;
     const struct tokenizer *tokenizer, *target_tokenizer;
-    struct backend *target; // its threads are the drafter's too
-    const char *isa;
-    enum kv_type kv_type;
+    const struct place *place;         // where it runs
+    const char *variant;               // of the backend's kernels; NULL: the best
+    struct pool *pool;                 // the engine's
     int n_ctx, max_seqs, batch_tokens; // the engine's
     uint64_t kv_bytes;                 // at least one context's
-    struct sampler *sampler;           // the engine's, one for each thread of the target's
+    struct sampler *sampler;           // the engine's, one for each thread
     uint64_t (*now)(void *ctx);        // the engine's clock
     void *now_ctx;
 };

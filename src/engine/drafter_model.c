@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "engine/budget.h"
+#include "engine/place.h"
 
 enum {
     STALE_STEPS = 64,          // without a draft, after which a slot may be given up for others
@@ -100,6 +100,7 @@ static struct draft_offer offer(struct drafter *drafter, struct seq *seq, int mo
     (void)out;
     struct drafter_model *d = model_of(drafter);
     const struct draft_offer none = {.source = DRAFT_MODEL};
+    if (d->is_broken) return none;
     d->clock++;
     if (seq->n_token > d->n_ctx) { // it cannot follow any further
         leave(drafter, seq);
@@ -168,19 +169,26 @@ static const struct drafter_class drafter_model_class = {
 
 static rn_status create_backend(struct drafter_model *d, const struct drafter_model_config *config,
                                 rn_error *err) {
-    struct kv_config kv = budget_kv_config(d->plan, config->kv_type);
+    const struct place *place = config->place;
+    const struct backend_sizes sizes = {.max_tokens = d->batch_tokens,
+                                        .max_logits = d->max_seqs,
+                                        .max_seqs = d->max_seqs};
+    struct backend_need need;
+    rn_status status = place->cls->need(d->plan, &sizes, place->kv_type, &need, err);
+    if (status) return status;
+    struct kv_config kv = budget_kv_config(d->plan, &need.kv);
     kv.budget = config->kv_bytes;
+    if (place->device.pages == PAGES_FIXED) kv_fix_pages(&kv, d->n_ctx, d->batch_tokens);
     kv.max_tables = d->max_seqs;
     kv.max_page_ops = d->plan->n_group * (d->batch_tokens / KV_PAGE_TOKENS + 3 * d->max_seqs);
-    struct backend_config b = {.name = config->target->cls->name,
-                               .isa = config->isa,
-                               .max_tokens = d->batch_tokens,
-                               .max_logits = d->max_seqs,
-                               .max_seqs = d->max_seqs,
-                               .kv_type = config->kv_type,
-                               .threads_of = config->target};
+    struct backend_config b = {.variant = config->variant,
+                               .kv_type = place->kv_type,
+                               .sizes = sizes,
+                               .pool = config->pool,
+                               .now = config->now,
+                               .now_ctx = config->now_ctx};
     for (int g = 0; g < d->plan->n_group; g++) b.n_pages[g] = kv_group_pages(&kv, g);
-    const rn_status status = backend_create(d->plan, &b, &d->backend, err);
+    status = place->cls->create(d->plan, &b, &d->backend, err);
     if (status) return status;
     return kv_create(&kv, d->backend, &d->kv, err);
 }
@@ -188,7 +196,7 @@ static rn_status create_backend(struct drafter_model *d, const struct drafter_mo
 static rn_status create_padded(struct drafter_model *d, rn_error *err) {
     if (d->n_vocab >= d->n_target) return RN_OK;
     const size_t n =
-        (size_t)d->backend->cls->threads(d->backend) * (size_t)d->n_target; // both are small
+        (size_t)pool_size(d->pool) * (size_t)d->n_target; // both are small
     d->padded = malloc(n * sizeof *d->padded);
     if (!d->padded) return err_set(err, RN_ERR_NOMEM, "no memory for %zu logits", n);
     for (size_t i = 0; i < n; i++) d->padded[i] = -INFINITY;
@@ -237,13 +245,12 @@ static double measure(struct drafter_model *d, int n, int n_out, uint64_t end) {
     batch.page = kv_take_ops(d->kv, &batch.n_pages);
     double best = 0;
     for (int run = 0; run < MEASURE_RUNS; run++) {
-        const uint64_t begin = d->now(d->now_ctx);
-        d->backend->cls->run(d->backend, &batch);
-        const uint64_t now = d->now(d->now_ctx);
-        const double ns = (double)(now - begin);
+        d->is_broken = backend_run(d->backend, &batch, &d->result, NULL) != RN_OK;
+        if (d->is_broken) break;
+        const double ns = (double)d->result.run_ns;
         if (run <= 1 || ns < best) best = ns; // the first has misses that others have not
         batch.n_pages = 0;
-        if (run > 0 && now >= end) break;
+        if (run > 0 && d->now(d->now_ctx) >= end) break;
     }
     kv_release(d->kv, table);
     return best;
@@ -276,6 +283,7 @@ rn_status drafter_model_create(const struct drafter_model_config *config, struct
                                 .plan = &config->model->plan,
                                 .target_tokenizer = config->target_tokenizer,
                                 .sampler = config->sampler,
+                                .pool = config->pool,
                                 .n_vocab = config->model->plan.n_vocab,
                                 .n_target = tokenizer_size(config->target_tokenizer),
                                 .n_ctx = least(config->n_ctx, config->model->hp.n_ctx),

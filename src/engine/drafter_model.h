@@ -40,7 +40,10 @@ struct drafter_model {
     struct drafter base;
     const struct plan *plan;
     const struct tokenizer *target_tokenizer;
+    struct pool *pool; // the engine's
     struct backend *backend;
+    struct step_result result; // of the last run
+    bool is_broken; // a run failed: nothing is drafted any more
     struct kv *kv;
     struct sampler *sampler; // [threads] the engine's
     float *padded;           // [threads, n_target] draft logits and -inf; NULL: not needed

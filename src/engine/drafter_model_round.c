@@ -41,6 +41,13 @@ static void batch_add(struct drafter_model *d, const struct drafter_part *part, 
     batch->n_logits = batch->n_out;
 }
 
+// A run that fails ends the round and all further drafts: texts do not need them.
+static bool run_batch(struct drafter_model *d) {
+    d->is_broken = backend_run(d->backend, &d->batch, &d->result, NULL) != RN_OK;
+    if (d->is_broken) d->n_active = 0;
+    return !d->is_broken;
+}
+
 // ---------------------------------------------------------------- known tokens
 
 static bool is_far(const struct drafter_part *part) {
@@ -102,7 +109,7 @@ static void run_known(struct drafter_model *d) {
         if (part->n_rows > 0) batch_add(d, part, part->slot->n_done, part->n_rows, is_out);
     }
     if (d->batch.n_tokens == 0 && d->batch.n_pages == 0) return;
-    d->backend->cls->run(d->backend, &d->batch);
+    if (!run_batch(d)) return;
     for (int i = 0; i < d->n_part; i++) {
         struct drafter_part *part = &d->part[i];
         if (part->n_rows == 0) continue;
@@ -115,7 +122,7 @@ static void run_known(struct drafter_model *d) {
 
 // The draft model's logits as the target's sampler reads them.
 static const float *logits_at(const struct drafter_model *d, int row, int worker) {
-    const float *logits = d->backend->cls->logits(d->backend, row);
+    const float *logits = d->result.logits[row];
     if (!d->padded) return logits;
     float *padded = d->padded + (size_t)worker * (size_t)d->n_target;
     return memcpy(padded, logits, (size_t)d->n_vocab * sizeof *padded);
@@ -160,7 +167,7 @@ static void plan_tries(struct drafter_model *d, struct drafter_part *part) {
 }
 
 static void choose_all(struct drafter_model *d, int place) {
-    d->backend->cls->parallel(d->backend, choose_some, d, d->n_active, 1);
+    pool_run(d->pool, choose_some, d, d->n_active, 1);
     int n = 0;
     for (int i = 0; i < d->n_active; i++) {
         struct drafter_part *part = d->active[i];
@@ -176,7 +183,7 @@ static void run_drafted(struct drafter_model *d) {
         struct drafter_part *part = d->active[i];
         batch_add(d, part, part->slot->n_done + part->slot->n_tried++, 1, true);
     }
-    d->backend->cls->run(d->backend, &d->batch);
+    run_batch(d);
 }
 
 // Their numbers of tokens, and constraints back to where they stood.

@@ -6,9 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 #include "base/pool.h"
-#include "engine/budget.h"
 
 enum { MAX_WAITING = 1 << 20, MAX_ITL_MS = 1000000000 };
 
@@ -70,10 +68,11 @@ rn_status engine_step(struct engine *engine, bool *busy) {
 }
 
 void engine_run(struct engine *engine) {
-    const struct backend_class *cls = engine->backend->cls;
-    cls->run(engine->backend, &engine->batch);
-    engine->step_cost =
-        ledger_step(&engine->rates, &engine->shape, cls->expert_bytes(engine->backend));
+    rn_error err;
+    const rn_status status = backend_run(engine->backend, &engine->batch, &engine->result, &err);
+    assert(status == RN_OK);
+    (void)status;
+    engine->step_cost = ledger_step(&engine->rates, &engine->shape, engine->result.expert_bytes);
     engine->stats.weight_bytes += engine->step_cost.weight_bytes;
     engine->stats.kv_bytes += engine->step_cost.kv_read_bytes;
 }
@@ -114,36 +113,34 @@ bool engine_check(struct engine *engine) {
 
 // ---------------------------------------------------------------- life
 
+// The draft model, where one is used.
+static const struct model *draft_of(const struct engine_config *config) {
+    return config->spec.drafters & 1u << RN_DRAFTER_MODEL ? config->spec.model : NULL;
+}
+
+rn_status engine_plan(const struct model *model, const struct engine_config *config,
+                      struct place *place, struct place *draft_place, struct budget *out,
+                      rn_error *err) {
+    const struct place_sizes wanted = {
+        .sizes = config->sizes,
+        .kv_bytes = config->kv_bytes,
+        .kv_pages = config->kv_pages,
+        .draft_rows = speculation_rows(&config->spec, config->sizes.max_seqs),
+        .n_threads = config->n_threads};
+    rn_status s;
+    if ((s = place_find(&config->place, place, err))) return s;
+    if ((s = place_find_draft(&config->draft_place, place, draft_place, err))) return s;
+    return place_budget(place, model, draft_place, draft_of(config), &wanted, out, err);
+}
+
 // Resolves defaults, checks ranges, and shortens a context that memory does not hold.
 static rn_status read_config(struct engine *engine, const struct model *model,
                              const struct engine_config *config, rn_error *err) {
-    const struct backend_config *b = &config->backend;
-    const struct model *draft =
-        config->spec.drafters & 1u << RN_DRAFTER_MODEL ? config->spec.model : NULL;
-    const uint64_t address_room = memory_address_room();
-    const struct budget_request request = {.plan = &model->plan,
-                                           .n_ctx_max = model->hp.n_ctx,
-                                           .kv_type = b->kv_type,
-                                           .wanted = {.n_ctx = config->n_ctx,
-                                                      .max_seqs = b->max_seqs,
-                                                      .batch_tokens = b->max_tokens,
-                                                      .logit_rows = b->max_logits},
-                                           .draft_rows =
-                                               speculation_rows(&config->spec, b->max_seqs),
-                                           .beside = {.plan = draft ? &draft->plan : NULL,
-                                                      .n_ctx_max = draft ? draft->hp.n_ctx : 0,
-                                                      .kv_type = b->kv_type},
-                                           .kv_bytes = config->kv_bytes,
-                                           .kv_pages = config->kv_pages,
-                                           .total = memory_total(),
-                                           .available = memory_available(),
-                                           .address_room = address_room,
-                                           .stack_bytes =
-                                               address_room ? pool_stack_bytes(b->n_threads) : 0};
     struct budget budget;
-    const rn_status status = budget_choose(&request, &budget, err);
+    const rn_status status =
+        engine_plan(model, config, &engine->place, &engine->draft_place, &budget, err);
     if (status) return status;
-    engine->kv_type = b->kv_type;
+    engine->kv_bytes = budget.kv;
     engine->n_ctx = budget.sizes.n_ctx;
     engine->max_seqs = budget.sizes.max_seqs;
     engine->batch_tokens = budget.sizes.batch_tokens;
@@ -157,8 +154,10 @@ static rn_status read_config(struct engine *engine, const struct model *model,
                        MAX_ITL_MS);
     engine->itl_ns = config->itl_ms > 0 ? (uint64_t)(config->itl_ms * 1e6) : UINT64_MAX;
     engine->max_live = engine->max_waiting + 2 * engine->max_seqs;
-    engine->kv_config = budget_kv_config(&model->plan, b->kv_type);
+    engine->kv_config = budget_kv_config(&model->plan, &budget.kv);
     engine->kv_config.budget = budget.kv_bytes;
+    if (engine->place.device.pages == PAGES_FIXED)
+        kv_fix_pages(&engine->kv_config, engine->n_ctx, engine->batch_tokens);
     engine->draft_kv_bytes = budget.beside.kv_bytes;
     engine->kv_config.no_prefix = config->no_prefix;
     engine->kv_config.max_tables = engine->max_seqs + 1; // and one that may be admitted
@@ -188,21 +187,34 @@ static rn_status allocate(struct engine *engine, rn_error *err) {
                    engine->batch_tokens);
 }
 
+static rn_status create_pool(struct engine *engine, const struct engine_config *config,
+                             rn_error *err) {
+    if (config->n_threads < 0)
+        return err_set(err, RN_ERR_ARG, "threads: %d is below 0", config->n_threads);
+    return pool_create_here(config->n_threads, config->no_pin, &engine->pool, err);
+}
+
 static rn_status create_backend(struct engine *engine, const struct engine_config *config,
                                 rn_error *err) {
-    struct backend_config b = config->backend;
-    b.max_tokens = engine->batch_tokens;
-    b.max_logits = engine->logit_rows;
-    b.max_seqs = engine->max_seqs;
+    struct backend_config b = {.variant = config->variant,
+                               .kv_type = engine->place.kv_type,
+                               .sizes = {.max_tokens = engine->batch_tokens,
+                                         .max_logits = engine->logit_rows,
+                                         .max_seqs = engine->max_seqs},
+                               .pool = engine->pool,
+                               .progress = config->progress,
+                               .progress_ctx = config->progress_ctx,
+                               .now = engine->clock.now,
+                               .now_ctx = engine->clock.ctx};
     for (int g = 0; g < engine->plan->n_group; g++)
         b.n_pages[g] = kv_group_pages(&engine->kv_config, g);
-    const rn_status status = backend_create(engine->plan, &b, &engine->backend, err);
+    const rn_status status = engine->place.cls->create(engine->plan, &b, &engine->backend, err);
     if (status) return status;
     return kv_create(&engine->kv_config, engine->backend, &engine->kv, err);
 }
 
 static rn_status create_samplers(struct engine *engine, rn_error *err) {
-    const int n = engine->backend->cls->threads(engine->backend);
+    const int n = pool_size(engine->pool);
     engine->sampler = calloc((size_t)n, sizeof *engine->sampler);
     if (!engine->sampler) return err_set(err, RN_ERR_NOMEM, "no memory for %d samplers", n);
     for (; engine->n_samplers < n; engine->n_samplers++) {
@@ -238,12 +250,13 @@ static rn_status create_parts(struct engine *engine, const struct model *model,
     rn_status s;
     if ((s = read_config(engine, model, config, err))) return s;
     if ((s = allocate(engine, err))) return s;
+    if ((s = create_pool(engine, config, err))) return s;
     if ((s = create_backend(engine, config, err))) return s;
     if ((s = create_samplers(engine, err))) return s;
-    cost_rates_init(&engine->rates, engine->plan, engine->kv_type);
+    cost_rates_init(&engine->rates, engine->plan, &engine->kv_bytes);
     pace_init(&engine->pace, &engine->rates);
     if (config->spec.drafters &&
-        (s = speculation_create(engine, &config->spec, engine->kv_type, config->backend.isa, err)))
+        (s = speculation_create(engine, &config->spec, config->variant, err)))
         return s;
     stats_fill(engine);
     return RN_OK;
@@ -271,6 +284,7 @@ void engine_deinit(struct engine *engine) {
     if (engine->intake.max_waiting) intake_deinit(&engine->intake); // frees all sequences
     kv_destroy(engine->kv);
     backend_destroy(engine->backend);
+    pool_destroy(engine->pool);
     for (int i = 0; i < engine->n_samplers; i++) sampler_deinit(&engine->sampler[i]);
     free(engine->sampler);
     users_deinit(&engine->users);

@@ -17,6 +17,7 @@
 #include "engine/intake.h"
 #include "engine/ledger.h"
 #include "engine/pace.h"
+#include "engine/place.h"
 #include "engine/seq.h"
 #include "engine/speculate.h"
 #include "engine/users.h"
@@ -71,19 +72,21 @@ struct engine_clock {
 struct engine {
     const struct plan *plan;
     const struct tokenizer *tokenizer;
+    struct pool *pool; // the host's threads: lent to backends
+    struct place place, draft_place;
     struct backend *backend;
     struct intake intake;
     struct kv_config kv_config;
     struct kv *kv;
     struct users users;
-    struct sampler *sampler; // [n_samplers] one for each thread of the backend
+    struct sampler *sampler; // [n_samplers] one for each thread
     int n_samplers;
     struct cost_rates rates; // of the plan
     struct pace pace;
     struct speculation *spec; // NULL: nothing is drafted
     uint64_t draft_kv_bytes;  // for the pages of a draft model
     struct engine_clock clock;
-    enum kv_type kv_type;
+    struct kv_bytes kv_bytes; // a page of each group
     int n_ctx, n_embd, max_seqs, max_waiting, batch_tokens, logit_rows;
     uint64_t itl_ns;     // bound of a step while streams run; UINT64_MAX: none
     _Atomic bool forget; // prefixes; set by other threads
@@ -105,6 +108,7 @@ struct engine {
     struct seq **prompts; // [max_seqs] scratch of the schedule
     struct batch batch;   // points to the arrays below
     struct batch_shape shape;
+    struct step_result result; // of the last step
     int32_t *token, *pos, *out_row;
     struct batch_seq *batch_seq;
     struct cost step_cost; // of the last step
@@ -122,9 +126,14 @@ struct engine {
 };
 
 struct engine_config {
-    struct backend_config backend; // n_pages is filled by the engine
-    int n_ctx;                     // 0: the model's
-    int max_waiting;               // 0: ENGINE_MAX_WAITING
+    struct place_wanted place, draft_place; // the draft's own name and class; NULL: the target's
+    const char *variant;                    // of the backend's kernels; NULL: the best
+    int n_threads;                          // of the host; 0: all cores that this process may use
+    bool no_pin;
+    struct budget_sizes sizes; // 0: defaults
+    backend_progress progress;
+    void *progress_ctx;
+    int max_waiting; // 0: ENGINE_MAX_WAITING
     uint64_t kv_bytes;             // both 0: what is free
     uint32_t kv_pages;
     double itl_ms; // 0: no bound
@@ -137,6 +146,10 @@ rn_status engine_init(struct engine *engine, const struct model *model,
                       const struct tokenizer *tokenizer, const struct engine_config *config,
                       rn_error *err);
 void engine_deinit(struct engine *engine);
+// Where an engine of that configuration would run, and its memory.
+rn_status engine_plan(const struct model *model, const struct engine_config *config,
+                      struct place *place, struct place *draft_place, struct budget *out,
+                      rn_error *err);
 
 rn_status engine_step(struct engine *engine, bool *busy);
 bool engine_next_event(struct engine *engine, rn_event *out);

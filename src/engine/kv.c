@@ -12,7 +12,8 @@
 // --- create ---
 
 uint32_t kv_group_pages(const struct kv_config *config, int group) {
-    const uint64_t n = config->budget / config->group[group].page_bytes;
+    const uint32_t fixed = config->group[group].max_pages;
+    const uint64_t n = fixed ? fixed : config->budget / config->group[group].page_bytes;
     return n > KV_MAX_GROUP_PAGES ? KV_MAX_GROUP_PAGES : (uint32_t)n;
 }
 
@@ -119,13 +120,15 @@ static void free_add(struct kv *kv, struct kv_group *group, uint32_t id) {
     kv->free_bytes += group->page_bytes;
 }
 
-static void begin_hold(struct kv *kv, const struct kv_group *group) {
+static void begin_hold(struct kv *kv, struct kv_group *group) {
+    group->n_held++;
     kv->held_bytes += group->page_bytes;
     kv->stats.pages_held++;
 }
 
 // Nobody holds the page any more.
 static void end_hold(struct kv *kv, struct kv_group *group, uint32_t id) {
+    group->n_held--;
     kv->held_bytes -= group->page_bytes;
     kv->stats.pages_held--;
     if (group->page[id].node != KV_ROOT)
@@ -228,7 +231,7 @@ static void forget(struct kv *kv, int g) {
     group->n_forgotten++;
     group->stack[group->n_page - group->n_forgotten] = id;
     if (group->page[id].pending) cancel_op(kv, g, id);
-    kv->backend->cls->kv_forget(kv->backend, g, id);
+    if (kv->backend->cls->page_release) kv->backend->cls->page_release(kv->backend, g, id);
 }
 
 // Makes a page of some group free, or gives a free one's bytes back to the budget.
@@ -243,14 +246,23 @@ static void reclaim(struct kv *kv) {
     (void)evicted;
 }
 
-// A page for one table. The caller made sure that held_bytes leave room for it, which is enough:
-// reclaim ends with nothing but held pages, and while bytes are left so are ids.
+static bool has_id(const struct kv_group *group) {
+    return group->n_free > 0 || group->n_forgotten > 0 || group->n_used < group->n_page;
+}
+
+// A page for one table. The caller made sure that the held pages leave room for it, which is
+// enough: reclaiming ends with nothing but held pages.
 static uint32_t acquire(struct kv *kv, int g) {
     struct kv_group *const group = &kv->group[g];
     assert(kv->held_bytes + group->page_bytes <= kv->budget);
     while (group->n_free == 0 &&
            kv->held_bytes + kv->cached_bytes + kv->free_bytes + group->page_bytes > kv->budget)
         reclaim(kv);
+    if (!has_id(group)) { // of a group with memory of its own: while bytes are left so are ids
+        assert(group->oldest != KV_NO_PAGE);
+        kv_evict(kv, g, group->oldest);
+        kv->stats.evictions++;
+    }
     uint32_t id;
     if (group->n_free > 0) {
         id = group->stack[--group->n_free];
@@ -322,45 +334,64 @@ void kv_give_back(struct kv *kv, struct kv_table *table, int n_done) {
     }
 }
 
-// The bytes that kv_give_back would make reclaimable.
-static uint64_t unseen_bytes(const struct kv *kv, const struct kv_table *table, int n_done) {
-    uint64_t bytes = 0;
+// Room that is left for pages: bytes of all groups, pages of each, operations.
+struct room {
+    uint64_t bytes, ops;
+    uint64_t pages[PLAN_MAX_KV_GROUPS];
+};
+
+// Adds the pages that kv_give_back would make reclaimable.
+static void add_unseen(const struct kv *kv, const struct kv_table *table, int n_done,
+                       struct room *room) {
     for (int g = 0; g < kv->n_group; g++) {
         const struct kv_group *const group = &kv->group[g];
         const uint32_t first = kv_first_block(group, n_done);
         for (uint32_t b = table->first[g]; b < first && b < table->n_page; b++) {
             const struct kv_page *const page = &group->page[table->page[g][b]];
-            if (page->ref == 1 && page->pins == 0) bytes += group->page_bytes;
+            if (page->ref != 1 || page->pins > 0) continue;
+            room->bytes += group->page_bytes;
+            room->pages[g]++;
         }
     }
-    return bytes;
 }
 
 // Takes the copies that writing the block needs off what is left; false: they do not fit.
 static bool copies_fit(const struct kv *kv, const struct kv_table *table, uint32_t block,
-                       uint64_t *bytes, uint64_t *ops) {
+                       struct room *room) {
     for (int g = 0; g < kv->n_group; g++) {
         const struct kv_group *const group = &kv->group[g];
         if (group->page[table->page[g][block]].ref == 1) continue;
-        if (*bytes < group->page_bytes || *ops == 0) return false;
-        *bytes -= group->page_bytes;
-        --*ops;
+        if (room->bytes < group->page_bytes || room->pages[g] == 0 || room->ops == 0) return false;
+        room->bytes -= group->page_bytes;
+        room->pages[g]--;
+        room->ops--;
     }
     return true;
 }
 
+// Whole blocks that fit, a page of each group.
+static uint64_t blocks_fit(const struct kv *kv, const struct room *room) {
+    uint64_t n = room->bytes / kv->block_bytes;
+    if (n > room->ops / (uint64_t)kv->n_group) n = room->ops / (uint64_t)kv->n_group;
+    for (int g = 0; g < kv->n_group; g++)
+        if (n > room->pages[g]) n = room->pages[g];
+    return n;
+}
+
 int kv_room(const struct kv *kv, const struct kv_table *table, int n_done, int wanted) {
     assert(n_done >= 0 && wanted >= 0 && blocks_for(n_done) <= table->n_page);
-    uint64_t bytes = kv->budget - kv->held_bytes + unseen_bytes(kv, table, n_done);
-    uint64_t ops = (uint64_t)(kv->max_op - kv->n_op);
+    struct room left = {.bytes = kv->budget - kv->held_bytes,
+                        .ops = (uint64_t)(kv->max_op - kv->n_op)};
+    for (int g = 0; g < kv->n_group; g++)
+        left.pages[g] = kv->group[g].n_page - kv->group[g].n_held;
+    add_unseen(kv, table, n_done, &left);
     const int64_t end = (int64_t)n_done + wanted;
     uint32_t block = (uint32_t)n_done / KV_PAGE_TOKENS;
     while (block < table->n_page && (int64_t)block * KV_PAGE_TOKENS < end &&
-           copies_fit(kv, table, block, &bytes, &ops))
+           copies_fit(kv, table, block, &left))
         block++;
     if (block == table->n_page) {
-        uint64_t n_new = bytes / kv->block_bytes;
-        if (n_new > ops / (uint64_t)kv->n_group) n_new = ops / (uint64_t)kv->n_group;
+        uint64_t n_new = blocks_fit(kv, &left);
         if (n_new > table->max_page - block) n_new = table->max_page - block;
         block += (uint32_t)n_new;
     }
@@ -541,15 +572,31 @@ static uint64_t blocks_touched(uint64_t n) {
     return n == 0 ? 0 : (n + KV_PAGE_TOKENS - 2) / KV_PAGE_TOKENS + 1;
 }
 
+// Pages of a group that such a sequence needs.
+static uint64_t group_need(const struct kv_config *config, int g, int n_positions, int chunk) {
+    uint64_t blocks = blocks_for(n_positions), most = blocks;
+    // position n_done and those of its chunk, and what n_done sees of the past
+    if (config->group[g].kind == KV_WINDOW)
+        most = blocks_touched((uint64_t)config->group[g].window - 1 + (uint64_t)chunk);
+    if (config->group[g].kind == KV_RECURRENT) most = blocks_touched(1 + (uint64_t)chunk);
+    return most < blocks ? most : blocks;
+}
+
+void kv_fix_pages(struct kv_config *config, int n_positions, int chunk) {
+    const uint64_t lone = kv_need(config, n_positions, 1);
+    const double rest = lone < config->budget ? (double)(config->budget - lone) : 0;
+    const double all = (double)kv_need(config, n_positions, chunk);
+    for (int g = 0; g < config->n_group; g++) {
+        const double share = (double)group_need(config, g, n_positions, chunk) / all;
+        const uint64_t n = group_need(config, g, n_positions, 1) + (uint64_t)(rest * share);
+        config->group[g].max_pages = n < KV_MAX_GROUP_PAGES ? (uint32_t)n : KV_MAX_GROUP_PAGES;
+    }
+}
+
 uint64_t kv_need(const struct kv_config *config, int n_positions, int chunk) {
     uint64_t need = 0;
     for (int g = 0; g < config->n_group; g++) {
-        uint64_t blocks = blocks_for(n_positions), most = blocks;
-        // position n_done and those of its chunk, and what n_done sees of the past
-        if (config->group[g].kind == KV_WINDOW)
-            most = blocks_touched((uint64_t)config->group[g].window - 1 + (uint64_t)chunk);
-        if (config->group[g].kind == KV_RECURRENT) most = blocks_touched(1 + (uint64_t)chunk);
-        if (most < blocks) blocks = most;
+        const uint64_t blocks = group_need(config, g, n_positions, chunk);
         uint64_t bytes;
         if (!ck_mul(blocks, config->group[g].page_bytes, &bytes) || !ck_add(need, bytes, &need))
             return UINT64_MAX;

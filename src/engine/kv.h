@@ -29,7 +29,8 @@
 //      +------------------------- evicted, least recently used ---------------- cached +--+
 //
 // Growing never fails while held_bytes and what is needed fit the budget: what is not held is taken
-// back page by page, and a group has ids for the whole budget.
+// back page by page, and a group has ids for the whole budget. Where the groups have memory of their
+// own (kv_fix_pages), each must have the pages too.
 #ifndef RN_ENGINE_KV_H
 #define RN_ENGINE_KV_H
 
@@ -47,6 +48,7 @@ struct kv_config {
         enum kv_kind kind;
         int window; // KV_WINDOW: at least 1
         uint64_t page_bytes;
+        uint32_t max_pages; // that the group has memory for; 0: what the budget holds
     } group[PLAN_MAX_KV_GROUPS];
     uint64_t budget;  // bytes
     int max_tables;   // that hold pages at a time
@@ -84,6 +86,11 @@ struct kv; // kv.c, prefix.c and kv_check.c share kv_internal.h
 rn_status kv_create(const struct kv_config *config, struct backend *backend, struct kv **out,
                     rn_error *err);
 void kv_destroy(struct kv *kv); // NULL is fine
+
+// Divides the budget among the groups, for memory that cannot move between them: each gets the pages
+// that a lone sequence of n_positions needs, and the rest in proportion to what one needs that grows
+// by `chunk`. The budget holds such a sequence.
+void kv_fix_pages(struct kv_config *config, int n_positions, int chunk);
 
 // The most pages a group can have: what the backend's memory must have room for.
 uint32_t kv_group_pages(const struct kv_config *config, int group);

@@ -23,6 +23,7 @@ struct kv_group {
     int window;
     uint64_t page_bytes;
     uint32_t n_page;
+    uint32_t n_held;
     uint32_t n_used;         // pages [n_used, n_page) never had memory
     struct kv_page *page;    // [n_page]
     uint32_t *stack;         // [n_page] free pages from the start, forgotten ones from the end

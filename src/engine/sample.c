@@ -17,7 +17,7 @@ static void listen(struct engine *engine, const struct work *work) {
         if (pos < seq->n_heard) continue; // evaluated again after a preemption
         seq->n_heard = pos + 1;
         seq->on_logits(seq->on_logits_ctx, pos,
-                       engine->backend->cls->logits(engine->backend, rows->first_out + r),
+                       engine->result.logits[rows->first_out + r],
                        engine->plan->n_vocab);
     }
 }
@@ -26,7 +26,7 @@ static void pool(struct engine *engine, const struct work *work) {
     struct seq *seq = work->seq;
     const struct batch_seq *rows = &engine->batch_seq[work->at];
     for (int r = 0; r < rows->n_out; r++) {
-        const float *hidden = engine->backend->cls->hidden(engine->backend, rows->first_out + r);
+        const float *hidden = engine->result.hidden[rows->first_out + r];
         for (int i = 0; i < engine->n_embd; i++) seq->embedding[i] += hidden[i];
     }
     if (seq->n_done + work->n_tokens < seq->n_token) return;
@@ -57,7 +57,7 @@ static void look_up(const struct tokenizer *tokenizer, const struct seq *seq, st
 static bool choose_at(struct engine *engine, struct work *work, int index, int worker) {
     const struct seq *seq = work->seq;
     const int row = work->first_pick + index;
-    const float *logits = engine->backend->cls->logits(engine->backend, row);
+    const float *logits = engine->result.logits[row];
     struct pick *pick = &engine->pick[row];
     pick->token = choose_token(&engine->sampler[worker], seq, seq->n_token + index, logits);
     assert(pick->token < tokenizer_size(engine->tokenizer));
@@ -104,5 +104,5 @@ void engine_sample(struct engine *engine) {
         if (engine->work[i].seq->on_logits) listen(engine, &engine->work[i]);
         if (engine->work[i].seq->pooling) pool(engine, &engine->work[i]);
     }
-    engine->backend->cls->parallel(engine->backend, choose, engine, engine->n_work, 1);
+    pool_run(engine->pool, choose, engine, engine->n_work, 1);
 }

@@ -62,7 +62,7 @@ int speculation_rows(const struct speculation_config *config, int max_seqs);
 
 // The drafters are made and costs measured: the engine's parts are there.
 rn_status speculation_create(struct engine *engine, const struct speculation_config *config,
-                             enum kv_type kv_type, const char *isa, rn_error *err);
+                             const char *variant, rn_error *err);
 void speculation_destroy(struct speculation *spec); // NULL is fine
 
 // --- parts of the step; all of them do nothing where speculation is off ---

@@ -49,12 +49,12 @@ int speculation_rows(const struct speculation_config *config, int max_seqs) {
 
 // ---------------------------------------------------------------- costs
 
-// One run of n rows of a sequence, from its begin on.
-static uint64_t measure(struct engine *engine, struct kv_table *table, int n,
-                        struct batch_shape *shape) {
+// One run of n rows of a sequence, from its begin on. *ns is 0 where they find no pages.
+static rn_status measure(struct engine *engine, struct kv_table *table, int n,
+                         struct batch_shape *shape, uint64_t *ns, rn_error *err) {
+    *ns = 0;
     struct batch *batch = &engine->batch;
-    const int n_done = kv_grow(engine->kv, table, 0, n) ? 0 : -1;
-    if (n_done < 0) return 0;
+    if (!kv_grow(engine->kv, table, 0, n)) return RN_OK;
     *batch = (struct batch){.n_tokens = n,
                             .n_seqs = 1,
                             .n_out = n,
@@ -74,25 +74,27 @@ static uint64_t measure(struct engine *engine, struct kv_table *table, int n,
     }
     *shape = (struct batch_shape){0};
     batch_shape_add(engine->plan, shape, 0, n, n);
-    const uint64_t begin = engine_now(engine);
-    engine->backend->cls->run(engine->backend, batch);
-    return engine_now(engine) - begin;
+    const rn_status status = backend_run(engine->backend, batch, &engine->result, err);
+    if (!status) *ns = engine->result.run_ns;
+    return status;
 }
 
 // Measures some numbers of rows, each a few times as far as time allows, and takes the fastest run
 // of each: the system interrupts, and nothing is faster than the machine. Models whose step takes
 // long get few measurements; what is between is interpolated, and every real step corrects it.
-static void measure_all(struct engine *engine, struct kv_table *table, int most) {
+static rn_status measure_all(struct engine *engine, struct kv_table *table, int most,
+                             rn_error *err) {
     static const int rows[] = {1, 4, 8, 2, 16, 3, 6, 12, 5, 24, 32};
     enum { N = sizeof rows / sizeof *rows };
     struct batch_shape shape[N];
-    uint64_t best[N] = {0};
+    uint64_t best[N] = {0}, ns;
     const uint64_t begin = engine_now(engine);
-    measure(engine, table, 1, &shape[0]); // warms up
-    for (int i = 0; i < CALIBRATE_PASSES * N; i++) {
+    rn_status status = measure(engine, table, 1, &shape[0], &ns, err); // warms up
+    for (int i = 0; i < CALIBRATE_PASSES * N && !status; i++) {
         const int at = i % N;
         if (i >= CALIBRATE_LEAST && engine_now(engine) - begin > CALIBRATE_NS) break;
-        const uint64_t ns = rows[at] <= most ? measure(engine, table, rows[at], &shape[at]) : 0;
+        if (rows[at] > most) continue;
+        status = measure(engine, table, rows[at], &shape[at], &ns, err);
         if (ns > 0 && (best[at] == 0 || ns < best[at])) best[at] = ns;
     }
     for (int n = 1; n <= most;
@@ -100,6 +102,7 @@ static void measure_all(struct engine *engine, struct kv_table *table, int most)
         for (int i = 0; i < 2 * N; i++)
             if (rows[i % N] == n && best[i % N] > 0)
                 pace_learn(&engine->spec->pace, &shape[i % N], best[i % N]);
+    return status;
 }
 
 static rn_status calibrate(struct engine *engine, rn_error *err) {
@@ -108,24 +111,25 @@ static rn_status calibrate(struct engine *engine, rn_error *err) {
         engine->batch_tokens < engine->logit_rows ? engine->batch_tokens : engine->logit_rows;
     if (most > engine->n_ctx) most = engine->n_ctx;
     if (most > 1 + engine->spec->max_rows) most = 1 + engine->spec->max_rows;
-    const rn_status status = kv_table_init(&table, engine->plan->n_group, most, err);
+    rn_status status = kv_table_init(&table, engine->plan->n_group, most, err);
     if (status) return status;
-    measure_all(engine, &table, most);
+    status = measure_all(engine, &table, most, err);
     kv_release(engine->kv, &table);
     kv_table_deinit(&table);
-    return RN_OK;
+    return status;
 }
 
 // ---------------------------------------------------------------- life
 
 static rn_status create_model(struct engine *engine, const struct speculation_config *config,
-                              enum kv_type kv_type, const char *isa, rn_error *err) {
+                              const char *variant, rn_error *err) {
+    const bool same = engine->draft_place.cls == engine->place.cls;
     const struct drafter_model_config model = {.model = config->model,
                                                .tokenizer = config->tokenizer,
                                                .target_tokenizer = engine->tokenizer,
-                                               .target = engine->backend,
-                                               .isa = isa,
-                                               .kv_type = kv_type,
+                                               .place = &engine->draft_place,
+                                               .variant = same ? variant : NULL,
+                                               .pool = engine->pool,
                                                .n_ctx = engine->n_ctx,
                                                .max_seqs = engine->max_seqs,
                                                .batch_tokens = engine->batch_tokens,
@@ -137,7 +141,7 @@ static rn_status create_model(struct engine *engine, const struct speculation_co
 }
 
 static rn_status create_drafters(struct engine *engine, const struct speculation_config *config,
-                                 enum kv_type kv_type, const char *isa, rn_error *err) {
+                                 const char *variant, rn_error *err) {
     struct drafter **drafter = engine->spec->drafter;
     rn_status s = RN_OK;
     if (config->drafters & 1u << RN_DRAFTER_LOOKUP)
@@ -148,7 +152,7 @@ static rn_status create_drafters(struct engine *engine, const struct speculation
         s = drafter_custom_create(config->fn, config->ctx, engine->plan->n_vocab,
                                   &drafter[RN_DRAFTER_CUSTOM], err);
     if (!s && config->drafters & 1u << RN_DRAFTER_MODEL)
-        s = create_model(engine, config, kv_type, isa, err);
+        s = create_model(engine, config, variant, err);
     return s;
 }
 
@@ -161,7 +165,7 @@ static void write_names(struct speculation *spec) {
 }
 
 rn_status speculation_create(struct engine *engine, const struct speculation_config *config,
-                             enum kv_type kv_type, const char *isa, rn_error *err) {
+                             const char *variant, rn_error *err) {
     static const double prior[SPEC_MAX_SOURCES] = {
         [DRAFT_MODEL] = 0.75,       [DRAFT_LOOKUP_SHORT] = 0.3, [DRAFT_LOOKUP_MIDDLE] = 0.5,
         [DRAFT_LOOKUP_LONG] = 0.75, [DRAFT_SHARED_SHORT] = 0.3, [DRAFT_SHARED_MIDDLE] = 0.5,
@@ -183,7 +187,7 @@ rn_status speculation_create(struct engine *engine, const struct speculation_con
     pace_init(&spec->pace, &engine->rates);
     spec->pace.inertia = INERTIA;
     spec->pace.lifetime = LIFETIME;
-    const rn_status status = create_drafters(engine, config, kv_type, isa, err);
+    const rn_status status = create_drafters(engine, config, variant, err);
     if (status) return status;
     write_names(spec);
     return calibrate(engine, err);

@@ -87,21 +87,22 @@ static uint64_t rows_of(const struct batch_shape *shape, enum row_domain rows) {
 
 // A sequence's state is read when its rows begin and written when they end; the states that blocks
 // leave on the way are not counted.
-static void recur_cost(const struct plan *plan, const struct op *op,
+static void recur_cost(const struct plan *plan, const struct op *op, const struct kv_bytes *kv,
                        const struct batch_shape *shape, struct cost *cost) {
-    const uint64_t state = (uint64_t)plan->group[op->kv.group].state;
+    const struct plan_kv_group *group = &plan->group[op->kv.group];
+    const uint64_t state = (uint64_t)group->state;
     const uint64_t n_seqs = (uint64_t)shape->kv_read[op->kv.group][op->rows];
-    cost->kv_read_bytes = cost->kv_write_bytes = n_seqs * state * sizeof(float);
+    cost->kv_read_bytes = cost->kv_write_bytes =
+        n_seqs * (kv->page[op->kv.group] / (uint64_t)group->n_layer);
     cost->flops = rows_of(shape, op->rows) * state * 8; // a sigmoid counts 4
 }
 
 // Of one token in one layer, scales included; a head's bytes are a multiple of the page's tokens.
-static uint64_t layer_token_bytes(const struct plan_kv_group *group, enum kv_type kv) {
-    const struct kv_layout layout = kv_layout_of(kv, group->dim_k, group->dim_v);
-    return (uint64_t)group->n_head_kv * (layout.bytes / KV_PAGE_TOKENS);
+static uint64_t layer_token_bytes(const struct plan *plan, int group, const struct kv_bytes *kv) {
+    return kv->page[group] / (uint64_t)plan->group[group].n_layer / KV_PAGE_TOKENS;
 }
 
-struct cost op_cost(const struct plan *plan, const struct op *op, enum kv_type kv,
+struct cost op_cost(const struct plan *plan, const struct op *op, const struct kv_bytes *kv,
                     const struct batch_shape *shape) {
     const uint64_t rows = rows_of(shape, op->rows);
     struct cost cost = {0};
@@ -130,23 +131,22 @@ struct cost op_cost(const struct plan *plan, const struct op *op, enum kv_type k
         cost.flops =
             rows * (uint64_t)op->rope.n_head * (uint64_t)plan->rope[op->rope.rope].n_rot * 3;
         break;
-    case OP_KV_APPEND: {
-        const struct plan_kv_group *group = &plan->group[op->kv.group];
-        cost.kv_write_bytes = rows * layer_token_bytes(group, kv);
+    case OP_KV_APPEND:
+        cost.kv_write_bytes = rows * layer_token_bytes(plan, op->kv.group, kv);
         break;
-    }
     case OP_ATTENTION: {
         const struct plan_kv_group *group = &plan->group[op->kv.group];
         const uint64_t dims = (uint64_t)(group->dim_k + group->dim_v);
         cost.weight_bytes = vector_bytes(plan, op->weight);
         cost.kv_read_bytes =
-            (uint64_t)shape->kv_read[op->kv.group][op->rows] * layer_token_bytes(group, kv);
+            (uint64_t)shape->kv_read[op->kv.group][op->rows] *
+            layer_token_bytes(plan, op->kv.group, kv);
         cost.flops =
             (uint64_t)shape->kv_pairs[op->kv.group][op->rows] * (uint64_t)op->kv.n_head * dims * 2;
         break;
     }
     case OP_RECUR:
-        recur_cost(plan, op, shape, &cost);
+        recur_cost(plan, op, kv, shape, &cost);
         break;
     case OP_GATE:
         cost.flops = rows * width * (uint64_t)plan->buffer[op->out].slots * 4;
@@ -176,7 +176,8 @@ struct cost op_cost(const struct plan *plan, const struct op *op, enum kv_type k
     return cost;
 }
 
-struct cost plan_cost(const struct plan *plan, enum kv_type kv, const struct batch_shape *shape) {
+struct cost plan_cost(const struct plan *plan, const struct kv_bytes *kv,
+                      const struct batch_shape *shape) {
     struct cost sum = {0};
     for (int i = 0; i < plan->n_op; i++) {
         const struct cost one = op_cost(plan, &plan->op[i], kv, shape);
@@ -190,17 +191,10 @@ struct cost plan_cost(const struct plan *plan, enum kv_type kv, const struct bat
     return sum;
 }
 
-uint64_t plan_kv_page_bytes(const struct plan *plan, int index, enum kv_type kv) {
-    const struct plan_kv_group *group = &plan->group[index];
-    if (group->kind == KV_RECURRENT)
-        return (uint64_t)group->n_layer * (uint64_t)group->state * sizeof(float);
-    return (uint64_t)group->n_layer * layer_token_bytes(group, kv) * KV_PAGE_TOKENS;
-}
-
-uint64_t plan_kv_token_bytes(const struct plan *plan, enum kv_type kv) {
+uint64_t plan_kv_token_bytes(const struct plan *plan, const struct kv_bytes *kv) {
     uint64_t bytes = 0;
     for (int g = 0; g < plan->n_group; g++)
         if (plan->group[g].kind != KV_RECURRENT) // which keeps one state, however many tokens
-            bytes += plan_kv_page_bytes(plan, g, kv) / KV_PAGE_TOKENS;
+            bytes += kv->page[g] / KV_PAGE_TOKENS;
     return bytes;
 }

@@ -15,6 +15,11 @@ struct batch_shape {
     int64_t kv_pairs[PLAN_MAX_KV_GROUPS][2];
 };
 
+// Bytes of a KV page of each group, as the backend stores it.
+struct kv_bytes {
+    uint64_t page[PLAN_MAX_KV_GROUPS];
+};
+
 struct cost {
     uint64_t weight_bytes; // read
     uint64_t
@@ -33,13 +38,12 @@ void batch_shape_decode(const struct plan *plan, int pos, struct batch_shape *ou
 // token. What a run really touched the backend knows.
 double cost_experts_touched(int total, int used, int64_t n);
 
-struct cost op_cost(const struct plan *plan, const struct op *op, enum kv_type kv,
+struct cost op_cost(const struct plan *plan, const struct op *op, const struct kv_bytes *kv,
                     const struct batch_shape *shape);
-struct cost plan_cost(const struct plan *plan, enum kv_type kv, const struct batch_shape *shape);
+struct cost plan_cost(const struct plan *plan, const struct kv_bytes *kv,
+                      const struct batch_shape *shape);
 
 // KV bytes that one more token keeps, over all groups.
-uint64_t plan_kv_token_bytes(const struct plan *plan, enum kv_type kv);
-// KV bytes of a page of one group.
-uint64_t plan_kv_page_bytes(const struct plan *plan, int group, enum kv_type kv);
+uint64_t plan_kv_token_bytes(const struct plan *plan, const struct kv_bytes *kv);
 
 #endif

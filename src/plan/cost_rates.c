@@ -45,7 +45,7 @@ static void add_experts(struct cost_rates *rates, const struct cost_experts *exp
 }
 
 static void add_op(struct cost_rates *rates, const struct plan *plan, const struct op *op,
-                   enum kv_type kv) {
+                   const struct kv_bytes *kv) {
     struct batch_shape shape = {.n_tokens = 2, .n_out = 2, .n_logits = 2};
     struct cost two = op_cost(plan, op, kv, &shape);
     shape.n_tokens = shape.n_out = shape.n_logits = 1;
@@ -78,7 +78,8 @@ static void add_op(struct cost_rates *rates, const struct plan *plan, const stru
     add_times(&rates->fixed[op->rows], &fixed, 1);
 }
 
-void cost_rates_init(struct cost_rates *rates, const struct plan *plan, enum kv_type kv) {
+void cost_rates_init(struct cost_rates *rates, const struct plan *plan,
+                     const struct kv_bytes *kv) {
     *rates = (struct cost_rates){.n_group = plan->n_group};
     for (int i = 0; i < plan->n_op; i++) add_op(rates, plan, &plan->op[i], kv);
 }

@@ -13,9 +13,12 @@
 #define RN_PLAN_PLAN_H
 
 #include "base/arena.h"
-#include "plan/kv_type.h"
 #include "quant/format.h"
 
+enum {
+    KV_PAGE_TOKENS = 32, // positions of a KV page
+    KV_DIM_MAX = 1024,   // elements of a head
+};
 enum { PLAN_MAX_KV_GROUPS = 4, PLAN_MAX_USED = 64, PLAN_NONE = -1 }; // USED: experts of a token
 
 enum op_kind {

@@ -33,17 +33,17 @@ static void fetch_behind(const struct cpu_stage *stage, int64_t group, int64_t f
 }
 
 bool cpu_ahead_fetch(void *ctx, int worker, int64_t step) {
-    struct cpu_backend *b = ctx;
-    const struct cpu_stage *stage = atomic_load_explicit(&b->ahead, memory_order_acquire);
+    struct pool *pool = ctx;
+    const struct cpu_stage *stage = atomic_load_explicit(pool_slot(pool), memory_order_acquire);
     if (!stage) return false;
     const int64_t own = step * FETCH_BYTES;
     if (own < OWN_BYTES) {
-        fetch_behind(stage, pool_share_first(b->pool, stage->n_groups, stage->group_chunk, worker),
+        fetch_behind(stage, pool_share_first(pool, stage->n_groups, stage->group_chunk, worker),
                      own);
         return true;
     }
     // the helpers take turns
-    const int64_t turn = own - OWN_BYTES, n_helpers = pool_size(b->pool) - 1;
+    const int64_t turn = own - OWN_BYTES, n_helpers = pool_size(pool) - 1;
     const int64_t from = turn * n_helpers + (worker - 1) * FETCH_BYTES;
     if (from >= CALLER_BYTES) return false;
     fetch_behind(stage, 0, from);
@@ -53,12 +53,14 @@ bool cpu_ahead_fetch(void *ctx, int worker, int64_t step) {
 void cpu_ahead_name(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows) {
     // with many rows arithmetic is the limit, and the caches have other use
     const struct cpu_stage *next = n_rows > SHAPE_MANY_MAX ? NULL : stage->next;
-    atomic_store_explicit(&b->lender->ahead, next, memory_order_release);
+    atomic_store_explicit(pool_slot(b->pool), next, memory_order_release);
 }
 
+void cpu_ahead_enter(struct cpu_backend *b) { pool_set_ahead(b->pool, cpu_ahead_fetch, b->pool); }
+
 void cpu_ahead_leave(struct cpu_backend *b) {
-    atomic_store_explicit(&b->lender->ahead, NULL, memory_order_release);
-    pool_set_ahead(b->pool, cpu_ahead_fetch, b->lender); // waits for those that are inside
+    atomic_store_explicit(pool_slot(b->pool), NULL, memory_order_release);
+    cpu_ahead_enter(b); // waits for helpers that are inside
 }
 
 void cpu_ahead_link(struct cpu_backend *b) {

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 #include "backend/table.h"
-#include "base/topology.h"
+#include "base/clock.h"
+#include "base/memory.h"
 
 static struct cpu_backend *cpu_of(struct backend *backend) { return (struct cpu_backend *)backend; }
 static const struct cpu_backend *cpu_of_const(const struct backend *backend) {
@@ -14,10 +15,7 @@ static const struct cpu_backend *cpu_of_const(const struct backend *backend) {
 
 static void cpu_destroy(struct backend *backend) {
     struct cpu_backend *b = cpu_of(backend);
-    if (b->lender == b)
-        pool_destroy(b->pool);
-    else
-        cpu_ahead_leave(b);
+    cpu_ahead_leave(b);
     region_unmap(&b->packed);
     region_unmap(&b->memory);
     for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) region_unmap(&b->kv[g]);
@@ -25,53 +23,94 @@ static void cpu_destroy(struct backend *backend) {
     free(b);
 }
 
-static rn_status check_config(const struct backend_config *config, rn_error *err) {
-    const struct {
-        const char *name;
-        int value, least;
-    } fields[] = {
-        {"threads", config->n_threads, 0},
-        {"max_tokens", config->max_tokens, 1},
-        {"max_logits", config->max_logits, 1},
-        {"max_seqs", config->max_seqs, 1},
-    };
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if (fields[i].value < fields[i].least)
-            return err_set(err, RN_ERR_ARG, "%s: %d is below %d", fields[i].name, fields[i].value,
-                           fields[i].least);
+// ---------------------------------------------------------------- before there is one
+
+static rn_status cpu_device(struct backend_device *out, rn_error *err) {
+    (void)err;
+    *out = (struct backend_device){.name = "cpu",
+                                   .memory_total = memory_total(),
+                                   .memory_free = memory_available(),
+                                   .on_host = true,
+                                   .pages = PAGES_LAZY,
+                                   .depth = 1};
     return RN_OK;
 }
 
-static void threads_borrow(struct cpu_backend *b, struct cpu_backend *lender) {
-    b->lender = lender;
-    b->pool = lender->pool;
-    b->cache_bytes = lender->cache_bytes;
-    b->cache_bytes_all = lender->cache_bytes_all;
+// Packed weights take the bytes of the file's format, and the file's own pages are the system's to
+// give up. Weights that are read from the file are part of the sum: a step should find them in
+// memory.
+static uint64_t weight_bytes(const struct plan *plan) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < plan->n_weight; i++) bytes += plan->weight[i].bytes;
+    return bytes;
 }
 
-static rn_status threads_start(struct cpu_backend *b, const struct backend_config *config,
-                               rn_error *err) {
-    if (b->lender != b) return RN_OK;
-    struct topology *topology;
-    rn_status s = topology_create(NULL, &topology, err);
-    if (s) return s;
-    s = pool_create(config->n_threads ? config->n_threads : topology->n_threads, &b->pool, err);
-    if (!s && !config->no_pin) pool_bind(b->pool, topology);
-    b->cache_bytes = topology->cache_bytes;
-    b->cache_bytes_all = topology->cache_bytes_all;
-    topology_destroy(topology);
-    return s;
+static uint64_t step_bytes(const struct plan *plan, const struct backend_sizes *sizes) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < plan->n_buffer; i++) {
+        const struct plan_buffer *buffer = &plan->buffer[i];
+        const int rows = buffer->rows == ROWS_LOGITS ? sizes->max_logits : sizes->max_tokens;
+        bytes += (uint64_t)rows * (uint64_t)buffer->width * (uint64_t)buffer->slots * sizeof(float);
+    }
+    return bytes;
+}
+
+static rn_status cpu_need(const struct plan *plan, const struct backend_sizes *sizes,
+                          const char *kv_type, struct backend_need *out, rn_error *err) {
+    (void)err;
+    *out = (struct backend_need){.weights = weight_bytes(plan), .step = step_bytes(plan, sizes)};
+    for (int g = 0; g < plan->n_group; g++)
+        out->kv.page[g] =
+            kv_page_bytes(&plan->group[g], (enum kv_type)kv_type_find(kv_type));
+    return RN_OK;
+}
+
+// ---------------------------------------------------------------- create
+
+static rn_status check_config(const struct backend_config *config, rn_error *err) {
+    const struct {
+        const char *name;
+        int value;
+    } fields[] = {
+        {"max_tokens", config->sizes.max_tokens},
+        {"max_logits", config->sizes.max_logits},
+        {"max_seqs", config->sizes.max_seqs},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (fields[i].value < 1)
+            return err_set(err, RN_ERR_ARG, "%s: %d is below 1", fields[i].name, fields[i].value);
+    return RN_OK;
+}
+
+static uint64_t host_now(void *ctx) {
+    (void)ctx;
+    return clock_ns();
+}
+
+// Where results will be, which never changes.
+static rn_status point_rows(struct cpu_backend *b, rn_error *err) {
+    b->logits = arena_array(&b->arena, (size_t)b->max_logits, sizeof *b->logits);
+    b->hidden = arena_array(&b->arena, (size_t)b->max_tokens, sizeof *b->hidden);
+    if (!b->logits || !b->hidden)
+        return err_set(err, RN_ERR_NOMEM, "cannot allocate the tables of the CPU backend");
+    for (int i = 0; i < b->max_logits; i++) b->logits[i] = cpu_row_at(b, b->plan->logits, i);
+    for (int i = 0; b->plan->hidden != PLAN_NONE && i < b->max_tokens; i++)
+        b->hidden[i] = cpu_row_at(b, b->plan->hidden, i);
+    return RN_OK;
 }
 
 static rn_status cpu_init(struct cpu_backend *b, const struct backend_config *config,
                           rn_error *err) {
+    const char *kv_type;
     rn_status s;
-    if ((s = ops_find(config->isa, &b->ops, err))) return s;
-    if ((s = threads_start(b, config, err))) return s;
+    if ((s = ops_find(config->variant, &b->ops, err))) return s;
+    if ((s = backend_kv_type(&backend_cpu, config->kv_type, &kv_type, err))) return s;
+    b->kv_type = (enum kv_type)kv_type_find(kv_type);
     if ((s = cpu_layout(b, config, err))) return s;
+    if ((s = point_rows(b, err))) return s;
     if ((s = cpu_pack(b, config, err))) return s;
     if ((s = cpu_program_compile(b, err))) return s;
-    if (b->lender == b) pool_set_ahead(b->pool, cpu_ahead_fetch, b);
+    cpu_ahead_enter(b);
     return RN_OK;
 }
 
@@ -80,18 +119,20 @@ static rn_status cpu_create(const struct plan *plan, const struct backend_config
     *out = NULL;
     rn_status status = check_config(config, err);
     if (status) return status;
-    assert(!config->threads_of || config->threads_of->cls == &backend_cpu);
     struct cpu_backend *b = calloc(1, sizeof *b);
     if (!b)
         return err_set(err, RN_ERR_NOMEM, "cannot allocate %zu bytes for the backend", sizeof *b);
+    const struct pool_caches caches = pool_caches(config->pool);
     b->base.cls = &backend_cpu;
     b->plan = plan;
-    b->max_tokens = config->max_tokens;
-    b->max_logits = config->max_logits;
-    b->max_seqs = config->max_seqs;
-    b->kv_type = config->kv_type;
-    b->lender = b;
-    if (config->threads_of) threads_borrow(b, cpu_of(config->threads_of)->lender);
+    b->pool = config->pool;
+    b->cache_bytes = caches.one;
+    b->cache_bytes_all = caches.all;
+    b->max_tokens = config->sizes.max_tokens;
+    b->max_logits = config->sizes.max_logits;
+    b->max_seqs = config->sizes.max_seqs;
+    b->now = config->now ? config->now : host_now;
+    b->now_ctx = config->now_ctx;
     status = cpu_init(b, config, err);
     if (status) {
         cpu_destroy(&b->base);
@@ -101,61 +142,55 @@ static rn_status cpu_create(const struct plan *plan, const struct backend_config
     return RN_OK;
 }
 
-static void cpu_run(struct backend *backend, const struct batch *batch) {
-    cpu_program_run(cpu_of(backend), batch);
+// ---------------------------------------------------------------- steps
+
+// The step runs here: its result is there when it is waited for.
+static rn_status cpu_submit(struct backend *backend, const struct batch *batch, rn_error *err) {
+    (void)err;
+    struct cpu_backend *b = cpu_of(backend);
+    assert(!b->in_flight);
+    b->in_flight = true;
+    const uint64_t begin = b->now(b->now_ctx);
+    cpu_program_run(b, batch);
+    b->run_ns = b->now(b->now_ctx) - begin;
+    return RN_OK;
 }
 
-static const float *cpu_logits(const struct backend *backend, int row) {
+static rn_status cpu_wait(struct backend *backend, struct step_result *out, rn_error *err) {
+    (void)err;
+    struct cpu_backend *b = cpu_of(backend);
+    assert(b->in_flight);
+    b->in_flight = false;
+    *out = (struct step_result){.logits = b->logits,
+                                .hidden = b->hidden,
+                                .run_ns = b->run_ns,
+                                .expert_bytes = b->expert_bytes,
+                                .stage = b->profiling ? b->profile : NULL,
+                                .n_stage = b->profiling ? b->n_stage : 0};
+    return RN_OK;
+}
+
+static void cpu_describe(const struct backend *backend, struct backend_info *out) {
     const struct cpu_backend *b = cpu_of_const(backend);
-    assert(row >= 0 && row < b->max_logits);
-    return cpu_row_at(b, b->plan->logits, row);
-}
-
-static const float *cpu_hidden(const struct backend *backend, int row) {
-    const struct cpu_backend *b = cpu_of_const(backend);
-    assert(b->plan->hidden != PLAN_NONE && row >= 0 && row < b->max_tokens);
-    return cpu_row_at(b, b->plan->hidden, row);
-}
-
-static void cpu_parallel(struct backend *backend, pool_fn fn, void *ctx, int64_t n_items,
-                         int64_t chunk) {
-    pool_run(cpu_of(backend)->pool, fn, ctx, n_items, chunk);
-}
-
-static uint64_t cpu_expert_bytes(const struct backend *backend) {
-    return cpu_of_const(backend)->expert_bytes;
-}
-
-static uint64_t cpu_cache_bytes(const struct backend *backend) {
-    return cpu_of_const(backend)->cache_bytes;
-}
-
-static const char *cpu_slow(const struct backend *backend) { return cpu_of_const(backend)->slow; }
-
-static const char *cpu_isa_name(const struct backend *backend) {
-    return cpu_of_const(backend)->ops->name;
-}
-
-static int cpu_threads(const struct backend *backend) {
-    return pool_size(cpu_of_const(backend)->pool);
+    *out = (struct backend_info){.variant = b->ops->name,
+                                 .kv_type = kv_type_names[b->kv_type],
+                                 .slow_formats = b->slow,
+                                 .cache_bytes = b->cache_bytes};
 }
 
 const struct backend_class backend_cpu = {
     .name = "cpu",
+    .kv_types = kv_type_names,
+    .kv_default = "f16",
+    .device = cpu_device,
+    .need = cpu_need,
     .create = cpu_create,
     .destroy = cpu_destroy,
-    .run = cpu_run,
-    .logits = cpu_logits,
-    .hidden = cpu_hidden,
-    .expert_bytes = cpu_expert_bytes,
-    .kv_forget = cpu_page_forget,
-    .parallel = cpu_parallel,
+    .submit = cpu_submit,
+    .wait = cpu_wait,
+    .page_release = cpu_page_release,
+    .describe = cpu_describe,
     .bandwidth = cpu_bandwidth,
     .peak_macs = cpu_peak_macs,
     .profile = cpu_profile_switch,
-    .stage_time = cpu_profile_at,
-    .cache_bytes = cpu_cache_bytes,
-    .slow = cpu_slow,
-    .isa = cpu_isa_name,
-    .threads = cpu_threads,
 };

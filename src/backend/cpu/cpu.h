@@ -76,8 +76,7 @@ struct cpu_backend {
     struct backend base;
     const struct plan *plan;
     const struct cpu_ops *ops;
-    struct pool *pool;          // the lender's
-    struct cpu_backend *lender; // whose threads these are; itself where they are its own
+    struct pool *pool; // the engine's
     int max_tokens, max_logits, max_seqs;
     enum kv_type kv_type;
 
@@ -87,9 +86,6 @@ struct cpu_backend {
     float **rope_table;        // [plan->n_rope] -> [max_tokens, n_rot]
     struct cpu_stage *stage;
     int n_stage;
-    // the product that helpers fetch from, of this backend or of one that runs on its threads;
-    // NULL: none. The lender's counts.
-    _Atomic(const struct cpu_stage *) ahead;
 
     bool is_slow[FORMAT_COUNT]; // formats without a kernel
     char slow[128];             // the same, for people
@@ -122,7 +118,15 @@ struct cpu_backend {
     uint64_t cache_bytes_all; // of all of them
 
     bool profiling;
-    struct cpu_profile *profile; // [n_stage] times of the stages; NULL: never switched on
+    struct step_stage *profile; // [n_stage] times of the stages; NULL: never switched on
+
+    // the result of the last step
+    const float **logits;    // [max_logits] the rows of the buffer
+    const float **hidden;    // [max_tokens]
+    bool in_flight;          // submitted, and not waited for
+    uint64_t (*now)(void *); // the host's clock
+    void *now_ctx;
+    uint64_t run_ns;
 };
 
 static inline int64_t cpu_groups(int64_t rows) { return (rows + MATMUL_GROUP - 1) / MATMUL_GROUP; }
@@ -186,21 +190,19 @@ void cpu_program_run(struct cpu_backend *b, const struct batch *batch);
 
 // pages.c: the batch's clears and copies, in order.
 void cpu_pages_run(struct cpu_backend *b, const struct batch *batch);
-void cpu_page_forget(struct backend *backend, int group, uint32_t page);
+void cpu_page_release(struct backend *backend, int group, uint32_t page);
 
 // ahead.c: links each stage to the product after it, names that one while a product runs, and
-// fetches from it.
+// fetches from it. The name is in the pool's slot, for all backends that run on its threads.
 void cpu_ahead_link(struct cpu_backend *b);
 void cpu_ahead_name(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows);
-void cpu_ahead_leave(struct cpu_backend *b); // nothing of a borrower is fetched from any more
+void cpu_ahead_enter(struct cpu_backend *b);
+void cpu_ahead_leave(struct cpu_backend *b); // nothing of this one is fetched from any more
 bool cpu_ahead_fetch(void *ctx, int worker, int64_t step);
 
 double cpu_bandwidth(struct backend *backend, uint64_t working_set, int budget_ms);
-double cpu_peak_macs(struct backend *backend, bool integer);
+double cpu_peak_macs(struct backend *backend, enum backend_math math);
 
 void cpu_profile_switch(struct backend *backend, bool on);
-void cpu_profile_add(struct cpu_backend *b, int stage, uint64_t ns);
-bool cpu_profile_at(const struct backend *backend, int index, const char **name, uint64_t *ns,
-                    uint64_t *runs);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include "backend/cpu/cpu.h"
 #include "base/checked.h"
-#include "plan/cost.h"
 
 enum { PARTS_MAX_FLOATS = 64 << 20 };
 
@@ -138,7 +137,7 @@ static void carve_all(struct cpu_backend *b, const struct backend_config *config
 static rn_status map_kv(struct cpu_backend *b, const struct backend_config *config, rn_error *err) {
     for (int g = 0; g < b->plan->n_group; g++) {
         uint64_t bytes;
-        b->page_bytes[g] = plan_kv_page_bytes(b->plan, g, b->kv_type);
+        b->page_bytes[g] = kv_page_bytes(&b->plan->group[g], b->kv_type);
         if (!ck_mul(b->page_bytes[g], config->n_pages[g], &bytes)) bytes = UINT64_MAX;
         const rn_status status =
             region_map(bytes, true, "the KV pages; a smaller context needs less", &b->kv[g], err);

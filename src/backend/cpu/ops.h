@@ -2,12 +2,13 @@
 // give the bits of the scalar one (reference.c), which is the definition; matrix products have a
 // table of their own (matmul.h).
 //
-// What a page of a KV group holds is in plan/kv_type.h.
+// What a page of a KV group holds is in kv_layout.h.
 #ifndef RN_BACKEND_CPU_OPS_H
 #define RN_BACKEND_CPU_OPS_H
 
 #include <math.h>
 
+#include "backend/cpu/kv_layout.h"
 #include "backend/cpu/matmul.h"
 #include "base/half.h"
 #include "plan/batch.h"

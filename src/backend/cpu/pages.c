@@ -65,7 +65,7 @@ void cpu_pages_run(struct cpu_backend *b, const struct batch *batch) {
     pool_run(b->pool, parts_run, &job, n_items, bytes > INLINE_BYTES ? 1 : n_items);
 }
 
-void cpu_page_forget(struct backend *backend, int group, uint32_t page) {
+void cpu_page_release(struct backend *backend, int group, uint32_t page) {
     struct cpu_backend *b = (struct cpu_backend *)backend;
     region_forget(&b->kv[group], page * b->page_bytes[group], b->page_bytes[group]);
 }

@@ -1,16 +1,12 @@
-// Where a run's time goes: while profiling is on, program.c reports the time of every stage here.
-// Off, a run pays one branch per stage. The memory is taken when profiling is first switched on.
+// Where a step's time goes: while profiling is on, program.c writes the time of every stage, and
+// the result carries them. Off, a run pays one branch per stage. The memory is taken when profiling
+// is first switched on.
 #include <stdio.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
 
 enum { NAME_LENGTH = 96 };
-
-struct cpu_profile {
-    uint64_t ns, runs;
-    char name[NAME_LENGTH];
-};
 
 // "blk.3.ffn_gate.weight" is "ffn_gate".
 static int short_name(const char *name, const char **out) {
@@ -41,28 +37,18 @@ static void name_make(const struct plan *plan, const struct cpu_stage *stage, ch
     }
 }
 
+static bool make_names(struct cpu_backend *b) {
+    char(*name)[NAME_LENGTH] = arena_array(&b->arena, (size_t)b->n_stage, sizeof *name);
+    b->profile = name ? arena_array(&b->arena, (size_t)b->n_stage, sizeof *b->profile) : NULL;
+    for (int i = 0; b->profile && i < b->n_stage; i++) {
+        name_make(b->plan, &b->stage[i], name[i]);
+        b->profile[i].name = name[i];
+    }
+    return b->profile;
+}
+
 void cpu_profile_switch(struct backend *backend, bool on) {
     struct cpu_backend *b = (struct cpu_backend *)backend;
-    if (on && !b->profile) {
-        b->profile = arena_array(&b->arena, (size_t)b->n_stage, sizeof *b->profile);
-        for (int i = 0; b->profile && i < b->n_stage; i++)
-            name_make(b->plan, &b->stage[i], b->profile[i].name);
-    }
-    b->profiling = on && b->profile;
-    for (int i = 0; b->profiling && i < b->n_stage; i++) b->profile[i].ns = b->profile[i].runs = 0;
-}
-
-void cpu_profile_add(struct cpu_backend *b, int stage, uint64_t ns) {
-    b->profile[stage].ns += ns;
-    b->profile[stage].runs++;
-}
-
-bool cpu_profile_at(const struct backend *backend, int index, const char **name, uint64_t *ns,
-                    uint64_t *runs) {
-    const struct cpu_backend *b = (const struct cpu_backend *)backend;
-    if (!b->profile || index < 0 || index >= b->n_stage) return false;
-    *name = b->profile[index].name;
-    *ns = b->profile[index].ns;
-    *runs = b->profile[index].runs;
-    return true;
+    b->profiling = on && (b->profile || make_names(b));
+    for (int i = 0; b->profiling && i < b->n_stage; i++) b->profile[i].ns = 0;
 }

@@ -1,26 +1,26 @@
-// The table of KV types and the layout of a head; see kv_type.h.
-#include "plan/kv_type.h"
+// The table of KV types and the layout of a head; see kv_layout.h.
+#include "backend/cpu/kv_layout.h"
 
 #include <assert.h>
 #include <string.h>
 
 static const struct {
-    const char *name;
     uint32_t bits;             // of an element
     uint32_t align_k, align_v; // elements that a token's keys and values are padded to
     bool is_coded;
 } kv_types[KV_TYPE_COUNT] = {
-    [KV_F32] = {"f32", 32, 1, 1, false},
-    [KV_F16] = {"f16", 16, 1, 1, false},
-    [KV_INT8] = {"int8", 8, 4, 16, true},
-    [KV_INT4] = {"int4", 4, 8, KV_BLOCK, true},
+    [KV_F32] = {32, 1, 1, false},
+    [KV_F16] = {16, 1, 1, false},
+    [KV_INT8] = {8, 4, 16, true},
+    [KV_INT4] = {4, 8, KV_BLOCK, true},
 };
 
-const char *kv_type_name(enum kv_type type) { return kv_types[type].name; }
+const char *const kv_type_names[KV_TYPE_COUNT + 1] = {
+    [KV_F32] = "f32", [KV_F16] = "f16", [KV_INT8] = "int8", [KV_INT4] = "int4"};
 
 int kv_type_find(const char *name) {
     for (int i = 0; i < KV_TYPE_COUNT; i++)
-        if (strcmp(kv_types[i].name, name) == 0) return i;
+        if (strcmp(kv_type_names[i], name) == 0) return i;
     return -1;
 }
 
@@ -45,4 +45,11 @@ struct kv_layout kv_layout_of(enum kv_type type, int dim_k, int dim_v) {
     layout.scale_v = layout.v + layout.row_v * KV_PAGE_TOKENS;
     layout.bytes = layout.scale_v + (is_coded ? scales_bytes(dim_v, layout.block_v) : 0);
     return layout;
+}
+
+uint64_t kv_page_bytes(const struct plan_kv_group *group, enum kv_type type) {
+    const uint64_t n_layer = (uint64_t)group->n_layer;
+    if (group->kind == KV_RECURRENT) return n_layer * (uint64_t)group->state * sizeof(float);
+    const struct kv_layout layout = kv_layout_of(type, group->dim_k, group->dim_v);
+    return n_layer * (uint64_t)group->n_head_kv * layout.bytes;
 }

@@ -1,5 +1,5 @@
-// The formats of KV entries, and where a head's keys and values lie in a page. The cost model and
-// the backends read the same layout, so what `inspect` prints is what pages take.
+// The formats of KV entries that the CPU backend has, and where a page stores a head's keys and
+// values. The layout is this backend's alone: others ask for the bytes of a page (backend.h).
 //
 // A page has room for KV_PAGE_TOKENS tokens. For each layer and then each KV head it holds the keys
 // by elements, all tokens of an element (or of a few) side by side, and the values by tokens:
@@ -9,17 +9,12 @@
 //   int4      K u8 [groups of 8][tokens][4], byte i has elements i and, above, 4 + i of its group,
 //             f16 scale [blocks][tokens]; V u8 [tokens][row], 16 bytes per block, byte i has
 //             elements i and 16 + i, f16 scale [blocks][tokens]; nibbles are codes + 8
-#ifndef RN_PLAN_KV_TYPE_H
-#define RN_PLAN_KV_TYPE_H
+#ifndef RN_BACKEND_CPU_KV_LAYOUT_H
+#define RN_BACKEND_CPU_KV_LAYOUT_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "plan/plan.h"
 
-enum {
-    KV_PAGE_TOKENS = 32,
-    KV_BLOCK = 32,     // elements of an int4 head that share a scale
-    KV_DIM_MAX = 1024, // elements of a head
-};
+enum { KV_BLOCK = 32 }; // elements of an int4 head that share a scale
 
 // The name is what --kv-type takes.
 enum kv_type { KV_F32, KV_F16, KV_INT8, KV_INT4, KV_TYPE_COUNT };
@@ -36,8 +31,10 @@ struct kv_layout {
     uint32_t bytes;
 };
 
-const char *kv_type_name(enum kv_type type);
-int kv_type_find(const char *name); // -1: unknown
+extern const char *const kv_type_names[KV_TYPE_COUNT + 1]; // the last is NULL
+int kv_type_find(const char *name);                         // -1: unknown
 struct kv_layout kv_layout_of(enum kv_type type, int dim_k, int dim_v);
+// Bytes of a page of a group: all its layers.
+uint64_t kv_page_bytes(const struct plan_kv_group *group, enum kv_type type);
 
 #endif
