@@ -289,7 +289,8 @@ typedef struct rn_request {
     void *on_logits_ctx;
 } rn_request;
 
-// Any thread. RN_ERR_FULL: too many are waiting already; RN_ERR_CANCELLED: the engine was stopped.
+// Any thread. RN_ERR_FULL: too many are waiting already; RN_ERR_CANCELLED: the engine was stopped;
+// RN_ERR_DEVICE: its device was lost.
 rn_status rn_engine_submit(rn_engine *engine, const rn_request *request, uint64_t *id,
                            rn_error *err);
 // Any thread. Ends a request: the next step gives its memory back and its last event says
@@ -385,11 +386,15 @@ void rn_engine_stop(rn_engine *engine, bool drain);
 // --- the caller's thread ---
 
 // Runs one step over all sequences; *busy is false when there was nothing to do. Collect the events
-// afterwards.
+// afterwards. RN_ERR_DEVICE: the device was lost; every request has ended with an error.
 rn_status rn_engine_step(rn_engine *engine, bool *busy);
 // The next event of the last step; false: no more. All are to be collected before the next step,
 // which is refused (RN_ERR_ARG) otherwise.
 bool rn_engine_next_event(rn_engine *engine, rn_event *out);
+
+// Any thread. RN_OK, or RN_ERR_DEVICE: the backend has lost its device. Every request has ended with
+// an error, and the engine takes no more.
+rn_status rn_engine_health(const rn_engine *engine, rn_error *err);
 
 typedef struct rn_engine_info {
     const char *backend, *isa, *kv_type;

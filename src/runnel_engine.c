@@ -165,6 +165,12 @@ bool rn_engine_next_event(rn_engine *engine, rn_event *out) {
 
 // ---------------------------------------------------------------- what it is, and does
 
+rn_status rn_engine_health(const rn_engine *engine, rn_error *err) {
+    const struct engine *e = &engine->engine;
+    if (!atomic_load_explicit(&e->is_lost, memory_order_acquire)) return RN_OK;
+    return err_set(err, RN_ERR_DEVICE, "%s: %s", e->backend->cls->name, e->fault.message);
+}
+
 void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out) {
     const struct engine *e = &engine->engine;
     struct backend_info info;

@@ -66,6 +66,7 @@ struct seq *engine_running_remove(struct engine *engine, int index) {
 
 void engine_preempt(struct engine *engine, int index) {
     struct seq *seq = engine_running_remove(engine, index);
+    assert(engine->n_flight == 0);
     engine_draft_leave(engine, seq, false);
     kv_release(engine->kv, &seq->table);
     seq->n_done = seq->n_again = 0;
@@ -84,15 +85,16 @@ int engine_victim(const struct engine *engine, int from) {
 
 // ---------------------------------------------------------------- ends
 
-static void end(struct engine *engine, struct seq *seq, bool cancelled) {
+static void end(struct engine *engine, struct seq *seq, rn_status status) {
+    const rn_finish finish = status == RN_ERR_CANCELLED ? RN_FINISH_CANCELLED : RN_FINISH_ERROR;
     output_begin(&seq->output);
-    engine_finish(engine, seq, engine_new_event(engine, seq),
-                  cancelled ? RN_FINISH_CANCELLED : RN_FINISH_ERROR,
-                  cancelled ? RN_ERR_CANCELLED : RN_ERR_DEADLINE);
+    engine_finish(engine, seq, engine_new_event(engine, seq), finish, status);
 }
 
-static bool is_cancelled(const struct seq *seq) {
-    return atomic_load_explicit(&seq->cancelled, memory_order_relaxed);
+// A cancel or a deadline that ends it now; RN_OK: none does.
+static rn_status end_of(const struct seq *seq, uint64_t now) {
+    if (atomic_load_explicit(&seq->cancelled, memory_order_relaxed)) return RN_ERR_CANCELLED;
+    return seq->deadline_ns <= now ? RN_ERR_DEADLINE : RN_OK;
 }
 
 // One that goes on: other threads may change its flags in the middle of a step, which looks at
@@ -109,18 +111,18 @@ static void look_at_all(struct engine *engine, uint64_t now) {
     engine->next_deadline = UINT64_MAX;
     for (int i = engine->n_running - 1; i >= 0; i--) {
         struct seq *seq = engine->running[i];
-        const bool cancelled = is_cancelled(seq);
-        if (cancelled || seq->deadline_ns <= now)
-            end(engine, engine_running_remove(engine, i), cancelled);
+        const rn_status status = end_of(seq, now);
+        if (status)
+            end(engine, engine_running_remove(engine, i), status);
         else
             look_at(engine, seq);
     }
     for (int i = engine->n_waiting - 1; i >= 0; i--) {
         struct seq *seq = engine->waiting[i].seq;
-        const bool cancelled = is_cancelled(seq);
-        if (cancelled || seq->deadline_ns <= now) {
+        const rn_status status = end_of(seq, now);
+        if (status) {
             waiting_remove(engine, seq);
-            end(engine, seq, cancelled);
+            end(engine, seq, status);
         } else {
             look_at(engine, seq);
         }
@@ -128,7 +130,7 @@ static void look_at_all(struct engine *engine, uint64_t now) {
     engine->blocked = false;
 }
 
-static void take_new(struct engine *engine) {
+void engine_take_new(struct engine *engine) {
     for (struct seq *seq = intake_take(&engine->intake), *next; seq; seq = next) {
         next = seq->next;
         seq->next = NULL;
@@ -137,6 +139,17 @@ static void take_new(struct engine *engine) {
         look_at(engine, seq);
         engine->stats.submitted++;
         engine->stats.prompt_tokens += (uint64_t)seq->n_prompt;
+    }
+}
+
+void engine_end_all(struct engine *engine, rn_status status) {
+    engine->event_ns = engine_now(engine);
+    while (engine->n_running > 0)
+        end(engine, engine_running_remove(engine, engine->n_running - 1), status);
+    while (engine->n_waiting > 0) {
+        struct seq *seq = engine->waiting[engine->n_waiting - 1].seq;
+        waiting_remove(engine, seq);
+        end(engine, seq, status);
     }
 }
 
@@ -297,6 +310,8 @@ static bool is_full_for(const struct engine *engine, const struct seq *seq) {
 static bool make_room(struct engine *engine, const struct seq *seq, uint64_t *promised) {
     if (has_room(engine, seq, *promised)) return true;
     if (!could_have_room(engine, seq, *promised)) return false;
+    engine->land_first = engine->n_flight > 0;
+    if (engine->land_first) return false;
     while (!has_room(engine, seq, *promised)) {
         const int victim = engine_victim(engine, 0);
         if (victim < 0 || !makes_way(engine->running[victim], seq)) return false;
@@ -356,7 +371,7 @@ void engine_admit(struct engine *engine) {
         kv_forget_prefixes(engine->kv);
         engine_draft_forget(engine);
     }
-    take_new(engine);                        // before the flags: a cancel follows its submit
+    engine_take_new(engine);                 // before the flags: a cancel follows its submit
     const uint64_t now = engine_now(engine); // not before any submit
     engine->event_ns = now;
     if (intake_take_flag(&engine->intake) || now >= engine->next_deadline) look_at_all(engine, now);

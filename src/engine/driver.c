@@ -52,7 +52,7 @@ void driver_forget_prefixes(struct driver *driver) {
 static bool step(struct driver *driver) {
     bool busy;
     const rn_status status = engine_step(driver->engine, &busy);
-    assert(status == RN_OK); // events were collected
+    assert(status == RN_OK || status == RN_ERR_DEVICE); // events were collected
     (void)status;
     stats_board_write(&driver->board, &driver->engine->stats);
     watcher_take_all(driver);
@@ -64,7 +64,7 @@ rn_status driver_step(struct driver *driver, bool *busy) {
     if (atomic_load(&driver->state) != DRIVER_IDLE) return RN_ERR_ARG;
     if (driver->engine->next_event < driver->engine->n_event) return RN_ERR_ARG;
     *busy = step(driver);
-    return RN_OK;
+    return atomic_load(&driver->engine->is_lost) ? RN_ERR_DEVICE : RN_OK;
 }
 
 bool driver_next_event(struct driver *driver, rn_event *out) {
@@ -74,7 +74,8 @@ bool driver_next_event(struct driver *driver, rn_event *out) {
 
 // Whether some request has not ended. One that was submitted before the intake was closed is seen.
 static bool has_requests(const struct engine *engine) {
-    return engine->n_running > 0 || engine->n_waiting > 0 || atomic_load(&engine->intake.inbox);
+    return engine->n_running > 0 || engine->n_waiting > 0 || engine->n_flight > 0 ||
+           atomic_load(&engine->intake.inbox);
 }
 
 // ---------------------------------------------------------------- events

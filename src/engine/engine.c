@@ -35,46 +35,164 @@ static void stats_fill(struct engine *engine) {
     stats->kv_cached_bytes = kv.cached_bytes;
 }
 
-rn_status engine_step(struct engine *engine, bool *busy) {
+// The step that was made goes to the backend, and its sequences with it.
+static void take_off(struct engine *engine) {
+    struct flight *flight = engine->step;
+    engine->n_overlapped += engine->n_flight > 0;
+    engine->n_flight++;
+    for (int i = 0; i < flight->n_work; i++) {
+        struct work *work = &flight->work[i];
+        struct seq *seq = work->seq;
+        seq->n_steps++;
+        seq->table.n_flight += work->n_tokens;
+        work->is_ahead =
+            work->samples && engine_runs_ahead(engine, seq) && seq_known(seq) + 1 < seq->limit;
+        seq->n_ahead += work->is_ahead;
+        seq->ahead_row = work->first_out + work->n_out - 1;
+    }
+}
+
+// What a step in flight was to try is given up with the rest.
+static void table_free(struct engine *engine, struct seq *seq) {
+    if (seq->table.marked) kv_settle(engine->kv, &seq->table, seq->n_done, seq->n_done);
+    kv_release(engine->kv, &seq->table);
+}
+
+// The step's sequences are as they were, but for the end of those that left meanwhile.
+static void touch_down(struct engine *engine, struct flight *flight) {
+    engine->first_flight = (engine->first_flight + 1) % BACKEND_MAX_DEPTH;
+    engine->n_flight--;
+    for (int i = 0; i < flight->n_work; i++) {
+        const struct work *work = &flight->work[i];
+        struct seq *seq = work->seq;
+        seq->n_steps--;
+        seq->table.n_flight -= work->n_tokens;
+        seq->n_ahead -= work->is_ahead;
+    }
+    for (struct seq **at = &engine->leaving, *seq; (seq = *at);) {
+        if (seq->n_steps > 0) {
+            at = &seq->next;
+            continue;
+        }
+        *at = seq->next;
+        table_free(engine, seq);
+        engine->blocked = false;
+        seq->next = engine->done;
+        engine->done = seq;
+    }
+}
+
+static bool is_lost(const struct engine *engine) {
+    return atomic_load_explicit(&engine->is_lost, memory_order_relaxed);
+}
+
+// Nothing will come of the steps in flight, nor of anything else.
+static void lose_device(struct engine *engine) {
+    while (engine->n_flight > 0) touch_down(engine, &engine->flight[engine->first_flight]);
+    engine_end_all(engine, RN_ERR_DEVICE);
+    atomic_store_explicit(&engine->is_lost, true, memory_order_release);
+    intake_refuse(&engine->intake, RN_ERR_DEVICE);
+}
+
+static void fail(struct engine *engine, struct flight *flight, rn_status status) {
+    if (status == RN_ERR_DEVICE)
+        lose_device(engine);
+    else
+        engine_publish_failure(engine, flight, status);
+}
+
+void engine_submit(struct engine *engine) {
+    struct flight *flight = engine->step;
+    flight->n_work = engine->n_work;
+    flight->shape = engine->shape;
+    const rn_status status =
+        engine->backend->cls->submit(engine->backend, &engine->batch, &engine->fault);
+    take_off(engine);
+    if (!status) return;
+    touch_down(engine, flight);
+    fail(engine, flight, status);
+}
+
+// The oldest step in flight: its results, then what they mean.
+static void land(struct engine *engine, uint64_t *at) {
     rn_engine_stats *stats = &engine->stats;
-    *busy = false;
-    if (engine->next_event < engine->n_event) return RN_ERR_ARG; // events would be lost
+    struct flight *flight = &engine->flight[engine->first_flight];
+    const rn_status status =
+        engine->backend->cls->wait(engine->backend, &engine->result, &engine->fault);
+    lap(engine, at, &stats->run_ns);
+    touch_down(engine, flight);
+    if (status) {
+        fail(engine, flight, status);
+        return;
+    }
+    engine->prompt_steps += flight->has_prompts;
+    engine->step_cost = ledger_step(&engine->rates, &flight->shape, engine->result.expert_bytes);
+    stats->weight_bytes += engine->step_cost.weight_bytes;
+    stats->kv_bytes += engine->step_cost.kv_read_bytes;
+    engine_sample(engine, flight);
+    lap(engine, at, &stats->sample_ns);
+    engine_publish(engine, flight);
+    lap(engine, at, &stats->publish_ns);
+    const uint64_t begin = flight->begin_ns;
+    engine_draft_learn(engine, flight,
+                       *at - (begin > engine->landed_ns ? begin : engine->landed_ns));
+    engine->landed_ns = *at;
+    stats->steps++;
+}
+
+// Schedules, builds and submits; false: there was nothing to do.
+static bool make_step(struct engine *engine, uint64_t begin, uint64_t *at) {
+    rn_engine_stats *stats = &engine->stats;
+    if (!engine_schedule(engine)) return false;
+    if (engine->n_flight == 0) engine->outside_ns += begin - engine->end_ns;
+    engine->step->begin_ns = begin;
+    lap(engine, at, &stats->schedule_ns);
+    engine_build_batch(engine);
+    lap(engine, at, &stats->batch_ns);
+    engine_submit(engine);
+    lap(engine, at, &stats->run_ns);
+    return true;
+}
+
+static void step(struct engine *engine, uint64_t begin) {
+    uint64_t at = begin;
+    if (engine->land_first) {
+        while (engine->n_flight > 0) land(engine, &at);
+        engine->blocked = engine->land_first = false;
+    }
+    if (is_lost(engine)) return;
+    const bool made = make_step(engine, begin, &at);
+    if (engine->n_flight == engine->depth || (engine->n_flight > 0 && !made)) land(engine, &at);
+    if (at != begin) engine->end_ns = at;
+    engine->is_busy = made || engine->n_flight > 0 || engine->n_event > 0;
+}
+
+// Sequences whose events were read are over. A step without events may have brought some that left
+// before: their events may still be on their way to the reader, so they wait for the next ones.
+static void bury_done(struct engine *engine) {
+    if (engine->n_event == 0) return;
     engine->n_event = engine->next_event = 0;
     intake_bury(&engine->intake, engine->done);
     engine->done = NULL;
+}
+
+rn_status engine_step(struct engine *engine, bool *busy) {
+    *busy = false;
+    if (engine->next_event < engine->n_event) return RN_ERR_ARG; // events would be lost
+    bury_done(engine);
     const uint64_t begin = engine_now(engine);
-    uint64_t at = begin;
     atomic_store_explicit(&engine->begin_ns, begin, memory_order_relaxed);
-    if (engine_schedule(engine)) {
-        engine->outside_ns += begin - engine->end_ns;
-        lap(engine, &at, &stats->schedule_ns);
-        engine_build_batch(engine);
-        lap(engine, &at, &stats->batch_ns);
-        engine_run(engine);
-        lap(engine, &at, &stats->run_ns);
-        engine_sample(engine);
-        lap(engine, &at, &stats->sample_ns);
-        engine_publish(engine);
-        lap(engine, &at, &stats->publish_ns);
-        engine_draft_learn(engine, at - begin);
-        engine->end_ns = at;
-        stats->steps++;
+    if (is_lost(engine)) {
+        engine_take_new(engine);
+        engine_end_all(engine, RN_ERR_DEVICE);
+    } else {
+        step(engine, begin);
     }
     stats_fill(engine);
     atomic_store_explicit(&engine->begin_ns, 0, memory_order_relaxed);
     assert(engine_check(engine));
-    *busy = engine->n_work > 0 || engine->n_event > 0;
-    return RN_OK;
-}
-
-void engine_run(struct engine *engine) {
-    rn_error err;
-    const rn_status status = backend_run(engine->backend, &engine->batch, &engine->result, &err);
-    assert(status == RN_OK);
-    (void)status;
-    engine->step_cost = ledger_step(&engine->rates, &engine->shape, engine->result.expert_bytes);
-    engine->stats.weight_bytes += engine->step_cost.weight_bytes;
-    engine->stats.kv_bytes += engine->step_cost.kv_read_bytes;
+    *busy = is_lost(engine) ? engine->n_event > 0 : engine->is_busy;
+    return is_lost(engine) ? RN_ERR_DEVICE : RN_OK;
 }
 
 bool engine_next_event(struct engine *engine, rn_event *out) {
@@ -85,9 +203,12 @@ bool engine_next_event(struct engine *engine, rn_event *out) {
 
 static bool seq_check(const struct seq *seq, enum seq_state state) {
     if (seq->state != state || seq->n_token > seq->limit) return false;
-    if (state == SEQ_WAITING) return seq->table.n_page == 0 && seq->n_done == 0;
+    if (state == SEQ_WAITING)
+        return seq->table.n_page == 0 && seq->n_done == 0 && seq->n_steps == 0;
+    if ((seq->n_steps == 0) != (seq->table.n_flight == 0) || seq_next(seq) > seq_known(seq))
+        return false;
     return seq->n_done < seq->n_token && seq->n_done + seq->n_again < seq->n_token &&
-           !seq->table.marked;
+           (!seq->table.marked || seq->n_steps > 0);
 }
 
 static bool waiter_check(const struct engine *engine, int index) {
@@ -104,6 +225,10 @@ bool engine_check(struct engine *engine) {
         const struct seq *seq = engine->running[i];
         if (!seq_check(seq, SEQ_RUNNING)) return false;
         if (i > 0 && engine->running[i - 1]->priority < seq->priority) return false;
+        kv_check_table(engine->kv, &seq->table);
+    }
+    for (const struct seq *seq = engine->leaving; seq; seq = seq->next) {
+        if (seq->state != SEQ_DONE || seq->n_steps == 0) return false;
         kv_check_table(engine->kv, &seq->table);
     }
     for (int i = 0; i < engine->n_waiting; i++)
@@ -141,6 +266,8 @@ static rn_status read_config(struct engine *engine, const struct model *model,
         engine_plan(model, config, &engine->place, &engine->draft_place, &budget, err);
     if (status) return status;
     engine->kv_bytes = budget.kv;
+    engine->depth = engine->place.device.depth;
+    assert(engine->depth >= 1 && engine->depth <= BACKEND_MAX_DEPTH);
     engine->n_ctx = budget.sizes.n_ctx;
     engine->max_seqs = budget.sizes.max_seqs;
     engine->batch_tokens = budget.sizes.batch_tokens;
@@ -171,7 +298,11 @@ static rn_status allocate(struct engine *engine, rn_error *err) {
     engine->running = calloc(seqs, sizeof(struct seq *));
     engine->prompts = calloc(seqs, sizeof(struct seq *));
     engine->waiting = calloc((size_t)engine->max_live, sizeof *engine->waiting);
-    engine->work = calloc(seqs, sizeof *engine->work);
+    bool has_works = true;
+    for (int i = 0; i < engine->depth; i++) {
+        engine->flight[i].work = calloc(seqs, sizeof *engine->work);
+        has_works &= engine->flight[i].work != NULL;
+    }
     engine->batch_seq = calloc(seqs, sizeof *engine->batch_seq);
     engine->token = calloc(rows, sizeof *engine->token);
     engine->pos = calloc(rows, sizeof *engine->pos);
@@ -179,7 +310,7 @@ static rn_status allocate(struct engine *engine, rn_error *err) {
     const size_t n_event = (size_t)engine->max_live + (size_t)engine->logit_rows;
     engine->event = calloc(n_event, sizeof *engine->event);
     engine->pick = calloc((size_t)engine->logit_rows, sizeof *engine->pick);
-    if (engine->running && engine->prompts && engine->waiting && engine->work &&
+    if (engine->running && engine->prompts && engine->waiting && has_works &&
         engine->batch_seq && engine->token && engine->pos && engine->out_row && engine->event &&
         engine->pick)
         return users_init(&engine->users, engine->max_live, err);
@@ -279,7 +410,8 @@ rn_status engine_init(struct engine *engine, const struct model *model,
 }
 
 void engine_deinit(struct engine *engine) {
-    for (int i = 0; i < engine->n_running; i++) kv_release(engine->kv, &engine->running[i]->table);
+    for (int i = 0; i < engine->n_running; i++) table_free(engine, engine->running[i]);
+    for (struct seq *seq = engine->leaving; seq; seq = seq->next) table_free(engine, seq);
     speculation_destroy(engine->spec); // it knows sequences and uses the backend's threads
     if (engine->intake.max_waiting) intake_deinit(&engine->intake); // frees all sequences
     kv_destroy(engine->kv);
@@ -291,7 +423,7 @@ void engine_deinit(struct engine *engine) {
     free(engine->running);
     free(engine->prompts);
     free(engine->waiting);
-    free(engine->work);
+    for (int i = 0; i < BACKEND_MAX_DEPTH; i++) free(engine->flight[i].work);
     free(engine->batch_seq);
     free(engine->token);
     free(engine->pos);

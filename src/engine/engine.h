@@ -2,9 +2,20 @@
 // build_batch, run, sample, publish. One thread owns it; what others may touch is the intake. After
 // create, a step allocates nothing, takes no lock and reads no environment.
 //
+// Run is submit and wait. Where the backend lets steps be in flight, the next one is scheduled,
+// built and submitted before the last one has landed: sample and publish trail by one.
+//
+//   depth 1   schedule build submit WAIT sample publish | schedule build submit WAIT ...
+//   depth 2   schedule build submit                     | schedule build submit WAIT(before) sample
+//             publish(before) | schedule ...
+//
+// A row's token may then be the one that the step in flight chooses (seq_known), unless the host
+// must know it first. Nobody is preempted while a step is in flight: it lands first.
+//
 // Invariants between steps:
-//  1. a sequence is in exactly one place: inbox, waiting, running, done, grave;
-//  2. running is sorted by seniority: priority, then age; only running sequences hold pages;
+//  1. a sequence is in exactly one place: inbox, waiting, running, leaving, done, grave;
+//  2. running is sorted by seniority: priority, then age; only running and leaving sequences hold
+//  pages; leaving ones are over, and have rows in steps in flight;
 //  3. a RUNNING sequence has n_done < n_token <= limit: there is something to evaluate. It is a
 //  stream when that is its last token alone, and what is to be evaluated again (n_again), else a
 //  prompt;
@@ -34,11 +45,27 @@ struct work {
     int n_draft;  // of them, drafted ones: the last; each has a row whose result is wanted
     int n_out;    // rows whose result is wanted: the last ones
     int at;       // its place in the batch
+    int first_pos, first_out; // as in the batch
+    bool is_ahead;            // later rows may refer to the token that it chooses
     bool samples; // a token is chosen after its last known token, and after each draft that was
                   // right
     bool failed;  // no token was possible after those that were chosen
     int first_pick, n_pick; // the chosen tokens
     int n_accepted;         // of them, those that were drafted: the first ones
+};
+
+// A step from its schedule to its landing.
+struct flight {
+    struct work *work; // [max_seqs]
+    int n_work;
+    struct batch_shape shape;
+    bool has_prompts;
+    uint64_t begin_ns; // when its schedule began
+    struct {           // of its drafts
+        uint64_t ns;
+        double expected_ns; // uncorrected; 0: nobody takes time
+        double plain_share; // of the rest of the step, which it would take without them
+    } draft;
 };
 
 // A chosen token.
@@ -97,12 +124,25 @@ struct engine {
     int n_running;
     struct waiter *waiting; // [max_live] in no order
     int n_waiting;
+    struct seq *leaving;    // over, with steps in flight; linked by next
     struct seq *done;       // finished; their events may still be read
     bool blocked;           // nobody was ready, or the next in turn did not fit, and nothing has
                             // changed since
     uint64_t next_deadline; // no sequence has an earlier one; UINT64_MAX: none has one
 
-    struct work *work; // [max_seqs] this step
+    int depth;                                // steps that may be in flight
+    struct flight flight[BACKEND_MAX_DEPTH]; // from first_flight on, n_flight of them
+    int first_flight, n_flight;
+    bool land_first;       // nothing is scheduled before all steps have landed
+    uint64_t n_overlapped; // steps that were submitted while another was in flight
+    uint64_t landed_ns;    // when the last one landed
+    rn_error fault;        // of the backend, the last; RN_ERR_DEVICE: the device is lost
+    bool is_busy;          // the last step had something to do, or left something
+    _Atomic bool is_lost;  // for other threads: the device is, and `fault` says it
+
+    // the step that is being made, or was last
+    struct flight *step;
+    struct work *work; // [max_seqs]
     int n_work;
     struct pick *pick;    // [logit_rows] this step's, by the row that they were chosen from
     struct seq **prompts; // [max_seqs] scratch of the schedule
@@ -122,7 +162,7 @@ struct engine {
     _Atomic uint64_t begin_ns; // of the step that runs now, for other threads to see; 0: none does
     uint64_t end_ns;           // of the last step that had work
     uint64_t outside_ns;       // the sum of the times between such steps
-    uint32_t prompt_steps;     // steps that evaluated prompts, modulo 2^32
+    uint32_t prompt_steps;     // steps that evaluated prompts and have landed, modulo 2^32
 };
 
 struct engine_config {
@@ -164,9 +204,12 @@ static inline uint64_t engine_now(const struct engine *engine) {
 // --- the parts of a step, one file each ---
 bool engine_schedule(struct engine *engine);    // schedule.c: false when there is nothing to do
 void engine_build_batch(struct engine *engine); // batch.c
-void engine_run(struct engine *engine);         // engine.c
-void engine_sample(struct engine *engine);      // sample.c
-void engine_publish(struct engine *engine);     // publish.c
+// engine.c: hands the batch over; the flight's sequences are in flight, or have failed.
+void engine_submit(struct engine *engine);
+void engine_sample(struct engine *engine, struct flight *flight);  // sample.c
+void engine_publish(struct engine *engine, struct flight *flight); // publish.c
+// publish.c: the step failed; its sequences end with that status.
+void engine_publish_failure(struct engine *engine, struct flight *flight, rn_status status);
 
 // admit.c, the first half of the schedule: new and flagged sequences, deadlines, who may run.
 void engine_admit(struct engine *engine);
@@ -189,10 +232,21 @@ void engine_turns_pop(const struct engine *engine, struct seq **list, int n);
 void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_finish finish,
                    rn_status status);
 rn_event *engine_new_event(struct engine *engine, const struct seq *seq);
+// admit.c: what was submitted since waits from now on; every sequence ends, for a device is lost.
+void engine_take_new(struct engine *engine);
+void engine_end_all(struct engine *engine, rn_status status);
 
 // Whether the step only adds to its text.
 static inline bool engine_is_stream(const struct seq *seq) {
-    return seq->n_token - seq->n_done == 1 + seq->n_again;
+    return seq_known(seq) - seq_next(seq) == 1 + seq->n_again;
+}
+
+// Whether the token after the next one can be chosen before the host knows the next one.
+static inline bool engine_runs_ahead(const struct engine *engine, const struct seq *seq) {
+    const rn_sampling *s = &seq->sampling;
+    return engine->depth > 1 && !seq->draft && !seq->constraint.mask && s->dry_multiplier == 0 &&
+           (s->repetition_penalty == 1 || s->repetition_penalty == 0) &&
+           s->presence_penalty == 0 && s->frequency_penalty == 0;
 }
 
 // A sequence that takes nothing from the prefix cache: every position's result is wanted.

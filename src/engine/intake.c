@@ -115,7 +115,8 @@ static rn_status create(const struct intake *intake, const rn_request *request, 
 static rn_status enqueue(struct intake *intake, struct seq *list, uint64_t *id, rn_error *err) {
     pthread_mutex_lock(&intake->lock);
     const bool closed = intake->closed;
-    if (!closed) {
+    const rn_status refusal = intake->refusal;
+    if (!closed && !refusal) {
         *id = ++intake->last_id;
         struct seq *last = list;
         for (struct seq *seq = list; seq; last = seq, seq = seq->next) {
@@ -127,6 +128,8 @@ static rn_status enqueue(struct intake *intake, struct seq *list, uint64_t *id, 
         push(&intake->inbox, list, last);
     }
     pthread_mutex_unlock(&intake->lock);
+    if (refusal)
+        return err_set(err, refusal, "the engine takes no requests: %s", rn_status_text(refusal));
     if (closed) return err_set(err, RN_ERR_CANCELLED, "the engine was stopped");
     return RN_OK;
 }
@@ -151,6 +154,12 @@ rn_status intake_submit(struct intake *intake, const rn_request *request, uint64
     }
     wake(intake);
     return RN_OK;
+}
+
+void intake_refuse(struct intake *intake, rn_status status) {
+    pthread_mutex_lock(&intake->lock);
+    intake->refusal = status;
+    pthread_mutex_unlock(&intake->lock);
 }
 
 void intake_close(struct intake *intake, bool closed) {

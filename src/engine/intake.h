@@ -26,6 +26,7 @@ struct intake {
     pthread_mutex_t lock; // of what follows
     uint64_t last_id;
     bool closed;                        // nothing more is taken
+    rn_status refusal;                  // not RN_OK: nothing ever will be, and why
     struct seq *bucket[INTAKE_BUCKETS]; // by id, linked by seq->same_bucket
 };
 
@@ -36,7 +37,7 @@ void intake_deinit(struct intake *intake); // frees every sequence that is still
 // --- any thread ---
 
 // One sequence per choice; RN_ERR_FULL when they do not all find room, RN_ERR_CANCELLED when the
-// intake is closed. All or none are queued. Ids increase, and the inbox has them in their order.
+// intake is closed, RN_ERR_DEVICE when the device was lost. All or none are queued. Ids increase, and the inbox has them in their order.
 rn_status intake_submit(struct intake *intake, const rn_request *request, uint64_t *id,
                         rn_error *err);
 void intake_cancel(struct intake *intake, uint64_t id); // sets seq->cancelled of every choice
@@ -44,6 +45,8 @@ void intake_cancel_all(struct intake *intake);
 void intake_pause(struct intake *intake, uint64_t id, bool pause);
 // Closed: what a submit queued before this returned is all there will be.
 void intake_close(struct intake *intake, bool closed);
+// Nothing is taken any more, and callers are told that status.
+void intake_refuse(struct intake *intake, rn_status status);
 // Sequences that are over and whose events were collected, linked by next: nobody looks at them
 // again but the table. They are freed by the next intake_reap.
 void intake_bury(struct intake *intake, struct seq *list);

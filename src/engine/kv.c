@@ -325,7 +325,7 @@ uint32_t kv_first_block(const struct kv_group *group, int n_done) {
 
 void kv_give_back(struct kv *kv, struct kv_table *table, int n_done) {
     for (int g = 0; g < kv->n_group; g++) {
-        const uint32_t first = kv_first_block(&kv->group[g], n_done);
+        const uint32_t first = kv_first_block(&kv->group[g], n_done - table->n_flight);
         for (uint32_t *b = &table->first[g]; *b < first; ++*b) {
             if (*b >= table->n_page) continue; // about to be passed over by a hit
             kv_page_drop(kv, g, table->page[g][*b]);
@@ -345,7 +345,7 @@ static void add_unseen(const struct kv *kv, const struct kv_table *table, int n_
                        struct room *room) {
     for (int g = 0; g < kv->n_group; g++) {
         const struct kv_group *const group = &kv->group[g];
-        const uint32_t first = kv_first_block(group, n_done);
+        const uint32_t first = kv_first_block(group, n_done - table->n_flight);
         for (uint32_t b = table->first[g]; b < first && b < table->n_page; b++) {
             const struct kv_page *const page = &group->page[table->page[g][b]];
             if (page->ref != 1 || page->pins > 0) continue;
@@ -513,6 +513,7 @@ void kv_release(struct kv *kv, struct kv_table *table) {
     }
     prefix_move(kv, table, KV_ROOT, 0);
     table->n_page = 0;
+    table->n_flight = 0;
     memset(table->first, 0, sizeof table->first);
     table->unlisted = false;
 }

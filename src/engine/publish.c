@@ -48,13 +48,14 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
         event->text_len = held.len;
     }
     engine_draft_leave(engine, seq, true);
-    kv_release(engine->kv, &seq->table);
+    if (seq->n_steps == 0) kv_release(engine->kv, &seq->table);
     users_leave(&engine->users, seq->user_at);
     if (seq->family->leader == seq) seq->family->leader = NULL;
     event->last = --seq->family->n_live == 0;
     seq->state = SEQ_DONE;
-    seq->next = engine->done;
-    engine->done = seq;
+    struct seq **list = seq->n_steps == 0 ? &engine->done : &engine->leaving;
+    seq->next = *list;
+    *list = seq;
     fill_timings(engine, seq, given_up);
     count_end(&engine->stats, finish);
     event->finish = finish;
@@ -63,16 +64,19 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
     event->timings = &seq->timings;
 }
 
-static void count_step(struct engine *engine, const struct work *work) {
+static void count_step(struct engine *engine, const struct flight *flight,
+                       const struct work *work) {
     struct seq *seq = work->seq;
     engine->stats.computed_tokens += (uint64_t)work->n_tokens;
     users_charge(&engine->users, seq->user_at,
                  work->n_tokens - work->n_draft - seq->n_again + work->n_accepted);
     if (!seq->first_ns) return; // steps up to the first token are the prompt's
     seq->timings.decode_steps++;
+    const struct batch_seq rows = {.first_pos = work->first_pos,
+                                   .n_tokens = work->n_tokens,
+                                   .n_out = work->n_out};
     seq->timings.decode_bytes +=
-        ledger_share(&engine->rates, engine->plan, &engine->batch_seq[work->at],
-                     engine->batch.n_seqs, &engine->step_cost);
+        ledger_share(&engine->rates, engine->plan, &rows, flight->n_work, &engine->step_cost);
 }
 
 // Text into the event; the sequence ends when a stop string matched or nothing more will come.
@@ -96,13 +100,12 @@ static rn_gap gap_of(const struct engine *engine, const struct seq *seq, uint64_
 // What the gap before n tokens would have been without drafts: the step would have taken less time,
 // and the tokens after the first further steps. A share of the time that it took, and not the time
 // that such a step is predicted to take: what slows the machine down would have slowed all of them.
-static void count_stream(struct engine *engine, struct seq *seq, uint64_t gap_ns, int n_tokens) {
-    const uint64_t now = engine->event_ns;
-    const uint64_t begin_ns = atomic_load_explicit(&engine->begin_ns, memory_order_relaxed);
-    const uint64_t step_ns = now - begin_ns;
-    const uint64_t draft_ns = engine->spec ? engine->spec->draft_ns : 0;
+static void count_stream(struct engine *engine, const struct flight *flight, struct seq *seq,
+                         uint64_t gap_ns, int n_tokens) {
+    const uint64_t step_ns = engine->event_ns - flight->begin_ns;
+    const uint64_t draft_ns = flight->draft.ns;
     const double rest_ns = draft_ns < step_ns ? (double)(step_ns - draft_ns) : 0;
-    const double plain_ns = rest_ns * (engine->spec ? engine->spec->plain_share : 1);
+    const double plain_ns = rest_ns * flight->draft.plain_share;
     const uint64_t before_ns = step_ns < gap_ns ? gap_ns - step_ns : 0;
     const uint64_t undrafted_ns = before_ns + (uint64_t)(plain_ns * n_tokens);
     seq->timings.undrafted_ms += (double)undrafted_ns * 1e-6;
@@ -154,14 +157,15 @@ static void publish_token(struct engine *engine, const struct work *work, int in
                                              : RN_FINISH_LENGTH);
 }
 
-static void publish_tokens(struct engine *engine, const struct work *work) {
+static void publish_tokens(struct engine *engine, const struct flight *flight,
+                           const struct work *work) {
     struct seq *seq = work->seq;
     const bool is_first = !seq->first_ns; // no gap is before that
     const uint64_t gap_ns = is_first ? 0 : engine->event_ns - seq->last_ns;
     int n = 0;
     output_begin(&seq->output);
     for (; n < work->n_pick && seq->state == SEQ_RUNNING; n++) publish_token(engine, work, n);
-    if (n > is_first) count_stream(engine, seq, gap_ns, n - is_first);
+    if (n > is_first) count_stream(engine, flight, seq, gap_ns, n - is_first);
     if (work->failed && seq->state == SEQ_RUNNING)
         engine_finish(engine, seq, engine_new_event(engine, seq), RN_FINISH_ERROR, RN_ERR_NUMERIC);
 }
@@ -173,16 +177,30 @@ static void publish_prompt(struct engine *engine, struct seq *seq) {
     event->embedding = seq->embedding;
 }
 
-static void publish_work(struct engine *engine, struct work *work) {
+// The sequence ends: what its step tried is taken back.
+static void fail_work(struct engine *engine, struct work *work, rn_status status) {
     struct seq *seq = work->seq;
-    count_step(engine, work);
+    if (seq->table.marked) kv_settle(engine->kv, &seq->table, seq->n_done, seq->n_done);
+    output_begin(&seq->output);
+    engine_finish(engine, seq, engine_new_event(engine, seq), RN_FINISH_ERROR, status);
+}
+
+static void publish_work(struct engine *engine, const struct flight *flight, struct work *work) {
+    struct seq *seq = work->seq;
+    const rn_status *status = engine->result.seq_status;
+    if (seq->state != SEQ_RUNNING) return; // it ended before: the row is past its end
+    if (status && status[work->at]) {
+        fail_work(engine, work, status[work->at]);
+        return;
+    }
+    count_step(engine, flight, work);
     if (seq->n_done < seq->n_prompt && seq->family->n_live > 1)
         engine->blocked = false; // other choices may share its prompt now
     engine_draft_settle(engine, work);
     if (seq->n_done / KV_PAGE_TOKENS > (int)seq->table.n_node)
         kv_commit(engine->kv, &seq->table, seq->token, seq->n_done);
     if (work->samples)
-        publish_tokens(engine, work);
+        publish_tokens(engine, flight, work);
     else if (seq->n_done == seq->n_token)
         publish_prompt(engine, seq);
 }
@@ -190,31 +208,43 @@ static void publish_work(struct engine *engine, struct work *work) {
 enum { FAR = 16, NEAR = 8 }; // works ahead
 
 // What the loop over the works will touch: the sequences, a little later what they point to.
-SEQ_INLINE void works_prefetch(const struct engine *engine, int index, const rn_event *events) {
+SEQ_INLINE void works_prefetch(const struct flight *flight, int index, const rn_event *events) {
     const int far = index + FAR, near = index + NEAR;
-    if (far < engine->n_work) {
-        const struct work *work = &engine->work[far];
+    if (far < flight->n_work) {
+        const struct work *work = &flight->work[far];
         seq_prefetch_write(work->seq, offsetof(struct seq, sampling));
         __builtin_prefetch(&work->seq->sampling.seed);
         seq_prefetch_write(&events[far], sizeof *events);
     }
-    if (near < 0 || near >= engine->n_work) return;
-    const struct seq *seq = engine->work[near].seq;
+    if (near < 0 || near >= flight->n_work) return;
+    const struct seq *seq = flight->work[near].seq;
     __builtin_prefetch(seq->token + seq->n_token, 1);
     __builtin_prefetch(seq->output.text, 1);
 }
 
-void engine_publish(struct engine *engine) {
-    engine->event_ns = engine_now(engine);
-    const rn_event *events = &engine->event[engine->n_event]; // mostly one for each work
-    for (int i = -FAR; i < 0; i++) works_prefetch(engine, i, events);
-    for (int i = 0; i < engine->n_work; i++) {
-        works_prefetch(engine, i, events);
-        publish_work(engine, &engine->work[i]);
-    }
-    int n = 0; // those that are over leave the running ones
+// Those that are over leave the running ones.
+static void sweep_running(struct engine *engine) {
+    int n = 0;
     for (int i = 0; i < engine->n_running; i++)
         if (engine->running[i]->state == SEQ_RUNNING) engine->running[n++] = engine->running[i];
     if (n < engine->n_running) engine->blocked = false;
     engine->n_running = n;
+}
+
+void engine_publish(struct engine *engine, struct flight *flight) {
+    engine->event_ns = engine_now(engine);
+    const rn_event *events = &engine->event[engine->n_event]; // mostly one for each work
+    for (int i = -FAR; i < 0; i++) works_prefetch(flight, i, events);
+    for (int i = 0; i < flight->n_work; i++) {
+        works_prefetch(flight, i, events);
+        publish_work(engine, flight, &flight->work[i]);
+    }
+    sweep_running(engine);
+}
+
+void engine_publish_failure(struct engine *engine, struct flight *flight, rn_status status) {
+    engine->event_ns = engine_now(engine);
+    for (int i = 0; i < flight->n_work; i++)
+        if (flight->work[i].seq->state == SEQ_RUNNING) fail_work(engine, &flight->work[i], status);
+    sweep_running(engine);
 }

@@ -9,27 +9,31 @@
 #include "engine/engine.h"
 #include "engine/logprobs.h"
 
+// Whether its rows mean anything: the sequence may have ended meanwhile, or failed in the step.
+static bool is_due(const struct engine *engine, const struct work *work) {
+    const rn_status *status = engine->result.seq_status;
+    return work->seq->state == SEQ_RUNNING && (!status || status[work->at] == RN_OK);
+}
+
 static void listen(struct engine *engine, const struct work *work) {
     struct seq *seq = work->seq;
-    const struct batch_seq *rows = &engine->batch_seq[work->at];
-    for (int r = 0; r < rows->n_out; r++) {
-        const int pos = seq->n_done + work->n_tokens - rows->n_out + r;
+    for (int r = 0; r < work->n_out; r++) {
+        const int pos = work->first_pos + work->n_tokens - work->n_out + r;
         if (pos < seq->n_heard) continue; // evaluated again after a preemption
         seq->n_heard = pos + 1;
         seq->on_logits(seq->on_logits_ctx, pos,
-                       engine->result.logits[rows->first_out + r],
+                       engine->result.logits[work->first_out + r],
                        engine->plan->n_vocab);
     }
 }
 
 static void pool(struct engine *engine, const struct work *work) {
     struct seq *seq = work->seq;
-    const struct batch_seq *rows = &engine->batch_seq[work->at];
-    for (int r = 0; r < rows->n_out; r++) {
-        const float *hidden = engine->result.hidden[rows->first_out + r];
+    for (int r = 0; r < work->n_out; r++) {
+        const float *hidden = engine->result.hidden[work->first_out + r];
         for (int i = 0; i < engine->n_embd; i++) seq->embedding[i] += hidden[i];
     }
-    if (seq->n_done + work->n_tokens < seq->n_token) return;
+    if (work->first_pos + work->n_tokens < seq->n_token) return;
     const float scale = seq->pooling == RN_POOLING_MEAN ? 1.0f / (float)seq->n_prompt : 1.0f;
     double squares = 0;
     for (int i = 0; i < engine->n_embd; i++) {
@@ -74,18 +78,23 @@ static bool choose_at(struct engine *engine, struct work *work, int index, int w
     return true;
 }
 
+struct job {
+    struct engine *engine;
+    struct flight *flight;
+};
+
 // Goes through the rows of a work as long as what was drafted is what is chosen: then the next row
 // is that of the text.
 static void choose(void *ctx, int64_t begin, int64_t end, int worker) {
-    struct engine *engine = ctx;
+    const struct job *job = ctx;
+    struct engine *engine = job->engine;
     assert(worker < engine->n_samplers);
     for (int64_t i = begin; i < end; i++) {
-        struct work *work = &engine->work[i];
-        if (!work->samples) continue;
+        struct work *work = &job->flight->work[i];
+        if (!work->samples || !is_due(engine, work)) continue;
         const struct seq *seq = work->seq;
-        const struct batch_seq *rows = &engine->batch_seq[work->at];
         const int32_t *draft = seq->token + seq->n_token;
-        work->first_pick = rows->first_out + rows->n_out - 1 - work->n_draft;
+        work->first_pick = work->first_out + work->n_out - 1 - work->n_draft;
         for (bool right = true; right;) {
             const int index = work->n_pick;
             work->failed = !choose_at(engine, work, index, worker);
@@ -99,10 +108,13 @@ static void choose(void *ctx, int64_t begin, int64_t end, int worker) {
     }
 }
 
-void engine_sample(struct engine *engine) {
-    for (int i = 0; i < engine->n_work; i++) {
-        if (engine->work[i].seq->on_logits) listen(engine, &engine->work[i]);
-        if (engine->work[i].seq->pooling) pool(engine, &engine->work[i]);
+void engine_sample(struct engine *engine, struct flight *flight) {
+    struct job job = {engine, flight};
+    for (int i = 0; i < flight->n_work; i++) {
+        const struct work *work = &flight->work[i];
+        if (!is_due(engine, work)) continue;
+        if (work->seq->on_logits) listen(engine, work);
+        if (work->seq->pooling) pool(engine, work);
     }
-    pool_run(engine->pool, choose, engine, engine->n_work, 1);
+    pool_run(engine->pool, choose, &job, flight->n_work, 1);
 }

@@ -22,19 +22,19 @@ static int min_int(int a, int b) { return a < b ? a : b; }
 // or the embedding taken.
 static int out_rows(const struct seq *seq, int n_tokens) {
     if (engine_wants_all(seq)) return n_tokens;
-    if (seq->n_done + n_tokens < seq->n_token) return 0;
-    return seq->n_token < seq->limit || seq->pooling != RN_POOLING_NONE ? 1 : 0;
+    if (seq_next(seq) + n_tokens < seq_known(seq)) return 0;
+    return seq_known(seq) < seq->limit || seq->pooling != RN_POOLING_NONE ? 1 : 0;
 }
 
 // The sequence's pages have grown already.
 static void work_add(struct engine *engine, struct share *share, struct seq *seq, int n_tokens) {
-    const bool ends = seq->n_done + n_tokens == seq->n_token;
+    const bool ends = seq_next(seq) + n_tokens == seq_known(seq);
     struct work *work = &engine->work[engine->n_work++];
     *work = (struct work){.seq = seq,
                           .n_tokens = n_tokens,
                           .n_out = out_rows(seq, n_tokens),
-                          .samples = ends && seq->n_token < seq->limit && !seq->pooling};
-    batch_shape_add(engine->plan, &engine->shape, seq->n_done, n_tokens, work->n_out);
+                          .samples = ends && seq_known(seq) < seq->limit && !seq->pooling};
+    batch_shape_add(engine->plan, &engine->shape, seq_next(seq), n_tokens, work->n_out);
     if (seq->pooling)
         engine->shape.n_logits -= work->n_out;
     else
@@ -45,15 +45,18 @@ static void work_add(struct engine *engine, struct share *share, struct seq *seq
 
 // ---------------------------------------------------------------- streams
 
-// Pages for the known tokens of running[*index], a stream; false: it had to make way itself. *index
-// follows the sequence when a senior one makes way.
+// Pages for the known tokens of running[*index], a stream; false: it had to make way itself, or the
+// steps in flight must land before anyone does. *index follows the sequence when a senior one makes
+// way, and stands before it when it made way itself.
 static bool stream_grow(struct engine *engine, int *index) {
     struct seq *seq = engine->running[*index];
-    while (!kv_grow(engine->kv, &seq->table, seq->n_done, 1 + seq->n_again)) {
+    while (!kv_grow(engine->kv, &seq->table, seq_next(seq), 1 + seq->n_again)) {
+        engine->land_first = engine->n_flight > 0;
+        if (engine->land_first) return false;
         const int victim = engine_victim(engine, *index + 1);
         if (victim < 0) {
             assert(engine->n_running > 1); // a lone sequence fits
-            engine_preempt(engine, *index);
+            engine_preempt(engine, (*index)--);
             return false;
         }
         engine_preempt(engine, victim);
@@ -90,21 +93,21 @@ static void give_streams(struct engine *engine, struct share *share) {
             continue;
         }
         share->again_left -= seq->n_again;
-        if (stream_grow(engine, &i))
-            work_add(engine, share, seq, 1 + seq->n_again);
-        else
-            i--;
+        if (stream_grow(engine, &i)) work_add(engine, share, seq, 1 + seq->n_again);
     }
     share->bounded = engine->itl_ns != UINT64_MAX && engine->n_work > 0;
 }
 
 // ---------------------------------------------------------------- prompts
 
-static bool is_prompt(const struct seq *seq) { return !seq->is_paused && !engine_is_stream(seq); }
+static bool is_prompt(const struct seq *seq) {
+    return !seq->is_paused && seq_next(seq) < seq_known(seq) && !engine_is_stream(seq);
+}
 
 // Takes what others have computed of the prompt since.
 static void prompt_hit(struct engine *engine, struct seq *seq) {
-    if (engine_wants_all(seq) || seq->n_done != (int)seq->table.n_node * KV_PAGE_TOKENS) return;
+    if (engine_wants_all(seq) || seq->table.n_flight > 0) return;
+    if (seq->n_done != (int)seq->table.n_node * KV_PAGE_TOKENS) return;
     const int n = kv_hit(engine->kv, &seq->table, seq->token, seq->n_token, seq->salt, seq->n_salt);
     if (n <= seq->n_done) return;
     if (seq->timings.preemptions == 0) {
@@ -127,37 +130,41 @@ static bool computes_block(const struct seq *other, const struct seq *seq) {
                                            KV_PAGE_TOKENS * sizeof *seq->token) == 0;
 }
 
-// A prompt that another one's work of this step will serve waits for it.
+// A prompt that another one's work of this step, or of one in flight, will serve waits for it.
 static bool prompt_waits(const struct engine *engine, const struct seq *seq) {
-    if (engine->kv_config.no_prefix || engine_wants_all(seq)) return false;
+    if (engine->kv_config.no_prefix || engine_wants_all(seq) || seq->table.n_flight > 0) return false;
     const int end = seq->n_done + KV_PAGE_TOKENS;
     if (seq->n_done != (int)seq->table.n_node * KV_PAGE_TOKENS || seq->n_token <= end) return false;
     for (int i = 0; i < engine->n_work; i++)
         if (computes_block(engine->work[i].seq, seq)) return true;
+    for (int i = 0; engine->n_flight > 0 && i < engine->n_running; i++)
+        if (engine->running[i]->table.n_flight > 0 && computes_block(engine->running[i], seq))
+            return true;
     return false;
 }
 
 // Tokens that the bound on the gap leaves; only the first prompt gets some in any case.
 static int bounded_tokens(const struct engine *engine, const struct share *share,
                           const struct seq *seq, int wanted) {
-    const int n = pace_chunk(&engine->pace, engine->plan, &engine->shape, seq->n_done, wanted,
+    const int n = pace_chunk(&engine->pace, engine->plan, &engine->shape, seq_next(seq), wanted,
                              engine->itl_ns);
     if (share->n_prompts == 0 || n > PACE_MIN_CHUNK) return n;
     struct batch_shape shape = engine->shape;
-    batch_shape_add(engine->plan, &shape, seq->n_done, n, 0);
+    batch_shape_add(engine->plan, &shape, seq_next(seq), n, 0);
     return pace_predict(&engine->pace, &shape) <= engine->itl_ns ? n : 0;
 }
 
 static void give_prompt(struct engine *engine, struct share *share, struct seq *seq) {
     prompt_hit(engine, seq);
     if (prompt_waits(engine, seq)) return;
-    int n = min_int(seq->n_token - seq->n_done, share->tokens_left);
+    const int left = seq_known(seq) - seq_next(seq);
+    int n = min_int(left, share->tokens_left);
     if (seq->on_logits) n = min_int(n, share->logits_left);
-    if (!seq->pooling && share->logits_left == 0) n = min_int(n, seq->n_token - seq->n_done - 1);
+    if (!seq->pooling && share->logits_left == 0) n = min_int(n, left - 1);
     if (share->bounded && n > 0) n = bounded_tokens(engine, share, seq, n);
     if (n == 0) return;
-    n = kv_room(engine->kv, &seq->table, seq->n_done, n);
-    if (n == 0 || !kv_grow(engine->kv, &seq->table, seq->n_done, n)) {
+    n = kv_room(engine->kv, &seq->table, seq_next(seq), n);
+    if (n == 0 || !kv_grow(engine->kv, &seq->table, seq_next(seq), n)) {
         share->starved = true;
         return;
     }
@@ -183,6 +190,9 @@ static void share_out(struct engine *engine, struct share *share) {
     *share = (struct share){.tokens_left = engine->batch_tokens,
                             .logits_left = engine->logit_rows,
                             .again_left = engine->batch_tokens - engine->n_running};
+    const int at = (engine->first_flight + engine->n_flight) % BACKEND_MAX_DEPTH;
+    engine->step = &engine->flight[at];
+    engine->work = engine->step->work;
     engine->n_work = 0;
     engine->shape = (struct batch_shape){0};
     give_streams(engine, share);
@@ -193,7 +203,6 @@ static void share_out(struct engine *engine, struct share *share) {
 // them.
 SEQ_INLINE void step_prefetch(const struct engine *engine) {
     const size_t n = (size_t)engine->n_running;
-    seq_prefetch_write(engine->work, n * sizeof *engine->work);
     seq_prefetch_write(engine->batch_seq, n * sizeof *engine->batch_seq);
     seq_prefetch_write(engine->token, n * sizeof *engine->token);
     seq_prefetch_write(engine->pos, n * sizeof *engine->pos);
@@ -205,12 +214,12 @@ bool engine_schedule(struct engine *engine) {
     step_prefetch(engine);
     engine_admit(engine);
     share_out(engine, &share);
-    while (engine->n_work == 0 && share.starved) {
+    while (engine->n_work == 0 && share.starved && engine->n_flight == 0) {
         const int victim = engine_victim(engine, 1);
         assert(victim >= 0); // a lone sequence fits
         engine_preempt(engine, victim);
         share_out(engine, &share);
     }
-    engine->prompt_steps += share.n_prompts > 0;
+    engine->step->has_prompts = share.n_prompts > 0;
     return engine->n_work > 0;
 }

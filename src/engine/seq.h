@@ -2,6 +2,8 @@
 //
 //   submit          schedule admits         publish, or schedule: cancelled, late
 //   -------> WAITING ---------------> RUNNING ---------------------> DONE --> buried, then freed
+//                                                     (with steps in flight it leaves: it keeps its
+//                                                      pages until they have landed)
 //              ^  |                     |                             ^
 //              |  +-------------------- | - schedule: cancelled, late +
 //              +---- schedule preempts -+  (its pages go; its tokens stay)
@@ -33,6 +35,9 @@ struct seq {
     int n_token; // known tokens
     int n_done;  // positions whose KV is in the pages; n_token - n_done are to be evaluated
     int limit;   // most tokens: the prompt and what may be added
+    int n_ahead;  // tokens behind n_token that steps in flight choose, and later rows may refer to
+    int ahead_row; // the logit row of the last step that chooses the last of them
+    int n_steps;  // in flight that have rows of it
     int n_again; // known tokens before the last that are to be evaluated again: a recurrent state
                  // had gone too far
     struct seq_draft *draft; // NULL: nothing is drafted for it
@@ -79,6 +84,11 @@ struct seq {
     int n_heard;      // positions whose logits on_logits was given
     float *embedding; // [n_embd] the sum so far, then the result; NULL without pooling
 };
+
+// The first position that no step was given.
+static inline int seq_next(const struct seq *seq) { return seq->n_done + seq->table.n_flight; }
+// Tokens that are known, or are being chosen.
+static inline int seq_known(const struct seq *seq) { return seq->n_token + seq->n_ahead; }
 
 // A call of a function that only prefetches has no effect for gcc, which drops it.
 #define SEQ_INLINE static inline __attribute__((always_inline))

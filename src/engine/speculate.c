@@ -191,7 +191,9 @@ static void bid_add(struct engine *engine, struct work *work, struct spec_costs 
 // ---------------------------------------------------------------- drafts become rows
 
 // Drafters that take time make what was chosen of them.
-static void make_drafts(struct speculation *spec) {
+static void make_drafts(struct engine *engine) {
+    struct speculation *spec = engine->spec;
+    double *expected_ns = &engine->step->draft.expected_ns;
     for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
         struct drafter *drafter = spec->drafter[id];
         if (!drafter || !drafter->cls->draft) continue;
@@ -200,12 +202,12 @@ static void make_drafts(struct speculation *spec) {
             const struct spec_bid *bid = &spec->bid[i];
             if (bid->drafter != id || bid->n == 0) continue;
             spec->job[n++] = (struct draft_job){.seq = spec->bidder[i]->seq, .n = bid->n};
-            spec->expected_draft_ns += bid->setup_ns;
+            *expected_ns += bid->setup_ns;
             for (int k = 0; k < bid->n; k++) n_at[k]++;
         }
         if (n == 0) continue;
         for (int k = 0; k < RN_MAX_DRAFT && n_at[k] > 0; k++)
-            spec->expected_draft_ns += drafter->cls->cost_ns(drafter, k, n_at[k]);
+            *expected_ns += drafter->cls->cost_ns(drafter, k, n_at[k]);
         drafter->cls->draft(drafter, spec->job, n);
         for (int i = 0, j = 0; i < spec->n_bid; i++)
             if (spec->bid[i].drafter == id && spec->bid[i].n > 0) spec->bid[i].n = spec->job[j++].n;
@@ -260,14 +262,15 @@ static void shape_again(struct engine *engine) {
     engine->shape = (struct batch_shape){0};
     for (int i = 0; i < engine->n_work; i++) {
         const struct work *work = &engine->work[i];
-        batch_shape_add(engine->plan, &engine->shape, work->seq->n_done, work->n_tokens,
+        batch_shape_add(engine->plan, &engine->shape, seq_next(work->seq), work->n_tokens,
                         work->n_out);
         if (work->seq->pooling) engine->shape.n_logits -= work->n_out;
     }
 }
 
 static bool drafts_at_all(const struct work *work) {
-    return work->samples && work->seq->draft && engine_is_stream(work->seq);
+    return work->samples && work->seq->draft && engine_is_stream(work->seq) &&
+           work->seq->n_steps == 0;
 }
 
 // Asking takes a microsecond for each stream. Where everything that was offered for a while was
@@ -300,7 +303,7 @@ static void speculate(struct engine *engine) {
         if (drafts_at_all(&engine->work[i])) bid_add(engine, &engine->work[i], &costs);
     if (spec->n_bid == 0) return;
     spec_choose(&spec->control, spec->bid, spec->n_bid, &costs);
-    make_drafts(spec);
+    make_drafts(engine);
     int rows = 0;
     for (int i = 0; i < spec->n_bid; i++) {
         const int n = chosen_tokens(engine, i);
@@ -312,21 +315,21 @@ static void speculate(struct engine *engine) {
     else if (rows * DECLINED_PART >= n_streams) // not only one that is tried
         spec->declined = 0;
     if (rows == 0) return;
-    spec->plain_share = spec->verify_ns[0] / spec->verify_ns[rows];
+    engine->step->draft.plain_share = spec->verify_ns[0] / spec->verify_ns[rows];
     shape_again(engine);
 }
 
 void engine_speculate(struct engine *engine) {
-    struct speculation *spec = engine->spec;
-    if (!spec) return;
+    struct flight *step = engine->step;
+    step->draft.ns = 0;
+    step->draft.expected_ns = 0;
+    step->draft.plain_share = 1;
+    if (!engine->spec) return;
     const uint64_t begin = engine_now(engine);
-    spec->plain_share = 1;
-    spec->expected_draft_ns = 0;
-    spec->draft_ns = 0;
     speculate(engine);
-    spec->draft_ns = engine_now(engine) - begin;
-    engine->stats.draft_ns += spec->draft_ns;
-    engine->stats.batch_ns -= spec->draft_ns; // which will count it
+    step->draft.ns = engine_now(engine) - begin;
+    engine->stats.draft_ns += step->draft.ns;
+    engine->stats.batch_ns -= step->draft.ns; // which will count it
 }
 
 // ---------------------------------------------------------------- what came of them
@@ -398,15 +401,15 @@ static void learn_verify(struct speculation *spec, const struct batch_shape *sha
     pace_learn(&spec->pace, shape, ns);
 }
 
-void engine_draft_learn(struct engine *engine, uint64_t ns) {
+void engine_draft_learn(struct engine *engine, const struct flight *flight, uint64_t ns) {
     struct speculation *spec = engine->spec;
-    const uint64_t draft = spec ? spec->draft_ns : 0;
-    pace_learn(&engine->pace, &engine->shape, ns - draft);
+    const uint64_t draft = flight->draft.ns < ns ? flight->draft.ns : ns;
+    pace_learn(&engine->pace, &flight->shape, ns - draft);
     if (!spec) return;
-    if (engine->shape.n_tokens == engine->shape.n_logits)
-        learn_verify(spec, &engine->shape, ns - draft);
-    if (spec->expected_draft_ns > 0)
-        spec->draft_bias = corrected(spec->draft_bias, (double)draft / spec->expected_draft_ns);
+    if (flight->shape.n_tokens == flight->shape.n_logits)
+        learn_verify(spec, &flight->shape, ns - draft);
+    if (flight->draft.expected_ns > 0)
+        spec->draft_bias = corrected(spec->draft_bias, (double)draft / flight->draft.expected_ns);
     spec_learn_step(&spec->control, (double)ns);
 }
 

@@ -13,6 +13,7 @@
 enum { SPEC_BIAS_ROWS = 160 };
 
 struct engine;
+struct flight;
 struct work;
 
 struct speculation_config {
@@ -48,9 +49,6 @@ struct speculation {
     struct draft_job *job; // [max_seqs]
     int n_bid;
     double verify_ns[SPEC_MAX_ROWS + 1];
-    double expected_draft_ns; // uncorrected; 0: nobody takes time
-    uint64_t draft_ns;        // that drafting took
-    double plain_share;       // of the rest of the step, which it would take without drafts
 };
 
 const char *speculation_name(rn_drafter drafter); // rn_drafter_text
@@ -72,7 +70,7 @@ void engine_speculate(struct engine *engine);
 // is learned. The sequence's n_done and n_again are set.
 void engine_draft_settle(struct engine *engine, struct work *work);
 // The step took so long, drafting included.
-void engine_draft_learn(struct engine *engine, uint64_t ns);
+void engine_draft_learn(struct engine *engine, const struct flight *flight, uint64_t ns);
 // Texts of requests that are over are forgotten.
 void engine_draft_forget(struct engine *engine);
 // The sequence loses its pages, or is over.

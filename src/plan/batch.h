@@ -14,6 +14,10 @@
 
 #define BATCH_ZERO UINT32_MAX // as batch_page.from: there is nothing to copy
 
+// As a token: the one that logit row `row` of the step before chooses, which is in flight.
+#define BATCH_OF_ROW(row)      (-1 - (row))
+#define BATCH_ROW_OF(token)    (-1 - (token))
+
 struct batch_seq {
     int first_row, n_tokens;                        // rows of the batch
     int first_pos;                                  // position of the first of them
@@ -29,7 +33,7 @@ struct batch_page {
 
 struct batch {
     int n_tokens, n_seqs, n_out, n_logits;
-    const int32_t *token; // [n_tokens]
+    const int32_t *token; // [n_tokens] ids, or BATCH_OF_ROW
     const int32_t *pos;   // [n_tokens]
     // [n_out] rows whose last hidden state is wanted, ascending inside a sequence; the first
     // n_logits of them want logits
