@@ -124,17 +124,18 @@ static const struct recipe recipes[] = {
     {"bias-same", .sampling = "temperature=0.6", .bias = BIAS_SAME},
     {"bias-greedy", .sampling = "temperature=0", .bias = BIAS_SAME},
     {"repetition", .sampling = "repetition_penalty=1.3", .loops = true},
-    {"repetition-window", .sampling = "repetition_penalty=1.8 repeat_last_n=9", .loops = true},
+    {"repetition-window", .sampling = "temperature=0 repetition_penalty=1.8 repeat_last_n=9",
+     .loops = true},
     {"repetition-greedy", .sampling = "temperature=0 repetition_penalty=1.2", .loops = true},
     {"presence", .sampling = "temperature=0.7 presence_penalty=1.5"},
     {"presence-less", .sampling = "presence_penalty=-1.2"},
     {"frequency", .sampling = "temperature=0.5 frequency_penalty=1.1", .loops = true},
     {"penalties", .sampling = "repetition_penalty=0.8 repeat_last_n=30 presence_penalty=0.5 "
                               "frequency_penalty=-0.4"},
-    {"dry", .sampling = DRY "temperature=0.6", .loops = true},
-    {"dry-unbroken", .sampling = DRY "temperature=0.6", .loops = true, .breakers = BREAKERS_NONE},
-    {"dry-broken", .sampling = DRY "temperature=0.6", .loops = true, .breakers = BREAKERS_OWN},
-    {"dry-window", .sampling = DRY "dry_penalty_last_n=25", .loops = true,
+    {"dry", .sampling = DRY "temperature=0.2", .loops = true},
+    {"dry-unbroken", .sampling = DRY "temperature=0.2", .loops = true, .breakers = BREAKERS_NONE},
+    {"dry-broken", .sampling = DRY "temperature=0.2", .loops = true, .breakers = BREAKERS_OWN},
+    {"dry-window", .sampling = DRY "temperature=0.2 dry_penalty_last_n=25", .loops = true,
      .breakers = BREAKERS_NONE},
     {"dry-greedy", .sampling = DRY "temperature=0 dry_multiplier=3", .loops = true},
     {"filters", .sampling = FILTERS},
@@ -337,29 +338,37 @@ static inline size_t ask_write_words(struct ask *ask, const rn_model *model, int
     return n;
 }
 
-static inline size_t ask_write_ids(struct ask *ask, int32_t *out, size_t n, int period) {
-    for (size_t i = 0; i < n; i++)
-        out[i] = period && i >= (size_t)period ? out[i - (size_t)period]
-                                               : draw(&ask->random, ask->n_vocab);
+static inline size_t ask_write_ids(struct ask *ask, int32_t *out, size_t n) {
+    for (size_t i = 0; i < n; i++) out[i] = draw(&ask->random, ask->n_vocab);
     return n;
 }
 
-// Ids that every prompt of the model may begin with, then words, ids, or ids that repeat.
+// A few words or ids, again and again.
+static inline size_t ask_write_loop(struct ask *ask, const rn_model *model, int32_t *out,
+                                    size_t n) {
+    const size_t few = (size_t)(3 + draw(&ask->random, 6));
+    const size_t period = draw(&ask->random, 3) ? ask_write_words(ask, model, out, 3 * few)
+                                                : ask_write_ids(ask, out, few);
+    for (size_t i = period; i < n; i++) out[i] = out[i - period];
+    return n;
+}
+
+// Ids that every prompt of the model may begin with, then words, ids, or what repeats itself.
 static inline void ask_set_prompt(struct ask *ask, const rn_model *model, uint64_t prefix,
                                   bool shared) {
     int32_t *out = ask->prompt;
     size_t n = 0;
     if (shared || draw(&ask->random, 3) == 0)
         for (; n < ASK_PREFIX; n++) out[n] = draw(&prefix, ask->n_vocab);
-    const int length = 1 + draw(&ask->random, 70), period = 3 + draw(&ask->random, 6);
+    const size_t length = (size_t)(1 + draw(&ask->random, 70));
     if (ask->recipe->limit == LIMIT_CONTEXT)
-        n = ask_write_ids(ask, out, ASK_MAX_PROMPT, 0);
+        n = ask_write_ids(ask, out, ASK_MAX_PROMPT);
     else if (ask->recipe->loops)
-        n += ask_write_ids(ask, out + n, (size_t)(length + 10), period);
+        n += ask_write_loop(ask, model, out + n, length + 24);
     else if (draw(&ask->random, 2))
         n += ask_write_words(ask, model, out + n, ASK_MAX_PROMPT - n);
     else
-        n += ask_write_ids(ask, out + n, (size_t)length, 0);
+        n += ask_write_ids(ask, out + n, length);
     ask->request.prompt = out;
     ask->request.n_prompt = n;
 }
