@@ -60,7 +60,7 @@ static void table_free(struct engine *engine, struct seq *seq) {
 
 // The step's sequences are as they were, but for the end of those that left meanwhile.
 static void touch_down(struct engine *engine, struct flight *flight) {
-    engine->first_flight = (engine->first_flight + 1) % BACKEND_MAX_DEPTH;
+    engine->first_flight = (engine->first_flight + 1) % engine->depth;
     engine->n_flight--;
     for (int i = 0; i < flight->n_work; i++) {
         const struct work *work = &flight->work[i];

@@ -190,7 +190,7 @@ static void share_out(struct engine *engine, struct share *share) {
     *share = (struct share){.tokens_left = engine->batch_tokens,
                             .logits_left = engine->logit_rows,
                             .again_left = engine->batch_tokens - engine->n_running};
-    const int at = (engine->first_flight + engine->n_flight) % BACKEND_MAX_DEPTH;
+    const int at = (engine->first_flight + engine->n_flight) % engine->depth;
     engine->step = &engine->flight[at];
     engine->work = engine->step->work;
     engine->n_work = 0;
