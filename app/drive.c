@@ -157,6 +157,8 @@ int drive_request(rn_engine *engine, const rn_model *model, const rn_request *re
     while (!drive.finished) {
         bool busy = false;
         const rn_status status = rn_engine_step(engine, &busy);
+        if (status == RN_ERR_DEVICE && rn_engine_health(engine, &err))
+            return app_fail(APP_FAILED, "the device was lost: %s", err.message);
         if (status != RN_OK) return app_fail(APP_FAILED, "%s", rn_status_text(status));
         events_take(&drive);
         if (!busy && !drive.finished) return app_fail(APP_FAILED, "the engine lost the request");

@@ -2,6 +2,15 @@
 // (/health/live). Answers on the I/O thread from a snapshot, so it does not wait for a step.
 #include "routes.h"
 
+// A device that is lost does not come back in this process.
+static bool lost_refuse(struct call *call, enum server_phase phase) {
+    const struct server *server = call->server;
+    if (phase == PHASE_LOADING || !server->engine) return false;
+    if (rn_engine_health(server->engine, NULL) == RN_OK) return false;
+    call_refuse(call, 503, NULL, "device_lost", "The device was lost");
+    return true;
+}
+
 // A step that takes too long is a loop that no longer moves: restarting is all that helps.
 static bool stuck_refuse(struct call *call, enum server_phase phase) {
     const struct server *server = call->server;
@@ -21,7 +30,7 @@ static void answer_ok(struct call *call) {
 
 void health_get(struct call *call) {
     const enum server_phase phase = (enum server_phase)atomic_load(&call->server->phase);
-    if (stuck_refuse(call, phase)) return;
+    if (lost_refuse(call, phase) || stuck_refuse(call, phase)) return;
     if (phase == PHASE_READY) {
         answer_ok(call);
     } else {
@@ -31,5 +40,6 @@ void health_get(struct call *call) {
 }
 
 void health_live(struct call *call) {
-    if (!stuck_refuse(call, (enum server_phase)atomic_load(&call->server->phase))) answer_ok(call);
+    const enum server_phase phase = (enum server_phase)atomic_load(&call->server->phase);
+    if (!lost_refuse(call, phase) && !stuck_refuse(call, phase)) answer_ok(call);
 }

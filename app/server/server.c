@@ -24,7 +24,7 @@
 #include "streams.h"
 #include "tools.h"
 
-enum { EVENTS = 256, GRACE_MS = 1000, BACKLOG = 1024, UNSENT_BYTES = 128 << 10 };
+enum { EVENTS = 256, GRACE_MS = 1000, LOST_MS = 5000, BACKLOG = 1024, UNSENT_BYTES = 128 << 10 };
 
 // ---------------------------------------------------------------- the loop
 
@@ -36,6 +36,18 @@ static void drain(struct server *server, int signal_number) {
     atomic_store(&server->phase, PHASE_DRAINING);
     if (server->config.on_drain)
         server->config.on_drain(server->config.signal_ctx, signal_number, server->counts.active);
+    http_drain(server->http, false);
+}
+
+// The engine has lost its device: all requests have ended, and restarting is all that helps. Their
+// answers get a while to leave, whatever the readers do.
+static void watch_device(struct server *server) {
+    if (server->end_signal == SERVER_LOST || rn_engine_health(server->engine, NULL) == RN_OK)
+        return;
+    server->end_signal = SERVER_LOST;
+    server->drain_until = clock_ns() + LOST_MS * 1000000ull;
+    server->drain_late = false;
+    atomic_store(&server->phase, PHASE_DRAINING);
     http_drain(server->http, false);
 }
 
@@ -103,6 +115,7 @@ static void handle(struct server *server, const struct epoll_event *event, int n
             on_wake(server);
         } else if (from == &server->engine) {
             streams_collect(server);
+            watch_device(server);
         } else if (from == &server->signal_fd) {
             on_signal(server);
         } else {

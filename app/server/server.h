@@ -69,8 +69,11 @@ int server_port(const struct server *server);
 rn_status server_ready(struct server *server, const rn_model *model, rn_engine *engine,
                        const rn_chat_template *tmpl, const char *tmpl_source, double bandwidth,
                        rn_error *err);
-// Until a signal (SIGTERM, SIGINT, or SIGHUP of a terminal that has gone) drained it. Returns the
-// signal that ended it, negative when the drain was cut short by a second one.
+// Until a signal (SIGTERM, SIGINT, or SIGHUP of a terminal that has gone) drained it, or the engine
+// lost its device: then requests have ended with an error, and the answers were given a moment to
+// leave. Returns the signal that ended it, negative when the drain was cut short by a second one,
+// or SERVER_LOST.
+enum { SERVER_LOST = 1 << 16 }; // no signal
 int server_wait(struct server *server);
 void server_destroy(struct server *server);
 

@@ -52,7 +52,7 @@ struct server {
     struct server_counts counts;
     struct call *calls;   // past READING
     struct call *woken;   // whose connections have something to do
-    int end_signal;       // that began the drain; 0: none
+    int end_signal;       // that began the drain, or SERVER_LOST; 0: none
     bool cut_short;       // a second signal ended streams before their end
     uint64_t drain_until; // ns; 0: no limit
     bool drain_late;      // that was reached once

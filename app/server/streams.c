@@ -69,6 +69,8 @@ static bool submit_refuse(struct call *call, rn_status status, const rn_error *e
         return call_refuse(call, 503, NULL, NULL, "Draining");
     case RN_ERR_NOMEM:
         return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    case RN_ERR_DEVICE:
+        return call_refuse(call, 503, NULL, "device_lost", "The device was lost");
     default:
         return call_refuse(call, 400, NULL, NULL, "%s", err->message);
     }
@@ -397,7 +399,20 @@ static void fail(struct call *call, int status, const char *code, const char *me
 static const char *failure_text(rn_status status) {
     if (status == RN_ERR_DEADLINE) return "The request took longer than it may";
     if (status == RN_ERR_NUMERIC) return "The model produced no finite logits";
+    if (status == RN_ERR_STEP) return "The device failed in a step";
+    if (status == RN_ERR_DEVICE) return "The device was lost";
     return "The request was ended by the server";
+}
+
+static int failure_code(rn_status status) {
+    if (status == RN_ERR_DEADLINE) return 504;
+    return status == RN_ERR_CANCELLED || status == RN_ERR_DEVICE ? 503 : 500;
+}
+
+// For programs; NULL: none.
+static const char *failure_name(rn_status status) {
+    if (status == RN_ERR_STEP) return "step_failed";
+    return status == RN_ERR_DEVICE ? "device_lost" : NULL;
 }
 
 static void generation_end(struct call *call) {
@@ -427,12 +442,8 @@ static void on_event(struct call *call, struct choice *choice, const rn_event *e
     const bool fine = event->finish != RN_FINISH_ERROR && event->finish != RN_FINISH_CANCELLED;
     const bool ended = event->finish == RN_FINISH_NONE || choice_end(call, choice, event);
     if (!fine) {
-        const bool cancelled = event->finish == RN_FINISH_CANCELLED;
-        fail(call,
-             event->status == RN_ERR_DEADLINE ? 504
-             : cancelled                      ? 503
-                                              : 500,
-             NULL, failure_text(event->status));
+        fail(call, failure_code(event->status), failure_name(event->status),
+             failure_text(event->status));
     } else if (!kept || !ended || !feed(call, choice, event)) {
         fail(call, 503, "out_of_memory", "out of memory");
     } else if (!generation->params.stream && !choice_count(call, choice)) {
