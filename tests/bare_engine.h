@@ -78,15 +78,14 @@ static inline struct speculation_config bare_speculation(const rn_engine_options
 
 rn_status rn_engine_create(const rn_model *model, const rn_engine_options *o, rn_engine **out,
                            rn_error *err) {
-    const int kv_type = kv_type_find(o->kv_type ? o->kv_type : "f16");
-    if (kv_type < 0) return RN_ERR_ARG;
-    struct engine_config config = {.backend = {.isa = o->isa,
-                                               .n_threads = o->n_threads,
-                                               .max_tokens = o->batch_tokens,
-                                               .max_logits = o->logit_rows,
-                                               .max_seqs = o->max_seqs,
-                                               .kv_type = (enum kv_type)kv_type},
-                                   .n_ctx = o->n_ctx,
+    struct engine_config config = {.place = {.name = o->backend, .kv_type = o->kv_type},
+                                   .draft_place = {.name = o->draft_backend},
+                                   .variant = o->isa,
+                                   .n_threads = o->n_threads,
+                                   .sizes = {.n_ctx = o->n_ctx,
+                                             .max_seqs = o->max_seqs,
+                                             .batch_tokens = o->batch_tokens,
+                                             .logit_rows = o->logit_rows},
                                    .max_waiting = o->max_waiting,
                                    .kv_bytes = o->kv_bytes,
                                    .kv_pages = o->kv_pages,

@@ -205,7 +205,7 @@ static void decode_row(const struct cpu_ops *ops, const struct shape *shape, int
         plain = fmin(plain, read_pages(ops, &c, first_page, aheads[i % 3]));
         took = fmin(took, attend(ops, &c, q, out, &pos, 1, scratch));
     }
-    printf("%-8s %-4s %-14s %7d %7.0f %7.2f %9.1f %9.1f %7.0f%%\n", ops->name, kv_type_name(type),
+    printf("%-8s %-4s %-14s %7d %7.0f %7.2f %9.1f %9.1f %7.0f%%\n", ops->name, kv_type_names[type],
            shape->name, n_pos, bytes * 1e-6, took * 1e3, bytes / took * 1e-9, bytes / plain * 1e-9,
            100 * plain / took);
     free(q), free(out), free(scratch);
@@ -232,7 +232,7 @@ static void prefill_row(const struct cpu_ops *ops, const struct shape *shape, in
     for (int i = 0; i < N_RUNS; i++)
         took = fmin(took, attend(ops, &c, q, out, pos, n_rows, scratch));
     const double rate = pairs * 4.0 * shape->dim / took * 1e-9;
-    printf("%-8s %-4s %-14s %6d %7d %9.1f %9.1f %7.0f%%\n", ops->name, kv_type_name(type),
+    printf("%-8s %-4s %-14s %6d %7d %9.1f %9.1f %7.0f%%\n", ops->name, kv_type_names[type],
            shape->name, n_rows, n_pos, rate, most, 100 * rate / most);
     free(pos), free(q), free(out), free(scratch);
     cache_deinit(&c);
@@ -280,16 +280,23 @@ static void plan_make(struct plan *plan, const struct shape *shape, const float 
 static void stage_row(const struct shape *shape, int n_pos, int others) {
     enum { MAX_SEQS = 16, SHORT_PAGES = 8 };
     struct plan plan;
+    struct pool *pool;
     struct backend *backend;
+    const struct backend_class *cls;
+    struct backend_device device;
+    struct backend_info info;
+    struct step_result result;
     float *embedding = floats(shape->n_head * shape->dim);
     const int n_pages = n_pos / KV_PAGE_TOKENS;
     plan_make(&plan, shape, embedding);
-    const struct backend_config config = {.max_tokens = MAX_SEQS,
-                                          .max_logits = MAX_SEQS,
-                                          .max_seqs = MAX_SEQS,
-                                          .kv_type = KV_F16,
-                                          .n_pages = {(uint32_t)(n_pages + others * SHORT_PAGES)}};
-    if (backend_create(&plan, &config, &backend, NULL) != RN_OK) fail("no backend");
+    if (pool_create_here(0, false, &pool, NULL) != RN_OK) fail("no threads");
+    const struct backend_config config = {.sizes = {MAX_SEQS, MAX_SEQS, MAX_SEQS},
+                                          .kv_type = "f16",
+                                          .n_pages = {(uint32_t)(n_pages + others * SHORT_PAGES)},
+                                          .pool = pool};
+    if (backend_find("cpu", &cls, &device, NULL) || cls->create(&plan, &config, &backend, NULL))
+        fail("no backend");
+    cls->describe(backend, &info);
     int32_t zero[MAX_SEQS] = {0}, pos[MAX_SEQS], rows[MAX_SEQS];
     struct batch_seq seq[MAX_SEQS];
     uint32_t *table = malloc(config.n_pages[0] * sizeof *table);
@@ -298,7 +305,7 @@ static void stage_row(const struct shape *shape, int n_pos, int others) {
         table[i] = i * 37 % config.n_pages[0];
         const struct batch_page clear = {0, i, BATCH_ZERO}; // zeros are as fast as other numbers
         const struct batch only = {.n_pages = 1, .page = &clear};
-        backend->cls->run(backend, &only);
+        backend_run(backend, &only, &result, NULL);
     }
     for (int i = 0; i <= others; i++) {
         pos[i] = i ? SHORT_PAGES * KV_PAGE_TOKENS - 1 : n_pos - 1;
@@ -320,14 +327,15 @@ static void stage_row(const struct shape *shape, int n_pos, int others) {
     double took = INFINITY, most = 0;
     for (int i = 0; i < N_RUNS; i++) {
         const uint64_t begin = clock_ns();
-        backend->cls->run(backend, &batch);
+        backend_run(backend, &batch, &result, NULL);
         took = fmin(took, (double)(clock_ns() - begin) * 1e-9);
-        if (i % 7 == 0) most = fmax(most, backend->cls->bandwidth(backend, (uint64_t)bytes, 60));
+        if (i % 7 == 0) most = fmax(most, cls->bandwidth(backend, (uint64_t)bytes, 60));
     }
-    printf("%-8s %d    %-14s %6d+%-2d %5.0f %9.1f %9.1f %7.0f%%\n", backend->cls->isa(backend),
-           backend->cls->threads(backend), shape->name, n_pos, others, bytes * 1e-6,
-           bytes / took * 1e-9, most * 1e-9, most > 0 ? 100 * bytes / took / most : 0.0);
+    printf("%-8s %d    %-14s %6d+%-2d %5.0f %9.1f %9.1f %7.0f%%\n", info.variant, pool_size(pool),
+           shape->name, n_pos, others, bytes * 1e-6, bytes / took * 1e-9, most * 1e-9,
+           most > 0 ? 100 * bytes / took / most : 0.0);
     backend_destroy(backend);
+    pool_destroy(pool);
     plan_deinit(&plan);
     free(table), free(embedding);
 }

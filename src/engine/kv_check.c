@@ -118,13 +118,16 @@ static void check_places(struct kv *kv, int g) {
         mark(kv, g, group->stack[group->n_page - i], PAGE_FRESH);
 }
 
-// Each page that is not held was found in its place; bytes and counts are those of the states.
+// Each page that is not held was found in its place; bytes and counts are those of the states, and
+// so is the group's own count.
 static void check_states(struct kv *kv, int g, uint64_t bytes[PAGE_STATES],
                          struct kv_stats *counted) {
     const struct kv_group *const group = &kv->group[g];
+    uint32_t n_held = 0;
     for (uint32_t id = 0; id < group->n_used; id++) {
         const struct kv_page *const page = &group->page[id];
         const enum page_state state = state_of(page);
+        n_held += state == PAGE_HELD;
         expect(kv, page->memory == (state != PAGE_FRESH));
         expect(kv, group->seen[id] == (state != PAGE_HELD));
         bytes[state] += group->page_bytes;
@@ -135,6 +138,7 @@ static void check_states(struct kv *kv, int g, uint64_t bytes[PAGE_STATES],
         expect(kv, page->node < kv->n_node_used && kv->node[page->node].used &&
                        kv->node[page->node].page[g] == id);
     }
+    expect(kv, group->n_held == n_held);
 }
 
 // --- nodes: 5 ---

@@ -9,6 +9,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/reference.h"
+#include "backend_here.h"
 #include "base/half.h"
 
 static uint64_t rng_state = 1;
@@ -190,7 +191,7 @@ static void check_task(struct task *t, int index) {
             attend(ops, a, t->got, parts);
             check(memcmp(t->got, t->want, out_bytes(t)) == 0,
                   "%s %s, task %d%s: heads %d/%d, dims %d %d, window %d, rows %d to position %d",
-                  ops->name, kv_type_name(a->type), index, parts ? " in parts" : "", a->n_head,
+                  ops->name, kv_type_names[a->type], index, parts ? " in parts" : "", a->n_head,
                   a->n_head_kv, a->dim_k, a->dim_v, a->window, a->n_rows, a->pos[a->n_rows - 1]);
         }
     }
@@ -246,12 +247,12 @@ struct shape {
     int n_head, n_head_kv, dim, window;
 };
 
-// A program of one attention op: tokens are embedded as queries, the output is what logits() gives.
+// A program of one attention op: tokens are embedded as queries, the output is the logits.
 struct stage {
     struct plan plan;
     struct shape shape;
     float *embedding, *sinks;
-    struct backend *backend;
+    struct here here;
 };
 
 static int add_vector(struct plan *plan, const float *data, int64_t rows, int64_t cols) {
@@ -299,17 +300,14 @@ static void stage_plan(struct stage *s) {
     assert_int_equal(plan_finish(&s->plan, NULL), RN_OK);
 }
 
-static void stage_backend(struct stage *s, const char *isa, int threads, enum kv_type type,
+static void stage_backend(struct stage *s, const char *variant, int threads, enum kv_type type,
                           int n_pages) {
-    const struct backend_config config = {.isa = isa,
-                                          .n_threads = threads,
-                                          .max_tokens = MAX_TOKENS,
-                                          .max_logits = MAX_TOKENS,
-                                          .max_seqs = MAX_SEQS,
-                                          .kv_type = type,
+    const struct backend_config config = {.variant = variant,
+                                          .sizes = {MAX_TOKENS, MAX_TOKENS, MAX_SEQS},
+                                          .kv_type = kv_type_names[type],
                                           .n_pages = {(uint32_t)n_pages}};
-    assert_int_equal(backend_create(&s->plan, &config, &s->backend, NULL), RN_OK);
-    struct cpu_backend *b = (struct cpu_backend *)s->backend;
+    here_create(&s->here, &s->plan, &config, threads);
+    struct cpu_backend *b = (struct cpu_backend *)s->here.backend;
     rng_state = 99; // the same pages whoever runs
     heads_fill(b->kv[0].base, b->page_bytes[0] * (uint64_t)n_pages, type, s->shape.dim,
                s->shape.dim);
@@ -364,7 +362,7 @@ static void rows_init(struct rows *r, const struct load *load) {
 
 // Every row alone through the reference, on the pages of the backend.
 static void check_rows(const struct stage *s, const struct rows *r, const char *what) {
-    const struct cpu_backend *b = (const struct cpu_backend *)s->backend;
+    const struct cpu_backend *b = (const struct cpu_backend *)s->here.backend;
     const struct shape *shape = &s->shape;
     const int64_t width = (int64_t)shape->n_head * shape->dim;
     float *want = floats(width), *scratch = floats(2 * shape->dim);
@@ -391,7 +389,7 @@ static void check_rows(const struct stage *s, const struct rows *r, const char *
             a.head_at = layer + layer / (uint64_t)a.n_head_kv * (uint64_t)a.head_kv;
             reference_attention(&a, scratch);
         }
-        const float *got = s->backend->cls->logits(s->backend, i);
+        const float *got = s->here.result.logits[i];
         check(memcmp(got, want, (size_t)width * sizeof(float)) == 0, "%s: row %d at position %d",
               what, i, r->pos[i]);
     }
@@ -399,7 +397,7 @@ static void check_rows(const struct stage *s, const struct rows *r, const char *
 }
 
 static void tiles_count(const struct stage *s, int *n_cut, int *n_whole) {
-    const struct cpu_backend *b = (const struct cpu_backend *)s->backend;
+    const struct cpu_backend *b = (const struct cpu_backend *)s->here.backend;
     *n_cut = *n_whole = 0;
     for (int i = 0; i < b->n_tile; i++) ++*(b->tile[i].n_ranges > 1 ? n_cut : n_whole);
 }
@@ -418,15 +416,15 @@ static void check_load(const struct shape *shape, const struct load *load, bool 
             int n_cut, n_whole;
             stage_backend(&s, ops->name, threads, (enum kv_type)((isa + threads) % KV_TYPE_COUNT),
                           load->n_pages);
-            s.backend->cls->run(s.backend, &r.batch);
+            here_run(&s.here, &r.batch);
             check_rows(&s, &r, ops->name);
             tiles_count(&s, &n_cut, &n_whole);
             if (threads == 1 || !ops->attention_fold) assert_int_equal(n_cut, 0);
             if (threads == 4 && ops->attention_fold && want_cut) assert_true(n_cut > 0);
             if (threads == 4 && want_whole) assert_true(n_whole > 0);
-            s.backend->cls->run(s.backend, &r.batch); // once more on used scratch
+            here_run(&s.here, &r.batch); // once more on used scratch
             check_rows(&s, &r, ops->name);
-            backend_destroy(s.backend);
+            here_destroy(&s.here);
         }
     }
     free(r.table);

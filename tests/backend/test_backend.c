@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "backend/backend.h"
-#include "backend/cpu/ops.h"
+#include "backend/cpu/cpu.h"
+#include "backend_here.h"
 #include "base/half.h"
 #include "base/topology.h"
 
@@ -333,13 +333,10 @@ static void fixture_deinit(struct fixture *f) {
 
 // ---------------------------------------------------------------- running it
 
-static struct backend_config new_config(const char *isa, int threads, enum kv_type type) {
-    return (struct backend_config){.isa = isa,
-                                   .n_threads = threads,
-                                   .max_tokens = 2 * N_TOKENS,
-                                   .max_logits = 2 * N_TOKENS,
-                                   .max_seqs = 2,
-                                   .kv_type = type,
+static struct backend_config new_config(const char *variant, const char *kv_type) {
+    return (struct backend_config){.variant = variant,
+                                   .kv_type = kv_type,
+                                   .sizes = {2 * N_TOKENS, 2 * N_TOKENS, 2},
                                    .n_pages = {N_PAGES, N_PAGES}};
 }
 
@@ -351,20 +348,20 @@ struct sequence {
     float *logits; // [N_TOKENS, N_VOCAB]
 };
 
-static void page_clear(struct backend *backend, int group, uint32_t page) {
+static void page_clear(struct here *here, int group, uint32_t page) {
     const struct batch_page clear = {group, page, BATCH_ZERO};
     const struct batch batch = {.n_pages = 1, .page = &clear};
-    backend->cls->run(backend, &batch);
+    here_run(here, &batch);
 }
 
-static void sequence_init(struct sequence *s, struct backend *backend, int index, float *logits) {
+static void sequence_init(struct sequence *s, struct here *here, int index, float *logits) {
     for (int i = 0; i < N_TOKENS; i++)
         s->token[i] =
             (int32_t)(((unsigned)(i + 1) * 2654435761u * (unsigned)(index + 1) >> 7) % N_VOCAB);
     for (int g = 0; g < 2; g++) {
         for (int i = 0; i < N_TOKENS / KV_PAGE_TOKENS + 1; i++) {
             s->pages[g][i] = (uint32_t)(N_PAGES - 1 - 2 * i - index); // neither ordered nor dense
-            page_clear(backend, g, s->pages[g][i]);
+            page_clear(here, g, s->pages[g][i]);
         }
     }
     s->n_done = 0;
@@ -399,31 +396,30 @@ static void rows_add(struct rows *r, struct sequence *s, int n) {
     batch->n_logits = batch->n_out;
 }
 
-static void rows_run(struct rows *r, struct backend *backend, struct sequence *const *s) {
-    backend->cls->run(backend, &r->batch);
+static void rows_run(struct rows *r, struct here *here, struct sequence *const *s) {
+    here_run(here, &r->batch);
     for (int i = 0; i < r->batch.n_seqs; i++) {
         for (int j = 0; j < r->seq[i].n_out; j++)
             memcpy(s[i]->logits + (s[i]->n_done + j) * N_VOCAB,
-                   backend->cls->logits(backend, r->seq[i].first_out + j), N_VOCAB * 4);
+                   here->result.logits[r->seq[i].first_out + j], N_VOCAB * 4);
         s[i]->n_done += r->seq[i].n_tokens;
     }
 }
 
 // All tokens of sequence `index` in chunks; the logits of each into out.
-static void run_alone(const struct plan *plan, const struct backend_config *config, int index,
-                      int chunk, float *out) {
-    struct backend *backend;
-    rn_error err;
-    assert_int_equal(backend_create(plan, config, &backend, &err), RN_OK);
+static void run_alone(const struct plan *plan, const struct backend_config *config, int threads,
+                      int index, int chunk, float *out) {
+    struct here here;
+    here_create(&here, plan, config, threads);
     struct sequence s, *list[1] = {&s};
-    sequence_init(&s, backend, index, out);
+    sequence_init(&s, &here, index, out);
     while (s.n_done < N_TOKENS) {
         struct rows r = {0};
         const int rest = N_TOKENS - s.n_done;
         rows_add(&r, &s, rest < chunk ? rest : chunk);
-        rows_run(&r, backend, list);
+        rows_run(&r, &here, list);
     }
-    backend_destroy(backend);
+    here_destroy(&here);
 }
 
 static float *new_logits(void) {
@@ -442,8 +438,8 @@ static void logits_do_not_depend_on_chunks_threads_or_isa(void **state) {
     for (int i = 0; i < 2 * KV_TYPE_COUNT; i++) {
         struct fixture f;
         fixture_init(&f, formats[i % 2]);
-        struct backend_config config = new_config("scalar", 1, (enum kv_type)(i / 2));
-        run_alone(&f.plan, &config, 0, N_TOKENS, want);
+        struct backend_config config = new_config("scalar", kv_type_names[i / 2]);
+        run_alone(&f.plan, &config, 1, 0, N_TOKENS, want);
         for (int j = 0; j < N_TOKENS * N_VOCAB; j++) assert_true(want[j] - want[j] == 0); // finite
         assert_memory_not_equal(want, want + N_VOCAB, N_VOCAB * 4);
         for (int isa = 0; isa < ISA_COUNT; isa++) {
@@ -451,9 +447,9 @@ static void logits_do_not_depend_on_chunks_threads_or_isa(void **state) {
             if (!ops) continue;
             for (int threads = 1; threads <= 2; threads++) {
                 for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
-                    config = new_config(ops->name, threads, (enum kv_type)(i / 2));
+                    config = new_config(ops->name, kv_type_names[i / 2]);
                     memset(got, 0, LOGITS_BYTES);
-                    run_alone(&f.plan, &config, 0, chunks[c], got);
+                    run_alone(&f.plan, &config, threads, 0, chunks[c], got);
                     assert_memory_equal(got, want, LOGITS_BYTES);
                 }
             }
@@ -469,9 +465,9 @@ static void logits_do_not_depend_on_the_tiles_of_wide_products(void **state) {
     for (int i = 0; i < 4; i++) {
         struct fixture f;
         fixture_init_wide(&f, formats[i % 2], formats[i / 2]);
-        const struct backend_config config = new_config(NULL, 2, KV_F16);
-        run_alone(&f.plan, &config, 0, N_TOKENS, want);
-        run_alone(&f.plan, &config, 0, 1, got);
+        const struct backend_config config = new_config(NULL, "f16");
+        run_alone(&f.plan, &config, 2, 0, N_TOKENS, want);
+        run_alone(&f.plan, &config, 2, 0, 1, got);
         assert_memory_equal(got, want, LOGITS_BYTES);
         fixture_deinit(&f);
     }
@@ -484,8 +480,8 @@ static void a_product_reads_what_its_input_holds_now(void **state) {
     for (int before = 0; before < 2; before++) {
         struct fixture f;
         fixture_init_rewritten(&f, before);
-        const struct backend_config config = new_config(NULL, 2, KV_F16);
-        run_alone(&f.plan, &config, 0, N_TOKENS, before ? got : want);
+        const struct backend_config config = new_config(NULL, "f16");
+        run_alone(&f.plan, &config, 2, 0, N_TOKENS, before ? got : want);
         fixture_deinit(&f);
     }
     assert_memory_equal(got, want, LOGITS_BYTES);
@@ -499,20 +495,19 @@ static void a_product_of_some_rows_follows_one_of_all(void **state) {
     for (int before = 0; before < 2; before++) {
         struct fixture f;
         fixture_init_some(&f, before);
-        const struct backend_config config = new_config(NULL, 2, KV_F16);
-        struct backend *backend;
-        assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
+        const struct backend_config config = new_config(NULL, "f16");
+        struct here here;
+        here_create(&here, &f.plan, &config, 2);
         struct sequence s;
-        sequence_init(&s, backend, 0, NULL);
+        sequence_init(&s, &here, 0, NULL);
         struct rows r = {0};
         rows_add(&r, &s, N_TOKENS);
         r.batch.n_out = r.seq[0].n_out = N_OUT;
         r.batch.n_logits = N_LOGITS;
-        backend->cls->run(backend, &r.batch);
+        here_run(&here, &r.batch);
         for (int i = 0; i < N_LOGITS; i++)
-            memcpy((before ? got : want) + i * N_VOCAB, backend->cls->logits(backend, i),
-                   N_VOCAB * 4);
-        backend_destroy(backend);
+            memcpy((before ? got : want) + i * N_VOCAB, here.result.logits[i], N_VOCAB * 4);
+        here_destroy(&here);
         fixture_deinit(&f);
     }
     assert_memory_equal(got, want, LOGITS_BYTES);
@@ -526,13 +521,13 @@ static void logits_do_not_depend_on_neighbours(void **state) {
     for (int i = 0; i < 2; i++) {
         struct fixture f;
         fixture_init(&f, formats[i]);
-        const struct backend_config config = new_config(NULL, 2, KV_F16);
-        for (int j = 0; j < 2; j++) run_alone(&f.plan, &config, j, N_TOKENS, want[j]);
+        const struct backend_config config = new_config(NULL, "f16");
+        for (int j = 0; j < 2; j++) run_alone(&f.plan, &config, 2, j, N_TOKENS, want[j]);
         assert_memory_not_equal(want[0], want[1], LOGITS_BYTES);
-        struct backend *backend;
-        assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
+        struct here here;
+        here_create(&here, &f.plan, &config, 2);
         struct sequence s[2], *list[2] = {&s[0], &s[1]};
-        for (int j = 0; j < 2; j++) sequence_init(&s[j], backend, j, got[j]);
+        for (int j = 0; j < 2; j++) sequence_init(&s[j], &here, j, got[j]);
         while (s[0].n_done < N_TOKENS || s[1].n_done < N_TOKENS) {
             static const int chunks[2] = {5, 9};
             struct rows r = {0};
@@ -540,10 +535,10 @@ static void logits_do_not_depend_on_neighbours(void **state) {
                 const int rest = N_TOKENS - s[j].n_done;
                 rows_add(&r, &s[j], rest < chunks[j] ? rest : chunks[j]); // 0 at the end
             }
-            rows_run(&r, backend, list);
+            rows_run(&r, &here, list);
         }
         for (int j = 0; j < 2; j++) assert_memory_equal(got[j], want[j], LOGITS_BYTES);
-        backend_destroy(backend);
+        here_destroy(&here);
         fixture_deinit(&f);
     }
     for (int j = 0; j < 2; j++) free(want[j]), free(got[j]);
@@ -554,28 +549,27 @@ static void logits_do_not_depend_on_which_rows_want_them(void **state) {
     (void)state;
     struct fixture f;
     fixture_init(&f, FORMAT_Q8_0);
-    const struct backend_config config = new_config(NULL, 2, KV_F16);
+    const struct backend_config config = new_config(NULL, "f16");
     float *want = new_logits();
-    run_alone(&f.plan, &config, 0, N_TOKENS, want);
-    struct backend *backend;
-    assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
+    run_alone(&f.plan, &config, 2, 0, N_TOKENS, want);
+    struct here here;
+    here_create(&here, &f.plan, &config, 2);
     struct sequence s;
-    sequence_init(&s, backend, 0, want);
+    sequence_init(&s, &here, 0, want);
     struct rows r = {0};
     rows_add(&r, &s, N_TOKENS);
     static const int32_t some[] = {0, 3, 31, 32, 50, N_TOKENS - 1};
     r.batch.n_logits = r.batch.n_out = r.seq[0].n_out = 6;
     memcpy(r.out_row, some, sizeof some);
-    backend->cls->run(backend, &r.batch);
+    here_run(&here, &r.batch);
     for (int i = 0; i < 6; i++)
-        assert_memory_equal(backend->cls->logits(backend, i), want + some[i] * N_VOCAB,
-                            N_VOCAB * 4);
+        assert_memory_equal(here.result.logits[i], want + some[i] * N_VOCAB, N_VOCAB * 4);
     r.batch.n_logits = r.batch.n_out = r.seq[0].n_out =
         0; // none at all: the KV cache is all that changes
-    backend->cls->run(backend, &r.batch);
+    here_run(&here, &r.batch);
     r.batch = (struct batch){0}; // nothing to do
-    backend->cls->run(backend, &r.batch);
-    backend_destroy(backend);
+    here_run(&here, &r.batch);
+    here_destroy(&here);
     fixture_deinit(&f);
     free(want);
 }
@@ -589,22 +583,22 @@ static void a_run_allocates_nothing(void **state) {
     for (int isa = 0; isa < ISA_COUNT; isa++) {
         const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
         if (!ops) continue;
-        const struct backend_config config = new_config(ops->name, 2, KV_F16);
-        struct backend *backend;
+        const struct backend_config config = new_config(ops->name, "f16");
+        struct here here;
         const int before_create = n_allocations;
-        assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
+        here_create(&here, &f.plan, &config, 2);
         assert_true(n_allocations > before_create); // the counters work
         struct sequence s, *list[1] = {&s};
-        sequence_init(&s, backend, 0, logits);
+        sequence_init(&s, &here, 0, logits);
         static const int chunks[] = {40, 1, 7, 22};
         const int before = n_allocations;
         for (int i = 0; i < 4; i++) {
             struct rows r = {0};
             rows_add(&r, &s, chunks[i]);
-            rows_run(&r, backend, list);
+            rows_run(&r, &here, list);
         }
         assert_int_equal(n_allocations, before);
-        backend_destroy(backend);
+        here_destroy(&here);
     }
     free(logits);
     fixture_deinit(&f);
@@ -625,26 +619,26 @@ static void progress_grows_to_the_bytes_of_the_packed_weights(void **state) {
     (void)state;
     struct fixture f;
     fixture_init(&f, FORMAT_Q8_0);
-    struct backend_config config = new_config(NULL, 1, KV_F16);
+    struct backend_config config = new_config(NULL, "f16");
     struct progress progress = {0};
     config.progress = on_progress;
     config.progress_ctx = &progress;
-    struct backend *backend;
-    assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
+    struct here here;
+    here_create(&here, &f.plan, &config, 1);
     const bool packs = ops_at(ISA_AVX2) || ops_at(ISA_NEON);
     assert_true(progress.done == (packs ? f.matmul_bytes : 0));
     assert_true(progress.total == progress.done);
     if (packs) assert_true(progress.calls >= 24);
-    backend_destroy(backend);
+    here_destroy(&here);
     fixture_deinit(&f);
 }
 
 static void check_failure(const struct plan *plan, struct backend_config config, rn_status want,
                           const char *text) {
-    struct backend *backend = (struct backend *)1;
+    struct here here;
     rn_error err = {0};
-    assert_int_equal(backend_create(plan, &config, &backend, &err), want);
-    assert_null(backend);
+    assert_int_equal(here_try(&here, plan, &config, 1, &err), want);
+    assert_null(here.backend);
     assert_int_equal(err.status, want);
     assert_non_null(strstr(err.message, text));
 }
@@ -653,46 +647,89 @@ static void create_fails_with_a_status_that_names_the_value(void **state) {
     (void)state;
     struct fixture f;
     fixture_init(&f, FORMAT_Q8_0);
-    const struct backend_config good = new_config(NULL, 1, KV_F16);
+    const struct backend_config good = new_config(NULL, "f16");
     struct backend_config config = good;
-    config.name = "abacus";
-    check_failure(&f.plan, config, RN_ERR_ARG, "abacus");
-    config = good, config.isa = "mmx";
+    config.variant = "mmx";
     check_failure(&f.plan, config, RN_ERR_ARG, "mmx");
-    config = good, config.max_tokens = 0;
+    config = good, config.kv_type = "f15";
+    check_failure(&f.plan, config, RN_ERR_ARG, "f15");
+    config = good, config.sizes.max_tokens = 0;
     check_failure(&f.plan, config, RN_ERR_ARG, "max_tokens: 0");
-    config = good, config.n_threads = -1;
-    check_failure(&f.plan, config, RN_ERR_ARG, "-1");
+    config = good, config.sizes.max_logits = -1;
+    check_failure(&f.plan, config, RN_ERR_ARG, "max_logits: -1");
+    config = good, config.sizes.max_seqs = 0;
+    check_failure(&f.plan, config, RN_ERR_ARG, "max_seqs: 0");
     f.plan.group[1].n_layer = 1 << 30; // 2^77 bytes of pages, then 2^60
     config = good, config.n_pages[1] = UINT32_MAX;
     check_failure(&f.plan, config, RN_ERR_NOMEM, "KV pages");
     config.n_pages[1] = 1 << 17;
     check_failure(&f.plan, config, RN_ERR_NOMEM, "bytes");
     f.plan.group[1].n_layer = 1;
-    config = good, config.max_tokens = INT32_MAX; // and a buffer of 2^63 bytes
+    config = good, config.sizes.max_tokens = INT32_MAX; // and a buffer of 2^63 bytes
     f.plan.buffer[0].width = 1 << 30;
     check_failure(&f.plan, config, RN_ERR_NOMEM, "bytes");
     fixture_deinit(&f);
+}
+
+static void a_backend_is_found_by_its_name_or_as_the_best_one(void **state) {
+    (void)state;
+    const struct backend_class *cls = NULL, *best = NULL;
+    struct backend_device device = {.depth = 0};
+    rn_error err = {0};
+    assert_int_equal(backend_find("cpu", &cls, &device, NULL), RN_OK);
+    assert_string_equal(cls->name, "cpu");
+    assert_true(device.on_host && device.pages == PAGES_LAZY && device.depth == 1);
+    assert_true(device.memory_total >= device.memory_free && device.name[0]);
+    assert_int_equal(backend_find(NULL, &best, &device, NULL), RN_OK);
+    assert_non_null(best->name);
+    assert_int_equal(backend_find("abacus", &cls, &device, &err), RN_ERR_ARG);
+    assert_non_null(strstr(err.message, "'abacus'"));
+    assert_non_null(strstr(err.message, "cpu"));
+}
+
+static void a_kv_type_is_the_classs_own_string(void **state) {
+    (void)state;
+    static const char *const names[] = {"wide", "narrow", NULL};
+    const struct backend_class made_up = {.kv_types = names, .kv_default = names[1]};
+    const struct backend_class *cpu;
+    struct backend_device device;
+    const char *type = NULL;
+    rn_error err = {0};
+    assert_int_equal(backend_find("cpu", &cpu, &device, NULL), RN_OK);
+    for (const char *const *name = cpu->kv_types; *name; name++) {
+        char copy[16] = "";
+        strncpy(copy, *name, sizeof copy - 1);
+        assert_int_equal(backend_kv_type(cpu, copy, &type, NULL), RN_OK);
+        assert_ptr_equal(type, *name);
+    }
+    assert_int_equal(backend_kv_type(cpu, NULL, &type, NULL), RN_OK);
+    assert_string_equal(type, "f16");
+    assert_int_equal(backend_kv_type(&made_up, NULL, &type, NULL), RN_OK);
+    assert_ptr_equal(type, names[1]);
+    assert_int_equal(backend_kv_type(&made_up, "f16", &type, &err), RN_ERR_ARG);
+    assert_non_null(strstr(err.message, "'f16'"));
+    assert_non_null(strstr(err.message, "wide, narrow"));
+    assert_int_equal(backend_kv_type(&made_up, "narro", &type, &err), RN_ERR_ARG);
 }
 
 static void clearing_a_page_makes_a_sequence_start_anew(void **state) {
     (void)state;
     struct fixture f;
     fixture_init(&f, FORMAT_F32);
-    const struct backend_config config = new_config(NULL, 1, KV_F32);
+    const struct backend_config config = new_config(NULL, "f32");
     float *want = new_logits(), *got = new_logits();
-    run_alone(&f.plan, &config, 0, N_TOKENS, want);
-    struct backend *backend;
-    assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
+    run_alone(&f.plan, &config, 1, 0, N_TOKENS, want);
+    struct here here;
+    here_create(&here, &f.plan, &config, 1);
     for (int round = 0; round < 2; round++) { // the second time over the pages of the first
         struct sequence s, *list[1] = {&s};
-        sequence_init(&s, backend, 0, got);
+        sequence_init(&s, &here, 0, got);
         struct rows r = {0};
         rows_add(&r, &s, N_TOKENS);
-        rows_run(&r, backend, list);
+        rows_run(&r, &here, list);
         assert_memory_equal(got, want, LOGITS_BYTES);
     }
-    backend_destroy(backend);
+    here_destroy(&here);
     fixture_deinit(&f);
     free(want), free(got);
 }
@@ -701,55 +738,74 @@ static void bandwidth_is_measured_for_small_and_large_working_sets(void **state)
     (void)state;
     struct fixture f;
     fixture_init(&f, FORMAT_F32);
-    const struct backend_config config = new_config(NULL, 0, KV_F16);
-    struct backend *backend;
-    assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
-    const double small = backend->cls->bandwidth(backend, 1 << 20, 20);
+    const struct backend_config config = new_config(NULL, "f16");
+    struct here here;
+    here_create(&here, &f.plan, &config, 0);
+    const struct backend_class *cls = here.backend->cls;
+    const double small = cls->bandwidth(here.backend, 1 << 20, 20);
     // A budget too short for the page faults of a large buffer is passed, not given up on.
-    const double large = backend->cls->bandwidth(backend, UINT64_MAX, 1);
+    const double large = cls->bandwidth(here.backend, UINT64_MAX, 1);
     assert_true(small > 1e7 && small < 1e14);
     assert_true(large > 1e7 && large < 1e14);
-    assert_true(backend->cls->bandwidth(backend, 1 << 20, 0) == 0);
-    assert_true(backend->cls->threads(backend) >= 1);
-    assert_non_null(backend->cls->isa(backend));
-    backend_destroy(backend);
+    assert_true(cls->bandwidth(here.backend, 1 << 20, 0) == 0);
+    assert_true(pool_size(here.pool) >= 1);
+    here_destroy(&here);
     backend_destroy(NULL);
     fixture_deinit(&f);
 }
 
-static void the_profile_counts_each_stage_while_it_is_on(void **state) {
+static void results_have_the_time_of_each_stage_while_the_profile_is_on(void **state) {
     (void)state;
     struct fixture f;
     fixture_init(&f, FORMAT_Q8_0);
-    const struct backend_config config = new_config(NULL, 2, KV_F16);
-    struct backend *backend;
-    assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
+    const struct backend_config config = new_config(NULL, "f16");
+    struct here here;
+    here_create(&here, &f.plan, &config, 2);
     float *logits = new_logits();
     struct sequence s, *list[1] = {&s};
-    sequence_init(&s, backend, 0, logits);
-    const char *name;
-    uint64_t ns, runs;
-    assert_false(backend->cls->stage_time(backend, 0, &name, &ns, &runs));
-    static const uint64_t expected[] = {1, 2, 2, 1}; // on, on, off, on anew
-    for (int i = 0; i < 4; i++) {
+    sequence_init(&s, &here, 0, logits);
+    assert_int_equal(here.result.n_stage, 0);
+    assert_null(here.result.stage);
+    for (int i = 0; i < 4; i++) { // on, on, off, on anew
         struct rows r = {0};
-        if (i != 1) backend->cls->profile(backend, i != 2);
+        if (i != 1) here.backend->cls->profile(here.backend, i != 2);
         rows_add(&r, &s, 3);
-        rows_run(&r, backend, list);
-        int n = 0;
+        rows_run(&r, &here, list);
         uint64_t total = 0;
-        for (; backend->cls->stage_time(backend, n, &name, &ns, &runs); n++, total += ns) {
-            assert_int_equal(runs, expected[i]);
-            assert_true(strlen(name) > 0);
+        for (int n = 0; n < here.result.n_stage; n++) {
+            total += here.result.stage[n].ns;
+            assert_true(strlen(here.result.stage[n].name) > 0);
         }
-        assert_true(n > N_LAYER && n <= f.plan.n_op && total > 0);
+        assert_true((here.result.n_stage > 0) == (i != 2));
+        if (i == 2) continue;
+        assert_true(here.result.n_stage > N_LAYER && here.result.n_stage <= f.plan.n_op);
+        assert_true(total > 0 && total <= here.result.run_ns); // of this step alone
     }
-    assert_true(backend->cls->stage_time(backend, 2, &name, &ns, &runs));
-    assert_string_equal(name, "matmul w+w+w"); // after the embedding and a norm
-    assert_false(backend->cls->stage_time(backend, -1, &name, &ns, &runs));
-    backend_destroy(backend);
+    assert_string_equal(here.result.stage[2].name, "matmul w+w+w"); // after embedding and norm
+    here_destroy(&here);
     fixture_deinit(&f);
     free(logits);
+}
+
+// A clock that goes on by 5 whenever it is read.
+static uint64_t count_now(void *ctx) { return *(uint64_t *)ctx += 5; }
+
+static void a_step_is_timed_by_the_clock_that_was_lent(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, FORMAT_F32);
+    struct backend_config config = new_config(NULL, "f16");
+    uint64_t count = 0;
+    config.now = count_now;
+    config.now_ctx = &count;
+    struct here here;
+    here_create(&here, &f.plan, &config, 1);
+    const struct batch nothing = {0};
+    here_run(&here, &nothing);
+    assert_true(here.result.run_ns > 0 && here.result.run_ns % 5 == 0);
+    assert_int_equal(here.result.run_ns, count - 5);
+    here_destroy(&here);
+    fixture_deinit(&f);
 }
 
 static void the_machine_is_described(void **state) {
@@ -761,17 +817,53 @@ static void the_machine_is_described(void **state) {
     for (int isa = 0; isa < ISA_COUNT; isa++) {
         const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
         if (!ops) continue;
-        const struct backend_config config = new_config(ops->name, 1, KV_F16);
-        struct backend *backend;
-        assert_int_equal(backend_create(&f.plan, &config, &backend, NULL), RN_OK);
-        assert_string_equal(backend->cls->isa(backend), ops->name);
-        assert_int_equal(backend->cls->threads(backend), 1);
-        assert_int_equal(backend->cls->cache_bytes(backend), topology->cache_bytes);
-        for (int integer = 0; integer < 2; integer++)
-            assert_true(backend->cls->peak_macs(backend, integer) > 1e6);
-        backend_destroy(backend);
+        const struct backend_config config = new_config(ops->name, isa % 2 ? "int8" : "f32");
+        struct here here;
+        struct backend_info info;
+        here_create(&here, &f.plan, &config, 1);
+        here.backend->cls->describe(here.backend, &info);
+        assert_string_equal(info.variant, ops->name);
+        assert_string_equal(info.kv_type, config.kv_type);
+        assert_non_null(info.slow_formats);
+        assert_int_equal(pool_size(here.pool), 1);
+        assert_int_equal(info.cache_bytes, topology->cache_bytes);
+        assert_int_equal(pool_caches(here.pool).one, topology->cache_bytes);
+        assert_int_equal(pool_caches(here.pool).all, topology->cache_bytes_all);
+        assert_true(here.backend->cls->peak_macs(here.backend, BACKEND_INTEGERS) > 1e6);
+        assert_true(here.backend->cls->peak_macs(here.backend, BACKEND_FLOATS) > 1e6);
+        here_destroy(&here);
     }
     topology_destroy(topology);
+    fixture_deinit(&f);
+}
+
+// Weights and buffers as the plan has them; pages as long as the layout says, which the pages of a
+// backend are.
+static void what_a_plan_needs_is_its_weights_buffers_and_pages(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, FORMAT_Q8_0);
+    const struct backend_class *cls;
+    struct backend_device device;
+    assert_int_equal(backend_find("cpu", &cls, &device, NULL), RN_OK);
+    uint64_t weights = 0, tokens = 0, logits = 0;
+    for (int i = 0; i < f.plan.n_weight; i++) weights += f.plan.weight[i].bytes;
+    for (int i = 0; i < f.plan.n_buffer; i++)
+        *(f.plan.buffer[i].rows == ROWS_LOGITS ? &logits : &tokens) +=
+            (uint64_t)f.plan.buffer[i].width * 4;
+    for (const char *const *type = cls->kv_types; *type; type++) {
+        const struct backend_sizes sizes = {70, 30, 2};
+        struct backend_need need;
+        assert_int_equal(cls->need(&f.plan, &sizes, *type, &need, NULL), RN_OK);
+        assert_int_equal(need.weights, weights);
+        assert_int_equal(need.step, 70 * tokens + 30 * logits);
+        const struct backend_config config = new_config(NULL, *type);
+        struct here here;
+        here_create(&here, &f.plan, &config, 1);
+        for (int g = 0; g < f.plan.n_group; g++)
+            assert_int_equal(need.kv.page[g], ((struct cpu_backend *)here.backend)->page_bytes[g]);
+        here_destroy(&here);
+    }
     fixture_deinit(&f);
 }
 
@@ -786,10 +878,14 @@ int main(void) {
         cmocka_unit_test(a_run_allocates_nothing),
         cmocka_unit_test(progress_grows_to_the_bytes_of_the_packed_weights),
         cmocka_unit_test(create_fails_with_a_status_that_names_the_value),
+        cmocka_unit_test(a_backend_is_found_by_its_name_or_as_the_best_one),
+        cmocka_unit_test(a_kv_type_is_the_classs_own_string),
         cmocka_unit_test(clearing_a_page_makes_a_sequence_start_anew),
         cmocka_unit_test(bandwidth_is_measured_for_small_and_large_working_sets),
-        cmocka_unit_test(the_profile_counts_each_stage_while_it_is_on),
+        cmocka_unit_test(results_have_the_time_of_each_stage_while_the_profile_is_on),
+        cmocka_unit_test(a_step_is_timed_by_the_clock_that_was_lent),
         cmocka_unit_test(the_machine_is_described),
+        cmocka_unit_test(what_a_plan_needs_is_its_weights_buffers_and_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
-#include "check.h"
+#include "backend_here.h"
 
 // So many tokens that in one batch an expert has some from more than 32, the kernels for many, down
 // to a few.
@@ -125,13 +124,12 @@ static void fixture_free(struct fixture *f) {
 
 // Logits of the tokens, chunk by chunk; false: this machine lacks the instruction set. *bytes: of
 // experts, over all runs.
-static bool run(const struct fixture *f, const char *isa, int threads, int chunk,
+static bool run(const struct fixture *f, const char *variant, int threads, int chunk,
                 const int32_t *token, float *logits, uint64_t *bytes) {
-    const struct backend_config config = {
-        .isa = isa, .n_threads = threads, .max_tokens = chunk, .max_logits = chunk, .max_seqs = 1};
-    struct backend *backend;
+    const struct backend_config config = {.variant = variant, .sizes = {chunk, chunk, 1}};
+    struct here here;
     rn_error err = {0};
-    const rn_status status = backend_create(&f->plan, &config, &backend, &err);
+    const rn_status status = here_try(&here, &f->plan, &config, threads, &err);
     if (status == RN_ERR_UNSUPPORTED) return false;
     check(status == RN_OK, "%s", err.message);
     *bytes = 0;
@@ -148,13 +146,12 @@ static bool run(const struct fixture *f, const char *isa, int threads, int chunk
                                     .pos = pos,
                                     .out_row = row,
                                     .seq = &seq};
-        backend->cls->run(backend, &batch);
-        *bytes += backend->cls->expert_bytes(backend);
+        here_run(&here, &batch);
+        *bytes += here.result.expert_bytes;
         for (int i = 0; i < n; i++)
-            memcpy(logits + (at + i) * VOCAB, backend->cls->logits(backend, i),
-                   VOCAB * sizeof *logits);
+            memcpy(logits + (at + i) * VOCAB, here.result.logits[i], VOCAB * sizeof *logits);
     }
-    backend_destroy(backend);
+    here_destroy(&here);
     return true;
 }
 

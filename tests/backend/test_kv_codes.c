@@ -82,7 +82,7 @@ static void odd_entries_equal_the_reference(void **state) {
             if (!ops) continue;
             memset(got, 0, bytes);
             append_one(ops, type, DIM, k, v, 7, got);
-            check(memcmp(got, want, bytes) == 0, "%s %s: %g", ops->name, kv_type_name(type),
+            check(memcmp(got, want, bytes) == 0, "%s %s: %g", ops->name, kv_type_names[type],
                   (double)odd[i / 4]);
         }
         float out[DIM], scratch[2 * DIM];
@@ -105,15 +105,46 @@ static void odd_entries_equal_the_reference(void **state) {
                                             .page_table = &table};
         reference_attention(&args, scratch);
         check(isfinite(out[3]) == (odd[i / 4] < 1e6f || (type == KV_INT8 && odd[i / 4] < 8e6f)),
-              "%s: %g becomes %g", kv_type_name(type), (double)odd[i / 4], (double)out[3]);
+              "%s: %g becomes %g", kv_type_names[type], (double)odd[i / 4], (double)out[3]);
         free(want), free(got), free(k), free(v);
     }
+}
+
+// ---------------------------------------------------------------- bytes
+
+// Of a token in one layer.
+static uint64_t token_bytes(enum kv_type type, int n_head_kv, int dim) {
+    const struct plan_kv_group group = {KV_FULL, 3, n_head_kv, dim, dim, 0, 0};
+    return kv_page_bytes(&group, type) / 3 / KV_PAGE_TOKENS;
+}
+
+static void a_page_is_its_tokens(void **state) {
+    (void)state;
+    const struct plan_kv_group group = {KV_WINDOW, 3, 2, 16, 16, 40, 0};
+    assert_int_equal(kv_page_bytes(&group, KV_F32), 3 * 2 * 2 * 16 * 4 * KV_PAGE_TOKENS);
+    assert_int_equal(token_bytes(KV_F16, 2, 16), 2 * 2 * 16 * 2);
+    assert_int_equal(token_bytes(KV_INT8, 2, 16), 2 * 2 * (16 + 2));
+    assert_int_equal(token_bytes(KV_INT4, 2, 16), 2 * (16 / 2 + 2 + 16 + 2)); // values are padded
+    assert_int_equal(token_bytes(KV_INT4, 5, 64), 5 * 2 * (64 / 2 + 2 * 2));
+    const struct plan_kv_group states = {.kind = KV_RECURRENT, .n_layer = 2, .state = 48};
+    for (int type = 0; type < KV_TYPE_COUNT; type++)
+        assert_int_equal(kv_page_bytes(&states, (enum kv_type)type), 2 * 48 * 4);
+}
+
+static void kv_types_are_found_by_their_names(void **state) {
+    (void)state;
+    for (int type = 0; type < KV_TYPE_COUNT; type++)
+        assert_int_equal(kv_type_find(kv_type_names[type]), type);
+    assert_int_equal(kv_type_find("f15"), -1);
+    assert_null(kv_type_names[KV_TYPE_COUNT]);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_entry_depends_on_its_own_token_alone),
         cmocka_unit_test(odd_entries_equal_the_reference),
+        cmocka_unit_test(a_page_is_its_tokens),
+        cmocka_unit_test(kv_types_are_found_by_their_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

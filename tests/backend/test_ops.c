@@ -602,7 +602,7 @@ static void check_accuracy(enum kv_type type, int window, float softcap, double 
             attend_double(&c, q, contexts[i], head, want);
             for (int d = 0; d < 64; d++)
                 check(fabs((double)out[head * 64 + d] - want[d]) < tolerance,
-                      "%s, position %d: off by %g", kv_type_name(type), contexts[i],
+                      "%s, position %d: off by %g", kv_type_names[type], contexts[i],
                       (double)out[head * 64 + d] - want[d]);
         }
     }
@@ -669,7 +669,7 @@ static void values_are_within_a_step_of_what_was_appended(void **state) {
                 // int4 has no code 8; f16 scales are off by 2^-11 at most
                 const float bound = type == KV_INT8 ? most / 127 * 0.57f : most / 8 * 1.01f;
                 check(fabsf(out[d] - v[d]) <= bound, "%s, dim %d, element %d: %g instead of %g",
-                      kv_type_name(type), dim, d, (double)out[d], (double)v[d]);
+                      kv_type_names[type], dim, d, (double)out[d], (double)v[d]);
             }
         }
         free(q), free(out);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend_here.h"
 
 enum {
     EMBD = 256,
@@ -172,15 +173,11 @@ static void fixture_deinit(struct fixture *f) {
     munmap((void *)f->fetches, f->size);
 }
 
-static rn_status create(struct fixture *f, int threads, struct backend **out, rn_error *err) {
-    const struct backend_config config = {.name = "cpu",
-                                          .n_threads = threads,
-                                          .max_tokens = 1,
-                                          .max_logits = 1,
-                                          .max_seqs = 1,
+static rn_status create(struct fixture *f, int threads, struct here *out, rn_error *err) {
+    const struct backend_config config = {.sizes = {1, 1, 1},
                                           .progress = on_progress,
                                           .progress_ctx = f};
-    return backend_create(&f->plan, &config, out, err);
+    return here_try(out, &f->plan, &config, threads, err);
 }
 
 // One pass over the whole matrix, from its true bytes.
@@ -227,18 +224,18 @@ static void packed_bytes_are_those_of_one_pass_and_each_byte_is_fetched_once(voi
     if (!machine_packs()) skip();
     for (size_t i = 0; i < sizeof formats / sizeof *formats * 4; i++) {
         struct fixture f;
-        struct backend *backend;
+        struct here here;
         rn_error err = {0};
         fixture_init(&f, formats[i / 4]);
         f.in_place = i / 2 % 2;
-        check(create(&f, i % 2 ? 3 : 1, &backend, &err) == RN_OK, "%s", err.message);
-        const int n = check_packed(&f, (const struct cpu_backend *)backend);
+        check(create(&f, i % 2 ? 3 : 1, &here, &err) == RN_OK, "%s", err.message);
+        const int n = check_packed(&f, (const struct cpu_backend *)here.backend);
         check(n == 4 + EXPERTS, "%d matrices", n);
         for (uint64_t at = 0; at < f.used; at++)
             check(f.fetches[at] == 1, "byte %llu: fetched %d times", (unsigned long long)at,
                   f.fetches[at]);
         check(f.n_fetch > 40, "%d slices", f.n_fetch);
-        backend_destroy(backend);
+        here_destroy(&here);
         fixture_deinit(&f);
     }
 }
@@ -248,13 +245,13 @@ static void progress_grows_to_all_bytes(void **state) {
     if (!machine_packs()) skip();
     for (int threads = 1; threads <= 4; threads++) {
         struct fixture f;
-        struct backend *backend;
+        struct here here;
         fixture_init(&f, FORMAT_Q8_0);
-        check(create(&f, threads, &backend, NULL) == RN_OK, "%d threads", threads);
+        check(create(&f, threads, &here, NULL) == RN_OK, "%d threads", threads);
         check(f.done == f.matmul_bytes && f.total == f.matmul_bytes, "%llu of %llu",
               (unsigned long long)f.done, (unsigned long long)f.total);
         check(f.n_progress <= 65 && (threads > 1 || f.n_progress > 30), "%d calls", f.n_progress);
-        backend_destroy(backend);
+        here_destroy(&here);
         fixture_deinit(&f);
     }
 }
@@ -263,14 +260,14 @@ static void threads_read_the_file_side_by_side_from_its_beginning(void **state) 
     (void)state;
     if (!machine_packs()) skip();
     struct fixture f;
-    struct backend *backend;
+    struct here here;
     fixture_init(&f, FORMAT_Q8_0);
     f.n_meet = 3;
-    check(create(&f, f.n_meet, &backend, NULL) == RN_OK, "create");
+    check(create(&f, f.n_meet, &here, NULL) == RN_OK, "create");
     for (int i = 0; i < f.n_meet; i++)
         check(f.meet_at[i] < f.used / 4, "fetch %d: at %llu of %llu", i,
               (unsigned long long)f.meet_at[i], (unsigned long long)f.used);
-    backend_destroy(backend);
+    here_destroy(&here);
     fixture_deinit(&f);
 }
 
@@ -295,15 +292,15 @@ static void a_fetch_that_fails_is_an_error_and_leaves_nothing(void **state) {
     fixture_init(&f, FORMAT_Q8_0);
     long before = 0;
     for (int try = 0; try < 24; try++) {
-        struct backend *backend = (struct backend *)1;
+        struct here here;
         rn_error err = {0};
         char want[64];
         f.n_fetch = 0;
         f.failed = false;
         f.done = 0;
         f.fail_at = 1 + try * 2;
-        check(create(&f, 1 + try % 3, &backend, &err) == RN_ERR_IO, "%s", err.message);
-        check(!backend, "a backend");
+        check(create(&f, 1 + try % 3, &here, &err) == RN_ERR_IO, "%s", err.message);
+        check(!here.backend, "a backend");
         snprintf(want, sizeof want, "the disk is on fire at %d", f.fail_at);
         check(strcmp(err.message, want) == 0, "%s", err.message);
         check(f.done < f.matmul_bytes, "%llu bytes done", (unsigned long long)f.done);

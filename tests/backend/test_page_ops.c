@@ -1,11 +1,11 @@
 // Pages through the backend's interface: clears and copies happen in the order of the batch's list
-// on any number of threads, forgetting touches one page alone; and the threads that it lends.
+// on any number of threads, releasing touches one page alone; and the threads stay the lender's.
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
-#include "check.h"
+#include "backend_here.h"
 
 enum { PAGES = 6, GROUPS = 3, OPS = 40, VOCAB = 4, MAX_THREADS = 3 };
 
@@ -48,15 +48,10 @@ static void plan_make(struct plan *plan) {
     assert_int_equal(plan_finish(plan, NULL), RN_OK);
 }
 
-static struct cpu_backend *create(const struct plan *plan, int threads) {
-    const struct backend_config config = {.n_threads = threads,
-                                          .max_tokens = 1,
-                                          .max_logits = 1,
-                                          .max_seqs = 1,
-                                          .n_pages = {PAGES, PAGES, PAGES}};
-    struct backend *backend;
-    assert_int_equal(backend_create(plan, &config, &backend, NULL), RN_OK);
-    return (struct cpu_backend *)backend;
+static struct cpu_backend *create(struct here *here, const struct plan *plan, int threads) {
+    const struct backend_config config = {.sizes = {1, 1, 1}, .n_pages = {PAGES, PAGES, PAGES}};
+    here_create(here, plan, &config, threads);
+    return (struct cpu_backend *)here->backend;
 }
 
 static void pages_fill(struct cpu_backend *b) {
@@ -76,7 +71,8 @@ static void clears_and_copies_happen_in_order(void **state) {
     struct plan plan;
     plan_make(&plan);
     for (int threads = 1; threads <= MAX_THREADS; threads++) {
-        struct cpu_backend *b = create(&plan, threads);
+        struct here here;
+        struct cpu_backend *b = create(&here, &plan, threads);
         uint8_t *want[GROUPS];
         pages_fill(b);
         for (int g = 0; g < GROUPS; g++) want[g] = pages_dup(b, g);
@@ -93,27 +89,28 @@ static void clears_and_copies_happen_in_order(void **state) {
                 memcpy(want[g] + to * bytes, want[g] + from * bytes, bytes);
         }
         const struct batch batch = {.n_pages = OPS, .page = page};
-        b->base.cls->run(&b->base, &batch);
+        here_run(&here, &batch);
         for (int g = 0; g < GROUPS; g++) {
             assert_memory_equal(b->kv[g].base, want[g], b->kv[g].bytes);
             free(want[g]);
         }
-        backend_destroy(&b->base);
+        here_destroy(&here);
     }
     plan_deinit(&plan);
 }
 
 // Bytes at the ends of a page, in system pages that it shares with its neighbours, may stay.
-static void forgetting_a_page_leaves_its_neighbours(void **state) {
+static void releasing_a_page_leaves_its_neighbours(void **state) {
     (void)state;
     struct plan plan;
     plan_make(&plan);
-    struct cpu_backend *b = create(&plan, 1);
+    struct here here;
+    struct cpu_backend *b = create(&here, &plan, 1);
     pages_fill(b);
     for (int g = 0; g < GROUPS; g++) {
         const uint64_t bytes = b->page_bytes[g];
         uint8_t *before = pages_dup(b, g);
-        b->base.cls->kv_forget(&b->base, g, 2);
+        b->base.cls->page_release(&b->base, g, 2);
         assert_memory_equal(b->kv[g].base, before, 2 * bytes);
         assert_memory_equal(b->kv[g].base + 3 * bytes, before + 3 * bytes, (PAGES - 3) * bytes);
         uint64_t kept = 0;
@@ -124,11 +121,11 @@ static void forgetting_a_page_leaves_its_neighbours(void **state) {
             assert_int_equal(kept, bytes);
         const struct batch_page copy = {g, 2, 1}; // and is of use again
         const struct batch batch = {.n_pages = 1, .page = &copy};
-        b->base.cls->run(&b->base, &batch);
+        here_run(&here, &batch);
         assert_memory_equal(b->kv[g].base + 2 * bytes, before + bytes, bytes);
         free(before);
     }
-    backend_destroy(&b->base);
+    here_destroy(&here);
     plan_deinit(&plan);
 }
 
@@ -144,21 +141,25 @@ static void visit(void *ctx, int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; i++) visits->item[i]++;
 }
 
-static void parallel_covers_every_item_once(void **state) {
+static void between_steps_the_threads_do_other_work(void **state) {
     (void)state;
     struct plan plan;
     plan_make(&plan);
     for (int threads = 1; threads <= MAX_THREADS; threads++) {
-        struct cpu_backend *b = create(&plan, threads);
+        struct here here;
+        const struct batch_page clear = {GROUPS - 1, 0, BATCH_ZERO};
+        const struct batch step = {.n_pages = 1, .page = &clear};
+        create(&here, &plan, threads);
         for (int chunk = 1; chunk <= 1000; chunk += 111) {
-            struct visits visits = {.n_threads = b->base.cls->threads(&b->base)};
+            struct visits visits = {.n_threads = pool_size(here.pool)};
             assert_int_equal(visits.n_threads, threads);
-            b->base.cls->parallel(&b->base, visit, &visits, 1000 - chunk / 2, chunk);
+            here_run(&here, &step);
+            pool_run(here.pool, visit, &visits, 1000 - chunk / 2, chunk);
             for (int i = 0; i < 1000; i++)
                 assert_int_equal(visits.item[i], i < 1000 - chunk / 2 ? 1 : 0);
             assert_int_equal(visits.n_strangers, 0);
         }
-        backend_destroy(&b->base);
+        here_destroy(&here);
     }
     plan_deinit(&plan);
 }
@@ -166,8 +167,8 @@ static void parallel_covers_every_item_once(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clears_and_copies_happen_in_order),
-        cmocka_unit_test(forgetting_a_page_leaves_its_neighbours),
-        cmocka_unit_test(parallel_covers_every_item_once),
+        cmocka_unit_test(releasing_a_page_leaves_its_neighbours),
+        cmocka_unit_test(between_steps_the_threads_do_other_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

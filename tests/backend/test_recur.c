@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend_here.h"
 #include "base/rmath.h"
-#include "check.h"
 #include "recurrent_model.h"
 
 enum {
@@ -83,37 +83,32 @@ static void step_add(struct step *t, struct sequence *s, int n, int first_wanted
     batch->page = t->page;
 }
 
-static void step_run(struct step *t, struct backend *backend, struct sequence *const *list) {
-    backend->cls->run(backend, &t->batch);
+static void step_run(struct step *t, struct here *here, struct sequence *const *list) {
+    here_run(here, &t->batch);
     for (int s = 0; s < t->batch.n_seqs; s++) {
         const struct batch_seq *seq = &t->seq[s];
         for (int i = seq->first_out; i < seq->first_out + seq->n_out; i++) {
             const int pos = t->pos[t->out_row[i]];
-            memcpy(list[s]->out->hidden[pos], backend->cls->hidden(backend, i),
+            memcpy(list[s]->out->hidden[pos], here->result.hidden[i],
                    sizeof list[s]->out->hidden[pos]);
             if (i < t->batch.n_logits)
-                memcpy(list[s]->out->logits[pos], backend->cls->logits(backend, i),
+                memcpy(list[s]->out->logits[pos], here->result.logits[i],
                        sizeof list[s]->out->logits[pos]);
         }
         list[s]->n_done += seq->n_tokens;
     }
 }
 
-static struct backend *create(const struct plan *plan, const char *isa, int threads) {
-    const struct backend_config config = {.isa = isa,
-                                          .n_threads = threads,
-                                          .max_tokens = ROWS,
-                                          .max_logits = ROWS,
-                                          .max_seqs = SEQS,
-                                          .kv_type = KV_F16,
+static struct here create(const struct plan *plan, const char *variant, int threads) {
+    const struct backend_config config = {.variant = variant,
+                                          .sizes = {ROWS, ROWS, SEQS},
                                           .n_pages = {PAGES, PAGES, PAGES}};
-    struct backend *backend;
-    rn_error err = {0};
-    check(backend_create(plan, &config, &backend, &err) == RN_OK, "%s", err.message);
-    return backend;
+    struct here here;
+    here_create(&here, plan, &config, threads);
+    return here;
 }
 
-static void run_chunks(struct backend *backend, int index, int chunk, struct results *out) {
+static void run_chunks(struct here *here, int index, int chunk, struct results *out) {
     struct sequence s, *list[1] = {&s};
     memset(out, 0, sizeof *out);
     sequence_init(&s, index, out);
@@ -121,7 +116,7 @@ static void run_chunks(struct backend *backend, int index, int chunk, struct res
         struct step t = {.batch = {0}};
         step_add(&t, &s, TOKENS - s.n_done < chunk ? TOKENS - s.n_done : chunk, 0);
         t.batch.n_logits = t.batch.n_out;
-        step_run(&t, backend, list);
+        step_run(&t, here, list);
     }
 }
 
@@ -134,21 +129,21 @@ static void rows_do_not_depend_on_chunks_threads_or_isa(void **state) {
     for (int f = 0; f < 2; f++) {
         struct model model;
         assert_int_equal(recurrent_model_init(&model, VOCAB, formats[f], NULL), RN_OK);
-        struct backend *backend = create(&model.plan, "scalar", 1);
-        run_chunks(backend, 0, TOKENS, &want);
-        backend_destroy(backend);
+        struct here here = create(&model.plan, "scalar", 1);
+        run_chunks(&here, 0, TOKENS, &want);
+        here_destroy(&here);
         for (int i = 0; i < VOCAB; i++) assert_true(isfinite(want.logits[TOKENS - 1][i]));
         assert_memory_not_equal(want.logits[98], want.logits[99], sizeof want.logits[0]);
         for (int isa = 0; isa < ISA_COUNT; isa++) {
             if (!ops_at((enum cpu_isa)isa)) continue;
             for (int threads = 1; threads <= 2; threads++) {
-                backend = create(&model.plan, ops_name((enum cpu_isa)isa), threads);
+                here = create(&model.plan, ops_name((enum cpu_isa)isa), threads);
                 for (size_t c = (size_t)threads - 1; c < sizeof chunks / sizeof *chunks; c += 2) {
-                    run_chunks(backend, 0, chunks[c], &got); // over the pages of the one before
+                    run_chunks(&here, 0, chunks[c], &got); // over the pages of the one before
                     check(memcmp(&got, &want, sizeof got) == 0, "%s, %d threads, chunks of %d",
                           ops_name((enum cpu_isa)isa), threads, chunks[c]);
                 }
-                backend_destroy(backend);
+                here_destroy(&here);
             }
         }
         recurrent_model_deinit(&model);
@@ -160,8 +155,8 @@ static void rows_do_not_depend_on_neighbours(void **state) {
     static struct results want[SEQS], got[SEQS];
     struct model model;
     assert_int_equal(recurrent_model_init(&model, VOCAB, FORMAT_Q8_0, NULL), RN_OK);
-    struct backend *backend = create(&model.plan, NULL, 2);
-    for (int i = 0; i < SEQS; i++) run_chunks(backend, i, TOKENS, &want[i]);
+    struct here here = create(&model.plan, NULL, 2);
+    for (int i = 0; i < SEQS; i++) run_chunks(&here, i, TOKENS, &want[i]);
     assert_memory_not_equal(&want[0], &want[1], sizeof want[0]);
     struct sequence s[SEQS], *list[SEQS] = {&s[0], &s[1]};
     for (int i = 0; i < SEQS; i++) sequence_init(&s[i], i, &got[i]);
@@ -173,10 +168,10 @@ static void rows_do_not_depend_on_neighbours(void **state) {
             step_add(&t, &s[i], rest < chunks[i] ? rest : chunks[i], 0); // 0 at the end
         }
         t.batch.n_logits = t.batch.n_out;
-        step_run(&t, backend, list);
+        step_run(&t, &here, list);
     }
     for (int i = 0; i < SEQS; i++) assert_memory_equal(&got[i], &want[i], sizeof got[i]);
-    backend_destroy(backend);
+    here_destroy(&here);
     recurrent_model_deinit(&model);
 }
 
@@ -188,15 +183,15 @@ static void a_copied_page_carries_the_state(void **state) {
     static struct results want, got, other;
     struct model model;
     assert_int_equal(recurrent_model_init(&model, VOCAB, FORMAT_F32, NULL), RN_OK);
-    struct backend *backend = create(&model.plan, NULL, 2);
-    run_chunks(backend, 0, TOKENS, &want);
+    struct here here = create(&model.plan, NULL, 2);
+    run_chunks(&here, 0, TOKENS, &want);
     struct sequence s[SEQS], *list[SEQS] = {&s[0], &s[1]};
     sequence_init(&s[0], 0, &got);
     sequence_init(&s[1], 1, &other);
     memcpy(s[1].token, s[0].token, PART * sizeof *s[0].token);
     struct step t = {.batch = {0}};
     step_add(&t, &s[1], PART, 0);
-    step_run(&t, backend, &list[1]);
+    step_run(&t, &here, &list[1]);
     s[0].n_done = PART;
     s[0].n_page = 2;
     t = (struct step){.batch = {0}};
@@ -206,10 +201,10 @@ static void a_copied_page_carries_the_state(void **state) {
     }
     for (int i = 0; i < SEQS; i++) step_add(&t, &s[i], TOKENS - PART, 0);
     t.batch.n_logits = t.batch.n_out;
-    step_run(&t, backend, list);
+    step_run(&t, &here, list);
     assert_memory_equal(got.logits[PART], want.logits[PART], (TOKENS - PART) * sizeof *want.logits);
     assert_memory_not_equal(other.logits[PART], want.logits[PART], sizeof *want.logits);
-    backend_destroy(backend);
+    here_destroy(&here);
     recurrent_model_deinit(&model);
 }
 
@@ -263,8 +258,8 @@ static void alone_define(const struct alone *a, const int32_t *token, float *wan
 
 // Random chunks; rows and the states that blocks leave in layer 1 of their pages are the
 // definition's.
-static void alone_check(const struct alone *a, struct backend *backend, const float *want) {
-    const struct cpu_backend *b = (const struct cpu_backend *)backend;
+static void alone_check(const struct alone *a, struct here *here, const float *want) {
+    const struct cpu_backend *b = (const struct cpu_backend *)here->backend;
     const size_t row_bytes = (size_t)a->width * sizeof *want;
     struct sequence s;
     sequence_init(&s, 0, NULL);
@@ -277,10 +272,9 @@ static void alone_check(const struct alone *a, struct backend *backend, const fl
         t.batch.n_pages = 0;
         t.seq[0].page_table[0] = s.table[RECURRENT_GROUP_STATE];
         t.batch.n_logits = t.batch.n_out;
-        backend->cls->run(backend, &t.batch);
+        here_run(here, &t.batch);
         for (int i = 0; i < t.batch.n_out; i++)
-            check(memcmp(backend->cls->logits(backend, i), want + (s.n_done + i) * a->width,
-                         row_bytes) == 0,
+            check(memcmp(here->result.logits[i], want + (s.n_done + i) * a->width, row_bytes) == 0,
                   "%d channels, row %d", a->width, s.n_done + i);
         s.n_done += t.batch.n_tokens;
     }
@@ -306,9 +300,9 @@ static void a_recurrence_is_its_definition_in_any_chunks(void **state) {
         alone_define(&a, s.token, want);
         for (int isa = 0; isa < ISA_COUNT; isa++) {
             if (!ops_at((enum cpu_isa)isa)) continue;
-            struct backend *backend = create(&a.plan, ops_name((enum cpu_isa)isa), 1 + isa % 2);
-            for (int round = 0; round < 5; round++) alone_check(&a, backend, want);
-            backend_destroy(backend);
+            struct here here = create(&a.plan, ops_name((enum cpu_isa)isa), 1 + isa % 2);
+            for (int round = 0; round < 5; round++) alone_check(&a, &here, want);
+            here_destroy(&here);
         }
         free(want);
         plan_deinit(&a.plan);
@@ -332,14 +326,14 @@ static void hidden_rows_are_what_the_vocabulary_is_multiplied_with(void **state)
     static struct results got;
     struct model model;
     assert_int_equal(recurrent_model_init(&model, VOCAB, FORMAT_F32, NULL), RN_OK);
-    struct backend *backend = create(&model.plan, NULL, 2);
-    run_chunks(backend, 0, 30, &got);
+    struct here here = create(&model.plan, NULL, 2);
+    run_chunks(&here, 0, 30, &got);
     for (int i = 0; i < TOKENS; i++) {
         float logits[VOCAB];
         product_of(&model.plan, got.hidden[i], logits);
         assert_memory_equal(logits, got.logits[i], sizeof logits);
     }
-    backend_destroy(backend);
+    here_destroy(&here);
     recurrent_model_deinit(&model);
 }
 
@@ -351,8 +345,8 @@ static void only_the_first_out_rows_have_logits(void **state) {
     for (int f = 0; f < 2; f++) {
         struct model model;
         assert_int_equal(recurrent_model_init(&model, VOCAB, formats[f], NULL), RN_OK);
-        struct backend *backend = create(&model.plan, NULL, 2);
-        for (int i = 0; i < SEQS; i++) run_chunks(backend, i, TOKENS, &want[i]);
+        struct here here = create(&model.plan, NULL, 2);
+        for (int i = 0; i < SEQS; i++) run_chunks(&here, i, TOKENS, &want[i]);
         memset(got, 0, sizeof got);
         struct sequence s[SEQS], *list[SEQS] = {&s[0], &s[1]};
         for (int i = 0; i < SEQS; i++) sequence_init(&s[i], i, &got[i]);
@@ -365,11 +359,11 @@ static void only_the_first_out_rows_have_logits(void **state) {
         for (int i = 0; i < n[1]; i++) t.out_row[i] = TOKENS + 97 + i;
         for (int i = 0; i < n[0]; i++) t.out_row[n[1] + i] = 10 + i;
         t.batch.n_logits = n[1];
-        step_run(&t, backend, list);
+        step_run(&t, &here, list);
         assert_memory_equal(got[0].hidden[10], want[0].hidden[10], 90 * sizeof *got[0].hidden);
         assert_memory_equal(got[1].hidden[97], want[1].hidden[97], 3 * sizeof *got[1].hidden);
         assert_memory_equal(got[1].logits[97], want[1].logits[97], 3 * sizeof *got[1].logits);
-        backend_destroy(backend);
+        here_destroy(&here);
         recurrent_model_deinit(&model);
     }
 }

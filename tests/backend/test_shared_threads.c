@@ -1,31 +1,39 @@
-// Two backends on one pool of threads: each gives what it gives alone, whoever ran before, and the
-// one that borrows may go first.
+// Backends on one pool of threads, which is lent: each gives what it gives alone, whoever ran
+// before, and any of them may go first. The pool stays, and does other work between their steps.
 #include <assert.h>
 
 #include "backend/cpu/cpu.h"
-#include "check.h"
+#include "backend_here.h"
 #include "recurrent_model.h"
 
-enum { TOKENS = 24, VOCAB_LARGE = 300, VOCAB_SMALL = 50, THREADS = 3 };
+enum { TOKENS = 24, VOCAB_LARGE = 300, VOCAB_SMALL = 50, THREADS = 3, BACKENDS = 4 };
 
 struct world {
     struct model model;
     struct backend *backend;
+    struct step_result result;
     int n_vocab;
     float logits[TOKENS][VOCAB_LARGE]; // of a run alone
 };
 
-static void world_init(struct world *w, int n_vocab, struct backend *threads_of) {
+static struct pool *pool_make(void) {
+    struct pool *pool;
+    rn_error err = {0};
+    check(pool_create_here(THREADS, false, &pool, &err) == RN_OK, "%s", err.message);
+    return pool;
+}
+
+static void world_init(struct world *w, int n_vocab, struct pool *pool) {
+    const struct backend_class *cls;
+    struct backend_device device;
     rn_error err = {0};
     w->n_vocab = n_vocab;
     check(recurrent_model_init(&w->model, n_vocab, FORMAT_F32, &err) == RN_OK, "%s", err.message);
-    const struct backend_config config = {.n_threads = THREADS,
-                                          .max_tokens = TOKENS,
-                                          .max_logits = TOKENS,
-                                          .max_seqs = 1,
+    const struct backend_config config = {.sizes = {TOKENS, TOKENS, 1},
                                           .n_pages = {1, 1, 1},
-                                          .threads_of = threads_of};
-    check(backend_create(&w->model.plan, &config, &w->backend, &err) == RN_OK, "%s", err.message);
+                                          .pool = pool};
+    check(backend_find("cpu", &cls, &device, &err) == RN_OK, "%s", err.message);
+    check(cls->create(&w->model.plan, &config, &w->backend, &err) == RN_OK, "%s", err.message);
 }
 
 static void world_deinit(struct world *w) {
@@ -55,20 +63,24 @@ static void run(struct world *w) {
                                 .seq = &seq,
                                 .n_pages = 3,
                                 .page = clear};
-    w->backend->cls->run(w->backend, &batch);
+    assert_int_equal(backend_run(w->backend, &batch, &w->result, NULL), RN_OK);
 }
 
-static void keep(struct world *w) {
+// Runs it on threads of its own, and keeps the logits.
+static void run_alone(struct world *w, int n_vocab) {
+    struct pool *pool = pool_make();
+    world_init(w, n_vocab, pool);
     run(w);
     for (int i = 0; i < TOKENS; i++)
-        memcpy(w->logits[i], w->backend->cls->logits(w->backend, i),
-               (size_t)w->n_vocab * sizeof(float));
+        memcpy(w->logits[i], w->result.logits[i], (size_t)w->n_vocab * sizeof(float));
+    world_deinit(w);
+    pool_destroy(pool);
 }
 
 static void check_same(struct world *w, const struct world *alone) {
     run(w);
     for (int i = 0; i < TOKENS; i++)
-        assert_memory_equal(w->backend->cls->logits(w->backend, i), alone->logits[i],
+        assert_memory_equal(w->result.logits[i], alone->logits[i],
                             (size_t)w->n_vocab * sizeof(float));
 }
 
@@ -80,48 +92,69 @@ static void sum(void *ctx, int64_t begin, int64_t end, int worker) {
 static void backends_that_share_threads_give_what_they_give_alone(void **state) {
     (void)state;
     static struct world alone[2], large, small;
-    world_init(&alone[0], VOCAB_LARGE, NULL);
-    world_init(&alone[1], VOCAB_SMALL, NULL);
-    keep(&alone[0]);
-    keep(&alone[1]);
-    world_init(&large, VOCAB_LARGE, NULL);
-    for (int life = 0; life < 3; life++) { // of the one that borrows
-        world_init(&small, VOCAB_SMALL, large.backend);
-        assert_int_equal(small.backend->cls->threads(small.backend), THREADS);
+    run_alone(&alone[0], VOCAB_LARGE);
+    run_alone(&alone[1], VOCAB_SMALL);
+    struct pool *pool = pool_make();
+    world_init(&large, VOCAB_LARGE, pool);
+    for (int life = 0; life < 3; life++) { // of the second one
+        world_init(&small, VOCAB_SMALL, pool);
         for (int i = 0; i < 20; i++) {
             check_same(&small, &alone[1]);
             if (i % 3 == 0) check_same(&large, &alone[0]);
         }
         _Atomic int64_t n = 0;
-        small.backend->cls->parallel(small.backend, sum, &n, 1000, 3);
+        pool_run(pool, sum, &n, 1000, 3);
         assert_int_equal(n, 1000);
         world_deinit(&small);
         check_same(&large, &alone[0]);
     }
     world_deinit(&large);
-    for (int i = 0; i < 2; i++) world_deinit(&alone[i]);
+    pool_destroy(pool);
 }
 
-static void a_borrower_has_no_threads_of_its_own(void **state) {
+// Whichever goes, the first or the last or one between them, the others run as before.
+static void any_backend_on_a_pool_may_go_first(void **state) {
     (void)state;
-    static struct world lender, borrower, second;
-    world_init(&lender, VOCAB_LARGE, NULL);
-    world_init(&borrower, VOCAB_SMALL, lender.backend);
-    world_init(&second, VOCAB_SMALL, borrower.backend); // what was borrowed can be lent
-    const struct pool *pool = ((struct cpu_backend *)(void *)lender.backend)->pool;
-    assert_ptr_equal(((struct cpu_backend *)(void *)borrower.backend)->pool, pool);
-    assert_ptr_equal(((struct cpu_backend *)(void *)second.backend)->pool, pool);
-    world_deinit(&borrower);
-    run(&second);
-    world_deinit(&second);
-    run(&lender);
-    world_deinit(&lender);
+    static struct world alone[2], world[BACKENDS];
+    run_alone(&alone[0], VOCAB_LARGE);
+    run_alone(&alone[1], VOCAB_SMALL);
+    for (int first = 0; first < BACKENDS; first++) {
+        struct pool *pool = pool_make();
+        for (int i = 0; i < BACKENDS; i++) {
+            world_init(&world[i], i % 2 ? VOCAB_SMALL : VOCAB_LARGE, pool);
+            run(&world[i]);
+        }
+        for (int gone = 0; gone < BACKENDS; gone++) {
+            world_deinit(&world[(first + gone) % BACKENDS]);
+            for (int i = gone + 1; i < BACKENDS; i++)
+                check_same(&world[(first + i) % BACKENDS], &alone[(first + i) % BACKENDS % 2]);
+        }
+        _Atomic int64_t n = 0;
+        pool_run(pool, sum, &n, 1000, 3); // the lender's as before
+        assert_int_equal(n, 1000);
+        pool_destroy(pool);
+    }
+}
+
+static void a_backend_has_no_threads_of_its_own(void **state) {
+    (void)state;
+    static struct world one, two;
+    struct pool *pool = pool_make();
+    world_init(&one, VOCAB_LARGE, pool);
+    world_init(&two, VOCAB_SMALL, pool);
+    assert_ptr_equal(((struct cpu_backend *)(void *)one.backend)->pool, pool);
+    assert_ptr_equal(((struct cpu_backend *)(void *)two.backend)->pool, pool);
+    assert_int_equal(pool_size(pool), THREADS);
+    world_deinit(&one);
+    world_deinit(&two);
+    pool_destroy(pool);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(backends_that_share_threads_give_what_they_give_alone),
-        cmocka_unit_test(a_borrower_has_no_threads_of_its_own),
+        cmocka_unit_test(any_backend_on_a_pool_may_go_first),
+        cmocka_unit_test(a_backend_has_no_threads_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

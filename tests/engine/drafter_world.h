@@ -10,7 +10,6 @@
 #include "bare_engine.h"
 #include "base/clock.h"
 #include "check.h"
-#include "engine/budget.h"
 #include "engine/drafter_model.h"
 #include "streams.h"
 
@@ -93,18 +92,31 @@ static inline void world_check(struct world *w) {
     assert_true(sound || !settled); // a mark holds states that the check does not count
 }
 
+// Of the KV type that engines have by default.
+static inline struct kv_bytes world_pages(const struct plan *plan) {
+    const struct backend_sizes sizes = {1, 1, 1};
+    struct place place;
+    struct backend_need need;
+    rn_error err = {0};
+    check(place_find(&(struct place_wanted){.name = NULL}, &place, &err) == RN_OK, "%s",
+          err.message);
+    check(place.cls->need(plan, &sizes, place.kv_type, &need, &err) == RN_OK, "%s", err.message);
+    return need.kv;
+}
+
 static inline void world_init(struct world *w, const rn_model *target, const struct model *draft,
                               const struct tokenizer *tokenizer, const struct world_config *c) {
     const int n_ctx = c->n_ctx ? c->n_ctx : 400;
     w->engine = streams_engine(target, &(rn_engine_options){.n_threads = 2, .n_ctx = n_ctx});
     struct engine *engine = &w->engine->engine;
-    const struct kv_config kv = budget_kv_config(&draft->plan, KV_F16);
+    const struct kv_bytes pages = world_pages(&draft->plan);
+    const struct kv_config kv = budget_kv_config(&draft->plan, &pages);
     const struct drafter_model_config config = {
         .model = draft,
         .tokenizer = tokenizer,
         .target_tokenizer = target->tokenizer,
-        .target = engine->backend,
-        .kv_type = KV_F16,
+        .place = &engine->draft_place,
+        .pool = engine->pool,
         .n_ctx = n_ctx,
         .max_seqs = c->max_seqs ? c->max_seqs : 8,
         .batch_tokens = c->batch_tokens ? c->batch_tokens : 256,

@@ -60,12 +60,25 @@ static inline void world_forget(struct backend *backend, int group, uint32_t pag
     w->n_forgets++;
 }
 
-static const struct backend_class world_class = {.name = "world", .kv_forget = world_forget};
+static const struct backend_class world_class = {.name = "world", .page_release = world_forget};
+
+// Of a device that takes the memory of all pages at once: there is nothing to give back.
+static const struct backend_class world_class_fixed = {.name = "fixed world"};
+
+// Whether the pages of all groups together have memory within the budget.
+static inline bool world_is_fixed(const struct kv_config *config) {
+    uint64_t bytes = 0;
+    for (int g = 0; g < config->n_group; g++) {
+        if (config->group[g].max_pages == 0) return false;
+        bytes += config->group[g].max_pages * config->group[g].page_bytes;
+    }
+    return bytes <= config->budget;
+}
 
 static inline struct world *world_create(const struct kv_config *config, uint64_t seed) {
     struct world *const w = calloc(1, sizeof *w);
     assert_non_null(w);
-    w->backend.cls = &world_class;
+    w->backend.cls = world_is_fixed(config) ? &world_class_fixed : &world_class;
     w->config = *config;
     w->random = seed;
     for (int g = 0; g < config->n_group; g++)
@@ -151,6 +164,8 @@ static inline void world_check(struct world *w) {
     for (int i = 0; i < WORLD_TABLES; i++)
         if (w->table[i].live) world_check_table(w, &w->table[i]);
     check(w->bytes <= w->config.budget, "%llu bytes have memory", (unsigned long long)w->bytes);
+    for (int g = 0; g < w->config.n_group; g++)
+        assert_true(w->kv->group[g].n_used <= kv_group_pages(&w->config, g));
 }
 
 // --- operations ---
@@ -175,8 +190,69 @@ static inline struct world_table *world_begin(struct world *w, const int32_t *to
     return t;
 }
 
+// Tables that hold the page, and copies that are to read it.
+static inline int world_holders(const struct world *w, int g, uint32_t page, int *n_pins) {
+    int n = 0;
+    *n_pins = 0;
+    for (int i = 0; i < WORLD_TABLES; i++)
+        for (uint32_t b = w->table[i].kv.first[g]; b < w->table[i].kv.n_page; b++)
+            n += w->table[i].kv.page[g][b] == page;
+    for (int i = 0; i < w->kv->n_op; i++)
+        *n_pins += w->kv->op[i].group == g && w->kv->op[i].from == page;
+    return n;
+}
+
+struct world_left {
+    int64_t bytes, pages[PLAN_MAX_KV_GROUPS], ops;
+};
+
+// What nobody holds once the table has given back what it does not see any more.
+static inline struct world_left world_left(const struct world *w, const struct world_table *t) {
+    struct world_left left = {.bytes = (int64_t)w->config.budget,
+                              .ops = w->kv->max_op - w->kv->n_op};
+    for (int g = 0; g < w->config.n_group; g++) {
+        left.pages[g] = kv_group_pages(&w->config, g);
+        const uint32_t seen = kv_first_block(&w->kv->group[g], t->n_done);
+        for (uint32_t id = 0; id < w->kv->group[g].n_used; id++) {
+            int n_pins, n = world_holders(w, g, id, &n_pins);
+            for (uint32_t b = t->kv.first[g]; b < seen && b < t->kv.n_page; b++)
+                n -= t->kv.page[g][b] == id;
+            if (n + n_pins == 0) continue;
+            left.pages[g]--;
+            left.bytes -= (int64_t)w->config.group[g].page_bytes;
+        }
+    }
+    return left;
+}
+
+// kv_room by counting, for a table that is not marked: block by block, each with the pages and
+// operations that it takes.
+static inline int world_room(const struct world *w, const struct world_table *t, int n) {
+    struct world_left left = world_left(w, t);
+    int n_fit = 0;
+    for (uint32_t b = (uint32_t)t->n_done / KV_PAGE_TOKENS; n_fit < n; b++) {
+        if (b >= t->kv.max_page) break;
+        bool fits = true;
+        for (int g = 0; g < w->config.n_group; g++) {
+            int n_pins;
+            if (b < t->kv.n_page && world_holders(w, g, t->kv.page[g][b], &n_pins) == 1) continue;
+            left.pages[g]--;
+            left.ops--;
+            left.bytes -= (int64_t)w->config.group[g].page_bytes;
+            fits &= left.pages[g] >= 0 && left.ops >= 0 && left.bytes >= 0;
+        }
+        if (!fits) break;
+        n_fit = (int)(b + 1) * KV_PAGE_TOKENS - t->n_done;
+    }
+    return n_fit < n ? n_fit : n;
+}
+
 static inline bool world_grow(struct world *w, struct world_table *t, int n) {
     const int room = kv_room(w->kv, &t->kv, t->n_done, n);
+    if (!t->kv.marked) {
+        const int counted = world_room(w, t, n);
+        check(room == counted, "%d of %d: room for %d, counted %d", t->n_done, n, room, counted);
+    }
     const bool grown = kv_grow(w->kv, &t->kv, t->n_done, n);
     check(grown == (room >= n), "%d of %d: room for %d", t->n_done, n, room);
     if (grown) t->n_planned = n;

@@ -36,11 +36,32 @@ static void build(struct plan *plan, bool with_window) {
     assert_false(plan->failed);
 }
 
+// Takes the plan's weights and buffers, and pages of the bytes that their type's name says.
+static rn_status made_up_need(const struct plan *plan, const struct backend_sizes *sizes,
+                              const char *kv_type, struct backend_need *out, rn_error *err) {
+    (void)err;
+    *out = (struct backend_need){.weights = 0};
+    for (int i = 0; i < plan->n_weight; i++) out->weights += plan->weight[i].bytes;
+    for (int i = 0; i < plan->n_buffer; i++)
+        out->step +=
+            (uint64_t)plan->buffer[i].width * sizeof(float) *
+            (uint64_t)(plan->buffer[i].rows == ROWS_LOGITS ? sizes->max_logits : sizes->max_tokens);
+    for (int g = 0; g < plan->n_group; g++)
+        out->kv.page[g] = (uint64_t)plan->group[g].n_layer * 2 * DIM * KV_PAGE_TOKENS *
+                          (uint64_t)(*kv_type - '0');
+    return RN_OK;
+}
+
+static const struct backend_class made_up = {.name = "made up", .need = made_up_need};
+
 static struct budget_request request_of(const struct plan *plan) {
-    return (struct budget_request){.plan = plan,
-                                   .n_ctx_max = N_CTX,
-                                   .kv_type = KV_F16,
-                                   .available = 1 << 30};
+    return (struct budget_request){
+        .cls = &made_up, .plan = plan, .n_ctx_max = N_CTX, .kv_type = "2", .available = 1 << 30};
+}
+
+static struct budget_beside beside_of(const struct plan *plan) {
+    return (
+        struct budget_beside){.plan = plan, .n_ctx_max = N_CTX, .cls = &made_up, .kv_type = "2"};
 }
 
 // What a request gives that must succeed.
@@ -189,8 +210,8 @@ static void a_window_takes_its_own_pages_only(void **state) {
     struct plan plan;
     build(&plan, true);
     struct budget_request request = request_of(&plan);
-    const struct kv_config config = budget_kv_config(&plan, KV_F16);
     const struct budget budget = chosen(&request);
+    const struct kv_config config = budget_kv_config(&plan, &budget.kv);
     assert_int_equal(budget.kv_bytes, 2 * kv_need(&config, N_CTX, 256));
     assert_true(budget.context_bytes < 2 * CONTEXT);
     // what holds all pages of the full group and those of the window holds the whole context
@@ -283,7 +304,7 @@ static void a_model_beside_takes_its_part_of_what_is_free(void **state) {
     build_beside(&beside);
     struct budget_request request = request_of(&plan);
     request.available = 1320000;
-    request.beside = (struct budget_beside){&beside, N_CTX, KV_F16};
+    request.beside = beside_of(&beside);
     const struct budget budget = chosen(&request);
     const uint64_t step = (256 * 10 + VOCAB) * 4, beside_step = (256 * 4 + VOCAB) * 4;
     const uint64_t left = 1320000 - 66000 - WEIGHTS - step - WEIGHTS / 10 - beside_step;
@@ -305,7 +326,7 @@ static void memory_that_was_asked_for_stays_the_models_and_that_beside_is_added(
     build(&plan, false);
     build_beside(&beside);
     struct budget_request request = request_of(&plan);
-    request.beside = (struct budget_beside){&beside, N_CTX, KV_F16};
+    request.beside = beside_of(&beside);
     request.kv_bytes = 8 * PAGE;
     struct budget budget = chosen(&request);
     assert_int_equal(budget.kv_bytes, 8 * PAGE);
@@ -325,6 +346,86 @@ static void memory_that_was_asked_for_stays_the_models_and_that_beside_is_added(
     plan_deinit(&beside);
 }
 
+static void a_model_on_a_device_of_its_own_takes_nothing_from_the_other(void **state) {
+    (void)state;
+    struct plan plan, beside;
+    build(&plan, true);
+    build_beside(&beside);
+    struct budget_request request = request_of(&plan);
+    request.available = 1200000;
+    const struct budget alone = chosen(&request);
+    request.beside = beside_of(&beside);
+    request.beside.is_apart = true;
+    request.beside.kv_type = "4"; // pages are the device's own: as large as two layers of "2"
+    request.beside.available = 1 << 30;
+    const struct budget budget = chosen(&request);
+    assert_int_equal(budget.free_bytes, alone.free_bytes);
+    assert_int_equal(budget.kv_bytes, alone.kv_bytes);
+    assert_int_equal(budget.sizes.n_ctx, alone.sizes.n_ctx);
+    assert_int_equal(budget.kv.page[0], PAGE);
+    assert_int_equal(budget.beside.kv.page[0], PAGE);
+    assert_int_equal(budget.beside.weight_bytes, WEIGHTS / 10);
+    assert_int_equal(budget.beside.step_bytes, (256 * 4 + VOCAB) * 4);
+    assert_int_equal(budget.beside.n_ctx, budget.sizes.n_ctx);
+    const struct kv_config config = budget_kv_config(&beside, &budget.beside.kv);
+    assert_true(budget.beside.kv_bytes >= kv_need(&config, budget.beside.n_ctx, 1));
+    plan_deinit(&plan);
+    plan_deinit(&beside);
+}
+
+static void a_device_of_its_own_bounds_the_models_pages(void **state) {
+    (void)state;
+    struct plan plan, beside;
+    build(&plan, false);
+    build_beside(&beside);
+    struct budget_request request = request_of(&plan);
+    const uint64_t taken = WEIGHTS / 10 + (256 * 4 + VOCAB) * 4;
+    request.beside = beside_of(&beside);
+    request.beside.is_apart = true;
+    // unknown: in proportion to the other one's two contexts, whose pages are twice as large
+    assert_int_equal(chosen(&request).beside.kv_bytes, CONTEXT);
+    // of what is free, 5% are a reserve: the page of the context and a half is left
+    request.beside.available = (taken + CONTEXT * 3 / 4) * 20 / 19 + 20;
+    struct budget budget = chosen(&request);
+    assert_in_range(budget.beside.kv_bytes, CONTEXT * 3 / 4, CONTEXT * 3 / 4 + 20);
+    assert_int_equal(budget.beside.n_ctx, N_CTX);
+    // a context that does not fit there is refused, with what that device has
+    request.beside.available = (taken + CONTEXT / 4) * 20 / 19;
+    refused_with(&request, RN_ERR_NOMEM, "the draft model's device has", "weights take 97.7 KiB",
+                 "a context of 1024 64.0 KiB");
+    request.wanted.n_ctx = N_CTX / 4;
+    budget = chosen(&request);
+    assert_int_equal(budget.beside.n_ctx, N_CTX / 4);
+    request.beside.available = taken / 2; // not even its weights
+    refused_with(&request, RN_ERR_NOMEM, "the draft model's device has");
+    plan_deinit(&plan);
+    plan_deinit(&beside);
+}
+
+static rn_status refusing_need(const struct plan *plan, const struct backend_sizes *sizes,
+                               const char *kv_type, struct backend_need *out, rn_error *err) {
+    (void)plan, (void)sizes, (void)kv_type, (void)out;
+    return err_set(err, RN_ERR_UNSUPPORTED, "no such op here");
+}
+
+static void a_plan_that_the_backend_refuses_has_no_budget(void **state) {
+    (void)state;
+    static const struct backend_class refusing = {.name = "refusing", .need = refusing_need};
+    struct plan plan, beside;
+    build(&plan, false);
+    build_beside(&beside);
+    struct budget_request request = request_of(&plan);
+    request.beside = beside_of(&beside);
+    request.beside.cls = &refusing;
+    refused_with(&request, RN_ERR_UNSUPPORTED, "no such op here");
+    request.beside.cls = &made_up;
+    chosen(&request);
+    request.cls = &refusing;
+    refused_with(&request, RN_ERR_UNSUPPORTED, "no such op here");
+    plan_deinit(&plan);
+    plan_deinit(&beside);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_filled_in_and_parts_counted),
@@ -340,6 +441,9 @@ int main(void) {
         cmocka_unit_test(amounts_beyond_all_bounds_are_refused),
         cmocka_unit_test(a_model_beside_takes_its_part_of_what_is_free),
         cmocka_unit_test(memory_that_was_asked_for_stays_the_models_and_that_beside_is_added),
+        cmocka_unit_test(a_model_on_a_device_of_its_own_takes_nothing_from_the_other),
+        cmocka_unit_test(a_device_of_its_own_bounds_the_models_pages),
+        cmocka_unit_test(a_plan_that_the_backend_refuses_has_no_budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,9 +58,9 @@ static void check_fresh(struct world *w, struct world *fresh, const struct story
     assert_memory_equal(copy->seq.token, story->seq.token,
                         (size_t)(copy->seq.n_token + made) * sizeof(int32_t));
     if (is_alone) {
-        struct backend *a = world_model(w)->backend, *b = world_model(fresh)->backend;
-        assert_memory_equal(a->cls->logits(a, 0), b->cls->logits(b, 0),
-                            (size_t)world_model(w)->n_vocab * sizeof(float));
+        const struct drafter_model *a = world_model(w), *b = world_model(fresh);
+        assert_memory_equal(a->result.logits[0], b->result.logits[0],
+                            (size_t)a->n_vocab * sizeof(float));
     }
     world_leave(fresh, copy);
     kv_forget_prefixes(world_model(fresh)->kv);
@@ -128,7 +128,8 @@ static void after_any_refusal_drafts_are_those_of_a_fresh_reader(void **state) {
 }
 
 static uint64_t context_bytes(const rn_model *model, int n_ctx) {
-    const struct kv_config kv = budget_kv_config(&model->model.plan, KV_F16);
+    const struct kv_bytes pages = world_pages(&model->model.plan);
+    const struct kv_config kv = budget_kv_config(&model->model.plan, &pages);
     return kv_need(&kv, n_ctx, 64);
 }
 

@@ -11,11 +11,11 @@ enum { N_STREAMS = 8, N_GAPS = 4096 };
 
 static const double MS = 1e6; // ns
 
-// A clock that the backend's run moves on.
+// A clock that the backend's steps move on.
 struct fake {
     uint64_t now_ns;
     struct backend_class cls;
-    void (*run)(struct backend *backend, const struct batch *batch);
+    rn_status (*submit)(struct backend *backend, const struct batch *batch, rn_error *err);
 };
 
 static struct fake fake;
@@ -38,9 +38,10 @@ static double rows_ms(int n_rows) {
     return table[i - 1].ms + part * (table[i].ms - table[i - 1].ms);
 }
 
-static void fake_run(struct backend *backend, const struct batch *batch) {
-    fake.run(backend, batch);
+static rn_status fake_submit(struct backend *backend, const struct batch *batch, rn_error *err) {
+    const rn_status status = fake.submit(backend, batch, err);
     fake.now_ns += (uint64_t)(rows_ms(batch->n_tokens) * MS);
+    return status;
 }
 
 static rn_model *model;
@@ -61,9 +62,9 @@ static int close_model(void **state) {
 static rn_engine *new_engine(const rn_engine_options *options) {
     fake.now_ns = 1000000000;
     rn_engine *engine = streams_engine(model, options);
-    fake.run = engine->engine.backend->cls->run;
+    fake.submit = engine->engine.backend->cls->submit;
     fake.cls = *engine->engine.backend->cls;
-    fake.cls.run = fake_run;
+    fake.cls.submit = fake_submit;
     engine->engine.backend->cls = &fake.cls;
     return engine;
 }

@@ -3,24 +3,26 @@
 #include "kv_world.h"
 
 static const struct kv_config full_only = {.n_group = 1,
-                                           .group = {{KV_FULL, 0, 100}},
+                                           .group = {{KV_FULL, 0, 100, 0}},
                                            .budget = 1600,
                                            .max_tables = WORLD_TABLES,
                                            .max_page_ops = 256};
 static const struct kv_config three_kinds = {.n_group = 3,
-                                             .group = {{KV_FULL, 0, 100},
-                                                       {KV_WINDOW, 50, 70},
-                                                       {KV_RECURRENT, 0, 31}},
+                                             .group = {{KV_FULL, 0, 100, 0},
+                                                       {KV_WINDOW, 50, 70, 0},
+                                                       {KV_RECURRENT, 0, 31, 0}},
                                              .budget = 2500,
                                              .max_tables = WORLD_TABLES,
                                              .max_page_ops = 256};
 static const struct kv_config two_windows = {.n_group = 2,
-                                             .group = {{KV_WINDOW, 33, 90}, {KV_WINDOW, 1, 40}},
+                                             .group = {{KV_WINDOW, 33, 90, 0},
+                                                       {KV_WINDOW, 1, 40, 0}},
                                              .budget = 1300,
                                              .max_tables = WORLD_TABLES,
                                              .max_page_ops = 256};
 static const struct kv_config full_and_window = {.n_group = 2,
-                                                 .group = {{KV_FULL, 0, 64}, {KV_WINDOW, 40, 200}},
+                                                 .group = {{KV_FULL, 0, 64, 0},
+                                                           {KV_WINDOW, 40, 200, 0}},
                                                  .budget = 3001,
                                                  .max_tables = WORLD_TABLES,
                                                  .max_page_ops = 24};
@@ -119,6 +121,34 @@ static void random_use_keeps_the_invariants_and_each_tables_content(void **state
     assert_true(total.lookups > 100); // forgotten pages
 }
 
+// Groups that have pages of their own: as kv_fix_pages divides them, the first one short, the last
+// one short, and more pages than there are bytes for.
+static struct kv_config fixed_config(const struct kv_config *like, int way) {
+    struct kv_config config = *like;
+    kv_fix_pages(&config, WORLD_POSITIONS / 2, 40);
+    if (way == 1) config.group[0].max_pages = 4;
+    if (way == 2) config.group[config.n_group - 1].max_pages = 3;
+    for (int g = 0; way == 3 && g < config.n_group; g++) config.group[g].max_pages += 5;
+    return config;
+}
+
+static void random_use_is_sound_where_groups_have_pages_of_their_own(void **state) {
+    (void)state;
+    const struct kv_config *const configs[] = {&full_only, &three_kinds, &two_windows,
+                                               &full_and_window};
+    for (int way = 0; way < 4; way++) {
+        struct kv_stats total = {0};
+        for (uint64_t i = 0; i < 4 * 8; i++) {
+            const struct kv_config config = fixed_config(configs[i % 4], way);
+            assert_true(world_is_fixed(&config) == (way < 3));
+            random_use(&config, i * 37 + (uint64_t)way, 1200, 0, &total);
+        }
+        assert_true(total.hits > 30 && total.evictions > 30 && total.copies > 30);
+        check((total.lookups > 0) == (way == 3), "%llu pages were forgotten",
+              (unsigned long long)total.lookups);
+    }
+}
+
 static void random_use_is_sound_when_nodes_run_out(void **state) {
     (void)state;
     struct kv_stats total = {0};
@@ -169,7 +199,7 @@ static void a_lone_sequence_always_fits_into_what_kv_need_says(void **state) {
 
 static void kv_need_counts_partial_blocks_at_both_ends(void **state) {
     (void)state;
-    struct kv_config config = {.n_group = 1, .group = {{KV_FULL, 0, 10}}};
+    struct kv_config config = {.n_group = 1, .group = {{KV_FULL, 0, 10, 0}}};
     assert_int_equal(kv_need(&config, 64, 8), 20);
     assert_int_equal(kv_need(&config, 65, 8), 30);
     config.group[0].kind = KV_WINDOW;
@@ -189,7 +219,7 @@ static void bytes_go_to_whichever_group_needs_them(void **state) {
     (void)state;
     // the window's pages are large: all of the budget is 10 of them, or 40 of the full group
     const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 10}, {KV_WINDOW, 32, 40}},
+                                     .group = {{KV_FULL, 0, 10, 0}, {KV_WINDOW, 32, 40, 0}},
                                      .budget = 400,
                                      .max_tables = 4,
                                      .max_page_ops = 256};
@@ -209,6 +239,135 @@ static void bytes_go_to_whichever_group_needs_them(void **state) {
     world_run(w);
     world_check(w);
     assert_int_equal(kv_room(w->kv, &t->kv, 240, 40), 16 + 24); // the window gives 7 pages back
+    world_destroy(w);
+}
+
+static uint64_t fixed_bytes(const struct kv_config *config, int g) {
+    return config->group[g].max_pages * config->group[g].page_bytes;
+}
+
+// Over random budgets: a lone sequence has its pages, the rest is divided by what growth needs, and
+// little of it is left.
+static void fixed_pages_divide_the_budget(void **state) {
+    (void)state;
+    const struct kv_config *const configs[] = {&full_only, &three_kinds, &two_windows,
+                                               &full_and_window};
+    for (int round = 0; round < 400; round++) {
+        struct kv_config config = *configs[round % 4];
+        const int n = 1 + (round * 37) % 5000, chunk = 1 + (round * 23) % 600;
+        const uint64_t lone = kv_need(&config, n, 1), all = kv_need(&config, n, chunk);
+        config.budget = lone + (uint64_t)(round * 7919 % 60000) * (uint64_t)(round % 3);
+        kv_fix_pages(&config, n, chunk);
+        uint64_t sum = 0, block = 0;
+        for (int g = 0; g < config.n_group; g++) {
+            struct kv_config one = {.n_group = 1, .group = {config.group[g]}};
+            const uint64_t own = kv_need(&one, n, 1), grown = kv_need(&one, n, chunk);
+            const double share = (double)(config.budget - lone) * (double)grown / (double)all;
+            assert_true(fixed_bytes(&config, g) >= own);
+            assert_true((double)fixed_bytes(&config, g) <= (double)own + share + 0.5);
+            assert_int_equal(kv_group_pages(&config, g), config.group[g].max_pages);
+            sum += fixed_bytes(&config, g);
+            block += config.group[g].page_bytes;
+        }
+        assert_true(sum <= config.budget && config.budget - sum <= block);
+    }
+    struct kv_config large = full_only;
+    large.group[0].page_bytes = 1;
+    large.budget = UINT64_MAX / 2;
+    kv_fix_pages(&large, 100, 10);
+    assert_int_equal(large.group[0].max_pages, KV_MAX_GROUP_PAGES);
+}
+
+static void a_lone_sequence_always_fits_into_fixed_pages(void **state) {
+    (void)state;
+    const struct kv_config *const configs[] = {&full_only, &three_kinds, &two_windows,
+                                               &full_and_window};
+    for (int round = 0; round < 80; round++) {
+        struct kv_config config = *configs[round % 4];
+        const int n = 1 + (round * 37) % WORLD_POSITIONS;
+        config.budget = kv_need(&config, n, 1) + (uint64_t)(round % 5 * 100);
+        kv_fix_pages(&config, n, 1 + round % 70);
+        struct world *const w = world_create(&config, (uint64_t)round);
+        int32_t token[WORLD_POSITIONS];
+        tokens_fill(token, WORLD_POSITIONS, 5000); // what another one left is in the way
+        struct world_table *t = world_begin(w, token, WORLD_POSITIONS, NULL);
+        world_finish(w, t, 7);
+        world_release(w, t);
+        tokens_fill(token, n, 0);
+        t = world_begin(w, token, n, NULL);
+        check(world_finish(w, t, 1), "%d of %d", t->n_done, n);
+        world_destroy(w);
+    }
+}
+
+// The window's group has pages for two blocks beside the chunk; the full group's bytes do not help.
+static void room_ends_where_the_pages_of_a_group_do(void **state) {
+    (void)state;
+    const struct kv_config config = {.n_group = 2,
+                                     .group = {{KV_FULL, 0, 10, 30}, {KV_WINDOW, 32, 40, 3}},
+                                     .budget = 1000,
+                                     .max_tables = 4,
+                                     .max_page_ops = 256};
+    struct world *const w = world_create(&config, 1);
+    int32_t token[WORLD_POSITIONS];
+    tokens_fill(token, WORLD_POSITIONS, 0);
+    struct world_table *t = world_begin(w, token, WORLD_POSITIONS, NULL);
+    assert_int_equal(kv_room(w->kv, &t->kv, 0, 200), 96);
+    const struct kv_stats before = world_stats(w);
+    assert_false(world_grow(w, t, 97));
+    const struct kv_stats after = world_stats(w);
+    assert_memory_equal(&before, &after, sizeof before);
+    assert_true(world_grow(w, t, 80));
+    struct world_table *const other = world_begin(w, token, 100, NULL);
+    assert_int_equal(kv_room(w->kv, &other->kv, 0, 100), 0); // bytes and full pages are left
+    assert_true(w->config.budget - world_stats(w).held_bytes > 800);
+    world_run(w);
+    world_check(w);
+    // the window gives its first page back
+    assert_int_equal(kv_room(w->kv, &t->kv, 80, 200), 16 + 32);
+    assert_true(world_finish(w, t, 32));
+    world_check(w);
+    world_destroy(w);
+}
+
+static uint32_t cached_pages(const struct world *w, int g) {
+    const struct kv_group *const group = &w->kv->group[g];
+    uint32_t n = 0;
+    for (uint32_t id = group->oldest; id != KV_NO_PAGE; id = group->page[id].newer) n++;
+    return n;
+}
+
+// Two groups see everything, and one has few pages: it evicts its own, although the other one has
+// cached pages that are older.
+static void a_group_without_pages_evicts_its_own(void **state) {
+    (void)state;
+    const struct kv_config config = {.n_group = 2,
+                                     .group = {{KV_FULL, 0, 10, 12}, {KV_FULL, 0, 30, 4}},
+                                     .budget = 400,
+                                     .max_tables = 4,
+                                     .max_page_ops = 256};
+    struct world *const w = world_create(&config, 1);
+    int32_t token[WORLD_POSITIONS];
+    for (int round = 0; round < 6; round++) {
+        tokens_fill(token, WORLD_POSITIONS, 1000 * round);
+        struct world_table *const t = world_begin(w, token, 65, NULL);
+        const uint32_t cached[2] = {cached_pages(w, 0), cached_pages(w, 1)};
+        const uint64_t evictions = world_stats(w).evictions;
+        assert_true(world_grow(w, t, 65)); // three pages of each
+        const uint32_t lost[2] = {cached[0] - cached_pages(w, 0), cached[1] - cached_pages(w, 1)};
+        assert_int_equal(lost[0], cached[0] + 3 > 12 ? cached[0] + 3 - 12 : 0);
+        assert_int_equal(lost[1], cached[1] + 3 > 4 ? cached[1] + 3 - 4 : 0);
+        assert_int_equal(world_stats(w).evictions - evictions, lost[0] + lost[1]);
+        world_run(w);
+        world_check(w);
+        world_release(w, t);
+    }
+    // a prefix is what all groups still have of it
+    tokens_fill(token, WORLD_POSITIONS, 5000);
+    assert_int_equal(world_begin(w, token, 65, NULL)->n_done, 64);
+    tokens_fill(token, WORLD_POSITIONS, 4000);
+    assert_int_equal(world_begin(w, token, 65, NULL)->n_done, 32);
+    assert_int_equal(w->n_forgets, 0);
     world_destroy(w);
 }
 
@@ -302,7 +461,7 @@ static void a_copys_source_stays_until_the_copy_is_taken(void **state) {
     (void)state;
     // two groups, so that the source could be forgotten, which no order of ops could undo
     const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 10}, {KV_FULL, 0, 30}},
+                                     .group = {{KV_FULL, 0, 10, 0}, {KV_FULL, 0, 30, 0}},
                                      .budget = 160, // 4 blocks
                                      .max_tables = 4,
                                      .max_page_ops = 256};
@@ -350,7 +509,7 @@ static void a_page_that_loses_its_memory_before_the_run_is_not_written(void **st
     // A released table's page of the window, to be cleared, is forgotten for the full group's sake:
     // the clear must go, or the page would have memory again that nobody counts.
     const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 100}, {KV_WINDOW, 1, 10}},
+                                     .group = {{KV_FULL, 0, 100, 0}, {KV_WINDOW, 1, 10, 0}},
                                      .budget = 620,
                                      .max_tables = 4,
                                      .max_page_ops = 256,
@@ -451,7 +610,7 @@ static void a_fork_finds_what_a_window_gave_back_while_it_is_cached(void **state
 // A table with 100 positions and a released one that left cached pages, a free and a fresh page.
 static struct world *checker_world(void) {
     const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 10}, {KV_WINDOW, 40, 20}},
+                                     .group = {{KV_FULL, 0, 10, 0}, {KV_WINDOW, 40, 20, 0}},
                                      .budget = 1000,
                                      .max_tables = 4,
                                      .max_page_ops = 256};
@@ -518,6 +677,7 @@ static void the_checker_sees_wrong_bytes(void **state) {
     (void)state;
     struct world *const w = checker_world();
     BREAK(w, w->kv->held_bytes, w->kv->held_bytes + 10);
+    BREAK(w, w->kv->group[0].n_held, w->kv->group[0].n_held - 1);
     BREAK(w, w->kv->cached_bytes, 0);
     BREAK(w, w->kv->free_bytes, 0);
     BREAK(w, w->kv->budget, w->kv->held_bytes + 1);
@@ -579,11 +739,16 @@ static void the_checker_sees_a_table_with_a_wrong_page(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_use_keeps_the_invariants_and_each_tables_content),
+        cmocka_unit_test(random_use_is_sound_where_groups_have_pages_of_their_own),
         cmocka_unit_test(random_use_is_sound_when_nodes_run_out),
         cmocka_unit_test(random_use_without_a_prefix_cache_keeps_nothing),
         cmocka_unit_test(a_lone_sequence_always_fits_into_what_kv_need_says),
         cmocka_unit_test(kv_need_counts_partial_blocks_at_both_ends),
         cmocka_unit_test(bytes_go_to_whichever_group_needs_them),
+        cmocka_unit_test(fixed_pages_divide_the_budget),
+        cmocka_unit_test(a_lone_sequence_always_fits_into_fixed_pages),
+        cmocka_unit_test(room_ends_where_the_pages_of_a_group_do),
+        cmocka_unit_test(a_group_without_pages_evicts_its_own),
         cmocka_unit_test(room_ends_where_page_operations_do),
         cmocka_unit_test(growth_that_does_not_fit_changes_nothing),
         cmocka_unit_test(budgets_that_cannot_be_counted_are_refused),

@@ -14,6 +14,7 @@ struct fixture {
     struct weights *weights;
     struct model model;
     struct cost_rates rates;
+    struct kv_bytes kv; // pages
 };
 
 // A machine: a step reads the weights or computes its rows, whichever takes longer; attention adds.
@@ -32,12 +33,24 @@ static const struct machine machines[] = {
 };
 enum { N_MACHINES = sizeof machines / sizeof *machines };
 
+// Keys and values of 2 bytes.
+static struct kv_bytes pages_of(const struct plan *plan) {
+    struct kv_bytes kv = {{0}};
+    for (int g = 0; g < plan->n_group; g++) {
+        const struct plan_kv_group *group = &plan->group[g];
+        kv.page[g] = (uint64_t)(group->n_layer * group->n_head_kv) *
+                     (uint64_t)(group->dim_k + group->dim_v) * 2 * KV_PAGE_TOKENS;
+    }
+    return kv;
+}
+
 static int setup(void **state) {
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
     assert_int_equal(weights_describe_synthetic("1b:Q4_0", &f->weights, NULL), RN_OK);
     assert_int_equal(model_init(&f->model, f->weights, NULL), RN_OK);
-    cost_rates_init(&f->rates, &f->model.plan, KV_F16);
+    f->kv = pages_of(&f->model.plan);
+    cost_rates_init(&f->rates, &f->model.plan, &f->kv);
     *state = f;
     return 0;
 }
@@ -345,7 +358,7 @@ static void a_sequences_share_is_its_part_of_the_weights_and_its_own_kv(void **s
         batch_shape_add(&f->model.plan, &step, seq[i].first_pos, seq[i].n_tokens, 1);
     batch_shape_add(&f->model.plan, &first, 70, 1, 1);
     const struct cost cost = ledger_step(&f->rates, &step, 0);
-    const uint64_t kv = plan_cost(&f->model.plan, KV_F16, &first).kv_read_bytes;
+    const uint64_t kv = plan_cost(&f->model.plan, &f->kv, &first).kv_read_bytes;
     const uint64_t a = ledger_share(&f->rates, &f->model.plan, &seq[0], 2, &cost);
     const uint64_t b = ledger_share(&f->rates, &f->model.plan, &seq[1], 2, &cost);
     assert_int_equal(a, cost.weight_bytes / 2 + kv);

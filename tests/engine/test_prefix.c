@@ -3,14 +3,14 @@
 #include "kv_world.h"
 
 static const struct kv_config large_full = {.n_group = 1,
-                                            .group = {{KV_FULL, 0, 1}},
+                                            .group = {{KV_FULL, 0, 1, 0}},
                                             .budget = WORLD_PAGES,
                                             .max_tables = WORLD_TABLES,
                                             .max_page_ops = 4096};
 static const struct kv_config large_three = {.n_group = 3,
-                                             .group = {{KV_FULL, 0, 4},
-                                                       {KV_WINDOW, 50, 3},
-                                                       {KV_RECURRENT, 0, 2}},
+                                             .group = {{KV_FULL, 0, 4, 0},
+                                                       {KV_WINDOW, 50, 3, 0},
+                                                       {KV_RECURRENT, 0, 2, 0}},
                                              .budget = 1000,
                                              .max_tables = WORLD_TABLES,
                                              .max_page_ops = 4096};
@@ -64,9 +64,9 @@ static void a_hit_finds_what_a_naive_search_over_all_tables_finds(void **state) 
     (void)state;
     enum { ROUNDS = 90, LENGTH = 160 };
     const struct kv_config config = {.n_group = 3,
-                                     .group = {{KV_FULL, 0, 1},
-                                               {KV_WINDOW, 50, 1},
-                                               {KV_RECURRENT, 0, 1}},
+                                     .group = {{KV_FULL, 0, 1, 0},
+                                               {KV_WINDOW, 50, 1, 0},
+                                               {KV_RECURRENT, 0, 1, 0}},
                                      .budget = WORLD_PAGES,
                                      .max_tables = WORLD_TABLES,
                                      .max_page_ops = 4096};
@@ -98,7 +98,7 @@ static void a_hit_finds_what_a_naive_search_over_all_tables_finds(void **state) 
 static void a_hit_needs_only_the_blocks_that_a_window_sees(void **state) {
     (void)state;
     const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 1}, {KV_WINDOW, 40, 1}},
+                                     .group = {{KV_FULL, 0, 1, 0}, {KV_WINDOW, 40, 1, 0}},
                                      .budget = WORLD_PAGES,
                                      .max_tables = WORLD_TABLES,
                                      .max_page_ops = 4096};
@@ -125,7 +125,7 @@ static void a_hit_needs_only_the_blocks_that_a_window_sees(void **state) {
 static void a_hit_needs_one_checkpoint_of_a_recurrent_group(void **state) {
     (void)state;
     const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 1}, {KV_RECURRENT, 0, 1}},
+                                     .group = {{KV_FULL, 0, 1, 0}, {KV_RECURRENT, 0, 1, 0}},
                                      .budget = WORLD_PAGES,
                                      .max_tables = WORLD_TABLES,
                                      .max_page_ops = 4096};
@@ -236,7 +236,7 @@ static void a_thousand_tables_hold_their_common_prefix_once(void **state) {
     (void)state;
     enum { TABLES = 1000, PREFIX = 768, BLOCKS = PREFIX / KV_PAGE_TOKENS };
     const struct kv_config config = {.n_group = 1,
-                                     .group = {{KV_FULL, 0, 1000}},
+                                     .group = {{KV_FULL, 0, 1000, 0}},
                                      .budget = 1000 * (TABLES + BLOCKS),
                                      .max_tables = TABLES,
                                      .max_page_ops = TABLES + BLOCKS};
@@ -355,7 +355,7 @@ static void check_parents(const struct world *w) {
 static void an_evicted_block_never_has_one_behind_it_in_full_groups(void **state) {
     (void)state;
     const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 3}, {KV_WINDOW, 40, 7}},
+                                     .group = {{KV_FULL, 0, 3, 0}, {KV_WINDOW, 40, 7, 0}},
                                      .budget = 200,
                                      .max_tables = WORLD_TABLES,
                                      .max_page_ops = 256};
@@ -386,7 +386,7 @@ static void an_evicted_block_never_has_one_behind_it_in_full_groups(void **state
 static void the_least_recently_used_goes_first_whatever_its_group(void **state) {
     (void)state;
     const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 10}, {KV_WINDOW, 100, 10}},
+                                     .group = {{KV_FULL, 0, 10, 0}, {KV_WINDOW, 100, 10, 0}},
                                      .budget = 160, // 8 blocks
                                      .max_tables = WORLD_TABLES,
                                      .max_page_ops = 256};

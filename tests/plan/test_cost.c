@@ -6,6 +6,11 @@ enum { EMBD = 64, HEADS = 4, HEADS_KV = 2, DIM = 16, VOCAB = 100 };
 
 static const float inv_freq[DIM / 2];
 
+// Pages of build's group, by the bytes of a token in one layer: keys and values of 2 bytes, of 4.
+enum { LAYERS = 3, TOKEN_2 = HEADS_KV * 2 * DIM * 2, TOKEN_4 = HEADS_KV * 2 * DIM * 4 };
+static const struct kv_bytes kv_2 = {{LAYERS * KV_PAGE_TOKENS * TOKEN_2}};
+static const struct kv_bytes kv_4 = {{LAYERS * KV_PAGE_TOKENS * TOKEN_4}};
+
 static struct op op_of(enum op_kind kind, enum row_domain rows, int in0, int in1, int out,
                        int weight) {
     return (struct op){.kind = kind,
@@ -37,7 +42,7 @@ static void build(struct plan *plan, enum kv_kind kind, int window) {
     const int we = plan_add_weight(plan, &embd), wkv = plan_add_weight(plan, &wk);
     const struct plan_rope rope = {ROPE_HALVES, DIM, inv_freq, 1};
     plan_add_rope(plan, &rope);
-    const struct plan_kv_group group = {kind, 3, HEADS_KV, DIM, DIM, window, 0};
+    const struct plan_kv_group group = {kind, LAYERS, HEADS_KV, DIM, DIM, window, 0};
     const int g = plan_add_kv_group(plan, &group);
     struct op op = op_of(OP_EMBED, ROWS_TOKENS, PLAN_NONE, PLAN_NONE, x, we);
     op.embed.scale = 1;
@@ -68,10 +73,10 @@ static void decode_reads_each_weight_once_and_the_whole_context(void **state) {
     build(&plan, KV_FULL, 0);
     struct batch_shape shape;
     batch_shape_decode(&plan, 99, &shape);
-    const struct cost cost = plan_cost(&plan, KV_F16, &shape);
+    const struct cost cost = plan_cost(&plan, &kv_2, &shape);
     assert_int_equal(cost.weight_bytes, 68 /* one row */ + HEADS_KV * DIM * EMBD * 2 + VOCAB * 68);
-    assert_int_equal(cost.kv_read_bytes, 100 * HEADS_KV * 2 * DIM * 2);
-    assert_int_equal(cost.kv_write_bytes, HEADS_KV * 2 * DIM * 2);
+    assert_int_equal(cost.kv_read_bytes, 100 * TOKEN_2);
+    assert_int_equal(cost.kv_write_bytes, TOKEN_2);
     assert_int_equal(cost.flops,
                      2 * HEADS_KV * DIM * EMBD + 2 * VOCAB * EMBD + 100 * HEADS * 2 * DIM * 2);
     plan_deinit(&plan);
@@ -83,9 +88,9 @@ static void windowed_layers_read_their_window_only(void **state) {
     build(&plan, KV_WINDOW, 10);
     struct batch_shape shape;
     batch_shape_decode(&plan, 99, &shape);
-    assert_int_equal(plan_cost(&plan, KV_F32, &shape).kv_read_bytes, 10 * HEADS_KV * 2 * DIM * 4);
+    assert_int_equal(plan_cost(&plan, &kv_4, &shape).kv_read_bytes, 10 * TOKEN_4);
     batch_shape_decode(&plan, 3, &shape);
-    assert_int_equal(plan_cost(&plan, KV_F32, &shape).kv_read_bytes, 4 * HEADS_KV * 2 * DIM * 4);
+    assert_int_equal(plan_cost(&plan, &kv_4, &shape).kv_read_bytes, 4 * TOKEN_4);
     plan_deinit(&plan);
 }
 
@@ -111,9 +116,9 @@ static void a_batch_of_sequences_costs_the_sum_of_their_kv_and_the_weights_once(
     assert_int_equal(shape.kv_read[0][ROWS_TOKENS], 12 + 21);
     assert_int_equal(shape.kv_pairs[0][ROWS_TOKENS], 9 + 10 + 11 + 12 + 21);
     assert_int_equal(shape.kv_read[0][ROWS_OUT], 21);
-    const struct cost cost = plan_cost(&plan, KV_F16, &shape);
+    const struct cost cost = plan_cost(&plan, &kv_2, &shape);
     assert_int_equal(cost.weight_bytes, 5 * 68 + HEADS_KV * DIM * EMBD * 2 + VOCAB * 68);
-    assert_int_equal(cost.kv_read_bytes, 21 * HEADS_KV * 2 * DIM * 2);
+    assert_int_equal(cost.kv_read_bytes, 21 * TOKEN_2);
     plan_deinit(&plan);
 }
 
@@ -124,7 +129,7 @@ static void without_logit_rows_their_ops_cost_nothing(void **state) {
     struct batch_shape shape;
     batch_shape_decode(&plan, 5, &shape);
     shape.n_out = shape.n_logits = 0;
-    const struct cost cost = plan_cost(&plan, KV_F16, &shape);
+    const struct cost cost = plan_cost(&plan, &kv_2, &shape);
     assert_int_equal(cost.weight_bytes, 68 + HEADS_KV * DIM * EMBD * 2);
     plan_deinit(&plan);
 }
@@ -136,9 +141,9 @@ static void rows_without_logits_cost_all_but_the_vocabulary(void **state) {
     struct batch_shape shape;
     batch_shape_decode(&plan, 5, &shape);
     shape.n_logits = 0;
-    const struct cost cost = plan_cost(&plan, KV_F16, &shape);
+    const struct cost cost = plan_cost(&plan, &kv_2, &shape);
     assert_int_equal(cost.weight_bytes, 68 + HEADS_KV * DIM * EMBD * 2);
-    assert_int_equal(cost.kv_read_bytes, 6 * HEADS_KV * 2 * DIM * 2);
+    assert_int_equal(cost.kv_read_bytes, 6 * TOKEN_2);
     plan_deinit(&plan);
 }
 
@@ -171,11 +176,12 @@ static void a_recurrence_reads_one_state_for_each_sequence(void **state) {
     assert_int_equal(shape.kv_read[g][ROWS_TOKENS], 2);
     assert_int_equal(shape.kv_pairs[g][ROWS_TOKENS], 0);
     assert_int_equal(shape.kv_read[g][ROWS_OUT], 2);
-    const struct cost cost = op_cost(&plan, &plan.op[plan.n_op - 1], KV_F16, &shape);
+    struct kv_bytes kv = kv_2;
+    kv.page[g] = 2 * STATE * 4;
+    const struct cost cost = op_cost(&plan, &plan.op[plan.n_op - 1], &kv, &shape);
     assert_int_equal(cost.kv_read_bytes, 2 * STATE * 4);
     assert_int_equal(cost.kv_write_bytes, 2 * STATE * 4);
-    assert_int_equal(plan_kv_page_bytes(&plan, g, KV_F16), 2 * STATE * 4);
-    assert_int_equal(plan_kv_token_bytes(&plan, KV_F16), 3 * HEADS_KV * 2 * DIM * 2);
+    assert_int_equal(plan_kv_token_bytes(&plan, &kv), LAYERS * TOKEN_2); // states do not grow
     plan_deinit(&plan);
 }
 
@@ -208,31 +214,25 @@ static void experts_cost_what_is_touched(void **state) {
         op_of(OP_EXPERTS, ROWS_TOKENS, x, route, up, plan_add_weight(&plan, &weight));
     plan_add_op(&plan, &op);
     struct batch_shape shape = {.n_tokens = 1};
-    struct cost cost = op_cost(&plan, &plan.op[0], KV_F16, &shape);
+    struct cost cost = op_cost(&plan, &plan.op[0], &kv_2, &shape);
     assert_int_equal(cost.weight_bytes, USED * BYTES);
     assert_int_equal(cost.expert_bytes, USED * BYTES);
     assert_int_equal(cost.flops, USED * FF * EMBD * 2);
     shape.n_tokens = 2;
-    cost = op_cost(&plan, &plan.op[0], KV_F16, &shape);
+    cost = op_cost(&plan, &plan.op[0], &kv_2, &shape);
     assert_int_equal(cost.expert_bytes, BYTES * 7 / 2); // 3.5 experts
     plan_deinit(&plan);
 }
 
-static void a_page_is_its_tokens(void **state) {
+static void a_token_keeps_its_part_of_a_page_of_each_group(void **state) {
     (void)state;
     struct plan plan;
     build(&plan, KV_FULL, 0);
-    assert_int_equal(plan_kv_token_bytes(&plan, KV_F16), 3 * HEADS_KV * 2 * DIM * 2);
-    assert_int_equal(plan_kv_page_bytes(&plan, 0, KV_F32),
-                     3 * HEADS_KV * 2 * DIM * 4 * KV_PAGE_TOKENS);
-    assert_int_equal(plan_kv_token_bytes(&plan, KV_INT8), 3 * HEADS_KV * 2 * (DIM + 2));
-    // values are padded to a block of 32
-    assert_int_equal(plan_kv_token_bytes(&plan, KV_INT4), 3 * HEADS_KV * (DIM / 2 + 2 + 16 + 2));
-    assert_int_equal(plan_kv_page_bytes(&plan, 0, KV_INT4),
-                     plan_kv_token_bytes(&plan, KV_INT4) * KV_PAGE_TOKENS);
-    for (int type = 0; type < KV_TYPE_COUNT; type++)
-        assert_int_equal(kv_type_find(kv_type_name((enum kv_type)type)), type);
-    assert_int_equal(kv_type_find("f15"), -1);
+    assert_int_equal(plan_kv_token_bytes(&plan, &kv_2), LAYERS * TOKEN_2);
+    const struct plan_kv_group group = {KV_WINDOW, 2, HEADS_KV, DIM, DIM, 10, 0};
+    struct kv_bytes kv = kv_4;
+    kv.page[plan_add_kv_group(&plan, &group)] = KV_PAGE_TOKENS * 100;
+    assert_int_equal(plan_kv_token_bytes(&plan, &kv), LAYERS * TOKEN_4 + 100);
     plan_deinit(&plan);
 }
 
@@ -246,7 +246,7 @@ int main(void) {
         cmocka_unit_test(a_recurrence_reads_one_state_for_each_sequence),
         cmocka_unit_test(experts_touched_are_expected_between_those_used_and_all),
         cmocka_unit_test(experts_cost_what_is_touched),
-        cmocka_unit_test(a_page_is_its_tokens),
+        cmocka_unit_test(a_token_keeps_its_part_of_a_page_of_each_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

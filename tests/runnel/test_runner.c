@@ -15,6 +15,7 @@ struct fixture {
     rn_model *model;
     const struct plan *plan;
     struct tools_runner *runner;
+    struct kv_bytes kv; // pages of f16
 };
 
 static const struct tools_work decode = {
@@ -29,12 +30,13 @@ static const struct tools_work verify = {
 
 static void setup(struct fixture *f, const char *path) {
     const struct tools_work works[] = {decode, streams, prefill, verify};
-    const struct tools_runner_options options = {.n_threads = 2, .kv_type = KV_F16};
+    const struct tools_runner_options options = {.n_threads = 2, .kv_type = "f16"};
     rn_error err = {0};
     check(rn_model_open(path, &f->model, &err) == RN_OK, "%s", err.message);
     check(tools_runner_create(f->model, &options, works, 4, &f->runner, &err) == RN_OK, "%s",
           err.message);
     f->plan = tools_plan(f->model);
+    check(tools_kv_bytes(f->model, "f16", &f->kv, &err) == RN_OK, "%s", err.message);
 }
 
 static void teardown(struct fixture *f) {
@@ -57,13 +59,13 @@ static void decoding_costs_what_the_plan_says_of_each_position(void **state) {
     for (int pos = 40; pos < 45; pos++) {
         struct batch_shape shape;
         batch_shape_decode(f.plan, pos, &shape);
-        const struct cost one = plan_cost(f.plan, KV_F16, &shape);
+        const struct cost one = plan_cost(f.plan, &f.kv, &shape);
         weights += one.weight_bytes;
         kv += one.kv_read_bytes;
         for (int i = 0; i < f.plan->n_op; i++) {
             const enum op_kind kind = f.plan->op[i].kind;
             if (kind == OP_MATMUL || kind == OP_ATTENTION)
-                macs += op_cost(f.plan, &f.plan->op[i], KV_F16, &shape).flops / 2;
+                macs += op_cost(f.plan, &f.plan->op[i], &f.kv, &shape).flops / 2;
         }
     }
     expect("steps", 5, cost.steps);
@@ -105,7 +107,7 @@ static void a_prompt_reads_its_weights_once_per_chunk(void **state) {
     expect("tokens", 50, cost.tokens);
     // The last layer's attention is for rows with logits only: none but in the last chunk.
     const uint64_t layers = (uint64_t)f.plan->group[0].n_layer;
-    const uint64_t token = plan_kv_token_bytes(f.plan, KV_F16);
+    const uint64_t token = plan_kv_token_bytes(f.plan, &f.kv);
     expect("KV", (26 + 42 + 58) * token / layers * (layers - 1) + 60 * token, cost.kv_bytes);
     teardown(&f);
 }
@@ -120,7 +122,7 @@ static void verifying_evaluates_several_tokens_and_advances_by_one(void **state)
     expect("steps", one.steps, four.steps);
     expect("tokens", 4 * one.tokens, four.tokens);
     // each step sees three positions more
-    expect("KV", one.kv_bytes + 5 * 3 * plan_kv_token_bytes(f.plan, KV_F16), four.kv_bytes);
+    expect("KV", one.kv_bytes + 5 * 3 * plan_kv_token_bytes(f.plan, &f.kv), four.kv_bytes);
     teardown(&f);
 }
 
@@ -142,7 +144,7 @@ static void the_working_set_is_what_the_last_step_reads(void **state) {
     struct batch_shape shape;
     setup(&f, FLOATS);
     batch_shape_decode(f.plan, 44, &shape);
-    const struct cost last = plan_cost(f.plan, KV_F16, &shape);
+    const struct cost last = plan_cost(f.plan, &f.kv, &shape);
     expect("bytes", last.weight_bytes + last.kv_read_bytes,
            tools_runner_working_set(f.runner, &decode));
     teardown(&f);
@@ -157,9 +159,11 @@ static void every_work_runs_in_any_order(void **state) {
         setup(&f, models[m]);
         for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
             uint64_t ns = 0, expert_bytes = 0;
+            rn_error err = {0};
             struct tools_cost cost;
             tools_runner_cost(f.runner, works[i], &cost);
-            check(tools_runner_run(f.runner, works[i], 0, NULL, &ns, &expert_bytes), "stopped");
+            check(tools_runner_run(f.runner, works[i], 0, NULL, &ns, &expert_bytes, &err) == RN_OK,
+                  "%s", err.message);
             check(ns > 0, "no time");
             check((expert_bytes > 0) == (m == 1), "%llu bytes of experts",
                   (unsigned long long)expert_bytes);
@@ -177,7 +181,8 @@ static void a_run_stops_when_asked_to(void **state) {
     struct fixture f;
     uint64_t ns, expert_bytes;
     setup(&f, FLOATS);
-    check(!tools_runner_run(f.runner, &decode, 0, always, &ns, &expert_bytes), "it went on");
+    assert_int_equal(tools_runner_run(f.runner, &decode, 0, always, &ns, &expert_bytes, NULL),
+                     RN_ERR_CANCELLED);
     teardown(&f);
 }
 
@@ -186,14 +191,15 @@ static void a_work_beyond_the_context_is_refused(void **state) {
     rn_model *model;
     rn_error err = {0};
     struct tools_runner *runner;
-    const struct tools_runner_options options = {.n_threads = 1, .kv_type = KV_F16};
+    const struct tools_runner_options options = {.n_threads = 1, .kv_type = "f16"};
     struct tools_work work = decode;
     check(rn_model_open(FLOATS, &model, &err) == RN_OK, "%s", err.message);
     work.depth = 1024 - work.n_positions;
     check(tools_runner_create(model, &options, &work, 1, &runner, &err) == RN_OK, "%s",
           err.message);
     uint64_t ns, expert_bytes;
-    tools_runner_run(runner, &work, 0, NULL, &ns, &expert_bytes); // to the last position
+    check(tools_runner_run(runner, &work, 0, NULL, &ns, &expert_bytes, &err) == RN_OK, "%s",
+          err.message); // to the last position
     tools_runner_destroy(runner);
     work.depth++;
     assert_int_equal(tools_runner_create(model, &options, &work, 1, &runner, &err), RN_ERR_CONTEXT);
