@@ -37,10 +37,14 @@ struct backend_class {
     rn_status (*create)(const struct plan *plan, const struct backend_config *config,
                         struct backend **out, rn_error *err);
     void (*destroy)(struct backend *backend);
-    // Runs the batch: its clears and copies of pages, then its rows. Afterwards logits(i) and
-    // hidden(i), the input of the vocabulary's product, are the rows for batch->out_row[i], valid
-    // until the next run. hidden: of a plan that names such a buffer.
+    // Runs the batch: its clears and copies of pages, then its rows, then its choices. Afterwards
+    // logits(i) and hidden(i), the input of the vocabulary's product, are the rows for
+    // batch->out_row[i], valid until the next run. logits: of rows whose choice wants them. hidden:
+    // of a plan that names such a buffer.
     void (*run)(struct backend *backend, const struct batch *batch);
+    // [n_logits] The tokens that the last run chose, as plan/choice.h defines them. -1: no token is
+    // possible, or the row has no choice.
+    const int32_t *(*tokens)(const struct backend *backend);
     const float *(*logits)(const struct backend *backend, int row);
     const float *(*hidden)(const struct backend *backend, int row);
     // Bytes of experts' weights that the last run read; 0 without experts.

@@ -180,9 +180,10 @@ static rn_status allocate(struct engine *engine, rn_error *err) {
     const size_t n_event = (size_t)engine->max_live + (size_t)engine->logit_rows;
     engine->event = calloc(n_event, sizeof *engine->event);
     engine->pick = calloc((size_t)engine->logit_rows, sizeof *engine->pick);
+    engine->choice = calloc((size_t)engine->logit_rows, sizeof *engine->choice);
     if (engine->running && engine->prompts && engine->waiting && engine->work &&
         engine->batch_seq && engine->token && engine->pos && engine->out_row && engine->event &&
-        engine->pick)
+        engine->pick && engine->choice)
         return users_init(&engine->users, engine->max_live, err);
     return err_set(err, RN_ERR_NOMEM, "no memory for %d sequences and %d rows", engine->max_seqs,
                    engine->batch_tokens);
@@ -199,18 +200,6 @@ static rn_status create_backend(struct engine *engine, const struct engine_confi
     const rn_status status = backend_create(engine->plan, &b, &engine->backend, err);
     if (status) return status;
     return kv_create(&engine->kv_config, engine->backend, &engine->kv, err);
-}
-
-static rn_status create_samplers(struct engine *engine, rn_error *err) {
-    const int n = engine->backend->cls->threads(engine->backend);
-    engine->sampler = calloc((size_t)n, sizeof *engine->sampler);
-    if (!engine->sampler) return err_set(err, RN_ERR_NOMEM, "no memory for %d samplers", n);
-    for (; engine->n_samplers < n; engine->n_samplers++) {
-        const rn_status status =
-            sampler_init(&engine->sampler[engine->n_samplers], engine->plan->n_vocab, err);
-        if (status) return status;
-    }
-    return RN_OK;
 }
 
 static uint64_t machine_now(void *ctx) {
@@ -239,7 +228,10 @@ static rn_status create_parts(struct engine *engine, const struct model *model,
     if ((s = read_config(engine, model, config, err))) return s;
     if ((s = allocate(engine, err))) return s;
     if ((s = create_backend(engine, config, err))) return s;
-    if ((s = create_samplers(engine, err))) return s;
+    engine->n_scratch = engine->backend->cls->threads(engine->backend);
+    if ((s = choice_scratch_create(engine->n_scratch, engine->plan->n_vocab, &engine->scratch,
+                                   err)))
+        return s;
     cost_rates_init(&engine->rates, engine->plan, engine->kv_type);
     pace_init(&engine->pace, &engine->rates);
     if (config->spec.drafters &&
@@ -271,8 +263,7 @@ void engine_deinit(struct engine *engine) {
     if (engine->intake.max_waiting) intake_deinit(&engine->intake); // frees all sequences
     kv_destroy(engine->kv);
     backend_destroy(engine->backend);
-    for (int i = 0; i < engine->n_samplers; i++) sampler_deinit(&engine->sampler[i]);
-    free(engine->sampler);
+    choice_scratch_destroy(engine->scratch, engine->n_scratch);
     users_deinit(&engine->users);
     free(engine->running);
     free(engine->prompts);
@@ -284,5 +275,6 @@ void engine_deinit(struct engine *engine) {
     free(engine->out_row);
     free(engine->event);
     free(engine->pick);
+    free(engine->choice);
     memset(engine, 0, sizeof *engine);
 }

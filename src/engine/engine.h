@@ -76,8 +76,8 @@ struct engine {
     struct kv_config kv_config;
     struct kv *kv;
     struct users users;
-    struct sampler *sampler; // [n_samplers] one for each thread of the backend
-    int n_samplers;
+    struct choice_scratch *scratch; // [n_scratch] one for each thread of the backend
+    int n_scratch;
     struct cost_rates rates; // of the plan
     struct pace pace;
     struct speculation *spec; // NULL: nothing is drafted
@@ -107,6 +107,7 @@ struct engine {
     struct batch_shape shape;
     int32_t *token, *pos, *out_row;
     struct batch_seq *batch_seq;
+    struct choice *choice; // [logit_rows]
     struct cost step_cost; // of the last step
 
     rn_event *event; // [max_live + logit_rows]

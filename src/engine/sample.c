@@ -1,11 +1,10 @@
-// From the step's results to choices: listeners get their logits, tokens are chosen on all threads
-// of the backend, embeddings are added up. A sequence's part depends on its own rows alone; sums
-// run in the order of positions, so chunks do not matter.
+// From the step's results to the text: listeners get their logits, embeddings are added up, and the
+// chosen tokens are walked along the drafts, with logprobs where a request wants them. A sequence's
+// part depends on its own rows alone; sums run in the order of positions, so chunks do not matter.
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-#include "engine/choose.h"
 #include "engine/engine.h"
 #include "engine/logprobs.h"
 
@@ -41,8 +40,7 @@ static void pool(struct engine *engine, const struct work *work) {
     for (int i = 0; i < engine->n_embd; i++) seq->embedding[i] *= inverse;
 }
 
-// What the token means for the text. Here, on all threads, because tables of a vocabulary's size
-// are in no cache.
+// What the token means for the text.
 static void look_up(const struct tokenizer *tokenizer, const struct seq *seq, struct pick *pick) {
     pick->ends = tokenizer_is_end(tokenizer, pick->token) && !seq->ignore_eos;
     pick->bytes = (struct text_span){"", 0};
@@ -52,57 +50,64 @@ static void look_up(const struct tokenizer *tokenizer, const struct seq *seq, st
     __builtin_prefetch(pick->bytes.data);
 }
 
-// The token after the work's known tokens and `index` drafted ones that were right; false: there is
-// none.
-static bool choose_at(struct engine *engine, struct work *work, int index, int worker) {
+// Takes the token after the work's known tokens and `index` drafted ones that were right; false:
+// there is none.
+static bool take(struct engine *engine, struct work *work, int index) {
     const struct seq *seq = work->seq;
     const int row = work->first_pick + index;
-    const float *logits = engine->backend->cls->logits(engine->backend, row);
     struct pick *pick = &engine->pick[row];
-    pick->token = choose_token(&engine->sampler[worker], seq, seq->n_token + index, logits);
+    pick->token = engine->backend->cls->tokens(engine->backend)[row];
     assert(pick->token < tokenizer_size(engine->tokenizer));
     if (pick->token < 0) return false;
     look_up(engine->tokenizer, seq, pick);
     pick->n_logprobs = 0;
     if (seq->logprob) {
         rn_logprob *out = seq->logprob + (ptrdiff_t)index * (1 + seq->top_logprobs);
-        pick->n_logprobs = (uint8_t)logprobs_fill(logits, engine->plan->n_vocab, pick->token,
-                                                  seq->top_logprobs, out);
+        pick->n_logprobs =
+            (uint8_t)logprobs_fill(engine->backend->cls->logits(engine->backend, row),
+                                   engine->plan->n_vocab, pick->token, seq->top_logprobs, out);
     }
     if (seq->constraint.advance && !pick->ends)
         seq->constraint.advance(seq->constraint.ctx, seq->choice, pick->token);
     return true;
 }
 
-// Goes through the rows of a work as long as what was drafted is what is chosen: then the next row
+// Goes through the rows of a work as long as the drafted token is the chosen one: then the next row
 // is that of the text.
-static void choose(void *ctx, int64_t begin, int64_t end, int worker) {
-    struct engine *engine = ctx;
-    assert(worker < engine->n_samplers);
-    for (int64_t i = begin; i < end; i++) {
-        struct work *work = &engine->work[i];
-        if (!work->samples) continue;
-        const struct seq *seq = work->seq;
-        const struct batch_seq *rows = &engine->batch_seq[work->at];
-        const int32_t *draft = seq->token + seq->n_token;
-        work->first_pick = rows->first_out + rows->n_out - 1 - work->n_draft;
-        for (bool right = true; right;) {
-            const int index = work->n_pick;
-            work->failed = !choose_at(engine, work, index, worker);
-            if (work->failed) break;
-            const struct pick *pick = &engine->pick[work->first_pick + index];
-            work->n_pick++;
-            right = index < work->n_draft && pick->token == draft[index];
-            work->n_accepted += right;
-            right = right && !pick->ends;
-        }
+static void walk(struct engine *engine, struct work *work) {
+    const struct seq *seq = work->seq;
+    const struct batch_seq *rows = &engine->batch_seq[work->at];
+    const int32_t *draft = seq->token + seq->n_token;
+    work->first_pick = rows->first_out + rows->n_out - 1 - work->n_draft;
+    for (bool right = true; right;) {
+        const int index = work->n_pick;
+        work->failed = !take(engine, work, index);
+        if (work->failed) break;
+        const struct pick *pick = &engine->pick[work->first_pick + index];
+        work->n_pick++;
+        right = index < work->n_draft && pick->token == draft[index];
+        work->n_accepted += right;
+        right = right && !pick->ends;
     }
 }
 
+static void walk_some(void *ctx, int64_t begin, int64_t end, int worker) {
+    struct engine *engine = ctx;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++)
+        if (engine->work[i].samples) walk(engine, &engine->work[i]);
+}
+
 void engine_sample(struct engine *engine) {
+    bool takes_time = false;
     for (int i = 0; i < engine->n_work; i++) {
-        if (engine->work[i].seq->on_logits) listen(engine, &engine->work[i]);
-        if (engine->work[i].seq->pooling) pool(engine, &engine->work[i]);
+        const struct work *work = &engine->work[i];
+        if (work->seq->on_logits) listen(engine, work);
+        if (work->seq->pooling) pool(engine, work);
+        takes_time |= work->samples && work->seq->logprob;
     }
-    engine->backend->cls->parallel(engine->backend, choose, engine, engine->n_work, 1);
+    if (takes_time)
+        engine->backend->cls->parallel(engine->backend, walk_some, engine, engine->n_work, 1);
+    else
+        walk_some(engine, 0, engine->n_work, 0);
 }

@@ -10,10 +10,11 @@
 
 #include <stdatomic.h>
 
+#include "engine/choice.h"
 #include "engine/drafter.h"
 #include "engine/kv.h"
 #include "engine/output.h"
-#include "engine/sampler.h"
+#include "engine/sampling.h"
 #include "runnel.h"
 
 enum seq_state { SEQ_WAITING, SEQ_RUNNING, SEQ_DONE };
@@ -58,6 +59,7 @@ struct seq {
     struct output output;
     rn_timings timings;
     rn_sampling sampling; // with its seed drawn; owns its biases
+    struct choice_room choices;
 
     // --- at its begin and end, or for some requests alone ---
     struct seq *next;             // in the inbox, the list of the done, the grave

@@ -18,6 +18,7 @@ static void cpu_destroy(struct backend *backend) {
         pool_destroy(b->pool);
     else
         cpu_ahead_leave(b);
+    cpu_choose_deinit(b);
     region_unmap(&b->packed);
     region_unmap(&b->memory);
     for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) region_unmap(&b->kv[g]);
@@ -71,6 +72,7 @@ static rn_status cpu_init(struct cpu_backend *b, const struct backend_config *co
     if ((s = cpu_layout(b, config, err))) return s;
     if ((s = cpu_pack(b, config, err))) return s;
     if ((s = cpu_program_compile(b, err))) return s;
+    if ((s = cpu_choose_init(b, err))) return s;
     if (b->lender == b) pool_set_ahead(b->pool, cpu_ahead_fetch, b);
     return RN_OK;
 }
@@ -103,11 +105,16 @@ static rn_status cpu_create(const struct plan *plan, const struct backend_config
 
 static void cpu_run(struct backend *backend, const struct batch *batch) {
     cpu_program_run(cpu_of(backend), batch);
+    cpu_choose_rows(cpu_of(backend), batch);
+}
+
+static const int32_t *cpu_tokens(const struct backend *backend) {
+    return cpu_of_const(backend)->token;
 }
 
 static const float *cpu_logits(const struct backend *backend, int row) {
     const struct cpu_backend *b = cpu_of_const(backend);
-    assert(row >= 0 && row < b->max_logits);
+    assert(row >= 0 && row < b->max_logits && b->has_logits[row]);
     return cpu_row_at(b, b->plan->logits, row);
 }
 
@@ -145,6 +152,7 @@ const struct backend_class backend_cpu = {
     .create = cpu_create,
     .destroy = cpu_destroy,
     .run = cpu_run,
+    .tokens = cpu_tokens,
     .logits = cpu_logits,
     .hidden = cpu_hidden,
     .expert_bytes = cpu_expert_bytes,
