@@ -2,14 +2,17 @@
 // instruction set that this machine has. The logits are those of a model that knows what comes
 // next (a few tokens far above the rest), and of one that does not ("flat"). Rows of logits take
 // turns, so that a choice finds its row where a step leaves it, in the caches that cores share.
+// A choice is its description by the engine and its execution by the CPU backend.
 // Run by hand on a quiet machine: bench_sampler [VOCABULARY [TOKENS OF HISTORY]]
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backend/cpu/choose.h"
+#include "backend/cpu/choose_passes.h"
 #include "base/clock.h"
-#include "engine/sampler.h"
-#include "engine/sampler_passes.h"
+#include "engine/choice.h"
+#include "engine/seq.h"
 
 enum { N_ROWS = 8, N_ROUNDS = 15, N_CHOICES = 32 };
 
@@ -88,22 +91,29 @@ static int compare(const void *a, const void *b) {
 struct scene {
     int n_vocab;
     float *row[2][N_ROWS]; // [flat]
-    struct sampler_view view;
+    struct seq seq;
+    struct choice_scratch scratch;
 };
 
-static double choice_us(struct sampler *sampler, const struct scene *scene,
+static double choice_us(struct chooser *chooser, struct scene *scene,
                         const struct setting *setting) {
     double round[N_ROUNDS];
-    struct sampler_view view = scene->view;
+    struct seq *seq = &scene->seq;
+    struct choice choice;
+    seq->sampling = setting->sampling;
+    if (choice_room_init(&seq->choices, &seq->sampling, scene->n_vocab, seq->n_token, 1, false,
+                         NULL))
+        return 0;
     for (int i = 0; i < N_ROUNDS; i++) {
         const uint64_t start = clock_ns();
         for (int k = 0; k < N_CHOICES; k++) {
-            view.choice = (uint32_t)k;
-            sampler_choose(sampler, &setting->sampling, &view,
-                           scene->row[setting->flat][k % N_ROWS]);
+            seq->choice = k;
+            choice_describe(&scene->scratch, seq, seq->n_token, 0, &choice);
+            chooser_choose(chooser, &choice, scene->row[setting->flat][k % N_ROWS]);
         }
         round[i] = (double)(clock_ns() - start) / N_CHOICES / 1e3;
     }
+    choice_room_deinit(&seq->choices);
     qsort(round, N_ROUNDS, sizeof *round, compare);
     return round[N_ROUNDS / 2];
 }
@@ -121,36 +131,36 @@ static bool scene_init(struct scene *scene, int n_vocab, int n_history) {
     if (!token) return false;
     for (int i = 0; i < n_history; i++)
         token[i] = (int32_t)(pow(uniform(&state), 4) * n_vocab); // few are many, as in a text
-    scene->view =
-        (struct sampler_view){.token = token, .n_prompt = n_history / 2, .n_token = n_history};
-    return true;
+    scene->seq = (struct seq){.token = token, .n_prompt = n_history / 2, .n_token = n_history};
+    return choice_scratch_init(&scene->scratch, n_vocab, NULL) == RN_OK;
 }
 
 int main(int argc, char **argv) {
     const int n_vocab = argc > 1 ? atoi(argv[1]) : 128256;
     const int n_history = argc > 2 ? atoi(argv[2]) : 8192;
-    struct scene scene;
-    struct sampler sampler;
+    static struct scene scene;
+    struct chooser chooser;
     if (n_vocab < 1 || n_history < 0 || !scene_init(&scene, n_vocab, n_history)) return 1;
-    if (sampler_init(&sampler, n_vocab, NULL)) return 1;
+    if (chooser_init(&chooser, n_vocab, &choose_passes_base, NULL)) return 1;
     printf("%d tokens of vocabulary, %d of history\nus per choice                ", n_vocab,
            n_history);
-    for (int k = 0; sampler_passes_all[k]; k++) printf("  %8s", sampler_passes_all[k]->name);
+    for (int k = 0; choose_passes_all[k]; k++) printf("  %8s", choose_passes_all[k]->name);
     printf("\n");
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         printf("%-29s", settings[i].name);
-        for (int k = 0; sampler_passes_all[k]; k++) {
-            if (!sampler_passes_all[k]->is_here()) {
+        for (int k = 0; choose_passes_all[k]; k++) {
+            if (!choose_passes_all[k]->is_here()) {
                 printf("  %8s", "-");
                 continue;
             }
-            sampler.passes = sampler_passes_all[k];
-            printf("  %8.1f", choice_us(&sampler, &scene, &settings[i]));
+            chooser.passes = choose_passes_all[k];
+            printf("  %8.1f", choice_us(&chooser, &scene, &settings[i]));
         }
         printf("\n");
     }
-    sampler_deinit(&sampler);
+    chooser_deinit(&chooser);
+    choice_scratch_deinit(&scene.scratch);
     for (int i = 0; i < 2 * N_ROWS; i++) free(scene.row[i / N_ROWS][i % N_ROWS]);
-    free((int32_t *)scene.view.token);
+    free(scene.seq.token);
     return 0;
 }

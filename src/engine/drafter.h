@@ -107,8 +107,8 @@ rn_status drafter_shared_create(int max_tokens, struct drafter **out, rn_error *
 rn_status drafter_custom_create(rn_draft_fn fn, void *ctx, int n_vocab, struct drafter **out,
                                 rn_error *err);
 
+struct choice_scratch;
 struct model;
-struct sampler;
 struct tokenizer;
 
 struct place;
@@ -121,7 +121,7 @@ struct drafter_model_config {
     struct pool *pool;                 // the engine's
     int n_ctx, max_seqs, batch_tokens; // the engine's
     uint64_t kv_bytes;                 // at least one context's
-    struct sampler *sampler;           // the engine's, one for each thread
+    struct choice_scratch *scratch;    // the engine's, one for each thread
     uint64_t (*now)(void *ctx);        // the engine's clock
     void *now_ctx;
 };

@@ -3,7 +3,6 @@
 #include "engine/drafter_model.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 
 #include "engine/place.h"
@@ -143,7 +142,6 @@ static void destroy(struct drafter *drafter) {
     }
     kv_destroy(d->kv);
     backend_destroy(d->backend);
-    free(d->padded);
     free(d->slot);
     free(d->part);
     free(d->active);
@@ -151,6 +149,7 @@ static void destroy(struct drafter *drafter) {
     free(d->pos);
     free(d->out_row);
     free(d->batch_seq);
+    free(d->choice);
     free(d);
 }
 
@@ -193,26 +192,18 @@ static rn_status create_backend(struct drafter_model *d, const struct drafter_mo
     return kv_create(&kv, d->backend, &d->kv, err);
 }
 
-static rn_status create_padded(struct drafter_model *d, rn_error *err) {
-    if (d->n_vocab >= d->n_target) return RN_OK;
-    const size_t n =
-        (size_t)pool_size(d->pool) * (size_t)d->n_target; // both are small
-    d->padded = malloc(n * sizeof *d->padded);
-    if (!d->padded) return err_set(err, RN_ERR_NOMEM, "no memory for %zu logits", n);
-    for (size_t i = 0; i < n; i++) d->padded[i] = -INFINITY;
-    return RN_OK;
-}
-
 static rn_status allocate(struct drafter_model *d, rn_error *err) {
     const size_t seqs = (size_t)d->max_seqs, rows = (size_t)d->batch_tokens;
     d->slot = calloc(seqs, sizeof *d->slot);
     d->part = calloc(seqs, sizeof *d->part);
     d->active = calloc(seqs, sizeof(struct drafter_part *));
     d->batch_seq = calloc(seqs, sizeof *d->batch_seq);
+    d->choice = calloc(seqs, sizeof *d->choice);
     d->token = calloc(rows, sizeof *d->token);
     d->pos = calloc(rows, sizeof *d->pos);
     d->out_row = calloc(rows, sizeof *d->out_row);
-    if (!d->slot || !d->part || !d->active || !d->batch_seq || !d->token || !d->pos || !d->out_row)
+    if (!d->slot || !d->part || !d->active || !d->batch_seq || !d->choice || !d->token || !d->pos ||
+        !d->out_row)
         return err_set(err, RN_ERR_NOMEM, "no memory for drafts of %d sequences", d->max_seqs);
     rn_status status = RN_OK;
     for (int i = 0; i < d->max_seqs && !status; i++)
@@ -282,7 +273,7 @@ rn_status drafter_model_create(const struct drafter_model_config *config, struct
     *d = (struct drafter_model){.base.cls = &drafter_model_class,
                                 .plan = &config->model->plan,
                                 .target_tokenizer = config->target_tokenizer,
-                                .sampler = config->sampler,
+                                .scratch = config->scratch,
                                 .pool = config->pool,
                                 .n_vocab = config->model->plan.n_vocab,
                                 .n_target = tokenizer_size(config->target_tokenizer),
@@ -292,7 +283,6 @@ rn_status drafter_model_create(const struct drafter_model_config *config, struct
                                 .now = config->now,
                                 .now_ctx = config->now_ctx};
     status = create_backend(d, config, err);
-    if (!status) status = create_padded(d, err);
     if (!status) status = allocate(d, err);
     if (status) {
         destroy(&d->base);

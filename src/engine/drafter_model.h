@@ -45,9 +45,8 @@ struct drafter_model {
     struct step_result result; // of the last run
     bool is_broken; // a run failed: nothing is drafted any more
     struct kv *kv;
-    struct sampler *sampler; // [threads] the engine's
-    float *padded;           // [threads, n_target] draft logits and -inf; NULL: not needed
-    int n_vocab, n_target;   // tokens of both
+    struct choice_scratch *scratch; // [threads] the engine's
+    int n_vocab, n_target;          // tokens of both
     int n_ctx, max_seqs, batch_tokens;
     uint64_t (*now)(void *ctx);
     void *now_ctx;
@@ -66,6 +65,7 @@ struct drafter_model {
     struct batch batch;
     int32_t *token, *pos, *out_row; // [batch_tokens]
     struct batch_seq *batch_seq;    // [max_seqs]
+    struct choice *choice;          // [max_seqs]
 };
 
 // The sequence's slot, one that is new if need be, with what equal prefixes have of it. NULL: all

@@ -4,11 +4,12 @@
 // sequence that is far behind gets what room the first batch leaves, and drafts when it has caught
 // up. The last token of a draft is not evaluated.
 //
-//   plan: slots, rows, pages ---> run ---> choose ---> mark, pages ---> run ---> choose ---> ...
+//   plan: slots, rows, pages ---> run ---> take tokens ---> mark, pages ---> run ---> take ---> ...
+//
+// The draft model chooses as the target's sequence does, with the noise of the same position.
 #include <assert.h>
 #include <string.h>
 
-#include "engine/choose.h"
 #include "engine/drafter_model.h"
 
 // ---------------------------------------------------------------- batches
@@ -17,7 +18,8 @@ static void batch_begin(struct drafter_model *d) {
     d->batch = (struct batch){.token = d->token,
                               .pos = d->pos,
                               .out_row = d->out_row,
-                              .seq = d->batch_seq};
+                              .seq = d->batch_seq,
+                              .choice = d->choice};
     d->batch.page = kv_take_ops(d->kv, &d->batch.n_pages);
 }
 
@@ -41,8 +43,27 @@ static void batch_add(struct drafter_model *d, const struct drafter_part *part, 
     batch->n_logits = batch->n_out;
 }
 
+// How the next token of each active sequence is chosen. Only ids that both models have can come.
+static void describe_some(void *ctx, int64_t begin, int64_t end, int worker) {
+    struct drafter_model *d = ctx;
+    for (int64_t i = begin; i < end; i++) {
+        const struct drafter_part *part = d->active[i];
+        const struct seq *seq = part->job->seq;
+        struct choice *choice = &d->choice[i];
+        choice_describe(&d->scratch[worker], seq, seq->n_token + part->n_made, 0, choice);
+        if (choice->n_vocab > d->n_vocab) choice->n_vocab = d->n_vocab;
+    }
+}
+
 // A run that fails ends the round and all further drafts: texts do not need them.
-static bool run_batch(struct drafter_model *d) {
+static bool batch_run(struct drafter_model *d) {
+    bool takes_time = false;
+    for (int i = 0; i < d->n_active; i++)
+        takes_time |= choice_needs_history(d->active[i]->job->seq);
+    if (takes_time)
+        pool_run(d->pool, describe_some, d, d->n_active, 1);
+    else
+        describe_some(d, 0, d->n_active, 0);
     d->is_broken = backend_run(d->backend, &d->batch, &d->result, NULL) != RN_OK;
     if (d->is_broken) d->n_active = 0;
     return !d->is_broken;
@@ -109,7 +130,7 @@ static void run_known(struct drafter_model *d) {
         if (part->n_rows > 0) batch_add(d, part, part->slot->n_done, part->n_rows, is_out);
     }
     if (d->batch.n_tokens == 0 && d->batch.n_pages == 0) return;
-    if (!run_batch(d)) return;
+    if (!batch_run(d)) return;
     for (int i = 0; i < d->n_part; i++) {
         struct drafter_part *part = &d->part[i];
         if (part->n_rows == 0) continue;
@@ -120,34 +141,17 @@ static void run_known(struct drafter_model *d) {
 
 // ---------------------------------------------------------------- drafted tokens
 
-// The draft model's logits as the target's sampler reads them.
-static const float *logits_at(const struct drafter_model *d, int row, int worker) {
-    const float *logits = d->result.logits[row];
-    if (!d->padded) return logits;
-    float *padded = d->padded + (size_t)worker * (size_t)d->n_target;
-    return memcpy(padded, logits, (size_t)d->n_vocab * sizeof *padded);
-}
-
-static void choose_one(struct drafter_model *d, struct drafter_part *part, int row, int worker) {
+static void take_one(struct drafter_model *d, struct drafter_part *part, int32_t token) {
     struct seq *seq = part->job->seq;
-    const int n_token = seq->n_token + part->n_made;
-    const int32_t token =
-        choose_token(&d->sampler[worker], seq, n_token, logits_at(d, row, worker));
     assert(token < d->n_target);
     part->ends = token < 0;
     if (part->ends) return;
-    seq->token[n_token] = token;
-    part->n_made++;
+    seq->token[seq->n_token + part->n_made++] = token;
     part->ends = part->n_made == part->job->n ||
                  (tokenizer_is_end(d->target_tokenizer, token) && !seq->ignore_eos);
     if (part->ends || !seq->constraint.mask) return;
     seq->constraint.advance(seq->constraint.ctx, seq->choice, token);
     part->n_advanced++;
-}
-
-static void choose_some(void *ctx, int64_t begin, int64_t end, int worker) {
-    struct drafter_model *d = ctx;
-    for (int64_t i = begin; i < end; i++) choose_one(d, d->active[i], (int)i, worker);
 }
 
 // Pages for the rest of a draft, or for as much of it as there are.
@@ -166,11 +170,12 @@ static void plan_tries(struct drafter_model *d, struct drafter_part *part) {
     part->ends = true;
 }
 
-static void choose_all(struct drafter_model *d, int place) {
-    pool_run(d->pool, choose_some, d, d->n_active, 1);
+static void take_all(struct drafter_model *d, int place) {
+    const int32_t *token = d->result.token;
     int n = 0;
     for (int i = 0; i < d->n_active; i++) {
         struct drafter_part *part = d->active[i];
+        take_one(d, part, token[i]);
         if (!part->ends && place == 0) plan_tries(d, part);
         if (!part->ends) d->active[n++] = part;
     }
@@ -183,7 +188,7 @@ static void run_drafted(struct drafter_model *d) {
         struct drafter_part *part = d->active[i];
         batch_add(d, part, part->slot->n_done + part->slot->n_tried++, 1, true);
     }
-    run_batch(d);
+    batch_run(d);
 }
 
 // Their numbers of tokens, and constraints back to where they stood.
@@ -217,7 +222,7 @@ void drafter_model_draft(struct drafter *drafter, struct draft_job *jobs, int n_
     for (int place = 0; d->n_active > 0 || place == 0; place++) {
         if (place > 0) run_drafted(d);
         const int n_seqs = d->n_active;
-        if (n_seqs > 0) choose_all(d, place);
+        if (n_seqs > 0) take_all(d, place);
         const uint64_t now = d->now(d->now_ctx);
         if (place == 0)
             learn_first(d, n_seqs, (double)(now - begin));

@@ -125,6 +125,9 @@ static void land(struct engine *engine, uint64_t *at) {
         fail(engine, flight, status);
         return;
     }
+    const uint64_t choose_ns = engine->result.choose_ns;
+    stats->run_ns -= choose_ns < stats->run_ns ? choose_ns : stats->run_ns;
+    stats->sample_ns += choose_ns;
     engine->prompt_steps += flight->has_prompts;
     engine->step_cost = ledger_step(&engine->rates, &flight->shape, engine->result.expert_bytes);
     stats->weight_bytes += engine->step_cost.weight_bytes;
@@ -310,9 +313,10 @@ static rn_status allocate(struct engine *engine, rn_error *err) {
     const size_t n_event = (size_t)engine->max_live + (size_t)engine->logit_rows;
     engine->event = calloc(n_event, sizeof *engine->event);
     engine->pick = calloc((size_t)engine->logit_rows, sizeof *engine->pick);
+    engine->choice = calloc((size_t)engine->logit_rows, sizeof *engine->choice);
     if (engine->running && engine->prompts && engine->waiting && has_works &&
         engine->batch_seq && engine->token && engine->pos && engine->out_row && engine->event &&
-        engine->pick)
+        engine->pick && engine->choice)
         return users_init(&engine->users, engine->max_live, err);
     return err_set(err, RN_ERR_NOMEM, "no memory for %d sequences and %d rows", engine->max_seqs,
                    engine->batch_tokens);
@@ -344,18 +348,6 @@ static rn_status create_backend(struct engine *engine, const struct engine_confi
     return kv_create(&engine->kv_config, engine->backend, &engine->kv, err);
 }
 
-static rn_status create_samplers(struct engine *engine, rn_error *err) {
-    const int n = pool_size(engine->pool);
-    engine->sampler = calloc((size_t)n, sizeof *engine->sampler);
-    if (!engine->sampler) return err_set(err, RN_ERR_NOMEM, "no memory for %d samplers", n);
-    for (; engine->n_samplers < n; engine->n_samplers++) {
-        const rn_status status =
-            sampler_init(&engine->sampler[engine->n_samplers], engine->plan->n_vocab, err);
-        if (status) return status;
-    }
-    return RN_OK;
-}
-
 static uint64_t machine_now(void *ctx) {
     (void)ctx;
     return clock_ns();
@@ -383,7 +375,10 @@ static rn_status create_parts(struct engine *engine, const struct model *model,
     if ((s = allocate(engine, err))) return s;
     if ((s = create_pool(engine, config, err))) return s;
     if ((s = create_backend(engine, config, err))) return s;
-    if ((s = create_samplers(engine, err))) return s;
+    engine->n_scratch = pool_size(engine->pool);
+    if ((s = choice_scratch_create(engine->n_scratch, engine->plan->n_vocab, &engine->scratch,
+                                   err)))
+        return s;
     cost_rates_init(&engine->rates, engine->plan, &engine->kv_bytes);
     pace_init(&engine->pace, &engine->rates);
     if (config->spec.drafters &&
@@ -416,9 +411,8 @@ void engine_deinit(struct engine *engine) {
     if (engine->intake.max_waiting) intake_deinit(&engine->intake); // frees all sequences
     kv_destroy(engine->kv);
     backend_destroy(engine->backend);
-    pool_destroy(engine->pool);
-    for (int i = 0; i < engine->n_samplers; i++) sampler_deinit(&engine->sampler[i]);
-    free(engine->sampler);
+    if (engine->pool) pool_destroy(engine->pool);
+    choice_scratch_destroy(engine->scratch, engine->n_scratch);
     users_deinit(&engine->users);
     free(engine->running);
     free(engine->prompts);
@@ -430,5 +424,6 @@ void engine_deinit(struct engine *engine) {
     free(engine->out_row);
     free(engine->event);
     free(engine->pick);
+    free(engine->choice);
     memset(engine, 0, sizeof *engine);
 }

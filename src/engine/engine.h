@@ -106,8 +106,8 @@ struct engine {
     struct kv_config kv_config;
     struct kv *kv;
     struct users users;
-    struct sampler *sampler; // [n_samplers] one for each thread
-    int n_samplers;
+    struct choice_scratch *scratch; // [n_scratch] one for each thread
+    int n_scratch;
     struct cost_rates rates; // of the plan
     struct pace pace;
     struct speculation *spec; // NULL: nothing is drafted
@@ -130,7 +130,7 @@ struct engine {
                             // changed since
     uint64_t next_deadline; // no sequence has an earlier one; UINT64_MAX: none has one
 
-    int depth;                                // steps that may be in flight
+    int depth;                               // steps that may be in flight
     struct flight flight[BACKEND_MAX_DEPTH]; // from first_flight on, n_flight of them
     int first_flight, n_flight;
     bool land_first;       // nothing is scheduled before all steps have landed
@@ -151,6 +151,7 @@ struct engine {
     struct step_result result; // of the last step
     int32_t *token, *pos, *out_row;
     struct batch_seq *batch_seq;
+    struct choice *choice; // [logit_rows]
     struct cost step_cost; // of the last step
 
     rn_event *event; // [max_live + logit_rows]
@@ -173,8 +174,8 @@ struct engine_config {
     struct budget_sizes sizes; // 0: defaults
     backend_progress progress;
     void *progress_ctx;
-    int max_waiting; // 0: ENGINE_MAX_WAITING
-    uint64_t kv_bytes;             // both 0: what is free
+    int max_waiting;   // 0: ENGINE_MAX_WAITING
+    uint64_t kv_bytes; // both 0: what is free
     uint32_t kv_pages;
     double itl_ms; // 0: no bound
     bool no_prefix;
@@ -243,10 +244,7 @@ static inline bool engine_is_stream(const struct seq *seq) {
 
 // Whether the token after the next one can be chosen before the host knows the next one.
 static inline bool engine_runs_ahead(const struct engine *engine, const struct seq *seq) {
-    const rn_sampling *s = &seq->sampling;
-    return engine->depth > 1 && !seq->draft && !seq->constraint.mask && s->dry_multiplier == 0 &&
-           (s->repetition_penalty == 1 || s->repetition_penalty == 0) &&
-           s->presence_penalty == 0 && s->frequency_penalty == 0;
+    return engine->depth > 1 && !seq->draft && !choice_needs_history(seq);
 }
 
 // A sequence that takes nothing from the prefix cache: every position's result is wanted.

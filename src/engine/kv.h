@@ -29,8 +29,8 @@
 //      +------------------------- evicted, least recently used ---------------- cached +--+
 //
 // Growing never fails while held_bytes and what is needed fit the budget: what is not held is taken
-// back page by page, and a group has ids for the whole budget. Where the groups have memory of their
-// own (kv_fix_pages), each must have the pages too.
+// back page by page, and a group has ids for the whole budget. Where the groups have memory of
+// their own (kv_fix_pages), each must have the pages too.
 #ifndef RN_ENGINE_KV_H
 #define RN_ENGINE_KV_H
 
@@ -63,11 +63,12 @@ struct kv_table {
     uint32_t n_page, max_page;          // blocks
     uint32_t node, n_node; // the last registered block's node, and how many there are; with none
                            // the salt's
-    int n_flight; // positions that steps in flight evaluate: the last of the n_done that kv_room and
-                  // kv_grow are told of. What an earlier one sees is not given back before they land
-    bool unlisted;         // nodes ran out: registers no more
-    bool marked;           // between kv_mark and kv_settle
-    uint32_t mark;         // positions at the mark
+    int n_flight; // positions that steps in flight evaluate: the last of the n_done that kv_room
+                  // and kv_grow are told of. What an earlier one sees is not given back before they
+                  // land
+    bool unlisted;                          // nodes ran out: registers no more
+    bool marked;                            // between kv_mark and kv_settle
+    uint32_t mark;                          // positions at the mark
     uint32_t mark_page[PLAN_MAX_KV_GROUPS]; // recurrent groups': the state there; KV_NO_PAGE: none
 };
 
@@ -89,9 +90,9 @@ rn_status kv_create(const struct kv_config *config, struct backend *backend, str
                     rn_error *err);
 void kv_destroy(struct kv *kv); // NULL is fine
 
-// Divides the budget among the groups, for memory that cannot move between them: each gets the pages
-// that a lone sequence of n_positions needs, and the rest in proportion to what one needs that grows
-// by `chunk`. The budget holds such a sequence.
+// Divides the budget among the groups, for memory that cannot move between them: each gets the
+// pages that a lone sequence of n_positions needs, and the rest in proportion to what one needs
+// that grows by `chunk`. The budget holds such a sequence.
 void kv_fix_pages(struct kv_config *config, int n_positions, int chunk);
 
 // The most pages a group can have: what the backend's memory must have room for.

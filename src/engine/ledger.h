@@ -3,6 +3,7 @@
 #ifndef RN_ENGINE_LEDGER_H
 #define RN_ENGINE_LEDGER_H
 
+#include "plan/batch.h"
 #include "plan/cost_rates.h"
 
 // The whole step; expert_bytes is what the backend read of experts, in place of the expectation.

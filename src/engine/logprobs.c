@@ -1,11 +1,12 @@
 // See logprobs.h. logprob = (logit - top) - log(sum of exp(logit - top)), summed in double; the
-// exponential is the sampler's, which is exact to 1e-6 of each weight, so of the sum as well.
+// exponential is that of the choice (plan/noise.h), which is exact to 1e-6 of each weight, so of
+// the sum as well.
 #include "engine/logprobs.h"
 
 #include <assert.h>
 #include <math.h>
 
-#include "engine/sampler_noise.h"
+#include "plan/noise.h"
 
 // The largest logits in order, with their ids; at least one is wanted. Ids ascend, so of equals the
 // first that was met stays before the others.

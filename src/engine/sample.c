@@ -1,11 +1,10 @@
-// From the step's results to choices: listeners get their logits, tokens are chosen on all threads
-// of the backend, embeddings are added up. A sequence's part depends on its own rows alone; sums
-// run in the order of positions, so chunks do not matter.
+// From the step's results to the text: listeners get their logits, embeddings are added up, and the
+// chosen tokens are walked along the drafts, with logprobs where a request wants them. A sequence's
+// part depends on its own rows alone; sums run in the order of positions, so chunks do not matter.
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-#include "engine/choose.h"
 #include "engine/engine.h"
 #include "engine/logprobs.h"
 
@@ -21,8 +20,7 @@ static void listen(struct engine *engine, const struct work *work) {
         const int pos = work->first_pos + work->n_tokens - work->n_out + r;
         if (pos < seq->n_heard) continue; // evaluated again after a preemption
         seq->n_heard = pos + 1;
-        seq->on_logits(seq->on_logits_ctx, pos,
-                       engine->result.logits[work->first_out + r],
+        seq->on_logits(seq->on_logits_ctx, pos, engine->result.logits[work->first_out + r],
                        engine->plan->n_vocab);
     }
 }
@@ -45,8 +43,7 @@ static void pool(struct engine *engine, const struct work *work) {
     for (int i = 0; i < engine->n_embd; i++) seq->embedding[i] *= inverse;
 }
 
-// What the token means for the text. Here, on all threads, because tables of a vocabulary's size
-// are in no cache.
+// What the token means for the text.
 static void look_up(const struct tokenizer *tokenizer, const struct seq *seq, struct pick *pick) {
     pick->ends = tokenizer_is_end(tokenizer, pick->token) && !seq->ignore_eos;
     pick->bytes = (struct text_span){"", 0};
@@ -56,22 +53,21 @@ static void look_up(const struct tokenizer *tokenizer, const struct seq *seq, st
     __builtin_prefetch(pick->bytes.data);
 }
 
-// The token after the work's known tokens and `index` drafted ones that were right; false: there is
-// none.
-static bool choose_at(struct engine *engine, struct work *work, int index, int worker) {
+// Takes the token after the work's known tokens and `index` drafted ones that were right; false:
+// there is none.
+static bool take(struct engine *engine, struct work *work, int index) {
     const struct seq *seq = work->seq;
     const int row = work->first_pick + index;
-    const float *logits = engine->result.logits[row];
     struct pick *pick = &engine->pick[row];
-    pick->token = choose_token(&engine->sampler[worker], seq, seq->n_token + index, logits);
+    pick->token = engine->result.token[row];
     assert(pick->token < tokenizer_size(engine->tokenizer));
     if (pick->token < 0) return false;
     look_up(engine->tokenizer, seq, pick);
     pick->n_logprobs = 0;
     if (seq->logprob) {
         rn_logprob *out = seq->logprob + (ptrdiff_t)index * (1 + seq->top_logprobs);
-        pick->n_logprobs = (uint8_t)logprobs_fill(logits, engine->plan->n_vocab, pick->token,
-                                                  seq->top_logprobs, out);
+        pick->n_logprobs = (uint8_t)logprobs_fill(engine->result.logits[row], engine->plan->n_vocab,
+                                                  pick->token, seq->top_logprobs, out);
     }
     if (seq->constraint.advance && !pick->ends)
         seq->constraint.advance(seq->constraint.ctx, seq->choice, pick->token);
@@ -83,38 +79,45 @@ struct job {
     struct flight *flight;
 };
 
-// Goes through the rows of a work as long as what was drafted is what is chosen: then the next row
+// Goes through the rows of a work as long as the drafted token is the chosen one: then the next row
 // is that of the text.
-static void choose(void *ctx, int64_t begin, int64_t end, int worker) {
+static void walk(struct engine *engine, struct work *work) {
+    const struct seq *seq = work->seq;
+    const int32_t *draft = seq->token + seq->n_token;
+    work->first_pick = work->first_out + work->n_out - 1 - work->n_draft;
+    for (bool right = true; right;) {
+        const int index = work->n_pick;
+        work->failed = !take(engine, work, index);
+        if (work->failed) break;
+        const struct pick *pick = &engine->pick[work->first_pick + index];
+        work->n_pick++;
+        right = index < work->n_draft && pick->token == draft[index];
+        work->n_accepted += right;
+        right = right && !pick->ends;
+    }
+}
+
+static void walk_some(void *ctx, int64_t begin, int64_t end, int worker) {
     const struct job *job = ctx;
-    struct engine *engine = job->engine;
-    assert(worker < engine->n_samplers);
+    (void)worker;
     for (int64_t i = begin; i < end; i++) {
         struct work *work = &job->flight->work[i];
-        if (!work->samples || !is_due(engine, work)) continue;
-        const struct seq *seq = work->seq;
-        const int32_t *draft = seq->token + seq->n_token;
-        work->first_pick = work->first_out + work->n_out - 1 - work->n_draft;
-        for (bool right = true; right;) {
-            const int index = work->n_pick;
-            work->failed = !choose_at(engine, work, index, worker);
-            if (work->failed) break;
-            const struct pick *pick = &engine->pick[work->first_pick + index];
-            work->n_pick++;
-            right = index < work->n_draft && pick->token == draft[index];
-            work->n_accepted += right;
-            right = right && !pick->ends;
-        }
+        if (work->samples && is_due(job->engine, work)) walk(job->engine, work);
     }
 }
 
 void engine_sample(struct engine *engine, struct flight *flight) {
     struct job job = {engine, flight};
+    bool takes_time = false;
     for (int i = 0; i < flight->n_work; i++) {
         const struct work *work = &flight->work[i];
         if (!is_due(engine, work)) continue;
         if (work->seq->on_logits) listen(engine, work);
         if (work->seq->pooling) pool(engine, work);
+        takes_time |= work->samples && work->seq->logprob;
     }
-    pool_run(engine->pool, choose, &job, flight->n_work, 1);
+    if (takes_time)
+        pool_run(engine->pool, walk_some, &job, flight->n_work, 1);
+    else
+        walk_some(&job, 0, flight->n_work, 0);
 }

@@ -121,21 +121,23 @@ static void fill_service(struct seq *seq, const rn_request *request,
     seq->constraint = request->constraint;
 }
 
-// Where the step leaves what is handed out with its events.
+// Where the step describes its choices, and leaves what is handed out with its events.
 static rn_status allocate_results(struct seq *seq, const rn_request *request,
                                   const struct seq_limits *limits, rn_error *err) {
+    const int n_tokens = 1 + (seq->draft ? seq->draft->max : 0); // of a step
     if (seq->pooling) {
         seq->embedding = calloc((size_t)limits->n_embd, sizeof *seq->embedding);
         if (!seq->embedding) return err_set(err, RN_ERR_NOMEM, "no memory for an embedding");
     }
     if (request->logprobs) {
-        const size_t n_tokens = 1 + (size_t)(seq->draft ? seq->draft->max : 0); // of a step
         seq->top_logprobs = request->top_logprobs;
-        seq->logprob = calloc(n_tokens * (1 + (size_t)seq->top_logprobs), sizeof *seq->logprob);
+        seq->logprob =
+            calloc((size_t)n_tokens * (1 + (size_t)seq->top_logprobs), sizeof *seq->logprob);
         if (!seq->logprob)
             return err_set(err, RN_ERR_NOMEM, "no memory for %d logprobs", seq->top_logprobs);
     }
-    return RN_OK;
+    return choice_room_init(&seq->choices, &seq->sampling, tokenizer_size(limits->tokenizer),
+                            seq->limit, n_tokens, seq->constraint.mask != NULL, err);
 }
 
 // Who wants every position's result, or no text, gets nothing drafted.
@@ -197,6 +199,7 @@ rn_status seq_create(const rn_request *request, int choice, uint64_t seed,
 void seq_destroy(struct seq *seq) {
     output_deinit(&seq->output);
     kv_table_deinit(&seq->table);
+    choice_room_deinit(&seq->choices);
     sampling_deinit(&seq->sampling, &seq->breakers);
     if (seq->draft) suffix_deinit(&seq->draft->own);
     free(seq->draft);

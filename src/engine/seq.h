@@ -12,10 +12,11 @@
 
 #include <stdatomic.h>
 
+#include "engine/choice.h"
 #include "engine/drafter.h"
 #include "engine/kv.h"
 #include "engine/output.h"
-#include "engine/sampler.h"
+#include "engine/sampling.h"
 #include "runnel.h"
 
 enum seq_state { SEQ_WAITING, SEQ_RUNNING, SEQ_DONE };
@@ -32,14 +33,14 @@ struct seq_family {
 struct seq {
     int32_t *token; // [limit] prompt and output, then, while a step verifies it, a draft
     int n_prompt;
-    int n_token; // known tokens
-    int n_done;  // positions whose KV is in the pages; n_token - n_done are to be evaluated
-    int limit;   // most tokens: the prompt and what may be added
-    int n_ahead;  // tokens behind n_token that steps in flight choose, and later rows may refer to
+    int n_token;   // known tokens
+    int n_done;    // positions whose KV is in the pages; n_token - n_done are to be evaluated
+    int limit;     // most tokens: the prompt and what may be added
+    int n_ahead;   // tokens behind n_token that steps in flight choose, and later rows may refer to
     int ahead_row; // the logit row of the last step that chooses the last of them
-    int n_steps;  // in flight that have rows of it
-    int n_again; // known tokens before the last that are to be evaluated again: a recurrent state
-                 // had gone too far
+    int n_steps;   // in flight that have rows of it
+    int n_again;   // known tokens before the last that are to be evaluated again: a recurrent state
+                   // had gone too far
     struct seq_draft *draft; // NULL: nothing is drafted for it
     enum seq_state state;
     int choice;
@@ -63,6 +64,7 @@ struct seq {
     struct output output;
     rn_timings timings;
     rn_sampling sampling; // with its seed drawn; owns its biases
+    struct choice_room choices;
 
     // --- at its begin and end, or for some requests alone ---
     struct seq *next;             // in the inbox, the list of the done, the grave

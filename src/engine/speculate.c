@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "engine/choose.h"
 #include "engine/engine.h"
 
 enum {
@@ -254,7 +253,7 @@ static int chosen_tokens(struct engine *engine, int index) {
     int n = 1;
     while (n < bid->n && (seq->ignore_eos || !tokenizer_is_end(engine->tokenizer, token[n - 1])))
         n++;
-    return choose_allowed(&engine->sampler[0], seq, seq->n_token, n);
+    return choice_allowed(seq, seq->n_token, n);
 }
 
 // Rows of one sequence share what they read, so the shape is made anew.

@@ -134,7 +134,7 @@ static rn_status create_model(struct engine *engine, const struct speculation_co
                                                .max_seqs = engine->max_seqs,
                                                .batch_tokens = engine->batch_tokens,
                                                .kv_bytes = engine->draft_kv_bytes,
-                                               .sampler = engine->sampler,
+                                               .scratch = engine->scratch,
                                                .now = engine->clock.now,
                                                .now_ctx = engine->clock.ctx};
     return drafter_model_create(&model, &engine->spec->drafter[RN_DRAFTER_MODEL], err);

@@ -1,5 +1,6 @@
 // One step's work as the backends see it: tokens of n sequences, where their KV pages are, which
-// rows' results are wanted. Prefill, decode and verification differ only in these numbers.
+// rows' results are wanted, and how a token is chosen from each row of logits. Prefill, decode and
+// verification differ only in these numbers.
 //
 // Invariants: a sequence's tokens are consecutive rows at consecutive positions; position p belongs
 // to block p / KV_PAGE_TOKENS, whose page is page_table[group][block]. In the table is every page
@@ -10,13 +11,14 @@
 #ifndef RN_PLAN_BATCH_H
 #define RN_PLAN_BATCH_H
 
+#include "plan/choice.h"
 #include "plan/plan.h"
 
 #define BATCH_ZERO UINT32_MAX // as batch_page.from: there is nothing to copy
 
 // As a token: the one that logit row `row` of the step before chooses, which is in flight.
-#define BATCH_OF_ROW(row)      (-1 - (row))
-#define BATCH_ROW_OF(token)    (-1 - (token))
+#define BATCH_OF_ROW(row)   (-1 - (row))
+#define BATCH_ROW_OF(token) (-1 - (token))
 
 struct batch_seq {
     int first_row, n_tokens;                        // rows of the batch
@@ -41,6 +43,7 @@ struct batch {
     const struct batch_seq *seq;   // [n_seqs]
     int n_pages;                   // may be more than 0 without any row
     const struct batch_page *page; // [n_pages] done in order, before anything else
+    const struct choice *choice;   // [n_logits] NULL: nothing is chosen, all logits are wanted
 };
 
 #endif

@@ -2,6 +2,8 @@
 // roofline follow.
 #include "plan/cost.h"
 
+#include "plan/batch.h"
+
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Positions that a query at pos sees in a group.

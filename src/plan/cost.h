@@ -3,7 +3,9 @@
 #ifndef RN_PLAN_COST_H
 #define RN_PLAN_COST_H
 
-#include "plan/batch.h"
+#include "plan/plan.h"
+
+struct batch;
 
 // The numbers of a batch that costs depend on.
 struct batch_shape {

@@ -1,4 +1,4 @@
-// A draft model beside a target engine that only lends its threads and samplers, and sequences of
+// A draft model beside a target engine that only lends its threads, and sequences of
 // the test's own for it to follow. The pages' invariants are tested after every call.
 #ifndef RN_TESTS_DRAFTER_WORLD_H
 #define RN_TESTS_DRAFTER_WORLD_H
@@ -52,7 +52,16 @@ static inline struct story *story_random(int n_token, int limit, uint64_t seed, 
     return s;
 }
 
+// Room for its choices, as submit makes it. Allocates nothing where choices need no history.
+static inline void story_room(struct seq *seq, int n_vocab) {
+    choice_room_deinit(&seq->choices);
+    assert_int_equal(choice_room_init(&seq->choices, &seq->sampling, n_vocab, seq->limit, 1,
+                                      seq->constraint.mask != NULL, NULL),
+                     RN_OK);
+}
+
 static inline void story_destroy(struct story *s) {
+    choice_room_deinit(&s->seq.choices);
     free(s->seq.token);
     free(s->text);
     free(s);
@@ -121,7 +130,7 @@ static inline void world_init(struct world *w, const rn_model *target, const str
         .max_seqs = c->max_seqs ? c->max_seqs : 8,
         .batch_tokens = c->batch_tokens ? c->batch_tokens : 256,
         .kv_bytes = c->kv_bytes ? c->kv_bytes : 20 * kv_need(&kv, n_ctx, 256),
-        .sampler = engine->sampler,
+        .scratch = engine->scratch,
         .now = world_now};
     rn_error err = {0};
     check(drafter_model_create(&config, &w->drafter, &err) == RN_OK, "%s", err.message);
@@ -143,6 +152,7 @@ static inline struct draft_offer world_offer(struct world *w, struct story *stor
 }
 
 static inline void world_jobs(struct world *w, struct draft_job *jobs, int n) {
+    for (int i = 0; i < n; i++) story_room(jobs[i].seq, world_model(w)->n_target);
     w->drafter->cls->draft(w->drafter, jobs, n);
     world_check(w);
 }

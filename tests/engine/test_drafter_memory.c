@@ -47,7 +47,7 @@ static rn_status create(struct drafter **out, rn_error *err) {
                                                 .max_seqs = 3,
                                                 .batch_tokens = 40,
                                                 .kv_bytes = 1 << 20,
-                                                .sampler = engine->engine.sampler,
+                                                .scratch = engine->engine.scratch,
                                                 .now = world_now};
     return drafter_model_create(&config, out, err);
 }
@@ -80,8 +80,6 @@ static void a_draft_allocates_nothing(void **state) {
     struct drafter *drafter;
     assert_int_equal(create(&drafter, NULL), RN_OK);
     struct world w = {engine, drafter};
-    // the samplers are the test's small ones: ids that are padding cannot come
-    world_model(&w)->n_target = model->info.n_vocab;
     struct story *story = story_random(60, N_CTX, 1, model->info.n_vocab);
     fail_at = 0;
     for (int round = 0; round < 6; round++) {

@@ -1,11 +1,10 @@
 // The sampler: filters against a slow definition, and the law of the choice.
-#include "engine/sampler.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
+#include "sampler_chain.h"
 
 enum { VOCAB = 50 };
 
@@ -18,7 +17,8 @@ static float random_unit(void) {
 // The choice of a sequence that has reached that position; its tokens do not matter here.
 static int32_t choose(struct sampler *sampler, const rn_sampling *sampling, int position,
                       const float *logits) {
-    return sampler_choose(sampler, sampling, &(struct sampler_view){.n_token = position}, logits);
+    struct sampler_view view = {.n_token = position};
+    return sampler_choose(sampler, sampling, &view, logits);
 }
 
 static void fill_random(float *logits) {
@@ -62,7 +62,7 @@ static void check_law(rn_sampling s) {
     struct sampler sampler;
     fill_random(logits);
     expected_law(&s, logits, p);
-    assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
+    sampler_open(&sampler, VOCAB);
     for (int position = 0; position < DRAWS; position++)
         count[choose(&sampler, &s, position, logits)]++;
     double chi = 0;
@@ -76,7 +76,7 @@ static void check_law(rn_sampling s) {
     }
     // mean cells - 1, deviation sqrt(2 (cells - 1)): five deviations never happen by chance
     check(chi < cells + 5 * sqrt(2.0 * cells), "chi-square %g over %d cells", chi, cells);
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static void the_choice_follows_the_filtered_law(void **state) {
@@ -93,7 +93,7 @@ static void the_choice_is_the_largest_sum_of_logit_and_noise(void **state) {
     (void)state;
     float logits[VOCAB];
     struct sampler sampler;
-    assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
+    sampler_open(&sampler, VOCAB);
     for (int position = 0; position < 20000; position++) {
         fill_random(logits);
         const rn_sampling s = {.temperature = 0.25f * (float)(1 + position % 8),
@@ -112,7 +112,7 @@ static void the_choice_is_the_largest_sum_of_logit_and_noise(void **state) {
         }
         assert_int_equal(choose(&sampler, &s, position, logits), expected);
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static void greedy_takes_the_largest_and_of_equals_the_lower_id(void **state) {
@@ -120,7 +120,7 @@ static void greedy_takes_the_largest_and_of_equals_the_lower_id(void **state) {
     float logits[VOCAB] = {0};
     logits[7] = logits[30] = 3;
     struct sampler sampler;
-    assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
+    sampler_open(&sampler, VOCAB);
     assert_int_equal(choose(&sampler, &(rn_sampling){0}, 0, logits), 7);
     logits[30] = 3.5f;
     assert_int_equal(choose(&sampler, &(rn_sampling){0}, 0, logits), 30);
@@ -128,20 +128,20 @@ static void greedy_takes_the_largest_and_of_equals_the_lower_id(void **state) {
     for (int i = 0; i < 100; i++)
         assert_int_equal(choose(&sampler, &(rn_sampling){.temperature = 2, .top_k = 1}, i, logits),
                          30);
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 // The sampling chooses as greedy does, whatever the logits.
 static void check_greedy(rn_sampling sampling) {
     float logits[VOCAB];
     struct sampler sampler;
-    assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
+    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 200; i++) {
         fill_random(logits);
         const int32_t greedy = choose(&sampler, &(rn_sampling){0}, i, logits);
         assert_int_equal(choose(&sampler, &sampling, i, logits), greedy);
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static void a_top_p_of_zero_keeps_the_best_token(void **state) {
@@ -154,7 +154,7 @@ static void logits_that_are_no_numbers_are_never_chosen(void **state) {
     float logits[VOCAB];
     for (int i = 0; i < VOCAB; i++) logits[i] = i % 2 ? NAN : -INFINITY;
     struct sampler sampler;
-    assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
+    sampler_open(&sampler, VOCAB);
     const rn_sampling sampling[] = {{0},
                                     {.temperature = 1, .top_p = 1},
                                     {.temperature = 1, .top_p = 0.5f, .top_k = 3}};
@@ -164,7 +164,7 @@ static void logits_that_are_no_numbers_are_never_chosen(void **state) {
         logits[11] = -5;
         assert_int_equal(choose(&sampler, &sampling[i], 0, logits), 11);
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static void the_smallest_temperature_is_as_good_as_greedy(void **state) {

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "engine/sampler_steps.h"
-#include "sampler_reference.h"
+#include "choose_reference.h"
+#include "sampler_chain.h"
 
 static uint32_t random_state = 99;
 static int below(int n) {
@@ -17,12 +17,8 @@ static int below(int n) {
 static void dry_logits(struct sampler *sampler, const rn_sampling *s,
                        const struct sampler_view *view, float out[VOCAB]) {
     static const float zero[VOCAB];
-    struct choice choice = {
-        .sampler = sampler, .sampling = s, .view = view, .raw = zero, .logit = zero};
-    sampler->dry_compares = 0;
-    sampler_step_dry(&choice);
-    memcpy(out, choice.logit, VOCAB * sizeof *out);
-    for (int id = 0; id < VOCAB; id++) assert_int_equal(sampler->count[id], 0);
+    sampler_edit(sampler, s, view, zero, out);
+    for (int id = 0; id < VOCAB; id++) assert_int_equal(sampler->scratch.row[id], 0);
 }
 
 // Penalties are 2^(length - 1): the length can be read off.
@@ -46,7 +42,7 @@ static void check_lengths(const char *history, const char *breakers, int last_n,
     int length[VOCAB] = {0};
     for (const char *at = expected; *at; at += 2) length[at[0] - 'A'] = at[1] - '0';
     struct sampler sampler;
-    assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
+    sampler_open(&sampler, VOCAB);
     rn_sampling s = sampling_of_powers();
     s.dry_penalty_last_n = last_n;
     const struct sampler_view view = {.token = token, .n_token = n, .breakers = {bits}};
@@ -57,7 +53,7 @@ static void check_lengths(const char *history, const char *breakers, int last_n,
         check(logits[id] == -penalty, "%s: %c loses %g, not %g", history, 'A' + id,
               (double)-logits[id], (double)penalty);
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static void lengths_computed_by_hand(void **state) {
@@ -102,7 +98,7 @@ static void shorter_repetitions_than_allowed_are_free(void **state) {
     const int32_t token[] = {0, 1, 2, 9, 0, 1, 2}; // 9 goes on with three, by 0 1 2
     struct sampler sampler;
     float logits[VOCAB];
-    assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
+    sampler_open(&sampler, VOCAB);
     const struct sampler_view view = {.token = token, .n_token = 7};
     rn_sampling s = rn_sampling_neutral();
     s.dry_multiplier = 0.5f;
@@ -116,14 +112,14 @@ static void shorter_repetitions_than_allowed_are_free(void **state) {
     s.dry_allowed_length = INT32_MAX;
     dry_logits(&sampler, &s, &view, logits);
     assert_true(logits[9] == 0);
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static void random_histories_agree_with_a_quadratic_search(void **state) {
     (void)state;
     enum { MOST = 200 };
     struct sampler sampler;
-    assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
+    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 5000; i++) {
         int32_t token[MOST];
         uint64_t bits[1] = {0};
@@ -146,7 +142,7 @@ static void random_histories_agree_with_a_quadratic_search(void **state) {
             }
         }
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 // Histories that make a naive search quadratic.
@@ -173,35 +169,35 @@ static void work_is_linear_in_the_history(void **state) {
     int32_t *token = malloc(N * sizeof *token);
     struct sampler sampler;
     assert_non_null(token);
-    assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
+    sampler_open(&sampler, VOCAB);
     const rn_sampling s = sampling_of_powers();
     for (int kind = 0; kind < 6; kind++) {
         history_fill(token, N, kind);
         const struct sampler_view view = {.token = token, .n_token = N};
         float logits[VOCAB];
         dry_logits(&sampler, &s, &view, logits);
-        check(sampler.dry_compares >= N - 1 && sampler.dry_compares <= 2 * N,
-              "history %d: %llu compares", kind, (unsigned long long)sampler.dry_compares);
+        check(sampler.scratch.compares >= N - 1 && sampler.scratch.compares <= 2 * N,
+              "history %d: %llu compares", kind, (unsigned long long)sampler.scratch.compares);
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
     free(token);
 }
 
 static void repetitions_beyond_the_longest_count_as_the_longest(void **state) {
     (void)state;
-    enum { N = 3 * SAMPLER_DRY_MATCH };
+    enum { N = 3 * CHOICE_DRY_MATCH };
     static int32_t token[N];
     struct sampler sampler;
-    assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
+    sampler_open(&sampler, VOCAB);
     rn_sampling s = sampling_of_powers();
     s.dry_base = 1;
     for (int i = 0; i < N; i++) token[i] = i % 2;
     const struct sampler_view view = {.token = token, .n_token = N};
     float logits[VOCAB];
-    s.dry_allowed_length = SAMPLER_DRY_MATCH;
+    s.dry_allowed_length = CHOICE_DRY_MATCH;
     dry_logits(&sampler, &s, &view, logits);
     assert_true(logits[0] == -1 && logits[1] == 0); // ...010101: the next is 0
-    s.dry_allowed_length = SAMPLER_DRY_MATCH + 1;
+    s.dry_allowed_length = CHOICE_DRY_MATCH + 1;
     dry_logits(&sampler, &s, &view, logits);
     assert_true(logits[0] == 0);
     // a base that overflows, and one that vanishes
@@ -212,7 +208,7 @@ static void repetitions_beyond_the_longest_count_as_the_longest(void **state) {
     s.dry_base = 0;
     dry_logits(&sampler, &s, &view, logits);
     assert_true(logits[0] == 0);
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 int main(void) {

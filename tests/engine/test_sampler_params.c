@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "engine/sampler.h"
+#include "engine/sampling.h"
 
 struct row {
     const char *field, *json, *flag, *environment, *help;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "engine/sampler_steps.h"
-#include "sampler_reference.h"
+#include "choose_reference.h"
+#include "sampler_chain.h"
 
 #define RANDOM_SEED 88172645463325252u
 #include "random.h"
@@ -91,40 +91,80 @@ static void scene_random(struct scene *scene, double chance) {
     scene_sampling(scene, chance);
 }
 
-static void sampler_open(struct sampler *sampler) {
-    assert_int_equal(sampler_init(sampler, VOCAB, NULL), RN_OK);
-}
-
 // ---------------------------------------------------------------- one step alone
 
-static void (*const functions[])(struct choice *) = {
-#define SAMPLING_STEP(phase, name) sampler_step_##name,
+static void (*const filters[])(struct cpu_choice *) = {
+#define SAMPLING_STEP(phase, name) STEP_##phase(name)
+#define STEP_MASK(name)
+#define STEP_EDIT(name)
+#define STEP_FILTER(name) choose_step_##name,
 #include "runnel_sampling.def"
+#undef STEP_MASK
+#undef STEP_EDIT
+#undef STEP_FILTER
 };
 static const char *const names[] = {
 #define SAMPLING_STEP(phase, name) #name,
 #include "runnel_sampling.def"
 };
 
-// A choice as the step finds it: the candidates shifted, and scaled as the temperature does.
-static struct choice choice_at(struct sampler *sampler, const struct scene *scene, bool scaled) {
-    struct choice choice = {.sampler = sampler,
-                            .sampling = &scene->s,
-                            .view = &scene->view,
-                            .raw = scene->logits,
-                            .logit = scene->logits,
-                            .set = {sampler->logit, sampler->id, 0}};
-    choice.top = reference_largest(scene->logits);
+// A choice as a filter finds it, and its description.
+struct filtering {
+    struct choice_numbers numbers;
+    struct choice wanted;
+    struct cpu_choice choice;
+};
+
+// The candidates shifted, and scaled as the temperature does.
+static void filtering_init(struct filtering *f, struct sampler *sampler, const struct scene *scene,
+                           bool scaled) {
+    struct chooser *chooser = &sampler->chooser;
+    struct candidates *set = &f->choice.set;
+    f->numbers = numbers_of(&scene->s);
+    f->wanted = (struct choice){.numbers = &f->numbers,
+                                .n_vocab = VOCAB,
+                                .key = view_key(&scene->s, &scene->view)};
+    f->choice = (struct cpu_choice){.chooser = chooser,
+                                    .wanted = &f->wanted,
+                                    .raw = scene->logits,
+                                    .logit = scene->logits,
+                                    .set = {chooser->logit, chooser->id, 0}};
+    f->choice.top = reference_largest(scene->logits);
     for (int id = 0; id < VOCAB; id++) {
         if (!(scene->logits[id] > -INFINITY)) continue;
-        choice.set.logit[choice.set.n] = scene->logits[id] - choice.top;
-        if (scaled) choice.set.logit[choice.set.n] /= scene->s.temperature;
-        choice.set.id[choice.set.n++] = id;
+        set->logit[set->n] = scene->logits[id] - f->choice.top;
+        if (scaled) set->logit[set->n] /= scene->s.temperature;
+        set->id[set->n++] = id;
     }
-    return choice;
 }
 
-static void check_survivors(const struct choice *choice, const struct reference *r,
+static void filter(struct filtering *f, enum step step) {
+    filters[step - STEP_TEMPERATURE](&f->choice);
+}
+
+// The parameters of that step alone.
+static rn_sampling sampling_of(const rn_sampling *s, enum step step) {
+    rn_sampling only = rn_sampling_neutral();
+    if (step == STEP_BIAS) {
+        only.logit_bias = s->logit_bias;
+        only.n_logit_bias = s->n_logit_bias;
+    }
+    if (step == STEP_PENALTIES) {
+        only.repetition_penalty = s->repetition_penalty;
+        only.repeat_last_n = s->repeat_last_n;
+        only.presence_penalty = s->presence_penalty;
+        only.frequency_penalty = s->frequency_penalty;
+    }
+    if (step == STEP_DRY) {
+        only.dry_multiplier = s->dry_multiplier;
+        only.dry_base = s->dry_base;
+        only.dry_allowed_length = s->dry_allowed_length;
+        only.dry_penalty_last_n = s->dry_penalty_last_n;
+    }
+    return only;
+}
+
+static void check_survivors(const struct cpu_choice *choice, const struct reference *r,
                             const char *name) {
     bool alive[VOCAB] = {false};
     int n = 0;
@@ -142,7 +182,7 @@ static void each_filter_keeps_what_its_definition_keeps(void **state) {
     (void)state;
     struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     for (enum step step = STEP_TOP_N_SIGMA; step < STEP_COUNT; step++) {
         int unsure = 0, dropped = 0;
         enum { CASES = 4000 };
@@ -154,23 +194,24 @@ static void each_filter_keeps_what_its_definition_keeps(void **state) {
             reference_step(&r, step);
             unsure += r.unsure;
             if (r.unsure) continue;
-            struct choice choice = choice_at(&sampler, &scene, true);
-            const int before = choice.set.n;
-            functions[step](&choice);
-            check_survivors(&choice, &r, names[step]);
-            dropped += choice.set.n < before;
+            struct filtering f;
+            filtering_init(&f, &sampler, &scene, true);
+            const int before = f.choice.set.n;
+            filter(&f, step);
+            check_survivors(&f.choice, &r, names[step]);
+            dropped += f.choice.set.n < before;
         }
         check(unsure < CASES / 4, "%s: %d of %d cases are unsure", names[step], unsure, CASES);
         check(dropped > CASES / 8, "%s: only %d cases drop a token", names[step], dropped);
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static void each_edit_gives_the_logits_of_its_definition(void **state) {
     (void)state;
     struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     for (enum step step = STEP_MASK; step <= STEP_DRY; step++) {
         int edited = 0;
         for (int i = 0; i < 4000; i++) {
@@ -178,11 +219,13 @@ static void each_edit_gives_the_logits_of_its_definition(void **state) {
             struct reference r;
             reference_init(&r, &scene.s, &scene.view, scene.logits);
             reference_step(&r, step);
-            struct choice choice = choice_at(&sampler, &scene, false);
-            functions[step](&choice);
-            edited += choice.logit != scene.logits;
+            const rn_sampling only = sampling_of(&scene.s, step);
+            struct sampler_view view = scene.view;
+            if (step != STEP_MASK) view.allowed = NULL;
+            float logit[VOCAB];
+            edited += sampler_edit(&sampler, &only, &view, scene.logits, logit);
             for (int id = 0; id < VOCAB; id++) {
-                const double got = (double)choice.logit[id];
+                const double got = (double)logit[id];
                 check((got > (double)-INFINITY) == r.alive[id], "%s: token %d is %g", names[step],
                       id, got);
                 check(!r.alive[id] || fabs(got - r.logit[id]) <= 1e-5 * (1 + fabs(r.logit[id])),
@@ -191,34 +234,35 @@ static void each_edit_gives_the_logits_of_its_definition(void **state) {
         }
         check(edited > 1000, "%s: only %d cases change a logit", names[step], edited);
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static void neutral_values_change_no_bit(void **state) {
     (void)state;
     struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     const rn_sampling zero = {.temperature = 1, .top_p = 1}; // a zero is neutral as well
     for (int i = 0; i < 500; i++) {
         scene_random(&scene, 0);
         scene.view.allowed = NULL;
         scene.s = i % 2 ? zero : rn_sampling_neutral();
-        struct choice choice = choice_at(&sampler, &scene, false);
-        const struct candidates before = choice.set;
         float logit[VOCAB];
         int32_t id[VOCAB];
+        assert_false(sampler_edit(&sampler, &scene.s, &scene.view, scene.logits, logit));
+        struct filtering f;
+        filtering_init(&f, &sampler, &scene, false);
+        const struct candidates before = f.choice.set;
         memcpy(logit, before.logit, sizeof logit);
         memcpy(id, before.id, sizeof id);
-        for (int step = 0; step < STEP_COUNT; step++) {
-            functions[step](&choice);
-            check(choice.logit == scene.logits, "%s edits", names[step]);
-            check(choice.set.n == before.n, "%s drops", names[step]);
-            assert_memory_equal(choice.set.logit, logit, (size_t)before.n * sizeof *logit);
-            assert_memory_equal(choice.set.id, id, (size_t)before.n * sizeof *id);
+        for (enum step step = STEP_TEMPERATURE; step < STEP_COUNT; step++) {
+            filter(&f, step);
+            check(f.choice.set.n == before.n, "%s drops", names[step]);
+            assert_memory_equal(f.choice.set.logit, logit, (size_t)before.n * sizeof *logit);
+            assert_memory_equal(f.choice.set.id, id, (size_t)before.n * sizeof *id);
         }
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- the chain
@@ -241,7 +285,7 @@ static void the_chain_chooses_as_the_slow_reference(void **state) {
     struct scene scene;
     struct reference r;
     int unsure = 0;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < CASES; i++) {
         scene_random(&scene, 0.5);
         const int32_t expected = reference_chain(&r, &scene, order);
@@ -250,7 +294,7 @@ static void the_chain_chooses_as_the_slow_reference(void **state) {
         check(r.unsure || got == expected, "case %d: %d, not %d", i, got, expected);
     }
     check(unsure < CASES / 4, "%d of %d cases are unsure", unsure, CASES);
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 // How many of the cases come out otherwise when that step and the next change places.
@@ -274,7 +318,7 @@ static int cases_that_see(struct sampler *sampler, enum step first) {
 static void two_steps_that_change_places_are_seen(void **state) {
     (void)state;
     struct sampler sampler;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     for (int first = 0; first + 1 < STEP_COUNT; first++) {
         const int seen = cases_that_see(&sampler, (enum step)first);
         // sigma is the model's, so that step commutes with the temperature and with top-k; what is
@@ -285,7 +329,7 @@ static void two_steps_that_change_places_are_seen(void **state) {
             check(seen > 3, "%s and %s: only %d cases", names[first], names[first + 1], seen);
         }
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static void the_table_has_the_order_of_the_design(void **state) {
@@ -301,17 +345,17 @@ static void a_choice_depends_on_nothing_but_its_arguments(void **state) {
     (void)state;
     struct sampler sampler, fresh;
     struct scene scene;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 3000; i++) {
         scene_random(&scene, 0.7);
         if (i % 7 == 0) scene.s.temperature = 0;
         const int32_t used = sampler_choose(&sampler, &scene.s, &scene.view, scene.logits);
-        for (int id = 0; id < VOCAB; id++) assert_int_equal(sampler.count[id], 0);
-        sampler_open(&fresh);
+        for (int id = 0; id < VOCAB; id++) assert_int_equal(sampler.scratch.row[id], 0);
+        sampler_open(&fresh, VOCAB);
         assert_int_equal(sampler_choose(&fresh, &scene.s, &scene.view, scene.logits), used);
-        sampler_deinit(&fresh);
+        sampler_close(&fresh);
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- greedy
@@ -322,7 +366,7 @@ static void greedy_sees_the_edits_and_no_filter(void **state) {
     struct scene scene;
     struct reference r;
     int changed = 0;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 5000; i++) {
         scene_random(&scene, 0.6);
         scene.s.temperature = 0;
@@ -336,13 +380,13 @@ static void greedy_sees_the_edits_and_no_filter(void **state) {
         assert_int_equal(sampler_choose(&sampler, &scene.s, &scene.view, scene.logits), expected);
     }
     check(changed > 500, "only %d choices changed", changed);
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static void a_banned_token_is_never_chosen(void **state) {
     (void)state;
     struct sampler sampler;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     float logits[VOCAB];
     for (int i = 0; i < VOCAB; i++) logits[i] = -FLT_MAX;
     logits[3] = FLT_MAX;
@@ -361,7 +405,7 @@ static void a_banned_token_is_never_chosen(void **state) {
         assert_int_equal(sampler_choose(&sampler, &s, &(struct sampler_view){0}, logits), -1);
         for (int i = 0; i < VOCAB; i++) logits[i] = (float)i;
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- what the penalties count
@@ -369,14 +413,12 @@ static void a_banned_token_is_never_chosen(void **state) {
 static float edited(const rn_sampling *s, const int32_t *token, int n_prompt, int n_token,
                     const float *logits, int32_t id) {
     struct sampler sampler;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     const struct sampler_view view = {.token = token, .n_prompt = n_prompt, .n_token = n_token};
-    struct choice choice = {
-        .sampler = &sampler, .sampling = s, .view = &view, .raw = logits, .logit = logits};
-    sampler_step_penalties(&choice);
-    const float logit = choice.logit[id];
-    sampler_deinit(&sampler);
-    return logit;
+    float out[VOCAB];
+    sampler_edit(&sampler, s, &view, logits, out);
+    sampler_close(&sampler);
+    return out[id];
 }
 
 static void repetition_counts_prompt_and_output_presence_and_frequency_output_alone(void **state) {
@@ -425,7 +467,7 @@ static void equal_logits_are_told_apart_by_their_ids(void **state) {
     (void)state;
     struct sampler sampler;
     struct scene scene = {.s = rn_sampling_neutral()};
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < VOCAB; i++) scene.logits[i] = 7;
     rn_sampling *s = &scene.s;
     s->top_n_sigma = 1;
@@ -436,15 +478,17 @@ static void equal_logits_are_told_apart_by_their_ids(void **state) {
     s->xtc_probability = 1;
     s->xtc_threshold = 0.1f;
     const int left[] = {VOCAB, VOCAB / 2, 9, 5, 5, 1};
-    struct choice choice = choice_at(&sampler, &scene, false);
+    struct filtering f;
+    const struct candidates *set = &f.choice.set;
+    filtering_init(&f, &sampler, &scene, false);
     for (int i = 0; i < 6; i++) {
-        functions[STEP_TOP_N_SIGMA + i](&choice);
-        check(choice.set.n == left[i], "%s leaves %d", names[STEP_TOP_N_SIGMA + i], choice.set.n);
-        for (int k = 0; i < 5 && k < choice.set.n; k++) assert_true(choice.set.id[k] < left[i]);
+        filter(&f, (enum step)(STEP_TOP_N_SIGMA + i));
+        check(set->n == left[i], "%s leaves %d", names[STEP_TOP_N_SIGMA + i], set->n);
+        for (int k = 0; i < 5 && k < set->n; k++) assert_true(set->id[k] < left[i]);
     }
-    assert_int_equal(choice.set.id[0], 4); // XTC leaves the last in the order of likelihood
+    assert_int_equal(set->id[0], 4); // XTC leaves the last in the order of likelihood
     assert_int_equal(sampler_choose(&sampler, s, &scene.view, scene.logits), 4);
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static const float float_edges[] = {0, 1e-38f, 1e-3f, 0.5f, 0.99999f, 1, 2, 50, 100, -1, -2};
@@ -469,7 +513,7 @@ static void at_the_edges_of_all_parameters_a_candidate_is_chosen(void **state) {
                                    88.7f,   -88.7f,   1, -INFINITY, NAN,    -1};
     struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 30000; i++) {
         scene_random(&scene, 0.5);
         const int kinds = 1 + below(sizeof values / sizeof *values);
@@ -487,14 +531,14 @@ static void at_the_edges_of_all_parameters_a_candidate_is_chosen(void **state) {
         check(got >= (any ? 0 : -1) && got < (any ? VOCAB : 0), "case %d: %d", i, got);
         assert_true(got < 0 || (isfinite(scene.logits[got]) && !banned[got]));
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static void a_single_candidate_survives_every_filter(void **state) {
     (void)state;
     struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 2000; i++) {
         scene_random(&scene, 0.5);
         edges_fill(&scene.s);
@@ -505,44 +549,46 @@ static void a_single_candidate_survives_every_filter(void **state) {
         scene.logits[only] = (float)(100 * uniform() - 50);
         assert_int_equal(sampler_choose(&sampler, &scene.s, &scene.view, scene.logits), only);
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static void an_edit_leaves_finite_logits_finite(void **state) {
     (void)state;
     struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 2000; i++) {
         scene_random(&scene, 1);
         edges_fill(&scene.s);
         for (int id = 0; id < VOCAB; id++) scene.logits[id] = below(2) ? FLT_MAX : -FLT_MAX;
         for (int k = 0; k < 4; k++) scene.bias[k].bias = below(2) ? 100 : -99;
-        struct choice choice = choice_at(&sampler, &scene, false);
-        for (enum step step = STEP_BIAS; step <= STEP_DRY; step++) functions[step](&choice);
-        for (int id = 0; id < VOCAB; id++) assert_true(isfinite(choice.logit[id]));
+        float logit[VOCAB];
+        scene.view.allowed = NULL;
+        sampler_edit(&sampler, &scene.s, &scene.view, scene.logits, logit);
+        for (int id = 0; id < VOCAB; id++) assert_true(isfinite(logit[id]));
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static void top_n_sigma_does_not_depend_on_the_temperature(void **state) {
     (void)state;
     struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 500; i++) {
         scene_random(&scene, 0);
         scene.s.top_n_sigma = (float)(3 * uniform());
         scene.s.temperature = 1;
-        struct choice choice = choice_at(&sampler, &scene, true);
-        sampler_step_top_n_sigma(&choice);
-        const int n = choice.set.n;
+        struct filtering f;
+        filtering_init(&f, &sampler, &scene, true);
+        filter(&f, STEP_TOP_N_SIGMA);
+        const int n = f.choice.set.n;
         scene.s.temperature = 0.25f; // a power of two, so that the division is exact
-        choice = choice_at(&sampler, &scene, true);
-        sampler_step_top_n_sigma(&choice);
-        assert_int_equal(choice.set.n, n);
+        filtering_init(&f, &sampler, &scene, true);
+        filter(&f, STEP_TOP_N_SIGMA);
+        assert_int_equal(f.choice.set.n, n);
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- XTC's draw
@@ -551,7 +597,7 @@ static void xtc_comes_as_often_as_asked_for(void **state) {
     (void)state;
     enum { DRAWS = 20000 };
     struct sampler sampler;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     float logits[VOCAB];
     for (int i = 0; i < VOCAB; i++) logits[i] = -50;
     logits[5] = 2; // the two that reach the threshold; the better one goes
@@ -574,7 +620,7 @@ static void xtc_comes_as_often_as_asked_for(void **state) {
         const double deviation = sqrt(DRAWS * p * (1 - p));
         check(fabs(applied - expected) <= 5 * deviation, "%d of %d for %g", applied, DRAWS, p);
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static void xtc_draws_from_a_stream_of_its_own(void **state) {

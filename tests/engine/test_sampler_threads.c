@@ -1,9 +1,9 @@
-// Choices on several threads at once, each with a sampler of its own, over the same logits, history
+// Choices on several threads at once, each with scratch of its own, over the same logits, history
 // and parameters: they are what one thread chooses.
 #include <pthread.h>
 
 #include "check.h"
-#include "engine/sampler_steps.h"
+#include "sampler_chain.h"
 
 enum { VOCAB = 2000, HISTORY = 200, N_THREADS = 4, N_CHOICES = 60 };
 
@@ -41,7 +41,7 @@ static void *work(void *ctx) {
     struct worker *worker = ctx;
     const struct shared *shared = worker->shared;
     struct sampler sampler;
-    if (sampler_init(&sampler, VOCAB, NULL)) return NULL;
+    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < N_CHOICES; i++) {
         const struct sampler_view view = {.token = shared->token,
                                           .n_prompt = HISTORY / 2,
@@ -50,7 +50,7 @@ static void *work(void *ctx) {
         worker->chosen[i] =
             sampler_choose(&sampler, &shared->sampling[i % 4], &view, shared->logits);
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
     return NULL;
 }
 

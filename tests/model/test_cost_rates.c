@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "model/model.h"
+#include "plan/batch.h"
 #include "plan/cost_rates.h"
 #include "recurrent_model.h"
 #include "weights/synthetic.h"

@@ -1,5 +1,6 @@
 // The cost functions against sums done by hand.
 #include "check.h"
+#include "plan/batch.h"
 #include "plan/cost.h"
 
 enum { EMBD = 64, HEADS = 4, HEADS_KV = 2, DIM = 16, VOCAB = 100 };

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "engine/sampler.h"
+#include "engine/sampling.h"
 #include "tools.h"
 
 enum { OUTPUT = 60 };

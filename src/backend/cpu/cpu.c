@@ -16,6 +16,7 @@ static const struct cpu_backend *cpu_of_const(const struct backend *backend) {
 static void cpu_destroy(struct backend *backend) {
     struct cpu_backend *b = cpu_of(backend);
     cpu_ahead_leave(b);
+    cpu_choose_deinit(b);
     region_unmap(&b->packed);
     region_unmap(&b->memory);
     for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) region_unmap(&b->kv[g]);
@@ -93,7 +94,6 @@ static rn_status point_rows(struct cpu_backend *b, rn_error *err) {
     b->hidden = arena_array(&b->arena, (size_t)b->max_tokens, sizeof *b->hidden);
     if (!b->logits || !b->hidden)
         return err_set(err, RN_ERR_NOMEM, "cannot allocate the tables of the CPU backend");
-    for (int i = 0; i < b->max_logits; i++) b->logits[i] = cpu_row_at(b, b->plan->logits, i);
     for (int i = 0; b->plan->hidden != PLAN_NONE && i < b->max_tokens; i++)
         b->hidden[i] = cpu_row_at(b, b->plan->hidden, i);
     return RN_OK;
@@ -110,6 +110,7 @@ static rn_status cpu_init(struct cpu_backend *b, const struct backend_config *co
     if ((s = point_rows(b, err))) return s;
     if ((s = cpu_pack(b, config, err))) return s;
     if ((s = cpu_program_compile(b, err))) return s;
+    if ((s = cpu_choose_init(b, err))) return s;
     cpu_ahead_enter(b);
     return RN_OK;
 }
@@ -152,7 +153,10 @@ static rn_status cpu_submit(struct backend *backend, const struct batch *batch, 
     b->in_flight = true;
     const uint64_t begin = b->now(b->now_ctx);
     cpu_program_run(b, batch);
-    b->run_ns = b->now(b->now_ctx) - begin;
+    const uint64_t end = b->now(b->now_ctx);
+    cpu_choose_rows(b, batch);
+    b->run_ns = end - begin;
+    b->choose_ns = b->now(b->now_ctx) - end;
     return RN_OK;
 }
 
@@ -161,9 +165,11 @@ static rn_status cpu_wait(struct backend *backend, struct step_result *out, rn_e
     struct cpu_backend *b = cpu_of(backend);
     assert(b->in_flight);
     b->in_flight = false;
-    *out = (struct step_result){.logits = b->logits,
+    *out = (struct step_result){.token = b->token,
+                                .logits = b->logits,
                                 .hidden = b->hidden,
                                 .run_ns = b->run_ns,
+                                .choose_ns = b->choose_ns,
                                 .expert_bytes = b->expert_bytes,
                                 .stage = b->profiling ? b->profile : NULL,
                                 .n_stage = b->profiling ? b->n_stage : 0};

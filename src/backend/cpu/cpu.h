@@ -1,6 +1,7 @@
 // The CPU backend's own state. cpu.c creates and destroys it, layout.c gives it memory, pack.c
 // packs the weights, program.c compiles and runs the stages, attention.c that of attention, recur.c
-// that of recurrences, experts.c those of mixtures of experts; pages.c clears and copies KV pages.
+// that of recurrences, experts.c those of mixtures of experts; pages.c clears and copies KV pages;
+// choose_rows.c chooses tokens.
 //
 // Invariant: after create nothing here is allocated or moved (but for the profile, when it is first
 // switched on); a run writes only into `memory` and `kv`, the matmuls' n, and the few members that
@@ -113,6 +114,9 @@ struct cpu_backend {
     int64_t parts_floats;
     _Atomic int32_t *ranges_left; // [tiles, KV heads] of a tile's ranges, those not yet done
     const struct batch *batch;    // of the run in progress
+    struct chooser *chooser;      // [n_choosers] one for each thread
+    int n_choosers;
+    int32_t *token;   // [max_logits] of the last run
 
     uint64_t cache_bytes;     // of one last-level cache; 0: unknown
     uint64_t cache_bytes_all; // of all of them
@@ -121,12 +125,12 @@ struct cpu_backend {
     struct step_stage *profile; // [n_stage] times of the stages; NULL: never switched on
 
     // the result of the last step
-    const float **logits;    // [max_logits] the rows of the buffer
+    const float **logits;    // [max_logits] the rows of the buffer, where they are wanted
     const float **hidden;    // [max_tokens]
     bool in_flight;          // submitted, and not waited for
     uint64_t (*now)(void *); // the host's clock
     void *now_ctx;
-    uint64_t run_ns;
+    uint64_t run_ns, choose_ns;
 };
 
 static inline int64_t cpu_groups(int64_t rows) { return (rows + MATMUL_GROUP - 1) / MATMUL_GROUP; }
@@ -187,6 +191,11 @@ rn_status cpu_layout(struct cpu_backend *b, const struct backend_config *config,
 rn_status cpu_pack(struct cpu_backend *b, const struct backend_config *config, rn_error *err);
 rn_status cpu_program_compile(struct cpu_backend *b, rn_error *err);
 void cpu_program_run(struct cpu_backend *b, const struct batch *batch);
+
+// choose_rows.c: a token for each row of logits that has a choice.
+rn_status cpu_choose_init(struct cpu_backend *b, rn_error *err);
+void cpu_choose_deinit(struct cpu_backend *b);
+void cpu_choose_rows(struct cpu_backend *b, const struct batch *batch);
 
 // pages.c: the batch's clears and copies, in order.
 void cpu_pages_run(struct cpu_backend *b, const struct batch *batch);

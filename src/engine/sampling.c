@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/sampler.h"
+#include "engine/sampling.h"
 #include "text/unicode.h"
 
 rn_sampling rn_sampling_neutral(void) {
@@ -126,6 +126,7 @@ static rn_status breakers_find(const rn_sampling *s, const struct tokenizer *tok
     return RN_OK;
 }
 
+// In the order of their ids, of one id in the given order.
 static rn_status bias_dup(const rn_sampling *s, int32_t n_vocab, const rn_logit_bias **out,
                           rn_error *err) {
     for (size_t i = 0; i < s->n_logit_bias; i++)
@@ -135,7 +136,11 @@ static rn_status bias_dup(const rn_sampling *s, int32_t n_vocab, const rn_logit_
     if (s->n_logit_bias == 0) return RN_OK;
     rn_logit_bias *copy = calloc(s->n_logit_bias, sizeof *copy);
     if (!copy) return err_set(err, RN_ERR_NOMEM, "no memory for %zu biases", s->n_logit_bias);
-    memcpy(copy, s->logit_bias, s->n_logit_bias * sizeof *copy);
+    for (size_t i = 0; i < s->n_logit_bias; i++) {
+        size_t at = i;
+        for (; at > 0 && copy[at - 1].token > s->logit_bias[i].token; at--) copy[at] = copy[at - 1];
+        copy[at] = s->logit_bias[i];
+    }
     *out = copy;
     return RN_OK;
 }

@@ -1,16 +1,22 @@
 // The filters over a vocabulary that is large enough for their shortcuts: blocks of candidates that
 // are skipped together, and thresholds that spare an order of all.
 #define VOCAB 1027 // no multiple of a block
+#include "backend/cpu/choose_steps.h"
 #include "check.h"
-#include "engine/sampler_steps.h"
-#include "sampler_reference.h"
+#include "choose_reference.h"
 
 #define RANDOM_SEED 1234567890123u
-#include "random.h"
+#include "engine/random.h"
 
-static void (*const functions[])(struct choice *) = {
-#define SAMPLING_STEP(phase, name) sampler_step_##name,
+static void (*const filters[])(struct cpu_choice *) = {
+#define SAMPLING_STEP(phase, name) STEP_##phase(name)
+#define STEP_MASK(name)
+#define STEP_EDIT(name)
+#define STEP_FILTER(name) choose_step_##name,
 #include "runnel_sampling.def"
+#undef STEP_MASK
+#undef STEP_EDIT
+#undef STEP_FILTER
 };
 
 // A few good tokens over many bad ones; or all alike; or so far apart that weights vanish.
@@ -26,7 +32,7 @@ static void fill(float *logits, int kind) {
 }
 
 static rn_sampling sampling_for(enum step step, int i) {
-    rn_sampling s = rn_sampling_neutral();
+    rn_sampling s = sampling_neutral();
     s.temperature = (float)(0.5 + uniform());
     if (step == STEP_TOP_N_SIGMA) s.top_n_sigma = (float)(4 * uniform());
     if (step == STEP_TOP_K) s.top_k = 1 + (int)(uniform() * VOCAB);
@@ -38,12 +44,12 @@ static rn_sampling sampling_for(enum step step, int i) {
     return s;
 }
 
-static void candidates_of(struct choice *choice, const float *logits) {
+static void candidates_of(struct cpu_choice *choice, const float *logits) {
     choice->top = reference_largest(logits);
     for (int32_t id = 0; id < VOCAB; id++) {
         if (!(logits[id] > -INFINITY)) continue;
         choice->set.logit[choice->set.n] =
-            (logits[id] - choice->top) / choice->sampling->temperature;
+            (logits[id] - choice->top) / choice->wanted->numbers->temperature;
         choice->set.id[choice->set.n++] = id;
     }
 }
@@ -52,8 +58,8 @@ static void filters_of_many_candidates_keep_what_their_definitions_keep(void **s
     (void)state;
     static float logits[VOCAB];
     static struct reference r;
-    struct sampler sampler;
-    assert_int_equal(sampler_init(&sampler, VOCAB, NULL), RN_OK);
+    struct chooser chooser;
+    assert_int_equal(chooser_init(&chooser, VOCAB, &choose_passes_base, NULL), RN_OK);
     for (enum step step = STEP_TOP_N_SIGMA; step < STEP_COUNT; step++) {
         int sure = 0;
         for (int i = 0; i < 120; i++) {
@@ -65,14 +71,17 @@ static void filters_of_many_candidates_keep_what_their_definitions_keep(void **s
             reference_step(&r, step);
             if (r.unsure) continue;
             sure++;
-            struct choice choice = {.sampler = &sampler,
-                                    .sampling = &s,
-                                    .view = &view,
-                                    .raw = logits,
-                                    .logit = logits,
-                                    .set = {sampler.logit, sampler.id, 0}};
+            const struct choice_numbers numbers = numbers_of(&s);
+            const struct choice wanted = {.numbers = &numbers,
+                                          .n_vocab = VOCAB,
+                                          .key = view_key(&s, &view)};
+            struct cpu_choice choice = {.chooser = &chooser,
+                                        .wanted = &wanted,
+                                        .raw = logits,
+                                        .logit = logits,
+                                        .set = {chooser.logit, chooser.id, 0}};
             candidates_of(&choice, logits);
-            functions[step](&choice);
+            filters[step - STEP_TEMPERATURE](&choice);
             bool alive[VOCAB] = {false};
             for (int k = 0; k < choice.set.n; k++) alive[choice.set.id[k]] = true;
             for (int id = 0; id < VOCAB; id++)
@@ -80,7 +89,7 @@ static void filters_of_many_candidates_keep_what_their_definitions_keep(void **s
         }
         check(sure > 40, "step %d: only %d cases are sure", (int)step, sure);
     }
-    sampler_deinit(&sampler);
+    chooser_deinit(&chooser);
 }
 
 int main(void) {

@@ -1,6 +1,6 @@
 // Choosing under a constraint: the mask against a naive definition, where the constraint stands,
 // and which constraints are refused.
-#include "engine/choose.h"
+#include "engine/choice.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,9 @@
 
 #include "base/clock.h"
 #include "check.h"
+#include "choose_view.h"
 #include "engine/vocab.h"
+#include "sampler_chain.h"
 
 #define RANDOM_SEED 7046029254386353131u
 #include "random.h"
@@ -125,8 +127,35 @@ static void masked(const struct scene *scene, float *out) {
         out[id] = toy_allows(&scene->toy, scene->toy.n_passed, id) ? scene->logits[id] : -INFINITY;
 }
 
-static void sampler_open(struct sampler *sampler) {
-    assert_int_equal(sampler_init(sampler, VOCAB, NULL), RN_OK);
+// Room for the scene's descriptions, as submit makes it.
+static void scene_open(struct scene *scene) {
+    rn_sampling *s = &scene->seq.sampling;
+    for (size_t i = 1; i < s->n_logit_bias; i++)
+        for (size_t at = i; at > 0 && scene->bias[at - 1].token > scene->bias[at].token; at--) {
+            const rn_logit_bias moved = scene->bias[at];
+            scene->bias[at] = scene->bias[at - 1];
+            scene->bias[at - 1] = moved;
+        }
+    assert_int_equal(choice_room_init(&scene->seq.choices, s, VOCAB, HISTORY, 1,
+                                      scene->seq.constraint.mask != NULL, NULL),
+                     RN_OK);
+}
+
+static int32_t choose_token(struct sampler *sampler, struct scene *scene, int n_token,
+                            const float *logits) {
+    struct choice choice;
+    scene_open(scene);
+    choice_describe(&sampler->scratch, &scene->seq, n_token, 0, &choice);
+    const int32_t token = chooser_choose(&sampler->chooser, &choice, logits);
+    choice_room_deinit(&scene->seq.choices);
+    return token;
+}
+
+static int choose_allowed(struct scene *scene, int n_token, int n) {
+    scene_open(scene);
+    const int allowed = choice_allowed(&scene->seq, n_token, n);
+    choice_room_deinit(&scene->seq.choices);
+    return allowed;
 }
 
 static struct sampler_view view_of(const struct scene *scene, int n_token) {
@@ -145,7 +174,7 @@ static void a_mask_is_as_if_the_model_had_no_other_logits(void **state) {
     struct sampler sampler;
     struct scene scene;
     int greedy = 0, otherwise = 0, none = 0;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 20000; i++) {
         float logits[VOCAB];
         scene_random(&scene, 0.3);
@@ -157,7 +186,7 @@ static void a_mask_is_as_if_the_model_had_no_other_logits(void **state) {
         const rn_sampling *sampling = &scene.seq.sampling;
         const int32_t expected = sampler_choose(&sampler, sampling, &view, logits);
         const int32_t free_choice = sampler_choose(&sampler, sampling, &view, scene.logits);
-        const int32_t got = choose_token(&sampler, &scene.seq, n_token, scene.logits);
+        const int32_t got = choose_token(&sampler, &scene, n_token, scene.logits);
         check(got == expected, "case %d: %d, not %d", i, got, expected);
         check(got < 0 || toy_allows(&scene.toy, 0, got), "case %d: %d is not allowed", i, got);
         greedy += sampling->temperature == 0;
@@ -167,38 +196,38 @@ static void a_mask_is_as_if_the_model_had_no_other_logits(void **state) {
     }
     check(greedy > 4000 && otherwise > 4000 && none > 0,
           "%d greedy, %d changed, %d without a token", greedy, otherwise, none);
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static void without_a_constraint_the_choice_is_the_samplers(void **state) {
     (void)state;
     struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 2000; i++) {
         scene_random(&scene, 0.3);
         scene.seq.constraint = (rn_constraint){0};
         const int n_token = scene.seq.n_token + below(4); // also behind drafted tokens
         const struct sampler_view view = view_of(&scene, n_token);
-        assert_int_equal(choose_token(&sampler, &scene.seq, n_token, scene.logits),
+        assert_int_equal(choose_token(&sampler, &scene, n_token, scene.logits),
                          sampler_choose(&sampler, &scene.seq.sampling, &view, scene.logits));
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static void a_mask_without_tokens_gives_none(void **state) {
     (void)state;
     struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 200; i++) {
         scene_random(&scene, 0.3);
         scene.toy.share = 0;
         scene.seq.sampling.temperature = (float)(i % 3);
-        assert_int_equal(choose_token(&sampler, &scene.seq, 1, scene.logits), -1);
-        assert_int_equal(choose_allowed(&sampler, &scene.seq, 1, 5), 0);
+        assert_int_equal(choose_token(&sampler, &scene, 1, scene.logits), -1);
+        assert_int_equal(choose_allowed(&scene, 1, 5), 0);
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 // Bits behind the vocabulary are nobody's, and a mask leaves nothing for the next choice.
@@ -206,23 +235,25 @@ static void the_last_word_and_the_last_choice_do_not_matter(void **state) {
     (void)state;
     struct sampler sampler, fresh;
     struct scene scene;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 500; i++) {
         scene_random(&scene, 0.3);
-        sampler_open(&fresh);
-        memset(fresh.allowed, i % 2 ? 0xff : 0, WORDS * sizeof *fresh.allowed);
+        sampler_open(&fresh, VOCAB);
         const int n_token = scene.seq.n_token;
-        const int32_t used = choose_token(&sampler, &scene.seq, n_token, scene.logits);
-        assert_int_equal(choose_token(&fresh, &scene.seq, n_token, scene.logits), used);
-        sampler_deinit(&fresh);
-        uint64_t allowed[WORDS];
-        memcpy(allowed, sampler.allowed, sizeof allowed);
+        const int32_t used = choose_token(&sampler, &scene, n_token, scene.logits);
+        scene_open(&scene);
+        uint64_t *allowed = scene.seq.choices.allowed;
+        memset(allowed, i % 2 ? 0xff : 0, WORDS * sizeof *allowed);
+        struct choice choice;
+        choice_describe(&fresh.scratch, &scene.seq, n_token, 0, &choice);
+        assert_ptr_equal(choice.allowed, allowed);
+        assert_int_equal(chooser_choose(&fresh.chooser, &choice, scene.logits), used);
         allowed[WORDS - 1] ^= UINT64_MAX << (VOCAB % 64);
-        struct sampler_view view = view_of(&scene, n_token);
-        view.allowed = allowed;
-        assert_int_equal(sampler_choose(&sampler, &scene.seq.sampling, &view, scene.logits), used);
+        assert_int_equal(chooser_choose(&sampler.chooser, &choice, scene.logits), used);
+        choice_room_deinit(&scene.seq.choices);
+        sampler_close(&fresh);
     }
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- trying a draft
@@ -241,7 +272,7 @@ static void a_draft_is_allowed_up_to_its_first_impossible_token(void **state) {
     struct sampler sampler;
     struct scene scene;
     int whole = 0, part = 0, none = 0;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 5000; i++) {
         scene_random(&scene, 0);
         scene.toy.n_passed = below(4); // it stands somewhere
@@ -250,7 +281,7 @@ static void a_draft_is_allowed_up_to_its_first_impossible_token(void **state) {
         const int n_token = scene.seq.n_token, n = below(HISTORY / 2);
         for (int k = 0; k < n; k++) scene.token[n_token + k] = below(VOCAB);
         const int expected = naive_allowed(&scene, n_token, n);
-        const int got = choose_allowed(&sampler, &scene.seq, n_token, n);
+        const int got = choose_allowed(&scene, n_token, n);
         check(got == expected, "case %d: %d of %d, not %d", i, got, n, expected);
         whole += got == n && n > 1;
         part += got > 0 && got < n;
@@ -263,18 +294,18 @@ static void a_draft_is_allowed_up_to_its_first_impossible_token(void **state) {
         assert_int_equal(scene.toy.masks, got < n ? got + 1 : n);
     }
     check(whole > 500 && part > 500 && none > 500, "%d whole, %d part, %d none", whole, part, none);
-    sampler_deinit(&sampler);
+    sampler_close(&sampler);
 }
 
 static void without_a_constraint_a_whole_draft_is_allowed(void **state) {
     (void)state;
     struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler);
+    sampler_open(&sampler, VOCAB);
     scene_random(&scene, 0);
     scene.seq.constraint = (rn_constraint){0};
-    for (int n = 0; n < 16; n++) assert_int_equal(choose_allowed(&sampler, &scene.seq, 1, n), n);
-    sampler_deinit(&sampler);
+    for (int n = 0; n < 16; n++) assert_int_equal(choose_allowed(&scene, 1, n), n);
+    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- submit

@@ -1,24 +1,26 @@
-// The sampler's passes over many logits, one table of functions per instruction set. Every table
+// The chooser's passes over many logits, one table of functions per instruction set. Every table
 // gives the same bits: masses are sums of integers, other floats are summed in eight lanes, in a
-// fixed order, and no operation is fused (sampler_passes_simd.h is the one definition, compiled
+// fixed order, and no operation is fused (choose_passes_simd.h is the one definition, compiled
 // several times).
 //
 // Logits are looked at in blocks of 64, whose largest logits (peaks) are known: a block that
 // cannot matter is not read again.
-#ifndef RN_ENGINE_SAMPLER_PASSES_H
-#define RN_ENGINE_SAMPLER_PASSES_H
+#ifndef RN_BACKEND_CPU_CHOOSE_PASSES_H
+#define RN_BACKEND_CPU_CHOOSE_PASSES_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SAMPLER_BLOCK = 64 }; // a multiple of the eight lanes
+#include "backend/cpu/ops.h"
 
-static inline int sampler_blocks(int n) { return n / SAMPLER_BLOCK + (n % SAMPLER_BLOCK != 0); }
+enum { CHOOSE_BLOCK = 64 }; // a multiple of the eight lanes
+
+static inline int choose_blocks(int n) { return n / CHOOSE_BLOCK + (n % CHOOSE_BLOCK != 0); }
 
 // Logits as the filters see them: (logit[i] - shift) / scale, i < n. Borrowed.
 struct run {
     const float *logit; // [n] no NaN
-    const float *peak;  // [sampler_blocks(n)] of logit
+    const float *peak;  // [choose_blocks(n)] of logit
     const int32_t *id;  // [n] or NULL: i is the id of logit i
     int n;
     float shift, scale;
@@ -27,10 +29,10 @@ struct run {
 // What a run's members count for: their weights in units of 2^-30, or 1 each.
 enum measure { MEASURE_MASS, MEASURE_COUNT };
 
-enum { SAMPLER_DIGITS = 2048 };
+enum { CHOOSE_DIGITS = 2048 };
 
 // How a run is measured. Blocks that are below `reach` as a whole are left out. The first digit of
-// a distance with those bits is (bits - low) >> shift, within 0..SAMPLER_DIGITS - 1.
+// a distance with those bits is (bits - low) >> shift, within 0..CHOOSE_DIGITS - 1.
 struct ruler {
     float centre, reach;
     enum measure measure;
@@ -45,7 +47,7 @@ struct near {
     int32_t *id;
 };
 
-struct sampler_passes {
+struct choose_passes {
     const char *name;
     bool (*is_here)(void); // whether this machine can run them
 
@@ -63,7 +65,7 @@ struct sampler_passes {
     int (*keep_within)(const struct run *run, float centre, float distance, int32_t last_id,
                        float *out, int32_t *id);
     // Writes the distance of each and what it counts for into its place, and adds the latter to
-    // sum[SAMPLER_DIGITS], if that is not NULL, by the first digit of the distance; some beyond
+    // sum[CHOOSE_DIGITS], if that is not NULL, by the first digit of the distance; some beyond
     // reach may be missing there. Returns the units of mass of the blocks that are not left out.
     uint64_t (*measure)(const struct run *run, const struct ruler *ruler, const struct near *near,
                         uint64_t *sum);
@@ -82,14 +84,14 @@ struct sampler_passes {
     int32_t (*choose)(const struct run *run, uint64_t key);
 };
 
-extern const struct sampler_passes sampler_passes_base;
+extern const struct choose_passes choose_passes_base;
 #if defined(__x86_64__)
-extern const struct sampler_passes sampler_passes_avx2, sampler_passes_avx512;
+extern const struct choose_passes choose_passes_avx2, choose_passes_avx512;
 #endif
 
 // The tables of this program, from the slowest to the fastest; NULL at the end.
-extern const struct sampler_passes *const sampler_passes_all[];
-// The fastest that runs here.
-const struct sampler_passes *sampler_passes_best(void);
+extern const struct choose_passes *const choose_passes_all[];
+// The table of a backend with that instruction set, which this machine has.
+const struct choose_passes *choose_passes_for(enum cpu_isa isa);
 
 #endif

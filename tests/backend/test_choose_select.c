@@ -1,12 +1,12 @@
 // The filters that keep a run of the nearest keep exactly the set of the plain definition, with
 // every instruction set, wherever the run ends: among few, among equals, among candidates whose
 // distances differ in their last bits, and where a unit of mass decides.
+#include "backend/cpu/choose_steps.h"
 #include "check.h"
-#include "engine/sampler_steps.h"
-#include "sampler_plain.h"
+#include "choose_plain.h"
 
 #define RANDOM_SEED 521288629546311u
-#include "random.h"
+#include "engine/random.h"
 
 enum { MOST = 20000 };
 
@@ -43,7 +43,7 @@ static void fill_random(float *logits, int n, enum kind kind) {
 }
 
 static rn_sampling sampling_random(int i, int n) {
-    rn_sampling s = rn_sampling_neutral();
+    rn_sampling s = sampling_neutral();
     s.temperature = below(2) ? 1 : (float)(0.3 + uniform());
     const float share = (float)(below(2) ? uniform() : 1 - exp(-14 * uniform()));
     if (i % 3 == 0) s.top_p = below(20) ? share : 0;
@@ -52,11 +52,11 @@ static rn_sampling sampling_random(int i, int n) {
     return s;
 }
 
-static void apply(struct choice *choice) {
-    sampler_step_temperature(choice);
-    sampler_step_top_k(choice);
-    sampler_step_typical(choice);
-    sampler_step_top_p(choice);
+static void apply(struct cpu_choice *choice) {
+    choose_step_temperature(choice);
+    choose_step_top_k(choice);
+    choose_step_typical(choice);
+    choose_step_top_p(choice);
 }
 
 static int compare_ids(const void *a, const void *b) {
@@ -64,7 +64,7 @@ static int compare_ids(const void *a, const void *b) {
     return (x->id > y->id) - (x->id < y->id);
 }
 
-static struct plain plain_of(const float *logits, int n, const rn_sampling *s,
+static struct plain plain_of(const float *logits, int n, const struct choice_numbers *s,
                              struct candidate *at) {
     float top = -INFINITY;
     for (int i = 0; i < n; i++) top = fmaxf(top, logits[i]);
@@ -76,31 +76,33 @@ static struct plain plain_of(const float *logits, int n, const rn_sampling *s,
 }
 
 // All instruction sets, from logits where they are and from a set that is written out.
-static void check_kept(struct sampler *sampler, const float *logits, const rn_sampling *s) {
+static void check_kept(struct chooser *chooser, const float *logits, const rn_sampling *s) {
     static struct candidate at[MOST];
-    const int n = sampler->n_vocab;
-    const struct plain plain = plain_of(logits, n, s, at);
-    for (int k = 0; sampler_passes_all[k]; k++) {
-        if (!sampler_passes_all[k]->is_here()) continue;
-        sampler->passes = sampler_passes_all[k];
+    const int n = chooser->n_vocab;
+    const struct choice_numbers numbers = numbers_of(s);
+    const struct choice wanted = {.numbers = &numbers, .n_vocab = n};
+    const struct plain plain = plain_of(logits, n, &numbers, at);
+    for (int k = 0; choose_passes_all[k]; k++) {
+        if (!choose_passes_all[k]->is_here()) continue;
+        chooser->passes = choose_passes_all[k];
         bool holes;
-        struct choice choice = {.sampler = sampler,
-                                .sampling = s,
-                                .raw = logits,
-                                .logit = logits,
-                                .scale = 1,
-                                .set = {sampler->logit, sampler->id, 0}};
-        choice.top = sampler->passes->peaks(logits, n, sampler->peak, &holes);
+        struct cpu_choice choice = {.chooser = chooser,
+                                    .wanted = &wanted,
+                                    .raw = logits,
+                                    .logit = logits,
+                                    .scale = 1,
+                                    .set = {chooser->logit, chooser->id, 0}};
+        choice.top = chooser->passes->peaks(logits, n, chooser->peak, &holes);
         choice.whole = below(2);
         if (!choice.whole)
             choice.set.n =
-                sampler->passes->fill(logits, n, choice.top, sampler->logit, sampler->id);
+                chooser->passes->fill(logits, n, choice.top, chooser->logit, chooser->id);
         apply(&choice);
-        check(choice.set.n == plain.n, "%s: %d of %d are kept, not %d", sampler->passes->name,
+        check(choice.set.n == plain.n, "%s: %d of %d are kept, not %d", chooser->passes->name,
               choice.set.n, n, plain.n);
         for (int i = 0; i < plain.n; i++)
             check(choice.set.id[i] == at[i].id && choice.set.logit[i] == at[i].logit,
-                  "%s: token %d at %d, not %d", sampler->passes->name, choice.set.id[i], i,
+                  "%s: token %d at %d, not %d", chooser->passes->name, choice.set.id[i], i,
                   at[i].id);
     }
 }
@@ -111,15 +113,15 @@ static void the_nearest_are_those_of_the_plain_definition(void **state) {
     static const int sizes[] = {2, 100, 300, 4096, 4099, MOST};
     enum { SIZES = sizeof sizes / sizeof *sizes };
     for (int size = 0; size < SIZES; size++) {
-        struct sampler sampler;
-        assert_int_equal(sampler_init(&sampler, sizes[size], NULL), RN_OK);
+        struct chooser chooser;
+        assert_int_equal(chooser_init(&chooser, sizes[size], &choose_passes_base, NULL), RN_OK);
         const int cases = sizes[size] == MOST ? 72 : 480;
         for (int i = 0; i < cases; i++) {
             fill_random(logits, sizes[size], (enum kind)(i / 3 % N_KINDS));
             const rn_sampling s = sampling_random(i, sizes[size]);
-            check_kept(&sampler, logits, &s);
+            check_kept(&chooser, logits, &s);
         }
-        sampler_deinit(&sampler);
+        chooser_deinit(&chooser);
     }
 }
 
@@ -127,20 +129,20 @@ static void the_nearest_are_those_of_the_plain_definition(void **state) {
 static void a_run_that_lacks_a_part_of_a_unit_is_not_enough(void **state) {
     (void)state;
     float logits[2] = {0};
-    struct sampler sampler;
+    struct chooser chooser;
     int decided = 0;
-    assert_int_equal(sampler_init(&sampler, 2, NULL), RN_OK);
+    assert_int_equal(chooser_init(&chooser, 2, &choose_passes_base, NULL), RN_OK);
     for (int i = 1; i < 8000; i++) {
-        rn_sampling s = rn_sampling_neutral();
+        rn_sampling s = sampling_neutral();
         logits[1] = (float)i * -0.001f;
         const double best = 0x1p30, total = best + (double)plain_units(logits[1]);
         s.top_p = (float)(best / total);
         while (!(total * (double)s.top_p > best)) s.top_p = nextafterf(s.top_p, 1);
         decided += total * (double)s.top_p < best + 1;
-        check_kept(&sampler, logits, &s);
+        check_kept(&chooser, logits, &s);
     }
     check(decided > 20, "only %d cases are decided by a part of a unit", decided);
-    sampler_deinit(&sampler);
+    chooser_deinit(&chooser);
 }
 
 // Many tokens that weigh next to nothing each, in blocks of which a bound alone says too much: the
@@ -148,10 +150,10 @@ static void a_run_that_lacks_a_part_of_a_unit_is_not_enough(void **state) {
 static void what_is_far_counts_to_the_last_unit(void **state) {
     (void)state;
     static float logits[MOST];
-    struct sampler sampler;
-    assert_int_equal(sampler_init(&sampler, MOST, NULL), RN_OK);
+    struct chooser chooser;
+    assert_int_equal(chooser_init(&chooser, MOST, &choose_passes_base, NULL), RN_OK);
     for (int i = 0; i < 120; i++) {
-        rn_sampling s = rn_sampling_neutral();
+        rn_sampling s = sampling_neutral();
         double total = 0, best = 0x1p30;
         const double low = 14 + 8 * uniform();
         for (int k = 0; k < MOST; k++) logits[k] = (float)(-low - 3 * uniform());
@@ -162,9 +164,9 @@ static void what_is_far_counts_to_the_last_unit(void **state) {
         s.top_p = (float)(best / total);
         for (int k = below(9) - 4; k != 0; k += k > 0 ? -1 : 1)
             s.top_p = nextafterf(s.top_p, k > 0 ? 1 : 0);
-        if (s.top_p < 1) check_kept(&sampler, logits, &s);
+        if (s.top_p < 1) check_kept(&chooser, logits, &s);
     }
-    sampler_deinit(&sampler);
+    chooser_deinit(&chooser);
 }
 
 int main(void) {

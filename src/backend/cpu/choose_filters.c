@@ -1,15 +1,15 @@
 // The steps that work on candidates: temperature, top-n-sigma, top-k, typical, top-p, min-p, XTC.
 //
-// Top-k, top-p and typical keep what is nearest to a centre (sampler_select.c): the best logit,
+// Top-k, top-p and typical keep what is nearest to a centre (choose_select.c): the best logit,
 // which is 0, for the first two, the expected one for the last.
 #include <float.h>
 #include <math.h>
 
-#include "engine/sampler_steps.h"
+#include "backend/cpu/choose_steps.h"
 
 // All candidates at most so far from the best become the set.
-static void keep_within(struct choice *choice, float distance) {
-    sampler_keep_until(choice, 0, (struct cut){distance, INT32_MAX});
+static void keep_within(struct cpu_choice *choice, float distance) {
+    choose_keep_until(choice, 0, (struct cut){distance, INT32_MAX});
 }
 
 // A distance from the best within which every candidate is whose weight is at least that, if that
@@ -20,9 +20,9 @@ static float weight_distance(double weight) {
 
 // ---------------------------------------------------------------- the steps
 
-void sampler_step_temperature(struct choice *choice) {
+void choose_step_temperature(struct cpu_choice *choice) {
     struct candidates *set = &choice->set;
-    const float temperature = choice->sampling->temperature;
+    const float temperature = choice->wanted->numbers->temperature;
     if (choice->whole) {
         choice->scale = temperature;
         return;
@@ -34,47 +34,49 @@ void sampler_step_temperature(struct choice *choice) {
 // As Tang et al. (2024) have it; the temperature divides both sides, so it drops nothing else. The
 // standard deviation is that of the model's logits, without bias and penalties, whose outliers
 // would say nothing about the model.
-void sampler_step_top_n_sigma(struct choice *choice) {
-    const rn_sampling *s = choice->sampling;
-    const struct sampler *sampler = choice->sampler;
+void choose_step_top_n_sigma(struct cpu_choice *choice) {
+    const struct choice_numbers *s = choice->wanted->numbers;
+    const struct chooser *chooser = choice->chooser;
     if (!(s->top_n_sigma > 0)) return;
-    const double sigma = sampler->passes->deviation(choice->raw, sampler->n_vocab, choice->top);
+    const double sigma =
+        chooser->passes->deviation(choice->raw, choice->wanted->n_vocab, choice->top);
     const double distance = (double)s->top_n_sigma * sigma / (double)s->temperature;
     keep_within(choice, distance < (double)FLT_MAX ? (float)distance : INFINITY);
 }
 
-void sampler_step_top_k(struct choice *choice) {
-    const int k = choice->sampling->top_k;
-    if (k > 0 && k < (choice->whole ? choice->sampler->n_vocab : choice->set.n))
-        sampler_keep_best(choice, k);
+void choose_step_top_k(struct cpu_choice *choice) {
+    const int k = choice->wanted->numbers->top_k;
+    if (k > 0 && k < (choice->whole ? choice->wanted->n_vocab : choice->set.n))
+        choose_keep_best(choice, k);
 }
 
 // As Meister et al. (2022) have it: the tokens whose information is nearest to the entropy, until
 // they reach typical_p. -log p(x) is log(sum) - x and the entropy log(sum) - E[x], so their
 // difference is the distance of a logit from the expected one.
-void sampler_step_typical(struct choice *choice) {
+void choose_step_typical(struct cpu_choice *choice) {
     struct candidates *set = &choice->set;
-    const float share = choice->sampling->typical_p;
+    const float share = choice->wanted->numbers->typical_p;
     if (!(share > 0 && share < 1)) return;
-    const struct run run = sampler_run(choice);
+    const struct run run = choose_run(choice);
     uint64_t total;
-    const float centre = choice->sampler->passes->mean(&run, &total);
-    sampler_keep_share(choice, centre, share, total);
+    const float centre = choice->chooser->passes->mean(&run, &total);
+    choose_keep_share(choice, centre, share, total);
     float top = -INFINITY;
     for (int i = 0; i < set->n; i++) top = set->logit[i] > top ? set->logit[i] : top;
     if (top == 0) return;
     for (int i = 0; i < set->n; i++) set->logit[i] -= top;
 }
 
-void sampler_step_top_p(struct choice *choice) {
-    if (choice->sampling->top_p < 1) sampler_keep_share(choice, 0, choice->sampling->top_p, 0);
+void choose_step_top_p(struct cpu_choice *choice) {
+    if (choice->wanted->numbers->top_p < 1)
+        choose_keep_share(choice, 0, choice->wanted->numbers->top_p, 0);
 }
 
 // Tokens at least min_p times as likely as the best, whose weight is 1. Those that surely are not
 // go by their distance.
-void sampler_step_min_p(struct choice *choice) {
+void choose_step_min_p(struct cpu_choice *choice) {
     struct candidates *set = &choice->set;
-    const float min_p = choice->sampling->min_p;
+    const float min_p = choice->wanted->numbers->min_p;
     if (!(min_p > 0)) return;
     if (choice->whole) keep_within(choice, weight_distance((double)min_p));
     int n = 0;
@@ -88,16 +90,13 @@ void sampler_step_min_p(struct choice *choice) {
 
 // Exclude top choices: all tokens that reach the threshold go, but the least likely of them (of
 // equals the one with the higher id, which comes last in the order of likelihood).
-void sampler_step_xtc(struct choice *choice) {
+void choose_step_xtc(struct cpu_choice *choice) {
     struct candidates *set = &choice->set;
-    const rn_sampling *s = choice->sampling;
-    const struct sampler_view *view = choice->view;
+    const struct choice_numbers *s = choice->wanted->numbers;
     if (s->xtc_probability == 0) return;
-    if (sampler_xtc_draw(s->seed, view->choice, (uint32_t)view->n_token) >=
-        (double)s->xtc_probability)
-        return;
-    const struct run run = sampler_run(choice);
-    const uint64_t total = choice->sampler->passes->mass_within(&run, 0, INFINITY);
+    if (noise_xtc(choice->wanted->key) >= (double)s->xtc_probability) return;
+    const struct run run = choose_run(choice);
+    const uint64_t total = choice->chooser->passes->mass_within(&run, 0, INFINITY);
     const double threshold = (double)total / (double)WEIGHT_ONE * (double)s->xtc_threshold;
     if (choice->whole) keep_within(choice, INFINITY);
     const float least = -weight_distance(threshold);

@@ -1,17 +1,19 @@
-// The sampler's steps once more, by their definitions: slow, in double, in any order. Every
+// The steps of a choice once more, by their definitions: slow, in double, in any order. Every
 // decision that rounding could turn makes the result unsure. Independent of the code under test but
 // for the noise.
-#ifndef RN_TESTS_SAMPLER_REFERENCE_H
-#define RN_TESTS_SAMPLER_REFERENCE_H
+#ifndef RN_TESTS_CHOOSE_REFERENCE_H
+#define RN_TESTS_CHOOSE_REFERENCE_H
 
 #include <math.h>
 #include <string.h>
 
-#include "engine/sampler.h"
+#include "choose_view.h"
 
 #ifndef VOCAB
 #define VOCAB 40
 #endif
+
+enum { REFERENCE_DRY_MATCH = 1024 };
 
 enum step {
     STEP_MASK,
@@ -102,7 +104,7 @@ static inline bool reference_breaks(const struct sampler_view *view, int32_t tok
 // How many tokens before `at` equal those at the end, within the window and up to a breaker.
 static inline int reference_match(const struct sampler_view *view, int from, int at) {
     int len = 0;
-    while (at - 1 - len >= from && len < SAMPLER_DRY_MATCH) {
+    while (at - 1 - len >= from && len < REFERENCE_DRY_MATCH) {
         const int32_t token = view->token[view->n_token - 1 - len];
         if (view->token[at - 1 - len] != token || reference_breaks(view, token)) break;
         len++;

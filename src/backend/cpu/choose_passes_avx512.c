@@ -1,7 +1,7 @@
-// The sampler's passes for AVX-512. Must run only where is_here() says so.
+// The chooser's passes for AVX-512. Must run only where is_here() says so.
 #if defined(__x86_64__)
 
-#include "engine/sampler_passes_simd.h"
+#include "backend/cpu/choose_passes_simd.h"
 
 // All that the file is compiled for, used or not.
 static bool is_here(void) {
@@ -10,7 +10,7 @@ static bool is_here(void) {
            __builtin_cpu_supports("avx512vnni");
 }
 
-const struct sampler_passes sampler_passes_avx512 = PASSES_TABLE("avx512");
+const struct choose_passes choose_passes_avx512 = PASSES_TABLE("avx512");
 
 #else
 typedef int nothing_here;

@@ -1,7 +1,7 @@
 // The noise of the choice, standard Gumbel, as a function of (seed, choice, position, token), and
-// the weight of a logit, also in units. Every instruction set gives the same bits.
-#ifndef RN_ENGINE_SAMPLER_NOISE_H
-#define RN_ENGINE_SAMPLER_NOISE_H
+// the weight of a logit, also in units. Every backend gives the same bits.
+#ifndef RN_PLAN_NOISE_H
+#define RN_PLAN_NOISE_H
 
 #include <stdint.h>
 #include <string.h>
@@ -29,6 +29,9 @@ static inline uint64_t noise_bits(uint64_t key, uint32_t token) {
 
 // Uniform in (0, 1).
 static inline double noise_uniform(uint64_t bits) { return ((double)bits + 0.5) * 0x1p-53; }
+
+// XTC's draw, uniform in (0, 1): from the bits of an id that no token has.
+static inline double noise_xtc(uint64_t key) { return noise_uniform(noise_bits(key, UINT32_MAX)); }
 
 static inline float noise_gumbel(double uniform) { return (float)-rmath_log(-rmath_log(uniform)); }
 

@@ -8,17 +8,17 @@
 #include <assert.h>
 #include <math.h>
 
+#include "backend/cpu/choose_steps.h"
 #include "base/half.h"
-#include "engine/sampler_steps.h"
 
 enum { FEW = 256 }; // candidates that a heap orders well
 
 // ---------------------------------------------------------------- thresholds
 
-void sampler_keep_until(struct choice *choice, float centre, struct cut cut) {
-    const struct run run = sampler_run(choice);
+void choose_keep_until(struct cpu_choice *choice, float centre, struct cut cut) {
+    const struct run run = choose_run(choice);
     struct candidates *set = &choice->set;
-    set->n = choice->sampler->passes->keep_within(&run, centre, cut.distance, cut.id, set->logit,
+    set->n = choice->chooser->passes->keep_within(&run, centre, cut.distance, cut.id, set->logit,
                                                   set->id);
     choice->whole = false;
 }
@@ -26,7 +26,7 @@ void sampler_keep_until(struct choice *choice, float centre, struct cut cut) {
 static const float first_distance = 1, last_distance = 1024;
 
 // A distance that holds at least k of the run, if it can be few more.
-static float distance_of_count(const struct sampler_passes *passes, const struct run *run, int k) {
+static float distance_of_count(const struct choose_passes *passes, const struct run *run, int k) {
     float distance = first_distance;
     while (distance <= last_distance && passes->count_within(run, 0, distance) < k) distance *= 2;
     if (distance > last_distance) return INFINITY;
@@ -37,11 +37,11 @@ static float distance_of_count(const struct sampler_passes *passes, const struct
 }
 
 // The peaks as a run of their own, with the peaks' peaks.
-static struct run peaks_run(const struct sampler *sampler, const struct run *run) {
-    const int n = sampler_blocks(run->n);
-    float *peak = sampler->peak + n;
+static struct run peaks_run(const struct chooser *chooser, const struct run *run) {
+    const int n = choose_blocks(run->n);
+    float *peak = chooser->peak + n;
     bool holes;
-    sampler->passes->peaks(run->peak, n, peak, &holes);
+    chooser->passes->peaks(run->peak, n, peak, &holes);
     return (struct run){
         .logit = run->peak, .peak = peak, .n = n, .shift = run->shift, .scale = run->scale};
 }
@@ -59,22 +59,22 @@ static int digit_of_goal(const uint64_t *sum, struct goal *goal) {
     int digit = 0;
     while (goal->nearer + sum[digit] < goal->wanted) {
         goal->nearer += sum[digit++];
-        assert(digit < SAMPLER_DIGITS);
+        assert(digit < CHOOSE_DIGITS);
     }
     return digit;
 }
 
-static struct near near_of(const struct sampler *sampler) {
-    return (struct near){sampler->distance, sampler->units, sampler->near_id};
+static struct near near_of(const struct chooser *chooser) {
+    return (struct near){chooser->distance, chooser->units, chooser->near_id};
 }
 
 static int digit_of(uint32_t distance, int shift) {
-    return (int)(distance >> shift & (SAMPLER_DIGITS - 1));
+    return (int)(distance >> shift & (CHOOSE_DIGITS - 1));
 }
 
 // Keeps those with the digit in which the goal is reached.
 static int near_narrow(const struct near *near, int n, int shift, struct goal *goal) {
-    uint64_t sum[SAMPLER_DIGITS] = {0};
+    uint64_t sum[CHOOSE_DIGITS] = {0};
     for (int i = 0; i < n; i++) sum[digit_of(near->distance[i], shift)] += near->units[i];
     const int digit = digit_of_goal(sum, goal);
     int kept = 0;
@@ -99,11 +99,12 @@ static void sift_down(uint64_t *key, int n, int at) {
 }
 
 // The one that reaches the goal, in the order of distance and place; ids ascend with their places.
-// *reached: the sum up to it.
+// *reached: the sum up to it. n > 0.
 static int near_in_order(const struct near *near, int n, const struct goal *goal,
                          uint64_t *reached) {
     uint64_t key[FEW], sum = goal->nearer;
-    for (int i = 0; i < n; i++) key[i] = (uint64_t)near->distance[i] << 32 | (uint32_t)i;
+    key[0] = (uint64_t)near->distance[0] << 32;
+    for (int i = 1; i < n; i++) key[i] = (uint64_t)near->distance[i] << 32 | (uint32_t)i;
     for (int i = n / 2; i-- > 0;) sift_down(key, n, i);
     for (;;) {
         const int next = (int)(key[0] & UINT32_MAX);
@@ -143,28 +144,28 @@ static struct cut cut_among(const struct near *near, int n, struct goal goal) {
 
 // A distance that holds at least the k best: k of them are peaks, of which there are fewer to look
 // at, where there are enough.
-static float distance_of_best(const struct choice *choice, int k) {
-    const struct run run = sampler_run(choice);
-    if (k > sampler_blocks(run.n) / 4 * 3) return INFINITY;
-    const struct run peaks = peaks_run(choice->sampler, &run);
-    return distance_of_count(choice->sampler->passes, &peaks, k);
+static float distance_of_best(const struct cpu_choice *choice, int k) {
+    const struct run run = choose_run(choice);
+    if (k > choose_blocks(run.n) / 4 * 3) return INFINITY;
+    const struct run peaks = peaks_run(choice->chooser, &run);
+    return distance_of_count(choice->chooser->passes, &peaks, k);
 }
 
-void sampler_keep_best(struct choice *choice, int k) {
-    const struct sampler *sampler = choice->sampler;
-    const struct sampler_passes *passes = sampler->passes;
+void choose_keep_best(struct cpu_choice *choice, int k) {
+    const struct chooser *chooser = choice->chooser;
+    const struct choose_passes *passes = chooser->passes;
     const float reach = distance_of_best(choice, k);
-    if (reach < INFINITY) sampler_keep_until(choice, 0, (struct cut){reach, INT32_MAX});
-    const struct run run = sampler_run(choice);
-    const struct near near = near_of(sampler);
+    if (reach < INFINITY) choose_keep_until(choice, 0, (struct cut){reach, INT32_MAX});
+    const struct run run = choose_run(choice);
+    const struct near near = near_of(chooser);
     const struct ruler ruler = {.reach = INFINITY, .measure = MEASURE_COUNT, .shift = 20};
     struct goal goal = {(uint64_t)k, 0};
-    uint64_t sum[SAMPLER_DIGITS];
+    uint64_t sum[CHOOSE_DIGITS];
     const bool many = run.n > FEW;
     if (many) memset(sum, 0, sizeof sum);
     passes->measure(&run, &ruler, &near, many ? sum : NULL);
     const int n = passes->list(&run, &ruler, many ? digit_of_goal(sum, &goal) : -1, &near);
-    sampler_keep_until(choice, 0, cut_among(&near, n, goal));
+    choose_keep_until(choice, 0, cut_among(&near, n, goal));
 }
 
 // ---------------------------------------------------------------- a share
@@ -187,20 +188,20 @@ static float reach_of_share(int n, float centre, float share, uint64_t total) {
 static struct ruler ruler_of_share(int n, float centre, float share, uint64_t total) {
     enum { SHIFT = 14 };
     const float reach = reach_of_share(n, centre, share, total);
-    const int32_t low = (int32_t)f32_to_bits(reach) - ((SAMPLER_DIGITS - 2) << SHIFT);
+    const int32_t low = (int32_t)f32_to_bits(reach) - ((CHOOSE_DIGITS - 2) << SHIFT);
     return (struct ruler){centre, reach, MEASURE_MASS, low > 0 ? low : 0, SHIFT};
 }
 
 // A search for the shortest run with a share of the total, of which only a lower and an upper bound
 // may be known: mostly both lead to the same cut, and what is far is not looked at.
 struct search {
-    const struct sampler_passes *passes;
+    const struct choose_passes *passes;
     struct run run;
     struct near near;
     float share;
     struct ruler ruler;
-    uint64_t least, most;         // bounds of the total
-    uint64_t sum[SAMPLER_DIGITS]; // of the first digit's values
+    uint64_t least, most;        // bounds of the total
+    uint64_t sum[CHOOSE_DIGITS]; // of the first digit's values
 };
 
 static uint64_t search_measure(struct search *search, float centre, uint64_t total) {
@@ -211,12 +212,12 @@ static uint64_t search_measure(struct search *search, float centre, uint64_t tot
 
 // The peaks alone are a lower bound of the total, and an upper bound of what is beyond reach: none
 // of a block weighs more than its peak, but for the fraction of a unit and the error of weight_of.
-static void search_from_best(struct search *search, const struct sampler *sampler) {
-    const struct run peaks = peaks_run(sampler, &search->run);
+static void search_from_best(struct search *search, const struct chooser *chooser) {
+    const struct run peaks = peaks_run(chooser, &search->run);
     const uint64_t of_peaks = search->passes->mass_within(&peaks, 0, INFINITY);
     search->least = search_measure(search, 0, of_peaks);
     const uint64_t beyond = of_peaks - search->passes->mass_within(&peaks, 0, search->ruler.reach);
-    search->most = search->least + SAMPLER_BLOCK * (beyond + beyond / 100000 + (uint64_t)peaks.n);
+    search->most = search->least + CHOOSE_BLOCK * (beyond + beyond / 100000 + (uint64_t)peaks.n);
 }
 
 // From now on the total is known.
@@ -251,7 +252,7 @@ static struct cut search_end(struct search *search) {
     return cut_among(&search->near, n, goal);
 }
 
-static struct cut cut_of_few(const struct sampler_passes *passes, const struct run *run,
+static struct cut cut_of_few(const struct choose_passes *passes, const struct run *run,
                              const struct near *near, float centre, float share) {
     const struct ruler ruler = {.centre = centre, .reach = INFINITY, .measure = MEASURE_MASS};
     const uint64_t total = passes->measure(run, &ruler, near, NULL);
@@ -259,12 +260,12 @@ static struct cut cut_of_few(const struct sampler_passes *passes, const struct r
     return cut_among(near, n, (struct goal){units_wanted(total, share), 0});
 }
 
-void sampler_keep_share(struct choice *choice, float centre, float share, uint64_t total) {
-    const struct sampler *sampler = choice->sampler;
+void choose_keep_share(struct cpu_choice *choice, float centre, float share, uint64_t total) {
+    const struct chooser *chooser = choice->chooser;
     struct search search;
-    search.passes = sampler->passes;
-    search.run = sampler_run(choice);
-    search.near = near_of(sampler);
+    search.passes = chooser->passes;
+    search.run = choose_run(choice);
+    search.near = near_of(chooser);
     search.share = share;
     assert(total > 0 || centre == 0);
     struct cut cut;
@@ -275,8 +276,8 @@ void sampler_keep_share(struct choice *choice, float centre, float share, uint64
         search.least = search.most = total;
         cut = search_end(&search);
     } else {
-        search_from_best(&search, sampler);
+        search_from_best(&search, chooser);
         cut = search_end(&search);
     }
-    sampler_keep_until(choice, centre, cut);
+    choose_keep_until(choice, centre, cut);
 }

@@ -1,16 +1,16 @@
 // The passes over many logits: every instruction set gives the bits of the plain loops, whatever
 // the length of a run and whatever lies in it, and so every one makes the same choice.
-#include "engine/sampler_passes.h"
+#include "backend/cpu/choose_passes.h"
 
 #include <inttypes.h>
 
+#include "backend/cpu/choose_steps.h"
 #include "base/half.h"
 #include "check.h"
-#include "engine/sampler_steps.h"
-#include "sampler_plain.h"
+#include "choose_plain.h"
 
 #define RANDOM_SEED 362436069123456789u
-#include "random.h"
+#include "engine/random.h"
 
 enum { MOST = 3000 }; // tokens: blocks enough for their own peaks
 
@@ -40,9 +40,8 @@ static float temperature_random(void) {
 }
 
 #define for_tables(passes)                                                                         \
-    for (int table = 0; sampler_passes_all[table]; table++)                                        \
-        for (const struct sampler_passes *passes = sampler_passes_all[table]; passes;              \
-             passes = NULL)                                                                        \
+    for (int table = 0; choose_passes_all[table]; table++)                                         \
+        for (const struct choose_passes *passes = choose_passes_all[table]; passes; passes = NULL) \
             if (passes->is_here())
 
 // ---------------------------------------------------------------- the model's logits
@@ -57,13 +56,13 @@ static void peaks_are_the_largest_of_their_blocks(void **state) {
             float top = -INFINITY;
             bool expected_holes = false, holes;
             const float got = passes->peaks(logits, n, peak, &holes);
-            for (int at = 0; at < n; at += SAMPLER_BLOCK) {
+            for (int at = 0; at < n; at += CHOOSE_BLOCK) {
                 float most = -INFINITY;
-                for (int j = at; j < n && j < at + SAMPLER_BLOCK; j++) {
+                for (int j = at; j < n && j < at + CHOOSE_BLOCK; j++) {
                     most = logits[j] > most ? logits[j] : most;
                     expected_holes |= !isfinite(logits[j]);
                 }
-                check(peak[at / SAMPLER_BLOCK] == most, "%s: %d of %d", passes->name, at, n);
+                check(peak[at / CHOOSE_BLOCK] == most, "%s: %d of %d", passes->name, at, n);
                 top = most > top ? most : top;
             }
             check(got == top && holes == expected_holes, "%s: %g, holes %d", passes->name,
@@ -144,7 +143,7 @@ static void scene_random(struct scene *scene) {
     const int n = size_random();
     bool holes;
     fill_random(scene->logits, n, false);
-    const float top = sampler_passes_base.peaks(scene->logits, n, scene->peak, &holes);
+    const float top = choose_passes_base.peaks(scene->logits, n, scene->peak, &holes);
     scene->run = (struct run){.logit = scene->logits,
                               .peak = scene->peak,
                               .id = below(2) ? scene->id : NULL,
@@ -225,7 +224,7 @@ static void what_is_up_to_a_cut_is_kept_also_in_place(void **state) {
 static int plain_digit(float distance, const struct ruler *ruler) {
     const int64_t above = (int64_t)f32_to_bits(distance) - ruler->low;
     const int64_t digit = above < 0 ? 0 : above >> ruler->shift;
-    return (int)(digit < SAMPLER_DIGITS ? digit : SAMPLER_DIGITS - 1);
+    return (int)(digit < CHOOSE_DIGITS ? digit : CHOOSE_DIGITS - 1);
 }
 
 static uint64_t plain_measure(float logit, const struct ruler *ruler) {
@@ -261,9 +260,9 @@ static void a_digit_has_the_sum_and_the_candidates_of_the_plain_loop(void **stat
     (void)state;
     static struct scene scene;
     static struct candidate listed[MOST];
-    static uint32_t distance[MOST + SAMPLER_BLOCK], units[MOST + SAMPLER_BLOCK];
-    static int32_t id[MOST + SAMPLER_BLOCK];
-    static uint64_t sum[SAMPLER_DIGITS];
+    static uint32_t distance[MOST + CHOOSE_BLOCK], units[MOST + CHOOSE_BLOCK];
+    static int32_t id[MOST + CHOOSE_BLOCK];
+    static uint64_t sum[CHOOSE_DIGITS];
     const struct near near = {distance, units, id};
     for (int i = 0; i < 2000; i++) {
         scene_random(&scene);
@@ -309,7 +308,7 @@ static void the_choice_of_a_run_is_that_of_the_plain_loop(void **state) {
 // ---------------------------------------------------------------- all of it
 
 static rn_sampling sampling_random(double chance) {
-    rn_sampling s = rn_sampling_neutral();
+    rn_sampling s = sampling_neutral();
     s.seed = (uint64_t)below(1 << 30);
     s.temperature = temperature_random();
     if (uniform() < chance) s.top_n_sigma = (float)(4 * uniform());
@@ -322,29 +321,49 @@ static rn_sampling sampling_random(double chance) {
     return s;
 }
 
-static void every_instruction_set_chooses_as_the_plain_sampler(void **state) {
+static void every_instruction_set_chooses_as_the_plain_loops(void **state) {
     (void)state;
     static float logits[MOST];
     enum { VOCABULARIES = 60, CHOICES = 40 };
     for (int i = 0; i < VOCABULARIES; i++) {
         const int n_vocab = size_random();
-        struct sampler sampler;
-        assert_int_equal(sampler_init(&sampler, n_vocab, NULL), RN_OK);
-        assert_ptr_equal(sampler.passes, sampler_passes_best());
+        struct chooser chooser;
+        assert_int_equal(chooser_init(&chooser, n_vocab, &choose_passes_base, NULL), RN_OK);
         for (int k = 0; k < CHOICES; k++) {
             fill_random(logits, n_vocab, k % 4 == 0);
             const rn_sampling s = sampling_random(k % 2 ? 0.2 : 0.5);
-            const struct sampler_view view = {.choice = (uint32_t)k};
-            const int32_t expected = plain_sample(&s, &view, logits, n_vocab);
+            const struct choice_numbers numbers = numbers_of(&s);
+            const struct choice choice = {.numbers = &numbers,
+                                          .n_vocab = n_vocab,
+                                          .key = noise_key(s.seed, (uint32_t)k, 0)};
+            const int32_t expected = plain_sample(&choice, logits);
             for_tables(passes) {
-                sampler.passes = passes;
-                const int32_t got = sampler_choose(&sampler, &s, &view, logits);
+                chooser.passes = passes;
+                const int32_t got = chooser_choose(&chooser, &choice, logits);
                 check(got == expected, "%s: case %d of vocabulary %d (%d): %d, not %d",
                       passes->name, k, i, n_vocab, got, expected);
             }
-            sampler.passes = sampler_passes_best();
         }
-        sampler_deinit(&sampler);
+        chooser_deinit(&chooser);
+    }
+}
+
+// An instruction set of the backend has the passes of the same one, where there are some.
+static void the_passes_are_those_of_the_instruction_set(void **state) {
+    (void)state;
+    static const struct {
+        enum cpu_isa isa;
+        const char *name;
+    } cases[] = {{ISA_SCALAR, "base"},
+                 {ISA_AVX2, "avx2"},
+                 {ISA_AVXVNNI, "avx2"},
+                 {ISA_AVX512, "avx512"},
+                 {ISA_NEON, "base"}};
+    for (int i = 0; i < ISA_COUNT; i++) {
+        if (!ops_at(cases[i].isa)) continue;
+        const struct choose_passes *passes = choose_passes_for(cases[i].isa);
+        assert_string_equal(passes->name, cases[i].name);
+        assert_true(passes->is_here());
     }
 }
 
@@ -358,7 +377,8 @@ int main(void) {
         cmocka_unit_test(what_is_up_to_a_cut_is_kept_also_in_place),
         cmocka_unit_test(a_digit_has_the_sum_and_the_candidates_of_the_plain_loop),
         cmocka_unit_test(the_choice_of_a_run_is_that_of_the_plain_loop),
-        cmocka_unit_test(every_instruction_set_chooses_as_the_plain_sampler),
+        cmocka_unit_test(every_instruction_set_chooses_as_the_plain_loops),
+        cmocka_unit_test(the_passes_are_those_of_the_instruction_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

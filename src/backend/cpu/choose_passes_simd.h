@@ -11,11 +11,11 @@
 #include <immintrin.h>
 #endif
 
+#include "backend/cpu/choose_passes.h"
 #include "base/half.h"
-#include "engine/sampler_noise.h"
-#include "engine/sampler_passes.h"
+#include "plan/noise.h"
 
-#define BLOCK     SAMPLER_BLOCK
+#define BLOCK     CHOOSE_BLOCK
 #define IN_BLOCKS static inline __attribute__((always_inline))
 
 // Calls a block function with a constant size where the block is whole, so that its loops have
@@ -435,8 +435,8 @@ static int keep_within(const struct run *run, float centre, float distance, int3
 // The first digits of distances.
 IN_BLOCKS vint vector_digits(vint distance, const struct ruler *ruler) {
     const vint above = distance - ruler->low, digit = (above & ~(above >> 31)) >> ruler->shift;
-    const vint past = digit > SAMPLER_DIGITS - 1;
-    return (digit & ~past) | ((SAMPLER_DIGITS - 1) & past);
+    const vint past = digit > CHOOSE_DIGITS - 1;
+    return (digit & ~past) | ((CHOOSE_DIGITS - 1) & past);
 }
 
 // Measures a block; behind the run's end there are more elements, which count for nothing. Returns
@@ -496,7 +496,7 @@ static inline uint64_t block_of_digit(const uint32_t *distance, const struct rul
     if (digit < 0) return UINT64_MAX;
     const int32_t first = ruler->low + (digit << ruler->shift);
     const int32_t before = digit > 0 ? first - 1 : -1;
-    const int32_t last = digit < SAMPLER_DIGITS - 1 ? first + ((1 << ruler->shift) - 1) : INT32_MAX;
+    const int32_t last = digit < CHOOSE_DIGITS - 1 ? first + ((1 << ruler->shift) - 1) : INT32_MAX;
     uint64_t bits = 0;
     for (int j = 0; j < BLOCK; j += WIDTH) {
         vint v;
@@ -607,7 +607,7 @@ static int32_t choose(const struct run *run, uint64_t key) {
     int top = 0;
     struct best best = {.id = -1};
     for (int j = 0; j < BLOCK; j++) steps[j] = (uint64_t)j * NOISE_GOLDEN;
-    for (int i = 1; i < sampler_blocks(run->n); i++)
+    for (int i = 1; i < choose_blocks(run->n); i++)
         if (run->peak[i] > run->peak[top]) top = i;
     WITH_SIZE(top * BLOCK, run->n, block_choose, run, top * BLOCK, key, steps, &best);
     for (int at = 0; at < run->n; at += BLOCK)

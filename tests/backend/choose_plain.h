@@ -1,17 +1,16 @@
-// The sampler's arithmetic once more, in plain loops: to the last bit what every instruction set
-// has to give. Where sampler_reference.h says what the steps mean, this says how their sums are
+// A choice's arithmetic once more, in plain loops: to the last bit what every instruction set
+// has to give. Where choose_reference.h says what the steps mean, this says how their sums are
 // made: masses in units of 2^-30, which are integers; others in eight lanes of floats, those behind
 // the last whole eight in lane 0.
-#ifndef RN_TESTS_SAMPLER_PLAIN_H
-#define RN_TESTS_SAMPLER_PLAIN_H
+#ifndef RN_TESTS_CHOOSE_PLAIN_H
+#define RN_TESTS_CHOOSE_PLAIN_H
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/sampler.h"
-#include "engine/sampler_noise.h"
+#include "choose_view.h"
 
 struct candidate {
     float logit;
@@ -165,7 +164,7 @@ static inline void plain_xtc(struct plain *plain, float share) {
     plain->n = n;
 }
 
-static inline void plain_filters(struct plain *plain, const rn_sampling *s, double sigma,
+static inline void plain_filters(struct plain *plain, const struct choice_numbers *s, double sigma,
                                  double xtc_draw) {
     for (int i = 0; i < plain->n; i++) plain->at[i].logit /= s->temperature;
     if (s->top_n_sigma > 0) {
@@ -183,21 +182,72 @@ static inline void plain_filters(struct plain *plain, const rn_sampling *s, doub
     if (xtc_draw < (double)s->xtc_probability) plain_xtc(plain, s->xtc_threshold);
 }
 
-// What sampler_choose has to return where the sampling edits no logit.
-static inline int32_t plain_sample(const rn_sampling *s, const struct sampler_view *view,
-                                   const float *logits, int n_vocab) {
-    const uint32_t position = (uint32_t)view->n_token;
+// ---------------------------------------------------------------- the edits
+
+static inline float plain_bounded(double x) {
+    return (float)fmin(fmax(x, (double)-FLT_MAX), (double)FLT_MAX);
+}
+
+// DRY's power as the contract has it: by squares and products.
+static inline double plain_power(double base, int exponent) {
+    double result = 1;
+    for (int bit = 0; exponent >> bit; bit++, base *= base)
+        if (exponent >> bit & 1) result *= base;
+    return result;
+}
+
+static inline float plain_edit(const struct choice_numbers *s, const struct choice_edit *edit,
+                               float x) {
+    if (edit->bias <= -100) return -INFINITY;
+    if (!isfinite(x)) return x;
+    if (edit->bias != 0) x = plain_bounded((double)x + (double)edit->bias);
+    if (edit->repeats && s->repetition_penalty != 0 && s->repetition_penalty != 1) {
+        const double factor = (double)s->repetition_penalty;
+        x = plain_bounded(x > 0 ? (double)x / factor : (double)x * factor);
+    }
+    if (edit->n_output > 0) {
+        const double count = (double)edit->n_output;
+        const double penalty = (double)s->presence_penalty + (double)s->frequency_penalty * count;
+        x = plain_bounded((double)x - penalty);
+    }
+    if (edit->dry >= 0 && s->dry_multiplier != 0) {
+        const double power = plain_power((double)s->dry_base, edit->dry);
+        x = plain_bounded((double)x - (double)s->dry_multiplier * power);
+    }
+    return x;
+}
+
+// The token that every backend has to choose.
+static inline int32_t plain_sample(const struct choice *choice, const float *logits) {
+    const struct choice_numbers *s = choice->numbers;
+    const int n_vocab = choice->n_vocab;
+    float *edited = malloc((size_t)n_vocab * sizeof *edited);
     struct plain plain = {malloc((size_t)n_vocab * sizeof *plain.at), 0};
-    if (!plain.at) abort();
-    float top = -INFINITY;
-    for (int i = 0; i < n_vocab; i++) top = logits[i] > top ? logits[i] : top;
+    if (!edited || !plain.at) abort();
     for (int i = 0; i < n_vocab; i++)
-        if (logits[i] > -INFINITY) plain.at[plain.n++] = (struct candidate){logits[i] - top, i};
-    plain_filters(&plain, s, plain_deviation(logits, n_vocab, top),
-                  sampler_xtc_draw(s->seed, view->choice, position));
-    const int32_t chosen = plain_choose(&plain, noise_key(s->seed, view->choice, position));
+        edited[i] = choice->allowed && !token_set_has(choice->allowed, i) ? -INFINITY : logits[i];
+    for (int i = 0; i < choice->n_edit; i++) {
+        const struct choice_edit *edit = &choice->edit[i];
+        if (edit->id < n_vocab) edited[edit->id] = plain_edit(s, edit, edited[edit->id]);
+    }
+    float top = -INFINITY;
+    int32_t best = -1;
+    for (int i = 0; i < n_vocab; i++) {
+        if (!(edited[i] > top)) continue;
+        top = edited[i];
+        best = i;
+    }
+    for (int i = 0; i < n_vocab; i++)
+        if (edited[i] > -INFINITY) plain.at[plain.n++] = (struct candidate){edited[i] - top, i};
+    if (!isfinite(top)) {
+        best = -1;
+    } else if (s->temperature != 0) {
+        plain_filters(&plain, s, plain_deviation(logits, n_vocab, top), noise_xtc(choice->key));
+        best = plain_choose(&plain, choice->key);
+    }
+    free(edited);
     free(plain.at);
-    return chosen;
+    return best;
 }
 
 #endif

@@ -1,0 +1,317 @@
+// A million random choices: the same logits and the same description give the same token on every
+// backend, and a part of them that of the plain loops. Rows of `variants` are all that is known of
+// a backend here: batches go in, tokens come out. The logits are the rows of an embedding, which
+// the plan copies.
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "check.h"
+#include "choose_plain.h"
+
+#define RANDOM_SEED 1181783497276652981u
+#include "engine/random.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(TEST_EMULATED)
+enum { CHOICES = 10000, PLAIN_EVERY = 5 };
+#else
+enum { CHOICES = 1000000, PLAIN_EVERY = 20 };
+#endif
+
+static const struct variant {
+    const char *name, *isa; // of the class and its variant
+    int n_threads;
+} variants[] = {
+    {"cpu", "scalar", 1}, // the first is what the others are compared with
+    {"cpu", "scalar", 3}, {"cpu", "avx2", 2}, {"cpu", "avxvnni", 2},
+    {"cpu", "avx512", 2}, {"cpu", "neon", 2},
+};
+enum { VARIANTS = sizeof variants / sizeof *variants };
+
+// A vocabulary, how many rows of logits there are, and how many of the choices it gets.
+static const struct size {
+    int n_vocab, n_rows;
+    double share;
+} sizes[] = {{1, 50, 0.01},   {7, 400, 0.09},   {40, 1000, 0.4},
+             {150, 500, 0.36}, {700, 200, 0.11}, {2501, 100, 0.03}};
+enum { SIZES = sizeof sizes / sizeof *sizes, BATCH = 500, MAX_EDITS = 48, MAX_VOCAB = 2501 };
+
+// ---------------------------------------------------------------- logits
+
+// Bells, ties, all alike, heavy tails, extremes; some with holes.
+static float logit_of(int kind, double spread) {
+    static const float edges[] = {FLT_MAX, -FLT_MAX, 0, -0.0f, 1e-45f, 1e30f, -1e30f, 88.7f, 1, -1};
+    switch (kind) {
+    case 0:
+        return (float)(rint(2 * spread * (uniform() + uniform() - 1)) / 2);
+    case 1:
+        return 3;
+    case 2:
+        return (float)(spread * log(1 - uniform()));
+    case 3:
+        return edges[below(sizeof edges / sizeof *edges)];
+    default:
+        return (float)(spread * (uniform() + uniform() + uniform() + uniform() - 2));
+    }
+}
+
+static void logits_fill(float *logits, int n) {
+    static const float holes[] = {NAN, -INFINITY, NAN, -INFINITY, INFINITY};
+    const int kind = below(8);
+    const double spread = exp(4 * uniform() - 1);
+    const double share = below(3) ? 0 : uniform() * uniform();
+    const int n_kinds = below(20) ? 4 : 5; // an infinity leaves no choice
+    for (int i = 0; i < n; i++) {
+        logits[i] = logit_of(kind, spread);
+        if (uniform() < share) logits[i] = holes[below(n_kinds)];
+    }
+    for (int i = 0; kind == 7 && i < 5; i++) logits[below(n)] = (float)(2 * spread + 8 * uniform());
+}
+
+// ---------------------------------------------------------------- descriptions
+
+// One choice and all that it points to.
+struct wish {
+    struct choice choice;
+    struct choice_numbers numbers;
+    struct choice_edit edit[MAX_EDITS];
+    uint64_t allowed[(MAX_VOCAB + 63) / 64];
+    int row; // of the embedding: its logits
+};
+
+// Each number of the table is at its neutral value, in a range where it matters, or at an edge.
+static void numbers_fill(struct choice_numbers *numbers) {
+    const double chance = uniform() * uniform();
+#define DRAW_FLOAT(low, high) (float)((low) + ((high) - (low)) * uniform())
+#define DRAW_INT(low, high)   (int)((low) + ((high) - (low)) * uniform())
+#define SAMPLING_NUMBER(kind, id, field, neutral, min, max, ...)                                   \
+    numbers->field = neutral;                                                                      \
+    if (uniform() < chance)                                                                        \
+        numbers->field = DRAW_##kind((double)(min), (double)(max) < 4 ? (double)(max) : 4);        \
+    if (uniform() < chance / 16) numbers->field = below(2) ? (min) : (max);
+#include "runnel_sampling.def"
+#undef DRAW_FLOAT
+#undef DRAW_INT
+    if (below(5) == 0) numbers->temperature = 0;
+    if (below(5) == 0) numbers->temperature = (float)(0.2 + 1.5 * uniform());
+    if (numbers->top_k > 0 && below(2)) numbers->top_k = 1 + below(60);
+    if (numbers->min_p > 0 && below(2)) numbers->min_p *= numbers->min_p * numbers->min_p;
+    if (numbers->xtc_threshold > 0) numbers->xtc_threshold *= 0.3f;
+}
+
+// Rows of one id are adjacent: now and then there are several.
+static int edits_fill(struct choice_edit *edit, int n_vocab) {
+    const int n = below(3) ? 0 : below(MAX_EDITS + 1);
+    for (int i = 0; i < n; i++) {
+        const bool again = i > 0 && below(4) == 0;
+        edit[i] = (struct choice_edit){.id = again ? edit[i - 1].id : below(n_vocab), .dry = -1};
+        if (below(3) == 0) edit[i].bias = (float)(20 * uniform() - 10);
+        if (below(12) == 0) edit[i].bias = below(2) ? -100 : 100;
+        if (below(3) == 0) edit[i].n_output = 1 + below(below(9) ? 5 : 100000);
+        if (below(3) == 0) edit[i].dry = (int16_t)below(below(9) ? 6 : 1025);
+        edit[i].repeats = below(2);
+    }
+    return n;
+}
+
+static void wish_fill(struct wish *wish, const struct size *size) {
+    numbers_fill(&wish->numbers);
+    wish->row = below(size->n_rows);
+    wish->choice = (struct choice){.numbers = &wish->numbers,
+                                   .edit = wish->edit,
+                                   .n_edit = edits_fill(wish->edit, size->n_vocab),
+                                   .n_vocab = below(4) ? size->n_vocab : 1 + below(size->n_vocab),
+                                   .key = noise_mix((uint64_t)below(1 << 30))};
+    if (below(4)) return;
+    const double share = uniform();
+    wish->choice.allowed = wish->allowed;
+    for (size_t i = 0; i < token_set_words(size->n_vocab); i++) {
+        wish->allowed[i] = below(3) ? UINT64_MAX : 0; // bits behind the vocabulary are nobody's
+        for (int bit = 0; bit < 64 && below(2); bit++)
+            if (uniform() < share) wish->allowed[i] ^= UINT64_C(1) << bit;
+    }
+}
+
+// ---------------------------------------------------------------- backends
+
+struct world {
+    struct plan plan;
+    float *logits;                     // [n_rows, n_vocab]
+    struct backend *backend[VARIANTS]; // NULL: not here
+};
+
+static void plan_make(struct plan *plan, const struct size *size, const float *logits) {
+    plan_init(plan);
+    plan->n_vocab = size->n_vocab;
+    const struct plan_weight weight = {.name = "logits",
+                                       .format = FORMAT_F32,
+                                       .rows = size->n_rows,
+                                       .cols = size->n_vocab,
+                                       .data = logits,
+                                       .bytes = (uint64_t)size->n_rows * (uint64_t)size->n_vocab *
+                                                sizeof *logits};
+    const int x = plan_add_buffer(plan, "x", size->n_vocab, ROWS_TOKENS);
+    plan->logits = plan_add_buffer(plan, "logits", size->n_vocab, ROWS_LOGITS);
+    struct op op = {.kind = OP_EMBED, .in = {PLAN_NONE, PLAN_NONE}, .out = x, .bias = PLAN_NONE};
+    op.weight = plan_add_weight(plan, &weight);
+    op.embed.scale = 1;
+    plan_add_op(plan, &op);
+    op = (struct op){.kind = OP_GATHER, .rows = ROWS_LOGITS, .in = {x, PLAN_NONE}};
+    op.out = plan->logits;
+    op.weight = op.bias = PLAN_NONE;
+    plan_add_op(plan, &op);
+    assert_int_equal(plan_finish(plan, NULL), RN_OK);
+}
+
+static void world_init(struct world *w, const struct size *size) {
+    w->logits = malloc((size_t)size->n_rows * (size_t)size->n_vocab * sizeof *w->logits);
+    assert_non_null(w->logits);
+    for (int row = 0; row < size->n_rows; row++)
+        logits_fill(w->logits + (size_t)row * (size_t)size->n_vocab, size->n_vocab);
+    plan_make(&w->plan, size, w->logits);
+    for (int i = 0; i < VARIANTS; i++) {
+        const struct backend_config config = {.name = variants[i].name,
+                                              .isa = variants[i].isa,
+                                              .n_threads = variants[i].n_threads,
+                                              .max_tokens = BATCH,
+                                              .max_logits = BATCH,
+                                              .max_seqs = 1};
+        rn_error err = {0};
+        const rn_status status = backend_create(&w->plan, &config, &w->backend[i], &err);
+        check(!status || (status == RN_ERR_UNSUPPORTED && i > 0), "%s: %s", variants[i].isa,
+              err.message);
+        if (status) w->backend[i] = NULL;
+    }
+}
+
+static void world_deinit(struct world *w) {
+    for (int i = 0; i < VARIANTS; i++) backend_destroy(w->backend[i]);
+    plan_deinit(&w->plan);
+    free(w->logits);
+}
+
+static const int32_t *run(struct backend *backend, const struct wish *wish, int n) {
+    static struct choice choice[BATCH];
+    static int32_t token[BATCH], pos[BATCH];
+    for (int i = 0; i < n; i++) {
+        choice[i] = wish[i].choice;
+        token[i] = wish[i].row;
+        pos[i] = i;
+    }
+    const struct batch_seq seq = {.n_tokens = n, .n_out = n};
+    const struct batch batch = {.n_tokens = n,
+                                .n_seqs = 1,
+                                .n_out = n,
+                                .n_logits = n,
+                                .token = token,
+                                .pos = pos,
+                                .out_row = pos,
+                                .seq = &seq,
+                                .choice = choice};
+    backend->cls->run(backend, &batch);
+    return backend->cls->tokens(backend);
+}
+
+// ---------------------------------------------------------------- the test
+
+struct tally {
+    int chosen, none, greedy, plain;
+};
+
+static void check_batch(struct world *w, const struct size *size, const struct wish *wish, int n,
+                        struct tally *tally) {
+    static int32_t expected[BATCH];
+    memcpy(expected, run(w->backend[0], wish, n), (size_t)n * sizeof *expected);
+    for (int v = 1; v < VARIANTS; v++) {
+        if (!w->backend[v]) continue;
+        const int32_t *got = run(w->backend[v], wish, n);
+        for (int i = 0; i < n; i++)
+            check(got[i] == expected[i], "%s %s: %d, not %d", variants[v].name, variants[v].isa,
+                  got[i], expected[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        const struct choice *choice = &wish[i].choice;
+        const float *logits = w->logits + (size_t)wish[i].row * (size_t)size->n_vocab;
+        check(expected[i] < choice->n_vocab, "%d of %d tokens", expected[i], choice->n_vocab);
+        tally->chosen += expected[i] >= 0;
+        tally->none += expected[i] < 0;
+        tally->greedy += choice->numbers->temperature == 0;
+        if (i % PLAIN_EVERY) continue;
+        const int32_t plain = plain_sample(choice, logits);
+        check(expected[i] == plain, "vocabulary %d: %d, not %d", size->n_vocab, expected[i], plain);
+        tally->plain++;
+    }
+}
+
+static void every_backend_chooses_the_same_token(void **state) {
+    (void)state;
+    struct wish *wish = calloc(BATCH, sizeof *wish);
+    struct tally tally = {0};
+    assert_non_null(wish);
+    for (int s = 0; s < SIZES; s++) {
+        struct world w;
+        world_init(&w, &sizes[s]);
+        const int n_batches = (int)(CHOICES * sizes[s].share / BATCH);
+        for (int b = 0; b < n_batches; b++) {
+            for (int i = 0; i < BATCH; i++) wish_fill(&wish[i], &sizes[s]);
+            check_batch(&w, &sizes[s], wish, BATCH, &tally);
+        }
+        world_deinit(&w);
+    }
+    free(wish);
+    const int all = tally.chosen + tally.none;
+    check(all >= CHOICES * 0.99, "only %d choices", all);
+    check(tally.none > all / 200 && tally.chosen > all / 2 && tally.greedy > all / 8,
+          "%d without a token, %d with one, %d greedy", tally.none, tally.chosen, tally.greedy);
+    check(tally.plain >= all / PLAIN_EVERY, "only %d by the plain loops", tally.plain);
+}
+
+// Rows without numbers have no token, and change nothing for their neighbours.
+static void a_row_without_a_choice_has_no_token(void **state) {
+    (void)state;
+    static struct wish wish[BATCH];
+    static int32_t expected[BATCH];
+    struct world w;
+    world_init(&w, &sizes[2]);
+    for (int i = 0; i < BATCH; i++) wish_fill(&wish[i], &sizes[2]);
+    memcpy(expected, run(w.backend[0], wish, BATCH), sizeof expected);
+    for (int i = 0; i < BATCH; i += 2) wish[i].choice = (struct choice){0};
+    for (int v = 0; v < VARIANTS; v++) {
+        if (!w.backend[v]) continue;
+        const int32_t *got = run(w.backend[v], wish, BATCH);
+        for (int i = 0; i < BATCH; i++) assert_int_equal(got[i], i % 2 ? expected[i] : -1);
+    }
+    world_deinit(&w);
+}
+
+// Logits come home only for rows that want them; a batch without choices wants all.
+static void logits_are_there_for_rows_that_want_them(void **state) {
+    (void)state;
+    static struct wish wish[BATCH];
+    struct world w;
+    const struct size *size = &sizes[3];
+    world_init(&w, size);
+    for (int i = 0; i < BATCH; i++) {
+        wish_fill(&wish[i], size);
+        wish[i].choice.wants_logits = i % 3 == 0;
+    }
+    for (int v = 0; v < VARIANTS; v++) {
+        struct backend *backend = w.backend[v];
+        if (!backend) continue;
+        run(backend, wish, BATCH);
+        for (int i = 0; i < BATCH; i += 3)
+            assert_memory_equal(backend->cls->logits(backend, i),
+                                w.logits + (size_t)wish[i].row * (size_t)size->n_vocab,
+                                (size_t)size->n_vocab * sizeof(float));
+    }
+    world_deinit(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_backend_chooses_the_same_token),
+        cmocka_unit_test(a_row_without_a_choice_has_no_token),
+        cmocka_unit_test(logits_are_there_for_rows_that_want_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,91 @@
+// From parameters and a history to a token, as the engine and the CPU backend do it together: the
+// engine's description of the choice, and the chooser that carries it out.
+#ifndef RN_TESTS_SAMPLER_CHAIN_H
+#define RN_TESTS_SAMPLER_CHAIN_H
+
+#include <string.h>
+
+#include "backend/cpu/choose_steps.h"
+#include "check.h"
+#include "choose_view.h"
+#include "engine/choice.h"
+#include "engine/seq.h"
+
+struct sampler {
+    struct chooser chooser;
+    struct choice_scratch scratch;
+};
+
+static inline void sampler_open(struct sampler *sampler, int n_vocab) {
+    const struct cpu_ops *ops;
+    assert_int_equal(ops_find(NULL, &ops, NULL), RN_OK);
+    assert_int_equal(chooser_init(&sampler->chooser, n_vocab, choose_passes_for(ops->isa), NULL),
+                     RN_OK);
+    assert_int_equal(choice_scratch_init(&sampler->scratch, n_vocab, NULL), RN_OK);
+}
+
+static inline void sampler_close(struct sampler *sampler) {
+    chooser_deinit(&sampler->chooser);
+    choice_scratch_deinit(&sampler->scratch);
+}
+
+// A description and the sequence that it is of.
+struct sampler_choice {
+    struct seq seq;
+    rn_logit_bias bias[16]; // in the order of their ids, as submit leaves them
+    struct choice choice;
+};
+
+static inline void sampler_choice_init(struct sampler_choice *c, struct sampler *sampler,
+                                       const rn_sampling *s, const struct sampler_view *view) {
+    c->seq = (struct seq){.token = (int32_t *)(uintptr_t)view->token,
+                          .n_prompt = view->n_prompt,
+                          .n_token = view->n_token,
+                          .limit = view->n_token,
+                          .choice = (int)view->choice,
+                          .breakers = view->breakers,
+                          .sampling = *s};
+    assert_true(s->n_logit_bias <= sizeof c->bias / sizeof *c->bias);
+    for (size_t i = 0; i < s->n_logit_bias; i++) {
+        size_t at = i;
+        for (; at > 0 && c->bias[at - 1].token > s->logit_bias[i].token; at--)
+            c->bias[at] = c->bias[at - 1];
+        c->bias[at] = s->logit_bias[i];
+    }
+    c->seq.sampling.logit_bias = c->bias;
+    assert_int_equal(choice_room_init(&c->seq.choices, &c->seq.sampling, sampler->chooser.n_vocab,
+                                      view->n_token, 1, false, NULL),
+                     RN_OK);
+    choice_describe(&sampler->scratch, &c->seq, view->n_token, 0, &c->choice);
+    c->choice.allowed = view->allowed;
+}
+
+static inline void sampler_choice_deinit(struct sampler_choice *c) {
+    choice_room_deinit(&c->seq.choices);
+}
+
+static inline int32_t sampler_choose(struct sampler *sampler, const rn_sampling *s,
+                                     const struct sampler_view *view, const float *logits) {
+    struct sampler_choice c;
+    sampler_choice_init(&c, sampler, s, view);
+    const int32_t token = chooser_choose(&sampler->chooser, &c.choice, logits);
+    sampler_choice_deinit(&c);
+    return token;
+}
+
+// The logits after the mask and the edits; returns whether anything was written.
+static inline bool sampler_edit(struct sampler *sampler, const rn_sampling *s,
+                                const struct sampler_view *view, const float *logits, float *out) {
+    struct sampler_choice c;
+    sampler_choice_init(&c, sampler, s, view);
+    struct cpu_choice choice = {.chooser = &sampler->chooser,
+                                .wanted = &c.choice,
+                                .raw = logits,
+                                .logit = logits};
+    choose_edit(&choice);
+    memcpy(out, choice.logit, (size_t)c.choice.n_vocab * sizeof *out);
+    sampler_choice_deinit(&c);
+    return choice.logit != logits;
+}
+
+#endif
