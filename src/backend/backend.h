@@ -45,6 +45,8 @@ struct backend_class {
     // [n_logits] The tokens that the last run chose, as plan/choice.h defines them. -1: no token is
     // possible, or the row has no choice.
     const int32_t *(*tokens)(const struct backend *backend);
+    // The time that the last run's choices took, as a part of the run.
+    uint64_t (*choose_ns)(const struct backend *backend);
     const float *(*logits)(const struct backend *backend, int row);
     const float *(*hidden)(const struct backend *backend, int row);
     // Bytes of experts' weights that the last run read; 0 without experts.

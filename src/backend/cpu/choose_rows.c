@@ -5,6 +5,7 @@
 #include "backend/cpu/choose.h"
 #include "backend/cpu/choose_passes.h"
 #include "backend/cpu/cpu.h"
+#include "base/clock.h"
 
 rn_status cpu_choose_init(struct cpu_backend *b, rn_error *err) {
     const int n = pool_size(b->pool);
@@ -50,6 +51,10 @@ void cpu_choose_rows(struct cpu_backend *b, const struct batch *batch) {
         b->has_logits[row] = !choice || choice->wants_logits;
         any |= choice && choice->numbers;
     }
+    b->choose_ns = 0;
+    if (!any) return;
     struct choose_job job = {b, batch->choice};
-    if (any) pool_run(b->pool, choose_some, &job, batch->n_logits, 1);
+    const uint64_t begin = clock_ns();
+    pool_run(b->pool, choose_some, &job, batch->n_logits, 1);
+    b->choose_ns = clock_ns() - begin;
 }

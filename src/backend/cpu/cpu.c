@@ -112,6 +112,10 @@ static const int32_t *cpu_tokens(const struct backend *backend) {
     return cpu_of_const(backend)->token;
 }
 
+static uint64_t cpu_choose_ns(const struct backend *backend) {
+    return cpu_of_const(backend)->choose_ns;
+}
+
 static const float *cpu_logits(const struct backend *backend, int row) {
     const struct cpu_backend *b = cpu_of_const(backend);
     assert(row >= 0 && row < b->max_logits && b->has_logits[row]);
@@ -153,6 +157,7 @@ const struct backend_class backend_cpu = {
     .destroy = cpu_destroy,
     .run = cpu_run,
     .tokens = cpu_tokens,
+    .choose_ns = cpu_choose_ns,
     .logits = cpu_logits,
     .hidden = cpu_hidden,
     .expert_bytes = cpu_expert_bytes,

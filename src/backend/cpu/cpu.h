@@ -122,6 +122,7 @@ struct cpu_backend {
     int n_choosers;
     int32_t *token;   // [max_logits] of the last run
     bool *has_logits; // [max_logits] the last run's rows whose logits are wanted
+    uint64_t choose_ns;
 
     uint64_t cache_bytes;     // of one last-level cache; 0: unknown
     uint64_t cache_bytes_all; // of all of them
