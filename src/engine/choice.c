@@ -109,12 +109,28 @@ struct edits {
     int32_t *row; // the scratch's
 };
 
+static struct choice_edit *edit_add(struct edits *edits, int32_t id) {
+    struct choice_edit *edit = &edits->edit[edits->n];
+    *edit = (struct choice_edit){.id = id, .dry = -1};
+    edits->row[id] = ++edits->n;
+    return edit;
+}
+
 static struct choice_edit *edit_of(struct edits *edits, int32_t id) {
-    if (edits->row[id] == 0) {
-        edits->edit[edits->n] = (struct choice_edit){.id = id, .dry = -1};
-        edits->row[id] = ++edits->n;
+    const int32_t row = edits->row[id];
+    return row ? &edits->edit[row - 1] : edit_add(edits, id);
+}
+
+// The first pass over the history: a token that was met is marked, so its row is not touched again.
+static void mark_repeats(struct edits *edits, const int32_t *token, int n) {
+    const int n_bias = edits->n;
+    for (int i = 0; i < n; i++) {
+        const int32_t row = edits->row[token[i]];
+        if (row == 0)
+            edit_add(edits, token[i])->repeats = true;
+        else if (row <= n_bias)
+            edits->edit[row - 1].repeats = true;
     }
-    return &edits->edit[edits->row[id] - 1];
 }
 
 // The last tokens that a window shows; -1: all of them.
@@ -182,9 +198,10 @@ static int count_edits(struct choice_scratch *scratch, const struct seq *seq, in
     struct edits edits = {out, (int)room->n_bias, scratch->row};
     fill_biases(&seq->sampling, out);
     for (int i = 0; i < edits.n; i++) edits.row[out[i].id] = i + 1; // the last of an id
-    if (room->repeats)
-        for (int i = n_token - window_size(room->numbers.repeat_last_n, n_token); i < n_token; i++)
-            edit_of(&edits, seq->token[i])->repeats = true;
+    if (room->repeats) {
+        const int window = window_size(room->numbers.repeat_last_n, n_token);
+        mark_repeats(&edits, seq->token + n_token - window, window);
+    }
     if (room->counts_output)
         for (int i = seq->n_prompt; i < n_token; i++) edit_of(&edits, seq->token[i])->n_output++;
     if (room->counts_dry) find_repetitions(scratch, seq, n_token, &edits);

@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/table.h"
 #include "check.h"
 #include "choose_plain.h"
+#if !defined(TEST_EMULATED)
+#include "fake/fake_backend.h"
+#endif
 
 #define RANDOM_SEED 1181783497276652981u
 #include "engine/random.h"
@@ -19,12 +22,16 @@ enum { CHOICES = 1000000, PLAIN_EVERY = 20 };
 #endif
 
 static const struct variant {
-    const char *name, *isa; // of the class and its variant
+    const struct backend_class *cls;
+    const char *variant;
     int n_threads;
 } variants[] = {
-    {"cpu", "scalar", 1}, // the first is what the others are compared with
-    {"cpu", "scalar", 3}, {"cpu", "avx2", 2}, {"cpu", "avxvnni", 2},
-    {"cpu", "avx512", 2}, {"cpu", "neon", 2},
+    {&backend_cpu, "scalar", 1}, // the first is what the others are compared with
+    {&backend_cpu, "scalar", 3}, {&backend_cpu, "avx2", 2}, {&backend_cpu, "avxvnni", 2},
+    {&backend_cpu, "avx512", 2}, {&backend_cpu, "neon", 2},
+#if !defined(TEST_EMULATED)
+    {&backend_fake, NULL, 2},
+#endif
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
@@ -32,7 +39,7 @@ enum { VARIANTS = sizeof variants / sizeof *variants };
 static const struct size {
     int n_vocab, n_rows;
     double share;
-} sizes[] = {{1, 50, 0.01},   {7, 400, 0.09},   {40, 1000, 0.4},
+} sizes[] = {{1, 50, 0.01},    {7, 400, 0.09},   {40, 1000, 0.4},
              {150, 500, 0.36}, {700, 200, 0.11}, {2501, 100, 0.03}};
 enum { SIZES = sizeof sizes / sizeof *sizes, BATCH = 500, MAX_EDITS = 48, MAX_VOCAB = 2501 };
 
@@ -136,7 +143,8 @@ static void wish_fill(struct wish *wish, const struct size *size) {
 
 struct world {
     struct plan plan;
-    float *logits;                     // [n_rows, n_vocab]
+    float *logits; // [n_rows, n_vocab]
+    struct pool *pool[VARIANTS];
     struct backend *backend[VARIANTS]; // NULL: not here
 };
 
@@ -170,27 +178,32 @@ static void world_init(struct world *w, const struct size *size) {
         logits_fill(w->logits + (size_t)row * (size_t)size->n_vocab, size->n_vocab);
     plan_make(&w->plan, size, w->logits);
     for (int i = 0; i < VARIANTS; i++) {
-        const struct backend_config config = {.name = variants[i].name,
-                                              .isa = variants[i].isa,
-                                              .n_threads = variants[i].n_threads,
-                                              .max_tokens = BATCH,
-                                              .max_logits = BATCH,
-                                              .max_seqs = 1};
         rn_error err = {0};
-        const rn_status status = backend_create(&w->plan, &config, &w->backend[i], &err);
-        check(!status || (status == RN_ERR_UNSUPPORTED && i > 0), "%s: %s", variants[i].isa,
-              err.message);
+        check(pool_create(variants[i].n_threads, &w->pool[i], &err) == RN_OK, "%s", err.message);
+        const struct backend_config config = {.variant = variants[i].variant,
+                                              .sizes = {.max_tokens = BATCH,
+                                                        .max_logits = BATCH,
+                                                        .max_seqs = 1},
+                                              .pool = w->pool[i]};
+        const rn_status status = variants[i].cls->create(&w->plan, &config, &w->backend[i], &err);
+        check(!status || (status == RN_ERR_UNSUPPORTED && i > 0), "%s: %s",
+              variants[i].variant ? variants[i].variant : variants[i].cls->name, err.message);
         if (status) w->backend[i] = NULL;
     }
 }
 
 static void world_deinit(struct world *w) {
-    for (int i = 0; i < VARIANTS; i++) backend_destroy(w->backend[i]);
+    for (int i = 0; i < VARIANTS; i++) {
+        backend_destroy(w->backend[i]);
+        pool_destroy(w->pool[i]);
+    }
     plan_deinit(&w->plan);
     free(w->logits);
 }
 
-static const int32_t *run(struct backend *backend, const struct wish *wish, int n) {
+// *logits: the rows of logits; may be NULL.
+static const int32_t *run(struct backend *backend, const struct wish *wish, int n,
+                          const float *const **logits) {
     static struct choice choice[BATCH];
     static int32_t token[BATCH], pos[BATCH];
     for (int i = 0; i < n; i++) {
@@ -208,8 +221,11 @@ static const int32_t *run(struct backend *backend, const struct wish *wish, int 
                                 .out_row = pos,
                                 .seq = &seq,
                                 .choice = choice};
-    backend->cls->run(backend, &batch);
-    return backend->cls->tokens(backend);
+    static struct step_result result;
+    rn_error err = {0};
+    check(backend_run(backend, &batch, &result, &err) == RN_OK, "%s", err.message);
+    if (logits) *logits = result.logits;
+    return result.token;
 }
 
 // ---------------------------------------------------------------- the test
@@ -221,10 +237,10 @@ struct tally {
 static void check_batch(struct world *w, const struct size *size, const struct wish *wish, int n,
                         struct tally *tally) {
     static int32_t expected[BATCH];
-    memcpy(expected, run(w->backend[0], wish, n), (size_t)n * sizeof *expected);
+    memcpy(expected, run(w->backend[0], wish, n, NULL), (size_t)n * sizeof *expected);
     for (int v = 1; v < VARIANTS; v++) {
         if (!w->backend[v]) continue;
-        const int32_t *got = run(w->backend[v], wish, n);
+        const int32_t *got = run(w->backend[v], wish, n, NULL);
         for (int i = 0; i < n; i++)
             check(got[i] == expected[i], "%s %s: %d, not %d", variants[v].name, variants[v].isa,
                   got[i], expected[i]);
@@ -274,11 +290,11 @@ static void a_row_without_a_choice_has_no_token(void **state) {
     struct world w;
     world_init(&w, &sizes[2]);
     for (int i = 0; i < BATCH; i++) wish_fill(&wish[i], &sizes[2]);
-    memcpy(expected, run(w.backend[0], wish, BATCH), sizeof expected);
+    memcpy(expected, run(w.backend[0], wish, BATCH, NULL), sizeof expected);
     for (int i = 0; i < BATCH; i += 2) wish[i].choice = (struct choice){0};
     for (int v = 0; v < VARIANTS; v++) {
         if (!w.backend[v]) continue;
-        const int32_t *got = run(w.backend[v], wish, BATCH);
+        const int32_t *got = run(w.backend[v], wish, BATCH, NULL);
         for (int i = 0; i < BATCH; i++) assert_int_equal(got[i], i % 2 ? expected[i] : -1);
     }
     world_deinit(&w);
@@ -298,10 +314,11 @@ static void logits_are_there_for_rows_that_want_them(void **state) {
     for (int v = 0; v < VARIANTS; v++) {
         struct backend *backend = w.backend[v];
         if (!backend) continue;
-        run(backend, wish, BATCH);
+        const float *const *logits;
+        run(backend, wish, BATCH, &logits);
+        for (int i = 0; i < BATCH; i++) assert_true((logits[i] != NULL) == (i % 3 == 0));
         for (int i = 0; i < BATCH; i += 3)
-            assert_memory_equal(backend->cls->logits(backend, i),
-                                w.logits + (size_t)wish[i].row * (size_t)size->n_vocab,
+            assert_memory_equal(logits[i], w.logits + (size_t)wish[i].row * (size_t)size->n_vocab,
                                 (size_t)size->n_vocab * sizeof(float));
     }
     world_deinit(&w);

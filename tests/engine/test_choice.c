@@ -1,5 +1,6 @@
 // Choosing under a constraint: the mask against a naive definition, where the constraint stands,
 // and which constraints are refused.
+#define VOCAB 203
 #include "engine/choice.h"
 
 #include <math.h>
@@ -8,14 +9,14 @@
 
 #include "base/clock.h"
 #include "check.h"
-#include "choose_view.h"
+#include "choose_reference.h"
 #include "engine/vocab.h"
 #include "sampler_chain.h"
 
 #define RANDOM_SEED 7046029254386353131u
 #include "random.h"
 
-enum { VOCAB = 203, WORDS = (VOCAB + 63) / 64, HISTORY = 48 };
+enum { WORDS = (VOCAB + 63) / 64, HISTORY = 48 };
 
 // ---------------------------------------------------------------- a constraint
 
@@ -128,7 +129,7 @@ static void masked(const struct scene *scene, float *out) {
 }
 
 // Room for the scene's descriptions, as submit makes it.
-static void scene_open(struct scene *scene) {
+static void scene_open(struct scene *scene, int n_slots) {
     rn_sampling *s = &scene->seq.sampling;
     for (size_t i = 1; i < s->n_logit_bias; i++)
         for (size_t at = i; at > 0 && scene->bias[at - 1].token > scene->bias[at].token; at--) {
@@ -136,7 +137,7 @@ static void scene_open(struct scene *scene) {
             scene->bias[at] = scene->bias[at - 1];
             scene->bias[at - 1] = moved;
         }
-    assert_int_equal(choice_room_init(&scene->seq.choices, s, VOCAB, HISTORY, 1,
+    assert_int_equal(choice_room_init(&scene->seq.choices, s, VOCAB, HISTORY, n_slots,
                                       scene->seq.constraint.mask != NULL, NULL),
                      RN_OK);
 }
@@ -144,7 +145,7 @@ static void scene_open(struct scene *scene) {
 static int32_t choose_token(struct sampler *sampler, struct scene *scene, int n_token,
                             const float *logits) {
     struct choice choice;
-    scene_open(scene);
+    scene_open(scene, 1);
     choice_describe(&sampler->scratch, &scene->seq, n_token, 0, &choice);
     const int32_t token = chooser_choose(&sampler->chooser, &choice, logits);
     choice_room_deinit(&scene->seq.choices);
@@ -152,7 +153,7 @@ static int32_t choose_token(struct sampler *sampler, struct scene *scene, int n_
 }
 
 static int choose_allowed(struct scene *scene, int n_token, int n) {
-    scene_open(scene);
+    scene_open(scene, 1);
     const int allowed = choice_allowed(&scene->seq, n_token, n);
     choice_room_deinit(&scene->seq.choices);
     return allowed;
@@ -241,7 +242,7 @@ static void the_last_word_and_the_last_choice_do_not_matter(void **state) {
         sampler_open(&fresh, VOCAB);
         const int n_token = scene.seq.n_token;
         const int32_t used = choose_token(&sampler, &scene, n_token, scene.logits);
-        scene_open(&scene);
+        scene_open(&scene, 1);
         uint64_t *allowed = scene.seq.choices.allowed;
         memset(allowed, i % 2 ? 0xff : 0, WORDS * sizeof *allowed);
         struct choice choice;
@@ -254,6 +255,85 @@ static void the_last_word_and_the_last_choice_do_not_matter(void **state) {
         sampler_close(&fresh);
     }
     sampler_close(&sampler);
+}
+
+// ---------------------------------------------------------------- the description
+
+// The operands of an id, by their definitions.
+static struct choice_edit naive_edit(const struct scene *scene, int n_token, int32_t id) {
+    const rn_sampling *s = &scene->seq.sampling;
+    struct choice_edit edit = {.id = id, .dry = -1};
+    const bool on = s->repetition_penalty != 0 && s->repetition_penalty != 1;
+    const bool counts = s->presence_penalty != 0 || s->frequency_penalty != 0;
+    for (int i = 0; i < n_token; i++) {
+        if (scene->token[i] != id) continue;
+        edit.repeats |= on && (s->repeat_last_n < 0 || i >= n_token - s->repeat_last_n);
+        edit.n_output += counts && i >= scene->seq.n_prompt;
+    }
+    const struct sampler_view view = view_of(scene, n_token);
+    const int len = reference_dry_length(&view, s->dry_penalty_last_n, id);
+    if (s->dry_multiplier > 0 && len > 0 && len >= s->dry_allowed_length)
+        edit.dry = (int16_t)(len - s->dry_allowed_length);
+    return edit;
+}
+
+// Biases in their order, on rows that are adjacent; the last row of an id has the rest.
+static void check_edits(const struct scene *scene, int n_token, const struct choice *choice) {
+    bool seen[VOCAB] = {false};
+    for (int i = 0; i < choice->n_edit;) {
+        const struct choice_edit *first = &choice->edit[i], *last = first;
+        const int32_t id = first->id;
+        assert_false(seen[id]);
+        seen[id] = true;
+        while (++i < choice->n_edit && choice->edit[i].id == id) {
+            assert_true(last->n_output == 0 && last->dry == -1 && !last->repeats);
+            last = &choice->edit[i];
+        }
+        for (size_t k = 0; k < scene->seq.sampling.n_logit_bias; k++)
+            if (scene->bias[k].token == id) assert_true(first++->bias == scene->bias[k].bias);
+        assert_true(first == last + (last->bias != 0));
+        const struct choice_edit expected = naive_edit(scene, n_token, id);
+        assert_true(last->n_output == expected.n_output && last->dry == expected.dry &&
+                    last->repeats == expected.repeats);
+    }
+    for (int id = 0; id < VOCAB; id++) {
+        const struct choice_edit none = naive_edit(scene, n_token, id);
+        if (!seen[id]) assert_true(none.n_output == 0 && none.dry == -1 && !none.repeats);
+    }
+}
+
+// All descriptions of a draft at once, each in a slot of its own.
+static void a_description_has_the_operands_of_its_history(void **state) {
+    (void)state;
+    enum { SLOTS = 4 };
+    struct choice_scratch scratch;
+    struct scene scene;
+    struct choice choice[SLOTS];
+    int counted = 0, biased = 0;
+    assert_int_equal(choice_scratch_init(&scratch, VOCAB, NULL), RN_OK);
+    for (int i = 0; i < 3000; i++) {
+        scene_random(&scene, i % 3 ? 0.5 : 0);
+        scene.seq.constraint = (rn_constraint){0};
+        scene.bias[1].token = below(2) ? scene.bias[0].token : scene.token[0];
+        scene_open(&scene, SLOTS);
+        const int n_token = scene.seq.n_token;
+        for (int k = 0; k < SLOTS; k++)
+            choice_describe(&scratch, &scene.seq, n_token + k, k, &choice[k]);
+        for (int k = 0; k < SLOTS; k++) {
+            check_edits(&scene, n_token + k, &choice[k]);
+            assert_true(choice[k].key == noise_key(scene.seq.sampling.seed,
+                                                   (uint32_t)scene.seq.choice,
+                                                   (uint32_t)(n_token + k)));
+            assert_int_equal(choice[k].n_vocab, VOCAB);
+        }
+        counted += choice_needs_history(&scene.seq);
+        biased += choice[0].n_edit > 0 && !choice_needs_history(&scene.seq);
+        // without history they are all the same rows
+        assert_true(choice_needs_history(&scene.seq) || choice[0].edit == choice[1].edit);
+        choice_room_deinit(&scene.seq.choices);
+    }
+    check(counted > 1000 && biased > 300, "%d counted, %d biased alone", counted, biased);
+    choice_scratch_deinit(&scratch);
 }
 
 // ---------------------------------------------------------------- trying a draft
@@ -326,6 +406,32 @@ static struct tokenizer *tokenizer_open(void) {
     return tokenizer;
 }
 
+static void biases_are_sorted_by_id_and_keep_their_order(void **state) {
+    (void)state;
+    enum { MANY = 200 };
+    struct tokenizer *tokenizer = tokenizer_open();
+    rn_logit_bias bias[MANY];
+    for (int i = 0; i < MANY; i++) bias[i] = (rn_logit_bias){below(40), (float)i / 4};
+    rn_sampling given = rn_sampling_neutral(), got;
+    given.logit_bias = bias;
+    given.n_logit_bias = MANY;
+    struct token_set breakers;
+    assert_int_equal(sampling_dup(&given, tokenizer, &got, &breakers, NULL), RN_OK);
+    assert_int_equal(got.n_logit_bias, MANY);
+    double sum = 0;
+    for (int i = 0; i < MANY; i++) {
+        const rn_logit_bias *entry = &got.logit_bias[i];
+        sum += (double)entry->bias;
+        assert_int_equal(entry->token, bias[(int)(entry->bias * 4)].token);
+        if (i == 0) continue;
+        assert_true(entry[-1].token < entry->token ||
+                    (entry[-1].token == entry->token && entry[-1].bias < entry->bias));
+    }
+    assert_true(sum == MANY * (MANY - 1) / 8.0);
+    sampling_deinit(&got, &breakers);
+    tokenizer_destroy(tokenizer);
+}
+
 static void a_constraint_is_whole_or_refused(void **state) {
     (void)state;
     static const int32_t prompt[] = {1, 2, 3};
@@ -378,6 +484,8 @@ int main(void) {
         cmocka_unit_test(without_a_constraint_the_choice_is_the_samplers),
         cmocka_unit_test(a_mask_without_tokens_gives_none),
         cmocka_unit_test(the_last_word_and_the_last_choice_do_not_matter),
+        cmocka_unit_test(a_description_has_the_operands_of_its_history),
+        cmocka_unit_test(biases_are_sorted_by_id_and_keep_their_order),
         cmocka_unit_test(a_draft_is_allowed_up_to_its_first_impossible_token),
         cmocka_unit_test(without_a_constraint_a_whole_draft_is_allowed),
         cmocka_unit_test(a_constraint_is_whole_or_refused),

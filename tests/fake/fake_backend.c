@@ -1,6 +1,6 @@
 // See fake_backend.h. A job is a step: the copy of its batch, and later its result. Jobs are run in
 // the order of their submits by one thread; `jobs` has the ones in flight, the oldest first.
-#include "fake_backend.h"
+#include "fake/fake_backend.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -102,7 +102,8 @@ static struct job *job_make(const struct fake_backend *b, const struct batch *fr
 static void keep_rows(struct job *job, const struct fake_backend *b,
                       const struct step_result *from) {
     const struct batch *batch = &job->batch;
-    const size_t n_embd = (size_t)b->plan->buffer[b->plan->hidden].width;
+    const bool has_hidden = b->plan->hidden != PLAN_NONE;
+    const size_t n_embd = has_hidden ? (size_t)b->plan->buffer[b->plan->hidden].width : 0;
     const float **logits = calloc((size_t)batch->n_out + 1, sizeof *logits);
     const float **hidden = calloc((size_t)batch->n_out + 1, sizeof *hidden);
     assert(logits && hidden);
@@ -111,7 +112,7 @@ static void keep_rows(struct job *job, const struct fake_backend *b,
     for (int i = 0; i < batch->n_logits; i++)
         if (!batch->choice || batch->choice[i].wants_logits)
             logits[i] = keep(job, from->logits[i], (size_t)b->plan->n_vocab * sizeof(float));
-    for (int i = batch->n_logits; i < batch->n_out; i++)
+    for (int i = batch->n_logits; has_hidden && i < batch->n_out; i++)
         hidden[i] = keep(job, from->hidden[i], n_embd * sizeof(float));
     job->result.logits = logits;
     job->result.hidden = hidden;
