@@ -134,12 +134,13 @@ static const struct recipe recipes[] = {
                               "frequency_penalty=-0.4"},
     {"dry", .sampling = DRY "temperature=0.2", .loops = true},
     {"dry-unbroken", .sampling = DRY "temperature=0.2", .loops = true, .breakers = BREAKERS_NONE},
-    {"dry-broken", .sampling = DRY "temperature=0.2", .loops = true, .breakers = BREAKERS_OWN},
+    {"dry-broken", .sampling = DRY "temperature=0 dry_multiplier=3", .loops = true,
+     .breakers = BREAKERS_OWN},
     {"dry-window", .sampling = DRY "temperature=0.2 dry_penalty_last_n=25", .loops = true,
      .breakers = BREAKERS_NONE},
     {"dry-greedy", .sampling = DRY "temperature=0 dry_multiplier=3", .loops = true},
     {"filters", .sampling = FILTERS},
-    {"everything", .sampling = ALL, .bias = BIAS_SOME, .stop = WORDS},
+    {"everything", .sampling = ALL, .bias = BIAS_SOME, .stop = WORDS, .breakers = BREAKERS_OWN},
     {"choices", .sampling = "temperature=0.9", .n = 3},
     {"choices-greedy", .sampling = "temperature=0", .n = 2},
     {"choices-all", .sampling = ALL, .n = 3, .logprobs = 1 + 3, .stop = LETTERS, .bias = BIAS_BANS},
@@ -156,7 +157,7 @@ static const struct recipe recipes[] = {
     {"logprobs-5", .sampling = "temperature=0.8 top_k=3", .logprobs = 1 + 5, .bias = BIAS_BANS},
     {"logprobs-20", .sampling = ALL, .logprobs = 1 + 20, .n = 2},
     {"logits", .sampling = "temperature=0", .logits = true},
-    {"logits-all", .sampling = ALL, .logits = true, .logprobs = 1 + 2},
+    {"logits-all", .sampling = ALL, .logits = true, .logprobs = 1 + 2, .breakers = BREAKERS_OWN},
     {"mean", .sampling = "", .pooling = RN_POOLING_MEAN},
     {"mean-normal", .sampling = "", .pooling = RN_POOLING_MEAN, .normalize = true},
     {"last", .sampling = "", .pooling = RN_POOLING_LAST},
@@ -285,7 +286,7 @@ static inline void ask_set_bias(struct ask *ask) {
 }
 
 static inline void ask_set_sampling(struct ask *ask) {
-    static const char *const breakers[] = {" ", ",", "e", "\n"};
+    static const char *const breakers[] = {" ", "e", "a", "\n"};
     rn_sampling *sampling = &ask->request.sampling;
     *sampling = sampling_read(ask->recipe->sampling);
     sampling->has_seed = true;
