@@ -242,8 +242,8 @@ static void check_batch(struct world *w, const struct size *size, const struct w
         if (!w->backend[v]) continue;
         const int32_t *got = run(w->backend[v], wish, n, NULL);
         for (int i = 0; i < n; i++)
-            check(got[i] == expected[i], "%s %s: %d, not %d", variants[v].name, variants[v].isa,
-                  got[i], expected[i]);
+            check(got[i] == expected[i], "%s %s: %d, not %d", variants[v].cls->name,
+                  variants[v].variant ? variants[v].variant : "", got[i], expected[i]);
     }
     for (int i = 0; i < n; i++) {
         const struct choice *choice = &wish[i].choice;
