@@ -22,8 +22,8 @@ static void lap(const struct engine *engine, uint64_t *at, uint64_t *sum) {
 // Choosing is a part of the run, and is booked as sampling. The two clocks may differ.
 static void count_choosing(struct engine *engine) {
     rn_engine_stats *stats = &engine->stats;
-    const uint64_t ns = engine->result.choose_ns;
-    const uint64_t part = ns < stats->run_ns ? ns : stats->run_ns;
+    const uint64_t ns = engine->result.choose_ns, run_ns = stats->run_ns - engine->run_ns_before;
+    const uint64_t part = ns < run_ns ? ns : run_ns;
     stats->run_ns -= part;
     stats->sample_ns += part;
 }
@@ -166,6 +166,7 @@ static bool make_step(struct engine *engine, uint64_t begin, uint64_t *at) {
 
 static void step(struct engine *engine, uint64_t begin) {
     uint64_t at = begin;
+    engine->run_ns_before = engine->stats.run_ns;
     if (engine->land_first) {
         while (engine->n_flight > 0) land(engine, &at);
         engine->blocked = engine->land_first = false;
@@ -215,8 +216,8 @@ static bool seq_check(const struct seq *seq, enum seq_state state) {
     if (seq->state != state || seq->n_token > seq->limit) return false;
     if (state == SEQ_WAITING)
         return seq->table.n_page == 0 && seq->n_done == 0 && seq->n_steps == 0;
-    if ((seq->n_steps == 0) != (seq->table.n_flight == 0) || seq_next(seq) > seq_known(seq))
-        return false;
+    if ((seq->n_steps == 0) != (seq->table.n_flight == 0)) return false;
+    if (seq_next(seq) > seq_known(seq) && !seq->table.marked) return false; // a draft in flight
     return seq->n_done < seq->n_token && seq->n_done + seq->n_again < seq->n_token &&
            (!seq->table.marked || seq->n_steps > 0);
 }

@@ -133,12 +133,13 @@ struct engine {
     int depth;                               // steps that may be in flight
     struct flight flight[BACKEND_MAX_DEPTH]; // from first_flight on, n_flight of them
     int first_flight, n_flight;
-    bool land_first;       // nothing is scheduled before all steps have landed
-    uint64_t n_overlapped; // steps that were submitted while another was in flight
-    uint64_t landed_ns;    // when the last one landed
-    rn_error fault;        // of the backend, the last; RN_ERR_DEVICE: the device is lost
-    bool is_busy;          // the last step had something to do, or left something
-    _Atomic bool is_lost;  // for other threads: the device is, and `fault` says it
+    bool land_first;        // nothing is scheduled before all steps have landed
+    uint64_t n_overlapped;  // steps that were submitted while another was in flight
+    uint64_t landed_ns;     // when the last one landed
+    uint64_t run_ns_before; // the statistics' at the begin of the step
+    rn_error fault;         // of the backend, the last; RN_ERR_DEVICE: the device is lost
+    bool is_busy;           // the last step had something to do, or left something
+    _Atomic bool is_lost;   // for other threads: the device is, and `fault` says it
 
     // the step that is being made, or was last
     struct flight *step;

@@ -36,7 +36,10 @@ static rn_status group_init(struct kv *kv, const struct kv_config *config, int g
         return err_set(err, RN_ERR_ARG, "a KV page of %llu bytes is too large",
                        (unsigned long long)group->page_bytes);
     kv->recurrent |= group->kind == KV_RECURRENT;
-    if (kv->stats.pages_total < group->n_page) kv->stats.pages_total = group->n_page;
+    if (config->group[g].max_pages) // they have memory of their own
+        kv->stats.pages_total += group->n_page;
+    else if (kv->stats.pages_total < group->n_page)
+        kv->stats.pages_total = group->n_page;
     const size_t n = (size_t)group->n_page + 1; // never an allocation of nothing
     group->page = calloc(n, sizeof *group->page);
     group->stack = calloc(n, sizeof *group->stack);

@@ -27,6 +27,8 @@ static void check_table_pages(struct kv *kv, const struct kv_table *table, int g
         expect(kv, wanted ? id < group->n_used : id == KV_NO_PAGE);
         if (id < group->n_used) group->seen[id]++;
     }
+    const uint32_t kept = table->marked ? table->mark_page[g] : KV_NO_PAGE; // while it is tried
+    if (kept < group->n_used) group->seen[kept]++;
 }
 
 static void check_table_chain(struct kv *kv, const struct kv_table *table) {

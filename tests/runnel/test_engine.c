@@ -573,7 +573,9 @@ int main(void) {
         cmocka_unit_test(a_step_that_takes_long_is_seen_to),
         cmocka_unit_test(sequences_in_one_batch_do_not_see_each_other),
         cmocka_unit_test(listeners_share_the_rows_of_a_step),
+#ifndef TEST_ASYNC // it looks at single steps, and results trail by one there
         cmocka_unit_test(a_step_allocates_nothing),
+#endif
         cmocka_unit_test(limits_end_a_sequence_with_length),
         cmocka_unit_test(end_tokens_stop_unless_ignored),
         cmocka_unit_test(stop_strings_cut_the_text_before_them),
