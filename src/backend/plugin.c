@@ -1,6 +1,6 @@
 // See plugin.h. There is no table of the files that were loaded: the system keeps one, so a file
-// that is opened again is the same one. Its handle is never closed, because classes are borrowed
-// for as long as the process lives.
+// that is opened again is the same one. Handles are never closed. Classes are borrowed for as long
+// as the process lives, and a file that is refused may have started threads when it was loaded.
 #define _GNU_SOURCE 1 // dladdr1
 #include "backend/plugin.h"
 
@@ -144,14 +144,12 @@ static rn_status check_file(const char *file, const struct plugin_folders *folde
 // name NULL: the file is the caller's own path.
 static rn_status load(const char *file, const char *name, const struct plugin_folders *folders,
                       const struct backend_class **out, rn_error *err) {
-    rn_status status = check_file(file, name ? folders : NULL, err);
+    const rn_status status = check_file(file, name ? folders : NULL, err);
     if (status) return status;
     void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
         return err_set(err, RN_ERR_IO, "%s cannot be loaded: %s", err_path(file), load_error(file));
-    status = class_of(handle, file, name, out, err);
-    if (status) dlclose(handle);
-    return status;
+    return class_of(handle, file, name, out, err);
 }
 
 // A link to nothing is there, and so is a file that this process may not look at.
