@@ -109,6 +109,7 @@ int drive_engine_create(const struct options *options, const rn_model *model, co
     if (status != RN_OK) return drive_create_fail(model, draft, &err);
     rn_engine_info info;
     rn_engine_get_info(*out, &info);
+    if (!quiet && *info.note) fprintf(stderr, "runnel: %s\n", info.note);
     app_warn_slow(quiet, info.slow_formats, info.isa);
     if (!quiet) context_warn(&info, engine_options.n_ctx ? engine_options.n_ctx : n_ctx_max);
     return APP_OK;

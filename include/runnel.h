@@ -136,7 +136,7 @@ typedef int (*rn_draft_fn)(void *ctx, void *data, int choice, const int32_t *tok
                            int32_t *out, int most);
 
 typedef struct rn_engine_options {
-    const char *backend; // NULL: the best one
+    const char *backend; // NULL: the best one that is here; "cpu"; that of a plug-in, or its path
     const char *isa;     // NULL: the best here; "scalar", "avx2", "avxvnni", "avx512", "neon"
     const char *kv_type; // NULL: "f16"; "f32", "int8", "int4"
     int n_threads;       // 0: one per core that this process may use
@@ -408,6 +408,7 @@ typedef struct rn_engine_info {
     const char *slow_formats; // weights without a tuned kernel, "Q4_K, Q6_K"; "": none
     const char *drafters;     // that are on, "model, lookup"; "": none
     int draft_max;
+    const char *note; // a better backend that is not here was passed over, one line; "": none
 } rn_engine_info;
 void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out);
 

@@ -192,7 +192,8 @@ void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out) {
                             .weight_bytes = plan_cost(e->plan, &e->kv_bytes, &shape).weight_bytes,
                             .cache_bytes = info.cache_bytes,
                             .drafters = e->spec ? e->spec->names : "",
-                            .draft_max = e->spec ? e->spec->draft_max : 0};
+                            .draft_max = e->spec ? e->spec->draft_max : 0,
+                            .note = e->place.note};
 }
 
 void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out) {

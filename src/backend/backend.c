@@ -1,24 +1,138 @@
-// The table of backends, best first, and what every backend's users share.
+// The table of backends, the choice among these and plug-ins, and what every backend's users share.
+// "Not here" is told apart from "broken": an absent plug-in or device makes the choice go on to the
+// next backend, and any other failure ends it.
 #include "backend/table.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const struct backend_class *const backends[] = {&backend_cpu};
-enum { N_BACKENDS = sizeof backends / sizeof *backends };
+static const struct backend_class *const built_in[] = {&backend_cpu};
+enum { N_BUILT_IN = sizeof built_in / sizeof *built_in };
+
+// Best first. A name that is not built in is that of a plug-in.
+static const char *const order[] = {"cuda", "cpu", NULL};
+
+// Prints what fits behind *at, which never passes the end.
+static void append(char *out, size_t size, size_t *at, const char *before, const char *text) {
+    const int len = snprintf(out + *at, size - *at, "%s%s", before, text);
+    *at = len >= 0 && (size_t)len < size - *at ? *at + (size_t)len : size - 1;
+}
+
+static rn_status unknown(const char *name, const struct plugin_folders *folders, rn_error *err) {
+    char known[128] = "", where[400] = "";
+    size_t at = 0;
+    for (int i = 0; i < N_BUILT_IN; i++)
+        append(known, sizeof known, &at, i ? ", " : "", built_in[i]->name);
+    if (strchr(name, '/'))
+        return err_set(err, RN_ERR_ARG, "backend: '%s' is not known (known: %s; no such file)",
+                       err_path(name), known);
+    at = 0;
+    append(where, sizeof where, &at, "", folders->n ? "" : "any folder");
+    for (int i = 0; i < folders->n; i++)
+        append(where, sizeof where, &at, i ? ", " : "", err_path(folders->path[i]));
+    return err_set(err, RN_ERR_ARG, "backend: '%s' is not known (known: %s; no runnel_%s.so in %s)",
+                   name, known, name, where);
+}
+
+// RN_OK and NULL: there is no such backend.
+static rn_status class_find(const char *name, const struct plugin_folders *folders,
+                            const struct backend_class **out, rn_error *err) {
+    for (int i = 0; i < N_BUILT_IN; i++) {
+        *out = built_in[i];
+        if (strcmp(name, built_in[i]->name) == 0) return RN_OK;
+    }
+    const rn_status status = plugin_find(name, folders, out, err);
+    char prefix[PLUGIN_MAX_NAME + 16] = "backend";
+    if (plugin_is_name(name)) snprintf(prefix, sizeof prefix, "backend '%s'", name);
+    if (status) err_prefix(err, prefix);
+    return status;
+}
+
+// The class's device. *why is its own word where there is none.
+static rn_status device_of(const struct backend_class *cls, struct backend_device *out,
+                           rn_error *why, rn_error *err) {
+    *out = (struct backend_device){0};
+    *why = (rn_error){0};
+    const rn_status status = cls->device(out, why);
+    out->name[sizeof out->name - 1] = why->message[sizeof why->message - 1] = '\0';
+    const char *text = why->message[0] ? why->message : rn_status_text(status);
+    if (status == RN_ERR_UNSUPPORTED)
+        return err_set(err, status, "backend '%s': no device here (%s)", cls->name, text);
+    if (status) return err_set(err, status, "backend '%s': %s", cls->name, text);
+    if (out->depth < 1 || out->depth > BACKEND_MAX_DEPTH)
+        return err_set(err, RN_ERR_IO, "backend '%s': %d steps in flight, expected 1 to %d",
+                       cls->name, out->depth, BACKEND_MAX_DEPTH);
+    if (out->pages != PAGES_FIXED && !cls->page_release)
+        return err_set(err, RN_ERR_IO, "backend '%s': its class has no page_release", cls->name);
+    return RN_OK;
+}
+
+rn_status table_find(const char *name, const struct plugin_folders *folders,
+                     const struct backend_class **out, struct backend_device *out_device,
+                     rn_error *err) {
+    rn_error why;
+    const rn_status status = class_find(name, folders, out, err);
+    if (status) return status;
+    return *out ? device_of(*out, out_device, &why, err) : unknown(name, folders, err);
+}
+
+// "cuda: no device here (no driver)", for a note.
+static void note_skipped(char *out, size_t size, size_t *at, const char *name, const char *why) {
+    char item[160];
+    snprintf(item, sizeof item, "%s: no device here%s%.80s%s", name, why[0] ? " (" : "", why,
+             why[0] ? ")" : "");
+    append(out, size, at, *at ? "; " : "", item);
+}
+
+// The whole note, without control characters.
+static void note_end(const char *skipped, const char *name, char note[BACKEND_NOTE]) {
+    rn_error line;
+    err_set(&line, RN_OK, "%s; running on %s", skipped, name);
+    snprintf(note, BACKEND_NOTE, "%.*s", BACKEND_NOTE - 1, line.message);
+}
+
+rn_status table_best(const char *const *names, const struct plugin_folders *folders,
+                     const struct backend_class **out, struct backend_device *out_device,
+                     char note[BACKEND_NOTE], rn_error *err) {
+    char skipped[BACKEND_NOTE - 64] = ""; // the rest is for the end of the line
+    size_t at = 0;
+    rn_error why, fault;
+    err_set(&fault, RN_ERR_UNSUPPORTED, "backend: there is none here");
+    note[0] = '\0';
+    for (; *names; names++) {
+        rn_status status = class_find(*names, folders, out, err);
+        if (status) return status;
+        if (!*out) continue;
+        status = device_of(*out, out_device, &why, &fault);
+        if (!status) {
+            if (at) note_end(skipped, (*out)->name, note);
+            return RN_OK;
+        }
+        if (status != RN_ERR_UNSUPPORTED) {
+            if (err) *err = fault;
+            return status;
+        }
+        note_skipped(skipped, sizeof skipped, &at, (*out)->name, why.message);
+    }
+    *out = NULL;
+    if (err) *err = fault; // of the last one that was tried
+    return RN_ERR_UNSUPPORTED;
+}
 
 rn_status backend_find(const char *name, const struct backend_class **out,
                        struct backend_device *out_device, rn_error *err) {
-    rn_status status = RN_ERR_ARG;
-    for (int i = 0; i < N_BACKENDS; i++) {
-        if (name && strcmp(name, backends[i]->name) != 0) continue;
-        status = backends[i]->device(out_device, err);
-        *out = backends[i];
-        if (name || status != RN_ERR_UNSUPPORTED) return status;
-    }
-    if (!name) return status; // of the last one tried
-    return err_set(err, RN_ERR_ARG, "backend: '%.64s' is not known (known: %s)", name,
-                   backends[0]->name);
+    struct plugin_folders folders;
+    char note[BACKEND_NOTE];
+    if (!name) return backend_best(out, out_device, note, err);
+    plugin_folders_init(&folders);
+    return table_find(name, &folders, out, out_device, err);
+}
+
+rn_status backend_best(const struct backend_class **out, struct backend_device *out_device,
+                       char note[BACKEND_NOTE], rn_error *err) {
+    struct plugin_folders folders;
+    plugin_folders_init(&folders);
+    return table_best(order, &folders, out, out_device, note, err);
 }
 
 rn_status backend_kv_type(const struct backend_class *cls, const char *name, const char **out,

@@ -127,10 +127,27 @@ struct backend {
     const struct backend_class *cls; // first member of every backend's own struct
 };
 
-// The class of that name, or with NULL the best one whose device is here. RN_ERR_ARG: no such
-// backend; RN_ERR_UNSUPPORTED: its device is not here. *out_device is its device.
+// The contract that a backend in a shared object was built for (plugin.h). The version changes with
+// any change of the structs of backend.h, plan.h, batch.h and pool.c, or of their meaning. The
+// sizes are part of the number, so that most changes are noticed without a new version.
+enum { BACKEND_VERSION = 1 };
+#define BACKEND_CONTRACT                                                                           \
+    ((unsigned)(BACKEND_VERSION * 1000000u + sizeof(struct backend_class) +                        \
+                sizeof(struct backend_config) + sizeof(struct backend_device) +                    \
+                sizeof(struct backend_need) + sizeof(struct backend_info) +                        \
+                sizeof(struct step_result) + sizeof(struct batch) + sizeof(struct batch_seq) +     \
+                sizeof(struct plan) + sizeof(struct plan_weight) + sizeof(struct op)))
+
+// The class of that name, or of the shared object at that path; NULL: the best one whose device is
+// here. *out_device is its device. RN_ERR_ARG: no such backend. RN_ERR_UNSUPPORTED: its device is
+// not here. RN_ERR_IO: its shared object is broken. Other failures are the device's own.
 rn_status backend_find(const char *name, const struct backend_class **out,
                        struct backend_device *out_device, rn_error *err);
+// backend_find without a name. A better one whose device is not here is passed over, and note says
+// so in a line for people; "": the best one was taken. Other failures are never passed over.
+enum { BACKEND_NOTE = 256 };
+rn_status backend_best(const struct backend_class **out, struct backend_device *out_device,
+                       char note[BACKEND_NOTE], rn_error *err);
 // The class's own string for a name of a KV type; NULL: its default. RN_ERR_ARG: it has none such.
 rn_status backend_kv_type(const struct backend_class *cls, const char *name, const char **out,
                           rn_error *err);

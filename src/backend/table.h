@@ -1,9 +1,19 @@
-// The backends that backend.c's table names; each folder defines its own.
+// The backends that backend.c's table names, each defined by its own folder; and the search among
+// these and plug-ins, with its order and folders given, for backend.c and its tests.
 #ifndef RN_BACKEND_TABLE_H
 #define RN_BACKEND_TABLE_H
 
-#include "backend/backend.h"
+#include "backend/plugin.h"
 
 extern const struct backend_class backend_cpu;
+
+// backend_find of a name or path.
+rn_status table_find(const char *name, const struct plugin_folders *folders,
+                     const struct backend_class **out, struct backend_device *out_device,
+                     rn_error *err);
+// backend_best among these names, best first; NULL ends them.
+rn_status table_best(const char *const *names, const struct plugin_folders *folders,
+                     const struct backend_class **out, struct backend_device *out_device,
+                     char note[BACKEND_NOTE], rn_error *err);
 
 #endif

@@ -3,11 +3,15 @@
 
 #include "base/memory.h"
 
+static rn_status find_class(const struct place_wanted *wanted, struct place *out, rn_error *err) {
+    if (wanted->cls) return wanted->cls->device(&out->device, err);
+    if (wanted->name) return backend_find(wanted->name, &out->cls, &out->device, err);
+    return backend_best(&out->cls, &out->device, out->note, err);
+}
+
 rn_status place_find(const struct place_wanted *wanted, struct place *out, rn_error *err) {
     *out = (struct place){.cls = wanted->cls};
-    const rn_status status = wanted->cls
-                                 ? wanted->cls->device(&out->device, err)
-                                 : backend_find(wanted->name, &out->cls, &out->device, err);
+    const rn_status status = find_class(wanted, out, err);
     return status ? status : backend_kv_type(out->cls, wanted->kv_type, &out->kv_type, err);
 }
 

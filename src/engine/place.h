@@ -9,7 +9,8 @@
 struct place {
     const struct backend_class *cls;
     struct backend_device device;
-    const char *kv_type; // one of the class's
+    const char *kv_type;     // one of the class's
+    char note[BACKEND_NOTE]; // a better backend that is not here was passed over; "": none
 };
 
 struct place_wanted {

@@ -1,0 +1,13 @@
+// A plug-in that needs a function which nobody has, as one does that links a missing library.
+#include "class.h"
+
+void function_that_nobody_has(void);
+
+static rn_status unlinked_device(struct backend_device *out, rn_error *err) {
+    function_that_nobody_has();
+    return class_device(out, err);
+}
+
+static const struct backend_class unlinked = {CLASS_OF_TEST("unlinked", unlinked_device)};
+
+BACKEND_PLUGIN(unlinked);
