@@ -171,11 +171,22 @@ static void plan_make(struct plan *plan, const struct size *size, const float *l
     assert_int_equal(plan_finish(plan, NULL), RN_OK);
 }
 
-static void world_init(struct world *w, const struct size *size) {
-    w->logits = malloc((size_t)size->n_rows * (size_t)size->n_vocab * sizeof *w->logits);
-    assert_non_null(w->logits);
+static float *logits_alloc(const struct size *size) {
+    float *logits = malloc((size_t)size->n_rows * (size_t)size->n_vocab * sizeof *logits);
+    assert_non_null(logits);
+    return logits;
+}
+
+static float *logits_random(const struct size *size) {
+    float *logits = logits_alloc(size);
     for (int row = 0; row < size->n_rows; row++)
-        logits_fill(w->logits + (size_t)row * (size_t)size->n_vocab, size->n_vocab);
+        logits_fill(logits + (size_t)row * (size_t)size->n_vocab, size->n_vocab);
+    return logits;
+}
+
+// Takes the logits.
+static void world_init(struct world *w, const struct size *size, float *logits) {
+    w->logits = logits;
     plan_make(&w->plan, size, w->logits);
     for (int i = 0; i < VARIANTS; i++) {
         rn_error err = {0};
@@ -266,8 +277,8 @@ static void every_backend_chooses_the_same_token(void **state) {
     assert_non_null(wish);
     for (int s = 0; s < SIZES; s++) {
         struct world w;
-        world_init(&w, &sizes[s]);
-        const int n_batches = (int)(CHOICES * sizes[s].share / BATCH);
+        world_init(&w, &sizes[s], logits_random(&sizes[s]));
+        const int n_batches = (int)ceil(CHOICES * sizes[s].share / BATCH);
         for (int b = 0; b < n_batches; b++) {
             for (int i = 0; i < BATCH; i++) wish_fill(&wish[i], &sizes[s]);
             check_batch(&w, &sizes[s], wish, BATCH, &tally);
@@ -282,13 +293,64 @@ static void every_backend_chooses_the_same_token(void **state) {
     check(tally.plain >= all / PLAIN_EVERY, "only %d by the plain loops", tally.plain);
 }
 
+// Three tokens, of which the second has edits. In even rows the first has the very float that they
+// give, in odd rows the third: of equals the lower id is chosen, so an edit that gives more or less
+// by a bit shows.
+static void pin_fill(struct wish *wish, float *logits, int row) {
+    const float x = (float)(40 * (uniform() + uniform() - 1));
+    wish->row = row;
+    numbers_fill(&wish->numbers);
+    wish->numbers.temperature = 0;
+    wish->numbers.presence_penalty = (float)(4 * uniform() - 2);
+    wish->numbers.frequency_penalty = (float)(4 * uniform() - 2);
+    wish->numbers.repetition_penalty = (float)(0.5 + uniform());
+    wish->numbers.dry_multiplier = (float)uniform();
+    wish->numbers.dry_base = (float)(1 + uniform());
+    const int n_edit = 1 + below(3);
+    float value = x;
+    for (int i = 0; i < n_edit; i++) {
+        wish->edit[i] = (struct choice_edit){.id = 1,
+                                             .bias = below(2) ? (float)(8 * uniform() - 4) : 0,
+                                             .n_output = below(2) ? below(1000) : 0,
+                                             .dry = (int16_t)(below(12) - 1),
+                                             .repeats = below(2)};
+        value = plain_edit(&wish->numbers, &wish->edit[i], value);
+    }
+    wish->choice = (struct choice){.numbers = &wish->numbers,
+                                   .edit = wish->edit,
+                                   .n_edit = n_edit,
+                                   .n_vocab = 3};
+    logits[0] = row % 2 ? -INFINITY : value;
+    logits[1] = x;
+    logits[2] = row % 2 ? value : -INFINITY;
+}
+
+static void edits_are_exact_to_the_bit(void **state) {
+    (void)state;
+    enum { ROUNDS = CHOICES / 50000 + 1 };
+    static const struct size size = {3, BATCH, 0};
+    static struct wish wish[BATCH];
+    for (int round = 0; round < ROUNDS; round++) {
+        struct world w;
+        float *logits = logits_alloc(&size);
+        for (int i = 0; i < BATCH; i++) pin_fill(&wish[i], logits + 3 * (size_t)i, i);
+        world_init(&w, &size, logits);
+        for (int v = 0; v < VARIANTS; v++) {
+            if (!w.backend[v]) continue;
+            const int32_t *got = run(w.backend[v], wish, BATCH);
+            for (int i = 0; i < BATCH; i++) check(got[i] == i % 2, "%s: %d", variants[v].isa, i);
+        }
+        world_deinit(&w);
+    }
+}
+
 // Rows without numbers have no token, and change nothing for their neighbours.
 static void a_row_without_a_choice_has_no_token(void **state) {
     (void)state;
     static struct wish wish[BATCH];
     static int32_t expected[BATCH];
     struct world w;
-    world_init(&w, &sizes[2]);
+    world_init(&w, &sizes[2], logits_random(&sizes[2]));
     for (int i = 0; i < BATCH; i++) wish_fill(&wish[i], &sizes[2]);
     memcpy(expected, run(w.backend[0], wish, BATCH, NULL), sizeof expected);
     for (int i = 0; i < BATCH; i += 2) wish[i].choice = (struct choice){0};
@@ -306,7 +368,7 @@ static void logits_are_there_for_rows_that_want_them(void **state) {
     static struct wish wish[BATCH];
     struct world w;
     const struct size *size = &sizes[3];
-    world_init(&w, size);
+    world_init(&w, size, logits_random(size));
     for (int i = 0; i < BATCH; i++) {
         wish_fill(&wish[i], size);
         wish[i].choice.wants_logits = i % 3 == 0;
@@ -327,6 +389,7 @@ static void logits_are_there_for_rows_that_want_them(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_backend_chooses_the_same_token),
+        cmocka_unit_test(edits_are_exact_to_the_bit),
         cmocka_unit_test(a_row_without_a_choice_has_no_token),
         cmocka_unit_test(logits_are_there_for_rows_that_want_them),
     };
