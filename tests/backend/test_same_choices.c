@@ -35,6 +35,10 @@ static const struct variant {
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
+static const char *variant_name(int v) {
+    return variants[v].variant ? variants[v].variant : variants[v].cls->name;
+}
+
 // A vocabulary, how many rows of logits there are, and how many of the choices it gets.
 static const struct size {
     int n_vocab, n_rows;
@@ -197,8 +201,8 @@ static void world_init(struct world *w, const struct size *size, float *logits) 
                                                         .max_seqs = 1},
                                               .pool = w->pool[i]};
         const rn_status status = variants[i].cls->create(&w->plan, &config, &w->backend[i], &err);
-        check(!status || (status == RN_ERR_UNSUPPORTED && i > 0), "%s: %s",
-              variants[i].variant ? variants[i].variant : variants[i].cls->name, err.message);
+        check(!status || (status == RN_ERR_UNSUPPORTED && i > 0), "%s: %s", variant_name(i),
+              err.message);
         if (status) w->backend[i] = NULL;
     }
 }
@@ -337,8 +341,8 @@ static void edits_are_exact_to_the_bit(void **state) {
         world_init(&w, &size, logits);
         for (int v = 0; v < VARIANTS; v++) {
             if (!w.backend[v]) continue;
-            const int32_t *got = run(w.backend[v], wish, BATCH);
-            for (int i = 0; i < BATCH; i++) check(got[i] == i % 2, "%s: %d", variants[v].isa, i);
+            const int32_t *got = run(w.backend[v], wish, BATCH, NULL);
+            for (int i = 0; i < BATCH; i++) check(got[i] == i % 2, "%s: %d", variant_name(v), i);
         }
         world_deinit(&w);
     }
