@@ -64,8 +64,8 @@ static void fill_info(rn_model *model) {
     info->n_ctx_train = hp->n_ctx;
     info->n_embd = hp->n_embd;
     info->n_layer = hp->n_layer;
-    info->n_head = hp->n_head;
-    info->n_head_kv = hp->n_head_kv;
+    info->n_head = hp->layer[0].n_head;
+    info->n_head_kv = hp->layer[0].n_head_kv;
     info->n_params = model->model.n_params;
 }
 

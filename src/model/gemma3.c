@@ -1,23 +1,28 @@
 // Gemma 3: as Gemma 2 with norms of q and k instead of soft caps; five layers with a window to one
 // without, which has its own rope base.
-#include "model/arch.h"
+#include "model/gemma.h"
 
 static rn_status gemma3_read(struct hparams *hp, const struct weights *weights, rn_error *err) {
+    const struct hparams_defaults defaults = {.rope_style = ROPE_HALVES,
+                                              .rope_base_local = 10000,
+                                              .window_period = 6};
     gemma_scales(hp, 62);
-    hp->rope.base_local = 10000;
-    return hparams_decoder(hp, weights, ROPE_HALVES, 6, err);
+    const rn_status s = hparams_decoder(hp, weights, &defaults, err);
+    return s ? s : hparams_refuse_experts(hp, weights, err);
+}
+
+static void gemma3_layer(struct builder *b, const struct layer *l) {
+    const struct qkv qkv = block_qkv(b, l, block_norm(b, NORM_RMS, "attn_norm"));
+    block_norm_heads(b, l, qkv);
+    block_rope(b, l, qkv);
+    block_add_normed(b, block_attend(b, l, qkv, PLAN_NONE), "attn_output", "post_attention_norm");
+    const int h = block_norm(b, NORM_RMS, "ffn_norm");
+    block_add_normed(b, block_gated(b, l, h, GATE_GELU), "ffn_down", "post_ffw_norm");
 }
 
 const struct arch arch_gemma3 = {
     .name = "gemma3",
     .read = gemma3_read,
-    .decoder =
-        {
-            .attn_norm = "attn_norm",
-            .attn_post_norm = "post_attention_norm",
-            .ffn_norm = "ffn_norm",
-            .ffn_post_norm = "post_ffw_norm",
-            .gate = GATE_GELU,
-            .qk_norm = QK_NORM_HEAD,
-        },
+    .layer = gemma3_layer,
+    .build = stack_build,
 };

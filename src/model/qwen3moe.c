@@ -1,20 +1,23 @@
 // Qwen 3 with experts: many small ones in every layer.
-#include "model/arch.h"
+#include "model/blocks.h"
 
 static rn_status qwen3moe_read(struct hparams *hp, const struct weights *weights, rn_error *err) {
-    const rn_status s = hparams_decoder(hp, weights, ROPE_HALVES, 1, err);
-    if (s) return s;
-    return hparams_need_experts(hp, weights, err);
+    const struct hparams_defaults defaults = {.rope_style = ROPE_HALVES, .window_period = 1};
+    const rn_status s = hparams_decoder(hp, weights, &defaults, err);
+    return s ? s : hparams_need_experts(hp, weights, err);
+}
+
+static void qwen3moe_layer(struct builder *b, const struct layer *l) {
+    const struct qkv qkv = block_qkv(b, l, block_norm(b, NORM_RMS, "attn_norm"));
+    block_norm_heads(b, l, qkv);
+    block_rope(b, l, qkv);
+    block_add(b, block_attend(b, l, qkv, PLAN_NONE), "attn_output");
+    block_experts(b, l, block_norm(b, NORM_RMS, "ffn_norm"), GATE_SILU);
 }
 
 const struct arch arch_qwen3moe = {
     .name = "qwen3moe",
     .read = qwen3moe_read,
-    .decoder =
-        {
-            .attn_norm = "attn_norm",
-            .ffn_norm = "ffn_norm",
-            .gate = GATE_SILU,
-            .qk_norm = QK_NORM_HEAD,
-        },
+    .layer = qwen3moe_layer,
+    .build = stack_build,
 };
