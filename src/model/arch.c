@@ -4,12 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct arch *const archs[] = {
+static const struct arch *const archs[ARCH_COUNT] = {
 #define ARCH(name) &arch_##name,
 #include "model/arch.def"
 #undef ARCH
 };
-enum { ARCH_COUNT = sizeof archs / sizeof *archs };
 
 const struct arch *arch_find(const char *name, size_t len) {
     for (int i = 0; i < ARCH_COUNT; i++)
@@ -22,4 +21,10 @@ void arch_known(char *out, size_t size) {
     size_t at = 0;
     for (int i = 0; i < ARCH_COUNT && at < size; i++)
         at += (size_t)snprintf(out + at, size - at, "%s%s", i ? ", " : "", archs[i]->name);
+}
+
+void arch_folders(struct hf_arch out[ARCH_COUNT + 1]) {
+    for (int i = 0; i < ARCH_COUNT; i++)
+        out[i] = (struct hf_arch){archs[i]->name, archs[i]->classes};
+    out[ARCH_COUNT] = (struct hf_arch){0};
 }

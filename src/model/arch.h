@@ -4,6 +4,7 @@
 #define RN_MODEL_ARCH_H
 
 #include "model/model.h"
+#include "weights/hf_arch.h"
 
 // A layer's KV group, and which of the group's layers it is.
 struct place {
@@ -36,15 +37,27 @@ struct arch {
     void (*layer)(struct builder *b, const struct layer *l);
     // All of the plan from the embedding to the logits: stack_build, or a function of its own.
     void (*build)(struct builder *b);
+    // Its Hugging Face classes: keys, tensor names and what they become. Ends with a row of zeros.
+    const struct hf_class *classes;
 };
 
 #define ARCH(name) extern const struct arch arch_##name;
 #include "model/arch.def"
 #undef ARCH
 
+enum {
+#define ARCH(name) ARCH_INDEX_##name,
+#include "model/arch.def"
+#undef ARCH
+    ARCH_COUNT
+};
+
 const struct arch *arch_find(const char *name, size_t len);
 // The names that arch_find knows, separated by commas, for messages.
 void arch_known(char *out, size_t size);
+
+// What a reader of folders needs of the table; out ends with a row of zeros.
+void arch_folders(struct hf_arch out[ARCH_COUNT + 1]);
 
 // model.c: model_init with an architecture that need not be in the table.
 rn_status model_init_arch(struct model *model, const struct arch *arch,

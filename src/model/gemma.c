@@ -25,9 +25,58 @@ static void gemma_layer(struct builder *b, const struct layer *l) {
     block_add(b, block_gated(b, l, h, GATE_GELU), "ffn_down");
 }
 
+const struct hf_activation gemma_gelu = {
+    "hidden_activation",
+    {"gelu_new", "gelu_pytorch_tanh", "gelu_tanh"},
+    "the tanh form of gelu",
+};
+
+void gemma_read_scale(struct hf_config *c) {
+    const double scalar = hf_number(c, &c->root, "query_pre_attn_scalar", 1e-6, 1e9, 256);
+    hf_put_f32(c, "attention.scale", 1 / sqrt(scalar));
+}
+
+static const struct hf_setting gemma_settings[] = {
+    {"use_bidirectional_attention", 0, 0, "false"},
+    {0},
+};
+
+static const struct hf_tensor gemma_norms[] = {
+    {"norm.weight", "output_norm.weight", hf_map_add_one},
+    {"layers.#.input_layernorm.weight", "blk.#.attn_norm.weight", hf_map_add_one},
+    {"layers.#.post_attention_layernorm.weight", "blk.#.ffn_norm.weight", hf_map_add_one},
+    {0},
+};
+
+const struct hf_tensor gemma_sandwich_norms[] = {
+    {"norm.weight", "output_norm.weight", hf_map_add_one},
+    {"layers.#.input_layernorm.weight", "blk.#.attn_norm.weight", hf_map_add_one},
+    {"layers.#.post_attention_layernorm.weight", "blk.#.post_attention_norm.weight",
+     hf_map_add_one},
+    {"layers.#.pre_feedforward_layernorm.weight", "blk.#.ffn_norm.weight", hf_map_add_one},
+    {"layers.#.post_feedforward_layernorm.weight", "blk.#.post_ffw_norm.weight", hf_map_add_one},
+    {0},
+};
+
+static const struct hf_class gemma_classes[] = {
+    {
+        .name = "GemmaForCausalLM",
+        .model_type = "gemma",
+        .keys = {hf_keys_size, hf_keys_decoder, hf_keys_kv},
+        .settings = gemma_settings,
+        .activation = &gemma_gelu,
+        .rope = {.theta = 10000},
+        .head_dim = 256,
+        .is_tied = true,
+        .tensors = {hf_tensors_decoder, gemma_norms, hf_tensors_mlp},
+    },
+    {0},
+};
+
 const struct arch arch_gemma = {
     .name = "gemma",
     .read = gemma_read,
     .layer = gemma_layer,
     .build = stack_build,
+    .classes = gemma_classes,
 };

@@ -1,6 +1,7 @@
 // Granite: Llama with multipliers on the embedding, the scores, the residual additions and the
 // logits.
 #include "model/blocks.h"
+#include "model/hf_rows.h"
 
 static rn_status granite_read(struct hparams *hp, const struct weights *weights, rn_error *err) {
     const struct hparams_defaults defaults = {.rope_style = ROPE_INTERLEAVED};
@@ -16,9 +17,30 @@ static rn_status granite_read(struct hparams *hp, const struct weights *weights,
     return hp->residual_scale == 1 ? RN_OK : hparams_refuse_experts(hp, weights, err);
 }
 
+static const struct hf_key granite_keys[] = {
+    {"attention_multiplier", NULL, "attention.scale", HF_FLOAT, HF_POSITIVE, 1, 0, 0},
+    {"embedding_multiplier", NULL, "embedding_scale", HF_FLOAT, HF_POSITIVE, 1, 0, 0},
+    {"residual_multiplier", NULL, "residual_scale", HF_FLOAT, HF_POSITIVE, 1, 0, 0},
+    {"logits_scaling", NULL, "logit_scale", HF_FLOAT, HF_POSITIVE, 1, 0, 0},
+    {0},
+};
+
+static const struct hf_class granite_classes[] = {
+    {
+        .name = "GraniteForCausalLM",
+        .model_type = "granite",
+        .keys = {hf_keys_size, hf_keys_decoder, granite_keys, hf_keys_kv},
+        .activation = &hf_silu,
+        .rope = {.theta = 10000, .is_permuted = true},
+        .tensors = {hf_tensors_decoder, hf_tensors_norms, hf_tensors_mlp, hf_tensors_mlp_bias},
+    },
+    {0},
+};
+
 const struct arch arch_granite = {
     .name = "granite",
     .read = granite_read,
     .layer = layer_llama,
     .build = stack_build,
+    .classes = granite_classes,
 };

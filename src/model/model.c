@@ -7,6 +7,20 @@
 #include "model/arch.h"
 #include "model/hparams.h"
 
+static rn_status open_any(const char *path, bool is_vocab, struct weights **out, rn_error *err) {
+    struct hf_arch folders[ARCH_COUNT + 1];
+    arch_folders(folders);
+    return weights_open_any(path, folders, is_vocab, out, err);
+}
+
+rn_status model_weights_open(const char *path, struct weights **out, rn_error *err) {
+    return open_any(path, false, out, err);
+}
+
+rn_status model_weights_open_vocab(const char *path, struct weights **out, rn_error *err) {
+    return open_any(path, true, out, err);
+}
+
 static rn_status find_arch(const struct weights *weights, const struct arch **out, rn_error *err) {
     const struct meta_view *meta = weights_meta_find(weights, "general.architecture");
     const char *name;

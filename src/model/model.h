@@ -53,6 +53,11 @@ struct model {
     uint64_t n_params;
 };
 
+// weights_open_any with the architectures that are known here: a GGUF file or a folder.
+rn_status model_weights_open(const char *path, struct weights **out, rn_error *err);
+// The metadata alone: of a folder, its config.json need not be there.
+rn_status model_weights_open_vocab(const char *path, struct weights **out, rn_error *err);
+
 // Reads hyper-parameters and builds the plan. weights outlives the model.
 rn_status model_init(struct model *model, const struct weights *weights, rn_error *err);
 void model_deinit(struct model *model);

@@ -181,7 +181,7 @@ static void folders_give_the_pinned_plans(void **state) {
         rn_error err = {0};
         data_file_write(folder.path, "model.safetensors", file.data, file.size);
         free(file.data);
-        check(weights_open(folder.path, &weights, &err) == RN_OK, "%s", err.message);
+        check(model_weights_open(folder.path, &weights, &err) == RN_OK, "%s", err.message);
         check_pinned(name, weights, true);
         data_folder_remove(&folder);
     }
