@@ -36,7 +36,7 @@ void gemma_read_scale(struct hf_config *c) {
     hf_put_f32(c, "attention.scale", 1 / sqrt(scalar));
 }
 
-static const struct hf_setting gemma_settings[] = {
+const struct hf_setting gemma_settings[] = {
     {"use_bidirectional_attention", 0, 0, "false"},
     {0},
 };

@@ -11,6 +11,7 @@ void gemma_scales(struct hparams *hp, int n_layer_largest);
 
 // Folders. Norms have 1 less than GGUF's. hidden_act is a leftover: hidden_activation is used, and
 // is the tanh form when it is null.
+extern const struct hf_setting gemma_settings[];
 extern const struct hf_activation gemma_gelu;
 extern const struct hf_tensor gemma_sandwich_norms[]; // before and after both blocks
 void gemma_read_scale(struct hf_config *c);           // query_pre_attn_scalar

@@ -33,17 +33,12 @@ static void gemma2_read_config(struct hf_config *c) {
     read_cap(c, "final_logit_softcapping", 30);
 }
 
-static const struct hf_setting gemma2_settings[] = {
-    {"use_bidirectional_attention", 0, 0, "false"},
-    {0},
-};
-
 static const struct hf_class gemma2_classes[] = {
     {
         .name = "Gemma2ForCausalLM",
         .model_type = "gemma2",
         .keys = {hf_keys_size, hf_keys_decoder, hf_keys_kv},
-        .settings = gemma2_settings,
+        .settings = gemma_settings,
         .activation = &gemma_gelu,
         .window = {.mark = hf_window_alternate, .is_always = true},
         .rope = {.theta = 10000},
