@@ -1,5 +1,5 @@
-// What an architecture is, and what its file writes a plan with: readers of hyper-parameters,
-// binding of weights, ops. The blocks that layers are made of are in blocks.h.
+// The interface of an architecture, and the helpers that its file writes a plan with: readers of
+// hyper-parameters, binding of weights, ops. The blocks that layers are made of are in blocks.h.
 #ifndef RN_MODEL_ARCH_H
 #define RN_MODEL_ARCH_H
 
@@ -30,8 +30,8 @@ struct builder {
 // One architecture: everything that runnel knows about it is in the file that defines it.
 struct arch {
     const char *name; // general.architecture
-    // Reads what is particular to the architecture into hp (the common part is read), and refuses
-    // what it cannot run. Layers that differ are made different here.
+    // Reads the hyper-parameters that are the architecture's own (the common part is read), and
+    // refuses a file that it cannot run. Layers that differ are made different here.
     rn_status (*read)(struct hparams *hp, const struct weights *weights, rn_error *err);
     // One layer, in calls of blocks.
     void (*layer)(struct builder *b, const struct layer *l);
@@ -46,17 +46,17 @@ struct arch {
 #undef ARCH
 
 enum {
-#define ARCH(name) ARCH_INDEX_##name,
+    ARCH_COUNT = 0
+#define ARCH(name) +1
 #include "model/arch.def"
 #undef ARCH
-    ARCH_COUNT
 };
 
 const struct arch *arch_find(const char *name, size_t len);
 // The names that arch_find knows, separated by commas, for messages.
 void arch_known(char *out, size_t size);
 
-// What a reader of folders needs of the table; out ends with a row of zeros.
+// The part of the table that a reader of folders needs; out ends with a row of zeros.
 void arch_folders(struct hf_arch out[ARCH_COUNT + 1]);
 
 // model.c: model_init with an architecture that need not be in the table.
@@ -70,7 +70,7 @@ rn_status hparams_float(const struct weights *weights, const char *key, double m
                         bool required, float *out, rn_error *err);
 rn_status hparams_bool(const struct weights *weights, const char *key, bool *out, rn_error *err);
 
-// What an architecture means where the file says nothing.
+// An architecture's values where the file has none.
 struct hparams_defaults {
     enum rope_style rope_style; // INTERLEAVED: unless the file says halves
     float rope_base_local;      // of layers with a window; 0: that of the others
@@ -80,9 +80,10 @@ struct hparams_defaults {
     // the architecture has no window, and a file with one is refused.
     int window_period;
 };
-// What decoders with RMS norms and rope share: epsilon, factor and cap of the scores, cap of the
-// logits, rope, experts if there are any, windows. hp->layer[0] has what the architecture has set
-// before for all layers; layers differ in window and rope afterwards.
+// Reads the part that decoders with RMS norms and rope share: epsilon, factor and cap of the
+// scores, cap of the logits, rope, experts if there are any, windows. Before the call hp->layer[0]
+// stands for all layers, so an architecture may change it; afterwards layers differ in window and
+// rope.
 rn_status hparams_decoder(struct hparams *hp, const struct weights *weights,
                           const struct hparams_defaults *defaults, rn_error *err);
 // Refuse a file without experts, and one with them.
@@ -126,7 +127,7 @@ void build_softcap(struct builder *b, int buffer, float cap);
 // rope.c: the frequencies of one of hparams.rope; PLAN_NONE after an error.
 int build_frequencies(struct builder *b, const struct hparams_rope *rope);
 
-// --- stack.c: what is around the layers ---
+// --- stack.c: the frame around the layers ---
 // Buffers, KV groups and frequencies; called before arch->build.
 void stack_begin(struct builder *b);
 // Embedding, layers, head with an RMS norm.

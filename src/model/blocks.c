@@ -1,5 +1,5 @@
 // Blocks of layers: attention and feed-forward in their variants, as ops over shared buffers. The
-// last layer goes over to the out rows behind its KV append: what follows is computed only for rows
+// last layer goes over to the out rows behind its KV append: later ops are computed only for rows
 // whose result is wanted. Called by the architectures' layer functions.
 #include "model/blocks.h"
 
@@ -119,21 +119,23 @@ void block_rope(struct builder *b, const struct layer *l, struct qkv qkv) {
     build_rope(b, qkv.k, b->rope[l->rope], l->n_head_kv, l->dim_k);
 }
 
-// The last layer goes over to the out rows, with the residual stream and the queries.
-static int go_over(struct builder *b, const struct layer *l, int q) {
-    if (b->layer != b->model->hp.n_layer - 1) return q;
+// The last layer goes over to the out rows with the residual stream and a buffer that its block
+// works on next, for which the block goes on with the returned one.
+static int go_over(struct builder *b, int carried) {
+    if (b->layer != b->model->hp.n_layer - 1 || b->plan->failed) return carried;
+    const struct plan_buffer from = b->plan->buffer[carried];
     const int x = block_stream(b);
     b->rows = ROWS_OUT;
-    const int q_out = query_buffer(b, l);
+    const int out = block_buffer(b, from.name, from.width, from.slots);
     build_gather(b, x, block_stream(b));
-    build_gather(b, q, q_out);
-    return q_out;
+    build_gather(b, carried, out);
+    return out;
 }
 
 int block_attend(struct builder *b, const struct layer *l, struct qkv qkv, int sinks) {
     const struct place place = b->place[b->layer];
     build_kv_append(b, qkv.k, qkv.v, place);
-    const int q = go_over(b, l, qkv.q);
+    const int q = go_over(b, qkv.q);
     const int a = heads_buffer(b, l);
     build_attention(b, l, q, a, place, sinks);
     return a;

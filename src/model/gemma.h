@@ -1,4 +1,4 @@
-// What the Gemmas share; defined in gemma.c.
+// Shared by the Gemmas; defined in gemma.c.
 #ifndef RN_MODEL_GEMMA_H
 #define RN_MODEL_GEMMA_H
 

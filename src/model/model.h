@@ -6,7 +6,7 @@
 #include "plan/plan.h"
 #include "weights/weights.h"
 
-// Larger than any vocabulary in use; what a hostile one can make us allocate is bounded by it.
+// Larger than any vocabulary in use; it bounds the memory that a hostile one can make us allocate.
 enum { MODEL_MAX_VOCAB = 1 << 19, MODEL_MAX_LAYER = 1024, MODEL_MAX_ROPE = 2 };
 
 enum rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LINEAR, ROPE_SCALING_YARN };
@@ -35,7 +35,7 @@ struct layer {
     bool normalize_experts;                   // the weights of a token's experts sum to 1
 };
 
-// What the metadata says, checked: every count is in a sane range, so products fit 64 bits and row
+// The metadata's numbers, checked: every count is in a sane range, so products fit 64 bits and row
 // widths fit int.
 struct hparams {
     int n_layer, n_ctx, n_embd, n_vocab;

@@ -1,5 +1,5 @@
-// What is around the layers, for every architecture: buffers, KV groups and rope frequencies before
-// them, the embedding, the loop over the layers, the head. The layers themselves are the
+// The frame around the layers, for every architecture: buffers, KV groups and rope frequencies
+// before them, the embedding, the loop over the layers, the head. The layers themselves are the
 // architecture's (arch->layer).
 //
 // Everything behind the last layer's KV append works on the out rows only, and the vocabulary's
@@ -36,8 +36,8 @@ static void add_to_group(struct builder *b, int layer) {
     while (g < plan->n_group && !shares_group(l, &plan->group[g])) g++;
     if (g == PLAN_MAX_KV_GROUPS) {
         b->status = err_set(b->err, RN_ERR_UNSUPPORTED,
-                            "%s: layer %d is of another width or window than the layers before it, "
-                            "which have %d already: more are not supported",
+                            "%s: layer %d has another width or window than the %d kinds of layers "
+                            "before it: more kinds are not supported",
                             weights_name(b->weights), layer, PLAN_MAX_KV_GROUPS);
         return;
     }

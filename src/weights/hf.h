@@ -46,7 +46,7 @@ struct hf_mapper {
     int n_rows;      // of the class's tables together
     int *slices;     // [n_layer][n_rows]: see hf_mapper_slices; -1: none yet
     int64_t n_parts; // that these tensors have room for
-    // What is being mapped.
+    // The tensor at hand.
     const struct st_tensor *tensor;
     const struct hf_tensor *row;
     int64_t number[2]; // layer, expert

@@ -1,6 +1,6 @@
-// What an architecture says about its Hugging Face folders: rows that hf_config.c and hf_tensors.c
-// run, and calls for functions of its own where rows cannot say it. The rows themselves are in
-// src/model/: this folder knows how to read a folder, and no model.
+// An architecture's description of its Hugging Face folders: rows that hf_config.c, hf_rope.c and
+// hf_tensors.c run, and calls for its own functions where rows are not enough. The rows themselves
+// are in src/model/: the code here knows how to read a folder, and no model.
 #ifndef RN_WEIGHTS_HF_ARCH_H
 #define RN_WEIGHTS_HF_ARCH_H
 
@@ -68,7 +68,7 @@ struct hf_rope {
     void (*more)(struct hf_config *c); // keys between the base and the scaling; NULL: none
 };
 
-// What becomes of a tensor. Names are without "model.", "language_model." and "transformer.".
+// A tensor of the files. Names are without "model.", "language_model." and "transformer.".
 typedef void hf_map(struct hf_mapper *m);
 struct hf_tensor {
     const char *pattern; // # is a number: the layer, then the expert; * at the end: any rest
@@ -89,7 +89,7 @@ struct hf_class {
     struct hf_rope rope;
     int head_dim;                      // default; 0: width / heads
     bool is_tied;                      // default of tie_word_embeddings
-    void (*read)(struct hf_config *c); // what rows cannot say; NULL: nothing
+    void (*read)(struct hf_config *c); // called where rows are not enough; NULL: they are
     const struct hf_tensor *tensors[HF_MAX_TABLES];
 };
 
@@ -168,7 +168,7 @@ void hf_scaling_longrope(struct hf_config *c, double theta);
 // original_max_position_embeddings, else the context.
 int64_t hf_original_context(struct hf_config *c);
 
-// --- hf_maps.c: what a tensor can become ---
+// --- hf_maps.c: maps of tensors. Those of experts are for classes that require expert_count. ---
 hf_map hf_map_view;            // the file's bytes
 hf_map hf_map_head;            // a view, unless the head is tied to the embedding
 hf_map hf_map_ignore;          // nothing: buffers that are computed, and what reads images

@@ -1,6 +1,6 @@
-// What a row makes of a tensor: a view of the file's bytes, a slice of an expert tensor, a copy in
-// another layout, or nothing. Dtype and shape are checked here before a byte is moved. Called
-// through the rows of hf_tensors.c's tables.
+// The maps that a tensor row can name: a view of the file's bytes, a slice of an expert tensor, a
+// copy in another layout, or nothing. Each checks dtype and shape before it moves a byte. Called by
+// hf_tensors.c through the rows.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -15,10 +15,9 @@
 enum { TYPE_MAX = 32 };
 
 // The value of the rope's own object, or else the one beside it.
-static double number_near(struct hf_config *c, const char *field, double min, double max,
+static double number_near(struct hf_config *c, const char *key, double min, double max,
                           double fallback) {
-    return hf_number(c, hf_has(c, &c->rope, field) ? &c->rope : &c->root, field, min, max,
-                     fallback);
+    return hf_number(c, hf_has(c, &c->rope, key) ? &c->rope : &c->root, key, min, max, fallback);
 }
 
 static void type_read(struct hf_config *c, const struct hf_object *rope, char type[TYPE_MAX]) {
@@ -28,10 +27,10 @@ static void type_read(struct hf_config *c, const struct hf_object *rope, char ty
 
 // Fills c->rope and, where local layers have their own, c->rope_local.
 static void objects_read(struct hf_config *c) {
-    const char *field = hf_has(c, &c->root, "rope_parameters") ? "rope_parameters" : "rope_scaling";
-    if (!hf_has(c, &c->root, field)) return;
+    const char *key = hf_has(c, &c->root, "rope_parameters") ? "rope_parameters" : "rope_scaling";
+    if (!hf_has(c, &c->root, key)) return;
     struct hf_object outer = {0};
-    hf_object_read(c, hf_find(c, &c->root, field), &outer);
+    hf_object_read(c, hf_find(c, &c->root, key), &outer);
     if (!hf_has(c, &outer, "full_attention") && !hf_has(c, &outer, "sliding_attention")) {
         c->rope = outer;
         return;
@@ -50,9 +49,8 @@ static double factor_read(struct hf_config *c, double fallback) {
 }
 
 int64_t hf_original_context(struct hf_config *c) {
-    const char *field = "original_max_position_embeddings";
-    return hf_int(c, hf_has(c, &c->rope, field) ? &c->rope : &c->root, field, 2, INT32_MAX,
-                  c->n_ctx);
+    const char *key = "original_max_position_embeddings";
+    return hf_int(c, hf_has(c, &c->rope, key) ? &c->rope : &c->root, key, 2, INT32_MAX, c->n_ctx);
 }
 
 static double yarn_mscale(double factor, double mscale) {
@@ -117,8 +115,8 @@ void hf_scaling_llama3(struct hf_config *c, double theta) {
     }
 }
 
-static void factors_read(struct hf_config *c, const char *field, const char *name) {
-    const struct hf_value value = hf_find(c, &c->rope, field);
+static void factors_read(struct hf_config *c, const char *key, const char *name) {
+    const struct hf_value value = hf_find(c, &c->rope, key);
     const int64_t n = c->n_rot / 2;
     float *out;
     if (c->status != RN_OK || hf_tensor_new(c, name, FORMAT_F32, 1, &n, (void **)&out) != RN_OK)
@@ -126,7 +124,7 @@ static void factors_read(struct hf_config *c, const char *field, const char *nam
     struct jread json;
     double factor;
     int64_t count = 0;
-    bool ok = hf_has(c, &c->rope, field);
+    bool ok = hf_has(c, &c->rope, key);
     if (ok) jread_init(&json, value.text, value.len);
     ok = ok && jread_enter_array(&json);
     while (ok && jread_next_item(&json)) {
@@ -135,7 +133,7 @@ static void factors_read(struct hf_config *c, const char *field, const char *nam
     }
     char expected[64];
     snprintf(expected, sizeof expected, "an array of %lld positive numbers", (long long)n);
-    if (!ok || count != n) hf_fail_value(c, RN_ERR_MODEL, &c->rope, field, expected);
+    if (!ok || count != n) hf_fail_value(c, RN_ERR_MODEL, &c->rope, key, expected);
 }
 
 void hf_scaling_longrope(struct hf_config *c, double theta) {

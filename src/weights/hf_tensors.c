@@ -2,6 +2,7 @@
 // says what it becomes (hf_maps.c). A tensor that no row knows is refused, so that no part of a
 // model is left out in silence. Rows of q and k stay as they are (see rope.halves in hf_config.c).
 // Called by hf_folder.c, after the config was read.
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -97,6 +98,7 @@ void hf_mapper_name(const struct hf_mapper *m, const char *which, char out[HF_GG
         } else {
             out[len++] = *at;
         }
+        assert(len < HF_GGUF_NAME_MAX); // names are those of rows
     }
     out[len] = 0;
 }

@@ -49,7 +49,7 @@ static void mixes_give_the_tokens_of_alone_runs(void **state) {
     }
 }
 
-// What the reference kernels choose, the tuned ones choose too.
+// Tuned kernels choose the tokens that the reference kernels choose.
 static void every_instruction_set_gives_one_text(void **state) {
     (void)state;
     static struct stream wanted, got;
