@@ -7,7 +7,7 @@
 #include "weights/hf_arch.h"
 
 // A layer's KV group, and which of the group's layers it is.
-struct place {
+struct kv_place {
     int group, layer;
 };
 
@@ -19,12 +19,12 @@ struct builder {
     struct plan *plan;
     rn_status status;
     rn_error *err;
-    int layer;                           // for names and ops; -1 outside the layers
-    enum row_domain rows;                // that blocks work on: OUT behind the last KV append
-    bool *used;                          // [tensors of the file] bound by someone
-    int embd;                            // the embedding's weight
-    int rope[MODEL_MAX_ROPE];            // in the plan, for each of hparams.rope
-    struct place place[MODEL_MAX_LAYER]; // [n_layer]
+    int layer;                              // for names and ops; -1 outside the layers
+    enum row_domain rows;                   // that blocks work on: OUT behind the last KV append
+    bool *used;                             // [tensors of the file] bound by someone
+    int embd;                               // the embedding's weight
+    int rope[MODEL_MAX_ROPE];               // in the plan, for each of hparams.rope
+    struct kv_place place[MODEL_MAX_LAYER]; // [n_layer]
 };
 
 // One architecture: everything that runnel knows about it is in the file that defines it.
@@ -114,9 +114,9 @@ void build_norm(struct builder *b, enum norm_kind kind, int in, int out, const c
 void build_linear(struct builder *b, int in, int out, struct linear linear);
 void build_head(struct builder *b, int in, int out, int weight, float scale);
 void build_rope(struct builder *b, int buffer, int rope, int n_head, int dim);
-void build_kv_append(struct builder *b, int k, int v, struct place place);
-void build_attention(struct builder *b, const struct layer *l, int q, int out, struct place place,
-                     int sinks);
+void build_kv_append(struct builder *b, int k, int v, struct kv_place place);
+void build_attention(struct builder *b, const struct layer *l, int q, int out,
+                     struct kv_place place, int sinks);
 void build_gate(struct builder *b, enum gate_kind kind, int gate, int up, int out);
 void build_route(struct builder *b, const struct layer *l, int logits, int route);
 void build_experts(struct builder *b, const struct layer *l, int in, int route, int out,

@@ -133,7 +133,7 @@ static int go_over(struct builder *b, int carried) {
 }
 
 int block_attend(struct builder *b, const struct layer *l, struct qkv qkv, int sinks) {
-    const struct place place = b->place[b->layer];
+    const struct kv_place place = b->place[b->layer];
     build_kv_append(b, qkv.k, qkv.v, place);
     const int q = go_over(b, qkv.q);
     const int a = heads_buffer(b, l);

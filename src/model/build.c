@@ -270,7 +270,7 @@ void build_rope(struct builder *b, int buffer, int rope, int n_head, int dim) {
     op_add(b, &op);
 }
 
-void build_kv_append(struct builder *b, int k, int v, struct place place) {
+void build_kv_append(struct builder *b, int k, int v, struct kv_place place) {
     if (stopped(b)) return;
     struct op op = new_op(b, OP_KV_APPEND, k, PLAN_NONE);
     op.in[1] = v;
@@ -279,8 +279,8 @@ void build_kv_append(struct builder *b, int k, int v, struct place place) {
     op_add(b, &op);
 }
 
-void build_attention(struct builder *b, const struct layer *l, int q, int out, struct place place,
-                     int sinks) {
+void build_attention(struct builder *b, const struct layer *l, int q, int out,
+                     struct kv_place place, int sinks) {
     if (stopped(b)) return;
     struct op op = new_op(b, OP_ATTENTION, q, out);
     op.weight = sinks;

@@ -47,7 +47,7 @@ static void add_to_group(struct builder *b, int layer) {
                                                         .dim_k = l->dim_k,
                                                         .dim_v = l->dim_v,
                                                         .window = l->window});
-    b->place[layer] = (struct place){g, plan->group[g].n_layer++};
+    b->place[layer] = (struct kv_place){g, plan->group[g].n_layer++};
 }
 
 // Layers of one kind and width have one page table: first those that see everything, then those
