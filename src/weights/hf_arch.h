@@ -19,7 +19,7 @@ enum hf_type { HF_INT, HF_FLOAT, HF_BOOL };
 #define HF_ABSENT       -2.0 // no metadata then
 #define HF_NUMBER(name) offsetof(struct hf_config, name)
 #define HF_POSITIVE     1e-30, 1e30
-enum { HF_MAX_LAYER = 4096 };
+enum { HF_MAX_LAYER = 4096, HF_MAX_ACTIVATIONS = 4, HF_MAX_TABLES = 6 };
 
 // A value of config.json that becomes metadata.
 struct hf_key {
@@ -42,8 +42,8 @@ struct hf_setting {
 
 struct hf_activation {
     const char *key;
-    const char *names[4]; // any of these, or none at all
-    const char *expected; // for the message
+    const char *names[HF_MAX_ACTIVATIONS]; // any of these, or none at all
+    const char *expected;                  // for the message
 };
 
 // Which layers see a window only. layer_types decides where it is there.
@@ -75,8 +75,6 @@ struct hf_tensor {
     const char *name;    // GGUF's; # is the layer, @ gate or up; NULL: there is none
     hf_map *map;
 };
-
-enum { HF_MAX_TABLES = 6 };
 
 struct hf_class {
     const char *name;                         // in architectures

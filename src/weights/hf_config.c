@@ -136,8 +136,8 @@ static void activation_check(struct hf_config *c) {
     char name[CLASS_NAME_MAX];
     hf_string(c, &c->root, activation->key, name, sizeof name);
     if (!name[0]) return;
-    for (const char *const *known = activation->names; *known; known++)
-        if (strcmp(name, *known) == 0) return;
+    for (int i = 0; i < HF_MAX_ACTIVATIONS && activation->names[i]; i++)
+        if (strcmp(name, activation->names[i]) == 0) return;
     hf_fail_value(c, RN_ERR_UNSUPPORTED, &c->root, activation->key, activation->expected);
 }
 
