@@ -342,7 +342,7 @@ static int weights_get(const char *path, struct weights **out) {
     rn_error err = {0};
     const size_t size = (size_t)(embedded_model_end - embedded_model);
     const rn_status status =
-        path ? weights_open(path, out, &err)
+        path ? tools_weights_open(path, out, &err)
              : weights_open_memory(EMBEDDED_NAME, embedded_model, size, out, &err);
     if (status == RN_OK) return APP_OK;
     const int code = app_fail_error(&err);

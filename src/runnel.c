@@ -64,8 +64,8 @@ static void fill_info(rn_model *model) {
     info->n_ctx_train = hp->n_ctx;
     info->n_embd = hp->n_embd;
     info->n_layer = hp->n_layer;
-    info->n_head = hp->n_head;
-    info->n_head_kv = hp->n_head_kv;
+    info->n_head = hp->layer[0].n_head;
+    info->n_head_kv = hp->layer[0].n_head_kv;
     info->n_params = model->model.n_params;
 }
 
@@ -102,8 +102,8 @@ static rn_status open_model(struct weights *weights, bool with_plan, rn_model **
 static rn_status open_path(const char *path, bool with_plan, rn_model **out, rn_error *err) {
     struct weights *weights;
     *out = NULL;
-    const rn_status status =
-        with_plan ? weights_open(path, &weights, err) : weights_open_vocab(path, &weights, err);
+    const rn_status status = with_plan ? model_weights_open(path, &weights, err)
+                                       : model_weights_open_vocab(path, &weights, err);
     return status ? status : open_model(weights, with_plan, out, err);
 }
 
@@ -128,6 +128,10 @@ rn_status tools_model_open_synthetic(const char *spec, rn_model **out, rn_error 
     *out = NULL;
     const rn_status status = weights_open_synthetic(spec, &weights, err);
     return status ? status : open_model(weights, true, out, err);
+}
+
+rn_status tools_weights_open(const char *path, struct weights **out, rn_error *err) {
+    return model_weights_open(path, out, err);
 }
 
 void rn_model_close(rn_model *model) {

@@ -10,6 +10,9 @@
 #include "text/unicode.h"
 #include "weights/weights.h"
 
+// Opens a model's files alone: a GGUF file or a folder.
+rn_status tools_weights_open(const char *path, struct weights **out, rn_error *err);
+
 // The file behind a model, and its plan (NULL when opened for the vocabulary alone). Borrowed.
 const struct weights *tools_weights(const rn_model *model);
 const struct plan *tools_plan(const rn_model *model);

@@ -204,26 +204,12 @@ static inline void recurrent_plan(struct recurrent_builder *b) {
     plan->hidden = h_out;
 }
 
+// What the engine asks for; the plan is written without it.
 static inline struct hparams recurrent_hparams(int n_vocab) {
-    struct hparams hp = {.n_layer = RECURRENT_LAYERS,
-                         .n_ctx = RECURRENT_CTX,
-                         .n_embd = RECURRENT_EMBD,
-                         .n_ff = RECURRENT_STATE,
-                         .n_vocab = n_vocab,
-                         .n_head = RECURRENT_HEADS,
-                         .n_head_kv = RECURRENT_HEADS_KV,
-                         .dim_k = RECURRENT_DIM,
-                         .dim_v = RECURRENT_DIM,
-                         .norm_eps = 1e-5f,
-                         .attn_scale = 0.25f,
-                         .window = RECURRENT_WINDOW,
-                         .embd_scale = 1,
-                         .residual_scale = 1,
-                         .logit_scale = 1};
-    hp.rope = (struct hparams_rope){.style = ROPE_HALVES, .n_rot = RECURRENT_DIM, .base = 10000};
-    hp.rope.factor = hp.rope.magnitude = 1;
-    hp.is_local[2] = true;
-    return hp;
+    return (struct hparams){.n_layer = RECURRENT_LAYERS,
+                            .n_ctx = RECURRENT_CTX,
+                            .n_embd = RECURRENT_EMBD,
+                            .n_vocab = n_vocab};
 }
 
 static inline void recurrent_model_deinit(struct model *model) { plan_deinit(&model->plan); }

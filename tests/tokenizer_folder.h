@@ -96,7 +96,7 @@ static inline struct writer_buffer tokenizer_json_rebuild(const struct tokenizer
     rn_error err;
     struct weights *gguf;
     snprintf(path, sizeof path, TEST_DATA "/tokenizers/%s/vocab.gguf", set->name);
-    check(weights_open_vocab(path, &gguf, &err) == RN_OK, "%s", err.message);
+    check(weights_open(path, &gguf, &err) == RN_OK, "%s", err.message);
     snprintf(path, sizeof path, TEST_DATA "/tokenizers/%s/tokenizer.json.frame", set->name);
     const struct data_file frame = data_file_read(path);
     char *vocab = strstr((char *)frame.data, "@VOCAB\n");

@@ -1,17 +1,17 @@
-// The table of architectures. Adding one is a file and a row here.
+// The table of architectures, made from arch.def. Adding one is a file and a row there.
 #include "model/arch.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const struct arch *const archs[] = {
-    &arch_llama,  &arch_qwen2,   &arch_qwen3,   &arch_qwen3moe, &arch_gemma,
-    &arch_gemma2, &arch_gemma3,  &arch_phi3,    &arch_gpt2,     &arch_granite,
-    &arch_olmo2,  &arch_smollm3, &arch_gpt_oss,
+static const struct arch *const archs[ARCH_COUNT] = {
+#define ARCH(name) &arch_##name,
+#include "model/arch.def"
+#undef ARCH
 };
 
 const struct arch *arch_find(const char *name, size_t len) {
-    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+    for (int i = 0; i < ARCH_COUNT; i++)
         if (strlen(archs[i]->name) == len && memcmp(archs[i]->name, name, len) == 0)
             return archs[i];
     return NULL;
@@ -19,6 +19,12 @@ const struct arch *arch_find(const char *name, size_t len) {
 
 void arch_known(char *out, size_t size) {
     size_t at = 0;
-    for (size_t i = 0; i < sizeof archs / sizeof *archs && at < size; i++)
+    for (int i = 0; i < ARCH_COUNT && at < size; i++)
         at += (size_t)snprintf(out + at, size - at, "%s%s", i ? ", " : "", archs[i]->name);
+}
+
+void arch_folders(struct hf_arch out[ARCH_COUNT + 1]) {
+    for (int i = 0; i < ARCH_COUNT; i++)
+        out[i] = (struct hf_arch){archs[i]->name, archs[i]->classes};
+    out[ARCH_COUNT] = (struct hf_arch){0};
 }

@@ -1,9 +1,15 @@
-// The table of architectures: what a row is, and the helpers that every architecture's file builds
-// its plan with.
+// The interface of an architecture, and the helpers that its file writes a plan with: readers of
+// hyper-parameters, binding of weights, ops. The blocks that layers are made of are in blocks.h.
 #ifndef RN_MODEL_ARCH_H
 #define RN_MODEL_ARCH_H
 
 #include "model/model.h"
+#include "weights/hf_arch.h"
+
+// A layer's KV group, and which of the group's layers it is.
+struct kv_place {
+    int group, layer;
+};
 
 // While a plan is built: the file, the plan, and the first error. Helpers do nothing after an
 // error, so builders read as the architecture does, and check once at the end.
@@ -13,40 +19,49 @@ struct builder {
     struct plan *plan;
     rn_status status;
     rn_error *err;
-    int layer;  // for names and ops; -1 outside the layers
-    bool *used; // [tensors of the file] bound by someone
+    int layer;                              // for names and ops; -1 outside the layers
+    enum row_domain rows;                   // that blocks work on: OUT behind the last KV append
+    bool *used;                             // [tensors of the file] bound by someone
+    int embd;                               // the embedding's weight
+    int rope[MODEL_MAX_ROPE];               // in the plan, for each of hparams.rope
+    struct kv_place place[MODEL_MAX_LAYER]; // [n_layer]
 };
 
-// How an architecture differs from the others in the stack of layers that decoder.c builds.
-enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_ALL };
-
-struct decoder {
-    enum norm_kind norm;
-    // Norms before and after the two blocks; NULL: none.
-    const char *attn_norm, *attn_post_norm, *ffn_norm, *ffn_post_norm;
-    enum qk_norm qk_norm;
-    bool fused_qkv;  // attn_qkv holds q, k and v
-    bool fused_gate; // ffn_up holds gate and up
-    enum gate_kind gate;
-    bool plain_ffn; // no gate: down(act(up(x)))
-    bool sinks;     // attn_sinks takes part in the softmax
-    bool learned_positions;
-};
-
+// One architecture: everything that runnel knows about it is in the file that defines it.
 struct arch {
     const char *name; // general.architecture
-    // Reads what is particular to the architecture into hp (the common part is read), and refuses
-    // what it cannot run.
+    // Reads the hyper-parameters that are the architecture's own (the common part is read), and
+    // refuses a file that it cannot run. Layers that differ are made different here.
     rn_status (*read)(struct hparams *hp, const struct weights *weights, rn_error *err);
-    struct decoder decoder;
+    // One layer, in calls of blocks.
+    void (*layer)(struct builder *b, const struct layer *l);
+    // All of the plan from the embedding to the logits: stack_build, or a function of its own.
+    void (*build)(struct builder *b);
+    // Its Hugging Face classes: keys, tensor names and what they become. Ends with a row of zeros.
+    const struct hf_class *classes;
+};
+
+#define ARCH(name) extern const struct arch arch_##name;
+#include "model/arch.def"
+#undef ARCH
+
+enum {
+    ARCH_COUNT = 0
+#define ARCH(name) +1
+#include "model/arch.def"
+#undef ARCH
 };
 
 const struct arch *arch_find(const char *name, size_t len);
 // The names that arch_find knows, separated by commas, for messages.
 void arch_known(char *out, size_t size);
 
-extern const struct arch arch_llama, arch_qwen2, arch_qwen3, arch_qwen3moe, arch_gemma, arch_gemma2,
-    arch_gemma3, arch_phi3, arch_gpt2, arch_granite, arch_olmo2, arch_smollm3, arch_gpt_oss;
+// The part of the table that a reader of folders needs; out ends with a row of zeros.
+void arch_folders(struct hf_arch out[ARCH_COUNT + 1]);
+
+// model.c: model_init with an architecture that need not be in the table.
+rn_status model_init_arch(struct model *model, const struct arch *arch,
+                          const struct weights *weights, rn_error *err);
 
 // --- hyper-parameters: "<arch>.<key>"; a missing optional key leaves *out as it is ---
 rn_status hparams_int(const struct weights *weights, const char *key, int min, int max,
@@ -54,21 +69,28 @@ rn_status hparams_int(const struct weights *weights, const char *key, int min, i
 rn_status hparams_float(const struct weights *weights, const char *key, double min, double max,
                         bool required, float *out, rn_error *err);
 rn_status hparams_bool(const struct weights *weights, const char *key, bool *out, rn_error *err);
-// What decoders with RMS norms and rope share: epsilon, factor and cap of the scores, cap of the
-// logits, rope in that style (interleaved: unless the file says halves), experts if there are any,
-// and the window. What the architecture has put into hp before (a cap, a window, rope.base_local)
-// is the default where the file says nothing. Layers have the window as the file's own list says,
-// else all but each period-th (period 1: all; 0: the architecture has none).
-rn_status hparams_decoder(struct hparams *hp, const struct weights *weights, enum rope_style style,
-                          int window_period, rn_error *err);
-// Refuses a file without experts.
+
+// An architecture's values where the file has none.
+struct hparams_defaults {
+    enum rope_style rope_style; // INTERLEAVED: unless the file says halves
+    float rope_base_local;      // of layers with a window; 0: that of the others
+    float attn_softcap, logit_softcap;
+    int window;
+    // Layers have the window as the file's own list says, else all but each period-th. 1: all; 0:
+    // the architecture has no window, and a file with one is refused.
+    int window_period;
+};
+// Reads the part that decoders with RMS norms and rope share: epsilon, factor and cap of the
+// scores, cap of the logits, rope, experts if there are any, windows. Before the call hp->layer[0]
+// stands for all layers, so an architecture may change it; afterwards layers differ in window and
+// rope.
+rn_status hparams_decoder(struct hparams *hp, const struct weights *weights,
+                          const struct hparams_defaults *defaults, rn_error *err);
+// Refuse a file without experts, and one with them.
 rn_status hparams_need_experts(const struct hparams *hp, const struct weights *weights,
                                rn_error *err);
-
-// gemma.c, for all Gemmas: the factors of embedding and scores. GGUF files do not say the latter:
-// it is that of the head's size, but in the largest model (known by its layers) that of width /
-// heads.
-void gemma_scales(struct hparams *hp, int n_layer_largest);
+rn_status hparams_refuse_experts(const struct hparams *hp, const struct weights *weights,
+                                 rn_error *err);
 
 // --- binding: name is the tensor's without "blk.N." and ".weight" ---
 int bind_matrix(struct builder *b, const char *name, int64_t rows, int64_t cols);
@@ -92,19 +114,27 @@ void build_norm(struct builder *b, enum norm_kind kind, int in, int out, const c
 void build_linear(struct builder *b, int in, int out, struct linear linear);
 void build_head(struct builder *b, int in, int out, int weight, float scale);
 void build_rope(struct builder *b, int buffer, int rope, int n_head, int dim);
-void build_kv_append(struct builder *b, int k, int v, int group, int layer);
-void build_attention(struct builder *b, int q, int out, int group, int layer, int sinks);
+void build_kv_append(struct builder *b, int k, int v, struct kv_place place);
+void build_attention(struct builder *b, const struct layer *l, int q, int out,
+                     struct kv_place place, int sinks);
 void build_gate(struct builder *b, enum gate_kind kind, int gate, int up, int out);
-void build_route(struct builder *b, int logits, int route);
-void build_experts(struct builder *b, int in, int route, int out, const char *name);
+void build_route(struct builder *b, const struct layer *l, int logits, int route);
+void build_experts(struct builder *b, const struct layer *l, int in, int route, int out,
+                   const char *name);
 void build_combine(struct builder *b, int in, int route, int out);
 void build_softcap(struct builder *b, int buffer, float cap);
 
-// rope.c: the frequencies of hp->rope for layers with a window (local) or without; PLAN_NONE after
-// an error.
-int build_frequencies(struct builder *b, bool local);
+// rope.c: the frequencies of one of hparams.rope; PLAN_NONE after an error.
+int build_frequencies(struct builder *b, const struct hparams_rope *rope);
 
-// decoder.c: the plan of the model whose hyper-parameters are read.
-void decoder_build(struct builder *b);
+// --- stack.c: the frame around the layers ---
+// Buffers, KV groups and frequencies; called before arch->build.
+void stack_begin(struct builder *b);
+// Embedding, layers, head with an RMS norm.
+void stack_build(struct builder *b);
+// Its parts.
+void stack_embed(struct builder *b);
+void stack_layers(struct builder *b);
+void stack_head(struct builder *b, enum norm_kind norm);
 
 #endif

@@ -131,7 +131,7 @@ static void separate_name(const char *name, int expert, char *out) {
 static void bind_separate(struct builder *b, const char *name, const void **data,
                           struct plan_weight *weight) {
     weight->bytes = 0;
-    for (int e = 0; e < b->model->hp.n_expert; e++) {
+    for (int e = 0; e < weight->n_expert; e++) {
         char own[NAME_MAX_BYTES];
         separate_name(name, e, own);
         const struct tensor_view *tensor =
@@ -168,8 +168,7 @@ static void bind_stacked(struct builder *b, const char *name, const void **data,
     weight->bytes = tensor->bytes;
 }
 
-static int bind_experts(struct builder *b, const char *name, int64_t rows, int64_t cols) {
-    const int n = b->model->hp.n_expert;
+static int bind_experts(struct builder *b, const char *name, int n, int64_t rows, int64_t cols) {
     const void **data = arena_array(&b->plan->arena, (size_t)n, sizeof *data);
     if (!data) {
         b->plan->failed = true;
@@ -271,25 +270,25 @@ void build_rope(struct builder *b, int buffer, int rope, int n_head, int dim) {
     op_add(b, &op);
 }
 
-void build_kv_append(struct builder *b, int k, int v, int group, int layer) {
+void build_kv_append(struct builder *b, int k, int v, struct kv_place place) {
     if (stopped(b)) return;
     struct op op = new_op(b, OP_KV_APPEND, k, PLAN_NONE);
     op.in[1] = v;
-    op.kv.group = group;
-    op.kv.layer = layer;
+    op.kv.group = place.group;
+    op.kv.layer = place.layer;
     op_add(b, &op);
 }
 
-void build_attention(struct builder *b, int q, int out, int group, int layer, int sinks) {
+void build_attention(struct builder *b, const struct layer *l, int q, int out,
+                     struct kv_place place, int sinks) {
     if (stopped(b)) return;
-    const struct hparams *hp = &b->model->hp;
     struct op op = new_op(b, OP_ATTENTION, q, out);
     op.weight = sinks;
-    op.kv.group = group;
-    op.kv.layer = layer;
-    op.kv.n_head = hp->n_head;
-    op.kv.scale = hp->attn_scale;
-    op.kv.softcap = hp->attn_softcap;
+    op.kv.group = place.group;
+    op.kv.layer = place.layer;
+    op.kv.n_head = l->n_head;
+    op.kv.scale = l->attn_scale;
+    op.kv.softcap = l->attn_softcap;
     op_add(b, &op);
 }
 
@@ -301,22 +300,23 @@ void build_gate(struct builder *b, enum gate_kind kind, int gate, int up, int ou
     op_add(b, &op);
 }
 
-void build_route(struct builder *b, int logits, int route) {
+void build_route(struct builder *b, const struct layer *l, int logits, int route) {
     if (stopped(b)) return;
     struct op op = new_op(b, OP_ROUTE, logits, route);
-    op.route.n_used = b->model->hp.n_expert_used;
-    op.route.normalize = b->model->hp.normalize_experts;
+    op.route.n_used = l->n_expert_used;
+    op.route.normalize = l->normalize_experts;
     op_add(b, &op);
 }
 
-void build_experts(struct builder *b, int in, int route, int out, const char *name) {
+void build_experts(struct builder *b, const struct layer *l, int in, int route, int out,
+                   const char *name) {
     if (stopped(b)) return;
     struct op op = new_op(b, OP_EXPERTS, in, out);
     const int64_t rows = width_of(b, out);
     op.in[1] = route;
-    op.weight = bind_experts(b, name, rows, width_of(b, in));
+    op.weight = bind_experts(b, name, l->n_expert, rows, width_of(b, in));
     if (tensor_find(b, name, "bias"))
-        op.bias = bind_floats(b, name, "bias", rows, 0, rows, b->model->hp.n_expert);
+        op.bias = bind_floats(b, name, "bias", rows, 0, rows, l->n_expert);
     op_add(b, &op);
 }
 

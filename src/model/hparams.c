@@ -126,47 +126,56 @@ static rn_status read_vocab(struct hparams *hp, const struct weights *weights, r
     return RN_OK;
 }
 
-static rn_status read_heads(struct hparams *hp, const struct weights *weights, rn_error *err) {
+static rn_status read_heads(const struct hparams *hp, const struct weights *weights,
+                            struct layer *l, rn_error *err) {
     rn_status s;
-    if ((s = hparams_int(weights, "attention.head_count", 1, MAX_HEAD, true, &hp->n_head, err)))
+    if ((s = hparams_int(weights, "attention.head_count", 1, MAX_HEAD, true, &l->n_head, err)))
         return s;
-    hp->n_head_kv = hp->n_head;
-    if ((s = hparams_int(weights, "attention.head_count_kv", 1, MAX_HEAD, false, &hp->n_head_kv,
+    l->n_head_kv = l->n_head;
+    if ((s = hparams_int(weights, "attention.head_count_kv", 1, MAX_HEAD, false, &l->n_head_kv,
                          err)))
         return s;
-    if (hp->n_head % hp->n_head_kv != 0)
+    if (l->n_head % l->n_head_kv != 0)
         return err_set(err, RN_ERR_MODEL, "%s: %d heads are not a multiple of %d key/value heads",
-                       weights_name(weights), hp->n_head, hp->n_head_kv);
-    hp->dim_k = hp->n_embd / hp->n_head;
-    if ((s = hparams_int(weights, "attention.key_length", 1, MAX_HEAD_DIM, false, &hp->dim_k, err)))
+                       weights_name(weights), l->n_head, l->n_head_kv);
+    l->dim_k = hp->n_embd / l->n_head;
+    if ((s = hparams_int(weights, "attention.key_length", 1, MAX_HEAD_DIM, false, &l->dim_k, err)))
         return s;
-    hp->dim_v = hp->n_embd / hp->n_head;
-    if ((s = hparams_int(weights, "attention.value_length", 1, MAX_HEAD_DIM, false, &hp->dim_v,
+    l->dim_v = hp->n_embd / l->n_head;
+    if ((s = hparams_int(weights, "attention.value_length", 1, MAX_HEAD_DIM, false, &l->dim_v,
                          err)))
         return s;
-    if (hp->dim_k < 1 || hp->dim_v < 1)
+    if (l->dim_k < 1 || l->dim_v < 1)
         return err_set(err, RN_ERR_MODEL, "%s: a width of %d leaves nothing for each of %d heads",
-                       weights_name(weights), hp->n_embd, hp->n_head);
-    if (hp->dim_k > MAX_HEAD_DIM || hp->dim_v > MAX_HEAD_DIM)
+                       weights_name(weights), hp->n_embd, l->n_head);
+    if (l->dim_k > MAX_HEAD_DIM || l->dim_v > MAX_HEAD_DIM)
         return err_set(err, RN_ERR_MODEL,
                        "%s: head sizes of %d (keys) and %d (values), expected at most %d",
-                       weights_name(weights), hp->dim_k, hp->dim_v, MAX_HEAD_DIM);
-    hp->attn_scale = 1.0f / sqrtf((float)hp->dim_k);
+                       weights_name(weights), l->dim_k, l->dim_v, MAX_HEAD_DIM);
+    l->attn_scale = 1.0f / sqrtf((float)l->dim_k);
     return RN_OK;
 }
 
+// The first layer stands for all of them until an architecture makes them differ.
+static void spread(struct hparams *hp) {
+    for (int i = 1; i < hp->n_layer; i++) hp->layer[i] = hp->layer[0];
+}
+
 rn_status hparams_common(struct hparams *hp, const struct weights *weights, rn_error *err) {
+    struct layer *l = &hp->layer[0];
     rn_status s;
     *hp = (struct hparams){.embd_scale = 1, .residual_scale = 1, .logit_scale = 1};
+    *l = (struct layer){.kind = KV_FULL, .rope = PLAN_NONE};
     if ((s = hparams_int(weights, "block_count", 1, MODEL_MAX_LAYER, true, &hp->n_layer, err)))
         return s;
     if ((s = hparams_int(weights, "context_length", 1, MAX_CTX, true, &hp->n_ctx, err))) return s;
     if ((s = hparams_int(weights, "embedding_length", 1, MAX_EMBD, true, &hp->n_embd, err)))
         return s;
-    if ((s = hparams_int(weights, "feed_forward_length", 1, MAX_FF, true, &hp->n_ff, err)))
-        return s;
-    if ((s = read_heads(hp, weights, err))) return s;
-    return read_vocab(hp, weights, err);
+    if ((s = hparams_int(weights, "feed_forward_length", 1, MAX_FF, true, &l->n_ff, err))) return s;
+    if ((s = read_heads(hp, weights, l, err))) return s;
+    if ((s = read_vocab(hp, weights, err))) return s;
+    spread(hp);
+    return RN_OK;
 }
 
 static rn_status read_scaling_type(const struct weights *weights, enum rope_scaling *out,
@@ -236,16 +245,16 @@ static rn_status read_scaling(struct hparams_rope *rope, const struct weights *w
                          err);
 }
 
-static rn_status read_rope(struct hparams *hp, const struct weights *weights, rn_error *err) {
-    struct hparams_rope *rope = &hp->rope;
+// rope[0] is that of layers that see everything, rope[1] that of layers with a window: the same, or
+// without scaling where its base is another.
+static rn_status read_rope(struct hparams *hp, const struct weights *weights,
+                           const struct hparams_defaults *defaults, rn_error *err) {
+    struct hparams_rope *rope = &hp->rope[0], *local = &hp->rope[1];
+    const int dim_k = hp->layer[0].dim_k;
     bool halves = false;
     rn_status s;
-    *rope = (struct hparams_rope){.n_rot = hp->dim_k,
-                                  .base = 10000,
-                                  .base_local = rope->base_local,
-                                  .factor = 1,
-                                  .magnitude = 1};
-    if ((s = hparams_int(weights, "rope.dimension_count", 2, hp->dim_k, false, &rope->n_rot, err)))
+    *rope = (struct hparams_rope){.n_rot = dim_k, .base = 10000, .factor = 1, .magnitude = 1};
+    if ((s = hparams_int(weights, "rope.dimension_count", 2, dim_k, false, &rope->n_rot, err)))
         return s;
     if (rope->n_rot % 2 != 0)
         return err_set(err, RN_ERR_MODEL,
@@ -253,32 +262,43 @@ static rn_status read_rope(struct hparams *hp, const struct weights *weights, rn
                        "head size), expected an even number",
                        weights_name(weights), rope->n_rot);
     if ((s = hparams_float(weights, "rope.freq_base", 1, 1e12, false, &rope->base, err))) return s;
-    if (rope->base_local == 0) rope->base_local = rope->base;
-    if ((s = hparams_float(weights, "rope.freq_base_swa", 1, 1e12, false, &rope->base_local, err)))
+    float base_local = defaults->rope_base_local != 0 ? defaults->rope_base_local : rope->base;
+    if ((s = hparams_float(weights, "rope.freq_base_swa", 1, 1e12, false, &base_local, err)))
         return s;
     if ((s = hparams_bool(weights, "rope.halves", &halves, err))) return s;
-    rope->style = halves ? ROPE_HALVES : ROPE_INTERLEAVED;
-    return read_scaling(rope, weights, err);
+    rope->style = halves ? ROPE_HALVES : defaults->rope_style;
+    *local = *rope;
+    local->base = base_local;
+    if ((s = read_scaling(rope, weights, err))) return s;
+    local->n_ctx_original = rope->n_ctx_original;
+    if (local->base == rope->base) *local = *rope;
+    return RN_OK;
 }
 
-static rn_status read_experts(struct hparams *hp, const struct weights *weights, rn_error *err) {
+static rn_status read_experts(struct layer *l, const struct weights *weights, rn_error *err) {
     rn_status s;
-    if ((s = hparams_int(weights, "expert_count", 0, MAX_EXPERT, false, &hp->n_expert, err)))
+    if ((s = hparams_int(weights, "expert_count", 0, MAX_EXPERT, false, &l->n_expert, err)))
         return s;
-    if (hp->n_expert == 0) return RN_OK;
-    const int most = hp->n_expert < PLAN_MAX_USED ? hp->n_expert : PLAN_MAX_USED;
-    if ((s = hparams_int(weights, "expert_used_count", 1, most, true, &hp->n_expert_used, err)))
+    if (l->n_expert == 0) return RN_OK;
+    const int most = l->n_expert < PLAN_MAX_USED ? l->n_expert : PLAN_MAX_USED;
+    if ((s = hparams_int(weights, "expert_used_count", 1, most, true, &l->n_expert_used, err)))
         return s;
-    hp->n_ff_expert = hp->n_ff;
-    hp->normalize_experts = true;
-    if ((s = hparams_bool(weights, "expert_weights_norm", &hp->normalize_experts, err))) return s;
-    return hparams_int(weights, "expert_feed_forward_length", 1, MAX_FF, false, &hp->n_ff_expert,
+    l->n_ff_expert = l->n_ff;
+    l->normalize_experts = true;
+    if ((s = hparams_bool(weights, "expert_weights_norm", &l->normalize_experts, err))) return s;
+    return hparams_int(weights, "expert_feed_forward_length", 1, MAX_FF, false, &l->n_ff_expert,
                        err);
+}
+
+static void set_window(struct hparams *hp, int layer, int window) {
+    hp->layer[layer].kind = KV_WINDOW;
+    hp->layer[layer].window = window;
+    hp->layer[layer].rope = 1;
 }
 
 // One bool per layer: true for a layer with the window.
 static rn_status read_pattern(struct hparams *hp, const struct weights *weights,
-                              const struct meta_view *meta, rn_error *err) {
+                              const struct meta_view *meta, int window, rn_error *err) {
     if (meta->count != (uint64_t)hp->n_layer)
         return err_set(err, RN_ERR_MODEL, "%s: key %s has %llu items, expected %d",
                        weights_name(weights), meta->key, (unsigned long long)meta->count,
@@ -288,27 +308,28 @@ static rn_status read_pattern(struct hparams *hp, const struct weights *weights,
         if (!meta_item_i64(meta, (uint64_t)i, &item))
             return err_set(err, RN_ERR_MODEL, "%s: key %s: item %d is not a bool",
                            weights_name(weights), meta->key, i);
-        hp->is_local[i] = item != 0;
+        if (item != 0) set_window(hp, i, window);
     }
     return RN_OK;
 }
 
-static rn_status read_window(struct hparams *hp, const struct weights *weights, int period,
-                             rn_error *err) {
+static rn_status read_window(struct hparams *hp, const struct weights *weights,
+                             const struct hparams_defaults *defaults, rn_error *err) {
     char name[160];
+    int window = defaults->window, period = defaults->window_period;
     rn_status s;
-    if ((s = hparams_int(weights, "attention.sliding_window", 0, MAX_CTX, false, &hp->window, err)))
+    if ((s = hparams_int(weights, "attention.sliding_window", 0, MAX_CTX, false, &window, err)))
         return s;
-    if (hp->window == 0) return RN_OK;
+    if (window == 0) return RN_OK;
     const struct meta_view *meta =
         find(weights, "attention.sliding_window_pattern", name, sizeof name);
-    if (meta && meta->type == META_ARRAY) return read_pattern(hp, weights, meta, err);
+    if (meta && meta->type == META_ARRAY) return read_pattern(hp, weights, meta, window, err);
     if ((s = hparams_int(weights, "attention.sliding_window_pattern", 1, MODEL_MAX_LAYER, false,
                          &period, err)))
         return s;
     // a file's own period of 1 means that no layer has the window
     for (int i = 0; i < hp->n_layer; i++)
-        hp->is_local[i] = (!meta && period == 1) || (i + 1) % period != 0;
+        if ((!meta && period == 1) || (i + 1) % period != 0) set_window(hp, i, window);
     return RN_OK;
 }
 
@@ -325,35 +346,50 @@ static rn_status refuse_window(const struct weights *weights, rn_error *err) {
                    weights_name(weights), name, window);
 }
 
-static rn_status read_attention(struct hparams *hp, const struct weights *weights, rn_error *err) {
+static rn_status read_attention(struct hparams *hp, const struct weights *weights,
+                                const struct hparams_defaults *defaults, rn_error *err) {
+    struct layer *l = &hp->layer[0];
     rn_status s;
+    l->attn_softcap = defaults->attn_softcap;
+    hp->logit_softcap = defaults->logit_softcap;
     if ((s = hparams_float(weights, "attention.layer_norm_rms_epsilon", 0, 1, true, &hp->norm_eps,
                            err)))
         return s;
-    if ((s = hparams_float(weights, "attention.scale", 1e-6, 1e3, false, &hp->attn_scale, err)))
+    if ((s = hparams_float(weights, "attention.scale", 1e-6, 1e3, false, &l->attn_scale, err)))
         return s;
-    if ((s = hparams_float(weights, "attn_logit_softcapping", 0, 1e6, false, &hp->attn_softcap,
+    if ((s = hparams_float(weights, "attn_logit_softcapping", 0, 1e6, false, &l->attn_softcap,
                            err)))
         return s;
     return hparams_float(weights, "final_logit_softcapping", 0, 1e6, false, &hp->logit_softcap,
                          err);
 }
 
-rn_status hparams_decoder(struct hparams *hp, const struct weights *weights, enum rope_style style,
-                          int window_period, rn_error *err) {
+rn_status hparams_decoder(struct hparams *hp, const struct weights *weights,
+                          const struct hparams_defaults *defaults, rn_error *err) {
+    struct layer *l = &hp->layer[0];
     rn_status s;
-    if ((s = read_attention(hp, weights, err))) return s;
-    if ((s = read_rope(hp, weights, err))) return s;
-    if (style == ROPE_HALVES) hp->rope.style = ROPE_HALVES;
-    if ((s = read_experts(hp, weights, err))) return s;
-    return window_period ? read_window(hp, weights, window_period, err)
-                         : refuse_window(weights, err);
+    if ((s = read_attention(hp, weights, defaults, err))) return s;
+    if ((s = read_rope(hp, weights, defaults, err))) return s;
+    if ((s = read_experts(l, weights, err))) return s;
+    l->rope = 0;
+    spread(hp);
+    return defaults->window_period ? read_window(hp, weights, defaults, err)
+                                   : refuse_window(weights, err);
 }
 
 rn_status hparams_need_experts(const struct hparams *hp, const struct weights *weights,
                                rn_error *err) {
     char name[160];
-    if (hp->n_expert > 0) return RN_OK;
+    if (hp->layer[0].n_expert > 0) return RN_OK;
     find(weights, "expert_count", name, sizeof name);
     return err_set(err, RN_ERR_MODEL, "%s: key %s is missing or 0", weights_name(weights), name);
+}
+
+rn_status hparams_refuse_experts(const struct hparams *hp, const struct weights *weights,
+                                 rn_error *err) {
+    char name[160];
+    if (hp->layer[0].n_expert == 0) return RN_OK;
+    find(weights, "expert_count", name, sizeof name);
+    return err_set(err, RN_ERR_UNSUPPORTED, "%s: key %s is %d: experts are not supported here",
+                   weights_name(weights), name, hp->layer[0].n_expert);
 }

@@ -1,19 +1,57 @@
-// Llama 2, 3 and 3.1, Mistral (a window, where the file has one) and Mixtral (experts): RMS norms,
+// Llama, Mistral (with its window, where the file has one) and Mixtral (experts): RMS norms,
 // rope in interleaved pairs (GGUF permutes q and k for it), grouped queries, SwiGLU. The head may
 // be tied to the embedding; 3.1's rope scaling comes as divisors in rope_freqs.weight.
-#include "model/arch.h"
+#include "model/blocks.h"
+#include "model/hf_rows.h"
 
 static rn_status llama_read(struct hparams *hp, const struct weights *weights, rn_error *err) {
-    return hparams_decoder(hp, weights, ROPE_INTERLEAVED, 1, err);
+    const struct hparams_defaults defaults = {.rope_style = ROPE_INTERLEAVED, .window_period = 1};
+    return hparams_decoder(hp, weights, &defaults, err);
 }
+
+static const struct hf_tensor mixtral_tensors[] = {
+    {"layers.#.block_sparse_moe.gate.weight", "blk.#.ffn_gate_inp.weight", hf_map_view},
+    {"layers.#.block_sparse_moe.experts.#.w1.weight", "blk.#.ffn_gate_exps.weight", hf_map_expert},
+    {"layers.#.block_sparse_moe.experts.#.w2.weight", "blk.#.ffn_down_exps.weight", hf_map_expert},
+    {"layers.#.block_sparse_moe.experts.#.w3.weight", "blk.#.ffn_up_exps.weight", hf_map_expert},
+    {0},
+};
+
+static const struct hf_class llama_classes[] = {
+    {
+        .name = "LlamaForCausalLM",
+        .model_type = "llama",
+        .keys = {hf_keys_size, hf_keys_decoder, hf_keys_kv},
+        .activation = &hf_silu,
+        .rope = {.theta = 10000, .is_permuted = true},
+        .tensors = {hf_tensors_decoder, hf_tensors_norms, hf_tensors_mlp, hf_tensors_mlp_bias},
+    },
+    {
+        .name = "MistralForCausalLM",
+        .model_type = "mistral",
+        .keys = {hf_keys_size, hf_keys_decoder, hf_keys_kv},
+        .activation = &hf_silu,
+        .window = {.mark = hf_window_all},
+        .rope = {.theta = 10000, .is_permuted = true},
+        .tensors = {hf_tensors_decoder, hf_tensors_norms, hf_tensors_mlp, hf_tensors_mlp_bias},
+    },
+    {
+        .name = "MixtralForCausalLM",
+        .model_type = "mixtral",
+        .keys = {hf_keys_size, hf_keys_decoder, hf_keys_experts, hf_keys_kv},
+        .activation = &hf_silu,
+        .window = {.mark = hf_window_all},
+        .rope = {.theta = 1e6, .is_permuted = true},
+        .tensors = {hf_tensors_decoder, hf_tensors_norms, hf_tensors_mlp_bias, hf_tensors_experts,
+                    mixtral_tensors},
+    },
+    {0},
+};
 
 const struct arch arch_llama = {
     .name = "llama",
     .read = llama_read,
-    .decoder =
-        {
-            .attn_norm = "attn_norm",
-            .ffn_norm = "ffn_norm",
-            .gate = GATE_SILU,
-        },
+    .layer = layer_llama,
+    .build = stack_build,
+    .classes = llama_classes,
 };

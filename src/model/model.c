@@ -7,6 +7,20 @@
 #include "model/arch.h"
 #include "model/hparams.h"
 
+static rn_status open_any(const char *path, bool is_vocab, struct weights **out, rn_error *err) {
+    struct hf_arch folders[ARCH_COUNT + 1];
+    arch_folders(folders);
+    return weights_open_any(path, folders, is_vocab, out, err);
+}
+
+rn_status model_weights_open(const char *path, struct weights **out, rn_error *err) {
+    return open_any(path, false, out, err);
+}
+
+rn_status model_weights_open_vocab(const char *path, struct weights **out, rn_error *err) {
+    return open_any(path, true, out, err);
+}
+
 static rn_status find_arch(const struct weights *weights, const struct arch **out, rn_error *err) {
     const struct meta_view *meta = weights_meta_find(weights, "general.architecture");
     const char *name;
@@ -62,20 +76,22 @@ static rn_status build_plan(struct model *model, const struct weights *weights, 
     model->plan.n_vocab = model->hp.n_vocab;
     model->plan.fetch = fetch_weights;
     model->plan.fetch_ctx = weights;
-    decoder_build(&b);
+    stack_begin(&b);
+    if (!b.status) model->arch->build(&b);
     if (!b.status) b.status = plan_finish(&model->plan, err);
     if (!b.status) b.status = check_all_used(&b);
     free(b.used);
     return b.status;
 }
 
-rn_status model_init(struct model *model, const struct weights *weights, rn_error *err) {
+rn_status model_init_arch(struct model *model, const struct arch *arch,
+                          const struct weights *weights, rn_error *err) {
     memset(model, 0, sizeof *model);
     plan_init(&model->plan);
+    model->arch = arch;
     rn_status s;
-    if ((s = find_arch(weights, &model->arch, err))) return s;
     if ((s = hparams_common(&model->hp, weights, err))) return s;
-    if ((s = model->arch->read(&model->hp, weights, err))) return s;
+    if ((s = arch->read(&model->hp, weights, err))) return s;
     if ((s = build_plan(model, weights, err))) {
         plan_deinit(&model->plan);
         return s;
@@ -85,6 +101,12 @@ rn_status model_init(struct model *model, const struct weights *weights, rn_erro
         model->n_params += (uint64_t)(t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3]);
     }
     return RN_OK;
+}
+
+rn_status model_init(struct model *model, const struct weights *weights, rn_error *err) {
+    const struct arch *arch;
+    const rn_status status = find_arch(weights, &arch, err);
+    return status ? status : model_init_arch(model, arch, weights, err);
 }
 
 void model_deinit(struct model *model) { plan_deinit(&model->plan); }

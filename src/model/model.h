@@ -1,44 +1,49 @@
 // A model: hyper-parameters read from metadata, weights bound by name and checked for shape, the
-// plan its architecture built. Adding an architecture is a file that says how it differs and a row
-// in arch.c.
+// plan its architecture built. Adding an architecture is a file and a row in arch.def.
 #ifndef RN_MODEL_MODEL_H
 #define RN_MODEL_MODEL_H
 
 #include "plan/plan.h"
 #include "weights/weights.h"
 
-// Larger than any vocabulary in use; what a hostile one can make us allocate is bounded by it.
-enum { MODEL_MAX_VOCAB = 1 << 19, MODEL_MAX_LAYER = 1024 };
+// Larger than any vocabulary in use; it bounds the memory that a hostile one can make us allocate.
+enum { MODEL_MAX_VOCAB = 1 << 19, MODEL_MAX_LAYER = 1024, MODEL_MAX_ROPE = 2 };
 
 enum rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LINEAR, ROPE_SCALING_YARN };
 
 struct hparams_rope {
     enum rope_style style;
     int n_rot;
-    float base, base_local; // base_local: of the layers with a window
+    float base;
     enum rope_scaling scaling;
     float factor;               // positions are divided by it; 1: none
     int n_ctx_original;         // before scaling; 0: not said
     float beta_fast, beta_slow; // yarn: rotations over the original context between which it mixes
     bool truncate;              // yarn: these ends are rounded to whole dimensions
     float magnitude;            // multiplies cos and sin, besides yarn's own
-    int skip_every;             // every so many layers one has no rope; 0: all have
 };
 
-// What the metadata says, checked: every count is in a sane range, so products fit 64 bits and row
+// One layer. Layers of a model may differ in each of these.
+struct layer {
+    enum kv_kind kind;                        // of the state that it keeps
+    int n_head, n_head_kv, dim_k, dim_v;      // dim_*: per head
+    int window;                               // positions that it sees; 0: all
+    int rope;                                 // index into hparams.rope; PLAN_NONE: not rotated
+    float attn_scale, attn_softcap;           // of the scores; softcap 0: none
+    int n_ff;                                 // width of the dense feed-forward
+    int n_expert, n_expert_used, n_ff_expert; // n_expert 0: the feed-forward is dense
+    bool normalize_experts;                   // the weights of a token's experts sum to 1
+};
+
+// The metadata's numbers, checked: every count is in a sane range, so products fit 64 bits and row
 // widths fit int.
 struct hparams {
-    int n_layer, n_ctx, n_embd, n_ff, n_vocab;
-    int n_head, n_head_kv, dim_k, dim_v; // dim_*: per head
+    int n_layer, n_ctx, n_embd, n_vocab;
+    struct layer layer[MODEL_MAX_LAYER]; // [n_layer]
+    struct hparams_rope rope[MODEL_MAX_ROPE];
     float norm_eps;
-    struct hparams_rope rope;
-    float attn_scale;                              // of the scores
-    float attn_softcap, logit_softcap;             // 0: none
-    int window;                                    // 0: none
-    bool is_local[MODEL_MAX_LAYER];                // the layers that have the window
+    float logit_softcap;                           // 0: none
     float embd_scale, residual_scale, logit_scale; // multiply; 1: none
-    int n_expert, n_expert_used, n_ff_expert;      // 0: no experts
-    bool normalize_experts;                        // the weights of a token's experts sum to 1
 };
 
 struct model {
@@ -47,6 +52,11 @@ struct model {
     struct plan plan;
     uint64_t n_params;
 };
+
+// weights_open_any with the architectures that are known here: a GGUF file or a folder.
+rn_status model_weights_open(const char *path, struct weights **out, rn_error *err);
+// The metadata alone: of a folder, its config.json need not be there.
+rn_status model_weights_open_vocab(const char *path, struct weights **out, rn_error *err);
 
 // Reads hyper-parameters and builds the plan. weights outlives the model.
 rn_status model_init(struct model *model, const struct weights *weights, rn_error *err);

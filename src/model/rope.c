@@ -28,14 +28,11 @@ static double yarn_share(const struct hparams_rope *rope, int i) {
     return share < 0 ? 0 : share > 1 ? 1 : share;
 }
 
-static void frequencies(const struct hparams_rope *rope, bool local, float *inv_freq) {
-    const double base = (double)(local ? rope->base_local : rope->base);
-    const bool scaled = !local || rope->base_local == rope->base;
+static void frequencies(const struct hparams_rope *rope, float *inv_freq) {
     for (int i = 0; i < rope->n_rot / 2; i++) {
-        const double plain = rmath_exp_double(-2.0 * i / rope->n_rot * rmath_log(base));
-        if (!scaled) {
-            inv_freq[i] = (float)plain;
-        } else if (rope->scaling == ROPE_SCALING_YARN) {
+        const double plain =
+            rmath_exp_double(-2.0 * i / rope->n_rot * rmath_log((double)rope->base));
+        if (rope->scaling == ROPE_SCALING_YARN) {
             const double share = yarn_share(rope, i);
             inv_freq[i] = (float)(plain * (1 - share) + plain / (double)rope->factor * share);
         } else {
@@ -49,13 +46,13 @@ static float magnitude(const struct hparams_rope *rope) {
     return rope->magnitude * (float)(0.1 * rmath_log((double)rope->factor) + 1);
 }
 
-// The divisors of the file; ones where it has none. Of Phi-3's two lists the long one counts where
+// The divisors of the file; ones where it has none. Of Phi-3's two lists the long one is used where
 // the model's context is longer than the original: chosen by the model, not by a request's length,
 // so that a text does not depend on how much room it was given.
-static void divide(struct builder *b, float *inv_freq, float *divisor) {
-    const struct hparams *hp = &b->model->hp;
-    const bool is_long = hp->rope.n_ctx_original && hp->n_ctx > hp->rope.n_ctx_original;
-    const int n = hp->rope.n_rot / 2;
+static void divide(struct builder *b, const struct hparams_rope *rope, float *inv_freq,
+                   float *divisor) {
+    const bool is_long = rope->n_ctx_original && b->model->hp.n_ctx > rope->n_ctx_original;
+    const int n = rope->n_rot / 2;
     const char *const names[] = {"rope_freqs",
                                  is_long ? "rope_factors_long" : "rope_factors_short"};
     for (int k = 0; k < 2; k++) {
@@ -64,31 +61,30 @@ static void divide(struct builder *b, float *inv_freq, float *divisor) {
     }
 }
 
-int build_frequencies(struct builder *b, bool local) {
-    const struct hparams *hp = &b->model->hp;
-    const int n = hp->rope.n_rot / 2;
+int build_frequencies(struct builder *b, const struct hparams_rope *rope) {
+    const int n = rope->n_rot / 2, n_ctx = b->model->hp.n_ctx;
     if (b->status || b->plan->failed) return PLAN_NONE;
     float *inv_freq = calloc((size_t)n * 2, sizeof *inv_freq);
     if (!inv_freq) {
         b->status = err_set(b->err, RN_ERR_NOMEM, "no memory for the plan");
         return PLAN_NONE;
     }
-    frequencies(&hp->rope, local, inv_freq);
-    divide(b, inv_freq, inv_freq + n);
+    frequencies(rope, inv_freq);
+    divide(b, rope, inv_freq, inv_freq + n);
     for (int i = 0; i < n && !b->status; i++) {
         // sine and cosine are exact enough up to this angle; real models stay far below
-        if (!(fabsf(inv_freq[i]) * (float)hp->n_ctx <= 1e8f))
+        if (!(fabsf(inv_freq[i]) * (float)n_ctx <= 1e8f))
             b->status = err_set(
                 b->err, RN_ERR_MODEL,
                 "%s: rope frequency %d is %g (rope_freqs.weight or rope.scaling.factor): its "
                 "angle at position %d is out of range",
-                weights_name(b->weights), i, (double)inv_freq[i], hp->n_ctx);
+                weights_name(b->weights), i, (double)inv_freq[i], n_ctx);
     }
-    const struct plan_rope rope = {.style = hp->rope.style,
-                                   .n_rot = hp->rope.n_rot,
-                                   .inv_freq = inv_freq,
-                                   .magnitude = magnitude(&hp->rope)};
-    const int index = b->status ? PLAN_NONE : plan_add_rope(b->plan, &rope);
+    const struct plan_rope added = {.style = rope->style,
+                                    .n_rot = rope->n_rot,
+                                    .inv_freq = inv_freq,
+                                    .magnitude = magnitude(rope)};
+    const int index = b->status ? PLAN_NONE : plan_add_rope(b->plan, &added);
     free(inv_freq);
     return index;
 }

@@ -55,40 +55,39 @@ static rn_status name_put(struct weights *weights, rn_error *err) {
 }
 
 // A value out of its range is left out: the file is advice.
-static bool sampling_value(const struct hf_object *object, enum hf_field field, double min,
-                           double max, double *out) {
-    const struct hf_value *value = &object->value[field];
+static bool sampling_value(struct hf_config *c, const struct hf_object *object, const char *name,
+                           double min, double max, double *out) {
+    const struct hf_value value = hf_find(c, object, name);
     struct jread json;
-    if (!hf_has(object, field)) return false;
-    jread_init(&json, value->text, value->len);
+    if (!hf_has(c, object, name)) return false;
+    jread_init(&json, value.text, value.len);
     return jread_peek(&json) == JREAD_NUMBER && jread_f64(&json, out) && *out >= min && *out <= max;
 }
 
 static rn_status sampling_put(struct weights *weights, const struct part *part, rn_error *err) {
     static const struct {
-        enum hf_field field;
-        const char *key;
+        const char *name, *key;
         double min, max;
     } floats[] = {
-        {HF_temperature, "general.sampling.temp", 0, 100},
-        {HF_top_p, "general.sampling.top_p", 1e-6, 1},
-        {HF_min_p, "general.sampling.min_p", 0, 1},
-        {HF_repetition_penalty, "general.sampling.penalty_repeat", 1e-6, 100},
+        {"temperature", "general.sampling.temp", 0, 100},
+        {"top_p", "general.sampling.top_p", 1e-6, 1},
+        {"min_p", "general.sampling.min_p", 0, 1},
+        {"repetition_penalty", "general.sampling.penalty_repeat", 1e-6, 100},
     };
     struct hf_config c = {.weights = weights,
                           .err = err,
                           .path = part->name,
                           .text = (const char *)part->map.data};
-    struct hf_object object = {0};
+    struct hf_object object;
     hf_object_read(&c, (struct hf_value){c.text, part->map.size}, &object);
     double value;
     for (size_t i = 0; c.status == RN_OK && i < sizeof floats / sizeof *floats; i++) {
-        if (!sampling_value(&object, floats[i].field, floats[i].min, floats[i].max, &value))
+        if (!sampling_value(&c, &object, floats[i].name, floats[i].min, floats[i].max, &value))
             continue;
         const float stored = (float)value;
         c.status = hf_put(weights, floats[i].key, META_F32, &stored, sizeof stored, err);
     }
-    if (c.status == RN_OK && sampling_value(&object, HF_top_k, 0, INT32_MAX, &value)) {
+    if (c.status == RN_OK && sampling_value(&c, &object, "top_k", 0, INT32_MAX, &value)) {
         const int32_t stored = (int32_t)value;
         c.status = hf_put(weights, "general.sampling.top_k", META_I32, &stored, sizeof stored, err);
     }
@@ -140,10 +139,11 @@ static rn_status tensors_read(struct hf_config *c) {
 
 // --- all of it ---
 
-static rn_status config_read(struct weights *weights, const struct part *part, bool is_vocab,
-                             rn_error *err) {
+static rn_status config_read(struct weights *weights, const struct part *part,
+                             const struct hf_arch *archs, bool is_vocab, rn_error *err) {
     struct hf_config c = {.weights = weights,
                           .err = err,
+                          .archs = archs,
                           .path = part->name,
                           .text = (const char *)part->map.data};
     const char *text = c.text;
@@ -156,7 +156,8 @@ static rn_status config_read(struct weights *weights, const struct part *part, b
     return c.status == RN_OK && !is_vocab ? tensors_read(&c) : c.status;
 }
 
-static rn_status folder_read(struct weights *weights, bool is_vocab, rn_error *err) {
+static rn_status folder_read(struct weights *weights, const struct hf_arch *archs, bool is_vocab,
+                             rn_error *err) {
     struct part config;
     rn_status status = part_open(weights, "config.json", JSON_MAX, &config, err);
     if (status == RN_OK && !config.map.data && !is_vocab)
@@ -165,19 +166,21 @@ static rn_status folder_read(struct weights *weights, bool is_vocab, rn_error *e
                          "safetensors files",
                          config.name);
     if (status == RN_OK) status = name_put(weights, err);
-    if (status == RN_OK && config.map.data) status = config_read(weights, &config, is_vocab, err);
+    if (status == RN_OK && config.map.data)
+        status = config_read(weights, &config, archs, is_vocab, err);
     if (status == RN_OK) status = sampling_read(weights, err);
     part_close(&config);
     return status;
 }
 
-rn_status hf_open(struct weights *weights, bool is_vocab, rn_error *err) {
+rn_status hf_open(struct weights *weights, const struct hf_arch *archs, bool is_vocab,
+                  rn_error *err) {
     size_t len = strlen(weights->path);
     while (len > 1 && weights->path[len - 1] == '/') len--;
     weights->folder = arena_strdup(&weights->arena, weights->path, len);
     if (!weights->folder) return err_set(err, RN_ERR_NOMEM, "%s: out of memory", weights->name);
     snprintf(weights->container, sizeof weights->container, "safetensors");
-    rn_status status = folder_read(weights, is_vocab, err);
+    rn_status status = folder_read(weights, archs, is_vocab, err);
     if (status == RN_OK) status = store_metas_index(&weights->metas, weights->name, err);
     return status;
 }

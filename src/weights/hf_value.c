@@ -1,6 +1,6 @@
 // Values out of JSON objects, and metadata out of values. An object is walked once and the text of
-// each known field is kept; the text is read when a value is wanted, so every value can be named
-// with its place when it is wrong. Called by hf_config.c, hf_rope.c and hf_folder.c.
+// each member is kept; the text is read when a value is wanted, so every value can be named with
+// its place when it is wrong. Called by the other hf_*.c files and by src/model/.
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,13 +9,12 @@
 #include "base/jread.h"
 #include "weights/hf.h"
 
-static const char *const field_names[HF_FIELD_COUNT] = {
-#define FIELD(name) #name,
-#include "weights/hf_fields.def"
-#undef FIELD
-};
+enum { MAX_MEMBERS = 1 << 16 };
 
-const char *hf_field_name(enum hf_field field) { return field_names[field]; }
+struct hf_member {
+    struct jread_text key;
+    struct hf_value value;
+};
 
 void hf_fail(struct hf_config *c, rn_status status, const char *fmt, ...) {
     if (c->status != RN_OK) return;
@@ -28,21 +27,15 @@ void hf_fail(struct hf_config *c, rn_status status, const char *fmt, ...) {
 }
 
 void hf_fail_value(struct hf_config *c, rn_status status, const struct hf_object *object,
-                   enum hf_field field, const char *expected) {
-    const struct hf_value *value = &object->value[field];
-    if (!value->text) {
-        hf_fail(c, status, "%s is missing, expected %s", field_names[field], expected);
+                   const char *key, const char *expected) {
+    const struct hf_value value = hf_find(c, object, key);
+    if (!value.text) {
+        hf_fail(c, status, "%s is missing, expected %s", key, expected);
         return;
     }
-    const int shown = value->len < 60 ? (int)value->len : 60;
-    hf_fail(c, status, "offset %zu: %s is %.*s, expected %s", (size_t)(value->text - c->text),
-            field_names[field], shown, value->text, expected);
-}
-
-static int field_find(const struct jread_text *key) {
-    for (int i = 0; i < HF_FIELD_COUNT; i++)
-        if (jread_equals(key, field_names[i])) return i;
-    return -1;
+    const int shown = value.len < 60 ? (int)value.len : 60;
+    hf_fail(c, status, "offset %zu: %s is %.*s, expected %s", (size_t)(value.text - c->text), key,
+            shown, value.text, expected);
 }
 
 // Reports the JSON reader's error, at its place in the file rather than in the value.
@@ -51,100 +44,131 @@ static void fail_json(struct hf_config *c, const struct jread *json) {
             json->error);
 }
 
-void hf_object_read(struct hf_config *c, struct hf_value value, struct hf_object *out) {
-    if (c->status != RN_OK) return;
-    bool seen[HF_FIELD_COUNT] = {0};
+// Walks the object: counts its members, and keeps them where there is room (NULL: none).
+static int members_walk(struct hf_config *c, struct hf_value value, struct hf_member *out) {
     struct jread json;
-    struct jread_text key;
+    struct hf_member member;
+    int n = 0;
     jread_init(&json, value.text, value.len);
     jread_enter_object(&json);
-    while (!json.error && jread_next_key(&json, &key)) {
-        const int field = field_find(&key);
-        struct hf_value member;
-        if (!jread_raw(&json, &member.text, &member.len) || field < 0) continue;
-        if (seen[field]) {
-            hf_fail(c, RN_ERR_MODEL, "offset %zu: %s is there twice",
-                    (size_t)(member.text - c->text), field_names[field]);
-            return;
-        }
-        seen[field] = true;
-        out->value[field] = member;
+    while (!json.error && n <= MAX_MEMBERS && jread_next_key(&json, &member.key)) {
+        if (!jread_raw(&json, &member.value.text, &member.value.len)) break;
+        if (out) out[n] = member;
+        n++;
+    }
+    if (n > MAX_MEMBERS) {
+        hf_fail(c, RN_ERR_MODEL, "an object has more than %d keys", MAX_MEMBERS);
+        return 0;
     }
     if (!json.error) jread_finish(&json);
     if (json.error) fail_json(c, &json);
+    return n;
 }
 
-bool hf_has(const struct hf_object *object, enum hf_field field) {
-    const struct hf_value *value = &object->value[field];
-    return value->text && !(value->len == 4 && memcmp(value->text, "null", 4) == 0);
+void hf_object_read(struct hf_config *c, struct hf_value value, struct hf_object *out) {
+    *out = (struct hf_object){0};
+    if (c->status != RN_OK) return;
+    const int n = members_walk(c, value, NULL);
+    if (c->status != RN_OK) return;
+    struct hf_member *member = arena_array(&c->weights->arena, (size_t)n + 1, sizeof *member);
+    if (!member) {
+        hf_fail(c, RN_ERR_NOMEM, "out of memory");
+        return;
+    }
+    out->n = members_walk(c, value, member);
+    out->member = member;
+}
+
+struct hf_value hf_find(struct hf_config *c, const struct hf_object *object, const char *key) {
+    struct hf_value found = {0};
+    for (; object && !found.text; object = object->under) {
+        for (int i = 0; i < object->n; i++) {
+            const struct hf_member *member = &object->member[i];
+            if (!jread_equals(&member->key, key)) continue;
+            if (found.text)
+                hf_fail(c, RN_ERR_MODEL, "offset %zu: %s is there twice",
+                        (size_t)(member->value.text - c->text), key);
+            found = member->value;
+        }
+    }
+    return found;
+}
+
+static bool is_null(struct hf_value value) {
+    return value.len == 4 && memcmp(value.text, "null", 4) == 0;
+}
+
+bool hf_has(struct hf_config *c, const struct hf_object *object, const char *key) {
+    const struct hf_value value = hf_find(c, object, key);
+    return value.text && !is_null(value);
 }
 
 // Whether there is something to read; sets up the reader.
-static bool begin(const struct hf_config *c, const struct hf_object *object, enum hf_field field,
+static bool begin(struct hf_config *c, const struct hf_object *object, const char *key,
                   struct jread *json) {
-    if (c->status != RN_OK || !hf_has(object, field)) return false;
-    jread_init(json, object->value[field].text, object->value[field].len);
+    const struct hf_value value = hf_find(c, object, key);
+    if (c->status != RN_OK || !value.text || is_null(value)) return false;
+    jread_init(json, value.text, value.len);
     return true;
 }
 
-int64_t hf_int(struct hf_config *c, const struct hf_object *object, enum hf_field field,
-               int64_t min, int64_t max, int64_t fallback) {
+int64_t hf_int(struct hf_config *c, const struct hf_object *object, const char *key, int64_t min,
+               int64_t max, int64_t fallback) {
     struct jread json;
     int64_t value;
-    if (!begin(c, object, field, &json)) return fallback;
+    if (!begin(c, object, key, &json)) return fallback;
     if (jread_i64(&json, &value) && value >= min && value <= max) return value;
     char expected[96];
     snprintf(expected, sizeof expected, "an integer from %lld to %lld", (long long)min,
              (long long)max);
-    hf_fail_value(c, RN_ERR_MODEL, object, field, expected);
+    hf_fail_value(c, RN_ERR_MODEL, object, key, expected);
     return fallback;
 }
 
-double hf_number(struct hf_config *c, const struct hf_object *object, enum hf_field field,
-                 double min, double max, double fallback) {
+double hf_number(struct hf_config *c, const struct hf_object *object, const char *key, double min,
+                 double max, double fallback) {
     struct jread json;
     double value;
-    if (!begin(c, object, field, &json)) return fallback;
+    if (!begin(c, object, key, &json)) return fallback;
     if (jread_f64(&json, &value) && value >= min && value <= max) return value;
     char expected[96];
     snprintf(expected, sizeof expected, "a number from %g to %g", min, max);
-    hf_fail_value(c, RN_ERR_MODEL, object, field, expected);
+    hf_fail_value(c, RN_ERR_MODEL, object, key, expected);
     return fallback;
 }
 
-bool hf_bool(struct hf_config *c, const struct hf_object *object, enum hf_field field,
-             bool fallback) {
+bool hf_bool(struct hf_config *c, const struct hf_object *object, const char *key, bool fallback) {
     struct jread json;
     bool value;
-    if (!begin(c, object, field, &json)) return fallback;
+    if (!begin(c, object, key, &json)) return fallback;
     if (jread_bool(&json, &value)) return value;
-    hf_fail_value(c, RN_ERR_MODEL, object, field, "true or false");
+    hf_fail_value(c, RN_ERR_MODEL, object, key, "true or false");
     return fallback;
 }
 
-void hf_string(struct hf_config *c, const struct hf_object *object, enum hf_field field, char *out,
+void hf_string(struct hf_config *c, const struct hf_object *object, const char *key, char *out,
                size_t size) {
     struct jread json;
     struct jread_text text;
     out[0] = 0;
-    if (!begin(c, object, field, &json)) return;
+    if (!begin(c, object, key, &json)) return;
     if (!jread_string(&json, &text)) {
-        hf_fail_value(c, RN_ERR_MODEL, object, field, "a string");
+        hf_fail_value(c, RN_ERR_MODEL, object, key, "a string");
         return;
     }
     snprintf(out, size, "%.*s", (int)(text.len < size ? text.len : size), text.data);
 }
 
-double hf_measure(struct hf_config *c, const struct hf_object *object, enum hf_field field,
+double hf_measure(struct hf_config *c, const struct hf_object *object, const char *key,
                   double fallback) {
     struct jread json;
     bool flag;
-    if (!begin(c, object, field, &json)) return fallback;
+    if (!begin(c, object, key, &json)) return fallback;
     switch (jread_peek(&json)) {
     case JREAD_BOOL:
         return jread_bool(&json, &flag) && flag ? 1 : 0;
     case JREAD_NUMBER:
-        return hf_number(c, object, field, -HUGE_VAL, HUGE_VAL, fallback);
+        return hf_number(c, object, key, -HUGE_VAL, HUGE_VAL, fallback);
     case JREAD_ARRAY: {
         double count = 0;
         jread_enter_array(&json);
@@ -152,7 +176,7 @@ double hf_measure(struct hf_config *c, const struct hf_object *object, enum hf_f
         return count;
     }
     default:
-        hf_fail_value(c, RN_ERR_MODEL, object, field, "a number, true or false, or an array");
+        hf_fail_value(c, RN_ERR_MODEL, object, key, "a number, true or false, or an array");
         return fallback;
     }
 }

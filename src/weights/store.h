@@ -99,6 +99,7 @@ rn_status gguf_split_count(const struct store_metas *metas, const char *path, in
 rn_status gguf_split_open(struct weights *weights, int count, rn_error *err);
 
 // hf_folder.c: fills everything from weights->folder.
-rn_status hf_open(struct weights *weights, bool is_vocab, rn_error *err);
+rn_status hf_open(struct weights *weights, const struct hf_arch *archs, bool is_vocab,
+                  rn_error *err);
 
 #endif

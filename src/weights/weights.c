@@ -105,28 +105,29 @@ static bool is_folder(const char *path) {
 }
 
 // Tensors that were rewritten into memory need not be there twice.
-static rn_status folder_open(struct weights *weights, bool is_vocab, rn_error *err) {
-    const rn_status status = hf_open(weights, is_vocab, err);
+static rn_status folder_open(struct weights *weights, const struct hf_arch *archs, bool is_vocab,
+                             rn_error *err) {
+    const rn_status status = hf_open(weights, archs, is_vocab, err);
     for (int i = 0; i < weights->n_files; i++)
         if (weights->files[i].fd >= 0) file_map_drop(&weights->files[i].map);
     return status;
 }
 
-static rn_status open_path(const char *path, bool is_vocab, struct weights **out, rn_error *err) {
+rn_status weights_open(const char *path, struct weights **out, rn_error *err) {
     struct weights *weights;
     *out = NULL;
-    rn_status status = weights_create(path, &weights, err);
+    const rn_status status = weights_create(path, &weights, err);
+    return status == RN_OK ? open_end(gguf_open(weights, err), weights, out) : status;
+}
+
+rn_status weights_open_any(const char *path, const struct hf_arch *archs, bool is_vocab,
+                           struct weights **out, rn_error *err) {
+    struct weights *weights;
+    if (!is_folder(path)) return weights_open(path, out, err);
+    *out = NULL;
+    const rn_status status = weights_create(path, &weights, err);
     if (status != RN_OK) return status;
-    status = is_folder(path) ? folder_open(weights, is_vocab, err) : gguf_open(weights, err);
-    return open_end(status, weights, out);
-}
-
-rn_status weights_open(const char *path, struct weights **out, rn_error *err) {
-    return open_path(path, false, out, err);
-}
-
-rn_status weights_open_vocab(const char *path, struct weights **out, rn_error *err) {
-    return open_path(path, true, out, err);
+    return open_end(folder_open(weights, archs, is_vocab, err), weights, out);
 }
 
 static struct store_file *file_push(struct weights *weights, const char *path, rn_error *err) {

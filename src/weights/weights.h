@@ -53,13 +53,17 @@ struct meta_view {
 };
 
 struct weights;
+struct hf_arch;
 
-// Opens a GGUF file, all parts of a split one (given any part: NAME-00001-of-00003.gguf), or a
-// folder with config.json and safetensors. An error's message begins with the path.
+// Opens a GGUF file, all parts of a split one (given any part: NAME-00001-of-00003.gguf). An
+// error's message begins with the path.
 rn_status weights_open(const char *path, struct weights **out, rn_error *err);
-// The metadata alone: of a folder, its config.json need not be there.
-rn_status weights_open_vocab(const char *path, struct weights **out, rn_error *err);
-// The same from memory that outlives it; name is used in messages.
+// The same, or a folder with config.json and safetensors, which is read by the rows of `archs`
+// (hf_arch.h; see model_weights_open). is_vocab: of a folder the metadata alone, and its
+// config.json need not be there.
+rn_status weights_open_any(const char *path, const struct hf_arch *archs, bool is_vocab,
+                           struct weights **out, rn_error *err);
+// A GGUF file from memory that outlives it; name is used in messages.
 rn_status weights_open_memory(const char *name, const void *data, size_t size, struct weights **out,
                               rn_error *err);
 void weights_close(struct weights *weights);

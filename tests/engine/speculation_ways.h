@@ -75,7 +75,7 @@ static inline rn_model *recurrent_open(void) {
     rn_error err = {0};
     rn_model *model = calloc(1, sizeof *model);
     assert_non_null(model);
-    check(!weights_open_vocab(TEST_DATA "/golden/gemma3/model.gguf", &model->weights, &err) &&
+    check(!weights_open(TEST_DATA "/golden/gemma3/model.gguf", &model->weights, &err) &&
               !vocab_load(model->weights, N_VOCAB, &model->tokenizer, NULL, &err) &&
               !recurrent_model_init(&model->model, N_VOCAB, FORMAT_F32, &err),
           "%s", err.message);

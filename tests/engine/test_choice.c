@@ -399,8 +399,7 @@ static struct tokenizer *tokenizer_open(void) {
     struct weights *weights;
     struct tokenizer *tokenizer;
     rn_error err = {0};
-    check(weights_open_vocab(MODELS_DIR "/tale-1m-f16.gguf", &weights, &err) == RN_OK, "%s",
-          err.message);
+    check(weights_open(MODELS_DIR "/tale-1m-f16.gguf", &weights, &err) == RN_OK, "%s", err.message);
     check(vocab_load(weights, 0, &tokenizer, NULL, &err) == RN_OK, "%s", err.message);
     weights_close(weights);
     return tokenizer;

@@ -170,7 +170,7 @@ static void rows_again_leave_everybody_a_row(void **state) {
     int n_vocab = N_VOCAB;
     rn_error err = {0};
     rn_model model = {0};
-    check(!weights_open_vocab(TEST_DATA "/golden/gemma3/model.gguf", &model.weights, &err) &&
+    check(!weights_open(TEST_DATA "/golden/gemma3/model.gguf", &model.weights, &err) &&
               !vocab_load(model.weights, N_VOCAB, &model.tokenizer, NULL, &err) &&
               !recurrent_model_init(&model.model, N_VOCAB, FORMAT_F32, &err),
           "%s", err.message);

@@ -14,8 +14,8 @@ static rn_model *recurrent_open(int n_vocab) {
     rn_error err = {0};
     rn_model *model = calloc(1, sizeof *model);
     assert_non_null(model);
-    check(weights_open_vocab(TEST_DATA "/golden/gemma3/model.gguf", &model->weights, &err) == RN_OK,
-          "%s", err.message);
+    check(weights_open(TEST_DATA "/golden/gemma3/model.gguf", &model->weights, &err) == RN_OK, "%s",
+          err.message);
     check(vocab_load(model->weights, n_vocab, &model->tokenizer, NULL, &err) == RN_OK, "%s",
           err.message);
     check(recurrent_model_init(&model->model, n_vocab, FORMAT_F32, &err) == RN_OK, "%s",

@@ -30,7 +30,7 @@ static int load_tokenizer(void **state) {
     (void)state;
     struct weights *weights;
     rn_error err;
-    if (weights_open_vocab(MODELS_DIR "/tale-1m-f16.gguf", &weights, &err)) return 1;
+    if (weights_open(MODELS_DIR "/tale-1m-f16.gguf", &weights, &err)) return 1;
     const rn_status status = vocab_load(weights, 0, &tokenizer, NULL, &err);
     weights_close(weights);
     return status != RN_OK;

@@ -18,7 +18,7 @@ static int open_model(void **state) {
     rn_error err = {0};
     model = calloc(1, sizeof *model);
     assert_non_null(model);
-    if (weights_open_vocab(TEST_DATA "/golden/gemma3/model.gguf", &model->weights, &err) ||
+    if (weights_open(TEST_DATA "/golden/gemma3/model.gguf", &model->weights, &err) ||
         vocab_load(model->weights, N_VOCAB, &model->tokenizer, NULL, &err) ||
         recurrent_model_init(&model->model, N_VOCAB, FORMAT_F32, &err))
         return 1;

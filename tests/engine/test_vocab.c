@@ -6,6 +6,7 @@
 #include "data_file.h"
 #include "engine/vocab.h"
 #include "gguf_writer.h"
+#include "model/model.h"
 
 // What a vocabulary became; everything owned.
 struct loaded {
@@ -262,7 +263,7 @@ static struct data_folder folder_make(const char *const *file) {
 static struct loaded load_folder(const struct data_folder *folder, int32_t n_vocab) {
     struct weights *weights;
     rn_error err;
-    check(weights_open_vocab(folder->path, &weights, &err) == RN_OK, "%s", err.message);
+    check(model_weights_open_vocab(folder->path, &weights, &err) == RN_OK, "%s", err.message);
     return load(weights, n_vocab);
 }
 

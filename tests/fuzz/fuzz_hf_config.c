@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "folder_walk.h"
+#include "model/arch.h"
 #include "weights/hf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -27,8 +28,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct weights weights = {.path = path, .name = path};
     struct st_table table = {.weights = &weights};
     rn_error err = {0};
+    struct hf_arch folders[ARCH_COUNT + 1];
+    arch_folders(folders);
     struct hf_config config = {.weights = &weights,
                                .err = &err,
+                               .archs = folders,
                                .path = path,
                                .text = (const char *)data};
     if (size == 0) return 0;

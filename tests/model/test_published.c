@@ -156,7 +156,7 @@ static void the_largest_gemmas_scale_by_width_and_heads(void **state) {
         struct file file = gemma_begin(cases[i].arch, cases[i].n_layer);
         if (cases[i].own > 0) put_f32(&file, "attention.scale", cases[i].own);
         struct opened *o = file_good(&file);
-        const double scale = (double)o->model.hp.attn_scale;
+        const double scale = (double)o->model.hp.layer[0].attn_scale;
         check(fabs(1 / (scale * scale) - cases[i].expected) < 1e-4, "case %zu: %g", i, scale);
         file_close(o);
     }
@@ -166,16 +166,17 @@ static void gemma2_has_its_caps_and_window_where_a_file_does_not_say(void **stat
     (void)state;
     struct file file = gemma_begin("gemma2", 3);
     struct opened *o = file_good(&file);
-    assert_true(o->model.hp.attn_softcap == 50 && o->model.hp.logit_softcap == 30);
-    assert_int_equal(o->model.hp.window, 4096);
-    assert_true(o->model.hp.is_local[0] && !o->model.hp.is_local[1] && o->model.hp.is_local[2]);
+    assert_true(o->model.hp.layer[0].attn_softcap == 50 && o->model.hp.logit_softcap == 30);
+    assert_int_equal(o->model.hp.layer[0].window, 4096);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(o->model.hp.layer[i].kind, i == 1 ? KV_FULL : KV_WINDOW);
     file_close(o);
     file = gemma_begin("gemma2", 3);
     put_f32(&file, "attn_logit_softcapping", 0);
     put_f32(&file, "final_logit_softcapping", 7);
     put_u32(&file, "attention.sliding_window", 0);
     o = file_good(&file);
-    assert_true(o->model.hp.attn_softcap == 0 && o->model.hp.logit_softcap == 7);
+    assert_true(o->model.hp.layer[0].attn_softcap == 0 && o->model.hp.logit_softcap == 7);
     assert_int_equal(o->model.plan.n_group, 1);
     assert_int_equal(o->model.plan.group[0].kind, KV_FULL);
     file_close(o);
@@ -227,7 +228,7 @@ static void gemma3_scales_the_rope_of_layers_without_a_window(void **state) {
     assert_int_equal(plan->n_rope, 2);
     for (int i = 0; i < plan->n_op; i++) {
         if (plan->op[i].kind != OP_ROPE) continue;
-        const bool local = o->model.hp.is_local[plan->op[i].layer];
+        const bool local = o->model.hp.layer[plan->op[i].layer].kind == KV_WINDOW;
         const float *freq = plan->rope[plan->op[i].rope.rope].inv_freq;
         assert_true(local == (plan->op[i].layer != 5));
         assert_true(freq[0] == (local ? 1.0f : 0.125f));

@@ -29,7 +29,7 @@ static void every_shape_becomes_a_plan(void **state) {
         check(model_init(&model, weights, &err) == RN_OK, "%s: %s", cases[i].spec, err.message);
         assert_int_equal(model.hp.n_layer, cases[i].n_layer);
         assert_int_equal(model.hp.n_vocab, cases[i].n_vocab);
-        assert_int_equal(model.hp.n_head_kv, cases[i].n_head_kv);
+        assert_int_equal(model.hp.layer[0].n_head_kv, cases[i].n_head_kv);
         assert_int_equal(model.hp.n_ctx, 131072);
         model_deinit(&model);
         weights_close(weights);

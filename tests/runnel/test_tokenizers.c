@@ -5,6 +5,7 @@
 
 #include "engine/vocab.h"
 #include "golden_folder.h"
+#include "model/model.h"
 #include "runnel.h"
 #include "text/unicode.h"
 #include "tokenizer_folder.h"
@@ -295,7 +296,7 @@ static void any_bytes_survive_as_the_sum_of_token_bytes(void **state) {
     struct weights *weights;
     struct tokenizer *tokenizer;
     const char *path = TEST_DATA "/tokenizers/gpt-2/vocab.gguf";
-    check(weights_open_vocab(path, &weights, &err) == RN_OK, "%s", err.message);
+    check(model_weights_open_vocab(path, &weights, &err) == RN_OK, "%s", err.message);
     check(vocab_load(weights, 0, &tokenizer, NULL, &err) == RN_OK, "%s", err.message);
     weights_close(weights);
     struct token_list list = {0};

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "weights/weights.h"
+#include "model/model.h"
 
 struct folder {
     char path[64];
@@ -96,7 +96,7 @@ static inline void st_write(const struct folder *folder, const char *name,
 static inline struct weights *folder_open(const struct folder *folder) {
     struct weights *weights = NULL;
     rn_error err = {0};
-    check(weights_open(folder->path, &weights, &err) == RN_OK, "%s", err.message);
+    check(model_weights_open(folder->path, &weights, &err) == RN_OK, "%s", err.message);
     return weights;
 }
 
@@ -104,12 +104,12 @@ static inline struct weights *folder_open(const struct folder *folder) {
 static inline void folder_refused(const struct folder *folder, rn_status status, const char *part) {
     struct weights *weights = (struct weights *)&status;
     rn_error err = {0};
-    const rn_status actual = weights_open(folder->path, &weights, &err);
+    const rn_status actual = model_weights_open(folder->path, &weights, &err);
     check(actual == status && strstr(err.message, part), "%s: %s, expected %s: %s",
           rn_status_text(actual), err.message, rn_status_text(status), part);
     check(!weights && err.status == status, "%s", err.message);
     check(strncmp(err.message, folder->path, strlen(folder->path)) == 0, "%s", err.message);
-    check(weights_open(folder->path, &weights, NULL) == status, "%s", err.message);
+    check(model_weights_open(folder->path, &weights, NULL) == status, "%s", err.message);
 }
 
 // --- configs ---

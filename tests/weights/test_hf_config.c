@@ -101,7 +101,7 @@ static void the_folder_gives_the_name(void **state) {
         static const char *const tails[] = {"", "/", "//."};
         rn_error err = {0};
         snprintf(path, sizeof path, "./%s%s", folder.path, tails[i]);
-        check(weights_open(path, &weights, &err) == RN_OK, "%s", err.message);
+        check(model_weights_open(path, &weights, &err) == RN_OK, "%s", err.message);
         check_string(weights, "general.name", expected);
         assert_string_equal(weights_path(weights), path);
         weights_close(weights);
@@ -611,22 +611,22 @@ static void a_vocabulary_needs_no_config(void **state) {
     const struct folder folder = folder_create();
     struct weights *weights;
     rn_error err = {0};
-    check(weights_open_vocab(folder.path, &weights, &err) == RN_OK, "%s", err.message);
+    check(model_weights_open_vocab(folder.path, &weights, &err) == RN_OK, "%s", err.message);
     assert_string_equal(weights_folder(weights), folder.path);
     assert_int_equal(weights_tensor_count(weights), 0);
     assert_int_equal(weights_file_count(weights), 0);
     check_string(weights, "general.name", folder.path);
     weights_close(weights);
     folder_text(&folder, "config.json", "{\"architectures\": [\"NobodyForCausalLM\"]}");
-    check(weights_open_vocab(folder.path, &weights, &err) == RN_OK, "%s", err.message);
+    check(model_weights_open_vocab(folder.path, &weights, &err) == RN_OK, "%s", err.message);
     check(!weights_meta_find(weights, "general.architecture"), "unknown");
     weights_close(weights);
     folder_text(&folder, "config.json", "{\"architectures\": [\"Qwen2ForCausalLM\"]}");
-    check(weights_open_vocab(folder.path, &weights, &err) == RN_OK, "%s", err.message);
+    check(model_weights_open_vocab(folder.path, &weights, &err) == RN_OK, "%s", err.message);
     check_string(weights, "general.architecture", "qwen2");
     weights_close(weights);
     folder_text(&folder, "config.json", "{");
-    assert_int_equal(weights_open_vocab(folder.path, &weights, &err), RN_ERR_MODEL);
+    assert_int_equal(model_weights_open_vocab(folder.path, &weights, &err), RN_ERR_MODEL);
     folder_remove(&folder);
 }
 

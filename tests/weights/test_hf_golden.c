@@ -2,6 +2,7 @@
 // that both have are equal, and so are all tensors, name by name and byte by byte, save the rows of
 // q and k where GGUF permutes them.
 #include "golden_folder.h"
+#include "model/model.h"
 
 // Keys that a folder need not have, or has otherwise.
 static bool is_excepted(const char *key) {
@@ -87,7 +88,7 @@ static void folder_says_what_its_gguf_says(void **state) {
     char path[DATA_PATH_BYTES];
     struct weights *from_folder, *from_gguf;
     rn_error err = {0};
-    check(weights_open(folder.path, &from_folder, &err) == RN_OK, "%s", err.message);
+    check(model_weights_open(folder.path, &from_folder, &err) == RN_OK, "%s", err.message);
     snprintf(path, sizeof path, TEST_DATA "/golden/%s/model.gguf", name);
     check(weights_open(path, &from_gguf, &err) == RN_OK, "%s", err.message);
     compare_metas(from_folder, from_gguf);

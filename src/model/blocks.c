@@ -1,0 +1,200 @@
+// Blocks of layers: attention and feed-forward in their variants, as ops over shared buffers. The
+// last layer goes over to the out rows behind its KV append: later ops are computed only for rows
+// whose result is wanted. Called by the architectures' layer functions.
+#include "model/blocks.h"
+
+#include <assert.h>
+#include <string.h>
+
+int block_buffer(struct builder *b, const char *name, int width, int slots) {
+    const struct plan *plan = b->plan;
+    for (int i = 0; i < plan->n_buffer; i++) {
+        const struct plan_buffer *have = &plan->buffer[i];
+        if (have->width == width && have->slots == slots && have->rows == b->rows &&
+            strcmp(have->name, name) == 0)
+            return i;
+    }
+    return plan_add_slots(b->plan, name, width, b->rows, slots);
+}
+
+// Queries, and the heads' results.
+static int query_buffer(struct builder *b, const struct layer *l) {
+    return block_buffer(b, "q", l->n_head * l->dim_k, 1);
+}
+
+static int heads_buffer(struct builder *b, const struct layer *l) {
+    return block_buffer(b, "a", l->n_head * l->dim_v, 1);
+}
+
+// Feed-forward; with experts a slot for each that a token uses.
+struct ffn_buffers {
+    int gate, up, router, route, expert_out;
+};
+
+static struct ffn_buffers ffn_buffers(struct builder *b, const struct layer *l) {
+    const int slots = l->n_expert ? l->n_expert_used : 1;
+    const int n_ff = l->n_expert ? l->n_ff_expert : l->n_ff;
+    struct ffn_buffers t = {.gate = block_buffer(b, "gate", n_ff, slots),
+                            .up = block_buffer(b, "up", n_ff, slots)};
+    if (l->n_expert) {
+        t.router = block_buffer(b, "router", l->n_expert, 1);
+        t.route = block_buffer(b, "route", 2 * slots, 1);
+        t.expert_out = block_buffer(b, "expert_out", b->model->hp.n_embd, slots);
+    }
+    return t;
+}
+
+void blocks_declare(struct builder *b, const struct layer *l) {
+    block_stream(b);
+    block_buffer(b, "h", b->model->hp.n_embd, 1);
+    query_buffer(b, l);
+    heads_buffer(b, l);
+    ffn_buffers(b, l);
+}
+
+// --- the residual stream ---
+
+int block_stream(struct builder *b) { return block_buffer(b, "x", b->model->hp.n_embd, 1); }
+
+int block_norm(struct builder *b, enum norm_kind kind, const char *name) {
+    const int n_embd = b->model->hp.n_embd, h = block_buffer(b, "h", n_embd, 1);
+    build_norm(b, kind, block_stream(b), h, name, n_embd, false);
+    return h;
+}
+
+void block_add(struct builder *b, int in, const char *name) {
+    const float scale = b->model->hp.residual_scale;
+    build_linear(b, in, block_stream(b),
+                 (struct linear){.name = name, .scale = scale, .add = true});
+}
+
+void block_add_normed(struct builder *b, int in, const char *name, const char *norm) {
+    const int n_embd = b->model->hp.n_embd, h = block_buffer(b, "h", n_embd, 1);
+    build_linear(b, in, h, (struct linear){.name = name});
+    build_norm(b, NORM_RMS, h, block_stream(b), norm, n_embd, true);
+}
+
+// --- attention ---
+
+static struct qkv qkv_buffers(struct builder *b, const struct layer *l) {
+    return (struct qkv){.q = query_buffer(b, l),
+                        .k = block_buffer(b, "k", l->n_head_kv * l->dim_k, 1),
+                        .v = block_buffer(b, "v", l->n_head_kv * l->dim_v, 1)};
+}
+
+struct qkv block_qkv(struct builder *b, const struct layer *l, int in) {
+    const struct qkv t = qkv_buffers(b, l);
+    build_linear(b, in, t.q, (struct linear){.name = "attn_q"});
+    build_linear(b, in, t.k, (struct linear){.name = "attn_k"});
+    build_linear(b, in, t.v, (struct linear){.name = "attn_v"});
+    return t;
+}
+
+struct qkv block_qkv_fused(struct builder *b, const struct layer *l, int in) {
+    const struct qkv t = qkv_buffers(b, l);
+    const int64_t n_q = l->n_head * l->dim_k, n_k = l->n_head_kv * l->dim_k;
+    const int64_t total = n_q + n_k + l->n_head_kv * l->dim_v;
+    struct linear part = {.name = "attn_qkv", .total = total};
+    build_linear(b, in, t.q, part);
+    part.first = n_q;
+    build_linear(b, in, t.k, part);
+    part.first = n_q + n_k;
+    build_linear(b, in, t.v, part);
+    return t;
+}
+
+void block_norm_heads(struct builder *b, const struct layer *l, struct qkv qkv) {
+    build_norm(b, NORM_RMS, qkv.q, qkv.q, "attn_q_norm", l->dim_k, false);
+    build_norm(b, NORM_RMS, qkv.k, qkv.k, "attn_k_norm", l->dim_k, false);
+}
+
+void block_norm_qk(struct builder *b, const struct layer *l, struct qkv qkv) {
+    build_norm(b, NORM_RMS, qkv.q, qkv.q, "attn_q_norm", l->n_head * l->dim_k, false);
+    build_norm(b, NORM_RMS, qkv.k, qkv.k, "attn_k_norm", l->n_head_kv * l->dim_k, false);
+}
+
+void block_rope(struct builder *b, const struct layer *l, struct qkv qkv) {
+    if (l->rope == PLAN_NONE) return;
+    build_rope(b, qkv.q, b->rope[l->rope], l->n_head, l->dim_k);
+    build_rope(b, qkv.k, b->rope[l->rope], l->n_head_kv, l->dim_k);
+}
+
+// The last layer goes over to the out rows with the residual stream and a buffer that its block
+// works on next, for which the block goes on with the returned one.
+static int go_over(struct builder *b, int carried) {
+    if (b->layer != b->model->hp.n_layer - 1 || b->plan->failed) return carried;
+    const struct plan_buffer from = b->plan->buffer[carried];
+    const int x = block_stream(b);
+    b->rows = ROWS_OUT;
+    const int out = block_buffer(b, from.name, from.width, from.slots);
+    build_gather(b, x, block_stream(b));
+    build_gather(b, carried, out);
+    return out;
+}
+
+int block_attend(struct builder *b, const struct layer *l, struct qkv qkv, int sinks) {
+    const struct kv_place place = b->place[b->layer];
+    build_kv_append(b, qkv.k, qkv.v, place);
+    const int q = go_over(b, qkv.q);
+    const int a = heads_buffer(b, l);
+    build_attention(b, l, q, a, place, sinks);
+    return a;
+}
+
+// --- feed-forward ---
+
+static int gated(struct builder *b, const struct layer *l, int in, enum gate_kind gate,
+                 struct linear of_gate, struct linear of_up) {
+    const struct ffn_buffers t = ffn_buffers(b, l);
+    build_linear(b, in, t.gate, of_gate);
+    build_linear(b, in, t.up, of_up);
+    build_gate(b, gate, t.gate, t.up, t.gate);
+    return t.gate;
+}
+
+int block_gated(struct builder *b, const struct layer *l, int in, enum gate_kind gate) {
+    return gated(b, l, in, gate, (struct linear){.name = "ffn_gate"},
+                 (struct linear){.name = "ffn_up"});
+}
+
+int block_gated_fused(struct builder *b, const struct layer *l, int in, enum gate_kind gate) {
+    const int64_t n_ff = l->n_ff;
+    return gated(b, l, in, gate, (struct linear){.name = "ffn_up", .total = 2 * n_ff},
+                 (struct linear){.name = "ffn_up", .first = n_ff, .total = 2 * n_ff});
+}
+
+int block_plain(struct builder *b, const struct layer *l, int in, enum gate_kind act) {
+    const struct ffn_buffers t = ffn_buffers(b, l);
+    build_linear(b, in, t.up, (struct linear){.name = "ffn_up"});
+    build_gate(b, act, t.up, PLAN_NONE, t.gate);
+    return t.gate;
+}
+
+void block_experts(struct builder *b, const struct layer *l, int in, enum gate_kind gate) {
+    assert(b->model->hp.residual_scale == 1); // combine adds as it is
+    const struct ffn_buffers t = ffn_buffers(b, l);
+    build_linear(b, in, t.router, (struct linear){.name = "ffn_gate_inp"});
+    build_route(b, l, t.router, t.route);
+    build_experts(b, l, in, t.route, t.gate, "ffn_gate_exps");
+    build_experts(b, l, in, t.route, t.up, "ffn_up_exps");
+    build_gate(b, gate, t.gate, t.up, t.gate);
+    build_experts(b, l, t.gate, t.route, t.expert_out, "ffn_down_exps");
+    build_combine(b, t.expert_out, t.route, block_stream(b));
+}
+
+// --- pieces that several architectures share ---
+
+void block_feed_forward(struct builder *b, const struct layer *l, int in, enum gate_kind gate) {
+    if (l->n_expert) {
+        block_experts(b, l, in, gate);
+    } else {
+        block_add(b, block_gated(b, l, in, gate), "ffn_down");
+    }
+}
+
+void layer_llama(struct builder *b, const struct layer *l) {
+    const struct qkv qkv = block_qkv(b, l, block_norm(b, NORM_RMS, "attn_norm"));
+    block_rope(b, l, qkv);
+    block_add(b, block_attend(b, l, qkv, PLAN_NONE), "attn_output");
+    block_feed_forward(b, l, block_norm(b, NORM_RMS, "ffn_norm"), GATE_SILU);
+}

@@ -1,0 +1,50 @@
+// The blocks that an architecture's layer function is made of. They work on the residual stream of
+// the layer that is being built, in the rows that the layer is at: all tokens, and in the last
+// layer behind its KV append the out rows only. A block returns the buffer that holds its result,
+// or adds to the stream. Tensor names are GGUF's, without "blk.N." and ".weight".
+//
+// Adding a kind of block is adding a function here; no block asks which architecture calls it.
+#ifndef RN_MODEL_BLOCKS_H
+#define RN_MODEL_BLOCKS_H
+
+#include "model/arch.h"
+
+// A buffer of the current rows. Blocks that ask for the same name, width and slots share it.
+int block_buffer(struct builder *b, const char *name, int width, int slots);
+// All buffers of a layer's blocks below, for stack.c, which fixes their order.
+void blocks_declare(struct builder *b, const struct layer *l);
+
+// --- the residual stream ---
+int block_stream(struct builder *b);                                      // itself
+int block_norm(struct builder *b, enum norm_kind kind, const char *name); // its norm
+void block_add(struct builder *b, int in, const char *name);              // += scale * W in
+void block_add_normed(struct builder *b, int in, const char *name,
+                      const char *norm); // += norm(W in)
+
+// --- attention ---
+struct qkv {
+    int q, k, v;
+};
+struct qkv block_qkv(struct builder *b, const struct layer *l, int in);          // three matrices
+struct qkv block_qkv_fused(struct builder *b, const struct layer *l, int in);    // attn_qkv
+void block_norm_heads(struct builder *b, const struct layer *l, struct qkv qkv); // q, k by head
+void block_norm_qk(struct builder *b, const struct layer *l, struct qkv qkv);    // q, k as a whole
+void block_rope(struct builder *b, const struct layer *l, struct qkv qkv); // if the layer has one
+// Keys and values are kept, then the heads' results. sinks: a vector that takes part in the
+// softmax; PLAN_NONE: none.
+int block_attend(struct builder *b, const struct layer *l, struct qkv qkv, int sinks);
+
+// --- feed-forward: the input of ffn_down ---
+int block_gated(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
+int block_gated_fused(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
+int block_plain(struct builder *b, const struct layer *l, int in, enum gate_kind act);
+// Experts, added to the stream.
+void block_experts(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
+
+// --- pieces that several architectures share ---
+// Experts where the layer has them, else block_gated and ffn_down; added to the stream.
+void block_feed_forward(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
+// Llama's layer.
+void layer_llama(struct builder *b, const struct layer *l);
+
+#endif

@@ -1,0 +1,107 @@
+// The frame around the layers, for every architecture: buffers, KV groups and rope frequencies
+// before them, the embedding, the loop over the layers, the head. The layers themselves are the
+// architecture's (arch->layer).
+//
+// Everything behind the last layer's KV append works on the out rows only, and the vocabulary's
+// product on those that need logits.
+#include "model/blocks.h"
+
+// All buffers are declared before the first op, those of the tokens first, so that a plan's buffers
+// have one order whatever the order of its blocks.
+static int declare_buffers(struct builder *b) {
+    const struct hparams *hp = &b->model->hp;
+    b->rows = ROWS_TOKENS;
+    for (int i = 0; i < hp->n_layer; i++) blocks_declare(b, &hp->layer[i]);
+    b->rows = ROWS_OUT;
+    blocks_declare(b, &hp->layer[hp->n_layer - 1]);
+    b->rows = ROWS_TOKENS;
+    for (int i = 0; i < hp->n_layer; i++) {
+        const struct layer *l = &hp->layer[i];
+        block_buffer(b, "k", l->n_head_kv * l->dim_k, 1);
+        block_buffer(b, "v", l->n_head_kv * l->dim_v, 1);
+    }
+    return plan_add_buffer(b->plan, "logits", hp->n_vocab, ROWS_LOGITS);
+}
+
+static bool shares_group(const struct layer *l, const struct plan_kv_group *group) {
+    return group->kind == l->kind && group->n_head_kv == l->n_head_kv && group->dim_k == l->dim_k &&
+           group->dim_v == l->dim_v && group->window == l->window;
+}
+
+// Puts the layer into the first group of its kind and width; a new one if there is none.
+static void add_to_group(struct builder *b, int layer) {
+    const struct layer *l = &b->model->hp.layer[layer];
+    struct plan *plan = b->plan;
+    int g = 0;
+    while (g < plan->n_group && !shares_group(l, &plan->group[g])) g++;
+    if (g == PLAN_MAX_KV_GROUPS) {
+        b->status = err_set(b->err, RN_ERR_UNSUPPORTED,
+                            "%s: layer %d has another width or window than the %d kinds of layers "
+                            "before it: more kinds are not supported",
+                            weights_name(b->weights), layer, PLAN_MAX_KV_GROUPS);
+        return;
+    }
+    if (g == plan->n_group)
+        plan_add_kv_group(plan, &(struct plan_kv_group){.kind = l->kind,
+                                                        .n_head_kv = l->n_head_kv,
+                                                        .dim_k = l->dim_k,
+                                                        .dim_v = l->dim_v,
+                                                        .window = l->window});
+    b->place[layer] = (struct kv_place){g, plan->group[g].n_layer++};
+}
+
+// Layers of one kind and width have one page table: first those that see everything, then those
+// with a window.
+static void add_groups(struct builder *b) {
+    static const enum kv_kind kinds[] = {KV_FULL, KV_WINDOW};
+    const struct hparams *hp = &b->model->hp;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < hp->n_layer && !b->status; i++)
+            if (hp->layer[i].kind == kinds[k]) add_to_group(b, i);
+}
+
+// The frequencies that some layer uses.
+static void add_ropes(struct builder *b) {
+    const struct hparams *hp = &b->model->hp;
+    for (int r = 0; r < MODEL_MAX_ROPE; r++) {
+        bool wanted = false;
+        for (int i = 0; i < hp->n_layer; i++) wanted = wanted || hp->layer[i].rope == r;
+        b->rope[r] = wanted ? build_frequencies(b, &hp->rope[r]) : PLAN_NONE;
+    }
+}
+
+void stack_begin(struct builder *b) {
+    b->plan->logits = declare_buffers(b);
+    add_groups(b);
+    add_ropes(b);
+}
+
+void stack_embed(struct builder *b) {
+    const struct hparams *hp = &b->model->hp;
+    b->embd = bind_matrix(b, "token_embd", hp->n_vocab, hp->n_embd);
+    build_embed(b, block_stream(b), b->embd, hp->embd_scale);
+}
+
+void stack_layers(struct builder *b) {
+    const struct hparams *hp = &b->model->hp;
+    for (b->layer = 0; b->layer < hp->n_layer; b->layer++)
+        b->model->arch->layer(b, &hp->layer[b->layer]);
+    b->layer = -1;
+}
+
+// The head is the embedding where the file has none of its own.
+void stack_head(struct builder *b, enum norm_kind norm) {
+    const struct hparams *hp = &b->model->hp;
+    const int h = block_norm(b, norm, "output_norm"), logits = b->plan->logits;
+    const bool is_tied = !bind_present(b, "output");
+    const int head = is_tied ? b->embd : bind_matrix(b, "output", hp->n_vocab, hp->n_embd);
+    build_head(b, h, logits, head, hp->logit_scale);
+    if (hp->logit_softcap > 0) build_softcap(b, logits, hp->logit_softcap);
+    b->plan->hidden = h;
+}
+
+void stack_build(struct builder *b) {
+    stack_embed(b);
+    stack_layers(b);
+    stack_head(b, NORM_RMS);
+}

@@ -1,0 +1,185 @@
+// An architecture's description of its Hugging Face folders: rows that hf_config.c, hf_rope.c and
+// hf_tensors.c run, and calls for its own functions where rows are not enough. The rows themselves
+// are in src/model/: the code here knows how to read a folder, and no model.
+#ifndef RN_WEIGHTS_HF_ARCH_H
+#define RN_WEIGHTS_HF_ARCH_H
+
+#include <stddef.h>
+
+#include "weights/weights.h"
+
+struct hf_config;
+struct hf_mapper;
+
+// --- rows. Tables end with a row of zeros. ---
+
+enum hf_type { HF_INT, HF_FLOAT, HF_BOOL };
+
+#define HF_REQUIRED     -1.0
+#define HF_ABSENT       -2.0 // no metadata then
+#define HF_NUMBER(name) offsetof(struct hf_config, name)
+#define HF_POSITIVE     1e-30, 1e30
+enum { HF_MAX_LAYER = 4096, HF_MAX_ACTIVATIONS = 4, HF_MAX_TABLES = 6 };
+
+// A value of config.json that becomes metadata.
+struct hf_key {
+    const char *name, *other; // the first of the two that is there is used; other NULL: none
+    const char *gguf;         // "<arch>.<gguf>"
+    enum hf_type type;
+    double min, max;
+    double fallback; // the class's default, HF_REQUIRED or HF_ABSENT
+    size_t number;   // HF_NUMBER(...) that keeps an integer; 0: none
+    size_t like;     // the fallback is that number; 0: it is `fallback`
+};
+
+// A setting of which one value alone is supported: a number, a bool as 0 or 1, the length of an
+// array.
+struct hf_setting {
+    const char *name;
+    double fallback, value;
+    const char *expected; // for the message
+};
+
+struct hf_activation {
+    const char *key;
+    const char *names[HF_MAX_ACTIVATIONS]; // any of these, or none at all
+    const char *expected;                  // for the message
+};
+
+// Which layers see a window only. layer_types decides where it is there.
+struct hf_window {
+    // Marks them as the class does; NULL: the class has no window.
+    void (*mark)(struct hf_config *c, uint8_t *is_local);
+    const char *flag; // a bool without which no layer has one; NULL: none is needed
+    bool is_always;   // 0 is written where no layer has one: GGUF's own default is another
+};
+
+struct hf_scaling {
+    const char *type;
+    void (*read)(struct hf_config *c, double theta);
+};
+
+struct hf_rope {
+    double theta;                      // default; 0: the class has no rope
+    double theta_local;                // default for layers with a window; 0: as the others
+    const struct hf_scaling *scalings; // that the class knows; NULL: hf_scalings
+    bool is_partial;                   // partial_rotary_factor may be other than 1
+    bool is_permuted;                  // GGUF permutes q and k, a folder does not
+    void (*more)(struct hf_config *c); // keys between the base and the scaling; NULL: none
+};
+
+// A tensor of the files. Names are without "model.", "language_model." and "transformer.".
+typedef void hf_map(struct hf_mapper *m);
+struct hf_tensor {
+    const char *pattern; // # is a number: the layer, then the expert; * at the end: any rest
+    const char *name;    // GGUF's; # is the layer, @ gate or up; NULL: there is none
+    hf_map *map;
+};
+
+struct hf_class {
+    const char *name;                         // in architectures
+    const char *model_type;                   // where there are no architectures
+    const struct hf_key *keys[HF_MAX_TABLES]; // in the order of the metadata
+    const struct hf_setting *settings;        // NULL: none
+    const struct hf_activation *activation;   // the one that is supported
+    const char *quant_method;                 // the one that is supported; NULL: none
+    struct hf_window window;
+    struct hf_rope rope;
+    int head_dim;                      // default; 0: width / heads
+    bool is_tied;                      // default of tie_word_embeddings
+    void (*read)(struct hf_config *c); // called where rows are not enough; NULL: they are
+    const struct hf_tensor *tensors[HF_MAX_TABLES];
+};
+
+// An architecture's classes, under GGUF's name of it. Tables of these end with a row of zeros.
+struct hf_arch {
+    const char *name;
+    const struct hf_class *classes;
+};
+
+// --- while a config is read ---
+
+// The JSON text of a value; text is NULL where there is none.
+struct hf_value {
+    const char *text;
+    size_t len;
+};
+
+struct hf_member;
+struct hf_object {
+    const struct hf_member *member; // [n]
+    int n;
+    const struct hf_object *under; // has the keys that this one has not; NULL: none
+};
+
+// The first error is kept in status and stops the rest: every call below returns at once then, with
+// a harmless value.
+struct hf_config {
+    struct weights *weights;
+    rn_error *err;
+    rn_status status;
+    const char *path;            // of the file, for messages
+    const char *text;            // its first byte, for offsets in messages
+    const struct hf_arch *archs; // the known ones
+    struct hf_object root, outer, rope, rope_local;
+    const struct hf_class *class;
+    const char *arch; // GGUF's name
+    // Numbers that the tensors need.
+    int64_t n_layer, n_embd, n_head, n_head_kv, n_ff, n_ctx, head_dim, n_rot;
+    int64_t n_expert, n_expert_used, n_ff_expert; // n_expert is 0: there are none
+    bool is_tied;
+};
+
+// A value of a wrong kind or out of its range is an error; one that is absent or null gives the
+// fallback, without range check.
+int64_t hf_int(struct hf_config *c, const struct hf_object *object, const char *key, int64_t min,
+               int64_t max, int64_t fallback);
+double hf_number(struct hf_config *c, const struct hf_object *object, const char *key, double min,
+                 double max, double fallback);
+bool hf_bool(struct hf_config *c, const struct hf_object *object, const char *key, bool fallback);
+// There, and not null.
+bool hf_has(struct hf_config *c, const struct hf_object *object, const char *key);
+// The value's text. A key that is there twice is an error.
+struct hf_value hf_find(struct hf_config *c, const struct hf_object *object, const char *key);
+
+void hf_fail(struct hf_config *c, rn_status status, const char *fmt, ...) RN_PRINTF(3, 4);
+// "config.json: offset 31: hidden_size is -1, expected 1 to 131072"
+void hf_fail_value(struct hf_config *c, rn_status status, const struct hf_object *object,
+                   const char *key, const char *expected);
+
+// Metadata under "<arch>.<suffix>".
+void hf_put_u32(struct hf_config *c, const char *suffix, int64_t value);
+void hf_put_f32(struct hf_config *c, const char *suffix, double value);
+
+// hf_config.c: windows of every layer, of layers 0, 2, 4 and on, of those from max_window_layers
+// on.
+void hf_window_all(struct hf_config *c, uint8_t *is_local);
+void hf_window_alternate(struct hf_config *c, uint8_t *is_local);
+void hf_window_upper(struct hf_config *c, uint8_t *is_local);
+
+// hf_rope.c: linear, yarn and llama3, and each alone.
+extern const struct hf_scaling hf_scalings[];
+void hf_scaling_linear(struct hf_config *c, double theta);
+void hf_scaling_yarn(struct hf_config *c, double theta);
+void hf_scaling_llama3(struct hf_config *c, double theta);
+void hf_scaling_longrope(struct hf_config *c, double theta);
+// original_max_position_embeddings, else the context.
+int64_t hf_original_context(struct hf_config *c);
+
+// --- hf_maps.c: maps of tensors. Those of experts are for classes that require expert_count. ---
+hf_map hf_map_view;            // the file's bytes
+hf_map hf_map_head;            // a view, unless the head is tied to the embedding
+hf_map hf_map_ignore;          // nothing: buffers that are computed, and what reads images
+hf_map hf_map_add_one;         // a vector with 1 added
+hf_map hf_map_transposed;      // of [in, out], as Conv1D has it
+hf_map hf_map_expert;          // one expert's matrix: a slice of the GGUF tensor
+hf_map hf_map_experts_gate_up; // [experts, 2 ff, in], the gate's rows first
+hf_map hf_map_experts_down;    // [experts, out, ff]
+hf_map hf_map_turns_gate_up;   // [experts, in, 2 ff], gate and up by turns
+hf_map hf_map_turns_bias;      // [experts, 2 ff], by turns
+hf_map hf_map_turns_down;      // [experts, ff, out]
+hf_map hf_map_mxfp4_gate_up;   // nibbles [experts, 2 ff, in / 32, 16], rows of gate and up by turns
+hf_map hf_map_mxfp4_down;      // nibbles [experts, out, ff / 32, 16]
+hf_map hf_map_mxfp4_scales;    // read with the nibbles
+
+#endif

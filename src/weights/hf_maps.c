@@ -1,0 +1,341 @@
+// The maps that a tensor row can name: a view of the file's bytes, a slice of an expert tensor, a
+// copy in another layout, or nothing. Each checks dtype and shape before it moves a byte. Called by
+// hf_tensors.c through the rows.
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "weights/hf.h"
+
+// --- checks ---
+
+static const enum format_id formats[] = {
+    [ST_F32] = FORMAT_F32, [ST_F16] = FORMAT_F16, [ST_BF16] = FORMAT_BF16};
+
+static enum format_id format_of(const struct st_tensor *tensor) { return formats[tensor->dtype]; }
+
+static size_t element_bytes(const struct st_tensor *tensor) {
+    return (size_t)format_at(format_of(tensor))->block_bytes;
+}
+
+// A float tensor of one to four dimensions, none empty.
+static bool check_float(struct hf_mapper *m) {
+    const struct st_tensor *t = m->tensor;
+    if (t->dtype != ST_F32 && t->dtype != ST_F16 && t->dtype != ST_BF16) {
+        hf_mapper_fail(m, RN_ERR_UNSUPPORTED, "dtype %s is not supported, only F32, F16 and BF16",
+                       t->dtype_name);
+        return false;
+    }
+    bool ok = t->n_dims >= 1 && t->n_dims <= WEIGHTS_MAX_DIMS && t->bytes > 0;
+    for (int i = 0; i < WEIGHTS_MAX_DIMS; i++) ok = ok && t->dim[i] > 0;
+    if (!ok)
+        hf_mapper_fail(m, RN_ERR_MODEL, "%d dimensions, or an empty one, expected 1 to %d",
+                       t->n_dims, WEIGHTS_MAX_DIMS);
+    return ok;
+}
+
+// The tensor must have these dimensions, slowest first as the files write them; 0 is any.
+static bool check_shape(struct hf_mapper *m, const struct st_tensor *t, int n_dims, int64_t a,
+                        int64_t b, int64_t c, int64_t d) {
+    const int64_t want[4] = {a, b, c, d};
+    bool ok = t->n_dims == n_dims && t->bytes > 0;
+    char have_text[100] = "", want_text[100] = "";
+    size_t have_len = 0, want_len = 0;
+    for (int i = 0; i < n_dims; i++) {
+        const int64_t have = t->n_dims == n_dims ? t->dim[n_dims - 1 - i] : 0;
+        ok = ok && have > 0 && (want[i] == 0 || have == want[i]);
+        have_len += (size_t)snprintf(have_text + have_len, sizeof have_text - have_len,
+                                     "%s%" PRId64, i ? ", " : "", have);
+        want_len += (size_t)snprintf(want_text + want_len, sizeof want_text - want_len,
+                                     "%s%" PRId64, i ? ", " : "", want[i]);
+    }
+    if (!ok && t->n_dims != n_dims) {
+        hf_mapper_fail(m, RN_ERR_MODEL, "%d dimensions, expected %d", t->n_dims, n_dims);
+    } else if (!ok) {
+        hf_mapper_fail(m, RN_ERR_MODEL, "shape [%s], expected [%s]", have_text, want_text);
+    }
+    return ok;
+}
+
+// --- maps ---
+
+static struct tensor_view *view_push(struct hf_mapper *m, const char *name) {
+    struct hf_config *c = m->c;
+    const char *copy = arena_strdup(&c->weights->arena, name, strlen(name));
+    struct tensor_view *view = copy ? store_tensor_push(c->weights) : NULL;
+    if (!view) {
+        hf_mapper_fail(m, RN_ERR_NOMEM, "out of memory");
+        return NULL;
+    }
+    const struct st_tensor *t = m->tensor;
+    *view = (struct tensor_view){.name = copy,
+                                 .format = format_of(t),
+                                 .n_dims = t->n_dims,
+                                 .dim = {t->dim[0], t->dim[1], t->dim[2], t->dim[3]},
+                                 .data = t->data,
+                                 .bytes = t->bytes,
+                                 .offset = t->offset,
+                                 .file = t->file};
+    return view;
+}
+
+void hf_map_view(struct hf_mapper *m) {
+    char name[HF_GGUF_NAME_MAX];
+    if (!check_float(m)) return;
+    hf_mapper_name(m, "", name);
+    if (view_push(m, name) && strcmp(name, "token_embd.weight") == 0) {
+        if (m->tensor->dim[1] > UINT32_MAX)
+            hf_mapper_fail(m, RN_ERR_MODEL, "%" PRId64 " rows are more than a vocabulary can have",
+                           m->tensor->dim[1]);
+        hf_put_u32(m->c, "vocab_size", m->tensor->dim[1]);
+    }
+}
+
+void hf_map_add_one(struct hf_mapper *m) {
+    char name[HF_GGUF_NAME_MAX];
+    void *data;
+    if (!check_float(m) || !check_shape(m, m->tensor, 1, 0, 0, 0, 0)) return;
+    hf_mapper_name(m, "", name);
+    if (hf_tensor_new(m->c, name, FORMAT_F32, 1, m->tensor->dim, &data) == RN_OK)
+        hf_copy_add_one(data, m->tensor, format_of(m->tensor));
+}
+
+void hf_map_transposed(struct hf_mapper *m) {
+    const struct st_tensor *t = m->tensor;
+    char name[HF_GGUF_NAME_MAX];
+    void *data;
+    if (!check_float(m) || !check_shape(m, t, 2, 0, 0, 0, 0)) return;
+    const int64_t rows = t->dim[0], cols = t->dim[1];
+    hf_mapper_name(m, "", name);
+    if (hf_tensor_new(m->c, name, format_of(t), 2, (const int64_t[]){cols, rows}, &data) == RN_OK)
+        hf_copy_transposed(data, t->data, rows, cols, rows, 0, 1, element_bytes(t));
+}
+
+// A tensor whose slices of the third dimension are given one by one.
+static struct tensor_view *parts_push(struct hf_mapper *m, const char *name, int64_t cols,
+                                      int64_t rows, const void ***parts) {
+    struct hf_config *c = m->c;
+    uint64_t bytes = format_row_bytes(format_of(m->tensor), cols);
+    const bool fits =
+        ck_mul(bytes, (uint64_t)rows, &bytes) && ck_mul(bytes, (uint64_t)c->n_expert, &bytes);
+    *parts = arena_array(&c->weights->arena, (size_t)c->n_expert, sizeof **parts);
+    if (!fits || !*parts) {
+        hf_mapper_fail(m, RN_ERR_NOMEM, "out of memory for %" PRId64 " experts", c->n_expert);
+        return NULL;
+    }
+    struct tensor_view *view = view_push(m, name);
+    if (!view) return NULL;
+    view->n_dims = 3;
+    view->dim[0] = cols;
+    view->dim[1] = rows;
+    view->dim[2] = c->n_expert;
+    view->dim[3] = 1;
+    view->data = NULL;
+    view->parts = *parts;
+    view->bytes = bytes;
+    return view;
+}
+
+void hf_map_expert(struct hf_mapper *m) {
+    struct hf_config *c = m->c;
+    const struct st_tensor *t = m->tensor;
+    if (m->number[1] >= c->n_expert) {
+        hf_mapper_fail(m, RN_ERR_MODEL, "expert %" PRId64 ", the config has %" PRId64, m->number[1],
+                       c->n_expert);
+        return;
+    }
+    if (!check_float(m) || !check_shape(m, t, 2, 0, 0, 0, 0)) return;
+    int *slices = hf_mapper_slices(m);
+    if (*slices < 0) {
+        char name[HF_GGUF_NAME_MAX];
+        const void **parts;
+        hf_mapper_name(m, "", name);
+        // Each part is a tensor of the files; a few of them must not claim room for many.
+        m->n_parts += c->n_expert;
+        if (m->n_parts > m->table->n) {
+            hf_mapper_fail(m, RN_ERR_MODEL,
+                           "the files have too few tensors for %" PRId64 " experts", c->n_expert);
+            return;
+        }
+        if (!parts_push(m, name, t->dim[0], t->dim[1], &parts)) return;
+        *slices = c->weights->n_tensors - 1;
+    }
+    const struct tensor_view *view = &c->weights->tensors[*slices];
+    if (view->format != format_of(t) || view->dim[0] != t->dim[0] || view->dim[1] != t->dim[1]) {
+        hf_mapper_fail(m, RN_ERR_MODEL,
+                       "%s [%" PRId64 ", %" PRId64 "], other experts have %s [%" PRId64 ", %" PRId64
+                       "]",
+                       t->dtype_name, t->dim[1], t->dim[0], format_at(view->format)->name,
+                       view->dim[1], view->dim[0]);
+        return;
+    }
+    const void **slot = (const void **)(uintptr_t)&view->parts[m->number[1]];
+    if (*slot) hf_mapper_fail(m, RN_ERR_MODEL, "expert %" PRId64 " is there twice", m->number[1]);
+    *slot = t->data;
+}
+
+// Rows of width and of 2 ff must differ: otherwise the shape does not tell which axis is which.
+void hf_map_experts_gate_up(struct hf_mapper *m) {
+    const struct hf_config *c = m->c;
+    const struct st_tensor *t = m->tensor;
+    static const char *const which[] = {"gate", "up"};
+    if (!check_float(m) || !check_shape(m, t, 3, c->n_expert, 2 * c->n_ff_expert, c->n_embd, 0))
+        return;
+    if (2 * c->n_ff_expert == c->n_embd) {
+        hf_mapper_fail(m, RN_ERR_UNSUPPORTED,
+                       "the two axes are of one length, so their order is unknown");
+        return;
+    }
+    const uint64_t slice = t->bytes / (uint64_t)c->n_expert;
+    for (int i = 0; i < 2; i++) {
+        char name[HF_GGUF_NAME_MAX];
+        const void **parts;
+        hf_mapper_name(m, which[i], name);
+        if (!parts_push(m, name, t->dim[0], c->n_ff_expert, &parts)) return;
+        for (int64_t e = 0; e < c->n_expert; e++)
+            parts[e] = t->data + (uint64_t)e * slice + (uint64_t)i * (slice / 2);
+    }
+}
+
+void hf_map_experts_down(struct hf_mapper *m) {
+    const struct hf_config *c = m->c;
+    if (!check_float(m) || !check_shape(m, m->tensor, 3, c->n_expert, c->n_embd, c->n_ff_expert, 0))
+        return;
+    if (c->n_ff_expert == c->n_embd) {
+        hf_mapper_fail(m, RN_ERR_UNSUPPORTED,
+                       "the two axes are of one length, so their order is unknown");
+        return;
+    }
+    hf_map_view(m);
+}
+
+void hf_map_turns_gate_up(struct hf_mapper *m) {
+    const struct hf_config *c = m->c;
+    const struct st_tensor *t = m->tensor;
+    static const char *const which[] = {"gate", "up"};
+    const int64_t ff = c->n_ff_expert, in = c->n_embd;
+    if (!check_float(m) || !check_shape(m, t, 3, c->n_expert, in, 2 * ff, 0)) return;
+    const size_t size = element_bytes(t);
+    for (int i = 0; i < 2; i++) {
+        char name[HF_GGUF_NAME_MAX];
+        void *data;
+        hf_mapper_name(m, which[i], name);
+        const int64_t dim[] = {in, ff, c->n_expert};
+        if (hf_tensor_new(m->c, name, format_of(t), 3, dim, &data) != RN_OK) return;
+        for (int64_t e = 0; e < c->n_expert; e++)
+            hf_copy_transposed((char *)data + (size_t)(e * ff * in) * size,
+                               t->data + (size_t)(e * in * 2 * ff) * size, ff, in, 2 * ff, i, 2,
+                               size);
+    }
+}
+
+void hf_map_turns_bias(struct hf_mapper *m) {
+    const struct hf_config *c = m->c;
+    const struct st_tensor *t = m->tensor;
+    static const char *const which[] = {"gate", "up"};
+    if (!check_float(m) || !check_shape(m, t, 2, c->n_expert, 2 * c->n_ff_expert, 0, 0)) return;
+    for (int i = 0; i < 2; i++) {
+        char name[HF_GGUF_NAME_MAX];
+        void *data;
+        hf_mapper_name(m, which[i], name);
+        const int64_t dim[] = {c->n_ff_expert, c->n_expert};
+        if (hf_tensor_new(m->c, name, format_of(t), 2, dim, &data) == RN_OK)
+            hf_copy_strided(data, t->data, c->n_ff_expert * c->n_expert, i, 2, element_bytes(t));
+    }
+}
+
+void hf_map_turns_down(struct hf_mapper *m) {
+    const struct hf_config *c = m->c;
+    const struct st_tensor *t = m->tensor;
+    const int64_t ff = c->n_ff_expert, out = c->n_embd;
+    char name[HF_GGUF_NAME_MAX];
+    void *data;
+    if (!check_float(m) || !check_shape(m, t, 3, c->n_expert, ff, out, 0)) return;
+    const size_t size = element_bytes(t);
+    hf_mapper_name(m, "", name);
+    if (hf_tensor_new(m->c, name, format_of(t), 3, (const int64_t[]){ff, out, c->n_expert},
+                      &data) != RN_OK)
+        return;
+    for (int64_t e = 0; e < c->n_expert; e++)
+        hf_copy_transposed((char *)data + (size_t)(e * ff * out) * size,
+                           t->data + (size_t)(e * ff * out) * size, out, ff, out, 0, 1, size);
+}
+
+// The scales of the nibbles, checked, or NULL. `rows` of `blocks` blocks for each expert.
+static const uint8_t *mx_scales(struct hf_mapper *m, int64_t rows, int64_t blocks) {
+    const struct st_tensor *t = m->tensor;
+    char name[ST_NAME_MAX + 1];
+    const size_t stem = strlen(t->name) - strlen("blocks");
+    snprintf(name, sizeof name, "%.*sscales", (int)stem, t->name);
+    const struct st_tensor *scales = st_find(m->table, name);
+    if (!scales) {
+        hf_mapper_fail(m, RN_ERR_MODEL, "its %.100s is missing", name);
+        return NULL;
+    }
+    if (t->dtype != ST_U8 || scales->dtype != ST_U8) {
+        hf_mapper_fail(m, RN_ERR_UNSUPPORTED, "dtype %s, scales %s: expected U8", t->dtype_name,
+                       scales->dtype_name);
+        return NULL;
+    }
+    if (!check_shape(m, t, 4, m->c->n_expert, rows, blocks, 16) ||
+        !check_shape(m, scales, 3, m->c->n_expert, rows, blocks, 0))
+        return NULL;
+    return scales->data;
+}
+
+// Whether a row's length is whole blocks.
+static bool check_blocks(struct hf_mapper *m, int64_t cols) {
+    if (cols % 32 == 0) return true;
+    hf_mapper_fail(m, RN_ERR_MODEL, "rows of %" PRId64 " elements are not whole blocks of 32",
+                   cols);
+    return false;
+}
+
+void hf_map_mxfp4_gate_up(struct hf_mapper *m) {
+    const struct hf_config *c = m->c;
+    static const char *const which[] = {"gate", "up"};
+    const int64_t ff = c->n_ff_expert, in = c->n_embd, blocks = in / 32;
+    if (!check_blocks(m, in)) return;
+    const uint8_t *scales = mx_scales(m, 2 * ff, blocks);
+    if (!scales) return;
+    for (int i = 0; i < 2; i++) {
+        char name[HF_GGUF_NAME_MAX];
+        void *data;
+        hf_mapper_name(m, which[i], name);
+        const int64_t dim[] = {in, ff, c->n_expert};
+        if (hf_tensor_new(m->c, name, FORMAT_MXFP4, 3, dim, &data) != RN_OK) return;
+        for (int64_t row = 0; row < ff * c->n_expert; row++) {
+            const int64_t from = (2 * row + i) * blocks;
+            hf_copy_mxfp4((uint8_t *)data + row * blocks * 17, m->tensor->data + from * 16,
+                          scales + from, blocks);
+        }
+    }
+}
+
+void hf_map_mxfp4_down(struct hf_mapper *m) {
+    const struct hf_config *c = m->c;
+    const int64_t ff = c->n_ff_expert, out = c->n_embd, blocks = ff / 32;
+    char name[HF_GGUF_NAME_MAX];
+    void *data;
+    if (!check_blocks(m, ff)) return;
+    const uint8_t *scales = mx_scales(m, out, blocks);
+    if (!scales) return;
+    hf_mapper_name(m, "", name);
+    const int64_t dim[] = {ff, out, c->n_expert};
+    if (hf_tensor_new(m->c, name, FORMAT_MXFP4, 3, dim, &data) == RN_OK)
+        hf_copy_mxfp4(data, m->tensor->data, scales, out * c->n_expert * blocks);
+}
+
+void hf_map_mxfp4_scales(struct hf_mapper *m) {
+    char name[ST_NAME_MAX + 1];
+    const size_t stem = strlen(m->tensor->name) - strlen("scales");
+    snprintf(name, sizeof name, "%.*sblocks", (int)stem, m->tensor->name);
+    if (!st_find(m->table, name)) hf_mapper_fail(m, RN_ERR_MODEL, "its %.100s is missing", name);
+}
+
+void hf_map_ignore(struct hf_mapper *m) { (void)m; }
+
+void hf_map_head(struct hf_mapper *m) {
+    if (!m->c->is_tied) hf_map_view(m);
+}
