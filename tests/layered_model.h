@@ -9,7 +9,7 @@
 //   2       all   2      2         32, 32        none  160
 //   3       40    8      1         32, 16        1     64
 //   4       24    4      4         16, 16        none  3 experts of 32, 3 used
-//   5       40    6      1         32, 16        1     5 experts of 48, 2 used
+//   5       40    6      1         32, 16        1     5 experts of 48, 1 used
 #ifndef RN_TESTS_LAYERED_MODEL_H
 #define RN_TESTS_LAYERED_MODEL_H
 
@@ -83,7 +83,7 @@ static const struct layer layered_layers[LAYERED_LAYERS] = {
      .dim_v = 16,
      .rope = 1,
      .n_expert = 5,
-     .n_expert_used = 2,
+     .n_expert_used = 1,
      .n_ff_expert = 48},
 };
 

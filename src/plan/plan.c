@@ -50,7 +50,7 @@ int plan_add_slots(struct plan *plan, const char *name, int width, enum row_doma
         grow(plan, plan->buffer, plan->n_buffer, &plan->cap_buffer, sizeof *items);
     if (!items) return 0;
     plan->buffer = items;
-    items[plan->n_buffer] = (struct plan_buffer){name, width, rows, slots};
+    items[plan->n_buffer] = (struct plan_buffer){name, width, rows, slots, false};
     return plan->n_buffer++;
 }
 
@@ -233,6 +233,8 @@ void plan_add_op(struct plan *plan, const struct op *op) {
     plan->op = items;
     check_op(plan, op);
     items[plan->n_op++] = *op;
+    if (op->kind == OP_EXPERTS || (op->kind == OP_GATE && plan->buffer[op->in[0]].has_slots))
+        plan->buffer[op->out].has_slots = true;
 }
 
 rn_status plan_finish(struct plan *plan, rn_error *err) {

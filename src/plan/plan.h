@@ -38,6 +38,7 @@ struct plan_buffer {
     enum row_domain rows;
     int slots; // rows for each row of the domain: 1, or the experts of a token. In which order the
                // slots of a batch lie is the backend's; ops that read and write slots keep it.
+    bool has_slots; // an op writes slots to it: one for each expert of a token, which may be one
 };
 
 // A matrix [rows, cols] stored row after row in the file's format; a vector has rows = 1.

@@ -64,7 +64,7 @@ static void input_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     const struct cpu_backend *b = job->b;
     const int in = job->op->in[0];
     const int64_t n = job->stage->in_cols;
-    const bool shared = b->plan->buffer[in].slots == 1;
+    const bool shared = !b->plan->buffer[in].has_slots;
     int expert = 0; // each has tiles of its own
     for (int64_t p = begin; p < end; p++) {
         const float *x = cpu_row_at(b, in, shared ? b->route.row[p] : p);

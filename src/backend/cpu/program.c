@@ -58,7 +58,7 @@ static void matmul_init(struct cpu_backend *b, const struct op *op, struct cpu_s
         .scale = experts ? 1 : op->matmul.scale,
         .add = !experts && op->matmul.add,
     };
-    if (experts && b->plan->buffer[op->in[0]].slots == 1) { // gathered first
+    if (experts && !b->plan->buffer[op->in[0]].has_slots) { // gathered first
         m->args.x = b->xg;
         m->args.ldx = weight->cols;
     }
@@ -113,7 +113,7 @@ static rn_status compile_matmul(struct cpu_backend *b, struct cpu_stage *stage,
     stage->token_tile = !plain ? INT_MAX : tile < MATMUL_TILE ? MATMUL_TILE : (int)tile;
     // experts quantize the rows of their pairs
     const bool experts = op->kind == OP_EXPERTS;
-    stage->gather = experts && plain && b->plan->buffer[op->in[0]].slots == 1;
+    stage->gather = experts && plain && !b->plan->buffer[op->in[0]].has_slots;
     const bool held = quantized->buffer == op->in[0] && quantized->rows == op->rows;
     stage->quantize = needs && (experts || !held);
     if (needs) *quantized = (struct quantized){experts ? PLAN_NONE : op->in[0], op->rows};
