@@ -58,9 +58,9 @@ static void carve_route(struct cpu_backend *b, struct region_carver *carver) {
     uint64_t pairs = 0, experts = 0;
     for (int i = 0; i < b->plan->n_op; i++) {
         const struct op *op = &b->plan->op[i];
-        if (op->kind != OP_EXPERTS) continue;
-        pairs = max64(pairs, product_rows(b, op));
-        experts = max64(experts, (uint64_t)b->plan->weight[op->weight].n_expert);
+        if (op->kind != OP_ROUTE) continue;
+        pairs = max64(pairs, domain_rows(b, op->rows) * (uint64_t)op->route.n_used);
+        experts = max64(experts, (uint64_t)b->plan->buffer[op->in[0]].width);
     }
     b->route.row = region_carve(carver, pairs, sizeof *b->route.row);
     b->route.pair = region_carve(carver, pairs, sizeof *b->route.pair);
