@@ -166,6 +166,7 @@ static bool make_step(struct engine *engine, uint64_t begin, uint64_t *at) {
 
 static void step(struct engine *engine, uint64_t begin) {
     uint64_t at = begin;
+    const bool flew = engine->n_flight > 0; // who waits may get on when that has landed
     engine->run_ns_before = engine->stats.run_ns;
     if (engine->land_first) {
         while (engine->n_flight > 0) land(engine, &at);
@@ -175,7 +176,7 @@ static void step(struct engine *engine, uint64_t begin) {
     const bool made = make_step(engine, begin, &at);
     if (engine->n_flight == engine->depth || (engine->n_flight > 0 && !made)) land(engine, &at);
     if (at != begin) engine->end_ns = at;
-    engine->is_busy = made || engine->n_flight > 0 || engine->n_event > 0;
+    engine->is_busy = made || flew || engine->n_event > 0;
 }
 
 // Sequences whose events were read are over. A step without events may have brought some that left
