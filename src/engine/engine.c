@@ -168,13 +168,10 @@ static void step(struct engine *engine, uint64_t begin) {
     uint64_t at = begin;
     const bool flew = engine->n_flight > 0; // who waits may get on when that has landed
     engine->run_ns_before = engine->stats.run_ns;
-    if (engine->land_first) {
-        while (engine->n_flight > 0) land(engine, &at);
-        engine->blocked = engine->land_first = false;
-    }
-    if (is_lost(engine)) return;
-    const bool made = make_step(engine, begin, &at);
+    // alone: one that is made now may end a sequence, whose landed token is to be read first
+    const bool made = !engine->land_first && make_step(engine, begin, &at);
     if (engine->n_flight == engine->depth || (engine->n_flight > 0 && !made)) land(engine, &at);
+    if (engine->land_first && engine->n_flight == 0) engine->blocked = engine->land_first = false;
     if (at != begin) engine->end_ns = at;
     engine->is_busy = made || flew || engine->n_event > 0;
 }
