@@ -67,9 +67,11 @@ static void table_free(struct engine *engine, struct seq *seq) {
     kv_release(engine->kv, &seq->table);
 }
 
-// The step's sequences are as they were, but for the end of those that left meanwhile.
+// The step's sequences are as they were, but for the end of those that left meanwhile. It is the
+// oldest in flight, or the newest, which was not taken.
 static void touch_down(struct engine *engine, struct flight *flight) {
-    engine->first_flight = (engine->first_flight + 1) % engine->depth;
+    if (flight == &engine->flight[engine->first_flight])
+        engine->first_flight = (engine->first_flight + 1) % engine->depth;
     engine->n_flight--;
     for (int i = 0; i < flight->n_work; i++) {
         const struct work *work = &flight->work[i];
