@@ -61,12 +61,6 @@ static void take_off(struct engine *engine) {
     }
 }
 
-// What a step in flight was to try is given up with the rest.
-static void table_free(struct engine *engine, struct seq *seq) {
-    if (seq->table.marked) kv_settle(engine->kv, &seq->table, seq->n_done, seq->n_done);
-    kv_release(engine->kv, &seq->table);
-}
-
 // The step's sequences are as they were, but for the end of those that left meanwhile. It is the
 // oldest in flight, or the newest, which was not taken.
 static void touch_down(struct engine *engine, struct flight *flight) {
@@ -86,7 +80,7 @@ static void touch_down(struct engine *engine, struct flight *flight) {
             continue;
         }
         *at = seq->next;
-        table_free(engine, seq);
+        engine_free_table(engine, seq);
         engine->blocked = false;
         seq->next = engine->done;
         engine->done = seq;
@@ -413,8 +407,8 @@ rn_status engine_init(struct engine *engine, const struct model *model,
 }
 
 void engine_deinit(struct engine *engine) {
-    for (int i = 0; i < engine->n_running; i++) table_free(engine, engine->running[i]);
-    for (struct seq *seq = engine->leaving; seq; seq = seq->next) table_free(engine, seq);
+    for (int i = 0; i < engine->n_running; i++) engine_free_table(engine, engine->running[i]);
+    for (struct seq *seq = engine->leaving; seq; seq = seq->next) engine_free_table(engine, seq);
     speculation_destroy(engine->spec); // it knows sequences and uses the backend's threads
     if (engine->intake.max_waiting) intake_deinit(&engine->intake); // frees all sequences
     kv_destroy(engine->kv);

@@ -38,6 +38,11 @@ static void count_end(rn_engine_stats *stats, rn_finish finish) {
     if (finish == RN_FINISH_ERROR) stats->failed++;
 }
 
+void engine_free_table(struct engine *engine, struct seq *seq) {
+    if (seq->table.marked) kv_settle(engine->kv, &seq->table, seq->n_done, seq->n_done);
+    kv_release(engine->kv, &seq->table);
+}
+
 void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_finish finish,
                    rn_status status) {
     struct output *output = &seq->output;
@@ -48,7 +53,7 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
         event->text_len = held.len;
     }
     engine_draft_leave(engine, seq, true);
-    if (seq->n_steps == 0) kv_release(engine->kv, &seq->table);
+    if (seq->n_steps == 0) engine_free_table(engine, seq);
     users_leave(&engine->users, seq->user_at);
     if (seq->family->leader == seq) seq->family->leader = NULL;
     event->last = --seq->family->n_live == 0;
@@ -177,10 +182,8 @@ static void publish_prompt(struct engine *engine, struct seq *seq) {
     event->embedding = seq->embedding;
 }
 
-// The sequence ends: what its step tried is taken back.
 static void fail_work(struct engine *engine, struct work *work, rn_status status) {
     struct seq *seq = work->seq;
-    if (seq->table.marked) kv_settle(engine->kv, &seq->table, seq->n_done, seq->n_done);
     output_begin(&seq->output);
     engine_finish(engine, seq, engine_new_event(engine, seq), RN_FINISH_ERROR, status);
 }
