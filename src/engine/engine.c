@@ -196,7 +196,8 @@ rn_status engine_step(struct engine *engine, bool *busy) {
     stats_fill(engine);
     atomic_store_explicit(&engine->begin_ns, 0, memory_order_relaxed);
     assert(engine_check(engine));
-    *busy = is_lost(engine) ? engine->n_event > 0 : engine->is_busy;
+    *busy = engine->is_busy;
+    if (is_lost(engine)) *busy = engine->n_event > 0 || atomic_load(&engine->intake.inbox);
     return is_lost(engine) ? RN_ERR_DEVICE : RN_OK;
 }
 
@@ -292,7 +293,8 @@ static rn_status read_config(struct engine *engine, const struct model *model,
         kv_fix_pages(&engine->kv_config, engine->n_ctx, engine->batch_tokens);
     engine->draft_kv_bytes = budget.beside.kv_bytes;
     engine->kv_config.no_prefix = config->no_prefix;
-    engine->kv_config.max_tables = engine->max_seqs + 1; // and one that may be admitted
+    // those that run, that leave, and one that may be admitted
+    engine->kv_config.max_tables = engine->depth * engine->max_seqs + 1;
     engine->kv_config.max_page_ops =
         model->plan.n_group * (engine->batch_tokens / KV_PAGE_TOKENS + 5 * engine->max_seqs);
     return RN_OK;
