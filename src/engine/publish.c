@@ -107,7 +107,10 @@ static rn_gap gap_of(const struct engine *engine, const struct seq *seq, uint64_
 // that such a step is predicted to take: what slows the machine down would have slowed all of them.
 static void count_stream(struct engine *engine, const struct flight *flight, struct seq *seq,
                          uint64_t gap_ns, int n_tokens) {
-    const uint64_t step_ns = engine->event_ns - flight->begin_ns;
+    // from when the one before it had landed: until then the time is that one's
+    const uint64_t begin =
+        flight->begin_ns > engine->landed_ns ? flight->begin_ns : engine->landed_ns;
+    const uint64_t step_ns = engine->event_ns - begin;
     const uint64_t draft_ns = flight->draft.ns;
     const double rest_ns = draft_ns < step_ns ? (double)(step_ns - draft_ns) : 0;
     const double plain_ns = rest_ns * flight->draft.plain_share;
