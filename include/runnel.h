@@ -473,7 +473,7 @@ typedef struct rn_stream_view {
 typedef enum rn_page_state { RN_PAGE_FREE, RN_PAGE_HELD, RN_PAGE_CACHED } rn_page_state;
 
 typedef struct rn_page_view {
-    uint64_t owner; // the oldest request that holds it; 0: none
+    uint64_t owner; // the oldest request that holds it, which may have just ended; 0: none
     uint16_t holders;
     uint8_t group; // of layers, with pages of their own
     uint8_t state; // rn_page_state; cached: kept for others, nobody holds it
