@@ -102,12 +102,14 @@ static inline void world_check_texts(int first, int n) {
     }
 }
 
-// The text so far is a beginning of the whole one.
+// The text so far is a beginning of the whole one, but for a character that was cut off.
 static inline void world_check_begins(int i) {
+    size_t n_text = got[i].n_text;
+    if (n_text >= 3 && memcmp(got[i].text + n_text - 3, "\xef\xbf\xbd", 3) == 0) n_text -= 3;
     assert_true(got[i].n_ids <= want[i].n_ids);
     assert_memory_equal(got[i].ids, want[i].ids, (size_t)got[i].n_ids * sizeof *got[i].ids);
-    assert_true(got[i].n_text <= want[i].n_text);
-    assert_memory_equal(got[i].text, want[i].text, got[i].n_text);
+    assert_true(n_text <= want[i].n_text);
+    assert_memory_equal(got[i].text, want[i].text, n_text);
 }
 
 // A stop string from the stream's text, at `from` or later; "": there is none.
