@@ -235,7 +235,7 @@ void drafter_model_draft(struct drafter *drafter, struct draft_job *jobs, int n_
         const uint64_t now = d->now(d->now_ctx);
         if (place == 0)
             learn_first(d, n_seqs, (double)(now - begin));
-        else
+        else if (n_seqs > 0) // it did not fail
             draft_cost_learn(&d->step, n_seqs, (double)(now - begin));
         begin = now;
     }
