@@ -1,7 +1,9 @@
 // Faults of a device, of the three kinds: a sequence's, a step's, and the loss of the device. Each
 // ends the requests that it hits and no others, everything that they held comes back, and every
 // request gets one last event.
+#include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 
 #include "bare_engine.h"
 #include "engine/driver.h"
@@ -258,6 +260,39 @@ static void an_engine_with_a_lost_device_ends_unread(void **state) {
     }
 }
 
+// The step that loses it has only a row past an end: no event comes, and a poll loop wakes up.
+static void a_lost_device_is_told_where_no_event_is(void **state) {
+    (void)state;
+    rn_request request = world_request(0, 20, 60);
+    world_alone(plain_model, &request, 1);
+    const struct world_stop chosen = world_stop_in(&want[0], 20);
+    const char *const stop = chosen.text;
+    request.stop = &stop;
+    request.n_stop = 1;
+    world_alone(plain_model, &request, 1);
+    assert_int_equal(want[0].finish, RN_FINISH_STOP);
+    struct driver driver;
+    rn_error err = {0};
+    fake_reset();
+    fake_control.delay_us = 20000;
+    rn_engine *engine = world_engine(fake, plain_model, (rn_engine_options){0});
+    assert_int_equal(driver_init(&driver, &engine->engine, &err), RN_OK);
+    world_submit(engine, &request, 1);
+    fake_fail_at(FAKE_LOST, want[0].n_ids + 1);
+    assert_int_equal(driver_start(&driver, &err), RN_OK);
+    for (rn_event event; got[0].finish == RN_FINISH_NONE;)
+        if (driver_wait(&driver, &event, 1, -1) > 0) streams_take(&got[0], &event, 0);
+    world_check_texts(0, 1);
+    struct pollfd fd = {.fd = driver.fd, .events = POLLIN};
+    do {
+        assert_int_equal(driver_wait(&driver, &(rn_event){0}, 1, 0), 0);
+        if (atomic_load(&engine->engine.is_lost)) break;
+        assert_int_equal(poll(&fd, 1, 10000), 1);
+    } while (true);
+    driver_deinit(&driver);
+    rn_engine_destroy(engine);
+}
+
 // ---------------------------------------------------------------- mixes
 
 // A choice is its alone run's, or a part of that with the fault.
@@ -401,6 +436,7 @@ int main(void) {
         cmocka_unit_test(a_lost_device_ends_every_request),
         cmocka_unit_test(a_lost_device_ends_what_threads_submit),
         cmocka_unit_test(an_engine_with_a_lost_device_ends_unread),
+        cmocka_unit_test(a_lost_device_is_told_where_no_event_is),
         cmocka_unit_test(faults_in_random_places_leave_nothing_behind),
         cmocka_unit_test(a_draft_model_on_another_backend_changes_no_text),
         cmocka_unit_test(a_draft_model_whose_backend_fails_drafts_no_more),
