@@ -375,8 +375,8 @@ rn_status rn_engine_start(rn_engine *engine, rn_error *err);
 // collected. One thread at a time. When the queue is full no step is run until events are
 // collected.
 int rn_engine_wait(rn_engine *engine, rn_event *out, int max, int timeout_ms);
-// Readable while events wait, and once when the thread ends, for poll loops; collect until
-// rn_engine_wait returns 0. -1: never started. The engine's: not to be read or closed.
+// Readable while events wait, and once when the device was lost or the thread ends, for poll loops;
+// collect until rn_engine_wait returns 0. -1: never started. The engine's: not to be read or closed.
 int rn_engine_event_fd(const rn_engine *engine);
 // Ends the thread and takes no more requests. Drain: when every request has ended (the caller goes
 // on collecting from another thread; a paused one has to be resumed). Otherwise at once, all
@@ -473,7 +473,7 @@ typedef struct rn_stream_view {
 typedef enum rn_page_state { RN_PAGE_FREE, RN_PAGE_HELD, RN_PAGE_CACHED } rn_page_state;
 
 typedef struct rn_page_view {
-    uint64_t owner; // the oldest request that holds it; 0: none
+    uint64_t owner; // the oldest request that holds it, which may have just ended; 0: none
     uint16_t holders;
     uint8_t group; // of layers, with pages of their own
     uint8_t state; // rn_page_state; cached: kept for others, nobody holds it

@@ -26,7 +26,9 @@ struct rn_engine {
     struct engine engine;
 };
 
-static struct engine_clock bare_clock; // of engines that are created from now on
+// Of engines that are created from now on.
+static struct engine_clock bare_clock;
+static const struct backend_class *bare_class, *bare_draft_class; // NULL: as options say
 
 static inline void bare_fill_info(rn_model *model) {
     model->info = (rn_model_info){.n_vocab = model->model.plan.n_vocab,
@@ -78,21 +80,22 @@ static inline struct speculation_config bare_speculation(const rn_engine_options
 
 rn_status rn_engine_create(const rn_model *model, const rn_engine_options *o, rn_engine **out,
                            rn_error *err) {
-    struct engine_config config = {.place = {.name = o->backend, .kv_type = o->kv_type},
-                                   .draft_place = {.name = o->draft_backend},
-                                   .variant = o->isa,
-                                   .n_threads = o->n_threads,
-                                   .sizes = {.n_ctx = o->n_ctx,
-                                             .max_seqs = o->max_seqs,
-                                             .batch_tokens = o->batch_tokens,
-                                             .logit_rows = o->logit_rows},
-                                   .max_waiting = o->max_waiting,
-                                   .kv_bytes = o->kv_bytes,
-                                   .kv_pages = o->kv_pages,
-                                   .itl_ms = o->itl_ms,
-                                   .no_prefix = o->no_prefix_cache,
-                                   .spec = bare_speculation(o),
-                                   .clock = bare_clock};
+    struct engine_config config = {
+        .place = {.name = o->backend, .cls = bare_class, .kv_type = o->kv_type},
+        .draft_place = {.name = o->draft_backend, .cls = bare_draft_class},
+        .variant = o->isa,
+        .n_threads = o->n_threads,
+        .sizes = {.n_ctx = o->n_ctx,
+                  .max_seqs = o->max_seqs,
+                  .batch_tokens = o->batch_tokens,
+                  .logit_rows = o->logit_rows},
+        .max_waiting = o->max_waiting,
+        .kv_bytes = o->kv_bytes,
+        .kv_pages = o->kv_pages,
+        .itl_ms = o->itl_ms,
+        .no_prefix = o->no_prefix_cache,
+        .spec = bare_speculation(o),
+        .clock = bare_clock};
     const rn_status checked = speculation_check(&config.spec, err);
     if (checked) return checked;
     rn_engine *engine = aligned_alloc(alignof(rn_engine), sizeof *engine);

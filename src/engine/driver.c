@@ -49,11 +49,22 @@ void driver_forget_prefixes(struct driver *driver) {
 
 // ---------------------------------------------------------------- steps
 
+// The descriptor becomes readable, if it is not. The event is in the ring before `raised` is
+// looked at, and the reader looks at the ring after it lowered `raised`: one sees the other.
+static void raise_fd(struct driver *driver) {
+    if (atomic_exchange(&driver->raised, true)) return;
+    const uint64_t one = 1;
+    while (write(driver->fd, &one, sizeof one) < 0 && errno == EINTR) continue;
+}
+
 static bool step(struct driver *driver) {
     bool busy;
     const rn_status status = engine_step(driver->engine, &busy);
     assert(status == RN_OK || status == RN_ERR_DEVICE); // events were collected
-    (void)status;
+    if (status == RN_ERR_DEVICE && !driver->is_told) {
+        driver->is_told = true;
+        if (driver->fd >= 0) raise_fd(driver); // no event may say so
+    }
     stats_board_write(&driver->board, &driver->engine->stats);
     watcher_take_all(driver);
     return busy;
@@ -79,14 +90,6 @@ static bool has_requests(const struct engine *engine) {
 }
 
 // ---------------------------------------------------------------- events
-
-// The descriptor becomes readable, if it is not. The event is in the ring before `raised` is
-// looked at, and the reader looks at the ring after it lowered `raised`: one sees the other.
-static void raise_fd(struct driver *driver) {
-    if (atomic_exchange(&driver->raised, true)) return;
-    const uint64_t one = 1;
-    while (write(driver->fd, &one, sizeof one) < 0 && errno == EINTR) continue;
-}
 
 // The ring was found empty. A writer that raised and has not come to its write yet leaves the
 // descriptor readable without an event; so it is read every time.

@@ -30,6 +30,7 @@ struct driver {
     _Atomic(struct watcher *) watchers; // linked by next
     struct event_ring ring;
     int fd;               // eventfd, readable while events wait; -1: never started
+    bool is_told;         // that the device was lost, by the descriptor; the step's
     _Atomic bool raised;  // it was written to since the reader found the ring empty
     pthread_mutex_t life; // start, stop, and the reader when there is no thread
     pthread_t thread;

@@ -61,15 +61,11 @@ static void take_off(struct engine *engine) {
     }
 }
 
-// What a step in flight was to try is given up with the rest.
-static void table_free(struct engine *engine, struct seq *seq) {
-    if (seq->table.marked) kv_settle(engine->kv, &seq->table, seq->n_done, seq->n_done);
-    kv_release(engine->kv, &seq->table);
-}
-
-// The step's sequences are as they were, but for the end of those that left meanwhile.
+// The step's sequences are as they were, but for the end of those that left meanwhile. It is the
+// oldest in flight, or the newest, which was not taken.
 static void touch_down(struct engine *engine, struct flight *flight) {
-    engine->first_flight = (engine->first_flight + 1) % engine->depth;
+    if (flight == &engine->flight[engine->first_flight])
+        engine->first_flight = (engine->first_flight + 1) % engine->depth;
     engine->n_flight--;
     for (int i = 0; i < flight->n_work; i++) {
         const struct work *work = &flight->work[i];
@@ -84,7 +80,7 @@ static void touch_down(struct engine *engine, struct flight *flight) {
             continue;
         }
         *at = seq->next;
-        table_free(engine, seq);
+        engine_free_table(engine, seq);
         engine->blocked = false;
         seq->next = engine->done;
         engine->done = seq;
@@ -166,16 +162,14 @@ static bool make_step(struct engine *engine, uint64_t begin, uint64_t *at) {
 
 static void step(struct engine *engine, uint64_t begin) {
     uint64_t at = begin;
+    const bool flew = engine->n_flight > 0; // who waits may get on when that has landed
     engine->run_ns_before = engine->stats.run_ns;
-    if (engine->land_first) {
-        while (engine->n_flight > 0) land(engine, &at);
-        engine->blocked = engine->land_first = false;
-    }
-    if (is_lost(engine)) return;
-    const bool made = make_step(engine, begin, &at);
+    // alone: one that is made now may end a sequence, whose landed token is to be read first
+    const bool made = !engine->land_first && make_step(engine, begin, &at);
     if (engine->n_flight == engine->depth || (engine->n_flight > 0 && !made)) land(engine, &at);
+    if (engine->land_first && engine->n_flight == 0) engine->blocked = engine->land_first = false;
     if (at != begin) engine->end_ns = at;
-    engine->is_busy = made || engine->n_flight > 0 || engine->n_event > 0;
+    engine->is_busy = made || flew || engine->n_event > 0;
 }
 
 // Sequences whose events were read are over. A step without events may have brought some that left
@@ -202,7 +196,8 @@ rn_status engine_step(struct engine *engine, bool *busy) {
     stats_fill(engine);
     atomic_store_explicit(&engine->begin_ns, 0, memory_order_relaxed);
     assert(engine_check(engine));
-    *busy = is_lost(engine) ? engine->n_event > 0 : engine->is_busy;
+    *busy = engine->is_busy;
+    if (is_lost(engine)) *busy = engine->n_event > 0 || atomic_load(&engine->intake.inbox);
     return is_lost(engine) ? RN_ERR_DEVICE : RN_OK;
 }
 
@@ -298,7 +293,8 @@ static rn_status read_config(struct engine *engine, const struct model *model,
         kv_fix_pages(&engine->kv_config, engine->n_ctx, engine->batch_tokens);
     engine->draft_kv_bytes = budget.beside.kv_bytes;
     engine->kv_config.no_prefix = config->no_prefix;
-    engine->kv_config.max_tables = engine->max_seqs + 1; // and one that may be admitted
+    // those that run, that leave, and one that may be admitted
+    engine->kv_config.max_tables = engine->depth * engine->max_seqs + 1;
     engine->kv_config.max_page_ops =
         model->plan.n_group * (engine->batch_tokens / KV_PAGE_TOKENS + 5 * engine->max_seqs);
     return RN_OK;
@@ -413,8 +409,8 @@ rn_status engine_init(struct engine *engine, const struct model *model,
 }
 
 void engine_deinit(struct engine *engine) {
-    for (int i = 0; i < engine->n_running; i++) table_free(engine, engine->running[i]);
-    for (struct seq *seq = engine->leaving; seq; seq = seq->next) table_free(engine, seq);
+    for (int i = 0; i < engine->n_running; i++) engine_free_table(engine, engine->running[i]);
+    for (struct seq *seq = engine->leaving; seq; seq = seq->next) engine_free_table(engine, seq);
     speculation_destroy(engine->spec); // it knows sequences and uses the backend's threads
     if (engine->intake.max_waiting) intake_deinit(&engine->intake); // frees all sequences
     kv_destroy(engine->kv);

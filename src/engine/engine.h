@@ -233,6 +233,8 @@ void engine_turns_pop(const struct engine *engine, struct seq **list, int n);
 // caller's.
 void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_finish finish,
                    rn_status status);
+// All its pages, and what a step in flight was to try.
+void engine_free_table(struct engine *engine, struct seq *seq);
 rn_event *engine_new_event(struct engine *engine, const struct seq *seq);
 // admit.c: what was submitted since waits from now on; every sequence ends, for a device is lost.
 void engine_take_new(struct engine *engine);

@@ -28,14 +28,18 @@ void kv_view_states(const struct kv *kv, rn_page_view *out) {
                                      .state = (uint8_t)state_of(&kv->group[g].page[id])};
 }
 
+static void add_holder(rn_page_view *page, uint64_t owner) {
+    if (page->owner == 0 || page->owner > owner) page->owner = owner;
+    if (page->holders < UINT16_MAX) page->holders++;
+}
+
 void kv_view_table(const struct kv *kv, const struct kv_table *table, uint64_t owner,
                    rn_page_view *out) {
     assert(owner > 0);
     for (int g = 0; g < kv->n_group; out += kv->group[g++].n_page) {
-        for (uint32_t b = table->first[g]; b < table->n_page; b++) {
-            rn_page_view *const page = &out[table->page[g][b]];
-            if (page->owner == 0 || page->owner > owner) page->owner = owner;
-            if (page->holders < UINT16_MAX) page->holders++;
-        }
+        for (uint32_t b = table->first[g]; b < table->n_page; b++)
+            add_holder(&out[table->page[g][b]], owner);
+        if (table->marked && table->mark_page[g] != KV_NO_PAGE)
+            add_holder(&out[table->mark_page[g]], owner);
     }
 }

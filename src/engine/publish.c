@@ -38,6 +38,11 @@ static void count_end(rn_engine_stats *stats, rn_finish finish) {
     if (finish == RN_FINISH_ERROR) stats->failed++;
 }
 
+void engine_free_table(struct engine *engine, struct seq *seq) {
+    if (seq->table.marked) kv_settle(engine->kv, &seq->table, seq->n_done, seq->n_done);
+    kv_release(engine->kv, &seq->table);
+}
+
 void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_finish finish,
                    rn_status status) {
     struct output *output = &seq->output;
@@ -48,7 +53,7 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
         event->text_len = held.len;
     }
     engine_draft_leave(engine, seq, true);
-    if (seq->n_steps == 0) kv_release(engine->kv, &seq->table);
+    if (seq->n_steps == 0) engine_free_table(engine, seq);
     users_leave(&engine->users, seq->user_at);
     if (seq->family->leader == seq) seq->family->leader = NULL;
     event->last = --seq->family->n_live == 0;
@@ -102,7 +107,10 @@ static rn_gap gap_of(const struct engine *engine, const struct seq *seq, uint64_
 // that such a step is predicted to take: what slows the machine down would have slowed all of them.
 static void count_stream(struct engine *engine, const struct flight *flight, struct seq *seq,
                          uint64_t gap_ns, int n_tokens) {
-    const uint64_t step_ns = engine->event_ns - flight->begin_ns;
+    // from when the one before it had landed: until then the time is that one's
+    const uint64_t begin =
+        flight->begin_ns > engine->landed_ns ? flight->begin_ns : engine->landed_ns;
+    const uint64_t step_ns = engine->event_ns - begin;
     const uint64_t draft_ns = flight->draft.ns;
     const double rest_ns = draft_ns < step_ns ? (double)(step_ns - draft_ns) : 0;
     const double plain_ns = rest_ns * flight->draft.plain_share;
@@ -177,10 +185,8 @@ static void publish_prompt(struct engine *engine, struct seq *seq) {
     event->embedding = seq->embedding;
 }
 
-// The sequence ends: what its step tried is taken back.
 static void fail_work(struct engine *engine, struct work *work, rn_status status) {
     struct seq *seq = work->seq;
-    if (seq->table.marked) kv_settle(engine->kv, &seq->table, seq->n_done, seq->n_done);
     output_begin(&seq->output);
     engine_finish(engine, seq, engine_new_event(engine, seq), RN_FINISH_ERROR, status);
 }

@@ -56,13 +56,18 @@ const rn_view *watcher_view(struct watcher *watcher) {
 static rn_stream_state state_of(const struct seq *seq) {
     if (seq->is_paused) return RN_STREAM_PAUSED;
     if (seq->state == SEQ_WAITING) return RN_STREAM_WAITING;
-    const bool decodes = seq->n_token > seq->n_prompt && engine_is_stream(seq);
+    // by what has landed: the rows in flight of a stream may be its last known ones
+    const bool decodes =
+        seq->n_token > seq->n_prompt && seq->n_token - seq->n_done == 1 + seq->n_again;
     return decodes ? RN_STREAM_DECODE : RN_STREAM_PROMPT;
 }
 
 static void add_stream(struct watcher *watcher, const struct seq *seq, int n_group) {
     uint32_t pages = 0;
-    for (int g = 0; g < n_group; g++) pages += seq->table.n_page - seq->table.first[g];
+    for (int g = 0; g < n_group; g++) {
+        pages += seq->table.n_page - seq->table.first[g];
+        pages += seq->table.marked && seq->table.mark_page[g] != KV_NO_PAGE;
+    }
     watcher->stream[watcher->view.n_streams++] =
         (rn_stream_view){.request = seq->id,
                          .data = seq->data,
@@ -88,6 +93,8 @@ static void take(struct watcher *watcher, const struct engine *engine) {
         add_stream(watcher, seq, n_group);
         kv_view_table(engine->kv, &seq->table, seq->id, watcher->page);
     }
+    for (const struct seq *seq = engine->leaving; seq; seq = seq->next)
+        kv_view_table(engine->kv, &seq->table, seq->id, watcher->page);
     for (int i = 0; i < engine->n_waiting; i++)
         add_stream(watcher, engine->waiting[i].seq, n_group);
     watcher->view.stats = engine->stats;

@@ -1,0 +1,445 @@
+// Faults of a device, of the three kinds: a sequence's, a step's, and the loss of the device. Each
+// ends the requests that it hits and no others, everything that they held comes back, and every
+// request gets one last event.
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include "bare_engine.h"
+#include "engine/driver.h"
+#include "mix.h"
+// after them: it has names of its own
+#include "flight_world.h"
+
+static const struct backend_class *const cpu = &backend_cpu, *const fake = &backend_fake;
+
+static struct toy_drafter drafter;
+
+// What the engines here have in common; drafts: all requests that want some try them.
+static rn_engine *faulty_engine(const rn_model *model, int max_seqs, bool drafts) {
+    rn_engine_options options = {.max_seqs = max_seqs, .batch_tokens = 64};
+    drafter = (struct toy_drafter){.truth = world_truth, .right = 80, .n_vocab = WORLD_VOCAB};
+    if (drafts) {
+        options.speculate = "custom";
+        options.draft_fn = toy_draft;
+        options.draft_ctx = &drafter;
+        options.draft_min = options.draft_max = 3;
+    }
+    return world_engine(fake, model, options);
+}
+
+static void fill_requests(const rn_model *model, rn_request *request, int n) {
+    for (int i = 0; i < n; i++) {
+        request[i] = i % 2 ? world_sampled(i, 20 + 30 * i, 30) : world_request(i, 40 - 4 * i, 30);
+        request[i].data = &want[i];
+    }
+    world_alone(model, request, n);
+}
+
+// The request gave its whole text, or ended with the fault after a part of it.
+static bool check_hit(int i, rn_status status) {
+    if (got[i].finish != RN_FINISH_ERROR) {
+        world_check_texts(i, 1);
+        return false;
+    }
+    assert_int_equal(got[i].status, status);
+    assert_true(got[i].last);
+    world_check_begins(i);
+    return true;
+}
+
+static void check_serves(rn_engine *engine, rn_request request) {
+    streams_submit(engine, &request, &got[WORLD_MOST - 1]);
+    streams_drain(engine, &got[WORLD_MOST - 1], 1);
+    streams_check_same(&want[request.prompt == world_prompt[1]], &got[WORLD_MOST - 1]);
+    streams_check_empty(engine);
+}
+
+// ---------------------------------------------------------------- a sequence, a step
+
+static void a_failed_sequence_ends_alone(void **state) {
+    (void)state;
+    const rn_model *const models[] = {plain_model, window_model, recurrent_model};
+    rn_request request[3];
+    for (int run = 0; run < 24; run++) {
+        fake_reset();
+        fill_requests(models[run % 3], request, 3);
+        rn_engine *engine = faulty_engine(models[run % 3], 3, run % 2);
+        world_submit(engine, request, 3);
+        fake_fail_at(FAKE_SEQ, 1 + run);
+        streams_drain(engine, got, 3);
+        assert_int_equal(fake_control.n_fault, 1);
+        int n_hit = 0;
+        for (int i = 0; i < 3; i++) n_hit += check_hit(i, RN_ERR_STEP);
+        assert_in_range(n_hit, 0, 1); // 0: the row was past an end
+        if (run < 20) assert_int_equal(n_hit, 1);
+        check_serves(engine, request[0]);
+        rn_engine_destroy(engine);
+    }
+}
+
+// Until the fault has come and all steps have landed.
+static void step_past_fault(rn_engine *engine, int n) {
+    bool busy = true;
+    while (fake_control.n_fault == 0) {
+        assert_true(busy);
+        assert_int_equal(world_step(engine, n, &busy), RN_OK);
+    }
+    for (int i = 0; i < 2; i++) assert_int_equal(world_step(engine, n, &busy), RN_OK);
+}
+
+// Two of four are in steps. The others have rows in none: they wait for a place, or one is paused
+// and the last one comes later.
+static void check_step_fault(const rn_model *model, enum fake_fault fault, int at, int way) {
+    const bool drafts = way & 1, pauses = way & 2;
+    rn_request request[4];
+    bool busy;
+    fake_reset();
+    fill_requests(model, request, 4);
+    rn_engine *engine = faulty_engine(model, pauses ? 3 : 2, drafts);
+    for (int i = 1; i < 3; i++) streams_submit(engine, &request[i], &got[i]);
+    streams_submit(engine, &request[0], &got[0]);
+    if (pauses) {
+        for (int i = 0; i < 3; i++) assert_int_equal(world_step(engine, 3, &busy), RN_OK);
+        rn_engine_pause(engine, got[0].id, true);
+        for (int i = 0; i < 2; i++) assert_int_equal(world_step(engine, 3, &busy), RN_OK);
+    } else {
+        streams_submit(engine, &request[3], &got[3]);
+    }
+    fake_fail_at(fault, at);
+    step_past_fault(engine, pauses ? 3 : 4);
+    if (pauses) {
+        rn_engine_pause(engine, got[0].id, false);
+        streams_submit(engine, &request[3], &got[3]);
+    }
+    streams_drain(engine, got, 4);
+    assert_false(check_hit(0, RN_ERR_STEP));
+    assert_false(check_hit(3, RN_ERR_STEP));
+    const int n_hit = check_hit(1, RN_ERR_STEP) + check_hit(2, RN_ERR_STEP);
+    assert_true(n_hit > 0);
+    if (!drafts && at > 3) assert_int_equal(n_hit, 2);
+    assert_true(strstr(engine->engine.fault.message, "was to fail") != NULL);
+    check_serves(engine, request[1]);
+    rn_engine_destroy(engine);
+}
+
+static void a_failed_step_ends_its_own_requests_alone(void **state) {
+    (void)state;
+    const rn_model *const models[] = {plain_model, window_model, recurrent_model};
+    for (int run = 0; run < 144; run++)
+        check_step_fault(models[run % 3], run / 3 % 2 ? FAKE_SUBMIT : FAKE_STEP, 1 + run / 24,
+                         run / 6 % 4);
+}
+
+// ---------------------------------------------------------------- the device
+
+static void check_lost(const rn_model *model, enum fake_fault fault, int at, bool drafts) {
+    rn_request request[5];
+    rn_error err = {0};
+    uint64_t id;
+    bool busy = true;
+    fake_reset();
+    fill_requests(model, request, 5);
+    rn_engine *engine = faulty_engine(model, 2, drafts);
+    world_submit(engine, request, 3);
+    fake_fail_at(fault, at);
+    rn_status status = RN_OK;
+    int n = 3;
+    for (int i = 0; busy && !status; i++) {
+        if (i == at - 1) streams_submit(engine, &request[n++], &got[3]);
+        status = world_step(engine, n, &busy);
+        assert_true(status == RN_OK || status == RN_ERR_DEVICE);
+    }
+    assert_int_equal(status, RN_ERR_DEVICE);
+    while (busy) assert_int_equal(world_step(engine, n, &busy), RN_ERR_DEVICE);
+    for (int i = 0; i < n; i++) assert_true(check_hit(i, RN_ERR_DEVICE));
+    assert_int_equal(rn_engine_submit(engine, &request[4], &id, &err), RN_ERR_DEVICE);
+    assert_true(strstr(err.message, "device") != NULL);
+    assert_int_equal(world_step(engine, n, &busy), RN_ERR_DEVICE);
+    assert_false(busy);
+    assert_true(engine->engine.is_lost);
+    assert_true(strstr(engine->engine.fault.message, "was to fail") != NULL);
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+}
+
+static void a_lost_device_ends_every_request(void **state) {
+    (void)state;
+    const rn_model *const models[] = {plain_model, window_model, recurrent_model};
+    memset(got, 0, sizeof got);
+    for (int run = 0; run < 72; run++)
+        check_lost(models[run % 3], run / 3 % 2 ? FAKE_LOST_SUBMIT : FAKE_LOST, 1 + run / 12,
+                   run / 6 % 2);
+}
+
+struct crowd {
+    rn_engine *engine;
+    _Atomic int n_taken;
+    rn_status refusal;
+};
+
+// Submits until that is refused.
+static void *crowd_main(void *arg) {
+    struct crowd *crowd = arg;
+    const rn_request request = world_sampled(5, 20, 12);
+    for (;;) {
+        uint64_t id;
+        const rn_status status = rn_engine_submit(crowd->engine, &request, &id, NULL);
+        crowd->n_taken += status == RN_OK;
+        crowd->refusal = status;
+        if (status && status != RN_ERR_FULL) return NULL;
+    }
+}
+
+static void check_threads(enum fake_fault fault, int at, bool drain) {
+    struct driver driver;
+    struct crowd crowd;
+    pthread_t thread;
+    rn_error err = {0};
+    fake_reset();
+    rn_engine *engine =
+        world_engine(fake, plain_model, (rn_engine_options){.max_seqs = 3, .max_waiting = 8});
+    crowd = (struct crowd){.engine = engine};
+    fake_fail_at(fault, at);
+    assert_int_equal(driver_init(&driver, &engine->engine, &err), RN_OK);
+    assert_int_equal(driver_start(&driver, &err), RN_OK);
+    assert_int_equal(pthread_create(&thread, NULL, crowd_main, &crowd), 0);
+    int n_last = 0, n_lost = 0;
+    bool refused = false;
+    for (int quiet = 0; quiet < 20;) {
+        rn_event event[16];
+        const int n = driver_wait(&driver, event, 16, 50);
+        for (int i = 0; i < n; i++) {
+            n_last += event[i].last;
+            n_lost += event[i].status == RN_ERR_DEVICE;
+        }
+        if (!refused && atomic_load(&engine->engine.is_lost)) {
+            pthread_join(thread, NULL);
+            refused = true;
+        }
+        if (refused && n_last == crowd.n_taken) break;
+        quiet = n > 0 ? 0 : quiet + 1;
+    }
+    assert_true(refused);
+    assert_int_equal(crowd.refusal, RN_ERR_DEVICE);
+    assert_int_equal(n_last, crowd.n_taken);
+    assert_true(n_lost > 0);
+    driver_stop(&driver, drain);
+    assert_int_equal(driver_wait(&driver, &(rn_event){0}, 1, 0), 0);
+    driver_deinit(&driver);
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+}
+
+static void a_lost_device_ends_what_threads_submit(void **state) {
+    (void)state;
+    for (int run = 0; run < 24; run++)
+        check_threads(run % 2 ? FAKE_LOST_SUBMIT : FAKE_LOST, 1 + 3 * run, run / 2 % 2);
+}
+
+// The thread ends without its events being read, and with requests that wait.
+static void an_engine_with_a_lost_device_ends_unread(void **state) {
+    (void)state;
+    for (int run = 0; run < 16; run++) {
+        struct driver driver;
+        rn_error err = {0};
+        uint64_t id;
+        fake_reset();
+        rn_engine *engine = world_engine(fake, plain_model, (rn_engine_options){.max_seqs = 2});
+        fake_fail_at(run % 2 ? FAKE_LOST_SUBMIT : FAKE_LOST, 1 + run);
+        assert_int_equal(driver_init(&driver, &engine->engine, &err), RN_OK);
+        const rn_request request = world_request(0, 20, 40);
+        for (int i = 0; i < 5; i++)
+            assert_int_equal(rn_engine_submit(engine, &request, &id, &err), RN_OK);
+        assert_int_equal(driver_start(&driver, &err), RN_OK);
+        if (run % 4 < 2)
+            while (!atomic_load(&engine->engine.is_lost)) sched_yield();
+        driver_stop(&driver, run % 4 > 0);
+        driver_deinit(&driver);
+        rn_engine_destroy(engine);
+    }
+}
+
+// The step that loses it has only a row past an end: no event comes, and a poll loop wakes up.
+static void a_lost_device_is_told_where_no_event_is(void **state) {
+    (void)state;
+    rn_request request = world_request(0, 20, 60);
+    world_alone(plain_model, &request, 1);
+    const struct world_stop chosen = world_stop_in(&want[0], 20);
+    const char *const stop = chosen.text;
+    request.stop = &stop;
+    request.n_stop = 1;
+    world_alone(plain_model, &request, 1);
+    assert_int_equal(want[0].finish, RN_FINISH_STOP);
+    struct driver driver;
+    rn_error err = {0};
+    fake_reset();
+    fake_control.delay_us = 20000;
+    rn_engine *engine = world_engine(fake, plain_model, (rn_engine_options){0});
+    assert_int_equal(driver_init(&driver, &engine->engine, &err), RN_OK);
+    world_submit(engine, &request, 1);
+    fake_fail_at(FAKE_LOST, want[0].n_ids + 1);
+    assert_int_equal(driver_start(&driver, &err), RN_OK);
+    for (rn_event event; got[0].finish == RN_FINISH_NONE;)
+        if (driver_wait(&driver, &event, 1, -1) > 0) streams_take(&got[0], &event, 0);
+    world_check_texts(0, 1);
+    struct pollfd fd = {.fd = driver.fd, .events = POLLIN};
+    do {
+        assert_int_equal(driver_wait(&driver, &(rn_event){0}, 1, 0), 0);
+        if (atomic_load(&engine->engine.is_lost)) break;
+        assert_int_equal(poll(&fd, 1, 10000), 1);
+    } while (true);
+    driver_deinit(&driver);
+    rn_engine_destroy(engine);
+}
+
+// ---------------------------------------------------------------- mixes
+
+// A choice is its alone run's, or a part of that with the fault.
+static void check_choice(const struct mix *mix, const struct mix_live *live, int choice,
+                         bool is_lost) {
+    const struct mix_output *o = &live->got[choice], *whole = &live->of->alone[choice];
+    const bool hit = o->finish == RN_FINISH_ERROR &&
+                     (o->status == RN_ERR_STEP || (is_lost && o->status == RN_ERR_DEVICE));
+    assert_int_not_equal(o->finish, RN_FINISH_NONE);
+    const char *why = hit ? NULL : mix_difference(whole, o, mix->cases->n_embd);
+    check(!why, "mix %llx, request %td: %s", (unsigned long long)mix->seed, live - mix->live, why);
+    if (!hit) return;
+    assert_true(o->n_ids <= whole->n_ids && o->n_certain <= whole->n_text);
+    assert_memory_equal(o->ids, whole->ids, (size_t)o->n_ids * sizeof *o->ids);
+    assert_memory_equal(o->text, whole->text, o->n_certain);
+}
+
+static void check_rest(struct mix *mix, bool is_lost) {
+    for (int i = 0; i < mix->n; i++) {
+        const struct mix_live *live = &mix->live[i];
+        if (!live->submitted) continue;
+        check(live->ended, "mix %llx: request %d has no end", (unsigned long long)mix->seed, i);
+        for (int c = 0; c < mix_choices(live->of); c++) check_choice(mix, live, c, is_lost);
+    }
+    streams_check_empty(mix->engine);
+    assert_int_equal(mix->drafter.strays, 0);
+}
+
+// Faults come again and again, up to the loss of the device where that is one of them.
+static void run_faulty_mix(struct mix *mix, struct mix_random *r, long *n_faults) {
+    rn_error err = {0};
+    fake_reset();
+    bare_class = fake;
+    const rn_status created =
+        rn_engine_create(mix->cases->model, &mix->options, &mix->engine, &err);
+    bare_class = NULL;
+    check(created == RN_OK, "%s", err.message);
+    const int kinds = mix_percent(r, 50) ? FAKE_LOST_SUBMIT : FAKE_SUBMIT;
+    rn_status status = RN_OK;
+    int idle = 0;
+    bool busy = true;
+    for (int step = 0; mix->n_ended < mix->n && (busy || !status); step++) {
+        if (fake_control.fault_at <= fake_control.n_submit)
+            fake_fail_at((enum fake_fault)mix_between(r, FAKE_SEQ, kinds), mix_between(r, 1, 25));
+        const int n_active = status ? 0 : mix_act(mix, step);
+        status = rn_engine_step(mix->engine, &busy);
+        assert_true(status == RN_OK || status == RN_ERR_DEVICE);
+        for (rn_event event; rn_engine_next_event(mix->engine, &event);) mix_event(mix, &event);
+        idle = busy || !n_active ? 0 : idle + 1;
+        check(idle <= 2, "mix %llx: %d requests wait and nothing happens",
+              (unsigned long long)mix->seed, n_active);
+    }
+    *n_faults += fake_control.n_fault;
+    bool more = true;
+    while (more) assert_int_equal(rn_engine_step(mix->engine, &more), status); // rows past ends
+    check_rest(mix, status == RN_ERR_DEVICE);
+    rn_engine_destroy(mix->engine);
+}
+
+static void faults_in_random_places_leave_nothing_behind(void **state) {
+    (void)state;
+    static const struct mix_how how = {
+        .speculate = "custom", .has_toy = true, .right = 70, .draft_min = 2, .draft_max = 4};
+    const rn_model *const models[] = {plain_model, window_model, recurrent_model};
+    long n_faults = 0;
+    for (int m = 0; m < 3; m++) {
+        struct mix_cases cases;
+        mix_cases_create(&cases, models[m], "f16", 40 + (uint64_t)m, 40);
+        for (int seed = 0; seed < (MIX_IS_SHORT ? 20 : 70); seed++) {
+            struct mix_random r = {mix_hash((uint64_t)(seed * 3 + m))};
+            struct mix mix;
+            cases.how = seed % 2 ? &how : NULL;
+            mix_draw(&mix, &cases, mix_next(&r));
+            mix.n = mix.n < 16 ? mix.n : 16;
+            run_faulty_mix(&mix, &r, &n_faults);
+            free(mix.live);
+        }
+        mix_cases_destroy(&cases);
+    }
+    print_message("%ld faults\n", n_faults);
+    assert_true(n_faults > (MIX_IS_SHORT ? 60 : 210));
+}
+
+// ---------------------------------------------------------------- a draft model elsewhere
+
+static rn_engine *drafted_engine(const struct backend_class *target,
+                                 const struct backend_class *draft, const rn_model *model) {
+    bare_draft_class = draft;
+    rn_engine *engine = world_engine(target, model,
+                                     (rn_engine_options){.max_seqs = 3,
+                                                         .speculate = "model",
+                                                         .draft = model,
+                                                         .draft_min = 3,
+                                                         .draft_max = 3});
+    bare_draft_class = NULL;
+    return engine;
+}
+
+static void a_draft_model_on_another_backend_changes_no_text(void **state) {
+    (void)state;
+    const struct backend_class *const places[][2] = {{cpu, fake}, {fake, cpu}, {fake, fake}};
+    const rn_model *const models[] = {plain_model, window_model, recurrent_model};
+    rn_request request[3];
+    for (int run = 0; run < 9; run++) {
+        fake_reset();
+        fill_requests(models[run % 3], request, 3);
+        rn_engine *engine = drafted_engine(places[run / 3][0], places[run / 3][1], models[run % 3]);
+        world_submit(engine, request, 3);
+        streams_drain(engine, got, 3);
+        world_check_texts(0, 3);
+        for (int i = 0; i < 3; i++) assert_true(got[i].timings.accepted_tokens > 0);
+        streams_check_empty(engine);
+        rn_engine_destroy(engine);
+    }
+}
+
+static void a_draft_model_whose_backend_fails_drafts_no_more(void **state) {
+    (void)state;
+    rn_request request[3];
+    for (int run = 0; run < 40; run++) {
+        const rn_model *const model = run % 2 ? recurrent_model : plain_model;
+        fake_reset();
+        fill_requests(model, request, 3);
+        rn_engine *engine = drafted_engine(cpu, fake, model);
+        fake_fail_at((enum fake_fault)(FAKE_SEQ + run / 2 % 5), 1 + run / 4);
+        world_submit(engine, request, 3);
+        streams_drain(engine, got, 3);
+        world_check_texts(0, 3);
+        const long before = fake_control.n_submit;
+        assert_int_equal(before, fake_control.fault_at);
+        check_serves(engine, request[0]);
+        assert_int_equal(fake_control.n_submit, before);
+        rn_engine_destroy(engine);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_failed_sequence_ends_alone),
+        cmocka_unit_test(a_failed_step_ends_its_own_requests_alone),
+        cmocka_unit_test(a_lost_device_ends_every_request),
+        cmocka_unit_test(a_lost_device_ends_what_threads_submit),
+        cmocka_unit_test(an_engine_with_a_lost_device_ends_unread),
+        cmocka_unit_test(a_lost_device_is_told_where_no_event_is),
+        cmocka_unit_test(faults_in_random_places_leave_nothing_behind),
+        cmocka_unit_test(a_draft_model_on_another_backend_changes_no_text),
+        cmocka_unit_test(a_draft_model_whose_backend_fails_drafts_no_more),
+    };
+    return cmocka_run_group_tests(tests, world_open, world_close);
+}
