@@ -23,6 +23,7 @@ static rn_engine_options engine_options_of(const struct options *options, const 
     const bool serves = options->command == COMMAND_SERVE;
     const int max_seqs = option_int(options, OPT_MAX_SEQS, serves ? 32 : 1);
     rn_engine_options out = {
+        .backend = option_text(options, OPT_BACKEND),
         .isa = isa && strcmp(isa, "auto") ? isa : NULL,
         .kv_type = option_text(options, OPT_KV_TYPE),
         .n_threads = option_int(options, OPT_THREADS, 0),

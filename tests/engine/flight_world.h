@@ -23,8 +23,8 @@ static inline int world_open(void **state) {
     window_model = bare_open(TEST_DATA "/golden/gemma3/model.gguf");
     recurrent_model = calloc(1, sizeof *recurrent_model);
     assert_non_null(recurrent_model);
-    if (weights_open_vocab(TEST_DATA "/golden/gemma3/model.gguf", &recurrent_model->weights,
-                           &err) ||
+    if (model_weights_open_vocab(TEST_DATA "/golden/gemma3/model.gguf", &recurrent_model->weights,
+                                 &err) ||
         vocab_load(recurrent_model->weights, WORLD_VOCAB, &recurrent_model->tokenizer, NULL,
                    &err) ||
         recurrent_model_init(&recurrent_model->model, WORLD_VOCAB, FORMAT_F32, &err))
