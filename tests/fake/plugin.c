@@ -1,0 +1,26 @@
+// The fake backend as a file of its own, for the program: RUNNEL_FAKE="lost 20" loses the device in
+// the 20th step, "step 20" fails that step. Without it nothing fails.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/plugin.h"
+#include "fake/fake_backend.h"
+
+static rn_status device(struct backend_device *out, rn_error *err) {
+    const char *text = getenv("RUNNEL_FAKE");
+    char kind[8];
+    long at;
+    if (text && fake_control.fault_at == 0 && sscanf(text, "%7s %ld", kind, &at) == 2)
+        fake_fail_at(strcmp(kind, "lost") == 0 ? FAKE_LOST : FAKE_STEP, at);
+    return backend_fake.device(out, err);
+}
+
+static struct backend_class cls;
+
+__attribute__((constructor)) static void fill(void) {
+    cls = backend_fake;
+    cls.device = device;
+}
+
+BACKEND_PLUGIN(cls);
