@@ -175,8 +175,7 @@ static void table_head(struct batch_bench *bench, const struct batch_row *row) {
     const bool color = bench->term->out_color;
     columns_choose(bench, row);
     printf("%s%s%s, %s %s, %d thread%s, kv %s\n\n", term_bold(color), row->type, term_reset(color),
-           row->backend, row->isa, row->n_threads, row->n_threads == 1 ? "" : "s",
-           row->kv_type);
+           row->backend, row->isa, row->n_threads, row->n_threads == 1 ? "" : "s", row->kv_type);
     table_head_print(&bench->table);
 }
 
@@ -198,10 +197,10 @@ static json_t *row_head(const struct batch_row *row, bool sampled) {
         "build_commit", RN_VERSION, "test", kind_name[row->kind], "model_filename",
         json_text(row->filename, strlen(row->filename)), "model_type",
         json_text(row->type, strlen(row->type)), "backends", row->backend, "isa", row->isa,
-        "n_threads", row->n_threads, "n_batch", row->n_batch, "type_kv", row->kv_type,
-        "test_time", row->time, "n_streams", row->n_streams, "n_prompt", row->n_prompt, "n_gen",
-        row->n_gen, "n_shared", row->n_shared, "n_arrive", row->n_arrive, "itl_ms", row->itl_ms,
-        "sampled", sampled);
+        "n_threads", row->n_threads, "n_batch", row->n_batch, "type_kv", row->kv_type, "test_time",
+        row->time, "n_streams", row->n_streams, "n_prompt", row->n_prompt, "n_gen", row->n_gen,
+        "n_shared", row->n_shared, "n_arrive", row->n_arrive, "itl_ms", row->itl_ms, "sampled",
+        sampled);
 }
 
 static json_t *row_speed(const struct batch_row *row) {

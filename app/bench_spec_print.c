@@ -157,9 +157,9 @@ static json_t *row_head(const struct spec_row *row) {
         json_text(row->filename, strlen(row->filename)), "model_type",
         json_text(row->type, strlen(row->type)), "draft_filename",
         row->draft ? json_text(row->draft, strlen(row->draft)) : json_null(), "backends",
-        row->backend, "isa", row->isa, "n_threads", row->n_threads, "type_kv",
-        row->kv_type, "test_time", row->time, "n_streams", row->n_streams, "n_gen",
-        row->n_gen, "drafter", spec_drafter_name(variant->drafter), "draft_length",
+        row->backend, "isa", row->isa, "n_threads", row->n_threads, "type_kv", row->kv_type,
+        "test_time", row->time, "n_streams", row->n_streams, "n_gen", row->n_gen, "drafter",
+        spec_drafter_name(variant->drafter), "draft_length",
         variant->length ? json_integer(variant->length) : json_null(), "acceptance",
         json_number(variant->acceptance), "temperature", row->temperature, "forced", row->forced);
 }

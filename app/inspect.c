@@ -197,8 +197,8 @@ static void costs_print(const struct inspect *inspect) {
         struct inspect_cost cost;
         char token[32], context[32], first[32], last[32];
         inspect_cost(inspect, kv, &cost);
-        printf("  kv %-4s %9s per token, %9s in all; steps read %s to %s\n",
-               kv, human_bytes((double)cost.token_bytes, token),
+        printf("  kv %-4s %9s per token, %9s in all; steps read %s to %s\n", kv,
+               human_bytes((double)cost.token_bytes, token),
                human_bytes((double)cost.context_bytes, context),
                human_bytes((double)cost.first_step, first),
                human_bytes((double)cost.last_step, last));

@@ -444,7 +444,8 @@ static int serve_steps(struct serve *serve) {
     if (server_create(&serve->config, &serve->server, &err)) return app_fail_error(&err);
     if ((code = serve_load(serve))) return code;
     const int ended = server_wait(serve->server);
-    if (ended == SERVER_LOST || ended == -SERVER_LOST) { // for the supervisor, which starts a new process
+    if (ended == SERVER_LOST ||
+        ended == -SERVER_LOST) { // for the supervisor, which starts a new process
         rn_engine_health(serve->engine, &err);
         return app_fail(APP_FAILED, "the device was lost: %s", err.message);
     }

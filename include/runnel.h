@@ -159,7 +159,7 @@ typedef struct rn_engine_options {
     const rn_model *draft; // for the drafter "model": its vocabulary is the model's (RN_ERR_MODEL);
                            // outlives the engine; NULL: none
     const char *draft_backend; // where that model runs; NULL: where the other one does
-    rn_draft_fn draft_fn;  // for the drafter "custom"; NULL: none
+    rn_draft_fn draft_fn;      // for the drafter "custom"; NULL: none
     void *draft_ctx;
     int draft_max; // most tokens of a draft, up to RN_MAX_DRAFT; 0: 15
     int draft_min; // for measurements: drafts have at least so many tokens where a drafter has
@@ -376,7 +376,8 @@ rn_status rn_engine_start(rn_engine *engine, rn_error *err);
 // collected.
 int rn_engine_wait(rn_engine *engine, rn_event *out, int max, int timeout_ms);
 // Readable while events wait, and once when the device was lost or the thread ends, for poll loops;
-// collect until rn_engine_wait returns 0. -1: never started. The engine's: not to be read or closed.
+// collect until rn_engine_wait returns 0. -1: never started. The engine's: not to be read or
+// closed.
 int rn_engine_event_fd(const rn_engine *engine);
 // Ends the thread and takes no more requests. Drain: when every request has ended (the caller goes
 // on collecting from another thread; a paused one has to be resumed). Otherwise at once, all
@@ -392,8 +393,8 @@ rn_status rn_engine_step(rn_engine *engine, bool *busy);
 // which is refused (RN_ERR_ARG) otherwise.
 bool rn_engine_next_event(rn_engine *engine, rn_event *out);
 
-// Any thread. RN_OK, or RN_ERR_DEVICE: the backend has lost its device. Every request has ended with
-// an error, and the engine takes no more.
+// Any thread. RN_OK, or RN_ERR_DEVICE: the backend has lost its device. Every request has ended
+// with an error, and the engine takes no more.
 rn_status rn_engine_health(const rn_engine *engine, rn_error *err);
 
 typedef struct rn_engine_info {

@@ -15,7 +15,7 @@
     X(ERR_NUMERIC, "numeric error")    /* no finite logit, or none that may come */                \
     X(ERR_DEADLINE, "deadline passed") /* of the request, before its end */                        \
     X(ERR_CANCELLED, "cancelled")                                                                  \
-    X(ERR_STEP, "step failed") /* of the backend: its requests end, others go on */                \
+    X(ERR_STEP, "step failed")   /* of the backend: its requests end, others go on */              \
     X(ERR_DEVICE, "device lost") /* nothing can be computed any more */
 
 typedef enum rn_status {

@@ -18,8 +18,8 @@ struct rn_model {
     char name[128];
 };
 
-// What the options say, with defaults of speculation filled in. RN_ERR_ARG: a name or a number is
-// wrong, or a drafter was asked for that there is nothing for.
+// The configuration that the options describe, with defaults of speculation filled in. RN_ERR_ARG:
+// a name or a number is wrong, or a drafter was asked for that there is nothing for.
 rn_status model_engine_config(const rn_engine_options *options, struct engine_config *out,
                               rn_error *err);
 

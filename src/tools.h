@@ -42,7 +42,7 @@ bool tools_kernel_at(int index, struct tools_kernel *out); // false: no more
 // ---------------------------------------------------------------- KV types (tools_runner.c)
 
 const char *tools_kv_type(int index); // a name that the best backend here knows; NULL: no more
-// What such pages take there; NULL: of its default type.
+// The bytes of such pages there; NULL: of its default type.
 rn_status tools_kv_bytes(const rn_model *model, const char *kv_type, struct kv_bytes *out,
                          rn_error *err);
 
@@ -73,10 +73,10 @@ struct tools_cost {
 };
 
 struct tools_runner_options {
-    const char *isa; // NULL: the best of this machine
-    int n_threads;   // 0: all cores that this process may use
-    bool no_pin;     // as in rn_engine_options
-    const char *kv_type; // NULL: the default
+    const char *isa;         // NULL: the best of this machine
+    int n_threads;           // 0: all cores that this process may use
+    bool no_pin;             // as in rn_engine_options
+    const char *kv_type;     // NULL: the default
     rn_progress_fn progress; // of loading; may be NULL
     void *progress_ctx;
 };

@@ -338,8 +338,7 @@ rn_status tools_runner_stages(struct tools_runner *runner, const struct tools_wo
     *total_ns = 0;
     if (!cls->profile) return RN_OK;
     cls->profile(runner->backend, true);
-    const rn_status status =
-        tools_runner_run(runner, work, 0, stop, total_ns, &expert_bytes, err);
+    const rn_status status = tools_runner_run(runner, work, 0, stop, total_ns, &expert_bytes, err);
     cls->profile(runner->backend, false);
     if (status)
         free(runner->stage);

@@ -68,9 +68,9 @@ struct step_stage {
 
 // Valid until the next submit or wait.
 struct step_result {
-    const int32_t *token;       // [n_logits] chosen where that was asked; -1: no token is possible
-    const float *const *logits; // [n_logits] the row's logits, where they were asked for
-    const float *const *hidden; // [n_out] the input of the vocabulary's product, from n_logits on
+    const int32_t *token;        // [n_logits] chosen where that was asked; -1: no token is possible
+    const float *const *logits;  // [n_logits] the row's logits, where they were asked for
+    const float *const *hidden;  // [n_out] the input of the vocabulary's product, from n_logits on
     const rn_status *seq_status; // [n_seqs] not RN_OK: the fault of that sequence; NULL: all are
     uint64_t run_ns, choose_ns;  // by the device's own clock
     uint64_t expert_bytes;       // of experts' weights that were read; 0 without experts

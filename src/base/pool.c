@@ -292,7 +292,9 @@ rn_status pool_create_here(int n_threads, bool no_pin, struct pool **out, rn_err
     return status;
 }
 
-struct pool_caches pool_caches(const struct pool *pool) { return pool->caches; }
+struct pool_caches pool_caches(const struct pool *pool) {
+    return pool->caches;
+}
 
 _Atomic(const void *) *pool_slot(struct pool *pool) { return &pool->slot; }
 

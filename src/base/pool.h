@@ -61,10 +61,10 @@ uint64_t pool_stack_bytes(int n_threads);
 // is offered, and never calls it on the caller's thread. A call should take about a microsecond: a
 // helper looks for work only between two calls. Inline runs do not interrupt it.
 //
-// Only the thread that calls pool_run calls pool_set_ahead, and not while pool_run works. When it returns no
-// helper is inside the former fn, and none will enter it: its ctx may be freed. fn NULL: none. A
-// helper that is waiting already may take the new fn up at a step above 0, or only in its next
-// wait.
+// Only the thread that calls pool_run calls pool_set_ahead, and not while pool_run works. When it
+// returns no helper is inside the former fn, and none will enter it: its ctx may be freed. fn NULL:
+// none. A helper that is waiting already may take the new fn up at a step above 0, or only in its
+// next wait.
 //
 // Helpers call fn at any moment, also while others still work on a run. So what it reads through
 // ctx must be constant while it is set, or atomic: the owner publishes what comes next with one

@@ -24,8 +24,7 @@ static void append(struct engine *engine, struct work *work) {
     memcpy(engine->token + rows, seq->token + first_pos,
            (size_t)(work->n_tokens - seq->n_ahead) * sizeof *engine->token);
     assert(seq->n_ahead <= 1);
-    if (seq->n_ahead > 0)
-        engine->token[rows + work->n_tokens - 1] = BATCH_OF_ROW(seq->ahead_row);
+    if (seq->n_ahead > 0) engine->token[rows + work->n_tokens - 1] = BATCH_OF_ROW(seq->ahead_row);
     for (int t = 0; t < work->n_tokens; t++) engine->pos[rows + t] = first_pos + t;
     for (int t = work->n_tokens - work->n_out; t < work->n_tokens; t++)
         engine->out_row[batch->n_out++] = rows + t;

@@ -136,8 +136,9 @@ static uint64_t kv_bytes_free(const struct budget_request *request, const struct
     const uint64_t seqs =
         times(kv_need(config, sizes->n_ctx, sizes->batch_tokens), (uint64_t)sizes->max_seqs);
     if (!request->available) return least(seqs, kv_bytes_max(config));
-    const uint64_t own =
-        share > 0 && !request->beside.is_apart ? scaled(budget->free_bytes, 1 / (1 + share)) : budget->free_bytes;
+    const uint64_t own = share > 0 && !request->beside.is_apart
+                             ? scaled(budget->free_bytes, 1 / (1 + share))
+                             : budget->free_bytes;
     const uint64_t bytes = least(own, times(seqs, ADEQUATE_CONTEXTS));
     return least(bytes, kv_bytes_max(config));
 }
@@ -249,8 +250,8 @@ static uint64_t beside_free(const struct budget_request *request, const struct b
 }
 
 // After the other one's KV memory and context were chosen.
-static rn_status fill_beside(const struct budget_request *request, double share,
-                             struct budget *out, rn_error *err) {
+static rn_status fill_beside(const struct budget_request *request, double share, struct budget *out,
+                             rn_error *err) {
     if (!request->beside.plan) return RN_OK;
     const struct kv_config config = budget_kv_config(request->beside.plan, &out->beside.kv);
     if (out->beside.n_ctx > out->sizes.n_ctx) out->beside.n_ctx = out->sizes.n_ctx;

@@ -43,7 +43,7 @@ struct drafter_model {
     struct pool *pool; // the engine's
     struct backend *backend;
     struct step_result result; // of the last run
-    bool is_broken; // a run failed: nothing is drafted any more
+    bool is_broken;            // a run failed: nothing is drafted any more
     struct kv *kv;
     struct choice_scratch *scratch; // [threads] the engine's
     int n_vocab, n_target;          // tokens of both

@@ -252,12 +252,12 @@ static const struct model *draft_of(const struct engine_config *config) {
 rn_status engine_plan(const struct model *model, const struct engine_config *config,
                       struct place *place, struct place *draft_place, struct budget *out,
                       rn_error *err) {
-    const struct place_sizes wanted = {
-        .sizes = config->sizes,
-        .kv_bytes = config->kv_bytes,
-        .kv_pages = config->kv_pages,
-        .draft_rows = speculation_rows(&config->spec, config->sizes.max_seqs),
-        .n_threads = config->n_threads};
+    const struct place_sizes wanted = {.sizes = config->sizes,
+                                       .kv_bytes = config->kv_bytes,
+                                       .kv_pages = config->kv_pages,
+                                       .draft_rows =
+                                           speculation_rows(&config->spec, config->sizes.max_seqs),
+                                       .n_threads = config->n_threads};
     rn_status s;
     if ((s = place_find(&config->place, place, err))) return s;
     if ((s = place_find_draft(&config->draft_place, place, draft_place, err))) return s;
@@ -318,9 +318,9 @@ static rn_status allocate(struct engine *engine, rn_error *err) {
     engine->event = calloc(n_event, sizeof *engine->event);
     engine->pick = calloc((size_t)engine->logit_rows, sizeof *engine->pick);
     engine->choice = calloc((size_t)engine->logit_rows, sizeof *engine->choice);
-    if (engine->running && engine->prompts && engine->waiting && has_works &&
-        engine->batch_seq && engine->token && engine->pos && engine->out_row && engine->event &&
-        engine->pick && engine->choice)
+    if (engine->running && engine->prompts && engine->waiting && has_works && engine->batch_seq &&
+        engine->token && engine->pos && engine->out_row && engine->event && engine->pick &&
+        engine->choice)
         return users_init(&engine->users, engine->max_live, err);
     return err_set(err, RN_ERR_NOMEM, "no memory for %d sequences and %d rows", engine->max_seqs,
                    engine->batch_tokens);

@@ -37,7 +37,8 @@ void intake_deinit(struct intake *intake); // frees every sequence that is still
 // --- any thread ---
 
 // One sequence per choice; RN_ERR_FULL when they do not all find room, RN_ERR_CANCELLED when the
-// intake is closed, RN_ERR_DEVICE when the device was lost. All or none are queued. Ids increase, and the inbox has them in their order.
+// intake is closed, RN_ERR_DEVICE when the device was lost. All or none are queued. Ids increase,
+// and the inbox has them in their order.
 rn_status intake_submit(struct intake *intake, const rn_request *request, uint64_t *id,
                         rn_error *err);
 void intake_cancel(struct intake *intake, uint64_t id); // sets seq->cancelled of every choice

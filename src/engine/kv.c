@@ -385,8 +385,7 @@ int kv_room(const struct kv *kv, const struct kv_table *table, int n_done, int w
     assert(n_done >= 0 && wanted >= 0 && blocks_for(n_done) <= table->n_page);
     struct room left = {.bytes = kv->budget - kv->held_bytes,
                         .ops = (uint64_t)(kv->max_op - kv->n_op)};
-    for (int g = 0; g < kv->n_group; g++)
-        left.pages[g] = kv->group[g].n_page - kv->group[g].n_held;
+    for (int g = 0; g < kv->n_group; g++) left.pages[g] = kv->group[g].n_page - kv->group[g].n_held;
     add_unseen(kv, table, n_done, &left);
     const int64_t end = (int64_t)n_done + wanted;
     uint32_t block = (uint32_t)n_done / KV_PAGE_TOKENS;

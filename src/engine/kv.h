@@ -63,9 +63,9 @@ struct kv_table {
     uint32_t n_page, max_page;          // blocks
     uint32_t node, n_node; // the last registered block's node, and how many there are; with none
                            // the salt's
-    int n_flight; // positions that steps in flight evaluate: the last of the n_done that kv_room
-                  // and kv_grow are told of. What an earlier one sees is not given back before they
-                  // land
+    int n_flight; // of the n_done positions that kv_room and kv_grow are told of, the last ones:
+                  // steps in flight evaluate them. Pages that the first of them sees are kept until
+                  // then
     bool unlisted;                          // nodes ran out: registers no more
     bool marked;                            // between kv_mark and kv_settle
     uint32_t mark;                          // positions at the mark

@@ -42,9 +42,8 @@ rn_status place_budget(const struct place *place, const struct model *model,
                                      .total = place->device.memory_total,
                                      .available = place->device.memory_free,
                                      .address_room = address_room,
-                                     .stack_bytes = address_room
-                                                        ? pool_stack_bytes(wanted->n_threads)
-                                                        : 0};
+                                     .stack_bytes =
+                                         address_room ? pool_stack_bytes(wanted->n_threads) : 0};
     if (draft)
         request.beside = (struct budget_beside){.plan = &draft->plan,
                                                 .n_ctx_max = draft->hp.n_ctx,

@@ -228,7 +228,7 @@ SEQ_INLINE void works_prefetch(const struct flight *flight, int index, const rn_
     __builtin_prefetch(seq->output.text, 1);
 }
 
-// Those that are over leave the running ones.
+// Sequences that are over leave the running ones.
 static void sweep_running(struct engine *engine) {
     int n = 0;
     for (int i = 0; i < engine->n_running; i++)

@@ -43,7 +43,7 @@ static void pool(struct engine *engine, const struct work *work) {
     for (int i = 0; i < engine->n_embd; i++) seq->embedding[i] *= inverse;
 }
 
-// What the token means for the text.
+// The meaning of the token for the text.
 static void look_up(const struct tokenizer *tokenizer, const struct seq *seq, struct pick *pick) {
     pick->ends = tokenizer_is_end(tokenizer, pick->token) && !seq->ignore_eos;
     pick->bytes = (struct text_span){"", 0};

@@ -132,7 +132,8 @@ static bool computes_block(const struct seq *other, const struct seq *seq) {
 
 // A prompt that another one's work of this step, or of one in flight, will serve waits for it.
 static bool prompt_waits(const struct engine *engine, const struct seq *seq) {
-    if (engine->kv_config.no_prefix || engine_wants_all(seq) || seq->table.n_flight > 0) return false;
+    if (engine->kv_config.no_prefix || engine_wants_all(seq) || seq->table.n_flight > 0)
+        return false;
     const int end = seq->n_done + KV_PAGE_TOKENS;
     if (seq->n_done != (int)seq->table.n_node * KV_PAGE_TOKENS || seq->n_token <= end) return false;
     for (int i = 0; i < engine->n_work; i++)

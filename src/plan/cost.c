@@ -140,9 +140,8 @@ struct cost op_cost(const struct plan *plan, const struct op *op, const struct k
         const struct plan_kv_group *group = &plan->group[op->kv.group];
         const uint64_t dims = (uint64_t)(group->dim_k + group->dim_v);
         cost.weight_bytes = vector_bytes(plan, op->weight);
-        cost.kv_read_bytes =
-            (uint64_t)shape->kv_read[op->kv.group][op->rows] *
-            layer_token_bytes(plan, op->kv.group, kv);
+        cost.kv_read_bytes = (uint64_t)shape->kv_read[op->kv.group][op->rows] *
+                             layer_token_bytes(plan, op->kv.group, kv);
         cost.flops =
             (uint64_t)shape->kv_pairs[op->kv.group][op->rows] * (uint64_t)op->kv.n_head * dims * 2;
         break;

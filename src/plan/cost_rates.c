@@ -78,8 +78,7 @@ static void add_op(struct cost_rates *rates, const struct plan *plan, const stru
     add_times(&rates->fixed[op->rows], &fixed, 1);
 }
 
-void cost_rates_init(struct cost_rates *rates, const struct plan *plan,
-                     const struct kv_bytes *kv) {
+void cost_rates_init(struct cost_rates *rates, const struct plan *plan, const struct kv_bytes *kv) {
     *rates = (struct cost_rates){.n_group = plan->n_group};
     for (int i = 0; i < plan->n_op; i++) add_op(rates, plan, &plan->op[i], kv);
 }

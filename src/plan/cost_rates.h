@@ -29,8 +29,7 @@ struct cost_rates {
     struct cost_experts experts[COST_MAX_EXPERTS];
 };
 
-void cost_rates_init(struct cost_rates *rates, const struct plan *plan,
-                     const struct kv_bytes *kv);
+void cost_rates_init(struct cost_rates *rates, const struct plan *plan, const struct kv_bytes *kv);
 // = plan_cost(plan, kv, shape). Products over experts of more sizes than the table holds are off
 // by at most half a byte each.
 struct cost cost_rates_apply(const struct cost_rates *rates, const struct batch_shape *shape);

@@ -61,8 +61,7 @@ static rn_status cpu_need(const struct plan *plan, const struct backend_sizes *s
     (void)err;
     *out = (struct backend_need){.weights = weight_bytes(plan), .step = step_bytes(plan, sizes)};
     for (int g = 0; g < plan->n_group; g++)
-        out->kv.page[g] =
-            kv_page_bytes(&plan->group[g], (enum kv_type)kv_type_find(kv_type));
+        out->kv.page[g] = kv_page_bytes(&plan->group[g], (enum kv_type)kv_type_find(kv_type));
     return RN_OK;
 }
 

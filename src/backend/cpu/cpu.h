@@ -116,7 +116,7 @@ struct cpu_backend {
     const struct batch *batch;    // of the run in progress
     struct chooser *chooser;      // [n_choosers] one for each thread
     int n_choosers;
-    int32_t *token;   // [max_logits] of the last run
+    int32_t *token; // [max_logits] of the last run
 
     uint64_t cache_bytes;     // of one last-level cache; 0: unknown
     uint64_t cache_bytes_all; // of all of them

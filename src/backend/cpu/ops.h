@@ -2,7 +2,7 @@
 // give the bits of the scalar one (reference.c), which is the definition; matrix products have a
 // table of their own (matmul.h).
 //
-// What a page of a KV group holds is in kv_layout.h.
+// kv_layout.h says where a page of a KV group stores its keys and values.
 #ifndef RN_BACKEND_CPU_OPS_H
 #define RN_BACKEND_CPU_OPS_H
 

@@ -60,7 +60,8 @@ static void chunks_compute(void *ctx, int64_t begin, int64_t end, int worker) {
 
 double cpu_peak_macs(struct backend *backend, enum backend_math math) {
     struct cpu_backend *b = (struct cpu_backend *)backend;
-    struct peak_job job = {.loop = loop_find(b->ops->isa, math == BACKEND_INTEGERS), .n_rounds = FIRST_ROUNDS};
+    struct peak_job job = {.loop = loop_find(b->ops->isa, math == BACKEND_INTEGERS),
+                           .n_rounds = FIRST_ROUNDS};
     const int64_t n_chunks = (int64_t)CHUNKS_PER_THREAD * pool_size(b->pool);
     uint64_t now = clock_ns();
     const uint64_t end = now + BUDGET_NS;
