@@ -378,22 +378,24 @@ static void a_prompt_in_chunks_leaves_the_prefixes_that_it_leaves_on_the_cpu(voi
 static void choices_fork_a_prompt_whose_sequence_tries_a_draft(void **state) {
     (void)state;
     const rn_model *const models[] = {plain_model, window_model, recurrent_model};
-    for (int run = 0; run < 12; run++) {
+    for (int run = 0; run < 36; run++) {
         reset();
-        rn_request request[] = {world_sampled(0, 61 + run % 6, 30), world_request(4, 12, 8)};
+        rn_request request[] = {world_sampled(0, 61 + run % 6, 30),
+                                world_request(4, 12, 8 + run / 3 % 2)};
         request[0].n = 4;
         world_alone(models[run % 3], request, 2);
         struct toy_drafter drafter = {.truth = world_truth, .right = 70, .n_vocab = WORLD_VOCAB};
         rn_engine *engine = world_engine(&backend_fake, models[run % 3],
                                          (rn_engine_options){.max_seqs = 2,
                                                              .speculate = "custom",
-                                                             .no_prefix_cache = run % 2,
+                                                             .no_prefix_cache = run >= 18,
                                                              .draft_fn = toy_draft,
                                                              .draft_ctx = &drafter,
                                                              .draft_min = 4,
                                                              .draft_max = 4});
         request[0].data = &want[0];
         request[1].data = &want[4];
+        request[1].draft_max = -1; // it runs ahead, and ends beside a draft in flight
         streams_submit(engine, &request[1], &got[4]);
         streams_submit(engine, &request[0], &got[0]);
         streams_drain(engine, got, 5);

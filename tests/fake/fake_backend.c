@@ -21,8 +21,8 @@ void fake_fail_at(enum fake_fault fault, long submits_from_now) {
 
 struct job {
     struct batch batch; // points to copies in `memory`
-    void *memory[64 * 1024];
-    int n_memory;
+    void **memory;
+    int n_memory, max_memory;
     enum fake_fault fault;
     bool is_done;
     rn_status status;
@@ -48,17 +48,27 @@ struct fake_backend {
 
 // ---------------------------------------------------------------- copies
 
+// The memory is the job's from now on.
+static void *own(struct job *job, void *memory) {
+    if (job->n_memory == job->max_memory) {
+        job->max_memory = job->max_memory ? 2 * job->max_memory : 64;
+        job->memory = realloc(job->memory, (size_t)job->max_memory * sizeof(void *));
+    }
+    assert(memory && job->memory);
+    return job->memory[job->n_memory++] = memory;
+}
+
 static void *keep(struct job *job, const void *data, size_t bytes) {
     if (!data) return NULL;
-    void *copy = malloc(bytes ? bytes : 1);
-    assert(copy && job->n_memory < (int)(sizeof job->memory / sizeof *job->memory));
+    void *copy = own(job, malloc(bytes ? bytes : 1));
     if (bytes) memcpy(copy, data, bytes);
-    return job->memory[job->n_memory++] = copy;
+    return copy;
 }
 
 static void job_free(struct job *job) {
     if (!job) return;
     for (int i = 0; i < job->n_memory; i++) free(job->memory[i]);
+    free(job->memory);
     free(job);
 }
 
@@ -104,11 +114,8 @@ static void keep_rows(struct job *job, const struct fake_backend *b,
     const struct batch *batch = &job->batch;
     const bool has_hidden = b->plan->hidden != PLAN_NONE;
     const size_t n_embd = has_hidden ? (size_t)b->plan->buffer[b->plan->hidden].width : 0;
-    const float **logits = calloc((size_t)batch->n_out + 1, sizeof *logits);
-    const float **hidden = calloc((size_t)batch->n_out + 1, sizeof *hidden);
-    assert(logits && hidden);
-    job->memory[job->n_memory++] = (void *)logits;
-    job->memory[job->n_memory++] = (void *)hidden;
+    const float **logits = own(job, calloc((size_t)batch->n_out + 1, sizeof *logits));
+    const float **hidden = own(job, calloc((size_t)batch->n_out + 1, sizeof *hidden));
     for (int i = 0; i < batch->n_logits; i++)
         if (!batch->choice || batch->choice[i].wants_logits)
             logits[i] = keep(job, from->logits[i], (size_t)b->plan->n_vocab * sizeof(float));
@@ -153,9 +160,7 @@ static void job_run(struct fake_backend *b, struct job *job) {
         b->n_before = job->batch.n_logits;
     }
     if (job->fault == FAKE_SEQ) {
-        rn_status *status = calloc((size_t)job->batch.n_seqs, sizeof *status);
-        assert(status);
-        job->memory[job->n_memory++] = status;
+        rn_status *status = own(job, calloc((size_t)job->batch.n_seqs, sizeof *status));
         status[0] = RN_ERR_STEP;
         job->result.seq_status = status;
     }
