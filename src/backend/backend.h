@@ -49,7 +49,7 @@ struct backend_need {
 };
 
 struct backend_config {
-    const char *variant; // the set of kernels, "avx2"; NULL: the best here
+    const char *variant; // a set of kernels, by the backend's own name; NULL: the best here
     const char *kv_type; // one of the class's; NULL: its default
     struct backend_sizes sizes;
     uint32_t n_pages[PLAN_MAX_KV_GROUPS];
@@ -80,7 +80,7 @@ struct step_result {
 
 // For people, and for a share of the peak. Strings are borrowed.
 struct backend_info {
-    const char *variant;      // "avx512"
+    const char *variant;      // the set of kernels
     const char *kv_type;      // as created
     const char *slow_formats; // that run on the slow reference, "Q4_K, Q6_K"; "": none
     uint64_t cache_bytes;     // of the last-level cache; 0: unknown
