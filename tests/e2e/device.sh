@@ -27,13 +27,7 @@ refused 1 "step failed" run -p "Once upon" -n 60 --speculate off --backend "$plu
 RUNNEL_FAKE="lost 30"
 "$BIN" serve --port 0 -t 1 -q --speculate off --backend "$plugin" >served 2>said </dev/null &
 pid=$!
-port=
-for ((i = 0; i < 600 && ${#port} == 0; i++)); do
-    port=$(sed -n 's/.* is ready at [^ ]*:\([0-9]*\)\b.*/\1/p' said)
-    kill -0 $pid 2>/dev/null || break
-    [ "$port" ] || sleep 0.05
-done
-expect "it is ready: $(cat said)" [ "$port" ]
+ready "on the device"
 body='{"prompt":"Once upon","max_tokens":200,"stream":true}'
 exec {fd}<>"/dev/tcp/127.0.0.1/$port"
 printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s' ${#body} "$body" >&"$fd"
@@ -44,3 +38,4 @@ expect "it ends with an error: $(tail -c 300 answer)" grep -q 'The device was lo
 wait $pid
 equal "the server's exit code" 1 $?
 expect "it says why: $(cat said)" grep -q 'the device was lost: fake: step 30 was to fail' said
+finish

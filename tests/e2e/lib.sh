@@ -73,6 +73,18 @@ node_tests() {
     exit
 }
 
+# ready WHAT: waits until the server `pid`, whose messages are in ./said, is ready; leaves its port.
+ready() {
+    local i
+    port=
+    for ((i = 0; i < 600 && ${#port} == 0; i++)); do
+        port=$(sed -n 's/.* is ready at [^ ]*:\([0-9]*\)\b.*/\1/p' said)
+        kill -0 "$pid" 2>/dev/null || break
+        [ "$port" ] || sleep 0.05
+    done
+    expect "it is ready $1: $(cat said)" [ "$port" ]
+}
+
 finish() {
     echo "$checks checks, $failures failed"
     [ "$failures" -eq 0 ] && [ "$checks" -gt 0 ]

@@ -42,13 +42,7 @@ start() {
     : >said
     "$BIN" serve --port 0 -t 1 -q --access-log - "$@" >pipe 2>said </dev/null &
     pid=$!
-    port=
-    for ((i = 0; i < 600 && ${#port} == 0; i++)); do
-        port=$(sed -n 's/.* is ready at [^ ]*:\([0-9]*\)\b.*/\1/p' said)
-        kill -0 $pid 2>/dev/null || break
-        [ "$port" ] || sleep 0.05
-    done
-    expect "it is ready with $*: $(cat said)" [ "$port" ]
+    ready "with $*"
 }
 
 # ends WHAT CODE SIGNAL [SIGNAL]: it must end so, soon, after the signals.
