@@ -308,7 +308,8 @@ struct seen {
 };
 
 static void op_see(const struct plan *plan, const struct op *op, struct seen *s) {
-    const struct plan_kv_group *group = &plan->group[op->kv.group];
+    const struct plan_kv_group *group =
+        op->kind == OP_ATTENTION ? &plan->group[op->kv.group] : NULL;
     s->rows[op->rows] = true;
     *(op->bias == PLAN_NONE ? &s->no_bias : &s->bias) = true;
     s->in_place |= op->in[0] == op->out;
