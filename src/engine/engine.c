@@ -61,11 +61,11 @@ static void take_off(struct engine *engine) {
     }
 }
 
-// The step's sequences are as they were, but for the end of those that left meanwhile. It is the
-// oldest in flight, or the newest, which was not taken.
+// The oldest step in flight has landed. Sequences that left meanwhile, and have no other step in
+// flight, give their pages back.
 static void touch_down(struct engine *engine, struct flight *flight) {
-    if (flight == &engine->flight[engine->first_flight])
-        engine->first_flight = (engine->first_flight + 1) % engine->depth;
+    assert(flight == &engine->flight[engine->first_flight]);
+    engine->first_flight = (engine->first_flight + 1) % engine->depth;
     engine->n_flight--;
     for (int i = 0; i < flight->n_work; i++) {
         const struct work *work = &flight->work[i];
@@ -112,10 +112,10 @@ void engine_submit(struct engine *engine) {
     flight->shape = engine->shape;
     const rn_status status =
         engine->backend->cls->submit(engine->backend, &engine->batch, &engine->fault);
-    take_off(engine);
-    if (!status) return;
-    touch_down(engine, flight);
-    fail(engine, flight, status);
+    if (status)
+        fail(engine, flight, status); // it never was in flight
+    else
+        take_off(engine);
 }
 
 // The oldest step in flight: its results, then what they mean.
@@ -162,7 +162,7 @@ static bool make_step(struct engine *engine, uint64_t begin, uint64_t *at) {
 
 static void step(struct engine *engine, uint64_t begin) {
     uint64_t at = begin;
-    const bool flew = engine->n_flight > 0; // who waits may get on when that has landed
+    const bool flew = engine->n_flight > 0; // its landing may make room for others
     engine->run_ns_before = engine->stats.run_ns;
     // alone: one that is made now may end a sequence, whose landed token is to be read first
     const bool made = !engine->land_first && make_step(engine, begin, &at);
@@ -293,7 +293,7 @@ static rn_status read_config(struct engine *engine, const struct model *model,
         kv_fix_pages(&engine->kv_config, engine->n_ctx, engine->batch_tokens);
     engine->draft_kv_bytes = budget.beside.kv_bytes;
     engine->kv_config.no_prefix = config->no_prefix;
-    // those that run, that leave, and one that may be admitted
+    // of sequences that run, that leave, and one more that may be admitted
     engine->kv_config.max_tables = engine->depth * engine->max_seqs + 1;
     engine->kv_config.max_page_ops =
         model->plan.n_group * (engine->batch_tokens / KV_PAGE_TOKENS + 5 * engine->max_seqs);

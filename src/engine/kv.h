@@ -129,8 +129,8 @@ void kv_prefetch_pages(const struct kv *kv, const struct kv_table *table, int n_
 bool kv_grow(struct kv *kv, struct kv_table *table, int n_done, int n);
 
 // Positions from n_done on are tried: kv_grow, a run, then kv_settle says which stay. In between
-// the table is not committed, and what lies before the mark may be forked. The state of recurrent groups at n_done is kept aside;
-// the next kv_grow copies it.
+// the table is not committed; positions before the mark may be forked. The state of recurrent
+// groups at n_done is kept aside, and the next kv_grow copies it.
 void kv_mark(struct kv *kv, struct kv_table *table, int n_done);
 // Of the n_all positions that were evaluated the first n_kept stay, at least those of the mark.
 // Pages behind them are given back. Returns the positions that the table has then: n_kept, or those

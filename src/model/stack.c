@@ -3,7 +3,7 @@
 // architecture's (arch->layer).
 //
 // Everything behind the last layer's KV append works on the out rows only, and the vocabulary's
-// product on those that need logits.
+// product on the rows that need logits.
 #include "model/blocks.h"
 
 // All buffers are declared before the first op, those of the tokens first, so that a plan's buffers
@@ -50,7 +50,7 @@ static void add_to_group(struct builder *b, int layer) {
     b->place[layer] = (struct kv_place){g, plan->group[g].n_layer++};
 }
 
-// Layers of one kind and width have one page table: first those that see everything, then those
+// Layers of one kind and width have one page table: first layers that see everything, then layers
 // with a window.
 static void add_groups(struct builder *b) {
     static const enum kv_kind kinds[] = {KV_FULL, KV_WINDOW};

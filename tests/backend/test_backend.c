@@ -766,7 +766,7 @@ static void results_have_the_time_of_each_stage_while_the_profile_is_on(void **s
     sequence_init(&s, &here, 0, logits);
     assert_int_equal(here.result.n_stage, 0);
     assert_null(here.result.stage);
-    for (int i = 0; i < 4; i++) { // on, on, off, on anew
+    for (int i = 0; i < 4; i++) { // on, on, off, on again
         struct rows r = {0};
         if (i != 1) here.backend->cls->profile(here.backend, i != 2);
         rows_add(&r, &s, 3);
