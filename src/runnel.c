@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/vocab.h"
+#include "load/vocab.h"
 #include "runnel_model.h"
 #include "text/detokenizer.h"
 #include "tools.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jinja/template.h"
 #include "runnel_chat.h"
-#include "text/template.h"
 #include "text/tokenizer.h"
 #include "tools.h"
 

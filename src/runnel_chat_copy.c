@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 #define MARK       "\xEF\xB7\x91\xEF\xB7\x92" // U+FDD1, U+FDD2
 #define MARK_BLANK "\xE2\x80\x83"             // U+2003, which no template writes by itself

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/driver.h"
+#include "engine/door/driver.h"
 #include "runnel_model.h"
 
 struct rn_engine {

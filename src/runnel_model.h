@@ -2,7 +2,7 @@
 #ifndef RN_RUNNEL_MODEL_H
 #define RN_RUNNEL_MODEL_H
 
-#include "engine/engine.h"
+#include "engine/step/engine.h"
 #include "model/model.h"
 #include "runnel.h"
 #include "text/tokenizer.h"

@@ -7,7 +7,7 @@
 #include "base/jread.h"
 #include "plan/cost.h"
 #include "runnel.h"
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 #include "weights/weights.h"
 
 // Opens a model's files alone: a GGUF file or a folder.

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/place.h"
+#include "engine/pages/place.h"
 #include "tools.h"
 #include "weights/synthetic.h"
 

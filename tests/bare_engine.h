@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "engine/engine.h"
-#include "engine/vocab.h"
+#include "engine/step/engine.h"
+#include "load/vocab.h"
 
 #define MIX_NO_THREAD 1 // steps are the caller's
 

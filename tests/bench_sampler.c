@@ -11,8 +11,8 @@
 #include "backend/cpu/choose.h"
 #include "backend/cpu/choose_passes.h"
 #include "base/clock.h"
-#include "engine/choice.h"
-#include "engine/seq.h"
+#include "engine/choice/choice.h"
+#include "engine/request/seq.h"
 
 enum { N_ROWS = 8, N_ROUNDS = 15, N_CHOICES = 32 };
 

@@ -6,7 +6,7 @@
 
 #include "base/entropy.h"
 #include "text/bpe.h"
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 static rn_status merge_error(rn_error *err, const struct vocab_source *source, int32_t index,
                              const char *what) {

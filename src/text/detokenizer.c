@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 static const char replacement[] = "\xEF\xBF\xBD"; // U+FFFD
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "text/tokenizer_data.h"
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 enum { GUARD_LEN = sizeof GUARD_TEXT - 1 };
 

@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-#include "text/unicode.h"
 #include "text/unicode_form.h"
+#include "unicode/unicode.h"
 
 enum { GROWTH_FACTOR = 64, GROWTH_BASE = 1 << 16 }; // of a text, in bytes
 

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 // Where the characters from `at` on that have a trait of the mask (or, if not `inside`, none of
 // them) end; at most `max` of them.

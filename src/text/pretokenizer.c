@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 struct step_row {
     pattern_fn match;

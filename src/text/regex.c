@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "text/regex_syntax.h"
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 enum {
     WINDOW_BYTES = 512, // of a search

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 static int text_order(const struct text_span *a, const struct text_span *b) {
     const int order = memcmp(a->data, b->data, a->len < b->len ? a->len : b->len);

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 struct run {
     const struct splitter *splitter;

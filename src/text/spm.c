@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 enum { BYTE = 0x110000 }; // ill-formed bytes are numbered behind the characters
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "text/spm.h"
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 enum { PAGES = 0x1100 };
 

@@ -9,7 +9,7 @@
 
 #include "text/alphabet.h"
 #include "text/tokenizer_data.h"
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 static rn_status check_id(const struct vocab_source *source, const char *name, int32_t id,
                           rn_error *err) {

@@ -5,7 +5,7 @@
 #include "base/checked.h"
 #include "text/alphabet.h"
 #include "text/tokenizer_data.h"
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 // 0 is what files write for tokens of no declared type.
 static enum token_type type_of(const struct vocab_source *source, int32_t id) {

@@ -6,7 +6,7 @@
 
 #include <utf8proc.h>
 
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 static bool is_ascii(const uint8_t *text, size_t len) {
     uint8_t all = 0;

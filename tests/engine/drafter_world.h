@@ -10,7 +10,7 @@
 #include "bare_engine.h"
 #include "base/clock.h"
 #include "check.h"
-#include "engine/drafter_model.h"
+#include "engine/draft/drafter_model.h"
 #include "streams.h"
 
 // A sequence, and the text that it is going to have where a test knows it.

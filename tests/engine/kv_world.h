@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "engine/kv_internal.h"
+#include "engine/pages/kv_internal.h"
 
 enum { WORLD_TABLES = 12, WORLD_POSITIONS = 320, WORLD_PAGES = 512 };
 

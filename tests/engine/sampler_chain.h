@@ -8,8 +8,8 @@
 #include "backend/cpu/choose_steps.h"
 #include "check.h"
 #include "choose_view.h"
-#include "engine/choice.h"
-#include "engine/seq.h"
+#include "engine/choice/choice.h"
+#include "engine/request/seq.h"
 
 struct sampler {
     struct chooser chooser;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "engine/spec_control.h"
+#include "engine/draft/spec_control.h"
 #include "random.h"
 
 enum { WORLD_STREAMS = 32 };

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "engine/budget.h"
+#include "engine/pages/budget.h"
 
 enum {
     WEIGHTS = 1000000,

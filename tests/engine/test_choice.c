@@ -1,7 +1,7 @@
 // Choosing under a constraint: the mask against a naive definition, where the constraint stands,
 // and which constraints are refused.
 #define VOCAB 203
-#include "engine/choice.h"
+#include "engine/choice/choice.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "check.h"
 #include "choose_reference.h"
-#include "engine/vocab.h"
+#include "load/vocab.h"
 #include "sampler_chain.h"
 
 #define RANDOM_SEED 7046029254386353131u

@@ -2,7 +2,7 @@
 // steps move it as far as they should.
 #include "check.h"
 
-#include "engine/draft_cost.h"
+#include "engine/draft/draft_cost.h"
 
 static void costs_go_through_what_was_measured_and_on_from_there(void **state) {
     (void)state;

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "engine/drafter.h"
-#include "engine/seq.h"
+#include "engine/draft/drafter.h"
+#include "engine/request/seq.h"
 
 enum { MOST = RN_MAX_DRAFT, CANARY = -77 };
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "engine/drafter.h"
-#include "engine/seq.h"
+#include "engine/draft/drafter.h"
+#include "engine/request/seq.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 int main(void) { return 0; }

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "check.h"
-#include "engine/event_ring.h"
-#include "engine/logprobs.h"
-#include "engine/seq.h"
+#include "engine/choice/logprobs.h"
+#include "engine/door/event_ring.h"
+#include "engine/request/seq.h"
 
 enum { TEXT_MAX = 100, N_MANY = 20000 };
 

@@ -6,7 +6,7 @@
 #include <sched.h>
 
 #include "bare_engine.h"
-#include "engine/driver.h"
+#include "engine/door/driver.h"
 #include "mix.h"
 // after them: it has names of its own
 #include "flight_world.h"

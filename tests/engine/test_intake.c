@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "check.h"
-#include "engine/intake.h"
-#include "engine/vocab.h"
+#include "engine/request/intake.h"
+#include "load/vocab.h"
 
 // Sanitizers bring an allocator of their own: there allocations neither fail nor are counted.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "engine/kv.h"
+#include "engine/pages/kv.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 int main(void) { return 0; }

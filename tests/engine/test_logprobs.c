@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "engine/logprobs.h"
+#include "engine/choice/logprobs.h"
 #define RANDOM_SEED 7
 #include "random.h"
 

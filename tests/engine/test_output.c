@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "engine/output.h"
+#include "engine/request/output.h"
 
 // Feeds text in pieces of n bytes, `together` of them between two begins, and collects what comes
 // out; returns the matched stop or -1. Checks at every moment that what came out is a beginning of

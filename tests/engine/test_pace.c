@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "engine/ledger.h"
-#include "engine/pace.h"
+#include "engine/price/pace.h"
+#include "engine/step/ledger.h"
 #include "model/model.h"
 #include "weights/synthetic.h"
 

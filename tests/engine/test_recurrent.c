@@ -2,7 +2,7 @@
 // block to block, found as checkpoints by equal prefixes, recomputed after a preemption, and none
 // of it shows in the tokens. The engine's invariants are tested after every step.
 #include "bare_engine.h"
-#include "engine/driver.h"
+#include "engine/door/driver.h"
 #include "mix.h"
 #include "recurrent_model.h"
 #include "streams.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "engine/sampling.h"
+#include "engine/choice/sampling.h"
 
 struct row {
     const char *field, *json, *flag, *environment, *help;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "engine/stats_board.h"
+#include "engine/door/stats_board.h"
 
 enum { N_WRITES = 50000 };
 

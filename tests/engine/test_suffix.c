@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "engine/suffix.h"
+#include "engine/draft/suffix.h"
 
 #define RANDOM_SEED 0x5aff1ce5u
 #include "random.h"

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "engine/users.h"
+#include "engine/request/users.h"
 
 static int pick(struct users *users, const int *user, int n) {
     int best = 0;

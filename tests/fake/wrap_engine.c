@@ -1,6 +1,6 @@
 // Linked into the programs of the engine's tests once more: every engine that names no backend runs
 // on the fake one. The linker hands each call of engine_init to the function here.
-#include "engine/engine.h"
+#include "engine/step/engine.h"
 #include "fake/fake_backend.h"
 
 rn_status __real_engine_init(struct engine *engine, const struct model *model,

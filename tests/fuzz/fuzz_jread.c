@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/jread.h"
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/jinja/limits.h"
-#include "text/unicode.h"
+#include "jinja/limits.h"
+#include "unicode/unicode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

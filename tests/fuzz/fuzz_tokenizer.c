@@ -14,7 +14,7 @@
 #include "text/detokenizer.h"
 #include "text/guard.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

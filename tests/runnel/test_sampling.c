@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "engine/sampling.h"
+#include "engine/choice/sampling.h"
 #include "tools.h"
 
 enum { OUTPUT = 60 };

@@ -3,12 +3,12 @@
 // any text at all.
 #include <utf8proc.h>
 
-#include "engine/vocab.h"
 #include "golden_folder.h"
+#include "load/vocab.h"
 #include "model/model.h"
 #include "runnel.h"
-#include "text/unicode.h"
 #include "tokenizer_folder.h"
+#include "unicode/unicode.h"
 
 enum { MAX_IDS = 4096 };
 

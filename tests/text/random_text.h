@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 static const int32_t random_common[] = {
     'a',     'b',     'z',     's',      't',    'r',    'e',    'v',    'm',    'l',     'd',

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "text/detokenizer.h"
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 #define BAD "\xEF\xBF\xBD"
 

@@ -7,7 +7,7 @@
 
 #include "text/alphabet.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
+#include "unicode/unicode.h"
 
 enum { BUILD_MAX = 2048 };
 

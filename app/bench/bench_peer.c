@@ -1,0 +1,215 @@
+// The peer: a llama-bench, run once per repetition on the same file, its JSON read. Output goes to
+// temporary files, so that this process sleeps while the peer computes.
+#define _GNU_SOURCE 1
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+#include "terminal/interrupt.h"
+
+enum { MAX_ARGS = 64, POLL_MS = 20, PATIENCE_MS = 1000, NUMBERS = 8, PEER_NAME = 96 };
+
+extern char **environ;
+
+// It measures one sequence only, and no steps of several tokens.
+bool bench_peer_can(const struct bench_test *test) {
+    return test->kind != BENCH_VERIFY && test->n_seqs == 1;
+}
+
+struct command {
+    char *argv[MAX_ARGS + 1];
+    int argc;
+    char number[NUMBERS][16];
+    int n_numbers;
+    char *extra; // the --peer-args, cut up; owned
+};
+
+static void add(struct command *command, const char *arg) {
+    if (command->argc < MAX_ARGS) command->argv[command->argc++] = (char *)(uintptr_t)arg;
+}
+
+static void add_number(struct command *command, const char *flag, int value) {
+    char *text = command->number[command->n_numbers++];
+    snprintf(text, sizeof command->number[0], "%d", value);
+    add(command, flag);
+    add(command, text);
+}
+
+// llama.cpp's name of a KV type.
+static const char *peer_kv_type(const char *name) {
+    static const char *const names[][2] = {{"int8", "q8_0"}, {"int4", "q4_0"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i][0])) return names[i][1];
+    return name;
+}
+
+// Old builds have no -d, so it is only given where it says something.
+static bool command_make(const struct bench_config *config, const char *file, int n_threads,
+                         const struct bench_test *test, struct command *out) {
+    *out = (struct command){.extra = strdup(config->peer_args ? config->peer_args : "")};
+    if (!out->extra) return false;
+    add(out, config->peer);
+    add(out, "-m");
+    add(out, file);
+    add_number(out, "-t", n_threads);
+    add_number(out, "-p", test->n_prompt);
+    add_number(out, "-n", test->n_gen);
+    if (test->n_depth) add_number(out, "-d", test->n_depth);
+    if (strcmp(config->kv_type, "f16") != 0) {
+        add(out, "-ctk");
+        add(out, peer_kv_type(config->kv_type));
+        add(out, "-ctv");
+        add(out, peer_kv_type(config->kv_type));
+    }
+    add_number(out, "-r", 1);
+    add(out, "-o");
+    add(out, "json");
+    char *rest = NULL;
+    for (char *word = strtok_r(out->extra, " \t\n", &rest); word;
+         word = strtok_r(NULL, " \t\n", &rest))
+        add(out, word);
+    out->argv[out->argc] = NULL;
+    return true;
+}
+
+_Static_assert(sizeof(cpu_set_t) == BENCH_MAX_CPUS / 8, "bench_config.cpus is a cpu_set_t");
+
+void bench_peer_prepare(struct bench_config *config) {
+    cpu_set_t set;
+    config->cpus_known = sched_getaffinity(0, sizeof set, &set) == 0;
+    if (config->cpus_known) memcpy(config->cpus, &set, sizeof set);
+}
+
+// Its streams go into the two files; standard input is empty. errno's value, or 0.
+static int spawn(char **argv, FILE *out, FILE *err, pid_t *pid) {
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t defaults;
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGPIPE); // ignored here
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigdefault(&attributes, &defaults);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", 0, 0);
+    posix_spawn_file_actions_adddup2(&actions, fileno(out), STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, fileno(err), STDERR_FILENO);
+    const int problem = posix_spawnp(pid, argv[0], &actions, &attributes, argv, environ);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    return problem;
+}
+
+// Ctrl-C on a terminal reaches the peer by itself; a signal to this process alone is handed on. One
+// that does not care is killed.
+static int status_wait(pid_t pid) {
+    const struct timespec pause = {.tv_nsec = POLL_MS * 1000000l};
+    int status = 0, waited_ms = 0; // since it was told
+    interrupt_child(pid);
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        if (interrupt_seen()) {
+            if (waited_ms == 0) kill(pid, SIGTERM);
+            if (waited_ms >= PATIENCE_MS) kill(pid, SIGKILL);
+            waited_ms += POLL_MS;
+        }
+        nanosleep(&pause, NULL);
+    }
+    interrupt_child(0);
+    return status;
+}
+
+// The last line that it wrote to stderr, for a message.
+static void last_line(FILE *err, char *out, size_t size) {
+    char line[256];
+    *out = '\0';
+    rewind(err);
+    while (fgets(line, sizeof line, err)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (line[0]) snprintf(out, size, "%.*s", (int)size - 1, line);
+    }
+}
+
+static int fail_status(const char *peer, int status, FILE *err) {
+    char line[160];
+    if (interrupt_seen()) return APP_INTERRUPTED;
+    last_line(err, line, sizeof line);
+    const bool killed = WIFSIGNALED(status);
+    return app_fail(APP_FAILED, "%s: ended with %s %d%s%s", err_path(peer),
+                    killed ? "signal" : "status", killed ? WTERMSIG(status) : WEXITSTATUS(status),
+                    line[0] ? ": " : "", line);
+}
+
+// "llama-bench b21e4de745".
+static char *name_make(const char *peer, const json_t *row) {
+    char name[PEER_NAME];
+    const char *slash = strrchr(peer, '/');
+    const char *build = json_string_value(json_object_get(row, "build_commit"));
+    snprintf(name, sizeof name, "%s%s%s", slash ? slash + 1 : peer, build ? " " : "",
+             build ? build : "");
+    return strdup(name);
+}
+
+static int output_read(const char *peer, FILE *out, double *ts, char **name) {
+    json_error_t problem;
+    rewind(out);
+    json_t *rows = json_loadf(out, 0, &problem);
+    const json_t *row = json_is_array(rows) ? json_array_get(rows, 0) : NULL;
+    const json_t *rate = json_object_get(row, "avg_ts");
+    int code = APP_OK;
+    if (!rows) {
+        code = app_fail(APP_FAILED, "%s: its output is not JSON: %s", err_path(peer), problem.text);
+    } else if (!json_is_number(rate) || !(json_number_value(rate) > 0)) {
+        code = app_fail(APP_FAILED, "%s: its output has no avg_ts", err_path(peer));
+    } else {
+        *ts = json_number_value(rate);
+        if (!*name && !(*name = name_make(peer, row))) code = app_fail(APP_FAILED, "out of memory");
+    }
+    json_decref(rows);
+    return code;
+}
+
+// A child inherits the cores of the thread that starts it, so this one takes all of them meanwhile.
+static int spawn_free(const struct bench_config *config, char **argv, FILE *out, FILE *err,
+                      pid_t *pid) {
+    cpu_set_t all, own;
+    memcpy(&all, config->cpus, sizeof all);
+    const bool moved = config->cpus_known && sched_getaffinity(0, sizeof own, &own) == 0 &&
+                       sched_setaffinity(0, sizeof all, &all) == 0;
+    const int problem = spawn(argv, out, err, pid);
+    if (moved) sched_setaffinity(0, sizeof own, &own);
+    return problem;
+}
+
+static int peer_start(const struct bench_config *config, struct command *command, FILE *out,
+                      FILE *err, double *ts, char **name) {
+    const char *peer = config->peer;
+    pid_t pid;
+    const int problem = spawn_free(config, command->argv, out, err, &pid);
+    if (problem) {
+        return app_fail(APP_USAGE, "--peer: '%s': %s", app_short(peer).text, strerror(problem));
+    }
+    const int status = status_wait(pid);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return fail_status(peer, status, err);
+    return output_read(peer, out, ts, name);
+}
+
+int bench_peer_run(const struct bench_config *config, const char *file, int n_threads,
+                   const struct bench_test *test, double *ts, char **name) {
+    struct command command;
+    if (!command_make(config, file, n_threads, test, &command))
+        return app_fail(APP_FAILED, "out of memory");
+    FILE *out = tmpfile(), *err = tmpfile();
+    const int code = out && err ? peer_start(config, &command, out, err, ts, name)
+                                : app_fail(APP_FAILED, "a temporary file: %s", strerror(errno));
+    if (out) fclose(out);
+    if (err) fclose(err);
+    free(command.extra);
+    return code;
+}

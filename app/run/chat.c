@@ -1,0 +1,205 @@
+// Messages in, token ids out. Messages are kept as the JSON that templates see. Called by `runnel
+// run` and by its conversation.
+#include "run/chat.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "run/templates.h"
+#include "tools.h"
+
+// ---------------------------------------------------------------- files
+
+static int array_load(const char *path, json_t **out) {
+    struct text text;
+    const int code = text_read(path, TEXT_LIMIT, &text);
+    if (code) return code;
+    json_error_t problem;
+    json_t *array = json_loadb(text.data, text.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, &problem);
+    text_free(&text);
+    if (!array && json_no_memory(&problem)) return app_fail(APP_FAILED, "out of memory");
+    if (!array) {
+        return app_fail(APP_USAGE, "%s: line %d: %s", err_path(path), problem.line, problem.text);
+    }
+    if (!json_is_array(array)) {
+        app_fail(APP_USAGE, "%s: not a JSON array: it is %s", err_path(path), json_kind(array));
+        json_decref(array);
+        return APP_USAGE;
+    }
+    *out = array;
+    return APP_OK;
+}
+
+static bool is_system(const json_t *message) {
+    const char *role = json_string_value(json_object_get(message, "role"));
+    return role && !strcmp(role, "system");
+}
+
+// Messages are counted from 1.
+static int messages_check(const struct chat *chat, const char *path, const json_t *messages) {
+    const char *name = err_path(path);
+    if (json_array_size(messages) == 0) return app_fail(APP_USAGE, "%s: no messages", name);
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *message = json_array_get(messages, i);
+        if (!json_is_object(message)) {
+            return app_fail(APP_USAGE, "%s: message %zu is %s, not an object", name, i + 1,
+                            json_kind(message));
+        }
+        if (!json_is_string(json_object_get(message, "role"))) {
+            return app_fail(APP_USAGE, "%s: message %zu has no role", name, i + 1);
+        }
+    }
+    if (chat_system(chat) && is_system(json_array_get(messages, 0))) {
+        return app_fail(APP_USAGE, "%s: message 1 is a system message, and --system gives another",
+                        name);
+    }
+    return APP_OK;
+}
+
+int chat_load(struct chat *chat, const char *path) {
+    json_t *messages = NULL;
+    int code = array_load(path, &messages);
+    if (!code) code = messages_check(chat, path, messages);
+    if (!code && json_array_extend(chat->messages, messages)) {
+        code = app_fail(APP_FAILED, "out of memory");
+    }
+    json_decref(messages);
+    return code;
+}
+
+static int tools_load(struct chat *chat, const char *path) {
+    json_t *tools = NULL;
+    const int code = path ? array_load(path, &tools) : APP_OK;
+    if (!tools) return code;
+    chat->tools = json_dumps(tools, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(tools);
+    return chat->tools ? APP_OK : app_fail(APP_FAILED, "out of memory");
+}
+
+// ---------------------------------------------------------------- template
+
+// An error of the template, which its file names where it has one.
+static int template_fail(const char *path, rn_error *err) {
+    if (path) err_prefix(err, err_path(path));
+    return app_fail_error(err);
+}
+
+// The text of --chat-template: a name of ours, or a file.
+static int template_read(const char *name, struct text *out) {
+    const char *ours = template_find(name);
+    if (ours) {
+        out->data = strdup(ours);
+        out->len = strlen(ours);
+        return out->data ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    }
+    if (!strpbrk(name, "/.") && access(name, F_OK)) {
+        return app_fail(APP_USAGE, "--chat-template: '%s' is neither a file nor a template of ours",
+                        app_short(name).text);
+    }
+    const int code = text_read(name, TEXT_LIMIT, out);
+    if (code) return code;
+    if (strlen(out->data) == out->len) return APP_OK;
+    text_free(out);
+    return app_fail(APP_USAGE, "%s: holds a NUL byte", err_path(name));
+}
+
+int chat_template_open(const rn_model *model, const char *name, rn_chat_template **out,
+                       char **source) {
+    struct text text = {0};
+    const int code = name ? template_read(name, &text) : APP_OK;
+    if (code) return code;
+    rn_error err = {0};
+    const rn_status status = rn_chat_template_create(model, text.data, out, &err);
+    if (status || !source) text_free(&text);
+    if (source) *source = text.data;
+    return status == RN_OK ? APP_OK : template_fail(name, &err);
+}
+
+static int template_load(struct chat *chat, const char *name) {
+    chat->template_path = name;
+    if (!name && !rn_model_chat_template(chat->model)) {
+        return app_fail(APP_USAGE, "%s: the model has no chat template; --chat-template gives one",
+                        err_path(rn_model_get_info(chat->model)->path));
+    }
+    return chat_template_open(chat->model, name, &chat->tmpl, NULL);
+}
+
+int chat_open(struct chat *chat, const struct options *options, const rn_model *model) {
+    *chat = (struct chat){
+        .model = model,
+        .messages = json_array(),
+        .flags = (option_flag(options, OPT_NO_BOS) ? 0 : RN_TOKENIZE_BOS) |
+                 (option_flag(options, OPT_NO_SPECIAL) ? 0 : RN_TOKENIZE_SPECIAL),
+    };
+    const char *system = option_text(options, OPT_SYSTEM);
+    int code = template_load(chat, option_text(options, OPT_CHAT_TEMPLATE));
+    if (!code) code = tools_load(chat, option_text(options, OPT_TOOLS));
+    if (!code && (!chat->messages || !chat_set_system(chat, system ? system : ""))) {
+        code = app_fail(APP_FAILED, "out of memory");
+    }
+    if (code) chat_close(chat);
+    return code;
+}
+
+void chat_close(struct chat *chat) {
+    rn_chat_template_destroy(chat->tmpl);
+    json_decref(chat->messages);
+    free(chat->tools);
+    *chat = (struct chat){0};
+}
+
+// ---------------------------------------------------------------- messages
+
+bool chat_add(struct chat *chat, const char *role, const char *text, size_t len) {
+    json_t *content = json_text(text, len);
+    json_t *message = content ? json_pack("{s:s, s:o}", "role", role, "content", content) : NULL;
+    return json_array_append_new(chat->messages, message) == 0;
+}
+
+void chat_drop(struct chat *chat) {
+    json_array_remove(chat->messages, json_array_size(chat->messages) - 1);
+}
+
+void chat_reset(struct chat *chat) {
+    const size_t kept = chat_system(chat) ? 1 : 0;
+    while (json_array_size(chat->messages) > kept) chat_drop(chat);
+}
+
+const char *chat_system(const struct chat *chat) {
+    const json_t *first = json_array_get(chat->messages, 0);
+    return is_system(first) ? json_string_value(json_object_get(first, "content")) : NULL;
+}
+
+bool chat_set_system(struct chat *chat, const char *text) {
+    json_array_clear(chat->messages);
+    return !*text || chat_add(chat, "system", text, strlen(text));
+}
+
+// Templates that write the date mean the user's.
+static int64_t local_now(void) {
+    const time_t now = time(NULL);
+    struct tm local;
+    return (int64_t)now + (localtime_r(&now, &local) ? (int64_t)local.tm_gmtoff : 0);
+}
+
+int chat_tokens(const struct chat *chat, bool answer, int32_t **ids, size_t *n_ids) {
+    char *messages = json_dumps(chat->messages, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    if (!messages) return app_fail(APP_FAILED, "out of memory");
+    const rn_chat request = {.messages = messages,
+                             .tools = chat->tools,
+                             .add_generation_prompt = answer,
+                             .now = local_now()};
+    rn_error err = {0};
+    char *text = NULL;
+    size_t len = 0;
+    rn_status status = rn_chat_render(chat->tmpl, &request, &text, &len, &err);
+    free(messages);
+    // a template that refuses these messages is no bad template
+    if (status == RN_ERR_ARG) return app_fail(APP_FAILED, "%s", err.message);
+    if (status) return template_fail(chat->template_path, &err);
+    status = rn_tokenize(chat->model, text, len, chat->flags, ids, n_ids, &err);
+    rn_free(text);
+    return status ? app_fail_error(&err) : APP_OK;
+}

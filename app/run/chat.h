@@ -1,0 +1,42 @@
+// A chat: the template and the messages so far, for one exchange or for a conversation.
+#ifndef RN_APP_CHAT_H
+#define RN_APP_CHAT_H
+
+#include "terminal/json.h"
+
+struct chat {
+    const rn_model *model;
+    rn_chat_template *tmpl;
+    const char *template_path; // of --chat-template; NULL: the model's own
+    json_t *messages;          // an array; a system message comes first
+    char *tools;               // a JSON array, or NULL
+    int flags;                 // of rn_tokenize
+};
+
+// The template that a name of ours or a file gives; NULL: the model's own, which it must have.
+// *source: its text, to be freed; NULL with the model's own; source may be NULL. Returns as
+// chat_open does.
+int chat_template_open(const rn_model *model, const char *name, rn_chat_template **out,
+                       char **source);
+
+// The template, --system and --tools of the options. On failure the error has been printed, the
+// exit code is returned and there is nothing to close.
+int chat_open(struct chat *chat, const struct options *options, const rn_model *model);
+void chat_close(struct chat *chat);
+
+// Adds the messages of a file, a JSON array of objects with a role. Returns as chat_open does.
+int chat_load(struct chat *chat, const char *path);
+// False: out of memory. Bytes that are not UTF-8 become U+FFFD.
+bool chat_add(struct chat *chat, const char *role, const char *text, size_t len);
+void chat_drop(struct chat *chat);  // the last message
+void chat_reset(struct chat *chat); // all but a system message
+// The system message, or NULL. Borrowed.
+const char *chat_system(const struct chat *chat);
+// Forgets the conversation; an empty text is no system message. False: out of memory.
+bool chat_set_system(struct chat *chat, const char *text);
+
+// The conversation as token ids (rn_free); answer: with the opening of the assistant's turn. On
+// failure the error has been printed and the exit code is returned.
+int chat_tokens(const struct chat *chat, bool answer, int32_t **ids, size_t *n_ids);
+
+#endif

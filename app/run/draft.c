@@ -1,0 +1,119 @@
+// The options of speculation become a model and engine options. Called by the commands that write
+// text, before their engine is created.
+#include "run/draft.h"
+
+#include <string.h>
+
+#include "terminal/term.h"
+#include "tools.h"
+
+// ---------------------------------------------------------------- options
+
+static const char *const drafters[] = {"model", "lookup", "shared"};
+
+enum { DRAFTER_MODEL, DRAFTERS = sizeof drafters / sizeof *drafters };
+enum { DRAFT_MAX_DEFAULT = 15 }; // rn_engine_options
+
+// The drafter whose name begins at text, -1: none.
+static int drafter_at(const char *text, size_t len) {
+    for (int i = 0; i < DRAFTERS; i++) {
+        if (strlen(drafters[i]) == len && !memcmp(drafters[i], text, len)) return i;
+    }
+    return -1;
+}
+
+static bool is_auto(const struct options *options) {
+    const char *text = option_text(options, OPT_SPECULATE);
+    return !text || !strcmp(text, "auto");
+}
+
+// Bits of the drafters that --speculate names; all for auto, 0 for off.
+static int wanted_get(const struct options *options, unsigned *out) {
+    const char *text = option_text(options, OPT_SPECULATE);
+    *out = is_auto(options) ? (1u << DRAFTERS) - 1 : 0;
+    if (*out || !strcmp(text, "off")) return APP_OK;
+    for (const char *at = text;; at++) {
+        const size_t len = strcspn(at, ",");
+        const int drafter = drafter_at(at, len);
+        if (drafter < 0) {
+            char name[64];
+            return app_fail(APP_USAGE,
+                            "%s: '%s' is not auto, off, or some of model, lookup, shared",
+                            option_name(options, OPT_SPECULATE, name), app_short(text).text);
+        }
+        *out |= 1u << drafter;
+        if (!*(at += len)) return APP_OK;
+    }
+}
+
+static int lengths_check(const struct options *options) {
+    const int most = option_int(options, OPT_DRAFT_MAX, DRAFT_MAX_DEFAULT);
+    const int least = option_int(options, OPT_DRAFT_MIN, 0);
+    char min_name[64], max_name[64];
+    if (least <= most) return APP_OK;
+    return app_fail(APP_USAGE, "%s: %d is more than %s, %d",
+                    option_name(options, OPT_DRAFT_MIN, min_name), least,
+                    option_name(options, OPT_DRAFT_MAX, max_name), most);
+}
+
+void draft_engine_options(const struct options *options, const rn_model *draft,
+                          rn_engine_options *out) {
+    out->draft = draft;
+    out->speculate = option_text(options, OPT_SPECULATE);
+    out->draft_max = option_int(options, OPT_DRAFT_MAX, 0);
+    out->draft_min = option_int(options, OPT_DRAFT_MIN, 0);
+}
+
+// ---------------------------------------------------------------- the model
+
+static int file_open(const struct options *options, const char *path, rn_model **out) {
+    rn_error err = {0};
+    char name[64];
+    if (rn_model_open(path, out, &err) == RN_OK) return APP_OK;
+    // other programs have an option of this name for what is --draft-max here
+    const bool is_number = path[strspn(path, "0123456789")] == '\0';
+    return app_fail(err.status == RN_ERR_NOMEM ? APP_FAILED : APP_USAGE, "%s: %s%s",
+                    option_name(options, OPT_DRAFT, name), err.message,
+                    is_number ? "; how many tokens a draft has is --draft-max" : "");
+}
+
+int draft_open_embedded(rn_model **out) {
+    rn_error err = {0};
+    if (rn_model_open_memory(EMBEDDED_DRAFT_NAME, embedded_draft,
+                             (size_t)(embedded_draft_end - embedded_draft), out, &err) == RN_OK)
+        return APP_OK;
+    return app_fail_error(&err);
+}
+
+int draft_open(const struct options *options, rn_model **out) {
+    const char *path = option_text(options, OPT_DRAFT);
+    unsigned wanted;
+    *out = NULL;
+    int code = wanted_get(options, &wanted);
+    if (!code) code = lengths_check(options);
+    if (code || !(wanted & 1u << DRAFTER_MODEL)) return code;
+    const bool none = path && !strcmp(path, "none");
+    if (path && !none) return file_open(options, path, out);
+    if (!none && !option_given(options, OPT_MODEL)) return draft_open_embedded(out);
+    if (is_auto(options)) return APP_OK;
+    char name[64];
+    return app_fail(APP_USAGE, "%s: 'model' drafts with a model, and --draft names none",
+                    option_name(options, OPT_SPECULATE, name));
+}
+
+void draft_warn_large(const rn_model *draft, const rn_model *model) {
+    const rn_model_info *small = rn_model_get_info(draft), *large = rn_model_get_info(model);
+    char small_bytes[32], large_bytes[32];
+    if (small->weight_bytes < large->weight_bytes) return;
+    app_fail(APP_OK,
+             "warning: the draft model %s has %s of weights, and %s has %s: its drafts cost more "
+             "than they can save",
+             err_path(small->path), human_bytes((double)small->weight_bytes, small_bytes),
+             err_path(large->path), human_bytes((double)large->weight_bytes, large_bytes));
+}
+
+int draft_fail(const rn_model *draft, const rn_model *model, const rn_error *err) {
+    const char *small = rn_model_get_info(draft)->path, *large = rn_model_get_info(model)->path;
+    return app_fail(APP_USAGE, "%s cannot draft for %s: %s", err_path(small), err_path(large),
+                    err->message);
+}

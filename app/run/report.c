@@ -1,0 +1,290 @@
+// Figures of a run. Rates divide what the engine counted by what the engine timed; the share of the
+// bandwidth divides the bytes a decode step had to read by what the machine sustains for a working
+// set of that size, measured right after the run.
+#include "run/report.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+// Half of the budget may go into page faults; the rest is dozens of passes of each way to read.
+enum { BANDWIDTH_BUDGET_MS = 300, SHARE_BAR_WIDTH = 20, SHARE_BAR_MIN = 4, LABEL_COLUMNS = 10 };
+
+// Undefined (NaN) where there is nothing to divide by.
+static double ratio(double a, double b) { return b > 0 ? a / b : (double)NAN; }
+
+// Of the tokens that were evaluated: those that the prefix cache had cost nothing.
+static double prompt_rate(const struct report *r) {
+    return ratio(1000.0 * (r->timings.prompt_tokens - r->timings.cached_tokens),
+                 r->timings.prompt_ms);
+}
+
+// Tokens after the first: the first one comes out of the prompt's last step.
+static int decoded(const struct report *r) {
+    return r->timings.output_tokens > 1 ? r->timings.output_tokens - 1 : 0;
+}
+
+static double output_rate(const struct report *r) {
+    return decoded(r) ? ratio(1000.0 * decoded(r), r->timings.decode_ms) : (double)NAN;
+}
+
+static double bytes_per_token(const struct report *r) {
+    return ratio((double)r->timings.decode_bytes, decoded(r));
+}
+
+static double tokens_per_step(const struct report *r) {
+    return ratio(decoded(r), (double)r->timings.decode_steps);
+}
+
+// Of drafts; undefined where there were none.
+static double accepted_share(const struct report *r) {
+    return ratio(r->timings.accepted_tokens, r->timings.draft_tokens);
+}
+
+static double draft_speedup(const struct report *r) {
+    const rn_timings *t = &r->timings;
+    return t->draft_tokens && t->undrafted_ms > 0 ? ratio(t->undrafted_ms, t->decode_ms)
+                                                  : (double)NAN;
+}
+
+static double read_rate(const struct report *r) { // bytes/s
+    return output_rate(r) * bytes_per_token(r);
+}
+
+static double read_share(const struct report *r) { return ratio(read_rate(r), r->bandwidth); }
+
+void report_measure(struct report *report, rn_engine *engine) {
+    if (!decoded(report)) return; // nothing to compare it with
+    const uint64_t tokens =
+        (uint64_t)report->timings.prompt_tokens + (uint64_t)report->timings.output_tokens;
+    const uint64_t working_set =
+        report->engine.weight_bytes + tokens * report->engine.kv_token_bytes;
+    report->bandwidth = rn_engine_bandwidth(engine, working_set, BANDWIDTH_BUDGET_MS);
+    // On a shared machine the bandwidth moves by the second. What decode itself read was there to
+    // be read, so it is part of the measurement: the share is never over 100%.
+    if (report->bandwidth > 0 && read_rate(report) > report->bandwidth)
+        report->bandwidth = read_rate(report);
+    report->in_cache = report->bandwidth > 0 && report->engine.cache_bytes &&
+                       working_set <= report->engine.cache_bytes;
+}
+
+// ---------------------------------------------------------------- for people
+
+static void line_begin(const struct term *term, const char *label) {
+    fprintf(stderr, "  %s%-*s%s", term_dim(term->err_color), LABEL_COLUMNS - 2, label,
+            term_reset(term->err_color));
+}
+
+static const char *plural(int count) { return count == 1 ? "" : "s"; }
+
+// With the blanks that keep the next figure in its column.
+static void print_tokens(int count) {
+    fprintf(stderr, "%5d token%s%s", count, plural(count), count == 1 ? " " : "");
+}
+
+static void print_output(const struct report *report, const struct term *term) {
+    line_begin(term, "output");
+    print_tokens(report->timings.output_tokens);
+    if (isfinite(output_rate(report))) {
+        fprintf(stderr, "  %s%8.1f tokens/s%s", term_bold(term->err_color), output_rate(report),
+                term_reset(term->err_color));
+    }
+    fprintf(stderr, "  %s%s, seed %llu%s\n", term_dim(term->err_color),
+            rn_finish_text(report->finish), (unsigned long long)report->seed,
+            term_reset(term->err_color));
+}
+
+// The bar gets what the terminal leaves beside the figures, or goes.
+static void print_share(const struct report *report, const struct term *term, int used) {
+    const double share = read_share(report);
+    char figures[96], bar[3 * SHARE_BAR_WIDTH + 1];
+    const int percent = snprintf(figures, sizeof figures, "%.0f%%", 100 * share);
+    const int len =
+        percent + snprintf(figures + percent, sizeof figures - (size_t)percent, " of %.1f GB/s%s",
+                           report->bandwidth / 1e9, report->in_cache ? " (in cache)" : "");
+    const int room = term_columns(STDERR_FILENO) - used - 2 - 1 - len;
+    const int width = room < SHARE_BAR_WIDTH ? room : SHARE_BAR_WIDTH;
+    fputs("  ", stderr);
+    if (width >= SHARE_BAR_MIN) fprintf(stderr, "%s ", term_bar(term, share, width, bar));
+    fprintf(stderr, "%s%.*s%s%s", term_bold(term->err_color), percent, figures,
+            term_reset(term->err_color), figures + percent);
+}
+
+static void print_drafts(const struct report *report, const struct term *term) {
+    if (!report->timings.draft_tokens) return;
+    line_begin(term, "drafts");
+    print_tokens(report->timings.draft_tokens);
+    fprintf(stderr, "  %7.1f%% accepted", 100 * accepted_share(report));
+    if (isfinite(tokens_per_step(report)))
+        fprintf(stderr, ", %.2f tokens a step", tokens_per_step(report));
+    if (isfinite(draft_speedup(report))) {
+        fprintf(stderr, ", %s%.2fx%s the speed without", term_bold(term->err_color),
+                draft_speedup(report), term_reset(term->err_color));
+    }
+    fputc('\n', stderr);
+}
+
+static void print_memory(const struct report *report, const struct term *term) {
+    if (!isfinite(read_rate(report))) return;
+    char bytes[32];
+    line_begin(term, "memory");
+    const int used = LABEL_COLUMNS + fprintf(stderr, "%9s/token   %8.2f GB/s",
+                                             human_bytes(bytes_per_token(report), bytes),
+                                             read_rate(report) / 1e9);
+    if (isfinite(read_share(report))) {
+        print_share(report, term, used);
+    } else {
+        fputs("  bandwidth not measured", stderr);
+    }
+    fputc('\n', stderr);
+}
+
+void report_print(const struct report *report, const struct term *term) {
+    const rn_engine_info *engine = &report->engine;
+    // A terminal's line was ended on stdout; a pipe gets the text as it is, so end its line here.
+    fputs(term->out_tty ? "\n" : "\n\n", stderr);
+    line_begin(term, "model");
+    term_print_escaped(stderr, report->model->path, strlen(report->model->path), SIZE_MAX);
+    fprintf(stderr, ", %s; %s %s, %d thread%s, kv %s\n", report->model->format, engine->backend,
+            engine->isa, engine->n_threads, plural(engine->n_threads), engine->kv_type);
+    line_begin(term, "load");
+    fprintf(stderr, "%5.0f ms\n", report->load_ms);
+    line_begin(term, "prompt");
+    print_tokens(report->timings.prompt_tokens);
+    if (isfinite(prompt_rate(report))) {
+        fprintf(stderr, "  %8.1f tokens/s", prompt_rate(report));
+    }
+    if (report->timings.ttft_ms > 0) {
+        fprintf(stderr, "  first token after %.1f ms", report->timings.ttft_ms);
+    }
+    if (report->timings.cached_tokens)
+        fprintf(stderr, ", %d cached", report->timings.cached_tokens);
+    fputc('\n', stderr);
+    print_output(report, term);
+    print_drafts(report, term);
+    print_memory(report, term);
+    if (report->conversation_tokens) {
+        line_begin(term, "context");
+        fprintf(stderr, "%5d token%s of %d\n", report->conversation_tokens,
+                plural(report->conversation_tokens), engine->n_ctx);
+    }
+}
+
+void report_print_line(const struct report *report, const struct term *term) {
+    const rn_timings *timings = &report->timings;
+    const int count = timings->output_tokens;
+    fprintf(stderr, "%s  %d token%s", term_dim(term->err_color), count, plural(count));
+    if (isfinite(output_rate(report))) fprintf(stderr, ", %.1f tokens/s", output_rate(report));
+    if (timings->ttft_ms > 0) fprintf(stderr, ", first token after %.1f ms", timings->ttft_ms);
+    if (timings->cached_tokens)
+        fprintf(stderr, " (%d of %d cached)", timings->cached_tokens, timings->prompt_tokens);
+    if (report->finish == RN_FINISH_CANCELLED) fputs(", stopped", stderr);
+    if (report->finish == RN_FINISH_LENGTH) fputs(", cut off", stderr);
+    fprintf(stderr, "%s\n", term_reset(term->err_color));
+}
+
+// The size of a token is left out where the terminal is too narrow for it.
+void report_print_plan(const rn_memory_plan *plan, const struct term *term) {
+    char weights[32], kv[32], free_bytes[32] = "", share[64] = "", token[32], count[32], line[256];
+    char bytes[32], draft[64] = "";
+    if (plan->draft_weight_bytes) {
+        snprintf(draft, sizeof draft, ", draft %s",
+                 human_bytes((double)(plan->draft_weight_bytes + plan->draft_kv_bytes), bytes));
+    }
+    if (plan->available) {
+        human_bytes((double)plan->available, free_bytes);
+        // only where an amount was asked for
+        const bool is_too_much = plan->kv_bytes > plan->available;
+        snprintf(share, sizeof share,
+                 is_too_much ? ", more than the %s that are free" : " of %s free", free_bytes);
+    }
+    int len = snprintf(line, sizeof line, "  memory: weights %s, KV %s%s%s: %s tokens of %s",
+                       human_bytes((double)plan->weight_bytes, weights),
+                       human_bytes((double)plan->kv_bytes, kv), draft, share,
+                       human_count(plan->kv_tokens, count), plan->kv_type);
+    const int end = len + snprintf(line + len, sizeof line - (size_t)len, " (%s each)",
+                                   human_bytes((double)plan->kv_token_bytes, token));
+    if (end <= term_columns(STDERR_FILENO)) len = end;
+    fprintf(stderr, "%s%.*s%s\n", term_dim(term->err_color), len, line,
+            term_reset(term->err_color));
+}
+
+void report_print_serving(const rn_memory_plan *plan, int max_seqs, const struct term *term) {
+    char weights[32], token[32], context[32], kv[32], free_bytes[32], count[32], users[32];
+    const char *dim = term_dim(term->err_color), *reset = term_reset(term->err_color);
+    fprintf(stderr, "%s  weights      %s%s\n", dim,
+            human_bytes((double)plan->weight_bytes, weights), reset);
+    fprintf(stderr, "%s  KV cache     %s a token (%s), %s a full context of %d%s\n", dim,
+            human_bytes((double)plan->kv_token_bytes, token), plan->kv_type,
+            human_bytes((double)plan->kv_context_bytes, context), plan->n_ctx, reset);
+    fprintf(stderr, "%s               %s are set aside: %s tokens, %s full context%s%s\n", dim,
+            human_bytes((double)plan->kv_bytes, kv), human_count(plan->kv_tokens, count),
+            human_count(plan->n_contexts, users), plan->n_contexts == 1 ? "" : "s", reset);
+    const uint64_t n_ctx = (uint64_t)plan->n_ctx;
+    uint64_t share = plan->kv_tokens / (uint64_t)max_seqs;
+    if (share > n_ctx) share = n_ctx;
+    fprintf(stderr,
+            "%s  users        %s at a time, each with up to %s token%s when all are there%s\n", dim,
+            human_count((uint64_t)max_seqs, users), human_count(share, count),
+            share == 1 ? "" : "s", reset);
+    if (plan->draft_weight_bytes) {
+        fprintf(stderr, "%s  draft model  %s, and %s of KV cache%s\n", dim,
+                human_bytes((double)plan->draft_weight_bytes, weights),
+                human_bytes((double)plan->draft_kv_bytes, kv), reset);
+    }
+    if (plan->available) {
+        fprintf(stderr, "%s  memory free  %s%s\n", dim,
+                human_bytes((double)plan->available, free_bytes), reset);
+    }
+}
+
+void report_print_drafters(const rn_engine_info *engine, const rn_model_info *draft,
+                           const struct term *term) {
+    fprintf(stderr, "%s  drafts       ", term_dim(term->err_color));
+    if (*engine->drafters) {
+        fprintf(stderr, "up to %d token%s, by %s", engine->draft_max, plural(engine->draft_max),
+                engine->drafters);
+    } else {
+        fputs("none", stderr);
+    }
+    if (draft) {
+        fputs("; the model is ", stderr);
+        term_print_escaped(stderr, draft->path, strlen(draft->path), SIZE_MAX);
+    }
+    fprintf(stderr, "%s\n", term_reset(term->err_color));
+}
+
+// ---------------------------------------------------------------- for programs
+
+static json_t *json_whole(double value) {
+    return isfinite(value) ? json_integer((json_int_t)llround(value)) : json_null();
+}
+
+bool report_json(const struct report *report, json_t *object) {
+    const rn_timings *timings = &report->timings;
+    const double gb = 1e9;
+    json_t *figures = json_pack(
+        "{s:s, s:s?, s:I, s:f, s:i, s:i, s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:i, "
+        "s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o}",
+        "finish_reason", rn_finish_text(report->finish), "stop", report->stop, "seed",
+        (json_int_t)report->seed, "load_ms", report->load_ms, "prompt_tokens",
+        timings->prompt_tokens, "cached_tokens", timings->cached_tokens, "prompt_per_second",
+        json_number(prompt_rate(report)), "ttft_ms",
+        timings->ttft_ms > 0 ? json_number(timings->ttft_ms) : json_null(), "output_tokens",
+        timings->output_tokens, "output_per_second", json_number(output_rate(report)),
+        "bytes_per_token", json_whole(bytes_per_token(report)), "read_gbs",
+        json_number(read_rate(report) / gb), "bandwidth_gbs",
+        json_number(ratio(report->bandwidth, report->bandwidth > 0 ? gb : 0)), "bandwidth_share",
+        json_number(read_share(report)), "in_cache",
+        report->bandwidth > 0 ? json_boolean(report->in_cache) : json_null(), "threads",
+        report->engine.n_threads, "isa", report->engine.isa, "kv_type", report->engine.kv_type,
+        "backend", report->engine.backend, "draft_tokens", timings->draft_tokens, "accepted_tokens",
+        timings->accepted_tokens, "accepted_share", json_number(accepted_share(report)),
+        "tokens_per_step", json_number(tokens_per_step(report)), "draft_speedup",
+        json_number(draft_speedup(report)));
+    if (!figures) return false;
+    const int failed = json_object_update(object, figures);
+    json_decref(figures);
+    return !failed;
+}

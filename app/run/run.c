@@ -1,0 +1,288 @@
+// `runnel run`: prompt in, text out as it becomes certain, a summary on stderr. With --json one
+// object on stdout instead of the text. With --chat the prompt is a message of a chat. Without a
+// prompt, on a terminal, a conversation (converse.c).
+#include "run/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run/converse.h"
+#include "run/draft.h"
+#include "run/drive.h"
+#include "terminal/interrupt.h"
+#include "tools.h"
+
+struct prompt {
+    enum option_id source; // OPT_COUNT: standard input
+    bool chat;             // it is a message
+    struct text text;      // empty for ids and messages
+    struct id_list ids;
+};
+
+// ---------------------------------------------------------------- prompt
+
+static int ids_parse(const struct run *run, struct id_list *out) {
+    char buffer[64];
+    const char *name = option_name(run->options, OPT_PROMPT_IDS, buffer);
+    const char *text = option_text(run->options, OPT_PROMPT_IDS);
+    const int n_vocab = rn_model_get_info(run->model)->n_vocab;
+    for (const char *at = text;; at++) {
+        while (*at == ' ') at++;
+        char *end;
+        errno = 0;
+        const long id = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : -1;
+        if (!*at && at > text) {
+            return app_fail(APP_USAGE, "%s: an id is missing after the last comma", name);
+        }
+        if (id < 0 || id >= n_vocab || errno) {
+            return app_fail(APP_USAGE, "%s: '%.20s' does not start with a token id from 0 to %d",
+                            name, at, n_vocab - 1);
+        }
+        while (*end == ' ') end++;
+        if (*end && *end != ',') {
+            return app_fail(APP_USAGE, "%s: '%.20s' where a comma should be", name, end);
+        }
+        if (!ids_add(out, (int32_t)id)) return app_fail(APP_FAILED, "out of memory");
+        if (!*end) return APP_OK;
+        at = end;
+    }
+}
+
+// The message of a chat, or all of them. What a file or a pipe ends with is not part of a message.
+static int message_get(const struct run *run, struct prompt *prompt) {
+    struct chat chat;
+    int code = chat_open(&chat, run->options, run->model);
+    if (code) return code;
+    struct text *text = &prompt->text;
+    if (prompt->source == OPT_MESSAGES) {
+        code = chat_load(&chat, option_text(run->options, OPT_MESSAGES));
+    } else {
+        if (prompt->source != OPT_PROMPT) {
+            while (text->len && text->data[text->len - 1] == '\n') text->len--;
+        }
+        if (!chat_add(&chat, "user", text->data, text->len)) {
+            code = app_fail(APP_FAILED, "out of memory");
+        }
+    }
+    if (!code) code = chat_tokens(&chat, true, &prompt->ids.id, &prompt->ids.count);
+    chat_close(&chat);
+    return code;
+}
+
+static int text_tokens(const struct run *run, struct prompt *prompt) {
+    const struct options *options = run->options;
+    const int flags = (option_flag(options, OPT_NO_BOS) ? 0 : RN_TOKENIZE_BOS) |
+                      (option_flag(options, OPT_NO_SPECIAL) ? 0 : RN_TOKENIZE_SPECIAL);
+    rn_error err = {0};
+    const rn_status status = rn_tokenize(run->model, prompt->text.data, prompt->text.len, flags,
+                                         &prompt->ids.id, &prompt->ids.count, &err);
+    return status ? app_fail_error(&err) : APP_OK;
+}
+
+static int prompt_get(const struct run *run, struct prompt *prompt) {
+    if (prompt->source == OPT_COUNT && isatty(STDIN_FILENO)) {
+        fputs("type a prompt, end with Ctrl-D\n", stderr);
+    }
+    int code = text_from_options(run->options, &prompt->source, &prompt->text);
+    if (code) return code;
+    if (prompt->source == OPT_PROMPT_IDS) return ids_parse(run, &prompt->ids);
+    code = prompt->chat ? message_get(run, prompt) : text_tokens(run, prompt);
+    if (code) return code;
+    return prompt->ids.count ? APP_OK : app_fail(APP_USAGE, "the prompt is empty");
+}
+
+// --chat, or an option that only a chat has. The latter count on the command line alone: in the
+// environment they would turn every run into a chat.
+static bool chat_wanted(const struct options *options, enum option_id source) {
+    static const enum option_id implying[] = {OPT_SYSTEM, OPT_TOOLS, OPT_CHAT_TEMPLATE};
+    if (option_given(options, OPT_CHAT)) return option_flag(options, OPT_CHAT);
+    for (size_t i = 0; i < sizeof implying / sizeof *implying; i++) {
+        if (options->value[implying[i]].origin == ORIGIN_COMMAND_LINE) return true;
+    }
+    return source == OPT_MESSAGES;
+}
+
+static int prompt_check(const struct options *options, struct prompt *prompt) {
+    const int code = text_source(options, &prompt->source);
+    if (code) return code;
+    char name[64];
+    prompt->chat = chat_wanted(options, prompt->source);
+    if (prompt->source == OPT_MESSAGES && !prompt->chat) {
+        return app_fail(APP_USAGE, "%s is for a chat, and --chat is off",
+                        option_name(options, OPT_MESSAGES, name));
+    }
+    if (prompt->source == OPT_PROMPT_IDS && prompt->chat) {
+        return app_fail(APP_USAGE, "%s: token ids are no message of a chat",
+                        option_name(options, OPT_PROMPT_IDS, name));
+    }
+    return APP_OK;
+}
+
+// A conversation needs someone who types and sees the answer. Without --chat, a model that cannot
+// chat reads a prompt instead.
+static bool converse_wanted(const struct run *run, const struct prompt *prompt) {
+    if (prompt->source != OPT_COUNT || !isatty(STDIN_FILENO) || !run->term.out_tty) return false;
+    if (run->json || run->logits.file) return false;
+    if (option_given(run->options, OPT_CHAT)) return prompt->chat;
+    return prompt->chat || rn_model_chat_template(run->model);
+}
+
+// ---------------------------------------------------------------- the run
+
+int run_answer(const struct run *run, const int32_t *ids, size_t n_ids, struct answer *answer) {
+    const struct options *options = run->options;
+    rn_request request = {
+        .prompt = ids,
+        .n_prompt = n_ids,
+        .max_tokens = option_int(options, OPT_MAX_TOKENS, -1),
+        .stop = options->value[OPT_STOP].list,
+        .n_stop = (size_t)options->value[OPT_STOP].n_list,
+        .ignore_eos = option_flag(options, OPT_IGNORE_EOS),
+        .sampling = run->sampling.value,
+    };
+    answer->term = &run->term;
+    answer->report =
+        (struct report){.model = rn_model_get_info(run->model), .load_ms = run->load_ms};
+    rn_engine_get_info(run->engine, &answer->report.engine);
+    return answer_run(answer, run->engine, run->model, &request);
+}
+
+// On a terminal the story begins with what was asked for, dimmed. What came by standard input is on
+// the screen already, or in a pipe.
+static void prompt_echo(const struct run *run, const struct prompt *prompt) {
+    if (run->json || !run->term.out_tty || prompt->source == OPT_COUNT || !prompt->text.data)
+        return;
+    printf("%s%s", term_dim(run->term.out_color), prompt->chat ? "> " : "");
+    term_write(&run->term, prompt->text.data, prompt->text.len);
+    printf("%s%s", term_reset(run->term.out_color), prompt->chat ? "\n" : "");
+    fflush(stdout);
+}
+
+// NULL: out of memory.
+static json_t *ids_json(const struct id_list *list) {
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < list->count; i++) {
+        if (json_array_append_new(array, json_integer(list->id[i]))) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+// jansson has no integers beyond int64_t: such a seed is a negative one in the object, and written
+// here. A text that spells the member has a backslash before its quote.
+static int object_write(json_t *object, uint64_t seed) {
+    static const char member[] = "\"seed\":";
+    const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(6);
+    if (!object || seed <= INT64_MAX) return json_print(object, flags);
+    char *text = json_dumps(object, flags);
+    json_decref(object);
+    char *at = text ? strstr(text, member) : NULL;
+    if (!at) {
+        free(text);
+        return app_fail(APP_FAILED, "out of memory");
+    }
+    at += strlen(member);
+    fwrite(text, 1, (size_t)(at - text), stdout);
+    printf("%" PRIu64 "%s\n", seed, at + strspn(at, "-0123456789"));
+    free(text);
+    return APP_OK;
+}
+
+static int object_print(const struct prompt *prompt, const struct answer *answer) {
+    const char *path = answer->report.model->path;
+    const struct text *text = &answer->text;
+    json_t *object = json_object();
+    if (!json_put(object, "model", json_text(path, strlen(path))) ||
+        !json_put(object, "text", json_text(text->data ? text->data : "", text->len)) ||
+        !json_put(object, "prompt_ids", ids_json(&prompt->ids)) ||
+        !json_put(object, "ids", ids_json(&answer->ids)) || !report_json(&answer->report, object)) {
+        json_decref(object);
+        object = NULL;
+    }
+    return object_write(object, answer->report.seed);
+}
+
+static int engine_create(struct run *run) {
+    const uint64_t start = clock_ns();
+    const int code = drive_engine_create(run->options, run->model, run->draft, &run->term,
+                                         run->quiet, run->logits.file != NULL, &run->engine);
+    run->load_ms += (double)(clock_ns() - start) / 1e6;
+    return code;
+}
+
+static int answer_once(struct run *run, const struct prompt *prompt, struct answer *answer) {
+    int code = engine_create(run);
+    if (code) return code;
+    prompt_echo(run, prompt);
+    interrupt_watch();
+    if ((code = run_answer(run, prompt->ids.id, prompt->ids.count, answer))) return code;
+    if ((code = logits_close(&run->logits))) return code;
+    if (!run->quiet) report_measure(&answer->report, run->engine);
+    if (run->json) {
+        code = object_print(prompt, answer);
+    } else if (!run->quiet) {
+        report_print(&answer->report, &run->term);
+    }
+    if (code) return code;
+    return interrupt_seen() ? APP_INTERRUPTED : APP_OK;
+}
+
+static int run_once(struct run *run, struct prompt *prompt) {
+    struct answer answer = {.shown = !run->json, .kept = run->json};
+    if (run->logits.file) answer.logits = &run->logits;
+    int code = prompt_get(run, prompt);
+    if (!code) code = answer_once(run, prompt, &answer);
+    answer_deinit(&answer);
+    return code;
+}
+
+static int run_conversation(struct run *run) {
+    struct chat chat;
+    int code = chat_open(&chat, run->options, run->model);
+    if (code) return code;
+    code = engine_create(run);
+    if (!code) code = converse(run, &chat);
+    chat_close(&chat);
+    return code;
+}
+
+static int run_steps(struct run *run, struct prompt *prompt) {
+    int code = prompt_check(run->options, prompt);
+    if (code) return code;
+    const uint64_t start = clock_ns();
+    if ((code = app_open_model(run->options, false, &run->model))) return code;
+    if ((code = draft_open(run->options, &run->draft))) return code;
+    run->load_ms = (double)(clock_ns() - start) / 1e6;
+    code = sampling_get(run->options, rn_model_get_info(run->model), &run->sampling);
+    if (code) return code;
+    if ((code = logits_open(&run->logits, run->options, run->model))) return code;
+    return converse_wanted(run, prompt) ? run_conversation(run) : run_once(run, prompt);
+}
+
+int command_run(const struct options *options) {
+    struct run run = {
+        .options = options,
+        .json = option_flag(options, OPT_JSON),
+        .quiet = option_flag(options, OPT_QUIET),
+    };
+    struct prompt prompt = {0};
+    term_init(&run.term, options);
+    interrupt_ends();
+    const int code = run_steps(&run, &prompt);
+    logits_close(&run.logits);
+    rn_engine_destroy(run.engine);
+    rn_model_close(run.draft);
+    rn_model_close(run.model);
+    text_free(&prompt.text);
+    if (prompt.source == OPT_PROMPT_IDS) {
+        free(prompt.ids.id);
+    } else {
+        rn_free(prompt.ids.id);
+    }
+    return code;
+}

@@ -1,0 +1,23 @@
+// What one run with a prompt and a conversation share: the loaded model and how to ask it.
+#ifndef RN_APP_RUN_H
+#define RN_APP_RUN_H
+
+#include "run/answer.h"
+#include "run/sampling.h"
+
+struct run {
+    const struct options *options;
+    struct term term;
+    bool json, quiet;
+    rn_model *model, *draft; // draft NULL: none
+    rn_engine *engine;
+    double load_ms;
+    struct sampling sampling;
+    struct logits_file logits;
+};
+
+// Answers the tokens as the options say. answer: shown, kept and logits are set, the rest is zero.
+// Returns as answer_run does.
+int run_answer(const struct run *run, const int32_t *ids, size_t n_ids, struct answer *answer);
+
+#endif

@@ -1,0 +1,479 @@
+// `runnel serve`: options become the server's configuration; the socket is opened first, so that
+// /health answers while the model is loaded. Who may call is decided here: keys, hosts, TLS.
+// Once the configuration is read, nothing here waits for who reads its output: standard error, the
+// access log and the service manager each have a sink.
+#define _GNU_SOURCE 1 // fopencookie
+#include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "run/chat.h"
+#include "run/draft.h"
+#include "run/drive.h"
+#include "run/report.h"
+#include "run/sampling.h"
+#include "serve/notify.h"
+#include "server/log_sink.h"
+#include "server/server.h"
+#include "tools.h"
+
+enum { KEYS_MAX = 256, KEY_BYTES = 512, PEM_LIMIT = 1 << 20 };
+enum { FLUSH_MS = 2000, QUICK_MS = 50 }; // for the sinks, at the end
+
+struct serve {
+    const struct options *options;
+    struct term term;
+    bool quiet;
+    struct server_config config;
+    struct sampling sampling;
+    struct text key_file, cert, key;
+    const char *keys[KEYS_MAX];
+    char name[256];
+    rn_model *model, *draft; // draft NULL: none
+    rn_engine *engine;
+    rn_chat_template *tmpl;
+    char *tmpl_source;
+    struct server *server;
+    bool at_once;            // a second signal came
+    struct log_sink *errors; // standard error's, while `stderr` is not `plain`
+    FILE *plain;
+    struct log_sink *manager;
+    _Atomic bool reloading; // the manager is to be told when the log was opened again
+};
+
+// ---------------------------------------------------------------- configuration
+
+static bool is_loopback(const char *host) {
+    unsigned char bytes[16];
+    if (!strcmp(host, "localhost") || !strcmp(host, "::1")) return true;
+    return inet_pton(AF_INET, host, bytes) == 1 && bytes[0] == 127;
+}
+
+static int key_add(struct serve *serve, const char *key, const char *from) {
+    if (!*key || strlen(key) > KEY_BYTES) {
+        return app_fail(APP_USAGE, "%s: a key has %zu bytes, expected 1 to %d", from, strlen(key),
+                        KEY_BYTES);
+    }
+    if (serve->config.n_keys == KEYS_MAX) {
+        return app_fail(APP_USAGE, "%s: more than %d keys", from, KEYS_MAX);
+    }
+    serve->keys[serve->config.n_keys++] = key;
+    return APP_OK;
+}
+
+// Lines; blanks around a key, empty lines and those that begin with # do not count.
+static int key_file_read(struct serve *serve, const char *path) {
+    int code = text_read(path, PEM_LIMIT, &serve->key_file);
+    char *rest = serve->key_file.data;
+    while (!code && rest) {
+        char *line = strsep(&rest, "\n");
+        line += strspn(line, " \t\r");
+        size_t len = strlen(line);
+        while (len && strchr(" \t\r", line[len - 1])) line[--len] = '\0';
+        if (len && *line != '#') code = key_add(serve, line, err_path(path));
+    }
+    if (!code && !serve->config.n_keys) {
+        return app_fail(APP_USAGE, "%s: holds no key", err_path(path));
+    }
+    return code;
+}
+
+static int host_get(struct serve *serve) {
+    const char *host = option_text(serve->options, OPT_HOST);
+    char name[64];
+    serve->config.host = host ? host : "127.0.0.1";
+    if (*serve->config.host) return APP_OK;
+    return app_fail(APP_USAGE, "%s: '' is not an address",
+                    option_name(serve->options, OPT_HOST, name));
+}
+
+static int keys_get(struct serve *serve) {
+    const struct option_value *given = &serve->options->value[OPT_API_KEY];
+    const char *path = option_text(serve->options, OPT_API_KEY_FILE);
+    char name[64];
+    int code = APP_OK;
+    serve->config.keys = serve->keys;
+    for (int i = 0; !code && i < given->n_list; i++) {
+        code = key_add(serve, given->list[i], option_name(serve->options, OPT_API_KEY, name));
+    }
+    if (!code && path) code = key_file_read(serve, path);
+    if (!code && !serve->config.n_keys && !is_loopback(serve->config.host)) {
+        code = app_fail(APP_USAGE,
+                        "%s %s: others than this machine could connect, so --api-key or "
+                        "--api-key-file is needed",
+                        option_name(serve->options, OPT_HOST, name), serve->config.host);
+    }
+    return code;
+}
+
+static int pem_read(const char *path, const char *what, struct text *out) {
+    const int code = text_read(path, PEM_LIMIT, out);
+    if (code || strstr(out->data, what)) return code;
+    return app_fail(APP_USAGE, "%s: holds no %s in PEM form", err_path(path), what);
+}
+
+static int tls_get(struct serve *serve) {
+    const char *cert = option_text(serve->options, OPT_TLS_CERT);
+    const char *key = option_text(serve->options, OPT_TLS_KEY);
+    if (!cert && !key) return APP_OK;
+    if (!cert || !key) {
+        return app_fail(APP_USAGE, "%s is given without %s", cert ? "--tls-cert" : "--tls-key",
+                        cert ? "--tls-key" : "--tls-cert");
+    }
+    int code = pem_read(cert, "CERTIFICATE", &serve->cert);
+    if (!code) code = pem_read(key, "PRIVATE KEY", &serve->key);
+    serve->config.tls_cert = serve->cert.data;
+    serve->config.tls_key = serve->key.data;
+    return code;
+}
+
+// "*", or what browsers send: scheme, "://", host, perhaps a port; another form would never match.
+static int origins_check(const struct serve *serve) {
+    const struct option_value *given = &serve->options->value[OPT_CORS_ORIGIN];
+    for (int i = 0; i < given->n_list; i++) {
+        const char *host = strstr(given->list[i], "://");
+        if (!strcmp(given->list[i], "*")) continue;
+        if (host && host > given->list[i] && host[3] && !strchr(host + 3, '/')) continue;
+        char name[64];
+        return app_fail(APP_USAGE, "%s: '%s' is not an origin such as https://chat.example, or *",
+                        option_name(serve->options, OPT_CORS_ORIGIN, name), given->list[i]);
+    }
+    return APP_OK;
+}
+
+// On the log's own thread.
+static void on_reopened(void *ctx, const char *path, int error_number) {
+    struct serve *serve = ctx;
+    if (error_number) {
+        app_fail(APP_OK, "warning: %s: %s; the access log stays with the old file", err_path(path),
+                 strerror(error_number));
+    }
+    if (atomic_exchange(&serve->reloading, false)) notify_send(serve->manager, "READY=1");
+}
+
+static int log_get(struct serve *serve) {
+    const char *path = option_text(serve->options, OPT_ACCESS_LOG);
+    if (!path) return APP_OK;
+    serve->config.access_log =
+        strcmp(path, "-") ? sink_open(path, on_reopened, serve) : sink_create(STDOUT_FILENO);
+    if (serve->config.access_log) return APP_OK;
+    return app_fail(APP_USAGE, "%s: %s", err_path(path), strerror(errno));
+}
+
+// What clients call the model: --alias, else the file's or folder's name without its ending.
+static void names_get(struct serve *serve) {
+    const struct option_value *given = &serve->options->value[OPT_ALIAS];
+    serve->config.aliases = given->list;
+    serve->config.n_aliases = given->n_list;
+    serve->config.model_name = serve->name;
+    if (given->n_list) {
+        snprintf(serve->name, sizeof serve->name, "%s", given->list[0]);
+        return;
+    }
+    const char *path = rn_model_get_info(serve->model)->path;
+    size_t len = strcspn(path, " "); // the embedded model's name goes on with a remark
+    if (option_given(serve->options, OPT_MODEL)) len = strlen(path);
+    while (len > 1 && path[len - 1] == '/') len--;
+    size_t begin = len;
+    while (begin && path[begin - 1] != '/') begin--;
+    snprintf(serve->name, sizeof serve->name, "%.*s", (int)(len - begin), path + begin);
+    char *ending = strstr(serve->name, ".gguf");
+    if (ending && !ending[5] && ending > serve->name) *ending = '\0';
+}
+
+static double seconds(const struct options *options, enum option_id id, float fallback) {
+    return (double)option_float(options, id, fallback);
+}
+
+static void limits_get(struct serve *serve) {
+    const struct options *options = serve->options;
+    struct server_config *config = &serve->config;
+    config->body_bytes_max = option_given(options, OPT_MAX_BODY)
+                                 ? (size_t)options->value[OPT_MAX_BODY].integer
+                                 : (size_t)16 << 20;
+    config->pending_bytes_max =
+        config->body_bytes_max > SIZE_MAX / 8 ? SIZE_MAX : 8 * config->body_bytes_max;
+    config->answer_bytes_max = config->pending_bytes_max;
+    config->connections_max = option_int(options, OPT_MAX_CONNECTIONS, 4096);
+    config->workers = option_int(options, OPT_WORKERS, 2);
+    config->header_s = seconds(options, OPT_HEADER_TIMEOUT, 10);
+    config->body_s = seconds(options, OPT_BODY_TIMEOUT, 60);
+    config->idle_s = seconds(options, OPT_IDLE_TIMEOUT, 120);
+    config->stall_s = seconds(options, OPT_STALL_TIMEOUT, 60);
+    config->request_s = seconds(options, OPT_REQUEST_TIMEOUT, 0);
+    config->keepalive_s = seconds(options, OPT_KEEP_ALIVE, 15);
+    config->stuck_s = seconds(options, OPT_STUCK_AFTER, 60);
+    config->drain_s = seconds(options, OPT_DRAIN_TIMEOUT, 0);
+    config->stream_bytes_max = 256 << 10;
+}
+
+// Descriptors for the connections, if the system lets us; otherwise fewer connections.
+static void descriptors_raise(struct server_config *config) {
+    enum { OTHERS = 64 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit)) return;
+    const rlim_t wanted = (rlim_t)config->connections_max + OTHERS;
+    if (limit.rlim_cur < wanted) {
+        limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+        setrlimit(RLIMIT_NOFILE, &limit);
+        getrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (limit.rlim_cur >= wanted) return;
+    const rlim_t left = limit.rlim_cur > OTHERS ? limit.rlim_cur - OTHERS : limit.rlim_cur / 4;
+    config->connections_max = left > 0 ? (int)left : 1;
+}
+
+static int config_get(struct serve *serve) {
+    const struct options *options = serve->options;
+    struct server_config *config = &serve->config;
+    config->port = option_int(options, OPT_PORT, 8080);
+    config->origins = options->value[OPT_CORS_ORIGIN].list;
+    config->n_origins = options->value[OPT_CORS_ORIGIN].n_list;
+    config->hosts = options->value[OPT_ALLOW_HOST].list;
+    config->n_hosts = options->value[OPT_ALLOW_HOST].n_list;
+    config->ui = !option_flag(options, OPT_NO_UI);
+    config->max_tokens = option_int(options, OPT_MAX_TOKENS, -1);
+    limits_get(serve);
+    descriptors_raise(config);
+    int code = host_get(serve);
+    if (!code) code = keys_get(serve);
+    if (!code) code = tls_get(serve);
+    if (!code) code = origins_check(serve);
+    if (!code) code = log_get(serve);
+    return code;
+}
+
+// ---------------------------------------------------------------- output
+
+static ssize_t errors_write(void *ctx, const char *data, size_t len) {
+    sink_write(ctx, data, len);
+    return (ssize_t)len;
+}
+
+// From here on all that this process prints on `stderr`, line by line, goes through the sink. A
+// standard error that is closed stays as it is.
+static int errors_open(struct serve *serve) {
+    serve->errors = sink_create(STDERR_FILENO);
+    if (!serve->errors && errno == EBADF) return APP_OK;
+    FILE *file = NULL;
+    if (serve->errors) {
+        file = fopencookie(serve->errors, "w", (cookie_io_functions_t){.write = errors_write});
+    }
+    if (!file) return app_fail(APP_FAILED, "standard error: %s", strerror(errno));
+    setvbuf(file, NULL, _IOLBF, BUFSIZ);
+    serve->plain = stderr;
+    stderr = file;
+    return APP_OK;
+}
+
+static void errors_close(struct serve *serve, int wait_ms) {
+    if (serve->plain) {
+        fclose(stderr);
+        stderr = serve->plain;
+    }
+    sink_close(serve->errors, wait_ms);
+}
+
+// What readers that read take at once. False: more is left.
+static bool sinks_flush(const struct serve *serve) {
+    struct log_sink *const sink[] = {serve->config.access_log, serve->manager, serve->errors};
+    bool all = true;
+    for (size_t i = 0; i < sizeof sink / sizeof *sink; i++)
+        if (sink[i] && !sink_flush(sink[i], QUICK_MS)) all = false;
+    return all;
+}
+
+static void on_late_signal(int signal_number) {
+    (void)signal_number;
+    _exit(APP_INTERRUPTED);
+}
+
+// The I/O thread has ended, so that a signal would wait for the rest of the flush.
+static void signals_end_it(void) {
+    struct sigaction action = {.sa_handler = on_late_signal};
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    action.sa_mask = set;
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static int ms_until(uint64_t ns) {
+    const uint64_t now = clock_ns();
+    return ns > now + QUICK_MS * 1000000ull ? (int)((ns - now) / 1000000) : QUICK_MS;
+}
+
+// All of them together have FLUSH_MS; one that is not stuck always has a moment.
+static void sinks_close(struct serve *serve) {
+    uint64_t until = clock_ns();
+    if (!sinks_flush(serve) && !serve->at_once) {
+        until += FLUSH_MS * 1000000ull;
+        signals_end_it();
+    }
+    const uint64_t lost = sink_close(serve->config.access_log, ms_until(until));
+    if (lost) {
+        fprintf(stderr, "runnel: warning: %llu line%s of the access log could not be written\n",
+                (unsigned long long)lost, lost == 1 ? "" : "s");
+    }
+    sink_close(serve->manager, ms_until(until));
+    errors_close(serve, ms_until(until));
+}
+
+// ---------------------------------------------------------------- signals
+
+static void on_early_signal(void *ctx, int signal_number) {
+    struct serve *serve = ctx;
+    if (isatty(STDERR_FILENO)) fputc('\n', stderr);
+    sinks_flush(serve);
+    _exit(signal_number == SIGINT ? APP_INTERRUPTED : APP_OK); // nothing was begun
+}
+
+static void on_drain(void *ctx, int signal_number, int n_active) {
+    struct serve *serve = ctx;
+    atomic_store(&serve->reloading, false);
+    notify_send(serve->manager, "STOPPING=1");
+    if (signal_number != SIGINT && !isatty(STDERR_FILENO)) return;
+    if (n_active) {
+        fprintf(stderr, "\nrunnel: finishing %d request%s; once more ends at once\n", n_active,
+                n_active == 1 ? "" : "s");
+    } else {
+        fputc('\n', stderr);
+    }
+}
+
+static void on_reload(void *ctx, bool ready) {
+    struct serve *serve = ctx;
+    if (ready) {
+        char state[64];
+        snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%llu",
+                 (unsigned long long)(clock_ns() / 1000));
+        notify_send(serve->manager, state);
+    }
+    atomic_store(&serve->reloading, ready);
+    if (serve->config.access_log && sink_reopen(serve->config.access_log)) return;
+    if (atomic_exchange(&serve->reloading, false)) notify_send(serve->manager, "READY=1");
+}
+
+// ---------------------------------------------------------------- the command
+
+static int template_get(struct serve *serve) {
+    const char *name = option_text(serve->options, OPT_CHAT_TEMPLATE);
+    if (!name && !rn_model_chat_template(serve->model)) {
+        if (!serve->quiet) {
+            fputs("runnel: warning: the model has no chat template, chats are refused; "
+                  "--chat-template gives one\n",
+                  stderr);
+        }
+        return APP_OK;
+    }
+    return chat_template_open(serve->model, name, &serve->tmpl, &serve->tmpl_source);
+}
+
+static double bandwidth_measure(rn_engine *engine) {
+    rn_engine_info info;
+    rn_engine_get_info(engine, &info);
+    return rn_engine_bandwidth(engine, info.weight_bytes, 300);
+}
+
+static void ready_print(const struct serve *serve, double bandwidth) {
+    const struct server_config *config = &serve->config;
+    const bool wildcard = !strcmp(config->host, "0.0.0.0") || !strcmp(config->host, "::");
+    const char *host = wildcard ? "127.0.0.1" : config->host;
+    const bool v6 = strchr(host, ':') != NULL;
+    char url[320];
+    snprintf(url, sizeof url, "http%s://%s%s%s:%d", config->tls_cert ? "s" : "", v6 ? "[" : "",
+             host, v6 ? "]" : "", server_port(serve->server));
+    const char *bold = term_bold(serve->term.err_color), *reset = term_reset(serve->term.err_color);
+    fprintf(stderr, "runnel: %s is ready at %s%s%s", serve->name, bold, url, reset);
+    if (bandwidth > 0) fprintf(stderr, " (memory gives %.1f GB/s)", bandwidth / 1e9);
+    fputc('\n', stderr);
+    if (serve->quiet) return;
+    fprintf(
+        stderr, "  curl %s%s/v1/%s%s -d '%s'\n", config->tls_cert ? "-k " : "", url,
+        serve->tmpl ? "chat/completions" : "completions",
+        config->n_keys ? " -H \"Authorization: Bearer $KEY\"" : "",
+        serve->tmpl
+            ? "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a story about a fox.\"}]}"
+            : "{\"prompt\":\"Once upon a time\",\"max_tokens\":64}");
+}
+
+static void drafters_print(const struct serve *serve) {
+    rn_engine_info info;
+    rn_engine_get_info(serve->engine, &info);
+    report_print_drafters(&info, serve->draft ? rn_model_get_info(serve->draft) : NULL,
+                          &serve->term);
+}
+
+static int serve_load(struct serve *serve) {
+    rn_error err = {0};
+    int code = drive_engine_create(serve->options, serve->model, serve->draft, &serve->term,
+                                   serve->quiet, false, &serve->engine);
+    if (code) return code;
+    if (!serve->quiet) drafters_print(serve);
+    const double bandwidth = bandwidth_measure(serve->engine);
+    const char *source =
+        serve->tmpl_source ? serve->tmpl_source : rn_model_chat_template(serve->model);
+    if (server_ready(serve->server, serve->model, serve->engine, serve->tmpl, source, bandwidth,
+                     &err))
+        return app_fail_error(&err);
+    notify_send(serve->manager, "READY=1");
+    ready_print(serve, bandwidth);
+    return APP_OK;
+}
+
+static int serve_steps(struct serve *serve) {
+    rn_error err = {0};
+    int code = config_get(serve);
+    if (code || (code = errors_open(serve))) return code;
+    serve->manager = notify_open();
+    if ((code = app_open_model(serve->options, false, &serve->model))) return code;
+    if ((code = draft_open(serve->options, &serve->draft))) return code;
+    const rn_model_info *info = rn_model_get_info(serve->model);
+    if ((code = sampling_get(serve->options, info, &serve->sampling))) return code;
+    serve->config.sampling = serve->sampling.value;
+    if ((code = template_get(serve))) return code;
+    names_get(serve);
+    if (server_create(&serve->config, &serve->server, &err)) return app_fail_error(&err);
+    if ((code = serve_load(serve))) return code;
+    const int ended = server_wait(serve->server);
+    if (ended == SERVER_LOST ||
+        ended == -SERVER_LOST) { // for the supervisor, which starts a new process
+        rn_engine_health(serve->engine, &err);
+        return app_fail(APP_FAILED, "the device was lost: %s", err.message);
+    }
+    if (ended < 0) {
+        serve->at_once = true;
+        if (isatty(STDERR_FILENO)) fputc('\n', stderr); // after the terminal's ^C
+        return APP_INTERRUPTED;
+    }
+    return ended == SIGINT ? APP_INTERRUPTED : APP_OK;
+}
+
+int command_serve(const struct options *options) {
+    struct serve serve = {.options = options, .quiet = option_flag(options, OPT_QUIET)};
+    serve.config.on_early_signal = on_early_signal;
+    serve.config.on_drain = on_drain;
+    serve.config.on_reload = on_reload;
+    serve.config.signal_ctx = &serve;
+    term_init(&serve.term, options);
+    const int code = serve_steps(&serve);
+    server_destroy(serve.server);
+    rn_engine_destroy(serve.engine);
+    rn_chat_template_destroy(serve.tmpl);
+    rn_model_close(serve.draft);
+    rn_model_close(serve.model);
+    free(serve.tmpl_source);
+    text_free(&serve.key_file);
+    text_free(&serve.cert);
+    text_free(&serve.key);
+    sinks_close(&serve);
+    return code;
+}

@@ -1,0 +1,29 @@
+// Lines from a terminal: editing, history and continued lines. Messages that were entered are kept
+// in ${XDG_STATE_HOME:-~/.local/state}/runnel/history; where that cannot be read or written there
+// is none.
+#ifndef RN_APP_EDITOR_H
+#define RN_APP_EDITOR_H
+
+#include "terminal/term.h"
+
+struct editor;
+
+// NULL: out of memory. After interrupt_notes().
+struct editor *editor_open(const struct term *term);
+void editor_close(struct editor *editor);
+
+enum editor_result {
+    EDITOR_MESSAGE,
+    EDITOR_INTERRUPTED, // Ctrl-C; the message is what was dropped
+    EDITOR_END,         // Ctrl-D on an empty line, or the terminal has gone
+    EDITOR_NO_MEMORY,
+};
+// A message: a line, with those that follow it where it ends in a backslash, or what was pasted.
+// UTF-8, without the line feed at its end; valid until the next call.
+enum editor_result editor_read(struct editor *editor, const struct text **out);
+
+// While the program writes, what is typed is not echoed into its text; the next editor_read gets
+// it.
+void editor_hush(struct editor *editor, bool on);
+
+#endif

@@ -1,0 +1,63 @@
+// The description of a choice (plan/choice.h), made from a sequence: edits counted from its tokens,
+// and the mask of its constraint. Nothing is kept between descriptions, so there is no state to
+// roll back: a description depends on the tokens up to its position alone. Called by the threads of
+// the step, with a scratch each, and by the draft model.
+#ifndef RN_ENGINE_CHOICE_CHOICE_H
+#define RN_ENGINE_CHOICE_CHOICE_H
+
+#include "base/status.h"
+#include "plan/choice.h"
+#include "runnel.h"
+
+struct seq;
+
+enum { CHOICE_DRY_MATCH = 1024 }; // tokens; a longer repetition counts as one of this length
+
+// Scratch of one thread.
+struct choice_scratch {
+    int32_t *row;      // [n_vocab] of edits, by id, from 1 on; all zero between descriptions
+    int32_t *match;    // [CHOICE_DRY_MATCH]
+    uint64_t compares; // of tokens for DRY in the last description: at most two per token
+};
+
+rn_status choice_scratch_init(struct choice_scratch *scratch, int n_vocab, rn_error *err);
+void choice_scratch_deinit(struct choice_scratch *scratch);
+
+// One scratch for each of n threads.
+rn_status choice_scratch_create(int n, int n_vocab, struct choice_scratch **out, rn_error *err);
+void choice_scratch_destroy(struct choice_scratch *scratch, int n); // NULL is fine
+
+// A sequence's room for the descriptions of one step, and what they have in common. Only used
+// memory is ever touched.
+struct choice_room {
+    struct choice_numbers numbers;
+    int n_vocab;
+    int n_slots;              // descriptions: one for each row to choose from
+    bool repeats, counts_dry; // edits that look at the history
+    bool counts_output;
+    size_t n_bias;
+    size_t max_edits;         // of a slot
+    struct choice_edit *edit; // [n_slots, max_edits]; without history the biases alone, for all
+    uint64_t *allowed;        // [n_slots, token_set_words(n_vocab)]; NULL without a constraint
+};
+
+// limit: most tokens of the sequence. The sampling is checked, its biases in the order of their
+// ids; has_mask: the sequence has a constraint.
+rn_status choice_room_init(struct choice_room *room, const rn_sampling *sampling, int n_vocab,
+                           int limit, int n_slots, bool has_mask, rn_error *err);
+void choice_room_deinit(struct choice_room *room);
+
+// Whether the next description depends on the tokens before it, not on their number alone.
+bool choice_needs_history(const struct seq *seq);
+
+// How the token at position n_token is chosen, after token[n_token] of seq->token (known ones, and
+// drafted ones behind them); the constraint, where there is one, stands there. It is in that slot
+// of the sequence's room, until the slot is used again.
+void choice_describe(struct choice_scratch *scratch, const struct seq *seq, int n_token, int slot,
+                     struct choice *out);
+
+// How many of the n tokens at seq->token + n_token the constraint would let pass one after the
+// other; it stands at n_token before and after. n without a constraint. Uses slot 0.
+int choice_allowed(const struct seq *seq, int n_token, int n);
+
+#endif

@@ -1,0 +1,48 @@
+// See logprobs.h. logprob = (logit - top) - log(sum of exp(logit - top)), summed in double; the
+// exponential is that of the choice (plan/noise.h), which is exact to 1e-6 of each weight, so of
+// the sum as well.
+#include "engine/choice/logprobs.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "plan/noise.h"
+
+// The largest logits in order, with their ids; at least one is wanted. Ids ascend, so of equals the
+// first that was met stays before the others.
+static int find_likeliest(const float *logits, int n_vocab, int most, rn_logprob *out) {
+    int n = 0;
+    for (int32_t id = 0; id < n_vocab; id++) {
+        const float logit = logits[id];
+        if (n == most && !(logit > out[n - 1].logprob)) continue;
+        if (!isfinite(logit)) continue;
+        int at = n < most ? n++ : n - 1;
+        for (; at > 0 && logit > out[at - 1].logprob; at--) out[at] = out[at - 1];
+        out[at] = (rn_logprob){.token = id, .logprob = logit};
+    }
+    return n;
+}
+
+// A NaN and what is above the largest finite one do not count; what is below all weighs nothing.
+static double log_of_sum(const float *logits, int n_vocab, float top) {
+    double sum = 0;
+    for (int i = 0; i < n_vocab; i++) {
+        const float logit = logits[i] <= top ? logits[i] : -INFINITY;
+        sum += (double)weight_of(logit - top);
+    }
+    return rmath_log(sum);
+}
+
+int logprobs_fill(const float *logits, int n_vocab, int32_t token, int n_top, rn_logprob *out) {
+    assert(n_top >= 0 && n_top <= RN_MAX_TOP_LOGPROBS && isfinite(logits[token]));
+    rn_logprob best[RN_MAX_TOP_LOGPROBS] = {{0}};
+    const int found = find_likeliest(logits, n_vocab, n_top > 1 ? n_top : 1, best);
+    const int n = 1 + (found < n_top ? found : n_top);
+    const float top = best[0].logprob;
+    const double log_sum = log_of_sum(logits, n_vocab, top);
+    out[0] = (rn_logprob){.token = token, .logprob = logits[token]};
+    for (int i = 1; i < n; i++) out[i] = best[i - 1];
+    for (int i = 0; i < n; i++)
+        out[i].logprob = (float)((double)out[i].logprob - (double)top - log_sum);
+    return n;
+}

@@ -1,0 +1,15 @@
+// Log-probabilities of tokens from a row of raw logits, as requests ask for. Every machine gives
+// the same bits: one pass in the order of ids, of additions and multiplications alone.
+#ifndef RN_ENGINE_CHOICE_LOGPROBS_H
+#define RN_ENGINE_CHOICE_LOGPROBS_H
+
+#include "runnel.h"
+
+enum { LOGPROBS_MAX = 1 + RN_MAX_TOP_LOGPROBS }; // of a token: its own and the likeliest
+
+// Fills `out` with the token's own, then those of the n_top likeliest, descending, of equals the
+// lower id first; returns how many there are: logits that are not finite take no part. The token's
+// is finite.
+int logprobs_fill(const float *logits, int n_vocab, int32_t token, int n_top, rn_logprob *out);
+
+#endif

@@ -1,0 +1,135 @@
+// Who proposes the next tokens of a sequence, behind one interface. A draft is never trusted: the
+// step evaluates it as further rows of the sequence and keeps what it would have chosen anyway, so
+// a drafter may be wrong, and may be as simple as it likes. Called by the step's thread alone;
+// nothing here allocates after create.
+//
+//   offer ---> the controller chooses ---> draft (those that are not free) ---> run, sample --->
+//   settle
+//
+// Free drafters find tokens in texts that are there; what they offer is in place at once. Others
+// take time: they only promise, and make the tokens for all sequences of a step together.
+#ifndef RN_ENGINE_DRAFT_DRAFTER_H
+#define RN_ENGINE_DRAFT_DRAFTER_H
+
+#include "backend/backend.h"
+#include "engine/draft/spec_control.h"
+#include "engine/draft/suffix.h"
+#include "runnel.h"
+
+struct seq;
+struct drafter;
+
+// Whose acceptance is told apart: how long the text that a lookup has found agrees with the
+// sequence's last tokens says much about what follows.
+enum draft_source {
+    DRAFT_MODEL,
+    DRAFT_LOOKUP_SHORT,  // 2 or 3 tokens agree
+    DRAFT_LOOKUP_MIDDLE, // 4 to 7
+    DRAFT_LOOKUP_LONG,
+    DRAFT_SHARED_SHORT,
+    DRAFT_SHARED_MIDDLE,
+    DRAFT_SHARED_LONG,
+    DRAFT_CUSTOM,
+    DRAFT_SOURCES // at most SPEC_MAX_SOURCES
+};
+
+struct draft_offer {
+    int n; // tokens; 0: it has nothing
+    enum draft_source source;
+    double setup_ns; // that it would spend first, once: a model that has not read the prompt
+};
+
+struct draft_job {
+    struct seq *seq;
+    int n; // tokens that are wanted; draft() lowers it to those that it made
+};
+
+struct drafter_class {
+    rn_drafter id;
+    // What it has for the sequence, at most `most` tokens (at least 1). A free drafter, one without
+    // draft(), writes them to out.
+    struct draft_offer (*offer)(struct drafter *drafter, struct seq *seq, int most, int32_t *out);
+    // Makes the tokens of all jobs, at seq->token + seq->n_token. n becomes 0 for a sequence that
+    // needs further steps of setup.
+    void (*draft)(struct drafter *drafter, struct draft_job *jobs, int n_jobs);
+    // ns that the place-th tokens (from 0) of n_seqs drafts are expected to take together.
+    double (*cost_ns)(const struct drafter *drafter, int place, int n_seqs);
+    // After the step, for each job whose n was not 0, before anything else happens to the sequence:
+    // its first n_valid tokens are what they were when draft() read them, the rest is not.
+    void (*settle)(struct drafter *drafter, struct seq *seq, int n_valid);
+    // The sequence lost its pages or is over: what is held for it is given up. May be called twice.
+    void (*leave)(struct drafter *drafter, struct seq *seq);
+    // The sequence is over: its text may serve others.
+    void (*learn)(struct drafter *drafter, const struct seq *seq);
+    // What was learned of sequences that are over is not to be used any more.
+    void (*forget)(struct drafter *drafter);
+    void (*destroy)(struct drafter *drafter);
+};
+
+// Functions that a drafter does not need are NULL: draft, cost_ns and settle of free ones; leave,
+// learn, forget.
+struct drafter {
+    const struct drafter_class *cls; // first member of every drafter's own struct
+};
+
+// What a sequence keeps for its drafts, from submit on; see seq.h.
+struct seq_draft {
+    int max;                 // most tokens of a draft
+    struct suffix_index own; // of its tokens, for lookup
+    struct spec_rates rates; // how often what was drafted for it was accepted
+    int slot;                // of the drafter "model"; -1: none
+    // the draft that this step verifies
+    rn_drafter drafter;
+    enum draft_source source;
+    double expected; // tokens of it that will be right
+    // the first tokens that free drafters had for the position at hand, whether or not they were
+    // verified: their acceptance is seen either way
+    struct {
+        int32_t token; // -1: none
+        enum draft_source source;
+    } guess[RN_DRAFTER_COUNT];
+};
+
+// The length of the text that agrees decides the source: first is DRAFT_LOOKUP_SHORT or
+// DRAFT_SHARED_SHORT.
+static inline enum draft_source draft_source_of(enum draft_source first, int length) {
+    return (enum draft_source)((int)first + (length >= 8) + (length >= 4));
+}
+
+// --- the drafters ---
+
+rn_status drafter_lookup_create(struct drafter **out, rn_error *err);
+
+// max_tokens of recent texts are kept.
+rn_status drafter_shared_create(int max_tokens, struct drafter **out, rn_error *err);
+
+// The program's own.
+rn_status drafter_custom_create(rn_draft_fn fn, void *ctx, int n_vocab, struct drafter **out,
+                                rn_error *err);
+
+struct choice_scratch;
+struct model;
+struct tokenizer;
+
+struct place;
+
+struct drafter_model_config {
+    const struct model *model;
+    const struct tokenizer *tokenizer, *target_tokenizer;
+    const struct place *place;         // where it runs
+    const char *variant;               // of the backend's kernels; NULL: the best
+    struct pool *pool;                 // the engine's
+    int n_ctx, max_seqs, batch_tokens; // the engine's
+    uint64_t kv_bytes;                 // at least one context's
+    struct choice_scratch *scratch;    // the engine's, one for each thread
+    uint64_t (*now)(void *ctx);        // the engine's clock
+    void *now_ctx;
+};
+// Its costs are measured before it returns. RN_ERR_MODEL: its vocabulary is another one.
+rn_status drafter_model_create(const struct drafter_model_config *config, struct drafter **out,
+                               rn_error *err);
+// Whether tokens of the one mean the same to the other; RN_ERR_MODEL names the first that does not.
+rn_status drafter_model_check(const struct tokenizer *draft, const struct tokenizer *target,
+                              rn_error *err);
+
+#endif

@@ -1,0 +1,294 @@
+// The drafter "model": its life, the slots that follow sequences, and what it offers. See
+// drafter_model.h for the invariants.
+#include "engine/draft/drafter_model.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "engine/pages/place.h"
+
+enum {
+    STALE_STEPS = 64,          // without a draft, after which a slot may be given up for others
+    MEASURE_NS = 30 * 1000000, // for the costs
+    MEASURE_RUNS = 4,          // of each size, the first of which warms up
+    READ_ROWS = 64,            // of the run that measures reading
+};
+static const double read_unknown = 0.2; // reading a token among many, in steps of one
+
+static struct drafter_model *model_of(struct drafter *drafter) {
+    return (struct drafter_model *)drafter;
+}
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+// ---------------------------------------------------------------- slots
+
+// What was drafted and nobody said anything about goes.
+static void slot_forget_draft(struct drafter_model *d, struct drafter_slot *slot) {
+    if (slot->table.marked)
+        slot->n_done = kv_settle(d->kv, &slot->table, slot->n_done, slot->n_done + slot->n_tried);
+    slot->n_tried = 0;
+}
+
+void drafter_slot_free(struct drafter_model *d, struct drafter_slot *slot) {
+    slot_forget_draft(d, slot);
+    kv_commit(d->kv, &slot->table, slot->seq->token, slot->n_done);
+    kv_release(d->kv, &slot->table);
+    slot->seq->draft->slot = -1;
+    slot->seq = NULL;
+    slot->n_done = 0;
+}
+
+// The slot but this one that was not used for the longest time, if that is long; never one of the
+// round at hand.
+static struct drafter_slot *slot_stale(struct drafter_model *d, const struct drafter_slot *but) {
+    struct drafter_slot *oldest = NULL;
+    for (int i = 0; i < d->max_seqs; i++) {
+        struct drafter_slot *slot = &d->slot[i];
+        if (slot->seq && slot != but && (!oldest || slot->used < oldest->used)) oldest = slot;
+    }
+    const uint64_t stale = (uint64_t)STALE_STEPS * (uint64_t)d->max_seqs;
+    return oldest && d->clock - oldest->used > stale ? oldest : NULL;
+}
+
+static struct drafter_slot *slot_take(struct drafter_model *d) {
+    for (int i = 0; i < d->max_seqs; i++)
+        if (!d->slot[i].seq) return &d->slot[i];
+    struct drafter_slot *slot = slot_stale(d, NULL);
+    if (slot) drafter_slot_free(d, slot);
+    return slot;
+}
+
+struct drafter_slot *drafter_slot_of(struct drafter_model *d, struct seq *seq) {
+    const int index = seq->draft->slot;
+    struct drafter_slot *slot = index >= 0 ? &d->slot[index] : slot_take(d);
+    if (!slot) return NULL;
+    if (index < 0) {
+        slot->seq = seq;
+        slot->used = d->clock;
+        seq->draft->slot = (int)(slot - d->slot);
+    }
+    assert(slot->seq == seq);
+    if (seq->n_token - slot->n_done > KV_PAGE_TOKENS || index < 0) {
+        // others may have read it meanwhile
+        const int n = kv_hit(d->kv, &slot->table, seq->token, least(seq->n_token, d->n_ctx),
+                             seq->salt, seq->n_salt);
+        if (n > slot->n_done) slot->n_done = n;
+    }
+    return slot;
+}
+
+bool drafter_slot_room(struct drafter_model *d, const struct drafter_slot *slot, int n) {
+    while (kv_room(d->kv, &slot->table, slot->n_done, n) < n) {
+        struct drafter_slot *stale = slot_stale(d, slot);
+        if (!stale) return false;
+        drafter_slot_free(d, stale);
+    }
+    return true;
+}
+
+// ---------------------------------------------------------------- the interface
+
+static void leave(struct drafter *drafter, struct seq *seq) {
+    if (!seq->draft || seq->draft->slot < 0) return;
+    struct drafter_model *d = model_of(drafter);
+    drafter_slot_free(d, &d->slot[seq->draft->slot]);
+}
+
+static struct draft_offer offer(struct drafter *drafter, struct seq *seq, int most, int32_t *out) {
+    (void)out;
+    struct drafter_model *d = model_of(drafter);
+    const struct draft_offer none = {.source = DRAFT_MODEL};
+    if (d->is_broken) return none;
+    d->clock++;
+    if (seq->n_token > d->n_ctx) { // it cannot follow any further
+        leave(drafter, seq);
+        return none;
+    }
+    // of n tokens it evaluates all but the last
+    const int n = least(most, least(seq->limit, d->n_ctx + 1) - seq->n_token);
+    const struct drafter_slot *slot = n > 0 ? drafter_slot_of(d, seq) : NULL;
+    if (!slot) return none;
+    const int behind = seq->n_token - slot->n_done;
+    if (behind < 1 || !drafter_slot_room(d, slot, behind)) return none;
+    const int far = behind > DRAFTER_FEW ? behind - DRAFTER_FEW : 0;
+    return (struct draft_offer){n, DRAFT_MODEL, far * d->read_ns};
+}
+
+static double cost_ns(const struct drafter *drafter, int place, int n_seqs) {
+    const struct drafter_model *d = (const struct drafter_model *)drafter;
+    return draft_cost_ns(place ? &d->step : &d->first, n_seqs);
+}
+
+static void settle(struct drafter *drafter, struct seq *seq, int n_valid) {
+    struct drafter_model *d = model_of(drafter);
+    if (seq->draft->slot < 0) return;
+    struct drafter_slot *slot = &d->slot[seq->draft->slot];
+    if (!slot->table.marked) return;
+    const int n_all = slot->n_done + slot->n_tried;
+    const int n_kept = n_valid < slot->n_done ? slot->n_done : least(n_valid, n_all);
+    slot->n_done = kv_settle(d->kv, &slot->table, n_kept, n_all);
+    slot->n_tried = 0;
+}
+
+static void forget(struct drafter *drafter) { kv_forget_prefixes(model_of(drafter)->kv); }
+
+static void destroy(struct drafter *drafter) {
+    struct drafter_model *d = model_of(drafter);
+    for (int i = 0; i < d->max_seqs && d->slot; i++) { // the sequences may be gone
+        slot_forget_draft(d, &d->slot[i]);
+        kv_release(d->kv, &d->slot[i].table);
+        kv_table_deinit(&d->slot[i].table);
+    }
+    kv_destroy(d->kv);
+    backend_destroy(d->backend);
+    free(d->slot);
+    free(d->part);
+    free(d->active);
+    free(d->token);
+    free(d->pos);
+    free(d->out_row);
+    free(d->batch_seq);
+    free(d->choice);
+    free(d);
+}
+
+static const struct drafter_class drafter_model_class = {
+    .id = RN_DRAFTER_MODEL,
+    .offer = offer,
+    .draft = drafter_model_draft,
+    .cost_ns = cost_ns,
+    .settle = settle,
+    .leave = leave,
+    .forget = forget,
+    .destroy = destroy,
+};
+
+// ---------------------------------------------------------------- create
+
+static rn_status create_backend(struct drafter_model *d, const struct drafter_model_config *config,
+                                rn_error *err) {
+    const struct place *place = config->place;
+    const struct backend_sizes sizes = {.max_tokens = d->batch_tokens,
+                                        .max_logits = d->max_seqs,
+                                        .max_seqs = d->max_seqs};
+    struct backend_need need;
+    rn_status status = place->cls->need(d->plan, &sizes, place->kv_type, &need, err);
+    if (status) return status;
+    struct kv_config kv = budget_kv_config(d->plan, &need.kv);
+    kv.budget = config->kv_bytes;
+    if (place->device.pages == PAGES_FIXED) kv_fix_pages(&kv, d->n_ctx, d->batch_tokens);
+    kv.max_tables = d->max_seqs;
+    kv.max_page_ops = d->plan->n_group * (d->batch_tokens / KV_PAGE_TOKENS + 3 * d->max_seqs);
+    struct backend_config b = {.variant = config->variant,
+                               .kv_type = place->kv_type,
+                               .sizes = sizes,
+                               .pool = config->pool,
+                               .now = config->now,
+                               .now_ctx = config->now_ctx};
+    for (int g = 0; g < d->plan->n_group; g++) b.n_pages[g] = kv_group_pages(&kv, g);
+    status = place->cls->create(d->plan, &b, &d->backend, err);
+    if (status) return status;
+    return kv_create(&kv, d->backend, &d->kv, err);
+}
+
+static rn_status allocate(struct drafter_model *d, rn_error *err) {
+    const size_t seqs = (size_t)d->max_seqs, rows = (size_t)d->batch_tokens;
+    d->slot = calloc(seqs, sizeof *d->slot);
+    d->part = calloc(seqs, sizeof *d->part);
+    d->active = calloc(seqs, sizeof(struct drafter_part *));
+    d->batch_seq = calloc(seqs, sizeof *d->batch_seq);
+    d->choice = calloc(seqs, sizeof *d->choice);
+    d->token = calloc(rows, sizeof *d->token);
+    d->pos = calloc(rows, sizeof *d->pos);
+    d->out_row = calloc(rows, sizeof *d->out_row);
+    if (!d->slot || !d->part || !d->active || !d->batch_seq || !d->choice || !d->token || !d->pos ||
+        !d->out_row)
+        return err_set(err, RN_ERR_NOMEM, "no memory for drafts of %d sequences", d->max_seqs);
+    rn_status status = RN_OK;
+    for (int i = 0; i < d->max_seqs && !status; i++)
+        status = kv_table_init(&d->slot[i].table, d->plan->n_group, d->n_ctx, err);
+    return status;
+}
+
+// ---------------------------------------------------------------- costs before the first draft
+
+// The fastest of a few runs of n rows of one sequence, n_out of which want logits. 0: they have no
+// room.
+static double measure(struct drafter_model *d, int n, int n_out, uint64_t end) {
+    struct kv_table *table = &d->slot[0].table;
+    if (n > least(d->batch_tokens, d->n_ctx) || !kv_grow(d->kv, table, 0, n)) return 0;
+    for (int i = 0; i < n; i++) {
+        d->token[i] = 0;
+        d->pos[i] = i;
+        d->out_row[i] = n - n_out + i;
+    }
+    d->batch_seq[0] = (struct batch_seq){.n_tokens = n, .n_out = n_out};
+    for (int g = 0; g < d->plan->n_group; g++) d->batch_seq[0].page_table[g] = table->page[g];
+    struct batch batch = {.n_tokens = n,
+                          .n_seqs = 1,
+                          .n_out = n_out,
+                          .n_logits = n_out,
+                          .token = d->token,
+                          .pos = d->pos,
+                          .out_row = d->out_row,
+                          .seq = d->batch_seq};
+    batch.page = kv_take_ops(d->kv, &batch.n_pages);
+    double best = 0;
+    for (int run = 0; run < MEASURE_RUNS; run++) {
+        d->is_broken = backend_run(d->backend, &batch, &d->result, NULL) != RN_OK;
+        if (d->is_broken) break;
+        const double ns = (double)d->result.run_ns;
+        if (run <= 1 || ns < best) best = ns; // the first has misses that others have not
+        batch.n_pages = 0;
+        if (run > 0 && d->now(d->now_ctx) >= end) break;
+    }
+    kv_release(d->kv, table);
+    return best;
+}
+
+static void measure_costs(struct drafter_model *d) {
+    const uint64_t end = d->now(d->now_ctx) + MEASURE_NS;
+    double ns[DRAFT_COST_SIZES];
+    int n = 0;
+    do {
+        ns[n] = measure(d, 1 << n, 1 << n, end);
+        if (ns[n] <= 0) break;
+        n++;
+    } while (n < DRAFT_COST_SIZES && 1 << n <= d->max_seqs && d->now(d->now_ctx) < end);
+    if (n == 0) ns[n++] = 1; // a clock that stands still
+    draft_cost_init(&d->step, ns, n);
+    d->first = d->step;
+    const double read = d->now(d->now_ctx) < end ? measure(d, READ_ROWS, 1, end) : 0;
+    d->read_ns = read > 0 ? read / READ_ROWS : ns[0] * read_unknown;
+}
+
+rn_status drafter_model_create(const struct drafter_model_config *config, struct drafter **out,
+                               rn_error *err) {
+    *out = NULL;
+    rn_status status = drafter_model_check(config->tokenizer, config->target_tokenizer, err);
+    if (status) return status;
+    struct drafter_model *d = calloc(1, sizeof *d);
+    if (!d) return err_set(err, RN_ERR_NOMEM, "no memory for the draft model");
+    *d = (struct drafter_model){.base.cls = &drafter_model_class,
+                                .plan = &config->model->plan,
+                                .target_tokenizer = config->target_tokenizer,
+                                .scratch = config->scratch,
+                                .pool = config->pool,
+                                .n_vocab = config->model->plan.n_vocab,
+                                .n_target = tokenizer_size(config->target_tokenizer),
+                                .n_ctx = least(config->n_ctx, config->model->hp.n_ctx),
+                                .max_seqs = config->max_seqs,
+                                .batch_tokens = config->batch_tokens,
+                                .now = config->now,
+                                .now_ctx = config->now_ctx};
+    status = create_backend(d, config, err);
+    if (!status) status = allocate(d, err);
+    if (status) {
+        destroy(&d->base);
+        return status;
+    }
+    measure_costs(d);
+    *out = &d->base;
+    return RN_OK;
+}

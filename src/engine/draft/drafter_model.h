@@ -1,0 +1,82 @@
+// The drafter "model" inside: drafter_model.c owns its life, the slots of sequences and their
+// pages, drafter_model_round.c makes the drafts of a step, drafter_model_vocab.c compares
+// vocabularies.
+//
+// Invariants between calls:
+//  1. a slot with a sequence is the one that the sequence's draft names; others hold no page;
+//  2. a slot's table has the positions of its sequence's first n_done tokens; between draft and
+//     settle, where the table is marked, n_tried more, of drafted tokens;
+//  3. slots are as many as sequences may run, so that one is free for each.
+#ifndef RN_ENGINE_DRAFT_DRAFTER_MODEL_H
+#define RN_ENGINE_DRAFT_DRAFTER_MODEL_H
+
+#include "engine/draft/draft_cost.h"
+#include "engine/request/seq.h"
+#include "model/model.h"
+#include "text/tokenizer.h"
+
+// Tokens behind which a sequence may be and still counts as followed: what a verified draft leaves.
+enum { DRAFTER_FEW = 4 };
+
+struct drafter_slot {
+    struct seq *seq; // NULL: free
+    struct kv_table table;
+    int n_done;
+    int n_tried;   // positions of drafted tokens
+    uint64_t used; // the clock when it was last drafted for
+};
+
+// One sequence in a round.
+struct drafter_part {
+    struct draft_job *job;
+    struct drafter_slot *slot;
+    int n_rows;     // known tokens that are read
+    int n_made;     // tokens drafted
+    int n_advanced; // of them, those that the constraint was moved over
+    bool ends;
+};
+
+struct drafter_model {
+    struct drafter base;
+    const struct plan *plan;
+    const struct tokenizer *target_tokenizer;
+    struct pool *pool; // the engine's
+    struct backend *backend;
+    struct step_result result; // of the last run
+    bool is_broken;            // a run failed: nothing is drafted any more
+    struct kv *kv;
+    struct choice_scratch *scratch; // [threads] the engine's
+    int n_vocab, n_target;          // tokens of both
+    int n_ctx, max_seqs, batch_tokens;
+    uint64_t (*now)(void *ctx);
+    void *now_ctx;
+
+    struct drafter_slot *slot; // [max_seqs]
+    uint64_t clock;            // offers so far
+    struct draft_cost first;   // a round's first tokens, with the few that are read for them
+    struct draft_cost step;    // each further token
+    double read_ns;            // of a known token, where many are read
+
+    // of a round
+    struct drafter_part *part;    // [max_seqs]
+    struct drafter_part **active; // [max_seqs] in the order of their rows of logits
+    int n_part, n_active;
+    int n_read; // rows of sequences that were far behind
+    struct batch batch;
+    int32_t *token, *pos, *out_row; // [batch_tokens]
+    struct batch_seq *batch_seq;    // [max_seqs]
+    struct choice *choice;          // [max_seqs]
+};
+
+// The sequence's slot, one that is new if need be, with what equal prefixes have of it. NULL: all
+// are in use.
+struct drafter_slot *drafter_slot_of(struct drafter_model *d, struct seq *seq);
+// Gives up all that is held for the slot's sequence.
+void drafter_slot_free(struct drafter_model *d, struct drafter_slot *slot);
+// Whether n positions can be grown after those that are done, or behind the draft so far; slots
+// that were not used for long are given up for it.
+bool drafter_slot_room(struct drafter_model *d, const struct drafter_slot *slot, int n);
+
+void drafter_model_draft(struct drafter *drafter, struct draft_job *jobs, int n_jobs);
+
+#endif

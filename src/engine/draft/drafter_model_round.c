@@ -1,0 +1,243 @@
+// The drafts of one step, all sequences together. First the tokens that the model has not read yet:
+// those are known, so what is evaluated of them stays. Behind them one row for each sequence and
+// token; these positions are only tried (kv_mark), and settle says which of them were right. A
+// sequence that is far behind gets what room the first batch leaves, and drafts when it has caught
+// up. The last token of a draft is not evaluated.
+//
+//   plan: slots, rows, pages ---> run ---> take tokens ---> mark, pages ---> run ---> take ---> ...
+//
+// The draft model chooses as the target's sequence does, with the noise of the same position.
+#include <assert.h>
+#include <string.h>
+
+#include "engine/draft/drafter_model.h"
+
+// ---------------------------------------------------------------- batches
+
+static void batch_begin(struct drafter_model *d) {
+    d->batch = (struct batch){.token = d->token,
+                              .pos = d->pos,
+                              .out_row = d->out_row,
+                              .seq = d->batch_seq,
+                              .choice = d->choice};
+    d->batch.page = kv_take_ops(d->kv, &d->batch.n_pages);
+}
+
+// Appends the sequence's n tokens from first_pos on; is_out: the last one wants logits.
+static void batch_add(struct drafter_model *d, const struct drafter_part *part, int first_pos,
+                      int n, bool is_out) {
+    struct batch *batch = &d->batch;
+    struct batch_seq *out = &d->batch_seq[batch->n_seqs++];
+    *out = (struct batch_seq){.first_row = batch->n_tokens,
+                              .n_tokens = n,
+                              .first_pos = first_pos,
+                              .first_out = batch->n_out,
+                              .n_out = is_out};
+    for (int g = 0; g < d->plan->n_group; g++) out->page_table[g] = part->slot->table.page[g];
+    for (int i = 0; i < n; i++) {
+        const int32_t token = part->job->seq->token[first_pos + i];
+        d->token[batch->n_tokens] = token < d->n_vocab ? token : 0; // one that only the target has
+        d->pos[batch->n_tokens++] = first_pos + i;
+    }
+    if (is_out) d->out_row[batch->n_out++] = batch->n_tokens - 1;
+    batch->n_logits = batch->n_out;
+}
+
+// How the next token of each active sequence is chosen. Only ids that both models have can come.
+static void describe_some(void *ctx, int64_t begin, int64_t end, int worker) {
+    struct drafter_model *d = ctx;
+    for (int64_t i = begin; i < end; i++) {
+        const struct drafter_part *part = d->active[i];
+        const struct seq *seq = part->job->seq;
+        struct choice *choice = &d->choice[i];
+        choice_describe(&d->scratch[worker], seq, seq->n_token + part->n_made, 0, choice);
+        if (choice->n_vocab > d->n_vocab) choice->n_vocab = d->n_vocab;
+    }
+}
+
+// Nothing is known of the tokens of a sequence that failed.
+static bool all_ran(const struct drafter_model *d) {
+    const rn_status *status = d->result.seq_status;
+    for (int i = 0; status && i < d->batch.n_seqs; i++)
+        if (status[i]) return false;
+    return true;
+}
+
+// A run that fails, in whole or in part, ends the round and all further drafts: texts do not need
+// them.
+static bool batch_run(struct drafter_model *d) {
+    bool takes_time = false;
+    for (int i = 0; i < d->n_active; i++)
+        takes_time |= choice_needs_history(d->active[i]->job->seq);
+    if (takes_time)
+        pool_run(d->pool, describe_some, d, d->n_active, 1);
+    else
+        describe_some(d, 0, d->n_active, 0);
+    d->is_broken = backend_run(d->backend, &d->batch, &d->result, NULL) != RN_OK || !all_ran(d);
+    if (d->is_broken) d->n_active = 0;
+    return !d->is_broken;
+}
+
+// ---------------------------------------------------------------- known tokens
+
+static bool is_far(const struct drafter_part *part) {
+    return part->job->seq->n_token - part->slot->n_done > DRAFTER_FEW;
+}
+
+// Pages for as many of its tokens as the batch has room for. It begins only when all of them fit:
+// otherwise many would hold pages, and none could draft.
+static void plan_rows(struct drafter_model *d, struct drafter_part *part, int room) {
+    const int behind = part->job->seq->n_token - part->slot->n_done;
+    if (behind > 0 && !drafter_slot_room(d, part->slot, behind)) {
+        drafter_slot_free(d, part->slot);
+        return;
+    }
+    const int n = behind < room ? behind : room;
+    if (n > 0 && kv_grow(d->kv, &part->slot->table, part->slot->n_done, n)) part->n_rows = n;
+}
+
+// Who takes part, and with how many known tokens: those that are followed first, so that one that
+// is far behind does not keep them from drafting.
+static void plan_round(struct drafter_model *d, struct draft_job *jobs, int n_jobs) {
+    assert(n_jobs <= d->max_seqs);
+    d->n_part = d->n_active = d->n_read = 0;
+    for (int i = 0; i < n_jobs; i++) {
+        struct drafter_slot *slot =
+            jobs[i].seq->n_token <= d->n_ctx ? drafter_slot_of(d, jobs[i].seq) : NULL;
+        if (!slot) {
+            jobs[i].n = 0;
+            continue;
+        }
+        assert(!slot->table.marked);
+        slot->used = d->clock;
+        d->part[d->n_part++] = (struct drafter_part){.job = &jobs[i], .slot = slot};
+    }
+    int room = d->batch_tokens;
+    for (int far = 0; far < 2; far++) {
+        for (int i = 0; i < d->n_part; i++) {
+            struct drafter_part *part = &d->part[i];
+            if (!part->slot->seq || part->n_rows || is_far(part) != (far == 1)) continue;
+            plan_rows(d, part, room);
+            room -= part->n_rows;
+            if (far) d->n_read += part->n_rows;
+        }
+    }
+}
+
+// Evaluates them. Those that are caught up become active: they have a row of logits.
+static void run_known(struct drafter_model *d) {
+    batch_begin(d);
+    for (int i = 0; i < d->n_part; i++) {
+        struct drafter_part *part = &d->part[i];
+        struct draft_job *job = part->job;
+        const int end = part->slot->n_done + part->n_rows;
+        const bool is_out = part->n_rows > 0 && end == job->seq->n_token && job->n > 0;
+        if (is_out)
+            d->active[d->n_active++] = part;
+        else
+            job->n = 0;
+        if (part->n_rows > 0) batch_add(d, part, part->slot->n_done, part->n_rows, is_out);
+    }
+    if (d->batch.n_tokens == 0 && d->batch.n_pages == 0) return;
+    if (!batch_run(d)) return;
+    for (int i = 0; i < d->n_part; i++) {
+        struct drafter_part *part = &d->part[i];
+        if (part->n_rows == 0) continue;
+        part->slot->n_done += part->n_rows;
+        kv_commit(d->kv, &part->slot->table, part->job->seq->token, part->slot->n_done);
+    }
+}
+
+// ---------------------------------------------------------------- drafted tokens
+
+static void take_one(struct drafter_model *d, struct drafter_part *part, int32_t token) {
+    struct seq *seq = part->job->seq;
+    assert(token < d->n_target);
+    part->ends = token < 0;
+    if (part->ends) return;
+    seq->token[seq->n_token + part->n_made++] = token;
+    part->ends = part->n_made == part->job->n ||
+                 (tokenizer_is_end(d->target_tokenizer, token) && !seq->ignore_eos);
+    if (part->ends || !seq->constraint.mask) return;
+    seq->constraint.advance(seq->constraint.ctx, seq->choice, token);
+    part->n_advanced++;
+}
+
+// Pages for the rest of a draft, or for as much of it as there are.
+static void plan_tries(struct drafter_model *d, struct drafter_part *part) {
+    struct drafter_slot *slot = part->slot;
+    const int wanted = part->job->n - 1;
+    kv_mark(d->kv, &slot->table, slot->n_done);
+    slot->n_tried = 0;
+    int n = wanted;
+    if (!drafter_slot_room(d, slot, wanted)) n = kv_room(d->kv, &slot->table, slot->n_done, wanted);
+    if (n > 0 && kv_grow(d->kv, &slot->table, slot->n_done, n)) {
+        part->job->n = n + 1;
+        return;
+    }
+    kv_settle(d->kv, &slot->table, slot->n_done, slot->n_done);
+    part->ends = true;
+}
+
+static void take_all(struct drafter_model *d, int place) {
+    const int32_t *token = d->result.token;
+    int n = 0;
+    for (int i = 0; i < d->n_active; i++) {
+        struct drafter_part *part = d->active[i];
+        take_one(d, part, token[i]);
+        if (!part->ends && place == 0) plan_tries(d, part);
+        if (!part->ends) d->active[n++] = part;
+    }
+    d->n_active = n;
+}
+
+static void run_drafted(struct drafter_model *d) {
+    batch_begin(d);
+    for (int i = 0; i < d->n_active; i++) {
+        struct drafter_part *part = d->active[i];
+        batch_add(d, part, part->slot->n_done + part->slot->n_tried++, 1, true);
+    }
+    batch_run(d);
+}
+
+// Their numbers of tokens, and constraints back to where they stood.
+static void finish(struct drafter_model *d) {
+    for (int i = 0; i < d->n_part; i++) {
+        const struct drafter_part *part = &d->part[i];
+        const struct seq *seq = part->job->seq;
+        part->job->n = part->n_made;
+        if (part->n_advanced)
+            seq->constraint.rollback(seq->constraint.ctx, seq->choice, part->n_advanced);
+    }
+}
+
+// ---------------------------------------------------------------- the round
+
+static void learn_first(struct drafter_model *d, int n_seqs, double ns) {
+    if (d->n_read == 0) {
+        if (n_seqs > 0) draft_cost_learn(&d->first, n_seqs, ns);
+        return;
+    }
+    const double few = n_seqs > 0 ? draft_cost_ns(&d->first, n_seqs) : 0;
+    if (d->n_read >= KV_PAGE_TOKENS && ns > few)
+        d->read_ns = draft_cost_corrected(d->read_ns, (ns - few) / d->n_read);
+}
+
+void drafter_model_draft(struct drafter *drafter, struct draft_job *jobs, int n_jobs) {
+    struct drafter_model *d = (struct drafter_model *)drafter;
+    uint64_t begin = d->now(d->now_ctx);
+    plan_round(d, jobs, n_jobs);
+    run_known(d);
+    for (int place = 0; d->n_active > 0 || place == 0; place++) {
+        if (place > 0) run_drafted(d);
+        const int n_seqs = d->n_active;
+        if (n_seqs > 0) take_all(d, place);
+        const uint64_t now = d->now(d->now_ctx);
+        if (place == 0)
+            learn_first(d, n_seqs, (double)(now - begin));
+        else if (n_seqs > 0) // it did not fail
+            draft_cost_learn(&d->step, n_seqs, (double)(now - begin));
+        begin = now;
+    }
+    finish(d);
+}

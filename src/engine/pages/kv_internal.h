@@ -1,0 +1,99 @@
+// What the files of the page manager share: kv.c owns pages and tables, prefix.c the nodes,
+// kv_check.c tests both against the invariants of kv.h. Zeroed pages and nodes are unused ones, so
+// that memory for the largest budget costs nothing until it is touched.
+#ifndef RN_ENGINE_PAGES_KV_INTERNAL_H
+#define RN_ENGINE_PAGES_KV_INTERNAL_H
+
+#include "engine/pages/kv.h"
+
+enum { KV_ROOT = 0 }; // the node that all chains without a salt begin at; a page's: none
+
+struct kv_page {
+    uint64_t tick;         // cached: when it became so
+    uint32_t ref;          // tables that hold it
+    uint32_t pins;         // copies that are to read it
+    uint32_t node;         // KV_ROOT: not findable
+    uint32_t older, newer; // cached: neighbours in the LRU list
+    bool memory;           // false: fresh
+    bool pending;          // is the target of an op that was not taken yet
+};
+
+struct kv_group {
+    enum kv_kind kind;
+    int window;
+    uint64_t page_bytes;
+    uint32_t n_page;
+    uint32_t n_held;
+    uint32_t n_used;         // pages [n_used, n_page) never had memory
+    struct kv_page *page;    // [n_page]
+    uint32_t *stack;         // [n_page] free pages from the start, forgotten ones from the end
+    uint32_t n_free;         // have memory
+    uint32_t n_forgotten;    // had memory
+    uint32_t oldest, newest; // ends of the LRU list; KV_NO_PAGE: empty
+    uint32_t *seen;          // [n_page] the check's
+};
+
+// 32 tokens after those of the parent, or a salt. Everything is compared, the hash only finds.
+struct kv_node {
+    int32_t token[KV_PAGE_TOKENS]; // a salt: its bytes, padded with zeros
+    uint64_t hash;
+    uint32_t parent;
+    uint32_t next; // in its bucket, or of the free nodes
+    uint32_t n_child, n_table;
+    uint32_t page[PLAN_MAX_KV_GROUPS]; // KV_NO_PAGE: none
+    uint8_t n_page;
+    uint8_t n_salt; // bytes; 0: a block
+    bool used;
+};
+
+struct kv {
+    struct backend *backend;
+    int n_group;
+    bool no_prefix;
+    bool recurrent; // some group is
+    struct kv_group group[PLAN_MAX_KV_GROUPS];
+    uint64_t block_bytes; // a page of each group
+    uint64_t budget, held_bytes, cached_bytes, free_bytes;
+    uint64_t tick;
+    struct batch_page *op; // [max_op]
+    int n_op, max_op;
+    // prefix.c
+    struct kv_node *node; // [n_node]; 0 is the root
+    uint32_t n_node;
+    uint32_t n_node_used; // nodes [n_node_used, n_node) were never used
+    uint32_t free_node;   // KV_ROOT: none
+    uint32_t *bucket;     // [n_bucket], a power of two
+    uint32_t n_bucket;
+    uint64_t hash_mask;  // all ones; tests force collisions
+    uint32_t *node_seen; // [n_node] the check's
+    bool sound;          // the check's
+    struct kv_stats stats;
+};
+
+_Static_assert(sizeof(struct kv_page) == 32, "a page's record grew");
+_Static_assert(KV_MAX_SALT <= UINT8_MAX, "a salt's length has a byte");
+
+// --- kv.c ---
+
+// The first block that a table with n positions done needs.
+uint32_t kv_first_block(const struct kv_group *group, int n_done);
+void kv_page_hold(struct kv *kv, int g, uint32_t id); // by one more table; held or cached
+void kv_page_drop(struct kv *kv, int g, uint32_t id); // by one table
+// Gives back the blocks that position n_done and later ones cannot see.
+void kv_give_back(struct kv *kv, struct kv_table *table, int n_done);
+void kv_evict(struct kv *kv, int g, uint32_t id); // cached: becomes free
+bool kv_evict_oldest(struct kv *kv);              // of all groups; false: nothing is cached
+
+// --- prefix.c ---
+
+rn_status prefix_init(struct kv *kv, int max_tables, rn_error *err);
+void prefix_deinit(struct kv *kv);
+// Moves the table's count to a node of the same salt, its n_node-th block.
+void prefix_move(struct kv *kv, struct kv_table *table, uint32_t node, uint32_t n_node);
+// The node so many blocks above.
+uint32_t prefix_above(const struct kv *kv, uint32_t node, uint32_t n_block);
+// Takes the page from its node, which goes when nothing else needs it.
+void prefix_detach(struct kv *kv, int g, uint32_t id);
+uint64_t prefix_hash(const struct kv *kv, uint32_t parent, const int32_t *token);
+
+#endif

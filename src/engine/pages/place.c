@@ -1,0 +1,55 @@
+// See place.h.
+#include "engine/pages/place.h"
+
+#include "base/memory.h"
+
+static rn_status find_class(const struct place_wanted *wanted, struct place *out, rn_error *err) {
+    if (wanted->cls) return wanted->cls->device(&out->device, err);
+    if (wanted->name) return backend_find(wanted->name, &out->cls, &out->device, err);
+    return backend_best(&out->cls, &out->device, out->note, err);
+}
+
+rn_status place_find(const struct place_wanted *wanted, struct place *out, rn_error *err) {
+    *out = (struct place){.cls = wanted->cls};
+    const rn_status status = find_class(wanted, out, err);
+    return status ? status : backend_kv_type(out->cls, wanted->kv_type, &out->kv_type, err);
+}
+
+rn_status place_find_draft(const struct place_wanted *wanted, const struct place *target,
+                           struct place *out, rn_error *err) {
+    *out = *target;
+    if (!wanted->name && !wanted->cls) return RN_OK;
+    const struct place_wanted place = {.name = wanted->name, .cls = wanted->cls};
+    const rn_status status = place_find(&place, out, err);
+    if (status) return status;
+    const char *same;
+    if (!backend_kv_type(out->cls, target->kv_type, &same, NULL)) out->kv_type = same;
+    return RN_OK;
+}
+
+rn_status place_budget(const struct place *place, const struct model *model,
+                       const struct place *draft_place, const struct model *draft,
+                       const struct place_sizes *wanted, struct budget *out, rn_error *err) {
+    const uint64_t address_room = place->device.on_host ? memory_address_room() : 0;
+    struct budget_request request = {.cls = place->cls,
+                                     .plan = &model->plan,
+                                     .n_ctx_max = model->hp.n_ctx,
+                                     .kv_type = place->kv_type,
+                                     .wanted = wanted->sizes,
+                                     .draft_rows = wanted->draft_rows,
+                                     .kv_bytes = wanted->kv_bytes,
+                                     .kv_pages = wanted->kv_pages,
+                                     .total = place->device.memory_total,
+                                     .available = place->device.memory_free,
+                                     .address_room = address_room,
+                                     .stack_bytes =
+                                         address_room ? pool_stack_bytes(wanted->n_threads) : 0};
+    if (draft)
+        request.beside = (struct budget_beside){.plan = &draft->plan,
+                                                .n_ctx_max = draft->hp.n_ctx,
+                                                .cls = draft_place->cls,
+                                                .kv_type = draft_place->kv_type,
+                                                .is_apart = draft_place->cls != place->cls,
+                                                .available = draft_place->device.memory_free};
+    return budget_choose(&request, out, err);
+}

@@ -1,0 +1,41 @@
+// Where a model will run, and how the memory there is divided: found before anything is created, so
+// that a program can say it first (rn_engine_plan_memory) and the engine then does the same.
+#ifndef RN_ENGINE_PAGES_PLACE_H
+#define RN_ENGINE_PAGES_PLACE_H
+
+#include "engine/pages/budget.h"
+#include "model/model.h"
+
+struct place {
+    const struct backend_class *cls;
+    struct backend_device device;
+    const char *kv_type;     // one of the class's
+    char note[BACKEND_NOTE]; // a better backend that is not here was passed over; "": none
+};
+
+struct place_wanted {
+    const char *name;                // of the backend; NULL: the best one that is here
+    const struct backend_class *cls; // instead of a name; NULL: by the name
+    const char *kv_type;             // NULL: the backend's default
+};
+
+rn_status place_find(const struct place_wanted *wanted, struct place *out, rn_error *err);
+// The draft model's: the target's own place, unless another backend is wanted. A KV type that this
+// one lacks becomes its default.
+rn_status place_find_draft(const struct place_wanted *wanted, const struct place *target,
+                           struct place *out, rn_error *err);
+
+struct place_sizes {
+    struct budget_sizes sizes; // 0: defaults
+    uint64_t kv_bytes;         // both 0: what is free
+    uint32_t kv_pages;
+    int draft_rows; // logit rows of drafts
+    int n_threads;  // of the host; 0: the default
+};
+
+// How the memory of the place, and of the draft's, is divided. draft NULL: there is none.
+rn_status place_budget(const struct place *place, const struct model *model,
+                       const struct place *draft_place, const struct model *draft,
+                       const struct place_sizes *wanted, struct budget *out, rn_error *err);
+
+#endif

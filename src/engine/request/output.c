@@ -1,0 +1,104 @@
+// Streaming text with stop strings. Text is given out up to the longest tail that could still
+// become a stop string.
+#define _GNU_SOURCE 1 // memmem
+#include "engine/request/output.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+rn_status output_init(struct output *output, const char *const *stop, size_t n_stop,
+                      size_t token_bytes_max, int n_tokens, rn_error *err) {
+    *output = (struct output){.matched = -1};
+    size_t stop_bytes_max = 0;
+    if (n_stop > 0) {
+        output->stop = calloc(n_stop, sizeof *output->stop);
+        if (!output->stop)
+            return err_set(err, RN_ERR_NOMEM, "no memory for %zu stop strings", n_stop);
+    }
+    for (size_t i = 0; i < n_stop; i++) {
+        const size_t len = strlen(stop[i]);
+        char *copy = malloc(len + 1);
+        if (!copy) {
+            output_deinit(output);
+            return err_set(err, RN_ERR_NOMEM, "no memory for a stop string of %zu bytes", len);
+        }
+        memcpy(copy, stop[i], len + 1);
+        output->stop[output->n_stop++] = (struct text_span){copy, len};
+        if (len > stop_bytes_max) stop_bytes_max = len;
+    }
+    output->capacity = output_text_max(stop_bytes_max, token_bytes_max);
+    // what the others before it give out stays
+    output->capacity += (size_t)(n_tokens - 1) * output_token_max(token_bytes_max);
+    output->text = malloc(output->capacity);
+    if (!output->text) {
+        output_deinit(output);
+        return err_set(err, RN_ERR_NOMEM, "no memory for a text buffer");
+    }
+    return RN_OK;
+}
+
+void output_deinit(struct output *output) {
+    for (size_t i = 0; i < output->n_stop; i++) free((char *)(uintptr_t)output->stop[i].data);
+    free(output->stop);
+    free(output->text);
+    memset(output, 0, sizeof *output);
+}
+
+void output_begin(struct output *output) {
+    if (output->n_out == 0) return;
+    memmove(output->text, output->text + output->n_out, output->n_held);
+    output->n_out = 0;
+}
+
+// The first place in the held text where a stop string begins, or n_held. Of two that begin there,
+// the earlier in the list.
+static size_t find_stop(struct output *output) {
+    const char *const held = output->text + output->n_out;
+    size_t first = output->n_held;
+    for (size_t i = 0; i < output->n_stop; i++) {
+        const char *at = memmem(held, output->n_held, output->stop[i].data, output->stop[i].len);
+        if (at && (size_t)(at - held) < first) {
+            first = (size_t)(at - held);
+            output->matched = (int)i;
+        }
+    }
+    return first;
+}
+
+// The first place from which the rest of the held text is the beginning of a stop string, or
+// n_held.
+static size_t find_beginning(const struct output *output) {
+    const char *const held = output->text + output->n_out;
+    size_t first = output->n_held;
+    for (size_t i = 0; i < output->n_stop; i++) {
+        const struct text_span stop = output->stop[i];
+        size_t at = output->n_held >= stop.len ? output->n_held - stop.len + 1 : 0;
+        for (; at < first; at++)
+            if (memcmp(held + at, stop.data, output->n_held - at) == 0) first = at;
+    }
+    return first;
+}
+
+static struct text_span give(struct output *output, size_t n) {
+    const struct text_span text = {output->text + output->n_out, n};
+    output->n_out += n;
+    output->n_held -= n;
+    return text;
+}
+
+struct text_span output_feed(struct output *output, struct text_span bytes, bool last) {
+    assert(output->matched < 0);
+    char *const held = output->text + output->n_out;
+    assert(output->n_out + output->n_held + 3 * (bytes.len + 4) <= output->capacity);
+    output->n_held +=
+        detokenizer_feed(&output->detok, bytes.data, bytes.len, held + output->n_held);
+    if (last) output->n_held += detokenizer_finish(&output->detok, held + output->n_held);
+    const size_t stop = find_stop(output);
+    if (output->matched >= 0) {
+        const struct text_span text = give(output, stop);
+        output->n_held = 0;
+        return text;
+    }
+    return give(output, last ? output->n_held : find_beginning(output));
+}

@@ -1,0 +1,127 @@
+// A sequence: one choice of a request, from submit to its last event.
+//
+//   submit          schedule admits         publish, or schedule: cancelled, late
+//   -------> WAITING ---------------> RUNNING ---------------------> DONE --> buried, then freed
+//                                                     (with steps in flight it leaves: it keeps its
+//                                                      pages until they have landed)
+//              ^  |                     |                             ^
+//              |  +-------------------- | - schedule: cancelled, late +
+//              +---- schedule preempts -+  (its pages go; its tokens stay)
+#ifndef RN_ENGINE_REQUEST_SEQ_H
+#define RN_ENGINE_REQUEST_SEQ_H
+
+#include <stdatomic.h>
+
+#include "engine/choice/choice.h"
+#include "engine/choice/sampling.h"
+#include "engine/draft/drafter.h"
+#include "engine/pages/kv.h"
+#include "engine/request/output.h"
+#include "runnel.h"
+
+enum seq_state { SEQ_WAITING, SEQ_RUNNING, SEQ_DONE };
+
+// What the choices of one request share; freed with the last of them.
+struct seq_family {
+    int n_live;         // choices that have not ended; the step's
+    int n_alive;        // choices that were not freed; under the intake's lock
+    struct seq *leader; // choice 0 while it is not done: others fork its prompt; the step's
+};
+
+// What every step reads and writes comes first: a run leaves nothing of it in the caches, so its
+// lines are fetched ahead (seq_prefetch).
+struct seq {
+    int32_t *token; // [limit] prompt and output, then, while a step verifies it, a draft
+    int n_prompt;
+    int n_token;   // known tokens
+    int n_done;    // positions whose KV is in the pages; n_token - n_done are to be evaluated
+    int limit;     // most tokens: the prompt and what may be added
+    int n_ahead;   // tokens behind n_token that steps in flight choose, and later rows may refer to
+    int ahead_row; // the logit row of the last step that chooses the last of them
+    int n_steps;   // in flight that have rows of it
+    int n_again;   // known tokens before the last that are to be evaluated again: a recurrent state
+                   // had gone too far
+    struct seq_draft *draft; // NULL: nothing is drafted for it
+    enum seq_state state;
+    int choice;
+    uint64_t id;
+    void *data;
+    struct seq_family *family;
+    int user_at;    // in the engine's users, from the inbox to its end
+    int waiting_at; // in the engine's waiting ones, while it waits
+    int priority;
+    rn_pooling pooling;
+    bool ignore_eos;
+    bool is_paused;    // as the step saw it last
+    bool was_admitted; // at least once
+    uint8_t gap_cause; // what its next gap is put down to: paused or preempted since its last
+                       // token; RN_GAP_NONE: what the steps did
+    uint32_t last_prompt_steps; // the engine's prompt_steps at its last token
+    rn_logits_fn on_logits;
+    uint64_t first_ns, last_ns; // first and last token
+    uint64_t last_outside_ns;   // the engine's outside_ns at its last token
+    struct kv_table table;
+    struct output output;
+    rn_timings timings;
+    rn_sampling sampling; // with its seed drawn; owns its biases
+    struct choice_room choices;
+
+    // --- at its begin and end, or for some requests alone ---
+    struct seq *next;             // in the inbox, the list of the done, the grave
+    struct seq *same_bucket;      // in the intake's table
+    uint64_t user;                // hash of the user's name; 0: none
+    uint64_t deadline_ns;         // UINT64_MAX: none
+    uint64_t submit_ns, start_ns; // submitted, first scheduled
+    _Atomic bool cancelled;       // set by other threads: ends with the next step
+    _Atomic bool paused;          // set by other threads
+    bool normalize;
+    bool special_text;            // special tokens have text
+    char salt[RN_MAX_SALT_BYTES]; // of the prefix cache
+    size_t n_salt;
+    struct token_set breakers; // of DRY; owned
+    rn_logprob *logprob; // [1 + top_logprobs] of each token of its last step; NULL: not asked for
+    int top_logprobs;
+    rn_constraint constraint; // mask NULL: none
+    void *on_logits_ctx;
+    int n_heard;      // positions whose logits on_logits was given
+    float *embedding; // [n_embd] the sum so far, then the result; NULL without pooling
+};
+
+// The first position that no step was given.
+static inline int seq_next(const struct seq *seq) { return seq->n_done + seq->table.n_flight; }
+// Tokens that are known, or are being chosen.
+static inline int seq_known(const struct seq *seq) { return seq->n_token + seq->n_ahead; }
+
+// A call of a function that only prefetches has no effect for gcc, which drops it.
+#define SEQ_INLINE static inline __attribute__((always_inline))
+
+// The first bytes of a sequence or an array, for a loop of the step that comes to them soon.
+SEQ_INLINE void seq_prefetch(const void *data, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)data + at);
+}
+// For writing: other threads read them in a step, and taking a line from those takes as long as
+// memory does.
+SEQ_INLINE void seq_prefetch_write(const void *data, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)data + at, 1);
+}
+
+// What requests are checked against; constant after the engine's creation.
+struct seq_limits {
+    const struct tokenizer *tokenizer;
+    int n_ctx, n_group, n_embd;
+    size_t token_bytes_max;
+    int draft_max;              // of the engine; 0: it drafts nothing
+    bool lookup;                // the drafter is on
+    uint64_t (*now)(void *ctx); // the engine's clock
+    void *now_ctx;
+};
+
+// One choice of the request. Copies what the request points to; n_ctx bounds prompt and output
+// together. family stays NULL.
+rn_status seq_create(const rn_request *request, int choice, uint64_t seed,
+                     const struct seq_limits *limits, struct seq **out, rn_error *err);
+// The request's seed: the one it has, or one that is drawn.
+uint64_t seq_seed(const rn_request *request);
+void seq_destroy(struct seq *seq); // its table holds nothing; not its family
+
+#endif

@@ -1,0 +1,379 @@
+// The first half of the schedule: what other threads left (new sequences, cancels, pauses), whose
+// time is up, and who may run. In the order of priority, of the user who was served least, and of
+// age, a waiting sequence is admitted when there is a place and its pages fit beside those that the
+// running ones will want next; nobody overtakes one that does not fit yet. A sequence of higher
+// priority takes the place and the pages of the most junior of a lower one.
+#include <assert.h>
+#include <string.h>
+
+#include "engine/step/engine.h"
+
+enum { MAX_TURNS = 128 }; // that are found by one look at all who wait
+
+// ---------------------------------------------------------------- places
+
+static struct turn turn_of(const struct seq *seq) {
+    return (struct turn){.id = seq->id,
+                         .choice = seq->choice,
+                         .priority = seq->priority,
+                         .user_at = seq->user_at};
+}
+
+static void waiting_add(struct engine *engine, struct seq *seq) {
+    assert(engine->n_waiting < engine->max_live);
+    seq->state = SEQ_WAITING;
+    seq->waiting_at = engine->n_waiting++;
+    engine->waiting[seq->waiting_at] =
+        (struct waiter){.seq = seq,
+                        .turn = turn_of(seq),
+                        .is_paused = seq->is_paused,
+                        .follows = seq->choice > 0 && !seq->was_admitted};
+    engine->blocked = false;
+}
+
+static void waiting_remove(struct engine *engine, const struct seq *seq) {
+    const struct waiter last = engine->waiting[--engine->n_waiting];
+    engine->waiting[seq->waiting_at] = last;
+    last.seq->waiting_at = seq->waiting_at;
+    intake_admitted(&engine->intake);
+}
+
+static bool is_older(const struct turn *a, const struct turn *b) {
+    return a->id != b->id ? a->id < b->id : a->choice < b->choice;
+}
+
+static bool is_senior(const struct seq *a, const struct seq *b) {
+    const struct turn x = turn_of(a), y = turn_of(b);
+    return x.priority != y.priority ? x.priority > y.priority : is_older(&x, &y);
+}
+
+static void running_add(struct engine *engine, struct seq *seq) {
+    int at = engine->n_running++;
+    for (; at > 0 && is_senior(seq, engine->running[at - 1]); at--)
+        engine->running[at] = engine->running[at - 1];
+    engine->running[at] = seq;
+    seq->state = SEQ_RUNNING;
+}
+
+struct seq *engine_running_remove(struct engine *engine, int index) {
+    struct seq *seq = engine->running[index];
+    engine->n_running--;
+    memmove(engine->running + index, engine->running + index + 1,
+            (size_t)(engine->n_running - index) * sizeof(struct seq *));
+    engine->blocked = false;
+    return seq;
+}
+
+void engine_preempt(struct engine *engine, int index) {
+    struct seq *seq = engine_running_remove(engine, index);
+    assert(engine->n_flight == 0);
+    engine_draft_leave(engine, seq, false);
+    kv_release(engine->kv, &seq->table);
+    seq->n_done = seq->n_again = 0;
+    seq->gap_cause = RN_GAP_PREEMPTED;
+    seq->timings.preemptions++;
+    engine->stats.preemptions++;
+    intake_preempted(&engine->intake);
+    waiting_add(engine, seq);
+}
+
+int engine_victim(const struct engine *engine, int from) {
+    for (int i = engine->n_running - 1; i >= 0; i--)
+        if (engine->running[i]->is_paused) return i;
+    return engine->n_running > from ? engine->n_running - 1 : -1;
+}
+
+// ---------------------------------------------------------------- ends
+
+static void end(struct engine *engine, struct seq *seq, rn_status status) {
+    const rn_finish finish = status == RN_ERR_CANCELLED ? RN_FINISH_CANCELLED : RN_FINISH_ERROR;
+    output_begin(&seq->output);
+    engine_finish(engine, seq, engine_new_event(engine, seq), finish, status);
+}
+
+// A cancel or a deadline that ends it now; RN_OK: none does.
+static rn_status end_of(const struct seq *seq, uint64_t now) {
+    if (atomic_load_explicit(&seq->cancelled, memory_order_relaxed)) return RN_ERR_CANCELLED;
+    return seq->deadline_ns <= now ? RN_ERR_DEADLINE : RN_OK;
+}
+
+// One that goes on: other threads may change its flags in the middle of a step, which looks at
+// them here alone.
+static void look_at(struct engine *engine, struct seq *seq) {
+    seq->is_paused = atomic_load_explicit(&seq->paused, memory_order_relaxed);
+    if (seq->is_paused && seq->gap_cause == RN_GAP_NONE) seq->gap_cause = RN_GAP_PAUSED;
+    if (seq->state == SEQ_WAITING) engine->waiting[seq->waiting_at].is_paused = seq->is_paused;
+    if (seq->deadline_ns < engine->next_deadline) engine->next_deadline = seq->deadline_ns;
+}
+
+// Ends what was cancelled or is late, looks at who is paused, and finds the next deadline.
+static void look_at_all(struct engine *engine, uint64_t now) {
+    engine->next_deadline = UINT64_MAX;
+    for (int i = engine->n_running - 1; i >= 0; i--) {
+        struct seq *seq = engine->running[i];
+        const rn_status status = end_of(seq, now);
+        if (status)
+            end(engine, engine_running_remove(engine, i), status);
+        else
+            look_at(engine, seq);
+    }
+    for (int i = engine->n_waiting - 1; i >= 0; i--) {
+        struct seq *seq = engine->waiting[i].seq;
+        const rn_status status = end_of(seq, now);
+        if (status) {
+            waiting_remove(engine, seq);
+            end(engine, seq, status);
+        } else {
+            look_at(engine, seq);
+        }
+    }
+    engine->blocked = false;
+}
+
+void engine_take_new(struct engine *engine) {
+    for (struct seq *seq = intake_take(&engine->intake), *next; seq; seq = next) {
+        next = seq->next;
+        seq->next = NULL;
+        seq->user_at = users_enter(&engine->users, seq->user);
+        waiting_add(engine, seq);
+        look_at(engine, seq);
+        engine->stats.submitted++;
+        engine->stats.prompt_tokens += (uint64_t)seq->n_prompt;
+    }
+}
+
+void engine_end_all(struct engine *engine, rn_status status) {
+    engine->event_ns = engine_now(engine);
+    while (engine->n_running > 0)
+        end(engine, engine_running_remove(engine, engine->n_running - 1), status);
+    while (engine->n_waiting > 0) {
+        struct seq *seq = engine->waiting[engine->n_waiting - 1].seq;
+        waiting_remove(engine, seq);
+        end(engine, seq, status);
+    }
+}
+
+// ---------------------------------------------------------------- admission
+
+static bool goes_first(const struct engine *engine, const struct turn *a, const struct turn *b) {
+    if (a->priority != b->priority) return a->priority > b->priority;
+    const uint64_t served_a = users_served(&engine->users, a->user_at);
+    const uint64_t served_b = users_served(&engine->users, b->user_at);
+    return served_a != served_b ? served_a < served_b : is_older(a, b);
+}
+
+bool engine_goes_first(const struct engine *engine, const struct seq *a, const struct seq *b) {
+    const struct turn x = turn_of(a), y = turn_of(b);
+    return goes_first(engine, &x, &y);
+}
+
+// Heaps: the one at `at` goes down to where it goes before those below.
+static void turns_sift(const struct engine *engine, struct seq **list, int n, int at) {
+    for (int child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && engine_goes_first(engine, list[child + 1], list[child])) child++;
+        if (!engine_goes_first(engine, list[child], list[at])) return;
+        struct seq *const seq = list[at];
+        list[at] = list[child];
+        list[child] = seq;
+    }
+}
+
+void engine_turns_init(const struct engine *engine, struct seq **list, int n) {
+    for (int at = n / 2 - 1; at >= 0; at--) turns_sift(engine, list, n, at);
+}
+
+void engine_turns_pop(const struct engine *engine, struct seq **list, int n) {
+    struct seq *const first = list[0];
+    list[0] = list[n - 1];
+    list[n - 1] = first;
+    turns_sift(engine, list, n - 1, 0);
+}
+
+// The running choice of the same request whose prompt is evaluated, for one that has not begun.
+static const struct seq *leader_of(const struct seq *seq) {
+    const struct seq *leader = seq->was_admitted ? NULL : seq->family->leader;
+    return leader && leader->state == SEQ_RUNNING && leader->n_done >= seq->n_prompt - 1 ? leader
+                                                                                         : NULL;
+}
+
+// Choices wait until the first has evaluated their prompt.
+static bool is_ready(const struct waiter *waiter) {
+    if (waiter->is_paused) return false;
+    return !waiter->follows || !waiter->seq->family->leader || leader_of(waiter->seq);
+}
+
+// The next in turn of those that are ready, in order, at most `most`; returns how many.
+static int next_in_turn(const struct engine *engine, struct seq **out, int most) {
+    const struct waiter *next[MAX_TURNS];
+    int n = 0;
+    for (int i = 0; i < engine->n_waiting; i++) {
+        const struct waiter *waiter = &engine->waiting[i];
+        if (!is_ready(waiter)) continue;
+        if (n == most && !goes_first(engine, &waiter->turn, &next[n - 1]->turn)) continue;
+        int at = n < most ? n++ : n - 1;
+        for (; at > 0 && goes_first(engine, &waiter->turn, &next[at - 1]->turn); at--)
+            next[at] = next[at - 1];
+        next[at] = waiter;
+    }
+    for (int i = 0; i < n; i++) out[i] = next[i]->seq;
+    return n;
+}
+
+// What of the sequence's tokens is there already; true when it was found, not shared by a choice.
+static bool table_begin(struct engine *engine, struct seq *seq) {
+    seq->n_done = 0;
+    if (seq->embedding) memset(seq->embedding, 0, (size_t)engine->n_embd * sizeof(float));
+    const struct seq *leader = seq->choice > 0 ? leader_of(seq) : NULL;
+    if (leader && seq->n_prompt > 1)
+        seq->n_done = kv_fork(engine->kv, &leader->table, &seq->table, seq->n_prompt - 1);
+    // who wants the result of every position finds nothing, but can be found by others
+    const int n_find = engine_wants_all(seq) ? 1 : seq->n_token;
+    if (seq->n_done > 0) return false;
+    seq->n_done = kv_hit(engine->kv, &seq->table, seq->token, n_find, seq->salt, seq->n_salt);
+    return seq->n_done > 0;
+}
+
+// ---------------------------------------------------------------- room
+
+// The bytes that its known tokens and one more take at once.
+static uint64_t needed_by(const struct engine *engine, const struct seq *seq) {
+    const int n = seq->n_token < seq->limit ? seq->n_token + 1 : seq->n_token;
+    const int rest = n - seq->n_done;
+    return kv_need(&engine->kv_config, n,
+                   rest < engine->batch_tokens ? rest : engine->batch_tokens);
+}
+
+static uint64_t held_by(const struct engine *engine, const struct seq *seq) {
+    uint64_t bytes = 0;
+    for (int g = 0; g < engine->kv_config.n_group; g++)
+        bytes += (seq->table.n_page - seq->table.first[g]) * engine->kv_config.group[g].page_bytes;
+    return bytes;
+}
+
+// What a running one will want: the rest of its prompt, at least the next page of each group.
+// Otherwise whoever is let in takes the pages that a prompt has begun to count on.
+static uint64_t promised_to(const struct engine *engine, const struct seq *seq) {
+    uint64_t page_bytes = 0;
+    for (int g = 0; g < engine->kv_config.n_group; g++)
+        page_bytes += engine->kv_config.group[g].page_bytes;
+    const uint64_t need = needed_by(engine, seq), held = held_by(engine, seq);
+    return need > held + page_bytes ? need - held : page_bytes;
+}
+
+static uint64_t promised_to_all(const struct engine *engine) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < engine->n_running; i++) bytes += promised_to(engine, engine->running[i]);
+    return bytes;
+}
+
+// Whether there is a place for it, and its pages fit beside what is held and promised.
+static bool has_room(const struct engine *engine, const struct seq *seq, uint64_t promised) {
+    if (engine->n_running == 0) return true;
+    if (engine->n_running == engine->max_seqs) return false;
+    struct kv_stats stats;
+    kv_get_stats(engine->kv, &stats);
+    return needed_by(engine, seq) + promised <=
+           stats.budget - stats.held_bytes + held_by(engine, seq);
+}
+
+// Somebody has to make way for it: a paused one, or one of lower priority.
+static bool makes_way(const struct seq *other, const struct seq *seq) {
+    return other->is_paused || other->priority < seq->priority;
+}
+
+// Whether it has room once everybody made way, so that nobody does in vain. Pages that those share
+// are counted more than once, so this may be wrong, but not in saying no.
+static bool could_have_room(const struct engine *engine, const struct seq *seq, uint64_t promised) {
+    struct kv_stats stats;
+    kv_get_stats(engine->kv, &stats);
+    uint64_t have = stats.budget - stats.held_bytes + held_by(engine, seq);
+    int n_staying = 0;
+    for (int i = 0; i < engine->n_running; i++) {
+        const struct seq *other = engine->running[i];
+        if (makes_way(other, seq)) {
+            have += held_by(engine, other);
+            promised -= promised_to(engine, other);
+        } else {
+            n_staying++;
+        }
+    }
+    if (n_staying == 0) return true;
+    return n_staying < engine->max_seqs && needed_by(engine, seq) + promised <= have;
+}
+
+// All places are taken by those who need not make way.
+static bool is_full_for(const struct engine *engine, const struct seq *seq) {
+    if (engine->n_running < engine->max_seqs) return false;
+    return !makes_way(engine->running[engine_victim(engine, 0)], seq);
+}
+
+static bool make_room(struct engine *engine, const struct seq *seq, uint64_t *promised) {
+    if (has_room(engine, seq, *promised)) return true;
+    if (!could_have_room(engine, seq, *promised)) return false;
+    engine->land_first = engine->n_flight > 0;
+    if (engine->land_first) return false;
+    while (!has_room(engine, seq, *promised)) {
+        const int victim = engine_victim(engine, 0);
+        if (victim < 0 || !makes_way(engine->running[victim], seq)) return false;
+        *promised -= promised_to(engine, engine->running[victim]);
+        engine_preempt(engine, victim);
+    }
+    return true;
+}
+
+static void start(struct engine *engine, struct seq *seq, bool found, uint64_t now) {
+    users_chosen(&engine->users, seq->user_at);
+    running_add(engine, seq);
+    if (seq->was_admitted) return;
+    seq->was_admitted = true;
+    seq->start_ns = now;
+    seq->timings.cached_tokens = seq->n_done;
+    engine->stats.cached_tokens += (uint64_t)seq->n_done;
+    engine->stats.lookups++;
+    engine->stats.hits += found;
+}
+
+// Admits it, or has everybody wait until something changes.
+static void admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint64_t *promised) {
+    engine->blocked = is_full_for(engine, seq); // spares the search for its prefix
+    if (engine->blocked) return;
+    const bool found = table_begin(engine, seq);
+    if (make_room(engine, seq, promised)) {
+        waiting_remove(engine, seq);
+        start(engine, seq, found, now);
+        *promised += promised_to(engine, seq);
+        return;
+    }
+    kv_release(engine->kv, &seq->table);
+    seq->n_done = 0;
+    engine->blocked = true;
+}
+
+// In turn, as many as there are places for and one that may take another's. Who was preempted
+// meanwhile may go before the next, and a choice that was let in may have made others ready, so the
+// turns are looked at again until nobody is ready or somebody is left.
+static void admit(struct engine *engine, uint64_t now) {
+    if (engine->n_waiting == 0 || engine->blocked) return;
+    uint64_t promised = promised_to_all(engine);
+    while (!engine->blocked) {
+        struct seq *next[MAX_TURNS];
+        const int places = engine->max_seqs - engine->n_running;
+        const int n = next_in_turn(engine, next, places + 1 < MAX_TURNS ? places + 1 : MAX_TURNS);
+        const uint64_t preemptions = engine->stats.preemptions;
+        engine->blocked = n == 0;
+        for (int i = 0; i < n && !engine->blocked && engine->stats.preemptions == preemptions; i++)
+            admit_one(engine, next[i], now, &promised);
+    }
+}
+
+void engine_admit(struct engine *engine) {
+    if (atomic_exchange_explicit(&engine->forget, false, memory_order_relaxed)) {
+        kv_forget_prefixes(engine->kv);
+        engine_draft_forget(engine);
+    }
+    engine_take_new(engine);                 // before the flags: a cancel follows its submit
+    const uint64_t now = engine_now(engine); // not before any submit
+    engine->event_ns = now;
+    if (intake_take_flag(&engine->intake) || now >= engine->next_deadline) look_at_all(engine, now);
+    admit(engine, now);
+}

@@ -1,0 +1,258 @@
+// The engine: requests in, events out, one step at a time. A step is five calls: schedule,
+// build_batch, run, sample, publish. One thread owns it; what others may touch is the intake. After
+// create, a step allocates nothing, takes no lock and reads no environment.
+//
+// Run is submit and wait. Where the backend lets steps be in flight, the next one is scheduled,
+// built and submitted before the last one has landed: sample and publish trail by one.
+//
+//   depth 1   schedule build submit WAIT sample publish | schedule build submit WAIT ...
+//   depth 2   schedule build submit                     | schedule build submit WAIT(before) sample
+//             publish(before) | schedule ...
+//
+// A row's token may then be the one that the step in flight chooses (seq_known), unless the host
+// must know it first. Nobody is preempted while a step is in flight: it lands first.
+//
+// Invariants between steps:
+//  1. a sequence is in exactly one place: inbox, waiting, running, leaving, done, grave;
+//  2. running is sorted by seniority: priority, then age; only running and leaving sequences hold
+//  pages; leaving ones are over, and have rows in steps in flight;
+//  3. a RUNNING sequence has n_done < n_token <= limit: there is something to evaluate. It is a
+//  stream when that is its last token alone, and what is to be evaluated again (n_again), else a
+//  prompt;
+//  4. a lone sequence of n_ctx positions fits the pages, so the most senior one always gets on;
+//  5. what a sequence produces depends on the sequence alone: never on its place, its neighbours,
+//  the chunk sizes, cached prefixes, drafts or preemption.
+#ifndef RN_ENGINE_STEP_ENGINE_H
+#define RN_ENGINE_STEP_ENGINE_H
+
+#include "engine/draft/speculate.h"
+#include "engine/pages/place.h"
+#include "engine/price/pace.h"
+#include "engine/request/intake.h"
+#include "engine/request/seq.h"
+#include "engine/request/users.h"
+#include "engine/step/ledger.h"
+#include "model/model.h"
+#include "plan/cost_rates.h"
+#include "text/tokenizer.h"
+
+enum { ENGINE_MAX_WAITING = 1024 }; // by default
+
+// What one sequence does in the step at hand.
+struct work {
+    struct seq *seq;
+    int n_tokens; // evaluated this step
+    int n_draft;  // of them, drafted ones: the last; each has a row whose result is wanted
+    int n_out;    // rows whose result is wanted: the last ones
+    int at;       // its place in the batch
+    int first_pos, first_out; // as in the batch
+    bool is_ahead;            // later rows may refer to the token that it chooses
+    bool samples; // a token is chosen after its last known token, and after each draft that was
+                  // right
+    bool failed;  // no token was possible after those that were chosen
+    int first_pick, n_pick; // the chosen tokens
+    int n_accepted;         // of them, those that were drafted: the first ones
+};
+
+// A step from its schedule to its landing.
+struct flight {
+    struct work *work; // [max_seqs]
+    int n_work;
+    struct batch_shape shape;
+    bool has_prompts;
+    uint64_t begin_ns; // when its schedule began
+    struct {           // of its drafts
+        uint64_t ns;
+        double expected_ns; // uncorrected; 0: nobody takes time
+        double plain_share; // of the rest of the step, which it would take without them
+    } draft;
+};
+
+// A chosen token.
+struct pick {
+    int32_t token;
+    bool ends;              // it is one that ends a text
+    uint8_t n_logprobs;     // that the sequence has of it
+    struct text_span bytes; // what it adds to the text
+};
+
+// What decides who goes first.
+struct turn {
+    uint64_t id;
+    int choice, priority, user_at;
+};
+
+// One that waits. Its turn is kept beside it, so that looking for the next of a thousand reads a
+// few cache lines.
+struct waiter {
+    struct seq *seq;
+    struct turn turn;
+    bool is_paused; // the sequence's
+    bool follows;   // ready when the first choice of its request has evaluated the prompt
+};
+
+struct engine_clock {
+    uint64_t (*now)(void *ctx); // ns
+    void *ctx;
+};
+
+struct engine {
+    const struct plan *plan;
+    const struct tokenizer *tokenizer;
+    struct pool *pool; // the host's threads: lent to backends
+    struct place place, draft_place;
+    struct backend *backend;
+    struct intake intake;
+    struct kv_config kv_config;
+    struct kv *kv;
+    struct users users;
+    struct choice_scratch *scratch; // [n_scratch] one for each thread
+    int n_scratch;
+    struct cost_rates rates; // of the plan
+    struct pace pace;
+    struct speculation *spec; // NULL: nothing is drafted
+    uint64_t draft_kv_bytes;  // for the pages of a draft model
+    struct engine_clock clock;
+    struct kv_bytes kv_bytes; // a page of each group
+    int n_ctx, n_embd, max_seqs, max_waiting, batch_tokens, logit_rows;
+    uint64_t itl_ns;     // bound of a step while streams run; UINT64_MAX: none
+    _Atomic bool forget; // prefixes; set by other threads
+
+    int max_live;         // sequences: those that may wait, and twice those that may run, because
+                          // the preempted wait beyond the limit
+    struct seq **running; // [max_seqs]
+    int n_running;
+    struct waiter *waiting; // [max_live] in no order
+    int n_waiting;
+    struct seq *leaving;    // over, with steps in flight; linked by next
+    struct seq *done;       // finished; their events may still be read
+    bool blocked;           // nobody was ready, or the next in turn did not fit, and nothing has
+                            // changed since
+    uint64_t next_deadline; // no sequence has an earlier one; UINT64_MAX: none has one
+
+    int depth;                               // steps that may be in flight
+    struct flight flight[BACKEND_MAX_DEPTH]; // from first_flight on, n_flight of them
+    int first_flight, n_flight;
+    bool land_first;        // nothing is scheduled before all steps have landed
+    uint64_t n_overlapped;  // steps that were submitted while another was in flight
+    uint64_t landed_ns;     // when the last one landed
+    uint64_t run_ns_before; // the statistics' at the begin of the step
+    rn_error fault;         // of the backend, the last; RN_ERR_DEVICE: the device is lost
+    bool is_busy;           // the last step had something to do, or left something
+    _Atomic bool is_lost;   // for other threads: the device is, and `fault` says it
+
+    // the step that is being made, or was last
+    struct flight *step;
+    struct work *work; // [max_seqs]
+    int n_work;
+    struct pick *pick;    // [logit_rows] this step's, by the row that they were chosen from
+    struct seq **prompts; // [max_seqs] scratch of the schedule
+    struct batch batch;   // points to the arrays below
+    struct batch_shape shape;
+    struct step_result result; // of the last step
+    int32_t *token, *pos, *out_row;
+    struct batch_seq *batch_seq;
+    struct choice *choice; // [logit_rows]
+    struct cost step_cost; // of the last step
+
+    rn_event *event; // [max_live + logit_rows]
+    int n_event, next_event;
+    uint64_t event_ns; // the time of events that are made now
+    rn_engine_stats stats;
+
+    // what gaps are put down to
+    _Atomic uint64_t begin_ns; // of the step that runs now, for other threads to see; 0: none does
+    uint64_t end_ns;           // of the last step that had work
+    uint64_t outside_ns;       // the sum of the times between such steps
+    uint32_t prompt_steps;     // steps that evaluated prompts and have landed, modulo 2^32
+};
+
+struct engine_config {
+    struct place_wanted place, draft_place; // the draft's own name and class; NULL: the target's
+    const char *variant;                    // of the backend's kernels; NULL: the best
+    int n_threads;                          // of the host; 0: all cores that this process may use
+    bool no_pin;
+    struct budget_sizes sizes; // 0: defaults
+    backend_progress progress;
+    void *progress_ctx;
+    int max_waiting;   // 0: ENGINE_MAX_WAITING
+    uint64_t kv_bytes; // both 0: what is free
+    uint32_t kv_pages;
+    double itl_ms; // 0: no bound
+    bool no_prefix;
+    struct speculation_config spec;
+    struct engine_clock clock; // now NULL: the machine's
+};
+
+rn_status engine_init(struct engine *engine, const struct model *model,
+                      const struct tokenizer *tokenizer, const struct engine_config *config,
+                      rn_error *err);
+void engine_deinit(struct engine *engine);
+// Where an engine of that configuration would run, and its memory.
+rn_status engine_plan(const struct model *model, const struct engine_config *config,
+                      struct place *place, struct place *draft_place, struct budget *out,
+                      rn_error *err);
+
+rn_status engine_step(struct engine *engine, bool *busy);
+bool engine_next_event(struct engine *engine, rn_event *out);
+
+// Page accounting and the places of sequences are sound; debug builds look after every step.
+bool engine_check(struct engine *engine);
+
+static inline uint64_t engine_now(const struct engine *engine) {
+    return engine->clock.now(engine->clock.ctx);
+}
+
+// --- the parts of a step, one file each ---
+bool engine_schedule(struct engine *engine);    // schedule.c: false when there is nothing to do
+void engine_build_batch(struct engine *engine); // batch.c
+// engine.c: hands the batch over; the flight's sequences are in flight, or have failed.
+void engine_submit(struct engine *engine);
+void engine_sample(struct engine *engine, struct flight *flight);  // sample.c
+void engine_publish(struct engine *engine, struct flight *flight); // publish.c
+// publish.c: the step failed; its sequences end with that status.
+void engine_publish_failure(struct engine *engine, struct flight *flight, rn_status status);
+
+// admit.c, the first half of the schedule: new and flagged sequences, deadlines, who may run.
+void engine_admit(struct engine *engine);
+struct seq *engine_running_remove(struct engine *engine, int index);
+// Takes the pages of running[index] and lets it wait.
+void engine_preempt(struct engine *engine, int index);
+// The running sequence that loses its pages first: the most junior of those that are paused, else
+// the most junior from index `from` on. -1: none.
+int engine_victim(const struct engine *engine, int from);
+// Whether a goes before b: priority, the user who was served least, age.
+bool engine_goes_first(const struct engine *engine, const struct seq *a, const struct seq *b);
+// Turns by that order, for lists of which few are taken: after init the first of list[n] is to go
+// first; pop puts it behind, to list[n - 1], and leaves the turns of the n - 1 others.
+void engine_turns_init(const struct engine *engine, struct seq **list, int n);
+void engine_turns_pop(const struct engine *engine, struct seq **list, int n);
+
+// publish.c: ends a sequence of any state, after it was taken from its place: its pages go back,
+// its last event is queued. Texts of its other events of this step stay: output_begin is the
+// caller's.
+void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_finish finish,
+                   rn_status status);
+// All its pages, and what a step in flight was to try.
+void engine_free_table(struct engine *engine, struct seq *seq);
+rn_event *engine_new_event(struct engine *engine, const struct seq *seq);
+// admit.c: what was submitted since waits from now on; every sequence ends, for a device is lost.
+void engine_take_new(struct engine *engine);
+void engine_end_all(struct engine *engine, rn_status status);
+
+// Whether the step only adds to its text.
+static inline bool engine_is_stream(const struct seq *seq) {
+    return seq_known(seq) - seq_next(seq) == 1 + seq->n_again;
+}
+
+// Whether the token after the next one can be chosen before the host knows the next one.
+static inline bool engine_runs_ahead(const struct engine *engine, const struct seq *seq) {
+    return engine->depth > 1 && !seq->draft && !choice_needs_history(seq);
+}
+
+// A sequence that takes nothing from the prefix cache: every position's result is wanted.
+static inline bool engine_wants_all(const struct seq *seq) {
+    return seq->on_logits || seq->pooling == RN_POOLING_MEAN;
+}
+
+#endif

@@ -1,0 +1,256 @@
+// What the step brought: full blocks become findable, tokens become text, sequences end, pages go
+// back, events are queued.
+#include <assert.h>
+
+#include "engine/step/engine.h"
+
+rn_event *engine_new_event(struct engine *engine, const struct seq *seq) {
+    assert(engine->n_event < engine->max_live + engine->logit_rows);
+    rn_event *event = &engine->event[engine->n_event++];
+    *event = (rn_event){.request = seq->id,
+                        .data = seq->data,
+                        .choice = seq->choice,
+                        .token = -1,
+                        .text = "",
+                        .seed = seq->sampling.seed,
+                        .time_ns = engine->event_ns};
+    return event;
+}
+
+// A time whose end never came stays 0. A prompt that ends without a token (max_tokens is 0, or a
+// pooling) was evaluated when it ended, unless the request was given up.
+static void fill_timings(const struct engine *engine, struct seq *seq, bool given_up) {
+    rn_timings *t = &seq->timings;
+    const uint64_t now = engine->event_ns;
+    const uint64_t start = seq->was_admitted ? seq->start_ns : now;
+    const uint64_t prompt_end = seq->first_ns ? seq->first_ns : given_up ? start : now;
+    t->output_tokens = seq->n_token - seq->n_prompt;
+    t->queue_ms = (double)(start - seq->submit_ns) * 1e-6;
+    t->prompt_ms = (double)(prompt_end - start) * 1e-6;
+    t->ttft_ms = seq->first_ns ? (double)(seq->first_ns - seq->submit_ns) * 1e-6 : 0;
+    t->decode_ms = seq->first_ns ? (double)(seq->last_ns - seq->first_ns) * 1e-6 : 0;
+}
+
+static void count_end(rn_engine_stats *stats, rn_finish finish) {
+    if (finish == RN_FINISH_STOP) stats->stopped++;
+    if (finish == RN_FINISH_LENGTH) stats->lengthy++;
+    if (finish == RN_FINISH_CANCELLED) stats->cancelled++;
+    if (finish == RN_FINISH_ERROR) stats->failed++;
+}
+
+void engine_free_table(struct engine *engine, struct seq *seq) {
+    if (seq->table.marked) kv_settle(engine->kv, &seq->table, seq->n_done, seq->n_done);
+    kv_release(engine->kv, &seq->table);
+}
+
+void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_finish finish,
+                   rn_status status) {
+    struct output *output = &seq->output;
+    const bool given_up = finish == RN_FINISH_CANCELLED || finish == RN_FINISH_ERROR;
+    if (given_up) { // what was held back is text too
+        const struct text_span held = output_feed(output, (struct text_span){"", 0}, true);
+        event->text = held.data;
+        event->text_len = held.len;
+    }
+    engine_draft_leave(engine, seq, true);
+    if (seq->n_steps == 0) engine_free_table(engine, seq);
+    users_leave(&engine->users, seq->user_at);
+    if (seq->family->leader == seq) seq->family->leader = NULL;
+    event->last = --seq->family->n_live == 0;
+    seq->state = SEQ_DONE;
+    struct seq **list = seq->n_steps == 0 ? &engine->done : &engine->leaving;
+    seq->next = *list;
+    *list = seq;
+    fill_timings(engine, seq, given_up);
+    count_end(&engine->stats, finish);
+    event->finish = finish;
+    event->status = status;
+    event->stop = output->matched >= 0 ? output->stop[output->matched].data : NULL;
+    event->timings = &seq->timings;
+}
+
+static void count_step(struct engine *engine, const struct flight *flight,
+                       const struct work *work) {
+    struct seq *seq = work->seq;
+    engine->stats.computed_tokens += (uint64_t)work->n_tokens;
+    users_charge(&engine->users, seq->user_at,
+                 work->n_tokens - work->n_draft - seq->n_again + work->n_accepted);
+    if (!seq->first_ns) return; // steps up to the first token are the prompt's
+    seq->timings.decode_steps++;
+    const struct batch_seq rows = {.first_pos = work->first_pos,
+                                   .n_tokens = work->n_tokens,
+                                   .n_out = work->n_out};
+    seq->timings.decode_bytes +=
+        ledger_share(&engine->rates, engine->plan, &rows, flight->n_work, &engine->step_cost);
+}
+
+// Text into the event; the sequence ends when a stop string matched or nothing more will come.
+static void publish_text(struct engine *engine, struct seq *seq, rn_event *event,
+                         struct text_span bytes, rn_finish last) {
+    const struct text_span text = output_feed(&seq->output, bytes, last != RN_FINISH_NONE);
+    event->text = text.data;
+    event->text_len = text.len;
+    if (seq->output.matched >= 0) last = RN_FINISH_STOP;
+    if (last != RN_FINISH_NONE) engine_finish(engine, seq, event, last, RN_OK);
+}
+
+// What the time since the last token went to.
+static rn_gap gap_of(const struct engine *engine, const struct seq *seq, uint64_t gap_ns) {
+    if (seq->gap_cause != RN_GAP_NONE) return (rn_gap)seq->gap_cause;
+    const uint64_t outside_ns = engine->outside_ns - seq->last_outside_ns;
+    if (outside_ns > gap_ns - outside_ns) return RN_GAP_HOST;
+    return engine->prompt_steps != seq->last_prompt_steps ? RN_GAP_PROMPT : RN_GAP_DECODE;
+}
+
+// What the gap before n tokens would have been without drafts: the step would have taken less time,
+// and the tokens after the first further steps. A share of the time that it took, and not the time
+// that such a step is predicted to take: what slows the machine down would have slowed all of them.
+static void count_stream(struct engine *engine, const struct flight *flight, struct seq *seq,
+                         uint64_t gap_ns, int n_tokens) {
+    // from when the one before it had landed: until then the time is that one's
+    const uint64_t begin =
+        flight->begin_ns > engine->landed_ns ? flight->begin_ns : engine->landed_ns;
+    const uint64_t step_ns = engine->event_ns - begin;
+    const uint64_t draft_ns = flight->draft.ns;
+    const double rest_ns = draft_ns < step_ns ? (double)(step_ns - draft_ns) : 0;
+    const double plain_ns = rest_ns * flight->draft.plain_share;
+    const uint64_t before_ns = step_ns < gap_ns ? gap_ns - step_ns : 0;
+    const uint64_t undrafted_ns = before_ns + (uint64_t)(plain_ns * n_tokens);
+    seq->timings.undrafted_ms += (double)undrafted_ns * 1e-6;
+    engine->stats.stream_ns += gap_ns;
+    engine->stats.undrafted_ns += undrafted_ns;
+}
+
+static void count_token(struct engine *engine, struct seq *seq, rn_event *event) {
+    const uint64_t now = engine->event_ns;
+    engine->stats.output_tokens++;
+    if (seq->first_ns) {
+        const uint64_t gap_ns = now - seq->last_ns;
+        event->gap_ms = (double)gap_ns * 1e-6;
+        event->gap = gap_of(engine, seq, gap_ns);
+        if (event->gap_ms > seq->timings.gap_ms_max) seq->timings.gap_ms_max = event->gap_ms;
+    } else {
+        seq->first_ns = now;
+    }
+    seq->last_ns = now;
+    seq->last_outside_ns = engine->outside_ns;
+    seq->last_prompt_steps = engine->prompt_steps;
+    seq->gap_cause = RN_GAP_NONE;
+}
+
+// Counted as it becomes text: a stop string may have matched before it.
+static void count_accepted(struct engine *engine, struct seq *seq, int place) {
+    engine->stats.draft[seq->draft->drafter].accepted++;
+    engine->stats.accepted_at[place]++;
+    seq->timings.accepted_tokens++;
+}
+
+// The index-th chosen token joins the sequence, which may end with it.
+static void publish_token(struct engine *engine, const struct work *work, int index) {
+    struct seq *seq = work->seq;
+    const struct pick *pick = &engine->pick[work->first_pick + index];
+    rn_event *event = engine_new_event(engine, seq);
+    seq->token[seq->n_token++] = pick->token;
+    count_token(engine, seq, event);
+    event->token = pick->token;
+    event->drafted = index < work->n_accepted;
+    if (event->drafted) count_accepted(engine, seq, index);
+    if (pick->n_logprobs > 0) {
+        event->logprob = seq->logprob + (ptrdiff_t)index * (1 + seq->top_logprobs);
+        event->n_logprobs = pick->n_logprobs;
+    }
+    publish_text(engine, seq, event, pick->bytes,
+                 pick->ends                  ? RN_FINISH_STOP
+                 : seq->n_token < seq->limit ? RN_FINISH_NONE
+                                             : RN_FINISH_LENGTH);
+}
+
+static void publish_tokens(struct engine *engine, const struct flight *flight,
+                           const struct work *work) {
+    struct seq *seq = work->seq;
+    const bool is_first = !seq->first_ns; // no gap is before that
+    const uint64_t gap_ns = is_first ? 0 : engine->event_ns - seq->last_ns;
+    int n = 0;
+    output_begin(&seq->output);
+    for (; n < work->n_pick && seq->state == SEQ_RUNNING; n++) publish_token(engine, work, n);
+    if (n > is_first) count_stream(engine, flight, seq, gap_ns, n - is_first);
+    if (work->failed && seq->state == SEQ_RUNNING)
+        engine_finish(engine, seq, engine_new_event(engine, seq), RN_FINISH_ERROR, RN_ERR_NUMERIC);
+}
+
+// The prompt alone was asked for, or its embedding.
+static void publish_prompt(struct engine *engine, struct seq *seq) {
+    rn_event *event = engine_new_event(engine, seq);
+    engine_finish(engine, seq, event, seq->pooling ? RN_FINISH_STOP : RN_FINISH_LENGTH, RN_OK);
+    event->embedding = seq->embedding;
+}
+
+static void fail_work(struct engine *engine, struct work *work, rn_status status) {
+    struct seq *seq = work->seq;
+    output_begin(&seq->output);
+    engine_finish(engine, seq, engine_new_event(engine, seq), RN_FINISH_ERROR, status);
+}
+
+static void publish_work(struct engine *engine, const struct flight *flight, struct work *work) {
+    struct seq *seq = work->seq;
+    const rn_status *status = engine->result.seq_status;
+    if (seq->state != SEQ_RUNNING) return; // it ended before: the row is past its end
+    if (status && status[work->at]) {
+        fail_work(engine, work, status[work->at]);
+        return;
+    }
+    count_step(engine, flight, work);
+    if (seq->n_done < seq->n_prompt && seq->family->n_live > 1)
+        engine->blocked = false; // other choices may share its prompt now
+    engine_draft_settle(engine, work);
+    if (seq->n_done / KV_PAGE_TOKENS > (int)seq->table.n_node)
+        kv_commit(engine->kv, &seq->table, seq->token, seq->n_done);
+    if (work->samples)
+        publish_tokens(engine, flight, work);
+    else if (seq->n_done == seq->n_token)
+        publish_prompt(engine, seq);
+}
+
+enum { FAR = 16, NEAR = 8 }; // works ahead
+
+// What the loop over the works will touch: the sequences, a little later what they point to.
+SEQ_INLINE void works_prefetch(const struct flight *flight, int index, const rn_event *events) {
+    const int far = index + FAR, near = index + NEAR;
+    if (far < flight->n_work) {
+        const struct work *work = &flight->work[far];
+        seq_prefetch_write(work->seq, offsetof(struct seq, sampling));
+        __builtin_prefetch(&work->seq->sampling.seed);
+        seq_prefetch_write(&events[far], sizeof *events);
+    }
+    if (near < 0 || near >= flight->n_work) return;
+    const struct seq *seq = flight->work[near].seq;
+    __builtin_prefetch(seq->token + seq->n_token, 1);
+    __builtin_prefetch(seq->output.text, 1);
+}
+
+// Sequences that are over leave the running ones.
+static void sweep_running(struct engine *engine) {
+    int n = 0;
+    for (int i = 0; i < engine->n_running; i++)
+        if (engine->running[i]->state == SEQ_RUNNING) engine->running[n++] = engine->running[i];
+    if (n < engine->n_running) engine->blocked = false;
+    engine->n_running = n;
+}
+
+void engine_publish(struct engine *engine, struct flight *flight) {
+    engine->event_ns = engine_now(engine);
+    const rn_event *events = &engine->event[engine->n_event]; // mostly one for each work
+    for (int i = -FAR; i < 0; i++) works_prefetch(flight, i, events);
+    for (int i = 0; i < flight->n_work; i++) {
+        works_prefetch(flight, i, events);
+        publish_work(engine, flight, &flight->work[i]);
+    }
+    sweep_running(engine);
+}
+
+void engine_publish_failure(struct engine *engine, struct flight *flight, rn_status status) {
+    engine->event_ns = engine_now(engine);
+    for (int i = 0; i < flight->n_work; i++)
+        if (flight->work[i].seq->state == SEQ_RUNNING) fail_work(engine, &flight->work[i], status);
+    sweep_running(engine);
+}

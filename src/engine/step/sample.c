@@ -1,0 +1,123 @@
+// From the step's results to the text: listeners get their logits, embeddings are added up, and the
+// chosen tokens are walked along the drafts, with logprobs where a request wants them. A sequence's
+// part depends on its own rows alone; sums run in the order of positions, so chunks do not matter.
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "engine/choice/logprobs.h"
+#include "engine/step/engine.h"
+
+// Whether its rows mean anything: the sequence may have ended meanwhile, or failed in the step.
+static bool is_due(const struct engine *engine, const struct work *work) {
+    const rn_status *status = engine->result.seq_status;
+    return work->seq->state == SEQ_RUNNING && (!status || status[work->at] == RN_OK);
+}
+
+static void listen(struct engine *engine, const struct work *work) {
+    struct seq *seq = work->seq;
+    for (int r = 0; r < work->n_out; r++) {
+        const int pos = work->first_pos + work->n_tokens - work->n_out + r;
+        if (pos < seq->n_heard) continue; // evaluated again after a preemption
+        seq->n_heard = pos + 1;
+        seq->on_logits(seq->on_logits_ctx, pos, engine->result.logits[work->first_out + r],
+                       engine->plan->n_vocab);
+    }
+}
+
+static void pool(struct engine *engine, const struct work *work) {
+    struct seq *seq = work->seq;
+    for (int r = 0; r < work->n_out; r++) {
+        const float *hidden = engine->result.hidden[work->first_out + r];
+        for (int i = 0; i < engine->n_embd; i++) seq->embedding[i] += hidden[i];
+    }
+    if (work->first_pos + work->n_tokens < seq->n_token) return;
+    const float scale = seq->pooling == RN_POOLING_MEAN ? 1.0f / (float)seq->n_prompt : 1.0f;
+    double squares = 0;
+    for (int i = 0; i < engine->n_embd; i++) {
+        seq->embedding[i] *= scale;
+        squares += (double)seq->embedding[i] * (double)seq->embedding[i];
+    }
+    if (!seq->normalize || !(squares > 0)) return;
+    const float inverse = (float)(1 / sqrt(squares));
+    for (int i = 0; i < engine->n_embd; i++) seq->embedding[i] *= inverse;
+}
+
+// The meaning of the token for the text.
+static void look_up(const struct tokenizer *tokenizer, const struct seq *seq, struct pick *pick) {
+    pick->ends = tokenizer_is_end(tokenizer, pick->token) && !seq->ignore_eos;
+    pick->bytes = (struct text_span){"", 0};
+    if (pick->ends) return;
+    if (tokenizer_is_special(tokenizer, pick->token) && !seq->special_text) return;
+    pick->bytes = tokenizer_bytes(tokenizer, pick->token);
+    __builtin_prefetch(pick->bytes.data);
+}
+
+// Takes the token after the work's known tokens and `index` drafted ones that were right; false:
+// there is none.
+static bool take(struct engine *engine, struct work *work, int index) {
+    const struct seq *seq = work->seq;
+    const int row = work->first_pick + index;
+    struct pick *pick = &engine->pick[row];
+    pick->token = engine->result.token[row];
+    assert(pick->token < tokenizer_size(engine->tokenizer));
+    if (pick->token < 0) return false;
+    look_up(engine->tokenizer, seq, pick);
+    pick->n_logprobs = 0;
+    if (seq->logprob) {
+        rn_logprob *out = seq->logprob + (ptrdiff_t)index * (1 + seq->top_logprobs);
+        pick->n_logprobs = (uint8_t)logprobs_fill(engine->result.logits[row], engine->plan->n_vocab,
+                                                  pick->token, seq->top_logprobs, out);
+    }
+    if (seq->constraint.advance && !pick->ends)
+        seq->constraint.advance(seq->constraint.ctx, seq->choice, pick->token);
+    return true;
+}
+
+struct job {
+    struct engine *engine;
+    struct flight *flight;
+};
+
+// Goes through the rows of a work as long as the drafted token is the chosen one: then the next row
+// is that of the text.
+static void walk(struct engine *engine, struct work *work) {
+    const struct seq *seq = work->seq;
+    const int32_t *draft = seq->token + seq->n_token;
+    work->first_pick = work->first_out + work->n_out - 1 - work->n_draft;
+    for (bool right = true; right;) {
+        const int index = work->n_pick;
+        work->failed = !take(engine, work, index);
+        if (work->failed) break;
+        const struct pick *pick = &engine->pick[work->first_pick + index];
+        work->n_pick++;
+        right = index < work->n_draft && pick->token == draft[index];
+        work->n_accepted += right;
+        right = right && !pick->ends;
+    }
+}
+
+static void walk_some(void *ctx, int64_t begin, int64_t end, int worker) {
+    const struct job *job = ctx;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        struct work *work = &job->flight->work[i];
+        if (work->samples && is_due(job->engine, work)) walk(job->engine, work);
+    }
+}
+
+void engine_sample(struct engine *engine, struct flight *flight) {
+    struct job job = {engine, flight};
+    bool takes_time = false;
+    for (int i = 0; i < flight->n_work; i++) {
+        const struct work *work = &flight->work[i];
+        if (!is_due(engine, work)) continue;
+        if (work->seq->on_logits) listen(engine, work);
+        if (work->seq->pooling) pool(engine, work);
+        takes_time |= work->samples && work->seq->logprob;
+    }
+    if (takes_time)
+        pool_run(engine->pool, walk_some, &job, flight->n_work, 1);
+    else
+        walk_some(&job, 0, flight->n_work, 0);
+}

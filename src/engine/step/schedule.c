@@ -1,0 +1,226 @@
+// Who runs in this step, and with how many tokens. Running streams get their next token first, the
+// senior ones before the junior; a stream that finds no page takes those of the most junior, or
+// makes way itself. What is left of the step goes to prompts: as many tokens as the batch holds,
+// or, with a bound on the gap while streams run, as many as the step is expected to have time for.
+// Only when nobody could get on does a prompt take pages from others.
+#include <assert.h>
+#include <string.h>
+
+#include "engine/step/engine.h"
+
+struct share {
+    int tokens_left, logits_left;
+    int again_left; // of the tokens: beside one for each that runs
+    int n_prompts;  // that got tokens
+    bool bounded;   // by the gap
+    bool starved;   // somebody found no page
+};
+
+static int min_int(int a, int b) { return a < b ? a : b; }
+
+// Rows whose result is wanted: all if each position's is, else the one that a token is chosen from
+// or the embedding taken.
+static int out_rows(const struct seq *seq, int n_tokens) {
+    if (engine_wants_all(seq)) return n_tokens;
+    if (seq_next(seq) + n_tokens < seq_known(seq)) return 0;
+    return seq_known(seq) < seq->limit || seq->pooling != RN_POOLING_NONE ? 1 : 0;
+}
+
+// The sequence's pages have grown already.
+static void work_add(struct engine *engine, struct share *share, struct seq *seq, int n_tokens) {
+    const bool ends = seq_next(seq) + n_tokens == seq_known(seq);
+    struct work *work = &engine->work[engine->n_work++];
+    *work = (struct work){.seq = seq,
+                          .n_tokens = n_tokens,
+                          .n_out = out_rows(seq, n_tokens),
+                          .samples = ends && seq_known(seq) < seq->limit && !seq->pooling};
+    batch_shape_add(engine->plan, &engine->shape, seq_next(seq), n_tokens, work->n_out);
+    if (seq->pooling)
+        engine->shape.n_logits -= work->n_out;
+    else
+        share->logits_left -= work->n_out;
+    share->tokens_left -= n_tokens;
+    assert(share->tokens_left >= 0 && share->logits_left >= 0);
+}
+
+// ---------------------------------------------------------------- streams
+
+// Pages for the known tokens of running[*index], a stream; false: it had to make way itself, or the
+// steps in flight must land before anyone does. *index follows the sequence when a senior one makes
+// way, and stands before it when it made way itself.
+static bool stream_grow(struct engine *engine, int *index) {
+    struct seq *seq = engine->running[*index];
+    while (!kv_grow(engine->kv, &seq->table, seq_next(seq), 1 + seq->n_again)) {
+        engine->land_first = engine->n_flight > 0;
+        if (engine->land_first) return false;
+        const int victim = engine_victim(engine, *index + 1);
+        if (victim < 0) {
+            assert(engine->n_running > 1); // a lone sequence fits
+            engine_preempt(engine, (*index)--);
+            return false;
+        }
+        engine_preempt(engine, victim);
+        if (victim < *index) (*index)--;
+    }
+    return true;
+}
+
+enum { FAR = 12, MIDDLE = 8, NEAR = 4 }; // streams ahead
+
+// What the loop over the streams will read: the sequences, a little later what they point to.
+SEQ_INLINE void streams_prefetch(const struct engine *engine, int index) {
+    const int far = index + FAR, middle = index + MIDDLE, near = index + NEAR;
+    if (far < engine->n_running) seq_prefetch(engine->running[far], offsetof(struct seq, output));
+    if (middle >= 0 && middle < engine->n_running) {
+        const struct seq *seq = engine->running[middle];
+        __builtin_prefetch(seq->token + seq->n_done);
+        kv_prefetch_table(engine->kv, &seq->table, seq->n_done);
+    }
+    if (near >= 0 && near < engine->n_running) {
+        const struct seq *seq = engine->running[near];
+        kv_prefetch_pages(engine->kv, &seq->table, seq->n_done);
+    }
+}
+
+static void give_streams(struct engine *engine, struct share *share) {
+    for (int i = -FAR; i < 0; i++) streams_prefetch(engine, i);
+    for (int i = 0; i < engine->n_running; i++) {
+        streams_prefetch(engine, i);
+        struct seq *seq = engine->running[i];
+        if (seq->is_paused || !engine_is_stream(seq)) continue;
+        if (seq->n_again > share->again_left) { // as a prompt, in chunks
+            seq->n_again = 0;
+            continue;
+        }
+        share->again_left -= seq->n_again;
+        if (stream_grow(engine, &i)) work_add(engine, share, seq, 1 + seq->n_again);
+    }
+    share->bounded = engine->itl_ns != UINT64_MAX && engine->n_work > 0;
+}
+
+// ---------------------------------------------------------------- prompts
+
+static bool is_prompt(const struct seq *seq) {
+    return !seq->is_paused && seq_next(seq) < seq_known(seq) && !engine_is_stream(seq);
+}
+
+// Takes what others have computed of the prompt since.
+static void prompt_hit(struct engine *engine, struct seq *seq) {
+    if (engine_wants_all(seq) || seq->table.n_flight > 0) return;
+    if (seq->n_done != (int)seq->table.n_node * KV_PAGE_TOKENS) return;
+    const int n = kv_hit(engine->kv, &seq->table, seq->token, seq->n_token, seq->salt, seq->n_salt);
+    if (n <= seq->n_done) return;
+    if (seq->timings.preemptions == 0) {
+        seq->timings.cached_tokens += n - seq->n_done;
+        engine->stats.cached_tokens += (uint64_t)(n - seq->n_done);
+    }
+    seq->n_done = n;
+    engine->blocked = false; // other choices may share its prompt now
+}
+
+// Whether `other`, which has work in this step, is computing the block that seq would begin.
+static bool computes_block(const struct seq *other, const struct seq *seq) {
+    const uint32_t n = seq->table.n_node;
+    const int first = (int)n * KV_PAGE_TOKENS, end = first + KV_PAGE_TOKENS;
+    if (other->table.n_node != n || other->n_done / KV_PAGE_TOKENS != (int)n) return false;
+    if (n > 0 && other->table.node != seq->table.node) return false;
+    if (n == 0 && (other->n_salt != seq->n_salt || memcmp(other->salt, seq->salt, seq->n_salt)))
+        return false;
+    return other->n_token >= end && memcmp(other->token + first, seq->token + first,
+                                           KV_PAGE_TOKENS * sizeof *seq->token) == 0;
+}
+
+// A prompt that another one's work of this step, or of one in flight, will serve waits for it.
+static bool prompt_waits(const struct engine *engine, const struct seq *seq) {
+    if (engine->kv_config.no_prefix || engine_wants_all(seq) || seq->table.n_flight > 0)
+        return false;
+    const int end = seq->n_done + KV_PAGE_TOKENS;
+    if (seq->n_done != (int)seq->table.n_node * KV_PAGE_TOKENS || seq->n_token <= end) return false;
+    for (int i = 0; i < engine->n_work; i++)
+        if (computes_block(engine->work[i].seq, seq)) return true;
+    for (int i = 0; engine->n_flight > 0 && i < engine->n_running; i++)
+        if (engine->running[i]->table.n_flight > 0 && computes_block(engine->running[i], seq))
+            return true;
+    return false;
+}
+
+// Tokens that the bound on the gap leaves; only the first prompt gets some in any case.
+static int bounded_tokens(const struct engine *engine, const struct share *share,
+                          const struct seq *seq, int wanted) {
+    const int n = pace_chunk(&engine->pace, engine->plan, &engine->shape, seq_next(seq), wanted,
+                             engine->itl_ns);
+    if (share->n_prompts == 0 || n > PACE_MIN_CHUNK) return n;
+    struct batch_shape shape = engine->shape;
+    batch_shape_add(engine->plan, &shape, seq_next(seq), n, 0);
+    return pace_predict(&engine->pace, &shape) <= engine->itl_ns ? n : 0;
+}
+
+static void give_prompt(struct engine *engine, struct share *share, struct seq *seq) {
+    prompt_hit(engine, seq);
+    if (prompt_waits(engine, seq)) return;
+    const int left = seq_known(seq) - seq_next(seq);
+    int n = min_int(left, share->tokens_left);
+    if (seq->on_logits) n = min_int(n, share->logits_left);
+    if (!seq->pooling && share->logits_left == 0) n = min_int(n, left - 1);
+    if (share->bounded && n > 0) n = bounded_tokens(engine, share, seq, n);
+    if (n == 0) return;
+    n = kv_room(engine->kv, &seq->table, seq_next(seq), n);
+    if (n == 0 || !kv_grow(engine->kv, &seq->table, seq_next(seq), n)) {
+        share->starved = true;
+        return;
+    }
+    users_chosen(&engine->users, seq->user_at);
+    work_add(engine, share, seq, n);
+    share->n_prompts++;
+}
+
+static void give_prompts(struct engine *engine, struct share *share) {
+    int n = 0;
+    for (int i = 0; i < engine->n_running; i++)
+        if (is_prompt(engine->running[i])) engine->prompts[n++] = engine->running[i];
+    engine_turns_init(engine, engine->prompts, n);
+    for (; n > 0 && share->tokens_left > 0; n--) {
+        engine_turns_pop(engine, engine->prompts, n);
+        give_prompt(engine, share, engine->prompts[n - 1]);
+    }
+}
+
+// ---------------------------------------------------------------- the step
+
+static void share_out(struct engine *engine, struct share *share) {
+    *share = (struct share){.tokens_left = engine->batch_tokens,
+                            .logits_left = engine->logit_rows,
+                            .again_left = engine->batch_tokens - engine->n_running};
+    const int at = (engine->first_flight + engine->n_flight) % engine->depth;
+    engine->step = &engine->flight[at];
+    engine->work = engine->step->work;
+    engine->n_work = 0;
+    engine->shape = (struct batch_shape){0};
+    give_streams(engine, share);
+    give_prompts(engine, share);
+}
+
+// The step's own arrays, as far as streams need them, are taken back from the threads that read
+// them.
+SEQ_INLINE void step_prefetch(const struct engine *engine) {
+    const size_t n = (size_t)engine->n_running;
+    seq_prefetch_write(engine->batch_seq, n * sizeof *engine->batch_seq);
+    seq_prefetch_write(engine->token, n * sizeof *engine->token);
+    seq_prefetch_write(engine->pos, n * sizeof *engine->pos);
+    seq_prefetch_write(engine->out_row, n * sizeof *engine->out_row);
+}
+
+bool engine_schedule(struct engine *engine) {
+    struct share share;
+    step_prefetch(engine);
+    engine_admit(engine);
+    share_out(engine, &share);
+    while (engine->n_work == 0 && share.starved && engine->n_flight == 0) {
+        const int victim = engine_victim(engine, 1);
+        assert(victim >= 0); // a lone sequence fits
+        engine_preempt(engine, victim);
+        share_out(engine, &share);
+    }
+    engine->step->has_prompts = share.n_prompts > 0;
+    return engine->n_work > 0;
+}

@@ -1,0 +1,348 @@
+// Template source to tokens. The root mode finds the next tag and cuts the text before it: '-'
+// strips all blanks, '+' keeps them, else blanks between a line's start and a block or comment go.
+// Ends of blocks and comments swallow one newline. Inside brackets the ends of tags are plain
+// operators.
+#include "jinja/lexer.h"
+
+#include <string.h>
+
+#include "jinja/chars.h"
+#include "unicode/unicode.h"
+
+void jinja_lexer_init(struct lexer *lex, const char *source, size_t len) {
+    *lex = (struct lexer){.source = source, .len = len, .is_line_start = true};
+}
+
+static struct token fail(struct lexer *lex, size_t at, const char *literal) {
+    lex->error = literal;
+    lex->error_at = at;
+    lex->pos = lex->len;
+    lex->mode = LEXER_ROOT;
+    return (struct token){.kind = T_ERROR, .at = (uint32_t)at};
+}
+
+static struct token token_make(const struct lexer *lex, enum token_kind kind, size_t from,
+                               size_t to) {
+    return (struct token){kind, (uint32_t)from, lex->source + from, to - from};
+}
+
+static char char_at(const struct lexer *lex, size_t pos) {
+    return pos < lex->len ? lex->source[pos] : 0;
+}
+
+static bool has_text(const struct lexer *lex, size_t pos, const char *text) {
+    const size_t n = strlen(text);
+    return lex->len - pos >= n && memcmp(lex->source + pos, text, n) == 0;
+}
+
+static size_t skip_blanks(const struct lexer *lex, size_t pos) {
+    return pos + chars_blank_prefix(lex->source + pos, lex->len - pos);
+}
+
+// The end of a tag at pos, whose closer is two characters: the offset behind it, with what it
+// swallows; 0 when none stands there.
+static size_t tag_end(const struct lexer *lex, size_t pos, const char *closer, bool eats_newline) {
+    if (char_at(lex, pos) == '-' && has_text(lex, pos + 1, closer)) {
+        return skip_blanks(lex, pos + 3);
+    }
+    if (eats_newline && char_at(lex, pos) == '+' && has_text(lex, pos + 1, closer)) return pos + 3;
+    if (!has_text(lex, pos, closer)) return 0;
+    pos += 2;
+    return pos + (eats_newline && char_at(lex, pos) == '\n');
+}
+
+// "{%" SIGN? blanks WORD blanks, at pos: the offset behind it or 0.
+static size_t tag_word(const struct lexer *lex, size_t pos, const char *word, char *sign) {
+    pos += 2;
+    const char c = char_at(lex, pos);
+    *sign = c == '-' || c == '+' ? c : 0;
+    pos = skip_blanks(lex, pos + (*sign != 0));
+    if (!has_text(lex, pos, word)) return 0;
+    return skip_blanks(lex, pos + strlen(word));
+}
+
+// The text from `from` to `to` that stays before a tag with this sign.
+static size_t text_end(const struct lexer *lex, size_t from, size_t to, char sign, bool is_block) {
+    if (sign == '-') return to - chars_blank_suffix(lex->source + from, to - from);
+    if (sign == '+' || !is_block) return to;
+    size_t line = to;
+    while (line > from && lex->source[line - 1] != '\n') line--;
+    if (line == from && !lex->is_line_start) return to;
+    return chars_blank_prefix(lex->source + line, to - line) == to - line ? line : to;
+}
+
+static size_t find_tag(const struct lexer *lex, size_t pos) {
+    for (; pos + 1 < lex->len; pos++) {
+        const char *brace = memchr(lex->source + pos, '{', lex->len - pos);
+        if (!brace) break;
+        pos = (size_t)(brace - lex->source);
+        const char c = char_at(lex, pos + 1);
+        if (c == '%' || c == '{' || c == '#') return pos;
+    }
+    return lex->len;
+}
+
+// Skips a comment's body and end; false when it has none.
+static bool skip_comment(struct lexer *lex) {
+    for (size_t pos = lex->pos; pos < lex->len; pos++) {
+        const size_t end = tag_end(lex, pos, "#}", true);
+        if (!end) continue;
+        lex->pos = end;
+        lex->is_line_start = lex->source[end - 1] == '\n';
+        return true;
+    }
+    return false;
+}
+
+static bool is_raw_tag(const struct lexer *lex, size_t at, size_t *end) {
+    char sign;
+    const size_t pos = tag_word(lex, at, "raw", &sign);
+    if (!pos) return false;
+    *end = tag_end(lex, pos, "%}", false);
+    return *end != 0;
+}
+
+// Enters the mode of the tag at `at`; false when a comment does not end.
+static bool tag_open(struct lexer *lex, size_t at, bool has_sign) {
+    const char c = lex->source[at + 1];
+    size_t raw_end;
+    lex->pos = at + 2 + has_sign;
+    lex->is_line_start = false;
+    lex->has_begun = false;
+    lex->begin_at = (uint32_t)at;
+    if (c == '#') return skip_comment(lex);
+    if (c == '%' && is_raw_tag(lex, at, &raw_end)) {
+        lex->pos = raw_end;
+        lex->is_line_start = lex->source[raw_end - 1] == '\n';
+        lex->mode = LEXER_RAW;
+        return true;
+    }
+    lex->mode = c == '{' ? LEXER_VARIABLE : LEXER_BLOCK;
+    return true;
+}
+
+static struct token next_in_root(struct lexer *lex) {
+    const size_t from = lex->pos, at = find_tag(lex, from);
+    if (at == lex->len) {
+        lex->pos = lex->len;
+        return token_make(lex, from < at ? T_DATA : T_EOF, from, at);
+    }
+    const char next = char_at(lex, at + 2);
+    const char sign = next == '-' || next == '+' ? next : 0;
+    const size_t to = text_end(lex, from, at, sign, lex->source[at + 1] != '{');
+    if (!tag_open(lex, at, sign != 0)) return fail(lex, at, "the comment has no end");
+    return token_make(lex, T_DATA, from, to);
+}
+
+static struct token next_in_raw(struct lexer *lex) {
+    const size_t from = lex->pos;
+    for (size_t at = from; at < lex->len; at++) {
+        char sign;
+        if (!has_text(lex, at, "{%")) continue;
+        const size_t pos = tag_word(lex, at, "endraw", &sign);
+        const size_t end = pos ? tag_end(lex, pos, "%}", true) : 0;
+        if (!end) continue;
+        const size_t to = text_end(lex, from, at, sign, true);
+        lex->pos = end;
+        lex->is_line_start = lex->source[end - 1] == '\n';
+        lex->mode = LEXER_ROOT;
+        return token_make(lex, T_DATA, from, to);
+    }
+    return fail(lex, lex->begin_at, "expected 'endraw'");
+}
+
+static size_t digits_end(const struct lexer *lex, size_t pos, int base) {
+    size_t end = pos;
+    for (size_t i = pos; i < lex->len;) {
+        const size_t digit = i + (lex->source[i] == '_' && i > pos);
+        if (digit >= lex->len || chars_digit(lex->source[digit]) >= base) break;
+        end = i = digit + 1;
+    }
+    return end;
+}
+
+// Behind the integer at pos (a digit stands there).
+static size_t integer_end(const struct lexer *lex, size_t pos) {
+    const char c = char_at(lex, pos), x = char_at(lex, pos + 1) | 0x20;
+    if (c == '0') {
+        const int base = x == 'x' ? 16 : x == 'o' ? 8 : x == 'b' ? 2 : 0;
+        const size_t first = pos + 2 + (char_at(lex, pos + 2) == '_');
+        const size_t end = base ? digits_end(lex, first, base) : 0;
+        return base && end > first ? end : digits_end(lex, pos, 1);
+    }
+    return digits_end(lex, pos, 10);
+}
+
+// Behind the float at pos, or 0 when there is none: it needs a fraction or an exponent.
+static size_t float_end(const struct lexer *lex, size_t pos) {
+    if (pos && lex->source[pos - 1] == '.') return 0;
+    size_t end = digits_end(lex, pos, 10);
+    bool is_float = false;
+    if (char_at(lex, end) == '.' && digits_end(lex, end + 1, 10) > end + 1) {
+        end = digits_end(lex, end + 1, 10);
+        is_float = true;
+    }
+    if ((char_at(lex, end) | 0x20) == 'e') {
+        const char sign = char_at(lex, end + 1);
+        const size_t first = end + 1 + (sign == '+' || sign == '-');
+        const size_t exponent = digits_end(lex, first, 10);
+        if (exponent > first) return exponent;
+    }
+    return is_float ? end : 0;
+}
+
+static struct token next_number(struct lexer *lex) {
+    const size_t from = lex->pos, end = float_end(lex, from);
+    lex->pos = end ? end : integer_end(lex, from);
+    return token_make(lex, end ? T_FLOAT : T_INTEGER, from, lex->pos);
+}
+
+static struct token next_string(struct lexer *lex) {
+    const size_t from = lex->pos;
+    const char quote = lex->source[from];
+    for (size_t pos = from + 1; pos < lex->len; pos++) {
+        if (lex->source[pos] == '\\') {
+            pos++;
+        } else if (lex->source[pos] == quote) {
+            lex->pos = pos + 1;
+            return token_make(lex, T_STRING, from, lex->pos);
+        }
+    }
+    return fail(lex, from, "the string has no end");
+}
+
+static struct token next_name(struct lexer *lex) {
+    const size_t from = lex->pos;
+    size_t pos = from;
+    while (pos < lex->len) {
+        size_t n;
+        const int32_t cp = unicode_decode((const uint8_t *)lex->source + pos, lex->len - pos, &n);
+        if (!chars_is_name(cp)) break;
+        pos += n;
+    }
+    if (pos == from) return fail(lex, from, "unexpected character");
+    if (pos - from > JINJA_MAX_NAME) return fail(lex, from, "the name is longer than 256 bytes");
+    lex->pos = pos;
+    return token_make(lex, T_NAME, from, pos);
+}
+
+static const struct {
+    char text[3];
+    uint8_t kind;
+} operators[] = {
+    {"//", T_FLOORDIV}, {"**", T_POW},   {"==", T_EQ},      {"!=", T_NE},      {">=", T_GE},
+    {"<=", T_LE},       {"+", T_ADD},    {"-", T_SUB},      {"/", T_DIV},      {"*", T_MUL},
+    {"%", T_MOD},       {"~", T_TILDE},  {"[", T_LBRACKET}, {"]", T_RBRACKET}, {"(", T_LPAREN},
+    {")", T_RPAREN},    {"{", T_LBRACE}, {"}", T_RBRACE},   {">", T_GT},       {"<", T_LT},
+    {"=", T_ASSIGN},    {".", T_DOT},    {":", T_COLON},    {"|", T_PIPE},     {",", T_COMMA},
+    {";", T_SEMICOLON},
+};
+enum { N_OPERATORS = sizeof operators / sizeof operators[0] };
+
+// Keeps the stack of open brackets; NULL or what is wrong.
+static const char *brackets_track(struct lexer *lex, enum token_kind kind) {
+    char closer = 0;
+    if (kind == T_LPAREN) closer = ')';
+    if (kind == T_LBRACKET) closer = ']';
+    if (kind == T_LBRACE) closer = '}';
+    if (closer) {
+        if (lex->n_open == TEMPLATE_MAX_DEPTH) return "brackets are nested deeper than 64";
+        lex->open[lex->n_open++] = closer;
+        return NULL;
+    }
+    if (kind != T_RPAREN && kind != T_RBRACKET && kind != T_RBRACE) return NULL;
+    if (lex->n_open == 0) return "a bracket is closed that was not opened";
+    if (lex->open[--lex->n_open] != lex->source[lex->pos]) return "brackets do not match";
+    return NULL;
+}
+
+static struct token next_operator(struct lexer *lex) {
+    const size_t from = lex->pos;
+    for (size_t i = 0; i < N_OPERATORS; i++) {
+        if (!has_text(lex, from, operators[i].text)) continue;
+        const enum token_kind kind = (enum token_kind)operators[i].kind;
+        const char *wrong = brackets_track(lex, kind);
+        if (wrong) return fail(lex, from, wrong);
+        lex->pos = from + strlen(operators[i].text);
+        return token_make(lex, kind, from, lex->pos);
+    }
+    return next_name(lex);
+}
+
+static struct token next_in_tag(struct lexer *lex) {
+    const bool is_block = lex->mode == LEXER_BLOCK;
+    if (!lex->has_begun) {
+        lex->has_begun = true;
+        return token_make(lex, is_block ? T_BLOCK_BEGIN : T_VARIABLE_BEGIN, lex->begin_at,
+                          lex->pos);
+    }
+    for (;;) { // the end is tried before blanks, as "-%}" begins with an operator
+        const size_t from = lex->pos;
+        const size_t end = lex->n_open ? 0 : tag_end(lex, from, is_block ? "%}" : "}}", is_block);
+        if (end) {
+            lex->pos = end;
+            lex->is_line_start = lex->source[end - 1] == '\n';
+            lex->mode = LEXER_ROOT;
+            return token_make(lex, is_block ? T_BLOCK_END : T_VARIABLE_END, from, end);
+        }
+        lex->pos = skip_blanks(lex, from);
+        if (lex->pos == from) break;
+    }
+    if (lex->pos == lex->len) {
+        return fail(lex, lex->begin_at, is_block ? "the block has no '%}'" : "expected '}}'");
+    }
+    const char c = lex->source[lex->pos];
+    if (c >= '0' && c <= '9') return next_number(lex);
+    if (c == '"' || c == '\'') return next_string(lex);
+    return next_operator(lex);
+}
+
+struct token jinja_lexer_next(struct lexer *lex) {
+    if (lex->error) return (struct token){.kind = T_ERROR, .at = (uint32_t)lex->error_at};
+    if (lex->mode == LEXER_VARIABLE || lex->mode == LEXER_BLOCK) return next_in_tag(lex);
+    for (;;) { // text that the whitespace rules leave empty is no token
+        const struct token token = lex->mode == LEXER_RAW ? next_in_raw(lex) : next_in_root(lex);
+        if (token.kind != T_DATA || token.len) return token;
+        if (lex->mode == LEXER_VARIABLE || lex->mode == LEXER_BLOCK) return next_in_tag(lex);
+    }
+}
+
+const char *jinja_token_name(enum token_kind kind) {
+    switch (kind) {
+    case T_EOF:
+        return "the end of the template";
+    case T_DATA:
+        return "text";
+    case T_VARIABLE_BEGIN:
+        return "'{{'";
+    case T_VARIABLE_END:
+        return "'}}'";
+    case T_BLOCK_BEGIN:
+        return "'{%'";
+    case T_BLOCK_END:
+        return "'%}'";
+    case T_NAME:
+        return "a name";
+    case T_STRING:
+        return "a string";
+    case T_INTEGER:
+    case T_FLOAT:
+        return "a number";
+    case T_LPAREN:
+        return "'('";
+    case T_RPAREN:
+        return "')'";
+    case T_RBRACKET:
+        return "']'";
+    case T_RBRACE:
+        return "'}'";
+    case T_COLON:
+        return "':'";
+    case T_COMMA:
+        return "','";
+    case T_ASSIGN:
+        return "'='";
+    default:
+        return "an operator";
+    }
+}

@@ -1,0 +1,67 @@
+// Template source to syntax tree. parse_expr.c and parse_stmt.c share this interface; template.c
+// calls jinja_parse alone. Depth is counted where recursion is: brackets, unary operators, blocks.
+#ifndef RN_JINJA_PARSER_H
+#define RN_JINJA_PARSER_H
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "jinja/ast.h"
+#include "jinja/lexer.h"
+
+struct template {
+    struct arena arena;
+    char *source; // newlines are \n alone
+    size_t len;
+    struct node *body;
+    const struct shadow *shadow; // of the outermost scope
+};
+
+// Parses tmpl->source into tmpl->body.
+rn_status jinja_parse(struct template *tmpl, rn_error *err);
+
+// Finds the names that scopes hide. False: no memory.
+bool jinja_symbols_resolve(struct template *tmpl);
+
+// Line and column (in characters) of an offset in the source, both from 1.
+void jinja_position(const struct template *tmpl, size_t at, size_t *line, size_t *column);
+
+// The rest is for the parser's own files.
+struct parser {
+    struct template *tmpl;
+    struct lexer lex;
+    struct token current, ahead;
+    bool has_ahead, has_failed;
+    int depth;
+    int n_loops;      // around the current place, within the macro
+    uint8_t specials; // MACRO_*: mentioned since the macro's body began
+    rn_status status;
+    rn_error *err;
+};
+
+struct node_list {
+    struct node *head, *last;
+};
+
+void jinja_list_add(struct node_list *list, struct node *node);
+struct node *jinja_node(struct parser *p, enum node_kind kind, uint32_t at); // NULL: failed
+// All return NULL (or false), so that callers write `return jinja_parse_fail(...)`.
+struct node *jinja_parse_fail(struct parser *p, uint32_t at, const char *fmt, ...) RN_PRINTF(3, 4);
+struct node *jinja_parse_unexpected(struct parser *p, const char *wanted);
+struct str *jinja_parse_str(struct parser *p, const char *data, size_t len); // borrows data
+
+void jinja_advance(struct parser *p);
+bool jinja_is_name(const struct token *token, const char *name);
+bool jinja_skip_name(struct parser *p, const char *name);
+bool jinja_skip(struct parser *p, enum token_kind kind);
+bool jinja_expect(struct parser *p, enum token_kind kind);
+// Counts a level of recursion; jinja_leave takes it back. False: too deep.
+bool jinja_enter(struct parser *p);
+void jinja_leave(struct parser *p);
+
+struct node *jinja_parse_expression(struct parser *p, bool with_cond);
+// One expression, or a tuple of several with commas between them.
+struct node *jinja_parse_tuple(struct parser *p, bool with_cond, bool is_bracketed);
+// "|name(args)|..." onto base, which may be NULL; is_inline: the first has no '|'.
+struct node *jinja_parse_filters(struct parser *p, struct node *base, bool is_inline);
+
+#endif

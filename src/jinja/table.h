@@ -1,0 +1,56 @@
+// The tables of filters, tests, methods and functions: a row is a name, a C function and the names
+// of its parameters. Adding one is a function and a row.
+#ifndef RN_JINJA_TABLE_H
+#define RN_JINJA_TABLE_H
+
+#include "jinja/value.h"
+
+enum { JINJA_MAX_PARAMS = 6 };
+
+struct named_arg {
+    const struct str *name;
+    struct value value;
+};
+
+// The arguments of a call as they were written.
+struct args {
+    struct value *pos;
+    size_t n_pos;
+    struct named_arg *named;
+    size_t n_named;
+};
+
+// What a row's function gets: its parameters in order, V_MISSING where not given. Rows whose
+// parameters are "*" take `raw` as it is.
+struct call {
+    struct value arg[JINJA_MAX_PARAMS];
+    const struct args *raw;
+    const char *name;
+};
+
+// self: the value that a filter, test or method works on; V_NONE for functions.
+typedef struct value entry_fn(struct render *r, struct value self, const struct call *c);
+
+struct entry {
+    const char *name;
+    entry_fn *fn;       // NULL: the sandbox refuses it
+    const char *params; // separated by blanks, or "*"
+    int n_required;
+};
+
+struct table {
+    const struct entry *entries; // in strcmp order of names
+    size_t n;
+};
+
+extern const struct table jinja_filters, jinja_tests, jinja_functions;
+extern const struct table jinja_str_methods, jinja_list_methods, jinja_tuple_methods,
+    jinja_dict_methods;
+
+const struct entry *jinja_table_find(const struct table *table, const char *name, size_t len);
+
+// Binds the arguments to the row's parameters and calls it.
+struct value jinja_entry_call(struct render *r, const struct entry *entry, struct value self,
+                              const struct args *args);
+
+#endif

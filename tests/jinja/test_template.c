@@ -1,0 +1,152 @@
+// Chat templates against Python's jinja2, whose results are in tests/data/templates/expected
+// (tests/e2e/templates_jinja2.py wrote them): the families' templates on every conversation, and
+// snippets for each filter, test, method, operator and rule. With TEMPLATES_OUT set the results are
+// also written into that folder, in the same form, for tests/e2e/templates.sh.
+#include "data_file.h"
+#include "jinja/template.h"
+
+#define FOLDER TEST_DATA "/templates/"
+
+static json_t *conversations(void) { return data_json_read(FOLDER "conversations.json"); }
+
+// {"text": ...}, {"raised": ...} or {"error": true}.
+static json_t *result_of(const char *source, size_t source_len, const char *globals, int64_t now,
+                         rn_error *err) {
+    struct template *tmpl;
+    char *text;
+    size_t len;
+    rn_status status = template_create(source, source_len, &tmpl, err);
+    if (status == RN_OK) {
+        status = template_render(tmpl, globals, strlen(globals), now, &text, &len, err);
+        template_destroy(tmpl);
+    }
+    json_t *result = json_object();
+    if (status == RN_OK) {
+        check(strlen(text) <= len && text[len] == 0, "the text does not end with a NUL");
+        json_object_set_new(result, "text", json_stringn(text, len));
+        free(text);
+    } else if (status == RN_ERR_ARG && strncmp(err->message, "line ", 5) != 0) {
+        json_object_set_new(result, "raised", json_string(err->message));
+    } else {
+        json_object_set_new(result, "error", json_true());
+    }
+    return result;
+}
+
+static void results_write(const char *name, const json_t *results) {
+    const char *folder = getenv("TEMPLATES_OUT");
+    if (!folder) return;
+    char path[DATA_PATH_BYTES];
+    snprintf(path, sizeof path, "%s/%s.json", folder, name);
+    check(json_dump_file(results, path, JSON_INDENT(1)) == 0, "%s", path);
+}
+
+static char *text_of(const json_t *value) { return json_dumps(value, JSON_ENCODE_ANY); }
+
+static void check_result(const char *what, const json_t *wanted, const json_t *got,
+                         const rn_error *err) {
+    char *wanted_text = text_of(wanted), *got_text = text_of(got);
+    check(json_equal(wanted, got), "%s:\nwanted %s\ngot    %s\n%s", what, wanted_text, got_text,
+          err->message);
+    free(wanted_text);
+    free(got_text);
+}
+
+static const char *const families[] = {"chatml", "deepseek", "gemma", "gptoss", "hermes",
+                                       "llama3", "mistral",  "phi3",  "qwen25", "qwen3"};
+
+static void check_family(const char *family) {
+    char path[DATA_PATH_BYTES];
+    snprintf(path, sizeof path, FOLDER "%s.jinja", family);
+    const struct data_file source = data_file_read(path);
+    snprintf(path, sizeof path, FOLDER "expected/%s.json", family);
+    json_t *wanted = data_json_read(path), *cases = conversations(), *results = json_object();
+    const int64_t now = json_integer_value(json_object_get(cases, "now"));
+    size_t i;
+    json_t *conversation;
+    json_array_foreach(json_object_get(cases, "conversations"), i, conversation) {
+        const char *name = json_string_value(json_object_get(conversation, "name"));
+        json_t *variables = json_copy(json_object_get(json_object_get(cases, "variables"), family));
+        json_object_update(variables, json_object_get(conversation, "variables"));
+        char *globals = json_dumps(variables, 0);
+        rn_error err = {0};
+        json_t *result = result_of((const char *)source.data, source.size, globals, now, &err);
+        json_object_set_new(results, name, result);
+        check_result(name, json_object_get(wanted, name), result, &err);
+        free(globals);
+        json_decref(variables);
+    }
+    check(json_object_size(wanted) == i, "%s has %zu conversations", family, i);
+    results_write(family, results);
+    json_decref(results);
+    json_decref(wanted);
+    json_decref(cases);
+    free(source.data);
+}
+
+static void every_family_renders_every_conversation_as_jinja2_does(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) check_family(families[i]);
+}
+
+static void every_snippet_renders_as_with_jinja2(void **state) {
+    (void)state;
+    const struct data_file globals = data_file_read(FOLDER "variables.json");
+    json_t *groups = data_json_read(FOLDER "expected/snippets.json"), *cases = conversations();
+    const int64_t now = json_integer_value(json_object_get(cases, "now"));
+    json_t *results = json_object();
+    size_t n = 0, i;
+    const char *name;
+    json_t *group, *wanted;
+    json_object_foreach(groups, name, group) {
+        json_t *list = json_array();
+        json_object_set_new(results, name, list);
+        json_array_foreach(group, i, wanted) {
+            const json_t *source = json_object_get(wanted, "source");
+            rn_error err = {0};
+            json_t *result = result_of(json_string_value(source), json_string_length(source),
+                                       (const char *)globals.data, now, &err);
+            json_object_set(result, "source", (json_t *)source);
+            json_array_append_new(list, result);
+            check_result(json_string_value(source), wanted, result, &err);
+            n++;
+        }
+    }
+    check(n > 1000, "%zu snippets", n);
+    results_write("snippets", results);
+    json_decref(results);
+    json_decref(groups);
+    json_decref(cases);
+    free(globals.data);
+}
+
+// The expected results belong to the sources that are there.
+static void the_results_are_of_the_current_snippets(void **state) {
+    (void)state;
+    json_t *sources = data_json_read(FOLDER "snippets.json");
+    json_t *groups = data_json_read(FOLDER "expected/snippets.json");
+    const char *name;
+    json_t *group, *source;
+    size_t i;
+    assert_int_equal(json_object_size(sources), json_object_size(groups));
+    json_object_foreach(sources, name, group) {
+        const json_t *results = json_object_get(groups, name);
+        check(json_array_size(group) == json_array_size(results), "%s", name);
+        json_array_foreach(group, i, source) {
+            const json_t *result = json_array_get(results, i);
+            check(json_equal(source, json_object_get(result, "source")), "%s: %s", name,
+                  json_string_value(source));
+        }
+    }
+    json_decref(sources);
+    json_decref(groups);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_family_renders_every_conversation_as_jinja2_does),
+        cmocka_unit_test(every_snippet_renders_as_with_jinja2),
+        cmocka_unit_test(the_results_are_of_the_current_snippets),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

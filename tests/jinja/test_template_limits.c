@@ -1,0 +1,523 @@
+// What a template may use, and how it fails: statuses, places in messages, and hostile templates
+// that would recurse, loop or grow without end.
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "jinja/limits.h"
+
+struct result {
+    rn_status status;
+    rn_error err;
+    char *text;
+    size_t len;
+};
+
+static struct result render_limited(const char *source, size_t len, const char *globals,
+                                    const struct jinja_limits *limits) {
+    struct result result = {0};
+    struct template *tmpl;
+    result.status = template_create(source, len, &tmpl, &result.err);
+    if (result.status != RN_OK) {
+        assert_null(tmpl);
+        return result;
+    }
+    const size_t globals_len = globals ? strlen(globals) : 0;
+    result.status = limits ? jinja_render(tmpl, globals, globals_len, 0, limits, &result.text,
+                                          &result.len, &result.err)
+                           : template_render(tmpl, globals, globals_len, 0, &result.text,
+                                             &result.len, &result.err);
+    if (result.status != RN_OK) assert_null(result.text);
+    template_destroy(tmpl);
+    return result;
+}
+
+static struct result render(const char *source) {
+    return render_limited(source, strlen(source), NULL, NULL);
+}
+
+static void check_text(const char *source, const char *text) {
+    struct result result = render(source);
+    check(result.status == RN_OK, "%.200s: %s", source, result.err.message);
+    check(strcmp(result.text, text) == 0, "%.200s: %.200s", source, result.text);
+    free(result.text);
+}
+
+static void check_fails(struct result result, rn_status status, const char *message) {
+    check(result.status == status && result.err.status == status &&
+              strstr(result.err.message, message),
+          "wanted status %d, '%s'; got %d, '%s', '%.100s'", status, message, result.status,
+          result.err.message, result.text ? result.text : "");
+}
+
+static void check_refused(const char *source, rn_status status, const char *message) {
+    check_fails(render(source), status, message);
+}
+
+// open n times, middle, close n times; the caller frees it.
+static char *nested(const char *open, const char *middle, const char *close, size_t n) {
+    const size_t len = n * (strlen(open) + strlen(close)) + strlen(middle) + 1;
+    char *text = malloc(len), *at = text;
+    assert_non_null(text);
+    for (size_t i = 0; i < n; i++) at = stpcpy(at, open);
+    at = stpcpy(at, middle);
+    for (size_t i = 0; i < n; i++) at = stpcpy(at, close);
+    return text;
+}
+
+static char *inside(const char *before, char *middle, const char *after) {
+    char *text = malloc(strlen(before) + strlen(middle) + strlen(after) + 1);
+    assert_non_null(text);
+    stpcpy(stpcpy(stpcpy(text, before), middle), after);
+    free(middle);
+    return text;
+}
+
+static void check_too_deep(char *source) {
+    check_refused(source, RN_ERR_MODEL, "deeper than 64");
+    free(source);
+}
+
+static void sixty_thousand_levels_are_refused_by_the_parser(void **state) {
+    (void)state;
+    const size_t n = 60000;
+    check_too_deep(inside("{{ ", nested("(", "1", ")", n), " }}"));
+    check_too_deep(inside("{{ ", nested("[", "1", "]", n), " }}"));
+    check_too_deep(inside("{{ ", nested("{1:", "1", "}", n), " }}"));
+    check_too_deep(inside("{{ ", nested("f(", "1", ")", n), " }}"));
+    check_too_deep(inside("{{ ", nested("a[", "1", "]", n), " }}"));
+    check_too_deep(inside("{{ ", nested("-", "1", "", n), " }}"));
+    check_too_deep(inside("{{ ", nested("not ", "1", "", n), " }}"));
+    check_too_deep(inside("{{ ", nested("1|d(", "1", ")", n), " }}"));
+    check_too_deep(inside("{{ ", nested("(1 if ", "1", ")", n), " }}"));
+    check_too_deep(inside("{% set ", nested("(", "a", ")", n), " = 1 %}"));
+    check_too_deep(nested("{% if 1 %}", "x", "{% endif %}", n / 4));
+    check_too_deep(nested("{% for i in x %}", "x", "{% endfor %}", n / 4));
+    check_too_deep(nested("{% macro m() %}", "x", "{% endmacro %}", n / 4));
+    check_too_deep(nested("{% filter upper %}", "x", "{% endfilter %}", n / 4));
+    check_too_deep(nested("{% call m() %}", "x", "{% endcall %}", n / 4));
+    check_too_deep(nested("{% set x %}", "x", "{% endset %}", n / 4));
+    check_too_deep(nested("{% with %}", "x", "{% endwith %}", n / 4));
+    check_too_deep(nested("{% if 1 %}{% else %}", "x", "{% endif %}", n / 4));
+}
+
+static void sixty_levels_are_fine(void **state) {
+    (void)state;
+    char *source = inside("{{ ", nested("(", "7", ")", 60), " }}");
+    check_text(source, "7");
+    free(source);
+    source = nested("{% if 1 %}", "x", "{% endif %}", 60);
+    check_text(source, "x");
+    free(source);
+}
+
+// Chains are not depth: they are walked, not recursed into.
+static void long_chains_are_fine(void **state) {
+    (void)state;
+    const struct {
+        const char *before, *link, *after;
+    } cases[] = {
+        {"{{ (1", "+0", ") == 1 }}"},
+        {"{{ (2", "*1", ") == 2 }}"},
+        {"{{ ('a'", "|trim", ") == 'a' }}"},
+        {"{{ ('a'", ".strip()", ") == 'a' }}"},
+        {"{{ true", " and true", " }}"},
+        {"{{ true", " or false", " }}"},
+        {"{{ (1", "~''", ") == '1' }}"},
+        {"{{ 1", " <= 1", " }}"},
+        {"{{ true", " if true else 0", " }}"},
+        {"{% if 0 %}", "{% elif 0 %}", "{% else %}True{% endif %}"},
+        {"{{ ('a' ", "'b'", ")|length > 1 }}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *source =
+            inside(cases[i].before, nested(cases[i].link, "", "", 20000), cases[i].after);
+        check_text(source, "True");
+        free(source);
+    }
+}
+
+static void messages_name_line_and_column(void **state) {
+    (void)state;
+    check_refused("a\n{% if x %}", RN_ERR_MODEL, "line 2, column 11: expected 'endif'");
+    check_refused("é {{ 1 + }}", RN_ERR_MODEL,
+                  "line 1, column 10: expected an expression, got '}}'");
+    check_refused("\n\n  {{ x.y }}", RN_ERR_MODEL, "line 3, column 8: 'x' is undefined");
+    check_refused("{{ 1 }}\r\n{{ 1 + 'a' }}", RN_ERR_MODEL,
+                  "line 2, column 6: '+' is not supported");
+    check_refused("{% for i in [1] %}\n{{ i() }}{% endfor %}", RN_ERR_MODEL,
+                  "line 2, column 5: 'int'");
+    check_refused("{{ 'a'|nosuch }}", RN_ERR_MODEL,
+                  "line 1, column 8: there is no filter 'nosuch'");
+    check_refused("{% nosuch %}", RN_ERR_MODEL, "line 1, column 4: unknown tag 'nosuch'");
+    check_refused("{# x", RN_ERR_MODEL, "line 1, column 1: the comment has no end");
+    check_refused("{{ 'x", RN_ERR_MODEL, "line 1, column 4: the string has no end");
+    check_refused("{% if 1 %}{% endfor %}", RN_ERR_MODEL, "expected 'endif'");
+    check_refused("{{ nosuch() }}", RN_ERR_MODEL, "'nosuch' is undefined");
+    check_refused("{{ {}.a.b }}", RN_ERR_MODEL, "'dict' object has no attribute 'a'");
+    check_refused("{{ [].append(1) }}", RN_ERR_MODEL, "'append' of 'list' object is unsafe");
+}
+
+static void raised_messages_come_as_they_are(void **state) {
+    (void)state;
+    check_refused("\n{{ raise_exception('Roles must \"alternate\"!') }}", RN_ERR_ARG,
+                  "Roles must \"alternate\"!");
+    struct result result = render("{{ raise_exception('no place') }}");
+    assert_string_equal(result.err.message, "no place");
+    result = render("{{ raise_exception('é' * 1000) }}");
+    assert_int_equal(result.status, RN_ERR_ARG);
+    assert_true(strlen(result.err.message) >= sizeof result.err.message - 3);
+}
+
+static void errors_may_be_unwanted(void **state) {
+    (void)state;
+    struct template *tmpl;
+    char *text;
+    size_t len;
+    assert_int_equal(template_create("{{", 2, &tmpl, NULL), RN_ERR_MODEL);
+    assert_int_equal(template_create("{{ x.y }}", 9, &tmpl, NULL), RN_OK);
+    assert_int_equal(template_render(tmpl, NULL, 0, 0, &text, &len, NULL), RN_ERR_MODEL);
+    assert_null(text);
+    template_destroy(tmpl);
+    template_destroy(NULL);
+}
+
+static void sources_have_limits(void **state) {
+    (void)state;
+    char *source = nested("x", "", "", TEMPLATE_MAX_SOURCE + 1);
+    check_refused(source, RN_ERR_MODEL, "bytes, more than");
+    source[TEMPLATE_MAX_SOURCE] = 0;
+    check_text(source, source);
+    free(source);
+    check_refused("a\xff", RN_ERR_MODEL, "not valid UTF-8");
+    source = inside("{{ ", nested("a", "", "", 300), " }}");
+    check_refused(source, RN_ERR_MODEL, "longer than 256 bytes");
+    free(source);
+    check_text("", "");
+    check_refused("{{ 9223372036854775808 }}", RN_ERR_MODEL, "64 bits");
+}
+
+static void steps_are_limited(void **state) {
+    (void)state;
+    const char *steps = "more than 4194304 steps";
+    check_refused("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+                  RN_ERR_MODEL, steps);
+    // Work on long text counts, too: comparing, searching, counting characters, splitting.
+    check_refused(
+        "{% set s = 'ab' * 9999999 %}{% set t = s ~ '' %}{% for i in range(99999) %}{% if s == t %}"
+        "{% endif %}{% endfor %}",
+        RN_ERR_MODEL, steps);
+    check_refused("{% set s = 'é' * 9999999 %}{% for i in range(99999) %}{% if s[9] %}{% endif "
+                  "%}{% endfor %}",
+                  RN_ERR_MODEL, steps);
+    check_refused("{% set s = 'a' * 9999999 %}{% for i in range(99999) %}{% if 'b' in s %}{% endif "
+                  "%}{% endfor %}",
+                  RN_ERR_MODEL, steps);
+    check_refused(
+        "{% set l = range(99999)|list %}{% for i in l %}{% if -1 in l %}{% endif %}{% endfor %}",
+        RN_ERR_MODEL, steps);
+    check_refused("{% set l = range(99999)|list %}{% for i in l %}{% set x = l|sort %}{% endfor %}",
+                  RN_ERR_MODEL, "");
+    check_refused(
+        "{% macro m() %}{% for i in range(99999) %}{{ m() }}{% endfor %}{% endmacro %}{{ m() }}",
+        RN_ERR_MODEL, "");
+}
+
+// What looks at characters one by one costs more than what copies them.
+static void work_on_characters_is_limited(void **state) {
+    (void)state;
+    const char *const expressions[] = {
+        "'a'.strip(s)",        "s.upper()",      "s|title",      "s.isalpha()",
+        "s|wordcount",         "s|tojson",       "s.split('q')", "[s]|string",
+        "s|urlencode",         "s.splitlines()", "s.rfind('q')", "s|e",
+        "s.format()",          "s|striptags",    "s|indent",     "s % ()",
+        "s.replace('bB', '')",
+    };
+    const struct jinja_limits limits = {.steps = 1 << 16, .output = 1 << 24, .memory = 1 << 28};
+    for (size_t i = 0; i < sizeof expressions / sizeof expressions[0]; i++) {
+        char source[200];
+        snprintf(source, sizeof source,
+                 "{%% set s = 'bB' * 99999 %%}{%% for i in range(999) %%}{%% if %s %%}{%% endif %%}"
+                 "{%% endfor %%}",
+                 expressions[i]);
+        check_fails(render_limited(source, strlen(source), NULL, &limits), RN_ERR_MODEL,
+                    "more than 65536 steps");
+    }
+}
+
+static void calls_are_limited(void **state) {
+    (void)state;
+    check_refused("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", RN_ERR_MODEL,
+                  "calls are nested deeper than 64");
+    check_refused(
+        "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}",
+        RN_ERR_MODEL, "calls are nested deeper than 64");
+    check_refused("{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}", RN_ERR_MODEL,
+                  "calls are nested deeper than 64");
+    check_refused("{% macro m() %}{% call m() %}{{ caller() }}{% endcall %}{% endmacro %}{{ m() }}",
+                  RN_ERR_MODEL, "calls are nested deeper than 64");
+    check_text(
+        "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{% else %}end{% endif %}{% endmacro %}{{ m(60) }}",
+        "end");
+    // Many frames in each call: the C stack is bounded, whatever the calls are.
+    char *body = nested("{% if 1 %}", "{{ m() }}", "{% endif %}", 50);
+    char *source = inside("{% macro m() %}", body, "{% endmacro %}{{ m() }}");
+    check_refused(source, RN_ERR_MODEL, "nested too deep");
+    free(source);
+}
+
+static void output_and_memory_are_limited(void **state) {
+    (void)state;
+    check_refused("{{ 'x' * 99999999999 }}", RN_ERR_MODEL, "output is longer than");
+    check_refused("{{ 'x'.center(99999999999) }}", RN_ERR_MODEL, "output is longer than");
+    check_refused("{{ '%99999999999d' % 1 }}", RN_ERR_MODEL, "output is longer than");
+    check_refused("{{ '{:99999999999}'.format(1) }}", RN_ERR_MODEL, "output is longer than");
+    check_refused("{{ 'x' * 9223372036854775807 }}", RN_ERR_MODEL, "output is longer than");
+    check_refused("{{ [1] * 9223372036854775807 }}", RN_ERR_MODEL, "values take more than");
+    check_refused("{{ [1, 2, 3] * 99999999 }}", RN_ERR_MODEL, "values take more than");
+    check_refused("{{ [1]|batch(9223372036854775807, 0)|list }}", RN_ERR_MODEL,
+                  "values take more than");
+    check_refused("{{ [1]|slice(9223372036854775807)|list }}", RN_ERR_MODEL,
+                  "values take more than");
+    check_refused("{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s ~ "
+                  "ns.s %}{% endfor %}",
+                  RN_ERR_MODEL, "values take more than");
+    check_refused("{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s + "
+                  "ns.s %}{% endfor %}",
+                  RN_ERR_MODEL, "values take more than");
+    check_refused("{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = ns.s + "
+                  "ns.s %}{% endfor %}",
+                  RN_ERR_MODEL, "values take more than");
+    check_refused(
+        "{% for i in range(99999) %}{% for j in range(999) %}0123456789{% endfor %}{% endfor %}",
+        RN_ERR_MODEL, "");
+    check_refused("{{ range(100001) }}", RN_ERR_MODEL, "range has more than 100000 items");
+    check_refused("{{ range(-9223372036854775807, 9223372036854775807) }}", RN_ERR_MODEL,
+                  "range has more");
+    check_refused("{{ 'a'.replace('', 'b' * 9999999).replace('b', 'c' * 999) }}", RN_ERR_MODEL,
+                  "longer than");
+    check_refused("{{ [1]|tojson(indent=99999999999) }}", RN_ERR_MODEL, "longer than");
+}
+
+// Text that a loop builds piece by piece grows in place: memory follows its length, not the square.
+static void text_grows_in_place(void **state) {
+    (void)state;
+    const char *sources[] = {
+        "{% set ns = namespace(s='') %}{% for i in range(4000) %}{% set ns.s = ns.s ~ 'x' * 99 ~ "
+        "'\n' %}"
+        "{% endfor %}{{ ns.s|length }}",
+        "{% set ns = namespace(s='') %}{% for i in range(4000) %}{% set ns.s = ns.s + 'x' * 100 %}"
+        "{% endfor %}{{ ns.s|length }}",
+    };
+    const struct jinja_limits limits = {.steps = 1 << 20, .output = 1 << 20, .memory = 4 << 20};
+    for (size_t i = 0; i < 2; i++) {
+        struct result result = render_limited(sources[i], strlen(sources[i]), NULL, &limits);
+        check(result.status == RN_OK, "%s", result.err.message);
+        assert_string_equal(result.text, "400000");
+        free(result.text);
+    }
+    // What was there before keeps its own text.
+    check_text(
+        "{% set a = 'x' ~ 'y' %}{% set b = a ~ '1' %}{% set c = b ~ '2' %}{% set d = b ~ '3' %}"
+        "{% set e = c ~ '4' %}{{ [a, b, c, d, e]|join(' ') }}",
+        "xy xy1 xy12 xy13 xy124");
+}
+
+// Long text with many places to cut: the work is that of one walk, not of one for each place.
+static void many_places_in_long_text_are_fine(void **state) {
+    (void)state;
+    check_text(
+        "{% set s = 'ab, ' * 200000 %}{{ s.split(', ')|length }} {{ s.split()|length }} "
+        "{{ s.rsplit(', ')|length }} {{ s.count('ab') }} {{ s.replace(', ', ',')|length }} "
+        "{{ s.replace('b', 'cc')|length }} {{ s.splitlines()|length }} {{ s|tojson|length }} "
+        "{{ (s ~ s).strip(', ')|length }} {{ s.upper()|length }} {{ s|indent|length }}",
+        "200001 200000 200001 200000 600000 1000000 1 800002 1599998 800000 800000");
+}
+
+static void values_nest_to_a_limit(void **state) {
+    (void)state;
+    check_refused(
+        "{% set ns = namespace(l=[]) %}{% for i in range(99) %}{% set ns.l = [ns.l] %}{% endfor %}",
+        RN_ERR_MODEL, "values are nested deeper than 64");
+    check_refused("{% set ns = namespace(l={}) %}{% for i in range(99) %}{% set ns.l = {'a': ns.l} "
+                  "%}{% endfor %}",
+                  RN_ERR_MODEL, "values are nested deeper than 64");
+    check_refused("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}", RN_ERR_MODEL,
+                  "too deep");
+    // Shared parts: 2^50 items in 50 lists.
+    check_refused("{% set ns = namespace(l=[]) %}{% for i in range(50) %}{% set ns.l = [ns.l, "
+                  "ns.l] %}{% endfor %}"
+                  "{{ ns.l == ns.l + [] }}{{ ns.l }}",
+                  RN_ERR_MODEL, "");
+    char *globals = inside("{\"a\":", nested("[", "", "]", 70), "}");
+    check_fails(render_limited("x", 1, globals, NULL), RN_ERR_ARG,
+                "the template's variables: offset");
+    free(globals);
+}
+
+// Newer than the jinja2 that the snippets are compared with (3.1.5).
+static void members_of_a_namespace_are_set_together(void **state) {
+    (void)state;
+    check_text("{% set ns = namespace(x=0, y=1) %}{% set ns.x, ns.y = ns.y, ns.x %}"
+               "{{ ns.x }}{{ ns.y }}",
+               "10");
+}
+
+static void integers_have_64_bits(void **state) {
+    (void)state;
+    check_text("{{ 9223372036854775807 }} {{ -9223372036854775807 - 1 }}",
+               "9223372036854775807 -9223372036854775808");
+    check_refused("{{ 9223372036854775807 + 1 }}", RN_ERR_MODEL, "64 bits");
+    check_refused("{{ 99999999999 * 99999999999 }}", RN_ERR_MODEL, "64 bits");
+    check_refused("{{ 2 ** 63 }}", RN_ERR_MODEL, "64 bits");
+    check_refused("{{ (-9223372036854775807 - 1) // -1 }}", RN_ERR_MODEL, "64 bits");
+    check_refused("{{ -(-9223372036854775807 - 1) }}", RN_ERR_MODEL, "64 bits");
+    check_refused("{{ (-9223372036854775807 - 1)|abs }}", RN_ERR_MODEL, "64 bits");
+    check_refused("{{ 1e30|int }}", RN_ERR_MODEL, "64 bits");
+    check_text("{{ (-9223372036854775807 - 1) % -1 }} {{ 2 ** 62 }} {{ (-2) ** 63 }}",
+               "0 4611686018427387904 -9223372036854775808");
+}
+
+static void check_globals(const char *globals, const char *source, const char *text) {
+    struct result result = render_limited(source, strlen(source), globals, NULL);
+    check(result.status == RN_OK, "%s: %s", globals, result.err.message);
+    check(strcmp(result.text, text) == 0, "%s: %s", globals, result.text);
+    free(result.text);
+}
+
+static void variables_are_read_as_python_reads_json(void **state) {
+    (void)state;
+    check_globals("{\"d\": {\"z\": 1, \"a\": 2, \"z\": 3}}", "{{ d }}", "{'z': 3, 'a': 2}");
+    check_globals("{\"n\": [1, -0, 1.0, 1e2, 12345678901234567890, 0.1]}", "{{ n }}|{{ n|tojson }}",
+                  "[1, 0, 1.0, 100.0, 12345678901234567890, 0.1]|"
+                  "[1, 0, 1.0, 100.0, 12345678901234567890, 0.1]");
+    check_globals("{\"s\": \"\\u00e9\\ud83d\\ude00\\\"\\\\\"}", "{{ s }}{{ s|length }}", "é😀\"\\4");
+    check_globals("{\"range\": 5}", "{{ range }}", "5"); // the caller's come before ours
+    check_globals("{}", "{{ x }}", "");
+    const char *bad[] = {"", "[]", "1", "{\"a\": }", "{\"a\": 1} x", "{\"a\": \"\xff\"}", "null"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        check_fails(render_limited("x", 1, bad[i], NULL), RN_ERR_ARG,
+                    "the template's variables: offset");
+    }
+    // A NUL in text goes through.
+    struct result result = render_limited("{{ s }}", 7, "{\"s\": \"a\\u0000b\"}", NULL);
+    assert_int_equal(result.status, RN_OK);
+    assert_int_equal(result.len, 3);
+    assert_memory_equal(result.text, "a\0b", 4);
+    free(result.text);
+}
+
+static void table_is_sorted(const struct table *table) {
+    for (size_t i = 0; i < table->n; i++) {
+        const char *name = table->entries[i].name;
+        check(i == 0 || strcmp(table->entries[i - 1].name, name) < 0, "%s", name);
+        check(jinja_table_find(table, name, strlen(name)) == &table->entries[i], "%s", name);
+        check(strcmp(table->entries[i].params, "*") == 0 || table->entries[i].n_required <= 6, "%s",
+              name);
+    }
+}
+
+static void tables_are_in_order(void **state) {
+    (void)state;
+    table_is_sorted(&jinja_filters);
+    table_is_sorted(&jinja_tests);
+    table_is_sorted(&jinja_functions);
+    table_is_sorted(&jinja_str_methods);
+    table_is_sorted(&jinja_list_methods);
+    table_is_sorted(&jinja_tuple_methods);
+    table_is_sorted(&jinja_dict_methods);
+}
+
+static void check_time(int64_t now, const char *format, const char *text) {
+    struct template *tmpl;
+    rn_error err = {0};
+    char source[200], *out;
+    size_t len;
+    snprintf(source, sizeof source, "{{ strftime_now('%s') }}", format);
+    assert_int_equal(template_create(source, strlen(source), &tmpl, &err), RN_OK);
+    check(template_render(tmpl, NULL, 0, now, &out, &len, &err) == RN_OK, "%s", err.message);
+    check(strcmp(out, text) == 0, "%lld: %s", (long long)now, out);
+    free(out);
+    template_destroy(tmpl);
+}
+
+static void dates_are_computed_in_utc(void **state) {
+    (void)state;
+    const char *all = "%Y-%m-%d %H:%M:%S %a %j %U %W %V %G";
+    check_time(0, all, "1970-01-01 00:00:00 Thu 001 00 00 01 1970");
+    check_time(-1, all, "1969-12-31 23:59:59 Wed 365 52 52 01 1970");
+    check_time(951782400, all, "2000-02-29 00:00:00 Tue 060 09 09 09 2000");
+    check_time(1609459199, all, "2020-12-31 23:59:59 Thu 366 52 52 53 2020");
+    check_time(1609459200, all, "2021-01-01 00:00:00 Fri 001 00 00 53 2020");
+    check_time(4107542400, all, "2100-03-01 00:00:00 Mon 060 09 09 09 2100");
+    check_time(253402300799, all, "9999-12-31 23:59:59 Fri 365 52 52 52 9999");
+    check_time(1753885800, "%d %B %Y, %I:%M %p", "30 July 2025, 02:30 PM");
+}
+
+struct job {
+    const struct template *tmpl;
+    bool is_ok;
+};
+
+static void *render_many(void *data) {
+    struct job *job = data;
+    job->is_ok = true;
+    for (int i = 0; i < 50; i++) {
+        char *text;
+        size_t len;
+        const char *globals = "{\"messages\": [{\"role\": \"user\", \"content\": \"Grüße\"}]}";
+        if (template_render(job->tmpl, globals, strlen(globals), 0, &text, &len, NULL) != RN_OK) {
+            job->is_ok = false;
+            return NULL;
+        }
+        job->is_ok = job->is_ok && strcmp(text, "user: GRÜSSE 5 é 1\n\n") == 0;
+        free(text);
+    }
+    return NULL;
+}
+
+static void threads_may_share_a_template(void **state) {
+    (void)state;
+    const char *source =
+        "{% macro m(x) %}{{ x|upper }} {{ x|length }} {{ 'é' }} {{ 'é'|length }}{% endmacro %}"
+        "{% for m_ in messages %}{{ m_.role }}: {{ m(m_.content) }}\n\n{% endfor %}";
+    struct template *tmpl;
+    pthread_t threads[4];
+    struct job jobs[4];
+    assert_int_equal(template_create(source, strlen(source), &tmpl, NULL), RN_OK);
+    for (int i = 0; i < 4; i++) {
+        jobs[i].tmpl = tmpl;
+        assert_int_equal(pthread_create(&threads[i], NULL, render_many, &jobs[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < 4; i++) assert_true(jobs[i].is_ok);
+    template_destroy(tmpl);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sixty_thousand_levels_are_refused_by_the_parser),
+        cmocka_unit_test(sixty_levels_are_fine),
+        cmocka_unit_test(long_chains_are_fine),
+        cmocka_unit_test(messages_name_line_and_column),
+        cmocka_unit_test(raised_messages_come_as_they_are),
+        cmocka_unit_test(errors_may_be_unwanted),
+        cmocka_unit_test(sources_have_limits),
+        cmocka_unit_test(steps_are_limited),
+        cmocka_unit_test(work_on_characters_is_limited),
+        cmocka_unit_test(calls_are_limited),
+        cmocka_unit_test(output_and_memory_are_limited),
+        cmocka_unit_test(text_grows_in_place),
+        cmocka_unit_test(many_places_in_long_text_are_fine),
+        cmocka_unit_test(values_nest_to_a_limit),
+        cmocka_unit_test(members_of_a_namespace_are_set_together),
+        cmocka_unit_test(integers_have_64_bits),
+        cmocka_unit_test(variables_are_read_as_python_reads_json),
+        cmocka_unit_test(tables_are_in_order),
+        cmocka_unit_test(dates_are_computed_in_utc),
+        cmocka_unit_test(threads_may_share_a_template),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

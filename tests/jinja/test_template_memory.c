@@ -1,0 +1,55 @@
+// Every allocation of create and render is made to fail once: each failure is reported as such,
+// nothing leaks (a leak is seen by count), and the next call works. Sanitizers bring their own
+// allocator; under them there is nothing to test here.
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "jinja/template.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+int main(void) { return 0; }
+#else
+
+#include "failing_malloc.h"
+
+// Enough of everything to need many chunks of the arenas and several sizes of the output.
+static const char source[] = "{% macro m(x) %}{{ x|tojson(indent=2) }}{% endmacro %}"
+                             "{% set ns = namespace(text='') %}"
+                             "{% for i in range(400) %}{% set ns.text = ns.text ~ ('%d ' % i) ~ "
+                             "m({'a': [i, 'x']}) %}{% endfor %}"
+                             "{{ ns.text.split()|map('upper')|sort|join(',') }}{{ ns.text }}";
+
+static bool attempt(rn_status *status) {
+    struct template *tmpl = NULL;
+    rn_error err = {0};
+    char *text = NULL;
+    size_t len;
+    *status = template_create(source, sizeof source - 1, &tmpl, &err);
+    if (*status == RN_OK) *status = template_render(tmpl, "{\"a\": 1}", 8, 0, &text, &len, &err);
+    template_destroy(tmpl);
+    free(text);
+    return *status == err.status || *status == RN_OK;
+}
+
+static void every_allocation_may_fail(void **state) {
+    (void)state;
+    long n = 0;
+    rn_status status = RN_ERR_NOMEM;
+    for (; status != RN_OK; n++) {
+        const long before = live;
+        fail_at = n;
+        const bool is_told = attempt(&status);
+        fail_at = -1;
+        check(status == RN_OK || status == RN_ERR_NOMEM, "allocation %ld: status %d", n, status);
+        check(is_told, "allocation %ld", n);
+        check(live == before, "allocation %ld: %ld blocks are lost", n, live - before);
+    }
+    check(n > 10, "%ld allocations", n); // or nothing was tested
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#endif
