@@ -1,7 +1,7 @@
 // The public calls that tests/mix.h and streams.h use, over an engine that the test can look into:
 // its invariants are tested after every step, it may have a clock of the test's own, and its model
-// need not come from a file. For programs of tests/engine/, which are not linked with the library's
-// own definitions of these calls.
+// need not come from a file. The calls are in bare_engine.c, for the runners of tests/engine/,
+// which are not linked with the library's own definitions of them.
 #ifndef RN_TESTS_BARE_ENGINE_H
 #define RN_TESTS_BARE_ENGINE_H
 
@@ -27,8 +27,8 @@ struct rn_engine {
 };
 
 // Of engines that are created from now on.
-static struct engine_clock bare_clock;
-static const struct backend_class *bare_class, *bare_draft_class; // NULL: as options say
+extern struct engine_clock bare_clock;
+extern const struct backend_class *bare_class, *bare_draft_class; // NULL: as options say
 
 static inline void bare_fill_info(rn_model *model) {
     model->info = (rn_model_info){.n_vocab = model->model.plan.n_vocab,
@@ -56,88 +56,5 @@ static inline void bare_close(rn_model *model) {
     weights_close(model->weights);
     free(model);
 }
-
-const rn_model_info *rn_model_get_info(const rn_model *model) { return &model->info; }
-
-const char *rn_finish_text(rn_finish finish) {
-    return (const char *[]){"none", "stop", "length", "cancelled", "error"}[finish];
-}
-
-// The drafters whose names are in the option, or all.
-static inline struct speculation_config bare_speculation(const rn_engine_options *o) {
-    struct speculation_config config = {.model = o->draft ? &o->draft->model : NULL,
-                                        .tokenizer = o->draft ? o->draft->tokenizer : NULL,
-                                        .fn = o->draft_fn,
-                                        .ctx = o->draft_ctx,
-                                        .draft_max = o->draft_max,
-                                        .draft_min = o->draft_min};
-    const bool all = !o->speculate || strcmp(o->speculate, "auto") == 0;
-    for (int id = 0; id < RN_DRAFTER_COUNT; id++)
-        if (all || strstr(o->speculate, speculation_name((rn_drafter)id)))
-            config.drafters |= 1u << id;
-    return config;
-}
-
-rn_status rn_engine_create(const rn_model *model, const rn_engine_options *o, rn_engine **out,
-                           rn_error *err) {
-    struct engine_config config = {
-        .place = {.name = o->backend, .cls = bare_class, .kv_type = o->kv_type},
-        .draft_place = {.name = o->draft_backend, .cls = bare_draft_class},
-        .variant = o->isa,
-        .n_threads = o->n_threads,
-        .sizes = {.n_ctx = o->n_ctx,
-                  .max_seqs = o->max_seqs,
-                  .batch_tokens = o->batch_tokens,
-                  .logit_rows = o->logit_rows},
-        .max_waiting = o->max_waiting,
-        .kv_bytes = o->kv_bytes,
-        .kv_pages = o->kv_pages,
-        .itl_ms = o->itl_ms,
-        .no_prefix = o->no_prefix_cache,
-        .spec = bare_speculation(o),
-        .clock = bare_clock};
-    const rn_status checked = speculation_check(&config.spec, err);
-    if (checked) return checked;
-    rn_engine *engine = aligned_alloc(alignof(rn_engine), sizeof *engine);
-    assert_non_null(engine);
-    const rn_status status =
-        engine_init(&engine->engine, &model->model, model->tokenizer, &config, err);
-    if (status) free(engine);
-    *out = status ? NULL : engine;
-    return status;
-}
-
-void rn_engine_destroy(rn_engine *engine) {
-    engine_deinit(&engine->engine);
-    free(engine);
-}
-
-rn_status rn_engine_submit(rn_engine *engine, const rn_request *request, uint64_t *id,
-                           rn_error *err) {
-    return intake_submit(&engine->engine.intake, request, id, err);
-}
-
-void rn_engine_cancel(rn_engine *engine, uint64_t id) { intake_cancel(&engine->engine.intake, id); }
-
-void rn_engine_pause(rn_engine *engine, uint64_t id, bool pause) {
-    intake_pause(&engine->engine.intake, id, pause);
-}
-
-rn_status rn_engine_step(rn_engine *engine, bool *busy) {
-    const rn_status status = engine_step(&engine->engine, busy);
-    check(engine_check(&engine->engine), "an invariant is broken after step %llu",
-          (unsigned long long)engine->engine.stats.steps);
-    return status;
-}
-
-bool rn_engine_next_event(rn_engine *engine, rn_event *out) {
-    return engine_next_event(&engine->engine, out);
-}
-
-void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out) {
-    *out = engine->engine.stats;
-}
-
-void rn_engine_forget_prefixes(rn_engine *engine) { engine->engine.forget = true; }
 
 #endif

@@ -24,6 +24,8 @@ static jmp_buf stand_in_return; // of the test that runs
 
 #define cmocka_unit_test(function)                                                                 \
     { #function, function }
+// Not here: the runner was asked for a file, and all its cases run.
+#define cmocka_set_test_filter(pattern) ((void)(pattern))
 #define cmocka_run_group_tests(tests, setup, teardown)                                             \
     stand_in_run(tests, sizeof(tests) / sizeof *(tests))
 

@@ -1,6 +1,7 @@
 // Attention's partitions: whatever tiles, ranges of splits, threads and instruction set take part,
 // the bits are the scalar reference's. The kernels on random shapes, and the stage through a
 // program of one attention op whose tiles are seen to be cut.
+// label: threads
 #include "check.h"
 
 #include <math.h>
@@ -467,7 +468,7 @@ static void sequences_may_share_pages(void **state) {
     check_load(&shape, &load, true, false);
 }
 
-int main(void) {
+TEST_PROGRAM(attention) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_rows_and_folded_parts_equal_the_reference),
         cmocka_unit_test(odd_numbers_spread_as_in_the_reference),

@@ -1,6 +1,7 @@
 // The CPU backend through its interface, on a small random plan that has every op: the logits of a
 // token depend on its sequence alone (not on chunks, neighbours, threads or instruction set), a run
 // allocates nothing, and create fails cleanly.
+// label: threads
 #define _GNU_SOURCE 1
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include "backend/cpu/cpu.h"
 #include "backend_here.h"
@@ -867,7 +868,7 @@ static void what_a_plan_needs_is_its_weights_buffers_and_pages(void **state) {
     fixture_deinit(&f);
 }
 
-int main(void) {
+TEST_PROGRAM(backend) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_do_not_depend_on_chunks_threads_or_isa),
         cmocka_unit_test(logits_do_not_depend_on_the_tiles_of_wide_products),

@@ -1,5 +1,6 @@
 // How passes become the bandwidth: bursts do not raise it, stalls do not lower it, the best
 // configuration counts, all of them are called in turn, and the budget holds. Passes are made up.
+// label: threads
 #include "backend/cpu/bandwidth.h"
 
 #include <math.h>
@@ -141,7 +142,7 @@ static void many_passes_and_passes_without_time_give_a_number(void **state) {
     check_ns(run(&m, times_nothing, 1, 5000), 1);
 }
 
-int main(void) {
+TEST_PROGRAM(bandwidth) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steady_passes_give_their_rate),
         cmocka_unit_test(bursts_count_for_no_more_than_their_time),

@@ -92,7 +92,7 @@ static void filters_of_many_candidates_keep_what_their_definitions_keep(void **s
     chooser_deinit(&chooser);
 }
 
-int main(void) {
+TEST_PROGRAM(choose_large) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(filters_of_many_candidates_keep_what_their_definitions_keep),
     };

@@ -367,7 +367,7 @@ static void the_passes_are_those_of_the_instruction_set(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(choose_passes) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(peaks_are_the_largest_of_their_blocks),
         cmocka_unit_test(one_hole_is_seen_wherever_it_is),

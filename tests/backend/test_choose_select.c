@@ -174,7 +174,7 @@ static void what_is_far_counts_to_the_last_unit(void **state) {
     chooser_deinit(&chooser);
 }
 
-int main(void) {
+TEST_PROGRAM(choose_select) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_nearest_are_those_of_the_plain_definition),
         cmocka_unit_test(a_run_that_lacks_a_part_of_a_unit_is_not_enough),

@@ -1,6 +1,7 @@
 // Mixtures of experts through the CPU backend: the result is the plain formula, a token's bits do
 // not depend on its neighbours, threads or instruction set in any format, and the bytes of experts
 // are those of the experts that were used.
+// label: threads
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -291,7 +292,7 @@ static void bytes_are_those_of_the_experts_used(void **state) {
     fixture_free(&f);
 }
 
-int main(void) {
+TEST_PROGRAM(experts) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(experts_are_the_formula),
         cmocka_unit_test(bits_do_not_depend_on_the_batch),

@@ -139,7 +139,7 @@ static void kv_types_are_found_by_their_names(void **state) {
     assert_null(kv_type_names[KV_TYPE_COUNT]);
 }
 
-int main(void) {
+TEST_PROGRAM(kv_codes) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_entry_depends_on_its_own_token_alone),
         cmocka_unit_test(odd_entries_equal_the_reference),

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include "backend/cpu/ops.h"
 #include "base/half.h"
@@ -668,7 +668,7 @@ static void test_quantize_of_zeros_and_of_what_overflows_the_inverse_is_zero(voi
     assert_int_equal(q[13], 127);
 }
 
-int main(void) {
+TEST_PROGRAM(matmul) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kernels_equal_the_reference_for_all_shapes),
         cmocka_unit_test(test_kernels_equal_the_reference_at_the_ends_of_integer_ranges),

@@ -706,7 +706,7 @@ static void an_absent_isa_is_unsupported(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(ops) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantize_equals_the_reference),
         cmocka_unit_test(norms_equal_the_reference),

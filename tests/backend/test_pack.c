@@ -1,6 +1,7 @@
 // Packing at create: whatever slices and threads do, the packed bytes are those of one pass over
 // each matrix, every byte of a matrix is fetched once, and a fetch that fails leaves nothing
 // behind.
+// label: threads
 #define _GNU_SOURCE 1
 #include "check.h"
 
@@ -313,7 +314,7 @@ static void a_fetch_that_fails_is_an_error_and_leaves_nothing(void **state) {
     fixture_deinit(&f);
 }
 
-int main(void) {
+TEST_PROGRAM(pack) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_bytes_are_those_of_one_pass_and_each_byte_is_fetched_once),
         cmocka_unit_test(progress_grows_to_all_bytes),

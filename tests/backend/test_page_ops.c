@@ -1,5 +1,6 @@
 // Pages through the backend's interface: clears and copies happen in the order of the batch's list
 // on any number of threads, releasing touches one page alone; and the threads stay the lender's.
+// label: threads
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,7 +165,7 @@ static void between_steps_the_threads_do_other_work(void **state) {
     plan_deinit(&plan);
 }
 
-int main(void) {
+TEST_PROGRAM(page_ops) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clears_and_copies_happen_in_order),
         cmocka_unit_test(releasing_a_page_leaves_its_neighbours),

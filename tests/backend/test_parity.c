@@ -1,6 +1,7 @@
 // Op parity by (backend class, op, shape): random plans around each op of plan/ops.def run through
 // the class interface and are compared with a reference, row by row. The definition of the numerics
 // is the CPU's scalar variant. A backend joins by a line in the table.
+// label: threads
 #include <math.h>
 
 #include "backend/backend.h"
@@ -414,7 +415,7 @@ static void a_difference_is_seen_beyond_the_tolerance(void **state) {
     assert_int_equal(differs_at(odd, want, 4, 1e-3), 3);
 }
 
-int main(void) {
+TEST_PROGRAM(parity) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_difference_is_seen_beyond_the_tolerance),
         cmocka_unit_test(cases_have_what_an_op_can_have),

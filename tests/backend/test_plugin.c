@@ -1,6 +1,7 @@
 // Backends in shared objects: found by name and by path; unknown, broken and without a device told
 // apart; the best one that is here, and only "not here" is passed over. plugins/ has a file for
 // each case, and the build puts their shared objects into the folder of this program.
+// label: threads
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -355,7 +356,7 @@ static void without_plugins_the_best_one_is_the_cpu_and_has_no_note(void **state
     assert_ptr_equal(w->cls, &backend_cpu);
 }
 
-int main(void) {
+TEST_PROGRAM(plugin) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plugin_is_found_by_its_name),
         cmocka_unit_test(a_plugin_is_found_by_its_path),

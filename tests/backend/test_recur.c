@@ -1,6 +1,7 @@
 // A model with recurrent, full and windowed layers through the backend's interface: what a row
 // gives depends on its sequence alone, states pass from chunk to chunk and from page to page, and
 // hidden rows are what the vocabulary's product reads.
+// label: threads
 #include <math.h>
 #include <stdlib.h>
 
@@ -368,7 +369,7 @@ static void only_the_first_out_rows_have_logits(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(recur) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_do_not_depend_on_chunks_threads_or_isa),
         cmocka_unit_test(rows_do_not_depend_on_neighbours),

@@ -2,6 +2,7 @@
 // backend, and a part of them that of the plain loops. Rows of `variants` are all that is known of
 // a backend here: batches go in, tokens come out. The logits are the rows of an embedding, which
 // the plan copies.
+// label: threads
 #include <stdlib.h>
 #include <string.h>
 
@@ -390,7 +391,7 @@ static void logits_are_there_for_rows_that_want_them(void **state) {
     world_deinit(&w);
 }
 
-int main(void) {
+TEST_PROGRAM(same_choices) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_backend_chooses_the_same_token),
         cmocka_unit_test(edits_are_exact_to_the_bit),

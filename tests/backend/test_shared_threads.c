@@ -1,5 +1,6 @@
 // Backends on one pool of threads, which is lent: each gives what it gives alone, whoever ran
 // before, and any of them may go first. The pool stays, and does other work between their steps.
+// label: threads
 #include <assert.h>
 
 #include "backend/cpu/cpu.h"
@@ -150,7 +151,7 @@ static void a_backend_has_no_threads_of_its_own(void **state) {
     pool_destroy(pool);
 }
 
-int main(void) {
+TEST_PROGRAM(shared_threads) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(backends_that_share_threads_give_what_they_give_alone),
         cmocka_unit_test(any_backend_on_a_pool_may_go_first),

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include <string.h>
 
@@ -64,7 +64,7 @@ static void strdup_copies_exactly_and_ends_with_nul(void **state) {
     arena_deinit(&arena);
 }
 
-int main(void) {
+TEST_PROGRAM(arena) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_zeroed_aligned_and_disjoint),
         cmocka_unit_test(zero_bytes_give_distinct_addresses),

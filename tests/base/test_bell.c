@@ -1,4 +1,5 @@
 // The bell: a sleeper misses no ring that came after it read the bell. A missed one hangs the test.
+// label: threads
 #include <pthread.h>
 
 #include "base/bell.h"
@@ -59,7 +60,7 @@ static void a_wait_ends_with_its_time(void **state) {
     bell_wait(&bell, bell_read(&bell), 0);
 }
 
-int main(void) {
+TEST_PROGRAM(bell) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_threads_take_turns),
         cmocka_unit_test(a_ring_before_the_wait_is_not_slept_over),

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -90,7 +90,7 @@ static void default_follows_the_affinity_mask(void **state) {
     assert_int_equal(sched_setaffinity(0, sizeof saved, &saved), 0);
 }
 
-int main(void) {
+TEST_PROGRAM(cores) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_list_or_no_files_mean_no_limit),
         cmocka_unit_test(version_2_is_rounded_up),

@@ -1,11 +1,12 @@
 // File mappings: the bytes, and what is refused; reads beside them.
+// label: memory
 #define _GNU_SOURCE 1
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -204,7 +205,7 @@ static void a_file_that_cannot_be_mapped_leaves_no_descriptor(void **state) {
     assert_int_equal(after, lowest);
 }
 
-int main(void) {
+TEST_PROGRAM(file) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_optional_file_may_be_absent_but_not_broken),
         cmocka_unit_test(mapping_holds_the_bytes_of_the_file),

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -121,7 +121,7 @@ static void bf16_rounds_to_nearest_even_at_every_boundary(void **state) {
     assert_int_equal(f32_to_bf16(f32_from_bits(0xffffffffu)), 0xffff);
 }
 
-int main(void) {
+TEST_PROGRAM(half) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f16_has_the_values_of_its_definition),
         cmocka_unit_test(f16_round_trips),

@@ -578,7 +578,7 @@ static void random_texts_read_as_jansson_reads_them(void **state) {
     assert_true(n_sound > 5000);
 }
 
-int main(void) {
+TEST_PROGRAM(jread) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sound_texts_are_accepted),
         cmocka_unit_test(bad_texts_are_refused_with_the_place),

@@ -152,7 +152,7 @@ static void this_machine_has_some(void **state) {
 
 #define on_machine(test) cmocka_unit_test_setup_teardown(test, machine_make, root_remove)
 
-int main(void) {
+TEST_PROGRAM(memory) {
     const struct CMUnitTest tests[] = {
         on_machine(without_limits_the_machine_counts),
         on_machine(what_cannot_be_read_is_unknown),

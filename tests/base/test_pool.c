@@ -1,13 +1,14 @@
 // The thread pool: every item exactly once, late helpers harmless, results visible to the caller,
 // shares and who takes from them. Meant to be run under the thread sanitizer too. Waits that could
 // hang end by alarm.
+// label: threads
 #define _GNU_SOURCE 1
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -535,7 +536,7 @@ static void full_pool_is_bound_by_domain_and_the_caller_is_not(void **state) {
     for (int w = 0; w < 2; w++) assert_true(CPU_EQUAL(&ctx.mask[w], &all));
 }
 
-int main(void) {
+TEST_PROGRAM(pool) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_item_runs_exactly_once),
         cmocka_unit_test(late_helpers_do_no_harm),

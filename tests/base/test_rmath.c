@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include "base/rmath.h"
 
@@ -119,7 +119,7 @@ static void sincos_of_zero_is_exact(void **state) {
     assert_true(s == 0.0 && c == 1.0);
 }
 
-int main(void) {
+TEST_PROGRAM(rmath) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_is_within_two_ulp),
         cmocka_unit_test(exp_keeps_denormals),

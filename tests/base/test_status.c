@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -75,7 +75,7 @@ static void prefix_keeps_the_status(void **state) {
     assert_int_equal(err.status, RN_ERR_UNSUPPORTED);
 }
 
-int main(void) {
+TEST_PROGRAM(status) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_status_has_its_text),
         cmocka_unit_test(set_formats_and_returns_the_status),

@@ -275,7 +275,7 @@ static void this_machine_has_the_hardware_threads_of_the_mask(void **state) {
     topology_destroy(NULL);
 }
 
-int main(void) {
+TEST_PROGRAM(topology) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(siblings_of_a_core_count_once),
         cmocka_unit_test(caches_are_those_of_the_cores_in_use),

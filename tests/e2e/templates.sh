@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 mkdir ours
-if ! TEMPLATES_OUT=ours "$BUILD/tests/test_template" >out 2>&1; then
+if ! TEMPLATES_OUT=ours "$BUILD/tests/test_jinja" template >out 2>&1; then
     cat out
     fail "our own renders"
 fi

@@ -426,7 +426,7 @@ static void a_plan_that_the_backend_refuses_has_no_budget(void **state) {
     plan_deinit(&beside);
 }
 
-int main(void) {
+TEST_PROGRAM(budget) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_filled_in_and_parts_counted),
         cmocka_unit_test(sizes_out_of_range_are_refused_by_name),

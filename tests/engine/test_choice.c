@@ -477,7 +477,7 @@ static void a_constraint_is_whole_or_refused(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-int main(void) {
+TEST_PROGRAM(choice) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mask_is_as_if_the_model_had_no_other_logits),
         cmocka_unit_test(without_a_constraint_the_choice_is_the_samplers),

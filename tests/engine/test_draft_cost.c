@@ -44,7 +44,7 @@ static void one_accident_is_not(void **state) {
     assert_true(draft_cost_ns(&cost, 1) >= 1 && draft_cost_ns(&cost, 64) >= 1);
 }
 
-int main(void) {
+TEST_PROGRAM(draft_cost) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(costs_go_through_what_was_measured_and_on_from_there),
         cmocka_unit_test(steps_that_take_longer_from_now_on_are_believed_in_the_end),

@@ -213,7 +213,7 @@ static void rows_again_leave_everybody_a_row(void **state) {
     weights_close(model.weights);
 }
 
-int main(void) {
+TEST_PROGRAM(draft_edges) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_before_a_dead_end_is_what_it_is_without_drafts),
         cmocka_unit_test(no_constraint_is_led_past_the_end),

@@ -6,7 +6,7 @@
 #include "check.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-int main(void) { return 0; }
+TEST_PROGRAM(drafter_memory) { return 0; }
 #else
 
 #include "drafter_world.h"
@@ -94,7 +94,7 @@ static void a_draft_allocates_nothing(void **state) {
     story_destroy(story);
 }
 
-int main(void) {
+TEST_PROGRAM(drafter_memory) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_failed_allocation_of_create_is_reported),
         cmocka_unit_test(a_draft_allocates_nothing),

@@ -322,7 +322,7 @@ static void costs_are_known_from_the_beginning(void **state) {
     world_deinit(&w);
 }
 
-int main(void) {
+TEST_PROGRAM(drafter_model) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pair_trained_together_agrees_on_most_tokens),
         cmocka_unit_test(the_same_model_drafts_the_text_at_any_temperature),

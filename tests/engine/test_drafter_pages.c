@@ -305,7 +305,7 @@ static void ids_that_one_of_two_padded_vocabularies_lacks_do_no_harm(void **stat
     for (int i = 0; i < 2; i++) close_any("recurrent", model[i]);
 }
 
-int main(void) {
+TEST_PROGRAM(drafter_pages) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(after_any_refusal_drafts_are_those_of_a_fresh_reader),
         cmocka_unit_test(with_few_pages_some_draft_and_all_are_right),

@@ -257,7 +257,7 @@ static void the_programs_drafts_are_cut_at_what_is_no_token(void **state) {
     drafter->cls->destroy(drafter);
 }
 
-int main(void) {
+TEST_PROGRAM(drafters) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_loop_of_any_period_fills_the_draft),
         cmocka_unit_test(the_length_that_agrees_tells_the_source),

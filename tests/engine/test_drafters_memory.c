@@ -10,7 +10,7 @@
 #include "engine/request/seq.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-int main(void) { return 0; }
+TEST_PROGRAM(drafters_memory) { return 0; }
 #else
 
 #include "failing_malloc.h"
@@ -110,7 +110,7 @@ static void indexes_that_wait_take_no_memory(void **state) {
     for (int i = 0; i < N; i++) suffix_deinit(&index[i]);
 }
 
-int main(void) {
+TEST_PROGRAM(drafters_memory) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(indexes_that_wait_take_no_memory),
         cmocka_unit_test(each_failed_allocation_of_create_is_reported),

@@ -1,5 +1,6 @@
 // The ring between the step's thread and the reader of events: nothing is lost, reordered or
 // overwritten while the reader may look at it.
+// label: threads
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -191,7 +192,7 @@ static void a_writer_and_a_reader_do_not_disturb_each_other(void **state) {
     event_ring_deinit(&ring);
 }
 
-int main(void) {
+TEST_PROGRAM(event_ring) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_come_out_as_they_went_in),
         cmocka_unit_test(room_comes_back_with_the_release_not_with_the_take),

@@ -1,6 +1,7 @@
 // Faults of a device, of the three kinds: a sequence's, a step's, and the loss of the device. Each
 // ends the requests that it hits and no others, everything that they held comes back, and every
 // request gets one last event.
+// label: threads
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -429,7 +430,7 @@ static void a_draft_model_whose_backend_fails_drafts_no_more(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(faults) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failed_sequence_ends_alone),
         cmocka_unit_test(a_failed_step_ends_its_own_requests_alone),

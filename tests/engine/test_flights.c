@@ -1,6 +1,7 @@
 // Steps in flight: the host works while the device does, tokens pass from step to step without it,
 // and none of that shows in a text. Rows past the end of a text are dropped, and pages stay held as
 // long as a step may touch them.
+// label: threads
 #include "engine/door/driver.h"
 #include "flight_world.h"
 #include "view_check.h"
@@ -542,7 +543,7 @@ static void an_engine_may_end_with_steps_in_flight(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(flights) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_overlap_and_texts_are_those_of_the_cpu),
         cmocka_unit_test(a_token_that_the_next_choice_looks_at_is_read_first),

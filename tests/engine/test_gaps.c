@@ -346,7 +346,7 @@ static void a_gap_with_a_preemption_is_put_down_to_it(void **state) {
     rn_engine_destroy(engine);
 }
 
-int main(void) {
+TEST_PROGRAM(gaps) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_prompt_keeps_the_bound_on_the_gap),
         cmocka_unit_test(a_deadline_ends_who_waits),

@@ -1,5 +1,6 @@
 // The intake: what submitters, cancellers and reapers may do to each other and to the step's
 // thread.
+// label: threads
 #include <stdlib.h>
 #include <string.h>
 
@@ -397,7 +398,7 @@ static void a_crowd_fills_the_intake_exactly(void **state) {
     intake_deinit(&crowd.intake);
 }
 
-int main(void) {
+TEST_PROGRAM(intake) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices_of_a_request_are_one_family_in_order),
         cmocka_unit_test(a_request_that_cannot_be_is_refused_and_leaves_nothing),

@@ -1,6 +1,7 @@
 // The engine's invariants (pages, tables, places of sequences) hold after every step of random
 // mixes, with pages so few that sequences are preempted, through cancels and pauses. In builds
 // without asserts nobody else looks.
+// label: async
 #include "bare_engine.h"
 #include "mix.h"
 
@@ -30,7 +31,7 @@ static void they_hold_with_windows(void **state) {
     run(TEST_DATA "/golden/gemma3/model.gguf", 4);
 }
 
-int main(void) {
+TEST_PROGRAM(invariants) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(they_hold_with_full_attention),
         cmocka_unit_test(they_hold_with_windows),

@@ -736,7 +736,7 @@ static void the_checker_sees_a_table_with_a_wrong_page(void **state) {
     world_destroy(w);
 }
 
-int main(void) {
+TEST_PROGRAM(kv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_use_keeps_the_invariants_and_each_tables_content),
         cmocka_unit_test(random_use_is_sound_where_groups_have_pages_of_their_own),

@@ -7,7 +7,7 @@
 #include "engine/pages/kv.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-int main(void) { return 0; }
+TEST_PROGRAM(kv_memory) { return 0; }
 #else
 
 #include "failing_malloc.h"
@@ -101,7 +101,7 @@ static void nothing_allocates_after_create(void **state) {
     kv_destroy(kv);
 }
 
-int main(void) {
+TEST_PROGRAM(kv_memory) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_failed_allocation_of_create_is_reported),
         cmocka_unit_test(each_failed_allocation_of_a_table_is_reported),

@@ -71,7 +71,7 @@ static void every_instruction_set_gives_one_text(void **state) {
     streams_check_same(&wanted, &got);
 }
 
-int main(void) {
+TEST_PROGRAM(layers_run) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mixes_give_the_tokens_of_alone_runs),
         cmocka_unit_test(every_instruction_set_gives_one_text),

@@ -113,7 +113,7 @@ static void long_tails_count(void **state) {
     free(logits);
 }
 
-int main(void) {
+TEST_PROGRAM(logprobs) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(they_are_the_softmax_of_the_row_in_order),
         cmocka_unit_test(equal_logits_are_in_the_order_of_ids),

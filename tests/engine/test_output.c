@@ -88,7 +88,7 @@ static void text_without_stops_is_given_out_at_once(void **state) {
     output_deinit(&output);
 }
 
-int main(void) {
+TEST_PROGRAM(output) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stop_strings_never_leak_at_any_piece_size),
         cmocka_unit_test(the_earliest_match_wins_when_one_piece_holds_two),

@@ -365,7 +365,7 @@ static void a_sequences_share_is_its_part_of_the_weights_and_its_own_kv(void **s
     assert_int_equal(a + b, cost.weight_bytes / 2 * 2 + cost.kv_read_bytes);
 }
 
-int main(void) {
+TEST_PROGRAM(pace) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(with_nothing_measured_prompts_progress_by_the_minimum),
         cmocka_unit_test(chunks_grow_to_what_fits_and_steps_stay_within_the_bound),

@@ -490,7 +490,7 @@ static void statistics_count_lookups_hits_and_pages(void **state) {
     world_destroy(w);
 }
 
-int main(void) {
+TEST_PROGRAM(prefix) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hit_is_the_longest_prefix_of_whole_blocks_but_never_everything),
         cmocka_unit_test(a_hit_finds_what_a_naive_search_over_all_tables_finds),

@@ -1,6 +1,7 @@
 // A model with recurrent layers, a window and full attention in mixes: states are carried from
 // block to block, found as checkpoints by equal prefixes, recomputed after a preemption, and none
 // of it shows in the tokens. The engine's invariants are tested after every step.
+// label: async
 #include "bare_engine.h"
 #include "engine/door/driver.h"
 #include "mix.h"
@@ -162,7 +163,7 @@ static void a_picture_has_the_pages_of_all_groups(void **state) {
     rn_engine_destroy(engine);
 }
 
-int main(void) {
+TEST_PROGRAM(recurrent) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mixes_give_the_tokens_of_alone_runs),
         cmocka_unit_test(a_checkpoint_gives_the_state_of_its_prefix),

@@ -213,7 +213,7 @@ static void values_out_of_range_are_refused_with_their_name(void **state) {
                      RN_OK);
 }
 
-int main(void) {
+TEST_PROGRAM(sampler) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_choice_follows_the_filtered_law),
         cmocka_unit_test(the_choice_is_the_largest_sum_of_logit_and_noise),

@@ -211,7 +211,7 @@ static void repetitions_beyond_the_longest_count_as_the_longest(void **state) {
     sampler_close(&sampler);
 }
 
-int main(void) {
+TEST_PROGRAM(sampler_dry) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lengths_computed_by_hand),
         cmocka_unit_test(a_repetition_does_not_cross_a_breaker),

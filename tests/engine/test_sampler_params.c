@@ -154,7 +154,7 @@ static void names_are_used_once(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(sampler_params) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(neutral_values_lie_in_their_ranges),
         cmocka_unit_test(both_ends_of_a_range_are_accepted_and_what_is_beyond_refused),

@@ -644,7 +644,7 @@ static void xtc_draws_from_a_stream_of_its_own(void **state) {
     assert_true(abs(n[0] - N / 2) < 600);
 }
 
-int main(void) {
+TEST_PROGRAM(sampler_steps) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_filter_keeps_what_its_definition_keeps),
         cmocka_unit_test(each_edit_gives_the_logits_of_its_definition),

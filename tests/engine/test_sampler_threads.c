@@ -1,5 +1,6 @@
 // Choices on several threads at once, each with scratch of its own, over the same logits, history
 // and parameters: they are what one thread chooses.
+// label: threads
 #include <pthread.h>
 
 #include "check.h"
@@ -71,7 +72,7 @@ static void choices_on_several_threads_are_those_of_one(void **state) {
     assert_memory_not_equal(alone.chosen, (int32_t[N_CHOICES]){0}, sizeof alone.chosen);
 }
 
-int main(void) {
+TEST_PROGRAM(sampler_threads) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices_on_several_threads_are_those_of_one),
     };

@@ -628,7 +628,7 @@ static void what_only_costs_too_much_is_tried_again(void **state) {
     check(probes >= 2 && probes <= 16, "%d", probes);
 }
 
-int main(void) {
+TEST_PROGRAM(spec_control) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lengths_are_the_best_of_all_combinations),
         cmocka_unit_test(with_drafters_that_cost_the_choice_is_close_to_the_best),

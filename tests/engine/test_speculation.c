@@ -1,6 +1,7 @@
 // Nobody can tell from a text that parts of it were drafted: requests of every kind, in mixes with
 // others, give what they give alone and without drafts, whoever drafts and however long drafts are.
 // The invariants of the engine are tested after every step. test_speculation_long.c has more.
+// label: async-long
 #include "speculation_law.h"
 #include "speculation_ways.h"
 
@@ -124,7 +125,7 @@ static void drafted_texts_follow_the_exact_law(void **state) {
     bare_close(model);
 }
 
-int main(void) {
+TEST_PROGRAM(speculation) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_do_not_show_in_stories),
         cmocka_unit_test(drafts_do_not_show_with_a_smaller_model),

@@ -1,5 +1,6 @@
 // What test_speculation.c tests, with the trained pair of models in every way, with models of
 // several architectures, and the law of what a draft model has drafted.
+// label: long
 #include "speculation_law.h"
 #include "speculation_ways.h"
 
@@ -72,7 +73,7 @@ static void drafted_texts_follow_the_exact_law(void **state) {
     law_check(&law, tale.draft);
 }
 
-int main(void) {
+TEST_PROGRAM(speculation_long) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_do_not_show_with_a_smaller_model),
         cmocka_unit_test(drafts_do_not_show_in_other_architectures),

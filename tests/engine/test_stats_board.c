@@ -1,4 +1,5 @@
 // Statistics read while they are written: whole snapshots, never older than one seen before.
+// label: threads
 #include <pthread.h>
 #include <string.h>
 
@@ -49,7 +50,7 @@ static void what_is_written_is_read(void **state) {
     assert_memory_equal(&stats, &out, sizeof stats);
 }
 
-int main(void) {
+TEST_PROGRAM(stats_board) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(readers_see_whole_snapshots_in_order),

@@ -346,7 +346,7 @@ static void a_ring_that_is_too_large_is_refused(void **state) {
     assert_non_null(strstr(err.message, "2147483647"));
 }
 
-int main(void) {
+TEST_PROGRAM(suffix) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_found_is_the_longest_and_latest),
         cmocka_unit_test(texts_of_no_or_few_tokens_have_no_match),

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include "engine/request/users.h"
 
@@ -99,7 +99,7 @@ static void the_table_holds_as_many_as_it_was_made_for_again_and_again(void **st
     users_deinit(&users);
 }
 
-int main(void) {
+TEST_PROGRAM(users) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(users_with_the_same_key_are_one),
         cmocka_unit_test(service_is_shared_equally_whatever_a_turn_costs),

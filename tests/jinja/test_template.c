@@ -2,6 +2,7 @@
 // (tests/e2e/templates_jinja2.py wrote them): the families' templates on every conversation, and
 // snippets for each filter, test, method, operator and rule. With TEMPLATES_OUT set the results are
 // also written into that folder, in the same form, for tests/e2e/templates.sh.
+// label: memory
 #include "data_file.h"
 #include "jinja/template.h"
 
@@ -142,7 +143,7 @@ static void the_results_are_of_the_current_snippets(void **state) {
     json_decref(groups);
 }
 
-int main(void) {
+TEST_PROGRAM(template) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_renders_every_conversation_as_jinja2_does),
         cmocka_unit_test(every_snippet_renders_as_with_jinja2),

@@ -496,7 +496,7 @@ static void threads_may_share_a_template(void **state) {
     template_destroy(tmpl);
 }
 
-int main(void) {
+TEST_PROGRAM(template_limits) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sixty_thousand_levels_are_refused_by_the_parser),
         cmocka_unit_test(sixty_levels_are_fine),

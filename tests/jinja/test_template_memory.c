@@ -8,7 +8,7 @@
 #include "jinja/template.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-int main(void) { return 0; }
+TEST_PROGRAM(template_memory) { return 0; }
 #else
 
 #include "failing_malloc.h"
@@ -48,7 +48,7 @@ static void every_allocation_may_fail(void **state) {
     check(n > 10, "%ld allocations", n); // or nothing was tested
 }
 
-int main(void) {
+TEST_PROGRAM(template_memory) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

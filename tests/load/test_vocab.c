@@ -419,7 +419,7 @@ static void files_that_are_too_large_are_refused(void **state) {
     data_folder_remove(&folder);
 }
 
-int main(void) {
+TEST_PROGRAM(vocab) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(byte_level_metadata_makes_a_tokenizer),
         cmocka_unit_test(bos_is_added_by_default_where_the_pre_tokenizer_says_so),

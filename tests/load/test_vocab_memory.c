@@ -75,7 +75,7 @@ static void larger_ones_are_refused_by_their_size(void **state) {
     check_bomb(1 << 10, (1 << 19) + 1, KIND_NORMAL, "524289");
 }
 
-int main(void) {
+TEST_PROGRAM(vocab_memory) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_largest_vocabularies_stay_within_64_mb),
         cmocka_unit_test(larger_ones_are_refused_by_their_size),

@@ -213,7 +213,7 @@ static void flipped_header_bytes_never_crash(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(archs) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_architecture_makes_its_plan),
         cmocka_unit_test(a_layers_tensor_that_no_one_uses_is_refused),

@@ -173,7 +173,7 @@ static void too_many_sizes_of_experts_are_summed(void **state) {
     plan_deinit(&plan);
 }
 
-int main(void) {
+TEST_PROGRAM(cost_rates) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates_equal_the_plans_cost_with_recurrent_state),
         cmocka_unit_test(rates_equal_the_plans_cost_on_every_architecture),

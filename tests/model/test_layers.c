@@ -119,7 +119,7 @@ static void more_kinds_than_a_plan_holds_are_refused(void **state) {
     check(strstr(err.message, "layered.gguf: layer 4 "), "%s", err.message);
 }
 
-int main(void) {
+TEST_PROGRAM(layers) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_of_one_kind_and_width_share_a_group),
         cmocka_unit_test(every_layer_has_its_own_widths),

@@ -223,7 +223,7 @@ static void flipped_header_bytes_never_crash(void **state) {
     free(copy);
 }
 
-int main(void) {
+TEST_PROGRAM(model) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sound_file_makes_a_plan),
         cmocka_unit_test(numbers_out_of_range_are_refused),

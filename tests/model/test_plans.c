@@ -1,7 +1,7 @@
 // Pins the plans: for every reference model, as a GGUF file and as a folder, and for every
 // synthetic shape, the hash of its metadata, its tensors and its plan down to operands, weights'
 // bytes and rope frequencies. A change of the builders that is meant to change no plan leaves these
-// hashes alone. After an intended change `test_plans --print` prints the new rows of
+// hashes alone. After an intended change `PRINT_PLANS=1 test_model plans` prints the new rows of
 // plan_hashes.def.
 #define _GNU_SOURCE 1
 #include <inttypes.h>
@@ -200,8 +200,8 @@ static void synthetic_shapes_give_the_pinned_plans(void **state) {
     }
 }
 
-int main(int argc, char **argv) {
-    is_printing = argc > 1 && strcmp(argv[1], "--print") == 0;
+TEST_PROGRAM(plans) {
+    is_printing = getenv("PRINT_PLANS") != NULL;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_give_the_pinned_plans),
         cmocka_unit_test(folders_give_the_pinned_plans),

@@ -348,7 +348,7 @@ static void experts_may_be_tensors_of_their_own(void **state) {
     file_refused(&file, RN_ERR_UNSUPPORTED, "blk.0.ffn_up.1.weight: format is Q8_0, expected F32");
 }
 
-int main(void) {
+TEST_PROGRAM(published) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_largest_gemmas_scale_by_width_and_heads),
         cmocka_unit_test(gemma2_has_its_caps_and_window_where_a_file_does_not_say),

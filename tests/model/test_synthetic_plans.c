@@ -36,7 +36,7 @@ static void every_shape_becomes_a_plan(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(synthetic_plans) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_shape_becomes_a_plan),
     };

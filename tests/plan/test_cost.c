@@ -237,7 +237,7 @@ static void a_token_keeps_its_part_of_a_page_of_each_group(void **state) {
     plan_deinit(&plan);
 }
 
-int main(void) {
+TEST_PROGRAM(cost) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decode_reads_each_weight_once_and_the_whole_context),
         cmocka_unit_test(windowed_layers_read_their_window_only),

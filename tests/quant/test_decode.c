@@ -187,7 +187,7 @@ static void every_bit_of_a_block_is_read(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(decode) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_blocks_decode_as_defined),
         cmocka_unit_test(every_bit_of_a_block_is_read),

@@ -413,7 +413,7 @@ static void the_table_says_what_can_be_encoded(void **state) {
     assert_false(format_can_encode(FORMAT_MXFP4));
 }
 
-int main(void) {
+TEST_PROGRAM(encode) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elements_come_back_within_their_bound),
         cmocka_unit_test(gaussian_error_is_what_the_format_is_known_for),

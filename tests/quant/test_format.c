@@ -414,7 +414,7 @@ static void decode_follows_from_unpack_for_random_bytes(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(format) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_is_sound),
         cmocka_unit_test(sizes_are_those_of_the_files),

@@ -340,7 +340,7 @@ static void what_cannot_be_continued_is_refused(void **state) {
     expect_error(KEEPS, &chat, RN_ERR_ARG, "new turn");
 }
 
-int main(void) {
+TEST_PROGRAM(chat) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_error_of_the_models_own_template_names_the_model),
         cmocka_unit_test(the_models_template_renders),

@@ -9,7 +9,7 @@
 #include "runnel.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-int main(void) { return 0; }
+TEST_PROGRAM(chat_memory) { return 0; }
 #else
 
 #include "failing_malloc.h"
@@ -54,7 +54,7 @@ static void every_allocation_may_fail(void **state) {
     rn_model_close(model);
 }
 
-int main(void) {
+TEST_PROGRAM(chat_memory) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

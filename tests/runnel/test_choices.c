@@ -1,6 +1,7 @@
 // Several choices of one prompt, and embeddings, through the public interface: choices share the
 // prompt and differ in their draws; an embedding is the last hidden state, or the mean of all, the
 // same bits however the prompt was cut and whatever ran beside it.
+// label: async
 #include <math.h>
 
 #include "streams.h"
@@ -294,7 +295,7 @@ static void embeddings_have_the_same_bits_however_they_are_cut(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(choices) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choice_0_is_the_single_one_and_others_differ),
         cmocka_unit_test(greedy_choices_are_equal),

@@ -1,5 +1,6 @@
 // The options of speculation: what is on, what is refused and why, and that the plan of memory says
 // the same as the engine.
+// label: async
 #include "check.h"
 #include "runnel.h"
 
@@ -145,7 +146,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-int main(void) {
+TEST_PROGRAM(draft_options) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_name_the_drafters),
         cmocka_unit_test(lengths_have_bounds),

@@ -1,5 +1,6 @@
 // The engine through the public interface: many sequences at once do not see each other, limits and
 // stops hold, pages come back, and a step allocates nothing.
+// label: threads async
 
 #define _GNU_SOURCE 1 // memmem
 #include <math.h>
@@ -564,7 +565,7 @@ static void a_step_that_takes_long_is_seen_to(void **state) {
     rn_engine_destroy(stuck.engine);
 }
 
-int main(void) {
+TEST_PROGRAM(engine) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(special_tokens_are_tokens_without_text),
         cmocka_unit_test(special_tokens_are_text_where_asked_for),

@@ -1,5 +1,6 @@
 // Who goes first, through the public interface: priorities, users' shares, age; bounds on the
 // queue; what pausing, cancelling and a shortage of pages do to the others.
+// label: async
 #include "streams.h"
 #include "tale.h"
 
@@ -324,7 +325,7 @@ static void a_request_that_could_never_fit_is_refused(void **state) {
     rn_engine_destroy(engine);
 }
 
-int main(void) {
+TEST_PROGRAM(fairness) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_higher_priority_overtakes_who_waits),
         cmocka_unit_test(a_higher_priority_takes_the_place_of_a_lower_one),

@@ -1,5 +1,6 @@
 // The reference models from their GGUF files: every logit within 1e-3 of the reference, and the
 // same greedy continuation.
+// label: async-long
 #include "golden.h"
 
 static bool has_gguf(const json_t *entry) { return json_is_true(json_object_get(entry, "gguf")); }
@@ -11,7 +12,7 @@ static void from_gguf_equals_its_reference(void **state) {
     golden_unload(&g);
 }
 
-int main(void) {
+TEST_PROGRAM(golden) {
     return data_run_tests(GOLDEN_LIST, "from_gguf_equals_its_reference",
                           from_gguf_equals_its_reference, has_gguf);
 }

@@ -13,7 +13,7 @@ static void from_a_folder_equals_its_reference(void **state) {
     golden_unload(&g);
 }
 
-int main(void) {
+TEST_PROGRAM(golden_folder) {
     return data_run_tests(GOLDEN_LIST, "from_a_folder_equals_its_reference",
                           from_a_folder_equals_its_reference, NULL);
 }

@@ -162,7 +162,7 @@ static void sharded_folder_gives_the_bits_of_one_file(void **state) {
     golden_unload(&g);
 }
 
-int main(void) {
+TEST_PROGRAM(golden_split) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(split_gguf_gives_the_bits_of_the_whole_from_any_part),
         cmocka_unit_test(sharded_folder_gives_the_bits_of_one_file),

@@ -1,4 +1,5 @@
 // Models with experts: the same bits in every way to run them.
+// label: threads
 #include "golden_ways.h"
 
-int main(void) { return golden_run_ways(golden_has_experts); }
+TEST_PROGRAM(golden_ways_experts) { return golden_run_ways(golden_has_experts); }

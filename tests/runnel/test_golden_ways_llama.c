@@ -1,4 +1,5 @@
 // The llama family: the same bits in every way to run it.
+// label: async-long
 #include "golden_ways.h"
 
-int main(void) { return golden_run_ways(golden_in_llama_family); }
+TEST_PROGRAM(golden_ways_llama) { return golden_run_ways(golden_in_llama_family); }

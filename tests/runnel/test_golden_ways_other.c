@@ -5,4 +5,4 @@ static bool rest(const json_t *entry) {
     return !golden_in_llama_family(entry) && !golden_has_experts(entry);
 }
 
-int main(void) { return golden_run_ways(rest); }
+TEST_PROGRAM(golden_ways_other) { return golden_run_ways(rest); }

@@ -2,6 +2,7 @@
 // with each KV type, with pages so few that sequences are preempted, with and without the prefix
 // cache, cancelled, paused, on one and two threads. The by-hand form is mix_long.c. Under
 // sanitizers, where everything is slower, there are fewer requests.
+// label: threads async
 #include "mix.h"
 #include "tale.h"
 
@@ -61,7 +62,7 @@ static void a_storm_of_cancels_gives_every_page_back(void **state) {
     assert_true(totals.cancelled > 5 * N_STORMS);
 }
 
-int main(void) {
+TEST_PROGRAM(mix) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mixes_give_the_tokens_of_alone_runs),
         cmocka_unit_test(a_storm_of_cancels_gives_every_page_back),

@@ -107,7 +107,7 @@ static void a_vocabulary_has_no_plan(void **state) {
     rn_model_close(vocab);
 }
 
-int main(void) {
+TEST_PROGRAM(plan_memory) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_parts_are_those_of_the_model),
         cmocka_unit_test(an_engine_has_the_context_and_the_memory_of_its_plan),

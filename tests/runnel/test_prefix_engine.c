@@ -1,6 +1,7 @@
 // Requests that begin alike, through the public interface: a shared prefix is computed once and
 // stored once, whether they come one after the other or all at once; salts part them; tokens are
 // those of a run without a cache; what is cached can be forgotten, and makes room when it must.
+// label: async
 #include "streams.h"
 #include "tale.h"
 
@@ -284,7 +285,7 @@ static void every_full_block_is_found_by_the_next_request(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(prefix_engine) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_full_block_is_found_by_the_next_request),
         cmocka_unit_test(a_prefix_is_computed_once_by_one_after_the_other),

@@ -1,6 +1,7 @@
 // Logprobs of requests, through the public interface: they are those of the raw logits, which a
 // second request over the same tokens listens to, whatever the sampling, the choices, preemptions,
 // prefix hits and neighbours. That they are equal to the bit in any company is tests/mix.h's.
+// label: threads async
 #include <math.h>
 #include <time.h>
 
@@ -239,7 +240,7 @@ static void more_than_there_can_be_are_refused(void **state) {
     rn_engine_destroy(engine);
 }
 
-int main(void) {
+TEST_PROGRAM(request_logprobs) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(they_are_those_of_the_raw_logits),
         cmocka_unit_test(each_choice_has_its_own),

@@ -5,7 +5,7 @@
 #include "streams.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-int main(void) { return 0; }
+TEST_PROGRAM(request_memory) { return 0; }
 #else
 
 #include "failing_malloc.h"
@@ -141,7 +141,7 @@ static void a_watcher_without_memory_is_refused(void **state) {
     rn_engine_destroy(engine);
 }
 
-int main(void) {
+TEST_PROGRAM(request_memory) {
     static int kinds[] = {0, 1, 2, 3};
     const struct CMUnitTest tests[] = {
         {"a_failed_allocation_is_that_requests_error_alone: plain",

@@ -264,7 +264,7 @@ static void the_peaks_are_measured(void **state) {
     teardown(&f);
 }
 
-int main(void) {
+TEST_PROGRAM(runner) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decoding_costs_what_the_plan_says_of_each_position),
         cmocka_unit_test(streams_share_the_weights_and_not_the_cache),

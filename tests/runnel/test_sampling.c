@@ -1,6 +1,7 @@
 // Sampling through the public interface: what a request points to is copied, token ids are checked,
 // penalties see the sequence's own tokens whatever else is in the batch, and the breakers of DRY
 // are the tokens whose text contains one.
+// label: async
 #define _GNU_SOURCE 1 // memmem
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,7 +204,7 @@ static void breakers_are_the_tokens_that_contain_one(void **state) {
     assert_null(breakers.bits);
 }
 
-int main(void) {
+TEST_PROGRAM(sampling) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(biases_are_copied_ban_and_force),
         cmocka_unit_test(ids_out_of_range_are_refused_by_name),

@@ -106,7 +106,7 @@ static void an_unknown_shape_is_named(void **state) {
     check(strstr(err.message, "'9b'") != NULL, "%s", err.message);
 }
 
-int main(void) {
+TEST_PROGRAM(synthetic_models) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_format_gives_finite_logits),
         cmocka_unit_test(mixes_and_experts_give_finite_logits),

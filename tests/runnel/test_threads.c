@@ -1,5 +1,6 @@
 // The engine's own thread under load: submitters, cancellers, a reader and a watcher at once. What
 // comes out is what single runs give, every choice ends exactly once, and nothing is left behind.
+// label: threads async
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
@@ -605,7 +606,7 @@ static void an_embedding_stays_until_the_next_wait(void **state) {
     rn_engine_destroy(engine);
 }
 
-int main(void) {
+TEST_PROGRAM(threads) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_under_load_are_those_of_single_runs),
         cmocka_unit_test(an_overloaded_engine_refuses_and_loses_nothing),

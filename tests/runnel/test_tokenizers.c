@@ -321,7 +321,7 @@ static void any_bytes_survive_as_the_sum_of_token_bytes(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-int main(void) {
+TEST_PROGRAM(tokenizers) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tale_tokenizes_as_its_reference),
         cmocka_unit_test(any_bytes_survive_as_the_sum_of_token_bytes),

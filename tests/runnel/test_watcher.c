@@ -1,5 +1,6 @@
 // Pictures of an engine, through the public interface: states of streams and pages that are known
 // beforehand, at the right moments, from engines that run, sleep, or wait for their reader.
+// label: threads
 #include <pthread.h>
 #include <time.h>
 
@@ -307,7 +308,7 @@ static void pictures_under_load_are_sound(void **state) {
     rn_engine_destroy(engine);
 }
 
-int main(void) {
+TEST_PROGRAM(watcher) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_idle_engine_has_free_pages),
         cmocka_unit_test(a_stream_is_seen_on_its_way),

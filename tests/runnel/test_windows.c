@@ -2,6 +2,7 @@
 // see them, prefixes are found where the window's part of them is still there, and none of it shows
 // in the tokens. The reference models' windows are shorter than a page; here they also run with
 // windows that span several, which the file's own number is overwritten with.
+// label: async
 #include "data_file.h"
 #include "mix.h"
 #include "streams.h"
@@ -151,7 +152,7 @@ static void a_prefix_is_found_with_its_window(void **state) {
     free(bytes);
 }
 
-int main(void) {
+TEST_PROGRAM(windows) {
 #ifdef TEST_ASYNC
     enum { OTHERS = 2 };
 #else

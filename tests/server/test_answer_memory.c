@@ -5,7 +5,7 @@
 #include "answer_world.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-int main(void) { return 0; }
+TEST_PROGRAM(answer_memory) { return 0; }
 #else
 
 #include "failing_malloc.h"
@@ -116,7 +116,7 @@ static void answers_without_memory_are_marked(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(answer_memory) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_without_memory_are_refused),
         cmocka_unit_test(answers_without_memory_are_marked),

@@ -112,7 +112,7 @@ static void nothing_points_to_another_server(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(assets) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_page_is_at_the_root),
         cmocka_unit_test(types_and_tags_are_set),

@@ -1,5 +1,6 @@
 // Readers of single fields: what they take, what they refuse, and what the refusal says. And the
 // path at which broken JSON text goes wrong.
+// label: memory
 #include "fields.h"
 
 #include <math.h>
@@ -496,7 +497,7 @@ static void deep_text_costs_no_more_than_its_bytes(void **state) {
     free(text);
 }
 
-int main(void) {
+TEST_PROGRAM(fields) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_are_taken_in_their_range_alone),
         cmocka_unit_test(reals_are_taken_in_their_range_alone),

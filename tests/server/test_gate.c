@@ -1,5 +1,6 @@
 // Who may call: names that a page elsewhere could have reached us by are refused, whatever they
 // look like; keys are compared as a whole.
+// label: memory
 #include "gate.h"
 
 #include <string.h>
@@ -103,7 +104,7 @@ static void test_a_key_opens_as_a_whole_alone(void **state) {
     assert_false(gate_key(&config, NULL, ""));
 }
 
-int main(void) {
+TEST_PROGRAM(gate) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_only_names_of_this_machine_are_hosts),
         cmocka_unit_test(test_further_hosts_are_those_that_are_configured),

@@ -186,7 +186,7 @@ static void test_a_stream_that_takes_too_long_says_so_and_its_connection_ends(vo
     serve_expect_idle(serve);
 }
 
-int main(void) {
+TEST_PROGRAM(generation) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_timings_are_sums_over_choices),
         cmocka_unit_test(test_drafts_are_summed_and_bytes_are_those_of_a_token),

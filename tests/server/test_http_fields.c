@@ -1,5 +1,6 @@
 // Wrong fields over HTTP, on every route that takes a body: an answer always comes, 200 or a 4xx
 // that names the field, and the server goes on as before.
+// label: threads
 #include <jansson.h>
 
 #include "params.h"
@@ -166,7 +167,7 @@ static void the_text_of_others_is_not_touched(void **state) {
     free(text[1]);
 }
 
-int main(void) {
+TEST_PROGRAM(http_fields) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_field_is_answered_on_every_route),
         cmocka_unit_test(a_wrong_body_is_answered_on_every_route),

@@ -1,5 +1,6 @@
 // Every route of the table without a key, with wrong ones and with the right one: what is not meant
 // for all is refused, and so is what does not exist.
+// label: threads memory
 #include "routes.h"
 #include "serve.h"
 
@@ -102,7 +103,7 @@ static void without_a_key_nothing_is_said_about_what_exists(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(keys) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_route_but_the_open_ones_needs_a_key),
         cmocka_unit_test(the_open_routes_are_health_and_the_page_alone),

@@ -1,4 +1,5 @@
 // The live view: what it keeps of streams, and its JSON, from engine states made by hand.
+// label: memory
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -438,7 +439,7 @@ static void test_rates_are_over_the_last_second(void **state) {
     fixture_deinit(&f);
 }
 
-int main(void) {
+TEST_PROGRAM(live) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_stream_keeps_its_number_and_shows_each_token_once),
         cmocka_unit_test(test_a_stream_that_ended_is_shown_once_more),

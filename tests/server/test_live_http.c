@@ -1,4 +1,5 @@
 // The live view and the counters of a real server, over a loopback socket.
+// label: threads
 #include <arpa/inet.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -288,7 +289,7 @@ static void test_metrics_count_what_was_answered(void **state) {
     served_stop(&served);
 }
 
-int main(void) {
+TEST_PROGRAM(live_http) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_watcher_sees_every_token_of_every_stream_once),
         cmocka_unit_test(test_one_picture_is_an_answer_of_its_own),

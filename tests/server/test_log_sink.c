@@ -1,6 +1,7 @@
 // The sink against descriptors that misbehave: nobody reads, somebody reads slowly, the reader has
 // gone, the disk is full, a terminal holds the writer inside write(2). The caller never waits,
 // lines arrive whole and in order, and each is either written or counted as lost.
+// label: threads
 #define _GNU_SOURCE 1 // posix_openpt
 #include <errno.h>
 #include <fcntl.h>
@@ -369,7 +370,7 @@ static void test_lines_for_a_full_device_are_lost_and_counted(void **state) {
     assert_int_equal(sink_close(sink, PATIENCE_MS), 10);
 }
 
-int main(void) {
+TEST_PROGRAM(log_sink) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_unread_pipe_holds_up_nobody_and_every_drop_is_counted),
         cmocka_unit_test(test_a_slow_reader_gets_whole_lines_and_all_but_the_dropped),

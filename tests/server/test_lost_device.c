@@ -1,6 +1,7 @@
 // A server whose device fails: a failed step ends its requests with an error and the server goes
 // on. A lost device ends every answer with one, health says so, and the server ends by itself for
 // the supervisor to start anew. Engines here run on the fake backend.
+// label: threads device
 #include "fake/fake_backend.h"
 #include "serve_watch.h"
 
@@ -153,7 +154,7 @@ static void a_lost_device_shows_while_a_reader_reads_nothing(void **state) {
     serve_stop(&serve);
 }
 
-int main(void) {
+TEST_PROGRAM(lost_device) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failed_step_is_told_and_the_next_request_works),
         cmocka_unit_test(a_lost_device_is_told_to_all_and_ends_the_server),

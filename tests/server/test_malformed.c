@@ -1,6 +1,7 @@
 // Bytes that are no HTTP, or HTTP that two readers could take for different things: each connection
 // gets a 4xx or its end, never a second answer that it did not ask for, and the others go on. And
 // senders that trickle are cut off by deadlines that they cannot move.
+// label: threads
 #include "serve.h"
 #include "tools.h"
 
@@ -285,7 +286,7 @@ static void requests_behind_each_other_are_answered_in_order(void **state) {
     reply_free(reply);
 }
 
-int main(void) {
+TEST_PROGRAM(malformed) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_request_lines_are_refused),
         cmocka_unit_test(bad_lengths_are_refused),

@@ -1,5 +1,6 @@
 // Anthropic's Messages API: conversations that are read, and answers that are written, without a
 // connection and without an engine.
+// label: memory
 #include "answer_world.h"
 #include "messages.h"
 
@@ -361,7 +362,7 @@ static void errors_and_pings_are_events(void **state) {
     json_decref(events);
 }
 
-int main(void) {
+TEST_PROGRAM(messages) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_become_chat_messages),
         cmocka_unit_test(tools_and_thinking_reach_the_template),

@@ -1,4 +1,5 @@
 // /metrics and the access log, without HTTP: events are fed, the text is read back.
+// label: memory
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
@@ -512,7 +513,7 @@ static void test_the_log_sums_over_choices_and_has_no_text(void **state) {
     fixture_deinit(&f);
 }
 
-int main(void) {
+TEST_PROGRAM(metrics) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_first_tokens_and_gaps_fall_into_their_buckets),
         cmocka_unit_test(test_tokens_that_come_together_are_no_gaps),

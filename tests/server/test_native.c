@@ -1,5 +1,6 @@
 // llama.cpp's /completion, /props and /slots: prompts in all their forms, and answers whole and in
 // pieces. Choices are filled by hand, as the engine's events would.
+// label: memory
 #include "served.h"
 
 #include <stdio.h>
@@ -434,7 +435,7 @@ static void a_running_choice_takes_a_slot(void **state) {
     call_free(call);
 }
 
-int main(void) {
+TEST_PROGRAM(native) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_come_in_every_form),
         cmocka_unit_test(prompts_that_are_none_are_refused),

@@ -1,5 +1,6 @@
 // The native routes over HTTP with a real engine: what is streamed is what is answered whole, and a
 // stream ends with its last object.
+// label: memory
 #include "serve.h"
 
 #include <jansson.h>
@@ -110,7 +111,7 @@ static void nothing_of_a_bad_request_is_left_behind(void **state) {
     serve_is_well(*state, "bad requests");
 }
 
-int main(void) {
+TEST_PROGRAM(native_http) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_says_what_an_answer_says),
         cmocka_unit_test(the_server_tells_about_itself),

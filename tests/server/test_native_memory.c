@@ -2,7 +2,7 @@
 // refused with 503 or knows that its answer is lost, and nothing leaks. Sanitizers bring their own
 // allocator; under them there is nothing to test here.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-int main(void) { return 0; }
+TEST_PROGRAM(native_memory) { return 0; }
 #else
 
 #include "served.h"
@@ -91,7 +91,7 @@ static void lost_memory_of_an_answer_is_remembered(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(native_memory) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing),
         cmocka_unit_test(lost_memory_of_an_answer_is_remembered),

@@ -1,5 +1,6 @@
 // /v1/chat/completions: which conversations are taken and what templates see of them; what a stream
 // and a whole answer are made of, and that they say the same.
+// label: memory
 #define _GNU_SOURCE // memmem, asprintf
 #define RANDOM_SEED 41
 #include "openai_world.h"
@@ -502,7 +503,7 @@ static void an_error_in_a_stream_is_an_event_and_the_last(void **state) {
     call_free(call);
 }
 
-int main(void) {
+TEST_PROGRAM(openai_chat) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(conversations_become_what_templates_take),
         cmocka_unit_test(wrong_conversations_are_refused_by_the_name_of_what_is_wrong),

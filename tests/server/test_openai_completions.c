@@ -1,5 +1,6 @@
 // /v1/completions: prompts in all their forms, echoes, legacy logprobs, and streams that say what
 // the whole answer says.
+// label: memory
 #define _GNU_SOURCE // memmem, asprintf
 #define RANDOM_SEED 43
 #include "openai_world.h"
@@ -331,7 +332,7 @@ static void the_chosen_token_is_among_the_likeliest(void **state) {
     rn_free(ids);
 }
 
-int main(void) {
+TEST_PROGRAM(openai_completions) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_are_texts_or_ids_one_or_several),
         cmocka_unit_test(a_prompt_may_hold_a_nul),

@@ -1,4 +1,5 @@
 // /v1/embeddings: both forms of a vector hold the same numbers; what is refused. And /v1/models.
+// label: memory
 #define _GNU_SOURCE // memmem, asprintf
 #define RANDOM_SEED 47
 #include "openai_world.h"
@@ -160,7 +161,7 @@ static void the_model_is_listed_under_all_of_its_names(void **state) {
     call_free(call);
 }
 
-int main(void) {
+TEST_PROGRAM(openai_embeddings) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_and_base64_are_the_same_vector),
         cmocka_unit_test(an_answer_has_the_keys_of_the_reference),

@@ -1,6 +1,7 @@
 // Every generation field of every family, walked from the tables themselves: whatever JSON stands
 // in a field, it is either taken, and then in its declared range, or refused by its name with a
 // 4xx.
+// label: memory
 #include "params.h"
 
 #include <math.h>
@@ -705,7 +706,7 @@ static void test_drafts_may_be_limited_or_refused_by_either_spelling(void **stat
                    "speculative.n_max", "expected an integer");
 }
 
-int main(void) {
+TEST_PROGRAM(params) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_field_takes_or_refuses_any_value),
         cmocka_unit_test(every_field_takes_or_refuses_large_values),

@@ -2,7 +2,7 @@
 // reads what it would have read; nothing leaks. Sanitizers bring their own allocator; under them
 // there is nothing to test here.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-int main(void) { return 0; }
+TEST_PROGRAM(params_memory) { return 0; }
 #else
 
 #include "params.h"
@@ -43,7 +43,7 @@ static void each_failed_allocation_is_a_503_and_leaks_nothing(void **state) {
     assert_true(refused > 5);
 }
 
-int main(void) {
+TEST_PROGRAM(params_memory) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_failed_allocation_is_a_503_and_leaks_nothing),
     };

@@ -1,5 +1,6 @@
 // OpenAI's Responses API: requests that are read, and answers that are written, without a
 // connection and without an engine.
+// label: memory
 #include "answer_world.h"
 #include "responses.h"
 
@@ -423,7 +424,7 @@ static void errors_end_a_stream_as_a_failed_response(void **state) {
     json_decref(events);
 }
 
-int main(void) {
+TEST_PROGRAM(responses) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_become_chat_messages),
         cmocka_unit_test(flat_tools_become_functions),

@@ -3,7 +3,7 @@
 // answered is right and has its head; nothing leaks or stays counted, and the next request works.
 // Sanitizers bring their own allocator; under them there is nothing to test here.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-int main(void) { return 0; }
+TEST_PROGRAM(serve_memory) { return 0; }
 #else
 
 #include <jansson.h>
@@ -138,7 +138,7 @@ static void test_each_failed_allocation_costs_one_request_at_most(void **state) 
     serve_stop(&serve);
 }
 
-int main(void) {
+TEST_PROGRAM(serve_memory) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_failed_allocation_costs_one_request_at_most),
     };

@@ -1,6 +1,7 @@
 // A running server with clients that do what they like: hang up in every state, read nothing, read
 // late, watch, come too many at once, and stay while it stops. Nothing may crash, hang or stay
 // counted, and nobody's text may depend on the others.
+// label: threads
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -667,7 +668,7 @@ static void test_answers_that_are_not_read_are_counted(void **state) {
     serve_stop(&serve);
 }
 
-int main(void) {
+TEST_PROGRAM(serve_threads) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_hang_ups_in_every_state_leave_nothing_behind,
                                         serve_setup, serve_teardown),

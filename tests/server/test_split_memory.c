@@ -9,7 +9,7 @@
 #include "split.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-int main(void) { return 0; }
+TEST_PROGRAM(split_memory) { return 0; }
 #else
 
 #include "failing_malloc.h"
@@ -58,7 +58,7 @@ static void without_memory_all_is_content(void **state) {
     check(n > 3, "%ld allocations", n); // or nothing was tested
 }
 
-int main(void) {
+TEST_PROGRAM(split_memory) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(without_memory_all_is_content)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

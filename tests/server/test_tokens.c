@@ -257,7 +257,7 @@ static void a_step_beyond_the_bound_is_unhealthy(void **state) {
     rn_model_close(model);
 }
 
-int main(void) {
+TEST_PROGRAM(tokens) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(content_gives_ids_alone),
         cmocka_unit_test(special_tokens_are_added_and_read_as_asked),

@@ -87,7 +87,7 @@ static void what_is_past_comes_soon(void **state) {
     assert_int_equal(world.due_ns[0], 0);
 }
 
-int main(void) {
+TEST_PROGRAM(wheel) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(timers_come_once_and_in_time),
         cmocka_unit_test(what_is_past_comes_soon),

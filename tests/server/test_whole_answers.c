@@ -1,5 +1,6 @@
 // Answers in one piece that are too large for one piece: what is kept of them is counted and
 // bounded, and what is sent choice by choice is the same JSON in every framing.
+// label: threads
 #include <jansson.h>
 
 #include "serve_watch.h"
@@ -152,7 +153,7 @@ static void an_answer_larger_than_all_may_be_is_told(void **state) {
     serve_stop(&serve);
 }
 
-int main(void) {
+TEST_PROGRAM(whole_answers) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_answers_are_the_same_in_every_framing),
         cmocka_unit_test(an_answer_that_cannot_be_kept_is_refused_before_it_is_made),

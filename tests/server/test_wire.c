@@ -2,6 +2,7 @@
 // connection's requests are in step with them. Each refusal is one answer whose body is JSON and
 // whose length is right. Rows of a table are sent at once and judged each; all that are wrong are
 // told.
+// label: threads
 #define _GNU_SOURCE 1 // syscall
 #include <pthread.h>
 #include <stdatomic.h>
@@ -725,7 +726,7 @@ static void connections_are_kept_as_asked(void **state) {
     check(!wrong, "%d are wrong", wrong);
 }
 
-int main(void) {
+TEST_PROGRAM(wire) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(folded_fields_are_refused),
         cmocka_unit_test(a_nul_in_the_head_is_refused),

@@ -1,5 +1,6 @@
 // Added tokens: where they are found, what they take from around them, and in which text they are
 // sought.
+// label: memory
 #include "check.h"
 
 #include <stdio.h>
@@ -258,7 +259,7 @@ static void texts_that_are_searched_for_have_a_limit(void **state) {
     free(text);
 }
 
-int main(void) {
+TEST_PROGRAM(added) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_take_white_space_if_they_say_so),
         cmocka_unit_test(single_words_are_not_found_within_others),

@@ -1,11 +1,12 @@
 // Merging: the order of merges, and that the heap for long words and the array for short ones give
 // what merging one pair at a time by the definition gives.
+// label: memory
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include <stdio.h>
 
@@ -236,7 +237,7 @@ static void a_huge_word_is_merged(void **state) {
     free(build);
 }
 
-int main(void) {
+TEST_PROGRAM(bpe) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_lowest_rank_is_merged_first),
         cmocka_unit_test(of_equal_ranks_the_leftmost_is_merged_first),

@@ -1,11 +1,12 @@
 // The streaming decoder: however the bytes are cut, the sum is the decoding of the whole, and no
 // piece holds half a character.
+// label: memory
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,7 +146,7 @@ static void text_comes_out_as_soon_as_it_is_certain(void **state) {
     assert_int_equal(finish(&decoder, out), 0);
 }
 
-int main(void) {
+TEST_PROGRAM(detokenizer) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ill_formed_parts_become_one_replacement_each),
         cmocka_unit_test(every_cut_into_pieces_gives_the_same_text),

@@ -301,7 +301,7 @@ static void without_the_flag_a_guard_is_text(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-int main(void) {
+TEST_PROGRAM(guard) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(guarded_text_is_plain_text),
         cmocka_unit_test(strings_that_are_joined_make_no_markup),

@@ -297,7 +297,7 @@ static void what_is_not_known_is_named(void **state) {
     free(build);
 }
 
-int main(void) {
+TEST_PROGRAM(normalizer) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_come_into_the_forms_of_unicode),
         cmocka_unit_test(forms_agree_with_utf8proc_on_random_texts),

@@ -351,7 +351,7 @@ static void long_texts_of_one_kind_are_gone_through(void **state) {
     free(text);
 }
 
-int main(void) {
+TEST_PROGRAM(pattern) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_match_what_pcre2_matches_in_random_texts),
         cmocka_unit_test(ill_formed_bytes_count_as_control_characters),

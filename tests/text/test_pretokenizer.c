@@ -1,5 +1,6 @@
 // From a vocabulary's splits to words: what names and regular expressions stand for, what becomes
 // of matches, and what is refused.
+// label: memory
 #include "check.h"
 
 #include <stdio.h>
@@ -425,7 +426,7 @@ static void unknown_kinds_and_behaviors_are_refused(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(pretokenizer) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpt2_splits_as_its_pattern_says),
         cmocka_unit_test(the_length_bounds_what_is_read),

@@ -231,7 +231,7 @@ static void endless_searches_end_with_an_error(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(regex) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matches_are_found_in_order),
         cmocka_unit_test(expressions_are_read_as_oniguruma_does),

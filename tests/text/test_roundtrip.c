@@ -1,5 +1,6 @@
 // decode(encode(text)) is the text, for random texts of every kind of vocabulary; and a long text,
 // which goes through the cache of words, gives what its parts give one by one.
+// label: memory
 #include "check.h"
 
 #include <stdio.h>
@@ -221,7 +222,7 @@ static void a_long_text_gives_what_its_words_give(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(roundtrip) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(byte_level_gives_back_any_bytes),
         cmocka_unit_test(with_nfc_it_gives_back_the_normalized_text),

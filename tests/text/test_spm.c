@@ -396,7 +396,7 @@ static void a_huge_word_is_merged(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(spm) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_score_is_merged_first),
         cmocka_unit_test(a_token_of_characters_that_are_none_is_still_made),

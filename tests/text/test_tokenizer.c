@@ -1,10 +1,11 @@
 // Small vocabularies made by hand: special tokens, BOS and EOS, decoding, and files that lie.
+// label: memory
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include <stdio.h>
 
@@ -647,7 +648,7 @@ static void overlong_strings_are_only_long(void **state) {
     free(text);
 }
 
-int main(void) {
+TEST_PROGRAM(tokenizer) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(control_tokens_are_found_only_when_asked_for),
         cmocka_unit_test(user_defined_tokens_are_always_found),

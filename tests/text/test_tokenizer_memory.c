@@ -6,13 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include "text/guard.h"
 #include "text/vocab_build.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-int main(void) { return 0; }
+TEST_PROGRAM(tokenizer_memory) { return 0; }
 #else
 
 #include "failing_malloc.h"
@@ -145,7 +145,7 @@ static void guards_report_each_failed_allocation(void **state) {
     free(build);
 }
 
-int main(void) {
+TEST_PROGRAM(tokenizer_memory) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(create_reports_each_failed_allocation_and_frees_the_rest),
         cmocka_unit_test(encode_reports_each_failed_allocation_and_keeps_the_list),

@@ -1,4 +1,5 @@
 // tokenizer_config.json: what is read from it, and what it changes in a vocabulary.
+// label: memory
 #include <stdio.h>
 #include <string.h>
 
@@ -230,7 +231,7 @@ static void added_tokens_of_a_tokenizer_json_stay(void **state) {
     assert_true(s.n_token == 6 && s.n_added == 1);
 }
 
-int main(void) {
+TEST_PROGRAM(vocab_config) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(silence_is_told_from_no, teardown),
         cmocka_unit_test_teardown(tokens_are_texts_or_objects, teardown),

@@ -1,5 +1,6 @@
 // tokenizer.json becomes a vocab_source: real files against jansson's tree, each part of a pipeline
 // by itself, and what is refused with which words.
+// label: memory
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -482,7 +483,7 @@ static void damaged_files_are_refused_or_read(void **state) {
     assert_true(n_read > 100);
 }
 
-int main(void) {
+TEST_PROGRAM(vocab_json) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(byte_level_files_are_read_whole, teardown),
         cmocka_unit_test_teardown(files_with_markers_are_read_whole, teardown),

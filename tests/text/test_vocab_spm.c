@@ -1,4 +1,5 @@
 // tokenizer.model becomes a vocab_source: real files, each field by itself, and what is refused.
+// label: memory
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -356,7 +357,7 @@ static void more_pieces_than_ids_are_refused(void **state) {
     free(data);
 }
 
-int main(void) {
+TEST_PROGRAM(vocab_spm) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(real_files_are_read_whole, teardown),
         cmocka_unit_test_teardown(defaults_hold_where_the_file_is_silent, teardown),

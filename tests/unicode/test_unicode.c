@@ -1,10 +1,11 @@
 // UTF-8 decoding of any bytes, the classes of characters, the byte-level alphabet.
+// label: memory
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -202,7 +203,7 @@ static void only_whole_characters_are_valid(void **state) {
     assert_false(unicode_is_valid("\xc0\x80", 2));        // overlong
 }
 
-int main(void) {
+TEST_PROGRAM(unicode) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_whole_characters_are_valid),
         cmocka_unit_test(every_scalar_value_decodes_to_itself),

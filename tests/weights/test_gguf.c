@@ -1,10 +1,11 @@
 // GGUF: what a good file gives, and how each kind of bad one is refused, by name and value.
+// label: memory
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -511,7 +512,7 @@ static void opening_a_file_reads_the_same_and_names_the_path(void **state) {
     free(image);
 }
 
-int main(void) {
+TEST_PROGRAM(gguf) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_are_found_with_their_bytes),
         cmocka_unit_test(metadata_is_read_by_type),

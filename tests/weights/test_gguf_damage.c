@@ -1,12 +1,13 @@
 // GGUF under damage: a real file cut at every byte of its header and at many of its data, bytes
 // flipped, and files made to waste memory. Images have exactly their size on the heap, so that the
 // address sanitizer sees any overread.
+// label: memory
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -254,7 +255,7 @@ static void large_vocabulary_opens_without_memory_per_token(void **state) {
     expect_small_growth(image, size, RN_OK);
 }
 
-int main(void) {
+TEST_PROGRAM(gguf_damage) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(file_cut_anywhere_in_its_header_is_refused),
         cmocka_unit_test(file_cut_in_its_data_is_refused_by_tensor),

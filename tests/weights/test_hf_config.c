@@ -1,5 +1,6 @@
 // config.json of a folder: which metadata it becomes for each class, in the old and the new style,
 // and how wrong values are refused, by key and value. The files have no tensors here.
+// label: memory
 #include "check.h"
 
 #include <math.h>
@@ -630,7 +631,7 @@ static void a_vocabulary_needs_no_config(void **state) {
     folder_remove(&folder);
 }
 
-int main(void) {
+TEST_PROGRAM(hf_config) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_class_has_its_architecture),
         cmocka_unit_test(the_folder_gives_the_name),

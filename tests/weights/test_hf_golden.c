@@ -1,6 +1,7 @@
 // The reference models as folders and as GGUF files, which a converter made of them: the metadata
 // that both have are equal, and so are all tensors, name by name and byte by byte, save the rows of
 // q and k where GGUF permutes them.
+// label: memory
 #include "golden_folder.h"
 #include "model/model.h"
 
@@ -100,7 +101,7 @@ static void folder_says_what_its_gguf_says(void **state) {
 
 static bool has_gguf(const json_t *entry) { return json_is_true(json_object_get(entry, "gguf")); }
 
-int main(void) {
+TEST_PROGRAM(hf_golden) {
     return data_run_tests(TEST_DATA "/golden/models.json", "folder_says_what_its_gguf_says",
                           folder_says_what_its_gguf_says, has_gguf);
 }

@@ -1,6 +1,7 @@
 // The reader of folders runs whatever rows it is given: a class that no architecture of runnel has,
 // with keys, settings, a window, a rope and tensors of its own, becomes metadata and tensors as its
 // rows say.
+// label: memory
 #include "folder.h"
 #include "weights/hf_arch.h"
 
@@ -161,7 +162,7 @@ static void other_rows_do_not_know_the_class(void **state) {
     folder_remove(&folder);
 }
 
-int main(void) {
+TEST_PROGRAM(hf_rows) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_become_what_the_rows_say),
         cmocka_unit_test(tensors_become_what_the_rows_say),

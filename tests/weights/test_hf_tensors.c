@@ -1,5 +1,6 @@
 // A folder's tensors under GGUF's names: views, parts, and the copies in another layout, element by
 // element; and how tensors that do not fit are refused, by name.
+// label: memory
 #include "check.h"
 
 #include <stdio.h>
@@ -460,7 +461,7 @@ static void types_and_shapes_that_cannot_be_views_are_refused(void **state) {
     refused("GPT2LMHeadModel", "", &image, RN_ERR_MODEL, "1 dimensions, expected 2");
 }
 
-int main(void) {
+TEST_PROGRAM(hf_tensors) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gemma_norms_have_one_added),
         cmocka_unit_test(names_of_norms_differ_by_class),

@@ -1,5 +1,6 @@
 // weights_read: bytes of a file come through the buffer, those of memory stay where they are, and a
 // file that was cut after open is an error.
+// label: memory
 #define _GNU_SOURCE 1
 #include "check.h"
 
@@ -95,7 +96,7 @@ static void a_file_that_was_cut_is_named(void **state) {
     folder_remove(&folder);
 }
 
-int main(void) {
+TEST_PROGRAM(read) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_of_a_file_come_through_the_buffer),
         cmocka_unit_test(bytes_of_memory_stay_where_they_are),

@@ -1,5 +1,6 @@
 // Safetensors files and their index: what a good one gives, and how each kind of bad one is
 // refused, by file, tensor and value.
+// label: memory
 #include "check.h"
 
 #include <stdio.h>
@@ -286,7 +287,7 @@ static void files_of_a_folder_point_to_the_folder(void **state) {
     folder_remove(&folder);
 }
 
-int main(void) {
+TEST_PROGRAM(safetensors) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_have_the_files_bytes),
         cmocka_unit_test(metadata_order_and_unknown_types_do_not_matter),

@@ -1,5 +1,6 @@
 // GGUF in several files: any part opens all of them, and a part that is missing, misnamed or of
 // another model is refused by name and value.
+// label: memory
 #include "check.h"
 
 #include <stdbool.h>
@@ -246,7 +247,7 @@ static void memory_holds_no_split_file(void **state) {
     free(image);
 }
 
-int main(void) {
+TEST_PROGRAM(split) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_part_opens_all),
         cmocka_unit_test(a_missing_part_is_named),

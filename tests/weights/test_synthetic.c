@@ -258,7 +258,7 @@ static void a_check_opens_nothing_and_refuses_what_opening_would(void **state) {
     }
 }
 
-int main(void) {
+TEST_PROGRAM(synthetic) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_have_the_parameters_of_the_models_they_are_named_after),
         cmocka_unit_test(a_plain_format_is_that_of_every_matrix),
