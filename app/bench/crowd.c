@@ -1,6 +1,6 @@
 // The engine's benches share this: an engine, requests on it, moments of a run. Nothing here prints
 // but errors.
-#include "bench/bench_crowd.h"
+#include "bench/crowd.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,10 +10,9 @@
 
 // ---------------------------------------------------------------- engine
 
-int crowd_engine_create(const struct bench_config *config, const struct term *term,
-                        const rn_model *model, const rn_engine_options *special, rn_engine **out,
-                        rn_engine_info *info) {
-    const rn_model_info *model_info = rn_model_get_info(model);
+int crowd_engine_create(const struct bench_place *place, const rn_engine_options *special,
+                        rn_engine **out, rn_engine_info *info) {
+    const struct bench_config *config = place->bench->config;
     struct progress progress;
     rn_engine_options options = *special;
     options.isa = config->isa;
@@ -26,15 +25,17 @@ int crowd_engine_create(const struct bench_config *config, const struct term *te
     options.kv_pages = config->memory.kv_pages;
     options.progress = progress_update;
     options.progress_ctx = &progress;
-    if (options.n_ctx > model_info->n_ctx_train)
+    if (options.n_ctx > place->info->n_ctx_train)
         return app_fail(APP_USAGE, "requests of %d positions are more than the model's context, %d",
-                        options.n_ctx, model_info->n_ctx_train);
+                        options.n_ctx, place->info->n_ctx_train);
     rn_error err = {0};
-    progress_begin(&progress, term, config->quiet, "loading");
-    const rn_status status = rn_engine_create(model, &options, out, &err);
+    progress_begin(&progress, place->bench->term, config->quiet, "loading");
+    const rn_status status = rn_engine_create(place->model, &options, out, &err);
     progress_end(&progress);
-    if (status) return drive_create_fail(model, options.draft, &err);
+    if (status) return drive_create_fail(place->model, options.draft, &err);
     rn_engine_get_info(*out, info);
+    bench_warn_slow(place->bench, info->slow_formats, info->isa);
+    interrupt_watch(); // from now on there may be rows to show
     return APP_OK;
 }
 

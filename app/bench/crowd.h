@@ -55,9 +55,9 @@ struct crowd_window {
 // On failure the error has been printed and the exit code is returned, here and below.
 
 // The engine that the config asks for. options has what is special: n_ctx, max_seqs, and so on.
-int crowd_engine_create(const struct bench_config *config, const struct term *term,
-                        const rn_model *model, const rn_engine_options *options, rn_engine **out,
-                        rn_engine_info *info);
+// From then on Ctrl-C is noted instead of ending the program.
+int crowd_engine_create(const struct bench_place *place, const rn_engine_options *options,
+                        rn_engine **out, rn_engine_info *info);
 
 // The id at a position of a request's prompt: any of the vocabulary, the same every time.
 int32_t crowd_prompt_id(int request, int position, int n_vocab);
