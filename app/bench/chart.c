@@ -31,20 +31,11 @@ static bool is_drawn(const struct chart *chart, const struct row *row) {
 }
 
 static int axis_value(const struct row *row, enum axis axis) {
-    const bool steps = row->table == TABLE_STEPS;
-    switch (axis) {
-    case AXIS_DEPTH:
-        return row_whole_at(row, steps ? COLUMN_N_DEPTH : COLUMN_N_PROMPT);
-    case AXIS_STREAMS:
-        return row_whole_at(row, steps ? COLUMN_N_SEQS : COLUMN_N_STREAMS);
-    case AXIS_THREADS:
-        return row_whole_at(row, COLUMN_N_THREADS);
-    case AXIS_LENGTH:
-        return row_whole_at(row, COLUMN_DRAFT_LENGTH);
-    case AXIS_NONE:
-        break;
-    }
-    return 0;
+    static const enum column_id steps[] = {COLUMN_LABEL, COLUMN_N_DEPTH, COLUMN_N_SEQS,
+                                           COLUMN_N_THREADS, COLUMN_DRAFT_LENGTH};
+    static const enum column_id engine[] = {COLUMN_LABEL, COLUMN_N_PROMPT, COLUMN_N_STREAMS,
+                                            COLUMN_N_THREADS, COLUMN_DRAFT_LENGTH};
+    return row_whole_at(row, (row->table == TABLE_STEPS ? steps : engine)[axis]); // no axis: 0
 }
 
 static bool varies(const struct chart *chart, enum axis axis) {
@@ -108,29 +99,30 @@ static void label_make(const struct chart *chart, const struct row *row, char ou
                  threads);
 }
 
-// The place that all rows share, and for bars of decoding the bandwidths that the shares are of,
-// from the lowest to the highest.
-static void subtitle_make(const struct chart *chart, char *out, size_t size) {
+// "cpu avx512, 2 threads, kv f16": the place that all rows share.
+static int place_text(const struct chart *chart, char *out, size_t size) {
     const struct row *row = &chart->bench->rows[0];
     const int n_threads = row_whole_at(row, COLUMN_N_THREADS);
-    double low = HUGE_VAL, high = 0;
-    int at = snprintf(out, size, "%.40s %.20s", row_text_at(row, COLUMN_BACKENDS),
-                      row_text_at(row, COLUMN_ISA));
+    char threads[32] = "";
     if (!varies(chart, AXIS_THREADS))
-        at += snprintf(out + at, size - (size_t)at, ", %d thread%s", n_threads,
-                       n_threads == 1 ? "" : "s");
-    at += snprintf(out + at, size - (size_t)at, ", kv %.10s%s", row_text_at(row, COLUMN_TYPE_KV),
-                   chart->axis == AXIS_STREAMS ? "; tokens of all sequences together" : "");
-    if (chart->axis != AXIS_NONE || chart->kind == KIND_PROMPT) return;
+        snprintf(threads, sizeof threads, ", %d thread%s", n_threads, n_threads == 1 ? "" : "s");
+    return snprintf(out, size, "%.40s %.20s%s, kv %.10s%s", row_text_at(row, COLUMN_BACKENDS),
+                    row_text_at(row, COLUMN_ISA), threads, row_text_at(row, COLUMN_TYPE_KV),
+                    chart->axis == AXIS_STREAMS ? "; tokens of all sequences together" : "");
+}
+
+// The bandwidths that the shares are of, from the lowest to the highest.
+static void bandwidth_text(const struct chart *chart, char *out, size_t size) {
+    double low = HUGE_VAL, high = 0;
+    char from[32] = "";
     for (int i = 0; i < chart->bench->n_rows; i++) {
         if (!is_drawn(chart, &chart->bench->rows[i])) continue;
         const double bandwidth = row_number_at(&chart->bench->rows[i], COLUMN_BANDWIDTH_GBS);
         low = fmin(low, bandwidth);
         high = fmax(high, bandwidth);
     }
-    at += snprintf(out + at, size - (size_t)at, "; B, measured in the same run, ");
-    if (high - low >= 0.05) at += snprintf(out + at, size - (size_t)at, "%.1f to ", low);
-    snprintf(out + at, size - (size_t)at, "%.1f GB/s", high);
+    if (high - low >= 0.05) snprintf(from, sizeof from, "%.1f to ", low);
+    snprintf(out, size, "; B, measured in the same run, %s%.1f GB/s", from, high);
 }
 
 // ---------------------------------------------------------------- items
@@ -224,7 +216,9 @@ int chart_write(const struct bench *bench, const char *path) {
                                : "Decoding: tokens per second";
         plot.x_name = x_names[chart.axis];
     }
-    subtitle_make(&chart, plot.subtitle, sizeof plot.subtitle);
+    const int at = place_text(&chart, plot.subtitle, sizeof plot.subtitle);
+    if (plot.bars && !prompts)
+        bandwidth_text(&chart, plot.subtitle + at, sizeof plot.subtitle - (size_t)at);
     int code = items_make(&chart, &plot);
     if (!code && plot.n > 0) code = plot_write(&plot, path); // else Ctrl-C came before a length
     free(plot.item);

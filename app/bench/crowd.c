@@ -109,16 +109,18 @@ static void token_note(struct crowd *crowd, struct crowd_stream *stream, int32_t
 }
 
 static void finish_note(struct crowd *crowd, struct crowd_stream *stream, const rn_timings *t) {
+    struct crowd_sums *sums = crowd->sums;
     stream->done = true;
     crowd->n_done++;
-    crowd->sums.tokens += t->output_tokens > 0 ? (uint64_t)t->output_tokens - 1 : 0;
-    crowd->sums.steps += t->decode_steps;
-    crowd->sums.bytes += t->decode_bytes;
-    crowd->sums.drafted += (uint64_t)t->draft_tokens;
-    crowd->sums.accepted += (uint64_t)t->accepted_tokens;
-    crowd->sums.draft_steps += (uint64_t)t->draft_steps;
-    crowd->sums.decode_ms += t->decode_ms;
-    crowd->sums.undrafted_ms += t->undrafted_ms;
+    if (!sums) return;
+    sums->tokens += t->output_tokens > 0 ? (uint64_t)t->output_tokens - 1 : 0;
+    sums->steps += t->decode_steps;
+    sums->bytes += t->decode_bytes;
+    sums->drafted += (uint64_t)t->draft_tokens;
+    sums->accepted += (uint64_t)t->accepted_tokens;
+    sums->draft_steps += (uint64_t)t->draft_steps;
+    sums->decode_ms += t->decode_ms;
+    sums->undrafted_ms += t->undrafted_ms;
 }
 
 int crowd_step(struct crowd *crowd) {

@@ -19,7 +19,7 @@ struct crowd_gaps {
     size_t n, cap;
 };
 
-// What the requests that have ended say of their steps after the first token, added up.
+// The steps after the first token, added up over the requests that have ended.
 struct crowd_sums {
     uint64_t tokens, steps, bytes;
     uint64_t drafted, accepted, draft_steps;
@@ -33,9 +33,9 @@ struct crowd {
     int32_t *token; // [n][kept] of all streams; NULL: not kept
     int kept;
     struct crowd_gaps gaps;
-    struct crowd_sums sums;
-    uint64_t now_ns; // end of the last step
-    uint64_t n_out;  // tokens of all
+    struct crowd_sums *sums; // are added to; NULL: not wanted
+    uint64_t now_ns;         // end of the last step
+    uint64_t n_out;          // tokens of all
     int n_started, n_done;
 };
 

@@ -41,11 +41,6 @@ struct order {
     bool others; // others' prompts: nothing is measured or compared
 };
 
-struct run {
-    double rate;
-    struct crowd_sums sums;
-};
-
 // ---------------------------------------------------------------- one run
 
 static int requests_submit(const struct bed *bed, struct crowd *crowd, const struct order *order,
@@ -101,36 +96,34 @@ static void texts_check(struct bed *bed, const struct order *order, const struct
     text->is_known[order->temperature] = true;
 }
 
-static int crowd_run(struct bed *bed, const struct order *order, const char *salt,
-                     struct run *out) {
+// *rate: tokens/s.
+static int crowd_run(struct bed *bed, const struct order *order, const char *salt, double *rate,
+                     struct crowd_sums *sums) {
     struct crowd crowd;
+    struct crowd_window window;
+    const struct crowd_mark *from, *to;
     const int n = order->n_streams;
     int code = crowd_init(&crowd, bed->engine, n, 0, bed->text->n_gen);
     if (code) return code;
     struct drafts_forced *forced = calloc((size_t)n, sizeof *forced);
-    struct crowd_window *window = calloc(1, sizeof *window);
-    if (!forced || !window) code = app_fail(APP_FAILED, "out of memory");
+    if (!forced) code = app_fail(APP_FAILED, "out of memory");
     bed->oracle.first = crowd.stream;
     bed->oracle.temperature = order->temperature;
     bed->oracle.round = bed->n_runs;
-    if (!code) {
-        crowd_window_begin(&crowd, window);
-        code = requests_submit(bed, &crowd, order, forced, salt);
-    }
-    if (!code) code = crowd_finish(&crowd, window);
-    if (!code) {
-        const struct crowd_mark *from, *to;
-        crowd_window_ends(window, &from, &to);
-        *out = (struct run){.rate = crowd_rate(from, to), .sums = crowd.sums};
-        if (!order->others) texts_check(bed, order, &crowd);
-    }
-    free(window);
+    crowd.sums = sums;
+    crowd_window_begin(&crowd, &window);
+    if (!code) code = requests_submit(bed, &crowd, order, forced, salt);
+    if (!code) code = crowd_finish(&crowd, &window);
+    crowd_window_ends(&window, &from, &to);
+    *rate = crowd_rate(from, to);
+    if (!code && !order->others) texts_check(bed, order, &crowd);
     free(forced);
     crowd_deinit(&crowd);
     return code;
 }
 
-static int run_once(struct bed *bed, const struct order *order, struct run *out) {
+static int run_once(struct bed *bed, const struct order *order, double *rate,
+                    struct crowd_sums *sums) {
     const bool learns =
         bed->variant.drafter == DRAFTER_SHARED || bed->variant.drafter == DRAFTER_AUTO;
     char salt[32];
@@ -140,9 +133,9 @@ static int run_once(struct bed *bed, const struct order *order, struct run *out)
     if (order->drafts && learns) {
         struct order others = *order;
         others.others = true; // with drafts: the engine does not learn from requests without
-        code = crowd_run(bed, &others, salt, out);
+        code = crowd_run(bed, &others, salt, rate, NULL);
     }
-    return code ? code : crowd_run(bed, order, salt, out);
+    return code ? code : crowd_run(bed, order, salt, rate, sums);
 }
 
 // ---------------------------------------------------------------- rows
@@ -165,46 +158,32 @@ static void row_init(const struct bed *bed, const struct order *order, struct ro
     row_bool(row, COLUMN_FORCED, bed->text->forced != NULL);
 }
 
-static void sums_add(struct crowd_sums *sums, const struct crowd_sums *more) {
-    sums->tokens += more->tokens;
-    sums->steps += more->steps;
-    sums->bytes += more->bytes;
-    sums->drafted += more->drafted;
-    sums->accepted += more->accepted;
-    sums->draft_steps += more->draft_steps;
-    sums->decode_ms += more->decode_ms;
-    sums->undrafted_ms += more->undrafted_ms;
-}
-
 // Both, one after the other; the first one changes from pair to pair.
 static int pair_run(struct bed *bed, const struct order *order, struct pairs *pairs) {
-    struct run run[2] = {0}; // without, with
     const bool drafts_first = pairs->n % 2 == 1;
     for (int i = 0; i < 2; i++) {
         const bool with = (i == 0) == drafts_first;
         struct order now = *order;
         now.drafts = with && order->drafts;
-        const int code = run_once(bed, &now, &run[with]);
+        const int code = run_once(bed, &now, &(with ? pairs->gen_ts : pairs->none_ts)[pairs->n],
+                                  with ? &pairs->sums : &pairs->none);
         if (code) return code;
     }
-    sums_add(&pairs->none, &run[0].sums);
-    sums_add(&pairs->sums, &run[1].sums);
-    pairs->none_ts[pairs->n] = run[0].rate;
-    pairs->gen_ts[pairs->n++] = run[1].rate;
+    pairs->n++;
     return APP_OK;
 }
 
 // The known texts come first, and what takes its time once.
 static int row_warm(struct bed *bed, const struct order *order) {
-    struct run ignored;
+    double ignored;
     int code = APP_OK;
     if (!bed->text->is_known[order->temperature]) {
         struct order all = *order;
         all.n_streams = bed->text->n_streams;
         all.drafts = false;
-        code = run_once(bed, &all, &ignored);
+        code = run_once(bed, &all, &ignored, NULL);
     }
-    return code ? code : run_once(bed, order, &ignored);
+    return code ? code : run_once(bed, order, &ignored, NULL);
 }
 
 static int row_measure(struct bed *bed, const struct order *order, struct row *row) {

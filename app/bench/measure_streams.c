@@ -102,18 +102,16 @@ static int window_set(const struct bed *bed, struct crowd *crowd, const struct c
 // One run of the row's requests, all submitted at once.
 static int batch_run(const struct bed *bed, const struct order *order, struct row *row) {
     struct crowd crowd;
+    struct crowd_window window;
     const int n = order->n_streams;
     int code = crowd_init(&crowd, bed->engine, n, (size_t)n * (size_t)order->n_gen, 0);
     if (code) return code;
-    struct crowd_window *w = calloc(1, sizeof *w);
-    if (!w) code = app_fail(APP_FAILED, "out of memory");
     rn_engine_forget_prefixes(bed->engine);
-    if (!code) crowd_window_begin(&crowd, w);
+    crowd_window_begin(&crowd, &window);
     for (int i = 0; !code && i < n; i++)
         code = request_submit(bed, &crowd, i, order->n_prompt, order->n_shared, order->n_gen);
-    if (!code) code = crowd_finish(&crowd, w);
-    if (!code) code = window_set(bed, &crowd, w, order, row);
-    free(w);
+    if (!code) code = crowd_finish(&crowd, &window);
+    if (!code) code = window_set(bed, &crowd, &window, order, row);
     crowd_deinit(&crowd);
     return code;
 }

@@ -4,32 +4,31 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "app.h"
 #include "tools.h"
 
+// Pixels. CHAR_WIDTH is that of a letter of 13 pixels, on average.
 enum {
     WIDTH = 860,
     MARGIN = 24,
-    CHAR_WIDTH = 7, // of a letter of 13 pixels, on average
+    CHAR_WIDTH = 7,
     TITLE_HEIGHT = 58,
     BAR_HEIGHT = 16,
-    PEER_HEIGHT = 7,
-    ROW_GAP = 12,
-    AXIS_HEIGHT = 46,
-    PLOT_HEIGHT = 340,
-    LEGEND_ROW = 20,
-    TICKS = 5,
-    COLOURS = 8,
+    PEER_HEIGHT = 7
 };
+enum { ROW_GAP = 12, AXIS_HEIGHT = 46, PLOT_HEIGHT = 340, LEGEND_ROW = 20 };
+enum { TICKS = 5, COLOURS = 8 };
 
 // Plain properties only: many viewers know no CSS variables.
 static const char style[] =
     "<style>\n"
     "  .back { fill: #ffffff; } svg { font-family: system-ui, sans-serif; font-size: 13px; }\n"
     "  text { fill: #1f2328; } .dim { fill: #59636e; }\n"
+    "  .middle { text-anchor: middle; } .end { text-anchor: end; }\n"
     "  .title { font-size: 16px; font-weight: 600; }\n"
     "  .grid { stroke: #e1e4e8; } .axis { stroke: #8c959f; } .track { fill: #f0f2f4; }\n"
     "  .peer { fill: #8c959f; }\n"
@@ -71,10 +70,14 @@ static void escaped(FILE *out, const char *text) {
     text_free(&valid);
 }
 
-static void text_at(FILE *out, double x, double y, const char *anchor, const char *class,
-                    const char *text) {
-    fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" class=\"%s\">", x, y, anchor,
-            class);
+__attribute__((format(printf, 5, 6))) static void text_at(FILE *out, double x, double y,
+                                                          const char *class, const char *fmt, ...) {
+    char text[2 * PLOT_LABEL];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, class);
     escaped(out, text);
     fputs("</text>\n", out);
 }
@@ -93,28 +96,23 @@ static void rect_at(FILE *out, const char *class, double x, double y, double wid
 static void head_print(FILE *out, const struct plot *plot, double height) {
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
-            "viewBox=\"0 0 %d %.0f\" role=\"img\">\n<title>",
-            WIDTH, height, WIDTH, height);
-    escaped(out, plot->title);
-    fputs("</title>\n", out);
+            "viewBox=\"0 0 %d %.0f\" role=\"img\">\n<title>%s</title>\n",
+            WIDTH, height, WIDTH, height, plot->title);
     style_print(out);
     fputs("<rect class=\"back\" width=\"100%\" height=\"100%\"/>\n", out);
-    text_at(out, MARGIN, 28, "start", "title", plot->title);
-    text_at(out, MARGIN, 48, "start", "dim", plot->subtitle);
+    text_at(out, MARGIN, 28, "title", "%s", plot->title);
+    text_at(out, MARGIN, 48, "dim", "%s", plot->subtitle);
 }
 
 // ---------------------------------------------------------------- bars
 
 static void bar(FILE *out, const struct plot_item *item, double left, double y, double full) {
-    char value[96];
-    text_at(out, left - 10, y + 13, "end", "", item->label);
+    text_at(out, left - 10, y + 13, "end", "%s", item->label);
     rect_at(out, "track", left, y, full, BAR_HEIGHT);
     rect_at(out, "fill0", left, y, full * fmin(item->share, 1), BAR_HEIGHT);
-    snprintf(value, sizeof value, "%.1f%%, %.1f tokens/s", 100 * item->share, item->y);
-    text_at(out, left + full + 10, y + 13, "start", "", value);
+    text_at(out, left + full + 10, y + 13, "", "%.1f%%, %.1f tokens/s", 100 * item->share, item->y);
     if (!isfinite(item->peer_share)) return;
-    snprintf(value, sizeof value, "%.1f tokens/s", item->peer);
-    text_at(out, left + full + 10, y + 29, "start", "dim", value);
+    text_at(out, left + full + 10, y + 29, "dim", "%.1f tokens/s", item->peer);
     rect_at(out, "peer", left, y + BAR_HEIGHT + 2, full * fmin(item->peer_share, 1), PEER_HEIGHT);
 }
 
@@ -128,72 +126,60 @@ static void bars_draw(FILE *out, const struct plot *plot) {
     const double legend = bottom + AXIS_HEIGHT + LEGEND_ROW;
     head_print(out, plot, legend + LEGEND_ROW);
     for (int i = 0; i <= 4; i++) {
-        char percent[16];
         const double x = left + full * i / 4;
-        snprintf(percent, sizeof percent, "%d%%", 25 * i);
         line_at(out, "grid", x, TITLE_HEIGHT, x, bottom);
-        text_at(out, x, bottom + 18, "middle", "dim", percent);
+        text_at(out, x, bottom + 18, "dim middle", "%d%%", 25 * i);
     }
-    text_at(out, left + full / 2, bottom + 38, "middle", "dim", plot->x_name);
+    text_at(out, left + full / 2, bottom + 38, "dim middle", "%s", plot->x_name);
     for (int i = 0; i < plot->n; i++) bar(out, &plot->item[i], left, top + i * pitch, full);
     rect_at(out, "fill0", left, legend - 11, 12, 12);
-    text_at(out, left + 18, legend, "start", "", "runnel");
+    text_at(out, left + 18, legend, "", "runnel");
     if (!plot->peer_name) return;
     rect_at(out, "peer", left + 90, legend - 11, 12, 12);
-    text_at(out, left + 108, legend, "start", "", plot->peer_name);
+    text_at(out, left + 108, legend, "", "%s", plot->peer_name);
 }
 
 // ---------------------------------------------------------------- lines
 
+static const double lines_left = MARGIN + 52, lines_right = WIDTH - MARGIN - 16,
+                    lines_top = TITLE_HEIGHT + 14, lines_bottom = TITLE_HEIGHT + 14 + PLOT_HEIGHT;
+
 struct scale {
-    double left, right, top, bottom; // the area of the lines
     double x_max, y_max, y_step;
     bool log_x;
 };
 
 static double x_of(const struct scale *scale, int value) {
-    const double share =
-        scale->log_x ? log2((double)value) / log2(scale->x_max) : (double)value / scale->x_max;
-    return scale->left + (scale->right - scale->left) * share;
+    const double share = scale->log_x ? log2(value) / log2(scale->x_max) : value / scale->x_max;
+    return lines_left + (lines_right - lines_left) * share;
 }
 
 static double y_of(const struct scale *scale, double value) {
-    return scale->bottom - (scale->bottom - scale->top) * value / scale->y_max;
+    return lines_bottom - (lines_bottom - lines_top) * value / scale->y_max;
 }
 
-// 1, 2 or 5 times a power of ten: at most TICKS of them reach max.
-static double nice_step(double max) {
-    const double power = pow(10, floor(log10(max / TICKS)));
-    const double steps[] = {1, 2, 5, 10};
-    for (int i = 0; i < 4; i++)
-        if (steps[i] * power * TICKS >= max) return steps[i] * power;
-    return 10 * power;
-}
-
+// The step of y is 1, 2 or 5 times a power of ten; at most TICKS steps reach the largest value.
 static struct scale scale_make(const struct plot *plot) {
-    double most = 0, x_max = 1;
+    static const double steps[] = {1, 2, 5, 10};
+    struct scale scale = {.x_max = 1, .log_x = plot->log_x};
+    double most = 0;
     for (int i = 0; i < plot->n; i++) {
         most = fmax(most, fmax(plot->item[i].y, plot->item[i].peer)); // fmax leaves NaN out
-        x_max = fmax(x_max, plot->item[i].x);
+        scale.x_max = fmax(scale.x_max, plot->item[i].x);
     }
-    const double step = nice_step(most > 0 ? most : 1), top = TITLE_HEIGHT + 14;
-    return (struct scale){.left = MARGIN + 52,
-                          .right = WIDTH - MARGIN - 16,
-                          .top = top,
-                          .bottom = top + PLOT_HEIGHT,
-                          .x_max = x_max,
-                          .y_max = ceil((most > 0 ? most : 1) / step) * step,
-                          .y_step = step,
-                          .log_x = plot->log_x};
+    if (!(most > 0)) most = 1;
+    const double power = pow(10, floor(log10(most / TICKS)));
+    for (int i = 3; i >= 0; i--)
+        if (steps[i] * power * TICKS >= most || i == 3) scale.y_step = steps[i] * power;
+    scale.y_max = ceil(most / scale.y_step) * scale.y_step;
+    return scale;
 }
 
 static void axes_draw(FILE *out, const struct plot *plot, const struct scale *scale) {
-    char text[32];
     for (double value = 0; value <= scale->y_max * 1.0001; value += scale->y_step) {
         const double y = y_of(scale, value);
-        snprintf(text, sizeof text, "%.6g", value);
-        line_at(out, value > 0 ? "grid" : "axis", scale->left, y, scale->right, y);
-        text_at(out, scale->left - 8, y + 4, "end", "dim", text);
+        line_at(out, value > 0 ? "grid" : "axis", lines_left, y, lines_right, y);
+        text_at(out, lines_left - 8, y + 4, "dim end", "%.6g", value);
     }
     for (int i = 0; i < plot->n; i++) { // a label where there is room beside those before
         const double x = x_of(scale, plot->item[i].x);
@@ -201,68 +187,55 @@ static void axes_draw(FILE *out, const struct plot *plot, const struct scale *sc
         for (int j = 0; j < i; j++)
             room &= fabs(x_of(scale, plot->item[j].x) - x) >= 6 * CHAR_WIDTH;
         if (!room) continue;
-        snprintf(text, sizeof text, "%d", plot->item[i].x);
-        line_at(out, "axis", x, scale->bottom, x, scale->bottom + 5);
-        text_at(out, x, scale->bottom + 20, "middle", "dim", text);
+        line_at(out, "axis", x, lines_bottom, x, lines_bottom + 5);
+        text_at(out, x, lines_bottom + 20, "dim middle", "%d", plot->item[i].x);
     }
-    text_at(out, (scale->left + scale->right) / 2, scale->bottom + 42, "middle", "dim",
+    text_at(out, (lines_left + lines_right) / 2, lines_bottom + 42, "dim middle", "%s",
             plot->x_name);
     fprintf(out,
-            "<text transform=\"translate(%d %.1f) rotate(-90)\" text-anchor=\"middle\" "
-            "class=\"dim\">%s</text>\n",
-            MARGIN - 4, (scale->top + scale->bottom) / 2, plot->y_name);
+            "<text transform=\"translate(%d %.1f) rotate(-90)\" class=\"dim middle\">%s</text>\n",
+            MARGIN - 4, (lines_top + lines_bottom) / 2, plot->y_name);
 }
 
-// The line of the items, or of their peers; false: none of them has one.
+// The line of the items, or of their peers, with its entry in the legend; false: it has no points.
 static bool line_draw(FILE *out, const struct plot *plot, const struct scale *scale, int first,
-                      int end, bool peer) {
-    const int colour = plot->item[first].line % COLOURS;
+                      int end, bool peer, double legend) {
+    const struct plot_item *item = plot->item;
+    const int colour = item[first].line % COLOURS;
+    char class[32];
     int drawn = 0;
+    snprintf(class, sizeof class, "line line%d%s", colour, peer ? " dash" : "");
     for (int i = first; i < end; i++) {
-        const double y = peer ? plot->item[i].peer : plot->item[i].y;
-        if (!isfinite(y)) continue;
-        if (!drawn++)
-            fprintf(out, "<polyline class=\"line line%d%s\" points=\"", colour,
-                    peer ? " dash" : "");
-        fprintf(out, "%.1f,%.1f ", x_of(scale, plot->item[i].x), y_of(scale, y));
+        const double value = peer ? item[i].peer : item[i].y;
+        if (!isfinite(value)) continue;
+        if (!drawn++) fprintf(out, "<polyline class=\"%s\" points=\"", class);
+        fprintf(out, "%.1f,%.1f ", x_of(scale, item[i].x), y_of(scale, value));
     }
     if (!drawn) return false;
     fputs("\"/>\n", out);
     for (int i = first; i < end; i++) {
-        const double y = peer ? plot->item[i].peer : plot->item[i].y;
-        if (!isfinite(y)) continue;
-        fprintf(out,
-                "<circle class=\"fill%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"%d\">"
-                "<title>%d: %.2f %s</title></circle>\n",
-                colour, x_of(scale, plot->item[i].x), y_of(scale, y), peer ? 3 : 4, plot->item[i].x,
-                y, plot->y_name);
+        const double value = peer ? item[i].peer : item[i].y;
+        if (!isfinite(value)) continue;
+        fprintf(out, "<circle class=\"fill%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"%d\">", colour,
+                x_of(scale, item[i].x), y_of(scale, value), peer ? 3 : 4);
+        fprintf(out, "<title>%d: %.2f %s</title></circle>\n", item[i].x, value, plot->y_name);
     }
+    line_at(out, class, MARGIN + 52, legend - 4, MARGIN + 80, legend - 4);
+    text_at(out, MARGIN + 90, legend, "", "%s%s%s", item[first].label, peer ? ": " : "",
+            peer ? plot->peer_name : "");
     return true;
-}
-
-static void legend_draw(FILE *out, double y, int line, const char *label, const char *peer) {
-    char class[32], text[PLOT_LABEL + 128];
-    snprintf(class, sizeof class, "line line%d%s", line % COLOURS, peer ? " dash" : "");
-    snprintf(text, sizeof text, "%s%s%.100s", label, peer ? ": " : "", peer ? peer : "");
-    line_at(out, class, MARGIN + 52, y - 4, MARGIN + 80, y - 4);
-    text_at(out, MARGIN + 90, y, "start", "", text);
 }
 
 static void lines_draw(FILE *out, const struct plot *plot) {
     const struct scale scale = scale_make(plot);
     const int n_lines = plot->item[plot->n - 1].line + 1;
-    double y = scale.bottom + AXIS_HEIGHT + LEGEND_ROW;
-    head_print(out, plot, y + n_lines * (plot->peer_name ? 2 : 1) * LEGEND_ROW);
+    double legend = lines_bottom + AXIS_HEIGHT + LEGEND_ROW;
+    head_print(out, plot, legend + n_lines * (plot->peer_name ? 2 : 1) * LEGEND_ROW);
     axes_draw(out, plot, &scale);
-    for (int first = 0, end; first < plot->n; first = end) {
-        const struct plot_item *item = &plot->item[first];
-        for (end = first; end < plot->n && plot->item[end].line == item->line;) end++;
-        line_draw(out, plot, &scale, first, end, false);
-        legend_draw(out, y, item->line, item->label, NULL);
-        y += LEGEND_ROW;
-        if (!line_draw(out, plot, &scale, first, end, true)) continue;
-        legend_draw(out, y, item->line, item->label, plot->peer_name);
-        y += LEGEND_ROW;
+    for (int first = 0, end = 0; first < plot->n; first = end) {
+        while (end < plot->n && plot->item[end].line == plot->item[first].line) end++;
+        for (int peer = 0; peer < 2; peer++)
+            if (line_draw(out, plot, &scale, first, end, peer, legend)) legend += LEGEND_ROW;
     }
 }
 

@@ -10,48 +10,34 @@
 
 // ---------------------------------------------------------------- columns
 
-enum { MAX_SHOWN = 20 };
-
 // The columns of a terminal's tables, the most important first. They are shown in the order of
 // columns.def; the first `always` of them even where a line has no room.
+#define C(id) COLUMN_##id
 static const struct {
     bool has_title; // model and machine are in a line above
-    int always, n;
-    enum column_id column[MAX_SHOWN];
+    int always;
+    enum column_id column[17]; // up to a BUILD_COMMIT, which is in no table
 } tables[TABLE_COUNT] = {
-    [TABLE_STEPS] = {false,
-                     6,
-                     16,
-                     {COLUMN_MODEL_TYPE, COLUMN_LABEL, COLUMN_AVG_TS, COLUMN_BANDWIDTH_SHARE,
-                      COLUMN_COST, COLUMN_PEER_RATIO, COLUMN_PEAK_SHARE, COLUMN_BANDWIDTH_GBS,
-                      COLUMN_PEER_TS, COLUMN_TYPE_K, COLUMN_N_THREADS, COLUMN_BYTES_PER_TOKEN,
-                      COLUMN_READ_GBS, COLUMN_MODEL_SIZE, COLUMN_MODEL_N_PARAMS, COLUMN_BACKENDS}},
-    [TABLE_STREAMS] = {true,
-                       3,
-                       13,
-                       {COLUMN_LABEL, COLUMN_N_STREAMS, COLUMN_GEN_TS, COLUMN_GAP_MS_P50,
-                        COLUMN_GAIN_STREAM, COLUMN_PROMPT_TS, COLUMN_TTFT_MS_P50,
-                        COLUMN_GAIN_SERIAL, COLUMN_DECODE_SHARE, COLUMN_SAVED, COLUMN_HOST_US,
-                        COLUMN_SAMPLE_US, COLUMN_PAGES_HELD}},
-    [TABLE_ARRIVE] = {true,
-                      3,
-                      10,
-                      {COLUMN_LABEL, COLUMN_N_STREAMS, COLUMN_GAP_MS_P50, COLUMN_OVER_BOUND,
-                       COLUMN_TTFT_MS_P50, COLUMN_GEN_TS, COLUMN_PROMPT_TS, COLUMN_DECODE_SHARE,
-                       COLUMN_HOST_US, COLUMN_SAMPLE_US}},
-    [TABLE_DRAFTS] = {true,
-                      6,
-                      14,
-                      {COLUMN_DRAFTER, COLUMN_DRAFT_LENGTH, COLUMN_TEMPERATURE, COLUMN_N_STREAMS,
-                       COLUMN_RATIO, COLUMN_SAME_TEXT, COLUMN_GEN_TS, COLUMN_NONE_TS,
-                       COLUMN_ACCEPTED_SHARE, COLUMN_TOKENS_PER_STEP, COLUMN_DRAFTED_PER_STEP,
-                       COLUMN_SAID_RATIO, COLUMN_DRAFT_TOKENS, COLUMN_BYTES_PER_TOKEN}},
-    [TABLE_KERNELS] = {false,
-                       9,
-                       9,
-                       {COLUMN_FORMAT, COLUMN_ISA, COLUMN_HERE, COLUMN_ONE, COLUMN_FEW, COLUMN_MANY,
-                        COLUMN_PANEL, COLUMN_FILE_BITS, COLUMN_PACKED_BITS}},
+    // clang-format off
+    [TABLE_STEPS] = {false, 6,
+        {C(MODEL_TYPE), C(LABEL), C(AVG_TS), C(BANDWIDTH_SHARE), C(COST), C(PEER_RATIO), C(PEAK_SHARE),
+         C(BANDWIDTH_GBS), C(PEER_TS), C(TYPE_K), C(N_THREADS), C(BYTES_PER_TOKEN), C(READ_GBS),
+         C(MODEL_SIZE), C(MODEL_N_PARAMS), C(BACKENDS)}},
+    [TABLE_STREAMS] = {true, 3,
+        {C(LABEL), C(N_STREAMS), C(GEN_TS), C(GAP_MS_P50), C(GAIN_STREAM), C(PROMPT_TS), C(TTFT_MS_P50),
+         C(GAIN_SERIAL), C(DECODE_SHARE), C(SAVED), C(HOST_US), C(SAMPLE_US), C(PAGES_HELD)}},
+    [TABLE_ARRIVE] = {true, 3,
+        {C(LABEL), C(N_STREAMS), C(GAP_MS_P50), C(OVER_BOUND), C(TTFT_MS_P50), C(GEN_TS), C(PROMPT_TS),
+         C(DECODE_SHARE), C(HOST_US), C(SAMPLE_US)}},
+    [TABLE_DRAFTS] = {true, 6,
+        {C(DRAFTER), C(DRAFT_LENGTH), C(TEMPERATURE), C(N_STREAMS), C(RATIO), C(SAME_TEXT), C(GEN_TS),
+         C(NONE_TS), C(ACCEPTED_SHARE), C(TOKENS_PER_STEP), C(DRAFTED_PER_STEP), C(SAID_RATIO),
+         C(DRAFT_TOKENS), C(BYTES_PER_TOKEN)}},
+    [TABLE_KERNELS] = {false, 9,
+        {C(FORMAT), C(ISA), C(HERE), C(ONE), C(FEW), C(MANY), C(PANEL), C(FILE_BITS), C(PACKED_BITS)}},
+    // clang-format on
 };
+#undef C
 
 // Whether any test of this run fills the column.
 static bool column_filled(const struct bench_config *config, enum column_id id) {
@@ -78,7 +64,7 @@ void table_fit(const struct bench_config *config, enum table_id table, int label
                bool shown[COLUMN_COUNT]) {
     memset(shown, 0, COLUMN_COUNT * sizeof *shown);
     room -= 1; // the first border
-    for (int i = 0; i < tables[table].n; i++) {
+    for (int i = 0; tables[table].column[i] != COLUMN_BUILD_COMMIT; i++) {
         const enum column_id id = tables[table].column[i];
         const int width = column_width(id, label_width) + 3;
         const bool needed =
@@ -90,102 +76,70 @@ void table_fit(const struct bench_config *config, enum table_id table, int label
 
 // ---------------------------------------------------------------- cells
 
-// Empty where the value is not finite.
-static void number_text(double value, int digits, const char *unit, char out[64]) {
-    *out = '\0';
-    if (isfinite(value)) snprintf(out, 64, "%.*f%s", digits, value, unit);
-}
-
-// Three digits; more before the point where there are more.
-static int ms_text(double ms, const char *before, char *out, size_t size) {
-    return snprintf(out, size, "%s%.*f", before, ms < 9.995 ? 2 : ms < 99.95 ? 1 : 0, ms);
-}
-
+// Milliseconds of n columns, each with three digits, or more before the point.
 static void spread_text(const struct row *row, enum column_id id, int n, char out[64]) {
     int at = 0;
-    *out = '\0';
-    for (int i = 0; i < n && isfinite(row_number_at(row, id)); i++)
-        at +=
-            ms_text(row_number_at(row, id + (unsigned)i), i ? "/" : "", out + at, 64 - (size_t)at);
+    for (int i = 0; i < n; i++) {
+        const double ms = row_number_at(row, id + (unsigned)i);
+        at += snprintf(out + at, 64 - (size_t)at, "%s%.*f", i ? "/" : "",
+                       ms < 9.995   ? 2
+                       : ms < 99.95 ? 1
+                                    : 0,
+                       ms);
+    }
 }
 
-static void scaled_text(double value, double small, double large, const char *const unit[2],
-                        char out[64]) {
+static void scaled_text(double value, double small, double large, const char *small_unit,
+                        const char *large_unit, char out[64]) {
     const bool is_large = value >= large;
-    snprintf(out, 64, "%.2f %s", value / (is_large ? large : small), unit[is_large]);
+    snprintf(out, 64, "%.2f %s", value / (is_large ? large : small),
+             is_large ? large_unit : small_unit);
 }
 
-static const char *length_text(const struct row *row) {
-    const bool none = !strcmp(row_text_at(row, COLUMN_DRAFTER), "none");
-    return none ? "" : "auto";
-}
-
-// Cells that are not one number.
-static void cell_other(const struct row *row, enum column_id id, double value, char out[64]) {
-    const char *text = row_text_at(row, id);
-    const double acceptance = row_number_at(row, COLUMN_ACCEPTANCE);
-    const bool is_cache = row_number_at(row, COLUMN_IN_CACHE) > 0;
-    switch (column_at(id)->format) {
-    case FORMAT_MIB:
-        return scaled_text(value, 0x1p20, 0x1p30, (const char *const[]){"MiB", "GiB"}, out);
-    case FORMAT_PARAMS:
-        return scaled_text(value, 1e6, 1e9, (const char *const[]){"M", "B"}, out);
-    case FORMAT_PLUS_MINUS:
-        snprintf(out, 64, "%.2f ± %.2f", value, row_number_at(row, id + 1));
-        return;
-    case FORMAT_PAIR:
-        snprintf(out, 64, "%.0f / %.0f", value, row_number_at(row, id + 1));
-        return;
-    case FORMAT_SPREAD2:
-    case FORMAT_SPREAD3:
-        return spread_text(row, id, column_at(id)->format == FORMAT_SPREAD2 ? 2 : 3, out);
-    case FORMAT_SHARE:
-        return number_text(100 * value, 1, is_cache ? "% (cache)" : "%", out);
-    case FORMAT_DRAFTER:
-        snprintf(out, 64, isfinite(acceptance) ? "%s %.3g" : "%s", text, acceptance);
-        return;
-    case FORMAT_LENGTH:
-        if (isfinite(value)) return number_text(value, 0, "", out);
-        text = length_text(row);
-        break;
-    case FORMAT_YES:
-        text = value > 0 ? "yes" : "no";
-        break;
-    case FORMAT_SAME:
-        text = value > 0 ? "same" : "DIFFERS";
-        break;
-    default:
-        break;
+// Cells of a value with a form of its own.
+static void number_text(const struct row *row, enum column_id id, double value, char out[64]) {
+    const enum column_format format = column_at(id)->format;
+    const double next = row_number_at(row, id + 1);
+    if (format == FORMAT_BYTES) {
+        human_bytes(value, out);
+    } else if (format == FORMAT_MIB) {
+        scaled_text(value, 0x1p20, 0x1p30, "MiB", "GiB", out);
+    } else if (format == FORMAT_PARAMS) {
+        scaled_text(value, 1e6, 1e9, "M", "B", out);
+    } else if (format == FORMAT_PLUS_MINUS) {
+        snprintf(out, 64, "%.2f ± %.2f", value, next);
+    } else if (format == FORMAT_PAIR) {
+        snprintf(out, 64, "%.0f / %.0f", value, next);
+    } else if (format == FORMAT_SPREAD2 || format == FORMAT_SPREAD3) {
+        spread_text(row, id, format == FORMAT_SPREAD2 ? 2 : 3, out);
+    } else if (format == FORMAT_DIGITS3 || format == FORMAT_DIGITS4) {
+        snprintf(out, 64, "%.*g", format == FORMAT_DIGITS3 ? 3 : 4, value);
+    } else if (format == FORMAT_SHARE || format == FORMAT_PERCENT) {
+        const bool is_cache = format == FORMAT_SHARE && row_number_at(row, COLUMN_IN_CACHE) > 0;
+        snprintf(out, 64, "%.1f%%%s", 100 * value, is_cache ? " (cache)" : "");
+    } else {
+        snprintf(out, 64, "%.*f",
+                 format == FORMAT_FIXED1   ? 1
+                 : format == FORMAT_FIXED2 ? 2
+                                           : 0,
+                 value);
     }
-    snprintf(out, 64, "%s", text);
 }
 
+// Empty where the row has no value.
 const char *cell_text(const struct row *row, enum column_id id, char out[64]) {
-    const double value = row_number_at(row, id);
-    switch (column_at(id)->format) {
-    case FORMAT_WHOLE:
-        number_text(value, 0, "", out);
-        break;
-    case FORMAT_FIXED1:
-        number_text(value, 1, "", out);
-        break;
-    case FORMAT_FIXED2:
-        number_text(value, 2, "", out);
-        break;
-    case FORMAT_PERCENT:
-        number_text(100 * value, 1, "%", out);
-        break;
-    case FORMAT_DIGITS3:
-        snprintf(out, 64, "%.3g", value);
-        break;
-    case FORMAT_DIGITS4:
-        snprintf(out, 64, "%.4g", value);
-        break;
-    case FORMAT_BYTES:
-        return human_bytes(value, out);
-    default:
-        cell_other(row, id, value, out);
-    }
+    const enum column_format format = column_at(id)->format;
+    const double value = row_number_at(row, id), acceptance = row_number_at(row, COLUMN_ACCEPTANCE);
+    const char *text = row_text_at(row, id);
+    if (format == FORMAT_YES) text = value > 0 ? "yes" : "no";
+    if (format == FORMAT_SAME) text = value > 0 ? "same" : "DIFFERS";
+    if (format == FORMAT_LENGTH && strcmp(row_text_at(row, COLUMN_DRAFTER), "none")) text = "auto";
+    if (format == FORMAT_DRAFTER && isfinite(acceptance))
+        snprintf(out, 64, "%s %.3g", text, acceptance);
+    else if (isfinite(value) && format != FORMAT_YES && format != FORMAT_SAME)
+        number_text(row, id, value, out);
+    else
+        snprintf(out, 64, "%s", text);
     return out;
 }
 
