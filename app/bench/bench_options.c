@@ -127,35 +127,27 @@ static int lists_read(const struct options *options, struct bench_config *config
 
 // ---------------------------------------------------------------- models
 
-static int model_add(struct bench_config *config, enum bench_source source, const char *name,
-                     size_t len, const char *option) {
-    const int most = (int)(sizeof config->model / sizeof *config->model);
-    if (len == 0) return app_fail(APP_USAGE, "%s: '' is not a model", option);
-    if (config->n_models == most)
-        return app_fail(APP_USAGE, "%s: more than %d models", option, most);
-    char *copy = strndup(name, len);
-    if (!copy) return app_fail(APP_FAILED, "out of memory");
-    config->model[config->n_models++] = (struct bench_model){.source = source, .name = copy};
-    return APP_OK;
-}
-
-// A file whose name has commas is one model.
+// Adds the models of a list option. A file whose name has commas is one model.
 static int models_read(const struct options *options, enum option_id id, enum bench_source source,
                        struct bench_config *config) {
     const struct option_value *value = &options->value[id];
+    const int most = (int)(sizeof config->model / sizeof *config->model);
     char name[64];
-    const char *shown = option_name(options, id, name);
-    int code = APP_OK;
-    for (int i = 0; !code && i < value->n_list; i++) {
-        const char *at = value->list[i];
-        const bool is_file = source == SOURCE_FILE && access(at, F_OK) == 0;
-        while (!code && at) {
+    option_name(options, id, name);
+    for (int i = 0; i < value->n_list; i++) {
+        const bool is_file = source == SOURCE_FILE && access(value->list[i], F_OK) == 0;
+        for (const char *at = value->list[i]; at;) {
             const size_t len = is_file ? strlen(at) : strcspn(at, ",");
-            code = model_add(config, source, at, len, shown);
+            if (len == 0) return app_fail(APP_USAGE, "%s: '' is not a model", name);
+            if (config->n_models == most)
+                return app_fail(APP_USAGE, "%s: more than %d models", name, most);
+            char *copy = strndup(at, len);
+            if (!copy) return app_fail(APP_FAILED, "out of memory");
+            config->model[config->n_models++] = (struct bench_model){source, copy};
             at = at[len] ? at + len + 1 : NULL;
         }
     }
-    return code;
+    return APP_OK;
 }
 
 // ---------------------------------------------------------------- combinations
@@ -227,7 +219,7 @@ static int steps_check(const struct options *options, const struct bench_config 
     }
     for (int i = 0; i < config->n_models; i++) {
         const struct bench_model *model = &config->model[i];
-        if (model->source == SOURCE_FILE) continue; // what has no file cannot be given to a peer
+        if (model->source == SOURCE_FILE) continue;
         return app_fail(APP_USAGE, "%s needs a model that is a file: %s%s has none",
                         option_name(options, OPT_PEER, name),
                         model->name ? "--synthetic " : "the embedded one",

@@ -1,5 +1,4 @@
-// The engine's benches share this: an engine, requests on it, moments of a run. Nothing here prints
-// but errors.
+// An engine, requests on it, moments of a run. Only errors are printed here.
 #include "bench/crowd.h"
 
 #include <math.h>
@@ -41,11 +40,16 @@ int crowd_engine_create(const struct bench_place *place, const rn_engine_options
 
 // ---------------------------------------------------------------- requests
 
-int32_t crowd_prompt_id(int request, int position, int n_vocab) {
-    uint64_t x = ((uint64_t)(uint32_t)request << 32 | (uint32_t)position) + 0x9e3779b97f4a7c15u;
+uint64_t crowd_hash(uint64_t value) {
+    uint64_t x = value + 0x9e3779b97f4a7c15u; // splitmix64
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (int32_t)((x ^ (x >> 31)) % (uint64_t)n_vocab);
+    return x ^ (x >> 31);
+}
+
+int32_t crowd_prompt_id(int request, int position, int n_vocab) {
+    const uint64_t place = (uint64_t)(uint32_t)request << 32 | (uint32_t)position;
+    return (int32_t)(crowd_hash(place) % (uint64_t)n_vocab);
 }
 
 rn_sampling crowd_sampling(const rn_model_info *info, bool sample, int request) {

@@ -5,7 +5,7 @@
 
 #include "bench/crowd.h"
 
-// What the rows of a model have in common: the requests, and what each writes without drafts.
+// The requests that all rows of a model share, and what each request writes without drafts.
 struct drafts_text {
     const rn_model *model;
     int n_streams;    // most at a time; there are as many prompts again, for others' requests

@@ -1,6 +1,6 @@
-// What the requests of `runnel bench --speculate` are about: stories for models that were trained,
-// any ids for random weights; texts that they are made to write; and a drafter that has read what
-// they will write. Everything is the same in every run.
+// The requests of `runnel bench --speculate`: stories for models that were trained, random ids for
+// random weights; texts that the requests are made to write; and a drafter that knows what they
+// will write. Everything is the same in every run.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static void random_ids(int request, int n, int n_vocab, int32_t *out) {
     for (int i = 0; i < n; i++) out[i] = crowd_prompt_id(request, i, n_vocab);
 }
 
-// n_random: so many ids of any kind; 0: a story.
+// n_random: N random ids; 0: a story.
 static int prompt_make(struct drafts_text *text, int index, int n_random) {
     int32_t *story_ids = NULL;
     size_t n_story = 0;
@@ -195,13 +195,10 @@ int32_t *drafts_text_known(const struct drafts_text *text, int temperature, int 
 
 // ---------------------------------------------------------------- the drafter that knows
 
-// Evenly from 0 to 1, by stream, position and round.
+// A number from 0 to 1 for a stream, a position and a round; all are equally likely.
 static double chance(uint64_t round, int stream, int position) {
-    uint64_t x = (round << 40 ^ (uint64_t)(uint32_t)stream << 24 ^ (uint64_t)(uint32_t)position) +
-                 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (double)((x ^ (x >> 31)) >> 11) * 0x1p-53;
+    const uint64_t place = round << 40 ^ (uint64_t)(uint32_t)stream << 24 ^ (uint32_t)position;
+    return (double)(crowd_hash(place) >> 11) * 0x1p-53;
 }
 
 int drafts_oracle_draft(void *ctx, void *data, int choice, const int32_t *token, int n_token,

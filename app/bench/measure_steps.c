@@ -16,8 +16,7 @@ enum {
 };
 
 struct test {
-    int n_prompt, n_gen; // of verify: n_gen steps
-    int n_depth, n_seqs, n_verify;
+    int n_prompt, n_gen, n_verify; // of verify: n_gen steps
     struct tools_work work;
 };
 
@@ -41,8 +40,6 @@ struct bed {
 
 static struct test test_prompt(int n_prompt, int depth, int batch) {
     return (struct test){.n_prompt = n_prompt,
-                         .n_depth = depth,
-                         .n_seqs = 1,
                          .work = {.n_seqs = 1,
                                   .depth = depth,
                                   .n_positions = n_prompt,
@@ -54,8 +51,6 @@ static struct test test_prompt(int n_prompt, int depth, int batch) {
 static struct test test_steps(int n_gen, int depth, int n_seqs, int n_verify) {
     const int tokens = n_verify ? n_verify : 1;
     return (struct test){.n_gen = n_gen,
-                         .n_depth = depth,
-                         .n_seqs = n_seqs,
                          .n_verify = n_verify,
                          .work = {.n_seqs = n_seqs,
                                   .depth = depth,
@@ -169,7 +164,7 @@ static int repetitions_run(struct bed *bed, struct sample *samples) {
     const struct bench_config *config = bed->place->bench->config;
     const uint64_t working_set = tools_runner_working_set(bed->runner, &bed->test->work);
     // a peer measures one sequence only, and no steps of several tokens
-    const bool with_peer = config->peer && !bed->test->n_verify && bed->test->n_seqs == 1;
+    const bool with_peer = config->peer && !bed->test->n_verify && bed->test->work.n_seqs == 1;
     double bandwidth = 0;
     int code = APP_OK;
     row_bool(bed->row, COLUMN_IN_CACHE, working_set <= bed->info.cache_bytes);
@@ -244,10 +239,10 @@ static void row_init(const struct bed *bed, struct row *row) {
     row_text(row, COLUMN_TYPE_V, config->kv_type);
     row_whole(row, COLUMN_N_PROMPT, test->n_prompt);
     row_whole(row, COLUMN_N_GEN, test->n_gen);
-    row_whole(row, COLUMN_N_DEPTH, test->n_depth);
-    row_whole(row, COLUMN_N_SEQS, test->n_seqs);
+    row_whole(row, COLUMN_N_DEPTH, test->work.depth);
+    row_whole(row, COLUMN_N_SEQS, test->work.n_seqs);
     row_whole(row, COLUMN_N_VERIFY, test->n_verify);
-    row_text(row, COLUMN_LABEL, figure_test(row, test->n_seqs, test->n_depth, label));
+    row_text(row, COLUMN_LABEL, figure_test(row, test->work.n_seqs, test->work.depth, label));
 }
 
 static int test_run(struct bed *bed) {

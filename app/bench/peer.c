@@ -1,5 +1,5 @@
-// The peer: a llama-bench, run once per repetition on the same file, its JSON read. Output goes to
-// temporary files, so that this process sleeps while the peer computes.
+// The peer: a llama-bench that runs once per repetition on the same file. Its JSON goes to a
+// temporary file, so that this process sleeps while the peer computes.
 #define _GNU_SOURCE 1
 #include <errno.h>
 #include <sched.h>
@@ -45,7 +45,7 @@ static const char *peer_kv_type(const char *name) {
     return name;
 }
 
-// Old builds have no -d, so it is only given where it says something.
+// Old builds have no -d, so it is given only where there is a depth.
 static bool command_make(const struct bench_config *config, const char *file, const struct row *row,
                          struct command *out) {
     const int n_depth = row_whole_at(row, COLUMN_N_DEPTH);
@@ -103,11 +103,11 @@ static int spawn(char **argv, FILE *out, FILE *err, pid_t *pid) {
     return problem;
 }
 
-// Ctrl-C on a terminal reaches the peer by itself; a signal to this process alone is handed on. One
-// that does not care is killed.
+// Ctrl-C on a terminal reaches the peer by itself; a signal to this process alone is passed on. A
+// peer that ignores it is killed.
 static int status_wait(pid_t pid) {
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000l};
-    int status = 0, waited_ms = 0; // since it was told
+    int status = 0, waited_ms = 0; // since the signal was passed on
     interrupt_child(pid);
     while (waitpid(pid, &status, WNOHANG) == 0) {
         if (interrupt_seen()) {
@@ -121,7 +121,7 @@ static int status_wait(pid_t pid) {
     return status;
 }
 
-// The last line that it wrote to stderr, for a message.
+// The last line of its standard error, for a message.
 static void last_line(FILE *err, char *out, size_t size) {
     char line[256];
     *out = '\0';
