@@ -1,5 +1,5 @@
-// The peer: a llama-bench, run once per repetition on the same file, its JSON read. Output goes to
-// temporary files, so that this process sleeps while the peer computes.
+// The peer: a llama-bench that runs once per repetition on the same file. Its JSON goes to a
+// temporary file, so that this process sleeps while the peer computes.
 #define _GNU_SOURCE 1
 #include <errno.h>
 #include <sched.h>
@@ -17,11 +17,6 @@
 enum { MAX_ARGS = 64, POLL_MS = 20, PATIENCE_MS = 1000, NUMBERS = 8, PEER_NAME = 96 };
 
 extern char **environ;
-
-// It measures one sequence only, and no steps of several tokens.
-bool bench_peer_can(const struct bench_test *test) {
-    return test->kind != BENCH_VERIFY && test->n_seqs == 1;
-}
 
 struct command {
     char *argv[MAX_ARGS + 1];
@@ -50,18 +45,19 @@ static const char *peer_kv_type(const char *name) {
     return name;
 }
 
-// Old builds have no -d, so it is only given where it says something.
-static bool command_make(const struct bench_config *config, const char *file, int n_threads,
-                         const struct bench_test *test, struct command *out) {
+// Old builds have no -d, so it is given only where there is a depth.
+static bool command_make(const struct bench_config *config, const char *file, const struct row *row,
+                         struct command *out) {
+    const int n_depth = row_whole_at(row, COLUMN_N_DEPTH);
     *out = (struct command){.extra = strdup(config->peer_args ? config->peer_args : "")};
     if (!out->extra) return false;
     add(out, config->peer);
     add(out, "-m");
     add(out, file);
-    add_number(out, "-t", n_threads);
-    add_number(out, "-p", test->n_prompt);
-    add_number(out, "-n", test->n_gen);
-    if (test->n_depth) add_number(out, "-d", test->n_depth);
+    add_number(out, "-t", row_whole_at(row, COLUMN_N_THREADS));
+    add_number(out, "-p", row_whole_at(row, COLUMN_N_PROMPT));
+    add_number(out, "-n", row_whole_at(row, COLUMN_N_GEN));
+    if (n_depth) add_number(out, "-d", n_depth);
     if (strcmp(config->kv_type, "f16") != 0) {
         add(out, "-ctk");
         add(out, peer_kv_type(config->kv_type));
@@ -81,7 +77,7 @@ static bool command_make(const struct bench_config *config, const char *file, in
 
 _Static_assert(sizeof(cpu_set_t) == BENCH_MAX_CPUS / 8, "bench_config.cpus is a cpu_set_t");
 
-void bench_peer_prepare(struct bench_config *config) {
+void peer_prepare(struct bench_config *config) {
     cpu_set_t set;
     config->cpus_known = sched_getaffinity(0, sizeof set, &set) == 0;
     if (config->cpus_known) memcpy(config->cpus, &set, sizeof set);
@@ -107,11 +103,11 @@ static int spawn(char **argv, FILE *out, FILE *err, pid_t *pid) {
     return problem;
 }
 
-// Ctrl-C on a terminal reaches the peer by itself; a signal to this process alone is handed on. One
-// that does not care is killed.
+// Ctrl-C on a terminal reaches the peer by itself; a signal to this process alone is passed on. A
+// peer that ignores it is killed.
 static int status_wait(pid_t pid) {
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000l};
-    int status = 0, waited_ms = 0; // since it was told
+    int status = 0, waited_ms = 0; // since the signal was passed on
     interrupt_child(pid);
     while (waitpid(pid, &status, WNOHANG) == 0) {
         if (interrupt_seen()) {
@@ -125,7 +121,7 @@ static int status_wait(pid_t pid) {
     return status;
 }
 
-// The last line that it wrote to stderr, for a message.
+// The last line of its standard error, for a message.
 static void last_line(FILE *err, char *out, size_t size) {
     char line[256];
     *out = '\0';
@@ -147,21 +143,21 @@ static int fail_status(const char *peer, int status, FILE *err) {
 }
 
 // "llama-bench b21e4de745".
-static char *name_make(const char *peer, const json_t *row) {
+static void name_set(const char *peer, const json_t *first, struct row *row) {
     char name[PEER_NAME];
     const char *slash = strrchr(peer, '/');
-    const char *build = json_string_value(json_object_get(row, "build_commit"));
+    const char *build = json_string_value(json_object_get(first, "build_commit"));
     snprintf(name, sizeof name, "%s%s%s", slash ? slash + 1 : peer, build ? " " : "",
              build ? build : "");
-    return strdup(name);
+    row_text(row, COLUMN_PEER_NAME, name);
 }
 
-static int output_read(const char *peer, FILE *out, double *ts, char **name) {
+static int output_read(const char *peer, FILE *out, struct row *row, double *ts) {
     json_error_t problem;
     rewind(out);
     json_t *rows = json_loadf(out, 0, &problem);
-    const json_t *row = json_is_array(rows) ? json_array_get(rows, 0) : NULL;
-    const json_t *rate = json_object_get(row, "avg_ts");
+    const json_t *first = json_is_array(rows) ? json_array_get(rows, 0) : NULL;
+    const json_t *rate = json_object_get(first, "avg_ts");
     int code = APP_OK;
     if (!rows) {
         code = app_fail(APP_FAILED, "%s: its output is not JSON: %s", err_path(peer), problem.text);
@@ -169,7 +165,7 @@ static int output_read(const char *peer, FILE *out, double *ts, char **name) {
         code = app_fail(APP_FAILED, "%s: its output has no avg_ts", err_path(peer));
     } else {
         *ts = json_number_value(rate);
-        if (!*name && !(*name = name_make(peer, row))) code = app_fail(APP_FAILED, "out of memory");
+        name_set(peer, first, row);
     }
     json_decref(rows);
     return code;
@@ -188,7 +184,7 @@ static int spawn_free(const struct bench_config *config, char **argv, FILE *out,
 }
 
 static int peer_start(const struct bench_config *config, struct command *command, FILE *out,
-                      FILE *err, double *ts, char **name) {
+                      FILE *err, struct row *row, double *ts) {
     const char *peer = config->peer;
     pid_t pid;
     const int problem = spawn_free(config, command->argv, out, err, &pid);
@@ -197,16 +193,14 @@ static int peer_start(const struct bench_config *config, struct command *command
     }
     const int status = status_wait(pid);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return fail_status(peer, status, err);
-    return output_read(peer, out, ts, name);
+    return output_read(peer, out, row, ts);
 }
 
-int bench_peer_run(const struct bench_config *config, const char *file, int n_threads,
-                   const struct bench_test *test, double *ts, char **name) {
+int peer_run(const struct bench_config *config, const char *file, struct row *row, double *ts) {
     struct command command;
-    if (!command_make(config, file, n_threads, test, &command))
-        return app_fail(APP_FAILED, "out of memory");
+    if (!command_make(config, file, row, &command)) return app_fail(APP_FAILED, "out of memory");
     FILE *out = tmpfile(), *err = tmpfile();
-    const int code = out && err ? peer_start(config, &command, out, err, ts, name)
+    const int code = out && err ? peer_start(config, &command, out, err, row, ts)
                                 : app_fail(APP_FAILED, "a temporary file: %s", strerror(errno));
     if (out) fclose(out);
     if (err) fclose(err);
