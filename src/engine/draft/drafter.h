@@ -72,9 +72,8 @@ struct drafter {
     const struct drafter_class *cls; // first member of every drafter's own struct
 };
 
-// What a sequence keeps for its drafts, from submit on; see seq.h.
+// What is kept for the drafts of a sequence, from submit on; see seq.h.
 struct seq_draft {
-    int max;                 // most tokens of a draft
     struct suffix_index own; // of its tokens, for lookup
     struct spec_rates rates; // how often what was drafted for it was accepted
     int slot;                // of the drafter "model"; -1: none

@@ -118,11 +118,6 @@ int kv_hit(struct kv *kv, struct kv_table *table, const int32_t *token, int n_to
 // the limit. 0 to wanted.
 int kv_room(const struct kv *kv, const struct kv_table *table, int n_done, int wanted);
 
-// Hints that kv_grow will come: fetch what the table names of the pages, and then, a little later,
-// what is known of those.
-void kv_prefetch_table(const struct kv *kv, const struct kv_table *table, int n_done);
-void kv_prefetch_pages(const struct kv *kv, const struct kv_table *table, int n_done);
-
 // Makes positions [n_done, n_done + n) writable: gives back what position n_done and later ones
 // cannot see, copies a shared page that will be written, takes new pages. False: not enough bytes,
 // nothing was changed but what was given back.

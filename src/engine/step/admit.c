@@ -14,7 +14,7 @@ enum { MAX_TURNS = 128 }; // that are found by one look at all who wait
 
 static struct turn turn_of(const struct seq *seq) {
     return (struct turn){.id = seq->id,
-                         .choice = seq->choice,
+                         .choice = seq->choices.index,
                          .priority = seq->priority,
                          .user_at = seq->user_at};
 }
@@ -27,7 +27,7 @@ static void waiting_add(struct engine *engine, struct seq *seq) {
         (struct waiter){.seq = seq,
                         .turn = turn_of(seq),
                         .is_paused = seq->is_paused,
-                        .follows = seq->choice > 0 && !seq->was_admitted};
+                        .follows = seq->choices.index > 0 && !seq->was_admitted};
     engine->blocked = false;
 }
 
@@ -67,7 +67,7 @@ struct seq *engine_running_remove(struct engine *engine, int index) {
 void engine_preempt(struct engine *engine, int index) {
     struct seq *seq = engine_running_remove(engine, index);
     assert(engine->n_flight == 0);
-    engine_draft_leave(engine, seq, false);
+    draft_leave(engine->draft, seq, false);
     kv_release(engine->kv, &seq->table);
     seq->n_done = seq->n_again = 0;
     seq->gap_cause = RN_GAP_PREEMPTED;
@@ -223,7 +223,7 @@ static int next_in_turn(const struct engine *engine, struct seq **out, int most)
 static bool table_begin(struct engine *engine, struct seq *seq) {
     seq->n_done = 0;
     if (seq->embedding) memset(seq->embedding, 0, (size_t)engine->n_embd * sizeof(float));
-    const struct seq *leader = seq->choice > 0 ? leader_of(seq) : NULL;
+    const struct seq *leader = seq->choices.index > 0 ? leader_of(seq) : NULL;
     if (leader && seq->n_prompt > 1)
         seq->n_done = kv_fork(engine->kv, &leader->table, &seq->table, seq->n_prompt - 1);
     // who wants the result of every position finds nothing, but can be found by others
@@ -369,7 +369,7 @@ static void admit(struct engine *engine, uint64_t now) {
 void engine_admit(struct engine *engine) {
     if (atomic_exchange_explicit(&engine->forget, false, memory_order_relaxed)) {
         kv_forget_prefixes(engine->kv);
-        engine_draft_forget(engine);
+        draft_forget(engine->draft);
     }
     engine_take_new(engine);                 // before the flags: a cancel follows its submit
     const uint64_t now = engine_now(engine); // not before any submit
