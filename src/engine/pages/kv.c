@@ -415,7 +415,6 @@ static void make_writable(struct kv *kv, struct kv_table *table, int g, uint32_t
     add_op(kv, g, copy, id);
     kv_page_drop(kv, g, id);
     table->page[g][block] = copy;
-    kv->stats.copies++;
 }
 
 bool kv_grow(struct kv *kv, struct kv_table *table, int n_done, int n) {

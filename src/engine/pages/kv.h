@@ -76,10 +76,8 @@ struct kv_stats {
     uint64_t budget, held_bytes, cached_bytes;
     uint32_t pages_total; // the most that the budget can hold
     uint32_t pages_held, pages_cached;
-    uint32_t pages_shared;              // held by more than one table
-    uint64_t lookups, hits;             // kv_hit calls on empty tables; those that found something
-    uint64_t lookup_tokens, hit_tokens; // tokens that these could have found; that all calls found
-    uint64_t evictions, copies;         // pages
+    uint32_t pages_shared; // held by more than one table
+    uint64_t evictions;    // pages
 };
 
 struct kv; // kv.c, prefix.c and kv_check.c share kv_internal.h
