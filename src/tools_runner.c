@@ -244,7 +244,7 @@ static rn_status backend_make(struct tools_runner *runner,
                                               .max_seqs = runner->max_seqs},
                                     .progress = options->progress,
                                     .progress_ctx = options->progress_ctx};
-    struct place place;
+    struct backend_place place;
     struct backend_need need;
     rn_status s;
     if ((s = place_find(&wanted, &place, err))) return s;
@@ -357,7 +357,7 @@ rn_status tools_kv_bytes(const rn_model *model, const char *kv_type, struct kv_b
                          rn_error *err) {
     const struct place_wanted wanted = {.kv_type = kv_type};
     const struct backend_sizes sizes = {1, 1, 1};
-    struct place place;
+    struct backend_place place;
     struct backend_need need;
     rn_status status = place_find(&wanted, &place, err);
     if (!status) status = place.cls->need(tools_plan(model), &sizes, place.kv_type, &need, err);

@@ -38,7 +38,7 @@ struct draft_host {
     struct kv *kv;
     struct backend *backend; // the calibration runs on it, before the first step
     struct batch_builder *builder;
-    const struct place *place, *draft_place;
+    const struct backend_place *place, *draft_place;
     const char *variant; // of the kernels at `place`
     struct pool *pool;
     struct choice_scratch *scratch; // one for each thread

@@ -110,12 +110,12 @@ struct choice_scratch;
 struct model;
 struct tokenizer;
 
-struct place;
+struct backend_place;
 
 struct drafter_model_config {
     const struct model *model;
     const struct tokenizer *tokenizer, *target_tokenizer;
-    const struct place *place;         // where it runs
+    const struct backend_place *place; // where it runs
     const char *variant;               // of the backend's kernels; NULL: the best
     struct pool *pool;                 // the engine's
     int n_ctx, max_seqs, batch_tokens; // the engine's

@@ -165,7 +165,7 @@ static const struct drafter_class drafter_model_class = {
 
 static rn_status create_backend(struct drafter_model *d, const struct drafter_model_config *config,
                                 rn_error *err) {
-    const struct place *place = config->place;
+    const struct backend_place *place = config->place;
     const struct backend_sizes sizes = {.max_tokens = d->batch_tokens,
                                         .max_logits = d->max_seqs,
                                         .max_seqs = d->max_seqs};

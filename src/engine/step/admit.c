@@ -28,7 +28,7 @@ static void waiting_add(struct engine *engine, struct seq *seq) {
                         .turn = turn_of(seq),
                         .is_paused = seq->is_paused,
                         .follows = seq->choices.index > 0 && !seq->was_admitted};
-    engine->blocked = false;
+    engine_changed(engine, CHANGE_WAITING);
 }
 
 static void waiting_remove(struct engine *engine, const struct seq *seq) {
@@ -60,7 +60,7 @@ struct seq *engine_running_remove(struct engine *engine, int index) {
     engine->n_running--;
     memmove(engine->running + index, engine->running + index + 1,
             (size_t)(engine->n_running - index) * sizeof(struct seq *));
-    engine->blocked = false;
+    engine_changed(engine, CHANGE_RUNNING);
     return seq;
 }
 
@@ -127,7 +127,7 @@ static void look_at_all(struct engine *engine, uint64_t now) {
             look_at(engine, seq);
         }
     }
-    engine->blocked = false;
+    engine_changed(engine, CHANGE_FLAGS);
 }
 
 void engine_take_new(struct engine *engine) {
@@ -333,37 +333,37 @@ static void start(struct engine *engine, struct seq *seq, bool found, uint64_t n
     engine->stats.hits += found;
 }
 
-// Admits it, or has everybody wait until something changes.
-static void admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint64_t *promised) {
-    engine->blocked = is_full_for(engine, seq); // spares the search for its prefix
-    if (engine->blocked) return;
+// Admits it; false: it does not fit, and everybody behind it waits too.
+static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint64_t *promised) {
+    if (is_full_for(engine, seq)) return false; // spares the search for its prefix
     const bool found = table_begin(engine, seq);
-    if (make_room(engine, seq, promised)) {
-        waiting_remove(engine, seq);
-        start(engine, seq, found, now);
-        *promised += promised_to(engine, seq);
-        return;
+    if (!make_room(engine, seq, promised)) {
+        kv_release(engine->kv, &seq->table);
+        seq->n_done = 0;
+        return false;
     }
-    kv_release(engine->kv, &seq->table);
-    seq->n_done = 0;
-    engine->blocked = true;
+    waiting_remove(engine, seq);
+    start(engine, seq, found, now);
+    *promised += promised_to(engine, seq);
+    return true;
 }
 
-// In turn, as many as there are places for and one that may take another's. Who was preempted
-// meanwhile may go before the next, and a choice that was let in may have made others ready, so the
-// turns are looked at again until nobody is ready or somebody is left.
+// In turn, as many as there are places for and one that may take another's. A sequence that was
+// preempted meanwhile may go before the next, and a choice that was let in may have made others
+// ready, so the turns are looked at again until nobody is ready or somebody does not fit.
 static void admit(struct engine *engine, uint64_t now) {
-    if (engine->n_waiting == 0 || engine->blocked) return;
+    if (engine->n_waiting == 0 || !engine->changes) return;
     uint64_t promised = promised_to_all(engine);
-    while (!engine->blocked) {
+    for (bool fits = true; fits;) {
         struct seq *next[MAX_TURNS];
         const int places = engine->max_seqs - engine->n_running;
         const int n = next_in_turn(engine, next, places + 1 < MAX_TURNS ? places + 1 : MAX_TURNS);
         const uint64_t preemptions = engine->stats.preemptions;
-        engine->blocked = n == 0;
-        for (int i = 0; i < n && !engine->blocked && engine->stats.preemptions == preemptions; i++)
-            admit_one(engine, next[i], now, &promised);
+        fits = n > 0;
+        for (int i = 0; i < n && fits && engine->stats.preemptions == preemptions; i++)
+            fits = admit_one(engine, next[i], now, &promised);
     }
+    engine->changes = 0;
 }
 
 void engine_admit(struct engine *engine) {

@@ -17,8 +17,8 @@ static const struct model *draft_of(const struct engine_config *config) {
 }
 
 rn_status engine_plan(const struct model *model, const struct engine_config *config,
-                      struct place *place, struct place *draft_place, struct budget *out,
-                      rn_error *err) {
+                      struct backend_place *place, struct backend_place *draft_place,
+                      struct budget *out, rn_error *err) {
     const struct place_sizes wanted = {.sizes = config->sizes,
                                        .kv_bytes = config->kv_bytes,
                                        .kv_pages = config->kv_pages,

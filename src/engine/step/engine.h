@@ -74,6 +74,17 @@ struct waiter {
     bool follows;   // ready when the first choice of its request has evaluated the prompt
 };
 
+// What admission waits for: after it found nobody that is ready and fits, it looks at the waiting
+// sequences again when one of these has happened.
+enum engine_change {
+    CHANGE_WAITING = 1 << 0, // a sequence joined the waiting ones
+    CHANGE_RUNNING = 1 << 1, // a running sequence left its place and its pages
+    CHANGE_LANDED = 1 << 2,  // steps landed: pages of sequences that left came back, or room may be
+                             // made now
+    CHANGE_PROMPT = 1 << 3,  // more of a prompt is evaluated, which other choices may share
+    CHANGE_FLAGS = 1 << 4,   // sequences were cancelled, paused, resumed or late
+};
+
 struct engine_clock {
     uint64_t (*now)(void *ctx); // ns
     void *ctx;
@@ -83,7 +94,7 @@ struct engine {
     const struct plan *plan;
     const struct tokenizer *tokenizer;
     struct pool *pool; // the host's threads: lent to backends
-    struct place place, draft_place;
+    struct backend_place place, draft_place;
     struct backend *backend;
     struct intake intake;
     struct kv_config kv_config;
@@ -109,8 +120,7 @@ struct engine {
     int n_waiting;
     struct seq *leaving;    // over, with steps in flight; linked by next
     struct seq *done;       // finished; their events may still be read
-    bool blocked;           // nobody was ready, or the next in turn did not fit, and nothing has
-                            // changed since
+    unsigned changes;       // since admission last let nobody in: enum engine_change
     uint64_t next_deadline; // no sequence has an earlier one; UINT64_MAX: none has one
 
     int depth;                               // steps that may be in flight
@@ -168,8 +178,8 @@ rn_status engine_init(struct engine *engine, const struct model *model,
 void engine_deinit(struct engine *engine);
 // Where an engine of that configuration would run, and its memory.
 rn_status engine_plan(const struct model *model, const struct engine_config *config,
-                      struct place *place, struct place *draft_place, struct budget *out,
-                      rn_error *err);
+                      struct backend_place *place, struct backend_place *draft_place,
+                      struct budget *out, rn_error *err);
 
 rn_status engine_step(struct engine *engine, bool *busy);
 bool engine_next_event(struct engine *engine, rn_event *out);
@@ -177,6 +187,10 @@ bool engine_next_event(struct engine *engine, rn_event *out);
 // check.c: page accounting and the places of sequences are valid; debug builds test it after every
 // step.
 bool engine_check(struct engine *engine);
+
+static inline void engine_changed(struct engine *engine, enum engine_change change) {
+    engine->changes |= change;
+}
 
 static inline uint64_t engine_now(const struct engine *engine) {
     return engine->clock.now(engine->clock.ctx);

@@ -41,7 +41,7 @@ static void touch_down(struct engine *engine, struct flight *flight) {
         }
         *at = seq->next;
         engine_free_table(engine, seq);
-        engine->blocked = false;
+        engine_changed(engine, CHANGE_LANDED);
         seq->next = engine->done;
         engine->done = seq;
     }

@@ -208,7 +208,7 @@ static void publish_work(struct engine *engine, const struct flight *flight,
     }
     count_step(engine, flight, work);
     if (work->first_pos < seq->n_prompt && seq->family->n_live > 1)
-        engine->blocked = false; // other choices may share its prompt now
+        engine_changed(engine, CHANGE_PROMPT);
     if (seq->n_done / KV_PAGE_TOKENS > (int)seq->table.n_node)
         kv_commit(engine->kv, &seq->table, seq->token, seq->n_done);
     if (work->samples)
@@ -222,7 +222,7 @@ static void sweep_running(struct engine *engine) {
     int n = 0;
     for (int i = 0; i < engine->n_running; i++)
         if (engine->running[i]->state == SEQ_RUNNING) engine->running[n++] = engine->running[i];
-    if (n < engine->n_running) engine->blocked = false;
+    if (n < engine->n_running) engine_changed(engine, CHANGE_RUNNING);
     engine->n_running = n;
 }
 

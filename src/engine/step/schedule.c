@@ -95,7 +95,7 @@ static void prompt_hit(struct engine *engine, struct seq *seq) {
         engine->stats.cached_tokens += (uint64_t)(n - seq->n_done);
     }
     seq->n_done = n;
-    engine->blocked = false; // other choices may share its prompt now
+    engine_changed(engine, CHANGE_PROMPT);
 }
 
 // Whether `other`, which has work in this step, is computing the block that seq would begin.

@@ -107,7 +107,10 @@ static void step(struct engine *engine, uint64_t begin) {
     const bool made = !engine->land_first && make_step(engine, begin, &at);
     if (engine->n_flight == engine->depth || (engine->n_flight > 0 && !made))
         land_step(engine, &at);
-    if (engine->land_first && engine->n_flight == 0) engine->blocked = engine->land_first = false;
+    if (engine->land_first && engine->n_flight == 0) {
+        engine->land_first = false;
+        engine_changed(engine, CHANGE_LANDED);
+    }
     if (at != begin) engine->end_ns = at;
     engine->is_busy = made || flew || engine->n_event > 0;
 }
