@@ -35,7 +35,7 @@ const char *rn_gap_text(rn_gap gap) {
     return at < RN_GAP_COUNT ? texts[at] : "unknown";
 }
 
-const char *rn_drafter_text(rn_drafter drafter) { return speculation_name(drafter); }
+const char *rn_drafter_text(rn_drafter drafter) { return draft_name(drafter); }
 
 // ---------------------------------------------------------------- life
 
@@ -53,16 +53,16 @@ static rn_status read_drafter(const char *name, size_t len, unsigned *drafters, 
                    len < 64 ? (int)len : 64, name);
 }
 
-static rn_status read_speculation(const rn_engine_options *o, struct speculation_config *out,
+static rn_status read_speculation(const rn_engine_options *o, struct draft_config *out,
                                   rn_error *err) {
     const char *list = o->speculate ? o->speculate : "auto";
     const bool is_auto = strcmp(list, "auto") == 0, is_off = strcmp(list, "off") == 0;
-    *out = (struct speculation_config){.model = o->draft ? &o->draft->model : NULL,
-                                       .tokenizer = o->draft ? o->draft->tokenizer : NULL,
-                                       .fn = o->draft_fn,
-                                       .ctx = o->draft_ctx,
-                                       .draft_max = o->draft_max,
-                                       .draft_min = o->draft_min};
+    *out = (struct draft_config){.model = o->draft ? &o->draft->model : NULL,
+                                 .tokenizer = o->draft ? o->draft->tokenizer : NULL,
+                                 .fn = o->draft_fn,
+                                 .ctx = o->draft_ctx,
+                                 .draft_max = o->draft_max,
+                                 .draft_min = o->draft_min};
     if (o->draft && !o->draft->has_plan)
         return err_set(err, RN_ERR_ARG, "%s: opened for its vocabulary alone", o->draft->info.path);
     if (is_auto) out->drafters = (1u << RN_DRAFTER_COUNT) - 1;
@@ -74,7 +74,7 @@ static rn_status read_speculation(const rn_engine_options *o, struct speculation
         if (!*at) break;
     }
     const unsigned wanted = out->drafters;
-    const rn_status status = speculation_check(out, err);
+    const rn_status status = draft_check(out, err);
     if (status || is_auto || wanted == out->drafters) return status;
     const bool no_model = wanted & ~out->drafters & 1u << RN_DRAFTER_MODEL;
     return err_set(err, RN_ERR_ARG, "speculate is '%.64s', and there is no %s", list,
@@ -99,7 +99,7 @@ rn_status model_engine_config(const rn_engine_options *o, struct engine_config *
                                   .kv_pages = o->kv_pages,
                                   .itl_ms = o->itl_ms,
                                   .no_prefix = o->no_prefix_cache};
-    return read_speculation(o, &out->spec, err);
+    return read_speculation(o, &out->draft, err);
 }
 
 rn_status rn_engine_create(const rn_model *model, const rn_engine_options *options, rn_engine **out,
@@ -191,8 +191,8 @@ void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out) {
                             .kv_token_bytes = plan_kv_token_bytes(e->plan, &e->kv_bytes),
                             .weight_bytes = plan_cost(e->plan, &e->kv_bytes, &shape).weight_bytes,
                             .cache_bytes = info.cache_bytes,
-                            .drafters = e->spec ? e->spec->names : "",
-                            .draft_max = e->spec ? e->spec->draft_max : 0,
+                            .drafters = e->draft ? e->draft->names : "",
+                            .draft_max = e->draft ? e->draft->draft_max : 0,
                             .note = e->place.note};
 }
 

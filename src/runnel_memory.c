@@ -12,7 +12,7 @@ rn_status rn_engine_plan_memory(const rn_model *model, const rn_engine_options *
     *out = (rn_memory_plan){0};
     if (!plan) return err_set(err, RN_ERR_ARG, "%s: opened for its vocabulary alone", info->path);
     struct engine_config config;
-    struct place place, draft_place;
+    struct backend_place place, draft_place;
     struct budget budget;
     rn_status status = model_engine_config(o, &config, err);
     if (!status) status = engine_plan(&model->model, &config, &place, &draft_place, &budget, err);

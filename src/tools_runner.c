@@ -1,11 +1,12 @@
-// The runner behind `runnel bench`: a backend made from a model's plan, and batches laid out by
-// hand. Sequence s of a work has the pages [s * n, s * n + n), so one table that counts up serves
+// The runner behind `runnel bench`: a backend made from a model's plan, and the batches of a
+// work. Sequence s of a work has the pages [s * n, s * n + n), so one table that counts up serves
 // every work. Pages are zeroed once and keep what runs left in them: a depth needs no prompt,
 // because attention takes the same time whatever the keys are.
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/pages/place.h"
+#include "plan/cost_rates.h"
 #include "tools.h"
 #include "weights/synthetic.h"
 
@@ -17,8 +18,7 @@ struct tools_runner {
     int max_tokens, max_logits, max_seqs;
     uint32_t n_pages;
     uint32_t *page; // [n_pages] 0, 1, 2, ...
-    int32_t *token, *pos, *out_row;
-    struct batch_seq *seq;
+    struct batch_builder builder;
     uint64_t random;
     struct tools_stage *stage; // [max_stage] while stages are measured; NULL: none yet
     int n_stage, max_stage;
@@ -45,34 +45,40 @@ static int32_t token_draw(struct tools_runner *runner) {
     return (int32_t)((x * 2685821657736338717ull >> 33) % (uint64_t)runner->plan->n_vocab);
 }
 
-// Rows and page tables of step i; the tokens stay as they are.
-static void batch_make(const struct tools_runner *runner, const struct tools_work *work, int step,
-                       struct batch *out) {
+// What every sequence of a work does in one step.
+struct work_step {
+    int first_pos, n_tokens, n_out;
+};
+
+static struct work_step work_step(const struct tools_work *work, int step) {
     const int done = step * work->advance, rest = work->n_positions - done;
     const int n = rest < work->step_tokens ? rest : work->step_tokens;
     const bool last = step + 1 == work_steps(work);
-    int rows = 0, logits = 0;
-    for (int s = 0; s < work->n_seqs; s++) {
-        struct batch_seq *seq = &runner->seq[s];
-        *seq = (struct batch_seq){.first_row = rows,
-                                  .n_tokens = n,
-                                  .first_pos = work->depth + done,
-                                  .first_out = logits,
-                                  .n_out = work->all_logits ? n : last};
+    return (struct work_step){work->depth + done, n, work->all_logits ? n : last};
+}
+
+static void batch_make(struct tools_runner *runner, const struct tools_work *work, int step) {
+    struct batch_builder *builder = &runner->builder;
+    const struct work_step s = work_step(work, step);
+    batch_begin(builder, NULL);
+    for (int i = 0; i < work->n_seqs; i++) {
+        uint32_t *table[PLAN_MAX_KV_GROUPS];
         for (int g = 0; g < runner->plan->n_group; g++)
-            seq->page_table[g] = runner->page + (uint32_t)s * work_pages(work);
-        for (int t = 0; t < n; t++) runner->pos[rows + t] = seq->first_pos + t;
-        for (int t = n - seq->n_out; t < n; t++) runner->out_row[logits++] = rows + t;
-        rows += n;
+            table[g] = runner->page + (uint32_t)i * work_pages(work);
+        batch_add(builder, &(struct batch_rows){.page_table = table,
+                                                .first_pos = s.first_pos,
+                                                .n_tokens = s.n_tokens,
+                                                .n_out = s.n_out});
     }
-    *out = (struct batch){.n_tokens = rows,
-                          .n_seqs = work->n_seqs,
-                          .n_out = logits,
-                          .n_logits = logits,
-                          .token = runner->token,
-                          .pos = runner->pos,
-                          .out_row = runner->out_row,
-                          .seq = runner->seq};
+    for (int r = 0; r < builder->batch.n_tokens; r++) builder->token[r] = token_draw(runner);
+}
+
+static void shape_make(const struct tools_runner *runner, const struct tools_work *work, int step,
+                       struct batch_shape *out) {
+    const struct work_step s = work_step(work, step);
+    *out = (struct batch_shape){0};
+    for (int i = 0; i < work->n_seqs; i++)
+        batch_shape_add(runner->plan, out, s.first_pos, s.n_tokens, s.n_out);
 }
 
 static void stage_add(struct tools_runner *runner, const struct step_stage *one) {
@@ -111,12 +117,10 @@ rn_status tools_runner_run(struct tools_runner *runner, const struct tools_work 
     *ns = 0;
     const uint64_t begin = clock_ns();
     for (int i = 0; i < n_steps; i++) {
-        struct batch batch;
         struct step_result result;
         if (stop && stop()) return err_set(err, RN_ERR_CANCELLED, "the measurement was cancelled");
-        batch_make(runner, work, i, &batch);
-        for (int r = 0; r < batch.n_tokens; r++) runner->token[r] = token_draw(runner);
-        rn_status status = backend_run(runner->backend, &batch, &result, err);
+        batch_make(runner, work, i);
+        rn_status status = backend_run(runner->backend, &runner->builder.batch, &result, err);
         if (!status && result.n_stage > 0) status = stages_add(runner, &result, err);
         if (status) return status;
         *expert_bytes += result.expert_bytes;
@@ -146,12 +150,10 @@ void tools_runner_cost(const struct tools_runner *runner, const struct tools_wor
                        struct tools_cost *out) {
     *out = (struct tools_cost){.steps = (uint64_t)work_steps(work)};
     for (uint64_t i = 0; i < out->steps; i++) {
-        struct batch batch;
         struct batch_shape shape;
-        batch_make(runner, work, (int)i, &batch);
-        batch_shape_of(runner->plan, &batch, &shape);
+        shape_make(runner, work, (int)i, &shape);
         const struct cost cost = plan_cost(runner->plan, &runner->kv, &shape);
-        out->tokens += (uint64_t)batch.n_tokens;
+        out->tokens += (uint64_t)shape.n_tokens;
         out->weight_bytes += cost.weight_bytes;
         out->expert_bytes += cost.expert_bytes;
         out->kv_bytes += cost.kv_read_bytes;
@@ -161,10 +163,8 @@ void tools_runner_cost(const struct tools_runner *runner, const struct tools_wor
 
 uint64_t tools_runner_working_set(const struct tools_runner *runner,
                                   const struct tools_work *work) {
-    struct batch batch;
     struct batch_shape shape;
-    batch_make(runner, work, work_steps(work) - 1, &batch);
-    batch_shape_of(runner->plan, &batch, &shape);
+    shape_make(runner, work, work_steps(work) - 1, &shape);
     const struct cost cost = plan_cost(runner->plan, &runner->kv, &shape);
     return cost.weight_bytes + cost.kv_read_bytes;
 }
@@ -210,17 +210,12 @@ static void works_measure(struct tools_runner *runner, const struct tools_work *
 }
 
 static rn_status allocate(struct tools_runner *runner, rn_error *err) {
-    const size_t rows = (size_t)runner->max_tokens;
     runner->page = calloc(runner->n_pages, sizeof *runner->page);
-    runner->token = calloc(rows, sizeof *runner->token);
-    runner->pos = calloc(rows, sizeof *runner->pos);
-    runner->out_row = calloc((size_t)runner->max_logits, sizeof *runner->out_row);
-    runner->seq = calloc((size_t)runner->max_seqs, sizeof *runner->seq);
-    if (!runner->page || !runner->token || !runner->pos || !runner->out_row || !runner->seq)
-        return err_set(err, RN_ERR_NOMEM, "no memory for %d sequences and %d rows",
-                       runner->max_seqs, runner->max_tokens);
+    if (!runner->page)
+        return err_set(err, RN_ERR_NOMEM, "no memory for %u page ids", (unsigned)runner->n_pages);
     for (uint32_t i = 0; i < runner->n_pages; i++) runner->page[i] = i;
-    return RN_OK;
+    return batch_builder_init(&runner->builder, runner->plan->n_group, runner->max_tokens,
+                              runner->max_logits, runner->max_seqs, err);
 }
 
 // Zeroes every page, some at a time.
@@ -249,7 +244,7 @@ static rn_status backend_make(struct tools_runner *runner,
                                               .max_seqs = runner->max_seqs},
                                     .progress = options->progress,
                                     .progress_ctx = options->progress_ctx};
-    struct place place;
+    struct backend_place place;
     struct backend_need need;
     rn_status s;
     if ((s = place_find(&wanted, &place, err))) return s;
@@ -296,11 +291,8 @@ void tools_runner_destroy(struct tools_runner *runner) {
     backend_destroy(runner->backend);
     if (runner->pool) pool_destroy(runner->pool);
     free(runner->stage);
+    batch_builder_deinit(&runner->builder);
     free(runner->page);
-    free(runner->token);
-    free(runner->pos);
-    free(runner->out_row);
-    free(runner->seq);
     free(runner);
 }
 
@@ -365,7 +357,7 @@ rn_status tools_kv_bytes(const rn_model *model, const char *kv_type, struct kv_b
                          rn_error *err) {
     const struct place_wanted wanted = {.kv_type = kv_type};
     const struct backend_sizes sizes = {1, 1, 1};
-    struct place place;
+    struct backend_place place;
     struct backend_need need;
     rn_status status = place_find(&wanted, &place, err);
     if (!status) status = place.cls->need(tools_plan(model), &sizes, place.kv_type, &need, err);

@@ -11,17 +11,16 @@ const char *rn_finish_text(rn_finish finish) {
 }
 
 // The drafters whose names are in the option, or all.
-static inline struct speculation_config bare_speculation(const rn_engine_options *o) {
-    struct speculation_config config = {.model = o->draft ? &o->draft->model : NULL,
-                                        .tokenizer = o->draft ? o->draft->tokenizer : NULL,
-                                        .fn = o->draft_fn,
-                                        .ctx = o->draft_ctx,
-                                        .draft_max = o->draft_max,
-                                        .draft_min = o->draft_min};
+static inline struct draft_config bare_speculation(const rn_engine_options *o) {
+    struct draft_config config = {.model = o->draft ? &o->draft->model : NULL,
+                                  .tokenizer = o->draft ? o->draft->tokenizer : NULL,
+                                  .fn = o->draft_fn,
+                                  .ctx = o->draft_ctx,
+                                  .draft_max = o->draft_max,
+                                  .draft_min = o->draft_min};
     const bool all = !o->speculate || strcmp(o->speculate, "auto") == 0;
     for (int id = 0; id < RN_DRAFTER_COUNT; id++)
-        if (all || strstr(o->speculate, speculation_name((rn_drafter)id)))
-            config.drafters |= 1u << id;
+        if (all || strstr(o->speculate, draft_name((rn_drafter)id))) config.drafters |= 1u << id;
     return config;
 }
 
@@ -41,9 +40,9 @@ rn_status rn_engine_create(const rn_model *model, const rn_engine_options *o, rn
         .kv_pages = o->kv_pages,
         .itl_ms = o->itl_ms,
         .no_prefix = o->no_prefix_cache,
-        .spec = bare_speculation(o),
+        .draft = bare_speculation(o),
         .clock = bare_clock};
-    const rn_status checked = speculation_check(&config.spec, err);
+    const rn_status checked = draft_check(&config.draft, err);
     if (checked) return checked;
     rn_engine *engine = aligned_alloc(alignof(rn_engine), sizeof *engine);
     assert_non_null(engine);

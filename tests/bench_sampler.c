@@ -12,7 +12,6 @@
 #include "backend/cpu/choose_passes.h"
 #include "base/clock.h"
 #include "engine/choice/choice.h"
-#include "engine/request/seq.h"
 
 enum { N_ROWS = 8, N_ROUNDS = 15, N_CHOICES = 32 };
 
@@ -91,29 +90,29 @@ static int compare(const void *a, const void *b) {
 struct scene {
     int n_vocab;
     float *row[2][N_ROWS]; // [flat]
-    struct seq seq;
+    int32_t *token;        // [n_token]
+    int n_token;
+    struct choices choices;
     struct choice_scratch scratch;
 };
 
 static double choice_us(struct chooser *chooser, struct scene *scene,
                         const struct setting *setting) {
     double round[N_ROUNDS];
-    struct seq *seq = &scene->seq;
+    struct choices *choices = &scene->choices;
     struct choice choice;
-    seq->sampling = setting->sampling;
-    if (choice_room_init(&seq->choices, &seq->sampling, scene->n_vocab, seq->n_token, 1, false,
-                         NULL))
-        return 0;
+    choices->sampling = setting->sampling;
+    if (choices_init(choices, scene->n_vocab, scene->n_token, 1, NULL)) return 0;
     for (int i = 0; i < N_ROUNDS; i++) {
         const uint64_t start = clock_ns();
         for (int k = 0; k < N_CHOICES; k++) {
-            seq->choice = k;
-            choice_describe(&scene->scratch, seq, seq->n_token, 0, &choice);
+            choices->index = k;
+            choice_describe(&scene->scratch, choices, scene->n_token, 0, &choice);
             chooser_choose(chooser, &choice, scene->row[setting->flat][k % N_ROWS]);
         }
         round[i] = (double)(clock_ns() - start) / N_CHOICES / 1e3;
     }
-    choice_room_deinit(&seq->choices);
+    choices_deinit(choices);
     qsort(round, N_ROUNDS, sizeof *round, compare);
     return round[N_ROUNDS / 2];
 }
@@ -131,7 +130,9 @@ static bool scene_init(struct scene *scene, int n_vocab, int n_history) {
     if (!token) return false;
     for (int i = 0; i < n_history; i++)
         token[i] = (int32_t)(pow(uniform(&state), 4) * n_vocab); // few are many, as in a text
-    scene->seq = (struct seq){.token = token, .n_prompt = n_history / 2, .n_token = n_history};
+    scene->token = token;
+    scene->n_token = n_history;
+    scene->choices = (struct choices){.token = token, .n_prompt = n_history / 2};
     return choice_scratch_init(&scene->scratch, n_vocab, NULL) == RN_OK;
 }
 
@@ -161,6 +162,6 @@ int main(int argc, char **argv) {
     chooser_deinit(&chooser);
     choice_scratch_deinit(&scene.scratch);
     for (int i = 0; i < 2 * N_ROWS; i++) free(scene.row[i / N_ROWS][i % N_ROWS]);
-    free(scene.seq.token);
+    free(scene.token);
     return 0;
 }

@@ -8,6 +8,9 @@
 // KV_PAGE_TOKENS; of a recurrent group a row at p reads the page of p - 1 (0: zeros) and leaves the
 // state in that of p. Other entries may be UINT32_MAX and are never read. n_logits <= n_out <=
 // n_tokens. A page that is written is in no other sequence's table.
+//
+// Every batch is built by batch_begin and batch_add, which establish the order of rows. The pages
+// are those of the caller's table (engine/pages/kv.h).
 #ifndef RN_PLAN_BATCH_H
 #define RN_PLAN_BATCH_H
 
@@ -45,5 +48,33 @@ struct batch {
     const struct batch_page *page; // [n_pages] done in order, before anything else
     const struct choice *choice;   // [n_logits] NULL: nothing is chosen, all logits are wanted
 };
+
+// A batch and the arrays that it points to. Owned by the caller, for one batch after the other.
+struct batch_builder {
+    struct batch batch;
+    int32_t *token, *pos;  // [max_tokens]
+    int32_t *out_row;      // [max_out]
+    struct batch_seq *seq; // [max_seqs]
+    int n_group, max_tokens, max_out, max_seqs;
+};
+
+rn_status batch_builder_init(struct batch_builder *builder, int n_group, int max_tokens,
+                             int max_out, int max_seqs, rn_error *err);
+void batch_builder_deinit(struct batch_builder *builder); // zeroed is fine
+
+// The next tokens of a sequence.
+struct batch_rows {
+    uint32_t *const *page_table; // [n_group]
+    int first_pos, n_tokens;     // n_tokens > 0
+    const int32_t *token;        // [n_tokens] NULL: zeros, which the caller may replace
+    int32_t last;     // BATCH_OF_ROW: it replaces the last token, which is not read; 0: none does
+    int n_out;        // rows whose last hidden state is wanted: the last ones
+    bool hidden_only; // they want no logits. No rows that want logits may follow
+};
+
+// An empty batch; choice as in struct batch.
+void batch_begin(struct batch_builder *builder, const struct choice *choice);
+// Appends a sequence; returns its index in batch.seq.
+int batch_add(struct batch_builder *builder, const struct batch_rows *rows);
 
 #endif

@@ -20,13 +20,32 @@ planted src/weights/planted.c '"plan/plan.h"'
 planted src/plan/planted.c '"model/model.h"'
 planted src/backend/cpu/planted.c '"weights/weights.h"'
 planted src/model/planted.c '"backend/backend.h"'
-planted src/engine/planted.c '"tools.h"'
-planted src/engine/planted.c '"../base/pool.h"'
-planted src/engine/planted.c '"missing.h"'
+planted src/engine/step/planted.c '"tools.h"'
+planted src/engine/step/planted.c '"../base/pool.h"'
+planted src/engine/step/planted.c '"missing.h"'
+planted src/engine/pages/planted.c '"engine/price/pace.h"'
+planted src/engine/pages/planted.c '"engine/choice/choice.h"'
+planted src/engine/price/planted.c '"engine/pages/kv.h"'
+planted src/engine/price/planted.c '"engine/choice/choice.h"'
+planted src/engine/choice/planted.c '"engine/pages/kv.h"'
+planted src/engine/choice/planted.c '"engine/request/seq.h"'
+planted src/engine/request/planted.h '"engine/draft/drafter.h"'
+planted src/engine/draft/planted.c '"engine/step/engine.h"'
+planted src/engine/step/planted.c '"engine/door/driver.h"'
 planted include/planted.h '"base/status.h"'
 planted app/planted.c '"base/clock.h"'
 planted app/planted.c '"runnel_status.h"'
 planted app/server/call.c '"generation.h"'
 planted app/server/generation.h '"streams.h"'
 planted app/server/streams.c '"conn.h"'
+
+# A file of the engine outside its rooms, and a folder that the rule does not know, are refused too.
+for file in src/engine/planted.c src/engine/attic/planted.c src/attic/planted.c; do
+    mkdir -p "$(dirname "$file")"
+    echo '// planted' >"$file"
+    "$ROOT/tools/check-includes" . >out
+    equal "$file is refused" 1 $?
+    expect "$file is named: $(cat out)" grep -q "^$file:1: " out
+    rm "$file"
+done
 finish

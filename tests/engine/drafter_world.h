@@ -31,8 +31,8 @@ static inline struct story *story_of(const int32_t *token, int n_token, int limi
     memcpy(s->seq.token, token, (size_t)n_token * sizeof *token);
     s->seq.n_token = s->seq.n_prompt = n_token;
     s->seq.limit = limit;
-    s->seq.sampling = rn_sampling_neutral();
-    s->seq.sampling.temperature = 0;
+    s->seq.choices.sampling = rn_sampling_neutral();
+    s->seq.choices.sampling.temperature = 0;
     s->seq.draft = &s->draft;
     s->draft.slot = -1;
     return s;
@@ -54,14 +54,14 @@ static inline struct story *story_random(int n_token, int limit, uint64_t seed, 
 
 // Room for its choices, as submit makes it. Allocates nothing where choices need no history.
 static inline void story_room(struct seq *seq, int n_vocab) {
-    choice_room_deinit(&seq->choices);
-    assert_int_equal(choice_room_init(&seq->choices, &seq->sampling, n_vocab, seq->limit, 1,
-                                      seq->constraint.mask != NULL, NULL),
-                     RN_OK);
+    choices_deinit(&seq->choices);
+    seq->choices.token = seq->token;
+    seq->choices.n_prompt = seq->n_prompt;
+    assert_int_equal(choices_init(&seq->choices, n_vocab, seq->limit, 1, NULL), RN_OK);
 }
 
 static inline void story_destroy(struct story *s) {
-    choice_room_deinit(&s->seq.choices);
+    choices_deinit(&s->seq.choices);
     free(s->seq.token);
     free(s->text);
     free(s);
@@ -104,7 +104,7 @@ static inline void world_check(struct world *w) {
 // Of the KV type that engines have by default.
 static inline struct kv_bytes world_pages(const struct plan *plan) {
     const struct backend_sizes sizes = {1, 1, 1};
-    struct place place;
+    struct backend_place place;
     struct backend_need need;
     rn_error err = {0};
     check(place_find(&(struct place_wanted){.name = NULL}, &place, &err) == RN_OK, "%s",

@@ -35,8 +35,8 @@ struct world {
     struct kv_config config;
     struct kv *kv;
     struct world_page page[PLAN_MAX_KV_GROUPS][WORLD_PAGES];
-    uint64_t bytes; // that have memory
-    int n_forgets;
+    uint64_t bytes;                  // that have memory
+    int n_forgets, n_hits, n_copies; // pages forgotten, tables that found a prefix, pages copied
     struct world_table table[WORLD_TABLES];
     uint64_t random;
 };
@@ -187,6 +187,7 @@ static inline struct world_table *world_begin(struct world *w, const int32_t *to
     t->n_token = n;
     t->n_done = kv_hit(w->kv, &t->kv, token, n, salt, salt ? strlen(salt) : 0);
     check(t->n_done < n && t->n_done % KV_PAGE_TOKENS == 0, "%d of %d tokens found", t->n_done, n);
+    w->n_hits += t->n_done > 0;
     return t;
 }
 
@@ -290,6 +291,7 @@ static inline void world_apply(struct world *w) {
             memset(page->slot, 0, sizeof page->slot);
             continue;
         }
+        w->n_copies++;
         assert_true(w->page[op[i].group][op[i].from].memory);
         *page = w->page[op[i].group][op[i].from];
     }

@@ -9,7 +9,6 @@
 #include "check.h"
 #include "choose_view.h"
 #include "engine/choice/choice.h"
-#include "engine/request/seq.h"
 
 struct sampler {
     struct chooser chooser;
@@ -29,22 +28,20 @@ static inline void sampler_close(struct sampler *sampler) {
     choice_scratch_deinit(&sampler->scratch);
 }
 
-// A description and the sequence that it is of.
+// A description and the choices that it is of.
 struct sampler_choice {
-    struct seq seq;
+    struct choices choices;
     rn_logit_bias bias[16]; // in the order of their ids, as submit leaves them
     struct choice choice;
 };
 
 static inline void sampler_choice_init(struct sampler_choice *c, struct sampler *sampler,
                                        const rn_sampling *s, const struct sampler_view *view) {
-    c->seq = (struct seq){.token = (int32_t *)(uintptr_t)view->token,
-                          .n_prompt = view->n_prompt,
-                          .n_token = view->n_token,
-                          .limit = view->n_token,
-                          .choice = (int)view->choice,
-                          .breakers = view->breakers,
-                          .sampling = *s};
+    c->choices = (struct choices){.token = view->token,
+                                  .n_prompt = view->n_prompt,
+                                  .index = (int)view->choice,
+                                  .breakers = view->breakers,
+                                  .sampling = *s};
     assert_true(s->n_logit_bias <= sizeof c->bias / sizeof *c->bias);
     for (size_t i = 0; i < s->n_logit_bias; i++) {
         size_t at = i;
@@ -52,17 +49,14 @@ static inline void sampler_choice_init(struct sampler_choice *c, struct sampler 
             c->bias[at] = c->bias[at - 1];
         c->bias[at] = s->logit_bias[i];
     }
-    c->seq.sampling.logit_bias = c->bias;
-    assert_int_equal(choice_room_init(&c->seq.choices, &c->seq.sampling, sampler->chooser.n_vocab,
-                                      view->n_token, 1, false, NULL),
+    c->choices.sampling.logit_bias = c->bias;
+    assert_int_equal(choices_init(&c->choices, sampler->chooser.n_vocab, view->n_token, 1, NULL),
                      RN_OK);
-    choice_describe(&sampler->scratch, &c->seq, view->n_token, 0, &c->choice);
+    choice_describe(&sampler->scratch, &c->choices, view->n_token, 0, &c->choice);
     c->choice.allowed = view->allowed;
 }
 
-static inline void sampler_choice_deinit(struct sampler_choice *c) {
-    choice_room_deinit(&c->seq.choices);
-}
+static inline void sampler_choice_deinit(struct sampler_choice *c) { choices_deinit(&c->choices); }
 
 static inline int32_t sampler_choose(struct sampler *sampler, const rn_sampling *s,
                                      const struct sampler_view *view, const float *logits) {

@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "check.h"
 #include "choose_reference.h"
+#include "engine/choice/sampling.h"
+#include "engine/request/seq.h"
 #include "load/vocab.h"
 #include "sampler_chain.h"
 
@@ -74,7 +76,8 @@ struct scene {
     float logits[VOCAB];
     uint64_t breakers[WORDS];
     rn_logit_bias bias[3];
-    struct seq seq;
+    struct choices choices;
+    int n_token;
 };
 
 static void scene_logits(struct scene *scene) {
@@ -88,7 +91,7 @@ static void scene_logits(struct scene *scene) {
 
 // Every number of the table is drawn over a range where it does something, with that chance.
 static void scene_sampling(struct scene *scene, double chance) {
-    rn_sampling *s = &scene->seq.sampling;
+    rn_sampling *s = &scene->choices.sampling;
     *s = rn_sampling_neutral();
 #define DRAW_FLOAT(low, high) (float)((low) + ((high) - (low)) * uniform())
 #define DRAW_INT(low, high)   (int)((low) + ((high) - (low)) * uniform())
@@ -113,12 +116,13 @@ static void scene_random(struct scene *scene, double chance) {
     const int n = 1 + below(HISTORY / 2);
     for (int i = 0; i < HISTORY; i++) scene->token[i] = below(5) * 31;
     scene->breakers[0] = (uint64_t)below(2);
-    scene->seq = (struct seq){.token = scene->token,
-                              .n_prompt = 1 + below(n),
-                              .n_token = n,
-                              .choice = scene->toy.choice,
-                              .breakers = {scene->breakers},
-                              .constraint = {&scene->toy, toy_mask, toy_advance, toy_rollback}};
+    scene->n_token = n;
+    scene->choices =
+        (struct choices){.token = scene->token,
+                         .n_prompt = 1 + below(n),
+                         .index = scene->toy.choice,
+                         .breakers = {scene->breakers},
+                         .constraint = {&scene->toy, toy_mask, toy_advance, toy_rollback}};
     scene_sampling(scene, chance);
 }
 
@@ -130,41 +134,39 @@ static void masked(const struct scene *scene, float *out) {
 
 // Room for the scene's descriptions, as submit makes it.
 static void scene_open(struct scene *scene, int n_slots) {
-    rn_sampling *s = &scene->seq.sampling;
+    rn_sampling *s = &scene->choices.sampling;
     for (size_t i = 1; i < s->n_logit_bias; i++)
         for (size_t at = i; at > 0 && scene->bias[at - 1].token > scene->bias[at].token; at--) {
             const rn_logit_bias moved = scene->bias[at];
             scene->bias[at] = scene->bias[at - 1];
             scene->bias[at - 1] = moved;
         }
-    assert_int_equal(choice_room_init(&scene->seq.choices, s, VOCAB, HISTORY, n_slots,
-                                      scene->seq.constraint.mask != NULL, NULL),
-                     RN_OK);
+    assert_int_equal(choices_init(&scene->choices, VOCAB, HISTORY, n_slots, NULL), RN_OK);
 }
 
 static int32_t choose_token(struct sampler *sampler, struct scene *scene, int n_token,
                             const float *logits) {
     struct choice choice;
     scene_open(scene, 1);
-    choice_describe(&sampler->scratch, &scene->seq, n_token, 0, &choice);
+    choice_describe(&sampler->scratch, &scene->choices, n_token, 0, &choice);
     const int32_t token = chooser_choose(&sampler->chooser, &choice, logits);
-    choice_room_deinit(&scene->seq.choices);
+    choices_deinit(&scene->choices);
     return token;
 }
 
 static int choose_allowed(struct scene *scene, int n_token, int n) {
     scene_open(scene, 1);
-    const int allowed = choice_allowed(&scene->seq, n_token, n);
-    choice_room_deinit(&scene->seq.choices);
+    const int allowed = choice_allowed(&scene->choices, n_token, n);
+    choices_deinit(&scene->choices);
     return allowed;
 }
 
 static struct sampler_view view_of(const struct scene *scene, int n_token) {
     return (struct sampler_view){.token = scene->token,
-                                 .n_prompt = scene->seq.n_prompt,
+                                 .n_prompt = scene->choices.n_prompt,
                                  .n_token = n_token,
-                                 .choice = (uint32_t)scene->seq.choice,
-                                 .breakers = scene->seq.breakers};
+                                 .choice = (uint32_t)scene->choices.index,
+                                 .breakers = scene->choices.breakers};
 }
 
 // ---------------------------------------------------------------- the choice
@@ -179,12 +181,12 @@ static void a_mask_is_as_if_the_model_had_no_other_logits(void **state) {
     for (int i = 0; i < 20000; i++) {
         float logits[VOCAB];
         scene_random(&scene, 0.3);
-        scene.seq.sampling.top_n_sigma = 0;
-        if (i % 4 == 0) scene.seq.sampling.temperature = 0;
+        scene.choices.sampling.top_n_sigma = 0;
+        if (i % 4 == 0) scene.choices.sampling.temperature = 0;
         masked(&scene, logits);
-        const int n_token = scene.seq.n_token;
+        const int n_token = scene.n_token;
         const struct sampler_view view = view_of(&scene, n_token);
-        const rn_sampling *sampling = &scene.seq.sampling;
+        const rn_sampling *sampling = &scene.choices.sampling;
         const int32_t expected = sampler_choose(&sampler, sampling, &view, logits);
         const int32_t free_choice = sampler_choose(&sampler, sampling, &view, scene.logits);
         const int32_t got = choose_token(&sampler, &scene, n_token, scene.logits);
@@ -207,11 +209,11 @@ static void without_a_constraint_the_choice_is_the_samplers(void **state) {
     sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 2000; i++) {
         scene_random(&scene, 0.3);
-        scene.seq.constraint = (rn_constraint){0};
-        const int n_token = scene.seq.n_token + below(4); // also behind drafted tokens
+        scene.choices.constraint = (rn_constraint){0};
+        const int n_token = scene.n_token + below(4); // also behind drafted tokens
         const struct sampler_view view = view_of(&scene, n_token);
         assert_int_equal(choose_token(&sampler, &scene, n_token, scene.logits),
-                         sampler_choose(&sampler, &scene.seq.sampling, &view, scene.logits));
+                         sampler_choose(&sampler, &scene.choices.sampling, &view, scene.logits));
     }
     sampler_close(&sampler);
 }
@@ -224,7 +226,7 @@ static void a_mask_without_tokens_gives_none(void **state) {
     for (int i = 0; i < 200; i++) {
         scene_random(&scene, 0.3);
         scene.toy.share = 0;
-        scene.seq.sampling.temperature = (float)(i % 3);
+        scene.choices.sampling.temperature = (float)(i % 3);
         assert_int_equal(choose_token(&sampler, &scene, 1, scene.logits), -1);
         assert_int_equal(choose_allowed(&scene, 1, 5), 0);
     }
@@ -240,18 +242,18 @@ static void the_last_word_and_the_last_choice_do_not_matter(void **state) {
     for (int i = 0; i < 500; i++) {
         scene_random(&scene, 0.3);
         sampler_open(&fresh, VOCAB);
-        const int n_token = scene.seq.n_token;
+        const int n_token = scene.n_token;
         const int32_t used = choose_token(&sampler, &scene, n_token, scene.logits);
         scene_open(&scene, 1);
-        uint64_t *allowed = scene.seq.choices.allowed;
+        uint64_t *allowed = scene.choices.allowed;
         memset(allowed, i % 2 ? 0xff : 0, WORDS * sizeof *allowed);
         struct choice choice;
-        choice_describe(&fresh.scratch, &scene.seq, n_token, 0, &choice);
+        choice_describe(&fresh.scratch, &scene.choices, n_token, 0, &choice);
         assert_ptr_equal(choice.allowed, allowed);
         assert_int_equal(chooser_choose(&fresh.chooser, &choice, scene.logits), used);
         allowed[WORDS - 1] ^= UINT64_MAX << (VOCAB % 64);
         assert_int_equal(chooser_choose(&sampler.chooser, &choice, scene.logits), used);
-        choice_room_deinit(&scene.seq.choices);
+        choices_deinit(&scene.choices);
         sampler_close(&fresh);
     }
     sampler_close(&sampler);
@@ -261,14 +263,14 @@ static void the_last_word_and_the_last_choice_do_not_matter(void **state) {
 
 // The operands of an id, by their definitions.
 static struct choice_edit naive_edit(const struct scene *scene, int n_token, int32_t id) {
-    const rn_sampling *s = &scene->seq.sampling;
+    const rn_sampling *s = &scene->choices.sampling;
     struct choice_edit edit = {.id = id, .dry = -1};
     const bool on = s->repetition_penalty != 0 && s->repetition_penalty != 1;
     const bool counts = s->presence_penalty != 0 || s->frequency_penalty != 0;
     for (int i = 0; i < n_token; i++) {
         if (scene->token[i] != id) continue;
         edit.repeats |= on && (s->repeat_last_n < 0 || i >= n_token - s->repeat_last_n);
-        edit.n_output += counts && i >= scene->seq.n_prompt;
+        edit.n_output += counts && i >= scene->choices.n_prompt;
     }
     const struct sampler_view view = view_of(scene, n_token);
     const int len = reference_dry_length(&view, s->dry_penalty_last_n, id);
@@ -289,7 +291,7 @@ static void check_edits(const struct scene *scene, int n_token, const struct cho
             assert_true(last->n_output == 0 && last->dry == -1 && !last->repeats);
             last = &choice->edit[i];
         }
-        for (size_t k = 0; k < scene->seq.sampling.n_logit_bias; k++)
+        for (size_t k = 0; k < scene->choices.sampling.n_logit_bias; k++)
             if (scene->bias[k].token == id) assert_true(first++->bias == scene->bias[k].bias);
         assert_true(first == last + (last->bias != 0));
         const struct choice_edit expected = naive_edit(scene, n_token, id);
@@ -313,24 +315,24 @@ static void a_description_has_the_operands_of_its_history(void **state) {
     assert_int_equal(choice_scratch_init(&scratch, VOCAB, NULL), RN_OK);
     for (int i = 0; i < 3000; i++) {
         scene_random(&scene, i % 3 ? 0.5 : 0);
-        scene.seq.constraint = (rn_constraint){0};
+        scene.choices.constraint = (rn_constraint){0};
         scene.bias[1].token = below(2) ? scene.bias[0].token : scene.token[0];
         scene_open(&scene, SLOTS);
-        const int n_token = scene.seq.n_token;
+        const int n_token = scene.n_token;
         for (int k = 0; k < SLOTS; k++)
-            choice_describe(&scratch, &scene.seq, n_token + k, k, &choice[k]);
+            choice_describe(&scratch, &scene.choices, n_token + k, k, &choice[k]);
         for (int k = 0; k < SLOTS; k++) {
             check_edits(&scene, n_token + k, &choice[k]);
-            assert_true(choice[k].key == noise_key(scene.seq.sampling.seed,
-                                                   (uint32_t)scene.seq.choice,
+            assert_true(choice[k].key == noise_key(scene.choices.sampling.seed,
+                                                   (uint32_t)scene.choices.index,
                                                    (uint32_t)(n_token + k)));
             assert_int_equal(choice[k].n_vocab, VOCAB);
         }
-        counted += choice_needs_history(&scene.seq);
-        biased += choice[0].n_edit > 0 && !choice_needs_history(&scene.seq);
+        counted += choice_needs_history(&scene.choices);
+        biased += choice[0].n_edit > 0 && !choice_needs_history(&scene.choices);
         // without history they are all the same rows
-        assert_true(choice_needs_history(&scene.seq) || choice[0].edit == choice[1].edit);
-        choice_room_deinit(&scene.seq.choices);
+        assert_true(choice_needs_history(&scene.choices) || choice[0].edit == choice[1].edit);
+        choices_deinit(&scene.choices);
     }
     check(counted > 1000 && biased > 300, "%d counted, %d biased alone", counted, biased);
     choice_scratch_deinit(&scratch);
@@ -358,7 +360,7 @@ static void a_draft_is_allowed_up_to_its_first_impossible_token(void **state) {
         scene.toy.n_passed = below(4); // it stands somewhere
         for (int k = 0; k < scene.toy.n_passed; k++) scene.toy.passed[k] = below(VOCAB);
         const struct toy before = scene.toy;
-        const int n_token = scene.seq.n_token, n = below(HISTORY / 2);
+        const int n_token = scene.n_token, n = below(HISTORY / 2);
         for (int k = 0; k < n; k++) scene.token[n_token + k] = below(VOCAB);
         const int expected = naive_allowed(&scene, n_token, n);
         const int got = choose_allowed(&scene, n_token, n);
@@ -383,7 +385,7 @@ static void without_a_constraint_a_whole_draft_is_allowed(void **state) {
     struct scene scene;
     sampler_open(&sampler, VOCAB);
     scene_random(&scene, 0);
-    scene.seq.constraint = (rn_constraint){0};
+    scene.choices.constraint = (rn_constraint){0};
     for (int n = 0; n < 16; n++) assert_int_equal(choose_allowed(&scene, 1, n), n);
     sampler_close(&sampler);
 }
@@ -471,8 +473,9 @@ static void a_constraint_is_whole_or_refused(void **state) {
             check(strstr(err.message, cases[i].error) != NULL, "case %zu: %s", i, err.message);
             continue;
         }
-        assert_memory_equal(&seq->constraint, &cases[i].constraint, sizeof seq->constraint);
-        seq_destroy(seq);
+        assert_memory_equal(&seq->choices.constraint, &cases[i].constraint,
+                            sizeof seq->choices.constraint);
+        seq_destroy(seq, &limits);
     }
     tokenizer_destroy(tokenizer);
 }

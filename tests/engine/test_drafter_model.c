@@ -52,7 +52,7 @@ static struct story *story_create(const rn_model *model, const char *prompt,
     story->n_text = story->seq.n_token + stream.n_ids;
     memcpy(story->text, ids.id, ids.count * sizeof *ids.id);
     memcpy(story->text + ids.count, stream.ids, (size_t)stream.n_ids * sizeof *stream.ids);
-    story->seq.sampling = *sampling;
+    story->seq.choices.sampling = *sampling;
     story->seq.ignore_eos = true;
     token_list_deinit(&ids);
     return story;
@@ -249,7 +249,8 @@ static void a_draft_keeps_to_the_constraint_and_leaves_it_where_it_stood(void **
     struct story *story = story_random(10, N_TOKENS, 6, large->info.n_vocab);
     story->seq.ignore_eos = false;
     struct evens evens = {.end_at = -1, .end = tokenizer_eos(large->tokenizer)};
-    story->seq.constraint = (rn_constraint){&evens, evens_mask, evens_advance, evens_rollback};
+    story->seq.choices.constraint =
+        (rn_constraint){&evens, evens_mask, evens_advance, evens_rollback};
     int32_t *drafted = story->seq.token + 10;
     assert_int_equal(world_draft(&w, story, 7), 7);
     for (int i = 0; i < 7; i++) assert_int_equal(drafted[i] % 2, 0);
@@ -291,7 +292,8 @@ static void a_draft_ends_where_no_token_is_possible(void **state) {
     world_init(&w, large, &small->model, small->tokenizer, &(struct world_config){0});
     struct story *story = story_random(10, N_TOKENS, 6, large->info.n_vocab);
     int left;
-    story->seq.constraint = (rn_constraint){&left, nothing_mask, nothing_advance, nothing_rollback};
+    story->seq.choices.constraint =
+        (rn_constraint){&left, nothing_mask, nothing_advance, nothing_rollback};
     for (left = 0; left < 4; left++) {
         const int before = left;
         struct draft_job job = {&story->seq, 6};

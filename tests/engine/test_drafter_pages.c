@@ -287,8 +287,8 @@ static void ids_that_one_of_two_padded_vocabularies_lacks_do_no_harm(void **stat
         for (int i = 0; i < 50; i += 10) story->seq.token[i] = target->info.n_vocab - 1 - i / 10;
         for (int round = 0; round < 20; round++) {
             // the noise moves to other ids with each seed
-            story->seq.sampling.seed = (uint64_t)round;
-            story->seq.sampling.temperature = 100;
+            story->seq.choices.sampling.seed = (uint64_t)round;
+            story->seq.choices.sampling.temperature = 100;
             assert_int_equal(world_draft(&w, story, 8), 8);
             for (int i = 0; i < 8; i++)
                 assert_in_range(story->seq.token[story->seq.n_token + i], 0, N_VOCAB - 1);

@@ -231,7 +231,7 @@ static void the_programs_drafts_are_cut_at_what_is_no_token(void **state) {
     world_init(&world, token, 2, false);
     struct program program = {.world = &world};
     world.seq.data = &program.n_calls;
-    world.seq.choice = 3;
+    world.seq.choices.index = 3;
     struct drafter *drafter;
     assert_int_equal(drafter_custom_create(program_draft, &program, N_VOCAB, &drafter, NULL),
                      RN_OK);

@@ -74,15 +74,15 @@ static void choices_of_a_request_are_one_family_in_order(void **state) {
     const struct seq *seq = intake_take(&intake), *leader = seq;
     for (int i = 0; i < 3; i++, seq = seq->next) {
         assert_non_null(seq);
-        check(seq->id == first && seq->choice == i, "choice %d of %llu", seq->choice,
+        check(seq->id == first && seq->choices.index == i, "choice %d of %llu", seq->choices.index,
               (unsigned long long)seq->id);
         assert_ptr_equal(seq->family, leader->family);
-        assert_true(seq->sampling.seed == leader->sampling.seed);
+        assert_true(seq->choices.sampling.seed == leader->choices.sampling.seed);
     }
     assert_ptr_equal(leader->family->leader, leader);
     assert_int_equal(leader->family->n_live, 3);
     assert_int_equal(leader->family->n_alive, 3);
-    assert_true(seq->id == second && seq->choice == 0 && !seq->next);
+    assert_true(seq->id == second && seq->choices.index == 0 && !seq->next);
     assert_ptr_not_equal(seq->family, leader->family);
     assert_null(intake_take(&intake));
     intake_deinit(&intake);
@@ -345,10 +345,10 @@ static int bury_all(struct crowd *crowd, uint64_t *last_id, int *last_choice) {
     int n = 0;
     struct seq *list = intake_take(&crowd->intake);
     for (struct seq *seq = list; seq; seq = seq->next, n++) {
-        check(seq->id > *last_id || (seq->id == *last_id && seq->choice == *last_choice + 1),
+        check(seq->id > *last_id || (seq->id == *last_id && seq->choices.index == *last_choice + 1),
               "%llu after %llu", (unsigned long long)seq->id, (unsigned long long)*last_id);
         *last_id = seq->id;
-        *last_choice = seq->choice;
+        *last_choice = seq->choices.index;
         const int waiting = crowd->intake.n_waiting;
         if (waiting > crowd->most) crowd->most = waiting;
         intake_admitted(&crowd->intake);

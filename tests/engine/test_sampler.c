@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "engine/choice/sampling.h"
 #include "sampler_chain.h"
 
 enum { VOCAB = 50 };

@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "choose_reference.h"
+#include "engine/choice/sampling.h"
 #include "sampler_chain.h"
 
 #define RANDOM_SEED 88172645463325252u

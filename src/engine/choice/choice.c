@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "engine/request/seq.h"
 #include "plan/noise.h"
 
 // ---------------------------------------------------------------- memory
@@ -45,8 +44,8 @@ void choice_scratch_destroy(struct choice_scratch *scratch, int n) {
     free(scratch);
 }
 
-static bool needs_history(const struct choice_room *room) {
-    return room->repeats || room->counts_output || room->counts_dry;
+static bool needs_history(const struct choices *choices) {
+    return choices->repeats || choices->counts_output || choices->counts_dry;
 }
 
 static void fill_biases(const rn_sampling *sampling, struct choice_edit *out) {
@@ -56,48 +55,50 @@ static void fill_biases(const rn_sampling *sampling, struct choice_edit *out) {
                                       .dry = -1};
 }
 
-static rn_status allocate(struct choice_room *room, int limit, bool has_mask, rn_error *err) {
-    const bool history = needs_history(room);
-    const int distinct = limit < room->n_vocab ? limit : room->n_vocab;
-    room->max_edits = room->n_bias + (size_t)(history ? distinct : 0);
+static rn_status allocate(struct choices *choices, int limit, rn_error *err) {
+    const bool history = needs_history(choices), has_mask = choices->constraint.mask != NULL;
+    const int distinct = limit < choices->n_vocab ? limit : choices->n_vocab;
+    choices->max_edits = choices->n_bias + (size_t)(history ? distinct : 0);
     uint64_t n_edits = 0, n_words = 0, bytes;
     const bool fits =
-        ck_mul(room->max_edits, history ? (uint64_t)room->n_slots : 1, &n_edits) &&
-        ck_mul(n_edits, sizeof *room->edit, &bytes) &&
-        ck_mul(has_mask ? token_set_words(room->n_vocab) : 0, (uint64_t)room->n_slots, &n_words) &&
-        ck_mul(n_words, sizeof *room->allowed, &bytes);
-    if (fits && n_edits) room->edit = malloc((size_t)n_edits * sizeof *room->edit);
-    if (fits && n_words) room->allowed = malloc((size_t)n_words * sizeof *room->allowed);
-    if (fits && (room->edit || !n_edits) && (room->allowed || !n_words)) return RN_OK;
-    choice_room_deinit(room);
-    return err_set(err, RN_ERR_NOMEM, "no memory for the edits of %d choices", room->n_slots);
+        ck_mul(choices->max_edits, history ? (uint64_t)choices->n_slots : 1, &n_edits) &&
+        ck_mul(n_edits, sizeof *choices->edit, &bytes) &&
+        ck_mul(has_mask ? token_set_words(choices->n_vocab) : 0, (uint64_t)choices->n_slots,
+               &n_words) &&
+        ck_mul(n_words, sizeof *choices->allowed, &bytes);
+    if (fits && n_edits) choices->edit = malloc((size_t)n_edits * sizeof *choices->edit);
+    if (fits && n_words) choices->allowed = malloc((size_t)n_words * sizeof *choices->allowed);
+    if (fits && (choices->edit || !n_edits) && (choices->allowed || !n_words)) return RN_OK;
+    choices_deinit(choices);
+    return err_set(err, RN_ERR_NOMEM, "no memory for the edits of %d choices", choices->n_slots);
 }
 
-rn_status choice_room_init(struct choice_room *room, const rn_sampling *sampling, int n_vocab,
-                           int limit, int n_slots, bool has_mask, rn_error *err) {
-    *room = (struct choice_room){
-        .numbers =
-            {
-#define SAMPLING_NUMBER(kind, id, field, ...) .field = sampling->field,
+rn_status choices_init(struct choices *choices, int n_vocab, int limit, int n_slots,
+                       rn_error *err) {
+    const rn_sampling *s = &choices->sampling;
+    choices->numbers = (struct choice_numbers){
+#define SAMPLING_NUMBER(kind, id, field, ...) .field = s->field,
 #include "runnel_sampling.def"
-            },
-        .n_vocab = n_vocab,
-        .n_slots = n_slots,
-        .repeats = sampling->repetition_penalty != 1 && sampling->repetition_penalty != 0 &&
-                   sampling->repeat_last_n != 0,
-        .counts_output = sampling->presence_penalty != 0 || sampling->frequency_penalty != 0,
-        .counts_dry = sampling->dry_multiplier != 0 && sampling->dry_penalty_last_n != 0,
-        .n_bias = sampling->n_logit_bias};
-    const rn_status status = allocate(room, limit, has_mask, err);
-    if (!status && !needs_history(room)) fill_biases(sampling, room->edit);
+    };
+    choices->n_vocab = n_vocab;
+    choices->n_slots = n_slots;
+    choices->repeats =
+        s->repetition_penalty != 1 && s->repetition_penalty != 0 && s->repeat_last_n != 0;
+    choices->counts_output = s->presence_penalty != 0 || s->frequency_penalty != 0;
+    choices->counts_dry = s->dry_multiplier != 0 && s->dry_penalty_last_n != 0;
+    choices->n_bias = s->n_logit_bias;
+    choices->edit = NULL;
+    choices->allowed = NULL;
+    const rn_status status = allocate(choices, limit, err);
+    if (!status && !needs_history(choices)) fill_biases(s, choices->edit);
     return status;
 }
 
-void choice_room_deinit(struct choice_room *room) {
-    free(room->edit);
-    free(room->allowed);
-    room->edit = NULL;
-    room->allowed = NULL;
+void choices_deinit(struct choices *choices) {
+    free(choices->edit);
+    free(choices->allowed);
+    choices->edit = NULL;
+    choices->allowed = NULL;
 }
 
 // ---------------------------------------------------------------- rows
@@ -145,11 +146,11 @@ static bool breaks(const struct token_set *breakers, int32_t id) {
 }
 
 // The longest end of the tokens that a repetition may have: up to the last breaker.
-static int suffix_limit(const struct seq *seq, int n_token, int window) {
-    const int32_t *last = seq->token + n_token - 1;
+static int suffix_limit(const struct choices *choices, int n_token, int window) {
+    const int32_t *last = choices->token + n_token - 1;
     const int most = window < CHOICE_DRY_MATCH ? window : CHOICE_DRY_MATCH;
     int n = 0;
-    while (n < most && !breaks(&seq->breakers, last[-n])) n++;
+    while (n < most && !breaks(&choices->breakers, last[-n])) n++;
     return n;
 }
 
@@ -160,14 +161,14 @@ static int suffix_limit(const struct seq *seq, int n_token, int window) {
 // as from the end. Positions from left to right are known to equal the beginning, so lengths that
 // were found there serve again, and each token is compared once as the new right end, or fails
 // once. Only the first `limit` lengths are ever looked up.
-static void find_repetitions(struct choice_scratch *scratch, const struct seq *seq, int n_token,
-                             struct edits *edits) {
-    const int allowed = seq->choices.numbers.dry_allowed_length;
-    const int window = window_size(seq->choices.numbers.dry_penalty_last_n, n_token);
-    const int limit = suffix_limit(seq, n_token, window);
+static void find_repetitions(struct choice_scratch *scratch, const struct choices *choices,
+                             int n_token, struct edits *edits) {
+    const int allowed = choices->numbers.dry_allowed_length;
+    const int window = window_size(choices->numbers.dry_penalty_last_n, n_token);
+    const int limit = suffix_limit(choices, n_token, window);
     scratch->compares = 0;
     if (limit == 0 || limit < allowed) return;
-    const int32_t *last = seq->token + n_token - 1;
+    const int32_t *last = choices->token + n_token - 1;
     int left = 0, right = 0;
     for (int j = 1; j < window; j++) {
         int len = 0;
@@ -184,7 +185,7 @@ static void find_repetitions(struct choice_scratch *scratch, const struct seq *s
         }
         if (j < limit) scratch->match[j] = len;
         const int32_t next = last[-(j - 1)];
-        if (len == 0 || len < allowed || breaks(&seq->breakers, next)) continue;
+        if (len == 0 || len < allowed || breaks(&choices->breakers, next)) continue;
         struct choice_edit *edit = edit_of(edits, next);
         if (len - allowed > edit->dry) edit->dry = (int16_t)(len - allowed);
     }
@@ -192,69 +193,76 @@ static void find_repetitions(struct choice_scratch *scratch, const struct seq *s
 
 // ---------------------------------------------------------------- the description
 
-static int count_edits(struct choice_scratch *scratch, const struct seq *seq, int n_token,
+static int count_edits(struct choice_scratch *scratch, const struct choices *choices, int n_token,
                        struct choice_edit *out) {
-    const struct choice_room *room = &seq->choices;
-    struct edits edits = {out, (int)room->n_bias, scratch->row};
-    fill_biases(&seq->sampling, out);
+    struct edits edits = {out, (int)choices->n_bias, scratch->row};
+    fill_biases(&choices->sampling, out);
     for (int i = 0; i < edits.n; i++) edits.row[out[i].id] = i + 1; // the last of an id
-    if (room->repeats) {
-        const int window = window_size(room->numbers.repeat_last_n, n_token);
-        mark_repeats(&edits, seq->token + n_token - window, window);
+    if (choices->repeats) {
+        const int window = window_size(choices->numbers.repeat_last_n, n_token);
+        mark_repeats(&edits, choices->token + n_token - window, window);
     }
-    if (room->counts_output)
-        for (int i = seq->n_prompt; i < n_token; i++) edit_of(&edits, seq->token[i])->n_output++;
-    if (room->counts_dry) find_repetitions(scratch, seq, n_token, &edits);
+    if (choices->counts_output)
+        for (int i = choices->n_prompt; i < n_token; i++)
+            edit_of(&edits, choices->token[i])->n_output++;
+    if (choices->counts_dry) find_repetitions(scratch, choices, n_token, &edits);
     for (int i = 0; i < edits.n; i++) edits.row[out[i].id] = 0;
-    assert((size_t)edits.n <= room->max_edits);
+    assert((size_t)edits.n <= choices->max_edits);
     return edits.n;
 }
 
 // The tokens that may come next.
-static const uint64_t *mask_of(const struct seq *seq, int slot) {
-    const struct choice_room *room = &seq->choices;
-    const size_t n_words = token_set_words(room->n_vocab);
-    uint64_t *allowed = room->allowed + (size_t)slot * n_words;
+static const uint64_t *mask_of(const struct choices *choices, int slot) {
+    const size_t n_words = token_set_words(choices->n_vocab);
+    uint64_t *allowed = choices->allowed + (size_t)slot * n_words;
     memset(allowed, 0xff, n_words * sizeof *allowed);
-    seq->constraint.mask(seq->constraint.ctx, seq->choice, allowed, room->n_vocab);
+    choices->constraint.mask(choices->constraint.ctx, choices->index, allowed, choices->n_vocab);
     return allowed;
 }
 
-bool choice_needs_history(const struct seq *seq) {
-    return seq->constraint.mask || needs_history(&seq->choices);
+bool choice_needs_history(const struct choices *choices) {
+    return choices->constraint.mask || needs_history(choices);
 }
 
-void choice_describe(struct choice_scratch *scratch, const struct seq *seq, int n_token, int slot,
-                     struct choice *out) {
-    const struct choice_room *room = &seq->choices;
-    assert(slot >= 0 && slot < room->n_slots);
+void choice_describe(struct choice_scratch *scratch, const struct choices *choices, int n_token,
+                     int slot, struct choice *out) {
+    assert(slot >= 0 && slot < choices->n_slots);
     *out = (struct choice){
-        .numbers = &room->numbers,
-        .edit = room->edit,
-        .n_edit = (int)room->n_bias,
-        .n_vocab = room->n_vocab,
-        .key = noise_key(seq->sampling.seed, (uint32_t)seq->choice, (uint32_t)n_token),
+        .numbers = &choices->numbers,
+        .edit = choices->edit,
+        .n_edit = (int)choices->n_bias,
+        .n_vocab = choices->n_vocab,
+        .key = noise_key(choices->sampling.seed, (uint32_t)choices->index, (uint32_t)n_token),
     };
-    if (needs_history(room)) {
-        struct choice_edit *edit = room->edit + (size_t)slot * room->max_edits;
+    if (needs_history(choices)) {
+        struct choice_edit *edit = choices->edit + (size_t)slot * choices->max_edits;
         out->edit = edit;
-        out->n_edit = count_edits(scratch, seq, n_token, edit);
+        out->n_edit = count_edits(scratch, choices, n_token, edit);
     }
-    if (seq->constraint.mask) out->allowed = mask_of(seq, slot);
+    if (choices->constraint.mask) out->allowed = mask_of(choices, slot);
 }
 
-int choice_allowed(const struct seq *seq, int n_token, int n) {
-    const rn_constraint *constraint = &seq->constraint;
-    if (!constraint->mask) return n;
-    const int32_t *token = seq->token + n_token;
+void choice_advance(const struct choices *choices, int32_t token) {
+    const rn_constraint *constraint = &choices->constraint;
+    if (constraint->mask) constraint->advance(constraint->ctx, choices->index, token);
+}
+
+void choice_rollback(const struct choices *choices, int n) {
+    const rn_constraint *constraint = &choices->constraint;
+    if (constraint->mask && n > 0) constraint->rollback(constraint->ctx, choices->index, n);
+}
+
+int choice_allowed(const struct choices *choices, int n_token, int n) {
+    if (!choices->constraint.mask) return n;
+    const int32_t *token = choices->token + n_token;
     int allowed = 0, advanced = 0;
     while (allowed < n) {
-        assert(token[allowed] >= 0 && token[allowed] < seq->choices.n_vocab);
-        if (!token_set_has(mask_of(seq, 0), token[allowed])) break;
+        assert(token[allowed] >= 0 && token[allowed] < choices->n_vocab);
+        if (!token_set_has(mask_of(choices, 0), token[allowed])) break;
         if (++allowed == n) break; // nothing is asked behind the last one
-        constraint->advance(constraint->ctx, seq->choice, token[allowed - 1]);
+        choice_advance(choices, token[allowed - 1]);
         advanced++;
     }
-    if (advanced) constraint->rollback(constraint->ctx, seq->choice, advanced);
+    choice_rollback(choices, advanced);
     return allowed;
 }

@@ -1,15 +1,13 @@
-// The description of a choice (plan/choice.h), made from a sequence: edits counted from its tokens,
-// and the mask of its constraint. Nothing is kept between descriptions, so there is no state to
-// roll back: a description depends on the tokens up to its position alone. Called by the threads of
-// the step, with a scratch each, and by the draft model.
+// The description of a choice (plan/choice.h), made from a sequence's `struct choices`: edits
+// counted from its tokens, and the mask of its constraint. Nothing is kept between descriptions, so
+// there is no state to roll back: a description depends on the tokens up to its position alone.
+// Called by the threads of the step, with a scratch each, and by the draft model.
 #ifndef RN_ENGINE_CHOICE_CHOICE_H
 #define RN_ENGINE_CHOICE_CHOICE_H
 
 #include "base/status.h"
 #include "plan/choice.h"
 #include "runnel.h"
-
-struct seq;
 
 enum { CHOICE_DRY_MATCH = 1024 }; // tokens; a longer repetition counts as one of this length
 
@@ -27,9 +25,17 @@ void choice_scratch_deinit(struct choice_scratch *scratch);
 rn_status choice_scratch_create(int n, int n_vocab, struct choice_scratch **out, rn_error *err);
 void choice_scratch_destroy(struct choice_scratch *scratch, int n); // NULL is fine
 
-// A sequence's room for the descriptions of one step, and what they have in common. Only used
-// memory is ever touched.
-struct choice_room {
+// How a sequence chooses its tokens. The first part is filled in before choices_init, which makes
+// the rest: room for the descriptions of one step, and what they have in common. Only used memory
+// is ever touched.
+struct choices {
+    const int32_t *token; // the sequence's: the prompt, the output, and a draft behind them
+    int n_prompt;
+    int index;                 // which choice of its request it is
+    rn_sampling sampling;      // checked, with its seed drawn, its biases in the order of their ids
+    struct token_set breakers; // of DRY
+    rn_constraint constraint;  // mask NULL: none
+
     struct choice_numbers numbers;
     int n_vocab;
     int n_slots;              // descriptions: one for each row to choose from
@@ -41,23 +47,26 @@ struct choice_room {
     uint64_t *allowed;        // [n_slots, token_set_words(n_vocab)]; NULL without a constraint
 };
 
-// limit: most tokens of the sequence. The sampling is checked, its biases in the order of their
-// ids; has_mask: the sequence has a constraint.
-rn_status choice_room_init(struct choice_room *room, const rn_sampling *sampling, int n_vocab,
-                           int limit, int n_slots, bool has_mask, rn_error *err);
-void choice_room_deinit(struct choice_room *room);
+// limit: most tokens of the sequence.
+rn_status choices_init(struct choices *choices, int n_vocab, int limit, int n_slots, rn_error *err);
+// Frees the room alone: sampling and breakers are the caller's.
+void choices_deinit(struct choices *choices);
 
 // Whether the next description depends on the tokens before it, not on their number alone.
-bool choice_needs_history(const struct seq *seq);
+bool choice_needs_history(const struct choices *choices);
 
-// How the token at position n_token is chosen, after token[n_token] of seq->token (known ones, and
-// drafted ones behind them); the constraint, where there is one, stands there. It is in that slot
-// of the sequence's room, until the slot is used again.
-void choice_describe(struct choice_scratch *scratch, const struct seq *seq, int n_token, int slot,
-                     struct choice *out);
+// How the token at position n_token is chosen, after the n_token tokens before it (known ones, and
+// drafted ones behind them); the constraint, where there is one, stands there. The description is
+// in that slot of the room, until the slot is used again.
+void choice_describe(struct choice_scratch *scratch, const struct choices *choices, int n_token,
+                     int slot, struct choice *out);
 
-// How many of the n tokens at seq->token + n_token the constraint would let pass one after the
+// Moves the constraint over a token, and back over n tokens; nothing without a constraint.
+void choice_advance(const struct choices *choices, int32_t token);
+void choice_rollback(const struct choices *choices, int n);
+
+// How many of the n tokens from position n_token on the constraint would let pass one after the
 // other; it stands at n_token before and after. n without a constraint. Uses slot 0.
-int choice_allowed(const struct seq *seq, int n_token, int n);
+int choice_allowed(const struct choices *choices, int n_token, int n);
 
 #endif

@@ -71,7 +71,7 @@ static void add_stream(struct watcher *watcher, const struct seq *seq, int n_gro
     watcher->stream[watcher->view.n_streams++] =
         (rn_stream_view){.request = seq->id,
                          .data = seq->data,
-                         .choice = seq->choice,
+                         .choice = seq->choices.index,
                          .state = state_of(seq),
                          .priority = seq->priority,
                          .prompt_tokens = seq->n_prompt,

@@ -72,9 +72,8 @@ struct drafter {
     const struct drafter_class *cls; // first member of every drafter's own struct
 };
 
-// What a sequence keeps for its drafts, from submit on; see seq.h.
+// What is kept for the drafts of a sequence, from submit on; see seq.h.
 struct seq_draft {
-    int max;                 // most tokens of a draft
     struct suffix_index own; // of its tokens, for lookup
     struct spec_rates rates; // how often what was drafted for it was accepted
     int slot;                // of the drafter "model"; -1: none
@@ -111,12 +110,12 @@ struct choice_scratch;
 struct model;
 struct tokenizer;
 
-struct place;
+struct backend_place;
 
 struct drafter_model_config {
     const struct model *model;
     const struct tokenizer *tokenizer, *target_tokenizer;
-    const struct place *place;         // where it runs
+    const struct backend_place *place; // where it runs
     const char *variant;               // of the backend's kernels; NULL: the best
     struct pool *pool;                 // the engine's
     int n_ctx, max_seqs, batch_tokens; // the engine's

@@ -16,7 +16,7 @@ static struct draft_offer offer(struct drafter *drafter, struct seq *seq, int mo
     const struct custom *const custom = (const struct custom *)drafter;
     assert(most >= 1);
     int n_made =
-        custom->fn(custom->ctx, seq->data, seq->choice, seq->token, seq->n_token, out, most);
+        custom->fn(custom->ctx, seq->data, seq->choices.index, seq->token, seq->n_token, out, most);
     if (n_made > most) n_made = most;
     int n = 0;
     while (n < n_made && out[n] >= 0 && out[n] < custom->n_vocab) n++;

@@ -145,10 +145,7 @@ static void destroy(struct drafter *drafter) {
     free(d->slot);
     free(d->part);
     free(d->active);
-    free(d->token);
-    free(d->pos);
-    free(d->out_row);
-    free(d->batch_seq);
+    batch_builder_deinit(&d->builder);
     free(d->choice);
     free(d);
 }
@@ -168,7 +165,7 @@ static const struct drafter_class drafter_model_class = {
 
 static rn_status create_backend(struct drafter_model *d, const struct drafter_model_config *config,
                                 rn_error *err) {
-    const struct place *place = config->place;
+    const struct backend_place *place = config->place;
     const struct backend_sizes sizes = {.max_tokens = d->batch_tokens,
                                         .max_logits = d->max_seqs,
                                         .max_seqs = d->max_seqs};
@@ -193,19 +190,15 @@ static rn_status create_backend(struct drafter_model *d, const struct drafter_mo
 }
 
 static rn_status allocate(struct drafter_model *d, rn_error *err) {
-    const size_t seqs = (size_t)d->max_seqs, rows = (size_t)d->batch_tokens;
+    const size_t seqs = (size_t)d->max_seqs;
     d->slot = calloc(seqs, sizeof *d->slot);
     d->part = calloc(seqs, sizeof *d->part);
     d->active = calloc(seqs, sizeof(struct drafter_part *));
-    d->batch_seq = calloc(seqs, sizeof *d->batch_seq);
     d->choice = calloc(seqs, sizeof *d->choice);
-    d->token = calloc(rows, sizeof *d->token);
-    d->pos = calloc(rows, sizeof *d->pos);
-    d->out_row = calloc(rows, sizeof *d->out_row);
-    if (!d->slot || !d->part || !d->active || !d->batch_seq || !d->choice || !d->token || !d->pos ||
-        !d->out_row)
+    if (!d->slot || !d->part || !d->active || !d->choice)
         return err_set(err, RN_ERR_NOMEM, "no memory for drafts of %d sequences", d->max_seqs);
-    rn_status status = RN_OK;
+    rn_status status = batch_builder_init(&d->builder, d->plan->n_group, d->batch_tokens,
+                                          d->batch_tokens, d->max_seqs, err);
     for (int i = 0; i < d->max_seqs && !status; i++)
         status = kv_table_init(&d->slot[i].table, d->plan->n_group, d->n_ctx, err);
     return status;
@@ -218,29 +211,18 @@ static rn_status allocate(struct drafter_model *d, rn_error *err) {
 static double measure(struct drafter_model *d, int n, int n_out, uint64_t end) {
     struct kv_table *table = &d->slot[0].table;
     if (n > least(d->batch_tokens, d->n_ctx) || !kv_grow(d->kv, table, 0, n)) return 0;
-    for (int i = 0; i < n; i++) {
-        d->token[i] = 0;
-        d->pos[i] = i;
-        d->out_row[i] = n - n_out + i;
-    }
-    d->batch_seq[0] = (struct batch_seq){.n_tokens = n, .n_out = n_out};
-    for (int g = 0; g < d->plan->n_group; g++) d->batch_seq[0].page_table[g] = table->page[g];
-    struct batch batch = {.n_tokens = n,
-                          .n_seqs = 1,
-                          .n_out = n_out,
-                          .n_logits = n_out,
-                          .token = d->token,
-                          .pos = d->pos,
-                          .out_row = d->out_row,
-                          .seq = d->batch_seq};
-    batch.page = kv_take_ops(d->kv, &batch.n_pages);
+    struct batch *batch = &d->builder.batch;
+    batch_begin(&d->builder, NULL);
+    batch->page = kv_take_ops(d->kv, &batch->n_pages);
+    batch_add(&d->builder,
+              &(struct batch_rows){.page_table = table->page, .n_tokens = n, .n_out = n_out});
     double best = 0;
     for (int run = 0; run < MEASURE_RUNS; run++) {
-        d->is_broken = backend_run(d->backend, &batch, &d->result, NULL) != RN_OK;
+        d->is_broken = backend_run(d->backend, batch, &d->result, NULL) != RN_OK;
         if (d->is_broken) break;
         const double ns = (double)d->result.run_ns;
         if (run <= 1 || ns < best) best = ns; // the first has misses that others have not
-        batch.n_pages = 0;
+        batch->n_pages = 0;
         if (run > 0 && d->now(d->now_ctx) >= end) break;
     }
     kv_release(d->kv, table);

@@ -11,6 +11,7 @@
 #define RN_ENGINE_DRAFT_DRAFTER_MODEL_H
 
 #include "engine/draft/draft_cost.h"
+#include "engine/draft/drafter.h"
 #include "engine/request/seq.h"
 #include "model/model.h"
 #include "text/tokenizer.h"
@@ -62,10 +63,8 @@ struct drafter_model {
     struct drafter_part **active; // [max_seqs] in the order of their rows of logits
     int n_part, n_active;
     int n_read; // rows of sequences that were far behind
-    struct batch batch;
-    int32_t *token, *pos, *out_row; // [batch_tokens]
-    struct batch_seq *batch_seq;    // [max_seqs]
-    struct choice *choice;          // [max_seqs]
+    struct batch_builder builder;
+    struct choice *choice; // [max_seqs]
 };
 
 // The sequence's slot, one that is new if need be, with what equal prefixes have of it. NULL: all

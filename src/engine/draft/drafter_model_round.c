@@ -14,33 +14,24 @@
 
 // ---------------------------------------------------------------- batches
 
-static void batch_begin(struct drafter_model *d) {
-    d->batch = (struct batch){.token = d->token,
-                              .pos = d->pos,
-                              .out_row = d->out_row,
-                              .seq = d->batch_seq,
-                              .choice = d->choice};
-    d->batch.page = kv_take_ops(d->kv, &d->batch.n_pages);
+static void begin(struct drafter_model *d) {
+    struct batch *batch = &d->builder.batch;
+    batch_begin(&d->builder, d->choice);
+    batch->page = kv_take_ops(d->kv, &batch->n_pages);
 }
 
 // Appends the sequence's n tokens from first_pos on; is_out: the last one wants logits.
-static void batch_add(struct drafter_model *d, const struct drafter_part *part, int first_pos,
-                      int n, bool is_out) {
-    struct batch *batch = &d->batch;
-    struct batch_seq *out = &d->batch_seq[batch->n_seqs++];
-    *out = (struct batch_seq){.first_row = batch->n_tokens,
-                              .n_tokens = n,
-                              .first_pos = first_pos,
-                              .first_out = batch->n_out,
-                              .n_out = is_out};
-    for (int g = 0; g < d->plan->n_group; g++) out->page_table[g] = part->slot->table.page[g];
-    for (int i = 0; i < n; i++) {
-        const int32_t token = part->job->seq->token[first_pos + i];
-        d->token[batch->n_tokens] = token < d->n_vocab ? token : 0; // one that only the target has
-        d->pos[batch->n_tokens++] = first_pos + i;
-    }
-    if (is_out) d->out_row[batch->n_out++] = batch->n_tokens - 1;
-    batch->n_logits = batch->n_out;
+static void add(struct drafter_model *d, const struct drafter_part *part, int first_pos, int n,
+                bool is_out) {
+    const int first_row = d->builder.batch.n_tokens;
+    batch_add(&d->builder, &(struct batch_rows){.page_table = part->slot->table.page,
+                                                .first_pos = first_pos,
+                                                .n_tokens = n,
+                                                .token = part->job->seq->token + first_pos,
+                                                .n_out = is_out});
+    for (int row = first_row; row < first_row + n; row++)
+        if (d->builder.token[row] >= d->n_vocab) // a token that only the target has
+            d->builder.token[row] = 0;
 }
 
 // How the next token of each active sequence is chosen. Only ids that both models have can come.
@@ -50,7 +41,7 @@ static void describe_some(void *ctx, int64_t begin, int64_t end, int worker) {
         const struct drafter_part *part = d->active[i];
         const struct seq *seq = part->job->seq;
         struct choice *choice = &d->choice[i];
-        choice_describe(&d->scratch[worker], seq, seq->n_token + part->n_made, 0, choice);
+        choice_describe(&d->scratch[worker], &seq->choices, seq->n_token + part->n_made, 0, choice);
         if (choice->n_vocab > d->n_vocab) choice->n_vocab = d->n_vocab;
     }
 }
@@ -58,7 +49,7 @@ static void describe_some(void *ctx, int64_t begin, int64_t end, int worker) {
 // Nothing is known of the tokens of a sequence that failed.
 static bool all_ran(const struct drafter_model *d) {
     const rn_status *status = d->result.seq_status;
-    for (int i = 0; status && i < d->batch.n_seqs; i++)
+    for (int i = 0; status && i < d->builder.batch.n_seqs; i++)
         if (status[i]) return false;
     return true;
 }
@@ -68,12 +59,13 @@ static bool all_ran(const struct drafter_model *d) {
 static bool batch_run(struct drafter_model *d) {
     bool takes_time = false;
     for (int i = 0; i < d->n_active; i++)
-        takes_time |= choice_needs_history(d->active[i]->job->seq);
+        takes_time |= choice_needs_history(&d->active[i]->job->seq->choices);
     if (takes_time)
         pool_run(d->pool, describe_some, d, d->n_active, 1);
     else
         describe_some(d, 0, d->n_active, 0);
-    d->is_broken = backend_run(d->backend, &d->batch, &d->result, NULL) != RN_OK || !all_ran(d);
+    d->is_broken =
+        backend_run(d->backend, &d->builder.batch, &d->result, NULL) != RN_OK || !all_ran(d);
     if (d->is_broken) d->n_active = 0;
     return !d->is_broken;
 }
@@ -126,7 +118,7 @@ static void plan_round(struct drafter_model *d, struct draft_job *jobs, int n_jo
 
 // Evaluates them. Those that are caught up become active: they have a row of logits.
 static void run_known(struct drafter_model *d) {
-    batch_begin(d);
+    begin(d);
     for (int i = 0; i < d->n_part; i++) {
         struct drafter_part *part = &d->part[i];
         struct draft_job *job = part->job;
@@ -136,9 +128,9 @@ static void run_known(struct drafter_model *d) {
             d->active[d->n_active++] = part;
         else
             job->n = 0;
-        if (part->n_rows > 0) batch_add(d, part, part->slot->n_done, part->n_rows, is_out);
+        if (part->n_rows > 0) add(d, part, part->slot->n_done, part->n_rows, is_out);
     }
-    if (d->batch.n_tokens == 0 && d->batch.n_pages == 0) return;
+    if (d->builder.batch.n_tokens == 0 && d->builder.batch.n_pages == 0) return;
     if (!batch_run(d)) return;
     for (int i = 0; i < d->n_part; i++) {
         struct drafter_part *part = &d->part[i];
@@ -158,8 +150,8 @@ static void take_one(struct drafter_model *d, struct drafter_part *part, int32_t
     seq->token[seq->n_token + part->n_made++] = token;
     part->ends = part->n_made == part->job->n ||
                  (tokenizer_is_end(d->target_tokenizer, token) && !seq->ignore_eos);
-    if (part->ends || !seq->constraint.mask) return;
-    seq->constraint.advance(seq->constraint.ctx, seq->choice, token);
+    if (part->ends) return;
+    choice_advance(&seq->choices, token);
     part->n_advanced++;
 }
 
@@ -192,10 +184,10 @@ static void take_all(struct drafter_model *d, int place) {
 }
 
 static void run_drafted(struct drafter_model *d) {
-    batch_begin(d);
+    begin(d);
     for (int i = 0; i < d->n_active; i++) {
         struct drafter_part *part = d->active[i];
-        batch_add(d, part, part->slot->n_done + part->slot->n_tried++, 1, true);
+        add(d, part, part->slot->n_done + part->slot->n_tried++, 1, true);
     }
     batch_run(d);
 }
@@ -206,8 +198,7 @@ static void finish(struct drafter_model *d) {
         const struct drafter_part *part = &d->part[i];
         const struct seq *seq = part->job->seq;
         part->job->n = part->n_made;
-        if (part->n_advanced)
-            seq->constraint.rollback(seq->constraint.ctx, seq->choice, part->n_advanced);
+        choice_rollback(&seq->choices, part->n_advanced);
     }
 }
 

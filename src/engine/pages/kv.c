@@ -415,20 +415,6 @@ static void make_writable(struct kv *kv, struct kv_table *table, int g, uint32_t
     add_op(kv, g, copy, id);
     kv_page_drop(kv, g, id);
     table->page[g][block] = copy;
-    kv->stats.copies++;
-}
-
-void kv_prefetch_table(const struct kv *kv, const struct kv_table *table, int n_done) {
-    const uint32_t block = (uint32_t)n_done / KV_PAGE_TOKENS;
-    for (int g = 0; g < kv->n_group; g++) __builtin_prefetch(table->page[g] + block);
-}
-
-void kv_prefetch_pages(const struct kv *kv, const struct kv_table *table, int n_done) {
-    const uint32_t block = (uint32_t)n_done / KV_PAGE_TOKENS;
-    for (int g = 0; g < kv->n_group && block < table->n_page; g++) {
-        const uint32_t id = table->page[g][block];
-        if (id != KV_NO_PAGE) __builtin_prefetch(&kv->group[g].page[id]);
-    }
 }
 
 bool kv_grow(struct kv *kv, struct kv_table *table, int n_done, int n) {

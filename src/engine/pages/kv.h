@@ -76,10 +76,8 @@ struct kv_stats {
     uint64_t budget, held_bytes, cached_bytes;
     uint32_t pages_total; // the most that the budget can hold
     uint32_t pages_held, pages_cached;
-    uint32_t pages_shared;              // held by more than one table
-    uint64_t lookups, hits;             // kv_hit calls on empty tables; those that found something
-    uint64_t lookup_tokens, hit_tokens; // tokens that these could have found; that all calls found
-    uint64_t evictions, copies;         // pages
+    uint32_t pages_shared; // held by more than one table
+    uint64_t evictions;    // pages
 };
 
 struct kv; // kv.c, prefix.c and kv_check.c share kv_internal.h
@@ -117,11 +115,6 @@ int kv_hit(struct kv *kv, struct kv_table *table, const int32_t *token, int n_to
 // Of `wanted` positions after the n_done that are done, how many kv_grow would give: page bytes are
 // the limit. 0 to wanted.
 int kv_room(const struct kv *kv, const struct kv_table *table, int n_done, int wanted);
-
-// Hints that kv_grow will come: fetch what the table names of the pages, and then, a little later,
-// what is known of those.
-void kv_prefetch_table(const struct kv *kv, const struct kv_table *table, int n_done);
-void kv_prefetch_pages(const struct kv *kv, const struct kv_table *table, int n_done);
 
 // Makes positions [n_done, n_done + n) writable: gives back what position n_done and later ones
 // cannot see, copies a shared page that will be written, takes new pages. False: not enough bytes,

@@ -3,20 +3,21 @@
 
 #include "base/memory.h"
 
-static rn_status find_class(const struct place_wanted *wanted, struct place *out, rn_error *err) {
+static rn_status find_class(const struct place_wanted *wanted, struct backend_place *out,
+                            rn_error *err) {
     if (wanted->cls) return wanted->cls->device(&out->device, err);
     if (wanted->name) return backend_find(wanted->name, &out->cls, &out->device, err);
     return backend_best(&out->cls, &out->device, out->note, err);
 }
 
-rn_status place_find(const struct place_wanted *wanted, struct place *out, rn_error *err) {
-    *out = (struct place){.cls = wanted->cls};
+rn_status place_find(const struct place_wanted *wanted, struct backend_place *out, rn_error *err) {
+    *out = (struct backend_place){.cls = wanted->cls};
     const rn_status status = find_class(wanted, out, err);
     return status ? status : backend_kv_type(out->cls, wanted->kv_type, &out->kv_type, err);
 }
 
-rn_status place_find_draft(const struct place_wanted *wanted, const struct place *target,
-                           struct place *out, rn_error *err) {
+rn_status place_find_draft(const struct place_wanted *wanted, const struct backend_place *target,
+                           struct backend_place *out, rn_error *err) {
     *out = *target;
     if (!wanted->name && !wanted->cls) return RN_OK;
     const struct place_wanted place = {.name = wanted->name, .cls = wanted->cls};
@@ -27,8 +28,8 @@ rn_status place_find_draft(const struct place_wanted *wanted, const struct place
     return RN_OK;
 }
 
-rn_status place_budget(const struct place *place, const struct model *model,
-                       const struct place *draft_place, const struct model *draft,
+rn_status place_budget(const struct backend_place *place, const struct model *model,
+                       const struct backend_place *draft_place, const struct model *draft,
                        const struct place_sizes *wanted, struct budget *out, rn_error *err) {
     const uint64_t address_room = place->device.on_host ? memory_address_room() : 0;
     struct budget_request request = {.cls = place->cls,

@@ -6,7 +6,7 @@
 #include "engine/pages/budget.h"
 #include "model/model.h"
 
-struct place {
+struct backend_place {
     const struct backend_class *cls;
     struct backend_device device;
     const char *kv_type;     // one of the class's
@@ -19,11 +19,11 @@ struct place_wanted {
     const char *kv_type;             // NULL: the backend's default
 };
 
-rn_status place_find(const struct place_wanted *wanted, struct place *out, rn_error *err);
+rn_status place_find(const struct place_wanted *wanted, struct backend_place *out, rn_error *err);
 // The draft model's: the target's own place, unless another backend is wanted. A KV type that this
 // one lacks becomes its default.
-rn_status place_find_draft(const struct place_wanted *wanted, const struct place *target,
-                           struct place *out, rn_error *err);
+rn_status place_find_draft(const struct place_wanted *wanted, const struct backend_place *target,
+                           struct backend_place *out, rn_error *err);
 
 struct place_sizes {
     struct budget_sizes sizes; // 0: defaults
@@ -34,8 +34,8 @@ struct place_sizes {
 };
 
 // How the memory of the place, and of the draft's, is divided. draft NULL: there is none.
-rn_status place_budget(const struct place *place, const struct model *model,
-                       const struct place *draft_place, const struct model *draft,
+rn_status place_budget(const struct backend_place *place, const struct model *model,
+                       const struct backend_place *draft_place, const struct model *draft,
                        const struct place_sizes *wanted, struct budget *out, rn_error *err);
 
 #endif

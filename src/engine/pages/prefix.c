@@ -205,23 +205,16 @@ int kv_hit(struct kv *kv, struct kv_table *table, const int32_t *token, int n_to
     if (kv->no_prefix || table->unlisted || table->n_page != table->n_node) return had;
     uint32_t max_block = n_token > 0 ? (uint32_t)(n_token - 1) / KV_PAGE_TOKENS : 0;
     if (max_block > table->max_page) max_block = table->max_page;
-    const bool empty = table->n_page == 0;
-    if (empty) {
-        kv->stats.lookups++;
-        kv->stats.lookup_tokens += (uint64_t)max_block * KV_PAGE_TOKENS;
-        if (table->node == KV_ROOT && n_salt > 0 && !enter_salt(kv, table, salt, n_salt)) {
-            table->unlisted = true;
-            return 0;
-        }
+    if (table->n_page == 0 && table->node == KV_ROOT && n_salt > 0 &&
+        !enter_salt(kv, table, salt, n_salt)) {
+        table->unlisted = true;
+        return 0;
     }
     uint32_t n_block;
     const uint32_t node = longest(kv, table, token, max_block, &n_block);
     if (n_block == table->n_node) return had;
     extend(kv, table, node, n_block);
-    const int has = (int)n_block * KV_PAGE_TOKENS;
-    kv->stats.hits += empty;
-    kv->stats.hit_tokens += (uint64_t)(has - had);
-    return has;
+    return (int)n_block * KV_PAGE_TOKENS;
 }
 
 // --- registering ---

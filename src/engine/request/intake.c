@@ -27,11 +27,11 @@ static void wake(const struct intake *intake) {
 }
 
 // Frees a sequence, and with the last of its family that. The lock is held, or nobody else is here.
-static void drop(struct seq *seq) {
+static void drop(const struct intake *intake, struct seq *seq) {
     struct seq_family *family = seq->family;
     assert(family && family->n_alive > 0);
     if (--family->n_alive == 0) free(family);
-    seq_destroy(seq);
+    seq_destroy(seq, &intake->limits);
 }
 
 rn_status intake_init(struct intake *intake, const struct seq_limits *limits, int max_waiting,
@@ -50,7 +50,7 @@ void intake_deinit(struct intake *intake) {
         while (intake->bucket[i]) {
             struct seq *seq = intake->bucket[i];
             intake->bucket[i] = seq->same_bucket;
-            drop(seq);
+            drop(intake, seq);
         }
     }
     pthread_mutex_destroy(&intake->lock);
@@ -78,10 +78,10 @@ static void unreserve(struct intake *intake, int n) {
 }
 
 // A list of a family that nobody else knows.
-static void drop_list(struct seq *list) {
+static void drop_list(const struct intake *intake, struct seq *list) {
     while (list) {
         struct seq *next = list->next;
-        drop(list);
+        drop(intake, list);
         list = next;
     }
 }
@@ -98,7 +98,7 @@ static rn_status create(const struct intake *intake, const rn_request *request, 
         const rn_status status = seq_create(request, i, seed, &intake->limits, &seq, err);
         if (status) {
             if (!list) free(family);
-            drop_list(list);
+            drop_list(intake, list);
             return status;
         }
         if (i == 0) family->leader = seq;
@@ -146,7 +146,7 @@ rn_status intake_submit(struct intake *intake, const rn_request *request, uint64
     status = create(intake, request, n, &list, err);
     if (!status) {
         status = enqueue(intake, list, id, err);
-        if (status) drop_list(list);
+        if (status) drop_list(intake, list);
     }
     if (status) {
         unreserve(intake, n);
@@ -225,7 +225,7 @@ void intake_reap(struct intake *intake) {
         struct seq *next = seq->next, **link = bucket_of(intake, seq->id);
         while (*link != seq) link = &(*link)->same_bucket;
         *link = seq->same_bucket;
-        drop(seq);
+        drop(intake, seq);
         seq = next;
     }
     pthread_mutex_unlock(&intake->lock);

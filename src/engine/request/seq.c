@@ -118,13 +118,13 @@ static void fill_service(struct seq *seq, const rn_request *request,
     seq->pooling = request->pooling;
     seq->normalize = request->normalize;
     seq->special_text = request->special_text;
-    seq->constraint = request->constraint;
+    seq->choices.constraint = request->constraint;
 }
 
 // Where the step describes its choices, and leaves what is handed out with its events.
 static rn_status allocate_results(struct seq *seq, const rn_request *request,
                                   const struct seq_limits *limits, rn_error *err) {
-    const int n_tokens = 1 + (seq->draft ? seq->draft->max : 0); // of a step
+    const int n_tokens = 1 + seq->draft_max; // of a step
     if (seq->pooling) {
         seq->embedding = calloc((size_t)limits->n_embd, sizeof *seq->embedding);
         if (!seq->embedding) return err_set(err, RN_ERR_NOMEM, "no memory for an embedding");
@@ -136,29 +136,26 @@ static rn_status allocate_results(struct seq *seq, const rn_request *request,
         if (!seq->logprob)
             return err_set(err, RN_ERR_NOMEM, "no memory for %d logprobs", seq->top_logprobs);
     }
-    return choice_room_init(&seq->choices, &seq->sampling, tokenizer_size(limits->tokenizer),
-                            seq->limit, n_tokens, seq->constraint.mask != NULL, err);
+    return choices_init(&seq->choices, tokenizer_size(limits->tokenizer), seq->limit, n_tokens,
+                        err);
 }
 
-// Who wants every position's result, or no text, gets nothing drafted.
+// A request that wants every position's result, or no text, gets nothing drafted.
 static rn_status allocate_draft(struct seq *seq, const rn_request *request,
                                 const struct seq_limits *limits, rn_error *err) {
     int max = limits->draft_max;
     if (request->draft_max != 0 && request->draft_max < max) max = request->draft_max;
     if (max <= 0 || request->on_logits || request->pooling || seq->limit < seq->n_prompt + 2)
         return RN_OK;
-    seq->draft = calloc(1, sizeof *seq->draft);
-    if (!seq->draft) return err_set(err, RN_ERR_NOMEM, "no memory for a request's drafts");
-    seq->draft->max = max;
-    seq->draft->slot = -1;
-    for (int id = 0; id < RN_DRAFTER_COUNT; id++) seq->draft->guess[id].token = -1;
-    return limits->lookup ? suffix_init(&seq->draft->own, seq->limit, err) : RN_OK;
+    seq->draft_max = max;
+    return limits->draft->create(limits->draft_ctx, seq->limit, &seq->draft, err);
 }
 
 static rn_status fill(struct seq *seq, const rn_request *request, const struct seq_limits *limits,
                       rn_error *err) {
-    rn_status status =
-        sampling_dup(&request->sampling, limits->tokenizer, &seq->sampling, &seq->breakers, err);
+    struct choices *choices = &seq->choices;
+    rn_status status = sampling_dup(&request->sampling, limits->tokenizer, &choices->sampling,
+                                    &choices->breakers, err);
     if (status) return status;
     fill_service(seq, request, limits);
     seq->n_prompt = seq->n_token = (int)request->n_prompt;
@@ -170,13 +167,15 @@ static rn_status fill(struct seq *seq, const rn_request *request, const struct s
     seq->token = malloc((size_t)seq->limit * sizeof *seq->token);
     if (!seq->token) return err_set(err, RN_ERR_NOMEM, "no memory for %d tokens", seq->limit);
     memcpy(seq->token, request->prompt, request->n_prompt * sizeof *seq->token);
+    choices->token = seq->token;
+    choices->n_prompt = seq->n_prompt;
     status = allocate_draft(seq, request, limits, err);
     if (!status) status = allocate_results(seq, request, limits, err);
     if (status) return status;
     status = kv_table_init(&seq->table, limits->n_group, seq->limit, err);
     if (status) return status;
     return output_init(&seq->output, request->stop, request->n_stop, limits->token_bytes_max,
-                       1 + (seq->draft ? seq->draft->max : 0), err);
+                       1 + seq->draft_max, err);
 }
 
 rn_status seq_create(const rn_request *request, int choice, uint64_t seed,
@@ -187,22 +186,21 @@ rn_status seq_create(const rn_request *request, int choice, uint64_t seed,
     if (!seq) return err_set(err, RN_ERR_NOMEM, "no memory for a request");
     status = fill(seq, request, limits, err);
     if (status) {
-        seq_destroy(seq);
+        seq_destroy(seq, limits);
         return status;
     }
-    seq->choice = choice;
-    seq->sampling.seed = seed;
+    seq->choices.index = choice;
+    seq->choices.sampling.seed = seed;
     *out = seq;
     return RN_OK;
 }
 
-void seq_destroy(struct seq *seq) {
+void seq_destroy(struct seq *seq, const struct seq_limits *limits) {
     output_deinit(&seq->output);
     kv_table_deinit(&seq->table);
-    choice_room_deinit(&seq->choices);
-    sampling_deinit(&seq->sampling, &seq->breakers);
-    if (seq->draft) suffix_deinit(&seq->draft->own);
-    free(seq->draft);
+    choices_deinit(&seq->choices);
+    sampling_deinit(&seq->choices.sampling, &seq->choices.breakers);
+    if (seq->draft) limits->draft->destroy(seq->draft);
     free(seq->embedding);
     free(seq->logprob);
     free(seq->token);

@@ -14,7 +14,6 @@
 
 #include "engine/choice/choice.h"
 #include "engine/choice/sampling.h"
-#include "engine/draft/drafter.h"
 #include "engine/pages/kv.h"
 #include "engine/request/output.h"
 #include "runnel.h"
@@ -28,8 +27,10 @@ struct seq_family {
     struct seq *leader; // choice 0 while it is not done: others fork its prompt; the step's
 };
 
-// What every step reads and writes comes first: a run leaves nothing of it in the caches, so its
-// lines are fetched ahead (seq_prefetch).
+// What the draft room keeps for a sequence (engine/draft/drafter.h): opaque here.
+struct seq_draft;
+
+// What every step reads and writes comes first.
 struct seq {
     int32_t *token; // [limit] prompt and output, then, while a step verifies it, a draft
     int n_prompt;
@@ -41,9 +42,9 @@ struct seq {
     int n_steps;   // in flight that have rows of it
     int n_again;   // known tokens before the last that are to be evaluated again: a recurrent state
                    // had gone too far
+    int draft_max; // most tokens of a draft; 0: nothing is drafted for it
     struct seq_draft *draft; // NULL: nothing is drafted for it
     enum seq_state state;
-    int choice;
     uint64_t id;
     void *data;
     struct seq_family *family;
@@ -63,8 +64,7 @@ struct seq {
     struct kv_table table;
     struct output output;
     rn_timings timings;
-    rn_sampling sampling; // with its seed drawn; owns its biases
-    struct choice_room choices;
+    struct choices choices; // its sampling and breakers are owned
 
     // --- at its begin and end, or for some requests alone ---
     struct seq *next;             // in the inbox, the list of the done, the grave
@@ -78,10 +78,8 @@ struct seq {
     bool special_text;            // special tokens have text
     char salt[RN_MAX_SALT_BYTES]; // of the prefix cache
     size_t n_salt;
-    struct token_set breakers; // of DRY; owned
     rn_logprob *logprob; // [1 + top_logprobs] of each token of its last step; NULL: not asked for
     int top_logprobs;
-    rn_constraint constraint; // mask NULL: none
     void *on_logits_ctx;
     int n_heard;      // positions whose logits on_logits was given
     float *embedding; // [n_embd] the sum so far, then the result; NULL without pooling
@@ -92,26 +90,21 @@ static inline int seq_next(const struct seq *seq) { return seq->n_done + seq->ta
 // Tokens that are known, or are being chosen.
 static inline int seq_known(const struct seq *seq) { return seq->n_token + seq->n_ahead; }
 
-// A call of a function that only prefetches has no effect for gcc, which drops it.
-#define SEQ_INLINE static inline __attribute__((always_inline))
-
-// The first bytes of a sequence or an array, for a loop of the step that comes to them soon.
-SEQ_INLINE void seq_prefetch(const void *data, size_t bytes) {
-    for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)data + at);
-}
-// For writing: other threads read them in a step, and taking a line from those takes as long as
-// memory does.
-SEQ_INLINE void seq_prefetch_write(const void *data, size_t bytes) {
-    for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)data + at, 1);
-}
+// How the draft room makes and frees what it keeps for a sequence. Any thread calls them.
+struct seq_draft_class {
+    // limit: most tokens of the sequence
+    rn_status (*create)(void *ctx, int limit, struct seq_draft **out, rn_error *err);
+    void (*destroy)(struct seq_draft *draft);
+};
 
 // What requests are checked against; constant after the engine's creation.
 struct seq_limits {
     const struct tokenizer *tokenizer;
     int n_ctx, n_group, n_embd;
     size_t token_bytes_max;
-    int draft_max;              // of the engine; 0: it drafts nothing
-    bool lookup;                // the drafter is on
+    int draft_max;                       // of the engine; 0: it drafts nothing
+    const struct seq_draft_class *draft; // NULL where it drafts nothing
+    void *draft_ctx;
     uint64_t (*now)(void *ctx); // the engine's clock
     void *now_ctx;
 };
@@ -122,6 +115,7 @@ rn_status seq_create(const rn_request *request, int choice, uint64_t seed,
                      const struct seq_limits *limits, struct seq **out, rn_error *err);
 // The request's seed: the one it has, or one that is drawn.
 uint64_t seq_seed(const rn_request *request);
-void seq_destroy(struct seq *seq); // its table holds nothing; not its family
+// Its table holds nothing. Its family stays. limits: those it was created with.
+void seq_destroy(struct seq *seq, const struct seq_limits *limits);
 
 #endif

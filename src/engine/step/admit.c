@@ -14,7 +14,7 @@ enum { MAX_TURNS = 128 }; // that are found by one look at all who wait
 
 static struct turn turn_of(const struct seq *seq) {
     return (struct turn){.id = seq->id,
-                         .choice = seq->choice,
+                         .choice = seq->choices.index,
                          .priority = seq->priority,
                          .user_at = seq->user_at};
 }
@@ -27,8 +27,8 @@ static void waiting_add(struct engine *engine, struct seq *seq) {
         (struct waiter){.seq = seq,
                         .turn = turn_of(seq),
                         .is_paused = seq->is_paused,
-                        .follows = seq->choice > 0 && !seq->was_admitted};
-    engine->blocked = false;
+                        .follows = seq->choices.index > 0 && !seq->was_admitted};
+    engine_changed(engine, CHANGE_WAITING);
 }
 
 static void waiting_remove(struct engine *engine, const struct seq *seq) {
@@ -60,14 +60,14 @@ struct seq *engine_running_remove(struct engine *engine, int index) {
     engine->n_running--;
     memmove(engine->running + index, engine->running + index + 1,
             (size_t)(engine->n_running - index) * sizeof(struct seq *));
-    engine->blocked = false;
+    engine_changed(engine, CHANGE_RUNNING);
     return seq;
 }
 
 void engine_preempt(struct engine *engine, int index) {
     struct seq *seq = engine_running_remove(engine, index);
     assert(engine->n_flight == 0);
-    engine_draft_leave(engine, seq, false);
+    draft_leave(engine->draft, seq, false);
     kv_release(engine->kv, &seq->table);
     seq->n_done = seq->n_again = 0;
     seq->gap_cause = RN_GAP_PREEMPTED;
@@ -127,7 +127,7 @@ static void look_at_all(struct engine *engine, uint64_t now) {
             look_at(engine, seq);
         }
     }
-    engine->blocked = false;
+    engine_changed(engine, CHANGE_FLAGS);
 }
 
 void engine_take_new(struct engine *engine) {
@@ -223,7 +223,7 @@ static int next_in_turn(const struct engine *engine, struct seq **out, int most)
 static bool table_begin(struct engine *engine, struct seq *seq) {
     seq->n_done = 0;
     if (seq->embedding) memset(seq->embedding, 0, (size_t)engine->n_embd * sizeof(float));
-    const struct seq *leader = seq->choice > 0 ? leader_of(seq) : NULL;
+    const struct seq *leader = seq->choices.index > 0 ? leader_of(seq) : NULL;
     if (leader && seq->n_prompt > 1)
         seq->n_done = kv_fork(engine->kv, &leader->table, &seq->table, seq->n_prompt - 1);
     // who wants the result of every position finds nothing, but can be found by others
@@ -333,43 +333,43 @@ static void start(struct engine *engine, struct seq *seq, bool found, uint64_t n
     engine->stats.hits += found;
 }
 
-// Admits it, or has everybody wait until something changes.
-static void admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint64_t *promised) {
-    engine->blocked = is_full_for(engine, seq); // spares the search for its prefix
-    if (engine->blocked) return;
+// Admits it; false: it does not fit, and everybody behind it waits too.
+static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint64_t *promised) {
+    if (is_full_for(engine, seq)) return false; // spares the search for its prefix
     const bool found = table_begin(engine, seq);
-    if (make_room(engine, seq, promised)) {
-        waiting_remove(engine, seq);
-        start(engine, seq, found, now);
-        *promised += promised_to(engine, seq);
-        return;
+    if (!make_room(engine, seq, promised)) {
+        kv_release(engine->kv, &seq->table);
+        seq->n_done = 0;
+        return false;
     }
-    kv_release(engine->kv, &seq->table);
-    seq->n_done = 0;
-    engine->blocked = true;
+    waiting_remove(engine, seq);
+    start(engine, seq, found, now);
+    *promised += promised_to(engine, seq);
+    return true;
 }
 
-// In turn, as many as there are places for and one that may take another's. Who was preempted
-// meanwhile may go before the next, and a choice that was let in may have made others ready, so the
-// turns are looked at again until nobody is ready or somebody is left.
+// In turn, as many as there are places for and one that may take another's. A sequence that was
+// preempted meanwhile may go before the next, and a choice that was let in may have made others
+// ready, so the turns are looked at again until nobody is ready or somebody does not fit.
 static void admit(struct engine *engine, uint64_t now) {
-    if (engine->n_waiting == 0 || engine->blocked) return;
+    if (engine->n_waiting == 0 || !engine->changes) return;
     uint64_t promised = promised_to_all(engine);
-    while (!engine->blocked) {
+    for (bool fits = true; fits;) {
         struct seq *next[MAX_TURNS];
         const int places = engine->max_seqs - engine->n_running;
         const int n = next_in_turn(engine, next, places + 1 < MAX_TURNS ? places + 1 : MAX_TURNS);
         const uint64_t preemptions = engine->stats.preemptions;
-        engine->blocked = n == 0;
-        for (int i = 0; i < n && !engine->blocked && engine->stats.preemptions == preemptions; i++)
-            admit_one(engine, next[i], now, &promised);
+        fits = n > 0;
+        for (int i = 0; i < n && fits && engine->stats.preemptions == preemptions; i++)
+            fits = admit_one(engine, next[i], now, &promised);
     }
+    engine->changes = 0;
 }
 
 void engine_admit(struct engine *engine) {
     if (atomic_exchange_explicit(&engine->forget, false, memory_order_relaxed)) {
         kv_forget_prefixes(engine->kv);
-        engine_draft_forget(engine);
+        draft_forget(engine->draft);
     }
     engine_take_new(engine);                 // before the flags: a cancel follows its submit
     const uint64_t now = engine_now(engine); // not before any submit

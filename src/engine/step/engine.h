@@ -1,6 +1,7 @@
 // The engine: requests in, events out, one step at a time. A step is five calls: schedule,
-// build_batch, run, sample, publish. One thread owns it; what others may touch is the intake. After
-// create, a step allocates nothing, takes no lock and reads no environment.
+// build_batch, run, sample, publish; around the run, drafts are proposed and settled (step.c). One
+// thread owns it; what others may touch is the intake. After create, a step allocates nothing,
+// takes no lock and reads no environment.
 //
 // Run is submit and wait. Where the backend lets steps be in flight, the next one is scheduled,
 // built and submitted before the last one has landed: sample and publish trail by one.
@@ -10,7 +11,7 @@
 //             publish(before) | schedule ...
 //
 // A row's token may then be the one that the step in flight chooses (seq_known), unless the host
-// must know it first. Nobody is preempted while a step is in flight: it lands first.
+// must know it first. No sequence is preempted while a step is in flight: it lands first.
 //
 // Invariants between steps:
 //  1. a sequence is in exactly one place: inbox, waiting, running, leaving, done, grave;
@@ -19,18 +20,19 @@
 //  3. a RUNNING sequence has n_done < n_token <= limit: there is something to evaluate. It is a
 //  stream when that is its last token alone, and what is to be evaluated again (n_again), else a
 //  prompt;
-//  4. a lone sequence of n_ctx positions fits the pages, so the most senior one always gets on;
+//  4. a lone sequence of n_ctx positions fits the pages, so the most senior one always makes
+//  progress;
 //  5. what a sequence produces depends on the sequence alone: never on its place, its neighbours,
 //  the chunk sizes, cached prefixes, drafts or preemption.
 #ifndef RN_ENGINE_STEP_ENGINE_H
 #define RN_ENGINE_STEP_ENGINE_H
 
-#include "engine/draft/speculate.h"
+#include "engine/draft/draft.h"
 #include "engine/pages/place.h"
 #include "engine/price/pace.h"
 #include "engine/request/intake.h"
-#include "engine/request/seq.h"
 #include "engine/request/users.h"
+#include "engine/request/work.h"
 #include "engine/step/ledger.h"
 #include "model/model.h"
 #include "plan/cost_rates.h"
@@ -38,34 +40,15 @@
 
 enum { ENGINE_MAX_WAITING = 1024 }; // by default
 
-// What one sequence does in the step at hand.
-struct work {
-    struct seq *seq;
-    int n_tokens; // evaluated this step
-    int n_draft;  // of them, drafted ones: the last; each has a row whose result is wanted
-    int n_out;    // rows whose result is wanted: the last ones
-    int at;       // its place in the batch
-    int first_pos, first_out; // as in the batch
-    bool is_ahead;            // later rows may refer to the token that it chooses
-    bool samples; // a token is chosen after its last known token, and after each draft that was
-                  // right
-    bool failed;  // no token was possible after those that were chosen
-    int first_pick, n_pick; // the chosen tokens
-    int n_accepted;         // of them, those that were drafted: the first ones
-};
-
 // A step from its schedule to its landing.
 struct flight {
-    struct work *work; // [max_seqs]
+    struct seq_work *work; // [max_seqs]
     int n_work;
-    struct batch_shape shape;
+    struct batch_shape shape; // of the works
     bool has_prompts;
-    uint64_t begin_ns; // when its schedule began
-    struct {           // of its drafts
-        uint64_t ns;
-        double expected_ns; // uncorrected; 0: nobody takes time
-        double plain_share; // of the rest of the step, which it would take without them
-    } draft;
+    uint64_t begin_ns;      // when its schedule began
+    uint64_t draft_ns;      // that draft_propose took
+    struct draft_bill bill; // of its drafts
 };
 
 // A chosen token.
@@ -91,6 +74,17 @@ struct waiter {
     bool follows;   // ready when the first choice of its request has evaluated the prompt
 };
 
+// What admission waits for: after it found nobody that is ready and fits, it looks at the waiting
+// sequences again when one of these has happened.
+enum engine_change {
+    CHANGE_WAITING = 1 << 0, // a sequence joined the waiting ones
+    CHANGE_RUNNING = 1 << 1, // a running sequence left its place and its pages
+    CHANGE_LANDED = 1 << 2,  // steps landed: pages of sequences that left came back, or room may be
+                             // made now
+    CHANGE_PROMPT = 1 << 3,  // more of a prompt is evaluated, which other choices may share
+    CHANGE_FLAGS = 1 << 4,   // sequences were cancelled, paused, resumed or late
+};
+
 struct engine_clock {
     uint64_t (*now)(void *ctx); // ns
     void *ctx;
@@ -100,7 +94,7 @@ struct engine {
     const struct plan *plan;
     const struct tokenizer *tokenizer;
     struct pool *pool; // the host's threads: lent to backends
-    struct place place, draft_place;
+    struct backend_place place, draft_place;
     struct backend *backend;
     struct intake intake;
     struct kv_config kv_config;
@@ -110,8 +104,8 @@ struct engine {
     int n_scratch;
     struct cost_rates rates; // of the plan
     struct pace pace;
-    struct speculation *spec; // NULL: nothing is drafted
-    uint64_t draft_kv_bytes;  // for the pages of a draft model
+    struct draft *draft;     // NULL: nothing is drafted
+    uint64_t draft_kv_bytes; // for the pages of a draft model
     struct engine_clock clock;
     struct kv_bytes kv_bytes; // a page of each group
     int n_ctx, n_embd, max_seqs, max_waiting, batch_tokens, logit_rows;
@@ -126,8 +120,7 @@ struct engine {
     int n_waiting;
     struct seq *leaving;    // over, with steps in flight; linked by next
     struct seq *done;       // finished; their events may still be read
-    bool blocked;           // nobody was ready, or the next in turn did not fit, and nothing has
-                            // changed since
+    unsigned changes;       // since admission last let nobody in: enum engine_change
     uint64_t next_deadline; // no sequence has an earlier one; UINT64_MAX: none has one
 
     int depth;                               // steps that may be in flight
@@ -136,24 +129,19 @@ struct engine {
     bool land_first;        // nothing is scheduled before all steps have landed
     uint64_t n_overlapped;  // steps that were submitted while another was in flight
     uint64_t landed_ns;     // when the last one landed
-    uint64_t run_ns_before; // the statistics' at the begin of the step
+    uint64_t run_ns_before; // the statistics' at the start of the step
     rn_error fault;         // of the backend, the last; RN_ERR_DEVICE: the device is lost
     bool is_busy;           // the last step had something to do, or left something
     _Atomic bool is_lost;   // for other threads: the device is, and `fault` says it
 
     // the step that is being made, or was last
     struct flight *step;
-    struct work *work; // [max_seqs]
-    int n_work;
     struct pick *pick;    // [logit_rows] this step's, by the row that they were chosen from
     struct seq **prompts; // [max_seqs] scratch of the schedule
-    struct batch batch;   // points to the arrays below
-    struct batch_shape shape;
+    struct batch_builder builder;
+    struct choice *choice;     // [logit_rows]
     struct step_result result; // of the last step
-    int32_t *token, *pos, *out_row;
-    struct batch_seq *batch_seq;
-    struct choice *choice; // [logit_rows]
-    struct cost step_cost; // of the last step
+    struct cost step_cost;     // of the last step
 
     rn_event *event; // [max_live + logit_rows]
     int n_event, next_event;
@@ -180,7 +168,7 @@ struct engine_config {
     uint32_t kv_pages;
     double itl_ms; // 0: no bound
     bool no_prefix;
-    struct speculation_config spec;
+    struct draft_config draft;
     struct engine_clock clock; // now NULL: the machine's
 };
 
@@ -190,28 +178,37 @@ rn_status engine_init(struct engine *engine, const struct model *model,
 void engine_deinit(struct engine *engine);
 // Where an engine of that configuration would run, and its memory.
 rn_status engine_plan(const struct model *model, const struct engine_config *config,
-                      struct place *place, struct place *draft_place, struct budget *out,
-                      rn_error *err);
+                      struct backend_place *place, struct backend_place *draft_place,
+                      struct budget *out, rn_error *err);
 
 rn_status engine_step(struct engine *engine, bool *busy);
 bool engine_next_event(struct engine *engine, rn_event *out);
 
-// Page accounting and the places of sequences are sound; debug builds look after every step.
+// check.c: page accounting and the places of sequences are valid; debug builds test it after every
+// step.
 bool engine_check(struct engine *engine);
+
+static inline void engine_changed(struct engine *engine, enum engine_change change) {
+    engine->changes |= change;
+}
 
 static inline uint64_t engine_now(const struct engine *engine) {
     return engine->clock.now(engine->clock.ctx);
 }
 
-// --- the parts of a step, one file each ---
+// --- the parts of a step, one file each; step.c calls them ---
 bool engine_schedule(struct engine *engine);    // schedule.c: false when there is nothing to do
 void engine_build_batch(struct engine *engine); // batch.c
-// engine.c: hands the batch over; the flight's sequences are in flight, or have failed.
+// flight.c: hands the batch over; the flight's sequences are in flight, or have failed.
 void engine_submit(struct engine *engine);
+// flight.c: the oldest step in flight has landed; NULL: it failed, and its sequences have ended.
+struct flight *engine_wait(struct engine *engine);
 void engine_sample(struct engine *engine, struct flight *flight);  // sample.c
 void engine_publish(struct engine *engine, struct flight *flight); // publish.c
 // publish.c: the step failed; its sequences end with that status.
 void engine_publish_failure(struct engine *engine, struct flight *flight, rn_status status);
+// step.c: what is there now, beside what the step counted.
+void engine_fill_stats(struct engine *engine);
 
 // admit.c, the first half of the schedule: new and flagged sequences, deadlines, who may run.
 void engine_admit(struct engine *engine);
@@ -240,14 +237,21 @@ rn_event *engine_new_event(struct engine *engine, const struct seq *seq);
 void engine_take_new(struct engine *engine);
 void engine_end_all(struct engine *engine, rn_status status);
 
-// Whether the step only adds to its text.
-static inline bool engine_is_stream(const struct seq *seq) {
-    return seq_known(seq) - seq_next(seq) == 1 + seq->n_again;
+// When the time of a step that lands begins: before that it is the time of the step before.
+static inline uint64_t engine_step_begin(const struct engine *engine, const struct flight *flight) {
+    return flight->begin_ns > engine->landed_ns ? flight->begin_ns : engine->landed_ns;
+}
+
+// Whether the results of a work are used: its sequence may have ended meanwhile, or failed in the
+// step.
+static inline bool engine_is_due(const struct engine *engine, const struct seq_work *work) {
+    const rn_status *status = engine->result.seq_status;
+    return work->seq->state == SEQ_RUNNING && (!status || status[work->at] == RN_OK);
 }
 
 // Whether the token after the next one can be chosen before the host knows the next one.
 static inline bool engine_runs_ahead(const struct engine *engine, const struct seq *seq) {
-    return engine->depth > 1 && !seq->draft && !choice_needs_history(seq);
+    return engine->depth > 1 && !seq->draft && !choice_needs_history(&seq->choices);
 }
 
 // A sequence that takes nothing from the prefix cache: every position's result is wanted.

@@ -9,10 +9,10 @@ rn_event *engine_new_event(struct engine *engine, const struct seq *seq) {
     rn_event *event = &engine->event[engine->n_event++];
     *event = (rn_event){.request = seq->id,
                         .data = seq->data,
-                        .choice = seq->choice,
+                        .choice = seq->choices.index,
                         .token = -1,
                         .text = "",
-                        .seed = seq->sampling.seed,
+                        .seed = seq->choices.sampling.seed,
                         .time_ns = engine->event_ns};
     return event;
 }
@@ -52,7 +52,7 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
         event->text = held.data;
         event->text_len = held.len;
     }
-    engine_draft_leave(engine, seq, true);
+    draft_leave(engine->draft, seq, true);
     if (seq->n_steps == 0) engine_free_table(engine, seq);
     users_leave(&engine->users, seq->user_at);
     if (seq->family->leader == seq) seq->family->leader = NULL;
@@ -69,12 +69,21 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
     event->timings = &seq->timings;
 }
 
+static void count_draft(struct engine *engine, const struct seq_work *work) {
+    rn_draft_stats *stats = &engine->stats.draft[work->drafter];
+    stats->drafts++;
+    stats->tokens += (uint64_t)work->n_draft;
+    work->seq->timings.draft_steps++;
+    work->seq->timings.draft_tokens += work->n_draft;
+}
+
 static void count_step(struct engine *engine, const struct flight *flight,
-                       const struct work *work) {
+                       const struct seq_work *work) {
     struct seq *seq = work->seq;
     engine->stats.computed_tokens += (uint64_t)work->n_tokens;
     users_charge(&engine->users, seq->user_at,
-                 work->n_tokens - work->n_draft - seq->n_again + work->n_accepted);
+                 work->n_tokens - work->n_draft - work->n_again + work->n_accepted);
+    if (work->n_draft > 0) count_draft(engine, work);
     if (!seq->first_ns) return; // steps up to the first token are the prompt's
     seq->timings.decode_steps++;
     const struct batch_seq rows = {.first_pos = work->first_pos,
@@ -107,13 +116,10 @@ static rn_gap gap_of(const struct engine *engine, const struct seq *seq, uint64_
 // that such a step is predicted to take: what slows the machine down would have slowed all of them.
 static void count_stream(struct engine *engine, const struct flight *flight, struct seq *seq,
                          uint64_t gap_ns, int n_tokens) {
-    // from when the one before it had landed: until then the time is that one's
-    const uint64_t begin =
-        flight->begin_ns > engine->landed_ns ? flight->begin_ns : engine->landed_ns;
-    const uint64_t step_ns = engine->event_ns - begin;
-    const uint64_t draft_ns = flight->draft.ns;
+    const uint64_t step_ns = engine->event_ns - engine_step_begin(engine, flight);
+    const uint64_t draft_ns = flight->draft_ns;
     const double rest_ns = draft_ns < step_ns ? (double)(step_ns - draft_ns) : 0;
-    const double plain_ns = rest_ns * flight->draft.plain_share;
+    const double plain_ns = rest_ns * flight->bill.plain_share;
     const uint64_t before_ns = step_ns < gap_ns ? gap_ns - step_ns : 0;
     const uint64_t undrafted_ns = before_ns + (uint64_t)(plain_ns * n_tokens);
     seq->timings.undrafted_ms += (double)undrafted_ns * 1e-6;
@@ -139,14 +145,14 @@ static void count_token(struct engine *engine, struct seq *seq, rn_event *event)
 }
 
 // Counted as it becomes text: a stop string may have matched before it.
-static void count_accepted(struct engine *engine, struct seq *seq, int place) {
-    engine->stats.draft[seq->draft->drafter].accepted++;
+static void count_accepted(struct engine *engine, const struct seq_work *work, int place) {
+    engine->stats.draft[work->drafter].accepted++;
     engine->stats.accepted_at[place]++;
-    seq->timings.accepted_tokens++;
+    work->seq->timings.accepted_tokens++;
 }
 
 // The index-th chosen token joins the sequence, which may end with it.
-static void publish_token(struct engine *engine, const struct work *work, int index) {
+static void publish_token(struct engine *engine, const struct seq_work *work, int index) {
     struct seq *seq = work->seq;
     const struct pick *pick = &engine->pick[work->first_pick + index];
     rn_event *event = engine_new_event(engine, seq);
@@ -154,7 +160,7 @@ static void publish_token(struct engine *engine, const struct work *work, int in
     count_token(engine, seq, event);
     event->token = pick->token;
     event->drafted = index < work->n_accepted;
-    if (event->drafted) count_accepted(engine, seq, index);
+    if (event->drafted) count_accepted(engine, work, index);
     if (pick->n_logprobs > 0) {
         event->logprob = seq->logprob + (ptrdiff_t)index * (1 + seq->top_logprobs);
         event->n_logprobs = pick->n_logprobs;
@@ -166,7 +172,7 @@ static void publish_token(struct engine *engine, const struct work *work, int in
 }
 
 static void publish_tokens(struct engine *engine, const struct flight *flight,
-                           const struct work *work) {
+                           const struct seq_work *work) {
     struct seq *seq = work->seq;
     const bool is_first = !seq->first_ns; // no gap is before that
     const uint64_t gap_ns = is_first ? 0 : engine->event_ns - seq->last_ns;
@@ -185,13 +191,14 @@ static void publish_prompt(struct engine *engine, struct seq *seq) {
     event->embedding = seq->embedding;
 }
 
-static void fail_work(struct engine *engine, struct work *work, rn_status status) {
+static void fail_work(struct engine *engine, struct seq_work *work, rn_status status) {
     struct seq *seq = work->seq;
     output_begin(&seq->output);
     engine_finish(engine, seq, engine_new_event(engine, seq), RN_FINISH_ERROR, status);
 }
 
-static void publish_work(struct engine *engine, const struct flight *flight, struct work *work) {
+static void publish_work(struct engine *engine, const struct flight *flight,
+                         struct seq_work *work) {
     struct seq *seq = work->seq;
     const rn_status *status = engine->result.seq_status;
     if (seq->state != SEQ_RUNNING) return; // it ended before: the row is past its end
@@ -200,9 +207,8 @@ static void publish_work(struct engine *engine, const struct flight *flight, str
         return;
     }
     count_step(engine, flight, work);
-    if (seq->n_done < seq->n_prompt && seq->family->n_live > 1)
-        engine->blocked = false; // other choices may share its prompt now
-    engine_draft_settle(engine, work);
+    if (work->first_pos < seq->n_prompt && seq->family->n_live > 1)
+        engine_changed(engine, CHANGE_PROMPT);
     if (seq->n_done / KV_PAGE_TOKENS > (int)seq->table.n_node)
         kv_commit(engine->kv, &seq->table, seq->token, seq->n_done);
     if (work->samples)
@@ -211,40 +217,18 @@ static void publish_work(struct engine *engine, const struct flight *flight, str
         publish_prompt(engine, seq);
 }
 
-enum { FAR = 16, NEAR = 8 }; // works ahead
-
-// What the loop over the works will touch: the sequences, a little later what they point to.
-SEQ_INLINE void works_prefetch(const struct flight *flight, int index, const rn_event *events) {
-    const int far = index + FAR, near = index + NEAR;
-    if (far < flight->n_work) {
-        const struct work *work = &flight->work[far];
-        seq_prefetch_write(work->seq, offsetof(struct seq, sampling));
-        __builtin_prefetch(&work->seq->sampling.seed);
-        seq_prefetch_write(&events[far], sizeof *events);
-    }
-    if (near < 0 || near >= flight->n_work) return;
-    const struct seq *seq = flight->work[near].seq;
-    __builtin_prefetch(seq->token + seq->n_token, 1);
-    __builtin_prefetch(seq->output.text, 1);
-}
-
 // Sequences that are over leave the running ones.
 static void sweep_running(struct engine *engine) {
     int n = 0;
     for (int i = 0; i < engine->n_running; i++)
         if (engine->running[i]->state == SEQ_RUNNING) engine->running[n++] = engine->running[i];
-    if (n < engine->n_running) engine->blocked = false;
+    if (n < engine->n_running) engine_changed(engine, CHANGE_RUNNING);
     engine->n_running = n;
 }
 
 void engine_publish(struct engine *engine, struct flight *flight) {
     engine->event_ns = engine_now(engine);
-    const rn_event *events = &engine->event[engine->n_event]; // mostly one for each work
-    for (int i = -FAR; i < 0; i++) works_prefetch(flight, i, events);
-    for (int i = 0; i < flight->n_work; i++) {
-        works_prefetch(flight, i, events);
-        publish_work(engine, flight, &flight->work[i]);
-    }
+    for (int i = 0; i < flight->n_work; i++) publish_work(engine, flight, &flight->work[i]);
     sweep_running(engine);
 }
 

@@ -8,13 +8,7 @@
 #include "engine/choice/logprobs.h"
 #include "engine/step/engine.h"
 
-// Whether its rows mean anything: the sequence may have ended meanwhile, or failed in the step.
-static bool is_due(const struct engine *engine, const struct work *work) {
-    const rn_status *status = engine->result.seq_status;
-    return work->seq->state == SEQ_RUNNING && (!status || status[work->at] == RN_OK);
-}
-
-static void listen(struct engine *engine, const struct work *work) {
+static void listen(struct engine *engine, const struct seq_work *work) {
     struct seq *seq = work->seq;
     for (int r = 0; r < work->n_out; r++) {
         const int pos = work->first_pos + work->n_tokens - work->n_out + r;
@@ -25,7 +19,7 @@ static void listen(struct engine *engine, const struct work *work) {
     }
 }
 
-static void pool(struct engine *engine, const struct work *work) {
+static void pool(struct engine *engine, const struct seq_work *work) {
     struct seq *seq = work->seq;
     for (int r = 0; r < work->n_out; r++) {
         const float *hidden = engine->result.hidden[work->first_out + r];
@@ -50,12 +44,11 @@ static void look_up(const struct tokenizer *tokenizer, const struct seq *seq, st
     if (pick->ends) return;
     if (tokenizer_is_special(tokenizer, pick->token) && !seq->special_text) return;
     pick->bytes = tokenizer_bytes(tokenizer, pick->token);
-    __builtin_prefetch(pick->bytes.data);
 }
 
 // Takes the token after the work's known tokens and `index` drafted ones that were right; false:
 // there is none.
-static bool take(struct engine *engine, struct work *work, int index) {
+static bool take(struct engine *engine, struct seq_work *work, int index) {
     const struct seq *seq = work->seq;
     const int row = work->first_pick + index;
     struct pick *pick = &engine->pick[row];
@@ -69,8 +62,7 @@ static bool take(struct engine *engine, struct work *work, int index) {
         pick->n_logprobs = (uint8_t)logprobs_fill(engine->result.logits[row], engine->plan->n_vocab,
                                                   pick->token, seq->top_logprobs, out);
     }
-    if (seq->constraint.advance && !pick->ends)
-        seq->constraint.advance(seq->constraint.ctx, seq->choice, pick->token);
+    if (!pick->ends) choice_advance(&seq->choices, pick->token);
     return true;
 }
 
@@ -81,7 +73,7 @@ struct job {
 
 // Goes through the rows of a work as long as the drafted token is the chosen one: then the next row
 // is that of the text.
-static void walk(struct engine *engine, struct work *work) {
+static void walk(struct engine *engine, struct seq_work *work) {
     const struct seq *seq = work->seq;
     const int32_t *draft = seq->token + seq->n_token;
     work->first_pick = work->first_out + work->n_out - 1 - work->n_draft;
@@ -101,8 +93,8 @@ static void walk_some(void *ctx, int64_t begin, int64_t end, int worker) {
     const struct job *job = ctx;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        struct work *work = &job->flight->work[i];
-        if (work->samples && is_due(job->engine, work)) walk(job->engine, work);
+        struct seq_work *work = &job->flight->work[i];
+        if (work->samples && engine_is_due(job->engine, work)) walk(job->engine, work);
     }
 }
 
@@ -110,8 +102,8 @@ void engine_sample(struct engine *engine, struct flight *flight) {
     struct job job = {engine, flight};
     bool takes_time = false;
     for (int i = 0; i < flight->n_work; i++) {
-        const struct work *work = &flight->work[i];
-        if (!is_due(engine, work)) continue;
+        const struct seq_work *work = &flight->work[i];
+        if (!engine_is_due(engine, work)) continue;
         if (work->seq->on_logits) listen(engine, work);
         if (work->seq->pooling) pool(engine, work);
         takes_time |= work->samples && work->seq->logprob;

@@ -29,16 +29,15 @@ static int out_rows(const struct seq *seq, int n_tokens) {
 // The sequence's pages have grown already.
 static void work_add(struct engine *engine, struct share *share, struct seq *seq, int n_tokens) {
     const bool ends = seq_next(seq) + n_tokens == seq_known(seq);
-    struct work *work = &engine->work[engine->n_work++];
-    *work = (struct work){.seq = seq,
-                          .n_tokens = n_tokens,
-                          .n_out = out_rows(seq, n_tokens),
-                          .samples = ends && seq_known(seq) < seq->limit && !seq->pooling};
-    batch_shape_add(engine->plan, &engine->shape, seq_next(seq), n_tokens, work->n_out);
-    if (seq->pooling)
-        engine->shape.n_logits -= work->n_out;
-    else
-        share->logits_left -= work->n_out;
+    struct flight *step = engine->step;
+    struct seq_work *work = &step->work[step->n_work++];
+    *work = (struct seq_work){.seq = seq,
+                              .n_tokens = n_tokens,
+                              .n_again = seq->n_again,
+                              .n_out = out_rows(seq, n_tokens),
+                              .samples = ends && seq_known(seq) < seq->limit && !seq->pooling};
+    seq_work_shape(engine->plan, work, seq_next(seq), &step->shape);
+    if (!seq->pooling) share->logits_left -= work->n_out;
     share->tokens_left -= n_tokens;
     assert(share->tokens_left >= 0 && share->logits_left >= 0);
 }
@@ -65,29 +64,10 @@ static bool stream_grow(struct engine *engine, int *index) {
     return true;
 }
 
-enum { FAR = 12, MIDDLE = 8, NEAR = 4 }; // streams ahead
-
-// What the loop over the streams will read: the sequences, a little later what they point to.
-SEQ_INLINE void streams_prefetch(const struct engine *engine, int index) {
-    const int far = index + FAR, middle = index + MIDDLE, near = index + NEAR;
-    if (far < engine->n_running) seq_prefetch(engine->running[far], offsetof(struct seq, output));
-    if (middle >= 0 && middle < engine->n_running) {
-        const struct seq *seq = engine->running[middle];
-        __builtin_prefetch(seq->token + seq->n_done);
-        kv_prefetch_table(engine->kv, &seq->table, seq->n_done);
-    }
-    if (near >= 0 && near < engine->n_running) {
-        const struct seq *seq = engine->running[near];
-        kv_prefetch_pages(engine->kv, &seq->table, seq->n_done);
-    }
-}
-
 static void give_streams(struct engine *engine, struct share *share) {
-    for (int i = -FAR; i < 0; i++) streams_prefetch(engine, i);
     for (int i = 0; i < engine->n_running; i++) {
-        streams_prefetch(engine, i);
         struct seq *seq = engine->running[i];
-        if (seq->is_paused || !engine_is_stream(seq)) continue;
+        if (seq->is_paused || !seq_is_stream(seq)) continue;
         if (seq->n_again > share->again_left) { // as a prompt, in chunks
             seq->n_again = 0;
             continue;
@@ -95,13 +75,13 @@ static void give_streams(struct engine *engine, struct share *share) {
         share->again_left -= seq->n_again;
         if (stream_grow(engine, &i)) work_add(engine, share, seq, 1 + seq->n_again);
     }
-    share->bounded = engine->itl_ns != UINT64_MAX && engine->n_work > 0;
+    share->bounded = engine->itl_ns != UINT64_MAX && engine->step->n_work > 0;
 }
 
 // ---------------------------------------------------------------- prompts
 
 static bool is_prompt(const struct seq *seq) {
-    return !seq->is_paused && seq_next(seq) < seq_known(seq) && !engine_is_stream(seq);
+    return !seq->is_paused && seq_next(seq) < seq_known(seq) && !seq_is_stream(seq);
 }
 
 // Takes what others have computed of the prompt since.
@@ -115,7 +95,7 @@ static void prompt_hit(struct engine *engine, struct seq *seq) {
         engine->stats.cached_tokens += (uint64_t)(n - seq->n_done);
     }
     seq->n_done = n;
-    engine->blocked = false; // other choices may share its prompt now
+    engine_changed(engine, CHANGE_PROMPT);
 }
 
 // Whether `other`, which has work in this step, is computing the block that seq would begin.
@@ -136,8 +116,8 @@ static bool prompt_waits(const struct engine *engine, const struct seq *seq) {
         return false;
     const int end = seq->n_done + KV_PAGE_TOKENS;
     if (seq->n_done != (int)seq->table.n_node * KV_PAGE_TOKENS || seq->n_token <= end) return false;
-    for (int i = 0; i < engine->n_work; i++)
-        if (computes_block(engine->work[i].seq, seq)) return true;
+    for (int i = 0; i < engine->step->n_work; i++)
+        if (computes_block(engine->step->work[i].seq, seq)) return true;
     for (int i = 0; engine->n_flight > 0 && i < engine->n_running; i++)
         if (engine->running[i]->table.n_flight > 0 && computes_block(engine->running[i], seq))
             return true;
@@ -147,10 +127,10 @@ static bool prompt_waits(const struct engine *engine, const struct seq *seq) {
 // Tokens that the bound on the gap leaves; only the first prompt gets some in any case.
 static int bounded_tokens(const struct engine *engine, const struct share *share,
                           const struct seq *seq, int wanted) {
-    const int n = pace_chunk(&engine->pace, engine->plan, &engine->shape, seq_next(seq), wanted,
-                             engine->itl_ns);
+    const int n = pace_chunk(&engine->pace, engine->plan, &engine->step->shape, seq_next(seq),
+                             wanted, engine->itl_ns);
     if (share->n_prompts == 0 || n > PACE_MIN_CHUNK) return n;
-    struct batch_shape shape = engine->shape;
+    struct batch_shape shape = engine->step->shape;
     batch_shape_add(engine->plan, &shape, seq_next(seq), n, 0);
     return pace_predict(&engine->pace, &shape) <= engine->itl_ns ? n : 0;
 }
@@ -193,34 +173,22 @@ static void share_out(struct engine *engine, struct share *share) {
                             .again_left = engine->batch_tokens - engine->n_running};
     const int at = (engine->first_flight + engine->n_flight) % engine->depth;
     engine->step = &engine->flight[at];
-    engine->work = engine->step->work;
-    engine->n_work = 0;
-    engine->shape = (struct batch_shape){0};
+    engine->step->n_work = 0;
+    engine->step->shape = (struct batch_shape){0};
     give_streams(engine, share);
     give_prompts(engine, share);
 }
 
-// The step's own arrays, as far as streams need them, are taken back from the threads that read
-// them.
-SEQ_INLINE void step_prefetch(const struct engine *engine) {
-    const size_t n = (size_t)engine->n_running;
-    seq_prefetch_write(engine->batch_seq, n * sizeof *engine->batch_seq);
-    seq_prefetch_write(engine->token, n * sizeof *engine->token);
-    seq_prefetch_write(engine->pos, n * sizeof *engine->pos);
-    seq_prefetch_write(engine->out_row, n * sizeof *engine->out_row);
-}
-
 bool engine_schedule(struct engine *engine) {
     struct share share;
-    step_prefetch(engine);
     engine_admit(engine);
     share_out(engine, &share);
-    while (engine->n_work == 0 && share.starved && engine->n_flight == 0) {
+    while (engine->step->n_work == 0 && share.starved && engine->n_flight == 0) {
         const int victim = engine_victim(engine, 1);
         assert(victim >= 0); // a lone sequence fits
         engine_preempt(engine, victim);
         share_out(engine, &share);
     }
     engine->step->has_prompts = share.n_prompts > 0;
-    return engine->n_work > 0;
+    return engine->step->n_work > 0;
 }

@@ -1,0 +1,236 @@
+// The life of the draft room: options, drafters, the part of each sequence, and what a step costs
+// with more rows, measured before the first request comes. See draft.h.
+#include "engine/draft/draft.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/pages/place.h"
+
+enum {
+    DRAFT_MAX = 15,          // by default: with the token that is due, 16 rows
+    STEP_ROWS = 32,          // of drafts: arithmetic binds before
+    SHARED_TOKENS = 1 << 17, // of recent texts
+    CALIBRATE_NS = 60000000, // for all measurements but the first few
+    LIFETIME = 1024,         // of costs, in steps: a size that looked expensive is tried again
+    INERTIA = 32,            // of costs: a choice by the last measurement would follow noise
+    CALIBRATE_LEAST = 2,     // measurements
+    CALIBRATE_PASSES = 3,
+};
+
+const char *draft_name(rn_drafter drafter) {
+    static const char *const names[RN_DRAFTER_COUNT] = {[RN_DRAFTER_MODEL] = "model",
+                                                        [RN_DRAFTER_LOOKUP] = "lookup",
+                                                        [RN_DRAFTER_SHARED] = "shared",
+                                                        [RN_DRAFTER_CUSTOM] = "custom"};
+    const size_t at = (size_t)drafter;
+    return at < RN_DRAFTER_COUNT ? names[at] : "unknown";
+}
+
+rn_status draft_check(struct draft_config *config, rn_error *err) {
+    if (config->draft_max < 0 || config->draft_max > RN_MAX_DRAFT)
+        return err_set(err, RN_ERR_ARG, "draft_max is %d, expected 0 to %d", config->draft_max,
+                       RN_MAX_DRAFT);
+    if (!config->draft_max) config->draft_max = DRAFT_MAX;
+    if (config->draft_min < 0 || config->draft_min > config->draft_max)
+        return err_set(err, RN_ERR_ARG, "draft_min is %d, expected 0 to %d", config->draft_min,
+                       config->draft_max);
+    if (!config->model) config->drafters &= ~(1u << RN_DRAFTER_MODEL);
+    if (!config->fn) config->drafters &= ~(1u << RN_DRAFTER_CUSTOM);
+    return RN_OK;
+}
+
+// Lengths that are forced get the rows that they need.
+int draft_rows(const struct draft_config *config, int max_seqs) {
+    if (!config->drafters) return 0;
+    const int seqs = max_seqs > 0 ? max_seqs : 1;
+    const int most = config->draft_min > 0 ? SPEC_MAX_ROWS : STEP_ROWS;
+    return seqs > most / config->draft_max ? most : seqs * config->draft_max;
+}
+
+// ---------------------------------------------------------------- costs
+
+static uint64_t now_of(const struct draft *draft) { return draft->host.now(draft->host.now_ctx); }
+
+// One run of n rows of a sequence, from its start on. *ns is 0 where they find no pages.
+static rn_status measure(struct draft *draft, struct kv_table *table, int n,
+                         struct batch_shape *shape, uint64_t *ns, rn_error *err) {
+    const struct draft_host *host = &draft->host;
+    struct batch *batch = &host->builder->batch;
+    struct step_result result;
+    int32_t token[SPEC_MAX_ROWS + 1];
+    *ns = 0;
+    if (!kv_grow(host->kv, table, 0, n)) return RN_OK;
+    for (int i = 0; i < n; i++)
+        token[i] = (int32_t)((uint32_t)(i + 1) * 2654435761u % (uint32_t)host->plan->n_vocab);
+    batch_begin(host->builder, NULL);
+    batch->page = kv_take_ops(host->kv, &batch->n_pages);
+    batch_add(host->builder, &(struct batch_rows){.page_table = table->page,
+                                                  .token = token,
+                                                  .n_tokens = n,
+                                                  .n_out = n});
+    *shape = (struct batch_shape){0};
+    batch_shape_add(host->plan, shape, 0, n, n);
+    const rn_status status = backend_run(host->backend, batch, &result, err);
+    if (!status) *ns = result.run_ns;
+    return status;
+}
+
+// Measures some numbers of rows, each a few times as far as time allows, and takes the fastest run
+// of each: the system interrupts, and nothing is faster than the machine. Models whose step takes
+// long get few measurements; what is between is interpolated, and every real step corrects it.
+static rn_status measure_all(struct draft *draft, struct kv_table *table, int most, rn_error *err) {
+    static const int rows[] = {1, 4, 8, 2, 16, 3, 6, 12, 5, 24, 32};
+    enum { N = sizeof rows / sizeof *rows };
+    struct batch_shape shape[N];
+    uint64_t best[N] = {0}, ns;
+    const uint64_t begin = now_of(draft);
+    rn_status status = measure(draft, table, 1, &shape[0], &ns, err); // warms up
+    for (int i = 0; i < CALIBRATE_PASSES * N && !status; i++) {
+        const int at = i % N;
+        if (i >= CALIBRATE_LEAST && now_of(draft) - begin > CALIBRATE_NS) break;
+        if (rows[at] > most) continue;
+        status = measure(draft, table, rows[at], &shape[at], &ns, err);
+        if (ns > 0 && (best[at] == 0 || ns < best[at])) best[at] = ns;
+    }
+    // from the smallest on; twice, because a surprising measurement has less weight
+    for (int n = 1; n <= most; n++)
+        for (int i = 0; i < 2 * N; i++)
+            if (rows[i % N] == n && best[i % N] > 0)
+                pace_learn(&draft->pace, &shape[i % N], best[i % N]);
+    return status;
+}
+
+static rn_status calibrate(struct draft *draft, rn_error *err) {
+    const struct draft_host *host = &draft->host;
+    struct kv_table table;
+    int most = host->batch_tokens < host->logit_rows ? host->batch_tokens : host->logit_rows;
+    if (most > host->n_ctx) most = host->n_ctx;
+    if (most > 1 + draft->max_rows) most = 1 + draft->max_rows;
+    rn_status status = kv_table_init(&table, host->plan->n_group, most, err);
+    if (status) return status;
+    status = measure_all(draft, &table, most, err);
+    kv_release(host->kv, &table);
+    kv_table_deinit(&table);
+    return status;
+}
+
+// ---------------------------------------------------------------- sequences
+
+static void seq_draft_destroy(struct seq_draft *draft) {
+    suffix_deinit(&draft->own);
+    free(draft);
+}
+
+static rn_status seq_draft_create(void *ctx, int limit, struct seq_draft **out, rn_error *err) {
+    const struct draft *draft = ctx;
+    struct seq_draft *seq = calloc(1, sizeof *seq);
+    if (!seq) return err_set(err, RN_ERR_NOMEM, "no memory for a request's drafts");
+    seq->slot = -1;
+    for (int id = 0; id < RN_DRAFTER_COUNT; id++) seq->guess[id].token = -1;
+    const rn_status status =
+        draft->drafter[RN_DRAFTER_LOOKUP] ? suffix_init(&seq->own, limit, err) : RN_OK;
+    if (status)
+        seq_draft_destroy(seq);
+    else
+        *out = seq;
+    return status;
+}
+
+const struct seq_draft_class draft_seq_class = {.create = seq_draft_create,
+                                                .destroy = seq_draft_destroy};
+
+// ---------------------------------------------------------------- life
+
+static rn_status create_model(struct draft *draft, const struct draft_config *config,
+                              rn_error *err) {
+    const struct draft_host *host = &draft->host;
+    const bool same = host->draft_place->cls == host->place->cls;
+    const struct drafter_model_config model = {.model = config->model,
+                                               .tokenizer = config->tokenizer,
+                                               .target_tokenizer = host->tokenizer,
+                                               .place = host->draft_place,
+                                               .variant = same ? host->variant : NULL,
+                                               .pool = host->pool,
+                                               .n_ctx = host->n_ctx,
+                                               .max_seqs = host->max_seqs,
+                                               .batch_tokens = host->batch_tokens,
+                                               .kv_bytes = host->draft_kv_bytes,
+                                               .scratch = host->scratch,
+                                               .now = host->now,
+                                               .now_ctx = host->now_ctx};
+    return drafter_model_create(&model, &draft->drafter[RN_DRAFTER_MODEL], err);
+}
+
+static rn_status create_drafters(struct draft *draft, const struct draft_config *config,
+                                 rn_error *err) {
+    struct drafter **drafter = draft->drafter;
+    rn_status s = RN_OK;
+    if (config->drafters & 1u << RN_DRAFTER_LOOKUP)
+        s = drafter_lookup_create(&drafter[RN_DRAFTER_LOOKUP], err);
+    if (!s && config->drafters & 1u << RN_DRAFTER_SHARED)
+        s = drafter_shared_create(SHARED_TOKENS, &drafter[RN_DRAFTER_SHARED], err);
+    if (!s && config->drafters & 1u << RN_DRAFTER_CUSTOM)
+        s = drafter_custom_create(config->fn, config->ctx, draft->host.plan->n_vocab,
+                                  &drafter[RN_DRAFTER_CUSTOM], err);
+    if (!s && config->drafters & 1u << RN_DRAFTER_MODEL) s = create_model(draft, config, err);
+    return s;
+}
+
+static void write_names(struct draft *draft) {
+    int at = 0;
+    for (int id = 0; id < RN_DRAFTER_COUNT; id++)
+        if (draft->drafter[id])
+            at += snprintf(draft->names + at, sizeof draft->names - (size_t)at, "%s%s",
+                           at ? ", " : "", draft_name((rn_drafter)id));
+}
+
+static rn_status draft_init(struct draft *draft, const struct draft_config *config, rn_error *err) {
+    static const double prior[SPEC_MAX_SOURCES] = {
+        [DRAFT_MODEL] = 0.75,       [DRAFT_LOOKUP_SHORT] = 0.3, [DRAFT_LOOKUP_MIDDLE] = 0.5,
+        [DRAFT_LOOKUP_LONG] = 0.75, [DRAFT_SHARED_SHORT] = 0.3, [DRAFT_SHARED_MIDDLE] = 0.5,
+        [DRAFT_SHARED_LONG] = 0.75, [DRAFT_CUSTOM] = 0.7};
+    const size_t n = (size_t)draft->host.max_seqs;
+    draft->bid = calloc(n, sizeof *draft->bid);
+    draft->bidder = calloc(n, sizeof(struct seq_work *));
+    draft->job = calloc(n, sizeof *draft->job);
+    if (!draft->bid || !draft->bidder || !draft->job)
+        return err_set(err, RN_ERR_NOMEM, "no memory for the drafts of %zu sequences", n);
+    spec_control_init(&draft->control, prior);
+    pace_init(&draft->pace, draft->host.rates);
+    draft->pace.inertia = INERTIA;
+    draft->pace.lifetime = LIFETIME;
+    const rn_status status = create_drafters(draft, config, err);
+    if (status) return status;
+    write_names(draft);
+    return calibrate(draft, err);
+}
+
+rn_status draft_create(const struct draft_host *host, const struct draft_config *config,
+                       struct draft **out, rn_error *err) {
+    *out = NULL;
+    struct draft *draft = calloc(1, sizeof *draft);
+    if (!draft) return err_set(err, RN_ERR_NOMEM, "no memory for speculation");
+    draft->host = *host;
+    draft->draft_max = config->draft_max;
+    draft->draft_min = config->draft_min;
+    draft->draft_bias = 1;
+    draft->max_rows = draft_rows(config, host->max_seqs);
+    const rn_status status = draft_init(draft, config, err);
+    if (status)
+        draft_destroy(draft);
+    else
+        *out = draft;
+    return status;
+}
+
+void draft_destroy(struct draft *draft) {
+    if (!draft) return;
+    for (int id = 0; id < RN_DRAFTER_COUNT; id++)
+        if (draft->drafter[id]) draft->drafter[id]->cls->destroy(draft->drafter[id]);
+    free(draft->bid);
+    free(draft->bidder);
+    free(draft->job);
+    free(draft);
+}

@@ -1,0 +1,123 @@
+// The door of the draft room: the drafters that are on, what they cost, and how their drafts become
+// rows. engine_step alone calls it, in this order:
+//
+//   draft_propose   after the schedule gave every stream its token and prompts theirs. Drafts take
+//                   the rows and pages that are left.
+//   draft_settle    after the choice, for each sequence, before its tokens are published.
+//   draft_learn     after the step, with its time.
+//
+// Two notifications come from where they happen: draft_leave where a sequence loses its pages or
+// ends, draft_forget where prefixes are forgotten.
+//
+// Invariants: a draft is at seq->token + n_token, from draft_propose to draft_settle; in between
+// its sequence's table is marked, and the work's n_draft is its length.
+#ifndef RN_ENGINE_DRAFT_DRAFT_H
+#define RN_ENGINE_DRAFT_DRAFT_H
+
+#include "engine/draft/drafter.h"
+#include "engine/price/pace.h"
+#include "engine/request/work.h"
+
+enum { DRAFT_BIAS_ROWS = 160 };
+
+struct draft_config {
+    unsigned drafters;         // that are wanted: bits 1 << rn_drafter; 0: speculation is off
+    const struct model *model; // the draft's; NULL: none
+    const struct tokenizer *tokenizer;
+    rn_draft_fn fn; // NULL: none
+    void *ctx;
+    int draft_max, draft_min; // as in rn_engine_options
+};
+
+// The parts of the engine that drafts use. They outlive the draft room.
+struct draft_host {
+    const struct plan *plan;
+    const struct tokenizer *tokenizer;
+    const struct cost_rates *rates; // of the plan
+    const struct pace *pace;        // of all steps, taught by the step
+    struct kv *kv;
+    struct backend *backend; // the calibration runs on it, before the first step
+    struct batch_builder *builder;
+    const struct backend_place *place, *draft_place;
+    const char *variant; // of the kernels at `place`
+    struct pool *pool;
+    struct choice_scratch *scratch; // one for each thread
+    int n_ctx, max_seqs, batch_tokens, logit_rows;
+    uint64_t itl_ns;            // bound of a step while streams run; UINT64_MAX: none
+    uint64_t draft_kv_bytes;    // for the pages of a draft model
+    uint64_t (*now)(void *ctx); // ns
+    void *now_ctx;
+};
+
+struct draft {
+    struct draft_host host;
+    struct drafter *drafter[RN_DRAFTER_COUNT]; // NULL: off
+    struct spec_control control;
+    struct pace pace; // of steps without prompts: every row has logits
+    int draft_max, draft_min;
+    int max_rows; // of drafts, in a step
+    // Predictions are corrected by measurements: a percent decides whether drafts pay. There is a
+    // factor for each number of rows of a step, one for drafting, and one for the tokens of each
+    // source.
+    float bias[DRAFT_BIAS_ROWS]; // 0: nothing was measured yet
+    double draft_bias;
+    struct {
+        double expected, came;
+    } luck[DRAFT_SOURCES];
+    char names[64];
+    int declined, unasked, last_streams; // steps in a row; streams of the last step
+    // --- of the step at hand ---
+    struct spec_bid *bid;     // [max_seqs]
+    struct seq_work **bidder; // [max_seqs] the works that they are of
+    struct draft_job *job;    // [max_seqs]
+    int n_bid;
+    double verify_ns[SPEC_MAX_ROWS + 1];
+};
+
+const char *draft_name(rn_drafter drafter); // rn_drafter_text
+
+// The options, with defaults filled in; RN_ERR_ARG names the option that is out of range.
+rn_status draft_check(struct draft_config *config, rn_error *err);
+// Rows of drafts that a step of max_seqs sequences may have; 0: off.
+int draft_rows(const struct draft_config *config, int max_seqs);
+
+// Makes the drafters and measures costs.
+rn_status draft_create(const struct draft_host *host, const struct draft_config *config,
+                       struct draft **out, rn_error *err);
+void draft_destroy(struct draft *draft); // NULL is fine
+
+// Makes and frees what is kept for a sequence; its ctx is the struct draft.
+extern const struct seq_draft_class draft_seq_class;
+
+// --- the step; all of these do nothing where draft is NULL: speculation is off ---
+
+// A step between its schedule and its batch.
+struct draft_step {
+    struct seq_work *work; // [n_work] drafts are added to them
+    int n_work;
+    struct batch_shape *shape; // of the works
+};
+
+// What the drafts of a step are expected to cost and to save.
+struct draft_bill {
+    double expected_ns; // of drafting, uncorrected; 0: no drafter takes time
+    double plain_share; // of the rest of the step: the part that it would take without drafts
+};
+
+struct draft_bill draft_propose(struct draft *draft, const struct draft_step *step);
+// The work's rows are evaluated, and its sequence's n_done has all of them: refused positions are
+// taken back from n_done, n_again is set, and acceptance is learned. chosen: the first token that
+// was chosen, where n_pick is not 0.
+void draft_settle(struct draft *draft, const struct seq_work *work, int32_t chosen);
+// The step of that shape took ns, of which draft_ns went to draft_propose.
+void draft_learn(struct draft *draft, const struct batch_shape *shape,
+                 const struct draft_bill *bill, uint64_t ns, uint64_t draft_ns);
+
+// --- notifications ---
+
+// The sequence loses its pages, or is over.
+void draft_leave(struct draft *draft, struct seq *seq, bool is_over);
+// Texts of requests that are over are forgotten.
+void draft_forget(struct draft *draft);
+
+#endif

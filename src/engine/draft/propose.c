@@ -1,0 +1,321 @@
+// Drafts for one step: asks the drafters, lets the controller choose, and turns drafts into rows.
+// See draft.h.
+#include <assert.h>
+#include <string.h>
+
+#include "engine/draft/draft.h"
+#include "text/tokenizer.h"
+
+enum {
+    SETUP_STEPS = 16,   // a drafter's setup is expected to serve so many steps, or what is left
+    DECLINED_SOME = 16, // steps in a row
+    DECLINED_PART = 4,  // of the streams have to get a draft to end it
+    UNASKED_MOST = 8,   // steps between two in which drafters are asked
+    LUCK_TOKENS = 16,   // that are taken to have come as expected, before any did
+};
+
+#define LUCK_LEAST 0.5
+
+// ---------------------------------------------------------------- costs
+
+// The step's expected time with rows of drafts; 0: nothing was measured. Every draft row is taken
+// to see as much as the rows that are there do on average.
+static double rows_ns(const struct draft *draft, const struct batch_shape *base,
+                      const struct pace *pace, int n_rows) {
+    struct batch_shape shape = *base;
+    const int64_t rows = shape.n_tokens;
+    shape.n_tokens += n_rows;
+    shape.n_out += n_rows;
+    shape.n_logits += n_rows;
+    for (int g = 0; g < draft->host.plan->n_group; g++)
+        for (int domain = 0; domain < 2; domain++)
+            shape.kv_pairs[g][domain] += shape.kv_pairs[g][domain] * n_rows / rows;
+    return (double)pace_predict(pace, &shape);
+}
+
+// The time of a step of so many rows over what was predicted; of those that were never seen, as of
+// the nearest number below that was.
+static double bias_of(const struct draft *draft, int64_t rows) {
+    if (rows >= DRAFT_BIAS_ROWS) return 1;
+    for (; rows > 0; rows--)
+        if (draft->bias[rows] > 0) return (double)draft->bias[rows];
+    return 1;
+}
+
+static double draft_ns(void *ctx, int drafter, int place, int n_seqs) {
+    const struct draft *draft = ctx;
+    const struct drafter *d = draft->drafter[drafter];
+    return d->cls->cost_ns(d, place, n_seqs) * draft->draft_bias;
+}
+
+// Without verify_ns, which most steps of texts that nobody can guess do not need. n_again: rows
+// that bring no token. False: there is no room for drafts, or costs are not known.
+static bool costs_init(struct draft *draft, const struct batch_shape *shape, int n_streams,
+                       int n_again, struct spec_costs *out) {
+    const struct draft_host *host = &draft->host;
+    int64_t rows = draft->max_rows;
+    if (rows > host->batch_tokens - shape->n_tokens) rows = host->batch_tokens - shape->n_tokens;
+    if (rows > host->logit_rows - shape->n_logits) rows = host->logit_rows - shape->n_logits;
+    if (rows > (int64_t)n_streams * draft->draft_max) rows = (int64_t)n_streams * draft->draft_max;
+    *out = (struct spec_costs){.max_rows = (int)rows,
+                               .tokens = (double)(shape->n_tokens - n_again),
+                               .draft_ns = draft_ns,
+                               .draft_ctx = draft};
+    return rows > 0 && host->pace->n_point + draft->pace.n_point > 0;
+}
+
+// A bound on the gap, which prompts were cut for, is one for drafts too.
+static void costs_fill(struct draft *draft, const struct batch_shape *shape,
+                       struct spec_costs *costs) {
+    const struct draft_host *host = &draft->host;
+    const bool has_prompts = shape->n_tokens > shape->n_logits;
+    const struct pace *pace = has_prompts ? host->pace : &draft->pace;
+    if (pace->n_point == 0) pace = has_prompts ? &draft->pace : host->pace;
+    for (int n = 0; n <= costs->max_rows; n++)
+        draft->verify_ns[n] = rows_ns(draft, shape, pace, n) *
+                              (has_prompts ? 1 : bias_of(draft, shape->n_tokens + n));
+    while (has_prompts && costs->max_rows > 0 &&
+           draft->verify_ns[costs->max_rows] > (double)host->itl_ns)
+        costs->max_rows--;
+    costs->verify_ns = draft->verify_ns;
+}
+
+// ---------------------------------------------------------------- offers
+
+// What a sequence could draft, and who would.
+struct best {
+    struct draft_offer offer;
+    rn_drafter drafter;
+    double rate, value;
+    int32_t token[RN_MAX_DRAFT];
+};
+
+// The setup counts in part: what it makes possible goes on.
+static double setup_share(const struct seq *seq, const struct draft_offer *offer) {
+    if (offer->setup_ns <= 0) return 0;
+    const int left = (seq->limit - seq->n_token) / 4;
+    return offer->setup_ns / (left < 1 ? 1 : left < SETUP_STEPS ? left : SETUP_STEPS);
+}
+
+// Rates are of single tokens, and those of a draft are not independent of each other, nor is it
+// chance which sequences are drafted for.
+static double luck_of(const struct draft *draft, enum draft_source source) {
+    const double came = draft->luck[source].came, expected = draft->luck[source].expected;
+    const double luck = (came + LUCK_TOKENS) / (expected + LUCK_TOKENS);
+    return luck < LUCK_LEAST ? LUCK_LEAST : luck > 1 ? 1 : luck;
+}
+
+// Tokens per ns of the step with the best length of this draft and no other.
+static double offer_value(const struct draft *draft, const struct spec_costs *costs,
+                          const struct seq *seq, rn_drafter id, const struct draft_offer *offer,
+                          double rate) {
+    const struct drafter *d = draft->drafter[id];
+    double best = 0, tokens = costs->tokens, gain = rate * luck_of(draft, offer->source);
+    double ns = setup_share(seq, offer);
+    for (int k = 1; k <= offer->n && k <= costs->max_rows; k++, gain *= rate) {
+        if (d->cls->cost_ns) ns += draft_ns(costs->draft_ctx, (int)id, k - 1, 1);
+        tokens += gain;
+        const double value = tokens / (costs->verify_ns[k] + ns);
+        if (value > best) best = value;
+    }
+    return best;
+}
+
+// Asks every drafter; of those with something to offer the best is taken.
+static void ask(struct draft *draft, const struct batch_shape *shape, struct seq *seq,
+                struct spec_costs *costs, int most, struct best *best) {
+    best->offer.n = 0;
+    best->value = -1;
+    for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
+        struct drafter *drafter = draft->drafter[id];
+        seq->draft->guess[id].token = -1;
+        if (!drafter) continue;
+        int32_t token[RN_MAX_DRAFT];
+        const struct draft_offer offer = drafter->cls->offer(drafter, seq, most, token);
+        if (offer.n == 0) continue;
+        if (!costs->verify_ns) costs_fill(draft, shape, costs);
+        const bool is_free = !drafter->cls->draft;
+        if (is_free) {
+            seq->draft->guess[id].token = token[0];
+            seq->draft->guess[id].source = offer.source;
+        }
+        const double rate = spec_rate_of(&draft->control, &seq->draft->rates, (int)offer.source);
+        const double value = offer_value(draft, costs, seq, (rn_drafter)id, &offer, rate);
+        if (value <= best->value) continue;
+        best->offer = offer;
+        best->drafter = (rn_drafter)id;
+        best->rate = rate;
+        best->value = value;
+        if (is_free) memcpy(best->token, token, (size_t)offer.n * sizeof *token);
+    }
+}
+
+// The most tokens that may be drafted. What a recurrent state has to go back over, this draft
+// included, stays less than a block, so that it gets on.
+static int most_tokens(const struct seq *seq, const struct spec_costs *costs) {
+    int most = seq->limit - 1 - seq->n_token;
+    if (most > seq->draft_max) most = seq->draft_max;
+    if (most > KV_PAGE_TOKENS - 1 - seq->n_again) most = KV_PAGE_TOKENS - 1 - seq->n_again;
+    return most < costs->max_rows ? most : costs->max_rows;
+}
+
+// Puts the best offer in place and makes a bid of it.
+static void bid_add(struct draft *draft, const struct batch_shape *shape, struct seq_work *work,
+                    struct spec_costs *costs) {
+    struct seq *seq = work->seq;
+    const int most = most_tokens(seq, costs);
+    if (most <= 0) return;
+    struct best best;
+    ask(draft, shape, seq, costs, most, &best);
+    const int n = best.offer.n;
+    if (n == 0) return;
+    const bool is_free = !draft->drafter[best.drafter]->cls->draft;
+    if (is_free) memcpy(seq->token + seq->n_token, best.token, (size_t)n * sizeof *best.token);
+    seq->draft->drafter = best.drafter;
+    seq->draft->source = best.offer.source;
+    draft->bidder[draft->n_bid] = work;
+    draft->bid[draft->n_bid++] =
+        (struct spec_bid){.most = n,
+                          .least = draft->draft_min < n ? draft->draft_min : n,
+                          .drafter = is_free ? -1 : (int)best.drafter,
+                          .source = (int)best.offer.source,
+                          .setup_ns = best.offer.setup_ns,
+                          .left = seq->limit - seq->n_token,
+                          .rate = best.rate,
+                          .luck = luck_of(draft, best.offer.source)};
+}
+
+// ---------------------------------------------------------------- drafts become rows
+
+// Drafters that take time make what was chosen of them.
+static void make_drafts(struct draft *draft, double *expected_ns) {
+    for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
+        struct drafter *drafter = draft->drafter[id];
+        if (!drafter || !drafter->cls->draft) continue;
+        int n = 0, n_at[RN_MAX_DRAFT] = {0};
+        for (int i = 0; i < draft->n_bid; i++) {
+            const struct spec_bid *bid = &draft->bid[i];
+            if (bid->drafter != id || bid->n == 0) continue;
+            draft->job[n++] = (struct draft_job){.seq = draft->bidder[i]->seq, .n = bid->n};
+            *expected_ns += bid->setup_ns;
+            for (int k = 0; k < bid->n; k++) n_at[k]++;
+        }
+        if (n == 0) continue;
+        for (int k = 0; k < RN_MAX_DRAFT && n_at[k] > 0; k++)
+            *expected_ns += drafter->cls->cost_ns(drafter, k, n_at[k]);
+        drafter->cls->draft(drafter, draft->job, n);
+        for (int i = 0, j = 0; i < draft->n_bid; i++)
+            if (draft->bid[i].drafter == id && draft->bid[i].n > 0)
+                draft->bid[i].n = draft->job[j++].n;
+    }
+}
+
+// Pages for the draft, as far as they are free.
+static int draft_grow(struct kv *kv, const struct seq_work *work, int n) {
+    struct seq *seq = work->seq;
+    kv_mark(kv, &seq->table, seq->n_done);
+    const int room = kv_room(kv, &seq->table, seq->n_done, work->n_tokens + n);
+    if (n > room - work->n_tokens) n = room - work->n_tokens;
+    if (n > 0 && kv_grow(kv, &seq->table, seq->n_done, work->n_tokens + n)) return n;
+    kv_settle(kv, &seq->table, seq->n_done, seq->n_done);
+    const bool grown = kv_grow(kv, &seq->table, seq->n_done, work->n_tokens);
+    assert(grown); // the schedule had these pages
+    (void)grown;
+    return 0;
+}
+
+static void place_draft(struct draft *draft, struct seq_work *work, int n, double rate) {
+    struct seq *seq = work->seq;
+    const int made = n;
+    n = draft_grow(draft->host.kv, work, n);
+    struct drafter *drafter = draft->drafter[seq->draft->drafter];
+    if (n == 0 && made > 0 && drafter->cls->settle)
+        drafter->cls->settle(drafter, seq, seq->n_token);
+    seq->draft->expected = 0;
+    double gain = 1;
+    for (int k = 0; k < n; k++) seq->draft->expected += gain *= rate;
+    work->drafter = seq->draft->drafter;
+    work->n_draft = n;
+    work->n_tokens += n;
+    work->n_out += n;
+}
+
+// Of a bid, up to the end of the text, and as far as the sequence's constraint lets them pass. Only
+// what was chosen is looked at: a constraint may take its time. Drafters that make their tokens
+// when they are chosen have kept to both.
+static int chosen_tokens(const struct draft *draft, int index) {
+    const struct spec_bid *bid = &draft->bid[index];
+    const struct seq *seq = draft->bidder[index]->seq;
+    if (bid->n == 0 || bid->drafter >= 0) return bid->n;
+    const int32_t *token = seq->token + seq->n_token;
+    int n = 1;
+    while (n < bid->n &&
+           (seq->ignore_eos || !tokenizer_is_end(draft->host.tokenizer, token[n - 1])))
+        n++;
+    return choice_allowed(&seq->choices, seq->n_token, n);
+}
+
+// Rows of one sequence share what they read, so the shape is made again.
+static void shape_again(const struct plan *plan, const struct draft_step *step) {
+    *step->shape = (struct batch_shape){0};
+    for (int i = 0; i < step->n_work; i++)
+        seq_work_shape(plan, &step->work[i], seq_next(step->work[i].seq), step->shape);
+}
+
+static bool drafts_at_all(const struct seq_work *work) {
+    return work->samples && work->seq->draft && seq_is_stream(work->seq) && work->seq->n_steps == 0;
+}
+
+// Asking takes a microsecond for each stream. Where everything that was offered for a while was
+// declined, as by many streams at a time, drafters are asked more and more rarely.
+static bool is_asked(struct draft *draft, int n_streams) {
+    if (n_streams != draft->last_streams && draft->declined > DECLINED_SOME)
+        draft->declined = DECLINED_SOME;
+    draft->last_streams = n_streams;
+    const int pause = draft->declined / DECLINED_SOME;
+    if (draft->unasked < (pause < UNASKED_MOST ? pause : UNASKED_MOST)) {
+        draft->unasked++;
+        return false;
+    }
+    draft->unasked = 0;
+    return true;
+}
+
+// The bids become drafts behind the tokens of their sequences; returns the rows of all drafts.
+static int place_drafts(struct draft *draft) {
+    int rows = 0;
+    for (int i = 0; i < draft->n_bid; i++) {
+        const int n = chosen_tokens(draft, i);
+        if (n > 0) place_draft(draft, draft->bidder[i], n, draft->bid[i].rate);
+        rows += draft->bidder[i]->n_draft;
+    }
+    return rows;
+}
+
+struct draft_bill draft_propose(struct draft *draft, const struct draft_step *step) {
+    struct draft_bill bill = {.plain_share = 1};
+    struct spec_costs costs;
+    int n_streams = 0, n_again = 0;
+    if (!draft) return bill;
+    draft->n_bid = 0;
+    for (int i = 0; i < step->n_work; i++) {
+        n_streams += drafts_at_all(&step->work[i]);
+        n_again += step->work[i].n_again;
+    }
+    if (n_streams == 0 || !costs_init(draft, step->shape, n_streams, n_again, &costs)) return bill;
+    if (!is_asked(draft, n_streams)) return bill;
+    for (int i = 0; i < step->n_work; i++)
+        if (drafts_at_all(&step->work[i])) bid_add(draft, step->shape, &step->work[i], &costs);
+    if (draft->n_bid == 0) return bill;
+    spec_choose(&draft->control, draft->bid, draft->n_bid, &costs);
+    make_drafts(draft, &bill.expected_ns);
+    const int rows = place_drafts(draft);
+    if (rows == 0)
+        draft->declined++;
+    else if (rows * DECLINED_PART >= n_streams) // not only one that is tried
+        draft->declined = 0;
+    if (rows == 0) return bill;
+    bill.plain_share = draft->verify_ns[0] / draft->verify_ns[rows];
+    shape_again(draft->host.plan, step);
+    return bill;
+}

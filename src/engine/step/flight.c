@@ -1,0 +1,82 @@
+// Steps in flight: from submit to the wait for the oldest one. A step's sequences keep their pages
+// while it flies. Called by step.c.
+#include <assert.h>
+
+#include "engine/step/engine.h"
+
+// The step that was made goes to the backend, and its sequences with it.
+static void take_off(struct engine *engine) {
+    struct flight *flight = engine->step;
+    engine->n_overlapped += engine->n_flight > 0;
+    engine->n_flight++;
+    for (int i = 0; i < flight->n_work; i++) {
+        struct seq_work *work = &flight->work[i];
+        struct seq *seq = work->seq;
+        seq->n_steps++;
+        seq->table.n_flight += work->n_tokens;
+        work->is_ahead =
+            work->samples && engine_runs_ahead(engine, seq) && seq_known(seq) + 1 < seq->limit;
+        seq->n_ahead += work->is_ahead;
+        seq->ahead_row = work->first_out + work->n_out - 1;
+    }
+}
+
+// The oldest step in flight has landed. Sequences that left meanwhile, and have no other step in
+// flight, give their pages back.
+static void touch_down(struct engine *engine, struct flight *flight) {
+    assert(flight == &engine->flight[engine->first_flight]);
+    engine->first_flight = (engine->first_flight + 1) % engine->depth;
+    engine->n_flight--;
+    for (int i = 0; i < flight->n_work; i++) {
+        const struct seq_work *work = &flight->work[i];
+        struct seq *seq = work->seq;
+        seq->n_steps--;
+        seq->table.n_flight -= work->n_tokens;
+        seq->n_ahead -= work->is_ahead;
+    }
+    for (struct seq **at = &engine->leaving, *seq; (seq = *at);) {
+        if (seq->n_steps > 0) {
+            at = &seq->next;
+            continue;
+        }
+        *at = seq->next;
+        engine_free_table(engine, seq);
+        engine_changed(engine, CHANGE_LANDED);
+        seq->next = engine->done;
+        engine->done = seq;
+    }
+}
+
+// Nothing will come of the steps in flight, nor of anything else.
+static void lose_device(struct engine *engine) {
+    while (engine->n_flight > 0) touch_down(engine, &engine->flight[engine->first_flight]);
+    engine_end_all(engine, RN_ERR_DEVICE);
+    atomic_store_explicit(&engine->is_lost, true, memory_order_release);
+    intake_refuse(&engine->intake, RN_ERR_DEVICE);
+}
+
+static void fail(struct engine *engine, struct flight *flight, rn_status status) {
+    if (status == RN_ERR_DEVICE)
+        lose_device(engine);
+    else
+        engine_publish_failure(engine, flight, status);
+}
+
+void engine_submit(struct engine *engine) {
+    const rn_status status =
+        engine->backend->cls->submit(engine->backend, &engine->builder.batch, &engine->fault);
+    if (status)
+        fail(engine, engine->step, status); // it never was in flight
+    else
+        take_off(engine);
+}
+
+struct flight *engine_wait(struct engine *engine) {
+    struct flight *flight = &engine->flight[engine->first_flight];
+    const rn_status status =
+        engine->backend->cls->wait(engine->backend, &engine->result, &engine->fault);
+    touch_down(engine, flight);
+    if (!status) return flight;
+    fail(engine, flight, status);
+    return NULL;
+}
