@@ -59,7 +59,7 @@ enum {
     PACK_NIBBLES = 4 * PACK_VECTOR,
     PACK_FIVES = 5 * PACK_VECTOR, // nibbles, bits
 
-    // where the codes begin, and what a block or span of them takes
+    // where the codes start, and the bytes of a block or span of them
     Q8_0_CODES = 64,
     Q8_0_BLOCK = 8 * PACK_VECTOR,
     PAIR_MIN = 64, // Q4_1 and Q5_1: f16 m[2][16]

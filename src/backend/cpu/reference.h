@@ -1,6 +1,6 @@
 // The definition of every op but the matrix product (matmul_reference), a row at a time, in plain
-// scalar code: what the "scalar" instruction set runs, and what tuned kernels are compared with.
-// docs/NUMERICS.md states the same in words.
+// scalar code. The "scalar" instruction set runs it, and tuned kernels are compared with it. The
+// same in words: docs/NUMERICS.md.
 #ifndef RN_BACKEND_CPU_REFERENCE_H
 #define RN_BACKEND_CPU_REFERENCE_H
 
