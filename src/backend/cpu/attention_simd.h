@@ -32,8 +32,7 @@ struct attention_state {
     const uint8_t *coming[ATTENTION_SPLIT_PAGES]; // of the next split; where there is none, page[]
     const float *q;        // [n_queries, dim_k]; of coded keys NULL, and instead:
     const int8_t *q_code;  // [n_queries, padded_k]
-    const int32_t *q_zero; // [n_queries, blocks] minus the codes' sum, times what a key's code has
-                           // too much
+    const int32_t *q_zero; // [n_queries, blocks] -sum(codes) * zero point of the key codes
     const float *q_scale;  // [n_queries]
     int padded_k;          // to KV_BLOCK, with codes 0
     float *score;          // [VALUE_QUERIES, ATTENTION_SPLIT] of a block
