@@ -1,5 +1,5 @@
 // Reads /proc/meminfo, the process's memory cgroups and RLIMIT_AS. Called when an engine is planned
-// or created. Whatever cannot be read is taken as "no limit".
+// or created. A limit that cannot be read is taken as "no limit".
 #define _GNU_SOURCE 1
 #include "base/memory.h"
 

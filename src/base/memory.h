@@ -1,6 +1,6 @@
 // How much memory this process can take without swapping, as far as the system says so: the
-// machine's, the limits of its cgroups, the limit on its address space. A look at the moment: other
-// processes may take it meanwhile.
+// machine's, the limits of its cgroups, the limit on its address space. The figures are of the
+// moment: other processes may take memory meanwhile.
 #ifndef RN_BASE_MEMORY_H
 #define RN_BASE_MEMORY_H
 

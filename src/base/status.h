@@ -1,6 +1,5 @@
-// Errors of cold calls: a status, and one line that names the offending value.
-// err may be NULL wherever an rn_error * is taken. The first error set wins nothing: the last one
-// is kept.
+// Errors of cold calls: a status, and one line that names the offending value. err may be NULL
+// wherever an rn_error * is taken. If several errors are set, the last one is kept.
 #ifndef RN_BASE_STATUS_H
 #define RN_BASE_STATUS_H
 

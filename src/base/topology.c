@@ -1,7 +1,7 @@
 // Reads hwloc's tree once and keeps the few numbers that the pool and the backend ask for. The
 // order of cores is the tree's: neighbours share caches. RUNNEL_HWLOC is defined wherever hwloc is
-// linked; a build for another architecture may have only libc, and then takes the way that is there
-// for hwloc's failures.
+// linked; a build for another architecture may have only libc, and then does the same as after a
+// failure of hwloc.
 #define _GNU_SOURCE 1
 #include "base/topology.h"
 

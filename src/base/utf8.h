@@ -1,5 +1,5 @@
 // UTF-8, after the table of well-formed sequences in the Unicode standard (3-7): for the JSON
-// reader and, with the classes of characters, for text/unicode.c.
+// reader and, with the classes of characters, for unicode/unicode.c.
 #ifndef RN_BASE_UTF8_H
 #define RN_BASE_UTF8_H
 

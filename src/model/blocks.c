@@ -1,5 +1,5 @@
 // Blocks of layers: attention and feed-forward in their variants, as ops over shared buffers. The
-// last layer goes over to the out rows behind its KV append: later ops are computed only for rows
+// last layer switches to the out rows behind its KV append: later ops are computed only for rows
 // whose result is wanted. Called by the architectures' layer functions.
 #include "model/blocks.h"
 

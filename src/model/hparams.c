@@ -1,5 +1,5 @@
-// Hyper-parameters from metadata. Everything a file can say wrong is refused here with the key and
-// the value; after this the numbers are safe. Called by model.c and the architectures' files.
+// Hyper-parameters from metadata. Every wrong value is refused here with its key; after this the
+// numbers are safe. Called by model.c and the architectures' files.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

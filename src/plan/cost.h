@@ -1,6 +1,6 @@
 // The bytes that a batch must move and the operations it must compute, op by op: the byte ledger,
 // the roofline and the planner all read this. Bytes are those of the file's format; padding from
-// repacking does not count.
+// repacking is left out.
 #ifndef RN_PLAN_COST_H
 #define RN_PLAN_COST_H
 

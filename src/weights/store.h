@@ -1,5 +1,5 @@
 // The inside of struct weights, for the container readers in this folder alone: they fill it
-// through these calls, everybody else sees weights.h.
+// through these calls; other modules see weights.h.
 #ifndef RN_WEIGHTS_STORE_H
 #define RN_WEIGHTS_STORE_H
 

@@ -3,7 +3,7 @@
 //
 // Coded types (int8, int4) store k = code * scale: an entry's codes and scales depend on its own
 // token alone. Keys are rotated before they are coded, and queries as well, so that one large
-// element does not take the precision of the others: the scores stay what they are.
+// element does not take the precision of the others. The scores stay the same.
 #include <math.h>
 #include <string.h>
 
