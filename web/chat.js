@@ -385,7 +385,7 @@ function stateDraw(view, message, writing, place) {
                     class: 'quiet',
                     onclick: () => askKey().then((given) => given && retry(message)),
                 },
-                'Give the key',
+                'Enter the key',
             ),
         );
     }

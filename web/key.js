@@ -9,8 +9,8 @@ export function askKey() {
         const dialog = byId('key');
         const input = byId('key-input');
         byId('key-why').textContent = keyGet()
-            ? 'The key that was given is not one of this server’s.'
-            : 'It is kept until this tab is closed, and sent to this server only.';
+            ? 'This server does not accept that key.'
+            : 'The key is kept until this tab is closed, and sent to this server only.';
         input.value = '';
         dialog.returnValue = '';
         dialog.addEventListener(

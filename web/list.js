@@ -180,7 +180,7 @@ function remove(node) {
     const { id } = node.dataset;
     if (!node.classList.contains('asks')) {
         node.classList.add('asks');
-        node.querySelector('.when').textContent = 'Delete once more to remove';
+        node.querySelector('.when').textContent = 'Press Delete again to remove';
         return;
     }
     const next = node.nextElementSibling ?? node.previousElementSibling;

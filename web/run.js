@@ -91,13 +91,13 @@ async function read(response, message, changed) {
         take(JSON.parse(data), message, start);
         changed();
     }
-    if (!complete) throw new ApiError('The answer broke off before its end.', 0);
+    if (!complete) throw new ApiError('The connection ended before the answer was complete.', 0);
 }
 
 function take(chunk, message, start) {
     if (chunk.error)
         throw new ApiError(
-            chunk.error.message ?? 'The server gave up on this answer.',
+            chunk.error.message ?? 'The server could not finish this answer.',
             chunk.error.status ?? 500,
             chunk.error,
         );
@@ -123,7 +123,7 @@ function describe(error) {
     const status = error.status ?? 0;
     if (!(error instanceof ApiError))
         return { status, text: 'The server’s answer could not be read.' };
-    if (status === 401) return { status, text: 'The server asks for a key.' };
+    if (status === 401) return { status, text: 'The server needs a key.' };
     if (status === 429) {
         const wait = error.retryAfterS ? ` It asks to wait ${error.retryAfterS} s.` : '';
         return {

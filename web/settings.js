@@ -13,7 +13,7 @@ const rows = [
         max: 100,
         step: 0.1,
         names: ['temperature'],
-        hint: '0 always takes the likeliest',
+        hint: '0 always takes the likeliest token',
     },
     {
         name: 'top_p',
@@ -22,7 +22,7 @@ const rows = [
         max: 1,
         step: 0.05,
         names: ['top_p'],
-        hint: 'the likeliest that reach this probability',
+        hint: 'keeps the likeliest tokens up to this probability',
     },
     {
         name: 'top_k',
@@ -32,7 +32,7 @@ const rows = [
         step: 1,
         integer: true,
         names: ['top_k'],
-        hint: 'the k likeliest; 0 keeps all',
+        hint: 'keeps the k likeliest tokens; 0 keeps all',
     },
     {
         name: 'min_p',
@@ -41,7 +41,7 @@ const rows = [
         max: 1,
         step: 0.01,
         names: ['min_p'],
-        hint: 'of the best one’s probability',
+        hint: 'keeps tokens with this share of the best probability',
     },
     {
         name: 'repetition_penalty',
@@ -54,7 +54,7 @@ const rows = [
     },
     {
         name: 'max_tokens',
-        label: 'Most tokens',
+        label: 'Maximum tokens',
         min: 1,
         max: 2147483647,
         step: 1,
@@ -117,7 +117,7 @@ function systemField() {
     });
     area.addEventListener('input', () => change('system', area.value || undefined));
     inputs.set('system', area);
-    return wrap('system', 'System text', 'said before all messages', area, 'wide');
+    return wrap('system', 'System message', 'sent before all other messages', area, 'wide');
 }
 
 function field(row) {

@@ -23,9 +23,9 @@ function write(name, value) {
     } catch (error) {
         onTrouble(
             error.name === 'QuotaExceededError'
-                ? 'The browser’s storage for this page is full: what is new is lost on reload. ' +
+                ? 'The browser’s storage for this page is full: new messages are lost on reload. ' +
                       'Export or delete conversations.'
-                : 'The browser lets this page store nothing: conversations are lost on reload.',
+                : 'The browser stores nothing for this page: conversations are lost on reload.',
         );
         return false;
     }

@@ -1,6 +1,6 @@
-// The table of backends, the choice among these and plug-ins, and what every backend's users share.
-// "Not here" is told apart from "broken": an absent plug-in or device makes the choice go on to the
-// next backend, and any other failure ends it.
+// The table of backends, the choice among these and plug-ins, and code that users of every backend
+// share. "Not here" is told apart from "broken": after an absent plug-in or device the next backend
+// is tried; any other failure ends the choice.
 #include "backend/table.h"
 
 #include <stdio.h>
@@ -115,7 +115,7 @@ rn_status table_best(const char *const *names, const struct plugin_folders *fold
         note_skipped(skipped, sizeof skipped, &at, (*out)->name, why.message);
     }
     *out = NULL;
-    if (err) *err = fault; // of the last one that was tried
+    if (err) *err = fault; // of the backend that was tried last
     return RN_ERR_UNSUPPORTED;
 }
 

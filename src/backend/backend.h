@@ -3,8 +3,8 @@
 // buffers of a step and the memory of the KV pages, whose layout is its own. The engine owns which
 // page belongs to whom, and the threads of the host, which it lends. Calls come from one thread.
 //
-// Steps: submit hands a batch over, wait brings the result of the oldest one that is in flight. At
-// most `depth` steps are in flight. Steps take effect in the order of their submits, and so do the
+// Steps: submit hands a batch over, wait brings the result of the oldest batch in flight. At most
+// `depth` steps are in flight. Steps take effect in the order of their submits, and so do the
 // clears and copies of pages that they bring, and page_release.
 //
 //             submit                     wait
@@ -99,8 +99,8 @@ struct backend_class {
     // kv_type is one of kv_types.
     rn_status (*need)(const struct plan *plan, const struct backend_sizes *sizes,
                       const char *kv_type, struct backend_need *out, rn_error *err);
-    // plan outlives the backend. An unknown variant is RN_ERR_ARG, one that this machine lacks
-    // RN_ERR_UNSUPPORTED.
+    // plan outlives the backend. An unknown variant is RN_ERR_ARG, a variant that this machine
+    // lacks RN_ERR_UNSUPPORTED.
     rn_status (*create)(const struct plan *plan, const struct backend_config *config,
                         struct backend **out, rn_error *err);
     void (*destroy)(struct backend *backend); // steps in flight are waited for
@@ -112,10 +112,10 @@ struct backend_class {
     // clears it or copies to it before it is used again. NULL with PAGES_FIXED.
     void (*page_release)(struct backend *backend, int group, uint32_t page);
     void (*describe)(const struct backend *backend, struct backend_info *out);
-    // --- measuring, with nothing in flight; each may be NULL ---
-    // The read bandwidth in bytes/s over a working set of that many bytes, sustained: the best
-    // way to read, by its median over budget_ms (more where the system is slow to give memory).
-    // Larger than the last-level cache: main memory. 0 when memory is too short, or the budget 0.
+    // --- measuring, with nothing in flight; each may be NULL --- The sustained read bandwidth in
+    // bytes/s over a working set of that many bytes. It is the median of the best way to read, over
+    // budget_ms (more where the system is slow to give memory). Larger than the last-level cache:
+    // main memory. 0 when memory is too short, or the budget 0.
     double (*bandwidth)(struct backend *backend, uint64_t working_set, int budget_ms);
     // Multiply-adds per second without any memory traffic; takes about 20 ms.
     double (*peak_macs)(struct backend *backend, enum backend_math math);

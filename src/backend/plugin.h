@@ -1,6 +1,6 @@
 // Backends in shared objects. A plug-in is the file runnel_NAME.so. It shows one symbol,
 // runnel_backend, which gives the class of the backend NAME. A plug-in carries its own copy of the
-// functions that it uses: the program and the library show theirs to nobody.
+// functions that it uses: the program and the library do not export theirs.
 //
 // A plug-in must load without its device. It opens the driver's library in device(), which gives
 // RN_ERR_UNSUPPORTED where there is no driver. A plug-in that links the driver cannot be loaded

@@ -1,6 +1,6 @@
-// A bell that one or more threads sleep at. Ringing costs no system call while nobody sleeps. A
-// sleeper reads the bell, looks whether there is something to do, and sleeps only if the bell was
-// not rung since it was read: so nothing that was done before a ring is missed.
+// A bell that one or more threads sleep at. Ringing costs no system call while no thread sleeps. A
+// sleeper reads the bell, looks for work, and sleeps only if the bell was not rung since it was
+// read. So no work that was left before a ring is missed.
 #ifndef RN_BASE_BELL_H
 #define RN_BASE_BELL_H
 

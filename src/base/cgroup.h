@@ -1,7 +1,7 @@
 // The control groups that this process is in, and their ancestors: a limit of any of them holds.
 // Version 2 (one hierarchy) and version 1 (one for each controller). In a container the root is the
-// container's own group. What cannot be read is left out: cores.c and memory.c take it as "no
-// limit".
+// container's own group. A limit that cannot be read is left out: cores.c and memory.c take it as
+// "no limit".
 #ifndef RN_BASE_CGROUP_H
 #define RN_BASE_CGROUP_H
 

@@ -1,5 +1,5 @@
-// Counts usable cores: affinity mask and cgroup CPU quota. Called once at start. Whatever cannot be
-// read is taken as "no limit": a wrong guess here costs speed, never correctness.
+// Counts usable cores: affinity mask and cgroup CPU quota. Called once at start. A limit that
+// cannot be read is taken as "no limit": a wrong guess here costs speed, never correctness.
 #define _GNU_SOURCE 1
 #include "base/cores.h"
 

@@ -1,5 +1,5 @@
-// How many cores the process may really use, as far as the system says so without a look at the
-// machine. topology.c combines these; tests call them with files of their own.
+// How many cores the process may really use, from the system's files alone. These functions are
+// combined by topology.c; tests call them with files of their own.
 #ifndef RN_BASE_CORES_H
 #define RN_BASE_CORES_H
 

@@ -12,7 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { AHEAD_BYTES = 32 << 20 }; // what the disk is asked for beyond a read that it was late for
+enum { AHEAD_BYTES = 32 << 20 }; // read ahead of a read that had to wait for the disk
 
 static rn_status fail_errno(const char *path, int code, rn_error *err) {
     char text[128];
@@ -67,8 +67,8 @@ rn_status file_map_open_optional(const char *path, size_t max, struct file_map *
                    size, max);
 }
 
-// What the page cache has comes at once; where it stops, the disk is asked for what lies ahead, so
-// that it works while the caller does.
+// Cached pages come at once. Where they end, the disk is asked for the bytes ahead, so that it
+// works while the caller does.
 static ssize_t read_some(int fd, void *dst, size_t bytes, off_t offset, bool *is_late) {
     const struct iovec part = {.iov_base = dst, .iov_len = bytes};
     if (!*is_late) {

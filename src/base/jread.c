@@ -273,7 +273,7 @@ bool jread_i64(struct jread *r, int64_t *out) {
     return true;
 }
 
-// More digits than these decide nothing but ties, for which one that is not zero is enough.
+// Further digits decide nothing but ties, for which a single nonzero digit is enough.
 enum { DIGITS_KEPT = 800, EXPONENT_LIMIT = 100000000 };
 
 struct digits {

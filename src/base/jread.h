@@ -55,7 +55,7 @@ bool jread_i64(struct jread *r, int64_t *out);
 bool jread_f64(struct jread *r, double *out); // finite
 bool jread_string(struct jread *r, struct jread_text *out);
 
-// The next value, whatever it is.
+// The next value, of any kind.
 bool jread_skip(struct jread *r);
 // The same, giving its text.
 bool jread_raw(struct jread *r, const char **text, size_t *len);

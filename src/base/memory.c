@@ -1,5 +1,5 @@
 // Reads /proc/meminfo, the process's memory cgroups and RLIMIT_AS. Called when an engine is planned
-// or created. Whatever cannot be read is taken as "no limit".
+// or created. A limit that cannot be read is taken as "no limit".
 #define _GNU_SOURCE 1
 #include "base/memory.h"
 
@@ -16,10 +16,10 @@
 // Version 1 writes a limit that no machine has where there is none.
 static const uint64_t LIMIT_NONE = 1ull << 60;
 
-// The smaller one of those that are known (not 0).
+// The smaller of two amounts; 0 is unknown.
 static uint64_t tighter(uint64_t a, uint64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
-// What is left of a limit, at least 1, as 0 would mean that there is none.
+// The rest of a limit, at least 1, because 0 would mean that there is no limit.
 static uint64_t room_of(uint64_t limit, uint64_t used) { return limit > used ? limit - used : 1; }
 
 // A whole number in decimal digits, followed by a blank or the end.
@@ -31,7 +31,7 @@ static bool number_parse(const char *text, uint64_t *out) {
     return *end == 0 || *end == '\n' || *end == ' ';
 }
 
-// The number behind a name at the begin of one of the file's lines: "MemAvailable:   23645248 kB",
+// The number behind a name at the start of one of the file's lines: "MemAvailable:   23645248 kB",
 // "inactive_file 1234".
 static bool field_read(const char *path, const char *name, uint64_t *out) {
     FILE *file = fopen(path, "re");
@@ -67,13 +67,13 @@ static uint64_t limit_read(const char *folder, const char *name) {
     return limit ? limit : 1;
 }
 
-// File cache that nobody has looked at lately: given up before anything else.
+// File cache that was not used lately: the system gives it up before anything else.
 static uint64_t cache_read(const char *folder, int version) {
     char path[4096];
     uint64_t bytes;
     const int len = snprintf(path, sizeof path, "%s/memory.stat", folder);
     if (len < 0 || len >= (int)sizeof path) return 0;
-    // version 1 counts the groups below only in the fields that begin with total_
+    // in version 1 only the fields that start with total_ include the groups below
     if (version == 1 && field_read(path, "total_inactive_file", &bytes)) return bytes;
     return field_read(path, "inactive_file", &bytes) ? bytes : 0;
 }

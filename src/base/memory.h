@@ -1,6 +1,6 @@
 // How much memory this process can take without swapping, as far as the system says so: the
-// machine's, the limits of its cgroups, the limit on its address space. A look at the moment: other
-// processes may take it meanwhile.
+// machine's, the limits of its cgroups, the limit on its address space. The figures are of the
+// moment: other processes may take memory meanwhile.
 #ifndef RN_BASE_MEMORY_H
 #define RN_BASE_MEMORY_H
 
@@ -14,8 +14,8 @@ struct memory_source {
     uint64_t address_limit;                // instead of RLIMIT_AS
 };
 
-// Bytes that can be taken now; never more than memory_address_room. File cache counts as free where
-// the system gives it up first. 0: unknown; where nothing is left it is 1.
+// Bytes that can be taken now; never more than memory_address_room. File cache is taken as free
+// where the system gives it up first. 0: unknown; where nothing is left it is 1.
 uint64_t memory_available(void);
 // Bytes that the machine has, or that the process's cgroups may have. 0: unknown.
 uint64_t memory_total(void);

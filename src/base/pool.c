@@ -1,11 +1,12 @@
 // The thread pool of the step. Invariants:
-// 1. A share's `range` hands out its chunks, and there is no other claim: whoever moves its begin
-//    (the owner) or its end (a thief) while begin < end owns the chunk passed over.
+// 1. A share's `range` hands out its chunks, and there is no other claim. The owner moves `begin`,
+//    a thief moves `end`, both while begin < end. The thread that moved it owns the chunk passed
+//    over.
 // 2. A share's job is read only between a claim on it and the count of that chunk in the claimant's
-//    `done`. A run ends when all `done` add up to all chunks ever offered: between runs nobody owns
-//    a chunk, all ranges are empty, and the caller writes jobs without atomics.
-// 3. Hence a late helper, whatever it saw of an old run, claims nothing or a chunk of the current
-//    run, and then reads the current run's job: both are right.
+//    `done`. A run ends when all `done` add up to all chunks ever offered. Between runs no thread
+//    owns a chunk, all ranges are empty, and the caller writes jobs without atomics.
+// 3. Hence a late helper that saw an old run claims nothing, or a chunk of the current run and then
+//    reads the current run's job: both are right.
 // 4. A helper announces itself in `sleepers`, then sleeps if it sees no new `run`; the caller moves
 //    `run`, then looks at `sleepers`. Both in one total order (seq_cst): one sees the other.
 #define _GNU_SOURCE 1
@@ -30,10 +31,10 @@
 
 enum { CACHE_LINE = 64, SPIN_NS = 40000, SPIN_CHECK = 32 };
 
-// A worker's part of a run. All that a worker touches while nobody steals is this one line: the
-// caller's stores to it are both the work and the signal.
+// A worker's part of a run. Without thieves a worker touches only this one line: the caller's
+// stores to it are both the work and the signal.
 struct pool_share {
-    alignas(CACHE_LINE) _Atomic uint64_t range; // chunks nobody has claimed: end << 32 | begin
+    alignas(CACHE_LINE) _Atomic uint64_t range; // unclaimed chunks: end << 32 | begin
     _Atomic int64_t done;  // chunks that the owner of the share has finished since the pool began
     _Atomic uint32_t run;  // the newest run that was offered to the owner
     _Atomic bool is_ahead; // the owner is inside the function ahead, or about to look for one
@@ -128,8 +129,8 @@ static int64_t chunk_find(struct pool *pool, int worker, struct pool_share **fro
     return index;
 }
 
-// Works until no chunk is left. Each chunk is counted at once, so that nobody waits for a worker
-// that is only looking for more.
+// Works until no chunk is left. Each chunk is counted at once, so that no thread waits for a worker
+// that only looks for more.
 static void chunks_work(struct pool *pool, int worker) {
     struct pool_share *own = &pool->share[worker], *from;
     int64_t done = atomic_load_explicit(&own->done, memory_order_relaxed), index;
@@ -206,13 +207,12 @@ static int helper_start(struct pool_helper *helper) {
 }
 
 // Where a bound helper may run: the cores of one domain (a last-level cache, a memory node), never
-// a single core. Bound to one core, a helper waits behind whatever else is put there, be it the
-// caller, which is the program's own thread and stays free, or the helper of a second process that
-// counted the cores in the same order, while another core idles; inside a domain the system finds
-// it a free one. What is left to gain is that a worker stays near the memory and cache of its
-// share. A pool of fewer threads than cores is not bound at all, because two such pools would
-// choose the same domain, nor is one of more threads. The caller's domain comes first: worker 0 is
-// there.
+// a single core. A helper that is bound to one core waits behind other threads there while another
+// core idles. Such a thread may be the caller, which stays free, or the helper of a second process
+// that numbered the cores alike. Inside a domain the system finds a free core. The gain that is
+// left: a worker stays near the memory and cache of its share. A pool of fewer threads than cores
+// is not bound at all, because two such pools would choose the same domain. A pool of more threads
+// is not bound either. The caller's domain comes first: worker 0 is there.
 void pool_bind(struct pool *pool, const struct topology *topology) {
     if (topology->n_domains < 2 || pool->n_threads != topology->n_cores) return;
     int domain = topology_domain_of(topology, sched_getcpu()), worker = 0;
@@ -318,8 +318,8 @@ static void run_inline(pool_fn fn, void *ctx, int64_t n_items, int64_t chunk) {
 }
 
 // A helper holds the last chunks. It may have lost its core to somebody, so after a short spin the
-// caller offers its own. Counts only grow and never pass what was offered, so reading them one
-// after the other can give a sum that is too small, never one that is right too early.
+// caller offers its own. Counts only grow and never pass the number offered. So reading them one
+// after the other may give a sum that is too small, but never the full sum too early.
 static void done_wait(struct pool *pool) {
     uint64_t end = 0;
     bool is_late = false;

@@ -1,8 +1,8 @@
 // A pool of threads for the step: one caller, n - 1 helpers. A run cuts [0, n_items) into chunks
-// and gives each worker a share of neighbouring ones, so that what it reads is one stream; a worker
+// and gives each worker a share of neighbouring chunks, so that a worker reads one stream. A worker
 // whose share is empty takes chunks from the end of another's. So a core that the system took away
-// slows a run and never stalls it. pool_run allocates nothing and takes no lock on its fast path:
-// helpers spin briefly for work, then sleep on a futex.
+// slows a run and never stalls it. A run (pool_run) allocates nothing and takes no lock on its fast
+// path: helpers spin briefly for work, then sleep on a futex.
 #ifndef RN_BASE_POOL_H
 #define RN_BASE_POOL_H
 
@@ -53,24 +53,24 @@ void pool_bind(struct pool *pool, const struct topology *topology);
 
 // The number of cores this process may really use, at least 1: topology.h's n_threads.
 int pool_default_threads(void);
-// Bytes of addresses that the stacks of so many threads take; 0: of the default.
+// Bytes of addresses that the stacks of n_threads threads take; 0: of the default number.
 uint64_t pool_stack_bytes(int n_threads);
 
-// What helpers do while they wait for the next run, before they sleep: a helper that has found no
-// more chunks calls fn(ctx, worker, step) with step = 0, 1, 2, ... until fn returns false or a run
-// is offered, and never calls it on the caller's thread. A call should take about a microsecond: a
-// helper looks for work only between two calls. Inline runs do not interrupt it.
+// Work for helpers that wait for the next run, before they sleep. A helper without chunks calls
+// fn(ctx, worker, step) with step = 0, 1, 2, ... until fn returns false or a run is offered. The
+// caller's thread never calls fn. A call should take about a microsecond: a helper looks for work
+// only between two calls. Inline runs do not interrupt it.
 //
 // Only the thread that calls pool_run calls pool_set_ahead, and not while pool_run works. When it
 // returns no helper is inside the former fn, and none will enter it: its ctx may be freed. fn NULL:
 // none. A helper that is waiting already may take the new fn up at a step above 0, or only in its
 // next wait.
 //
-// Helpers call fn at any moment, also while others still work on a run. So what it reads through
-// ctx must be constant while it is set, or atomic: the owner publishes what comes next with one
-// atomic store (release; fn loads it with acquire), best before the run that precedes its use. A
-// helper may use the value before that for one call more, which must be harmless: what it names
-// stays mapped while fn is set, and fn only prefetches.
+// Helpers call fn at any moment, also while others still work on a run. So data behind ctx must be
+// constant while fn is set, or atomic. The owner publishes the next value with one atomic store
+// (release; fn loads it with acquire), best before the run that precedes its use. A helper may use
+// the former value for one more call. That must be harmless: its memory stays mapped while fn is
+// set, and fn only prefetches.
 void pool_set_ahead(struct pool *pool, pool_ahead_fn fn, void *ctx);
 
 #endif

@@ -1,5 +1,5 @@
-// Our own exp, tanh, log, sin and cos: made of fmaf, + - * / and integer operations on bit patterns
-// alone, so that every instruction set can perform the identical sequence and give identical bits.
+// Our own exp, tanh, log, sin and cos. They use only fmaf, + - * / and integer operations on bit
+// patterns, so every instruction set can perform the identical sequence and give identical bits.
 // The constants are named because the SIMD twins (backend/cpu/ops_simd.h) read them too.
 //
 // Errors against the true value: exp and tanh below 2 ulp; log, sin, cos and the exp in double far
@@ -104,8 +104,8 @@ static inline double rmath_exp_double(double x) {
     return series * power;
 }
 
-// Sine and cosine for |x| up to about 1e8, in double. x - n pi/2 is exact in the first step, since
-// n is an integer and the constant's last bit is 2^-52.
+// Sine and cosine for |x| up to about 1e8, in double. The difference x - n pi/2 is exact in the
+// first step, since n is an integer and the constant's last bit is 2^-52.
 static inline void rmath_sincos(double x, double *s, double *c) {
     const double magic = 0x1.8p52;
     const double n = (x * 0x1.45f306dc9c883p-1 + magic) - magic;

@@ -1,5 +1,5 @@
 // Fills error records. Owns nothing; every module's cold calls end here. A message is one line of
-// printable text whatever the values in it were.
+// printable text for all values in it.
 #include "base/status.h"
 
 #include <stdarg.h>

@@ -1,6 +1,5 @@
-// Errors of cold calls: a status, and one line that names the offending value.
-// err may be NULL wherever an rn_error * is taken. The first error set wins nothing: the last one
-// is kept.
+// Errors of cold calls: a status, and one line that names the offending value. err may be NULL
+// wherever an rn_error * is taken. If several errors are set, the last one is kept.
 #ifndef RN_BASE_STATUS_H
 #define RN_BASE_STATUS_H
 
@@ -17,8 +16,8 @@
 // cannot break the line.
 rn_status err_set(rn_error *err, rn_status status, const char *fmt, ...) RN_PRINTF(3, 4);
 
-// The end of a long path, from the start of a folder or file name where there is one, so that a
-// message about it has room for what is wrong. Short paths come back as they are.
+// The end of a long path, from the start of a folder or file name where there is one. So a message
+// about it has room for the fault. Short paths come back as they are.
 const char *err_path(const char *path);
 
 // Puts "prefix: " before the message, for the caller that knows the file's name. Returns err's

@@ -1,7 +1,7 @@
 // Reads hwloc's tree once and keeps the few numbers that the pool and the backend ask for. The
 // order of cores is the tree's: neighbours share caches. RUNNEL_HWLOC is defined wherever hwloc is
-// linked; a build for another architecture may have only libc, and then takes the way that is there
-// for hwloc's failures.
+// linked; a build for another architecture may have only libc, and then does the same as after a
+// failure of hwloc.
 #define _GNU_SOURCE 1
 #include "base/topology.h"
 
@@ -46,10 +46,10 @@ static bool kind_read(hwloc_topology_t tree, unsigned index, struct kind *kind) 
 }
 
 // On a hybrid CPU takes the efficient cores out of cpus, unless only those may be used. Threads of
-// one step wait for each other, and an efficient core beside a performance core would do a small
-// part of the work while it takes a full part of the power and of the memory queues; a share that
-// it holds at the end of a run is waited for. Peers count performance cores, too. Kinds that differ
-// in their clock only (favoured cores, compact ones) all count: stealing evens them out.
+// one step wait for each other. An efficient core beside a performance core would do a small part
+// of the work, but take a full part of the power and of the memory queues. At the end of a run the
+// others would wait for its share. Peers count performance cores, too. Kinds that differ in their
+// clock only (favoured cores, compact ones) all count: stealing evens them out.
 static void efficient_remove(hwloc_topology_t tree, hwloc_bitmap_t cpus) {
     const int n_kinds = hwloc_cpukinds_get_nr(tree, 0);
     struct kind kind = {.cpus = hwloc_bitmap_alloc()};

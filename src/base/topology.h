@@ -1,6 +1,7 @@
-// The cores that this process may use and what they share, as hwloc sees them. Read once at start;
-// constant afterwards. A wrong guess here costs speed, never correctness, so nothing but a lack of
-// memory is an error: without hwloc's help the cores are those of the affinity mask, in no domain.
+// The cores that this process may use and their shared caches and memory, as hwloc sees them. Read
+// once at start; constant afterwards. A wrong guess here costs speed, never correctness, so only a
+// lack of memory is an error. Without hwloc's help the cores are those of the affinity mask, in no
+// domain.
 #ifndef RN_BASE_TOPOLOGY_H
 #define RN_BASE_TOPOLOGY_H
 
@@ -18,7 +19,7 @@ struct topology_domain {
 
 struct topology {
     int n_threads; // to compute with: one for each core, within the cgroup's quota
-    int n_cores;   // physical ones that may be used; on a hybrid CPU the performance cores
+    int n_cores;   // physical cores that may be used; on a hybrid CPU the performance cores
     int n_cpus;    // their hardware threads that may be used
     int n_nodes;   // memory nodes they belong to; 0: unknown
     int n_domains; // 0: unknown
@@ -26,7 +27,7 @@ struct topology {
     uint64_t core_cache_bytes; // of the largest cache that one core has to itself; 0: unknown
     uint64_t cache_bytes;      // of one last-level cache; 0: unknown
     uint64_t cache_bytes_all;  // of all that the cores have
-    int *cpu;                  // what the domains' lists point into
+    int *cpu;                  // memory of the domains' lists
 };
 
 // Where to read. All NULL, or no source: this machine and this process.
@@ -41,7 +42,7 @@ rn_status topology_create(const struct topology_source *source, struct topology 
                           rn_error *err);
 void topology_destroy(struct topology *topology); // NULL is fine
 
-// The domain of a hardware thread, 0 for one that is in none.
+// The domain of a hardware thread, 0 if it is in none.
 int topology_domain_of(const struct topology *topology, int cpu);
 
 // Lets the thread run on the domain's hardware threads only. Where the system refuses, it stays

@@ -1,5 +1,5 @@
 // UTF-8, after the table of well-formed sequences in the Unicode standard (3-7): for the JSON
-// reader and, with the classes of characters, for text/unicode.c.
+// reader and, with the classes of characters, for unicode/unicode.c.
 #ifndef RN_BASE_UTF8_H
 #define RN_BASE_UTF8_H
 
@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Length of the character that a lead byte announces, 0 for a byte that leads none, and the range
-// of its second byte (which excludes overlong forms, surrogates and what lies past U+10FFFF).
+// Length of the character that a lead byte announces, 0 for other bytes, and the range of its
+// second byte. That range excludes overlong forms, surrogates and characters past U+10FFFF.
 static inline size_t utf8_lead(uint8_t byte, uint8_t *low, uint8_t *high) {
     *low = 0x80;
     *high = 0xBF;

@@ -1,5 +1,5 @@
-// What compilers' own names for features do not cover alike: clang 14 has none for F16C. Whether
-// the system keeps the wide registers is what __builtin_cpu_supports("avx2") says.
+// Features for which compilers have no common name: clang 14 has none for F16C.
+// __builtin_cpu_supports("avx2") also says whether the system keeps the wide registers.
 #ifndef RN_BASE_X86_H
 #define RN_BASE_X86_H
 

@@ -37,7 +37,7 @@ struct arch {
     void (*layer)(struct builder *b, const struct layer *l);
     // All of the plan from the embedding to the logits: stack_build, or a function of its own.
     void (*build)(struct builder *b);
-    // Its Hugging Face classes: keys, tensor names and what they become. Ends with a row of zeros.
+    // Its Hugging Face classes: keys, tensor names and their GGUF forms. Ends with a row of zeros.
     const struct hf_class *classes;
 };
 

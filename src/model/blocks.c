@@ -1,5 +1,5 @@
 // Blocks of layers: attention and feed-forward in their variants, as ops over shared buffers. The
-// last layer goes over to the out rows behind its KV append: later ops are computed only for rows
+// last layer switches to the out rows behind its KV append: later ops are computed only for rows
 // whose result is wanted. Called by the architectures' layer functions.
 #include "model/blocks.h"
 
@@ -119,8 +119,8 @@ void block_rope(struct builder *b, const struct layer *l, struct qkv qkv) {
     build_rope(b, qkv.k, b->rope[l->rope], l->n_head_kv, l->dim_k);
 }
 
-// The last layer goes over to the out rows with the residual stream and a buffer that its block
-// works on next, for which the block goes on with the returned one.
+// The last layer crosses to the out rows with the residual stream and with the buffer that its
+// block works on next. The block continues with the returned buffer.
 static int go_over(struct builder *b, int carried) {
     if (b->layer != b->model->hp.n_layer - 1 || b->plan->failed) return carried;
     const struct plan_buffer from = b->plan->buffer[carried];

@@ -1,6 +1,6 @@
 // The blocks that an architecture's layer function is made of. They work on the residual stream of
-// the layer that is being built, in the rows that the layer is at: all tokens, and in the last
-// layer behind its KV append the out rows only. A block returns the buffer that holds its result,
+// the layer that is being built, in the layer's current rows. These are all tokens; in the last
+// layer, behind its KV append, the out rows only. A block returns the buffer that holds its result,
 // or adds to the stream. Tensor names are GGUF's, without "blk.N." and ".weight".
 //
 // Adding a kind of block is adding a function here; no block asks which architecture calls it.

@@ -1,5 +1,5 @@
-// Hyper-parameters from metadata. Everything a file can say wrong is refused here with the key and
-// the value; after this the numbers are safe. Called by model.c and the architectures' files.
+// Hyper-parameters from metadata. Every wrong value is refused here with its key; after this the
+// numbers are safe. Called by model.c and the architectures' files.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -191,7 +191,7 @@ static rn_status read_scaling_type(const struct weights *weights, enum rope_scal
     };
     char name[160];
     const struct meta_view *meta = find(weights, "rope.scaling.type", name, sizeof name);
-    const char *type = "linear"; // what a factor alone means
+    const char *type = "linear"; // the kind of a factor alone
     size_t len = strlen(type);
     if (meta && !meta_get_string(meta, &type, &len))
         return err_set(err, RN_ERR_MODEL, "%s: key %s is not a string", weights_name(weights),

@@ -47,8 +47,8 @@ static float magnitude(const struct hparams_rope *rope) {
 }
 
 // The divisors of the file; ones where it has none. Of Phi-3's two lists the long one is used where
-// the model's context is longer than the original: chosen by the model, not by a request's length,
-// so that a text does not depend on how much room it was given.
+// the model's context is longer than the original. The model decides, not a request's length, so
+// that a text does not depend on the context that it was given.
 static void divide(struct builder *b, const struct hparams_rope *rope, float *inv_freq,
                    float *divisor) {
     const bool is_long = rope->n_ctx_original && b->model->hp.n_ctx > rope->n_ctx_original;

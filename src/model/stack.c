@@ -6,8 +6,8 @@
 // product on the rows that need logits.
 #include "model/blocks.h"
 
-// All buffers are declared before the first op, those of the tokens first, so that a plan's buffers
-// have one order whatever the order of its blocks.
+// All buffers are declared before the first op, those of the tokens first. So a plan's buffers have
+// one order for every order of its blocks.
 static int declare_buffers(struct builder *b) {
     const struct hparams *hp = &b->model->hp;
     b->rows = ROWS_TOKENS;

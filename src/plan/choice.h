@@ -8,7 +8,7 @@
 //   3. the largest logit when the temperature is 0, of equals the lowest id. Otherwise the filters
 //      of runnel_sampling.def, then the largest sum of logit and noise (noise.h).
 //
-// docs/ARCHITECTURE.md, "Sampling", defines each filter to the bit.
+// docs/NUMERICS.md, "Sampling", defines each filter to the bit.
 #ifndef RN_PLAN_CHOICE_H
 #define RN_PLAN_CHOICE_H
 

@@ -26,8 +26,8 @@ static void add_queries(const struct plan_kv_group *group, int64_t first, int64_
     for (int64_t pos = first; pos <= last; pos++) *pairs += visible(group, pos);
 }
 
-// The out rows of a sequence need not be neighbours; what is read reaches from the first one's
-// oldest key to the last.
+// The out rows of a sequence need not be neighbours; the keys that are read reach from the first
+// row's oldest key to the last.
 static void add_out_rows(const struct plan_kv_group *group, const struct batch *batch,
                          const struct batch_seq *seq, int64_t *read, int64_t *pairs) {
     if (seq->n_out == 0) return;
@@ -96,7 +96,7 @@ static void recur_cost(const struct plan *plan, const struct op *op, const struc
     const uint64_t n_seqs = (uint64_t)shape->kv_read[op->kv.group][op->rows];
     cost->kv_read_bytes = cost->kv_write_bytes =
         n_seqs * (kv->page[op->kv.group] / (uint64_t)group->n_layer);
-    cost->flops = rows_of(shape, op->rows) * state * 8; // a sigmoid counts 4
+    cost->flops = rows_of(shape, op->rows) * state * 8; // a sigmoid is taken as 4
 }
 
 // Of one token in one layer, scales included; a head's bytes are a multiple of the page's tokens.

@@ -1,5 +1,6 @@
-// What a batch must move and compute, op by op: the byte ledger, the roofline and the planner all
-// read this. Bytes are those of the file's format; padding from repacking does not count.
+// The bytes that a batch must move and the operations it must compute, op by op: the byte ledger,
+// the roofline and the planner all read this. Bytes are those of the file's format; padding from
+// repacking is left out.
 #ifndef RN_PLAN_COST_H
 #define RN_PLAN_COST_H
 
@@ -24,8 +25,7 @@ struct kv_bytes {
 
 struct cost {
     uint64_t weight_bytes; // read
-    uint64_t
-        expert_bytes; // of them, those of experts: what a batch of that size is expected to touch
+    uint64_t expert_bytes; // of them, expected bytes of experts for a batch of that size
     uint64_t kv_read_bytes;
     uint64_t kv_write_bytes;
     uint64_t act_bytes; // activations read and written; usually in cache
@@ -37,7 +37,7 @@ void batch_shape_of(const struct plan *plan, const struct batch *batch, struct b
 void batch_shape_decode(const struct plan *plan, int pos, struct batch_shape *out);
 
 // Experts that n tokens touch together when each takes `used` of `total` at random: `used` for one
-// token. What a run really touched the backend knows.
+// token. The backend knows which experts a run really touched.
 double cost_experts_touched(int total, int used, int64_t n);
 
 struct cost op_cost(const struct plan *plan, const struct op *op, const struct kv_bytes *kv,

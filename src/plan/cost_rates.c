@@ -119,8 +119,8 @@ struct cost cost_rates_apply(const struct cost_rates *rates, const struct batch_
     return sum;
 }
 
-// What queries at positions [first, first + n) of one sequence read: from the first one's oldest
-// key to the last one's own; of a recurrent group the state, once.
+// The positions that queries at [first, first + n) of one sequence read: from the first query's
+// oldest key to the last query's own; of a recurrent group the state, once.
 static int64_t queries_read(const struct plan_kv_group *group, int64_t first, int64_t n) {
     if (n == 0) return 0;
     if (group->kind == KV_RECURRENT) return 1;

@@ -56,8 +56,8 @@ static inline float weight_of(float x) {
     return y > -126.0f ? p * power : 0.0f;
 }
 
-// What a weight counts for where weights are added up: units of 2^-30, rounded down. Sums of
-// integers do not depend on their order.
+// A weight in sums of weights: units of 2^-30, rounded down. Sums of integers do not depend on
+// their order.
 #define WEIGHT_ONE 0x1p30f
 static inline uint32_t weight_units(float weight) { return (uint32_t)(weight * WEIGHT_ONE); }
 

@@ -1,7 +1,7 @@
 // The plan: an architecture compiled, once, into a flat list of semantic ops over named buffers and
 // weights. A backend compiles it into its own program; plan_cost() says what each op must read,
-// write and compute for a given batch. Who builds it: model/<arch>.c through the plan_add_* calls.
-// Who reads it: backends, the ledger, the tools.
+// write and compute for a given batch. Built by model/<arch>.c through the plan_add_* calls; read
+// by backends, the ledger and the tools.
 //
 // Invariants of a finished plan:
 //  1. ops are in execution order; an op reads only buffers that an earlier op wrote;
@@ -36,8 +36,8 @@ struct plan_buffer {
     const char *name;
     int width; // floats per row
     enum row_domain rows;
-    int slots; // rows for each row of the domain: 1, or the experts of a token. In which order the
-               // slots of a batch lie is the backend's; ops that read and write slots keep it.
+    int slots; // rows for each row of the domain: 1, or the experts of a token. The backend chooses
+               // the order of a batch's slots; ops that read and write slots keep it.
     bool has_slots; // an op writes slots to it: one for each expert of a token, which may be one
 };
 
@@ -148,12 +148,12 @@ struct plan {
     struct plan_kv_group group[PLAN_MAX_KV_GROUPS];
     int n_group;
     int n_vocab;
-    plan_fetch fetch; // NULL: weights are read where they lie
+    plan_fetch fetch; // NULL: weights are read in place
     const void *fetch_ctx;
     bool failed; // memory ran out while building
     int logits;  // the buffer that run() leaves the logits in, rows = ROWS_LOGITS
-    int hidden;  // the one that the vocabulary's product reads, rows = ROWS_OUT; PLAN_NONE: the
-                 // plan has none to give
+    int hidden;  // the input of the vocabulary's product, rows = ROWS_OUT; PLAN_NONE: the plan has
+                 // none to give
 };
 
 const char *op_name(enum op_kind kind);

@@ -1,8 +1,8 @@
 // The searches behind the encoders. All start from the obvious scale, which puts the ends of the
-// span on the ends of the levels, try others around it, fit scale and offset to the levels that
-// each gives by weighted least squares, and keep the best. A stored scale is rounded afterwards,
-// and the levels are chosen for the scale as stored. Sums are floats: encode_span's limits keep
-// every product in range.
+// span on the ends of the levels, and try others around it. Each try fits scale and offset to its
+// levels by weighted least squares, and the best is kept. A stored scale is rounded afterwards, and
+// the levels are chosen for the scale as stored. Sums are floats: encode_span's limits keep every
+// product in range.
 #include "quant/encode.h"
 
 #include <assert.h>

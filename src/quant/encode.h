@@ -1,8 +1,8 @@
-// What the encoders of the block formats share: reading a span of floats, and the search for the
+// Shared by the encoders of the block formats: reading a span of floats, and the search for the
 // scale and offset that lose least. Included by the formats' headers.
 //
-// Any float is accepted. NaN counts as 0; an infinity, like whatever is too large for the format,
-// becomes the largest value that the format has. So a block never decodes to a NaN or an infinity.
+// Any float is accepted. NaN becomes 0. An infinity or any value that is too large becomes the
+// largest value of the format. So a block never decodes to a NaN or an infinity.
 #ifndef RN_QUANT_ENCODE_H
 #define RN_QUANT_ENCODE_H
 
@@ -10,9 +10,9 @@
 
 enum { ENCODE_MAX_SPAN = 32 };
 
-// A span as the encoders see it: every x within +-2^28, none between 0 and 2^-30; the weight of
-// its error is the span's root mean square plus its own magnitude, so that what is large, and
-// moves a product most, is kept best.
+// A span as the encoders see it: every x within +-2^28, none between 0 and 2^-30. The weight of an
+// error is the span's root mean square plus the element's magnitude. So large elements, which move
+// a product most, are kept best.
 struct encode_span {
     int n; // 16 or 32
     float x[ENCODE_MAX_SPAN], weight[ENCODE_MAX_SPAN];

@@ -1,6 +1,6 @@
-// The format table, expanded from formats.def, and what follows from it for every format: sizes,
-// lookup by GGUF number, decoding and encoding of a row. Called by the weight readers, the planner,
-// the reference ops and the quantizer.
+// The format table, expanded from formats.def, and functions for every format: sizes, lookup by
+// GGUF number, decoding and encoding of a row. Called by the weight readers, the planner, the
+// reference ops and the quantizer.
 #include "quant/format.h"
 
 #include <assert.h>

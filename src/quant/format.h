@@ -45,9 +45,9 @@ uint64_t format_row_bytes(enum format_id id, int64_t n);
 // A row of n elements to f32: fmaf(scale, q, offset), or scale * q without offset.
 void format_decode(enum format_id id, const void *row, float *out, int64_t n);
 bool format_can_encode(enum format_id id);
-// A row of n elements from f32; n must be a multiple of the block, and the format one that can be
-// encoded. Finite values stay finite: what is too large becomes the largest that fits. NaN and
-// infinities stay in float formats; in block formats NaN becomes 0, an infinity the largest.
+// A row of n elements from f32; n must be a multiple of the block, and the format must have an
+// encoder. Finite values stay finite: a value that is too large becomes the largest that fits. NaN
+// and infinities stay in float formats; in block formats NaN becomes 0, an infinity the largest.
 void format_encode(enum format_id id, const float *row, void *out, int64_t n);
 
 #endif

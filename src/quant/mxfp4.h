@@ -1,7 +1,7 @@
 // MXFP4: 32 floats of 4 bits (sign, 2 of exponent, 1 of mantissa) under a power of two, as in the
 // OCP microscaling formats; w = 2^(e - 127) * value. 4.25 bits per weight. The values are halves,
-// so q is twice the value and the scale 2^(e - 128). e = 255 is one more power of two here, as in
-// the files' other readers, not a NaN.
+// so q is twice the value and the scale 2^(e - 128). An e of 255 is one more power of two here, as
+// in the files' other readers, not a NaN.
 #ifndef RN_QUANT_MXFP4_H
 #define RN_QUANT_MXFP4_H
 

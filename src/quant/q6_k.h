@@ -10,9 +10,9 @@
 #include "quant/encode.h"
 
 struct __attribute__((packed)) q6_k_block {
-    // Per half of 128 elements, in quarters of 32: ql byte i holds the low 4 bits of element i of
-    // quarters 0 and 2 (low and high nibble), byte 32 + i those of quarters 1 and 3; qh byte i
-    // holds the high 2 bits of element i of quarters 0 to 3, lowest first.
+    // Per half of 128 elements, in quarters of 32. Byte i of ql holds the low 4 bits of element i
+    // of quarters 0 and 2 (low and high nibble), byte 32 + i those of quarters 1 and 3. Byte i of
+    // qh holds the high 2 bits of element i of quarters 0 to 3, lowest first.
     uint8_t ql[128], qh[64];
     int8_t scales[16];
     uint16_t d; // f16

@@ -31,7 +31,7 @@ struct reader {
     rn_error *err;
     uint64_t at;     // offset of the next byte; never past the file's size
     uint64_t walked; // see WALKED_MAX
-    // What is being read, for messages: "key" 4, once known also its name.
+    // The part that is being read, for messages: "key" 4, once known also its name.
     const char *part;
     int64_t index; // -1: the part has none
     const char *name;
@@ -346,7 +346,8 @@ static rn_status read_tensor(struct reader *reader, int64_t index, uint64_t alig
     return RN_OK;
 }
 
-// Turns the offset in the data into one in the file, and checks that the tensor lies in the file.
+// Turns the offset in the data into an offset in the file, and checks that the tensor is inside the
+// file.
 static rn_status place_tensor(const struct reader *reader, uint64_t data_start,
                               struct tensor_view *tensor) {
     const uint64_t relative = tensor->offset;

@@ -59,7 +59,7 @@ static rn_status check_name(const struct weights *weights, int count, rn_error *
                    weights->name, (int)number + 1, count, (int)number, count, tail);
 }
 
-// What part `number` must say of itself; n_tensors is what the first part said of all.
+// The keys that part `number` must have; n_tensors is the number of all tensors by the first part.
 static rn_status check_part(const struct store_metas *metas, const char *path, int number,
                             int count, int64_t *n_tensors, rn_error *err) {
     int64_t own_number, own_count, own_tensors;

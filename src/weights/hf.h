@@ -1,8 +1,8 @@
-// A Hugging Face folder on its way to become what a GGUF file would be; for the hf_*.c files alone.
-// hf_folder.c finds the files; hf_value.c picks values out of JSON; hf_config.c and hf_rope.c turn
-// config.json into metadata; hf_tensors.c finds the row of each tensor, hf_maps.c does what the row
-// says, and hf_copy.c computes the tensors that the files have in another form. All of them run the
-// rows of hf_arch.h and know no model.
+// A Hugging Face folder on its way to the form of a GGUF file; for the hf_*.c files alone. Files
+// are found by hf_folder.c, and hf_value.c takes values out of JSON. The metadata come from
+// config.json by hf_config.c and hf_rope.c. The row of each tensor is found by hf_tensors.c and
+// carried out by hf_maps.c; hf_copy.c computes tensors that the files have in another form. All of
+// them run the rows of hf_arch.h and know no model.
 #ifndef RN_WEIGHTS_HF_H
 #define RN_WEIGHTS_HF_H
 

@@ -81,8 +81,8 @@ struct hf_class {
     const char *model_type;                   // where there are no architectures
     const struct hf_key *keys[HF_MAX_TABLES]; // in the order of the metadata
     const struct hf_setting *settings;        // NULL: none
-    const struct hf_activation *activation;   // the one that is supported
-    const char *quant_method;                 // the one that is supported; NULL: none
+    const struct hf_activation *activation;   // the supported one
+    const char *quant_method;                 // the supported one; NULL: none
     struct hf_window window;
     struct hf_rope rope;
     int head_dim;                      // default; 0: width / heads
@@ -130,7 +130,7 @@ struct hf_config {
     bool is_tied;
 };
 
-// A value of a wrong kind or out of its range is an error; one that is absent or null gives the
+// A value of a wrong kind or out of its range is an error. An absent or null value gives the
 // fallback, without range check.
 int64_t hf_int(struct hf_config *c, const struct hf_object *object, const char *key, int64_t min,
                int64_t max, int64_t fallback);
@@ -169,7 +169,7 @@ int64_t hf_original_context(struct hf_config *c);
 // --- hf_maps.c: maps of tensors. Those of experts are for classes that require expert_count. ---
 hf_map hf_map_view;            // the file's bytes
 hf_map hf_map_head;            // a view, unless the head is tied to the embedding
-hf_map hf_map_ignore;          // nothing: buffers that are computed, and what reads images
+hf_map hf_map_ignore;          // nothing: computed buffers, and tensors that read images
 hf_map hf_map_add_one;         // a vector with 1 added
 hf_map hf_map_transposed;      // of [in, out], as Conv1D has it
 hf_map hf_map_expert;          // one expert's matrix: a slice of the GGUF tensor

@@ -1,7 +1,7 @@
 // config.json becomes the metadata that a converted GGUF file would have: the class is found in the
-// architectures' tables (hf_arch.h), and its rows are run. Two keys are not GGUF's: `rope.halves`
-// (true: the rows of q and k are in rotate-half order, where GGUF's are permuted), and
-// `attention.sliding_window_pattern` as one bool for each layer (true: local). A missing value
+// architectures' tables (hf_arch.h), and its rows are run. Two keys are not GGUF's. `rope.halves`
+// is true if the rows of q and k are in rotate-half order, where GGUF's are permuted.
+// `attention.sliding_window_pattern` has one bool for each layer (true: local). A missing value
 // takes the default that the class has in transformers, whose behaviour decides throughout. Called
 // by hf_folder.c.
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // A Hugging Face folder: config.json, the tensors in model.safetensors or in the files that
 // model.safetensors.index.json names, and generation_config.json where there is one. Finds and maps
-// them, calls what reads them, and adds the metadata that come from no config: the name and the
+// them, calls their readers, and adds the metadata that come from no config: the name and the
 // sampling defaults. The JSON files are mapped for the time of the opening alone. No name that
 // comes out of a file is used as a path before safetensors.c has checked it. Called by weights.c.
 #define _GNU_SOURCE 1

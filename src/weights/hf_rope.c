@@ -1,6 +1,6 @@
-// The rope parameters of config.json, old style (rope_theta, rope_scaling) and new
-// (rope_parameters, for each kind of layer where they differ), as GGUF has them: keys, and for two
-// kinds of scaling tensors of divisors. The magnitude of yarn's cos and sin is 0.1 ln(factor) + 1,
+// The rope parameters of config.json in GGUF's form: keys, and for two kinds of scaling tensors of
+// divisors. Both styles are read: old (rope_theta, rope_scaling) and new (rope_parameters, for each
+// kind of layer where they differ). The magnitude of yarn's cos and sin is 0.1 ln(factor) + 1,
 // which GGUF does not write; where the config gives another, `rope.scaling.attn_factor` is the
 // ratio of the two. Beside GGUF's keys: `rope.scaling.yarn_truncate`. Called by hf_config.c.
 #include <math.h>

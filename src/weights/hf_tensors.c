@@ -1,7 +1,7 @@
 // The folder's tensors under GGUF's names: each is matched with the rows of its class, and its row
-// says what it becomes (hf_maps.c). A tensor that no row knows is refused, so that no part of a
-// model is left out in silence. Rows of q and k stay as they are (see rope.halves in hf_config.c).
-// Called by hf_folder.c, after the config was read.
+// says what it becomes (hf_maps.c). A tensor without a row is refused, so that no part of a model
+// is left out silently. Rows of q and k stay as they are (see rope.halves in hf_config.c). Called
+// by hf_folder.c, after the config was read.
 #include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -31,7 +31,8 @@ static bool starts_with(const char **text, const char *prefix) {
     return true;
 }
 
-// The text model of one that also reads images has "language_model." before or behind "model.".
+// In a model that also reads images, the text model has "language_model." before or behind
+// "model.".
 static const char *name_bare(const char *name) {
     starts_with(&name, "model.");
     starts_with(&name, "language_model.");

@@ -1,6 +1,6 @@
-// Values out of JSON objects, and metadata out of values. An object is walked once and the text of
-// each member is kept; the text is read when a value is wanted, so every value can be named with
-// its place when it is wrong. Called by the other hf_*.c files and by src/model/.
+// Values out of JSON objects, and metadata out of values. An object is walked once, and the text of
+// each member is kept. The text is read when a value is wanted, so a message about a wrong value
+// can name its place. Called by the other hf_*.c files and by src/model/.
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,7 +44,8 @@ static void fail_json(struct hf_config *c, const struct jread *json) {
             json->error);
 }
 
-// Walks the object: counts its members, and keeps them where there is room (NULL: none).
+// Walks the object: returns the number of its members, and keeps them where there is room (NULL:
+// none).
 static int members_walk(struct hf_config *c, struct hf_value value, struct hf_member *out) {
     struct jread json;
     struct hf_member member;

@@ -1,6 +1,6 @@
 // Reading of metadata values. A view was range-checked when the file was opened, so nothing here
 // checks lengths again except the cursor, which is cheap and guards against a wrong view. Values
-// lie at any address: all loads are memcpy. The engine's hosts are little-endian, as the files are.
+// have any alignment: all loads are memcpy. The engine's hosts are little-endian, as the files are.
 #include <string.h>
 
 #include "weights/store.h"

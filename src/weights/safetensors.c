@@ -1,7 +1,7 @@
 // Reads the headers of safetensors files: 8 bytes of length, then JSON that gives each tensor's
 // type, shape and place in the rest of the file. The file is hostile until checked:
-// 1. the header lies in the file and is at most ST_MAX_HEADER long;
-// 2. a tensor lies in the data behind the header, and its size is that of its shape and type;
+// 1. the header is inside the file and has at most ST_MAX_HEADER bytes;
+// 2. a tensor is inside the data behind the header, and its size is that of its shape and type;
 // 3. tensors of one file share no bytes, names are there once;
 // 4. tables grow as entries are found and are capped.
 // Called by hf_folder.c.
@@ -132,7 +132,7 @@ static bool entry_read(struct jread *json, struct entry *entry) {
 static bool shape_bytes(const struct entry *entry, int bits, uint64_t *out) {
     uint64_t total = (uint64_t)bits;
     for (int i = 0; i < entry->n_dims; i++) {
-        // An empty tensor is empty whatever its other dimensions are.
+        // An empty tensor is empty for all other dimensions.
         if (entry->shape[i] == 0) {
             *out = 0;
             return true;
@@ -154,7 +154,7 @@ static rn_status tensor_size(const struct reader *r, const struct entry *entry, 
                     "tensor %s: data_offsets %" PRId64 " to %" PRId64
                     " are past the end of the data, %" PRIu64,
                     entry->name, entry->begin, entry->end, data);
-    if (bits == 0) return RN_OK; // a type that nobody knows: refused where the tensor is needed
+    if (bits == 0) return RN_OK; // an unknown type: refused where the tensor is needed
     if (!shape_bytes(entry, bits, &want))
         return FAIL(r, RN_ERR_MODEL, "tensor %s: the bytes of its shape overflow", entry->name);
     if (want != have)

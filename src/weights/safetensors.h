@@ -1,5 +1,5 @@
-// The tensors that safetensors files list, as the files have them: original names and types. What
-// they mean to a model is decided in hf_tensors.c.
+// The tensors that safetensors files list, as the files have them: original names and types. Their
+// meaning to a model is decided in hf_tensors.c.
 #ifndef RN_WEIGHTS_SAFETENSORS_H
 #define RN_WEIGHTS_SAFETENSORS_H
 

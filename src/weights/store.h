@@ -1,5 +1,5 @@
 // The inside of struct weights, for the container readers in this folder alone: they fill it
-// through these calls, everybody else sees weights.h.
+// through these calls; other modules see weights.h.
 #ifndef RN_WEIGHTS_STORE_H
 #define RN_WEIGHTS_STORE_H
 
@@ -23,7 +23,7 @@ struct store_name {
 struct store_file {
     const uint8_t *data; // the whole file
     uint64_t size;
-    struct file_map map; // what data points into, if this owns it
+    struct file_map map; // the memory behind data, if this owns it
     int fd;              // of a mapped file, for reads beside the mapping; -1: not a file
     const char *path;    // the end of its path, for messages
     const char *name;    // without folders
@@ -78,8 +78,8 @@ const struct store_name *store_names_sort(struct store_name *names, int count);
 // The index that the name has; -1: none.
 int store_names_find(const struct store_name *names, int count, const char *name);
 
-// Refuses tensors that share bytes: what a file makes us pack is then bounded by its size. Looks at
-// those from index `first` on, which are of one file.
+// Refuses tensors that share bytes. So the size of a file bounds the bytes that it makes us pack.
+// Looks at those from index `first` on, which are of one file.
 rn_status store_tensors_check_overlap(const struct weights *weights, int first, rn_error *err);
 
 // Room for one more item of `size` bytes in a table that doubles, so that a count in a file's
@@ -89,8 +89,8 @@ void *store_table_grow(void *table, int count, int *cap, size_t size);
 // Bytes of a value of a fixed size; 0 for strings and arrays.
 extern const uint8_t store_type_bytes[META_TYPE_COUNT];
 
-// gguf.c: reads files[file]: its keys into metas, its tensors behind those that are there. The
-// tensors' names are not indexed yet.
+// gguf.c: reads files[file]: its keys into metas, its tensors behind the present ones. The tensors'
+// names are not indexed yet.
 rn_status gguf_parse(struct weights *weights, int file, struct store_metas *metas, rn_error *err);
 // gguf_split.c: of how many parts the file is one; 1 when the keys do not say.
 rn_status gguf_split_count(const struct store_metas *metas, const char *path, int *count,

@@ -70,9 +70,9 @@ struct rule {
 };
 enum { MAX_RULES = 2 };
 
-// A mix is a format for most matrices, and rules for those that lose most by few bits; the first
-// one that applies counts. These are llama.cpp's mixes, without its exceptions for single models
-// (8 experts, 70B).
+// A mix is a format for most matrices, and rules for the matrices that lose most by few bits; the
+// first rule that fits applies. These are llama.cpp's mixes, without its exceptions for single
+// models (8 experts, 70B).
 struct mix {
     const char *name;
     enum format_id base;
@@ -239,9 +239,9 @@ static void put_hparams(struct maker *m) {
     }
 }
 
-// The token's text in the byte-level alphabet of gpt-2: one for each byte, where those that do not
-// print are numbered from U+0100 in their order, and behind them made-up words. Without merges a
-// prompt has as many tokens as bytes.
+// The token's text in the byte-level alphabet of gpt-2: one for each byte, then made-up words.
+// Bytes that do not print are numbered from U+0100 in their order. Without merges a prompt has as
+// many tokens as bytes.
 static int token_text(int id, int *n_hidden, char out[16]) {
     if (id >= N_BYTE_TOKENS) return snprintf(out, 16, "\xc4\xa0w%d", id); // U+0120 is a space
     const bool prints = (id > 32 && id < 127) || (id > 160 && id != 173);
@@ -277,7 +277,7 @@ static void put_vocab(struct maker *m) {
     put_string(m, "tokenizer.ggml.model", "gpt2");
 }
 
-// Lays a tensor out behind those that are there. In a layer the name gets "blk.N." in front.
+// Places a tensor behind the present ones. In a layer the name gets "blk.N." in front.
 static void add(struct maker *m, const char *name, enum format_id format, int64_t cols,
                 int64_t rows, int64_t n_expert) {
     if (m->status) return;
@@ -393,8 +393,8 @@ static rn_status check_room(const char *name, uint64_t bytes, rn_error *err) {
                    (unsigned long long)bytes, (unsigned long long)there);
 }
 
-// The memory that stands in for the file, aligned to huge pages: what packs the weights reads it
-// faster. Without the right to write, it costs nothing. No file is behind it: what is dropped is
+// The memory that stands in for the file, aligned to huge pages: packing the weights reads it
+// faster. Without the right to write, it costs nothing. No file is behind it: dropped bytes are
 // lost.
 static rn_status map_tensors(struct maker *m, int rights) {
     struct weights *weights = m->weights;

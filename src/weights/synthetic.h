@@ -1,5 +1,5 @@
 // Models of known shapes with random weights and no file, for benchmarks: a speed depends on shapes
-// and formats, not on what the weights say. A spec is SHAPE:FORMAT, as "1b:Q4_K_M", of any case.
+// and formats, not on the values of weights. A spec is SHAPE:FORMAT, as "1b:Q4_K_M", of any case.
 #ifndef RN_WEIGHTS_SYNTHETIC_H
 #define RN_WEIGHTS_SYNTHETIC_H
 

@@ -170,7 +170,7 @@ rn_status store_file_open(struct weights *weights, const char *path, rn_error *e
     return RN_OK;
 }
 
-// The file whose mapping an address lies in; NULL: none.
+// The file whose mapping holds an address; NULL: none.
 static const struct store_file *file_of(const struct weights *weights, const void *data) {
     for (int i = 0; i < weights->n_files; i++) {
         const struct store_file *file = &weights->files[i];

@@ -1,7 +1,7 @@
-// A model's files as named tensors and metadata, whatever their container: one GGUF file, a split
-// GGUF, a Hugging Face folder. Names, keys and shapes are GGUF's in every case, so that nothing
-// above knows where a model came from; what GGUF cannot say has keys of its own (hf_config.c).
-// Owns the mappings; views borrow from them. Invariant: after a successful open every view lies
+// A model's files as named tensors and metadata, from any container: one GGUF file, a split GGUF, a
+// Hugging Face folder. Names, keys and shapes are GGUF's in every case, so that nothing above knows
+// where a model came from. Facts that GGUF cannot express have keys of their own (hf_config.c).
+// Owns the mappings; views borrow from them. Invariant: after a successful open every view is
 // inside a mapping or inside memory that this owns.
 #ifndef RN_WEIGHTS_WEIGHTS_H
 #define RN_WEIGHTS_WEIGHTS_H
@@ -16,8 +16,8 @@ struct tensor_view {
     int n_dims;
     int64_t dim[WEIGHTS_MAX_DIMS]; // dim[0] is the row length (fastest); unused ones are 1
     const void *data;              // NULL where parts is set
-    // Slices of the third dimension that lie apart (one file tensor per expert): [dim[2]], each of
-    // bytes / dim[2]. NULL: all of it is at data.
+    // Slices of the third dimension that are stored apart (one file tensor per expert): [dim[2]],
+    // each of bytes / dim[2]. NULL: all of it is at data.
     const void *const *parts;
     uint64_t bytes;
     uint64_t offset; // in its file; 0 where it was computed at open
@@ -59,8 +59,8 @@ struct hf_arch;
 // error's message begins with the path.
 rn_status weights_open(const char *path, struct weights **out, rn_error *err);
 // The same, or a folder with config.json and safetensors, which is read by the rows of `archs`
-// (hf_arch.h; see model_weights_open). is_vocab: of a folder the metadata alone, and its
-// config.json need not be there.
+// (hf_arch.h; see model_weights_open). With is_vocab only the metadata of a folder are read, and
+// its config.json need not be there.
 rn_status weights_open_any(const char *path, const struct hf_arch *archs, bool is_vocab,
                            struct weights **out, rn_error *err);
 // A GGUF file from memory that outlives it; name is used in messages.

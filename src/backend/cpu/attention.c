@@ -2,8 +2,8 @@
 // program.c; the kernels are in attention_simd.h and reference.c.
 //
 // An item is a tile (query rows of one sequence), one KV head, and a range of the splits that the
-// tile sees. A tile that would keep one thread busy while others have nothing is cut into ranges:
-// each split then leaves its part, and who ends the last range of a head folds the parts in
+// tile sees. A tile that would keep one thread busy while others idle is cut into ranges. Each
+// split then leaves its part, and the thread that ends the last range of a head folds the parts in
 // ascending order. So the bits do not depend on the ranges. Without room for the parts a tile stays
 // whole.
 #include <stdatomic.h>
@@ -13,7 +13,7 @@
 enum {
     INLINE_WORK = 8192,   // vectors: about the microseconds that a parallel run costs
     ITEMS_PER_THREAD = 8, // so that a core that is taken away stalls little
-    QUERY_COST = 2,       // reading a position costs about what so many queries compute on it
+    QUERY_COST = 2,       // queries whose arithmetic takes as long as reading a position
     RANGE_SPLITS = 2,     // of a range, at least: a short one ends before its prefetches pay
 };
 

@@ -1,21 +1,21 @@
 // Attention over the abstract vector of ops_simd.h, which includes this. A query is one head of one
 // row; all queries of a call share each page. Scores have a token in each lane, values a head's
-// element. A block of queries goes through a split alone: scores, softmax, values; what it holds
-// stays in L1. One block reads the pages where they lie; for more of them the split is converted to
-// f32 once, values in panels, and streams from L2. Codes of keys (int8, int4) meet the codes of the
-// query where they lie; those of values are converted without their scales, which multiply the
+// element. A block of queries goes through a split alone: scores, softmax, values; its data stay in
+// L1. One block reads the pages in place. For several blocks the split is converted to f32 once,
+// values in panels, and streams from L2. Codes of keys (int8, int4) are multiplied with the codes
+// of the query in place. Codes of values are converted without their scales, which multiply the
 // probabilities instead.
 //
-// While a split's keys are read its values are prefetched, and with its values the keys of the next
-// split, so memory waits for neither a page's end nor a softmax. Masked positions never enter:
-// scores of masked lanes are replaced before the maximum and after the exponential, and values are
-// added over each query's visible range only.
+// While a split's keys are read, its values are prefetched. While its values are read, the keys of
+// the next split are. So memory waits for neither a page's end nor a softmax. Masked positions
+// never enter: scores of masked lanes are replaced before the maximum and after the exponential,
+// and values are added over each query's visible range only.
 
 enum { PANEL = 32, LINE = 64 };
 _Static_assert((int)SCORE_QUERIES <= ATTENTION_BLOCK && (int)VALUE_QUERIES <= ATTENTION_BLOCK,
                "a block's scores have room");
 
-// What one or more splits give the queries: o is not yet divided by l.
+// The result of one or more splits for the queries: o is not yet divided by l.
 struct attention_part {
     float *o;     // [n_queries, padded_v]
     float *m, *l; // [n_queries]
@@ -32,8 +32,7 @@ struct attention_state {
     const uint8_t *coming[ATTENTION_SPLIT_PAGES]; // of the next split; where there is none, page[]
     const float *q;        // [n_queries, dim_k]; of coded keys NULL, and instead:
     const int8_t *q_code;  // [n_queries, padded_k]
-    const int32_t *q_zero; // [n_queries, blocks] minus the codes' sum, times what a key's code has
-                           // too much
+    const int32_t *q_zero; // [n_queries, blocks] -sum(codes) * zero point of the key codes
     const float *q_scale;  // [n_queries]
     int padded_k;          // to KV_BLOCK, with codes 0
     float *score;          // [VALUE_QUERIES, ATTENTION_SPLIT] of a block
@@ -43,7 +42,7 @@ struct attention_state {
     struct attention_part part, sum;
 };
 
-// The part of [split, split + ATTENTION_SPLIT) that query j sees, relative to its begin.
+// The part of [split, split + ATTENTION_SPLIT) that query j sees, relative to the split's start.
 INLINE void visible(const struct attention_state *st, int j, int *a, int *b) {
     const int pos = st->args->pos[j / st->ratio];
     const int lo = attention_first(st->args, pos) - st->split, hi = pos + 1 - st->split;
@@ -101,8 +100,8 @@ static void prefetch_lines(const uint8_t *at, int64_t from, int64_t to) {
 
 // ---------------------------------------------------------------- scores
 
-// n queries against vecs vectors of tokens of a page's keys, s being their scores. stream: the keys
-// come from memory, and next is prefetched meanwhile, a line for a line.
+// n queries against vecs vectors of tokens of a page's keys, s being their scores. With stream the
+// keys come from memory, and next is prefetched meanwhile, a line for a line.
 INLINE void score_block(const uint8_t *k, enum kv_type type, bool stream, int dim, const float *q,
                         int n, int vecs, float *s, const uint8_t *next) {
     const int64_t row_bytes = kv_bytes(KV_PAGE_TOKENS, type);
@@ -308,8 +307,8 @@ struct value_range {
 };
 
 // o[j] += p[j][t] * v[t] for tokens [t0, t1) of the split, n queries, vecs vectors of elements that
-// begin `skip` bytes after the source. high: int4, the second vector of a block. stream: next is
-// prefetched from skip_next on, a line for a line.
+// start `skip` bytes after the source. With high it is the second vector of a block of int4. With
+// stream, next is prefetched from skip_next on, a line for a line.
 INLINE void value_block(const struct value_source *v, enum kv_type type, bool stream, bool high,
                         int64_t skip, int64_t skip_next, int t0, int t1, const float *p, int n,
                         int vecs, float *o, int64_t ldo) {
@@ -459,7 +458,7 @@ static void block_values(const struct attention_state *st, const struct value_so
         for (int t = a[0], x = 0, y = 0; x < n;) {
             while (y < n && a[y] <= t) y++;
             const int end = y < n && a[y] < b[x] ? a[y] : b[x];
-            if (x < y) // otherwise nobody sees what lies between
+            if (x < y) // otherwise no query sees the keys between
                 add(v, (struct value_range){t, end, d, d1}, p + x * ATTENTION_SPLIT, y - x,
                     o + (int64_t)x * padded, padded);
             t = end;
@@ -490,7 +489,7 @@ static bool split_find(struct attention_state *st) {
     return true;
 }
 
-// split_last: of this call. Pages of the next split that nobody needs are not prefetched.
+// split_last: of this call. Pages of the next split that no query needs are not prefetched.
 static void pages_find(struct attention_state *st, int split_last) {
     const struct attention_args *args = st->args;
     const int64_t index = st->split / KV_PAGE_TOKENS;
@@ -503,7 +502,7 @@ static void pages_find(struct attention_state *st, int split_last) {
     }
 }
 
-// Keys and values as f32, of codes the values alone; what comes next is prefetched.
+// Keys and values as f32, of codes the values alone; the next pages are prefetched.
 static void split_convert(const struct attention_state *st) {
     for (int page = st->page_a; page < st->page_b; page++) {
         if (st->args->type == KV_F32) key_convert(st, page, KV_F32);
@@ -564,7 +563,7 @@ static void split_fold(const struct attention_state *st, const struct attention_
 
 // ---------------------------------------------------------------- rows
 
-// The sink's weight joins the total; what was summed shrinks by the result.
+// The sink's weight joins the total; the sums so far shrink by the result.
 INLINE float sink_add(const struct attention_state *st, int j, float sink) {
     const float m = st->sum.m[j], top = sink > m ? sink : m;
     const float a = rmath_exp(m - top);
@@ -606,8 +605,8 @@ static void query_code(const struct attention_state *st, int j, int8_t *code, in
     }
 }
 
-// Where the queries are read: a row's heads lie side by side, those of several rows are brought
-// there. For coded keys they become codes.
+// Where the queries are read: a row's heads are neighbours; heads of several rows are copied side
+// by side. For coded keys they become codes.
 static void queries_find(struct attention_state *st) {
     const struct attention_args *args = st->args;
     const int64_t row = (int64_t)st->ratio * args->dim_k, n = st->n_queries;

@@ -1,10 +1,10 @@
 // The machine's read bandwidth B, which the efficiency of a step is measured against. Shared
 // machines give memory in short bursts that no step could live on, so B is the best *sustained*
-// rate: threads (all; on small machines one, too) and prefetch distances make configurations, their
-// passes are interleaved over the whole budget, and a configuration's rate is its median pass (its
-// mean, where that is more). All read vectors on huge pages. Page faults are part of the budget,
-// not of a pass; packed weights that are large enough are read in place; a working set that a
-// cache may hold is measured in a buffer of its size.
+// rate. Threads (all; on small machines one, too) and prefetch distances make configurations. Their
+// passes are interleaved over the whole budget. A configuration's rate is its median pass, or its
+// mean where that is more. All read vectors on huge pages. Page faults are part of the budget, not
+// of a pass. Packed weights that are large enough are read in place. A working set that a cache may
+// hold is measured in a buffer of its size.
 #define _GNU_SOURCE 1
 #include "backend/cpu/bandwidth.h"
 
@@ -20,7 +20,7 @@
 
 enum {
     CHUNK_BYTES = 16 << 10,   // buffers are whole chunks
-    TAKE_CHUNKS = 16,         // what a thread takes at a time
+    TAKE_CHUNKS = 16,         // that a thread takes at a time
     TOUCH_BYTES = 2 << 20,    // a huge page
     TOUCH_STEP = 4,           // huge pages per thread between looks at the clock
     PASS_BYTES = 32 << 20,    // of a pass, at least: long beside its start, short beside the budget
@@ -58,8 +58,8 @@ double bandwidth_sustained(bandwidth_pass_fn pass, void *ctx, int n_configs, uin
     for (int c = 0; c < n_configs; c++) passes[c].n = passes[c].total_ns = 0;
     uint64_t spent = 0, longest = 0;
     for (int64_t i = 0; i == 0 || spent + longest <= budget_ns; i++) {
-        // Each round begins with another configuration, so that none keeps step with a neighbour
-        // who comes and goes.
+        // Each round begins with another configuration, so that none keeps step with a neighbour's
+        // load.
         const int c = (int)((i + i / n_configs) % n_configs);
         const uint64_t took = pass(ctx, c), ns = took ? took : 1;
         passes[c].ns[passes[c].n++ % MAX_PASSES] = ns;
@@ -106,7 +106,7 @@ static void read_chunks(void *ctx, int64_t begin, int64_t end, int worker) {
     atomic_fetch_xor_explicit(&r->sink, sum, memory_order_relaxed);
 }
 
-// A pass goes on where the last one stopped, so in a large buffer it finds nothing in the cache.
+// A pass continues where the last one stopped, so in a large buffer it finds nothing in the cache.
 static uint64_t read_pass(void *ctx, int config) {
     struct reading *r = ctx;
     // On a small machine one thread may saturate the memory, and better without company.
@@ -178,8 +178,8 @@ static uint64_t memory_bytes(const struct cpu_backend *b) {
 }
 
 // In a buffer of its own: of the working set's size, which caches may hold in part, or where that
-// is larger, far larger than the caches. Where the system is late with the pages, what is there
-// does as long as the caches do not hold it, and reading still gets half of the budget.
+// is larger, far larger than the caches. If the system is late with the pages, the present ones are
+// enough as long as the caches do not hold them. Reading still gets half of the budget.
 static double read_mapped(struct cpu_backend *b, uint64_t working_set, uint64_t start,
                           uint64_t budget) {
     const uint64_t large = memory_bytes(b), beyond = 2 * b->cache_bytes_all + TOUCH_BYTES;

@@ -12,8 +12,8 @@ static void keep_within(struct cpu_choice *choice, float distance) {
     choose_keep_until(choice, 0, (struct cut){distance, INT32_MAX});
 }
 
-// A distance from the best within which every candidate is whose weight is at least that, if that
-// is more than nothing: more than the weight's error is added.
+// The distance from the best that surely contains every candidate of at least this weight (0.001
+// covers weight_of's error); infinite if the weight underflows.
 static float weight_distance(double weight) {
     return weight < (double)FLT_MIN ? INFINITY : (float)(0.001 - rmath_log(weight));
 }
@@ -88,8 +88,8 @@ void choose_step_min_p(struct cpu_choice *choice) {
     set->n = n;
 }
 
-// Exclude top choices: all tokens that reach the threshold go, but the least likely of them (of
-// equals the one with the higher id, which comes last in the order of likelihood).
+// Exclude top choices: all tokens that reach the threshold are dropped, except the least likely of
+// them. Of equals that is the token with the higher id, which is last in the order of likelihood.
 void choose_step_xtc(struct cpu_choice *choice) {
     struct candidates *set = &choice->set;
     const struct choice_numbers *s = choice->wanted->numbers;

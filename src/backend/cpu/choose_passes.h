@@ -1,7 +1,7 @@
 // The chooser's passes over many logits, one table of functions per instruction set. Every table
 // gives the same bits: masses are sums of integers, other floats are summed in eight lanes, in a
-// fixed order, and no operation is fused (choose_passes_simd.h is the one definition, compiled
-// several times).
+// fixed order, and no operation is fused. The one definition is choose_passes_simd.h, compiled
+// several times.
 //
 // Logits are looked at in blocks of 64, whose largest logits (peaks) are known: a block that
 // cannot matter is not read again.
@@ -26,7 +26,7 @@ struct run {
     float shift, scale;
 };
 
-// What a run's members count for: their weights in units of 2^-30, or 1 each.
+// The units of a run's members: their weights in units of 2^-30, or 1 each.
 enum measure { MEASURE_MASS, MEASURE_COUNT };
 
 enum { CHOOSE_DIGITS = 2048 };
@@ -43,7 +43,7 @@ struct ruler {
 // Those among which a run of the nearest ends; room for whole blocks.
 struct near {
     uint32_t *distance; // their bits; distances are not negative, so these are in their order
-    uint32_t *units;    // what they count for
+    uint32_t *units;    // of the same candidates
     int32_t *id;
 };
 
@@ -64,15 +64,15 @@ struct choose_passes {
     // last_id; the arrays may be the run's own.
     int (*keep_within)(const struct run *run, float centre, float distance, int32_t last_id,
                        float *out, int32_t *id);
-    // Writes the distance of each and what it counts for into its place, and adds the latter to
-    // sum[CHOOSE_DIGITS], if that is not NULL, by the first digit of the distance; some beyond
-    // reach may be missing there. Returns the units of mass of the blocks that are not left out.
+    // Writes the distance and the units of each into its place. If sum[CHOOSE_DIGITS] is not NULL,
+    // it adds the units there by the first digit of the distance; some beyond reach may be missing.
+    // Returns the units of mass of the blocks that are not left out.
     uint64_t (*measure)(const struct run *run, const struct ruler *ruler, const struct near *near,
                         uint64_t *sum);
     // The units of mass of the blocks that are left out.
     uint64_t (*mass_left_out)(const struct run *run, float centre, float reach);
-    // Of those that were measured the ones that count for something and whose distance has that
-    // first digit (-1: any), moved to the front in their order, with their ids.
+    // Moves measured candidates with units above 0 and that first digit of the distance (-1: any)
+    // to the front, in their order, with their ids.
     int (*list)(const struct run *run, const struct ruler *ruler, int digit,
                 const struct near *near);
     // The mean of the logits under their own distribution; the best one's weight is 1. *units: the

@@ -2,8 +2,8 @@
 // whether the machine has it, and that makes the table. The width of a vector follows from what
 // the file is compiled for.
 //
-// Sums of floats have eight lanes: element i of a run goes to lane i % 8, in order, those behind
-// the last whole eight to lane 0; the lanes are added in order. Skipping a block whose terms are
+// Sums of floats have eight lanes: element i of a run goes to lane i % 8, in order. Elements behind
+// the last whole eight go to lane 0. The lanes are added in order. Skipping a block whose terms are
 // all zero changes no bit. Shifting and dividing keep the order of logits, so a peak bounds its
 // block.
 #include <math.h>
@@ -601,7 +601,7 @@ IN_BLOCKS void block_choose(const struct run *run, int at, uint64_t key, const u
             best_see(best, x[j], run->id ? run->id[at + j] : at + j, (uint64_t)bits[j]);
 }
 
-// The block of the best logit comes first: what it leaves to beat rules most others out.
+// The block of the best logit comes first: its result rules most other blocks out.
 static int32_t choose(const struct run *run, uint64_t key) {
     uint64_t steps[BLOCK];
     int top = 0;

@@ -1,9 +1,9 @@
-// What is nearest to a centre: the k best, or the shortest run of the nearest whose units of mass
-// reach a share of their total. Ties go to the lower id. Called by the filters.
+// The candidates nearest to a centre: the k best, or the shortest run of the nearest whose units of
+// mass reach a share of their total. Ties go to the lower id. Called by the filters.
 //
 // The run is not ordered: its end, the cut, is found digit by digit of the distance's bits. The
-// sums of the first digit's values are made over all candidates; only those with the digit in which
-// the wanted sum is reached are looked at further, and what is left is few, or all equal. Sums are
+// sums of the first digit's values are made over all candidates. Only candidates with the digit in
+// which the wanted sum is reached are looked at further. The rest are few, or all equal. Sums are
 // of integers, so no way to make them changes the cut.
 #include <assert.h>
 #include <math.h>
@@ -48,13 +48,13 @@ static struct run peaks_run(const struct chooser *chooser, const struct run *run
 
 // ---------------------------------------------------------------- the cut
 
-// The sum that is looked for, and what of it is nearer than the candidates that are still looked
-// at.
+// The sum that is looked for, and the part of it that is nearer than the candidates that are still
+// looked at.
 struct goal {
     uint64_t wanted, nearer; // nearer < wanted
 };
 
-// The digit in which the goal is reached; what is before it counts as nearer from now on.
+// The digit in which the goal is reached; candidates before it are nearer from now on.
 static int digit_of_goal(const uint64_t *sum, struct goal *goal) {
     int digit = 0;
     while (goal->nearer + sum[digit] < goal->wanted) {
@@ -98,8 +98,8 @@ static void sift_down(uint64_t *key, int n, int at) {
     key[at] = moved;
 }
 
-// The one that reaches the goal, in the order of distance and place; ids ascend with their places.
-// *reached: the sum up to it. n > 0.
+// The candidate that reaches the goal, in the order of distance and place; ids ascend with their
+// places. *reached: the sum up to it. n > 0.
 static int near_in_order(const struct near *near, int n, const struct goal *goal,
                          uint64_t *reached) {
     uint64_t key[FEW], sum = goal->nearer;
@@ -131,7 +131,7 @@ static struct cut cut_at(const struct near *near, int last) {
     return (struct cut){f32_from_bits(near->distance[last]), near->id[last]};
 }
 
-// The end of the run that reaches the goal, among the first n of those that are near.
+// The end of the run that reaches the goal, among the first n near candidates.
 static struct cut cut_among(const struct near *near, int n, struct goal goal) {
     static const int shifts[] = {20, 9, 0}; // 31 bits tell distances apart
     uint64_t reached;
@@ -193,7 +193,7 @@ static struct ruler ruler_of_share(int n, float centre, float share, uint64_t to
 }
 
 // A search for the shortest run with a share of the total, of which only a lower and an upper bound
-// may be known: mostly both lead to the same cut, and what is far is not looked at.
+// may be known. Mostly both lead to the same cut, and far candidates are not looked at.
 struct search {
     const struct choose_passes *passes;
     struct run run;
@@ -210,8 +210,9 @@ static uint64_t search_measure(struct search *search, float centre, uint64_t tot
     return search->passes->measure(&search->run, &search->ruler, &search->near, search->sum);
 }
 
-// The peaks alone are a lower bound of the total, and an upper bound of what is beyond reach: none
-// of a block weighs more than its peak, but for the fraction of a unit and the error of weight_of.
+// The peaks alone are a lower bound of the total, and an upper bound of the mass beyond reach. No
+// candidate of a block weighs more than its peak, but for the fraction of a unit and the error of
+// weight_of.
 static void search_from_best(struct search *search, const struct chooser *chooser) {
     const struct run peaks = peaks_run(chooser, &search->run);
     const uint64_t of_peaks = search->passes->mass_within(&peaks, 0, INFINITY);

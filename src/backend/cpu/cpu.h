@@ -1,11 +1,11 @@
-// The CPU backend's own state. cpu.c creates and destroys it, layout.c gives it memory, pack.c
-// packs the weights, program.c compiles and runs the stages, attention.c that of attention, recur.c
-// that of recurrences, experts.c those of mixtures of experts; pages.c clears and copies KV pages;
-// choose_rows.c chooses tokens.
+// The CPU backend's own state. It is created and destroyed by cpu.c, gets its memory from layout.c,
+// and its weights are packed by pack.c. Stages are compiled and run by program.c; attention.c,
+// recur.c and experts.c have those of attention, recurrences and mixtures of experts. KV pages are
+// cleared and copied by pages.c; tokens are chosen by choose_rows.c.
 //
-// Invariant: after create nothing here is allocated or moved (but for the profile, when it is first
-// switched on); a run writes only into `memory` and `kv`, the matmuls' n, and the few members that
-// are marked as a run's.
+// Invariant: after create nothing here is allocated or moved, except the profile when it is first
+// switched on. A run writes only into `memory` and `kv`, the matmuls' n, and the members that are
+// marked as a run's.
 #ifndef RN_BACKEND_CPU_CPU_H
 #define RN_BACKEND_CPU_CPU_H
 
@@ -18,7 +18,7 @@
 
 struct cpu_weight {
     const struct matmul_kernel *kernel; // NULL: the reference on the file's rows
-    const void *packed;                 // what the kernel reads; NULL: not used by a MATMUL
+    const void *packed;                 // the packed weights; NULL: not used by a MATMUL
     const void **expert;                // [n_expert] the same for each expert
     const float *vector; // norm weights, biases (of experts: row by row), sinks as f32
 };
@@ -60,14 +60,13 @@ struct cpu_tile {
     float *parts;        // [n_head_kv, head_floats]
 };
 
-// Which token goes to which expert. A pair is a token and one of its experts; pairs lie sorted by
-// expert, those of one expert in the tokens' order, so that an expert's weights are read once for
-// all of its tokens.
+// Which token goes to which expert. A pair is a token and one of its experts. Pairs are sorted by
+// expert, then in the tokens' order. So an expert's weights are read once for all of its tokens.
 struct cpu_route {
     int buffer;      // the ROUTE that this holds: its out
     int n_pairs;     // rows * experts used
     int32_t *row;    // [pairs] the row of each pair
-    int32_t *pair;   // [rows * used] where the pair of (row, rank) lies
+    int32_t *pair;   // [rows * used] the index of the pair of (row, rank)
     int32_t *first;  // [n_expert + 1] the first pair of each expert
     int32_t *active; // [n_expert] experts that have pairs
     int n_active;
@@ -96,7 +95,7 @@ struct cpu_backend {
     struct region kv[PLAN_MAX_KV_GROUPS];
     uint64_t page_bytes[PLAN_MAX_KV_GROUPS];
 
-    // of a run: scratch in `memory`, and what the run is about
+    // of a run: scratch in `memory`, and its batch
     int8_t *xq;    // rows * cols: quantized input of the next matmuls, in matmul.h's order
     float *xd;     // a 32nd as many
     int16_t *xsum; // a 16th

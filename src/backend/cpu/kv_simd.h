@@ -1,6 +1,6 @@
-// KV append over the abstract vector of ops_simd.h, which includes this, and what attention shares
-// with it: the rotation of keys and queries. One token is appended per sequence and step, so what
-// counts is that little is computed; keys are scattered, a few elements to each row of the page.
+// KV append over the abstract vector of ops_simd.h, which includes this, and the rotation of keys
+// and queries, which attention uses too. One token is appended per sequence and step, so little
+// should be computed; keys are scattered, a few elements to each row of the page.
 
 // ---------------------------------------------------------------- numbers
 

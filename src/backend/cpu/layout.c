@@ -107,7 +107,7 @@ static void carve_attention(struct cpu_backend *b, const struct backend_config *
     b->out_pos = region_carve(carver, rows, sizeof *b->out_pos);
 }
 
-// A vector is used where it lies if it is f32 already (files may align tensors to a byte).
+// A vector is used in place if it is f32 already (files may align tensors to a byte).
 static void carve_vector(struct cpu_backend *b, int index, struct region_carver *carver) {
     if (index == PLAN_NONE || b->weight[index].vector) return;
     const struct plan_weight *weight = &b->plan->weight[index];

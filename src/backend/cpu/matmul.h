@@ -14,9 +14,9 @@ enum cpu_isa { ISA_SCALAR, ISA_AVX2, ISA_AVXVNNI, ISA_AVX512, ISA_NEON, ISA_COUN
 
 enum {
     MATMUL_GROUP = 16, // rows interleaved
-    MATMUL_TILE = 16,  // tokens whose quantized blocks lie together
+    MATMUL_TILE = 16,  // tokens whose quantized blocks are stored together
     MATMUL_SPAN = 32,  // columns of a quantized block
-    // Kernels for many tokens share work between so many groups.
+    // Groups between which kernels for many tokens share work.
     MATMUL_PANEL_GROUPS = 4,
     MATMUL_SCRATCH_BYTES = 140 << 10,
 };
@@ -27,8 +27,9 @@ struct matmul_args {
     int n;          // tokens
     const float *x; // [n, ldx] activations; read by float formats
     int64_t ldx;
-    // Quantized activations, read by block formats. Tokens lie in tiles of 16, the last of which
-    // may be narrower; inside a tile block after block, in a block token after token (matmul_x).
+    // Quantized activations, read by block formats. Tokens are stored in tiles of 16, the last of
+    // which may be narrower; inside a tile block after block, in a block token after token
+    // (matmul_x).
     const int8_t *xq;    // 32 per block
     const float *xd;     // 1: their scale
     const int16_t *xsum; // 2: exact sums of xq over each 16
@@ -42,7 +43,7 @@ struct matmul_args {
     void *scratch;
 };
 
-// Where a token's quantized blocks lie: block b is number first + b * stride.
+// Where a token's quantized blocks are stored: block b is number first + b * stride.
 struct matmul_x {
     int64_t first, stride;
 };
@@ -57,7 +58,7 @@ static inline struct matmul_x matmul_x_of(int n, int64_t token, int64_t cols) {
 // 16).
 typedef void (*matmul_fn)(const struct matmul_args *args, int64_t group_begin, int64_t group_end);
 
-// What a kernel is chosen by, besides format and instruction set: the number of tokens.
+// A kernel is chosen by format, instruction set, and this: the number of tokens.
 enum matmul_shape { SHAPE_ONE, SHAPE_FEW, SHAPE_MANY, SHAPE_PANEL, SHAPE_COUNT };
 enum { SHAPE_FEW_MAX = 8, SHAPE_MANY_MAX = 32 };
 
@@ -77,7 +78,7 @@ struct matmul_kernel {
     void (*pack)(const struct plan_weight *weight, int64_t group_begin, int64_t group_end,
                  void *dst);
     matmul_fn run[SHAPE_COUNT];
-    const char *name[SHAPE_COUNT]; // what the kernel is, for people
+    const char *name[SHAPE_COUNT]; // the kernel's description, for people
 };
 
 // NULL: no tuned kernel; use matmul_reference on the file's rows.

@@ -1,8 +1,8 @@
-// The AVX2 and AVX-VNNI kernels of block formats, as one template: a lane is a row, a group of 16
+// The AVX2 and AVX-VNNI kernels of block formats, as one template. A lane is a row, a group of 16
 // is two registers (halves), and up to 4 tokens are computed together: 8 sums, 4 vectors of weights
-// and 2 of activations fill the 16 registers. What differs between formats is a codec; MATMUL_VNNI
-// says how bytes are multiplied. Integer sums are exact, so only the float operations after them
-// are ordered: per lane they are matmul_reference()'s.
+// and 2 of activations fill the 16 registers. Formats differ in their codec; MATMUL_VNNI says how
+// bytes are multiplied. Integer sums are exact, so only the float operations after them are
+// ordered: per lane they are matmul_reference()'s.
 //
 // The weights' bytes are unsigned (q + zero); an integer sum therefore begins at -zero * sum(xq).
 // Few tokens decode weights as they use them, more go over blocks that were decoded into bytes:
@@ -90,7 +90,7 @@ INLINE void prefetch(const uint8_t *w, int bytes) {
         _mm_prefetch((const char *)w + 8192 + i, _MM_HINT_T1);
 }
 
-// What n tokens bring to one block: each pointer is to the first token's.
+// The data of n tokens for one block: each pointer is to the first token's.
 struct places {
     const int8_t *xq;
     const float *d;

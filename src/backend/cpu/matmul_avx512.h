@@ -1,12 +1,13 @@
-// The AVX-512 kernels of block formats, as one template: a lane is a row of the group, a tile is up
-// to 16 tokens, and a weight is decoded once per tile. What differs between formats is a codec.
-// Integer sums are exact, so only the float operations after them are ordered: per lane they are
+// The AVX-512 kernels of block formats, as one template. A lane is a row of the group, a tile is up
+// to 16 tokens, and a weight is decoded once per tile. Formats differ in their codec. Integer sums
+// are exact, so only the float operations after them are ordered: per lane they are
 // matmul_reference()'s.
 //
 // Weights are unsigned for vpdpbusd (q + zero); an integer sum therefore begins at -zero * sum(xq),
 // which is made for 8 blocks at a time from the sums that the activations carry. A block of 32
 // columns then costs a token 8 vpdpbusd, a conversion, a product and an fma (and one more fma with
-// offsets): 10 or 11 cycles on Zen 4, which does one such instruction of 512 bits per cycle.
+// offsets). That is 10 or 11 cycles on Zen 4, which does one such instruction of 512 bits per
+// cycle.
 #ifndef RN_BACKEND_CPU_MATMUL_AVX512_H
 #define RN_BACKEND_CPU_MATMUL_AVX512_H
 
@@ -17,7 +18,7 @@
 enum {
     QUADS = 8,        // of a block of 32 columns
     STEP_BLOCKS = 8,  // blocks between two preparations of starts and offsets
-    PANEL_BLOCKS = 16 // of a panel: what stays in the first-level cache
+    PANEL_BLOCKS = 16 // of a panel, which stays in the first-level cache
 };
 
 // How a format's packed unit becomes numbers. block: of 32 columns, inside the unit. Formats with
@@ -93,8 +94,8 @@ INLINE void starts_make(const struct matmul_args *args, int64_t at, int count, c
     }
 }
 
-// sum + the dot products of a quad of q with four bytes of x. gcc 12 makes a load of its own from
-// the broadcast; as the instruction's operand it is free.
+// sum + the dot products of a quad of q with four bytes of x. With gcc 12 the broadcast becomes a
+// load of its own; as the instruction's operand it is free.
 INLINE __m512i dot(__m512i sum, __m512i q, const int8_t *x) {
 #if defined(__SANITIZE_ADDRESS__)
     return _mm512_dpbusd_epi32(sum, q, _mm512_set1_epi32(word_at(x)));
@@ -127,7 +128,7 @@ INLINE __m512 block_add(__m512 acc, const __m512i *q, const __m512 *scale, const
     return acc;
 }
 
-// n tokens from `token` on, which lie in one tile of the activations.
+// n tokens from `token` on, all in one tile of the activations.
 INLINE void tile_block(const struct codec *c, const struct matmul_args *args, const uint8_t *w,
                        int64_t row, int token, const int n) {
     _Alignas(64) int32_t start[STEP_BLOCKS * MATMUL_TILE * 2];
@@ -231,7 +232,7 @@ void matmul_panel_avx512(const struct matmul_args *args, int64_t group_begin, in
                             name##_decode);                                                        \
     }
 
-// Whole tiles of 16 tokens by one function, what is left by the others.
+// Whole tiles of 16 tokens by one function, the remaining tokens by the others.
 static inline void tiles_run_avx512(const struct matmul_args *args, int64_t group_begin,
                                     int64_t group_end, int64_t group_bytes, const tile_fn *tiles,
                                     tile_fn tile_16) {

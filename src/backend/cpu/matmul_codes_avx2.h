@@ -1,6 +1,6 @@
-// How a part of the packed codes becomes bytes, for the AVX2 and AVX-VNNI codecs: see
-// matmul_layout.h for what nibbles, bits and twos are. w points at the half's own bytes of a block.
-// Included by the files of codecs only.
+// How a part of the packed codes becomes bytes, for the AVX2 and AVX-VNNI codecs; matmul_layout.h
+// defines nibbles, bits and twos. The pointer w is to the half's own bytes of a block. Included by
+// the files of codecs only.
 #ifndef RN_BACKEND_CPU_MATMUL_CODES_AVX2_H
 #define RN_BACKEND_CPU_MATMUL_CODES_AVX2_H
 

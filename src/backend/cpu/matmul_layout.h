@@ -26,7 +26,7 @@
 //           2 bits per span, lowest first; per 32 columns: twos of 16, of the other 16, bits
 //   IQ4_XS  f16 d[16]; u8 high[2][16], 2 bits per span; u8 low[4][16], a nibble per span;
 //           per span nibbles
-// Who reads it: the packers (matmul_pack.c), the kernels, matmul_table.c.
+// Read by the packers (matmul_pack.c), the kernels, matmul_table.c.
 #ifndef RN_BACKEND_CPU_MATMUL_LAYOUT_H
 #define RN_BACKEND_CPU_MATMUL_LAYOUT_H
 
@@ -59,7 +59,7 @@ enum {
     PACK_NIBBLES = 4 * PACK_VECTOR,
     PACK_FIVES = 5 * PACK_VECTOR, // nibbles, bits
 
-    // where the codes begin, and what a block or span of them takes
+    // where the codes start, and the bytes of a block or span of them
     Q8_0_CODES = 64,
     Q8_0_BLOCK = 8 * PACK_VECTOR,
     PAIR_MIN = 64, // Q4_1 and Q5_1: f16 m[2][16]

@@ -1,6 +1,6 @@
-// The NEON kernels of block formats, as one template: a lane is a row of the group, whose 16 rows
-// are four registers; a tile is up to 4 tokens, and a weight is decoded once per tile. What differs
-// between formats is a codec. Integer sums are exact, so only the float operations after them are
+// The NEON kernels of block formats, as one template. A lane is a row of the group, whose 16 rows
+// are four registers. A tile is up to 4 tokens, and a weight is decoded once per tile. Formats
+// differ in their codec. Integer sums are exact, so only the float operations after them are
 // ordered: per lane they are matmul_reference()'s.
 //
 // SDOT multiplies signed bytes. Packed codes of up to 6 bits are small enough to be read as signed
@@ -18,7 +18,7 @@ enum {
     QUADS = 8,         // of a block of 32 columns
     QUARTERS = 4,      // of a group: registers of 4 rows
     TILE_MAX = 4,      // tokens
-    PANEL_BLOCKS = 16, // of a panel: what stays in the first-level cache
+    PANEL_BLOCKS = 16, // of a panel, which stays in the first-level cache
 };
 
 typedef float32x4x4_t rows16; // a float for each row of a group
@@ -71,13 +71,13 @@ static __attribute__((noinline)) void rows_store(const struct matmul_args *args,
     memcpy(out, whole, (size_t)(left < MATMUL_GROUP ? left : MATMUL_GROUP) * sizeof *out);
 }
 
-// What n tokens bring to a block, a lane per token: d, and per span -zero * sum and d * sum.
+// The data of n tokens for a block, a lane per token: d, and per span -zero * sum and d * sum.
 struct brought {
     float32x4_t d, offset[2];
     int32x4_t start[2];
 };
 
-// n words of four bytes, in as many lanes; what the others hold does not matter.
+// n words of four bytes, in as many lanes; the other lanes do not matter.
 INLINE uint32x4_t words_load(const void *p, const int n) {
     const uint8_t *at = p;
     if (n == 4) return vreinterpretq_u32_u8(vld1q_u8(at));
@@ -127,7 +127,7 @@ INLINE float32x4_t quarter_add(const struct codec *c, float32x4_t acc, const int
     return acc;
 }
 
-// Adds `count` blocks, which begin at w, to n tokens from `token` on, which lie in one tile of the
+// Adds `count` blocks, which start at w, to n tokens from `token` on, all in one tile of the
 // activations; the first block is number `first` there.
 INLINE void blocks_add(const struct codec *c, const struct matmul_args *args, const uint8_t *w,
                        int64_t first, int64_t count, int token, const int n, rows16 *acc) {
@@ -143,7 +143,7 @@ INLINE void blocks_add(const struct codec *c, const struct matmul_args *args, co
         if (c->offsets) c->mins(unit, block, min);
         UNROLL for (int quarter = 0; quarter < QUARTERS; quarter++) {
             int8x16_t q[QUADS];
-            // Activations are loaded anew for each quarter: gcc would otherwise keep all of them
+            // Activations are loaded again for each quarter: gcc would otherwise keep all of them
             // in registers, and the accumulators in memory.
             __asm__("" ::: "memory");
             c->codes(unit, block, quarter, q);

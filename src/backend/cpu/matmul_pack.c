@@ -72,8 +72,8 @@ static void bits_store(uint32_t word, int row, uint8_t *dst) {
     word_store(dst, row, out);
 }
 
-// Puts one row's block, as the file has it, into its place among the 16. index: which block of its
-// unit; dst: the unit, all zeros where the codes below add bits.
+// Puts one row's block, as the file has it, into its place among the 16. The block is number index
+// of its unit; dst is the unit, all zeros where the codes below add bits.
 typedef void (*block_fn)(const void *src, int row, int index, uint8_t *dst);
 
 static void block_f32(const void *src, int row, int index, uint8_t *dst) {

@@ -1,6 +1,6 @@
 // The loops around the AVX2 and AVX-VNNI kernels of block formats (matmul_avx2.h), one for all
 // formats. Columns are taken some blocks at a time. For few tokens the format's kernel decodes them
-// as it multiplies; for more they are decoded once into a panel of bytes that stays in the
+// as it multiplies. For more they are decoded once into a panel of bytes that stays in the
 // first-level cache, and tiles of 16 tokens pass over it. The order of float operations per (row,
 // token) is that of all other kernels: blocks ascending; in between the sums rest in memory.
 #if defined(__x86_64__)
@@ -9,12 +9,12 @@
 
 enum {
     PANEL_BLOCKS = 16,
-    PANEL_TOKENS = 256, // so many sums rest in the second-level cache
+    PANEL_TOKENS = 256, // tokens whose sums rest in the second-level cache
     PANEL_TILES = PANEL_TOKENS / MATMUL_TILE,
     TILE_PLACES = PANEL_BLOCKS * MATMUL_TILE * 2,
 };
 
-// What one tile of tokens brings to a panel's columns, besides the quantized activations.
+// The data of one tile of tokens for a panel's columns, besides the quantized activations.
 struct columns {
     _Alignas(32) int32_t start[TILE_PLACES];
     _Alignas(32) float offset[TILE_PLACES];

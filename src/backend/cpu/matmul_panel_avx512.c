@@ -1,4 +1,4 @@
-// The matrix product for many tokens with AVX-512: a group's columns are decoded once into a panel
+// The matrix product for many tokens with AVX-512. A group's columns are decoded once into a panel
 // of bytes that stays in the first-level cache, and tiles of 16 tokens pass over it. One function
 // serves all block formats; decoding is the format's (matmul_avx512.h). The order of float
 // operations per (row, token) is that of all other kernels: blocks ascending; between panels the
@@ -8,12 +8,12 @@
 #include "backend/cpu/matmul_avx512.h"
 
 enum {
-    PANEL_TOKENS = 256, // so many accumulators rest in the second-level cache
+    PANEL_TOKENS = 256, // tokens whose sums rest in the second-level cache
     PANEL_TILES = PANEL_TOKENS / MATMUL_TILE,
     TILE_PLACES = PANEL_BLOCKS * MATMUL_TILE * 2,
 };
 
-// What the tokens of a call bring to one panel's columns.
+// The data of a call's tokens for one panel's columns.
 struct columns {
     _Alignas(64) int32_t start[PANEL_TILES][TILE_PLACES];
     _Alignas(64) float offset[PANEL_TILES][TILE_PLACES];

@@ -1,4 +1,4 @@
-// The matrix product for many tokens with NEON: a group's columns are decoded once into a panel of
+// The matrix product for many tokens with NEON. A group's columns are decoded once into a panel of
 // signed bytes that stays in the first-level cache, and tiles of 4 tokens pass over it. To the
 // template of matmul_neon.h a panel is one more format, so one function serves all of them. The
 // order of float operations per (row, token) is that of all other kernels: blocks ascending;
@@ -7,7 +7,7 @@
 
 #include "backend/cpu/matmul_neon.h"
 
-enum { PANEL_TOKENS = 256 }; // so many accumulators rest in the second-level cache
+enum { PANEL_TOKENS = 256 }; // tokens whose sums rest in the second-level cache
 
 INLINE void panel_codes(const uint8_t *unit, int block, int quarter, int8x16_t *q) {
     (void)block;

@@ -1,5 +1,5 @@
 // The definition of the matrix product and of activation quantization: scalar, in the order of the
-// numerics contract (docs/ARCHITECTURE.md). Every tuned kernel gives these bits; so does a machine
+// numerics contract (docs/NUMERICS.md). Every tuned kernel gives these bits; so does a machine
 // without one, which runs this code.
 //
 // Invariant: the operations on one (row, token) and their order do not depend on n or on the range

@@ -1,6 +1,6 @@
 // THE table of tuned kernels: which function serves which format, instruction set and number of
 // tokens. Every kernel of a format reads the same packed layout, so a matrix is packed once for
-// whatever instruction set the machine has. `runnel bench --kernels` prints it.
+// every instruction set. `runnel bench --kernels` prints it.
 #include "backend/cpu/matmul_table.h"
 
 #define SHAPES(one, few, many, panel)                                                              \

@@ -1,5 +1,5 @@
-// What the tuned matmul kernels share whatever their instruction set: how a group's tokens are cut
-// into tiles, and words. Included by matmul_<isa>.h only; nothing here computes.
+// Shared by the tuned matmul kernels of all instruction sets: how a group's tokens are cut into
+// tiles, and words. Included by matmul_<isa>.h only; nothing here computes.
 #ifndef RN_BACKEND_CPU_MATMUL_TILE_H
 #define RN_BACKEND_CPU_MATMUL_TILE_H
 

@@ -282,7 +282,7 @@ static bool is_here_vnni(void) {
 
 const struct cpu_ops ops_avx2 = {.isa = ISA_AVX2, .name = "avx2", .is_here = is_here, FUNCTIONS};
 
-// What the instruction adds is in the matrix products.
+// Only the matrix products use the added instruction.
 const struct cpu_ops ops_avxvnni = {.isa = ISA_AVXVNNI,
                                     .name = "avxvnni",
                                     .is_here = is_here_vnni,

@@ -1,6 +1,6 @@
-// The ops of cpu_ops over an abstract vector of 16 floats; ops_avx2.c and ops_avx512.c include this
-// after defining v16, its primitives and the blocking constants, so each algorithm is written once.
-// 16 is the number of virtual lanes of the contract's reductions.
+// The ops of cpu_ops over an abstract vector of 16 floats; ops_avx2.c, ops_avx512.c and ops_neon.c
+// include this after defining v16, its primitives and the blocking constants. So each algorithm is
+// written once. 16 is the number of virtual lanes of the contract's reductions.
 //
 // Primitives: v_load, v_load_part (n < 16; the rest 0), v_store, v_store_part, v_load_f16,
 // v_load_f16_part, v_store_f16, v_set, v_add, v_sub, v_mul, v_div, v_fma (a * b + c), v_max (a > b

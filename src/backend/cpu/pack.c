@@ -1,8 +1,8 @@
 // Packs the weights of matrix products into the layout of their kernels, at create: as fast as the
 // files can be read, with bounded memory beside the packed bytes. All matrices are cut into slices
-// of whole row groups, in the order they lie in memory or file; threads take one after the other,
-// fetch its bytes and pack them, so that reading, packing and the page faults of the packed region
-// go on side by side. Each group is packed once, into bytes of its own. Progress is reported from
+// of whole row groups, in their order in memory or file. Threads take one slice after the other,
+// fetch its bytes and pack them. So reading, packing and the page faults of the packed region
+// happen side by side. Each group is packed once, into bytes of its own. Progress is reported from
 // the caller's thread, in bytes of the file's format.
 #include <assert.h>
 #include <stdatomic.h>
@@ -30,14 +30,14 @@ struct packing {
     const struct backend_config *config;
     struct slice *slice;
     int64_t n_slice, cap_slice;
-    uint64_t slice_bytes;  // of one that is more than a group, at most
+    uint64_t slice_bytes;  // of a slice of more than a group, at most
     uint64_t total;        // bytes of the file
     uint64_t reported;     // of the caller's thread
-    _Atomic int64_t next;  // slice that nobody has taken
+    _Atomic int64_t next;  // slice that no thread has taken
     _Atomic uint64_t done; // bytes of the file
     struct region fetched; // [threads, fetched_bytes]
     uint64_t fetched_bytes;
-    _Atomic bool failed; // whoever sets it first sets the status and err
+    _Atomic bool failed; // the thread that sets it first sets the status and err
     rn_status status;
     rn_error *err;
 };
@@ -157,7 +157,7 @@ static rn_status prepare(struct cpu_backend *b, struct packing *p) {
         return err_set(p->err, RN_ERR_NOMEM, "cannot allocate %lld slices of weights",
                        (long long)p->cap_slice);
     cut_all(b, p);
-    // Disks are fastest in order, and what they are asked for ahead is then what comes next.
+    // Disks are fastest in order, and the bytes that are read ahead are then the next ones.
     qsort(p->slice, (size_t)p->n_slice, sizeof *p->slice, slices_compare);
     if (!p->plan->fetch) return RN_OK;
     if (!ck_pad(p->fetched_bytes, FETCH_ALIGN, &p->fetched_bytes) ||

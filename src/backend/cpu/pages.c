@@ -2,8 +2,8 @@
 // program.c and through backend.h.
 //
 // The batch's list is in order: a page may be copied to and then copied from. A byte of a page
-// depends on the same byte of another page of its group alone, so an item is a group and a part of
-// its pages' bytes, for which one thread walks the whole list: all threads work, and none waits.
+// depends only on the same byte of another page of its group. So an item is a group and a part of
+// its pages' bytes, for which one thread walks the whole list. All threads work, and none waits.
 #include <assert.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-// The machine's arithmetic peak, which the efficiency of a prompt is measured against: all threads
-// run a loop of the backend's best dot product in registers, for about 20 ms, and the best pass
-// counts. Called by the backend's class only.
+// The machine's arithmetic peak, with which the efficiency of a prompt is compared. All threads run
+// a loop of the backend's best dot product in registers, for about 20 ms; the peak is the best
+// pass. Called by the backend's class only.
 #include "backend/cpu/peak.h"
 
 #include <math.h>

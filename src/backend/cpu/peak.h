@@ -1,5 +1,5 @@
-// Loops that do nothing but multiply and add, in registers: what the machine could compute if no
-// byte had to be moved. One pair per instruction set; peak.c times them.
+// Loops that only multiply and add, in registers: the machine's rate if no byte had to be moved.
+// One pair per instruction set; peak.c times them.
 #ifndef RN_BACKEND_CPU_PEAK_H
 #define RN_BACKEND_CPU_PEAK_H
 

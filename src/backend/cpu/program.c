@@ -1,9 +1,9 @@
 // The compiled program: stages over ranges of the plan's ops, and their execution.
 //
 // Matrix products that share an input are one stage: one parallel run over all their row groups,
-// after the input was quantized once (experts.c has those of experts, attention.c has
-// attention, recur.c recurrences). Other ops are stages of their own, over rows; little work stays
-// on the calling thread, because waking the others would cost more.
+// after the input was quantized once. Stages of experts are in experts.c, attention is in
+// attention.c, recurrences are in recur.c. Other ops are stages of their own, over rows; little
+// work stays on the calling thread, because waking the others would cost more.
 #include <assert.h>
 #include <limits.h>
 #include <stdio.h>
@@ -84,7 +84,7 @@ static int64_t group_chunk(const struct cpu_backend *b, const struct cpu_stage *
     return chunk < 2 ? 2 : chunk / 2 * 2; // float kernels take groups in pairs
 }
 
-// The rows that xq holds: how they lie depends on how many of the buffer there are.
+// The rows that xq holds: their layout depends on the number of the buffer's rows.
 struct quantized {
     int buffer;
     enum row_domain rows;

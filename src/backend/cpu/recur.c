@@ -3,7 +3,7 @@
 //
 // Channels do not depend on each other, so an item is a sequence and a range of channels, whose
 // rows go in order. The state is read from the page of the position before the first row, and left
-// in the page of each block that the rows reach; inside a block it stays with the kernel.
+// in the page of each block that the rows reach. Inside a block it stays with the kernel.
 #include <assert.h>
 
 #include "backend/cpu/cpu.h"

@@ -1,6 +1,6 @@
 // The definition of every op but the matrix product (matmul_reference), a row at a time, in plain
-// scalar code: what the "scalar" instruction set runs, and what tuned kernels are compared with.
-// docs/ARCHITECTURE.md states the same in words.
+// scalar code. The "scalar" instruction set runs it, and tuned kernels are compared with it. The
+// same in words: docs/NUMERICS.md.
 #ifndef RN_BACKEND_CPU_REFERENCE_H
 #define RN_BACKEND_CPU_REFERENCE_H
 
@@ -26,7 +26,7 @@ void reference_softcap(float *x, float cap, int64_t n);
 void reference_kv_append(const struct kv_append_args *args);
 void reference_attention(const struct attention_args *args, float *scratch);
 // These are the same for every instruction set.
-// The k best of n logits, by rank, and their weights; see ROUTE in docs/ARCHITECTURE.md.
+// The k best of n logits, by rank, and their weights; see ROUTE in docs/NUMERICS.md.
 void reference_route(const float *logit, int n, int k, bool normalize, float *id, float *weight);
 // The row of a token, decoded from the file's layout.
 void reference_embed(const struct plan_weight *weight, int32_t row, float scale, float *y);

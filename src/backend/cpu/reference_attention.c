@@ -1,9 +1,9 @@
 // The definition of KV append and attention, for every KV type; see reference.h. The numbers of a
-// page are read where they lie, one at a time.
+// page are read in place, one at a time.
 //
 // Coded types (int8, int4) store k = code * scale: an entry's codes and scales depend on its own
 // token alone. Keys are rotated before they are coded, and queries as well, so that one large
-// element does not take the precision of the others: the scores stay what they are.
+// element does not take the precision of the others. The scores stay the same.
 #include <math.h>
 #include <string.h>
 
@@ -156,7 +156,7 @@ void reference_kv_append(const struct kv_append_args *args) {
 
 // ---------------------------------------------------------------- attention
 
-// One KV head: what all its queries share.
+// One KV head: the data that all its queries share.
 struct head {
     const struct attention_args *args;
     struct kv_layout layout;
@@ -249,7 +249,7 @@ static void sink_add(float sink, int dim_v, struct softmax *sum) {
     for (int d = 0; d < dim_v; d++) sum->o[d] *= a;
 }
 
-// The query rotated and as codes of int8, one scale for all: what meets the keys' codes.
+// The query rotated and as codes of int8, one scale for all, to be multiplied with the keys' codes.
 static void query_code(struct head *head, const float *q) {
     const int dim = head->args->dim_k;
     float most = 0, factor;

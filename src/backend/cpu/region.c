@@ -16,7 +16,7 @@ static rn_status no_memory(uint64_t bytes, const char *what, rn_error *err) {
                    (unsigned long long)bytes, what);
 }
 
-// Gives back what lies before the first huge page boundary and after the end.
+// Gives back the memory before the first huge page boundary and after the end.
 static uint8_t *trim_to_huge(uint8_t *raw, uint64_t bytes) {
     const uint64_t before = (HUGE_BYTES - (uintptr_t)raw % HUGE_BYTES) % HUGE_BYTES;
     if (before) munmap(raw, before);
@@ -52,7 +52,7 @@ void region_unmap(struct region *region) {
 
 void region_forget(struct region *region, uint64_t first, uint64_t bytes) {
     assert(first <= region->bytes && bytes <= region->bytes - first);
-    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE); // the base lies on such a boundary
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE); // the base is on such a boundary
     const uint64_t begin = (first + page - 1) / page * page, end = (first + bytes) / page * page;
     if (begin < end) madvise(region->base + begin, end - begin, MADV_DONTNEED);
 }

@@ -8,7 +8,7 @@
 struct region {
     uint8_t *base; // NULL: empty
     uint64_t bytes;
-    uint64_t mapped; // what the system was asked for
+    uint64_t mapped; // bytes that the system was asked for
 };
 
 // Fails with RN_ERR_NOMEM, naming `what` and the number of bytes. 0 bytes give an empty region.
