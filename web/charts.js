@@ -16,8 +16,8 @@ const palette = [
 // Stable for a stream's number, so a stream has one colour in the map and on its lane.
 export const streamColour = (n) => palette[(n - 1 + palette.length) % palette.length];
 
-// What a gap was spent on; the later wins where several fall on one pixel. Height: a second way to
-// see it.
+// The causes of gaps; the later wins where several fall on one pixel. Height: a second way to see
+// it.
 export const causes = [
     { name: 'decode', text: 'decoding', colour: '#7fa8a8', height: 3 },
     { name: 'prompt', text: 'prompts of others', colour: '#e69f00', height: 6 },
@@ -102,7 +102,7 @@ export function arcDraw(node, share) {
 
 // --- histograms: {le: [bounds in seconds], count: [one more than bounds]} ---
 
-// The server counts as Prometheus does, each bucket with all below it; what is drawn is each alone.
+// The server's buckets are cumulative, as in Prometheus; the drawing shows each bucket alone.
 export const eachAlone = ({ le, count }) => ({
     le,
     count: count.map((n, i) => n - (i ? count[i - 1] : 0)),

@@ -35,7 +35,7 @@ const ideas = [
 const drawMs = 100;
 const saveMs = 1000;
 
-let chat = null; // the one that is shown
+let chat = null; // the chat that is shown
 const runs = new Map(); // chat id -> {abort, message}
 const views = new Map(); // message -> its nodes, of the shown chat
 let editing = null; // the message that is being edited
@@ -101,7 +101,7 @@ function grow(area) {
 
 // --- which conversation ---
 
-// null, or one that is not there: a new one.
+// null or unknown: a new one.
 function chatShow(id) {
     chat = chatGet(id) ?? (chat && !chat.messages.length && !chat.gone ? chat : chatNew());
     currentSet(chat.id);
@@ -439,7 +439,7 @@ function editDraw(view, message) {
 
 const drafts = (t) => `${count(t.draft_n_accepted)} of ${count(t.draft_n)} drafted tokens accepted`;
 
-// What an answer cost, as the server counted it.
+// The figures of an answer, from the server's timings.
 function stats(message) {
     if (message.role === 'user' || message.state === 'waiting' || message.state === 'writing')
         return [];

@@ -11,7 +11,7 @@ const lanes = new Map(); // stream number -> lane
 let spanMs = 20000;
 let now = 0; // the server's clock
 let active = 0; // streams that have not ended
-let cursor = null; // {n, ago_ms}: what is read out
+let cursor = null; // {n, ago_ms}: the token that is read out
 
 export function lanesInit() {
     const list = byId('lanes');
@@ -150,7 +150,7 @@ function prune(lane) {
     lane.head = 0;
 }
 
-// The latest on top; where there are too many, those that ended are left out first.
+// The latest on top; where there are too many, ended streams are left out first.
 function choose() {
     const all = [...lanes.values()];
     if (all.length > lanesMax) {

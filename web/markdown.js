@@ -1,7 +1,7 @@
-// Markdown into nodes, for text that a stranger's model wrote: nodes are made by createElement and
-// text nodes, never from HTML; raw HTML stays text; links are http(s) only; images become links,
-// because the page asks no other server for anything. Time is about linear in the text, whatever it
-// holds.
+// Markdown into nodes, for text that a stranger's model wrote. Nodes are made by createElement and
+// text nodes, never from HTML, and raw HTML stays text. Links are http(s) only. Images become
+// links, because the page asks no other server for anything. Time is about linear in the text, for
+// any text.
 //
 // renderMarkdown(container, text) keeps the nodes of blocks that have not changed, so a text that
 // grows costs its last block, and a selection in what is above survives.

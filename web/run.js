@@ -6,11 +6,11 @@
 import { ApiError, events, ready, request } from './api.js';
 import { settingsBody, settingsSystem } from './settings.js';
 
-// Whether the server would not take the message before this answer. What it was only too busy for,
-// or wanted a key for, may be tried again.
+// Whether the server would not take the message before this answer. A message for which it was only
+// too busy, or wanted a key, may be tried again.
 const wasRefused = ({ error, content }) => !content && [400, 413, 422].includes(error?.status);
 
-// What the server has taken: a message that it refused would be refused with each that follows.
+// Messages that the server has taken: a refused message would be refused with each that follows.
 function taken(messages) {
     const out = [];
     for (const message of messages) {
@@ -20,7 +20,7 @@ function taken(messages) {
     return out;
 }
 
-// What the server is told: the system text, and messages of one role in a row as one, because
+// The messages of a request: the system text, and messages of one role in a row as one, because
 // templates expect them to alternate.
 export function wireMessages(messages) {
     const out = [];

@@ -78,7 +78,7 @@ let values = {}; // only what was changed
 let defaults = {};
 const inputs = new Map();
 
-// What a request carries, and the system text.
+// The fields of a request, and the system text.
 export function settingsBody() {
     const body = {};
     for (const { name } of rows) if (typeof values[name] === 'number') body[name] = values[name];

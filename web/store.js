@@ -1,9 +1,9 @@
-// What the browser keeps: conversations (one entry each, and a list of them), settings, the draft.
-// A store that is full or forbidden is no reason to stop: everything goes on in memory, and the
+// The browser's storage: conversations (one entry each, and a list of them), settings, the draft. A
+// store that is full or forbidden is no reason to stop: everything continues in memory, and the
 // reason is shown (onTrouble). Another tab's changes are taken over (onForeign).
 
 const prefix = 'runnel.';
-const chats = new Map(); // id -> chat, those that were read
+const chats = new Map(); // id -> chat, as far as they were read
 let index = []; // [{id, title, updated}], the latest first
 let onTrouble = () => {};
 

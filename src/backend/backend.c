@@ -12,7 +12,7 @@ enum { N_BUILT_IN = sizeof built_in / sizeof *built_in };
 // Best first. A name that is not built in is that of a plug-in.
 static const char *const order[] = {"cuda", "cpu", NULL};
 
-// Prints what fits behind *at, which never passes the end.
+// Prints as much as fits behind *at, which never passes the end.
 static void append(char *out, size_t size, size_t *at, const char *before, const char *text) {
     const int len = snprintf(out + *at, size - *at, "%s%s", before, text);
     *at = len >= 0 && (size_t)len < size - *at ? *at + (size_t)len : size - 1;

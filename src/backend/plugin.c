@@ -152,7 +152,7 @@ static rn_status load(const char *file, const char *name, const struct plugin_fo
     return class_of(handle, file, name, out, err);
 }
 
-// A link to nothing is there, and so is a file that this process may not look at.
+// A dangling link exists, and so does a file that this process may not look at.
 static bool is_there(const char *file) {
     struct stat info;
     return lstat(file, &info) == 0 || (errno != ENOENT && errno != ENOTDIR);

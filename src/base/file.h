@@ -13,8 +13,8 @@ struct file_map {
 rn_status file_map_open(const char *path, struct file_map *out, rn_error *err);
 // The same, and the descriptor for file_read, which file_close ends; -1 when it fails.
 rn_status file_map_open_read(const char *path, struct file_map *out, int *fd, rn_error *err);
-// A file that a folder may do without: where it is not there, *out is empty (data NULL). A link to
-// nowhere is there, and fails; so do more than max bytes.
+// A file that a folder may do without: where it is not there, *out is empty (data NULL). A dangling
+// link exists, and fails; so does a file of more than max bytes.
 rn_status file_map_open_optional(const char *path, size_t max, struct file_map *out, rn_error *err);
 // Takes a file's pages out of this process; they come back from the file when touched.
 void file_map_drop(const struct file_map *map);

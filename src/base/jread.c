@@ -446,7 +446,7 @@ bool jread_skip(struct jread *r) {
         } else if (!skip_scalar(r, kind)) {
             return false;
         }
-        // Up through what ends here, to the next member inside the value.
+        // Up through the containers that end here, to the next member inside the value.
         for (;;) {
             if (r->depth == base) return true;
             const bool in_object = r->is_object >> (r->depth - 1) & 1;

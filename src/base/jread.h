@@ -1,7 +1,7 @@
 // A pull reader of JSON text (RFC 8259): strict, valid UTF-8 only, depth at most JREAD_MAX_DEPTH.
 // Allocates nothing and copies nothing, so files of any size cost no more than their mapping. The
 // caller walks the values in the text's order; after the first error every call returns false and
-// `error` says what is wrong where. Keys that an object has twice are the caller's business.
+// `error` names the fault and its place. Keys that an object has twice are the caller's business.
 #ifndef RN_BASE_JREAD_H
 #define RN_BASE_JREAD_H
 

@@ -317,9 +317,9 @@ static void run_inline(pool_fn fn, void *ctx, int64_t n_items, int64_t chunk) {
     }
 }
 
-// A helper holds the last chunks. It may have lost its core to somebody, so after a short spin the
-// caller offers its own. Counts only grow and never pass the number offered. So reading them one
-// after the other may give a sum that is too small, but never the full sum too early.
+// A helper holds the last chunks. It may have lost its core to another thread, so after a short
+// spin the caller offers its own. Counts only grow and never pass the number offered. So reading
+// them one after the other may give a sum that is too small, but never the full sum too early.
 static void done_wait(struct pool *pool) {
     uint64_t end = 0;
     bool is_late = false;

@@ -1,8 +1,8 @@
 // plan_cost() for callers that ask at every step. Apart from the experts it is affine in the
 // numbers of a batch. So its coefficients are found once, by asking op_cost() for unit batches.
 // Applying them takes a time that does not depend on the number of ops. A new op needs nothing here
-// as long as its cost is affine in its rows and linear in what it reads of the KV groups. Callers:
-// the engine's ledger and its pace.
+// as long as its cost is affine in its rows and linear in the KV bytes that it reads. Callers: the
+// engine's ledger and its pace.
 #ifndef RN_PLAN_COST_RATES_H
 #define RN_PLAN_COST_RATES_H
 

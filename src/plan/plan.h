@@ -1,7 +1,7 @@
 // The plan: an architecture compiled, once, into a flat list of semantic ops over named buffers and
-// weights. A backend compiles it into its own program; plan_cost() says what each op must read,
-// write and compute for a given batch. Built by model/<arch>.c through the plan_add_* calls; read
-// by backends, the ledger and the tools.
+// weights. A backend compiles it into its own program; plan_cost() gives the bytes and operations
+// of each op for a given batch. Built by model/<arch>.c through the plan_add_* calls; read by
+// backends, the ledger and the tools.
 //
 // Invariants of a finished plan:
 //  1. ops are in execution order; an op reads only buffers that an earlier op wrote;

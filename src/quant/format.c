@@ -47,7 +47,7 @@ static const struct format formats[FORMAT_COUNT] = {
 #include "quant/formats.def"
 #undef FORMAT
 
-// Every number that the GGUF format has given out, so that a message can name what it refuses.
+// Every number that the GGUF format has given out, so that a message can name a refused format.
 static const char *const gguf_names[] = {
     [0] = "F32",         [1] = "F16",         [2] = "Q4_0",   [3] = "Q4_1",    [6] = "Q5_0",
     [7] = "Q5_1",        [8] = "Q8_0",        [9] = "Q8_1",   [10] = "Q2_K",   [11] = "Q3_K",

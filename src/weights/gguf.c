@@ -46,7 +46,7 @@ static void place_text(const struct reader *reader, char *text, size_t size) {
     if (reader->name) snprintf(text + len, size - (size_t)len, " (%.128s)", reader->name);
 }
 
-// The status is repeated so that the compiler sees it and follows what is set on success only.
+// The status is repeated so that the compiler sees which values are set on success only.
 #define FAIL(reader, status, fmt, ...)                                                             \
     ((void)err_set((reader)->err, status, "%s: " fmt, (reader)->file->path, __VA_ARGS__), status)
 
@@ -321,7 +321,7 @@ static rn_status size_tensor(const struct reader *reader, struct tensor_view *te
     return RN_OK;
 }
 
-// Leaves in tensor->offset what the file says, which is relative to the data; see place_tensor.
+// Leaves in tensor->offset the file's value, which is relative to the data; see place_tensor.
 static rn_status read_tensor(struct reader *reader, int64_t index, uint64_t alignment) {
     reader->part = "tensor";
     reader->index = index;

@@ -30,7 +30,7 @@ rn_status hf_put(struct weights *weights, const char *key, enum meta_type type, 
 
 // --- hf_config.c, hf_rope.c ---
 
-// Only what the class tells, for a vocabulary: false when it is unknown.
+// Only the metadata of the class, for a vocabulary: false when it is unknown.
 bool hf_config_class(struct hf_config *c, const char *text, size_t len);
 void hf_config_read(struct hf_config *c, const char *text, size_t len);
 void hf_rope_read(struct hf_config *c);

@@ -23,7 +23,7 @@ enum { HF_MAX_LAYER = 4096, HF_MAX_ACTIVATIONS = 4, HF_MAX_TABLES = 6 };
 
 // A value of config.json that becomes metadata.
 struct hf_key {
-    const char *name, *other; // the first of the two that is there is used; other NULL: none
+    const char *name, *other; // the first of the two that exists is used; other NULL: none
     const char *gguf;         // "<arch>.<gguf>"
     enum hf_type type;
     double min, max;
@@ -46,7 +46,7 @@ struct hf_activation {
     const char *expected;                  // for the message
 };
 
-// Which layers see a window only. layer_types decides where it is there.
+// Which layers see a window only. If layer_types exists, it decides.
 struct hf_window {
     // Marks them as the class does; NULL: the class has no window.
     void (*mark)(struct hf_config *c, uint8_t *is_local);
@@ -139,7 +139,7 @@ double hf_number(struct hf_config *c, const struct hf_object *object, const char
 bool hf_bool(struct hf_config *c, const struct hf_object *object, const char *key, bool fallback);
 // There, and not null.
 bool hf_has(struct hf_config *c, const struct hf_object *object, const char *key);
-// The value's text. A key that is there twice is an error.
+// The value's text. A key that occurs twice is an error.
 struct hf_value hf_find(struct hf_config *c, const struct hf_object *object, const char *key);
 
 void hf_fail(struct hf_config *c, rn_status status, const char *fmt, ...) RN_PRINTF(3, 4);

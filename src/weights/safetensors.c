@@ -2,7 +2,7 @@
 // type, shape and place in the rest of the file. The file is hostile until checked:
 // 1. the header is inside the file and has at most ST_MAX_HEADER bytes;
 // 2. a tensor is inside the data behind the header, and its size is that of its shape and type;
-// 3. tensors of one file share no bytes, names are there once;
+// 3. tensors of one file share no bytes, and no name occurs twice;
 // 4. tables grow as entries are found and are capped.
 // Called by hf_folder.c.
 #include "weights/safetensors.h"

@@ -50,11 +50,11 @@ void st_deinit(struct st_table *table);
 rn_status st_index_read(struct st_table *table, const char *folder, const char *path,
                         const char *text, size_t len, rn_error *err);
 
-// Adds what files[file] lists. With places, tensors that the index does not place in this file are
-// passed over, as the reference loader does.
+// Adds the tensors that files[file] lists. With places, tensors that the index does not place in
+// this file are passed over, as the reference loader does.
 rn_status st_file_read(struct st_table *table, int file, rn_error *err);
 
-// After all files: every tensor of the index was found, no name is there twice.
+// After all files: every tensor of the index was found, no name occurs twice.
 rn_status st_finish(struct st_table *table, rn_error *err);
 
 // NULL: none. After st_finish.

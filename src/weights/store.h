@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "weights/weights.h"
 
-// Together these bound what a hostile file can make us allocate, below 64 MB.
+// Together these bound the memory that a hostile file can make us allocate, below 64 MB.
 enum {
     STORE_MAX_METAS = 65536,
     STORE_MAX_TENSORS = 262144,
@@ -50,7 +50,7 @@ struct weights {
     uint64_t name_bytes;
 };
 
-// Back to nothing but the path.
+// Back to the path alone.
 void store_reset(struct weights *weights);
 
 // Maps a file and puts it at the end of the list; its index is n_files - 1 then.

@@ -41,7 +41,7 @@ static float random_weight(uint64_t *state) {
 }
 
 // --- formats that cannot be encoded: random bits, with scales put right. Comments give the spread
-// of what is multiplied with the scale. ---
+// of the codes that are multiplied with the scale. ---
 
 static void tame_q2_k(void *data) {
     struct q2_k_block *block = data; // (q - 1.5) * sc: 1.12 * 11.7

@@ -687,7 +687,7 @@ async function keyed() {
     await page.fill('#key-input', 'wrong');
     await page.keyboard.press('Enter');
     await page.waitForFunction(() =>
-        document.getElementById('key-why').textContent.includes('not one of'),
+        document.getElementById('key-why').textContent.includes('does not accept'),
     );
     await page.fill('#key-input', key);
     await page.keyboard.press('Enter');

@@ -1,7 +1,7 @@
 // While the small stages between two products run, memory would be idle: helpers that wait for work
-// fetch the beginning of what they will read next into their caches. Weights never change, so this
-// needs no input. The next product is named by program.c before it runs one. A helper may see the
-// name late, which costs nothing but a useless fetch. Backends that share threads name their
+// fetch the start of the weights that they read next into their caches. Weights never change, so
+// this needs no input. The next product is named by program.c before it runs one. A helper may see
+// the name late, which costs nothing but a useless fetch. Backends that share threads name their
 // products in one place. So helpers fetch for the backend that runs, and a change of backends costs
 // nothing.
 #include <stdatomic.h>

@@ -81,7 +81,7 @@ static int tile_rows(const struct attention_job *job) {
     return most;
 }
 
-// Work of one head of a tile: positions, each weighted by what its queries cost.
+// Work of one head of a tile: positions, each weighted by the cost of its queries.
 static int64_t tile_cost(const struct attention_job *job, const struct cpu_tile *tile) {
     const struct attention_args args = args_of(job, tile, 0);
     const int64_t seen = args.pos[args.n_rows - 1] + 1 - attention_first(&args, args.pos[0]);
@@ -168,7 +168,7 @@ static void attention_item(const struct attention_job *job, int64_t item, float 
     args.split_begin = (int)(first + n * range / tile->n_ranges);
     args.split_end = (int)(first + n * (range + 1) / tile->n_ranges);
     b->ops->attention(&args, scratch);
-    // release: my parts; acquire: everybody's
+    // release: my parts; acquire: the parts of all
     _Atomic int32_t *left = &b->ranges_left[index * n_head + head];
     if (atomic_fetch_sub_explicit(left, 1, memory_order_acq_rel) == 1)
         b->ops->attention_fold(&args, scratch);

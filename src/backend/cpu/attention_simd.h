@@ -439,8 +439,9 @@ INLINE void weigh(const struct attention_state *st, int j, int d, const float *p
     }
 }
 
-// Queries [first, first + n): one block. Rows ascend, and so do the ends of what the queries see:
-// tokens are added from end to end, each time to the queries that see them, which are neighbours.
+// Queries [first, first + n): one block. Rows ascend, and so do the ends of the queries' visible
+// ranges: tokens are added from end to end, each time to the queries that see them, which are
+// neighbours.
 static void block_values(const struct attention_state *st, const struct value_source *v,
                          value_fn add, int first, int n) {
     const struct kv_layout *layout = &st->layout;

@@ -156,8 +156,8 @@ static uint64_t touch(struct pool *pool, struct region *region, uint64_t least, 
     return (uint64_t)done * TOUCH_BYTES;
 }
 
-// Bytes that the system could give; with what it would take back from files, where it says so:
-// after a large model was loaded, little else is left.
+// Bytes that the system could give. File cache that it would give up is included where the system
+// reports it: after a large model was loaded, little else is left.
 static uint64_t memory_available(void) {
     unsigned long long kib = 0;
     char line[128];
@@ -204,7 +204,7 @@ double cpu_bandwidth(struct backend *backend, uint64_t working_set, int budget_m
     struct cpu_backend *b = (struct cpu_backend *)backend;
     const uint64_t start = clock_ns(), budget = (uint64_t)budget_ms * 1000000u;
     if (budget_ms <= 0) return 0;
-    // Large weights are a buffer that is there already: no time goes into page faults.
+    // Large weights are a present buffer: no time is spent on page faults.
     if (working_set > b->cache_bytes && b->packed.bytes >= 4 * b->cache_bytes_all &&
         b->packed.bytes >= MEMORY_BYTES)
         return read_buffer(b, b->packed.base, b->packed.bytes, start + budget);

@@ -1,7 +1,7 @@
 // The steps that work on candidates: temperature, top-n-sigma, top-k, typical, top-p, min-p, XTC.
 //
-// Top-k, top-p and typical keep what is nearest to a centre (choose_select.c): the best logit,
-// which is 0, for the first two, the expected one for the last.
+// Top-k, top-p and typical keep the candidates nearest to a centre (choose_select.c): the best
+// logit, which is 0, for the first two, the expected one for the last.
 #include <float.h>
 #include <math.h>
 

@@ -1,6 +1,6 @@
 // The passes themselves. Included once per instruction set, by a file that says in is_here()
-// whether the machine has it, and that makes the table. The width of a vector follows from what
-// the file is compiled for.
+// whether the machine has it, and that makes the table. The width of a vector follows from the
+// file's instruction set.
 //
 // Sums of floats have eight lanes: element i of a run goes to lane i % 8, in order. Elements behind
 // the last whole eight go to lane 0. The lanes are added in order. Skipping a block whose terms are
@@ -439,8 +439,8 @@ IN_BLOCKS vint vector_digits(vint distance, const struct ruler *ruler) {
     return (digit & ~past) | ((CHOOSE_DIGITS - 1) & past);
 }
 
-// Measures a block; behind the run's end there are more elements, which count for nothing. Returns
-// a bit for each within reach.
+// Measures a block; behind the run's end there are more elements, whose units are 0. Returns a bit
+// for each within reach.
 static inline uint64_t block_measure(const struct run *run, int at, const struct ruler *ruler,
                                      const struct near *near, int32_t *digits, vsum *total) {
     float x[BLOCK];

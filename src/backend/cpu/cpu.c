@@ -144,7 +144,7 @@ static rn_status cpu_create(const struct plan *plan, const struct backend_config
 
 // ---------------------------------------------------------------- steps
 
-// The step runs here: its result is there when it is waited for.
+// The step runs here: its result is ready when the engine waits for it.
 static rn_status cpu_submit(struct backend *backend, const struct batch *batch, rn_error *err) {
     (void)err;
     struct cpu_backend *b = cpu_of(backend);

@@ -165,7 +165,8 @@ static inline int cpu_rows_of(const struct batch *batch, enum row_domain rows) {
                                : batch->n_logits;
 }
 
-// row_work: elements of a row, weighted by what one costs. Little work stays on the calling thread.
+// row_work: elements of a row, weighted by the cost of one. Little work stays on the calling
+// thread.
 void cpu_rows_run(struct cpu_backend *b, pool_fn fn, struct cpu_rows_job *job, int64_t n_rows,
                   int64_t row_work);
 // Groups [begin, end) of a product, tile tokens at a time. scratch: of the calling thread.

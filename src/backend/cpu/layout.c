@@ -70,7 +70,7 @@ static void carve_route(struct cpu_backend *b, struct region_carver *carver) {
 
 // Floats for the parts of tiles that are cut: each page of the group once, PART_ROWS rows of all
 // heads on it, and the split that a sequence has begun. Sequences that share pages may want more;
-// then some tiles stay whole. Only what is used takes memory.
+// then some tiles stay whole. Only used pages take memory.
 static uint64_t parts_floats(const struct cpu_backend *b, const struct op *op, uint64_t n_pages) {
     enum { PART_ROWS = 8 };
     const struct plan_kv_group *group = &b->plan->group[op->kv.group];

@@ -5,8 +5,8 @@
 // ordered: per lane they are matmul_reference()'s.
 //
 // The weights' bytes are unsigned (q + zero); an integer sum therefore begins at -zero * sum(xq).
-// Few tokens decode weights as they use them, more go over blocks that were decoded into bytes:
-// matmul_panel_avx2.c has the loops around both.
+// For few tokens weights are decoded as they are used; for more tokens blocks are decoded into
+// bytes first. The loops around both are in matmul_panel_avx2.c.
 #ifndef RN_BACKEND_CPU_MATMUL_AVX2_H
 #define RN_BACKEND_CPU_MATMUL_AVX2_H
 
@@ -83,7 +83,7 @@ INLINE void keep_rows(struct rows rows, float *out) {
 void matmul_rows_store_avx2(const struct matmul_args *args, const float *sums, int64_t row,
                             int token);
 
-// Asks for what follows 8 KiB later, into the second-level cache: the buffers of the first are too
+// Prefetches the bytes 8 KiB ahead into the second-level cache: the buffers of the first are too
 // few for memory's latency. Addresses past the end of the weights do no harm.
 INLINE void prefetch(const uint8_t *w, int bytes) {
     for (int i = 0; i < bytes; i += PACK_VECTOR)

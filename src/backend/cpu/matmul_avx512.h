@@ -49,7 +49,7 @@ static __attribute__((noinline)) void rows_store(const struct matmul_args *args,
     _mm512_mask_storeu_ps(out, mask, y);
 }
 
-// Asks for what follows 4 KiB later, into the second-level cache: the buffers of the first are too
+// Prefetches the bytes 4 KiB ahead into the second-level cache: the buffers of the first are too
 // few for memory's latency. One token alone is better left to the hardware. Addresses past the end
 // of the weights do no harm.
 INLINE void prefetch(const uint8_t *w, int bytes, const int n) {

@@ -48,7 +48,7 @@ INLINE rows16 rows_load_f16(const uint8_t *p) {
     return rows;
 }
 
-// The first n rows of what is at p; the rest 0.
+// The first n rows at p; the rest 0.
 static inline rows16 rows_load_part(const float *p, int64_t n) {
     float whole[MATMUL_GROUP] = {0};
     memcpy(whole, p, (size_t)(n < MATMUL_GROUP ? n : MATMUL_GROUP) * sizeof *p);

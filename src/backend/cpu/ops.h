@@ -137,7 +137,7 @@ const struct cpu_ops *ops_at(enum cpu_isa isa);
 
 static inline int64_t attention_padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// Floats of what a split gives n_queries = rows * heads of one call: o, m and l of each.
+// Floats of a split's result for n_queries = rows * heads of one call: o, m and l of each.
 static inline int64_t attention_part_floats(int64_t n_queries, int64_t dim_v) {
     return attention_padded(n_queries * (attention_padded(dim_v, 16) + 2), 16);
 }

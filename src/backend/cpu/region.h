@@ -18,7 +18,7 @@ rn_status region_map(uint64_t bytes, bool lazy, const char *what, struct region 
 void region_unmap(struct region *region); // an empty one is fine
 
 // Gives the whole system pages inside [first, first + bytes) back; they read as zeros when they are
-// next touched. A range without any stays as it is.
+// next touched. A range without any is unchanged.
 void region_forget(struct region *region, uint64_t first, uint64_t bytes);
 
 // Carves a region in two passes of the same code: base NULL only measures.
