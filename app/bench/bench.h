@@ -75,12 +75,14 @@ struct bench {
     uint64_t done, total; // measurements
 };
 
-// A model that is being measured.
+// A model that is being measured, and the machine: the backend of the runner or engine at hand.
 struct bench_place {
     struct bench *bench;
     const struct bench_model *source;
     const rn_model *model;
     const rn_model_info *info;
+    const char *backend, *isa;
+    int n_threads;
 };
 
 // A kind of measurement.
@@ -95,8 +97,7 @@ extern const struct measure measure_steps, measure_streams, measure_drafts;
 // bench.c
 int bench_model_open(enum bench_source source, const char *name, rn_model **out);
 // An empty row with what all rows have: model, machine, time.
-void bench_row_init(const struct bench_place *place, enum table_id table, const char *backend,
-                    const char *isa, int n_threads, struct row *row);
+void bench_row_init(const struct bench_place *place, enum table_id table, struct row *row);
 // The row is the bench's from then on, or freed; on a terminal it is shown at once.
 int bench_row_add(struct bench *bench, struct row *row);
 // The bar appears, moves on by one measurement, and goes.

@@ -14,11 +14,6 @@ struct crowd_stream {
     int32_t *token; // the first `kept` that it wrote; NULL: not kept
 };
 
-struct crowd_gaps {
-    double *ms; // [n]
-    size_t n, cap;
-};
-
 // The steps after the first token, added up over the requests that have ended.
 struct crowd_sums {
     uint64_t tokens, steps, bytes;
@@ -32,7 +27,8 @@ struct crowd {
     int n;
     int32_t *token; // [n][kept] of all streams; NULL: not kept
     int kept;
-    struct crowd_gaps gaps;
+    double *gap_ms; // [n_gaps] between tokens of a stream, at most max_gaps
+    size_t n_gaps, max_gaps;
     struct crowd_sums *sums; // are added to; NULL: not wanted
     uint64_t now_ns;         // end of the last step
     uint64_t n_out;          // tokens of all
@@ -50,15 +46,14 @@ struct crowd_mark {
 // from the first token of any to the end.
 struct crowd_window {
     struct crowd_mark start, first, all, ended, end;
-    bool has_all, has_ended;
 };
 
 // On failure the error has been printed and the exit code is returned, here and below.
 
-// The engine that the config asks for. options has what is special: n_ctx, max_seqs, and so on.
-// From then on Ctrl-C is noted instead of ending the program.
-int crowd_engine_create(const struct bench_place *place, const rn_engine_options *options,
-                        rn_engine **out, rn_engine_info *info);
+// The engine that the config asks for; the place gets its machine. options has what is special:
+// n_ctx, max_seqs, and so on. From then on Ctrl-C is noted instead of ending the program.
+int crowd_engine_create(struct bench_place *place, const rn_engine_options *options,
+                        rn_engine **out);
 
 uint64_t crowd_hash(uint64_t value); // the same number every time, for what should look random
 // The id at a position of a request's prompt: any of the vocabulary, the same every time.

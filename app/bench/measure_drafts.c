@@ -22,12 +22,11 @@ struct variant {
 
 // An engine of a model for one variant, and what its rows have in common.
 struct bed {
-    const struct bench_place *place;
+    struct bench_place *place;
     const rn_model *draft; // NULL: none
     struct drafts_text *text;
     struct variant variant;
     rn_engine *engine;
-    rn_engine_info info;
     struct drafts_oracle oracle;
     uint64_t n_runs;
     bool same; // every text of the row at hand was the known one
@@ -145,8 +144,7 @@ static void row_init(const struct bed *bed, const struct order *order, struct ro
     const struct variant *variant = &bed->variant;
     const bool has_draft =
         bed->draft && (variant->drafter == DRAFTER_MODEL || variant->drafter == DRAFTER_AUTO);
-    bench_row_init(bed->place, TABLE_DRAFTS, bed->info.backend, bed->info.isa, bed->info.n_threads,
-                   row);
+    bench_row_init(bed->place, TABLE_DRAFTS, row);
     row_text(row, COLUMN_TEST, "speculate");
     if (has_draft) row_text(row, COLUMN_DRAFT_FILENAME, rn_model_get_info(bed->draft)->path);
     row_text(row, COLUMN_DRAFTER, bench_drafter_name(variant->drafter));
@@ -236,7 +234,7 @@ static int engine_make(struct bed *bed, int n_threads) {
                                        .draft_ctx = &bed->oracle,
                                        .draft_max = bed->variant.length,
                                        .draft_min = bed->variant.length};
-    return crowd_engine_create(bed->place, &options, &bed->engine, &bed->info);
+    return crowd_engine_create(bed->place, &options, &bed->engine);
 }
 
 static int variant_run(struct bed *bed, int n_threads) {

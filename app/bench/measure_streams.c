@@ -36,9 +36,8 @@ struct order {
 
 // An engine, and what its rows have in common.
 struct bed {
-    const struct bench_place *place;
+    struct bench_place *place;
     rn_engine *engine;
-    rn_engine_info info;
     int itl_ms;
 };
 
@@ -69,7 +68,9 @@ static double ms_between(uint64_t from_ns, uint64_t to_ns) {
 }
 
 static double bandwidth_measure(const struct bed *bed) {
-    return rn_engine_bandwidth(bed->engine, bed->info.weight_bytes, BANDWIDTH_MS);
+    rn_engine_info info;
+    rn_engine_get_info(bed->engine, &info);
+    return rn_engine_bandwidth(bed->engine, info.weight_bytes, BANDWIDTH_MS);
 }
 
 static int ttft_set(const struct crowd *crowd, struct row *row) {
@@ -94,7 +95,7 @@ static int window_set(const struct bed *bed, struct crowd *crowd, const struct c
     row_whole(row, COLUMN_PAGES_HELD, w->all.stats.pages_held);
     row_whole(row, COLUMN_PAGES_SHARED, w->all.stats.pages_shared);
     figures_totals(&w->start.stats, &w->end.stats, row);
-    figures_gaps(crowd->gaps.ms, crowd->gaps.n, row);
+    figures_gaps(crowd->gap_ms, crowd->n_gaps, row);
     figures_bandwidth(bandwidth_measure(bed), row);
     return ttft_set(crowd, row);
 }
@@ -146,8 +147,8 @@ static void span_set(struct crowd *crowd, const struct crowd_mark *from,
     row_real(row, COLUMN_WALL_MS, ms_between(from->ns, to->ns));
     figures_moments(from, to, row);
     figures_totals(&from->stats, &to->stats, row);
-    figures_gaps(crowd->gaps.ms, crowd->gaps.n, row);
-    crowd->gaps.n = 0;
+    figures_gaps(crowd->gap_ms, crowd->n_gaps, row);
+    crowd->n_gaps = 0;
 }
 
 // Streams run; then a long prompt comes. All but the last of the crowd are the streams.
@@ -159,7 +160,7 @@ static int arrive_steps(const struct bed *bed, struct crowd *crowd, const struct
     while (!code && crowd->n_started < n) code = crowd_step(crowd);
     for (int i = 0; !code && i < WARM_STEPS; i++) code = crowd_step(crowd);
     crowd_mark_set(crowd, &from);
-    crowd->gaps.n = 0;
+    crowd->n_gaps = 0;
     for (int i = 0; !code && i < order->n_gen; i++) code = crowd_step(crowd);
     if (code) return code;
     crowd_mark_set(crowd, &submitted);
@@ -217,12 +218,14 @@ static int label_text(const struct order *order, char out[64]) {
 static void row_init(const struct bed *bed, const struct order *order, struct row *row) {
     static const char *const names[] = {"batch", "shared", "before", "arrive"};
     const enum table_id table = order->kind >= KIND_BEFORE ? TABLE_ARRIVE : TABLE_STREAMS;
+    rn_engine_info info;
     char label[64];
+    rn_engine_get_info(bed->engine, &info);
     label_text(order, label);
-    bench_row_init(bed->place, table, bed->info.backend, bed->info.isa, bed->info.n_threads, row);
+    bench_row_init(bed->place, table, row);
     row_text(row, COLUMN_TEST, names[order->kind]);
     row_text(row, COLUMN_LABEL, label);
-    row_whole(row, COLUMN_N_BATCH, bed->info.batch_tokens);
+    row_whole(row, COLUMN_N_BATCH, info.batch_tokens);
     row_whole(row, COLUMN_N_STREAMS, order->n_streams);
     row_whole(row, COLUMN_N_PROMPT, order->n_prompt);
     row_whole(row, COLUMN_N_GEN, order->n_gen);
@@ -360,7 +363,7 @@ static int engine_make(struct bed *bed, int n_threads) {
                                        .max_seqs = n_streams + (config->arrive ? 1 : 0),
                                        .itl_ms = bed->itl_ms,
                                        .speculate = "off"}; // a step is a token of each stream
-    return crowd_engine_create(bed->place, &options, &bed->engine, &bed->info);
+    return crowd_engine_create(bed->place, &options, &bed->engine);
 }
 
 static int engine_run(struct bed *bed, int n_threads) {

@@ -39,13 +39,19 @@ static void test_a_percentile_is_a_value_that_was_measured(void **state) {
     (void)state;
     double values[200];
     for (int i = 0; i < 200; i++) values[i] = 200 - i;
-    struct figure_spread spread = figure_spread(values, 200);
-    near("p50", spread.p50, 100);
-    near("p99", spread.p99, 198);
-    near("max", spread.max, 200);
-    spread = figure_spread(values, 1);
-    near("one value is all of them", spread.p50 + spread.p99 + spread.max, 3 * values[0]);
-    assert_true(isnan(figure_spread(values, 0).max));
+    struct row row = {.table = TABLE_STREAMS};
+    figures_ttft(values, 200, &row);
+    column_near(&row, COLUMN_TTFT_MS_P50, 100);
+    column_near(&row, COLUMN_TTFT_MS_P99, 198);
+    column_near(&row, COLUMN_TTFT_MS_MAX, 200);
+    figures_ttft(values, 1, &row); // one value is all of them
+    column_near(&row, COLUMN_TTFT_MS_P50, 1);
+    column_near(&row, COLUMN_TTFT_MS_P99, 1);
+    column_near(&row, COLUMN_TTFT_MS_MAX, 1);
+    figures_ttft(values, 0, &row);
+    column_null(&row, COLUMN_TTFT_MS_P50);
+    column_null(&row, COLUMN_TTFT_MS_MAX);
+    row_deinit(&row);
 }
 
 static void test_names_of_models_and_tests(void **state) {
