@@ -1,6 +1,6 @@
 // The options of `runnel bench` as a config. Every value is checked here, before anything is
-// measured. Lists have commas, and options may be repeated. Two tables say what there is: the lists
-// with their ranges, and the measurements that an option belongs to.
+// measured. Lists have commas, and options may be repeated. There are two tables: the lists with
+// their ranges, and the measurements that an option belongs to.
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 double figure_ratio(double a, double b) { return b > 0 ? a / b : (double)NAN; }
 
@@ -79,7 +78,7 @@ static double times_set(const struct samples *samples, struct row *row) {
     return avg_ns;
 }
 
-// What was read, and how that compares with the bandwidth of the same second.
+// The bytes that were read, and their rate over the bandwidth of the same second.
 static void reads_set(const struct samples *samples, double avg_ns, struct row *row) {
     double bytes[SAMPLES_MAX], bandwidth[SAMPLES_MAX], share[SAMPLES_MAX];
     const int n = samples->n;

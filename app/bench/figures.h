@@ -41,7 +41,7 @@ void figures_steps(const struct samples *samples, struct row *row);
 
 // ---------------------------------------------------------------- streams
 
-// What happened between two moments.
+// Rates and steps between two moments.
 void figures_moments(const struct crowd_mark *from, const struct crowd_mark *to, struct row *row);
 void figures_totals(const rn_engine_stats *from, const rn_engine_stats *to, struct row *row);
 void figures_gaps(double *ms, size_t n, struct row *row); // sorts them; the bound is the row's

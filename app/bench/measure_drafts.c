@@ -20,7 +20,7 @@ struct variant {
     double acceptance; // of DRAFTER_SYNTHETIC; otherwise NaN
 };
 
-// An engine of a model for one variant, and what its rows have in common.
+// An engine of a model for one variant, and the requests that its rows share.
 struct bed {
     struct bench_place *place;
     const rn_model *draft; // NULL: none
@@ -76,7 +76,7 @@ static void difference_print(const struct bed *bed, const struct order *order, i
              order->n_streams == 1 ? "" : "s", order->drafts ? "with" : "without", stream, at);
 }
 
-// The first text at a temperature is what all others are compared with. The first difference of a
+// All others are compared with the first text at a temperature. The first difference of a
 // row is printed.
 static void texts_check(struct bed *bed, const struct order *order, const struct crowd *crowd) {
     struct drafts_text *text = bed->text;
@@ -171,7 +171,7 @@ static int pair_run(struct bed *bed, const struct order *order, struct pairs *pa
     return APP_OK;
 }
 
-// The known texts come first, and what takes its time once.
+// The first run makes the known texts; the second has the costs that come once.
 static int row_warm(struct bed *bed, const struct order *order) {
     double ignored;
     int code = APP_OK;

@@ -1,15 +1,13 @@
 // Measures the engine with real requests (--batch, --arrive): N at a time, all of one length, to
 // their full length, greedy or sampled as the model's file says. Prompts are random ids, so that
-// requests share nothing but what is meant to be shared. Prefixes are forgotten before each run. Of
-// several repetitions the one with the median rate is the row.
+// requests share nothing by accident. Prefixes are forgotten before each run. Of several
+// repetitions the one with the median rate is the row.
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "bench/bench.h"
 #include "bench/crowd.h"
 #include "bench/figures.h"
-#include "terminal/interrupt.h"
 
 enum {
     BANDWIDTH_MS = 200,
@@ -20,7 +18,7 @@ enum {
 
 enum kind {
     KIND_BATCH,  // requests that have nothing in common
-    KIND_SHARED, // requests whose prompts begin alike
+    KIND_SHARED, // requests whose prompts have a common start
     KIND_BEFORE, // streams that run, before a long prompt arrives
     KIND_ARRIVE, // the same until that prompt has its first token
 };
@@ -29,12 +27,12 @@ enum kind {
 struct order {
     enum kind kind;
     int n_streams, n_prompt, n_gen;
-    int n_shared; // tokens that the prompts begin with in common
+    int n_shared; // tokens of the prompts' common start
     int n_arrive;
     int itl_ms; // 0: no bound
 };
 
-// An engine, and what its rows have in common.
+// An engine, and the bound of its rows.
 struct bed {
     struct bench_place *place;
     rn_engine *engine;

@@ -1,6 +1,6 @@
 // `runnel bench --batch`, `--arrive` and `--speculate` on small models: the requests that were run,
-// what was shared and drafted, and that drafts do not change a text. No check looks at how long
-// anything took.
+// the tokens that were shared and drafted, and that drafts do not change a text. No check looks at
+// how long anything took.
 #include "bench_world.h"
 
 // ---------------------------------------------------------------- streams

@@ -315,7 +315,7 @@ static void test_stages_are_one_more_key_and_a_table(void **state) {
     }
 }
 
-// Fields of a line; what is between quotes may have commas.
+// Fields of a line; text between quotes may have commas.
 static int fields(const char *line) {
     int n = 1;
     bool quoted = false;
