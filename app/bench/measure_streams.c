@@ -27,6 +27,7 @@ enum kind {
 struct order {
     enum kind kind;
     int n_streams, n_prompt, n_gen;
+    int first;    // the number of the first request: another one has another prompt
     int n_shared; // tokens of the prompts' common start
     int n_arrive;
     int itl_ms; // 0: no bound
@@ -42,19 +43,20 @@ struct bed {
 // ---------------------------------------------------------------- requests
 
 // The first n_shared ids are those of every other request's.
-static int request_submit(const struct bed *bed, struct crowd *crowd, int index, int n_prompt,
-                          int n_shared, int max_tokens) {
+static int request_submit(const struct bed *bed, struct crowd *crowd, int stream,
+                          const struct order *order) {
     const rn_model_info *info = bed->place->info;
-    int32_t *prompt = malloc((size_t)n_prompt * sizeof *prompt);
+    const int index = order->first + stream;
+    int32_t *prompt = malloc((size_t)order->n_prompt * sizeof *prompt);
     if (!prompt) return app_fail(APP_FAILED, "out of memory");
-    for (int i = 0; i < n_prompt; i++)
-        prompt[i] = crowd_prompt_id(i < n_shared ? -1 : index, i, info->n_vocab);
+    for (int i = 0; i < order->n_prompt; i++)
+        prompt[i] = crowd_prompt_id(i < order->n_shared ? -1 : index, i, info->n_vocab);
     const bool sample = bed->place->bench->config->sample;
     const rn_request request = {.prompt = prompt,
-                                .n_prompt = (size_t)n_prompt,
+                                .n_prompt = (size_t)order->n_prompt,
                                 .sampling = crowd_sampling(info, sample, index),
-                                .max_tokens = max_tokens};
-    const int code = crowd_submit(crowd, index, &request);
+                                .max_tokens = order->n_gen};
+    const int code = crowd_submit(crowd, stream, &request);
     free(prompt);
     return code;
 }
@@ -81,8 +83,8 @@ static int ttft_set(const struct crowd *crowd, struct row *row) {
     return APP_OK;
 }
 
-static int window_set(const struct bed *bed, struct crowd *crowd, const struct crowd_window *w,
-                      const struct order *order, struct row *row) {
+static int window_set(struct crowd *crowd, const struct crowd_window *w, const struct order *order,
+                      struct row *row) {
     const struct crowd_mark *from, *to;
     const double n_tokens = (double)order->n_streams * order->n_prompt;
     row_bool(row, COLUMN_DECODE_ONLY, crowd_window_ends(w, &from, &to));
@@ -94,47 +96,41 @@ static int window_set(const struct bed *bed, struct crowd *crowd, const struct c
     row_whole(row, COLUMN_PAGES_SHARED, w->all.stats.pages_shared);
     figures_totals(&w->start.stats, &w->end.stats, row);
     figures_gaps(crowd->gap_ms, crowd->n_gaps, row);
-    figures_bandwidth(bandwidth_measure(bed), row);
     return ttft_set(crowd, row);
 }
 
-// One run of the row's requests, all submitted at once.
+// One run of the requests, all submitted at once.
 static int batch_run(const struct bed *bed, const struct order *order, struct row *row) {
     struct crowd crowd;
     struct crowd_window window;
     const int n = order->n_streams;
     int code = crowd_init(&crowd, bed->engine, n, (size_t)n * (size_t)order->n_gen, 0);
     if (code) return code;
-    rn_engine_forget_prefixes(bed->engine);
     crowd_window_begin(&crowd, &window);
-    for (int i = 0; !code && i < n; i++)
-        code = request_submit(bed, &crowd, i, order->n_prompt, order->n_shared, order->n_gen);
+    for (int i = 0; !code && i < n; i++) code = request_submit(bed, &crowd, i, order);
     if (!code) code = crowd_finish(&crowd, &window);
-    if (!code) code = window_set(bed, &crowd, &window, order, row);
+    if (!code) code = window_set(&crowd, &window, order, row);
     crowd_deinit(&crowd);
     return code;
 }
 
 // The first of n requests, one after the other: the time of the first, and the mean of the others.
-static int serial_run(const struct bed *bed, const struct order *order, int n_streams,
-                      double *first_ms, double *next_ms) {
-    const int n = n_streams < SERIAL_RUNS ? n_streams : SERIAL_RUNS;
-    double others = 0;
+static int serial_run(const struct bed *bed, struct order order, int n, double *first_ms,
+                      double *next_ms) {
+    double others_ms = 0;
+    if (n > SERIAL_RUNS) n = SERIAL_RUNS;
+    order.n_streams = 1;
     rn_engine_forget_prefixes(bed->engine);
-    for (int i = 0; i < n; i++) {
-        struct crowd crowd;
-        int code = crowd_init(&crowd, bed->engine, i + 1, 0, 0);
+    for (order.first = 0; order.first < n; order.first++) {
+        struct row row = {0};
+        const int code = batch_run(bed, &order, &row);
+        const double ms = row_number_at(&row, COLUMN_WALL_MS);
+        row_deinit(&row);
         if (code) return code;
-        crowd.n_done = i; // that one alone
-        const uint64_t start = clock_ns();
-        code = request_submit(bed, &crowd, i, order->n_prompt, order->n_shared, order->n_gen);
-        while (!code && crowd.n_done <= i) code = crowd_step(&crowd);
-        crowd_deinit(&crowd);
-        if (code) return code;
-        *(i ? next_ms : first_ms) = ms_between(start, clock_ns());
-        if (i) others += *next_ms;
+        if (order.first == 0) *first_ms = ms;
+        if (order.first > 0) others_ms += ms;
     }
-    *next_ms = n > 1 ? others / (n - 1) : *first_ms;
+    *next_ms = n > 1 ? others_ms / (n - 1) : *first_ms;
     return APP_OK;
 }
 
@@ -163,7 +159,10 @@ static int arrive_steps(const struct bed *bed, struct crowd *crowd, const struct
     if (code) return code;
     crowd_mark_set(crowd, &submitted);
     span_set(crowd, &from, &submitted, before);
-    code = request_submit(bed, crowd, n, order->n_arrive, 0, 1);
+    struct order arriving = *order;
+    arriving.n_prompt = order->n_arrive;
+    arriving.n_gen = 1;
+    code = request_submit(bed, crowd, n, &arriving);
     while (!code && crowd->stream[n].n_out == 0) code = crowd_step(crowd);
     if (code) return code;
     crowd_mark_set(crowd, &to);
@@ -183,13 +182,14 @@ static int arrive_tokens(const struct order *order) {
 
 static int arrive_run(const struct bed *bed, const struct order *order, struct row *before,
                       struct row *during) {
-    const int n = order->n_streams, n_tokens = arrive_tokens(order);
+    const int n = order->n_streams;
+    struct order running = *order;
     struct crowd crowd;
-    int code = crowd_init(&crowd, bed->engine, n + 1, (size_t)n * (size_t)n_tokens, 0);
+    running.n_gen = arrive_tokens(order);
+    int code = crowd_init(&crowd, bed->engine, n + 1, (size_t)n * (size_t)running.n_gen, 0);
     if (code) return code;
     rn_engine_forget_prefixes(bed->engine);
-    for (int i = 0; !code && i < n; i++)
-        code = request_submit(bed, &crowd, i, order->n_prompt, 0, n_tokens);
+    for (int i = 0; !code && i < n; i++) code = request_submit(bed, &crowd, i, &running);
     if (!code) code = arrive_steps(bed, &crowd, order, before, during);
     while (!code && crowd.n_done < crowd.n) code = crowd_step(&crowd);
     crowd_deinit(&crowd);
@@ -249,7 +249,9 @@ static int row_measure(const struct bed *bed, const struct order *order, struct 
     bench_progress_begin(bed->place->bench);
     for (int i = 0; !code && i < n; i++) {
         row_init(bed, order, &runs[i]);
+        rn_engine_forget_prefixes(bed->engine);
         code = batch_run(bed, order, &runs[i]);
+        if (!code) figures_bandwidth(bandwidth_measure(bed), &runs[i]);
     }
     bench_progress_step(bed->place->bench);
     bench_progress_end(bed->place->bench);
@@ -269,7 +271,7 @@ static int block_run(const struct bed *bed, struct order order) {
     const struct bench_list *streams = &bench->config->batch;
     double first_ms = 0, next_ms = 0, one_ts = (double)NAN;
     bench_progress_begin(bench);
-    int code = serial_run(bed, &order, bench_list_largest(streams), &first_ms, &next_ms);
+    int code = serial_run(bed, order, bench_list_largest(streams), &first_ms, &next_ms);
     bench_progress_step(bench);
     bench_progress_end(bench);
     for (int i = 0; !code && i < streams->count; i++) {
