@@ -18,8 +18,7 @@ static const struct measure *const measures[] = {
 
 // ---------------------------------------------------------------- rows
 
-void bench_row_init(const struct bench_place *place, enum table_id table, const char *backend,
-                    const char *isa, int n_threads, struct row *row) {
+void bench_row_init(const struct bench_place *place, enum table_id table, struct row *row) {
     const struct bench_config *config = place->bench->config;
     const time_t now = time(NULL);
     struct tm parts;
@@ -30,9 +29,9 @@ void bench_row_init(const struct bench_place *place, enum table_id table, const 
     row_text(row, COLUMN_MODEL_FILENAME,
              place->source->name ? place->source->name : place->info->path);
     row_text(row, COLUMN_MODEL_TYPE, figure_type(place->info, type));
-    row_text(row, COLUMN_BACKENDS, backend);
-    row_text(row, COLUMN_ISA, isa);
-    row_whole(row, COLUMN_N_THREADS, n_threads);
+    row_text(row, COLUMN_BACKENDS, place->backend);
+    row_text(row, COLUMN_ISA, place->isa);
+    row_whole(row, COLUMN_N_THREADS, place->n_threads);
     row_text(row, COLUMN_TYPE_KV, config->kv_type);
     row_text(row, COLUMN_TEST_TIME, when);
 }

@@ -1,5 +1,5 @@
-// `runnel bench`: what is to be measured, and the run over it. bench_options.c makes the config of
-// the command line; bench.c opens the models and calls one measurement, measure_*.c, on each; a
+// `runnel bench`: the configuration of a run, and the run. bench_options.c makes the config of the
+// command line; bench.c opens the models and calls one measurement, measure_*.c, on each; a
 // measurement fills rows (row.h) by way of figures.c; print.c shows them, chart.c and plot.c draw
 // them. On failure a function has printed the error, and returns the exit code.
 #ifndef RN_APP_BENCH_H
@@ -49,7 +49,7 @@ struct bench_config {
     bool has_prompt;          // --n-prompt was given
     const char *draft;        // the draft model's path; NULL: none was given
     bool no_draft;            // not even the embedded one's
-    const char *forced;       // what the requests have to write, or how many tokens; NULL: nothing
+    const char *forced;       // a text that the requests have to write, or N tokens; NULL: none
     rn_engine_options memory; // its kv_bytes or kv_pages: the engine's
     int repetitions, batch_tokens;
     const char *isa; // NULL: the best
@@ -75,12 +75,14 @@ struct bench {
     uint64_t done, total; // measurements
 };
 
-// A model that is being measured.
+// A model that is being measured, and the machine: the backend of the runner or engine at hand.
 struct bench_place {
     struct bench *bench;
     const struct bench_model *source;
     const rn_model *model;
     const rn_model_info *info;
+    const char *backend, *isa;
+    int n_threads;
 };
 
 // A kind of measurement.
@@ -94,12 +96,11 @@ extern const struct measure measure_steps, measure_streams, measure_drafts;
 
 // bench.c
 int bench_model_open(enum bench_source source, const char *name, rn_model **out);
-// An empty row with what all rows have: model, machine, time.
-void bench_row_init(const struct bench_place *place, enum table_id table, const char *backend,
-                    const char *isa, int n_threads, struct row *row);
+// A row with the columns that all rows have: model, machine, time.
+void bench_row_init(const struct bench_place *place, enum table_id table, struct row *row);
 // The row is the bench's from then on, or freed; on a terminal it is shown at once.
 int bench_row_add(struct bench *bench, struct row *row);
-// The bar appears, moves on by one measurement, and goes.
+// The bar appears, moves on by one measurement, and disappears.
 void bench_progress_begin(struct bench *bench);
 void bench_progress_step(struct bench *bench);
 void bench_progress_end(struct bench *bench);
@@ -115,12 +116,11 @@ const char *bench_drafter_name(enum bench_drafter drafter);
 bool bench_has_draft(const struct bench_config *config, const struct bench_model *model);
 
 // print.c
-// The columns of the table for which a line of so many columns has room.
+// The columns of the table for which a line of `room` characters has room.
 void table_fit(const struct bench_config *config, enum table_id table, int label_width, int room,
                bool shown[COLUMN_COUNT]);
 const char *cell_text(const struct row *row, enum column_id id, char out[64]);
-// The row as a line of the table; title and head first, where another table begins. It is the
-// bench's last.
+// The bench's last row as a line of the table; title and head first, where another table begins.
 void table_row_print(struct bench *bench);
 // The rows, where they were not printed as they came: JSON, CSV, stages.
 int rows_print(const struct bench *bench);

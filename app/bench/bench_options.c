@@ -1,6 +1,6 @@
 // The options of `runnel bench` as a config. Every value is checked here, before anything is
-// measured. Lists have commas, and options may be repeated. Two tables say what there is: the lists
-// with their ranges, and the measurements that an option belongs to.
+// measured. Lists have commas, and options may be repeated. There are two tables: the lists with
+// their ranges, and the measurements that an option belongs to.
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>
@@ -76,20 +76,16 @@ static bool item_read(const struct list_row *row, const char *text, double *out)
 }
 
 static int item_fail(const struct list_row *row, const char *name, const char *item) {
-    const struct app_short shown = app_short(item);
-    switch (row->kind) {
-    case ITEM_DRAFTER:
-        return app_fail(APP_USAGE, "%s: '%s' is not one of none|model|lookup|shared|auto|synthetic",
-                        name, shown.text);
-    case ITEM_LENGTH:
-        return app_fail(APP_USAGE, "%s: '%s' is neither auto nor a whole number from %d to %d",
-                        name, shown.text, row->min, row->max);
-    case ITEM_REAL:
-    case ITEM_WHOLE:
-        break;
-    }
-    return app_fail(APP_USAGE, "%s: '%s' is not a %snumber from %d to %d", name, shown.text,
-                    row->kind == ITEM_WHOLE ? "whole " : "", row->min, row->max);
+    char wanted[96];
+    if (row->kind == ITEM_DRAFTER)
+        snprintf(wanted, sizeof wanted, "not one of none|model|lookup|shared|auto|synthetic");
+    else
+        snprintf(wanted, sizeof wanted, "%s number from %d to %d",
+                 row->kind == ITEM_LENGTH ? "neither auto nor a whole"
+                 : row->kind == ITEM_REAL ? "not a"
+                                          : "not a whole",
+                 row->min, row->max);
+    return app_fail(APP_USAGE, "%s: '%s' is %s", name, app_short(item).text, wanted);
 }
 
 // Adds the items of a text with commas. name NULL: the text is the fallback, which is not checked.
@@ -154,11 +150,14 @@ static int models_read(const struct options *options, enum option_id id, enum be
 
 enum { STEPS = 1 << MEASURE_STEPS, STREAMS = 1 << MEASURE_STREAMS, DRAFTS = 1 << MEASURE_DRAFTS };
 
+static const char for_drafts[] = "is for drafts, and --speculate";
+
+// An option is refused where the measurement does not use it.
 static const struct rule {
     enum option_id id;
-    unsigned measures;  // that use the option
-    bool from_anywhere; // otherwise the command line alone: elsewhere it may be for other commands
-    const char *missing;
+    unsigned measures;   // that use the option
+    bool from_anywhere;  // otherwise the command line alone: elsewhere it may be for other commands
+    const char *missing; // for the message where no measurement was chosen
 } rules[] = {
     {OPT_N_DEPTH, STEPS, true, ""},
     {OPT_VERIFY, STEPS, true, ""},
@@ -173,12 +172,12 @@ static const struct rule {
     {OPT_ITL_MS, STREAMS, true, "is for the engine, and --batch or --arrive"},
     {OPT_SAMPLE, STREAMS, true, "is for the engine, and --batch or --arrive"},
     {OPT_SHARED_PREFIX, STREAMS, true, "is for the engine, and --batch"},
-    {OPT_DRAFTERS, DRAFTS, false, "is for drafts, and --speculate"},
-    {OPT_DRAFT_LENGTHS, DRAFTS, false, "is for drafts, and --speculate"},
-    {OPT_ACCEPTANCE, DRAFTS, false, "is for drafts, and --speculate"},
-    {OPT_TEMPERATURES, DRAFTS, false, "is for drafts, and --speculate"},
-    {OPT_FORCED, DRAFTS, false, "is for drafts, and --speculate"},
-    {OPT_BENCH_DRAFT, DRAFTS, false, "is for drafts, and --speculate"},
+    {OPT_DRAFTERS, DRAFTS, false, for_drafts},
+    {OPT_DRAFT_LENGTHS, DRAFTS, false, for_drafts},
+    {OPT_ACCEPTANCE, DRAFTS, false, for_drafts},
+    {OPT_TEMPERATURES, DRAFTS, false, for_drafts},
+    {OPT_FORCED, DRAFTS, false, for_drafts},
+    {OPT_BENCH_DRAFT, DRAFTS, false, for_drafts},
 };
 
 // The option that chose the measurement, as a message names it.

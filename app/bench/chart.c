@@ -1,4 +1,4 @@
-// The rows of `runnel bench` as a plot: which rows are drawn, over what, and what they are called.
+// The rows of `runnel bench` as a plot: chooses the rows, their axis and their labels.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +77,7 @@ static const char *model_label(const struct chart *chart, const struct row *row)
     return row_text_at(row, COLUMN_MODEL_TYPE);
 }
 
-// Model and test, without what the axis says.
+// Model and test, without the number that is on the axis.
 static void label_make(const struct chart *chart, const struct row *row, char out[PLOT_LABEL]) {
     const int n_threads = row_whole_at(row, COLUMN_N_THREADS);
     const int n_streams = chart->axis == AXIS_STREAMS ? 1 : axis_value(row, AXIS_STREAMS);

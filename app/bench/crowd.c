@@ -9,8 +9,8 @@
 
 // ---------------------------------------------------------------- engine
 
-int crowd_engine_create(const struct bench_place *place, const rn_engine_options *special,
-                        rn_engine **out, rn_engine_info *info) {
+int crowd_engine_create(struct bench_place *place, const rn_engine_options *special,
+                        rn_engine **out) {
     const struct bench_config *config = place->bench->config;
     struct progress progress;
     rn_engine_options options = *special;
@@ -32,8 +32,12 @@ int crowd_engine_create(const struct bench_place *place, const rn_engine_options
     const rn_status status = rn_engine_create(place->model, &options, out, &err);
     progress_end(&progress);
     if (status) return drive_create_fail(place->model, options.draft, &err);
-    rn_engine_get_info(*out, info);
-    bench_warn_slow(place->bench, info->slow_formats, info->isa);
+    rn_engine_info info;
+    rn_engine_get_info(*out, &info);
+    place->backend = info.backend;
+    place->isa = info.isa;
+    place->n_threads = info.n_threads;
+    bench_warn_slow(place->bench, info.slow_formats, info.isa);
     interrupt_watch(); // from now on there may be rows to show
     return APP_OK;
 }
@@ -71,9 +75,9 @@ int crowd_init(struct crowd *crowd, rn_engine *engine, int n, size_t max_gaps, i
                             .stream = calloc((size_t)n, sizeof *crowd->stream),
                             .token = kept ? calloc((size_t)n * (size_t)kept, sizeof *crowd->token)
                                           : NULL,
-                            .gaps = {.ms = calloc(max_gaps ? max_gaps : 1, sizeof(double)),
-                                     .cap = max_gaps}};
-    if (!crowd->stream || !crowd->gaps.ms || (kept && !crowd->token)) {
+                            .gap_ms = calloc(max_gaps ? max_gaps : 1, sizeof *crowd->gap_ms),
+                            .max_gaps = max_gaps};
+    if (!crowd->stream || !crowd->gap_ms || (kept && !crowd->token)) {
         crowd_deinit(crowd);
         return app_fail(APP_FAILED, "out of memory");
     }
@@ -85,7 +89,7 @@ int crowd_init(struct crowd *crowd, rn_engine *engine, int n, size_t max_gaps, i
 void crowd_deinit(struct crowd *crowd) {
     free(crowd->stream);
     free(crowd->token);
-    free(crowd->gaps.ms);
+    free(crowd->gap_ms);
 }
 
 int crowd_submit(struct crowd *crowd, int index, const rn_request *request) {
@@ -105,8 +109,8 @@ static void token_note(struct crowd *crowd, struct crowd_stream *stream, int32_t
     if (stream->n_out++ == 0) {
         stream->first_ns = crowd->now_ns;
         crowd->n_started++;
-    } else if (crowd->gaps.n < crowd->gaps.cap) {
-        crowd->gaps.ms[crowd->gaps.n++] = (double)(crowd->now_ns - stream->last_ns) * 1e-6;
+    } else if (crowd->n_gaps < crowd->max_gaps) {
+        crowd->gap_ms[crowd->n_gaps++] = (double)(crowd->now_ns - stream->last_ns) * 1e-6;
     }
     stream->last_ns = crowd->now_ns;
     crowd->n_out++;
@@ -158,14 +162,8 @@ void crowd_window_begin(struct crowd *crowd, struct crowd_window *out) {
 
 static void window_look(const struct crowd *crowd, struct crowd_window *w) {
     if (crowd->n_out > 0 && w->first.ns == 0) crowd_mark_set(crowd, &w->first);
-    if (crowd->n_done > 0 && !w->has_ended) {
-        w->has_ended = true;
-        crowd_mark_set(crowd, &w->ended);
-    }
-    if (crowd->n_started == crowd->n && !w->has_all) {
-        w->has_all = true;
-        crowd_mark_set(crowd, &w->all);
-    }
+    if (crowd->n_done > 0 && w->ended.ns == 0) crowd_mark_set(crowd, &w->ended);
+    if (crowd->n_started == crowd->n && w->all.ns == 0) crowd_mark_set(crowd, &w->all);
 }
 
 int crowd_finish(struct crowd *crowd, struct crowd_window *window) {

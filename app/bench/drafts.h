@@ -1,17 +1,17 @@
-// What `runnel bench --speculate` asks for: prompts, forced texts, and a drafter that knows the
+// The requests of `runnel bench --speculate`: prompts, forced texts, and a drafter that knows the
 // text. drafts_text.c makes them, measure_drafts.c uses them.
 #ifndef RN_APP_BENCH_DRAFTS_H
 #define RN_APP_BENCH_DRAFTS_H
 
 #include "bench/crowd.h"
 
-// The requests that all rows of a model share, and what each request writes without drafts.
+// The requests that all rows of a model share, and their texts without drafts.
 struct drafts_text {
     const rn_model *model;
     int n_streams;    // most at a time; there are as many prompts again, for others' requests
     int32_t **prompt; // [2 * n_streams]
     int *n_prompt;
-    int32_t *forced; // [n_forced] what is written over and over; NULL: the model writes
+    int32_t *forced; // [n_forced] is written over and over; NULL: the model writes
     int n_forced;
     int n_gen;
     int n_temperatures;

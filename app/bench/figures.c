@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 double figure_ratio(double a, double b) { return b > 0 ? a / b : (double)NAN; }
 
@@ -25,13 +24,6 @@ double figure_mean(const double *values, int n, double *deviation) {
     for (int i = 0; i < n; i++) square += (values[i] - mean) * (values[i] - mean);
     if (deviation) *deviation = n > 1 ? sqrt(square / (n - 1)) : 0;
     return mean;
-}
-
-struct figure_spread figure_spread(double *values, size_t n) {
-    if (n == 0) return (struct figure_spread){(double)NAN, (double)NAN, (double)NAN};
-    qsort(values, n, sizeof *values, compare);
-    const size_t p50 = (n * 50 + 99) / 100 - 1, p99 = (n * 99 + 99) / 100 - 1;
-    return (struct figure_spread){values[p50], values[p99], values[n - 1]};
 }
 
 const char *figure_type(const rn_model_info *info, char out[96]) {
@@ -86,7 +78,7 @@ static double times_set(const struct samples *samples, struct row *row) {
     return avg_ns;
 }
 
-// What was read, and how that compares with the bandwidth of the same second.
+// The bytes that were read, and their rate over the bandwidth of the same second.
 static void reads_set(const struct samples *samples, double avg_ns, struct row *row) {
     double bytes[SAMPLES_MAX], bandwidth[SAMPLES_MAX], share[SAMPLES_MAX];
     const int n = samples->n;
@@ -162,22 +154,25 @@ void figures_totals(const rn_engine_stats *from, const rn_engine_stats *to, stru
     row_whole(row, COLUMN_PREEMPTIONS, (int64_t)(to->preemptions - from->preemptions));
 }
 
+// The median, the 99th percentile and the longest, in three columns from id on; null: no values. A
+// percentile is the smallest value that as many percent are not above. Sorts the values.
+static void spread_set(double *ms, size_t n, enum column_id id, struct row *row) {
+    qsort(ms, n, sizeof *ms, compare);
+    row_real(row, id, n ? ms[(n * 50 + 99) / 100 - 1] : (double)NAN);
+    row_real(row, id + 1, n ? ms[(n * 99 + 99) / 100 - 1] : (double)NAN);
+    row_real(row, id + 2, n ? ms[n - 1] : (double)NAN);
+}
+
 void figures_gaps(double *ms, size_t n, struct row *row) {
-    const struct figure_spread gap = figure_spread(ms, n);
     const int bound = row_whole_at(row, COLUMN_ITL_MS);
     size_t over = 0;
     for (size_t i = 0; i < n; i++) over += ms[i] > bound;
-    row_real(row, COLUMN_GAP_MS_P50, gap.p50);
-    row_real(row, COLUMN_GAP_MS_P99, gap.p99);
-    row_real(row, COLUMN_GAP_MS_MAX, gap.max);
+    spread_set(ms, n, COLUMN_GAP_MS_P50, row);
     row_real(row, COLUMN_OVER_BOUND, bound ? figure_ratio((double)over, (double)n) : (double)NAN);
 }
 
 void figures_ttft(double *ms, size_t n, struct row *row) {
-    const struct figure_spread ttft = figure_spread(ms, n);
-    row_real(row, COLUMN_TTFT_MS_P50, ttft.p50);
-    row_real(row, COLUMN_TTFT_MS_P99, ttft.p99);
-    row_real(row, COLUMN_TTFT_MS_MAX, ttft.max);
+    spread_set(ms, n, COLUMN_TTFT_MS_P50, row);
 }
 
 void figures_bandwidth(double bytes_per_second, struct row *row) {

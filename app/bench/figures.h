@@ -12,12 +12,6 @@ double figure_ratio(double a, double b);                            // NaN: b is
 double figure_median(double *values, int n);                        // sorts them; n is at least 1
 double figure_mean(const double *values, int n, double *deviation); // of a sample; NULL: not wanted
 
-// The values at least half and 99 of 100 of which are not above, and the largest; NaN: no values.
-struct figure_spread {
-    double p50, p99, max;
-};
-struct figure_spread figure_spread(double *values, size_t n); // sorts them
-
 // "llama 1.2B Q4_0".
 const char *figure_type(const rn_model_info *info, char out[96]);
 // "pp512", "verify4 @ d64" or "tg128 x4", from the row's columns n_prompt, n_gen and n_verify.
@@ -47,7 +41,7 @@ void figures_steps(const struct samples *samples, struct row *row);
 
 // ---------------------------------------------------------------- streams
 
-// What happened between two moments.
+// Rates and steps between two moments.
 void figures_moments(const struct crowd_mark *from, const struct crowd_mark *to, struct row *row);
 void figures_totals(const rn_engine_stats *from, const rn_engine_stats *to, struct row *row);
 void figures_gaps(double *ms, size_t n, struct row *row); // sorts them; the bound is the row's

@@ -20,14 +20,13 @@ struct variant {
     double acceptance; // of DRAFTER_SYNTHETIC; otherwise NaN
 };
 
-// An engine of a model for one variant, and what its rows have in common.
+// An engine of a model for one variant, and the requests that its rows share.
 struct bed {
-    const struct bench_place *place;
+    struct bench_place *place;
     const rn_model *draft; // NULL: none
     struct drafts_text *text;
     struct variant variant;
     rn_engine *engine;
-    rn_engine_info info;
     struct drafts_oracle oracle;
     uint64_t n_runs;
     bool same; // every text of the row at hand was the known one
@@ -77,7 +76,7 @@ static void difference_print(const struct bed *bed, const struct order *order, i
              order->n_streams == 1 ? "" : "s", order->drafts ? "with" : "without", stream, at);
 }
 
-// The first text at a temperature is what all others are compared with. The first difference of a
+// All others are compared with the first text at a temperature. The first difference of a
 // row is printed.
 static void texts_check(struct bed *bed, const struct order *order, const struct crowd *crowd) {
     struct drafts_text *text = bed->text;
@@ -145,8 +144,7 @@ static void row_init(const struct bed *bed, const struct order *order, struct ro
     const struct variant *variant = &bed->variant;
     const bool has_draft =
         bed->draft && (variant->drafter == DRAFTER_MODEL || variant->drafter == DRAFTER_AUTO);
-    bench_row_init(bed->place, TABLE_DRAFTS, bed->info.backend, bed->info.isa, bed->info.n_threads,
-                   row);
+    bench_row_init(bed->place, TABLE_DRAFTS, row);
     row_text(row, COLUMN_TEST, "speculate");
     if (has_draft) row_text(row, COLUMN_DRAFT_FILENAME, rn_model_get_info(bed->draft)->path);
     row_text(row, COLUMN_DRAFTER, bench_drafter_name(variant->drafter));
@@ -173,7 +171,7 @@ static int pair_run(struct bed *bed, const struct order *order, struct pairs *pa
     return APP_OK;
 }
 
-// The known texts come first, and what takes its time once.
+// The first run makes the known texts; the second has the costs that come once.
 static int row_warm(struct bed *bed, const struct order *order) {
     double ignored;
     int code = APP_OK;
@@ -236,7 +234,7 @@ static int engine_make(struct bed *bed, int n_threads) {
                                        .draft_ctx = &bed->oracle,
                                        .draft_max = bed->variant.length,
                                        .draft_min = bed->variant.length};
-    return crowd_engine_create(bed->place, &options, &bed->engine, &bed->info);
+    return crowd_engine_create(bed->place, &options, &bed->engine);
 }
 
 static int variant_run(struct bed *bed, int n_threads) {

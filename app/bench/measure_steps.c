@@ -28,9 +28,9 @@ struct tests {
 
 // A model on a runner, and the row at hand.
 struct bed {
-    const struct bench_place *place;
+    struct bench_place *place;
     struct tools_runner *runner;
-    struct tools_runner_info info;
+    uint64_t cache_bytes; // of the machine
     const struct test *test;
     struct row *row;
     struct samples samples;
@@ -167,7 +167,7 @@ static int repetitions_run(struct bed *bed, struct sample *samples) {
     const bool with_peer = config->peer && !bed->test->n_verify && bed->test->work.n_seqs == 1;
     double bandwidth = 0;
     int code = APP_OK;
-    row_bool(bed->row, COLUMN_IN_CACHE, working_set <= bed->info.cache_bytes);
+    row_bool(bed->row, COLUMN_IN_CACHE, working_set <= bed->cache_bytes);
     for (int i = 0; !code && i < config->repetitions; i++) {
         if (interrupt_seen()) return APP_INTERRUPTED;
         if (i == 0 || with_peer) code = warm_up(bed);
@@ -226,8 +226,7 @@ static void row_init(const struct bed *bed, struct row *row) {
     const struct test *test = bed->test;
     char cpu[128], label[64];
     cpu_name(cpu, sizeof cpu);
-    bench_row_init(bed->place, TABLE_STEPS, bed->info.backend, bed->info.isa, bed->info.n_threads,
-                   row);
+    bench_row_init(bed->place, TABLE_STEPS, row);
     row_whole(row, COLUMN_BUILD_NUMBER, 0);
     row_text(row, COLUMN_CPU_INFO, cpu);
     row_text(row, COLUMN_GPU_INFO, "");
@@ -286,12 +285,17 @@ static int runner_make(const struct bench_place *place, int n_threads, const str
     return status ? app_fail_error(&err) : APP_OK;
 }
 
-static int threads_run(const struct bench_place *place, int n_threads, const struct tests *tests) {
+static int threads_run(struct bench_place *place, int n_threads, const struct tests *tests) {
     struct bed bed = {.place = place};
     int code = runner_make(place, n_threads, tests, &bed.runner);
     if (code) return code;
-    tools_runner_get_info(bed.runner, &bed.info);
-    bench_warn_slow(place->bench, bed.info.slow_formats, bed.info.isa);
+    struct tools_runner_info info;
+    tools_runner_get_info(bed.runner, &info);
+    bed.cache_bytes = info.cache_bytes;
+    place->backend = info.backend;
+    place->isa = info.isa;
+    place->n_threads = info.n_threads;
+    bench_warn_slow(place->bench, info.slow_formats, info.isa);
     interrupt_watch(); // from now on there may be rows to show
     for (int i = 0; !code && i < tests->n; i++) {
         bed.test = &tests->test[i];

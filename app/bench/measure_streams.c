@@ -1,15 +1,13 @@
 // Measures the engine with real requests (--batch, --arrive): N at a time, all of one length, to
 // their full length, greedy or sampled as the model's file says. Prompts are random ids, so that
-// requests share nothing but what is meant to be shared. Prefixes are forgotten before each run. Of
-// several repetitions the one with the median rate is the row.
+// requests share nothing by accident. Prefixes are forgotten before each run. Of several
+// repetitions the one with the median rate is the row.
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "bench/bench.h"
 #include "bench/crowd.h"
 #include "bench/figures.h"
-#include "terminal/interrupt.h"
 
 enum {
     BANDWIDTH_MS = 200,
@@ -20,7 +18,7 @@ enum {
 
 enum kind {
     KIND_BATCH,  // requests that have nothing in common
-    KIND_SHARED, // requests whose prompts begin alike
+    KIND_SHARED, // requests whose prompts have a common start
     KIND_BEFORE, // streams that run, before a long prompt arrives
     KIND_ARRIVE, // the same until that prompt has its first token
 };
@@ -29,35 +27,36 @@ enum kind {
 struct order {
     enum kind kind;
     int n_streams, n_prompt, n_gen;
-    int n_shared; // tokens that the prompts begin with in common
+    int first;    // the number of the first request: another one has another prompt
+    int n_shared; // tokens of the prompts' common start
     int n_arrive;
     int itl_ms; // 0: no bound
 };
 
-// An engine, and what its rows have in common.
+// An engine, and the bound of its rows.
 struct bed {
-    const struct bench_place *place;
+    struct bench_place *place;
     rn_engine *engine;
-    rn_engine_info info;
     int itl_ms;
 };
 
 // ---------------------------------------------------------------- requests
 
 // The first n_shared ids are those of every other request's.
-static int request_submit(const struct bed *bed, struct crowd *crowd, int index, int n_prompt,
-                          int n_shared, int max_tokens) {
+static int request_submit(const struct bed *bed, struct crowd *crowd, int stream,
+                          const struct order *order) {
     const rn_model_info *info = bed->place->info;
-    int32_t *prompt = malloc((size_t)n_prompt * sizeof *prompt);
+    const int index = order->first + stream;
+    int32_t *prompt = malloc((size_t)order->n_prompt * sizeof *prompt);
     if (!prompt) return app_fail(APP_FAILED, "out of memory");
-    for (int i = 0; i < n_prompt; i++)
-        prompt[i] = crowd_prompt_id(i < n_shared ? -1 : index, i, info->n_vocab);
+    for (int i = 0; i < order->n_prompt; i++)
+        prompt[i] = crowd_prompt_id(i < order->n_shared ? -1 : index, i, info->n_vocab);
     const bool sample = bed->place->bench->config->sample;
     const rn_request request = {.prompt = prompt,
-                                .n_prompt = (size_t)n_prompt,
+                                .n_prompt = (size_t)order->n_prompt,
                                 .sampling = crowd_sampling(info, sample, index),
-                                .max_tokens = max_tokens};
-    const int code = crowd_submit(crowd, index, &request);
+                                .max_tokens = order->n_gen};
+    const int code = crowd_submit(crowd, stream, &request);
     free(prompt);
     return code;
 }
@@ -69,7 +68,9 @@ static double ms_between(uint64_t from_ns, uint64_t to_ns) {
 }
 
 static double bandwidth_measure(const struct bed *bed) {
-    return rn_engine_bandwidth(bed->engine, bed->info.weight_bytes, BANDWIDTH_MS);
+    rn_engine_info info;
+    rn_engine_get_info(bed->engine, &info);
+    return rn_engine_bandwidth(bed->engine, info.weight_bytes, BANDWIDTH_MS);
 }
 
 static int ttft_set(const struct crowd *crowd, struct row *row) {
@@ -82,8 +83,8 @@ static int ttft_set(const struct crowd *crowd, struct row *row) {
     return APP_OK;
 }
 
-static int window_set(const struct bed *bed, struct crowd *crowd, const struct crowd_window *w,
-                      const struct order *order, struct row *row) {
+static int window_set(struct crowd *crowd, const struct crowd_window *w, const struct order *order,
+                      struct row *row) {
     const struct crowd_mark *from, *to;
     const double n_tokens = (double)order->n_streams * order->n_prompt;
     row_bool(row, COLUMN_DECODE_ONLY, crowd_window_ends(w, &from, &to));
@@ -94,48 +95,42 @@ static int window_set(const struct bed *bed, struct crowd *crowd, const struct c
     row_whole(row, COLUMN_PAGES_HELD, w->all.stats.pages_held);
     row_whole(row, COLUMN_PAGES_SHARED, w->all.stats.pages_shared);
     figures_totals(&w->start.stats, &w->end.stats, row);
-    figures_gaps(crowd->gaps.ms, crowd->gaps.n, row);
-    figures_bandwidth(bandwidth_measure(bed), row);
+    figures_gaps(crowd->gap_ms, crowd->n_gaps, row);
     return ttft_set(crowd, row);
 }
 
-// One run of the row's requests, all submitted at once.
+// One run of the requests, all submitted at once.
 static int batch_run(const struct bed *bed, const struct order *order, struct row *row) {
     struct crowd crowd;
     struct crowd_window window;
     const int n = order->n_streams;
     int code = crowd_init(&crowd, bed->engine, n, (size_t)n * (size_t)order->n_gen, 0);
     if (code) return code;
-    rn_engine_forget_prefixes(bed->engine);
     crowd_window_begin(&crowd, &window);
-    for (int i = 0; !code && i < n; i++)
-        code = request_submit(bed, &crowd, i, order->n_prompt, order->n_shared, order->n_gen);
+    for (int i = 0; !code && i < n; i++) code = request_submit(bed, &crowd, i, order);
     if (!code) code = crowd_finish(&crowd, &window);
-    if (!code) code = window_set(bed, &crowd, &window, order, row);
+    if (!code) code = window_set(&crowd, &window, order, row);
     crowd_deinit(&crowd);
     return code;
 }
 
 // The first of n requests, one after the other: the time of the first, and the mean of the others.
-static int serial_run(const struct bed *bed, const struct order *order, int n_streams,
-                      double *first_ms, double *next_ms) {
-    const int n = n_streams < SERIAL_RUNS ? n_streams : SERIAL_RUNS;
-    double others = 0;
+static int serial_run(const struct bed *bed, struct order order, int n, double *first_ms,
+                      double *next_ms) {
+    double others_ms = 0;
+    if (n > SERIAL_RUNS) n = SERIAL_RUNS;
+    order.n_streams = 1;
     rn_engine_forget_prefixes(bed->engine);
-    for (int i = 0; i < n; i++) {
-        struct crowd crowd;
-        int code = crowd_init(&crowd, bed->engine, i + 1, 0, 0);
+    for (order.first = 0; order.first < n; order.first++) {
+        struct row row = {0};
+        const int code = batch_run(bed, &order, &row);
+        const double ms = row_number_at(&row, COLUMN_WALL_MS);
+        row_deinit(&row);
         if (code) return code;
-        crowd.n_done = i; // that one alone
-        const uint64_t start = clock_ns();
-        code = request_submit(bed, &crowd, i, order->n_prompt, order->n_shared, order->n_gen);
-        while (!code && crowd.n_done <= i) code = crowd_step(&crowd);
-        crowd_deinit(&crowd);
-        if (code) return code;
-        *(i ? next_ms : first_ms) = ms_between(start, clock_ns());
-        if (i) others += *next_ms;
+        if (order.first == 0) *first_ms = ms;
+        if (order.first > 0) others_ms += ms;
     }
-    *next_ms = n > 1 ? others / (n - 1) : *first_ms;
+    *next_ms = n > 1 ? others_ms / (n - 1) : *first_ms;
     return APP_OK;
 }
 
@@ -146,8 +141,8 @@ static void span_set(struct crowd *crowd, const struct crowd_mark *from,
     row_real(row, COLUMN_WALL_MS, ms_between(from->ns, to->ns));
     figures_moments(from, to, row);
     figures_totals(&from->stats, &to->stats, row);
-    figures_gaps(crowd->gaps.ms, crowd->gaps.n, row);
-    crowd->gaps.n = 0;
+    figures_gaps(crowd->gap_ms, crowd->n_gaps, row);
+    crowd->n_gaps = 0;
 }
 
 // Streams run; then a long prompt comes. All but the last of the crowd are the streams.
@@ -159,12 +154,15 @@ static int arrive_steps(const struct bed *bed, struct crowd *crowd, const struct
     while (!code && crowd->n_started < n) code = crowd_step(crowd);
     for (int i = 0; !code && i < WARM_STEPS; i++) code = crowd_step(crowd);
     crowd_mark_set(crowd, &from);
-    crowd->gaps.n = 0;
+    crowd->n_gaps = 0;
     for (int i = 0; !code && i < order->n_gen; i++) code = crowd_step(crowd);
     if (code) return code;
     crowd_mark_set(crowd, &submitted);
     span_set(crowd, &from, &submitted, before);
-    code = request_submit(bed, crowd, n, order->n_arrive, 0, 1);
+    struct order arriving = *order;
+    arriving.n_prompt = order->n_arrive;
+    arriving.n_gen = 1;
+    code = request_submit(bed, crowd, n, &arriving);
     while (!code && crowd->stream[n].n_out == 0) code = crowd_step(crowd);
     if (code) return code;
     crowd_mark_set(crowd, &to);
@@ -184,13 +182,14 @@ static int arrive_tokens(const struct order *order) {
 
 static int arrive_run(const struct bed *bed, const struct order *order, struct row *before,
                       struct row *during) {
-    const int n = order->n_streams, n_tokens = arrive_tokens(order);
+    const int n = order->n_streams;
+    struct order running = *order;
     struct crowd crowd;
-    int code = crowd_init(&crowd, bed->engine, n + 1, (size_t)n * (size_t)n_tokens, 0);
+    running.n_gen = arrive_tokens(order);
+    int code = crowd_init(&crowd, bed->engine, n + 1, (size_t)n * (size_t)running.n_gen, 0);
     if (code) return code;
     rn_engine_forget_prefixes(bed->engine);
-    for (int i = 0; !code && i < n; i++)
-        code = request_submit(bed, &crowd, i, order->n_prompt, 0, n_tokens);
+    for (int i = 0; !code && i < n; i++) code = request_submit(bed, &crowd, i, &running);
     if (!code) code = arrive_steps(bed, &crowd, order, before, during);
     while (!code && crowd.n_done < crowd.n) code = crowd_step(&crowd);
     crowd_deinit(&crowd);
@@ -217,12 +216,14 @@ static int label_text(const struct order *order, char out[64]) {
 static void row_init(const struct bed *bed, const struct order *order, struct row *row) {
     static const char *const names[] = {"batch", "shared", "before", "arrive"};
     const enum table_id table = order->kind >= KIND_BEFORE ? TABLE_ARRIVE : TABLE_STREAMS;
+    rn_engine_info info;
     char label[64];
+    rn_engine_get_info(bed->engine, &info);
     label_text(order, label);
-    bench_row_init(bed->place, table, bed->info.backend, bed->info.isa, bed->info.n_threads, row);
+    bench_row_init(bed->place, table, row);
     row_text(row, COLUMN_TEST, names[order->kind]);
     row_text(row, COLUMN_LABEL, label);
-    row_whole(row, COLUMN_N_BATCH, bed->info.batch_tokens);
+    row_whole(row, COLUMN_N_BATCH, info.batch_tokens);
     row_whole(row, COLUMN_N_STREAMS, order->n_streams);
     row_whole(row, COLUMN_N_PROMPT, order->n_prompt);
     row_whole(row, COLUMN_N_GEN, order->n_gen);
@@ -248,7 +249,9 @@ static int row_measure(const struct bed *bed, const struct order *order, struct 
     bench_progress_begin(bed->place->bench);
     for (int i = 0; !code && i < n; i++) {
         row_init(bed, order, &runs[i]);
+        rn_engine_forget_prefixes(bed->engine);
         code = batch_run(bed, order, &runs[i]);
+        if (!code) figures_bandwidth(bandwidth_measure(bed), &runs[i]);
     }
     bench_progress_step(bed->place->bench);
     bench_progress_end(bed->place->bench);
@@ -268,7 +271,7 @@ static int block_run(const struct bed *bed, struct order order) {
     const struct bench_list *streams = &bench->config->batch;
     double first_ms = 0, next_ms = 0, one_ts = (double)NAN;
     bench_progress_begin(bench);
-    int code = serial_run(bed, &order, bench_list_largest(streams), &first_ms, &next_ms);
+    int code = serial_run(bed, order, bench_list_largest(streams), &first_ms, &next_ms);
     bench_progress_step(bench);
     bench_progress_end(bench);
     for (int i = 0; !code && i < streams->count; i++) {
@@ -360,7 +363,7 @@ static int engine_make(struct bed *bed, int n_threads) {
                                        .max_seqs = n_streams + (config->arrive ? 1 : 0),
                                        .itl_ms = bed->itl_ms,
                                        .speculate = "off"}; // a step is a token of each stream
-    return crowd_engine_create(bed->place, &options, &bed->engine, &bed->info);
+    return crowd_engine_create(bed->place, &options, &bed->engine);
 }
 
 static int engine_run(struct bed *bed, int n_threads) {

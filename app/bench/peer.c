@@ -14,65 +14,32 @@
 #include "bench/bench.h"
 #include "terminal/interrupt.h"
 
-enum { MAX_ARGS = 64, POLL_MS = 20, PATIENCE_MS = 1000, NUMBERS = 8, PEER_NAME = 96 };
+enum { MAX_ARGS = 64, MAX_WORDS = 4096, POLL_MS = 20, PATIENCE_MS = 1000, PEER_NAME = 96 };
 
 extern char **environ;
 
-struct command {
-    char *argv[MAX_ARGS + 1];
-    int argc;
-    char number[NUMBERS][16];
-    int n_numbers;
-    char *extra; // the --peer-args, cut up; owned
-};
-
-static void add(struct command *command, const char *arg) {
-    if (command->argc < MAX_ARGS) command->argv[command->argc++] = (char *)(uintptr_t)arg;
-}
-
-static void add_number(struct command *command, const char *flag, int value) {
-    char *text = command->number[command->n_numbers++];
-    snprintf(text, sizeof command->number[0], "%d", value);
-    add(command, flag);
-    add(command, text);
-}
-
-// llama.cpp's name of a KV type.
-static const char *peer_kv_type(const char *name) {
-    static const char *const names[][2] = {{"int8", "q8_0"}, {"int4", "q4_0"}};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(name, names[i][0])) return names[i][1];
-    return name;
-}
-
-// Old builds have no -d, so it is given only where there is a depth.
-static bool command_make(const struct bench_config *config, const char *file, const struct row *row,
-                         struct command *out) {
+// The arguments of a run. Old builds have no -d, so it is given only where there is a depth.
+static void words_make(const struct bench_config *config, const struct row *row, char *out,
+                       size_t size) {
+    const char *const kv = config->kv_type, *args = config->peer_args ? config->peer_args : "";
+    const char *const type = !strcmp(kv, "int8") ? "q8_0" : !strcmp(kv, "int4") ? "q4_0" : kv;
     const int n_depth = row_whole_at(row, COLUMN_N_DEPTH);
-    *out = (struct command){.extra = strdup(config->peer_args ? config->peer_args : "")};
-    if (!out->extra) return false;
-    add(out, config->peer);
-    add(out, "-m");
-    add(out, file);
-    add_number(out, "-t", row_whole_at(row, COLUMN_N_THREADS));
-    add_number(out, "-p", row_whole_at(row, COLUMN_N_PROMPT));
-    add_number(out, "-n", row_whole_at(row, COLUMN_N_GEN));
-    if (n_depth) add_number(out, "-d", n_depth);
-    if (strcmp(config->kv_type, "f16") != 0) {
-        add(out, "-ctk");
-        add(out, peer_kv_type(config->kv_type));
-        add(out, "-ctv");
-        add(out, peer_kv_type(config->kv_type));
-    }
-    add_number(out, "-r", 1);
-    add(out, "-o");
-    add(out, "json");
-    char *rest = NULL;
-    for (char *word = strtok_r(out->extra, " \t\n", &rest); word;
-         word = strtok_r(NULL, " \t\n", &rest))
-        add(out, word);
-    out->argv[out->argc] = NULL;
-    return true;
+    char depth[32] = "", types[64] = "";
+    if (n_depth) snprintf(depth, sizeof depth, " -d %d", n_depth);
+    if (strcmp(kv, "f16") != 0) snprintf(types, sizeof types, " -ctk %.16s -ctv %.16s", type, type);
+    snprintf(out, size, "-t %d -p %d -n %d%s%s -r 1 -o json %s",
+             row_whole_at(row, COLUMN_N_THREADS), row_whole_at(row, COLUMN_N_PROMPT),
+             row_whole_at(row, COLUMN_N_GEN), depth, types, args);
+}
+
+// The program, its file, and the words, which are cut up.
+static void argv_make(const char *peer, const char *file, char *words, char *argv[MAX_ARGS + 1]) {
+    const char *const first[] = {peer, "-m", file};
+    char *rest = NULL, *word = strtok_r(words, " \t\n", &rest);
+    int argc = 0;
+    for (; argc < 3; argc++) argv[argc] = (char *)(uintptr_t)first[argc];
+    for (; word && argc < MAX_ARGS; word = strtok_r(NULL, " \t\n", &rest)) argv[argc++] = word;
+    argv[argc] = NULL;
 }
 
 _Static_assert(sizeof(cpu_set_t) == BENCH_MAX_CPUS / 8, "bench_config.cpus is a cpu_set_t");
@@ -183,27 +150,25 @@ static int spawn_free(const struct bench_config *config, char **argv, FILE *out,
     return problem;
 }
 
-static int peer_start(const struct bench_config *config, struct command *command, FILE *out,
-                      FILE *err, struct row *row, double *ts) {
-    const char *peer = config->peer;
+static int peer_start(const struct bench_config *config, char **argv, FILE *out, FILE *err,
+                      struct row *row, double *ts) {
     pid_t pid;
-    const int problem = spawn_free(config, command->argv, out, err, &pid);
-    if (problem) {
-        return app_fail(APP_USAGE, "--peer: '%s': %s", app_short(peer).text, strerror(problem));
-    }
+    const int problem = spawn_free(config, argv, out, err, &pid);
+    if (problem)
+        return app_fail(APP_USAGE, "--peer: '%s': %s", app_short(argv[0]).text, strerror(problem));
     const int status = status_wait(pid);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return fail_status(peer, status, err);
-    return output_read(peer, out, row, ts);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return fail_status(argv[0], status, err);
+    return output_read(argv[0], out, row, ts);
 }
 
 int peer_run(const struct bench_config *config, const char *file, struct row *row, double *ts) {
-    struct command command;
-    if (!command_make(config, file, row, &command)) return app_fail(APP_FAILED, "out of memory");
+    char words[MAX_WORDS], *argv[MAX_ARGS + 1];
+    words_make(config, row, words, sizeof words);
+    argv_make(config->peer, file, words, argv);
     FILE *out = tmpfile(), *err = tmpfile();
-    const int code = out && err ? peer_start(config, &command, out, err, row, ts)
+    const int code = out && err ? peer_start(config, argv, out, err, row, ts)
                                 : app_fail(APP_FAILED, "a temporary file: %s", strerror(errno));
     if (out) fclose(out);
     if (err) fclose(err);
-    free(command.extra);
     return code;
 }

@@ -20,8 +20,7 @@ enum {
     BAR_HEIGHT = 16,
     PEER_HEIGHT = 7
 };
-enum { ROW_GAP = 12, AXIS_HEIGHT = 46, PLOT_HEIGHT = 340, LEGEND_ROW = 20 };
-enum { TICKS = 5, COLOURS = 8 };
+enum { ROW_GAP = 12, AXIS_HEIGHT = 46, PLOT_HEIGHT = 340, LEGEND_ROW = 20, TICKS = 5, COLOURS = 8 };
 
 // Plain properties only: many viewers know no CSS variables.
 static const char style[] =
@@ -52,8 +51,6 @@ static void style_print(FILE *out) {
     }
     fputs("  }\n</style>\n", out);
 }
-
-// ---------------------------------------------------------------- marks
 
 static void escaped(FILE *out, const char *text) {
     static const char special[] = "&<>\"";
@@ -117,10 +114,9 @@ static void bar(FILE *out, const struct plot_item *item, double left, double y, 
 }
 
 static void bars_draw(FILE *out, const struct plot *plot) {
-    size_t longest = 0;
-    for (int i = 0; i < plot->n; i++)
-        if (strlen(plot->item[i].label) > longest) longest = strlen(plot->item[i].label);
-    const double left = MARGIN + (double)longest * CHAR_WIDTH + 10, full = WIDTH - left - 190;
+    double longest = 0;
+    for (int i = 0; i < plot->n; i++) longest = fmax(longest, (double)strlen(plot->item[i].label));
+    const double left = MARGIN + longest * CHAR_WIDTH + 10, full = WIDTH - left - 190;
     const double pitch = BAR_HEIGHT + ROW_GAP + (plot->peer_name ? PEER_HEIGHT : 0);
     const double top = TITLE_HEIGHT + 10, bottom = top + plot->n * pitch;
     const double legend = bottom + AXIS_HEIGHT + LEGEND_ROW;
@@ -238,8 +234,6 @@ static void lines_draw(FILE *out, const struct plot *plot) {
             if (line_draw(out, plot, &scale, first, end, peer, legend)) legend += LEGEND_ROW;
     }
 }
-
-// ---------------------------------------------------------------- file
 
 int plot_check(const char *path) {
     const bool is_new = access(path, F_OK) != 0;

@@ -163,10 +163,11 @@ static void cell_print(const struct bench *bench, enum column_id id, const char 
            term_reset(color), pad > 0 && is_left(id) ? pad : 0, "");
 }
 
-static void head_print(const struct bench *bench) {
+// Bold where there is no title, which would be.
+static void head_print(const struct bench *bench, bool bold) {
     putchar('|');
     for (unsigned i = 0; i < COLUMN_COUNT; i++)
-        if (bench->shown[i]) cell_print(bench, i, column_at(i)->heading, true);
+        if (bench->shown[i]) cell_print(bench, i, column_at(i)->heading, bold);
     fputs("\n|", stdout);
     for (unsigned i = 0; i < COLUMN_COUNT; i++) {
         if (!bench->shown[i]) continue;
@@ -199,26 +200,22 @@ static bool same_table(const struct row *a, const struct row *b) {
            !strcmp(row_text_at(a, COLUMN_MODEL_FILENAME), row_text_at(b, COLUMN_MODEL_FILENAME));
 }
 
-static bool is_bold(enum column_id id) {
-    return id == COLUMN_AVG_TS || id == COLUMN_PEER_RATIO || id == COLUMN_GEN_TS ||
-           id == COLUMN_RATIO;
-}
+static bool is_bold(enum column_id id) { return id == COLUMN_AVG_TS || id == COLUMN_PEER_RATIO; }
 
 void table_row_print(struct bench *bench) {
     const struct row *row = &bench->rows[bench->n_rows - 1];
-    const bool differs = row_number_at(row, COLUMN_SAME_TEXT) == 0;
-    const bool red = bench->term->out_color && differs;
+    const bool red = bench->term->out_color && row_number_at(row, COLUMN_SAME_TEXT) == 0;
     if (bench->n_rows == 1 || !same_table(row - 1, row)) {
         if (bench->n_rows > 1) putchar('\n');
         table_fit(bench->config, row->table, bench->label_width,
                   bench->term->out_tty ? term_columns(STDOUT_FILENO) : INT_MAX, bench->shown);
         if (tables[row->table].has_title) title_print(bench, row);
-        head_print(bench);
+        head_print(bench, !tables[row->table].has_title);
     }
     printf("%s|", term_red(red));
     for (unsigned i = 0; i < COLUMN_COUNT; i++) {
         char text[64];
-        if (bench->shown[i]) cell_print(bench, i, cell_text(row, i, text), is_bold(i) && !differs);
+        if (bench->shown[i]) cell_print(bench, i, cell_text(row, i, text), is_bold(i));
     }
     printf("%s\n", term_reset(red));
 }

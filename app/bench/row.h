@@ -90,7 +90,7 @@ const struct column *column_at(enum column_id id);
 void row_deinit(struct row *row);
 bool row_ok(const struct row *row);
 
-// Each replaces what the column had.
+// Each replaces the column's value.
 void row_text(struct row *row, enum column_id id, const char *text); // copied; NULL: null
 void row_whole(struct row *row, enum column_id id, int64_t value);
 void row_real(struct row *row, enum column_id id, double value); // not finite: null

@@ -63,7 +63,7 @@ static inline int environment_clean(void **state) {
 
 enum { WORDS_MAX = 64 };
 
-// The words of a line; what stands between single quotes is one.
+// The words of a line; text between single quotes is one word.
 static inline int words_of(char *line, char *argv[WORDS_MAX]) {
     int n = 0;
     for (char *at = line; *at;) {

@@ -1,5 +1,7 @@
 // The options of `runnel bench`: lists, defaults, and the message for each value and combination
 // that is refused. Nothing is measured here.
+#include "bench/figures.h"
+
 #include "bench_world.h"
 
 static struct bench_config config;
@@ -122,6 +124,7 @@ static void test_numbers_are_checked(void **state) {
     refused("--verify 0", "--verify: '0' is not");
     refused("--batch 1,0", "--batch: '0' is not a whole number from 1 to 4096");
     refused("-r 0", "-r: '0' is not a whole number from 1 to 1000");
+    assert_int_equal(SAMPLES_MAX, 1000); // figures.c has room for as many
     refused("--output xml", "--output: 'xml' is not one of md|json|csv");
     refused("--speculate --acceptance 0,1.5", "--acceptance: '1.5' is not a number from 0 to 1");
     refused("--speculate --temperatures=-1", "--temperatures: '-1' is not a number from 0 to 100");

@@ -1,4 +1,4 @@
-// The peer of `runnel bench`: how it is called, what is read of it, and peers that fail. The peers
+// The peer of `runnel bench`: its arguments, its figures, and peers that fail. The peers
 // are scripts in a folder of their own.
 #include <sys/stat.h>
 
@@ -35,7 +35,7 @@ static int folder_leave(void **state) {
     return chdir("/") || rmdir(folder);
 }
 
-// The file of calls, which goes.
+// Reads and removes the file of calls.
 static void calls_read(char *out, size_t size) {
     FILE *file = fopen("calls", "r");
     assert_non_null(file);

@@ -121,7 +121,7 @@ static void test_a_peer_has_a_bar_below(void **state) {
     has("p&lt;&amp;&quot;r abc<", 1);
 }
 
-// Over the first of depth, streams and threads that varies; what varies besides is in the labels.
+// Over the first of depth, streams and threads that varies; the others that vary are in the labels.
 static void test_lists_are_lines_over_the_first_that_varies(void **state) {
     (void)state;
     static const struct {

@@ -232,13 +232,18 @@ static void test_each_model_and_thread_count_has_a_titled_table(void **state) {
     row_whole(&rows[3], COLUMN_N_THREADS, 1);
     row_text(&rows[3], COLUMN_MODEL_FILENAME, "other.gguf");
     rows_caught(&config_md, &plain, rows, 4, &caught);
-    assert_int_equal(occurrences(caught.out, "drafter | length | temp | streams | none t/s |"), 3);
+    assert_int_equal(occurrences(caught.out,
+                                 "|        drafter | length | temp | streams | none t/s |"
+                                 "      t/s | ratio |  says | drafted | accepted |"
+                                 " tokens/step | drafted/step | bytes/token |"
+                                 "    text |\n"),
+                     3);
     assert_int_equal(occurrences(caught.out, "avx2, 2 threads, kv f16, tg4, forced text\n\n|"), 1);
     assert_int_equal(occurrences(caught.out, "\n\nllama 20M Q8_0, cpu avx2, 1 thread, kv"), 2);
     assert_int_equal(occurrences(caught.out, "|         lookup |   auto |"), 4);
 }
 
-static void test_colour_is_for_heads_rates_and_texts_that_differ(void **state) {
+static void test_colour_is_for_titles_heads_rates_and_texts_that_differ(void **state) {
     (void)state;
     static struct caught caught;
     struct row rows[] = {drafts_row(true), drafts_row(false)};
@@ -249,8 +254,11 @@ static void test_colour_is_for_heads_rates_and_texts_that_differ(void **state) {
     assert_int_equal(occurrences(caught.out, term_red(true)), 1);
     const char *differs = strstr(caught.out, "DIFFERS"), *red = strstr(caught.out, term_red(true));
     assert_true(differs && red && red < differs);
-    assert_null(memchr(red, '\n', (size_t)(differs - red))); // of that line alone
-    assert_non_null(strstr(caught.out, term_bold(true)));
+    assert_null(memchr(red, '\n', (size_t)(differs - red)));       // of that line alone
+    assert_int_equal(occurrences(caught.out, term_bold(true)), 1); // the title
+    struct row row = steps_row("tg4");
+    rows_caught(&config_md, &coloured, &row, 1, &caught);
+    assert_int_equal(occurrences(caught.out, term_bold(true)), 12 + 1); // the heads and the rate
 }
 
 // ---------------------------------------------------------------- JSON and CSV
@@ -312,7 +320,7 @@ static void test_stages_are_one_more_key_and_a_table(void **state) {
     }
 }
 
-// Fields of a line; what is between quotes may have commas.
+// Fields of a line; text between quotes may have commas.
 static int fields(const char *line) {
     int n = 1;
     bool quoted = false;
@@ -348,7 +356,7 @@ int main(void) {
         cmocka_unit_test(test_columns_that_no_test_fills_are_left_out),
         cmocka_unit_test(test_a_narrow_terminal_has_what_matters),
         cmocka_unit_test(test_each_model_and_thread_count_has_a_titled_table),
-        cmocka_unit_test(test_colour_is_for_heads_rates_and_texts_that_differ),
+        cmocka_unit_test(test_colour_is_for_titles_heads_rates_and_texts_that_differ),
         cmocka_unit_test(test_json_has_every_key_of_its_table),
         cmocka_unit_test(test_stages_are_one_more_key_and_a_table),
         cmocka_unit_test(test_csv_has_a_line_of_names_and_as_many_fields),
