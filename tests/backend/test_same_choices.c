@@ -2,7 +2,7 @@
 // backend, and a part of them that of the plain loops. Rows of `variants` are all that is known of
 // a backend here: batches go in, tokens come out. The logits are the rows of an embedding, which
 // the plan copies.
-// label: threads
+// label: threads no-address
 #include <stdlib.h>
 #include <string.h>
 
