@@ -18,25 +18,20 @@
     int test_file_##name(void);                                                                    \
     int test_file_##name(void)
 
-// Whether everything is to be tried, as `make test-all` asks for by TEST_ALL; `make test` takes a
-// part where a file says so. Sanitizers, which make everything slower, take less.
-static inline bool test_is_whole(void) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    return false;
+// Sanitizers and emulators make everything slower.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(TEST_EMULATED)
+enum { TEST_IS_SLOW = 1 };
 #else
-    return getenv("TEST_ALL") != NULL;
+enum { TEST_IS_SLOW = 0 };
 #endif
-}
 
-// A number of cases: under a sanitizer, in `make test`, in `make test-all`.
-static inline int test_scale(int sanitizer, int quick, int whole) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    (void)quick, (void)whole;
-    return sanitizer;
-#else
-    (void)sanitizer;
-    return test_is_whole() ? whole : quick;
-#endif
+// Whether everything is to be tried, as `make test-all` asks for by TEST_ALL; `make test` takes a
+// part where a file says so.
+static inline bool test_is_whole(void) { return !TEST_IS_SLOW && getenv("TEST_ALL"); }
+
+// A number of cases: where everything is slow, in `make test`, in `make test-all`.
+static inline int test_scale(int slow, int quick, int whole) {
+    return TEST_IS_SLOW ? slow : test_is_whole() ? whole : quick;
 }
 
 // Fails with a formatted message.
