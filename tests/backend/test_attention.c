@@ -198,8 +198,8 @@ static void check_task(struct task *t, int index) {
     }
 }
 
-#define N_TASKS     test_scale(30, 45, 120)
-#define N_ODD_TASKS test_scale(10, 15, 30)
+#define N_TASKS     test_scale(12, 45, 120)
+#define N_ODD_TASKS test_scale(5, 15, 30)
 enum { THREADS_STEP = TEST_IS_SLOW ? 3 : 1 };
 
 static void whole_rows_and_folded_parts_equal_the_reference(void **state) {

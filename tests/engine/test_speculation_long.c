@@ -31,7 +31,7 @@ static struct mix_text story(void) {
 static void drafts_do_not_show_with_a_smaller_model(void **state) {
     (void)state;
     struct mix_cases cases;
-    mix_cases_create_from(&cases, tale.model, "f16", story(), 21, 200);
+    mix_cases_create_from(&cases, tale.model, "f16", story(), 21, 100);
     ways_run(&cases, tale.draft, KIN_RELATIVE, 21, 20, 0, 1);
     mix_cases_destroy(&cases);
 }
