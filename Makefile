@@ -1,5 +1,6 @@
-# A thin front for CMake + Ninja. `make help` lists what there is.
-#   SAN=address|undefined|address,undefined|thread   a sanitizer build in its own folder, build-$(SAN)
+# A thin front for CMake + Ninja. `make help` lists what there is. The program as it is shipped is built in build/, what
+# the tests run in build-test/, with its asserts.
+#   SAN=address|undefined|address,undefined|thread   tests under a sanitizer, in a folder of its own, build-$(SAN)
 #   PREFIX, DESTDIR                where `make install` puts things
 #   STORY                          what `make run` asks for
 #   FUZZ_SECONDS                   how long `make fuzz` runs each harness
@@ -23,31 +24,29 @@ override STORY := $(value STORY)
 export STORY
 
 SHELL := /bin/bash
-BUILD := build$(if $(SAN),-$(SAN))
-TARGETS :=
+BUILD := build
+TESTS := $(if $(SAN),build-$(SAN),build-test)
 
-# Ninja's one moving line on a terminal; elsewhere only warnings and errors.
-NINJA = set -o pipefail; cd $(BUILD); if [ -t 1 ]; then ninja -j$(JOBS) $(1); else \
-        ninja -j$(JOBS) --quiet $(1) | { grep -v '^ninja: no work to do' || true; }; fi
-
-# Sanitizer runs skip what carries the label "long"; the thread sanitizer's builds and takes only what runs threads.
-# That of gcc 12 does not know the address layout of newer kernels, so it runs without randomisation.
-CTEST = $(if $(filter thread,$(SAN)),setarch -R )ctest --test-dir $(BUILD) --output-on-failure -j$(JOBS) \
-        $(if $(SAN),-LE long) $(if $(filter thread,$(SAN)),-L threads)
+# ninja in a folder: one moving line on a terminal; elsewhere only warnings and errors.
+NINJA = set -o pipefail; cd $(1); if [ -t 1 ]; then ninja -j$(JOBS) $(2); else \
+        ninja -j$(JOBS) --quiet $(2) | { grep -v '^ninja: no work to do' || true; }; fi
+CONFIGURE = mkdir -p $(1); cmake -G Ninja -S . -B $(1) $(2) >$(1)/configure.log 2>&1 || \
+            { cat $(1)/configure.log; rm -f $(1)/build.ninja; exit 1; }
 
 .DEFAULT_GOAL := all
-.PHONY: all program setup clients run test memcheck install deb fuzz http-diff soak format format-check help clean
+.PHONY: all program built setup clients run test test-all memcheck install deb fuzz http-diff soak format format-check help clean
 
-all: $(BUILD)/build.ninja ## build everything; the program is build/runnel
-	@echo "building $(BUILD)/runnel and its tests"
-	@$(call NINJA,$(TARGETS))
+all: $(BUILD)/build.ninja ## build the program, the library and the programs that measure; the program is build/runnel
+	@echo "building $(BUILD)/runnel"
+	@$(call NINJA,$(BUILD),installed by_hand)
 
 $(BUILD)/build.ninja:
+	@$(call CONFIGURE,$(BUILD))
+
+$(TESTS)/build.ninja:
 	@case "$(SAN)" in ''|address|undefined|address,undefined|thread) ;; *) \
 	    echo "SAN=$(SAN): expected address, undefined, address,undefined or thread" >&2; exit 2;; esac
-	@mkdir -p $(BUILD)
-	@cmake -G Ninja -S . -B $(BUILD) $(if $(SAN),-DRUNNEL_SAN=$(SAN)) \
-	    >$(BUILD)/configure.log 2>&1 || { cat $(BUILD)/configure.log; rm -f $@; exit 1; }
+	@$(call CONFIGURE,$(TESTS),$(if $(SAN),-DRUNNEL_SAN=$(SAN),-DRUNNEL_ASSERTS=ON))
 
 setup: ## install the Debian packages that are missing
 	@tools/setup
@@ -55,7 +54,7 @@ setup: ## install the Debian packages that are missing
 program: setup
 	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
 	@[ -x $(BUILD)/runnel ] || echo "building $(BUILD)/runnel"
-	@$(call NINJA,runnel)
+	@$(call NINJA,$(BUILD),runnel)
 
 run: program ## build, then let the embedded model tell a story (STORY="a robot and a kite")
 	@printf '> Tell me a story about %s.\n\n' "$$STORY"
@@ -69,23 +68,36 @@ clients:
 	    { npm install --silent >/dev/null 2>&1 && cp package.json node_modules/.package.json; } || \
 	    echo "npm could not install them: tests that miss theirs will be skipped"; }; }
 
-test: clients ## build and run the tests; with SAN=... under that sanitizer
-	@$(MAKE) -s --no-print-directory all TARGETS=$(if $(filter thread,$(SAN)),thread_tests)
-	@$(CTEST)
+# A recipe of its own, since tools/setup may have removed build.ninja of the folders.
+built:
+	@$(MAKE) -s --no-print-directory $(TESTS)/build.ninja
+	@echo "building the tests in $(TESTS)"
+	@$(call NINJA,$(TESTS),all)
 
-memcheck: ## run the tests of parsers and of the server once more, by valgrind
+test: clients ## build and run the tests; with SAN=... those that the sanitizer is for
+	@$(MAKE) -s --no-print-directory built
+	@tools/test $(TESTS) -j$(JOBS) -LE long
+
+test-all: clients ## all tests, the long ones too, then the sanitizers and valgrind
+	@$(MAKE) -s --no-print-directory built
+	@TEST_ALL=1 tools/test $(TESTS) -j$(JOBS)
+	@$(MAKE) -s --no-print-directory memcheck
+	@$(MAKE) -s --no-print-directory SAN=address,undefined test
+	@$(MAKE) -s --no-print-directory SAN=thread test
+
+memcheck: ## run tests of parsers and of the server once more, by valgrind
 	@tools/setup memcheck
-	@$(MAKE) -s --no-print-directory all TARGETS=memory_tests
-	@$(CTEST) -C memcheck -L memory
+	@$(MAKE) -s --no-print-directory built
+	@tools/test $(TESTS) -j$(JOBS) -C memcheck -L memory
 
 install: setup ## install the program, the library and its headers into DESTDIR/PREFIX
 	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
-	@$(call NINJA,installed)
+	@$(call NINJA,$(BUILD),installed)
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(PREFIX)"
 
 deb: setup ## build a Debian package of the program, the service and the library
 	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
-	@$(call NINJA,installed)
+	@$(call NINJA,$(BUILD),installed)
 	@cd $(BUILD) && cpack -G DEB >cpack.log 2>&1 || { cat cpack.log; exit 1; }
 	@ls $(BUILD)/*.deb
 
@@ -95,7 +107,8 @@ fuzz: ## run each fuzz harness for FUZZ_SECONDS (needs clang)
 
 soak: ## everything at once against real servers for SOAK_MINUTES; hang-ups; idle connections (tests/soak)
 	@tools/setup soak
-	@$(MAKE) -s --no-print-directory all TARGETS="runnel hangups idle"
+	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
+	@$(call NINJA,$(BUILD),runnel hangups idle)
 	@failed=0; node tests/soak/soak.mjs $(BUILD)/runnel --json $(BUILD)/soak.json || failed=1; \
 	    $(BUILD)/tests/soak/hangups $(BUILD)/runnel || failed=1; \
 	    $(BUILD)/tests/soak/idle $(BUILD)/runnel || failed=1; exit $$failed
@@ -103,7 +116,7 @@ soak: ## everything at once against real servers for SOAK_MINUTES; hang-ups; idl
 http-diff: ## compare how the server and llhttp split DIFF_REQUESTS requests (needs node)
 	@command -v node >/dev/null || tools/setup test
 	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
-	@$(call NINJA,reader_split)
+	@$(call NINJA,$(BUILD),reader_split)
 	@node tests/http_diff/http_diff.mjs --reader $(BUILD)/tests/http_diff/reader_split --requests $(DIFF_REQUESTS) \
 	    --seed $(DIFF_SEED) --out $(BUILD)/http_diff.failures
 
@@ -117,9 +130,9 @@ format-check: ## say which sources are not formatted
 	    | xargs -0 clang-format --dry-run --Werror
 
 help: ## this list
-	@echo "usage: make [TARGET] [SAN=address|undefined|thread]"
+	@echo "usage: make [TARGET] [SAN=address|undefined|address,undefined|thread]"
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r name text; do \
 	    printf '  %-14s %s\n' "$$name" "$$text"; done
 
 clean: ## remove all build folders
-	@rm -rf build build-address build-undefined build-thread build-fuzz
+	@rm -rf build build-test build-address build-undefined build-address,undefined build-thread build-fuzz

@@ -5,8 +5,10 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -15,6 +17,22 @@
 #define TEST_PROGRAM(name)                                                                         \
     int test_file_##name(void);                                                                    \
     int test_file_##name(void)
+
+// Sanitizers and emulators make everything slower.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(TEST_EMULATED)
+enum { TEST_IS_SLOW = 1 };
+#else
+enum { TEST_IS_SLOW = 0 };
+#endif
+
+// Whether everything is to be tried, as `make test-all` asks for by TEST_ALL; `make test` takes a
+// part where a file says so.
+static inline bool test_is_whole(void) { return !TEST_IS_SLOW && getenv("TEST_ALL"); }
+
+// A number of cases: where everything is slow, in `make test`, in `make test-all`.
+static inline int test_scale(int slow, int quick, int whole) {
+    return TEST_IS_SLOW ? slow : test_is_whole() ? whole : quick;
+}
 
 // Fails with a formatted message.
 #define check(condition, ...)                                                                      \

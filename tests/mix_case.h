@@ -25,13 +25,10 @@ enum {
     MIX_MAX_CTX = 1024, // positions, where the model has more
 };
 
-// Under sanitizers, where everything is slower, mixes are smaller, and what should happen somewhere
-// in many of them need not happen.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { MIX_MAX_REQUESTS = 30, MIX_IS_SHORT = 1 };
-#else
-enum { MIX_MAX_REQUESTS = 90, MIX_IS_SHORT = 0 };
-#endif
+// Mixes are whole in `make test-all` alone. In smaller ones, what should happen somewhere in many
+// of them need not happen.
+#define MIX_MAX_REQUESTS test_scale(30, 45, 90)
+#define MIX_IS_SHORT     (!test_is_whole())
 
 // ---------------------------------------------------------------- random numbers
 

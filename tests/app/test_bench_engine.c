@@ -197,7 +197,7 @@ static void test_forced_texts_repeat_themselves(void **state) {
                  "--forced: a model of random weights has no words");
 }
 
-int main(void) {
+TEST_PROGRAM(bench_engine) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batches_of_requests),
         cmocka_unit_test(test_lengths_prefixes_and_bounds),

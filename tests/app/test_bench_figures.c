@@ -311,7 +311,7 @@ static void test_a_window_is_the_steps_in_which_all_streams_decode(void **state)
     near("from the first token to the end", crowd_rate(from, to), 13e9 / 40);
 }
 
-int main(void) {
+TEST_PROGRAM(bench_figures) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_ratio_over_nothing_is_not_a_number),
         cmocka_unit_test(test_medians_means_and_deviations),

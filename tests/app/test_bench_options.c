@@ -229,7 +229,7 @@ static void test_the_environment(void **state) {
     unsetenv("RUNNEL_N_GEN");
 }
 
-int main(void) {
+TEST_PROGRAM(bench_options) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_lists_have_commas_and_add_up),

@@ -88,7 +88,7 @@ static void test_peers_that_fail(void **state) {
     bench_failed(ON_SMALL "./silent", APP_FAILED, "silent: its output has no avg_ts");
 }
 
-int main(void) {
+TEST_PROGRAM(bench_peer) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_peer_runs_after_each_repetition),
         cmocka_unit_test(test_a_peer_gets_the_same_depth_and_type),

@@ -211,7 +211,7 @@ static void test_the_engines_choice_alone_is_no_plot(void **state) {
     assert_string_equal(svg, "");
 }
 
-int main(void) {
+TEST_PROGRAM(bench_plot) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_decoding_is_bars_of_the_bandwidth),
         cmocka_unit_test(test_prompts_alone_are_bars_of_the_peak),

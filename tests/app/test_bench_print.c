@@ -347,7 +347,7 @@ static void test_csv_has_a_line_of_names_and_as_many_fields(void **state) {
     assert_non_null(strstr(second, ",\"[1000000]\","));
 }
 
-int main(void) {
+TEST_PROGRAM(bench_print) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_keys_are_those_that_programs_read),
         cmocka_unit_test(test_headings_fit_their_columns),

@@ -141,7 +141,7 @@ static void test_bad_models_are_refused_before_anything_is_measured(void **state
                  "positions after 600");
 }
 
-int main(void) {
+TEST_PROGRAM(bench_steps) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tests_are_in_the_order_of_the_lists),
         cmocka_unit_test(test_models_and_thread_counts_follow_each_other),

@@ -198,11 +198,9 @@ static void check_task(struct task *t, int index) {
     }
 }
 
-#if defined(TEST_EMULATED) || defined(__SANITIZE_THREAD__)
-enum { N_TASKS = 30, N_ODD_TASKS = 10, THREADS_STEP = 3 };
-#else
-enum { N_TASKS = 120, N_ODD_TASKS = 30, THREADS_STEP = 1 };
-#endif
+#define N_TASKS     test_scale(12, 45, 120)
+#define N_ODD_TASKS test_scale(5, 15, 30)
+enum { THREADS_STEP = TEST_IS_SLOW ? 3 : 1 };
 
 static void whole_rows_and_folded_parts_equal_the_reference(void **state) {
     (void)state;

@@ -1,5 +1,6 @@
 // The filters over a vocabulary that is large enough for their shortcuts: blocks of candidates that
 // are skipped together, and thresholds that spare an order of all.
+// label: no-address
 #define VOCAB 1027 // no multiple of a block
 #include "backend/cpu/choose_steps.h"
 #include "check.h"

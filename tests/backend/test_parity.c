@@ -8,18 +8,10 @@
 #include "fake/fake_backend.h"
 #include "parity_feed.h"
 
-// Emulators and sanitizers take some of the cases.
-#if defined(TEST_EMULATED) || defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { IS_SHORT = 1 };
-#else
-enum { IS_SHORT = 0 };
-#endif
-
 // Cases of an op. Each format and each KV type is met; attention costs the reference much time.
 static int n_cases(enum op_kind kind) {
-    if (IS_SHORT) return FORMAT_COUNT;
-    if (kind == OP_KV_APPEND || kind == OP_ATTENTION) return 2 * FORMAT_COUNT;
-    return (kind == OP_EXPERTS ? 4 : 8) * FORMAT_COUNT;
+    if (kind == OP_KV_APPEND || kind == OP_ATTENTION) return test_scale(1, 1, 2) * FORMAT_COUNT;
+    return test_scale(1, 2, kind == OP_EXPERTS ? 4 : 8) * FORMAT_COUNT;
 }
 
 // ---------------------------------------------------------------- the table

@@ -2,7 +2,7 @@
 // backend, and a part of them that of the plain loops. Rows of `variants` are all that is known of
 // a backend here: batches go in, tokens come out. The logits are the rows of an embedding, which
 // the plan copies.
-// label: threads
+// label: threads no-address
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,11 +16,8 @@
 #define RANDOM_SEED 1181783497276652981u
 #include "engine/random.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(TEST_EMULATED)
-enum { CHOICES = 10000, PLAIN_EVERY = 5 };
-#else
-enum { CHOICES = 1000000, PLAIN_EVERY = 20 };
-#endif
+#define CHOICES test_scale(10000, 150000, 1000000)
+enum { PLAIN_EVERY = TEST_IS_SLOW ? 5 : 20 };
 
 static const struct variant {
     const struct backend_class *cls;
@@ -326,10 +323,10 @@ static void pin_fill(struct wish *wish, float *logits, int row) {
 
 static void edits_are_exact_to_the_bit(void **state) {
     (void)state;
-    enum { ROUNDS = CHOICES / 50000 + 1 };
+    const int rounds = CHOICES / 50000 + 1;
     static const struct size size = {3, BATCH, 0};
     static struct wish wish[BATCH];
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         struct world w;
         float *logits = logits_alloc(&size);
         for (int i = 0; i < BATCH; i++) pin_fill(&wish[i], logits + 3 * (size_t)i, i);

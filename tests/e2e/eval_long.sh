@@ -1,18 +1,19 @@
-# The loss of both shipped models on the whole of val.txt, within 0.003 of the reference.
+# The loss of both shipped models on the first 12 of the 103 chunks of val.txt, to six digits: it does not depend on the
+# machine. On all chunks it was within 0.003 of the reference implementation's, 0.75504 and 0.75662.
+# label: long cores
 . "$(dirname "$0")/lib.sh"
 
 # near FILE EXPECTED
 near() {
-    run eval -m "$1" --loss "$ROOT/models/val.txt" --json
+    run eval -m "$1" --loss "$ROOT/models/val.txt" --chunks 12 --json
     equal "$1: exit" 0 "$code"
-    equal "$1: chunks" 103 "$(json out chunks)"
-    equal "$1: tokens" $((103 * 1023)) "$(json out tokens)"
+    equal "$1: chunks" 12 "$(json out chunks)"
+    equal "$1: tokens" $((12 * 1023)) "$(json out tokens)"
     local loss
     loss=$(json out loss)
-    echo "$(basename "$1"): loss $loss, reference $2, $(json out tokens_per_second) tokens/s"
-    expect "$1: loss $loss within 0.003 of $2" \
-        awk -v a="$loss" -v b="$2" 'BEGIN { exit !(a - b < 0.003 && b - a < 0.003) }'
+    echo "$(basename "$1"): loss $loss, expected $2, $(json out tokens_per_second) tokens/s"
+    expect "$1: loss $loss is $2" awk -v a="$loss" -v b="$2" 'BEGIN { exit !(a - b < 1e-6 && b - a < 1e-6) }'
 }
-near "$ROOT/models/tale-20m-q8_0.gguf" 0.75504
-near "$ROOT/models/tale-20m-q4_k_m.gguf" 0.75662
+near "$ROOT/models/tale-20m-q8_0.gguf" 0.4358680
+near "$ROOT/models/tale-20m-q4_k_m.gguf" 0.4356514
 finish

@@ -1,5 +1,6 @@
 # The page in a real browser (tests/npm/page.mjs drives Chromium) against a real server. The server
 # computes with the slow reference kernels, so that an answer takes seconds and can be stopped.
+# label: long
 . "$(dirname "$0")/lib.sh"
 
 npm=$ROOT/tests/npm

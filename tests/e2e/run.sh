@@ -1,4 +1,5 @@
 # `runnel run`: where prompts come from, what goes to stdout and stderr, the JSON object, stops.
+# label: address
 . "$(dirname "$0")/lib.sh"
 
 # From another folder, without -m: every source of a prompt gives the same text.

@@ -1,5 +1,6 @@
 # `runnel serve` as a user sees it: what it prints, the line to paste, how it ends, and what it says to
 # each mistake. HTTP itself is tested elsewhere.
+# label: address
 . "$(dirname "$0")/lib.sh"
 
 chat='{"messages":[{"role":"user","content":"Hello"}],"max_tokens":4}'

@@ -1,4 +1,5 @@
 # The example of several streams: each one's text, whatever the order of the lines.
+# label: threads
 . "$(dirname "$0")/lib.sh"
 
 # told FILE NUMBER: the text of a stream.

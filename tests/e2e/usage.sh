@@ -1,4 +1,5 @@
 # Help, wrong use, exit codes, and the ranges of every numeric option.
+# label: address
 . "$(dirname "$0")/lib.sh"
 
 run --help

@@ -109,20 +109,19 @@ static inline void way_check(const struct way *way, const struct mix_totals *t, 
 }
 
 // Mixes of the cases in every stride-th way from `first` on, until each had that many requests.
-// Sanitizers have time for fewer.
+// Only `make test-all` has time for all.
 static inline void ways_run(struct mix_cases *cases, const rn_model *draft, enum kin kin,
                             uint64_t seed, int n_requests, int first, int stride) {
     static struct mix_random time; // outlives engines of tests that fail
     struct mix_totals sum = {0};
     time.state = seed;
     bare_clock = (struct engine_clock){noisy_now, &time};
-    for (int i = first; i < N_WAYS; i += MIX_IS_SHORT ? 3 * stride : stride) {
+    for (int i = first; i < N_WAYS; i += test_scale(3, 2, 1) * stride) {
         struct mix_how how = ways[i].how;
         struct mix_totals totals = {0};
         if (ways[i].must & WAY_MODEL) how.draft = draft;
         cases->how = &how;
-        mix_run_many(cases, seed + (uint64_t)i, MIX_IS_SHORT ? n_requests / 4 + 1 : n_requests, 0,
-                     &totals);
+        mix_run_many(cases, seed + (uint64_t)i, n_requests / test_scale(4, 2, 1) + 1, 0, &totals);
         cases->how = NULL;
         mix_print_totals(how.name, &totals);
         assert_int_equal(totals.mismatches, 0);

@@ -1,11 +1,10 @@
 // The engine's invariants (pages, tables, places of sequences) hold after every step of random
-// mixes, with pages so few that sequences are preempted, through cancels and pauses. In builds
-// without asserts nobody else looks.
+// mixes, with pages so few that sequences are preempted, through cancels and pauses.
 // label: async
 #include "bare_engine.h"
 #include "mix.h"
 
-enum { N_REQUESTS = MIX_IS_SHORT ? 80 : 300 };
+#define N_REQUESTS test_scale(80, 150, 300)
 
 static void run(const char *path, uint64_t seed) {
     rn_model *model = bare_open(path);

@@ -1,7 +1,7 @@
 // A model with recurrent layers, a window and full attention in mixes: states are carried from
 // block to block, found as checkpoints by equal prefixes, recomputed after a preemption, and none
 // of it shows in the tokens. The engine's invariants are tested after every step.
-// label: async
+// label: threads async
 #include "bare_engine.h"
 #include "engine/door/driver.h"
 #include "mix.h"
@@ -9,7 +9,7 @@
 #include "streams.h"
 #include "view_check.h"
 
-enum { N_REQUESTS = MIX_IS_SHORT ? 80 : 400 };
+#define N_REQUESTS test_scale(80, 200, 400)
 enum { N_VOCAB = 512, N_CTX = 320, PAGE = 32 };
 
 static rn_model *model;

@@ -1,5 +1,6 @@
 // What a template may use, and how it fails: statuses, places in messages, and hostile templates
 // that would recurse, loop or grow without end.
+// label: threads
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

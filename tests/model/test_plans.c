@@ -3,6 +3,7 @@
 // bytes and rope frequencies. A change of the builders that is meant to change no plan leaves these
 // hashes alone. After an intended change `PRINT_PLANS=1 test_model plans` prints the new rows of
 // plan_hashes.def.
+// label: no-address
 #define _GNU_SOURCE 1
 #include <inttypes.h>
 

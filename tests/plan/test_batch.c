@@ -130,7 +130,7 @@ static void without_tokens_the_ids_are_zero(void **state) {
     batch_builder_deinit(&builder);
 }
 
-int main(void) {
+TEST_PROGRAM(batch) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sequences_follow_each_other_and_want_their_last_rows),
         cmocka_unit_test(rows_without_logits_come_last),

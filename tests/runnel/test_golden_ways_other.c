@@ -1,4 +1,5 @@
 // The other architectures: the same bits in every way to run them.
+// label: no-address
 #include "golden_ways.h"
 
 static bool rest(const json_t *entry) {

@@ -1,17 +1,14 @@
 // Random requests give the same tokens, text, vectors and logits alone and in any mix with others:
 // with each KV type, with pages so few that sequences are preempted, with and without the prefix
-// cache, cancelled, paused, on one and two threads. The by-hand form is mix_long.c. Under
-// sanitizers, where everything is slower, there are fewer requests.
-// label: threads async
+// cache, cancelled, paused, on one and two threads. The by-hand form is mix_long.c.
+// label: threads async no-address
 #include "mix.h"
 #include "tale.h"
 
-enum {
-    N_F16 = MIX_IS_SHORT ? 150 : 2100,
-    N_OTHER = MIX_IS_SHORT ? 30 : 150,
-    N_STORMS = MIX_IS_SHORT ? 2 : 8,
-    SEED = 20261115
-};
+enum { SEED = 20261115 };
+#define N_F16    test_scale(150, 400, 2100)
+#define N_OTHER  test_scale(30, 80, 150)
+#define N_STORMS test_scale(2, 4, 8)
 
 static void mixes_give_the_tokens_of_alone_runs(void **state) {
     static const char *const kv_types[] = {"f16", "f32", "int8", "int4"};
@@ -59,7 +56,7 @@ static void a_storm_of_cancels_gives_every_page_back(void **state) {
     }
     mix_cases_destroy(&cases);
     assert_int_equal(totals.mismatches, 0);
-    assert_true(totals.cancelled > 5 * N_STORMS);
+    assert_true(totals.cancelled > 5 * (uint64_t)N_STORMS);
 }
 
 TEST_PROGRAM(mix) {

@@ -1,5 +1,6 @@
 // Synthetic models through the public engine: every format and every kind of shape gives finite
 // logits and text, and every shape that is offered becomes a plan.
+// label: no-address
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 // Vocabularies of real files against what the reference tokenizers gave for them, through the
 // public interface: ids and text, case by case, from GGUF and from folders; and what must hold for
 // any text at all.
+// label: no-address
 #include <utf8proc.h>
 
 #include "golden_folder.h"

@@ -2,12 +2,13 @@
 // see them, prefixes are found where the window's part of them is still there, and none of it shows
 // in the tokens. The reference models' windows are shorter than a page; here they also run with
 // windows that span several, which the file's own number is overwritten with.
-// label: async
+// label: async no-address
 #include "data_file.h"
 #include "mix.h"
 #include "streams.h"
 
-enum { N_REQUESTS = MIX_IS_SHORT ? 50 : 200, PAGE = 32 };
+#define N_REQUESTS test_scale(50, 100, 200)
+enum { PAGE = 32 };
 
 struct window_model {
     const char *name, *key; // of tests/data/golden, and of the window in its metadata

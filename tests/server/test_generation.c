@@ -1,5 +1,6 @@
 // What all APIs have in common beyond their writers: the limits of prompts, the sums in `timings`,
 // and what happens to requests that cannot run or may not run on.
+// label: threads
 #include <jansson.h>
 #include <math.h>
 

@@ -1,6 +1,6 @@
 // The native routes over HTTP with a real engine: what is streamed is what is answered whole, and a
 // stream ends with its last object.
-// label: memory
+// label: threads memory
 #include "serve.h"
 
 #include <jansson.h>

@@ -1,7 +1,6 @@
 // Every generation field of every family, walked from the tables themselves: whatever JSON stands
 // in a field, it is either taken, and then in its declared range, or refused by its name with a
 // 4xx.
-// label: memory
 #include "params.h"
 
 #include <math.h>

@@ -1,6 +1,5 @@
 // Merging: the order of merges, and that the heap for long words and the array for short ones give
 // what merging one pair at a time by the definition gives.
-// label: memory
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -156,11 +156,7 @@ static bool oracle_at(size_t row, struct oracle *oracle) {
     return true;
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { ROUNDS = 1000 };
-#else
-enum { ROUNDS = 10000 };
-#endif
+#define ROUNDS test_scale(1000, 2000, 10000)
 
 static void patterns_match_what_pcre2_matches_in_random_texts(void **state) {
     (void)state;

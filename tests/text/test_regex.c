@@ -1,5 +1,6 @@
 // Searching with PCRE2 as Oniguruma would: what is read differently is bridged or refused, long
 // texts give the same matches as one call over the whole, and no text makes a search hang.
+// label: no-address
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "check.h"
 

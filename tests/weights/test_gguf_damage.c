@@ -1,7 +1,6 @@
 // GGUF under damage: a real file cut at every byte of its header and at many of its data, bytes
 // flipped, and files made to waste memory. Images have exactly their size on the heap, so that the
 // address sanitizer sees any overread.
-// label: memory
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,13 +1,7 @@
-// The law of texts that were drafted is the model's: over many seeds the first tokens of a
-// continuation come as often as the exact probabilities say, whoever drafts. Those are computed
-// from the model's logits of every text that is possible. Seeds are fixed, so the result is too.
-// For test_speculation*.c.
-//
-//   law_init    finds a prompt whose continuation is open, and its law
-//   law_check   runs all seeds, and compares
-#ifndef RN_TESTS_SPECULATION_LAW_H
-#define RN_TESTS_SPECULATION_LAW_H
-
+// The law of texts is the model's: over many seeds the first tokens of a continuation come as often
+// as the exact probabilities say, which are computed from the model's logits of every possible
+// text. Seeds are fixed, so the result is too. Drafted texts follow the same law, since they are
+// equal to these to the bit (test_speculation.c).
 #include <math.h>
 
 #include "speculation_ways.h"
@@ -20,7 +14,7 @@ enum {
     LAW_PROMPT = 33,                      // one after a page: the prefix cache has the rest
     LAW_CTX = 64,
     LAW_LEAST = 5, // expected texts of a cell
-    LAW_SEEDS = MIX_IS_SHORT ? 2500 : 20000,
+    LAW_SEEDS = 2000,
 };
 
 // A history is the ranks of its tokens as a number in base LAW_BEST.
@@ -29,7 +23,6 @@ struct law {
     int32_t prompt[LAW_PROMPT];
     int32_t best[LAW_TEXT][LAW_HISTORIES][LAW_BEST]; // after so many tokens, and that history
     double p[LAW_TEXT][LAW_HISTORIES][LAW_BEST];
-    uint64_t random; // of the drafter
 };
 
 // ---------------------------------------------------------------- the exact law
@@ -40,7 +33,7 @@ struct law_place {
 };
 
 // The best tokens of the place and their probabilities, by plain loops.
-static inline void law_keep(void *ctx, int position, const float *logits, int n_vocab) {
+static void law_keep(void *ctx, int position, const float *logits, int n_vocab) {
     const struct law_place *place = ctx;
     if (position != LAW_PROMPT + place->level - 1) return;
     int32_t *best = place->law->best[place->level][place->history];
@@ -57,7 +50,7 @@ static inline void law_keep(void *ctx, int position, const float *logits, int n_
     for (int k = 0; k < LAW_BEST; k++) p[k] /= sum;
 }
 
-static inline void law_evaluate(rn_engine *engine, struct law *law, int level, int history) {
+static void law_evaluate(rn_engine *engine, struct law *law, int level, int history) {
     struct law_place place = {law, level, history};
     int32_t token[LAW_PROMPT + LAW_TEXT];
     rn_error err = {0};
@@ -77,26 +70,26 @@ static inline void law_evaluate(rn_engine *engine, struct law *law, int level, i
 }
 
 // The probability of a text.
-static inline double law_of(const struct law *law, int text) {
+static double law_of(const struct law *law, int text) {
     const int one = text / LAW_HISTORIES, two = text / LAW_BEST;
     return law->p[0][0][one] * law->p[1][one][two % LAW_BEST] * law->p[2][two][text % LAW_BEST];
 }
 
 // Whether many texts are likely enough to be counted.
-static inline bool law_is_open(const struct law *law) {
+static bool law_is_open(const struct law *law) {
     int n = 0;
     for (int text = 0; text < LAW_CELLS; text++) n += law_of(law, text) * LAW_SEEDS >= LAW_LEAST;
     return n > LAW_CELLS / 4;
 }
 
-static inline void law_init(struct law *law, const rn_model *model, struct mix_text text) {
+static void law_init(struct law *law, const rn_model *model, struct mix_text text) {
     const rn_engine_options options = {.n_ctx = LAW_CTX, .n_threads = 1, .speculate = "off"};
     rn_engine *engine;
     rn_error err = {0};
     check(rn_engine_create(model, &options, &engine, &err) == RN_OK, "%s", err.message);
     for (int at = 0; at == 0 || !law_is_open(law); at++) {
         assert_true(at + LAW_PROMPT <= text.n);
-        *law = (struct law){.model = model, .random = 1};
+        *law = (struct law){.model = model};
         memcpy(law->prompt, text.token + at, sizeof law->prompt);
         law_evaluate(engine, law, 0, 0);
         if (law->p[0][0][0] > 0.5) continue;
@@ -107,32 +100,11 @@ static inline void law_init(struct law *law, const rn_model *model, struct mix_t
 }
 
 // The history with one more token.
-static inline int law_follow(const struct law *law, int level, int history, int32_t token) {
+static int law_follow(const struct law *law, int level, int history, int32_t token) {
     int rank = 0;
     while (rank < LAW_BEST && law->best[level][history][rank] != token) rank++;
     check(rank < LAW_BEST, "token %d of a text is %d, which is not possible", level, token);
     return history * LAW_BEST + rank;
-}
-
-// ---------------------------------------------------------------- drafting
-
-// Against the law: mostly the least likely of what is possible.
-static inline int law_draft(void *ctx, void *data, int choice, const int32_t *token, int n_token,
-                            int32_t *out, int most) {
-    struct law *law = ctx;
-    int history = 0, level = 0, n = 0;
-    (void)data;
-    (void)choice;
-    for (; level < n_token - LAW_PROMPT; level++)
-        history = law_follow(law, level, history, token[LAW_PROMPT + level]);
-    for (; n < most && level < LAW_TEXT; n++, level++) {
-        law->random = law->random * 6364136223846793005u + 1442695040888963407u;
-        const int any = (int)((law->random >> 40) % LAW_BEST);
-        const int rank = (law->random >> 33) % 3 ? LAW_BEST - 1 : any;
-        out[n] = law->best[level][history][rank];
-        history = history * LAW_BEST + rank;
-    }
-    return n;
 }
 
 // ---------------------------------------------------------------- counting
@@ -142,7 +114,7 @@ struct law_texts {
     int n_ids[LAW_SEEDS];
 };
 
-static inline void law_submit(rn_engine *engine, const struct law *law, int seed) {
+static void law_submit(rn_engine *engine, const struct law *law, int seed) {
     rn_request request = {.prompt = law->prompt,
                           .n_prompt = LAW_PROMPT,
                           .max_tokens = LAW_TEXT,
@@ -157,22 +129,8 @@ static inline void law_submit(rn_engine *engine, const struct law *law, int seed
     check(rn_engine_submit(engine, &request, &id, &err) == RN_OK, "%s", err.message);
 }
 
-static inline void law_check_drafts(const rn_engine *engine) {
-    rn_engine_stats stats;
-    uint64_t tokens = 0, accepted = 0;
-    rn_engine_get_stats(engine, &stats);
-    for (int i = 0; i < RN_DRAFTER_COUNT; i++) {
-        tokens += stats.draft[i].tokens;
-        accepted += stats.draft[i].accepted;
-    }
-    print_message("%llu of %llu drafted tokens were accepted\n", (unsigned long long)accepted,
-                  (unsigned long long)tokens);
-    check(tokens > LAW_SEEDS && accepted > LAW_SEEDS / 20 && accepted < tokens - LAW_SEEDS / 20,
-          "%llu of %llu were accepted", (unsigned long long)accepted, (unsigned long long)tokens);
-}
-
-static inline void law_run(const struct law *law, const rn_engine_options *options,
-                           struct law_texts *texts) {
+static void law_run(const struct law *law, const rn_engine_options *options,
+                    struct law_texts *texts) {
     rn_engine *engine;
     rn_error err = {0};
     int submitted = 0, ended = 0;
@@ -190,11 +148,10 @@ static inline void law_run(const struct law *law, const rn_engine_options *optio
             ended += event.last;
         }
     }
-    law_check_drafts(engine);
     rn_engine_destroy(engine);
 }
 
-static inline void law_count(const struct law *law, const struct law_texts *texts, int *cell) {
+static void law_count(const struct law *law, const struct law_texts *texts, int *cell) {
     for (int seed = 0; seed < LAW_SEEDS; seed++) {
         int history = 0;
         assert_int_equal(texts->n_ids[seed], LAW_TEXT);
@@ -205,13 +162,13 @@ static inline void law_count(const struct law *law, const struct law_texts *text
 }
 
 // The value that chi-square exceeds with probability 1e-4, by Wilson and Hilferty.
-static inline double law_chi_limit(int freedom) {
+static double law_chi_limit(int freedom) {
     const double a = 2.0 / (9.0 * freedom), root = 1 - a + 3.719 * sqrt(a);
     return freedom * root * root * root;
 }
 
 // The rare texts are one cell together.
-static inline void law_compare(const struct law *law, const int *cell) {
+static void law_compare(const struct law *law, const int *cell) {
     double chi = 0, rest = 0;
     int cells = 0, rest_count = 0;
     for (int text = 0; text < LAW_CELLS; text++) {
@@ -233,22 +190,28 @@ static inline void law_compare(const struct law *law, const int *cell) {
     check(chi < law_chi_limit(cells - 1), "chi-square is %g over %d cells", chi, cells);
 }
 
-// draft NULL: the drafter that is against the law.
-static inline void law_check(struct law *law, const rn_model *draft) {
+static void texts_follow_the_exact_law(void **state) {
+    (void)state;
+    static struct law law;
     static struct law_texts texts;
     int cell[LAW_CELLS] = {0};
+    rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
+    struct token_list story = story_read(model);
     const rn_engine_options options = {.max_seqs = 16,
                                        .n_ctx = LAW_CTX,
                                        .n_threads = 1,
-                                       .speculate = draft ? "model" : "custom",
-                                       .draft = draft,
-                                       .draft_fn = draft ? NULL : law_draft,
-                                       .draft_ctx = law,
-                                       .draft_min = LAW_TEXT - 1,
-                                       .draft_max = LAW_TEXT - 1};
-    law_run(law, &options, &texts);
-    law_count(law, &texts, cell);
-    law_compare(law, cell);
+                                       .speculate = "off"};
+    law_init(&law, model, (struct mix_text){story.id, (int)story.count});
+    law_run(&law, &options, &texts);
+    law_count(&law, &texts, cell);
+    law_compare(&law, cell);
+    token_list_deinit(&story);
+    bare_close(model);
 }
 
-#endif
+TEST_PROGRAM(sampling_law) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_follow_the_exact_law),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
