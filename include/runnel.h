@@ -127,6 +127,8 @@ typedef enum rn_drafter {
     RN_DRAFTER_CUSTOM, // the program's own
 } rn_drafter;
 enum { RN_DRAFTER_COUNT = RN_DRAFTER_CUSTOM + 1, RN_MAX_DRAFT = 31 };
+// Defaults of rn_engine_options.
+enum { RN_DEFAULT_BATCH_TOKENS = 256, RN_DEFAULT_DRAFT = 15 };
 const char *rn_drafter_text(rn_drafter drafter); // "model", "lookup", "shared", "custom"
 
 // A drafter of the program's own, called by the step's thread: writes up to `most` tokens that may
@@ -144,7 +146,8 @@ typedef struct rn_engine_options {
     int n_ctx;           // positions of a sequence; 0: the model's
     int max_seqs;        // sequences at a time; 0: 1
     int max_waiting;     // requests' choices that wait for their first step, or to go on; 0: 1024
-    int batch_tokens;    // most tokens in a step, at least max_seqs; 0: 256, or max_seqs if larger
+    int batch_tokens;    // most tokens in a step, at least max_seqs; 0: RN_DEFAULT_BATCH_TOKENS,
+                         // or max_seqs if larger
     int logit_rows;      // most logit rows in a step; 0: max_seqs, and some for drafts; -1: what
                          // fits 256 MiB
     uint64_t kv_bytes;   // memory of the KV pages; 0: kv_pages says
@@ -161,7 +164,7 @@ typedef struct rn_engine_options {
     const char *draft_backend; // where that model runs; NULL: where the other one does
     rn_draft_fn draft_fn;      // for the drafter "custom"; NULL: none
     void *draft_ctx;
-    int draft_max; // most tokens of a draft, up to RN_MAX_DRAFT; 0: 15
+    int draft_max; // most tokens of a draft, up to RN_MAX_DRAFT; 0: RN_DEFAULT_DRAFT
     int draft_min; // for measurements: drafts have at least so many tokens where a drafter has
                    // them; 0: as many as are expected to be fastest, none included
     rn_progress_fn progress;
@@ -201,21 +204,45 @@ typedef struct rn_logit_bias {
     float bias; // -100 to 100; -100 bans the token. Entries of one token add up
 } rn_logit_bias;
 
-// Sampling: the fields, their ranges and the order in which they work are those of
-// runnel_sampling.def: float or int numbers, and for each list a pointer and n_ its name (copied at
-// submit). Zero-initialised is greedy with everything else off; rn_sampling_neutral is the place to
-// start from for anything else.
+// How a token is chosen, in the order of the fields. First edits change the logits of single
+// tokens, then filters drop candidates, then a seeded draw takes one of the rest. "off" names the
+// value that leaves a step out; it is also the value of rn_sampling_neutral unless another one is
+// given. A struct of zeros is greedy, with everything else off.
 typedef struct rn_sampling {
-#define RN_SAMPLING_FLOAT                     float
-#define RN_SAMPLING_INT                       int
-#define SAMPLING_NUMBER(kind, id, field, ...) RN_SAMPLING_##kind field;
-#define SAMPLING_LIST(id, field, item, ...)                                                        \
-    item const *field;                                                                             \
-    size_t n_##field;
-#include "runnel_sampling.def"
-#undef RN_SAMPLING_FLOAT
-#undef RN_SAMPLING_INT
-    // dry_sequence_breakers NULL: "\n", ":", "\"" and "*"; not NULL with none: no breakers
+    // --- edits ---
+    const rn_logit_bias *logit_bias; // added to the logits of these tokens; copied at submit
+    size_t n_logit_bias;             // 0 to RN_MAX_LOGIT_BIAS; off: 0
+    // positive logits of tokens in the prompt and the output are divided by it, negative ones
+    // multiplied
+    float repetition_penalty; // 0 to 100; off: 1 (neutral) or 0
+    int repeat_last_n; // tokens that repetition_penalty looks back on; off: 0; all: -1 (neutral)
+    float presence_penalty;  // -2 to 2, subtracted once from tokens of the output; off: 0
+    float frequency_penalty; // -2 to 2, subtracted for each time a token is in the output; off: 0
+    // DRY: a token that would continue a repetition of n >= dry_allowed_length tokens loses
+    // dry_multiplier * dry_base^(n - dry_allowed_length)
+    float dry_multiplier;   // 0 to 100; off: 0
+    float dry_base;         // 0 to 100; neutral: 1.75
+    int dry_allowed_length; // 0 or more; neutral: 2
+    int dry_penalty_last_n; // tokens that DRY looks back on; off: 0; all: -1 (neutral)
+    // a repetition ends at a token whose text contains one of these: 1 to RN_MAX_DRY_BREAKER_BYTES
+    // bytes of UTF-8 each, copied at submit. NULL (neutral): "\n", ":", "\"" and "*". Not NULL with
+    // n_dry_sequence_breakers 0: none
+    const char *const *dry_sequence_breakers;
+    size_t n_dry_sequence_breakers; // 0 to RN_MAX_DRY_BREAKERS
+    // --- filters ---
+    float temperature; // 0 to 100, divides the logits; 0: the largest logit wins; off: 1
+    float top_n_sigma; // -1 to 100: keeps logits within this many standard deviations of the best;
+                       // off: 0 (neutral) or less
+    int top_k;         // -1 or more: keeps the k best; off: 0 (neutral) or -1
+    float typical_p;   // 0 to 1: keeps the most typical tokens of this probability; off: 1
+                       // (neutral) or 0
+    float top_p;       // 0 to 1: keeps the best tokens of this probability, at least one; off: 1
+    float min_p;       // 0 to 1: keeps tokens with this share of the best one's probability;
+                       // off: 0
+    float xtc_probability; // 0 to 1: how often XTC drops every token that reaches xtc_threshold but
+                           // the least likely of them; off: 0
+    float xtc_threshold;   // 0 to 1; neutral: 0.1
+    // --- the draw ---
     bool has_seed;
     uint64_t seed; // used when has_seed; otherwise one is drawn and reported
 } rn_sampling;

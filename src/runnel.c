@@ -39,16 +39,17 @@ static void fill_info(rn_model *model) {
     size_t len = 0;
     if (name) meta_get_string(name, &text, &len);
     snprintf(model->name, sizeof model->name, "%.*s", (int)(len < 127 ? len : 127), text);
-    *info = (rn_model_info){.path = weights_path(weights),
-                            .name = model->name,
-                            .architecture = "",
-                            .container = weights_container(weights),
-                            .format = main_format(weights),
-                            .n_vocab = tokenizer_size(model->tokenizer),
-                            .file_bytes = weights_bytes(weights),
-                            .temperature = 0.8f,
-                            .top_p = 0.95f,
-                            .repeat_penalty = 1};
+    *info = (rn_model_info){
+        .path = weights_path(weights),
+        .name = model->name,
+        .architecture = "",
+        .container = weights_container(weights),
+        .format = main_format(weights),
+        .n_vocab = tokenizer_size(model->tokenizer),
+        .file_bytes = weights_bytes(weights),
+#define SAMPLING_MODEL(id, field, member, otherwise) .member = otherwise,
+#include "plan/sampling.def"
+    };
     for (int i = 0; i < weights_tensor_count(weights); i++)
         info->weight_bytes += weights_tensor_at(weights, i)->bytes;
     float top_k = 0;

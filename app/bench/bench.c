@@ -320,8 +320,8 @@ static int bench_run(const struct bench_config *config, const struct term *term)
 int command_bench(const struct options *options) {
     struct bench_config config;
     struct term term;
-    const char *output = option_text(options, OPT_OUTPUT);
-    if (option_flag(options, OPT_KERNELS)) return bench_kernels_print(output ? output : "md");
+    if (option_flag(options, OPT_KERNELS))
+        return bench_kernels_print(option_text(options, OPT_OUTPUT));
     int code = bench_config_init(options, &config);
     if (code) return code;
     term_init(&term, options);

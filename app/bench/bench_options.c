@@ -9,10 +9,6 @@
 #include "run/drive.h"
 
 enum {
-    DEFAULT_PROMPT = 512,
-    DEFAULT_GEN = 128,
-    DEFAULT_BATCH = 512,
-    DEFAULT_REPETITIONS = 5,
     VERIFY_STEPS = 32, // where nothing is to be decoded
     MAX_TOKENS = 1 << 24,
     MAX_SEQS = 4096,
@@ -97,17 +93,15 @@ static int models_read(const struct options *options, enum option_id id, enum be
 
 static int lists_read(const struct options *options, struct bench_config *out) {
     int code;
-    if ((code = bench_numbers_read(options, OPT_N_PROMPT, 0, MAX_TOKENS, DEFAULT_PROMPT,
-                                   &out->n_prompt)))
+    if ((code = bench_numbers_read(options, OPT_N_PROMPT, 0, MAX_TOKENS, -1, &out->n_prompt)))
         return code;
-    if ((code = bench_numbers_read(options, OPT_N_GEN, 0, MAX_TOKENS, DEFAULT_GEN, &out->n_gen)))
+    if ((code = bench_numbers_read(options, OPT_N_GEN, 0, MAX_TOKENS, -1, &out->n_gen)))
         return code;
-    if ((code = bench_numbers_read(options, OPT_N_DEPTH, 0, MAX_TOKENS, 0, &out->n_depth)))
+    if ((code = bench_numbers_read(options, OPT_N_DEPTH, 0, MAX_TOKENS, -1, &out->n_depth)))
         return code;
     // 0: all cores
-    if ((code = bench_numbers_read(options, OPT_THREAD_COUNTS, 1, 1024, 0, &out->threads)))
-        return code;
-    if ((code = bench_numbers_read(options, OPT_STREAMS, 1, MAX_SEQS, 1, &out->streams)))
+    if ((code = bench_numbers_read(options, OPT_THREADS, 1, 1024, 0, &out->threads))) return code;
+    if ((code = bench_numbers_read(options, OPT_STREAMS, 1, MAX_SEQS, -1, &out->streams)))
         return code;
     return bench_numbers_read(options, OPT_VERIFY, 1, MAX_SEQS, -1, &out->verify);
 }
@@ -125,13 +119,13 @@ static int batch_read(const struct options *options, struct bench_config *out) {
                                             OPT_STAGES};
     char name[64], first_name[64];
     int code;
-    out->arrive = option_int(options, OPT_ARRIVE, 0);
-    out->shared_prefix = option_int(options, OPT_SHARED_PREFIX, -1);
+    out->arrive = option_int(options, OPT_ARRIVE);
+    out->shared_prefix = option_int(options, OPT_SHARED_PREFIX);
     out->sample = option_flag(options, OPT_SAMPLE);
     if ((code = bench_numbers_read(options, OPT_BATCH, 1, MAX_SEQS,
                                    out->arrive ? ARRIVE_STREAMS : -1, &out->batch)))
         return code;
-    if ((code = bench_numbers_read(options, OPT_ITL_MS, 0, MAX_ITL_MS, 0, &out->itl_ms)))
+    if ((code = bench_numbers_read(options, OPT_ITL_MS, 0, MAX_ITL_MS, -1, &out->itl_ms)))
         return code;
     drive_kv_memory(options, &out->memory);
     if (!out->batch.count) {
@@ -169,7 +163,7 @@ static int batch_read(const struct options *options, struct bench_config *out) {
         if (out->n_gen.value[i] < 2)
             return app_fail(APP_USAGE, "%s: --n-gen %d has no gaps between tokens", first,
                             out->n_gen.value[i]);
-    if (!option_given(options, OPT_REPETITIONS)) out->repetitions = 1;
+    if (!option_given(options, OPT_REPETITIONS)) out->repetitions = REPETITIONS_OF_BATCH;
     return APP_OK;
 }
 
@@ -199,24 +193,23 @@ static bool any_above_zero(const struct bench_list *list) {
 }
 
 static int config_read(const struct options *options, struct bench_config *out) {
-    const char *isa = option_text(options, OPT_ISA), *kv = option_text(options, OPT_KV_TYPE);
-    const char *output = option_text(options, OPT_OUTPUT);
+    const char *isa = option_text(options, OPT_ISA);
     *out = (struct bench_config){
-        .repetitions = option_int(options, OPT_REPETITIONS, DEFAULT_REPETITIONS),
-        .batch_tokens = option_int(options, OPT_BATCH_TOKENS, DEFAULT_BATCH),
-        .isa = isa && strcmp(isa, "auto") ? isa : NULL,
-        .kv_type = kv ? kv : "f16",
+        .repetitions = option_int(options, OPT_REPETITIONS),
+        .batch_tokens = option_int(options, OPT_BATCH_TOKENS),
+        .isa = strcmp(isa, "auto") ? isa : NULL,
+        .kv_type = option_text(options, OPT_KV_TYPE),
         .peer = option_text(options, OPT_PEER),
         .peer_args = option_text(options, OPT_PEER_ARGS),
-        .output = output ? output : "md",
+        .output = option_text(options, OPT_OUTPUT),
         .plot = option_text(options, OPT_PLOT),
         .stages = option_flag(options, OPT_STAGES),
         .quiet = option_flag(options, OPT_QUIET),
         .no_pin = option_flag(options, OPT_NO_PIN),
-        .spec = {.on = option_flag(options, OPT_BENCH_SPECULATE)},
+        .spec = {.on = option_flag(options, OPT_SPECULATE)},
     };
     int code;
-    if ((code = models_read(options, OPT_MODELS, SOURCE_FILE, out))) return code;
+    if ((code = models_read(options, OPT_MODEL, SOURCE_FILE, out))) return code;
     if ((code = models_read(options, OPT_SYNTHETIC, SOURCE_SYNTHETIC, out))) return code;
     if (!out->n_models) out->n_models = 1; // the embedded one
     if ((code = lists_read(options, out))) return code;

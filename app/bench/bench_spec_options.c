@@ -6,7 +6,7 @@
 
 #include "bench/bench_spec.h"
 
-enum { DEFAULT_REPETITIONS = 9, MAX_TEMPERATURE = 100 };
+enum { MAX_TEMPERATURE = 100 };
 
 static const char *const drafter_names[BENCH_DRAFTER_COUNT] = {
     [BENCH_DRAFTER_NONE] = "none",     [BENCH_DRAFTER_MODEL] = "model",
@@ -21,16 +21,14 @@ const char *spec_drafter_name(enum bench_drafter drafter) { return drafter_names
 // Adds an item to the config; name is the option's.
 typedef int (*item_fn)(const char *name, const char *item, struct bench_spec_config *out);
 
-// The items of the option, or of the fallback.
-static int items_read(const struct options *options, enum option_id id, const char *fallback,
-                      item_fn add, struct bench_spec_config *out) {
+static int items_read(const struct options *options, enum option_id id, item_fn add,
+                      struct bench_spec_config *out) {
     const struct option_value *value = &options->value[id];
     char buffer[64], item[96];
     const char *name = option_name(options, id, buffer);
-    const int n = value->n_list ? value->n_list : 1;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < value->n_list; i++) {
         size_t len;
-        const char *at = value->n_list ? value->list[i] : fallback;
+        const char *at = value->list[i];
         while (bench_item_next(&at, item, sizeof item, &len)) {
             const int code = add(name, item, out);
             if (code) return code;
@@ -92,7 +90,7 @@ static int acceptance_add(const char *name, const char *item, struct bench_spec_
 // Options that make no sense without the flag; what the environment has may be for other commands.
 static int alone_check(const struct options *options) {
     static const enum option_id ours[] = {OPT_DRAFTERS,     OPT_DRAFT_LENGTHS, OPT_ACCEPTANCE,
-                                          OPT_TEMPERATURES, OPT_FORCED,        OPT_BENCH_DRAFT};
+                                          OPT_TEMPERATURES, OPT_FORCED,        OPT_DRAFT};
     char name[64];
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         if (options->value[ours[i]].origin == ORIGIN_COMMAND_LINE)
@@ -109,18 +107,16 @@ static int others_check(const struct options *options) {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (option_given(options, others[i]))
             return app_fail(APP_USAGE, "%s cannot be combined with %s",
-                            option_name(options, OPT_BENCH_SPECULATE, first),
+                            option_name(options, OPT_SPECULATE, first),
                             option_name(options, others[i], name));
     return APP_OK;
 }
 
 static int lists_read(const struct options *options, struct bench_spec_config *out) {
-    int code = APP_OK;
-    if (options->value[OPT_DRAFTERS].n_list)
-        code = items_read(options, OPT_DRAFTERS, NULL, drafter_add, out);
-    if (!code) code = items_read(options, OPT_DRAFT_LENGTHS, "auto,1,2,4,8", length_add, out);
-    if (!code) code = items_read(options, OPT_TEMPERATURES, "0", temperature_add, out);
-    if (!code) code = items_read(options, OPT_ACCEPTANCE, "0.8,0", acceptance_add, out);
+    int code = items_read(options, OPT_DRAFTERS, drafter_add, out);
+    if (!code) code = items_read(options, OPT_DRAFT_LENGTHS, length_add, out);
+    if (!code) code = items_read(options, OPT_TEMPERATURES, temperature_add, out);
+    if (!code) code = items_read(options, OPT_ACCEPTANCE, acceptance_add, out);
     return code;
 }
 
@@ -159,7 +155,7 @@ static int drafters_check(const struct bench_config *config) {
 int bench_spec_read(const struct options *options, struct bench_config *out) {
     struct bench_spec_config *spec = &out->spec;
     if (!spec->on) return alone_check(options);
-    const char *draft = option_text(options, OPT_BENCH_DRAFT);
+    const char *draft = option_text(options, OPT_DRAFT);
     int code = others_check(options);
     if (!code) code = lists_read(options, spec);
     if (!code) code = request_read(options, out);
@@ -169,6 +165,6 @@ int bench_spec_read(const struct options *options, struct bench_config *out) {
     spec->no_draft = draft && !strcmp(draft, "none");
     spec->draft = spec->no_draft ? NULL : draft;
     if ((code = drafters_check(out))) return code;
-    if (!option_given(options, OPT_REPETITIONS)) out->repetitions = DEFAULT_REPETITIONS;
+    if (!option_given(options, OPT_REPETITIONS)) out->repetitions = REPETITIONS_OF_SPECULATE;
     return APP_OK;
 }

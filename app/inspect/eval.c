@@ -10,7 +10,7 @@
 #include "terminal/json.h"
 #include "tools.h"
 
-enum { DEFAULT_CHUNK = 1024, LOSS_TEXT_LIMIT = 1 << 30 };
+enum { LOSS_TEXT_LIMIT = 1 << 30 };
 
 struct eval {
     const struct options *options;
@@ -65,8 +65,8 @@ static int text_load(struct eval *eval, const char *path) {
 }
 
 static int chunks_cut(struct eval *eval, const char *path, int n_ctx) {
-    const int chunk =
-        option_int(eval->options, OPT_CHUNK, n_ctx < DEFAULT_CHUNK ? n_ctx : DEFAULT_CHUNK);
+    int chunk = option_int(eval->options, OPT_CHUNK);
+    if (chunk > n_ctx && !option_given(eval->options, OPT_CHUNK)) chunk = n_ctx;
     char name[64];
     if (chunk > n_ctx) {
         return app_fail(APP_USAGE, "%s: %d tokens do not fit the context of %d",
@@ -79,7 +79,7 @@ static int chunks_cut(struct eval *eval, const char *path, int n_ctx) {
         return app_fail(APP_USAGE, "%s: %zu tokens are less than one chunk of %d", path,
                         eval->n_ids, chunk);
     }
-    const size_t wanted = (size_t)option_int(eval->options, OPT_CHUNKS, INT32_MAX);
+    const size_t wanted = (size_t)option_int(eval->options, OPT_CHUNKS);
     if (eval->n_chunks > wanted) eval->n_chunks = wanted;
     return APP_OK;
 }

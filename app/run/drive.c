@@ -20,23 +20,25 @@ void drive_kv_memory(const struct options *options, rn_engine_options *out) {
 static rn_engine_options engine_options_of(const struct options *options, const rn_model *draft,
                                            bool all_logits) {
     const char *isa = option_text(options, OPT_ISA);
-    const bool serves = options->command == COMMAND_SERVE;
-    const int max_seqs = option_int(options, OPT_MAX_SEQS, serves ? 32 : 1);
+    const int max_seqs = option_int(options, OPT_MAX_SEQS);
     rn_engine_options out = {
         .backend = option_text(options, OPT_BACKEND),
-        .isa = isa && strcmp(isa, "auto") ? isa : NULL,
-        .kv_type = option_text(options, OPT_KV_TYPE),
-        .n_threads = option_int(options, OPT_THREADS, 0),
+        .isa = strcmp(isa, "auto") ? isa : NULL,
+        // a plug-in's backend may have a default of its own
+        .kv_type = option_given(options, OPT_KV_TYPE) ? option_text(options, OPT_KV_TYPE) : NULL,
+        .n_threads = option_int(options, OPT_THREADS),
         .no_pin = option_flag(options, OPT_NO_PIN),
-        .n_ctx = option_int(options, OPT_CTX, 0),
+        .n_ctx = option_int(options, OPT_CTX),
         .max_seqs = max_seqs,
         // those that are about to run wait for a step, too
-        .max_waiting = serves ? option_int(options, OPT_MAX_WAITING, 256) + max_seqs : 0,
-        .itl_ms = (double)option_float(options, OPT_SERVE_ITL_MS, 0),
+        .max_waiting = option_int(options, OPT_MAX_WAITING) + max_seqs,
+        .itl_ms = option_real(options, OPT_ITL_MS),
         .no_prefix_cache = option_flag(options, OPT_NO_PREFIX_CACHE),
-        .batch_tokens = option_int(options, OPT_BATCH_TOKENS, 0),
+        .batch_tokens = option_int(options, OPT_BATCH_TOKENS),
         .logit_rows = all_logits ? -1 : 0,
     };
+    if (out.batch_tokens < max_seqs && !option_given(options, OPT_BATCH_TOKENS))
+        out.batch_tokens = max_seqs;
     drive_kv_memory(options, &out);
     draft_engine_options(options, draft, &out);
     if (options->command == COMMAND_EVAL) out.speculate = "off"; // it writes nothing

@@ -137,7 +137,7 @@ int run_answer(const struct run *run, const int32_t *ids, size_t n_ids, struct a
     rn_request request = {
         .prompt = ids,
         .n_prompt = n_ids,
-        .max_tokens = option_int(options, OPT_MAX_TOKENS, -1),
+        .max_tokens = option_int(options, OPT_MAX_TOKENS),
         .stop = options->value[OPT_STOP].list,
         .n_stop = (size_t)options->value[OPT_STOP].n_list,
         .ignore_eos = option_flag(options, OPT_IGNORE_EOS),

@@ -84,9 +84,8 @@ static int key_file_read(struct serve *serve, const char *path) {
 }
 
 static int host_get(struct serve *serve) {
-    const char *host = option_text(serve->options, OPT_HOST);
     char name[64];
-    serve->config.host = host ? host : "127.0.0.1";
+    serve->config.host = option_text(serve->options, OPT_HOST);
     if (*serve->config.host) return APP_OK;
     return app_fail(APP_USAGE, "%s: '' is not an address",
                     option_name(serve->options, OPT_HOST, name));
@@ -186,29 +185,23 @@ static void names_get(struct serve *serve) {
     if (ending && !ending[5] && ending > serve->name) *ending = '\0';
 }
 
-static double seconds(const struct options *options, enum option_id id, float fallback) {
-    return (double)option_float(options, id, fallback);
-}
-
 static void limits_get(struct serve *serve) {
     const struct options *options = serve->options;
     struct server_config *config = &serve->config;
-    config->body_bytes_max = option_given(options, OPT_MAX_BODY)
-                                 ? (size_t)options->value[OPT_MAX_BODY].integer
-                                 : (size_t)16 << 20;
+    config->body_bytes_max = (size_t)options->value[OPT_MAX_BODY].integer;
     config->pending_bytes_max =
         config->body_bytes_max > SIZE_MAX / 8 ? SIZE_MAX : 8 * config->body_bytes_max;
     config->answer_bytes_max = config->pending_bytes_max;
-    config->connections_max = option_int(options, OPT_MAX_CONNECTIONS, 4096);
-    config->workers = option_int(options, OPT_WORKERS, 2);
-    config->header_s = seconds(options, OPT_HEADER_TIMEOUT, 10);
-    config->body_s = seconds(options, OPT_BODY_TIMEOUT, 60);
-    config->idle_s = seconds(options, OPT_IDLE_TIMEOUT, 120);
-    config->stall_s = seconds(options, OPT_STALL_TIMEOUT, 60);
-    config->request_s = seconds(options, OPT_REQUEST_TIMEOUT, 0);
-    config->keepalive_s = seconds(options, OPT_KEEP_ALIVE, 15);
-    config->stuck_s = seconds(options, OPT_STUCK_AFTER, 60);
-    config->drain_s = seconds(options, OPT_DRAIN_TIMEOUT, 0);
+    config->connections_max = option_int(options, OPT_MAX_CONNECTIONS);
+    config->workers = option_int(options, OPT_WORKERS);
+    config->header_s = option_real(options, OPT_HEADER_TIMEOUT);
+    config->body_s = option_real(options, OPT_BODY_TIMEOUT);
+    config->idle_s = option_real(options, OPT_IDLE_TIMEOUT);
+    config->stall_s = option_real(options, OPT_STALL_TIMEOUT);
+    config->request_s = option_real(options, OPT_REQUEST_TIMEOUT);
+    config->keepalive_s = option_real(options, OPT_KEEP_ALIVE);
+    config->stuck_s = option_real(options, OPT_STUCK_AFTER);
+    config->drain_s = option_real(options, OPT_DRAIN_TIMEOUT);
     config->stream_bytes_max = 256 << 10;
 }
 
@@ -231,13 +224,13 @@ static void descriptors_raise(struct server_config *config) {
 static int config_get(struct serve *serve) {
     const struct options *options = serve->options;
     struct server_config *config = &serve->config;
-    config->port = option_int(options, OPT_PORT, 8080);
+    config->port = option_int(options, OPT_PORT);
     config->origins = options->value[OPT_CORS_ORIGIN].list;
     config->n_origins = options->value[OPT_CORS_ORIGIN].n_list;
     config->hosts = options->value[OPT_ALLOW_HOST].list;
     config->n_hosts = options->value[OPT_ALLOW_HOST].n_list;
     config->ui = !option_flag(options, OPT_NO_UI);
-    config->max_tokens = option_int(options, OPT_MAX_TOKENS, -1);
+    config->max_tokens = option_int(options, OPT_MAX_TOKENS);
     limits_get(serve);
     descriptors_raise(config);
     int code = host_get(serve);

@@ -7,7 +7,7 @@
 
 enum sampling_id {
 #define SAMPLING_NUMBER(kind, id, ...) SAMPLING_##id,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     SAMPLING_COUNT
 };
 
@@ -25,18 +25,18 @@ static void number_write(struct jbuf *out, const char *key, double value) {
 static void numbers_write(struct jbuf *out, const rn_sampling *sampling) {
     const double values[SAMPLING_COUNT] = {
 #define SAMPLING_NUMBER(kind, id, field, ...) [SAMPLING_##id] = (double)sampling->field,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     };
     static const char *const names[SAMPLING_COUNT] = {
 #define SAMPLING_NUMBER(kind, id, field, neutral, min, max, json, ...) [SAMPLING_##id] = json,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     };
     static const struct {
         enum sampling_id id;
         const char *name;
     } aliases[] = {
 #define SAMPLING_JSON_ALIAS(id, json) {SAMPLING_##id, json},
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     };
     for (int i = 0; i < SAMPLING_COUNT; i++) number_write(out, names[i], values[i]);
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
@@ -56,7 +56,7 @@ static void lists_write(struct jbuf *out, const struct params *params) {
     static const char *const breakers[] = {"\n", ":", "\"", "*"}; // rn_sampling's own
     static const char *const steps[] = {
 #define SAMPLING_STEP(phase, name) #name,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     };
     const rn_sampling *sampling = &params->sampling;
     const bool own = sampling->dry_sequence_breakers != NULL;

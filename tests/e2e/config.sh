@@ -59,7 +59,7 @@ wrong 2 "threads: is given on line 1 already" 'threads = 1\nthreads = 1\n'
 wrong 1 "max-tokens: has no value" 'max-tokens =\n'
 wrong 1 "'max-tokens': expected NAME = VALUE" 'max-tokens\n'
 wrong 1 "'max-tokens 4': expected NAME = VALUE" 'max-tokens 4\n'
-wrong 1 "config: does not belong into such a file" 'config = other.conf\n'
+wrong 1 "config: cannot be given in such a file" 'config = other.conf\n'
 wrong 1 "json: 'maybe' is not yes or no" 'json = maybe\n'
 wrong 17 "stop: 'q' is one too many" "$(for i in $(seq 16); do echo "stop = $i"; done; echo 'stop = q')"
 wrong 1 "unknown option ''" '= 3\n'

@@ -41,7 +41,7 @@ static const struct row rows[] = {
 #define SAMPLING_LIST(id, field, item, most, json, ...)                                            \
     {FAMILY_ANY, json, KIND_OTHER, 0, 0, most, NULL},
 #define SAMPLING_JSON_ALIAS(id, json) {FAMILY_ANY, json, KIND_OTHER, 0, 0, 0, NULL},
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 

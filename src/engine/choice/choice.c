@@ -79,7 +79,7 @@ rn_status choice_room_init(struct choice_room *room, const rn_sampling *sampling
         .numbers =
             {
 #define SAMPLING_NUMBER(kind, id, field, ...) .field = sampling->field,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
             },
         .n_vocab = n_vocab,
         .n_slots = n_slots,
