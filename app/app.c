@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tools.h"
+#include "helpers.h"
 
 // Values in messages come from users and files: they must not break the line or drive the terminal.
 static void line_sanitize(char *line) {

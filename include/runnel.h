@@ -76,6 +76,11 @@ rn_status rn_tokenize(const rn_model *model, const char *text, size_t len, int f
 // text when asked for.
 rn_status rn_detokenize(const rn_model *model, const int32_t *ids, size_t n_ids, bool special,
                         char **text, size_t *len, rn_error *err);
+// The bytes that a token stands for, which may be half a character; of special tokens their text.
+// An id outside the vocabulary has none. Borrowed from the model; *len is their number.
+const char *rn_token_bytes(const rn_model *model, int32_t id, size_t *len);
+int32_t rn_token_bos(const rn_model *model); // the token that starts a text; -1: none
+int32_t rn_token_eos(const rn_model *model); // the token that ends a text; -1: none
 void rn_free(void *memory);
 
 // ---------------------------------------------------------------- chat
@@ -127,8 +132,8 @@ typedef enum rn_drafter {
     RN_DRAFTER_CUSTOM, // the program's own
 } rn_drafter;
 enum { RN_DRAFTER_COUNT = RN_DRAFTER_CUSTOM + 1, RN_MAX_DRAFT = 31 };
-// Defaults of rn_engine_options.
-enum { RN_DEFAULT_BATCH_TOKENS = 256, RN_DEFAULT_DRAFT = 15 };
+// Positions of a KV page, and defaults of rn_engine_options.
+enum { RN_PAGE_TOKENS = 32, RN_DEFAULT_BATCH_TOKENS = 256, RN_DEFAULT_DRAFT = 15 };
 const char *rn_drafter_text(rn_drafter drafter); // "model", "lookup", "shared", "custom"
 
 // A drafter of the program's own, called by the step's thread: writes up to `most` tokens that may
@@ -151,10 +156,10 @@ typedef struct rn_engine_options {
     int logit_rows;      // most logit rows in a step; 0: max_seqs, and some for drafts; -1: what
                          // fits 256 MiB
     uint64_t kv_bytes;   // memory of the KV pages; 0: kv_pages says
-    uint32_t kv_pages;   // the same in pages of 32 tokens, all layers together; 0: what is free
-                         // after the weights, at most what max_seqs full contexts take, twice
-    double itl_ms; // prompts are cut so that a step, and so the gap between a running stream's
-                   // tokens, is expected to take no longer; 0: no bound
+    uint32_t kv_pages; // the same in pages of RN_PAGE_TOKENS, all layers together; 0: what is free
+                       // after the weights, at most what max_seqs full contexts take, twice
+    double itl_ms;     // prompts are cut so that a step, and so the gap between a running stream's
+                       // tokens, is expected to take no longer; 0: no bound
     bool no_prefix_cache; // equal prefixes are computed anew by each request
     // speculation: the text does not depend on it
     const char *speculate; // NULL or "auto": every drafter that there is; "off"; or some of them by

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "app.h"
+#include "helpers.h"
 #include "run/drive.h"
 #include "terminal/interrupt.h"
 #include "terminal/json.h"
-#include "tools.h"
 
 enum { LOSS_TEXT_LIMIT = 1 << 30 };
 

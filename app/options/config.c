@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "app.h"
-#include "tools.h"
+#include "helpers.h"
 
 enum { CONFIG_LIMIT = 1 << 20, NAME_SIZE = 384 };
 

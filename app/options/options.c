@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "app.h"
-#include "tools.h"
+#include "helpers.h"
 
 // Bits under the names that the table uses.
 enum {

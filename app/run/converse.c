@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "helpers.h"
 #include "terminal/editor.h"
 #include "terminal/interrupt.h"
-#include "tools.h"
 
 struct conversation {
     struct run *run;

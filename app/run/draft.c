@@ -4,8 +4,8 @@
 
 #include <string.h>
 
+#include "helpers.h"
 #include "terminal/term.h"
-#include "tools.h"
 
 // ---------------------------------------------------------------- options
 

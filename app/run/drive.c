@@ -3,10 +3,10 @@
 
 #include <string.h>
 
+#include "helpers.h"
 #include "run/draft.h"
 #include "run/report.h"
 #include "terminal/interrupt.h"
-#include "tools.h"
 
 void drive_kv_memory(const struct options *options, rn_engine_options *out) {
     const struct option_value *value = &options->value[OPT_KV_MEMORY];

@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "helpers.h"
 #include "run/converse.h"
 #include "run/draft.h"
 #include "run/drive.h"
 #include "terminal/interrupt.h"
-#include "tools.h"
 
 struct prompt {
     enum option_id source; // OPT_COUNT: standard input

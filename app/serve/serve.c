@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "helpers.h"
 #include "run/chat.h"
 #include "run/draft.h"
 #include "run/drive.h"
@@ -20,7 +21,6 @@
 #include "serve/notify.h"
 #include "server/log_sink.h"
 #include "server/server.h"
-#include "tools.h"
 
 enum { KEYS_MAX = 256, KEY_BYTES = 512, PEM_LIMIT = 1 << 20 };
 enum { FLUSH_MS = 2000, QUICK_MS = 50 }; // for the sinks, at the end

@@ -4,8 +4,8 @@
 
 #include "assets_table.h"
 #include "call.h"
+#include "helpers.h"
 #include "routes.h"
-#include "tools.h"
 
 const struct asset *asset_find(const char *path) {
     for (const struct asset *asset = assets_table; asset->path; asset++) {

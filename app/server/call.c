@@ -13,8 +13,8 @@
 #include <time.h>
 
 #include "fields.h"
+#include "helpers.h"
 #include "routes.h"
-#include "tools.h"
 
 // ---------------------------------------------------------------- life
 

@@ -2,9 +2,9 @@
 // all prompts: choice = prompt * n + choice of the prompt.
 #include <string.h>
 
+#include "helpers.h"
 #include "openai.h"
 #include "routes.h"
-#include "tools.h"
 
 // ---------------------------------------------------------------- logprobs
 
@@ -15,7 +15,7 @@ struct bytes {
 
 static struct bytes bytes_of(const struct call *call, int32_t token) {
     struct bytes bytes;
-    bytes.data = tools_token_bytes(call->server->model, token, &bytes.len);
+    bytes.data = rn_token_bytes(call->server->model, token, &bytes.len);
     return bytes;
 }
 

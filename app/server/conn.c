@@ -16,11 +16,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "helpers.h"
 #include "metrics.h"
 #include "routes.h"
 #include "streams.h"
 #include "tls.h"
-#include "tools.h"
 #include "workers.h"
 
 enum {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools.h"
+#include "helpers.h"
 
 enum { PATH_BYTES = 256, SHOWN_BYTES = 64 };
 

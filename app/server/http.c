@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "conn.h"
+#include "helpers.h"
 #include "streams.h"
 #include "tls.h"
-#include "tools.h"
 #include "workers.h"
 
 enum {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools.h"
+#include "helpers.h"
 
 void jbuf_deinit(struct jbuf *buf) {
     free(buf->data);

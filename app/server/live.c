@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "helpers.h"
 #include "live_picture.h"
 #include "routes.h"
 #include "streams.h"
-#include "tools.h"
 
 enum {
     WATCHERS_MAX = 16,

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "helpers.h"
 #include "metrics.h"
-#include "tools.h"
 
 enum { LIVE_CELLS = 4096, LIVE_SHOWN_MAX = 256 };
 
@@ -226,7 +226,7 @@ static void put_counts(struct jbuf *out, const struct live_picture *picture) {
     jbuf_put_uint(out, "accepted_tokens", drafts.accepted);
     jbuf_key(out, "kv");
     jbuf_text(out, "{");
-    jbuf_put_uint(out, "page_tokens", KV_PAGE_TOKENS);
+    jbuf_put_uint(out, "page_tokens", RN_PAGE_TOKENS);
     jbuf_put_uint(out, "total", stats->pages_total);
     jbuf_put_uint(out, "held", stats->pages_held);
     jbuf_put_uint(out, "shared", stats->pages_shared);

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "access_log.h"
+#include "helpers.h"
 #include "metrics_state.h"
-#include "tools.h"
 
 // ---------------------------------------------------------------- histograms
 

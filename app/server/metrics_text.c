@@ -7,10 +7,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "helpers.h"
 #include "log_sink.h"
 #include "metrics_state.h"
 #include "routes.h"
-#include "tools.h"
 
 // What a scrape writes from and to.
 struct scrape {
@@ -205,7 +205,7 @@ static void put_cache_config(struct scrape *scrape) {
     put_family(out, name, "gauge", "The KV pages, as labels.");
     jbuf_printf(out, "%s{", name);
     jbuf_bytes(out, scrape->labels.data, scrape->labels.len);
-    jbuf_printf(out, ",block_size=\"%d\",num_gpu_blocks=\"%u\",", KV_PAGE_TOKENS,
+    jbuf_printf(out, ",block_size=\"%d\",num_gpu_blocks=\"%u\",", RN_PAGE_TOKENS,
                 scrape->stats.pages_total);
     put_label(out, "cache_dtype", scrape->ready ? scrape->info.kv_type : "");
     jbuf_text(out, "} 1\n");

@@ -6,10 +6,10 @@
 
 #include "fields.h"
 #include "generation.h"
+#include "helpers.h"
 #include "native_settings.h"
 #include "prompt_ids.h"
 #include "routes.h"
-#include "tools.h"
 
 enum { RESPONSE_FIELDS_MAX = 64 };
 
@@ -40,7 +40,7 @@ static void tokens_write(struct jbuf *out, const int32_t *token, int n) {
 // The members of an object; its brace is open.
 static void logprob_write(struct jbuf *out, const rn_model *model, int32_t token, float logprob) {
     size_t len;
-    const char *bytes = tools_token_bytes(model, token, &len);
+    const char *bytes = rn_token_bytes(model, token, &len);
     jbuf_key(out, "id");
     jbuf_int(out, token);
     jbuf_key(out, "token");

@@ -3,10 +3,10 @@
 // here: the choices that run take the first ones.
 #include <string.h>
 
+#include "helpers.h"
 #include "native_settings.h"
 #include "routes.h"
 #include "streams.h"
-#include "tools.h"
 
 static void int_write(struct jbuf *out, const char *key, int64_t value) {
     jbuf_key(out, key);
@@ -15,7 +15,7 @@ static void int_write(struct jbuf *out, const char *key, int64_t value) {
 
 static void token_write(struct jbuf *out, const char *key, const rn_model *model, int32_t id) {
     size_t len = 0;
-    const char *text = id < 0 ? "" : tools_token_bytes(model, id, &len);
+    const char *text = id < 0 ? "" : rn_token_bytes(model, id, &len);
     jbuf_key(out, key);
     jbuf_string(out, text, len);
 }
@@ -73,8 +73,8 @@ void native_props(struct call *call) {
     jbuf_text(out, ",\"modalities\":{\"vision\":false,\"audio\":false}");
     jbuf_key(out, "chat_template");
     jbuf_cstring(out, server->tmpl_source ? server->tmpl_source : "");
-    token_write(out, "bos_token", model, tools_token_bos(model));
-    token_write(out, "eos_token", model, tools_token_eos(model));
+    token_write(out, "bos_token", model, rn_token_bos(model));
+    token_write(out, "eos_token", model, rn_token_eos(model));
     jbuf_text(out, ",\"build_info\":\"runnel " RN_VERSION "\",\"is_sleeping\":false,"
                    "\"endpoint_slots\":true,\"endpoint_props\":false,\"endpoint_metrics\":true");
     jbuf_key(out, "speculative");

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools.h"
+#include "helpers.h"
 
 // ---------------------------------------------------------------- state
 
@@ -151,13 +151,13 @@ void openai_finish(const struct choice *choice, struct jbuf *out) {
 
 void openai_token_text(const struct server *server, int32_t token, struct jbuf *out) {
     size_t len;
-    const char *bytes = tools_token_bytes(server->model, token, &len);
+    const char *bytes = rn_token_bytes(server->model, token, &len);
     jbuf_string(out, bytes, len);
 }
 
 void openai_token_bytes(const struct server *server, int32_t token, struct jbuf *out) {
     size_t len;
-    const char *bytes = tools_token_bytes(server->model, token, &len);
+    const char *bytes = rn_token_bytes(server->model, token, &len);
     jbuf_text(out, "[");
     for (size_t i = 0; i < len; i++) {
         if (i) jbuf_text(out, ",");

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "fields.h"
+#include "helpers.h"
 #include "openai.h"
-#include "tools.h"
 
 enum { PATH_SIZE = 64 };
 
@@ -40,7 +40,7 @@ static bool ids_of_text(struct call *call, const json_t *text, const char *path,
     if (*n_ids) return true;
     rn_free(*ids);
     *ids = NULL;
-    const int32_t bos = tools_token_bos(model);
+    const int32_t bos = rn_token_bos(model);
     if (bos < 0) {
         return call_refuse(call, 400, path, "invalid_value",
                            "%s: \"\" is empty, and the model has no token that begins a text",

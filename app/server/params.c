@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools.h"
+#include "helpers.h"
 
 struct row;
 typedef bool (*row_fn)(const struct fields *fields, const struct row *row, const char *name,

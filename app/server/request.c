@@ -6,8 +6,8 @@
 
 #include "conn.h"
 #include "gate.h"
+#include "helpers.h"
 #include "routes.h"
-#include "tools.h"
 
 // ---------------------------------------------------------------- the head
 

@@ -17,12 +17,12 @@
 #include <unistd.h>
 
 #include "call.h"
+#include "helpers.h"
 #include "http.h"
 #include "live.h"
 #include "metrics.h"
 #include "server_state.h"
 #include "streams.h"
-#include "tools.h"
 
 enum { EVENTS = 256, GRACE_MS = 1000, LOST_MS = 5000, BACKLOG = 1024, UNSENT_BYTES = 128 << 10 };
 

@@ -6,8 +6,8 @@
 #define _GNU_SOURCE // memmem
 #include <string.h>
 
+#include "helpers.h"
 #include "split_format.h"
-#include "tools.h"
 
 enum {
     NAME_MAX_BYTES = 256,

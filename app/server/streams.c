@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "helpers.h"
 #include "live.h"
 #include "metrics.h"
-#include "tools.h"
 #include "workers.h"
 
 enum { LARGE_BYTES = 1 << 20 }; // of a call: its memory is given back to the system

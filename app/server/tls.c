@@ -8,7 +8,7 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 
-#include "tools.h"
+#include "helpers.h"
 
 static SSL_CTX *context_of(struct tls_context *context) { return (SSL_CTX *)context; }
 static SSL *ssl_of(struct tls *tls) { return (SSL *)tls; }

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "helpers.h"
 #include "routes.h"
-#include "tools.h"
 
 struct ring {
     struct call **item; // [capacity]

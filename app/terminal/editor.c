@@ -11,9 +11,9 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "helpers.h"
 #include "run/past.h"
 #include "terminal/interrupt.h"
-#include "tools.h"
 
 enum { LITERAL = 1 }; // stands around escape sequences in a prompt
 

@@ -9,8 +9,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "helpers.h"
 #include "terminal/interrupt.h"
-#include "tools.h"
 
 enum {
     PROGRESS_DELAY_MS = 200,

@@ -1,8 +1,8 @@
 // Bytes that are no HTTP, or HTTP that two readers could take for different things: each connection
 // gets a 4xx or its end, never a second answer that it did not ask for, and the others go on. And
 // senders that trickle are cut off by deadlines that they cannot move.
+#include "helpers.h"
 #include "serve.h"
-#include "tools.h"
 
 enum { HEADERS_MAX = 16 << 10 };
 

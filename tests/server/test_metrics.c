@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "helpers.h"
 #include "log_sink.h"
 #include "metrics.h"
 #include "routes.h"
 #include "tale.h"
-#include "tools.h"
 
 #define LABELS "model_name=\"tale\",engine=\"0\""
 

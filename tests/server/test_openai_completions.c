@@ -4,7 +4,7 @@
 #define RANDOM_SEED 43
 #include "openai_world.h"
 
-#include "tools.h"
+#include "helpers.h"
 
 static struct call *prepare(const char *body) {
     struct call *call = call_new(body);
@@ -71,7 +71,7 @@ static void an_empty_prompt_is_the_token_that_begins_texts(void **state) {
     struct call *call = prepare("{\"prompt\":\"\"}");
     assert_int_equal(call->status, 0);
     assert_int_equal(call->generation->prompt[0].n_ids, 1);
-    assert_int_equal(call->generation->prompt[0].ids[0], tools_token_bos(model));
+    assert_int_equal(call->generation->prompt[0].ids[0], rn_token_bos(model));
     call_free(call);
 }
 
@@ -290,7 +290,7 @@ static void offsets_count_characters_of_the_text(void **state) {
             json_integer_value(json_array_get(json_object_get(logprobs, "text_offset"), i));
         assert_int_equal(offset, expected);
         size_t len;
-        const char *bytes = tools_token_bytes(model, ids[i], &len);
+        const char *bytes = rn_token_bytes(model, ids[i], &len);
         for (size_t j = 0; j < len; j++) expected += ((unsigned char)bytes[j] & 0xC0) != 0x80;
     }
     assert_int_equal(expected, 8);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "tools.h"
+#include "helpers.h"
 
 enum kind { KIND_INT, KIND_FLOAT, KIND_REAL, KIND_BOOL, KIND_STRING, KIND_LIST, KIND_OTHER };
 
