@@ -34,7 +34,7 @@ static void choice_deinit(struct choice *choice) {
     free(choice->stop);
     free(choice->embedding);
     gaps_deinit(&choice->gaps);
-    split_deinit(&choice->split);
+    parts_deinit(&choice->parts);
 }
 
 void generation_destroy(struct generation *generation) {
@@ -122,7 +122,7 @@ static bool chat_tokens(struct call *call, struct generation *generation, const 
     int32_t *ids = NULL;
     size_t n_ids = 0;
     generation->in_reasoning =
-        generation->split && split_prompt_opens_reasoning(generation->split, text, len);
+        generation->marks && answer_marks_opened(generation->marks, text, len);
     const rn_status status =
         rn_tokenize(call->server->model, text, len,
                     RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL | RN_TOKENIZE_GUARDED, &ids, &n_ids,
@@ -158,10 +158,9 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
     if (!ok) {
         call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     } else {
-        generation->split = server->split;
+        generation->marks = &server->marks;
         generation->tools = tools != NULL;
-        generation->special_text =
-            server->split && split_needs_special(server->split, generation->tools);
+        generation->special_text = answer_marks_special(&server->marks, generation->tools);
         ok = chat_render(call, generation,
                          &(rn_chat){.messages = json.messages,
                                     .tools = json.tools,

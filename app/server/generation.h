@@ -4,10 +4,10 @@
 #ifndef RN_SERVER_GENERATION_H
 #define RN_SERVER_GENERATION_H
 
+#include "answer_parts.h"
 #include "call.h"
 #include "gaps.h"
 #include "params.h"
-#include "split.h"
 
 struct tool_call {
     char id[32]; // "call_..."
@@ -46,7 +46,7 @@ struct choice {
     struct gaps gaps;   // times between its tokens, those that came together aside
     float *embedding;   // [n_embd], owned; with pooling
     size_t counted;     // bytes of it in counts.answer_bytes
-    struct split split;
+    struct answer_parts parts;
     // for who counts
     uint64_t start_ns;           // the call's
     int n_output;                // tokens so far
@@ -57,7 +57,7 @@ struct choice {
 // text is held back come with a later one.
 struct delta {
     struct choice *choice;
-    enum part part;
+    enum answer_part part;
     int tool; // its index, for the tool parts
     const char *text;
     size_t len;
@@ -95,7 +95,7 @@ struct generation {
     bool keep_tokens; // choices collect their token ids
     bool special_text;
     // chat: how answers are taken apart; NULL: all of it is content
-    const struct split_format *split;
+    const struct answer_marks *marks;
     bool tools, in_reasoning;
     void *own; // the writer's own state, freed with own_free
     void (*own_free)(void *own);

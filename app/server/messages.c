@@ -12,7 +12,7 @@
 // What a stream has open.
 struct blocks {
     bool open;
-    enum part part; // PART_TOOL for a tool's arguments too
+    enum answer_part part; // PART_TOOL for a tool's arguments too
     int tool;
     int index; // of the open block, or of the next one
 };
@@ -174,7 +174,7 @@ static void block_close(struct call *call, struct blocks *blocks) {
 
 static void block_open(struct call *call, struct blocks *blocks, const struct delta *delta) {
     struct jbuf *out = &call->out;
-    const enum part part = delta->part == PART_TOOL_ARGUMENTS ? PART_TOOL : delta->part;
+    const enum answer_part part = delta->part == PART_TOOL_ARGUMENTS ? PART_TOOL : delta->part;
     if (blocks->open && blocks->part == part &&
         (part != PART_TOOL || blocks->tool == delta->tool)) {
         return;

@@ -16,7 +16,7 @@ struct state {
     // the rest is for streams
     int64_t sequence; // events so far
     bool open;
-    enum part part;       // of the open item: PART_CONTENT, PART_REASONING or PART_TOOL
+    enum answer_part part;       // of the open item: PART_CONTENT, PART_REASONING or PART_TOOL
     int tool;             // of the open item
     int index;            // of the open item, or of the next one
     struct jbuf text;     // of the open item
@@ -25,7 +25,7 @@ struct state {
 };
 
 struct item {
-    enum part part;
+    enum answer_part part;
     int index;
     const char *status;
     const struct tool_call *tool; // with PART_TOOL
@@ -44,7 +44,7 @@ static void state_free(void *own) {
 
 // ---------------------------------------------------------------- items
 
-static void item_id_put(const struct call *call, enum part part, int index, struct jbuf *out) {
+static void item_id_put(const struct call *call, enum answer_part part, int index, struct jbuf *out) {
     static const char *const prefix[] = {
         [PART_CONTENT] = "msg", [PART_REASONING] = "rs", [PART_TOOL] = "fc"};
     jbuf_printf(out, "\"%s_%s_%d\"", prefix[part], call->id, index);
@@ -296,7 +296,7 @@ static void item_close(struct call *call, const struct choice *choice, const cha
     state->index++;
 }
 
-static void item_open(struct call *call, const struct choice *choice, enum part part, int tool) {
+static void item_open(struct call *call, const struct choice *choice, enum answer_part part, int tool) {
     static const struct jbuf empty = {0};
     struct state *state = call->generation->own;
     if (state->open && state->part == part && (part != PART_TOOL || state->tool == tool)) return;

@@ -310,7 +310,7 @@ rn_status server_ready(struct server *server, const rn_model *model, rn_engine *
     server->engine = engine;
     server->tmpl = tmpl;
     server->tmpl_source = tmpl_source;
-    server->split = split_format_of(tmpl_source);
+    server->marks = answer_marks_of(tmpl_source);
     server->bandwidth = bandwidth;
     rn_engine_get_info(engine, &server->engine_info);
     fingerprint(server);

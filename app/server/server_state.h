@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "answer_marks.h"
 #include "server.h"
 
 enum server_phase { PHASE_LOADING, PHASE_READY, PHASE_DRAINING };
@@ -13,7 +14,6 @@ struct call;
 struct http;
 struct live;
 struct metrics;
-struct split_format;
 struct workers;
 
 // What is there now, for /metrics and for limits. When nothing goes on all of it is 0.
@@ -34,12 +34,12 @@ struct server {
     const rn_model_info *info;
     rn_engine *engine;
     rn_engine_info engine_info;
-    const rn_chat_template *tmpl;     // NULL: the model cannot chat
-    const char *tmpl_source;          // NULL: none
-    const struct split_format *split; // how the model marks reasoning and tool calls
-    double bandwidth;                 // bytes/s; 0: unknown
-    int64_t created;                  // seconds since 1970
-    char fingerprint[32];             // system_fingerprint
+    const rn_chat_template *tmpl; // NULL: the model cannot chat
+    const char *tmpl_source;      // NULL: none
+    struct answer_marks marks;    // how the model marks reasoning and tool calls
+    double bandwidth;             // bytes/s; 0: unknown
+    int64_t created;              // seconds since 1970
+    char fingerprint[32];         // system_fingerprint
 
     int epoll_fd, wake_fd, signal_fd;
     bool hangs_up; // it had a terminal, and SIGHUP was not ignored (nohup)

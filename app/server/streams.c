@@ -28,7 +28,8 @@ static bool choices_create(const struct call *call) {
         choice->prompt = i / n;
         choice->in_reasoning = generation->in_reasoning;
         choice->start_ns = call->start_ns;
-        split_init(&choice->split, generation->split ? generation->split : split_format_of(NULL),
+        parts_init(&choice->parts,
+                   generation->marks ? *generation->marks : (struct answer_marks){0},
                    generation->tools, generation->in_reasoning);
     }
     return true;
@@ -310,7 +311,7 @@ static bool tool_begin(struct choice *choice, const struct call *call, const cha
 }
 
 // Tool calls are collected for streams too: writers name them by their ids.
-static void on_part(void *ctx, enum part part, int tool, const char *text, size_t len) {
+static void on_part(void *ctx, enum answer_part part, int tool, const char *text, size_t len) {
     struct part_ctx *at = ctx;
     struct choice *choice = at->choice;
     const struct generation *generation = at->call->generation;
@@ -340,9 +341,9 @@ static void on_part(void *ctx, enum part part, int tool, const char *text, size_
 static bool feed(struct call *call, struct choice *choice, const rn_event *event) {
     struct part_ctx ctx = {.call = call, .choice = choice};
     const bool final = event->finish != RN_FINISH_NONE;
-    if (call->generation->split) {
+    if (call->generation->marks) {
         if (event->text_len || final)
-            split_feed(&choice->split, event->text, event->text_len, final, on_part, &ctx);
+            parts_feed(&choice->parts, event->text, event->text_len, final, on_part, &ctx);
     } else if (event->text_len) {
         on_part(&ctx, PART_CONTENT, 0, event->text, event->text_len);
     }

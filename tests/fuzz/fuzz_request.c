@@ -54,7 +54,7 @@ static const struct server *server_get(void) {
     server.engine_info.max_waiting = 256;
     server.tmpl = tmpl;
     server.tmpl_source = template_source;
-    server.split = split_format_of(template_source);
+    server.marks = answer_marks_of(template_source);
     server.created = 1;
     strcpy(server.fingerprint, "fp_fuzz");
     server.phase = PHASE_READY;

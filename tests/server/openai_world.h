@@ -30,7 +30,7 @@ static int open_server(void **state) {
                              .info = rn_model_get_info(model),
                              .engine_info = {.n_ctx = 256, .max_seqs = 8, .max_waiting = 1024},
                              .tmpl = tmpl,
-                             .split = split_format_of(rn_model_chat_template(model)),
+                             .marks = answer_marks_of(rn_model_chat_template(model)),
                              .created = 1700000000,
                              .fingerprint = "fp_test"};
     return 0;
@@ -98,7 +98,7 @@ static inline void expect_keys(const json_t *object, const char *keys) {
 // ---------------------------------------------------------------- choices
 
 struct piece {
-    enum part part;
+    enum answer_part part;
     const char *text; // NULL: the script's end
 };
 
@@ -140,8 +140,8 @@ static void token_add(struct call *call, struct choice *choice, int number) {
     }
 }
 
-static void part_feed(struct call *call, struct choice *choice, enum part part, const char *text,
-                      size_t len) {
+static void part_feed(struct call *call, struct choice *choice, enum answer_part part,
+                      const char *text, size_t len) {
     const struct generation *generation = call->generation;
     if (part == PART_TOOL) {
         choice->tool = realloc(choice->tool, ((size_t)choice->n_tools + 1) * sizeof *choice->tool);

@@ -238,7 +238,7 @@ static void added_apply(struct snapshot *snapshot, const json_t *event) {
     assert_non_null(snapshot->id);
 }
 
-static void delta_apply(struct snapshot *snapshot, const json_t *event, enum part part) {
+static void delta_apply(struct snapshot *snapshot, const json_t *event, enum answer_part part) {
     const char *delta = json_string_value(json_object_get(event, "delta"));
     check(delta && *delta, "an empty delta");
     jbuf_text(&snapshot->text, delta);
@@ -267,7 +267,7 @@ static void item_done_apply(struct snapshot *snapshot, const json_t *event) {
 static void event_apply(struct snapshot *snapshot, const json_t *event) {
     static const struct {
         const char *type;
-        enum part part;
+        enum answer_part part;
     } deltas[] = {
         {"response.output_text.delta", PART_CONTENT},
         {"response.reasoning_text.delta", PART_REASONING},
