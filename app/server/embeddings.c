@@ -90,7 +90,7 @@ static void usage_write(const struct call *call, struct jbuf *out) {
 static void whole_write(struct call *call, int i) {
     const struct generation *generation = call->generation;
     const struct embeddings *own = generation->own;
-    const struct choice *choice = &generation->choice[i];
+    const struct generation_choice *choice = &generation->choice[i];
     struct jbuf *out = &call->out;
     jbuf_text(out, i ? "," : "{\"object\":\"list\",\"data\":[");
     jbuf_printf(out, "{\"object\":\"embedding\",\"index\":%d,\"embedding\":", i);

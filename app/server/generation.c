@@ -20,7 +20,7 @@ struct generation *generation_create(struct call *call, const struct writer *wri
     return generation;
 }
 
-static void choice_deinit(struct choice *choice) {
+static void choice_deinit(struct generation_choice *choice) {
     jbuf_deinit(&choice->text);
     jbuf_deinit(&choice->reasoning);
     for (int i = 0; i < choice->n_tools; i++) {
@@ -55,13 +55,13 @@ void generation_destroy(struct generation *generation) {
 
 bool generation_add(struct call *call, struct generation *generation, int32_t *ids, size_t n_ids) {
     const size_t count = (size_t)generation->n_prompts + 1;
-    struct prompt *prompt = realloc(generation->prompt, count * sizeof *prompt);
+    struct generation_prompt *prompt = realloc(generation->prompt, count * sizeof *prompt);
     if (!prompt) {
         rn_free(ids);
         return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     }
     generation->prompt = prompt;
-    prompt[count - 1] = (struct prompt){.ids = ids, .n_ids = n_ids};
+    prompt[count - 1] = (struct generation_prompt){.ids = ids, .n_ids = n_ids};
     generation->n_prompts = (int)count;
     return true;
 }
@@ -69,7 +69,7 @@ bool generation_add(struct call *call, struct generation *generation, int32_t *i
 // A place is left for the first token that is to be written.
 static bool prompt_check(struct call *call, const struct generation *generation, int index,
                          const char *what) {
-    const struct prompt *prompt = &generation->prompt[index];
+    const struct generation_prompt *prompt = &generation->prompt[index];
     const int n_ctx = call->server->engine_info.n_ctx;
     const bool writes = generation->params.max_tokens != 0 && !generation->pooling;
     if (prompt->n_ids == 0) return call_refuse(call, 400, what, NULL, "%s: is empty", what);
@@ -178,7 +178,7 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
 
 // ---------------------------------------------------------------- whole answers
 
-size_t choice_bytes(const struct choice *choice) {
+size_t choice_bytes(const struct generation_choice *choice) {
     return choice->text.capacity + choice->reasoning.capacity +
            (size_t)choice->token_capacity * sizeof *choice->token +
            (size_t)choice->logprob_capacity * sizeof *choice->logprob +
@@ -186,7 +186,7 @@ size_t choice_bytes(const struct choice *choice) {
 }
 
 // What was written is not needed again; times and counts stay.
-static void choice_forget(struct call *call, struct choice *choice) {
+static void choice_forget(struct call *call, struct generation_choice *choice) {
     jbuf_deinit(&choice->text);
     jbuf_deinit(&choice->reasoning);
     free(choice->token);
@@ -227,7 +227,7 @@ struct usage generation_usage(const struct generation *generation) {
     struct usage usage = {0};
     int prompt = -1;
     for (int i = 0; i < generation->n_choices; i++) {
-        const struct choice *choice = &generation->choice[i];
+        const struct generation_choice *choice = &generation->choice[i];
         usage.completion_tokens += choice->timings.output_tokens;
         if (choice->prompt == prompt) continue;
         prompt = choice->prompt;

@@ -21,7 +21,7 @@ struct token_logprob {
     int first_top, n_top; // in choice->top[]
 };
 
-struct choice {
+struct generation_choice {
     int index;        // among all of the call's
     int prompt;       // of the call's prompts
     struct jbuf text; // content; of a stream: empty, unless the writer asked to keep it
@@ -56,7 +56,7 @@ struct choice {
 // A piece of a choice, for a stream's writer. One event gives none, one or several; tokens whose
 // text is held back come with a later one.
 struct delta {
-    struct choice *choice;
+    struct generation_choice *choice;
     enum answer_part part;
     int tool; // its index, for the tool parts
     const char *text;
@@ -72,13 +72,13 @@ struct writer {
     // of a stream:
     void (*begin)(struct call *call); // all prompts were accepted; NULL: nothing to say
     void (*delta)(struct call *call, const struct delta *delta);
-    void (*choice_end)(struct call *call, struct choice *choice);
+    void (*choice_end)(struct call *call, struct generation_choice *choice);
     void (*end)(struct call *call);                        // what comes last; NULL: nothing
     void (*error)(struct call *call, const char *message); // after its first byte
     const char *ping; // SSE that keeps a silent stream alive; NULL: ": keep-alive\n\n"
 };
 
-struct prompt {
+struct generation_prompt {
     int32_t *ids; // from rn_tokenize (rn_free), or NULL
     size_t n_ids;
     char *text; // what to echo, owned (free); NULL: nothing
@@ -88,7 +88,7 @@ struct prompt {
 struct generation {
     const struct writer *writer;
     struct params params;
-    struct prompt *prompt; // [n_prompts]
+    struct generation_prompt *prompt; // [n_prompts]
     int n_prompts;
     rn_pooling pooling; // embeddings
     bool normalize;
@@ -101,13 +101,13 @@ struct generation {
     void (*own_free)(void *own);
 
     // --- from here on the I/O thread's ---
-    struct stream **stream; // [n_prompts], engine requests
-    struct choice *choice;  // [n_choices], of all prompts
-    int n_choices, n_live;  // n_live: that have not ended
-    int n_written;          // of a whole answer
-    uint64_t first_ns;      // first token of any choice; 0: none
-    bool began;             // all of it was submitted
-    bool paused;            // its reader has too many bytes to take
+    struct stream **stream;           // [n_prompts], engine requests
+    struct generation_choice *choice; // [n_choices], of all prompts
+    int n_choices, n_live;            // n_live: that have not ended
+    int n_written;                    // of a whole answer
+    uint64_t first_ns;                // first token of any choice; 0: none
+    bool began;                       // all of it was submitted
+    bool paused;                      // its reader has too many bytes to take
 };
 
 // For prepare handlers. NULL: refused (out of memory).
@@ -132,7 +132,7 @@ static inline const char *generation_ping(const struct generation *generation) {
 // choice by choice, so that it never takes its memory twice.
 void generation_write_end(struct call *call);
 // Bytes that a choice keeps for a whole answer.
-size_t choice_bytes(const struct choice *choice);
+size_t choice_bytes(const struct generation_choice *choice);
 
 // --- sums over choices, for writers ---
 

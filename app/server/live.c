@@ -122,7 +122,7 @@ static void id_write(const struct call *call, char out[LIVE_ID_BYTES]) {
     snprintf(out, LIVE_ID_BYTES, "%s%s", prefix, call->id);
 }
 
-void live_token(struct live *live, const struct call *call, const struct choice *choice,
+void live_token(struct live *live, const struct call *call, const struct generation_choice *choice,
                 const rn_event *event) {
     if (!live || !live->n_watchers) return;
     char id[LIVE_ID_BYTES];

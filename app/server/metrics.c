@@ -141,7 +141,8 @@ struct metrics_work metrics_recent_work(const struct metrics *metrics,
 
 // ---------------------------------------------------------------- events
 
-void metrics_token(struct metrics *metrics, const struct choice *choice, const rn_event *event) {
+void metrics_token(struct metrics *metrics, const struct generation_choice *choice,
+                   const rn_event *event) {
     if (event->token < 0) return;
     remember_work(metrics, event->time_ns);
     if (event->gap == RN_GAP_NONE) {
@@ -154,7 +155,7 @@ void metrics_token(struct metrics *metrics, const struct choice *choice, const r
     observe(&metrics->gap[event->gap], event->gap_ms * 1e-3);
 }
 
-void metrics_choice_end(struct metrics *metrics, const struct choice *choice) {
+void metrics_choice_end(struct metrics *metrics, const struct generation_choice *choice) {
     struct metrics_histogram *histogram = metrics->histogram;
     const rn_timings *timings = &choice->timings;
     const int64_t ns = (int64_t)(clock_ns() - choice->start_ns);

@@ -10,8 +10,9 @@ struct metrics *metrics_create(const struct server *server); // NULL: out of mem
 void metrics_destroy(struct metrics *metrics);
 
 // A token of a choice. The first of a choice has gap NONE and counts as time to first token.
-void metrics_token(struct metrics *metrics, const struct choice *choice, const rn_event *event);
-void metrics_choice_end(struct metrics *metrics, const struct choice *choice);
+void metrics_token(struct metrics *metrics, const struct generation_choice *choice,
+                   const rn_event *event);
+void metrics_choice_end(struct metrics *metrics, const struct generation_choice *choice);
 // Every call once, when its last byte was handed over or it was given up (`gone`): request counters
 // by route and status, and its line in the access log.
 void metrics_call_end(struct metrics *metrics, const struct call *call, bool gone);

@@ -88,7 +88,8 @@ void native_props(struct call *call) {
 // ---------------------------------------------------------------- slots
 
 static void busy_write(struct jbuf *out, const struct server *server,
-                       const struct generation *generation, const struct choice *choice, int id) {
+                       const struct generation *generation, const struct generation_choice *choice,
+                       int id) {
     const struct stream *stream = generation->stream[choice->prompt];
     slot_begin(out, server, id, true, native_draft_max(server, &generation->params) > 0);
     int_write(out, "id_task", stream ? (int64_t)stream->request : -1);

@@ -43,7 +43,7 @@ static void numbers_write(struct jbuf *out, const rn_sampling *sampling) {
         number_write(out, aliases[i].name, values[aliases[i].id]);
 }
 
-void native_strings_write(struct jbuf *out, const char *const *list, size_t n) {
+static void strings_write(struct jbuf *out, const char *const *list, size_t n) {
     jbuf_text(out, "[");
     for (size_t i = 0; i < n; i++) {
         if (i) jbuf_text(out, ",");
@@ -61,9 +61,8 @@ static void lists_write(struct jbuf *out, const struct params *params) {
     const rn_sampling *sampling = &params->sampling;
     const bool own = sampling->dry_sequence_breakers != NULL;
     jbuf_key(out, "dry_sequence_breakers");
-    native_strings_write(out, own ? sampling->dry_sequence_breakers : breakers,
-                         own ? sampling->n_dry_sequence_breakers
-                             : sizeof breakers / sizeof *breakers);
+    strings_write(out, own ? sampling->dry_sequence_breakers : breakers,
+                  own ? sampling->n_dry_sequence_breakers : sizeof breakers / sizeof *breakers);
     jbuf_key(out, "logit_bias");
     for (size_t i = 0; i < sampling->n_logit_bias; i++) {
         jbuf_text(out, i ? ",{" : "[{");
@@ -74,9 +73,9 @@ static void lists_write(struct jbuf *out, const struct params *params) {
     }
     jbuf_text(out, sampling->n_logit_bias ? "]" : "[]");
     jbuf_key(out, "stop");
-    native_strings_write(out, params->stop, params->n_stop);
+    strings_write(out, params->stop, params->n_stop);
     jbuf_key(out, "samplers");
-    native_strings_write(out, steps, sizeof steps / sizeof *steps);
+    strings_write(out, steps, sizeof steps / sizeof *steps);
 }
 
 static void bool_write(struct jbuf *out, const char *key, bool value) {

@@ -26,27 +26,25 @@ struct openai_state *openai_state_of(const struct call *call);
 
 // A chunk up to {"index":N, and its end where the choice goes on. bare: without logprobs, which
 // were not written then.
-void openai_chunk_open(struct call *call, const struct choice *choice);
+void openai_chunk_open(struct call *call, const struct generation_choice *choice);
 void openai_chunk_close(struct call *call, bool bare);
 // After choice_end wrote a choice's last fields: closes the chunk, with timings if it is the last.
 void openai_choice_close(struct call *call);
 void openai_stream_end(struct call *call); // the usage where it was asked for, then [DONE]
 // A choice of a whole answer. What comes before the first stands before it; usage and timings come
 // after the last.
-void openai_whole_open(struct call *call, const struct choice *choice);
-void openai_whole_close(struct call *call, const struct choice *choice);
+void openai_whole_open(struct call *call, const struct generation_choice *choice);
+void openai_whole_close(struct call *call, const struct generation_choice *choice);
 void openai_error(struct call *call, const char *message);
 
 // ,"finish_reason":...,"stop_reason":...
-void openai_finish(const struct choice *choice, struct jbuf *out);
+void openai_finish(const struct generation_choice *choice, struct jbuf *out);
 
-// The text of a token as a JSON string, and its bytes as an array of numbers.
-void openai_token_text(const struct server *server, int32_t token, struct jbuf *out);
-void openai_token_bytes(const struct server *server, int32_t token, struct jbuf *out);
+
 void openai_logprob(float logprob, struct jbuf *out);
 // The choice's logprobs from `first` on as items of an array that out may have begun; they are
 // taken.
-void openai_logprobs_take(const struct server *server, struct choice *choice, int first,
+void openai_logprobs_take(const struct server *server, struct generation_choice *choice, int first,
                           struct jbuf *out);
 
 // The field as prompts: a string, a list of strings, of ids, or of lists of ids. Each becomes a

@@ -14,7 +14,7 @@ static bool no_memory(struct call *call) {
 }
 
 // The text that an answer echoes; of ids what they stand for.
-static bool text_keep(struct call *call, struct prompt *prompt, const json_t *from,
+static bool text_keep(struct call *call, struct generation_prompt *prompt, const json_t *from,
                       const char *path) {
     if (json_is_string(from)) {
         prompt->text_len = json_string_length(from);

@@ -16,12 +16,12 @@ struct state {
     // the rest is for streams
     int64_t sequence; // events so far
     bool open;
-    enum answer_part part;       // of the open item: PART_CONTENT, PART_REASONING or PART_TOOL
-    int tool;             // of the open item
-    int index;            // of the open item, or of the next one
-    struct jbuf text;     // of the open item
-    struct jbuf logprobs; // the same
-    struct jbuf output;   // items that are done
+    enum answer_part part; // of the open item: PART_CONTENT, PART_REASONING or PART_TOOL
+    int tool;              // of the open item
+    int index;             // of the open item, or of the next one
+    struct jbuf text;      // of the open item
+    struct jbuf logprobs;  // the same
+    struct jbuf output;    // items that are done
 };
 
 struct item {
@@ -44,7 +44,8 @@ static void state_free(void *own) {
 
 // ---------------------------------------------------------------- items
 
-static void item_id_put(const struct call *call, enum answer_part part, int index, struct jbuf *out) {
+static void item_id_put(const struct call *call, enum answer_part part, int index,
+                        struct jbuf *out) {
     static const char *const prefix[] = {
         [PART_CONTENT] = "msg", [PART_REASONING] = "rs", [PART_TOOL] = "fc"};
     jbuf_printf(out, "\"%s_%s_%d\"", prefix[part], call->id, index);
@@ -103,7 +104,9 @@ static void item_put(const struct call *call, const struct item *item, struct jb
 
 // ---------------------------------------------------------------- the response
 
-static bool is_cut(const struct choice *choice) { return choice->finish == RN_FINISH_LENGTH; }
+static bool is_cut(const struct generation_choice *choice) {
+    return choice->finish == RN_FINISH_LENGTH;
+}
 
 static void usage_put(const struct call *call, struct jbuf *out) {
     const struct usage usage = generation_usage(call->generation);
@@ -158,7 +161,8 @@ static void tail_put(const struct call *call, bool cut, struct jbuf *out) {
 
 // ---------------------------------------------------------------- whole
 
-static void output_put(const struct call *call, struct choice *choice, struct jbuf *out) {
+static void output_put(const struct call *call, struct generation_choice *choice,
+                       struct jbuf *out) {
     const bool has_text = choice->text.len || (!choice->reasoning.len && !choice->n_tools);
     const int n = (choice->reasoning.len > 0) + has_text + choice->n_tools;
     struct jbuf logprobs = {0};
@@ -189,7 +193,7 @@ static void output_put(const struct call *call, struct choice *choice, struct jb
 }
 
 static void whole_write(struct call *call, int i) {
-    struct choice *choice = &call->generation->choice[i];
+    struct generation_choice *choice = &call->generation->choice[i];
     const bool cut = is_cut(choice);
     head_put(call, cut ? "incomplete" : "completed", NULL, cut, &call->out);
     output_put(call, choice, &call->out);
@@ -253,7 +257,7 @@ static void stream_begin(struct call *call) {
     }
 }
 
-static struct item item_open_of(const struct state *state, const struct choice *choice) {
+static struct item item_open_of(const struct state *state, const struct generation_choice *choice) {
     return (struct item){
         .part = state->part,
         .index = state->index,
@@ -263,7 +267,8 @@ static struct item item_open_of(const struct state *state, const struct choice *
 }
 
 // All of the open item has come.
-static void item_close(struct call *call, const struct choice *choice, const char *status) {
+static void item_close(struct call *call, const struct generation_choice *choice,
+                       const char *status) {
     static const char *const names[] = {
         [PART_CONTENT] = "response.output_text.done",
         [PART_REASONING] = "response.reasoning_text.done",
@@ -296,7 +301,8 @@ static void item_close(struct call *call, const struct choice *choice, const cha
     state->index++;
 }
 
-static void item_open(struct call *call, const struct choice *choice, enum answer_part part, int tool) {
+static void item_open(struct call *call, const struct generation_choice *choice,
+                      enum answer_part part, int tool) {
     static const struct jbuf empty = {0};
     struct state *state = call->generation->own;
     if (state->open && state->part == part && (part != PART_TOOL || state->tool == tool)) return;
@@ -311,7 +317,8 @@ static void item_open(struct call *call, const struct choice *choice, enum answe
 }
 
 // The logprobs that came since the last piece, for it and for the whole message.
-static void delta_logprobs(const struct call *call, struct choice *choice, struct jbuf *out) {
+static void delta_logprobs(const struct call *call, struct generation_choice *choice,
+                           struct jbuf *out) {
     struct state *state = call->generation->own;
     const size_t before = state->logprobs.len;
     openai_logprobs_take(call->server, choice, 0, &state->logprobs);
@@ -343,7 +350,7 @@ static void stream_delta(struct call *call, const struct delta *delta) {
     jbuf_bytes(&state->text, delta->text, delta->len);
 }
 
-static void stream_choice_end(struct call *call, struct choice *choice) {
+static void stream_choice_end(struct call *call, struct generation_choice *choice) {
     struct state *state = call->generation->own;
     if (!state->open && state->index == 0) item_open(call, choice, PART_CONTENT, 0);
     if (state->part == PART_CONTENT)

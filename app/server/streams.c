@@ -19,11 +19,12 @@ static bool choices_create(const struct call *call) {
     struct generation *generation = call->generation;
     const int n = generation->params.n;
     generation->stream = calloc((size_t)generation->n_prompts, sizeof(struct stream *));
-    generation->choice = calloc((size_t)generation->n_prompts * (size_t)n, sizeof(struct choice));
+    generation->choice =
+        calloc((size_t)generation->n_prompts * (size_t)n, sizeof(struct generation_choice));
     if (!generation->stream || !generation->choice) return false;
     generation->n_choices = generation->n_live = generation->n_prompts * n;
     for (int i = 0; i < generation->n_choices; i++) {
-        struct choice *choice = &generation->choice[i];
+        struct generation_choice *choice = &generation->choice[i];
         choice->index = i;
         choice->prompt = i / n;
         choice->in_reasoning = generation->in_reasoning;
@@ -263,7 +264,7 @@ static bool grow(void **items, int count, int *capacity, size_t size) {
     return true;
 }
 
-static bool token_keep(struct choice *choice, int32_t token) {
+static bool token_keep(struct generation_choice *choice, int32_t token) {
     if (!grow((void **)&choice->token, choice->n_tokens, &choice->token_capacity,
               sizeof *choice->token))
         return false;
@@ -271,7 +272,7 @@ static bool token_keep(struct choice *choice, int32_t token) {
     return true;
 }
 
-static bool logprobs_keep(struct choice *choice, const rn_event *event) {
+static bool logprobs_keep(struct generation_choice *choice, const rn_event *event) {
     if (!event->n_logprobs) return true;
     if (!grow((void **)&choice->logprob, choice->n_logprob, &choice->logprob_capacity,
               sizeof *choice->logprob))
@@ -292,11 +293,11 @@ static bool logprobs_keep(struct choice *choice, const rn_event *event) {
 
 struct part_ctx {
     struct call *call;
-    struct choice *choice;
+    struct generation_choice *choice;
     bool failed;
 };
 
-static bool tool_begin(struct choice *choice, const struct call *call, const char *name,
+static bool tool_begin(struct generation_choice *choice, const struct call *call, const char *name,
                        size_t len) {
     struct tool_call *tool =
         realloc(choice->tool, ((size_t)choice->n_tools + 1) * sizeof *choice->tool);
@@ -313,7 +314,7 @@ static bool tool_begin(struct choice *choice, const struct call *call, const cha
 // Tool calls are collected for streams too: writers name them by their ids.
 static void on_part(void *ctx, enum answer_part part, int tool, const char *text, size_t len) {
     struct part_ctx *at = ctx;
-    struct choice *choice = at->choice;
+    struct generation_choice *choice = at->choice;
     const struct generation *generation = at->call->generation;
     if (at->failed) return;
     choice->in_reasoning = part == PART_REASONING;
@@ -338,7 +339,7 @@ static void on_part(void *ctx, enum answer_part part, int tool, const char *text
     }
 }
 
-static bool feed(struct call *call, struct choice *choice, const rn_event *event) {
+static bool feed(struct call *call, struct generation_choice *choice, const rn_event *event) {
     struct part_ctx ctx = {.call = call, .choice = choice};
     const bool final = event->finish != RN_FINISH_NONE;
     if (call->generation->marks) {
@@ -351,7 +352,7 @@ static bool feed(struct call *call, struct choice *choice, const rn_event *event
     return !ctx.failed && !choice->text.failed && !choice->reasoning.failed && !call->out.failed;
 }
 
-static bool choice_end(struct call *call, struct choice *choice, const rn_event *event) {
+static bool choice_end(struct call *call, struct generation_choice *choice, const rn_event *event) {
     struct generation *generation = call->generation;
     const int n_embd = call->server->info->n_embd;
     choice->ended = true;
@@ -370,7 +371,8 @@ static bool choice_end(struct call *call, struct choice *choice, const rn_event 
     return true;
 }
 
-static void token_count(struct call *call, struct choice *choice, const rn_event *event) {
+static void token_count(struct call *call, struct generation_choice *choice,
+                        const rn_event *event) {
     struct generation *generation = call->generation;
     if (!generation->first_ns) generation->first_ns = event->time_ns;
     if (event->gap_ms > 0) gaps_add(&choice->gaps, event->gap_ms);
@@ -428,13 +430,13 @@ static void generation_end(struct call *call) {
 }
 
 // False: the answers of all calls take more than they may.
-static bool choice_count(struct call *call, struct choice *choice) {
+static bool choice_count(struct call *call, struct generation_choice *choice) {
     const size_t before = choice->counted;
     choice->counted = choice_bytes(choice);
     return call_count(call, before, choice->counted);
 }
 
-static void on_event(struct call *call, struct choice *choice, const rn_event *event) {
+static void on_event(struct call *call, struct generation_choice *choice, const rn_event *event) {
     struct generation *generation = call->generation;
     if (event->token >= 0) token_count(call, choice, event);
     const bool kept =

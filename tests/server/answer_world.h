@@ -100,7 +100,8 @@ static inline struct call *call_prepare(struct world *world, enum call_api api,
 
 // ---------------------------------------------------------------- answers
 
-static inline void piece_play(struct call *call, struct choice *choice, const struct piece *piece) {
+static inline void piece_play(struct call *call, struct generation_choice *choice,
+                              const struct piece *piece) {
     const size_t len = strlen(piece->text);
     if (piece->part == PART_TOOL) {
         choice->tool = realloc(choice->tool, (size_t)(piece->tool + 1) * sizeof *choice->tool);
@@ -127,7 +128,7 @@ static inline void piece_play(struct call *call, struct choice *choice, const st
 static inline void answer_play(struct call *call, const struct piece *pieces, size_t n,
                                rn_finish finish, const char *stop) {
     struct generation *generation = call->generation;
-    struct choice *choice = &generation->choice[0];
+    struct generation_choice *choice = &generation->choice[0];
     const bool stream = generation->params.stream;
     if (stream && generation->writer->begin) generation->writer->begin(call);
     for (size_t i = 0; i < n; i++) piece_play(call, choice, &pieces[i]);

@@ -122,7 +122,7 @@ static void choices_create(struct generation *generation) {
 }
 
 // A token of the choice, with its likeliest rivals: always the same ones for the same number.
-static void token_add(struct call *call, struct choice *choice, int number) {
+static void token_add(struct call *call, struct generation_choice *choice, int number) {
     const struct params *params = &call->generation->params;
     if (!params->logprobs) return;
     choice->logprob =
@@ -140,7 +140,7 @@ static void token_add(struct call *call, struct choice *choice, int number) {
     }
 }
 
-static void part_feed(struct call *call, struct choice *choice, enum answer_part part,
+static void part_feed(struct call *call, struct generation_choice *choice, enum answer_part part,
                       const char *text, size_t len) {
     const struct generation *generation = call->generation;
     if (part == PART_TOOL) {
@@ -165,8 +165,8 @@ static void part_feed(struct call *call, struct choice *choice, enum answer_part
 
 // A piece cut at random borders of characters, names of tools whole; tokens come at every byte, so
 // that they are the same ones however the text is cut.
-static void piece_feed(struct call *call, struct choice *choice, const struct piece *piece,
-                       int *number) {
+static void piece_feed(struct call *call, struct generation_choice *choice,
+                       const struct piece *piece, int *number) {
     const size_t len = strlen(piece->text);
     size_t from = 0;
     for (size_t at = 1; at <= len; at++) {
@@ -178,7 +178,8 @@ static void piece_feed(struct call *call, struct choice *choice, const struct pi
     }
 }
 
-static void choice_finish(struct call *call, struct choice *choice, const struct script *script) {
+static void choice_finish(struct call *call, struct generation_choice *choice,
+                          const struct script *script) {
     struct generation *generation = call->generation;
     choice->ended = true;
     choice->finish = script->finish;

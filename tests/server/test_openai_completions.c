@@ -57,7 +57,7 @@ static void a_prompt_may_hold_a_nul(void **state) {
     assert_int_equal(rn_tokenize(model, "a\0b", 3, flags, &ids, &n_ids, NULL), RN_OK);
     struct call *call = prepare("{\"prompt\":\"a\\u0000b\",\"echo\":true}");
     check(!call->status, "%.*s", (int)call->out.len, call->out.data);
-    const struct prompt *prompt = &call->generation->prompt[0];
+    const struct generation_prompt *prompt = &call->generation->prompt[0];
     assert_int_equal(prompt->n_ids, n_ids);
     assert_memory_equal(prompt->ids, ids, n_ids * sizeof *ids);
     assert_int_equal(prompt->text_len, 3);
@@ -259,7 +259,7 @@ static void ids_are_echoed_as_what_they_stand_for(void **state) {
 static json_t *logprobs_of(const int32_t *token, size_t n, const int32_t *top, int n_top) {
     struct call *call = prepare("{\"prompt\":\"a\",\"logprobs\":2}");
     choices_create(call->generation);
-    struct choice *choice = &call->generation->choice[0];
+    struct generation_choice *choice = &call->generation->choice[0];
     for (size_t i = 0; i < n; i++) {
         token_add(call, choice, (int)i);
         choice->logprob[i].token = token[i];

@@ -361,7 +361,7 @@ static void final_response_of_a_stream_is_the_whole_one(void **state) {
 }
 
 // A token with one likeliest beside it, as the engine's events bring them.
-static void logprob_add(struct choice *choice, int32_t token) {
+static void logprob_add(struct generation_choice *choice, int32_t token) {
     choice->logprob =
         realloc(choice->logprob, (size_t)(choice->n_logprob + 1) * sizeof *choice->logprob);
     choice->top = realloc(choice->top, (size_t)(choice->n_top + 1) * sizeof *choice->top);
@@ -376,7 +376,7 @@ static void logprobs_are_those_of_the_message(void **state) {
                        "[\"message.output_text.logprobs\"]}");
     assert_true(call->generation->params.logprobs);
     assert_int_equal(call->generation->params.top_logprobs, 1);
-    struct choice *choice = &call->generation->choice[0];
+    struct generation_choice *choice = &call->generation->choice[0];
     static const struct piece pieces[] = {{PART_REASONING, 0, "hm"},
                                           {PART_CONTENT, 0, "a"},
                                           {PART_CONTENT, 0, "b"}};
