@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "run/drive.h"
+#include "run/engine.h"
 #include "terminal/interrupt.h"
 
 // ---------------------------------------------------------------- engine
@@ -33,7 +33,7 @@ int crowd_engine_create(const struct bench_config *config, const struct term *te
     progress_begin(&progress, term, config->quiet, "loading");
     const rn_status status = rn_engine_create(model, &options, out, &err);
     progress_end(&progress);
-    if (status) return drive_create_fail(model, options.draft, &err);
+    if (status) return app_engine_fail(model, options.draft, &err);
     rn_engine_get_info(*out, info);
     return APP_OK;
 }

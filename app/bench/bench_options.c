@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "bench/bench.h"
-#include "run/drive.h"
+#include "run/engine.h"
 
 enum {
     VERIFY_STEPS = 32, // where nothing is to be decoded
@@ -127,7 +127,7 @@ static int batch_read(const struct options *options, struct bench_config *out) {
         return code;
     if ((code = bench_numbers_read(options, OPT_ITL_MS, 0, MAX_ITL_MS, -1, &out->itl_ms)))
         return code;
-    drive_kv_memory(options, &out->memory);
+    app_engine_memory(options, &out->memory);
     if (!out->batch.count) {
         if (out->spec.on) return APP_OK;
         // in the environment it is for the other commands too

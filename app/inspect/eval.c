@@ -6,7 +6,8 @@
 
 #include "app.h"
 #include "helpers.h"
-#include "run/drive.h"
+#include "run/answer.h"
+#include "run/engine.h"
 #include "terminal/interrupt.h"
 #include "terminal/json.h"
 
@@ -47,12 +48,6 @@ static void on_logits(void *ctx, int position, const float *logits, int n_vocab)
     eval->counted++;
 }
 
-static bool on_event(void *ctx, const rn_event *event) {
-    struct eval *eval = ctx;
-    if (event->finish == RN_FINISH_ERROR) progress_end(&eval->progress); // a message comes
-    return true;
-}
-
 static int text_load(struct eval *eval, const char *path) {
     struct text text;
     const int code = text_read(path, LOSS_TEXT_LIMIT, &text);
@@ -91,12 +86,14 @@ static int chunks_run(struct eval *eval) {
     int code = APP_OK;
     for (size_t i = 0; !code && !interrupt_seen() && i < eval->n_chunks; i++) {
         eval->at = eval->ids + i * eval->chunk;
-        const rn_request request = {.prompt = eval->at,
-                                    .n_prompt = eval->chunk,
-                                    .sampling = {.top_p = 1},
-                                    .on_logits = on_logits,
-                                    .on_logits_ctx = eval};
-        code = drive_request(eval->engine, eval->model, &request, on_event, eval);
+        struct answer answer = {.term = &eval->term, .progress = &eval->progress};
+        rn_request request = {.prompt = eval->at,
+                              .n_prompt = eval->chunk,
+                              .sampling = {.top_p = 1},
+                              .on_logits = on_logits,
+                              .on_logits_ctx = eval};
+        code = answer_run(&answer, eval->engine, eval->model, &request);
+        answer_deinit(&answer);
         progress_update(&eval->progress, i + 1, eval->n_chunks);
         if (eval->bad_position >= 0) break;
     }
@@ -139,8 +136,12 @@ static int eval_steps(struct eval *eval) {
     int code = app_open_model(eval->options, false, &eval->model);
     if (code) return code;
     if ((code = text_load(eval, path))) return code;
-    code = drive_engine_create(eval->options, eval->model, NULL, &eval->term, eval->quiet, true,
-                               &eval->engine);
+    rn_engine_options wanted;
+    app_engine_options(eval->options, &wanted);
+    wanted.logit_rows = -1;   // of every position
+    wanted.speculate = "off"; // it writes nothing
+    code = app_engine_create(eval->options, eval->model, &wanted, &eval->term, eval->quiet,
+                             &eval->engine);
     if (code) return code;
     rn_engine_info info;
     rn_engine_get_info(eval->engine, &info);

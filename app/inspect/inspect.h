@@ -23,7 +23,6 @@ struct inspect {
     struct inspect_format total;
 };
 
-uint64_t inspect_tensor_params(const struct tensor_view *tensor);
 const char *inspect_type_name(enum meta_type type);
 // A value of type META_U64 that needs all 64 bits.
 uint64_t inspect_u64(const struct meta_view *meta, uint64_t index);

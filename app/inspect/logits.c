@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tools.h"
 #include "terminal/interrupt.h"
+#include "tools.h"
 
 static bool same_file(const struct stat *a, const struct stat *b) {
     return S_ISREG(a->st_mode) && a->st_dev == b->st_dev && a->st_ino == b->st_ino;

@@ -100,6 +100,7 @@ int draft_open(const struct options *options, rn_model **out) {
 }
 
 void draft_warn_large(const rn_model *draft, const rn_model *model) {
+    if (!draft) return;
     const rn_model_info *small = rn_model_get_info(draft), *large = rn_model_get_info(model);
     char small_bytes[32], large_bytes[32];
     if (small->weight_bytes < large->weight_bytes) return;

@@ -1,30 +1,25 @@
-// Makes an engine and runs one request on it to its end, for commands that have one at a time.
-#ifndef RN_APP_DRIVE_H
-#define RN_APP_DRIVE_H
+// Makes the engine of a command. app_engine_options fills what all commands have in common; the
+// command adds what is its own and calls app_engine_create.
+#ifndef RN_APP_ENGINE_H
+#define RN_APP_ENGINE_H
 
 #include "app.h"
 #include "terminal/term.h"
 
-// What --kv-memory asks for.
-void drive_kv_memory(const struct options *options, rn_engine_options *out);
+// What the options say about backend, threads, context, batch and KV cache; the rest is zero.
+void app_engine_options(const struct options *options, rn_engine_options *out);
+// What --kv-memory asks for, alone.
+void app_engine_memory(const struct options *options, rn_engine_options *out);
 
-// Makes the engine that the options ask for, with a progress bar unless quiet; `run` says before
-// where the memory of a file goes, on a terminal. draft: the model that drafts, outlives the
-// engine; NULL: none. all_logits: requests want the logits of every position. On failure the error
-// has been printed and the exit code is returned.
-int drive_engine_create(const struct options *options, const rn_model *model, const rn_model *draft,
-                        const struct term *term, bool quiet, bool all_logits, rn_engine **out);
+// Makes the engine, with a progress bar, notes and warnings unless quiet. options name the options
+// in messages; the draft model of `wanted` outlives the engine. On failure the error has been
+// printed and the exit code is returned.
+int app_engine_create(const struct options *options, const rn_model *model,
+                      const rn_engine_options *wanted, const struct term *term, bool quiet,
+                      rn_engine **out);
 
-// Why an engine could not be created: what the model or its draft (NULL: none) asks for may be too
-// much for the machine, or not fit together. Returns the exit code.
-int drive_create_fail(const rn_model *model, const rn_model *draft, const rn_error *err);
-
-// Called for every event; false ends the request (it still gets its last event).
-typedef bool (*drive_event_fn)(void *ctx, const rn_event *event);
-
-// Submits the request and steps until it ends or the user interrupts. On failure the error has been
-// printed and the exit code is returned. model: the engine's, for its name.
-int drive_request(rn_engine *engine, const rn_model *model, const rn_request *request,
-                  drive_event_fn on_event, void *ctx);
+// Prints why an engine could not be created: the model or its draft (NULL: none) may need more than
+// the machine has, or the two may not fit together. Returns the exit code.
+int app_engine_fail(const rn_model *model, const rn_model *draft, const rn_error *err);
 
 #endif

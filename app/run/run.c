@@ -12,7 +12,7 @@
 #include "helpers.h"
 #include "run/converse.h"
 #include "run/draft.h"
-#include "run/drive.h"
+#include "run/engine.h"
 #include "terminal/interrupt.h"
 
 struct prompt {
@@ -207,10 +207,27 @@ static int object_print(const struct prompt *prompt, const struct answer *answer
     return object_write(object, answer->report.seed);
 }
 
+// Before a file is loaded, a user at a terminal is told where memory goes. A plan that fails says
+// nothing: creating the engine will.
+static void memory_print(const struct run *run, const rn_engine_options *wanted) {
+    rn_memory_plan plan;
+    if (!option_given(run->options, OPT_MODEL) || !run->term.err_tty || run->json) return;
+    if (rn_engine_plan_memory(run->model, wanted, &plan, NULL) == RN_OK)
+        report_print_plan(&plan, &run->term);
+}
+
 static int engine_create(struct run *run) {
     const uint64_t start = clock_ns();
-    const int code = drive_engine_create(run->options, run->model, run->draft, &run->term,
-                                         run->quiet, run->logits.file != NULL, &run->engine);
+    rn_engine_options wanted;
+    app_engine_options(run->options, &wanted);
+    draft_engine_options(run->options, run->draft, &wanted);
+    wanted.logit_rows = run->logits.file ? -1 : 0; // of every position
+    if (!run->quiet) {
+        draft_warn_large(run->draft, run->model);
+        memory_print(run, &wanted);
+    }
+    const int code =
+        app_engine_create(run->options, run->model, &wanted, &run->term, run->quiet, &run->engine);
     run->load_ms += (double)(clock_ns() - start) / 1e6;
     return code;
 }

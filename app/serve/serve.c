@@ -15,7 +15,7 @@
 #include "helpers.h"
 #include "run/chat.h"
 #include "run/draft.h"
-#include "run/drive.h"
+#include "run/engine.h"
 #include "run/report.h"
 #include "run/sampling.h"
 #include "serve/notify.h"
@@ -405,10 +405,46 @@ static void drafters_print(const struct serve *serve) {
                           &serve->term);
 }
 
+// Each sequence gets a token in a step, so a step has room for one of each.
+static int batch_get(const struct options *options, rn_engine_options *out) {
+    if (out->batch_tokens >= out->max_seqs) return APP_OK;
+    if (option_given(options, OPT_BATCH_TOKENS)) {
+        char name[OPTION_NAME_SIZE];
+        return app_fail(APP_USAGE,
+                        "%s: %d is less than --max-seqs, %d: each gets a token in a step",
+                        option_name(options, OPT_BATCH_TOKENS, name), out->batch_tokens,
+                        out->max_seqs);
+    }
+    out->batch_tokens = out->max_seqs;
+    return APP_OK;
+}
+
+static int engine_create(struct serve *serve) {
+    const struct options *options = serve->options;
+    rn_engine_options wanted;
+    rn_memory_plan plan;
+    app_engine_options(options, &wanted);
+    draft_engine_options(options, serve->draft, &wanted);
+    wanted.max_seqs = option_int(options, OPT_MAX_SEQS);
+    // those that are about to run wait for a step, too
+    wanted.max_waiting = option_int(options, OPT_MAX_WAITING) + wanted.max_seqs;
+    wanted.itl_ms = option_real(options, OPT_ITL_MS);
+    wanted.no_prefix_cache = option_flag(options, OPT_NO_PREFIX_CACHE);
+    const int code = batch_get(options, &wanted);
+    if (code) return code;
+    if (!serve->quiet) {
+        draft_warn_large(serve->draft, serve->model);
+        // a plan that fails says nothing: creating the engine will
+        if (rn_engine_plan_memory(serve->model, &wanted, &plan, NULL) == RN_OK)
+            report_print_serving(&plan, wanted.max_seqs, &serve->term);
+    }
+    return app_engine_create(options, serve->model, &wanted, &serve->term, serve->quiet,
+                             &serve->engine);
+}
+
 static int serve_load(struct serve *serve) {
     rn_error err = {0};
-    int code = drive_engine_create(serve->options, serve->model, serve->draft, &serve->term,
-                                   serve->quiet, false, &serve->engine);
+    int code = engine_create(serve);
     if (code) return code;
     if (!serve->quiet) drafters_print(serve);
     const double bandwidth = bandwidth_measure(serve->engine);
