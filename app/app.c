@@ -1,5 +1,5 @@
 // Messages, model opening and text reading for all commands. Messages are one line on stderr and
-// begin with the program's name.
+// start with the program's name.
 #include "app.h"
 
 #include <errno.h>

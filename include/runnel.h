@@ -10,8 +10,8 @@
 // rn_engine_next_event), one thread at a time.
 //
 // The tokens of a request depend on the model, its prompt, its sampling settings, its constraint
-// and its seed alone: never on what else is running, how the prompt was cut, what was cached, what
-// was drafted, or on threads.
+// and its seed alone: never on other requests, how the prompt was cut, the cache, drafts or
+// threads.
 #ifndef RUNNEL_H
 #define RUNNEL_H
 
@@ -101,12 +101,12 @@ typedef struct rn_chat {
     const char *tools;          // JSON array, or NULL
     const char *variables;      // JSON object of further template variables, or NULL
     bool add_generation_prompt; // end with the opening of the assistant's turn
-    // the last message is the beginning of an answer, and the text ends where it does
+    // the last message is the start of an answer, and the text ends where it does
     bool continue_final;
     // texts of messages, tools and variables cannot become control tokens: RN_GUARD stands in what
     // they have of markup, for RN_TOKENIZE_GUARDED
     bool guard;
-    int64_t now; // seconds since 1970, what strftime_now sees
+    int64_t now; // seconds since 1970, for strftime_now
 } rn_chat;
 
 // The conversation as text, to be tokenized with RN_TOKENIZE_SPECIAL | RN_TOKENIZE_BOS (which
@@ -123,12 +123,12 @@ typedef struct rn_engine rn_engine;
 // Reports loading progress: done of total bytes.
 typedef void (*rn_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 
-// Who proposes tokens, which a step then verifies together: what is accepted is what would have
-// been chosen without.
+// A drafter proposes tokens, and a step verifies several together. Accepted tokens are those that
+// would have been chosen without drafts.
 typedef enum rn_drafter {
     RN_DRAFTER_MODEL,  // a small model with the same vocabulary
-    RN_DRAFTER_LOOKUP, // what followed the last tokens earlier in the same sequence
-    RN_DRAFTER_SHARED, // what followed them in recent requests with the same salt
+    RN_DRAFTER_LOOKUP, // tokens that followed the last ones earlier in the same sequence
+    RN_DRAFTER_SHARED, // tokens that followed them in recent requests with the same salt
     RN_DRAFTER_CUSTOM, // the program's own
 } rn_drafter;
 enum { RN_DRAFTER_COUNT = RN_DRAFTER_CUSTOM + 1, RN_MAX_DRAFT = 31 };
@@ -150,17 +150,17 @@ typedef struct rn_engine_options {
     bool no_pin;         // threads are never bound to a cache or memory node
     int n_ctx;           // positions of a sequence; 0: the model's
     int max_seqs;        // sequences at a time; 0: 1
-    int max_waiting;     // requests' choices that wait for their first step, or to go on; 0: 1024
-    int batch_tokens;    // most tokens in a step, at least max_seqs; 0: RN_DEFAULT_BATCH_TOKENS,
-                         // or max_seqs if larger
-    int logit_rows;      // most logit rows in a step; 0: max_seqs, and some for drafts; -1: what
-                         // fits 256 MiB
-    uint64_t kv_bytes;   // memory of the KV pages; 0: kv_pages says
+    int max_waiting;   // requests' choices that wait for their first step, or to continue; 0: 1024
+    int batch_tokens;  // most tokens in a step, at least max_seqs; 0: RN_DEFAULT_BATCH_TOKENS,
+                       // or max_seqs if larger
+    int logit_rows;    // most logit rows in a step; 0: max_seqs, and some for drafts; -1: what
+                       // fits 256 MiB
+    uint64_t kv_bytes; // memory of the KV pages; 0: kv_pages says
     uint32_t kv_pages; // the same in pages of RN_PAGE_TOKENS, all layers together; 0: what is free
                        // after the weights, at most what max_seqs full contexts take, twice
     double itl_ms;     // prompts are cut so that a step, and so the gap between a running stream's
                        // tokens, is expected to take no longer; 0: no bound
-    bool no_prefix_cache; // equal prefixes are computed anew by each request
+    bool no_prefix_cache; // equal prefixes are computed again by each request
     // speculation: the text does not depend on it
     const char *speculate; // NULL or "auto": every drafter that there is; "off"; or some of them by
                            // name, "lookup,model"
@@ -170,7 +170,7 @@ typedef struct rn_engine_options {
     rn_draft_fn draft_fn;      // for the drafter "custom"; NULL: none
     void *draft_ctx;
     int draft_max; // most tokens of a draft, up to RN_MAX_DRAFT; 0: RN_DEFAULT_DRAFT
-    int draft_min; // for measurements: drafts have at least so many tokens where a drafter has
+    int draft_min; // for measurements: the fewest tokens of a draft, where a drafter has
                    // them; 0: as many as are expected to be fastest, none included
     rn_progress_fn progress;
     void *progress_ctx;
@@ -182,13 +182,13 @@ typedef struct rn_memory_plan {
     uint64_t available;        // that the process can take now; 0: unknown
     uint64_t weight_bytes;     // that loading takes
     uint64_t step_bytes;       // of the buffers of a step
-    uint64_t free_bytes;       // that these and a reserve leave of what is available
+    uint64_t free_bytes;       // of the available ones that these and a reserve leave
     uint64_t kv_bytes;         // of the KV pages: the engine's budget
     uint64_t kv_tokens;        // that it holds in whole pages, where no window ends
     uint64_t kv_token_bytes;   // of such a token
     uint64_t kv_context_bytes; // that a sequence of n_ctx positions needs when it is alone
     uint64_t n_contexts;       // such sequences that the KV memory holds together
-    int n_ctx;                 // positions of a sequence: as asked for, or what fits
+    int n_ctx;                 // positions of a sequence: as asked for, or as many as fit
     const char *kv_type;
     // of the draft model, beside all this; 0: there is none
     uint64_t draft_weight_bytes, draft_step_bytes, draft_kv_bytes;
@@ -301,8 +301,8 @@ typedef struct rn_request {
     size_t n_stop;           // at most RN_MAX_STOPS
     bool ignore_eos;
     bool special_text; // special tokens are text too, but for those that end it
-    bool logprobs;     // events carry the token's logprob, and those of
-    int top_logprobs;  // so many of the likeliest tokens, at most RN_MAX_TOP_LOGPROBS
+    bool logprobs;     // events carry the logprobs of the token and of the likeliest ones:
+    int top_logprobs;  // how many of these, at most RN_MAX_TOP_LOGPROBS
     int draft_max;     // most tokens of a draft; 0: the engine's; -1: none is drafted
     rn_constraint constraint;
     // who goes first: a higher priority before a lower one, then the user who had least so far,
@@ -315,7 +315,7 @@ typedef struct rn_request {
     const char *cache_salt;
     rn_pooling pooling; // not NONE: max_tokens, stop and sampling change nothing; n must be 1
     bool normalize;     // with pooling: to length 1
-    // called by the step's thread for every position that it evaluates, so from the prompt's begin
+    // called by the step's thread for every position that it evaluates, so from the prompt's start
     // on (such a request takes nothing from the prefix cache); NULL: none. n must be 1.
     rn_logits_fn on_logits;
     void *on_logits_ctx;
@@ -330,7 +330,7 @@ rn_status rn_engine_submit(rn_engine *engine, const rn_request *request, uint64_
 void rn_engine_cancel(rn_engine *engine, uint64_t id);
 // Any thread. A paused request gets no tokens, for readers that cannot follow. It keeps its place
 // and its pages until others want them: then it is the first to lose them, and resumes as one that
-// waits. Its timeout goes on. Unknown ids are ignored.
+// waits. Its timeout keeps running. Unknown ids are ignored.
 void rn_engine_pause(rn_engine *engine, uint64_t id, bool pause);
 
 typedef enum rn_finish {
@@ -451,7 +451,7 @@ typedef struct rn_draft_stats {
     uint64_t tokens, accepted;
 } rn_draft_stats;
 
-// Counters since the engine was created, and what is there now. Any thread.
+// Counters since the engine was created, and its present state. Any thread.
 typedef struct rn_engine_stats {
     uint64_t steps;
     uint64_t submitted, stopped, lengthy, cancelled, failed; // requests' choices, by how they ended
@@ -481,10 +481,10 @@ void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out);
 // which drafts are taken from.
 void rn_engine_forget_prefixes(rn_engine *engine);
 
-// --- a picture of the engine, for those who watch it ---
+// --- a picture of the engine, for a live view ---
 
 typedef enum rn_stream_state {
-    RN_STREAM_WAITING, // for its first step, or to go on after a preemption
+    RN_STREAM_WAITING, // for its first step, or to continue after a preemption
     RN_STREAM_PROMPT,
     RN_STREAM_DECODE,
     RN_STREAM_PAUSED,

@@ -244,7 +244,7 @@ static void section(const struct term *term, const char *title, int count) {
     putchar('\n');
 }
 
-// The first line of the template stands for it.
+// Of the template, only the first line is shown.
 static void template_print(const char *text) {
     char bytes[32];
     const size_t len = strcspn(text, "\n");

@@ -12,7 +12,7 @@ static bool is_path(const struct option_row *row) {
     return row->kind == OPTION_PATH || !strcmp(row->value, "PATH,...");
 }
 
-// What a command takes besides options.
+// The words that a command takes besides options.
 static const char *words_of(int command) {
     return command == COMMAND_COMPLETIONS ? "bash zsh fish" : NULL;
 }

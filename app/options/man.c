@@ -1,5 +1,5 @@
-// Manual pages, generated from the tables of commands and options: what --help says, for man(1).
-// The build writes one page for the program and one for each command.
+// Manual pages, generated from the tables of commands and options: the contents of --help, for
+// man(1). The build writes one page for the program and one for each command.
 #include <ctype.h>
 #include <string.h>
 

@@ -233,7 +233,7 @@ static bool parse_choice(const struct option_row *row, const char *name, const c
     return refuse(name, text, what);
 }
 
-// What llama.cpp calls a format of the KV cache, as ours. Its bf16 has more range and less
+// Our name for llama.cpp's name of a KV cache format. Its bf16 has more range and less
 // precision than f16, so it is not taken for that.
 static const char *kv_type_own_name(const char *text) {
     static const char *const names[][2] = {{"q8_0", "int8"}, {"q4_0", "int4"}};
@@ -242,7 +242,7 @@ static const char *kv_type_own_name(const char *text) {
     return text;
 }
 
-// The factor that a size's suffix stands for, 0: no such suffix. "p", pages, is for the caller.
+// The factor of a size's suffix, 0: no such suffix. "p", pages, is for the caller.
 static double suffix_factor(const char *suffix) {
     static const char letters[] = "kmgt";
     double factor = 1024;
@@ -484,7 +484,7 @@ static bool equals_refuse(const char *given, const struct option_row *row) {
     return false;
 }
 
-// The option that argv holds at given, -1: unknown. *value is what is in the same argument, or
+// The option that argv holds at given, -1: unknown. *value is its value in the same argument, or
 // NULL.
 static int flag_find(enum command_id command, const char *given, const char **value) {
     if (given[1] != '-') {
@@ -523,7 +523,7 @@ static bool flag_take(struct options *options, int argc, char **argv, int *at) {
     return option_set(options, (enum option_id)id, ORIGIN_COMMAND_LINE, name, text);
 }
 
-// Whether --help stands where a flag may stand, whatever is wrong with the rest.
+// Whether --help is in the place of a flag, whatever is wrong with the rest.
 static bool help_wanted(enum command_id command, int argc, char **argv) {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         const char *arg = argv[i];
@@ -629,7 +629,7 @@ static int edit_distance(const char *a, const char *b) {
     return rows_of[n % 3][m];
 }
 
-// Whether the word asks for less. What asks for the opposite is no help to anyone.
+// Whether the word switches something off. A guess that means the opposite is no help.
 static bool is_negative(const char *word) {
     return !strncmp(word, "no-", 3) || !strncmp(word, "disable-", 8) ||
            !strncmp(word, "without-", 8);
@@ -637,7 +637,8 @@ static bool is_negative(const char *word) {
 
 const char *nearest_word(const char *typed, const char *const *names, int count) {
     const size_t len = strlen(typed);
-    const char *best = NULL, *begun = NULL; // begun: begins with what was typed, the shortest such
+    const char *best = NULL,
+               *begun = NULL; // begun: the shortest name that starts with the typed text
     // beyond this it is another word; short words are near to many
     int best_distance = len < 6 ? 1 : 1 + (int)len / 3;
     for (int i = 0; i < count; i++) {

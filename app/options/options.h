@@ -80,7 +80,7 @@ struct option_value {
     bool flag;
     int n_list;
     const char **list; // owned
-    char *lines;       // owned; what list[] points to when it came from the environment
+    char *lines;       // owned; the text behind list[] when it came from the environment
 };
 
 struct options {
@@ -99,7 +99,7 @@ const char *option_environment(const struct option_row *row, char buffer[OPTION_
 // The default as help shows it; "" where there is none to show.
 const char *option_initial_text(const struct option_row *row, char buffer[OPTION_INITIAL_SIZE]);
 
-// argv holds what follows the command's name. False: the error has been printed.
+// argv holds the arguments behind the command's name. False: the error has been printed.
 bool options_parse(struct options *options, enum command_id command, int argc, char **argv);
 void options_deinit(struct options *options);
 
@@ -108,7 +108,7 @@ void options_deinit(struct options *options);
 // The option of a command by its long name or an alias of that, -1: none.
 int option_find(enum command_id command, const char *flag, size_t len);
 const char *option_nearest(enum command_id command, const char *flag); // NULL: none is near
-// Stores text as the value of an option; name is what a message calls it. False: refused (printed).
+// Stores text as the value of an option; name is its name in messages. False: refused (printed).
 bool option_set(struct options *options, enum option_id id, enum option_origin origin,
                 const char *name, const char *text);
 // Options that are still open, from the file (config.c). False: refused (printed).
@@ -117,7 +117,7 @@ bool config_apply(struct options *options, const char *path);
 // --- for commands; of an option that the command does not have, the value is 0 or NULL ---
 
 bool option_given(const struct options *options, enum option_id id); // rather than the default
-// What to call the option in a message about its value: "--seed", "RUNNEL_SEED" or "runnel.conf:3:
+// The option's name in a message about its value: "--seed", "RUNNEL_SEED" or "runnel.conf:3:
 // seed".
 const char *option_name(const struct options *options, enum option_id id,
                         char buffer[OPTION_NAME_SIZE]);

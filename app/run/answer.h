@@ -29,7 +29,7 @@ struct answer {
     size_t text_cap;
     char last;            // last byte of the text
     int write_error;      // errno of a failed write, 0: none
-    const char *write_to; // what it was
+    const char *write_to; // its destination
     bool no_memory;
 };
 

@@ -1,4 +1,4 @@
-// The conversation: a message in, an answer out, commands that begin with a slash. Invariant: the
+// The conversation: a message in, an answer out, commands that start with a slash. Invariant: the
 // messages of the chat are those that were answered, so after any failure the next message
 // continues where the last answer ended.
 #include "run/converse.h"
@@ -132,7 +132,7 @@ static void slash_system(struct talk *c, const char *text) {
     if (!chat_set_system(c->chat, none ? "" : text)) {
         app_fail(APP_FAILED, "out of memory");
     } else {
-        note(c, "The system message is %s; the conversation starts anew.", none ? "gone" : "set");
+        note(c, "The system message is %s; the conversation starts again.", none ? "gone" : "set");
     }
 }
 
@@ -177,7 +177,7 @@ static const struct {
     const char *name, *argument, *help;
     void (*function)(struct talk *c, const char *text);
 } commands[] = {
-    {"/system", "[TEXT]", "set the system message and start anew (\"\" removes it), or show it",
+    {"/system", "[TEXT]", "set the system message and start again (\"\" removes it), or show it",
      slash_system},
     {"/reset", "", "forget the conversation, not the system message", slash_reset},
     {"/stats", "", "figures of the last answer, size of the conversation", slash_stats},
@@ -194,9 +194,9 @@ static void slash_help(struct talk *c, const char *text) {
         if (!commands[i].help) continue;
         printf("  %-8s%-8s%s\n", commands[i].name, commands[i].argument, commands[i].help);
     }
-    puts("\nAnything else is a message to the model. A line that ends in a backslash goes on in "
+    puts("\nAnything else is a message to the model. A line that ends in a backslash continues in "
          "the\n"
-         "next one; a message that begins with // is sent with one slash. Ctrl-C stops an answer.");
+         "next one; a message that starts with // is sent with one slash. Ctrl-C stops an answer.");
 }
 
 static void command_run_line(struct talk *c, const char *line) {
@@ -216,7 +216,7 @@ static void command_run_line(struct talk *c, const char *line) {
     }
     char word[64];
     unicode_quote(line, len, word, sizeof word);
-    note(c, "Unknown command %s. There are %s.\n// sends a message that begins with a slash.", word,
+    note(c, "Unknown command %s. There are %s.\n// sends a message that starts with a slash.", word,
          names);
 }
 

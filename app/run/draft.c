@@ -13,7 +13,7 @@ static const char *const drafters[] = {"model", "lookup", "shared"};
 
 enum { DRAFTER_MODEL, DRAFTERS = sizeof drafters / sizeof *drafters };
 
-// The drafter whose name begins at text, -1: none.
+// The drafter whose name starts at text, -1: none.
 static int drafter_at(const char *text, size_t len) {
     for (int i = 0; i < DRAFTERS; i++) {
         if (strlen(drafters[i]) == len && !memcmp(drafters[i], text, len)) return i;

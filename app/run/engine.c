@@ -40,7 +40,7 @@ int app_engine_fail(const rn_model *model, const rn_model *draft, const rn_error
                                                 : app_fail_error(err);
 }
 
-// What the user should know about the engine that came of it.
+// Notes and warnings about the new engine.
 static void engine_note(const rn_engine *engine, int n_ctx_wanted) {
     rn_engine_info info;
     rn_engine_get_info(engine, &info);

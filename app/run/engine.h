@@ -1,14 +1,14 @@
-// Makes the engine of a command. app_engine_options fills what all commands have in common; the
-// command adds what is its own and calls app_engine_create.
+// Makes the engine of a command. app_engine_options fills the fields that all commands have; the
+// command adds its own and calls app_engine_create.
 #ifndef RN_APP_ENGINE_H
 #define RN_APP_ENGINE_H
 
 #include "app.h"
 #include "terminal/term.h"
 
-// What the options say about backend, threads, context, batch and KV cache; the rest is zero.
+// The options of backend, threads, context, batch and KV cache; the rest is zero.
 void app_engine_options(const struct options *options, rn_engine_options *out);
-// What --kv-memory asks for, alone.
+// --kv-memory alone.
 void app_engine_memory(const struct options *options, rn_engine_options *out);
 
 // Makes the engine, with a progress bar, notes and warnings unless quiet. options name the options

@@ -51,7 +51,8 @@ static int ids_parse(const struct run *run, struct id_list *out) {
     }
 }
 
-// The message of a chat, or all of them. What a file or a pipe ends with is not part of a message.
+// The message of a chat, or all of them. Line feeds at the end of a file or a pipe are not part of
+// a message.
 static int message_get(const struct run *run, struct prompt *prompt) {
     struct chat chat;
     int code = chat_open(&chat, run->options, run->model);
@@ -150,7 +151,7 @@ int run_answer(const struct run *run, const int32_t *ids, size_t n_ids, struct a
     return answer_run(answer, run->engine, run->model, &request);
 }
 
-// On a terminal the story begins with what was asked for, dimmed. What came by standard input is on
+// On a terminal the story starts with its prompt, dimmed. A prompt from standard input is on
 // the screen already, or in a pipe.
 static void prompt_echo(const struct run *run, const struct prompt *prompt) {
     if (run->json || !run->term.out_tty || prompt->source == OPT_COUNT || !prompt->text.data)

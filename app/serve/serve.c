@@ -1,7 +1,7 @@
 // `runnel serve`: options become the server's configuration; the socket is opened first, so that
-// /health answers while the model is loaded. Who may call is decided here: keys, hosts, TLS.
-// Once the configuration is read, nothing here waits for who reads its output: standard error, the
-// access log and the service manager each have a sink.
+// /health answers while the model is loaded. Access is decided here: keys, hosts, TLS.
+// Once the configuration is read, nothing here waits for a reader of its output: standard error,
+// the access log and the service manager each have a sink.
 #define _GNU_SOURCE 1 // fopencookie
 #include <arpa/inet.h>
 #include <errno.h>
@@ -66,7 +66,7 @@ static int key_add(struct serve *serve, const char *key, const char *from) {
     return APP_OK;
 }
 
-// Lines; blanks around a key, empty lines and those that begin with # do not count.
+// One key per line; blanks around a key, empty lines and lines that start with # are ignored.
 static int key_file_read(struct serve *serve, const char *path) {
     int code = text_read(path, PEM_LIMIT, &serve->key_file);
     char *rest = serve->key_file.data;
@@ -131,7 +131,8 @@ static int tls_get(struct serve *serve) {
     return code;
 }
 
-// "*", or what browsers send: scheme, "://", host, perhaps a port; another form would never match.
+// "*", or an origin as browsers send it: scheme, "://", host, perhaps a port; another form would
+// never match.
 static int origins_check(const struct serve *serve) {
     const struct option_value *given = &serve->options->value[OPT_CORS_ORIGIN];
     for (int i = 0; i < given->n_list; i++) {
@@ -164,7 +165,7 @@ static int log_get(struct serve *serve) {
     return app_fail(APP_USAGE, "%s: %s", err_path(path), strerror(errno));
 }
 
-// What clients call the model: --alias, else the file's or folder's name without its ending.
+// The model's names for clients: --alias, else the file's or folder's name without its ending.
 static void names_get(struct serve *serve) {
     const struct option_value *given = &serve->options->value[OPT_ALIAS];
     serve->config.aliases = given->list;
@@ -175,7 +176,7 @@ static void names_get(struct serve *serve) {
         return;
     }
     const char *path = rn_model_get_info(serve->model)->path;
-    size_t len = strcspn(path, " "); // the embedded model's name goes on with a remark
+    size_t len = strcspn(path, " "); // a remark follows the embedded model's name
     if (option_given(serve->options, OPT_MODEL)) len = strlen(path);
     while (len > 1 && path[len - 1] == '/') len--;
     size_t begin = len;
@@ -272,7 +273,7 @@ static void errors_close(struct serve *serve, int wait_ms) {
     sink_close(serve->errors, wait_ms);
 }
 
-// What readers that read take at once. False: more is left.
+// Writes as much as the readers take at once. False: more is left.
 static bool sinks_flush(const struct serve *serve) {
     struct log_sink *const sink[] = {serve->config.access_log, serve->manager, serve->errors};
     bool all = true;
@@ -326,7 +327,7 @@ static void on_early_signal(void *ctx, int signal_number) {
     struct serve *serve = ctx;
     if (isatty(STDERR_FILENO)) fputc('\n', stderr);
     sinks_flush(serve);
-    _exit(signal_number == SIGINT ? APP_INTERRUPTED : APP_OK); // nothing was begun
+    _exit(signal_number == SIGINT ? APP_INTERRUPTED : APP_OK); // nothing was started
 }
 
 static void on_drain(void *ctx, int signal_number, int n_active) {
@@ -426,7 +427,7 @@ static int engine_create(struct serve *serve) {
     app_engine_options(options, &wanted);
     draft_engine_options(options, serve->draft, &wanted);
     wanted.max_seqs = option_int(options, OPT_MAX_SEQS);
-    // those that are about to run wait for a step, too
+    // sequences that are about to run wait for a step, too
     wanted.max_waiting = option_int(options, OPT_MAX_WAITING) + wanted.max_seqs;
     wanted.itl_ms = option_real(options, OPT_ITL_MS);
     wanted.no_prefix_cache = option_flag(options, OPT_NO_PREFIX_CACHE);

@@ -294,7 +294,7 @@ static enum call_verdict parameter_read(const struct tag_marks *tags, const char
     return CALL_GOOD;
 }
 
-// Where the name ends. GOOD: *name_end is there, *at behind what ends it.
+// Where the name ends. GOOD: *name_end is there, *at behind its end mark.
 static enum call_verdict tag_name_find(const struct tag_marks *tags, const char *text, size_t len,
                                        size_t from, size_t *name_end, size_t *at) {
     if (tags->name_close) {

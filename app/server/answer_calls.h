@@ -7,7 +7,7 @@
 enum call_verdict {
     CALL_MORE, // not complete
     CALL_GOOD, // *end is behind it
-    CALL_BAD,  // *end is behind what was looked at
+    CALL_BAD,  // *end is behind the bytes looked at
 };
 
 // Reads the text behind an opening mark. A good call, or several, are let out.

@@ -1,4 +1,4 @@
-// The markup of an answer: what surrounds reasoning and tool calls, and how a call is written. It
+// The markup of an answer: the marks around reasoning and tool calls, and the form of a call. It
 // is found once, from the model's chat template. A struct of zeros is no markup.
 #ifndef RN_SERVER_ANSWER_MARKS_H
 #define RN_SERVER_ANSWER_MARKS_H
@@ -18,7 +18,7 @@ struct tag_marks {
 };
 
 struct tool_marks {
-    const char *open[MARKS_MAX];  // a call begins
+    const char *open[MARKS_MAX];  // a call starts
     const char *inner[MARKS_MAX]; // may follow it before the call's own text
     const char *close[MARKS_MAX]; // dropped behind a call
     const char *separator;        // "name separator {arguments}"; NULL: not written so

@@ -34,7 +34,7 @@ enum {
 
 struct feed {
     struct answer_parts *parts;
-    const char *text; // what is left
+    const char *text; // the rest
     size_t len;
     bool final;
     parts_fn fn;
@@ -355,7 +355,7 @@ static void put_harmony_call(struct feed *f, size_t end) {
     parts->mark_len = 0;
 }
 
-// Searched for from where the last piece ended, less what may be a part of a mark.
+// Searched for from where the last piece ended, less the bytes that may be part of a mark.
 static size_t message_end(struct feed *f, size_t len, enum match *found) {
     struct answer_parts *const parts = f->parts;
     const size_t from = parts->mark_len + parts->scan.at;

@@ -21,7 +21,7 @@ enum answer_part {
     PART_TOOL_ARGUMENTS, // more of its arguments, JSON text
 };
 
-// text is borrowed for the call; tool counts tool calls of the choice from 0.
+// text is borrowed for the call; tool numbers the tool calls of the choice from 0.
 typedef void (*parts_fn)(void *ctx, enum answer_part part, int tool, const char *text, size_t len);
 
 // How far the search for the end of a call has come, so that no byte is looked at twice.
@@ -50,7 +50,7 @@ struct answer_parts {
 void parts_init(struct answer_parts *parts, struct answer_marks marks, bool tools,
                 bool in_reasoning);
 void parts_deinit(struct answer_parts *parts);
-// final: no more text comes, what is held back is let out.
+// final: no more text comes, held text is let out.
 void parts_feed(struct answer_parts *parts, const char *text, size_t len, bool final, parts_fn fn,
                 void *ctx);
 

@@ -21,7 +21,7 @@ static void logprobs_take(const struct call *call, struct generation_choice *cho
 // ---------------------------------------------------------------- stream
 
 // The first chunk of a choice says whose text it is. It goes out with the first piece of text, so
-// that who waits for a chunk waits for a token.
+// the first chunk that a client sees has a token.
 static void choice_begin(struct call *call, const struct generation_choice *choice) {
     struct openai_choice *state = &openai_state_of(call)->choice[choice->index];
     if (state->began) return;

@@ -1,5 +1,5 @@
-// POST /v1/embeddings: one vector for each input, of length 1. As numbers or, what OpenAI's own
-// clients ask for, as the base64 of little-endian floats.
+// POST /v1/embeddings: one vector for each input, of length 1. As numbers or, as OpenAI's own
+// clients want it, as the base64 of little-endian floats.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

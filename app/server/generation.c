@@ -185,7 +185,7 @@ size_t choice_bytes(const struct generation_choice *choice) {
            (size_t)choice->top_capacity * sizeof *choice->top;
 }
 
-// What was written is not needed again; times and counts stay.
+// The written text is not needed again; times and counts stay.
 static void choice_forget(struct call *call, struct generation_choice *choice) {
     jbuf_deinit(&choice->text);
     jbuf_deinit(&choice->reasoning);
@@ -205,7 +205,7 @@ static void choice_forget(struct call *call, struct generation_choice *choice) {
 
 static bool whole_more(struct call *call) {
     struct generation *generation = call->generation;
-    call->out.most = 0; // what was kept bounds it
+    call->out.most = 0; // the limit on kept bytes bounds it
     generation->writer->whole(call, generation->n_written);
     choice_forget(call, &generation->choice[generation->n_written]);
     return ++generation->n_written < generation->n_choices && !call->out.failed;

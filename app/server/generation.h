@@ -1,4 +1,4 @@
-// A generation: what a call wants of the engine, and what came of it. A worker makes it; then it
+// A generation: the requests of a call to the engine, and their results. A worker makes it; then it
 // belongs to the I/O thread. Prompts become engine requests (`stream`), each with n choices; choice
 // numbers count through all of them, as the APIs have it.
 #ifndef RN_SERVER_GENERATION_H
@@ -43,14 +43,14 @@ struct generation_choice {
     char *stop; // the stop string that matched, or NULL; owned
     uint64_t seed;
     rn_timings timings; // valid when ended
-    struct gaps gaps;   // times between its tokens, those that came together aside
+    struct gaps gaps;   // times between its tokens, except tokens of one step
     float *embedding;   // [n_embd], owned; with pooling
     size_t counted;     // bytes of it in counts.answer_bytes
     struct answer_parts parts;
-    // for who counts
+    // for metrics
     uint64_t start_ns;           // the call's
     int n_output;                // tokens so far
-    double gap_ms[RN_GAP_COUNT]; // times between them, by what they were spent on
+    double gap_ms[RN_GAP_COUNT]; // times between them, by their causes
 };
 
 // A piece of a choice, for a stream's writer. One event gives none, one or several; tokens whose
@@ -66,14 +66,14 @@ struct delta {
 // How an API writes an answer. All run on the I/O thread and write to call->out; a stream's events
 // are complete SSE events ("data: ...\n\n").
 struct writer {
-    // Choice i of an answer that is no stream, with what stands before the first and after the
+    // Choice i of an answer that is no stream, with the text before the first and after the
     // last. Each is written once, in order, when all have ended; its text is forgotten then.
     void (*whole)(struct call *call, int i);
     // of a stream:
     void (*begin)(struct call *call); // all prompts were accepted; NULL: nothing to say
     void (*delta)(struct call *call, const struct delta *delta);
     void (*choice_end)(struct call *call, struct generation_choice *choice);
-    void (*end)(struct call *call);                        // what comes last; NULL: nothing
+    void (*end)(struct call *call);                        // the last part; NULL: none
     void (*error)(struct call *call, const char *message); // after its first byte
     const char *ping; // SSE that keeps a silent stream alive; NULL: ": keep-alive\n\n"
 };
@@ -81,7 +81,7 @@ struct writer {
 struct generation_prompt {
     int32_t *ids; // from rn_tokenize (rn_free), or NULL
     size_t n_ids;
-    char *text; // what to echo, owned (free); NULL: nothing
+    char *text; // to be echoed, owned (free); NULL: none
     size_t text_len;
 };
 
@@ -124,11 +124,11 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
                      const json_t *tools, const json_t *variables, bool add_generation_prompt,
                      bool continue_final);
 
-// What keeps a silent stream alive.
+// The comment that keeps a silent stream alive.
 static inline const char *generation_ping(const struct generation *generation) {
     return generation->writer->ping ? generation->writer->ping : ": keep-alive\n\n";
 }
-// All choices have ended: what a stream ends with; or the whole answer, which call->more writes
+// All choices have ended: the end of a stream; or the whole answer, which call->more writes
 // choice by choice, so that it never takes its memory twice.
 void generation_write_end(struct call *call);
 // Bytes that a choice keeps for a whole answer.

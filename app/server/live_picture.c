@@ -1,5 +1,6 @@
 // The picture's JSON. Its size is bounded: pages by LIVE_CELLS, streams by LIVE_SHOWN_MAX, tokens
-// by what live_streams.c keeps. The page's names are part of its interface (web/). Caller: live.c.
+// by the tokens that live_streams.c keeps. The page's names are part of its interface (web/).
+// Caller: live.c.
 #include "live_picture.h"
 
 #include <math.h>
@@ -65,7 +66,7 @@ static void put_rates(struct jbuf *out, const struct live_picture *picture) {
 
 // ---------------------------------------------------------------- pages
 
-// What is drawn of a page, or of several in one cell: the fullest of them.
+// A cell shows one page, or the fullest of several.
 struct cell {
     uint8_t state;
     uint16_t holders;

@@ -9,7 +9,7 @@
 #include "generation.h"
 #include "routes.h"
 
-// What a stream has open.
+// The content block that a stream has open.
 struct blocks {
     bool open;
     enum answer_part part; // PART_TOOL for a tool's arguments too
@@ -41,7 +41,7 @@ static void tool_put(const struct tool_call *tool, struct jbuf *out) {
     jbuf_key(out, "input");
 }
 
-// The arguments as JSON. What the model wrote need not be JSON: then it is a string of it, which no
+// The arguments as JSON. The model's text need not be JSON: then it is a string of it, which no
 // client takes for arguments and nothing is lost.
 static void input_put(const struct jbuf *arguments, struct jbuf *out) {
     if (!arguments->len) {

@@ -1,7 +1,7 @@
-// What the server counts, I/O thread only. The engine's counters are not kept twice: a scrape reads
-// them from the engine (metrics_text.c writes it). What only events say (times of requests and
-// tokens) is counted here as they come.
-// Callers: generation.c with events, http.c at a call's end, live.c for two of the histograms.
+// The server's counters, I/O thread only. The engine's counters are not kept twice: a scrape reads
+// them from the engine (metrics_text.c writes it). Facts that only events tell (times of requests
+// and tokens) are counted here as they come. Callers: generation.c with events, http.c at a call's
+// end, live.c for two of the histograms.
 #include "metrics.h"
 
 #include <assert.h>
@@ -67,7 +67,7 @@ struct metrics *metrics_create(const struct server *server) {
     struct metrics *metrics = calloc(1, sizeof *metrics);
     if (!metrics) return NULL;
     metrics->server = server;
-    metrics->n_work = 1; // the begin, when nothing had been done
+    metrics->n_work = 1; // the start, when nothing had been done
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     metrics->start_s = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
@@ -111,8 +111,8 @@ static struct metrics_work work_of(const rn_engine_stats *stats) {
                                  .bytes = stats->weight_bytes + stats->kv_bytes};
 }
 
-// Keeps what the engine had done at moments about WORK_SPAN_NS of busy time apart; the oldest of
-// them is where "the last seconds" begin, however long the engine slept since.
+// Keeps the engine's work at moments about WORK_SPAN_NS of busy time apart; the oldest of
+// them is where "the last seconds" start, however long the engine slept since.
 static void remember_work(struct metrics *metrics, uint64_t now_ns) {
     if (atomic_load(&metrics->server->phase) == PHASE_LOADING || !metrics->server->engine ||
         now_ns - metrics->work_ns < WORK_SPAN_NS)

@@ -13,7 +13,7 @@
 
 enum { RESPONSE_FIELDS_MAX = 64 };
 
-// What the writer needs besides the generation.
+// The writer's state besides the generation.
 struct native {
     bool return_tokens, timings_per_token;
     const json_t *response_fields; // of the call's JSON; NULL: all
@@ -110,7 +110,7 @@ static void timings_write(const struct call *call, const struct generation_choic
     generation_timings(&its, out);
 }
 
-// How the choice went: all but what differs between streams and whole answers.
+// How the choice went: the members that streams and whole answers have in common.
 static void result_write(struct call *call, const struct generation_choice *choice,
                          struct jbuf *out) {
     const struct generation *generation = call->generation;
@@ -141,7 +141,7 @@ static void result_write(struct call *call, const struct generation_choice *choi
 
 // ---------------------------------------------------------------- response_fields
 
-// The answer is picked from as text, which is our own and so is sound: a tree of it would be built
+// The answer is picked from as text, which is our own and so is valid: a tree of it would be built
 // to be thrown away.
 struct span {
     const char *at, *end;
@@ -218,7 +218,7 @@ static void real_write(struct jbuf *out, const char *key, double value) {
     jbuf_real(out, value, 3);
 }
 
-// Timings of a choice that goes on: the engine gives its own with the end.
+// Timings of a choice that is still running: the engine gives its own with the end.
 static void progress_write(const struct call *call, const struct generation_choice *choice,
                            struct jbuf *out) {
     const struct generation *generation = call->generation;

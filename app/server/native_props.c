@@ -1,6 +1,6 @@
-// llama.cpp's /props, what the server is, and /slots, what it works on. Both are written on the I/O
-// thread from what that thread owns; nothing waits for a step. A place is not bound to a request
-// here: the choices that run take the first ones.
+// llama.cpp's /props, a description of the server, and /slots, its running choices. Both are
+// written on the I/O thread from its own state; nothing waits for a step. A place is not bound to a
+// request here: the choices that run take the first ones.
 #include <string.h>
 
 #include "helpers.h"
@@ -68,7 +68,7 @@ void native_props(struct call *call) {
     int_write(out, "total_slots", server->engine_info.max_seqs);
     jbuf_key(out, "model_alias");
     jbuf_cstring(out, server->config.model_name);
-    jbuf_key(out, "model_path"); // where the file lies is nobody's business
+    jbuf_key(out, "model_path"); // the path of the file stays private
     jbuf_cstring(out, slash && slash[1] ? slash + 1 : server->info->path);
     jbuf_text(out, ",\"modalities\":{\"vision\":false,\"audio\":false}");
     jbuf_key(out, "chat_template");

@@ -1,5 +1,5 @@
 // Writes generation settings. The sampling table gives names and values, so a new sampler shows up
-// by itself; what runnel has no setting for has the value that switches it off.
+// by itself; a setting that runnel lacks has the value that switches it off.
 #include "native_settings.h"
 
 #include <stdio.h>
@@ -101,7 +101,7 @@ void native_settings_write(struct jbuf *out, const struct server *server,
     jbuf_key(out, "model");
     jbuf_cstring(out, server->config.model_name);
     jbuf_key(out, "seed");
-    jbuf_uint(out, seed ? *seed : UINT32_MAX); // what a seed to be drawn looks like there
+    jbuf_uint(out, seed ? *seed : UINT32_MAX); // llama.cpp's value for a seed to be drawn
     numbers_write(out, &params->sampling);
     lists_write(out, params);
     int_write(out, "n_predict", params->max_tokens);

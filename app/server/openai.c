@@ -1,5 +1,5 @@
 // The parts of OpenAI's answers that several endpoints write. Writers run on the I/O thread, once
-// per token: what is the same in all chunks of a call was rendered by the worker that prepared it.
+// per token: the part that all chunks of a call share was rendered by the worker that prepared it.
 #include "openai.h"
 
 #include <math.h>
@@ -166,7 +166,7 @@ static void token_bytes(const struct server *server, int32_t token, struct jbuf 
     jbuf_text(out, "]");
 }
 
-// Clients take numbers only; what cannot be has the value that OpenAI gives it.
+// Clients take numbers only; an impossible token has the value that OpenAI gives it.
 void openai_logprob(float logprob, struct jbuf *out) {
     jbuf_printf(out, "%.8g", isfinite(logprob) && logprob > -9999.0f ? (double)logprob : -9999.0);
 }

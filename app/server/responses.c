@@ -1,6 +1,6 @@
 // OpenAI's Responses API, /v1/responses: handler and writer. An answer is a row of items
 // (reasoning, message, function call); a stream has one open at a time, and a piece of another kind
-// closes it. Streams repeat what they said when an item and the response are done, so texts are
+// closes it. Streams repeat their texts when an item and the response are done, so texts are
 // kept. A call has one prompt and one choice.
 #include "responses.h"
 
@@ -62,7 +62,7 @@ static void logprobs_put(const struct jbuf *logprobs, struct jbuf *out) {
     jbuf_text(out, "]");
 }
 
-// What a message or a reasoning item consists of.
+// The part of a message or a reasoning item.
 static void part_put(const struct item *item, struct jbuf *out) {
     if (item->part == PART_REASONING) {
         jbuf_text(out, "{\"type\":\"reasoning_text\"");
@@ -119,7 +119,7 @@ static void usage_put(const struct call *call, struct jbuf *out) {
                 usage.prompt_tokens + usage.completion_tokens);
 }
 
-// A response but for its output and what follows. error NULL: none.
+// A response up to its output. error NULL: none.
 static void head_put(const struct call *call, const char *status, const char *error, bool cut,
                      struct jbuf *out) {
     const struct state *state = call->generation->own;
@@ -144,7 +144,7 @@ static void head_put(const struct call *call, const char *status, const char *er
     jbuf_key(out, "output");
 }
 
-// And from behind its output on, for one that is done.
+// The rest behind its output, for a response that is done.
 static void tail_put(const struct call *call, bool cut, struct jbuf *out) {
     jbuf_key(out, "completed_at");
     if (cut) {

@@ -1,4 +1,5 @@
-// What the server's own files share. Constant after server_ready, but for what says otherwise.
+// The state that the server's files share. Constant after server_ready unless a comment says
+// otherwise.
 #ifndef RN_SERVER_SERVER_STATE_H
 #define RN_SERVER_SERVER_STATE_H
 
@@ -16,12 +17,12 @@ struct live;
 struct metrics;
 struct workers;
 
-// What is there now, for /metrics and for limits. When nothing goes on all of it is 0.
+// The present load, for /metrics and for limits. An idle server has zeros.
 struct server_counts {
     int connections;
     int active;          // calls past READING
     int preparing;       // calls that workers have
-    size_t body_bytes;   // of requests, parsed ones counted as what they became
+    size_t body_bytes;   // of requests, of parsed ones the parsed size
     size_t answer_bytes; // kept for answers that come in one piece
 };
 

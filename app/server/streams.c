@@ -1,6 +1,6 @@
 // From engine events to choices. Invariants: a stream's pointer is the engine's `data` until its
-// last event; generation->n_live counts choices that have not ended; a call whose generation has
-// ended gets exactly one call_end.
+// last event; generation->n_live is the number of choices that have not ended; a call whose
+// generation has ended gets exactly one call_end.
 #include "streams.h"
 
 #include <stdlib.h>
@@ -101,7 +101,7 @@ static bool submit_one(struct call *call, int index) {
     return submit_refuse(call, status, &err);
 }
 
-// Lets go of what runs. The engine's last events free the streams.
+// Cancels the call's requests. The engine's last events free the streams.
 static void leave(struct generation *generation) {
     for (int i = 0; generation->stream && i < generation->n_prompts; i++) {
         struct stream *stream = generation->stream[i];
@@ -113,7 +113,7 @@ static void leave(struct generation *generation) {
     }
 }
 
-// What a token of a whole answer takes until its choice is written, more or less.
+// About the memory of a token of a whole answer until its choice is written.
 static size_t token_kept(const struct generation *generation) {
     enum { TEXT_BYTES = 8 };
     const struct params *params = &generation->params;

@@ -54,7 +54,7 @@ static char *body_render(struct call *call, const json_t *body, size_t *len) {
     return text;
 }
 
-// What the tokenizer makes of guards: nothing.
+// The tokenizer drops guards.
 static size_t guards_drop(char *text, size_t len) {
     const size_t guard_len = strlen(RN_GUARD);
     size_t kept = 0;
@@ -83,7 +83,7 @@ void tokens_apply_template(struct call *call) {
 
 // ---------------------------------------------------------------- tokenize
 
-// What /tokenize was asked for. One of content (llama.cpp), prompt and messages (vLLM).
+// The input of /tokenize: one of content (llama.cpp), prompt and messages (vLLM).
 struct tokenize {
     const json_t *text; // content or prompt; NULL: messages
     const char *name;   // its name

@@ -40,7 +40,7 @@ static struct call *ring_take(struct ring *ring, int capacity) {
     return call;
 }
 
-// The allocator keeps what was freed between blocks that are in use; the lock is not held.
+// The allocator keeps freed memory between blocks that are in use; the lock is not held.
 static void tidy(struct workers *workers) {
     workers->untidy = false;
     pthread_mutex_unlock(&workers->lock);
