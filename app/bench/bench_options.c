@@ -1,6 +1,9 @@
-// The options of `runnel bench` as a config, and the tests that follow from it. Lists have commas
-// and options may be repeated; every number is checked here, before anything is measured.
+// The options of `runnel bench` as a config. Every value is checked here, before anything is
+// measured. Lists have commas, and options may be repeated. There are two tables: the lists with
+// their ranges, and the measurements that an option belongs to.
 #include <errno.h>
+#include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,168 +11,204 @@
 #include "bench/bench.h"
 #include "run/engine.h"
 
-enum {
-    VERIFY_STEPS = 32, // where nothing is to be decoded
-    MAX_TOKENS = 1 << 24,
-    MAX_SEQS = 4096,
-    ARRIVE_STREAMS = 8,
-    MAX_ITL_MS = 1000000,
+enum { MAX_TOKENS = 1 << 24, MAX_SEQS = 4096 };
+
+static const char *const drafter_names[DRAFTER_COUNT] = {
+    [DRAFTER_NONE] = "none",     [DRAFTER_MODEL] = "model", [DRAFTER_LOOKUP] = "lookup",
+    [DRAFTER_SHARED] = "shared", [DRAFTER_AUTO] = "auto",   [DRAFTER_SYNTHETIC] = "synthetic",
 };
 
-bool bench_item_next(const char **at, char *out, size_t size, size_t *len) {
-    if (!*at) return false;
-    *len = strcspn(*at, ",");
-    snprintf(out, size, "%.*s", (int)(*len < size ? *len : size - 1), *at);
-    *at = (*at)[*len] ? *at + *len + 1 : NULL;
-    return true;
+const char *bench_drafter_name(enum bench_drafter drafter) { return drafter_names[drafter]; }
+
+// ---------------------------------------------------------------- lists
+
+enum item_kind { ITEM_WHOLE, ITEM_REAL, ITEM_LENGTH, ITEM_DRAFTER };
+
+static const struct list_row {
+    enum option_id id;
+    size_t offset; // of the list in the config
+    enum item_kind kind;
+    int min, max;
+} lists[] = {
+#define LIST_AT(field) offsetof(struct bench_config, field)
+    {OPT_N_PROMPT, LIST_AT(n_prompt), ITEM_WHOLE, 0, MAX_TOKENS},
+    {OPT_N_GEN, LIST_AT(n_gen), ITEM_WHOLE, 0, MAX_TOKENS},
+    {OPT_N_DEPTH, LIST_AT(n_depth), ITEM_WHOLE, 0, MAX_TOKENS},
+    {OPT_THREADS, LIST_AT(threads), ITEM_WHOLE, 1, 1024},
+    {OPT_STREAMS, LIST_AT(streams), ITEM_WHOLE, 1, MAX_SEQS},
+    {OPT_VERIFY, LIST_AT(verify), ITEM_WHOLE, 1, MAX_SEQS},
+    {OPT_BATCH, LIST_AT(batch), ITEM_WHOLE, 1, MAX_SEQS},
+    {OPT_ITL_MS, LIST_AT(itl_ms), ITEM_WHOLE, 0, 1000000},
+    {OPT_DRAFTERS, LIST_AT(drafters), ITEM_DRAFTER, 0, 0},
+    {OPT_DRAFT_LENGTHS, LIST_AT(lengths), ITEM_LENGTH, 1, RN_MAX_DRAFT},
+    {OPT_TEMPERATURES, LIST_AT(temperatures), ITEM_REAL, 0, 100},
+    {OPT_ACCEPTANCE, LIST_AT(acceptances), ITEM_REAL, 0, 1},
+#undef LIST_AT
+};
+
+int bench_list_at(const struct bench_list *list, int index) { return (int)list->value[index]; }
+
+int bench_list_largest(const struct bench_list *list) {
+    double most = 0;
+    for (int i = 0; i < list->count; i++) most = fmax(most, list->value[i]);
+    return (int)most;
 }
 
-static int number_add(const char *name, const char *text, int min, int max,
-                      struct bench_list *out) {
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// False: the text is not such an item.
+static bool item_read(const struct list_row *row, const char *text, double *out) {
     char *end = NULL;
     errno = 0;
-    const long long value = strtoll(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end || errno || value < min || value > max) {
-        return app_fail(APP_USAGE, "%s: '%s' is not a whole number from %d to %d", name,
-                        app_short(text).text, min, max);
-    }
-    if (out->count == BENCH_MAX_LIST) {
-        return app_fail(APP_USAGE, "%s: '%s' is one too many: at most %d are possible", name, text,
-                        BENCH_MAX_LIST);
-    }
-    out->value[out->count++] = (int)value;
-    return APP_OK;
-}
-
-int bench_numbers_read(const struct options *options, enum option_id id, int min, int max,
-                       int fallback, struct bench_list *out) {
-    char buffer[64], item[96];
-    const char *name = option_name(options, id, buffer);
-    const struct option_value *value = &options->value[id];
-    for (int i = 0; i < value->n_list; i++) {
-        size_t len;
-        for (const char *at = value->list[i]; bench_item_next(&at, item, sizeof item, &len);) {
-            const int code = number_add(name, item, min, max, out);
-            if (code) return code;
+    if (row->kind == ITEM_DRAFTER) {
+        for (int i = 0; i < DRAFTER_COUNT; i++) {
+            *out = i;
+            if (!strcmp(text, drafter_names[i])) return true;
         }
+        return false;
     }
-    if (!value->n_list && fallback >= 0) out->value[out->count++] = fallback;
+    *out = 0;
+    if (row->kind == ITEM_LENGTH && !strcmp(text, "auto")) return true;
+    if (!is_digit(*text) && !(row->kind == ITEM_REAL && *text == '.')) return false;
+    *out = row->kind == ITEM_REAL ? strtod(text, &end) : (double)strtoll(text, &end, 10);
+    return !*end && !errno && isfinite(*out) && *out >= row->min && *out <= row->max;
+}
+
+static int item_fail(const struct list_row *row, const char *name, const char *item) {
+    char wanted[96];
+    if (row->kind == ITEM_DRAFTER)
+        snprintf(wanted, sizeof wanted, "not one of none|model|lookup|shared|auto|synthetic");
+    else
+        snprintf(wanted, sizeof wanted, "%s number from %d to %d",
+                 row->kind == ITEM_LENGTH ? "neither auto nor a whole"
+                 : row->kind == ITEM_REAL ? "not a"
+                                          : "not a whole",
+                 row->min, row->max);
+    return app_fail(APP_USAGE, "%s: '%s' is %s", name, app_short(item).text, wanted);
+}
+
+// Adds the items of a text with commas. name NULL: the text is the default, which is not checked.
+static int items_add(const struct list_row *row, const char *name, const char *text,
+                     struct bench_list *out) {
+    while (text) {
+        char item[96];
+        const size_t len = strcspn(text, ",");
+        double value;
+        snprintf(item, sizeof item, "%.*s", (int)(len < sizeof item ? len : sizeof item - 1), text);
+        if (!item_read(row, item, &value) && name) return item_fail(row, name, item);
+        if (out->count == BENCH_MAX_LIST)
+            return app_fail(APP_USAGE, "%s: '%s' is one too many: at most %d are possible", name,
+                            app_short(item).text, BENCH_MAX_LIST);
+        out->value[out->count++] = value;
+        text = text[len] ? text + len + 1 : NULL;
+    }
     return APP_OK;
 }
 
-static int model_add(struct bench_config *config, enum bench_source source, const char *name,
-                     size_t len, const char *option) {
-    const int most = (int)(sizeof config->model / sizeof *config->model);
-    if (len == 0) return app_fail(APP_USAGE, "%s: '' is not a model", option);
-    if (config->n_models == most)
-        return app_fail(APP_USAGE, "%s: more than %d models", option, most);
-    char *copy = strndup(name, len);
-    if (!copy) return app_fail(APP_FAILED, "out of memory");
-    config->model[config->n_models++] = (struct bench_model){.source = source, .name = copy};
-    return APP_OK;
-}
-
-// A file whose name has commas is one model.
-static int models_read(const struct options *options, enum option_id id, enum bench_source source,
-                       struct bench_config *config) {
-    const struct option_value *value = &options->value[id];
-    char name[64];
-    const char *shown = option_name(options, id, name);
+static int lists_read(const struct options *options, struct bench_config *config) {
     int code = APP_OK;
-    for (int i = 0; !code && i < value->n_list; i++) {
-        const char *at = value->list[i];
-        if (source == SOURCE_FILE && access(at, F_OK) == 0) {
-            code = model_add(config, source, at, strlen(at), shown);
-            continue;
-        }
-        while (!code && at) {
-            const size_t len = strcspn(at, ",");
-            code = model_add(config, source, at, len, shown);
-            at = at[len] ? at + len + 1 : NULL;
-        }
+    for (size_t i = 0; !code && i < sizeof lists / sizeof *lists; i++) {
+        const struct option_value *value = &options->value[lists[i].id];
+        struct bench_list *out = (struct bench_list *)((char *)config + lists[i].offset);
+        char buffer[64];
+        const bool given = option_given(options, lists[i].id);
+        const char *name = given ? option_name(options, lists[i].id, buffer) : NULL;
+        for (int j = 0; !code && j < value->n_list; j++)
+            code = items_add(&lists[i], name, value->list[j], out);
     }
     return code;
 }
 
-static int lists_read(const struct options *options, struct bench_config *out) {
-    int code;
-    if ((code = bench_numbers_read(options, OPT_N_PROMPT, 0, MAX_TOKENS, -1, &out->n_prompt)))
-        return code;
-    if ((code = bench_numbers_read(options, OPT_N_GEN, 0, MAX_TOKENS, -1, &out->n_gen)))
-        return code;
-    if ((code = bench_numbers_read(options, OPT_N_DEPTH, 0, MAX_TOKENS, -1, &out->n_depth)))
-        return code;
-    // 0: all cores
-    if ((code = bench_numbers_read(options, OPT_THREADS, 1, 1024, 0, &out->threads))) return code;
-    if ((code = bench_numbers_read(options, OPT_STREAMS, 1, MAX_SEQS, -1, &out->streams)))
-        return code;
-    return bench_numbers_read(options, OPT_VERIFY, 1, MAX_SEQS, -1, &out->verify);
-}
+// ---------------------------------------------------------------- models
 
-int bench_list_largest(const struct bench_list *list) {
-    int most = 0;
-    for (int i = 0; i < list->count; i++)
-        if (list->value[i] > most) most = list->value[i];
-    return most;
-}
-
-// The engine's tests: lengths that they need, and what is not theirs.
-static int batch_read(const struct options *options, struct bench_config *out) {
-    static const enum option_id others[] = {OPT_N_DEPTH, OPT_STREAMS, OPT_VERIFY, OPT_PEER,
-                                            OPT_STAGES};
-    char name[64], first_name[64];
-    int code;
-    out->arrive = option_int(options, OPT_ARRIVE);
-    out->shared_prefix = option_int(options, OPT_SHARED_PREFIX);
-    out->sample = option_flag(options, OPT_SAMPLE);
-    if ((code = bench_numbers_read(options, OPT_BATCH, 1, MAX_SEQS,
-                                   out->arrive ? ARRIVE_STREAMS : -1, &out->batch)))
-        return code;
-    if ((code = bench_numbers_read(options, OPT_ITL_MS, 0, MAX_ITL_MS, -1, &out->itl_ms)))
-        return code;
-    app_engine_memory(options, &out->memory);
-    if (!out->batch.count) {
-        if (out->spec.on) return APP_OK;
-        // in the environment it is for the other commands too
-        const bool has_memory = options->value[OPT_KV_MEMORY].origin == ORIGIN_COMMAND_LINE;
-        const enum option_id alone = has_memory                          ? OPT_KV_MEMORY
-                                     : option_given(options, OPT_ITL_MS) ? OPT_ITL_MS
-                                     : out->sample                       ? OPT_SAMPLE
-                                                                         : OPT_SHARED_PREFIX;
-        if (!option_given(options, alone)) return APP_OK;
-        return app_fail(APP_USAGE, "%s is for the engine, and --batch%s is missing",
-                        option_name(options, alone, name),
-                        alone == OPT_SHARED_PREFIX ? ""
-                        : has_memory               ? ", --arrive or --speculate"
-                                                   : " or --arrive");
+// Adds the models of a list option. A file whose name has commas is one model.
+static int models_read(const struct options *options, enum option_id id, enum bench_source source,
+                       struct bench_config *config) {
+    const struct option_value *value = &options->value[id];
+    const int most = (int)(sizeof config->model / sizeof *config->model);
+    char name[64];
+    option_name(options, id, name);
+    for (int i = 0; i < value->n_list; i++) {
+        const bool is_file = source == SOURCE_FILE && access(value->list[i], F_OK) == 0;
+        for (const char *at = value->list[i]; at;) {
+            const size_t len = is_file ? strlen(at) : strcspn(at, ",");
+            if (len == 0) return app_fail(APP_USAGE, "%s: '' is not a model", name);
+            if (config->n_models == most)
+                return app_fail(APP_USAGE, "%s: more than %d models", name, most);
+            char *copy = strndup(at, len);
+            if (!copy) return app_fail(APP_FAILED, "out of memory");
+            config->model[config->n_models++] = (struct bench_model){source, copy};
+            at = at[len] ? at + len + 1 : NULL;
+        }
     }
-    const char *first = option_name(options, out->arrive ? OPT_ARRIVE : OPT_BATCH, first_name);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (option_given(options, others[i]))
-            return app_fail(APP_USAGE, "%s cannot be combined with %s", first,
-                            option_name(options, others[i], name));
-    if (out->arrive && out->plot) return app_fail(APP_USAGE, "%s has no plot", first);
-    if (out->arrive && out->shared_prefix >= 0)
-        return app_fail(APP_USAGE, "%s cannot be combined with %s", first,
-                        option_name(options, OPT_SHARED_PREFIX, name));
-    if (out->shared_prefix > bench_list_largest(&out->n_prompt))
-        return app_fail(APP_USAGE, "%s: %d is more than the prompt's %d tokens",
-                        option_name(options, OPT_SHARED_PREFIX, name), out->shared_prefix,
-                        bench_list_largest(&out->n_prompt));
-    for (int i = 0; i < out->n_prompt.count; i++)
-        if (out->n_prompt.value[i] < 1)
-            return app_fail(APP_USAGE, "%s: prompts of 0 tokens are no requests", first);
-    for (int i = 0; i < out->n_gen.count; i++)
-        if (out->n_gen.value[i] < 2)
-            return app_fail(APP_USAGE, "%s: --n-gen %d has no gaps between tokens", first,
-                            out->n_gen.value[i]);
-    if (!option_given(options, OPT_REPETITIONS)) out->repetitions = REPETITIONS_OF_BATCH;
     return APP_OK;
 }
 
-// What has no file cannot be given to another program.
-static int peer_check(const struct options *options, const struct bench_config *config) {
+// ---------------------------------------------------------------- combinations
+
+enum { STEPS = 1 << MEASURE_STEPS, STREAMS = 1 << MEASURE_STREAMS, DRAFTS = 1 << MEASURE_DRAFTS };
+
+static const char for_drafts[] = "is for drafts, and --speculate";
+
+// An option is refused where the measurement does not use it.
+static const struct rule {
+    enum option_id id;
+    unsigned measures;   // that use the option
+    bool from_anywhere;  // otherwise the command line alone: elsewhere it may be for other commands
+    const char *missing; // for the message where no measurement was chosen
+} rules[] = {
+    {OPT_N_DEPTH, STEPS, true, ""},
+    {OPT_VERIFY, STEPS, true, ""},
+    {OPT_PEER, STEPS, true, ""},
+    {OPT_PEER_ARGS, STEPS, true, ""},
+    {OPT_STAGES, STEPS, true, ""},
+    {OPT_STREAMS, STEPS | DRAFTS, true, ""},
+    {OPT_BATCH, STREAMS, true, ""},
+    {OPT_ARRIVE, STREAMS, true, ""},
+    {OPT_KV_MEMORY, STREAMS | DRAFTS, false,
+     "is for the engine, and --batch, --arrive or --speculate"},
+    {OPT_ITL_MS, STREAMS, true, "is for the engine, and --batch or --arrive"},
+    {OPT_SAMPLE, STREAMS, true, "is for the engine, and --batch or --arrive"},
+    {OPT_SHARED_PREFIX, STREAMS, true, "is for the engine, and --batch"},
+    {OPT_DRAFTERS, DRAFTS, false, for_drafts},
+    {OPT_DRAFT_LENGTHS, DRAFTS, false, for_drafts},
+    {OPT_ACCEPTANCE, DRAFTS, false, for_drafts},
+    {OPT_TEMPERATURES, DRAFTS, false, for_drafts},
+    {OPT_FORCED, DRAFTS, false, for_drafts},
+    {OPT_DRAFT, DRAFTS, false, for_drafts},
+};
+
+// The option that chose the measurement, as a message names it.
+static const char *chooser_name(const struct options *options, const struct bench_config *config,
+                                char buffer[64]) {
+    const enum option_id id = config->measure == MEASURE_DRAFTS ? OPT_SPECULATE
+                              : config->arrive                  ? OPT_ARRIVE
+                                                                : OPT_BATCH;
+    return option_name(options, id, buffer);
+}
+
+static int rules_check(const struct options *options, const struct bench_config *config) {
+    char name[64], first[64];
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        const struct rule *rule = &rules[i];
+        const bool ours =
+            rule->from_anywhere || options->value[rule->id].origin == ORIGIN_COMMAND_LINE;
+        if (!option_given(options, rule->id) || !ours || rule->measures & 1u << config->measure)
+            continue;
+        option_name(options, rule->id, name);
+        if (config->measure == MEASURE_STEPS)
+            return app_fail(APP_USAGE, "%s %s is missing", name, rule->missing);
+        return app_fail(APP_USAGE, "%s cannot be combined with %s",
+                        chooser_name(options, config, first), name);
+    }
+    return APP_OK;
+}
+
+static int steps_check(const struct options *options, const struct bench_config *config) {
     char name[64];
+    if (!bench_list_largest(&config->n_prompt) && !bench_list_largest(&config->n_gen) &&
+        !config->verify.count)
+        return app_fail(APP_USAGE, "nothing to measure: --n-prompt and --n-gen are 0");
     if (!config->peer) {
         if (!config->peer_args) return APP_OK;
         return app_fail(APP_USAGE, "%s is for a peer, and --peer is missing",
@@ -186,16 +225,83 @@ static int peer_check(const struct options *options, const struct bench_config *
     return APP_OK;
 }
 
-static bool any_above_zero(const struct bench_list *list) {
-    for (int i = 0; i < list->count; i++)
-        if (list->value[i] > 0) return true;
-    return false;
+static int streams_check(const struct options *options, const struct bench_config *config) {
+    char name[64], first_name[64];
+    const char *first = chooser_name(options, config, first_name);
+    const int longest = bench_list_largest(&config->n_prompt);
+    if (config->arrive && config->plot) return app_fail(APP_USAGE, "%s has no plot", first);
+    if (config->arrive && config->shared_prefix >= 0)
+        return app_fail(APP_USAGE, "%s cannot be combined with %s", first,
+                        option_name(options, OPT_SHARED_PREFIX, name));
+    if (config->shared_prefix > longest)
+        return app_fail(APP_USAGE, "%s: %d is more than the prompt's %d tokens",
+                        option_name(options, OPT_SHARED_PREFIX, name), config->shared_prefix,
+                        longest);
+    for (int i = 0; i < config->n_prompt.count; i++)
+        if (bench_list_at(&config->n_prompt, i) < 1)
+            return app_fail(APP_USAGE, "%s: prompts of 0 tokens are no requests", first);
+    for (int i = 0; i < config->n_gen.count; i++)
+        if (bench_list_at(&config->n_gen, i) < 2)
+            return app_fail(APP_USAGE, "%s: --n-gen %d has no gaps between tokens", first,
+                            bench_list_at(&config->n_gen, i));
+    return APP_OK;
 }
 
-static int config_read(const struct options *options, struct bench_config *out) {
+bool bench_has_draft(const struct bench_config *config, const struct bench_model *model) {
+    return config->draft || (model->source == SOURCE_EMBEDDED && !config->no_draft);
+}
+
+static int drafts_check(const struct options *options, const struct bench_config *config) {
+    char name[64];
+    if (config->n_gen.count != 1 || bench_list_at(&config->n_gen, 0) < 2)
+        return app_fail(APP_USAGE, "%s: --speculate takes one number of tokens, at least 2",
+                        option_name(options, OPT_N_GEN, name));
+    if (config->has_prompt &&
+        (config->n_prompt.count != 1 || bench_list_at(&config->n_prompt, 0) < 1))
+        return app_fail(APP_USAGE, "%s: --speculate takes one length, at least 1",
+                        option_name(options, OPT_N_PROMPT, name));
+    if (config->forced && !*config->forced)
+        return app_fail(APP_USAGE, "%s: '' is no text", option_name(options, OPT_FORCED, name));
+    if (config->plot && !bench_list_largest(&config->lengths))
+        return app_fail(APP_USAGE, "--plot draws lengths of drafts, and --draft-lengths has none");
+    for (int i = 0; i < config->drafters.count; i++)
+        for (int m = 0; m < config->n_models; m++)
+            if (bench_list_at(&config->drafters, i) == DRAFTER_MODEL &&
+                !bench_has_draft(config, &config->model[m]))
+                return app_fail(APP_USAGE,
+                                "--drafters: 'model' drafts with a model, and --draft names none");
+    return APP_OK;
+}
+
+// ---------------------------------------------------------------- the config
+
+static enum bench_measure measure_of(const struct options *options) {
+    if (option_flag(options, OPT_SPECULATE)) return MEASURE_DRAFTS;
+    return option_given(options, OPT_BATCH) || option_given(options, OPT_ARRIVE) ? MEASURE_STREAMS
+                                                                                 : MEASURE_STEPS;
+}
+
+static int repetitions_of(const struct options *options, enum bench_measure measure) {
+    if (option_given(options, OPT_REPETITIONS) || measure == MEASURE_STEPS)
+        return option_int(options, OPT_REPETITIONS);
+    return measure == MEASURE_STREAMS ? REPETITIONS_OF_BATCH : REPETITIONS_OF_SPECULATE;
+}
+
+static void scalars_read(const struct options *options, struct bench_config *out) {
     const char *isa = option_text(options, OPT_ISA);
+    const char *draft = option_text(options, OPT_DRAFT);
+    const bool no_draft = draft && !strcmp(draft, "none");
+    const enum bench_measure measure = measure_of(options);
     *out = (struct bench_config){
-        .repetitions = option_int(options, OPT_REPETITIONS),
+        .measure = measure,
+        .arrive = option_int(options, OPT_ARRIVE),
+        .shared_prefix = option_int(options, OPT_SHARED_PREFIX),
+        .sample = option_flag(options, OPT_SAMPLE),
+        .has_prompt = option_given(options, OPT_N_PROMPT),
+        .draft = no_draft ? NULL : draft,
+        .no_draft = no_draft,
+        .forced = option_text(options, OPT_FORCED),
+        .repetitions = repetitions_of(options, measure),
         .batch_tokens = option_int(options, OPT_BATCH_TOKENS),
         .isa = strcmp(isa, "auto") ? isa : NULL,
         .kv_type = option_text(options, OPT_KV_TYPE),
@@ -206,18 +312,23 @@ static int config_read(const struct options *options, struct bench_config *out) 
         .stages = option_flag(options, OPT_STAGES),
         .quiet = option_flag(options, OPT_QUIET),
         .no_pin = option_flag(options, OPT_NO_PIN),
-        .spec = {.on = option_flag(options, OPT_SPECULATE)},
     };
-    int code;
-    if ((code = models_read(options, OPT_MODEL, SOURCE_FILE, out))) return code;
-    if ((code = models_read(options, OPT_SYNTHETIC, SOURCE_SYNTHETIC, out))) return code;
-    if (!out->n_models) out->n_models = 1; // the embedded one
-    if ((code = lists_read(options, out))) return code;
-    if (!any_above_zero(&out->n_prompt) && !any_above_zero(&out->n_gen) && !out->verify.count)
-        return app_fail(APP_USAGE, "nothing to measure: --n-prompt and --n-gen are 0");
-    if ((code = batch_read(options, out))) return code;
-    if ((code = bench_spec_read(options, out))) return code;
-    return peer_check(options, out);
+    app_engine_memory(options, &out->memory);
+}
+
+static int config_read(const struct options *options, struct bench_config *out) {
+    static int (*const checks[])(const struct options *, const struct bench_config *) = {
+        [MEASURE_STEPS] = steps_check,
+        [MEASURE_STREAMS] = streams_check,
+        [MEASURE_DRAFTS] = drafts_check,
+    };
+    scalars_read(options, out);
+    int code = models_read(options, OPT_MODEL, SOURCE_FILE, out);
+    if (!code) code = models_read(options, OPT_SYNTHETIC, SOURCE_SYNTHETIC, out);
+    if (!code && !out->n_models) out->n_models = 1; // the embedded one
+    if (!code) code = lists_read(options, out);
+    if (!code) code = rules_check(options, out);
+    return code ? code : checks[out->measure](options, out);
 }
 
 int bench_config_init(const struct options *options, struct bench_config *out) {
@@ -229,62 +340,4 @@ int bench_config_init(const struct options *options, struct bench_config *out) {
 void bench_config_deinit(struct bench_config *config) {
     for (int i = 0; i < config->n_models; i++) free(config->model[i].name);
     config->n_models = 0;
-}
-
-// ---------------------------------------------------------------- tests
-
-static struct bench_test test_prefill(int n_prompt, int depth, int batch) {
-    return (struct bench_test){.kind = BENCH_PREFILL,
-                               .n_prompt = n_prompt,
-                               .n_depth = depth,
-                               .n_seqs = 1,
-                               .work = {.n_seqs = 1,
-                                        .depth = depth,
-                                        .n_positions = n_prompt,
-                                        .step_tokens = n_prompt < batch ? n_prompt : batch,
-                                        .advance = batch}};
-}
-
-// n_verify 0: decoding.
-static struct bench_test test_steps(int n_gen, int depth, int n_seqs, int n_verify) {
-    const int tokens = n_verify ? n_verify : 1;
-    return (struct bench_test){.kind = n_verify ? BENCH_VERIFY : BENCH_DECODE,
-                               .n_gen = n_gen,
-                               .n_depth = depth,
-                               .n_seqs = n_seqs,
-                               .n_verify = n_verify,
-                               .work = {.n_seqs = n_seqs,
-                                        .depth = depth,
-                                        .n_positions = n_gen - 1 + tokens,
-                                        .step_tokens = tokens,
-                                        .advance = 1,
-                                        .all_logits = true}};
-}
-
-static void tests_at_depth(const struct bench_config *c, int depth, struct bench_test *out,
-                           int *count) {
-    int steps = VERIFY_STEPS;
-    for (int i = 0; i < c->n_prompt.count; i++)
-        if (c->n_prompt.value[i])
-            out[(*count)++] = test_prefill(c->n_prompt.value[i], depth, c->batch_tokens);
-    for (int i = 0; i < c->n_gen.count; i++) {
-        if (!c->n_gen.value[i]) continue;
-        steps = c->n_gen.value[i];
-        for (int s = 0; s < c->streams.count; s++)
-            out[(*count)++] = test_steps(steps, depth, c->streams.value[s], 0);
-    }
-    for (int i = 0; i < c->verify.count; i++)
-        out[(*count)++] = test_steps(steps, depth, 1, c->verify.value[i]);
-}
-
-struct bench_test *bench_tests_make(const struct bench_config *config, int *count) {
-    const size_t most =
-        (size_t)config->n_depth.count *
-        (size_t)(config->n_prompt.count + config->n_gen.count * config->streams.count +
-                 config->verify.count);
-    struct bench_test *tests = calloc(most, sizeof *tests);
-    *count = 0;
-    for (int i = 0; tests && i < config->n_depth.count; i++)
-        tests_at_depth(config, config->n_depth.value[i], tests, count);
-    return tests;
 }

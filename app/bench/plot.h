@@ -1,16 +1,34 @@
-// The plot of a bench as an SVG file.
-#ifndef RN_APP_PLOT_H
-#define RN_APP_PLOT_H
+// Plots as SVG files: bars of shares, or lines over an axis. It knows nothing of benches; chart.c
+// makes a plot of rows.
+#ifndef RN_APP_BENCH_PLOT_H
+#define RN_APP_BENCH_PLOT_H
 
-#include "bench/bench.h"
+#include <stdbool.h>
 
-// Bars of each decoding test's share of the bandwidth; or, where several depths, streams or thread
-// counts were measured, lines of tokens/s over the first of these that varies. Without decoding,
-// prompts and their share of the arithmetic peak instead. Ratios: lines over n_verify, the length
-// of drafts, with the peer dashed. On failure the error has been printed and the exit code is
-// returned.
-int plot_write(const struct bench *bench, const char *path);
-// Whether the file can be written, asked before anything is measured; as above.
+enum { PLOT_LABEL = 160 };
+
+struct plot_item {
+    char label[PLOT_LABEL];
+    int line; // items of one line follow each other, by x
+    int x;
+    double y;                // of lines, and beside a bar
+    double share;            // of bars, 0 to 1
+    double peer, peer_share; // y and share of the peer; NaN: none
+};
+
+struct plot {
+    const char *title, *x_name, *y_name;
+    char subtitle[200];
+    const char *peer_name; // NULL: none
+    bool bars;
+    bool log_x;
+    struct plot_item *item; // [n]
+    int n;
+};
+
+// On failure the error has been printed and the exit code is returned.
+int plot_write(const struct plot *plot, const char *path);
+// Whether the file can be written, asked before anything is measured.
 int plot_check(const char *path);
 
 #endif

@@ -1,5 +1,5 @@
-// The peer: a llama-bench, run once per repetition on the same file, its JSON read. Output goes to
-// temporary files, so that this process sleeps while the peer computes.
+// The peer: a llama-bench that runs once per repetition on the same file. Its JSON goes to a
+// temporary file, so that this process sleeps while the peer computes.
 #define _GNU_SOURCE 1
 #include <errno.h>
 #include <sched.h>
@@ -14,74 +14,37 @@
 #include "bench/bench.h"
 #include "terminal/interrupt.h"
 
-enum { MAX_ARGS = 64, POLL_MS = 20, PATIENCE_MS = 1000, NUMBERS = 8, PEER_NAME = 96 };
+enum { MAX_ARGS = 64, MAX_WORDS = 4096, POLL_MS = 20, PATIENCE_MS = 1000, PEER_NAME = 96 };
 
 extern char **environ;
 
-// It measures one sequence only, and no steps of several tokens.
-bool bench_peer_can(const struct bench_test *test) {
-    return test->kind != BENCH_VERIFY && test->n_seqs == 1;
+// The arguments of a run. Old builds have no -d, so it is given only where there is a depth.
+static void words_make(const struct bench_config *config, const struct row *row, char *out,
+                       size_t size) {
+    const char *const kv = config->kv_type, *args = config->peer_args ? config->peer_args : "";
+    const char *const type = !strcmp(kv, "int8") ? "q8_0" : !strcmp(kv, "int4") ? "q4_0" : kv;
+    const int n_depth = row_whole_at(row, COLUMN_N_DEPTH);
+    char depth[32] = "", types[64] = "";
+    if (n_depth) snprintf(depth, sizeof depth, " -d %d", n_depth);
+    if (strcmp(kv, "f16") != 0) snprintf(types, sizeof types, " -ctk %.16s -ctv %.16s", type, type);
+    snprintf(out, size, "-t %d -p %d -n %d%s%s -r 1 -o json %s",
+             row_whole_at(row, COLUMN_N_THREADS), row_whole_at(row, COLUMN_N_PROMPT),
+             row_whole_at(row, COLUMN_N_GEN), depth, types, args);
 }
 
-struct command {
-    char *argv[MAX_ARGS + 1];
-    int argc;
-    char number[NUMBERS][16];
-    int n_numbers;
-    char *extra; // the --peer-args, cut up; owned
-};
-
-static void add(struct command *command, const char *arg) {
-    if (command->argc < MAX_ARGS) command->argv[command->argc++] = (char *)(uintptr_t)arg;
-}
-
-static void add_number(struct command *command, const char *flag, int value) {
-    char *text = command->number[command->n_numbers++];
-    snprintf(text, sizeof command->number[0], "%d", value);
-    add(command, flag);
-    add(command, text);
-}
-
-// llama.cpp's name of a KV type.
-static const char *peer_kv_type(const char *name) {
-    static const char *const names[][2] = {{"int8", "q8_0"}, {"int4", "q4_0"}};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(name, names[i][0])) return names[i][1];
-    return name;
-}
-
-// Old builds have no -d, so it is only given where it says something.
-static bool command_make(const struct bench_config *config, const char *file, int n_threads,
-                         const struct bench_test *test, struct command *out) {
-    *out = (struct command){.extra = strdup(config->peer_args ? config->peer_args : "")};
-    if (!out->extra) return false;
-    add(out, config->peer);
-    add(out, "-m");
-    add(out, file);
-    add_number(out, "-t", n_threads);
-    add_number(out, "-p", test->n_prompt);
-    add_number(out, "-n", test->n_gen);
-    if (test->n_depth) add_number(out, "-d", test->n_depth);
-    if (strcmp(config->kv_type, "f16") != 0) {
-        add(out, "-ctk");
-        add(out, peer_kv_type(config->kv_type));
-        add(out, "-ctv");
-        add(out, peer_kv_type(config->kv_type));
-    }
-    add_number(out, "-r", 1);
-    add(out, "-o");
-    add(out, "json");
-    char *rest = NULL;
-    for (char *word = strtok_r(out->extra, " \t\n", &rest); word;
-         word = strtok_r(NULL, " \t\n", &rest))
-        add(out, word);
-    out->argv[out->argc] = NULL;
-    return true;
+// The program, its file, and the words, which are cut up.
+static void argv_make(const char *peer, const char *file, char *words, char *argv[MAX_ARGS + 1]) {
+    const char *const first[] = {peer, "-m", file};
+    char *rest = NULL, *word = strtok_r(words, " \t\n", &rest);
+    int argc = 0;
+    for (; argc < 3; argc++) argv[argc] = (char *)(uintptr_t)first[argc];
+    for (; word && argc < MAX_ARGS; word = strtok_r(NULL, " \t\n", &rest)) argv[argc++] = word;
+    argv[argc] = NULL;
 }
 
 _Static_assert(sizeof(cpu_set_t) == BENCH_MAX_CPUS / 8, "bench_config.cpus is a cpu_set_t");
 
-void bench_peer_prepare(struct bench_config *config) {
+void peer_prepare(struct bench_config *config) {
     cpu_set_t set;
     config->cpus_known = sched_getaffinity(0, sizeof set, &set) == 0;
     if (config->cpus_known) memcpy(config->cpus, &set, sizeof set);
@@ -107,11 +70,11 @@ static int spawn(char **argv, FILE *out, FILE *err, pid_t *pid) {
     return problem;
 }
 
-// Ctrl-C on a terminal reaches the peer by itself; a signal to this process alone is handed on. One
-// that does not care is killed.
+// Ctrl-C on a terminal reaches the peer by itself; a signal to this process alone is passed on. A
+// peer that ignores it is killed.
 static int status_wait(pid_t pid) {
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000l};
-    int status = 0, waited_ms = 0; // since it was told
+    int status = 0, waited_ms = 0; // since the signal was passed on
     interrupt_child(pid);
     while (waitpid(pid, &status, WNOHANG) == 0) {
         if (interrupt_seen()) {
@@ -125,7 +88,7 @@ static int status_wait(pid_t pid) {
     return status;
 }
 
-// The last line that it wrote to stderr, for a message.
+// The last line of its standard error, for a message.
 static void last_line(FILE *err, char *out, size_t size) {
     char line[256];
     *out = '\0';
@@ -147,21 +110,21 @@ static int fail_status(const char *peer, int status, FILE *err) {
 }
 
 // "llama-bench b21e4de745".
-static char *name_make(const char *peer, const json_t *row) {
+static void name_set(const char *peer, const json_t *first, struct row *row) {
     char name[PEER_NAME];
     const char *slash = strrchr(peer, '/');
-    const char *build = json_string_value(json_object_get(row, "build_commit"));
+    const char *build = json_string_value(json_object_get(first, "build_commit"));
     snprintf(name, sizeof name, "%s%s%s", slash ? slash + 1 : peer, build ? " " : "",
              build ? build : "");
-    return strdup(name);
+    row_text(row, COLUMN_PEER_NAME, name);
 }
 
-static int output_read(const char *peer, FILE *out, double *ts, char **name) {
+static int output_read(const char *peer, FILE *out, struct row *row, double *ts) {
     json_error_t problem;
     rewind(out);
     json_t *rows = json_loadf(out, 0, &problem);
-    const json_t *row = json_is_array(rows) ? json_array_get(rows, 0) : NULL;
-    const json_t *rate = json_object_get(row, "avg_ts");
+    const json_t *first = json_is_array(rows) ? json_array_get(rows, 0) : NULL;
+    const json_t *rate = json_object_get(first, "avg_ts");
     int code = APP_OK;
     if (!rows) {
         code = app_fail(APP_FAILED, "%s: its output is not JSON: %s", err_path(peer), problem.text);
@@ -169,7 +132,7 @@ static int output_read(const char *peer, FILE *out, double *ts, char **name) {
         code = app_fail(APP_FAILED, "%s: its output has no avg_ts", err_path(peer));
     } else {
         *ts = json_number_value(rate);
-        if (!*name && !(*name = name_make(peer, row))) code = app_fail(APP_FAILED, "out of memory");
+        name_set(peer, first, row);
     }
     json_decref(rows);
     return code;
@@ -187,29 +150,25 @@ static int spawn_free(const struct bench_config *config, char **argv, FILE *out,
     return problem;
 }
 
-static int peer_start(const struct bench_config *config, struct command *command, FILE *out,
-                      FILE *err, double *ts, char **name) {
-    const char *peer = config->peer;
+static int peer_start(const struct bench_config *config, char **argv, FILE *out, FILE *err,
+                      struct row *row, double *ts) {
     pid_t pid;
-    const int problem = spawn_free(config, command->argv, out, err, &pid);
-    if (problem) {
-        return app_fail(APP_USAGE, "--peer: '%s': %s", app_short(peer).text, strerror(problem));
-    }
+    const int problem = spawn_free(config, argv, out, err, &pid);
+    if (problem)
+        return app_fail(APP_USAGE, "--peer: '%s': %s", app_short(argv[0]).text, strerror(problem));
     const int status = status_wait(pid);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return fail_status(peer, status, err);
-    return output_read(peer, out, ts, name);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return fail_status(argv[0], status, err);
+    return output_read(argv[0], out, row, ts);
 }
 
-int bench_peer_run(const struct bench_config *config, const char *file, int n_threads,
-                   const struct bench_test *test, double *ts, char **name) {
-    struct command command;
-    if (!command_make(config, file, n_threads, test, &command))
-        return app_fail(APP_FAILED, "out of memory");
+int peer_run(const struct bench_config *config, const char *file, struct row *row, double *ts) {
+    char words[MAX_WORDS], *argv[MAX_ARGS + 1];
+    words_make(config, row, words, sizeof words);
+    argv_make(config->peer, file, words, argv);
     FILE *out = tmpfile(), *err = tmpfile();
-    const int code = out && err ? peer_start(config, &command, out, err, ts, name)
+    const int code = out && err ? peer_start(config, argv, out, err, row, ts)
                                 : app_fail(APP_FAILED, "a temporary file: %s", strerror(errno));
     if (out) fclose(out);
     if (err) fclose(err);
-    free(command.extra);
     return code;
 }

@@ -1,25 +1,20 @@
-// Requests that run on an engine together, for the benches that measure the engine: how they are
-// made, the loop over its steps, and what is noted on the way. Times are a client's: from submit to
-// an event, between two events.
+// Requests that run on an engine together, for the measurements of the engine: the engine, the
+// requests, the loop over its steps, and the notes on the way. Times are a client's: from
+// submit to an event, or between two events.
 #ifndef RN_APP_BENCH_CROWD_H
 #define RN_APP_BENCH_CROWD_H
 
 #include "bench/bench.h"
 
-// A request on its way.
+// A request that runs.
 struct crowd_stream {
     uint64_t submit_ns, first_ns, last_ns;
     int n_out;
     bool done;
-    int32_t *token; // what it wrote, the first `kept`; NULL: not kept
+    int32_t *token; // the first `kept` that it wrote; NULL: not kept
 };
 
-struct crowd_gaps {
-    double *ms; // [n]
-    size_t n, cap;
-};
-
-// What the requests that have ended say of their steps after the first token, added up.
+// The steps after the first token, added up over the requests that have ended.
 struct crowd_sums {
     uint64_t tokens, steps, bytes;
     uint64_t drafted, accepted, draft_steps;
@@ -32,10 +27,11 @@ struct crowd {
     int n;
     int32_t *token; // [n][kept] of all streams; NULL: not kept
     int kept;
-    struct crowd_gaps gaps;
-    struct crowd_sums sums;
-    uint64_t now_ns; // end of the last step
-    uint64_t n_out;  // tokens of all
+    double *gap_ms; // [n_gaps] between tokens of a stream, at most max_gaps
+    size_t n_gaps, max_gaps;
+    struct crowd_sums *sums; // are added to; NULL: not wanted
+    uint64_t now_ns;         // end of the last step
+    uint64_t n_out;          // tokens of all
     int n_started, n_done;
 };
 
@@ -45,29 +41,31 @@ struct crowd_mark {
     rn_engine_stats stats;
 };
 
-// From the step after which all streams have begun to the one in which the first ends, if there are
-// any between; otherwise from the first token of any to the end.
+// The moments of a run. crowd_window_ends() chooses two of them: from the step after which all
+// streams have started to the step in which the first ends, if there are any between; otherwise
+// from the first token of any to the end.
 struct crowd_window {
     struct crowd_mark start, first, all, ended, end;
-    bool has_all, has_ended;
 };
 
 // On failure the error has been printed and the exit code is returned, here and below.
 
-// The engine that the config asks for. options has what is special: n_ctx, max_seqs, and so on.
-int crowd_engine_create(const struct bench_config *config, const struct term *term,
-                        const rn_model *model, const rn_engine_options *options, rn_engine **out,
-                        rn_engine_info *info);
+// The engine that the config asks for; the place gets its machine. options has what the
+// measurement decides: n_ctx, max_seqs, and so on. From then on Ctrl-C is noted instead of ending
+// the program.
+int crowd_engine_create(struct bench_place *place, const rn_engine_options *options,
+                        rn_engine **out);
 
+uint64_t crowd_hash(uint64_t value); // a random-looking number, the same every time
 // The id at a position of a request's prompt: any of the vocabulary, the same every time.
 int32_t crowd_prompt_id(int request, int position, int n_vocab);
-// Greedy, or as the model's file has it.
+// Greedy, or as the model's file says.
 rn_sampling crowd_sampling(const rn_model_info *info, bool sample, int request);
 
 // kept: tokens that are kept of each stream; 0: none.
 int crowd_init(struct crowd *crowd, rn_engine *engine, int n, size_t max_gaps, int kept);
 void crowd_deinit(struct crowd *crowd);
-// Submits a request as the stream; it goes to its full length.
+// Submits a request as the stream; it runs to its full length.
 int crowd_submit(struct crowd *crowd, int index, const rn_request *request);
 int crowd_step(struct crowd *crowd);
 

@@ -1,6 +1,5 @@
-// The engine's benches share this: an engine, requests on it, moments of a run. Nothing here prints
-// but errors.
-#include "bench/bench_crowd.h"
+// An engine, requests on it, moments of a run. Only errors are printed here.
+#include "bench/crowd.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,10 +9,9 @@
 
 // ---------------------------------------------------------------- engine
 
-int crowd_engine_create(const struct bench_config *config, const struct term *term,
-                        const rn_model *model, const rn_engine_options *special, rn_engine **out,
-                        rn_engine_info *info) {
-    const rn_model_info *model_info = rn_model_get_info(model);
+int crowd_engine_create(struct bench_place *place, const rn_engine_options *special,
+                        rn_engine **out) {
+    const struct bench_config *config = place->bench->config;
     struct progress progress;
     rn_engine_options options = *special;
     options.isa = config->isa;
@@ -26,25 +24,36 @@ int crowd_engine_create(const struct bench_config *config, const struct term *te
     options.kv_pages = config->memory.kv_pages;
     options.progress = progress_update;
     options.progress_ctx = &progress;
-    if (options.n_ctx > model_info->n_ctx_train)
+    if (options.n_ctx > place->info->n_ctx_train)
         return app_fail(APP_USAGE, "requests of %d positions are more than the model's context, %d",
-                        options.n_ctx, model_info->n_ctx_train);
+                        options.n_ctx, place->info->n_ctx_train);
     rn_error err = {0};
-    progress_begin(&progress, term, config->quiet, "loading");
-    const rn_status status = rn_engine_create(model, &options, out, &err);
+    progress_begin(&progress, place->bench->term, config->quiet, "loading");
+    const rn_status status = rn_engine_create(place->model, &options, out, &err);
     progress_end(&progress);
-    if (status) return app_engine_fail(model, options.draft, &err);
-    rn_engine_get_info(*out, info);
+    if (status) return app_engine_fail(place->model, options.draft, &err);
+    rn_engine_info info;
+    rn_engine_get_info(*out, &info);
+    place->backend = info.backend;
+    place->isa = info.isa;
+    place->n_threads = info.n_threads;
+    bench_warn_slow(place->bench, info.slow_formats, info.isa);
+    interrupt_watch(); // from now on there may be rows to show
     return APP_OK;
 }
 
 // ---------------------------------------------------------------- requests
 
-int32_t crowd_prompt_id(int request, int position, int n_vocab) {
-    uint64_t x = ((uint64_t)(uint32_t)request << 32 | (uint32_t)position) + 0x9e3779b97f4a7c15u;
+uint64_t crowd_hash(uint64_t value) {
+    uint64_t x = value + 0x9e3779b97f4a7c15u; // splitmix64
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (int32_t)((x ^ (x >> 31)) % (uint64_t)n_vocab);
+    return x ^ (x >> 31);
+}
+
+int32_t crowd_prompt_id(int request, int position, int n_vocab) {
+    const uint64_t place = (uint64_t)(uint32_t)request << 32 | (uint32_t)position;
+    return (int32_t)(crowd_hash(place) % (uint64_t)n_vocab);
 }
 
 rn_sampling crowd_sampling(const rn_model_info *info, bool sample, int request) {
@@ -66,9 +75,9 @@ int crowd_init(struct crowd *crowd, rn_engine *engine, int n, size_t max_gaps, i
                             .stream = calloc((size_t)n, sizeof *crowd->stream),
                             .token = kept ? calloc((size_t)n * (size_t)kept, sizeof *crowd->token)
                                           : NULL,
-                            .gaps = {.ms = calloc(max_gaps ? max_gaps : 1, sizeof(double)),
-                                     .cap = max_gaps}};
-    if (!crowd->stream || !crowd->gaps.ms || (kept && !crowd->token)) {
+                            .gap_ms = calloc(max_gaps ? max_gaps : 1, sizeof *crowd->gap_ms),
+                            .max_gaps = max_gaps};
+    if (!crowd->stream || !crowd->gap_ms || (kept && !crowd->token)) {
         crowd_deinit(crowd);
         return app_fail(APP_FAILED, "out of memory");
     }
@@ -80,7 +89,7 @@ int crowd_init(struct crowd *crowd, rn_engine *engine, int n, size_t max_gaps, i
 void crowd_deinit(struct crowd *crowd) {
     free(crowd->stream);
     free(crowd->token);
-    free(crowd->gaps.ms);
+    free(crowd->gap_ms);
 }
 
 int crowd_submit(struct crowd *crowd, int index, const rn_request *request) {
@@ -100,24 +109,26 @@ static void token_note(struct crowd *crowd, struct crowd_stream *stream, int32_t
     if (stream->n_out++ == 0) {
         stream->first_ns = crowd->now_ns;
         crowd->n_started++;
-    } else if (crowd->gaps.n < crowd->gaps.cap) {
-        crowd->gaps.ms[crowd->gaps.n++] = (double)(crowd->now_ns - stream->last_ns) * 1e-6;
+    } else if (crowd->n_gaps < crowd->max_gaps) {
+        crowd->gap_ms[crowd->n_gaps++] = (double)(crowd->now_ns - stream->last_ns) * 1e-6;
     }
     stream->last_ns = crowd->now_ns;
     crowd->n_out++;
 }
 
 static void finish_note(struct crowd *crowd, struct crowd_stream *stream, const rn_timings *t) {
+    struct crowd_sums *sums = crowd->sums;
     stream->done = true;
     crowd->n_done++;
-    crowd->sums.tokens += t->output_tokens > 0 ? (uint64_t)t->output_tokens - 1 : 0;
-    crowd->sums.steps += t->decode_steps;
-    crowd->sums.bytes += t->decode_bytes;
-    crowd->sums.drafted += (uint64_t)t->draft_tokens;
-    crowd->sums.accepted += (uint64_t)t->accepted_tokens;
-    crowd->sums.draft_steps += (uint64_t)t->draft_steps;
-    crowd->sums.decode_ms += t->decode_ms;
-    crowd->sums.undrafted_ms += t->undrafted_ms;
+    if (!sums) return;
+    sums->tokens += t->output_tokens > 0 ? (uint64_t)t->output_tokens - 1 : 0;
+    sums->steps += t->decode_steps;
+    sums->bytes += t->decode_bytes;
+    sums->drafted += (uint64_t)t->draft_tokens;
+    sums->accepted += (uint64_t)t->accepted_tokens;
+    sums->draft_steps += (uint64_t)t->draft_steps;
+    sums->decode_ms += t->decode_ms;
+    sums->undrafted_ms += t->undrafted_ms;
 }
 
 int crowd_step(struct crowd *crowd) {
@@ -151,14 +162,8 @@ void crowd_window_begin(struct crowd *crowd, struct crowd_window *out) {
 
 static void window_look(const struct crowd *crowd, struct crowd_window *w) {
     if (crowd->n_out > 0 && w->first.ns == 0) crowd_mark_set(crowd, &w->first);
-    if (crowd->n_done > 0 && !w->has_ended) {
-        w->has_ended = true;
-        crowd_mark_set(crowd, &w->ended);
-    }
-    if (crowd->n_started == crowd->n && !w->has_all) {
-        w->has_all = true;
-        crowd_mark_set(crowd, &w->all);
-    }
+    if (crowd->n_done > 0 && w->ended.ns == 0) crowd_mark_set(crowd, &w->ended);
+    if (crowd->n_started == crowd->n && w->all.ns == 0) crowd_mark_set(crowd, &w->all);
 }
 
 int crowd_finish(struct crowd *crowd, struct crowd_window *window) {

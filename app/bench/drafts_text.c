@@ -1,11 +1,11 @@
-// What the requests of `runnel bench --speculate` are about: stories for models that were trained,
-// any ids for random weights; texts that they are made to write; and a drafter that has read what
-// they will write. Everything is the same in every run.
+// The requests of `runnel bench --speculate`: stories for models that were trained, random ids for
+// random weights; texts that the requests are made to write; and a drafter that knows what they
+// will write. Everything is the same in every run.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/bench_spec.h"
+#include "bench/drafts.h"
 #include "run/chat.h"
 
 enum { RANDOM_PROMPT = 32, FORCED_MAX = 4096, FORCED_REQUEST = -2 };
@@ -49,8 +49,8 @@ static void random_ids(int request, int n, int n_vocab, int32_t *out) {
     for (int i = 0; i < n; i++) out[i] = crowd_prompt_id(request, i, n_vocab);
 }
 
-// n_random: so many ids of any kind; 0: a story.
-static int prompt_make(struct spec_text *text, int index, int n_random) {
+// n_random: N random ids; 0: a story.
+static int prompt_make(struct drafts_text *text, int index, int n_random) {
     int32_t *story_ids = NULL;
     size_t n_story = 0;
     if (!n_random) {
@@ -73,7 +73,7 @@ static int prompt_make(struct spec_text *text, int index, int n_random) {
 
 // ---------------------------------------------------------------- forced texts
 
-static int forced_random(struct spec_text *text, int n) {
+static int forced_random(struct drafts_text *text, int n) {
     text->forced = malloc((size_t)n * sizeof *text->forced);
     if (!text->forced) return app_fail(APP_FAILED, "out of memory");
     random_ids(FORCED_REQUEST, n, rn_model_get_info(text->model)->n_vocab, text->forced);
@@ -81,7 +81,7 @@ static int forced_random(struct spec_text *text, int n) {
     return APP_OK;
 }
 
-static int forced_words(struct spec_text *text, const char *words) {
+static int forced_words(struct drafts_text *text, const char *words) {
     int32_t *ids = NULL;
     size_t n = 0;
     rn_error err = {0};
@@ -98,7 +98,7 @@ static int forced_words(struct spec_text *text, const char *words) {
     return text->forced ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 
-static int forced_make(struct spec_text *text, const char *forced, bool has_words) {
+static int forced_make(struct drafts_text *text, const char *forced, bool has_words) {
     if (!forced) return APP_OK;
     char *end = NULL;
     errno = 0;
@@ -114,7 +114,7 @@ static int forced_make(struct spec_text *text, const char *forced, bool has_word
 }
 
 static void forced_mask(void *ctx, int choice, uint64_t *allowed, int n_vocab) {
-    const struct spec_forced *forced = ctx;
+    const struct drafts_forced *forced = ctx;
     const uint32_t id = (uint32_t)forced->token[forced->at % forced->n];
     (void)choice;
     memset(allowed, 0, ((size_t)n_vocab + 63) / 64 * sizeof *allowed);
@@ -122,19 +122,19 @@ static void forced_mask(void *ctx, int choice, uint64_t *allowed, int n_vocab) {
 }
 
 static void forced_advance(void *ctx, int choice, int32_t token) {
-    struct spec_forced *forced = ctx;
+    struct drafts_forced *forced = ctx;
     (void)choice;
     (void)token;
     forced->at++;
 }
 
 static void forced_rollback(void *ctx, int choice, int n_tokens) {
-    struct spec_forced *forced = ctx;
+    struct drafts_forced *forced = ctx;
     (void)choice;
     forced->at -= n_tokens;
 }
 
-rn_constraint spec_forced_constraint(struct spec_forced *forced) {
+rn_constraint drafts_forced_constraint(struct drafts_forced *forced) {
     return (rn_constraint){.ctx = forced,
                            .mask = forced_mask,
                            .advance = forced_advance,
@@ -143,71 +143,70 @@ rn_constraint spec_forced_constraint(struct spec_forced *forced) {
 
 // ---------------------------------------------------------------- all of it
 
-int spec_text_init(struct spec_text *text, const struct bench_config *config,
-                   const struct bench_model *source, const rn_model *model) {
-    const bool has_words = source->source != SOURCE_SYNTHETIC;
+int drafts_text_init(struct drafts_text *text, const struct bench_place *place) {
+    const struct bench_config *config = place->bench->config;
+    const bool has_words = place->source->source != SOURCE_SYNTHETIC;
     const int n_streams = bench_list_largest(&config->streams);
-    const int n_temperatures = config->spec.temperatures.count, n_gen = config->n_gen.value[0];
-    const int n_random = config->spec.n_prompt ? config->spec.n_prompt
-                         : has_words           ? 0
-                                               : RANDOM_PROMPT;
-    *text = (struct spec_text){.model = model,
-                               .n_streams = n_streams,
-                               .prompt = calloc(2 * (size_t)n_streams, sizeof *text->prompt),
-                               .n_prompt = calloc(2 * (size_t)n_streams, sizeof *text->n_prompt),
-                               .n_gen = n_gen,
-                               .n_temperatures = n_temperatures,
-                               .known = calloc((size_t)n_temperatures * (size_t)n_streams *
-                                                   (size_t)n_gen,
-                                               sizeof *text->known),
-                               .is_known = calloc((size_t)n_temperatures, sizeof *text->is_known)};
+    const int n_temperatures = config->temperatures.count;
+    const int n_gen = bench_list_at(&config->n_gen, 0);
+    const int n_random = config->has_prompt ? bench_list_at(&config->n_prompt, 0)
+                         : has_words        ? 0
+                                            : RANDOM_PROMPT;
+    *text =
+        (struct drafts_text){.model = place->model,
+                             .n_streams = n_streams,
+                             .prompt = calloc(2 * (size_t)n_streams, sizeof *text->prompt),
+                             .n_prompt = calloc(2 * (size_t)n_streams, sizeof *text->n_prompt),
+                             .n_gen = n_gen,
+                             .n_temperatures = n_temperatures,
+                             .known =
+                                 calloc((size_t)n_temperatures * (size_t)n_streams * (size_t)n_gen,
+                                        sizeof *text->known),
+                             .is_known = calloc((size_t)n_temperatures, sizeof *text->is_known)};
     int code = text->prompt && text->n_prompt && text->known && text->is_known
-                   ? forced_make(text, config->spec.forced, has_words)
+                   ? forced_make(text, config->forced, has_words)
                    : app_fail(APP_FAILED, "out of memory");
     for (int i = 0; !code && i < 2 * n_streams; i++) code = prompt_make(text, i, n_random);
-    if (code) spec_text_deinit(text);
+    if (code) drafts_text_deinit(text);
     return code;
 }
 
-void spec_text_deinit(struct spec_text *text) {
+void drafts_text_deinit(struct drafts_text *text) {
     for (int i = 0; text->prompt && i < 2 * text->n_streams; i++) free(text->prompt[i]);
     free(text->prompt);
     free(text->n_prompt);
     free(text->forced);
     free(text->known);
     free(text->is_known);
-    *text = (struct spec_text){0};
+    *text = (struct drafts_text){0};
 }
 
-int spec_text_positions(const struct spec_text *text) {
+int drafts_text_positions(const struct drafts_text *text) {
     int most = 0;
     for (int i = 0; i < 2 * text->n_streams; i++)
         if (text->n_prompt[i] > most) most = text->n_prompt[i];
     return most + text->n_gen;
 }
 
-int32_t *spec_text_known(const struct spec_text *text, int temperature, int stream) {
+int32_t *drafts_text_known(const struct drafts_text *text, int temperature, int stream) {
     const size_t at = (size_t)temperature * (size_t)text->n_streams + (size_t)stream;
     return text->known + at * (size_t)text->n_gen;
 }
 
 // ---------------------------------------------------------------- the drafter that knows
 
-// Evenly from 0 to 1, by stream, position and round.
+// A number from 0 to 1 for a stream, a position and a round; all are equally likely.
 static double chance(uint64_t round, int stream, int position) {
-    uint64_t x = (round << 40 ^ (uint64_t)(uint32_t)stream << 24 ^ (uint64_t)(uint32_t)position) +
-                 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (double)((x ^ (x >> 31)) >> 11) * 0x1p-53;
+    const uint64_t place = round << 40 ^ (uint64_t)(uint32_t)stream << 24 ^ (uint32_t)position;
+    return (double)(crowd_hash(place) >> 11) * 0x1p-53;
 }
 
-int spec_oracle_draft(void *ctx, void *data, int choice, const int32_t *token, int n_token,
-                      int32_t *out, int most) {
-    const struct spec_oracle *oracle = ctx;
-    const struct spec_text *text = oracle->text;
+int drafts_oracle_draft(void *ctx, void *data, int choice, const int32_t *token, int n_token,
+                        int32_t *out, int most) {
+    const struct drafts_oracle *oracle = ctx;
+    const struct drafts_text *text = oracle->text;
     const int stream = (int)((const struct crowd_stream *)data - oracle->first);
-    const int32_t *known = spec_text_known(text, oracle->temperature, stream);
+    const int32_t *known = drafts_text_known(text, oracle->temperature, stream);
     const int32_t n_vocab = rn_model_get_info(text->model)->n_vocab;
     const int at = n_token - text->n_prompt[stream];
     const int n = most < text->n_gen - at ? most : text->n_gen - at;

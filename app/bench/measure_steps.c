@@ -1,0 +1,336 @@
+// Measures steps of a model without the engine: prompts (pp), decoding of one or several sequences
+// (tg), and steps of several tokens of one (verify), on a runner that batches are made for by hand.
+// The bandwidth is measured before and after each repetition, so that a share compares what
+// happened in the same second. A peer runs after each repetition of ours, for the same reason.
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bench.h"
+#include "bench/figures.h"
+#include "terminal/interrupt.h"
+
+enum {
+    BANDWIDTH_MS = 200,
+    WARM_STEPS = 4,
+    VERIFY_STEPS = 32, // where nothing is to be decoded
+};
+
+struct test {
+    int n_prompt, n_gen, n_verify; // of verify: n_gen steps
+    struct tools_work work;
+};
+
+struct tests {
+    struct test *test;        // [n], in the order of the rows
+    struct tools_work *works; // [n] theirs
+    int n;
+};
+
+// A model on a runner, and the row at hand.
+struct bed {
+    struct bench_place *place;
+    struct tools_runner *runner;
+    uint64_t cache_bytes; // of the machine
+    const struct test *test;
+    struct row *row;
+    struct samples samples;
+};
+
+// ---------------------------------------------------------------- tests
+
+static struct test test_prompt(int n_prompt, int depth, int batch) {
+    return (struct test){.n_prompt = n_prompt,
+                         .work = {.n_seqs = 1,
+                                  .depth = depth,
+                                  .n_positions = n_prompt,
+                                  .step_tokens = n_prompt < batch ? n_prompt : batch,
+                                  .advance = batch}};
+}
+
+// n_verify 0: decoding.
+static struct test test_steps(int n_gen, int depth, int n_seqs, int n_verify) {
+    const int tokens = n_verify ? n_verify : 1;
+    return (struct test){.n_gen = n_gen,
+                         .n_verify = n_verify,
+                         .work = {.n_seqs = n_seqs,
+                                  .depth = depth,
+                                  .n_positions = n_gen - 1 + tokens,
+                                  .step_tokens = tokens,
+                                  .advance = 1,
+                                  .all_logits = true}};
+}
+
+static void tests_at_depth(const struct bench_config *c, int depth, struct tests *out) {
+    int steps = VERIFY_STEPS;
+    for (int i = 0; i < c->n_prompt.count; i++)
+        if (bench_list_at(&c->n_prompt, i))
+            out->test[out->n++] =
+                test_prompt(bench_list_at(&c->n_prompt, i), depth, c->batch_tokens);
+    for (int i = 0; i < c->n_gen.count; i++) {
+        if (!bench_list_at(&c->n_gen, i)) continue;
+        steps = bench_list_at(&c->n_gen, i);
+        for (int s = 0; s < c->streams.count; s++)
+            out->test[out->n++] = test_steps(steps, depth, bench_list_at(&c->streams, s), 0);
+    }
+    for (int i = 0; i < c->verify.count; i++)
+        out->test[out->n++] = test_steps(steps, depth, 1, bench_list_at(&c->verify, i));
+}
+
+static void tests_deinit(struct tests *tests) {
+    free(tests->test);
+    free(tests->works);
+}
+
+static bool tests_init(const struct bench_config *config, struct tests *out) {
+    const int most = config->n_depth.count *
+                     (config->n_prompt.count + config->n_gen.count * config->streams.count +
+                      config->verify.count);
+    *out = (struct tests){.test = calloc((size_t)most, sizeof *out->test),
+                          .works = calloc((size_t)most, sizeof *out->works)};
+    if (!out->test || !out->works) {
+        tests_deinit(out);
+        return false;
+    }
+    for (int i = 0; i < config->n_depth.count; i++)
+        tests_at_depth(config, bench_list_at(&config->n_depth, i), out);
+    for (int i = 0; i < out->n; i++) out->works[i] = out->test[i].work;
+    return true;
+}
+
+// ---------------------------------------------------------------- one test
+
+static double larger(double a, double b) { return a > b ? a : b; }
+
+// Of prompts, before and after the repetitions.
+static void peaks_measure(struct bed *bed) {
+    struct samples *samples = &bed->samples;
+    if (!bed->test->n_prompt) return;
+    samples->int_peak = larger(samples->int_peak, tools_runner_peak(bed->runner, true));
+    samples->float_peak = larger(samples->float_peak, tools_runner_peak(bed->runner, false));
+}
+
+static int status_fail(rn_status status, const rn_error *err) {
+    if (status == RN_ERR_CANCELLED) return APP_INTERRUPTED;
+    return status ? app_fail_error(err) : APP_OK;
+}
+
+static int work_run(const struct bed *bed, const struct tools_work *work, int max_steps,
+                    uint64_t *ns, uint64_t *expert_bytes) {
+    rn_error err = {0};
+    return status_fail(tools_runner_run(bed->runner, work, max_steps, interrupt_seen, ns,
+                                        expert_bytes, &err),
+                       &err);
+}
+
+static int warm_up(const struct bed *bed) {
+    uint64_t ns, expert_bytes;
+    return work_run(bed, &bed->test->work, bed->test->n_prompt ? 1 : WARM_STEPS, &ns,
+                    &expert_bytes);
+}
+
+// As many steps of one token in the same place, for the cost of a step of several.
+static int cost_measure(const struct bed *bed, struct sample *sample) {
+    struct tools_work one = bed->test->work;
+    uint64_t ns, expert_bytes;
+    one.n_positions = bed->test->n_gen;
+    one.step_tokens = 1;
+    const int code = work_run(bed, &one, 0, &ns, &expert_bytes);
+    if (!code) sample->cost = (double)sample->ns / (double)(ns ? ns : 1);
+    return code;
+}
+
+// *bandwidth is that of just now, 0: none. The bytes of the test itself were there to be read, so
+// their rate is part of the measurement: on a shared machine a share would exceed 100% otherwise.
+static int sample_take(const struct bed *bed, uint64_t working_set, double *bandwidth,
+                       struct sample *sample) {
+    const struct tools_cost *cost = &bed->samples.cost;
+    const double before = *bandwidth > 0
+                              ? *bandwidth
+                              : tools_runner_bandwidth(bed->runner, working_set, BANDWIDTH_MS);
+    uint64_t expert_bytes;
+    const int code = work_run(bed, &bed->test->work, 0, &sample->ns, &expert_bytes);
+    if (code) return code;
+    sample->bytes =
+        (double)(cost->weight_bytes - cost->expert_bytes + expert_bytes) + (double)cost->kv_bytes;
+    *bandwidth = tools_runner_bandwidth(bed->runner, working_set, BANDWIDTH_MS);
+    sample->bandwidth = larger(before, *bandwidth);
+    if (sample->bandwidth > 0)
+        sample->bandwidth =
+            larger(sample->bandwidth, sample->bytes * 1e9 / (double)(sample->ns ? sample->ns : 1));
+    return bed->test->n_verify ? cost_measure(bed, sample) : APP_OK;
+}
+
+static int repetitions_run(struct bed *bed, struct sample *samples) {
+    const struct bench_config *config = bed->place->bench->config;
+    const uint64_t working_set = tools_runner_working_set(bed->runner, &bed->test->work);
+    // a peer measures one sequence only, and no steps of several tokens
+    const bool with_peer = config->peer && !bed->test->n_verify && bed->test->work.n_seqs == 1;
+    double bandwidth = 0;
+    int code = APP_OK;
+    row_bool(bed->row, COLUMN_IN_CACHE, working_set <= bed->cache_bytes);
+    for (int i = 0; !code && i < config->repetitions; i++) {
+        if (interrupt_seen()) return APP_INTERRUPTED;
+        if (i == 0 || with_peer) code = warm_up(bed);
+        if (!code) code = sample_take(bed, working_set, &bandwidth, &samples[i]);
+        if (!code && with_peer) {
+            code = peer_run(config, bed->place->source->name, bed->row, &samples[i].peer_ts);
+            bandwidth = 0; // the peer took its time
+        }
+        if (!code) bench_progress_step(bed->place->bench);
+    }
+    return code;
+}
+
+// Ctrl-C meanwhile leaves a row that lacks its stages alone.
+static int stages_measure(struct bed *bed) {
+    struct row *row = bed->row;
+    rn_error err = {0};
+    row->n_steps = bed->samples.cost.steps;
+    const rn_status status =
+        tools_runner_stages(bed->runner, &bed->test->work, interrupt_seen, &row->stages,
+                            &row->n_stages, &row->stages_ns, &err);
+    return status == RN_ERR_CANCELLED ? APP_OK : status_fail(status, &err);
+}
+
+static int test_measure(struct bed *bed, struct sample *samples) {
+    const struct bench_config *config = bed->place->bench->config;
+    tools_runner_cost(bed->runner, &bed->test->work, &bed->samples.cost);
+    peaks_measure(bed);
+    const int code = repetitions_run(bed, samples);
+    if (code) return code;
+    peaks_measure(bed);
+    bed->samples.sample = samples;
+    bed->samples.n = config->repetitions;
+    figures_steps(&bed->samples, bed->row);
+    return config->stages ? stages_measure(bed) : APP_OK;
+}
+
+// ---------------------------------------------------------------- rows
+
+// The processor's name, or "".
+static void cpu_name(char *out, size_t size) {
+    char line[512];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    *out = '\0';
+    while (file && !*out && fgets(line, sizeof line, file)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
+        line[strcspn(line, "\n")] = '\0';
+        snprintf(out, size, "%s", colon + 1 + strspn(colon + 1, " \t"));
+    }
+    if (file) fclose(file);
+}
+
+static void row_init(const struct bed *bed, struct row *row) {
+    const struct bench_config *config = bed->place->bench->config;
+    const struct test *test = bed->test;
+    char cpu[128], label[64];
+    cpu_name(cpu, sizeof cpu);
+    bench_row_init(bed->place, TABLE_STEPS, row);
+    row_whole(row, COLUMN_BUILD_NUMBER, 0);
+    row_text(row, COLUMN_CPU_INFO, cpu);
+    row_text(row, COLUMN_GPU_INFO, "");
+    row_whole(row, COLUMN_MODEL_SIZE, (int64_t)bed->place->info->weight_bytes);
+    row_whole(row, COLUMN_MODEL_N_PARAMS, (int64_t)bed->place->info->n_params);
+    row_whole(row, COLUMN_N_BATCH, config->batch_tokens);
+    row_whole(row, COLUMN_N_UBATCH, config->batch_tokens);
+    row_text(row, COLUMN_TYPE_K, config->kv_type);
+    row_text(row, COLUMN_TYPE_V, config->kv_type);
+    row_whole(row, COLUMN_N_PROMPT, test->n_prompt);
+    row_whole(row, COLUMN_N_GEN, test->n_gen);
+    row_whole(row, COLUMN_N_DEPTH, test->work.depth);
+    row_whole(row, COLUMN_N_SEQS, test->work.n_seqs);
+    row_whole(row, COLUMN_N_VERIFY, test->n_verify);
+    row_text(row, COLUMN_LABEL, figure_test(row, test->work.n_seqs, test->work.depth, label));
+}
+
+static int test_run(struct bed *bed) {
+    struct bench *bench = bed->place->bench;
+    struct row row;
+    struct sample *samples = calloc((size_t)bench->config->repetitions, sizeof *samples);
+    if (!samples) return app_fail(APP_FAILED, "out of memory");
+    row_init(bed, &row);
+    bed->row = &row;
+    bed->samples = (struct samples){0};
+    bench_progress_begin(bench);
+    int code = test_measure(bed, samples);
+    bench_progress_end(bench);
+    if (code)
+        row_deinit(&row);
+    else
+        code = bench_row_add(bench, &row);
+    free(samples);
+    return code;
+}
+
+// ---------------------------------------------------------------- models
+
+static int runner_make(const struct bench_place *place, int n_threads, const struct tests *tests,
+                       struct tools_runner **out) {
+    const struct bench_config *config = place->bench->config;
+    struct progress progress;
+    const struct tools_runner_options options = {.isa = config->isa,
+                                                 .n_threads = n_threads,
+                                                 .no_pin = config->no_pin,
+                                                 .kv_type = config->kv_type,
+                                                 .progress = progress_update,
+                                                 .progress_ctx = &progress};
+    rn_error err = {0};
+    progress_begin(&progress, place->bench->term, config->quiet, "loading");
+    const rn_status status =
+        tools_runner_create(place->model, &options, tests->works, tests->n, out, &err);
+    progress_end(&progress);
+    if (status == RN_ERR_NOMEM)
+        return app_fail(APP_FAILED, "%s: %s", err_path(place->info->path), err.message);
+    return status ? app_fail_error(&err) : APP_OK;
+}
+
+static int threads_run(struct bench_place *place, int n_threads, const struct tests *tests) {
+    struct bed bed = {.place = place};
+    int code = runner_make(place, n_threads, tests, &bed.runner);
+    if (code) return code;
+    struct tools_runner_info info;
+    tools_runner_get_info(bed.runner, &info);
+    bed.cache_bytes = info.cache_bytes;
+    place->backend = info.backend;
+    place->isa = info.isa;
+    place->n_threads = info.n_threads;
+    bench_warn_slow(place->bench, info.slow_formats, info.isa);
+    interrupt_watch(); // from now on there may be rows to show
+    for (int i = 0; !code && i < tests->n; i++) {
+        bed.test = &tests->test[i];
+        code = interrupt_seen() ? APP_INTERRUPTED : test_run(&bed);
+    }
+    tools_runner_destroy(bed.runner);
+    return code;
+}
+
+static int steps_run(struct bench_place *place) {
+    const struct bench_list *threads = &place->bench->config->threads;
+    struct tests tests;
+    int code = APP_OK;
+    if (!tests_init(place->bench->config, &tests)) return app_fail(APP_FAILED, "out of memory");
+    for (int t = 0; !code && t < threads->count; t++)
+        code = threads_run(place, bench_list_at(threads, t), &tests);
+    tests_deinit(&tests);
+    return code;
+}
+
+static rn_status steps_check(const struct bench_config *config, const rn_model_info *info,
+                             rn_error *err) {
+    struct tests tests;
+    if (!tests_init(config, &tests)) return err_set(err, RN_ERR_NOMEM, "out of memory");
+    const rn_status status = tools_works_check(info, tests.works, tests.n, err);
+    tests_deinit(&tests);
+    return status;
+}
+
+static uint64_t steps_count(const struct bench_config *config) {
+    struct tests tests;
+    if (!tests_init(config, &tests)) return 0;
+    const uint64_t n_runners = (uint64_t)config->n_models * (uint64_t)config->threads.count;
+    tests_deinit(&tests);
+    return (uint64_t)tests.n * n_runners * (uint64_t)config->repetitions;
+}
+
+const struct measure measure_steps = {.count = steps_count, .run = steps_run, .check = steps_check};
