@@ -1,5 +1,5 @@
 // Messages, model opening and text reading for all commands. Messages are one line on stderr and
-// begin with the program's name.
+// start with the program's name.
 #include "app.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tools.h"
+#include "helpers.h"
 
 // Values in messages come from users and files: they must not break the line or drive the terminal.
 static void line_sanitize(char *line) {

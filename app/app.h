@@ -1,4 +1,4 @@
-// What the commands share: exit codes, messages, the model that -m names, whole files as text.
+// The commands' common parts: exit codes, messages, the model that -m names, whole files as text.
 #ifndef RN_APP_APP_H
 #define RN_APP_APP_H
 
@@ -25,7 +25,7 @@ void man_command(FILE *out, enum command_id command);
 
 // Prints "runnel: ..." as one line on stderr, control characters replaced; returns code.
 int app_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-// A value for a message: what is longer than the field ends in "...".
+// A value for a message: a longer one is cut and ends in "...".
 struct app_short {
     char text[64];
 };
@@ -34,7 +34,7 @@ struct app_short app_short(const char *text);
 int app_fail_error(const rn_error *err);
 // For output that could not be written: quiet when the reader has gone (EPIPE). Returns APP_FAILED.
 int app_fail_write(const char *what, int error_number);
-// Flushes stdout; APP_OK or what app_fail_write gives.
+// Flushes stdout; APP_OK or the result of app_fail_write.
 int app_flush_output(void);
 
 // Opens the model that -m names, or the embedded one. On failure the error has been printed and the
@@ -47,7 +47,7 @@ extern const unsigned char embedded_draft[], embedded_draft_end[];
 #define EMBEDDED_NAME       "tale-20m-q8_0 (embedded)"
 #define EMBEDDED_DRAFT_NAME "tale-1m-q8_0 (embedded)"
 
-enum { TEXT_LIMIT = 64 << 20 }; // bytes of a prompt, or of what stands on a line
+enum { TEXT_LIMIT = 64 << 20 }; // bytes of a prompt, or of a line
 
 struct text {
     char *data; // NUL-terminated, may hold NULs
@@ -62,10 +62,10 @@ int text_source(const struct options *options, enum option_id *out);
 // The text that -p, -f or standard input gives, and its source; with --prompt-ids or --messages out
 // stays empty.
 int text_from_options(const struct options *options, enum option_id *source, struct text *out);
-// A copy that is sound UTF-8: each bad byte becomes U+FFFD. False: out of memory.
+// A copy that is valid UTF-8: each bad byte becomes U+FFFD. False: out of memory.
 bool text_sound(const char *data, size_t len, struct text *out);
 void text_free(struct text *text);
-// Length of the sound UTF-8 character at data, or 0.
+// Length of the valid UTF-8 character at data, or 0.
 int utf8_char_len(const char *data, size_t len);
 
 // Says that these formats run without a tuned kernel; "": says nothing.

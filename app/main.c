@@ -76,7 +76,7 @@ int main(int argc, char **argv) {
     setlocale(LC_CTYPE, ""); // whether the terminal takes UTF-8; numbers stay in the C locale
     signal(SIGPIPE, SIG_IGN);
     addresses_spare();
-    setenv("HWLOC_HIDE_ERRORS", "2", 0); // what hwloc has to say is not for standard error
+    setenv("HWLOC_HIDE_ERRORS", "2", 0); // hwloc prints warnings on standard error otherwise
     int code;
     if (argc < 2) {
         help_program(stderr);

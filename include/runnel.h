@@ -10,8 +10,8 @@
 // rn_engine_next_event), one thread at a time.
 //
 // The tokens of a request depend on the model, its prompt, its sampling settings, its constraint
-// and its seed alone: never on what else is running, how the prompt was cut, what was cached, what
-// was drafted, or on threads.
+// and its seed alone: never on other requests, how the prompt was cut, the cache, drafts or
+// threads.
 #ifndef RUNNEL_H
 #define RUNNEL_H
 
@@ -76,6 +76,11 @@ rn_status rn_tokenize(const rn_model *model, const char *text, size_t len, int f
 // text when asked for.
 rn_status rn_detokenize(const rn_model *model, const int32_t *ids, size_t n_ids, bool special,
                         char **text, size_t *len, rn_error *err);
+// The bytes that a token stands for, which may be half a character; of special tokens their text.
+// An id outside the vocabulary has none. Borrowed from the model; *len is their number.
+const char *rn_token_bytes(const rn_model *model, int32_t id, size_t *len);
+int32_t rn_token_bos(const rn_model *model); // the token that starts a text; -1: none
+int32_t rn_token_eos(const rn_model *model); // the token that ends a text; -1: none
 void rn_free(void *memory);
 
 // ---------------------------------------------------------------- chat
@@ -96,12 +101,12 @@ typedef struct rn_chat {
     const char *tools;          // JSON array, or NULL
     const char *variables;      // JSON object of further template variables, or NULL
     bool add_generation_prompt; // end with the opening of the assistant's turn
-    // the last message is the beginning of an answer, and the text ends where it does
+    // the last message is the start of an answer, and the text ends where it does
     bool continue_final;
     // texts of messages, tools and variables cannot become control tokens: RN_GUARD stands in what
     // they have of markup, for RN_TOKENIZE_GUARDED
     bool guard;
-    int64_t now; // seconds since 1970, what strftime_now sees
+    int64_t now; // seconds since 1970, for strftime_now
 } rn_chat;
 
 // The conversation as text, to be tokenized with RN_TOKENIZE_SPECIAL | RN_TOKENIZE_BOS (which
@@ -118,15 +123,17 @@ typedef struct rn_engine rn_engine;
 // Reports loading progress: done of total bytes.
 typedef void (*rn_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 
-// Who proposes tokens, which a step then verifies together: what is accepted is what would have
-// been chosen without.
+// A drafter proposes tokens, and a step verifies several together. Accepted tokens are those that
+// would have been chosen without drafts.
 typedef enum rn_drafter {
     RN_DRAFTER_MODEL,  // a small model with the same vocabulary
-    RN_DRAFTER_LOOKUP, // what followed the last tokens earlier in the same sequence
-    RN_DRAFTER_SHARED, // what followed them in recent requests with the same salt
+    RN_DRAFTER_LOOKUP, // tokens that followed the last ones earlier in the same sequence
+    RN_DRAFTER_SHARED, // tokens that followed them in recent requests with the same salt
     RN_DRAFTER_CUSTOM, // the program's own
 } rn_drafter;
 enum { RN_DRAFTER_COUNT = RN_DRAFTER_CUSTOM + 1, RN_MAX_DRAFT = 31 };
+// Positions of a KV page, and defaults of rn_engine_options.
+enum { RN_PAGE_TOKENS = 32, RN_DEFAULT_BATCH_TOKENS = 256, RN_DEFAULT_DRAFT = 15 };
 const char *rn_drafter_text(rn_drafter drafter); // "model", "lookup", "shared", "custom"
 
 // A drafter of the program's own, called by the step's thread: writes up to `most` tokens that may
@@ -143,16 +150,17 @@ typedef struct rn_engine_options {
     bool no_pin;         // threads are never bound to a cache or memory node
     int n_ctx;           // positions of a sequence; 0: the model's
     int max_seqs;        // sequences at a time; 0: 1
-    int max_waiting;     // requests' choices that wait for their first step, or to go on; 0: 1024
-    int batch_tokens;    // most tokens in a step, at least max_seqs; 0: 256, or max_seqs if larger
-    int logit_rows;      // most logit rows in a step; 0: max_seqs, and some for drafts; -1: what
-                         // fits 256 MiB
-    uint64_t kv_bytes;   // memory of the KV pages; 0: kv_pages says
-    uint32_t kv_pages;   // the same in pages of 32 tokens, all layers together; 0: what is free
-                         // after the weights, at most what max_seqs full contexts take, twice
-    double itl_ms; // prompts are cut so that a step, and so the gap between a running stream's
-                   // tokens, is expected to take no longer; 0: no bound
-    bool no_prefix_cache; // equal prefixes are computed anew by each request
+    int max_waiting;   // requests' choices that wait for their first step, or to continue; 0: 1024
+    int batch_tokens;  // most tokens in a step, at least max_seqs; 0: RN_DEFAULT_BATCH_TOKENS,
+                       // or max_seqs if larger
+    int logit_rows;    // most logit rows in a step; 0: max_seqs, and some for drafts; -1: what
+                       // fits 256 MiB
+    uint64_t kv_bytes; // memory of the KV pages; 0: kv_pages says
+    uint32_t kv_pages; // the same in pages of RN_PAGE_TOKENS, all layers together; 0: what is free
+                       // after the weights, at most what max_seqs full contexts take, twice
+    double itl_ms;     // prompts are cut so that a step, and so the gap between a running stream's
+                       // tokens, is expected to take no longer; 0: no bound
+    bool no_prefix_cache; // equal prefixes are computed again by each request
     // speculation: the text does not depend on it
     const char *speculate; // NULL or "auto": every drafter that there is; "off"; or some of them by
                            // name, "lookup,model"
@@ -161,8 +169,8 @@ typedef struct rn_engine_options {
     const char *draft_backend; // where that model runs; NULL: where the other one does
     rn_draft_fn draft_fn;      // for the drafter "custom"; NULL: none
     void *draft_ctx;
-    int draft_max; // most tokens of a draft, up to RN_MAX_DRAFT; 0: 15
-    int draft_min; // for measurements: drafts have at least so many tokens where a drafter has
+    int draft_max; // most tokens of a draft, up to RN_MAX_DRAFT; 0: RN_DEFAULT_DRAFT
+    int draft_min; // for measurements: the fewest tokens of a draft, where a drafter has
                    // them; 0: as many as are expected to be fastest, none included
     rn_progress_fn progress;
     void *progress_ctx;
@@ -174,13 +182,13 @@ typedef struct rn_memory_plan {
     uint64_t available;        // that the process can take now; 0: unknown
     uint64_t weight_bytes;     // that loading takes
     uint64_t step_bytes;       // of the buffers of a step
-    uint64_t free_bytes;       // that these and a reserve leave of what is available
+    uint64_t free_bytes;       // of the available ones that these and a reserve leave
     uint64_t kv_bytes;         // of the KV pages: the engine's budget
     uint64_t kv_tokens;        // that it holds in whole pages, where no window ends
     uint64_t kv_token_bytes;   // of such a token
     uint64_t kv_context_bytes; // that a sequence of n_ctx positions needs when it is alone
     uint64_t n_contexts;       // such sequences that the KV memory holds together
-    int n_ctx;                 // positions of a sequence: as asked for, or what fits
+    int n_ctx;                 // positions of a sequence: as asked for, or as many as fit
     const char *kv_type;
     // of the draft model, beside all this; 0: there is none
     uint64_t draft_weight_bytes, draft_step_bytes, draft_kv_bytes;
@@ -201,21 +209,45 @@ typedef struct rn_logit_bias {
     float bias; // -100 to 100; -100 bans the token. Entries of one token add up
 } rn_logit_bias;
 
-// Sampling: the fields, their ranges and the order in which they work are those of
-// runnel_sampling.def: float or int numbers, and for each list a pointer and n_ its name (copied at
-// submit). Zero-initialised is greedy with everything else off; rn_sampling_neutral is the place to
-// start from for anything else.
+// How a token is chosen, in the order of the fields. First edits change the logits of single
+// tokens, then filters drop candidates, then a seeded draw takes one of the rest. "off" names the
+// value that leaves a step out; it is also the value of rn_sampling_neutral unless another one is
+// given. A struct of zeros is greedy, with everything else off.
 typedef struct rn_sampling {
-#define RN_SAMPLING_FLOAT                     float
-#define RN_SAMPLING_INT                       int
-#define SAMPLING_NUMBER(kind, id, field, ...) RN_SAMPLING_##kind field;
-#define SAMPLING_LIST(id, field, item, ...)                                                        \
-    item const *field;                                                                             \
-    size_t n_##field;
-#include "runnel_sampling.def"
-#undef RN_SAMPLING_FLOAT
-#undef RN_SAMPLING_INT
-    // dry_sequence_breakers NULL: "\n", ":", "\"" and "*"; not NULL with none: no breakers
+    // --- edits ---
+    const rn_logit_bias *logit_bias; // added to the logits of these tokens; copied at submit
+    size_t n_logit_bias;             // 0 to RN_MAX_LOGIT_BIAS; off: 0
+    // positive logits of tokens in the prompt and the output are divided by it, negative ones
+    // multiplied
+    float repetition_penalty; // 0 to 100; off: 1 (neutral) or 0
+    int repeat_last_n; // tokens that repetition_penalty looks back on; off: 0; all: -1 (neutral)
+    float presence_penalty;  // -2 to 2, subtracted once from tokens of the output; off: 0
+    float frequency_penalty; // -2 to 2, subtracted for each time a token is in the output; off: 0
+    // DRY: a token that would continue a repetition of n >= dry_allowed_length tokens loses
+    // dry_multiplier * dry_base^(n - dry_allowed_length)
+    float dry_multiplier;   // 0 to 100; off: 0
+    float dry_base;         // 0 to 100; neutral: 1.75
+    int dry_allowed_length; // 0 or more; neutral: 2
+    int dry_penalty_last_n; // tokens that DRY looks back on; off: 0; all: -1 (neutral)
+    // a repetition ends at a token whose text contains one of these: 1 to RN_MAX_DRY_BREAKER_BYTES
+    // bytes of UTF-8 each, copied at submit. NULL (neutral): "\n", ":", "\"" and "*". Not NULL with
+    // n_dry_sequence_breakers 0: none
+    const char *const *dry_sequence_breakers;
+    size_t n_dry_sequence_breakers; // 0 to RN_MAX_DRY_BREAKERS
+    // --- filters ---
+    float temperature; // 0 to 100, divides the logits; 0: the largest logit wins; off: 1
+    float top_n_sigma; // -1 to 100: keeps logits within this many standard deviations of the best;
+                       // off: 0 (neutral) or less
+    int top_k;         // -1 or more: keeps the k best; off: 0 (neutral) or -1
+    float typical_p;   // 0 to 1: keeps the most typical tokens of this probability; off: 1
+                       // (neutral) or 0
+    float top_p;       // 0 to 1: keeps the best tokens of this probability, at least one; off: 1
+    float min_p;       // 0 to 1: keeps tokens with this share of the best one's probability;
+                       // off: 0
+    float xtc_probability; // 0 to 1: how often XTC drops every token that reaches xtc_threshold but
+                           // the least likely of them; off: 0
+    float xtc_threshold;   // 0 to 1; neutral: 0.1
+    // --- the draw ---
     bool has_seed;
     uint64_t seed; // used when has_seed; otherwise one is drawn and reported
 } rn_sampling;
@@ -269,8 +301,8 @@ typedef struct rn_request {
     size_t n_stop;           // at most RN_MAX_STOPS
     bool ignore_eos;
     bool special_text; // special tokens are text too, but for those that end it
-    bool logprobs;     // events carry the token's logprob, and those of
-    int top_logprobs;  // so many of the likeliest tokens, at most RN_MAX_TOP_LOGPROBS
+    bool logprobs;     // events carry the logprobs of the token and of the likeliest ones:
+    int top_logprobs;  // how many of these, at most RN_MAX_TOP_LOGPROBS
     int draft_max;     // most tokens of a draft; 0: the engine's; -1: none is drafted
     rn_constraint constraint;
     // who goes first: a higher priority before a lower one, then the user who had least so far,
@@ -283,7 +315,7 @@ typedef struct rn_request {
     const char *cache_salt;
     rn_pooling pooling; // not NONE: max_tokens, stop and sampling change nothing; n must be 1
     bool normalize;     // with pooling: to length 1
-    // called by the step's thread for every position that it evaluates, so from the prompt's begin
+    // called by the step's thread for every position that it evaluates, so from the prompt's start
     // on (such a request takes nothing from the prefix cache); NULL: none. n must be 1.
     rn_logits_fn on_logits;
     void *on_logits_ctx;
@@ -298,7 +330,7 @@ rn_status rn_engine_submit(rn_engine *engine, const rn_request *request, uint64_
 void rn_engine_cancel(rn_engine *engine, uint64_t id);
 // Any thread. A paused request gets no tokens, for readers that cannot follow. It keeps its place
 // and its pages until others want them: then it is the first to lose them, and resumes as one that
-// waits. Its timeout goes on. Unknown ids are ignored.
+// waits. Its timeout keeps running. Unknown ids are ignored.
 void rn_engine_pause(rn_engine *engine, uint64_t id, bool pause);
 
 typedef enum rn_finish {
@@ -419,7 +451,7 @@ typedef struct rn_draft_stats {
     uint64_t tokens, accepted;
 } rn_draft_stats;
 
-// Counters since the engine was created, and what is there now. Any thread.
+// Counters since the engine was created, and its present state. Any thread.
 typedef struct rn_engine_stats {
     uint64_t steps;
     uint64_t submitted, stopped, lengthy, cancelled, failed; // requests' choices, by how they ended
@@ -449,10 +481,10 @@ void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out);
 // which drafts are taken from.
 void rn_engine_forget_prefixes(rn_engine *engine);
 
-// --- a picture of the engine, for those who watch it ---
+// --- a picture of the engine, for a live view ---
 
 typedef enum rn_stream_state {
-    RN_STREAM_WAITING, // for its first step, or to go on after a preemption
+    RN_STREAM_WAITING, // for its first step, or to continue after a preemption
     RN_STREAM_PROMPT,
     RN_STREAM_DECODE,
     RN_STREAM_PAUSED,

@@ -8,14 +8,14 @@
     X(ERR_NOMEM, "out of memory")                                                                  \
     X(ERR_IO, "input/output error")                                                                \
     X(ERR_MODEL, "bad model")          /* the file is damaged, or is not a model */                \
-    X(ERR_UNSUPPORTED, "unsupported")  /* a sound model that needs what runnel has not */          \
+    X(ERR_UNSUPPORTED, "unsupported")  /* a valid model that needs a feature runnel lacks */       \
     X(ERR_ARG, "bad argument")         /* a caller's value is out of its range */                  \
     X(ERR_CONTEXT, "context exceeded") /* the prompt does not fit the context */                   \
     X(ERR_FULL, "no capacity")         /* queue or pages are full: try later */                    \
     X(ERR_NUMERIC, "numeric error")    /* no finite logit, or none that may come */                \
     X(ERR_DEADLINE, "deadline passed") /* of the request, before its end */                        \
     X(ERR_CANCELLED, "cancelled")                                                                  \
-    X(ERR_STEP, "step failed")   /* of the backend: its requests end, others go on */              \
+    X(ERR_STEP, "step failed")   /* of the backend: its requests end, others continue */           \
     X(ERR_DEVICE, "device lost") /* nothing can be computed any more */
 
 typedef enum rn_status {

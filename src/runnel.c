@@ -39,16 +39,17 @@ static void fill_info(rn_model *model) {
     size_t len = 0;
     if (name) meta_get_string(name, &text, &len);
     snprintf(model->name, sizeof model->name, "%.*s", (int)(len < 127 ? len : 127), text);
-    *info = (rn_model_info){.path = weights_path(weights),
-                            .name = model->name,
-                            .architecture = "",
-                            .container = weights_container(weights),
-                            .format = main_format(weights),
-                            .n_vocab = tokenizer_size(model->tokenizer),
-                            .file_bytes = weights_bytes(weights),
-                            .temperature = 0.8f,
-                            .top_p = 0.95f,
-                            .repeat_penalty = 1};
+    *info = (rn_model_info){
+        .path = weights_path(weights),
+        .name = model->name,
+        .architecture = "",
+        .container = weights_container(weights),
+        .format = main_format(weights),
+        .n_vocab = tokenizer_size(model->tokenizer),
+        .file_bytes = weights_bytes(weights),
+#define SAMPLING_MODEL(id, field, member, otherwise) .member = otherwise,
+#include "plan/sampling.def"
+    };
     for (int i = 0; i < weights_tensor_count(weights); i++)
         info->weight_bytes += weights_tensor_at(weights, i)->bytes;
     float top_k = 0;
@@ -149,18 +150,21 @@ const struct plan *tools_plan(const rn_model *model) {
     return model->has_plan ? &model->model.plan : NULL;
 }
 const struct tokenizer *tools_tokenizer(const rn_model *model) { return model->tokenizer; }
-const char *tools_token_bytes(const rn_model *model, int32_t id, size_t *len) {
+const char *rn_model_chat_template(const rn_model *model) { return model->chat_template; }
+
+// ---------------------------------------------------------------- tokens
+
+const char *rn_token_bytes(const rn_model *model, int32_t id, size_t *len) {
     const bool known = id >= 0 && id < tokenizer_size(model->tokenizer);
     const struct text_span span =
         known ? tokenizer_bytes(model->tokenizer, id) : (struct text_span){"", 0};
     *len = span.len;
     return span.data;
 }
-int32_t tools_token_bos(const rn_model *model) { return tokenizer_bos(model->tokenizer); }
-int32_t tools_token_eos(const rn_model *model) { return tokenizer_eos(model->tokenizer); }
-const char *rn_model_chat_template(const rn_model *model) { return model->chat_template; }
 
-// ---------------------------------------------------------------- tokens
+int32_t rn_token_bos(const rn_model *model) { return tokenizer_bos(model->tokenizer); }
+
+int32_t rn_token_eos(const rn_model *model) { return tokenizer_eos(model->tokenizer); }
 
 rn_status rn_tokenize(const rn_model *model, const char *text, size_t len, int flags, int32_t **ids,
                       size_t *n_ids, rn_error *err) {

@@ -1,5 +1,5 @@
 // Engines of the public interface, thin: options become a configuration, calls are handed on to the
-// intake (what any thread may call) and to the driver (who runs the steps).
+// intake (calls from any thread) and to the driver (the loop of steps).
 #include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +7,8 @@
 
 #include "engine/door/driver.h"
 #include "runnel_model.h"
+
+_Static_assert((int)RN_PAGE_TOKENS == (int)KV_PAGE_TOKENS, "runnel.h has the size of a page");
 
 struct rn_engine {
     struct engine engine;
@@ -163,7 +165,7 @@ bool rn_engine_next_event(rn_engine *engine, rn_event *out) {
     return driver_next_event(&engine->driver, out);
 }
 
-// ---------------------------------------------------------------- what it is, and does
+// ---------------------------------------------------------------- description and counters
 
 rn_status rn_engine_health(const rn_engine *engine, rn_error *err) {
     const struct engine *e = &engine->engine;

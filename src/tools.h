@@ -1,13 +1,12 @@
-// Internal interface for the program's tools (inspect, eval, bench, and later plan, quantize): what
-// the public header does not promise. Linked statically into the program.
+// Internal interface for the program's tools (inspect, eval, bench): what the public header does
+// not promise. Linked statically into the program. The server has no part in it
+// (tools/check-includes).
 #ifndef RN_TOOLS_H
 #define RN_TOOLS_H
 
-#include "base/clock.h"
-#include "base/jread.h"
+#include "helpers.h"
 #include "plan/cost.h"
 #include "runnel.h"
-#include "unicode/unicode.h"
 #include "weights/weights.h"
 
 // Opens a model's files alone: a GGUF file or a folder.
@@ -17,11 +16,6 @@ rn_status tools_weights_open(const char *path, struct weights **out, rn_error *e
 const struct weights *tools_weights(const rn_model *model);
 const struct plan *tools_plan(const rn_model *model);
 const struct tokenizer *tools_tokenizer(const rn_model *model);
-// The bytes that a token stands for, half a character too; of special tokens their text. Ids that
-// are none have no bytes. Borrowed.
-const char *tools_token_bytes(const rn_model *model, int32_t id, size_t *len);
-int32_t tools_token_bos(const rn_model *model); // -1: none
-int32_t tools_token_eos(const rn_model *model); // -1: none
 
 // A model of a known shape with random weights and no file, for benchmarks: "1b:Q4_K_M" (see
 // weights/synthetic.h).

@@ -22,14 +22,14 @@ static inline uint64_t view_key(const rn_sampling *s, const struct sampler_view 
 static inline rn_sampling sampling_neutral(void) {
     return (rn_sampling){
 #define SAMPLING_NUMBER(kind, id, field, neutral_, ...) .field = neutral_,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     };
 }
 
 static inline struct choice_numbers numbers_of(const rn_sampling *s) {
     return (struct choice_numbers){
 #define SAMPLING_NUMBER(kind, id, field_, ...) .field_ = s->field_,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     };
 }
 

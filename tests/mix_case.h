@@ -217,7 +217,7 @@ static inline void mix_draw_numbers(rn_sampling *s, struct mix_random *r) {
 #define SAMPLING_NUMBER(kind, id, field, neutral, min, max, ...)                                   \
     if (mix_percent(r, 30))                                                                        \
         s->field = MIX_##kind((double)(min), (double)(max) < 100 ? (double)(max) : 100);
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 #undef MIX_FLOAT
 #undef MIX_INT
     if (mix_percent(r, 50)) s->temperature = 1.5f * mix_unit(r);

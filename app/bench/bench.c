@@ -159,9 +159,9 @@ static int bench_run(const struct bench_config *config, const struct term *term)
 int command_bench(const struct options *options) {
     struct bench_config config;
     struct term term;
-    const char *output = option_text(options, OPT_OUTPUT);
     term_init(&term, options);
-    if (option_flag(options, OPT_KERNELS)) return kernels_print(output ? output : "md", &term);
+    if (option_flag(options, OPT_KERNELS))
+        return kernels_print(option_text(options, OPT_OUTPUT), &term);
     int code = bench_config_init(options, &config);
     if (code) return code;
     peer_prepare(&config);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "bench/bench.h"
-#include "run/drive.h"
+#include "run/engine.h"
 
 enum { MAX_TOKENS = 1 << 24, MAX_SEQS = 4096 };
 
@@ -29,21 +29,20 @@ static const struct list_row {
     size_t offset; // of the list in the config
     enum item_kind kind;
     int min, max;
-    const char *fallback; // "": empty
 } lists[] = {
 #define LIST_AT(field) offsetof(struct bench_config, field)
-    {OPT_N_PROMPT, LIST_AT(n_prompt), ITEM_WHOLE, 0, MAX_TOKENS, "512"},
-    {OPT_N_GEN, LIST_AT(n_gen), ITEM_WHOLE, 0, MAX_TOKENS, "128"},
-    {OPT_N_DEPTH, LIST_AT(n_depth), ITEM_WHOLE, 0, MAX_TOKENS, "0"},
-    {OPT_THREAD_COUNTS, LIST_AT(threads), ITEM_WHOLE, 1, 1024, "0"},
-    {OPT_STREAMS, LIST_AT(streams), ITEM_WHOLE, 1, MAX_SEQS, "1"},
-    {OPT_VERIFY, LIST_AT(verify), ITEM_WHOLE, 1, MAX_SEQS, ""},
-    {OPT_BATCH, LIST_AT(batch), ITEM_WHOLE, 1, MAX_SEQS, "8"}, // for --arrive
-    {OPT_ITL_MS, LIST_AT(itl_ms), ITEM_WHOLE, 0, 1000000, "0"},
-    {OPT_DRAFTERS, LIST_AT(drafters), ITEM_DRAFTER, 0, 0, ""},
-    {OPT_DRAFT_LENGTHS, LIST_AT(lengths), ITEM_LENGTH, 1, RN_MAX_DRAFT, "auto,1,2,4,8"},
-    {OPT_TEMPERATURES, LIST_AT(temperatures), ITEM_REAL, 0, 100, "0"},
-    {OPT_ACCEPTANCE, LIST_AT(acceptances), ITEM_REAL, 0, 1, "0.8,0"},
+    {OPT_N_PROMPT, LIST_AT(n_prompt), ITEM_WHOLE, 0, MAX_TOKENS},
+    {OPT_N_GEN, LIST_AT(n_gen), ITEM_WHOLE, 0, MAX_TOKENS},
+    {OPT_N_DEPTH, LIST_AT(n_depth), ITEM_WHOLE, 0, MAX_TOKENS},
+    {OPT_THREADS, LIST_AT(threads), ITEM_WHOLE, 1, 1024},
+    {OPT_STREAMS, LIST_AT(streams), ITEM_WHOLE, 1, MAX_SEQS},
+    {OPT_VERIFY, LIST_AT(verify), ITEM_WHOLE, 1, MAX_SEQS},
+    {OPT_BATCH, LIST_AT(batch), ITEM_WHOLE, 1, MAX_SEQS},
+    {OPT_ITL_MS, LIST_AT(itl_ms), ITEM_WHOLE, 0, 1000000},
+    {OPT_DRAFTERS, LIST_AT(drafters), ITEM_DRAFTER, 0, 0},
+    {OPT_DRAFT_LENGTHS, LIST_AT(lengths), ITEM_LENGTH, 1, RN_MAX_DRAFT},
+    {OPT_TEMPERATURES, LIST_AT(temperatures), ITEM_REAL, 0, 100},
+    {OPT_ACCEPTANCE, LIST_AT(acceptances), ITEM_REAL, 0, 1},
 #undef LIST_AT
 };
 
@@ -88,7 +87,7 @@ static int item_fail(const struct list_row *row, const char *name, const char *i
     return app_fail(APP_USAGE, "%s: '%s' is %s", name, app_short(item).text, wanted);
 }
 
-// Adds the items of a text with commas. name NULL: the text is the fallback, which is not checked.
+// Adds the items of a text with commas. name NULL: the text is the default, which is not checked.
 static int items_add(const struct list_row *row, const char *name, const char *text,
                      struct bench_list *out) {
     while (text) {
@@ -112,11 +111,10 @@ static int lists_read(const struct options *options, struct bench_config *config
         const struct option_value *value = &options->value[lists[i].id];
         struct bench_list *out = (struct bench_list *)((char *)config + lists[i].offset);
         char buffer[64];
-        const char *name = option_name(options, lists[i].id, buffer);
+        const bool given = option_given(options, lists[i].id);
+        const char *name = given ? option_name(options, lists[i].id, buffer) : NULL;
         for (int j = 0; !code && j < value->n_list; j++)
             code = items_add(&lists[i], name, value->list[j], out);
-        if (!value->n_list && *lists[i].fallback)
-            code = items_add(&lists[i], NULL, lists[i].fallback, out);
     }
     return code;
 }
@@ -177,13 +175,13 @@ static const struct rule {
     {OPT_ACCEPTANCE, DRAFTS, false, for_drafts},
     {OPT_TEMPERATURES, DRAFTS, false, for_drafts},
     {OPT_FORCED, DRAFTS, false, for_drafts},
-    {OPT_BENCH_DRAFT, DRAFTS, false, for_drafts},
+    {OPT_DRAFT, DRAFTS, false, for_drafts},
 };
 
 // The option that chose the measurement, as a message names it.
 static const char *chooser_name(const struct options *options, const struct bench_config *config,
                                 char buffer[64]) {
-    const enum option_id id = config->measure == MEASURE_DRAFTS ? OPT_BENCH_SPECULATE
+    const enum option_id id = config->measure == MEASURE_DRAFTS ? OPT_SPECULATE
                               : config->arrive                  ? OPT_ARRIVE
                                                                 : OPT_BATCH;
     return option_name(options, id, buffer);
@@ -278,41 +276,44 @@ static int drafts_check(const struct options *options, const struct bench_config
 // ---------------------------------------------------------------- the config
 
 static enum bench_measure measure_of(const struct options *options) {
-    if (option_flag(options, OPT_BENCH_SPECULATE)) return MEASURE_DRAFTS;
+    if (option_flag(options, OPT_SPECULATE)) return MEASURE_DRAFTS;
     return option_given(options, OPT_BATCH) || option_given(options, OPT_ARRIVE) ? MEASURE_STREAMS
                                                                                  : MEASURE_STEPS;
 }
 
+static int repetitions_of(const struct options *options, enum bench_measure measure) {
+    if (option_given(options, OPT_REPETITIONS) || measure == MEASURE_STEPS)
+        return option_int(options, OPT_REPETITIONS);
+    return measure == MEASURE_STREAMS ? REPETITIONS_OF_BATCH : REPETITIONS_OF_SPECULATE;
+}
+
 static void scalars_read(const struct options *options, struct bench_config *out) {
-    static const int repetitions[] = {
-        [MEASURE_STEPS] = 5, [MEASURE_STREAMS] = 1, [MEASURE_DRAFTS] = 9};
-    const char *isa = option_text(options, OPT_ISA), *kv = option_text(options, OPT_KV_TYPE);
-    const char *output = option_text(options, OPT_OUTPUT);
-    const char *draft = option_text(options, OPT_BENCH_DRAFT);
+    const char *isa = option_text(options, OPT_ISA);
+    const char *draft = option_text(options, OPT_DRAFT);
     const bool no_draft = draft && !strcmp(draft, "none");
     const enum bench_measure measure = measure_of(options);
     *out = (struct bench_config){
         .measure = measure,
-        .arrive = option_int(options, OPT_ARRIVE, 0),
-        .shared_prefix = option_int(options, OPT_SHARED_PREFIX, -1),
+        .arrive = option_int(options, OPT_ARRIVE),
+        .shared_prefix = option_int(options, OPT_SHARED_PREFIX),
         .sample = option_flag(options, OPT_SAMPLE),
         .has_prompt = option_given(options, OPT_N_PROMPT),
         .draft = no_draft ? NULL : draft,
         .no_draft = no_draft,
         .forced = option_text(options, OPT_FORCED),
-        .repetitions = option_int(options, OPT_REPETITIONS, repetitions[measure]),
-        .batch_tokens = option_int(options, OPT_BATCH_TOKENS, 512),
-        .isa = isa && strcmp(isa, "auto") ? isa : NULL,
-        .kv_type = kv ? kv : "f16",
+        .repetitions = repetitions_of(options, measure),
+        .batch_tokens = option_int(options, OPT_BATCH_TOKENS),
+        .isa = strcmp(isa, "auto") ? isa : NULL,
+        .kv_type = option_text(options, OPT_KV_TYPE),
         .peer = option_text(options, OPT_PEER),
         .peer_args = option_text(options, OPT_PEER_ARGS),
-        .output = output ? output : "md",
+        .output = option_text(options, OPT_OUTPUT),
         .plot = option_text(options, OPT_PLOT),
         .stages = option_flag(options, OPT_STAGES),
         .quiet = option_flag(options, OPT_QUIET),
         .no_pin = option_flag(options, OPT_NO_PIN),
     };
-    drive_kv_memory(options, &out->memory);
+    app_engine_memory(options, &out->memory);
 }
 
 static int config_read(const struct options *options, struct bench_config *out) {
@@ -322,7 +323,7 @@ static int config_read(const struct options *options, struct bench_config *out) 
         [MEASURE_DRAFTS] = drafts_check,
     };
     scalars_read(options, out);
-    int code = models_read(options, OPT_MODELS, SOURCE_FILE, out);
+    int code = models_read(options, OPT_MODEL, SOURCE_FILE, out);
     if (!code) code = models_read(options, OPT_SYNTHETIC, SOURCE_SYNTHETIC, out);
     if (!code && !out->n_models) out->n_models = 1; // the embedded one
     if (!code) code = lists_read(options, out);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "run/drive.h"
+#include "run/engine.h"
 #include "terminal/interrupt.h"
 
 // ---------------------------------------------------------------- engine
@@ -31,7 +31,7 @@ int crowd_engine_create(struct bench_place *place, const rn_engine_options *spec
     progress_begin(&progress, place->bench->term, config->quiet, "loading");
     const rn_status status = rn_engine_create(place->model, &options, out, &err);
     progress_end(&progress);
-    if (status) return drive_create_fail(place->model, options.draft, &err);
+    if (status) return app_engine_fail(place->model, options.draft, &err);
     rn_engine_info info;
     rn_engine_get_info(*out, &info);
     place->backend = info.backend;

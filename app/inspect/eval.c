@@ -5,12 +5,13 @@
 #include <string.h>
 
 #include "app.h"
-#include "run/drive.h"
+#include "helpers.h"
+#include "run/answer.h"
+#include "run/engine.h"
 #include "terminal/interrupt.h"
 #include "terminal/json.h"
-#include "tools.h"
 
-enum { DEFAULT_CHUNK = 1024, LOSS_TEXT_LIMIT = 1 << 30 };
+enum { LOSS_TEXT_LIMIT = 1 << 30 };
 
 struct eval {
     const struct options *options;
@@ -47,12 +48,6 @@ static void on_logits(void *ctx, int position, const float *logits, int n_vocab)
     eval->counted++;
 }
 
-static bool on_event(void *ctx, const rn_event *event) {
-    struct eval *eval = ctx;
-    if (event->finish == RN_FINISH_ERROR) progress_end(&eval->progress); // a message comes
-    return true;
-}
-
 static int text_load(struct eval *eval, const char *path) {
     struct text text;
     const int code = text_read(path, LOSS_TEXT_LIMIT, &text);
@@ -65,8 +60,8 @@ static int text_load(struct eval *eval, const char *path) {
 }
 
 static int chunks_cut(struct eval *eval, const char *path, int n_ctx) {
-    const int chunk =
-        option_int(eval->options, OPT_CHUNK, n_ctx < DEFAULT_CHUNK ? n_ctx : DEFAULT_CHUNK);
+    int chunk = option_int(eval->options, OPT_CHUNK);
+    if (chunk > n_ctx && !option_given(eval->options, OPT_CHUNK)) chunk = n_ctx;
     char name[64];
     if (chunk > n_ctx) {
         return app_fail(APP_USAGE, "%s: %d tokens do not fit the context of %d",
@@ -79,7 +74,7 @@ static int chunks_cut(struct eval *eval, const char *path, int n_ctx) {
         return app_fail(APP_USAGE, "%s: %zu tokens are less than one chunk of %d", path,
                         eval->n_ids, chunk);
     }
-    const size_t wanted = (size_t)option_int(eval->options, OPT_CHUNKS, INT32_MAX);
+    const size_t wanted = (size_t)option_int(eval->options, OPT_CHUNKS);
     if (eval->n_chunks > wanted) eval->n_chunks = wanted;
     return APP_OK;
 }
@@ -91,12 +86,14 @@ static int chunks_run(struct eval *eval) {
     int code = APP_OK;
     for (size_t i = 0; !code && !interrupt_seen() && i < eval->n_chunks; i++) {
         eval->at = eval->ids + i * eval->chunk;
-        const rn_request request = {.prompt = eval->at,
-                                    .n_prompt = eval->chunk,
-                                    .sampling = {.top_p = 1},
-                                    .on_logits = on_logits,
-                                    .on_logits_ctx = eval};
-        code = drive_request(eval->engine, eval->model, &request, on_event, eval);
+        struct answer answer = {.term = &eval->term, .progress = &eval->progress};
+        rn_request request = {.prompt = eval->at,
+                              .n_prompt = eval->chunk,
+                              .sampling = {.top_p = 1},
+                              .on_logits = on_logits,
+                              .on_logits_ctx = eval};
+        code = answer_run(&answer, eval->engine, eval->model, &request);
+        answer_deinit(&answer);
         progress_update(&eval->progress, i + 1, eval->n_chunks);
         if (eval->bad_position >= 0) break;
     }
@@ -139,8 +136,12 @@ static int eval_steps(struct eval *eval) {
     int code = app_open_model(eval->options, false, &eval->model);
     if (code) return code;
     if ((code = text_load(eval, path))) return code;
-    code = drive_engine_create(eval->options, eval->model, NULL, &eval->term, eval->quiet, true,
-                               &eval->engine);
+    rn_engine_options wanted;
+    app_engine_options(eval->options, &wanted);
+    wanted.logit_rows = -1;   // of every position
+    wanted.speculate = "off"; // it writes nothing
+    code = app_engine_create(eval->options, eval->model, &wanted, &eval->term, eval->quiet,
+                             &eval->engine);
     if (code) return code;
     rn_engine_info info;
     rn_engine_get_info(eval->engine, &info);

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/drive.h"
+#include "run/engine.h"
 #include "terminal/term.h"
 
 enum { STRING_LIMIT = 160, ITEM_LIMIT = 32, TEMPLATE_LIMIT = 72 };
 
-uint64_t inspect_tensor_params(const struct tensor_view *tensor) {
+static uint64_t tensor_params(const struct tensor_view *tensor) {
     uint64_t params = 1; // the file's reader has checked that the product fits
     for (int i = 0; i < tensor->n_dims; i++) params *= (uint64_t)tensor->dim[i];
     return params;
@@ -244,7 +244,7 @@ static void section(const struct term *term, const char *title, int count) {
     putchar('\n');
 }
 
-// The first line of the template stands for it.
+// Of the template, only the first line is shown.
 static void template_print(const char *text) {
     char bytes[32];
     const size_t len = strcspn(text, "\n");
@@ -332,7 +332,7 @@ static void totals_add(struct inspect *inspect) {
                                                   &inspect->total};
         for (int j = 0; j < 2; j++) {
             targets[j]->tensors++;
-            targets[j]->params += inspect_tensor_params(tensor);
+            targets[j]->params += tensor_params(tensor);
             targets[j]->bytes += tensor->bytes;
         }
     }
@@ -378,7 +378,7 @@ int command_inspect(const struct options *options) {
         rn_model_open_vocab(path, &model, NULL); // a template needs no more
     }
     if (model) inspect.chat_template = rn_model_chat_template(model);
-    drive_kv_memory(options, &inspect.engine);
+    app_engine_memory(options, &inspect.engine);
     totals_add(&inspect);
     if (option_flag(options, OPT_JSON)) {
         code = inspect_json_print(&inspect);

@@ -1,4 +1,4 @@
-// What `runnel inspect` found, for its two printers.
+// The findings of `runnel inspect`, for its two printers.
 #ifndef RN_APP_INSPECT_H
 #define RN_APP_INSPECT_H
 
@@ -18,12 +18,11 @@ struct inspect {
     const struct plan *plan;    // NULL with model
     const char *reason;         // why it cannot
     const char *chat_template;  // NULL: none
-    rn_engine_options engine;   // what of the options the memory depends on
+    rn_engine_options engine;   // the options that memory depends on
     struct inspect_format format[FORMAT_COUNT];
     struct inspect_format total;
 };
 
-uint64_t inspect_tensor_params(const struct tensor_view *tensor);
 const char *inspect_type_name(enum meta_type type);
 // A value of type META_U64 that needs all 64 bits.
 uint64_t inspect_u64(const struct meta_view *meta, uint64_t index);
@@ -44,7 +43,7 @@ void inspect_cost(const struct inspect *inspect, const char *kv_type, struct ins
 rn_status inspect_here(const struct inspect *inspect, const char *kv_type, rn_memory_plan *out,
                        uint64_t *n_contexts, rn_error *err);
 
-// What the ops of one kind read in a decode step with a full context.
+// The bytes that ops of one kind read in a decode step with a full context.
 struct inspect_read {
     int ops;
     uint64_t weight_bytes, kv_bytes;

@@ -32,7 +32,7 @@ static bool is_model_file(const struct weights *weights, const struct stat *targ
     return false;
 }
 
-// What the run reads must not be what it writes, by whatever name.
+// The run must not write a file that it reads, by whatever name.
 static int input_check(const struct options *options, const struct weights *weights,
                        const char *path) {
     static const enum option_id inputs[] = {OPT_MODEL, OPT_FILE, OPT_MESSAGES, OPT_TOOLS,
@@ -59,7 +59,7 @@ static int input_check(const struct options *options, const struct weights *weig
     return APP_OK;
 }
 
-// An existing file is opened as it is; only a name that was free counts as created.
+// An existing file is opened as it is; only a name that was free is taken as created.
 static int descriptor_open(const char *path, bool *created) {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd >= 0 || errno != ENOENT) return fd;

@@ -12,7 +12,7 @@ struct logits_file {
     bool started;     // a row came
 };
 
-// Opens what --logits names, if it is given. A file that the run reads is refused. On failure the
+// Opens the file of --logits, if it is given. A file that the run reads is refused. On failure the
 // error has been printed and the exit code is returned.
 int logits_open(struct logits_file *logits, const struct options *options, const rn_model *model);
 // False: it could not be written (errno).

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "helpers.h"
 #include "terminal/json.h"
-#include "tools.h"
 
 // Calls fn for every line of standard input (without its end) until one fails.
 typedef int (*line_fn)(const rn_model *model, const struct options *options, const char *line,

@@ -4,15 +4,15 @@
 
 #include "app.h"
 
-static bool has_option(int command, int id) {
-    return (option_row_at((enum option_id)id)->commands >> command & 1u) != 0;
+static bool row_get(int command, int id, struct option_row *out) {
+    return option_row_get((enum command_id)command, (enum option_id)id, out);
 }
 
 static bool is_path(const struct option_row *row) {
     return row->kind == OPTION_PATH || !strcmp(row->value, "PATH,...");
 }
 
-// What a command takes besides options.
+// The words that a command takes besides options.
 static const char *words_of(int command) {
     return command == COMMAND_COMPLETIONS ? "bash zsh fish" : NULL;
 }
@@ -46,11 +46,11 @@ static void put_short(FILE *out, const char *text, const char *escaped, const ch
 static bool put_flags(FILE *out, int command, bool (*wanted)(const struct option_row *row)) {
     int n = 0;
     for (int id = 0; id < OPT_COUNT; id++) {
-        const struct option_row *row = option_row_at((enum option_id)id);
-        if (!has_option(command, id) || !wanted(row)) continue;
+        struct option_row row;
+        if (!row_get(command, id, &row) || !wanted(&row)) continue;
         fprintf(out, "%s", n++ ? "|" : "        ");
-        if (row->short_flag) fprintf(out, "-%c|", row->short_flag);
-        fprintf(out, "--%s", row->flag);
+        if (row.short_flag) fprintf(out, "-%c|", row.short_flag);
+        fprintf(out, "--%s", row.flag);
     }
     return n > 0;
 }
@@ -63,12 +63,12 @@ static void bash_command(FILE *out, int command) {
     fprintf(out, "    %s)\n        case $prev in\n", command_name((enum command_id)command));
     if (put_flags(out, command, is_path)) fputs(") _runnel_files; return ;;\n", out);
     for (int id = 0; id < OPT_COUNT; id++) {
-        const struct option_row *row = option_row_at((enum option_id)id);
-        if (!has_option(command, id) || !row->choices) continue;
+        struct option_row row;
+        if (!row_get(command, id, &row) || !row.choices) continue;
         fputs("        ", out);
-        if (row->short_flag) fprintf(out, "-%c|", row->short_flag);
-        fprintf(out, "--%s) _runnel_words \"", row->flag);
-        put_choices(out, row->choices);
+        if (row.short_flag) fprintf(out, "-%c|", row.short_flag);
+        fprintf(out, "--%s) _runnel_words \"", row.flag);
+        put_choices(out, row.choices);
         fputs("\"; return ;;\n", out);
     }
     if (put_flags(out, command, is_other)) fputs(") return ;;\n", out);
@@ -79,7 +79,8 @@ static void bash_command(FILE *out, int command) {
     if (command == COMMAND_HELP) put_commands(out);
     if (words_of(command)) fputs(words_of(command), out);
     for (int id = 0; id < OPT_COUNT; id++) {
-        if (has_option(command, id)) fprintf(out, " --%s", option_row_at((enum option_id)id)->flag);
+        struct option_row row;
+        if (row_get(command, id, &row)) fprintf(out, " --%s", row.flag);
     }
     fputs(" --help\" ;;\n", out);
 }
@@ -156,7 +157,8 @@ static void zsh_write(FILE *out) {
     for (int i = 0; i < COMMAND_COUNT; i++) {
         fprintf(out, "    %s)\n        _arguments \\\n", command_name((enum command_id)i));
         for (int id = 0; id < OPT_COUNT; id++) {
-            if (has_option(i, id)) zsh_option(out, option_row_at((enum option_id)id));
+            struct option_row row;
+            if (row_get(i, id, &row)) zsh_option(out, &row);
         }
         if (i == COMMAND_INSPECT) fputs("            '1:PATH:_files' \\\n", out);
         if (words_of(i)) fprintf(out, "            '1:SHELL:(%s)' \\\n", words_of(i));
@@ -173,6 +175,24 @@ static void zsh_write(FILE *out) {
 // ---------------------------------------------------------------- fish
 
 static const char fish_quote[] = "\\'";
+
+static void fish_option(FILE *out, const char *command, const struct option_row *row) {
+    fprintf(out, "complete -c runnel -n '__fish_seen_subcommand_from %s' -l %s", command,
+            row->flag);
+    if (row->short_flag) fprintf(out, " -s %c", row->short_flag);
+    if (is_path(row)) {
+        fputs(" -r -F", out);
+    } else if (row->choices) {
+        fputs(" -x -a '", out);
+        put_choices(out, row->choices);
+        fputs("'", out);
+    } else if (row->kind != OPTION_FLAG) {
+        fputs(" -x", out);
+    }
+    fputs(" -d '", out);
+    put_short(out, row->help, "\\", fish_quote);
+    fputs("'\n", out);
+}
 
 static void fish_command(FILE *out, int command) {
     const char *name = command_name((enum command_id)command);
@@ -193,23 +213,8 @@ static void fish_command(FILE *out, int command) {
         "complete -c runnel -n '__fish_seen_subcommand_from %s' -l help -s h -d 'show the help'\n",
         name);
     for (int id = 0; id < OPT_COUNT; id++) {
-        const struct option_row *row = option_row_at((enum option_id)id);
-        if (!has_option(command, id)) continue;
-        fprintf(out, "complete -c runnel -n '__fish_seen_subcommand_from %s' -l %s", name,
-                row->flag);
-        if (row->short_flag) fprintf(out, " -s %c", row->short_flag);
-        if (is_path(row)) {
-            fputs(" -r -F", out);
-        } else if (row->choices) {
-            fputs(" -x -a '", out);
-            put_choices(out, row->choices);
-            fputs("'", out);
-        } else if (row->kind != OPTION_FLAG) {
-            fputs(" -x", out);
-        }
-        fputs(" -d '", out);
-        put_short(out, row->help, "\\", fish_quote);
-        fputs("'\n", out);
+        struct option_row row;
+        if (row_get(command, id, &row)) fish_option(out, name, &row);
     }
 }
 

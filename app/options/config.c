@@ -1,14 +1,13 @@
-// Options from a file: lines of `name = value`, the names being those of long options, a flag's
-// value yes or no. Empty lines and lines that begin with # do not count. An option that takes a
-// list may be repeated, another one may not. The file may serve several commands: an option of
-// another command is passed over, a name that no command knows is an error. Called by
-// options_parse, last.
+// Options from a file: lines of `name = value`. A name is that of a long option, a flag's value is
+// yes or no. Empty lines and lines that start with # are ignored. Only an option that takes a list
+// may be repeated. The file may serve several commands: an option of another command is passed
+// over, a name that no command knows is an error. Called by options_parse after the environment.
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "app.h"
-#include "tools.h"
+#include "helpers.h"
 
 enum { CONFIG_LIMIT = 1 << 20, NAME_SIZE = 384 };
 
@@ -51,7 +50,7 @@ static bool unknown_refuse(const struct config *config, const char *key) {
     return refuse(config, "unknown option '%s'; did you mean '%s'?", app_short(key).text, near);
 }
 
-// Whether the file is in order does not depend on what beats it.
+// A value is checked even where the command line or the environment overrides it.
 static bool beaten_check(const struct config *config, enum option_id id, const char *name,
                          const char *text) {
     struct option_value *value = &config->options->value[id];
@@ -66,9 +65,11 @@ static bool beaten_check(const struct config *config, enum option_id id, const c
 static bool value_take(const struct config *config, enum option_id id, const char *key,
                        const char *text) {
     struct option_value *value = &config->options->value[id];
-    const bool is_list = option_row_at(id)->kind == OPTION_LIST;
+    struct option_row row;
+    const bool is_list =
+        option_row_get(config->options->command, id, &row) && row.kind == OPTION_LIST;
     char name[NAME_SIZE];
-    if (id == OPT_CONFIG) return refuse(config, "%s: does not belong into such a file", key);
+    if (id == OPT_CONFIG) return refuse(config, "%s: cannot be given in such a file", key);
     if (!*text) return refuse(config, "%s: has no value", key);
     if (value->origin == ORIGIN_CONFIG && !is_list)
         return refuse(config, "%s: is given on line %d already", key, value->line);

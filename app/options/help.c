@@ -41,15 +41,16 @@ static void wrapped(FILE *out, int used, const char *text) {
 }
 
 static void option_help(FILE *out, const struct option_row *row) {
-    char left[64], right[512];
+    char left[64], right[768], initial[OPTION_INITIAL_SIZE], name[OPTION_NAME_SIZE];
     char short_part[8] = "    ";
     if (row->short_flag) snprintf(short_part, sizeof short_part, "-%c, ", row->short_flag);
     const int used = snprintf(left, sizeof left, "  %s--%s%s%s", short_part, row->flag,
                               *row->value ? " " : "", row->value);
     const char *choices = row->choices ? row->choices : "";
+    option_initial_text(row, initial);
     snprintf(right, sizeof right, "%s%s%s%s%s%s [%s]", row->help, *choices ? ": " : "", choices,
-             *row->fallback ? " (default: " : "", row->fallback, *row->fallback ? ")" : "",
-             row->environment);
+             *initial ? " (default: " : "", initial, *initial ? ")" : "",
+             option_environment(row, name));
     fputs(left, out);
     wrapped(out, used, right);
 }
@@ -70,19 +71,20 @@ void help_command(FILE *out, enum command_id command) {
             commands[command].summary);
     bool any = false;
     for (int id = 0; id < OPT_COUNT; id++) {
-        const struct option_row *row = option_row_at((enum option_id)id);
-        if (!(row->commands >> command & 1u)) continue;
+        struct option_row row;
+        if (!option_row_get(command, (enum option_id)id, &row)) continue;
         if (!any) fputs("\noptions, each with its environment variable:\n", out);
         any = true;
-        option_help(out, row);
+        option_help(out, &row);
     }
     if (any) {
-        fputs("  -h, --help                this help\n\n"
-              "The command line beats the environment, which beats the file of --config; of an "
-              "option\ngiven twice the last counts, except that options which may be repeated add "
-              "up.\n"
-              "Exit status: 0 done, 1 failed while running, 2 wrong use or bad model, 130 "
-              "interrupted.\n",
-              out);
+        fputs(
+            "  -h, --help                this help\n\n"
+            "Precedence: the command line, then the environment, then the file of --config. If an "
+            "option\nis given twice, the last one is used; options that may be repeated add "
+            "up.\n"
+            "Exit status: 0 done, 1 failed while running, 2 wrong use or bad model, 130 "
+            "interrupted.\n",
+            out);
     }
 }

@@ -1,5 +1,5 @@
-// Manual pages, generated from the tables of commands and options: what --help says, for man(1).
-// The build writes one page for the program and one for each command.
+// Manual pages, generated from the tables of commands and options: the contents of --help, for
+// man(1). The build writes one page for the program and one for each command.
 #include <ctype.h>
 #include <string.h>
 
@@ -57,6 +57,8 @@ static void put_choices(FILE *out, const char *choices) {
 }
 
 static void put_option(FILE *out, const struct option_row *row) {
+    char initial[OPTION_INITIAL_SIZE], name[OPTION_NAME_SIZE];
+    option_initial_text(row, initial);
     fputs(".TP\n", out);
     if (row->short_flag) fprintf(out, "\\fB\\-%c\\fR, ", row->short_flag);
     fputs("\\fB\\-\\-", out);
@@ -71,31 +73,25 @@ static void put_option(FILE *out, const struct option_row *row) {
     put_text(out, row->help);
     fputc('.', out);
     if (row->choices) put_choices(out, row->choices);
-    if (*row->fallback) {
+    if (*initial) {
         fputs("\nDefault: ", out);
-        put_text(out, row->fallback);
+        put_text(out, initial);
         fputc('.', out);
     }
     fputs("\nEnvironment: \\%", out); // not hyphenated
-    put_text(out, row->environment);
+    put_text(out, option_environment(row, name));
     fputs(".\n", out);
 }
 
-static bool has_option(enum command_id command, int id) {
-    return (option_row_at((enum option_id)id)->commands >> command & 1u) != 0;
-}
-
 static void put_configuration(FILE *out) {
-    fputs(
-        ".SH CONFIGURATION\n"
-        "The file that \\fB\\-\\-config\\fR names has lines of\n"
-        ".IR NAME \" = \" VALUE ,\n"
-        "the names being those of the long options without their dashes, the value of a flag yes\n"
-        "or no.\n"
-        "Empty lines and lines that begin with # do not count; an option that may be repeated\n"
-        "is repeated there.\n"
-        "The command line beats the environment, which beats the file.\n",
-        out);
+    fputs(".SH CONFIGURATION\n"
+          "The file that \\fB\\-\\-config\\fR names has lines of\n"
+          ".IR NAME \" = \" VALUE ,\n"
+          "where NAME is a long option without its dashes and the value of a flag is yes or no.\n"
+          "Empty lines and lines that start with # are ignored; an option that may be repeated\n"
+          "is repeated there.\n"
+          "Precedence: the command line, then the environment, then the file.\n",
+          out);
 }
 
 void man_command(FILE *out, enum command_id command) {
@@ -107,10 +103,12 @@ void man_command(FILE *out, enum command_id command) {
     put_text(out, command_arguments(command));
     fputs("\n.SH OPTIONS\n", out);
     for (int id = 0; id < OPT_COUNT; id++) {
-        if (has_option(command, id)) put_option(out, option_row_at((enum option_id)id));
+        struct option_row row;
+        if (option_row_get(command, (enum option_id)id, &row)) put_option(out, &row);
     }
     fputs(".TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\nshow a summary.\n", out);
-    if (has_option(command, OPT_CONFIG)) put_configuration(out);
+    struct option_row config;
+    if (option_row_get(command, OPT_CONFIG, &config)) put_configuration(out);
     put_exit_status(out);
     fputs(".SH SEE ALSO\n.BR runnel (1)\n", out);
 }
@@ -139,7 +137,9 @@ void man_program(FILE *out) {
     fputs(".SH SEE ALSO\n", out);
     for (int i = 0, n = 0; i < COMMAND_COUNT; i++) {
         bool any = false;
-        for (int id = 0; id < OPT_COUNT; id++) any |= has_option((enum command_id)i, id);
+        struct option_row row;
+        for (int id = 0; id < OPT_COUNT; id++)
+            any |= option_row_get((enum command_id)i, (enum option_id)id, &row);
         if (any)
             fprintf(out, "%s.BR runnel\\-%s (1)", n++ ? ",\n" : "",
                     command_name((enum command_id)i));

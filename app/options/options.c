@@ -1,8 +1,9 @@
-// Parses a command line and its environment twins against the option table; what they leave open
-// may come from a file (config.c). Called by main once per run. Invariant: a value that
-// options_parse accepted lies in its row's range.
+// Parses a command line and its environment twins against the option table. Options that they leave
+// open are taken from a file (config.c), then from the table's defaults. Called by main once per
+// run. Invariant: a value that options_parse accepted is in its row's range.
 #include "options/options.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -11,7 +12,7 @@
 #include <string.h>
 
 #include "app.h"
-#include "tools.h"
+#include "helpers.h"
 
 // Bits under the names that the table uses.
 enum {
@@ -30,19 +31,51 @@ enum {
 #define CHOICE(words)   .kind = OPTION_CHOICE, .choices = words
 #define SIZE            .kind = OPTION_SIZE
 
+#define NONE      .shown = false
+#define SAYS(say) .words = say
+#define NUMBER(x) .shown = true, .integer = x
+#define BYTES(x)  .shown = true, .integer = x
+#define REAL(x)   .shown = true, .real = (double)(x)
+#define TEXT(x)   .shown = true, .text = x
+#define AS(say)   , .words = say
+#define PLUS(say) , .more = say
+
+#define NUMERAL_OF(x) #x
+#define NUMERAL(x)    NUMERAL_OF(x)
+
 static const struct option_row rows[OPT_COUNT] = {
-#define OPTION(id, flag_, short_, env_, kind_, default_, commands_, value_, help_)                 \
+#define OPTION(id, flag_, short_, kind_, initial_, commands_, value_, help_)                       \
     [OPT_##id] = {.flag = flag_,                                                                   \
                   .short_flag = short_,                                                            \
-                  .environment = env_,                                                             \
                   kind_,                                                                           \
-                  .fallback = default_,                                                            \
+                  .initial = {initial_},                                                           \
                   .commands = commands_,                                                           \
                   .value = value_,                                                                 \
                   .help = help_},
+#define VARIANT(...)
 #define ALIAS(flag, id)
 #include "options/options.def"
 #undef OPTION
+#undef VARIANT
+// a model's file may bring them
+#define SAMPLING_MODEL(id, field, member, otherwise)                                               \
+    [OPT_##id].initial.words = "the model's, else " #otherwise,
+#include "plan/sampling.def"
+};
+
+// Flags and their short forms are those of the options' rows.
+static const struct variant {
+    enum option_id id;
+    struct option_row row;
+} variants[] = {
+#define OPTION(...)
+#define VARIANT(id_, kind_, initial_, commands_, value_, help_, ...)                               \
+    {.id = OPT_##id_,                                                                              \
+     .row = {kind_, .initial = {initial_}, .commands = commands_, .value = value_, .help = help_,  \
+             __VA_ARGS__}},
+#include "options/options.def"
+#undef OPTION
+#undef VARIANT
 #undef ALIAS
 };
 
@@ -51,16 +84,78 @@ static const struct {
     enum option_id id;
 } aliases[] = {
 #define OPTION(...)
+#define VARIANT(...)
 #define ALIAS(flag, id) {flag, OPT_##id},
 #include "options/options.def"
 #undef OPTION
+#undef VARIANT
 #undef ALIAS
 };
 
-const struct option_row *option_row_at(enum option_id id) { return &rows[id]; }
+static bool is_for(const struct option_row *row, enum command_id command) {
+    return (row->commands >> command & 1u) != 0;
+}
+
+bool option_row_get(enum command_id command, enum option_id id, struct option_row *out) {
+    *out = rows[id];
+    if (is_for(out, command)) return true;
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        if (variants[i].id != id || !is_for(&variants[i].row, command)) continue;
+        *out = variants[i].row;
+        out->flag = rows[id].flag;
+        out->short_flag = rows[id].short_flag;
+        return true;
+    }
+    return false;
+}
 
 static bool applies(int id, enum command_id command) {
-    return (rows[id].commands >> command & 1u) != 0;
+    struct option_row row;
+    return option_row_get(command, (enum option_id)id, &row);
+}
+
+// ---------------------------------------------------------------- names and defaults
+
+const char *option_environment(const struct option_row *row, char buffer[OPTION_NAME_SIZE]) {
+    if (row->environment) return row->environment;
+    int len = snprintf(buffer, OPTION_NAME_SIZE, "RUNNEL_");
+    for (const char *c = row->flag; *c && len < OPTION_NAME_SIZE - 1; c++)
+        buffer[len++] = (char)(*c == '-' ? '_' : toupper(*c));
+    buffer[len] = '\0';
+    return buffer;
+}
+
+// A size with the largest suffix that leaves it whole: 16M.
+static void size_show(int64_t bytes, char *out, size_t size) {
+    static const char suffix[] = {'\0', 'K', 'M', 'G', 'T', '\0'};
+    int i = 0;
+    for (; bytes && bytes % 1024 == 0 && suffix[i + 1]; i++) bytes /= 1024;
+    snprintf(out, size, "%" PRId64 "%c", bytes, suffix[i]);
+}
+
+static void value_show(const struct option_row *row, char *out, size_t size) {
+    const struct option_initial *initial = &row->initial;
+    if (initial->words) {
+        snprintf(out, size, "%s", initial->words);
+    } else if (initial->text) {
+        snprintf(out, size, "%s", initial->text);
+    } else if (row->kind == OPTION_FLOAT) {
+        snprintf(out, size, "%g", initial->real);
+    } else if (row->kind == OPTION_SIZE) {
+        size_show(initial->integer, out, size);
+    } else {
+        snprintf(out, size, "%" PRId64, initial->integer);
+    }
+}
+
+const char *option_initial_text(const struct option_row *row, char buffer[OPTION_INITIAL_SIZE]) {
+    buffer[0] = '\0';
+    if (!row->initial.shown && !row->initial.words) return buffer;
+    value_show(row, buffer, OPTION_INITIAL_SIZE);
+    const size_t len = strlen(buffer);
+    if (row->initial.more)
+        snprintf(buffer + len, OPTION_INITIAL_SIZE - len, "%s", row->initial.more);
+    return buffer;
 }
 
 // ---------------------------------------------------------------- values
@@ -138,7 +233,7 @@ static bool parse_choice(const struct option_row *row, const char *name, const c
     return refuse(name, text, what);
 }
 
-// What llama.cpp calls a format of the KV cache, as ours. Its bf16 has more range and less
+// Our name for llama.cpp's name of a KV cache format. Its bf16 has more range and less
 // precision than f16, so it is not taken for that.
 static const char *kv_type_own_name(const char *text) {
     static const char *const names[][2] = {{"q8_0", "int8"}, {"q4_0", "int4"}};
@@ -147,7 +242,7 @@ static const char *kv_type_own_name(const char *text) {
     return text;
 }
 
-// The factor that a size's suffix stands for, 0: no such suffix. "p", pages, is for the caller.
+// The factor of a size's suffix, 0: no such suffix. "p", pages, is for the caller.
 static double suffix_factor(const char *suffix) {
     static const char letters[] = "kmgt";
     double factor = 1024;
@@ -217,9 +312,11 @@ static bool list_add(const struct option_row *row, struct option_value *value, c
 bool option_set(struct options *options, enum option_id id, enum option_origin origin,
                 const char *name, const char *text) {
     struct option_value *value = &options->value[id];
+    struct option_row row;
+    if (!option_row_get(options->command, id, &row)) return false;
     value->origin = origin;
     value->text = text;
-    switch (rows[id].kind) {
+    switch (row.kind) {
     case OPTION_STRING:
         return true;
     case OPTION_PATH:
@@ -227,16 +324,16 @@ bool option_set(struct options *options, enum option_id id, enum option_origin o
     case OPTION_SEED:
         return parse_seed(name, text, &value->integer);
     case OPTION_INT:
-        return parse_int(&rows[id], name, text, &value->integer);
+        return parse_int(&row, name, text, &value->integer);
     case OPTION_FLOAT:
-        return parse_float(&rows[id], name, text, &value->real);
+        return parse_float(&row, name, text, &value->real);
     case OPTION_FLAG:
         return parse_flag(name, text, &value->flag);
     case OPTION_LIST:
-        return list_add(&rows[id], value, name, text);
+        return list_add(&row, value, name, text);
     case OPTION_CHOICE:
         if (id == OPT_KV_TYPE) value->text = text = kv_type_own_name(text);
-        return parse_choice(&rows[id], name, text);
+        return parse_choice(&row, name, text);
     case OPTION_SIZE:
         return parse_size(name, text, id == OPT_KV_MEMORY, &value->integer, &value->flag);
     }
@@ -246,7 +343,8 @@ bool option_set(struct options *options, enum option_id id, enum option_origin o
 // ---------------------------------------------------------------- environment
 
 // A list has one item per line.
-static bool environment_list(struct options *options, enum option_id id, const char *text) {
+static bool environment_list(struct options *options, enum option_id id, const char *name,
+                             const char *text) {
     char *lines = options->value[id].lines = strdup(text);
     if (!lines) {
         app_fail(APP_FAILED, "out of memory");
@@ -254,26 +352,55 @@ static bool environment_list(struct options *options, enum option_id id, const c
     }
     char *rest = NULL;
     for (char *line = strtok_r(lines, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        if (!option_set(options, id, ORIGIN_ENVIRONMENT, rows[id].environment, line)) return false;
+        if (!option_set(options, id, ORIGIN_ENVIRONMENT, name, line)) return false;
     }
-    // a list of nothing is refused as an empty text is
-    return options->value[id].n_list ||
-           option_set(options, id, ORIGIN_ENVIRONMENT, rows[id].environment, "");
+    // a list without items is refused as an empty text is
+    return options->value[id].n_list || option_set(options, id, ORIGIN_ENVIRONMENT, name, "");
 }
 
-// Whoever sets one of these wants keys: a server that starts without would be open.
+// A user who sets one of these wants keys: a server that starts without would be open.
 static bool means_keys(int id) { return id == OPT_API_KEY || id == OPT_API_KEY_FILE; }
 
-// For options that the command line left open. An empty variable counts as unset, but for keys.
+// For options that the command line left open. An empty variable is taken as unset, but for keys.
 static bool environment_apply(struct options *options) {
-    for (int id = 0; id < OPT_COUNT; id++) {
-        if (!applies(id, options->command) || options->value[id].origin) continue;
-        const char *text = getenv(rows[id].environment);
+    for (int i = 0; i < OPT_COUNT; i++) {
+        const enum option_id id = (enum option_id)i;
+        struct option_row row;
+        char buffer[OPTION_NAME_SIZE];
+        if (!option_row_get(options->command, id, &row) || options->value[id].origin) continue;
+        const char *name = option_environment(&row, buffer), *text = getenv(name);
         if (!text || (!*text && !means_keys(id))) continue;
-        const bool ok = rows[id].kind == OPTION_LIST ? environment_list(options, id, text)
-                                                     : option_set(options, id, ORIGIN_ENVIRONMENT,
-                                                                  rows[id].environment, text);
+        const bool ok = row.kind == OPTION_LIST
+                            ? environment_list(options, id, name, text)
+                            : option_set(options, id, ORIGIN_ENVIRONMENT, name, text);
         if (!ok) return false;
+    }
+    return true;
+}
+
+// ---------------------------------------------------------------- defaults
+
+static bool initial_list(struct option_value *value, const char *item) {
+    if (!item) return true;
+    value->list = malloc(sizeof *value->list);
+    if (!value->list) {
+        app_fail(APP_FAILED, "out of memory");
+        return false;
+    }
+    value->list[value->n_list++] = item;
+    return true;
+}
+
+// For options that are still open.
+static bool initials_apply(struct options *options) {
+    for (int i = 0; i < OPT_COUNT; i++) {
+        struct option_value *value = &options->value[i];
+        struct option_row row;
+        if (!option_row_get(options->command, (enum option_id)i, &row) || value->origin) continue;
+        value->integer = row.initial.integer;
+        value->real = row.initial.real;
+        value->text = row.initial.text;
+        if (row.kind == OPTION_LIST && !initial_list(value, row.initial.text)) return false;
     }
     return true;
 }
@@ -298,7 +425,7 @@ int option_find(enum command_id command, const char *flag, size_t len) {
 
 static int find_short(enum command_id command, char flag) {
     for (int id = 0; id < OPT_COUNT; id++) {
-        if (applies(id, command) && rows[id].short_flag && rows[id].short_flag == flag) return id;
+        if (rows[id].short_flag == flag && applies(id, command)) return id;
     }
     return -1;
 }
@@ -357,7 +484,7 @@ static bool equals_refuse(const char *given, const struct option_row *row) {
     return false;
 }
 
-// The option that argv holds at given, -1: unknown. *value is what is in the same argument, or
+// The option that argv holds at given, -1: unknown. *value is its value in the same argument, or
 // NULL.
 static int flag_find(enum command_id command, const char *given, const char **value) {
     if (given[1] != '-') {
@@ -376,25 +503,27 @@ static bool flag_take(struct options *options, int argc, char **argv, int *at) {
     const char *given = argv[*at];
     const char *inline_value;
     const int id = flag_find(options->command, given, &inline_value);
-    if (id < 0) return unknown(options->command, given);
-    if (given[1] != '-' && given[2] == '=') return equals_refuse(given, &rows[id]);
-    char name[64];
+    struct option_row row;
+    if (id < 0 || !option_row_get(options->command, (enum option_id)id, &row))
+        return unknown(options->command, given);
+    if (given[1] != '-' && given[2] == '=') return equals_refuse(given, &row);
+    char name[OPTION_NAME_SIZE];
     if (given[1] == '-') {
-        snprintf(name, sizeof name, "--%s", rows[id].flag);
+        snprintf(name, sizeof name, "--%s", row.flag);
     } else {
         snprintf(name, sizeof name, "-%c", given[1]);
     }
     const char *text = inline_value;
-    if (!text && rows[id].kind == OPTION_FLAG) text = "yes";
+    if (!text && row.kind == OPTION_FLAG) text = "yes";
     if (!text && *at + 1 < argc) text = argv[++*at];
     if (!text) {
-        app_fail(APP_USAGE, "%s needs a value: %s", name, rows[id].value);
+        app_fail(APP_USAGE, "%s needs a value: %s", name, row.value);
         return false;
     }
     return option_set(options, (enum option_id)id, ORIGIN_COMMAND_LINE, name, text);
 }
 
-// Whether --help stands where a flag may stand, whatever is wrong with the rest.
+// Whether --help is in the place of a flag, whatever is wrong with the rest.
 static bool help_wanted(enum command_id command, int argc, char **argv) {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         const char *arg = argv[i];
@@ -402,7 +531,9 @@ static bool help_wanted(enum command_id command, int argc, char **argv) {
         if (arg[0] != '-' || !arg[1]) continue;
         const char *inline_value;
         const int id = flag_find(command, arg, &inline_value);
-        if (id >= 0 && rows[id].kind != OPTION_FLAG && !inline_value) i++; // its value
+        struct option_row row;
+        if (id < 0 || !option_row_get(command, (enum option_id)id, &row)) continue;
+        if (row.kind != OPTION_FLAG && !inline_value) i++; // its value
     }
     return false;
 }
@@ -425,7 +556,8 @@ bool options_parse(struct options *options, enum command_id command, int argc, c
     }
     if (!environment_apply(options)) return false;
     const char *config = option_text(options, OPT_CONFIG);
-    return !config || config_apply(options, config);
+    if (config && !config_apply(options, config)) return false;
+    return initials_apply(options);
 }
 
 void options_deinit(struct options *options) {
@@ -442,14 +574,18 @@ bool option_given(const struct options *options, enum option_id id) {
     return options->value[id].origin != ORIGIN_NONE;
 }
 
-const char *option_name(const struct options *options, enum option_id id, char buffer[64]) {
+const char *option_name(const struct options *options, enum option_id id,
+                        char buffer[OPTION_NAME_SIZE]) {
     const struct option_value *value = &options->value[id];
-    if (value->origin == ORIGIN_ENVIRONMENT) return rows[id].environment;
+    struct option_row row;
+    if (value->origin == ORIGIN_ENVIRONMENT && option_row_get(options->command, id, &row))
+        return option_environment(&row, buffer);
     if (value->origin == ORIGIN_CONFIG) {
         const char *path = option_text(options, OPT_CONFIG), *slash = strrchr(path, '/');
-        snprintf(buffer, 64, "%.24s:%d: %s", slash ? slash + 1 : path, value->line, rows[id].flag);
+        snprintf(buffer, OPTION_NAME_SIZE, "%.24s:%d: %s", slash ? slash + 1 : path, value->line,
+                 rows[id].flag);
     } else {
-        snprintf(buffer, 64, "--%s", rows[id].flag);
+        snprintf(buffer, OPTION_NAME_SIZE, "--%s", rows[id].flag);
     }
     return buffer;
 }
@@ -458,12 +594,12 @@ const char *option_text(const struct options *options, enum option_id id) {
     return options->value[id].text;
 }
 
-int option_int(const struct options *options, enum option_id id, int fallback) {
-    return option_given(options, id) ? (int)options->value[id].integer : fallback;
+int option_int(const struct options *options, enum option_id id) {
+    return (int)options->value[id].integer;
 }
 
-float option_float(const struct options *options, enum option_id id, float fallback) {
-    return option_given(options, id) ? (float)options->value[id].real : fallback;
+double option_real(const struct options *options, enum option_id id) {
+    return options->value[id].real;
 }
 
 bool option_flag(const struct options *options, enum option_id id) {
@@ -493,7 +629,7 @@ static int edit_distance(const char *a, const char *b) {
     return rows_of[n % 3][m];
 }
 
-// Whether the word asks for less. What asks for the opposite is no help to anyone.
+// Whether the word switches something off. A guess that means the opposite is no help.
 static bool is_negative(const char *word) {
     return !strncmp(word, "no-", 3) || !strncmp(word, "disable-", 8) ||
            !strncmp(word, "without-", 8);
@@ -501,7 +637,8 @@ static bool is_negative(const char *word) {
 
 const char *nearest_word(const char *typed, const char *const *names, int count) {
     const size_t len = strlen(typed);
-    const char *best = NULL, *begun = NULL; // begun: begins with what was typed, the shortest such
+    const char *best = NULL,
+               *begun = NULL; // begun: the shortest name that starts with the typed text
     // beyond this it is another word; short words are near to many
     int best_distance = len < 6 ? 1 : 1 + (int)len / 3;
     for (int i = 0; i < count; i++) {

@@ -1,6 +1,6 @@
-// The option table (options.def) at run time: parsed values of a command line, its environment
-// twins and a configuration file. The command line beats the environment, which beats the file.
-// Every value is range-checked here, so commands may use it as it is.
+// The option table (options.def) at run time: values from a command line, its environment twins, a
+// configuration file and the table's defaults, in this order of precedence. Every value is checked
+// against its row, so commands may use it as it is.
 #ifndef RN_APP_OPTIONS_H
 #define RN_APP_OPTIONS_H
 
@@ -9,8 +9,12 @@
 
 #include "runnel.h"
 
-// The chat templates of our own (templates.c).
+// The built-in chat templates (templates.c).
 #define CHAT_TEMPLATE_NAMES "chatml, llama3, gemma, mistral, zephyr, vicuna, alpaca"
+
+// Times that a test of bench runs where its mode has a default of its own.
+#define REPETITIONS_OF_BATCH     1
+#define REPETITIONS_OF_SPECULATE 9
 
 enum command_id {
 #define COMMAND(id, ...) COMMAND_##id,
@@ -21,9 +25,11 @@ enum command_id {
 
 enum option_id {
 #define OPTION(id, ...) OPT_##id,
+#define VARIANT(...)
 #define ALIAS(flag, id)
 #include "options/options.def"
 #undef OPTION
+#undef VARIANT
 #undef ALIAS
     OPT_COUNT
 };
@@ -40,15 +46,25 @@ enum option_kind {
     OPTION_SIZE
 };
 
+// The value of an option that nobody gives; zeros where it has none.
+struct option_initial {
+    int64_t integer;   // of INT and SIZE
+    double real;       // of FLOAT
+    const char *text;  // of STRING, PATH and CHOICE; of a LIST, its only item
+    bool shown;        // help shows the value
+    const char *words; // that help shows instead, or NULL
+    const char *more;  // that help shows behind it, or NULL
+};
+
 struct option_row {
-    const char *flag; // without the dashes
-    char short_flag;  // 0: none
-    const char *environment;
+    const char *flag;        // without the dashes
+    char short_flag;         // 0: none
+    const char *environment; // NULL: follows from the flag
     enum option_kind kind;
     int64_t int_min, int_max; // of a list: int_max, the most items
     double float_min, float_max;
     const char *choices; // "a|b|c"
-    const char *fallback;
+    struct option_initial initial;
     unsigned commands; // bit 1 << command_id
     const char *value, *help;
 };
@@ -64,7 +80,7 @@ struct option_value {
     bool flag;
     int n_list;
     const char **list; // owned
-    char *lines;       // owned; what list[] points to when it came from the environment
+    char *lines;       // owned; the text behind list[] when it came from the environment
 };
 
 struct options {
@@ -75,9 +91,15 @@ struct options {
     struct option_value value[OPT_COUNT];
 };
 
-const struct option_row *option_row_at(enum option_id id);
+// The option as this command takes it. False: the command does not have it.
+bool option_row_get(enum command_id command, enum option_id id, struct option_row *out);
+enum { OPTION_NAME_SIZE = 64, OPTION_INITIAL_SIZE = 96 };
+// The name of its environment twin.
+const char *option_environment(const struct option_row *row, char buffer[OPTION_NAME_SIZE]);
+// The default as help shows it; "" where there is none to show.
+const char *option_initial_text(const struct option_row *row, char buffer[OPTION_INITIAL_SIZE]);
 
-// argv holds what follows the command's name. False: the error has been printed.
+// argv holds the arguments behind the command's name. False: the error has been printed.
 bool options_parse(struct options *options, enum command_id command, int argc, char **argv);
 void options_deinit(struct options *options);
 
@@ -86,22 +108,25 @@ void options_deinit(struct options *options);
 // The option of a command by its long name or an alias of that, -1: none.
 int option_find(enum command_id command, const char *flag, size_t len);
 const char *option_nearest(enum command_id command, const char *flag); // NULL: none is near
-// Stores text as the value of an option; name is what a message calls it. False: refused (printed).
+// Stores text as the value of an option; name is its name in messages. False: refused (printed).
 bool option_set(struct options *options, enum option_id id, enum option_origin origin,
                 const char *name, const char *text);
 // Options that are still open, from the file (config.c). False: refused (printed).
 bool config_apply(struct options *options, const char *path);
 
-bool option_given(const struct options *options, enum option_id id);
-// What to call the option in a message about its value: "--seed", "RUNNEL_SEED" or "runnel.conf:3:
+// --- for commands; of an option that the command does not have, the value is 0 or NULL ---
+
+bool option_given(const struct options *options, enum option_id id); // rather than the default
+// The option's name in a message about its value: "--seed", "RUNNEL_SEED" or "runnel.conf:3:
 // seed".
-const char *option_name(const struct options *options, enum option_id id, char buffer[64]);
-const char *option_text(const struct options *options, enum option_id id); // NULL: not given
-int option_int(const struct options *options, enum option_id id, int fallback);
-float option_float(const struct options *options, enum option_id id, float fallback);
+const char *option_name(const struct options *options, enum option_id id,
+                        char buffer[OPTION_NAME_SIZE]);
+const char *option_text(const struct options *options, enum option_id id); // NULL: none
+int option_int(const struct options *options, enum option_id id);
+double option_real(const struct options *options, enum option_id id);
 bool option_flag(const struct options *options, enum option_id id);
 
-// The word of names[] that begins with what was typed, else the nearest, or NULL when none is near.
+// The word of names[] that starts with the typed one, else the nearest, or NULL when none is near.
 const char *nearest_word(const char *typed, const char *const *names, int count);
 
 #endif

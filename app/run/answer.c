@@ -1,12 +1,13 @@
-// An answer, event by event. Invariant: after the first failure nothing more is written, and the
-// request is cancelled.
+// The loop over an engine's steps, for one request. Invariant: after the first failure nothing more
+// is written, and the request is cancelled.
 #include "run/answer.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/drive.h"
+#include "helpers.h"
+#include "terminal/interrupt.h"
 
 bool ids_add(struct id_list *list, int32_t id) {
     if (list->count == list->cap) {
@@ -50,8 +51,8 @@ static void finish_keep(struct report *report, const rn_event *event) {
     if (event->stop) report->stop = strdup(event->stop);
 }
 
-static bool on_event(void *ctx, const rn_event *event) {
-    struct answer *answer = ctx;
+// Takes one event; false: enough.
+static bool event_take(struct answer *answer, const rn_event *event) {
     if (event->token >= 0 && !ids_add(&answer->ids, event->token)) {
         answer->no_memory = true;
         return false;
@@ -75,13 +76,67 @@ static void on_logits(void *ctx, int position, const float *logits, int n_vocab)
     }
 }
 
+// ---------------------------------------------------------------- the loop
+
+struct turn {
+    rn_engine *engine;
+    uint64_t id;
+    bool finished;
+    rn_status failure; // of a request that ended with an error
+    int position;      // that it had reached
+};
+
+// Takes the events of the last step; cancels when the answer or the user has had enough. The last
+// event then comes with the cancel or with the next step.
+static void events_take(struct turn *turn, struct answer *answer) {
+    bool wanted = !interrupt_seen();
+    for (rn_event event; !turn->finished && rn_engine_next_event(turn->engine, &event);) {
+        if (event.request != turn->id) continue;
+        if (event.finish != RN_FINISH_NONE) turn->finished = true;
+        if (event.finish == RN_FINISH_ERROR) {
+            turn->failure = event.status;
+            turn->position = event.timings->prompt_tokens + event.timings->output_tokens;
+        }
+        if (!event_take(answer, &event)) wanted = false;
+    }
+    if (!turn->finished && !wanted) rn_engine_cancel(turn->engine, turn->id);
+}
+
+static int failure_print(const struct turn *turn, const struct answer *answer,
+                         const rn_model *model) {
+    const char *path = err_path(rn_model_get_info(model)->path);
+    if (answer->progress) progress_end(answer->progress);
+    if (turn->failure == RN_ERR_NUMERIC) {
+        return app_fail(APP_FAILED, "%s: the model gave no finite logit at position %d", path,
+                        turn->position);
+    }
+    return app_fail(APP_FAILED, "%s: %s", path, rn_status_text(turn->failure));
+}
+
+static int steps_run(struct answer *answer, rn_engine *engine, const rn_model *model,
+                     const rn_request *request) {
+    struct turn turn = {.engine = engine};
+    rn_error err = {0};
+    if (rn_engine_submit(engine, request, &turn.id, &err) != RN_OK) return app_fail_error(&err);
+    while (!turn.finished) {
+        bool busy = false;
+        const rn_status status = rn_engine_step(engine, &busy);
+        if (status == RN_ERR_DEVICE && rn_engine_health(engine, &err))
+            return app_fail(APP_FAILED, "the device was lost: %s", err.message);
+        if (status != RN_OK) return app_fail(APP_FAILED, "%s", rn_status_text(status));
+        events_take(&turn, answer);
+        if (!busy && !turn.finished) return app_fail(APP_FAILED, "the engine lost the request");
+    }
+    return turn.failure ? failure_print(&turn, answer, model) : APP_OK;
+}
+
 int answer_run(struct answer *answer, rn_engine *engine, const rn_model *model,
                rn_request *request) {
     if (answer->logits) {
         request->on_logits = on_logits;
         request->on_logits_ctx = answer;
     }
-    const int code = drive_request(engine, model, request, on_event, answer);
+    const int code = steps_run(answer, engine, model, request);
     if (answer->term->out_tty && answer->last && answer->last != '\n') fputc('\n', stdout);
     if (answer->write_error) return app_fail_write(answer->write_to, answer->write_error);
     if (answer->no_memory) return app_fail(APP_FAILED, "out of memory");

@@ -1,6 +1,6 @@
-// One answer of the engine: its text is written to standard output as it becomes certain, kept, or
-// both; its ids and figures are kept. Used by a run with one prompt and by every turn of a
-// conversation.
+// One request on an engine, from submit to its end. The text is written to standard output as it
+// becomes certain, kept, or both; ids and figures are kept. Used by a run with one prompt, by every
+// turn of a conversation, and by eval for each chunk.
 #ifndef RN_APP_ANSWER_H
 #define RN_APP_ANSWER_H
 
@@ -19,8 +19,9 @@ bool ids_add(struct id_list *list, int32_t id);
 struct answer {
     // to be set before answer_run
     const struct term *term;
-    bool shown, kept;           // what happens to the text
+    bool shown, kept;           // the text is written, and kept
     struct logits_file *logits; // NULL: not wanted
+    struct progress *progress;  // ended before a failure is printed; NULL: none
     struct report report;       // model, engine and load_ms
     // the result
     struct id_list ids; // all sampled tokens, an end token included
@@ -28,12 +29,13 @@ struct answer {
     size_t text_cap;
     char last;            // last byte of the text
     int write_error;      // errno of a failed write, 0: none
-    const char *write_to; // what it was
+    const char *write_to; // its destination
     bool no_memory;
 };
 
-// Runs the request to its end or to Ctrl-C; on a terminal the text ends with a line feed then. On
-// failure the error has been printed and the exit code is returned.
+// Submits the request and steps until it ends or the user interrupts; on a terminal the text then
+// ends with a line feed. model: the engine's, for its name. On failure the error has been printed
+// and the exit code is returned.
 int answer_run(struct answer *answer, rn_engine *engine, const rn_model *model,
                rn_request *request);
 void answer_deinit(struct answer *answer);

@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "helpers.h"
 #include "run/templates.h"
-#include "tools.h"
 
 // ---------------------------------------------------------------- files
 

@@ -1,4 +1,4 @@
-// The conversation: a message in, an answer out, commands that begin with a slash. Invariant: the
+// The conversation: a message in, an answer out, commands that start with a slash. Invariant: the
 // messages of the chat are those that were answered, so after any failure the next message
 // continues where the last answer ended.
 #include "run/converse.h"
@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "helpers.h"
 #include "terminal/editor.h"
 #include "terminal/interrupt.h"
-#include "tools.h"
 
-struct conversation {
+struct talk {
     struct run *run;
     struct chat *chat;
     struct editor *editor;
@@ -23,9 +23,8 @@ struct conversation {
 // ---------------------------------------------------------------- messages to the user
 
 // A dim line on standard error.
-static void note(const struct conversation *c, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-static void note(const struct conversation *c, const char *fmt, ...) {
+static void note(const struct talk *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void note(const struct talk *c, const char *fmt, ...) {
     const bool color = c->run->term.err_color;
     va_list args;
     va_start(args, fmt);
@@ -36,7 +35,7 @@ static void note(const struct conversation *c, const char *fmt, ...) {
     va_end(args);
 }
 
-static void greet(const struct conversation *c) {
+static void greet(const struct talk *c) {
     rn_engine_info engine;
     rn_engine_get_info(c->run->engine, &engine);
     if (c->run->quiet) return;
@@ -46,7 +45,7 @@ static void greet(const struct conversation *c) {
     note(c, ", %s, context of %d tokens; /help lists the commands", model->format, engine.n_ctx);
 }
 
-static void full(const struct conversation *c, size_t tokens, int n_ctx) {
+static void full(const struct talk *c, size_t tokens, int n_ctx) {
     const int n_ctx_max = rn_model_get_info(c->run->model)->n_ctx_train;
     note(c,
          "With this message the conversation has %zu tokens; the context holds %d.\n"
@@ -57,7 +56,7 @@ static void full(const struct conversation *c, size_t tokens, int n_ctx) {
 // ---------------------------------------------------------------- an answer
 
 // Whether the tokens leave room for one more.
-static bool fits(const struct conversation *c, size_t n_ids) {
+static bool fits(const struct talk *c, size_t n_ids) {
     rn_engine_info engine;
     rn_engine_get_info(c->run->engine, &engine);
     if (n_ids < (size_t)engine.n_ctx) return true;
@@ -65,7 +64,7 @@ static bool fits(const struct conversation *c, size_t n_ids) {
     return false;
 }
 
-static void answer_note(struct conversation *c, struct answer *answer) {
+static void answer_note(struct talk *c, struct answer *answer) {
     struct report *report = &answer->report;
     free(c->last.stop);
     c->last = *report;
@@ -79,7 +78,7 @@ static void answer_note(struct conversation *c, struct answer *answer) {
 }
 
 // The last message is the user's. False: it was not answered.
-static bool answer_last(struct conversation *c, struct answer *answer) {
+static bool answer_last(struct talk *c, struct answer *answer) {
     int32_t *ids = NULL;
     size_t n_ids = 0;
     if (chat_tokens(c->chat, true, &ids, &n_ids)) return false;
@@ -99,7 +98,7 @@ static bool answer_last(struct conversation *c, struct answer *answer) {
     return true;
 }
 
-static void message_send(struct conversation *c, const char *text, size_t len) {
+static void message_send(struct talk *c, const char *text, size_t len) {
     struct answer answer = {.shown = true, .kept = true};
     if (!chat_add(c->chat, "user", text, len)) {
         app_fail(APP_FAILED, "out of memory");
@@ -118,7 +117,7 @@ static void message_send(struct conversation *c, const char *text, size_t len) {
 
 // ---------------------------------------------------------------- commands
 
-static void slash_system(struct conversation *c, const char *text) {
+static void slash_system(struct talk *c, const char *text) {
     const char *system = chat_system(c->chat);
     if (!*text && system) {
         term_write(&c->run->term, system, strlen(system));
@@ -133,11 +132,11 @@ static void slash_system(struct conversation *c, const char *text) {
     if (!chat_set_system(c->chat, none ? "" : text)) {
         app_fail(APP_FAILED, "out of memory");
     } else {
-        note(c, "The system message is %s; the conversation starts anew.", none ? "gone" : "set");
+        note(c, "The system message is %s; the conversation starts again.", none ? "gone" : "set");
     }
 }
 
-static void slash_reset(struct conversation *c, const char *text) {
+static void slash_reset(struct talk *c, const char *text) {
     (void)text;
     chat_reset(c->chat);
     note(c, "The conversation is empty%s.",
@@ -146,7 +145,7 @@ static void slash_reset(struct conversation *c, const char *text) {
 
 // Tokens of the conversation so far; 0 where it is empty. A system message alone is no
 // conversation: templates put it before the first message, or refuse it without one.
-static int conversation_tokens(const struct conversation *c) {
+static int conversation_tokens(const struct talk *c) {
     int32_t *ids = NULL;
     size_t n_ids = 0;
     const size_t n_system = chat_system(c->chat) ? 1 : 0;
@@ -156,7 +155,7 @@ static int conversation_tokens(const struct conversation *c) {
     return (int)n_ids;
 }
 
-static void slash_stats(struct conversation *c, const char *text) {
+static void slash_stats(struct talk *c, const char *text) {
     (void)text;
     if (!c->last.model) {
         note(c, "Nothing was answered yet.");
@@ -167,18 +166,18 @@ static void slash_stats(struct conversation *c, const char *text) {
     report_print(&c->last, &c->run->term);
 }
 
-static void slash_help(struct conversation *c, const char *text);
+static void slash_help(struct talk *c, const char *text);
 
-static void slash_exit(struct conversation *c, const char *text) {
+static void slash_exit(struct talk *c, const char *text) {
     (void)text;
     c->leaving = true;
 }
 
 static const struct {
     const char *name, *argument, *help;
-    void (*function)(struct conversation *c, const char *text);
+    void (*function)(struct talk *c, const char *text);
 } commands[] = {
-    {"/system", "[TEXT]", "set the system message and start anew (\"\" removes it), or show it",
+    {"/system", "[TEXT]", "set the system message and start again (\"\" removes it), or show it",
      slash_system},
     {"/reset", "", "forget the conversation, not the system message", slash_reset},
     {"/stats", "", "figures of the last answer, size of the conversation", slash_stats},
@@ -188,19 +187,19 @@ static const struct {
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-static void slash_help(struct conversation *c, const char *text) {
+static void slash_help(struct talk *c, const char *text) {
     (void)c;
     (void)text;
     for (size_t i = 0; i < COMMANDS; i++) {
         if (!commands[i].help) continue;
         printf("  %-8s%-8s%s\n", commands[i].name, commands[i].argument, commands[i].help);
     }
-    puts("\nAnything else is a message to the model. A line that ends in a backslash goes on in "
+    puts("\nAnything else is a message to the model. A line that ends in a backslash continues in "
          "the\n"
-         "next one; a message that begins with // is sent with one slash. Ctrl-C stops an answer.");
+         "next one; a message that starts with // is sent with one slash. Ctrl-C stops an answer.");
 }
 
-static void command_run_line(struct conversation *c, const char *line) {
+static void command_run_line(struct talk *c, const char *line) {
     const size_t len = strcspn(line, " \t\n");
     const char *text = line + len + strspn(line + len, " \t\n");
     for (size_t i = 0; i < COMMANDS; i++) {
@@ -217,13 +216,13 @@ static void command_run_line(struct conversation *c, const char *line) {
     }
     char word[64];
     unicode_quote(line, len, word, sizeof word);
-    note(c, "Unknown command %s. There are %s.\n// sends a message that begins with a slash.", word,
+    note(c, "Unknown command %s. There are %s.\n// sends a message that starts with a slash.", word,
          names);
 }
 
 // ---------------------------------------------------------------- the loop
 
-static void line_take(struct conversation *c, struct text line) {
+static void line_take(struct talk *c, struct text line) {
     while (line.len && strchr(" \t\n", line.data[line.len - 1])) line.data[--line.len] = '\0';
     const size_t blanks = strspn(line.data, " \t\n");
     if (blanks == line.len) return;
@@ -238,7 +237,7 @@ static void line_take(struct conversation *c, struct text line) {
 }
 
 int converse(struct run *run, struct chat *chat) {
-    struct conversation c = {.run = run, .chat = chat};
+    struct talk c = {.run = run, .chat = chat};
     interrupt_notes();
     c.editor = editor_open(&run->term);
     if (!c.editor) return app_fail(APP_FAILED, "out of memory");

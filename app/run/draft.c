@@ -4,17 +4,16 @@
 
 #include <string.h>
 
+#include "helpers.h"
 #include "terminal/term.h"
-#include "tools.h"
 
 // ---------------------------------------------------------------- options
 
 static const char *const drafters[] = {"model", "lookup", "shared"};
 
 enum { DRAFTER_MODEL, DRAFTERS = sizeof drafters / sizeof *drafters };
-enum { DRAFT_MAX_DEFAULT = 15 }; // rn_engine_options
 
-// The drafter whose name begins at text, -1: none.
+// The drafter whose name starts at text, -1: none.
 static int drafter_at(const char *text, size_t len) {
     for (int i = 0; i < DRAFTERS; i++) {
         if (strlen(drafters[i]) == len && !memcmp(drafters[i], text, len)) return i;
@@ -23,8 +22,7 @@ static int drafter_at(const char *text, size_t len) {
 }
 
 static bool is_auto(const struct options *options) {
-    const char *text = option_text(options, OPT_SPECULATE);
-    return !text || !strcmp(text, "auto");
+    return !strcmp(option_text(options, OPT_SPECULATE), "auto");
 }
 
 // Bits of the drafters that --speculate names; all for auto, 0 for off.
@@ -47,8 +45,8 @@ static int wanted_get(const struct options *options, unsigned *out) {
 }
 
 static int lengths_check(const struct options *options) {
-    const int most = option_int(options, OPT_DRAFT_MAX, DRAFT_MAX_DEFAULT);
-    const int least = option_int(options, OPT_DRAFT_MIN, 0);
+    const int most = option_int(options, OPT_DRAFT_MAX);
+    const int least = option_int(options, OPT_DRAFT_MIN);
     char min_name[64], max_name[64];
     if (least <= most) return APP_OK;
     return app_fail(APP_USAGE, "%s: %d is more than %s, %d",
@@ -60,8 +58,8 @@ void draft_engine_options(const struct options *options, const rn_model *draft,
                           rn_engine_options *out) {
     out->draft = draft;
     out->speculate = option_text(options, OPT_SPECULATE);
-    out->draft_max = option_int(options, OPT_DRAFT_MAX, 0);
-    out->draft_min = option_int(options, OPT_DRAFT_MIN, 0);
+    out->draft_max = option_int(options, OPT_DRAFT_MAX);
+    out->draft_min = option_int(options, OPT_DRAFT_MIN);
 }
 
 // ---------------------------------------------------------------- the model
@@ -102,6 +100,7 @@ int draft_open(const struct options *options, rn_model **out) {
 }
 
 void draft_warn_large(const rn_model *draft, const rn_model *model) {
+    if (!draft) return;
     const rn_model_info *small = rn_model_get_info(draft), *large = rn_model_get_info(model);
     char small_bytes[32], large_bytes[32];
     if (small->weight_bytes < large->weight_bytes) return;

@@ -1,4 +1,4 @@
-// What the options say about drafts: the model that makes them, who else does, how long they are.
+// The options of drafting: the draft model, the other drafters, the lengths.
 #ifndef RN_APP_DRAFT_H
 #define RN_APP_DRAFT_H
 
@@ -9,10 +9,10 @@
 // the error has been printed and the exit code is returned.
 int draft_open(const struct options *options, rn_model **out);
 int draft_open_embedded(rn_model **out); // the embedded model's own
-// Fills what the engine's options have of it; draft NULL: none.
+// Fills the fields of the engine's options; draft NULL: none.
 void draft_engine_options(const struct options *options, const rn_model *draft,
                           rn_engine_options *out);
-// Says that drafts will cost as much as the text where the draft model is no smaller.
+// Warns when the draft model is no smaller than the model; draft NULL: says nothing.
 void draft_warn_large(const rn_model *draft, const rn_model *model);
 // For an error of the engine that names neither file: both, and the error. Returns the exit code.
 int draft_fail(const rn_model *draft, const rn_model *model, const rn_error *err);

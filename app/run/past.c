@@ -57,7 +57,8 @@ static const char *lines_last(const char *data, size_t len, size_t keep, size_t 
     return at;
 }
 
-// What is left of a file that has grown too long; a reader sees the old one or the new one.
+// Rewrites a file that has grown too long to its last messages; a reader sees the old one or the
+// new one.
 static void file_cut(const char *path, const char *data, size_t len) {
     char temporary[PATH_LIMIT + 8];
     snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);

@@ -1,5 +1,5 @@
-// Figures of a run. Rates divide what the engine counted by what the engine timed; the share of the
-// bandwidth divides the bytes a decode step had to read by what the machine sustains for a working
+// Figures of a run. Rates divide the engine's counts by the engine's times; the share of the
+// bandwidth divides the bytes a decode step had to read by the rate of the machine for a working
 // set of that size, measured right after the run.
 #include "run/report.h"
 
@@ -14,7 +14,7 @@ enum { BANDWIDTH_BUDGET_MS = 300, SHARE_BAR_WIDTH = 20, SHARE_BAR_MIN = 4, LABEL
 // Undefined (NaN) where there is nothing to divide by.
 static double ratio(double a, double b) { return b > 0 ? a / b : (double)NAN; }
 
-// Of the tokens that were evaluated: those that the prefix cache had cost nothing.
+// Of the evaluated tokens: cached ones cost nothing.
 static double prompt_rate(const struct report *r) {
     return ratio(1000.0 * (r->timings.prompt_tokens - r->timings.cached_tokens),
                  r->timings.prompt_ms);
@@ -61,7 +61,7 @@ void report_measure(struct report *report, rn_engine *engine) {
     const uint64_t working_set =
         report->engine.weight_bytes + tokens * report->engine.kv_token_bytes;
     report->bandwidth = rn_engine_bandwidth(engine, working_set, BANDWIDTH_BUDGET_MS);
-    // On a shared machine the bandwidth moves by the second. What decode itself read was there to
+    // On a shared machine the bandwidth moves by the second. The rate of decode itself was there to
     // be read, so it is part of the measurement: the share is never over 100%.
     if (report->bandwidth > 0 && read_rate(report) > report->bandwidth)
         report->bandwidth = read_rate(report);
@@ -95,7 +95,7 @@ static void print_output(const struct report *report, const struct term *term) {
             term_reset(term->err_color));
 }
 
-// The bar gets what the terminal leaves beside the figures, or goes.
+// The bar takes the columns beside the figures, or is left out.
 static void print_share(const struct report *report, const struct term *term, int used) {
     const double share = read_share(report);
     char figures[96], bar[3 * SHARE_BAR_WIDTH + 1];

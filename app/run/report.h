@@ -1,4 +1,4 @@
-// What a run did and how fast: the summary on stderr and the --json object come from this record.
+// The figures of a run: the summary on stderr and the --json object come from this record.
 #ifndef RN_APP_REPORT_H
 #define RN_APP_REPORT_H
 
@@ -19,16 +19,16 @@ struct report {
     bool in_cache; // it was measured, and the working set fits the last-level cache
 };
 
-// Measures the machine's bandwidth for what a decode step reads; takes up to 300 ms.
+// Measures the machine's bandwidth for the bytes that a decode step reads; takes up to 300 ms.
 void report_measure(struct report *report, rn_engine *engine);
 void report_print(const struct report *report, const struct term *term);
 // One dim line: tokens, their rate, the first one's time, and how it ended where not by itself.
 void report_print_line(const struct report *report, const struct term *term);
-// One dim line: what the weights and the KV cache take of the memory that is free.
+// One dim line: the memory of weights and KV cache, out of the free memory.
 void report_print_plan(const rn_memory_plan *plan, const struct term *term);
-// What serving will cost: weights, KV of a token and of a context, and of how many users.
+// The memory of serving: weights, KV of a token and of a context, and the number of users that fit.
 void report_print_serving(const rn_memory_plan *plan, int max_seqs, const struct term *term);
-// One dim line: who drafts, and the model that does; draft NULL: none.
+// One dim line: the drafters, and the draft model; draft NULL: none.
 void report_print_drafters(const rn_engine_info *engine, const rn_model_info *draft,
                            const struct term *term);
 // Adds the figures to object; undefined ones are null. False: out of memory.

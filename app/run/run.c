@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "helpers.h"
 #include "run/converse.h"
 #include "run/draft.h"
-#include "run/drive.h"
+#include "run/engine.h"
 #include "terminal/interrupt.h"
-#include "tools.h"
 
 struct prompt {
     enum option_id source; // OPT_COUNT: standard input
@@ -51,7 +51,8 @@ static int ids_parse(const struct run *run, struct id_list *out) {
     }
 }
 
-// The message of a chat, or all of them. What a file or a pipe ends with is not part of a message.
+// The message of a chat, or all of them. Line feeds at the end of a file or a pipe are not part of
+// a message.
 static int message_get(const struct run *run, struct prompt *prompt) {
     struct chat chat;
     int code = chat_open(&chat, run->options, run->model);
@@ -137,7 +138,7 @@ int run_answer(const struct run *run, const int32_t *ids, size_t n_ids, struct a
     rn_request request = {
         .prompt = ids,
         .n_prompt = n_ids,
-        .max_tokens = option_int(options, OPT_MAX_TOKENS, -1),
+        .max_tokens = option_int(options, OPT_MAX_TOKENS),
         .stop = options->value[OPT_STOP].list,
         .n_stop = (size_t)options->value[OPT_STOP].n_list,
         .ignore_eos = option_flag(options, OPT_IGNORE_EOS),
@@ -150,7 +151,7 @@ int run_answer(const struct run *run, const int32_t *ids, size_t n_ids, struct a
     return answer_run(answer, run->engine, run->model, &request);
 }
 
-// On a terminal the story begins with what was asked for, dimmed. What came by standard input is on
+// On a terminal the story starts with its prompt, dimmed. A prompt from standard input is on
 // the screen already, or in a pipe.
 static void prompt_echo(const struct run *run, const struct prompt *prompt) {
     if (run->json || !run->term.out_tty || prompt->source == OPT_COUNT || !prompt->text.data)
@@ -207,10 +208,27 @@ static int object_print(const struct prompt *prompt, const struct answer *answer
     return object_write(object, answer->report.seed);
 }
 
+// Before a file is loaded, a user at a terminal is told where memory goes. A plan that fails says
+// nothing: creating the engine will.
+static void memory_print(const struct run *run, const rn_engine_options *wanted) {
+    rn_memory_plan plan;
+    if (!option_given(run->options, OPT_MODEL) || !run->term.err_tty || run->json) return;
+    if (rn_engine_plan_memory(run->model, wanted, &plan, NULL) == RN_OK)
+        report_print_plan(&plan, &run->term);
+}
+
 static int engine_create(struct run *run) {
     const uint64_t start = clock_ns();
-    const int code = drive_engine_create(run->options, run->model, run->draft, &run->term,
-                                         run->quiet, run->logits.file != NULL, &run->engine);
+    rn_engine_options wanted;
+    app_engine_options(run->options, &wanted);
+    draft_engine_options(run->options, run->draft, &wanted);
+    wanted.logit_rows = run->logits.file ? -1 : 0; // of every position
+    if (!run->quiet) {
+        draft_warn_large(run->draft, run->model);
+        memory_print(run, &wanted);
+    }
+    const int code =
+        app_engine_create(run->options, run->model, &wanted, &run->term, run->quiet, &run->engine);
     run->load_ms += (double)(clock_ns() - start) / 1e6;
     return code;
 }

@@ -1,4 +1,4 @@
-// What one run with a prompt and a conversation share: the loaded model and how to ask it.
+// Shared by a run with one prompt and a conversation: the loaded model and how to ask it.
 #ifndef RN_APP_RUN_H
 #define RN_APP_RUN_H
 

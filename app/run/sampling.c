@@ -65,13 +65,13 @@ static int breakers_get(const struct options *options, rn_sampling *out) {
 int sampling_get(const struct options *options, const rn_model_info *info, struct sampling *out) {
     rn_sampling *s = &out->value;
     *s = rn_sampling_neutral();
-#define SAMPLING_MODEL(field, member) s->field = info->member;
-#include "runnel_sampling.def"
-#define OPTION_FLOAT_OF option_float
+#define SAMPLING_MODEL(id, field, member, otherwise) s->field = info->member;
+#include "plan/sampling.def"
+#define OPTION_FLOAT_OF (float)option_real
 #define OPTION_INT_OF   option_int
 #define SAMPLING_NUMBER(kind, id, field, ...)                                                      \
-    s->field = OPTION_##kind##_OF(options, OPT_##id, s->field);
-#include "runnel_sampling.def"
+    if (option_given(options, OPT_##id)) s->field = OPTION_##kind##_OF(options, OPT_##id);
+#include "plan/sampling.def"
 #undef OPTION_FLOAT_OF
 #undef OPTION_INT_OF
     s->has_seed = option_given(options, OPT_SEED);

@@ -1,4 +1,4 @@
-// How a run samples: the sampling options over what the model's file brings.
+// How a run samples: the sampling options over the settings of the model's file.
 #ifndef RN_APP_SAMPLING_H
 #define RN_APP_SAMPLING_H
 

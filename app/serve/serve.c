@@ -1,7 +1,7 @@
 // `runnel serve`: options become the server's configuration; the socket is opened first, so that
-// /health answers while the model is loaded. Who may call is decided here: keys, hosts, TLS.
-// Once the configuration is read, nothing here waits for who reads its output: standard error, the
-// access log and the service manager each have a sink.
+// /health answers while the model is loaded. Access is decided here: keys, hosts, TLS.
+// Once the configuration is read, nothing here waits for a reader of its output: standard error,
+// the access log and the service manager each have a sink.
 #define _GNU_SOURCE 1 // fopencookie
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,15 +12,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "helpers.h"
 #include "run/chat.h"
 #include "run/draft.h"
-#include "run/drive.h"
+#include "run/engine.h"
 #include "run/report.h"
 #include "run/sampling.h"
 #include "serve/notify.h"
 #include "server/log_sink.h"
 #include "server/server.h"
-#include "tools.h"
 
 enum { KEYS_MAX = 256, KEY_BYTES = 512, PEM_LIMIT = 1 << 20 };
 enum { FLUSH_MS = 2000, QUICK_MS = 50 }; // for the sinks, at the end
@@ -66,7 +66,7 @@ static int key_add(struct serve *serve, const char *key, const char *from) {
     return APP_OK;
 }
 
-// Lines; blanks around a key, empty lines and those that begin with # do not count.
+// One key per line; blanks around a key, empty lines and lines that start with # are ignored.
 static int key_file_read(struct serve *serve, const char *path) {
     int code = text_read(path, PEM_LIMIT, &serve->key_file);
     char *rest = serve->key_file.data;
@@ -84,9 +84,8 @@ static int key_file_read(struct serve *serve, const char *path) {
 }
 
 static int host_get(struct serve *serve) {
-    const char *host = option_text(serve->options, OPT_HOST);
     char name[64];
-    serve->config.host = host ? host : "127.0.0.1";
+    serve->config.host = option_text(serve->options, OPT_HOST);
     if (*serve->config.host) return APP_OK;
     return app_fail(APP_USAGE, "%s: '' is not an address",
                     option_name(serve->options, OPT_HOST, name));
@@ -132,7 +131,8 @@ static int tls_get(struct serve *serve) {
     return code;
 }
 
-// "*", or what browsers send: scheme, "://", host, perhaps a port; another form would never match.
+// "*", or an origin as browsers send it: scheme, "://", host, perhaps a port; another form would
+// never match.
 static int origins_check(const struct serve *serve) {
     const struct option_value *given = &serve->options->value[OPT_CORS_ORIGIN];
     for (int i = 0; i < given->n_list; i++) {
@@ -165,7 +165,7 @@ static int log_get(struct serve *serve) {
     return app_fail(APP_USAGE, "%s: %s", err_path(path), strerror(errno));
 }
 
-// What clients call the model: --alias, else the file's or folder's name without its ending.
+// The model's names for clients: --alias, else the file's or folder's name without its ending.
 static void names_get(struct serve *serve) {
     const struct option_value *given = &serve->options->value[OPT_ALIAS];
     serve->config.aliases = given->list;
@@ -176,7 +176,7 @@ static void names_get(struct serve *serve) {
         return;
     }
     const char *path = rn_model_get_info(serve->model)->path;
-    size_t len = strcspn(path, " "); // the embedded model's name goes on with a remark
+    size_t len = strcspn(path, " "); // a remark follows the embedded model's name
     if (option_given(serve->options, OPT_MODEL)) len = strlen(path);
     while (len > 1 && path[len - 1] == '/') len--;
     size_t begin = len;
@@ -186,29 +186,23 @@ static void names_get(struct serve *serve) {
     if (ending && !ending[5] && ending > serve->name) *ending = '\0';
 }
 
-static double seconds(const struct options *options, enum option_id id, float fallback) {
-    return (double)option_float(options, id, fallback);
-}
-
 static void limits_get(struct serve *serve) {
     const struct options *options = serve->options;
     struct server_config *config = &serve->config;
-    config->body_bytes_max = option_given(options, OPT_MAX_BODY)
-                                 ? (size_t)options->value[OPT_MAX_BODY].integer
-                                 : (size_t)16 << 20;
+    config->body_bytes_max = (size_t)options->value[OPT_MAX_BODY].integer;
     config->pending_bytes_max =
         config->body_bytes_max > SIZE_MAX / 8 ? SIZE_MAX : 8 * config->body_bytes_max;
     config->answer_bytes_max = config->pending_bytes_max;
-    config->connections_max = option_int(options, OPT_MAX_CONNECTIONS, 4096);
-    config->workers = option_int(options, OPT_WORKERS, 2);
-    config->header_s = seconds(options, OPT_HEADER_TIMEOUT, 10);
-    config->body_s = seconds(options, OPT_BODY_TIMEOUT, 60);
-    config->idle_s = seconds(options, OPT_IDLE_TIMEOUT, 120);
-    config->stall_s = seconds(options, OPT_STALL_TIMEOUT, 60);
-    config->request_s = seconds(options, OPT_REQUEST_TIMEOUT, 0);
-    config->keepalive_s = seconds(options, OPT_KEEP_ALIVE, 15);
-    config->stuck_s = seconds(options, OPT_STUCK_AFTER, 60);
-    config->drain_s = seconds(options, OPT_DRAIN_TIMEOUT, 0);
+    config->connections_max = option_int(options, OPT_MAX_CONNECTIONS);
+    config->workers = option_int(options, OPT_WORKERS);
+    config->header_s = option_real(options, OPT_HEADER_TIMEOUT);
+    config->body_s = option_real(options, OPT_BODY_TIMEOUT);
+    config->idle_s = option_real(options, OPT_IDLE_TIMEOUT);
+    config->stall_s = option_real(options, OPT_STALL_TIMEOUT);
+    config->request_s = option_real(options, OPT_REQUEST_TIMEOUT);
+    config->keepalive_s = option_real(options, OPT_KEEP_ALIVE);
+    config->stuck_s = option_real(options, OPT_STUCK_AFTER);
+    config->drain_s = option_real(options, OPT_DRAIN_TIMEOUT);
     config->stream_bytes_max = 256 << 10;
 }
 
@@ -231,13 +225,13 @@ static void descriptors_raise(struct server_config *config) {
 static int config_get(struct serve *serve) {
     const struct options *options = serve->options;
     struct server_config *config = &serve->config;
-    config->port = option_int(options, OPT_PORT, 8080);
+    config->port = option_int(options, OPT_PORT);
     config->origins = options->value[OPT_CORS_ORIGIN].list;
     config->n_origins = options->value[OPT_CORS_ORIGIN].n_list;
     config->hosts = options->value[OPT_ALLOW_HOST].list;
     config->n_hosts = options->value[OPT_ALLOW_HOST].n_list;
     config->ui = !option_flag(options, OPT_NO_UI);
-    config->max_tokens = option_int(options, OPT_MAX_TOKENS, -1);
+    config->max_tokens = option_int(options, OPT_MAX_TOKENS);
     limits_get(serve);
     descriptors_raise(config);
     int code = host_get(serve);
@@ -279,7 +273,7 @@ static void errors_close(struct serve *serve, int wait_ms) {
     sink_close(serve->errors, wait_ms);
 }
 
-// What readers that read take at once. False: more is left.
+// Writes as much as the readers take at once. False: more is left.
 static bool sinks_flush(const struct serve *serve) {
     struct log_sink *const sink[] = {serve->config.access_log, serve->manager, serve->errors};
     bool all = true;
@@ -333,7 +327,7 @@ static void on_early_signal(void *ctx, int signal_number) {
     struct serve *serve = ctx;
     if (isatty(STDERR_FILENO)) fputc('\n', stderr);
     sinks_flush(serve);
-    _exit(signal_number == SIGINT ? APP_INTERRUPTED : APP_OK); // nothing was begun
+    _exit(signal_number == SIGINT ? APP_INTERRUPTED : APP_OK); // nothing was started
 }
 
 static void on_drain(void *ctx, int signal_number, int n_active) {
@@ -412,10 +406,46 @@ static void drafters_print(const struct serve *serve) {
                           &serve->term);
 }
 
+// Each sequence gets a token in a step, so a step has room for one of each.
+static int batch_get(const struct options *options, rn_engine_options *out) {
+    if (out->batch_tokens >= out->max_seqs) return APP_OK;
+    if (option_given(options, OPT_BATCH_TOKENS)) {
+        char name[OPTION_NAME_SIZE];
+        return app_fail(APP_USAGE,
+                        "%s: %d is less than --max-seqs, %d: each gets a token in a step",
+                        option_name(options, OPT_BATCH_TOKENS, name), out->batch_tokens,
+                        out->max_seqs);
+    }
+    out->batch_tokens = out->max_seqs;
+    return APP_OK;
+}
+
+static int engine_create(struct serve *serve) {
+    const struct options *options = serve->options;
+    rn_engine_options wanted;
+    rn_memory_plan plan;
+    app_engine_options(options, &wanted);
+    draft_engine_options(options, serve->draft, &wanted);
+    wanted.max_seqs = option_int(options, OPT_MAX_SEQS);
+    // sequences that are about to run wait for a step, too
+    wanted.max_waiting = option_int(options, OPT_MAX_WAITING) + wanted.max_seqs;
+    wanted.itl_ms = option_real(options, OPT_ITL_MS);
+    wanted.no_prefix_cache = option_flag(options, OPT_NO_PREFIX_CACHE);
+    const int code = batch_get(options, &wanted);
+    if (code) return code;
+    if (!serve->quiet) {
+        draft_warn_large(serve->draft, serve->model);
+        // a plan that fails says nothing: creating the engine will
+        if (rn_engine_plan_memory(serve->model, &wanted, &plan, NULL) == RN_OK)
+            report_print_serving(&plan, wanted.max_seqs, &serve->term);
+    }
+    return app_engine_create(options, serve->model, &wanted, &serve->term, serve->quiet,
+                             &serve->engine);
+}
+
 static int serve_load(struct serve *serve) {
     rn_error err = {0};
-    int code = drive_engine_create(serve->options, serve->model, serve->draft, &serve->term,
-                                   serve->quiet, false, &serve->engine);
+    int code = engine_create(serve);
     if (code) return code;
     if (!serve->quiet) drafters_print(serve);
     const double bandwidth = bandwidth_measure(serve->engine);

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "helpers.h"
 #include "metrics_state.h"
 #include "routes.h"
-#include "tools.h"
 
 enum { LOGGED_USER_BYTES = 128, MODEL_BYTES_MAX = 256 };
 

@@ -1,5 +1,5 @@
 // The access log: a line of JSON for each request, when it has ended. Sizes, times and how it
-// ended; never texts of prompts, answers or errors (an error's message quotes what was sent).
+// ended; never texts of prompts, answers or errors (an error's message quotes the request).
 #ifndef RN_SERVER_ACCESS_LOG_H
 #define RN_SERVER_ACCESS_LOG_H
 

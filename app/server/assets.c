@@ -1,11 +1,12 @@
 // The page at "/" and its files, from the table that the build makes of web/ (tools/assets.cmake).
-// No path of a request is ever opened: what is in no row is not there. Called by the I/O thread.
+// No path of a request is ever opened: a file without a row does not exist. Called by the I/O
+// thread.
 #include <string.h>
 
 #include "assets_table.h"
 #include "call.h"
+#include "helpers.h"
 #include "routes.h"
-#include "tools.h"
 
 const struct asset *asset_find(const char *path) {
     for (const struct asset *asset = assets_table; asset->path; asset++) {

@@ -1,4 +1,4 @@
-// A call's life, and what handlers do with it: read its body, refuse, answer. Invariants: a call is
+// A call's life, and the handlers' tools: read its body, refuse, answer. Invariants: a call is
 // in server->calls, and counted in counts.active, from when it leaves READING until it is freed;
 // it is in server->woken at most once.
 #include "call.h"
@@ -13,8 +13,8 @@
 #include <time.h>
 
 #include "fields.h"
+#include "helpers.h"
 #include "routes.h"
-#include "tools.h"
 
 // ---------------------------------------------------------------- life
 
@@ -31,7 +31,7 @@ static void id_draw(char out[25]) {
 }
 
 // In place. A NUL among them ends no string: a path with one is none of ours, and not the one that
-// it begins with.
+// it starts with.
 static void unescape(char *text) {
     char *to = text;
     for (const char *at = text; *at; to++) {
@@ -83,7 +83,7 @@ static void unwake(struct call *call) {
     *at = call->woken;
 }
 
-// The generation was destroyed before: what is above a call is not known here.
+// The generation was destroyed before: layers above a call are not known here.
 void call_destroy(struct call *call) {
     assert(!call->generation && call->state != CALL_WORKING);
     if (call->on_gone) call->on_gone(call);
@@ -340,8 +340,8 @@ void call_answer(struct call *call) {
     call->status = 200;
 }
 
-// jansson goes on where there is no memory for a character, and takes what is left for the text or
-// for bad syntax. State of a thread, because its allocator is told no more than a size.
+// jansson continues where there is no memory for a character, and takes what is left for the text
+// or for bad syntax. State of a thread, because its allocator is told no more than a size.
 static _Thread_local bool json_starved;
 
 static void *json_allocate(size_t bytes) {

@@ -26,7 +26,7 @@ enum call_state {
     CALL_READING,   // its body is being read
     CALL_WORKING,   // a worker has it
     CALL_RUNNING,   // the engine works for it, and its answer comes in one piece
-    CALL_STREAMING, // what is in out can be sent, and more will come
+    CALL_STREAMING, // the bytes in out can be sent, and more will come
     CALL_ENDED,     // all of the answer is there
 };
 
@@ -54,7 +54,7 @@ struct call {
     json_t *json;                  // the body, parsed by call_json; lives as long as the call
     bool has_big_seed;             // "seed" in the body is beyond int64_t: a real in json
     uint64_t big_seed;             // its exact value
-    struct generation *generation; // what the engine is to do; NULL: nothing
+    struct generation *generation; // the work for the engine; NULL: none
 
     // the answer
     enum call_state state;
@@ -79,7 +79,7 @@ struct call {
     struct call *next, *prev; // in server->calls, when past READING
     struct call *woken;       // next in server->woken
     bool is_woken;
-    struct conn *conn; // who sends it; NULL: nobody, it is freed when its worker is done
+    struct conn *conn; // that sends it; NULL: none, it is freed when its worker is done
 };
 
 // --- for handlers, on any thread that owns the call ---
@@ -92,15 +92,15 @@ json_t *call_json(struct call *call);
 // ignored; always returns false. fmt must not hold paths or addresses of this machine.
 bool call_refuse(struct call *call, int status, const char *param, const char *code,
                  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-// Refuses with what the library said, without the model's path before it. Out of
+// Refuses with the library's message, without the model's path before it. Out of
 // memory is 503, all else 400.
 bool call_refuse_error(struct call *call, const char *param, const rn_error *err);
 bool call_refused(const struct call *call);
 enum call_api call_api_of(const struct call *call); // whose form its errors have
-// The body of such an error, for streams that have begun.
+// The body of such an error, for streams that have started.
 void call_error_object(enum call_api api, int status, const char *param, const char *code,
                        const char *message, struct jbuf *out);
-// The answer: 200 with what is in call->out. Refuses with 503 where there was no memory for it,
+// The answer: 200 with the bytes of call->out. Refuses with 503 where there was no memory for it,
 // with 413 where it is too large.
 void call_answer(struct call *call);
 
@@ -126,13 +126,14 @@ struct call *call_woken(struct server *server); // the next that was woken; NULL
 // Bytes that are kept for the answer were `before` and are `now`. False: all answers together take
 // more than they may.
 bool call_count(struct call *call, size_t before, size_t now);
-bool call_count_out(struct call *call); // the same for what `out` takes now
-// So many bytes are set aside for the answer, and count whether they are kept yet or not. False:
-// there are not so many left.
+bool call_count_out(struct call *call); // the same for the present size of `out`
+// Sets bytes aside for the answer; they are counted whether it has them yet or not. False: fewer
+// are left.
 bool call_reserve(struct call *call, size_t bytes);
-// 503 in place of what was counted of its answer: other answers take too much memory. False.
+// 503 instead of the answer, whose bytes are no longer counted: other answers take too much memory.
+// False.
 bool call_refuse_answers(struct call *call);
-// More of an answer that is made piece by piece, until so many bytes wait to be sent. False: all
+// More of an answer that is made piece by piece, until this many bytes wait to be sent. False: all
 // answers together take more than they may.
 bool call_fill(struct call *call, size_t bytes);
 

@@ -7,7 +7,8 @@
 // ---------------------------------------------------------------- logprobs
 
 // ,"logprobs":... and the choice's are taken.
-static void logprobs_take(const struct call *call, struct choice *choice, struct jbuf *out) {
+static void logprobs_take(const struct call *call, struct generation_choice *choice,
+                          struct jbuf *out) {
     if (!call->generation->params.logprobs) {
         jbuf_text(out, ",\"logprobs\":null");
         return;
@@ -20,8 +21,8 @@ static void logprobs_take(const struct call *call, struct choice *choice, struct
 // ---------------------------------------------------------------- stream
 
 // The first chunk of a choice says whose text it is. It goes out with the first piece of text, so
-// that who waits for a chunk waits for a token.
-static void choice_begin(struct call *call, const struct choice *choice) {
+// the first chunk that a client sees has a token.
+static void choice_begin(struct call *call, const struct generation_choice *choice) {
     struct openai_choice *state = &openai_state_of(call)->choice[choice->index];
     if (state->began) return;
     state->began = true;
@@ -63,7 +64,7 @@ static void stream_delta(struct call *call, const struct delta *delta) {
     openai_chunk_close(call, bare);
 }
 
-static void stream_choice_end(struct call *call, struct choice *choice) {
+static void stream_choice_end(struct call *call, struct generation_choice *choice) {
     choice_begin(call, choice);
     openai_chunk_open(call, choice);
     jbuf_text(&call->out, ",\"delta\":{}");
@@ -74,7 +75,7 @@ static void stream_choice_end(struct call *call, struct choice *choice) {
 
 // ---------------------------------------------------------------- whole
 
-static void tools_write(const struct choice *choice, struct jbuf *out) {
+static void tools_write(const struct generation_choice *choice, struct jbuf *out) {
     jbuf_text(out, ",\"tool_calls\":[");
     for (int i = 0; i < choice->n_tools; i++) {
         const struct tool_call *tool = &choice->tool[i];
@@ -89,7 +90,7 @@ static void tools_write(const struct choice *choice, struct jbuf *out) {
     jbuf_text(out, "]");
 }
 
-static void message_write(const struct choice *choice, struct jbuf *out) {
+static void message_write(const struct generation_choice *choice, struct jbuf *out) {
     jbuf_text(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
     if (choice->n_tools && !choice->text.len) {
         jbuf_text(out, "null");
@@ -106,7 +107,7 @@ static void message_write(const struct choice *choice, struct jbuf *out) {
 }
 
 static void whole_write(struct call *call, int i) {
-    struct choice *choice = &call->generation->choice[i];
+    struct generation_choice *choice = &call->generation->choice[i];
     struct jbuf *out = &call->out;
     openai_whole_open(call, choice);
     message_write(choice, out);

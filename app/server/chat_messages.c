@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "fields.h"
+#include "helpers.h"
 #include "openai.h"
-#include "tools.h"
 
 enum { MESSAGE_PATH_SIZE = 48, PATH_SIZE = 112, PARTS_MAX = 4096, TOOL_CALLS_MAX = 1024 };
 

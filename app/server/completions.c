@@ -2,9 +2,9 @@
 // all prompts: choice = prompt * n + choice of the prompt.
 #include <string.h>
 
+#include "helpers.h"
 #include "openai.h"
 #include "routes.h"
-#include "tools.h"
 
 // ---------------------------------------------------------------- logprobs
 
@@ -15,7 +15,7 @@ struct bytes {
 
 static struct bytes bytes_of(const struct call *call, int32_t token) {
     struct bytes bytes;
-    bytes.data = tools_token_bytes(call->server->model, token, &bytes.len);
+    bytes.data = rn_token_bytes(call->server->model, token, &bytes.len);
     return bytes;
 }
 
@@ -41,7 +41,7 @@ static size_t characters(struct bytes bytes) {
 
 // {"text": logprob, ...}: the chosen token and the likeliest ones. Tokens may have equal bytes; an
 // object has a key once, and the likelier one keeps it.
-static void tops_write(const struct call *call, const struct choice *choice,
+static void tops_write(const struct call *call, const struct generation_choice *choice,
                        const struct token_logprob *token, struct jbuf *out) {
     struct bytes written[1 + RN_MAX_TOP_LOGPROBS];
     int n = 0;
@@ -65,7 +65,7 @@ static void tops_write(const struct call *call, const struct choice *choice,
     jbuf_text(out, "}");
 }
 
-static void logprob_lists_write(const struct call *call, const struct choice *choice,
+static void logprob_lists_write(const struct call *call, const struct generation_choice *choice,
                                 struct jbuf *out) {
     const int n = choice->n_logprob;
     jbuf_text(out, "\"tokens\":[");
@@ -87,7 +87,8 @@ static void logprob_lists_write(const struct call *call, const struct choice *ch
 }
 
 // ,"logprobs":... and the choice's are taken. Offsets count characters of the choice's text.
-static void logprobs_take(const struct call *call, struct choice *choice, struct jbuf *out) {
+static void logprobs_take(const struct call *call, struct generation_choice *choice,
+                          struct jbuf *out) {
     if (!call->generation->params.logprobs) {
         jbuf_text(out, ",\"logprobs\":null");
         return;
@@ -106,7 +107,7 @@ static void logprobs_take(const struct call *call, struct choice *choice, struct
 
 // ---------------------------------------------------------------- stream
 
-static void chunk_open(struct call *call, const struct choice *choice, const char *text,
+static void chunk_open(struct call *call, const struct generation_choice *choice, const char *text,
                        size_t len) {
     openai_chunk_open(call, choice);
     jbuf_text(&call->out, ",\"text\":");
@@ -114,12 +115,12 @@ static void chunk_open(struct call *call, const struct choice *choice, const cha
 }
 
 // The prompt's text, where it is to be echoed.
-static void choice_begin(struct call *call, const struct choice *choice) {
+static void choice_begin(struct call *call, const struct generation_choice *choice) {
     struct openai_state *state = openai_state_of(call);
     if (state->choice[choice->index].began) return;
     state->choice[choice->index].began = true;
     if (!state->echo) return;
-    const struct prompt *prompt = &call->generation->prompt[choice->prompt];
+    const struct generation_prompt *prompt = &call->generation->prompt[choice->prompt];
     chunk_open(call, choice, prompt->text, prompt->text_len);
     openai_chunk_close(call, true); // an echo has no logprobs
 }
@@ -133,7 +134,7 @@ static void stream_delta(struct call *call, const struct delta *delta) {
     openai_chunk_close(call, bare);
 }
 
-static void stream_choice_end(struct call *call, struct choice *choice) {
+static void stream_choice_end(struct call *call, struct generation_choice *choice) {
     choice_begin(call, choice);
     chunk_open(call, choice, "", 0);
     logprobs_take(call, choice, &call->out);
@@ -144,8 +145,9 @@ static void stream_choice_end(struct call *call, struct choice *choice) {
 // ---------------------------------------------------------------- whole
 
 // One string of two texts: the prompt's, where it is echoed, and the choice's.
-static void text_write(const struct call *call, const struct choice *choice, struct jbuf *out) {
-    const struct prompt *prompt = &call->generation->prompt[choice->prompt];
+static void text_write(const struct call *call, const struct generation_choice *choice,
+                       struct jbuf *out) {
+    const struct generation_prompt *prompt = &call->generation->prompt[choice->prompt];
     if (!openai_state_of(call)->echo) {
         jbuf_string(out, choice->text.data, choice->text.len);
         return;
@@ -159,7 +161,7 @@ static void text_write(const struct call *call, const struct choice *choice, str
 }
 
 static void whole_write(struct call *call, int i) {
-    struct choice *choice = &call->generation->choice[i];
+    struct generation_choice *choice = &call->generation->choice[i];
     struct jbuf *out = &call->out;
     openai_whole_open(call, choice);
     jbuf_text(out, ",\"text\":");

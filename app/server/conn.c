@@ -16,11 +16,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "helpers.h"
 #include "metrics.h"
 #include "routes.h"
 #include "streams.h"
 #include "tls.h"
-#include "tools.h"
 #include "workers.h"
 
 enum {
@@ -141,7 +141,7 @@ static ssize_t receive(struct conn *conn, char *data, size_t size) {
     return n;
 }
 
-// What is in out, then these bytes. TLS takes one of them at a time.
+// The bytes in out, then these. TLS takes one of them at a time.
 static ssize_t transmit(struct conn *conn, const char *data, size_t len) {
     char *out = conn->out.data + conn->out_at;
     const size_t out_len = conn->out.len - conn->out_at;
@@ -241,7 +241,7 @@ static void answer_end(struct conn *conn) {
     state_set(conn, CONN_LINGERING, deadline_ns);
 }
 
-// Sends what there is. True: the state has changed, or there is more to send than a turn takes.
+// Sends the bytes at hand. True: the state has changed, or there is more to send than a turn takes.
 static bool pump_out(struct conn *conn) {
     struct call *call = conn->call;
     const bool has_answer = conn->state == CONN_SENDING;
@@ -312,7 +312,7 @@ static void head_read(struct conn *conn, bool last) {
         jbuf_text(&conn->out, "HTTP/1.1 100 Continue\r\n\r\n");
 }
 
-// Answers before the request's end, which is then read and forgotten: what is refused is not waited
+// Answers before the request's end, which is then read and forgotten: a refused body is not waited
 // for, unless there is so little of it that the connection can be kept.
 static bool refused_early(struct conn *conn) {
     const struct call *call = conn->call;
@@ -352,7 +352,7 @@ static void dispatch(struct conn *conn) {
     answer_begin(conn);
 }
 
-// What is no request gets an answer of its own, the last one of the connection.
+// Bytes that are no request get an answer of their own, the last one of the connection.
 static void request_refuse(struct conn *conn) {
     const struct reader *reader = &conn->reader;
     if (!conn->call) {
@@ -442,7 +442,7 @@ static bool handshake(struct conn *conn) {
 
 static bool answer_ready(struct conn *conn) {
     if (conn->call->state != CALL_STREAMING && conn->call->state != CALL_ENDED) {
-        pump_out(conn); // of what came before the answer
+        pump_out(conn); // bytes from before the answer
         return false;
     }
     answer_begin(conn);
@@ -506,7 +506,8 @@ void conn_run(struct conn *conn) {
 
 void conn_event(struct conn *conn, uint32_t events) {
     if (conn->state == CONN_CLOSED) return;
-    // both sides have ended where ours had: what has come is read first, or the close is a reset
+    // both sides have ended where ours had: bytes that have come are read first, or the close is a
+    // reset
     const bool lingers = conn->state == CONN_LINGERING;
     if (events & EPOLLERR || (events & EPOLLHUP && !lingers)) {
         conn_close(conn);

@@ -7,11 +7,11 @@
 //   BODY       the request is complete, for workers  WAITING     dispatch()
 //              it is complete, and answered at once  SENDING     dispatch()
 //              it is refused before its end          SENDING     answer_early()
-//   WAITING    its answer begins                     SENDING     answer_begin()
+//   WAITING    its answer starts                     SENDING     answer_begin()
 //   SENDING    all is sent, the connection is kept   IDLE        answer_end()
 //              all is sent, and it was the last      LINGERING   answer_end()
 //   IDLE       a first byte                          HEAD        feed()
-//   LINGERING  what still comes is read and forgotten, so that the peer sees the answer
+//   LINGERING  further bytes are read and forgotten, so that the peer sees the answer
 //   any        the peer is gone, a deadline, failure CLOSED      conn_close()
 //
 // One that is CLOSED is freed at the end of the turn: an event of that turn may still name it.
@@ -30,7 +30,7 @@ enum conn_state {
     CONN_HEAD,      // of a new connection: also before its first byte
     CONN_BODY,      // from here to SENDING there is a call
     CONN_WAITING,   // a worker or the engine has it
-    CONN_SENDING,   // its answer has begun
+    CONN_SENDING,   // its answer has started
     CONN_LINGERING, // the answer was sent and ours is closed
     CONN_CLOSED,
 };
@@ -60,10 +60,10 @@ struct conn {
     enum framing framing;
     bool keep;            // the head of the answer says that the connection is kept
     bool framed;          // the end of a chunked body is in out
-    struct jbuf out;      // heads, and what is chunked
+    struct jbuf out;      // heads, and chunks
     size_t out_at;        // bytes of it that were sent
     uint64_t since_ns;    // when it came into its state
-    uint64_t deadline_ns; // for what is being read; 0: none
+    uint64_t deadline_ns; // of the present read; 0: none
     uint64_t moved_ns;    // when the peer last took bytes, or there were none before
     uint64_t acked;       // bytes that the peer's system had taken when that was last asked
     struct conn *ready;   // next in http->ready
@@ -96,8 +96,8 @@ void http_listen(struct http *http, bool on);
 // The connection that was quiet for longest goes. False: none is quiet.
 bool http_make_room(struct http *http);
 
-// The head of an answer, from its status line to the empty line: what all heads begin with, then
-// the rest. length: FRAMING_LENGTH's.
+// The head of an answer, from its status line to the empty line: the lines that all heads start
+// with, then the rest. length: FRAMING_LENGTH's.
 void reply_begin(struct jbuf *out);
 void reply_head(const struct call *call, enum framing framing, size_t length, bool keep,
                 struct jbuf *out);
@@ -108,7 +108,7 @@ void reply_starved(struct call *call);
 void request_head(struct call *call, bool too_many);
 // Whether the route answers in the server's phase; false: refused.
 bool request_phase(struct call *call);
-// More of the body; what does not fit is refused.
+// More of the body; bytes beyond the limit are refused.
 void request_body(struct call *call, const char *data, size_t len);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools.h"
+#include "helpers.h"
 
 void conversation_init(struct conversation *conversation) {
     *conversation = (struct conversation){.messages = json_array(), .call_names = json_object()};

@@ -1,5 +1,5 @@
-// POST /v1/embeddings: one vector for each input, of length 1. As numbers or, what OpenAI's own
-// clients ask for, as the base64 of little-endian floats.
+// POST /v1/embeddings: one vector for each input, of length 1. As numbers or, as OpenAI's own
+// clients want it, as the base64 of little-endian floats.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +90,7 @@ static void usage_write(const struct call *call, struct jbuf *out) {
 static void whole_write(struct call *call, int i) {
     const struct generation *generation = call->generation;
     const struct embeddings *own = generation->own;
-    const struct choice *choice = &generation->choice[i];
+    const struct generation_choice *choice = &generation->choice[i];
     struct jbuf *out = &call->out;
     jbuf_text(out, i ? "," : "{\"object\":\"list\",\"data\":[");
     jbuf_printf(out, "{\"object\":\"embedding\",\"index\":%d,\"embedding\":", i);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools.h"
+#include "helpers.h"
 
 enum { PATH_BYTES = 256, SHOWN_BYTES = 64 };
 
@@ -71,7 +71,7 @@ struct beginning {
     size_t len;
 };
 
-// Takes what fits. The first piece that does not fit whole ends the dump.
+// Takes the pieces that fit. The first piece that does not fit whole ends the dump.
 static int beginning_take(const char *data, size_t len, void *context) {
     struct beginning *beginning = context;
     const size_t room = sizeof beginning->text - beginning->len;
@@ -91,7 +91,7 @@ static void container_text(const json_t *value, char out[JSON_SHOWN_BYTES]) {
     snprintf(out, JSON_SHOWN_BYTES, "%s%s", shown, cut ? "..." : "");
 }
 
-// A string in quotes, shortened; what a terminal would act on is shown as '?'.
+// A string in quotes, shortened; control characters are shown as '?'.
 static void string_text(const json_t *value, char out[JSON_SHOWN_BYTES]) {
     char shown[SHOWN_BYTES];
     const size_t len = json_string_length(value);
@@ -336,7 +336,7 @@ bool field_unsupported(const struct fields *fields, const char *name, bool absen
 
 enum { PATH_DEPTH = 32, KEY_BYTES = 64 };
 
-// What the text up to a place has opened and not closed. Containers deeper than PATH_DEPTH are
+// The containers that are open at a place of the text. Containers deeper than PATH_DEPTH are
 // counted and not described.
 struct walk {
     struct {
@@ -443,7 +443,7 @@ static bool walk_is_at(const struct walk *walk, const char *key) {
            !memcmp(walk->at[0].key, key, len);
 }
 
-// The length of the number at the text's begin where it is an integer that int64_t does not hold,
+// The length of the number at the text's start where it is an integer that int64_t does not hold,
 // else 0. A sign and 18 digits always fit.
 static size_t big_integer(const char *text, size_t len) {
     enum { DIGITS_FIT = 18 };

@@ -9,7 +9,7 @@
 struct fields {
     struct call *call;
     const json_t *object;
-    const char *path; // "" or "messages[2]": what comes before the field's name in messages
+    const char *path; // "" or "messages[2]": the prefix of the field's name in messages
 };
 
 struct fields fields_of(struct call *call, const json_t *object, const char *path);
@@ -22,7 +22,7 @@ bool field_bool(const struct fields *fields, const char *name, bool *out);
 // Borrowed from the object; no NUL inside. At most max bytes.
 bool field_string(const struct fields *fields, const char *name, size_t max, const char **out,
                   size_t *len);
-// Borrowed too, of any length: what the model is to read may hold NUL characters.
+// Borrowed too, of any length: text for the model may hold NUL characters.
 bool field_text(const struct fields *fields, const char *name, const char **out, size_t *len);
 // One of "a|b|c"; *out is its index.
 bool field_choice(const struct fields *fields, const char *name, const char *choices, int *out);

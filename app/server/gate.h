@@ -1,4 +1,4 @@
-// Who may call: the key, the Host header, the Origin header.
+// Access: the key, the Host header, the Origin header.
 #ifndef RN_SERVER_GATE_H
 #define RN_SERVER_GATE_H
 

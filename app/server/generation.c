@@ -20,7 +20,7 @@ struct generation *generation_create(struct call *call, const struct writer *wri
     return generation;
 }
 
-static void choice_deinit(struct choice *choice) {
+static void choice_deinit(struct generation_choice *choice) {
     jbuf_deinit(&choice->text);
     jbuf_deinit(&choice->reasoning);
     for (int i = 0; i < choice->n_tools; i++) {
@@ -34,7 +34,7 @@ static void choice_deinit(struct choice *choice) {
     free(choice->stop);
     free(choice->embedding);
     gaps_deinit(&choice->gaps);
-    split_deinit(&choice->split);
+    parts_deinit(&choice->parts);
 }
 
 void generation_destroy(struct generation *generation) {
@@ -55,13 +55,13 @@ void generation_destroy(struct generation *generation) {
 
 bool generation_add(struct call *call, struct generation *generation, int32_t *ids, size_t n_ids) {
     const size_t count = (size_t)generation->n_prompts + 1;
-    struct prompt *prompt = realloc(generation->prompt, count * sizeof *prompt);
+    struct generation_prompt *prompt = realloc(generation->prompt, count * sizeof *prompt);
     if (!prompt) {
         rn_free(ids);
         return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     }
     generation->prompt = prompt;
-    prompt[count - 1] = (struct prompt){.ids = ids, .n_ids = n_ids};
+    prompt[count - 1] = (struct generation_prompt){.ids = ids, .n_ids = n_ids};
     generation->n_prompts = (int)count;
     return true;
 }
@@ -69,7 +69,7 @@ bool generation_add(struct call *call, struct generation *generation, int32_t *i
 // A place is left for the first token that is to be written.
 static bool prompt_check(struct call *call, const struct generation *generation, int index,
                          const char *what) {
-    const struct prompt *prompt = &generation->prompt[index];
+    const struct generation_prompt *prompt = &generation->prompt[index];
     const int n_ctx = call->server->engine_info.n_ctx;
     const bool writes = generation->params.max_tokens != 0 && !generation->pooling;
     if (prompt->n_ids == 0) return call_refuse(call, 400, what, NULL, "%s: is empty", what);
@@ -122,7 +122,7 @@ static bool chat_tokens(struct call *call, struct generation *generation, const 
     int32_t *ids = NULL;
     size_t n_ids = 0;
     generation->in_reasoning =
-        generation->split && split_prompt_opens_reasoning(generation->split, text, len);
+        generation->marks && answer_marks_opened(generation->marks, text, len);
     const rn_status status =
         rn_tokenize(call->server->model, text, len,
                     RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL | RN_TOKENIZE_GUARDED, &ids, &n_ids,
@@ -158,10 +158,9 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
     if (!ok) {
         call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     } else {
-        generation->split = server->split;
+        generation->marks = &server->marks;
         generation->tools = tools != NULL;
-        generation->special_text =
-            server->split && split_needs_special(server->split, generation->tools);
+        generation->special_text = answer_marks_special(&server->marks, generation->tools);
         ok = chat_render(call, generation,
                          &(rn_chat){.messages = json.messages,
                                     .tools = json.tools,
@@ -179,15 +178,15 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
 
 // ---------------------------------------------------------------- whole answers
 
-size_t choice_bytes(const struct choice *choice) {
+size_t choice_bytes(const struct generation_choice *choice) {
     return choice->text.capacity + choice->reasoning.capacity +
            (size_t)choice->token_capacity * sizeof *choice->token +
            (size_t)choice->logprob_capacity * sizeof *choice->logprob +
            (size_t)choice->top_capacity * sizeof *choice->top;
 }
 
-// What was written is not needed again; times and counts stay.
-static void choice_forget(struct call *call, struct choice *choice) {
+// The written text is not needed again; times and counts stay.
+static void choice_forget(struct call *call, struct generation_choice *choice) {
     jbuf_deinit(&choice->text);
     jbuf_deinit(&choice->reasoning);
     free(choice->token);
@@ -206,7 +205,7 @@ static void choice_forget(struct call *call, struct choice *choice) {
 
 static bool whole_more(struct call *call) {
     struct generation *generation = call->generation;
-    call->out.most = 0; // what was kept bounds it
+    call->out.most = 0; // the limit on kept bytes bounds it
     generation->writer->whole(call, generation->n_written);
     choice_forget(call, &generation->choice[generation->n_written]);
     return ++generation->n_written < generation->n_choices && !call->out.failed;
@@ -228,7 +227,7 @@ struct usage generation_usage(const struct generation *generation) {
     struct usage usage = {0};
     int prompt = -1;
     for (int i = 0; i < generation->n_choices; i++) {
-        const struct choice *choice = &generation->choice[i];
+        const struct generation_choice *choice = &generation->choice[i];
         usage.completion_tokens += choice->timings.output_tokens;
         if (choice->prompt == prompt) continue;
         prompt = choice->prompt;

@@ -1,13 +1,13 @@
-// A generation: what a call wants of the engine, and what came of it. A worker makes it; then it
+// A generation: the requests of a call to the engine, and their results. A worker makes it; then it
 // belongs to the I/O thread. Prompts become engine requests (`stream`), each with n choices; choice
 // numbers count through all of them, as the APIs have it.
 #ifndef RN_SERVER_GENERATION_H
 #define RN_SERVER_GENERATION_H
 
+#include "answer_parts.h"
 #include "call.h"
 #include "gaps.h"
 #include "params.h"
-#include "split.h"
 
 struct tool_call {
     char id[32]; // "call_..."
@@ -21,7 +21,7 @@ struct token_logprob {
     int first_top, n_top; // in choice->top[]
 };
 
-struct choice {
+struct generation_choice {
     int index;        // among all of the call's
     int prompt;       // of the call's prompts
     struct jbuf text; // content; of a stream: empty, unless the writer asked to keep it
@@ -43,21 +43,21 @@ struct choice {
     char *stop; // the stop string that matched, or NULL; owned
     uint64_t seed;
     rn_timings timings; // valid when ended
-    struct gaps gaps;   // times between its tokens, those that came together aside
+    struct gaps gaps;   // times between its tokens, except tokens of one step
     float *embedding;   // [n_embd], owned; with pooling
     size_t counted;     // bytes of it in counts.answer_bytes
-    struct split split;
-    // for who counts
+    struct answer_parts parts;
+    // for metrics
     uint64_t start_ns;           // the call's
     int n_output;                // tokens so far
-    double gap_ms[RN_GAP_COUNT]; // times between them, by what they were spent on
+    double gap_ms[RN_GAP_COUNT]; // times between them, by their causes
 };
 
 // A piece of a choice, for a stream's writer. One event gives none, one or several; tokens whose
 // text is held back come with a later one.
 struct delta {
-    struct choice *choice;
-    enum part part;
+    struct generation_choice *choice;
+    enum answer_part part;
     int tool; // its index, for the tool parts
     const char *text;
     size_t len;
@@ -66,48 +66,48 @@ struct delta {
 // How an API writes an answer. All run on the I/O thread and write to call->out; a stream's events
 // are complete SSE events ("data: ...\n\n").
 struct writer {
-    // Choice i of an answer that is no stream, with what stands before the first and after the
+    // Choice i of an answer that is no stream, with the text before the first and after the
     // last. Each is written once, in order, when all have ended; its text is forgotten then.
     void (*whole)(struct call *call, int i);
     // of a stream:
     void (*begin)(struct call *call); // all prompts were accepted; NULL: nothing to say
     void (*delta)(struct call *call, const struct delta *delta);
-    void (*choice_end)(struct call *call, struct choice *choice);
-    void (*end)(struct call *call);                        // what comes last; NULL: nothing
+    void (*choice_end)(struct call *call, struct generation_choice *choice);
+    void (*end)(struct call *call);                        // the last part; NULL: none
     void (*error)(struct call *call, const char *message); // after its first byte
     const char *ping; // SSE that keeps a silent stream alive; NULL: ": keep-alive\n\n"
 };
 
-struct prompt {
+struct generation_prompt {
     int32_t *ids; // from rn_tokenize (rn_free), or NULL
     size_t n_ids;
-    char *text; // what to echo, owned (free); NULL: nothing
+    char *text; // to be echoed, owned (free); NULL: none
     size_t text_len;
 };
 
 struct generation {
     const struct writer *writer;
     struct params params;
-    struct prompt *prompt; // [n_prompts]
+    struct generation_prompt *prompt; // [n_prompts]
     int n_prompts;
     rn_pooling pooling; // embeddings
     bool normalize;
     bool keep_tokens; // choices collect their token ids
     bool special_text;
     // chat: how answers are taken apart; NULL: all of it is content
-    const struct split_format *split;
+    const struct answer_marks *marks;
     bool tools, in_reasoning;
     void *own; // the writer's own state, freed with own_free
     void (*own_free)(void *own);
 
     // --- from here on the I/O thread's ---
-    struct stream **stream; // [n_prompts], engine requests
-    struct choice *choice;  // [n_choices], of all prompts
-    int n_choices, n_live;  // n_live: that have not ended
-    int n_written;          // of a whole answer
-    uint64_t first_ns;      // first token of any choice; 0: none
-    bool began;             // all of it was submitted
-    bool paused;            // its reader has too many bytes to take
+    struct stream **stream;           // [n_prompts], engine requests
+    struct generation_choice *choice; // [n_choices], of all prompts
+    int n_choices, n_live;            // n_live: that have not ended
+    int n_written;                    // of a whole answer
+    uint64_t first_ns;                // first token of any choice; 0: none
+    bool began;                       // all of it was submitted
+    bool paused;                      // its reader has too many bytes to take
 };
 
 // For prepare handlers. NULL: refused (out of memory).
@@ -124,15 +124,15 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
                      const json_t *tools, const json_t *variables, bool add_generation_prompt,
                      bool continue_final);
 
-// What keeps a silent stream alive.
+// The comment that keeps a silent stream alive.
 static inline const char *generation_ping(const struct generation *generation) {
     return generation->writer->ping ? generation->writer->ping : ": keep-alive\n\n";
 }
-// All choices have ended: what a stream ends with; or the whole answer, which call->more writes
+// All choices have ended: the end of a stream; or the whole answer, which call->more writes
 // choice by choice, so that it never takes its memory twice.
 void generation_write_end(struct call *call);
 // Bytes that a choice keeps for a whole answer.
-size_t choice_bytes(const struct choice *choice);
+size_t choice_bytes(const struct generation_choice *choice);
 
 // --- sums over choices, for writers ---
 

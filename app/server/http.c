@@ -1,4 +1,4 @@
-// Who is let in, and the turns of the I/O thread's loop that concern connections. Invariants:
+// Admission of connections, and the part of the I/O loop that concerns them. Invariants:
 // counts.connections is the number of connections that are not CLOSED; when as many are there as
 // may be, the one that has been quiet for longest makes room, unless it has just come; a few more
 // are let in, so that health can be asked for.
@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "conn.h"
+#include "helpers.h"
 #include "streams.h"
 #include "tls.h"
-#include "tools.h"
 #include "workers.h"
 
 enum {
@@ -96,7 +96,7 @@ void http_prepared(struct http *http) {
     struct call *call;
     while ((call = workers_pop(http->server->workers))) {
         http->server->counts.preparing--;
-        free(call->body); // what was parsed of it stays until the end, and is counted
+        free(call->body); // the parsed body stays until the end, and is counted
         call->body = NULL;
         call->body_capacity = 0;
         if (call->conn) {

@@ -1,4 +1,4 @@
-// All connections: the listening socket, who is let in, deadlines, and the calls' way from a
+// All connections: the listening socket, admission, deadlines, and the calls' way from a
 // connection to a worker and back. I/O thread only.
 #ifndef RN_SERVER_HTTP_H
 #define RN_SERVER_HTTP_H
@@ -14,14 +14,14 @@ void http_destroy(struct http *http); // closes every connection; requests are c
 // An event of the server's epoll descriptor whose data is not the server's own.
 void http_event(struct http *http, void *from, uint32_t events);
 void http_prepared(struct http *http); // calls that workers gave back
-// After all events of a turn: what was woken is sent, what is due is done.
+// After all events of a turn: sends woken calls and handles deadlines that have passed.
 void http_turn(struct http *http, uint64_t now_ns);
 int http_wait_ms(const struct http *http, uint64_t now_ns); // until http_turn is due; -1: never
 
-// Draining: idle connections end, streams that no generation feeds end, others go on. abort:
+// Draining: idle connections end, streams that no generation feeds end, others continue. abort:
 // everything ends now.
 void http_drain(struct http *http, bool abort);
-void http_cancel(struct http *http);  // what the engine works on ends with an error
+void http_cancel(struct http *http);  // all requests on the engine end with an error
 bool http_is_busy(struct http *http); // answers are made or on their way
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools.h"
+#include "helpers.h"
 
 void jbuf_deinit(struct jbuf *buf) {
     free(buf->data);
@@ -80,7 +80,7 @@ void jbuf_printf(struct jbuf *buf, const char *fmt, ...) {
 
 // ---------------------------------------------------------------- JSON
 
-// What must not stand in a string as it is: quotes, backslashes, control characters. 127 may.
+// Bytes that a string must escape: quotes, backslashes, control characters. 127 may stay.
 static bool is_plain(unsigned char c) { return c >= 0x20 && c < 0x80 && c != '"' && c != '\\'; }
 
 static void put_escaped(struct jbuf *buf, unsigned char c) {
@@ -113,8 +113,8 @@ void jbuf_string(struct jbuf *buf, const char *data, size_t len) {
             continue;
         }
         size_t n;
-        const bool sound = unicode_decode((const uint8_t *)data + at, len - at, &n) >= 0;
-        jbuf_bytes(buf, sound ? data + at : "\xEF\xBF\xBD", sound ? n : 3);
+        const bool valid = unicode_decode((const uint8_t *)data + at, len - at, &n) >= 0;
+        jbuf_bytes(buf, valid ? data + at : "\xEF\xBF\xBD", valid ? n : 3);
         at += n;
     }
     jbuf_bytes(buf, "\"", 1);

@@ -13,7 +13,7 @@ struct jbuf {
     char *data; // not NUL-terminated; NULL while empty
     size_t len, capacity;
     size_t most; // bytes that it may take; 0: any number
-    bool failed; // out of memory: what was added since is lost
+    bool failed; // out of memory: later bytes are lost
     bool full;   // the same, because more than `most` were to be added
 };
 
@@ -25,7 +25,7 @@ void jbuf_bytes(struct jbuf *buf, const char *data, size_t len);
 void jbuf_text(struct jbuf *buf, const char *text); // as it is
 void jbuf_printf(struct jbuf *buf, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// A JSON string with its quotes; bytes that are not sound UTF-8 become U+FFFD.
+// A JSON string with its quotes; invalid UTF-8 becomes U+FFFD.
 void jbuf_string(struct jbuf *buf, const char *data, size_t len);
 void jbuf_cstring(struct jbuf *buf, const char *text); // NULL: null
 void jbuf_int(struct jbuf *buf, int64_t value);
@@ -33,9 +33,9 @@ void jbuf_uint(struct jbuf *buf, uint64_t value);
 void jbuf_real(struct jbuf *buf, double value, int digits); // digits after the point; null where
                                                             // it is not finite
 void jbuf_bool(struct jbuf *buf, bool value);
-// Any value, compact. jansson's own dump goes on where memory ran out, and loses keys.
+// Any value, compact. jansson's own dump continues where memory ran out, and loses keys.
 void jbuf_json(struct jbuf *buf, const json_t *value);
-// ,"key": with the comma left out right after '{' or at the buffer's begin.
+// ,"key": with the comma left out right after '{' or at the buffer's start.
 void jbuf_key(struct jbuf *buf, const char *key);
 // The key and its value.
 void jbuf_put_int(struct jbuf *buf, const char *key, int64_t value);

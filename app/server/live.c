@@ -1,16 +1,17 @@
-// Who watches the engine, and when pictures are taken. A picture is asked for every PERIOD_NS and
-// written at a later tick, when the step's thread has taken it, so that nobody waits for a step;
-// where a step takes very long a picture is made of what is known. One text serves all watchers.
-// Invariant: while nobody watches nothing is kept but the numbers that streams were given.
+// The watchers of the engine, and when pictures are taken. A picture is asked for every PERIOD_NS
+// and written at a later tick, when the step's thread has taken it, so that nobody waits for a
+// step; where a step takes very long a picture is made of known facts. One text serves all
+// watchers. Invariant: while nobody watches nothing is kept but the numbers that streams were
+// given.
 #include "live.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "helpers.h"
 #include "live_picture.h"
 #include "routes.h"
 #include "streams.h"
-#include "tools.h"
 
 enum {
     WATCHERS_MAX = 16,
@@ -122,7 +123,7 @@ static void id_write(const struct call *call, char out[LIVE_ID_BYTES]) {
     snprintf(out, LIVE_ID_BYTES, "%s%s", prefix, call->id);
 }
 
-void live_token(struct live *live, const struct call *call, const struct choice *choice,
+void live_token(struct live *live, const struct call *call, const struct generation_choice *choice,
                 const rn_event *event) {
     if (!live || !live->n_watchers) return;
     char id[LIVE_ID_BYTES];
@@ -165,7 +166,8 @@ static void picture_of_view(struct live *live, const rn_view *view) {
     picture_write(live, view->time_ns, &view->stats);
 }
 
-// Without what only the step's thread can tell: streams and pages are as they were last seen.
+// Without the facts that only the step's thread knows: streams and pages are as they were last
+// seen.
 static void picture_of_stats(struct live *live, uint64_t now_ns) {
     rn_engine_stats stats;
     rn_engine_get_stats(live->server->engine, &stats);
@@ -176,7 +178,7 @@ static void send_one(const struct live_watcher *watcher, const struct jbuf *text
     struct call *call = watcher->call;
     if (call_unsent(call) > UNSENT_BYTES_MAX) return; // a slow reader misses some
     if (!jbuf_reserve(&call->out, text->len + sizeof "data: \n\n")) {
-        call->out.failed = false; // as if it were slow: what is there is whole
+        call->out.failed = false; // as if it were slow: the bytes that are there are whole
         return;
     }
     if (!watcher->once) jbuf_text(&call->out, "data: ");

@@ -9,7 +9,7 @@
 struct live *live_create(struct server *server); // NULL: out of memory
 void live_destroy(struct live *live);
 // A token of a choice of a running call.
-void live_token(struct live *live, const struct call *call, const struct choice *choice,
+void live_token(struct live *live, const struct call *call, const struct generation_choice *choice,
                 const rn_event *event);
 // From the loop, at least when the time that it returned (monotonic ns; 0: no need) has come.
 uint64_t live_tick(struct live *live, uint64_t now_ns);

@@ -1,12 +1,13 @@
 // The picture's JSON. Its size is bounded: pages by LIVE_CELLS, streams by LIVE_SHOWN_MAX, tokens
-// by what live_streams.c keeps. The page's names are part of its interface (web/). Caller: live.c.
+// by the tokens that live_streams.c keeps. The page's names are part of its interface (web/).
+// Caller: live.c.
 #include "live_picture.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "helpers.h"
 #include "metrics.h"
-#include "tools.h"
 
 enum { LIVE_CELLS = 4096, LIVE_SHOWN_MAX = 256 };
 
@@ -65,7 +66,7 @@ static void put_rates(struct jbuf *out, const struct live_picture *picture) {
 
 // ---------------------------------------------------------------- pages
 
-// What is drawn of a page, or of several in one cell: the fullest of them.
+// A cell shows one page, or the fullest of several.
 struct cell {
     uint8_t state;
     uint16_t holders;
@@ -226,7 +227,7 @@ static void put_counts(struct jbuf *out, const struct live_picture *picture) {
     jbuf_put_uint(out, "accepted_tokens", drafts.accepted);
     jbuf_key(out, "kv");
     jbuf_text(out, "{");
-    jbuf_put_uint(out, "page_tokens", KV_PAGE_TOKENS);
+    jbuf_put_uint(out, "page_tokens", RN_PAGE_TOKENS);
     jbuf_put_uint(out, "total", stats->pages_total);
     jbuf_put_uint(out, "held", stats->pages_held);
     jbuf_put_uint(out, "shared", stats->pages_shared);

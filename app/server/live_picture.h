@@ -24,7 +24,7 @@ void live_moments_add(struct live_moments *moments, uint64_t time_ns, const rn_e
 
 struct live_picture {
     const struct server *server;
-    uint64_t start_ns; // what times count from
+    uint64_t start_ns; // the zero of its times
     const struct live_streams *streams;
     const struct live_moments *moments;
     const rn_engine_stats *stats;

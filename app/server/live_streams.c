@@ -1,6 +1,6 @@
 // Streams are kept in the order of (request, choice): new ones come at the end, and the pages'
 // owners are found by halving. Two sources that are not in step with each other feed the list: a
-// picture may lack what an event told already, or show what an event has ended.
+// picture may lack a stream that an event has named, or show a stream that an event has ended.
 #include "live_streams.h"
 
 #include <stdlib.h>

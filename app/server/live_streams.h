@@ -1,5 +1,5 @@
-// The streams that the live view follows: what the engine's pictures and its events say of each
-// choice, under a short number that no other one gets. I/O thread only.
+// The streams that the live view follows: each choice in the engine's pictures and events, under a
+// short number that no other one gets. I/O thread only.
 #ifndef RN_SERVER_LIVE_STREAMS_H
 #define RN_SERVER_LIVE_STREAMS_H
 
@@ -36,13 +36,13 @@ struct live_streams {
     uint64_t last_number;
 };
 
-void live_streams_clear(struct live_streams *streams); // numbers go on
+void live_streams_clear(struct live_streams *streams); // numbers continue
 // A token. Lost where memory is.
 void live_streams_token(struct live_streams *streams, const char *id, int index,
                         const rn_event *event);
-// What the engine's picture says. A stream that is in neither of two pictures has ended.
+// Takes the engine's picture. A stream that is in neither of two pictures has ended.
 void live_streams_view(struct live_streams *streams, const rn_view *view);
-// They were shown: ended ones go, and tokens are collected anew.
+// They were shown: ended ones go, and tokens are collected again.
 void live_streams_shown(struct live_streams *streams);
 // The number of the request's first choice; 0: not known.
 uint64_t live_streams_number(const struct live_streams *streams, uint64_t request);

@@ -16,7 +16,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "tools.h"
+#include "helpers.h"
 
 enum { HALF_BYTES = SINK_BYTES / 2, RETRY_MS = 50 };
 

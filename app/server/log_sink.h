@@ -1,8 +1,8 @@
 // Lines for a descriptor that another process may leave unread: a pipe, a terminal, a socket, a
-// disk. The caller hands a line over and goes on; a thread of the sink's own does the writing.
+// disk. The caller hands a line over and continues; a thread of the sink's own does the writing.
 //
 //   1. sink_write copies or drops. It waits for no write, only for a mutex that is held for a copy.
-//   2. A line is written whole or not at all. A line that was begun is finished before any other
+//   2. A line is written whole or not at all. A line that was started is finished before any other
 //      one, also when the disk is full in the middle of it.
 //   3. submitted == written + lost + queued. Lost are lines that found no room, that the descriptor
 //      refused (EPIPE, ENOSPC), and that were left at the end. The next line is tried again.
@@ -41,7 +41,7 @@ uint64_t sink_lost(struct log_sink *sink);
 uint64_t sink_written(struct log_sink *sink);
 // Waits until no line is queued, at most so long. False: some are.
 bool sink_flush(struct log_sink *sink, int wait_ms);
-// Writes what is queued for at most so long, then leaves the rest. Returns sink_lost. NULL is fine.
+// Writes queued lines for at most this time, then drops the rest. Returns sink_lost. NULL is fine.
 uint64_t sink_close(struct log_sink *sink, int wait_ms);
 
 #endif

@@ -9,10 +9,10 @@
 #include "generation.h"
 #include "routes.h"
 
-// What a stream has open.
+// The content block that a stream has open.
 struct blocks {
     bool open;
-    enum part part; // PART_TOOL for a tool's arguments too
+    enum answer_part part; // PART_TOOL for a tool's arguments too
     int tool;
     int index; // of the open block, or of the next one
 };
@@ -41,7 +41,7 @@ static void tool_put(const struct tool_call *tool, struct jbuf *out) {
     jbuf_key(out, "input");
 }
 
-// The arguments as JSON. What the model wrote need not be JSON: then it is a string of it, which no
+// The arguments as JSON. The model's text need not be JSON: then it is a string of it, which no
 // client takes for arguments and nothing is lost.
 static void input_put(const struct jbuf *arguments, struct jbuf *out) {
     if (!arguments->len) {
@@ -58,14 +58,14 @@ static void input_put(const struct jbuf *arguments, struct jbuf *out) {
     json_decref(value);
 }
 
-static const char *stop_reason(const struct choice *choice) {
+static const char *stop_reason(const struct generation_choice *choice) {
     if (choice->finish == RN_FINISH_LENGTH) return "max_tokens";
     if (choice->stop) return "stop_sequence";
     return choice->n_tools ? "tool_use" : "end_turn";
 }
 
 // choice NULL: it has not ended.
-static void stop_put(const struct choice *choice, struct jbuf *out) {
+static void stop_put(const struct generation_choice *choice, struct jbuf *out) {
     jbuf_key(out, "stop_reason");
     jbuf_cstring(out, choice ? stop_reason(choice) : NULL);
     jbuf_key(out, "stop_sequence");
@@ -74,7 +74,8 @@ static void stop_put(const struct choice *choice, struct jbuf *out) {
 }
 
 // Tokens that were found in the cache are not among the input's, as Anthropic counts them.
-static void usage_put(const struct usage *usage, const struct choice *choice, struct jbuf *out) {
+static void usage_put(const struct usage *usage, const struct generation_choice *choice,
+                      struct jbuf *out) {
     jbuf_key(out, "usage");
     jbuf_printf(out,
                 "{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,"
@@ -95,7 +96,8 @@ static void head_put(const struct call *call, struct jbuf *out) {
 }
 
 // And from behind its content to its usage, which is left open for more.
-static void tail_put(const struct choice *choice, const struct usage *usage, struct jbuf *out) {
+static void tail_put(const struct generation_choice *choice, const struct usage *usage,
+                     struct jbuf *out) {
     stop_put(choice, out);
     jbuf_text(out, ",\"diagnostics\":null");
     usage_put(usage, choice, out);
@@ -105,7 +107,7 @@ static void tail_put(const struct choice *choice, const struct usage *usage, str
 
 // ---------------------------------------------------------------- whole
 
-static void content_put(const struct choice *choice, struct jbuf *out) {
+static void content_put(const struct generation_choice *choice, struct jbuf *out) {
     jbuf_text(out, "[");
     if (choice->reasoning.len) {
         jbuf_text(out, "{\"type\":\"thinking\",\"thinking\":");
@@ -174,7 +176,7 @@ static void block_close(struct call *call, struct blocks *blocks) {
 
 static void block_open(struct call *call, struct blocks *blocks, const struct delta *delta) {
     struct jbuf *out = &call->out;
-    const enum part part = delta->part == PART_TOOL_ARGUMENTS ? PART_TOOL : delta->part;
+    const enum answer_part part = delta->part == PART_TOOL_ARGUMENTS ? PART_TOOL : delta->part;
     if (blocks->open && blocks->part == part &&
         (part != PART_TOOL || blocks->tool == delta->tool)) {
         return;
@@ -217,7 +219,7 @@ static void stream_delta(struct call *call, const struct delta *delta) {
     event_end(out);
 }
 
-static void stream_choice_end(struct call *call, struct choice *choice) {
+static void stream_choice_end(struct call *call, struct generation_choice *choice) {
     (void)choice;
     block_close(call, call->generation->own);
 }

@@ -1,5 +1,6 @@
 // From the body of an Anthropic request to a conversation for the template: blocks become texts,
-// reasoning, tool calls and their results. What the model cannot read is refused by its place.
+// reasoning, tool calls and their results. Blocks that the model cannot read are refused, and the
+// message names their place.
 #include <stdio.h>
 #include <string.h>
 

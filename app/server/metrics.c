@@ -1,7 +1,7 @@
-// What the server counts, I/O thread only. The engine's counters are not kept twice: a scrape reads
-// them from the engine (metrics_text.c writes it). What only events say (times of requests and
-// tokens) is counted here as they come.
-// Callers: generation.c with events, http.c at a call's end, live.c for two of the histograms.
+// The server's counters, I/O thread only. The engine's counters are not kept twice: a scrape reads
+// them from the engine (metrics_text.c writes it). Facts that only events tell (times of requests
+// and tokens) are counted here as they come. Callers: generation.c with events, http.c at a call's
+// end, live.c for two of the histograms.
 #include "metrics.h"
 
 #include <assert.h>
@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "access_log.h"
+#include "helpers.h"
 #include "metrics_state.h"
-#include "tools.h"
 
 // ---------------------------------------------------------------- histograms
 
@@ -67,7 +67,7 @@ struct metrics *metrics_create(const struct server *server) {
     struct metrics *metrics = calloc(1, sizeof *metrics);
     if (!metrics) return NULL;
     metrics->server = server;
-    metrics->n_work = 1; // the begin, when nothing had been done
+    metrics->n_work = 1; // the start, when nothing had been done
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     metrics->start_s = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
@@ -111,8 +111,8 @@ static struct metrics_work work_of(const rn_engine_stats *stats) {
                                  .bytes = stats->weight_bytes + stats->kv_bytes};
 }
 
-// Keeps what the engine had done at moments about WORK_SPAN_NS of busy time apart; the oldest of
-// them is where "the last seconds" begin, however long the engine slept since.
+// Keeps the engine's work at moments about WORK_SPAN_NS of busy time apart; the oldest of
+// them is where "the last seconds" start, however long the engine slept since.
 static void remember_work(struct metrics *metrics, uint64_t now_ns) {
     if (atomic_load(&metrics->server->phase) == PHASE_LOADING || !metrics->server->engine ||
         now_ns - metrics->work_ns < WORK_SPAN_NS)
@@ -141,7 +141,8 @@ struct metrics_work metrics_recent_work(const struct metrics *metrics,
 
 // ---------------------------------------------------------------- events
 
-void metrics_token(struct metrics *metrics, const struct choice *choice, const rn_event *event) {
+void metrics_token(struct metrics *metrics, const struct generation_choice *choice,
+                   const rn_event *event) {
     if (event->token < 0) return;
     remember_work(metrics, event->time_ns);
     if (event->gap == RN_GAP_NONE) {
@@ -154,7 +155,7 @@ void metrics_token(struct metrics *metrics, const struct choice *choice, const r
     observe(&metrics->gap[event->gap], event->gap_ms * 1e-3);
 }
 
-void metrics_choice_end(struct metrics *metrics, const struct choice *choice) {
+void metrics_choice_end(struct metrics *metrics, const struct generation_choice *choice) {
     struct metrics_histogram *histogram = metrics->histogram;
     const rn_timings *timings = &choice->timings;
     const int64_t ns = (int64_t)(clock_ns() - choice->start_ns);

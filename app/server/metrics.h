@@ -1,6 +1,6 @@
 // Counters and histograms of the server in Prometheus' text form (/metrics), and the access log.
 // I/O thread only. Names, labels and buckets are vLLM's where vLLM has the metric, so that its
-// dashboards read them; runnel's own begin with runnel:.
+// dashboards read them; runnel's own start with runnel:.
 #ifndef RN_SERVER_METRICS_H
 #define RN_SERVER_METRICS_H
 
@@ -9,9 +9,10 @@
 struct metrics *metrics_create(const struct server *server); // NULL: out of memory
 void metrics_destroy(struct metrics *metrics);
 
-// A token of a choice. The first of a choice has gap NONE and counts as time to first token.
-void metrics_token(struct metrics *metrics, const struct choice *choice, const rn_event *event);
-void metrics_choice_end(struct metrics *metrics, const struct choice *choice);
+// A token of a choice. The first of a choice has gap NONE and is the time to first token.
+void metrics_token(struct metrics *metrics, const struct generation_choice *choice,
+                   const rn_event *event);
+void metrics_choice_end(struct metrics *metrics, const struct generation_choice *choice);
 // Every call once, when its last byte was handed over or it was given up (`gone`): request counters
 // by route and status, and its line in the access log.
 void metrics_call_end(struct metrics *metrics, const struct call *call, bool gone);

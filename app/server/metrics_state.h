@@ -1,4 +1,4 @@
-// What metrics.c counts and metrics_text.c writes.
+// The counters: metrics.c updates them, metrics_text.c writes them.
 #ifndef RN_SERVER_METRICS_STATE_H
 #define RN_SERVER_METRICS_STATE_H
 
@@ -32,7 +32,7 @@ struct metrics_answer {
     uint64_t count;
 };
 
-// What the engine had done at a moment, or between two.
+// The engine's work up to a moment, or between two.
 struct metrics_work {
     uint64_t run_ns, steps, bytes;
 };

@@ -1,5 +1,5 @@
-// GET /metrics: what metrics.c counted and what the engine says, in Prometheus' text form 0.0.4.
-// Families of one kind are tables, so that a name stands in one place. vLLM's names carry its
+// GET /metrics: the counters of metrics.c and of the engine, in Prometheus' text form 0.0.4.
+// Families of one kind are tables, so that a name is in one place. vLLM's names carry its
 // labels; before the model is there its families are at zero.
 #include <math.h>
 #include <stdio.h>
@@ -7,12 +7,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "helpers.h"
 #include "log_sink.h"
 #include "metrics_state.h"
 #include "routes.h"
-#include "tools.h"
 
-// What a scrape writes from and to.
+// A scrape: its sources and its buffer.
 struct scrape {
     const struct metrics *metrics;
     const struct server *server;
@@ -25,7 +25,7 @@ struct scrape {
 
 // ---------------------------------------------------------------- lines
 
-// Quotes, backslashes and line ends are escaped; what is not sound UTF-8 becomes U+FFFD.
+// Quotes, backslashes and line ends are escaped; invalid UTF-8 becomes U+FFFD.
 static void put_label(struct jbuf *out, const char *name, const char *value) {
     jbuf_printf(out, "%s=\"", name);
     for (size_t n, left = strlen(value); left; value += n, left -= n) {
@@ -82,7 +82,7 @@ static void put_bound(struct jbuf *out, double bound) {
     jbuf_printf(out, ",le=\"%s%s\"} ", text, strpbrk(text, ".e") ? "" : ".0");
 }
 
-// The samples of a histogram; labels: what stands between the braces before le.
+// The samples of a histogram; labels: the text in the braces before le.
 static void put_histogram(struct jbuf *out, const char *name, const struct jbuf *labels,
                           const struct histogram *histogram) {
     uint64_t below = 0;
@@ -118,7 +118,7 @@ static const struct {
     [HISTOGRAM_PER_TOKEN] = {"vllm:request_time_per_output_token_seconds",
                              "Time per output token after the first, by request."},
     [HISTOGRAM_E2E] = {"vllm:e2e_request_latency_seconds", "Time of a request to its end."},
-    [HISTOGRAM_QUEUE] = {"vllm:request_queue_time_seconds", "Time a request waited to begin."},
+    [HISTOGRAM_QUEUE] = {"vllm:request_queue_time_seconds", "Time a request waited to start."},
     [HISTOGRAM_INFERENCE] = {"vllm:request_inference_time_seconds",
                              "Time from a request's first step to its last."},
     [HISTOGRAM_PREFILL] = {"vllm:request_prefill_time_seconds",
@@ -205,7 +205,7 @@ static void put_cache_config(struct scrape *scrape) {
     put_family(out, name, "gauge", "The KV pages, as labels.");
     jbuf_printf(out, "%s{", name);
     jbuf_bytes(out, scrape->labels.data, scrape->labels.len);
-    jbuf_printf(out, ",block_size=\"%d\",num_gpu_blocks=\"%u\",", KV_PAGE_TOKENS,
+    jbuf_printf(out, ",block_size=\"%d\",num_gpu_blocks=\"%u\",", RN_PAGE_TOKENS,
                 scrape->stats.pages_total);
     put_label(out, "cache_dtype", scrape->ready ? scrape->info.kv_type : "");
     jbuf_text(out, "} 1\n");

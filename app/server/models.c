@@ -1,5 +1,5 @@
 // GET /v1/models and /v1/models/{id}: the one model that is served, under all of its names. Runs on
-// the I/O thread and reads nothing but what is constant.
+// the I/O thread and reads constant state alone.
 #include <string.h>
 
 #include "openai.h"

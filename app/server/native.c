@@ -6,14 +6,14 @@
 
 #include "fields.h"
 #include "generation.h"
+#include "helpers.h"
 #include "native_settings.h"
 #include "prompt_ids.h"
 #include "routes.h"
-#include "tools.h"
 
 enum { RESPONSE_FIELDS_MAX = 64 };
 
-// What the writer needs besides the generation.
+// The writer's state besides the generation.
 struct native {
     bool return_tokens, timings_per_token;
     const json_t *response_fields; // of the call's JSON; NULL: all
@@ -40,7 +40,7 @@ static void tokens_write(struct jbuf *out, const int32_t *token, int n) {
 // The members of an object; its brace is open.
 static void logprob_write(struct jbuf *out, const rn_model *model, int32_t token, float logprob) {
     size_t len;
-    const char *bytes = tools_token_bytes(model, token, &len);
+    const char *bytes = rn_token_bytes(model, token, &len);
     jbuf_key(out, "id");
     jbuf_int(out, token);
     jbuf_key(out, "token");
@@ -57,7 +57,7 @@ static void logprob_write(struct jbuf *out, const rn_model *model, int32_t token
 }
 
 static void probabilities_write(struct jbuf *out, const rn_model *model,
-                                const struct choice *choice) {
+                                const struct generation_choice *choice) {
     jbuf_key(out, "completion_probabilities");
     jbuf_text(out, "[");
     for (int i = 0; i < choice->n_logprob; i++) {
@@ -77,7 +77,7 @@ static void probabilities_write(struct jbuf *out, const rn_model *model,
     jbuf_text(out, "]");
 }
 
-static const char *stop_type(const struct choice *choice) {
+static const char *stop_type(const struct generation_choice *choice) {
     switch (choice->finish) {
     case RN_FINISH_STOP:
         return choice->stop ? "word" : "eos";
@@ -88,7 +88,7 @@ static const char *stop_type(const struct choice *choice) {
     }
 }
 
-static bool has_new_line(const struct call *call, const struct choice *choice) {
+static bool has_new_line(const struct call *call, const struct generation_choice *choice) {
     if (native_of(call)->choice[choice->index].has_new_line) return true;
     return choice->text.len && memchr(choice->text.data, '\n', choice->text.len);
 }
@@ -99,22 +99,24 @@ static void int_write(struct jbuf *out, const char *key, int64_t value) {
 }
 
 // Timings of this choice alone: to the sums it looks like a call of its own.
-static void timings_write(const struct call *call, const struct choice *choice, struct jbuf *out) {
+static void timings_write(const struct call *call, const struct generation_choice *choice,
+                          struct jbuf *out) {
     struct generation one = *call->generation;
     struct call its = *call;
-    one.choice = (struct choice *)choice;
+    one.choice = (struct generation_choice *)choice;
     one.n_choices = 1;
     its.generation = &one;
     jbuf_text(out, ",");
     generation_timings(&its, out);
 }
 
-// How the choice went: all but what differs between streams and whole answers.
-static void result_write(struct call *call, const struct choice *choice, struct jbuf *out) {
+// How the choice went: the members that streams and whole answers have in common.
+static void result_write(struct call *call, const struct generation_choice *choice,
+                         struct jbuf *out) {
     const struct generation *generation = call->generation;
     const struct server *server = call->server;
     const rn_timings *timings = &choice->timings;
-    const struct prompt *prompt = &generation->prompt[choice->prompt];
+    const struct generation_prompt *prompt = &generation->prompt[choice->prompt];
     const bool full = timings->prompt_tokens + timings->output_tokens >= server->engine_info.n_ctx;
     jbuf_text(out, ",\"id_slot\":-1,\"stop\":true");
     jbuf_key(out, "model");
@@ -139,7 +141,7 @@ static void result_write(struct call *call, const struct choice *choice, struct 
 
 // ---------------------------------------------------------------- response_fields
 
-// The answer is picked from as text, which is our own and so is sound: a tree of it would be built
+// The answer is picked from as text, which is our own and so is valid: a tree of it would be built
 // to be thrown away.
 struct span {
     const char *at, *end;
@@ -216,8 +218,9 @@ static void real_write(struct jbuf *out, const char *key, double value) {
     jbuf_real(out, value, 3);
 }
 
-// Timings of a choice that goes on: the engine gives its own with the end.
-static void progress_write(const struct call *call, const struct choice *choice, struct jbuf *out) {
+// Timings of a choice that is still running: the engine gives its own with the end.
+static void progress_write(const struct call *call, const struct generation_choice *choice,
+                           struct jbuf *out) {
     const struct generation *generation = call->generation;
     const uint64_t first_ns = generation->first_ns;
     const double prompt_ms = first_ns ? (double)(first_ns - call->start_ns) * 1e-6 : 0;
@@ -236,7 +239,8 @@ static void progress_write(const struct call *call, const struct choice *choice,
 }
 
 // The tokens and logprobs that came since the last chunk go with this text.
-static void chunk_write(struct call *call, struct choice *choice, const char *text, size_t len) {
+static void chunk_write(struct call *call, struct generation_choice *choice, const char *text,
+                        size_t len) {
     struct jbuf *out = &call->out;
     struct native *native = native_of(call);
     struct native_choice *own = &native->choice[choice->index];
@@ -261,7 +265,7 @@ static void write_delta(struct call *call, const struct delta *delta) {
     chunk_write(call, delta->choice, delta->text, delta->len);
 }
 
-static void write_choice_end(struct call *call, struct choice *choice) {
+static void write_choice_end(struct call *call, struct generation_choice *choice) {
     struct jbuf *out = &call->out;
     // an end token and the tokens of a stop string have no text
     if (native_of(call)->choice[choice->index].n_written < choice->n_tokens || choice->n_logprob)
@@ -277,7 +281,7 @@ static void write_choice_end(struct call *call, struct choice *choice) {
     jbuf_text(out, "\n\n");
 }
 
-static void choice_write(struct call *call, const struct choice *choice) {
+static void choice_write(struct call *call, const struct generation_choice *choice) {
     struct jbuf *out = &call->out;
     const size_t from = out->len;
     const bool tokens = native_of(call)->return_tokens;
@@ -333,7 +337,7 @@ static bool prompt_add(struct call *call, struct generation *generation, const j
     if (!prompt_ids_read(call, value, path, RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL, &ids, &n_ids))
         return false;
     if (!generation_add(call, generation, ids, n_ids)) return false;
-    struct prompt *prompt = &generation->prompt[generation->n_prompts - 1];
+    struct generation_prompt *prompt = &generation->prompt[generation->n_prompts - 1];
     rn_error err = {0};
     return rn_detokenize(call->server->model, prompt->ids, prompt->n_ids, true, &prompt->text,
                          &prompt->text_len, &err) == RN_OK ||

@@ -1,12 +1,12 @@
-// llama.cpp's /props, what the server is, and /slots, what it works on. Both are written on the I/O
-// thread from what that thread owns; nothing waits for a step. A place is not bound to a request
-// here: the choices that run take the first ones.
+// llama.cpp's /props, a description of the server, and /slots, its running choices. Both are
+// written on the I/O thread from its own state; nothing waits for a step. A place is not bound to a
+// request here: the choices that run take the first ones.
 #include <string.h>
 
+#include "helpers.h"
 #include "native_settings.h"
 #include "routes.h"
 #include "streams.h"
-#include "tools.h"
 
 static void int_write(struct jbuf *out, const char *key, int64_t value) {
     jbuf_key(out, key);
@@ -15,7 +15,7 @@ static void int_write(struct jbuf *out, const char *key, int64_t value) {
 
 static void token_write(struct jbuf *out, const char *key, const rn_model *model, int32_t id) {
     size_t len = 0;
-    const char *text = id < 0 ? "" : tools_token_bytes(model, id, &len);
+    const char *text = id < 0 ? "" : rn_token_bytes(model, id, &len);
     jbuf_key(out, key);
     jbuf_string(out, text, len);
 }
@@ -68,13 +68,13 @@ void native_props(struct call *call) {
     int_write(out, "total_slots", server->engine_info.max_seqs);
     jbuf_key(out, "model_alias");
     jbuf_cstring(out, server->config.model_name);
-    jbuf_key(out, "model_path"); // where the file lies is nobody's business
+    jbuf_key(out, "model_path"); // the path of the file stays private
     jbuf_cstring(out, slash && slash[1] ? slash + 1 : server->info->path);
     jbuf_text(out, ",\"modalities\":{\"vision\":false,\"audio\":false}");
     jbuf_key(out, "chat_template");
     jbuf_cstring(out, server->tmpl_source ? server->tmpl_source : "");
-    token_write(out, "bos_token", model, tools_token_bos(model));
-    token_write(out, "eos_token", model, tools_token_eos(model));
+    token_write(out, "bos_token", model, rn_token_bos(model));
+    token_write(out, "eos_token", model, rn_token_eos(model));
     jbuf_text(out, ",\"build_info\":\"runnel " RN_VERSION "\",\"is_sleeping\":false,"
                    "\"endpoint_slots\":true,\"endpoint_props\":false,\"endpoint_metrics\":true");
     jbuf_key(out, "speculative");
@@ -88,7 +88,8 @@ void native_props(struct call *call) {
 // ---------------------------------------------------------------- slots
 
 static void busy_write(struct jbuf *out, const struct server *server,
-                       const struct generation *generation, const struct choice *choice, int id) {
+                       const struct generation *generation, const struct generation_choice *choice,
+                       int id) {
     const struct stream *stream = generation->stream[choice->prompt];
     slot_begin(out, server, id, true, native_draft_max(server, &generation->params) > 0);
     int_write(out, "id_task", stream ? (int64_t)stream->request : -1);

@@ -1,5 +1,5 @@
 // Writes generation settings. The sampling table gives names and values, so a new sampler shows up
-// by itself; what runnel has no setting for has the value that switches it off.
+// by itself; a setting that runnel lacks has the value that switches it off.
 #include "native_settings.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 enum sampling_id {
 #define SAMPLING_NUMBER(kind, id, ...) SAMPLING_##id,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     SAMPLING_COUNT
 };
 
@@ -25,25 +25,25 @@ static void number_write(struct jbuf *out, const char *key, double value) {
 static void numbers_write(struct jbuf *out, const rn_sampling *sampling) {
     const double values[SAMPLING_COUNT] = {
 #define SAMPLING_NUMBER(kind, id, field, ...) [SAMPLING_##id] = (double)sampling->field,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     };
     static const char *const names[SAMPLING_COUNT] = {
 #define SAMPLING_NUMBER(kind, id, field, neutral, min, max, json, ...) [SAMPLING_##id] = json,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     };
     static const struct {
         enum sampling_id id;
         const char *name;
     } aliases[] = {
 #define SAMPLING_JSON_ALIAS(id, json) {SAMPLING_##id, json},
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     };
     for (int i = 0; i < SAMPLING_COUNT; i++) number_write(out, names[i], values[i]);
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         number_write(out, aliases[i].name, values[aliases[i].id]);
 }
 
-void native_strings_write(struct jbuf *out, const char *const *list, size_t n) {
+static void strings_write(struct jbuf *out, const char *const *list, size_t n) {
     jbuf_text(out, "[");
     for (size_t i = 0; i < n; i++) {
         if (i) jbuf_text(out, ",");
@@ -56,14 +56,13 @@ static void lists_write(struct jbuf *out, const struct params *params) {
     static const char *const breakers[] = {"\n", ":", "\"", "*"}; // rn_sampling's own
     static const char *const steps[] = {
 #define SAMPLING_STEP(phase, name) #name,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     };
     const rn_sampling *sampling = &params->sampling;
     const bool own = sampling->dry_sequence_breakers != NULL;
     jbuf_key(out, "dry_sequence_breakers");
-    native_strings_write(out, own ? sampling->dry_sequence_breakers : breakers,
-                         own ? sampling->n_dry_sequence_breakers
-                             : sizeof breakers / sizeof *breakers);
+    strings_write(out, own ? sampling->dry_sequence_breakers : breakers,
+                  own ? sampling->n_dry_sequence_breakers : sizeof breakers / sizeof *breakers);
     jbuf_key(out, "logit_bias");
     for (size_t i = 0; i < sampling->n_logit_bias; i++) {
         jbuf_text(out, i ? ",{" : "[{");
@@ -74,9 +73,9 @@ static void lists_write(struct jbuf *out, const struct params *params) {
     }
     jbuf_text(out, sampling->n_logit_bias ? "]" : "[]");
     jbuf_key(out, "stop");
-    native_strings_write(out, params->stop, params->n_stop);
+    strings_write(out, params->stop, params->n_stop);
     jbuf_key(out, "samplers");
-    native_strings_write(out, steps, sizeof steps / sizeof *steps);
+    strings_write(out, steps, sizeof steps / sizeof *steps);
 }
 
 static void bool_write(struct jbuf *out, const char *key, bool value) {
@@ -102,7 +101,7 @@ void native_settings_write(struct jbuf *out, const struct server *server,
     jbuf_key(out, "model");
     jbuf_cstring(out, server->config.model_name);
     jbuf_key(out, "seed");
-    jbuf_uint(out, seed ? *seed : UINT32_MAX); // what a seed to be drawn looks like there
+    jbuf_uint(out, seed ? *seed : UINT32_MAX); // llama.cpp's value for a seed to be drawn
     numbers_write(out, &params->sampling);
     lists_write(out, params);
     int_write(out, "n_predict", params->max_tokens);

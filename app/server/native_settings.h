@@ -10,7 +10,5 @@ void native_settings_write(struct jbuf *out, const struct server *server,
                            const struct params *params, const uint64_t *seed);
 // Most tokens of a draft; 0: nothing is drafted.
 int native_draft_max(const struct server *server, const struct params *params);
-// The names of a list of strings, as a JSON array.
-void native_strings_write(struct jbuf *out, const char *const *list, size_t n);
 
 #endif

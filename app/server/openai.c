@@ -1,12 +1,12 @@
 // The parts of OpenAI's answers that several endpoints write. Writers run on the I/O thread, once
-// per token: what is the same in all chunks of a call was rendered by the worker that prepared it.
+// per token: the part that all chunks of a call share was rendered by the worker that prepared it.
 #include "openai.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools.h"
+#include "helpers.h"
 
 // ---------------------------------------------------------------- state
 
@@ -49,7 +49,7 @@ bool openai_state_create(struct call *call, const char *prefix, const char *obje
 
 // ---------------------------------------------------------------- chunks
 
-void openai_chunk_open(struct call *call, const struct choice *choice) {
+void openai_chunk_open(struct call *call, const struct generation_choice *choice) {
     const struct openai_state *state = openai_state_of(call);
     jbuf_bytes(&call->out, state->head.data, state->head.len);
     jbuf_uint(&call->out, (unsigned)choice->index);
@@ -110,13 +110,13 @@ static void whole_end(struct call *call) {
     jbuf_text(out, "}");
 }
 
-void openai_whole_open(struct call *call, const struct choice *choice) {
+void openai_whole_open(struct call *call, const struct generation_choice *choice) {
     if (!choice->index) whole_begin(call);
     jbuf_text(&call->out, choice->index ? ",{\"index\":" : "{\"index\":");
     jbuf_int(&call->out, choice->index);
 }
 
-void openai_whole_close(struct call *call, const struct choice *choice) {
+void openai_whole_close(struct call *call, const struct generation_choice *choice) {
     openai_finish(choice, &call->out);
     jbuf_text(&call->out, "}");
     if (choice->index == call->generation->n_choices - 1) whole_end(call);
@@ -137,7 +137,7 @@ void openai_error(struct call *call, const char *message) {
     jbuf_text(&call->out, "\n\n");
 }
 
-void openai_finish(const struct choice *choice, struct jbuf *out) {
+void openai_finish(const struct generation_choice *choice, struct jbuf *out) {
     const char *reason = choice->finish == RN_FINISH_LENGTH ? "length"
                          : choice->n_tools                  ? "tool_calls"
                                                             : "stop";
@@ -149,15 +149,15 @@ void openai_finish(const struct choice *choice, struct jbuf *out) {
 
 // ---------------------------------------------------------------- tokens
 
-void openai_token_text(const struct server *server, int32_t token, struct jbuf *out) {
+static void token_text(const struct server *server, int32_t token, struct jbuf *out) {
     size_t len;
-    const char *bytes = tools_token_bytes(server->model, token, &len);
+    const char *bytes = rn_token_bytes(server->model, token, &len);
     jbuf_string(out, bytes, len);
 }
 
-void openai_token_bytes(const struct server *server, int32_t token, struct jbuf *out) {
+static void token_bytes(const struct server *server, int32_t token, struct jbuf *out) {
     size_t len;
-    const char *bytes = tools_token_bytes(server->model, token, &len);
+    const char *bytes = rn_token_bytes(server->model, token, &len);
     jbuf_text(out, "[");
     for (size_t i = 0; i < len; i++) {
         if (i) jbuf_text(out, ",");
@@ -166,21 +166,21 @@ void openai_token_bytes(const struct server *server, int32_t token, struct jbuf 
     jbuf_text(out, "]");
 }
 
-// Clients take numbers only; what cannot be has the value that OpenAI gives it.
+// Clients take numbers only; an impossible token has the value that OpenAI gives it.
 void openai_logprob(float logprob, struct jbuf *out) {
     jbuf_printf(out, "%.8g", isfinite(logprob) && logprob > -9999.0f ? (double)logprob : -9999.0);
 }
 
 static void logprob_write(const struct server *server, rn_logprob token, struct jbuf *out) {
     jbuf_text(out, "{\"token\":");
-    openai_token_text(server, token.token, out);
+    token_text(server, token.token, out);
     jbuf_text(out, ",\"logprob\":");
     openai_logprob(token.logprob, out);
     jbuf_text(out, ",\"bytes\":");
-    openai_token_bytes(server, token.token, out);
+    token_bytes(server, token.token, out);
 }
 
-void openai_logprobs_take(const struct server *server, struct choice *choice, int first,
+void openai_logprobs_take(const struct server *server, struct generation_choice *choice, int first,
                           struct jbuf *out) {
     for (int i = first; i < choice->n_logprob; i++) {
         const struct token_logprob *token = &choice->logprob[i];

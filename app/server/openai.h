@@ -1,4 +1,4 @@
-// What OpenAI's endpoints have in common: the head that all chunks of a call begin with, usage,
+// The common parts of OpenAI's endpoints: the head that all chunks of a call start with, usage,
 // tokens with their log probabilities, prompts in all their forms. Internal to chat.c,
 // completions.c, embeddings.c and models.c.
 #ifndef RN_SERVER_OPENAI_H
@@ -11,7 +11,7 @@ struct openai_choice {
     size_t text_offset; // characters of the tokens that were written, for completions
 };
 
-// generation->own. The head is rendered once per call: a chunk is a copy of it and what is new.
+// generation->own. The head is rendered once per call: a chunk is a copy of it and the new text.
 struct openai_state {
     struct jbuf head; // {"id":...,"choices":[{"index": and of a stream "data: " before it
     size_t body_len;  // of the head: up to the choices
@@ -24,29 +24,26 @@ struct openai_state {
 bool openai_state_create(struct call *call, const char *prefix, const char *object);
 struct openai_state *openai_state_of(const struct call *call);
 
-// A chunk up to {"index":N, and its end where the choice goes on. bare: without logprobs, which
+// A chunk up to {"index":N, and its end where the choice continues. bare: without logprobs, which
 // were not written then.
-void openai_chunk_open(struct call *call, const struct choice *choice);
+void openai_chunk_open(struct call *call, const struct generation_choice *choice);
 void openai_chunk_close(struct call *call, bool bare);
 // After choice_end wrote a choice's last fields: closes the chunk, with timings if it is the last.
 void openai_choice_close(struct call *call);
 void openai_stream_end(struct call *call); // the usage where it was asked for, then [DONE]
 // A choice of a whole answer. What comes before the first stands before it; usage and timings come
 // after the last.
-void openai_whole_open(struct call *call, const struct choice *choice);
-void openai_whole_close(struct call *call, const struct choice *choice);
+void openai_whole_open(struct call *call, const struct generation_choice *choice);
+void openai_whole_close(struct call *call, const struct generation_choice *choice);
 void openai_error(struct call *call, const char *message);
 
 // ,"finish_reason":...,"stop_reason":...
-void openai_finish(const struct choice *choice, struct jbuf *out);
+void openai_finish(const struct generation_choice *choice, struct jbuf *out);
 
-// The text of a token as a JSON string, and its bytes as an array of numbers.
-void openai_token_text(const struct server *server, int32_t token, struct jbuf *out);
-void openai_token_bytes(const struct server *server, int32_t token, struct jbuf *out);
 void openai_logprob(float logprob, struct jbuf *out);
-// The choice's logprobs from `first` on as items of an array that out may have begun; they are
+// The choice's logprobs from `first` on as items of an array that out may have started; they are
 // taken.
-void openai_logprobs_take(const struct server *server, struct choice *choice, int first,
+void openai_logprobs_take(const struct server *server, struct generation_choice *choice, int first,
                           struct jbuf *out);
 
 // The field as prompts: a string, a list of strings, of ids, or of lists of ids. Each becomes a

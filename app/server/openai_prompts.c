@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "fields.h"
+#include "helpers.h"
 #include "openai.h"
-#include "tools.h"
 
 enum { PATH_SIZE = 64 };
 
@@ -13,8 +13,8 @@ static bool no_memory(struct call *call) {
     return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
 }
 
-// The text that an answer echoes; of ids what they stand for.
-static bool text_keep(struct call *call, struct prompt *prompt, const json_t *from,
+// The text that an answer echoes; of ids their text.
+static bool text_keep(struct call *call, struct generation_prompt *prompt, const json_t *from,
                       const char *path) {
     if (json_is_string(from)) {
         prompt->text_len = json_string_length(from);
@@ -29,7 +29,7 @@ static bool text_keep(struct call *call, struct prompt *prompt, const json_t *fr
     return !status || call_refuse_error(call, path, &err);
 }
 
-// A text that gives no token still has the one that every text begins with, where there is one.
+// A text that gives no token still has the token that every text starts with, where there is one.
 static bool ids_of_text(struct call *call, const json_t *text, const char *path, int32_t **ids,
                         size_t *n_ids) {
     const rn_model *model = call->server->model;
@@ -40,10 +40,10 @@ static bool ids_of_text(struct call *call, const json_t *text, const char *path,
     if (*n_ids) return true;
     rn_free(*ids);
     *ids = NULL;
-    const int32_t bos = tools_token_bos(model);
+    const int32_t bos = rn_token_bos(model);
     if (bos < 0) {
         return call_refuse(call, 400, path, "invalid_value",
-                           "%s: \"\" is empty, and the model has no token that begins a text",
+                           "%s: \"\" is empty, and the model has no token that starts a text",
                            path);
     }
     *ids = malloc(sizeof **ids);

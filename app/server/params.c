@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools.h"
+#include "helpers.h"
 
 struct row;
 typedef bool (*row_fn)(const struct fields *fields, const struct row *row, const char *name,
@@ -300,7 +300,7 @@ static bool read_dry_sequence_breakers(const struct fields *fields, const struct
 enum { // the rows of the sampling table, for its aliases
 #define SAMPLING_NUMBER(kind, id, ...) ROW_##id,
 #define SAMPLING_LIST(id, ...)         ROW_##id,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 };
 
 #define read_FLOAT read_float
@@ -315,7 +315,7 @@ static const struct row sampling_rows[] = {
                   .max = most},
 #define SAMPLING_LIST(id, field, item, most, json, ...)                                            \
     [ROW_##id] = {.families = FAMILY_ANY, .name = json, .read = read_##field, .max = most},
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 };
 #undef read_FLOAT
 #undef read_INT
@@ -325,7 +325,7 @@ static const struct {
     const char *name;
 } sampling_aliases[] = {
 #define SAMPLING_JSON_ALIAS(id, json) {ROW_##id, json},
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 };
 
 static const struct row rows[] = {

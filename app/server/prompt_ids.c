@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools.h"
+#include "helpers.h"
 
 // A value for a message.
 static const char *shown(const json_t *value, char out[64]) {

@@ -7,7 +7,7 @@
 
 enum { PROMPT_IDS_MAX = 1 << 20, PROMPT_TEXT_MAX = 16 << 20 }; // of one prompt; bytes
 
-// The ids of value, which messages call `path`. flags as for rn_tokenize; RN_TOKENIZE_BOS counts
+// The ids of value, which messages call `path`. flags as for rn_tokenize; RN_TOKENIZE_BOS applies
 // for a list's first item alone. *ids is to be freed with rn_free. False: refused.
 bool prompt_ids_read(struct call *call, const json_t *value, const char *path, int flags,
                      int32_t **ids, size_t *n_ids);

@@ -1,4 +1,4 @@
-// Lines are gathered in head.text, behind what was read before, and parsed in place when they are
+// Lines are gathered in head.text, behind the lines read before, and parsed in place when they are
 // complete: a parsed line is never longer than it was. Invariants: used + line < capacity while a
 // line is read; text[0..used) is parsed and never looked at again by the reader.
 #include "reader.h"
@@ -159,7 +159,7 @@ static bool method_check(struct reader *reader, const char *method) {
     static const char *const known[] = {"GET",    "HEAD",    "POST",  "PUT",
                                         "DELETE", "OPTIONS", "PATCH", "TRACE"};
     if (!*method || method[token_len(method)]) {
-        return bad(reader, "The request does not begin with a method");
+        return bad(reader, "The request does not start with a method");
     }
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (!strcmp(known[i], method)) return true;
@@ -177,8 +177,8 @@ static size_t name_len(const char *text) {
     return len;
 }
 
-// "http://name:8080/path": the name stands for the Host field, the rest is the path. Returns where
-// the path begins; NULL: it is no such target.
+// "http://name:8080/path": the name replaces the Host field, the rest is the path. Returns where
+// the path starts; NULL: it is no such target.
 static const char *absolute_path(const char *target) {
     const char *name = !strncasecmp(target, "http://", 7)    ? target + 7
                        : !strncasecmp(target, "https://", 8) ? target + 8
@@ -297,7 +297,7 @@ static bool field_read(struct reader *reader, const char *name, const char *valu
 static char *field_cut(struct reader *reader, char *line) {
     const size_t len = token_len(line);
     if (is_blank(*line)) {
-        ambiguous(reader, "A header field is folded, or begins with a blank");
+        ambiguous(reader, "A header field is folded, or starts with a blank");
         return NULL;
     }
     if (!len || line[len] != ':') {
@@ -394,7 +394,7 @@ static bool chunk_parse(struct reader *reader) {
     return true;
 }
 
-// What says where the request ends came with the head.
+// The fields that tell where the request ends came with the head.
 static bool trailer_check(struct reader *reader) {
     char *name = reader->head.text + reader->used;
     if (!field_cut(reader, name)) return false;
@@ -404,7 +404,7 @@ static bool trailer_check(struct reader *reader) {
 
 // ---------------------------------------------------------------- events
 
-// The next request begins. An idle connection keeps no memory.
+// The next request starts. An idle connection keeps no memory.
 static enum reader_event request_end(struct reader *reader) {
     reader_deinit(reader);
     return READER_END;
@@ -420,7 +420,7 @@ static enum reader_event body_take(struct reader *reader, const char *data, size
     return READER_BODY;
 }
 
-// A whole line was read. False: refused. *event: what came of it, READER_MORE: nothing yet.
+// A whole line was read. False: refused. *event: the event that it gives, READER_MORE: none yet.
 static bool line_done(struct reader *reader, enum reader_event *event) {
     const bool empty = !reader->head.text[reader->used];
     *event = READER_MORE;

@@ -5,7 +5,7 @@
 //   LINE -> FIELDS -> (READER_HEAD) -> LENGTH -> (READER_END) -> LINE, the next request
 //                                   -> CHUNK -> DATA -> DATA_END -> CHUNK ...
 //                                      CHUNK (size 0) -> TRAILERS -> (READER_END) -> LINE
-//   any state: what two readers could take for different things -> REFUSED, for good
+//   any state: bytes that two readers could take for different things -> REFUSED, for good
 //
 // Refused: folded fields, NUL and other control characters, bare LF or CR, blanks around names,
 // two Host fields or (HTTP/1.1) none, lengths that are not plain digits or come twice, a length
@@ -29,7 +29,7 @@ enum {
 struct head {
     char *text; // owned; NULL: none
     size_t len;
-    size_t target, fields; // where in text the target and the first field begin
+    size_t target, fields; // where in text the target and the first field start
     int n_fields;
     int minor;       // of HTTP/1.minor
     bool keep_alive; // another request may follow on the connection
@@ -74,7 +74,7 @@ struct reader {
     uint64_t left;         // bytes of the body, or of the chunk
     size_t extra;          // bytes of extensions and trailers so far
     int n_hosts, n_lengths, n_codings;
-    bool closes, keeps; // what the Connection fields say
+    bool closes, keeps; // from the Connection fields
     int status;         // REFUSED: of the answer
     const char *code;   // the same: what is wrong, for programs and
     const char *why;    // for people
@@ -84,8 +84,8 @@ enum reader_event {
     READER_MORE,   // all bytes were taken, and more are needed
     READER_HEAD,   // line and fields are complete: reader_take_head
     READER_BODY,   // bytes of the body
-    READER_END,    // the request is complete; the next begins
-    READER_REFUSE, // status, code and why say what to answer; the connection ends with that
+    READER_END,    // the request is complete; the next starts
+    READER_REFUSE, // status, code and why are the answer; the connection ends with it
 };
 
 struct reader_bytes {

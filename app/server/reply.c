@@ -127,7 +127,7 @@ void reply_starved(struct call *call) {
     call->content_type = call->etag = NULL;
     call->immutable = true;
     call->more = NULL;
-    call_state_set(call, CALL_ENDED); // a stream, too: what runs for it ends with the call
+    call_state_set(call, CALL_ENDED); // a stream, too: its sequences end with the call
     call->failed = false;
     jbuf_deinit(&call->out);
     call->taken = 0;

@@ -1,4 +1,4 @@
-// Reading a request: what its head must be before anything else happens, and its body within the
+// Reading a request: the checks of its head before anything else happens, and its body within the
 // limits. A refusal is an answer in call->out; conn.c sends it.
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,8 +6,8 @@
 
 #include "conn.h"
 #include "gate.h"
+#include "helpers.h"
 #include "routes.h"
-#include "tools.h"
 
 // ---------------------------------------------------------------- the head
 
@@ -18,7 +18,7 @@ bool request_phase(struct call *call) {
                        phase == PHASE_LOADING ? "Loading model" : "Draining");
 }
 
-// Beyond the connections that may be, only what tells how the server is gets an answer.
+// Beyond the limit of connections, only the routes that report health get an answer.
 static bool place_check(struct call *call, bool too_many) {
     if (!too_many) return true;
     call->close_after = true;
@@ -103,7 +103,7 @@ void request_head(struct call *call, bool too_many) {
 
 // ---------------------------------------------------------------- the body
 
-// What the body will take when it is parsed, more or less: each of these bytes begins a value, and
+// About the memory of the parsed body: each of these bytes starts a value, and
 // a body of "[[],[],..." grows by a factor of forty.
 static size_t values_cost(const char *data, size_t len) {
     enum { VALUE_BYTES = 64 };

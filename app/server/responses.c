@@ -1,6 +1,6 @@
 // OpenAI's Responses API, /v1/responses: handler and writer. An answer is a row of items
 // (reasoning, message, function call); a stream has one open at a time, and a piece of another kind
-// closes it. Streams repeat what they said when an item and the response are done, so texts are
+// closes it. Streams repeat their texts when an item and the response are done, so texts are
 // kept. A call has one prompt and one choice.
 #include "responses.h"
 
@@ -16,16 +16,16 @@ struct state {
     // the rest is for streams
     int64_t sequence; // events so far
     bool open;
-    enum part part;       // of the open item: PART_CONTENT, PART_REASONING or PART_TOOL
-    int tool;             // of the open item
-    int index;            // of the open item, or of the next one
-    struct jbuf text;     // of the open item
-    struct jbuf logprobs; // the same
-    struct jbuf output;   // items that are done
+    enum answer_part part; // of the open item: PART_CONTENT, PART_REASONING or PART_TOOL
+    int tool;              // of the open item
+    int index;             // of the open item, or of the next one
+    struct jbuf text;      // of the open item
+    struct jbuf logprobs;  // the same
+    struct jbuf output;    // items that are done
 };
 
 struct item {
-    enum part part;
+    enum answer_part part;
     int index;
     const char *status;
     const struct tool_call *tool; // with PART_TOOL
@@ -44,7 +44,8 @@ static void state_free(void *own) {
 
 // ---------------------------------------------------------------- items
 
-static void item_id_put(const struct call *call, enum part part, int index, struct jbuf *out) {
+static void item_id_put(const struct call *call, enum answer_part part, int index,
+                        struct jbuf *out) {
     static const char *const prefix[] = {
         [PART_CONTENT] = "msg", [PART_REASONING] = "rs", [PART_TOOL] = "fc"};
     jbuf_printf(out, "\"%s_%s_%d\"", prefix[part], call->id, index);
@@ -61,7 +62,7 @@ static void logprobs_put(const struct jbuf *logprobs, struct jbuf *out) {
     jbuf_text(out, "]");
 }
 
-// What a message or a reasoning item consists of.
+// The part of a message or a reasoning item.
 static void part_put(const struct item *item, struct jbuf *out) {
     if (item->part == PART_REASONING) {
         jbuf_text(out, "{\"type\":\"reasoning_text\"");
@@ -103,7 +104,9 @@ static void item_put(const struct call *call, const struct item *item, struct jb
 
 // ---------------------------------------------------------------- the response
 
-static bool is_cut(const struct choice *choice) { return choice->finish == RN_FINISH_LENGTH; }
+static bool is_cut(const struct generation_choice *choice) {
+    return choice->finish == RN_FINISH_LENGTH;
+}
 
 static void usage_put(const struct call *call, struct jbuf *out) {
     const struct usage usage = generation_usage(call->generation);
@@ -116,7 +119,7 @@ static void usage_put(const struct call *call, struct jbuf *out) {
                 usage.prompt_tokens + usage.completion_tokens);
 }
 
-// A response but for its output and what follows. error NULL: none.
+// A response up to its output. error NULL: none.
 static void head_put(const struct call *call, const char *status, const char *error, bool cut,
                      struct jbuf *out) {
     const struct state *state = call->generation->own;
@@ -141,7 +144,7 @@ static void head_put(const struct call *call, const char *status, const char *er
     jbuf_key(out, "output");
 }
 
-// And from behind its output on, for one that is done.
+// The rest behind its output, for a response that is done.
 static void tail_put(const struct call *call, bool cut, struct jbuf *out) {
     jbuf_key(out, "completed_at");
     if (cut) {
@@ -158,7 +161,8 @@ static void tail_put(const struct call *call, bool cut, struct jbuf *out) {
 
 // ---------------------------------------------------------------- whole
 
-static void output_put(const struct call *call, struct choice *choice, struct jbuf *out) {
+static void output_put(const struct call *call, struct generation_choice *choice,
+                       struct jbuf *out) {
     const bool has_text = choice->text.len || (!choice->reasoning.len && !choice->n_tools);
     const int n = (choice->reasoning.len > 0) + has_text + choice->n_tools;
     struct jbuf logprobs = {0};
@@ -189,7 +193,7 @@ static void output_put(const struct call *call, struct choice *choice, struct jb
 }
 
 static void whole_write(struct call *call, int i) {
-    struct choice *choice = &call->generation->choice[i];
+    struct generation_choice *choice = &call->generation->choice[i];
     const bool cut = is_cut(choice);
     head_put(call, cut ? "incomplete" : "completed", NULL, cut, &call->out);
     output_put(call, choice, &call->out);
@@ -253,7 +257,7 @@ static void stream_begin(struct call *call) {
     }
 }
 
-static struct item item_open_of(const struct state *state, const struct choice *choice) {
+static struct item item_open_of(const struct state *state, const struct generation_choice *choice) {
     return (struct item){
         .part = state->part,
         .index = state->index,
@@ -263,7 +267,8 @@ static struct item item_open_of(const struct state *state, const struct choice *
 }
 
 // All of the open item has come.
-static void item_close(struct call *call, const struct choice *choice, const char *status) {
+static void item_close(struct call *call, const struct generation_choice *choice,
+                       const char *status) {
     static const char *const names[] = {
         [PART_CONTENT] = "response.output_text.done",
         [PART_REASONING] = "response.reasoning_text.done",
@@ -296,7 +301,8 @@ static void item_close(struct call *call, const struct choice *choice, const cha
     state->index++;
 }
 
-static void item_open(struct call *call, const struct choice *choice, enum part part, int tool) {
+static void item_open(struct call *call, const struct generation_choice *choice,
+                      enum answer_part part, int tool) {
     static const struct jbuf empty = {0};
     struct state *state = call->generation->own;
     if (state->open && state->part == part && (part != PART_TOOL || state->tool == tool)) return;
@@ -311,7 +317,8 @@ static void item_open(struct call *call, const struct choice *choice, enum part 
 }
 
 // The logprobs that came since the last piece, for it and for the whole message.
-static void delta_logprobs(const struct call *call, struct choice *choice, struct jbuf *out) {
+static void delta_logprobs(const struct call *call, struct generation_choice *choice,
+                           struct jbuf *out) {
     struct state *state = call->generation->own;
     const size_t before = state->logprobs.len;
     openai_logprobs_take(call->server, choice, 0, &state->logprobs);
@@ -343,7 +350,7 @@ static void stream_delta(struct call *call, const struct delta *delta) {
     jbuf_bytes(&state->text, delta->text, delta->len);
 }
 
-static void stream_choice_end(struct call *call, struct choice *choice) {
+static void stream_choice_end(struct call *call, struct generation_choice *choice) {
     struct state *state = call->generation->own;
     if (!state->open && state->index == 0) item_open(call, choice, PART_CONTENT, 0);
     if (state->part == PART_CONTENT)

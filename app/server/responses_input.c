@@ -1,5 +1,5 @@
 // From the body of a Responses request to a conversation for the template, and back: a response
-// repeats what it was asked for. The server keeps no responses, so what refers to one is refused.
+// repeats its request. The server keeps no responses, so a reference to one is refused.
 #include <stdio.h>
 #include <string.h>
 

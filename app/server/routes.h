@@ -10,7 +10,7 @@ enum route_access {
 };
 
 struct route {
-    const char *method, *path; // a path that ends in '*' stands for all that begin so
+    const char *method, *path; // a path that ends in '*' is a prefix
     enum route_access access;
     enum call_api api;
     bool always;                        // answers while loading and draining too

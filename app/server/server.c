@@ -17,12 +17,12 @@
 #include <unistd.h>
 
 #include "call.h"
+#include "helpers.h"
 #include "http.h"
 #include "live.h"
 #include "metrics.h"
 #include "server_state.h"
 #include "streams.h"
-#include "tools.h"
 
 enum { EVENTS = 256, GRACE_MS = 1000, LOST_MS = 5000, BACKLOG = 1024, UNSENT_BYTES = 128 << 10 };
 
@@ -124,7 +124,8 @@ static void handle(struct server *server, const struct epoll_event *event, int n
     }
 }
 
-// What has not finished in time ends with an error; who does not read that soon is cut off.
+// Requests that have not finished in time end with an error; a client that does not read it soon is
+// disconnected.
 static void drain_over(struct server *server, uint64_t now) {
     if (server->drain_late) {
         server->drain_until = 0;
@@ -138,7 +139,7 @@ static void drain_over(struct server *server, uint64_t now) {
 
 static uint64_t sooner(uint64_t a, uint64_t b) { return !a || (b && b < a) ? b : a; }
 
-// What has its time. Returns when the next has; 0: nothing has.
+// Handles deadlines. Returns the time of the next one; 0: there is none.
 static uint64_t tick(struct server *server, uint64_t now) {
     uint64_t due = 0;
     if (atomic_load(&server->phase) == PHASE_READY) due = live_tick(server->live, now);
@@ -154,8 +155,7 @@ static void sigpipe_block(void) {
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
-// What has its time comes last: a turn may add to it, and it may have been all that there was to
-// do.
+// Deadlines are handled last: a turn may add some, and handling the last one may end the loop.
 static void *loop(void *ctx) {
     struct server *server = ctx;
     uint64_t due = 0;
@@ -289,7 +289,7 @@ rn_status server_create(const struct server_config *config, struct server **out,
 
 int server_port(const struct server *server) { return server->port; }
 
-// A short hash of what the text depends on, for clients that compare.
+// A short hash of everything that a text depends on, for clients that compare.
 static void fingerprint(struct server *server) {
     const rn_model_info *info = server->info;
     uint64_t hash = 0xcbf29ce484222325u;
@@ -310,7 +310,7 @@ rn_status server_ready(struct server *server, const rn_model *model, rn_engine *
     server->engine = engine;
     server->tmpl = tmpl;
     server->tmpl_source = tmpl_source;
-    server->split = split_format_of(tmpl_source);
+    server->marks = answer_marks_of(tmpl_source);
     server->bandwidth = bandwidth;
     rn_engine_get_info(engine, &server->engine_info);
     fingerprint(server);
@@ -344,7 +344,7 @@ static void fd_close(int fd) {
     if (fd >= 0) close(fd);
 }
 
-// Connections first; what the engine still works on is cancelled, and its last events free the
+// Connections first; requests on the engine are cancelled, and its last events free the
 // streams.
 void server_destroy(struct server *server) {
     if (!server) return;

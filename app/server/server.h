@@ -29,14 +29,14 @@ struct server_config {
     const char *const *hosts; // names that the Host header may have besides addresses, localhost
     int n_hosts;              // and `host`
     const char *tls_cert, *tls_key; // PEM text; NULL: plain HTTP
-    const char *model_name;         // what clients call the model
+    const char *model_name;         // the model's name for clients
     const char *const *aliases;     // further names
     int n_aliases;
     bool ui;
     struct log_sink *access_log; // NULL: none; borrowed
 
     size_t body_bytes_max;    // of one request
-    size_t pending_bytes_max; // bodies of all requests, and what was parsed of them
+    size_t pending_bytes_max; // bodies of all requests, parsed ones included
     size_t answer_bytes_max;  // answers of all requests, as far as they are kept
     int connections_max;
     int workers;
@@ -49,13 +49,13 @@ struct server_config {
     size_t stream_bytes_max; // unsent bytes of a stream, then its requests are paused
 
     // on the I/O thread, and not to wait for anything: a signal came while the model was being
-    // loaded; draining begins; files are to be opened again (ready: neither loading nor draining)
+    // loaded; draining starts; files are to be opened again (ready: neither loading nor draining)
     void (*on_early_signal)(void *ctx, int signal_number);
     void (*on_drain)(void *ctx, int signal_number, int n_active);
     void (*on_reload)(void *ctx, bool ready);
     void *signal_ctx;
 
-    rn_sampling sampling; // what a request that says nothing gets
+    rn_sampling sampling; // for requests that give none
     int max_tokens;       // the same; -1: up to the context
 };
 

@@ -1,10 +1,12 @@
-// What the server's own files share. Constant after server_ready, but for what says otherwise.
+// The state that the server's files share. Constant after server_ready unless a comment says
+// otherwise.
 #ifndef RN_SERVER_SERVER_STATE_H
 #define RN_SERVER_SERVER_STATE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "answer_marks.h"
 #include "server.h"
 
 enum server_phase { PHASE_LOADING, PHASE_READY, PHASE_DRAINING };
@@ -13,15 +15,14 @@ struct call;
 struct http;
 struct live;
 struct metrics;
-struct split_format;
 struct workers;
 
-// What is there now, for /metrics and for limits. When nothing goes on all of it is 0.
+// The present load, for /metrics and for limits. An idle server has zeros.
 struct server_counts {
     int connections;
     int active;          // calls past READING
     int preparing;       // calls that workers have
-    size_t body_bytes;   // of requests, parsed ones counted as what they became
+    size_t body_bytes;   // of requests, of parsed ones the parsed size
     size_t answer_bytes; // kept for answers that come in one piece
 };
 
@@ -34,12 +35,12 @@ struct server {
     const rn_model_info *info;
     rn_engine *engine;
     rn_engine_info engine_info;
-    const rn_chat_template *tmpl;     // NULL: the model cannot chat
-    const char *tmpl_source;          // NULL: none
-    const struct split_format *split; // how the model marks reasoning and tool calls
-    double bandwidth;                 // bytes/s; 0: unknown
-    int64_t created;                  // seconds since 1970
-    char fingerprint[32];             // system_fingerprint
+    const rn_chat_template *tmpl; // NULL: the model cannot chat
+    const char *tmpl_source;      // NULL: none
+    struct answer_marks marks;    // how the model marks reasoning and tool calls
+    double bandwidth;             // bytes/s; 0: unknown
+    int64_t created;              // seconds since 1970
+    char fingerprint[32];         // system_fingerprint
 
     int epoll_fd, wake_fd, signal_fd;
     bool hangs_up; // it had a terminal, and SIGHUP was not ignored (nohup)

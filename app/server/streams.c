@@ -1,14 +1,14 @@
 // From engine events to choices. Invariants: a stream's pointer is the engine's `data` until its
-// last event; generation->n_live counts choices that have not ended; a call whose generation has
-// ended gets exactly one call_end.
+// last event; generation->n_live is the number of choices that have not ended; a call whose
+// generation has ended gets exactly one call_end.
 #include "streams.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "helpers.h"
 #include "live.h"
 #include "metrics.h"
-#include "tools.h"
 #include "workers.h"
 
 enum { LARGE_BYTES = 1 << 20 }; // of a call: its memory is given back to the system
@@ -19,16 +19,18 @@ static bool choices_create(const struct call *call) {
     struct generation *generation = call->generation;
     const int n = generation->params.n;
     generation->stream = calloc((size_t)generation->n_prompts, sizeof(struct stream *));
-    generation->choice = calloc((size_t)generation->n_prompts * (size_t)n, sizeof(struct choice));
+    generation->choice =
+        calloc((size_t)generation->n_prompts * (size_t)n, sizeof(struct generation_choice));
     if (!generation->stream || !generation->choice) return false;
     generation->n_choices = generation->n_live = generation->n_prompts * n;
     for (int i = 0; i < generation->n_choices; i++) {
-        struct choice *choice = &generation->choice[i];
+        struct generation_choice *choice = &generation->choice[i];
         choice->index = i;
         choice->prompt = i / n;
         choice->in_reasoning = generation->in_reasoning;
         choice->start_ns = call->start_ns;
-        split_init(&choice->split, generation->split ? generation->split : split_format_of(NULL),
+        parts_init(&choice->parts,
+                   generation->marks ? *generation->marks : (struct answer_marks){0},
                    generation->tools, generation->in_reasoning);
     }
     return true;
@@ -99,7 +101,7 @@ static bool submit_one(struct call *call, int index) {
     return submit_refuse(call, status, &err);
 }
 
-// Lets go of what runs. The engine's last events free the streams.
+// Cancels the call's requests. The engine's last events free the streams.
 static void leave(struct generation *generation) {
     for (int i = 0; generation->stream && i < generation->n_prompts; i++) {
         struct stream *stream = generation->stream[i];
@@ -111,7 +113,7 @@ static void leave(struct generation *generation) {
     }
 }
 
-// What a token of a whole answer takes until its choice is written, more or less.
+// About the memory of a token of a whole answer until its choice is written.
 static size_t token_kept(const struct generation *generation) {
     enum { TEXT_BYTES = 8 };
     const struct params *params = &generation->params;
@@ -262,7 +264,7 @@ static bool grow(void **items, int count, int *capacity, size_t size) {
     return true;
 }
 
-static bool token_keep(struct choice *choice, int32_t token) {
+static bool token_keep(struct generation_choice *choice, int32_t token) {
     if (!grow((void **)&choice->token, choice->n_tokens, &choice->token_capacity,
               sizeof *choice->token))
         return false;
@@ -270,7 +272,7 @@ static bool token_keep(struct choice *choice, int32_t token) {
     return true;
 }
 
-static bool logprobs_keep(struct choice *choice, const rn_event *event) {
+static bool logprobs_keep(struct generation_choice *choice, const rn_event *event) {
     if (!event->n_logprobs) return true;
     if (!grow((void **)&choice->logprob, choice->n_logprob, &choice->logprob_capacity,
               sizeof *choice->logprob))
@@ -291,11 +293,11 @@ static bool logprobs_keep(struct choice *choice, const rn_event *event) {
 
 struct part_ctx {
     struct call *call;
-    struct choice *choice;
+    struct generation_choice *choice;
     bool failed;
 };
 
-static bool tool_begin(struct choice *choice, const struct call *call, const char *name,
+static bool tool_begin(struct generation_choice *choice, const struct call *call, const char *name,
                        size_t len) {
     struct tool_call *tool =
         realloc(choice->tool, ((size_t)choice->n_tools + 1) * sizeof *choice->tool);
@@ -310,9 +312,9 @@ static bool tool_begin(struct choice *choice, const struct call *call, const cha
 }
 
 // Tool calls are collected for streams too: writers name them by their ids.
-static void on_part(void *ctx, enum part part, int tool, const char *text, size_t len) {
+static void on_part(void *ctx, enum answer_part part, int tool, const char *text, size_t len) {
     struct part_ctx *at = ctx;
-    struct choice *choice = at->choice;
+    struct generation_choice *choice = at->choice;
     const struct generation *generation = at->call->generation;
     if (at->failed) return;
     choice->in_reasoning = part == PART_REASONING;
@@ -337,12 +339,12 @@ static void on_part(void *ctx, enum part part, int tool, const char *text, size_
     }
 }
 
-static bool feed(struct call *call, struct choice *choice, const rn_event *event) {
+static bool feed(struct call *call, struct generation_choice *choice, const rn_event *event) {
     struct part_ctx ctx = {.call = call, .choice = choice};
     const bool final = event->finish != RN_FINISH_NONE;
-    if (call->generation->split) {
+    if (call->generation->marks) {
         if (event->text_len || final)
-            split_feed(&choice->split, event->text, event->text_len, final, on_part, &ctx);
+            parts_feed(&choice->parts, event->text, event->text_len, final, on_part, &ctx);
     } else if (event->text_len) {
         on_part(&ctx, PART_CONTENT, 0, event->text, event->text_len);
     }
@@ -350,7 +352,7 @@ static bool feed(struct call *call, struct choice *choice, const rn_event *event
     return !ctx.failed && !choice->text.failed && !choice->reasoning.failed && !call->out.failed;
 }
 
-static bool choice_end(struct call *call, struct choice *choice, const rn_event *event) {
+static bool choice_end(struct call *call, struct generation_choice *choice, const rn_event *event) {
     struct generation *generation = call->generation;
     const int n_embd = call->server->info->n_embd;
     choice->ended = true;
@@ -369,7 +371,8 @@ static bool choice_end(struct call *call, struct choice *choice, const rn_event 
     return true;
 }
 
-static void token_count(struct call *call, struct choice *choice, const rn_event *event) {
+static void token_count(struct call *call, struct generation_choice *choice,
+                        const rn_event *event) {
     struct generation *generation = call->generation;
     if (!generation->first_ns) generation->first_ns = event->time_ns;
     if (event->gap_ms > 0) gaps_add(&choice->gaps, event->gap_ms);
@@ -427,13 +430,13 @@ static void generation_end(struct call *call) {
 }
 
 // False: the answers of all calls take more than they may.
-static bool choice_count(struct call *call, struct choice *choice) {
+static bool choice_count(struct call *call, struct generation_choice *choice) {
     const size_t before = choice->counted;
     choice->counted = choice_bytes(choice);
     return call_count(call, before, choice->counted);
 }
 
-static void on_event(struct call *call, struct choice *choice, const rn_event *event) {
+static void on_event(struct call *call, struct generation_choice *choice, const rn_event *event) {
     struct generation *generation = call->generation;
     if (event->token >= 0) token_count(call, choice, event);
     const bool kept =

@@ -15,15 +15,15 @@ struct stream {
     int n_choices;
 };
 
-// A worker has prepared the call: what its generation wants is submitted, and the call becomes
+// A worker has prepared the call: its generation is submitted, and the call becomes
 // RUNNING or STREAMING; or ENDED, when it is answered or refused (429, 503, 400).
 void streams_start(struct call *call);
-// The call has come to its end: what still runs for it is cancelled, it is counted and freed. gone:
+// The call has come to its end: its running requests are cancelled, it is counted and freed. gone:
 // its answer was not sent to the last byte.
 void streams_finish(struct call *call, bool gone);
-// Cancels what runs; the call ends with an error when the engine's events say so.
+// Cancels its requests; the call ends with an error when the engine's events say so.
 void streams_cancel(const struct call *call);
-// Bytes of the call's answer were taken: a stream that was paused goes on when few are left.
+// Bytes of the call's answer were taken: a paused stream continues when few are left.
 void streams_taken(struct call *call);
 // Takes all events that wait. Calls that got bytes or came to their end are woken.
 void streams_collect(struct server *server);

@@ -8,7 +8,7 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 
-#include "tools.h"
+#include "helpers.h"
 
 static SSL_CTX *context_of(struct tls_context *context) { return (SSL_CTX *)context; }
 static SSL *ssl_of(struct tls *tls) { return (SSL *)tls; }
@@ -98,7 +98,7 @@ void tls_close(struct tls *tls) {
     ERR_clear_error();
 }
 
-// What a call of OpenSSL that returned `result` means, as errno has it.
+// The errno for the `result` of a call of OpenSSL.
 static ssize_t outcome(SSL *ssl, int result) {
     if (result > 0) return result;
     const int why = SSL_get_error(ssl, result);

@@ -6,10 +6,10 @@
 
 #include "chat_messages.h"
 #include "fields.h"
+#include "helpers.h"
 #include "params.h"
 #include "prompt_ids.h"
 #include "routes.h"
-#include "tools.h"
 
 // ---------------------------------------------------------------- messages
 
@@ -54,7 +54,7 @@ static char *body_render(struct call *call, const json_t *body, size_t *len) {
     return text;
 }
 
-// What the tokenizer makes of guards: nothing.
+// The tokenizer drops guards.
 static size_t guards_drop(char *text, size_t len) {
     const size_t guard_len = strlen(RN_GUARD);
     size_t kept = 0;
@@ -83,7 +83,7 @@ void tokens_apply_template(struct call *call) {
 
 // ---------------------------------------------------------------- tokenize
 
-// What /tokenize was asked for. One of content (llama.cpp), prompt and messages (vLLM).
+// The input of /tokenize: one of content (llama.cpp), prompt and messages (vLLM).
 struct tokenize {
     const json_t *text; // content or prompt; NULL: messages
     const char *name;   // its name
@@ -138,7 +138,7 @@ static bool tokenize_run(struct call *call, const struct tokenize *tokenize, int
 // A string, or the bytes where they are no text by themselves.
 static void piece_write(struct jbuf *out, const rn_model *model, int32_t id) {
     size_t len;
-    const char *bytes = tools_token_bytes(model, id, &len);
+    const char *bytes = rn_token_bytes(model, id, &len);
     if (unicode_is_valid(bytes, len)) {
         jbuf_string(out, bytes, len);
         return;
@@ -172,7 +172,7 @@ static void strings_write(struct jbuf *out, const rn_model *model, const int32_t
     jbuf_text(out, "[");
     for (size_t i = 0; i < n_ids; i++) {
         size_t len;
-        const char *bytes = tools_token_bytes(model, ids[i], &len);
+        const char *bytes = rn_token_bytes(model, ids[i], &len);
         if (i) jbuf_text(out, ",");
         jbuf_string(out, bytes, len);
     }
@@ -210,7 +210,7 @@ static bool text_is_short(struct call *call, const int32_t *ids, size_t n_ids) {
     size_t sum = 0;
     for (size_t i = 0; i < n_ids; i++) {
         size_t len;
-        tools_token_bytes(call->server->model, ids[i], &len);
+        rn_token_bytes(call->server->model, ids[i], &len);
         sum += len;
     }
     return sum <= PROMPT_TEXT_MAX ||

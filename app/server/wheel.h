@@ -16,7 +16,7 @@ struct timer {
 struct wheel {
     struct timer slot[WHEEL_SLOTS]; // heads of lists
     uint64_t filled[WHEEL_SLOTS / 64];
-    uint64_t now; // the slot, counted from the clock's begin, up to which all was looked at
+    uint64_t now; // the slot, counted from the clock's start, up to which timers were handled
 };
 
 void wheel_init(struct wheel *wheel, uint64_t now_ns);

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "helpers.h"
 #include "routes.h"
-#include "tools.h"
 
 struct ring {
     struct call **item; // [capacity]
@@ -40,7 +40,7 @@ static struct call *ring_take(struct ring *ring, int capacity) {
     return call;
 }
 
-// The allocator keeps what was freed between blocks that are in use; the lock is not held.
+// The allocator keeps freed memory between blocks that are in use; the lock is not held.
 static void tidy(struct workers *workers) {
     workers->untidy = false;
     pthread_mutex_unlock(&workers->lock);

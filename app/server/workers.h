@@ -10,7 +10,7 @@ struct workers;
 // Returned calls are announced by a write to wake_fd (an eventfd).
 rn_status workers_create(int n_threads, int capacity, int wake_fd, struct workers **out,
                          rn_error *err);
-void workers_destroy(struct workers *workers); // after their calls; what is queued is not run
+void workers_destroy(struct workers *workers); // after their calls; queued calls are not run
 // Free memory is given back to the system soon, by a worker: it takes a while.
 void workers_tidy(struct workers *workers);
 bool workers_push(struct workers *workers, struct call *call); // false: full

@@ -11,11 +11,11 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "helpers.h"
 #include "run/past.h"
 #include "terminal/interrupt.h"
-#include "tools.h"
 
-enum { LITERAL = 1 }; // stands around escape sequences in a prompt
+enum { LITERAL = 1 }; // surrounds escape sequences in a prompt
 
 // Whether pasted text comes in brackets.
 #define PASTE_ON  "\033[?2004h"
@@ -30,7 +30,7 @@ struct editor {
     mbstate_t input; // the first bytes of a character
     struct text message;
     size_t cap;
-    char plain[4096]; // what a plain terminal gave beyond the line
+    char plain[4096]; // bytes from a plain terminal beyond the line
     size_t n_plain;
     bool no_memory;
     struct termios echoing; // as the terminal was before editor_hush
@@ -130,7 +130,7 @@ static int on_char(EditLine *el, wchar_t *out) {
     }
 }
 
-// What the terminal brackets as pasted is text, line feeds included.
+// Text that the terminal brackets as pasted keeps its line feeds.
 static unsigned char on_paste(EditLine *el, int key) {
     static const wchar_t end[] = L"\033[201~";
     enum { END_LEN = sizeof end / sizeof *end - 1 };
@@ -196,7 +196,7 @@ static enum editor_result libedit_line(struct editor *editor) {
     int len = 0;
     fputs(PASTE_ON, stdout);
     fflush(stdout);
-    el_wset(editor->el, EL_PREP_TERM, 1); // before the prompt: what comes then is not echoed twice
+    el_wset(editor->el, EL_PREP_TERM, 1); // before the prompt: typed text is not echoed twice
     const wchar_t *line = el_wgets(editor->el, &len);
     fputs(PASTE_OFF, stdout);
     fflush(stdout);
@@ -209,7 +209,7 @@ static enum editor_result libedit_line(struct editor *editor) {
 
 // ---------------------------------------------------------------- a plain terminal
 
-// The terminal edits the line; what it gives at a time is at most one.
+// The terminal edits the line; it gives at most one at a time.
 static enum editor_result plain_line(struct editor *editor) {
     printf("%ls", editor->prompt);
     fflush(stdout);

@@ -14,15 +14,15 @@ void editor_close(struct editor *editor);
 
 enum editor_result {
     EDITOR_MESSAGE,
-    EDITOR_INTERRUPTED, // Ctrl-C; the message is what was dropped
+    EDITOR_INTERRUPTED, // Ctrl-C; the message is the dropped text
     EDITOR_END,         // Ctrl-D on an empty line, or the terminal has gone
     EDITOR_NO_MEMORY,
 };
-// A message: a line, with those that follow it where it ends in a backslash, or what was pasted.
+// A message: a line, with those that follow it where it ends in a backslash, or pasted text.
 // UTF-8, without the line feed at its end; valid until the next call.
 enum editor_result editor_read(struct editor *editor, const struct text **out);
 
-// While the program writes, what is typed is not echoed into its text; the next editor_read gets
+// While the program writes, typed text is not echoed into its text; the next editor_read gets
 // it.
 void editor_hush(struct editor *editor, bool on);
 

@@ -1,5 +1,6 @@
-// Ctrl-C, and what ends a conversation. The program's only mutable statics are here, because a
-// handler has nothing else to read from or write to; it calls nothing that is not safe in one.
+// Ctrl-C, and the signals that end a conversation. The program's only mutable statics are here,
+// because a handler has nothing else to read from or write to; it calls nothing that is not safe in
+// one.
 #define _GNU_SOURCE 1 // ppoll
 #include "terminal/interrupt.h"
 

@@ -14,9 +14,9 @@ bool interrupt_seen(void);
 // From now on Ctrl-C is only noted, however often it comes: for a conversation, which has a prompt
 // to return to. So is what happens to the terminal.
 void interrupt_notes(void);
-void interrupt_forget(void); // what was noted
+void interrupt_forget(void); // the noted signals
 
-// Waits for input, after interrupt_notes(). What was noted comes first, each once; Ctrl-C is
+// Waits for input, after interrupt_notes(). Noted signals come first, each once; Ctrl-C is
 // forgotten with it.
 enum interrupt_wait { WAIT_INPUT, WAIT_INTERRUPT, WAIT_RESIZED, WAIT_CONTINUED };
 enum interrupt_wait interrupt_wait(int fd);
@@ -30,7 +30,7 @@ void interrupt_restores(const struct termios *modes, const char *bytes);
 // ends it first. 0: none any more.
 void interrupt_child(pid_t pid);
 
-// A progress line of so many columns is on stderr; 0: none.
+// A progress line of this many columns is on stderr; 0: none.
 void interrupt_line(int columns);
 // A file that must not stay behind; path is borrowed. NULL: none.
 void interrupt_removes(const char *path);

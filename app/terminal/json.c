@@ -1,4 +1,4 @@
-// JSON output. Invariant: what was printed with exit status 0 is whole.
+// JSON output. Invariant: output with exit status 0 is whole.
 #include "terminal/json.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
 
 // value, or null where it is not finite.
 json_t *json_number(double value);
-// A string of any bytes; what is not sound UTF-8 becomes U+FFFD. NULL: out of memory.
+// A string of any bytes; invalid UTF-8 becomes U+FFFD. NULL: out of memory.
 json_t *json_text(const char *data, size_t len);
 // Takes value over, NULL too. False: out of memory.
 bool json_put(json_t *object, const char *key, json_t *value);
@@ -26,7 +26,7 @@ const char *json_kind(const json_t *value);
 // failure the error has been printed and the exit code is returned.
 int json_print(json_t *value, size_t flags);
 // The same for an array of objects that have the same keys: a line of the keys, and one for each
-// object. null is an empty cell; an array stands in its cell as JSON.
+// object. null is an empty cell; an array is JSON in its cell.
 int json_csv_print(json_t *rows, size_t flags);
 
 #endif

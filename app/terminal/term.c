@@ -9,8 +9,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "helpers.h"
 #include "terminal/interrupt.h"
-#include "tools.h"
 
 enum {
     PROGRESS_DELAY_MS = 200,
@@ -24,9 +24,9 @@ void term_init(struct term *term, const struct options *options) {
     const char *when = option_text(options, OPT_COLOR);
     const char *no_color = getenv("NO_COLOR");
     const char *name = getenv("TERM");
-    const bool always = when && !strcmp(when, "always");
-    const bool never = (when && !strcmp(when, "never")) || (no_color && *no_color) ||
-                       (name && !strcmp(name, "dumb"));
+    const bool always = !strcmp(when, "always");
+    const bool never =
+        !strcmp(when, "never") || (no_color && *no_color) || (name && !strcmp(name, "dumb"));
     *term = (struct term){.out_tty = isatty(STDOUT_FILENO), .err_tty = isatty(STDERR_FILENO)};
     term->out_color = always || (!never && term->out_tty);
     term->err_color = always || (!never && term->err_tty);

@@ -49,7 +49,7 @@ void progress_begin(struct progress *progress, const struct term *term, bool qui
                     const char *label);
 // Fits rn_progress_fn; ctx is a struct progress.
 void progress_update(void *ctx, uint64_t done, uint64_t total);
-// Shows the bar without the wait, for what is known to take long.
+// Shows the bar without the wait, for work that is known to take long.
 void progress_show(struct progress *progress, uint64_t done, uint64_t total);
 void progress_end(struct progress *progress);
 

@@ -6,7 +6,7 @@
 //      DRY. Each is computed in double from the float before it, bounded to the finite floats and
 //      rounded to a float. It leaves a logit alone that is not finite;
 //   3. the largest logit when the temperature is 0, of equals the lowest id. Otherwise the filters
-//      of runnel_sampling.def, then the largest sum of logit and noise (noise.h).
+//      of sampling.def, then the largest sum of logit and noise (noise.h).
 //
 // docs/NUMERICS.md, "Sampling", defines each filter to the bit.
 #ifndef RN_PLAN_CHOICE_H
@@ -22,7 +22,7 @@ struct choice_numbers {
 #define CHOICE_FLOAT                          float
 #define CHOICE_INT                            int
 #define SAMPLING_NUMBER(kind, id, field, ...) CHOICE_##kind field;
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 #undef CHOICE_FLOAT
 #undef CHOICE_INT
 };

@@ -14,7 +14,7 @@ static void (*const filters[])(struct cpu_choice *) = {
 #define STEP_MASK(name)
 #define STEP_EDIT(name)
 #define STEP_FILTER(name) choose_step_##name,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 #undef STEP_MASK
 #undef STEP_EDIT
 #undef STEP_FILTER

@@ -98,7 +98,7 @@ static void numbers_fill(struct choice_numbers *numbers) {
     if (uniform() < chance)                                                                        \
         numbers->field = DRAW_##kind((double)(min), (double)(max) < 4 ? (double)(max) : 4);        \
     if (uniform() < chance / 16) numbers->field = below(2) ? (min) : (max);
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 #undef DRAW_FLOAT
 #undef DRAW_INT
     if (below(5) == 0) numbers->temperature = 0;

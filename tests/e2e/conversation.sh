@@ -58,7 +58,7 @@ expect Nothing was answered yet.
 send /system\r
 expect There is no system message.
 send /system You are a cat.\r
-expect The system message is set; the conversation starts anew.
+expect The system message is set; the conversation starts again.
 send /system\r
 expect You are a cat.
 expect > 

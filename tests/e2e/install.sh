@@ -8,7 +8,6 @@ prefix=$work/root/opt/runnel
 files="./bin/runnel"
 [ -n "$SAN" ] || files="./bin/runnel
 ./include/runnel.h
-./include/runnel_sampling.def
 ./include/runnel_status.h
 ./lib/librunnel.so.0.1.0
 ./lib/pkgconfig/runnel.pc"

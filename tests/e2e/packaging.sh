@@ -10,7 +10,7 @@ deb=$(ls "$work"/packed/runnel_*.deb)
 dpkg-deb -c "$deb" | awk '{ print $6 }' | grep -v '/$' | sed 's,^\./,/,' | LC_ALL=C sort >files
 {
     printf '%s\n' /etc/runnel/runnel.conf /usr/bin/runnel /usr/lib/systemd/system/runnel.service \
-        /usr/include/runnel.h /usr/include/runnel_sampling.def /usr/include/runnel_status.h \
+        /usr/include/runnel.h /usr/include/runnel_status.h \
         /usr/lib/librunnel.so /usr/lib/librunnel.so.0 /usr/lib/librunnel.so.0.1.0 /usr/lib/pkgconfig/runnel.pc \
         /usr/share/bash-completion/completions/runnel /usr/share/fish/vendor_completions.d/runnel.fish \
         /usr/share/zsh/vendor-completions/_runnel \

@@ -98,7 +98,7 @@ static void scene_sampling(struct scene *scene, double chance) {
 #define SAMPLING_NUMBER(kind, id, field, neutral, min, max, ...)                                   \
     if (uniform() < chance)                                                                        \
         s->field = DRAW_##kind((double)(min), (double)(max) < 30 ? (double)(max) : 30);
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 #undef DRAW_FLOAT
 #undef DRAW_INT
     if (below(2)) s->temperature = (float)(2 * uniform());

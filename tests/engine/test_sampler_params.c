@@ -8,7 +8,7 @@
 #include "engine/choice/sampling.h"
 
 struct row {
-    const char *field, *json, *flag, *environment, *help;
+    const char *field, *json, *flag, *help;
     double neutral, min, max;
     bool whole;
     size_t offset;
@@ -17,11 +17,17 @@ struct row {
 #define WHOLE_FLOAT false
 #define WHOLE_INT   true
 static const struct row rows[] = {
-#define SAMPLING_NUMBER(kind, id, field_, neutral_, min_, max_, json_, flag_, env_, default_,      \
-                        help_)                                                                     \
-    {#field_,          json_, flag_, env_,         help_,                                          \
-     (double)neutral_, min_,  max_,  WHOLE_##kind, offsetof(rn_sampling, field_)},
-#include "runnel_sampling.def"
+#define SAMPLING_NUMBER(kind, id, field_, neutral_, min_, max_, json_, flag_, help_)               \
+    {#field_,                                                                                      \
+     json_,                                                                                        \
+     flag_,                                                                                        \
+     help_,                                                                                        \
+     (double)neutral_,                                                                             \
+     min_,                                                                                         \
+     max_,                                                                                         \
+     WHOLE_##kind,                                                                                 \
+     offsetof(rn_sampling, field_)},
+#include "plan/sampling.def"
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -135,13 +141,13 @@ static void names_are_used_once(void **state) {
 #define SAMPLING_NUMBER(kind, id, field, neutral, min, max, json_, ...) json_,
 #define SAMPLING_LIST(id, field, item, max, json_, ...)                 json_,
 #define SAMPLING_JSON_ALIAS(id, json_)                                  json_,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     };
     static const char *const flags[] = {
 #define SAMPLING_NUMBER(kind, id, field, neutral, min, max, json_, flag, ...) flag,
 #define SAMPLING_LIST(id, field, item, max, json_, flag, ...)                 flag,
 #define SAMPLING_FLAG_ALIAS(id, flag)                                         flag,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     };
     for (size_t a = 0; a < sizeof json / sizeof *json; a++)
         for (size_t b = 0; b < a; b++) assert_string_not_equal(json[a], json[b]);
@@ -149,7 +155,6 @@ static void names_are_used_once(void **state) {
         for (size_t b = 0; b < a; b++) assert_string_not_equal(flags[a], flags[b]);
     for (int i = 0; i < ROWS; i++) {
         assert_string_equal(rows[i].json, rows[i].field); // the names that clients use
-        assert_memory_equal(rows[i].environment, "RUNNEL_", 7);
         assert_true(strlen(rows[i].help) > 0);
     }
 }

@@ -99,14 +99,14 @@ static void (*const filters[])(struct cpu_choice *) = {
 #define STEP_MASK(name)
 #define STEP_EDIT(name)
 #define STEP_FILTER(name) choose_step_##name,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 #undef STEP_MASK
 #undef STEP_EDIT
 #undef STEP_FILTER
 };
 static const char *const names[] = {
 #define SAMPLING_STEP(phase, name) #name,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 };
 
 // A choice as a filter finds it, and its description.
@@ -503,7 +503,7 @@ static void edges_fill(rn_sampling *s) {
 #define SAMPLING_NUMBER(kind, id, field, neutral, min, max, ...)                                   \
     do s->field = EDGE_##kind;                                                                     \
     while (s->field < (min) || s->field > (max));
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 #undef EDGE_FLOAT
 #undef EDGE_INT
 }

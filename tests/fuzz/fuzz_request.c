@@ -54,7 +54,7 @@ static const struct server *server_get(void) {
     server.engine_info.max_waiting = 256;
     server.tmpl = tmpl;
     server.tmpl_source = template_source;
-    server.split = split_format_of(template_source);
+    server.marks = answer_marks_of(template_source);
     server.created = 1;
     strcpy(server.fingerprint, "fp_fuzz");
     server.phase = PHASE_READY;
@@ -92,7 +92,7 @@ static void generation_inspect(const struct generation *generation, int n_vocab)
     if (params->n < 1 || params->n > RN_MAX_CHOICES || params->n_stop > RN_MAX_STOPS) abort();
     if (params->max_tokens < -1 || params->top_logprobs < 0) abort();
     for (int i = 0; i < generation->n_prompts; i++) {
-        const struct prompt *prompt = &generation->prompt[i];
+        const struct generation_prompt *prompt = &generation->prompt[i];
         if (prompt->n_ids == 0) abort();
         for (size_t t = 0; t < prompt->n_ids; t++)
             if (prompt->ids[t] < 0 || prompt->ids[t] >= n_vocab) abort();

@@ -251,7 +251,7 @@ static inline void sampling_set(rn_sampling *sampling, const char *name, size_t 
         sampling->field = SAMPLING_VALUE_##kind(value);                                            \
         return;                                                                                    \
     }
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     die("no sampling field: %s", name);
 }
 

@@ -21,7 +21,7 @@ struct world {
 };
 
 struct piece {
-    enum part part;
+    enum answer_part part;
     int tool;
     const char *text;
 };
@@ -43,7 +43,7 @@ static inline int world_setup(void **state) {
     server->model = world->model;
     server->info = rn_model_get_info(world->model);
     server->tmpl = world->tmpl;
-    server->split = split_format_of(tmpl);
+    server->marks = answer_marks_of(tmpl);
     server->engine_info.n_ctx = 512;
     server->engine_info.max_seqs = 1;
     server->engine_info.max_waiting = 16;
@@ -100,7 +100,8 @@ static inline struct call *call_prepare(struct world *world, enum call_api api,
 
 // ---------------------------------------------------------------- answers
 
-static inline void piece_play(struct call *call, struct choice *choice, const struct piece *piece) {
+static inline void piece_play(struct call *call, struct generation_choice *choice,
+                              const struct piece *piece) {
     const size_t len = strlen(piece->text);
     if (piece->part == PART_TOOL) {
         choice->tool = realloc(choice->tool, (size_t)(piece->tool + 1) * sizeof *choice->tool);
@@ -127,7 +128,7 @@ static inline void piece_play(struct call *call, struct choice *choice, const st
 static inline void answer_play(struct call *call, const struct piece *pieces, size_t n,
                                rn_finish finish, const char *stop) {
     struct generation *generation = call->generation;
-    struct choice *choice = &generation->choice[0];
+    struct generation_choice *choice = &generation->choice[0];
     const bool stream = generation->params.stream;
     if (stream && generation->writer->begin) generation->writer->begin(call);
     for (size_t i = 0; i < n; i++) piece_play(call, choice, &pieces[i]);
@@ -222,14 +223,14 @@ static inline unsigned draw(uint64_t *seed, unsigned n) {
     return (unsigned)(*seed >> 33) % n;
 }
 
-// Pieces in any order that a splitter may give: a tool call begins before its arguments.
+// Pieces in any order that a reader of answers may give: a tool call starts before its arguments.
 static inline size_t pieces_draw(uint64_t *seed, struct piece pieces[PIECES_MAX]) {
     static const char *const texts[] = {"a",  "",  "\"quoted\"\n", "h\xC3\xA9", "{\"x\":",
                                         "1}", " b"};
     const size_t n = draw(seed, PIECES_MAX + 1);
     int n_tools = 0;
     for (size_t i = 0; i < n; i++) {
-        enum part part = (enum part)draw(seed, 4);
+        enum answer_part part = (enum answer_part)draw(seed, 4);
         if (part == PART_TOOL_ARGUMENTS && !n_tools) part = PART_TOOL;
         if (part == PART_TOOL) n_tools++;
         pieces[i] = (struct piece){
@@ -242,13 +243,13 @@ static inline size_t pieces_draw(uint64_t *seed, struct piece pieces[PIECES_MAX]
 }
 
 // What all pieces of a part say; part TOOL_ARGUMENTS: of all tools, one after the other.
-static inline void pieces_join(const struct piece *pieces, size_t n, enum part part,
+static inline void pieces_join(const struct piece *pieces, size_t n, enum answer_part part,
                                struct jbuf *out) {
     for (size_t i = 0; i < n; i++)
         if (pieces[i].part == part) jbuf_text(out, pieces[i].text);
 }
 
-static inline void expect_joined(const struct piece *pieces, size_t n, enum part part,
+static inline void expect_joined(const struct piece *pieces, size_t n, enum answer_part part,
                                  const struct jbuf *got) {
     struct jbuf want = {0};
     pieces_join(pieces, n, part, &want);

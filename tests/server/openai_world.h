@@ -30,7 +30,7 @@ static int open_server(void **state) {
                              .info = rn_model_get_info(model),
                              .engine_info = {.n_ctx = 256, .max_seqs = 8, .max_waiting = 1024},
                              .tmpl = tmpl,
-                             .split = split_format_of(rn_model_chat_template(model)),
+                             .marks = answer_marks_of(rn_model_chat_template(model)),
                              .created = 1700000000,
                              .fingerprint = "fp_test"};
     return 0;
@@ -98,7 +98,7 @@ static inline void expect_keys(const json_t *object, const char *keys) {
 // ---------------------------------------------------------------- choices
 
 struct piece {
-    enum part part;
+    enum answer_part part;
     const char *text; // NULL: the script's end
 };
 
@@ -122,7 +122,7 @@ static void choices_create(struct generation *generation) {
 }
 
 // A token of the choice, with its likeliest rivals: always the same ones for the same number.
-static void token_add(struct call *call, struct choice *choice, int number) {
+static void token_add(struct call *call, struct generation_choice *choice, int number) {
     const struct params *params = &call->generation->params;
     if (!params->logprobs) return;
     choice->logprob =
@@ -140,8 +140,8 @@ static void token_add(struct call *call, struct choice *choice, int number) {
     }
 }
 
-static void part_feed(struct call *call, struct choice *choice, enum part part, const char *text,
-                      size_t len) {
+static void part_feed(struct call *call, struct generation_choice *choice, enum answer_part part,
+                      const char *text, size_t len) {
     const struct generation *generation = call->generation;
     if (part == PART_TOOL) {
         choice->tool = realloc(choice->tool, ((size_t)choice->n_tools + 1) * sizeof *choice->tool);
@@ -165,8 +165,8 @@ static void part_feed(struct call *call, struct choice *choice, enum part part, 
 
 // A piece cut at random borders of characters, names of tools whole; tokens come at every byte, so
 // that they are the same ones however the text is cut.
-static void piece_feed(struct call *call, struct choice *choice, const struct piece *piece,
-                       int *number) {
+static void piece_feed(struct call *call, struct generation_choice *choice,
+                       const struct piece *piece, int *number) {
     const size_t len = strlen(piece->text);
     size_t from = 0;
     for (size_t at = 1; at <= len; at++) {
@@ -178,7 +178,8 @@ static void piece_feed(struct call *call, struct choice *choice, const struct pi
     }
 }
 
-static void choice_finish(struct call *call, struct choice *choice, const struct script *script) {
+static void choice_finish(struct call *call, struct generation_choice *choice,
+                          const struct script *script) {
     struct generation *generation = call->generation;
     choice->ended = true;
     choice->finish = script->finish;

@@ -41,7 +41,7 @@ static void play(struct call *call) {
         {PART_TOOL_ARGUMENTS, 0, "{}"},
     };
     struct generation *generation = call->generation;
-    struct choice *choice = &generation->choice[0];
+    struct generation_choice *choice = &generation->choice[0];
     if (generation->writer->begin) generation->writer->begin(call);
     for (int i = 0; i < 4; i++) {
         generation->writer->delta(call, &(struct delta){choice, pieces[i].part, pieces[i].tool,
@@ -57,7 +57,7 @@ static void choice_make(struct generation *generation) {
     generation->choice = calloc(1, sizeof *generation->choice);
     assert_non_null(generation->choice);
     generation->n_choices = 1;
-    struct choice *choice = &generation->choice[0];
+    struct generation_choice *choice = &generation->choice[0];
     choice->tool = calloc(1, sizeof *choice->tool);
     assert_non_null(choice->tool);
     choice->n_tools = 1;

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "check.h"
+#include "helpers.h"
 #include "routes.h"
-#include "tools.h"
 
 struct world {
     struct server server;

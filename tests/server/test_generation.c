@@ -17,8 +17,8 @@ struct ended {
     struct server server;
     struct call call;
     struct generation generation;
-    struct prompt prompt[2];
-    struct choice choice[4];
+    struct generation_prompt prompt[2];
+    struct generation_choice choice[4];
 };
 
 static void ended_init(struct ended *ended) {

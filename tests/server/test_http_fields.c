@@ -36,7 +36,7 @@ static const struct {
 #define SAMPLING_NUMBER(kind, id, field, neutral, min, max, json, ...) {FAMILY_ANY, json},
 #define SAMPLING_LIST(id, field, item, max, json, ...)                 {FAMILY_ANY, json},
 #define SAMPLING_JSON_ALIAS(id, json)                                  {FAMILY_ANY, json},
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     {FAMILY_ANY, "model"},
 };
 

@@ -342,7 +342,7 @@ static void test_a_picture_has_the_servers_and_the_engines_numbers(void **state)
                                 .pages_shared = 1,
                                 .pages_cached = 2,
                                 .kv_held_bytes = 4096};
-    const struct choice choice = {.start_ns = 0};
+    const struct generation_choice choice = {.start_ns = 0};
     const rn_event first = {.token = 1, .time_ns = 2 * MS};
     metrics_token(f.server.metrics, &choice, &first);
     json_t *json = picture(&f, 1234);

@@ -2,8 +2,8 @@
 // gets a 4xx or its end, never a second answer that it did not ask for, and the others go on. And
 // senders that trickle are cut off by deadlines that they cannot move.
 // label: threads
+#include "helpers.h"
 #include "serve.h"
-#include "tools.h"
 
 enum { HEADERS_MAX = 16 << 10 };
 

@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "helpers.h"
 #include "log_sink.h"
 #include "metrics.h"
 #include "routes.h"
 #include "tale.h"
-#include "tools.h"
 
 #define LABELS "model_name=\"tale\",engine=\"0\""
 
@@ -64,8 +64,8 @@ static double value_of(const char *text, const char *sample) {
     return 0;
 }
 
-static void token(struct fixture *f, const struct choice *choice, double at_ms, double gap_ms,
-                  rn_gap gap) {
+static void token(struct fixture *f, const struct generation_choice *choice, double at_ms,
+                  double gap_ms, rn_gap gap) {
     const rn_event event = {.token = 1,
                             .time_ns = choice->start_ns + (uint64_t)(at_ms * 1e6),
                             .gap_ms = gap_ms,
@@ -79,7 +79,7 @@ static void test_first_tokens_and_gaps_fall_into_their_buckets(void **state) {
     (void)state;
     struct fixture f;
     fixture_init(&f, "tale");
-    const struct choice choice = {.start_ns = 1000000000};
+    const struct generation_choice choice = {.start_ns = 1000000000};
     token(&f, &choice, 5, 0, RN_GAP_NONE); // a bound belongs to its bucket
     token(&f, &choice, 5.1, 0, RN_GAP_NONE);
     token(&f, &choice, 3000e3, 0, RN_GAP_NONE);
@@ -115,7 +115,7 @@ static void test_tokens_that_come_together_are_no_gaps(void **state) {
     (void)state;
     struct fixture f;
     fixture_init(&f, "tale");
-    const struct choice choice = {.start_ns = 1000000000};
+    const struct generation_choice choice = {.start_ns = 1000000000};
     token(&f, &choice, 5, 0, RN_GAP_NONE);
     token(&f, &choice, 35, 30, RN_GAP_DECODE);
     for (int i = 0; i < 3; i++) token(&f, &choice, 35, 0, RN_GAP_DECODE); // accepted drafts
@@ -132,13 +132,13 @@ static void test_the_ends_of_choices_give_the_times_of_requests(void **state) {
     (void)state;
     struct fixture f;
     fixture_init(&f, "tale");
-    struct choice choice = {.start_ns = clock_ns() - 1200000000,
-                            .finish = RN_FINISH_STOP,
-                            .timings = {.prompt_tokens = 30,
-                                        .output_tokens = 11,
-                                        .queue_ms = 600,
-                                        .prompt_ms = 100,
-                                        .decode_ms = 400}};
+    struct generation_choice choice = {.start_ns = clock_ns() - 1200000000,
+                                       .finish = RN_FINISH_STOP,
+                                       .timings = {.prompt_tokens = 30,
+                                                   .output_tokens = 11,
+                                                   .queue_ms = 600,
+                                                   .prompt_ms = 100,
+                                                   .decode_ms = 400}};
     metrics_choice_end(f.server.metrics, &choice);
     choice.finish = RN_FINISH_LENGTH; // one token has no time between tokens
     choice.timings = (rn_timings){.prompt_tokens = 3, .output_tokens = 1, .prompt_ms = 50};
@@ -207,7 +207,7 @@ static void test_families_are_announced_once_before_their_samples(void **state) 
     (void)state;
     struct fixture f;
     fixture_init(&f, "tale");
-    const struct choice choice = {.start_ns = 1};
+    const struct generation_choice choice = {.start_ns = 1};
     for (int i = 0; i < 100; i++) token(&f, &choice, i, i, i ? RN_GAP_DECODE : RN_GAP_NONE);
     scrape(&f);
     check_form(f.text);
@@ -279,7 +279,7 @@ static void test_promtool_has_nothing_to_say_but_of_colons(void **state) {
     if (system("promtool --version >/dev/null 2>&1")) skip();
     struct fixture f;
     fixture_init(&f, "a \"quoted\\ name\nof \xFF two lines");
-    const struct choice choice = {.start_ns = 1};
+    const struct generation_choice choice = {.start_ns = 1};
     for (int i = 0; i < 100; i++) token(&f, &choice, i, i, (rn_gap)(i % RN_GAP_COUNT));
     struct call call = {.server = &f.server, .status = 404};
     metrics_call_end(f.server.metrics, &call, false);
@@ -460,7 +460,7 @@ static void test_the_log_sums_over_choices_and_has_no_text(void **state) {
     (void)state;
     struct fixture f;
     fixture_init(&f, "tale");
-    struct choice choice[2] = {
+    struct generation_choice choice[2] = {
         {.finish = RN_FINISH_STOP, .n_output = 3, .timings = {.queue_ms = 2}},
         {.finish = RN_FINISH_LENGTH, .n_output = 4, .timings = {.queue_ms = 7}}};
     jbuf_text(&choice[0].text, "secret answer");
@@ -470,7 +470,7 @@ static void test_the_log_sums_over_choices_and_has_no_text(void **state) {
     for (int i = 0; i < 2; i++) gaps_add(&choice[0].gaps, 10);
     for (int i = 0; i < 2; i++) gaps_add(&choice[1].gaps, 15);
     gaps_add(&choice[1].gaps, 100);
-    struct prompt prompt = {.n_ids = 11, .text = "secret prompt"};
+    struct generation_prompt prompt = {.n_ids = 11, .text = "secret prompt"};
     char user[300];
     memset(user, 'u', sizeof user);
     user[299] = 0;

@@ -40,7 +40,7 @@ static struct call *prepared(struct served *served, const char *body) {
 // The choice's next token. Streams hand its text on, answers keep it.
 static void token_come(struct call *call, int index, int32_t token, const char *text) {
     struct generation *generation = call->generation;
-    struct choice *choice = &generation->choice[index];
+    struct generation_choice *choice = &generation->choice[index];
     if (generation->keep_tokens) {
         choice->token = realloc(choice->token, (size_t)(choice->n_tokens + 1) * sizeof(int32_t));
         choice->token[choice->n_tokens++] = token;
@@ -68,7 +68,7 @@ static void token_come(struct call *call, int index, int32_t token, const char *
 
 static void choice_finish(struct call *call, int index, rn_finish finish, const char *stop) {
     struct generation *generation = call->generation;
-    struct choice *choice = &generation->choice[index];
+    struct generation_choice *choice = &generation->choice[index];
     choice->ended = true;
     choice->finish = finish;
     choice->stop = stop ? strdup(stop) : NULL;

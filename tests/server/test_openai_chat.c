@@ -438,7 +438,7 @@ static void half_a_character_has_exact_bytes_and_sound_text(void **state) {
         call_new("{\"messages\":[" USER "],\"stream\":true,\"logprobs\":true,\"top_logprobs\":0}");
     chat_prepare(call);
     choices_create(call->generation);
-    struct choice *choice = &call->generation->choice[0];
+    struct generation_choice *choice = &call->generation->choice[0];
     for (size_t i = 0; i < n_ids; i++) {
         token_add(call, choice, 1);
         choice->logprob[i].token = ids[i];
@@ -471,7 +471,7 @@ static void impossible_tokens_have_a_number_as_logprob(void **state) {
     struct call *call = call_new("{\"messages\":[" USER "],\"logprobs\":true}");
     chat_prepare(call);
     choices_create(call->generation);
-    struct choice *choice = &call->generation->choice[0];
+    struct generation_choice *choice = &call->generation->choice[0];
     token_add(call, choice, 1);
     choice->logprob[0].logprob = -1.0f / 0.0f;
     generation_write_end(call);

@@ -5,7 +5,7 @@
 #define RANDOM_SEED 43
 #include "openai_world.h"
 
-#include "tools.h"
+#include "helpers.h"
 
 static struct call *prepare(const char *body) {
     struct call *call = call_new(body);
@@ -58,7 +58,7 @@ static void a_prompt_may_hold_a_nul(void **state) {
     assert_int_equal(rn_tokenize(model, "a\0b", 3, flags, &ids, &n_ids, NULL), RN_OK);
     struct call *call = prepare("{\"prompt\":\"a\\u0000b\",\"echo\":true}");
     check(!call->status, "%.*s", (int)call->out.len, call->out.data);
-    const struct prompt *prompt = &call->generation->prompt[0];
+    const struct generation_prompt *prompt = &call->generation->prompt[0];
     assert_int_equal(prompt->n_ids, n_ids);
     assert_memory_equal(prompt->ids, ids, n_ids * sizeof *ids);
     assert_int_equal(prompt->text_len, 3);
@@ -72,7 +72,7 @@ static void an_empty_prompt_is_the_token_that_begins_texts(void **state) {
     struct call *call = prepare("{\"prompt\":\"\"}");
     assert_int_equal(call->status, 0);
     assert_int_equal(call->generation->prompt[0].n_ids, 1);
-    assert_int_equal(call->generation->prompt[0].ids[0], tools_token_bos(model));
+    assert_int_equal(call->generation->prompt[0].ids[0], rn_token_bos(model));
     call_free(call);
 }
 
@@ -260,7 +260,7 @@ static void ids_are_echoed_as_what_they_stand_for(void **state) {
 static json_t *logprobs_of(const int32_t *token, size_t n, const int32_t *top, int n_top) {
     struct call *call = prepare("{\"prompt\":\"a\",\"logprobs\":2}");
     choices_create(call->generation);
-    struct choice *choice = &call->generation->choice[0];
+    struct generation_choice *choice = &call->generation->choice[0];
     for (size_t i = 0; i < n; i++) {
         token_add(call, choice, (int)i);
         choice->logprob[i].token = token[i];
@@ -291,7 +291,7 @@ static void offsets_count_characters_of_the_text(void **state) {
             json_integer_value(json_array_get(json_object_get(logprobs, "text_offset"), i));
         assert_int_equal(offset, expected);
         size_t len;
-        const char *bytes = tools_token_bytes(model, ids[i], &len);
+        const char *bytes = rn_token_bytes(model, ids[i], &len);
         for (size_t j = 0; j < len; j++) expected += ((unsigned char)bytes[j] & 0xC0) != 0x80;
     }
     assert_int_equal(expected, 8);

@@ -89,7 +89,7 @@ static void lost_memory_of_an_answer_is_remembered(void **state) {
             jbuf_text(&call->generation->choice[0].text, script.piece[0].text);
             fail_at = at;
             for (int j = 0; i % 2 && j < call->generation->n_choices; j++) {
-                struct choice *choice = &call->generation->choice[j];
+                struct generation_choice *choice = &call->generation->choice[j];
                 part_feed(call, choice, PART_CONTENT, script.piece[0].text, 20);
                 choice_finish(call, choice, &script);
             }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "tools.h"
+#include "helpers.h"
 
 enum kind { KIND_INT, KIND_FLOAT, KIND_REAL, KIND_BOOL, KIND_STRING, KIND_LIST, KIND_OTHER };
 
@@ -41,7 +41,7 @@ static const struct row rows[] = {
 #define SAMPLING_LIST(id, field, item, most, json, ...)                                            \
     {FAMILY_ANY, json, KIND_OTHER, 0, 0, most, NULL},
 #define SAMPLING_JSON_ALIAS(id, json) {FAMILY_ANY, json, KIND_OTHER, 0, 0, 0, NULL},
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 

@@ -239,7 +239,7 @@ static void added_apply(struct snapshot *snapshot, const json_t *event) {
     assert_non_null(snapshot->id);
 }
 
-static void delta_apply(struct snapshot *snapshot, const json_t *event, enum part part) {
+static void delta_apply(struct snapshot *snapshot, const json_t *event, enum answer_part part) {
     const char *delta = json_string_value(json_object_get(event, "delta"));
     check(delta && *delta, "an empty delta");
     jbuf_text(&snapshot->text, delta);
@@ -268,7 +268,7 @@ static void item_done_apply(struct snapshot *snapshot, const json_t *event) {
 static void event_apply(struct snapshot *snapshot, const json_t *event) {
     static const struct {
         const char *type;
-        enum part part;
+        enum answer_part part;
     } deltas[] = {
         {"response.output_text.delta", PART_CONTENT},
         {"response.reasoning_text.delta", PART_REASONING},
@@ -362,7 +362,7 @@ static void final_response_of_a_stream_is_the_whole_one(void **state) {
 }
 
 // A token with one likeliest beside it, as the engine's events bring them.
-static void logprob_add(struct choice *choice, int32_t token) {
+static void logprob_add(struct generation_choice *choice, int32_t token) {
     choice->logprob =
         realloc(choice->logprob, (size_t)(choice->n_logprob + 1) * sizeof *choice->logprob);
     choice->top = realloc(choice->top, (size_t)(choice->n_top + 1) * sizeof *choice->top);
@@ -377,7 +377,7 @@ static void logprobs_are_those_of_the_message(void **state) {
                        "[\"message.output_text.logprobs\"]}");
     assert_true(call->generation->params.logprobs);
     assert_int_equal(call->generation->params.top_logprobs, 1);
-    struct choice *choice = &call->generation->choice[0];
+    struct generation_choice *choice = &call->generation->choice[0];
     static const struct piece pieces[] = {{PART_REASONING, 0, "hm"},
                                           {PART_CONTENT, 0, "a"},
                                           {PART_CONTENT, 0, "b"}};

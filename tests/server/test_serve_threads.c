@@ -7,8 +7,8 @@
 #include <signal.h>
 #include <stdatomic.h>
 
+#include "helpers.h"
 #include "serve_watch.h"
-#include "tools.h"
 
 enum { TOKENS = 480 };
 

@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 
 #include "answers.h"
-#include "tools.h"
+#include "helpers.h"
 
 enum {
     BODY_MAX = 16 << 20,

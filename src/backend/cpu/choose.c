@@ -17,7 +17,7 @@ static step_fn *const filters[] = {
 #define STEP_MASK(name)
 #define STEP_EDIT(name)
 #define STEP_FILTER(name) choose_step_##name,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 #undef STEP_MASK
 #undef STEP_EDIT
 #undef STEP_FILTER

@@ -1,5 +1,5 @@
 // From a row of logits to a token, as plan/choice.h describes it. The steps and their order are the
-// table runnel_sampling.def. Nothing is kept between choices, so a token is chosen the same way
+// table plan/sampling.def. Nothing is kept between choices, so a token is chosen the same way
 // whatever else is in the batch. Ties go to the lower id. Called by the threads of a run, each with
 // a chooser of its own.
 #ifndef RN_BACKEND_CPU_CHOOSE_H

@@ -97,7 +97,7 @@ void choose_edit(struct cpu_choice *choice) {
 #define STEP_MASK(name)
 #define STEP_EDIT(name) x = edit_##name(numbers, edit, x);
 #define STEP_FILTER(name)
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 #undef STEP_MASK
 #undef STEP_EDIT
 #undef STEP_FILTER

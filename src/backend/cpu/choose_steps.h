@@ -35,7 +35,7 @@ void choose_edit(struct cpu_choice *choice);
 #define STEP_MASK(name)
 #define STEP_EDIT(name)
 #define STEP_FILTER(name) void choose_step_##name(struct cpu_choice *choice);
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 #undef STEP_MASK
 #undef STEP_EDIT
 #undef STEP_FILTER

@@ -78,7 +78,7 @@ rn_status choices_init(struct choices *choices, int n_vocab, int limit, int n_sl
     const rn_sampling *s = &choices->sampling;
     choices->numbers = (struct choice_numbers){
 #define SAMPLING_NUMBER(kind, id, field, ...) .field = s->field,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     };
     choices->n_vocab = n_vocab;
     choices->n_slots = n_slots;

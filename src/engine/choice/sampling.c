@@ -7,10 +7,41 @@
 #include "engine/choice/sampling.h"
 #include "unicode/unicode.h"
 
+// ---------------------------------------------------------------- the table and the struct
+
+// What the table makes of rn_sampling. The public struct is written out for its readers; a field
+// that one of the two lacks, has in another place or with another type breaks the build here.
+struct table_fields {
+#define TABLE_FLOAT                           float
+#define TABLE_INT                             int
+#define SAMPLING_NUMBER(kind, id, field, ...) TABLE_##kind field;
+#define SAMPLING_LIST(id, field, item, ...)                                                        \
+    item const *field;                                                                             \
+    size_t n_##field;
+#include "plan/sampling.def"
+    bool has_seed;
+    uint64_t seed;
+};
+
+#define SAME_FIELD(field)                                                                          \
+    _Static_assert(offsetof(struct table_fields, field) == offsetof(rn_sampling, field) &&         \
+                       _Generic(&((rn_sampling *)NULL)->field,                                     \
+                                __typeof__(&((struct table_fields *)NULL)->field)                  \
+                                : true, default                                                    \
+                                : false),                                                          \
+                   "rn_sampling." #field " is not as the table has it");
+#define SAMPLING_NUMBER(kind, id, field, ...) SAME_FIELD(field)
+#define SAMPLING_LIST(id, field, ...)         SAME_FIELD(field) SAME_FIELD(n_##field)
+#include "plan/sampling.def"
+SAME_FIELD(has_seed)
+SAME_FIELD(seed)
+_Static_assert(sizeof(struct table_fields) == sizeof(rn_sampling),
+               "rn_sampling has a field that the table lacks");
+
 rn_sampling rn_sampling_neutral(void) {
     return (rn_sampling){
 #define SAMPLING_NUMBER(kind, id, field, neutral_, ...) .field = neutral_,
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
     };
 }
 
@@ -26,7 +57,7 @@ static const struct number {
 } numbers[] = {
 #define SAMPLING_NUMBER(kind_, id, field, neutral, min_, max_, ...)                                \
     {#field, offsetof(rn_sampling, field), KIND_##kind_, min_, max_},
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 };
 
 static rn_status check_number(const rn_sampling *s, const struct number *number, rn_error *err) {
@@ -47,7 +78,7 @@ static const struct list {
     size_t max;
 } lists[] = {
 #define SAMPLING_LIST(id, field, item, max_, ...) {#field, offsetof(rn_sampling, n_##field), max_},
-#include "runnel_sampling.def"
+#include "plan/sampling.def"
 };
 
 static rn_status check_list(const rn_sampling *s, const struct list *list, rn_error *err) {

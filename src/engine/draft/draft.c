@@ -9,7 +9,6 @@
 #include "engine/pages/place.h"
 
 enum {
-    DRAFT_MAX = 15,          // by default: with the token that is due, 16 rows
     STEP_ROWS = 32,          // of drafts: arithmetic binds before
     SHARED_TOKENS = 1 << 17, // of recent texts
     CALIBRATE_NS = 60000000, // for all measurements but the first few
@@ -32,7 +31,7 @@ rn_status draft_check(struct draft_config *config, rn_error *err) {
     if (config->draft_max < 0 || config->draft_max > RN_MAX_DRAFT)
         return err_set(err, RN_ERR_ARG, "draft_max is %d, expected 0 to %d", config->draft_max,
                        RN_MAX_DRAFT);
-    if (!config->draft_max) config->draft_max = DRAFT_MAX;
+    if (!config->draft_max) config->draft_max = RN_DEFAULT_DRAFT;
     if (config->draft_min < 0 || config->draft_min > config->draft_max)
         return err_set(err, RN_ERR_ARG, "draft_min is %d, expected 0 to %d", config->draft_min,
                        config->draft_max);

@@ -7,7 +7,6 @@
 #include "base/checked.h"
 
 enum {
-    DEFAULT_BATCH_TOKENS = 256, // as fast as more, and a step ends sooner
     MAX_SEQS = 4096,
     MAX_BATCH_TOKENS = 1 << 16,
     LOGIT_BYTES = 256 << 20, // of the rows that "as many as fit" means
@@ -34,7 +33,8 @@ static rn_status resolve(const struct budget_request *request, struct budget_siz
     if (!s->n_ctx) s->n_ctx = request->n_ctx_max;
     if (!s->max_seqs) s->max_seqs = 1;
     if (!s->batch_tokens)
-        s->batch_tokens = s->max_seqs > DEFAULT_BATCH_TOKENS ? s->max_seqs : DEFAULT_BATCH_TOKENS;
+        s->batch_tokens =
+            s->max_seqs > RN_DEFAULT_BATCH_TOKENS ? s->max_seqs : RN_DEFAULT_BATCH_TOKENS;
     if (s->logit_rows == -1) {
         const int fitting = LOGIT_BYTES / (int)sizeof(float) / request->plan->n_vocab;
         s->logit_rows = fitting < s->batch_tokens ? fitting : s->batch_tokens;

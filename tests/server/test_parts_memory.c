@@ -1,11 +1,11 @@
-// Every allocation of the splitter is made to fail once: nothing of the text is lost, it is content
-// then, and nothing leaks.
+// Every allocation of the reader of answers is made to fail once: nothing of the text is lost, it
+// is content then, and nothing leaks.
 #include "check.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "split.h"
+#include "answer_parts.h"
 
 #include "failing_malloc.h"
 
@@ -15,7 +15,7 @@ struct seen {
     int n_calls;
 };
 
-static void on_part(void *ctx, enum part part, int tool, const char *text, size_t len) {
+static void on_part(void *ctx, enum answer_part part, int tool, const char *text, size_t len) {
     struct seen *seen = ctx;
     (void)tool;
     seen->n_calls += part == PART_TOOL;
@@ -34,14 +34,14 @@ static void without_memory_all_is_content(void **state) {
     bool failed = true;
     for (; failed; n++) {
         struct seen seen = {.len = 0};
-        struct split split;
+        struct answer_parts parts;
         const long before = live;
         fail_at = n;
-        split_init(&split, split_format_of("<function="), true, false);
+        parts_init(&parts, answer_marks_of("<function="), true, false);
         for (size_t at = 0; at < len; at += 7)
-            split_feed(&split, text + at, at + 7 < len ? 7 : len - at, false, on_part, &seen);
-        split_feed(&split, "", 0, true, on_part, &seen);
-        split_deinit(&split);
+            parts_feed(&parts, text + at, at + 7 < len ? 7 : len - at, false, on_part, &seen);
+        parts_feed(&parts, "", 0, true, on_part, &seen);
+        parts_deinit(&parts);
         failed = fail_at < 0;
         fail_at = -1;
         check(seen.n_calls == !failed, "allocation %ld: %d calls", n, seen.n_calls);

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "split.h"
-#include "tools.h"
+#include "answer_parts.h"
+#include "helpers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -39,7 +39,7 @@ static void end_arguments(struct parts *parts) {
     jbuf_clear(&parts->arguments);
 }
 
-static void on_part(void *ctx, enum part part, int tool, const char *text, size_t len) {
+static void on_part(void *ctx, enum answer_part part, int tool, const char *text, size_t len) {
     struct parts *parts = ctx;
     const int kind = (int)part << 16 | tool;
     if (len == 0) abort();
@@ -56,12 +56,12 @@ static void on_part(void *ctx, enum part part, int tool, const char *text, size_
 static struct parts run(const char *tmpl, unsigned flags, const char *text, size_t len,
                         size_t piece) {
     struct parts parts = {.last = -1};
-    struct split split;
-    split_init(&split, split_format_of(tmpl), flags & 1, flags & 2);
+    struct answer_parts answer;
+    parts_init(&answer, answer_marks_of(tmpl), flags & 1, flags & 2);
     for (; len > piece; text += piece, len -= piece)
-        split_feed(&split, text, piece, false, on_part, &parts);
-    split_feed(&split, text, len, true, on_part, &parts);
-    split_deinit(&split);
+        parts_feed(&answer, text, piece, false, on_part, &parts);
+    parts_feed(&answer, text, len, true, on_part, &parts);
+    parts_deinit(&answer);
     end_arguments(&parts);
     return parts;
 }

@@ -1,23 +1,23 @@
-// The table of formats, and how one is found from a template. A model's markup is in its template,
-// which has to write earlier calls and to drop earlier reasoning.
-#include "split_format.h"
+// The tables of marks. A model's markup is in its template, which has to write earlier calls and to
+// drop earlier reasoning. A new way to write reasoning or calls is a row.
+#include "answer_marks.h"
 
 #include <string.h>
 
-static const struct tag_style tags_function = {.name_open = "<function=",
+static const struct tag_marks tags_function = {.name_open = "<function=",
                                                .name_close = ">",
                                                .key_open = "<parameter=",
                                                .key_close = ">",
                                                .value_open = "",
                                                .value_close = "</parameter>",
                                                .end = "</function>"};
-static const struct tag_style tags_arg = {.name_open = "",
+static const struct tag_marks tags_arg = {.name_open = "",
                                           .key_open = "<arg_key>",
                                           .key_close = "</arg_key>",
                                           .value_open = "<arg_value>",
                                           .value_close = "</arg_value>",
                                           .end = "</tool_call>"};
-static const struct tag_style tags_invoke = {.name_open = "<invoke name=\"",
+static const struct tag_marks tags_invoke = {.name_open = "<invoke name=\"",
                                              .name_close = "\">",
                                              .key_open = "<parameter name=\"",
                                              .key_close = "\">",
@@ -25,12 +25,12 @@ static const struct tag_style tags_invoke = {.name_open = "<invoke name=\"",
                                              .value_close = "</parameter>",
                                              .end = "</invoke>"};
 
-enum { TOOLS_NONE, TOOLS_HARMONY }; // the first rows
+// The first row whose sign is in the template is the model's.
+enum { TOOLS_HARMONY }; // its index
 static const struct {
-    const char *sign; // in the template; the first row that has its sign counts
-    struct tool_style style;
+    const char *sign;
+    struct tool_marks marks;
 } tools[] = {
-    [TOOLS_NONE] = {.sign = NULL},
     [TOOLS_HARMONY] = {.sign = "<|channel|>"},
     // GLM 4.5
     {"<arg_key>", {.open = {"<tool_call>"}, .close = {"</tool_call>"}, .tags = &tags_arg}},
@@ -68,8 +68,7 @@ static const struct {
 };
 enum { TOOLS_COUNT = sizeof tools / sizeof *tools };
 
-static const struct reasoning_style reasonings[] = {
-    {NULL, NULL},
+static const struct reasoning_marks reasonings[] = {
     {"<think>", "</think>"},
     {"[THINK]", "[/THINK]"},
     {"<seed:think>", "</seed:think>"},
@@ -77,28 +76,30 @@ static const struct reasoning_style reasonings[] = {
 };
 enum { REASONING_COUNT = sizeof reasonings / sizeof *reasonings };
 
-#define FORMAT(r, t)                                                                               \
-    { &reasonings[r], &tools[t].style, (t) == TOOLS_HARMONY }
-#define FORMATS(t)                                                                                 \
-    { FORMAT(0, t), FORMAT(1, t), FORMAT(2, t), FORMAT(3, t), FORMAT(4, t) }
-_Static_assert(REASONING_COUNT == 5 && TOOLS_COUNT == 12, "a row for each");
-static const struct split_format formats[TOOLS_COUNT][REASONING_COUNT] = {
-    FORMATS(0), FORMATS(1), FORMATS(2), FORMATS(3), FORMATS(4),  FORMATS(5),
-    FORMATS(6), FORMATS(7), FORMATS(8), FORMATS(9), FORMATS(10), FORMATS(11),
-};
-
-const struct split_format *split_format_of(const char *tmpl) {
-    int tool = TOOLS_NONE, reasoning = 0;
-    if (!tmpl) return &formats[TOOLS_NONE][0];
-    for (int i = 1; i < TOOLS_COUNT && tool == TOOLS_NONE; i++)
-        if (strstr(tmpl, tools[i].sign)) tool = i;
-    if (tool == TOOLS_HARMONY) return &formats[TOOLS_HARMONY][0];
-    for (int i = 1; i < REASONING_COUNT && reasoning == 0; i++)
-        if (strstr(tmpl, reasonings[i].open) || strstr(tmpl, reasonings[i].close)) reasoning = i;
-    return &formats[tool][reasoning];
+struct answer_marks answer_marks_of(const char *tmpl) {
+    struct answer_marks out = {0};
+    int tool = 0;
+    if (!tmpl) return out;
+    while (tool < TOOLS_COUNT && !strstr(tmpl, tools[tool].sign)) tool++;
+    out.harmony = tool == TOOLS_HARMONY;
+    if (out.harmony) return out;
+    if (tool < TOOLS_COUNT) out.tools = tools[tool].marks;
+    for (int i = 0; i < REASONING_COUNT && !out.reasoning.open; i++) {
+        if (strstr(tmpl, reasonings[i].open) || strstr(tmpl, reasonings[i].close))
+            out.reasoning = reasonings[i];
+    }
+    return out;
 }
 
-bool split_needs_special(const struct split_format *format, bool tools_given) {
-    return format->harmony || format->reasoning->open ||
-           (tools_given && format->tools->open[0] != NULL);
+bool answer_marks_special(const struct answer_marks *marks, bool tools_given) {
+    return marks->harmony || marks->reasoning.open || (tools_given && marks->tools.open[0] != NULL);
+}
+
+bool answer_marks_opened(const struct answer_marks *marks, const char *prompt, size_t len) {
+    const char *const open =
+        marks->harmony ? "<|channel|>analysis<|message|>" : marks->reasoning.open;
+    if (!open) return false;
+    while (len > 0 && answer_is_blank(prompt[len - 1])) len--;
+    const size_t n = strlen(open);
+    return len >= n && memcmp(prompt + len - n, open, n) == 0;
 }

@@ -1,4 +1,4 @@
-// The splitter: what the formats in use are taken apart into, and that this never depends on how a
+// Answers: what the formats in use are taken apart into, and that this never depends on how a
 // text is cut, never loses anything, and never gives calls to those who brought no tools.
 #include "check.h"
 
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "answer_parts.h"
 #include "data_file.h"
-#include "split.h"
 
 // ---------------------------------------------------------------- parts as one text
 
@@ -29,7 +29,7 @@ static void end_arguments(struct joined *joined) {
     jbuf_clear(&joined->arguments);
 }
 
-static void on_part(void *ctx, enum part part, int tool, const char *text, size_t len) {
+static void on_part(void *ctx, enum answer_part part, int tool, const char *text, size_t len) {
     struct joined *joined = ctx;
     const int kind = (int)part * 1000 + tool;
     check(len > 0, "an empty part");
@@ -54,7 +54,7 @@ static void on_part(void *ctx, enum part part, int tool, const char *text, size_
 }
 
 struct job {
-    const struct split_format *format;
+    struct answer_marks marks;
     bool tools, in_reasoning;
     const char *text;
     size_t len;
@@ -63,17 +63,17 @@ struct job {
 // Fed in pieces of at most `most` bytes, 0: all at once.
 static struct joined run(const struct job *job, size_t most) {
     struct joined joined = {.last = -1, .arguments_ok = true};
-    struct split split;
-    split_init(&split, job->format, job->tools, job->in_reasoning);
+    struct answer_parts parts;
+    parts_init(&parts, job->marks, job->tools, job->in_reasoning);
     size_t at = 0;
     while (most && at < job->len) {
         size_t n = 1 + (size_t)rand() % most;
         if (n > job->len - at) n = job->len - at;
-        split_feed(&split, job->text + at, n, false, on_part, &joined);
+        parts_feed(&parts, job->text + at, n, false, on_part, &joined);
         at += n;
     }
-    split_feed(&split, job->text + at, job->len - at, true, on_part, &joined);
-    split_deinit(&split);
+    parts_feed(&parts, job->text + at, job->len - at, true, on_part, &joined);
+    parts_deinit(&parts);
     if (joined.last >= 0) jbuf_text(&joined.text, ")");
     end_arguments(&joined);
     jbuf_bytes(&joined.text, "", 1);
@@ -97,7 +97,7 @@ static void expect_job(const struct job *job, const char *want) {
 }
 
 static void expect(const char *tmpl, const char *text, const char *want) {
-    expect_job(&(struct job){split_format_of(tmpl), true, false, text, strlen(text)}, want);
+    expect_job(&(struct job){answer_marks_of(tmpl), true, false, text, strlen(text)}, want);
 }
 
 // ---------------------------------------------------------------- formats
@@ -134,25 +134,34 @@ static void reasoning_is_told_apart(void **state) {
     expect(THINK, "<think>never ends \n</thin", "R(never ends \n</thin)");
     expect(THINK, "<thin", "C(<thin)");
     expect("[THINK]", "[THINK]a[/THINK]b", "R(a)C(b)");
-    expect_job(&(struct job){split_format_of(THINK), false, true, "\na</think>b", 11}, "R(a)C(b)");
+    expect_job(&(struct job){answer_marks_of(THINK), false, true, "\na</think>b", 11}, "R(a)C(b)");
+}
+
+static bool opens(const char *tmpl, const char *prompt) {
+    const struct answer_marks marks = answer_marks_of(tmpl);
+    return answer_marks_opened(&marks, prompt, strlen(prompt));
 }
 
 static void the_prompt_may_open_the_reasoning(void **state) {
     (void)state;
-    const struct split_format *think = split_format_of(THINK);
-    check(split_prompt_opens_reasoning(think, "a<think>\n", 9), "<think>");
-    check(!split_prompt_opens_reasoning(think, "a<think>\n</think>\n", 18), "</think>");
-    check(!split_prompt_opens_reasoning(think, "nk>", 3), "short");
-    check(!split_prompt_opens_reasoning(split_format_of(NULL), "<think>", 7), "no format");
+    check(opens(THINK, "a<think>\n"), "<think>");
+    check(!opens(THINK, "a<think>\n</think>\n"), "</think>");
+    check(!opens(THINK, "nk>"), "short");
+    check(!opens(NULL, "<think>"), "no marks");
 }
 
-static void marks_that_count_are_to_be_shown(void **state) {
+static bool shows_special(const char *tmpl, bool tools) {
+    const struct answer_marks marks = answer_marks_of(tmpl);
+    return answer_marks_special(&marks, tools);
+}
+
+static void marks_that_are_looked_for_are_shown(void **state) {
     (void)state;
-    check(!split_needs_special(split_format_of("x"), true), "no marks");
-    check(split_needs_special(split_format_of(THINK), false), "reasoning");
-    check(split_needs_special(split_format_of(HARMONY), false), "channels");
-    check(split_needs_special(split_format_of(MISTRAL), true), "calls");
-    check(!split_needs_special(split_format_of(MISTRAL), false), "calls, and no tools");
+    check(!shows_special("x", true), "no marks");
+    check(shows_special(THINK, false), "reasoning");
+    check(shows_special(HARMONY, false), "channels");
+    check(shows_special(MISTRAL, true), "calls");
+    check(!shows_special(MISTRAL, false), "calls, and no tools");
 }
 
 static void hermes_calls(void **state) {
@@ -280,8 +289,8 @@ static void harmony_channels(void **state) {
     expect(HARMONY, "plain", "C(plain)");
     expect(HARMONY, "<|channel|>", "C(<|channel|>)");
     const char *call = "<|channel|>commentary to=functions.f<|message|>{}";
-    expect_job(&(struct job){split_format_of(HARMONY), false, false, call, strlen(call)}, "C({})");
-    expect_job(&(struct job){split_format_of(HARMONY), true, true, "a<|end|>", 8}, "R(a)");
+    expect_job(&(struct job){answer_marks_of(HARMONY), false, false, call, strlen(call)}, "C({})");
+    expect_job(&(struct job){answer_marks_of(HARMONY), true, true, "a<|end|>", 8}, "R(a)");
 }
 
 // What the templates of published models have in them says how their models write.
@@ -322,7 +331,7 @@ static void without_tools_there_are_no_calls(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char want[128];
         snprintf(want, sizeof want, "C(%s)", cases[i][1]);
-        expect_job(&(struct job){split_format_of(cases[i][0]), false, false, cases[i][1],
+        expect_job(&(struct job){answer_marks_of(cases[i][0]), false, false, cases[i][1],
                                  strlen(cases[i][1])},
                    want);
     }
@@ -406,7 +415,7 @@ static void any_cut_gives_the_same_parts(void **state) {
             jbuf_bytes(&text, fragment, rand() % 8 ? len : (size_t)rand() % len);
         }
         const char *tmpl = templates[(size_t)rand() % (sizeof templates / sizeof *templates)];
-        const struct job job = {split_format_of(tmpl), rand() % 4 != 0, rand() % 4 == 0,
+        const struct job job = {answer_marks_of(tmpl), rand() % 4 != 0, rand() % 4 == 0,
                                 text.data ? text.data : "", text.len};
         struct joined whole = run(&job, 0), cut = run(&job, 1 + (size_t)rand() % 12);
         check(!strcmp(whole.text.data, cut.text.data), "%s: '%.*s' gave\n%s\nand cut\n%s", tmpl,
@@ -444,7 +453,7 @@ static void long_things_are_let_out_whole(void **state) {
         struct jbuf text = {0};
         jbuf_text(&text, parts[i][1]);
         while (text.len < (3 << 19)) jbuf_text(&text, parts[i][2]);
-        const struct job job = {split_format_of(parts[i][0]), true, false, text.data, text.len};
+        const struct job job = {answer_marks_of(parts[i][0]), true, false, text.data, text.len};
         struct joined whole = run(&job, 0), cut = run(&job, 20);
         check(whole.content.len == text.len && !memcmp(whole.content.data, text.data, text.len),
               "row %zu: %zu of %zu bytes", i, whole.content.len, text.len);
@@ -461,7 +470,7 @@ TEST_PROGRAM(answer_split) {
         cmocka_unit_test(content_alone_stays_as_it_is),
         cmocka_unit_test(reasoning_is_told_apart),
         cmocka_unit_test(the_prompt_may_open_the_reasoning),
-        cmocka_unit_test(marks_that_count_are_to_be_shown),
+        cmocka_unit_test(marks_that_are_looked_for_are_shown),
         cmocka_unit_test(hermes_calls),
         cmocka_unit_test(what_is_no_call_is_content),
         cmocka_unit_test(coder_calls),

@@ -1,19 +1,19 @@
 // Tool calls: the text behind an opening mark becomes names and arguments. Three ways to write a
 // call: one JSON value with name and arguments (or an array of such), a name and a JSON object
-// behind a separator, a name and arguments between tags. Called by split.c, piece by piece: the
-// ends of JSON and of tags are sought from where the last piece ended, and a call is read once,
+// behind a separator, a name and arguments between tags. Called by answer_parts.c, piece by piece:
+// the ends of JSON and of tags are sought from where the last piece ended, and a call is read once,
 // when its end is there.
 #define _GNU_SOURCE // memmem
 #include <string.h>
 
-#include "split_format.h"
-#include "tools.h"
+#include "answer_calls.h"
+#include "helpers.h"
 
 enum {
     NAME_MAX_BYTES = 256,
     PREFIX_MAX_BYTES = 256, // white space where nothing else is expected
     CALLS_MAX = 128,        // of an answer
-    TRIES_MAX = 64,         // ends of a call that stand in a value
+    TRIES_MAX = 64,         // ends of a call that are inside of a value
 };
 
 #define FENCE "```json"
@@ -33,13 +33,13 @@ static bool may_start(const char *text, size_t len, const char *mark) {
 }
 
 static size_t skip_blanks(const char *text, size_t len, size_t at) {
-    while (at < len && split_is_blank(text[at])) at++;
+    while (at < len && answer_is_blank(text[at])) at++;
     return at;
 }
 
 static void trim(const char **text, size_t *len) {
-    while (*len && split_is_blank(**text)) (*text)++, (*len)--;
-    while (*len && split_is_blank((*text)[*len - 1])) (*len)--;
+    while (*len && answer_is_blank(**text)) (*text)++, (*len)--;
+    while (*len && answer_is_blank((*text)[*len - 1])) (*len)--;
 }
 
 // ---------------------------------------------------------------- one call
@@ -50,13 +50,13 @@ static bool is_json(const char *text, size_t len, enum jread_kind kind) {
     return jread_peek(&r) == kind && jread_skip(&r) && jread_finish(&r);
 }
 
-bool split_call_put(struct split *split, const char *name, size_t name_len, const char *arguments,
-                    size_t len, split_fn fn, void *ctx) {
+bool parts_call_put(struct answer_parts *parts, const char *name, size_t name_len,
+                    const char *arguments, size_t len, parts_fn fn, void *ctx) {
     trim(&name, &name_len);
     trim(&arguments, &len);
-    if (name_len == 0 || name_len > NAME_MAX_BYTES || split->n_tools >= CALLS_MAX) return false;
+    if (name_len == 0 || name_len > NAME_MAX_BYTES || parts->n_tools >= CALLS_MAX) return false;
     if (!is_json(arguments, len, JREAD_OBJECT)) return false;
-    const int tool = split->n_tools++;
+    const int tool = parts->n_tools++;
     fn(ctx, PART_TOOL, tool, name, name_len);
     fn(ctx, PART_TOOL_ARGUMENTS, tool, arguments, len);
     return true;
@@ -97,43 +97,45 @@ static void view_members(struct jread *r, struct call_view *view, int nested) {
 
 // Arguments are an object, or a string that holds one. Without a mark before it, an object is a
 // call only if it has them.
-static bool view_is_sound(struct split *split, const struct call_view *view) {
+static bool view_is_valid(struct answer_parts *parts, const struct call_view *view) {
     if (!view->name.data || view->name.len == 0) return false;
-    if (!view->arguments) return !split->format->tools->bare;
+    if (!view->arguments) return !parts->marks.tools.bare;
     if (view->arguments[0] != '"') return view->arguments[0] == '{';
     struct jread r;
     struct jread_text text;
     jread_init(&r, view->arguments, view->arguments_len);
-    jbuf_clear(&split->scratch);
-    if (!jread_string(&r, &text) || !jbuf_reserve(&split->scratch, text.len + 1)) return false;
-    split->scratch.len = jread_unescape(&text, split->scratch.data);
-    return is_json(split->scratch.data, split->scratch.len, JREAD_OBJECT);
+    jbuf_clear(&parts->scratch);
+    if (!jread_string(&r, &text) || !jbuf_reserve(&parts->scratch, text.len + 1)) return false;
+    parts->scratch.len = jread_unescape(&text, parts->scratch.data);
+    return is_json(parts->scratch.data, parts->scratch.len, JREAD_OBJECT);
 }
 
-static bool view_put(struct split *split, const struct call_view *view, split_fn fn, void *ctx) {
+static bool view_put(struct answer_parts *parts, const struct call_view *view, parts_fn fn,
+                     void *ctx) {
     char name[6 * NAME_MAX_BYTES];
-    if (view->name.len > sizeof name || !view_is_sound(split, view)) return false;
+    if (view->name.len > sizeof name || !view_is_valid(parts, view)) return false;
     const size_t name_len = jread_unescape(&view->name, name);
     if (view->arguments && view->arguments[0] == '"')
-        return split_call_put(split, name, name_len, split->scratch.data, split->scratch.len, fn,
+        return parts_call_put(parts, name, name_len, parts->scratch.data, parts->scratch.len, fn,
                               ctx);
     const char *const arguments = view->arguments ? view->arguments : "{}";
     const size_t len = view->arguments ? view->arguments_len : 2;
-    return split_call_put(split, name, name_len, arguments, len, fn, ctx);
+    return parts_call_put(parts, name, name_len, arguments, len, fn, ctx);
 }
 
-static void count_put(void *ctx, enum part part, int tool, const char *text, size_t len) {
+static void count_put(void *ctx, enum answer_part part, int tool, const char *text, size_t len) {
     (void)ctx, (void)part, (void)tool, (void)text, (void)len;
 }
 
 // An object, or an array of objects. False: not all of them are calls.
-static bool calls_walk(struct split *split, const char *text, size_t len, split_fn fn, void *ctx) {
+static bool calls_walk(struct answer_parts *parts, const char *text, size_t len, parts_fn fn,
+                       void *ctx) {
     struct jread r;
     jread_init(&r, text, len);
     struct call_view view = {0};
     if (text[0] == '{') {
         view_members(&r, &view, 0);
-        return jread_finish(&r) && view_put(split, &view, fn, ctx);
+        return jread_finish(&r) && view_put(parts, &view, fn, ctx);
     }
     int count = 0;
     jread_enter_array(&r);
@@ -141,26 +143,28 @@ static bool calls_walk(struct split *split, const char *text, size_t len, split_
         if (jread_peek(&r) != JREAD_OBJECT) return false;
         view = (struct call_view){0};
         view_members(&r, &view, 0);
-        if (r.error || !view_put(split, &view, fn, ctx)) return false;
+        if (r.error || !view_put(parts, &view, fn, ctx)) return false;
     }
     return jread_finish(&r) && count > 0;
 }
 
 // Nothing is let out unless all are calls: a walk that lets nothing out comes first.
-static bool calls_put(struct split *split, const char *text, size_t len, split_fn fn, void *ctx) {
-    const int n_tools = split->n_tools;
-    const bool sound = is_json(text, len, text[0] == '{' ? JREAD_OBJECT : JREAD_ARRAY) &&
-                       calls_walk(split, text, len, count_put, NULL);
-    split->n_tools = n_tools;
-    return sound && calls_walk(split, text, len, fn, ctx);
+static bool calls_put(struct answer_parts *parts, const char *text, size_t len, parts_fn fn,
+                      void *ctx) {
+    const int n_tools = parts->n_tools;
+    const bool valid = is_json(text, len, text[0] == '{' ? JREAD_OBJECT : JREAD_ARRAY) &&
+                       calls_walk(parts, text, len, count_put, NULL);
+    parts->n_tools = n_tools;
+    return valid && calls_walk(parts, text, len, fn, ctx);
 }
 
 // ---------------------------------------------------------------- the end of JSON
 
-// What may stand outside of strings.
+// Bytes that JSON may have outside of strings.
 static bool is_json_byte(char c) { return c && strchr(" \t\r\n:,0123456789+-.eEtrufalsn", c); }
 
-static enum verdict json_scan(struct split_scan *scan, const char *text, size_t len, size_t *end) {
+static enum call_verdict json_scan(struct parts_scan *scan, const char *text, size_t len,
+                                   size_t *end) {
     for (; scan->at < len; scan->at++) {
         const char c = text[scan->at];
         *end = scan->at;
@@ -183,12 +187,12 @@ static enum verdict json_scan(struct split_scan *scan, const char *text, size_t 
     return CALL_MORE;
 }
 
-// JSON that begins at `begin`.
-static enum verdict json_find(struct split *split, const char *text, size_t len, size_t begin,
-                              size_t *end) {
-    if (!split->scan.in_json)
-        split->scan = (struct split_scan){.at = begin, .begin = begin, .in_json = true};
-    return json_scan(&split->scan, text, len, end);
+// JSON that starts at `begin`.
+static enum call_verdict json_find(struct answer_parts *parts, const char *text, size_t len,
+                                   size_t begin, size_t *end) {
+    if (!parts->scan.in_json)
+        parts->scan = (struct parts_scan){.at = begin, .begin = begin, .in_json = true};
+    return json_scan(&parts->scan, text, len, end);
 }
 
 // ---------------------------------------------------------------- name, separator, arguments
@@ -204,9 +208,9 @@ static void name_clean(const char **name, size_t *len) {
     if (end < *len && end > 0 && (*name)[end - 1] == ':') *len = end - 1;
 }
 
-// The mark, not further than a name may be long. GOOD: *at is where it stands.
-static enum verdict mark_find(const char *text, size_t len, size_t from, const char *mark,
-                              size_t *at) {
+// The mark, not further than a name may be long. GOOD: *at is its place.
+static enum call_verdict mark_find(const char *text, size_t len, size_t from, const char *mark,
+                                   size_t *at) {
     const size_t most = NAME_MAX_BYTES + strlen(mark);
     const size_t n = len - from < most ? len - from : most;
     const char *const found = find(text + from, n, mark);
@@ -217,12 +221,12 @@ static enum verdict mark_find(const char *text, size_t len, size_t from, const c
     return n < most ? CALL_MORE : CALL_BAD;
 }
 
-static enum verdict named_read(struct split *split, const char *text, size_t len, size_t begin,
-                               size_t *end, split_fn fn, void *ctx) {
-    const char *const separator = split->format->tools->separator;
+static enum call_verdict named_read(struct answer_parts *parts, const char *text, size_t len,
+                                    size_t begin, size_t *end, parts_fn fn, void *ctx) {
+    const char *const separator = parts->marks.tools.separator;
     size_t name_begin = begin, name_end;
     *end = begin;
-    enum verdict verdict = mark_find(text, len, begin, separator, &name_end);
+    enum call_verdict verdict = mark_find(text, len, begin, separator, &name_end);
     if (verdict != CALL_GOOD) return verdict;
     size_t at = skip_blanks(text, len, name_end + strlen(separator));
     if (at - name_end > PREFIX_MAX_BYTES) return CALL_BAD;
@@ -236,18 +240,19 @@ static enum verdict named_read(struct split *split, const char *text, size_t len
         if (at == len) return CALL_MORE;
         if (text[at] != '{') return CALL_BAD;
     }
-    verdict = json_find(split, text, len, at, end);
+    verdict = json_find(parts, text, len, at, end);
     if (verdict != CALL_GOOD) return verdict;
     const char *name = text + name_begin;
     size_t name_len = name_end - name_begin;
     name_clean(&name, &name_len);
-    const bool good = split_call_put(split, name, name_len, text + at, *end - at, fn, ctx);
+    const bool good = parts_call_put(parts, name, name_len, text + at, *end - at, fn, ctx);
     return good ? CALL_GOOD : CALL_BAD;
 }
 
 // ---------------------------------------------------------------- tags
 
-// A value is written as it is where it is JSON and no string, else as a string: tags do not say.
+// A value that is JSON and no string is written as it is, another one as a string: tags do not
+// tell.
 static void value_put(struct jbuf *out, const char *text, size_t len) {
     const char *bare = text;
     size_t n = len;
@@ -262,8 +267,8 @@ static void value_put(struct jbuf *out, const char *text, size_t len) {
 }
 
 // The parameter at *at, which is moved behind it. MORE: its value does not end.
-static enum verdict parameter_read(const struct tag_style *tags, const char *text, size_t len,
-                                   size_t *at, struct jbuf *out) {
+static enum call_verdict parameter_read(const struct tag_marks *tags, const char *text, size_t len,
+                                        size_t *at, struct jbuf *out) {
     if (!starts(text + *at, len - *at, tags->key_open)) return CALL_BAD;
     const size_t key = *at + strlen(tags->key_open);
     const char *const key_end = find(text + key, len - key, tags->key_close);
@@ -289,11 +294,11 @@ static enum verdict parameter_read(const struct tag_style *tags, const char *tex
     return CALL_GOOD;
 }
 
-// Where the name ends. GOOD: *name_end is there, *at behind what ends it.
-static enum verdict tag_name_find(const struct tag_style *tags, const char *text, size_t len,
-                                  size_t from, size_t *name_end, size_t *at) {
+// Where the name ends. GOOD: *name_end is there, *at behind its end mark.
+static enum call_verdict tag_name_find(const struct tag_marks *tags, const char *text, size_t len,
+                                       size_t from, size_t *name_end, size_t *at) {
     if (tags->name_close) {
-        const enum verdict verdict = mark_find(text, len, from, tags->name_close, name_end);
+        const enum call_verdict verdict = mark_find(text, len, from, tags->name_close, name_end);
         if (verdict == CALL_GOOD) *at = *name_end + strlen(tags->name_close);
         return verdict;
     }
@@ -307,39 +312,39 @@ static enum verdict tag_name_find(const struct tag_style *tags, const char *text
 }
 
 // A call that ends at len.
-static enum verdict tags_put(struct split *split, const char *text, size_t len, size_t name,
-                             size_t name_end, size_t at, split_fn fn, void *ctx) {
-    const struct tag_style *const tags = split->format->tools->tags;
-    struct jbuf *const out = &split->scratch;
+static enum call_verdict tags_put(struct answer_parts *parts, const char *text, size_t len,
+                                  size_t name, size_t name_end, size_t at, parts_fn fn, void *ctx) {
+    const struct tag_marks *const tags = parts->marks.tools.tags;
+    struct jbuf *const out = &parts->scratch;
     jbuf_clear(out);
     jbuf_bytes(out, "{", 1);
     while ((at = skip_blanks(text, len, at)) < len) {
-        const enum verdict verdict = parameter_read(tags, text, len, &at, out);
+        const enum call_verdict verdict = parameter_read(tags, text, len, &at, out);
         if (verdict != CALL_GOOD) return verdict;
     }
     jbuf_bytes(out, "}", 1);
     if (out->failed) return CALL_BAD;
     const bool good =
-        split_call_put(split, text + name, name_end - name, out->data, out->len, fn, ctx);
+        parts_call_put(parts, text + name, name_end - name, out->data, out->len, fn, ctx);
     return good ? CALL_GOOD : CALL_BAD;
 }
 
-static enum verdict tags_read(struct split *split, const char *text, size_t len, size_t begin,
-                              size_t *end, split_fn fn, void *ctx) {
-    const struct tag_style *const tags = split->format->tools->tags;
-    struct split_scan *const scan = &split->scan;
+static enum call_verdict tags_read(struct answer_parts *parts, const char *text, size_t len,
+                                   size_t begin, size_t *end, parts_fn fn, void *ctx) {
+    const struct tag_marks *const tags = parts->marks.tools.tags;
+    struct parts_scan *const scan = &parts->scan;
     *end = begin;
     if (!starts(text + begin, len - begin, tags->name_open))
         return may_start(text + begin, len - begin, tags->name_open) ? CALL_MORE : CALL_BAD;
     const size_t name = begin + strlen(tags->name_open), end_len = strlen(tags->end);
     size_t name_end, at;
-    enum verdict verdict = tag_name_find(tags, text, len, name, &name_end, &at);
+    enum call_verdict verdict = tag_name_find(tags, text, len, name, &name_end, &at);
     if (verdict != CALL_GOOD) return verdict;
     if (scan->at < at) scan->at = at;
     for (const char *found; (found = find(text + scan->at, len - scan->at, tags->end));) {
         scan->at = (size_t)(found - text) + end_len;
         *end = scan->at;
-        verdict = tags_put(split, text, (size_t)(found - text), name, name_end, at, fn, ctx);
+        verdict = tags_put(parts, text, (size_t)(found - text), name, name_end, at, fn, ctx);
         if (verdict == CALL_MORE && ++scan->tries == TRIES_MAX) verdict = CALL_BAD;
         if (verdict != CALL_MORE) return verdict;
     }
@@ -349,11 +354,11 @@ static enum verdict tags_read(struct split *split, const char *text, size_t len,
 
 // ---------------------------------------------------------------- all of them
 
-// Where the call's own text begins. MORE: the text ends before it.
-static enum verdict prefix_skip(const struct tool_style *style, const char *text, size_t len,
-                                size_t *at) {
+// Where the call's own text starts. MORE: the text ends before it.
+static enum call_verdict prefix_skip(const struct tool_marks *style, const char *text, size_t len,
+                                     size_t *at) {
     *at = skip_blanks(text, len, 0);
-    for (int i = 0; i < SPLIT_MAX_MARKS && style->inner[i]; i++) {
+    for (int i = 0; i < MARKS_MAX && style->inner[i]; i++) {
         if (may_start(text + *at, len - *at, style->inner[i])) return CALL_MORE;
         if (starts(text + *at, len - *at, style->inner[i]))
             *at = skip_blanks(text, len, *at + strlen(style->inner[i]));
@@ -365,19 +370,19 @@ static enum verdict prefix_skip(const struct tool_style *style, const char *text
     return *at < len ? CALL_GOOD : CALL_MORE;
 }
 
-enum verdict split_call_read(struct split *split, const char *text, size_t len, size_t *end,
-                             split_fn fn, void *ctx) {
-    const struct tool_style *const style = split->format->tools;
+enum call_verdict parts_call_read(struct answer_parts *parts, const char *text, size_t len,
+                                  size_t *end, parts_fn fn, void *ctx) {
+    const struct tool_marks *const style = &parts->marks.tools;
     size_t begin;
-    enum verdict verdict = prefix_skip(style, text, len, &begin);
+    enum call_verdict verdict = prefix_skip(style, text, len, &begin);
     *end = begin;
     if (verdict != CALL_GOOD) return verdict;
     if (text[begin] == '{' || text[begin] == '[') {
-        verdict = json_find(split, text, len, begin, end);
+        verdict = json_find(parts, text, len, begin, end);
         if (verdict != CALL_GOOD) return verdict;
-        return calls_put(split, text + begin, *end - begin, fn, ctx) ? CALL_GOOD : CALL_BAD;
+        return calls_put(parts, text + begin, *end - begin, fn, ctx) ? CALL_GOOD : CALL_BAD;
     }
-    if (style->tags) return tags_read(split, text, len, begin, end, fn, ctx);
-    if (style->separator) return named_read(split, text, len, begin, end, fn, ctx);
+    if (style->tags) return tags_read(parts, text, len, begin, end, fn, ctx);
+    if (style->separator) return named_read(parts, text, len, begin, end, fn, ctx);
     return CALL_BAD;
 }

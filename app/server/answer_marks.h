@@ -1,0 +1,52 @@
+// The markup of an answer: the marks around reasoning and tool calls, and the form of a call. It
+// is found once, from the model's chat template. A struct of zeros is no markup.
+#ifndef RN_SERVER_ANSWER_MARKS_H
+#define RN_SERVER_ANSWER_MARKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { MARKS_MAX = 4 };
+
+// Arguments one by one, each between tags. The name comes first.
+struct tag_marks {
+    const char *name_open, *name_close; // name_close NULL: the name ends with its line, or at a tag
+    const char *key_open, *key_close;
+    const char *value_open, *value_close; // value_open "": a line break inside of the tags is not
+                                          // part of the value
+    const char *end;                      // of the call
+};
+
+struct tool_marks {
+    const char *open[MARKS_MAX];  // a call starts
+    const char *inner[MARKS_MAX]; // may follow it before the call's own text
+    const char *close[MARKS_MAX]; // dropped behind a call
+    const char *separator;        // "name separator {arguments}"; NULL: not written so
+    const struct tag_marks *tags; // NULL: not written so
+    bool bare; // a JSON object at the answer's beginning is a call, too; several with ';' between
+};
+
+struct reasoning_marks {
+    const char *open, *close; // NULL: the model has none
+};
+
+struct answer_marks {
+    struct reasoning_marks reasoning;
+    struct tool_marks tools;
+    bool harmony; // messages with channels; the other two are empty
+};
+
+// A template without known markup, or NULL, has no marks: its answers are content alone.
+struct answer_marks answer_marks_of(const char *tmpl);
+// Whether the engine is to show special tokens: marks are such tokens in many models, and a token
+// that is not shown is never found. Other special tokens that a model writes are content then;
+// those that end an answer are never shown. tools: the request brought some.
+bool answer_marks_special(const struct answer_marks *marks, bool tools);
+// Whether an answer to this prompt starts inside of the reasoning, as with templates that open it.
+bool answer_marks_opened(const struct answer_marks *marks, const char *prompt, size_t len);
+
+static inline bool answer_is_blank(char c) {
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+#endif

@@ -1,0 +1,652 @@
+// The option table and its parser: every row of every command is walked, so that a new option is
+// tested by its row alone. What a process does with the values is tests/e2e's.
+#include <inttypes.h>
+#include <math.h>
+
+#include "app/parsed.h"
+
+// Calls fn for each option of each command.
+typedef void (*row_fn)(enum command_id command, enum option_id id, const struct option_row *row);
+
+static void each_row(row_fn fn) {
+    for (int command = 0; command < COMMAND_COUNT; command++) {
+        for (int id = 0; id < OPT_COUNT; id++) {
+            struct option_row row;
+            if (option_row_get((enum command_id)command, (enum option_id)id, &row))
+                fn((enum command_id)command, (enum option_id)id, &row);
+        }
+    }
+}
+
+// "--flag=value" alone.
+static void parse_one(struct parsed *out, enum command_id command, const char *flag,
+                      const char *value) {
+    char argument[8192];
+    snprintf(argument, sizeof argument, "--%s=%s", flag, value);
+    parse(out, command, argument);
+}
+
+// ---------------------------------------------------------------- defaults
+
+// The default that help shows is the default that the program uses.
+static void default_is_as_shown(enum command_id command, enum option_id id,
+                                const struct option_row *row) {
+    char text[OPTION_INITIAL_SIZE];
+    if (!row->initial.shown || row->initial.words || row->initial.more) return;
+    struct parsed open, given;
+    parse(&open, command);
+    check_accepted(&open);
+    assert_false(option_given(&open.options, id));
+    parse_one(&given, command, row->flag, option_initial_text(row, text));
+    check_accepted(&given);
+    const struct option_value *a = &open.options.value[id], *b = &given.options.value[id];
+    check(a->integer == b->integer && (float)a->real == (float)b->real && a->flag == b->flag &&
+              a->n_list == b->n_list,
+          "%s --%s: '%s' is not the default", command_name(command), row->flag, text);
+    if (row->initial.text) assert_string_equal(a->text, b->text);
+    for (int i = 0; i < a->n_list; i++) assert_string_equal(a->list[i], b->list[i]);
+    parsed_free(&open);
+    parsed_free(&given);
+}
+
+static void defaults_are_what_help_shows(void **state) {
+    (void)state;
+    each_row(default_is_as_shown);
+}
+
+static bool has_type(const struct option_row *row) {
+    const struct option_initial *i = &row->initial;
+    switch (row->kind) {
+    case OPTION_INT:
+    case OPTION_SIZE:
+    case OPTION_SEED:
+        return i->real == 0 && !i->text;
+    case OPTION_FLOAT:
+        return i->integer == 0 && !i->text;
+    case OPTION_FLAG:
+        return i->integer == 0 && i->real == 0 && !i->text && !i->words;
+    default:
+        return i->integer == 0 && i->real == 0;
+    }
+}
+
+static void default_has_its_type(enum command_id command, enum option_id id,
+                                 const struct option_row *row) {
+    (void)id;
+    check(has_type(row), "%s --%s", command_name(command), row->flag);
+}
+
+static void defaults_have_the_type_of_their_kind(void **state) {
+    (void)state;
+    each_row(default_has_its_type);
+}
+
+static void defaults_are_values(void **state) {
+    (void)state;
+    struct parsed p;
+    parse(&p, COMMAND_SERVE);
+    check_accepted(&p);
+    assert_int_equal(option_int(&p.options, OPT_PORT), 8080);
+    assert_string_equal(option_text(&p.options, OPT_HOST), "127.0.0.1");
+    assert_int_equal(p.options.value[OPT_MAX_BODY].integer, 16 << 20);
+    assert_true(option_real(&p.options, OPT_HEADER_TIMEOUT) == 10);
+    assert_int_equal(option_int(&p.options, OPT_DRAFT_MAX), RN_DEFAULT_DRAFT);
+    assert_null(option_text(&p.options, OPT_MODEL));
+    assert_int_equal(option_int(&p.options, OPT_N_GEN), 0); // bench's
+    assert_int_equal(p.options.value[OPT_N_GEN].n_list, 0);
+    parsed_free(&p);
+    parse(&p, COMMAND_BENCH);
+    check_accepted(&p);
+    assert_int_equal(option_int(&p.options, OPT_BATCH_TOKENS), 512);
+    assert_int_equal(p.options.value[OPT_N_GEN].n_list, 1);
+    assert_string_equal(p.options.value[OPT_N_GEN].list[0], "128");
+    assert_int_equal(option_int(&p.options, OPT_PORT), 0); // serve's
+    parsed_free(&p);
+}
+
+// ---------------------------------------------------------------- names
+
+static void environment_follows_the_flag(enum command_id command, enum option_id id,
+                                         const struct option_row *row) {
+    char buffer[OPTION_NAME_SIZE], expected[OPTION_NAME_SIZE] = "RUNNEL_";
+    const bool is_exception = command == COMMAND_BENCH && id == OPT_SPECULATE;
+    size_t n = strlen(expected);
+    if (is_exception) n += (size_t)sprintf(expected + n, "BENCH_");
+    for (const char *c = row->flag; *c; c++)
+        expected[n++] = (char)(*c == '-' ? '_' : *c - ('a' - 'A'));
+    assert_string_equal(option_environment(row, buffer), expected);
+}
+
+static void environment_names_follow_from_the_flags(void **state) {
+    (void)state;
+    each_row(environment_follows_the_flag);
+}
+
+// Of one command, every spelling is one option's.
+static void spelling_is_its_own(enum command_id command, enum option_id id,
+                                const struct option_row *row) {
+    assert_int_equal(option_find(command, row->flag, strlen(row->flag)), id);
+    assert_true(strlen(row->flag) < 32 && strlen(row->help) > 4);
+    for (int other = 0; row->short_flag && other < OPT_COUNT; other++) {
+        struct option_row its;
+        if (other == (int)id || !option_row_get(command, (enum option_id)other, &its)) continue;
+        check(its.short_flag != row->short_flag, "%s: -%c is --%s and --%s", command_name(command),
+              row->short_flag, row->flag, its.flag);
+    }
+}
+
+static void spellings_are_one_options(void **state) {
+    (void)state;
+    each_row(spelling_is_its_own);
+    assert_int_equal(option_find(COMMAND_RUN, "temp", 4), OPT_TEMPERATURE);
+    assert_int_equal(option_find(COMMAND_SERVE, "parallel", 8), OPT_MAX_SEQS);
+    assert_int_equal(option_find(COMMAND_RUN, "parallel", 8), -1);
+    assert_int_equal(option_find(COMMAND_RUN, "temperatur", 10), -1);
+}
+
+static void one_flag_may_have_another_kind_in_another_command(void **state) {
+    (void)state;
+    struct parsed p;
+    parse(&p, COMMAND_RUN, "-t", "3", "--speculate", "lookup", "-m", "a");
+    check_accepted(&p);
+    assert_int_equal(option_int(&p.options, OPT_THREADS), 3);
+    assert_string_equal(option_text(&p.options, OPT_SPECULATE), "lookup");
+    assert_string_equal(option_text(&p.options, OPT_MODEL), "a");
+    parsed_free(&p);
+    parse(&p, COMMAND_BENCH, "-t", "3,4", "-t", "5", "--speculate", "-m", "a", "-m", "b");
+    check_accepted(&p);
+    assert_int_equal(p.options.value[OPT_THREADS].n_list, 2);
+    assert_string_equal(p.options.value[OPT_THREADS].list[1], "5");
+    assert_true(option_flag(&p.options, OPT_SPECULATE));
+    assert_int_equal(p.options.value[OPT_MODEL].n_list, 2);
+    parsed_free(&p);
+    refused("-t: '3,4' is not a whole number from 1 to 1024", COMMAND_RUN, "-t", "3,4");
+    refused("--speculate: 'lookup' is not yes or no", COMMAND_BENCH, "--speculate=lookup");
+}
+
+// ---------------------------------------------------------------- values
+
+static void range_holds(enum command_id command, enum option_id id, const struct option_row *row) {
+    if (row->kind != OPTION_INT && row->kind != OPTION_FLOAT) return;
+    const bool whole = row->kind == OPTION_INT;
+    const double min = whole ? (double)row->int_min : row->float_min;
+    const double max = whole ? (double)row->int_max : row->float_max;
+    char value[64], name[64];
+    snprintf(name, sizeof name, "--%s: '", row->flag);
+    for (int end = 0; end < 2; end++) {
+        struct parsed p;
+        snprintf(value, sizeof value, "%.9g", end ? max : min);
+        if (whole) snprintf(value, sizeof value, "%" PRId64, end ? row->int_max : row->int_min);
+        parse_one(&p, command, row->flag, value);
+        check_accepted(&p);
+        assert_true(option_given(&p.options, id));
+        parsed_free(&p);
+        snprintf(value, sizeof value, "%.10g", end ? max + 1 : min - 1);
+        parse_one(&p, command, row->flag, value);
+        check_refused(&p, name);
+    }
+    static const char *const junk[] = {"",    "x",   "1x",       " 1",     "0x10",   "nan",
+                                       "inf", "+1e", "infinity", "1e9999", "--help", "1,5"};
+    for (size_t i = 0; i < sizeof junk / sizeof *junk; i++) {
+        struct parsed p;
+        parse_one(&p, command, row->flag, junk[i]);
+        if (!strcmp(junk[i], "--help")) assert_false(p.options.help);
+        check_refused(&p, name);
+    }
+}
+
+static void numbers_stay_in_their_ranges(void **state) {
+    (void)state;
+    each_row(range_holds);
+    refused("--max-tokens: '1.5' is not a whole number from -1 to 2147483647", COMMAND_RUN,
+            "--max-tokens=1.5");
+    refused("--top-k: '99999999999999999999' is not", COMMAND_RUN, "--top-k=99999999999999999999");
+    refused("--temperature: '0x1p-3' is not a number from 0 to 100", COMMAND_RUN,
+            "--temperature=0x1p-3");
+}
+
+static void choice_holds(enum command_id command, enum option_id id, const struct option_row *row) {
+    if (row->kind != OPTION_CHOICE) return;
+    char words[128];
+    snprintf(words, sizeof words, "%s", row->choices);
+    for (char *rest = words, *word; (word = strsep(&rest, "|"));) {
+        struct parsed p;
+        parse_one(&p, command, row->flag, word);
+        check_accepted(&p);
+        assert_string_equal(option_text(&p.options, id), word);
+        parsed_free(&p);
+    }
+    struct parsed p;
+    char expected[192];
+    snprintf(expected, sizeof expected, "--%s: 'mmx' is not one of %s", row->flag, row->choices);
+    parse_one(&p, command, row->flag, "mmx");
+    check_refused(&p, expected);
+}
+
+static void choices_are_the_tables(void **state) {
+    (void)state;
+    each_row(choice_holds);
+    static const char *const names[][2] = {{"q8_0", "int8"}, {"q4_0", "int4"}, {"f16", "f16"}};
+    for (int i = 0; i < 3; i++) { // llama.cpp's names and ours
+        struct parsed p;
+        parse(&p, COMMAND_RUN, "--cache-type-k", (char *)(uintptr_t)names[i][0]);
+        check_accepted(&p);
+        assert_string_equal(option_text(&p.options, OPT_KV_TYPE), names[i][1]);
+        parsed_free(&p);
+    }
+    refused("--kv-type: 'bf16' is not one of f16|f32|int8|int4", COMMAND_RUN, "--cache-type-k",
+            "bf16");
+}
+
+static void flag_holds(enum command_id command, enum option_id id, const struct option_row *row) {
+    static const char *const words[] = {"no", "off", "false", "0", "yes", "on", "true", "1"};
+    if (row->kind != OPTION_FLAG) return;
+    for (int i = 0; i < 8; i++) {
+        struct parsed p;
+        parse_one(&p, command, row->flag, words[i]);
+        check_accepted(&p);
+        assert_int_equal(option_flag(&p.options, id), i >= 4);
+        parsed_free(&p);
+    }
+    struct parsed p;
+    parse_one(&p, command, row->flag, "maybe");
+    check_refused(&p, "'maybe' is not yes or no");
+}
+
+static void flags_are_switched_on_and_off(void **state) {
+    (void)state;
+    each_row(flag_holds);
+    struct parsed p;
+    parse(&p, COMMAND_RUN, "--json", "-q");
+    check_accepted(&p);
+    assert_true(option_flag(&p.options, OPT_JSON) && option_flag(&p.options, OPT_QUIET));
+    assert_false(option_flag(&p.options, OPT_CHAT));
+    parsed_free(&p);
+}
+
+static void path_holds(enum command_id command, enum option_id id, const struct option_row *row) {
+    if (row->kind != OPTION_PATH) return;
+    struct parsed p;
+    (void)id;
+    parse_one(&p, command, row->flag, "");
+    check_refused(&p, "'' is not a file name");
+}
+
+static void paths_are_not_empty(void **state) {
+    (void)state;
+    each_row(path_holds);
+    refused("-m: '' is not a file name", COMMAND_RUN, "-m", "");
+    refused("'' is not a file name", COMMAND_INSPECT, "");
+}
+
+static void list_holds(enum command_id command, enum option_id id, const struct option_row *row) {
+    if (row->kind != OPTION_LIST) return;
+    char *argv[2 * 1025 + 3], flag[64], name[96];
+    snprintf(flag, sizeof flag, "--%s", row->flag);
+    assert_in_range(row->int_max, 1, 1024);
+    for (int i = 0; i <= row->int_max; i++) {
+        argv[2 * i] = flag;
+        argv[2 * i + 1] = (char *)(uintptr_t)(i < row->int_max ? "x" : "last");
+    }
+    argv[2 * row->int_max] = NULL;
+    struct parsed p;
+    parse_list(&p, command, argv);
+    check_accepted(&p);
+    assert_int_equal(p.options.value[id].n_list, row->int_max);
+    parsed_free(&p);
+    argv[2 * row->int_max] = flag;
+    argv[2 * row->int_max + 2] = NULL;
+    snprintf(name, sizeof name, "%s: 'last' is one too many", flag);
+    parse_list(&p, command, argv);
+    check_refused(&p, name);
+}
+
+static void lists_grow_to_their_limit(void **state) {
+    (void)state;
+    each_row(list_holds);
+    refused("--stop: text 2, '', is empty", COMMAND_RUN, "--stop", "x", "--stop", "");
+    refused("--stop: text 1, 'a?b', is not valid UTF-8", COMMAND_RUN, "--stop",
+            "a\xff"
+            "b");
+    char text[4098];
+    memset(text, 'x', sizeof text - 1);
+    text[4097] = '\0';
+    refused("xxx...', has 4097 bytes; at most 4096 are possible", COMMAND_RUN, "--stop", text);
+    struct parsed p;
+    parse(&p, COMMAND_RUN, "--stop", text + 1);
+    check_accepted(&p);
+    parsed_free(&p);
+}
+
+static void seeds_have_64_bits(void **state) {
+    (void)state;
+    struct parsed p;
+    parse(&p, COMMAND_RUN, "--seed", "18446744073709551615");
+    check_accepted(&p);
+    assert_true((uint64_t)p.options.value[OPT_SEED].integer == UINT64_MAX);
+    parsed_free(&p);
+    static char *const bad[] = {"", "-1", "x", "1x", " 1", "1.5", "18446744073709551616"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        refused("-s: '", COMMAND_RUN, "-s", bad[i]);
+}
+
+static void sizes_have_suffixes(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t value;
+        bool pages;
+    } good[] = {{"8388608", 8 << 20, false}, {"8m", 8 << 20, false}, {"8M", 8 << 20, false},
+                {"8MiB", 8 << 20, false},    {"0.5k", 512, false},   {"1.5G", 3ll << 29, false},
+                {"1T", 1ll << 40, false},    {"64p", 64, true}};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct parsed p;
+        parse_one(&p, COMMAND_RUN, "kv-memory", good[i].text);
+        check_accepted(&p);
+        assert_true(p.options.value[OPT_KV_MEMORY].integer == good[i].value);
+        assert_int_equal(p.options.value[OPT_KV_MEMORY].flag, good[i].pages);
+        parsed_free(&p);
+    }
+    static const char *const bad[] = {"",        "x",           "1x",      "0",   "0p",  "1.5",
+                                      "1.5p",    "-1",          "1e5",     "+1",  "G",   "p",
+                                      "inf",     "0x10",        " 1",      "2GB", "1Gi", "1kk",
+                                      "0.0001K", "4294967296p", "8388608T"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct parsed p;
+        parse_one(&p, COMMAND_RUN, "kv-memory", bad[i]);
+        check_refused(&p, "is not a size such as 512M, 1.5G or 4096p");
+    }
+    refused("--max-body: '4p' is not a size", COMMAND_SERVE, "--max-body=4p");
+}
+
+// ---------------------------------------------------------------- the command line
+
+static void of_an_option_given_twice_the_last_is_used(void **state) {
+    (void)state;
+    struct parsed p;
+    parse(&p, COMMAND_RUN, "--seed", "3", "-n5", "-s", "4", "--max-tokens=6");
+    check_accepted(&p);
+    assert_int_equal(option_int(&p.options, OPT_SEED), 4);
+    assert_int_equal(option_int(&p.options, OPT_MAX_TOKENS), 6);
+    parsed_free(&p);
+}
+
+static void unknown_options_are_refused_with_a_guess(void **state) {
+    (void)state;
+    refused("--tempature; did you mean --temperature?", COMMAND_RUN, "--tempature", "1");
+    refused("--max; did you mean --max-tokens?", COMMAND_RUN, "--max", "3");
+    refused("--no-webui; did you mean --no-ui?", COMMAND_SERVE, "--no-webui");
+    // no guess that asks for the opposite, or that is near only because both are short
+    refused("--enable-prefix-caching; see 'runnel serve --help'", COMMAND_SERVE,
+            "--enable-prefix-caching");
+    refused("--disable-log; see 'runnel serve --help'", COMMAND_SERVE, "--disable-log");
+    refused("--keep; see 'runnel run --help'", COMMAND_RUN, "--keep", "5");
+    refused("unknown option -Z", COMMAND_RUN, "-Z");
+    refused("unknown option --jsonl", COMMAND_RUN, "--jsonl"); // another command's
+    refused("-p=hi: write -p hi or --prompt=hi", COMMAND_RUN, "-p=hi");
+    refused("-q=no: write -q or --quiet=no", COMMAND_RUN, "-q=no");
+    refused("--seed needs a value: N", COMMAND_RUN, "--seed");
+    // a value cannot break the line or drive the terminal
+    refused("--seed: '?[31m?x'", COMMAND_RUN, "--seed", "\033[31m\nx");
+}
+
+static void arguments_without_a_flag_are_for_some_commands(void **state) {
+    (void)state;
+    struct parsed p;
+    parse(&p, COMMAND_INSPECT, "--json", "--", "--model");
+    check_accepted(&p);
+    assert_string_equal(p.options.positional, "--model");
+    parsed_free(&p);
+    refused("unexpected argument 'hello'", COMMAND_RUN, "hello");
+    refused("one argument too many: 'b'", COMMAND_INSPECT, "a", "b");
+}
+
+static void help_is_seen_where_a_flag_may_be(void **state) {
+    (void)state;
+    static char *const argv[][4] = {{"--seed", "x", "--help"},
+                                    {"--help", "--seed", "x"},
+                                    {"--nonsense", "-h"},
+                                    {"a", "-h"}};
+    struct parsed p;
+    for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) {
+        parse_list(&p, COMMAND_RUN, (char **)(uintptr_t)argv[i]);
+        check_accepted(&p);
+        assert_true(p.options.help);
+        parsed_free(&p);
+    }
+    parse(&p, COMMAND_RUN, "-p", "--help");
+    check_accepted(&p);
+    assert_false(p.options.help);
+    assert_string_equal(option_text(&p.options, OPT_PROMPT), "--help");
+    parsed_free(&p);
+}
+
+// ---------------------------------------------------------------- the environment
+
+// Parses with one variable.
+static void parse_with(struct parsed *out, const char *name, const char *value,
+                       enum command_id command, char *flag, char *text) {
+    setenv(name, value, 1);
+    if (flag) {
+        parse(out, command, flag, text);
+    } else {
+        parse(out, command);
+    }
+    unsetenv(name);
+}
+
+static void the_command_line_beats_the_environment(void **state) {
+    (void)state;
+    struct parsed p;
+    char name[OPTION_NAME_SIZE];
+    parse_with(&p, "RUNNEL_SEED", "7", COMMAND_RUN, NULL, NULL);
+    check_accepted(&p);
+    assert_int_equal(option_int(&p.options, OPT_SEED), 7);
+    assert_string_equal(option_name(&p.options, OPT_SEED, name), "RUNNEL_SEED");
+    parsed_free(&p);
+    parse_with(&p, "RUNNEL_SEED", "7", COMMAND_RUN, "--seed", "8");
+    check_accepted(&p);
+    assert_int_equal(option_int(&p.options, OPT_SEED), 8);
+    assert_string_equal(option_name(&p.options, OPT_SEED, name), "--seed");
+    parsed_free(&p);
+    parse_with(&p, "RUNNEL_STOP", "a\nb", COMMAND_RUN, "--stop", "c");
+    check_accepted(&p);
+    assert_int_equal(p.options.value[OPT_STOP].n_list, 1);
+    assert_string_equal(p.options.value[OPT_STOP].list[0], "c");
+    parsed_free(&p);
+}
+
+static void variables_are_checked_as_flags_are(void **state) {
+    (void)state;
+    struct parsed p;
+    parse_with(&p, "RUNNEL_TEMPERATURE", "hot", COMMAND_RUN, NULL, NULL);
+    check_refused(&p, "RUNNEL_TEMPERATURE: 'hot' is not a number from 0 to 100");
+    parse_with(&p, "RUNNEL_KV_TYPE", "q8_0", COMMAND_RUN, NULL, NULL);
+    check_accepted(&p);
+    assert_string_equal(option_text(&p.options, OPT_KV_TYPE), "int8");
+    parsed_free(&p);
+    parse_with(&p, "RUNNEL_STOP", "a\n\nb", COMMAND_RUN, NULL, NULL);
+    check_accepted(&p);
+    assert_int_equal(p.options.value[OPT_STOP].n_list, 2);
+    parsed_free(&p);
+    parse_with(&p, "RUNNEL_STOP", "ok\n\xff", COMMAND_RUN, NULL, NULL);
+    check_refused(&p, "RUNNEL_STOP: text 2, '?', is not valid UTF-8");
+    parse_with(&p, "RUNNEL_PORT", "x", COMMAND_RUN, NULL, NULL); // serve's
+    check_accepted(&p);
+    parsed_free(&p);
+}
+
+static void bench_speculates_by_a_variable_of_its_own(void **state) {
+    (void)state;
+    struct parsed p;
+    parse_with(&p, "RUNNEL_SPECULATE", "lookup", COMMAND_BENCH, NULL, NULL);
+    check_accepted(&p);
+    assert_false(option_flag(&p.options, OPT_SPECULATE));
+    parsed_free(&p);
+    parse_with(&p, "RUNNEL_BENCH_SPECULATE", "yes", COMMAND_BENCH, NULL, NULL);
+    check_accepted(&p);
+    assert_true(option_flag(&p.options, OPT_SPECULATE));
+    parsed_free(&p);
+}
+
+// A server that starts without the keys that someone meant to give would be open.
+static void an_empty_variable_is_unset_but_for_keys(void **state) {
+    (void)state;
+    struct parsed p;
+    parse_with(&p, "RUNNEL_STOP", "", COMMAND_RUN, NULL, NULL);
+    check_accepted(&p);
+    assert_false(option_given(&p.options, OPT_STOP));
+    parsed_free(&p);
+    static const char *const none[] = {"", "\n", "\n\n"};
+    for (int i = 0; i < 3; i++) {
+        parse_with(&p, "RUNNEL_API_KEY", none[i], COMMAND_SERVE, NULL, NULL);
+        check_refused(&p, "RUNNEL_API_KEY: text 1, '', is empty");
+    }
+    parse_with(&p, "RUNNEL_API_KEY_FILE", "", COMMAND_SERVE, NULL, NULL);
+    check_refused(&p, "RUNNEL_API_KEY_FILE: '' is not a file name");
+}
+
+// ---------------------------------------------------------------- what is generated
+
+// Line breaks and runs of blanks become one blank.
+static void flatten(char *text) {
+    char *to = text;
+    for (const char *c = text; *c; c++) {
+        const char shown = *c == '\n' ? ' ' : *c;
+        if (shown != ' ' || to == text || to[-1] != ' ') *to++ = shown;
+    }
+    *to = '\0';
+}
+
+// roff's escapes as the characters that they stand for.
+static void unescape(char *text) {
+    static const char *const escapes[][2] = {{"\\-", "-"},   {"\\e", "\\"}, {"\\(ha", "^"},
+                                             {"\\(ti", "~"}, {"\\%", ""},   {"\\&", ""}};
+    char *to = text;
+    for (const char *c = text; *c;) {
+        size_t i = 0;
+        while (i < 6 && strncmp(c, escapes[i][0], strlen(escapes[i][0])) != 0) i++;
+        if (i == 6) {
+            *to++ = *c++;
+            continue;
+        }
+        c += strlen(escapes[i][0]);
+        to = stpcpy(to, escapes[i][1]);
+    }
+    *to = '\0';
+}
+
+static char *written(void (*write)(FILE *out, enum command_id command), enum command_id command) {
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+    write(out, command);
+    fclose(out);
+    return text;
+}
+
+static void holds(const char *text, const char *what, enum command_id command, const char *part) {
+    check(strstr(text, part), "%s of %s lacks '%s'", what, command_name(command), part);
+}
+
+static void row_is_in_help_and_manual(enum command_id command, enum option_id id,
+                                      const struct option_row *row) {
+    char name[OPTION_NAME_SIZE], initial[OPTION_INITIAL_SIZE], part[256];
+    char *help = written(help_command, command), *page = written(man_command, command);
+    (void)id;
+    flatten(help);
+    unescape(page);
+    option_initial_text(row, initial);
+    snprintf(part, sizeof part, "--%s ", row->flag);
+    holds(help, "help", command, part);
+    snprintf(part, sizeof part, "\n\\fB--%s\\fR", row->flag);
+    if (row->short_flag) snprintf(part, sizeof part, ", \\fB--%s\\fR", row->flag);
+    holds(page, "manual", command, part);
+    snprintf(part, sizeof part, "%s%s%s[%s]", *initial ? "(default: " : "", initial,
+             *initial ? ") " : " ", option_environment(row, name));
+    holds(help, "help", command, part);
+    snprintf(part, sizeof part, "%s%s%sEnvironment: %s.", *initial ? "Default: " : "", initial,
+             *initial ? ".\n" : "", name[0] ? option_environment(row, name) : "");
+    holds(page, "manual", command, part);
+    holds(page, "manual", command, row->help);
+    free(help);
+    free(page);
+}
+
+static void help_and_manual_show_every_row_with_its_default(void **state) {
+    (void)state;
+    each_row(row_is_in_help_and_manual);
+    char *help = written(help_command, COMMAND_SERVE);
+    flatten(help);
+    holds(help, "help", COMMAND_SERVE, "(default: 8080) [RUNNEL_PORT]");
+    holds(help, "help", COMMAND_SERVE, "(default: 16M) [RUNNEL_MAX_BODY]");
+    holds(help, "help", COMMAND_SERVE, "(default: the model's, else 0.8) [RUNNEL_TEMPERATURE]");
+    free(help);
+    help = written(help_command, COMMAND_BENCH);
+    flatten(help);
+    holds(help, "help", COMMAND_BENCH, "(default: 5; batch: 1; speculate: 9)");
+    free(help);
+}
+
+static void help_fits_100_columns(void **state) {
+    (void)state;
+    for (int command = 0; command < COMMAND_COUNT; command++) {
+        char *help = written(help_command, (enum command_id)command);
+        for (char *rest = help, *line; (line = strsep(&rest, "\n"));)
+            check(strlen(line) <= 100, "%s: %s", command_name((enum command_id)command), line);
+        free(help);
+    }
+}
+
+static void completions_name_every_option(void **state) {
+    (void)state;
+    static const char *const shells[] = {"bash", "zsh", "fish"};
+    for (int i = 0; i < 3; i++) {
+        const struct options options = {.command = COMMAND_COMPLETIONS, .positional = shells[i]};
+        struct caught caught;
+        catch_begin(&caught, &stdout);
+        const int code = command_completions(&options);
+        catch_end(&caught);
+        assert_int_equal(code, APP_OK);
+        for (int id = 0; id < OPT_COUNT; id++) {
+            for (int command = 0; command < COMMAND_COUNT; command++) {
+                struct option_row row;
+                if (!option_row_get((enum command_id)command, (enum option_id)id, &row)) continue;
+                char part[80];
+                snprintf(part, sizeof part, "%s%s", i == 2 ? "-l " : "--", row.flag);
+                check(strstr(caught.text, part), "%s lacks '%s'", shells[i], part);
+            }
+        }
+        free(caught.text);
+    }
+}
+
+TEST_PROGRAM(options) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_what_help_shows),
+        cmocka_unit_test(defaults_have_the_type_of_their_kind),
+        cmocka_unit_test(defaults_are_values),
+        cmocka_unit_test(environment_names_follow_from_the_flags),
+        cmocka_unit_test(spellings_are_one_options),
+        cmocka_unit_test(one_flag_may_have_another_kind_in_another_command),
+        cmocka_unit_test(numbers_stay_in_their_ranges),
+        cmocka_unit_test(choices_are_the_tables),
+        cmocka_unit_test(flags_are_switched_on_and_off),
+        cmocka_unit_test(paths_are_not_empty),
+        cmocka_unit_test(lists_grow_to_their_limit),
+        cmocka_unit_test(seeds_have_64_bits),
+        cmocka_unit_test(sizes_have_suffixes),
+        cmocka_unit_test(of_an_option_given_twice_the_last_is_used),
+        cmocka_unit_test(unknown_options_are_refused_with_a_guess),
+        cmocka_unit_test(arguments_without_a_flag_are_for_some_commands),
+        cmocka_unit_test(help_is_seen_where_a_flag_may_be),
+        cmocka_unit_test(the_command_line_beats_the_environment),
+        cmocka_unit_test(variables_are_checked_as_flags_are),
+        cmocka_unit_test(bench_speculates_by_a_variable_of_its_own),
+        cmocka_unit_test(an_empty_variable_is_unset_but_for_keys),
+        cmocka_unit_test(help_and_manual_show_every_row_with_its_default),
+        cmocka_unit_test(help_fits_100_columns),
+        cmocka_unit_test(completions_name_every_option),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
