@@ -465,7 +465,7 @@ static void long_things_are_let_out_whole(void **state) {
     }
 }
 
-TEST_PROGRAM(answer_split) {
+TEST_PROGRAM(answer_parts) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(content_alone_stays_as_it_is),
         cmocka_unit_test(reasoning_is_told_apart),

@@ -53,7 +53,7 @@ static void without_memory_all_is_content(void **state) {
     check(n > 3, "%ld allocations", n); // or nothing was tested
 }
 
-TEST_PROGRAM(split_memory) {
+TEST_PROGRAM(parts_memory) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(without_memory_all_is_content)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
