@@ -57,6 +57,9 @@ static void test_tables_of_streams(void **state) {
                                        "50/99 | host us | sample us |   of B | pages "
                                        "held/shared |  saved |\n"));
     bench_ran("-m " SMALL " --arrive 300 -p 16 -n 8 --itl-ms 0,5 --batch 2", &caught);
+    assert_non_null(strstr(caught.out,
+                           "| streams | prompt t/s |      t/s | gap ms 50/99/max | > bound "
+                           "| first ms 50/99 | host us | sample us |   of B |\n"));
     assert_non_null(strstr(caught.out, "| pp300 arrives, 5 ms |       2 | "));
     assert_non_null(strstr(caught.out, "|                 tg8 |       2 |            | "));
     assert_int_equal(occurrences(caught.out, "\n"), 8);

@@ -232,7 +232,12 @@ static void test_each_model_and_thread_count_has_a_titled_table(void **state) {
     row_whole(&rows[3], COLUMN_N_THREADS, 1);
     row_text(&rows[3], COLUMN_MODEL_FILENAME, "other.gguf");
     rows_caught(&config_md, &plain, rows, 4, &caught);
-    assert_int_equal(occurrences(caught.out, "drafter | length | temp | streams | none t/s |"), 3);
+    assert_int_equal(occurrences(caught.out,
+                                 "|        drafter | length | temp | streams | none t/s |"
+                                 "      t/s | ratio |  says | drafted | accepted |"
+                                 " tokens/step | drafted/step | bytes/token |"
+                                 "    text |\n"),
+                     3);
     assert_int_equal(occurrences(caught.out, "avx2, 2 threads, kv f16, tg4, forced text\n\n|"), 1);
     assert_int_equal(occurrences(caught.out, "\n\nllama 20M Q8_0, cpu avx2, 1 thread, kv"), 2);
     assert_int_equal(occurrences(caught.out, "|         lookup |   auto |"), 4);
