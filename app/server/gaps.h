@@ -13,7 +13,7 @@ struct gaps {
 };
 
 void gaps_deinit(struct gaps *gaps);
-void gaps_add(struct gaps *gaps, double ms);                   // lost where memory is
+void gaps_add(struct gaps *gaps, double ms);                   // lost where memory runs out
 double gaps_percentile(const struct gaps *gaps, double share); // ms; NaN: none
 
 #endif

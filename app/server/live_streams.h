@@ -37,7 +37,7 @@ struct live_streams {
 };
 
 void live_streams_clear(struct live_streams *streams); // numbers continue
-// A token. Lost where memory is.
+// A token. It is lost where memory runs out.
 void live_streams_token(struct live_streams *streams, const char *id, int index,
                         const rn_event *event);
 // Takes the engine's picture. A stream that is in neither of two pictures has ended.

@@ -39,7 +39,7 @@ bool sink_reopen(struct log_sink *sink);
 // Lines that were dropped or could not be written.
 uint64_t sink_lost(struct log_sink *sink);
 uint64_t sink_written(struct log_sink *sink);
-// Waits until no line is queued, at most so long. False: some are.
+// Waits until no line is queued, at most this time. False: some are.
 bool sink_flush(struct log_sink *sink, int wait_ms);
 // Writes queued lines for at most this time, then drops the rest. Returns sink_lost. NULL is fine.
 uint64_t sink_close(struct log_sink *sink, int wait_ms);

@@ -27,7 +27,7 @@ struct metrics_histogram {
 
 // Calls that ended so.
 struct metrics_answer {
-    const struct route *route; // NULL: of a path that there is not
+    const struct route *route; // NULL: of an unknown path
     int status;
     uint64_t count;
 };

@@ -41,11 +41,11 @@ struct server_config {
     int connections_max;
     int workers;
     double header_s, body_s, idle_s; // to read a request's head and body; between requests
-    double keepalive_s;              // a stream that is silent so long gets a comment
-    double stall_s;          // a reader that takes nothing for so long, or twice that, is cut off
-    double stuck_s;          // a step that takes longer makes the server unhealthy
-    double request_s;        // most time of a request; 0: no limit
-    double drain_s;          // most time to finish streams at the end; 0: no limit
+    double keepalive_s;              // a stream that is silent for this time gets a comment
+    double stall_s;   // a client that reads nothing for this time, or twice that, is disconnected
+    double stuck_s;   // a step that takes longer makes the server unhealthy
+    double request_s; // most time of a request; 0: no limit
+    double drain_s;   // most time to finish streams at the end; 0: no limit
     size_t stream_bytes_max; // unsent bytes of a stream, then its requests are paused
 
     // on the I/O thread, and not to wait for anything: a signal came while the model was being

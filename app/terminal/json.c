@@ -18,12 +18,6 @@ bool json_put(json_t *object, const char *key, json_t *value) {
     return json_object_set_new(object, key, value) == 0;
 }
 
-bool json_merge(json_t *object, json_t *part) {
-    const bool ok = object && part && json_object_update(object, part) == 0;
-    json_decref(part);
-    return ok;
-}
-
 json_t *json_append(json_t *rows, json_t *object, bool ok) {
     ok = json_array_append_new(rows, object) == 0 && ok;
     if (ok) return rows;

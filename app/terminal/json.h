@@ -12,8 +12,6 @@ json_t *json_number(double value);
 json_t *json_text(const char *data, size_t len);
 // Takes value over, NULL too. False: out of memory.
 bool json_put(json_t *object, const char *key, json_t *value);
-// Adds part's members, and takes part over; each may be NULL. False: out of memory.
-bool json_merge(json_t *object, json_t *part);
 // rows with object behind them; takes both over, object may be NULL. NULL: memory ran out, now or,
 // where !ok, before.
 json_t *json_append(json_t *rows, json_t *object, bool ok);
