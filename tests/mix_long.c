@@ -3,7 +3,7 @@
 //   mix_long [N requests, 10000]      MIX_SEED=... chooses the seed
 //
 // MIX_ONLY=... (hexadecimal, as a mismatch prints it) runs that mix alone. What test_mix finds with
-// f16, MIX_SEED=20261115 mix_long 4200 finds too.
+// f16, TEST_ALL=1 MIX_SEED=20261115 mix_long 4200 finds too.
 #include <time.h>
 
 #include "mix.h"

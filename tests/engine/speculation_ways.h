@@ -116,7 +116,7 @@ static inline void ways_run(struct mix_cases *cases, const rn_model *draft, enum
     struct mix_totals sum = {0};
     time.state = seed;
     bare_clock = (struct engine_clock){noisy_now, &time};
-    for (int i = first; i < N_WAYS; i += test_scale(3, 2, 1) * stride) {
+    for (int i = first; i < N_WAYS; i += test_scale(4, 3, 1) * stride) {
         struct mix_how how = ways[i].how;
         struct mix_totals totals = {0};
         if (ways[i].must & WAY_MODEL) how.draft = draft;
