@@ -2,7 +2,7 @@
 // from the experts, so its coefficients are found once, by asking op_cost() for unit batches, and
 // applied in a time that does not depend on the number of ops. A new op needs nothing here as long
 // as its cost is affine in its rows and linear in what it reads of the KV groups.
-// Callers: the engine's ledger and its pace.
+// Callers: the engine's ledger and its price.
 #ifndef RN_PLAN_COST_RATES_H
 #define RN_PLAN_COST_RATES_H
 
