@@ -2,8 +2,6 @@
 // roofline follow.
 #include "plan/cost.h"
 
-#include "plan/batch.h"
-
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Positions that a query at pos sees in a group.
@@ -24,37 +22,6 @@ static void add_queries(const struct plan_kv_group *group, int64_t first, int64_
     const int64_t oldest = first + 1 - visible(group, first);
     *read += last + 1 - oldest;
     for (int64_t pos = first; pos <= last; pos++) *pairs += visible(group, pos);
-}
-
-// The out rows of a sequence need not be neighbours; what is read reaches from the first one's
-// oldest key to the last.
-static void add_out_rows(const struct plan_kv_group *group, const struct batch *batch,
-                         const struct batch_seq *seq, int64_t *read, int64_t *pairs) {
-    if (seq->n_out == 0) return;
-    if (group->kind == KV_RECURRENT) {
-        *read += 1;
-        return;
-    }
-    const int32_t *row = batch->out_row + seq->first_out;
-    const int64_t first = batch->pos[row[0]], last = batch->pos[row[seq->n_out - 1]];
-    *read += last + 1 - (first + 1 - visible(group, first));
-    for (int i = 0; i < seq->n_out; i++) *pairs += visible(group, batch->pos[row[i]]);
-}
-
-void batch_shape_of(const struct plan *plan, const struct batch *batch, struct batch_shape *out) {
-    *out = (struct batch_shape){.n_tokens = batch->n_tokens,
-                                .n_out = batch->n_out,
-                                .n_logits = batch->n_logits};
-    for (int g = 0; g < plan->n_group; g++) {
-        const struct plan_kv_group *group = &plan->group[g];
-        for (int s = 0; s < batch->n_seqs; s++) {
-            const struct batch_seq *seq = &batch->seq[s];
-            add_queries(group, seq->first_pos, seq->n_tokens, &out->kv_read[g][ROWS_TOKENS],
-                        &out->kv_pairs[g][ROWS_TOKENS]);
-            add_out_rows(group, batch, seq, &out->kv_read[g][ROWS_OUT],
-                         &out->kv_pairs[g][ROWS_OUT]);
-        }
-    }
 }
 
 void batch_shape_decode(const struct plan *plan, int pos, struct batch_shape *out) {

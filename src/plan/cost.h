@@ -5,8 +5,6 @@
 
 #include "plan/plan.h"
 
-struct batch;
-
 // The numbers of a batch that costs depend on.
 struct batch_shape {
     int64_t n_tokens, n_out, n_logits;
@@ -32,7 +30,6 @@ struct cost {
     uint64_t flops;     // a multiply-add is two
 };
 
-void batch_shape_of(const struct plan *plan, const struct batch *batch, struct batch_shape *out);
 // One sequence, one token at position pos, with logits: a decode step.
 void batch_shape_decode(const struct plan *plan, int pos, struct batch_shape *out);
 

@@ -132,25 +132,20 @@ static bool run(const struct fixture *f, const char *variant, int threads, int c
     const rn_status status = here_try(&here, &f->plan, &config, threads, &err);
     if (status == RN_ERR_UNSUPPORTED) return false;
     check(status == RN_OK, "%s", err.message);
+    struct batch_builder builder;
+    assert_int_equal(batch_builder_init(&builder, 0, chunk, chunk, 1, NULL), RN_OK);
     *bytes = 0;
     for (int at = 0; at < TOKENS; at += chunk) {
         const int n = TOKENS - at < chunk ? TOKENS - at : chunk;
-        int32_t pos[TOKENS], row[TOKENS];
-        for (int i = 0; i < n; i++) pos[i] = at + i, row[i] = i;
-        const struct batch_seq seq = {.n_tokens = n, .first_pos = at, .n_out = n};
-        const struct batch batch = {.n_tokens = n,
-                                    .n_seqs = 1,
-                                    .n_out = n,
-                                    .n_logits = n,
-                                    .token = token + at,
-                                    .pos = pos,
-                                    .out_row = row,
-                                    .seq = &seq};
-        here_run(&here, &batch);
+        batch_begin(&builder, NULL);
+        batch_add(&builder, &(struct batch_rows){
+                                .first_pos = at, .n_tokens = n, .token = token + at, .n_out = n});
+        here_run(&here, &builder.batch);
         *bytes += here.result.expert_bytes;
         for (int i = 0; i < n; i++)
             memcpy(logits + (at + i) * VOCAB, here.result.logits[i], VOCAB * sizeof *logits);
     }
+    batch_builder_deinit(&builder);
     here_destroy(&here);
     return true;
 }

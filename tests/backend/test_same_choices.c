@@ -220,25 +220,19 @@ static void world_deinit(struct world *w) {
 static const int32_t *run(struct backend *backend, const struct wish *wish, int n,
                           const float *const **logits) {
     static struct choice choice[BATCH];
-    static int32_t token[BATCH], pos[BATCH];
+    static int32_t token[BATCH];
+    struct batch_builder builder;
     for (int i = 0; i < n; i++) {
         choice[i] = wish[i].choice;
         token[i] = wish[i].row;
-        pos[i] = i;
     }
-    const struct batch_seq seq = {.n_tokens = n, .n_out = n};
-    const struct batch batch = {.n_tokens = n,
-                                .n_seqs = 1,
-                                .n_out = n,
-                                .n_logits = n,
-                                .token = token,
-                                .pos = pos,
-                                .out_row = pos,
-                                .seq = &seq,
-                                .choice = choice};
+    assert_int_equal(batch_builder_init(&builder, 0, n, n, 1, NULL), RN_OK);
+    batch_begin(&builder, choice);
+    batch_add(&builder, &(struct batch_rows){.n_tokens = n, .token = token, .n_out = n});
     static struct step_result result;
     rn_error err = {0};
-    check(backend_run(backend, &batch, &result, &err) == RN_OK, "%s", err.message);
+    check(backend_run(backend, &builder.batch, &result, &err) == RN_OK, "%s", err.message);
+    batch_builder_deinit(&builder);
     if (logits) *logits = result.logits;
     return result.token;
 }

@@ -43,27 +43,21 @@ static void world_deinit(struct world *w) {
 
 // The tokens from an empty sequence on.
 static void run(struct world *w) {
-    static const uint32_t page;
-    int32_t token[TOKENS], at[TOKENS];
-    for (int i = 0; i < TOKENS; i++) {
-        token[i] = i * 7 % w->n_vocab;
-        at[i] = i;
-    }
+    uint32_t page = 0, *table[] = {&page, &page, &page};
+    int32_t token[TOKENS];
+    for (int i = 0; i < TOKENS; i++) token[i] = i * 7 % w->n_vocab;
     const struct batch_page clear[] = {{0, 0, BATCH_ZERO}, {1, 0, BATCH_ZERO}, {2, 0, BATCH_ZERO}};
-    const struct batch_seq seq = {.n_tokens = TOKENS,
-                                  .n_out = TOKENS,
-                                  .page_table = {&page, &page, &page}};
-    const struct batch batch = {.n_tokens = TOKENS,
-                                .n_seqs = 1,
-                                .n_out = TOKENS,
-                                .n_logits = TOKENS,
-                                .token = token,
-                                .pos = at,
-                                .out_row = at,
-                                .seq = &seq,
-                                .n_pages = 3,
-                                .page = clear};
-    assert_int_equal(backend_run(w->backend, &batch, &w->result, NULL), RN_OK);
+    struct batch_builder builder;
+    assert_int_equal(batch_builder_init(&builder, 3, TOKENS, TOKENS, 1, NULL), RN_OK);
+    batch_begin(&builder, NULL);
+    builder.batch.n_pages = 3;
+    builder.batch.page = clear;
+    batch_add(&builder, &(struct batch_rows){.page_table = table,
+                                             .n_tokens = TOKENS,
+                                             .token = token,
+                                             .n_out = TOKENS});
+    assert_int_equal(backend_run(w->backend, &builder.batch, &w->result, NULL), RN_OK);
+    batch_builder_deinit(&builder);
 }
 
 // Runs it on threads of its own, and keeps the logits.

@@ -4,7 +4,6 @@
 
 #include "check.h"
 #include "model/model.h"
-#include "plan/batch.h"
 #include "plan/cost_rates.h"
 #include "recurrent_model.h"
 #include "weights/synthetic.h"
@@ -31,32 +30,44 @@ static void same_cost(const char *name, const struct cost *a, const struct cost 
 #undef SAME
 }
 
+// Adds the rows of one sequence at positions [first, first + n): KV is read once for all of them,
+// from the first one's oldest key on, and each row meets every key that it sees.
+static void add_rows(const struct plan_kv_group *group, int64_t first, int64_t n, int64_t *read,
+                     int64_t *pairs) {
+    if (n == 0) return;
+    if (group->kind == KV_RECURRENT) {
+        *read += 1;
+        return;
+    }
+    for (int64_t pos = first; pos < first + n; pos++) {
+        const bool cut = group->kind == KV_WINDOW && pos + 1 > group->window;
+        const int64_t sees = cut ? group->window : pos + 1;
+        *read += pos == first ? sees : 1;
+        *pairs += sees;
+    }
+}
+
 // A batch of a few sequences: decoding ones, chunks, chunks that end their prompt, and chunks all
-// of whose rows give logits. Added one by one it is the shape of the whole.
+// of whose rows give logits.
 static void random_shape(const struct plan *plan, uint32_t *state, const char *name,
                          struct batch_shape *out) {
-    int32_t pos[MAX_SEQS * MAX_ROWS], rows[MAX_SEQS * MAX_ROWS];
-    struct batch_seq seq[MAX_SEQS] = {0};
-    struct batch batch = {.n_seqs = 1 + random_below(state, MAX_SEQS),
-                          .pos = pos,
-                          .out_row = rows,
-                          .seq = seq};
     struct batch_shape added = {0};
-    for (int s = 0; s < batch.n_seqs; s++) {
-        seq[s].first_row = batch.n_tokens;
-        seq[s].n_tokens = random_below(state, 2) ? 1 : 1 + random_below(state, MAX_ROWS);
-        seq[s].first_pos = random_below(state, 3) ? random_below(state, 3000) : 0;
-        seq[s].first_out = batch.n_out;
-        const int outs[] = {0, 1, seq[s].n_tokens};
-        seq[s].n_out = outs[random_below(state, 3)];
-        for (int i = 0; i < seq[s].n_tokens; i++) pos[batch.n_tokens + i] = seq[s].first_pos + i;
-        for (int i = 0; i < seq[s].n_out; i++)
-            rows[batch.n_out + i] = batch.n_tokens + seq[s].n_tokens - seq[s].n_out + i;
-        batch.n_tokens += seq[s].n_tokens;
-        batch.n_out = batch.n_logits = batch.n_out + seq[s].n_out;
-        batch_shape_add(plan, &added, seq[s].first_pos, seq[s].n_tokens, seq[s].n_out);
+    *out = (struct batch_shape){0};
+    for (int s = 1 + random_below(state, MAX_SEQS); s > 0; s--) {
+        const int n_tokens = random_below(state, 2) ? 1 : 1 + random_below(state, MAX_ROWS);
+        const int first_pos = random_below(state, 3) ? random_below(state, 3000) : 0;
+        const int n_out = (const int[]){0, 1, n_tokens}[random_below(state, 3)];
+        batch_shape_add(plan, &added, first_pos, n_tokens, n_out);
+        out->n_tokens += n_tokens;
+        out->n_out += n_out;
+        out->n_logits += n_out;
+        for (int g = 0; g < plan->n_group; g++) {
+            add_rows(&plan->group[g], first_pos, n_tokens, &out->kv_read[g][ROWS_TOKENS],
+                     &out->kv_pairs[g][ROWS_TOKENS]);
+            add_rows(&plan->group[g], first_pos + n_tokens - n_out, n_out,
+                     &out->kv_read[g][ROWS_OUT], &out->kv_pairs[g][ROWS_OUT]);
+        }
     }
-    batch_shape_of(plan, &batch, out);
     check(memcmp(out, &added, sizeof added) == 0, "%s: the parts are not the whole", name);
 }
 

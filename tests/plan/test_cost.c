@@ -1,7 +1,6 @@
 // The cost functions against sums done by hand.
 #include "check.h"
-#include "plan/batch.h"
-#include "plan/cost.h"
+#include "plan/cost_rates.h"
 
 enum { EMBD = 64, HEADS = 4, HEADS_KV = 2, DIM = 16, VOCAB = 100 };
 
@@ -100,20 +99,9 @@ static void a_batch_of_sequences_costs_the_sum_of_their_kv_and_the_weights_once(
     struct plan plan;
     build(&plan, KV_FULL, 0);
     // a prompt's chunk of 4 at position 8 without logits, and a decode at 20
-    const int32_t pos[5] = {8, 9, 10, 11, 20}, token[5] = {0}, out_row[1] = {4};
-    const struct batch_seq seq[2] = {
-        {.first_row = 0, .n_tokens = 4, .first_pos = 8},
-        {.first_row = 4, .n_tokens = 1, .first_pos = 20, .first_out = 0, .n_out = 1}};
-    const struct batch batch = {.n_tokens = 5,
-                                .n_seqs = 2,
-                                .n_out = 1,
-                                .n_logits = 1,
-                                .token = token,
-                                .pos = pos,
-                                .out_row = out_row,
-                                .seq = seq};
-    struct batch_shape shape;
-    batch_shape_of(&plan, &batch, &shape);
+    struct batch_shape shape = {0};
+    batch_shape_add(&plan, &shape, 8, 4, 0);
+    batch_shape_add(&plan, &shape, 20, 1, 1);
     assert_int_equal(shape.kv_read[0][ROWS_TOKENS], 12 + 21);
     assert_int_equal(shape.kv_pairs[0][ROWS_TOKENS], 9 + 10 + 11 + 12 + 21);
     assert_int_equal(shape.kv_read[0][ROWS_OUT], 21);
@@ -160,20 +148,10 @@ static void a_recurrence_reads_one_state_for_each_sequence(void **state) {
     op.kv.group = g;
     op.kv.layer = 1;
     plan_add_op(&plan, &op);
-    const int32_t pos[5] = {8, 9, 10, 11, 20}, token[5] = {0}, out_row[2] = {3, 4};
-    const struct batch_seq seq[3] = {
-        {.first_row = 0, .n_tokens = 4, .first_pos = 8, .first_out = 0, .n_out = 1},
-        {.first_row = 4, .n_tokens = 0, .first_pos = 9, .first_out = 1, .n_out = 0},
-        {.first_row = 4, .n_tokens = 1, .first_pos = 20, .first_out = 1, .n_out = 1}};
-    const struct batch batch = {.n_tokens = 5,
-                                .n_seqs = 3,
-                                .n_out = 2,
-                                .token = token,
-                                .pos = pos,
-                                .out_row = out_row,
-                                .seq = seq};
-    struct batch_shape shape;
-    batch_shape_of(&plan, &batch, &shape);
+    struct batch_shape shape = {0};
+    batch_shape_add(&plan, &shape, 8, 4, 1);
+    batch_shape_add(&plan, &shape, 9, 0, 0);
+    batch_shape_add(&plan, &shape, 20, 1, 1);
     assert_int_equal(shape.kv_read[g][ROWS_TOKENS], 2);
     assert_int_equal(shape.kv_pairs[g][ROWS_TOKENS], 0);
     assert_int_equal(shape.kv_read[g][ROWS_OUT], 2);

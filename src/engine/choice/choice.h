@@ -9,7 +9,7 @@
 #include "plan/choice.h"
 #include "runnel.h"
 
-enum { CHOICE_DRY_MATCH = 1024 }; // tokens; a longer repetition counts as one of this length
+enum { CHOICE_DRY_MATCH = 1024 }; // tokens; a longer repetition is taken as one of this length
 
 // Scratch of one thread.
 struct choice_scratch {

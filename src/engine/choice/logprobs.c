@@ -23,7 +23,7 @@ static int find_likeliest(const float *logits, int n_vocab, int most, rn_logprob
     return n;
 }
 
-// A NaN and what is above the largest finite one do not count; what is below all weighs nothing.
+// NaN and infinity have no part in the sum: top is the largest finite logit. -infinity weighs 0.
 static double log_of_sum(const float *logits, int n_vocab, float top) {
     double sum = 0;
     for (int i = 0; i < n_vocab; i++) {

@@ -1,6 +1,6 @@
-// Who proposes the next tokens of a sequence, behind one interface. A draft is never trusted: the
-// step evaluates it as further rows of the sequence and keeps what it would have chosen anyway, so
-// a drafter may be wrong, and may be as simple as it likes. Called by the step's thread alone;
+// Drafters propose the next tokens of a sequence, behind one interface. A draft is never trusted:
+// the step evaluates it as further rows of the sequence and keeps what it would have chosen anyway,
+// so a drafter may be wrong, and may be as simple as it likes. Called by the step's thread alone;
 // nothing here allocates after create.
 //
 //   offer ---> the controller chooses ---> draft (those that are not free) ---> run, sample --->
@@ -61,7 +61,7 @@ struct drafter_class {
     void (*leave)(struct drafter *drafter, struct seq *seq);
     // The sequence is over: its text may serve others.
     void (*learn)(struct drafter *drafter, const struct seq *seq);
-    // What was learned of sequences that are over is not to be used any more.
+    // Texts of sequences that are over are not to be used any more.
     void (*forget)(struct drafter *drafter);
     void (*destroy)(struct drafter *drafter);
 };
@@ -75,7 +75,7 @@ struct drafter {
 // What is kept for the drafts of a sequence, from submit on; see seq.h.
 struct seq_draft {
     struct suffix_index own; // of its tokens, for lookup
-    struct spec_rates rates; // how often what was drafted for it was accepted
+    struct spec_rates rates; // how often its drafts were accepted
     int slot;                // of the drafter "model"; -1: none
     // the draft that this step verifies
     rn_drafter drafter;

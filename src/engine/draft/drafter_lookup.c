@@ -1,5 +1,5 @@
 // The drafter "lookup": what followed the sequence's last tokens earlier in the sequence itself.
-// It holds nothing: the index is the sequence's, and gets on with each offer.
+// It holds nothing: the index is the sequence's, and grows with each offer.
 #include <assert.h>
 #include <stdlib.h>
 

@@ -358,7 +358,7 @@ static void add_unseen(const struct kv *kv, const struct kv_table *table, int n_
     }
 }
 
-// Takes the copies that writing the block needs off what is left; false: they do not fit.
+// Takes the copies that writing the block needs off the rest; false: they do not fit.
 static bool copies_fit(const struct kv *kv, const struct kv_table *table, uint32_t block,
                        struct room *room) {
     for (int g = 0; g < kv->n_group; g++) {
@@ -406,7 +406,7 @@ int kv_room(const struct kv *kv, const struct kv_table *table, int n_done, int w
 static void make_writable(struct kv *kv, struct kv_table *table, int g, uint32_t block) {
     const uint32_t id = table->page[g][block];
     const struct kv_page *const page = &kv->group[g].page[id];
-    assert(block >= table->n_node); // what is registered for this table is full
+    assert(block >= table->n_node); // registered blocks are full, and are not written
     if (page->ref == 1) {
         if (page->node != KV_ROOT) prefix_detach(kv, g, id);
         return;
@@ -449,7 +449,7 @@ void kv_mark(struct kv *kv, struct kv_table *table, int n_done) {
         table->mark_page[g] = KV_NO_PAGE;
         if (kv->group[g].kind != KV_RECURRENT || n_done == 0) continue;
         table->mark_page[g] = table->page[g][state_block(table->mark)];
-        kv_page_hold(kv, g, table->mark_page[g]); // who writes to it copies it now
+        kv_page_hold(kv, g, table->mark_page[g]); // the next write copies it
     }
 }
 
@@ -491,7 +491,7 @@ int kv_settle(struct kv *kv, struct kv_table *table, int n_kept, int n_all) {
 
 void kv_release(struct kv *kv, struct kv_table *table) {
     assert(!table->marked);
-    // The last block first: what is least recently used then has nothing behind it.
+    // The last block first: the least recently used page then has no block behind it.
     for (uint32_t b = table->n_page; b-- > 0;) {
         for (int g = 0; g < kv->n_group; g++) {
             if (b < table->first[g]) continue;

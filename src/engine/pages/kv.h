@@ -1,4 +1,4 @@
-// Pages of KV memory and who owns them. The manager knows ids and bytes; the memory is the
+// Pages of KV memory and their owners. The manager knows ids and bytes; the memory is the
 // backend's. A page holds 32 positions (a block) of all layers of a group. All groups draw on one
 // budget in bytes: a page that no table holds is reclaimable, whatever group needs its bytes.
 //
@@ -118,7 +118,7 @@ int kv_room(const struct kv *kv, const struct kv_table *table, int n_done, int w
 
 // Makes positions [n_done, n_done + n) writable: gives back what position n_done and later ones
 // cannot see, copies a shared page that will be written, takes new pages. False: not enough bytes,
-// nothing was changed but what was given back.
+// nothing was changed but the pages that were given back.
 bool kv_grow(struct kv *kv, struct kv_table *table, int n_done, int n);
 
 // Positions from n_done on are tried: kv_grow, a run, then kv_settle says which stay. In between
@@ -155,7 +155,7 @@ const struct batch_page *kv_take_ops(struct kv *kv, int *n);
 
 void kv_get_stats(const struct kv *kv, struct kv_stats *out);
 
-// A picture of all pages, the groups' one after the other (kv_view.c): room for so many, to be
+// A picture of all pages, the groups' one after the other (kv_view.c): room for that many, to be
 // initialised once; then the states, which leave nobody as a holder, then every table that holds
 // pages, with the id of its request.
 size_t kv_view_pages(const struct kv *kv);

@@ -90,7 +90,7 @@ rn_status prefix_init(struct kv *kv, int max_tables, rn_error *err);
 void prefix_deinit(struct kv *kv);
 // Moves the table's count to a node of the same salt, its n_node-th block.
 void prefix_move(struct kv *kv, struct kv_table *table, uint32_t node, uint32_t n_node);
-// The node so many blocks above.
+// The node n blocks above.
 uint32_t prefix_above(const struct kv *kv, uint32_t node, uint32_t n_block);
 // Takes the page from its node, which goes when nothing else needs it.
 void prefix_detach(struct kv *kv, int g, uint32_t id);

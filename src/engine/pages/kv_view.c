@@ -1,4 +1,4 @@
-// A picture of the pages, for those who watch: the state of each, and by whom it is held. Pages
+// A picture of the pages, for watchers: the state of each, and the sequence that holds it. Pages
 // that never had memory are free in every picture, so nothing but the used ones is written again.
 #include <assert.h>
 

@@ -2,7 +2,7 @@
 // block in each group that has one. Equal chains of nodes are equal prefixes; a chain begins at the
 // root or at its salt's node. The hash of a node is seeded by its parent's and the root's is drawn,
 // so nobody can aim at a bucket. Nodes come from a pool: when it is empty, old pages are evicted
-// for a few nodes, or the table goes on unregistered. Called as kv.c is.
+// for a few nodes, or the table continues unregistered. Called as kv.c is.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

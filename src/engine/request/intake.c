@@ -2,7 +2,7 @@
 //
 // Orders that matter: a sequence enters the table before the inbox, so whoever buries it leaves
 // something that the reaper finds; a flag of a sequence is set before `flagged`, and `flagged` is
-// raised anew for sequences that were flagged while they lay in the inbox, so no flag is missed.
+// raised again for sequences that were flagged while they were in the inbox, so no flag is missed.
 // The stacks have no ABA problem: they are pushed to one by one but only ever taken whole.
 #include "engine/request/intake.h"
 

@@ -1,4 +1,4 @@
-// Where other threads meet the engine: submit, cancel, pause, and freeing what is over. The step
+// Where other threads meet the engine: submit, cancel, pause, and freeing ended sequences. The step
 // itself takes no lock: it takes the whole inbox with one exchange, looks at flags, and leaves the
 // dead on a stack. The lock guards the table of live sequences between submitters, cancellers and
 // reapers only; a sequence is freed under it, so an id that is found is alive.
@@ -55,7 +55,7 @@ void intake_reap(struct intake *intake); // frees the buried; not the step's thr
 
 // --- the step's thread ---
 
-struct seq *intake_take(struct intake *intake); // what was submitted since, oldest first
+struct seq *intake_take(struct intake *intake); // those submitted since, oldest first
 bool intake_take_flag(struct intake *intake);   // whether flags changed since the last call
 void intake_admitted(struct intake *intake);    // one of the waiting was admitted or ended
 // One of the admitted waits again. It counts, so that no more than max_waiting and those that run

@@ -17,7 +17,7 @@ struct output {
 };
 
 // The longest text that a call gives out, with stop strings of up to that many bytes. Room for one
-// token, with what came before and was held back: a stop string's beginning, half a character.
+// token, with the bytes before it that were held back: a stop string's start, half a character.
 static inline size_t output_token_max(size_t token_bytes_max) { return 3 * (token_bytes_max + 4); }
 static inline size_t output_text_max(size_t stop_bytes_max, size_t token_bytes_max) {
     return stop_bytes_max + output_token_max(token_bytes_max);
@@ -29,7 +29,7 @@ rn_status output_init(struct output *output, const char *const *stop, size_t n_s
                       size_t token_bytes_max, int n_tokens, rn_error *err);
 void output_deinit(struct output *output);
 
-// Drops what was given out.
+// Drops the text that was given out.
 void output_begin(struct output *output);
 
 // Adds a token's bytes; returns the text that is now certain (it may be empty, and is valid until

@@ -121,7 +121,7 @@ static void fill_service(struct seq *seq, const rn_request *request,
     seq->choices.constraint = request->constraint;
 }
 
-// Where the step describes its choices, and leaves what is handed out with its events.
+// Room for the step's descriptions of choices, and for results that are handed out with events.
 static rn_status allocate_results(struct seq *seq, const rn_request *request,
                                   const struct seq_limits *limits, rn_error *err) {
     const int n_tokens = 1 + seq->draft_max; // of a step

@@ -66,7 +66,7 @@ struct seq {
     rn_timings timings;
     struct choices choices; // its sampling and breakers are owned
 
-    // --- at its begin and end, or for some requests alone ---
+    // --- at its start and end, or for some requests alone ---
     struct seq *next;             // in the inbox, the list of the done, the grave
     struct seq *same_bucket;      // in the intake's table
     uint64_t user;                // hash of the user's name; 0: none

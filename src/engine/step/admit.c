@@ -1,14 +1,15 @@
-// The first half of the schedule: what other threads left (new sequences, cancels, pauses), whose
-// time is up, and who may run. In the order of priority, of the user who was served least, and of
-// age, a waiting sequence is admitted when there is a place and its pages fit beside those that the
-// running ones will want next; nobody overtakes one that does not fit yet. A sequence of higher
-// priority takes the place and the pages of the most junior of a lower one.
+// The first half of the schedule: new sequences, cancels and pauses of other threads, deadlines,
+// and admission. Waiting sequences are admitted in the order of priority, of the user who was
+// served least, and of age. A sequence is admitted when there is a place and its pages fit beside
+// those that the running ones will want next. Admission is in order: a sequence that does not fit
+// blocks those behind it. A sequence of higher priority takes the place and the pages of the most
+// junior of a lower one.
 #include <assert.h>
 #include <string.h>
 
 #include "engine/step/engine.h"
 
-enum { MAX_TURNS = 128 }; // that are found by one look at all who wait
+enum { MAX_TURNS = 128 }; // that one pass over the waiting sequences finds
 
 // ---------------------------------------------------------------- places
 
@@ -97,8 +98,8 @@ static rn_status end_of(const struct seq *seq, uint64_t now) {
     return seq->deadline_ns <= now ? RN_ERR_DEADLINE : RN_OK;
 }
 
-// One that goes on: other threads may change its flags in the middle of a step, which looks at
-// them here alone.
+// Takes the flags of a sequence that has not ended. Other threads may change them in the middle of
+// a step, which reads them here alone.
 static void look_at(struct engine *engine, struct seq *seq) {
     seq->is_paused = atomic_load_explicit(&seq->paused, memory_order_relaxed);
     if (seq->is_paused && seq->gap_cause == RN_GAP_NONE) seq->gap_cause = RN_GAP_PAUSED;
@@ -106,7 +107,8 @@ static void look_at(struct engine *engine, struct seq *seq) {
     if (seq->deadline_ns < engine->next_deadline) engine->next_deadline = seq->deadline_ns;
 }
 
-// Ends what was cancelled or is late, looks at who is paused, and finds the next deadline.
+// Ends sequences that were cancelled or are late, takes the flags of the others, and finds the next
+// deadline.
 static void look_at_all(struct engine *engine, uint64_t now) {
     engine->next_deadline = UINT64_MAX;
     for (int i = engine->n_running - 1; i >= 0; i--) {
@@ -189,7 +191,8 @@ void engine_turns_pop(const struct engine *engine, struct seq **list, int n) {
     turns_sift(engine, list, n - 1, 0);
 }
 
-// The running choice of the same request whose prompt is evaluated, for one that has not begun.
+// For a sequence that was never admitted: the running choice of its request that has evaluated the
+// prompt. NULL: there is none.
 static const struct seq *leader_of(const struct seq *seq) {
     const struct seq *leader = seq->was_admitted ? NULL : seq->family->leader;
     return leader && leader->state == SEQ_RUNNING && leader->n_done >= seq->n_prompt - 1 ? leader
@@ -219,14 +222,15 @@ static int next_in_turn(const struct engine *engine, struct seq **out, int most)
     return n;
 }
 
-// What of the sequence's tokens is there already; true when it was found, not shared by a choice.
+// The table starts with the cached prefix of the sequence, or with the prompt of another choice.
+// True: with a cached prefix.
 static bool table_begin(struct engine *engine, struct seq *seq) {
     seq->n_done = 0;
     if (seq->embedding) memset(seq->embedding, 0, (size_t)engine->n_embd * sizeof(float));
     const struct seq *leader = seq->choices.index > 0 ? leader_of(seq) : NULL;
     if (leader && seq->n_prompt > 1)
         seq->n_done = kv_fork(engine->kv, &leader->table, &seq->table, seq->n_prompt - 1);
-    // who wants the result of every position finds nothing, but can be found by others
+    // a sequence that wants the result of every position takes no prefix, but registers its own
     const int n_find = engine_wants_all(seq) ? 1 : seq->n_token;
     if (seq->n_done > 0) return false;
     seq->n_done = kv_hit(engine->kv, &seq->table, seq->token, n_find, seq->salt, seq->n_salt);
@@ -250,8 +254,8 @@ static uint64_t held_by(const struct engine *engine, const struct seq *seq) {
     return bytes;
 }
 
-// What a running one will want: the rest of its prompt, at least the next page of each group.
-// Otherwise whoever is let in takes the pages that a prompt has begun to count on.
+// The bytes that a running sequence will want: the rest of its prompt, at least the next page of
+// each group. Without this, a new sequence would take the pages that a prompt in progress needs.
 static uint64_t promised_to(const struct engine *engine, const struct seq *seq) {
     uint64_t page_bytes = 0;
     for (int g = 0; g < engine->kv_config.n_group; g++)
@@ -266,7 +270,7 @@ static uint64_t promised_to_all(const struct engine *engine) {
     return bytes;
 }
 
-// Whether there is a place for it, and its pages fit beside what is held and promised.
+// Whether there is a place for it, and its pages fit beside those that are held and promised.
 static bool has_room(const struct engine *engine, const struct seq *seq, uint64_t promised) {
     if (engine->n_running == 0) return true;
     if (engine->n_running == engine->max_seqs) return false;
@@ -276,13 +280,13 @@ static bool has_room(const struct engine *engine, const struct seq *seq, uint64_
            stats.budget - stats.held_bytes + held_by(engine, seq);
 }
 
-// Somebody has to make way for it: a paused one, or one of lower priority.
+// Whether `other` makes way for it: a paused sequence, or one of lower priority.
 static bool makes_way(const struct seq *other, const struct seq *seq) {
     return other->is_paused || other->priority < seq->priority;
 }
 
-// Whether it has room once everybody made way, so that nobody does in vain. Pages that those share
-// are counted more than once, so this may be wrong, but not in saying no.
+// Whether it has room once all that may make way did, so that no sequence does in vain. Pages that
+// those share are counted more than once, so a yes may be wrong; a no is right.
 static bool could_have_room(const struct engine *engine, const struct seq *seq, uint64_t promised) {
     struct kv_stats stats;
     kv_get_stats(engine->kv, &stats);
@@ -301,7 +305,7 @@ static bool could_have_room(const struct engine *engine, const struct seq *seq, 
     return n_staying < engine->max_seqs && needed_by(engine, seq) + promised <= have;
 }
 
-// All places are taken by those who need not make way.
+// Whether all places are taken by sequences that need not make way.
 static bool is_full_for(const struct engine *engine, const struct seq *seq) {
     if (engine->n_running < engine->max_seqs) return false;
     return !makes_way(engine->running[engine_victim(engine, 0)], seq);

@@ -1,6 +1,6 @@
 // The engine: requests in, events out, one step at a time. A step is five calls: schedule,
 // build_batch, run, sample, publish; around the run, drafts are proposed and settled (step.c). One
-// thread owns it; what others may touch is the intake. After create, a step allocates nothing,
+// thread owns it; other threads touch the intake alone. After create, a step allocates nothing,
 // takes no lock and reads no environment.
 //
 // Run is submit and wait. Where the backend lets steps be in flight, the next one is scheduled,
@@ -54,19 +54,19 @@ struct flight {
 // A chosen token.
 struct pick {
     int32_t token;
-    bool ends;              // it is one that ends a text
-    uint8_t n_logprobs;     // that the sequence has of it
-    struct text_span bytes; // what it adds to the text
+    bool ends;              // the text ends with it
+    uint8_t n_logprobs;     // in the sequence's logprob
+    struct text_span bytes; // that it adds to the text
 };
 
-// What decides who goes first.
+// The facts that decide which sequence goes first.
 struct turn {
     uint64_t id;
     int choice, priority, user_at;
 };
 
-// One that waits. Its turn is kept beside it, so that looking for the next of a thousand reads a
-// few cache lines.
+// A waiting sequence. Its turn is kept beside it, so that looking for the next of a thousand reads
+// a few cache lines.
 struct waiter {
     struct seq *seq;
     struct turn turn;
@@ -74,8 +74,8 @@ struct waiter {
     bool follows;   // ready when the first choice of its request has evaluated the prompt
 };
 
-// What admission waits for: after it found nobody that is ready and fits, it looks at the waiting
-// sequences again when one of these has happened.
+// Admission stops when no waiting sequence is ready, or the next one does not fit. It looks at them
+// again after one of these changes.
 enum engine_change {
     CHANGE_WAITING = 1 << 0, // a sequence joined the waiting ones
     CHANGE_RUNNING = 1 << 1, // a running sequence left its place and its pages
@@ -120,7 +120,7 @@ struct engine {
     int n_waiting;
     struct seq *leaving;    // over, with steps in flight; linked by next
     struct seq *done;       // finished; their events may still be read
-    unsigned changes;       // since admission last let nobody in: enum engine_change
+    unsigned changes;       // since admission stopped: enum engine_change
     uint64_t next_deadline; // no sequence has an earlier one; UINT64_MAX: none has one
 
     int depth;                               // steps that may be in flight
@@ -207,10 +207,10 @@ void engine_sample(struct engine *engine, struct flight *flight);  // sample.c
 void engine_publish(struct engine *engine, struct flight *flight); // publish.c
 // publish.c: the step failed; its sequences end with that status.
 void engine_publish_failure(struct engine *engine, struct flight *flight, rn_status status);
-// step.c: what is there now, beside what the step counted.
+// step.c: the statistics that are states, not counts of steps.
 void engine_fill_stats(struct engine *engine);
 
-// admit.c, the first half of the schedule: new and flagged sequences, deadlines, who may run.
+// admit.c, the first half of the schedule: new and flagged sequences, deadlines, admission.
 void engine_admit(struct engine *engine);
 struct seq *engine_running_remove(struct engine *engine, int index);
 // Takes the pages of running[index] and lets it wait.
@@ -230,10 +230,11 @@ void engine_turns_pop(const struct engine *engine, struct seq **list, int n);
 // caller's.
 void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_finish finish,
                    rn_status status);
-// All its pages, and what a step in flight was to try.
+// Gives back all its pages, those of a draft in flight included.
 void engine_free_table(struct engine *engine, struct seq *seq);
 rn_event *engine_new_event(struct engine *engine, const struct seq *seq);
-// admit.c: what was submitted since waits from now on; every sequence ends, for a device is lost.
+// admit.c: sequences that were submitted since join the waiting ones; every sequence ends, because
+// the device is lost.
 void engine_take_new(struct engine *engine);
 void engine_end_all(struct engine *engine, rn_status status);
 

@@ -47,7 +47,7 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
                    rn_status status) {
     struct output *output = &seq->output;
     const bool given_up = finish == RN_FINISH_CANCELLED || finish == RN_FINISH_ERROR;
-    if (given_up) { // what was held back is text too
+    if (given_up) { // the bytes that were held back are text too
         const struct text_span held = output_feed(output, (struct text_span){"", 0}, true);
         event->text = held.data;
         event->text_len = held.len;

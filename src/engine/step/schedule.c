@@ -1,8 +1,8 @@
-// Who runs in this step, and with how many tokens. Running streams get their next token first, the
-// senior ones before the junior; a stream that finds no page takes those of the most junior, or
-// makes way itself. What is left of the step goes to prompts: as many tokens as the batch holds,
-// or, with a bound on the gap while streams run, as many as the step is expected to have time for.
-// Only when nobody could get on does a prompt take pages from others.
+// The sequences that run in this step, and their numbers of tokens. Running streams get their next
+// token first, the senior ones before the junior; a stream that finds no page takes those of the
+// most junior, or makes way itself. The rest of the step goes to prompts: as many tokens as the
+// batch holds, or, with a bound on the gap while streams run, as many as the step is expected to
+// have time for. A prompt takes pages from others only when no sequence could make progress.
 #include <assert.h>
 #include <string.h>
 
@@ -13,13 +13,13 @@ struct share {
     int again_left; // of the tokens: beside one for each that runs
     int n_prompts;  // that got tokens
     bool bounded;   // by the gap
-    bool starved;   // somebody found no page
+    bool starved;   // a prompt found no page
 };
 
 static int min_int(int a, int b) { return a < b ? a : b; }
 
-// Rows whose result is wanted: all if each position's is, else the one that a token is chosen from
-// or the embedding taken.
+// Rows whose result is wanted: all rows if the request wants all, else the row of the last known
+// token, for the choice of the next one or for the embedding.
 static int out_rows(const struct seq *seq, int n_tokens) {
     if (engine_wants_all(seq)) return n_tokens;
     if (seq_next(seq) + n_tokens < seq_known(seq)) return 0;
@@ -84,7 +84,7 @@ static bool is_prompt(const struct seq *seq) {
     return !seq->is_paused && seq_next(seq) < seq_known(seq) && !seq_is_stream(seq);
 }
 
-// Takes what others have computed of the prompt since.
+// Takes the blocks of the prompt that other sequences have computed since.
 static void prompt_hit(struct engine *engine, struct seq *seq) {
     if (engine_wants_all(seq) || seq->table.n_flight > 0) return;
     if (seq->n_done != (int)seq->table.n_node * KV_PAGE_TOKENS) return;
