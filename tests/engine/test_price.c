@@ -1,4 +1,5 @@
-// The pace against machines that are made up: it learns their step times and cuts prompts to fit.
+// The price of a step against simulated machines: it learns their step times, follows changes of
+// their speed, is not misled by interruptions, and cuts prompts to fit.
 #include <math.h>
 #include <stdlib.h>
 
@@ -73,10 +74,12 @@ static double step_ns(const struct fixture *f, const struct machine *m,
                          (double)shape->kv_pairs[g][rows] * (double)f->rates.pair[g][rows].flops *
                              m->ns_per_flop;
     const struct cost *row = f->rates.row; // the vocabulary's product is a part of a row
-    const double all = (double)(row[ROWS_TOKENS].flops + row[ROWS_OUT].flops + row[ROWS_LOGITS].flops);
+    const double all =
+        (double)(row[ROWS_TOKENS].flops + row[ROWS_OUT].flops + row[ROWS_LOGITS].flops);
     const double rows = ((double)shape->n_tokens * (double)row[ROWS_TOKENS].flops +
                          (double)shape->n_out * (double)row[ROWS_OUT].flops +
-                         (double)shape->n_logits * (double)row[ROWS_LOGITS].flops) / all * m->row_ms;
+                         (double)shape->n_logits * (double)row[ROWS_LOGITS].flops) /
+                        all * m->row_ms;
     return (m->fixed_ms + (rows > m->weights_ms ? rows : m->weights_ms)) * MS + attention;
 }
 
@@ -241,7 +244,7 @@ static void a_first_step_that_took_ten_times_as_long_is_forgotten(void **state) 
     struct scene s = scene_of(state, &machines[0], 3);
     const struct batch_shape shape = streams_shape(&s);
     price_learn(&s.price, &shape, (uint64_t)(10 * step_ns(s.f, s.machine, &shape)));
-    decode(&s, 3);
+    decode(&s, 5);
     const double expected = step_ns(s.f, s.machine, &shape);
     const double predicted = (double)price_of(&s.price, &shape);
     check(predicted < 1.2 * expected, "%.1f ms instead of %.1f", predicted / MS, expected / MS);
@@ -353,6 +356,113 @@ static void more_rows_and_more_depth_never_take_less(void **state) {
     }
 }
 
+// --- one step that was interrupted, and a machine whose speed changes ---
+
+static double error_of(const struct scene *s, const struct batch_shape *shape, double speed) {
+    return (double)price_of(&s->price, shape) / (step_ns(s->f, s->machine, shape) * speed) - 1;
+}
+
+static void an_interrupted_step_does_not_spoil_the_price(void **state) {
+    for (int m = 0; m < N_MACHINES; m++) {
+        struct scene s = scene_of(state, &machines[m], 4);
+        decode(&s, 40);
+        const struct batch_shape shape = streams_shape(&s);
+        price_learn(&s.price, &shape, (uint64_t)(20 * step_ns(s.f, s.machine, &shape)));
+        check(fabs(error_of(&s, &shape, 1)) < 0.05, "%s: off by %g", s.machine->name,
+              error_of(&s, &shape, 1));
+        decode(&s, 20);
+        const struct batch_shape later = streams_shape(&s);
+        check(fabs(error_of(&s, &later, 1)) < 0.02, "%s: off by %g after 20 steps", s.machine->name,
+              error_of(&s, &later, 1));
+    }
+}
+
+// The price of all shapes, of one that was not run since too.
+static void a_change_of_speed_is_followed_in_everything(void **state) {
+    static const double speeds[] = {1.3, 2, 0.7};
+    for (int m = 0; m < N_MACHINES; m++)
+        for (int i = 0; i < 3; i++) {
+            struct scene s = scene_of(state, &machines[m], 4);
+            s.noise = 0.02;
+            int chunk, best;
+            decode(&s, 20);
+            for (int k = 0; k < 30; k++) mixed_step(&s, 64, &chunk, &best);
+            decode(&s, 20);
+            struct batch_shape other = streams_shape(&s);
+            batch_shape_add(&s.f->model.plan, &other, s.pos, 64, 1);
+            const double before = error_of(&s, &other, 1);
+            for (int k = 0; k < 40; k++, s.depth++) {
+                const struct batch_shape shape = streams_shape(&s);
+                price_learn(&s.price, &shape,
+                            (uint64_t)(speeds[i] * step_ns(s.f, s.machine, &shape)));
+            }
+            const struct batch_shape shape = streams_shape(&s);
+            check(fabs(error_of(&s, &shape, speeds[i])) < 0.05, "%s, speed %g: off by %g",
+                  s.machine->name, speeds[i], error_of(&s, &shape, speeds[i]));
+            check(fabs(error_of(&s, &other, speeds[i]) - before) < 0.2,
+                  "%s, speed %g: another shape is off by %g after %g", s.machine->name, speeds[i],
+                  error_of(&s, &other, speeds[i]), before);
+        }
+}
+
+// --- calibration ---
+
+struct bench {
+    struct scene scene;
+    int n_runs, most, fails_at; // fails_at 0: none does
+    uint64_t spent_ns;
+    int room; // rows
+};
+
+static rn_status bench_run(void *ctx, int n, struct batch_shape *shape, uint64_t *ns,
+                           rn_error *err) {
+    (void)err;
+    struct bench *b = ctx;
+    *shape = (struct batch_shape){0};
+    *ns = 0;
+    if (++b->n_runs == b->fails_at) return RN_ERR_DEVICE;
+    if (n > b->most) b->most = n;
+    batch_shape_add(&b->scene.f->model.plan, shape, 0, n, n);
+    if (n > b->room) return RN_OK;
+    const double noise = b->n_runs % 3 == 0 ? 4 : 1; // every third run is interrupted
+    *ns = (uint64_t)(noise * step_ns(b->scene.f, b->scene.machine, shape));
+    b->spent_ns += *ns;
+    return RN_OK;
+}
+
+static void calibration_finds_the_machine_within_its_budget(void **state) {
+    for (int m = 0; m < N_MACHINES; m++) {
+        struct bench b = {.scene = scene_of(state, &machines[m], 4), .room = 1000};
+        assert_int_equal(price_calibrate(&b.scene.price, bench_run, &b, 33, UINT64_MAX, NULL),
+                         RN_OK);
+        assert_true(b.most <= 33);
+        for (int n = 1; n <= 33; n++) {
+            struct batch_shape shape = {0};
+            batch_shape_add(&b.scene.f->model.plan, &shape, 0, n, n);
+            check(fabs(error_of(&b.scene, &shape, 1)) < 0.15, "%s, %d rows: off by %g",
+                  machines[m].name, n, error_of(&b.scene, &shape, 1));
+        }
+    }
+    struct bench slow = {.scene = scene_of(state, &machines[0], 4), .room = 1000};
+    assert_int_equal(price_calibrate(&slow.scene.price, bench_run, &slow, 33, 1, NULL), RN_OK);
+    assert_in_range(slow.n_runs, 2, 4); // what is measured whatever it takes
+    assert_true(slow.scene.price.n_point > 0);
+}
+
+static void calibration_reports_a_failure_and_does_without_room(void **state) {
+    for (int fails_at = 1; fails_at < 6; fails_at++) {
+        struct bench b = {.scene = scene_of(state, &machines[0], 4),
+                          .room = 1000,
+                          .fails_at = fails_at};
+        assert_int_equal(price_calibrate(&b.scene.price, bench_run, &b, 33, UINT64_MAX, NULL),
+                         RN_ERR_DEVICE);
+        assert_int_equal(b.n_runs, fails_at);
+    }
+    struct bench b = {.scene = scene_of(state, &machines[0], 4), .room = 0};
+    assert_int_equal(price_calibrate(&b.scene.price, bench_run, &b, 33, UINT64_MAX, NULL), RN_OK);
+    assert_int_equal(b.scene.price.n_point, 0);
+}
+
 static void a_sequences_share_is_its_part_of_the_weights_and_its_own_kv(void **state) {
     struct fixture *f = *state;
     struct batch_shape step = {0}, first = {0};
@@ -381,6 +491,10 @@ int main(void) {
         cmocka_unit_test(outliers_and_noise_do_not_ruin_it),
         cmocka_unit_test(a_first_step_that_took_ten_times_as_long_is_forgotten),
         cmocka_unit_test(a_machine_that_becomes_slower_is_noticed),
+        cmocka_unit_test(an_interrupted_step_does_not_spoil_the_price),
+        cmocka_unit_test(a_change_of_speed_is_followed_in_everything),
+        cmocka_unit_test(calibration_finds_the_machine_within_its_budget),
+        cmocka_unit_test(calibration_reports_a_failure_and_does_without_room),
         cmocka_unit_test(a_sequences_share_is_its_part_of_the_weights_and_its_own_kv),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

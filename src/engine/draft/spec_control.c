@@ -25,7 +25,7 @@ enum {
 #define FORGET_ONE (0.69 / 64)  // of a sequence's counts, by each token tried: half after 64
 #define FORGET_ALL (0.69 / 256) // of those of all sequences
 #define GAIN_LEAST 1e-3         // tokens; less is not worth a row
-#define WORTH      1.05         // times the tokens per second without drafts: less may be an error
+#define WORTH      1.06         // times the tokens per second without drafts: less may be an error
 
 static double clamped(double x, double least, double most) {
     return x < least ? least : x > most ? most : x;

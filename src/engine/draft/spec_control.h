@@ -66,7 +66,7 @@ double spec_rate_of(const struct spec_control *control, const struct spec_rates 
 double spec_setup_share(double setup_ns, int left);
 
 // Fills bids[].n: the most tokens per second that the costs allow; nothing where that is less than
-// 5% more than without drafts, because costs and rates are not known better.
+// 6% more than without drafts, because costs and rates are not known better.
 void spec_choose(struct spec_bid *bids, int n_bids, const struct spec_costs *costs);
 
 // Of `tried` drafted tokens (those up to the first that was refused, with it) `accepted` were.

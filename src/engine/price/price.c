@@ -4,16 +4,16 @@
 #include <assert.h>
 
 enum {
-    EXACT_ROWS = 16,   // up to here a bucket is a number of rows; then 8 buckets double it
-    INERTIA = 16,      // measurements that an average weighs at most
-    STALE_STEPS = 512, // without a measurement, after which a price falls
-    ALIKE_STEPS = 4,   // in a row that tell a change of the machine's speed
+    EXACT_ROWS = 16,    // up to here a bucket is a number of rows; then 8 buckets double it
+    INERTIA = 32,       // measurements that an average weighs at most
+    STALE_STEPS = 2048, // without a measurement, after which a price falls
+    ALIKE_STEPS = 4,    // in a row that tell a change of the machine's speed
     CALIBRATE_PASSES = 3,
     CALIBRATE_LEAST = 2, // runs
 };
 
 static const double slower = 1.25; // factor to the price; more may be an accident
-static const double faster = 0.8;  // factor to the price; less was never an accident
+static const double faster = 0.8;  // factor to the price; less is a surprise too
 static const double unknown = 1.5; // as slower, where nothing was measured yet
 static const double speed_change = 1.15;
 static const double stale = 0.9;      // factor to a price that was not measured for long
@@ -139,8 +139,7 @@ static void read_table(struct price *price) {
 
 static void bucket_add(struct price_bucket *b, double rows, double ns, double ratio) {
     b->age = 0;
-    if (ratio > slower) b->count /= 2;
-    if (ratio < faster) b->count = 0;
+    if (ratio > slower || ratio < faster) b->count /= 2;
     if (b->count < INERTIA) b->count++;
     const double share = 1.0 / b->count;
     b->rows += share * (rows - b->rows);
@@ -222,7 +221,7 @@ void price_learn(struct price *price, const struct batch_shape *shape, uint64_t 
     const double unsure = rows_unsure(price, bucket, rows, part[0]);
     const double error =
         (ns - expected) / (unsure * unsure + part[1] * part[1] + part[2] * part[2]);
-    if (!is_surprise || ratio < faster) {
+    if (!is_surprise) {
         price->ns_per_byte *= clamp(1 + correction * error * part[1], 0.5, 2);
         price->ns_per_flop *= clamp(1 + correction * error * part[2], 0.5, 2);
     }
