@@ -2,7 +2,7 @@
 // numbers of a batch. So its coefficients are found once, by asking op_cost() for unit batches.
 // Applying them takes a time that does not depend on the number of ops. A new op needs nothing here
 // as long as its cost is affine in its rows and linear in the KV bytes that it reads. Callers: the
-// engine's ledger and its pace.
+// engine's ledger and its price.
 #ifndef RN_PLAN_COST_RATES_H
 #define RN_PLAN_COST_RATES_H
 

@@ -134,12 +134,10 @@ static void one_that_is_far_behind_drafts_when_it_has_read_all(void **state) {
     world_init(&ample, large, &small->model, small->tokenizer, &(struct world_config){0});
     struct story *a = story_random(100, N_TOKENS, 1, large->info.n_vocab);
     struct story *b = story_random(3, N_TOKENS, 2, large->info.n_vocab);
-    double setup_ns = INFINITY;
     for (int round = 0; round < 20; round++) { // b is not held up by a
         const struct draft_offer offer = world_offer(&w, a, 5);
         assert_int_equal(offer.n, 5);
-        assert_true(offer.setup_ns < setup_ns || offer.setup_ns == 0);
-        setup_ns = offer.setup_ns;
+        if (round == 0) assert_true(offer.setup_ns > 0 && offer.setup_ns < 1e9);
         world_offer(&w, b, 2);
         struct draft_job jobs[] = {{&a->seq, 5}, {&b->seq, 2}};
         world_jobs(&w, jobs, 2);
@@ -157,7 +155,6 @@ static void one_that_is_far_behind_drafts_when_it_has_read_all(void **state) {
         assert_memory_equal(a->seq.token + a->seq.n_token, drafted, sizeof drafted);
         break;
     }
-    assert_true(setup_ns < 1e9);
     world_deinit(&w);
     world_deinit(&ample);
     story_destroy(a);

@@ -6,16 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/draft/calibrate.h"
 #include "engine/pages/place.h"
 
 enum {
     STEP_ROWS = 32,          // of drafts: arithmetic binds before
     SHARED_TOKENS = 1 << 17, // of recent texts
     CALIBRATE_NS = 60000000, // for all measurements but the first few
-    LIFETIME = 1024,         // of costs, in steps: a size that looked expensive is tried again
-    INERTIA = 32,            // of costs: a choice by the last measurement would follow noise
-    CALIBRATE_LEAST = 2,     // measurements
-    CALIBRATE_PASSES = 3,
 };
 
 const char *draft_name(rn_drafter drafter) {
@@ -50,67 +47,20 @@ int draft_rows(const struct draft_config *config, int max_seqs) {
 
 // ---------------------------------------------------------------- costs
 
-static uint64_t now_of(const struct draft *draft) { return draft->host.now(draft->host.now_ctx); }
-
-// One run of n rows of a sequence, from its start on. *ns is 0 where they find no pages.
-static rn_status measure(struct draft *draft, struct kv_table *table, int n,
-                         struct batch_shape *shape, uint64_t *ns, rn_error *err) {
-    const struct draft_host *host = &draft->host;
-    struct batch *batch = &host->builder->batch;
-    struct step_result result;
-    int32_t token[SPEC_MAX_ROWS + 1];
-    *ns = 0;
-    if (!kv_grow(host->kv, table, 0, n)) return RN_OK;
-    for (int i = 0; i < n; i++)
-        token[i] = (int32_t)((uint32_t)(i + 1) * 2654435761u % (uint32_t)host->plan->n_vocab);
-    batch_begin(host->builder, NULL);
-    batch->page = kv_take_ops(host->kv, &batch->n_pages);
-    batch_add(host->builder, &(struct batch_rows){.page_table = table->page,
-                                                  .token = token,
-                                                  .n_tokens = n,
-                                                  .n_out = n});
-    *shape = (struct batch_shape){0};
-    batch_shape_add(host->plan, shape, 0, n, n);
-    const rn_status status = backend_run(host->backend, batch, &result, err);
-    if (!status) *ns = result.run_ns;
-    return status;
-}
-
-// Measures some numbers of rows, each a few times as far as time allows, and takes the fastest run
-// of each: the system interrupts, and nothing is faster than the machine. Models whose step takes
-// long get few measurements; what is between is interpolated, and every real step corrects it.
-static rn_status measure_all(struct draft *draft, struct kv_table *table, int most, rn_error *err) {
-    static const int rows[] = {1, 4, 8, 2, 16, 3, 6, 12, 5, 24, 32};
-    enum { N = sizeof rows / sizeof *rows };
-    struct batch_shape shape[N];
-    uint64_t best[N] = {0}, ns;
-    const uint64_t begin = now_of(draft);
-    rn_status status = measure(draft, table, 1, &shape[0], &ns, err); // warms up
-    for (int i = 0; i < CALIBRATE_PASSES * N && !status; i++) {
-        const int at = i % N;
-        if (i >= CALIBRATE_LEAST && now_of(draft) - begin > CALIBRATE_NS) break;
-        if (rows[at] > most) continue;
-        status = measure(draft, table, rows[at], &shape[at], &ns, err);
-        if (ns > 0 && (best[at] == 0 || ns < best[at])) best[at] = ns;
-    }
-    // from the smallest on; twice, because a surprising measurement has less weight
-    for (int n = 1; n <= most; n++)
-        for (int i = 0; i < 2 * N; i++)
-            if (rows[i % N] == n && best[i % N] > 0)
-                pace_learn(&draft->pace, &shape[i % N], best[i % N]);
-    return status;
-}
-
 static rn_status calibrate(struct draft *draft, rn_error *err) {
     const struct draft_host *host = &draft->host;
+    const struct calibration on = {.plan = host->plan,
+                                   .kv = host->kv,
+                                   .backend = host->backend,
+                                   .builder = host->builder,
+                                   .max_logits = host->logit_rows};
     struct kv_table table;
     int most = host->batch_tokens < host->logit_rows ? host->batch_tokens : host->logit_rows;
     if (most > host->n_ctx) most = host->n_ctx;
     if (most > 1 + draft->max_rows) most = 1 + draft->max_rows;
     rn_status status = kv_table_init(&table, host->plan->n_group, most, err);
     if (status) return status;
-    status = measure_all(draft, &table, most, err);
-    kv_release(host->kv, &table);
+    status = calibrate_price(&on, &table, host->price, most, CALIBRATE_NS, err);
     kv_table_deinit(&table);
     return status;
 }
@@ -186,20 +136,12 @@ static void write_names(struct draft *draft) {
 }
 
 static rn_status draft_init(struct draft *draft, const struct draft_config *config, rn_error *err) {
-    static const double prior[SPEC_MAX_SOURCES] = {
-        [DRAFT_MODEL] = 0.75,       [DRAFT_LOOKUP_SHORT] = 0.3, [DRAFT_LOOKUP_MIDDLE] = 0.5,
-        [DRAFT_LOOKUP_LONG] = 0.75, [DRAFT_SHARED_SHORT] = 0.3, [DRAFT_SHARED_MIDDLE] = 0.5,
-        [DRAFT_SHARED_LONG] = 0.75, [DRAFT_CUSTOM] = 0.7};
     const size_t n = (size_t)draft->host.max_seqs;
     draft->bid = calloc(n, sizeof *draft->bid);
     draft->bidder = calloc(n, sizeof(struct seq_work *));
     draft->job = calloc(n, sizeof *draft->job);
     if (!draft->bid || !draft->bidder || !draft->job)
         return err_set(err, RN_ERR_NOMEM, "no memory for the drafts of %zu sequences", n);
-    spec_control_init(&draft->control, prior);
-    pace_init(&draft->pace, draft->host.rates);
-    draft->pace.inertia = INERTIA;
-    draft->pace.lifetime = LIFETIME;
     const rn_status status = create_drafters(draft, config, err);
     if (status) return status;
     write_names(draft);
@@ -214,7 +156,6 @@ rn_status draft_create(const struct draft_host *host, const struct draft_config 
     draft->host = *host;
     draft->draft_max = config->draft_max;
     draft->draft_min = config->draft_min;
-    draft->draft_bias = 1;
     draft->max_rows = draft_rows(config, host->max_seqs);
     const rn_status status = draft_init(draft, config, err);
     if (status)

@@ -4,7 +4,6 @@
 //   draft_propose   after the schedule gave every stream its token and prompts theirs. Drafts take
 //                   the rows and pages that are left.
 //   draft_settle    after the choice, for each sequence, before its tokens are published.
-//   draft_learn     after the step, with its time.
 //
 // Two notifications come from where they happen: draft_leave where a sequence loses its pages or
 // ends, draft_forget where prefixes are forgotten.
@@ -15,10 +14,8 @@
 #define RN_ENGINE_DRAFT_DRAFT_H
 
 #include "engine/draft/drafter.h"
-#include "engine/price/pace.h"
+#include "engine/price/price.h"
 #include "engine/request/work.h"
-
-enum { DRAFT_BIAS_ROWS = 160 };
 
 struct draft_config {
     unsigned drafters;         // that are wanted: bits 1 << rn_drafter; 0: speculation is off
@@ -33,8 +30,7 @@ struct draft_config {
 struct draft_host {
     const struct plan *plan;
     const struct tokenizer *tokenizer;
-    const struct cost_rates *rates; // of the plan
-    const struct pace *pace;        // of all steps, taught by the step
+    struct price *price; // of all steps, taught by the step; the calibration starts it
     struct kv *kv;
     struct backend *backend; // the calibration runs on it, before the first step
     struct batch_builder *builder;
@@ -53,19 +49,10 @@ struct draft {
     struct draft_host host;
     struct drafter *drafter[RN_DRAFTER_COUNT]; // NULL: off
     struct spec_control control;
-    struct pace pace; // of steps without prompts: every row has logits
     int draft_max, draft_min;
     int max_rows; // of drafts, in a step
-    // Predictions are corrected by measurements: a percent decides whether drafts pay. There is a
-    // factor for each number of rows of a step, one for drafting, and one for the tokens of each
-    // source.
-    float bias[DRAFT_BIAS_ROWS]; // 0: nothing was measured yet
-    double draft_bias;
-    struct {
-        double expected, came;
-    } luck[DRAFT_SOURCES];
     char names[64];
-    int declined, unasked, last_streams; // steps in a row; streams of the last step
+    int declined, unasked; // steps in a row
     // --- of the step at hand ---
     struct spec_bid *bid;     // [max_seqs]
     struct seq_work **bidder; // [max_seqs] the works that they are of
@@ -98,20 +85,12 @@ struct draft_step {
     struct batch_shape *shape; // of the works
 };
 
-// What the drafts of a step are expected to cost and to save.
-struct draft_bill {
-    double expected_ns; // of drafting, uncorrected; 0: no drafter takes time
-    double plain_share; // of the rest of the step: the part that it would take without drafts
-};
-
-struct draft_bill draft_propose(struct draft *draft, const struct draft_step *step);
+// Returns the part of the rest of the step, without drafting, that it would take without drafts.
+double draft_propose(struct draft *draft, const struct draft_step *step);
 // The work's rows are evaluated, and its sequence's n_done has all of them: refused positions are
 // taken back from n_done, n_again is set, and acceptance is learned. chosen: the first token that
 // was chosen, where n_pick is not 0.
 void draft_settle(struct draft *draft, const struct seq_work *work, int32_t chosen);
-// The step of that shape took ns, of which draft_ns went to draft_propose.
-void draft_learn(struct draft *draft, const struct batch_shape *shape,
-                 const struct draft_bill *bill, uint64_t ns, uint64_t draft_ns);
 
 // --- notifications ---
 

@@ -80,7 +80,6 @@ struct seq_draft {
     // the draft that this step verifies
     rn_drafter drafter;
     enum draft_source source;
-    double expected; // tokens of it that will be right
     // the first tokens that free drafters had for the position at hand, whether or not they were
     // verified: their acceptance is seen either way
     struct {

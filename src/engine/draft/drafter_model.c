@@ -5,15 +5,14 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "engine/draft/calibrate.h"
 #include "engine/pages/place.h"
 
 enum {
-    STALE_STEPS = 64,          // without a draft, after which a slot may be given up for others
-    MEASURE_NS = 30 * 1000000, // for the costs
-    MEASURE_RUNS = 4,          // of each size, the first of which warms up
-    READ_ROWS = 64,            // of the run that measures reading
+    STALE_STEPS = 64,        // without a draft, after which a slot may be given up for others
+    CALIBRATE_NS = 30000000, // for all measurements but the first few
+    READ_USUAL = 2,          // known tokens that a followed sequence reads before its draft
 };
-static const double read_unknown = 0.2; // reading a token among many, in steps of one
 
 static struct drafter_model *model_of(struct drafter *drafter) {
     return (struct drafter_model *)drafter;
@@ -87,6 +86,26 @@ bool drafter_slot_room(struct drafter_model *d, const struct drafter_slot *slot,
     return true;
 }
 
+// ---------------------------------------------------------------- the price of its steps
+
+static double price_ns(const struct drafter_model *d, int n_tokens, int n_logits) {
+    const struct batch_shape shape = drafter_model_shape(n_tokens, n_logits);
+    return (double)price_of(&d->price, &shape);
+}
+
+// A model that cannot run drafts nothing; texts do not need it.
+static void calibrate(struct drafter_model *d) {
+    const struct calibration on = {.plan = d->plan,
+                                   .kv = d->kv,
+                                   .backend = d->backend,
+                                   .builder = &d->builder,
+                                   .max_logits = d->max_seqs,
+                                   .no_attention = true};
+    price_init(&d->price, &d->rates);
+    d->is_broken = calibrate_price(&on, &d->slot[0].table, &d->price,
+                                   least(d->batch_tokens, d->n_ctx), CALIBRATE_NS, NULL) != RN_OK;
+}
+
 // ---------------------------------------------------------------- the interface
 
 static void leave(struct drafter *drafter, struct seq *seq) {
@@ -111,13 +130,14 @@ static struct draft_offer offer(struct drafter *drafter, struct seq *seq, int mo
     if (!slot) return none;
     const int behind = seq->n_token - slot->n_done;
     if (behind < 1 || !drafter_slot_room(d, slot, behind)) return none;
-    const int far = behind > DRAFTER_FEW ? behind - DRAFTER_FEW : 0;
-    return (struct draft_offer){n, DRAFT_MODEL, far * d->read_ns};
+    const double setup_ns =
+        behind > DRAFTER_FEW ? price_ns(d, behind, 1) - price_ns(d, DRAFTER_FEW, 1) : 0;
+    return (struct draft_offer){n, DRAFT_MODEL, setup_ns};
 }
 
 static double cost_ns(const struct drafter *drafter, int place, int n_seqs) {
     const struct drafter_model *d = (const struct drafter_model *)drafter;
-    return draft_cost_ns(place ? &d->step : &d->first, n_seqs);
+    return price_ns(d, place > 0 ? n_seqs : READ_USUAL * n_seqs, n_seqs);
 }
 
 static void settle(struct drafter *drafter, struct seq *seq, int n_valid) {
@@ -184,6 +204,7 @@ static rn_status create_backend(struct drafter_model *d, const struct drafter_mo
                                .now = config->now,
                                .now_ctx = config->now_ctx};
     for (int g = 0; g < d->plan->n_group; g++) b.n_pages[g] = kv_group_pages(&kv, g);
+    cost_rates_init(&d->rates, d->plan, &need.kv);
     status = place->cls->create(d->plan, &b, &d->backend, err);
     if (status) return status;
     return kv_create(&kv, d->backend, &d->kv, err);
@@ -202,47 +223,6 @@ static rn_status allocate(struct drafter_model *d, rn_error *err) {
     for (int i = 0; i < d->max_seqs && !status; i++)
         status = kv_table_init(&d->slot[i].table, d->plan->n_group, d->n_ctx, err);
     return status;
-}
-
-// ---------------------------------------------------------------- costs before the first draft
-
-// The fastest of a few runs of n rows of one sequence, n_out of which want logits. 0: they have no
-// room.
-static double measure(struct drafter_model *d, int n, int n_out, uint64_t end) {
-    struct kv_table *table = &d->slot[0].table;
-    if (n > least(d->batch_tokens, d->n_ctx) || !kv_grow(d->kv, table, 0, n)) return 0;
-    struct batch *batch = &d->builder.batch;
-    batch_begin(&d->builder, NULL);
-    batch->page = kv_take_ops(d->kv, &batch->n_pages);
-    batch_add(&d->builder,
-              &(struct batch_rows){.page_table = table->page, .n_tokens = n, .n_out = n_out});
-    double best = 0;
-    for (int run = 0; run < MEASURE_RUNS; run++) {
-        d->is_broken = backend_run(d->backend, batch, &d->result, NULL) != RN_OK;
-        if (d->is_broken) break;
-        const double ns = (double)d->result.run_ns;
-        if (run <= 1 || ns < best) best = ns; // the first has misses that others have not
-        batch->n_pages = 0;
-        if (run > 0 && d->now(d->now_ctx) >= end) break;
-    }
-    kv_release(d->kv, table);
-    return best;
-}
-
-static void measure_costs(struct drafter_model *d) {
-    const uint64_t end = d->now(d->now_ctx) + MEASURE_NS;
-    double ns[DRAFT_COST_SIZES];
-    int n = 0;
-    do {
-        ns[n] = measure(d, 1 << n, 1 << n, end);
-        if (ns[n] <= 0) break;
-        n++;
-    } while (n < DRAFT_COST_SIZES && 1 << n <= d->max_seqs && d->now(d->now_ctx) < end);
-    if (n == 0) ns[n++] = 1; // a clock that stands still
-    draft_cost_init(&d->step, ns, n);
-    d->first = d->step;
-    const double read = d->now(d->now_ctx) < end ? measure(d, READ_ROWS, 1, end) : 0;
-    d->read_ns = read > 0 ? read / READ_ROWS : ns[0] * read_unknown;
 }
 
 rn_status drafter_model_create(const struct drafter_model_config *config, struct drafter **out,
@@ -270,7 +250,7 @@ rn_status drafter_model_create(const struct drafter_model_config *config, struct
         destroy(&d->base);
         return status;
     }
-    measure_costs(d);
+    calibrate(d);
     *out = &d->base;
     return RN_OK;
 }

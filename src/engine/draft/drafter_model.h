@@ -10,8 +10,8 @@
 #ifndef RN_ENGINE_DRAFT_DRAFTER_MODEL_H
 #define RN_ENGINE_DRAFT_DRAFTER_MODEL_H
 
-#include "engine/draft/draft_cost.h"
 #include "engine/draft/drafter.h"
+#include "engine/price/price.h"
 #include "engine/request/seq.h"
 #include "model/model.h"
 #include "text/tokenizer.h"
@@ -54,15 +54,13 @@ struct drafter_model {
 
     struct drafter_slot *slot; // [max_seqs]
     uint64_t clock;            // offers so far
-    struct draft_cost first;   // a round's first tokens, with the few that are read for them
-    struct draft_cost step;    // each further token
-    double read_ns;            // of a known token, where many are read
+    struct cost_rates rates;   // of the plan
+    struct price price;        // of its steps, in shapes without attention: see drafter_model_shape
 
     // of a round
     struct drafter_part *part;    // [max_seqs]
     struct drafter_part **active; // [max_seqs] in the order of their rows of logits
     int n_part, n_active;
-    int n_read; // rows of sequences that were far behind
     struct batch_builder builder;
     struct choice *choice; // [max_seqs]
 };
@@ -75,6 +73,12 @@ void drafter_slot_free(struct drafter_model *d, struct drafter_slot *slot);
 // Whether n positions can be grown after those that are done, or behind the draft so far; slots
 // that were not used for long are given up for it.
 bool drafter_slot_room(struct drafter_model *d, const struct drafter_slot *slot, int n);
+
+// A step of the draft model as its price knows it. Attention is left out, because an offer does not
+// know how deep the other sequences are: the averages include it.
+static inline struct batch_shape drafter_model_shape(int n_tokens, int n_logits) {
+    return (struct batch_shape){.n_tokens = n_tokens, .n_out = n_logits, .n_logits = n_logits};
+}
 
 void drafter_model_draft(struct drafter *drafter, struct draft_job *jobs, int n_jobs);
 

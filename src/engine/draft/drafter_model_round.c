@@ -92,7 +92,7 @@ static void plan_rows(struct drafter_model *d, struct drafter_part *part, int ro
 // is far behind does not keep them from drafting.
 static void plan_round(struct drafter_model *d, struct draft_job *jobs, int n_jobs) {
     assert(n_jobs <= d->max_seqs);
-    d->n_part = d->n_active = d->n_read = 0;
+    d->n_part = d->n_active = 0;
     for (int i = 0; i < n_jobs; i++) {
         struct drafter_slot *slot =
             jobs[i].seq->n_token <= d->n_ctx ? drafter_slot_of(d, jobs[i].seq) : NULL;
@@ -111,7 +111,6 @@ static void plan_round(struct drafter_model *d, struct draft_job *jobs, int n_jo
             if (!part->slot->seq || part->n_rows || is_far(part) != (far == 1)) continue;
             plan_rows(d, part, room);
             room -= part->n_rows;
-            if (far) d->n_read += part->n_rows;
         }
     }
 }
@@ -204,31 +203,20 @@ static void finish(struct drafter_model *d) {
 
 // ---------------------------------------------------------------- the round
 
-static void learn_first(struct drafter_model *d, int n_seqs, double ns) {
-    if (d->n_read == 0) {
-        if (n_seqs > 0) draft_cost_learn(&d->first, n_seqs, ns);
-        return;
-    }
-    const double few = n_seqs > 0 ? draft_cost_ns(&d->first, n_seqs) : 0;
-    if (d->n_read >= KV_PAGE_TOKENS && ns > few)
-        d->read_ns = draft_cost_corrected(d->read_ns, (ns - few) / d->n_read);
-}
-
 void drafter_model_draft(struct drafter *drafter, struct draft_job *jobs, int n_jobs) {
     struct drafter_model *d = (struct drafter_model *)drafter;
-    uint64_t begin = d->now(d->now_ctx);
+    uint64_t begin_ns = d->now(d->now_ctx);
     plan_round(d, jobs, n_jobs);
     run_known(d);
-    for (int place = 0; d->n_active > 0 || place == 0; place++) {
+    for (int place = 0; d->n_active > 0; place++) {
         if (place > 0) run_drafted(d);
-        const int n_seqs = d->n_active;
-        if (n_seqs > 0) take_all(d, place);
-        const uint64_t now = d->now(d->now_ctx);
-        if (place == 0)
-            learn_first(d, n_seqs, (double)(now - begin));
-        else if (n_seqs > 0) // it did not fail
-            draft_cost_learn(&d->step, n_seqs, (double)(now - begin));
-        begin = now;
+        if (d->n_active == 0) break; // it failed
+        const struct batch_shape shape =
+            drafter_model_shape(d->builder.batch.n_tokens, d->n_active);
+        take_all(d, place);
+        const uint64_t now_ns = d->now(d->now_ctx);
+        price_learn(&d->price, &shape, now_ns - begin_ns);
+        begin_ns = now_ns;
     }
     finish(d);
 }

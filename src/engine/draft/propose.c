@@ -7,21 +7,15 @@
 #include "text/tokenizer.h"
 
 enum {
-    SETUP_STEPS = 16,   // a drafter's setup is expected to serve so many steps, or what is left
-    DECLINED_SOME = 16, // steps in a row
-    DECLINED_PART = 4,  // of the streams have to get a draft to end it
-    UNASKED_MOST = 8,   // steps between two in which drafters are asked
-    LUCK_TOKENS = 16,   // that are taken to have come as expected, before any did
+    DECLINED_SOME = 16, // steps in a row without a draft, after which drafters are asked rarely
+    UNASKED_SOME = 7,   // steps between two in which they are asked then
 };
-
-#define LUCK_LEAST 0.5
 
 // ---------------------------------------------------------------- costs
 
 // The step's expected time with rows of drafts; 0: nothing was measured. Every draft row is taken
 // to see as much as the rows that are there do on average.
-static double rows_ns(const struct draft *draft, const struct batch_shape *base,
-                      const struct pace *pace, int n_rows) {
+static double rows_ns(const struct draft *draft, const struct batch_shape *base, int n_rows) {
     struct batch_shape shape = *base;
     const int64_t rows = shape.n_tokens;
     shape.n_tokens += n_rows;
@@ -30,22 +24,13 @@ static double rows_ns(const struct draft *draft, const struct batch_shape *base,
     for (int g = 0; g < draft->host.plan->n_group; g++)
         for (int domain = 0; domain < 2; domain++)
             shape.kv_pairs[g][domain] += shape.kv_pairs[g][domain] * n_rows / rows;
-    return (double)pace_predict(pace, &shape);
-}
-
-// The time of a step of so many rows over what was predicted; of those that were never seen, as of
-// the nearest number below that was.
-static double bias_of(const struct draft *draft, int64_t rows) {
-    if (rows >= DRAFT_BIAS_ROWS) return 1;
-    for (; rows > 0; rows--)
-        if (draft->bias[rows] > 0) return (double)draft->bias[rows];
-    return 1;
+    return (double)price_of(draft->host.price, &shape);
 }
 
 static double draft_ns(void *ctx, int drafter, int place, int n_seqs) {
     const struct draft *draft = ctx;
     const struct drafter *d = draft->drafter[drafter];
-    return d->cls->cost_ns(d, place, n_seqs) * draft->draft_bias;
+    return d->cls->cost_ns(d, place, n_seqs);
 }
 
 // Without verify_ns, which most steps of texts that nobody can guess do not need. n_again: rows
@@ -61,7 +46,7 @@ static bool costs_init(struct draft *draft, const struct batch_shape *shape, int
                                .tokens = (double)(shape->n_tokens - n_again),
                                .draft_ns = draft_ns,
                                .draft_ctx = draft};
-    return rows > 0 && host->pace->n_point + draft->pace.n_point > 0;
+    return rows > 0 && host->price->n_point > 0;
 }
 
 // A bound on the gap, which prompts were cut for, is one for drafts too.
@@ -69,11 +54,7 @@ static void costs_fill(struct draft *draft, const struct batch_shape *shape,
                        struct spec_costs *costs) {
     const struct draft_host *host = &draft->host;
     const bool has_prompts = shape->n_tokens > shape->n_logits;
-    const struct pace *pace = has_prompts ? host->pace : &draft->pace;
-    if (pace->n_point == 0) pace = has_prompts ? &draft->pace : host->pace;
-    for (int n = 0; n <= costs->max_rows; n++)
-        draft->verify_ns[n] = rows_ns(draft, shape, pace, n) *
-                              (has_prompts ? 1 : bias_of(draft, shape->n_tokens + n));
+    for (int n = 0; n <= costs->max_rows; n++) draft->verify_ns[n] = rows_ns(draft, shape, n);
     while (has_prompts && costs->max_rows > 0 &&
            draft->verify_ns[costs->max_rows] > (double)host->itl_ns)
         costs->max_rows--;
@@ -90,28 +71,13 @@ struct best {
     int32_t token[RN_MAX_DRAFT];
 };
 
-// The setup counts in part: what it makes possible goes on.
-static double setup_share(const struct seq *seq, const struct draft_offer *offer) {
-    if (offer->setup_ns <= 0) return 0;
-    const int left = (seq->limit - seq->n_token) / 4;
-    return offer->setup_ns / (left < 1 ? 1 : left < SETUP_STEPS ? left : SETUP_STEPS);
-}
-
-// Rates are of single tokens, and those of a draft are not independent of each other, nor is it
-// chance which sequences are drafted for.
-static double luck_of(const struct draft *draft, enum draft_source source) {
-    const double came = draft->luck[source].came, expected = draft->luck[source].expected;
-    const double luck = (came + LUCK_TOKENS) / (expected + LUCK_TOKENS);
-    return luck < LUCK_LEAST ? LUCK_LEAST : luck > 1 ? 1 : luck;
-}
-
 // Tokens per ns of the step with the best length of this draft and no other.
 static double offer_value(const struct draft *draft, const struct spec_costs *costs,
                           const struct seq *seq, rn_drafter id, const struct draft_offer *offer,
                           double rate) {
     const struct drafter *d = draft->drafter[id];
-    double best = 0, tokens = costs->tokens, gain = rate * luck_of(draft, offer->source);
-    double ns = setup_share(seq, offer);
+    double best = 0, tokens = costs->tokens, gain = rate;
+    double ns = spec_setup_share(offer->setup_ns, seq->limit - seq->n_token);
     for (int k = 1; k <= offer->n && k <= costs->max_rows; k++, gain *= rate) {
         if (d->cls->cost_ns) ns += draft_ns(costs->draft_ctx, (int)id, k - 1, 1);
         tokens += gain;
@@ -181,28 +147,23 @@ static void bid_add(struct draft *draft, const struct batch_shape *shape, struct
                           .source = (int)best.offer.source,
                           .setup_ns = best.offer.setup_ns,
                           .left = seq->limit - seq->n_token,
-                          .rate = best.rate,
-                          .luck = luck_of(draft, best.offer.source)};
+                          .rate = best.rate};
 }
 
 // ---------------------------------------------------------------- drafts become rows
 
 // Drafters that take time make what was chosen of them.
-static void make_drafts(struct draft *draft, double *expected_ns) {
+static void make_drafts(struct draft *draft) {
     for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
         struct drafter *drafter = draft->drafter[id];
         if (!drafter || !drafter->cls->draft) continue;
-        int n = 0, n_at[RN_MAX_DRAFT] = {0};
+        int n = 0;
         for (int i = 0; i < draft->n_bid; i++) {
             const struct spec_bid *bid = &draft->bid[i];
             if (bid->drafter != id || bid->n == 0) continue;
             draft->job[n++] = (struct draft_job){.seq = draft->bidder[i]->seq, .n = bid->n};
-            *expected_ns += bid->setup_ns;
-            for (int k = 0; k < bid->n; k++) n_at[k]++;
         }
         if (n == 0) continue;
-        for (int k = 0; k < RN_MAX_DRAFT && n_at[k] > 0; k++)
-            *expected_ns += drafter->cls->cost_ns(drafter, k, n_at[k]);
         drafter->cls->draft(drafter, draft->job, n);
         for (int i = 0, j = 0; i < draft->n_bid; i++)
             if (draft->bid[i].drafter == id && draft->bid[i].n > 0)
@@ -224,16 +185,13 @@ static int draft_grow(struct kv *kv, const struct seq_work *work, int n) {
     return 0;
 }
 
-static void place_draft(struct draft *draft, struct seq_work *work, int n, double rate) {
+static void place_draft(struct draft *draft, struct seq_work *work, int n) {
     struct seq *seq = work->seq;
     const int made = n;
     n = draft_grow(draft->host.kv, work, n);
     struct drafter *drafter = draft->drafter[seq->draft->drafter];
     if (n == 0 && made > 0 && drafter->cls->settle)
         drafter->cls->settle(drafter, seq, seq->n_token);
-    seq->draft->expected = 0;
-    double gain = 1;
-    for (int k = 0; k < n; k++) seq->draft->expected += gain *= rate;
     work->drafter = seq->draft->drafter;
     work->n_draft = n;
     work->n_tokens += n;
@@ -266,19 +224,15 @@ static bool drafts_at_all(const struct seq_work *work) {
     return work->samples && work->seq->draft && seq_is_stream(work->seq) && work->seq->n_steps == 0;
 }
 
-// Asking takes a microsecond for each stream. Where everything that was offered for a while was
-// declined, as by many streams at a time, drafters are asked more and more rarely.
-static bool is_asked(struct draft *draft, int n_streams) {
-    if (n_streams != draft->last_streams && draft->declined > DECLINED_SOME)
-        draft->declined = DECLINED_SOME;
-    draft->last_streams = n_streams;
-    const int pause = draft->declined / DECLINED_SOME;
-    if (draft->unasked < (pause < UNASKED_MOST ? pause : UNASKED_MOST)) {
-        draft->unasked++;
-        return false;
+// Asking takes a microsecond for each stream. Where nothing was drafted for a while, as with many
+// streams at a time, drafters are asked every few steps only.
+static bool is_asked(struct draft *draft) {
+    if (draft->declined < DECLINED_SOME || draft->unasked == UNASKED_SOME) {
+        draft->unasked = 0;
+        return true;
     }
-    draft->unasked = 0;
-    return true;
+    draft->unasked++;
+    return false;
 }
 
 // The bids become drafts behind the tokens of their sequences; returns the rows of all drafts.
@@ -286,36 +240,32 @@ static int place_drafts(struct draft *draft) {
     int rows = 0;
     for (int i = 0; i < draft->n_bid; i++) {
         const int n = chosen_tokens(draft, i);
-        if (n > 0) place_draft(draft, draft->bidder[i], n, draft->bid[i].rate);
+        if (n > 0) place_draft(draft, draft->bidder[i], n);
         rows += draft->bidder[i]->n_draft;
     }
     return rows;
 }
 
-struct draft_bill draft_propose(struct draft *draft, const struct draft_step *step) {
-    struct draft_bill bill = {.plain_share = 1};
+double draft_propose(struct draft *draft, const struct draft_step *step) {
     struct spec_costs costs;
     int n_streams = 0, n_again = 0;
-    if (!draft) return bill;
+    if (!draft) return 1;
+    spec_step_begin(&draft->control);
     draft->n_bid = 0;
     for (int i = 0; i < step->n_work; i++) {
         n_streams += drafts_at_all(&step->work[i]);
         n_again += step->work[i].n_again;
     }
-    if (n_streams == 0 || !costs_init(draft, step->shape, n_streams, n_again, &costs)) return bill;
-    if (!is_asked(draft, n_streams)) return bill;
+    if (n_streams == 0 || !costs_init(draft, step->shape, n_streams, n_again, &costs)) return 1;
+    if (!is_asked(draft)) return 1;
     for (int i = 0; i < step->n_work; i++)
         if (drafts_at_all(&step->work[i])) bid_add(draft, step->shape, &step->work[i], &costs);
-    if (draft->n_bid == 0) return bill;
-    spec_choose(&draft->control, draft->bid, draft->n_bid, &costs);
-    make_drafts(draft, &bill.expected_ns);
+    if (draft->n_bid == 0) return 1;
+    spec_choose(draft->bid, draft->n_bid, &costs);
+    make_drafts(draft);
     const int rows = place_drafts(draft);
-    if (rows == 0)
-        draft->declined++;
-    else if (rows * DECLINED_PART >= n_streams) // not only one that is tried
-        draft->declined = 0;
-    if (rows == 0) return bill;
-    bill.plain_share = draft->verify_ns[0] / draft->verify_ns[rows];
+    draft->declined = rows > 0 ? 0 : draft->declined + 1;
+    if (rows == 0) return 1;
     shape_again(draft->host.plan, step);
-    return bill;
+    return draft->verify_ns[0] / draft->verify_ns[rows];
 }

@@ -120,8 +120,7 @@ static rn_status create_draft(struct engine *engine, const struct engine_config 
                               rn_error *err) {
     const struct draft_host host = {.plan = engine->plan,
                                     .tokenizer = engine->tokenizer,
-                                    .rates = &engine->rates,
-                                    .pace = &engine->pace,
+                                    .price = &engine->price,
                                     .kv = engine->kv,
                                     .backend = engine->backend,
                                     .builder = &engine->builder,
@@ -174,7 +173,7 @@ static rn_status create_parts(struct engine *engine, const struct model *model,
                                    err)))
         return s;
     cost_rates_init(&engine->rates, engine->plan, &engine->kv_bytes);
-    pace_init(&engine->pace, &engine->rates);
+    price_init(&engine->price, &engine->rates);
     if (config->draft.drafters && (s = create_draft(engine, config, err))) return s;
     engine_fill_stats(engine);
     return RN_OK;

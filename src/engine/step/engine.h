@@ -29,7 +29,7 @@
 
 #include "engine/draft/draft.h"
 #include "engine/pages/place.h"
-#include "engine/price/pace.h"
+#include "engine/price/price.h"
 #include "engine/request/intake.h"
 #include "engine/request/users.h"
 #include "engine/request/work.h"
@@ -46,9 +46,9 @@ struct flight {
     int n_work;
     struct batch_shape shape; // of the works
     bool has_prompts;
-    uint64_t begin_ns;      // when its schedule began
-    uint64_t draft_ns;      // that draft_propose took
-    struct draft_bill bill; // of its drafts
+    uint64_t begin_ns;  // when its schedule began
+    uint64_t draft_ns;  // that draft_propose took
+    double plain_share; // of the step without drafting: the part that it would take without drafts
 };
 
 // A chosen token.
@@ -103,7 +103,7 @@ struct engine {
     struct choice_scratch *scratch; // [n_scratch] one for each thread
     int n_scratch;
     struct cost_rates rates; // of the plan
-    struct pace pace;
+    struct price price;      // of a step
     struct draft *draft;     // NULL: nothing is drafted
     uint64_t draft_kv_bytes; // for the pages of a draft model
     struct engine_clock clock;

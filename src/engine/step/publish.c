@@ -119,7 +119,7 @@ static void count_stream(struct engine *engine, const struct flight *flight, str
     const uint64_t step_ns = engine->event_ns - engine_step_begin(engine, flight);
     const uint64_t draft_ns = flight->draft_ns;
     const double rest_ns = draft_ns < step_ns ? (double)(step_ns - draft_ns) : 0;
-    const double plain_ns = rest_ns * flight->bill.plain_share;
+    const double plain_ns = rest_ns * flight->plain_share;
     const uint64_t before_ns = step_ns < gap_ns ? gap_ns - step_ns : 0;
     const uint64_t undrafted_ns = before_ns + (uint64_t)(plain_ns * n_tokens);
     seq->timings.undrafted_ms += (double)undrafted_ns * 1e-6;

@@ -127,12 +127,12 @@ static bool prompt_waits(const struct engine *engine, const struct seq *seq) {
 // Tokens that the bound on the gap leaves; only the first prompt gets some in any case.
 static int bounded_tokens(const struct engine *engine, const struct share *share,
                           const struct seq *seq, int wanted) {
-    const int n = pace_chunk(&engine->pace, engine->plan, &engine->step->shape, seq_next(seq),
-                             wanted, engine->itl_ns);
-    if (share->n_prompts == 0 || n > PACE_MIN_CHUNK) return n;
+    const int n = price_chunk(&engine->price, engine->plan, &engine->step->shape, seq_next(seq),
+                              wanted, engine->itl_ns);
+    if (share->n_prompts == 0 || n > PRICE_MIN_CHUNK) return n;
     struct batch_shape shape = engine->step->shape;
     batch_shape_add(engine->plan, &shape, seq_next(seq), n, 0);
-    return pace_predict(&engine->pace, &shape) <= engine->itl_ns ? n : 0;
+    return price_of(&engine->price, &shape) <= engine->itl_ns ? n : 0;
 }
 
 static void give_prompt(struct engine *engine, struct share *share, struct seq *seq) {

