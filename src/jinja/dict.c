@@ -1,11 +1,10 @@
 // Dictionaries: entries in order of insertion, found by a walk when few and by an index of hashes
-// when many. Nothing is ever removed. The work of finding is charged, so that keys made to collide
-// run into the limit of steps.
+// when many. Nothing is ever removed. The work of finding is charged, so keys made to collide run
+// into the limit of steps.
 #include <math.h>
 #include <string.h>
 
 #include "jinja/render.h"
-#include "jinja/template.h"
 
 enum { INDEX_FROM = 8 }; // entries; below it a walk is as fast
 
@@ -28,8 +27,7 @@ static uint64_t hash_bytes(const char *data, size_t len) {
 
 // Numbers that are equal hash alike whatever their kind.
 static uint64_t hash_number(struct value v) {
-    if (v.kind == V_BOOL) return mix(1, v.b);
-    if (v.kind == V_INT) return mix(1, (uint64_t)v.i);
+    if (is_int(v)) return mix(1, (uint64_t)int_of(v));
     if (v.f == floor(v.f) && fabs(v.f) < 0x1p63) return mix(1, (uint64_t)(int64_t)v.f);
     uint64_t bits;
     memcpy(&bits, &v.f, sizeof bits);
@@ -53,16 +51,15 @@ bool jinja_hash(struct render *r, struct value v, uint64_t *out) {
         return true;
     case V_DICT:
         return false;
-    case V_SEQ: {
-        if (!is_tuple(v) && v.q->flavor != SEQ_RANGE) return false;
-        uint64_t hash = v.q->n, item;
+    case V_SEQ:
+        if (v.q->flavor != SEQ_TUPLE && v.q->flavor != SEQ_RANGE) return false;
+        *out = v.q->n;
         for (size_t i = 0; i < v.q->n; i++) {
+            uint64_t item;
             if (!jinja_charge(r, 1) || !jinja_hash(r, v.q->items[i], &item)) return false;
-            hash = mix(hash, item);
+            *out = mix(*out, item);
         }
-        *out = hash;
         return true;
-    }
     default:
         *out = mix(4, (uint64_t)(uintptr_t)v.d);
         return true;
@@ -104,14 +101,17 @@ struct value *jinja_dict_find(struct render *r, const struct dict *d, struct val
 }
 
 // Without charges for each entry: the few of a small one cost less than the node that asks.
-struct value *jinja_dict_find_str(struct render *r, const struct dict *d, const struct str *key) {
+struct value *jinja_dict_find_text(struct render *r, const struct dict *d, const char *key,
+                                   size_t len) {
     if (d->index) {
-        struct str copy = *key;
-        return find_hashed(r, d, value_str(&copy), hash_bytes(key->data, key->len));
+        struct str copy = {.data = key, .len = len, .n_chars = SIZE_MAX};
+        return find_hashed(r, d, value_str(&copy), hash_bytes(key, len));
     }
     for (size_t i = 0; i < d->n; i++) {
         const struct value k = d->entries[i].key;
-        if (k.kind == V_STR && str_same(k.s, key)) return &d->entries[i].value;
+        const bool is_it =
+            k.kind == V_STR && k.s->len == len && (len == 0 || memcmp(k.s->data, key, len) == 0);
+        if (is_it) return &d->entries[i].value;
     }
     return NULL;
 }
@@ -123,7 +123,7 @@ static void index_add(struct dict *d, size_t entry, uint64_t hash) {
     d->index[slot] = (uint32_t)entry + 1;
 }
 
-// At least twice as many slots as entries; made anew when it would be too full.
+// At least twice as many slots as entries; made again when it would be too full.
 static bool index_grow(struct render *r, struct dict *d) {
     if (d->n < INDEX_FROM || d->n * 2 < d->index_size) return true;
     const size_t size = d->index_size ? d->index_size * 2 : INDEX_FROM * 4;
@@ -151,9 +151,10 @@ static bool entries_grow(struct render *r, struct dict *d) {
 }
 
 static bool depth_add(struct render *r, struct dict *d, struct value v) {
+    if (d == r->globals) return true; // which no value holds
     const int inner = v.kind == V_SEQ ? v.q->depth : v.kind == V_DICT ? v.d->depth : 0;
     if (inner >= TEMPLATE_MAX_DEPTH) {
-        jinja_limit(r, "values are nested deeper than %d", TEMPLATE_MAX_DEPTH);
+        jinja_fail(r, "values are nested deeper than %d", TEMPLATE_MAX_DEPTH);
         return false;
     }
     if (inner + 1 > d->depth) d->depth = (uint8_t)(inner + 1);

@@ -8,9 +8,8 @@ struct value jinja_exec_capture(struct render *r, const struct node *body) {
 }
 
 // Captures in a scope of its own.
-static struct value capture_scoped(struct render *r, const struct node *body,
-                                   const struct shadow *shadow) {
-    struct scope *back = r->scope, *scope = jinja_scope_push(r, back, shadow);
+static struct value capture_scoped(struct render *r, const struct node *body) {
+    struct scope *back = r->scope, *scope = jinja_scope_push(r, back);
     if (!scope) return value_error();
     const struct value v = jinja_exec_capture(r, body);
     jinja_scope_pop(r, scope, back);
@@ -53,7 +52,7 @@ bool jinja_assign(struct render *r, const struct node *target, struct value valu
 }
 
 static bool exec_set_block(struct render *r, const struct node *node) {
-    struct value v = capture_scoped(r, node->c, node->shadow);
+    struct value v = capture_scoped(r, node->c);
     if (node->b && !is_error(v)) v = jinja_eval_links(r, node->b->b, v);
     return !is_error(v) && jinja_assign(r, node->a, v);
 }
@@ -71,7 +70,7 @@ static bool exec_output(struct render *r, const struct node *node) {
 }
 
 static bool exec_filter(struct render *r, const struct node *node) {
-    const struct value v = capture_scoped(r, node->b, node->shadow);
+    const struct value v = capture_scoped(r, node->b);
     if (is_error(v)) return false;
     const struct value result = jinja_eval_links(r, node->a->b, v);
     return !is_error(result) && jinja_print(r, result);
@@ -86,23 +85,10 @@ static bool exec_macro(struct render *r, const struct node *node) {
     return jinja_scope_set(r, r->scope, node->constant.s, v);
 }
 
-// The values are evaluated outside, then bound inside.
-static bool with_bind(struct render *r, const struct node *node, struct scope *outside,
-                      struct scope *inside) {
-    for (const struct node *pair = node->a; pair; pair = pair->next) {
-        r->scope = outside;
-        const struct value v = jinja_eval(r, pair->b);
-        r->scope = inside;
-        if (is_error(v) || !jinja_assign(r, pair->a, v)) return false;
-    }
-    return true;
-}
-
 static enum flow exec_scoped(struct render *r, const struct node *node) {
-    struct scope *back = r->scope, *scope = jinja_scope_push(r, back, node->shadow);
+    struct scope *back = r->scope, *scope = jinja_scope_push(r, back);
     if (!scope) return FLOW_ERROR;
-    const bool is_bound = node->kind != S_WITH || with_bind(r, node, back, scope);
-    const enum flow flow = is_bound ? jinja_exec(r, node->b) : FLOW_ERROR;
+    const enum flow flow = jinja_exec(r, node->b);
     jinja_scope_pop(r, scope, back);
     return flow;
 }
@@ -136,7 +122,6 @@ static enum flow exec_node(struct render *r, const struct node *node) {
         return flow_of(exec_macro(r, node));
     case S_FILTER:
         return flow_of(exec_filter(r, node));
-    case S_WITH:
     case S_SCOPE:
         return exec_scoped(r, node);
     case S_BREAK:

@@ -27,7 +27,6 @@ enum token_kind {
     T_FLOORDIV,
     T_MUL,
     T_MOD,
-    T_POW,
     T_TILDE,
     T_LBRACKET,
     T_RBRACKET,
@@ -46,7 +45,7 @@ enum token_kind {
     T_COLON,
     T_PIPE,
     T_COMMA,
-    T_SEMICOLON,
+    T_COUNT,
 };
 
 struct token {

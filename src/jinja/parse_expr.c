@@ -5,7 +5,7 @@
 #include "jinja/number.h"
 #include "jinja/parser.h"
 #include "jinja/table.h"
-#include "jinja/unescape.h"
+#include "unicode/unicode.h"
 
 static struct node *parse_unary(struct parser *p, bool with_filter);
 
@@ -35,18 +35,79 @@ static struct node *name_node(struct parser *p, enum node_kind kind, const struc
     return node;
 }
 
+// ---------------------------------------------------------------- literals
+
+// Up to max digits of the base at text; returns how many.
+static size_t digits_read(const char *text, size_t len, uint32_t base, size_t max,
+                          uint32_t *value) {
+    size_t n = 0;
+    *value = 0;
+    for (; n < max && n < len; n++) {
+        const char c = text[n], low = (char)(c | 0x20);
+        const uint32_t digit = c >= '0' && c <= '9'       ? (uint32_t)(c - '0')
+                               : low >= 'a' && low <= 'f' ? (uint32_t)(low - 'a') + 10
+                                                          : 99;
+        if (digit >= base) break;
+        *value = *value * base + digit;
+    }
+    return n;
+}
+
+// The escape whose backslash stands before text, as Python's unicode-escape codec reads it: unknown
+// ones stay as they are. The number of characters it takes, or 0 when it is wrong.
+static size_t escape_add(struct str *s, char *out, const char *text, size_t len) {
+    static const char from[] = "abfnrtv\\'\"", to[] = "\a\b\f\n\r\t\v\\'\"";
+    const char c = text[0];
+    const char *simple = c ? strchr(from, c) : NULL;
+    if (simple) {
+        out[s->len++] = to[simple - from];
+        return 1;
+    }
+    if (c == '\n') return 1;
+    const bool is_hex = c == 'x' || c == 'u' || c == 'U';
+    const size_t want = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 3;
+    uint32_t cp;
+    const size_t n = digits_read(text + is_hex, len - is_hex, is_hex ? 16 : 8, want, &cp);
+    if (c == 'N' || (is_hex && n < want)) return 0;
+    if (!is_hex && n == 0) {
+        out[s->len++] = '\\';
+        out[s->len++] = c;
+        return 1;
+    }
+    if (cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000)) return 0;
+    s->len += unicode_encode(cp, (uint8_t *)out + s->len);
+    return n + is_hex;
+}
+
+// Strings beside each other are one. No escape is shorter than its character, so the source's
+// length is room enough.
 static struct node *parse_string(struct parser *p) {
     struct node *node = jinja_node(p, N_CONST, p->current.at);
-    if (!node) return NULL;
-    struct unescape text = {.arena = &p->tmpl->arena};
-    while (kind_of(p) == T_STRING) { // neighbours are one string
+    const struct token first = p->current;
+    char *out = NULL;
+    size_t room = 0;
+    struct str text = {0};
+    while (node && kind_of(p) == T_STRING) {
         const struct token token = p->current;
-        if (!unescape_add(&text, token.text + 1, token.len - 2)) {
-            return jinja_parse_fail(p, token.at, "%s", text.error);
+        if (text.len + token.len > room) {
+            room = 2 * text.len + token.len;
+            char *grown = jinja_parse_alloc(p, room);
+            if (!grown) return NULL;
+            if (text.len) memcpy(grown, out, text.len);
+            out = grown;
+        }
+        for (size_t i = 1; i + 1 < token.len;) {
+            if (token.text[i] != '\\') {
+                out[text.len++] = token.text[i++];
+                continue;
+            }
+            const size_t n = escape_add(&text, out, token.text + i + 1, token.len - i - 2);
+            if (n == 0) return jinja_parse_fail(p, token.at, "an escape of the string is wrong");
+            i += n + 1;
         }
         jinja_advance(p);
     }
-    struct str *s = jinja_parse_str(p, text.data, text.len);
+    struct str *s = node ? jinja_parse_str(p, out ? out : first.text, text.len) : NULL;
     if (!s) return NULL;
     node->constant = value_str(s);
     return node;
@@ -58,7 +119,7 @@ static struct node *parse_number(struct parser *p) {
     if (!node) return NULL;
     if (token.kind == T_INTEGER) {
         int64_t i;
-        if (number_parse_int(token.text, token.len, 0, &i) != NUMBER_OK) {
+        if (number_parse_int(token.text, token.len, &i) != NUMBER_OK) {
             return jinja_parse_fail(p, token.at, "the integer does not fit 64 bits");
         }
         node->constant = value_int(i);
@@ -73,7 +134,7 @@ static struct node *parse_number(struct parser *p) {
     return node;
 }
 
-// Constants; else a variable, and a note when the name is one that macros get as arguments.
+// Constants, else a variable.
 static struct node *parse_name(struct parser *p) {
     static const struct {
         const char *name;
@@ -81,11 +142,6 @@ static struct node *parse_name(struct parser *p) {
         bool b;
     } constants[] = {{"true", V_BOOL, true},   {"True", V_BOOL, true},  {"false", V_BOOL, false},
                      {"False", V_BOOL, false}, {"none", V_NONE, false}, {"None", V_NONE, false}};
-    static const struct {
-        const char *name;
-        uint8_t bit;
-    } specials[] = {{"caller", MACRO_CALLER}, {"varargs", MACRO_VARARGS}, {"kwargs", MACRO_KWARGS}};
-
     const struct token token = p->current;
     jinja_advance(p);
     for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++) {
@@ -93,9 +149,6 @@ static struct node *parse_name(struct parser *p) {
         struct node *node = jinja_node(p, N_CONST, token.at);
         if (node) node->constant = (struct value){.kind = constants[i].kind, .b = constants[i].b};
         return node;
-    }
-    for (size_t i = 0; i < sizeof specials / sizeof specials[0]; i++) {
-        if (jinja_is_name(&token, specials[i].name)) p->specials |= specials[i].bit;
     }
     return name_node(p, N_NAME, &token);
 }
@@ -174,26 +227,11 @@ static struct node *parse_subscript(struct parser *p, uint32_t at) {
     return link;
 }
 
-// "[...]": one subscript, or several that make a tuple as the key.
 static struct node *parse_brackets(struct parser *p) {
     const uint32_t at = p->current.at;
     jinja_advance(p);
     struct node *link = parse_subscript(p, at);
-    if (!link) return NULL;
-    if (kind_of(p) == T_COMMA && link->kind == L_ITEM) {
-        struct node *tuple = jinja_node(p, N_TUPLE, at);
-        if (!tuple) return NULL;
-        struct node_list items = {0};
-        jinja_list_add(&items, link->a);
-        while (jinja_skip(p, T_COMMA)) {
-            struct node *item = jinja_parse_expression(p, true);
-            if (!item) return NULL;
-            jinja_list_add(&items, item);
-        }
-        tuple->a = items.head;
-        link->a = tuple;
-    }
-    return jinja_expect(p, T_RBRACKET) ? link : NULL;
+    return link && jinja_expect(p, T_RBRACKET) ? link : NULL;
 }
 
 static struct node *parse_dot(struct parser *p) {
@@ -210,30 +248,26 @@ static struct node *parse_dot(struct parser *p) {
     return link->a ? link : NULL;
 }
 
-// One argument. The order is as Python wants it: positions, then names, then what is unpacked.
+static void look_ahead(struct parser *p) {
+    if (!p->has_ahead) p->ahead = jinja_lexer_next(&p->lex);
+    p->has_ahead = true;
+}
+
+// One argument: positions come first, then names.
 static struct node *parse_argument(struct parser *p, struct node *last) {
     const struct token token = p->current;
-    const int rank = !last || last->kind < A_KEYWORD || last->kind > A_STARSTAR ? 0 : last->kind;
-    enum node_kind kind = N_CONST;
-    if (token.kind == T_MUL) kind = A_STAR;
-    if (token.kind == T_POW) kind = A_STARSTAR;
-    if (token.kind == T_NAME) {
-        if (!p->has_ahead) {
-            p->ahead = jinja_lexer_next(&p->lex);
-            p->has_ahead = true;
-        }
-        if (p->ahead.kind == T_ASSIGN) kind = A_KEYWORD;
+    if (token.kind == T_MUL) {
+        return jinja_parse_fail(p, token.at, "'*' before an argument is not supported");
     }
-    const bool is_repeated = (kind == A_STAR && rank >= A_STAR) || rank == A_STARSTAR;
-    if (is_repeated || (kind == N_CONST && rank)) {
+    if (token.kind == T_NAME) look_ahead(p);
+    if (token.kind != T_NAME || p->ahead.kind != T_ASSIGN) {
+        if (!last || last->kind != A_KEYWORD) return jinja_parse_expression(p, true);
         return jinja_parse_fail(p, token.at, "arguments are out of order");
     }
-    if (kind == N_CONST) return jinja_parse_expression(p, true);
-    struct node *node =
-        kind == A_KEYWORD ? name_node(p, kind, &token) : jinja_node(p, kind, token.at);
+    struct node *node = name_node(p, A_KEYWORD, &token);
     if (!node) return NULL;
     jinja_advance(p);
-    if (kind == A_KEYWORD) jinja_advance(p);
+    jinja_advance(p);
     node->a = jinja_parse_expression(p, true);
     return node->a ? node : NULL;
 }
@@ -368,7 +402,6 @@ static struct node *parse_unary(struct parser *p, bool with_filter) {
 struct level {
     uint8_t token, op;
 };
-static const struct level level_pow[] = {{T_POW, OP_POW}, {0, 0}};
 static const struct level level_product[] = {
     {T_MUL, OP_MUL}, {T_DIV, OP_DIV}, {T_FLOORDIV, OP_FLOORDIV}, {T_MOD, OP_MOD}, {0, 0}};
 static const struct level level_sum[] = {{T_ADD, OP_ADD}, {T_SUB, OP_SUB}, {0, 0}};
@@ -400,11 +433,8 @@ static struct node *parse_binary(struct parser *p, const struct level *level,
 }
 
 static struct node *parse_unary_full(struct parser *p) { return parse_unary(p, true); }
-static struct node *parse_pow(struct parser *p) {
-    return parse_binary(p, level_pow, parse_unary_full);
-}
 static struct node *parse_product(struct parser *p) {
-    return parse_binary(p, level_product, parse_pow);
+    return parse_binary(p, level_product, parse_unary_full);
 }
 
 // Operands of one level as a list node, or the only one as it is.
@@ -438,10 +468,7 @@ static bool take_comparison(struct parser *p, uint8_t *op) {
     *op = OP_IN;
     if (jinja_skip_name(p, "in")) return true;
     if (!jinja_is_name(&p->current, "not")) return false;
-    if (!p->has_ahead) {
-        p->ahead = jinja_lexer_next(&p->lex);
-        p->has_ahead = true;
-    }
+    look_ahead(p);
     if (!jinja_is_name(&p->ahead, "in")) return false;
     *op = OP_NOT_IN;
     jinja_advance(p);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "jinja/parser.h"
+#include "jinja/table.h"
 #include "unicode/unicode.h"
 
 void jinja_position(const struct template *tmpl, size_t at, size_t *line, size_t *column) {
@@ -54,7 +55,7 @@ struct node *jinja_parse_unexpected(struct parser *p, const char *wanted) {
     return jinja_parse_fail(p, p->current.at, "expected %s, got %s", wanted, found);
 }
 
-static void *parser_alloc(struct parser *p, size_t bytes) {
+void *jinja_parse_alloc(struct parser *p, size_t bytes) {
     void *memory = arena_alloc(&p->tmpl->arena, bytes);
     if (!memory && !p->has_failed) {
         p->has_failed = true;
@@ -64,7 +65,7 @@ static void *parser_alloc(struct parser *p, size_t bytes) {
 }
 
 struct node *jinja_node(struct parser *p, enum node_kind kind, uint32_t at) {
-    struct node *node = parser_alloc(p, sizeof *node);
+    struct node *node = jinja_parse_alloc(p, sizeof *node);
     if (!node) return NULL;
     node->kind = (uint8_t)kind;
     node->at = at;
@@ -72,7 +73,7 @@ struct node *jinja_node(struct parser *p, enum node_kind kind, uint32_t at) {
 }
 
 struct str *jinja_parse_str(struct parser *p, const char *data, size_t len) {
-    struct str *s = parser_alloc(p, sizeof *s);
+    struct str *s = jinja_parse_alloc(p, sizeof *s);
     if (!s) return NULL;
     s->data = len ? data : "";
     s->len = len;
@@ -295,7 +296,9 @@ static struct node *parse_for(struct parser *p, struct node *node) {
         parts->a = jinja_parse_expression(p, true);
         if (!parts->a) return NULL;
     }
-    node->is_recursive = jinja_skip_name(p, "recursive");
+    if (jinja_is_name(&p->current, "recursive")) {
+        return jinja_parse_fail(p, p->current.at, "'recursive' loops are not supported");
+    }
     p->n_loops++;
     const bool is_ok = parse_block(p, ends, &parts->b);
     p->n_loops--;
@@ -357,39 +360,11 @@ static bool parse_signature(struct parser *p, struct node *macro) {
     return true;
 }
 
-// The body of a macro or call block: what it mentions of the specials becomes its own.
-static bool parse_macro_body(struct parser *p, struct node *macro, const char *end) {
-    const uint8_t outside = p->specials;
-    const int n_loops = p->n_loops;
-    p->specials = 0;
-    p->n_loops = 0;
-    const bool is_ok = parse_block_to(p, end, &macro->b);
-    macro->op = p->specials;
-    p->specials |= outside;
-    p->n_loops = n_loops;
-    return is_ok;
-}
-
 static struct node *parse_macro(struct parser *p, struct node *node) {
     const struct node *name = name_take(p, N_NAME);
     if (!name) return NULL;
     node->constant = name->constant;
-    return parse_signature(p, node) && parse_macro_body(p, node, "endmacro") ? node : NULL;
-}
-
-static struct node *parse_call_block(struct parser *p, struct node *node) {
-    struct node *macro = jinja_node(p, N_MACRO, node->at);
-    struct str *name = jinja_parse_str(p, "caller", 6);
-    if (!macro || !name) return NULL;
-    macro->constant = value_str(name);
-    if (p->current.kind == T_LPAREN && !parse_signature(p, macro)) return NULL;
-    node->a = jinja_parse_expression(p, true);
-    if (!node->a) return NULL;
-    if (node->a->kind != N_CHAIN || node->a->c->kind != L_CALL) {
-        return jinja_parse_fail(p, node->a->at, "expected a call");
-    }
-    node->a->c->b = macro;
-    return parse_macro_body(p, macro, "endcall") ? node : NULL;
+    return parse_signature(p, node) && parse_captured(p, "endmacro", &node->b) ? node : NULL;
 }
 
 static struct node *parse_filter_block(struct parser *p, struct node *node) {
@@ -397,37 +372,8 @@ static struct node *parse_filter_block(struct parser *p, struct node *node) {
     return node->a && parse_captured(p, "endfilter", &node->b) ? node : NULL;
 }
 
-static struct node *parse_with(struct parser *p, struct node *node) {
-    struct node_list pairs = {0};
-    while (p->current.kind != T_BLOCK_END) {
-        if (pairs.head && !jinja_expect(p, T_COMMA)) return NULL;
-        struct node *pair = jinja_node(p, N_PAIR, p->current.at);
-        if (!pair) return NULL;
-        pair->a = parse_target(p, false);
-        if (!pair->a || !jinja_expect(p, T_ASSIGN)) return NULL;
-        pair->b = jinja_parse_expression(p, true);
-        if (!pair->b) return NULL;
-        jinja_list_add(&pairs, pair);
-    }
-    node->a = pairs.head;
-    return parse_block_to(p, "endwith", &node->b) ? node : NULL;
-}
-
 static struct node *parse_generation(struct parser *p, struct node *node) {
     return parse_block_to(p, "endgeneration", &node->b) ? node : NULL;
-}
-
-static struct node *parse_print(struct parser *p, struct node *node) {
-    struct node_list items = {0};
-    do {
-        struct node *item = jinja_parse_expression(p, true);
-        if (!item) return NULL;
-        jinja_list_add(&items, item);
-    } while (jinja_skip(p, T_COMMA));
-    node->a = jinja_node(p, N_CONCAT, node->at);
-    if (!node->a) return NULL;
-    node->a->a = items.head;
-    return node;
 }
 
 static struct node *parse_loop_control(struct parser *p, struct node *node) {
@@ -441,17 +387,10 @@ static const struct {
     enum node_kind kind;
     struct node *(*parse)(struct parser *p, struct node *node);
 } statements[] = {
-    {"break", S_BREAK, parse_loop_control},
-    {"call", S_OUTPUT, parse_call_block},
-    {"continue", S_CONTINUE, parse_loop_control},
-    {"filter", S_FILTER, parse_filter_block},
-    {"for", S_FOR, parse_for},
-    {"generation", S_SCOPE, parse_generation},
-    {"if", S_IF, parse_if},
-    {"macro", N_MACRO, parse_macro},
-    {"print", S_OUTPUT, parse_print},
-    {"set", S_SET, parse_set},
-    {"with", S_WITH, parse_with},
+    {"break", S_BREAK, parse_loop_control},    {"continue", S_CONTINUE, parse_loop_control},
+    {"filter", S_FILTER, parse_filter_block},  {"for", S_FOR, parse_for},
+    {"generation", S_SCOPE, parse_generation}, {"if", S_IF, parse_if},
+    {"macro", N_MACRO, parse_macro},           {"set", S_SET, parse_set},
 };
 
 // awaited: the end that the enclosing block wants, or NULL.
@@ -466,6 +405,11 @@ static struct node *parse_statement(struct parser *p, const char *awaited) {
     }
     char found[96];
     token_describe(&p->current, found, sizeof found);
+    static const char left_out[] = " autoescape block call do extends from import include print "
+                                   "trans with ";
+    if (jinja_names_have(left_out, p->current.text, p->current.len)) {
+        return jinja_parse_fail(p, p->current.at, "the tag %s is not supported", found);
+    }
     if (awaited) {
         return jinja_parse_fail(p, p->current.at, "unknown tag %s; expected '%s'", found, awaited);
     }
@@ -477,7 +421,5 @@ rn_status jinja_parse(struct template *tmpl, rn_error *err) {
     jinja_lexer_init(&p.lex, tmpl->source, tmpl->len);
     jinja_advance(&p);
     parse_body(&p, NULL, &tmpl->body);
-    if (p.has_failed) return p.status;
-    if (jinja_symbols_resolve(tmpl)) return RN_OK;
-    return err_set(err, RN_ERR_NOMEM, "no memory for the template");
+    return p.status;
 }

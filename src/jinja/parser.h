@@ -13,14 +13,10 @@ struct template {
     char *source; // newlines are \n alone
     size_t len;
     struct node *body;
-    const struct shadow *shadow; // of the outermost scope
 };
 
 // Parses tmpl->source into tmpl->body.
 rn_status jinja_parse(struct template *tmpl, rn_error *err);
-
-// Finds the names that scopes hide. False: no memory.
-bool jinja_symbols_resolve(struct template *tmpl);
 
 // Line and column (in characters) of an offset in the source, both from 1.
 void jinja_position(const struct template *tmpl, size_t at, size_t *line, size_t *column);
@@ -32,8 +28,7 @@ struct parser {
     struct token current, ahead;
     bool has_ahead, has_failed;
     int depth;
-    int n_loops;      // around the current place, within the macro
-    uint8_t specials; // MACRO_*: mentioned since the macro's body began
+    int n_loops; // around the current place, within the macro
     rn_status status;
     rn_error *err;
 };
@@ -47,6 +42,7 @@ struct node *jinja_node(struct parser *p, enum node_kind kind, uint32_t at); // 
 // All return NULL (or false), so that callers write `return jinja_parse_fail(...)`.
 struct node *jinja_parse_fail(struct parser *p, uint32_t at, const char *fmt, ...) RN_PRINTF(3, 4);
 struct node *jinja_parse_unexpected(struct parser *p, const char *wanted);
+void *jinja_parse_alloc(struct parser *p, size_t bytes);
 struct str *jinja_parse_str(struct parser *p, const char *data, size_t len); // borrows data
 
 void jinja_advance(struct parser *p);

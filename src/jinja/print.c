@@ -1,51 +1,25 @@
 // Values as text: str() and repr() as Python prints them. Containers print their items by repr.
+// Objects that Python prints with an address or a type's name cannot be printed here.
 #include <stdio.h>
 #include <string.h>
 
-#include "jinja/chars.h"
-#include "jinja/escape.h"
 #include "jinja/number.h"
 #include "jinja/render.h"
+#include "jinja/text.h"
 #include "unicode/unicode.h"
 
-bool jinja_write_escaped(struct render *r, const char *data, size_t len) {
-    static const char special[] = "&<>'\"";
-    static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
-    size_t from = 0;
-    if (!jinja_work_chars(r, len)) return false;
-    for (size_t i = 0; i < len; i++) {
-        const char *found = data[i] ? strchr(special, data[i]) : NULL;
-        if (!found) continue;
-        if (!jinja_write(r, data + from, i - from)) return false;
-        if (!jinja_write_text(r, entities[found - special])) return false;
-        from = i + 1;
-    }
-    return jinja_write(r, data + from, len - from);
-}
-
-static bool print_char_escaped(struct render *r, int32_t cp) {
+static bool print_char_repr(struct render *r, int32_t cp, uint8_t mark) {
+    static const char from[] = "\n\r\t\\'\"", to[] = "nrt\\'\"";
     char text[16];
-    const char *format = cp < 0x100 ? "\\x" : cp < 0x10000 ? "\\u" : "\\U";
+    const char *simple = cp && cp < 0x80 ? strchr(from, cp) : NULL;
     const int width = cp < 0x100 ? 2 : cp < 0x10000 ? 4 : 8;
-    const int n = snprintf(text, sizeof text, "%s%0*x", format, width, (unsigned)cp);
-    return jinja_write(r, text, (size_t)n);
-}
-
-static bool print_char_repr(struct render *r, int32_t cp, char quote) {
-    switch (cp) {
-    case '\n':
-        return jinja_write(r, "\\n", 2);
-    case '\r':
-        return jinja_write(r, "\\r", 2);
-    case '\t':
-        return jinja_write(r, "\\t", 2);
-    default:
-        if (cp == '\\' || cp == quote) {
-            const char escaped[2] = {'\\', (char)cp};
-            return jinja_write(r, escaped, 2);
-        }
-        return print_char_escaped(r, cp);
-    }
+    const int n = simple ? snprintf(text, sizeof text, "\\%c", to[simple - from])
+                         : snprintf(text, sizeof text, "\\%c%0*x",
+                                    cp < 0x100     ? 'x'
+                                    : cp < 0x10000 ? 'u'
+                                                   : 'U',
+                                    width, (unsigned)cp);
+    return jinja_write_as(r, text, (size_t)n, mark);
 }
 
 // Double quotes only where that saves escapes.
@@ -57,48 +31,22 @@ static bool print_str_repr(struct render *r, const struct str *s) {
     for (size_t at = 0; at < s->len; at += n) {
         const int32_t cp = unicode_decode((const uint8_t *)s->data + at, s->len - at, &n);
         if (cp != '\\' && cp != quote && chars_is_printable(cp)) continue;
-        if (!jinja_write(r, s->data + from, at - from) || !print_char_repr(r, cp, quote)) {
+        if (!jinja_write_str(r, s, from, at) || !print_char_repr(r, cp, str_mark(s, at))) {
             return false;
         }
         from = at + n;
     }
-    return jinja_write(r, s->data + from, s->len - from) && jinja_write(r, &quote, 1);
-}
-
-static bool print_items(struct render *r, const struct value *items, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        if (i && !jinja_write(r, ", ", 2)) return false;
-        if (!jinja_print_repr(r, items[i])) return false;
-    }
-    return true;
-}
-
-static bool print_range(struct render *r, const struct seq *q) {
-    char text[80];
-    const int n = q->step == 1
-                      ? snprintf(text, sizeof text, "range(%lld, %lld)", (long long)q->start,
-                                 (long long)q->stop)
-                      : snprintf(text, sizeof text, "range(%lld, %lld, %lld)", (long long)q->start,
-                                 (long long)q->stop, (long long)q->step);
-    return jinja_write(r, text, (size_t)n);
+    return jinja_write_str(r, s, from, s->len) && jinja_write(r, &quote, 1);
 }
 
 static bool print_seq(struct render *r, const struct seq *q) {
-    switch (q->flavor) {
-    case SEQ_RANGE:
-        return print_range(r, q);
-    case SEQ_ITER:
-        return jinja_write_text(r, "<generator object>");
-    case SEQ_TUPLE:
-    case SEQ_GROUP:
-        return jinja_write(r, "(", 1) && print_items(r, q->items, q->n) &&
-               jinja_write_text(r, q->n == 1 ? ",)" : ")");
-    case SEQ_LIST:
-        return jinja_write(r, "[", 1) && print_items(r, q->items, q->n) && jinja_write(r, "]", 1);
-    default:
-        return jinja_write_text(r, jinja_type_name(value_seq((struct seq *)q))) &&
-               jinja_write(r, "([", 2) && print_items(r, q->items, q->n) && jinja_write(r, "])", 2);
+    const bool is_list = q->flavor == SEQ_LIST;
+    if (!jinja_write(r, is_list ? "[" : "(", 1)) return false;
+    for (size_t i = 0; i < q->n; i++) {
+        if (i && !jinja_write(r, ", ", 2)) return false;
+        if (!jinja_print_repr(r, q->items[i])) return false;
     }
+    return jinja_write_text(r, is_list ? "]" : q->n == 1 ? ",)" : ")");
 }
 
 static bool print_dict(struct render *r, const struct dict *d) {
@@ -122,30 +70,6 @@ static bool print_number(struct render *r, struct value v) {
     return jinja_write(r, text, n);
 }
 
-static bool print_named(struct render *r, const char *type, const char *name, size_t len) {
-    return jinja_write(r, "<", 1) && jinja_write_text(r, type) && jinja_write(r, " ", 1) &&
-           jinja_write(r, name, len) && jinja_write(r, ">", 1);
-}
-
-static bool print_object(struct render *r, struct value v) {
-    switch (v.kind) {
-    case V_NAMESPACE:
-        return jinja_write_text(r, "<Namespace ") && print_dict(r, v.d) && jinja_write(r, ">", 1);
-    case V_MACRO: {
-        const struct str *name = v.macro->node->constant.s;
-        return jinja_write_text(r, "<Macro ") && print_str_repr(r, name) && jinja_write(r, ">", 1);
-    }
-    case V_FUNCTION:
-        return print_named(r, "function", v.function->name, strlen(v.function->name));
-    case V_METHOD:
-        return print_named(r, "method", v.method->entry->name, strlen(v.method->entry->name));
-    case V_LOOP:
-        return jinja_loop_print(r, v.loop);
-    default:
-        return print_named(r, jinja_type_name(v), "object", 6);
-    }
-}
-
 static bool print_value(struct render *r, struct value v) {
     switch (v.kind) {
     case V_UNDEFINED:
@@ -160,26 +84,30 @@ static bool print_value(struct render *r, struct value v) {
     case V_BIG:
         return jinja_write(r, v.s->data, v.s->len);
     case V_STR:
-        if (!v.flag) return print_str_repr(r, v.s);
-        return jinja_write_text(r, "Markup(") && print_str_repr(r, v.s) && jinja_write(r, ")", 1);
+        if (v.flag) break; // Markup('...')
+        return print_str_repr(r, v.s);
     case V_SEQ:
+        if (v.q->flavor > SEQ_TUPLE) break;
         return print_seq(r, v.q);
     case V_DICT:
         return print_dict(r, v.d);
     default:
-        return print_object(r, v);
+        break;
     }
+    jinja_fail(r, "printing a value of type '%s' is not supported",
+               v.kind == V_STR ? "Markup" : jinja_type_name(v));
+    return false;
 }
 
 bool jinja_print_repr(struct render *r, struct value v) {
-    if (!jinja_frame_enter(r)) return false; // a namespace may hold itself
+    if (!jinja_frame_enter(r)) return false;
     const bool is_ok = print_value(r, v);
     jinja_frame_leave(r);
     return is_ok;
 }
 
 bool jinja_print(struct render *r, struct value v) {
-    if (v.kind == V_STR) return jinja_write(r, v.s->data, v.s->len);
+    if (v.kind == V_STR) return jinja_write_str(r, v.s, 0, v.s->len);
     return v.kind == V_UNDEFINED || jinja_print_repr(r, v);
 }
 

@@ -34,16 +34,6 @@ struct value jinja_fail(struct render *r, const char *fmt, ...) {
     return value_error();
 }
 
-struct value jinja_limit(struct render *r, const char *fmt, ...) {
-    char message[200];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(message, sizeof message, fmt, args);
-    va_end(args);
-    error_set(r, RN_ERR_MODEL, true, message);
-    return value_error();
-}
-
 struct value jinja_raise(struct render *r, const char *message, size_t len) {
     char quoted[sizeof((rn_error *)0)->message];
     unicode_quote(message, len, quoted, sizeof quoted);
@@ -51,32 +41,26 @@ struct value jinja_raise(struct render *r, const char *message, size_t len) {
     return value_error();
 }
 
-static const char *owner_name(struct value v) {
-    struct seq q = {.flavor = v.owner_flavor};
-    struct value owner = {.kind = v.owner};
-    if (owner.kind == V_SEQ) owner.q = &q;
-    return jinja_type_name(owner);
-}
-
 struct value jinja_fail_undefined(struct render *r, struct value v) {
     const int len = v.s->len > 120 ? 120 : (int)v.s->len;
+    const char *text = v.s->data, *owner = jinja_type_text(v.owner);
     switch (v.flag) {
     case UNDEFINED_NAME:
-        return jinja_fail(r, "'%.*s' is undefined", len, v.s->data);
+        return jinja_fail(r, "'%.*s' is undefined", len, text);
     case UNDEFINED_ATTRIBUTE:
-        return jinja_fail(r, "'%s' object has no attribute '%.*s'", owner_name(v), len, v.s->data);
+        return jinja_fail(r, "'%s' object has no attribute '%.*s'", owner, len, text);
     case UNDEFINED_UNSAFE:
-        return jinja_fail(r, "access to attribute '%.*s' of '%s' object is unsafe", len, v.s->data,
-                          owner_name(v));
+        return jinja_fail(r, "access to attribute '%.*s' of '%s' object is unsafe", len, text,
+                          owner);
     default:
-        return jinja_fail(r, "%.*s", len, v.s->data);
+        return jinja_fail(r, "%.*s", len, text);
     }
 }
 
 bool jinja_charge(struct render *r, uint64_t steps) {
     r->steps += steps;
     if (r->steps <= r->limits.steps) return true;
-    jinja_limit(r, "the template takes more than %llu steps", (unsigned long long)r->limits.steps);
+    jinja_fail(r, "the template takes more than %llu steps", (unsigned long long)r->limits.steps);
     return false;
 }
 
@@ -92,7 +76,7 @@ bool jinja_work_chars(struct render *r, size_t bytes) {
 
 void *jinja_alloc(struct render *r, size_t bytes) {
     if (bytes > r->limits.memory - r->memory) {
-        jinja_limit(r, "the values take more than %zu bytes", r->limits.memory);
+        jinja_fail(r, "the values take more than %zu bytes", r->limits.memory);
         return NULL;
     }
     if (!jinja_work(r, bytes)) return NULL;
@@ -109,9 +93,22 @@ void *jinja_array(struct render *r, size_t count, size_t size) {
     return jinja_alloc(r, bytes);
 }
 
+bool jinja_frame_enter(struct render *r) {
+    if (r->n_frames == JINJA_MAX_FRAMES) {
+        jinja_fail(r, "calls and blocks are nested too deep");
+        return false;
+    }
+    r->n_frames++;
+    return jinja_charge(r, 1);
+}
+
+void jinja_frame_leave(struct render *r) { r->n_frames--; }
+
+// ---------------------------------------------------------------- output
+
 bool jinja_write_fits(struct render *r, uint64_t more) {
     if (more <= r->limits.output - r->out_len) return true;
-    jinja_limit(r, "the output is longer than %zu bytes", r->limits.output);
+    jinja_fail(r, "the output is longer than %zu bytes", r->limits.output);
     return false;
 }
 
@@ -121,44 +118,67 @@ static bool out_grow(struct render *r, size_t more) {
     size_t cap = r->out_cap ? r->out_cap * 2 : 4096;
     if (cap <= r->out_len + more) cap = r->out_len + more + 1;
     char *out = realloc(r->out, cap);
-    if (!out) {
+    if (out) r->out = out;
+    uint8_t *marks = out ? realloc(r->marks, cap) : NULL;
+    if (!marks) {
         error_set(r, RN_ERR_NOMEM, false, "no memory for the template's output");
         return false;
     }
-    r->out = out;
+    r->marks = marks;
     r->out_cap = cap;
     return true;
 }
 
-bool jinja_write(struct render *r, const char *data, size_t len) {
+// marks: of each byte, or NULL and then `mark` for all.
+static bool write_bytes(struct render *r, const char *data, size_t len, const uint8_t *marks,
+                        uint8_t mark) {
     if (!out_grow(r, len) || !jinja_work(r, len)) return false;
-    if (len) memcpy(r->out + r->out_len, data, len);
+    if (len == 0) return true;
+    memcpy(r->out + r->out_len, data, len);
+    if (marks)
+        memcpy(r->marks + r->out_len, marks, len);
+    else
+        memset(r->marks + r->out_len, mark, len);
     r->out_len += len;
     return true;
+}
+
+bool jinja_write(struct render *r, const char *data, size_t len) {
+    return write_bytes(r, data, len, NULL, 0);
 }
 
 bool jinja_write_text(struct render *r, const char *text) {
     return jinja_write(r, text, strlen(text));
 }
 
-bool jinja_write_char(struct render *r, uint32_t cp) {
-    uint8_t bytes[4];
-    return jinja_write(r, (const char *)bytes, unicode_encode(cp, bytes));
+bool jinja_write_as(struct render *r, const char *data, size_t len, uint8_t mark) {
+    return write_bytes(r, data, len, NULL, mark);
 }
 
-struct value jinja_take(struct render *r, size_t mark) {
-    const struct value v = jinja_str(r, r->out + mark, r->out_len - mark);
-    r->out_len = mark;
+bool jinja_write_str(struct render *r, const struct str *s, size_t from, size_t to) {
+    return write_bytes(r, s->data + from, to - from, s->marks ? s->marks + from : NULL, 0);
+}
+
+bool jinja_write_fill(struct render *r, char c, int64_t n) {
+    if (n <= 0) return true;
+    if (!jinja_write_fits(r, (uint64_t)n)) return false;
+    for (; n > 0; n--) {
+        if (!jinja_write(r, &c, 1)) return false;
+    }
+    return true;
+}
+
+struct value jinja_take(struct render *r, size_t from) {
+    const size_t len = r->out_len - from;
+    struct value v = jinja_str(r, r->out + from, len);
+    bool is_marked = false;
+    for (size_t i = 0; i < len && !is_marked; i++) is_marked = r->marks[from + i] != 0;
+    if (is_marked && !is_error(v)) {
+        uint8_t *marks = jinja_alloc(r, len);
+        if (!marks) return value_error();
+        memcpy(marks, r->marks + from, len);
+        v.s->marks = marks;
+    }
+    r->out_len = from;
     return v;
 }
-
-bool jinja_frame_enter(struct render *r) {
-    if (r->n_frames == JINJA_MAX_FRAMES) {
-        jinja_limit(r, "calls and blocks are nested too deep");
-        return false;
-    }
-    r->n_frames++;
-    return jinja_charge(r, 1);
-}
-
-void jinja_frame_leave(struct render *r) { r->n_frames--; }

@@ -5,23 +5,44 @@
 #include <string.h>
 
 #include "jinja/render.h"
+#include "jinja/text.h"
 
-const char *jinja_type_name(struct value v) {
-    static const char *const names[] = {
-        [V_ERROR] = "error",      [V_MISSING] = "missing",   [V_UNDEFINED] = "Undefined",
-        [V_NONE] = "NoneType",    [V_BOOL] = "bool",         [V_INT] = "int",
-        [V_FLOAT] = "float",      [V_BIG] = "int",           [V_STR] = "str",
-        [V_SEQ] = "list",         [V_DICT] = "dict",         [V_NAMESPACE] = "Namespace",
-        [V_MACRO] = "Macro",      [V_FUNCTION] = "function", [V_METHOD] = "method",
-        [V_LOOP] = "LoopContext", [V_CYCLER] = "Cycler",     [V_JOINER] = "Joiner",
-    };
-    static const char *const flavors[] = {
-        [SEQ_LIST] = "list",          [SEQ_TUPLE] = "tuple",      [SEQ_GROUP] = "tuple",
-        [SEQ_RANGE] = "range",        [SEQ_ITER] = "generator",   [SEQ_KEYS] = "dict_keys",
-        [SEQ_VALUES] = "dict_values", [SEQ_ITEMS] = "dict_items",
-    };
-    return v.kind == V_SEQ ? flavors[v.q->flavor] : names[v.kind];
+enum { TYPE_SEQ = V_LOOP + 1 }; // of the first flavor; the others follow
+
+uint8_t jinja_type(struct value v) {
+    return v.kind == V_SEQ ? (uint8_t)(TYPE_SEQ + v.q->flavor) : v.kind;
 }
+
+const char *jinja_type_text(uint8_t type) {
+    static const char *const names[] = {
+        [V_ERROR] = "error",
+        [V_MISSING] = "missing",
+        [V_UNDEFINED] = "Undefined",
+        [V_NONE] = "NoneType",
+        [V_BOOL] = "bool",
+        [V_INT] = "int",
+        [V_FLOAT] = "float",
+        [V_BIG] = "int",
+        [V_STR] = "str",
+        [V_SEQ] = "list",
+        [V_DICT] = "dict",
+        [V_NAMESPACE] = "Namespace",
+        [V_MACRO] = "Macro",
+        [V_FUNCTION] = "function",
+        [V_METHOD] = "method",
+        [V_LOOP] = "LoopContext",
+        [TYPE_SEQ + SEQ_LIST] = "list",
+        [TYPE_SEQ + SEQ_TUPLE] = "tuple",
+        [TYPE_SEQ + SEQ_RANGE] = "range",
+        [TYPE_SEQ + SEQ_ITER] = "generator",
+        [TYPE_SEQ + SEQ_KEYS] = "dict_keys",
+        [TYPE_SEQ + SEQ_VALUES] = "dict_values",
+        [TYPE_SEQ + SEQ_ITEMS] = "dict_items",
+    };
+    return names[type];
+}
+
+const char *jinja_type_name(struct value v) { return jinja_type_text(jinja_type(v)); }
 
 bool jinja_is_true(struct value v) {
     switch (v.kind) {
@@ -47,30 +68,23 @@ bool jinja_is_true(struct value v) {
     }
 }
 
-static bool is_small_number(struct value v) {
-    return v.kind == V_BOOL || v.kind == V_INT || v.kind == V_FLOAT;
-}
+static bool is_small_number(struct value v) { return is_int(v) || v.kind == V_FLOAT; }
 
 // -1, 0, 1; 2 when a NaN makes them unordered.
 static int number_order(struct value a, struct value b) {
     if (a.kind != V_FLOAT && b.kind != V_FLOAT) {
-        const int64_t x = a.kind == V_BOOL ? a.b : a.i, y = b.kind == V_BOOL ? b.b : b.i;
+        const int64_t x = int_of(a), y = int_of(b);
         return (x > y) - (x < y);
     }
-    const double x = a.kind == V_FLOAT ? a.f : a.kind == V_BOOL ? a.b : (double)a.i;
-    const double y = b.kind == V_FLOAT ? b.f : b.kind == V_BOOL ? b.b : (double)b.i;
+    const double x = a.kind == V_FLOAT ? a.f : (double)int_of(a);
+    const double y = b.kind == V_FLOAT ? b.f : (double)int_of(b);
     if (x != x || y != y) return 2;
     return (x > y) - (x < y);
 }
 
-static bool seqs_are_alike(const struct seq *a, const struct seq *b) {
-    const bool a_tuple = a->flavor == SEQ_GROUP, b_tuple = b->flavor == SEQ_GROUP;
-    return (a_tuple ? SEQ_TUPLE : a->flavor) == (b_tuple ? SEQ_TUPLE : b->flavor);
-}
-
 static int seqs_equal(struct render *r, const struct seq *a, const struct seq *b) {
     if (a == b) return 1;
-    if (!seqs_are_alike(a, b) || a->n != b->n || a->flavor == SEQ_ITER) return 0;
+    if (a->flavor != b->flavor || a->n != b->n || a->flavor == SEQ_ITER) return 0;
     for (size_t i = 0; i < a->n; i++) {
         const int equal = jinja_equal(r, a->items[i], b->items[i]);
         if (equal != 1) return equal;
@@ -108,9 +122,6 @@ int jinja_equal(struct render *r, struct value a, struct value b) {
     case V_NONE:
     case V_UNDEFINED:
         return 1;
-    case V_METHOD:
-        return a.method->entry == b.method->entry &&
-               jinja_equal(r, a.method->self, b.method->self) == 1;
     default:
         return a.d == b.d; // the same object
     }
@@ -140,55 +151,42 @@ int jinja_less(struct render *r, struct value a, struct value b) {
     }
     if (is_small_number(a) && is_small_number(b)) return number_order(a, b) == -1;
     if (a.kind == V_STR && b.kind == V_STR) return strings_less(r, a.s, b.s);
-    const bool are_ordered =
-        a.kind == V_SEQ && b.kind == V_SEQ && seqs_are_alike(a.q, b.q) &&
-        (a.q->flavor == SEQ_LIST || a.q->flavor == SEQ_TUPLE || a.q->flavor == SEQ_GROUP);
+    const bool are_ordered = a.kind == V_SEQ && b.kind == V_SEQ && a.q->flavor == b.q->flavor &&
+                             a.q->flavor <= SEQ_TUPLE;
     if (are_ordered) return seqs_less(r, a.q, b.q);
     jinja_fail(r, "'<' is not supported between '%s' and '%s'", jinja_type_name(a),
                jinja_type_name(b));
     return -1;
 }
 
-static int seq_contains(struct render *r, struct seq *q, struct value needle) {
-    while (q->pos < q->n) { // an iterator stays behind what was found
-        const int equal = jinja_equal(r, q->items[q->pos++], needle);
-        if (equal) return equal;
-    }
-    return 0;
-}
-
 int jinja_contains(struct render *r, struct value container, struct value needle) {
+    uint64_t hash;
     switch (container.kind) {
     case V_STR:
-        if (needle.kind != V_STR) {
-            jinja_fail(r, "'in <string>' requires a string on the left, not '%s'",
-                       jinja_type_name(needle));
-            return -1;
-        }
+        if (needle.kind != V_STR) break;
         if (jinja_find(r, container.s, needle.s, 0, container.s->len) != SIZE_MAX) return 1;
         return r->status == RN_OK ? 0 : -1;
-    case V_DICT: {
-        uint64_t hash;
-        if (!jinja_hash(r, needle, &hash)) {
-            jinja_fail(r, "'%s' cannot be a key", jinja_type_name(needle));
-            return -1;
-        }
+    case V_DICT:
+        if (!jinja_hash(r, needle, &hash)) break;
         const bool is_found = jinja_dict_find(r, container.d, needle);
         return r->status == RN_OK ? is_found : -1;
-    }
     case V_SEQ: {
-        struct seq walk = *container.q;
-        if (walk.flavor != SEQ_ITER) walk.pos = 0;
-        const int is_found = seq_contains(r, &walk, needle);
-        if (walk.flavor == SEQ_ITER) container.q->pos = walk.pos;
-        return is_found;
+        const bool is_iter = container.q->flavor == SEQ_ITER; // stays behind the item it found
+        for (size_t i = is_iter ? container.q->pos : 0; i < container.q->n; i++) {
+            if (is_iter) container.q->pos = i + 1;
+            const int equal = jinja_equal(r, container.q->items[i], needle);
+            if (equal) return equal;
+        }
+        return 0;
     }
     case V_UNDEFINED:
         return 0;
     default:
-        jinja_fail(r, "'%s' cannot be searched with 'in'", jinja_type_name(container));
-        return -1;
+        break;
     }
+    jinja_fail(r, "'in' is not supported between '%s' and '%s'", jinja_type_name(needle),
+               jinja_type_name(container));
+    return -1;
 }
 
 int64_t jinja_length(struct render *r, struct value v) {
@@ -213,8 +211,7 @@ static struct seq *characters_of(struct render *r, struct str *s) {
     if (!list || !jinja_charge(r, n)) return NULL;
     size_t from = 0;
     for (size_t i = 0; i < n; i++) {
-        size_t to = from + 1;
-        while (to < s->len && ((uint8_t)s->data[to] & 0xc0) == 0x80) to++;
+        const size_t to = jinja_char_end(s, from);
         list->items[i] = jinja_substr(r, s, from, to);
         if (is_error(list->items[i])) return NULL;
         from = to;

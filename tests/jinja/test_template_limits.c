@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "jinja/limits.h"
+#include "jinja/render.h"
 
 struct result {
     rn_status status;
@@ -16,7 +16,7 @@ struct result {
 };
 
 static struct result render_limited(const char *source, size_t len, const char *globals,
-                                    const struct jinja_limits *limits) {
+                                    const struct template_limits *limits) {
     struct result result = {0};
     struct template *tmpl;
     result.status = template_create(source, len, &tmpl, &result.err);
@@ -24,11 +24,13 @@ static struct result render_limited(const char *source, size_t len, const char *
         assert_null(tmpl);
         return result;
     }
-    const size_t globals_len = globals ? strlen(globals) : 0;
-    result.status = limits ? jinja_render(tmpl, globals, globals_len, 0, limits, &result.text,
-                                          &result.len, &result.err)
-                           : template_render(tmpl, globals, globals_len, 0, &result.text,
-                                             &result.len, &result.err);
+    struct render *r = template_begin(tmpl, limits, 0, &result.err);
+    assert_non_null(r);
+    if (globals) result.status = template_globals(r, globals, strlen(globals));
+    if (result.status == RN_OK) {
+        result.status = template_run(r, &result.text, NULL, &result.len);
+    }
+    template_end(r);
     if (result.status != RN_OK) assert_null(result.text);
     template_destroy(tmpl);
     return result;
@@ -97,9 +99,7 @@ static void sixty_thousand_levels_are_refused_by_the_parser(void **state) {
     check_too_deep(nested("{% for i in x %}", "x", "{% endfor %}", n / 4));
     check_too_deep(nested("{% macro m() %}", "x", "{% endmacro %}", n / 4));
     check_too_deep(nested("{% filter upper %}", "x", "{% endfilter %}", n / 4));
-    check_too_deep(nested("{% call m() %}", "x", "{% endcall %}", n / 4));
     check_too_deep(nested("{% set x %}", "x", "{% endset %}", n / 4));
-    check_too_deep(nested("{% with %}", "x", "{% endwith %}", n / 4));
     check_too_deep(nested("{% if 1 %}{% else %}", "x", "{% endif %}", n / 4));
 }
 
@@ -229,13 +229,12 @@ static void steps_are_limited(void **state) {
 static void work_on_characters_is_limited(void **state) {
     (void)state;
     const char *const expressions[] = {
-        "'a'.strip(s)",        "s.upper()",      "s|title",      "s.isalpha()",
-        "s|wordcount",         "s|tojson",       "s.split('q')", "[s]|string",
-        "s|urlencode",         "s.splitlines()", "s.rfind('q')", "s|e",
-        "s.format()",          "s|striptags",    "s|indent",     "s % ()",
-        "s.replace('bB', '')",
+        "'a'.strip(s)",   "s.upper()",           "s|title",       "s.title()",
+        "s|tojson",       "[s]|string",          "s.split()",     "s|indent",
+        "s % ()",         "s.split('q')",        "s.rsplit('q')", "s.format()",
+        "s.splitlines()", "s.replace('bB', '')", "'x'|safe + s",
     };
-    const struct jinja_limits limits = {.steps = 1 << 16, .output = 1 << 24, .memory = 1 << 28};
+    const struct template_limits limits = {.steps = 1 << 16, .output = 1 << 24, .memory = 1 << 28};
     for (size_t i = 0; i < sizeof expressions / sizeof expressions[0]; i++) {
         char source[200];
         snprintf(source, sizeof source,
@@ -254,10 +253,6 @@ static void calls_are_limited(void **state) {
     check_refused(
         "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}",
         RN_ERR_MODEL, "calls are nested deeper than 64");
-    check_refused("{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}", RN_ERR_MODEL,
-                  "calls are nested deeper than 64");
-    check_refused("{% macro m() %}{% call m() %}{{ caller() }}{% endcall %}{% endmacro %}{{ m() }}",
-                  RN_ERR_MODEL, "calls are nested deeper than 64");
     check_text(
         "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{% else %}end{% endif %}{% endmacro %}{{ m(60) }}",
         "end");
@@ -271,16 +266,9 @@ static void calls_are_limited(void **state) {
 static void output_and_memory_are_limited(void **state) {
     (void)state;
     check_refused("{{ 'x' * 99999999999 }}", RN_ERR_MODEL, "output is longer than");
-    check_refused("{{ 'x'.center(99999999999) }}", RN_ERR_MODEL, "output is longer than");
-    check_refused("{{ '%99999999999d' % 1 }}", RN_ERR_MODEL, "output is longer than");
-    check_refused("{{ '{:99999999999}'.format(1) }}", RN_ERR_MODEL, "output is longer than");
     check_refused("{{ 'x' * 9223372036854775807 }}", RN_ERR_MODEL, "output is longer than");
     check_refused("{{ [1] * 9223372036854775807 }}", RN_ERR_MODEL, "values take more than");
     check_refused("{{ [1, 2, 3] * 99999999 }}", RN_ERR_MODEL, "values take more than");
-    check_refused("{{ [1]|batch(9223372036854775807, 0)|list }}", RN_ERR_MODEL,
-                  "values take more than");
-    check_refused("{{ [1]|slice(9223372036854775807)|list }}", RN_ERR_MODEL,
-                  "values take more than");
     check_refused("{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s ~ "
                   "ns.s %}{% endfor %}",
                   RN_ERR_MODEL, "values take more than");
@@ -311,7 +299,7 @@ static void text_grows_in_place(void **state) {
         "{% set ns = namespace(s='') %}{% for i in range(4000) %}{% set ns.s = ns.s + 'x' * 100 %}"
         "{% endfor %}{{ ns.s|length }}",
     };
-    const struct jinja_limits limits = {.steps = 1 << 20, .output = 1 << 20, .memory = 4 << 20};
+    const struct template_limits limits = {.steps = 1 << 20, .output = 1 << 20, .memory = 4 << 20};
     for (size_t i = 0; i < 2; i++) {
         struct result result = render_limited(sources[i], strlen(sources[i]), NULL, &limits);
         check(result.status == RN_OK, "%s", result.err.message);
@@ -330,10 +318,10 @@ static void many_places_in_long_text_are_fine(void **state) {
     (void)state;
     check_text(
         "{% set s = 'ab, ' * 200000 %}{{ s.split(', ')|length }} {{ s.split()|length }} "
-        "{{ s.rsplit(', ')|length }} {{ s.count('ab') }} {{ s.replace(', ', ',')|length }} "
+        "{{ s.rsplit(', ')|length }} {{ s.replace(', ', ',')|length }} "
         "{{ s.replace('b', 'cc')|length }} {{ s.splitlines()|length }} {{ s|tojson|length }} "
         "{{ (s ~ s).strip(', ')|length }} {{ s.upper()|length }} {{ s|indent|length }}",
-        "200001 200000 200001 200000 600000 1000000 1 800002 1599998 800000 800000");
+        "200001 200000 200001 600000 1000000 1 800002 1599998 800000 800000");
 }
 
 static void values_nest_to_a_limit(void **state) {
@@ -344,8 +332,6 @@ static void values_nest_to_a_limit(void **state) {
     check_refused("{% set ns = namespace(l={}) %}{% for i in range(99) %}{% set ns.l = {'a': ns.l} "
                   "%}{% endfor %}",
                   RN_ERR_MODEL, "values are nested deeper than 64");
-    check_refused("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}", RN_ERR_MODEL,
-                  "too deep");
     // Shared parts: 2^50 items in 50 lists.
     check_refused("{% set ns = namespace(l=[]) %}{% for i in range(50) %}{% set ns.l = [ns.l, "
                   "ns.l] %}{% endfor %}"
@@ -371,13 +357,10 @@ static void integers_have_64_bits(void **state) {
                "9223372036854775807 -9223372036854775808");
     check_refused("{{ 9223372036854775807 + 1 }}", RN_ERR_MODEL, "64 bits");
     check_refused("{{ 99999999999 * 99999999999 }}", RN_ERR_MODEL, "64 bits");
-    check_refused("{{ 2 ** 63 }}", RN_ERR_MODEL, "64 bits");
     check_refused("{{ (-9223372036854775807 - 1) // -1 }}", RN_ERR_MODEL, "64 bits");
     check_refused("{{ -(-9223372036854775807 - 1) }}", RN_ERR_MODEL, "64 bits");
-    check_refused("{{ (-9223372036854775807 - 1)|abs }}", RN_ERR_MODEL, "64 bits");
     check_refused("{{ 1e30|int }}", RN_ERR_MODEL, "64 bits");
-    check_text("{{ (-9223372036854775807 - 1) % -1 }} {{ 2 ** 62 }} {{ (-2) ** 63 }}",
-               "0 4611686018427387904 -9223372036854775808");
+    check_text("{{ (-9223372036854775807 - 1) % -1 }}", "0");
 }
 
 static void check_globals(const char *globals, const char *source, const char *text) {
@@ -414,8 +397,7 @@ static void table_is_sorted(const struct table *table) {
         const char *name = table->entries[i].name;
         check(i == 0 || strcmp(table->entries[i - 1].name, name) < 0, "%s", name);
         check(jinja_table_find(table, name, strlen(name)) == &table->entries[i], "%s", name);
-        check(strcmp(table->entries[i].params, "*") == 0 || table->entries[i].n_required <= 6, "%s",
-              name);
+        check(!jinja_names_have(table->left_out, name, strlen(name)), "%s is there", name);
     }
 }
 
