@@ -83,8 +83,8 @@ void template_end(struct render *r) {
     free(r);
 }
 
-rn_status template_set(struct render *r, const char *name, struct value v) {
-    const struct value key = jinja_str(r, name, strlen(name));
+rn_status template_set(struct render *r, const char *name, size_t len, struct value v) {
+    const struct value key = jinja_str(r, name, len);
     if (!is_error(key) && !is_error(v)) jinja_dict_set(r, r->globals, key, v);
     return r->status;
 }

@@ -41,7 +41,7 @@ void template_end(struct render *r);
 rn_status template_read(struct render *r, const char *what, const char *json, size_t len,
                         uint8_t mark, struct value *out);
 // A global variable. The name is copied.
-rn_status template_set(struct render *r, const char *name, struct value v);
+rn_status template_set(struct render *r, const char *name, size_t len, struct value v);
 // The members of one JSON object as unmarked global variables.
 rn_status template_globals(struct render *r, const char *json, size_t len);
 // Text as a value, copied; ill-formed bytes become U+FFFD.

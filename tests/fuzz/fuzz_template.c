@@ -100,10 +100,8 @@ static struct result render(const struct template *tmpl, const char *json, size_
     result.status = template_read(r, "variables", json, len, mark, &v);
     if (result.status == RN_OK && v.kind == V_DICT) {
         for (size_t i = 0; i < v.d->n && result.status == RN_OK; i++) {
-            char name[64] = "";
             const struct str *key = v.d->entries[i].key.s;
-            memcpy(name, key->data, key->len < 63 ? key->len : 63);
-            result.status = template_set(r, name, v.d->entries[i].value);
+            result.status = template_set(r, key->data, key->len, v.d->entries[i].value);
         }
     }
     if (result.status == RN_OK) {
