@@ -59,17 +59,12 @@ void rn_chat_template_destroy(rn_chat_template *tmpl) {
 
 // ---------------------------------------------------------------- the message to be continued
 
-// A member of a message or of a part; NULL: it has none, or is no object.
-static struct value *member(struct render *r, struct value v, const char *name) {
-    return v.kind == V_DICT ? jinja_dict_find_text(r, v.d, name, strlen(name)) : NULL;
-}
-
 // The text that is continued: the content, or its last part that has a text.
-static struct value *final_text(struct render *r, struct value message) {
-    struct value *const content = member(r, message, "content"), *text = NULL;
+static struct value *final_text(struct value message) {
+    struct value *const content = value_member(message, "content"), *text = NULL;
     if (!content || content->kind == V_STR) return content;
     for (size_t i = content->kind == V_SEQ ? content->q->n : 0; i > 0 && !text; i--) {
-        text = member(r, content->q->items[i - 1], "text");
+        text = value_member(content->q->items[i - 1], "text");
         if (text && text->kind != V_STR) text = NULL;
     }
     return text;
@@ -77,7 +72,7 @@ static struct value *final_text(struct render *r, struct value message) {
 
 // Marks the end of a copy of the text. One without a character that could be marked gets an 'x' for
 // it, and *is_made says so.
-static void mark_end(struct render *r, struct value *text, bool *is_made) {
+static rn_status mark_end(struct render *r, struct value *text, bool *is_made) {
     const struct str *const s = text->s;
     size_t from = s->len - chars_blank_suffix(s->data, s->len);
     *is_made = from == 0;
@@ -85,9 +80,7 @@ static void mark_end(struct render *r, struct value *text, bool *is_made) {
         from = s->len;
     else
         chars_before(s->data, from, &from);
-    *text = jinja_concat(r, s, "x", *is_made, NULL);
-    if (is_error(*text)) return; // which the next call on the render reports
-    memset(text->s->tail->marks + from, MARK_INPUT | MARK_END, text->s->len - from);
+    return template_mark(r, text, from, MARK_INPUT | MARK_END, *is_made ? "x" : "");
 }
 
 static rn_status mark_final(struct render *r, struct value messages, bool *is_made, rn_error *err) {
@@ -95,7 +88,7 @@ static rn_status mark_final(struct render *r, struct value messages, bool *is_ma
     if (q->n == 0)
         return err_set(err, RN_ERR_ARG, "messages: there is none that could be continued");
     const struct value last = q->items[q->n - 1];
-    const struct value *const role = member(r, last, "role");
+    const struct value *const role = value_member(last, "role");
     if (!role || role->kind != V_STR)
         return err_set(err, RN_ERR_ARG,
                        "messages: the last one has no role; only an assistant's is continued");
@@ -106,12 +99,11 @@ static rn_status mark_final(struct render *r, struct value messages, bool *is_ma
                        "messages: the last one is of role '%s'; only an assistant's is continued",
                        quoted);
     }
-    struct value *const text = final_text(r, last);
+    struct value *const text = final_text(last);
     if (!text || text->kind != V_STR)
         return err_set(err, RN_ERR_ARG,
                        "messages: the last one has no text that could be continued");
-    mark_end(r, text, is_made);
-    return RN_OK;
+    return mark_end(r, text, is_made);
 }
 
 // Ends the text behind the last byte that is marked as the end, as the template would have ended
@@ -148,7 +140,7 @@ static rn_status set_variables(struct render *r, const char *json, rn_error *err
     struct value v;
     rn_status status = read_checked(r, "variables", json, V_DICT, &v, err);
     for (size_t i = 0; i < 3 && !status; i++) {
-        if (member(r, v, fields[i]))
+        if (value_member(v, fields[i]))
             return err_set(err, RN_ERR_ARG, "variables: '%s' is set by the caller of the chat",
                            fields[i]);
     }
@@ -163,7 +155,7 @@ static rn_status set_variables(struct render *r, const char *json, rn_error *err
 static rn_status set_token(struct render *r, const rn_model *model, const char *name, int32_t id) {
     const struct text_span text =
         id < 0 ? (struct text_span){"", 0} : tokenizer_bytes(tools_tokenizer(model), id);
-    return set(r, name, template_text(r, text.data, text.len));
+    return template_set_text(r, name, text.data, text.len);
 }
 
 // What the template sees. Absent tools and documents are none, as templates expect, and not

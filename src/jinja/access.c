@@ -26,7 +26,6 @@ static struct value method(struct render *r, struct value object, const struct t
     const struct entry *entry = jinja_table_find(table, name->data, name->len);
     if (entry) {
         struct method *bound = jinja_alloc(r, sizeof *bound);
-        if (!bound) return value_error();
         *bound = (struct method){entry, object};
         return (struct value){.kind = V_METHOD, .method = bound};
     }
@@ -34,8 +33,8 @@ static struct value method(struct render *r, struct value object, const struct t
         return undefined_attr(object, name, UNDEFINED_UNSAFE);
     }
     if (!jinja_names_have(table->left_out, name->data, name->len)) return value_missing();
-    return jinja_fail(r, "the method '%.*s' of '%s' is not supported", (int)name->len, name->data,
-                      jinja_type_name(object));
+    jinja_fail(r, "the method '%.*s' of '%s' is not supported", (int)name->len, name->data,
+               jinja_type_name(object));
 }
 
 // The Python attribute of that name, V_MISSING when there is none.
@@ -43,20 +42,19 @@ static struct value attribute(struct render *r, struct value object, const struc
     const struct table *methods = methods_of(object);
     if (methods) return method(r, object, methods, name);
     if (object.kind == V_LOOP) return jinja_loop_attr(r, object.loop, name);
-    if (object.kind == V_MACRO) return jinja_fail(r, "attributes of macros are not supported");
+    if (object.kind == V_MACRO) jinja_fail(r, "attributes of macros are not supported");
     if (object.kind != V_NAMESPACE) return value_missing();
-    const struct value *found = jinja_dict_find_text(r, object.d, name->data, name->len);
+    const struct value *found = jinja_dict_find_str(r, object.d, name);
     return found ? *found : value_missing();
 }
 
 struct value jinja_getattr(struct render *r, struct value object, const struct str *name) {
-    if (object.kind == V_UNDEFINED) return jinja_fail_undefined(r, object);
+    if (object.kind == V_UNDEFINED) jinja_fail_undefined(r, object);
     const struct value v = attribute(r, object, name);
     if (!is_missing(v)) return v;
     if (object.kind == V_DICT) {
-        const struct value *found = jinja_dict_find_text(r, object.d, name->data, name->len);
+        const struct value *found = jinja_dict_find_str(r, object.d, name);
         if (found) return *found;
-        if (r->status != RN_OK) return value_error();
     }
     return undefined_attr(object, name, UNDEFINED_ATTRIBUTE);
 }
@@ -72,22 +70,20 @@ static struct value element(struct render *r, struct value object, int64_t index
     if (index < 0) index += n;
     if (index < 0 || index >= n) return value_missing();
     if (object.kind == V_SEQ) return object.q->items[index];
-    if (object.s->n_chars != object.s->len && !jinja_work(r, object.s->len)) return value_error();
+    if (object.s->n_chars != object.s->len) jinja_work(r, object.s->len);
     const size_t from = jinja_char_offset(object.s, (size_t)index);
     return jinja_substr(r, object.s, from, jinja_char_end(object.s, from));
 }
 
 struct value jinja_getitem(struct render *r, struct value object, struct value key) {
-    if (object.kind == V_UNDEFINED) return jinja_fail_undefined(r, object);
+    if (object.kind == V_UNDEFINED) jinja_fail_undefined(r, object);
     if (object.kind == V_DICT) {
         const struct value *found = jinja_dict_find(r, object.d, key);
         if (found) return *found;
-        if (r->status != RN_OK) return value_error();
     } else if (is_int(key)) {
         const struct value v = element(r, object, int_of(key));
         if (!is_missing(v)) return v;
     }
-    if (r->status != RN_OK) return value_error();
     if (key.kind != V_STR) return jinja_undefined(r, "there is no such element");
     const struct value v = attribute(r, object, key.s);
     return is_missing(v) ? undefined_attr(object, key.s, UNDEFINED_ATTRIBUTE) : v;
@@ -95,18 +91,13 @@ struct value jinja_getitem(struct render *r, struct value object, struct value k
 
 // ---------------------------------------------------------------- slices
 
-static bool bound_read(struct render *r, struct value v, int64_t *out) {
-    if (is_absent(v)) return true;
-    if (is_int(v)) {
-        *out = int_of(v);
-        return true;
-    }
-    if (v.kind == V_UNDEFINED) {
-        jinja_fail_undefined(r, v);
-    } else {
+static int64_t bound_read(struct render *r, struct value v, int64_t fallback) {
+    if (is_absent(v)) return fallback;
+    if (v.kind == V_UNDEFINED) jinja_fail_undefined(r, v);
+    if (!is_int(v)) {
         jinja_fail(r, "slice indices must be integers, not '%s'", jinja_type_name(v));
     }
-    return false;
+    return int_of(v);
 }
 
 static int64_t bound_clip(int64_t i, int64_t n, bool is_down) {
@@ -117,34 +108,30 @@ static int64_t bound_clip(int64_t i, int64_t n, bool is_down) {
 
 static struct value slice_str(struct render *r, struct str *s, int64_t first, int64_t step,
                               int64_t count) {
-    if (s->n_chars != s->len && !jinja_work(r, s->len)) return value_error();
+    if (s->n_chars != s->len) jinja_work(r, s->len);
     if (step == 1) {
         const size_t from = jinja_char_offset(s, (size_t)first);
         return jinja_substr(r, s, from, jinja_char_offset(s, (size_t)(first + count)));
     }
     const struct seq *chars = jinja_iterate(r, value_str(s));
-    if (!chars) return value_error();
     const size_t mark = r->out_len;
     for (int64_t i = 0; i < count; i++) {
         const struct str *c = chars->items[first + i * step].s;
-        if (!jinja_write_str(r, c, 0, c->len)) return value_error();
+        jinja_write_str(r, c, 0, c->len);
     }
     return jinja_take(r, mark);
 }
 
 struct value jinja_getslice(struct render *r, struct value object, struct value start,
                             struct value stop, struct value step) {
-    if (object.kind == V_UNDEFINED) return jinja_fail_undefined(r, object);
+    if (object.kind == V_UNDEFINED) jinja_fail_undefined(r, object);
     if (!is_indexed(object)) {
-        return jinja_fail(r, "'%s' object has no slices", jinja_type_name(object));
+        jinja_fail(r, "'%s' object has no slices", jinja_type_name(object));
     }
     const int64_t n = jinja_length(r, object);
-    int64_t first = 0, last = 0, stride = 1;
-    if (n < 0 || !bound_read(r, start, &first) || !bound_read(r, stop, &last) ||
-        !bound_read(r, step, &stride)) {
-        return value_error();
-    }
-    if (stride == 0) return jinja_fail(r, "the step of a slice cannot be zero");
+    int64_t first = bound_read(r, start, 0), last = bound_read(r, stop, 0);
+    int64_t stride = bound_read(r, step, 1);
+    if (stride == 0) jinja_fail(r, "the step of a slice cannot be zero");
     const bool is_down = stride < 0;
     if (stride < -n - 1) stride = -n - 1; // longer steps reach no further
     if (stride > n + 1) stride = n + 1;
@@ -156,7 +143,6 @@ struct value jinja_getslice(struct render *r, struct value object, struct value 
     if (object.kind == V_STR && count == 0) return jinja_str_literal(r, "");
     if (object.kind == V_STR) return slice_str(r, object.s, first, stride, count);
     struct seq *out = jinja_seq_new(r, (enum seq_flavor)object.q->flavor, (size_t)count);
-    if (!out) return value_error();
     for (int64_t i = 0; i < count; i++) out->items[i] = object.q->items[first + i * stride];
     return jinja_seq_close(r, out);
 }
@@ -174,12 +160,10 @@ struct value jinja_getpath(struct render *r, struct value object, struct value p
     if (is_absent(path)) return object;
     if (path.kind != V_STR) return jinja_getitem(r, object, path);
     const struct str *s = path.s;
-    for (size_t from = 0; from <= s->len && !is_error(object);) {
+    for (size_t from = 0; from <= s->len;) {
         size_t to = from;
         while (to < s->len && s->data[to] != '.') to++;
-        const struct value key = part_key(r, s, from, to);
-        if (is_error(key)) return key;
-        object = jinja_getitem(r, object, key);
+        object = jinja_getitem(r, object, part_key(r, s, from, to));
         from = to + 1;
     }
     return object;

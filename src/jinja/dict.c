@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "jinja/render.h"
+#include "jinja/text.h"
 
 enum { INDEX_FROM = 8 }; // entries; below it a walk is as fast
 
@@ -38,8 +39,9 @@ bool jinja_hash(struct render *r, struct value v, uint64_t *out) {
     switch (v.kind) {
     case V_STR:
     case V_BIG:
+        jinja_work(r, v.s->len);
         *out = hash_bytes(v.s->data, v.s->len);
-        return jinja_work(r, v.s->len);
+        return true;
     case V_BOOL:
     case V_INT:
     case V_FLOAT:
@@ -56,7 +58,8 @@ bool jinja_hash(struct render *r, struct value v, uint64_t *out) {
         *out = v.q->n;
         for (size_t i = 0; i < v.q->n; i++) {
             uint64_t item;
-            if (!jinja_charge(r, 1) || !jinja_hash(r, v.q->items[i], &item)) return false;
+            jinja_charge(r, 1);
+            if (!jinja_hash(r, v.q->items[i], &item)) return false;
             *out = mix(*out, item);
         }
         return true;
@@ -68,9 +71,7 @@ bool jinja_hash(struct render *r, struct value v, uint64_t *out) {
 
 struct dict *jinja_dict_new(struct render *r, size_t cap) {
     struct dict *d = jinja_alloc(r, sizeof *d);
-    if (!d) return NULL;
     d->entries = jinja_array(r, cap, sizeof *d->entries);
-    if (!d->entries) return NULL;
     d->cap = cap;
     d->depth = 1;
     return d;
@@ -81,9 +82,7 @@ static struct value *find_hashed(struct render *r, const struct dict *d, struct 
     const size_t mask = d->index_size - 1;
     for (size_t slot = hash & mask; d->index[slot]; slot = (slot + 1) & mask) {
         struct dict_entry *entry = &d->entries[d->index[slot] - 1];
-        const int equal = jinja_equal(r, entry->key, key);
-        if (equal < 0) return NULL;
-        if (equal) return &entry->value;
+        if (jinja_equal(r, entry->key, key)) return &entry->value;
     }
     return NULL;
 }
@@ -93,25 +92,27 @@ struct value *jinja_dict_find(struct render *r, const struct dict *d, struct val
     if (!jinja_hash(r, key, &hash)) return NULL;
     if (d->index) return find_hashed(r, d, key, hash);
     for (size_t i = 0; i < d->n; i++) {
-        const int equal = jinja_equal(r, d->entries[i].key, key);
-        if (equal < 0) return NULL;
-        if (equal) return &d->entries[i].value;
+        if (jinja_equal(r, d->entries[i].key, key)) return &d->entries[i].value;
     }
     return NULL;
 }
 
 // Without charges for each entry: the few of a small one cost less than the node that asks.
-struct value *jinja_dict_find_text(struct render *r, const struct dict *d, const char *key,
-                                   size_t len) {
+struct value *jinja_dict_find_str(struct render *r, const struct dict *d, const struct str *key) {
     if (d->index) {
-        struct str copy = {.data = key, .len = len, .n_chars = SIZE_MAX};
-        return find_hashed(r, d, value_str(&copy), hash_bytes(key, len));
+        return find_hashed(r, d, value_str((struct str *)key), hash_bytes(key->data, key->len));
     }
     for (size_t i = 0; i < d->n; i++) {
         const struct value k = d->entries[i].key;
-        const bool is_it =
-            k.kind == V_STR && k.s->len == len && (len == 0 || memcmp(k.s->data, key, len) == 0);
-        if (is_it) return &d->entries[i].value;
+        if (k.kind == V_STR && str_same(k.s, key)) return &d->entries[i].value;
+    }
+    return NULL;
+}
+
+struct value *value_member(struct value v, const char *name) {
+    for (size_t i = 0; v.kind == V_DICT && i < v.d->n; i++) {
+        const struct value key = v.d->entries[i].key;
+        if (key.kind == V_STR && str_equals(key.s, name)) return &v.d->entries[i].value;
     }
     return NULL;
 }
@@ -124,58 +125,42 @@ static void index_add(struct dict *d, size_t entry, uint64_t hash) {
 }
 
 // At least twice as many slots as entries; made again when it would be too full.
-static bool index_grow(struct render *r, struct dict *d) {
-    if (d->n < INDEX_FROM || d->n * 2 < d->index_size) return true;
+static void index_grow(struct render *r, struct dict *d) {
+    if (d->n < INDEX_FROM || d->n * 2 < d->index_size) return;
     const size_t size = d->index_size ? d->index_size * 2 : INDEX_FROM * 4;
-    uint32_t *index = jinja_array(r, size, sizeof *index);
-    if (!index || !jinja_charge(r, d->n)) return false;
-    d->index = index;
+    jinja_charge(r, d->n);
+    d->index = jinja_array(r, size, sizeof *d->index);
     d->index_size = size;
     for (size_t i = 0; i < d->n; i++) {
-        uint64_t hash;
-        if (!jinja_hash(r, d->entries[i].key, &hash)) return false;
+        uint64_t hash = 0;
+        jinja_hash(r, d->entries[i].key, &hash);
         index_add(d, i, hash);
     }
-    return true;
 }
 
-static bool entries_grow(struct render *r, struct dict *d) {
-    if (d->n < d->cap) return true;
-    const size_t cap = d->cap ? d->cap * 2 : 4;
-    struct dict_entry *entries = jinja_array(r, cap, sizeof *entries);
-    if (!entries) return false;
-    if (d->n) memcpy(entries, d->entries, d->n * sizeof *entries);
-    d->entries = entries;
-    d->cap = cap;
-    return true;
-}
-
-static bool depth_add(struct render *r, struct dict *d, struct value v) {
-    if (d == r->globals) return true; // which no value holds
+static void depth_add(struct render *r, struct dict *d, struct value v) {
+    if (d == r->globals) return; // which no value holds
     const int inner = v.kind == V_SEQ ? v.q->depth : v.kind == V_DICT ? v.d->depth : 0;
     if (inner >= TEMPLATE_MAX_DEPTH) {
         jinja_fail(r, "values are nested deeper than %d", TEMPLATE_MAX_DEPTH);
-        return false;
     }
     if (inner + 1 > d->depth) d->depth = (uint8_t)(inner + 1);
-    return true;
 }
 
-bool jinja_dict_set(struct render *r, struct dict *d, struct value key, struct value value) {
+void jinja_dict_set(struct render *r, struct dict *d, struct value key, struct value value) {
     uint64_t hash;
-    if (!jinja_hash(r, key, &hash)) {
-        jinja_fail(r, "'%s' cannot be a key", jinja_type_name(key));
-        return false;
-    }
-    if (!depth_add(r, d, value) || !depth_add(r, d, key)) return false;
+    if (!jinja_hash(r, key, &hash)) jinja_fail(r, "'%s' cannot be a key", jinja_type_name(key));
+    depth_add(r, d, value);
+    depth_add(r, d, key);
     struct value *old = jinja_dict_find(r, d, key);
-    if (r->status != RN_OK) return false;
     if (old) {
         *old = value;
-        return true;
+        return;
     }
-    if (!entries_grow(r, d) || !index_grow(r, d)) return false;
+    if (d->n == d->cap) {
+        d->entries = jinja_array_grow(r, d->entries, d->n, &d->cap, sizeof *d->entries);
+    }
+    index_grow(r, d);
     if (d->index) index_add(d, d->n, hash);
     d->entries[d->n++] = (struct dict_entry){key, value};
-    return true;
 }

@@ -1,62 +1,51 @@
 // Expressions. Each node costs a step and a frame; the C stack is as deep as the template's
 // brackets, times the calls of macros inside each other, both bounded.
-#include <string.h>
-
 #include "jinja/render.h"
-#include "jinja/text.h"
 
 // The arguments of a call, positions first and then names, as the parser has made sure.
-static bool args_eval(struct render *r, const struct node *node, struct args *args) {
+static struct args args_eval(struct render *r, const struct node *node) {
     size_t n_pos = 0, n_named = 0;
     for (const struct node *arg = node; arg; arg = arg->next) {
         ++*(arg->kind == A_KEYWORD ? &n_named : &n_pos);
     }
-    *args = (struct args){0};
-    if (n_pos) args->pos = jinja_array(r, n_pos, sizeof *args->pos);
-    if (n_named) args->named = jinja_array(r, n_named, sizeof *args->named);
-    if ((n_pos && !args->pos) || (n_named && !args->named)) return false;
+    struct args args = {0};
+    if (n_pos) args.pos = jinja_array(r, n_pos, sizeof *args.pos);
+    if (n_named) args.named = jinja_array(r, n_named, sizeof *args.named);
     for (; node; node = node->next) {
         const bool is_named = node->kind == A_KEYWORD;
         const struct value v = jinja_eval(r, is_named ? node->a : node);
-        if (is_error(v)) return false;
         if (is_named) {
-            args->named[args->n_named++] = (struct named_arg){node->constant.s, v};
+            args.named[args.n_named++] = (struct named_arg){node->constant.s, v};
         } else {
-            args->pos[args->n_pos++] = v;
+            args.pos[args.n_pos++] = v;
         }
     }
-    return true;
+    return args;
 }
 
 static struct value eval_row(struct render *r, const struct node *link, struct value v) {
     const bool is_filter = link->kind == L_FILTER;
-    struct args args;
-    if (!args_eval(r, link->a, &args)) return value_error();
+    const struct args args = args_eval(r, link->a);
     r->at = link->at;
     if (!link->entry) {
-        return jinja_fail_no_entry(r, is_filter ? &jinja_filters : &jinja_tests, link->name);
+        jinja_fail_no_entry(r, is_filter ? &jinja_filters : &jinja_tests, link->name);
     }
     const struct value result = jinja_entry_call(r, link->entry, v, &args);
-    if (is_filter || is_error(result)) return result;
     return link->is_negated ? value_bool(!jinja_is_true(result)) : result;
 }
 
 static struct value eval_call(struct render *r, const struct node *link, struct value callee) {
-    struct args args;
-    if (!args_eval(r, link->a, &args)) return value_error();
+    const struct args args = args_eval(r, link->a);
     r->at = link->at;
     return jinja_call(r, callee, &args);
 }
 
 static struct value eval_slice(struct render *r, const struct node *link, struct value v) {
-    const struct node *const parts[] = {link->a, link->b, link->c};
-    struct value bounds[3];
-    for (int i = 0; i < 3; i++) {
-        bounds[i] = parts[i] ? jinja_eval(r, parts[i]) : value_none();
-        if (is_error(bounds[i])) return value_error();
-    }
+    const struct value start = link->a ? jinja_eval(r, link->a) : value_none();
+    const struct value stop = link->b ? jinja_eval(r, link->b) : value_none();
+    const struct value step = link->c ? jinja_eval(r, link->c) : value_none();
     r->at = link->at;
-    return jinja_getslice(r, v, bounds[0], bounds[1], bounds[2]);
+    return jinja_getslice(r, v, start, stop, step);
 }
 
 static struct value eval_link(struct render *r, const struct node *link, struct value v) {
@@ -73,7 +62,6 @@ static struct value eval_link(struct render *r, const struct node *link, struct 
         return eval_row(r, link, v);
     default: {
         const struct value operand = jinja_eval(r, link->a);
-        if (is_error(operand)) return operand;
         r->at = link->at;
         return link->kind == L_ITEM ? jinja_getitem(r, v, operand)
                                     : jinja_binary(r, (enum node_op)link->op, v, operand);
@@ -82,8 +70,8 @@ static struct value eval_link(struct render *r, const struct node *link, struct 
 }
 
 struct value jinja_eval_links(struct render *r, const struct node *link, struct value v) {
-    for (; link && !is_error(v); link = link->next) {
-        if (!jinja_charge(r, 1)) return value_error();
+    for (; link; link = link->next) {
+        jinja_charge(r, 1);
         v = eval_link(r, link, v);
     }
     return v;
@@ -93,26 +81,19 @@ static struct value eval_items(struct render *r, const struct node *node, enum s
     size_t n = 0;
     for (const struct node *item = node->a; item; item = item->next) n++;
     struct seq *q = jinja_seq_new(r, flavor, n);
-    if (!q) return value_error();
-    size_t i = 0;
+    n = 0;
     for (const struct node *item = node->a; item; item = item->next) {
-        const struct value v = jinja_eval(r, item);
-        if (is_error(v)) return v;
-        q->items[i++] = v;
+        q->items[n++] = jinja_eval(r, item);
     }
     return jinja_seq_close(r, q);
 }
 
 static struct value eval_dict(struct render *r, const struct node *node) {
     struct dict *d = jinja_dict_new(r, 4);
-    if (!d) return value_error();
     for (const struct node *pair = node->a; pair; pair = pair->next) {
-        const struct value key = jinja_eval(r, pair->a);
-        if (is_error(key)) return key;
-        const struct value v = jinja_eval(r, pair->b);
-        if (is_error(v)) return v;
+        const struct value key = jinja_eval(r, pair->a), v = jinja_eval(r, pair->b);
         r->at = pair->at;
-        if (!jinja_dict_set(r, d, key, v)) return value_error();
+        jinja_dict_set(r, d, key, v);
     }
     return value_dict(d);
 }
@@ -121,19 +102,17 @@ static struct value eval_logic(struct render *r, const struct node *node) {
     const bool stops_at = node->kind == N_OR;
     for (const struct node *operand = node->a;; operand = operand->next) {
         const struct value v = jinja_eval(r, operand);
-        if (is_error(v) || !operand->next || jinja_is_true(v) == stops_at) return v;
+        if (!operand->next || jinja_is_true(v) == stops_at) return v;
     }
 }
 
 static struct value eval_compare(struct render *r, const struct node *node) {
     struct value left = jinja_eval(r, node->a), result = left;
-    for (const struct node *operand = node->b; operand && !is_error(left);
-         operand = operand->next) {
+    for (const struct node *operand = node->b; operand; operand = operand->next) {
         const struct value right = jinja_eval(r, operand->a);
-        if (is_error(right)) return right;
         r->at = operand->at;
         result = jinja_compare(r, (enum node_op)operand->op, left, right);
-        if (is_error(result) || !jinja_is_true(result)) return result;
+        if (!jinja_is_true(result)) return result;
         left = right;
     }
     return result;
@@ -143,22 +122,16 @@ static struct value eval_compare(struct render *r, const struct node *node) {
 // long text that grows.
 static struct value eval_concat(struct render *r, const struct node *node) {
     const struct value first = jinja_to_str(r, jinja_eval(r, node->a));
-    if (is_error(first)) return first;
     const size_t mark = r->out_len;
     for (const struct node *operand = node->a->next; operand; operand = operand->next) {
-        const struct value v = jinja_eval(r, operand);
-        if (is_error(v) || !jinja_print(r, v)) return value_error();
+        jinja_print(r, jinja_eval(r, operand));
     }
-    const struct value rest = jinja_take(r, mark);
-    return is_error(rest) ? rest
-                          : jinja_concat(r, first.s, rest.s->data, rest.s->len, rest.s->marks);
+    return jinja_concat(r, first.s, jinja_take(r, mark).s);
 }
 
 static struct value eval_cond(struct render *r, const struct node *node) {
     for (const struct node *branch = node->a; branch; branch = branch->next) {
-        const struct value condition = jinja_eval(r, branch->a);
-        if (is_error(condition)) return condition;
-        if (jinja_is_true(condition)) return jinja_eval(r, branch->b);
+        if (jinja_is_true(jinja_eval(r, branch->a))) return jinja_eval(r, branch->b);
     }
     if (node->b) return jinja_eval(r, node->b);
     return jinja_undefined(r, "the condition is false and the expression has no else");
@@ -168,12 +141,10 @@ static struct value eval_sign(struct render *r, const struct node *node) {
     const struct value v = jinja_eval(r, node->a);
     const bool is_negative = node->kind == N_NEGATE;
     r->at = node->at;
-    if (is_error(v)) return v;
-    if (v.kind == V_UNDEFINED) return jinja_fail_undefined(r, v);
+    if (v.kind == V_UNDEFINED) jinja_fail_undefined(r, v);
     if (v.kind == V_FLOAT) return value_float(is_negative ? -v.f : v.f);
-    if (!is_int(v)) return jinja_fail(r, "'%s' has no sign", jinja_type_name(v));
-    if (!is_negative) return value_int(int_of(v));
-    return jinja_binary(r, OP_SUB, value_int(0), v);
+    if (!is_int(v)) jinja_fail(r, "'%s' has no sign", jinja_type_name(v));
+    return is_negative ? jinja_binary(r, OP_SUB, value_int(0), v) : value_int(int_of(v));
 }
 
 static struct value eval_node(struct render *r, const struct node *node) {
@@ -191,10 +162,8 @@ static struct value eval_node(struct render *r, const struct node *node) {
     case N_NEGATE:
     case N_POSITIVE:
         return eval_sign(r, node);
-    case N_NOT: {
-        const struct value v = jinja_eval(r, node->a);
-        return is_error(v) ? v : value_bool(!jinja_is_true(v));
-    }
+    case N_NOT:
+        return value_bool(!jinja_is_true(jinja_eval(r, node->a)));
     case N_AND:
     case N_OR:
         return eval_logic(r, node);
@@ -210,7 +179,7 @@ static struct value eval_node(struct render *r, const struct node *node) {
 }
 
 struct value jinja_eval(struct render *r, const struct node *node) {
-    if (!jinja_frame_enter(r)) return value_error();
+    jinja_frame_enter(r);
     r->at = node->at;
     const struct value v = eval_node(r, node);
     jinja_frame_leave(r);

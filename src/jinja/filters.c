@@ -14,54 +14,40 @@ static struct value filter_default(struct render *r, struct value self, const st
     return is_missing(c->arg[0]) ? jinja_str_literal(r, "") : c->arg[0];
 }
 
+// int(v), else int(float(v)), else the default.
 static struct value filter_int(struct render *r, struct value self, const struct call *c) {
     const struct value fallback = is_missing(c->arg[0]) ? value_int(0) : c->arg[0];
-    double f;
+    double f = self.kind == V_FLOAT ? self.f : (double)NAN;
     int64_t i;
-    enum number_result result;
-    switch (self.kind) {
-    case V_INT:
-    case V_BOOL:
-        return value_int(int_of(self));
-    case V_BIG:
-        return self;
-    case V_FLOAT:
-        f = self.f;
-        break;
-    case V_STR:
-        if (!jinja_work(r, self.s->len)) return value_error();
-        result = number_parse_int(self.s->data, self.s->len, &i);
+    if (self.kind == V_UNDEFINED) jinja_fail_undefined(r, self);
+    if (self.kind == V_BIG) return self;
+    if (is_int(self)) return value_int(int_of(self));
+    if (self.kind == V_STR) {
+        jinja_work(r, self.s->len);
+        const enum number_result result = number_parse_int(self.s->data, self.s->len, &i);
         if (result == NUMBER_OK) return value_int(i);
-        if (result == NUMBER_BIG) return jinja_fail(r, "the integer does not fit 64 bits");
+        if (result == NUMBER_BIG) jinja_fail(r, "the integer does not fit 64 bits");
         if (!number_parse_float(self.s->data, self.s->len, &f)) return fallback;
-        break;
-    case V_UNDEFINED:
-        return jinja_fail_undefined(r, self);
-    default:
-        return fallback;
     }
-    if (isnan(f) || isinf(f)) return fallback;
-    if (fabs(f) >= 0x1p63) return jinja_fail(r, "the integer does not fit 64 bits");
+    if (!isfinite(f)) return fallback;
+    if (fabs(f) >= 0x1p63) jinja_fail(r, "the integer does not fit 64 bits");
     return value_int((int64_t)f);
 }
 
 // ---------------------------------------------------------------- text
 
-// The operand as a string, and the safe mark onto the result.
-#define TEXT_FILTER(name, expression)                                                              \
+#define CASE_FILTER(name, to)                                                                      \
     static struct value filter_##name(struct render *r, struct value self, const struct call *c) { \
         (void)c;                                                                                   \
         const struct value text = jinja_to_str(r, self);                                           \
-        if (is_error(text)) return text;                                                           \
-        const struct str *const s = text.s;                                                        \
-        struct value v = expression;                                                               \
+        struct value v = jinja_text_case(r, text.s, to);                                           \
         v.flag = text.flag;                                                                        \
         return v;                                                                                  \
     }
-TEXT_FILTER(upper, jinja_text_case(r, s, TEXT_UPPER))
-TEXT_FILTER(lower, jinja_text_case(r, s, TEXT_LOWER))
-TEXT_FILTER(capitalize, jinja_text_case(r, s, TEXT_CAPITALIZE))
-TEXT_FILTER(title, jinja_text_case(r, s, TEXT_TITLE_FILTER))
+CASE_FILTER(upper, TEXT_UPPER)
+CASE_FILTER(lower, TEXT_LOWER)
+CASE_FILTER(capitalize, TEXT_CAPITALIZE)
+CASE_FILTER(title, TEXT_TITLE_FILTER)
 
 static struct value filter_string(struct render *r, struct value self, const struct call *c) {
     (void)c;
@@ -71,15 +57,13 @@ static struct value filter_string(struct render *r, struct value self, const str
 static struct value filter_safe(struct render *r, struct value self, const struct call *c) {
     (void)c;
     struct value v = jinja_to_str(r, self);
-    if (v.kind == V_STR) v.flag = 1;
+    v.flag = 1;
     return v;
 }
 
 static struct value filter_trim(struct render *r, struct value self, const struct call *c) {
-    const struct str *chars = NULL;
     const struct value s = jinja_to_str(r, self);
-    if (is_error(s) || !jinja_arg_str(r, c, 0, &chars)) return value_error();
-    struct value v = jinja_text_strip(r, s.s, chars, TEXT_LEFT | TEXT_RIGHT);
+    struct value v = jinja_text_strip(r, s.s, jinja_arg_str(r, c, 0), TEXT_LEFT | TEXT_RIGHT);
     v.flag = s.flag;
     return v;
 }
@@ -87,23 +71,18 @@ static struct value filter_trim(struct render *r, struct value self, const struc
 static struct value filter_replace(struct render *r, struct value self, const struct call *c) {
     const struct value s = jinja_to_str(r, self), from = jinja_to_str(r, c->arg[0]);
     const struct value to = jinja_to_str(r, c->arg[1]);
-    int64_t count = -1;
-    if (is_error(s) || is_error(from) || is_error(to) || !jinja_arg_int(r, c, 2, &count)) {
-        return value_error();
-    }
-    return jinja_text_replace(r, s.s, from.s, to.s, count);
+    return jinja_text_replace(r, s.s, from.s, to.s, jinja_arg_int(r, c, 2, -1));
 }
 
 static struct value filter_join(struct render *r, struct value self, const struct call *c) {
     const struct value d =
         is_missing(c->arg[0]) ? jinja_str_literal(r, "") : jinja_to_str(r, c->arg[0]);
-    return is_error(d) ? d : jinja_text_join(r, d.s, self, c->arg[1]);
+    return jinja_text_join(r, d.s, self, c->arg[1]);
 }
 
 static struct value filter_format(struct render *r, struct value self, const struct call *c) {
     const struct value s = jinja_to_str(r, self);
-    if (is_error(s)) return s;
-    if (c->raw->n_named) return jinja_fail(r, "format with names is not supported");
+    if (c->raw->n_named) jinja_fail(r, "format with names is not supported");
     struct seq q = {.items = c->raw->pos, .n = c->raw->n_pos, .flavor = SEQ_TUPLE};
     return jinja_percent(r, s.s, value_seq(&q));
 }
@@ -112,18 +91,19 @@ static struct value filter_format(struct render *r, struct value self, const str
 static struct value indention(struct render *r, const struct call *c, int i, int64_t width) {
     if (c->arg[i].kind == V_STR) return c->arg[i];
     const size_t mark = r->out_len;
-    if (!jinja_arg_int(r, c, i, &width) || !jinja_write_fill(r, ' ', width)) return value_error();
+    width = jinja_arg_int(r, c, i, width);
+    if (width > 0) jinja_write_check(r, (uint64_t)width);
+    for (; width > 0; width--) jinja_write(r, " ", 1);
     return jinja_take(r, mark);
 }
 
 static struct value filter_indent(struct render *r, struct value self, const struct call *c) {
     const bool first = jinja_arg_bool(c, 1), blank = jinja_arg_bool(c, 2);
     const struct value width = indention(r, c, 0, 4);
-    if (is_error(width)) return width;
-    if (self.kind == V_UNDEFINED) return jinja_fail_undefined(r, self);
-    if (self.kind != V_STR) return jinja_fail(r, "indent needs a string");
+    if (self.kind == V_UNDEFINED) jinja_fail_undefined(r, self);
+    if (self.kind != V_STR) jinja_fail(r, "indent needs a string");
     const struct str *const s = self.s;
-    if (!jinja_work_chars(r, s->len)) return value_error();
+    jinja_work_chars(r, s->len);
     // Lines are those of the text with a newline added: one at its end starts an empty line.
     const size_t mark = r->out_len;
     size_t at = 0, from = 0, to = 0;
@@ -132,11 +112,10 @@ static struct value filter_indent(struct render *r, struct value self, const str
         const bool is_line = jinja_text_line(s, &at, &from, &to);
         if (!is_line) from = to = s->len;
         const bool is_indented = is_first ? first : blank || to > from;
-        if ((!is_first && !jinja_write(r, "\n", 1)) ||
-            (is_indented && !jinja_write_str(r, width.s, 0, width.s->len)) ||
-            !jinja_write_str(r, s, from, to) || !jinja_charge(r, 1)) {
-            return value_error();
-        }
+        if (!is_first) jinja_write(r, "\n", 1);
+        if (is_indented) jinja_write_str(r, width.s, 0, width.s->len);
+        jinja_write_str(r, s, from, to);
+        jinja_charge(r, 1);
         is_first = false;
         const bool ends_open = to == s->len || (to + 1 == s->len && s->data[to] == '\r');
         has_more = is_line && !ends_open;
@@ -156,20 +135,19 @@ static struct value filter_tojson(struct render *r, struct value self, const str
                                .is_ascii = jinja_arg_bool(c, 0),
                                .is_sorted = jinja_arg_bool(c, 3)};
     if (!is_absent(c->arg[1])) {
-        const struct value indent = indention(r, c, 1, 0);
-        if (is_error(indent)) return indent;
-        style.indent = indent.s;
+        style.indent = indention(r, c, 1, 0).s;
         style.item_separator = &comma;
     }
     if (!is_absent(pair)) {
         const bool is_pair = pair.kind == V_SEQ && pair.q->n == 2 &&
                              pair.q->items[0].kind == V_STR && pair.q->items[1].kind == V_STR;
-        if (!is_pair) return jinja_fail(r, "tojson: separators are a pair of strings");
+        if (!is_pair) jinja_fail(r, "tojson: separators are a pair of strings");
         style.item_separator = pair.q->items[0].s;
         style.key_separator = pair.q->items[1].s;
     }
     const size_t mark = r->out_len;
-    return jinja_print_json(r, self, &style) ? jinja_take(r, mark) : value_error();
+    jinja_print_json(r, self, &style);
+    return jinja_take(r, mark);
 }
 
 // ---------------------------------------------------------------- sequences
@@ -177,15 +155,15 @@ static struct value filter_tojson(struct render *r, struct value self, const str
 static struct value filter_length(struct render *r, struct value self, const struct call *c) {
     (void)c;
     const int64_t n = jinja_length(r, self);
-    if (n < 0) return jinja_fail(r, "'%s' object has no length", jinja_type_name(self));
+    if (n < 0) jinja_fail(r, "'%s' object has no length", jinja_type_name(self));
     return value_int(n);
 }
 
 static struct value filter_list(struct render *r, struct value self, const struct call *c) {
     (void)c;
     const struct seq *q = jinja_iterate(r, self);
-    struct seq *list = q ? jinja_seq_new(r, SEQ_LIST, q->n) : NULL;
-    if (!list || !jinja_charge(r, list->n)) return value_error();
+    struct seq *list = jinja_seq_new(r, SEQ_LIST, q->n);
+    jinja_charge(r, list->n);
     for (size_t i = 0; i < q->n; i++) list->items[i] = q->items[i];
     return jinja_seq_close(r, list);
 }
@@ -194,10 +172,9 @@ static struct value filter_items(struct render *r, struct value self, const stru
     (void)c;
     const size_t n = self.kind == V_DICT ? self.d->n : 0;
     if (self.kind != V_DICT && self.kind != V_UNDEFINED) {
-        return jinja_fail(r, "'%s' object has no pairs of keys and values", jinja_type_name(self));
+        jinja_fail(r, "'%s' object has no pairs of keys and values", jinja_type_name(self));
     }
     struct seq *q = jinja_seq_new(r, SEQ_ITER, n);
-    if (!q) return value_error();
     for (size_t i = 0; i < n; i++) {
         q->items[i] = jinja_pair(r, self.d->entries[i].key, self.d->entries[i].value);
     }
@@ -208,15 +185,13 @@ static struct value filter_first(struct render *r, struct value self, const stru
     (void)c;
     if (is_seq(self, SEQ_ITER) && self.q->pos < self.q->n) return self.q->items[self.q->pos++];
     const struct seq *q = jinja_iterate(r, self);
-    if (!q) return value_error();
     return q->n ? q->items[0] : jinja_undefined(r, "no first item, the sequence is empty");
 }
 
 static struct value filter_last(struct render *r, struct value self, const struct call *c) {
     (void)c;
-    if (is_seq(self, SEQ_ITER)) return jinja_fail(r, "a generator cannot be reversed");
+    if (is_seq(self, SEQ_ITER)) jinja_fail(r, "a generator cannot be reversed");
     const struct seq *q = jinja_iterate(r, self);
-    if (!q) return value_error();
     return q->n ? q->items[q->n - 1] : jinja_undefined(r, "no last item, the sequence is empty");
 }
 
@@ -227,8 +202,8 @@ static struct value filter_reverse(struct render *r, struct value self, const st
     }
     const bool is_iter = is_seq(self, SEQ_ITER);
     const struct seq *q = jinja_iterate(r, self);
-    struct seq *out = q ? jinja_seq_new(r, is_iter ? SEQ_LIST : SEQ_ITER, q->n) : NULL;
-    if (!out || !jinja_charge(r, out->n)) return value_error();
+    struct seq *out = jinja_seq_new(r, is_iter ? SEQ_LIST : SEQ_ITER, q->n);
+    jinja_charge(r, out->n);
     for (size_t i = 0; i < q->n; i++) out->items[i] = q->items[q->n - 1 - i];
     return jinja_seq_close(r, out);
 }
@@ -240,7 +215,7 @@ static struct args args_behind(const struct args *args, size_t n) {
 // The items that a filter makes of these, an attribute of each, or those that pass a test.
 enum walk { WALK_MAP, WALK_MAP_ATTRIBUTE, WALK_SELECT, WALK_SELECT_ATTRIBUTE };
 
-// What becomes of one item: its value to add, V_MISSING when it does not pass, or V_ERROR.
+// What becomes of one item: its value to add, or V_MISSING when it does not pass.
 static struct value item_walk(struct render *r, struct value item, const struct args *args,
                               enum walk walk, bool wanted) {
     struct args rest = *args;
@@ -249,14 +224,13 @@ static struct value item_walk(struct render *r, struct value item, const struct 
     if (walk == WALK_SELECT_ATTRIBUTE) {
         v = jinja_getpath(r, item, args->pos[0]);
         rest = args_behind(args, 1);
-        if (is_error(v)) return v;
     }
     if (rest.n_pos) {
         const struct args behind = args_behind(&rest, 1);
         v = jinja_call_named(r, walk == WALK_MAP ? &jinja_filters : &jinja_tests, rest.pos[0], v,
                              &behind);
     }
-    if (walk == WALK_MAP || is_error(v)) return v;
+    if (walk == WALK_MAP) return v;
     return jinja_is_true(v) == wanted ? item : value_missing();
 }
 
@@ -265,12 +239,11 @@ static struct value walk_items(struct render *r, struct value self, const struct
     // Nothing is walked where there is nothing, even for a value that cannot be walked.
     const struct seq *q =
         jinja_is_true(self) ? jinja_iterate(r, self) : jinja_seq_new(r, SEQ_LIST, 0);
-    struct seq *out = q ? jinja_seq_new(r, SEQ_ITER, q->n) : NULL;
-    if (!out) return value_error();
+    struct seq *out = jinja_seq_new(r, SEQ_ITER, q->n);
     size_t n = 0;
     for (size_t i = 0; i < q->n; i++) {
         const struct value v = item_walk(r, q->items[i], c->raw, walk, wanted);
-        if (is_error(v) || !jinja_charge(r, 1)) return value_error();
+        jinja_charge(r, 1);
         if (!is_missing(v)) out->items[n++] = v;
     }
     out->n = n;
@@ -283,9 +256,9 @@ static struct value filter_map(struct render *r, struct value self, const struct
         args->n_pos == 0 && args->n_named == 1 && str_equals(args->named[0].name, "attribute");
     if (by_attribute) return walk_items(r, self, c, WALK_MAP_ATTRIBUTE, true);
     if (args->n_pos) return walk_items(r, self, c, WALK_MAP, true);
-    if (args->n_named > 1) return jinja_fail(r, "map with a default is not supported");
-    return jinja_is_true(self) ? jinja_fail(r, "map needs the name of a filter, or an attribute")
-                               : walk_items(r, self, c, WALK_MAP, true);
+    if (args->n_named > 1) jinja_fail(r, "map with a default is not supported");
+    if (jinja_is_true(self)) jinja_fail(r, "map needs the name of a filter, or an attribute");
+    return walk_items(r, self, c, WALK_MAP, true);
 }
 
 static struct value filter_select(struct render *r, struct value self, const struct call *c) {
@@ -295,11 +268,11 @@ static struct value filter_reject(struct render *r, struct value self, const str
     return walk_items(r, self, c, WALK_SELECT, false);
 }
 static struct value filter_selectattr(struct render *r, struct value self, const struct call *c) {
-    if (c->raw->n_pos == 0) return jinja_fail(r, "%s needs an attribute", c->name);
+    if (c->raw->n_pos == 0) jinja_fail(r, "%s needs an attribute", c->name);
     return walk_items(r, self, c, WALK_SELECT_ATTRIBUTE, true);
 }
 static struct value filter_rejectattr(struct render *r, struct value self, const struct call *c) {
-    if (c->raw->n_pos == 0) return jinja_fail(r, "%s needs an attribute", c->name);
+    if (c->raw->n_pos == 0) jinja_fail(r, "%s needs an attribute", c->name);
     return walk_items(r, self, c, WALK_SELECT_ATTRIBUTE, false);
 }
 
@@ -309,41 +282,37 @@ static struct value filter_rejectattr(struct render *r, struct value self, const
 static struct value key_of(struct render *r, struct value item, struct value path,
                            bool is_case_sensitive) {
     if (path.kind == V_STR && path.s->len && memchr(path.s->data, ',', path.s->len)) {
-        return jinja_fail(r, "several attributes as a key are not supported");
+        jinja_fail(r, "several attributes as a key are not supported");
     }
     const struct value v = jinja_getpath(r, item, path);
     return v.kind == V_STR && !is_case_sensitive ? jinja_text_case(r, v.s, TEXT_LOWER) : v;
 }
 
 // Merges the sorted runs [low, mid) and [mid, high). Of equals the left one comes first.
-static bool runs_merge(struct render *r, struct value *from[2], struct value *to[2], size_t low,
+static void runs_merge(struct render *r, struct value *from[2], struct value *to[2], size_t low,
                        size_t mid, size_t high, bool is_reverse) {
     size_t left = low, right = mid;
     for (size_t i = low; i < high; i++) {
         bool takes_right = left == mid;
         if (left < mid && right < high) {
             const struct value a = from[1][left], b = from[1][right];
-            const int less = is_reverse ? jinja_less(r, a, b) : jinja_less(r, b, a);
-            if (less < 0) return false;
-            takes_right = less;
+            takes_right = is_reverse ? jinja_less(r, a, b) : jinja_less(r, b, a);
         }
         const size_t taken = takes_right ? right++ : left++;
         to[0][i] = from[0][taken];
         to[1][i] = from[1][taken];
     }
-    return true;
 }
 
-bool jinja_sort(struct render *r, struct value *items, struct value *keys, size_t n,
+void jinja_sort(struct render *r, struct value *items, struct value *keys, size_t n,
                 bool is_reverse) {
     struct value *here[2] = {items, keys};
     struct value *there[2] = {jinja_array(r, n, sizeof *items), jinja_array(r, n, sizeof *keys)};
-    if (!there[0] || !there[1]) return false;
     for (size_t width = 1; width < n; width *= 2) {
         for (size_t low = 0; low < n; low += 2 * width) {
             const size_t mid = low + width < n ? low + width : n;
             const size_t high = mid + width < n ? mid + width : n;
-            if (!runs_merge(r, here, there, low, mid, high, is_reverse)) return false;
+            runs_merge(r, here, there, low, mid, high, is_reverse);
         }
         for (int i = 0; i < 2; i++) {
             struct value *swap = here[i];
@@ -355,60 +324,51 @@ bool jinja_sort(struct render *r, struct value *items, struct value *keys, size_
         memcpy(items, here[0], n * sizeof *items);
         memcpy(keys, here[1], n * sizeof *keys);
     }
-    return true;
 }
 
 // Keys are lists of one: lists compare their items for equality first, so equal items need no
 // order.
 static struct value filter_sort(struct render *r, struct value self, const struct call *c) {
     const struct value copy = filter_list(r, self, c);
-    if (is_error(copy)) return copy;
     struct value *keys = jinja_array(r, copy.q->n, sizeof *keys);
-    if (!keys) return value_error();
     for (size_t i = 0; i < copy.q->n; i++) {
         struct seq *key = jinja_seq_new(r, SEQ_LIST, 1);
-        if (!key) return value_error();
         key->items[0] = key_of(r, copy.q->items[i], c->arg[2], jinja_arg_bool(c, 1));
         keys[i] = jinja_seq_close(r, key);
-        if (is_error(keys[i])) return value_error();
     }
-    return jinja_sort(r, copy.q->items, keys, copy.q->n, jinja_arg_bool(c, 0)) ? copy
-                                                                               : value_error();
+    jinja_sort(r, copy.q->items, keys, copy.q->n, jinja_arg_bool(c, 0));
+    return copy;
 }
 
 static struct value filter_dictsort(struct render *r, struct value self, const struct call *c) {
-    const struct str *by = NULL;
-    if (!jinja_arg_str(r, c, 1, &by)) return value_error();
-    if (self.kind != V_DICT) return jinja_fail(r, "dictsort needs a mapping");
+    const struct str *by = jinja_arg_str(r, c, 1);
     const bool by_value = by && str_equals(by, "value");
+    if (self.kind != V_DICT) jinja_fail(r, "dictsort needs a mapping");
     if (by && !by_value && !str_equals(by, "key")) {
-        return jinja_fail(r, "dictsort: by is \"key\" or \"value\"");
+        jinja_fail(r, "dictsort: by is \"key\" or \"value\"");
     }
     const size_t n = self.d->n;
     struct seq *list = jinja_seq_new(r, SEQ_LIST, n);
-    struct value *keys = list ? jinja_array(r, n, sizeof *keys) : NULL;
-    if (!keys) return value_error();
+    struct value *keys = jinja_array(r, n, sizeof *keys);
     for (size_t i = 0; i < n; i++) {
         const struct dict_entry *entry = &self.d->entries[i];
         list->items[i] = jinja_pair(r, entry->key, entry->value);
         keys[i] =
             key_of(r, by_value ? entry->value : entry->key, value_none(), jinja_arg_bool(c, 0));
-        if (is_error(list->items[i]) || is_error(keys[i])) return value_error();
     }
-    if (!jinja_sort(r, list->items, keys, n, jinja_arg_bool(c, 2))) return value_error();
+    jinja_sort(r, list->items, keys, n, jinja_arg_bool(c, 2));
     return jinja_seq_close(r, list);
 }
 
 static struct value filter_unique(struct render *r, struct value self, const struct call *c) {
     const struct seq *q = jinja_iterate(r, self);
-    struct seq *out = q ? jinja_seq_new(r, SEQ_ITER, q->n) : NULL;
-    struct dict *seen = out ? jinja_dict_new(r, 8) : NULL;
-    if (!seen) return value_error();
+    struct seq *out = jinja_seq_new(r, SEQ_ITER, q->n);
+    struct dict *seen = jinja_dict_new(r, 8);
     size_t n = 0;
     for (size_t i = 0; i < q->n; i++) {
         const struct value key = key_of(r, q->items[i], c->arg[1], jinja_arg_bool(c, 0));
         const size_t before = seen->n;
-        if (is_error(key) || !jinja_dict_set(r, seen, key, value_none())) return value_error();
+        jinja_dict_set(r, seen, key, value_none());
         if (seen->n > before) out->items[n++] = q->items[i];
     }
     out->n = n;
@@ -418,20 +378,16 @@ static struct value filter_unique(struct render *r, struct value self, const str
 static struct value extreme(struct render *r, struct value self, const struct call *c,
                             bool is_max) {
     const struct seq *q = jinja_iterate(r, self);
-    if (!q) return value_error();
     if (q->n == 0) return jinja_undefined(r, "no aggregated item, the sequence is empty");
     size_t best = 0;
     struct value best_key = value_none();
     for (size_t i = 0; i < q->n; i++) {
         const struct value key = key_of(r, q->items[i], c->arg[1], jinja_arg_bool(c, 0));
-        if (is_error(key)) return key;
-        int is_better = 1;
-        if (i) is_better = is_max ? jinja_less(r, best_key, key) : jinja_less(r, key, best_key);
-        if (is_better < 0) return value_error();
-        if (is_better) {
-            best = i;
-            best_key = key;
-        }
+        const bool is_better =
+            i == 0 || (is_max ? jinja_less(r, best_key, key) : jinja_less(r, key, best_key));
+        if (!is_better) continue;
+        best = i;
+        best_key = key;
     }
     return q->items[best];
 }

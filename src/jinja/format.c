@@ -7,11 +7,10 @@
 #include "jinja/render.h"
 #include "jinja/text.h"
 
-static bool print_integer(struct render *r, struct value v) {
+static void print_integer(struct render *r, struct value v) {
     if (v.kind == V_FLOAT && fabs(v.f) < 0x1p63) v = value_int((int64_t)v.f);
-    if (is_int(v)) return jinja_print(r, value_int(int_of(v)));
-    jinja_fail(r, "the format wants an integer, not '%s'", jinja_type_name(v));
-    return false;
+    if (!is_int(v)) jinja_fail(r, "the format wants an integer, not '%s'", jinja_type_name(v));
+    jinja_print(r, value_int(int_of(v)));
 }
 
 // The end of the plain text that starts at `at`: the next of the bytes in `special`.
@@ -25,28 +24,31 @@ struct value jinja_percent(struct render *r, const struct str *format, struct va
     const struct value *items = is_tuple ? args.q->items : &args;
     const size_t n = is_tuple ? args.q->n : 1, mark = r->out_len;
     size_t next = 0;
-    if (!jinja_work_chars(r, format->len)) return value_error();
+    jinja_work_chars(r, format->len);
     for (size_t at = 0; at < format->len;) {
         const size_t end = plain_end(format, at, "%");
-        if (!jinja_write_str(r, format, at, end)) return value_error();
+        jinja_write_str(r, format, at, end);
         if (end == format->len) break;
         const char c = end + 1 < format->len ? format->data[end + 1] : ' ';
         at = end + 2;
         if (c != 's' && c != 'd' && c != '%') {
-            return jinja_fail(r, "the format '%%%c' is not supported", c);
+            jinja_fail(r, "the format '%%%c' is not supported", c);
         }
-        if (c != '%' && next == n) return jinja_fail(r, "the format wants more arguments");
-        const bool is_ok = c == '%'   ? jinja_write(r, "%", 1)
-                           : c == 's' ? jinja_print(r, items[next++])
-                                      : print_integer(r, items[next++]);
-        if (!is_ok) return value_error();
+        if (c != '%' && next == n) jinja_fail(r, "the format wants more arguments");
+        if (c == '%') {
+            jinja_write(r, "%", 1);
+        } else if (c == 's') {
+            jinja_print(r, items[next++]);
+        } else {
+            print_integer(r, items[next++]);
+        }
     }
     const bool may_be_left = args.kind == V_DICT || is_seq(args, SEQ_LIST);
-    if (next < n && !may_be_left) return jinja_fail(r, "the format has arguments left");
+    if (next < n && !may_be_left) jinja_fail(r, "the format has arguments left");
     return jinja_take(r, mark);
 }
 
-// The argument that a field names, V_ERROR when there is none. *next: of the fields without a name.
+// The argument that a field names. *next: of the fields without a name.
 static struct value field_value(struct render *r, const struct args *args, const char *name,
                                 size_t len, int64_t *next) {
     int64_t i = -1;
@@ -57,42 +59,45 @@ static struct value field_value(struct render *r, const struct args *args, const
     for (size_t k = 0; k < args->n_named; k++) {
         if (str_same(args->named[k].name, &key)) return args->named[k].value;
     }
-    return jinja_fail(r, "format: there is no argument '%.*s', or its form is not supported",
-                      len > 80 ? 80 : (int)len, name);
+    jinja_fail(r, "format: there is no argument '%.*s', or its form is not supported",
+               len > 80 ? 80 : (int)len, name);
 }
 
-static bool field_print(struct render *r, const struct args *args, const char *field, size_t len,
+static void field_print(struct render *r, const struct args *args, const char *field, size_t len,
                         int64_t *next) {
     const char *colon = memchr(field, ':', len);
     const size_t name_len = colon ? (size_t)(colon - field) : len;
     const bool is_integer = colon && len - name_len == 2 && colon[1] == 'd';
     if (colon && !is_integer && len - name_len > 1) {
         jinja_fail(r, "the format '{%.*s}' is not supported", len > 80 ? 80 : (int)len, field);
-        return false;
     }
     const struct value v = field_value(r, args, field, name_len, next);
-    return !is_error(v) && (is_integer ? print_integer(r, v) : jinja_print(r, v));
+    if (is_integer) {
+        print_integer(r, v);
+    } else {
+        jinja_print(r, v);
+    }
 }
 
 struct value jinja_format(struct render *r, const struct str *format, const struct args *args) {
     const size_t mark = r->out_len;
     int64_t next = 0;
-    if (!jinja_work_chars(r, format->len)) return value_error();
+    jinja_work_chars(r, format->len);
     for (size_t at = 0; at < format->len;) {
         const size_t end = plain_end(format, at, "{}");
-        if (!jinja_write_str(r, format, at, end)) return value_error();
+        jinja_write_str(r, format, at, end);
         if (end == format->len) break;
         if (end + 1 < format->len && format->data[end + 1] == format->data[end]) { // "{{" or "}}"
-            if (!jinja_write_str(r, format, end, end + 1)) return value_error();
+            jinja_write_str(r, format, end, end + 1);
             at = end + 2;
             continue;
         }
         const size_t close = plain_end(format, end + 1, "{}");
         if (format->data[end] == '}' || close == format->len || format->data[close] == '{') {
-            return jinja_fail(r, "format: a bracket has no counterpart");
+            jinja_fail(r, "format: a bracket has no counterpart");
         }
         const char *field = format->data + end + 1;
-        if (!field_print(r, args, field, close - end - 1, &next)) return value_error();
+        field_print(r, args, field, close - end - 1, &next);
         at = close + 1;
     }
     return jinja_take(r, mark);

@@ -16,9 +16,7 @@ CASE_METHOD(capitalize, TEXT_CAPITALIZE)
 
 #define STRIP_METHOD(name, sides)                                                                  \
     static struct value str_##name(struct render *r, struct value self, const struct call *c) {    \
-        const struct str *chars = NULL;                                                            \
-        if (!jinja_arg_str(r, c, 0, &chars)) return value_error();                                 \
-        return jinja_text_strip(r, self.s, chars, sides);                                          \
+        return jinja_text_strip(r, self.s, jinja_arg_str(r, c, 0), sides);                         \
     }
 STRIP_METHOD(strip, TEXT_LEFT | TEXT_RIGHT)
 STRIP_METHOD(lstrip, TEXT_LEFT)
@@ -26,19 +24,16 @@ STRIP_METHOD(rstrip, TEXT_RIGHT)
 
 // A required argument that must be a string.
 static const struct str *needed(struct render *r, const struct call *c, int i) {
-    if (c->arg[i].kind == V_STR) return c->arg[i].s;
-    jinja_fail(r, "%s: argument %d must be a string, not '%s'", c->name, i + 1,
-               jinja_type_name(c->arg[i]));
-    return NULL;
+    const struct str *s = jinja_arg_str(r, c, i);
+    if (!s) jinja_fail(r, "%s: argument %d must be a string", c->name, i + 1);
+    return s;
 }
 
 static struct value str_find(struct render *r, struct value self, const struct call *c) {
-    const struct str *needle = needed(r, c, 0);
-    if (!needle) return value_error();
-    const size_t at = jinja_find(r, self.s, needle, 0, self.s->len);
-    if (r->status != RN_OK || !jinja_work(r, self.s->len)) return value_error();
+    const size_t at = jinja_find(r, self.s, needed(r, c, 0), 0, self.s->len);
     if (at == SIZE_MAX) return value_int(-1);
     struct str before = {.data = self.s->data, .len = at, .n_chars = SIZE_MAX};
+    jinja_work(r, at);
     return value_int((int64_t)jinja_n_chars(&before));
 }
 
@@ -56,10 +51,11 @@ static struct value affix_test(struct render *r, struct value self, const struct
     const size_t n = is_tuple ? c->arg[0].q->n : 1;
     for (size_t i = 0; i < n; i++) {
         if (affixes[i].kind != V_STR) {
-            return jinja_fail(r, "%s needs a string or a tuple of strings, not '%s'", c->name,
-                              jinja_type_name(affixes[i]));
+            jinja_fail(r, "%s needs a string or a tuple of strings, not '%s'", c->name,
+                       jinja_type_name(affixes[i]));
         }
-        if (!jinja_charge(r, 1) || !jinja_work(r, affixes[i].s->len)) return value_error();
+        jinja_charge(r, 1);
+        jinja_work(r, affixes[i].s->len);
         if (has_affix(self.s, affixes[i].s, is_end)) return value_bool(true);
     }
     return value_bool(false);
@@ -74,31 +70,27 @@ static struct value str_endswith(struct render *r, struct value self, const stru
 
 static struct value str_removeprefix(struct render *r, struct value self, const struct call *c) {
     const struct str *affix = needed(r, c, 0);
-    if (!affix || !has_affix(self.s, affix, false)) return affix ? self : value_error();
+    if (!has_affix(self.s, affix, false)) return self;
     return jinja_substr(r, self.s, affix->len, self.s->len);
 }
 static struct value str_removesuffix(struct render *r, struct value self, const struct call *c) {
     const struct str *affix = needed(r, c, 0);
-    if (!affix || !has_affix(self.s, affix, true)) return affix ? self : value_error();
+    if (!has_affix(self.s, affix, true)) return self;
     return jinja_substr(r, self.s, 0, self.s->len - affix->len);
 }
 
 static struct value str_replace(struct render *r, struct value self, const struct call *c) {
-    const struct str *from = needed(r, c, 0), *to = from ? needed(r, c, 1) : NULL;
-    int64_t count = -1;
-    if (!to || !jinja_arg_int(r, c, 2, &count)) return value_error();
-    return jinja_text_replace(r, self.s, from, to, count);
+    const struct str *from = needed(r, c, 0), *to = needed(r, c, 1);
+    return jinja_text_replace(r, self.s, from, to, jinja_arg_int(r, c, 2, -1));
 }
 
 static struct value str_join(struct render *r, struct value self, const struct call *c) {
-    const struct seq *q = jinja_iterate(r, c->arg[0]);
-    if (!q) return value_error();
+    struct seq *q = jinja_iterate(r, c->arg[0]);
     for (size_t i = 0; i < q->n; i++) {
         if (q->items[i].kind == V_STR) continue;
-        return jinja_fail(r, "join: item %zu is '%s' and no string", i,
-                          jinja_type_name(q->items[i]));
+        jinja_fail(r, "join: item %zu is '%s' and no string", i, jinja_type_name(q->items[i]));
     }
-    return jinja_text_join(r, self.s, value_seq((struct seq *)q), value_missing());
+    return jinja_text_join(r, self.s, value_seq(q), value_missing());
 }
 
 static struct value str_format(struct render *r, struct value self, const struct call *c) {
@@ -107,13 +99,9 @@ static struct value str_format(struct render *r, struct value self, const struct
 
 static struct value split(struct render *r, struct value self, const struct call *c,
                           bool from_right) {
-    const struct str *separator = NULL;
-    int64_t max = -1;
-    if (!jinja_arg_str(r, c, 0, &separator) || !jinja_arg_int(r, c, 1, &max)) return value_error();
-    if (separator && separator->len == 0) {
-        return jinja_fail(r, "%s: the separator is empty", c->name);
-    }
-    return jinja_text_split(r, self.s, separator, max, from_right);
+    const struct str *separator = jinja_arg_str(r, c, 0);
+    if (separator && separator->len == 0) jinja_fail(r, "%s: the separator is empty", c->name);
+    return jinja_text_split(r, self.s, separator, jinja_arg_int(r, c, 1, -1), from_right);
 }
 
 static struct value str_split(struct render *r, struct value self, const struct call *c) {
@@ -126,10 +114,10 @@ static struct value str_rsplit(struct render *r, struct value self, const struct
 static struct value str_splitlines(struct render *r, struct value self, const struct call *c) {
     (void)c;
     size_t n = 0, i = 0, from, to;
-    if (!jinja_work_chars(r, 2 * self.s->len)) return value_error();
+    jinja_work_chars(r, 2 * self.s->len);
     for (size_t at = 0; jinja_text_line(self.s, &at, &from, &to);) n++;
     struct seq *list = jinja_seq_new(r, SEQ_LIST, n);
-    if (!list || !jinja_charge(r, n)) return value_error();
+    jinja_charge(r, n);
     for (size_t at = 0; jinja_text_line(self.s, &at, &from, &to);) {
         list->items[i++] = jinja_substr(r, self.s, from, to);
     }
@@ -170,19 +158,18 @@ const struct table jinja_list_methods = {NULL, 0, " copy count index ",
 const struct table jinja_tuple_methods = {NULL, 0, " count index ", ""};
 
 static struct value dict_get(struct render *r, struct value self, const struct call *c) {
-    const struct value *found = jinja_dict_find(r, self.d, c->arg[0]);
     uint64_t hash;
-    if (found) return *found;
     if (!jinja_hash(r, c->arg[0], &hash)) {
-        return jinja_fail(r, "'%s' cannot be a key", jinja_type_name(c->arg[0]));
+        jinja_fail(r, "'%s' cannot be a key", jinja_type_name(c->arg[0]));
     }
-    if (r->status != RN_OK) return value_error();
+    const struct value *found = jinja_dict_find(r, self.d, c->arg[0]);
+    if (found) return *found;
     return is_missing(c->arg[1]) ? value_none() : c->arg[1];
 }
 
 static struct value dict_walk(struct render *r, const struct dict *d, enum seq_flavor flavor) {
     struct seq *q = jinja_seq_new(r, flavor, d->n);
-    if (!q || !jinja_charge(r, d->n)) return value_error();
+    jinja_charge(r, d->n);
     for (size_t i = 0; i < d->n; i++) {
         const struct dict_entry *entry = &d->entries[i];
         q->items[i] = flavor == SEQ_KEYS     ? entry->key

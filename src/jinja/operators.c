@@ -12,9 +12,10 @@ static const char *const symbols[] = {
     [OP_DIV] = "/", [OP_MOD] = "%", [OP_FLOORDIV] = "//",
 };
 
-static struct value fail_types(struct render *r, enum node_op op, struct value a, struct value b) {
-    return jinja_fail(r, "'%s' is not supported between '%s' and '%s'", symbols[op],
-                      jinja_type_name(a), jinja_type_name(b));
+static _Noreturn void fail_types(struct render *r, enum node_op op, struct value a,
+                                 struct value b) {
+    jinja_fail(r, "'%s' is not supported between '%s' and '%s'", symbols[op], jinja_type_name(a),
+               jinja_type_name(b));
 }
 
 static bool is_number(struct value v) { return is_int(v) || v.kind == V_FLOAT; }
@@ -55,7 +56,8 @@ static struct value int_binary(struct render *r, enum node_op op, int64_t a, int
         int_floordiv(a, b, &rest, &result);
         break;
     }
-    return fits ? value_int(result) : jinja_fail(r, "the integer does not fit 64 bits");
+    if (!fits) jinja_fail(r, "the integer does not fit 64 bits");
+    return value_int(result);
 }
 
 static double float_mod(double a, double b) {
@@ -85,26 +87,26 @@ static double float_binary(enum node_op op, double a, double b) {
 
 static struct value number_binary(struct render *r, enum node_op op, struct value a,
                                   struct value b) {
-    if (op >= OP_DIV && float_of(b) == 0) return jinja_fail(r, "division by zero");
+    if (op >= OP_DIV && float_of(b) == 0) jinja_fail(r, "division by zero");
     const bool is_exact = is_int(a) && is_int(b) && op != OP_DIV;
     if (is_exact) return int_binary(r, op, int_of(a), int_of(b));
     return value_float(float_binary(op, float_of(a), float_of(b)));
 }
 
-static bool write_escaped(struct render *r, const struct str *s) {
+static void write_escaped(struct render *r, const struct str *s) {
     static const char special[] = "&<>'\"";
     static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
     size_t from = 0;
-    if (!jinja_work_chars(r, s->len)) return false;
+    jinja_work_chars(r, s->len);
     for (size_t i = 0; i < s->len; i++) {
         const char *found = s->data[i] ? strchr(special, s->data[i]) : NULL;
         if (!found) continue;
         const char *entity = entities[found - special];
-        if (!jinja_write_str(r, s, from, i)) return false;
-        if (!jinja_write_as(r, entity, strlen(entity), str_mark(s, i))) return false;
+        jinja_write_str(r, s, from, i);
+        jinja_write_as(r, entity, strlen(entity), str_mark(s, i));
         from = i + 1;
     }
-    return jinja_write_str(r, s, from, s->len);
+    jinja_write_str(r, s, from, s->len);
 }
 
 // Text that was marked safe takes the other operand escaped.
@@ -112,9 +114,11 @@ static struct value add_safe(struct render *r, struct value a, struct value b) {
     const size_t mark = r->out_len;
     const struct value parts[] = {a, b};
     for (int i = 0; i < 2; i++) {
-        const struct str *s = parts[i].s;
-        const bool is_ok = parts[i].flag ? jinja_write_str(r, s, 0, s->len) : write_escaped(r, s);
-        if (!is_ok) return value_error();
+        if (parts[i].flag) {
+            jinja_write_str(r, parts[i].s, 0, parts[i].s->len);
+        } else {
+            write_escaped(r, parts[i].s);
+        }
     }
     struct value v = jinja_take(r, mark);
     v.flag = 1;
@@ -126,12 +130,10 @@ static bool is_list(struct value v) { return is_seq(v, SEQ_LIST) || is_seq(v, SE
 static struct value add(struct render *r, struct value a, struct value b) {
     if (a.kind == V_STR && b.kind == V_STR) {
         if (a.flag || b.flag) return add_safe(r, a, b);
-        return jinja_concat(r, a.s, b.s->data, b.s->len, b.s->marks);
+        return jinja_concat(r, a.s, b.s);
     }
-    if (!is_list(a) || !is_list(b) || a.q->flavor != b.q->flavor)
-        return fail_types(r, OP_ADD, a, b);
+    if (!is_list(a) || !is_list(b) || a.q->flavor != b.q->flavor) fail_types(r, OP_ADD, a, b);
     struct seq *q = jinja_seq_new(r, (enum seq_flavor)a.q->flavor, a.q->n + b.q->n);
-    if (!q) return value_error();
     for (size_t i = 0; i < a.q->n; i++) q->items[i] = a.q->items[i];
     for (size_t i = 0; i < b.q->n; i++) q->items[a.q->n + i] = b.q->items[i];
     return jinja_seq_close(r, q);
@@ -141,10 +143,8 @@ static struct value repeat_str(struct render *r, struct value v, size_t times) {
     const size_t mark = r->out_len;
     uint64_t total;
     if (!ck_mul(v.s->len, times, &total)) total = UINT64_MAX;
-    if (!jinja_write_fits(r, total)) return value_error();
-    for (size_t i = 0; i < times && v.s->len; i++) {
-        if (!jinja_write_str(r, v.s, 0, v.s->len)) return value_error();
-    }
+    jinja_write_check(r, total);
+    for (size_t i = 0; i < times && v.s->len; i++) jinja_write_str(r, v.s, 0, v.s->len);
     struct value out = jinja_take(r, mark);
     out.flag = v.flag;
     return out;
@@ -154,14 +154,13 @@ static struct value repeat_seq(struct render *r, const struct seq *q, size_t tim
     size_t n;
     if (__builtin_mul_overflow(q->n, times, &n)) n = SIZE_MAX;
     struct seq *out = jinja_seq_new(r, (enum seq_flavor)q->flavor, n);
-    if (!out) return value_error();
     for (size_t i = 0; i < n; i++) out->items[i] = q->items[i % q->n];
     return jinja_seq_close(r, out);
 }
 
 static struct value multiply(struct render *r, struct value a, struct value b) {
     const struct value count = is_int(a) ? a : b, v = is_int(a) ? b : a;
-    if (!is_int(count) || (v.kind != V_STR && !is_list(v))) return fail_types(r, OP_MUL, a, b);
+    if (!is_int(count) || (v.kind != V_STR && !is_list(v))) fail_types(r, OP_MUL, a, b);
     const size_t times = int_of(count) > 0 ? (size_t)int_of(count) : 0;
     return v.kind == V_STR ? repeat_str(r, v, times) : repeat_seq(r, v.q, times);
 }
@@ -169,15 +168,11 @@ static struct value multiply(struct render *r, struct value a, struct value b) {
 struct value jinja_binary(struct render *r, enum node_op op, struct value a, struct value b) {
     if (is_number(a) && is_number(b)) return number_binary(r, op, a, b);
     if (op == OP_MOD && a.kind == V_STR) return jinja_percent(r, a.s, b);
-    if (a.kind == V_UNDEFINED) return jinja_fail_undefined(r, a);
-    if (b.kind == V_UNDEFINED) return jinja_fail_undefined(r, b);
+    if (a.kind == V_UNDEFINED) jinja_fail_undefined(r, a);
+    if (b.kind == V_UNDEFINED) jinja_fail_undefined(r, b);
     if (op == OP_ADD) return add(r, a, b);
     if (op == OP_MUL) return multiply(r, a, b);
-    return fail_types(r, op, a, b);
-}
-
-static struct value truth(int is_true, bool is_negated) {
-    return is_true < 0 ? value_error() : value_bool((is_true == 1) != is_negated);
+    fail_types(r, op, a, b);
 }
 
 static bool is_nan(struct value v) { return v.kind == V_FLOAT && isnan(v.f); }
@@ -189,14 +184,14 @@ struct value jinja_compare(struct render *r, enum node_op op, struct value a, st
     switch (op) {
     case OP_EQ:
     case OP_NE:
-        return truth(jinja_equal(r, a, b), op == OP_NE);
+        return value_bool(jinja_equal(r, a, b) == (op == OP_EQ));
     case OP_LT:
     case OP_GE:
-        return truth(jinja_less(r, a, b), op == OP_GE);
+        return value_bool(jinja_less(r, a, b) == (op == OP_LT));
     case OP_GT:
     case OP_LE:
-        return truth(jinja_less(r, b, a), op == OP_LE);
+        return value_bool(jinja_less(r, b, a) == (op == OP_GT));
     default:
-        return truth(jinja_contains(r, b, a), op == OP_NOT_IN);
+        return value_bool(jinja_contains(r, b, a) == (op == OP_IN));
     }
 }

@@ -8,7 +8,7 @@
 #include "jinja/text.h"
 #include "unicode/unicode.h"
 
-static bool print_char_repr(struct render *r, int32_t cp, uint8_t mark) {
+static void print_char_repr(struct render *r, int32_t cp, uint8_t mark) {
     static const char from[] = "\n\r\t\\'\"", to[] = "nrt\\'\"";
     char text[16];
     const char *simple = cp && cp < 0x80 ? strchr(from, cp) : NULL;
@@ -19,100 +19,97 @@ static bool print_char_repr(struct render *r, int32_t cp, uint8_t mark) {
                                     : cp < 0x10000 ? 'u'
                                                    : 'U',
                                     width, (unsigned)cp);
-    return jinja_write_as(r, text, (size_t)n, mark);
+    jinja_write_as(r, text, (size_t)n, mark);
 }
 
 // Double quotes only where that saves escapes.
-static bool print_str_repr(struct render *r, const struct str *s) {
+static void print_str_repr(struct render *r, const struct str *s) {
     const bool has_single = s->len && memchr(s->data, '\'', s->len);
     const char quote = has_single && !memchr(s->data, '"', s->len) ? '"' : '\'';
-    if (!jinja_write(r, &quote, 1) || !jinja_work_chars(r, s->len)) return false;
     size_t from = 0, n;
+    jinja_write(r, &quote, 1);
+    jinja_work_chars(r, s->len);
     for (size_t at = 0; at < s->len; at += n) {
         const int32_t cp = unicode_decode((const uint8_t *)s->data + at, s->len - at, &n);
         if (cp != '\\' && cp != quote && chars_is_printable(cp)) continue;
-        if (!jinja_write_str(r, s, from, at) || !print_char_repr(r, cp, str_mark(s, at))) {
-            return false;
-        }
+        jinja_write_str(r, s, from, at);
+        print_char_repr(r, cp, str_mark(s, at));
         from = at + n;
     }
-    return jinja_write_str(r, s, from, s->len) && jinja_write(r, &quote, 1);
+    jinja_write_str(r, s, from, s->len);
+    jinja_write(r, &quote, 1);
 }
 
-static bool print_seq(struct render *r, const struct seq *q) {
+static void print_seq(struct render *r, const struct seq *q) {
     const bool is_list = q->flavor == SEQ_LIST;
-    if (!jinja_write(r, is_list ? "[" : "(", 1)) return false;
+    jinja_write(r, is_list ? "[" : "(", 1);
     for (size_t i = 0; i < q->n; i++) {
-        if (i && !jinja_write(r, ", ", 2)) return false;
-        if (!jinja_print_repr(r, q->items[i])) return false;
+        if (i) jinja_write(r, ", ", 2);
+        jinja_print_repr(r, q->items[i]);
     }
-    return jinja_write_text(r, is_list ? "]" : q->n == 1 ? ",)" : ")");
+    jinja_write_text(r, is_list ? "]" : q->n == 1 ? ",)" : ")");
 }
 
-static bool print_dict(struct render *r, const struct dict *d) {
-    if (!jinja_write(r, "{", 1)) return false;
+static void print_dict(struct render *r, const struct dict *d) {
+    jinja_write(r, "{", 1);
     for (size_t i = 0; i < d->n; i++) {
-        if (i && !jinja_write(r, ", ", 2)) return false;
-        if (!jinja_print_repr(r, d->entries[i].key) || !jinja_write(r, ": ", 2) ||
-            !jinja_print_repr(r, d->entries[i].value)) {
-            return false;
-        }
+        if (i) jinja_write(r, ", ", 2);
+        jinja_print_repr(r, d->entries[i].key);
+        jinja_write(r, ": ", 2);
+        jinja_print_repr(r, d->entries[i].value);
     }
-    return jinja_write(r, "}", 1);
+    jinja_write(r, "}", 1);
 }
 
-static bool print_number(struct render *r, struct value v) {
+static void print_number(struct render *r, struct value v) {
     char text[NUMBER_ROOM];
-    if (v.kind == V_FLOAT && !jinja_charge(r, 4)) return false; // several conversions
+    if (v.kind == V_FLOAT) jinja_charge(r, 4); // several conversions
     const size_t n = v.kind == V_FLOAT
                          ? number_float_repr(v.f, text)
                          : (size_t)snprintf(text, sizeof text, "%lld", (long long)v.i);
-    return jinja_write(r, text, n);
+    jinja_write(r, text, n);
 }
 
-static bool print_value(struct render *r, struct value v) {
-    switch (v.kind) {
-    case V_UNDEFINED:
-        return jinja_write_text(r, "Undefined");
-    case V_NONE:
-        return jinja_write_text(r, "None");
-    case V_BOOL:
-        return jinja_write_text(r, v.b ? "True" : "False");
-    case V_INT:
-    case V_FLOAT:
-        return print_number(r, v);
-    case V_BIG:
-        return jinja_write(r, v.s->data, v.s->len);
-    case V_STR:
-        if (v.flag) break; // Markup('...')
-        return print_str_repr(r, v.s);
-    case V_SEQ:
-        if (v.q->flavor > SEQ_TUPLE) break;
-        return print_seq(r, v.q);
-    case V_DICT:
-        return print_dict(r, v.d);
-    default:
-        break;
+static void print_value(struct render *r, struct value v) {
+    if (v.kind == V_UNDEFINED) {
+        jinja_write_text(r, "Undefined");
+    } else if (v.kind == V_NONE) {
+        jinja_write_text(r, "None");
+    } else if (v.kind == V_BOOL) {
+        jinja_write_text(r, v.b ? "True" : "False");
+    } else if (v.kind == V_INT || v.kind == V_FLOAT) {
+        print_number(r, v);
+    } else if (v.kind == V_BIG) {
+        jinja_write(r, v.s->data, v.s->len);
+    } else if (v.kind == V_STR && !v.flag) {
+        print_str_repr(r, v.s);
+    } else if (v.kind == V_SEQ && v.q->flavor <= SEQ_TUPLE) {
+        print_seq(r, v.q);
+    } else if (v.kind == V_DICT) {
+        print_dict(r, v.d);
+    } else {
+        jinja_fail(r, "printing a value of type '%s' is not supported",
+                   v.kind == V_STR ? "Markup" : jinja_type_name(v));
     }
-    jinja_fail(r, "printing a value of type '%s' is not supported",
-               v.kind == V_STR ? "Markup" : jinja_type_name(v));
-    return false;
 }
 
-bool jinja_print_repr(struct render *r, struct value v) {
-    if (!jinja_frame_enter(r)) return false;
-    const bool is_ok = print_value(r, v);
+void jinja_print_repr(struct render *r, struct value v) {
+    jinja_frame_enter(r);
+    print_value(r, v);
     jinja_frame_leave(r);
-    return is_ok;
 }
 
-bool jinja_print(struct render *r, struct value v) {
-    if (v.kind == V_STR) return jinja_write_str(r, v.s, 0, v.s->len);
-    return v.kind == V_UNDEFINED || jinja_print_repr(r, v);
+void jinja_print(struct render *r, struct value v) {
+    if (v.kind == V_STR) {
+        jinja_write_str(r, v.s, 0, v.s->len);
+    } else if (v.kind != V_UNDEFINED) {
+        jinja_print_repr(r, v);
+    }
 }
 
 struct value jinja_to_str(struct render *r, struct value v) {
-    if (v.kind == V_STR || is_error(v)) return v;
+    if (v.kind == V_STR) return v;
     const size_t mark = r->out_len;
-    return jinja_print(r, v) ? jinja_take(r, mark) : value_error();
+    jinja_print(r, v);
+    return jinja_take(r, mark);
 }

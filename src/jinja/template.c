@@ -69,10 +69,7 @@ struct render *template_begin(const struct template *tmpl, const struct template
     r->now = now;
     r->status = RN_OK;
     r->err = err;
-    r->globals = jinja_dict_new(r, 8);
-    if (r->globals) return r;
-    template_end(r);
-    return NULL;
+    return r;
 }
 
 void template_end(struct render *r) {
@@ -83,31 +80,112 @@ void template_end(struct render *r) {
     free(r);
 }
 
-rn_status template_set(struct render *r, const char *name, size_t len, struct value v) {
-    const struct value key = jinja_str(r, name, len);
-    if (!is_error(key) && !is_error(v)) jinja_dict_set(r, r->globals, key, v);
+// Runs a step of the render; a failure in it comes back here.
+static rn_status step_run(struct render *r, void (*step)(struct render *r, void *data),
+                          void *data) {
+    if (r->status != RN_OK) return r->status;
+    if (setjmp(r->failed) == 0) {
+        if (!r->globals) r->globals = jinja_dict_new(r, 8);
+        step(r, data);
+    }
     return r->status;
 }
 
-struct value template_text(struct render *r, const char *text, size_t len) {
+struct read_step {
+    const char *what, *json;
+    size_t len;
+    uint8_t mark;
+    struct value *out;
+};
+
+static void read_step(struct render *r, void *data) {
+    const struct read_step *s = data;
+    *s->out = jinja_read_json(r, s->what, s->json, s->len, s->mark);
+}
+
+rn_status template_read(struct render *r, const char *what, const char *json, size_t len,
+                        uint8_t mark, struct value *out) {
+    struct read_step step = {what, json, len, mark, out};
+    *out = value_missing();
+    return step_run(r, read_step, &step);
+}
+
+struct set_step {
+    const char *name, *text;
+    size_t name_len, text_len;
+    struct value value;
+};
+
+static void set_step(struct render *r, void *data) {
+    const struct set_step *s = data;
+    struct value v = s->value;
     const size_t mark = r->out_len;
-    for (size_t i = 0, n = 1; i < len; i += n) {
-        const bool is_well = unicode_scan((const uint8_t *)text + i, len - i, &n) == UNICODE_WELL;
-        if (!jinja_write(r, is_well ? text + i : "\xef\xbf\xbd", is_well ? n : 3)) {
-            return value_error();
-        }
+    for (size_t i = 0, n = 1; s->text && i < s->text_len; i += n) {
+        const uint8_t *text = (const uint8_t *)s->text + i;
+        const bool is_well = unicode_scan(text, s->text_len - i, &n) == UNICODE_WELL;
+        jinja_write(r, is_well ? s->text + i : "\xef\xbf\xbd", is_well ? n : 3);
     }
-    return jinja_take(r, mark);
+    if (s->text) v = jinja_take(r, mark);
+    jinja_dict_set(r, r->globals, jinja_str(r, s->name, s->name_len), v);
+}
+
+rn_status template_set(struct render *r, const char *name, size_t len, struct value v) {
+    return step_run(r, set_step, &(struct set_step){.name = name, .name_len = len, .value = v});
+}
+
+rn_status template_set_text(struct render *r, const char *name, const char *text, size_t len) {
+    struct set_step step = {.name = name, .name_len = strlen(name), .text = text, .text_len = len};
+    return step_run(r, set_step, &step);
+}
+
+rn_status template_globals(struct render *r, const char *json, size_t len) {
+    struct value v;
+    const char *what = "the template's variables";
+    const rn_status status = template_read(r, what, json, len, 0, &v);
+    if (status != RN_OK) return status;
+    if (v.kind != V_DICT) {
+        return r->status = err_set(r->err, RN_ERR_ARG, "%s: offset 0: expected an object", what);
+    }
+    r->globals = v.d;
+    return RN_OK;
+}
+
+struct mark_step {
+    struct value *text;
+    size_t from;
+    uint8_t mark;
+    const char *more;
+};
+
+static void mark_step(struct render *r, void *data) {
+    const struct mark_step *s = data;
+    const struct str more = {.data = s->more, .len = strlen(s->more)};
+    const struct value v = jinja_concat(r, s->text->s, &more);
+    uint8_t *marks = jinja_alloc(r, v.s->len);
+    if (v.s->marks) memcpy(marks, v.s->marks, s->from);
+    memset(marks + s->from, s->mark, v.s->len - s->from);
+    v.s->marks = marks;
+    v.s->tail = NULL;
+    *s->text = v;
+}
+
+rn_status template_mark(struct render *r, struct value *text, size_t from, uint8_t mark,
+                        const char *more) {
+    return step_run(r, mark_step, &(struct mark_step){text, from, mark, more});
+}
+
+static void exec_step(struct render *r, void *data) {
+    (void)data;
+    jinja_write(r, "", 0); // so that there is output
+    jinja_scope_push(r, NULL);
+    jinja_exec(r, r->tmpl->body);
 }
 
 rn_status template_run(struct render *r, char **text, uint8_t **marks, size_t *len) {
     *text = NULL;
     if (marks) *marks = NULL;
     *len = 0;
-    if (r->status != RN_OK || !jinja_write(r, "", 0) || !jinja_scope_push(r, NULL) ||
-        jinja_exec(r, r->tmpl->body) == FLOW_ERROR) {
-        return r->status;
-    }
+    if (step_run(r, exec_step, NULL) != RN_OK) return r->status;
     r->out[r->out_len] = 0;
     *text = r->out;
     *len = r->out_len;

@@ -40,12 +40,16 @@ void template_end(struct render *r);
 // which are RN_ERR_ARG: "messages: offset 17: expected ':'".
 rn_status template_read(struct render *r, const char *what, const char *json, size_t len,
                         uint8_t mark, struct value *out);
-// A global variable. The name is copied.
+// A global variable; the name is copied.
 rn_status template_set(struct render *r, const char *name, size_t len, struct value v);
 // The members of one JSON object as unmarked global variables.
 rn_status template_globals(struct render *r, const char *json, size_t len);
-// Text as a value, copied; ill-formed bytes become U+FFFD.
-struct value template_text(struct render *r, const char *text, size_t len);
+// The same with text as its value, copied; ill-formed bytes become U+FFFD.
+rn_status template_set_text(struct render *r, const char *name, const char *text, size_t len);
+// Puts a copy of a string value in its place, with `more` behind it. Its bytes from `from` on carry
+// the mark.
+rn_status template_mark(struct render *r, struct value *text, size_t from, uint8_t mark,
+                        const char *more);
 
 // raise_exception gives RN_ERR_ARG with the template's message. A wrong template (an undefined
 // call, wrong types, a limit passed) gives RN_ERR_MODEL with line and column. *text, ended by a

@@ -36,7 +36,7 @@ COMPARISON(in, OP_IN)
 
 static struct value rest_is(struct render *r, struct value v, int64_t wanted) {
     const struct value rest = jinja_binary(r, OP_MOD, v, value_int(2));
-    return is_error(rest) ? rest : jinja_compare(r, OP_EQ, rest, value_int(wanted));
+    return jinja_compare(r, OP_EQ, rest, value_int(wanted));
 }
 
 static struct value test_even(struct render *r, struct value v, const struct call *c) {

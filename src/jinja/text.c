@@ -50,7 +50,7 @@ size_t jinja_find(struct render *r, const struct str *s, const struct str *needl
     const char *found =
         to > from ? memmem(s->data + from, to - from, needle->data, needle->len) : NULL;
     const size_t end = found ? (size_t)(found - s->data) + needle->len : to;
-    if (!jinja_work(r, (end - from) * 4)) return SIZE_MAX;
+    jinja_work(r, (end - from) * 4);
     return found ? (size_t)(found - s->data) : SIZE_MAX;
 }
 
@@ -59,7 +59,7 @@ size_t jinja_find_last(struct render *r, const struct str *s, const struct str *
     if (to < needle->len) return SIZE_MAX;
     for (size_t at = to - needle->len + 1; at-- > 0;) {
         const bool is_close = needle->len == 0 || s->data[at] == needle->data[0];
-        if (!jinja_work(r, is_close ? needle->len + 4 : 4)) return SIZE_MAX;
+        jinja_work(r, is_close ? needle->len + 4 : 4);
         if (is_close && memcmp(s->data + at, needle->data, needle->len) == 0) return at;
     }
     return SIZE_MAX;
@@ -80,27 +80,27 @@ static enum chars_case case_for(enum text_case to, bool starts_word) {
     }
 }
 
-static bool case_write(struct render *r, const struct str *s, size_t at, int32_t cp,
+static void case_write(struct render *r, const struct str *s, size_t at, int32_t cp,
                        enum chars_case to) {
     uint32_t mapped[3];
     uint8_t bytes[12];
     size_t len = 0;
     if (to == CHARS_LOWER && cp == 0x3a3) { // looks around itself
-        if (!jinja_work_chars(r, 8)) return false;
+        jinja_work_chars(r, 8);
         if (chars_is_final_sigma(s->data, s->len, at)) cp = 0x3c2;
     }
     const size_t n = chars_map(to, cp, mapped);
     for (size_t i = 0; i < n; i++) len += unicode_encode(mapped[i], bytes + len);
-    return jinja_write_as(r, (const char *)bytes, len, str_mark(s, at));
+    jinja_write_as(r, (const char *)bytes, len, str_mark(s, at));
 }
 
 struct value jinja_text_case(struct render *r, const struct str *s, enum text_case to) {
     const size_t mark = r->out_len;
     bool starts_word = true;
-    if (!jinja_work_chars(r, s->len)) return value_error();
+    jinja_work_chars(r, s->len);
     for (size_t at = 0, n; at < s->len; at += n) {
         const int32_t cp = char_decode(s, at, &n);
-        if (!case_write(r, s, at, cp, case_for(to, starts_word))) return value_error();
+        case_write(r, s, at, cp, case_for(to, starts_word));
         if (to == TEXT_TITLE) {
             starts_word = !chars_is_cased(cp);
         } else if (to == TEXT_TITLE_FILTER) {
@@ -128,13 +128,13 @@ struct value jinja_text_strip(struct render *r, const struct str *s, const struc
     // Each character is compared with all of `chars`.
     const size_t cost = chars ? chars->len : 1;
     while (sides & TEXT_LEFT && from < to) {
-        if (!jinja_work_chars(r, cost)) return value_error();
+        jinja_work_chars(r, cost);
         if (!is_stripped(chars, char_decode(s, from, &n))) break;
         from += n;
     }
     while (sides & TEXT_RIGHT && to > from) {
         size_t start;
-        if (!jinja_work_chars(r, cost)) return value_error();
+        jinja_work_chars(r, cost);
         if (!is_stripped(chars, chars_before(s->data, to, &start))) break;
         to = start;
     }
@@ -155,34 +155,32 @@ struct value jinja_text_replace(struct render *r, const struct str *s, const str
                                 const struct str *to, int64_t count) {
     const size_t mark = r->out_len;
     size_t at = 0;
-    if (!jinja_work(r, s->len)) return value_error();
+    jinja_work(r, s->len);
     for (; count != 0; count -= count > 0) {
         const size_t found = replace_find(r, s, from, at);
         if (found == SIZE_MAX) break;
-        if (!jinja_write_str(r, s, at, found) || !jinja_write_str(r, to, 0, to->len) ||
-            !jinja_work(r, JINJA_STEP_BYTES / 4)) {
-            return value_error();
-        }
+        jinja_write_str(r, s, at, found);
+        jinja_write_str(r, to, 0, to->len);
+        jinja_work(r, JINJA_STEP_BYTES / 4);
         at = found + from->len;
         if (from->len) continue;
         if (at == s->len) break;
         const size_t end = jinja_char_end(s, at);
-        if (!jinja_write_str(r, s, at, end)) return value_error();
+        jinja_write_str(r, s, at, end);
         at = end;
     }
-    if (r->status != RN_OK || !jinja_write_str(r, s, at, s->len)) return value_error();
+    jinja_write_str(r, s, at, s->len);
     return jinja_take(r, mark);
 }
 
 struct value jinja_text_join(struct render *r, const struct str *separator, struct value items,
                              struct value attribute) {
     const struct seq *q = jinja_iterate(r, items);
-    if (!q) return value_error();
     const size_t mark = r->out_len;
     for (size_t i = 0; i < q->n; i++) {
-        if (i && !jinja_write_str(r, separator, 0, separator->len)) return value_error();
-        const struct value v = jinja_getpath(r, q->items[i], attribute);
-        if (is_error(v) || !jinja_charge(r, 1) || !jinja_print(r, v)) return value_error();
+        if (i) jinja_write_str(r, separator, 0, separator->len);
+        jinja_charge(r, 1);
+        jinja_print(r, jinja_getpath(r, q->items[i], attribute));
     }
     return jinja_take(r, mark);
 }
@@ -221,21 +219,15 @@ struct value jinja_text_split(struct render *r, const struct str *s, const struc
                               int64_t max, bool from_right) {
     size_t from = 0, to = s->len, part[2], n = 0, cap = 8;
     struct seq *list = jinja_seq_new(r, SEQ_LIST, cap);
-    if (!list || !jinja_work_chars(r, s->len)) return value_error();
+    jinja_work_chars(r, s->len);
     if (!separator && from_right) to -= chars_blank_suffix(s->data, to);
     if (!separator && !from_right) from = chars_blank_prefix(s->data, to);
     bool has_more = separator || from < to;
     while (has_more) {
         const bool is_cut = max != 0 && part_cut(r, s, separator, from_right, &from, &to, part);
-        if (n == cap) {
-            struct value *items = jinja_array(r, cap *= 2, sizeof *items);
-            if (!items) return value_error();
-            memcpy(items, list->items, n * sizeof *items);
-            list->items = items;
-        }
-        list->items[n] =
-            is_cut ? jinja_substr(r, s, part[0], part[1]) : jinja_substr(r, s, from, to);
-        if (is_error(list->items[n++]) || !jinja_charge(r, 1) || r->status) return value_error();
+        if (n == cap) list->items = jinja_array_grow(r, list->items, n, &cap, sizeof *list->items);
+        list->items[n++] = jinja_substr(r, s, is_cut ? part[0] : from, is_cut ? part[1] : to);
+        jinja_charge(r, 1);
         has_more = is_cut && (separator || from < to);
         max -= max > 0;
     }

@@ -15,7 +15,6 @@ uint8_t jinja_type(struct value v) {
 
 const char *jinja_type_text(uint8_t type) {
     static const char *const names[] = {
-        [V_ERROR] = "error",
         [V_MISSING] = "missing",
         [V_UNDEFINED] = "Undefined",
         [V_NONE] = "NoneType",
@@ -49,7 +48,6 @@ bool jinja_is_true(struct value v) {
     case V_UNDEFINED:
     case V_NONE:
     case V_MISSING:
-    case V_ERROR:
         return false;
     case V_BOOL:
         return v.b;
@@ -82,38 +80,33 @@ static int number_order(struct value a, struct value b) {
     return (x > y) - (x < y);
 }
 
-static int seqs_equal(struct render *r, const struct seq *a, const struct seq *b) {
-    if (a == b) return 1;
-    if (a->flavor != b->flavor || a->n != b->n || a->flavor == SEQ_ITER) return 0;
+static bool seqs_equal(struct render *r, const struct seq *a, const struct seq *b) {
+    if (a == b) return true;
+    if (a->flavor != b->flavor || a->n != b->n || a->flavor == SEQ_ITER) return false;
     for (size_t i = 0; i < a->n; i++) {
-        const int equal = jinja_equal(r, a->items[i], b->items[i]);
-        if (equal != 1) return equal;
+        if (!jinja_equal(r, a->items[i], b->items[i])) return false;
     }
-    return 1;
+    return true;
 }
 
-static int dicts_equal(struct render *r, const struct dict *a, const struct dict *b) {
-    if (a == b) return 1;
-    if (a->n != b->n) return 0;
+static bool dicts_equal(struct render *r, const struct dict *a, const struct dict *b) {
+    if (a == b) return true;
+    if (a->n != b->n) return false;
     for (size_t i = 0; i < a->n; i++) {
         const struct value *other = jinja_dict_find(r, b, a->entries[i].key);
-        if (r->status != RN_OK) return -1;
-        if (!other) return 0;
-        const int equal = jinja_equal(r, a->entries[i].value, *other);
-        if (equal != 1) return equal;
+        if (!other || !jinja_equal(r, a->entries[i].value, *other)) return false;
     }
-    return 1;
+    return true;
 }
 
-int jinja_equal(struct render *r, struct value a, struct value b) {
-    if (!jinja_charge(r, 1)) return -1;
+bool jinja_equal(struct render *r, struct value a, struct value b) {
+    jinja_charge(r, 1);
     if (is_small_number(a) && is_small_number(b)) return number_order(a, b) == 0;
-    if (a.kind != b.kind) return 0;
+    if (a.kind != b.kind) return false;
     switch (a.kind) {
     case V_STR:
     case V_BIG:
-        if (a.s->len != b.s->len) return 0;
-        if (!jinja_work(r, a.s->len)) return -1;
+        if (a.s->len == b.s->len) jinja_work(r, a.s->len);
         return str_same(a.s, b.s);
     case V_SEQ:
         return seqs_equal(r, a.q, b.q);
@@ -121,34 +114,32 @@ int jinja_equal(struct render *r, struct value a, struct value b) {
         return dicts_equal(r, a.d, b.d);
     case V_NONE:
     case V_UNDEFINED:
-        return 1;
+        return true;
     default:
         return a.d == b.d; // the same object
     }
 }
 
-static int strings_less(struct render *r, const struct str *a, const struct str *b) {
+static bool strings_less(struct render *r, const struct str *a, const struct str *b) {
     const size_t n = a->len < b->len ? a->len : b->len;
-    if (!jinja_work(r, n)) return -1;
+    jinja_work(r, n);
     const int order = n ? memcmp(a->data, b->data, n) : 0; // UTF-8 sorts as code points do
     return order ? order < 0 : a->len < b->len;
 }
 
-static int seqs_less(struct render *r, const struct seq *a, const struct seq *b) {
+static bool seqs_less(struct render *r, const struct seq *a, const struct seq *b) {
     for (size_t i = 0; i < a->n && i < b->n; i++) {
-        const int equal = jinja_equal(r, a->items[i], b->items[i]);
-        if (equal < 0) return -1;
-        if (!equal) return jinja_less(r, a->items[i], b->items[i]);
+        if (!jinja_equal(r, a->items[i], b->items[i])) {
+            return jinja_less(r, a->items[i], b->items[i]);
+        }
     }
     return a->n < b->n;
 }
 
-int jinja_less(struct render *r, struct value a, struct value b) {
-    if (!jinja_charge(r, 1)) return -1;
-    if (a.kind == V_UNDEFINED || b.kind == V_UNDEFINED) {
-        jinja_fail_undefined(r, a.kind == V_UNDEFINED ? a : b);
-        return -1;
-    }
+bool jinja_less(struct render *r, struct value a, struct value b) {
+    jinja_charge(r, 1);
+    if (a.kind == V_UNDEFINED) jinja_fail_undefined(r, a);
+    if (b.kind == V_UNDEFINED) jinja_fail_undefined(r, b);
     if (is_small_number(a) && is_small_number(b)) return number_order(a, b) == -1;
     if (a.kind == V_STR && b.kind == V_STR) return strings_less(r, a.s, b.s);
     const bool are_ordered = a.kind == V_SEQ && b.kind == V_SEQ && a.q->flavor == b.q->flavor &&
@@ -156,37 +147,28 @@ int jinja_less(struct render *r, struct value a, struct value b) {
     if (are_ordered) return seqs_less(r, a.q, b.q);
     jinja_fail(r, "'<' is not supported between '%s' and '%s'", jinja_type_name(a),
                jinja_type_name(b));
-    return -1;
 }
 
-int jinja_contains(struct render *r, struct value container, struct value needle) {
+bool jinja_contains(struct render *r, struct value container, struct value needle) {
     uint64_t hash;
-    switch (container.kind) {
-    case V_STR:
-        if (needle.kind != V_STR) break;
-        if (jinja_find(r, container.s, needle.s, 0, container.s->len) != SIZE_MAX) return 1;
-        return r->status == RN_OK ? 0 : -1;
-    case V_DICT:
-        if (!jinja_hash(r, needle, &hash)) break;
-        const bool is_found = jinja_dict_find(r, container.d, needle);
-        return r->status == RN_OK ? is_found : -1;
-    case V_SEQ: {
-        const bool is_iter = container.q->flavor == SEQ_ITER; // stays behind the item it found
-        for (size_t i = is_iter ? container.q->pos : 0; i < container.q->n; i++) {
-            if (is_iter) container.q->pos = i + 1;
-            const int equal = jinja_equal(r, container.q->items[i], needle);
-            if (equal) return equal;
-        }
-        return 0;
+    if (container.kind == V_UNDEFINED) return false;
+    if (container.kind == V_STR && needle.kind == V_STR) {
+        return jinja_find(r, container.s, needle.s, 0, container.s->len) != SIZE_MAX;
     }
-    case V_UNDEFINED:
-        return 0;
-    default:
-        break;
+    if (container.kind == V_DICT && jinja_hash(r, needle, &hash)) {
+        return jinja_dict_find(r, container.d, needle) != NULL;
     }
-    jinja_fail(r, "'in' is not supported between '%s' and '%s'", jinja_type_name(needle),
-               jinja_type_name(container));
-    return -1;
+    if (container.kind != V_SEQ) {
+        jinja_fail(r, "'in' is not supported between '%s' and '%s'", jinja_type_name(needle),
+                   jinja_type_name(container));
+    }
+    struct seq *const q = container.q;
+    const bool is_iter = q->flavor == SEQ_ITER; // stays behind the item that it finds
+    for (size_t i = is_iter ? q->pos : 0; i < q->n; i++) {
+        if (is_iter) q->pos = i + 1;
+        if (jinja_equal(r, q->items[i], needle)) return true;
+    }
+    return false;
 }
 
 int64_t jinja_length(struct render *r, struct value v) {
@@ -194,7 +176,7 @@ int64_t jinja_length(struct render *r, struct value v) {
     case V_UNDEFINED:
         return 0;
     case V_STR:
-        if (v.s->n_chars == SIZE_MAX && !jinja_work(r, v.s->len)) return -1;
+        if (v.s->n_chars == SIZE_MAX) jinja_work(r, v.s->len);
         return (int64_t)jinja_n_chars(v.s);
     case V_SEQ:
         return v.q->flavor == SEQ_ITER ? -1 : (int64_t)v.q->n;
@@ -208,13 +190,10 @@ int64_t jinja_length(struct render *r, struct value v) {
 static struct seq *characters_of(struct render *r, struct str *s) {
     const size_t n = jinja_n_chars(s);
     struct seq *list = jinja_seq_new(r, SEQ_LIST, n);
-    if (!list || !jinja_charge(r, n)) return NULL;
-    size_t from = 0;
-    for (size_t i = 0; i < n; i++) {
-        const size_t to = jinja_char_end(s, from);
+    jinja_charge(r, n);
+    for (size_t i = 0, from = 0, to; i < n; i++, from = to) {
+        to = jinja_char_end(s, from);
         list->items[i] = jinja_substr(r, s, from, to);
-        if (is_error(list->items[i])) return NULL;
-        from = to;
     }
     return list;
 }
@@ -225,7 +204,6 @@ struct seq *jinja_iterate(struct render *r, struct value v) {
     case V_SEQ:
         if (v.q->flavor != SEQ_ITER) return v.q;
         list = jinja_seq_new(r, SEQ_LIST, 0);
-        if (!list) return NULL;
         list->items = v.q->items + v.q->pos;
         list->n = v.q->n - v.q->pos;
         list->depth = v.q->depth;
@@ -233,7 +211,7 @@ struct seq *jinja_iterate(struct render *r, struct value v) {
         return list;
     case V_DICT:
         list = jinja_seq_new(r, SEQ_LIST, v.d->n);
-        for (size_t i = 0; list && i < v.d->n; i++) list->items[i] = v.d->entries[i].key;
+        for (size_t i = 0; i < v.d->n; i++) list->items[i] = v.d->entries[i].key;
         return list;
     case V_STR:
         return characters_of(r, v.s);
@@ -241,6 +219,5 @@ struct seq *jinja_iterate(struct render *r, struct value v) {
         return jinja_seq_new(r, SEQ_LIST, 0);
     default:
         jinja_fail(r, "'%s' object is not iterable", jinja_type_name(v));
-        return NULL;
     }
 }

@@ -1,7 +1,9 @@
-// Values of a render. A value is two words: numbers in place, the rest as pointers into the
-// render's arena, the template's arena (constants) or the variables' text. Nothing is freed before
-// the render ends. Everything but namespaces, iterators and loops is immutable. Containers know how
-// deep they nest, so recursion over values is bounded when they are made.
+// Values of a render. Functions that take the render may fail, and do not return then (render.h);
+// callers outside of src/jinja use those of template.h. A value is two words: numbers in place, the
+// rest as pointers into the render's arena, the template's arena (constants) or the variables'
+// text. Nothing is freed before the render ends. Everything but namespaces, iterators and loops is
+// immutable. Containers know how deep they nest, so recursion over values is bounded when they are
+// made.
 #ifndef RN_JINJA_VALUE_H
 #define RN_JINJA_VALUE_H
 
@@ -15,8 +17,7 @@ struct scope;
 struct entry;
 
 enum value_kind {
-    V_ERROR,   // the render has failed; every function hands it on
-    V_MISSING, // an argument that was not given
+    V_MISSING, // an argument that was not given, or nothing
     V_UNDEFINED,
     V_NONE,
     V_BOOL,
@@ -108,12 +109,8 @@ struct method {
     struct value self;
 };
 
-static inline struct value value_kind_only(enum value_kind kind) {
-    return (struct value){.kind = (uint8_t)kind};
-}
-static inline struct value value_error(void) { return value_kind_only(V_ERROR); }
-static inline struct value value_missing(void) { return value_kind_only(V_MISSING); }
-static inline struct value value_none(void) { return value_kind_only(V_NONE); }
+static inline struct value value_missing(void) { return (struct value){.kind = V_MISSING}; }
+static inline struct value value_none(void) { return (struct value){.kind = V_NONE}; }
 static inline struct value value_bool(bool b) { return (struct value){.kind = V_BOOL, .b = b}; }
 static inline struct value value_int(int64_t i) { return (struct value){.kind = V_INT, .i = i}; }
 static inline struct value value_float(double f) { return (struct value){.kind = V_FLOAT, .f = f}; }
@@ -127,7 +124,6 @@ static inline struct value value_dict(struct dict *d) {
     return (struct value){.kind = V_DICT, .d = d};
 }
 
-static inline bool is_error(struct value v) { return v.kind == V_ERROR; }
 static inline bool is_missing(struct value v) { return v.kind == V_MISSING; }
 // Not given, or given as none: most optional parameters treat both alike.
 static inline bool is_absent(struct value v) { return v.kind == V_MISSING || v.kind == V_NONE; }
@@ -137,6 +133,9 @@ static inline bool is_seq(struct value v, enum seq_flavor flavor) {
 static inline bool is_int(struct value v) { return v.kind == V_INT || v.kind == V_BOOL; }
 static inline int64_t int_of(struct value v) { return v.kind == V_BOOL ? v.b : v.i; }
 
+// A member of a dictionary; NULL: there is none, or the value is no dictionary. Walks it.
+struct value *value_member(struct value v, const char *name);
+
 // The kind, and for sequences also the flavor, as one number; its name and the value's: "str",
 // "int", "dict", ... as Python's type(x).__name__.
 uint8_t jinja_type(struct value v);
@@ -144,20 +143,16 @@ const char *jinja_type_text(uint8_t type);
 const char *jinja_type_name(struct value v);
 bool jinja_is_true(struct value v);
 
-// 1, 0, or -1 when the render has failed.
-int jinja_equal(struct render *r, struct value a, struct value b);
-// Whether a < b; -1 when the kinds cannot be ordered or the render has failed.
-int jinja_less(struct render *r, struct value a, struct value b);
-// Whether `needle in container`; -1 when the render has failed.
-int jinja_contains(struct render *r, struct value container, struct value needle);
+bool jinja_equal(struct render *r, struct value a, struct value b);
+bool jinja_less(struct render *r, struct value a, struct value b); // fails where there is no order
+bool jinja_contains(struct render *r, struct value container, struct value needle);
 
-// New values. All return V_ERROR or NULL when a limit is reached.
+// New values.
 struct value jinja_str(struct render *r, const char *data, size_t len);        // copies
 struct value jinja_str_borrow(struct render *r, const char *data, size_t len); // does not
 struct value jinja_str_literal(struct render *r, const char *text);            // borrows
 struct value jinja_substr(struct render *r, const struct str *s, size_t from, size_t to); // bytes
-struct value jinja_concat(struct render *r, const struct str *left, const char *data, size_t len,
-                          const uint8_t *marks);
+struct value jinja_concat(struct render *r, const struct str *left, const struct str *right);
 struct value jinja_undefined(struct render *r, const char *hint);
 
 // A container of n items that the caller fills; jinja_seq_close then sets its depth.
@@ -166,19 +161,18 @@ struct value jinja_seq_close(struct render *r, struct seq *q);
 struct value jinja_pair(struct render *r, struct value a, struct value b); // a tuple
 
 struct dict *jinja_dict_new(struct render *r, size_t cap);
-// Adds or replaces; false when the render has failed, also for a key that cannot be hashed.
-bool jinja_dict_set(struct render *r, struct dict *d, struct value key, struct value value);
+// Adds or replaces; fails for a key that cannot be hashed.
+void jinja_dict_set(struct render *r, struct dict *d, struct value key, struct value value);
 // NULL when there is none, or when the key cannot be hashed.
 struct value *jinja_dict_find(struct render *r, const struct dict *d, struct value key);
-struct value *jinja_dict_find_text(struct render *r, const struct dict *d, const char *key,
-                                   size_t len);
-// False (no error is set) for lists, dictionaries and tuples that hold them.
+struct value *jinja_dict_find_str(struct render *r, const struct dict *d, const struct str *key);
+// False for lists, dictionaries and tuples that hold them.
 bool jinja_hash(struct render *r, struct value v, uint64_t *out);
 
 // The items of a sequence, the keys of a dictionary, the characters of a string, as a list; nothing
-// for undefined. Takes the rest of an iterator. NULL: failed.
+// for undefined. Takes the rest of an iterator. Fails for other values.
 struct seq *jinja_iterate(struct render *r, struct value v);
-// The number of items, or -1 for a value that has none (no error is set).
+// The number of items, or -1 for a value that has none.
 int64_t jinja_length(struct render *r, struct value v);
 
 // Attributes, items and slices as the sandboxed environment resolves them.
