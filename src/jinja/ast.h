@@ -60,8 +60,6 @@ enum node_op {
     OP_ADD,
     OP_SUB,
     OP_MUL,
-    OP_DIV,
-    OP_FLOORDIV,
     OP_MOD,
     OP_EQ,
     OP_NE,

@@ -144,7 +144,7 @@ static struct value call_macro(struct render *r, const struct macro *macro,
     bind_params(r, macro->node, args, scope);
     const struct value v = jinja_exec_capture(r, macro->node->b);
     r->n_calls--;
-    jinja_scope_pop(r, scope, back);
+    r->scope = back;
     return v;
 }
 

@@ -8,9 +8,10 @@ struct value jinja_exec_capture(struct render *r, const struct node *body) {
 }
 
 static enum flow exec_scoped(struct render *r, const struct node *body) {
-    struct scope *back = r->scope, *scope = jinja_scope_push(r, back);
+    struct scope *back = r->scope;
+    jinja_scope_push(r, back);
     const enum flow flow = jinja_exec(r, body);
-    jinja_scope_pop(r, scope, back);
+    r->scope = back;
     return flow;
 }
 
@@ -58,7 +59,6 @@ void jinja_assign(struct render *r, const struct node *target, struct value valu
 static void exec_macro(struct render *r, const struct node *node) {
     struct macro *macro = jinja_alloc(r, sizeof *macro);
     *macro = (struct macro){node, r->scope};
-    for (struct scope *scope = r->scope; scope; scope = scope->parent) scope->is_captured = true;
     const struct value v = {.kind = V_MACRO, .macro = macro};
     jinja_scope_set(r, r->scope, node->constant.s, v);
 }

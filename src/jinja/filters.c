@@ -1,5 +1,5 @@
 // Filters. The ones that are generators in Jinja are made at once here, and still can be walked
-// only once. Sorting is a stable merge sort; every comparison is charged.
+// only once.
 #include <math.h>
 #include <string.h>
 
@@ -83,8 +83,7 @@ static struct value filter_join(struct render *r, struct value self, const struc
 static struct value filter_format(struct render *r, struct value self, const struct call *c) {
     const struct value s = jinja_to_str(r, self);
     if (c->raw->n_named) jinja_fail(r, "format with names is not supported");
-    struct seq q = {.items = c->raw->pos, .n = c->raw->n_pos, .flavor = SEQ_TUPLE};
-    return jinja_percent(r, s.s, value_seq(&q));
+    return jinja_percent(r, s.s, c->raw);
 }
 
 // An indention as text: a number of blanks, or a string.
@@ -132,8 +131,7 @@ static struct value filter_tojson(struct render *r, struct value self, const str
     const struct value pair = c->arg[2];
     struct json_style style = {.item_separator = &comma_blank,
                                .key_separator = &colon,
-                               .is_ascii = jinja_arg_bool(c, 0),
-                               .is_sorted = jinja_arg_bool(c, 3)};
+                               .is_ascii = jinja_arg_bool(c, 0)};
     if (!is_absent(c->arg[1])) {
         style.indent = indention(r, c, 1, 0).s;
         style.item_separator = &comma;
@@ -288,41 +286,24 @@ static struct value key_of(struct render *r, struct value item, struct value pat
     return v.kind == V_STR && !is_case_sensitive ? jinja_text_case(r, v.s, TEXT_LOWER) : v;
 }
 
-// Merges the sorted runs [low, mid) and [mid, high). Of equals the left one comes first.
-static void runs_merge(struct render *r, struct value *from[2], struct value *to[2], size_t low,
-                       size_t mid, size_t high, bool is_reverse) {
-    size_t left = low, right = mid;
-    for (size_t i = low; i < high; i++) {
-        bool takes_right = left == mid;
-        if (left < mid && right < high) {
-            const struct value a = from[1][left], b = from[1][right];
-            takes_right = is_reverse ? jinja_less(r, a, b) : jinja_less(r, b, a);
+// Sorts a list's items by their keys, stable: each is inserted behind the last that it does not
+// come before. keys[i] belongs to items[i].
+static void sort(struct render *r, struct value *items, struct value *keys, size_t n,
+                 bool is_reverse) {
+    for (size_t i = 1; i < n; i++) {
+        const struct value item = items[i], key = keys[i];
+        size_t low = 0, high = i;
+        while (low < high) {
+            const size_t mid = (low + high) / 2;
+            const bool is_before =
+                is_reverse ? jinja_less(r, keys[mid], key) : jinja_less(r, key, keys[mid]);
+            *(is_before ? &high : &low) = is_before ? mid : mid + 1;
         }
-        const size_t taken = takes_right ? right++ : left++;
-        to[0][i] = from[0][taken];
-        to[1][i] = from[1][taken];
-    }
-}
-
-void jinja_sort(struct render *r, struct value *items, struct value *keys, size_t n,
-                bool is_reverse) {
-    struct value *here[2] = {items, keys};
-    struct value *there[2] = {jinja_array(r, n, sizeof *items), jinja_array(r, n, sizeof *keys)};
-    for (size_t width = 1; width < n; width *= 2) {
-        for (size_t low = 0; low < n; low += 2 * width) {
-            const size_t mid = low + width < n ? low + width : n;
-            const size_t high = mid + width < n ? mid + width : n;
-            runs_merge(r, here, there, low, mid, high, is_reverse);
-        }
-        for (int i = 0; i < 2; i++) {
-            struct value *swap = here[i];
-            here[i] = there[i];
-            there[i] = swap;
-        }
-    }
-    if (here[0] != items && n) {
-        memcpy(items, here[0], n * sizeof *items);
-        memcpy(keys, here[1], n * sizeof *keys);
+        jinja_work(r, 2 * (i - low) * sizeof item);
+        memmove(items + low + 1, items + low, (i - low) * sizeof item);
+        memmove(keys + low + 1, keys + low, (i - low) * sizeof key);
+        items[low] = item;
+        keys[low] = key;
     }
 }
 
@@ -336,7 +317,7 @@ static struct value filter_sort(struct render *r, struct value self, const struc
         key->items[0] = key_of(r, copy.q->items[i], c->arg[2], jinja_arg_bool(c, 1));
         keys[i] = jinja_seq_close(r, key);
     }
-    jinja_sort(r, copy.q->items, keys, copy.q->n, jinja_arg_bool(c, 0));
+    sort(r, copy.q->items, keys, copy.q->n, jinja_arg_bool(c, 0));
     return copy;
 }
 
@@ -356,7 +337,7 @@ static struct value filter_dictsort(struct render *r, struct value self, const s
         keys[i] =
             key_of(r, by_value ? entry->value : entry->key, value_none(), jinja_arg_bool(c, 0));
     }
-    jinja_sort(r, list->items, keys, n, jinja_arg_bool(c, 2));
+    sort(r, list->items, keys, n, jinja_arg_bool(c, 2));
     return jinja_seq_close(r, list);
 }
 
@@ -428,7 +409,7 @@ static const struct entry filters[] = {
     {"sort", filter_sort, "reverse case_sensitive attribute", 0},
     {"string", filter_string, "", 0},
     {"title", filter_title, "", 0},
-    {"tojson", filter_tojson, "ensure_ascii indent separators sort_keys", 0},
+    {"tojson", filter_tojson, "ensure_ascii indent separators", 0},
     {"trim", filter_trim, "chars", 0},
     {"unique", filter_unique, "case_sensitive attribute", 0},
     {"upper", filter_upper, "", 0},

@@ -1,4 +1,4 @@
-// "..." % args with %s, %d and %%, and "...".format(args) with {}, {0}, {name} and the form :d.
+// The filter format, with %s, %d and %%, and the method, with {}, {0}, {name} and the form :d.
 // Every other form is an error.
 #include <math.h>
 #include <string.h>
@@ -19,10 +19,8 @@ static size_t plain_end(const struct str *s, size_t at, const char *special) {
     return at;
 }
 
-struct value jinja_percent(struct render *r, const struct str *format, struct value args) {
-    const bool is_tuple = is_seq(args, SEQ_TUPLE);
-    const struct value *items = is_tuple ? args.q->items : &args;
-    const size_t n = is_tuple ? args.q->n : 1, mark = r->out_len;
+struct value jinja_percent(struct render *r, const struct str *format, const struct args *args) {
+    const size_t mark = r->out_len;
     size_t next = 0;
     jinja_work_chars(r, format->len);
     for (size_t at = 0; at < format->len;) {
@@ -31,20 +29,20 @@ struct value jinja_percent(struct render *r, const struct str *format, struct va
         if (end == format->len) break;
         const char c = end + 1 < format->len ? format->data[end + 1] : ' ';
         at = end + 2;
-        if (c != 's' && c != 'd' && c != '%') {
-            jinja_fail(r, "the format '%%%c' is not supported", c);
-        }
-        if (c != '%' && next == n) jinja_fail(r, "the format wants more arguments");
         if (c == '%') {
             jinja_write(r, "%", 1);
-        } else if (c == 's') {
-            jinja_print(r, items[next++]);
+            continue;
+        }
+        if (c != 's' && c != 'd') jinja_fail(r, "the format '%%%c' is not supported", c);
+        if (next == args->n_pos) jinja_fail(r, "the format wants more arguments");
+        const struct value v = args->pos[next++];
+        if (c == 's') {
+            jinja_print(r, v);
         } else {
-            print_integer(r, items[next++]);
+            print_integer(r, v);
         }
     }
-    const bool may_be_left = args.kind == V_DICT || is_seq(args, SEQ_LIST);
-    if (next < n && !may_be_left) jinja_fail(r, "the format has arguments left");
+    if (next < args->n_pos) jinja_fail(r, "the format has arguments left");
     return jinja_take(r, mark);
 }
 

@@ -201,28 +201,14 @@ static void write_key(struct render *r, struct value key, const struct json_styl
     if (key.kind != V_STR) jinja_write(r, "\"", 1);
 }
 
-// The numbers of the entries in the order of their keys.
-static struct value *sorted_entries(struct render *r, const struct dict *d) {
-    struct value *keys = jinja_array(r, d->n, sizeof *keys);
-    struct value *order = jinja_array(r, d->n, sizeof *order);
-    for (size_t i = 0; i < d->n; i++) {
-        keys[i] = d->entries[i].key;
-        order[i] = value_int((int64_t)i);
-    }
-    jinja_sort(r, order, keys, d->n, false);
-    return order;
-}
-
 static void write_dict(struct render *r, const struct dict *d, const struct json_style *style,
                        int depth) {
-    const struct value *order = style->is_sorted ? sorted_entries(r, d) : NULL;
     jinja_write(r, "{", 1);
     for (size_t i = 0; i < d->n; i++) {
-        const struct dict_entry *entry = &d->entries[order ? (size_t)order[i].i : i];
         write_gap(r, style, i, depth);
-        write_key(r, entry->key, style);
+        write_key(r, d->entries[i].key, style);
         jinja_write_str(r, style->key_separator, 0, style->key_separator->len);
-        write_json(r, entry->value, style, depth + 1);
+        write_json(r, d->entries[i].value, style, depth + 1);
     }
     if (d->n) write_break(r, style, depth);
     jinja_write(r, "}", 1);

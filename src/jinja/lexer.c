@@ -218,11 +218,11 @@ static const struct {
     char text[3];
     uint8_t kind;
 } operators[] = {
-    {"//", T_FLOORDIV}, {"==", T_EQ},      {"!=", T_NE},      {">=", T_GE},    {"<=", T_LE},
-    {"+", T_ADD},       {"-", T_SUB},      {"/", T_DIV},      {"*", T_MUL},    {"%", T_MOD},
-    {"~", T_TILDE},     {"[", T_LBRACKET}, {"]", T_RBRACKET}, {"(", T_LPAREN}, {")", T_RPAREN},
-    {"{", T_LBRACE},    {"}", T_RBRACE},   {">", T_GT},       {"<", T_LT},     {"=", T_ASSIGN},
-    {".", T_DOT},       {":", T_COLON},    {"|", T_PIPE},     {",", T_COMMA},
+    {"==", T_EQ},      {"!=", T_NE},    {">=", T_GE},    {"<=", T_LE},    {"+", T_ADD},
+    {"-", T_SUB},      {"*", T_MUL},    {"%", T_MOD},    {"~", T_TILDE},  {"[", T_LBRACKET},
+    {"]", T_RBRACKET}, {"(", T_LPAREN}, {")", T_RPAREN}, {"{", T_LBRACE}, {"}", T_RBRACE},
+    {">", T_GT},       {"<", T_LT},     {"=", T_ASSIGN}, {".", T_DOT},    {":", T_COLON},
+    {"|", T_PIPE},     {",", T_COMMA},
 };
 enum { N_OPERATORS = sizeof operators / sizeof operators[0] };
 
@@ -246,6 +246,7 @@ static const char *brackets_track(struct lexer *lex, enum token_kind kind) {
 static struct token next_operator(struct lexer *lex) {
     const size_t from = lex->pos;
     if (has_text(lex, from, "**")) return fail(lex, from, "the operator '**' is not supported");
+    if (has_text(lex, from, "/")) return fail(lex, from, "the operator '/' is not supported");
     for (size_t i = 0; i < N_OPERATORS; i++) {
         if (!has_text(lex, from, operators[i].text)) continue;
         const enum token_kind kind = (enum token_kind)operators[i].kind;

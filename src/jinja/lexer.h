@@ -23,8 +23,6 @@ enum token_kind {
     T_FLOAT,
     T_ADD,
     T_SUB,
-    T_DIV,
-    T_FLOORDIV,
     T_MUL,
     T_MOD,
     T_TILDE,

@@ -10,7 +10,6 @@ struct loop {
     const struct seq *items;
     size_t pos;                          // of the next item to look at
     bool is_tested;                      // the rest has passed the test
-    bool is_ended;                       // `outer` may be in use for something else by now
     int64_t index0, length;              // length: -1 while unknown
     struct value before, current, after; // V_MISSING when there is none
 };
@@ -18,16 +17,17 @@ struct loop {
 static bool item_passes(struct render *r, const struct loop *loop, struct value item) {
     const struct node *test = loop->node->c->a;
     if (!test || loop->is_tested) return true;
-    struct scope *back = r->scope, *scope = jinja_scope_push(r, loop->outer);
+    struct scope *back = r->scope;
+    jinja_scope_push(r, loop->outer);
     jinja_assign(r, loop->node->a, item);
     const bool passes = jinja_is_true(jinja_eval(r, test));
-    jinja_scope_pop(r, scope, back);
+    r->scope = back;
     return passes;
 }
 
 // The next item that passes: V_MISSING at the end.
 static struct value item_fetch(struct render *r, struct loop *loop) {
-    while (!loop->is_ended && loop->pos < loop->items->n) {
+    while (loop->pos < loop->items->n) {
         jinja_charge(r, 1);
         const struct value item = loop->items->items[loop->pos++];
         if (item_passes(r, loop, item)) return item;
@@ -101,13 +101,12 @@ enum flow jinja_exec_for(struct render *r, const struct node *node) {
     loop->length = node->c->a ? -1 : (int64_t)loop->items->n;
     loop->before = loop->current = loop->after = value_missing();
 
-    struct scope *scope = jinja_scope_push(r, outer);
-    const bool is_done = loop_body(r, loop, scope);
-    jinja_scope_pop(r, scope, outer);
-    loop->is_ended = true;
-    if (is_done || !node->c->c) return FLOW_NEXT;
-    scope = jinja_scope_push(r, outer);
-    const enum flow flow = jinja_exec(r, node->c->c);
-    jinja_scope_pop(r, scope, outer);
+    const bool is_done = loop_body(r, loop, jinja_scope_push(r, outer));
+    enum flow flow = FLOW_NEXT;
+    if (!is_done && node->c->c) {
+        jinja_scope_push(r, outer);
+        flow = jinja_exec(r, node->c->c);
+    }
+    r->scope = outer;
     return flow;
 }

@@ -1,5 +1,5 @@
-// Arithmetic and comparison as Python has them. Integers have 64 bits: a result that does not fit
-// is an error. Booleans are 0 and 1.
+// Sums, products, rests and comparison as Python has them. Integers have 64 bits: a result that
+// does not fit is an error. Booleans are 0 and 1.
 #include <math.h>
 #include <string.h>
 
@@ -7,90 +7,39 @@
 #include "jinja/render.h"
 #include "jinja/text.h"
 
-static const char *const symbols[] = {
-    [OP_ADD] = "+", [OP_SUB] = "-", [OP_MUL] = "*",
-    [OP_DIV] = "/", [OP_MOD] = "%", [OP_FLOORDIV] = "//",
-};
-
 static _Noreturn void fail_types(struct render *r, enum node_op op, struct value a,
                                  struct value b) {
-    jinja_fail(r, "'%s' is not supported between '%s' and '%s'", symbols[op], jinja_type_name(a),
+    jinja_fail(r, "'%c' is not supported between '%s' and '%s'", "+-*%"[op], jinja_type_name(a),
                jinja_type_name(b));
 }
 
 static bool is_number(struct value v) { return is_int(v) || v.kind == V_FLOAT; }
 static double float_of(struct value v) { return v.kind == V_FLOAT ? v.f : (double)int_of(v); }
 
-// Rounded towards minus infinity; b is not zero.
-static bool int_floordiv(int64_t a, int64_t b, int64_t *quotient, int64_t *rest) {
-    if (b == -1) {
-        *rest = 0;
-        return !__builtin_sub_overflow(0, a, quotient);
-    }
-    *quotient = a / b;
-    *rest = a % b;
-    if (*rest != 0 && (*rest < 0) != (b < 0)) {
-        --*quotient;
-        *rest += b;
-    }
-    return true;
+// The rest has the sign of b, which is not zero.
+static int64_t int_mod(int64_t a, int64_t b) {
+    const int64_t rest = b == -1 ? 0 : a % b;
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
 static struct value int_binary(struct render *r, enum node_op op, int64_t a, int64_t b) {
-    int64_t result = 0, rest = 0;
+    int64_t result = 0;
     bool fits = true;
-    switch (op) {
-    case OP_ADD:
-        fits = !__builtin_add_overflow(a, b, &result);
-        break;
-    case OP_SUB:
-        fits = !__builtin_sub_overflow(a, b, &result);
-        break;
-    case OP_MUL:
-        fits = !__builtin_mul_overflow(a, b, &result);
-        break;
-    case OP_FLOORDIV:
-        fits = int_floordiv(a, b, &result, &rest);
-        break;
-    default:
-        int_floordiv(a, b, &rest, &result);
-        break;
-    }
+    if (op == OP_MOD && b == 0) jinja_fail(r, "division by zero");
+    if (op == OP_ADD) fits = !__builtin_add_overflow(a, b, &result);
+    if (op == OP_SUB) fits = !__builtin_sub_overflow(a, b, &result);
+    if (op == OP_MUL) fits = !__builtin_mul_overflow(a, b, &result);
+    if (op == OP_MOD) result = int_mod(a, b);
     if (!fits) jinja_fail(r, "the integer does not fit 64 bits");
     return value_int(result);
 }
 
-static double float_mod(double a, double b) {
-    double rest = fmod(a, b);
-    if (rest != 0 && (rest < 0) != (b < 0)) rest += b;
-    return rest == 0 ? copysign(0, b) : rest;
-}
-
-static double float_binary(enum node_op op, double a, double b) {
-    switch (op) {
-    case OP_ADD:
-        return a + b;
-    case OP_SUB:
-        return a - b;
-    case OP_MUL:
-        return a * b;
-    case OP_DIV:
-        return a / b;
-    case OP_FLOORDIV: {
-        const double quotient = (a - float_mod(a, b)) / b, whole = floor(quotient);
-        return quotient - whole > 0.5 ? whole + 1 : whole;
-    }
-    default:
-        return float_mod(a, b);
-    }
-}
-
 static struct value number_binary(struct render *r, enum node_op op, struct value a,
                                   struct value b) {
-    if (op >= OP_DIV && float_of(b) == 0) jinja_fail(r, "division by zero");
-    const bool is_exact = is_int(a) && is_int(b) && op != OP_DIV;
-    if (is_exact) return int_binary(r, op, int_of(a), int_of(b));
-    return value_float(float_binary(op, float_of(a), float_of(b)));
+    if (is_int(a) && is_int(b)) return int_binary(r, op, int_of(a), int_of(b));
+    const double x = float_of(a), y = float_of(b);
+    if (op == OP_MOD) jinja_fail(r, "'%%' of floats is not supported");
+    return value_float(op == OP_ADD ? x + y : op == OP_SUB ? x - y : x * y);
 }
 
 static void write_escaped(struct render *r, const struct str *s) {
@@ -167,7 +116,7 @@ static struct value multiply(struct render *r, struct value a, struct value b) {
 
 struct value jinja_binary(struct render *r, enum node_op op, struct value a, struct value b) {
     if (is_number(a) && is_number(b)) return number_binary(r, op, a, b);
-    if (op == OP_MOD && a.kind == V_STR) return jinja_percent(r, a.s, b);
+    if (op == OP_MOD && a.kind == V_STR) jinja_fail(r, "'%%' of a string is not supported");
     if (a.kind == V_UNDEFINED) jinja_fail_undefined(r, a);
     if (b.kind == V_UNDEFINED) jinja_fail_undefined(r, b);
     if (op == OP_ADD) return add(r, a, b);

@@ -347,9 +347,8 @@ static struct node *parse_unary(struct parser *p, bool with_filter) {
 static const struct {
     uint8_t token, op;
 } operators[] = {
-    {T_ADD, OP_ADD}, {T_SUB, OP_SUB}, {T_MUL, OP_MUL}, {T_DIV, OP_DIV}, {T_FLOORDIV, OP_FLOORDIV},
-    {T_MOD, OP_MOD}, {T_EQ, OP_EQ},   {T_NE, OP_NE},   {T_LT, OP_LT},   {T_LE, OP_LE},
-    {T_GT, OP_GT},   {T_GE, OP_GE},
+    {T_ADD, OP_ADD}, {T_SUB, OP_SUB}, {T_MUL, OP_MUL}, {T_MOD, OP_MOD}, {T_EQ, OP_EQ},
+    {T_NE, OP_NE},   {T_LT, OP_LT},   {T_LE, OP_LE},   {T_GT, OP_GT},   {T_GE, OP_GE},
 };
 
 // Whether the current token is one of the operators from `first` to `last`.

@@ -27,7 +27,6 @@ struct scope {
     struct scope *parent;
     struct binding *vars;
     size_t n, cap;
-    bool is_captured; // a macro refers to it: not to be used again
 };
 
 struct render {
@@ -46,7 +45,6 @@ struct render {
     uint8_t *marks;
     size_t out_len, out_cap;
     struct scope *scope;
-    struct scope *free_scopes; // linked by parent
     struct dict *globals;
     jmp_buf failed; // where failures go
     rn_status status;
@@ -98,14 +96,14 @@ struct value jinja_to_str(struct render *r, struct value v); // str(v); strings 
 struct json_style {
     const struct str *indent; // NULL: one line
     const struct str *item_separator, *key_separator;
-    bool is_ascii, is_sorted;
+    bool is_ascii;
 };
 void jinja_print_json(struct render *r, struct value v, const struct json_style *style);
 struct value jinja_read_json(struct render *r, const char *what, const char *json, size_t len,
                              uint8_t mark);
 
-// "..." % args and "...".format(args).
-struct value jinja_percent(struct render *r, const struct str *format, struct value args);
+// "..."|format(args) and "...".format(args).
+struct value jinja_percent(struct render *r, const struct str *format, const struct args *args);
 struct value jinja_format(struct render *r, const struct str *format, const struct args *args);
 
 // --- evaluation (eval.c, exec.c, call.c, operators.c, loop.c) ---
@@ -133,7 +131,6 @@ struct value jinja_loop_attr(struct render *r, struct loop *loop, const struct s
 // --- scopes (scope.c) ---
 
 struct scope *jinja_scope_push(struct render *r, struct scope *parent);
-void jinja_scope_pop(struct render *r, struct scope *scope, struct scope *back);
 void jinja_scope_set(struct render *r, struct scope *scope, const struct str *name,
                      struct value value);
 struct value jinja_lookup(struct render *r, const struct str *name);
@@ -144,9 +141,5 @@ struct value jinja_lookup(struct render *r, const struct str *name);
 int64_t jinja_arg_int(struct render *r, const struct call *c, int i, int64_t fallback);
 const struct str *jinja_arg_str(struct render *r, const struct call *c, int i); // NULL: absent
 bool jinja_arg_bool(const struct call *c, int i);                               // false when absent
-
-// A list's items sorted by their keys, stable. keys[i] belongs to items[i]; both are permuted.
-void jinja_sort(struct render *r, struct value *items, struct value *keys, size_t n,
-                bool is_reverse);
 
 #endif

@@ -1,27 +1,13 @@
 // Scopes: the names of a block. Loops, macros and captured blocks open one, if does not. A name
-// that no scope has is a global of the caller, then one of our functions. A scope that no macro
-// refers to is used again.
+// that no scope has is a global of the caller, then one of our functions.
 #include "jinja/render.h"
 #include "jinja/text.h"
 
 struct scope *jinja_scope_push(struct render *r, struct scope *parent) {
-    struct scope *scope = r->free_scopes;
-    if (scope) {
-        r->free_scopes = scope->parent;
-    } else {
-        scope = jinja_alloc(r, sizeof *scope);
-    }
+    struct scope *scope = jinja_alloc(r, sizeof *scope);
     scope->parent = parent;
-    scope->n = 0;
     r->scope = scope;
     return scope;
-}
-
-void jinja_scope_pop(struct render *r, struct scope *scope, struct scope *back) {
-    r->scope = back;
-    if (scope->is_captured) return;
-    scope->parent = r->free_scopes;
-    r->free_scopes = scope;
 }
 
 static struct value *find(struct render *r, struct scope *scope, const struct str *name) {

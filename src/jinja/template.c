@@ -80,62 +80,37 @@ void template_end(struct render *r) {
     free(r);
 }
 
-// Runs a step of the render; a failure in it comes back here.
-static rn_status step_run(struct render *r, void (*step)(struct render *r, void *data),
-                          void *data) {
-    if (r->status != RN_OK) return r->status;
-    if (setjmp(r->failed) == 0) {
+// Every function below sets its own place to jump back to, so it must not be left before its end.
+#define FAILS(r) ((r)->status != RN_OK || setjmp((r)->failed) != 0)
+
+rn_status template_read(struct render *r, const char *what, const char *json, size_t len,
+                        uint8_t mark, struct value *out) {
+    *out = value_missing();
+    if (!FAILS(r)) *out = jinja_read_json(r, what, json, len, mark);
+    return r->status;
+}
+
+rn_status template_set(struct render *r, const char *name, size_t len, struct value v) {
+    if (!FAILS(r)) {
         if (!r->globals) r->globals = jinja_dict_new(r, 8);
-        step(r, data);
+        jinja_dict_set(r, r->globals, jinja_str(r, name, len), v);
     }
     return r->status;
 }
 
-struct read_step {
-    const char *what, *json;
-    size_t len;
-    uint8_t mark;
-    struct value *out;
-};
-
-static void read_step(struct render *r, void *data) {
-    const struct read_step *s = data;
-    *s->out = jinja_read_json(r, s->what, s->json, s->len, s->mark);
-}
-
-rn_status template_read(struct render *r, const char *what, const char *json, size_t len,
-                        uint8_t mark, struct value *out) {
-    struct read_step step = {what, json, len, mark, out};
-    *out = value_missing();
-    return step_run(r, read_step, &step);
-}
-
-struct set_step {
-    const char *name, *text;
-    size_t name_len, text_len;
-    struct value value;
-};
-
-static void set_step(struct render *r, void *data) {
-    const struct set_step *s = data;
-    struct value v = s->value;
+// Text with U+FFFD in place of its ill-formed bytes.
+static struct value text_value(struct render *r, const char *text, size_t len) {
     const size_t mark = r->out_len;
-    for (size_t i = 0, n = 1; s->text && i < s->text_len; i += n) {
-        const uint8_t *text = (const uint8_t *)s->text + i;
-        const bool is_well = unicode_scan(text, s->text_len - i, &n) == UNICODE_WELL;
-        jinja_write(r, is_well ? s->text + i : "\xef\xbf\xbd", is_well ? n : 3);
+    for (size_t i = 0, n = 1; i < len; i += n) {
+        const bool is_well = unicode_scan((const uint8_t *)text + i, len - i, &n) == UNICODE_WELL;
+        jinja_write(r, is_well ? text + i : "\xef\xbf\xbd", is_well ? n : 3);
     }
-    if (s->text) v = jinja_take(r, mark);
-    jinja_dict_set(r, r->globals, jinja_str(r, s->name, s->name_len), v);
-}
-
-rn_status template_set(struct render *r, const char *name, size_t len, struct value v) {
-    return step_run(r, set_step, &(struct set_step){.name = name, .name_len = len, .value = v});
+    return jinja_take(r, mark);
 }
 
 rn_status template_set_text(struct render *r, const char *name, const char *text, size_t len) {
-    struct set_step step = {.name = name, .name_len = strlen(name), .text = text, .text_len = len};
-    return step_run(r, set_step, &step);
+    if (FAILS(r)) return r->status;
+    return template_set(r, name, strlen(name), text_value(r, text, len));
 }
 
 rn_status template_globals(struct render *r, const char *json, size_t len) {
@@ -150,43 +125,38 @@ rn_status template_globals(struct render *r, const char *json, size_t len) {
     return RN_OK;
 }
 
-struct mark_step {
-    struct value *text;
-    size_t from;
-    uint8_t mark;
-    const char *more;
-};
-
-static void mark_step(struct render *r, void *data) {
-    const struct mark_step *s = data;
-    const struct str more = {.data = s->more, .len = strlen(s->more)};
-    const struct value v = jinja_concat(r, s->text->s, &more);
+static struct value marked(struct render *r, const struct str *s, size_t from, uint8_t mark,
+                           const char *more) {
+    const struct str tail = {.data = more, .len = strlen(more)};
+    const struct value v = jinja_concat(r, s, &tail);
     uint8_t *marks = jinja_alloc(r, v.s->len);
-    if (v.s->marks) memcpy(marks, v.s->marks, s->from);
-    memset(marks + s->from, s->mark, v.s->len - s->from);
+    if (v.s->marks) memcpy(marks, v.s->marks, from);
+    memset(marks + from, mark, v.s->len - from);
     v.s->marks = marks;
-    v.s->tail = NULL;
-    *s->text = v;
+    v.s->tail = NULL; // whose marks are the old ones
+    return v;
 }
 
 rn_status template_mark(struct render *r, struct value *text, size_t from, uint8_t mark,
                         const char *more) {
-    return step_run(r, mark_step, &(struct mark_step){text, from, mark, more});
+    if (!FAILS(r)) *text = marked(r, text->s, from, mark, more);
+    return r->status;
 }
 
-static void exec_step(struct render *r, void *data) {
-    (void)data;
+static void render_run(struct render *r) {
     jinja_write(r, "", 0); // so that there is output
+    if (!r->globals) r->globals = jinja_dict_new(r, 0);
     jinja_scope_push(r, NULL);
     jinja_exec(r, r->tmpl->body);
+    r->out[r->out_len] = 0;
 }
 
 rn_status template_run(struct render *r, char **text, uint8_t **marks, size_t *len) {
     *text = NULL;
     if (marks) *marks = NULL;
     *len = 0;
-    if (step_run(r, exec_step, NULL) != RN_OK) return r->status;
-    r->out[r->out_len] = 0;
+    if (FAILS(r)) return r->status;
+    render_run(r);
     *text = r->out;
     *len = r->out_len;
     r->out = NULL;

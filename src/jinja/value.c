@@ -150,12 +150,11 @@ bool jinja_less(struct render *r, struct value a, struct value b) {
 }
 
 bool jinja_contains(struct render *r, struct value container, struct value needle) {
-    uint64_t hash;
     if (container.kind == V_UNDEFINED) return false;
     if (container.kind == V_STR && needle.kind == V_STR) {
         return jinja_find(r, container.s, needle.s, 0, container.s->len) != SIZE_MAX;
     }
-    if (container.kind == V_DICT && jinja_hash(r, needle, &hash)) {
+    if (container.kind == V_DICT && jinja_is_key(needle)) {
         return jinja_dict_find(r, container.d, needle) != NULL;
     }
     if (container.kind != V_SEQ) {

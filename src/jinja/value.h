@@ -94,8 +94,6 @@ struct dict_entry {
 struct dict {
     struct dict_entry *entries; // in order of insertion
     size_t n, cap;
-    uint32_t *index; // open addressing over entries + 1, 0 empty; NULL for small ones
-    size_t index_size;
     uint8_t depth;
 };
 
@@ -161,13 +159,12 @@ struct value jinja_seq_close(struct render *r, struct seq *q);
 struct value jinja_pair(struct render *r, struct value a, struct value b); // a tuple
 
 struct dict *jinja_dict_new(struct render *r, size_t cap);
-// Adds or replaces; fails for a key that cannot be hashed.
+// Adds or replaces; fails for a value that cannot be a key.
 void jinja_dict_set(struct render *r, struct dict *d, struct value key, struct value value);
-// NULL when there is none, or when the key cannot be hashed.
+// NULL when there is none.
 struct value *jinja_dict_find(struct render *r, const struct dict *d, struct value key);
 struct value *jinja_dict_find_str(struct render *r, const struct dict *d, const struct str *key);
-// False for lists, dictionaries and tuples that hold them.
-bool jinja_hash(struct render *r, struct value v, uint64_t *out);
+bool jinja_is_key(struct value v); // not lists, dictionaries and tuples that hold them
 
 // The items of a sequence, the keys of a dictionary, the characters of a string, as a list; nothing
 // for undefined. Takes the rest of an iterator. Fails for other values.

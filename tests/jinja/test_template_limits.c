@@ -231,7 +231,7 @@ static void work_on_characters_is_limited(void **state) {
     const char *const expressions[] = {
         "'a'.strip(s)",   "s.upper()",           "s|title",       "s.title()",
         "s|tojson",       "[s]|string",          "s.split()",     "s|indent",
-        "s % ()",         "s.split('q')",        "s.rsplit('q')", "s.format()",
+        "s|format",       "s.split('q')",        "s.rsplit('q')", "s.format()",
         "s.splitlines()", "s.replace('bB', '')", "'x'|safe + s",
     };
     const struct template_limits limits = {.steps = 1 << 16, .output = 1 << 24, .memory = 1 << 28};
@@ -357,7 +357,6 @@ static void integers_have_64_bits(void **state) {
                "9223372036854775807 -9223372036854775808");
     check_refused("{{ 9223372036854775807 + 1 }}", RN_ERR_MODEL, "64 bits");
     check_refused("{{ 99999999999 * 99999999999 }}", RN_ERR_MODEL, "64 bits");
-    check_refused("{{ (-9223372036854775807 - 1) // -1 }}", RN_ERR_MODEL, "64 bits");
     check_refused("{{ -(-9223372036854775807 - 1) }}", RN_ERR_MODEL, "64 bits");
     check_refused("{{ 1e30|int }}", RN_ERR_MODEL, "64 bits");
     check_text("{{ (-9223372036854775807 - 1) % -1 }}", "0");
