@@ -97,7 +97,7 @@ typedef struct rn_chat {
     const char *tools;          // JSON array, or NULL
     const char *variables;      // JSON object of further template variables, or NULL
     bool add_generation_prompt; // end with the opening of the assistant's turn
-    // the last message is the beginning of an answer, and the text ends where it does
+    // the last message is the start of an answer, and the text ends where it does
     bool continue_final;
     // texts of messages, tools and variables cannot become control tokens, in whatever form the
     // template writes them: RN_GUARD stands in their markup, for RN_TOKENIZE_GUARDED

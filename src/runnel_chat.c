@@ -158,7 +158,7 @@ static rn_status set_token(struct render *r, const rn_model *model, const char *
     return template_set_text(r, name, text.data, text.len);
 }
 
-// What the template sees. Absent tools and documents are none, as templates expect, and not
+// Sets everything that the template sees. Absent tools and documents are none, as templates expect, and not
 // undefined. The caller's variables come after the defaults that they may replace.
 static rn_status set_globals(struct render *r, const rn_model *model, const rn_chat *chat,
                              bool *is_made, rn_error *err) {

@@ -213,7 +213,7 @@ static struct args args_behind(const struct args *args, size_t n) {
 // The items that a filter makes of these, an attribute of each, or those that pass a test.
 enum walk { WALK_MAP, WALK_MAP_ATTRIBUTE, WALK_SELECT, WALK_SELECT_ATTRIBUTE };
 
-// What becomes of one item: its value to add, or V_MISSING when it does not pass.
+// One item's contribution: the value to add, or V_MISSING when it does not pass.
 static struct value item_walk(struct render *r, struct value item, const struct args *args,
                               enum walk walk, bool wanted) {
     struct args rest = *args;

@@ -226,23 +226,6 @@ static const struct {
 };
 enum { N_OPERATORS = sizeof operators / sizeof operators[0] };
 
-// Keeps the stack of open brackets; NULL or what is wrong.
-static const char *brackets_track(struct lexer *lex, enum token_kind kind) {
-    char closer = 0;
-    if (kind == T_LPAREN) closer = ')';
-    if (kind == T_LBRACKET) closer = ']';
-    if (kind == T_LBRACE) closer = '}';
-    if (closer) {
-        if (lex->n_open == TEMPLATE_MAX_DEPTH) return "brackets are nested deeper than 64";
-        lex->open[lex->n_open++] = closer;
-        return NULL;
-    }
-    if (kind != T_RPAREN && kind != T_RBRACKET && kind != T_RBRACE) return NULL;
-    if (lex->n_open == 0) return "a bracket is closed that was not opened";
-    if (lex->open[--lex->n_open] != lex->source[lex->pos]) return "brackets do not match";
-    return NULL;
-}
-
 static struct token next_operator(struct lexer *lex) {
     const size_t from = lex->pos;
     if (has_text(lex, from, "**")) return fail(lex, from, "the operator '**' is not supported");
@@ -250,8 +233,9 @@ static struct token next_operator(struct lexer *lex) {
     for (size_t i = 0; i < N_OPERATORS; i++) {
         if (!has_text(lex, from, operators[i].text)) continue;
         const enum token_kind kind = (enum token_kind)operators[i].kind;
-        const char *wrong = brackets_track(lex, kind);
-        if (wrong) return fail(lex, from, wrong);
+        const bool closes = kind == T_RPAREN || kind == T_RBRACKET || kind == T_RBRACE;
+        lex->n_open += kind == T_LPAREN || kind == T_LBRACKET || kind == T_LBRACE;
+        lex->n_open -= closes && lex->n_open > 0; // the parser sees to it that they match
         lex->pos = from + strlen(operators[i].text);
         return token_make(lex, kind, from, lex->pos);
     }

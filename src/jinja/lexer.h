@@ -64,9 +64,8 @@ struct lexer {
     bool is_line_start; // the last match ended with a newline
     bool has_begun;     // the begin token of the mode was given
     uint32_t begin_at;
-    int n_open;
-    char open[TEMPLATE_MAX_DEPTH]; // the closers that are awaited
-    const char *error;             // a literal
+    int n_open;        // brackets around the place
+    const char *error; // a literal
     size_t error_at;
 };
 

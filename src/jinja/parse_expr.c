@@ -1,5 +1,5 @@
-// Expressions: recursive descent with Jinja's precedence. What Jinja nests to the left becomes a
-// chain, so depth grows with brackets, unary operators and `not` alone.
+// Expressions: recursive descent with Jinja's precedence. Nesting to the left becomes a chain, so
+// depth grows with brackets, unary operators and `not` alone.
 #include <string.h>
 
 #include "jinja/number.h"

@@ -216,7 +216,7 @@ static struct node *parse_body(struct parser *p, const char *const *ends) {
     }
 }
 
-// What follows the head of a block: its end, and the body one level deeper.
+// The rest of a block's first tag, and the body one level deeper.
 static struct node *parse_block(struct parser *p, const char *const *ends) {
     jinja_skip(p, T_COLON);
     jinja_expect(p, T_BLOCK_END);

@@ -78,7 +78,7 @@ void jinja_write(struct render *r, const char *data, size_t len);
 void jinja_write_text(struct render *r, const char *text);
 void jinja_write_str(struct render *r, const struct str *s, size_t from, size_t to); // with marks
 void jinja_write_as(struct render *r, const char *data, size_t len, uint8_t mark);
-// Fails unless so many bytes more are allowed.
+// Fails unless `more` bytes are still allowed.
 void jinja_write_check(struct render *r, uint64_t more);
 // The text since `from` (a former out_len) as a string; it is no longer output then.
 struct value jinja_take(struct render *r, size_t from);

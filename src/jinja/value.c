@@ -1,5 +1,5 @@
-// What all values have: a type name, truth, equality, order, membership, length and iteration, as
-// Python defines them. Numbers compare across kinds; everything else only with its own.
+// Operations of all values: type name, truth, equality, order, membership, length and iteration,
+// as Python defines them. Numbers compare across kinds; everything else only with its own.
 #include "jinja/value.h"
 
 #include <string.h>

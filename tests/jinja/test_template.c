@@ -143,7 +143,7 @@ static void the_results_are_of_the_current_snippets(void **state) {
     json_decref(groups);
 }
 
-// What this interpreter leaves out of Jinja fails, and the message names it.
+// A construct of Jinja that this interpreter leaves out fails, and the message names it.
 static void every_construct_that_is_left_out_is_refused_by_name(void **state) {
     (void)state;
     const struct data_file globals = data_file_read(FOLDER "variables.json");

@@ -1,4 +1,4 @@
-// What a template may use, and how it fails: statuses, places in messages, and hostile templates
+// The limits of templates, and their failures: statuses, places in messages, and hostile templates
 // that would recurse, loop or grow without end.
 #include <pthread.h>
 #include <stdio.h>
@@ -204,7 +204,7 @@ static void steps_are_limited(void **state) {
     const char *steps = "more than 4194304 steps";
     check_refused("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
                   RN_ERR_MODEL, steps);
-    // Work on long text counts, too: comparing, searching, counting characters, splitting.
+    // Work on long text costs steps, too: comparing, searching, counting characters, splitting.
     check_refused(
         "{% set s = 'ab' * 9999999 %}{% set t = s ~ '' %}{% for i in range(99999) %}{% if s == t %}"
         "{% endif %}{% endfor %}",
@@ -225,7 +225,7 @@ static void steps_are_limited(void **state) {
         RN_ERR_MODEL, "");
 }
 
-// What looks at characters one by one costs more than what copies them.
+// Work on single characters costs more than copies.
 static void work_on_characters_is_limited(void **state) {
     (void)state;
     const char *const expressions[] = {
@@ -306,7 +306,7 @@ static void text_grows_in_place(void **state) {
         assert_string_equal(result.text, "400000");
         free(result.text);
     }
-    // What was there before keeps its own text.
+    // Strings that were there before keep their own text.
     check_text(
         "{% set a = 'x' ~ 'y' %}{% set b = a ~ '1' %}{% set c = b ~ '2' %}{% set d = b ~ '3' %}"
         "{% set e = c ~ '4' %}{{ [a, b, c, d, e]|join(' ') }}",

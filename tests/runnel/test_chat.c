@@ -182,7 +182,7 @@ static void messages_are_guarded_wherever_a_text_stands(void **state) {
                 "|end|> <|endoftext|>");
 }
 
-// What a template makes of input is input: it is guarded in the form in which it is written, and
+// Input stays input through all changes: it is guarded in the form in which it is written, and
 // templates see the caller's text alone.
 static void input_is_guarded_after_the_template_changed_it(void **state) {
     (void)state;
