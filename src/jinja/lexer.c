@@ -4,6 +4,7 @@
 // operators.
 #include "jinja/lexer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "jinja/chars.h"
@@ -21,8 +22,7 @@ static struct token fail(struct lexer *lex, size_t at, const char *literal) {
     return (struct token){.kind = T_ERROR, .at = (uint32_t)at};
 }
 
-static struct token token_make(const struct lexer *lex, enum token_kind kind, size_t from,
-                               size_t to) {
+static struct token token_make(const struct lexer *lex, int kind, size_t from, size_t to) {
     return (struct token){kind, (uint32_t)from, lex->source + from, to - from};
 }
 
@@ -214,32 +214,23 @@ static struct token next_name(struct lexer *lex) {
     return token_make(lex, T_NAME, from, pos);
 }
 
-static const struct {
-    char text[3];
-    uint8_t kind;
-} operators[] = {
-    {"==", T_EQ},      {"!=", T_NE},    {">=", T_GE},    {"<=", T_LE},    {"+", T_ADD},
-    {"-", T_SUB},      {"*", T_MUL},    {"%", T_MOD},    {"~", T_TILDE},  {"[", T_LBRACKET},
-    {"]", T_RBRACKET}, {"(", T_LPAREN}, {")", T_RPAREN}, {"{", T_LBRACE}, {"}", T_RBRACE},
-    {">", T_GT},       {"<", T_LT},     {"=", T_ASSIGN}, {".", T_DOT},    {":", T_COLON},
-    {"|", T_PIPE},     {",", T_COMMA},
-};
-enum { N_OPERATORS = sizeof operators / sizeof operators[0] };
-
 static struct token next_operator(struct lexer *lex) {
+    static const char *const doubles[] = {"==", "!=", ">=", "<="};
     const size_t from = lex->pos;
+    const char c = lex->source[from];
     if (has_text(lex, from, "**")) return fail(lex, from, "the operator '**' is not supported");
-    if (has_text(lex, from, "/")) return fail(lex, from, "the operator '/' is not supported");
-    for (size_t i = 0; i < N_OPERATORS; i++) {
-        if (!has_text(lex, from, operators[i].text)) continue;
-        const enum token_kind kind = (enum token_kind)operators[i].kind;
-        const bool closes = kind == T_RPAREN || kind == T_RBRACKET || kind == T_RBRACE;
-        lex->n_open += kind == T_LPAREN || kind == T_LBRACKET || kind == T_LBRACE;
-        lex->n_open -= closes && lex->n_open > 0; // the parser sees to it that they match
-        lex->pos = from + strlen(operators[i].text);
-        return token_make(lex, kind, from, lex->pos);
+    if (c == '/') return fail(lex, from, "the operator '/' is not supported");
+    for (int i = 0; i < 4; i++) {
+        if (!has_text(lex, from, doubles[i])) continue;
+        lex->pos = from + 2;
+        return token_make(lex, T_EQ + i, from, lex->pos);
     }
-    return next_name(lex);
+    if (c == 0 || !strchr("+-*%~[](){}><=.:|,", c)) return next_name(lex);
+    lex->n_open += c == '(' || c == '[' || c == '{';
+    // The parser sees to it that they match.
+    lex->n_open -= (c == ')' || c == ']' || c == '}') && lex->n_open > 0;
+    lex->pos = from + 1;
+    return token_make(lex, c, from, lex->pos);
 }
 
 static struct token next_in_tag(struct lexer *lex) {
@@ -280,26 +271,20 @@ struct token jinja_lexer_next(struct lexer *lex) {
     }
 }
 
-const char *jinja_token_name(enum token_kind kind) {
+void jinja_token_name(int kind, char *out, size_t size) {
     static const char *const names[] = {
-        [T_EOF] = "the end of the template",
-        [T_DATA] = "text",
-        [T_VARIABLE_BEGIN] = "'{{'",
-        [T_VARIABLE_END] = "'}}'",
-        [T_BLOCK_BEGIN] = "'{%'",
-        [T_BLOCK_END] = "'%}'",
-        [T_NAME] = "a name",
-        [T_STRING] = "a string",
-        [T_INTEGER] = "a number",
-        [T_FLOAT] = "a number",
-        [T_LPAREN] = "'('",
-        [T_RPAREN] = "')'",
-        [T_RBRACKET] = "']'",
-        [T_RBRACE] = "'}'",
-        [T_COLON] = "':'",
-        [T_COMMA] = "','",
-        [T_ASSIGN] = "'='",
-        [T_COUNT] = NULL,
+        "an error", "the end of the template",
+        "text",     "'{{'",
+        "'}}'",     "'{%'",
+        "'%}'",     "a name",
+        "a string", "a number",
+        "a number", "'=='",
+        "'!='",     "'>='",
+        "'<='",
     };
-    return names[kind] ? names[kind] : "an operator";
+    if (kind < T_ERROR) {
+        snprintf(out, size, "'%c'", kind);
+    } else {
+        snprintf(out, size, "%s", names[kind - T_ERROR]);
+    }
 }

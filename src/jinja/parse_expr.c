@@ -9,7 +9,7 @@
 
 static struct node *parse_unary(struct parser *p, bool with_filter);
 
-static enum token_kind kind_of(const struct parser *p) { return p->current.kind; }
+static int kind_of(const struct parser *p) { return p->current.kind; }
 
 // Appends to the chain, or makes one of the node.
 static struct node *chain_add(struct parser *p, struct node *base, struct node *link) {
@@ -132,17 +132,17 @@ static struct node *parse_name(struct parser *p) {
 }
 
 // The elements of a list or a dictionary, up to the closer.
-static struct node *parse_display(struct parser *p, enum node_kind kind, enum token_kind closer) {
+static struct node *parse_display(struct parser *p, enum node_kind kind, int closer) {
     struct node *node = jinja_node(p, kind, p->current.at);
     struct node_list items = {0};
     jinja_advance(p);
     while (kind_of(p) != closer) {
-        if (items.head) jinja_expect(p, T_COMMA);
+        if (items.head) jinja_expect(p, ',');
         if (kind_of(p) == closer) break;
         struct node *item = jinja_parse_expression(p, true);
         if (kind == N_DICT) {
             struct node *pair = jinja_node(p, N_PAIR, item->at);
-            jinja_expect(p, T_COLON);
+            jinja_expect(p, ':');
             pair->a = item;
             pair->b = jinja_parse_expression(p, true);
             item = pair;
@@ -163,16 +163,16 @@ static struct node *parse_primary(struct parser *p) {
     case T_INTEGER:
     case T_FLOAT:
         return parse_number(p);
-    case T_LPAREN: {
+    case '(': {
         jinja_advance(p);
         struct node *node = jinja_parse_tuple(p, true, true);
-        jinja_expect(p, T_RPAREN);
+        jinja_expect(p, ')');
         return node;
     }
-    case T_LBRACKET:
-        return parse_display(p, N_LIST, T_RBRACKET);
-    case T_LBRACE:
-        return parse_display(p, N_DICT, T_RBRACE);
+    case '[':
+        return parse_display(p, N_LIST, ']');
+    case '{':
+        return parse_display(p, N_DICT, '}');
     default:
         jinja_parse_unexpected(p, "an expression");
     }
@@ -182,7 +182,7 @@ static struct node *parse_primary(struct parser *p) {
 
 // One part of a slice; NULL where it is left out.
 static struct node *parse_bound(struct parser *p) {
-    const bool is_out = kind_of(p) == T_COLON || kind_of(p) == T_RBRACKET;
+    const bool is_out = kind_of(p) == ':' || kind_of(p) == ']';
     return is_out ? NULL : jinja_parse_expression(p, true);
 }
 
@@ -190,14 +190,14 @@ static struct node *parse_brackets(struct parser *p) {
     struct node *link = jinja_node(p, L_ITEM, p->current.at);
     jinja_advance(p);
     link->a = parse_bound(p);
-    if (jinja_skip(p, T_COLON)) {
+    if (jinja_skip(p, ':')) {
         link->kind = L_SLICE;
         link->b = parse_bound(p);
-        if (jinja_skip(p, T_COLON)) link->c = parse_bound(p);
+        if (jinja_skip(p, ':')) link->c = parse_bound(p);
     } else if (!link->a) {
         jinja_parse_unexpected(p, "an expression");
     }
-    jinja_expect(p, T_RBRACKET);
+    jinja_expect(p, ']');
     return link;
 }
 
@@ -219,8 +219,8 @@ static const struct token *look_ahead(struct parser *p) {
 // One argument: positions come first, then names.
 static struct node *parse_argument(struct parser *p, const struct node *last) {
     const uint32_t at = p->current.at;
-    if (kind_of(p) == T_MUL) jinja_parse_fail(p, at, "'*' before an argument is not supported");
-    if (kind_of(p) != T_NAME || look_ahead(p)->kind != T_ASSIGN) {
+    if (kind_of(p) == '*') jinja_parse_fail(p, at, "'*' before an argument is not supported");
+    if (kind_of(p) != T_NAME || look_ahead(p)->kind != '=') {
         if (last && last->kind == A_KEYWORD) jinja_parse_fail(p, at, "arguments are out of order");
         return jinja_parse_expression(p, true);
     }
@@ -234,9 +234,9 @@ static struct node *parse_argument(struct parser *p, const struct node *last) {
 static struct node *parse_args(struct parser *p) {
     struct node_list list = {0};
     jinja_advance(p);
-    while (kind_of(p) != T_RPAREN) {
-        if (list.head) jinja_expect(p, T_COMMA);
-        if (list.head && kind_of(p) == T_RPAREN) break;
+    while (kind_of(p) != ')') {
+        if (list.head) jinja_expect(p, ',');
+        if (list.head && kind_of(p) == ')') break;
         jinja_list_add(&list, parse_argument(p, list.last));
     }
     jinja_advance(p);
@@ -251,11 +251,11 @@ static struct node *parse_call(struct parser *p) {
 
 static struct node *parse_postfix(struct parser *p, struct node *node) {
     for (;;) {
-        if (kind_of(p) == T_DOT) {
+        if (kind_of(p) == '.') {
             node = chain_add(p, node, parse_dot(p));
-        } else if (kind_of(p) == T_LBRACKET) {
+        } else if (kind_of(p) == '[') {
             node = chain_add(p, node, parse_brackets(p));
-        } else if (kind_of(p) == T_LPAREN) {
+        } else if (kind_of(p) == '(') {
             node = chain_add(p, node, parse_call(p));
         } else {
             return node;
@@ -273,10 +273,10 @@ static struct node *entry_link(struct parser *p, enum node_kind kind, const stru
 }
 
 struct node *jinja_parse_filters(struct parser *p, struct node *base, bool is_inline) {
-    while (is_inline || jinja_skip(p, T_PIPE)) {
+    while (is_inline || jinja_skip(p, '|')) {
         is_inline = false;
         struct node *link = entry_link(p, L_FILTER, &jinja_filters);
-        if (kind_of(p) == T_LPAREN) link->a = parse_args(p);
+        if (kind_of(p) == '(') link->a = parse_args(p);
         base = chain_add(p, base, link);
     }
     return base;
@@ -291,8 +291,8 @@ static bool starts_test_argument(const struct token *token) {
     case T_STRING:
     case T_INTEGER:
     case T_FLOAT:
-    case T_LBRACKET:
-    case T_LBRACE:
+    case '[':
+    case '{':
         return true;
     default:
         return false;
@@ -303,7 +303,7 @@ static struct node *parse_test(struct parser *p) {
     const bool is_negated = jinja_skip_name(p, "not");
     struct node *link = entry_link(p, L_TEST, &jinja_tests);
     link->is_negated = is_negated;
-    if (kind_of(p) == T_LPAREN) {
+    if (kind_of(p) == '(') {
         link->a = parse_args(p);
     } else if (jinja_is_name(&p->current, "is")) {
         jinja_parse_fail(p, p->current.at, "tests cannot follow each other");
@@ -315,11 +315,11 @@ static struct node *parse_test(struct parser *p) {
 
 static struct node *parse_filter_expr(struct parser *p, struct node *node) {
     for (;;) {
-        if (kind_of(p) == T_PIPE) {
+        if (kind_of(p) == '|') {
             node = jinja_parse_filters(p, node, false);
         } else if (jinja_skip_name(p, "is")) {
             node = chain_add(p, node, parse_test(p));
-        } else if (kind_of(p) == T_LPAREN) {
+        } else if (kind_of(p) == '(') {
             node = chain_add(p, node, parse_call(p));
         } else {
             return node;
@@ -330,7 +330,7 @@ static struct node *parse_filter_expr(struct parser *p, struct node *node) {
 // ---------------------------------------------------------------- operators
 
 static struct node *parse_sign(struct parser *p) {
-    struct node *node = jinja_node(p, kind_of(p) == T_SUB ? N_NEGATE : N_POSITIVE, p->current.at);
+    struct node *node = jinja_node(p, kind_of(p) == '-' ? N_NEGATE : N_POSITIVE, p->current.at);
     jinja_enter(p);
     jinja_advance(p);
     node->a = parse_unary(p, false);
@@ -339,16 +339,17 @@ static struct node *parse_sign(struct parser *p) {
 }
 
 static struct node *parse_unary(struct parser *p, bool with_filter) {
-    const bool has_sign = kind_of(p) == T_SUB || kind_of(p) == T_ADD;
+    const bool has_sign = kind_of(p) == '-' || kind_of(p) == '+';
     struct node *node = parse_postfix(p, has_sign ? parse_sign(p) : parse_primary(p));
     return with_filter ? parse_filter_expr(p, node) : node;
 }
 
 static const struct {
-    uint8_t token, op;
+    int token;
+    uint8_t op;
 } operators[] = {
-    {T_ADD, OP_ADD}, {T_SUB, OP_SUB}, {T_MUL, OP_MUL}, {T_MOD, OP_MOD}, {T_EQ, OP_EQ},
-    {T_NE, OP_NE},   {T_LT, OP_LT},   {T_LE, OP_LE},   {T_GT, OP_GT},   {T_GE, OP_GE},
+    {'+', OP_ADD}, {'-', OP_SUB}, {'*', OP_MUL}, {'%', OP_MOD}, {T_EQ, OP_EQ},
+    {T_NE, OP_NE}, {'<', OP_LT},  {T_LE, OP_LE}, {'>', OP_GT},  {T_GE, OP_GE},
 };
 
 // Whether the current token is one of the operators from `first` to `last`.
@@ -386,7 +387,7 @@ static struct node *parse_list(struct parser *p, const char *word, enum node_kin
     struct node_list list = {0};
     do {
         jinja_list_add(&list, above(p));
-    } while (word ? jinja_skip_name(p, word) : jinja_skip(p, T_TILDE));
+    } while (word ? jinja_skip_name(p, word) : jinja_skip(p, '~'));
     if (list.head == list.last) return list.head;
     struct node *node = jinja_node(p, kind, list.head->at);
     node->a = list.head;
@@ -470,7 +471,7 @@ struct node *jinja_parse_expression(struct parser *p, bool with_cond) {
 }
 
 static bool at_tuple_end(const struct parser *p) {
-    return kind_of(p) == T_VARIABLE_END || kind_of(p) == T_BLOCK_END || kind_of(p) == T_RPAREN;
+    return kind_of(p) == T_VARIABLE_END || kind_of(p) == T_BLOCK_END || kind_of(p) == ')';
 }
 
 struct node *jinja_parse_tuple(struct parser *p, bool with_cond, bool is_bracketed) {
@@ -479,7 +480,7 @@ struct node *jinja_parse_tuple(struct parser *p, bool with_cond, bool is_bracket
     bool is_tuple = false;
     while (!at_tuple_end(p)) {
         jinja_list_add(&items, jinja_parse_expression(p, with_cond));
-        if (!jinja_skip(p, T_COMMA)) break;
+        if (!jinja_skip(p, ',')) break;
         is_tuple = true;
     }
     if (!is_tuple && items.head) return items.head;

@@ -40,7 +40,7 @@ static void token_describe(const struct token *token, char *out, size_t size) {
     if (token->kind == T_NAME) {
         snprintf(out, size, "'%s'", name);
     } else {
-        snprintf(out, size, "%s", jinja_token_name(token->kind));
+        jinja_token_name(token->kind, out, size);
     }
 }
 
@@ -96,14 +96,17 @@ bool jinja_skip_name(struct parser *p, const char *name) {
     return is_there;
 }
 
-bool jinja_skip(struct parser *p, enum token_kind kind) {
+bool jinja_skip(struct parser *p, int kind) {
     const bool is_there = p->current.kind == kind;
     if (is_there) jinja_advance(p);
     return is_there;
 }
 
-void jinja_expect(struct parser *p, enum token_kind kind) {
-    if (!jinja_skip(p, kind)) jinja_parse_unexpected(p, jinja_token_name(kind));
+void jinja_expect(struct parser *p, int kind) {
+    if (jinja_skip(p, kind)) return;
+    char wanted[40];
+    jinja_token_name(kind, wanted, sizeof wanted);
+    jinja_parse_unexpected(p, wanted);
 }
 
 void jinja_enter(struct parser *p) {
@@ -128,11 +131,11 @@ static struct node *parse_target(struct parser *p, bool with_namespace);
 
 // A name, an attribute of a namespace, or targets in brackets.
 static struct node *parse_target_item(struct parser *p, bool with_namespace) {
-    if (jinja_skip(p, T_LPAREN)) {
+    if (jinja_skip(p, '(')) {
         jinja_enter(p);
         struct node *node = parse_target(p, with_namespace);
         jinja_leave(p);
-        jinja_expect(p, T_RPAREN);
+        jinja_expect(p, ')');
         return node;
     }
     const char *reserved = " true false none True False None ";
@@ -140,7 +143,7 @@ static struct node *parse_target_item(struct parser *p, bool with_namespace) {
         jinja_parse_fail(p, p->current.at, "a constant cannot be assigned to");
     }
     struct node *name = jinja_name_node(p, N_NAME);
-    if (!with_namespace || !jinja_skip(p, T_DOT)) return name;
+    if (!with_namespace || !jinja_skip(p, '.')) return name;
     name->kind = N_NSREF;
     name->a = jinja_name_node(p, N_CONST);
     return name;
@@ -148,12 +151,12 @@ static struct node *parse_target_item(struct parser *p, bool with_namespace) {
 
 static struct node *parse_target(struct parser *p, bool with_namespace) {
     struct node *first = parse_target_item(p, with_namespace);
-    if (p->current.kind != T_COMMA) return first;
+    if (p->current.kind != ',') return first;
     struct node *tuple = jinja_node(p, N_TUPLE, first->at);
     struct node_list items = {0};
     jinja_list_add(&items, first);
-    while (jinja_skip(p, T_COMMA)) {
-        if (p->current.kind != T_LPAREN && p->current.kind != T_NAME) break;
+    while (jinja_skip(p, ',')) {
+        if (p->current.kind != '(' && p->current.kind != T_NAME) break;
         if (jinja_is_name(&p->current, "in")) break;
         jinja_list_add(&items, parse_target_item(p, with_namespace));
     }
@@ -218,7 +221,7 @@ static struct node *parse_body(struct parser *p, const char *const *ends) {
 
 // The rest of a block's first tag, and the body one level deeper.
 static struct node *parse_block(struct parser *p, const char *const *ends) {
-    jinja_skip(p, T_COLON);
+    jinja_skip(p, ':');
     jinja_expect(p, T_BLOCK_END);
     jinja_enter(p);
     struct node *body = parse_body(p, ends);
@@ -285,7 +288,7 @@ static void parse_if(struct parser *p, struct node *node) {
 
 static void parse_set(struct parser *p, struct node *node) {
     node->a = parse_target(p, true);
-    if (jinja_skip(p, T_ASSIGN)) {
+    if (jinja_skip(p, '=')) {
         node->b = jinja_parse_tuple(p, true, false);
         return;
     }
@@ -297,11 +300,11 @@ static void parse_set(struct parser *p, struct node *node) {
 static void parse_macro(struct parser *p, struct node *node) {
     struct node_list params = {0};
     node->constant = jinja_name_node(p, N_NAME)->constant;
-    jinja_expect(p, T_LPAREN);
-    while (p->current.kind != T_RPAREN) {
-        if (params.head) jinja_expect(p, T_COMMA);
+    jinja_expect(p, '(');
+    while (p->current.kind != ')') {
+        if (params.head) jinja_expect(p, ',');
         struct node *param = jinja_name_node(p, N_PARAM);
-        if (jinja_skip(p, T_ASSIGN)) {
+        if (jinja_skip(p, '=')) {
             param->a = jinja_parse_expression(p, true);
         } else if (params.last && params.last->a) {
             jinja_parse_fail(p, param->at, "a parameter without default follows one with");

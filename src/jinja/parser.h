@@ -56,8 +56,8 @@ _Noreturn void jinja_parse_unexpected(struct parser *p, const char *wanted);
 void jinja_advance(struct parser *p);
 bool jinja_is_name(const struct token *token, const char *name);
 bool jinja_skip_name(struct parser *p, const char *name);
-bool jinja_skip(struct parser *p, enum token_kind kind);
-void jinja_expect(struct parser *p, enum token_kind kind);
+bool jinja_skip(struct parser *p, int kind);
+void jinja_expect(struct parser *p, int kind);
 // Counts a level of recursion; jinja_leave takes it back. Fails when it is too deep.
 void jinja_enter(struct parser *p);
 void jinja_leave(struct parser *p);

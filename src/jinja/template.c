@@ -80,18 +80,19 @@ void template_end(struct render *r) {
     free(r);
 }
 
-// Every function below sets its own place to jump back to, so it must not be left before its end.
-#define FAILS(r) ((r)->status != RN_OK || setjmp((r)->failed) != 0)
+// Every function below that calls into the interpreter sets the place that failures jump to.
 
 rn_status template_read(struct render *r, const char *what, const char *json, size_t len,
                         uint8_t mark, struct value *out) {
     *out = value_missing();
-    if (!FAILS(r)) *out = jinja_read_json(r, what, json, len, mark);
+    if (r->status != RN_OK) return r->status;
+    if (setjmp(r->failed) == 0) *out = jinja_read_json(r, what, json, len, mark);
     return r->status;
 }
 
 rn_status template_set(struct render *r, const char *name, size_t len, struct value v) {
-    if (!FAILS(r)) {
+    if (r->status != RN_OK) return r->status;
+    if (setjmp(r->failed) == 0) {
         if (!r->globals) r->globals = jinja_dict_new(r, 8);
         jinja_dict_set(r, r->globals, jinja_str(r, name, len), v);
     }
@@ -109,7 +110,8 @@ static struct value text_value(struct render *r, const char *text, size_t len) {
 }
 
 rn_status template_set_text(struct render *r, const char *name, const char *text, size_t len) {
-    if (FAILS(r)) return r->status;
+    if (r->status != RN_OK) return r->status;
+    if (setjmp(r->failed) != 0) return r->status;
     return template_set(r, name, strlen(name), text_value(r, text, len));
 }
 
@@ -139,7 +141,8 @@ static struct value marked(struct render *r, const struct str *s, size_t from, u
 
 rn_status template_mark(struct render *r, struct value *text, size_t from, uint8_t mark,
                         const char *more) {
-    if (!FAILS(r)) *text = marked(r, text->s, from, mark, more);
+    if (r->status != RN_OK) return r->status;
+    if (setjmp(r->failed) == 0) *text = marked(r, text->s, from, mark, more);
     return r->status;
 }
 
@@ -155,7 +158,8 @@ rn_status template_run(struct render *r, char **text, uint8_t **marks, size_t *l
     *text = NULL;
     if (marks) *marks = NULL;
     *len = 0;
-    if (FAILS(r)) return r->status;
+    if (r->status != RN_OK) return r->status;
+    if (setjmp(r->failed) != 0) return r->status;
     render_run(r);
     *text = r->out;
     *len = r->out_len;
