@@ -56,6 +56,7 @@ enum node_kind {
     S_CONTINUE,
 };
 
+// The parser takes operators of one level for neighbours here.
 enum node_op {
     OP_ADD,
     OP_SUB,
@@ -68,7 +69,7 @@ enum node_op {
     OP_GT,
     OP_GE,
     OP_IN,
-    OP_NOT_IN,
+    OP_NOT_IN
 };
 
 struct node {

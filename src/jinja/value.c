@@ -14,30 +14,28 @@ uint8_t jinja_type(struct value v) {
 }
 
 const char *jinja_type_text(uint8_t type) {
-    static const char *const names[] = {
-        [V_MISSING] = "missing",
-        [V_UNDEFINED] = "Undefined",
-        [V_NONE] = "NoneType",
-        [V_BOOL] = "bool",
-        [V_INT] = "int",
-        [V_FLOAT] = "float",
-        [V_BIG] = "int",
-        [V_STR] = "str",
-        [V_SEQ] = "list",
-        [V_DICT] = "dict",
-        [V_NAMESPACE] = "Namespace",
-        [V_MACRO] = "Macro",
-        [V_FUNCTION] = "function",
-        [V_METHOD] = "method",
-        [V_LOOP] = "LoopContext",
-        [TYPE_SEQ + SEQ_LIST] = "list",
-        [TYPE_SEQ + SEQ_TUPLE] = "tuple",
-        [TYPE_SEQ + SEQ_RANGE] = "range",
-        [TYPE_SEQ + SEQ_ITER] = "generator",
-        [TYPE_SEQ + SEQ_KEYS] = "dict_keys",
-        [TYPE_SEQ + SEQ_VALUES] = "dict_values",
-        [TYPE_SEQ + SEQ_ITEMS] = "dict_items",
-    };
+    static const char *const names[] = {[V_MISSING] = "missing",
+                                        [V_UNDEFINED] = "Undefined",
+                                        [V_NONE] = "NoneType",
+                                        [V_BOOL] = "bool",
+                                        [V_INT] = "int",
+                                        [V_FLOAT] = "float",
+                                        [V_BIG] = "int",
+                                        [V_STR] = "str",
+                                        [V_SEQ] = "list",
+                                        [V_DICT] = "dict",
+                                        [V_NAMESPACE] = "Namespace",
+                                        [V_MACRO] = "Macro",
+                                        [V_FUNCTION] = "function",
+                                        [V_METHOD] = "method",
+                                        [V_LOOP] = "LoopContext",
+                                        [TYPE_SEQ + SEQ_LIST] = "list",
+                                        [TYPE_SEQ + SEQ_TUPLE] = "tuple",
+                                        [TYPE_SEQ + SEQ_RANGE] = "range",
+                                        [TYPE_SEQ + SEQ_ITER] = "generator",
+                                        [TYPE_SEQ + SEQ_KEYS] = "dict_keys",
+                                        [TYPE_SEQ + SEQ_VALUES] = "dict_values",
+                                        [TYPE_SEQ + SEQ_ITEMS] = "dict_items"};
     return names[type];
 }
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
+#include "data_file.h"
 #include "jinja/render.h"
 
 struct result {
@@ -391,6 +391,29 @@ static void variables_are_read_as_python_reads_json(void **state) {
     free(result.text);
 }
 
+// The README lists every row, between blanks or backquotes.
+static bool readme_has(const char *readme, const char *name) {
+    const size_t n = strlen(name);
+    for (const char *at = readme; (at = strstr(at, name)); at++) {
+        if (at > readme && strchr(" `", at[-1]) && strchr(" `", at[n])) return true;
+    }
+    return false;
+}
+
+static void the_readme_names_every_row(void **state) {
+    (void)state;
+    const struct table *const tables[] = {&jinja_filters, &jinja_tests, &jinja_functions,
+                                          &jinja_str_methods, &jinja_dict_methods};
+    const struct data_file readme = data_file_read(TEST_DATA "/../../src/jinja/README.md");
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        for (size_t i = 0; i < tables[t]->n; i++) {
+            const char *name = tables[t]->entries[i].name;
+            check(readme_has((const char *)readme.data, name), "the README lacks %s", name);
+        }
+    }
+    free(readme.data);
+}
+
 static void table_is_sorted(const struct table *table) {
     for (size_t i = 0; i < table->n; i++) {
         const char *name = table->entries[i].name;
@@ -497,6 +520,7 @@ int main(void) {
         cmocka_unit_test(integers_have_64_bits),
         cmocka_unit_test(variables_are_read_as_python_reads_json),
         cmocka_unit_test(tables_are_in_order),
+        cmocka_unit_test(the_readme_names_every_row),
         cmocka_unit_test(dates_are_computed_in_utc),
         cmocka_unit_test(threads_may_share_a_template),
     };
