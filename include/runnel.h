@@ -66,7 +66,8 @@ enum {
                              // whose text it stood in is taken as plain text
 };
 
-// U+FDD0, which is no character: the guard that rn_chat_render puts into the markup of strangers.
+// The guard, U+FDD0, a noncharacter of Unicode: rn_chat_render writes it into control tokens' texts
+// that come from input. So a plain string carries what is input to rn_tokenize.
 #define RN_GUARD "\xEF\xB7\x90"
 
 // *ids is to be freed with rn_free.
@@ -103,8 +104,8 @@ typedef struct rn_chat {
     bool add_generation_prompt; // end with the opening of the assistant's turn
     // the last message is the start of an answer, and the text ends where it does
     bool continue_final;
-    // texts of messages, tools and variables cannot become control tokens: RN_GUARD stands in what
-    // they have of markup, for RN_TOKENIZE_GUARDED
+    // texts of messages, tools and variables cannot become control tokens, in whatever form the
+    // template writes them: RN_GUARD stands in their markup, for RN_TOKENIZE_GUARDED
     bool guard;
     int64_t now; // seconds since 1970, for strftime_now
 } rn_chat;

@@ -1,14 +1,24 @@
 // Chat of the public interface: a parsed template together with the model whose tokens it names.
-// What a caller gives is JSON text; it is checked here and put together into the one object that a
-// render sees. Invariant: every part of that object is whole, so that no part can end another.
-#include <stdio.h>
+// The caller's JSON text is read once, into the values that the template sees; checks walk these.
+// Each byte of the caller's strings carries a mark through the render, so the text that comes out
+// says which bytes are input. With `guard` the input is guarded then (text/guard.h).
 #include <stdlib.h>
 #include <string.h>
 
+#include "jinja/chars.h"
 #include "jinja/template.h"
-#include "runnel_chat.h"
+#include "jinja/value.h"
+#include "text/guard.h"
 #include "text/tokenizer.h"
 #include "tools.h"
+#include "unicode/unicode.h"
+
+// Marks are sets of these.
+enum {
+    MARK_INPUT = 1,
+    MARK_END = 2, // the end of the message to be continued: its last character that is no blank,
+                  // and the blanks behind it
+};
 
 struct rn_chat_template {
     struct template *tmpl;
@@ -47,138 +57,168 @@ void rn_chat_template_destroy(rn_chat_template *tmpl) {
     free(tmpl);
 }
 
-// ---------------------------------------------------------------- globals
+// ---------------------------------------------------------------- the message to be continued
 
-// One whole value of this kind; `what` names it in the message.
-static rn_status check_value(const char *json, enum jread_kind kind, const char *what,
-                             rn_error *err) {
-    struct jread r;
-    jread_init(&r, json, strlen(json));
-    if (jread_peek(&r) != kind)
-        return err_set(err, RN_ERR_ARG, "%s: not a JSON %s", what,
-                       kind == JREAD_ARRAY ? "array" : "object");
-    if (jread_skip(&r) && jread_finish(&r)) return RN_OK;
-    return err_set(err, RN_ERR_ARG, "%s: offset %zu: %s", what, r.error_at, r.error);
-}
-
-static rn_status check_chat(const rn_chat *chat, rn_error *err) {
-    if (chat->continue_final && chat->add_generation_prompt)
-        return err_set(err, RN_ERR_ARG,
-                       "a message cannot be continued and a new turn opened at the same time");
-    rn_status status =
-        check_value(chat->messages ? chat->messages : "", JREAD_ARRAY, "messages", err);
-    if (!status && chat->tools) status = check_value(chat->tools, JREAD_ARRAY, "tools", err);
-    if (!status && chat->variables)
-        status = check_value(chat->variables, JREAD_OBJECT, "variables", err);
-    return status;
-}
-
-enum { GLOBAL_MESSAGES, GLOBAL_TOOLS, GLOBAL_PROMPT, GLOBAL_DOCUMENTS, GLOBAL_BOS, GLOBAL_EOS };
-static const char *const global_names[] = {[GLOBAL_MESSAGES] = "messages",
-                                           [GLOBAL_TOOLS] = "tools",
-                                           [GLOBAL_PROMPT] = "add_generation_prompt",
-                                           [GLOBAL_DOCUMENTS] = "documents",
-                                           [GLOBAL_BOS] = "bos_token",
-                                           [GLOBAL_EOS] = "eos_token"};
-enum { GLOBAL_COUNT = sizeof global_names / sizeof *global_names };
-
-// The caller's variables as members, each followed by a comma; `given` gets a bit for each global
-// among them. The first three have fields of their own in rn_chat.
-static rn_status write_variables(struct chat_copy *copy, const char *json, unsigned *given) {
-    FILE *const out = copy->out;
-    struct jread r;
-    struct jread_text key;
-    jread_init(&r, json, strlen(json));
-    jread_enter_object(&r);
-    while (jread_next_key(&r, &key)) {
-        for (int i = 0; i < GLOBAL_COUNT; i++) {
-            if (!jread_equals(&key, global_names[i])) continue;
-            if (i <= GLOBAL_PROMPT)
-                return err_set(copy->err, RN_ERR_ARG,
-                               "variables: '%s' is set by the caller of the chat", global_names[i]);
-            *given |= 1u << i;
-        }
-        fputc('"', out);
-        fwrite(key.data, 1, key.len, out);
-        fputs("\":", out);
-        const rn_status status = chat_copy_member(copy, &r);
-        if (status) return status;
-        fputc(',', out);
+// The text that is continued: the content, or its last part that has a text.
+static struct value *final_text(struct value message) {
+    struct value *const content = value_member(message, "content"), *text = NULL;
+    if (!content || content->kind == V_STR) return content;
+    for (size_t i = content->kind == V_SEQ ? content->q->n : 0; i > 0 && !text; i--) {
+        text = value_member(content->q->items[i - 1], "text");
+        if (text && text->kind != V_STR) text = NULL;
     }
+    return text;
+}
+
+// Marks the end of a copy of the text. One without a character that could be marked gets an 'x' for
+// it, and *is_made says so.
+static rn_status mark_end(struct render *r, struct value *text, bool *is_made) {
+    const struct str *const s = text->s;
+    size_t from = s->len - chars_blank_suffix(s->data, s->len);
+    *is_made = from == 0;
+    if (*is_made)
+        from = s->len;
+    else
+        chars_before(s->data, from, &from);
+    return template_mark(r, text, from, MARK_INPUT | MARK_END, *is_made ? "x" : "");
+}
+
+static rn_status mark_final(struct render *r, struct value messages, bool *is_made, rn_error *err) {
+    const struct seq *const q = messages.q;
+    if (q->n == 0)
+        return err_set(err, RN_ERR_ARG, "messages: there is none that could be continued");
+    const struct value last = q->items[q->n - 1];
+    const struct value *const role = value_member(last, "role");
+    if (!role || role->kind != V_STR)
+        return err_set(err, RN_ERR_ARG,
+                       "messages: the last one has no role; only an assistant's is continued");
+    if (role->s->len != 9 || memcmp(role->s->data, "assistant", 9) != 0) {
+        char quoted[32];
+        unicode_quote(role->s->data, role->s->len, quoted, sizeof quoted);
+        return err_set(err, RN_ERR_ARG,
+                       "messages: the last one is of role '%s'; only an assistant's is continued",
+                       quoted);
+    }
+    struct value *const text = final_text(last);
+    if (!text || text->kind != V_STR)
+        return err_set(err, RN_ERR_ARG,
+                       "messages: the last one has no text that could be continued");
+    return mark_end(r, text, is_made);
+}
+
+// Ends the text behind the last byte that is marked as the end, as the template would have ended
+// the content; or before it, where it was made.
+static rn_status cut(char *text, const uint8_t *marks, size_t *len, bool is_made, rn_error *err) {
+    size_t end = *len;
+    while (end > 0 && !(marks[end - 1] & MARK_END)) end--;
+    if (end == 0)
+        return err_set(err, RN_ERR_ARG,
+                       "messages: the last one cannot be continued, the template does not write "
+                       "its content as it is");
+    *len = end - is_made;
+    text[*len] = 0;
     return RN_OK;
 }
 
-// Empty for a model that has no such token: what templates add up stays a text.
-static void write_token(const rn_model *model, int global, int32_t id, FILE *out) {
-    const struct tokenizer *tokenizer = tools_tokenizer(model);
+// ---------------------------------------------------------------- variables
+
+static rn_status set(struct render *r, const char *name, struct value v) {
+    return template_set(r, name, strlen(name), v);
+}
+
+// Reads a variable that is of this kind; `name` names it in messages.
+static rn_status read_checked(struct render *r, const char *name, const char *json,
+                              enum value_kind kind, struct value *out, rn_error *err) {
+    const rn_status status = template_read(r, name, json, strlen(json), MARK_INPUT, out);
+    if (status || out->kind == kind) return status;
+    return err_set(err, RN_ERR_ARG, "%s: not a JSON %s", name, kind == V_SEQ ? "array" : "object");
+}
+
+// The caller's variables. Three names have fields of their own in rn_chat.
+static rn_status set_variables(struct render *r, const char *json, rn_error *err) {
+    static const char *const fields[] = {"messages", "tools", "add_generation_prompt"};
+    struct value v;
+    rn_status status = read_checked(r, "variables", json, V_DICT, &v, err);
+    for (size_t i = 0; i < 3 && !status; i++) {
+        if (value_member(v, fields[i]))
+            return err_set(err, RN_ERR_ARG, "variables: '%s' is set by the caller of the chat",
+                           fields[i]);
+    }
+    for (size_t i = 0; !status && i < v.d->n; i++) {
+        const struct str *const key = v.d->entries[i].key.s;
+        status = template_set(r, key->data, key->len, v.d->entries[i].value);
+    }
+    return status;
+}
+
+// Empty for a model that has no such token: templates may still add it to text.
+static rn_status set_token(struct render *r, const rn_model *model, const char *name, int32_t id) {
     const struct text_span text =
-        id < 0 ? (struct text_span){"", 0} : tokenizer_bytes(tokenizer, id);
-    fprintf(out, "\"%s\":", global_names[global]);
-    chat_write_string(text.data, text.len, out);
-    fputc(',', out);
+        id < 0 ? (struct text_span){"", 0} : tokenizer_bytes(tools_tokenizer(model), id);
+    return template_set_text(r, name, text.data, text.len);
 }
 
-// Absent tools and documents are none, as templates expect, and not undefined.
-static rn_status write_globals(const rn_chat_template *tmpl, const rn_chat *chat,
-                               struct chat_copy *copy) {
-    const struct tokenizer *tokenizer = tools_tokenizer(tmpl->model);
-    FILE *const out = copy->out;
-    unsigned given = 0;
-    rn_status status = RN_OK;
-    fputc('{', out);
-    if (chat->variables) status = write_variables(copy, chat->variables, &given);
-    if (status) return status;
-    if (!(given >> GLOBAL_BOS & 1u))
-        write_token(tmpl->model, GLOBAL_BOS, tokenizer_bos(tokenizer), out);
-    if (!(given >> GLOBAL_EOS & 1u))
-        write_token(tmpl->model, GLOBAL_EOS, tokenizer_eos(tokenizer), out);
-    if (!(given >> GLOBAL_DOCUMENTS & 1u)) fputs("\"documents\":null,", out);
-    fputs("\"messages\":", out);
-    status = chat_copy_messages(copy, chat->messages, chat->continue_final);
-    if (status) return status;
-    fputs(",\"tools\":", out);
-    status = chat_copy_value(copy, chat->tools ? chat->tools : "null");
-    fprintf(out, ",\"add_generation_prompt\":%s}", chat->add_generation_prompt ? "true" : "false");
+// Sets everything that the template sees. Absent tools and documents are none, as templates expect, and not
+// undefined. The caller's variables come after the defaults that they may replace.
+static rn_status set_globals(struct render *r, const rn_model *model, const rn_chat *chat,
+                             bool *is_made, rn_error *err) {
+    const struct tokenizer *const tokenizer = tools_tokenizer(model);
+    struct value messages, tools = value_none();
+    const char *const json = chat->messages ? chat->messages : "";
+    rn_status status = read_checked(r, "messages", json, V_SEQ, &messages, err);
+    if (!status && chat->tools) status = read_checked(r, "tools", chat->tools, V_SEQ, &tools, err);
+    if (!status && chat->continue_final) status = mark_final(r, messages, is_made, err);
+    if (!status) status = set_token(r, model, "bos_token", tokenizer_bos(tokenizer));
+    if (!status) status = set_token(r, model, "eos_token", tokenizer_eos(tokenizer));
+    if (!status) status = set(r, "documents", value_none());
+    if (!status && chat->variables) status = set_variables(r, chat->variables, err);
+    if (!status) status = set(r, "messages", messages);
+    if (!status) status = set(r, "tools", tools);
+    if (!status) status = set(r, "add_generation_prompt", value_bool(chat->add_generation_prompt));
     return status;
 }
 
-// The one object that the template sees. *globals is to be freed, also after a failure.
-static rn_status make_globals(const rn_chat_template *tmpl, const rn_chat *chat,
-                              struct chat_copy *copy, char **globals, size_t *len) {
-    copy->out = open_memstream(globals, len);
-    if (!copy->out) return err_set(copy->err, RN_ERR_NOMEM, "no memory for a conversation");
-    rn_status status = write_globals(tmpl, chat, copy);
-    const bool failed = ferror(copy->out) != 0;
-    // closing may leave no text where there is no memory, and say nothing
-    if ((fclose(copy->out) != 0 || failed || !*globals) && !status)
-        status = err_set(copy->err, RN_ERR_NOMEM, "no memory for a conversation of %zu bytes",
-                         strlen(chat->messages));
-    return status;
+// ---------------------------------------------------------------- rendering
+
+// The text with guards in its input, in place of *text.
+static rn_status guard(const rn_model *model, char **text, const uint8_t *marks, size_t *len,
+                       rn_error *err) {
+    struct text_buffer out = {0};
+    rn_status status = guard_input(tools_tokenizer(model), *text, marks, *len, &out, err);
+    if (!status && !text_buffer_put(&out, "", 1))
+        status = err_set(err, RN_ERR_NOMEM, "no memory for %zu bytes of text", *len);
+    if (status) {
+        text_buffer_deinit(&out);
+        return status;
+    }
+    free(*text);
+    *text = (char *)out.data;
+    *len = out.len - 1;
+    return RN_OK;
 }
 
 rn_status rn_chat_render(const rn_chat_template *tmpl, const rn_chat *chat, char **text,
                          size_t *len, rn_error *err) {
     *text = NULL;
     *len = 0;
-    rn_status status = check_chat(chat, err);
-    if (status) return status;
-    struct chat_copy copy = {.guard_for = chat->guard ? tools_tokenizer(tmpl->model) : NULL,
-                             .err = err};
-    char *globals = NULL;
-    size_t globals_len = 0;
-    status = make_globals(tmpl, chat, &copy, &globals, &globals_len);
-    if (!status) {
-        status = template_render(tmpl->tmpl, globals, globals_len, chat->now, text, len, err);
-        if (status) prefix_error(tmpl, err);
-    }
-    free(globals);
-    if (!status && chat->continue_final) {
-        status = chat_cut(&copy, *text, len, err);
-        if (status) {
-            rn_free(*text);
-            *text = NULL;
-        }
-    }
-    chat_copy_deinit(&copy);
+    if (chat->continue_final && chat->add_generation_prompt)
+        return err_set(err, RN_ERR_ARG,
+                       "a message cannot be continued and a new turn opened at the same time");
+    struct render *const r = template_begin(tmpl->tmpl, NULL, chat->now, err);
+    if (!r) return RN_ERR_NOMEM;
+    uint8_t *marks = NULL;
+    bool is_made = false;
+    rn_status status = set_globals(r, tmpl->model, chat, &is_made, err);
+    const bool is_set = !status;
+    if (is_set) status = template_run(r, text, &marks, len);
+    if (status && (is_set || status == RN_ERR_MODEL)) prefix_error(tmpl, err);
+    template_end(r);
+    if (!status && chat->continue_final) status = cut(*text, marks, len, is_made, err);
+    if (!status && chat->guard) status = guard(tmpl->model, text, marks, len, err);
+    free(marks);
+    if (!status) return RN_OK;
+    rn_free(*text);
+    *text = NULL;
+    *len = 0;
     return status;
 }

@@ -1,6 +1,6 @@
-// Checks a conversation and rewrites it for templates. What a template may read and OpenAI's
-// reference does not name (reasoning_content, thinking) is passed on as it is: a message is a copy
-// of the client's with role, content and tool_calls replaced. Called by the prepare handlers.
+// Checks a conversation and rewrites it for templates. Members that OpenAI's reference does not
+// name (reasoning_content, thinking) are passed on as they are: a message is a copy of the client's
+// with role, content and tool_calls replaced. Called by the prepare handlers.
 #include "chat_messages.h"
 
 #include <stdio.h>
@@ -117,8 +117,8 @@ static bool content_read(struct call *call, const json_t *from, const char *path
 
 // ---------------------------------------------------------------- tool calls
 
-// Clients send arguments as JSON text, templates write an object themselves. What is not the text
-// of an object stays what it is.
+// Clients send arguments as JSON text, templates write an object themselves. Text that
+// is no object stays as it is.
 static bool arguments_read(struct call *call, const struct fields *fields, json_t *function) {
     const json_t *arguments = json_object_get(fields->object, "arguments");
     if (!arguments || json_is_null(arguments)) {
@@ -195,7 +195,7 @@ static bool tool_calls_read(struct call *call, const json_t *from, const char *p
 enum { ROLE_SYSTEM, ROLE_DEVELOPER, ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL, ROLE_FUNCTION };
 static const char role_choices[] = "system|developer|user|assistant|tool|function";
 
-// What templates know them as.
+// Their names in templates.
 static const char *const role_names[] = {
     [ROLE_SYSTEM] = "system",       [ROLE_DEVELOPER] = "system", [ROLE_USER] = "user",
     [ROLE_ASSISTANT] = "assistant", [ROLE_TOOL] = "tool",        [ROLE_FUNCTION] = "tool"};

@@ -13,7 +13,7 @@ struct chat_messages {
     json_t *tools;     // NULL: none
     json_t *variables; // further template variables; NULL: none
     bool add_generation_prompt;
-    bool continue_final; // the last message is the beginning of the answer
+    bool continue_final; // the last message is the start of the answer
 };
 
 // Reads messages, tools, tool_choice "none", add_generation_prompt, continue_final_message,

@@ -1,6 +1,6 @@
 // The syntax tree: one kind of node for statements and expressions, immutable once parsed. Chains
 // of operators of one precedence, of attributes, calls and filters, of elif and else-if are lists,
-// so that depth grows with brackets and blocks alone.
+// so depth grows with brackets and blocks alone.
 #ifndef RN_JINJA_AST_H
 #define RN_JINJA_AST_H
 
@@ -13,7 +13,7 @@ enum node_kind {
     N_LIST,     // a: items
     N_TUPLE,    // a: items
     N_DICT,     // a: pairs
-    N_PAIR,     // a: key or target, b: value
+    N_PAIR,     // a: key, b: value
     N_NEGATE,   // a
     N_POSITIVE, // a
     N_NOT,      // a
@@ -24,21 +24,18 @@ enum node_kind {
     N_CONCAT,   // a: operands
     N_COND,     // a: list of N_BRANCH, b: else or NULL
     N_BRANCH,   // a: condition, b: expression or body
-    N_CHAIN,    // a: base (NULL in filter blocks), b: links
+    N_CHAIN,    // a: base (NULL in filter blocks), b: links, c: the last of them
 
     // Links of a chain.
     L_ATTR,   // constant: the name
     L_ITEM,   // a: key
     L_SLICE,  // a, b, c: start, stop, step or NULL
-    L_CALL,   // a: arguments, b: the N_MACRO of a call block or NULL
+    L_CALL,   // a: arguments
     L_FILTER, // name, entry (NULL: unknown), a: arguments
     L_TEST,   // name, entry, a: arguments; is_negated
     L_BINARY, // op, a: right operand
 
-    // Arguments that are not plain expressions.
-    A_KEYWORD,  // constant: the name, a
-    A_STAR,     // a
-    A_STARSTAR, // a
+    A_KEYWORD, // an argument by name. constant: the name, a
 
     // Targets are N_NAME, N_TUPLE and:
     N_NSREF, // constant: the name, a: N_CONST of the attribute
@@ -47,27 +44,24 @@ enum node_kind {
     S_TEXT,      // constant
     S_OUTPUT,    // a
     S_IF,        // a: list of N_BRANCH, b: else body
-    S_FOR,       // a: target, b: iterable, c: N_FOR_PARTS; is_recursive
+    S_FOR,       // a: target, b: iterable, c: N_FOR_PARTS
     N_FOR_PARTS, // a: test or NULL, b: body, c: else body
     S_SET,       // a: target, b: expression
     S_SET_BLOCK, // a: target, b: chain of filters or NULL, c: body
-    N_MACRO,     // constant: the name, a: parameters, b: body, op: which specials it uses
+    N_MACRO,     // constant: the name, a: parameters, b: body
     N_PARAM,     // constant: the name, a: default or NULL
     S_FILTER,    // a: chain of filters, b: body
-    S_WITH,      // a: list of N_PAIR, b: body
     S_SCOPE,     // b: body
     S_BREAK,
     S_CONTINUE,
 };
 
+// The parser takes operators of one level for neighbours here.
 enum node_op {
     OP_ADD,
     OP_SUB,
     OP_MUL,
-    OP_DIV,
-    OP_FLOORDIV,
     OP_MOD,
-    OP_POW,
     OP_EQ,
     OP_NE,
     OP_LT,
@@ -75,22 +69,12 @@ enum node_op {
     OP_GT,
     OP_GE,
     OP_IN,
-    OP_NOT_IN,
-};
-
-// What a macro's body mentions: it gets these arguments then.
-enum { MACRO_CALLER = 1, MACRO_VARARGS = 2, MACRO_KWARGS = 4 };
-
-// Names that a scope hides until it sets them; see symbols.c.
-struct shadow {
-    const struct str *const *names;
-    size_t n;
+    OP_NOT_IN
 };
 
 struct node {
     uint8_t kind, op;
     bool is_negated;   // L_TEST
-    bool is_recursive; // S_FOR
     uint32_t at;       // offset in the source, for messages
     struct node *next; // in a list
     union {
@@ -101,7 +85,6 @@ struct node {
         };
     };
     struct node *a, *b, *c;
-    const struct shadow *shadow; // of the scope that it opens; N_FOR_PARTS: body, S_FOR: else
 };
 
 #endif

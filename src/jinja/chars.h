@@ -1,5 +1,5 @@
-// Characters as Python's str sees them: blanks, classes, and case with its expansions. Called by
-// the lexer and by everything that works on strings. Code points come from valid UTF-8.
+// Characters as Python's str sees them: blanks, line ends and case with its expansions. Code points
+// come from valid UTF-8. Called by the lexer and by everything that works on strings.
 #ifndef RN_JINJA_CHARS_H
 #define RN_JINJA_CHARS_H
 
@@ -7,30 +7,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// 0 to 35 for digits and letters, 99 for the rest.
-int chars_digit(char c);
-
 bool chars_is_blank(int32_t cp);
-bool chars_is_alpha(int32_t cp);
-bool chars_is_decimal(int32_t cp);
-bool chars_is_digit(int32_t cp);
-bool chars_is_numeric(int32_t cp);
-bool chars_is_upper(int32_t cp);
-bool chars_is_lower(int32_t cp);
-bool chars_is_title(int32_t cp);
-bool chars_is_printable(int32_t cp);
 bool chars_is_newline(int32_t cp); // where splitlines cuts
-bool chars_is_word(int32_t cp);    // letters, numbers, _
-bool chars_is_name(int32_t cp);    // the same and marks: what names in templates are made of
+bool chars_is_printable(int32_t cp);
+bool chars_is_name(int32_t cp); // letters, marks, numbers, _
+bool chars_is_cased(int32_t cp);
 
-// The bytes of blanks that text starts or ends with.
+// The bytes of blanks at the start or end of a text.
 size_t chars_blank_prefix(const char *text, size_t len);
 size_t chars_blank_suffix(const char *text, size_t len);
 
-// The code point that ends before byte `at`, at > 0; *start is where it begins.
+// The code point that ends before byte `at`, at > 0; *start is where it starts.
 int32_t chars_before(const char *text, size_t at, size_t *start);
 
-enum chars_case { CHARS_UPPER, CHARS_LOWER, CHARS_TITLE, CHARS_FOLD };
+enum chars_case { CHARS_UPPER, CHARS_LOWER, CHARS_TITLE };
 // The code points that cp becomes, 1 to 3.
 size_t chars_map(enum chars_case to, int32_t cp, uint32_t out[3]);
 // Whether the capital sigma at `at` ends a word, where it becomes a final one.

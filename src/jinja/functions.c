@@ -1,25 +1,18 @@
-// Global functions: range, dict, namespace, cycler, joiner, and transformers' raise_exception and
-// strftime_now.
-#include "jinja/render.h"
+// Global functions: range, dict, namespace, and transformers' raise_exception and strftime_now.
+#define _GNU_SOURCE // strftime_l
+#include <locale.h>
+#include <string.h>
+#include <time.h>
 
-static bool range_args(struct render *r, const struct call *c, int64_t *start, int64_t *stop,
-                       int64_t *step) {
-    *start = 0;
-    *stop = 0;
-    *step = 1;
-    const bool has_start = !is_missing(c->arg[1]);
-    if (!jinja_arg_int(r, c, 0, has_start ? start : stop) ||
-        (has_start && !jinja_arg_int(r, c, 1, stop)) || !jinja_arg_int(r, c, 2, step)) {
-        return false;
-    }
-    if (*step == 0) jinja_fail(r, "range: the step cannot be zero");
-    return *step != 0;
-}
+#include "jinja/render.h"
+#include "jinja/text.h"
 
 static struct value function_range(struct render *r, struct value self, const struct call *c) {
     (void)self;
-    int64_t start, stop, step;
-    if (!range_args(r, c, &start, &stop, &step)) return value_error();
+    const bool has_start = !is_missing(c->arg[1]);
+    const int64_t start = has_start ? jinja_arg_int(r, c, 0, 0) : 0;
+    const int64_t stop = jinja_arg_int(r, c, has_start, 0), step = jinja_arg_int(r, c, 2, 1);
+    if (step == 0) jinja_fail(r, "range: the step cannot be zero");
     const bool is_empty = step > 0 ? start >= stop : start <= stop;
     // The distance and the step fit unsigned words whatever their signs.
     const uint64_t span =
@@ -27,106 +20,85 @@ static struct value function_range(struct render *r, struct value self, const st
     const uint64_t size = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
     const uint64_t n = is_empty ? 0 : (span - 1) / size + 1;
     if (n > JINJA_MAX_RANGE) {
-        return jinja_limit(r, "the range has more than %d items", JINJA_MAX_RANGE);
+        jinja_fail(r, "the range has more than %d items", JINJA_MAX_RANGE);
     }
     struct seq *q = jinja_seq_new(r, SEQ_RANGE, n);
-    if (!q || !jinja_charge(r, n)) return value_error();
+    jinja_charge(r, n);
     for (uint64_t i = 0; i < n; i++) {
         q->items[i] = value_int((int64_t)((uint64_t)start + i * (uint64_t)step));
     }
-    q->start = start;
-    q->stop = stop;
-    q->step = step;
     return value_seq(q);
 }
 
-static bool dict_add_pairs(struct render *r, struct dict *d, struct value from) {
-    if (from.kind == V_DICT) {
-        for (size_t i = 0; i < from.d->n; i++) {
-            if (!jinja_dict_set(r, d, from.d->entries[i].key, from.d->entries[i].value)) {
-                return false;
-            }
-        }
-        return true;
-    }
-    const struct seq *pairs = jinja_iterate(r, from);
-    for (size_t i = 0; pairs && i < pairs->n; i++) {
-        const struct seq *pair = jinja_iterate(r, pairs->items[i]);
-        if (!pair) return false;
-        if (pair->n != 2) {
-            jinja_fail(r, "a dictionary is made of pairs, not of %zu items", pair->n);
-            return false;
-        }
-        if (!jinja_dict_set(r, d, pair->items[0], pair->items[1])) return false;
-    }
-    return pairs != NULL;
-}
-
+// A mapping's entries, then the arguments by name.
 static struct value function_dict(struct render *r, struct value self, const struct call *c) {
     (void)self;
     struct dict *d = jinja_dict_new(r, 4);
-    if (!d) return value_error();
-    if (c->raw->n_pos > 1) return jinja_fail(r, "%s takes at most one argument", c->name);
-    if (c->raw->n_pos && !dict_add_pairs(r, d, c->raw->pos[0])) return value_error();
+    if (c->raw->n_pos > 1) jinja_fail(r, "%s takes at most one argument", c->name);
+    if (c->raw->n_pos && c->raw->pos[0].kind != V_DICT) {
+        jinja_fail(r, "%s of a value of type '%s' is not supported", c->name,
+                   jinja_type_name(c->raw->pos[0]));
+    }
+    const struct dict *from = c->raw->n_pos ? c->raw->pos[0].d : NULL;
+    for (size_t i = 0; from && i < from->n; i++) {
+        jinja_dict_set(r, d, from->entries[i].key, from->entries[i].value);
+    }
     for (size_t i = 0; i < c->raw->n_named; i++) {
         const struct value key = value_str((struct str *)c->raw->named[i].name);
-        if (!jinja_dict_set(r, d, key, c->raw->named[i].value)) return value_error();
+        jinja_dict_set(r, d, key, c->raw->named[i].value);
     }
     return value_dict(d);
 }
 
 static struct value function_namespace(struct render *r, struct value self, const struct call *c) {
     struct value v = function_dict(r, self, c);
-    if (v.kind == V_DICT) v.kind = V_NAMESPACE;
+    v.kind = V_NAMESPACE;
     return v;
-}
-
-static struct value function_cycler(struct render *r, struct value self, const struct call *c) {
-    (void)self;
-    const size_t n = c->raw->n_pos;
-    if (n == 0) return jinja_fail(r, "cycler needs an item");
-    struct cycler *cycler = jinja_alloc(r, sizeof *cycler);
-    if (!cycler) return value_error();
-    cycler->n = n;
-    cycler->items = jinja_array(r, n, sizeof *cycler->items);
-    if (!cycler->items) return value_error();
-    for (size_t i = 0; i < n; i++) cycler->items[i] = c->raw->pos[i];
-    return (struct value){.kind = V_CYCLER, .cycler = cycler};
-}
-
-static struct value function_joiner(struct render *r, struct value self, const struct call *c) {
-    (void)self;
-    struct joiner *joiner = jinja_alloc(r, sizeof *joiner);
-    if (!joiner) return value_error();
-    joiner->separator = is_missing(c->arg[0]) ? jinja_str_literal(r, ", ") : c->arg[0];
-    if (is_error(joiner->separator)) return value_error();
-    return (struct value){.kind = V_JOINER, .joiner = joiner};
 }
 
 static struct value function_raise_exception(struct render *r, struct value self,
                                              const struct call *c) {
     (void)self;
     const struct value message = jinja_to_str(r, c->arg[0]);
-    return is_error(message) ? message : jinja_raise(r, message.s->data, message.s->len);
+    jinja_fail_with(r, RN_ERR_ARG, message.s->data, message.s->len);
 }
 
+// In the C locale and in UTC, whatever the process has set.
 static struct value function_strftime_now(struct render *r, struct value self,
                                           const struct call *c) {
     (void)self;
-    const struct str *format = NULL;
-    if (!jinja_arg_str(r, c, 0, &format)) return value_error();
-    if (!format) return jinja_fail(r, "strftime_now needs a format");
-    return jinja_strftime(r, format);
+    const time_t now = (time_t)r->now;
+    struct tm parts;
+    char format[256], text[1024];
+    if (c->arg[0].kind != V_STR) jinja_fail(r, "strftime_now needs a format");
+    const struct str *s = c->arg[0].s;
+    if (s->len >= sizeof format - 1 || memchr(s->data, 0, s->len) || !gmtime_r(&now, &parts)) {
+        jinja_fail(r, "strftime_now: the format is too long, or the time is none");
+    }
+    for (size_t i = 0; i + 1 < s->len; i++) {
+        if (s->data[i] != '%') continue;
+        for (i++; i + 1 < s->len && strchr("-_0^#", s->data[i]);) i++; // the flags of glibc
+        if (!strchr("aAbBcCdDeFgGhHIjklmMnpPrRStTuUVwWxXyY%", s->data[i])) {
+            jinja_fail(r, "strftime_now: '%%%c' is not supported", s->data[i]);
+        }
+    }
+    memcpy(format, s->data, s->len);
+    memcpy(format + s->len, ".", 2); // so that an empty text is no failure
+    locale_t locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); // which allocates nothing
+    const size_t n = locale ? strftime_l(text, sizeof text, format, &parts, locale) : 0;
+    if (locale) freelocale(locale);
+    if (n == 0) jinja_fail(r, "strftime_now: the text is too long");
+    return jinja_str(r, text, n - 1);
 }
 
 static const struct entry functions[] = {
-    {"cycler", function_cycler, "*", 0},
     {"dict", function_dict, "*", 0},
-    {"joiner", function_joiner, "sep", 0},
     {"namespace", function_namespace, "*", 0},
     {"raise_exception", function_raise_exception, "message", 1},
     {"range", function_range, "start stop step", 1},
     {"strftime_now", function_strftime_now, "format", 1},
 };
 
-const struct table jinja_functions = {functions, sizeof functions / sizeof functions[0]};
+// The last four are names that Jinja gives to templates or macros.
+const struct table jinja_functions = {functions, sizeof functions / sizeof functions[0],
+                                      " cycler joiner lipsum caller kwargs varargs self ", ""};

@@ -3,11 +3,9 @@
 #include <string.h>
 
 #include "jinja/render.h"
-#include "jinja/template.h"
 
 struct value jinja_str_borrow(struct render *r, const char *data, size_t len) {
     struct str *s = jinja_alloc(r, sizeof *s);
-    if (!s) return value_error();
     s->data = data;
     s->len = len;
     s->n_chars = len ? SIZE_MAX : 0;
@@ -16,7 +14,6 @@ struct value jinja_str_borrow(struct render *r, const char *data, size_t len) {
 
 struct value jinja_str(struct render *r, const char *data, size_t len) {
     char *copy = jinja_alloc(r, len);
-    if (!copy) return value_error();
     if (len) memcpy(copy, data, len);
     return jinja_str_borrow(r, copy, len);
 }
@@ -27,74 +24,73 @@ struct value jinja_str_literal(struct render *r, const char *text) {
 
 struct value jinja_substr(struct render *r, const struct str *s, size_t from, size_t to) {
     const struct value v = jinja_str_borrow(r, s->data + from, to - from);
-    if (!is_error(v) && s->n_chars == s->len) v.s->n_chars = v.s->len;
+    if (s->n_chars == s->len) v.s->n_chars = v.s->len;
+    if (s->marks) v.s->marks = s->marks + from;
     return v;
+}
+
+static void bytes_put(char *to, uint8_t *to_marks, const struct str *s) {
+    if (s->len) memcpy(to, s->data, s->len);
+    if (to_marks && s->len && s->marks) memcpy(to_marks, s->marks, s->len);
+    if (to_marks && s->len && !s->marks) memset(to_marks, 0, s->len);
 }
 
 // The second concatenation onto the same text reserves as much again, the first nothing: most
 // strings are made once.
-static struct value concat_copy(struct render *r, const struct str *left, const char *data,
-                                size_t len) {
-    const size_t total = left->len + len; // both lie in memory, so the sum does not overflow
+static struct str_tail *tail_new(struct render *r, const struct str *left,
+                                 const struct str *right) {
+    const size_t total = left->len + right->len; // both are in memory, so it does not overflow
     const size_t cap = left->tail ? total * 2 : total;
-    char *copy = jinja_alloc(r, cap);
     struct str_tail *tail = jinja_alloc(r, sizeof *tail);
-    if (!copy || !tail) return value_error();
-    if (left->len) memcpy(copy, left->data, left->len);
-    if (len) memcpy(copy + left->len, data, len);
-    tail->end = copy + total;
+    char *copy = jinja_alloc(r, cap);
     tail->limit = copy + cap;
-    const struct value v = jinja_str_borrow(r, copy, total);
-    if (!is_error(v)) v.s->tail = tail;
-    return v;
+    tail->end = copy + left->len;
+    if (left->marks || right->marks) tail->marks = jinja_alloc(r, cap);
+    bytes_put(copy, tail->marks, left);
+    return tail;
 }
 
-struct value jinja_concat(struct render *r, const struct str *left, const char *data, size_t len) {
+struct value jinja_concat(struct render *r, const struct str *left, const struct str *right) {
     struct str_tail *tail = left->tail;
-    const bool grows =
-        tail && left->data + left->len == tail->end && (size_t)(tail->limit - tail->end) >= len;
-    if (!grows) return concat_copy(r, left, data, len);
-    if (!jinja_work(r, len)) return value_error();
-    if (len) memcpy(tail->end, data, len);
-    tail->end += len;
-    const struct value v = jinja_str_borrow(r, left->data, left->len + len);
-    if (!is_error(v)) v.s->tail = tail;
+    const bool grows = tail && left->data + left->len == tail->end &&
+                       (size_t)(tail->limit - tail->end) >= right->len &&
+                       (tail->marks || !right->marks);
+    if (!grows) tail = tail_new(r, left, right);
+    jinja_work(r, right->len);
+    bytes_put(tail->end, tail->marks ? tail->marks + left->len : NULL, right);
+    tail->end += right->len;
+    const size_t len = left->len + right->len;
+    const struct value v = jinja_str_borrow(r, tail->end - len, len);
+    v.s->tail = tail;
+    v.s->marks = tail->marks;
     return v;
 }
 
-struct value jinja_undefined(struct render *r, enum undefined_reason reason, const char *text) {
-    struct value v = jinja_str_literal(r, text);
-    if (is_error(v)) return v;
+struct value jinja_undefined(struct render *r, const char *hint) {
+    struct value v = jinja_str_literal(r, hint);
     v.kind = V_UNDEFINED;
-    v.flag = (uint8_t)reason;
+    v.flag = UNDEFINED_HINT;
     return v;
 }
 
 struct seq *jinja_seq_new(struct render *r, enum seq_flavor flavor, size_t n) {
     struct seq *q = jinja_alloc(r, sizeof *q);
-    if (!q) return NULL;
     q->items = jinja_array(r, n, sizeof *q->items);
-    if (!q->items) return NULL;
     q->n = n;
     q->flavor = (uint8_t)flavor;
     q->depth = 1;
     return q;
 }
 
-static int depth_of(struct value v) {
-    if (v.kind == V_SEQ) return v.q->depth;
-    return v.kind == V_DICT ? v.d->depth : 0;
-}
-
 struct value jinja_seq_close(struct render *r, struct seq *q) {
     int depth = 0;
     for (size_t i = 0; i < q->n; i++) {
-        if (is_error(q->items[i])) return value_error();
-        const int inner = depth_of(q->items[i]);
+        const struct value v = q->items[i];
+        const int inner = v.kind == V_SEQ ? v.q->depth : v.kind == V_DICT ? v.d->depth : 0;
         depth = inner > depth ? inner : depth;
     }
     if (depth >= TEMPLATE_MAX_DEPTH) {
-        return jinja_limit(r, "values are nested deeper than %d", TEMPLATE_MAX_DEPTH);
+        jinja_fail(r, "values are nested deeper than %d", TEMPLATE_MAX_DEPTH);
     }
     q->depth = (uint8_t)(depth + 1);
     return value_seq(q);
@@ -102,7 +98,6 @@ struct value jinja_seq_close(struct render *r, struct seq *q) {
 
 struct value jinja_pair(struct render *r, struct value a, struct value b) {
     struct seq *q = jinja_seq_new(r, SEQ_TUPLE, 2);
-    if (!q) return value_error();
     q->items[0] = a;
     q->items[1] = b;
     return jinja_seq_close(r, q);

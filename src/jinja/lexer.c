@@ -4,6 +4,7 @@
 // operators.
 #include "jinja/lexer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "jinja/chars.h"
@@ -21,8 +22,7 @@ static struct token fail(struct lexer *lex, size_t at, const char *literal) {
     return (struct token){.kind = T_ERROR, .at = (uint32_t)at};
 }
 
-static struct token token_make(const struct lexer *lex, enum token_kind kind, size_t from,
-                               size_t to) {
+static struct token token_make(const struct lexer *lex, int kind, size_t from, size_t to) {
     return (struct token){kind, (uint32_t)from, lex->source + from, to - from};
 }
 
@@ -151,49 +151,37 @@ static struct token next_in_raw(struct lexer *lex) {
     return fail(lex, lex->begin_at, "expected 'endraw'");
 }
 
-static size_t digits_end(const struct lexer *lex, size_t pos, int base) {
-    size_t end = pos;
-    for (size_t i = pos; i < lex->len;) {
-        const size_t digit = i + (lex->source[i] == '_' && i > pos);
-        if (digit >= lex->len || chars_digit(lex->source[digit]) >= base) break;
-        end = i = digit + 1;
-    }
-    return end;
-}
-
-// Behind the integer at pos (a digit stands there).
-static size_t integer_end(const struct lexer *lex, size_t pos) {
-    const char c = char_at(lex, pos), x = char_at(lex, pos + 1) | 0x20;
-    if (c == '0') {
-        const int base = x == 'x' ? 16 : x == 'o' ? 8 : x == 'b' ? 2 : 0;
-        const size_t first = pos + 2 + (char_at(lex, pos + 2) == '_');
-        const size_t end = base ? digits_end(lex, first, base) : 0;
-        return base && end > first ? end : digits_end(lex, pos, 1);
-    }
-    return digits_end(lex, pos, 10);
+static size_t digits_end(const struct lexer *lex, size_t pos) {
+    while (char_at(lex, pos) >= '0' && char_at(lex, pos) <= '9') pos++;
+    return pos;
 }
 
 // Behind the float at pos, or 0 when there is none: it needs a fraction or an exponent.
 static size_t float_end(const struct lexer *lex, size_t pos) {
     if (pos && lex->source[pos - 1] == '.') return 0;
-    size_t end = digits_end(lex, pos, 10);
-    bool is_float = false;
-    if (char_at(lex, end) == '.' && digits_end(lex, end + 1, 10) > end + 1) {
-        end = digits_end(lex, end + 1, 10);
-        is_float = true;
+    const size_t whole = digits_end(lex, pos);
+    size_t end = whole;
+    if (char_at(lex, end) == '.' && digits_end(lex, end + 1) > end + 1) {
+        end = digits_end(lex, end + 1);
     }
     if ((char_at(lex, end) | 0x20) == 'e') {
         const char sign = char_at(lex, end + 1);
         const size_t first = end + 1 + (sign == '+' || sign == '-');
-        const size_t exponent = digits_end(lex, first, 10);
+        const size_t exponent = digits_end(lex, first);
         if (exponent > first) return exponent;
     }
-    return is_float ? end : 0;
+    return end > whole ? end : 0;
 }
 
+// Numbers of other bases, with underscores or with zeros in front are not supported.
 static struct token next_number(struct lexer *lex) {
     const size_t from = lex->pos, end = float_end(lex, from);
-    lex->pos = end ? end : integer_end(lex, from);
+    lex->pos = end ? end : digits_end(lex, from);
+    const char next = char_at(lex, lex->pos);
+    const bool has_zero = !end && lex->source[from] == '0';
+    if ((has_zero && (lex->pos > from + 1 || (next && strchr("xXoObB", next)))) || next == '_') {
+        return fail(lex, from, "this form of a number is not supported");
+    }
     return token_make(lex, end ? T_FLOAT : T_INTEGER, from, lex->pos);
 }
 
@@ -226,47 +214,23 @@ static struct token next_name(struct lexer *lex) {
     return token_make(lex, T_NAME, from, pos);
 }
 
-static const struct {
-    char text[3];
-    uint8_t kind;
-} operators[] = {
-    {"//", T_FLOORDIV}, {"**", T_POW},   {"==", T_EQ},      {"!=", T_NE},      {">=", T_GE},
-    {"<=", T_LE},       {"+", T_ADD},    {"-", T_SUB},      {"/", T_DIV},      {"*", T_MUL},
-    {"%", T_MOD},       {"~", T_TILDE},  {"[", T_LBRACKET}, {"]", T_RBRACKET}, {"(", T_LPAREN},
-    {")", T_RPAREN},    {"{", T_LBRACE}, {"}", T_RBRACE},   {">", T_GT},       {"<", T_LT},
-    {"=", T_ASSIGN},    {".", T_DOT},    {":", T_COLON},    {"|", T_PIPE},     {",", T_COMMA},
-    {";", T_SEMICOLON},
-};
-enum { N_OPERATORS = sizeof operators / sizeof operators[0] };
-
-// Keeps the stack of open brackets; NULL or what is wrong.
-static const char *brackets_track(struct lexer *lex, enum token_kind kind) {
-    char closer = 0;
-    if (kind == T_LPAREN) closer = ')';
-    if (kind == T_LBRACKET) closer = ']';
-    if (kind == T_LBRACE) closer = '}';
-    if (closer) {
-        if (lex->n_open == TEMPLATE_MAX_DEPTH) return "brackets are nested deeper than 64";
-        lex->open[lex->n_open++] = closer;
-        return NULL;
-    }
-    if (kind != T_RPAREN && kind != T_RBRACKET && kind != T_RBRACE) return NULL;
-    if (lex->n_open == 0) return "a bracket is closed that was not opened";
-    if (lex->open[--lex->n_open] != lex->source[lex->pos]) return "brackets do not match";
-    return NULL;
-}
-
 static struct token next_operator(struct lexer *lex) {
+    static const char *const doubles[] = {"==", "!=", ">=", "<="};
     const size_t from = lex->pos;
-    for (size_t i = 0; i < N_OPERATORS; i++) {
-        if (!has_text(lex, from, operators[i].text)) continue;
-        const enum token_kind kind = (enum token_kind)operators[i].kind;
-        const char *wrong = brackets_track(lex, kind);
-        if (wrong) return fail(lex, from, wrong);
-        lex->pos = from + strlen(operators[i].text);
-        return token_make(lex, kind, from, lex->pos);
+    const char c = lex->source[from];
+    if (has_text(lex, from, "**")) return fail(lex, from, "the operator '**' is not supported");
+    if (c == '/') return fail(lex, from, "the operator '/' is not supported");
+    for (int i = 0; i < 4; i++) {
+        if (!has_text(lex, from, doubles[i])) continue;
+        lex->pos = from + 2;
+        return token_make(lex, T_EQ + i, from, lex->pos);
     }
-    return next_name(lex);
+    if (c == 0 || !strchr("+-*%~[](){}><=.:|,", c)) return next_name(lex);
+    lex->n_open += c == '(' || c == '[' || c == '{';
+    // The parser sees to it that they match.
+    lex->n_open -= (c == ')' || c == ']' || c == '}') && lex->n_open > 0;
+    lex->pos = from + 1;
+    return token_make(lex, c, from, lex->pos);
 }
 
 static struct token next_in_tag(struct lexer *lex) {
@@ -307,42 +271,20 @@ struct token jinja_lexer_next(struct lexer *lex) {
     }
 }
 
-const char *jinja_token_name(enum token_kind kind) {
-    switch (kind) {
-    case T_EOF:
-        return "the end of the template";
-    case T_DATA:
-        return "text";
-    case T_VARIABLE_BEGIN:
-        return "'{{'";
-    case T_VARIABLE_END:
-        return "'}}'";
-    case T_BLOCK_BEGIN:
-        return "'{%'";
-    case T_BLOCK_END:
-        return "'%}'";
-    case T_NAME:
-        return "a name";
-    case T_STRING:
-        return "a string";
-    case T_INTEGER:
-    case T_FLOAT:
-        return "a number";
-    case T_LPAREN:
-        return "'('";
-    case T_RPAREN:
-        return "')'";
-    case T_RBRACKET:
-        return "']'";
-    case T_RBRACE:
-        return "'}'";
-    case T_COLON:
-        return "':'";
-    case T_COMMA:
-        return "','";
-    case T_ASSIGN:
-        return "'='";
-    default:
-        return "an operator";
+void jinja_token_name(int kind, char *out, size_t size) {
+    static const char *const names[] = {
+        "an error", "the end of the template",
+        "text",     "'{{'",
+        "'}}'",     "'{%'",
+        "'%}'",     "a name",
+        "a string", "a number",
+        "a number", "'=='",
+        "'!='",     "'>='",
+        "'<='",
+    };
+    if (kind < T_ERROR) {
+        snprintf(out, size, "'%c'", kind);
+    } else {
+        snprintf(out, size, "%s", names[kind - T_ERROR]);
     }
 }

@@ -9,8 +9,9 @@
 
 #include "jinja/template.h"
 
+// A token's kind is one of these, or the character that it consists of.
 enum token_kind {
-    T_ERROR, // lexer.error says what
+    T_ERROR = 256, // lexer.error says what
     T_EOF,
     T_DATA,
     T_VARIABLE_BEGIN,
@@ -21,36 +22,14 @@ enum token_kind {
     T_STRING, // with its quotes
     T_INTEGER,
     T_FLOAT,
-    T_ADD,
-    T_SUB,
-    T_DIV,
-    T_FLOORDIV,
-    T_MUL,
-    T_MOD,
-    T_POW,
-    T_TILDE,
-    T_LBRACKET,
-    T_RBRACKET,
-    T_LPAREN,
-    T_RPAREN,
-    T_LBRACE,
-    T_RBRACE,
     T_EQ,
     T_NE,
-    T_GT,
     T_GE,
-    T_LT,
     T_LE,
-    T_ASSIGN,
-    T_DOT,
-    T_COLON,
-    T_PIPE,
-    T_COMMA,
-    T_SEMICOLON,
 };
 
 struct token {
-    enum token_kind kind;
+    int kind;
     uint32_t at; // offset in the source
     const char *text;
     size_t len;
@@ -67,15 +46,14 @@ struct lexer {
     bool is_line_start; // the last match ended with a newline
     bool has_begun;     // the begin token of the mode was given
     uint32_t begin_at;
-    int n_open;
-    char open[TEMPLATE_MAX_DEPTH]; // the closers that are awaited
-    const char *error;             // a literal
+    int n_open;        // brackets around the place
+    const char *error; // a literal
     size_t error_at;
 };
 
 void jinja_lexer_init(struct lexer *lex, const char *source, size_t len);
 struct token jinja_lexer_next(struct lexer *lex);
-// "'endif'", "end of the template", ...: how a message names the kind.
-const char *jinja_token_name(enum token_kind kind);
+// "'('", "the end of the template", ...: how a message names the kind.
+void jinja_token_name(int kind, char *out, size_t size);
 
 #endif

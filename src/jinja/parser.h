@@ -1,7 +1,11 @@
 // Template source to syntax tree. parse_expr.c and parse_stmt.c share this interface; template.c
 // calls jinja_parse alone. Depth is counted where recursion is: brackets, unary operators, blocks.
+// A failure jumps back to jinja_parse, so nothing in between checks for errors; what was made is
+// owned by the template.
 #ifndef RN_JINJA_PARSER_H
 #define RN_JINJA_PARSER_H
+
+#include <setjmp.h>
 
 #include "base/arena.h"
 #include "base/status.h"
@@ -13,14 +17,10 @@ struct template {
     char *source; // newlines are \n alone
     size_t len;
     struct node *body;
-    const struct shadow *shadow; // of the outermost scope
 };
 
 // Parses tmpl->source into tmpl->body.
 rn_status jinja_parse(struct template *tmpl, rn_error *err);
-
-// Finds the names that scopes hide. False: no memory.
-bool jinja_symbols_resolve(struct template *tmpl);
 
 // Line and column (in characters) of an offset in the source, both from 1.
 void jinja_position(const struct template *tmpl, size_t at, size_t *line, size_t *column);
@@ -30,10 +30,10 @@ struct parser {
     struct template *tmpl;
     struct lexer lex;
     struct token current, ahead;
-    bool has_ahead, has_failed;
+    bool has_ahead;
     int depth;
-    int n_loops;      // around the current place, within the macro
-    uint8_t specials; // MACRO_*: mentioned since the macro's body began
+    int n_loops;    // around the current place, within the macro
+    jmp_buf failed; // where failures go
     rn_status status;
     rn_error *err;
 };
@@ -43,19 +43,23 @@ struct node_list {
 };
 
 void jinja_list_add(struct node_list *list, struct node *node);
-struct node *jinja_node(struct parser *p, enum node_kind kind, uint32_t at); // NULL: failed
-// All return NULL (or false), so that callers write `return jinja_parse_fail(...)`.
-struct node *jinja_parse_fail(struct parser *p, uint32_t at, const char *fmt, ...) RN_PRINTF(3, 4);
-struct node *jinja_parse_unexpected(struct parser *p, const char *wanted);
+struct node *jinja_node(struct parser *p, enum node_kind kind, uint32_t at);
+// The name that is the current token, which is taken.
+struct node *jinja_name_node(struct parser *p, enum node_kind kind);
+void *jinja_parse_alloc(struct parser *p, size_t bytes);
 struct str *jinja_parse_str(struct parser *p, const char *data, size_t len); // borrows data
+
+_Noreturn void jinja_parse_fail(struct parser *p, uint32_t at, const char *fmt, ...)
+    RN_PRINTF(3, 4);
+_Noreturn void jinja_parse_unexpected(struct parser *p, const char *wanted);
 
 void jinja_advance(struct parser *p);
 bool jinja_is_name(const struct token *token, const char *name);
 bool jinja_skip_name(struct parser *p, const char *name);
-bool jinja_skip(struct parser *p, enum token_kind kind);
-bool jinja_expect(struct parser *p, enum token_kind kind);
-// Counts a level of recursion; jinja_leave takes it back. False: too deep.
-bool jinja_enter(struct parser *p);
+bool jinja_skip(struct parser *p, int kind);
+void jinja_expect(struct parser *p, int kind);
+// Counts a level of recursion; jinja_leave takes it back. Fails when it is too deep.
+void jinja_enter(struct parser *p);
 void jinja_leave(struct parser *p);
 
 struct node *jinja_parse_expression(struct parser *p, bool with_cond);

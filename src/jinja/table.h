@@ -5,7 +5,7 @@
 
 #include "jinja/value.h"
 
-enum { JINJA_MAX_PARAMS = 6 };
+enum { JINJA_MAX_PARAMS = 4 };
 
 struct named_arg {
     const struct str *name;
@@ -20,8 +20,8 @@ struct args {
     size_t n_named;
 };
 
-// What a row's function gets: its parameters in order, V_MISSING where not given. Rows whose
-// parameters are "*" take `raw` as it is.
+// A row's parameters in order, V_MISSING where not given. Rows whose parameters are "*" take `raw`
+// as it is.
 struct call {
     struct value arg[JINJA_MAX_PARAMS];
     const struct args *raw;
@@ -33,14 +33,16 @@ typedef struct value entry_fn(struct render *r, struct value self, const struct 
 
 struct entry {
     const char *name;
-    entry_fn *fn;       // NULL: the sandbox refuses it
+    entry_fn *fn;
     const char *params; // separated by blanks, or "*"
     int n_required;
 };
 
 struct table {
-    const struct entry *entries; // in strcmp order of names
+    const struct entry *entries; // in order of names, for readers
     size_t n;
+    const char *left_out; // names that Jinja or Python has and this table has not, between blanks
+    const char *unsafe;   // names that the immutable sandbox refuses, between blanks
 };
 
 extern const struct table jinja_filters, jinja_tests, jinja_functions;
@@ -48,6 +50,8 @@ extern const struct table jinja_str_methods, jinja_list_methods, jinja_tuple_met
     jinja_dict_methods;
 
 const struct entry *jinja_table_find(const struct table *table, const char *name, size_t len);
+// Whether the name is one of a list such as " append clear ".
+bool jinja_names_have(const char *names, const char *name, size_t len);
 
 // Binds the arguments to the row's parameters and calls it.
 struct value jinja_entry_call(struct render *r, const struct entry *entry, struct value self,

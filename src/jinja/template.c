@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "jinja/limits.h"
 #include "jinja/parser.h"
+#include "jinja/render.h"
 #include "unicode/unicode.h"
 
 // Copies the source with every line end as \n, without the one at its end.
@@ -52,35 +52,133 @@ void template_destroy(struct template *tmpl) {
     free(tmpl);
 }
 
-static bool render_run(struct render *r, const char *globals, size_t globals_len) {
-    return jinja_write(r, "", 0) && jinja_read_globals(r, globals, globals_len) &&
-           jinja_scope_push(r, NULL, r->tmpl->shadow) && jinja_exec(r, r->tmpl->body) != FLOW_ERROR;
+// ---------------------------------------------------------------- renders
+
+struct render *template_begin(const struct template *tmpl, const struct template_limits *limits,
+                              int64_t now, rn_error *err) {
+    static const struct template_limits usual = {.steps = TEMPLATE_MAX_STEPS,
+                                                 .output = TEMPLATE_MAX_OUTPUT,
+                                                 .memory = (size_t)TEMPLATE_MAX_OUTPUT * 4};
+    struct render *r = calloc(1, sizeof *r);
+    if (!r) {
+        err_set(err, RN_ERR_NOMEM, "no memory for a render");
+        return NULL;
+    }
+    r->tmpl = tmpl;
+    r->limits = limits ? *limits : usual;
+    r->now = now;
+    r->status = RN_OK;
+    r->err = err;
+    return r;
 }
 
-rn_status jinja_render(const struct template *tmpl, const char *globals, size_t globals_len,
-                       int64_t now, const struct jinja_limits *limits, char **text, size_t *len,
-                       rn_error *err) {
-    *text = NULL;
-    *len = 0;
-    struct render r = {.tmpl = tmpl, .limits = *limits, .now = now, .status = RN_OK, .err = err};
-    const bool is_ok = render_run(&r, globals, globals_len);
-    arena_deinit(&r.arena);
-    if (!is_ok) {
-        free(r.out);
-        return r.status;
+void template_end(struct render *r) {
+    if (!r) return;
+    arena_deinit(&r->arena);
+    free(r->out);
+    free(r->marks);
+    free(r);
+}
+
+// Every function below that calls into the interpreter sets the place that failures jump to.
+
+rn_status template_read(struct render *r, const char *what, const char *json, size_t len,
+                        uint8_t mark, struct value *out) {
+    *out = value_missing();
+    if (r->status != RN_OK) return r->status;
+    if (setjmp(r->failed) == 0) *out = jinja_read_json(r, what, json, len, mark);
+    return r->status;
+}
+
+rn_status template_set(struct render *r, const char *name, size_t len, struct value v) {
+    if (r->status != RN_OK) return r->status;
+    if (setjmp(r->failed) == 0) {
+        if (!r->globals) r->globals = jinja_dict_new(r, 8);
+        jinja_dict_set(r, r->globals, jinja_str(r, name, len), v);
     }
-    r.out[r.out_len] = 0;
-    *text = r.out;
-    *len = r.out_len;
+    return r->status;
+}
+
+// Text with U+FFFD in place of its ill-formed bytes.
+static struct value text_value(struct render *r, const char *text, size_t len) {
+    const size_t mark = r->out_len;
+    for (size_t i = 0, n = 1; i < len; i += n) {
+        const bool is_well = unicode_scan((const uint8_t *)text + i, len - i, &n) == UNICODE_WELL;
+        jinja_write(r, is_well ? text + i : "\xef\xbf\xbd", is_well ? n : 3);
+    }
+    return jinja_take(r, mark);
+}
+
+rn_status template_set_text(struct render *r, const char *name, const char *text, size_t len) {
+    if (r->status != RN_OK) return r->status;
+    if (setjmp(r->failed) != 0) return r->status;
+    return template_set(r, name, strlen(name), text_value(r, text, len));
+}
+
+rn_status template_globals(struct render *r, const char *json, size_t len) {
+    struct value v;
+    const char *what = "the template's variables";
+    const rn_status status = template_read(r, what, json, len, 0, &v);
+    if (status != RN_OK) return status;
+    if (v.kind != V_DICT) {
+        return r->status = err_set(r->err, RN_ERR_ARG, "%s: offset 0: expected an object", what);
+    }
+    r->globals = v.d;
+    return RN_OK;
+}
+
+static struct value marked(struct render *r, const struct str *s, size_t from, uint8_t mark,
+                           const char *more) {
+    const struct str tail = {.data = more, .len = strlen(more)};
+    const struct value v = jinja_concat(r, s, &tail);
+    uint8_t *marks = jinja_alloc(r, v.s->len);
+    if (v.s->marks) memcpy(marks, v.s->marks, from);
+    memset(marks + from, mark, v.s->len - from);
+    v.s->marks = marks;
+    v.s->tail = NULL; // whose marks are the old ones
+    return v;
+}
+
+rn_status template_mark(struct render *r, struct value *text, size_t from, uint8_t mark,
+                        const char *more) {
+    if (r->status != RN_OK) return r->status;
+    if (setjmp(r->failed) == 0) *text = marked(r, text->s, from, mark, more);
+    return r->status;
+}
+
+static void render_run(struct render *r) {
+    jinja_write(r, "", 0); // so that there is output
+    if (!r->globals) r->globals = jinja_dict_new(r, 0);
+    jinja_scope_push(r, NULL);
+    jinja_exec(r, r->tmpl->body);
+    r->out[r->out_len] = 0;
+}
+
+rn_status template_run(struct render *r, char **text, uint8_t **marks, size_t *len) {
+    *text = NULL;
+    if (marks) *marks = NULL;
+    *len = 0;
+    if (r->status != RN_OK) return r->status;
+    if (setjmp(r->failed) != 0) return r->status;
+    render_run(r);
+    *text = r->out;
+    *len = r->out_len;
+    r->out = NULL;
+    if (marks) {
+        *marks = r->marks;
+        r->marks = NULL;
+    }
     return RN_OK;
 }
 
 rn_status template_render(const struct template *tmpl, const char *globals, size_t globals_len,
                           int64_t now, char **text, size_t *len, rn_error *err) {
-    const struct jinja_limits limits = {
-        .steps = TEMPLATE_MAX_STEPS,
-        .output = TEMPLATE_MAX_OUTPUT,
-        .memory = (size_t)TEMPLATE_MAX_OUTPUT * 4,
-    };
-    return jinja_render(tmpl, globals, globals_len, now, &limits, text, len, err);
+    *text = NULL;
+    *len = 0;
+    struct render *r = template_begin(tmpl, NULL, now, err);
+    if (!r) return RN_ERR_NOMEM;
+    rn_status status = globals ? template_globals(r, globals, globals_len) : RN_OK;
+    if (status == RN_OK) status = template_run(r, text, NULL, len);
+    template_end(r);
+    return status;
 }

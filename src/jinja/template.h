@@ -1,6 +1,7 @@
-// Chat templates: an interpreter for the Jinja that model files carry. It has no I/O, no clock and
-// no state between renders, and is bounded in steps, depth and output, so a hostile template is
-// refused and never hangs. A template is parsed once; immutable then, so any thread may render.
+// Chat templates: an interpreter for the Jinja that model files carry (README.md has the language).
+// It has no I/O, no clock and no state between renders. Steps, depth, memory and output are
+// bounded, so a hostile template is refused and never hangs. A template is parsed once and
+// immutable then, so any thread may render it.
 #ifndef RN_JINJA_TEMPLATE_H
 #define RN_JINJA_TEMPLATE_H
 
@@ -9,30 +10,53 @@
 enum {
     TEMPLATE_MAX_SOURCE = 1 << 20,  // bytes of a template
     TEMPLATE_MAX_DEPTH = 64,        // of nested blocks, expressions, calls and values
-    TEMPLATE_MAX_STEPS = 1 << 22,   // evaluated nodes of a render; work on long text counts, too
-    TEMPLATE_MAX_OUTPUT = 64 << 20, // bytes that a render writes; all its values take at most 4
-                                    // times as many
+    TEMPLATE_MAX_STEPS = 1 << 22,   // evaluated nodes; work on long text costs steps, too
+    TEMPLATE_MAX_OUTPUT = 64 << 20, // bytes of text; all values take at most 4 times as many
 };
 
 struct template;
-
-// The language is that of Jinja 3.1 as transformers sets it up: trim_blocks, lstrip_blocks, loop
-// controls, the immutable sandbox, its own tojson, {% generation %} as plain text. Not there:
-// include, import, extends, block, autoescape; the filters filesizeformat, pprint, random, urlize,
-// wordwrap, xmlattr; the methods encode, expandtabs, format_map, isidentifier, maketrans and
-// translate of strings; characters by name in strings. Integers have 64 bits: larger ones of the
-// variables can be printed and compared, and arithmetic that overflows is an error.
+struct render;
+struct value;
 
 // An error names line and column: "line 3, column 14: expected 'endif'".
 rn_status template_create(const char *source, size_t len, struct template **out, rn_error *err);
 void template_destroy(struct template *tmpl);
 
-// Renders with the global variables of `globals`, the JSON text of one object (NULL: none):
-// messages, tools, documents, add_generation_prompt, bos_token, eos_token and whatever else the
-// caller gives. Order of keys is kept. strftime_now formats `now`, seconds since 1970 in UTC.
-// raise_exception gives RN_ERR_ARG with the template's message; an error of the template (undefined
-// call, wrong types, a limit passed) RN_ERR_MODEL with line and column. *text is the caller's to
-// free, NUL-terminated.
+// The bounds of a render; template_begin takes the ones above where it gets NULL.
+struct template_limits {
+    uint64_t steps;
+    size_t output; // bytes
+    size_t memory; // bytes of all values together
+};
+
+// One render: begin, read and set variables, run, end. The first error is kept, and every call
+// after it fails. strftime_now formats `now`, seconds since 1970 in UTC. NULL: no memory.
+struct render *template_begin(const struct template *tmpl, const struct template_limits *limits,
+                              int64_t now, rn_error *err);
+void template_end(struct render *r);
+
+// JSON text to a value (value.h); the text outlives the render. Each byte of its strings carries
+// the mark (0: none), and so does what the template makes of it. `what` names the text in errors,
+// which are RN_ERR_ARG: "messages: offset 17: expected ':'".
+rn_status template_read(struct render *r, const char *what, const char *json, size_t len,
+                        uint8_t mark, struct value *out);
+// A global variable; the name is copied.
+rn_status template_set(struct render *r, const char *name, size_t len, struct value v);
+// The members of one JSON object as unmarked global variables.
+rn_status template_globals(struct render *r, const char *json, size_t len);
+// The same with text as its value, copied; ill-formed bytes become U+FFFD.
+rn_status template_set_text(struct render *r, const char *name, const char *text, size_t len);
+// Puts a copy of a string value in its place, with `more` behind it. Its bytes from `from` on carry
+// the mark.
+rn_status template_mark(struct render *r, struct value *text, size_t from, uint8_t mark,
+                        const char *more);
+
+// raise_exception gives RN_ERR_ARG with the template's message. A wrong template (an undefined
+// call, wrong types, a limit passed) gives RN_ERR_MODEL with line and column. *text, ended by a
+// NUL, and *marks (NULL: not wanted), the marks of its bytes, are the caller's to free.
+rn_status template_run(struct render *r, char **text, uint8_t **marks, size_t *len);
+
+// All of that with template_globals (NULL: none).
 rn_status template_render(const struct template *tmpl, const char *globals, size_t globals_len,
                           int64_t now, char **text, size_t *len, rn_error *err);
 

@@ -1,7 +1,9 @@
-// Values of a render. A value is two words: numbers in place, the rest as pointers into the
-// render's arena, the template's arena (constants) or the globals' text. Nothing is freed before
-// the render ends; all but namespaces, iterators, loops, cyclers and joiners is immutable.
-// Containers know how deep they nest, so that recursion over values is bounded when they are made.
+// Values of a render. Functions that take the render may fail, and do not return then (render.h);
+// callers outside of src/jinja use those of template.h. A value is two words: numbers in place, the
+// rest as pointers into the render's arena, the template's arena (constants) or the variables'
+// text. Nothing is freed before the render ends. Everything but namespaces, iterators and loops is
+// immutable. Containers know how deep they nest, so recursion over values is bounded when they are
+// made.
 #ifndef RN_JINJA_VALUE_H
 #define RN_JINJA_VALUE_H
 
@@ -15,15 +17,13 @@ struct scope;
 struct entry;
 
 enum value_kind {
-    V_ERROR,   // the render has failed; every function hands it on
-    V_MISSING, // an argument that was not given
+    V_MISSING, // an argument that was not given, or nothing
     V_UNDEFINED,
     V_NONE,
     V_BOOL,
     V_INT,
     V_FLOAT,
-    V_BIG, // an integer past 64 bits, as its digits; it can be printed and compared, not computed
-           // with
+    V_BIG, // an integer past 64 bits, as its digits: printed and compared, not computed with
     V_STR,
     V_SEQ,
     V_DICT,
@@ -32,18 +32,15 @@ enum value_kind {
     V_FUNCTION,
     V_METHOD,
     V_LOOP,
-    V_CYCLER,
-    V_JOINER,
 };
 
-// Why a value is undefined; the string says what: a name, an attribute, or the whole message.
+// Why a value is undefined. The string is a name, an attribute, or the whole message.
 enum undefined_reason { UNDEFINED_NAME, UNDEFINED_ATTRIBUTE, UNDEFINED_UNSAFE, UNDEFINED_HINT };
 
 struct value {
     uint8_t kind;
-    uint8_t flag;  // strings: is_markup; undefined: the reason
-    uint8_t owner; // undefined attributes: the kind and flavor of what lacks them
-    uint8_t owner_flavor;
+    uint8_t flag;  // strings: marked safe by a filter; undefined: the reason
+    uint8_t owner; // undefined attributes: the type of the object that lacks them
     union {
         bool b;
         int64_t i;
@@ -55,28 +52,27 @@ struct value {
         const struct entry *function;
         struct method *method;
         struct loop *loop;
-        struct cycler *cycler;
-        struct joiner *joiner;
     };
 };
 
 // Room behind a string that was made by concatenation: the newest string that ends at `end` may
-// grow in place, so that text built piece by piece costs its length and not its square.
+// grow in place, so text built piece by piece costs its length and not its square.
 struct str_tail {
     char *end, *limit;
+    uint8_t *marks; // of the text from its start; NULL: none
 };
 
 struct str {
-    const char *data; // valid UTF-8, not NUL-terminated
-    size_t len;       // bytes
-    size_t n_chars;   // code points; SIZE_MAX while nobody has counted; == len: all ASCII
+    const char *data;     // valid UTF-8, not NUL-terminated
+    size_t len;           // bytes
+    size_t n_chars;       // code points; SIZE_MAX while nobody has counted; == len: all ASCII
+    const uint8_t *marks; // [len] of each byte, as template_read was told; NULL: all are 0
     struct str_tail *tail;
 };
 
 enum seq_flavor {
     SEQ_LIST,
     SEQ_TUPLE,
-    SEQ_GROUP, // a tuple of two with the names grouper and list
     SEQ_RANGE,
     SEQ_ITER, // a generator: has no length and can be walked once
     SEQ_KEYS,
@@ -87,8 +83,7 @@ enum seq_flavor {
 struct seq {
     struct value *items;
     size_t n;
-    size_t pos;                // iterators: how many are taken
-    int64_t start, stop, step; // ranges, for printing
+    size_t pos; // iterators: the number of items that were taken
     uint8_t flavor, depth;
 };
 
@@ -99,8 +94,6 @@ struct dict_entry {
 struct dict {
     struct dict_entry *entries; // in order of insertion
     size_t n, cap;
-    uint32_t *index; // open addressing over entries + 1, 0 empty; NULL for small ones
-    size_t index_size;
     uint8_t depth;
 };
 
@@ -114,22 +107,8 @@ struct method {
     struct value self;
 };
 
-struct cycler {
-    struct value *items;
-    size_t n, pos;
-};
-
-struct joiner {
-    struct value separator;
-    bool is_used;
-};
-
-static inline struct value value_kind_only(enum value_kind kind) {
-    return (struct value){.kind = (uint8_t)kind};
-}
-static inline struct value value_error(void) { return value_kind_only(V_ERROR); }
-static inline struct value value_missing(void) { return value_kind_only(V_MISSING); }
-static inline struct value value_none(void) { return value_kind_only(V_NONE); }
+static inline struct value value_missing(void) { return (struct value){.kind = V_MISSING}; }
+static inline struct value value_none(void) { return (struct value){.kind = V_NONE}; }
 static inline struct value value_bool(bool b) { return (struct value){.kind = V_BOOL, .b = b}; }
 static inline struct value value_int(int64_t i) { return (struct value){.kind = V_INT, .i = i}; }
 static inline struct value value_float(double f) { return (struct value){.kind = V_FLOAT, .f = f}; }
@@ -143,33 +122,36 @@ static inline struct value value_dict(struct dict *d) {
     return (struct value){.kind = V_DICT, .d = d};
 }
 
-static inline bool is_error(struct value v) { return v.kind == V_ERROR; }
 static inline bool is_missing(struct value v) { return v.kind == V_MISSING; }
 // Not given, or given as none: most optional parameters treat both alike.
 static inline bool is_absent(struct value v) { return v.kind == V_MISSING || v.kind == V_NONE; }
 static inline bool is_seq(struct value v, enum seq_flavor flavor) {
     return v.kind == V_SEQ && v.q->flavor == flavor;
 }
-static inline bool is_tuple(struct value v) { return is_seq(v, SEQ_TUPLE) || is_seq(v, SEQ_GROUP); }
+static inline bool is_int(struct value v) { return v.kind == V_INT || v.kind == V_BOOL; }
+static inline int64_t int_of(struct value v) { return v.kind == V_BOOL ? v.b : v.i; }
 
-// "str", "int", "dict", ... as Python's type(x).__name__.
+// A member of a dictionary; NULL: there is none, or the value is no dictionary. Walks it.
+struct value *value_member(struct value v, const char *name);
+
+// The kind, and for sequences also the flavor, as one number; its name and the value's: "str",
+// "int", "dict", ... as Python's type(x).__name__.
+uint8_t jinja_type(struct value v);
+const char *jinja_type_text(uint8_t type);
 const char *jinja_type_name(struct value v);
 bool jinja_is_true(struct value v);
 
-// 1, 0, or -1 when the render has failed.
-int jinja_equal(struct render *r, struct value a, struct value b);
-// Whether a < b; -1 when the kinds cannot be ordered or the render has failed.
-int jinja_less(struct render *r, struct value a, struct value b);
-// Whether `needle in container`; -1 when the render has failed.
-int jinja_contains(struct render *r, struct value container, struct value needle);
+bool jinja_equal(struct render *r, struct value a, struct value b);
+bool jinja_less(struct render *r, struct value a, struct value b); // fails where there is no order
+bool jinja_contains(struct render *r, struct value container, struct value needle);
 
-// New values. All return V_ERROR or NULL when a limit is reached.
+// New values.
 struct value jinja_str(struct render *r, const char *data, size_t len);        // copies
 struct value jinja_str_borrow(struct render *r, const char *data, size_t len); // does not
 struct value jinja_str_literal(struct render *r, const char *text);            // borrows
 struct value jinja_substr(struct render *r, const struct str *s, size_t from, size_t to); // bytes
-struct value jinja_concat(struct render *r, const struct str *left, const char *data, size_t len);
-struct value jinja_undefined(struct render *r, enum undefined_reason reason, const char *text);
+struct value jinja_concat(struct render *r, const struct str *left, const struct str *right);
+struct value jinja_undefined(struct render *r, const char *hint);
 
 // A container of n items that the caller fills; jinja_seq_close then sets its depth.
 struct seq *jinja_seq_new(struct render *r, enum seq_flavor flavor, size_t n);
@@ -177,18 +159,17 @@ struct value jinja_seq_close(struct render *r, struct seq *q);
 struct value jinja_pair(struct render *r, struct value a, struct value b); // a tuple
 
 struct dict *jinja_dict_new(struct render *r, size_t cap);
-// Adds or replaces; false when the render has failed, also for a key that cannot be hashed.
-bool jinja_dict_set(struct render *r, struct dict *d, struct value key, struct value value);
-// NULL when there is none, or when the key cannot be hashed.
+// Adds or replaces; fails for a value that cannot be a key.
+void jinja_dict_set(struct render *r, struct dict *d, struct value key, struct value value);
+// NULL when there is none.
 struct value *jinja_dict_find(struct render *r, const struct dict *d, struct value key);
 struct value *jinja_dict_find_str(struct render *r, const struct dict *d, const struct str *key);
-// False (no error is set) for lists, dictionaries and tuples that hold them.
-bool jinja_hash(struct render *r, struct value v, uint64_t *out);
+bool jinja_is_key(struct value v); // not lists, dictionaries and tuples that hold them
 
-// Everything that can be walked, as a list: the items of a sequence, the keys of a dictionary, the
-// characters of a string; nothing for undefined. Takes what an iterator has left. NULL: failed.
+// The items of a sequence, the keys of a dictionary, the characters of a string, as a list; nothing
+// for undefined. Takes the rest of an iterator. Fails for other values.
 struct seq *jinja_iterate(struct render *r, struct value v);
-// The number of items, or -1 for what has none (no error is set).
+// The number of items, or -1 for a value that has none.
 int64_t jinja_length(struct render *r, struct value v);
 
 // Attributes, items and slices as the sandboxed environment resolves them.
@@ -197,7 +178,6 @@ struct value jinja_getitem(struct render *r, struct value object, struct value k
 struct value jinja_getslice(struct render *r, struct value object, struct value start,
                             struct value stop, struct value step);
 // The attribute that a path such as "function.name" or "0.id" names, each part as an item.
-struct value jinja_getpath(struct render *r, struct value object, struct value path,
-                           struct value fallback);
+struct value jinja_getpath(struct render *r, struct value object, struct value path);
 
 #endif

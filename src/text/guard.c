@@ -69,10 +69,10 @@ bool guard_remove(const char *text, size_t len, struct text_buffer *out, struct 
     return text_buffer_put(out, text, (size_t)(end - text));
 }
 
-// ---------------------------------------------------------------- what is to be guarded
+// ---------------------------------------------------------------- input
 
 struct ends {
-    bool first, last; // the text wants a guard at its beginning, at its end
+    bool first, last; // the text wants a guard at its start, at its end
 };
 
 static bool is_plain_word(const char *text, size_t len) {
@@ -85,7 +85,7 @@ static bool is_plain_word(const char *text, size_t len) {
     return true;
 }
 
-// Whether the text ends, or begins, inside of a control token's.
+// Whether the text ends, or starts, inside of a control token's.
 static struct ends ends_of(const struct guard_texts *texts, const char *text, size_t len) {
     if (len == 0 || is_plain_word(text, len)) return (struct ends){0};
     const struct special_reach reach = special_reach(&texts->tail, text, len);
@@ -142,11 +142,7 @@ static bool put_all(const struct guard_texts *texts, const char *text, size_t le
 }
 
 rn_status guard_put(const struct tokenizer *tokenizer, const char *text, size_t len,
-                    enum guard_role role, struct text_buffer *out, rn_error *err) {
-    if (role == GUARD_NAME && is_plain_word(text, len)) {
-        if (text_buffer_put(out, text, len)) return RN_OK;
-        return err_set(err, RN_ERR_NOMEM, "no memory for %zu bytes of text", len);
-    }
+                    struct text_buffer *out, rn_error *err) {
     struct text_buffer clean = {0};
     bool all = false;
     rn_status status = RN_OK;
@@ -156,5 +152,18 @@ rn_status guard_put(const struct tokenizer *tokenizer, const char *text, size_t 
     if (ok && status == RN_OK) ok = put_all(&tokenizer->control[0], data, clean.len, all, out);
     text_buffer_deinit(&clean);
     if (!ok) return err_set(err, RN_ERR_NOMEM, "no memory for %zu bytes of text", len);
+    return status;
+}
+
+rn_status guard_input(const struct tokenizer *tokenizer, const char *text, const uint8_t *marks,
+                      size_t len, struct text_buffer *out, rn_error *err) {
+    rn_status status = RN_OK;
+    for (size_t from = 0, to; from < len && status == RN_OK; from = to) {
+        for (to = from; to < len && !marks[to] == !marks[from];) to++;
+        if (marks[from])
+            status = guard_put(tokenizer, text + from, to - from, out, err);
+        else if (!text_buffer_put(out, text + from, to - from))
+            status = err_set(err, RN_ERR_NOMEM, "no memory for %zu bytes of text", len);
+    }
     return status;
 }

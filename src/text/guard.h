@@ -1,6 +1,7 @@
-// Guards: the character U+FDD0 in a text of strangers, where it would become a control token. Put
-// in here, before a template is rendered; taken out by the tokenizer, which then knows the places
-// and takes no control token that one stood in. Called by tokenizer.c, runnel_chat.c.
+// Guards: the noncharacter U+FDD0 in a text, where input would become a control token. They carry
+// the borders of input through a plain string, from rn_chat_render to rn_tokenize. Put in here,
+// after a template was rendered. The tokenizer takes them out and takes no control token that one
+// stood in. Called by tokenizer.c, runnel_chat.c.
 #ifndef RN_TEXT_GUARD_H
 #define RN_TEXT_GUARD_H
 
@@ -16,25 +17,24 @@ struct guard_list { // zeroed at first
 void guard_list_deinit(struct guard_list *list);
 bool guard_list_put(struct guard_list *list, size_t at); // false: out of memory
 
-// The guards from `begin` on, up to and with `end`; they count from `begin`.
+// The guards from `begin` on, up to and with `end`; their base is `begin`.
 struct guard_view guard_list_view(const struct guard_list *list, size_t begin, size_t end);
 
 // Appends the text without its guards, and their places. False: out of memory.
 bool guard_remove(const char *text, size_t len, struct text_buffer *out, struct guard_list *list);
 
-// What a string is to the template that it is given to.
-enum guard_role {
-    GUARD_STRING,
-    GUARD_NAME, // a key, or what templates compare with: a plain word stays as it is
-};
-
-// Appends a string with its own guards dropped and new ones in all that could become a control
-// token, alone or together with what a template writes before and behind it:
+// Appends input with its own guards dropped and new ones in all that could become a control token,
+// alone or together with the template's text before and behind it:
 // - after the first character of each occurrence of a control token's text (two, if that is all of
 //   it);
-// - at its beginning or end, where it has the beginning or the end of such a text there, or is a
-//   part of one. Plain words are left alone, templates make markup of them: "<|" + role + "|>".
+// - at its start or end, where it has the start or the end of such a text there, or is a part of
+//   one. Plain words are left alone, as templates make markup of them: "<|" + role + "|>".
 rn_status guard_put(const struct tokenizer *tokenizer, const char *text, size_t len,
-                    enum guard_role role, struct text_buffer *out, rn_error *err);
+                    struct text_buffer *out, rn_error *err);
+
+// Appends a rendered text. Stretches whose bytes have marks other than 0 are input; the rest is
+// the template's and stays as it is.
+rn_status guard_input(const struct tokenizer *tokenizer, const char *text, const uint8_t *marks,
+                      size_t len, struct text_buffer *out, rn_error *err);
 
 #endif

@@ -56,9 +56,9 @@ static int32_t whole_word(const struct tokenizer *tokenizer, const uint8_t *word
     return token_map_find(&tokenizer->map, whole, (struct text_span){0});
 }
 
-// Byte level: every byte is a symbol. One that has no token, nor an unknown token to stand for it,
-// is left out before anything is merged, as Hugging Face does it: Falcon has none for most control
-// characters.
+// Byte level: every byte is a symbol. A byte that has no token, nor an unknown token to stand for
+// it, is left out before anything is merged, as Hugging Face does it: Falcon has none for most
+// control characters.
 static rn_status bytes_encode(struct encoder *e, const uint8_t *word, size_t len, int32_t *out,
                               size_t *count) {
     const struct tokenizer *const tokenizer = e->tokenizer;
@@ -147,7 +147,7 @@ static rn_status words_encode(struct encoder *e, const uint8_t *text, size_t len
     return split_run(&e->tokenizer->splitter, &e->split, text, len, word_encode, e, e->err);
 }
 
-// The guards of a stretch in its normalized text, part by part. False in *known: what is on both
+// The guards of a stretch in its normalized text, part by part. False in *known: the text on both
 // sides of a guard was normalized together, so its place is not known.
 static rn_status guards_move(const struct encoder *e, const uint8_t *text, size_t len,
                              struct guard_view from, struct text_span normal, struct guard_list *to,

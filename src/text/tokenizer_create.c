@@ -255,8 +255,8 @@ static rn_status tails_init(struct tokenizer *tokenizer, const struct vocab_sour
     return RN_OK;
 }
 
-// What strangers must not be able to write: the control tokens' texts, also where they are sought
-// in the normalized text only.
+// The texts that input must not become: those of control tokens, also where they are sought in the
+// normalized text only.
 static rn_status controls_init(struct tokenizer *tokenizer, const struct vocab_source *source,
                                rn_error *err) {
     for (int normalized = 0; normalized < 2; normalized++) {

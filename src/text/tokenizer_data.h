@@ -1,4 +1,4 @@
-// What a tokenizer is made of: filled by tokenizer_create.c and tokenizer_tokens.c, read by
+// The parts of a tokenizer: filled by tokenizer_create.c and tokenizer_tokens.c, read by
 // tokenizer.c, seen by no one else.
 #ifndef RN_TEXT_TOKENIZER_DATA_H
 #define RN_TEXT_TOKENIZER_DATA_H

@@ -8,6 +8,7 @@ To renew the committed results: OUT = tests/data/templates/expected. A result is
 
 import copy
 import datetime
+import functools
 import json
 import pathlib
 import sys
@@ -56,10 +57,15 @@ def environment(now):
     return env
 
 
+@functools.lru_cache(maxsize=1)
+def compiled(env, source):
+    return env.from_string(source)
+
+
 def result(env, source, variables):
     try:
         # A copy, since the filter indent of jinja2 changes a list that it is given.
-        return {"text": env.from_string(source).render(**copy.deepcopy(variables))}
+        return {"text": compiled(env, source).render(**copy.deepcopy(variables))}
     except Exception as error:  # whatever goes wrong, ours must fail too
         is_raised = type(error) is jinja2.exceptions.TemplateError
         return {"raised": str(error)} if is_raised else {"error": True}

@@ -1,13 +1,15 @@
 // A hostile template with hostile variables: any input is refused with a message, or renders to
-// valid UTF-8 within the limits, twice the same.
+// valid UTF-8 within the limits. Variables as input give the same text as without marks, and every
+// byte has the input's mark or none.
 //
 // Input: the source, a NUL, the JSON text of the variables. Without the NUL a conversation is
-// given. A first byte below 8 chooses a sound template instead, and all that follows is the text of
+// given. A first byte below 8 chooses a valid template instead, and all that follows is the text of
 // its variables: messages and tools as strangers could send them.
 #include <stdlib.h>
 #include <string.h>
 
-#include "jinja/limits.h"
+#include "jinja/template.h"
+#include "jinja/value.h"
 #include "unicode/unicode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -29,7 +31,7 @@ static const char conversation[] =
 
 // The ways of the templates in use: loops over messages with what comes before and behind, contents
 // that are texts or lists, calls, tools, reasoning cut out of a text, refusals.
-static const char *const sound[] = {
+static const char *const valid[] = {
     "{%- if tools %}{{ '<tools>' }}{% for t in tools %}{{ '\\n' ~ (t | tojson) }}{% endfor %}"
     "{{ '</tools>' }}{% endif %}"
     "{%- set ns = namespace(last=messages | length - 1, found=false) %}"
@@ -72,22 +74,40 @@ static const char *const sound[] = {
     "{% else %}{{ m.content }}{% endif %}{% for k, v in m | dictsort %}{{ k ~ '=' ~ v }};"
     "{% endfor %}{% endfor %}",
 };
-enum { N_SOUND = sizeof sound / sizeof *sound };
+enum { N_VALID = sizeof valid / sizeof *valid };
 
 // Low enough for thousands of runs in a second.
-static const struct jinja_limits limits = {.steps = 1 << 15, .output = 1 << 16, .memory = 1 << 20};
+static const struct template_limits limits = {.steps = 1 << 15,
+                                              .output = 1 << 16,
+                                              .memory = 1 << 20};
+
+enum { MARK = 1 };
 
 struct result {
     rn_status status;
     rn_error err;
     char *text;
+    uint8_t *marks;
     size_t len;
 };
 
-static struct result render(const struct template *tmpl, const char *globals, size_t len) {
+static struct result render(const struct template *tmpl, const char *json, size_t len,
+                            uint8_t mark) {
     struct result result = {0};
-    result.status = jinja_render(tmpl, globals, len, 1753885800, &limits, &result.text, &result.len,
-                                 &result.err);
+    struct value v;
+    struct render *r = template_begin(tmpl, &limits, 1753885800, &result.err);
+    if (!r) abort();
+    result.status = template_read(r, "variables", json, len, mark, &v);
+    if (result.status == RN_OK && v.kind == V_DICT) {
+        for (size_t i = 0; i < v.d->n && result.status == RN_OK; i++) {
+            const struct str *key = v.d->entries[i].key.s;
+            result.status = template_set(r, key->data, key->len, v.d->entries[i].value);
+        }
+    }
+    if (result.status == RN_OK) {
+        result.status = template_run(r, &result.text, &result.marks, &result.len);
+    }
+    template_end(r);
     return result;
 }
 
@@ -100,6 +120,9 @@ static void check_result(const struct result *result) {
     }
     if (result->len > limits.output || result->text[result->len] != 0) abort();
     if (!unicode_is_valid(result->text, result->len)) abort();
+    for (size_t i = 0; i < result->len; i++) {
+        if (result->marks[i] > MARK) abort();
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -108,11 +131,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size_t source_len = nul ? (size_t)(nul - source) : size;
     const char *globals = nul ? nul + 1 : conversation;
     size_t globals_len = nul ? size - source_len - 1 : sizeof conversation - 1;
-    const bool is_sound = size > 0 && data[0] < 8;
-    if (is_sound) {
+    const bool is_valid = size > 0 && data[0] < 8;
+    if (is_valid) {
         globals = source + 1;
         globals_len = size - 1;
-        source = sound[data[0] % N_SOUND];
+        source = valid[data[0] % N_VALID];
         source_len = strlen(source);
     }
 
@@ -120,17 +143,27 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     rn_error err = {0};
     const rn_status status = template_create(source, source_len, &tmpl, &err);
     if (status != RN_OK) {
-        if (is_sound || tmpl || status != RN_ERR_MODEL || err.status != status || !err.message[0])
+        if (is_valid || tmpl || status != RN_ERR_MODEL || err.status != status || !err.message[0])
             abort();
         return 0;
     }
-    const struct result first = render(tmpl, globals, globals_len);
-    const struct result second = render(tmpl, globals, globals_len);
-    check_result(&first);
-    if (first.status != second.status || first.len != second.len) abort();
-    if (first.text && memcmp(first.text, second.text, first.len) != 0) abort();
-    free(first.text);
-    free(second.text);
+    // Marks take memory, so a render near that limit may pass without them alone.
+    const struct result plain = render(tmpl, globals, globals_len, 0);
+    const struct result marked = render(tmpl, globals, globals_len, MARK);
+    check_result(&plain);
+    check_result(&marked);
+    if (plain.status != RN_OK && marked.status == RN_OK) abort();
+    if (plain.text && marked.text &&
+        (plain.len != marked.len || memcmp(plain.text, marked.text, plain.len) != 0)) {
+        abort();
+    }
+    for (size_t i = 0; i < plain.len; i++) {
+        if (plain.marks[i]) abort();
+    }
+    free(plain.text);
+    free(plain.marks);
+    free(marked.text);
+    free(marked.marks);
     template_destroy(tmpl);
     return 0;
 }

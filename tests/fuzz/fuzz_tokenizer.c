@@ -275,7 +275,7 @@ static void check_guards(const struct tokenizer *tokenizer, const struct input *
     struct text_buffer guarded = {0}, before = {0}, behind = {0};
     struct token_list list = {0};
     const rn_status status =
-        guard_put(tokenizer, (const char *)text->at, text->left, GUARD_STRING, &guarded, NULL);
+        guard_put(tokenizer, (const char *)text->at, text->left, &guarded, NULL);
     require(status != RN_ERR_NOMEM);
     if (status == RN_OK) { // a normalizer may run out of steps
         const char *const out = guarded.len ? (const char *)guarded.data : "";

@@ -1,7 +1,8 @@
 // Chat templates against Python's jinja2, whose results are in tests/data/templates/expected
 // (tests/e2e/templates_jinja2.py wrote them): the families' templates on every conversation, and
-// snippets for each filter, test, method, operator and rule. With TEMPLATES_OUT set the results are
-// also written into that folder, in the same form, for tests/e2e/templates.sh.
+// snippets for each filter, test, method, operator and rule; then what is left out. With
+// TEMPLATES_OUT set the results are also written into that folder, in the same form, for
+// tests/e2e/templates.sh.
 // label: memory
 #include "data_file.h"
 #include "jinja/template.h"
@@ -143,11 +144,31 @@ static void the_results_are_of_the_current_snippets(void **state) {
     json_decref(groups);
 }
 
+// A construct of Jinja that this interpreter leaves out fails, and the message names it.
+static void every_construct_that_is_left_out_is_refused_by_name(void **state) {
+    (void)state;
+    const struct data_file globals = data_file_read(FOLDER "variables.json");
+    json_t *pairs = data_json_read(FOLDER "left_out.json"), *pair;
+    size_t i;
+    json_array_foreach(pairs, i, pair) {
+        const json_t *source = json_array_get(pair, 0);
+        rn_error err = {0};
+        json_decref(result_of(json_string_value(source), json_string_length(source),
+                              (const char *)globals.data, 0, &err));
+        check(!strcmp(err.message, json_string_value(json_array_get(pair, 1))), "%s: '%s'",
+              json_string_value(source), err.message);
+    }
+    check(i > 100, "%zu constructs", i);
+    json_decref(pairs);
+    free(globals.data);
+}
+
 TEST_PROGRAM(template) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_renders_every_conversation_as_jinja2_does),
         cmocka_unit_test(every_snippet_renders_as_with_jinja2),
         cmocka_unit_test(the_results_are_of_the_current_snippets),
+        cmocka_unit_test(every_construct_that_is_left_out_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// What a template may use, and how it fails: statuses, places in messages, and hostile templates
+// The limits of templates, and their failures: statuses, places in messages, and hostile templates
 // that would recurse, loop or grow without end.
 // label: threads
 #include <pthread.h>
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
-#include "jinja/limits.h"
+#include "data_file.h"
+#include "jinja/render.h"
 
 struct result {
     rn_status status;
@@ -17,7 +17,7 @@ struct result {
 };
 
 static struct result render_limited(const char *source, size_t len, const char *globals,
-                                    const struct jinja_limits *limits) {
+                                    const struct template_limits *limits) {
     struct result result = {0};
     struct template *tmpl;
     result.status = template_create(source, len, &tmpl, &result.err);
@@ -25,11 +25,13 @@ static struct result render_limited(const char *source, size_t len, const char *
         assert_null(tmpl);
         return result;
     }
-    const size_t globals_len = globals ? strlen(globals) : 0;
-    result.status = limits ? jinja_render(tmpl, globals, globals_len, 0, limits, &result.text,
-                                          &result.len, &result.err)
-                           : template_render(tmpl, globals, globals_len, 0, &result.text,
-                                             &result.len, &result.err);
+    struct render *r = template_begin(tmpl, limits, 0, &result.err);
+    assert_non_null(r);
+    if (globals) result.status = template_globals(r, globals, strlen(globals));
+    if (result.status == RN_OK) {
+        result.status = template_run(r, &result.text, NULL, &result.len);
+    }
+    template_end(r);
     if (result.status != RN_OK) assert_null(result.text);
     template_destroy(tmpl);
     return result;
@@ -98,9 +100,7 @@ static void sixty_thousand_levels_are_refused_by_the_parser(void **state) {
     check_too_deep(nested("{% for i in x %}", "x", "{% endfor %}", n / 4));
     check_too_deep(nested("{% macro m() %}", "x", "{% endmacro %}", n / 4));
     check_too_deep(nested("{% filter upper %}", "x", "{% endfilter %}", n / 4));
-    check_too_deep(nested("{% call m() %}", "x", "{% endcall %}", n / 4));
     check_too_deep(nested("{% set x %}", "x", "{% endset %}", n / 4));
-    check_too_deep(nested("{% with %}", "x", "{% endwith %}", n / 4));
     check_too_deep(nested("{% if 1 %}{% else %}", "x", "{% endif %}", n / 4));
 }
 
@@ -205,7 +205,7 @@ static void steps_are_limited(void **state) {
     const char *steps = "more than 4194304 steps";
     check_refused("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
                   RN_ERR_MODEL, steps);
-    // Work on long text counts, too: comparing, searching, counting characters, splitting.
+    // Work on long text costs steps, too: comparing, searching, counting characters, splitting.
     check_refused(
         "{% set s = 'ab' * 9999999 %}{% set t = s ~ '' %}{% for i in range(99999) %}{% if s == t %}"
         "{% endif %}{% endfor %}",
@@ -226,17 +226,16 @@ static void steps_are_limited(void **state) {
         RN_ERR_MODEL, "");
 }
 
-// What looks at characters one by one costs more than what copies them.
+// Work on single characters costs more than copies.
 static void work_on_characters_is_limited(void **state) {
     (void)state;
     const char *const expressions[] = {
-        "'a'.strip(s)",        "s.upper()",      "s|title",      "s.isalpha()",
-        "s|wordcount",         "s|tojson",       "s.split('q')", "[s]|string",
-        "s|urlencode",         "s.splitlines()", "s.rfind('q')", "s|e",
-        "s.format()",          "s|striptags",    "s|indent",     "s % ()",
-        "s.replace('bB', '')",
+        "'a'.strip(s)",   "s.upper()",           "s|title",       "s.title()",
+        "s|tojson",       "[s]|string",          "s.split()",     "s|indent",
+        "s|format",       "s.split('q')",        "s.rsplit('q')", "s.format()",
+        "s.splitlines()", "s.replace('bB', '')", "'x'|safe + s",
     };
-    const struct jinja_limits limits = {.steps = 1 << 16, .output = 1 << 24, .memory = 1 << 28};
+    const struct template_limits limits = {.steps = 1 << 16, .output = 1 << 24, .memory = 1 << 28};
     for (size_t i = 0; i < sizeof expressions / sizeof expressions[0]; i++) {
         char source[200];
         snprintf(source, sizeof source,
@@ -255,10 +254,6 @@ static void calls_are_limited(void **state) {
     check_refused(
         "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}",
         RN_ERR_MODEL, "calls are nested deeper than 64");
-    check_refused("{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}", RN_ERR_MODEL,
-                  "calls are nested deeper than 64");
-    check_refused("{% macro m() %}{% call m() %}{{ caller() }}{% endcall %}{% endmacro %}{{ m() }}",
-                  RN_ERR_MODEL, "calls are nested deeper than 64");
     check_text(
         "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{% else %}end{% endif %}{% endmacro %}{{ m(60) }}",
         "end");
@@ -272,16 +267,9 @@ static void calls_are_limited(void **state) {
 static void output_and_memory_are_limited(void **state) {
     (void)state;
     check_refused("{{ 'x' * 99999999999 }}", RN_ERR_MODEL, "output is longer than");
-    check_refused("{{ 'x'.center(99999999999) }}", RN_ERR_MODEL, "output is longer than");
-    check_refused("{{ '%99999999999d' % 1 }}", RN_ERR_MODEL, "output is longer than");
-    check_refused("{{ '{:99999999999}'.format(1) }}", RN_ERR_MODEL, "output is longer than");
     check_refused("{{ 'x' * 9223372036854775807 }}", RN_ERR_MODEL, "output is longer than");
     check_refused("{{ [1] * 9223372036854775807 }}", RN_ERR_MODEL, "values take more than");
     check_refused("{{ [1, 2, 3] * 99999999 }}", RN_ERR_MODEL, "values take more than");
-    check_refused("{{ [1]|batch(9223372036854775807, 0)|list }}", RN_ERR_MODEL,
-                  "values take more than");
-    check_refused("{{ [1]|slice(9223372036854775807)|list }}", RN_ERR_MODEL,
-                  "values take more than");
     check_refused("{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s ~ "
                   "ns.s %}{% endfor %}",
                   RN_ERR_MODEL, "values take more than");
@@ -312,14 +300,14 @@ static void text_grows_in_place(void **state) {
         "{% set ns = namespace(s='') %}{% for i in range(4000) %}{% set ns.s = ns.s + 'x' * 100 %}"
         "{% endfor %}{{ ns.s|length }}",
     };
-    const struct jinja_limits limits = {.steps = 1 << 20, .output = 1 << 20, .memory = 4 << 20};
+    const struct template_limits limits = {.steps = 1 << 20, .output = 1 << 20, .memory = 4 << 20};
     for (size_t i = 0; i < 2; i++) {
         struct result result = render_limited(sources[i], strlen(sources[i]), NULL, &limits);
         check(result.status == RN_OK, "%s", result.err.message);
         assert_string_equal(result.text, "400000");
         free(result.text);
     }
-    // What was there before keeps its own text.
+    // Strings that were there before keep their own text.
     check_text(
         "{% set a = 'x' ~ 'y' %}{% set b = a ~ '1' %}{% set c = b ~ '2' %}{% set d = b ~ '3' %}"
         "{% set e = c ~ '4' %}{{ [a, b, c, d, e]|join(' ') }}",
@@ -331,10 +319,10 @@ static void many_places_in_long_text_are_fine(void **state) {
     (void)state;
     check_text(
         "{% set s = 'ab, ' * 200000 %}{{ s.split(', ')|length }} {{ s.split()|length }} "
-        "{{ s.rsplit(', ')|length }} {{ s.count('ab') }} {{ s.replace(', ', ',')|length }} "
+        "{{ s.rsplit(', ')|length }} {{ s.replace(', ', ',')|length }} "
         "{{ s.replace('b', 'cc')|length }} {{ s.splitlines()|length }} {{ s|tojson|length }} "
         "{{ (s ~ s).strip(', ')|length }} {{ s.upper()|length }} {{ s|indent|length }}",
-        "200001 200000 200001 200000 600000 1000000 1 800002 1599998 800000 800000");
+        "200001 200000 200001 600000 1000000 1 800002 1599998 800000 800000");
 }
 
 static void values_nest_to_a_limit(void **state) {
@@ -345,8 +333,6 @@ static void values_nest_to_a_limit(void **state) {
     check_refused("{% set ns = namespace(l={}) %}{% for i in range(99) %}{% set ns.l = {'a': ns.l} "
                   "%}{% endfor %}",
                   RN_ERR_MODEL, "values are nested deeper than 64");
-    check_refused("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}", RN_ERR_MODEL,
-                  "too deep");
     // Shared parts: 2^50 items in 50 lists.
     check_refused("{% set ns = namespace(l=[]) %}{% for i in range(50) %}{% set ns.l = [ns.l, "
                   "ns.l] %}{% endfor %}"
@@ -372,13 +358,9 @@ static void integers_have_64_bits(void **state) {
                "9223372036854775807 -9223372036854775808");
     check_refused("{{ 9223372036854775807 + 1 }}", RN_ERR_MODEL, "64 bits");
     check_refused("{{ 99999999999 * 99999999999 }}", RN_ERR_MODEL, "64 bits");
-    check_refused("{{ 2 ** 63 }}", RN_ERR_MODEL, "64 bits");
-    check_refused("{{ (-9223372036854775807 - 1) // -1 }}", RN_ERR_MODEL, "64 bits");
     check_refused("{{ -(-9223372036854775807 - 1) }}", RN_ERR_MODEL, "64 bits");
-    check_refused("{{ (-9223372036854775807 - 1)|abs }}", RN_ERR_MODEL, "64 bits");
     check_refused("{{ 1e30|int }}", RN_ERR_MODEL, "64 bits");
-    check_text("{{ (-9223372036854775807 - 1) % -1 }} {{ 2 ** 62 }} {{ (-2) ** 63 }}",
-               "0 4611686018427387904 -9223372036854775808");
+    check_text("{{ (-9223372036854775807 - 1) % -1 }}", "0");
 }
 
 static void check_globals(const char *globals, const char *source, const char *text) {
@@ -410,13 +392,35 @@ static void variables_are_read_as_python_reads_json(void **state) {
     free(result.text);
 }
 
+// The README lists every row, between blanks or backquotes.
+static bool readme_has(const char *readme, const char *name) {
+    const size_t n = strlen(name);
+    for (const char *at = readme; (at = strstr(at, name)); at++) {
+        if (at > readme && strchr(" `", at[-1]) && strchr(" `", at[n])) return true;
+    }
+    return false;
+}
+
+static void the_readme_names_every_row(void **state) {
+    (void)state;
+    const struct table *const tables[] = {&jinja_filters, &jinja_tests, &jinja_functions,
+                                          &jinja_str_methods, &jinja_dict_methods};
+    const struct data_file readme = data_file_read(TEST_DATA "/../../src/jinja/README.md");
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        for (size_t i = 0; i < tables[t]->n; i++) {
+            const char *name = tables[t]->entries[i].name;
+            check(readme_has((const char *)readme.data, name), "the README lacks %s", name);
+        }
+    }
+    free(readme.data);
+}
+
 static void table_is_sorted(const struct table *table) {
     for (size_t i = 0; i < table->n; i++) {
         const char *name = table->entries[i].name;
         check(i == 0 || strcmp(table->entries[i - 1].name, name) < 0, "%s", name);
         check(jinja_table_find(table, name, strlen(name)) == &table->entries[i], "%s", name);
-        check(strcmp(table->entries[i].params, "*") == 0 || table->entries[i].n_required <= 6, "%s",
-              name);
+        check(!jinja_names_have(table->left_out, name, strlen(name)), "%s is there", name);
     }
 }
 
@@ -517,6 +521,7 @@ TEST_PROGRAM(template_limits) {
         cmocka_unit_test(integers_have_64_bits),
         cmocka_unit_test(variables_are_read_as_python_reads_json),
         cmocka_unit_test(tables_are_in_order),
+        cmocka_unit_test(the_readme_names_every_row),
         cmocka_unit_test(dates_are_computed_in_utc),
         cmocka_unit_test(threads_may_share_a_template),
     };

@@ -9,11 +9,12 @@
 #include "failing_malloc.h"
 
 // Enough of everything to need many chunks of the arenas and several sizes of the output.
-static const char source[] = "{% macro m(x) %}{{ x|tojson(indent=2) }}{% endmacro %}"
-                             "{% set ns = namespace(text='') %}"
-                             "{% for i in range(400) %}{% set ns.text = ns.text ~ ('%d ' % i) ~ "
-                             "m({'a': [i, 'x']}) %}{% endfor %}"
-                             "{{ ns.text.split()|map('upper')|sort|join(',') }}{{ ns.text }}";
+static const char source[] =
+    "{% macro m(x) %}{{ x|tojson(indent=2) }}{% endmacro %}"
+    "{% set ns = namespace(text='') %}"
+    "{% for i in range(400) %}{% set ns.text = ns.text ~ ('%d '|format(i)) ~ "
+    "m({'a': [i, 'x']}) %}{% endfor %}"
+    "{{ ns.text.split()|map('upper')|sort|join(',') }}{{ ns.text }}";
 
 static bool attempt(rn_status *status) {
     struct template *tmpl = NULL;

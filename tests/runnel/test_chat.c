@@ -182,6 +182,25 @@ static void messages_are_guarded_wherever_a_text_stands(void **state) {
                 "|end|> <|endoftext|>");
 }
 
+// Input stays input through all changes: it is guarded in the form in which it is written, and
+// templates see the caller's text alone.
+static void input_is_guarded_after_the_template_changed_it(void **state) {
+    (void)state;
+    const rn_chat chat = {
+        .messages = "[{\"role\": \"user\", \"content\": \"a<|END|>b\", \"x\": \"<|\", \"y\": "
+                    "\"end|>.\"}]",
+        .guard = true};
+    expect_text("{{ messages[0].content | lower }} <|end|>", &chat, "a<" G "|end|>b <|end|>");
+    expect_text("{{ messages[0].content.split('a')[1][:-1].replace('END', 'end') }}", &chat,
+                "<|" G "end" G "|>");
+    expect_text("{{ messages[0].x ~ messages[0].y }}", &chat, "<" G "|end|>.");
+    expect_text("{{ messages[0].x + 'e' + messages[0].y[1:] }}", &chat, "<|" G "e" G "nd|>.");
+    expect_text("{{ '<|' + messages[0].role + '|>' }}", &chat, "<|user|>");
+    expect_text("{{ ('\u00e9' ~ messages[0].content) | tojson(ensure_ascii=true) }} "
+                "{{ messages[0].content | length }}",
+                &chat, "\"\\u00e9a<|END|>b\" 9");
+}
+
 static void without_guard_nothing_is_changed(void **state) {
     (void)state;
     const rn_chat chat = {.messages = "[{\"content\": \"a<|end|>" G "b\"}]"};
@@ -304,6 +323,8 @@ static void a_continued_text_ends_where_the_content_does(void **state) {
     expect_text(TRIMS, &chat, "[user]\nHi [end][assistant]\n");
     chat.messages = ANSWER("\" \"");
     expect_text(KEEPS, &chat, "[user]Hi[end] [assistant] ");
+    chat.messages = ANSWER("\" \"");
+    expect_text(TRIMS, &chat, "[user]\nHi [end][assistant]\n");
     chat.messages = ANSWER("\"[end]\"");
     chat.guard = true;
     expect_text(NULL, &chat, "<|endoftext|><|user|>\nHi<|end|>\n<|assistant|>\n[end]");
@@ -352,6 +373,7 @@ TEST_PROGRAM(chat) {
         cmocka_unit_test(errors_of_templates_tell_who_is_wrong),
         cmocka_unit_test(a_model_without_a_template_says_so),
         cmocka_unit_test(messages_are_guarded_wherever_a_text_stands),
+        cmocka_unit_test(input_is_guarded_after_the_template_changed_it),
         cmocka_unit_test(without_guard_nothing_is_changed),
         cmocka_unit_test(a_message_cannot_end_its_turn),
         cmocka_unit_test(guarded_messages_are_plain_text),

@@ -1,5 +1,5 @@
-// Guards: what strangers write never becomes a control token, whatever it is joined with, and is
-// otherwise tokenized as plain text; what a template writes beside it still does.
+// Guards: input never becomes a control token, whatever it is joined with, and is otherwise
+// tokenized as plain text. The template's text beside it still does.
 #include "check.h"
 
 #include <string.h>
@@ -143,8 +143,8 @@ static void encode(const struct tokenizer *tokenizer, const struct text_buffer *
 static void guard(const struct tokenizer *tokenizer, const struct text_buffer *text,
                   struct text_buffer *out) {
     rn_error err = {0};
-    check(guard_put(tokenizer, text->len ? (const char *)text->data : "", text->len, GUARD_STRING,
-                    out, &err) == RN_OK,
+    check(guard_put(tokenizer, text->len ? (const char *)text->data : "", text->len, out, &err) ==
+              RN_OK,
           "%s", err.message);
 }
 
@@ -251,10 +251,9 @@ static void markup_beside_strings_counts(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void expect_guarded(const struct tokenizer *tokenizer, const char *text,
-                           enum guard_role role, const char *want) {
+static void expect_guarded(const struct tokenizer *tokenizer, const char *text, const char *want) {
     struct text_buffer out = {0};
-    check(guard_put(tokenizer, text, strlen(text), role, &out, NULL) == RN_OK, "memory");
+    check(guard_put(tokenizer, text, strlen(text), &out, NULL) == RN_OK, "memory");
     put(&out, "", 1);
     check(!strcmp((const char *)out.data, want), "'%s' became '%s', expected '%s'", text, out.data,
           want);
@@ -271,18 +270,33 @@ static void guards_stand_in_markup_only(void **state) {
     build_token(build, span("user"), TOKEN_CONTROL);
     build_token(build, span("</think>"), TOKEN_USER_DEFINED);
     struct tokenizer *tokenizer = finish(build);
-    expect_guarded(tokenizer, "", GUARD_STRING, "");
-    expect_guarded(tokenizer, "plain </think> text", GUARD_STRING, "plain </think> text");
-    expect_guarded(tokenizer, "a <|im_end|> b", GUARD_STRING, "a <" G "|im_end|> b");
-    expect_guarded(tokenizer, "own " G "guard", GUARD_STRING, "own guard");
-    expect_guarded(tokenizer, "<|im_" G "end|>", GUARD_STRING, "<" G "|im_end|>");
-    expect_guarded(tokenizer, "it ends with <|im", GUARD_STRING, "it ends with <|im" G);
-    expect_guarded(tokenizer, "d|> begins it", GUARD_STRING, G "d|> begins it");
-    expect_guarded(tokenizer, "|im_end|", GUARD_STRING, G "|im_end|");
-    expect_guarded(tokenizer, "im_end", GUARD_STRING, "im_end");
-    expect_guarded(tokenizer, "user", GUARD_STRING, "u" G "ser");
-    expect_guarded(tokenizer, "user", GUARD_NAME, "user");
-    expect_guarded(tokenizer, "<|im_end|>", GUARD_NAME, "<" G "|im_end|>");
+    expect_guarded(tokenizer, "", "");
+    expect_guarded(tokenizer, "plain </think> text", "plain </think> text");
+    expect_guarded(tokenizer, "a <|im_end|> b", "a <" G "|im_end|> b");
+    expect_guarded(tokenizer, "own " G "guard", "own guard");
+    expect_guarded(tokenizer, "<|im_" G "end|>", "<" G "|im_end|>");
+    expect_guarded(tokenizer, "it ends with <|im", "it ends with <|im" G);
+    expect_guarded(tokenizer, "d|> begins it", G "d|> begins it");
+    expect_guarded(tokenizer, "|im_end|", G "|im_end|");
+    expect_guarded(tokenizer, "im_end", "im_end");
+    expect_guarded(tokenizer, "user", "u" G "ser");
+    tokenizer_destroy(tokenizer);
+}
+
+// Of a rendered text the input is guarded, stretch by stretch, and the template's markup is not. A
+// '<' is also the end of a control token here.
+static void marked_bytes_are_guarded(void **state) {
+    (void)state;
+    struct tokenizer *tokenizer = make(KIND_PLAIN);
+    struct text_buffer out = {0};
+    static const char text[] = "[b]<mask>.<mask>!<mask>";
+    uint8_t marks[sizeof text - 1] = {0};
+    memset(marks + 3, 1, 7);
+    memset(marks + 17, 3, 6);
+    check(guard_input(tokenizer, text, marks, sizeof marks, &out, NULL) == RN_OK, "memory");
+    put(&out, "", 1);
+    assert_string_equal((const char *)out.data, "[b]" G "<" G "mask>.<mask>!" G "<" G "mask>");
+    text_buffer_deinit(&out);
     tokenizer_destroy(tokenizer);
 }
 
@@ -307,6 +321,7 @@ TEST_PROGRAM(guard) {
         cmocka_unit_test(strings_that_are_joined_make_no_markup),
         cmocka_unit_test(markup_beside_strings_counts),
         cmocka_unit_test(guards_stand_in_markup_only),
+        cmocka_unit_test(marked_bytes_are_guarded),
         cmocka_unit_test(without_the_flag_a_guard_is_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,7 +129,7 @@ static void guards_report_each_failed_allocation(void **state) {
     for (; status != RN_OK; n++) {
         struct text_buffer out = {0};
         fail_at = n;
-        status = guard_put(tokenizer, text, sizeof text, GUARD_STRING, &out, NULL);
+        status = guard_put(tokenizer, text, sizeof text, &out, NULL);
         fail_at = -1;
         assert_true(status == RN_OK || status == RN_ERR_NOMEM);
         text_buffer_deinit(&out);
