@@ -87,7 +87,7 @@ run inspect hostile.gguf --json
 expect "their JSON is sound" sh -c "'$JSONGET' tensors.0.name <out >/dev/null"
 
 # A folder with two shards, its weights all zero: the container, the files, and where each tensor is.
-data=$ROOT/tests/data/golden
+data=$DATA/golden
 mkdir folder
 cp "$data/llama/config.json" "$data/tokenizers/gpt-2/tokenizer.json" "$data/tokenizers/gpt-2/tokenizer_config.json" folder
 printf '{{ messages[0].content }}\nsecond line' >folder/chat_template.jinja
@@ -101,7 +101,7 @@ shard() {
         head -c "$bytes" /dev/zero
     } >"folder/model-0000$1-of-00002.safetensors"
 }
-whole=$(sed 's/"__metadata__":{[^}]*},//; s/ *$//' "$data/llama/model.safetensors.header")
+whole=$(sed 's/"__metadata__":{[^}]*},//; s/ *$//' <(tail -c +9 "$ROOT/tests/data/golden/llama/model.safetensors.head"))
 first=$(grep -o '"lm_head.weight":{[^}]*}' <<<"$whole")
 size=$(grep -o '[0-9]*\]}' <<<"$first" | tr -d ']}')
 rest=$(sed 's/"lm_head.weight":{[^}]*},//' <<<"$whole" | awk -v shift="$size" '{
