@@ -2,8 +2,8 @@
 # check looks at how long anything took.
 . "$(dirname "$0")/lib.sh"
 
-blocks=$ROOT/models/tale-20m-q4_k_m.gguf
-small=$ROOT/models/tale-1m-f16.gguf
+blocks=$MODELS/tale-20m-q4_k_m.gguf
+small=$MODELS/tale-1m-f16.gguf
 
 # near WHAT A B: the two numbers agree to six digits.
 near() {

@@ -1,6 +1,7 @@
 # Shared by the end-to-end scripts. The test runner sets BIN (the program), JSONGET and the other
-# helpers, ROOT (the sources), DATA (what tests read: tests/data and what the build makes), BUILD and SAN (the sanitizer, if any). Work happens in a temporary folder; a failed check is printed, and makes the
-# script fail at its end.
+# helpers, ROOT (the sources), BUILD, SAN (the sanitizer, if any), and DATA and MODELS: the files of
+# tests/data and models with those that the build makes beside them. Work happens in a temporary
+# folder; a failed check is printed, and makes the script fail at its end.
 # shellcheck shell=bash
 set -u
 for variable in "${!RUNNEL_@}"; do unset "$variable"; done
