@@ -120,7 +120,7 @@ static void line_draw(struct drawing *d, const char *text) {
         draw.n_dims++;
         text += used;
     }
-    if (!draw.n_dims || *text != '\n') die("%s:%d: no shape: %s", d->recipe, d->line, text);
+    if (!draw.n_dims || *text) die("%s:%d: no shape: %s", d->recipe, d->line, text);
     tensor_draw(d, &draw);
 }
 
@@ -136,7 +136,7 @@ static void line_raw(struct drawing *d, const char *text) {
         tensor_put(d, name, offset, &word, sizeof word);
         offset += sizeof word;
     }
-    if (*text != '\n') die("%s:%d: no word: %s", d->recipe, d->line, text);
+    if (*text) die("%s:%d: no word: %s", d->recipe, d->line, text);
 }
 
 static void line_take(struct drawing *d, const char *text) {
@@ -164,8 +164,10 @@ static void recipe_read(struct drawing *d) {
     char text[LINE_BYTES];
     FILE *file = must_open(d->recipe, "r");
     while (fgets(text, sizeof text, file)) {
+        char *end = strchr(text, '\n');
         d->line++;
-        if (!strchr(text, '\n')) die("%s:%d: the line is too long", d->recipe, d->line);
+        if (!end) die("%s:%d: the line is too long", d->recipe, d->line);
+        *end = 0;
         line_take(d, text);
     }
     fclose(file);
