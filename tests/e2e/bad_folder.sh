@@ -3,7 +3,7 @@
 # label: address
 . "$(dirname "$0")/lib.sh"
 
-golden=$ROOT/tests/data/golden
+golden=$DATA/golden
 
 # bounded WHAT: the last run needed at most 64 MB more than a run without a model, beside the files
 # themselves. Sanitizers have memory of their own, so there it is not measured.

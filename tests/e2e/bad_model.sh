@@ -86,6 +86,6 @@ cp "$TINY" nan.gguf
 head -c "$(json out tensors.$i.bytes)" /dev/zero | tr '\0' '\377' |
     dd of=nan.gguf bs=1 seek="$(json out tensors.$i.offset)" conv=notrunc status=none
 refused 1 "nan.gguf: the model gave no finite logit at position 3$" run -m nan.gguf --prompt-ids 1,2,3 -q
-head -c 2000 "$ROOT/models/val.txt" >text
+head -c 2000 "$MODELS/val.txt" >text
 refused 1 "nan.gguf: the loss is not finite at position 0 of chunk 1$" eval -m nan.gguf --loss text --chunk 16
 finish

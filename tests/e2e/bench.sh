@@ -2,7 +2,7 @@
 # well by Ctrl-C. Figures, printers, plots, options and measurements are tested in tests/app.
 . "$(dirname "$0")/lib.sh"
 
-small=$ROOT/models/tale-1m-f16.gguf
+small=$MODELS/tale-1m-f16.gguf
 
 run bench --help
 equal "--help exits 0" 0 "$code"

@@ -188,7 +188,7 @@ equal "and shown once, too" 1 "$(grep -c /exit out)"
 
 # A name of a model cannot drive the terminal.
 evil=$(printf 'e\033[31mvil\nname.gguf')
-cp "$ROOT/models/tale-1m-f16.gguf" "$evil"
+cp "$MODELS/tale-1m-f16.gguf" "$evil"
 talk -m "$evil" -n 4 <<'STEPS'
 expect e\\x1b[31mvil\\nname.gguf, 
 expect > 

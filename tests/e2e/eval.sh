@@ -1,6 +1,6 @@
 # `runnel eval`: the measure's definition on short texts; the whole val.txt is eval_long's.
 . "$(dirname "$0")/lib.sh"
-head -c 3000 "$ROOT/models/val.txt" >text
+head -c 3000 "$MODELS/val.txt" >text
 
 run eval --loss text --chunk 64 --chunks 3 --json
 equal "eval exits 0" 0 "$code"

@@ -5,7 +5,7 @@
 
 # near FILE EXPECTED
 near() {
-    run eval -m "$1" --loss "$ROOT/models/val.txt" --chunks 12 --json
+    run eval -m "$1" --loss "$MODELS/val.txt" --chunks 12 --json
     equal "$1: exit" 0 "$code"
     equal "$1: chunks" 12 "$(json out chunks)"
     equal "$1: tokens" $((12 * 1023)) "$(json out tokens)"
@@ -14,6 +14,6 @@ near() {
     echo "$(basename "$1"): loss $loss, expected $2, $(json out tokens_per_second) tokens/s"
     expect "$1: loss $loss is $2" awk -v a="$loss" -v b="$2" 'BEGIN { exit !(a - b < 1e-6 && b - a < 1e-6) }'
 }
-near "$ROOT/models/tale-20m-q8_0.gguf" 0.4358680
-near "$ROOT/models/tale-20m-q4_k_m.gguf" 0.4356514
+near "$MODELS/tale-20m-q8_0.gguf" 0.4358680
+near "$MODELS/tale-20m-q4_k_m.gguf" 0.4356514
 finish

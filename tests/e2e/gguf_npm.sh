@@ -11,8 +11,8 @@ elif [ ! -d "$npm/node_modules/@huggingface/gguf" ]; then
     exit 77
 fi
 
-for kind in models tests/data/golden tests/data/tokenizers; do
-    mapfile -t files < <(find "$ROOT/$kind" -name '*.gguf' | sort)
+for kind in "$MODELS" "$DATA/golden" "$DATA/tokenizers"; do
+    mapfile -t files < <(find -L "$kind" -name '*.gguf' | sort)
     expect "$kind has GGUF files" [ "${#files[@]}" -gt 0 ]
     expect "$kind read alike" node "$npm/gguf_check.mjs" "$BIN" "${files[@]}"
 done

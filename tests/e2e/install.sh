@@ -38,7 +38,7 @@ equal "pkg-config knows the version" 0.1.0 "$(pkg-config --modversion runnel)"
 read -ra flags <<<"$(pkg-config --cflags --libs runnel)"
 expect "pkg-config names the headers" grep -q "/include\b" <<<"${flags[*]}"
 expect "a program builds with it" "${CC:-cc}" "$ROOT/examples/streams.c" "${flags[@]}" -pthread -o streams
-LD_LIBRARY_PATH=$prefix/lib ./streams "$ROOT/models/tale-1m-f16.gguf" >out 2>err
+LD_LIBRARY_PATH=$prefix/lib ./streams "$MODELS/tale-1m-f16.gguf" >out 2>err
 equal "and runs" 0 $?
 expect "with text" grep -q '^\[1\] ' out
 equal "without complaint" "" "$(cat err)"

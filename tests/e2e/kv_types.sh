@@ -1,7 +1,7 @@
 # What the coarser formats of the KV cache cost: memory per token, and the perplexity of the embedded model.
 . "$(dirname "$0")/lib.sh"
 
-run inspect "$ROOT/models/tale-20m-q8_0.gguf" --json
+run inspect "$MODELS/tale-20m-q8_0.gguf" --json
 equal "inspect exits 0" 0 "$code"
 # 7 layers, 2 heads of 64 for keys and for values
 equal "f16: two bytes an element" $((7 * 2 * 2 * 64 * 2)) "$(json out memory.f16.kv_token_bytes)"
@@ -13,7 +13,7 @@ equal "int4: half a byte, and a scale per 32" $((7 * 2 * 2 * (32 + 4))) "$(json 
 
 # perplexity TYPE: of the beginning of the validation text
 perplexity() {
-    run eval -m "$ROOT/models/tale-20m-q8_0.gguf" --loss "$ROOT/models/val.txt" --chunks 3 --json --kv-type "$1"
+    run eval -m "$MODELS/tale-20m-q8_0.gguf" --loss "$MODELS/val.txt" --chunks 3 --json --kv-type "$1"
     equal "$1: exit" 0 "$code"
     json out perplexity
 }

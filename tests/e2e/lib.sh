@@ -1,13 +1,14 @@
 # Shared by the end-to-end scripts. The test runner sets BIN (the program), JSONGET and the other
-# helpers, ROOT (the sources), BUILD and SAN (the sanitizer, if any). Work happens in a temporary folder; a failed check is printed, and makes the
-# script fail at its end.
+# helpers, ROOT (the sources), BUILD, SAN (the sanitizer, if any), and DATA and MODELS: the files of
+# tests/data and models with those that the build makes beside them. Work happens in a temporary
+# folder; a failed check is printed, and makes the script fail at its end.
 # shellcheck shell=bash
 set -u
 for variable in "${!RUNNEL_@}"; do unset "$variable"; done
 unset NO_COLOR
 export LC_ALL=C.UTF-8
-export TINY=$ROOT/tests/data/golden/llama/model.gguf
-export VOCAB=$ROOT/tests/data/tokenizers/gpt-2/vocab.gguf
+export TINY=$DATA/golden/llama/model.gguf
+export VOCAB=$DATA/tokenizers/gpt-2/vocab.gguf
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1

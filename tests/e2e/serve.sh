@@ -153,7 +153,7 @@ runner=(timeout 60)
 echo junk >junk
 # shellcheck disable=SC2016  # Jinja, not the shell
 echo '{% for %}' >broken.jinja
-head -c 1000000 "$ROOT/models/tale-20m-q8_0.gguf" >cut.gguf
+head -c 1000000 "$MODELS/tale-20m-q8_0.gguf" >cut.gguf
 printf 'prot = 1\n' >bad.conf
 refused 2 "--port: '99999' is not a whole number from 0 to 65535" serve --port 99999
 refused 2 "--host 0.0.0.0: others than this machine could connect, so --api-key" serve --host 0.0.0.0

@@ -2,7 +2,7 @@
 # takes its options from a file, and its unit is one that systemd takes.
 . "$(dirname "$0")/lib.sh"
 
-printf 'port = 0\nmodel = %s\nthreads = 1\nquiet = yes\n' "$ROOT/models/tale-1m-f16.gguf" >serve.conf
+printf 'port = 0\nmodel = %s\nthreads = 1\nquiet = yes\n' "$MODELS/tale-1m-f16.gguf" >serve.conf
 # shellcheck disable=SC2154  # the test runner sets NOTIFIED
 for socket in "$work/notify" "@runnel-test-$$"; do
     "$NOTIFIED" "$socket" "$BIN" serve --config serve.conf >out 2>err

@@ -2,7 +2,7 @@
 # much. What clients of the server see of it is in tests/npm/metrics.mjs.
 . "$(dirname "$0")/lib.sh"
 runner=(timeout 60) # a server that is not refused would not end
-draft=$ROOT/models/tale-1m-f16.gguf
+draft=$MODELS/tale-1m-f16.gguf
 ids=511,1,47,78,287,433,72,298,0,1,358,259,456,290,78,335,11,325,272,495,74,259
 
 # Options.
@@ -47,11 +47,11 @@ done
 refused 2 "--draft: 16: No such file or directory; how many tokens a draft has is --draft-max" run -p a --draft 16
 run run -p a -n 1 --draft /nonexistent.gguf --speculate off -q
 equal "a draft that is not wanted is not opened" 0 "$code"
-run run -p a -n 2 --draft "$ROOT/models/tale-20m-q8_0.gguf" --seed 1
+run run -p a -n 2 --draft "$MODELS/tale-20m-q8_0.gguf" --seed 1
 equal "a draft as large as the model goes on" 0 "$code"
 expect "with a warning" grep -q \
     "^runnel: warning: the draft model .*tale-20m-q8_0.gguf has 21.8 MB of weights, and tale-20m-q8_0 (embedded) has 21.8 MB" err
-run run -p a -n 2 --draft "$ROOT/models/tale-20m-q8_0.gguf" --seed 1 -q
+run run -p a -n 2 --draft "$MODELS/tale-20m-q8_0.gguf" --seed 1 -q
 equal "which -q leaves out" "" "$(cat err)"
 
 # answer OPTION...: one run of the story model; leaves out.
@@ -69,7 +69,7 @@ while read -r -a sampling; do
     cp out plain
     equal "${sampling[*]}: nothing is drafted" 0/null "$(json out draft_tokens)/$(json out draft_speedup)"
     for how in "" "--draft $draft --draft-min 4" "--draft none --draft-min 8" \
-        "--draft $ROOT/models/tale-20m-q8_0.gguf --draft-max 3 --draft-min 3"; do
+        "--draft $MODELS/tale-20m-q8_0.gguf --draft-max 3 --draft-min 3"; do
         # shellcheck disable=SC2086  # options
         answer $how
         equal "${sampling[*]}, $how: ids" "$(json plain ids)" "$(json out ids)"
@@ -91,7 +91,7 @@ END
 expect "drafts were verified: $drafted" test "$drafted" -gt 500
 expect "and accepted: $accepted" test "$accepted" -gt 300
 sampling=(-p "$story" --chat --temp 0)
-answer --draft "$ROOT/models/tale-20m-q8_0.gguf" --speculate model --draft-min 3 --draft-max 3
+answer --draft "$MODELS/tale-20m-q8_0.gguf" --speculate model --draft-min 3 --draft-max 3
 equal "a model drafts for itself what it will say" "$(json out draft_tokens)" "$(json out accepted_tokens)"
 sampling=(-m "$TINY" --prompt-ids "$ids" --seed 4 --ignore-eos)
 answer --speculate off

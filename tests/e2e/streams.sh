@@ -6,7 +6,7 @@
 told() { sed -n "s/^\[$2\] //p" "$1" | grep -v ' tokens, first after ' | tr -d '\n'; }
 
 for i in 1 2; do
-    "$STREAMS" "$ROOT/models/tale-1m-f16.gguf" >"out$i" 2>"err$i"
+    "$STREAMS" "$MODELS/tale-1m-f16.gguf" >"out$i" 2>"err$i"
     equal "run $i succeeds" 0 $?
     equal "run $i complains about nothing" "" "$(cat "err$i")"
     equal "run $i: four streams end" 4 "$(grep -c ' tokens, first after ' "out$i")"

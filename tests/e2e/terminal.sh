@@ -21,7 +21,7 @@ on_terminal "'$BIN' run -p \"\$(printf 'a\\033[31mb')\" -n 1 --color never"
 expect "control characters do not reach the terminal" sh -c "! grep -qF '$escape' out"
 
 # A file's memory is said before it is loaded: on a terminal, and to those who want to hear.
-model=$ROOT/models/tale-20m-q8_0.gguf
+model=$MODELS/tale-20m-q8_0.gguf
 on_terminal "'$BIN' run -m '$model' -p 'Once upon a time' -n 2 --kv-memory 16p --color never"
 expect "memory is said first: $(head -n 1 out)" sh -c "head -n 1 out | grep -q \
     '^  memory: weights 21.8 MB, KV 1.8 MB of .* free: 512 tokens of f16 (3.6 kB each)\$'"
@@ -37,7 +37,7 @@ done
 
 # The progress bar keeps to one line. It shows itself only when there is time to see it, so the work
 # grows until it does.
-head -c 200000 "$ROOT/models/val.txt" >text
+head -c 200000 "$MODELS/val.txt" >text
 chunks=8
 for columns in 20 40 80; do
     while :; do
@@ -59,7 +59,7 @@ for columns in 80 120 200; do
     expect "$columns columns: with what matters" grep -q '^| model .* test | .* t/s | .* of B |' out
     expect "$columns columns: a bar" grep -q '^measuring .* 0%$' out
 done
-small=$ROOT/models/tale-1m-f16.gguf
+small=$MODELS/tale-1m-f16.gguf
 for columns in 60 80 200; do
     script -qec "stty cols $columns; '$BIN' bench -m '$small' --batch 1,2 -p 64 -n 4 --color never" /dev/null </dev/null |
         tr '\r' '\n' >wide

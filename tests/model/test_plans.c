@@ -175,12 +175,9 @@ static void folders_give_the_pinned_plans(void **state) {
     size_t index;
     json_array_foreach(list, index, entry) {
         const char *name = json_string_value(json_object_get(entry, "name"));
-        const struct data_folder folder = golden_folder_begin(name, "spm");
-        const struct data_file file = golden_safetensors(name);
+        const struct data_folder folder = golden_folder_make(name, "spm");
         struct weights *weights;
         rn_error err = {0};
-        data_file_write(folder.path, "model.safetensors", file.data, file.size);
-        free(file.data);
         check(model_weights_open(folder.path, &weights, &err) == RN_OK, "%s", err.message);
         check_pinned(name, weights, true);
         data_folder_remove(&folder);

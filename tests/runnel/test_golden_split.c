@@ -1,6 +1,6 @@
 // A model in several files is the same model: a split GGUF opened by any of its parts, and a folder
 // with two shards, give the bits that one file gives.
-#include "gguf_writer.h"
+#include "gguf_copy.h"
 #include "golden.h"
 
 static void generate(struct golden *g, struct golden_run *run) {
@@ -12,18 +12,6 @@ static void generate(struct golden *g, struct golden_run *run) {
 
 // ---------------------------------------------------------------- GGUF
 
-static void copy_meta(struct writer *writer, const struct meta_view *meta) {
-    if (meta->type == META_STRING) {
-        writer_kv(writer, meta->key, WRITER_STRING, NULL, 0);
-        writer_put_string(&writer->kv, (const char *)meta->data, meta->bytes);
-    } else if (meta->type == META_ARRAY) {
-        writer_kv_array(writer, meta->key, meta->item_type, meta->count);
-        writer_put(&writer->kv, meta->data, meta->bytes);
-    } else {
-        writer_kv(writer, meta->key, meta->type, meta->data, meta->bytes);
-    }
-}
-
 // The first part has the metadata and no tensors, as one way to split writes it; the others have
 // turns of the tensors.
 static void write_part(const struct weights *gguf, int part, int n_parts, const char *folder) {
@@ -32,7 +20,7 @@ static void write_part(const struct weights *gguf, int part, int n_parts, const 
     const int32_t tensors = weights_tensor_count(gguf);
     if (part == 0)
         for (int i = 0; i < weights_meta_count(gguf); i++)
-            copy_meta(&writer, weights_meta_at(gguf, i));
+            writer_kv_copy(&writer, weights_meta_at(gguf, i));
     writer_kv(&writer, "split.no", WRITER_U16, &no, sizeof no);
     writer_kv(&writer, "split.count", WRITER_U16, &count, sizeof count);
     writer_kv(&writer, "split.tensors.count", WRITER_I32, &tensors, sizeof tensors);
