@@ -16,8 +16,8 @@
 // Marks are sets of these.
 enum {
     MARK_INPUT = 1,
-    MARK_END = 2, // the end of the message to be continued: its last character that is no blank,
-                  // and the blanks behind it
+    MARK_END = 0x10, // the end of the message to be continued: its last character that is no
+                     // blank, and the blanks behind it
 };
 
 struct rn_chat_template {
@@ -70,12 +70,12 @@ static struct value *final_text(struct value message) {
     return text;
 }
 
-// Marks the end of a copy of the text. One without a character that could be marked gets an 'x' for
-// it, and *is_made says so.
+// Marks the end of a copy of the text. *is_made asks for an 'x' as its end; a text without another
+// character gets one, too.
 static rn_status mark_end(struct render *r, struct value *text, bool *is_made) {
     const struct str *const s = text->s;
     size_t from = s->len - chars_blank_suffix(s->data, s->len);
-    *is_made = from == 0;
+    *is_made = *is_made || from == 0;
     if (*is_made)
         from = s->len;
     else
@@ -106,11 +106,16 @@ static rn_status mark_final(struct render *r, struct value messages, bool *is_ma
     return mark_end(r, text, is_made);
 }
 
-// Ends the text behind the last byte that is marked as the end, as the template would have ended
-// the content; or before it, where it was made.
+// Behind the last byte that is marked as the end, where the template would have ended the content;
+// 0: there is none.
+static size_t end_find(const uint8_t *marks, size_t len) {
+    while (len > 0 && !(marks[len - 1] & MARK_END)) len--;
+    return len;
+}
+
+// Ends the text where the content ends.
 static rn_status cut(char *text, const uint8_t *marks, size_t *len, bool is_made, rn_error *err) {
-    size_t end = *len;
-    while (end > 0 && !(marks[end - 1] & MARK_END)) end--;
+    const size_t end = end_find(marks, *len);
     if (end == 0)
         return err_set(err, RN_ERR_ARG,
                        "messages: the last one cannot be continued, the template does not write "
@@ -158,8 +163,8 @@ static rn_status set_token(struct render *r, const rn_model *model, const char *
     return template_set_text(r, name, text.data, text.len);
 }
 
-// Sets everything that the template sees. Absent tools and documents are none, as templates expect, and not
-// undefined. The caller's variables come after the defaults that they may replace.
+// Sets everything that the template sees. Absent tools and documents are none, as templates expect,
+// and not undefined. The caller's variables come after the defaults that they may replace.
 static rn_status set_globals(struct render *r, const rn_model *model, const rn_chat *chat,
                              bool *is_made, rn_error *err) {
     const struct tokenizer *const tokenizer = tools_tokenizer(model);
@@ -197,6 +202,18 @@ static rn_status guard(const rn_model *model, char **text, const uint8_t *marks,
     return RN_OK;
 }
 
+static rn_status render(const rn_chat_template *tmpl, const rn_chat *chat, bool *is_made,
+                        char **text, uint8_t **marks, size_t *len, rn_error *err) {
+    struct render *const r = template_begin(tmpl->tmpl, NULL, chat->now, err);
+    if (!r) return RN_ERR_NOMEM;
+    rn_status status = set_globals(r, tmpl->model, chat, is_made, err);
+    const bool is_set = !status;
+    if (is_set) status = template_run(r, text, marks, len);
+    if (status && (is_set || status == RN_ERR_MODEL)) prefix_error(tmpl, err);
+    template_end(r);
+    return status;
+}
+
 rn_status rn_chat_render(const rn_chat_template *tmpl, const rn_chat *chat, char **text,
                          size_t *len, rn_error *err) {
     *text = NULL;
@@ -204,15 +221,18 @@ rn_status rn_chat_render(const rn_chat_template *tmpl, const rn_chat *chat, char
     if (chat->continue_final && chat->add_generation_prompt)
         return err_set(err, RN_ERR_ARG,
                        "a message cannot be continued and a new turn opened at the same time");
-    struct render *const r = template_begin(tmpl->tmpl, NULL, chat->now, err);
-    if (!r) return RN_ERR_NOMEM;
     uint8_t *marks = NULL;
     bool is_made = false;
-    rn_status status = set_globals(r, tmpl->model, chat, &is_made, err);
-    const bool is_set = !status;
-    if (is_set) status = template_run(r, text, &marks, len);
-    if (status && (is_set || status == RN_ERR_MODEL)) prefix_error(tmpl, err);
-    template_end(r);
+    rn_status status = render(tmpl, chat, &is_made, text, &marks, len, err);
+    // A template that drops the end of the content, as of "</think>", may still write what follows.
+    if (!status && chat->continue_final && !is_made && end_find(marks, *len) == 0) {
+        free(*text);
+        free(marks);
+        *text = NULL;
+        marks = NULL;
+        is_made = true;
+        status = render(tmpl, chat, &is_made, text, &marks, len, err);
+    }
     if (!status && chat->continue_final) status = cut(*text, marks, len, is_made, err);
     if (!status && chat->guard) status = guard(tmpl->model, text, marks, len, err);
     free(marks);

@@ -1,14 +1,11 @@
-// The filter format, with %s, %d and %%, and the method, with {}, {0}, {name} and the form :d.
+// The filter format, with %s, %d and %%, and the method, with {}, {name} and the form :d.
 // Every other form is an error.
-#include <math.h>
 #include <string.h>
 
-#include "jinja/number.h"
 #include "jinja/render.h"
 #include "jinja/text.h"
 
 static void print_integer(struct render *r, struct value v) {
-    if (v.kind == V_FLOAT && fabs(v.f) < 0x1p63) v = value_int((int64_t)v.f);
     if (!is_int(v)) jinja_fail(r, "the format wants an integer, not '%s'", jinja_type_name(v));
     jinja_print(r, value_int(int_of(v)));
 }
@@ -46,23 +43,20 @@ struct value jinja_percent(struct render *r, const struct str *format, const str
     return jinja_take(r, mark);
 }
 
-// The argument that a field names. *next: of the fields without a name.
+// The argument that a field names; one without a name takes the next.
 static struct value field_value(struct render *r, const struct args *args, const char *name,
-                                size_t len, int64_t *next) {
-    int64_t i = -1;
-    if (len == 0 && *next >= 0) i = (*next)++;
-    if (len && number_parse_int(name, len, &i) == NUMBER_OK && *next <= 0) *next = -1;
-    if (i >= 0 && (uint64_t)i < args->n_pos && (len == 0) == (*next > 0)) return args->pos[i];
+                                size_t len, size_t *next) {
     const struct str key = {.data = name, .len = len};
-    for (size_t k = 0; k < args->n_named; k++) {
-        if (str_same(args->named[k].name, &key)) return args->named[k].value;
+    if (len == 0 && *next < args->n_pos) return args->pos[(*next)++];
+    for (size_t i = 0; i < args->n_named; i++) {
+        if (str_same(args->named[i].name, &key)) return args->named[i].value;
     }
     jinja_fail(r, "format: there is no argument '%.*s', or its form is not supported",
                len > 80 ? 80 : (int)len, name);
 }
 
 static void field_print(struct render *r, const struct args *args, const char *field, size_t len,
-                        int64_t *next) {
+                        size_t *next) {
     const char *colon = memchr(field, ':', len);
     const size_t name_len = colon ? (size_t)(colon - field) : len;
     const bool is_integer = colon && len - name_len == 2 && colon[1] == 'd';
@@ -79,7 +73,7 @@ static void field_print(struct render *r, const struct args *args, const char *f
 
 struct value jinja_format(struct render *r, const struct str *format, const struct args *args) {
     const size_t mark = r->out_len;
-    int64_t next = 0;
+    size_t next = 0;
     jinja_work_chars(r, format->len);
     for (size_t at = 0; at < format->len;) {
         const size_t end = plain_end(format, at, "{}");

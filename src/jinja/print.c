@@ -26,6 +26,7 @@ static void print_char_repr(struct render *r, int32_t cp, uint8_t mark) {
 static void print_str_repr(struct render *r, const struct str *s) {
     const bool has_single = s->len && memchr(s->data, '\'', s->len);
     const char quote = has_single && !memchr(s->data, '"', s->len) ? '"' : '\'';
+    const size_t start = r->out_len;
     size_t from = 0, n;
     jinja_write(r, &quote, 1);
     jinja_work_chars(r, s->len);
@@ -38,6 +39,7 @@ static void print_str_repr(struct render *r, const struct str *s) {
     }
     jinja_write_str(r, s, from, s->len);
     jinja_write(r, &quote, 1);
+    for (size_t i = start; s->marks && i < r->out_len; i++) r->marks[i] &= 0x0f; // see template.h
 }
 
 static void print_seq(struct render *r, const struct seq *q) {

@@ -36,7 +36,9 @@ struct render *template_begin(const struct template *tmpl, const struct template
 void template_end(struct render *r);
 
 // JSON text to a value (value.h); the text outlives the render. Each byte of its strings carries
-// the mark (0: none), and so does what the template makes of it. `what` names the text in errors,
+// the mark (0: none), and so does what the template makes of it. Strings that are printed inside of
+// a list or dictionary keep the mark's low four bits alone, as they are not written as they are.
+// `what` names the text in errors,
 // which are RN_ERR_ARG: "messages: offset 17: expected ':'".
 rn_status template_read(struct render *r, const char *what, const char *json, size_t len,
                         uint8_t mark, struct value *out);

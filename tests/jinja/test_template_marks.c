@@ -8,7 +8,7 @@
 #include "jinja/template.h"
 #include "jinja/value.h"
 
-enum { MARK = 1, OTHER = 4 };
+enum { MARK = 1, OTHER = 0x10 }; // OTHER is lost in lists
 
 static const char variables[] =
     "{\"s\": \"ab c\", \"u\": \"\\u00dfX\", \"l\": [\"x\", \"y z\"], \"n\": 12, \"key!\": \"v\","
@@ -75,6 +75,7 @@ static void every_operation_keeps_marks(void **state) {
         {"{{ ('a\\n' ~ s)|indent(1) }}.{{ s * 2 }}", "a\n [ab c].[ab cab c]"},
         {"{{ '<'|safe + s + '>' }}", "<[ab c]&gt;"},
         {"{{ s == 'ab c' }} {{ 'b c' in s }} {{ s|length }} {{ all.role }}", "True True 4 user"},
+        {"{{ [ended] }}.{{ [ended]|tojson }}", "['[ab c]'].[\"[ab ^c]\"]"},
         {"{{ ended|upper }}.{{ ended[:-1] ~ ended[-1] }}.{{ s }}", "[AB ^C].[ab ^c].[ab c]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -325,6 +325,9 @@ static void a_continued_text_ends_where_the_content_does(void **state) {
     expect_text(KEEPS, &chat, "[user]Hi[end] [assistant] ");
     chat.messages = ANSWER("\" \"");
     expect_text(TRIMS, &chat, "[user]\nHi [end][assistant]\n");
+    chat.messages = ANSWER("\"<think>hm</think>\"");
+    expect_text("{% for m in messages %}[{{ m.content.split('</think>')[-1] }}]{% endfor %}", &chat,
+                "[Hi][");
     chat.messages = ANSWER("\"[end]\"");
     chat.guard = true;
     expect_text(NULL, &chat, "<|endoftext|><|user|>\nHi<|end|>\n<|assistant|>\n[end]");
@@ -357,6 +360,7 @@ static void what_cannot_be_continued_is_refused(void **state) {
     expect_error(KEEPS, &chat, RN_ERR_ARG, "there is none");
     chat.messages = ANSWER("\"x\"");
     expect_error("{{ messages[0].content }}", &chat, RN_ERR_ARG, "cannot be continued");
+    expect_error("{{ messages }}", &chat, RN_ERR_ARG, "cannot be continued");
     chat.add_generation_prompt = true;
     expect_error(KEEPS, &chat, RN_ERR_ARG, "new turn");
 }
