@@ -8,7 +8,7 @@
 #include "engine/price/price.h"
 #include "spec_world.h"
 
-enum { SIM_FEW = 4, SIM_STEP_ROWS = 32, SIM_DECLINED = 16, SIM_UNASKED = 7 };
+enum { SIM_FEW = 4, SIM_STEP_ROWS = 32, SIM_DECLINED = 16, SIM_UNASKED = 3 };
 
 // SIM_ORACLE knows the true costs of the moment and the true rates of the sources; its own steps
 // are not learned from.

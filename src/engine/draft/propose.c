@@ -8,7 +8,7 @@
 
 enum {
     DECLINED_SOME = 16, // steps in a row without a draft, after which drafters are asked rarely
-    UNASKED_SOME = 7,   // steps between two in which they are asked then
+    UNASKED_SOME = 3,   // steps between two in which they are asked then
 };
 
 // ---------------------------------------------------------------- costs
