@@ -8,7 +8,7 @@
 #include "engine/price/price.h"
 #include "spec_world.h"
 
-enum { SIM_FEW = 4, SIM_STEP_ROWS = 32, SIM_DECLINED = 16, SIM_UNASKED = 7 };
+enum { SIM_FEW = 4, SIM_STEP_ROWS = 32 };
 
 // SIM_ORACLE knows the true costs of the moment and the true rates of the sources; its own steps
 // are not learned from.
@@ -21,7 +21,6 @@ struct sim {
     struct price price, draft_price;
     struct spec_control control;
     struct spec_rates known[WORLD_STREAMS];
-    int declined, unasked;
     // of the step at hand
     struct sim_stream {
         struct world_offer offer[RN_DRAFTER_COUNT];
@@ -140,17 +139,6 @@ static void sim_bid(struct sim *sim, int stream) {
     }
 }
 
-// As propose.c: where nothing was drafted for a while, drafters are asked rarely.
-static bool sim_asks(struct sim *sim) {
-    if (sim->mode != SIM_CONTROLLER) return sim->mode == SIM_ORACLE;
-    if (sim->declined < SIM_DECLINED || sim->unasked == SIM_UNASKED) {
-        sim->unasked = 0;
-        return true;
-    }
-    sim->unasked++;
-    return false;
-}
-
 static void sim_choose(struct sim *sim) {
     const int n_streams = sim->world.n_streams;
     sim->max_rows = n_streams * WORLD_DRAFT_MOST;
@@ -167,7 +155,6 @@ static void sim_choose(struct sim *sim) {
     for (int i = 0; i < n_streams; i++)
         if (sim->stream[i].bid >= 0) sim->stream[i].n = sim->bid[sim->stream[i].bid].n;
     for (int i = 0; i < n_streams; i++) sim->rows += sim->stream[i].n;
-    sim->declined = sim->rows > 0 ? 0 : sim->declined + 1;
 }
 
 // --- the step ---
@@ -218,7 +205,7 @@ static void sim_step(struct sim *sim) {
     spec_step_begin(&sim->control);
     sim->n_bid = sim->rows = 0;
     for (int i = 0; i < world->n_streams; i++) sim->stream[i] = (struct sim_stream){.bid = -1};
-    if (sim_asks(sim)) {
+    if (sim->mode != SIM_NONE) {
         ns += world->n_streams * world->machine->ask_ns;
         sim_choose(sim);
         ns += sim_draft(sim);

@@ -52,7 +52,6 @@ struct draft {
     int draft_max, draft_min;
     int max_rows; // of drafts, in a step
     char names[64];
-    int declined, unasked; // steps in a row
     // --- of the step at hand ---
     struct spec_bid *bid;     // [max_seqs]
     struct seq_work **bidder; // [max_seqs] the works that they are of

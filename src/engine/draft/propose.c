@@ -6,11 +6,6 @@
 #include "engine/draft/draft.h"
 #include "text/tokenizer.h"
 
-enum {
-    DECLINED_SOME = 16, // steps in a row without a draft, after which drafters are asked rarely
-    UNASKED_SOME = 7,   // steps between two in which they are asked then
-};
-
 // ---------------------------------------------------------------- costs
 
 // The step's expected time with rows of drafts; 0: nothing was measured. Every draft row is taken
@@ -224,17 +219,6 @@ static bool drafts_at_all(const struct seq_work *work) {
     return work->samples && work->seq->draft && seq_is_stream(work->seq) && work->seq->n_steps == 0;
 }
 
-// Asking takes a microsecond for each stream. Where nothing was drafted for a while, as with many
-// streams at a time, drafters are asked every few steps only.
-static bool is_asked(struct draft *draft) {
-    if (draft->declined < DECLINED_SOME || draft->unasked == UNASKED_SOME) {
-        draft->unasked = 0;
-        return true;
-    }
-    draft->unasked++;
-    return false;
-}
-
 // The bids become drafts behind the tokens of their sequences; returns the rows of all drafts.
 static int place_drafts(struct draft *draft) {
     int rows = 0;
@@ -257,14 +241,12 @@ double draft_propose(struct draft *draft, const struct draft_step *step) {
         n_again += step->work[i].n_again;
     }
     if (n_streams == 0 || !costs_init(draft, step->shape, n_streams, n_again, &costs)) return 1;
-    if (!is_asked(draft)) return 1;
     for (int i = 0; i < step->n_work; i++)
         if (drafts_at_all(&step->work[i])) bid_add(draft, step->shape, &step->work[i], &costs);
     if (draft->n_bid == 0) return 1;
     spec_choose(draft->bid, draft->n_bid, &costs);
     make_drafts(draft);
     const int rows = place_drafts(draft);
-    draft->declined = rows > 0 ? 0 : draft->declined + 1;
     if (rows == 0) return 1;
     shape_again(draft->host.plan, step);
     return draft->verify_ns[0] / draft->verify_ns[rows];

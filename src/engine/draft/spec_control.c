@@ -1,8 +1,8 @@
 // Draft lengths by expected tokens per second. A draft is a prefix of what a source has, so its
 // tokens gain rate, rate^2, ...: less and less. The best lengths for a number of rows are those
 // that take the largest gains first, over all sequences. That is walked from no rows to all there
-// is room for: the cost of verifying has steps, so every number of rows is looked at. Sequences
-// that cost more than rows are walked with and without.
+// is room for: the cost of verifying has steps, so every number of rows is looked at. A drafter
+// that takes time costs more than its rows: it is walked with and without.
 //
 // Called by the step's thread alone; arithmetic only, a microsecond or two for one sequence.
 #include "engine/draft/spec_control.h"
@@ -13,7 +13,7 @@
 
 enum {
     LEAN_PRIOR = 4,   // tokens that the prior weighs as
-    LEAN_ALL = 5,     // tokens that the rate of all weighs as
+    LEAN_ALL = 8,     // tokens that the rate of all weighs as
     FADE_STEPS = 256, // without a token, after which counts weigh half
     SETUP_PART = 4,   // a setup is to be paid back in the first part of what is left
     SETUP_LEFT = 512, // tokens; more are not relied on
@@ -22,7 +22,7 @@ enum {
 #define PRIOR      0.6 // the rate of a source that nothing is known of
 #define RATE_MIN   0.01
 #define RATE_MAX   0.99
-#define FORGET_ONE (0.69 / 64)  // of a sequence's counts, by each token tried: half after 64
+#define FORGET_ONE (0.69 / 24)  // of a sequence's counts, by each token tried: half after 24
 #define FORGET_ALL (0.69 / 256) // of those of all sequences
 #define GAIN_LEAST 1e-3         // tokens; less is not worth a row
 #define WORTH      1.06         // times the tokens per second without drafts: less may be an error
@@ -120,10 +120,8 @@ static void prepare(struct spec_bid *bids, int n_bids, const struct spec_costs *
 
 // --- the best lengths for every number of rows ---
 
-// Bids that a walk takes from.
-enum reach { REACH_FREE, REACH_READY, REACH_ALL }; // cost nothing; need no setup
-
-// The best lengths of one reach: the rows with the most tokens per ns, the fewest of equal ones.
+// The best lengths of all bids, or of free ones: the rows with the most tokens per ns, the fewest
+// of equal ones.
 struct walk {
     int base, best;
     double value, plain;           // tokens per ns, and those without drafts
@@ -152,12 +150,6 @@ static double take(struct spec_bid *bid, const struct spec_costs *costs,
     return ns;
 }
 
-static bool within(const struct spec_bid *bid, enum reach reach) {
-    if (bid->barred) return false;
-    if (reach == REACH_ALL) return true;
-    return bid->setup_ns <= 0 && (reach == REACH_READY || bid->drafter < 0);
-}
-
 static int best_gain(const struct spec_bid *bids, int n_bids) {
     int best = 0;
     for (int i = 1; i < n_bids; i++)
@@ -166,7 +158,7 @@ static int best_gain(const struct spec_bid *bids, int n_bids) {
 }
 
 static void walk_rows(struct spec_bid *bids, int n_bids, const struct spec_costs *costs,
-                      enum reach reach, struct walk *out) {
+                      bool is_free, struct walk *out) {
     struct drafting drafting;
     memset(&drafting, 0, sizeof drafting);
     double tokens = costs->tokens, draft_ns = 0;
@@ -179,7 +171,7 @@ static void walk_rows(struct spec_bid *bids, int n_bids, const struct spec_costs
             tokens += bid->gain;
             draft_ns += take(bid, costs, &drafting);
         }
-        if (!within(bid, reach)) bid->gain = 0;
+        if (bid->barred || (is_free && bid->drafter >= 0)) bid->gain = 0;
     }
     out->base = rows;
     out->value = -1;
@@ -202,12 +194,11 @@ static void walk_rows(struct spec_bid *bids, int n_bids, const struct spec_costs
 
 void spec_choose(struct spec_bid *bids, int n_bids, const struct spec_costs *costs) {
     assert(costs->max_rows >= 0 && costs->max_rows <= SPEC_MAX_ROWS);
-    struct walk walk, best = {.value = -1};
+    struct walk all, best;
     prepare(bids, n_bids, costs);
-    for (int reach = REACH_FREE; reach <= REACH_ALL; reach++) {
-        walk_rows(bids, n_bids, costs, (enum reach)reach, &walk);
-        if (walk.value > best.value) best = walk;
-    }
+    walk_rows(bids, n_bids, costs, true, &best);
+    walk_rows(bids, n_bids, costs, false, &all);
+    if (all.value > best.value) best = all;
     if (best.base == 0 && best.value < WORTH * best.plain) best.best = 0;
     for (int i = 0; i < n_bids; i++) bids[i].n = bids[i].forced;
     for (int row = best.base; row < best.best; row++) bids[best.order[row]].n++;
