@@ -4,10 +4,11 @@
 #include <assert.h>
 
 enum {
-    EXACT_ROWS = 16,    // up to here a bucket is a number of rows; then 8 buckets double it
-    INERTIA = 32,       // measurements that an average weighs at most
-    STALE_STEPS = 2048, // without a measurement, after which a price falls
-    ALIKE_STEPS = 4,    // in a row that tell a change of the machine's speed
+    EXACT_ROWS = 16,        // up to here a bucket is a number of rows; then 8 buckets double it
+    INERTIA = 32,           // measurements that an average weighs at most
+    STALE_STEPS = 2048,     // without a measurement, after which a price falls
+    UNCONFIRMED_STEPS = 64, // the same where only the calibration has measured
+    ALIKE_STEPS = 4,        // in a row that tell a change of the machine's speed
     CALIBRATE_PASSES = 3,
     CALIBRATE_LEAST = 2, // runs
 };
@@ -147,13 +148,19 @@ static void bucket_add(struct price_bucket *b, double rows, double ns, double ra
 }
 
 // A price that is too high is not tried again by those who ask for it. So one that was not measured
-// for long falls, step by step, but never below the price of fewer rows.
+// for long falls, step by step, but never below the price of fewer rows. Prices that no step has
+// confirmed fall soon: the calibration may have been interrupted. They are also bounded: n rows do
+// not take longer than n steps of one.
 static void doubt_old(struct price *price) {
+    const struct price_bucket *first = NULL;
     double below = 0;
     for (int i = 0; i < PRICE_BUCKETS; i++) {
         struct price_bucket *b = &price->bucket[i];
         if (b->count == 0) continue;
-        if (++b->age >= STALE_STEPS) {
+        if (!first) first = b;
+        const double most = first->ns * b->rows / first->rows;
+        if (!b->is_confirmed && b->ns > most) b->ns = most;
+        if (++b->age >= (b->is_confirmed ? STALE_STEPS : UNCONFIRMED_STEPS)) {
             b->age = 0;
             b->count = 1;
             if (b->ns > below) b->ns = clamp(b->ns * stale, below, b->ns);
@@ -227,6 +234,7 @@ void price_learn(struct price *price, const struct batch_shape *shape, uint64_t 
     }
     bucket_add(bucket, rows, clamp(part[0] + error * unsure * unsure, part[0] / 16, part[0] * 2),
                is_surprise ? ratio : 1);
+    bucket->is_confirmed = true;
     notice_speed(price, ratio);
     read_table(price);
 }

@@ -8,16 +8,15 @@
 // skips the vocabulary's product, is less than one. rows(r) is a table in geometric buckets.
 //
 // One rule learns all of it. A measurement moves its bucket by 1/n of the difference, n growing to
-// 16. More than a quarter above the price is not believed at once, because the system interrupts:
-// it halves n, so that several are believed. A fifth below it is believed at once, because nothing
-// is faster than the machine. Four steps in a row, of any shapes, that are all slower or all faster
-// mean that the machine's speed changed: everything is scaled.
+// 32. More than a quarter above the price is not believed at once, because the system interrupts.
+// A surprise, above or below, halves n, so that several are believed. Four steps in a row, of any
+// shapes, that are all slower or all faster mean that the machine's speed changed: everything is
+// scaled. Prices that were not measured for long fall, so that they are tried again.
 //
 // Invariants: rows(r) never falls with r, so a larger shape never costs less; a price is 0 only
 // before the first measurement; nothing here reads a clock.
 //
-// Accuracy, on simulated machines with 3% of noise and 1% of steps interrupted: within 2% of the
-// true time for shapes in use (tests/engine/test_price.c).
+// Accuracy, on simulated machines: docs/SPECULATION.md, "The price of a step".
 #ifndef RN_ENGINE_PRICE_PRICE_H
 #define RN_ENGINE_PRICE_PRICE_H
 
@@ -31,9 +30,10 @@ struct price {
     double row_flops;                // of one row with logits, without attention
     double ns_per_byte, ns_per_flop; // of attention; 0: nothing was measured
     struct price_bucket {
-        double rows, ns; // averages of the measurements
-        int count;       // that the average weighs; 0: none
-        int age;         // steps since the last one
+        double rows, ns;   // averages of the measurements
+        int count;         // that the average weighs; 0: none
+        int age;           // steps since the last one
+        bool is_confirmed; // a step has measured it, not the calibration alone
     } bucket[PRICE_BUCKETS];
     int n_point; // the table as it is read: measured buckets, ascending in both
     struct price_point {
