@@ -405,7 +405,7 @@ static void the_readme_names_every_row(void **state) {
     (void)state;
     const struct table *const tables[] = {&jinja_filters, &jinja_tests, &jinja_functions,
                                           &jinja_str_methods, &jinja_dict_methods};
-    const struct data_file readme = data_file_read(TEST_DATA "/../../src/jinja/README.md");
+    const struct data_file readme = data_file_read(SOURCE_DIR "/src/jinja/README.md");
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         for (size_t i = 0; i < tables[t]->n; i++) {
             const char *name = tables[t]->entries[i].name;
