@@ -151,7 +151,7 @@ static void sim_choose(struct sim *sim) {
                                      .tokens = n_streams,
                                      .draft_ns = sim_draft_ns,
                                      .draft_ctx = sim};
-    spec_choose(sim->bid, sim->n_bid, &costs);
+    spec_choose(&sim->control, sim->bid, sim->n_bid, &costs);
     for (int i = 0; i < n_streams; i++)
         if (sim->stream[i].bid >= 0) sim->stream[i].n = sim->bid[sim->stream[i].bid].n;
     for (int i = 0; i < n_streams; i++) sim->rows += sim->stream[i].n;

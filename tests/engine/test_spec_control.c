@@ -9,6 +9,12 @@
 #include "random.h"
 #include "spec_sim.h"
 
+// With nothing saved for a step that measures one without drafts.
+static void choose(struct spec_bid *bids, int n_bids, const struct spec_costs *costs) {
+    struct spec_control control = {0};
+    spec_choose(&control, bids, n_bids, costs);
+}
+
 enum { BRUTE_BIDS = 4, BRUTE_MOST = 3 };
 
 static void ignored(void **state) { (void)state; }
@@ -70,7 +76,7 @@ static int random_case(struct spec_bid *bids, double *verify_ns, bool costly) {
 
 static void one_choice(struct spec_bid *bids, int n_bids, const struct spec_costs *costs,
                        double *value, double *none) {
-    spec_choose(bids, n_bids, costs);
+    choose(bids, n_bids, costs);
     int n[BRUTE_BIDS];
     for (int i = 0; i < n_bids; i++) n[i] = bids[i].n;
     *value = value_of(bids, n, n_bids, costs);
@@ -88,7 +94,7 @@ static void lengths_are_the_best_of_all_combinations(void **state) {
                                          .tokens = n_bids};
         one_choice(bids, n_bids, &costs, &value, &none);
         double best = brute_force(bids, n_bids, &costs);
-        if (best < 1.06 * none) best = none; // too little to be sure of
+        if (best < 1.08 * none) best = none; // too little to be sure of
         check(fabs(value / best - 1) < 1e-9, "round %d: %g of %g", round, value, best);
     }
 }
@@ -113,7 +119,7 @@ static void with_drafters_that_cost_the_choice_is_close_to_the_best(void **state
         check(value > 0.8 * best, "round %d: %g of %g", round, value, best);
         lost += 1 - value / best;
     }
-    check(lost / ROUNDS < 0.003, "%g of the best are lost on average", lost / ROUNDS);
+    check(lost / ROUNDS < 0.005, "%g of the best are lost on average", lost / ROUNDS);
 }
 
 // --- tables ---
@@ -128,7 +134,7 @@ static void table(double *verify_ns, double per_row, int step_at, double step) {
 static int chosen(const double *verify_ns, double rate) {
     const struct spec_costs costs = {.verify_ns = verify_ns, .max_rows = 16, .tokens = 1};
     struct spec_bid bid = free_bid(15, rate);
-    spec_choose(&bid, 1, &costs);
+    choose(&bid, 1, &costs);
     return bid.n;
 }
 
@@ -157,7 +163,7 @@ static void rows_go_to_sequences_with_the_better_rates(void **state) {
     const struct spec_costs costs = {.verify_ns = verify_ns, .max_rows = 32, .tokens = 4};
     struct spec_bid bids[4] = {free_bid(15, 0.3), free_bid(15, 0.9), free_bid(15, 0.6),
                                free_bid(2, 0.95)};
-    spec_choose(bids, 4, &costs);
+    choose(bids, 4, &costs);
     // 0.95, 0.9025, 0.9, 0.81, 0.729, 0.656
     assert_int_equal(bids[0].n, 0);
     assert_int_equal(bids[1].n, 4);
@@ -172,12 +178,12 @@ static void rows_of_prompts_discourage_drafts_where_each_row_costs(void **state)
     for (int i = 0; i <= SPEC_MAX_ROWS; i++) verify_ns[i] = 1e6 * (1 + 0.02 * i);
     struct spec_costs costs = {.verify_ns = verify_ns, .max_rows = 16, .tokens = 1};
     struct spec_bid bid = free_bid(4, 0.7);
-    spec_choose(&bid, 1, &costs);
+    choose(&bid, 1, &costs);
     assert_int_equal(bid.n, 4);
     for (int i = 0; i <= SPEC_MAX_ROWS; i++) verify_ns[i] = 1e6 * (1 + 0.02 * i) * 5;
     costs.tokens = 101;
     bid = free_bid(4, 0.7);
-    spec_choose(&bid, 1, &costs);
+    choose(&bid, 1, &costs);
     assert_int_equal(bid.n, 0);
 }
 
@@ -188,10 +194,10 @@ static void a_drafter_that_costs_too_much_is_left_out_and_others_go_on(void **st
     const struct spec_costs costs = {verify_ns, 16, 2, slow_draft_ns, &draft_ns};
     struct spec_bid bids[2] = {free_bid(4, 0.6), free_bid(4, 0.9)};
     bids[1].drafter = 0;
-    spec_choose(bids, 2, &costs);
+    choose(bids, 2, &costs);
     check(bids[0].n > 0 && bids[1].n == 0, "%d and %d", bids[0].n, bids[1].n);
     draft_ns = 1e4;
-    spec_choose(bids, 2, &costs);
+    choose(bids, 2, &costs);
     check(bids[0].n > 0 && bids[1].n == 4, "%d and %d", bids[0].n, bids[1].n);
 }
 
@@ -209,7 +215,7 @@ static void a_setup_is_paid_where_enough_is_left_to_pay_it_back(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct spec_bid bid = {.most = 4, .rate = 0.8, .setup_ns = cases[i].setup_ns};
         bid.left = cases[i].left;
-        spec_choose(&bid, 1, &costs);
+        choose(&bid, 1, &costs);
         check((bid.n > 0) == cases[i].drafts, "case %zu: %d", i, bid.n);
     }
 }
@@ -222,7 +228,7 @@ static void one_setup_that_does_not_pay_keeps_no_others_from_drafting(void **sta
     struct spec_bid bids[3] = {{.most = 3, .rate = 0.8, .setup_ns = 1e8, .left = 20},
                                {.most = 3, .rate = 0.8},
                                {.most = 3, .rate = 0.8, .setup_ns = 1e5, .left = 100}};
-    spec_choose(bids, 3, &costs);
+    choose(bids, 3, &costs);
     check(bids[0].n == 0 && bids[1].n == 3 && bids[2].n == 3, "%d, %d, %d", bids[0].n, bids[1].n,
           bids[2].n);
 }
@@ -236,7 +242,7 @@ static void forced_lengths_are_drafted_whatever_is_expected(void **state) {
     for (int step = 0; step < 200; step++) {
         struct spec_bid bids[3] = {free_bid(15, 0.02), free_bid(3, 0.02), free_bid(15, 0.02)};
         for (int i = 0; i < 3; i++) bids[i].least = 4;
-        spec_choose(bids, 3, &costs);
+        choose(bids, 3, &costs);
         check(bids[0].n == 4 && bids[1].n == 3 && bids[2].n == 4, "step %d", step);
         spec_step_begin(&control);
     }
@@ -244,7 +250,7 @@ static void forced_lengths_are_drafted_whatever_is_expected(void **state) {
     costs.max_rows = 5;
     struct spec_bid bids[3] = {free_bid(15, 0.9), free_bid(15, 0.02), free_bid(15, 0.02)};
     for (int i = 0; i < 3; i++) bids[i].least = 4;
-    spec_choose(bids, 3, &costs);
+    choose(bids, 3, &costs);
     check(bids[0].n == 2 && bids[1].n == 2 && bids[2].n == 1, "%d, %d, %d", bids[0].n, bids[1].n,
           bids[2].n);
     // what is forced is the least: more where it pays
@@ -252,7 +258,7 @@ static void forced_lengths_are_drafted_whatever_is_expected(void **state) {
     struct spec_bid bid = free_bid(15, 0.9);
     bid.least = 2;
     costs.max_rows = 16;
-    spec_choose(&bid, 1, &costs);
+    choose(&bid, 1, &costs);
     assert_int_equal(bid.n, 15);
 }
 
@@ -264,22 +270,22 @@ static void nothing_to_choose_from_is_a_choice_of_none(void **state) {
     for (int zero = 0; zero < 2; zero++) { // costs of nothing, then equal ones
         costs.max_rows = 0;
         for (int step = 0; step < 100; step++) {
-            spec_choose(NULL, 0, &costs);
+            choose(NULL, 0, &costs);
             struct spec_bid bids[2] = {free_bid(15, 0.9), free_bid(0, 0.9)};
             bids[0].least = 3;
-            spec_choose(bids, 2, &costs);
+            choose(bids, 2, &costs);
             assert_int_equal(rows_of(bids, 2), 0);
             spec_step_begin(&control);
         }
         costs.max_rows = SPEC_MAX_ROWS;
         struct spec_bid bids[2] = {free_bid(SPEC_MAX_DRAFT, 1), free_bid(0, 0)};
-        spec_choose(bids, 2, &costs);
+        choose(bids, 2, &costs);
         check(bids[0].n == SPEC_MAX_DRAFT && bids[1].n == 0, "%d, %d", bids[0].n, bids[1].n);
         table(verify_ns, 0, SPEC_MAX_ROWS, 0);
     }
     costs.tokens = 0;
     struct spec_bid bid = free_bid(3, 0.5);
-    spec_choose(&bid, 1, &costs);
+    choose(&bid, 1, &costs);
     assert_in_range(bid.n, 0, 3);
 }
 
@@ -302,7 +308,7 @@ static void choices_of_chance_keep_to_their_limits(void **state) {
             bids[i].setup_ns = below(3) ? 0 : 1e6 * uniform();
             bids[i].left = below(100);
         }
-        spec_choose(bids, n_bids, &costs);
+        choose(bids, n_bids, &costs);
         check(rows_of(bids, n_bids) <= costs.max_rows, "step %d", step);
         for (int i = 0; i < n_bids; i++) {
             check(bids[i].n >= 0 && bids[i].n <= bids[i].most, "step %d", step);
@@ -459,8 +465,34 @@ static void a_poor_draft_model_is_left_alone(void **state) {
         }
 }
 
+// While drafts pay, a step without them is taken now and then, and costs half a percent at most.
+static void steps_without_drafts_are_measured_at_little_cost(void **state) {
+    ignored(state);
+    static const double rates[] = {0.5, 0.8, 0.99};
+    const double verify_ns[] = {100, 105, 110, 115, 120};
+    const struct spec_costs costs = {.verify_ns = verify_ns, .max_rows = 4, .tokens = 1};
+    for (size_t r = 0; r < sizeof rates / sizeof *rates; r++) {
+        struct spec_control control = {0};
+        double ns = 0, tokens = 0, best = 0;
+        int n_plain = 0;
+        for (int step = 0; step < 10000; step++) {
+            struct spec_bid bid = free_bid(4, rates[r]);
+            spec_choose(&control, &bid, 1, &costs);
+            double sum = 1, gain = 1;
+            for (int k = 0; k < bid.n; k++) sum += gain *= rates[r];
+            n_plain += bid.n == 0;
+            ns += verify_ns[bid.n];
+            tokens += sum;
+            if (sum / verify_ns[bid.n] > best) best = sum / verify_ns[bid.n];
+        }
+        check(n_plain >= 20 && n_plain < 1000, "rate %g: %d steps", rates[r], n_plain);
+        check(tokens / ns > 0.994 * best, "rate %g: %g of %g", rates[r], tokens / ns, best);
+    }
+}
+
 TEST_PROGRAM(spec_control) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_without_drafts_are_measured_at_little_cost),
         cmocka_unit_test(lengths_are_the_best_of_all_combinations),
         cmocka_unit_test(with_drafters_that_cost_the_choice_is_close_to_the_best),
         cmocka_unit_test(lengths_follow_the_cost_table),

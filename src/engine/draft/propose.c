@@ -244,7 +244,7 @@ double draft_propose(struct draft *draft, const struct draft_step *step) {
     for (int i = 0; i < step->n_work; i++)
         if (drafts_at_all(&step->work[i])) bid_add(draft, step->shape, &step->work[i], &costs);
     if (draft->n_bid == 0) return 1;
-    spec_choose(draft->bid, draft->n_bid, &costs);
+    spec_choose(&draft->control, draft->bid, draft->n_bid, &costs);
     make_drafts(draft);
     const int rows = place_drafts(draft);
     if (rows == 0) return 1;

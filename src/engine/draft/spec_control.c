@@ -25,7 +25,8 @@ enum {
 #define FORGET_ONE (0.69 / 24)  // of a sequence's counts, by each token tried: half after 24
 #define FORGET_ALL (0.69 / 256) // of those of all sequences
 #define GAIN_LEAST 1e-3         // tokens; less is not worth a row
-#define WORTH      1.06         // times the tokens per second without drafts: less may be an error
+#define WORTH      1.08         // times the tokens per second without drafts: less may be an error
+#define LOSS_PART  0.005        // of the time may be lost by steps that measure one without drafts
 
 static double clamped(double x, double least, double most) {
     return x < least ? least : x > most ? most : x;
@@ -125,6 +126,7 @@ static void prepare(struct spec_bid *bids, int n_bids, const struct spec_costs *
 struct walk {
     int base, best;
     double value, plain;           // tokens per ns, and those without drafts
+    double ns;                     // of the step with the best lengths
     uint16_t order[SPEC_MAX_ROWS]; // whose token the (rows + 1)st is
 };
 
@@ -182,6 +184,7 @@ static void walk_rows(struct spec_bid *bids, int n_bids, const struct spec_costs
         if (value > out->value) {
             out->value = value;
             out->best = rows;
+            out->ns = ns;
         }
         if (rows == costs->max_rows || n_bids == 0) break;
         const int best = best_gain(bids, n_bids);
@@ -192,7 +195,18 @@ static void walk_rows(struct spec_bid *bids, int n_bids, const struct spec_costs
     }
 }
 
-void spec_choose(struct spec_bid *bids, int n_bids, const struct spec_costs *costs) {
+// Whether this step is the next one that measures a step without drafts.
+static bool is_plain_turn(struct spec_control *control, const struct walk *best,
+                          const struct spec_costs *costs) {
+    const double loss_ns = costs->verify_ns[0] * (1 - best->plain / best->value);
+    control->saved_ns += LOSS_PART * best->ns;
+    if (loss_ns <= 0 || control->saved_ns < loss_ns) return false;
+    control->saved_ns = 0;
+    return true;
+}
+
+void spec_choose(struct spec_control *control, struct spec_bid *bids, int n_bids,
+                 const struct spec_costs *costs) {
     assert(costs->max_rows >= 0 && costs->max_rows <= SPEC_MAX_ROWS);
     struct walk all, best;
     prepare(bids, n_bids, costs);
@@ -200,6 +214,7 @@ void spec_choose(struct spec_bid *bids, int n_bids, const struct spec_costs *cos
     walk_rows(bids, n_bids, costs, false, &all);
     if (all.value > best.value) best = all;
     if (best.base == 0 && best.value < WORTH * best.plain) best.best = 0;
+    if (best.base == 0 && best.best > 0 && is_plain_turn(control, &best, costs)) best.best = 0;
     for (int i = 0; i < n_bids; i++) bids[i].n = bids[i].forced;
     for (int row = best.base; row < best.best; row++) bids[best.order[row]].n++;
 }

@@ -5,9 +5,11 @@
 // Expected tokens of a sequence with k drafted: 1 + a + a^2 + ... + a^k, with a the rate at which
 // its source's tokens are accepted. Cost of a step: that of verifying the rows, and of drafting.
 //
-// Nothing is tried against the choice. A rate that nobody heard of for long is forgotten, and a
-// source that nothing is known of is taken to be fairly good: so a source that was bad once is
-// tried again. Prices that are old fall (price.h), so the same holds for costs.
+// A few steps are taken without drafts though drafts would pay: while texts are drafted, nothing
+// else measures a step without drafts, and its price decides. They may lose half a percent of the
+// time. No draft is tried against the choice. A rate that nobody heard of for long is forgotten,
+// and a source that nothing is known of is taken to be fairly good: so a source that was bad once
+// is tried again. Prices that are old fall (price.h), so the same holds for costs.
 #ifndef RN_ENGINE_DRAFT_SPEC_CONTROL_H
 #define RN_ENGINE_DRAFT_SPEC_CONTROL_H
 
@@ -56,6 +58,7 @@ struct spec_costs {
 struct spec_control {                       // zeroed: nothing is known
     struct spec_rate all[SPEC_MAX_SOURCES]; // of all sequences: the rate that a new one starts from
     uint32_t steps;                         // modulo 2^32
+    double saved_ns;                        // that a step without drafts may lose
 };
 
 // The rate to expect of a source for a sequence: its own, leaning on that of all while little is
@@ -66,8 +69,10 @@ double spec_rate_of(const struct spec_control *control, const struct spec_rates 
 double spec_setup_share(double setup_ns, int left);
 
 // Fills bids[].n: the most tokens per second that the costs allow; nothing where that is less than
-// 6% more than without drafts, because costs and rates are not known better.
-void spec_choose(struct spec_bid *bids, int n_bids, const struct spec_costs *costs);
+// 8% more than without drafts, because costs and rates are not known better, and nothing in the
+// few steps that measure a step without drafts.
+void spec_choose(struct spec_control *control, struct spec_bid *bids, int n_bids,
+                 const struct spec_costs *costs);
 
 // Of `tried` drafted tokens (those up to the first that was refused, with it) `accepted` were.
 void spec_learn(struct spec_control *control, struct spec_rates *rates, int source, int tried,
