@@ -1,5 +1,5 @@
 // What a model's files say about its vocabulary and its tokenizer: the one description that every
-// reader fills (tokenizer.ggml.* by engine/vocab.c, tokenizer.json by vocab_json.c, tokenizer.model
+// reader fills (tokenizer.ggml.* by load/vocab.c, tokenizer.json by vocab_json.c, tokenizer.model
 // by vocab_spm.c) and that tokenizer_create reads, which checks all of it. Strings are borrowed
 // during tokenizer_create only.
 #ifndef RN_TEXT_VOCAB_H

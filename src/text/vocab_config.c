@@ -1,6 +1,6 @@
 // Reads what tokenizer_config.json says about a vocabulary and puts it over what the vocabulary's
 // own file said. special_tokens_map.json has the same members, so it can be read as well. Members
-// that nothing here needs are skipped, whatever they hold. Called by engine/vocab.c.
+// that nothing here needs are skipped, whatever they hold. Called by load/vocab.c.
 #include <string.h>
 
 #include "text/vocab_fields.h"

@@ -1,6 +1,6 @@
 // Reads a SentencePiece model (tokenizer.model, a protocol buffer) into a vocab_source. One pass
 // counts the pieces, one reads them; fields that nothing here needs are skipped, every length is
-// checked. Strings are borrowed from the file. Called by engine/vocab.c.
+// checked. Strings are borrowed from the file. Called by load/vocab.c.
 #include <math.h>
 #include <string.h>
 
