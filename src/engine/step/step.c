@@ -1,15 +1,16 @@
-// The step; see engine.h. It is made of these calls, one file each:
+// The step; see engine.h. Five calls, one file each; drafts and prices have their place between them:
 //
-//   engine_schedule     who runs, and with how many tokens            schedule.c, admit.c
-//   draft_propose       drafted tokens behind those of streams        ../draft/propose.c
-//   engine_build_batch  rows, page tables, choices                    batch.c
-//   engine_submit/wait  the backend runs it                           flight.c
-//   engine_sample       the chosen tokens, along the drafts           sample.c
-//   settle              what was evaluated, less refused drafts       ../draft/settle.c
-//   engine_publish      text, events, ends                            publish.c
-//   learn               what the step took                            ../price/
+//   1 engine_schedule     who runs, and with how many tokens            schedule.c, admit.c
+//     draft_propose       drafted tokens behind those of streams        ../draft/propose.c
+//   2 engine_build_batch  rows, page tables, choices                    batch.c
+//   3 engine_submit/wait  the backend runs it                           flight.c
+//   4 engine_sample       the chosen tokens, along the drafts           sample.c
+//     draft_settle        positions of refused drafts are taken back    ../draft/settle.c
+//   5 engine_publish      text, events, ends                            publish.c
+//     price_learn         what the step took                            ../price/price.c
 //
-// The time of each goes to its sum in the statistics.
+// make_step has the calls up to submit, land_step those from wait on. The time of each goes to its
+// sum in the statistics.
 #include <assert.h>
 
 #include "engine/step/engine.h"
