@@ -1,4 +1,4 @@
-// The step; see engine.h. Five calls, one file each; drafts and prices have their place between them:
+// The step; see engine.h. Five calls, one file each, with drafts and prices between them:
 //
 //   1 engine_schedule     who runs, and with how many tokens            schedule.c, admit.c
 //     draft_propose       drafted tokens behind those of streams        ../draft/propose.c
