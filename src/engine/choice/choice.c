@@ -1,6 +1,6 @@
 // See choice.h. Edits are counted from the history each time: one pass over the window of each
-// penalty, and the Z algorithm for DRY. Rows of biases come first, those of other ids in the order
-// in which the passes meet them.
+// penalty, and the Z algorithm for DRY. Rows of biases come first. Rows of other ids follow in the
+// order in which the passes meet them.
 //
 // Invariants: rows of one id are adjacent, and the last of them takes what the history adds; a
 // scratch's rows are all zero when a description is made.
@@ -159,8 +159,8 @@ static int suffix_limit(const struct choices *choices, int n_token, int window) 
 //
 // The Z algorithm over the tokens backwards: from j tokens before the end, len tokens are the same
 // as from the end. Positions from left to right are known to equal the beginning, so lengths that
-// were found there serve again, and each token is compared once as the new right end, or fails
-// once. Only the first `limit` lengths are ever looked up.
+// were found there serve again. Each token is compared once as the new right end, or fails once.
+// Only the first `limit` lengths are ever looked up.
 static void find_repetitions(struct choice_scratch *scratch, const struct choices *choices,
                              int n_token, struct edits *edits) {
     const int allowed = choices->numbers.dry_allowed_length;

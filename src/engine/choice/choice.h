@@ -13,7 +13,7 @@ enum { CHOICE_DRY_MATCH = 1024 }; // tokens; a longer repetition is taken as one
 
 // Scratch of one thread.
 struct choice_scratch {
-    int32_t *row;      // [n_vocab] of edits, by id, from 1 on; all zero between descriptions
+    int32_t *row;      // [n_vocab] index of an id's edit, from 1 on; all zero between descriptions
     int32_t *match;    // [CHOICE_DRY_MATCH]
     uint64_t compares; // of tokens for DRY in the last description: at most two per token
 };
@@ -26,8 +26,8 @@ rn_status choice_scratch_create(int n, int n_vocab, struct choice_scratch **out,
 void choice_scratch_destroy(struct choice_scratch *scratch, int n); // NULL is fine
 
 // How a sequence chooses its tokens. The first part is filled in before choices_init, which makes
-// the rest: room for the descriptions of one step, and what they have in common. Only used memory
-// is ever touched.
+// the rest: room for the descriptions of one step, and their common part. Only used memory is ever
+// touched.
 struct choices {
     const int32_t *token; // the sequence's: the prompt, the output, and a draft behind them
     int n_prompt;

@@ -1,6 +1,6 @@
-// See logprobs.h. logprob = (logit - top) - log(sum of exp(logit - top)), summed in double; the
-// exponential is that of the choice (plan/noise.h), which is exact to 1e-6 of each weight, so of
-// the sum as well.
+// See logprobs.h. logprob = (logit - top) - log(sum of exp(logit - top)), summed in double. The
+// exponential is that of the choice (plan/noise.h). It is exact to 1e-6 of each weight, and so of
+// the sum.
 #include "engine/choice/logprobs.h"
 
 #include <assert.h>
@@ -8,8 +8,8 @@
 
 #include "plan/noise.h"
 
-// The largest logits in order, with their ids; at least one is wanted. Ids ascend, so of equals the
-// first that was met stays before the others.
+// The largest logits in order, with their ids; at least one is wanted. Ids ascend, so among equal
+// logits the lower id stays first.
 static int find_likeliest(const float *logits, int n_vocab, int most, rn_logprob *out) {
     int n = 0;
     for (int32_t id = 0; id < n_vocab; id++) {

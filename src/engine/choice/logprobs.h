@@ -7,8 +7,8 @@
 
 enum { LOGPROBS_MAX = 1 + RN_MAX_TOP_LOGPROBS }; // of a token: its own and the likeliest
 
-// Fills `out` with the token's own, then those of the n_top likeliest, descending, of equals the
-// lower id first; returns how many there are: logits that are not finite take no part. The token's
+// Fills `out` with the token's own, then the n_top likeliest in descending order, among equals the
+// lower id first. Returns their number: logits that are not finite take no part. The token's logit
 // is finite.
 int logprobs_fill(const float *logits, int n_vocab, int32_t token, int n_top, rn_logprob *out);
 

@@ -9,7 +9,7 @@
 
 // ---------------------------------------------------------------- the table and the struct
 
-// What the table makes of rn_sampling. The public struct is written out for its readers; a field
+// The table's version of rn_sampling. The public struct is written out for its readers; a field
 // that one of the two lacks, has in another place or with another type breaks the build here.
 struct table_fields {
 #define TABLE_FLOAT                           float
@@ -157,7 +157,7 @@ static rn_status breakers_find(const rn_sampling *s, const struct tokenizer *tok
     return RN_OK;
 }
 
-// In the order of their ids, of one id in the given order.
+// In the order of their ids; biases of one id stay in the given order.
 static rn_status bias_dup(const rn_sampling *s, int32_t n_vocab, const rn_logit_bias **out,
                           rn_error *err) {
     for (size_t i = 0; i < s->n_logit_bias; i++)

@@ -10,9 +10,9 @@
 // Checks ranges; RN_ERR_ARG names the field and the value. Token ids are sampling_dup's.
 rn_status sampling_check(const rn_sampling *sampling, rn_error *err);
 
-// Copies checked parameters for the life of a sequence: its logit biases, whose ids are checked, in
-// the order of their ids (of one id in the given order), and instead of the breakers' texts the
-// tokens whose text contains one of them (empty when DRY is off).
+// Copies checked parameters for the life of a sequence. The ids of its logit biases are checked.
+// Biases are sorted by id; those of one id stay in the given order. The breakers' texts become the
+// tokens whose text contains one of them (none when DRY is off).
 rn_status sampling_dup(const rn_sampling *sampling, const struct tokenizer *tokenizer,
                        rn_sampling *out, struct token_set *breakers, rn_error *err);
 void sampling_deinit(rn_sampling *sampling, struct token_set *breakers);

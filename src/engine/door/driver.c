@@ -83,7 +83,7 @@ bool driver_next_event(struct driver *driver, rn_event *out) {
     return engine_next_event(driver->engine, out);
 }
 
-// Whether some request has not ended. One that was submitted before the intake was closed is seen.
+// Whether some request has not ended. A request submitted before the intake was closed is seen.
 static bool has_requests(const struct engine *engine) {
     return engine->n_running > 0 || engine->n_waiting > 0 || engine->n_flight > 0 ||
            atomic_load(&engine->intake.inbox);
@@ -91,8 +91,8 @@ static bool has_requests(const struct engine *engine) {
 
 // ---------------------------------------------------------------- events
 
-// The ring was found empty. A writer that raised and has not come to its write yet leaves the
-// descriptor readable without an event; so it is read every time.
+// The ring was found empty. A writer that raised but has not written yet leaves the descriptor
+// readable without an event, so it is read every time.
 static void lower_fd(struct driver *driver) {
     uint64_t count;
     while (read(driver->fd, &count, sizeof count) < 0 && errno == EINTR) continue;
@@ -100,8 +100,8 @@ static void lower_fd(struct driver *driver) {
     if (event_ring_waits(&driver->ring)) raise_fd(driver);
 }
 
-// Moves the last step's events into the ring; false: some found no room. The last one takes the
-// sequences along that ended in the step, so that their memory outlives their events.
+// Moves the last step's events into the ring; false: some found no room. The last event carries the
+// sequences that ended in the step, so that their memory outlives their events.
 static bool deliver(struct driver *driver) {
     struct engine *engine = driver->engine;
     const int first = engine->next_event;
@@ -210,7 +210,7 @@ rn_status driver_start(struct driver *driver, rn_error *err) {
     return status;
 }
 
-// No request is taken after this; those that are here end, or are cancelled.
+// No request is taken after this; requests already taken end, or are cancelled.
 static void ask_to_stop(struct driver *driver, bool drain) {
     intake_close(&driver->engine->intake, true);
     if (!drain) intake_cancel_all(&driver->engine->intake);
@@ -236,12 +236,12 @@ void driver_stop(struct driver *driver, bool drain) {
 static int collect(struct driver *driver, rn_event *out, int max) {
     intake_bury(&driver->engine->intake, event_ring_release(&driver->ring));
     intake_reap(&driver->engine->intake);
-    // only then: what the ring has room for now, the thread sees or is told
+    // only then: the thread sees the new room, or is told of it
     if (atomic_exchange(&driver->starved, false)) bell_ring(&driver->bell);
     return event_ring_take(&driver->ring, out, max);
 }
 
-// What a thread that was to end at once left: events without room, and requests whose
+// The remains of a thread that had to end at once: events without room, and requests whose
 // cancellation no step has seen. The ring is empty; false: it stays so.
 static bool bring_rest(struct driver *driver) {
     bool more = true;

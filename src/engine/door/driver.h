@@ -1,11 +1,11 @@
-// Who runs the steps: the caller, or a thread of the engine's own that puts events into a ring for
-// one reader. The thread takes no lock; it sleeps while there is nothing to do, and while the ring
-// has no room for the events of its last step.
+// The driver of the steps: the caller, or a thread of the engine's own that puts events into a ring
+// for one reader. The thread takes no lock; it sleeps while there is nothing to do, and while the
+// ring has no room for the events of its last step.
 //
 //   IDLE --- start ---> RUNNING --- stop: the thread has ended ---> STOPPED --- start ---> RUNNING
 //
-// The steps belong to the caller in IDLE, to the thread in RUNNING, and in STOPPED to whoever holds
-// `life`: the reader, for what the thread could not deliver any more.
+// The steps belong to the caller in IDLE, to the thread in RUNNING, and to the holder of `life` in
+// STOPPED. That is the reader, for events that the thread could not deliver any more.
 #ifndef RN_ENGINE_DOOR_DRIVER_H
 #define RN_ENGINE_DOOR_DRIVER_H
 

@@ -14,7 +14,7 @@ enum {
     ALIGN = alignof(rn_logprob),
 };
 
-// What a piece of the ring takes.
+// The bytes that a piece takes in the ring.
 static uint64_t piece_bytes(const rn_event *event) {
     const uint64_t n = (uint64_t)event->n_logprobs * sizeof(rn_logprob) + event->text_len;
     return (n + ALIGN - 1) / ALIGN * ALIGN;

@@ -1,11 +1,11 @@
 // Events on their way from the step's thread to the one thread that reads them, in memory that is
 // taken at init. Invariants:
-//  1. slots [tail, head) are full; the reader was given those before `given`, and what they point
-//     to stays as it is until it comes back for more: only then does tail follow;
+//  1. slots [tail, head) are full. The reader was given the slots before `given`. Their contents
+//     stay as they are until the reader comes back for more: only then does tail follow.
 //  2. the logprobs and the text of an event are copied into a ring of bytes beside the slots, in
 //     one piece. A last event is not copied: its text, logprobs, stop string, timings and embedding
-//     are its sequence's, which the slot keeps until the reader has passed it. The step does not
-//     touch it any more;
+//     are its sequence's. The slot keeps that sequence until the reader has passed it, and the step
+//     no longer touches it.
 //  3. an event that finds no room when the ring is empty does not exist: bytes_max is known.
 #ifndef RN_ENGINE_DOOR_EVENT_RING_H
 #define RN_ENGINE_DOOR_EVENT_RING_H
@@ -29,7 +29,7 @@ struct event_ring {
     char *bytes;             // [n_bytes] every piece is aligned for logprobs
     uint64_t n_slot;         // a power of two
     uint64_t n_bytes, bytes_max;
-    // counts since the beginning; the writer's
+    // numbers since the beginning; the writer's
     alignas(64) _Atomic uint64_t head;
     uint64_t bytes_head;
     // the reader's

@@ -1,6 +1,6 @@
-// Pictures of the engine for other threads. A watcher has the memory of one picture, which belongs
-// to the step's thread from ask until it is taken, and to the watcher's thread otherwise; the state
-// hands it over. The step's thread takes no lock and no memory for it.
+// Pictures of the engine for other threads. A watcher has the memory of one picture. The picture
+// belongs to the step's thread from ask until it is taken, and to the watcher's thread otherwise;
+// the state hands it over. The step's thread takes no lock and no memory for it.
 //
 //   EMPTY, TAKEN --- watcher_ask: the watcher's thread ---> ASKED
 //   ASKED --- watcher_take_all: the step's thread, between two steps ---> TAKEN

@@ -16,7 +16,8 @@ struct calibration {
     bool no_attention; // shapes are those of drafter_model_shape
 };
 
-// As price_calibrate. The table is an empty one for `most` positions, and is empty again after it.
+// As price_calibrate. The table is empty, with room for `most` positions, and is empty again
+// afterwards.
 rn_status calibrate_price(const struct calibration *on, struct kv_table *table, struct price *price,
                           int most, uint64_t budget_ns, rn_error *err);
 

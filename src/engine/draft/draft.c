@@ -1,5 +1,5 @@
-// The life of the draft room: options, drafters, the part of each sequence, and what a step costs
-// with more rows, measured before the first request comes. See draft.h.
+// The life of the draft room: options, drafters, the part of each sequence, and the price of a step
+// with more rows, measured before the first request. See draft.h.
 #include "engine/draft/draft.h"
 
 #include <stdio.h>

@@ -1,12 +1,12 @@
-// The door of the draft room: the drafters that are on, what they cost, and how their drafts become
+// The door of the draft room: the drafters that are on, their costs, and how their drafts become
 // rows. engine_step alone calls it, in this order:
 //
 //   draft_propose   after the schedule gave every stream its token and prompts theirs. Drafts take
 //                   the rows and pages that are left.
 //   draft_settle    after the choice, for each sequence, before its tokens are published.
 //
-// Two notifications come from where they happen: draft_leave where a sequence loses its pages or
-// ends, draft_forget where prefixes are forgotten.
+// Two notifications are sent where the event happens: draft_leave where a sequence loses its pages
+// or ends, draft_forget where prefixes are forgotten.
 //
 // Invariants: a draft is at seq->token + n_token, from draft_propose to draft_settle; in between
 // its sequence's table is marked, and the work's n_draft is its length.
@@ -54,7 +54,7 @@ struct draft {
     char names[64];
     // --- of the step at hand ---
     struct spec_bid *bid;     // [max_seqs]
-    struct seq_work **bidder; // [max_seqs] the works that they are of
+    struct seq_work **bidder; // [max_seqs] the works that the bids belong to
     struct draft_job *job;    // [max_seqs]
     int n_bid;
     double verify_ns[SPEC_MAX_ROWS + 1];
@@ -86,9 +86,9 @@ struct draft_step {
 
 // Returns the part of the rest of the step, without drafting, that it would take without drafts.
 double draft_propose(struct draft *draft, const struct draft_step *step);
-// The work's rows are evaluated, and its sequence's n_done has all of them: refused positions are
-// taken back from n_done, n_again is set, and acceptance is learned. chosen: the first token that
-// was chosen, where n_pick is not 0.
+// The work's rows are evaluated, and its sequence's n_done includes all of them. Takes refused
+// positions back from n_done, sets n_again, and learns acceptance. chosen: the first chosen token,
+// where n_pick is not 0.
 void draft_settle(struct draft *draft, const struct seq_work *work, int32_t chosen);
 
 // --- notifications ---

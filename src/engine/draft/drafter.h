@@ -1,13 +1,12 @@
 // Drafters propose the next tokens of a sequence, behind one interface. A draft is never trusted:
-// the step evaluates it as further rows of the sequence and keeps what it would have chosen anyway,
-// so a drafter may be wrong, and may be as simple as it likes. Called by the step's thread alone;
-// nothing here allocates after create.
+// the step evaluates it as further rows of the sequence and keeps only the tokens that it would
+// have chosen anyway. So a drafter may be wrong, and may be simple. Called by the step's thread
+// alone; nothing here allocates after create.
 //
-//   offer ---> the controller chooses ---> draft (those that are not free) ---> run, sample --->
-//   settle
+//   offer ---> the controller chooses ---> draft (not free ones) ---> run, sample ---> settle
 //
-// Free drafters find tokens in texts that are there; what they offer is in place at once. Others
-// take time: they only promise, and make the tokens for all sequences of a step together.
+// Free drafters find tokens in existing texts; their offer is in place at once. Others take time:
+// they only promise, and make the tokens for all sequences of a step together.
 #ifndef RN_ENGINE_DRAFT_DRAFTER_H
 #define RN_ENGINE_DRAFT_DRAFTER_H
 
@@ -19,8 +18,8 @@
 struct seq;
 struct drafter;
 
-// Whose acceptance is told apart: how long the text that a lookup has found agrees with the
-// sequence's last tokens says much about what follows.
+// Sources whose acceptance is learned separately: a longer match with the sequence's last tokens is
+// a better sign for the tokens that follow.
 enum draft_source {
     DRAFT_MODEL,
     DRAFT_LOOKUP_SHORT,  // 2 or 3 tokens agree
@@ -36,28 +35,29 @@ enum draft_source {
 struct draft_offer {
     int n; // tokens; 0: it has nothing
     enum draft_source source;
-    double setup_ns; // that it would spend first, once: a model that has not read the prompt
+    double setup_ns; // spent once, first: a model that has not read the prompt
 };
 
 struct draft_job {
     struct seq *seq;
-    int n; // tokens that are wanted; draft() lowers it to those that it made
+    int n; // tokens wanted; draft() lowers it to the number that it made
 };
 
 struct drafter_class {
     rn_drafter id;
-    // What it has for the sequence, at most `most` tokens (at least 1). A free drafter, one without
-    // draft(), writes them to out.
+    // The drafter's offer for the sequence, at most `most` tokens (at least 1). A free drafter, one
+    // without draft(), writes them to out.
     struct draft_offer (*offer)(struct drafter *drafter, struct seq *seq, int most, int32_t *out);
     // Makes the tokens of all jobs, at seq->token + seq->n_token. n becomes 0 for a sequence that
     // needs further steps of setup.
     void (*draft)(struct drafter *drafter, struct draft_job *jobs, int n_jobs);
     // ns that the place-th tokens (from 0) of n_seqs drafts are expected to take together.
     double (*cost_ns)(const struct drafter *drafter, int place, int n_seqs);
-    // After the step, for each job whose n was not 0, before anything else happens to the sequence:
-    // its first n_valid tokens are what they were when draft() read them, the rest is not.
+    // After the step, for each job whose n was not 0, before anything else happens to the sequence.
+    // Its first n_valid tokens are as draft() read them, the rest are not.
     void (*settle)(struct drafter *drafter, struct seq *seq, int n_valid);
-    // The sequence lost its pages or is over: what is held for it is given up. May be called twice.
+    // The sequence lost its pages or is over: gives up all that is held for it. May be called
+    // twice.
     void (*leave)(struct drafter *drafter, struct seq *seq);
     // The sequence is over: its text may serve others.
     void (*learn)(struct drafter *drafter, const struct seq *seq);
@@ -72,7 +72,7 @@ struct drafter {
     const struct drafter_class *cls; // first member of every drafter's own struct
 };
 
-// What is kept for the drafts of a sequence, from submit on; see seq.h.
+// The draft room's data of a sequence, from submit on; see seq.h.
 struct seq_draft {
     struct suffix_index own; // of its tokens, for lookup
     struct spec_rates rates; // how often its drafts were accepted

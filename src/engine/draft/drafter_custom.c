@@ -1,4 +1,4 @@
-// The drafter "custom": a function of the program's. What it returns is not trusted to be tokens.
+// The drafter "custom": a function of the program's. Its result is not trusted to be tokens.
 #include <assert.h>
 #include <stdlib.h>
 

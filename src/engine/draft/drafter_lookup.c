@@ -1,5 +1,6 @@
-// The drafter "lookup": what followed the sequence's last tokens earlier in the sequence itself.
-// It holds nothing: the index is the sequence's, and grows with each offer.
+// The drafter "lookup": the tokens that followed an earlier occurrence of the sequence's last
+// tokens in the sequence itself. It holds nothing: the index is the sequence's, and grows with each
+// offer.
 #include <assert.h>
 #include <stdlib.h>
 
@@ -8,8 +9,8 @@
 
 enum { ADD_MOST = 4096 }; // tokens of a prompt that are indexed in one step
 
-// The text from `at` on, as if it went on behind its end as it does behind `at`: what repeats
-// itself with a short period fills a draft of any length.
+// The text from `at` on, continued beyond its end as it continues behind `at`: a text with a short
+// period fills a draft of any length.
 static void copy_on(const int32_t *token, int n_token, int at, int32_t *out, int n) {
     for (int i = 0; i < n; i++) out[i] = at + i < n_token ? token[at + i] : out[at + i - n_token];
 }

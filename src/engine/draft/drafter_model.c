@@ -1,4 +1,4 @@
-// The drafter "model": its life, the slots that follow sequences, and what it offers. See
+// The drafter "model": its life, the slots that follow sequences, and its offers. See
 // drafter_model.h for the invariants.
 #include "engine/draft/drafter_model.h"
 
@@ -22,7 +22,7 @@ static int least(int a, int b) { return a < b ? a : b; }
 
 // ---------------------------------------------------------------- slots
 
-// What was drafted and nobody said anything about goes.
+// Drops drafted positions that no settle was called for.
 static void slot_forget_draft(struct drafter_model *d, struct drafter_slot *slot) {
     if (slot->table.marked)
         slot->n_done = kv_settle(d->kv, &slot->table, slot->n_done, slot->n_done + slot->n_tried);
@@ -38,8 +38,8 @@ void drafter_slot_free(struct drafter_model *d, struct drafter_slot *slot) {
     slot->n_done = 0;
 }
 
-// The slot but this one that was not used for the longest time, if that is long; never one of the
-// round at hand.
+// The least recently used of the other slots, if it was unused for long; never a slot of the
+// current round.
 static struct drafter_slot *slot_stale(struct drafter_model *d, const struct drafter_slot *but) {
     struct drafter_slot *oldest = NULL;
     for (int i = 0; i < d->max_seqs; i++) {

@@ -3,10 +3,10 @@
 // vocabularies.
 //
 // Invariants between calls:
-//  1. a slot with a sequence is the one that the sequence's draft names; others hold no page;
-//  2. a slot's table has the positions of its sequence's first n_done tokens; between draft and
-//     settle, where the table is marked, n_tried more, of drafted tokens;
-//  3. slots are as many as sequences may run, so that one is free for each.
+//  1. a slot with a sequence is the slot that the sequence's draft names; others hold no page.
+//  2. a slot's table has the positions of its sequence's first n_done tokens. Between draft and
+//     settle, where the table is marked, it has n_tried more, of drafted tokens.
+//  3. there are as many slots as sequences may run, so that one is free for each.
 #ifndef RN_ENGINE_DRAFT_DRAFTER_MODEL_H
 #define RN_ENGINE_DRAFT_DRAFTER_MODEL_H
 
@@ -16,7 +16,8 @@
 #include "model/model.h"
 #include "text/tokenizer.h"
 
-// Tokens behind which a sequence may be and still counts as followed: what a verified draft leaves.
+// Tokens that a slot may be behind its sequence and still follow it: a verified draft leaves that
+// many.
 enum { DRAFTER_FEW = 4 };
 
 struct drafter_slot {
@@ -33,7 +34,7 @@ struct drafter_part {
     struct drafter_slot *slot;
     int n_rows;     // known tokens that are read
     int n_made;     // tokens drafted
-    int n_advanced; // of them, those that the constraint was moved over
+    int n_advanced; // of them, the number that the constraint was moved over
     bool ends;
 };
 
@@ -65,13 +66,13 @@ struct drafter_model {
     struct choice *choice; // [max_seqs]
 };
 
-// The sequence's slot, one that is new if need be, with what equal prefixes have of it. NULL: all
-// are in use.
+// The sequence's slot, a new one if need be, which starts with the cached prefix. NULL: all are in
+// use.
 struct drafter_slot *drafter_slot_of(struct drafter_model *d, struct seq *seq);
 // Gives up all that is held for the slot's sequence.
 void drafter_slot_free(struct drafter_model *d, struct drafter_slot *slot);
-// Whether n positions can be grown after those that are done, or behind the draft so far; slots
-// that were not used for long are given up for it.
+// Whether n positions can be grown after the done ones, or behind the draft so far; slots unused
+// for long are given up for it.
 bool drafter_slot_room(struct drafter_model *d, const struct drafter_slot *slot, int n);
 
 // A step of the draft model as its price knows it. Attention is left out, because an offer does not

@@ -1,8 +1,8 @@
-// The drafts of one step, all sequences together. First the tokens that the model has not read yet:
-// those are known, so what is evaluated of them stays. Behind them one row for each sequence and
-// token; these positions are only tried (kv_mark), and settle says which of them were right. A
-// sequence that is far behind gets what room the first batch leaves, and drafts when it has caught
-// up. The last token of a draft is not evaluated.
+// The drafts of one step, all sequences together. First come the tokens that the model has not read
+// yet: they are known, so their positions stay. Behind them comes one row for each sequence and
+// token. These positions are only tried (kv_mark), and settle says which of them were right. A
+// sequence that is far behind gets the room that the first batch leaves, and drafts when it has
+// caught up. The last token of a draft is not evaluated.
 //
 //   plan: slots, rows, pages ---> run ---> take tokens ---> mark, pages ---> run ---> take ---> ...
 //
@@ -46,7 +46,7 @@ static void describe_some(void *ctx, int64_t begin, int64_t end, int worker) {
     }
 }
 
-// Nothing is known of the tokens of a sequence that failed.
+// The tokens of a failed sequence are unknown.
 static bool all_ran(const struct drafter_model *d) {
     const rn_status *status = d->result.seq_status;
     for (int i = 0; status && i < d->builder.batch.n_seqs; i++)
@@ -88,8 +88,8 @@ static void plan_rows(struct drafter_model *d, struct drafter_part *part, int ro
     if (n > 0 && kv_grow(d->kv, &part->slot->table, part->slot->n_done, n)) part->n_rows = n;
 }
 
-// Who takes part, and with how many known tokens: those that are followed first, so that one that
-// is far behind does not keep them from drafting.
+// Chooses the sequences that take part, and their numbers of known tokens. Followed sequences come
+// first, so that a sequence far behind does not keep them from drafting.
 static void plan_round(struct drafter_model *d, struct draft_job *jobs, int n_jobs) {
     assert(n_jobs <= d->max_seqs);
     d->n_part = d->n_active = 0;
@@ -115,7 +115,7 @@ static void plan_round(struct drafter_model *d, struct draft_job *jobs, int n_jo
     }
 }
 
-// Evaluates them. Those that are caught up become active: they have a row of logits.
+// Evaluates them. Sequences that have caught up become active: they have a row of logits.
 static void run_known(struct drafter_model *d) {
     begin(d);
     for (int i = 0; i < d->n_part; i++) {

@@ -1,6 +1,6 @@
 // Whether a draft model's tokens are the target's: the same bytes and the same meaning for every id
 // that both have. Vocabularies are padded to sizes of the trainer's choice, so a few ids more or
-// less are fine: the draft model never says those, and reads another id in their place.
+// less are fine. The draft model never drafts such ids, and reads another id in their place.
 #include <stdio.h>
 #include <string.h>
 

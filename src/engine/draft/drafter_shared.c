@@ -1,5 +1,5 @@
-// The drafter "shared": what followed the sequence's last tokens in texts of recent requests with
-// the same salt, prompts and outputs. A text is learnt when its sequence is over.
+// The drafter "shared": the tokens that followed the sequence's last tokens in recent requests with
+// the same salt, in prompts and outputs. A text is learned when its sequence is over.
 #include <assert.h>
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ static struct draft_offer offer(struct drafter *drafter, struct seq *seq, int mo
     return (struct draft_offer){.n = n, .source = draft_source_of(DRAFT_SHARED_SHORT, length)};
 }
 
-// Of a long text its end: the step that it is over in is not to take longer.
+// Only the end of a long text is learned: its last step must not take longer.
 static void learn(struct drafter *drafter, const struct seq *seq) {
     const struct shared *const shared = (const struct shared *)drafter;
     const int n = seq->n_token < LEARN_TOKENS ? seq->n_token : LEARN_TOKENS;

@@ -8,8 +8,8 @@
 
 // ---------------------------------------------------------------- costs
 
-// The step's expected time with rows of drafts; 0: nothing was measured. Every draft row is taken
-// to see as much as the rows that are there do on average.
+// The step's expected time with rows of drafts; 0: nothing was measured. A draft row is assumed to
+// attend to as many positions as the present rows do on average.
 static double rows_ns(const struct draft *draft, const struct batch_shape *base, int n_rows) {
     struct batch_shape shape = *base;
     const int64_t rows = shape.n_tokens;
@@ -28,8 +28,8 @@ static double draft_ns(void *ctx, int drafter, int place, int n_seqs) {
     return d->cls->cost_ns(d, place, n_seqs);
 }
 
-// Without verify_ns, which most steps of texts that nobody can guess do not need. n_again: rows
-// that bring no token. False: there is no room for drafts, or costs are not known.
+// Without verify_ns, which most steps of unpredictable texts do not need. n_again: rows that bring
+// no token. False: there is no room for drafts, or costs are not known.
 static bool costs_init(struct draft *draft, const struct batch_shape *shape, int n_streams,
                        int n_again, struct spec_costs *out) {
     const struct draft_host *host = &draft->host;
@@ -44,7 +44,7 @@ static bool costs_init(struct draft *draft, const struct batch_shape *shape, int
     return rows > 0 && host->price->n_point > 0;
 }
 
-// A bound on the gap, which prompts were cut for, is one for drafts too.
+// The bound on the gap, which prompts were cut for, applies to drafts too.
 static void costs_fill(struct draft *draft, const struct batch_shape *shape,
                        struct spec_costs *costs) {
     const struct draft_host *host = &draft->host;
@@ -58,7 +58,7 @@ static void costs_fill(struct draft *draft, const struct batch_shape *shape,
 
 // ---------------------------------------------------------------- offers
 
-// What a sequence could draft, and who would.
+// The draft that a sequence could have, and its drafter.
 struct best {
     struct draft_offer offer;
     rn_drafter drafter;
@@ -82,7 +82,7 @@ static double offer_value(const struct draft *draft, const struct spec_costs *co
     return best;
 }
 
-// Asks every drafter; of those with something to offer the best is taken.
+// Asks every drafter, and takes the best offer.
 static void ask(struct draft *draft, const struct batch_shape *shape, struct seq *seq,
                 struct spec_costs *costs, int most, struct best *best) {
     best->offer.n = 0;
@@ -111,8 +111,8 @@ static void ask(struct draft *draft, const struct batch_shape *shape, struct seq
     }
 }
 
-// The most tokens that may be drafted. What a recurrent state has to go back over, this draft
-// included, stays less than a block, so that it gets on.
+// The most tokens that may be drafted. A recurrent state re-evaluates less than a block, this draft
+// included, so that it makes progress.
 static int most_tokens(const struct seq *seq, const struct spec_costs *costs) {
     int most = seq->limit - 1 - seq->n_token;
     if (most > seq->draft_max) most = seq->draft_max;
@@ -147,7 +147,7 @@ static void bid_add(struct draft *draft, const struct batch_shape *shape, struct
 
 // ---------------------------------------------------------------- drafts become rows
 
-// Drafters that take time make what was chosen of them.
+// Drafters that take time make the tokens chosen from their offers.
 static void make_drafts(struct draft *draft) {
     for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
         struct drafter *drafter = draft->drafter[id];
@@ -193,8 +193,8 @@ static void place_draft(struct draft *draft, struct seq_work *work, int n) {
     work->n_out += n;
 }
 
-// Of a bid, up to the end of the text, and as far as the sequence's constraint lets them pass. Only
-// what was chosen is looked at: a constraint may take its time. Drafters that make their tokens
+// The tokens of a bid up to the end of the text, and as far as the sequence's constraint allows
+// them. Only chosen tokens are looked at: a constraint may be slow. Drafters that make their tokens
 // when they are chosen have kept to both.
 static int chosen_tokens(const struct draft *draft, int index) {
     const struct spec_bid *bid = &draft->bid[index];

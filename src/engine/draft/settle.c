@@ -1,5 +1,5 @@
-// What came of the drafts of a step: positions of refused tokens are taken back, acceptance
-// is learned, and drafters are told of sequences that leave. See draft.h.
+// The outcome of a step's drafts: positions of refused tokens are taken back, acceptance is
+// learned, and drafters are told of sequences that leave. See draft.h.
 #include "engine/draft/draft.h"
 
 // Guesses that were not verified are compared with the chosen token.

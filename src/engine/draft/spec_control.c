@@ -1,8 +1,8 @@
 // Draft lengths by expected tokens per second. A draft is a prefix of what a source has, so its
-// tokens gain rate, rate^2, ...: less and less. The best lengths for a number of rows are those
-// that take the largest gains first, over all sequences. That is walked from no rows to all there
-// is room for: the cost of verifying has steps, so every number of rows is looked at. A drafter
-// that takes time costs more than its rows: it is walked with and without.
+// tokens gain rate, rate^2, ...: less and less. The best lengths for a number of rows take the
+// largest gains first, over all sequences. The walk goes from no rows to all that have room: the
+// cost of verifying has steps, so every number of rows is looked at. A drafter that takes time
+// costs more than its rows: the walk is made with and without it.
 //
 // Called by the step's thread alone; arithmetic only, a microsecond or two for one sequence.
 #include "engine/draft/spec_control.h"
@@ -14,7 +14,7 @@
 enum {
     LEAN_PRIOR = 4,   // tokens that the prior weighs as
     LEAN_ALL = 8,     // tokens that the rate of all weighs as
-    FADE_STEPS = 256, // without a token, after which counts weigh half
+    FADE_STEPS = 256, // without a token, after which the statistics weigh half
     SETUP_PART = 4,   // a setup is to be paid back in the first part of what is left
     SETUP_LEFT = 512, // tokens; more are not relied on
 };
@@ -22,7 +22,7 @@ enum {
 #define PRIOR      0.6 // the rate of a source that nothing is known of
 #define RATE_MIN   0.01
 #define RATE_MAX   0.99
-#define FORGET_ONE (0.69 / 24)  // of a sequence's counts, by each token tried: half after 24
+#define FORGET_ONE (0.69 / 24)  // of a sequence's statistics, by each token tried: half after 24
 #define FORGET_ALL (0.69 / 256) // of those of all sequences
 #define GAIN_LEAST 1e-3         // tokens; less is not worth a row
 #define WORTH      1.08         // times the tokens per second without drafts: less may be an error
@@ -136,7 +136,7 @@ struct drafting {
     double ns[SPEC_MAX_DRAFTERS][SPEC_MAX_DRAFT];
 };
 
-// One more token for the bid: what drafting it costs.
+// The cost of drafting one more token for the bid.
 static double take(struct spec_bid *bid, const struct spec_costs *costs,
                    struct drafting *drafting) {
     const int place = bid->n++;
@@ -195,7 +195,7 @@ static void walk_rows(struct spec_bid *bids, int n_bids, const struct spec_costs
     }
 }
 
-// Whether this step is the next one that measures a step without drafts.
+// Whether this step is to measure a step without drafts.
 static bool is_plain_turn(struct spec_control *control, const struct walk *best,
                           const struct spec_costs *costs) {
     const double loss_ns = costs->verify_ns[0] * (1 - best->plain / best->value);

@@ -1,15 +1,15 @@
-// Decides how many tokens are drafted: for each sequence of a step as many, none included, as make
-// the most tokens per second of the whole batch. Plain arithmetic over costs and rates that are
-// given to it: it measures nothing, knows no drafter, and is told the outcome of its choices.
+// Decides how many tokens are drafted for each sequence of a step, possibly none: the numbers that
+// give the whole batch the most tokens per second. Plain arithmetic over given costs and rates: it
+// measures nothing, knows no drafter, and is told the outcome of its choices.
 //
 // Expected tokens of a sequence with k drafted: 1 + a + a^2 + ... + a^k, with a the rate at which
 // its source's tokens are accepted. Cost of a step: that of verifying the rows, and of drafting.
 //
-// A few steps are taken without drafts though drafts would pay: while texts are drafted, nothing
-// else measures a step without drafts, and its price decides. They may lose half a percent of the
-// time. No draft is tried against the choice. A rate that nobody heard of for long is forgotten,
-// and a source that nothing is known of is taken to be fairly good: so a source that was bad once
-// is tried again. Prices that are old fall (price.h), so the same holds for costs.
+// A few steps are taken without drafts though drafts would pay: nothing else measures such a step
+// while texts are drafted, and its price decides. These steps may lose half a percent of the time.
+// No draft is tried against the choice. A rate without news for long is forgotten, and an unknown
+// source is assumed to be fairly good: so a source that was bad once is tried again. Prices that
+// are old fall (price.h), so the same holds for costs.
 #ifndef RN_ENGINE_DRAFT_SPEC_CONTROL_H
 #define RN_ENGINE_DRAFT_SPEC_CONTROL_H
 
@@ -18,8 +18,8 @@
 
 enum { SPEC_MAX_SOURCES = 8, SPEC_MAX_DRAFTERS = 4, SPEC_MAX_DRAFT = 31, SPEC_MAX_ROWS = 64 };
 
-// Of one source: tokens that were looked at up to the first that was refused, and accepted ones;
-// older ones weigh less.
+// Of one source: tokens tried, up to and with the first refused one, and accepted ones; older ones
+// weigh less.
 struct spec_rate {
     float tried, accepted;
     uint32_t step; // of the last token, modulo 2^32
@@ -28,10 +28,10 @@ struct spec_rates { // of a sequence; zeroed: nothing is known
     struct spec_rate rate[SPEC_MAX_SOURCES];
 };
 
-// What one sequence could draft in this step.
+// The draft that one sequence could have in this step.
 struct spec_bid {
     int most;        // tokens
-    int least;       // that are to be drafted whatever is expected; 0: it is free to choose
+    int least;       // drafted in any case; 0: the controller chooses
     int drafter;     // index of its costs; -1: free
     int source;      // whose rate it is
     double setup_ns; // this sequence's, once, if it drafts at all
@@ -45,9 +45,9 @@ struct spec_bid {
     double share; // ns of the setup that this step bears
 };
 
-// What the step costs.
+// The costs of the step.
 struct spec_costs {
-    const double *verify_ns; // [max_rows + 1] the whole step with so many rows of drafts
+    const double *verify_ns; // [max_rows + 1] the whole step with N rows of drafts
     int max_rows;            // rows of drafts that the step has room for, up to SPEC_MAX_ROWS
     double tokens; // that the step brings without drafts: one for each stream, and a prompt's rows
     // ns of the place-th tokens (from 0) of n_seqs drafts together
@@ -61,20 +61,20 @@ struct spec_control {                       // zeroed: nothing is known
     double saved_ns;                        // that a step without drafts may lose
 };
 
-// The rate to expect of a source for a sequence: its own, leaning on that of all while little is
-// known of it.
+// The expected rate of a source for a sequence: its own, blended with the rate of all sequences
+// while its own is little known.
 double spec_rate_of(const struct spec_control *control, const struct spec_rates *rates, int source);
 
 // ns of a setup that one step bears.
 double spec_setup_share(double setup_ns, int left);
 
-// Fills bids[].n: the most tokens per second that the costs allow; nothing where that is less than
-// 8% more than without drafts, because costs and rates are not known better, and nothing in the
+// Fills bids[].n with the lengths that give the most tokens per second. All are 0 where the gain
+// over no drafts is below 8%, because costs and rates are not known better. All are also 0 in the
 // few steps that measure a step without drafts.
 void spec_choose(struct spec_control *control, struct spec_bid *bids, int n_bids,
                  const struct spec_costs *costs);
 
-// Of `tried` drafted tokens (those up to the first that was refused, with it) `accepted` were.
+// Of `tried` drafted tokens (up to and with the first refused one) `accepted` were accepted.
 void spec_learn(struct spec_control *control, struct spec_rates *rates, int source, int tried,
                 int accepted);
 void spec_step_begin(struct spec_control *control); // of every step, one without bids too

@@ -1,7 +1,7 @@
 // The index of one text: chains of positions that end in the same two tokens, or in two with the
-// same hash. Invariants: positions [1, n_token) are in the chain of their hash, each once; a chain
-// goes from later positions to earlier ones; prev is written before it is read, so only head has to
-// be zeroed. Called by the step's thread; init and deinit by whoever makes the sequence.
+// same hash. Invariants: positions [1, n_token) are in the chain of their hash, each once. A chain
+// goes from later positions to earlier ones. prev is written before it is read, so only head has to
+// be zeroed. Called by the step's thread; init and deinit by the sequence's creator.
 #include "engine/draft/suffix.h"
 
 #include <assert.h>
@@ -72,7 +72,7 @@ struct suffix_match suffix_find(const struct suffix_index *index, const int32_t 
     for (int i = 0; next != 0 && i < SUFFIX_CHAIN && best.length < SUFFIX_MOST; i++) {
         const int at = (int)next - 1;
         next = index->prev[at];
-        // the earlier, the less there is to agree
+        // the earlier the position, the shorter its past
         if (at < best.length) break;
         if (token[at - best.length] != token[last - best.length]) continue;
         const int length = agree(token, at, last, at < SUFFIX_MOST ? at + 1 : SUFFIX_MOST);

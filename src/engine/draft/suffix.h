@@ -1,7 +1,7 @@
-// Finds what followed the last tokens of a text before: an index of its positions by the hash of
-// the tokens that end there, as chains from the latest to the earlier ones. The tokens are the
-// caller's; the index holds positions. Adding a token takes constant time, and so does finding, by
-// a bound on the chain.
+// Finds the tokens that followed an earlier occurrence of a text's last tokens. The index has its
+// positions by the hash of the tokens that end there, as chains from the latest to the earlier
+// ones. The tokens are the caller's; the index holds positions. Adding a token takes constant time,
+// and so does finding, by a bound on the chain.
 #ifndef RN_ENGINE_DRAFT_SUFFIX_H
 #define RN_ENGINE_DRAFT_SUFFIX_H
 
@@ -20,7 +20,7 @@ enum {
 
 struct suffix_index {
     uint32_t *head; // [n_head], a power of two: the latest position + 1 of each hash; 0: none
-    uint32_t *prev; // [max_tokens] the one before
+    uint32_t *prev; // [max_tokens] the position before it in its chain
     int n_head, max_tokens;
     int n_token; // tokens that are indexed
 };
@@ -39,15 +39,14 @@ void suffix_deinit(struct suffix_index *index); // zeroed is fine
 void suffix_add(struct suffix_index *index, const int32_t *token, int n_token, int most);
 
 // The place before the end of token[n_token], all of which is indexed, whose past agrees longest
-// with the last tokens; of equals the latest.
+// with the last tokens; among equals the latest.
 struct suffix_match suffix_find(const struct suffix_index *index, const int32_t *token,
                                 int n_token);
 
 // --- texts of recent requests ---
 
-// A ring of tokens; a text that is added drops the oldest ones. What is found depends on the texts
-// of the same salt that are still kept, as if there were no others: those only have a part in how
-// long a text is kept.
+// A ring of tokens; a text that is added drops the oldest ones. The result depends only on the kept
+// texts of the same salt. Other texts matter only for how long a text is kept.
 struct suffix_texts;
 
 rn_status suffix_texts_create(int max_tokens, struct suffix_texts **out, rn_error *err);
@@ -60,9 +59,10 @@ void suffix_texts_forget(struct suffix_texts *texts); // all of them
 void suffix_texts_add(struct suffix_texts *texts, const int32_t *token, int n_token,
                       const char *salt, size_t n_salt);
 
-// What followed the last tokens in texts of the same salt, up to `most` and to the text's end:
-// written to out; returns how many, 0 when there is nothing. *length: tokens that agree. Of the
-// latest SUFFIX_CHAIN places where two agree it is the one where most do, of equals the latest.
+// Writes to out the tokens that followed the last tokens in texts of the same salt, up to `most`
+// and to the text's end. Returns their number, 0 when there is nothing. *length: tokens that agree.
+// Of the latest SUFFIX_CHAIN places where two agree, the place with the longest agreement is taken,
+// among equals the latest.
 int suffix_texts_find(const struct suffix_texts *texts, const int32_t *token, int n_token,
                       const char *salt, size_t n_salt, int32_t *out, int most, int *length);
 

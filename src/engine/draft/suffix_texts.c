@@ -1,12 +1,12 @@
 // Texts of recent requests in a ring of tokens, each text followed by the token NONE, which no text
-// has: what is compared or copied ends there by itself. A *key* is a salt and two tokens; the
-// places of a key (slots that end in those tokens, with a token behind them) are a chain from the
-// latest to the earlier ones, and the latest is in the list of its bucket. Invariants:
-//  1. a chain has the places of one key alone, salts compared byte by byte: what is found depends
-//     on the kept texts of the salt, and on others only by how long those are kept;
-//  2. lists name kept places only; a chain's link to a dropped place is seen by its age;
-//  3. whatever the ring's state, NONE stands before the oldest text.
-// The hash is seeded, so nobody can aim at a bucket. Called by the step's thread.
+// has: comparing and copying end there by themselves. A *key* is a salt and two tokens. The places
+// of a key are the slots that end in those tokens, with a token behind them. They form a chain from
+// the latest to the earlier ones; the latest is in the list of its bucket. Invariants:
+//  1. a chain has the places of one key alone, salts compared byte by byte. So a result depends on
+//     the kept texts of the salt; other texts matter only for how long those are kept.
+//  2. lists name kept places only; a chain's link to a dropped place is recognised by its age.
+//  3. NONE always stands before the oldest text.
+// The hash is seeded, so no client can aim at a bucket. Called by the step's thread.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +121,7 @@ static bool is_key(const struct suffix_texts *texts, uint32_t slot, const struct
     return key->n_salt == 0 || memcmp(text->salt, key->salt, key->n_salt) == 0;
 }
 
-// The link to the key's latest place, or the one that ends the bucket's list.
+// The link to the key's latest place, or the link that ends the bucket's list.
 static uint32_t *link_of(struct suffix_texts *texts, const struct key *key) {
     uint32_t *link = bucket_of(texts, key);
     while (*link != 0 && !is_key(texts, *link - 1, key)) link = &texts->place[*link - 1].next;

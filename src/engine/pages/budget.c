@@ -1,5 +1,5 @@
 // The arithmetic of budget.h. Sizes of a plan are in ranges that the model checked, so a product of
-// two of them fits 64 bits; what callers ask for goes through checked arithmetic.
+// two of them fits 64 bits. Sizes that callers ask for go through checked arithmetic.
 #include "engine/pages/budget.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@ enum {
     MAX_SEQS = 4096,
     MAX_BATCH_TOKENS = 1 << 16,
     LOGIT_BYTES = 256 << 20, // of the rows that "as many as fit" means
-    RESERVE_DIVISOR = 20,    // of what is free, for what is not counted here
+    RESERVE_DIVISOR = 20,    // of the free memory, for uses that are not counted here
     // the same of addresses, which are taken before they are touched: for all, and for each
     // sequence
     ADDRESS_RESERVE = 16 << 20,
@@ -43,7 +43,7 @@ static rn_status resolve(const struct budget_request *request, struct budget_siz
     if (!s->logit_rows) s->logit_rows = s->max_seqs + request->draft_rows;
     rn_status status = check_limit("context", s->n_ctx, 1, request->n_ctx_max, err);
     if (!status) status = check_limit("max_seqs", s->max_seqs, 1, MAX_SEQS, err);
-    // everyone gets a token and a row of logits in each step
+    // every sequence gets a token and a row of logits in each step
     if (!status)
         status = check_limit("batch_tokens", s->batch_tokens, s->max_seqs, MAX_BATCH_TOKENS, err);
     if (!status)
@@ -115,7 +115,7 @@ static uint64_t kv_bytes_max(const struct kv_config *config) {
     return bytes;
 }
 
-// How much KV memory the model beside needs for each byte of the other one's; 0 without.
+// KV memory that the draft model needs for each byte of the target's; 0 without a draft model.
 static double beside_share(const struct budget_request *request, const struct kv_config *config,
                            const struct budget *budget) {
     if (!request->beside.plan) return 0;
@@ -129,7 +129,8 @@ static uint64_t scaled(uint64_t bytes, double factor) {
     return product < 0x1p63 ? (uint64_t)product : UINT64_MAX;
 }
 
-// What is there for KV pages when nobody asked for an amount; share: what goes beside.
+// The memory for KV pages when no amount was asked for; share: the draft model's bytes for each
+// byte of the target's.
 static uint64_t kv_bytes_free(const struct budget_request *request, const struct kv_config *config,
                               const struct budget *budget, double share) {
     const struct budget_sizes *sizes = &budget->sizes;
@@ -143,7 +144,7 @@ static uint64_t kv_bytes_free(const struct budget_request *request, const struct
     return least(bytes, kv_bytes_max(config));
 }
 
-// For what is not counted: the engine's own lists, requests and their answers.
+// For uses that are not counted: the engine's own lists, requests and their answers.
 static uint64_t reserve_of(const struct budget_request *request, const struct budget *budget) {
     const uint64_t part = request->available / RESERVE_DIVISOR;
     const uint64_t seqs = times(ADDRESS_RESERVE_SEQ, (uint64_t)budget->sizes.max_seqs);
@@ -152,7 +153,8 @@ static uint64_t reserve_of(const struct budget_request *request, const struct bu
     return request->address_room && addresses > part ? addresses : part;
 }
 
-// What weights, buffers and the reserve leave. Every group has addresses for the whole budget.
+// The memory that weights, buffers and the reserve leave. Every group has addresses for the whole
+// budget.
 static uint64_t free_bytes_of(const struct budget_request *request, int n_group,
                               const struct budget *budget) {
     const bool together = request->beside.plan && !request->beside.is_apart;
@@ -166,8 +168,8 @@ static uint64_t free_bytes_of(const struct budget_request *request, int n_group,
     return least(bytes, n_group > 1 ? addresses / (uint64_t)n_group : addresses);
 }
 
-// The longest sequence that fits alone, at most n_ctx positions; 0: none. A prompt that has little
-// room goes on in small chunks, so the least one counts.
+// The longest sequence that fits alone, at most n_ctx positions; 0: none. A prompt with little room
+// continues in small chunks, so the smallest chunk is the measure.
 static int positions_fit(const struct kv_config *config, uint64_t kv_bytes, int n_ctx) {
     int fits = 0, beyond = n_ctx + 1;
     while (beyond - fits > 1) {
@@ -230,7 +232,7 @@ static uint64_t kv_bytes_choose(const struct budget_request *request,
     return kv_bytes_free(request, config, budget, share);
 }
 
-// What is known before memory is divided.
+// The sizes that are known before memory is divided.
 static rn_status fill_parts(const struct budget_request *request, struct budget *out,
                             rn_error *err) {
     rn_status status = need_of(request, out, err);
@@ -249,7 +251,7 @@ static uint64_t beside_free(const struct budget_request *request, const struct b
                                available / RESERVE_DIVISOR);
 }
 
-// After the other one's KV memory and context were chosen.
+// After the target's KV memory and context were chosen.
 static rn_status fill_beside(const struct budget_request *request, double share, struct budget *out,
                              rn_error *err) {
     if (!request->beside.plan) return RN_OK;

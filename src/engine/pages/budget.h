@@ -1,4 +1,4 @@
-// How memory is divided: weights, the buffers of a step, and what is left for KV pages. The engine
+// How memory is divided: weights, the buffers of a step, and the rest for KV pages. The engine
 // chooses its budget here when it is created, and programs ask before (rn_engine_plan_memory), so
 // that both say the same. Nothing is allocated or measured: the memory that is free is an argument.
 #ifndef RN_ENGINE_PAGES_BUDGET_H
@@ -20,7 +20,7 @@ struct budget_request {
     struct budget_sizes wanted; // 0: the default. A context that is given is not shortened
     int draft_rows;             // logit rows beside those of the default
     uint64_t kv_bytes;          // for KV pages; 0: kv_pages says
-    uint32_t kv_pages;          // of all groups together; 0: what is free after the rest
+    uint32_t kv_pages;          // of all groups together; 0: the memory that the rest leaves free
     uint64_t total;             // memory of the device; 0: unknown
     uint64_t available;         // that is free; 0: unknown
     uint64_t address_room;      // of a device on the host: memory_address_room(); 0: no limit
@@ -36,10 +36,10 @@ struct budget_request {
 };
 
 struct budget {
-    struct budget_sizes sizes; // defaults filled in; n_ctx as wanted, or what the KV memory holds
+    struct budget_sizes sizes; // defaults filled in; n_ctx as wanted, or as the KV memory allows
     uint64_t weight_bytes;     // that loading takes
     uint64_t step_bytes;       // of the buffers of a step
-    uint64_t free_bytes;       // that these and a reserve leave of what is available
+    uint64_t free_bytes;       // of the available memory, after these and a reserve
     uint64_t kv_bytes;         // of the KV pages
     uint64_t page_bytes;       // of a page of each group: 32 tokens
     uint64_t context_bytes;    // that a sequence of n_ctx positions needs when it is alone
@@ -54,13 +54,14 @@ struct budget {
 // The groups of a plan as the page manager wants them; the rest is zero.
 struct kv_config budget_kv_config(const struct plan *plan, const struct kv_bytes *kv);
 
-// KV memory as asked for, or what is free (less a reserve of 5%; of limited addresses also the
-// stacks and 17 to 64 MiB for what is not counted here, such as requests), at most twice what
-// max_seqs full contexts need; where it is unknown what is free, once. RN_ERR_ARG: a size is out of
-// its range, or the memory asked for is more than there is, holds no page of each group, or not the
-// context asked for; RN_ERR_NOMEM: what is free does not. Of a model beside: KV memory in
-// proportion to what both need for a sequence, and at least a context; where an amount was asked
-// for, on top of it.
+// KV memory as asked for, or the free memory, at most twice the need of max_seqs full contexts;
+// once, where the free memory is unknown. A reserve of 5% is left free. Limited addresses also
+// leave the stacks and 17 to 64 MiB for uses that are not counted here, such as requests.
+// RN_ERR_ARG: a size is out of its range, or the memory asked for exceeds the total. RN_ERR_ARG
+// too: it holds no page of each group, or not the context asked for. RN_ERR_NOMEM: the free memory
+// does not hold them. A draft model gets KV memory in proportion to the needs of both for a
+// sequence, and at least a context. Where an amount was asked for, the draft model's comes on top
+// of it.
 rn_status budget_choose(const struct budget_request *request, struct budget *out, rn_error *err);
 
 #endif

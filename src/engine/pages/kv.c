@@ -129,7 +129,7 @@ static void begin_hold(struct kv *kv, struct kv_group *group) {
     kv->stats.pages_held++;
 }
 
-// Nobody holds the page any more.
+// No table holds the page any more.
 static void end_hold(struct kv *kv, struct kv_group *group, uint32_t id) {
     group->n_held--;
     kv->held_bytes -= group->page_bytes;
@@ -188,8 +188,8 @@ bool kv_evict_oldest(struct kv *kv) {
 
 // --- clears and copies ---
 
-// What an op was to put into the page is not wanted any more: the page changed hands before the
-// run. Nothing reads it, since a copy's source is pinned.
+// The op's content is not wanted any more: the page changed hands before the run. Nothing reads it,
+// since a copy's source is pinned.
 static void cancel_op(struct kv *kv, int g, uint32_t id) {
     int i = 0;
     while (i < kv->n_op && (kv->op[i].group != g || kv->op[i].page != id)) i++;
@@ -203,8 +203,8 @@ static void cancel_op(struct kv *kv, int g, uint32_t id) {
 
 static void add_op(struct kv *kv, int g, uint32_t id, uint32_t from) {
     struct kv_page *const page = kv->group[g].page;
-    // Until the copy is done its source must stay what it is, even if its owners leave: forgetting
-    // a page is not ordered with the ops.
+    // Until the copy is done its source must not change, even if its owners leave: forgetting a
+    // page is not ordered with the ops.
     if (from != BATCH_ZERO) page[from].pins++;
     assert(!page[id].pending && kv->n_op < kv->max_op);
     kv->op[kv->n_op++] = (struct batch_page){.group = g, .page = id, .from = from};
@@ -401,8 +401,8 @@ int kv_room(const struct kv *kv, const struct kv_table *table, int n_done, int w
     return room < 0 ? 0 : room < wanted ? (int)room : wanted;
 }
 
-// The table's page is its own and nobody can find it. A lone owner keeps the page, so that it never
-// needs bytes for a copy that kv_need does not know of.
+// The table's page is its own and not findable. A lone owner keeps the page, so that it never needs
+// bytes for a copy that kv_need does not know of.
 static void make_writable(struct kv *kv, struct kv_table *table, int g, uint32_t block) {
     const uint32_t id = table->page[g][block];
     const struct kv_page *const page = &kv->group[g].page[id];
@@ -462,8 +462,8 @@ static void drop_from(struct kv *kv, struct kv_table *table, int g, uint32_t blo
     }
 }
 
-// The state of the mark takes the place of what came after it. The table's hold on it was given up
-// with the copy, or goes now: the mark's becomes the table's.
+// The state at the mark replaces the later one. The table's hold on it was given up with the copy,
+// or goes now: the mark's becomes the table's.
 static void state_restore(struct kv *kv, struct kv_table *table, int g) {
     const uint32_t block = table->mark > 0 ? state_block(table->mark) : 0;
     drop_from(kv, table, g, block);
@@ -506,14 +506,14 @@ void kv_release(struct kv *kv, struct kv_table *table) {
     table->unlisted = false;
 }
 
-// The page of a block of `from`: its own, or the one that it gave back and that is still findable.
+// The page of a block of `from`: its own, or a page that it gave back and that is still findable.
 static uint32_t fork_page(const struct kv *kv, const struct kv_table *from, uint32_t node, int g,
                           uint32_t block) {
     if (block >= from->first[g]) return from->page[g][block];
     return block < from->n_node ? kv->node[node].page[g] : KV_NO_PAGE;
 }
 
-// The node of the block before, given that of this one: unregistered blocks have from's last.
+// The node of the block before, given this block's node: unregistered blocks have from's last.
 static uint32_t node_before(const struct kv *kv, const struct kv_table *from, uint32_t node,
                             uint32_t block) {
     return block < from->n_node ? kv->node[node].parent : node;
@@ -564,7 +564,7 @@ static uint64_t blocks_touched(uint64_t n) {
 // Pages of a group that such a sequence needs.
 static uint64_t group_need(const struct kv_config *config, int g, int n_positions, int chunk) {
     uint64_t blocks = blocks_for(n_positions), most = blocks;
-    // position n_done and those of its chunk, and what n_done sees of the past
+    // position n_done, the others of its chunk, and the past positions that n_done sees
     if (config->group[g].kind == KV_WINDOW)
         most = blocks_touched((uint64_t)config->group[g].window - 1 + (uint64_t)chunk);
     if (config->group[g].kind == KV_RECURRENT) most = blocks_touched(1 + (uint64_t)chunk);

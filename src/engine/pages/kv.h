@@ -1,25 +1,25 @@
 // Pages of KV memory and their owners. The manager knows ids and bytes; the memory is the
 // backend's. A page holds 32 positions (a block) of all layers of a group. All groups draw on one
-// budget in bytes: a page that no table holds is reclaimable, whatever group needs its bytes.
+// budget in bytes: any group may reclaim a page that no table holds.
 //
-// What a group needs of a table that has n positions done:
+// The pages that a group needs for a table with n positions done:
 //   full       the pages of all blocks
-//   window     those of the blocks that position n, or a later one, can see
+//   window     the pages of the blocks that position n, or a later one, can see
 //   recurrent  the page of the block that holds position n - 1: the state after it. A block's page
 //              is the state after the last of its positions that was evaluated, so a full block's
 //              page is a checkpoint. It is read when the next block begins and not needed after.
 //
 // Invariants (kv_check_*):
 //  1. ref of a page is the number of tables that hold it, pins the number of copies not yet taken
-//     that read it;
+//     that read it.
 //  2. a page is exactly one of: held (ref or pins > 0), cached (else, has a node), free (no node,
-//     has memory), fresh (never had memory, or gave it back);
-//  3. cached pages are in their group's LRU list once, free ones on its free stack once;
-//  4. held + cached + free bytes never exceed the budget;
-//  5. a node and a page that it names name each other; a node lives while it has a page, a child
-//     or a table, and its children and tables are counted;
+//     has memory), fresh (never had memory, or gave it back).
+//  3. cached pages are in their group's LRU list once, free ones on its free stack once.
+//  4. held + cached + free bytes never exceed the budget.
+//  5. a node and a page that it names name each other. A node lives while it has a page, a child or
+//     a table. Its children and tables are counted.
 //  6. a table's blocks [0, n_node) are full and registered: its node is the chain of their tokens,
-//     and those of their pages that the table holds are the chain's;
+//     and the pages that the table holds of them are the chain's.
 //  7. a table names, in every group, the pages of the blocks [first[g], n_page), no others.
 //
 //              kv_grow (cleared or copied by the run)        kv_commit (block full)
@@ -28,9 +28,9 @@
 //      |  +--------------------------------------------+                       release |  | kv_hit
 //      +------------------------- evicted, least recently used ---------------- cached +--+
 //
-// Growing never fails while held_bytes and what is needed fit the budget: what is not held is taken
-// back page by page, and a group has ids for the whole budget. Where the groups have memory of
-// their own (kv_fix_pages), each must have the pages too.
+// Growing never fails while held_bytes and the new pages fit the budget. Pages that are not held
+// are taken back one by one, and a group has ids for the whole budget. Where the groups have memory
+// of their own (kv_fix_pages), each must have the pages too.
 #ifndef RN_ENGINE_PAGES_KV_H
 #define RN_ENGINE_PAGES_KV_H
 
@@ -48,7 +48,7 @@ struct kv_config {
         enum kv_kind kind;
         int window; // KV_WINDOW: at least 1
         uint64_t page_bytes;
-        uint32_t max_pages; // that the group has memory for; 0: what the budget holds
+        uint32_t max_pages; // that the group has memory for; 0: as many as the budget holds
     } group[PLAN_MAX_KV_GROUPS];
     uint64_t budget;  // bytes
     int max_tables;   // that hold pages at a time
@@ -89,11 +89,11 @@ rn_status kv_create(const struct kv_config *config, struct backend *backend, str
 void kv_destroy(struct kv *kv); // NULL is fine
 
 // Divides the budget among the groups, for memory that cannot move between them: each gets the
-// pages that a lone sequence of n_positions needs, and the rest in proportion to what one needs
-// that grows by `chunk`. The budget holds such a sequence.
+// pages that a lone sequence of n_positions needs. The rest is divided in proportion to the needs
+// of a sequence that grows by `chunk`. The budget holds a sequence of n_positions.
 void kv_fix_pages(struct kv_config *config, int n_positions, int chunk);
 
-// The most pages a group can have: what the backend's memory must have room for.
+// The most pages a group can have; the backend's memory must have room for them.
 uint32_t kv_group_pages(const struct kv_config *config, int group);
 
 // --- tables ---
@@ -103,12 +103,12 @@ rn_status kv_table_init(struct kv_table *table, int n_group, int n_positions, rn
 void kv_table_deinit(struct kv_table *table); // released before, or never used
 
 // Extends a table whose blocks are all full and registered (an empty one too) with the pages of
-// equal prefixes, as far as every group can serve; returns the positions that it has now, a
-// multiple of KV_PAGE_TOKENS and less than n_token. A table that has other blocks too is left as
-// it is, and the result is not more than what it has. salt: [n_salt], at most KV_MAX_SALT bytes;
-// the call on the empty table decides where kv_commit registers, so it is to be made, and
-// kv_release afterwards even when nothing was found. With an n_token of 1 it does only that: for a
-// sequence all of whose positions are to be evaluated.
+// equal prefixes, as far as every group can serve. Returns the positions that it has now, a
+// multiple of KV_PAGE_TOKENS and less than n_token. A table with other blocks too is left as it is,
+// and the result is not more than its positions. salt: [n_salt], at most KV_MAX_SALT bytes. The
+// call on the empty table decides where kv_commit registers, so the caller must make it, and must
+// call kv_release afterwards even when nothing was found. With an n_token of 1 it does only that,
+// for a sequence whose positions are all to be evaluated.
 int kv_hit(struct kv *kv, struct kv_table *table, const int32_t *token, int n_token,
            const char *salt, size_t n_salt);
 
@@ -116,18 +116,18 @@ int kv_hit(struct kv *kv, struct kv_table *table, const int32_t *token, int n_to
 // the limit. 0 to wanted.
 int kv_room(const struct kv *kv, const struct kv_table *table, int n_done, int wanted);
 
-// Makes positions [n_done, n_done + n) writable: gives back what position n_done and later ones
-// cannot see, copies a shared page that will be written, takes new pages. False: not enough bytes,
-// nothing was changed but the pages that were given back.
+// Makes positions [n_done, n_done + n) writable: gives back pages that position n_done and later
+// ones cannot see, copies a shared page that will be written, takes new pages. False: not enough
+// bytes; only the pages that were given back have changed.
 bool kv_grow(struct kv *kv, struct kv_table *table, int n_done, int n);
 
 // Positions from n_done on are tried: kv_grow, a run, then kv_settle says which stay. In between
 // the table is not committed; positions before the mark may be forked. The state of recurrent
 // groups at n_done is kept aside, and the next kv_grow copies it.
 void kv_mark(struct kv *kv, struct kv_table *table, int n_done);
-// Of the n_all positions that were evaluated the first n_kept stay, at least those of the mark.
-// Pages behind them are given back. Returns the positions that the table has then: n_kept, or those
-// of the mark where a recurrent group has gone further than n_kept, which cannot be undone in part.
+// Of the n_all evaluated positions the first n_kept stay, at least those up to the mark. Pages
+// behind them are given back. Returns the positions that the table has then: n_kept, or the mark's
+// where a recurrent group has gone further than n_kept. Such a group cannot be undone in part.
 int kv_settle(struct kv *kv, struct kv_table *table, int n_kept, int n_all);
 
 // Blocks that are full by now become findable; a block that another table computed too is stored
@@ -135,14 +135,14 @@ int kv_settle(struct kv *kv, struct kv_table *table, int n_kept, int n_all);
 void kv_commit(struct kv *kv, struct kv_table *table, const int32_t *token, int n_done);
 
 // `to`, which is empty, shares the pages of the first n_positions of `from`, in whole blocks where
-// a group is recurrent. Returns the positions that it has then, 0 when `from` gave back what is
-// needed and the prefix cache has not kept it.
+// a group is recurrent. Returns the positions that it has then, 0 when `from` gave back a page that
+// is needed and the prefix cache has not kept it.
 int kv_fork(struct kv *kv, const struct kv_table *from, struct kv_table *to, int n_positions);
 
 // Gives up all pages; registered ones stay findable until their bytes are needed.
 void kv_release(struct kv *kv, struct kv_table *table);
 
-// Forgets every page that no table holds: what is cached becomes free.
+// Forgets every page that no table holds: cached pages become free.
 void kv_forget_prefixes(struct kv *kv);
 
 // The bytes that a sequence of n_positions needs at once when it grows by `chunk` positions, or
@@ -155,9 +155,9 @@ const struct batch_page *kv_take_ops(struct kv *kv, int *n);
 
 void kv_get_stats(const struct kv *kv, struct kv_stats *out);
 
-// A picture of all pages, the groups' one after the other (kv_view.c): room for that many, to be
-// initialised once; then the states, which leave nobody as a holder, then every table that holds
-// pages, with the id of its request.
+// A picture of all pages, group after group (kv_view.c). Room for all of them is initialised once.
+// Then come the states, which name no holder, then every table that holds pages, with the id of its
+// request.
 size_t kv_view_pages(const struct kv *kv);
 void kv_view_init(const struct kv *kv, rn_page_view *out);
 void kv_view_states(const struct kv *kv, rn_page_view *out);

@@ -1,15 +1,16 @@
-// Tests the page manager against the numbered invariants of kv.h, from scratch: nothing that it
-// keeps is believed. Takes time with all pages that were ever used; for tests and for debug and
-// sanitizer builds. Scratch memory was taken at create.
+// Tests the page manager against the numbered invariants of kv.h, from scratch: it trusts none of
+// the manager's numbers. Its time grows with the pages that were ever used; for tests and for debug
+// and sanitizer builds. Scratch memory was taken at create.
 #include <string.h>
 
 #include "engine/pages/kv_internal.h"
 
-// Broken links must end the walk that finds them, so every walk is bounded by what there can be.
+// Broken links must end the walk that finds them, so every walk is bounded by the largest possible
+// number.
 
 static void expect(struct kv *kv, bool condition) { kv->sound &= condition; }
 
-// --- tables: 6 and 7, and the counts for 1 and 5 ---
+// --- tables: 6 and 7, and the numbers for 1 and 5 ---
 
 void kv_check_begin(struct kv *kv) {
     kv->sound = true;
@@ -64,7 +65,7 @@ static enum page_state state_of(const struct kv_page *page) {
     return page->memory ? PAGE_FREE : PAGE_FRESH;
 }
 
-// Pins and pending flags are what the ops say; references what the tables said.
+// Pins and pending flags agree with the ops, references with the tables.
 static void check_refs(struct kv *kv, int g) {
     struct kv_group *const group = &kv->group[g];
     for (uint32_t id = 0; id < group->n_used; id++) {
@@ -120,8 +121,8 @@ static void check_places(struct kv *kv, int g) {
         mark(kv, g, group->stack[group->n_page - i], PAGE_FRESH);
 }
 
-// Each page that is not held was found in its place; bytes and counts are those of the states, and
-// so is the group's own count.
+// Each page that is not held was found in its place; bytes and numbers of pages agree with the
+// states, and so does the group's own number.
 static void check_states(struct kv *kv, int g, uint64_t bytes[PAGE_STATES],
                          struct kv_stats *counted) {
     const struct kv_group *const group = &kv->group[g];

@@ -1,6 +1,6 @@
-// What the files of the page manager share: kv.c owns pages and tables, prefix.c the nodes,
-// kv_check.c tests both against the invariants of kv.h. Zeroed pages and nodes are unused ones, so
-// that memory for the largest budget costs nothing until it is touched.
+// The parts that the files of the page manager share: kv.c owns pages and tables, prefix.c the
+// nodes, kv_check.c tests both against the invariants of kv.h. Zeroed pages and nodes are unused
+// ones, so that memory for the largest budget costs nothing until it is touched.
 #ifndef RN_ENGINE_PAGES_KV_INTERNAL_H
 #define RN_ENGINE_PAGES_KV_INTERNAL_H
 

@@ -1,5 +1,5 @@
-// Where a model will run, and how the memory there is divided: found before anything is created, so
-// that a program can say it first (rn_engine_plan_memory) and the engine then does the same.
+// Where a model will run, and how the memory there is divided: found before anything is created. A
+// program can report it first (rn_engine_plan_memory), and the engine then does the same.
 #ifndef RN_ENGINE_PAGES_PLACE_H
 #define RN_ENGINE_PAGES_PLACE_H
 
@@ -10,11 +10,11 @@ struct backend_place {
     const struct backend_class *cls;
     struct backend_device device;
     const char *kv_type;     // one of the class's
-    char note[BACKEND_NOTE]; // a better backend that is not here was passed over; "": none
+    char note[BACKEND_NOTE]; // why a better backend that is not here was passed over; "": none was
 };
 
 struct place_wanted {
-    const char *name;                // of the backend; NULL: the best one that is here
+    const char *name;                // of the backend; NULL: the best available one
     const struct backend_class *cls; // instead of a name; NULL: by the name
     const char *kv_type;             // NULL: the backend's default
 };
@@ -27,7 +27,7 @@ rn_status place_find_draft(const struct place_wanted *wanted, const struct backe
 
 struct place_sizes {
     struct budget_sizes sizes; // 0: defaults
-    uint64_t kv_bytes;         // both 0: what is free
+    uint64_t kv_bytes;         // both 0: the free memory
     uint32_t kv_pages;
     int draft_rows; // logit rows of drafts
     int n_threads;  // of the host; 0: the default

@@ -1,8 +1,8 @@
 // The prefix cache: full blocks of tokens are nodes of a tree, and a node names the page of its
 // block in each group that has one. Equal chains of nodes are equal prefixes; a chain begins at the
-// root or at its salt's node. The hash of a node is seeded by its parent's and the root's is drawn,
-// so nobody can aim at a bucket. Nodes come from a pool: when it is empty, old pages are evicted
-// for a few nodes, or the table continues unregistered. Called as kv.c is.
+// root or at its salt's node. The hash of a node is seeded by its parent's, and the root's is
+// random, so no client can aim at a bucket. Nodes come from a pool: when it is empty, old pages are
+// evicted for a few nodes, or the table continues unregistered. Called as kv.c is.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,7 +172,7 @@ static uint32_t longest(struct kv *kv, const struct kv_table *table, const int32
         for (int g = 0; g < kv->n_group; g++) {
             const struct kv_group *const group = &kv->group[g];
             if (kv->node[at].page[g] == KV_NO_PAGE) {
-                if (group->kind == KV_FULL) return best; // nor can it serve what is longer
+                if (group->kind == KV_FULL) return best; // nor can it serve a longer prefix
                 run[g] = b + 1;
             }
             served &= run[g] <= kv_first_block(group, (int)(b + 1) * KV_PAGE_TOKENS);

@@ -76,8 +76,8 @@ void price_init(struct price *price, const struct cost_rates *rates) {
 // ---------------------------------------------------------------- the table
 
 // Above the largest measured number of rows. Time per row falls as rows share the weights, so the
-// time in proportion is an upper bound. It is too careful by far where the weights dominate: the
-// table continues with the slope that was seen, at most half a small step below that bound.
+// time in proportion is an upper bound. That bound is far too pessimistic where the weights
+// dominate: the table continues with the measured slope, at most half a small step below the bound.
 static double rows_above(const struct price *price, double rows) {
     const struct price_point *top = &price->point[price->n_point - 1], *half = NULL;
     for (const struct price_point *p = price->point; p->rows * 2 <= top->rows; p++) half = p;
@@ -147,10 +147,10 @@ static void bucket_add(struct price_bucket *b, double rows, double ns, double ra
     b->ns += share * (ns - b->ns);
 }
 
-// A price that is too high is not tried again by those who ask for it. So one that was not measured
-// for long falls, step by step, but never below the price of fewer rows. Prices that no step has
-// confirmed fall soon: the calibration may have been interrupted. They are also bounded: n rows do
-// not take longer than n steps of one.
+// A shape whose price is too high is not tried again. So a price that was not measured for long
+// falls, step by step, but never below the price of fewer rows. Prices that no step has confirmed
+// fall soon: the calibration may have been interrupted. They are also bounded: n rows do not take
+// longer than n steps of one.
 static void doubt_old(struct price *price) {
     const struct price_bucket *first = NULL;
     double below = 0;
@@ -224,7 +224,7 @@ void price_learn(struct price *price, const struct batch_shape *shape, uint64_t 
     const double ratio = (double)measured_ns / expected;
     const bool is_surprise = bucket->count > 0 && (ratio > slower || ratio < faster);
     const double ns = expected * clamp(ratio, 0, bucket->count > 0 ? slower : unknown);
-    // The difference is divided by the squares of what is uncertain in each part.
+    // The difference is divided by the squares of each part's uncertainty.
     const double unsure = rows_unsure(price, bucket, rows, part[0]);
     const double error =
         (ns - expected) / (unsure * unsure + part[1] * part[1] + part[2] * part[2]);

@@ -1,17 +1,17 @@
-// What a step of a given shape costs on this machine, now. One struct price for each backend that
+// The cost of a step of a given shape on this machine, now. One struct price for each backend that
 // runs steps: the engine's, and a draft model's. The schedule asks it how much of a prompt fits
-// between two tokens (price_chunk), the drafts ask it what further rows cost (price_of).
+// between two tokens (price_chunk), the drafts ask it for the cost of further rows (price_of).
 //
 //   ns(shape) = rows(r) + KV bytes read * ns_per_byte + FLOPs of attention * ns_per_flop
 //
-// r is the shape's FLOPs without attention over those of one row with logits: a prompt's row, which
+// r is the shape's FLOPs without attention over those of one row with logits. A prompt's row, which
 // skips the vocabulary's product, is less than one. rows(r) is a table in geometric buckets.
 //
 // One rule learns all of it. A measurement moves its bucket by 1/n of the difference, n growing to
-// 32. More than a quarter above the price is not believed at once, because the system interrupts.
-// A surprise, above or below, halves n, so that several are believed. Four steps in a row, of any
-// shapes, that are all slower or all faster mean that the machine's speed changed: everything is
-// scaled. Prices that were not measured for long fall, so that they are tried again.
+// 32. A time more than a quarter above the price is not believed at once, because the system
+// interrupts. A surprise, above or below, halves n, so that several are believed. Four steps in a
+// row, of any shapes, that are all slower or all faster mean that the machine's speed changed:
+// everything is scaled. Prices that were not measured for long fall, so that they are tried again.
 //
 // Invariants: rows(r) never falls with r, so a larger shape never costs less; a price is 0 only
 // before the first measurement; nothing here reads a clock.
@@ -51,9 +51,8 @@ void price_init(struct price *price, const struct cost_rates *rates); // rates o
 typedef rn_status (*price_run_fn)(void *ctx, int n, struct batch_shape *shape, uint64_t *ns,
                                   rn_error *err);
 // Prices of 1 to `most` rows before the first request. The fastest of a few runs is taken, because
-// nothing is faster than the machine. The first runs are made whatever they take; no further run
-// begins when budget_ns are spent. Prices between are interpolated, and every real step corrects
-// them.
+// nothing is faster than the machine. The first runs are always made; no further run begins when
+// budget_ns are spent. Prices between are interpolated, and every real step corrects them.
 rn_status price_calibrate(struct price *price, price_run_fn run, void *ctx, int most,
                           uint64_t budget_ns, rn_error *err);
 
@@ -61,8 +60,8 @@ uint64_t price_of(const struct price *price, const struct batch_shape *shape); /
 // A step took this long. Steps without logits skip part of the model and are not learned from.
 void price_learn(struct price *price, const struct batch_shape *shape, uint64_t ns);
 // The most tokens of a prompt at first_pos, 1 to wanted, for which the step that has `base` already
-// stays within bound_ns; at least one, so that prompts progress, and PRICE_MIN_CHUNK where nothing
-// was measured yet or the step is beyond the bound without a prompt too.
+// stays within bound_ns. At least one, so that prompts progress. PRICE_MIN_CHUNK where nothing was
+// measured yet, or where the step exceeds the bound even without a prompt.
 int price_chunk(const struct price *price, const struct plan *plan, const struct batch_shape *base,
                 int first_pos, int wanted, uint64_t bound_ns);
 

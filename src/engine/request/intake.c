@@ -1,9 +1,9 @@
 // Requests on their way to the step; see intake.h.
 //
-// Orders that matter: a sequence enters the table before the inbox, so whoever buries it leaves
-// something that the reaper finds; a flag of a sequence is set before `flagged`, and `flagged` is
-// raised again for sequences that were flagged while they were in the inbox, so no flag is missed.
-// The stacks have no ABA problem: they are pushed to one by one but only ever taken whole.
+// Orders that matter: a sequence enters the table before the inbox, so the reaper finds it once it
+// is buried. A flag of a sequence is set before `flagged`. `flagged` is raised again for sequences
+// that were flagged while they were in the inbox, so no flag is missed. The stacks have no ABA
+// problem: they are pushed to one by one but only ever taken whole.
 #include "engine/request/intake.h"
 
 #include <assert.h>
@@ -26,7 +26,8 @@ static void wake(const struct intake *intake) {
     if (intake->wake) intake->wake(intake->wake_ctx);
 }
 
-// Frees a sequence, and with the last of its family that. The lock is held, or nobody else is here.
+// Frees a sequence, and its family with the last sequence of it. The lock is held, or no other
+// thread is left.
 static void drop(const struct intake *intake, struct seq *seq) {
     struct seq_family *family = seq->family;
     assert(family && family->n_alive > 0);
@@ -77,7 +78,7 @@ static void unreserve(struct intake *intake, int n) {
     atomic_fetch_sub_explicit(&intake->n_waiting, n, memory_order_relaxed);
 }
 
-// A list of a family that nobody else knows.
+// A list of a family that no other thread knows.
 static void drop_list(const struct intake *intake, struct seq *list) {
     while (list) {
         struct seq *next = list->next;
@@ -171,7 +172,7 @@ void intake_close(struct intake *intake, bool closed) {
 // ---------------------------------------------------------------- flags
 
 // The step looks at all sequences once it sees this. An exchange, not a store: the step's exchange
-// then sees what came before every raise, not only before the last one.
+// then sees the writes before every raise, not only before the last one.
 static void raise_flag(struct intake *intake) {
     atomic_exchange_explicit(&intake->flagged, true, memory_order_release);
     wake(intake);
@@ -246,7 +247,7 @@ struct seq *intake_take(struct intake *intake) {
         oldest = seq;
         seq = older;
     }
-    // whoever took the flag before could not see them
+    // the step that took the flag before could not see them
     if (flagged) atomic_exchange_explicit(&intake->flagged, true, memory_order_relaxed);
     return oldest;
 }

@@ -15,7 +15,7 @@
 enum { INTAKE_BUCKETS = 1024 };
 
 struct intake {
-    struct seq_limits limits; // what requests are checked against
+    struct seq_limits limits; // the limits that requests are checked against
     int max_waiting;
     _Atomic(struct seq *) inbox; // submitted, newest first, linked by next
     _Atomic(struct seq *) grave; // over, linked by next
@@ -26,7 +26,7 @@ struct intake {
     pthread_mutex_t lock; // of what follows
     uint64_t last_id;
     bool closed;                        // nothing more is taken
-    rn_status refusal;                  // not RN_OK: nothing ever will be, and why
+    rn_status refusal;                  // not RN_OK: no request will be taken again, and why
     struct seq *bucket[INTAKE_BUCKETS]; // by id, linked by seq->same_bucket
 };
 
@@ -44,22 +44,22 @@ rn_status intake_submit(struct intake *intake, const rn_request *request, uint64
 void intake_cancel(struct intake *intake, uint64_t id); // sets seq->cancelled of every choice
 void intake_cancel_all(struct intake *intake);
 void intake_pause(struct intake *intake, uint64_t id, bool pause);
-// Closed: what a submit queued before this returned is all there will be.
+// Closed: requests queued before this returned are the last.
 void intake_close(struct intake *intake, bool closed);
 // Nothing is taken any more, and callers are told that status.
 void intake_refuse(struct intake *intake, rn_status status);
-// Sequences that are over and whose events were collected, linked by next: nobody looks at them
-// again but the table. They are freed by the next intake_reap.
+// Sequences that are over and whose events were collected, linked by next: only the table still
+// refers to them. They are freed by the next intake_reap.
 void intake_bury(struct intake *intake, struct seq *list);
 void intake_reap(struct intake *intake); // frees the buried; not the step's thread: it locks
 
 // --- the step's thread ---
 
-struct seq *intake_take(struct intake *intake); // those submitted since, oldest first
+struct seq *intake_take(struct intake *intake); // sequences submitted since, oldest first
 bool intake_take_flag(struct intake *intake);   // whether flags changed since the last call
 void intake_admitted(struct intake *intake);    // one of the waiting was admitted or ended
-// One of the admitted waits again. It counts, so that no more than max_waiting and those that run
-// at a time are ever alive.
+// An admitted sequence waits again. It is included, so that no more than max_waiting sequences and
+// the running ones are ever alive.
 void intake_preempted(struct intake *intake);
 
 #endif

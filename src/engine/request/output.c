@@ -28,7 +28,7 @@ rn_status output_init(struct output *output, const char *const *stop, size_t n_s
         if (len > stop_bytes_max) stop_bytes_max = len;
     }
     output->capacity = output_text_max(stop_bytes_max, token_bytes_max);
-    // what the others before it give out stays
+    // the text that earlier ones give out stays
     output->capacity += (size_t)(n_tokens - 1) * output_token_max(token_bytes_max);
     output->text = malloc(output->capacity);
     if (!output->text) {
@@ -51,8 +51,8 @@ void output_begin(struct output *output) {
     output->n_out = 0;
 }
 
-// The first place in the held text where a stop string begins, or n_held. Of two that begin there,
-// the earlier in the list.
+// The first place in the held text where a stop string begins, or n_held. If two begin there, the
+// earlier one in the list is taken.
 static size_t find_stop(struct output *output) {
     const char *const held = output->text + output->n_out;
     size_t first = output->n_held;

@@ -20,28 +20,27 @@
 
 enum seq_state { SEQ_WAITING, SEQ_RUNNING, SEQ_DONE };
 
-// What the choices of one request share; freed with the last of them.
+// The common part of a request's choices; freed with the last of them.
 struct seq_family {
     int n_live;         // choices that have not ended; the step's
     int n_alive;        // choices that were not freed; under the intake's lock
     struct seq *leader; // choice 0 while it is not done: others fork its prompt; the step's
 };
 
-// What the draft room keeps for a sequence (engine/draft/drafter.h): opaque here.
+// The draft room's data of a sequence (engine/draft/drafter.h): opaque here.
 struct seq_draft;
 
-// What every step reads and writes comes first.
+// Members that every step reads and writes come first.
 struct seq {
     int32_t *token; // [limit] prompt and output, then, while a step verifies it, a draft
     int n_prompt;
     int n_token;   // known tokens
     int n_done;    // positions whose KV is in the pages; n_token - n_done are to be evaluated
-    int limit;     // most tokens: the prompt and what may be added
+    int limit;     // most tokens: the prompt and the output
     int n_ahead;   // tokens behind n_token that steps in flight choose, and later rows may refer to
     int ahead_row; // the logit row of the last step that chooses the last of them
     int n_steps;   // in flight that have rows of it
-    int n_again;   // known tokens before the last that are to be evaluated again: a recurrent state
-                   // had gone too far
+    int n_again;   // known tokens before the last to evaluate again, for a recurrent state
     int draft_max; // most tokens of a draft; 0: nothing is drafted for it
     struct seq_draft *draft; // NULL: nothing is drafted for it
     enum seq_state state;
@@ -55,8 +54,8 @@ struct seq {
     bool ignore_eos;
     bool is_paused;    // as the step saw it last
     bool was_admitted; // at least once
-    uint8_t gap_cause; // what its next gap is put down to: paused or preempted since its last
-                       // token; RN_GAP_NONE: what the steps did
+    uint8_t gap_cause; // the cause of its next gap: paused or preempted since its last token;
+                       // RN_GAP_NONE: the steps' own work
     uint32_t last_prompt_steps; // the engine's prompt_steps at its last token
     rn_logits_fn on_logits;
     uint64_t first_ns, last_ns; // first and last token
@@ -90,14 +89,14 @@ static inline int seq_next(const struct seq *seq) { return seq->n_done + seq->ta
 // Tokens that are known, or are being chosen.
 static inline int seq_known(const struct seq *seq) { return seq->n_token + seq->n_ahead; }
 
-// How the draft room makes and frees what it keeps for a sequence. Any thread calls them.
+// How the draft room makes and frees its data of a sequence. Any thread calls them.
 struct seq_draft_class {
     // limit: most tokens of the sequence
     rn_status (*create)(void *ctx, int limit, struct seq_draft **out, rn_error *err);
     void (*destroy)(struct seq_draft *draft);
 };
 
-// What requests are checked against; constant after the engine's creation.
+// The limits that requests are checked against; constant after the engine's creation.
 struct seq_limits {
     const struct tokenizer *tokenizer;
     int n_ctx, n_group, n_embd;
@@ -109,11 +108,11 @@ struct seq_limits {
     void *now_ctx;
 };
 
-// One choice of the request. Copies what the request points to; n_ctx bounds prompt and output
-// together. family stays NULL.
+// One choice of the request. Copies everything that the request points to; n_ctx bounds prompt and
+// output together. family stays NULL.
 rn_status seq_create(const rn_request *request, int choice, uint64_t seed,
                      const struct seq_limits *limits, struct seq **out, rn_error *err);
-// The request's seed: the one it has, or one that is drawn.
+// The request's seed: its own, or a random one.
 uint64_t seq_seed(const rn_request *request);
 // Its table holds nothing. Its family stays. limits: those it was created with.
 void seq_destroy(struct seq *seq, const struct seq_limits *limits);

@@ -1,7 +1,7 @@
-// Fair share between users: the user who was served least goes first. Service is counted in tokens
-// that were evaluated. A user who comes (back) starts at the virtual time, which is the service of
-// the user who was chosen last: no user saves up a claim by being away, or pays for the time
-// before. The step's thread alone calls it; nothing is allocated after init.
+// Fair share between users: the least served user goes first. Service is counted in tokens that
+// were evaluated. A new or returning user starts at the virtual time, which is the service of the
+// user chosen last. So no user saves up a claim by being away, or pays for the time before. The
+// step's thread alone calls it; nothing is allocated after init.
 #ifndef RN_ENGINE_REQUEST_USERS_H
 #define RN_ENGINE_REQUEST_USERS_H
 

@@ -1,4 +1,4 @@
-// What one sequence does in one step. The schedule makes it, the draft room adds rows, the batch
+// The work of one sequence in one step. The schedule makes it, the draft room adds rows, the batch
 // gives it its place, sample says which tokens were chosen, publish makes events of them.
 #ifndef RN_ENGINE_REQUEST_WORK_H
 #define RN_ENGINE_REQUEST_WORK_H
@@ -9,8 +9,8 @@
 struct seq_work {
     struct seq *seq;
     int n_tokens;       // evaluated this step
-    int n_again;        // of them, those that were evaluated before: the first
-    int n_draft;        // of them, drafted ones: the last; each has a row whose result is wanted
+    int n_again;        // of them, the first ones, which were evaluated before
+    int n_draft;        // of them, the last ones, which are drafted; each has a row of results
     int n_out;          // rows whose result is wanted: the last ones
     rn_drafter drafter; // of the n_draft
     int at;             // its place in the batch
@@ -18,9 +18,9 @@ struct seq_work {
     bool is_ahead;            // later rows may refer to the token that it chooses
     bool samples; // a token is chosen after its last known token, and after each draft that was
                   // right
-    bool failed;  // no token was possible after those that were chosen
+    bool failed;  // no token was possible after the chosen ones
     int first_pick, n_pick; // the chosen tokens
-    int n_accepted;         // of them, those that were drafted: the first ones
+    int n_accepted;         // of them, the first ones, which were drafted
 };
 
 // Whether the step only adds to its text.

@@ -1,9 +1,9 @@
 // The first half of the schedule: new sequences, cancels and pauses of other threads, deadlines,
-// and admission. Waiting sequences are admitted in the order of priority, of the user who was
-// served least, and of age. A sequence is admitted when there is a place and its pages fit beside
-// those that the running ones will want next. Admission is in order: a sequence that does not fit
-// blocks those behind it. A sequence of higher priority takes the place and the pages of the most
-// junior of a lower one.
+// and admission. Waiting sequences are admitted by priority, then by least served user, then by
+// age. A sequence is admitted when there is a place and its pages fit beside the pages that the
+// running ones will want next. Admission is in order: a sequence that does not fit blocks those
+// behind it. A sequence of higher priority takes the place and the pages of the most junior
+// sequence of a lower one.
 #include <assert.h>
 #include <string.h>
 
@@ -169,7 +169,7 @@ bool engine_goes_first(const struct engine *engine, const struct seq *a, const s
     return goes_first(engine, &x, &y);
 }
 
-// Heaps: the one at `at` goes down to where it goes before those below.
+// Heaps: the sequence at `at` sinks until it goes before those below it.
 static void turns_sift(const struct engine *engine, struct seq **list, int n, int at) {
     for (int child; (child = 2 * at + 1) < n; at = child) {
         if (child + 1 < n && engine_goes_first(engine, list[child + 1], list[child])) child++;
@@ -205,7 +205,7 @@ static bool is_ready(const struct waiter *waiter) {
     return !waiter->follows || !waiter->seq->family->leader || leader_of(waiter->seq);
 }
 
-// The next in turn of those that are ready, in order, at most `most`; returns how many.
+// The next ready sequences in turn, in order, at most `most`; returns their number.
 static int next_in_turn(const struct engine *engine, struct seq **out, int most) {
     const struct waiter *next[MAX_TURNS];
     int n = 0;
@@ -239,7 +239,7 @@ static bool table_begin(struct engine *engine, struct seq *seq) {
 
 // ---------------------------------------------------------------- room
 
-// The bytes that its known tokens and one more take at once.
+// The bytes that its known tokens and one more take together.
 static uint64_t needed_by(const struct engine *engine, const struct seq *seq) {
     const int n = seq->n_token < seq->limit ? seq->n_token + 1 : seq->n_token;
     const int rest = n - seq->n_done;
@@ -270,7 +270,7 @@ static uint64_t promised_to_all(const struct engine *engine) {
     return bytes;
 }
 
-// Whether there is a place for it, and its pages fit beside those that are held and promised.
+// Whether there is a place for it, and its pages fit beside the held and promised ones.
 static bool has_room(const struct engine *engine, const struct seq *seq, uint64_t promised) {
     if (engine->n_running == 0) return true;
     if (engine->n_running == engine->max_seqs) return false;
@@ -285,8 +285,8 @@ static bool makes_way(const struct seq *other, const struct seq *seq) {
     return other->is_paused || other->priority < seq->priority;
 }
 
-// Whether it has room once all that may make way did, so that no sequence does in vain. Pages that
-// those share are counted more than once, so a yes may be wrong; a no is right.
+// Whether it has room once every sequence that may make way did, so that none does in vain. Pages
+// that those share are counted more than once, so a yes may be wrong; a no is right.
 static bool could_have_room(const struct engine *engine, const struct seq *seq, uint64_t promised) {
     struct kv_stats stats;
     kv_get_stats(engine->kv, &stats);
@@ -337,7 +337,7 @@ static void start(struct engine *engine, struct seq *seq, bool found, uint64_t n
     engine->stats.hits += found;
 }
 
-// Admits it; false: it does not fit, and everybody behind it waits too.
+// Admits it; false: it does not fit, and every sequence behind it waits too.
 static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint64_t *promised) {
     if (is_full_for(engine, seq)) return false; // spares the search for its prefix
     const bool found = table_begin(engine, seq);
@@ -352,9 +352,9 @@ static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint
     return true;
 }
 
-// In turn, as many as there are places for and one that may take another's. A sequence that was
-// preempted meanwhile may go before the next, and a choice that was let in may have made others
-// ready, so the turns are looked at again until nobody is ready or somebody does not fit.
+// In turn, as many as there are places for, and one more that may take another's place. A sequence
+// that was preempted meanwhile may go before the next, and an admitted choice may have made others
+// ready. So the turns are looked at again until no sequence is ready or one does not fit.
 static void admit(struct engine *engine, uint64_t now) {
     if (engine->n_waiting == 0 || !engine->changes) return;
     uint64_t promised = promised_to_all(engine);

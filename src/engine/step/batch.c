@@ -1,6 +1,6 @@
 // Lays the step's works out as the backend reads them, after drafts were added: rows of tokens and
 // positions, page tables, the rows whose result is wanted. Text comes before embeddings, so that
-// the rows that want logits are the first of those. Then the choice of each row of logits.
+// rows that want logits precede the others. Then comes the choice of each row of logits.
 #include <assert.h>
 
 #include "engine/step/engine.h"

@@ -10,20 +10,20 @@
 //   depth 2   schedule build submit                     | schedule build submit WAIT(before) sample
 //             publish(before) | schedule ...
 //
-// A row's token may then be the one that the step in flight chooses (seq_known), unless the host
+// A row's token may then be a token that the step in flight chooses (seq_known), unless the host
 // must know it first. No sequence is preempted while a step is in flight: it lands first.
 //
 // Invariants between steps:
-//  1. a sequence is in exactly one place: inbox, waiting, running, leaving, done, grave;
-//  2. running is sorted by seniority: priority, then age; only running and leaving sequences hold
-//  pages; leaving ones are over, and have rows in steps in flight;
+//  1. a sequence is in exactly one place: inbox, waiting, running, leaving, done, grave.
+//  2. running is sorted by seniority: priority, then age. Only running and leaving sequences hold
+//     pages. Leaving ones are over, and have rows in steps in flight.
 //  3. a RUNNING sequence has n_done < n_token <= limit: there is something to evaluate. It is a
-//  stream when that is its last token alone, and what is to be evaluated again (n_again), else a
-//  prompt;
+//     stream when that is only its last token and the tokens to evaluate again (n_again), else a
+//     prompt.
 //  4. a lone sequence of n_ctx positions fits the pages, so the most senior one always makes
-//  progress;
-//  5. what a sequence produces depends on the sequence alone: never on its place, its neighbours,
-//  the chunk sizes, cached prefixes, drafts or preemption.
+//     progress.
+//  5. the output of a sequence depends on the sequence alone: never on its place, its neighbours,
+//     the chunk sizes, cached prefixes, drafts or preemption.
 #ifndef RN_ENGINE_STEP_ENGINE_H
 #define RN_ENGINE_STEP_ENGINE_H
 
@@ -112,8 +112,8 @@ struct engine {
     uint64_t itl_ns;     // bound of a step while streams run; UINT64_MAX: none
     _Atomic bool forget; // prefixes; set by other threads
 
-    int max_live;         // sequences: those that may wait, and twice those that may run, because
-                          // the preempted wait beyond the limit
+    int max_live;         // sequences: the limit of waiting ones, and twice that of running ones,
+                          // because the preempted wait beyond the limit
     struct seq **running; // [max_seqs]
     int n_running;
     struct waiter *waiting; // [max_live] in no order
@@ -121,7 +121,7 @@ struct engine {
     struct seq *leaving;    // over, with steps in flight; linked by next
     struct seq *done;       // finished; their events may still be read
     unsigned changes;       // since admission stopped: enum engine_change
-    uint64_t next_deadline; // no sequence has an earlier one; UINT64_MAX: none has one
+    uint64_t next_deadline; // no sequence has an earlier deadline; UINT64_MAX: none has one
 
     int depth;                               // steps that may be in flight
     struct flight flight[BACKEND_MAX_DEPTH]; // from first_flight on, n_flight of them
@@ -132,7 +132,7 @@ struct engine {
     uint64_t run_ns_before; // the statistics' at the start of the step
     rn_error fault;         // of the backend, the last; RN_ERR_DEVICE: the device is lost
     bool is_busy;           // the last step had something to do, or left something
-    _Atomic bool is_lost;   // for other threads: the device is, and `fault` says it
+    _Atomic bool is_lost;   // for other threads: the device is lost, as `fault` says
 
     // the step that is being made, or was last
     struct flight *step;
@@ -148,7 +148,7 @@ struct engine {
     uint64_t event_ns; // the time of events that are made now
     rn_engine_stats stats;
 
-    // what gaps are put down to
+    // the causes of gaps
     _Atomic uint64_t begin_ns; // of the step that runs now, for other threads to see; 0: none does
     uint64_t end_ns;           // of the last step that had work
     uint64_t outside_ns;       // the sum of the times between such steps
@@ -164,7 +164,7 @@ struct engine_config {
     backend_progress progress;
     void *progress_ctx;
     int max_waiting;   // 0: ENGINE_MAX_WAITING
-    uint64_t kv_bytes; // both 0: what is free
+    uint64_t kv_bytes; // both 0: the free memory
     uint32_t kv_pages;
     double itl_ms; // 0: no bound
     bool no_prefix;
@@ -207,7 +207,7 @@ void engine_sample(struct engine *engine, struct flight *flight);  // sample.c
 void engine_publish(struct engine *engine, struct flight *flight); // publish.c
 // publish.c: the step failed; its sequences end with that status.
 void engine_publish_failure(struct engine *engine, struct flight *flight, rn_status status);
-// step.c: the statistics that are states, not counts of steps.
+// step.c: the statistics that are states, not sums over steps.
 void engine_fill_stats(struct engine *engine);
 
 // admit.c, the first half of the schedule: new and flagged sequences, deadlines, admission.
@@ -215,13 +215,13 @@ void engine_admit(struct engine *engine);
 struct seq *engine_running_remove(struct engine *engine, int index);
 // Takes the pages of running[index] and lets it wait.
 void engine_preempt(struct engine *engine, int index);
-// The running sequence that loses its pages first: the most junior of those that are paused, else
-// the most junior from index `from` on. -1: none.
+// The running sequence that loses its pages first: the most junior paused one, else the most junior
+// from index `from` on. -1: none.
 int engine_victim(const struct engine *engine, int from);
-// Whether a goes before b: priority, the user who was served least, age.
+// Whether a goes before b: by priority, least served user, age.
 bool engine_goes_first(const struct engine *engine, const struct seq *a, const struct seq *b);
-// Turns by that order, for lists of which few are taken: after init the first of list[n] is to go
-// first; pop puts it behind, to list[n - 1], and leaves the turns of the n - 1 others.
+// Turns by that order, for lists of which few are taken. After init the first of list[n] is to go
+// first. pop moves it behind the others, to list[n - 1], and leaves the turns of the n - 1 others.
 void engine_turns_init(const struct engine *engine, struct seq **list, int n);
 void engine_turns_pop(const struct engine *engine, struct seq **list, int n);
 
@@ -238,7 +238,7 @@ rn_event *engine_new_event(struct engine *engine, const struct seq *seq);
 void engine_take_new(struct engine *engine);
 void engine_end_all(struct engine *engine, rn_status status);
 
-// When the time of a step that lands begins: before that it is the time of the step before.
+// When the time of a landing step begins: earlier time belongs to the step before.
 static inline uint64_t engine_step_begin(const struct engine *engine, const struct flight *flight) {
     return flight->begin_ns > engine->landed_ns ? flight->begin_ns : engine->landed_ns;
 }
@@ -255,7 +255,7 @@ static inline bool engine_runs_ahead(const struct engine *engine, const struct s
     return engine->depth > 1 && !seq->draft && !choice_needs_history(&seq->choices);
 }
 
-// A sequence that takes nothing from the prefix cache: every position's result is wanted.
+// Whether the sequence takes nothing from the prefix cache: every position's result is wanted.
 static inline bool engine_wants_all(const struct seq *seq) {
     return seq->on_logits || seq->pooling == RN_POOLING_MEAN;
 }

@@ -47,7 +47,7 @@ static void touch_down(struct engine *engine, struct flight *flight) {
     }
 }
 
-// Nothing will come of the steps in flight, nor of anything else.
+// The steps in flight will have no result, nor will any later one.
 static void lose_device(struct engine *engine) {
     while (engine->n_flight > 0) touch_down(engine, &engine->flight[engine->first_flight]);
     engine_end_all(engine, RN_ERR_DEVICE);

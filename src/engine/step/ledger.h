@@ -1,12 +1,13 @@
-// The byte ledger: what each step had to read, and each request's share of it. Called after every
-// run, so it works on the plan's precomputed rates.
+// The byte ledger: the bytes that each step had to read, and each request's share of them. Called
+// after every run, so it works on the plan's precomputed rates.
 #ifndef RN_ENGINE_STEP_LEDGER_H
 #define RN_ENGINE_STEP_LEDGER_H
 
 #include "plan/batch.h"
 #include "plan/cost_rates.h"
 
-// The whole step; expert_bytes is what the backend read of experts, in place of the expectation.
+// The whole step; expert_bytes are the bytes of experts that the backend read, in place of the
+// expectation.
 struct cost ledger_step(const struct cost_rates *rates, const struct batch_shape *shape,
                         uint64_t expert_bytes);
 // One sequence's share of a step of n_seqs: an equal part of the weights, and its own KV.

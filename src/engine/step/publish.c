@@ -1,4 +1,4 @@
-// What the step brought: full blocks become findable, tokens become text, sequences end, pages go
+// The step's results: full blocks become findable, tokens become text, sequences end, pages go
 // back, events are queued.
 #include <assert.h>
 
@@ -103,7 +103,7 @@ static void publish_text(struct engine *engine, struct seq *seq, rn_event *event
     if (last != RN_FINISH_NONE) engine_finish(engine, seq, event, last, RN_OK);
 }
 
-// What the time since the last token went to.
+// The cause of the gap since the last token.
 static rn_gap gap_of(const struct engine *engine, const struct seq *seq, uint64_t gap_ns) {
     if (seq->gap_cause != RN_GAP_NONE) return (rn_gap)seq->gap_cause;
     const uint64_t outside_ns = engine->outside_ns - seq->last_outside_ns;
@@ -111,9 +111,10 @@ static rn_gap gap_of(const struct engine *engine, const struct seq *seq, uint64_
     return engine->prompt_steps != seq->last_prompt_steps ? RN_GAP_PROMPT : RN_GAP_DECODE;
 }
 
-// What the gap before n tokens would have been without drafts: the step would have taken less time,
-// and the tokens after the first further steps. A share of the time that it took, and not the time
-// that such a step is predicted to take: what slows the machine down would have slowed all of them.
+// The gap before n tokens as it would have been without drafts: the step would have taken less
+// time, and the tokens after the first would have taken further steps. It is a share of the
+// measured time, not a predicted time: a slow phase of the machine would have slowed all these
+// steps.
 static void count_stream(struct engine *engine, const struct flight *flight, struct seq *seq,
                          uint64_t gap_ns, int n_tokens) {
     const uint64_t step_ns = engine->event_ns - engine_step_begin(engine, flight);

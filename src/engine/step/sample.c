@@ -1,4 +1,4 @@
-// From the step's results to the text: listeners get their logits, embeddings are added up, and the
+// From the step's results to the text: listeners get their logits, and embeddings are added up. The
 // chosen tokens are walked along the drafts, with logprobs where a request wants them. A sequence's
 // part depends on its own rows alone; sums run in the order of positions, so chunks do not matter.
 #include <assert.h>
@@ -46,7 +46,7 @@ static void look_up(const struct tokenizer *tokenizer, const struct seq *seq, st
     pick->bytes = tokenizer_bytes(tokenizer, pick->token);
 }
 
-// Takes the token after the work's known tokens and `index` drafted ones that were right; false:
+// Takes the token after the work's known tokens and `index` accepted ones of its draft; false:
 // there is none.
 static bool take(struct engine *engine, struct seq_work *work, int index) {
     const struct seq *seq = work->seq;

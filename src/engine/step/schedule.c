@@ -1,7 +1,7 @@
 // The sequences that run in this step, and their numbers of tokens. Running streams get their next
-// token first, the senior ones before the junior; a stream that finds no page takes those of the
-// most junior, or makes way itself. The rest of the step goes to prompts: as many tokens as the
-// batch holds, or, with a bound on the gap while streams run, as many as the step is expected to
+// token first, the senior ones before the junior; a stream that finds no page takes the pages of
+// the most junior, or makes way itself. The rest of the step goes to prompts, as many tokens as the
+// batch holds. With a bound on the gap while streams run, it is as many as the step is expected to
 // have time for. A prompt takes pages from others only when no sequence could make progress.
 #include <assert.h>
 #include <string.h>
@@ -18,8 +18,8 @@ struct share {
 
 static int min_int(int a, int b) { return a < b ? a : b; }
 
-// Rows whose result is wanted: all rows if the request wants all, else the row of the last known
-// token, for the choice of the next one or for the embedding.
+// Rows whose result is wanted: all rows if the request wants all. Otherwise it is the row of the
+// last known token, for the choice of the next one or for the embedding.
 static int out_rows(const struct seq *seq, int n_tokens) {
     if (engine_wants_all(seq)) return n_tokens;
     if (seq_next(seq) + n_tokens < seq_known(seq)) return 0;

@@ -1,6 +1,6 @@
 // The step; see engine.h. Five calls, one file each, with drafts and prices between them:
 //
-//   1 engine_schedule     who runs, and with how many tokens            schedule.c, admit.c
+//   1 engine_schedule     sequences and their numbers of tokens         schedule.c, admit.c
 //     draft_propose       drafted tokens behind those of streams        ../draft/propose.c
 //   2 engine_build_batch  rows, page tables, choices                    batch.c
 //   3 engine_submit/wait  the backend runs it                           flight.c
@@ -71,7 +71,7 @@ static void settle(struct engine *engine, const struct flight *flight) {
     }
 }
 
-// What the step took, from when the one before it had landed: until then the time is that one's.
+// The step's time, from the landing of the step before: earlier time belongs to that step.
 static void learn(struct engine *engine, const struct flight *flight, uint64_t now) {
     const uint64_t begin = engine_step_begin(engine, flight), ns = now - begin;
     const uint64_t draft_ns = flight->draft_ns < ns ? flight->draft_ns : ns;
@@ -103,7 +103,7 @@ static void step(struct engine *engine, uint64_t begin) {
     uint64_t at = begin;
     const bool flew = engine->n_flight > 0; // its landing may make room for others
     engine->run_ns_before = engine->stats.run_ns;
-    // alone: one that is made now may end a sequence, whose landed token is to be read first
+    // land first: a step made now might end a sequence whose landed token is to be read first
     const bool made = !engine->land_first && make_step(engine, begin, &at);
     if (engine->n_flight == engine->depth || (engine->n_flight > 0 && !made))
         land_step(engine, &at);
