@@ -74,8 +74,8 @@ int app_fail_write(const char *what, int error_number) {
     return app_fail(APP_FAILED, "%s: %s", what, strerror(error_number));
 }
 
-// A write that failed while the text was made is remembered by stdio, its reason is not. The text
-// is broken by then, so one more byte is written: it fails for the same reason.
+// stdio remembers that an earlier write failed, but not why. The text is incomplete by then, so one
+// more byte is written: it fails for the same reason.
 static int output_error(void) {
     errno = 0;
     return write(STDOUT_FILENO, "\n", 1) < 0 && errno ? errno : EIO;

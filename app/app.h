@@ -41,7 +41,7 @@ int app_flush_output(void);
 // exit code is returned.
 int app_open_model(const struct options *options, bool vocab_only, rn_model **out);
 
-// The model inside the program, and the one that drafts for it.
+// The model inside the program, and its draft model.
 extern const unsigned char embedded_model[], embedded_model_end[];
 extern const unsigned char embedded_draft[], embedded_draft_end[];
 #define EMBEDDED_NAME       "tale-20m-q8_0 (embedded)"

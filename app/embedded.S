@@ -1,6 +1,6 @@
-// The default model and its draft, inside the program: what `runnel run` uses without -m, from any
-// folder. Read through embedded_model .. embedded_model_end and embedded_draft .. embedded_draft_end
-// (app.h); the tensor data keeps its alignment.
+// The default model and its draft model, inside the program. `runnel run` uses them without -m, in
+// any folder. Read through embedded_model .. embedded_model_end and embedded_draft ..
+// embedded_draft_end (app.h); the tensor data keeps its alignment.
     .macro embed name, file
     .balign 64
     .global \name, \name\()_end

@@ -102,8 +102,8 @@ static rn_status model_check(const struct bench_config *config, const struct ben
     return status;
 }
 
-// All models are looked at before anything is measured: a wrong one should not show itself in an
-// hour.
+// All models are checked before anything is measured, so that a bad one does not fail an hour
+// later.
 static int models_check(const struct bench_config *config) {
     for (int i = 0; i < config->n_models && config->n_models > 1; i++) {
         rn_error err = {0};

@@ -1,7 +1,7 @@
-// `runnel bench`: the configuration of a run, and the run. bench_options.c makes the config of the
-// command line; bench.c opens the models and calls one measurement, measure_*.c, on each; a
-// measurement fills rows (row.h) by way of figures.c; print.c shows them, chart.c and plot.c draw
-// them. On failure a function has printed the error, and returns the exit code.
+// `runnel bench`: the configuration of a run, and the run. bench_options.c makes the configuration.
+// bench.c opens the models and calls one measurement (measure_*.c) on each. A measurement fills
+// rows (row.h) with the arithmetic of figures.c. print.c shows the rows; chart.c and plot.c draw
+// them. A function that fails has printed the error, and returns the exit code.
 #ifndef RN_APP_BENCH_H
 #define RN_APP_BENCH_H
 
@@ -126,10 +126,9 @@ void table_row_print(struct bench *bench);
 int rows_print(const struct bench *bench);
 
 // chart.c
-// Bars of each decoding test's share of the bandwidth; or, where several depths, streams or thread
-// counts were measured, lines of tokens/s over the first of these that varies. Without decoding,
-// prompts and their share of the arithmetic peak. Drafts: their ratio over their length, the
-// engine's choice dashed.
+// Bars of each decoding test's share of the bandwidth. If depths, streams or threads vary, lines of
+// tokens/s over the first of these instead. Without decoding, prompts and their share of the
+// arithmetic peak. Drafts: their ratio over their length, the engine's choice dashed.
 int chart_write(const struct bench *bench, const char *path);
 
 // measure_kernels.c

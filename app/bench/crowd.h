@@ -1,5 +1,5 @@
 // Requests that run on an engine together, for the measurements of the engine: the engine, the
-// requests, the loop over its steps, and the notes on the way. Times are a client's: from
+// requests, the loop over its steps, and the figures noted on the way. Times are a client's: from
 // submit to an event, or between two events.
 #ifndef RN_APP_BENCH_CROWD_H
 #define RN_APP_BENCH_CROWD_H
@@ -41,9 +41,9 @@ struct crowd_mark {
     rn_engine_stats stats;
 };
 
-// The moments of a run. crowd_window_ends() chooses two of them: from the step after which all
-// streams have started to the step in which the first ends, if there are any between; otherwise
-// from the first token of any to the end.
+// The moments of a run. crowd_window_ends() chooses two of them. The window is from the step after
+// which all streams have started to the step in which the first stream ends. If no step is between
+// them, it is from the first token of any stream to the end.
 struct crowd_window {
     struct crowd_mark start, first, all, ended, end;
 };

@@ -1,6 +1,6 @@
-// The requests of `runnel bench --speculate`: stories for models that were trained, random ids for
-// random weights; texts that the requests are made to write; and a drafter that knows what they
-// will write. Everything is the same in every run.
+// The requests of `runnel bench --speculate`: stories for trained models, random ids for random
+// weights. Also texts that the requests are forced to write, and a drafter that knows the coming
+// text. Everything is the same in every run.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

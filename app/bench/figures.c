@@ -155,7 +155,8 @@ void figures_totals(const rn_engine_stats *from, const rn_engine_stats *to, stru
 }
 
 // The median, the 99th percentile and the longest, in three columns from id on; null: no values. A
-// percentile is the smallest value that as many percent are not above. Sorts the values.
+// percentile is the smallest value such that this many percent of the values are not above it.
+// Sorts the values.
 static void spread_set(double *ms, size_t n, enum column_id id, struct row *row) {
     qsort(ms, n, sizeof *ms, compare);
     row_real(row, id, n ? ms[(n * 50 + 99) / 100 - 1] : (double)NAN);

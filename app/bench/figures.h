@@ -1,5 +1,5 @@
 // The arithmetic of `runnel bench`: from samples, moments and sums to the columns of a row. Nothing
-// here measures or prints, so that tests can give it numbers.
+// here measures or prints, so tests can call it with plain numbers.
 #ifndef RN_APP_BENCH_FIGURES_H
 #define RN_APP_BENCH_FIGURES_H
 

@@ -1,9 +1,9 @@
 // Measures the engine with drafts against the same engine without (--speculate). Both take turns,
-// so that a slow phase of the machine meets both, and the ratio is the median of the pairs'.
-// Without: the request says that nothing is drafted; engine, weights and prompts are the same. No
-// run finds anything of another: each has a salt of its own, which keeps prefixes and shared texts
-// apart. The drafters that learn from others' texts are shown as many other requests first, outside
-// of the time. Invariant: every run's text is compared with that of the first run without drafts.
+// so that a slow phase of the machine affects both. The ratio is the median of the pairs' ratios.
+// Runs without drafts use the same engine, weights and prompts; their requests turn drafts off.
+// Each run has a salt of its own, so no run finds prefixes or shared texts of another. Drafters
+// that learn from other texts see as many other requests first, outside the measured time.
+// Invariant: every run's text is compared with that of the first run without drafts.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +76,7 @@ static void difference_print(const struct bed *bed, const struct order *order, i
              order->n_streams == 1 ? "" : "s", order->drafts ? "with" : "without", stream, at);
 }
 
-// All others are compared with the first text at a temperature. The first difference of a
+// Every later text is compared with the first text at its temperature. The first difference of a
 // row is printed.
 static void texts_check(struct bed *bed, const struct order *order, const struct crowd *crowd) {
     struct drafts_text *text = bed->text;
@@ -131,7 +131,7 @@ static int run_once(struct bed *bed, const struct order *order, double *rate,
     rn_engine_forget_prefixes(bed->engine);
     if (order->drafts && learns) {
         struct order others = *order;
-        others.others = true; // with drafts: the engine does not learn from requests without
+        others.others = true; // with drafts: the engine learns nothing from requests without drafts
         code = crowd_run(bed, &others, salt, rate, NULL);
     }
     return code ? code : crowd_run(bed, order, salt, rate, sums);
@@ -156,7 +156,7 @@ static void row_init(const struct bed *bed, const struct order *order, struct ro
     row_bool(row, COLUMN_FORCED, bed->text->forced != NULL);
 }
 
-// Both, one after the other; the first one changes from pair to pair.
+// A pair: with and without drafts, one after the other. The order alternates from pair to pair.
 static int pair_run(struct bed *bed, const struct order *order, struct pairs *pairs) {
     const bool drafts_first = pairs->n % 2 == 1;
     for (int i = 0; i < 2; i++) {
@@ -171,7 +171,7 @@ static int pair_run(struct bed *bed, const struct order *order, struct pairs *pa
     return APP_OK;
 }
 
-// The first run makes the known texts; the second has the costs that come once.
+// The first run makes the known texts; the second absorbs the one-time costs.
 static int row_warm(struct bed *bed, const struct order *order) {
     double ignored;
     int code = APP_OK;

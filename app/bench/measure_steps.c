@@ -1,7 +1,7 @@
 // Measures steps of a model without the engine: prompts (pp), decoding of one or several sequences
-// (tg), and steps of several tokens of one (verify), on a runner that batches are made for by hand.
-// The bandwidth is measured before and after each repetition, so that a share compares what
-// happened in the same second. A peer runs after each repetition of ours, for the same reason.
+// (tg), and steps with several tokens of one sequence (verify). A runner gets hand-made batches.
+// The bandwidth is measured before and after each repetition, so that a share compares rates of the
+// same second. A peer runs after each repetition of ours, for the same reason.
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,7 +128,8 @@ static int warm_up(const struct bed *bed) {
                     &expert_bytes);
 }
 
-// As many steps of one token in the same place, for the cost of a step of several.
+// As many steps of one token at the same depth; the cost of a step of several tokens is relative to
+// them.
 static int cost_measure(const struct bed *bed, struct sample *sample) {
     struct tools_work one = bed->test->work;
     uint64_t ns, expert_bytes;
@@ -139,8 +140,8 @@ static int cost_measure(const struct bed *bed, struct sample *sample) {
     return code;
 }
 
-// *bandwidth is that of just now, 0: none. The bytes of the test itself were there to be read, so
-// their rate is part of the measurement: on a shared machine a share would exceed 100% otherwise.
+// *bandwidth is the last measured one; 0: none. The test itself has read its bytes, so its rate is
+// a measurement of the bandwidth too. Otherwise a share could exceed 100% on a shared machine.
 static int sample_take(const struct bed *bed, uint64_t working_set, double *bandwidth,
                        struct sample *sample) {
     const struct tools_cost *cost = &bed->samples.cost;
@@ -181,7 +182,7 @@ static int repetitions_run(struct bed *bed, struct sample *samples) {
     return code;
 }
 
-// Ctrl-C meanwhile leaves a row that lacks its stages alone.
+// Ctrl-C during this run costs the row only its stages.
 static int stages_measure(struct bed *bed) {
     struct row *row = bed->row;
     rn_error err = {0};

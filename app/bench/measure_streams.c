@@ -1,7 +1,7 @@
 // Measures the engine with real requests (--batch, --arrive): N at a time, all of one length, to
 // their full length, greedy or sampled as the model's file says. Prompts are random ids, so that
-// requests share nothing by accident. Prefixes are forgotten before each run. Of several
-// repetitions the one with the median rate is the row.
+// requests share nothing by accident. Prefixes are forgotten before each run. The row is the
+// repetition with the median rate.
 #include <math.h>
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ enum {
     BANDWIDTH_MS = 200,
     SERIAL_RUNS = 4, // requests that are run one after the other, at most; all are alike
     WARM_STEPS = 8,
-    LEAST_CHUNK = 8, // of a prompt that arrives: how slowly the engine may take it in
+    LEAST_CHUNK = 8, // of an arriving prompt: the fewest tokens per step
 };
 
 enum kind {
@@ -42,7 +42,7 @@ struct bed {
 
 // ---------------------------------------------------------------- requests
 
-// The first n_shared ids are those of every other request's.
+// All requests have the same first n_shared ids.
 static int request_submit(const struct bed *bed, struct crowd *crowd, int stream,
                           const struct order *order) {
     const rn_model_info *info = bed->place->info;
@@ -145,7 +145,7 @@ static void span_set(struct crowd *crowd, const struct crowd_mark *from,
     crowd->n_gaps = 0;
 }
 
-// Streams run; then a long prompt comes. All but the last of the crowd are the streams.
+// Streams run; then a long prompt comes, which is the last request of the crowd.
 static int arrive_steps(const struct bed *bed, struct crowd *crowd, const struct order *order,
                         struct row *before, struct row *during) {
     const int n = order->n_streams;

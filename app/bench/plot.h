@@ -1,5 +1,5 @@
-// Plots as SVG files: bars of shares, or lines over an axis. It knows nothing of benches; chart.c
-// makes a plot of rows.
+// Plots as SVG files: bars of shares, or lines over an axis. It knows no rows; chart.c turns rows
+// into a plot.
 #ifndef RN_APP_BENCH_PLOT_H
 #define RN_APP_BENCH_PLOT_H
 

@@ -1,5 +1,5 @@
 // The rows of `runnel bench` for people: a markdown table, and the stages behind it. Rows are
-// printed as they come, so widths are fixed; a longer cell moves its row only. On a terminal the
+// printed at once, so widths are fixed; a longer cell shifts only its own row. On a terminal the
 // columns that do not fit are left out. JSON and CSV have all of them.
 #include <limits.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 // ---------------------------------------------------------------- columns
 
 // The columns of a terminal's tables, the most important first. They are shown in the order of
-// columns.def; the first `always` of them even where a line has no room.
+// columns.def. The first `always` of them are shown even if they do not fit.
 #define C(id) COLUMN_##id
 static const struct {
     bool has_title; // model and machine are in a line above
@@ -163,7 +163,7 @@ static void cell_print(const struct bench *bench, enum column_id id, const char 
            term_reset(color), pad > 0 && is_left(id) ? pad : 0, "");
 }
 
-// Bold where there is no title, which would be.
+// Bold if there is no title, which would be bold instead.
 static void head_print(const struct bench *bench, bool bold) {
     putchar('|');
     for (unsigned i = 0; i < COLUMN_COUNT; i++)
@@ -226,7 +226,7 @@ static void stage_line(const char *name, double runs, double ns, double total) {
     printf("| %-40s | %9.1f | %12.2f | %6.1f%% |\n", name, runs, ns / 1e3, 100 * ns / total);
 }
 
-// Per step. No stage has the tables of the step and the way from stage to stage.
+// Per step. The tables of a step and the time between stages belong to no stage.
 static void stages_row(const struct bench *bench, const struct row *row) {
     const double steps = (double)row->n_steps, total = (double)row->stages_ns / steps;
     const int n_threads = row_whole_at(row, COLUMN_N_THREADS);

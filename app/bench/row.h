@@ -1,6 +1,6 @@
 // A row of `runnel bench`: a value for each column of the table (columns.def) that its measurement
 // fills; all others are null. A row owns its values. Running out of memory is noted in the row, so
-// that a measurement fills a row without looking and asks row_ok() once.
+// a measurement fills it without checks and asks row_ok() once.
 #ifndef RN_APP_BENCH_ROW_H
 #define RN_APP_BENCH_ROW_H
 

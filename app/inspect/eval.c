@@ -1,5 +1,5 @@
 // `runnel eval --loss FILE`: the loss of a text. The whole text is tokenized (markup parsed, no
-// BOS) and cut into chunks; the rest is dropped; each chunk runs on its own from position 0; the
+// BOS) and cut into chunks; the rest is dropped. Each chunk runs on its own from position 0. The
 // loss is the mean of -log p over tokens 1 .. chunk - 1 of all chunks, in double.
 #include <math.h>
 #include <string.h>

@@ -32,7 +32,7 @@ static bool is_model_file(const struct weights *weights, const struct stat *targ
     return false;
 }
 
-// The run must not write a file that it reads, by whatever name.
+// The run must not write a file that it reads, even under another name.
 static int input_check(const struct options *options, const struct weights *weights,
                        const char *path) {
     static const enum option_id inputs[] = {OPT_MODEL, OPT_FILE, OPT_MESSAGES, OPT_TOOLS,
@@ -59,13 +59,13 @@ static int input_check(const struct options *options, const struct weights *weig
     return APP_OK;
 }
 
-// An existing file is opened as it is; only a name that was free is taken as created.
+// An existing file is opened as it is; only a file with a new name is regarded as created.
 static int descriptor_open(const char *path, bool *created) {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd >= 0 || errno != ENOENT) return fd;
     fd = open(path, O_WRONLY | O_CLOEXEC | O_CREAT | O_EXCL, 0666);
     *created = fd >= 0;
-    // a symbolic link to nowhere is in the way of O_EXCL
+    // O_EXCL fails on a dangling symbolic link
     return fd < 0 && errno == EEXIST ? open(path, O_WRONLY | O_CLOEXEC | O_CREAT, 0666) : fd;
 }
 

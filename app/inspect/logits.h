@@ -1,5 +1,5 @@
-// The file of --logits: opened before the model is loaded, so that a bad path is known early, and
-// emptied only when the first row comes, so that a refused request leaves it as it was.
+// The file of --logits. It is opened before the model is loaded, so that a bad path is known early.
+// It is emptied only when the first row comes, so that a refused request leaves it as it was.
 #ifndef RN_APP_LOGITS_H
 #define RN_APP_LOGITS_H
 

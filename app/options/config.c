@@ -1,7 +1,7 @@
 // Options from a file: lines of `name = value`. A name is that of a long option, a flag's value is
 // yes or no. Empty lines and lines that start with # are ignored. Only an option that takes a list
-// may be repeated. The file may serve several commands: an option of another command is passed
-// over, a name that no command knows is an error. Called by options_parse after the environment.
+// may be repeated. The file may serve several commands: an option of another command is ignored, a
+// name that no command knows is an error. Called by options_parse after the environment.
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

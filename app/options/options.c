@@ -125,7 +125,7 @@ const char *option_environment(const struct option_row *row, char buffer[OPTION_
     return buffer;
 }
 
-// A size with the largest suffix that leaves it whole: 16M.
+// A size with the largest suffix that gives a whole number: 16M.
 static void size_show(int64_t bytes, char *out, size_t size) {
     static const char suffix[] = {'\0', 'K', 'M', 'G', 'T', '\0'};
     int i = 0;
@@ -358,7 +358,7 @@ static bool environment_list(struct options *options, enum option_id id, const c
     return options->value[id].n_list || option_set(options, id, ORIGIN_ENVIRONMENT, name, "");
 }
 
-// A user who sets one of these wants keys: a server that starts without would be open.
+// A user who sets one of these wants keys: without them the server would be open to everyone.
 static bool means_keys(int id) { return id == OPT_API_KEY || id == OPT_API_KEY_FILE; }
 
 // For options that the command line left open. An empty variable is taken as unset, but for keys.
@@ -523,7 +523,7 @@ static bool flag_take(struct options *options, int argc, char **argv, int *at) {
     return option_set(options, (enum option_id)id, ORIGIN_COMMAND_LINE, name, text);
 }
 
-// Whether --help is in the place of a flag, whatever is wrong with the rest.
+// Whether --help is in the place of a flag, even if other arguments are wrong.
 static bool help_wanted(enum command_id command, int argc, char **argv) {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         const char *arg = argv[i];

@@ -46,7 +46,7 @@ enum option_kind {
     OPTION_SIZE
 };
 
-// The value of an option that nobody gives; zeros where it has none.
+// The default of an option; zeros where it has none.
 struct option_initial {
     int64_t integer;   // of INT and SIZE
     double real;       // of FLOAT

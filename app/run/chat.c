@@ -177,7 +177,7 @@ bool chat_set_system(struct chat *chat, const char *text) {
     return !*text || chat_add(chat, "system", text, strlen(text));
 }
 
-// Templates that write the date mean the user's.
+// Templates that write the date expect the user's local date.
 static int64_t local_now(void) {
     const time_t now = time(NULL);
     struct tm local;
@@ -196,7 +196,7 @@ int chat_tokens(const struct chat *chat, bool answer, int32_t **ids, size_t *n_i
     size_t len = 0;
     rn_status status = rn_chat_render(chat->tmpl, &request, &text, &len, &err);
     free(messages);
-    // a template that refuses these messages is no bad template
+    // a template may refuse these messages and still be valid
     if (status == RN_ERR_ARG) return app_fail(APP_FAILED, "%s", err.message);
     if (status) return template_fail(chat->template_path, &err);
     status = rn_tokenize(chat->model, text, len, chat->flags, ids, n_ids, &err);

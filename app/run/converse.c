@@ -1,6 +1,6 @@
 // The conversation: a message in, an answer out, commands that start with a slash. Invariant: the
-// messages of the chat are those that were answered, so after any failure the next message
-// continues where the last answer ended.
+// chat holds only answered messages, so after any failure the next message continues after the last
+// answer.
 #include "run/converse.h"
 
 #include <stdarg.h>

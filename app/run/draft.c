@@ -68,7 +68,7 @@ static int file_open(const struct options *options, const char *path, rn_model *
     rn_error err = {0};
     char name[64];
     if (rn_model_open(path, out, &err) == RN_OK) return APP_OK;
-    // other programs have an option of this name for what is --draft-max here
+    // other programs call --draft-max by this name
     const bool is_number = path[strspn(path, "0123456789")] == '\0';
     return app_fail(err.status == RN_ERR_NOMEM ? APP_FAILED : APP_USAGE, "%s: %s%s",
                     option_name(options, OPT_DRAFT, name), err.message,

@@ -1,6 +1,6 @@
-// Figures of a run. Rates divide the engine's counts by the engine's times; the share of the
-// bandwidth divides the bytes a decode step had to read by the rate of the machine for a working
-// set of that size, measured right after the run.
+// Figures of a run. A rate is a number of tokens over a time, both from the engine. The share of
+// the bandwidth is the rate at which decode steps read bytes over the machine's rate for a working
+// set of that size. The machine's rate is measured right after the run.
 #include "run/report.h"
 
 #include <math.h>
@@ -61,8 +61,8 @@ void report_measure(struct report *report, rn_engine *engine) {
     const uint64_t working_set =
         report->engine.weight_bytes + tokens * report->engine.kv_token_bytes;
     report->bandwidth = rn_engine_bandwidth(engine, working_set, BANDWIDTH_BUDGET_MS);
-    // On a shared machine the bandwidth moves by the second. The rate of decode itself was there to
-    // be read, so it is part of the measurement: the share is never over 100%.
+    // On a shared machine the bandwidth changes from second to second. The rate of decode itself is
+    // also a measurement of the bandwidth, so the share is never over 100%.
     if (report->bandwidth > 0 && read_rate(report) > report->bandwidth)
         report->bandwidth = read_rate(report);
     report->in_cache = report->bandwidth > 0 && report->engine.cache_bytes &&

@@ -95,7 +95,7 @@ static int prompt_get(const struct run *run, struct prompt *prompt) {
     return prompt->ids.count ? APP_OK : app_fail(APP_USAGE, "the prompt is empty");
 }
 
-// --chat, or an option that only a chat has. The latter count on the command line alone: in the
+// --chat, or an option that only a chat has. The latter do so on the command line alone: in the
 // environment they would turn every run into a chat.
 static bool chat_wanted(const struct options *options, enum option_id source) {
     static const enum option_id implying[] = {OPT_SYSTEM, OPT_TOOLS, OPT_CHAT_TEMPLATE};
@@ -175,7 +175,8 @@ static json_t *ids_json(const struct id_list *list) {
 }
 
 // jansson has no integers beyond int64_t: such a seed is a negative one in the object, and written
-// here. A text that spells the member has a backslash before its quote.
+// here. The search cannot hit a text that contains the member's name: there the quote has a
+// backslash before it.
 static int object_write(json_t *object, uint64_t seed) {
     static const char member[] = "\"seed\":";
     const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(6);

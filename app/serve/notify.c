@@ -1,5 +1,5 @@
-// A socket that is connected to the one that $NOTIFY_SOCKET names: a path, or an abstract name
-// after '@'. Each message is one datagram, because a sink writes each by one write.
+// A socket that is connected to $NOTIFY_SOCKET: a path, or an abstract name after '@'. Each message
+// is one datagram, because a sink writes each message with one write.
 #include "serve/notify.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
-// Tells the service manager how the server is (sd_notify's protocol). Messages go through a sink of
-// their own: they arrive in order, and nobody waits for a manager that is busy.
+// Tells the service manager the state of the server (sd_notify's protocol). Messages go through a
+// sink of their own: they arrive in order, and no thread waits for a busy manager.
 #ifndef RN_APP_NOTIFY_H
 #define RN_APP_NOTIFY_H
 

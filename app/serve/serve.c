@@ -249,8 +249,8 @@ static ssize_t errors_write(void *ctx, const char *data, size_t len) {
     return (ssize_t)len;
 }
 
-// From here on all that this process prints on `stderr`, line by line, goes through the sink. A
-// standard error that is closed stays as it is.
+// From here on all output on `stderr` goes through the sink, line by line. A closed standard error
+// stays closed.
 static int errors_open(struct serve *serve) {
     serve->errors = sink_create(STDERR_FILENO);
     if (!serve->errors && errno == EBADF) return APP_OK;
@@ -305,7 +305,7 @@ static int ms_until(uint64_t ns) {
     return ns > now + QUICK_MS * 1000000ull ? (int)((ns - now) / 1000000) : QUICK_MS;
 }
 
-// All of them together have FLUSH_MS; one that is not stuck always has a moment.
+// All sinks together have FLUSH_MS; a sink that is not stuck always gets some time.
 static void sinks_close(struct serve *serve) {
     uint64_t until = clock_ns();
     if (!sinks_flush(serve) && !serve->at_once) {

@@ -76,7 +76,7 @@ static void put_generation(struct jbuf *line, const struct call *call) {
         preemptions += (uint64_t)timings->preemptions;
         draft_tokens += (uint64_t)timings->draft_tokens;
         accepted_tokens += (uint64_t)timings->accepted_tokens;
-        output_tokens += (uint64_t)generation->choice[i].n_output; // also of those that did not end
+        output_tokens += (uint64_t)generation->choice[i].n_output; // also of unended choices
         if (timings->queue_ms > queue_ms) queue_ms = timings->queue_ms;
     }
     jbuf_key(line, "stream");

@@ -1,8 +1,8 @@
-// Tool calls: the text behind an opening mark becomes names and arguments. Three ways to write a
-// call: one JSON value with name and arguments (or an array of such), a name and a JSON object
-// behind a separator, a name and arguments between tags. Called by answer_parts.c, piece by piece:
-// the ends of JSON and of tags are sought from where the last piece ended, and a call is read once,
-// when its end is there.
+// Tool calls: the text behind an opening mark becomes names and arguments. A call has one of three
+// forms. It is one JSON value with name and arguments, or an array of them; a name, a separator and
+// a JSON object; or a name and arguments between tags. Called by answer_parts.c, piece by piece.
+// The search for the end of JSON or tags continues where the last piece ended. A call is read once,
+// when it is complete.
 #define _GNU_SOURCE // memmem
 #include <string.h>
 
@@ -148,7 +148,7 @@ static bool calls_walk(struct answer_parts *parts, const char *text, size_t len,
     return jread_finish(&r) && count > 0;
 }
 
-// Nothing is let out unless all are calls: a walk that lets nothing out comes first.
+// Nothing is let out unless all are calls, so a first walk only checks.
 static bool calls_put(struct answer_parts *parts, const char *text, size_t len, parts_fn fn,
                       void *ctx) {
     const int n_tools = parts->n_tools;
@@ -251,8 +251,8 @@ static enum call_verdict named_read(struct answer_parts *parts, const char *text
 
 // ---------------------------------------------------------------- tags
 
-// A value that is JSON and no string is written as it is, another one as a string: tags do not
-// tell.
+// A value that is JSON but not a string is written as it is, any other value as a string: tags
+// carry no type.
 static void value_put(struct jbuf *out, const char *text, size_t len) {
     const char *bare = text;
     size_t n = len;

@@ -40,7 +40,7 @@ struct answer_marks {
 struct answer_marks answer_marks_of(const char *tmpl);
 // Whether the engine is to show special tokens: marks are such tokens in many models, and a token
 // that is not shown is never found. Other special tokens that a model writes are content then;
-// those that end an answer are never shown. tools: the request brought some.
+// tokens that end an answer are never shown. tools: the request has tools.
 bool answer_marks_special(const struct answer_marks *marks, bool tools);
 // Whether an answer to this prompt starts inside of the reasoning, as with templates that open it.
 bool answer_marks_opened(const struct answer_marks *marks, const char *prompt, size_t len);

@@ -1,6 +1,6 @@
-// A call's life, and the handlers' tools: read its body, refuse, answer. Invariants: a call is
-// in server->calls, and counted in counts.active, from when it leaves READING until it is freed;
-// it is in server->woken at most once.
+// A call's life, and the handlers' tools: read its body, refuse, answer. Invariants: a call is in
+// server->calls, and part of counts.active, from the time it leaves READING until it is freed. It
+// is in server->woken at most once.
 #include "call.h"
 
 #include <assert.h>
@@ -30,8 +30,8 @@ static void id_draw(char out[25]) {
     out[24] = '\0';
 }
 
-// In place. A NUL among them ends no string: a path with one is none of ours, and not the one that
-// it starts with.
+// In place. An escaped NUL becomes '?': it would end the path, which could then match another
+// route.
 static void unescape(char *text) {
     char *to = text;
     for (const char *at = text; *at; to++) {
@@ -75,7 +75,7 @@ struct call *call_create(struct server *server, struct head *head) {
     return call;
 }
 
-// The queue of those woken is short: each turn of the loop empties it.
+// The queue of woken calls is short: each turn of the loop empties it.
 static void unwake(struct call *call) {
     if (!call->is_woken) return;
     struct call **at = &call->server->woken;
@@ -215,7 +215,7 @@ void call_error_object(enum call_api api, int status, const char *param, const c
     jbuf_text(out, "}}");
 }
 
-// Whose form errors have where no route was found.
+// The API in whose form errors are written where no route was found.
 static enum call_api api_of_path(const char *path) {
     static const char anthropic[] = "/v1/messages";
     const size_t len = strlen(anthropic);
@@ -256,7 +256,7 @@ bool call_refuse_error(struct call *call, const char *param, const rn_error *err
     return call_refuse(call, 400, param, NULL, "%s: %s", param, message);
 }
 
-// How long it takes until as many as wait now have been served.
+// The estimated time until all calls that wait now have been served.
 static int retry_after(const struct server *server) {
     const int seqs = server->engine_info.max_seqs;
     const double rounds = (double)server->load / (seqs > 0 ? seqs : 1);
@@ -340,8 +340,8 @@ void call_answer(struct call *call) {
     call->status = 200;
 }
 
-// jansson continues where there is no memory for a character, and takes what is left for the text
-// or for bad syntax. State of a thread, because its allocator is told no more than a size.
+// If memory for a character runs out, jansson continues: it takes the shortened text for the whole,
+// or reports bad syntax. The state is per thread, because jansson passes its allocator only a size.
 static _Thread_local bool json_starved;
 
 static void *json_allocate(size_t bytes) {
@@ -372,7 +372,7 @@ json_t *call_json(struct call *call) {
         call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     } else if (call->json) {
         call_refuse(call, 400, NULL, "invalid_type", "the body must be a JSON object");
-    } else if (!*problem.text) { // jansson has no words for want of memory
+    } else if (!*problem.text) { // jansson has no message for running out of memory
         call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     } else {
         json_path_at(call->body ? call->body : "", call->body_len, (size_t)problem.position, path,

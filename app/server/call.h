@@ -1,5 +1,5 @@
 // A call: one HTTP request from its head to the last byte of its answer. It belongs to the I/O
-// thread, but while it is WORKING to one worker. It knows neither the connection that brought it
+// thread, and to one worker while it is WORKING. It knows neither the connection that brought it
 // nor the engine: conn.c reads `out` and the state, streams.c feeds it.
 //
 //   READING ─► WORKING ─► RUNNING ─► ENDED      a whole answer, after the engine's work
@@ -7,7 +7,7 @@
 //      │          └──────────────────► ENDED   answered or refused by a worker
 //      └─► STREAMING or ENDED                   a route that answers at once
 //
-// Handlers (routes.def) come in two kinds: `at_once` runs on the I/O thread and must answer there;
+// Handlers (routes.def) come in two kinds. `at_once` runs on the I/O thread and must answer there.
 // `prepare` runs on a worker: it reads the body, and either answers or fills call->generation.
 // Includes point one way: connection (conn.h) -> streams.h -> generation.h -> this file.
 #ifndef RN_SERVER_CALL_H
@@ -46,8 +46,8 @@ struct call {
     uint64_t start_ns;         // head complete
     char *body;                // [body_len], NUL-terminated
     size_t body_len, body_capacity;
-    size_t body_cost;   // bytes that are counted in server->counts.body_bytes
-    size_t answer_cost; // and in answer_bytes: the larger one of the next two
+    size_t body_cost;   // its share of server->counts.body_bytes
+    size_t answer_cost; // its share of answer_bytes: the larger one of the next two
     size_t answer_reserved, answer_kept;
     size_t answer_cost_max;        // the most it was
     size_t out_counted;            // of answer_kept, bytes of out
@@ -84,7 +84,7 @@ struct call {
 
 // --- for handlers, on any thread that owns the call ---
 
-// Before any other call of jansson: want of memory is noticed from here on.
+// Before any other call of jansson: running out of memory is noticed from here on.
 void call_json_init(void);
 // The body as JSON, an object; NULL: refused (400 with the offset, or 413...).
 json_t *call_json(struct call *call);

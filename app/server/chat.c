@@ -1,5 +1,5 @@
 // POST /v1/chat/completions: a conversation in, an assistant's message out, whole or in chunks.
-// The chunks are written once per token and stream: see openai.h for what makes that cheap.
+// A chunk is written for each token of each stream; openai.h explains why that is cheap.
 #include "chat_messages.h"
 #include "openai.h"
 #include "routes.h"

@@ -134,7 +134,7 @@ static bool arguments_read(struct call *call, const struct fields *fields, json_
     if (!len) return put(call, function, "arguments", json_object());
     json_error_t problem;
     json_t *parsed = json_loadb(json_string_value(arguments), len, JSON_ALLOW_NUL, &problem);
-    if (!parsed && !*problem.text) return no_memory(call); // jansson has no words for it
+    if (!parsed && !*problem.text) return no_memory(call); // jansson has no message for it
     if (json_is_object(parsed)) return put(call, function, "arguments", parsed);
     json_decref(parsed);
     return true;
@@ -302,7 +302,7 @@ static bool variables_read(const struct fields *body, struct chat_messages *out)
     return put(body->call, out->variables, "reasoning_effort", json_string(effort));
 }
 
-// A conversation that ends with an assistant's text is one whose answer has begun, unless the
+// If a conversation ends with an assistant's text, that text is the start of the answer, unless the
 // client says otherwise.
 static bool ending_read(const struct fields *body, struct chat_messages *out) {
     const bool says_add = is_given(body->object, "add_generation_prompt");

@@ -1,5 +1,5 @@
-// A conversation as OpenAI's clients send it, checked and made into what chat templates take: roles
-// that they know, contents that are one text, arguments of tool calls as objects. Shared by all
+// A conversation as OpenAI's clients send it, checked and rewritten for chat templates: roles that
+// they know, contents that are one text, arguments of tool calls as objects. Shared by all
 // endpoints whose body has "messages". Workers only.
 #ifndef RN_SERVER_CHAT_MESSAGES_H
 #define RN_SERVER_CHAT_MESSAGES_H

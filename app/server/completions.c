@@ -1,5 +1,5 @@
-// POST /v1/completions: prompts as text or token ids, continued as they are. Choices count through
-// all prompts: choice = prompt * n + choice of the prompt.
+// POST /v1/completions: prompts as text or token ids, continued as they are. Choices are numbered
+// through all prompts: choice = prompt * n + choice of the prompt.
 #include <string.h>
 
 #include "helpers.h"
@@ -20,7 +20,7 @@ static struct bytes bytes_of(const struct call *call, int32_t token) {
 }
 
 // A token's text is also a key, so tokens that are no text of their own must differ: half a
-// character is spelled "bytes:\xe2\x80", as OpenAI does.
+// character is written as "bytes:\xe2\x80", as OpenAI does.
 static void token_write(struct bytes bytes, struct jbuf *out) {
     if (unicode_is_valid(bytes.data, bytes.len)) {
         jbuf_string(out, bytes.data, bytes.len);

@@ -1,7 +1,7 @@
-// One connection's states (conn.h has the diagram). Invariants: there is a call in BODY, WAITING
-// and SENDING and in no other state; a connection in HANDSHAKE, IDLE or HEAD is in http->quiet,
-// every other one that is not CLOSED in http->busy; bytes are read from the socket in HEAD, IDLE,
-// BODY and LINGERING only, so that a peer that sends ahead is slowed down by its own system.
+// One connection's states (conn.h has the diagram). Invariants: only BODY, WAITING and SENDING have
+// a call. A connection in HANDSHAKE, IDLE or HEAD is in http->quiet; any other connection is in
+// http->busy until it is CLOSED. Bytes are read from the socket in HEAD, IDLE, BODY and LINGERING
+// only, so a peer that sends ahead is slowed down by its own system.
 #include "conn.h"
 
 #include <assert.h>
@@ -65,7 +65,7 @@ static void state_set(struct conn *conn, enum conn_state state, uint64_t deadlin
     if (deadline_ns) wheel_set(&http->wheel, &conn->timer, deadline_ns);
 }
 
-// The call goes with its answer, or without (gone). One that a worker has ends after that.
+// The call ends, with its answer or without (gone). A call that a worker has ends after that work.
 static void call_leave(struct conn *conn, bool gone) {
     struct call *call = conn->call;
     conn->call = NULL;
@@ -81,7 +81,8 @@ static void ready_remove(struct conn *conn) {
     conn->is_ready = false;
 }
 
-// Where the connection's end is the answer's, one that is cut short must not look whole.
+// Where the connection's end marks the answer's end, an answer that is cut short must not look
+// complete.
 static void reset_at_close(const struct conn *conn) {
     const struct linger reset = {.l_onoff = 1};
     setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
@@ -192,7 +193,7 @@ static void chunk_fill(struct conn *conn) {
     conn->framed = true;
 }
 
-// The first look at how its reader does.
+// The first check of the reader's progress.
 static uint64_t first_look(const struct server_config *config) {
     return after(config->stall_s < config->keepalive_s ? config->stall_s : config->keepalive_s);
 }
@@ -312,8 +313,8 @@ static void head_read(struct conn *conn, bool last) {
         jbuf_text(&conn->out, "HTTP/1.1 100 Continue\r\n\r\n");
 }
 
-// Answers before the request's end, which is then read and forgotten: a refused body is not waited
-// for, unless there is so little of it that the connection can be kept.
+// Answers before the request's end. The rest of a refused body is not waited for, unless it is so
+// short that the connection can be kept; it is read and dropped.
 static bool refused_early(struct conn *conn) {
     const struct call *call = conn->call;
     const struct head *head = &call->head;
@@ -400,8 +401,8 @@ static bool feed_kept(struct conn *conn) {
     return true;
 }
 
-// How much to read at once. What is behind the request is kept until its answer is sent, for each
-// connection, and counted nowhere: it is little.
+// How much to read at once. Bytes behind the request are kept until its answer is sent. They are
+// few, so no limit includes them.
 static size_t appetite(const struct conn *conn) {
     const uint64_t left = conn->reader.left;
     if (left < AHEAD_BYTES) return AHEAD_BYTES;
@@ -415,7 +416,7 @@ static bool pump_in(struct conn *conn) {
     if (!conn->readable) return false;
     const ssize_t n = receive(conn, http->scratch, appetite(conn));
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return errno == EINTR;
-    if (n <= 0) { // half a request is for nobody
+    if (n <= 0) { // half a request gets no answer
         conn_close(conn);
         return true;
     }
@@ -479,8 +480,8 @@ static bool step(struct conn *conn) {
     return false;
 }
 
-// Does the peer that closed its side read on? It gets the first bytes of the answer, which are the
-// same for every answer; a stream takes a comment.
+// Finds out whether a peer that closed its side still reads. It gets the first bytes of the answer,
+// which are the same for every answer; a stream gets a comment.
 static void probe(struct conn *conn) {
     struct call *call = conn->call;
     if (conn->probed || !conn->peer_ended) return;
@@ -522,7 +523,7 @@ void conn_event(struct conn *conn, uint32_t events) {
 
 // ---------------------------------------------------------------- deadlines
 
-// What the system has taken is not what the reader has: it knows.
+// The system may have taken bytes that the reader has not read; the system knows how many.
 static bool reader_took_bytes(struct conn *conn) {
     struct tcp_info info = {0};
     socklen_t len = sizeof info;

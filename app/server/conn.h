@@ -14,10 +14,10 @@
 //   LINGERING  further bytes are read and forgotten, so that the peer sees the answer
 //   any        the peer is gone, a deadline, failure CLOSED      conn_close()
 //
-// One that is CLOSED is freed at the end of the turn: an event of that turn may still name it.
+// A CLOSED connection is freed at the end of the turn: an event of that turn may still name it.
 //
-// A peer that closes its sending side may still read. Whether it does is found out by sending it
-// something harmless (probe()): a peer that has gone answers with a reset.
+// A peer that closes its sending side may still read. probe() finds out by sending something
+// harmless: a peer that has gone answers with a reset.
 #ifndef RN_SERVER_CONN_H
 #define RN_SERVER_CONN_H
 

@@ -26,7 +26,7 @@ void conversation_deinit(struct conversation *conversation) {
 
 // ---------------------------------------------------------------- messages
 
-// Takes value over; a NULL value is one that could not be made.
+// Takes value over; NULL means that memory ran out for it.
 static void put(struct conversation *conversation, json_t *object, const char *key, json_t *value) {
     if (json_object_set_new(object, key, value)) conversation->failed = true;
 }

@@ -1,7 +1,7 @@
 // A conversation as templates know it (OpenAI's chat messages, the arguments of tool calls as
 // objects), built piece by piece from the requests of APIs that have other forms. Neighbours of one
-// role become one message, as Anthropic promises and as templates that insist on turns need; pieces
-// of a message are parted by a line's end. Running out of memory is remembered for close.
+// role become one message, as Anthropic promises and as templates with strict turns need. A line
+// feed separates the pieces of a message. Running out of memory is remembered for close.
 #ifndef RN_SERVER_CONVERSATION_H
 #define RN_SERVER_CONVERSATION_H
 
@@ -62,8 +62,8 @@ bool conversation_field(const struct fields *fields, const char *name, const cha
 // `types` ("input_text|output_text") and that have a text.
 bool conversation_parts(struct conversation *conversation, const struct fields *fields,
                         const char *name, const char *types);
-// The type of a part, item or tool, which must be one of `types`. absent: what it is then; NULL: it
-// must be there.
+// The type of a part, item or tool, which must be one of `types`. absent: the type if there is
+// none; NULL: it must be there.
 bool conversation_type(const struct fields *fields, const char *types, const char *absent,
                        const char **out);
 // Refuses a value of a wrong type.

@@ -13,8 +13,8 @@ struct embeddings {
 
 // ---------------------------------------------------------------- vectors
 
-// Ten digits after the point: more than a float of a vector of length 1 needs, and a fifteenth of
-// what printf takes; a call may bring a quarter of a million of them.
+// Ten digits after the point: more than a float of a vector of length 1 needs. It takes a fifteenth
+// of printf's time, and a call may write a quarter of a million numbers.
 static void real_write(float value, struct jbuf *out) {
     enum { DIGITS = 10 };
     if (!(fabsf(value) < 1e6f)) {
@@ -113,7 +113,7 @@ static bool dimensions_check(const struct fields *fields) {
                         (long long)dimensions, n_embd);
 }
 
-// Fields of text generation mean nothing here, whatever a client sends.
+// Fields of text generation mean nothing here, so all of them are ignored.
 static bool params_take(struct call *call, const json_t *body, struct params *params) {
     if (!params_read(call, body, FAMILY_COMPLETIONS, params)) return false;
     params->n = 1;

@@ -1,6 +1,6 @@
-// Fields of a JSON object that a stranger wrote: each reader checks type and range, and refuses
-// with the field's path as param and the offending value, shortened, in the message. Nothing here
-// trusts the object: names are the caller's, values are anything that JSON can say.
+// Fields of an untrusted JSON object. Each reader checks type and range. A refusal has the field's
+// path as param and the offending value, shortened, in the message. Names come from the caller;
+// values can be anything that JSON allows.
 #include "fields.h"
 
 #include <assert.h>
@@ -420,8 +420,8 @@ static void walk_print(const struct walk *walk, char *out, size_t out_size) {
 void json_path_at(const char *text, size_t len, size_t offset, char *out, size_t out_size) {
     assert(out_size > 0);
     out[0] = '\0';
-    // The parser's offset is behind what it could not take, which may be a closing bracket: what
-    // that would close is where the mistake is.
+    // The parser's offset is behind the byte that it refused, which may be a closing bracket. Then
+    // the mistake is in the container that this bracket would close.
     if (offset > len) offset = len;
     struct walk walk;
     memset(&walk, 0, sizeof walk);
@@ -466,7 +466,7 @@ static void real_write(char *text, size_t len) {
     memset(text + kept + n, ' ', len - kept - (size_t)n);
 }
 
-// Of a number's characters, as far as they go.
+// The number of leading bytes that can be part of a number.
 static size_t number_span(const char *text, size_t len) {
     size_t n = 0;
     while (n < len && text[n] && strchr("0123456789+-.eE", text[n])) n++;

@@ -1,6 +1,6 @@
-// Reading fields of a JSON object that a stranger wrote. Absent and null fields leave *out as it
-// is. A wrong one refuses the call (400, the field as param, the offending value in the message);
-// after the first refusal nothing is read any more, so a handler asks call_refused once at the end.
+// Reads fields of an untrusted JSON object. Absent and null fields leave *out as it is. A wrong
+// field refuses the call (400, the field as param, the offending value in the message). After the
+// first refusal nothing more is read, so a handler asks call_refused once at the end.
 #ifndef RN_SERVER_FIELDS_H
 #define RN_SERVER_FIELDS_H
 

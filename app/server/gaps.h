@@ -1,5 +1,5 @@
-// The times between a choice's tokens that did not come together, counted in buckets of about 4%:
-// percentiles in little memory, however long the text.
+// The times between a choice's tokens, without tokens of the same step, in buckets of about 4%.
+// They give percentiles in little memory for any length of text.
 #ifndef RN_SERVER_GAPS_H
 #define RN_SERVER_GAPS_H
 

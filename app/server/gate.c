@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-// Takes as long for every given of one length, whatever it holds.
+// Takes the same time for all values of one length.
 static bool same_secret(const char *key, const char *given, size_t given_len) {
     const size_t len = strlen(key);
     volatile unsigned char differs = len != given_len;

@@ -185,7 +185,7 @@ size_t choice_bytes(const struct generation_choice *choice) {
            (size_t)choice->top_capacity * sizeof *choice->top;
 }
 
-// The written text is not needed again; times and counts stay.
+// The written text is not needed again; times and numbers stay.
 static void choice_forget(struct call *call, struct generation_choice *choice) {
     jbuf_deinit(&choice->text);
     jbuf_deinit(&choice->reasoning);
@@ -222,7 +222,7 @@ void generation_write_end(struct call *call) {
 
 // ---------------------------------------------------------------- sums
 
-// A prompt's tokens count once, however many choices it has.
+// A prompt's tokens are added once for all its choices.
 struct usage generation_usage(const struct generation *generation) {
     struct usage usage = {0};
     int prompt = -1;
@@ -267,7 +267,7 @@ static struct sums sums_of(const struct generation *generation) {
 
 static double over(double value, double by) { return by > 0 ? value / by : 0; }
 
-// Gaps of several choices are not mixed: the first choice's stand for them.
+// Gaps of several choices are not mixed: the first choice's gaps are reported.
 static void put_gaps(struct jbuf *out, const struct gaps *gaps) {
     jbuf_put_real(out, "itl_ms_p50", gaps_percentile(gaps, 0.50), 3);
     jbuf_put_real(out, "itl_ms_p99", gaps_percentile(gaps, 0.99), 3);

@@ -1,6 +1,6 @@
 // A generation: the requests of a call to the engine, and their results. A worker makes it; then it
-// belongs to the I/O thread. Prompts become engine requests (`stream`), each with n choices; choice
-// numbers count through all of them, as the APIs have it.
+// belongs to the I/O thread. Prompts become engine requests (`stream`), each with n choices;
+// choices are numbered through all of them, as in the APIs.
 #ifndef RN_SERVER_GENERATION_H
 #define RN_SERVER_GENERATION_H
 
@@ -45,7 +45,7 @@ struct generation_choice {
     rn_timings timings; // valid when ended
     struct gaps gaps;   // times between its tokens, except tokens of one step
     float *embedding;   // [n_embd], owned; with pooling
-    size_t counted;     // bytes of it in counts.answer_bytes
+    size_t counted;     // its share of counts.answer_bytes
     struct answer_parts parts;
     // for metrics
     uint64_t start_ns;           // the call's

@@ -11,7 +11,7 @@ static bool lost_refuse(struct call *call, enum server_phase phase) {
     return true;
 }
 
-// A step that takes too long is a loop that no longer moves: restarting is all that helps.
+// If a step takes too long, the loop is stuck: only a restart helps.
 static bool stuck_refuse(struct call *call, enum server_phase phase) {
     const struct server *server = call->server;
     if (phase == PHASE_LOADING || !server->engine) return false;

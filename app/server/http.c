@@ -1,7 +1,7 @@
-// Admission of connections, and the part of the I/O loop that concerns them. Invariants:
-// counts.connections is the number of connections that are not CLOSED; when as many are there as
-// may be, the one that has been quiet for longest makes room, unless it has just come; a few more
-// are let in, so that health can be asked for.
+// Admission of connections, and the part of the I/O loop that concerns them. Invariant:
+// counts.connections is the number of connections that are not CLOSED. At the limit, the connection
+// that has been quiet for longest makes room, unless it is new. A few more are admitted, so that
+// health can be asked for.
 #define _GNU_SOURCE 1 // accept4
 #include "http.h"
 
@@ -22,9 +22,9 @@
 
 enum {
     WORK_QUEUE = 4096,
-    SPARE_CONNECTIONS = 16, // beyond connections_max, where health can still be asked for
+    SPARE_CONNECTIONS = 16, // beyond connections_max, for health checks
     ACCEPTS = 64,           // in a turn
-    TURN_NS = 5000000,      // for those with more to do, before others are looked at
+    TURN_NS = 5000000,      // for connections with more to do, before others are looked at
     SHUT_NS = 100000000,
     QUIET_NS = 100000000,
     LAST_NS = 2000000000,
@@ -40,8 +40,9 @@ void http_listen(struct http *http, bool on) {
         http->listening = on;
 }
 
-// The connection that was quiet for longest; NULL: all are busy. One that has just come is not
-// quiet: its request is on the way, and clients that connect together would end each other.
+// The connection that was quiet for longest; NULL: all are busy. A new connection is not quiet: its
+// request is on the way. Otherwise clients that connect together would close each other's
+// connections.
 static struct conn *quiet_find(const struct http *http) {
     struct conn *conn = http->quiet.next;
     return conn != &http->quiet && clock_ns() - conn->since_ns >= QUIET_NS ? conn : NULL;
@@ -53,13 +54,13 @@ bool http_make_room(struct http *http) {
     return conn;
 }
 
-// Nobody is let in until a connection is closed, or for a while.
+// Admits no connection until another one is closed, or for a while.
 static void shut(struct http *http) {
     http_listen(http, false);
     wheel_set(&http->wheel, &http->relisten, clock_ns() + SHUT_NS);
 }
 
-// Where descriptors run out, a connection that nobody uses is worth less than a new one.
+// Where descriptors run out, an idle connection is worth less than a new one.
 static void accept_some(struct http *http) {
     const struct server *server = http->server;
     const int most = server->config.connections_max;
@@ -117,7 +118,7 @@ static void free_closed(struct http *http) {
     }
 }
 
-// A connection that got no time goes before one that became ready meanwhile.
+// A connection that got no time goes before connections that became ready meanwhile.
 static void run_ready(struct http *http) {
     const uint64_t end_ns = clock_ns() + TURN_NS;
     struct conn *conn = http->ready;

@@ -1,6 +1,6 @@
 // A growing buffer of bytes, and the JSON that is written into it by hand: replies and streams are
 // formatted once per token, so no tree is built for them. Running out of memory is remembered
-// (`failed`) and asked for once, at the end. So is a buffer that would become too large (`full`).
+// (`failed`) and checked once, at the end. So is a buffer that would become too large (`full`).
 #ifndef RN_SERVER_JBUF_H
 #define RN_SERVER_JBUF_H
 

@@ -1,8 +1,7 @@
-// The watchers of the engine, and when pictures are taken. A picture is asked for every PERIOD_NS
-// and written at a later tick, when the step's thread has taken it, so that nobody waits for a
-// step; where a step takes very long a picture is made of known facts. One text serves all
-// watchers. Invariant: while nobody watches nothing is kept but the numbers that streams were
-// given.
+// The watchers of the engine, and when pictures are taken. A picture is requested every PERIOD_NS
+// and written at a later tick, when the step's thread has taken it. So no thread waits for a step.
+// During a very long step a picture is made from known facts. One text serves all watchers.
+// Invariant: without watchers only the numbers of the streams are kept.
 #include "live.h"
 
 #include <stdlib.h>
@@ -84,7 +83,7 @@ static bool attach(struct call *call, bool once) {
     if (!live->engine && rn_watcher_create(live->server->engine, &live->engine, &err)) {
         return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     }
-    if (!live->n_watchers) { // rates count from here
+    if (!live->n_watchers) { // rates start from here
         rn_engine_stats stats;
         const uint64_t now = clock_ns();
         rn_engine_get_stats(live->server->engine, &stats);

@@ -1,6 +1,6 @@
 // The live view of the engine for the page: /engine (one picture, JSON) and /engine/live (a
-// picture four times a second as server-sent events). I/O thread only; costs nothing while nobody
-// watches.
+// picture four times a second as server-sent events). I/O thread only; costs nothing without
+// watchers.
 #ifndef RN_SERVER_LIVE_H
 #define RN_SERVER_LIVE_H
 

@@ -44,8 +44,8 @@ static void put_rates(struct jbuf *out, const struct live_picture *picture) {
     const struct live_moment *to = moments->n ? &moments->moment[moments->n - 1] : &none;
     const double seconds = (double)(to->time_ns - from->time_ns) * 1e-9;
     const double outputs = (double)(to->output_tokens - from->output_tokens);
-    // Every output token but a text's last is evaluated too, and what was drafted in vain; the rest
-    // was of prompts.
+    // Evaluated tokens are output tokens (without a text's last one), rejected drafts and prompt
+    // tokens. The prompt tokens are the remainder.
     const double prompts = (double)(to->computed_tokens - from->computed_tokens) - outputs -
                            (double)(to->refused_tokens - from->refused_tokens);
     const double busy_ns = (double)(to->busy_ns - from->busy_ns);
@@ -158,7 +158,7 @@ static bool waits(const struct live_stream *stream) {
     return !stream->ended && stream->state == RN_STREAM_WAITING;
 }
 
-// Those that wait come last: they are left out first where there are too many.
+// Waiting streams come last: they are left out first where there are too many.
 static void put_streams(struct jbuf *out, const struct live_picture *picture) {
     int shown = 0;
     jbuf_key(out, "streams");

@@ -1,6 +1,6 @@
 // Streams are kept in the order of (request, choice): new ones come at the end, and the pages'
-// owners are found by halving. Two sources that are not in step with each other feed the list: a
-// picture may lack a stream that an event has named, or show a stream that an event has ended.
+// owners are found by halving. Two unsynchronised sources feed the list. A picture may lack a
+// stream that an event has named, or show a stream that an event has ended.
 #include "live_streams.h"
 
 #include <stdlib.h>
@@ -133,7 +133,7 @@ void live_streams_view(struct live_streams *streams, const rn_view *view) {
     for (int i = 0; i < streams->n; i++) {
         struct live_stream *stream = &streams->stream[i];
         if (stream->since_ns > view->time_ns) continue; // it came after the picture
-        // Twice, because events of one that has ended may not be collected yet.
+        // Twice, because events of an ended stream may not be collected yet.
         if (++stream->missed == 2) stream->ended = true;
     }
 }

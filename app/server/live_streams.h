@@ -1,5 +1,5 @@
 // The streams that the live view follows: each choice in the engine's pictures and events, under a
-// short number that no other one gets. I/O thread only.
+// short number that is never used again. I/O thread only.
 #ifndef RN_SERVER_LIVE_STREAMS_H
 #define RN_SERVER_LIVE_STREAMS_H
 

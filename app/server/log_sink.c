@@ -35,7 +35,7 @@ struct log_sink {
     uint64_t queued;    // lines in both buffers
     uint64_t taken;     // lines that ever were queued
     bool reopen;        // the file is to be opened again ...
-    uint64_t reopen_at; // ... before the line with this number, of those that ever were queued
+    uint64_t reopen_at; // ... before the line with this number, of all lines ever queued
     bool closing;       // no more lines will come
     bool ended;         // the thread has done all
     bool left;          // the thread is on its own, and frees the sink
@@ -66,7 +66,7 @@ static int file_open(const char *path, int flags) {
 
 // The callback is told under the mutex, so that sink_close can promise that none comes later.
 static bool reopen(struct log_sink *sink) {
-    const int fd = file_open(sink->path, O_NONBLOCK); // a FIFO that nobody reads is refused
+    const int fd = file_open(sink->path, O_NONBLOCK); // a FIFO without a reader is refused
     const int why = fd < 0 ? errno : 0;
     if (fd >= 0) {
         close(sink->fd);
@@ -89,8 +89,8 @@ static bool reopen_take(struct log_sink *sink, bool held_up) {
 
 enum line_end { LINE_WRITTEN, LINE_LOST, LINE_LEFT };
 
-// A descriptor that refuses a line's first byte has refused the line. One that refuses a later byte
-// is tried until it takes the rest; a new file gets the whole line.
+// A descriptor that refuses a line's first byte has refused the line. If it refuses a later byte,
+// it is tried until it takes the rest; a new file gets the whole line.
 static enum line_end line_write(struct log_sink *sink, const char *line, size_t len) {
     for (size_t done = 0; done < len;) {
         const size_t piece = len - done < PIPE_BUF ? len - done : PIPE_BUF;

@@ -33,8 +33,8 @@ struct log_sink *sink_open(const char *path, sink_told *told, void *ctx);
 
 // One line with its end, or any bytes that belong together. False: it was dropped and counted.
 bool sink_write(struct log_sink *sink, const char *line, size_t len);
-// Lines until now go to the file that is open, later ones to the one that has its path then. Does
-// not wait. False: the sink has no path.
+// Lines until now go to the open file, later lines to the file that has its path then. Does not
+// wait. False: the sink has no path.
 bool sink_reopen(struct log_sink *sink);
 // Lines that were dropped or could not be written.
 uint64_t sink_lost(struct log_sink *sink);

@@ -41,8 +41,8 @@ static void tool_put(const struct tool_call *tool, struct jbuf *out) {
     jbuf_key(out, "input");
 }
 
-// The arguments as JSON. The model's text need not be JSON: then it is a string of it, which no
-// client takes for arguments and nothing is lost.
+// The arguments as JSON. The model's text need not be JSON. Then it is written as a string: no
+// client takes it for arguments, and nothing is lost.
 static void input_put(const struct jbuf *arguments, struct jbuf *out) {
     if (!arguments->len) {
         jbuf_text(out, "{}");
@@ -73,7 +73,7 @@ static void stop_put(const struct generation_choice *choice, struct jbuf *out) {
     jbuf_text(out, ",\"stop_details\":null,\"container\":null");
 }
 
-// Tokens that were found in the cache are not among the input's, as Anthropic counts them.
+// Cached tokens are not part of the input tokens, as in Anthropic's API.
 static void usage_put(const struct usage *usage, const struct generation_choice *choice,
                       struct jbuf *out) {
     jbuf_key(out, "usage");

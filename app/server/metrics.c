@@ -150,7 +150,7 @@ void metrics_token(struct metrics *metrics, const struct generation_choice *choi
         observe(&metrics->histogram[HISTOGRAM_TTFT], (double)ns * 1e-9);
         return;
     }
-    if (!(event->gap_ms > 0)) return; // it came with the one before: times are those between steps
+    if (!(event->gap_ms > 0)) return; // it came with the token before, from the same step
     observe(&metrics->histogram[HISTOGRAM_ITL], event->gap_ms * 1e-3);
     observe(&metrics->gap[event->gap], event->gap_ms * 1e-3);
 }
@@ -163,7 +163,7 @@ void metrics_choice_end(struct metrics *metrics, const struct generation_choice 
     observe(&histogram[HISTOGRAM_QUEUE], timings->queue_ms * 1e-3);
     observe(&histogram[HISTOGRAM_PROMPT_TOKENS], timings->prompt_tokens);
     observe(&histogram[HISTOGRAM_OUTPUT_TOKENS], timings->output_tokens);
-    // One that was given up before its first token spent no time on what follows.
+    // A request that was given up before its first token has none of the times below.
     const bool given_up =
         choice->finish == RN_FINISH_CANCELLED || choice->finish == RN_FINISH_ERROR;
     if (given_up && !timings->output_tokens) return;

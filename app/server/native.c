@@ -98,7 +98,7 @@ static void int_write(struct jbuf *out, const char *key, int64_t value) {
     jbuf_int(out, value);
 }
 
-// Timings of this choice alone: to the sums it looks like a call of its own.
+// Timings of this choice alone: the sums see it as a call of its own.
 static void timings_write(const struct call *call, const struct generation_choice *choice,
                           struct jbuf *out) {
     struct generation one = *call->generation;
@@ -141,8 +141,8 @@ static void result_write(struct call *call, const struct generation_choice *choi
 
 // ---------------------------------------------------------------- response_fields
 
-// The answer is picked from as text, which is our own and so is valid: a tree of it would be built
-// to be thrown away.
+// Fields are picked from the answer's text, which is our own and so is valid: no JSON tree is
+// built.
 struct span {
     const char *at, *end;
 };

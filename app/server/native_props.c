@@ -112,7 +112,7 @@ static int choices_write(struct jbuf *out, const struct server *server,
     return n_busy;
 }
 
-// Those that have a token already come first: others may still wait for a place.
+// Choices that already have a token come first: others may still wait for a place.
 static int busy_list(struct jbuf *out, const struct server *server) {
     int n_busy = 0;
     for (int begun = 1; begun >= 0; begun--) {

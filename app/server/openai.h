@@ -31,8 +31,8 @@ void openai_chunk_close(struct call *call, bool bare);
 // After choice_end wrote a choice's last fields: closes the chunk, with timings if it is the last.
 void openai_choice_close(struct call *call);
 void openai_stream_end(struct call *call); // the usage where it was asked for, then [DONE]
-// A choice of a whole answer. What comes before the first stands before it; usage and timings come
-// after the last.
+// A choice of a whole answer. The opening of the answer comes before the first choice; usage and
+// timings come after the last.
 void openai_whole_open(struct call *call, const struct generation_choice *choice);
 void openai_whole_close(struct call *call, const struct generation_choice *choice);
 void openai_error(struct call *call, const char *message);

@@ -35,10 +35,10 @@ struct params {
 };
 
 // Everything of the family that is not messages, prompt, tools. Starts from the server's defaults.
-// Also checks `model` (404 for one that is not served) and refuses fields that are not supported
-// yet (response_format, forced tool_choice, grammars...). False: refused.
+// Also checks `model` (404 for a model that is not served) and refuses fields that are not
+// supported yet (response_format, forced tool_choice, grammars...). False: refused.
 bool params_read(struct call *call, const json_t *body, enum family family, struct params *out);
-// `model` alone, for routes that generate nothing: absent, empty or one that is served.
+// `model` alone, for routes that generate nothing: absent, empty or the name of a served model.
 bool params_model(struct call *call, const json_t *body);
 // Refuses with 404: there is no model of this name. Always false.
 bool params_no_model(struct call *call, const char *name);

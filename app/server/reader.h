@@ -7,10 +7,11 @@
 //                                      CHUNK (size 0) -> TRAILERS -> (READER_END) -> LINE
 //   any state: bytes that two readers could take for different things -> REFUSED, for good
 //
-// Refused: folded fields, NUL and other control characters, bare LF or CR, blanks around names,
-// two Host fields or (HTTP/1.1) none, lengths that are not plain digits or come twice, a length
-// beside a coding, codings other than chunked, a tab behind such a field, such a field or
-// Connection among trailers, versions other than 1.0 and 1.1, unknown methods.
+// Refused bytes: NUL and other control characters, bare LF or CR. Refused fields: folded ones,
+// blanks around names, two Host fields or (HTTP/1.1) none. Refused framing: lengths that are not
+// plain digits or come twice, a length beside a coding, codings other than chunked, a tab behind
+// such a field. Such a field or Connection among trailers is refused too, and so are versions other
+// than 1.0 and 1.1 and unknown methods.
 #ifndef RN_SERVER_READER_H
 #define RN_SERVER_READER_H
 
@@ -76,7 +77,7 @@ struct reader {
     int n_hosts, n_lengths, n_codings;
     bool closes, keeps; // from the Connection fields
     int status;         // REFUSED: of the answer
-    const char *code;   // the same: what is wrong, for programs and
+    const char *code;   // the same: the fault, for programs and
     const char *why;    // for people
 };
 
@@ -94,8 +95,8 @@ struct reader_bytes {
     size_t body_len;
 };
 
-// Goes on with these bytes up to the next event. The caller repeats it with the bytes that were not
-// taken, also when there are none, until it says READER_MORE.
+// Continues with these bytes up to the next event. The caller repeats the call with the bytes that
+// were not taken, even if there are none, until it returns READER_MORE.
 enum reader_event reader_next(struct reader *reader, const char *data, size_t len,
                               struct reader_bytes *out);
 // After READER_HEAD: the head becomes the caller's.

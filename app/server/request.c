@@ -39,7 +39,7 @@ static bool route_check(struct call *call) {
     return call_refuse(call, 404, NULL, "not_found", "There is no %s", shown);
 }
 
-// Unknown paths are not told from known ones without a key.
+// Without a key, unknown and known paths get the same answer.
 static bool key_check(struct call *call) {
     if (call->route && call->route->access == ROUTE_OPEN) return true;
     const char *key = call_header(call, "x-api-key");
@@ -50,7 +50,7 @@ static bool key_check(struct call *call) {
                        "A valid API key is needed: 'Authorization: Bearer KEY'");
 }
 
-// The name that the client reached us by: what a target in the absolute form names goes before
+// The name by which the client reached us: the name in an absolute target takes precedence over
 // Host.
 static const char *host_of(const struct call *call, char *named, size_t size) {
     const char *target = head_target(&call->head);

@@ -165,7 +165,7 @@ static bool include_read(const struct fields *fields, bool *logprobs) {
     if (!field_strings(fields, "include", INCLUDES_MAX, INCLUDE_BYTES_MAX, include, &n)) {
         return false;
     }
-    // The others name what built-in tools and encryption would give: there is none of it.
+    // The other names refer to built-in tools and encryption, which the server does not have.
     for (size_t i = 0; i < n; i++) *logprobs |= !strcmp(include[i], "message.output_text.logprobs");
     return true;
 }

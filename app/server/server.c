@@ -39,8 +39,8 @@ static void drain(struct server *server, int signal_number) {
     http_drain(server->http, false);
 }
 
-// The engine has lost its device: all requests have ended, and restarting is all that helps. Their
-// answers get a while to leave, whatever the readers do.
+// The engine has lost its device: all requests have ended, and only a restart helps. Their answers
+// get some time to be sent, even to slow readers.
 static void watch_device(struct server *server) {
     if (server->end_signal == SERVER_LOST || rn_engine_health(server->engine, NULL) == RN_OK)
         return;

@@ -48,8 +48,9 @@ struct server_config {
     double drain_s;   // most time to finish streams at the end; 0: no limit
     size_t stream_bytes_max; // unsent bytes of a stream, then its requests are paused
 
-    // on the I/O thread, and not to wait for anything: a signal came while the model was being
-    // loaded; draining starts; files are to be opened again (ready: neither loading nor draining)
+    // Called on the I/O thread; they must not wait. In this order: a signal came while the model
+    // was loading; draining starts; files are to be opened again (ready: neither loading nor
+    // draining).
     void (*on_early_signal)(void *ctx, int signal_number);
     void (*on_drain)(void *ctx, int signal_number, int n_active);
     void (*on_reload)(void *ctx, bool ready);
@@ -69,10 +70,10 @@ int server_port(const struct server *server);
 rn_status server_ready(struct server *server, const rn_model *model, rn_engine *engine,
                        const rn_chat_template *tmpl, const char *tmpl_source, double bandwidth,
                        rn_error *err);
-// Until a signal (SIGTERM, SIGINT, or SIGHUP of a terminal that has gone) drained it, or the engine
-// lost its device: then requests have ended with an error, and the answers were given a moment to
-// leave. Returns the signal that ended it, negative when the drain was cut short by a second one,
-// or SERVER_LOST.
+// Runs until a signal (SIGTERM, SIGINT, or SIGHUP of a terminal that has gone) has drained it, or
+// until the engine loses its device. Then requests have ended with an error, and their answers got
+// some time to be sent. Returns the signal that ended it, negative when the drain was cut short by
+// a second one, or SERVER_LOST.
 enum { SERVER_LOST = 1 << 16 }; // no signal
 int server_wait(struct server *server);
 void server_destroy(struct server *server);

@@ -64,7 +64,7 @@ struct server {
 };
 
 // Choices that the server takes at a time, running or waiting. The engine's queue has room for all
-// of them: until a step takes them, those that are about to run wait there too.
+// of them: until a step takes them, choices that are about to run wait there too.
 static inline int server_places(const struct server *server) {
     return server->engine_info.max_waiting;
 }
@@ -74,7 +74,7 @@ static inline bool server_drafts(const struct server *server) {
     return server->engine_info.drafters && *server->engine_info.drafters;
 }
 
-// Those of them that may wait when all others run.
+// The number of them that may wait when all others run.
 static inline int server_waiting_max(const rn_engine_info *info) {
     return info->max_waiting > info->max_seqs ? info->max_waiting - info->max_seqs : 0;
 }

@@ -1,5 +1,5 @@
 // From engine events to choices. Invariants: a stream's pointer is the engine's `data` until its
-// last event; generation->n_live is the number of choices that have not ended; a call whose
+// last event. generation->n_live is the number of choices that have not ended. A call whose
 // generation has ended gets exactly one call_end.
 #include "streams.h"
 
@@ -129,8 +129,9 @@ static size_t token_written(const struct generation *generation) {
     return TEXT_BYTES + (params->logprobs ? LOGPROB_BYTES * (1 + (size_t)params->top_logprobs) : 0);
 }
 
-// A whole answer is kept until it is complete. What one with logprobs may take is set aside for it,
-// so that none is refused after the engine's work; text is little, and is counted as it comes.
+// A whole answer is kept until it is complete. Memory for logprobs is reserved beforehand, so that
+// no answer is refused after the engine's work. Text takes little; each piece is added when it
+// comes.
 static bool answer_check(struct call *call) {
     const struct generation *generation = call->generation;
     const struct server *server = call->server;

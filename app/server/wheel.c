@@ -1,6 +1,6 @@
-// Slot i holds the timers that are due in a time that is i slots past a multiple of the wheel;
-// those of later rounds stay when their slot comes by. Invariant: bit i of filled is set where slot
-// i holds a timer, and perhaps where it does not any more.
+// Slot i holds the timers that are due i slots past a multiple of the wheel's length. Timers of
+// later rounds stay when their slot comes by. Invariant: bit i of filled is set where slot i holds
+// a timer, and perhaps where it no longer does.
 #include "wheel.h"
 
 #include <stddef.h>

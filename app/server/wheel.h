@@ -1,5 +1,5 @@
 // Timers in a wheel of slots. Setting one and taking it away cost the same however many there are.
-// A timer is early never and late by one slot at most. I/O thread only.
+// A timer is never early, and at most one slot late. I/O thread only.
 #ifndef RN_SERVER_WHEEL_H
 #define RN_SERVER_WHEEL_H
 
@@ -25,7 +25,7 @@ void wheel_set(struct wheel *wheel, struct timer *timer, uint64_t due_ns);
 void wheel_unset(struct wheel *wheel, struct timer *timer);
 // The next timer that is due, taken out; NULL: none.
 struct timer *wheel_due(struct wheel *wheel, uint64_t now_ns);
-// Until wheel_due is worth a look; -1: no timer is set.
+// The time until wheel_due may find a timer; -1: no timer is set.
 int wheel_wait_ms(const struct wheel *wheel, uint64_t now_ns);
 
 #endif

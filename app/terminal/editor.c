@@ -102,8 +102,8 @@ static void terminal_again(EditLine *el) {
     el_wset(el, EL_REFRESH);
 }
 
-// One character. Ctrl-C comes as a signal and goes on as the end of the line, so that libedit
-// leaves the screen in good order.
+// One character. Ctrl-C comes as a signal and is passed on as the end of the line, so that libedit
+// leaves the screen tidy.
 static int on_char(EditLine *el, wchar_t *out) {
     struct editor *editor = editor_of(el);
     for (;;) {

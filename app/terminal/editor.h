@@ -18,7 +18,7 @@ enum editor_result {
     EDITOR_END,         // Ctrl-D on an empty line, or the terminal has gone
     EDITOR_NO_MEMORY,
 };
-// A message: a line, with those that follow it where it ends in a backslash, or pasted text.
+// A message: a line, continued by the next line where it ends in a backslash, or pasted text.
 // UTF-8, without the line feed at its end; valid until the next call.
 enum editor_result editor_read(struct editor *editor, const struct text **out);
 

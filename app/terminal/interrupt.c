@@ -1,6 +1,6 @@
 // Ctrl-C, and the signals that end a conversation. The program's only mutable statics are here,
-// because a handler has nothing else to read from or write to; it calls nothing that is not safe in
-// one.
+// because a signal handler can use nothing else. It calls only functions that are safe in a
+// handler.
 #define _GNU_SOURCE 1 // ppoll
 #include "terminal/interrupt.h"
 
@@ -29,7 +29,7 @@ enum { ENDINGS = sizeof endings / sizeof *endings };
 
 static void error_write(const char *bytes, size_t len) {
     const ssize_t written = write(STDERR_FILENO, bytes, len);
-    (void)written; // there is nobody left to tell
+    (void)written; // an error cannot be reported any more
 }
 
 // Blanks instead of an escape sequence: dumb terminals are served too.

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-// From now on Ctrl-C ends the program at once with status 130, after erasing a progress line and
-// removing a file that interrupt_removes() named: nothing is worth keeping before a request runs.
+// From now on Ctrl-C ends the program at once with status 130. It first erases a progress line and
+// removes the file of interrupt_removes(): nothing is worth keeping before a request runs.
 void interrupt_ends(void);
 // From now on the first Ctrl-C asks the request to stop; the second kills the program.
 void interrupt_watch(void);

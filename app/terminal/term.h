@@ -37,8 +37,8 @@ const char *human_bytes(double bytes, char buffer[32]);
 // "21,889,152".
 const char *human_count(uint64_t value, char buffer[32]);
 
-// A bar on stderr that shows itself only on a terminal and after 200 ms, on one line whatever the
-// width; progress_end erases it.
+// A bar on stderr that appears only on a terminal and after 200 ms. It takes one line at any width;
+// progress_end erases it.
 struct progress {
     const struct term *term;
     const char *label;
