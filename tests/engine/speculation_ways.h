@@ -93,7 +93,7 @@ static inline uint64_t noisy_now(void *ctx) {
     return r->state += 1000 + mix_hash(r->state) % (mix_hash(r->state / 100000) % 2 ? 2000 : 30000);
 }
 
-enum { FEW_TOKENS = 16 }; // which a way that chooses by itself may try in vain
+enum { FEW_TOKENS = 32 }; // which a way that chooses by itself may try in vain
 
 static inline void way_check(const struct way *way, const struct mix_totals *t, enum kin kin) {
     const char *name = way->how.name;
