@@ -80,7 +80,7 @@ void template_end(struct render *r) {
     free(r);
 }
 
-// Every function below that calls into the interpreter sets the place that failures jump to.
+// Each function below that calls into the interpreter sets the place that failures jump to.
 
 rn_status template_read(struct render *r, const char *what, const char *json, size_t len,
                         uint8_t mark, struct value *out) {
