@@ -1,5 +1,5 @@
 // The description of a vocabulary and its tokenizer, as a model's files give it. Every reader fills
-// it: tokenizer.ggml.* by load/vocab.c, tokenizer.json by vocab_json.c, tokenizer.model by
+// it: tokenizer.ggml.* by load/vocab_gguf.c, tokenizer.json by vocab_json.c, tokenizer.model by
 // vocab_spm.c. tokenizer_create reads it, and checks all of it. Strings are borrowed during
 // tokenizer_create only.
 #ifndef RN_TEXT_VOCAB_H

@@ -1,6 +1,6 @@
 // Reads the vocabulary's settings in tokenizer_config.json and puts them over those of the
 // vocabulary's own file. special_tokens_map.json has the same members, so it can be read as well.
-// Members that nothing here needs are skipped, with any content. Called by load/vocab.c.
+// Members that nothing here needs are skipped, with any content. Called by load/vocab_folder.c.
 #include <string.h>
 
 #include "text/vocab_fields.h"

@@ -1,7 +1,7 @@
 // Reads a tokenizer.json of Hugging Face into a vocab_source. One pass finds the sections and
 // checks the JSON, one sizes the vocabulary and the merges, one reads them; no tree is built.
 // Strings are borrowed from the file, those with escapes are resolved into the arena. The
-// pipeline's parts are read by vocab_pipeline.c. Called by load/vocab.c.
+// pipeline's parts are read by vocab_pipeline.c. Called by load/vocab_folder.c.
 #include <stdlib.h>
 #include <string.h>
 

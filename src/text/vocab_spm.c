@@ -1,6 +1,7 @@
 // Reads a SentencePiece model (tokenizer.model, a protocol buffer) into a vocab_source. The first
 // pass finds the number of pieces, the second reads them. Fields that nothing here needs are
-// skipped, and every length is checked. Strings are borrowed from the file. Called by load/vocab.c.
+// skipped, and every length is checked. Strings are borrowed from the file. Called by
+// load/vocab_folder.c.
 #include <math.h>
 #include <string.h>
 
