@@ -8,7 +8,7 @@
 #include "jinja/render.h"
 #include "unicode/unicode.h"
 
-// Copies the source with every line end as \n, without the one at its end.
+// Copies the source with every line end as \n, without a line end at its end.
 static bool source_copy(struct template *tmpl, const char *source, size_t len) {
     tmpl->source = arena_alloc(&tmpl->arena, len + 1);
     if (!tmpl->source) return false;

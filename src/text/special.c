@@ -113,7 +113,7 @@ struct special_reach special_reach(const struct special_set *set, const char *te
     return reach;
 }
 
-// ---------------------------------------------------------------- what is around a match
+// ---------------------------------------------------------------- the text around a match
 
 // Where the character that ends before `at` (at least 1) begins.
 static size_t character_before(const char *text, size_t at) {

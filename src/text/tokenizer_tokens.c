@@ -34,7 +34,7 @@ static bool is_byte(const struct vocab_source *source, enum token_type type,
            (type == TOKEN_NORMAL && source->byte_fallback && tokenizer_byte_of(text) >= 0);
 }
 
-// ---------------------------------------------------------------- what a token stands for
+// ---------------------------------------------------------------- the bytes of a token
 
 // The bytes that a string in the alphabet stands for; other characters stand for themselves.
 static bool alphabet_decode(struct text_span text, char *out, size_t *out_len) {

@@ -242,7 +242,7 @@ static rn_status model_read(struct spm_reader *c, struct message m) {
     return s;
 }
 
-// --- what it means ---
+// --- from the messages to a vocabulary ---
 
 static rn_status check_model(const struct spm_reader *c) {
     static const char *const names[] = {"", "unigram", "BPE", "word", "char"};

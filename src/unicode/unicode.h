@@ -28,7 +28,7 @@ enum unicode_form {
     UNICODE_PARTIAL, // the bytes end inside a part that may become a character
 };
 
-// Looks at the start of text (len at least 1) and says what stands there and how long it is.
+// Looks at the start of text (len at least 1): the kind of the unit there, and its length.
 enum unicode_form unicode_scan(const uint8_t *text, size_t len, size_t *n);
 
 // The code point at the start of text (len at least 1) and its length; -1 and 1 for a byte that
