@@ -180,19 +180,19 @@ typedef struct rn_engine_options {
 
 // How memory would be divided, for programs that report it before they create the engine.
 typedef struct rn_memory_plan {
-    uint64_t total;            // that the machine, or the process's cgroup, has; 0: unknown
-    uint64_t available;        // that the process can take now; 0: unknown
-    uint64_t weight_bytes;     // that loading takes
+    uint64_t total;            // memory of the machine, or of the process's cgroup; 0: unknown
+    uint64_t available;        // memory that the process can take now; 0: unknown
+    uint64_t weight_bytes;     // memory that loading takes
     uint64_t step_bytes;       // of the buffers of a step
-    uint64_t free_bytes;       // of the available bytes, after these and a reserve
-    uint64_t kv_bytes;         // of the KV pages: the engine's budget
-    uint64_t kv_tokens;        // that it holds in whole pages, where no window ends
-    uint64_t kv_token_bytes;   // of such a token
-    uint64_t kv_context_bytes; // that a sequence of n_ctx positions needs when it is alone
+    uint64_t free_bytes;       // the available memory, less these and a reserve
+    uint64_t kv_bytes;         // all KV pages: the engine's budget
+    uint64_t kv_tokens;        // tokens that kv_bytes hold in whole pages, where no window ends
+    uint64_t kv_token_bytes;   // bytes of such a token
+    uint64_t kv_context_bytes; // bytes that a lone sequence of n_ctx positions needs
     uint64_t n_contexts;       // such sequences that the KV memory holds together
     int n_ctx;                 // positions of a sequence: as asked for, or as many as fit
     const char *kv_type;
-    // of the draft model, beside all this; 0: there is none
+    // the draft model's, beside all this; 0: there is no draft model
     uint64_t draft_weight_bytes, draft_step_bytes, draft_kv_bytes;
 } rn_memory_plan;
 
@@ -388,7 +388,7 @@ typedef struct rn_event {
     uint64_t seed;
     uint64_t time_ns; // of the step's end, CLOCK_MONOTONIC
     double gap_ms;    // with a token: since the choice's last one; 0: it is the first, or came with
-                      // the one before
+                      // the token before
     rn_gap gap;
     bool drafted; // the token was proposed by a drafter
     // where asked for: the token's own first, then the likeliest, descending; NULL: none
@@ -437,10 +437,10 @@ typedef struct rn_engine_info {
     double itl_ms;
     uint64_t kv_token_bytes;  // KV memory of a token, where no window ends
     uint64_t kv_bytes;        // KV memory of the engine: its budget
-    uint64_t weight_bytes;    // that a decode step reads
+    uint64_t weight_bytes;    // weight bytes that a decode step reads
     uint64_t cache_bytes;     // last-level cache; 0: unknown
     const char *slow_formats; // weights without a tuned kernel, "Q4_K, Q6_K"; "": none
-    const char *drafters;     // that are on, "model, lookup"; "": none
+    const char *drafters;     // the drafters that are on, "model, lookup"; "": none
     int draft_max;
     const char *note; // a better backend that is not here was passed over, one line; "": none
 } rn_engine_info;

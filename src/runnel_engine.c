@@ -1,5 +1,5 @@
-// Engines of the public interface, a thin file: options become a configuration, and calls are
-// handed on to the intake (calls from any thread) and to the driver (the loop of steps).
+// Engines of the public interface, a thin file. Options become a configuration. Calls are handed on
+// to the intake (calls from any thread) and to the driver (the loop of steps).
 #include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>

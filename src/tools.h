@@ -27,7 +27,7 @@ rn_status tools_synthetic_check(const char *spec, rn_error *err); // whether it 
 // Which kernel serves a format on an instruction set, for 1, 2 to 8, 9 to 32 and more tokens.
 struct tools_kernel {
     const char *format, *isa;
-    bool built, here; // this program has it; so has this machine
+    bool built, here; // this program has it; this machine has it
     const char *name[4];
     double file_bits, packed_bits; // per weight
 };
@@ -56,7 +56,7 @@ struct tools_work {
     int n_positions; // beyond the depth
     int step_tokens; // at most, of each sequence
     int advance;
-    bool all_logits; // of every row; otherwise of the last row of the last step alone
+    bool all_logits; // logits of every row; otherwise of the last row of the last step alone
 };
 
 struct tools_cost {
