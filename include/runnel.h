@@ -1,8 +1,8 @@
 // runnel: a decode engine for language models. The public interface: open a model, turn text into
 // tokens, submit requests to an engine, receive their tokens.
 //
-// Calls return a status; those that take an rn_error fill it with one line that names the offending
-// value (it may be NULL). If a create or open fails there is nothing to free and *out is NULL.
+// Calls return a status. Calls with an rn_error, which may be NULL, fill it with one line that
+// names the offending value. If a create or open fails there is nothing to free and *out is NULL.
 //
 // Threads: a model is immutable and may be shared. An engine takes rn_engine_submit, _cancel,
 // _pause, _forget_prefixes and _get_stats from any thread at any moment. Its steps are run either
@@ -10,8 +10,8 @@
 // rn_engine_next_event), one thread at a time.
 //
 // The tokens of a request depend on the model, its prompt, its sampling settings, its constraint
-// and its seed alone: never on other requests, how the prompt was cut, the cache, drafts or
-// threads.
+// and its seed alone. They never depend on other requests, how the prompt was cut, the cache,
+// drafts or threads.
 #ifndef RUNNEL_H
 #define RUNNEL_H
 
@@ -67,7 +67,7 @@ enum {
 };
 
 // The guard, U+FDD0, a noncharacter of Unicode: rn_chat_render writes it into control tokens' texts
-// that come from input. So a plain string carries what is input to rn_tokenize.
+// that come from input. So a plain string tells rn_tokenize which parts are input.
 #define RN_GUARD "\xEF\xB7\x90"
 
 // *ids is to be freed with rn_free.
@@ -104,7 +104,7 @@ typedef struct rn_chat {
     bool add_generation_prompt; // end with the opening of the assistant's turn
     // the last message is the start of an answer, and the text ends where it does
     bool continue_final;
-    // texts of messages, tools and variables cannot become control tokens, in whatever form the
+    // texts of messages, tools and variables cannot become control tokens, in any form that the
     // template writes them: RN_GUARD stands in their markup, for RN_TOKENIZE_GUARDED
     bool guard;
     int64_t now; // seconds since 1970, for strftime_now
@@ -124,8 +124,8 @@ typedef struct rn_engine rn_engine;
 // Reports loading progress: done of total bytes.
 typedef void (*rn_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 
-// A drafter proposes tokens, and a step verifies several together. Accepted tokens are those that
-// would have been chosen without drafts.
+// A drafter proposes tokens, and a step verifies several together. An accepted token is the token
+// that would have been chosen without drafts.
 typedef enum rn_drafter {
     RN_DRAFTER_MODEL,  // a small model with the same vocabulary
     RN_DRAFTER_LOOKUP, // tokens that followed the last ones earlier in the same sequence
@@ -137,14 +137,14 @@ enum { RN_DRAFTER_COUNT = RN_DRAFTER_CUSTOM + 1, RN_MAX_DRAFT = 31 };
 enum { RN_PAGE_TOKENS = 32, RN_DEFAULT_BATCH_TOKENS = 256, RN_DEFAULT_DRAFT = 15 };
 const char *rn_drafter_text(rn_drafter drafter); // "model", "lookup", "shared", "custom"
 
-// A drafter of the program's own, called by the step's thread: writes up to `most` tokens that may
-// follow token[n_token] to out and returns how many. data and choice are the request's. Ids that
-// are none end the draft.
+// A drafter of the program's own, called by the step's thread. Writes up to `most` tokens that may
+// follow token[n_token] to out and returns their number. `data` and `choice` are the request's.
+// Invalid ids end the draft.
 typedef int (*rn_draft_fn)(void *ctx, void *data, int choice, const int32_t *token, int n_token,
                            int32_t *out, int most);
 
 typedef struct rn_engine_options {
-    const char *backend; // NULL: the best one that is here; "cpu"; that of a plug-in, or its path
+    const char *backend; // NULL: the best available one; "cpu"; the name of a plug-in, or its path
     const char *isa;     // NULL: the best here; "scalar", "avx2", "avxvnni", "avx512", "neon"
     const char *kv_type; // NULL: "f16"; "f32", "int8", "int4"
     int n_threads;       // 0: one per core that this process may use
@@ -154,20 +154,21 @@ typedef struct rn_engine_options {
     int max_waiting;   // requests' choices that wait for their first step, or to continue; 0: 1024
     int batch_tokens;  // most tokens in a step, at least max_seqs; 0: RN_DEFAULT_BATCH_TOKENS,
                        // or max_seqs if larger
-    int logit_rows;    // most logit rows in a step; 0: max_seqs, and some for drafts; -1: what
-                       // fits 256 MiB
+    int logit_rows;    // most logit rows in a step; 0: max_seqs, and some for drafts; -1: as many
+                       // as fit 256 MiB
     uint64_t kv_bytes; // memory of the KV pages; 0: kv_pages says
-    uint32_t kv_pages; // the same in pages of RN_PAGE_TOKENS, all layers together; 0: what is free
-                       // after the weights, at most what max_seqs full contexts take, twice
+    uint32_t kv_pages; // the same in pages of RN_PAGE_TOKENS, all layers together; 0: the memory
+                       // that the weights leave free, at most twice the need of max_seqs full
+                       // contexts
     double itl_ms;     // prompts are cut so that a step, and so the gap between a running stream's
                        // tokens, is expected to take no longer; 0: no bound
     bool no_prefix_cache; // equal prefixes are computed again by each request
     // speculation: the text does not depend on it
-    const char *speculate; // NULL or "auto": every drafter that there is; "off"; or some of them by
+    const char *speculate; // NULL or "auto": every available drafter; "off"; or some of them by
                            // name, "lookup,model"
     const rn_model *draft; // for the drafter "model": its vocabulary is the model's (RN_ERR_MODEL);
                            // outlives the engine; NULL: none
-    const char *draft_backend; // where that model runs; NULL: where the other one does
+    const char *draft_backend; // where that model runs; NULL: where the target does
     rn_draft_fn draft_fn;      // for the drafter "custom"; NULL: none
     void *draft_ctx;
     int draft_max; // most tokens of a draft, up to RN_MAX_DRAFT; 0: RN_DEFAULT_DRAFT
@@ -177,25 +178,25 @@ typedef struct rn_engine_options {
     void *progress_ctx;
 } rn_engine_options;
 
-// Where memory would go, for programs that say so before they create the engine.
+// How memory would be divided, for programs that report it before they create the engine.
 typedef struct rn_memory_plan {
-    uint64_t total;            // that the machine, or the process's cgroup, has; 0: unknown
-    uint64_t available;        // that the process can take now; 0: unknown
-    uint64_t weight_bytes;     // that loading takes
+    uint64_t total;            // memory of the machine, or of the process's cgroup; 0: unknown
+    uint64_t available;        // memory that the process can take now; 0: unknown
+    uint64_t weight_bytes;     // memory that loading takes
     uint64_t step_bytes;       // of the buffers of a step
-    uint64_t free_bytes;       // of the available ones that these and a reserve leave
-    uint64_t kv_bytes;         // of the KV pages: the engine's budget
-    uint64_t kv_tokens;        // that it holds in whole pages, where no window ends
-    uint64_t kv_token_bytes;   // of such a token
-    uint64_t kv_context_bytes; // that a sequence of n_ctx positions needs when it is alone
+    uint64_t free_bytes;       // the available memory, less these and a reserve
+    uint64_t kv_bytes;         // all KV pages: the engine's budget
+    uint64_t kv_tokens;        // tokens that kv_bytes hold in whole pages, where no window ends
+    uint64_t kv_token_bytes;   // bytes of such a token
+    uint64_t kv_context_bytes; // bytes that a lone sequence of n_ctx positions needs
     uint64_t n_contexts;       // such sequences that the KV memory holds together
     int n_ctx;                 // positions of a sequence: as asked for, or as many as fit
     const char *kv_type;
-    // of the draft model, beside all this; 0: there is none
+    // the draft model's, beside all this; 0: there is no draft model
     uint64_t draft_weight_bytes, draft_step_bytes, draft_kv_bytes;
 } rn_memory_plan;
 
-// The memory that rn_engine_create would divide so right now, with the errors that it would give.
+// The memory as rn_engine_create would divide it right now, with the errors that it would give.
 rn_status rn_engine_plan_memory(const rn_model *model, const rn_engine_options *options,
                                 rn_memory_plan *out, rn_error *err);
 
@@ -258,22 +259,22 @@ rn_sampling rn_sampling_neutral(void);
 
 enum { RN_MAX_STOPS = 16, RN_MAX_STOP_BYTES = 4096 };
 
-// What may come next in a text, such as a grammar. The functions are called by threads of the step,
-// for one choice of the request never two at a time; ctx outlives the request. A constraint follows
-// the tokens of each choice by itself: it starts at the end of the prompt, advance moves it on,
-// also over tokens that are only tried, and rollback moves it back.
+// A constraint on the next token of a text, such as a grammar. The functions are called by threads
+// of the step, for one choice of the request never two at a time; ctx outlives the request. A
+// constraint follows the tokens of each choice by itself. It starts at the end of the prompt.
+// advance moves it over a token, which may be only tried, and rollback moves it back.
 typedef struct rn_constraint {
     void *ctx; // NULL functions: no constraint
     // Clears the bits of tokens that cannot come next; all n_vocab bits are set before. When none
     // is left the choice ends with RN_ERR_NUMERIC.
     void (*mask)(void *ctx, int choice, uint64_t *allowed, int n_vocab);
-    void (*advance)(void *ctx, int choice, int32_t token); // one that the mask allowed
+    void (*advance)(void *ctx, int choice, int32_t token); // a token that the mask allowed
     void (*rollback)(void *ctx, int choice, int n_tokens); // over the last n_tokens
 } rn_constraint;
 
 typedef void (*rn_logits_fn)(void *ctx, int position, const float *logits, int n_vocab);
 
-// What a request wants of the model instead of text: one vector for its whole prompt.
+// The result of a request instead of text: one vector for its whole prompt.
 typedef enum rn_pooling {
     RN_POOLING_NONE, // text
     RN_POOLING_MEAN, // of the last hidden states of all tokens
@@ -301,23 +302,23 @@ typedef struct rn_request {
     const char *const *stop; // strings that end the text and are not part of it; copied
     size_t n_stop;           // at most RN_MAX_STOPS
     bool ignore_eos;
-    bool special_text; // special tokens are text too, but for those that end it
+    bool special_text; // special tokens are text too, except for tokens that end it
     bool logprobs;     // events carry the logprobs of the token and of the likeliest ones:
     int top_logprobs;  // how many of these, at most RN_MAX_TOP_LOGPROBS
     int draft_max;     // most tokens of a draft; 0: the engine's; -1: none is drafted
     rn_constraint constraint;
-    // who goes first: a higher priority before a lower one, then the user who had least so far,
-    // then the older request
+    // the order of requests: a higher priority before a lower one, then the least served user, then
+    // the older request
     int priority;     // -RN_MAX_PRIORITY to RN_MAX_PRIORITY
     const char *user; // NULL: requests without a user share one
-    // ended with RN_ERR_DEADLINE so long after submit, waiting or running; 0: never
+    // ended with RN_ERR_DEADLINE this long after submit, waiting or running; 0: never
     double timeout_ms;
     // prefixes are reused among requests with equal salts only, at most RN_MAX_SALT_BYTES; NULL: ""
     const char *cache_salt;
     rn_pooling pooling; // not NONE: max_tokens, stop and sampling change nothing; n must be 1
     bool normalize;     // with pooling: to length 1
-    // called by the step's thread for every position that it evaluates, so from the prompt's start
-    // on (such a request takes nothing from the prefix cache); NULL: none. n must be 1.
+    // called by the step's thread for every position that it evaluates, from the prompt's start on:
+    // such a request takes nothing from the prefix cache. NULL: none. n must be 1.
     rn_logits_fn on_logits;
     void *on_logits_ctx;
 } rn_request;
@@ -330,8 +331,8 @@ rn_status rn_engine_submit(rn_engine *engine, const rn_request *request, uint64_
 // "cancelled". Unknown ids are ignored.
 void rn_engine_cancel(rn_engine *engine, uint64_t id);
 // Any thread. A paused request gets no tokens, for readers that cannot follow. It keeps its place
-// and its pages until others want them: then it is the first to lose them, and resumes as one that
-// waits. Its timeout keeps running. Unknown ids are ignored.
+// and its pages until others want them: then it is the first to lose them, and resumes like a
+// waiting request. Its timeout keeps running. Unknown ids are ignored.
 void rn_engine_pause(rn_engine *engine, uint64_t id, bool pause);
 
 typedef enum rn_finish {
@@ -346,7 +347,7 @@ const char *rn_finish_text(rn_finish finish); // "stop", "length", ...
 typedef struct rn_timings {
     int prompt_tokens, output_tokens;
     int cached_tokens; // of the prompt's: found in the prefix cache, or shared by another choice
-    int preemptions;   // times that it gave its pages to others and went on later
+    int preemptions;   // times that it gave its pages to others and continued later
     double queue_ms;   // submit to first step
     double prompt_ms;  // first step to first token, or to the prompt's end; 0: not evaluated whole
     double ttft_ms;    // submit to first token; 0: there was none
@@ -357,11 +358,10 @@ typedef struct rn_timings {
     uint64_t decode_steps; // those steps
     int draft_tokens, accepted_tokens; // drafted and verified; accepted, so part of the text
     int draft_steps;                   // steps that verified a draft
-    double undrafted_ms; // what decode_ms would have been without drafts, as far as is known: from
-                         // the steps' measured costs
+    double undrafted_ms; // an estimate of decode_ms without drafts, from the steps' measured costs
 } rn_timings;
 
-// What the time between two tokens of a choice was spent on, mostly.
+// The main cause of the time between two tokens of a choice.
 typedef enum rn_gap {
     RN_GAP_NONE,      // there was no token before
     RN_GAP_DECODE,    // a step of streams that decode
@@ -373,7 +373,7 @@ typedef enum rn_gap {
 enum { RN_GAP_COUNT = RN_GAP_HOST + 1 };
 const char *rn_gap_text(rn_gap gap); // "decode", "prompt", ...
 
-// What an event points to is valid until the next step, or the next rn_engine_wait.
+// The pointers of an event are valid until the next step, or the next rn_engine_wait.
 typedef struct rn_event {
     uint64_t request;
     void *data;       // the request's
@@ -388,7 +388,7 @@ typedef struct rn_event {
     uint64_t seed;
     uint64_t time_ns; // of the step's end, CLOCK_MONOTONIC
     double gap_ms;    // with a token: since the choice's last one; 0: it is the first, or came with
-                      // the one before
+                      // the token before
     rn_gap gap;
     bool drafted; // the token was proposed by a drafter
     // where asked for: the token's own first, then the likeliest, descending; NULL: none
@@ -412,9 +412,9 @@ int rn_engine_wait(rn_engine *engine, rn_event *out, int max, int timeout_ms);
 // collect until rn_engine_wait returns 0. -1: never started. The engine's: not to be read or
 // closed.
 int rn_engine_event_fd(const rn_engine *engine);
-// Ends the thread and takes no more requests. Drain: when every request has ended (the caller goes
-// on collecting from another thread; a paused one has to be resumed). Otherwise at once, all
-// requests being cancelled. Events can still be collected. Without a thread nothing happens.
+// Ends the thread and takes no more requests. Drain: when every request has ended (the caller keeps
+// collecting from another thread; a paused request has to be resumed). Otherwise at once, and all
+// requests are cancelled. Events can still be collected. Without a thread nothing happens.
 void rn_engine_stop(rn_engine *engine, bool drain);
 
 // --- the caller's thread ---
@@ -437,10 +437,10 @@ typedef struct rn_engine_info {
     double itl_ms;
     uint64_t kv_token_bytes;  // KV memory of a token, where no window ends
     uint64_t kv_bytes;        // KV memory of the engine: its budget
-    uint64_t weight_bytes;    // that a decode step reads
+    uint64_t weight_bytes;    // weight bytes that a decode step reads
     uint64_t cache_bytes;     // last-level cache; 0: unknown
     const char *slow_formats; // weights without a tuned kernel, "Q4_K, Q6_K"; "": none
-    const char *drafters;     // that are on, "model, lookup"; "": none
+    const char *drafters;     // the drafters that are on, "model, lookup"; "": none
     int draft_max;
     const char *note; // a better backend that is not here was passed over, one line; "": none
 } rn_engine_info;
@@ -462,7 +462,7 @@ typedef struct rn_engine_stats {
                                                             // found in the cache; evaluated, of
                                                             // prompts and outputs
     uint64_t output_tokens;
-    uint64_t lookups, hits; // requests' choices that began; those of them that found a prefix
+    uint64_t lookups, hits; // requests' choices that began, and how many of them found a prefix
     uint64_t evictions;     // of cached pages, for others
     uint32_t pages_total, pages_held, pages_shared,
         pages_cached; // now; shared: held more than once
@@ -473,8 +473,8 @@ typedef struct rn_engine_stats {
     uint64_t weight_bytes, kv_bytes; // that the steps had to read
     rn_draft_stats draft[RN_DRAFTER_COUNT];
     uint64_t accepted_at[RN_MAX_DRAFT]; // drafts whose token of that place was accepted
-    // time of streams between their tokens, added up over the streams, and what it would have been
-    // without drafts, as far as is known
+    // time of streams between their tokens, added up over the streams, and an estimate of it
+    // without drafts
     uint64_t stream_ns, undrafted_ns;
 } rn_engine_stats;
 void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out);
@@ -510,7 +510,7 @@ typedef struct rn_page_view {
     uint64_t owner; // the oldest request that holds it, which may have just ended; 0: none
     uint16_t holders;
     uint8_t group; // of layers, with pages of their own
-    uint8_t state; // rn_page_state; cached: kept for others, nobody holds it
+    uint8_t state; // rn_page_state; cached: kept for others, held by no request
 } rn_page_view;
 
 typedef struct rn_view {

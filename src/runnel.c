@@ -1,5 +1,5 @@
-// Models and tokens of the public interface, thin: it owns the pieces of a model and hands calls
-// on.
+// Models and tokens of the public interface: a thin file that owns the pieces of a model and hands
+// calls on.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,7 +203,7 @@ rn_status rn_detokenize(const rn_model *model, const int32_t *ids, size_t n_ids,
     }
     at += detokenizer_finish(&detok, out + at);
     if (at > 0 && out[0] == ' ' && tokenizer_strips_space(model->tokenizer))
-        memmove(out, out + 1, --at); // the one that encoding puts before a text
+        memmove(out, out + 1, --at); // the space that encoding puts before a text
     out[at] = 0;
     *text = out;
     *len = at;

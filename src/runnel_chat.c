@@ -1,7 +1,7 @@
 // Chat of the public interface: a parsed template together with the model whose tokens it names.
 // The caller's JSON text is read once, into the values that the template sees; checks walk these.
-// Each byte of the caller's strings carries a mark through the render, so the text that comes out
-// says which bytes are input. With `guard` the input is guarded then (text/guard.h).
+// Each byte of the caller's strings carries a mark through the render, so the rendered text says
+// which bytes are input. With `guard` that input is then guarded (text/guard.h).
 #include <stdlib.h>
 #include <string.h>
 
@@ -224,7 +224,8 @@ rn_status rn_chat_render(const rn_chat_template *tmpl, const rn_chat *chat, char
     uint8_t *marks = NULL;
     bool is_made = false;
     rn_status status = render(tmpl, chat, &is_made, text, &marks, len, err);
-    // A template that drops the end of the content, as of "</think>", may still write what follows.
+    // A template that drops the end of the content, as of "</think>", may still write text behind
+    // it.
     if (!status && chat->continue_final && !is_made && end_find(marks, *len) == 0) {
         free(*text);
         free(marks);

@@ -1,5 +1,5 @@
-// Engines of the public interface, thin: options become a configuration, calls are handed on to the
-// intake (calls from any thread) and to the driver (the loop of steps).
+// Engines of the public interface, a thin file. Options become a configuration. Calls are handed on
+// to the intake (calls from any thread) and to the driver (the loop of steps).
 #include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ const char *rn_drafter_text(rn_drafter drafter) { return draft_name(drafter); }
 
 // ---------------------------------------------------------------- life
 
-// One name of the list; RN_ERR_ARG: it is none.
+// One name of the list; RN_ERR_ARG: it is not a drafter's.
 static rn_status read_drafter(const char *name, size_t len, unsigned *drafters, rn_error *err) {
     for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
         const char *text = rn_drafter_text((rn_drafter)id);

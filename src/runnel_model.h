@@ -1,4 +1,4 @@
-// What a model of the public interface is made of. For the files that implement the interface.
+// The parts of a model of the public interface. For the files that implement the interface.
 #ifndef RN_RUNNEL_MODEL_H
 #define RN_RUNNEL_MODEL_H
 
@@ -19,7 +19,7 @@ struct rn_model {
 };
 
 // The configuration that the options describe, with defaults of speculation filled in. RN_ERR_ARG:
-// a name or a number is wrong, or a drafter was asked for that there is nothing for.
+// a name or a number is wrong, or a drafter lacks its model or function.
 rn_status model_engine_config(const rn_engine_options *options, struct engine_config *out,
                               rn_error *err);
 

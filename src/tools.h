@@ -1,5 +1,5 @@
-// Internal interface for the program's tools (inspect, eval, bench): what the public header does
-// not promise. Linked statically into the program. The server has no part in it
+// Internal interface for the program's tools (inspect, eval, bench): calls that the public header
+// does not promise. Linked statically into the program. The server has no part in it
 // (tools/check-includes).
 #ifndef RN_TOOLS_H
 #define RN_TOOLS_H
@@ -27,7 +27,7 @@ rn_status tools_synthetic_check(const char *spec, rn_error *err); // whether it 
 // Which kernel serves a format on an instruction set, for 1, 2 to 8, 9 to 32 and more tokens.
 struct tools_kernel {
     const char *format, *isa;
-    bool built, here; // this program has it; so has this machine
+    bool built, here; // this program has it; this machine has it
     const char *name[4];
     double file_bits, packed_bits; // per weight
 };
@@ -43,19 +43,20 @@ rn_status tools_kv_bytes(const rn_model *model, const char *kv_type, struct kv_b
 // ---------------------------------------------------------------- measuring (tools_runner.c)
 
 // A backend of its own, driven by batches that are made by hand: any number of sequences at any
-// depth, without a scheduler, a sampler, or a prompt to get there.
+// depth. It needs no scheduler, no sampler, and no prompt to reach a depth.
 struct tools_runner;
 
 // Steps over n_seqs sequences at a time. Step i of a sequence evaluates step_tokens positions from
-// depth + i * advance on, until n_positions are covered: a prompt in chunks advances by as many as
-// it evaluates, decoding is steps of 1, verifying drafts evaluates several and advances by 1.
+// depth + i * advance on, until n_positions are covered. A prompt in chunks advances by as many
+// positions as it evaluates, decoding has steps of 1, verifying drafts evaluates several and
+// advances by 1.
 struct tools_work {
     int n_seqs;
     int depth;       // positions that are in the cache before
     int n_positions; // beyond the depth
     int step_tokens; // at most, of each sequence
     int advance;
-    bool all_logits; // of every row; otherwise of the last row of the last step alone
+    bool all_logits; // logits of every row; otherwise of the last row of the last step alone
 };
 
 struct tools_cost {
@@ -63,7 +64,7 @@ struct tools_cost {
     uint64_t weight_bytes;  // read; expert_bytes of them are an expectation
     uint64_t expert_bytes;
     uint64_t kv_bytes;             // read
-    uint64_t int_macs, float_macs; // multiply-adds, by what the operands are multiplied as
+    uint64_t int_macs, float_macs; // multiply-adds, by the type that the operands are multiplied as
 };
 
 struct tools_runner_options {
@@ -86,12 +87,13 @@ rn_status tools_runner_create(const rn_model *model, const struct tools_runner_o
 void tools_runner_destroy(struct tools_runner *runner); // NULL is fine
 
 // Runs the work, of at most max_steps steps (0: all), with random tokens; *ns is the time of its
-// steps, *expert_bytes what they read of experts. RN_ERR_CANCELLED: stop (may be NULL), which is
-// asked between steps, said so.
+// steps, *expert_bytes the bytes of experts that they read. RN_ERR_CANCELLED: stop (may be NULL),
+// which is asked between steps, said so.
 rn_status tools_runner_run(struct tools_runner *runner, const struct tools_work *work,
                            int max_steps, bool (*stop)(void), uint64_t *ns, uint64_t *expert_bytes,
                            rn_error *err);
-// What the work must read and compute; the same for every run of it, but for the experts.
+// The bytes that the work must read, and its operations; the same for every run of it, but for the
+// experts.
 void tools_runner_cost(const struct tools_runner *runner, const struct tools_work *work,
                        struct tools_cost *out);
 // Bytes that the steps of a work go over: the weights that a step reads, and the KV at its end.
@@ -109,8 +111,8 @@ struct tools_runner_info {
 };
 void tools_runner_get_info(const struct tools_runner *runner, struct tools_runner_info *out);
 
-// Where the time of a work goes: stages of one name added up over the layers, in the order of the
-// first of each. out is to be freed; *total_ns is the time of all steps, stages or not.
+// Where the time of a work goes: stages of one name added up over the layers, in the order of their
+// first use. The caller frees out. *total_ns is the time of all steps, stages or not.
 // RN_ERR_CANCELLED: stop (may be NULL) said so.
 struct tools_stage {
     char name[96];

@@ -1,5 +1,5 @@
 // The kernel table as a list for people: for every format and every instruction set of this build,
-// what serves which number of tokens. Called by `runnel bench --kernels`.
+// the kernel of each number of tokens. Called by `runnel bench --kernels`.
 #include "backend/cpu/ops.h"
 #include "tools.h"
 

@@ -1,7 +1,7 @@
 // The runner behind `runnel bench`: a backend made from a model's plan, and the batches of a
-// work. Sequence s of a work has the pages [s * n, s * n + n), so one table that counts up serves
-// every work. Pages are zeroed once and keep what runs left in them: a depth needs no prompt,
-// because attention takes the same time whatever the keys are.
+// work. Sequence s of a work has the pages [s * n, s * n + n), so one ascending table serves every
+// work. Pages are zeroed once and keep the values of earlier runs: a depth needs no prompt, because
+// attention takes the same time for all keys.
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ static int32_t token_draw(struct tools_runner *runner) {
     return (int32_t)((x * 2685821657736338717ull >> 33) % (uint64_t)runner->plan->n_vocab);
 }
 
-// What every sequence of a work does in one step.
+// The part of every sequence of a work in one step.
 struct work_step {
     int first_pos, n_tokens, n_out;
 };

@@ -1,6 +1,6 @@
 // Attributes, items and slices, as Jinja's immutable sandbox resolves them: x.a tries the attribute
-// first and then the key, x['a'] the other way round. A missing one is undefined and no error, and
-// so are methods that would change a value. Methods that are left out here are an error.
+// first and then the key, x['a'] the other way round. A missing attribute is undefined and no
+// error, and so are methods that would change a value. Methods that are left out here are an error.
 #include "jinja/number.h"
 #include "jinja/render.h"
 #include "jinja/text.h"

@@ -1,5 +1,6 @@
 // Characters as Python's str sees them. Categories, simple case and case folding come from
-// utf8proc. A small letter whose folding has several characters has the capitals of these.
+// utf8proc. A small letter whose folding has several characters has the capitals of those
+// characters.
 #include "jinja/chars.h"
 
 #include <utf8proc.h>

@@ -1,5 +1,4 @@
-// Filters. The ones that are generators in Jinja are made at once here, and still can be walked
-// only once.
+// Filters. Generators of Jinja are evaluated at once here, and still can be walked only once.
 #include <math.h>
 #include <string.h>
 
@@ -86,7 +85,7 @@ static struct value filter_format(struct render *r, struct value self, const str
     return jinja_percent(r, s.s, c->raw);
 }
 
-// An indention as text: a number of blanks, or a string.
+// An indentation as text: a number of blanks, or a string.
 static struct value indention(struct render *r, const struct call *c, int i, int64_t width) {
     if (c->arg[i].kind == V_STR) return c->arg[i];
     const size_t mark = r->out_len;
@@ -103,7 +102,7 @@ static struct value filter_indent(struct render *r, struct value self, const str
     if (self.kind != V_STR) jinja_fail(r, "indent needs a string");
     const struct str *const s = self.s;
     jinja_work_chars(r, s->len);
-    // Lines are those of the text with a newline added: one at its end starts an empty line.
+    // Lines are those of the text with a newline added: a newline at its end starts an empty line.
     const size_t mark = r->out_len;
     size_t at = 0, from = 0, to = 0;
     bool is_first = true, has_more = true;
@@ -210,7 +209,7 @@ static struct args args_behind(const struct args *args, size_t n) {
     return (struct args){args->pos + n, args->n_pos - n, args->named, args->n_named};
 }
 
-// The items that a filter makes of these, an attribute of each, or those that pass a test.
+// The items that a filter makes of these, an attribute of each, or the items that pass a test.
 enum walk { WALK_MAP, WALK_MAP_ATTRIBUTE, WALK_SELECT, WALK_SELECT_ATTRIBUTE };
 
 // One item's contribution: the value to add, or V_MISSING when it does not pass.
@@ -234,7 +233,7 @@ static struct value item_walk(struct render *r, struct value item, const struct 
 
 static struct value walk_items(struct render *r, struct value self, const struct call *c,
                                enum walk walk, bool wanted) {
-    // Nothing is walked where there is nothing, even for a value that cannot be walked.
+    // A false value has no items, even if it is of a kind that cannot be walked.
     const struct seq *q =
         jinja_is_true(self) ? jinja_iterate(r, self) : jinja_seq_new(r, SEQ_LIST, 0);
     struct seq *out = jinja_seq_new(r, SEQ_ITER, q->n);

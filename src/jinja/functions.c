@@ -14,7 +14,7 @@ static struct value function_range(struct render *r, struct value self, const st
     const int64_t stop = jinja_arg_int(r, c, has_start, 0), step = jinja_arg_int(r, c, 2, 1);
     if (step == 0) jinja_fail(r, "range: the step cannot be zero");
     const bool is_empty = step > 0 ? start >= stop : start <= stop;
-    // The distance and the step fit unsigned words whatever their signs.
+    // The distance and the step fit unsigned words, with either sign.
     const uint64_t span =
         step > 0 ? (uint64_t)stop - (uint64_t)start : (uint64_t)start - (uint64_t)stop;
     const uint64_t size = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
@@ -63,7 +63,7 @@ static struct value function_raise_exception(struct render *r, struct value self
     jinja_fail_with(r, RN_ERR_ARG, message.s->data, message.s->len);
 }
 
-// In the C locale and in UTC, whatever the process has set.
+// In the C locale and in UTC, not in those of the process.
 static struct value function_strftime_now(struct render *r, struct value self,
                                           const struct call *c) {
     (void)self;

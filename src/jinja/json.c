@@ -1,5 +1,5 @@
 // JSON in and out. Reading keeps the order of keys and borrows strings without escapes from the
-// text; of a key that comes twice the last value is used, as in Python. Writing is json.dumps.
+// text; if a key comes twice, its last value is used, as in Python. Writing is json.dumps.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

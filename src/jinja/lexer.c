@@ -39,8 +39,8 @@ static size_t skip_blanks(const struct lexer *lex, size_t pos) {
     return pos + chars_blank_prefix(lex->source + pos, lex->len - pos);
 }
 
-// The end of a tag at pos, whose closer is two characters: the offset behind it, with what it
-// swallows; 0 when none stands there.
+// The end of a tag at pos, whose closer is two characters: the offset behind it and behind the
+// newline that it swallows; 0 when none stands there.
 static size_t tag_end(const struct lexer *lex, size_t pos, const char *closer, bool eats_newline) {
     if (char_at(lex, pos) == '-' && has_text(lex, pos + 1, closer)) {
         return skip_blanks(lex, pos + 3);
@@ -227,7 +227,7 @@ static struct token next_operator(struct lexer *lex) {
     }
     if (c == 0 || !strchr("+-*%~[](){}><=.:|,", c)) return next_name(lex);
     lex->n_open += c == '(' || c == '[' || c == '{';
-    // The parser sees to it that they match.
+    // The parser checks that they match.
     lex->n_open -= (c == ')' || c == ']' || c == '}') && lex->n_open > 0;
     lex->pos = from + 1;
     return token_make(lex, c, from, lex->pos);

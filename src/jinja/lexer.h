@@ -11,7 +11,7 @@
 
 // A token's kind is one of these, or the character that it consists of.
 enum token_kind {
-    T_ERROR = 256, // lexer.error says what
+    T_ERROR = 256, // lexer.error has the reason
     T_EOF,
     T_DATA,
     T_VARIABLE_BEGIN,
@@ -44,7 +44,7 @@ struct lexer {
     size_t len, pos;
     enum lexer_mode mode;
     bool is_line_start; // the last match ended with a newline
-    bool has_begun;     // the begin token of the mode was given
+    bool has_begun;     // the opening token of the mode was given
     uint32_t begin_at;
     int n_open;        // brackets around the place
     const char *error; // a literal

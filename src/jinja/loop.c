@@ -1,5 +1,5 @@
-// Loops. Items are tested one by one where they are needed, as a body may change what the test
-// sees. loop.last and loop.nextitem look one ahead, loop.length tests all. A body's scope is
+// Loops. Items are tested one by one where they are needed, because a body may change the variables
+// of the test. loop.last and loop.nextitem look one ahead, loop.length tests all. A body's scope is
 // emptied for each item. The else runs when no body came to its end.
 #include "jinja/render.h"
 #include "jinja/text.h"

@@ -99,9 +99,9 @@ static void decimal_bump(struct decimal *d) {
     }
 }
 
-// The shortest decimal that reads back as f > 0. At powers of two the gap below is half of that
-// above, and the decimal that reads back may be the one above the nearest. A normal number that
-// reads back from 15 digits has no shorter decimal but these without their zeros.
+// The shortest decimal that reads back as f > 0. At powers of two the gap below is half of the gap
+// above, and the decimal that reads back may be the next above the nearest. If a normal number
+// reads back from 15 digits, its shortest decimal is these digits without their zeros.
 static void decimal_shortest(double f, struct decimal *d) {
     const int first = f < 0x1p-1022 ? 1 : 15;
     for (int n = first; n <= 17; n++) {

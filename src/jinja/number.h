@@ -1,4 +1,4 @@
-// Numbers as Python reads and prints them, whatever the locale.
+// Numbers as Python reads and prints them, in every locale.
 #ifndef RN_JINJA_NUMBER_H
 #define RN_JINJA_NUMBER_H
 

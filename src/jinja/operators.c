@@ -1,5 +1,5 @@
-// Sums, products, rests and comparison as Python has them. Integers have 64 bits: a result that
-// does not fit is an error. Booleans are 0 and 1.
+// Sums, products, remainders and comparison as Python has them. Integers have 64 bits: a result
+// that does not fit is an error. Booleans are 0 and 1.
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static _Noreturn void fail_types(struct render *r, enum node_op op, struct value
 static bool is_number(struct value v) { return is_int(v) || v.kind == V_FLOAT; }
 static double float_of(struct value v) { return v.kind == V_FLOAT ? v.f : (double)int_of(v); }
 
-// The rest has the sign of b, which is not zero.
+// The remainder has the sign of b, which is not zero.
 static int64_t int_mod(int64_t a, int64_t b) {
     const int64_t rest = b == -1 ? 0 : a % b;
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;

@@ -1,7 +1,7 @@
 // Template source to syntax tree. parse_expr.c and parse_stmt.c share this interface; template.c
 // calls jinja_parse alone. Depth is counted where recursion is: brackets, unary operators, blocks.
-// A failure jumps back to jinja_parse, so nothing in between checks for errors; what was made is
-// owned by the template.
+// A failure jumps back to jinja_parse, so nothing in between checks for errors. The template owns
+// all nodes.
 #ifndef RN_JINJA_PARSER_H
 #define RN_JINJA_PARSER_H
 

@@ -137,7 +137,7 @@ struct value jinja_lookup(struct render *r, const struct str *name);
 
 // --- arguments, for rows (call.c) ---
 
-// The argument, or the fallback when it is absent; they fail for one of the wrong kind.
+// The argument, or the fallback when it is absent; they fail for an argument of the wrong kind.
 int64_t jinja_arg_int(struct render *r, const struct call *c, int i, int64_t fallback);
 const struct str *jinja_arg_str(struct render *r, const struct call *c, int i); // NULL: absent
 bool jinja_arg_bool(const struct call *c, int i);                               // false when absent

@@ -1,5 +1,5 @@
 // Scopes: the names of a block. Loops, macros and captured blocks open one, if does not. A name
-// that no scope has is a global of the caller, then one of our functions.
+// that no scope has is looked up in the caller's globals, then in our functions.
 #include "jinja/render.h"
 #include "jinja/text.h"
 

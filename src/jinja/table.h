@@ -41,7 +41,7 @@ struct entry {
 struct table {
     const struct entry *entries; // in order of names, for readers
     size_t n;
-    const char *left_out; // names that Jinja or Python has and this table has not, between blanks
+    const char *left_out; // names that Jinja or Python has and this table lacks, between blanks
     const char *unsafe;   // names that the immutable sandbox refuses, between blanks
 };
 

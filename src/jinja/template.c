@@ -8,7 +8,7 @@
 #include "jinja/render.h"
 #include "unicode/unicode.h"
 
-// Copies the source with every line end as \n, without the one at its end.
+// Copies the source with every line end as \n, without a line end at its end.
 static bool source_copy(struct template *tmpl, const char *source, size_t len) {
     tmpl->source = arena_alloc(&tmpl->arena, len + 1);
     if (!tmpl->source) return false;
@@ -80,7 +80,7 @@ void template_end(struct render *r) {
     free(r);
 }
 
-// Every function below that calls into the interpreter sets the place that failures jump to.
+// Each function below that calls into the interpreter sets the place that failures jump to.
 
 rn_status template_read(struct render *r, const char *what, const char *json, size_t len,
                         uint8_t mark, struct value *out) {

@@ -1,7 +1,7 @@
 // Chat templates: an interpreter for the Jinja that model files carry (README.md has the language).
 // It has no I/O, no clock and no state between renders. Steps, depth, memory and output are
-// bounded, so a hostile template is refused and never hangs. A template is parsed once and
-// immutable then, so any thread may render it.
+// bounded, so a hostile template is refused and never hangs. A template is parsed once and is then
+// immutable, so any thread may render it.
 #ifndef RN_JINJA_TEMPLATE_H
 #define RN_JINJA_TEMPLATE_H
 
@@ -22,7 +22,7 @@ struct value;
 rn_status template_create(const char *source, size_t len, struct template **out, rn_error *err);
 void template_destroy(struct template *tmpl);
 
-// The bounds of a render; template_begin takes the ones above where it gets NULL.
+// The bounds of a render; template_begin takes the values above where it gets NULL.
 struct template_limits {
     uint64_t steps;
     size_t output; // bytes
@@ -36,10 +36,9 @@ struct render *template_begin(const struct template *tmpl, const struct template
 void template_end(struct render *r);
 
 // JSON text to a value (value.h); the text outlives the render. Each byte of its strings carries
-// the mark (0: none), and so does what the template makes of it. Strings that are printed inside of
-// a list or dictionary keep the mark's low four bits alone, as they are not written as they are.
-// `what` names the text in errors,
-// which are RN_ERR_ARG: "messages: offset 17: expected ':'".
+// the mark (0: none), and so does the text that the template makes of it. Strings printed inside a
+// list or dictionary keep only the mark's low four bits, because they are not written verbatim.
+// `what` names the text in errors, which are RN_ERR_ARG: "messages: offset 17: expected ':'".
 rn_status template_read(struct render *r, const char *what, const char *json, size_t len,
                         uint8_t mark, struct value *out);
 // A global variable; the name is copied.

@@ -42,7 +42,7 @@ static int32_t char_decode(const struct str *s, size_t at, size_t *n) {
     return unicode_decode((const uint8_t *)s->data + at, s->len - at, n);
 }
 
-// Bytes are charged up to the end of the match: many short searches cost no more than one long one.
+// Bytes are charged up to the end of the match: many short searches cost no more than a long one.
 // memmem is linear in the haystack, though slower than a copy.
 size_t jinja_find(struct render *r, const struct str *s, const struct str *needle, size_t from,
                   size_t to) {

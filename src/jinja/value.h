@@ -55,7 +55,7 @@ struct value {
     };
 };
 
-// Room behind a string that was made by concatenation: the newest string that ends at `end` may
+// Room behind a string that was made by concatenation. The newest string that ends at `end` may
 // grow in place, so text built piece by piece costs its length and not its square.
 struct str_tail {
     char *end, *limit;
@@ -65,7 +65,7 @@ struct str_tail {
 struct str {
     const char *data;     // valid UTF-8, not NUL-terminated
     size_t len;           // bytes
-    size_t n_chars;       // code points; SIZE_MAX while nobody has counted; == len: all ASCII
+    size_t n_chars;       // code points; SIZE_MAX until counted; == len: all ASCII
     const uint8_t *marks; // [len] of each byte, as template_read was told; NULL: all are 0
     struct str_tail *tail;
 };

@@ -1,6 +1,6 @@
-// A model's tokenizer and chat template. The two readers only collect what files say; this fills
-// the vocabulary up to the model's size and makes the tokenizer, which checks ids, merges and
-// strings. Owns the mappings and the arena that the source points into, until the tokenizer stands.
+// A model's tokenizer and chat template. The two readers only collect the files' values. This file
+// fills the vocabulary up to the model's size and makes the tokenizer, which checks ids, merges and
+// strings. Owns the mappings and the arena that the source points into, until the tokenizer exists.
 #include "load/vocab.h"
 
 #include <stdlib.h>
@@ -34,8 +34,8 @@ static rn_status source_pad(struct vocab_files *files, int32_t n) {
     return RN_OK;
 }
 
-// Whether the tokens from n on are added ones that nothing else names: some folders have a token
-// for another modality, for which the text model has no row.
+// Whether the tokens from n on are added ones, named nowhere else: some folders have a token for
+// another modality, for which the text model has no row.
 static bool can_cut(const struct vocab_source *source, int32_t n) {
     if (!source->type || source->bos >= n || source->eos >= n || source->unk >= n) return false;
     for (int32_t i = 0; i < source->n_end; i++)

@@ -1,5 +1,5 @@
-// What the readers of vocabularies fill for vocab.c: vocab_gguf.c from metadata, vocab_folder.c
-// from the files beside the weights. Internal to engine/vocab*.c.
+// The data that the readers of vocabularies fill for vocab.c: vocab_gguf.c from metadata,
+// vocab_folder.c from the files beside the weights. Internal to src/load.
 #ifndef RN_LOAD_VOCAB_FILES_H
 #define RN_LOAD_VOCAB_FILES_H
 
@@ -13,13 +13,13 @@ struct vocab_files {
     const struct weights *weights;
     rn_error *err;
     struct arena arena;
-    struct file_map map[VOCAB_MAX_FILES]; // what the source points into, besides weights and arena
+    struct file_map map[VOCAB_MAX_FILES]; // the source points into these, besides weights and arena
     int n_map;
     struct vocab_source source;
     struct text_span chat_template; // data is NULL: none
 };
 
-// All set the whole message of an error.
+// All of these set the whole message of an error.
 rn_status vocab_read_gguf(struct vocab_files *files);
 rn_status vocab_read_folder(struct vocab_files *files, const char *folder);
 // Where generation ends; behind the filling up, since a row without a text can be an end.

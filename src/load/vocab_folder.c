@@ -1,5 +1,5 @@
-// Reads the files of a Hugging Face folder that say something about its vocabulary: tokenizer.json
-// or tokenizer.model, tokenizer_config.json, the chat template, and where generation ends. Mappings
+// Reads the files of a Hugging Face folder that describe its vocabulary: tokenizer.json or
+// tokenizer.model, tokenizer_config.json, the chat template, and where generation ends. Mappings
 // stay open in vocab_files, because the source points into them.
 #include <stdio.h>
 #include <string.h>

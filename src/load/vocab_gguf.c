@@ -1,6 +1,6 @@
 // Reads tokenizer.ggml.* of a file into a vocab_source. Every key is checked for its type here; the
-// tokenizer checks ids, merges and strings. What a key's absence means is as llama.cpp has it,
-// because files are written for it.
+// tokenizer checks ids, merges and strings. An absent key means what it means to llama.cpp, because
+// files are written for it.
 #include <string.h>
 
 #include "load/vocab_files.h"
@@ -29,7 +29,7 @@ static rn_status read_string(struct vocab_files *l, const char *key, struct text
     return meta_get_string(meta, &out->data, &out->len) ? RN_OK : bad_type(l, meta, "a string");
 }
 
-// *out is what holds where the key is absent.
+// *out keeps its value where the key is absent.
 static rn_status read_id(struct vocab_files *l, const char *key, int32_t *out) {
     const struct meta_view *meta = weights_meta_find(l->weights, key);
     int64_t value;
@@ -129,7 +129,7 @@ static rn_status read_types(struct vocab_files *l) {
     for (uint64_t i = 0; i < meta->count; i++) {
         int64_t value;
         if (!meta_item_i64(meta, i, &value)) return bad_type(l, meta, "a list of integers");
-        // the tokenizer checks the value; what does not fit is as wrong as -1
+        // the tokenizer checks the value; a number that does not fit is as wrong as -1
         type[i] = value < INT32_MIN || value > INT32_MAX ? -1 : (int32_t)value;
     }
     l->source.type = type;
@@ -209,7 +209,7 @@ static rn_status read_spm(struct vocab_files *l) {
 
 typedef rn_status (*read_fn)(struct vocab_files *l);
 
-// What reads the rest, by the tokenizer's type.
+// The readers of the rest, by the tokenizer's type.
 static rn_status find_model(struct vocab_files *l, read_fn *out) {
     static const char key[] = "tokenizer.ggml.model";
     static const struct {

@@ -1,6 +1,6 @@
-// Merging. Short words: the ranks of all adjacent pairs in an array, the least found by looking at
-// each. Long words: a chain. Both keep one invariant: rank[i] is the rank of the pair that starts
-// at i now.
+// Merging. A short word has the ranks of all adjacent pairs in an array, and the least is found by
+// looking at each. A long word has a chain. Both keep one invariant: rank[i] is the rank of the
+// pair that starts at i now.
 #include "text/bpe.h"
 
 #include <assert.h>

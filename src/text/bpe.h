@@ -1,5 +1,5 @@
-// Byte-pair encoding by rank: symbols (tokens of single bytes or characters) become tokens by
-// merging the adjacent pair of the lowest rank, the leftmost of equals, until no pair has a rank.
+// Byte-pair encoding by rank: symbols are tokens of single bytes or characters. The adjacent pair
+// of the lowest rank, the leftmost of equals, is merged into a token until no pair has a rank.
 // Immutable after bpe_init; the scratch belongs to one encode call.
 #ifndef RN_TEXT_BPE_H
 #define RN_TEXT_BPE_H
@@ -20,8 +20,8 @@ struct bpe {
     uint64_t seed; // of the pairs' hash, so that no file can be made to collide
 };
 
-// What bpe_init.c fills the table by and bpe.c looks it up by. The product's high half depends on
-// both ids; the slot is taken from the low bits.
+// The hash by which bpe_init.c fills the table and bpe.c searches it. The product's high half
+// depends on both ids; the slot is taken from the low bits.
 static inline uint64_t bpe_pair_hash(uint64_t seed, int32_t left, int32_t right) {
     const uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
     const uint64_t mixed = (key ^ seed) * UINT64_C(0x9E3779B97F4A7C15);

@@ -1,5 +1,5 @@
 // Builds the table of pairs from a vocabulary and its merges, and refuses merges that make no
-// sense: after this, every id in the table is an ordinary token, and every merged token's string is
+// sense. After this, every id in the table is an ordinary token, and every merged token's string is
 // its parts' strings.
 #include <assert.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static rn_status merge_error(rn_error *err, const struct vocab_source *source, i
     return err_set(err, RN_ERR_MODEL, "merges[%d] '%s' '%s' %s", index, left, right, what);
 }
 
-// Of a pair that comes twice the lower rank holds.
+// If a pair comes twice, its lower rank is used.
 static void pair_put(struct bpe *bpe, struct bpe_pair new) {
     size_t at = bpe_pair_hash(bpe->seed, new.left, new.right) & bpe->mask;
     for (; bpe->pair[at].rank >= 0; at = (at + 1) & bpe->mask) {

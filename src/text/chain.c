@@ -1,6 +1,6 @@
-// Heap entries are rank << 32 | position, so the least is the one to merge next. An entry whose
-// rank is no longer that of its position is stale and dropped when it comes up. Invariant: rank[i]
-// is the rank of the pair that begins at i now, and if it has one, the heap holds an entry for it.
+// Heap entries are rank << 32 | position, so the least is merged next. An entry whose rank is no
+// longer that of its position is stale and dropped when it comes up. Invariant: rank[i] is the rank
+// of the pair that begins at i now, and if it has one, the heap holds an entry for it.
 #include "text/chain.h"
 
 #include <assert.h>

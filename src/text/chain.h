@@ -1,7 +1,7 @@
 // Merging in a long row of symbols: over and over, the adjacent pair of the lowest rank (the
 // leftmost of equals) becomes one symbol, until no pair has a rank. A heap over a linked list, so
-// that n symbols take n log n, whatever the text. Called by bpe.c and spm.c, which say what a pair
-// is worth.
+// that n symbols take n log n for every text. Called by bpe.c and spm.c, which give the rank of a
+// pair.
 #ifndef RN_TEXT_CHAIN_H
 #define RN_TEXT_CHAIN_H
 
@@ -18,12 +18,13 @@ struct chain {
     int32_t *id;           // [len] the symbols, the caller's
     uint32_t *prev, *next; // [len]; next is len at the end
     uint32_t *rank;        // [len] of the pair that begins at i now
-    int32_t *made;         // [len] what that pair becomes
+    int32_t *made;         // [len] the symbol that the pair becomes
     uint64_t *heap;        // [2 * len]: a merge takes one entry out and puts at most two in
     size_t n_heap;
 };
 
-// The rank of the pair that begins at `at` (and has a second symbol), and what it becomes.
+// The rank of the pair that begins at `at` (and has a second symbol), and the symbol that it
+// becomes.
 typedef uint32_t (*chain_pair_fn)(const void *context, const struct chain *chain, uint32_t at,
                                   int32_t *made);
 

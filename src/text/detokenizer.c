@@ -1,5 +1,5 @@
 // The streaming UTF-8 decoder. Invariant: held is empty or a proper prefix of some well-formed
-// character, so it has at most 3 bytes and counts as one ill-formed part if nothing follows.
+// character, so it has at most 3 bytes and is one ill-formed part if nothing follows.
 #include "text/detokenizer.h"
 
 #include <assert.h>
@@ -35,7 +35,7 @@ size_t detokenizer_feed(struct detokenizer *state, const char *bytes, size_t len
     assert(state->n_held >= 0 && state->n_held < 4);
     const uint8_t *text = (const uint8_t *)bytes;
     size_t used = 0;
-    // Bytes join what is held one at a time until nothing is held; the rest goes in one piece.
+    // Bytes join the held ones one at a time until nothing is held; the rest goes in one piece.
     while (state->n_held > 0 && len > 0) {
         uint8_t joined[4];
         const size_t n = (size_t)state->n_held;

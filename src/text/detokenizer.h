@@ -1,6 +1,6 @@
 // Tokens to text, as a stream: never gives out half a UTF-8 character. One per sequence, no
-// allocation. Bytes that can never become valid UTF-8 come out as U+FFFD, as decoders with
-// errors="replace" give them (one per maximal ill-formed part), so the sum of the pieces equals the
+// allocation. Bytes that can never become valid UTF-8 come out as U+FFFD, one per maximal
+// ill-formed part, as decoders with errors="replace" give them. So the sum of the pieces equals the
 // decoding of the whole.
 #ifndef RN_TEXT_DETOKENIZER_H
 #define RN_TEXT_DETOKENIZER_H
@@ -15,7 +15,7 @@ struct detokenizer {
 // Feeds len bytes and writes the text that is now certain to out; returns its length. out must hold
 // 3 * (len + 4).
 size_t detokenizer_feed(struct detokenizer *state, const char *bytes, size_t len, char *out);
-// At the end: what is still held can never be completed.
+// At the end: bytes that are still held can never be completed.
 size_t detokenizer_finish(struct detokenizer *state, char *out);
 
 #endif

@@ -1,6 +1,6 @@
-// Guards in texts. Which places could become a control token is read from two sorted lists of the
-// tokenizer: the texts of control tokens, and all endings of these. A walk down such a list at a
-// place of a text says whether an entry stands there, and whether the text ends inside of one.
+// Guards in texts. Two sorted lists of the tokenizer tell which places could become a control
+// token: the texts of control tokens, and all their endings. A walk down such a list at a place of
+// a text says whether an entry stands there, and whether the text ends inside of one.
 #include "text/guard.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 // Guards: the noncharacter U+FDD0 in a text, where input would become a control token. They carry
-// the borders of input through a plain string, from rn_chat_render to rn_tokenize. Put in here,
-// after a template was rendered. The tokenizer takes them out and takes no control token that one
-// stood in. Called by tokenizer.c, runnel_chat.c.
+// the borders of input through a plain string, from rn_chat_render to rn_tokenize. They are
+// inserted here, after a template was rendered. The tokenizer removes them and takes no control
+// token that a guard stood in. Called by tokenizer.c, runnel_chat.c.
 #ifndef RN_TEXT_GUARD_H
 #define RN_TEXT_GUARD_H
 
@@ -24,11 +24,12 @@ struct guard_view guard_list_view(const struct guard_list *list, size_t begin, s
 bool guard_remove(const char *text, size_t len, struct text_buffer *out, struct guard_list *list);
 
 // Appends input with its own guards dropped and new ones in all that could become a control token,
-// alone or together with the template's text before and behind it:
-// - after the first character of each occurrence of a control token's text (two, if that is all of
-//   it);
-// - at its start or end, where it has the start or the end of such a text there, or is a part of
-//   one. Plain words are left alone, as templates make markup of them: "<|" + role + "|>".
+// alone or together with the template's text before and behind it. A guard stands:
+// - after the first character of each occurrence of a control token's text (two guards, if that
+//   character is all of it).
+// - at the input's start or end, where the start or the end of such a text is, or where the input
+//   is a part of one.
+// Plain words are left alone, because templates make markup of them: "<|" + role + "|>".
 rn_status guard_put(const struct tokenizer *tokenizer, const char *text, size_t len,
                     struct text_buffer *out, rn_error *err);
 

@@ -1,6 +1,6 @@
 // The steps of normalization, each from one text to the next; two buffers take turns. A step that
-// changes nothing costs a look at the text and no copy. How much longer a text may become is
-// bounded, whatever a file says.
+// changes nothing costs a look at the text and no copy. The growth of a text is bounded for every
+// file.
 #define _GNU_SOURCE // memmem
 #include "text/normalizer.h"
 
@@ -73,7 +73,7 @@ rn_status normalizer_prefix(const struct normalizer *normalizer, struct normal_s
     return RN_OK;
 }
 
-// Appends what is before a match, and what replaces it.
+// Appends the text before a match, and the match's replacement.
 static bool replace_put(struct state *s, struct text_buffer *out, size_t from, size_t match,
                         struct text_span to) {
     return text_buffer_put(out, s->text + from, match - from) &&

@@ -1,4 +1,4 @@
-// What happens to a stretch of text before it is split: Unicode forms, replacements, prefixes.
+// The changes to a stretch of text before it is split: Unicode forms, replacements, prefixes.
 // Immutable after init; the scratch belongs to one encode call. Made by tokenizer_create.c, run by
 // tokenizer.c.
 #ifndef RN_TEXT_NORMALIZER_H
@@ -33,7 +33,7 @@ struct normal_scratch { // zeroed at first
 };
 void normal_scratch_deinit(struct normal_scratch *scratch);
 
-// What is normalized.
+// The kind of text that is normalized.
 enum normal_place {
     NORMAL_TEXT, // a stretch of text, or the string of an added token, as Hugging Face does it
     NORMAL_BARE, // the string of a token, without PREPEND
@@ -45,7 +45,7 @@ rn_status normalizer_run(const struct normalizer *normalizer, struct normal_scra
                          const uint8_t **out, size_t *out_len, rn_error *err);
 
 // The prefix of a pre-tokenizer, which comes after normalized tokens were sought: before each
-// stretch between them, or before the one that begins the text. *text may come from normalizer_run
+// stretch between them, or before the first stretch of the text. *text may come from normalizer_run
 // and becomes the text with the prefix, in the scratch, until the next call.
 rn_status normalizer_prefix(const struct normalizer *normalizer, struct normal_scratch *scratch,
                             bool is_first, const uint8_t **text, size_t *len, rn_error *err);

@@ -9,8 +9,8 @@ enum {
     BOTH = UPPER & LOWER,
 };
 
-// Where the UPPER characters from `at` on end; *both is the end of the last one that is LOWER too,
-// or 0.
+// Where the UPPER characters from `at` on end; *both is the end of the last character that is LOWER
+// too, or 0.
 static size_t upper_end(const uint8_t *text, size_t len, size_t at, size_t *both) {
     *both = 0;
     while (at < len) {
@@ -23,8 +23,8 @@ static size_t upper_end(const uint8_t *text, size_t len, size_t at, size_t *both
     return at;
 }
 
-// U*L+ from `at` on: its end, or 0. Where nothing LOWER follows, U* gives back what is behind the
-// last character that L+ can take.
+// U*L+ from `at` on: its end, or 0. Where nothing LOWER follows, U* gives back the last character
+// that L+ can take, and all behind it.
 static size_t lower_word(const uint8_t *text, size_t len, size_t at) {
     size_t both;
     const size_t upper = upper_end(text, len, at, &both);
@@ -53,7 +53,7 @@ static inline size_t cased_next(const uint8_t *text, size_t len, bool contractio
     const unsigned traits = unicode_traits_at(text, len, &n);
     if (traits & UNICODE_NUMBER) return run_to(text, len, n, UNICODE_NUMBER, true, digits - 1);
     const unsigned behind = n < len ? unicode_traits_at(text + n, len - n, &next) : 0;
-    // A word, or a character that may stand before one. Looked at only where one can begin, so that
+    // A word, or a character that may stand before one. Sought only where a word can begin, so that
     // long runs of other characters are not searched again and again.
     if ((traits | behind) & (UPPER | LOWER)) {
         const bool lead = !(traits & UNICODE_LETTER) && !is_line_end(text[0]);

@@ -1,6 +1,6 @@
 // Patterns that pre-tokenizers apply one after the other: numbers, runs of a script, white space.
-// What they do not match is a gap, and stays a piece of its own. Every one looks at the first two
-// characters to say that nothing matches there, or skips what it has looked at.
+// Text between matches is a gap, and stays a piece of its own. Each pattern sees from the first two
+// characters that nothing matches there, or skips the characters it has looked at.
 #include <stdbool.h>
 
 #include "text/pattern.h"
@@ -30,7 +30,7 @@ size_t pattern_digits_3(const uint8_t *text, size_t len, size_t *skip) {
     size_t count = 0;
     while (count < 3 && count < len && is_digit(text[count])) count++;
     if (count == 3) return 3;
-    *skip = count < len ? count + 1 : len; // no three digits begin before the one that is none
+    *skip = count < len ? count + 1 : len; // no three digits begin before the non-digit
     return 0;
 }
 
@@ -45,7 +45,7 @@ size_t pattern_line_end(const uint8_t *text, size_t len, size_t *skip) {
 size_t pattern_space_end(const uint8_t *text, size_t len, size_t *skip) {
     const size_t end = run_of(text, len, 0, UNICODE_SPACE);
     if (end == len) return end;
-    size_t line = end; // the run gives back what is behind its last line end, and that too
+    size_t line = end; // the run gives back its last line end, and all behind it
     while (line > 0 && text[line - 1] != '\n') line--;
     if (line > 1) return line - 1;
     *skip = run_outside(text, len, end, UNICODE_SPACE);
@@ -117,14 +117,14 @@ static bool in_ranges(int32_t cp, const struct range *range, size_t count) {
 
 // ---------------------------------------------------------------- punctuation
 
-// ASCII's symbols count as punctuation; the grave accent not always.
+// ASCII's symbols are punctuation here; the grave accent not always.
 static bool is_punctuation(uint8_t byte, unsigned traits, bool grave) {
     if (traits & UNICODE_PUNCTUATION) return true;
     return byte < 0x80 && traits & UNICODE_SYMBOL && (grave || byte != '`');
 }
 
-// Hugging Face's Punctuation knows Unicode 8: what has become \p{P} since then is none, and two
-// that no longer are still count.
+// Hugging Face's Punctuation knows Unicode 8. Characters that have become \p{P} since then are not
+// punctuation, and two that no longer are \p{P} still are.
 static bool is_punctuation_8(int32_t cp, unsigned traits) {
     static const struct range since[] = {
         {0x61D, 0x61D},     {0x9FD, 0x9FD},     {0xA76, 0xA76},     {0xC77, 0xC77},

@@ -37,9 +37,10 @@ static inline size_t run_line_ends(const uint8_t *text, size_t len, size_t at, b
     return at;
 }
 
-// \s*[\r\n]+|\s+(?!\S)|\s+ at white space (without the first of them if not `lines`): up to the
-// last line end of the run; else the whole run at the end of the text; else all but its last
-// character, which belongs to the next word or stands alone.
+// \s*[\r\n]+|\s+(?!\S)|\s+ at white space (without the first alternative if not `lines`). The match
+// goes up to the last line end of the run. Without a line end, it is the whole run at the end of
+// the text. Elsewhere it is all but the run's last character, which belongs to the next word or
+// stands alone.
 static inline size_t run_white(const uint8_t *text, size_t len, bool lines) {
     size_t end = 0, last = 0, line = 0;
     while (end < len) {

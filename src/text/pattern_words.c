@@ -17,10 +17,10 @@ size_t pattern_gpt2(const uint8_t *text, size_t len, size_t *skip) {
     return run_outside(text, len, lead + n, KINDS);
 }
 
-// What the members of the family differ in.
+// The differences between the members of the family.
 struct family {
-    unsigned letters; // what words are made of
-    size_t digits;    // at most so many numbers in a row
+    unsigned letters; // the traits of a word's characters
+    size_t digits;    // most numbers in a row
     bool line_ends;   // behind other characters
 };
 

@@ -1,6 +1,6 @@
 // The tables of pre-tokenizers: names, as model files give them, and regular expressions. A name's
-// steps are those of the tokenizer.json that the model was published with; where a family of names
-// shares one, it is written once. "default" is what llama.cpp takes for files that name none.
+// steps are those of the tokenizer.json that the model was published with. Steps that several names
+// share are written once. "default" has the steps that llama.cpp takes for files without a name.
 #include "text/pretokenizer.h"
 
 #include <stdio.h>
@@ -190,8 +190,8 @@ static bool span_is(struct text_span span, const char *text) {
     return span.len == strlen(text) && (span.len == 0 || memcmp(span.data, text, span.len) == 0);
 }
 
-// The next character of an expression, line ends spelled as escapes and an escaped quote as a
-// quote: ways of writing the same. 0 at the end.
+// The next character of an expression, with line ends as escapes and an escaped quote as a quote:
+// files write both forms. 0 at the end.
 static int expression_next(struct text_span *rest, int *pending) {
     if (*pending) {
         const int next = *pending;

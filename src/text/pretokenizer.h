@@ -1,12 +1,12 @@
-// Pre-tokenizers: what a vocabulary says about splits becomes a splitter. A name of
-// tokenizer.ggml.pre stands for a list of steps, and a regular expression of tokenizer.json that is
-// known here for one of the hand-written patterns; both are rows in the tables of pretokenizer.c.
+// Pre-tokenizers: the splits of a vocabulary become a splitter. A name of tokenizer.ggml.pre stands
+// for a list of steps. A known regular expression of tokenizer.json stands for one of the
+// hand-written patterns. Both are rows in the tables of pretokenizer.c.
 #ifndef RN_TEXT_PRETOKENIZER_H
 #define RN_TEXT_PRETOKENIZER_H
 
 #include "text/split.h"
 
-// What comes with the splits.
+// The traits that come with the splits.
 struct pretokenizer_traits {
     bool nfc;              // the name implies normalization to NFC
     bool ignore_merges;    // and that a word which is a token becomes it

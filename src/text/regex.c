@@ -1,6 +1,6 @@
-// PCRE2 behind regex.h. Time is bounded by looking at the text through a window: a match that is
+// PCRE2 behind regex.h. Time is bounded by looking at the text through a window. A match that is
 // still undecided at the window's end (a partial match) is tried again, anchored, with a window
-// four times as long, and every such window is paid for from a budget linear in the text's length.
+// four times as long. Every such window is paid for from a budget linear in the text's length.
 // Within a window the match limit bounds backtracking. So a pattern that scans far ahead from every
 // position, `\s+[0-9]` over a million blanks, runs out of budget instead of time.
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -22,7 +22,7 @@ enum {
     HEAP_LIMIT_KIB = 1 << 16, // of one match
     JIT_STACK_BYTES = 1 << 20,
     WORK_BASE = 1 << 23, // window bytes that a search may pay for, and
-    WORK_FACTOR = 48,    // so many for each byte of text
+    WORK_FACTOR = 48,    // more of them for each byte of text
 };
 
 struct regex {
@@ -106,11 +106,12 @@ void regex_search_deinit(struct regex_search *search) {
     *search = (struct regex_search){0};
 }
 
-// PCRE2 still counts U+180E as white space; Unicode and Oniguruma do not. The search sees another
+// U+180E is still white space for PCRE2, but not for Unicode and Oniguruma. The search sees another
 // format character of the same length there.
 static const uint8_t vowel_separator[] = {0xE1, 0xA0, 0x8E}, zero_width[] = {0xE2, 0x80, 0x8B};
 
-// The length of the unit that begins the text, and what a search is to see instead, NULL: itself.
+// The length of the unit that begins the text, and the text that a search is to see instead; NULL:
+// the unit itself.
 static const uint8_t *unit_seen(const uint8_t *text, size_t len, size_t *n) {
     static const uint8_t control[] = {1};
     if (unicode_decode(text, len, n) < 0) return control;

@@ -1,7 +1,7 @@
 // Regular expressions of tokenizer.json that have no hand-written pattern: PCRE2, made to read them
 // as Oniguruma does, which the files were written for. A search is bounded: where it would take
 // time quadratic in the text, or worse, it fails with an error. A regex is immutable, so any thread
-// may search with it; what a search needs belongs to one encode call.
+// may search with it. The state of a search belongs to one encode call.
 #ifndef RN_TEXT_REGEX_H
 #define RN_TEXT_REGEX_H
 
@@ -9,11 +9,11 @@
 
 struct regex;
 
-// RN_ERR_UNSUPPORTED for what PCRE2 does not understand, or would read differently.
+// RN_ERR_UNSUPPORTED: PCRE2 does not understand the expression, or would read it differently.
 rn_status regex_create(struct text_span pattern, struct regex **out, rn_error *err);
 void regex_destroy(struct regex *regex);
 
-// The text that is searched, and the memory for it. Zeroed at first; begun anew for each text.
+// The text that is searched, and the memory for it. Zeroed at first; started again for each text.
 struct regex_search {
     const struct regex *regex;
     const uint8_t *text; // well-formed; may be a copy in `copy`

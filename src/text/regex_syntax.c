@@ -1,7 +1,7 @@
-// One pass over a pattern that copies it and knows only escapes and brackets. What both libraries
-// read alike is copied; \w and \b, for which PCRE2 has other characters, are spelled out; what else
-// they read differently is refused: sets within brackets, \h, \K, \R, \X, inline options other than
-// i.
+// One pass over a pattern that copies it and knows only escapes and brackets. Syntax that both
+// libraries read alike is copied. \w and \b, for which PCRE2 has other characters, are written out.
+// Other syntax that they read differently is refused: sets within brackets, \h, \K, \R, \X, inline
+// options other than i.
 #include "text/regex_syntax.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ struct reader {
     "\\x{1F170}-\\x{1F189}\\p{Pc}"
 #define WORD "\\xB2\\xB3\\xB9\\xBC-\\xBE" WORD_IN_SET
 
-// What becomes of an escape; `in_set` is NULL where it is copied there.
+// The replacement of an escape; `in_set` is NULL where the escape is copied inside brackets.
 static const struct escape {
     char letter;
     const char *plain, *in_set;
@@ -73,7 +73,7 @@ static rn_status escape_read(struct reader *reader) {
     }
     put_next(reader);
     put_next(reader);
-    // \p{L}, \x{41}: what is in the braces belongs to the escape
+    // \p{L}, \x{41}: the braces and their content belong to the escape
     bool open = memchr("pPx", next, 3) && sees(reader, "{");
     for (; open && reader->at < reader->len; put_next(reader))
         open = reader->text[reader->at] != '}';

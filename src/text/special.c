@@ -77,8 +77,8 @@ static const struct special *find(const struct special_set *set, const char *who
     const uint8_t head = (uint8_t)text[0];
     uint32_t low = set->first[head], high = set->first[head + 1];
     const struct special *longest = NULL;
-    // Here [low, high) are the specials that begin with the first depth bytes of the text; the one
-    // that ends there comes first.
+    // Here [low, high) are the specials that start with the first depth bytes of the text; a
+    // special that ends there comes first.
     for (size_t depth = 1; low < high; depth++) {
         if (set->item[low].text.len == depth) {
             const struct special *const item = &set->item[low++];
@@ -113,7 +113,7 @@ struct special_reach special_reach(const struct special_set *set, const char *te
     return reach;
 }
 
-// ---------------------------------------------------------------- what is around a match
+// ---------------------------------------------------------------- the text around a match
 
 // Where the character that ends before `at` (at least 1) begins.
 static size_t character_before(const char *text, size_t at) {

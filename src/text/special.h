@@ -32,7 +32,7 @@ struct special_set {
     size_t count;
 };
 
-// Takes count specials in any order and keeps the array; of equal texts the lowest id stays.
+// Takes count specials in any order and keeps the array; among equal texts the lowest id stays.
 void special_init(struct special_set *set, struct special *item, size_t count);
 
 struct special_match {
@@ -40,17 +40,17 @@ struct special_match {
     int32_t id;
 };
 
-// The first special that begins at `from` or behind it, the longest of those that begin there;
-// false: none. Never takes what is before `from`. A control token that a guard stands inside of is
-// none; of one that is a single character, the two guards behind it are meant.
+// The first special at `from` or behind it, and the longest at its place; false: none. Never takes
+// text before `from`. A control token with a guard inside of it is skipped; if it is a single
+// character, it is skipped with two guards behind it.
 bool special_next(const struct special_set *set, const char *text, size_t len, size_t from,
                   struct guard_view guards, struct special_match *match);
 
-// What the set has at the start of text (len at least 1).
+// The specials of the set at the start of text (len at least 1).
 struct special_reach {
     bool is_there;   // a special stands there
     size_t shortest; // its length, of the shortest one
-    bool goes_on;    // the text ends inside of one that begins there
+    bool goes_on;    // the text ends inside of a special that begins there
 };
 struct special_reach special_reach(const struct special_set *set, const char *text, size_t len);
 

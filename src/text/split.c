@@ -1,6 +1,6 @@
 // Runs a splitter, depth first: a step hands each of its pieces to the next one at once, so no list
-// of pieces is kept. A step sees its text as a row of matches and of the gaps between them; what
-// becomes of these is its behavior.
+// of pieces is kept. A step sees its text as a row of matches and of the gaps between them. Its
+// behavior says how they become pieces.
 #define _GNU_SOURCE // memmem
 #include "text/split.h"
 
@@ -19,7 +19,7 @@ struct run {
 
 static rn_status run_from(const struct run *run, size_t level, const uint8_t *text, size_t len);
 
-// Makes pieces of matches and gaps. A piece is held back while what follows may still join it.
+// Makes pieces of matches and gaps. A piece is held back while the next part may still join it.
 struct cut {
     const struct run *run;
     const struct split_step *step;
@@ -129,7 +129,7 @@ static rn_status cut_by_regex(struct cut *cut, size_t len) {
         status = regex_find(search, from, &begin, &end, &found, err);
         if (status != RN_OK || !found) break;
         from = end;
-        if (begin == end) { // go on behind the next character
+        if (begin == end) { // continue behind the next character
             size_t n = 1;
             if (end < len) unicode_decode(search->text + end, len - end, &n);
             from = end + n;

@@ -1,6 +1,6 @@
 // Splits cut a text into words; merges never cross a word's border. A splitter is a list of steps,
-// each of which cuts the pieces of the one before. Immutable; what a run needs is its scratch. Made
-// by pretokenizer.c, run by tokenizer.c.
+// each of which cuts the pieces of the one before. Immutable; the state of a run is in its scratch.
+// Made by pretokenizer.c, run by tokenizer.c.
 #ifndef RN_TEXT_SPLIT_H
 #define RN_TEXT_SPLIT_H
 
@@ -9,7 +9,7 @@
 
 enum { SPLIT_MAX_STEPS = 16 };
 
-// One of match, regex and literal says what is sought.
+// One of match, regex and literal is the pattern.
 struct split_step {
     pattern_fn match;
     struct regex *regex; // owned
@@ -30,7 +30,7 @@ struct split_scratch { // zeroed at first
 };
 void split_scratch_deinit(struct split_scratch *scratch);
 
-// Gets the words one by one, none of them empty; what it returns ends the run if it is an error.
+// Gets the words one by one, none of them empty; an error that it returns ends the run.
 typedef rn_status (*split_word_fn)(void *context, const uint8_t *word, size_t len);
 
 rn_status split_run(const struct splitter *splitter, struct split_scratch *scratch,

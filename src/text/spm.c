@@ -1,7 +1,7 @@
-// Encoding of a piece. A symbol is the id of a token, or below 0 a character that is none: ~cp, or
-// for an ill-formed byte ~(BYTE + byte). By score, a pair is merged if its joined string is a
-// token; the string's hash comes from the hashes of the piece's prefixes, so a pair takes the same
-// time however long it is.
+// Encoding of a piece. A symbol is the id of a token, or below 0 a character without a token: ~cp,
+// or for an ill-formed byte ~(BYTE + byte). By score, a pair is merged if its joined string is a
+// token. The string's hash comes from the hashes of the piece's prefixes, so the time of a pair
+// does not depend on its length.
 #include "text/spm.h"
 
 #include <assert.h>
@@ -80,9 +80,9 @@ static rn_status merge_by_score(const struct spm *spm, const uint8_t *text, size
     return RN_OK;
 }
 
-// ---------------------------------------------------------------- what is no token
+// ---------------------------------------------------------------- symbols without a token
 
-// The bytes of a symbol that is no token.
+// The bytes of a symbol without a token.
 static size_t symbol_bytes(int32_t symbol, uint8_t bytes[4]) {
     const int32_t cp = ~symbol;
     if (cp < BYTE) return unicode_encode((uint32_t)cp, bytes);
@@ -99,7 +99,7 @@ static rn_status no_token(int32_t symbol, rn_error *err) {
                    (unsigned)(cp - BYTE));
 }
 
-// Writes the tokens of a symbol that is none; at most as many as it has bytes.
+// Writes the tokens of a symbol without its own; at most as many as it has bytes.
 static rn_status symbol_put(const struct spm *spm, int32_t symbol, int32_t *out, size_t *count,
                             bool *was_unknown, rn_error *err) {
     uint8_t bytes[4];
@@ -124,8 +124,8 @@ static rn_status symbols_replace(const struct spm *spm, size_t len, int32_t *out
     int32_t all = 0;
     for (size_t i = 0; i < n; i++) all |= out[i];
     if (all >= 0) return RN_OK;
-    // From the end of out to its front: what is written for a symbol is at most its bytes, and each
-    // symbol not yet read has one at least, so writing never overtakes reading.
+    // From the end of out to its front: a symbol becomes at most as many ids as it has bytes. Each
+    // symbol not yet read has at least one byte, so writing never overtakes reading.
     int32_t *const symbol = out + len - n;
     memmove(symbol, out, n * sizeof *out);
     bool was_unknown = false;

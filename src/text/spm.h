@@ -1,5 +1,5 @@
-// SentencePiece's BPE: a word is a row of characters, merged by score (spm.c) or by rank (bpe.c);
-// characters that are in no token become their bytes' tokens, or the unknown token. Immutable after
+// SentencePiece's BPE: a word is a row of characters, merged by score (spm.c) or by rank (bpe.c).
+// Characters that are in no token become their bytes' tokens, or the unknown token. Immutable after
 // spm_init; the scratch belongs to one encode call.
 #ifndef RN_TEXT_SPM_H
 #define RN_TEXT_SPM_H
@@ -24,7 +24,7 @@ struct spm {
     uint64_t *power; // [longest + 1] of the map's base
 };
 
-// Takes what map holds. byte_id, unknown and fuse_unknown are the caller's to set before.
+// Takes the tokens of map. byte_id, unknown and fuse_unknown are the caller's to set before.
 rn_status spm_init(struct spm *spm, const struct vocab_source *source, const struct token_map *map,
                    const uint8_t *ordinary, struct arena *arena, rn_error *err);
 

@@ -1,4 +1,4 @@
-// Builds the tables of an spm: single characters, what is joined, and the order of scores.
+// Builds the tables of an spm: single characters, joined bytes, and the order of scores.
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

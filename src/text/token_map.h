@@ -1,7 +1,7 @@
 // From a string to the id of the token that has it. Borrows the strings. A string that several ids
 // have belongs to the first one put, so callers put in rising order of ids.
-// The hash is a polynomial in a secret base, so that no file and no text can be made to collide,
-// and so that the hash of any part of a text follows from those of its prefixes (spm.c).
+// The hash is a polynomial in a secret base, so that no file and no text can be made to collide.
+// The hash of any part of a text follows from those of its prefixes (spm.c).
 #ifndef RN_TEXT_TOKEN_MAP_H
 #define RN_TEXT_TOKEN_MAP_H
 
@@ -13,7 +13,7 @@ struct token_map_slot {
 };
 
 struct token_map {
-    const struct text_span *token; // [n_token], what ids refer to
+    const struct text_span *token; // [n_token] the strings, by id
     struct token_map_slot *slot;   // [mask + 1], a power of two, at most half of them taken
     size_t mask;
     uint64_t base;  // of the polynomial

@@ -1,6 +1,6 @@
 // The tokenizer in use: text is cut at added tokens, the stretches between them are normalized and
 // split into words, the words become ids. Nothing here changes a tokenizer, so any thread may
-// encode; what a call needs lives on its stack and in its scratch. Made by tokenizer_create.c.
+// encode. The state of a call is on its stack and in its scratch. Made by tokenizer_create.c.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,14 +50,14 @@ void token_list_deinit(struct token_list *list) {
 
 // ---------------------------------------------------------------- words
 
-// The token that a word is, whatever the merges say; -1: none.
+// The token whose string is the word, without regard to merges; -1: none.
 static int32_t whole_word(const struct tokenizer *tokenizer, const uint8_t *word, size_t len) {
     const struct text_span whole = {(const char *)word, len};
     return token_map_find(&tokenizer->map, whole, (struct text_span){0});
 }
 
-// Byte level: every byte is a symbol. A byte that has no token, nor an unknown token to stand for
-// it, is left out before anything is merged, as Hugging Face does it: Falcon has none for most
+// Byte level: every byte is a symbol. A byte without a token, and without an unknown token to stand
+// for it, is left out before anything is merged, as in Hugging Face. Falcon has no token for most
 // control characters.
 static rn_status bytes_encode(struct encoder *e, const uint8_t *word, size_t len, int32_t *out,
                               size_t *count) {
@@ -75,7 +75,7 @@ static rn_status bytes_encode(struct encoder *e, const uint8_t *word, size_t len
     return n > 0 ? bpe_merge(&tokenizer->bpe, &e->chain, out, count, e->err) : RN_OK;
 }
 
-// A word, or a piece of one that can be merged alone.
+// A word, or a piece of a word that can be merged alone.
 static rn_status piece_encode(struct encoder *e, const uint8_t *piece, size_t len) {
     const struct tokenizer *const tokenizer = e->tokenizer;
     rn_status status = list_reserve(e->out, len, e->err);

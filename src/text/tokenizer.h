@@ -19,7 +19,7 @@ bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 bool tokenizer_adds_eos(const struct tokenizer *tokenizer);
 int32_t tokenizer_eos(const struct tokenizer *tokenizer); // -1: none
 // Whether the decoding of a whole text takes one space off its front, which encoding put there. A
-// text that goes on from another one keeps it.
+// text that continues another one keeps it.
 bool tokenizer_strips_space(const struct tokenizer *tokenizer);
 // End of text, of turn or of message: generation stops there.
 bool tokenizer_is_end(const struct tokenizer *tokenizer, int32_t id);

@@ -1,7 +1,6 @@
-// Makes a tokenizer from what a model's files say. They are not trusted: every id, type, string and
-// merge is checked here, once, so that encoding and decoding need no checks.
-// Ordinary tokens are those that merges may make. Control, unknown and unused tokens are not among
-// them, so no plain text can become one of these.
+// Makes a tokenizer from a model's files. They are not trusted: every id, type, string and merge is
+// checked here, once, so that encoding and decoding need no checks. Merges may make ordinary tokens
+// only. Control, unknown and unused tokens are not ordinary, so no plain text becomes one.
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +54,7 @@ static rn_status pipeline_init(struct tokenizer *tokenizer, const struct vocab_s
         status = normalizer_init(&tokenizer->normalizer, source, &tokenizer->arena, unsupported,
                                  sizeof unsupported, err);
     if (status != RN_OK) return status;
-    // A name can imply what GGUF has no key for.
+    // A name can imply settings that GGUF has no key for.
     if (traits.nfc && tokenizer->normalizer.n_step == 0)
         tokenizer->normalizer.step[tokenizer->normalizer.n_step++].kind = NORMAL_NFC;
     tokenizer->whole_words = source->ignore_merges || traits.ignore_merges;
@@ -75,7 +74,7 @@ static int32_t unknown_of(const struct tokenizer *tokenizer, const struct vocab_
     return -1;
 }
 
-// Ordinary tokens come first, so that of equal strings theirs is found.
+// Ordinary tokens come first, so that among equal strings theirs is found.
 static rn_status merges_init(struct tokenizer *tokenizer, const struct vocab_source *source,
                              const uint8_t *ordinary, rn_error *err) {
     struct token_map map;
@@ -164,7 +163,7 @@ static rn_status model_init(struct tokenizer *tokenizer, const struct vocab_sour
 
 // ---------------------------------------------------------------- added tokens
 
-// Searching costs the text's length times this at worst, whatever the vocabulary.
+// Searching costs the text's length times this at worst, for every vocabulary.
 enum { SPECIAL_BYTES_MAX = 1024 };
 
 struct collector {

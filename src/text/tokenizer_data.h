@@ -19,10 +19,10 @@ struct guard_texts {
 };
 
 struct tokenizer {
-    struct arena arena; // owns what has no other owner below
+    struct arena arena; // owns all members that have no other owner below
     enum vocab_model model;
     int32_t n_token;
-    struct text_span *bytes; // [n_token] what a token stands for
+    struct text_span *bytes; // [n_token] the bytes that a token stands for
     uint8_t *type;           // [n_token] enum token_type
     bool *is_end;            // [n_token]
     int32_t bos, eos;
@@ -39,7 +39,7 @@ struct tokenizer {
 
     // Words that become the token that has their string: all of them (ignore_merges), or pairs of
     // symbols (by score). Empty: not needed.
-    struct text_span *string; // [n_token] what the map refers to
+    struct text_span *string; // [n_token] the strings that the map refers to
     struct token_map map;
     bool whole_words;
     struct bpe bpe;       // merges by rank

@@ -1,5 +1,6 @@
-// The strings of a vocabulary: what each token stands for, by its model and type, and at which
-// tokens a generation ends. The file is not trusted: types and strings are checked here, once.
+// The strings of a vocabulary: the bytes that each token stands for, by its model and type, and the
+// tokens at which a generation ends. The file is not trusted: types and strings are checked here,
+// once.
 #include <string.h>
 
 #include "base/checked.h"
@@ -7,7 +8,7 @@
 #include "text/tokenizer_data.h"
 #include "unicode/unicode.h"
 
-// 0 is what files write for tokens of no declared type.
+// Files write 0 for tokens of no declared type.
 static enum token_type type_of(const struct vocab_source *source, int32_t id) {
     if (!source->type || source->type[id] == 0) return TOKEN_NORMAL;
     return (enum token_type)source->type[id];
@@ -33,10 +34,9 @@ static bool is_byte(const struct vocab_source *source, enum token_type type,
            (type == TOKEN_NORMAL && source->byte_fallback && tokenizer_byte_of(text) >= 0);
 }
 
-// ---------------------------------------------------------------- what a token stands for
+// ---------------------------------------------------------------- the bytes of a token
 
-// The bytes that a string in the alphabet stands for; what is not of the alphabet stands for
-// itself.
+// The bytes that a string in the alphabet stands for; other characters stand for themselves.
 static bool alphabet_decode(struct text_span text, char *out, size_t *out_len) {
     *out_len = 0;
     for (size_t at = 0, n; at < text.len; at += n) {
@@ -69,7 +69,7 @@ static bool mark_decode(struct text_span text, char *out, size_t *out_len) {
     return true;
 }
 
-// Writes what a token stands for, at most as long as its string.
+// Writes the bytes that a token stands for, at most as many as its string has.
 static rn_status bytes_put(const struct vocab_source *source, int32_t id, enum token_type type,
                            char *out, size_t *len, rn_error *err) {
     const struct text_span token = source->token[id];

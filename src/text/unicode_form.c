@@ -1,4 +1,4 @@
-// Decomposition and composition are utf8proc's, a character and a run of characters at a time; the
+// Decomposition and composition are utf8proc's, a character and a run of characters at a time. The
 // canonical order of marks is sorted here, because utf8proc's exchange of neighbours is quadratic
 // in a run of marks. Text is taken in pieces that end before a character which nothing can join, so
 // the memory is that of a piece.
@@ -14,7 +14,7 @@ static bool is_ascii(const uint8_t *text, size_t len) {
     return all < 0x80;
 }
 
-// Whether a character that decomposes is what its parts compose to again.
+// Whether the parts of a decomposed character compose to the same character again.
 static bool recomposes(int32_t cp) {
     int32_t part[8];
     int boundary = 0;
@@ -147,7 +147,7 @@ static bool piece_add(struct piece *piece, enum unicode_form_kind form, int32_t 
     return true;
 }
 
-// Lower case by character; U+0130 is the one that becomes two.
+// Lower case by character; U+0130 alone becomes two.
 static bool lowercase_put(int32_t cp, struct text_buffer *out) {
     static const uint8_t i_dot[] = {'i', 0xCC, 0x87};
     if (cp == 0x130) return text_buffer_put(out, i_dot, sizeof i_dot);
@@ -165,7 +165,7 @@ bool unicode_form_put(enum unicode_form_kind form, const uint8_t *text, size_t l
             done = lowercase_put(cp, out);
             continue;
         }
-        if (cp < 0x300) done = piece_finish(&piece, form, out); // nothing joins what is before it
+        if (cp < 0x300) done = piece_finish(&piece, form, out); // nothing joins the piece
         if (!done) break;
         done = cp < 0 ? text_buffer_put(out, text + at, n) : piece_add(&piece, form, cp);
     }

@@ -10,7 +10,7 @@ enum unicode_form_kind { UNICODE_NFC, UNICODE_NFD, UNICODE_NFKC, UNICODE_NFKD, U
 // Whether the text is certain to be in the form already; no means that it is not known.
 bool unicode_form_has(enum unicode_form_kind form, const uint8_t *text, size_t len);
 
-// Appends the text in the form; false: out of memory. n log n in the length, whatever the text.
+// Appends the text in the form; false: out of memory. Takes n log n in the length, for every text.
 bool unicode_form_put(enum unicode_form_kind form, const uint8_t *text, size_t len,
                       struct text_buffer *out);
 

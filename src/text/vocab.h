@@ -1,7 +1,7 @@
-// What a model's files say about its vocabulary and its tokenizer: the one description that every
-// reader fills (tokenizer.ggml.* by load/vocab.c, tokenizer.json by vocab_json.c, tokenizer.model
-// by vocab_spm.c) and that tokenizer_create reads, which checks all of it. Strings are borrowed
-// during tokenizer_create only.
+// The description of a vocabulary and its tokenizer, as a model's files give it. Every reader fills
+// it: tokenizer.ggml.* by load/vocab_gguf.c, tokenizer.json by vocab_json.c, tokenizer.model by
+// vocab_spm.c. tokenizer_create reads it, and checks all of it. Strings are borrowed during
+// tokenizer_create only.
 #ifndef RN_TEXT_VOCAB_H
 #define RN_TEXT_VOCAB_H
 
@@ -22,7 +22,7 @@ enum token_type { // as GGUF numbers them
     TOKEN_BYTE = 6,
 };
 
-// How strings of normal tokens are written, and what is merged.
+// How strings of normal tokens are written, and how they are merged.
 enum vocab_model {
     VOCAB_BYTE_LEVEL, // in the byte-level alphabet (alphabet.h); merges by rank
     VOCAB_SPM_SCORE,  // characters, U+2581 for a space, <0xNN> for bytes; the pair whose joined
@@ -68,7 +68,7 @@ enum vocab_split_kind {
     SPLIT_UNSUPPORTED,       // encoding is refused, with `pattern` as the name in the message
 };
 
-enum vocab_split_behavior { // what becomes of the matches, as Hugging Face names it
+enum vocab_split_behavior { // the use of the matches, as Hugging Face names it
     SPLIT_ISOLATED,
     SPLIT_REMOVED,
     SPLIT_MERGED_WITH_PREVIOUS,
@@ -79,7 +79,7 @@ enum vocab_split_behavior { // what becomes of the matches, as Hugging Face name
 struct vocab_split {
     enum vocab_split_kind kind;
     enum vocab_split_behavior behavior;
-    bool invert; // the pattern describes the pieces instead of what is between them
+    bool invert; // the pattern describes the pieces instead of the text between them
     struct text_span pattern;
 };
 
@@ -119,25 +119,25 @@ struct vocab_source {
     int32_t bos, eos, unk;       // -1: none
     int32_t end[VOCAB_MAX_ENDS]; // generation stops there, besides eos and the well-known names
     int32_t n_end;
-    bool ignore_merges; // a word that is a token becomes it, whatever the merges say
+    bool ignore_merges; // a word that is a token becomes it, without regard to merges
     bool byte_fallback; // characters that are no token become their <0xNN>, else unk
     bool fuse_unk;      // several unknown in a row are one
     bool add_bos, add_eos;
     bool strip_space; // decoding takes one space off the front of the whole text (space prefix)
 };
 
-// --- readers. What they make points into `arena` and into the file's bytes; both outlive the
-// source. ---
+// --- readers: the result points into `arena` and the file's bytes, which outlive the source ---
 
-// tokenizer.json of Hugging Face. What a pipeline names and this code does not know becomes
-// *_UNSUPPORTED where only encoding needs it, else RN_ERR_UNSUPPORTED.
+// tokenizer.json of Hugging Face. An unknown part of a pipeline becomes *_UNSUPPORTED where only
+// encoding needs it, else RN_ERR_UNSUPPORTED.
 rn_status vocab_json_read(const char *json, size_t len, struct arena *arena,
                           struct vocab_source *out, rn_error *err);
 // tokenizer.model of SentencePiece (a protocol buffer).
 rn_status vocab_spm_read(const void *data, size_t len, struct arena *arena,
                          struct vocab_source *out, rn_error *err);
 
-// What tokenizer_config.json adds. Tokens are named by their text; "" where the file says nothing.
+// The additions of tokenizer_config.json. Tokens are named by their text; "" where the file says
+// nothing.
 struct vocab_config {
     struct text_span bos, eos, unk;
     int add_bos, add_eos;            // -1: the file says nothing
@@ -147,7 +147,7 @@ struct vocab_config {
 };
 rn_status vocab_config_read(const char *json, size_t len, struct arena *arena,
                             struct vocab_config *out, rn_error *err);
-// Puts it over what the vocabulary's file said: ids of the named tokens, added tokens of a
+// Puts it over the values of the vocabulary's file: ids of the named tokens, added tokens of a
 // tokenizer.model.
 rn_status vocab_config_apply(const struct vocab_config *config, struct arena *arena,
                              struct vocab_source *source, rn_error *err);

@@ -1,6 +1,6 @@
-// Reads what tokenizer_config.json says about a vocabulary and puts it over what the vocabulary's
-// own file said. special_tokens_map.json has the same members, so it can be read as well. Members
-// that nothing here needs are skipped, whatever they hold. Called by load/vocab.c.
+// Reads the vocabulary's settings in tokenizer_config.json and puts them over those of the
+// vocabulary's own file. special_tokens_map.json has the same members, so it can be read as well.
+// Members that nothing here needs are skipped, with any content. Called by load/vocab_folder.c.
 #include <string.h>
 
 #include "text/vocab_fields.h"
@@ -28,7 +28,7 @@ static rn_status choice_read(const struct vocab_file *file, const struct vocab_f
     return s;
 }
 
-// A text, or a list of {"name": ..., "template": ...}: the one named "default", or the first.
+// A text, or a list of {"name": ..., "template": ...}: the entry named "default", or the first.
 static rn_status template_read(const struct vocab_file *file, const struct vocab_field *field,
                                struct text_span *out) {
     if (!field->is_found) return RN_OK;
@@ -128,7 +128,7 @@ struct applier {
     int32_t n_added;
 };
 
-// Copies of the source's arrays that can be changed; what is new in them is unused.
+// Copies of the source's arrays that can be changed; new tokens in them are unused.
 static rn_status arrays_copy(struct applier *a, const struct vocab_config *config) {
     struct vocab_source *const source = a->source;
     const int32_t n_old = source->n_token;
@@ -200,8 +200,8 @@ static int32_t token_find(const struct vocab_source *source, struct text_span te
     return -1;
 }
 
-// Replaces *id where the file names a token. Where the vocabulary's file itself says what is put
-// around a text, that stays; an end is then one more end.
+// Replaces *id where the file names a token. If the vocabulary's file itself says which tokens are
+// put around a text, those stay; an end is then one more end.
 static void id_apply(struct vocab_source *source, struct text_span name, bool is_kept, int32_t *id,
                      bool *is_lost) {
     *is_lost = false;
@@ -235,7 +235,7 @@ rn_status vocab_config_apply(const struct vocab_config *config, struct arena *ar
     const bool keeps_eos = has_template && source->add_eos && config->add_eos < 0;
     id_apply(source, config->bos, keeps_bos, &source->bos, &bos_lost);
     id_apply(source, config->eos, keeps_eos, &source->eos, &eos_lost);
-    // The model's own says what stands for unknown text; often the name has no token.
+    // The model's own file names the token for unknown text; often the name here has no token.
     const bool keeps_unk = source->model == VOCAB_BYTE_LEVEL || source->unk >= 0;
     id_apply(source, config->unk, keeps_unk, &source->unk, &unk_lost);
     if (config->add_bos >= 0) source->add_bos = config->add_bos;

@@ -117,6 +117,6 @@ rn_status vocab_added_read(const struct vocab_file *file, struct jread at,
     if ((s = vocab_field_bool(file, &field[2], &out->lstrip))) return s;
     if ((s = vocab_field_bool(file, &field[3], &out->rstrip))) return s;
     if ((s = vocab_field_bool(file, &field[4], &out->single_word))) return s;
-    out->normalized = !out->special; // what the library takes where the file does not say
+    out->normalized = !out->special; // the library's value where the file gives none
     return vocab_field_bool(file, &field[5], &out->normalized);
 }

@@ -35,7 +35,7 @@ bool vocab_fields_walk(struct jread *r, struct vocab_field *field, int count,
 // The same for the object at `at`.
 rn_status vocab_fields_read(const struct vocab_file *file, struct jread at,
                             struct vocab_field *field, int count);
-// Values of fields; what is not found keeps its value in *out.
+// Values of fields; *out keeps its value where the field is not found.
 rn_status vocab_field_bool(const struct vocab_file *file, const struct vocab_field *field,
                            bool *out);
 rn_status vocab_field_span(const struct vocab_file *file, const struct vocab_field *field,

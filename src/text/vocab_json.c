@@ -1,7 +1,7 @@
 // Reads a tokenizer.json of Hugging Face into a vocab_source. One pass finds the sections and
 // checks the JSON, one sizes the vocabulary and the merges, one reads them; no tree is built.
 // Strings are borrowed from the file, those with escapes are resolved into the arena. The
-// pipeline's parts are read by vocab_pipeline.c. Called by load/vocab.c.
+// pipeline's parts are read by vocab_pipeline.c. Called by load/vocab_folder.c.
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,7 +76,7 @@ static rn_status added_read(struct json_reader *c, const struct vocab_field *fie
     return RN_OK;
 }
 
-// Over the model's own: the text of an added token is plain, and it is what decoding gives.
+// Over the model's own: the text of an added token is plain, and decoding gives that text.
 static rn_status added_put(struct json_reader *c) {
     for (int32_t i = 0; i < c->n_added; i++) {
         const struct vocab_added *const added = &c->added[i];

@@ -1,8 +1,8 @@
 // Reads the pipeline of a tokenizer.json into steps. Each of its four parts is null, one object
-// with a "type", or a Sequence of such; a part has a table of the types known here. What only
-// encoding needs and is not known becomes an UNSUPPORTED step; an unknown decoder or post-processor
-// fails. Called by vocab_json.c, after the whole file was found to be sound JSON. Sequences nest as
-// deep as the JSON may, which bounds the recursion.
+// with a "type", or a Sequence of such; a part has a table of the types known here. An unknown part
+// that only encoding needs becomes an UNSUPPORTED step; an unknown decoder or post-processor fails.
+// Called by vocab_json.c, after the whole file was found to be valid JSON. Sequences nest as deep
+// as the JSON may, which bounds the recursion.
 #include "text/vocab_pipeline.h"
 
 #include <string.h>
@@ -419,7 +419,7 @@ static rn_status decoder_read(struct pipeline *p, struct jread at) {
     return part_read(p, at, table, decoder_unknown);
 }
 
-// --- post-processors: what is put around a text ---
+// --- post-processors: the tokens around a text ---
 
 // ["</s>", 2]
 static rn_status pair_read(struct pipeline *p, struct jread at, const struct vocab_field *field,
@@ -530,7 +530,7 @@ static rn_status post_processor_read(struct pipeline *p, struct jread at) {
     return part_read(p, at, table, post_processor_unknown);
 }
 
-// --- what vocab_json.c calls ---
+// --- the calls of vocab_json.c ---
 
 static rn_status field_read(const struct vocab_file *file, const struct vocab_field *field,
                             struct vocab_pipeline *out, part_fn read) {

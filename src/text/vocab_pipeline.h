@@ -16,11 +16,11 @@ struct vocab_pipeline {
     bool has_marker;       // U+2581 stands for a space
     bool has_bytes;        // <0xNN> are decoded as bytes
     bool strip_space;      // decoding drops the space that encoding put before the text
-    int64_t before, after; // ids of what the post-processor puts around a text; -1: nothing
+    int64_t before, after; // ids that the post-processor puts around a text; -1: nothing
     bool has_cut_bytes;    // behind a ByteLevel in the list of pre-tokenizers
 };
 
-// Fields that are not found count as null.
+// Fields that are not found are taken as null.
 rn_status vocab_normalizer_read(const struct vocab_file *file, const struct vocab_field *field,
                                 struct vocab_pipeline *out);
 rn_status vocab_pre_tokenizer_read(const struct vocab_file *file, const struct vocab_field *field,

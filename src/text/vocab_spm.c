@@ -1,6 +1,7 @@
-// Reads a SentencePiece model (tokenizer.model, a protocol buffer) into a vocab_source. One pass
-// counts the pieces, one reads them; fields that nothing here needs are skipped, every length is
-// checked. Strings are borrowed from the file. Called by load/vocab.c.
+// Reads a SentencePiece model (tokenizer.model, a protocol buffer) into a vocab_source. The first
+// pass finds the number of pieces, the second reads them. Fields that nothing here needs are
+// skipped, and every length is checked. Strings are borrowed from the file. Called by
+// load/vocab_folder.c.
 #include <math.h>
 #include <string.h>
 
@@ -80,7 +81,7 @@ static bool value_next(struct message *m, struct field *out) {
         m->at += out->value;
         return true;
     }
-    return false; // groups, and what is no wire type
+    return false; // groups, and numbers that are no wire type
 }
 
 // The next field; *has_field is false at the end of the message.
@@ -241,7 +242,7 @@ static rn_status model_read(struct spm_reader *c, struct message m) {
     return s;
 }
 
-// --- what it means ---
+// --- from the messages to a vocabulary ---
 
 static rn_status check_model(const struct spm_reader *c) {
     static const char *const names[] = {"", "unigram", "BPE", "word", "char"};
@@ -252,7 +253,7 @@ static rn_status check_model(const struct spm_reader *c) {
                    c->file.name, (long long)c->model_type, *name ? ", " : "", name);
 }
 
-// -1 is "none"; the default holds where the vocabulary has it.
+// -1 is "none"; the default applies where the vocabulary has it.
 static rn_status id_take(const struct spm_reader *c, const char *name, int64_t id, bool is_said,
                          int32_t *out) {
     *out = -1;

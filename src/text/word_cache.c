@@ -30,7 +30,7 @@ static struct word_key key_of(const uint8_t *word, size_t len, size_t readable) 
     struct word_key key = {{0}};
     if (readable < sizeof key) {
         memcpy(&key, word, len);
-    } else { // loads of a fixed size, and what is behind the word masked out
+    } else { // loads of a fixed size, with the bytes behind the word masked out
         memcpy(&key, word, sizeof key);
         for (size_t i = 0; i < 3; i++) key.part[i] &= part_mask(len, 8 * i);
     }

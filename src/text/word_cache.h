@@ -1,6 +1,6 @@
 // The words of one encode call that came lately, with their ids: most of a text is a few thousand
-// words. Direct-mapped, so that a look-up is one line of memory; what does not fit is not kept.
-// Only for words whose ids depend on nothing else.
+// words. Direct-mapped, so that a look-up is one line of memory; words that do not fit are not
+// kept. Only for words whose ids depend on nothing else.
 #ifndef RN_TEXT_WORD_CACHE_H
 #define RN_TEXT_WORD_CACHE_H
 

@@ -1,6 +1,6 @@
-// UTF-8 and the traits of characters that texts are split on. Works on any bytes: what is not
-// well-formed UTF-8 is told apart, never guessed at. Called by the splitters, the normalizer, the
-// byte-level alphabet, the detokenizer.
+// UTF-8 and the traits of characters that texts are split on. Works on any bytes: parts that are
+// not well-formed UTF-8 are reported as such, never guessed at. Called by the splitters, the
+// normalizer, the byte-level alphabet, the detokenizer.
 #ifndef RN_UNICODE_UNICODE_H
 #define RN_UNICODE_UNICODE_H
 
@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What a character is, from its general category: a set of these, so that the class of a pattern is
-// a mask. Controls, unassigned characters and ill-formed bytes have none.
+// The traits of a character, from its general category: a set of these, so that the class of a
+// pattern is a mask. Controls, unassigned characters and ill-formed bytes have none.
 enum unicode_trait {
     UNICODE_CAPITAL = 1,      // \p{Lu}, \p{Lt}
     UNICODE_SMALL = 2,        // \p{Ll}
@@ -25,10 +25,10 @@ enum unicode_trait {
 enum unicode_form {
     UNICODE_WELL,    // a character
     UNICODE_ILL,     // a maximal ill-formed part: no continuation makes it a character
-    UNICODE_PARTIAL, // the bytes end inside what may become a character
+    UNICODE_PARTIAL, // the bytes end inside a part that may become a character
 };
 
-// Looks at the start of text (len at least 1) and says what stands there and how long it is.
+// Looks at the start of text (len at least 1): the kind of the unit there, and its length.
 enum unicode_form unicode_scan(const uint8_t *text, size_t len, size_t *n);
 
 // The code point at the start of text (len at least 1) and its length; -1 and 1 for a byte that
@@ -56,7 +56,7 @@ bool unicode_is_word(int32_t cp);
 // Whether all of it is well-formed.
 bool unicode_is_valid(const char *text, size_t len);
 
-// Copies text for a message: ill-formed parts become '?', what does not fit is left out at a
+// Copies text for a message: ill-formed parts become '?', and text that does not fit is cut at a
 // character's border. out (size at least 1) ends with a NUL.
 void unicode_quote(const char *text, size_t len, char *out, size_t size);
 

@@ -2,7 +2,7 @@
 // penalty, and the Z algorithm for DRY. Rows of biases come first. Rows of other ids follow in the
 // order in which the passes meet them.
 //
-// Invariants: rows of one id are adjacent, and the last of them takes what the history adds; a
+// Invariants: rows of one id are adjacent, and the last of them takes the history's edits; a
 // scratch's rows are all zero when a description is made.
 #include "engine/choice/choice.h"
 

@@ -232,7 +232,7 @@ void driver_stop(struct driver *driver, bool drain) {
 
 // ---------------------------------------------------------------- the reader
 
-// Gives back what the last call gave out, and takes more.
+// Gives back the events of the last call, and takes more.
 static int collect(struct driver *driver, rn_event *out, int max) {
     intake_bury(&driver->engine->intake, event_ring_release(&driver->ring));
     intake_reap(&driver->engine->intake);

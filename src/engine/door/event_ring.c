@@ -66,7 +66,8 @@ static char *put_piece(struct event_ring *ring, uint64_t len) {
     return ring->bytes + (skip ? 0 : at);
 }
 
-// Copies what `from` points to into a piece of the ring, which `to` then does; false: no room now.
+// Copies the bytes at `from` into a piece of the ring, and `to` then points to them; false: no room
+// now.
 static bool copy_bytes(struct event_ring *ring, const rn_event *from, rn_event *to) {
     const uint64_t len = piece_bytes(from);
     char *const piece = len > 0 ? put_piece(ring, len) : NULL;

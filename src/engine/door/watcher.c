@@ -56,7 +56,7 @@ const rn_view *watcher_view(struct watcher *watcher) {
 static rn_stream_state state_of(const struct seq *seq) {
     if (seq->is_paused) return RN_STREAM_PAUSED;
     if (seq->state == SEQ_WAITING) return RN_STREAM_WAITING;
-    // by what has landed: the rows in flight of a stream may be its last known ones
+    // by landed steps: the rows in flight of a stream may be its last known ones
     const bool decodes =
         seq->n_token > seq->n_prompt && seq->n_token - seq->n_done == 1 + seq->n_again;
     return decodes ? RN_STREAM_DECODE : RN_STREAM_PROMPT;

@@ -10,7 +10,7 @@
 #include "engine/pages/place.h"
 
 enum {
-    STEP_ROWS = 32,          // of drafts: arithmetic binds before
+    STEP_ROWS = 32,          // of drafts: arithmetic is the limit before that
     SHARED_TOKENS = 1 << 17, // of recent texts
     CALIBRATE_NS = 60000000, // for all measurements but the first few
 };

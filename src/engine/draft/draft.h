@@ -18,7 +18,7 @@
 #include "engine/request/work.h"
 
 struct draft_config {
-    unsigned drafters;         // that are wanted: bits 1 << rn_drafter; 0: speculation is off
+    unsigned drafters;         // the wanted drafters: bits 1 << rn_drafter; 0: speculation is off
     const struct model *model; // the draft's; NULL: none
     const struct tokenizer *tokenizer;
     rn_draft_fn fn; // NULL: none
@@ -52,7 +52,7 @@ struct draft {
     int draft_max, draft_min;
     int max_rows; // of drafts, in a step
     char names[64];
-    // --- of the step at hand ---
+    // --- of the current step ---
     struct spec_bid *bid;     // [max_seqs]
     struct seq_work **bidder; // [max_seqs] the works that the bids belong to
     struct draft_job *job;    // [max_seqs]
@@ -72,7 +72,7 @@ rn_status draft_create(const struct draft_host *host, const struct draft_config 
                        struct draft **out, rn_error *err);
 void draft_destroy(struct draft *draft); // NULL is fine
 
-// Makes and frees what is kept for a sequence; its ctx is the struct draft.
+// Makes and frees the draft room's data of a sequence; its ctx is the struct draft.
 extern const struct seq_draft_class draft_seq_class;
 
 // --- the step; all of these do nothing where draft is NULL: speculation is off ---

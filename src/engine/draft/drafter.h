@@ -80,8 +80,8 @@ struct seq_draft {
     // the draft that this step verifies
     rn_drafter drafter;
     enum draft_source source;
-    // the first tokens that free drafters had for the position at hand, whether or not they were
-    // verified: their acceptance is seen either way
+    // the first tokens that free drafters had for the current position, verified or not: their
+    // acceptance is seen either way
     struct {
         int32_t token; // -1: none
         enum draft_source source;
@@ -126,7 +126,7 @@ struct drafter_model_config {
 // Its costs are measured before it returns. RN_ERR_MODEL: its vocabulary is another one.
 rn_status drafter_model_create(const struct drafter_model_config *config, struct drafter **out,
                                rn_error *err);
-// Whether tokens of the one mean the same to the other; RN_ERR_MODEL names the first that does not.
+// Whether both have the same tokens; RN_ERR_MODEL names the first that differs.
 rn_status drafter_model_check(const struct tokenizer *draft, const struct tokenizer *target,
                               rn_error *err);
 

@@ -208,7 +208,7 @@ static int chosen_tokens(const struct draft *draft, int index) {
     return choice_allowed(&seq->choices, seq->n_token, n);
 }
 
-// Rows of one sequence share what they read, so the shape is made again.
+// Rows of one sequence share their reads, so the shape is made again.
 static void shape_again(const struct plan *plan, const struct draft_step *step) {
     *step->shape = (struct batch_shape){0};
     for (int i = 0; i < step->n_work; i++)

@@ -1,4 +1,4 @@
-// Draft lengths by expected tokens per second. A draft is a prefix of what a source has, so its
+// Draft lengths by expected tokens per second. A draft is a prefix of a source's tokens, so its
 // tokens gain rate, rate^2, ...: less and less. The best lengths for a number of rows take the
 // largest gains first, over all sequences. The walk goes from no rows to all that have room: the
 // cost of verifying has steps, so every number of rows is looked at. A drafter that takes time
@@ -12,21 +12,21 @@
 #include <string.h>
 
 enum {
-    LEAN_PRIOR = 4,   // tokens that the prior weighs as
-    LEAN_ALL = 8,     // tokens that the rate of all weighs as
+    LEAN_PRIOR = 4,   // weight of the prior, in tokens
+    LEAN_ALL = 8,     // weight of the rate of all sequences, in tokens
     FADE_STEPS = 256, // without a token, after which the statistics weigh half
-    SETUP_PART = 4,   // a setup is to be paid back in the first part of what is left
+    SETUP_PART = 4,   // a setup is to be paid back in the first 1/N of the remaining tokens
     SETUP_LEFT = 512, // tokens; more are not relied on
 };
 
-#define PRIOR      0.6 // the rate of a source that nothing is known of
+#define PRIOR      0.6 // the rate of an unknown source
 #define RATE_MIN   0.01
 #define RATE_MAX   0.99
 #define FORGET_ONE (0.69 / 24)  // of a sequence's statistics, by each token tried: half after 24
-#define FORGET_ALL (0.69 / 256) // of those of all sequences
+#define FORGET_ALL (0.69 / 256) // of the statistics of all sequences
 #define GAIN_LEAST 1e-3         // tokens; less is not worth a row
 #define WORTH      1.08         // times the tokens per second without drafts: less may be an error
-#define LOSS_PART  0.005        // of the time may be lost by steps that measure one without drafts
+#define LOSS_PART  0.005        // of the time may be lost by measured steps without drafts
 
 static double clamped(double x, double least, double most) {
     return x < least ? least : x > most ? most : x;
@@ -39,7 +39,7 @@ static struct spec_rate faded(const struct spec_control *control, struct spec_ra
     return (struct spec_rate){.tried = rate.tried * keep, .accepted = rate.accepted * keep};
 }
 
-// The rate of what was counted, with `weight` further tokens at the rate `expected`.
+// The rate of the counted tokens, with `weight` further tokens at the rate `expected`.
 static double lean(double expected, double weight, struct spec_rate counted) {
     const double rate =
         ((double)counted.accepted + weight * expected) / ((double)counted.tried + weight);
@@ -72,7 +72,7 @@ void spec_learn(struct spec_control *control, struct spec_rates *rates, int sour
 
 void spec_step_begin(struct spec_control *control) { control->steps++; }
 
-// --- what bids are ---
+// --- bids ---
 
 double spec_setup_share(double setup_ns, int left) {
     const double tokens = clamped(left, 1, SETUP_LEFT);

@@ -33,10 +33,10 @@ struct spec_bid {
     int most;        // tokens
     int least;       // drafted in any case; 0: the controller chooses
     int drafter;     // index of its costs; -1: free
-    int source;      // whose rate it is
+    int source;      // the source of `rate`
     double setup_ns; // this sequence's, once, if it drafts at all
     int left;        // tokens that may still come, which share the setup; 0: this step bears it
-    double rate;     // that a token after accepted ones is accepted; spec_rate_of
+    double rate;     // probability that a token after accepted ones is accepted; spec_rate_of
     int n;           // the choice
     // the rest is the controller's own, for one choice
     bool barred;  // nothing is drafted for it
@@ -49,7 +49,7 @@ struct spec_bid {
 struct spec_costs {
     const double *verify_ns; // [max_rows + 1] the whole step with N rows of drafts
     int max_rows;            // rows of drafts that the step has room for, up to SPEC_MAX_ROWS
-    double tokens; // that the step brings without drafts: one for each stream, and a prompt's rows
+    double tokens; // tokens of the step without drafts: one for each stream, and a prompt's rows
     // ns of the place-th tokens (from 0) of n_seqs drafts together
     double (*draft_ns)(void *ctx, int drafter, int place, int n_seqs);
     void *draft_ctx;
@@ -58,7 +58,7 @@ struct spec_costs {
 struct spec_control {                       // zeroed: nothing is known
     struct spec_rate all[SPEC_MAX_SOURCES]; // of all sequences: the rate that a new one starts from
     uint32_t steps;                         // modulo 2^32
-    double saved_ns;                        // that a step without drafts may lose
+    double saved_ns;                        // time that a step without drafts may lose
 };
 
 // The expected rate of a source for a sequence: its own, blended with the rate of all sequences
@@ -77,6 +77,6 @@ void spec_choose(struct spec_control *control, struct spec_bid *bids, int n_bids
 // Of `tried` drafted tokens (up to and with the first refused one) `accepted` were accepted.
 void spec_learn(struct spec_control *control, struct spec_rates *rates, int source, int tried,
                 int accepted);
-void spec_step_begin(struct spec_control *control); // of every step, one without bids too
+void spec_step_begin(struct spec_control *control); // at every step, also one without bids
 
 #endif

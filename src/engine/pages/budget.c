@@ -9,14 +9,14 @@
 enum {
     MAX_SEQS = 4096,
     MAX_BATCH_TOKENS = 1 << 16,
-    LOGIT_BYTES = 256 << 20, // of the rows that "as many as fit" means
+    LOGIT_BYTES = 256 << 20, // of logit rows, where as many as fit are asked for
     RESERVE_DIVISOR = 20,    // of the free memory, for uses that are not counted here
     // the same of addresses, which are taken before they are touched: for all, and for each
     // sequence
     ADDRESS_RESERVE = 16 << 20,
     ADDRESS_RESERVE_SEQ = 3 << 19,
     ADDRESS_RESERVE_MAX = 64 << 20,
-    ADEQUATE_CONTEXTS = 2, // for each sequence: its own, and as much of prefixes
+    ADEQUATE_CONTEXTS = 2, // for each sequence: its own, and one more for prefixes
 };
 
 // ---------------------------------------------------------------- sizes
@@ -51,7 +51,7 @@ static rn_status resolve(const struct budget_request *request, struct budget_siz
     return status;
 }
 
-// ---------------------------------------------------------------- what the rest takes
+// ---------------------------------------------------------------- weights and buffers
 
 // As the backend says.
 static rn_status need_of(const struct budget_request *request, struct budget *out, rn_error *err) {

@@ -13,7 +13,7 @@ struct budget_sizes {
 };
 
 struct budget_request {
-    const struct backend_class *cls; // says what the plan needs
+    const struct backend_class *cls; // knows the plan's needs
     const struct plan *plan;
     int n_ctx_max;              // the model's
     const char *kv_type;        // one of the class's
@@ -22,7 +22,7 @@ struct budget_request {
     uint64_t kv_bytes;          // for KV pages; 0: kv_pages says
     uint32_t kv_pages;          // of all groups together; 0: the memory that the rest leaves free
     uint64_t total;             // memory of the device; 0: unknown
-    uint64_t available;         // that is free; 0: unknown
+    uint64_t available;         // free memory; 0: unknown
     uint64_t address_room;      // of a device on the host: memory_address_room(); 0: no limit
     uint64_t stack_bytes;       // addresses that the threads' stacks will take, where there is one
     struct budget_beside {
@@ -31,18 +31,18 @@ struct budget_request {
         const struct backend_class *cls;
         const char *kv_type;
         bool is_apart;      // on a device of its own, which has
-        uint64_t available; // so much free; 0: unknown
+        uint64_t available; // this much free memory; 0: unknown
     } beside; // a draft model, which takes its part of the same memory unless it is apart
 };
 
 struct budget {
     struct budget_sizes sizes; // defaults filled in; n_ctx as wanted, or as the KV memory allows
-    uint64_t weight_bytes;     // that loading takes
+    uint64_t weight_bytes;     // memory that loading takes
     uint64_t step_bytes;       // of the buffers of a step
     uint64_t free_bytes;       // of the available memory, after these and a reserve
     uint64_t kv_bytes;         // of the KV pages
     uint64_t page_bytes;       // of a page of each group: 32 tokens
-    uint64_t context_bytes;    // that a sequence of n_ctx positions needs when it is alone
+    uint64_t context_bytes;    // bytes that a lone sequence of n_ctx positions needs
     struct kv_bytes kv;        // a page of each group
     struct {
         int n_ctx; // positions of a sequence that it can follow

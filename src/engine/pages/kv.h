@@ -61,11 +61,10 @@ struct kv_table {
     uint32_t *page[PLAN_MAX_KV_GROUPS]; // [max_page]; KV_NO_PAGE where none is held
     uint32_t first[PLAN_MAX_KV_GROUPS]; // blocks before it were given back
     uint32_t n_page, max_page;          // blocks
-    uint32_t node, n_node; // the last registered block's node, and how many there are; with none
-                           // the salt's
-    int n_flight; // of the n_done positions that kv_room and kv_grow are told of, the last ones:
-                  // steps in flight evaluate them. Pages that the first of them sees are kept until
-                  // then
+    uint32_t node, n_node; // the last registered block's node, or the salt's without one, and the
+                           // number of such blocks
+    int n_flight; // the last of the n_done positions that kv_room and kv_grow are told of: steps in
+                  // flight evaluate them. Pages that the first of them sees are kept until then
     bool unlisted;                          // nodes ran out: registers no more
     bool marked;                            // between kv_mark and kv_settle
     uint32_t mark;                          // positions at the mark

@@ -49,7 +49,7 @@ static void check_table_chain(struct kv *kv, const struct kv_table *table) {
 
 void kv_check_table(struct kv *kv, const struct kv_table *table) {
     expect(kv, table->n_node <= table->n_page && table->n_page <= table->max_page);
-    if (!kv->sound) return; // the rest reads what these bound
+    if (!kv->sound) return; // the rest relies on these bounds
     for (int g = 0; g < kv->n_group; g++) check_table_pages(kv, table, g);
     check_table_chain(kv, table);
     if (table->node != KV_ROOT && table->node < kv->n_node_used) kv->node_seen[table->node]++;

@@ -5,10 +5,10 @@
 
 enum {
     EXACT_ROWS = 16,        // up to here a bucket is a number of rows; then 8 buckets double it
-    INERTIA = 32,           // measurements that an average weighs at most
+    INERTIA = 32,           // largest weight of an average, in measurements
     STALE_STEPS = 2048,     // without a measurement, after which a price falls
     UNCONFIRMED_STEPS = 64, // the same where only the calibration has measured
-    ALIKE_STEPS = 4,        // in a row that tell a change of the machine's speed
+    ALIKE_STEPS = 4,        // in a row that show a change of the machine's speed
     CALIBRATE_PASSES = 3,
     CALIBRATE_LEAST = 2, // runs
 };

@@ -23,7 +23,7 @@ struct intake {
     _Atomic int n_waiting;       // submitted and not admitted yet, or preempted
     void (*wake)(void *ctx);     // after a submit or a flag; may be NULL; set before others know it
     void *wake_ctx;
-    pthread_mutex_t lock; // of what follows
+    pthread_mutex_t lock; // of the members below
     uint64_t last_id;
     bool closed;                        // nothing more is taken
     rn_status refusal;                  // not RN_OK: no request will be taken again, and why

@@ -40,7 +40,7 @@ struct seq {
     int n_ahead;   // tokens behind n_token that steps in flight choose, and later rows may refer to
     int ahead_row; // the logit row of the last step that chooses the last of them
     int n_steps;   // in flight that have rows of it
-    int n_again;   // known tokens before the last to evaluate again, for a recurrent state
+    int n_again;   // known tokens before the last to evaluate again: a recurrent state went too far
     int draft_max; // most tokens of a draft; 0: nothing is drafted for it
     struct seq_draft *draft; // NULL: nothing is drafted for it
     enum seq_state state;

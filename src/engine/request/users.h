@@ -37,7 +37,7 @@ static inline uint64_t users_served(const struct users *users, int index) {
 static inline void users_charge(struct users *users, int index, int n_tokens) {
     users->user[index].served += (uint64_t)n_tokens;
 }
-// The user was the one to go first.
+// The user was chosen to go first.
 static inline void users_chosen(struct users *users, int index) {
     if (users->user[index].served > users->now) users->now = users->user[index].served;
 }

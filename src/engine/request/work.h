@@ -10,7 +10,7 @@ struct seq_work {
     struct seq *seq;
     int n_tokens;       // evaluated this step
     int n_again;        // of them, the first ones, which were evaluated before
-    int n_draft;        // of them, the last ones, which are drafted; each has a row of results
+    int n_draft;        // of them, the last ones, which are drafted; each is one of the n_out rows
     int n_out;          // rows whose result is wanted: the last ones
     rn_drafter drafter; // of the n_draft
     int at;             // its place in the batch

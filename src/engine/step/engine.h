@@ -47,8 +47,9 @@ struct flight {
     struct batch_shape shape; // of the works
     bool has_prompts;
     uint64_t begin_ns;  // when its schedule began
-    uint64_t draft_ns;  // that draft_propose took
-    double plain_share; // of the step without drafting: the part that it would take without drafts
+    uint64_t draft_ns;  // time of draft_propose
+    double plain_share; // of the step's time without drafting: the part that it would take without
+                        // drafts
 };
 
 // A chosen token.
@@ -56,7 +57,7 @@ struct pick {
     int32_t token;
     bool ends;              // the text ends with it
     uint8_t n_logprobs;     // in the sequence's logprob
-    struct text_span bytes; // that it adds to the text
+    struct text_span bytes; // the bytes that it adds to the text
 };
 
 // The facts that decide which sequence goes first.

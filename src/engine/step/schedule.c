@@ -10,7 +10,7 @@
 
 struct share {
     int tokens_left, logits_left;
-    int again_left; // of the tokens: beside one for each that runs
+    int again_left; // of tokens_left, beside one token for each running sequence
     int n_prompts;  // that got tokens
     bool bounded;   // by the gap
     bool starved;   // a prompt found no page

@@ -79,7 +79,7 @@ static void learn(struct engine *engine, const struct flight *flight, uint64_t n
     engine->landed_ns = now;
 }
 
-// The oldest step in flight: its results, then what they mean.
+// The oldest step in flight: its results, then their consequences.
 static void land_step(struct engine *engine, uint64_t *at) {
     rn_engine_stats *stats = &engine->stats;
     struct flight *flight = engine_wait(engine);
