@@ -1,4 +1,4 @@
-// What serving costs over the bare engine: the same requests, once through the library in this
+// The cost of serving over the bare engine: the same requests, once through the library in this
 // process and once through `runnel serve` by HTTP on loopback, in turn. A table, run by hand:
 //   bench_serve RUNNEL MODEL|- STREAMS PROMPT_TOKENS OUTPUT_TOKENS [ROUNDS]
 // MODEL -: the model inside the program (and models/tale-20m-q8_0.gguf for the library). MODEL

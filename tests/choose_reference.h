@@ -1,6 +1,6 @@
-// The steps of a choice once more, by their definitions: slow, in double, in any order. Every
-// decision that rounding could turn makes the result unsure. Independent of the code under test but
-// for the noise.
+// The steps of a choice once more, by their definitions: slow, in double, in any order. A result is
+// unsure if rounding could change one of its decisions. Only the noise is shared with the code
+// under test.
 #ifndef RN_TESTS_CHOOSE_REFERENCE_H
 #define RN_TESTS_CHOOSE_REFERENCE_H
 

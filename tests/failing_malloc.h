@@ -1,6 +1,6 @@
 // An allocator for tests that let each allocation fail once (failing_malloc.c). A file that
-// includes this is linked into its module's second runner, where that allocator takes the place of
-// libc's. Sanitizers bring their own allocators: a file has to do without this one there.
+// includes this is linked into its module's second runner, where this allocator replaces libc's.
+// Sanitizers bring their own allocators: a file has to do without this one there.
 #ifndef RN_TESTS_FAILING_MALLOC_H
 #define RN_TESTS_FAILING_MALLOC_H
 

@@ -1,6 +1,6 @@
 // Visits everything that an opened file offers, through every accessor, and checks the invariants
-// of weights.h: views lie inside the file, strings inside their value, find agrees with at. Returns
-// NULL, or what is wrong. For tests and the fuzzer.
+// of weights.h: views are inside the file, strings inside their value, find agrees with at. Returns
+// NULL, or the fault. For tests and the fuzzer.
 #ifndef RN_TESTS_GGUF_WALK_H
 #define RN_TESTS_GGUF_WALK_H
 

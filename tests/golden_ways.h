@@ -1,7 +1,6 @@
-// The same bits whatever the chunks of the prompt, the threads, the instruction set and the KV
-// type: of every two of these choices, each pair of values is run. For
-// tests/runnel/test_golden_ways_*.c, which share the reference models among them so that they run
-// side by side.
+// The bits do not depend on the chunks of the prompt, the threads, the instruction set or the KV
+// type. For any two of these, each pair of values is run. For tests/runnel/test_golden_ways_*.c,
+// which divide the reference models among them so that they run side by side.
 #ifndef RN_TESTS_GOLDEN_WAYS_H
 #define RN_TESTS_GOLDEN_WAYS_H
 

@@ -1,9 +1,8 @@
-// "The tokens of a request depend on the request alone", as a property of random requests: each is
-// run alone on an engine that shares nothing, then again inside random mixes with other requests,
-// and both must give the same tokens, text, vectors, logits and logprobs, all to the bit.
-// Everything follows from one seed, but for what is drafted. Alone nothing is drafted.
-// For tests/runnel/test_mix.c, test_windows.c, several of tests/engine/, and the program
-// mix_long.c.
+// "The tokens of a request depend on the request alone", as a property of random requests. Each
+// request runs alone on an engine that shares nothing, then again inside random mixes with other
+// requests. Both must give the same tokens, text, vectors, logits and logprobs, all to the bit.
+// Everything but the drafts follows from one seed. Alone nothing is drafted. For
+// tests/runnel/test_mix.c, test_windows.c, several of tests/engine/, and the program mix_long.c.
 //
 //   mix_cases_create    draws requests and runs them alone
 //   mix_draw, mix_run   one engine of random shape, random arrivals, cancels and pauses

@@ -1,4 +1,4 @@
-// The requests of the mixes of mix.h: what they are, how they are drawn, and what they give.
+// The requests of the mixes of mix.h: their contents, how they are drawn, and their results.
 // Everything follows from a seed.
 #ifndef RN_TESTS_MIX_CASE_H
 #define RN_TESTS_MIX_CASE_H

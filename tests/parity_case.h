@@ -1,7 +1,6 @@
-// Random plans around one op: inputs are rows of F32 tables that tokens choose, so every backend
-// has the same ones; what the op writes is seen as hidden rows and as logits. A case is its op and
-// its number, whoever runs it. Who runs it: parity_feed.h makes the batches, test_parity.c
-// compares.
+// Random plans around one op. Inputs are rows of F32 tables that tokens choose, so every backend
+// has the same ones. The op's output is seen as hidden rows and as logits. A case is its op and its
+// number. parity_feed.h makes the batches; test_parity.c compares the results.
 #ifndef RN_TESTS_PARITY_CASE_H
 #define RN_TESTS_PARITY_CASE_H
 

@@ -1,6 +1,6 @@
-// The batches of a parity case, the same whoever asks: sequences begin at depths of their own, one
-// goes on in copies of another one's pages, and batches have 1 to 64 rows of any of them. Tables
-// name only what can be seen; pages that no row can see any more are given back.
+// The batches of a parity case, the same for every backend. Sequences start at different depths,
+// one continues in copies of another one's pages, and batches have 1 to 64 rows of any of them.
+// Tables name only visible pages; pages that no row can see any more are given back.
 #ifndef RN_TESTS_PARITY_FEED_H
 #define RN_TESTS_PARITY_FEED_H
 

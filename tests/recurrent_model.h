@@ -1,6 +1,7 @@
-// A small model of an architecture that exists for tests alone, made in memory: recurrent layers
-// around one that attends to everything and one that has a window, so its plan has KV groups of all
-// three kinds. Weights are pseudo-random and always the same for a vocabulary size and a format.
+// A small model of an architecture that exists for tests alone, made in memory. Recurrent layers
+// are around a layer with full attention and a layer with a window, so its plan has KV groups of
+// all three kinds. Weights are pseudo-random and always the same for a vocabulary size and a
+// format.
 //
 //   layer 0, 3   x += down(recur(in(norm x), decay(norm x)))
 //   layer 1, 2   x += out(attention(q, k, v of norm x)), layer 2 with a window

@@ -1,5 +1,5 @@
-// What test programs do with an engine through the public interface: submit, step, and keep what
-// each choice of a request gave. For tests/runnel/.
+// An engine through the public interface, for test programs: submit, step, and keep the results of
+// each choice of a request. For tests/runnel/.
 #ifndef RN_TESTS_STREAMS_H
 #define RN_TESTS_STREAMS_H
 

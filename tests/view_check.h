@@ -1,5 +1,5 @@
-// What must hold of every picture of an engine, whatever it is doing: its streams, its pages and
-// its statistics tell the same story.
+// Checks that must hold of every picture of an engine at any time: its streams, its pages and its
+// statistics agree.
 #ifndef RN_TESTS_VIEW_CHECK_H
 #define RN_TESTS_VIEW_CHECK_H
 

@@ -1,6 +1,6 @@
-// Attention's partitions: whatever tiles, ranges of splits, threads and instruction set take part,
-// the bits are the scalar reference's. The kernels on random shapes, and the stage through a
-// program of one attention op whose tiles are seen to be cut.
+// Attention's partitions: for any tiles, ranges of splits, threads and instruction set, the bits
+// are the scalar reference's. The kernels run on random shapes. The stage runs in a program of one
+// attention op, whose tiles must have been cut.
 // label: threads
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// The CPU backend through its interface, on a small random plan that has every op: the logits of a
-// token depend on its sequence alone (not on chunks, neighbours, threads or instruction set), a run
+// The CPU backend through its interface, on a small random plan that has every op. The logits of a
+// token depend on its sequence alone, not on chunks, neighbours, threads or instruction set. A run
 // allocates nothing, and create fails cleanly.
 // label: threads
 #define _GNU_SOURCE 1

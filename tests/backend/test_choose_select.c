@@ -1,6 +1,6 @@
-// The filters that keep a run of the nearest keep exactly the set of the plain definition, with
-// every instruction set, wherever the run ends: among few, among equals, among candidates whose
-// distances differ in their last bits, and where a unit of mass decides.
+// The filters that keep a run of the nearest candidates keep exactly the set of the plain
+// definition, with every instruction set. The run may end among few, among equals, among candidates
+// whose distances differ in their last bits, or where a unit of mass decides.
 // label: no-address
 #include "backend/cpu/choose_steps.h"
 #include "check.h"

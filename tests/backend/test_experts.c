@@ -1,6 +1,6 @@
-// Mixtures of experts through the CPU backend: the result is the plain formula, a token's bits do
-// not depend on its neighbours, threads or instruction set in any format, and the bytes of experts
-// are those of the experts that were used.
+// Mixtures of experts through the CPU backend. The result is the plain formula. In any format a
+// token's bits do not depend on its neighbours, threads or instruction set. The bytes of experts
+// are those of the used experts.
 // label: threads
 #include <math.h>
 #include <stdlib.h>

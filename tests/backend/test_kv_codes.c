@@ -1,5 +1,5 @@
-// What KV append writes into a page, by every instruction set: an entry's bytes are its own
-// token's, also where the numbers are odd. The codes' accuracy is test_ops.c's.
+// The bytes that KV append writes into a page, by every instruction set: an entry's bytes depend on
+// its own token alone, also for unusual numbers. test_ops.c tests the codes' accuracy.
 #include "check.h"
 
 #include <stdlib.h>

@@ -1,6 +1,5 @@
-// Packing at create: whatever slices and threads do, the packed bytes are those of one pass over
-// each matrix, every byte of a matrix is fetched once, and a fetch that fails leaves nothing
-// behind.
+// Packing at create: with any slices and threads the packed bytes are those of one pass over each
+// matrix. Every byte of a matrix is fetched once, and a failed fetch leaves nothing behind.
 // label: threads
 #define _GNU_SOURCE 1
 #include "check.h"

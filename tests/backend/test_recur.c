@@ -1,6 +1,6 @@
-// A model with recurrent, full and windowed layers through the backend's interface: what a row
-// gives depends on its sequence alone, states pass from chunk to chunk and from page to page, and
-// hidden rows are what the vocabulary's product reads.
+// A model with recurrent, full and windowed layers through the backend's interface. A row's result
+// depends on its sequence alone. States pass from chunk to chunk and from page to page. The
+// vocabulary's product reads the hidden rows.
 // label: threads
 #include <math.h>
 #include <stdlib.h>

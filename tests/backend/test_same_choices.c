@@ -1,7 +1,7 @@
 // A million random choices: the same logits and the same description give the same token on every
-// backend, and a part of them that of the plain loops. Rows of `variants` are all that is known of
-// a backend here: batches go in, tokens come out. The logits are the rows of an embedding, which
-// the plan copies.
+// backend. A part of them is also compared with the plain loops. The rows of `variants` are the
+// only knowledge of a backend here: batches go in, tokens come out. The logits are the rows of an
+// embedding, which the plan copies.
 // label: threads no-address
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-// The JSON reader: what it accepts, what it refuses and where, and that it reads what jansson does.
+// The JSON reader: accepted texts, refused texts with the place of the fault, and the same values
+// as jansson.
 #include <float.h>
 #include <jansson.h>
 #include <locale.h>

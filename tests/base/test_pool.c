@@ -1,6 +1,6 @@
-// The thread pool: every item exactly once, late helpers harmless, results visible to the caller,
-// shares and who takes from them. Meant to be run under the thread sanitizer too. Waits that could
-// hang end by alarm.
+// The thread pool: every item runs exactly once, late helpers are harmless, and results are visible
+// to the caller. Threads take from each other's shares as specified. Meant to be run under the
+// thread sanitizer too. Waits that could hang end by alarm.
 // label: threads
 #define _GNU_SOURCE 1
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-# Manual pages and completions: man and the shells can read them. That every option is in them is
-# tests/app/test_options.c's.
+# Manual pages and completions: man and the shells can read them. tests/app/test_options.c tests that
+# every option is in them.
 . "$(dirname "$0")/lib.sh"
 
 commands=$("$BIN" --help | sed -n 's/^  \([a-z]*\) .*/\1/p')

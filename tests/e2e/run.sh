@@ -1,4 +1,4 @@
-# `runnel run`: where prompts come from, what goes to stdout and stderr, the JSON object, stops.
+# `runnel run`: the sources of prompts, the output on stdout and stderr, the JSON object, stops.
 # label: address
 . "$(dirname "$0")/lib.sh"
 

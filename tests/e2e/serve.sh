@@ -1,5 +1,5 @@
-# `runnel serve` as a user sees it: what it prints, the line to paste, how it ends, and what it says to
-# each mistake. HTTP itself is tested elsewhere.
+# `runnel serve` as a user sees it: its output, the line to paste, its end, and its message for each
+# mistake. HTTP itself is tested elsewhere.
 # label: address
 . "$(dirname "$0")/lib.sh"
 

@@ -1,5 +1,5 @@
-# Speculation: what its options refuse, and that the text never depends on it, whoever drafts and however
-# much. What clients of the server see of it is in tests/npm/metrics.mjs.
+# Speculation: its options and their refusals. The text depends neither on the drafter nor on the length
+# of drafts. tests/npm/metrics.mjs tests the view of the server's clients.
 . "$(dirname "$0")/lib.sh"
 runner=(timeout 60) # a server that is not refused would not end
 draft=$MODELS/tale-1m-f16.gguf

@@ -1,5 +1,5 @@
-// Models, requests, and engines on the fake backend beside the same ones on the CPU's, for tests of
-// steps in flight and of faults. The texts of the CPU's plain engine are what all others must give.
+// Models, requests, and engines on the fake backend beside the same engines on the CPU's, for tests
+// of steps in flight and of faults. All engines must give the texts of the CPU's plain engine.
 #ifndef RN_TESTS_FLIGHT_WORLD_H
 #define RN_TESTS_FLIGHT_WORLD_H
 

@@ -1,8 +1,8 @@
-// A world for the page manager: a backend whose pages hold, in each slot, a hash of the salt and
-// all tokens up to that position (a recurrent page: of the last position evaluated), and tables
-// that know their tokens. After each operation every slot that a table needs must hold its own
-// history, so a wrong copy, hit, eviction or shared write is seen. Clears and copies are applied by
-// world_run only, as the engine does, with the bytes that have memory counted.
+// A world for the page manager: a backend with hashes in its pages, and tables that know their
+// tokens. Each slot holds a hash of the salt and all tokens up to its position (a recurrent page:
+// of the last position evaluated). After each operation every slot that a table needs must hold its
+// own history, so a wrong copy, hit, eviction or shared write is seen. Only world_run applies
+// clears and copies, as in the engine, and counts the bytes that have memory.
 #ifndef RN_TESTS_KV_WORLD_H
 #define RN_TESTS_KV_WORLD_H
 

@@ -1,5 +1,5 @@
-// The ways in which an engine can draft, and requests that are run in each of them: the text is the
-// one that nothing was drafted for, and drafts were really verified. For test_speculation*.c.
+// The ways in which an engine can draft, and requests that run in each of them. The text must be
+// that of a run without drafts, and drafts must have been verified. For test_speculation*.c.
 #ifndef RN_TESTS_SPECULATION_WAYS_H
 #define RN_TESTS_SPECULATION_WAYS_H
 

@@ -1,5 +1,5 @@
-// Choosing under a constraint: the mask against a naive definition, where the constraint stands,
-// and which constraints are refused.
+// Choosing under a constraint: the mask against a naive definition, the constraint's place in the
+// order of steps, and constraints that are refused.
 #define VOCAB 203
 #include "engine/choice/choice.h"
 

@@ -1,5 +1,5 @@
-// Drafts where a step ends otherwise than by a token: the text, the constraint and the rows of the
-// batch are what they are without drafts.
+// Drafts where a step does not end with a token: the text, the constraint and the rows of the batch
+// are the same as without drafts.
 #include "bare_engine.h"
 #include "recurrent_model.h"
 #include "streams.h"

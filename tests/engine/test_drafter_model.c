@@ -1,6 +1,6 @@
-// The draft model as a drafter: what it drafts is what it would say after the sequence's tokens,
-// whatever was drafted, refused, forgotten or evicted before. Its pages' invariants are tested
-// after every call.
+// The draft model as a drafter: a draft is the model's own continuation of the sequence's tokens,
+// after any drafts, refusals, forgotten or evicted pages. Its pages' invariants are tested after
+// every call.
 #include "drafter_world.h"
 
 enum { N_TOKENS = 400 };

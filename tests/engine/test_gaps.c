@@ -1,7 +1,7 @@
-// Time as the engine sees it, with a clock of the test's own: a backend whose steps take what a
-// table says, so that gaps and deadlines are exact. With a bound on the gap a long prompt does not
-// stop the streams that run; deadlines end requests that wait and requests that run; each gap has
-// the cause that the script of its steps gave it.
+// Time as the engine sees it, with the test's own clock and a backend whose step times are a table,
+// so that gaps and deadlines are exact. With a bound on the gap a long prompt does not stop running
+// streams. Deadlines end waiting and running requests. Each gap has the cause that the script of
+// its steps gave it.
 #include <math.h>
 
 #include "bare_engine.h"

@@ -1,5 +1,5 @@
-// Pages: who holds them, what they cost, what the next run must clear and copy; and that the
-// checker sees each invariant broken.
+// Pages: their holders, their cost, and the clears and copies of the next run. The checker sees
+// each broken invariant.
 #include "kv_world.h"
 
 static const struct kv_config full_only = {.n_group = 1,

@@ -1,5 +1,5 @@
 // Log-probabilities of one row of logits against sums in long double by the C library, and against
-// a sort for the order; rows with what is not finite.
+// a sort for the order. Also rows with values that are not finite.
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,4 @@
-// The prefix cache: what a hit finds and what it must not find, what is stored once, what goes
-// first.
+// The prefix cache: hits and misses, blocks that are stored once, and the order of eviction.
 #include "kv_world.h"
 
 static const struct kv_config large_full = {.n_group = 1,

@@ -1,6 +1,6 @@
-// A model with recurrent layers, a window and full attention in mixes: states are carried from
-// block to block, found as checkpoints by equal prefixes, recomputed after a preemption, and none
-// of it shows in the tokens. The engine's invariants are tested after every step.
+// A model with recurrent layers, a window and full attention in mixes. States are carried from
+// block to block, found as checkpoints by equal prefixes, and recomputed after a preemption. The
+// tokens do not change. The engine's invariants are tested after every step.
 // label: threads async
 #include "bare_engine.h"
 #include "engine/door/driver.h"

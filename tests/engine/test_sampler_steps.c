@@ -1,5 +1,5 @@
-// The steps of the sampling table, one by one and as a chain, against slow definitions; what holds
-// at the edges of their parameters; and that nothing stays behind after a choice.
+// The steps of the sampling table, one by one and as a chain, against slow definitions. Also the
+// edges of their parameters, and that a choice leaves nothing behind for the next one.
 #include <float.h>
 #include <stdlib.h>
 

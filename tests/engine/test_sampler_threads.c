@@ -1,5 +1,5 @@
 // Choices on several threads at once, each with scratch of its own, over the same logits, history
-// and parameters: they are what one thread chooses.
+// and parameters. They are the choices of a single thread.
 // label: threads
 #include <pthread.h>
 

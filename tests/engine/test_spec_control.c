@@ -1,5 +1,5 @@
-// The controller of drafts: single choices against all there are, and runs on simulated machines
-// (spec_world.h). Chance is repeatable, and no figure depends on the machine that runs it.
+// The controller of drafts: single choices against all possible ones, and runs on simulated
+// machines (spec_world.h). Chance is repeatable, and no figure depends on the machine that runs it.
 #define RANDOM_SEED 88172645463325252u
 
 #include "check.h"

@@ -1,5 +1,5 @@
-// The index of a text and the ring of recent texts, against plain searches of all places: what is
-// found is the longest past that agrees, and texts of another salt have no part in it.
+// The index of a text and the ring of recent texts, against plain searches of all places. The
+// result is the longest past that agrees, and never comes from texts of another salt.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// vocab_load: what GGUF keys and the files of a folder make of a tokenizer and a chat template.
+// vocab_load: the tokenizer and the chat template from GGUF keys and from the files of a folder.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

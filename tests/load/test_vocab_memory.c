@@ -1,4 +1,4 @@
-// What a vocabulary can make us allocate, however its file was made: at most 64 MB.
+// The most memory that any vocabulary file can make us allocate: 64 MB.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

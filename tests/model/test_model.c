@@ -1,5 +1,5 @@
 // Models that a file describes wrongly are refused with the key or tensor and its value. Cases are
-// made from a sound file by changing bytes of its header.
+// made from a valid file by changing bytes of its header.
 #define _GNU_SOURCE 1 // memmem
 #include "model/model.h"
 

@@ -1,5 +1,5 @@
-// Encoding: what comes back differs by no more than the format must lose, whatever the values; the
-// search beats plain rounding; NaN, infinities and values out of range do what the header says.
+// Encoding: for any values the round trip loses no more than the format must lose. The search beats
+// plain rounding. NaN, infinities and values out of range are treated as the header says.
 //
 // Notation: a step is the distance of two levels when they are spread over the span's values, the
 // span's range / (levels - 1) with a minimum, the largest magnitude / half the levels without.

@@ -1,4 +1,4 @@
-// Formats: the table is sound, and every block format decodes hand-made blocks as GGUF defines
+// Formats: the table is valid, and every block format decodes hand-made blocks as GGUF defines
 // them. Blocks are built from their bytes here, not through the structs under test.
 #include "check.h"
 

@@ -1,6 +1,6 @@
-// Several choices of one prompt, and embeddings, through the public interface: choices share the
-// prompt and differ in their draws; an embedding is the last hidden state, or the mean of all, the
-// same bits however the prompt was cut and whatever ran beside it.
+// Several choices of one prompt, and embeddings, through the public interface. Choices share the
+// prompt and differ in their draws. An embedding is the last hidden state, or the mean of all. Its
+// bits do not depend on the cuts of the prompt or on other requests.
 // label: async
 #include <math.h>
 

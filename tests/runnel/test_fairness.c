@@ -1,5 +1,5 @@
-// Who goes first, through the public interface: priorities, users' shares, age; bounds on the
-// queue; what pausing, cancelling and a shortage of pages do to the others.
+// The order of requests, through the public interface: priorities, users' shares, age; bounds on
+// the queue; the effect of pausing, cancelling and a shortage of pages on other requests.
 // label: async
 #include "streams.h"
 #include "tale.h"

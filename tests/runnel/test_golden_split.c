@@ -1,5 +1,5 @@
-// A model in several files is the same model: a split GGUF opened by any of its parts, and a folder
-// with two shards, give the bits that one file gives.
+// A model in several files is the same model. A split GGUF opened by any of its parts, and a folder
+// with two shards, give the bits of a single file.
 #include "gguf_copy.h"
 #include "golden.h"
 

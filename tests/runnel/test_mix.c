@@ -1,6 +1,6 @@
-// Random requests give the same tokens, text, vectors and logits alone and in any mix with others:
-// with each KV type, with pages so few that sequences are preempted, with and without the prefix
-// cache, cancelled, paused, on one and two threads. The by-hand form is mix_long.c.
+// Random requests give the same tokens, text, vectors and logits alone and in any mix with others.
+// Mixes have each KV type, so few pages that sequences are preempted, the prefix cache or none,
+// cancels, pauses, and one or two threads. The by-hand form is mix_long.c.
 // label: threads async no-address
 #include "mix.h"
 #include "tale.h"

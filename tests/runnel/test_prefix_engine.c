@@ -1,6 +1,7 @@
-// Requests that begin alike, through the public interface: a shared prefix is computed once and
-// stored once, whether they come one after the other or all at once; salts part them; tokens are
-// those of a run without a cache; what is cached can be forgotten, and makes room when it must.
+// Requests with equal prefixes, through the public interface. A shared prefix is computed once and
+// stored once, whether the requests come one after the other or all at once. Salts separate them.
+// Tokens are those of a run without a cache. Cached pages can be forgotten, and make room when they
+// must.
 // label: async
 #include "streams.h"
 #include "tale.h"

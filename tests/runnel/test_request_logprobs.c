@@ -1,6 +1,7 @@
-// Logprobs of requests, through the public interface: they are those of the raw logits, which a
-// second request over the same tokens listens to, whatever the sampling, the choices, preemptions,
-// prefix hits and neighbours. That they are equal to the bit in any company is tests/mix.h's.
+// Logprobs of requests, through the public interface. They are those of the raw logits, which a
+// second request over the same tokens listens to. They do not depend on sampling, choices,
+// preemptions, prefix hits or neighbours. tests/mix.h tests that they are equal to the bit beside
+// any other requests.
 // label: threads async
 #include <math.h>
 #include <time.h>

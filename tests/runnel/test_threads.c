@@ -1,5 +1,5 @@
-// The engine's own thread under load: submitters, cancellers, a reader and a watcher at once. What
-// comes out is what single runs give, every choice ends exactly once, and nothing is left behind.
+// The engine's own thread under load: submitters, cancellers, a reader and a watcher at once. The
+// results are those of single runs, every choice ends exactly once, and nothing is left behind.
 // label: threads async
 #include <math.h>
 #include <poll.h>

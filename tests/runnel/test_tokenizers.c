@@ -1,6 +1,6 @@
-// Vocabularies of real files against what the reference tokenizers gave for them, through the
-// public interface: ids and text, case by case, from GGUF and from folders; and what must hold for
-// any text at all.
+// Vocabularies of real files against the results of the reference tokenizers, through the public
+// interface: ids and text, case by case, from GGUF and from folders. Also properties that must hold
+// for any text.
 // label: no-address
 #include <utf8proc.h>
 

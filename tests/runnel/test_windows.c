@@ -1,7 +1,7 @@
-// Models with sliding windows in mixes: a window's pages are given back when no later position can
-// see them, prefixes are found where the window's part of them is still there, and none of it shows
-// in the tokens. The reference models' windows are shorter than a page; here they also run with
-// windows that span several, which the file's own number is overwritten with.
+// Models with sliding windows in mixes. A window's pages are given back when no later position can
+// see them. Prefixes are found where the window's part of them is still there. The tokens do not
+// change. The reference models' windows are shorter than a page; here the file's number is also
+// overwritten with windows that span several pages.
 // label: async no-address
 #include "data_file.h"
 #include "mix.h"

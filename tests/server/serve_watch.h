@@ -1,5 +1,5 @@
-// What tests of a running server look at: its counters, and streams without what differs between
-// two runs.
+// Views of a running server for tests: its counters, and streams without the parts that differ
+// between two runs.
 #ifndef RN_TESTS_SERVER_SERVE_WATCH_H
 #define RN_TESTS_SERVER_SERVE_WATCH_H
 

@@ -1,7 +1,6 @@
 // Every allocation between a parsed body and the last byte of its answer is made to fail once, for
-// Anthropic's messages and OpenAI's responses: the call is refused with 503, or its answer is
-// marked as failed, or it is the one that it would have been; nothing leaks (a leak is seen by
-// count).
+// Anthropic's messages and OpenAI's responses. The call is refused with 503, or its answer is
+// marked as failed, or the answer is unchanged. Nothing leaks (a leak is seen by count).
 #include "answer_world.h"
 
 #include "failing_malloc.h"

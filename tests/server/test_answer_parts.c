@@ -1,5 +1,5 @@
-// Answers: what the formats in use are taken apart into, and that this never depends on how a
-// text is cut, never loses anything, and never gives calls to those who brought no tools.
+// Answers: the parts of the formats in use. The parts never depend on how a text is cut, no text is
+// lost, and requests without tools never get calls.
 #include "check.h"
 
 #include <jansson.h>

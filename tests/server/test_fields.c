@@ -1,4 +1,4 @@
-// Readers of single fields: what they take, what they refuse, and what the refusal says. And the
+// Readers of single fields: accepted values, refused values, and the text of the refusal. Also the
 // path at which broken JSON text goes wrong.
 // label: memory
 #include "fields.h"

@@ -1,5 +1,5 @@
-// What all APIs have in common beyond their writers: the limits of prompts, the sums in `timings`,
-// and what happens to requests that cannot run or may not run on.
+// The common parts of all APIs, without their writers: the limits of prompts, the sums in
+// `timings`, and requests that cannot run or may not continue.
 // label: threads
 #include <jansson.h>
 #include <math.h>

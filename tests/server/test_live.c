@@ -1,4 +1,4 @@
-// The live view: what it keeps of streams, and its JSON, from engine states made by hand.
+// The live view: its record of streams, and its JSON, from engine states made by hand.
 // label: memory
 #include <jansson.h>
 #include <math.h>

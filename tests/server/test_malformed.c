@@ -1,6 +1,6 @@
-// Bytes that are no HTTP, or HTTP that two readers could take for different things: each connection
-// gets a 4xx or its end, never a second answer that it did not ask for, and the others go on. And
-// senders that trickle are cut off by deadlines that they cannot move.
+// Bytes that are no HTTP, or HTTP that two readers could take for different things. Each connection
+// gets a 4xx or its end, never a second answer that it did not ask for, and other connections
+// continue. Senders that trickle are cut off by deadlines that they cannot move.
 // label: threads
 #include "helpers.h"
 #include "serve.h"

@@ -1,5 +1,5 @@
-// /v1/chat/completions: which conversations are taken and what templates see of them; what a stream
-// and a whole answer are made of, and that they say the same.
+// /v1/chat/completions: accepted conversations and the templates' view of them; the contents of
+// streams and whole answers, which must agree.
 // label: memory
 #define _GNU_SOURCE // memmem, asprintf
 #define RANDOM_SEED 41

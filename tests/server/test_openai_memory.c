@@ -1,5 +1,5 @@
-// Every allocation of OpenAI's prepare handlers and writers is made to fail once: the call is
-// refused with 503 or knows that its answer is lost, nothing leaks, and the next call works.
+// Every allocation of OpenAI's prepare handlers and writers is made to fail once. The call is
+// refused with 503 or knows that its answer is lost. Nothing leaks, and the next call works.
 #define _GNU_SOURCE // memmem, asprintf
 #define RANDOM_SEED 53
 #include "openai_world.h"

@@ -1,6 +1,5 @@
-// Every generation field of every family, walked from the tables themselves: whatever JSON stands
-// in a field, it is either taken, and then in its declared range, or refused by its name with a
-// 4xx.
+// Every generation field of every family, walked from the tables themselves. For any JSON value,
+// the field is either accepted, and then in its declared range, or refused by its name with a 4xx.
 #include "params.h"
 
 #include <math.h>

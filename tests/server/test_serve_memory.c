@@ -1,6 +1,7 @@
-// Allocations of a running server, on all of its threads, are made to fail one after the other: the
-// request gets a 503, an error at its stream's end or a closed connection, or does without; what is
-// answered is right and has its head; nothing leaks or stays counted, and the next request works.
+// Allocations of a running server, on all of its threads, are made to fail one after the other. The
+// request gets a 503, an error at its stream's end or a closed connection, or does without.
+// Complete answers are right and have their head. Nothing leaks or stays counted, and the next
+// request works.
 #include <jansson.h>
 #include <stdatomic.h>
 

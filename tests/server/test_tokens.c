@@ -1,5 +1,5 @@
-// /tokenize, /detokenize and /apply-template: the forms of both peers, and what is refused. The
-// model's vocabulary is of bytes, so half a character is a token.
+// /tokenize, /detokenize and /apply-template: the forms of both peers, and refusals. The model's
+// vocabulary is of bytes, so half a character is a token.
 #include "served.h"
 
 #include <stdio.h>

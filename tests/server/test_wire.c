@@ -1,7 +1,6 @@
-// HTTP/1.1 as it is on the wire: what is refused and how, what is taken, and that the answers to a
-// connection's requests are in step with them. Each refusal is one answer whose body is JSON and
-// whose length is right. Rows of a table are sent at once and judged each; all that are wrong are
-// told.
+// HTTP/1.1 on the wire: accepted and refused requests, and answers in the order of a connection's
+// requests. Each refusal is one answer whose body is JSON and whose length is right. Rows of a
+// table are sent at once and checked one by one; all faults are reported.
 // label: threads
 #define _GNU_SOURCE 1 // syscall
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // SentencePiece vocabularies: merging by score and by rank against the definition, on words that
-// may be cut and on words that may not, and what becomes of characters that are no token.
+// may be cut and on words that may not. Also characters that are no token.
 #include "check.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-// Small vocabularies made by hand: special tokens, BOS and EOS, decoding, and files that lie.
+// Small vocabularies made by hand: special tokens, BOS and EOS, decoding, and files with wrong
+// values.
 // label: memory
 #include <setjmp.h>
 #include <stdarg.h>

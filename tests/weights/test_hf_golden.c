@@ -1,6 +1,6 @@
-// The reference models as folders and as GGUF files, which a converter made of them: the metadata
-// that both have are equal, and so are all tensors, name by name and byte by byte, save the rows of
-// q and k where GGUF permutes them.
+// The reference models as folders and as GGUF files, which a converter made of them. Their common
+// metadata are equal, and so are all tensors, name by name and byte by byte. Exceptions are the
+// rows of q and k where GGUF permutes them.
 // label: memory
 #include "golden_folder.h"
 #include "model/model.h"

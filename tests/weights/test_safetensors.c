@@ -1,5 +1,5 @@
-// Safetensors files and their index: what a good one gives, and how each kind of bad one is
-// refused, by file, tensor and value.
+// Safetensors files and their index: the contents of a good file, and the refusal of each kind of
+// bad one, by file, tensor and value.
 // label: memory
 #include "check.h"
 

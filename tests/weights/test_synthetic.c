@@ -1,5 +1,5 @@
-// Synthetic models: sizes are those of the models they are named after, mixes give the formats they
-// promise, values are sane and the same each time, and what is unknown is named.
+// Synthetic models: sizes are those of the models they are named after, and mixes give the formats
+// they promise. Values are plausible and the same each time, and unknown names are reported.
 #include "weights/synthetic.h"
 
 #include <math.h>
