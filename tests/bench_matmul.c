@@ -162,7 +162,7 @@ static void kernel_print(const struct matmul_kernel *kernel, const char *isa,
     printf("\n");
 }
 
-// What a plain read of the buffer reaches.
+// The rate of a plain read of the buffer.
 static double read_rate(const struct cpu_ops *ops, const struct region *buffer, int64_t ahead) {
     volatile uint64_t sink = 0;
     double best = 0;

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-extern _Atomic long fail_at;      // allocations until the one that fails; below 0: none does
+extern _Atomic long fail_at;      // allocations before the failing one; below 0: none fails
 extern _Atomic long live;         // blocks that are not freed yet
 extern _Thread_local bool spared; // allocations of this thread never fail
 

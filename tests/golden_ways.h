@@ -34,8 +34,8 @@ static inline bool golden_check_way(const struct golden *g, const rn_engine_opti
     return true;
 }
 
-// Every instruction set with every chunk; of n sets that are here, neighbours differ in threads and
-// KV types, and of four chunks each set has all pairs of those two.
+// Every instruction set runs with every chunk. Neighbouring sets differ in threads and KV types,
+// and each set has all pairs of those two over four chunks.
 static inline void golden_check_ways(const struct golden *g) {
     static const char *const isas[] = {"scalar", "avx2", "avxvnni", "avx512", "neon"};
     static const int chunks[GOLDEN_CHUNKS] = {512, 7, 16, 1};

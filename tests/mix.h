@@ -20,7 +20,7 @@
 
 // ---------------------------------------------------------------- a run of a request
 
-// What one run of a request has so far.
+// The results of one run of a request so far.
 struct mix_live {
     const struct mix_case *of;
     uint64_t id;
@@ -350,8 +350,8 @@ static inline void mix_draw_options(struct mix *mix, struct mix_random *r) {
 #endif
 }
 
-// What is due at this step: arrivals, cancels, pauses. Returns the requests without a last event
-// that a step could get on with.
+// Does the arrivals, cancels and pauses of this step. Returns the requests without a last event
+// that a step could advance.
 static inline int mix_act(struct mix *mix, int step) {
     int n_active = 0;
     if (mix->forget_every && step % mix->forget_every == 0) rn_engine_forget_prefixes(mix->engine);
@@ -426,7 +426,7 @@ static inline void mix_follow(struct mix *mix, struct mix_totals *totals) {
 }
 #endif
 
-// What requests were told of their drafts adds up to what the engine counted.
+// The draft figures of all requests add up to the engine's.
 static inline void mix_check_drafts(const struct mix *mix, const rn_engine_stats *s,
                                     struct mix_totals *totals) {
     uint64_t drafts = 0, tokens = 0, accepted = 0, placed = 0;

@@ -121,7 +121,7 @@ static inline void feed_outs(struct parity_feed *f, bool most) {
     if (f->plan->hidden == PLAN_NONE || feed_below(f, 3) == 0) batch->n_logits = batch->n_out;
 }
 
-// The second sequence goes on where the first one is, in copies of what can be seen.
+// The second sequence continues where the first one is, in copies of the visible pages.
 static inline void feed_fork(struct parity_feed *f) {
     const struct parity_seq *from = &f->seq[0];
     struct parity_seq *to = &f->seq[1];
@@ -172,7 +172,7 @@ static inline bool feed_next(struct parity_feed *f) {
     return true;
 }
 
-// What the batch points to is another's from now on.
+// Spoils the batch's arrays: the backend may not read them any more.
 static inline void feed_spoil(struct parity_feed *f) {
     memset(f->token, 0xff, sizeof f->token);
     memset(f->pos, 0xff, sizeof f->pos);

@@ -6,7 +6,7 @@
 //   layer 0, 3   x += down(recur(in(norm x), decay(norm x)))
 //   layer 1, 2   x += out(attention(q, k, v of norm x)), layer 2 with a window
 //
-// The last layer's product and what follows work on the out rows. Everything is in the plan's
+// The last layer's product and all later ops work on the out rows. Everything is in the plan's
 // arena: recurrent_model_deinit frees all of it.
 #ifndef RN_TESTS_RECURRENT_MODEL_H
 #define RN_TESTS_RECURRENT_MODEL_H
@@ -205,7 +205,7 @@ static inline void recurrent_plan(struct recurrent_builder *b) {
     plan->hidden = h_out;
 }
 
-// What the engine asks for; the plan is written without it.
+// The facts that the engine asks for; the plan is written without them.
 static inline struct hparams recurrent_hparams(int n_vocab) {
     return (struct hparams){.n_layer = RECURRENT_LAYERS,
                             .n_ctx = RECURRENT_CTX,

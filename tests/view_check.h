@@ -5,7 +5,7 @@
 
 #include "runnel.h"
 
-// With steps in flight one that has just ended holds its pages until they have landed.
+// With steps in flight, a stream that has just ended holds its pages until they have landed.
 #ifdef TEST_ASYNC
 static bool view_in_flight = true;
 #else

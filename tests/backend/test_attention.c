@@ -307,7 +307,7 @@ static void stage_backend(struct stage *s, const char *variant, int threads, enu
                                           .n_pages = {(uint32_t)n_pages}};
     here_create(&s->here, &s->plan, &config, threads);
     struct cpu_backend *b = (struct cpu_backend *)s->here.backend;
-    rng_state = 99; // the same pages whoever runs
+    rng_state = 99; // the same pages for every run
     heads_fill(b->kv[0].base, b->page_bytes[0] * (uint64_t)n_pages, type, s->shape.dim,
                s->shape.dim);
 }

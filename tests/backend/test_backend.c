@@ -788,7 +788,7 @@ static void results_have_the_time_of_each_stage_while_the_profile_is_on(void **s
     free(logits);
 }
 
-// A clock that goes on by 5 whenever it is read.
+// A clock that advances by 5 whenever it is read.
 static uint64_t count_now(void *ctx) { return *(uint64_t *)ctx += 5; }
 
 static void a_step_is_timed_by_the_clock_that_was_lent(void **state) {

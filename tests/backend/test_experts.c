@@ -16,7 +16,7 @@ enum { GATE_EXPS, UP_EXPS, DOWN_EXPS, GATE_BIAS, UP_BIAS, DOWN_BIAS, EMBED_W, RO
 
 struct fixture {
     struct plan plan;
-    float *values[MAX_WEIGHTS]; // [rows * cols * experts], what the format stands for
+    float *values[MAX_WEIGHTS]; // [rows * cols * experts], the decoded values
     void *data[MAX_WEIGHTS];
     const void *expert[MAX_WEIGHTS][EXPERTS];
     bool bias, normalize;

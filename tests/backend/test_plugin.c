@@ -86,7 +86,7 @@ static void a_plugin_is_found_by_its_path(void **state) {
     snprintf(path, sizeof path, "%s/runnel_good.so", w->here.path[0]);
     check(find(w, path, &none) == RN_OK, "%s", w->err.message);
     assert_string_equal(w->cls->name, "good");
-    snprintf(path, sizeof path, "%s/runnel_misnamed.so", w->here.path[0]); // nobody named a name
+    snprintf(path, sizeof path, "%s/runnel_misnamed.so", w->here.path[0]); // no name was given
     check(find(w, path, &none) == RN_OK, "%s", w->err.message);
 }
 

@@ -135,7 +135,7 @@ static void wish_fill(struct wish *wish, const struct size *size) {
     const double share = uniform();
     wish->choice.allowed = wish->allowed;
     for (size_t i = 0; i < token_set_words(size->n_vocab); i++) {
-        wish->allowed[i] = below(3) ? UINT64_MAX : 0; // bits behind the vocabulary are nobody's
+        wish->allowed[i] = below(3) ? UINT64_MAX : 0; // bits behind the vocabulary mean nothing
         for (int bit = 0; bit < 64 && below(2); bit++)
             if (uniform() < share) wish->allowed[i] ^= UINT64_C(1) << bit;
     }

@@ -37,7 +37,7 @@ done
 refused 2 "name a shell" completions
 refused 2 "'tcsh' is not one of bash, zsh and fish" completions tcsh
 
-# completed WORD...: what bash offers for the last word, sorted.
+# completed WORD...: bash's completions of the last word, sorted.
 # shellcheck disable=SC2016  # the inner shell expands
 completed() {
     bash -c '. ./complete.bash

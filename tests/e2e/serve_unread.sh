@@ -64,7 +64,7 @@ ends() {
     expect "$what: it ends soon" [ $((SECONDS - begin)) -le 15 ]
 }
 
-# healthy WHAT COUNT: so many calls are answered, and quickly.
+# healthy WHAT COUNT: this many calls are answered, and quickly.
 healthy() {
     local answers longest
     # shellcheck disable=SC2154  # the test runner sets ASKS

@@ -73,7 +73,7 @@ static inline rn_engine *world_engine(const struct backend_class *cls, const rn_
     return engine;
 }
 
-// What the requests give alone on the CPU: into want, one stream for each choice.
+// The results of the requests alone on the CPU: into want, one stream for each choice.
 static inline void world_alone(const rn_model *model, const rn_request *request, int n) {
     int at = 0;
     for (int i = 0; i < n; i++) {

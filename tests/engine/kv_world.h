@@ -121,7 +121,7 @@ static inline uint64_t world_salt(const struct world_table *t) {
     return h;
 }
 
-// What the slot holds once the ops that wait are done.
+// The slot's contents after the pending ops.
 static inline uint64_t world_slot(const struct world *w, int g, uint32_t page, int slot) {
     for (int i = w->kv->n_op; i-- > 0;) {
         if (w->kv->op[i].group != g || w->kv->op[i].page != page) continue;
@@ -207,7 +207,7 @@ struct world_left {
     int64_t bytes, pages[PLAN_MAX_KV_GROUPS], ops;
 };
 
-// What nobody holds once the table has given back what it does not see any more.
+// The pages that no table holds once this table has given back the pages that it no longer sees.
 static inline struct world_left world_left(const struct world *w, const struct world_table *t) {
     struct world_left left = {.bytes = (int64_t)w->config.budget,
                               .ops = w->kv->max_op - w->kv->n_op};

@@ -38,7 +38,7 @@ static void script_rollback(void *ctx, int choice, int n_tokens) {
     ((struct script *)ctx)->at -= n_tokens;
 }
 
-// What the script says next; data is the request's.
+// The script's next tokens; data is the request's.
 static int script_draft(void *ctx, void *data, int choice, const int32_t *token, int n_token,
                         int32_t *out, int most) {
     (void)ctx;
@@ -82,8 +82,8 @@ static void script_run(const rn_model *model, struct script *script, rn_request 
     rn_engine_destroy(engine);
 }
 
-// What was held back for a stop string comes with the error, and what was certain before it in the
-// same step is still there.
+// Text held back for a stop string comes with the error, and earlier certain text of the same step
+// is still there.
 static void text_before_a_dead_end_is_what_it_is_without_drafts(void **state) {
     (void)state;
     rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
@@ -161,8 +161,8 @@ static int wrong_draft(void *ctx, void *data, int choice, const int32_t *token, 
     return most;
 }
 
-// Refused drafts of a recurrent model leave rows to evaluate again; who comes then, or comes back
-// from a pause, finds room in the batch nevertheless.
+// Refused drafts of a recurrent model leave rows to evaluate again; a sequence that comes then, or
+// returns from a pause, still finds room in the batch.
 static void rows_again_leave_everybody_a_row(void **state) {
     (void)state;
     enum { N_VOCAB = 512, N_SEQS = 4, N_TOKENS = 60 };

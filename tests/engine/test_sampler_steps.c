@@ -35,8 +35,8 @@ static void scene_logits(struct scene *scene) {
     scene->logits[below(VOCAB)] = 0.25f; // one is a candidate
 }
 
-// Now and then a constraint, from one that leaves few tokens to one that leaves most; the token
-// that scene_logits made a candidate stays one.
+// Now and then a constraint, which leaves few tokens or most; the token that scene_logits made a
+// candidate stays one.
 static void scene_mask(struct scene *scene) {
     const double share = uniform();
     scene->view.allowed = below(3) ? NULL : scene->allowed;

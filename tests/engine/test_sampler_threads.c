@@ -8,7 +8,7 @@
 
 enum { VOCAB = 2000, HISTORY = 200, N_THREADS = 4, N_CHOICES = 60 };
 
-// What all threads read.
+// The input of all threads.
 struct shared {
     float logits[VOCAB];
     int32_t token[HISTORY];

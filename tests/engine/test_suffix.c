@@ -328,7 +328,7 @@ static void texts_and_queries_that_are_too_short_find_nothing(void **state) {
     for (int n = 0; n < 2; n++)
         assert_int_equal(suffix_texts_find(texts, token, n, "", 0, out, 4, &length), 0);
     assert_int_equal(suffix_texts_find(texts, token, 3, "", 0, out, 4, &length), 1);
-    assert_int_equal(length, 2); // what follows is not a part of the past
+    assert_int_equal(length, 2); // later tokens are not a part of the past
     suffix_texts_destroy(texts);
     // a ring too small for any text
     assert_int_equal(suffix_texts_create(8, &texts, NULL), RN_OK);

@@ -1,6 +1,6 @@
-// A stranger's request body: whatever the bytes, a handler that prepares it answers with 200 or 4xx
-// and JSON, or makes a generation whose prompts and parameters the engine would take. No sockets,
-// no engine.
+// An untrusted request body of any bytes. A handler that prepares it answers with 200 or 4xx and
+// JSON, or makes a generation whose prompts and parameters the engine would take. No sockets, no
+// engine.
 //
 // Input: the route's path, a newline, the body. Where the path is none of ours the first byte says
 // which route it is, and all of the input is the body.

@@ -1,5 +1,5 @@
-// A hostile description of a tokenizer and a hostile text, both from the input. What is accepted
-// must hold: ids in range, no plain text becomes a control token, and where nothing is removed or
+// A hostile description of a tokenizer and a hostile text, both from the input. If they are
+// accepted, ids are in range and no plain text becomes a control token. Where nothing is removed or
 // replaced, decode(encode(text)) == text.
 //
 // Input: flags, the model, bytes for bos, eos, unk (signed) and the number of ends, these; the

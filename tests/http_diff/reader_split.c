@@ -1,5 +1,5 @@
-// How the reader splits streams of bytes into requests: streams come on standard input, what the
-// reader makes of each goes to standard output. http_diff.mjs compares that with another parser.
+// The reader's split of byte streams into requests: streams come on standard input, the requests of
+// each go to standard output. http_diff.mjs compares them with another parser.
 //
 //   in   u32 len, u32 seed (0: in one piece; else the seed of the sizes of pieces), the bytes
 //   out  u32 len of what follows; u8 end, u8 state, u16 status, u32 n_requests;

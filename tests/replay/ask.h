@@ -1,6 +1,6 @@
-// One request of the replay: what it asks for and the hash of all that came back. A recipe and a
-// name make a request: prompt, seed and lists are drawn from the name alone.
-// The recipes are part of the record. A change of one changes the recorded hashes.
+// One request of the replay, and the hash of all its results. A recipe and a name make a request:
+// prompt, seed and lists are drawn from the name alone. The recipes are part of the record. A
+// change of one changes the recorded hashes.
 #ifndef RN_TESTS_REPLAY_ASK_H
 #define RN_TESTS_REPLAY_ASK_H
 

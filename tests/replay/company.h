@@ -1,4 +1,4 @@
-// The company in which requests of the replay run: the shape of an engine, and what happens beside
+// The company in which requests of the replay run: the shape of an engine, and the events beside
 // them. No hash depends on it.
 #ifndef RN_TESTS_REPLAY_COMPANY_H
 #define RN_TESTS_REPLAY_COMPANY_H

@@ -11,7 +11,7 @@
 
 enum { MAX_STREAMS = 8, MAX_OUTPUT = 60, MAX_PROMPT = 128 };
 
-// What one choice gave: its tokens' logprobs, in the order of its ids.
+// The results of one choice: its tokens' logprobs, in the order of its ids.
 struct heard {
     struct stream stream;
     rn_logprob logprob[MAX_OUTPUT][1 + RN_MAX_TOP_LOGPROBS];
@@ -88,7 +88,7 @@ static void listen(void *ctx, int position, const float *logits, int n_vocab) {
     r->n_compared++;
 }
 
-// Evaluates the choice's tokens anew, alone, on another engine of the plainest kind.
+// Evaluates the choice's tokens again, alone, on another engine of the plainest kind.
 static void check_heard(const struct heard *h, const rn_request *request) {
     static int32_t token[MAX_PROMPT + MAX_OUTPUT];
     struct stream r;

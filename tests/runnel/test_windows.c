@@ -83,7 +83,7 @@ static void a_window_gives_its_pages_back(void **state) {
         if (held > held_max) held_max = held;
     }
     assert_int_equal(stream.n_ids, 250);
-    // a window of 40 lies in at most 3 blocks; a step of 16 may touch one more
+    // a window of 40 touches at most 3 blocks; a step of 16 may touch one more
     const uint32_t full = (450 + PAGE - 1) / PAGE;
     check(held_max > full && held_max <= full + 4, "%u pages held, full groups hold %u", held_max,
           full);

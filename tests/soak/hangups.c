@@ -1,5 +1,5 @@
-// Streams whose clients hang up after the first bytes, while a few connections that others keep
-// alive live on. Descriptors, connections and memory of the server must be those of before.
+// Streams whose clients hang up after the first bytes, while other clients keep a few connections
+// open. Afterwards descriptors, connections and memory of the server must be as before.
 //   hangups RUNNEL [HANGUPS [CLIENTS]]     by default 100,000 by 16 clients
 // A table; exit status 1 when something is not given back, or the server stops answering.
 #include <sys/epoll.h>

@@ -32,7 +32,7 @@ static void compare_metas(const struct weights *folder, const struct weights *gg
     }
 }
 
-// Row r of the permuted matrix is the folder's row `row_source`: pairs of a head lie side by side.
+// Row r of the permuted matrix is the folder's row `row_source`: pairs of a head are side by side.
 static int64_t row_source(int64_t r, int64_t head_rows) {
     const int64_t at = r % head_rows;
     return r - at + at / 2 + (at % 2 ? head_rows / 2 : 0);

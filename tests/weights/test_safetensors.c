@@ -54,7 +54,7 @@ static void tensors_have_the_files_bytes(void **state) {
 static void metadata_order_and_unknown_types_do_not_matter(void **state) {
     (void)state;
     const struct folder folder = llama_create();
-    // Tensors that nobody needs may be scalars, empty, of five dimensions, or of any type.
+    // Unused tensors may be scalars, empty, of five dimensions, or of any type.
     st_write_raw(&folder, "model.safetensors",
                  "{\"__metadata__\":{\"format\":\"pt\"},"
                  "\"rotary_emb.inv_freq\":{\"data_offsets\":[32,36],\"shape\":[],\"extra\":[{}],"
