@@ -123,8 +123,8 @@ static void no_constraint_is_led_past_the_end(void **state) {
 
 static uint64_t ticking_now(void *ctx) { return *(uint64_t *)ctx += 1000; }
 
-// What a text would have taken without drafts is counted for its own tokens: with the first one in
-// the same step too, but not for those that were chosen behind its end.
+// The time without drafts includes the text's own tokens, even with the first one in the same step.
+// It excludes tokens that were chosen behind its end.
 static void time_without_drafts_is_that_of_the_text(void **state) {
     (void)state;
     rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");

@@ -322,8 +322,8 @@ static void two_steps_that_change_places_are_seen(void **state) {
     sampler_open(&sampler, VOCAB);
     for (int first = 0; first + 1 < STEP_COUNT; first++) {
         const int seen = cases_that_see(&sampler, (enum step)first);
-        // sigma is the model's, so that step commutes with the temperature and with top-k; what is
-        // masked stays so with any bias
+        // sigma is the model's, so that step commutes with the temperature and with top-k; masked
+        // tokens stay masked with any bias
         if (first == STEP_MASK || first == STEP_TEMPERATURE || first == STEP_TOP_N_SIGMA) {
             check(seen == 0, "%s and %s do not commute: %d", names[first], names[first + 1], seen);
         } else {

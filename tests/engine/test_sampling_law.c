@@ -21,7 +21,7 @@ enum {
 struct law {
     const rn_model *model;
     int32_t prompt[LAW_PROMPT];
-    int32_t best[LAW_TEXT][LAW_HISTORIES][LAW_BEST]; // after so many tokens, and that history
+    int32_t best[LAW_TEXT][LAW_HISTORIES][LAW_BEST]; // after this many tokens, and that history
     double p[LAW_TEXT][LAW_HISTORIES][LAW_BEST];
 };
 

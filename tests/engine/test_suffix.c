@@ -105,7 +105,7 @@ static struct suffix_match find_behind(int n_worse) {
     enum { MAX = 4 * 64 + 16 };
     int32_t token[MAX];
     int n = 0;
-    for (int i = 0; i < 4; i++) token[n++] = 10 + i; // 10 11 12 13: what the end repeats
+    for (int i = 0; i < 4; i++) token[n++] = 10 + i; // 10 11 12 13: the tokens that the end repeats
     for (int i = 0; i < n_worse; i++) {
         token[n++] = 1000 + i;
         token[n++] = 12;

@@ -114,7 +114,7 @@ static void merge_take(struct vocab *vocab, struct input *input) {
     vocab->merge[vocab->source.n_merge++] = merge;
 }
 
-// A name or an expression that is known, so that an input need not spell it.
+// A name or an expression that is known, so that an input need not contain it.
 static struct text_span pattern_known(uint8_t number, bool is_name) {
     static const char *const names[] = {"gpt-2",       "llama-bpe",    "qwen2",
                                         "gpt-4o",      "tekken",       "falcon",

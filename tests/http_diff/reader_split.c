@@ -127,7 +127,7 @@ int main(void) {
         buffer_add(&in, NULL, header[0]);
         if (header[0] && fread(in.data, header[0], 1, stdin) != 1) return 1;
         stream_split(in.data, header[0], header[1], &out);
-        // An empty stream ends a batch: what is ready is sent.
+        // An empty stream ends a batch: the results so far are sent.
         if (out.len < 1 << 16 && header[0]) continue;
         if (fwrite(out.data, out.len, 1, stdout) != 1 || fflush(stdout)) return 1;
         out.len = 0;

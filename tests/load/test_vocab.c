@@ -8,7 +8,7 @@
 #include "load/vocab.h"
 #include "model/model.h"
 
-// What a vocabulary became; everything owned.
+// A loaded vocabulary; everything is owned.
 struct loaded {
     rn_status status;
     rn_error err;

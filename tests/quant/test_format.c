@@ -194,7 +194,7 @@ static void q6_k_literal_bytes(void **state) {
     assert_true(out[1] == 2.0f * -32.0f && out[128] == 0.0f);
 }
 
-// What a hand-made block must decode to, element by element.
+// The expected values of a hand-made block, element by element.
 struct expected {
     int element;
     float value;

@@ -171,7 +171,7 @@ enum { RECIPES = sizeof recipes / sizeof recipes[0] };
 
 // ---------------------------------------------------------------- a request
 
-// What one choice has so far.
+// The results of one choice so far.
 struct choice {
     uint64_t hash;
     int32_t ids[ASK_CONTEXT], truth[ASK_CONTEXT]; // truth: of the run before, for drafts

@@ -23,7 +23,7 @@ static void mixes_give_the_tokens_of_alone_runs(void **state) {
     }
     mix_print_totals("tale-1m", &totals);
     assert_int_equal(totals.mismatches, 0);
-    // what the mixes are for did happen
+    // the mixes did show their events
     assert_true(totals.preemptions > 0);
     if (MIX_IS_SHORT) return;
     assert_true(totals.preemptions > totals.mixes);

@@ -65,8 +65,8 @@ static void a_prefix_is_computed_once_by_one_after_the_other(void **state) {
     rn_engine_destroy(engine);
 }
 
-// 32 of them at a time, from a cold cache: those who come together compute the prefix together, and
-// while they run its 24 pages are there once.
+// 32 of them at a time, from a cold cache: requests that come together compute the prefix together,
+// and while they run its 24 pages are there once.
 static void a_prefix_is_computed_and_stored_once_by_many_at_once(void **state) {
     (void)state;
     static int32_t prompt[N_PREFIX + N_TAIL_MAX];

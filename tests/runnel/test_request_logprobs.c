@@ -196,7 +196,7 @@ static void company_does_not_change_them(void **state) {
     rn_engine_destroy(engine);
 }
 
-// The engine's own thread runs ahead of the reader: what was taken stays as it is.
+// The engine's own thread runs ahead of the reader: collected events stay as they are.
 static void they_stay_until_the_next_wait(void **state) {
     (void)state;
     rn_engine *engine =

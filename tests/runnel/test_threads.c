@@ -15,7 +15,7 @@
 
 enum { N_KINDS = 12, MAX_CHOICES = 3, MAX_TEXT = 1024, MAX_PROMPT = 256 };
 
-// A kind of request, and what a run on its own gives.
+// A kind of request, and the results of a run on its own.
 struct kind {
     int32_t prompt[MAX_PROMPT];
     size_t n_prompt;
@@ -497,7 +497,7 @@ static void who_runs_the_steps_is_one_or_the_other(void **state) {
     assert_int_equal(rn_engine_event_fd(engine), -1);
     assert_int_equal(rn_engine_wait(engine, &event, 1, -1), 0);
     rn_engine_stop(engine, true); // was never started
-    // the caller's steps first; what they left is collected from the thread
+    // the caller's steps first; the remaining events are collected from the thread
     struct ticket ticket;
     submit(engine, &ticket, &kinds[4]);
     while (!rn_engine_next_event(engine, &event))

@@ -13,7 +13,7 @@
 
 enum { MAX_IDS = 4096 };
 
-// What a vocabulary made of the texts; the first few failures are printed.
+// The results of a vocabulary on the texts; the first few failures are printed.
 struct tally {
     const char *form;
     int cases, failures;

@@ -242,7 +242,7 @@ static inline size_t pieces_draw(uint64_t *seed, struct piece pieces[PIECES_MAX]
     return n;
 }
 
-// What all pieces of a part say; part TOOL_ARGUMENTS: of all tools, one after the other.
+// The joined text of all pieces of a part; part TOOL_ARGUMENTS: of all tools, one after the other.
 static inline void pieces_join(const struct piece *pieces, size_t n, enum answer_part part,
                                struct jbuf *out) {
     for (size_t i = 0; i < n; i++)

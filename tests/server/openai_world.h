@@ -102,7 +102,7 @@ struct piece {
     const char *text; // NULL: the script's end
 };
 
-// What a choice wrote, and how it ended.
+// The text of a choice, and how it ended.
 struct script {
     struct piece piece[8];
     rn_finish finish;

@@ -67,7 +67,7 @@ static inline bool reply_dechunk(struct reply *reply) {
     return true;
 }
 
-// What the events of a chat stream say, without ids and times; to be freed.
+// The events of a chat stream, without ids and times; to be freed.
 static inline char *stream_text(const char *body) {
     char *text = calloc(1, strlen(body) + 1), *to = text;
     assert_non_null(text);

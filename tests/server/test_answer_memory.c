@@ -51,7 +51,7 @@ static void play(struct call *call) {
     call_fill(call, SIZE_MAX);
 }
 
-// What the I/O thread would have when the answer's first piece comes.
+// The I/O thread's state when the answer's first piece comes.
 static void choice_make(struct generation *generation) {
     generation->choice = calloc(1, sizeof *generation->choice);
     assert_non_null(generation->choice);

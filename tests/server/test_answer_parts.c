@@ -293,7 +293,7 @@ static void harmony_channels(void **state) {
     expect_job(&(struct job){answer_marks_of(HARMONY), true, true, "a<|end|>", 8}, "R(a)");
 }
 
-// What the templates of published models have in them says how their models write.
+// The markup of published models follows from their templates.
 static void templates_tell_the_format(void **state) {
     (void)state;
     static const char *const cases[][3] = {

@@ -56,7 +56,7 @@ struct reader {
     pthread_t thread;
     int fd, pause_ms;
     unsigned lines, next; // next: a number that is at least that of the next line
-    bool whole;           // each line was one that was submitted, in order
+    bool whole;           // each line was submitted, in this order
 };
 
 static void reader_line(struct reader *reader, const char *line, size_t len) {

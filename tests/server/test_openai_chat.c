@@ -38,7 +38,7 @@ static const struct reading readings[] = {
      "[{\"role\":\"assistant\",\"content\":\"No\"}," USER "]", NULL, NULL, true, false},
     {MSGS("{\"role\":\"function\",\"name\":\"f\",\"content\":\"3\"}"),
      "[{\"role\":\"tool\",\"name\":\"f\",\"content\":\"3\"}]", NULL, NULL, true, false},
-    // what templates read besides stays
+    // other members that templates read stay
     {MSGS(SAID(",\"reasoning_content\":\"why\",\"tool_calls\":[]") "," USER),
      "[" SAID(",\"reasoning_content\":\"why\"") "," USER "]", NULL, NULL, true, false},
     // arguments become an object where they are one

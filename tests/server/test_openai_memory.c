@@ -12,7 +12,7 @@ struct request {
     const char *body;
 };
 
-// Reading the conversation alone: rendering it has tests of its own. What is read is whole.
+// Reading the conversation alone: rendering it has tests of its own. Results are complete.
 static void conversation_read(struct call *call) {
     struct chat_messages chat;
     const json_t *body = call_json(call);

@@ -183,7 +183,7 @@ static bool taken_or_refused_by_name(const char *body, size_t len, unsigned fami
     return ok;
 }
 
-// {"a":VALUE}, or {"a":{"b":VALUE}}, and what the family cannot be without. To be freed.
+// {"a":VALUE}, or {"a":{"b":VALUE}}, and the fields that the family requires. To be freed.
 static char *body_of(const char *name, const char *value, unsigned family) {
     const char *dot = strchr(name, '.');
     const int parent = dot ? (int)(dot - name) : 0;

@@ -52,7 +52,7 @@ static struct reply ask(const struct serve *serve, const struct request *request
     return reply;
 }
 
-// What two answers to one request have in common; to be freed.
+// The common part of two answers to one request; to be freed.
 static char *answer_text(const struct request *request, struct reply *reply) {
     static const char *const differ[] = {
         "id",          "created", "timings", "created_at", "output", "usage", "generation_settings",

@@ -237,7 +237,7 @@ static void health_says_what_keeps_the_server_from_working(void **state) {
     atomic_store(&served->server.phase, PHASE_READY);
 }
 
-// An idle engine's step has taken 0 ms: with a bound below that it counts as stuck.
+// An idle engine's step has taken 0 ms: with a bound below that it is stuck.
 static void a_step_beyond_the_bound_is_unhealthy(void **state) {
     struct served *served = *state;
     rn_model *model = NULL;

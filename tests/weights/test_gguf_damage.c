@@ -155,7 +155,7 @@ static void edge_values_in_the_header_never_leave_the_file(void **state) {
     free(image);
 }
 
-// What a sanitizer keeps beside each allocation and after each free is not the reader's growth.
+// A sanitizer's memory beside each allocation and after each free is not the reader's growth.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { GROWTH_KB_MAX = 256 * 1024 };
 #else

@@ -9,7 +9,7 @@
 static bool is_excepted(const char *key) {
     static const char *const keys[] = {
         "general.name", // the folder's name
-        "general.type", // this and what follows only a converter knows
+        "general.type", // only a converter knows this and the following
         "general.size_label",
         "general.file_type",
         "general.quantization_version",

@@ -33,7 +33,7 @@ static uint64_t count_params(const struct weights *weights) {
     return n;
 }
 
-// The published models' own counts.
+// The published models' own numbers.
 static void shapes_have_the_parameters_of_the_models_they_are_named_after(void **state) {
     (void)state;
     static const struct {
