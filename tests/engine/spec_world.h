@@ -2,10 +2,10 @@
 // Time is computed: nothing here depends on the machine that it runs on, and chance is repeatable.
 //
 // A machine is a curve (the time of a step over its rows), its draft model's curve, and a
-// disturbance. Disturbances are noise, interruptions, phases in which everything is slower, and
-// phases in which memory is faster. A stream's text is there before it is written: for each
-// position the world knows how many tokens of each drafter's offer are right. So two controllers
-// see the same texts.
+// disturbance (enum unrest). Disturbances are noise, interruptions, phases in which everything is
+// slower, and phases in which memory is faster. A stream's text is there before it is written: for
+// each position the world knows how many tokens of each drafter's offer are right. So two
+// controllers see the same texts.
 #ifndef RN_TESTS_SPEC_WORLD_H
 #define RN_TESTS_SPEC_WORLD_H
 
