@@ -1,11 +1,11 @@
-# A thin front for CMake + Ninja. `make help` lists what there is. The program as it is shipped is built in build/, what
-# the tests run in build-test/, with its asserts.
+# A thin front for CMake + Ninja. `make help` lists the targets. The shipped program is built in build/. The tests and
+# their program are built in build-test/, with asserts.
 #   SAN=address|undefined|address,undefined|thread   tests under a sanitizer, in a folder of its own, build-$(SAN)
-#   PREFIX, DESTDIR                where `make install` puts things
-#   STORY                          what `make run` asks for
+#   PREFIX, DESTDIR                the folders of `make install`
+#   STORY                          the subject of the story of `make run`
 #   FUZZ_SECONDS                   how long `make fuzz` runs each harness
-#   SOAK_MINUTES, SOAK_REQUESTS    how long `make soak` goes on, and after how many actions at most
-#   DIFF_REQUESTS, DIFF_SEED       how many requests `make http-diff` compares, and which
+#   SOAK_MINUTES, SOAK_REQUESTS    how long `make soak` runs, and its most actions
+#   DIFF_REQUESTS, DIFF_SEED       the number of requests that `make http-diff` compares, and their seed
 SAN           ?=
 PREFIX        ?= /usr/local
 DESTDIR       ?=

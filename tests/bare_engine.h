@@ -1,7 +1,7 @@
-// The public calls that tests/mix.h and streams.h use, over an engine that the test can look into:
-// its invariants are tested after every step, it may have a clock of the test's own, and its model
-// need not come from a file. The calls are in bare_engine.c, for the runners of tests/engine/,
-// which are not linked with the library's own definitions of them.
+// The public calls that tests/mix.h and streams.h use, over an engine whose inside the test can
+// see. Its invariants are tested after every step, it may have the test's own clock, and its model
+// need not come from a file. bare_engine.c holds the calls, for the runners of tests/engine/, which
+// are not linked with the library's own definitions of them.
 #ifndef RN_TESTS_BARE_ENGINE_H
 #define RN_TESTS_BARE_ENGINE_H
 

@@ -1,7 +1,7 @@
-// How fast attention is, as tables for people: the kernels' decode beside a plain read of the same
-// pages and their prefill beside the peak of fused multiply-adds, one thread; then the program's
-// stage on all threads. Arguments: an instruction set, and the index of a shape; without them all.
-// Asserts nothing; run it on a quiet machine.
+// The speed of attention, as tables for people. On one thread: the kernels' decode beside a plain
+// read of the same pages, and their prefill beside the peak of fused multiply-adds. Then the
+// program's stage on all threads. Arguments: an instruction set, and the index of a shape; without
+// them all. Asserts nothing; run it on a quiet machine.
 #define _GNU_SOURCE 1
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
-// What drafts gain on simulated machines (engine/spec_world.h): tokens per simulated second of the
-// real controller with the real price, over those without drafts, and over those of an oracle that
-// knows true costs and rates. The figures are the same on every machine; docs/SPECULATION.md has
-// them. Run by hand:
+// The gain of drafts on simulated machines (engine/spec_world.h), in tokens per simulated second.
+// The real controller with the real price is compared with no drafts, and with an oracle that knows
+// true costs and rates. The figures are the same on every machine; docs/SPECULATION.md has them.
+// Run by hand:
 //
 //   bench_controller [phases [seeds]]     more of either: less chance in the figures (6, 3)
 #include <stdio.h>

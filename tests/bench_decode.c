@@ -1,6 +1,6 @@
-// Decodes on demand, for tools/compare-speed: a model is loaded once, then each line of standard
-// input is a number of streams, and each line of standard output the tokens/s of all of them
-// together. Two builds of this program can so be measured in turn, with nothing but steps between.
+// Decodes on demand, for tools/compare-speed. A model is loaded once. Then each line of standard
+// input is a number of streams, and each line of standard output is the tokens/s of all of them
+// together. So two builds of this program can be measured in turn, with nothing but steps between.
 //   bench_decode MODEL [DRAFT]    a GGUF file, or the shape of a synthetic model such as 1b:Q4_0
 #include <stdio.h>
 #include <stdlib.h>

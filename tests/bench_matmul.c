@@ -1,8 +1,8 @@
-// How fast the matmul kernels are, as a table for people: for each format and instruction set that
-// this machine has, GB/s of the file's bytes and below them 10^9 multiply-adds per second, for
-// several numbers of tokens. One thread; matrices of 4096 x 4096 lie in a buffer that is larger
-// than the cache and is gone through round and round, in pieces as a thread takes them. The best
-// of several passes counts. Asserts nothing; run it on a quiet machine:
+// The speed of the matmul kernels, as a table for people. For each format and instruction set of
+// this machine, and for several numbers of tokens: GB/s of the file's bytes, and below them 10^9
+// multiply-adds per second. One thread reads matrices of 4096 x 4096 from a buffer that is larger
+// than the cache, over and over, in a thread's usual pieces. The best of several passes is shown.
+// Asserts nothing; run it on a quiet machine:
 //   bench_matmul [format or all] [isa or all]
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,7 +162,7 @@ static void kernel_print(const struct matmul_kernel *kernel, const char *isa,
     printf("\n");
 }
 
-// What a plain read of the buffer reaches.
+// The rate of a plain read of the buffer.
 static double read_rate(const struct cpu_ops *ops, const struct region *buffer, int64_t ahead) {
     volatile uint64_t sink = 0;
     double best = 0;

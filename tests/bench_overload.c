@@ -1,5 +1,5 @@
-// What clients see when far more come than there are places for: N of them at once, each with a
-// stream of its own. A table, run by hand:
+// The experience of clients under overload: N clients at once, each with a stream of its own, far
+// more than there are places. A table, run by hand:
 //   bench_overload RUNNEL MODEL|- CLIENTS OUTPUT_TOKENS [SEQS WAITING]
 // MODEL -: the model inside the program. Times are from the last byte sent to the first received.
 #include <arpa/inet.h>

@@ -1,8 +1,8 @@
-// What a run of the thread pool costs, as a table: nanoseconds per pool_run, the median of several
-// rounds of runs back to back. Columns "empty" do nothing in so many chunks for each thread; the
-// caller may find all of them itself. In "meet" each worker has one chunk and waits in it until all
-// have begun: a run is then a full round trip to every helper, and an upper bound of what a barrier
-// between two stages costs. Run by hand on a quiet machine: bench_pool [MOST THREADS]
+// The cost of a run of the thread pool, as a table: nanoseconds per pool_run, the median of several
+// rounds of runs back to back. Columns "empty" do nothing in N chunks for each thread; the caller
+// may take all of them itself. In "meet" each worker has one chunk and waits in it until all have
+// started. Such a run is a full round trip to every helper, and an upper bound for the cost of a
+// barrier between two stages. Run by hand on a quiet machine: bench_pool [MOST THREADS]
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

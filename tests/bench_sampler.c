@@ -1,9 +1,9 @@
-// What a choice costs, as a table: microseconds per choice, the median of several rounds, for each
-// instruction set that this machine has. The logits are those of a model that knows what comes
-// next (a few tokens far above the rest), and of one that does not ("flat"). Rows of logits take
-// turns, so that a choice finds its row where a step leaves it, in the caches that cores share.
-// A choice is its description by the engine and its execution by the CPU backend.
-// Run by hand on a quiet machine: bench_sampler [VOCABULARY [TOKENS OF HISTORY]]
+// The cost of a choice, as a table: microseconds per choice, the median of several rounds, for each
+// instruction set of this machine. The logits are those of a confident model (a few tokens far
+// above the rest) and of an unsure one ("flat"). Rows of logits take turns, so that a choice finds
+// its row where a step leaves it, in the caches that cores share. A choice is its description by
+// the engine and its execution by the CPU backend. Run by hand on a quiet machine: bench_sampler
+// [VOCABULARY [TOKENS OF HISTORY]]
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-// What serving costs over the bare engine: the same requests, once through the library in this
+// The cost of serving over the bare engine: the same requests, once through the library in this
 // process and once through `runnel serve` by HTTP on loopback, in turn. A table, run by hand:
 //   bench_serve RUNNEL MODEL|- STREAMS PROMPT_TOKENS OUTPUT_TOKENS [ROUNDS]
 // MODEL -: the model inside the program (and models/tale-20m-q8_0.gguf for the library). MODEL
-// port:N: whatever server listens there with OpenAI's completions, alone. All streams start at
+// port:N: the server that listens there with OpenAI's completions, alone. All streams start at
 // once; a round's figure is its whole time over the tokens that it made.
 #include <arpa/inet.h>
 #include <assert.h>

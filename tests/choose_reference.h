@@ -1,6 +1,6 @@
-// The steps of a choice once more, by their definitions: slow, in double, in any order. Every
-// decision that rounding could turn makes the result unsure. Independent of the code under test but
-// for the noise.
+// The steps of a choice once more, by their definitions: slow, in double, in any order. A result is
+// unsure if rounding could change one of its decisions. Only the noise is shared with the code
+// under test.
 #ifndef RN_TESTS_CHOOSE_REFERENCE_H
 #define RN_TESTS_CHOOSE_REFERENCE_H
 
@@ -36,7 +36,7 @@ struct reference {
     double raw[VOCAB];
     double logit[VOCAB];
     bool alive[VOCAB];
-    double scale; // what the temperature has divided by so far
+    double scale; // the temperature's divisor so far
     bool unsure;
 };
 
@@ -112,7 +112,7 @@ static inline int reference_match(const struct sampler_view *view, int from, int
     return len;
 }
 
-// The longest repetition that the token would go on with.
+// The longest repetition that the token would continue.
 static inline int reference_dry_length(const struct sampler_view *view, int last_n, int32_t token) {
     const int from = last_n < 0 || last_n > view->n_token ? 0 : view->n_token - last_n;
     int longest = 0;
@@ -212,7 +212,7 @@ static inline void reference_typical(struct reference *r) {
     for (int id = 0; id < VOCAB; id++)
         if (p[id] > 0) entropy -= p[id] * log(p[id]);
     for (int id = 0; id < VOCAB; id++) key[id] = -fabs(-log(p[id]) - entropy);
-    for (int a = 0; a < VOCAB; a++) // equal logits have equal keys, whatever log makes of them
+    for (int a = 0; a < VOCAB; a++) // equal logits have equal keys, for any rounding of log
         for (int b = 0; b < a; b++)
             if (r->alive[b] && r->logit[a] == r->logit[b]) key[a] = key[b];
     reference_keep(r, key, (double)r->s->typical_p);

@@ -1,5 +1,5 @@
-// What the tests of choices give a choice: the parameters of a request, the tokens of a sequence
-// and a mask. Free of the code under test but for the noise.
+// The inputs of a choice in the tests of choices: the parameters of a request, the tokens of a
+// sequence and a mask. Only the noise is shared with the code under test.
 #ifndef RN_TESTS_CHOOSE_VIEW_H
 #define RN_TESTS_CHOOSE_VIEW_H
 

@@ -1,6 +1,6 @@
-// Files for tests: whole ones read and written, the checksum that rebuilt ones are held against,
-// and temporary folders, made in the working directory and removed with what is in them. A failure
-// fails the test. And tests made of a list: one for each entry.
+// Files for tests: reading and writing whole files, the checksum of rebuilt files, and temporary
+// folders. A folder is made in the working directory and removed with its contents. A failure fails
+// the test. Also tests made from a list, one for each entry.
 #ifndef RN_TESTS_DATA_FILE_H
 #define RN_TESTS_DATA_FILE_H
 

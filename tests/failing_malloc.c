@@ -1,6 +1,6 @@
-// The allocator of failing_malloc.h: `fail_at` allocations succeed and the next one fails, `live`
-// counts the blocks that are not freed, a thread that is `spared` never fails. Under a sanitizer,
-// which brings its own allocator, only the variables are here.
+// The allocator of failing_malloc.h: `fail_at` allocations succeed and the next one fails. `live`
+// is the number of blocks that are not freed. A thread that is `spared` never fails. Under a
+// sanitizer, which brings its own allocator, only the variables are here.
 #include "failing_malloc.h"
 
 #include <stdlib.h>

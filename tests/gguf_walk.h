@@ -1,6 +1,6 @@
 // Visits everything that an opened file offers, through every accessor, and checks the invariants
-// of weights.h: views lie inside the file, strings inside their value, find agrees with at. Returns
-// NULL, or what is wrong. For tests and the fuzzer.
+// of weights.h: views are inside the file, strings inside their value, find agrees with at. Returns
+// NULL, or the fault. For tests and the fuzzer.
 #ifndef RN_TESTS_GGUF_WALK_H
 #define RN_TESTS_GGUF_WALK_H
 
@@ -9,7 +9,8 @@
 
 #include "weights/weights.h"
 
-// [at, at + bytes) lies in [data, data + size); reads both ends so that a sanitizer sees them too.
+// [at, at + bytes) is inside [data, data + size); reads both ends so that a sanitizer sees them
+// too.
 static inline bool walk_inside(const uint8_t *data, size_t size, const void *at, uint64_t bytes) {
     const uintptr_t start = (uintptr_t)data, from = (uintptr_t)at;
     if (from < start || from - start > size || bytes > size - (from - start)) return false;

@@ -153,7 +153,7 @@ static inline const float *golden_row(const struct golden *g, int position) {
     return g->logits + (size_t)row * (size_t)g->n_vocab;
 }
 
-// A NaN counts as the largest difference.
+// A NaN is the largest difference.
 static inline float golden_difference(const struct golden *g, const struct golden_run *run) {
     float largest = 0;
     for (int row = 0; row < run->n_rows; row++) {

@@ -1,7 +1,6 @@
-// The same bits whatever the chunks of the prompt, the threads, the instruction set and the KV
-// type: of every two of these choices, each pair of values is run. For
-// tests/runnel/test_golden_ways_*.c, which share the reference models among them so that they run
-// side by side.
+// The bits do not depend on the chunks of the prompt, the threads, the instruction set or the KV
+// type. For any two of these, each pair of values is run. For tests/runnel/test_golden_ways_*.c,
+// which divide the reference models among them so that they run side by side.
 #ifndef RN_TESTS_GOLDEN_WAYS_H
 #define RN_TESTS_GOLDEN_WAYS_H
 
@@ -35,8 +34,8 @@ static inline bool golden_check_way(const struct golden *g, const rn_engine_opti
     return true;
 }
 
-// Every instruction set with every chunk; of n sets that are here, neighbours differ in threads and
-// KV types, and of four chunks each set has all pairs of those two.
+// Every instruction set runs with every chunk. Neighbouring sets differ in threads and KV types,
+// and each set has all pairs of those two over four chunks.
 static inline void golden_check_ways(const struct golden *g) {
     static const char *const isas[] = {"scalar", "avx2", "avxvnni", "avx512", "neon"};
     static const int chunks[GOLDEN_CHUNKS] = {512, 7, 16, 1};

@@ -1,6 +1,6 @@
-// A small model of an architecture that exists for tests alone, whose layers differ in everything
+// A small model of an architecture that exists for tests alone. Its layers differ in everything
 // that a layer can: heads, head sizes, window, rope, dense or experts. Its layer function is made
-// of the blocks of the real architectures, its weights are a GGUF image in memory, pseudo-random
+// of the blocks of the real architectures. Its weights are a GGUF image in memory, pseudo-random
 // and always the same.
 //
 //   layer   sees  heads  KV heads  size of k, v  rope  feed-forward

@@ -1,9 +1,8 @@
-// "The tokens of a request depend on the request alone", as a property of random requests: each is
-// run alone on an engine that shares nothing, then again inside random mixes with other requests,
-// and both must give the same tokens, text, vectors, logits and logprobs, all to the bit.
-// Everything follows from one seed, but for what is drafted. Alone nothing is drafted.
-// For tests/runnel/test_mix.c, test_windows.c, several of tests/engine/, and the program
-// mix_long.c.
+// "The tokens of a request depend on the request alone", as a property of random requests. Each
+// request runs alone on an engine that shares nothing, then again inside random mixes with other
+// requests. Both must give the same tokens, text, vectors, logits and logprobs, all to the bit.
+// Everything but the drafts follows from one seed. Alone nothing is drafted. For
+// tests/runnel/test_mix.c, test_windows.c, several of tests/engine/, and the program mix_long.c.
 //
 //   mix_cases_create    draws requests and runs them alone
 //   mix_draw, mix_run   one engine of random shape, random arrivals, cancels and pauses
@@ -21,7 +20,7 @@
 
 // ---------------------------------------------------------------- a run of a request
 
-// What one run of a request has so far.
+// The results of one run of a request so far.
 struct mix_live {
     const struct mix_case *of;
     uint64_t id;
@@ -351,8 +350,8 @@ static inline void mix_draw_options(struct mix *mix, struct mix_random *r) {
 #endif
 }
 
-// What is due at this step: arrivals, cancels, pauses. Returns the requests without a last event
-// that a step could get on with.
+// Does the arrivals, cancels and pauses of this step. Returns the requests without a last event
+// that a step could advance.
 static inline int mix_act(struct mix *mix, int step) {
     int n_active = 0;
     if (mix->forget_every && step % mix->forget_every == 0) rn_engine_forget_prefixes(mix->engine);
@@ -427,7 +426,7 @@ static inline void mix_follow(struct mix *mix, struct mix_totals *totals) {
 }
 #endif
 
-// What requests were told of their drafts adds up to what the engine counted.
+// The draft figures of all requests add up to the engine's.
 static inline void mix_check_drafts(const struct mix *mix, const rn_engine_stats *s,
                                     struct mix_totals *totals) {
     uint64_t drafts = 0, tokens = 0, accepted = 0, placed = 0;

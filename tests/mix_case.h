@@ -1,4 +1,4 @@
-// The requests of the mixes of mix.h: what they are, how they are drawn, and what they give.
+// The requests of the mixes of mix.h: their contents, how they are drawn, and their results.
 // Everything follows from a seed.
 #ifndef RN_TESTS_MIX_CASE_H
 #define RN_TESTS_MIX_CASE_H
@@ -19,14 +19,14 @@ enum {
     MIX_MAX_TEXT = 2048,
     MIX_MAX_CHOICES = TOY_MAX_CHOICES,
     MIX_MAX_EMBD = 512,
-    MIX_FAMILIES = 4, // of prompts that begin alike
+    MIX_FAMILIES = 4, // of prompts with a common start
     MIX_LONG_PREFIX = 768,
     MIX_PAGE = 32,
     MIX_MAX_CTX = 1024, // positions, where the model has more
 };
 
-// Mixes are whole in `make test-all` alone. In smaller ones, what should happen somewhere in many
-// of them need not happen.
+// Mixes are whole in `make test-all` alone. Smaller mixes need not show every event that many mixes
+// show together.
 #define MIX_MAX_REQUESTS test_scale(30, 45, 90)
 #define MIX_IS_SHORT     (!test_is_whole())
 
@@ -136,8 +136,7 @@ static inline int mix_draw_prefix(struct mix_random *r, int n_ctx) {
     return n < n_ctx - MIX_MAX_OUTPUT ? n : n_ctx / 2;
 }
 
-// A passage of the text; now and then its begin follows once more, so that there is something to
-// look up.
+// A passage of the text; now and then its start follows once more, so that lookup finds something.
 static inline void mix_draw_story(struct mix_case *c, struct mix_random *r,
                                   const struct mix_text *text) {
     const int n_passage = mix_between(r, 4, 64);

@@ -1,4 +1,4 @@
-// The mixes of mix.h by hand: as many requests as wanted, and a table of what happened.
+// The mixes of mix.h by hand: any number of requests, and a table of the events.
 //
 //   mix_long [N requests, 10000]      MIX_SEED=... chooses the seed
 //

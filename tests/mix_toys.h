@@ -1,8 +1,8 @@
 // Toys for the mixes of mix.h: constraints that check how they are used, and a drafter that is
 // right as often as it is told to be.
 //
-// The functions of a constraint are called by the step's threads, which cannot fail a test: what is
-// wrong is noted in `broken`, and looked at by the test's thread when the request is over.
+// The step's threads call the functions of a constraint, and cannot fail a test. They note a fault
+// in `broken`; the test's thread looks at it when the request is over.
 #ifndef RN_TESTS_MIX_TOYS_H
 #define RN_TESTS_MIX_TOYS_H
 
@@ -16,8 +16,8 @@
 enum toy_kind {
     TOY_NONE,
     TOY_EVEN,     // even ids only
-    TOY_COUNTER,  // the last digit of the id counts the tokens
-    TOY_BRACKETS, // some open, some close, up to three deep; outside of all only those that open
+    TOY_COUNTER,  // the last digit of the id is the number of the token
+    TOY_BRACKETS, // some open, some close, up to three deep; outside of all only tokens that open
     TOY_NARROW,   // three tokens, others each time
     TOY_DEAD_END, // after a few tokens nothing is possible
     TOY_KINDS
@@ -35,11 +35,11 @@ struct toy_constraint {
     enum toy_kind kind;
     int n_vocab;
     struct toy_state state[TOY_MAX_CHOICES];
-    _Atomic(const char *) broken; // what the engine did wrong; NULL: nothing
+    _Atomic(const char *) broken; // the engine's fault; NULL: none
     _Atomic int rollbacks;
 };
 
-// What the tokens so far say about the next one: computed once for a mask.
+// The rule for the next token after the tokens so far: computed once for a mask.
 static inline int toy_progress(const struct toy_constraint *toy, const struct toy_state *state) {
     if (toy->kind != TOY_BRACKETS) return state->n_passed;
     int depth = 0;
@@ -117,8 +117,8 @@ static inline rn_constraint toy_begin(struct toy_constraint *toy, enum toy_kind 
     return (rn_constraint){toy, toy_mask, toy_advance, toy_rollback};
 }
 
-// After the choice's last event; NULL: the constraint was led along the text. The last token may be
-// one that ends it, or come before others that were chosen in vain.
+// After the choice's last event; NULL: the constraint was led along the text. The last token may
+// end the text, or come before others that were chosen in vain.
 static inline const char *toy_complaint(const struct toy_constraint *toy, int choice,
                                         const int32_t *ids, int n_ids) {
     const struct toy_state *state = &toy->state[choice];
@@ -131,7 +131,7 @@ static inline const char *toy_complaint(const struct toy_constraint *toy, int ch
 
 // ---------------------------------------------------------------- a drafter
 
-// What a request will give, so that drafts can be right.
+// The coming tokens of a request, so that drafts can be right.
 struct toy_truth {
     const int32_t *prompt, *ids;
     int n_prompt, n_ids;

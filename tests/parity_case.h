@@ -1,7 +1,6 @@
-// Random plans around one op: inputs are rows of F32 tables that tokens choose, so every backend
-// has the same ones; what the op writes is seen as hidden rows and as logits. A case is its op and
-// its number, whoever runs it. Who runs it: parity_feed.h makes the batches, test_parity.c
-// compares.
+// Random plans around one op. Inputs are rows of F32 tables that tokens choose, so every backend
+// has the same ones. The op's output is seen as hidden rows and as logits. A case is its op and its
+// number. parity_feed.h makes the batches; test_parity.c compares the results.
 #ifndef RN_TESTS_PARITY_CASE_H
 #define RN_TESTS_PARITY_CASE_H
 
@@ -14,7 +13,7 @@
 enum {
     PARITY_VOCAB = 61,   // tokens
     PARITY_PAGED = 448,  // positions of a sequence that has pages
-    PARITY_FAR = 200000, // positions of one that has none
+    PARITY_FAR = 200000, // positions of a sequence without pages
     PARITY_TABLE = 512,  // positions of one whose position chooses a row
     PARITY_MAX_WEIGHTS = 24,
     PARITY_MAX_EXPERTS = 130,
@@ -66,7 +65,7 @@ static inline int parity_weight(struct parity_case *c, enum format_id format, in
     const uint64_t bytes = format_row_bytes(format, cols) * (uint64_t)rows;
     const int n = n_expert ? n_expert : 1, at = c->n_data++;
     check(at < PARITY_MAX_WEIGHTS && n <= PARITY_MAX_EXPERTS, "%d weights", at);
-    uint8_t *data = malloc(bytes * (uint64_t)n); // exactly: sanitizers see who reads more
+    uint8_t *data = malloc(bytes * (uint64_t)n); // exact size: sanitizers see any further read
     assert_non_null(data);
     c->data[at] = data;
     blocks_fill(format, data, bytes * (uint64_t)n, &c->random);

@@ -1,6 +1,6 @@
-// The batches of a parity case, the same whoever asks: sequences begin at depths of their own, one
-// goes on in copies of another one's pages, and batches have 1 to 64 rows of any of them. Tables
-// name only what can be seen; pages that no row can see any more are given back.
+// The batches of a parity case, the same for every backend. Sequences start at different depths,
+// one continues in copies of another one's pages, and batches have 1 to 64 rows of any of them.
+// Tables name only visible pages; pages that no row can see any more are given back.
 #ifndef RN_TESTS_PARITY_FEED_H
 #define RN_TESTS_PARITY_FEED_H
 
@@ -121,7 +121,7 @@ static inline void feed_outs(struct parity_feed *f, bool most) {
     if (f->plan->hidden == PLAN_NONE || feed_below(f, 3) == 0) batch->n_logits = batch->n_out;
 }
 
-// The second sequence goes on where the first one is, in copies of what can be seen.
+// The second sequence continues where the first one is, in copies of the visible pages.
 static inline void feed_fork(struct parity_feed *f) {
     const struct parity_seq *from = &f->seq[0];
     struct parity_seq *to = &f->seq[1];
@@ -172,7 +172,7 @@ static inline bool feed_next(struct parity_feed *f) {
     return true;
 }
 
-// What the batch points to is another's from now on.
+// Spoils the batch's arrays: the backend may not read them any more.
 static inline void feed_spoil(struct parity_feed *f) {
     memset(f->token, 0xff, sizeof f->token);
     memset(f->pos, 0xff, sizeof f->pos);

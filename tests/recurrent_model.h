@@ -1,11 +1,12 @@
-// A small model of an architecture that exists for tests alone, made in memory: recurrent layers
-// around one that attends to everything and one that has a window, so its plan has KV groups of all
-// three kinds. Weights are pseudo-random and always the same for a vocabulary size and a format.
+// A small model of an architecture that exists for tests alone, made in memory. Recurrent layers
+// are around a layer with full attention and a layer with a window, so its plan has KV groups of
+// all three kinds. Weights are pseudo-random and always the same for a vocabulary size and a
+// format.
 //
 //   layer 0, 3   x += down(recur(in(norm x), decay(norm x)))
 //   layer 1, 2   x += out(attention(q, k, v of norm x)), layer 2 with a window
 //
-// The last layer's product and what follows work on the out rows. Everything is in the plan's
+// The last layer's product and all later ops work on the out rows. Everything is in the plan's
 // arena: recurrent_model_deinit frees all of it.
 #ifndef RN_TESTS_RECURRENT_MODEL_H
 #define RN_TESTS_RECURRENT_MODEL_H
@@ -204,7 +205,7 @@ static inline void recurrent_plan(struct recurrent_builder *b) {
     plan->hidden = h_out;
 }
 
-// What the engine asks for; the plan is written without it.
+// The facts that the engine asks for; the plan is written without them.
 static inline struct hparams recurrent_hparams(int n_vocab) {
     return (struct hparams){.n_layer = RECURRENT_LAYERS,
                             .n_ctx = RECURRENT_CTX,

@@ -70,7 +70,7 @@ static inline json_t *call_answer_json(const struct call *call) {
     return json;
 }
 
-// What the handler answers with this status, to be given back.
+// The handler's answer, which must have this status; to be freed.
 static inline json_t *served_answer(struct served *served, void (*handler)(struct call *call),
                                     const char *body, int status) {
     struct call *call = call_new(served, body);

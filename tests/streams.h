@@ -1,5 +1,5 @@
-// What test programs do with an engine through the public interface: submit, step, and keep what
-// each choice of a request gave. For tests/runnel/.
+// An engine through the public interface, for test programs: submit, step, and keep the results of
+// each choice of a request. For tests/runnel/.
 #ifndef RN_TESTS_STREAMS_H
 #define RN_TESTS_STREAMS_H
 
@@ -12,7 +12,7 @@
 
 enum { STREAM_MAX_IDS = 1024, STREAM_MAX_TEXT = 8192, STREAM_MAX_EMBD = 512 };
 
-// What one choice gave so far.
+// The results of one choice so far.
 struct stream {
     uint64_t id;
     int choice;
@@ -81,7 +81,7 @@ static inline void streams_take(struct stream *stream, const rn_event *event, in
     stream->has_embedding = true;
 }
 
-// One step and its events; n_embd may be 0 where nobody asks for an embedding. Returns whether
+// One step and its events; n_embd may be 0 where no request wants an embedding. Returns whether
 // there was something to do.
 static inline bool streams_step(rn_engine *engine, struct stream *streams, int n, int step,
                                 int n_embd) {

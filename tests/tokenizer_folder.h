@@ -1,7 +1,7 @@
-// The folders of tests/data/tokenizers (its README says what is there) and their expected ids. A
-// tokenizer.json says what vocab.gguf says in five times the bytes, so that only the frame around
-// its vocabulary and merges is carried and the file is rebuilt, byte for byte (tokenizers.json
-// holds its checksum).
+// The folders of tests/data/tokenizers (its README describes them) and their expected ids. A
+// tokenizer.json has the facts of vocab.gguf in five times the bytes. So only the frame around its
+// vocabulary and merges is tracked, and the file is rebuilt byte for byte (tokenizers.json holds
+// its checksum).
 #ifndef RN_TESTS_TOKENIZER_FOLDER_H
 #define RN_TESTS_TOKENIZER_FOLDER_H
 

@@ -1,11 +1,11 @@
-// What must hold of every picture of an engine, whatever it is doing: its streams, its pages and
-// its statistics tell the same story.
+// Checks that must hold of every picture of an engine at any time: its streams, its pages and its
+// statistics agree.
 #ifndef RN_TESTS_VIEW_CHECK_H
 #define RN_TESTS_VIEW_CHECK_H
 
 #include "runnel.h"
 
-// With steps in flight one that has just ended holds its pages until they have landed.
+// With steps in flight, a stream that has just ended holds its pages until they have landed.
 #ifdef TEST_ASYNC
 static bool view_in_flight = true;
 #else

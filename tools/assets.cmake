@@ -1,5 +1,5 @@
 # Writes the table of the page's files (app/server/assets.h) as C: cmake -DOUT=... -DFILES="a;b" -P.
-# index.html is "/", the icon is also where browsers look for one unasked; the rest is under /assets/.
+# index.html is "/". The icon is also at the path where browsers look by default. The rest is under /assets/.
 # An ETag is the hash of the content, so a file that did not change is not sent again.
 set(type_html "text/html; charset=utf-8")
 set(type_css "text/css; charset=utf-8")

@@ -1,4 +1,4 @@
-// A command line as options_parse takes it, and what it printed about it.
+// A command line as options_parse takes it, with the messages that were printed about it.
 #ifndef RN_TESTS_APP_PARSED_H
 #define RN_TESTS_APP_PARSED_H
 

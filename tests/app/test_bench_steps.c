@@ -37,9 +37,9 @@ static void test_models_and_thread_counts_follow_each_other(void **state) {
     json_decref(rows);
 }
 
-// The prompt's multiply-adds, from the model's shapes: 8 tokens of every product, but 1 of the head
-// and of what follows the last attention; attention of 8 tokens at depth 32 in the layers before,
-// of 1 in the last.
+// The prompt's multiply-adds, from the model's shapes. Products have 8 tokens, but the head and all
+// products after the last attention have 1. Attention at depth 32 has 8 tokens, in the last layer
+// 1.
 static void test_figures_of_a_model(void **state) {
     (void)state;
     json_t *rows =

@@ -1,4 +1,5 @@
-// Options from a file: what it sets, what beats it, and that every mistake is named with its line.
+// Options from a file: the values that it sets, the sources that override it, and a message with
+// the line for every mistake.
 #include <unistd.h>
 
 #include "app/parsed.h"

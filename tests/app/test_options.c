@@ -1,5 +1,5 @@
-// The option table and its parser: every row of every command is walked, so that a new option is
-// tested by its row alone. What a process does with the values is tests/e2e's.
+// The option table and its parser. Every row of every command is walked, so a new option is tested
+// by its row alone. tests/e2e tests the effect of the values in a process.
 #include <inttypes.h>
 #include <math.h>
 

@@ -1,7 +1,7 @@
-// A choice's arithmetic once more, in plain loops: to the last bit what every instruction set
-// has to give. Where choose_reference.h says what the steps mean, this says how their sums are
-// made: masses in units of 2^-30, which are integers; others in eight lanes of floats, those behind
-// the last whole eight in lane 0.
+// A choice's arithmetic once more, in plain loops: every instruction set has to give its bits.
+// choose_reference.h defines the steps; this file defines their sums. Masses are integers, in units
+// of 2^-30. Other sums have eight lanes of floats; the elements behind the last whole eight are in
+// lane 0.
 #ifndef RN_TESTS_CHOOSE_PLAIN_H
 #define RN_TESTS_CHOOSE_PLAIN_H
 

@@ -1,6 +1,6 @@
-// Attention's partitions: whatever tiles, ranges of splits, threads and instruction set take part,
-// the bits are the scalar reference's. The kernels on random shapes, and the stage through a
-// program of one attention op whose tiles are seen to be cut.
+// Attention's partitions: for any tiles, ranges of splits, threads and instruction set, the bits
+// are the scalar reference's. The kernels run on random shapes. The stage runs in a program of one
+// attention op, whose tiles must have been cut.
 // label: threads
 #include "check.h"
 
@@ -307,7 +307,7 @@ static void stage_backend(struct stage *s, const char *variant, int threads, enu
                                           .n_pages = {(uint32_t)n_pages}};
     here_create(&s->here, &s->plan, &config, threads);
     struct cpu_backend *b = (struct cpu_backend *)s->here.backend;
-    rng_state = 99; // the same pages whoever runs
+    rng_state = 99; // the same pages for every run
     heads_fill(b->kv[0].base, b->page_bytes[0] * (uint64_t)n_pages, type, s->shape.dim,
                s->shape.dim);
 }

@@ -1,5 +1,5 @@
-// The CPU backend through its interface, on a small random plan that has every op: the logits of a
-// token depend on its sequence alone (not on chunks, neighbours, threads or instruction set), a run
+// The CPU backend through its interface, on a small random plan that has every op. The logits of a
+// token depend on its sequence alone, not on chunks, neighbours, threads or instruction set. A run
 // allocates nothing, and create fails cleanly.
 // label: threads
 #define _GNU_SOURCE 1
@@ -788,7 +788,7 @@ static void results_have_the_time_of_each_stage_while_the_profile_is_on(void **s
     free(logits);
 }
 
-// A clock that goes on by 5 whenever it is read.
+// A clock that advances by 5 whenever it is read.
 static uint64_t count_now(void *ctx) { return *(uint64_t *)ctx += 5; }
 
 static void a_step_is_timed_by_the_clock_that_was_lent(void **state) {

@@ -1,5 +1,5 @@
-// How passes become the bandwidth: bursts do not raise it, stalls do not lower it, the best
-// configuration counts, all of them are called in turn, and the budget holds. Passes are made up.
+// From passes to the bandwidth: bursts do not raise it, stalls do not lower it, the best
+// configuration is used, all configurations take turns, and the budget holds. Passes are made up.
 // label: threads
 #include "backend/cpu/bandwidth.h"
 

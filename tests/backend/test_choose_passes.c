@@ -1,5 +1,5 @@
-// The passes over many logits: every instruction set gives the bits of the plain loops, whatever
-// the length of a run and whatever lies in it, and so every one makes the same choice.
+// The passes over many logits: every instruction set gives the bits of the plain loops, for any
+// length and content of a run. So every instruction set makes the same choice.
 #include "backend/cpu/choose_passes.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
-// The filters that keep a run of the nearest keep exactly the set of the plain definition, with
-// every instruction set, wherever the run ends: among few, among equals, among candidates whose
-// distances differ in their last bits, and where a unit of mass decides.
+// The filters that keep a run of the nearest candidates keep exactly the set of the plain
+// definition, with every instruction set. The run may end among few, among equals, among candidates
+// whose distances differ in their last bits, or where a unit of mass decides.
 // label: no-address
 #include "backend/cpu/choose_steps.h"
 #include "check.h"
@@ -131,7 +131,8 @@ static void the_nearest_are_those_of_the_plain_definition(void **state) {
     }
 }
 
-// The share lies just above the run's, so that it ends where a unit, or a part of one, is missing.
+// The share is just above the run's, so that the run ends where a unit, or a part of one, is
+// missing.
 static void a_run_that_lacks_a_part_of_a_unit_is_not_enough(void **state) {
     (void)state;
     float logits[2] = {0};

@@ -1,6 +1,6 @@
-// Mixtures of experts through the CPU backend: the result is the plain formula, a token's bits do
-// not depend on its neighbours, threads or instruction set in any format, and the bytes of experts
-// are those of the experts that were used.
+// Mixtures of experts through the CPU backend. The result is the plain formula. In any format a
+// token's bits do not depend on its neighbours, threads or instruction set. The bytes of experts
+// are those of the used experts.
 // label: threads
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ enum { GATE_EXPS, UP_EXPS, DOWN_EXPS, GATE_BIAS, UP_BIAS, DOWN_BIAS, EMBED_W, RO
 
 struct fixture {
     struct plan plan;
-    float *values[MAX_WEIGHTS]; // [rows * cols * experts], what the format stands for
+    float *values[MAX_WEIGHTS]; // [rows * cols * experts], the decoded values
     void *data[MAX_WEIGHTS];
     const void *expert[MAX_WEIGHTS][EXPERTS];
     bool bias, normalize;

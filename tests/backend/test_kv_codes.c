@@ -1,5 +1,5 @@
-// What KV append writes into a page, by every instruction set: an entry's bytes are its own
-// token's, also where the numbers are odd. The codes' accuracy is test_ops.c's.
+// The bytes that KV append writes into a page, by every instruction set. An entry's bytes depend on
+// its own token alone, also for unusual numbers. The codes' accuracy is tested by test_ops.c.
 #include "check.h"
 
 #include <stdlib.h>
@@ -62,8 +62,8 @@ static void an_entry_depends_on_its_own_token_alone(void **state) {
     }
 }
 
-// Zeros, the smallest and largest numbers, and what is no number: the reference's bytes, and where
-// there are no finite numbers no finite result.
+// Zeros, the smallest and largest numbers, NaN and infinities: the reference's bytes, and no finite
+// result without finite numbers.
 static void odd_entries_equal_the_reference(void **state) {
     (void)state;
     static const float odd[] = {0, -0.0f, 1e-42f, 1e-30f, 3e-8f, 65504, 1e7f, 3e38f, INFINITY};

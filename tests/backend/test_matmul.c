@@ -314,7 +314,7 @@ static void test_kernels_equal_the_reference_for_long_rows(void **unused) {
     (void)unused;
     uint64_t state = 4;
     for (int format = 0; format < FORMAT_COUNT; format++) {
-        // Many columns for many tokens, too: what a panel leaves to the next one.
+        // Also many columns for many tokens, so that a panel leaves some to the next one.
         for (int n = 11; n <= 37; n += 26) {
             struct problem p;
             problem_init(&p, (enum format_id)format, 20, 4096 + 256, n, FILL_TAME, &state);
@@ -626,7 +626,7 @@ static void quantize_one(float value, int8_t q[64], float d[2], int16_t sum[4]) 
     for (int k = 32; k < 64; k++) x[k] = 1.0f;
     memset(q, 99, 64);
     quantize_reference(x, 64, q, d, sum, 1);
-    for (int k = 32; k < 64; k++) assert_int_equal(q[k], 127); // whatever the first block holds
+    for (int k = 32; k < 64; k++) assert_int_equal(q[k], 127); // for any first block
     assert_int_equal(sum[2], 16 * 127);
     for (int k = 0; k < 32; k++) {
         if (k != 13) assert_int_equal(q[k], 0);

@@ -35,7 +35,7 @@ enum { N_WIDTHS = sizeof widths / sizeof *widths };
 
 // ---------------------------------------------------------------- quantize
 
-// Ordinary blocks, and those that hold a zero, a NaN, an infinity, denormals, ties and extremes.
+// Ordinary blocks, and blocks with a zero, a NaN, an infinity, denormals, ties and extremes.
 static void fill_special_blocks(float *x) {
     for (int i = 0; i < 32; i++) x[i] = 0;
     for (int i = 32; i < 64; i++) x[i] = rng_float();
@@ -256,7 +256,7 @@ static void recur_equals_the_reference(void **state) {
         float *want_state = floats(n + 1), *got_state = floats(n + 1);
         for (int i = 0; i < ROWS * ld; i += 5) decay[i] *= 40; // some keep all, or nothing
         struct recur_args args = {x, decay, want, ld, ld, ld, ROWS, n, w % 2 ? before : NULL, NULL};
-        memcpy(want, fill, bytes); // what is between the rows must stay
+        memcpy(want, fill, bytes); // bytes between the rows must stay
         memcpy(want_state, before, state_bytes);
         args.after = want_state;
         ops_scalar.recur(&args);
@@ -647,7 +647,7 @@ static void a_large_element_of_the_keys_does_not_spoil_the_scores(void **state) 
     cache_deinit(&c);
 }
 
-// A window of one position leaves its value alone: what the codes of each entry stand for.
+// A window of one position gives its value unchanged: the decoded codes of each entry.
 static void values_are_within_a_step_of_what_was_appended(void **state) {
     (void)state;
     static const int dims[] = {16, 33, 64, 80, 112};

@@ -1,6 +1,5 @@
-// Packing at create: whatever slices and threads do, the packed bytes are those of one pass over
-// each matrix, every byte of a matrix is fetched once, and a fetch that fails leaves nothing
-// behind.
+// Packing at create: with any slices and threads the packed bytes are those of one pass over each
+// matrix. Every byte of a matrix is fetched once, and a failed fetch leaves nothing behind.
 // label: threads
 #define _GNU_SOURCE 1
 #include "check.h"
@@ -133,7 +132,7 @@ static void build(struct fixture *f, enum format_id format) {
     const int last = plan_add_buffer(p, "last", EMBD, ROWS_OUT);
     p->logits = plan_add_buffer(p, "logits", VOCAB, ROWS_LOGITS);
     const int head = add_weight(f, format, VOCAB, EMBD, 0);
-    const int unused = add_weight(f, format, ODD, EMBD, 0); // fetched by nobody
+    const int unused = add_weight(f, format, ODD, EMBD, 0); // never fetched
     const int w_wide = add_weight(f, format, WIDE, EMBD, 0);
     const int w_odd = add_weight(f, format, ODD, EMBD, 0);
     const int w_router = add_weight(f, format, EXPERTS, EMBD, 0);

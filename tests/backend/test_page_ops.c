@@ -1,5 +1,5 @@
 // Pages through the backend's interface: clears and copies happen in the order of the batch's list
-// on any number of threads, releasing touches one page alone; and the threads stay the lender's.
+// on any number of threads. Releasing touches one page alone. The threads stay the lender's.
 // label: threads
 #include <stdatomic.h>
 #include <stdlib.h>

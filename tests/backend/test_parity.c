@@ -294,7 +294,7 @@ static void check_op(enum op_kind kind) {
 
 // ---------------------------------------------------------------- the test itself
 
-// What some case of an op has.
+// Features that some case of an op has.
 struct seen {
     bool format[FORMAT_COUNT], rows[3], gate[GATE_COUNT], norm[2], style[2], window[2];
     bool bias, no_bias, add, set, in_place, cap, sinks, grouped, uneven, part, positions;

@@ -1,6 +1,7 @@
-// Backends in shared objects: found by name and by path; unknown, broken and without a device told
-// apart; the best one that is here, and only "not here" is passed over. plugins/ has a file for
-// each case, and the build puts their shared objects into the folder of this program.
+// Backends in shared objects: they are found by name and by path. Unknown, broken and without a
+// device are different errors. Without a name the best available backend is taken, and only "not
+// here" is skipped. plugins/ has a file for each case, and the build puts their shared objects into
+// the folder of this program.
 // label: threads
 #include <errno.h>
 #include <fcntl.h>
@@ -85,7 +86,7 @@ static void a_plugin_is_found_by_its_path(void **state) {
     snprintf(path, sizeof path, "%s/runnel_good.so", w->here.path[0]);
     check(find(w, path, &none) == RN_OK, "%s", w->err.message);
     assert_string_equal(w->cls->name, "good");
-    snprintf(path, sizeof path, "%s/runnel_misnamed.so", w->here.path[0]); // nobody named a name
+    snprintf(path, sizeof path, "%s/runnel_misnamed.so", w->here.path[0]); // no name was given
     check(find(w, path, &none) == RN_OK, "%s", w->err.message);
 }
 

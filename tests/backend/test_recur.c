@@ -1,6 +1,6 @@
-// A model with recurrent, full and windowed layers through the backend's interface: what a row
-// gives depends on its sequence alone, states pass from chunk to chunk and from page to page, and
-// hidden rows are what the vocabulary's product reads.
+// A model with recurrent, full and windowed layers through the backend's interface. A row's result
+// depends on its sequence alone. States pass from chunk to chunk and from page to page. The
+// vocabulary's product reads the hidden rows.
 // label: threads
 #include <math.h>
 #include <stdlib.h>
@@ -176,8 +176,8 @@ static void rows_do_not_depend_on_neighbours(void **state) {
     recurrent_model_deinit(&model);
 }
 
-// A sequence ends in the middle of a block; another one goes on from there in copies of its pages,
-// while the first writes its own.
+// A sequence ends in the middle of a block; another one continues from there in copies of its
+// pages, while the first writes its own.
 static void a_copied_page_carries_the_state(void **state) {
     (void)state;
     enum { PART = 40 };
@@ -339,7 +339,7 @@ static void hidden_rows_are_what_the_vocabulary_is_multiplied_with(void **state)
 }
 
 // One sequence wants logits of its last rows, the other hidden states alone: its out rows come
-// behind, whatever the order of the sequences.
+// behind, in any order of the sequences.
 static void only_the_first_out_rows_have_logits(void **state) {
     (void)state;
     static struct results want[SEQS], got[SEQS];

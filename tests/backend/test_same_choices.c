@@ -1,7 +1,7 @@
 // A million random choices: the same logits and the same description give the same token on every
-// backend, and a part of them that of the plain loops. Rows of `variants` are all that is known of
-// a backend here: batches go in, tokens come out. The logits are the rows of an embedding, which
-// the plan copies.
+// backend. A part of them is also compared with the plain loops. The rows of `variants` are the
+// only knowledge of a backend here: batches go in, tokens come out. The logits are the rows of an
+// embedding, which the plan copies.
 // label: threads no-address
 #include <stdlib.h>
 #include <string.h>
@@ -135,7 +135,7 @@ static void wish_fill(struct wish *wish, const struct size *size) {
     const double share = uniform();
     wish->choice.allowed = wish->allowed;
     for (size_t i = 0; i < token_set_words(size->n_vocab); i++) {
-        wish->allowed[i] = below(3) ? UINT64_MAX : 0; // bits behind the vocabulary are nobody's
+        wish->allowed[i] = below(3) ? UINT64_MAX : 0; // bits behind the vocabulary mean nothing
         for (int bit = 0; bit < 64 && below(2); bit++)
             if (uniform() < share) wish->allowed[i] ^= UINT64_C(1) << bit;
     }

@@ -1,5 +1,5 @@
-// Backends on one pool of threads, which is lent: each gives what it gives alone, whoever ran
-// before, and any of them may go first. The pool stays, and does other work between their steps.
+// Backends on one lent pool of threads: each gives the same results as alone, after any other
+// backend and in any order. The pool stays, and does other work between their steps.
 // label: threads
 #include <assert.h>
 

@@ -1,4 +1,5 @@
-// The bell: a sleeper misses no ring that came after it read the bell. A missed one hangs the test.
+// The bell: a sleeper misses no ring that came after it read the bell. A missed ring hangs the
+// test.
 // label: threads
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-// File mappings: the bytes, and what is refused; reads beside them.
+// File mappings: the bytes, the refusals, and reads beside them.
 // label: memory
 #define _GNU_SOURCE 1
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-// The JSON reader: what it accepts, what it refuses and where, and that it reads what jansson does.
+// The JSON reader: accepted texts, refused texts with the place of the fault, and the same values
+// as jansson.
 #include <float.h>
 #include <jansson.h>
 #include <locale.h>
@@ -485,7 +486,7 @@ static json_t *value_read(struct jread *r) {
     }
 }
 
-// Returns whether it was sound.
+// Returns whether it was valid.
 static bool check_same(const char *text, size_t len) {
     struct jread r;
     jread_init(&r, text, len);
@@ -511,7 +512,7 @@ static uint32_t draw(uint64_t *seed, uint32_t below) {
     return (uint32_t)((*seed >> 33) % below);
 }
 
-// Fragments strung together: often sound, often nearly so.
+// Fragments strung together: often valid, often nearly so.
 static size_t text_draw(uint64_t *seed, char *out, size_t size) {
     static const char *const part[] = {"[",
                                        "]",

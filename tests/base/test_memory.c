@@ -143,7 +143,7 @@ static void this_machine_has_some(void **state) {
     struct rlimit saved, less;
     assert_int_equal(getrlimit(RLIMIT_AS, &saved), 0);
     less = saved;
-    less.rlim_cur = 1ull << 46; // what the sanitizers map is far more than memory
+    less.rlim_cur = 1ull << 46; // sanitizers map far more addresses than memory
     if (saved.rlim_cur < less.rlim_cur || setrlimit(RLIMIT_AS, &less)) return;
     const uint64_t room = memory_address_room();
     assert_int_equal(setrlimit(RLIMIT_AS, &saved), 0);

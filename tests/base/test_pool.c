@@ -1,6 +1,6 @@
-// The thread pool: every item exactly once, late helpers harmless, results visible to the caller,
-// shares and who takes from them. Meant to be run under the thread sanitizer too. Waits that could
-// hang end by alarm.
+// The thread pool: every item runs exactly once, late helpers are harmless, and results are visible
+// to the caller. Threads take from each other's shares as specified. Meant to be run under the
+// thread sanitizer too. Waits that could hang end by alarm.
 // label: threads
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -255,7 +255,7 @@ static void hundred_thousand_runs_back_to_back(void **state) {
 enum { ORDER_MAX = 64 };
 
 struct order_ctx {
-    int n_threads, stalled_worker; // -1: nobody is stalled
+    int n_threads, stalled_worker; // -1: no thread is stalled
     int64_t n_chunks;
     _Atomic int n_begun; // workers
     _Atomic int64_t n_done;
@@ -363,7 +363,7 @@ static void waiting_helpers_step_until_nothing_is_left(void **state) {
             check_once(pool, 100, 3);
             if (run % 50 == 0) usleep(300);
         }
-        alarm(60); // a wait that nobody disturbs goes through to the end
+        alarm(60); // an undisturbed wait runs to its end
         for (int w = 1; w < n_threads; w++)
             while (atomic_load(&ctx.next[w]) < ctx.n_steps) usleep(100);
         alarm(0);
@@ -509,7 +509,7 @@ static struct mask_ctx bound_masks(int n_threads, const struct topology *topolog
     return ctx;
 }
 
-// Two domains with a hardware thread each, of those that this process has.
+// Two domains with one hardware thread each, both available to this process.
 static void full_pool_is_bound_by_domain_and_the_caller_is_not(void **state) {
     (void)state;
     cpu_set_t all;

@@ -1,4 +1,4 @@
-// Error records: one line, whatever goes in.
+// Error records: one line for any input.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

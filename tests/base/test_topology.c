@@ -1,4 +1,5 @@
-// The topology of made-up machines: synthetic ones, and hybrid ones that the test writes as XML.
+// The topology of made-up machines: synthetic machines, and hybrid machines that the test writes as
+// XML.
 #define _GNU_SOURCE 1
 #include "check.h"
 

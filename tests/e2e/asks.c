@@ -1,6 +1,5 @@
-// Asks a server on this machine many times over one connection and says how that went.
-//   asks PORT COUNT PATH     prints "ANSWERS LONGEST": how many were 200, and the longest wait, in
-//   ms
+// Asks a server on this machine many times over one connection and reports the result.
+//   asks PORT COUNT PATH     prints "ANSWERS LONGEST": how many were 200, and the longest wait (ms)
 // It gives up when an answer takes ten seconds.
 #include <arpa/inet.h>
 #include <stdio.h>

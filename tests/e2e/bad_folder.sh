@@ -130,7 +130,7 @@ safetensors "{\"__metadata__\":$(printf '%.0s[' $(seq 1000))" 0
 bad 'nested too deeply'
 safetensors '{"a":{"dtype":"F32","shape":[4611686018427387904,8],"data_offsets":[0,0]}}' 0
 bad 'tensor a: the bytes of its shape overflow'
-# A header of many tensors that nobody needs must not take much memory.
+# A header with many unused tensors must not take much memory.
 entries=$(printf '"t%d.rotary_emb.inv_freq":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},' $(seq 20000))
 safetensors "{${entries%,}}" 0
 bad 'no tensor of this name is known'
@@ -156,7 +156,7 @@ bad 'f/model.safetensors.index.json: offset 14: expected an object'
 index '{}'
 bad 'f/model.safetensors.index.json: weight_map is missing or empty'
 
-# --- the vocabulary: a file that is there and cannot be read is not taken for one that is missing
+# --- the vocabulary: an unreadable file is not taken for a missing one
 for name in tokenizer.json tokenizer_config.json chat_template.jinja; do
     fresh
     rm -f f/$name

@@ -68,7 +68,7 @@ answers "--tools" --chat --chat-template tools.jinja --tools tools.json -p Hi
 ask 'none'
 answers "no tools" --chat --chat-template tools.jinja -p Hi
 
-# What is wrong is named.
+# Each fault is named.
 echo '{% if x %}' >broken.jinja
 refused 2 "broken.jinja: .*line" run --chat -p Hi --chat-template broken.jinja
 echo "{{ raise_exception('roles must alternate') }}" >raise.jinja

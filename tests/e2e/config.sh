@@ -1,5 +1,5 @@
-# The configuration file reaches the text that a run writes, and a mistake in it ends the program. What a
-# file may hold, and every mistake, is tests/app/test_config.c's.
+# The configuration file reaches the text that a run writes, and a mistake in it ends the program.
+# tests/app/test_config.c tests the contents of a file and every mistake.
 . "$(dirname "$0")/lib.sh"
 
 # text OPTION...: the text that these options give.

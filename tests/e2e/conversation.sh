@@ -87,7 +87,7 @@ send /quit\r
 STEPS
 equal "/quit leaves with 0" 0 "$code"
 
-# A message over several lines, and one that begins with a slash.
+# A message over several lines, and a message that starts with a slash.
 lines=$(answer '[{"role": "user", "content": "Hello,\nwho are you?"}]')
 slash=$(answer '[{"role": "user", "content": "/thanks"}]')
 talk -q <<STEPS
@@ -144,7 +144,7 @@ equal "a stopped answer is no Ctrl-C at the prompt" 2 "$(grep -c 'Ctrl-C again' 
 context=$(sed -n 's/.*context *\([0-9]*\) tokens of.*/\1/p' out)
 expect "what was written stays: $context tokens" test "${context:-0}" -gt 15
 
-# What is typed during an answer waits for the prompt, and is not mixed into the text.
+# Text typed during an answer waits for the prompt, and is not mixed into the answer.
 talk --ignore-eos --isa scalar -t 1 -n 60 <<'STEPS'
 expect > 
 send Tell me a story.\r
@@ -175,7 +175,7 @@ STEPS
     equal "signal $number ends the prompt" $((128 + number)) "$code"
 done
 
-# What is typed while figures are measured waits as well.
+# Text typed while figures are measured waits as well.
 talk -n 4 <<'STEPS'
 expect > 
 send Hi\r

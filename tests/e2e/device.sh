@@ -1,5 +1,5 @@
-# A device that is not the CPU, in a file of its own: the texts are those of the CPU, with a step in flight;
-# a failed step and a lost device end the program with 1, and the server too, after its answers.
+# A device that is not the CPU, in a file of its own. The texts are those of the CPU, with a step in
+# flight. A failed step or a lost device ends the program with 1, and the server too, after its answers.
 # shellcheck shell=bash
 . "$(dirname "$0")/lib.sh"
 plugin=$BUILD/tests/runnel_fake.so

@@ -1,4 +1,4 @@
-# `runnel eval`: the measure's definition on short texts; the whole val.txt is eval_long's.
+# `runnel eval`: the measure's definition on short texts; eval_long.sh runs a part of val.txt.
 . "$(dirname "$0")/lib.sh"
 head -c 3000 "$MODELS/val.txt" >text
 

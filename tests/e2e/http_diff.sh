@@ -1,5 +1,6 @@
-# The server's reader of requests against llhttp, the parser of Node: neither splits a stream of bytes
-# in another way, and what llhttp refuses the reader refuses. `make http-diff` compares far more.
+# The server's reader of requests against llhttp, the parser of Node. Both split a stream of bytes in
+# the same way, and the reader refuses everything that llhttp refuses. `make http-diff` compares far
+# more.
 # label: long
 . "$(dirname "$0")/lib.sh"
 

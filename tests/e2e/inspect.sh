@@ -12,7 +12,7 @@ expect "which begins so" grep -q "^  chat template of [0-9]* bytes: {{ bos_token
 expect "one file is not listed" sh -c '! grep -q "^files" out'
 cp out embedded
 run inspect "$MODELS/tale-20m-q8_0.gguf"
-# what is free changes between two runs
+# free memory changes between two runs
 expect "the same file by its path" \
     cmp <(tail -n +2 embedded | grep -v " contexts of ") <(tail -n +2 out | grep -v " contexts of ")
 run inspect -m "$MODELS/tale-20m-q8_0.gguf"
@@ -38,7 +38,7 @@ equal "files" 1 "$(json out '#files')"
 equal "the file of a tensor" 0 "$(json out tensors.0.file)"
 equal "file_bytes" "$(stat -L -c %s "$MODELS/tale-20m-q8_0.gguf")" "$(json out file_bytes)"
 
-# What a decode step reads, by kind of op: it adds up to the step's bytes.
+# The bytes that a decode step reads, by kind of op: they add up to the step's bytes.
 equal "matmuls read the weights" 21725184 "$(json out decode_reads.kinds.matmul.weight_bytes)"
 equal "attention reads the KV of the whole context" $((3584 * 1024)) \
     "$(json out decode_reads.kinds.attention.kv_bytes)"

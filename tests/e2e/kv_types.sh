@@ -1,4 +1,5 @@
-# What the coarser formats of the KV cache cost: memory per token, and the perplexity of the embedded model.
+# The cost of the coarser formats of the KV cache: memory per token, and the perplexity of the embedded
+# model.
 . "$(dirname "$0")/lib.sh"
 
 run inspect "$MODELS/tale-20m-q8_0.gguf" --json

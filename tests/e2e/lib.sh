@@ -1,7 +1,7 @@
 # Shared by the end-to-end scripts. The test runner sets BIN (the program), JSONGET and the other
-# helpers, ROOT (the sources), BUILD, SAN (the sanitizer, if any), and DATA and MODELS: the files of
-# tests/data and models with those that the build makes beside them. Work happens in a temporary
-# folder; a failed check is printed, and makes the script fail at its end.
+# helpers, ROOT (the sources), BUILD and SAN (the sanitizer, if any). DATA and MODELS hold the files of
+# tests/data and models, tracked and made by the build. Work happens in a temporary folder; a failed
+# check is printed, and makes the script fail at its end.
 # shellcheck shell=bash
 set -u
 for variable in "${!RUNNEL_@}"; do unset "$variable"; done

@@ -1,5 +1,5 @@
-# A model of 110 MB: its packed weights take the place of the file's pages, they do not come beside
-# them; and the text is that of weights read in place, which the scalar reference does.
+# A model of 110 MB. Its packed weights replace the file's pages instead of adding to them. The text is
+# that of the scalar reference, which reads weights in place.
 # shellcheck shell=bash
 . "$(dirname "$0")/lib.sh"
 

@@ -1,4 +1,4 @@
-# The programs that make what tests read: they make the same bytes again, and refuse what they cannot make.
+# The programs that make the test data: they make the same bytes again, and refuse bad input.
 . "$(dirname "$0")/lib.sh"
 
 recipe=$ROOT/tests/data/golden/llama/model.gguf.recipe

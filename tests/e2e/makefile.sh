@@ -8,7 +8,7 @@ chmod +x build/runnel
 cp "$ROOT/Makefile" .
 unset MAKEFLAGS MFLAGS MAKEOVERRIDES SAN STORY # of a make that runs the tests
 
-# told STORY: what `make run` writes for it.
+# told STORY: the output of `make run` for it.
 told() { printf '> Tell me a story about %s.\n\nTell me a story about %s.' "$1" "$1"; }
 
 # shellcheck disable=SC2016  # nothing is to be expanded: that is the point

@@ -1,5 +1,5 @@
-# Manual pages and completions: man and the shells can read them. That every option is in them is
-# tests/app/test_options.c's.
+# Manual pages and completions: man and the shells can read them. tests/app/test_options.c tests that
+# every option is in them.
 . "$(dirname "$0")/lib.sh"
 
 commands=$("$BIN" --help | sed -n 's/^  \([a-z]*\) .*/\1/p')
@@ -37,7 +37,7 @@ done
 refused 2 "name a shell" completions
 refused 2 "'tcsh' is not one of bash, zsh and fish" completions tcsh
 
-# completed WORD...: what bash offers for the last word, sorted.
+# completed WORD...: bash's completions of the last word, sorted.
 # shellcheck disable=SC2016  # the inner shell expands
 completed() {
     bash -c '. ./complete.bash

@@ -1,5 +1,6 @@
-// Runs a command under a stand-in for the service manager: prints what it is told, lets the command
-// reload once it is ready and end once it is ready again, and takes over its exit status.
+// Runs a command under a stand-in for the service manager. It prints the messages that it gets,
+// lets the command reload once it is ready and end once it is ready again, and takes over its exit
+// status.
 //   notified SOCKET COMMAND...   SOCKET: a path, or an abstract name after '@'
 #include <signal.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-# The Debian package: what is in it, and that the program runs from where it was unpacked.
+# The Debian package: its contents, and that the program runs from the unpacked folder.
 . "$(dirname "$0")/lib.sh"
 command -v dpkg-deb >/dev/null && command -v cpack >/dev/null || { echo "there is no dpkg-deb or no cpack"; exit 77; }
 

@@ -1,5 +1,6 @@
-# A plug-in beside the program: without a device the program says so in one line and runs on the CPU;
-# a broken one is an error, and so is a device without memory; neither the current folder nor an environment variable is searched.
+# A plug-in beside the program. Without a device the program says so in one line and runs on the CPU. A
+# broken plug-in is an error, and so is a device without memory. Neither the current folder nor an
+# environment variable is searched.
 # shellcheck shell=bash
 . "$(dirname "$0")/lib.sh"
 plugin=$BUILD/tests/backend/plugins/absent/runnel_cuda.so

@@ -45,7 +45,7 @@ falls() {
     expect "$3: $1 falls to $2: $value" [ "${value:-9999}" -le "$2" ]
 }
 
-# free_port: one that nobody listens on.
+# free_port: a port without a listener.
 free_port() {
     local try
     for ((i = 0; i < 100; i++)); do
@@ -122,7 +122,7 @@ http {
 END
 }
 
-# text FILE: what a stream of a chat says.
+# text FILE: the text of a chat's stream.
 text() { sed -n 's/^data: .*"delta":{[^}]*"content":"\(\([^"\\]\|\\.\)*\)".*/\1/p' "$1" | tr -d '\n'; }
 
 # behind NAME: everything that clients do, through the proxy at `at`.

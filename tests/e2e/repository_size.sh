@@ -1,4 +1,4 @@
-# The tracked files together stay small: what is large is made at build time (tests/data/README.md).
+# The tracked files together stay small: large files are made at build time (tests/data/README.md).
 #   repository_size.sh [LIMIT]    in MiB
 . "$(dirname "$0")/lib.sh"
 

@@ -1,4 +1,4 @@
-# `runnel run`: where prompts come from, what goes to stdout and stderr, the JSON object, stops.
+# `runnel run`: the sources of prompts, the output on stdout and stderr, the JSON object, stops.
 # label: address
 . "$(dirname "$0")/lib.sh"
 
@@ -129,8 +129,8 @@ done
 equal "a full disk ends the run" 1 $?
 expect "and is named" grep -q "^runnel: standard output: No space left" err
 
-# --logits: a bad path is known before anything runs; a file that the run reads is refused; a
-# request that is refused leaves the file as it was, and none behind.
+# --logits: a bad path is known before anything runs, and a file that the run reads is refused. A
+# refused request leaves an existing file as it was, and creates none.
 refused 1 "/nonexistent/x: No such file" run -p a -n 1 --logits /nonexistent/x
 refused 1 "/dev/full: No space left" run -p a -n 8 --logits /dev/full
 cp "$TINY" model.gguf

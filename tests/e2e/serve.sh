@@ -1,5 +1,5 @@
-# `runnel serve` as a user sees it: what it prints, the line to paste, how it ends, and what it says to
-# each mistake. HTTP itself is tested elsewhere.
+# `runnel serve` as a user sees it: its output, the line to paste, its end, and its message for each
+# mistake. HTTP itself is tested elsewhere.
 # label: address
 . "$(dirname "$0")/lib.sh"
 
@@ -30,7 +30,7 @@ ask() {
     exec {fd}>&-
 }
 
-# What it prints, and that the line to paste works.
+# Its output, and that the line to paste works.
 start
 equal "what it costs is said before it is ready" "weights KV kept users draft memory drafts runnel: curl " \
     "$(awk '/set aside/ { print "kept"; next } { print $1 }' said | tr '\n' ' ')"
@@ -117,7 +117,7 @@ for key in first second; do
 done
 stop TERM 0
 
-# What was accepted finishes, unless its time is over or a second signal comes.
+# Accepted requests finish, unless their time is over or a second signal comes.
 # drained WHAT TOKENS SIGNAL CODE AGAIN DONE OPTION...
 drained() {
     local what=$1 tokens=$2 signal=$3 status=$4 again=$5 done=$6

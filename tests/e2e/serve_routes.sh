@@ -1,4 +1,4 @@
 #!/bin/bash
-# Who may call what, and how requests are refused; see tests/npm/routes.mjs.
+# Access to routes, and the refusal of requests; see tests/npm/routes.mjs.
 . "$ROOT/tests/e2e/lib.sh"
 node_tests routes.mjs

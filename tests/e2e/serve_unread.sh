@@ -1,5 +1,5 @@
-# `runnel serve` whose output nobody reads: it goes on serving, ends when it is told to, and says how many
-# lines of its log were lost. So it does where the reader has gone and where the disk is full.
+# `runnel serve` whose output no process reads: it continues to serve, ends on a signal, and reports how
+# many lines of its log were lost. The same holds if the reader has gone or the disk is full.
 # label: long
 . "$(dirname "$0")/lib.sh"
 
@@ -64,7 +64,7 @@ ends() {
     expect "$what: it ends soon" [ $((SECONDS - begin)) -le 15 ]
 }
 
-# healthy WHAT COUNT: so many calls are answered, and quickly.
+# healthy WHAT COUNT: this many calls are answered, and quickly.
 healthy() {
     local answers longest
     # shellcheck disable=SC2154  # the test runner sets ASKS

@@ -1,5 +1,5 @@
-# The service: it tells the service manager when the model is there, when it reloads and when it stops,
-# takes its options from a file, and its unit is one that systemd takes.
+# The service: it tells the service manager when the model is loaded, when it reloads and when it stops.
+# It takes its options from a file, and systemd accepts its unit.
 . "$(dirname "$0")/lib.sh"
 
 printf 'port = 0\nmodel = %s\nthreads = 1\nquiet = yes\n' "$MODELS/tale-1m-f16.gguf" >serve.conf

@@ -1,5 +1,5 @@
-# Speculation: what its options refuse, and that the text never depends on it, whoever drafts and however
-# much. What clients of the server see of it is in tests/npm/metrics.mjs.
+# Speculation: its options and their refusals. The text depends neither on the drafter nor on the length
+# of drafts. tests/npm/metrics.mjs tests the view of the server's clients.
 . "$(dirname "$0")/lib.sh"
 runner=(timeout 60) # a server that is not refused would not end
 draft=$MODELS/tale-1m-f16.gguf
@@ -59,7 +59,7 @@ answer() {
     "$BIN" run --json -q -n 96 "${sampling[@]}" "$@" >out 2>err </dev/null || fail "run ${sampling[*]} $*: $(cat err)"
 }
 
-# The text is the same, whoever drafts, and drafts were really made.
+# The text is the same for every drafter, and drafts were really made.
 story="Tell me a story about a fox and a lantern."
 drafted=0
 accepted=0
@@ -99,7 +99,7 @@ cp out plain
 answer --draft "$TINY" --draft-min 3
 equal "a model beside itself: ids" "$(json plain ids)" "$(json out ids)"
 
-# Options from a file, and as others spell them.
+# Options from a file, and under the names of other programs.
 sampling=(-p "$story" --chat --temp 0)
 printf 'speculate = off\ndraft-min = 4\n' >off.conf
 answer --config off.conf
@@ -116,7 +116,7 @@ answer --speculate off --logits plain.logits
 answer --draft-min 4 --logits drafted.logits
 expect "logits do not depend on drafts" cmp plain.logits drafted.logits
 
-# What is said about it.
+# The messages about it.
 run run -p "$story" --chat --temp 0 -n 96 --draft-min 3
 expect "the summary has a line about drafts" grep -Eq \
     '^  drafts  +[0-9]+ tokens +[0-9.]+% accepted, [0-9.]+ tokens a step' err

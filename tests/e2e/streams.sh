@@ -1,4 +1,4 @@
-# The example of several streams: each one's text, whatever the order of the lines.
+# The example of several streams: the text of each stream, in any order of the lines.
 # label: threads
 . "$(dirname "$0")/lib.sh"
 

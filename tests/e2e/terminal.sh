@@ -1,12 +1,12 @@
-# On a terminal: the prompt is echoed dimmed, NO_COLOR and --color are obeyed, control characters do
-# not reach it.
+# On a terminal: the prompt is echoed dimmed, NO_COLOR and --color are obeyed, and control characters do
+# not reach the terminal.
 . "$(dirname "$0")/lib.sh"
 command -v script >/dev/null || { echo "no script(1): skipped"; exit 77; }
 escape=$(printf '\033')
 export TERM=xterm
 
-# on_terminal COMMAND: runs it with a terminal on all three; of a line that was overwritten the last
-# version counts.
+# on_terminal COMMAND: runs it with a terminal on all three; of an overwritten line only the last
+# version is kept.
 on_terminal() { script -qec "$1" /dev/null </dev/null | sed 's/\r*$//; s/.*\r//' >out; }
 
 on_terminal "'$BIN' run -p 'Once upon a time' -n 8 --seed 1"

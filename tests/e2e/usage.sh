@@ -1,5 +1,5 @@
-# Help, wrong use and exit codes of the program. Every option's values, ranges, defaults and variables
-# are tests/app/test_options.c's; here is what only a process shows.
+# Help, wrong use and exit codes of the program. tests/app/test_options.c tests every option's values,
+# ranges, defaults and variables; this script tests behaviour that only a process shows.
 # label: address
 . "$(dirname "$0")/lib.sh"
 

@@ -1,6 +1,6 @@
-// What drafters would have offered for stories of the embedded model (tale-20m, its draft tale-1m),
-// recorded from the engine: 16 stories at temperature 0, then 16 at 0.8, of 200 tokens each, all
-// told at a time.
+// The offers of drafters for stories of the embedded model (tale-20m, its draft tale-1m), recorded
+// from the engine: 16 stories at temperature 0, then 16 at 0.8. Each has 200 tokens; all were
+// written at the same time.
 //
 // model: 1 where the draft model chooses the text's next token after the text so far. lookup,
 // shared: for each position the offer of the drafter, "." none; else the tokens of it that are

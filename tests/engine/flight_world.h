@@ -1,5 +1,5 @@
-// Models, requests, and engines on the fake backend beside the same ones on the CPU's, for tests of
-// steps in flight and of faults. The texts of the CPU's plain engine are what all others must give.
+// Models, requests, and engines on the fake backend beside the same engines on the CPU's, for tests
+// of steps in flight and of faults. All engines must give the texts of the CPU's plain engine.
 #ifndef RN_TESTS_FLIGHT_WORLD_H
 #define RN_TESTS_FLIGHT_WORLD_H
 
@@ -73,7 +73,7 @@ static inline rn_engine *world_engine(const struct backend_class *cls, const rn_
     return engine;
 }
 
-// What the requests give alone on the CPU: into want, one stream for each choice.
+// The results of the requests alone on the CPU: into want, one stream for each choice.
 static inline void world_alone(const rn_model *model, const rn_request *request, int n) {
     int at = 0;
     for (int i = 0; i < n; i++) {

@@ -1,8 +1,8 @@
-// A world for the page manager: a backend whose pages hold, in each slot, a hash of the salt and
-// all tokens up to that position (a recurrent page: of the last position evaluated), and tables
-// that know their tokens. After each operation every slot that a table needs must hold its own
-// history, so a wrong copy, hit, eviction or shared write is seen. Clears and copies are applied by
-// world_run only, as the engine does, with the bytes that have memory counted.
+// A world for the page manager: a backend with hashes in its pages, and tables that know their
+// tokens. Each slot holds a hash of the salt and all tokens up to its position (a recurrent page:
+// of the last position evaluated). After each operation every slot that a table needs must hold its
+// own history, so a wrong copy, hit, eviction or shared write is seen. Only world_run applies
+// clears and copies, as in the engine, and counts the bytes that have memory.
 #ifndef RN_TESTS_KV_WORLD_H
 #define RN_TESTS_KV_WORLD_H
 
@@ -121,7 +121,7 @@ static inline uint64_t world_salt(const struct world_table *t) {
     return h;
 }
 
-// What the slot holds once the ops that wait are done.
+// The slot's contents after the pending ops.
 static inline uint64_t world_slot(const struct world *w, int g, uint32_t page, int slot) {
     for (int i = w->kv->n_op; i-- > 0;) {
         if (w->kv->op[i].group != g || w->kv->op[i].page != page) continue;
@@ -207,7 +207,7 @@ struct world_left {
     int64_t bytes, pages[PLAN_MAX_KV_GROUPS], ops;
 };
 
-// What nobody holds once the table has given back what it does not see any more.
+// The pages that no table holds once this table has given back the pages that it no longer sees.
 static inline struct world_left world_left(const struct world *w, const struct world_table *t) {
     struct world_left left = {.bytes = (int64_t)w->config.budget,
                               .ops = w->kv->max_op - w->kv->n_op};

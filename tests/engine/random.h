@@ -1,5 +1,5 @@
-// Random numbers for the tests of the sampler: xorshift64, begun from RANDOM_SEED of the file that
-// includes this, so that every program repeats its own.
+// Random numbers for the tests of the sampler: xorshift64. The including file sets RANDOM_SEED, so
+// every program repeats its own numbers.
 #ifndef RN_TESTS_RANDOM_H
 #define RN_TESTS_RANDOM_H
 

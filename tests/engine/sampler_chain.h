@@ -1,5 +1,5 @@
-// From parameters and a history to a token, as the engine and the CPU backend do it together: the
-// engine's description of the choice, and the chooser that carries it out.
+// From parameters and a history to a token, as the engine and the CPU backend do it together. The
+// engine describes the choice; the chooser carries it out.
 #ifndef RN_TESTS_SAMPLER_CHAIN_H
 #define RN_TESTS_SAMPLER_CHAIN_H
 

@@ -178,7 +178,7 @@ static double sim_draft(struct sim *sim) {
     return sum;
 }
 
-// What came of the stream's draft is learned, and the stream moves on.
+// Learns the result of the stream's draft, and moves the stream on.
 static void sim_settle(struct sim *sim, int stream) {
     struct sim_stream *s = &sim->stream[stream];
     int accepted = 0;
@@ -189,7 +189,7 @@ static void sim_settle(struct sim *sim, int stream) {
             accepted = offer->right < s->n ? offer->right : s->n;
             spec_learn(&sim->control, &sim->known[stream], offer->source,
                        accepted + (accepted < s->n), accepted);
-        } else if (offer->n > 0 && d != RN_DRAFTER_MODEL) { // a guess that nobody verified
+        } else if (offer->n > 0 && d != RN_DRAFTER_MODEL) { // an unverified guess
             spec_learn(&sim->control, &sim->known[stream], offer->source, 1, offer->right > 0);
         }
     }

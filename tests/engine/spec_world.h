@@ -1,10 +1,11 @@
 // A simulated machine and simulated streams, for the price of a step and the controller of drafts.
 // Time is computed: nothing here depends on the machine that it runs on, and chance is repeatable.
 //
-// A machine is a curve (the time of a step over its rows), its draft model's curve, and an unrest:
-// noise, interruptions, phases in which everything is slower, phases in which memory is faster. A
-// stream's text is there before it is written: for each position the world knows how many tokens
-// of each drafter's offer are right. So two controllers see the same texts.
+// A machine is a curve (the time of a step over its rows), its draft model's curve, and a
+// disturbance (enum unrest). Disturbances are noise, interruptions, phases in which everything is
+// slower, and phases in which memory is faster. A stream's text is there before it is written: for
+// each position the world knows how many tokens of each drafter's offer are right. So two
+// controllers see the same texts.
 #ifndef RN_TESTS_SPEC_WORLD_H
 #define RN_TESTS_SPEC_WORLD_H
 
@@ -84,7 +85,7 @@ static const char *const unrest_name[UNRESTS] = {"quiet", "noisy", "slower", "me
 
 enum { PHASE_STEPS = 800 }; // of one row
 
-// What the streams write, and who drafts.
+// The streams' texts, and their drafters.
 struct texts {
     const char *name;
     unsigned drafters; // bits 1 << rn_drafter
@@ -188,7 +189,7 @@ static double world_draft_ns(struct world *world, double rows) {
     return world_true_draft_ns(world, rows) * world_noise(world);
 }
 
-// What a calibration before the first request sees: nothing else is in the caches.
+// The times of a calibration before the first request: nothing else is in the caches.
 static double world_calibrated_ns(struct world *world, double rows) {
     const double share = rows >= 4 ? 1 : (rows - 1) / 3;
     return world_run_ns(world, rows) * (1 + share * (world->machine->alone - 1));

@@ -1,5 +1,5 @@
-// The ways in which an engine can draft, and requests that are run in each of them: the text is the
-// one that nothing was drafted for, and drafts were really verified. For test_speculation*.c.
+// The ways in which an engine can draft, and requests that run in each of them. The text must be
+// that of a run without drafts, and drafts must have been verified. For test_speculation*.c.
 #ifndef RN_TESTS_SPECULATION_WAYS_H
 #define RN_TESTS_SPECULATION_WAYS_H
 
@@ -10,9 +10,8 @@
 #include "mix.h"
 #include "recurrent_model.h"
 
-// What must have happened in a way's mixes, apart from drafts. What can be asked for depends on
-// whether the draft model is the model itself, a relative, or a stranger to a model whose texts
-// repeat nothing.
+// Events that a way's mixes must show, apart from drafts. They depend on the draft model: the model
+// itself, a relative, or a stranger to a model whose texts repeat nothing.
 enum { WAY_ACCEPTS = 1, WAY_REFUSES = 2, WAY_MODEL = 4 }; // model: the draft model is on
 enum kin { KIN_SELF, KIN_RELATIVE, KIN_STRANGER };
 
@@ -48,7 +47,7 @@ enum { N_WAYS = sizeof ways / sizeof *ways };
 
 // ---------------------------------------------------------------- models
 
-// The tokens of the begin of a text that the model was trained for.
+// The tokens of the start of a text that the model was trained for.
 static inline struct token_list story_read(const rn_model *model) {
     enum { STORY_BYTES = 60000 };
     const struct data_file file = data_file_read(MODELS_DIR "/val.txt");
@@ -86,8 +85,8 @@ static inline rn_model *recurrent_open(void) {
 
 // ---------------------------------------------------------------- running
 
-// Time that passes by the look, now slowly, now fast: what the controller measures is noise, its
-// choices are of all kinds, and the same in every run.
+// Time that passes by the look, now slowly, now fast: the controller measures noise, makes choices
+// of all kinds, and makes the same ones in every run.
 static inline uint64_t noisy_now(void *ctx) {
     struct mix_random *r = ctx;
     return r->state += 1000 + mix_hash(r->state) % (mix_hash(r->state / 100000) % 2 ? 2000 : 30000);
@@ -100,7 +99,7 @@ static inline void way_check(const struct way *way, const struct mix_totals *t, 
     const bool is_model = (way->must & WAY_MODEL) != 0;
     const bool accepts = way->must & WAY_ACCEPTS && (kin != KIN_STRANGER || way->how.has_toy);
     const bool refuses = way->must & WAY_REFUSES && !(kin == KIN_SELF && is_model);
-    // what does not pay need not be tried in so few steps
+    // a draft that does not pay need not be tried in this few steps
     const bool pays = accepts && (kin == KIN_RELATIVE || !is_model);
     check(t->drafts > 0 || !(pays || way->how.draft_min), "%s: nothing was drafted", name);
     check(t->accepted > 0 || !accepts || t->draft_tokens < FEW_TOKENS,

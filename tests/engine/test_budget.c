@@ -64,7 +64,7 @@ static struct budget_beside beside_of(const struct plan *plan) {
         struct budget_beside){.plan = plan, .n_ctx_max = N_CTX, .cls = &made_up, .kv_type = "2"};
 }
 
-// What a request gives that must succeed.
+// The result of a request that must succeed.
 static struct budget chosen(const struct budget_request *request) {
     struct budget budget;
     rn_error err = {0};
@@ -184,7 +184,7 @@ static void memory_is_given_in_bytes_or_in_pages_of_all_groups(void **state) {
     assert_int_equal(chosen(&request).kv_bytes, 20 * 2 * PAGE);
     request.kv_bytes = 123456; // counts before pages
     assert_int_equal(chosen(&request).kv_bytes, 123456);
-    request.available = 1; // what was given is not compared with what is free
+    request.available = 1; // a given size is not compared with free memory
     assert_int_equal(chosen(&request).kv_bytes, 123456);
     plan_deinit(&plan);
 }
@@ -214,7 +214,7 @@ static void a_window_takes_its_own_pages_only(void **state) {
     const struct kv_config config = budget_kv_config(&plan, &budget.kv);
     assert_int_equal(budget.kv_bytes, 2 * kv_need(&config, N_CTX, 256));
     assert_true(budget.context_bytes < 2 * CONTEXT);
-    // what holds all pages of the full group and those of the window holds the whole context
+    // memory for all pages of the full group and of the window holds the whole context
     request.kv_bytes = kv_need(&config, N_CTX, 1);
     assert_int_equal(chosen(&request).sizes.n_ctx, N_CTX);
     request.kv_bytes--;
@@ -266,7 +266,7 @@ static void amounts_beyond_all_bounds_are_refused(void **state) {
     struct budget_request request = request_of(&plan);
     request.kv_bytes = UINT64_MAX;
     refused_with(&request, RN_ERR_ARG, "16.0 EiB", "more than can be used, 1.0 TiB");
-    // what the page manager can number, it accepts; what it cannot is refused here already
+    // page numbers up to the page manager's limit are accepted; more are refused here already
     request.kv_bytes = (uint64_t)KV_MAX_GROUP_PAGES * PAGE;
     assert_int_equal(chosen(&request).kv_bytes, request.kv_bytes);
     request.kv_bytes++;

@@ -1,5 +1,5 @@
-// Choosing under a constraint: the mask against a naive definition, where the constraint stands,
-// and which constraints are refused.
+// Choosing under a constraint: the mask against a naive definition, the constraint's place in the
+// order of steps, and constraints that are refused.
 #define VOCAB 203
 #include "engine/choice/choice.h"
 
@@ -126,7 +126,7 @@ static void scene_random(struct scene *scene, double chance) {
     scene_sampling(scene, chance);
 }
 
-// What the mask means: those logits are not there.
+// The meaning of the mask: masked logits do not exist.
 static void masked(const struct scene *scene, float *out) {
     for (int id = 0; id < VOCAB; id++)
         out[id] = toy_allows(&scene->toy, scene->toy.n_passed, id) ? scene->logits[id] : -INFINITY;
@@ -233,7 +233,7 @@ static void a_mask_without_tokens_gives_none(void **state) {
     sampler_close(&sampler);
 }
 
-// Bits behind the vocabulary are nobody's, and a mask leaves nothing for the next choice.
+// Bits behind the vocabulary mean nothing, and a mask leaves nothing for the next choice.
 static void the_last_word_and_the_last_choice_do_not_matter(void **state) {
     (void)state;
     struct sampler sampler, fresh;

@@ -1,5 +1,5 @@
-// Drafts where a step ends otherwise than by a token: the text, the constraint and the rows of the
-// batch are what they are without drafts.
+// Drafts where a step does not end with a token: the text, the constraint and the rows of the batch
+// are the same as without drafts.
 #include "bare_engine.h"
 #include "recurrent_model.h"
 #include "streams.h"
@@ -38,7 +38,7 @@ static void script_rollback(void *ctx, int choice, int n_tokens) {
     ((struct script *)ctx)->at -= n_tokens;
 }
 
-// What the script says next; data is the request's.
+// The script's next tokens; data is the request's.
 static int script_draft(void *ctx, void *data, int choice, const int32_t *token, int n_token,
                         int32_t *out, int most) {
     (void)ctx;
@@ -82,8 +82,8 @@ static void script_run(const rn_model *model, struct script *script, rn_request 
     rn_engine_destroy(engine);
 }
 
-// What was held back for a stop string comes with the error, and what was certain before it in the
-// same step is still there.
+// Text held back for a stop string comes with the error, and earlier certain text of the same step
+// is still there.
 static void text_before_a_dead_end_is_what_it_is_without_drafts(void **state) {
     (void)state;
     rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
@@ -123,8 +123,8 @@ static void no_constraint_is_led_past_the_end(void **state) {
 
 static uint64_t ticking_now(void *ctx) { return *(uint64_t *)ctx += 1000; }
 
-// What a text would have taken without drafts is counted for its own tokens: with the first one in
-// the same step too, but not for those that were chosen behind its end.
+// The time without drafts includes the text's own tokens, even with the first one in the same step.
+// It excludes tokens that were chosen behind its end.
 static void time_without_drafts_is_that_of_the_text(void **state) {
     (void)state;
     rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
@@ -161,8 +161,8 @@ static int wrong_draft(void *ctx, void *data, int choice, const int32_t *token, 
     return most;
 }
 
-// Refused drafts of a recurrent model leave rows to evaluate again; who comes then, or comes back
-// from a pause, finds room in the batch nevertheless.
+// Refused drafts of a recurrent model leave rows to evaluate again; a sequence that comes then, or
+// returns from a pause, still finds room in the batch.
 static void rows_again_leave_everybody_a_row(void **state) {
     (void)state;
     enum { N_VOCAB = 512, N_SEQS = 4, N_TOKENS = 60 };

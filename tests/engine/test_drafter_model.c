@@ -1,6 +1,6 @@
-// The draft model as a drafter: what it drafts is what it would say after the sequence's tokens,
-// whatever was drafted, refused, forgotten or evicted before. Its pages' invariants are tested
-// after every call.
+// The draft model as a drafter: a draft is the model's own continuation of the sequence's tokens,
+// after any drafts, refusals, forgotten or evicted pages. Its pages' invariants are tested after
+// every call.
 #include "drafter_world.h"
 
 enum { N_TOKENS = 400 };
@@ -30,7 +30,7 @@ static const char *const prompts[] = {
 };
 enum { N_PROMPTS = sizeof prompts / sizeof *prompts };
 
-// What a model says after a prompt, as a sequence of which the prompt is known.
+// A model's continuation of a prompt, as a sequence of which the prompt is known.
 static struct story *story_create(const rn_model *model, const char *prompt,
                                   const rn_sampling *sampling, int max_tokens) {
     struct token_list ids = {0};
@@ -209,7 +209,7 @@ static void it_offers_what_the_sequence_and_its_context_have_room_for(void **sta
 
 // ---------------------------------------------------------------- ends and constraints
 
-// Allows even tokens alone, and at place `end_at` behind its begin the end of the text alone. Knows
+// Allows even tokens alone, and at place `end_at` behind its start the end of the text alone. Knows
 // how far it was moved.
 struct evens {
     int at, deepest, end_at;
@@ -254,7 +254,7 @@ static void a_draft_keeps_to_the_constraint_and_leaves_it_where_it_stood(void **
     assert_int_equal(evens.at, 0);
     assert_int_equal(evens.deepest, 6); // not over the last one
     world_settle(&w, story, story->seq.n_token++);
-    // an end is the last token of a draft, but for a text that goes on
+    // an end is the last token of a draft, unless the text continues
     evens.end_at = 2;
     assert_int_equal(world_draft(&w, story, 7), 3);
     assert_int_equal(drafted[1 + 2], evens.end);

@@ -1,7 +1,7 @@
-// A draft model's pages: after any mix of drafts, refusals, tokens that others drafted, leaves and
-// shortages a draft is the one that a drafter makes which reads the sequence for the first time, to
-// the last bit of its logits; for models with full, windowed and recurrent layers. And
-// vocabularies: which ones fit, and what happens to ids that one of the two lacks.
+// A draft model's pages, after any mix of drafts, refusals, tokens of other drafters, leaves and
+// shortages. A draft equals that of a drafter that reads the sequence for the first time, to the
+// last bit of its logits. Models have full, windowed and recurrent layers. Also vocabularies: which
+// ones fit, and ids that one of the two models lacks.
 #include "backend/cpu/cpu.h"
 #include "drafter_world.h"
 #include "recurrent_model.h"

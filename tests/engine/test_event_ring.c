@@ -71,10 +71,10 @@ static void events_come_out_as_they_went_in(void **state) {
         const uint64_t before = in;
         assert_null(event_ring_release(&ring));
         while (put(&ring, in)) in++;
-        // whatever the texts are, an empty ring takes at least one
+        // an empty ring takes at least one event, of any text
         check(in > before || event_ring_waits(&ring), "round %d", round);
         const int n = event_ring_take(&ring, out, 1 + round % 5);
-        // what was given out stays while the writer fills the rest
+        // events that were given out stay while the writer fills the rest
         while (put(&ring, in)) in++;
         for (int i = 0; i < n; i++) check(is_event(&out[i], seen + (uint64_t)i), "event %d", i);
         seen += (uint64_t)n;

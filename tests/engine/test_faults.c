@@ -16,7 +16,7 @@ static const struct backend_class *const cpu = &backend_cpu, *const fake = &back
 
 static struct toy_drafter drafter;
 
-// What the engines here have in common; drafts: all requests that want some try them.
+// The common options of the engines here; drafts: all requests that want drafts try them.
 static rn_engine *faulty_engine(const rn_model *model, int max_seqs, bool drafts) {
     rn_engine_options options = {.max_seqs = max_seqs, .batch_tokens = 64};
     drafter = (struct toy_drafter){.truth = world_truth, .right = 80, .n_vocab = WORLD_VOCAB};

@@ -123,8 +123,8 @@ static void no_row_is_past_an_end_by_length(void **state) {
 
 // ---------------------------------------------------------------- past the end
 
-// Steps until the stream has ended: then its pages are held by the step in flight alone, and after
-// the next step by nobody.
+// Steps until the stream has ended: then only the step in flight holds its pages, and after the
+// next step they are free.
 static void check_leaves(rn_engine *engine, int n) {
     struct engine *const e = &engine->engine;
     for (bool busy = true; got[0].finish == RN_FINISH_NONE;) {

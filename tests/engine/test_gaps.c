@@ -1,7 +1,7 @@
-// Time as the engine sees it, with a clock of the test's own: a backend whose steps take what a
-// table says, so that gaps and deadlines are exact. With a bound on the gap a long prompt does not
-// stop the streams that run; deadlines end requests that wait and requests that run; each gap has
-// the cause that the script of its steps gave it.
+// Time as the engine sees it, with the test's own clock and a backend whose step times are a table,
+// so that gaps and deadlines are exact. With a bound on the gap a long prompt does not stop running
+// streams. Deadlines end waiting and running requests. Each gap has the cause that the script of
+// its steps gave it.
 #include <math.h>
 
 #include "bare_engine.h"
@@ -25,7 +25,7 @@ static uint64_t fake_now(void *ctx) {
     return fake.now_ns;
 }
 
-// What a step with so many rows takes: the weights once, then more with every row.
+// The time of a step with N rows: the weights once, then more with every row.
 static double rows_ms(int n_rows) {
     static const struct {
         int rows;
@@ -312,7 +312,7 @@ static void a_gap_with_a_pause_is_put_down_to_it(void **state) {
     check_gap(&event, RN_GAP_PAUSED, rows_ms(8) + 2 * rows_ms(1) + rows_ms(2));
     event = step_for(engine, id);
     check_gap(&event, RN_GAP_DECODE, rows_ms(2));
-    rn_engine_pause(engine, id, true); // and went on before any step saw it
+    rn_engine_pause(engine, id, true); // and was resumed before any step saw it
     rn_engine_pause(engine, id, false);
     event = step_for(engine, id);
     check_gap(&event, RN_GAP_DECODE, rows_ms(2));

@@ -1,5 +1,4 @@
-// The intake: what submitters, cancellers and reapers may do to each other and to the step's
-// thread.
+// The intake under concurrent submitters, cancellers and reapers, beside the step's thread.
 // label: threads
 #include <stdlib.h>
 #include <string.h>

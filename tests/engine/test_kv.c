@@ -1,5 +1,5 @@
-// Pages: who holds them, what they cost, what the next run must clear and copy; and that the
-// checker sees each invariant broken.
+// Pages: their holders, their cost, and the clears and copies of the next run. The checker sees
+// each broken invariant.
 #include "kv_world.h"
 
 static const struct kv_config full_only = {.n_group = 1,
@@ -92,7 +92,7 @@ static void random_step(struct world *w) {
     }
 }
 
-// What random use has seen.
+// Events that random use has seen.
 struct use {
     uint64_t evictions;
     int hits, copies, forgets;
@@ -366,7 +366,7 @@ static void a_group_without_pages_evicts_its_own(void **state) {
         world_check(w);
         world_release(w, t);
     }
-    // a prefix is what all groups still have of it
+    // a prefix ends where a group lacks its pages
     tokens_fill(token, WORLD_POSITIONS, 5000);
     assert_int_equal(world_begin(w, token, 65, NULL)->n_done, 64);
     tokens_fill(token, WORLD_POSITIONS, 4000);
@@ -423,7 +423,7 @@ static void budgets_that_cannot_be_counted_are_refused(void **state) {
     assert_null(kv);
     assert_non_null(strstr(err.message, "18446744073709551615"));
     config = full_only;
-    config.budget = 99; // not even a page: a sound manager that has room for nothing
+    config.budget = 99; // not even a page: a valid manager without any room
     struct world *const w = world_create(&config, 1);
     assert_int_equal(kv_room(w->kv, &w->table[0].kv, 0, 10), 0);
     assert_false(kv_grow(w->kv, &w->table[0].kv, 0, 1));

@@ -1,5 +1,5 @@
 // Log-probabilities of one row of logits against sums in long double by the C library, and against
-// a sort for the order; rows with what is not finite.
+// a sort for the order. Also rows with values that are not finite.
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static long double log_sum(const float *logits, int n) {
     return top + logl(sum);
 }
 
-// What is expected of a logprob: a few roundings of a float, and 1e-6 of the sum.
+// The tolerance of a logprob: a few roundings of a float, and 1e-6 of the sum.
 static void check_value(float got, long double want) {
     const double tolerance = 2e-6 + 2e-7 * fabs((double)want);
     check(fabs((double)got - (double)want) <= tolerance, "logprob %.9g, expected %.9Lg",

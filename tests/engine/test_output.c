@@ -1,4 +1,4 @@
-// Streamed text: stop strings end it and never leak, whatever the pieces.
+// Streamed text: stop strings end it and never leak, however the text is cut into pieces.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,4 @@
-// The prefix cache: what a hit finds and what it must not find, what is stored once, what goes
-// first.
+// The prefix cache: hits and misses, blocks that are stored once, and the order of eviction.
 #include "kv_world.h"
 
 static const struct kv_config large_full = {.n_group = 1,
@@ -338,7 +337,8 @@ static void blocks_that_slid_out_before_they_were_registered_have_no_page(void *
 
 // --- what goes ---
 
-// In full groups a page's parent has its page too: no page went before one that continues it.
+// In full groups a page's parent has its page too: no page was evicted before the pages that
+// continue it.
 static void check_parents(const struct world *w) {
     for (int g = 0; g < w->config.n_group; g++) {
         if (w->config.group[g].kind != KV_FULL) continue;

@@ -92,7 +92,7 @@ struct scene {
     uint64_t bound_ns;
     uint32_t random;
     double noise; // a step takes up to so much longer
-    int outliers; // one in so many steps takes ten times as long; 0: none
+    int outliers; // one in this many steps takes ten times as long; 0: none
 };
 
 static double uniform(uint32_t *state) {
@@ -377,7 +377,7 @@ static void an_interrupted_step_does_not_spoil_the_price(void **state) {
     }
 }
 
-// The price of all shapes, of one that was not run since too.
+// The price of all shapes, even of a shape that has not run since.
 static void a_change_of_speed_is_followed_in_everything(void **state) {
     static const double speeds[] = {1.3, 2, 0.7};
     for (int m = 0; m < N_MACHINES; m++)

@@ -1,6 +1,6 @@
-// A model with recurrent layers, a window and full attention in mixes: states are carried from
-// block to block, found as checkpoints by equal prefixes, recomputed after a preemption, and none
-// of it shows in the tokens. The engine's invariants are tested after every step.
+// A model with recurrent layers, a window and full attention in mixes. States are carried from
+// block to block, found as checkpoints by equal prefixes, and recomputed after a preemption. The
+// tokens do not change. The engine's invariants are tested after every step.
 // label: threads async
 #include "bare_engine.h"
 #include "engine/door/driver.h"
@@ -97,7 +97,7 @@ static void a_stream_holds_one_state(void **state) {
             held_max = streams_stats(engine).pages_held;
     assert_int_equal(stream[0].n_ids, 280);
     const uint32_t full = (299 + PAGE - 1) / PAGE;
-    // a window of 40 lies in at most 3 blocks; the state is read from one page into the next
+    // a window of 40 touches at most 3 blocks; the state is read from one page into the next
     check(held_max <= full + 3 + 2, "%u pages are held, %u of them full ones", held_max, full);
     streams_check_empty(engine);
     rn_engine_destroy(engine);

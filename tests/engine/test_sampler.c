@@ -132,7 +132,7 @@ static void greedy_takes_the_largest_and_of_equals_the_lower_id(void **state) {
     sampler_close(&sampler);
 }
 
-// The sampling chooses as greedy does, whatever the logits.
+// The sampling chooses as greedy does, for any logits.
 static void check_greedy(rn_sampling sampling) {
     float logits[VOCAB];
     struct sampler sampler;

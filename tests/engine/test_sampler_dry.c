@@ -31,7 +31,7 @@ static rn_sampling sampling_of_powers(void) {
 }
 
 // Letters are tokens, from 'A' on. expected: pairs of a letter and the length of the repetition
-// that it goes on with; all others have none.
+// that it continues; all others have none.
 static void check_lengths(const char *history, const char *breakers, int last_n,
                           const char *expected) {
     int32_t token[64];
@@ -95,7 +95,7 @@ static void the_window_shows_the_last_tokens_alone(void **state) {
 
 static void shorter_repetitions_than_allowed_are_free(void **state) {
     (void)state;
-    const int32_t token[] = {0, 1, 2, 9, 0, 1, 2}; // 9 goes on with three, by 0 1 2
+    const int32_t token[] = {0, 1, 2, 9, 0, 1, 2}; // 9 continues a repetition of three, 0 1 2
     struct sampler sampler;
     float logits[VOCAB];
     sampler_open(&sampler, VOCAB);
@@ -200,7 +200,7 @@ static void repetitions_beyond_the_longest_count_as_the_longest(void **state) {
     s.dry_allowed_length = CHOICE_DRY_MATCH + 1;
     dry_logits(&sampler, &s, &view, logits);
     assert_true(logits[0] == 0);
-    // a base that overflows, and one that vanishes
+    // a base that overflows, and a base that vanishes
     s = sampling_of_powers();
     s.dry_base = 100;
     dry_logits(&sampler, &s, &view, logits);

@@ -1,4 +1,4 @@
-// The sampling table: its rows are sound, and values outside their ranges are refused by name.
+// The sampling table: its rows are valid, and values outside their ranges are refused by name.
 #include <float.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// The steps of the sampling table, one by one and as a chain, against slow definitions; what holds
-// at the edges of their parameters; and that nothing stays behind after a choice.
+// The steps of the sampling table, one by one and as a chain, against slow definitions. Also the
+// edges of their parameters, and that a choice leaves nothing behind for the next one.
 #include <float.h>
 #include <stdlib.h>
 
@@ -35,8 +35,8 @@ static void scene_logits(struct scene *scene) {
     scene->logits[below(VOCAB)] = 0.25f; // one is a candidate
 }
 
-// Now and then a constraint, from one that leaves few tokens to one that leaves most; the token
-// that scene_logits made a candidate stays one.
+// Now and then a constraint, which leaves few tokens or most; the token that scene_logits made a
+// candidate stays one.
 static void scene_mask(struct scene *scene) {
     const double share = uniform();
     scene->view.allowed = below(3) ? NULL : scene->allowed;
@@ -322,8 +322,8 @@ static void two_steps_that_change_places_are_seen(void **state) {
     sampler_open(&sampler, VOCAB);
     for (int first = 0; first + 1 < STEP_COUNT; first++) {
         const int seen = cases_that_see(&sampler, (enum step)first);
-        // sigma is the model's, so that step commutes with the temperature and with top-k; what is
-        // masked stays so with any bias
+        // sigma is the model's, so that step commutes with the temperature and with top-k; masked
+        // tokens stay masked with any bias
         if (first == STEP_MASK || first == STEP_TEMPERATURE || first == STEP_TOP_N_SIGMA) {
             check(seen == 0, "%s and %s do not commute: %d", names[first], names[first + 1], seen);
         } else {

@@ -1,5 +1,5 @@
 // Choices on several threads at once, each with scratch of its own, over the same logits, history
-// and parameters: they are what one thread chooses.
+// and parameters. They are the choices of a single thread.
 // label: threads
 #include <pthread.h>
 
@@ -8,7 +8,7 @@
 
 enum { VOCAB = 2000, HISTORY = 200, N_THREADS = 4, N_CHOICES = 60 };
 
-// What all threads read.
+// The input of all threads.
 struct shared {
     float logits[VOCAB];
     int32_t token[HISTORY];

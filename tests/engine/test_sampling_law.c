@@ -1,7 +1,7 @@
-// The law of texts is the model's: over many seeds the first tokens of a continuation come as often
-// as the exact probabilities say, which are computed from the model's logits of every possible
-// text. Seeds are fixed, so the result is too. Drafted texts follow the same law, since they are
-// equal to these to the bit (test_speculation.c).
+// The distribution of texts is the model's. Over many seeds the first tokens of a continuation are
+// as frequent as their exact probabilities, which are computed from the model's logits of every
+// possible text. Seeds are fixed, so the result is too. Drafted texts have the same distribution,
+// since they are equal to these to the bit (test_speculation.c).
 #include <math.h>
 
 #include "speculation_ways.h"
@@ -21,7 +21,7 @@ enum {
 struct law {
     const rn_model *model;
     int32_t prompt[LAW_PROMPT];
-    int32_t best[LAW_TEXT][LAW_HISTORIES][LAW_BEST]; // after so many tokens, and that history
+    int32_t best[LAW_TEXT][LAW_HISTORIES][LAW_BEST]; // after this many tokens, and that history
     double p[LAW_TEXT][LAW_HISTORIES][LAW_BEST];
 };
 

@@ -1,5 +1,5 @@
-// The controller of drafts: single choices against all there are, and runs on simulated machines
-// (spec_world.h). Chance is repeatable, and no figure depends on the machine that runs it.
+// The controller of drafts: single choices against all possible ones, and runs on simulated
+// machines (spec_world.h). Chance is repeatable, and no figure depends on the machine that runs it.
 #define RANDOM_SEED 88172645463325252u
 
 #include "check.h"
@@ -124,7 +124,7 @@ static void with_drafters_that_cost_the_choice_is_close_to_the_best(void **state
 
 // --- tables ---
 
-// What the cost of a step is made of, in steps without drafts.
+// The parts of a step's cost, in steps without drafts.
 static void table(double *verify_ns, double per_row, int step_at, double step) {
     for (int i = 0; i <= SPEC_MAX_ROWS; i++)
         verify_ns[i] = 1e6 * (1 + per_row * i + (i >= step_at ? step : 0));
@@ -253,7 +253,7 @@ static void forced_lengths_are_drafted_whatever_is_expected(void **state) {
     choose(bids, 3, &costs);
     check(bids[0].n == 2 && bids[1].n == 2 && bids[2].n == 1, "%d, %d, %d", bids[0].n, bids[1].n,
           bids[2].n);
-    // what is forced is the least: more where it pays
+    // the forced length is a minimum: more where it pays
     table(verify_ns, 0, SPEC_MAX_ROWS, 0);
     struct spec_bid bid = free_bid(15, 0.9);
     bid.least = 2;

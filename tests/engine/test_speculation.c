@@ -1,6 +1,6 @@
-// Nobody can tell from a text that parts of it were drafted: requests of every kind, in mixes with
-// others, give what they give alone and without drafts, whoever drafts and however long drafts are.
-// The invariants of the engine are tested after every step. test_speculation_long.c has more.
+// Drafts do not change a text. Requests of every kind, in mixes with others, give the same results
+// as alone and without drafts, for all drafters and lengths of drafts. The invariants of the engine
+// are tested after every step. test_speculation_long.c has more.
 // label: async-long no-address
 #include "speculation_ways.h"
 

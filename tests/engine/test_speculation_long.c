@@ -1,4 +1,4 @@
-// What test_speculation.c tests, with the trained pair of models in every way, and with models of
+// The tests of test_speculation.c, with the trained pair of models in every way, and with models of
 // several architectures.
 // label: long
 #include "speculation_ways.h"

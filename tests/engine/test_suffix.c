@@ -1,5 +1,5 @@
-// The index of a text and the ring of recent texts, against plain searches of all places: what is
-// found is the longest past that agrees, and texts of another salt have no part in it.
+// The index of a text and the ring of recent texts, against plain searches of all places. The
+// result is the longest past that agrees, and never comes from texts of another salt.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +105,7 @@ static struct suffix_match find_behind(int n_worse) {
     enum { MAX = 4 * 64 + 16 };
     int32_t token[MAX];
     int n = 0;
-    for (int i = 0; i < 4; i++) token[n++] = 10 + i; // 10 11 12 13: what the end repeats
+    for (int i = 0; i < 4; i++) token[n++] = 10 + i; // 10 11 12 13: the tokens that the end repeats
     for (int i = 0; i < n_worse; i++) {
         token[n++] = 1000 + i;
         token[n++] = 12;
@@ -328,7 +328,7 @@ static void texts_and_queries_that_are_too_short_find_nothing(void **state) {
     for (int n = 0; n < 2; n++)
         assert_int_equal(suffix_texts_find(texts, token, n, "", 0, out, 4, &length), 0);
     assert_int_equal(suffix_texts_find(texts, token, 3, "", 0, out, 4, &length), 1);
-    assert_int_equal(length, 2); // what follows is not a part of the past
+    assert_int_equal(length, 2); // later tokens are not a part of the past
     suffix_texts_destroy(texts);
     // a ring too small for any text
     assert_int_equal(suffix_texts_create(8, &texts, NULL), RN_OK);

@@ -1,4 +1,4 @@
-// Fair share: service is equal between users whatever they ask for, and absence saves nothing up.
+// Fair share: users get equal service for any requests, and an absent user saves nothing up.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -39,7 +39,7 @@ struct fake_backend {
     pthread_mutex_t lock;
     pthread_cond_t moved;
     struct job *jobs[BACKEND_MAX_DEPTH + 1];
-    int n_jobs, n_run; // in flight; of them, the ones that were run
+    int n_jobs, n_run; // steps in flight; the number of them that were run
     struct job *last;  // whose result is being read
     int32_t *before;   // [max_logits] tokens that the last step chose
     int n_before;

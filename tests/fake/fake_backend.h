@@ -1,7 +1,7 @@
-// A backend for tests that works as a device does: a thread of its own runs the steps that are
-// submitted, one after the other, while the engine goes on. It wraps the CPU's backend, reads a
-// batch whole when it is submitted, lets two steps be in flight, has fixed page memory, and keeps
-// back every result that was not asked for. Delays and faults are ordered by fake_control.
+// A backend for tests that works as a device does: a thread of its own runs the submitted steps,
+// one after the other, while the engine continues. It wraps the CPU's backend. It reads a batch
+// whole when it is submitted, lets two steps be in flight, has fixed page memory, and gives only
+// the requested results. fake_control orders delays and faults.
 #ifndef TESTS_FAKE_BACKEND_H
 #define TESTS_FAKE_BACKEND_H
 

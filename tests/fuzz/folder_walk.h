@@ -1,5 +1,5 @@
-// Visits everything that opened weights offer, whatever their container: shapes fit the bytes,
-// every slice can be read, find agrees with at. Returns NULL, or what is wrong. For the fuzzers.
+// Visits everything that opened weights of any container offer: shapes fit the bytes, every slice
+// can be read, find agrees with at. Returns NULL, or the fault. For the fuzzers.
 #ifndef RN_TESTS_FOLDER_WALK_H
 #define RN_TESTS_FOLDER_WALK_H
 

@@ -1,5 +1,5 @@
-// Fuzzes the GGUF reader: any bytes either are refused with a message, or open and then everything
-// that the reader offers lies inside them.
+// Fuzzes the GGUF reader: any bytes either are refused with a message, or open, and then everything
+// that the reader offers is inside them.
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-// Fuzzes a folder: the bytes up to the first NUL are config.json, those behind it the safetensors
-// file. They either are refused with a message, or give metadata and tensors that can be read.
+// Fuzzes a folder: the bytes up to the first NUL are config.json, the bytes behind it the
+// safetensors file. They either are refused with a message, or give metadata and tensors that can
+// be read.
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // Any bytes as JSON text. Reading values one by one and skipping them accept the same texts, end at
-// the same place and say the same about errors; strings come out as UTF-8 that is no longer than
-// they were.
+// the same place and report the same errors. Strings come out as UTF-8 that is no longer than the
+// input.
 #include <stdlib.h>
 #include <string.h>
 

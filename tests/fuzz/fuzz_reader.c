@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum way { WHOLE, BYTES, PIECES };
 
-// What came out, one after the other: heads, bodies, ends.
+// The reader's events, one after the other: heads, bodies, ends.
 struct record {
     char *data;
     size_t len, capacity;
@@ -126,7 +126,7 @@ static struct record run(const uint8_t *data, size_t size, enum way way) {
     if (!record.data) abort();
     uint64_t hash = 0xCBF29CE484222325u;
     for (size_t i = 0; i < size; i++) hash = (hash ^ data[i]) * 0x100000001B3u;
-    // Each piece ends where this memory ends, so that the sanitizers see who reads past it.
+    // Each piece ends where this memory ends, so that the sanitizers see any read past it.
     char *memory = malloc(size + 1);
     if (!memory) abort();
     struct reader reader = {0};

@@ -1,6 +1,6 @@
-// A stranger's request body: whatever the bytes, a handler that prepares it answers with 200 or 4xx
-// and JSON, or makes a generation whose prompts and parameters the engine would take. No sockets,
-// no engine.
+// An untrusted request body of any bytes. A handler that prepares it answers with 200 or 4xx and
+// JSON, or makes a generation whose prompts and parameters the engine would take. No sockets, no
+// engine.
 //
 // Input: the route's path, a newline, the body. Where the path is none of ours the first byte says
 // which route it is, and all of the input is the body.
@@ -73,7 +73,7 @@ static const struct route *route_of(const uint8_t **data, size_t *size) {
     return &routes[*size ? **data % N_ROUTES : 0];
 }
 
-// An answer is JSON; one that refuses says why in words.
+// An answer is JSON; a refusal has a message.
 static void answer_check(const struct call *call) {
     if (call->status != 200 && (call->status < 400 || call->status >= 500)) abort();
     json_t *answer = json_loadb(call->out.data, call->out.len, 0, NULL);

@@ -1,6 +1,6 @@
-// Fuzzes the safetensors reader. Bytes that begin with '{' are an index that may place tensors in
-// two files, the same bytes again behind the first NUL; others are one file. They either are
-// refused with a message, or everything that was read lies inside them.
+// Fuzzes the safetensors reader. If the bytes start with '{' and have a NUL, they are an index that
+// may place tensors in two files; each file is the bytes behind the NUL. Other bytes are one file.
+// They either are refused with a message, or every view is inside them.
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// A hostile description of a tokenizer and a hostile text, both from the input. What is accepted
-// must hold: ids in range, no plain text becomes a control token, and where nothing is removed or
+// A hostile description of a tokenizer and a hostile text, both from the input. If they are
+// accepted, ids are in range and no plain text becomes a control token. Where nothing is removed or
 // replaced, decode(encode(text)) == text.
 //
 // Input: flags, the model, bytes for bos, eos, unk (signed) and the number of ends, these; the
@@ -114,7 +114,7 @@ static void merge_take(struct vocab *vocab, struct input *input) {
     vocab->merge[vocab->source.n_merge++] = merge;
 }
 
-// A name or an expression that is known, so that an input need not spell it.
+// A name or an expression that is known, so that an input need not contain it.
 static struct text_span pattern_known(uint8_t number, bool is_name) {
     static const char *const names[] = {"gpt-2",       "llama-bpe",    "qwen2",
                                         "gpt-4o",      "tekken",       "falcon",

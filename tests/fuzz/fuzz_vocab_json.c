@@ -1,5 +1,5 @@
-// Any bytes as tokenizer.json, and as the tokenizer_config.json that goes over it. What is accepted
-// holds what vocab.h says, and a tokenizer made of it works or is refused.
+// Any bytes as tokenizer.json, and as the tokenizer_config.json that overrides it. An accepted
+// vocabulary keeps the promises of vocab.h, and a tokenizer made of it works or is refused.
 #include "vocab_touch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

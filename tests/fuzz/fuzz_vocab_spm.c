@@ -1,5 +1,5 @@
-// Any bytes as tokenizer.model, under a fixed tokenizer_config.json. What is accepted holds what
-// vocab.h says, and a tokenizer made of it works or is refused.
+// Any bytes as tokenizer.model, under a fixed tokenizer_config.json. An accepted vocabulary keeps
+// the promises of vocab.h, and a tokenizer made of it works or is refused.
 #include "vocab_touch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

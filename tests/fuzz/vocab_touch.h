@@ -1,5 +1,5 @@
-// Walks all that a reader of vocabularies made, so that a sanitizer sees what points nowhere, and
-// holds it against what vocab.h promises. Then makes a tokenizer of it, which must hold too.
+// Walks everything that a reader of vocabularies made, so that a sanitizer sees bad pointers, and
+// checks it against the promises of vocab.h. Then makes a tokenizer of it, which must hold too.
 #ifndef RN_TESTS_VOCAB_TOUCH_H
 #define RN_TESTS_VOCAB_TOUCH_H
 

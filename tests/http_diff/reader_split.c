@@ -1,5 +1,5 @@
-// How the reader splits streams of bytes into requests: streams come on standard input, what the
-// reader makes of each goes to standard output. http_diff.mjs compares that with another parser.
+// The reader's split of byte streams into requests: streams come on standard input, the requests of
+// each go to standard output. http_diff.mjs compares them with another parser.
 //
 //   in   u32 len, u32 seed (0: in one piece; else the seed of the sizes of pieces), the bytes
 //   out  u32 len of what follows; u8 end, u8 state, u16 status, u32 n_requests;
@@ -127,7 +127,7 @@ int main(void) {
         buffer_add(&in, NULL, header[0]);
         if (header[0] && fread(in.data, header[0], 1, stdin) != 1) return 1;
         stream_split(in.data, header[0], header[1], &out);
-        // An empty stream ends a batch: what is ready is sent.
+        // An empty stream ends a batch: the results so far are sent.
         if (out.len < 1 << 16 && header[0]) continue;
         if (fwrite(out.data, out.len, 1, stdout) != 1 || fflush(stdout)) return 1;
         out.len = 0;

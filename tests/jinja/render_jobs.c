@@ -1,6 +1,6 @@
-// Renders what stdin asks for, for tests/e2e/templates_many.py. A line is the path of a template, a
-// tab, and the JSON text of its variables. The answer is a line of JSON: {"text": ...},
-// {"raised": ...} where the template calls raise_exception, or {"error": message}.
+// Renders the jobs on stdin, for tests/e2e/templates_many.py. A line is the path of a template, a
+// tab, and the JSON text of its variables. The answer is a line of JSON: {"text": ...}, {"raised":
+// ...} where the template calls raise_exception, or {"error": message}.
 #include <stdio.h>
 
 #include "data_file.h"

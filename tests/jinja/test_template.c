@@ -1,7 +1,7 @@
 // Chat templates against Python's jinja2, whose results are in tests/data/templates/expected
-// (tests/e2e/templates_jinja2.py wrote them): the families' templates on every conversation, and
-// snippets for each filter, test, method, operator and rule; then what is left out. With
-// TEMPLATES_OUT set the results are also written into that folder, in the same form, for
+// (tests/e2e/templates_jinja2.py wrote them). The families' templates run on every conversation;
+// snippets cover each filter, test, method, operator and rule. Omitted features are tested too.
+// With TEMPLATES_OUT set the results are also written into that folder, in the same form, for
 // tests/e2e/templates.sh.
 // label: memory
 #include "data_file.h"

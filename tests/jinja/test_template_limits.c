@@ -257,7 +257,7 @@ static void calls_are_limited(void **state) {
     check_text(
         "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{% else %}end{% endif %}{% endmacro %}{{ m(60) }}",
         "end");
-    // Many frames in each call: the C stack is bounded, whatever the calls are.
+    // Many frames in each call: the C stack is bounded for any calls.
     char *body = nested("{% if 1 %}", "{{ m() }}", "{% endif %}", 50);
     char *source = inside("{% macro m() %}", body, "{% endmacro %}{{ m() }}");
     check_refused(source, RN_ERR_MODEL, "nested too deep");

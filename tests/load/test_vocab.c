@@ -1,4 +1,4 @@
-// vocab_load: what GGUF keys and the files of a folder make of a tokenizer and a chat template.
+// vocab_load: the tokenizer and the chat template from GGUF keys and from the files of a folder.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "load/vocab.h"
 #include "model/model.h"
 
-// What a vocabulary became; everything owned.
+// A loaded vocabulary; everything is owned.
 struct loaded {
     rn_status status;
     rn_error err;

@@ -1,4 +1,4 @@
-// What a vocabulary can make us allocate, however its file was made: at most 64 MB.
+// The most memory that any vocabulary file can make us allocate: 64 MB.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static long peak_kb(void) {
 
 enum kind { KIND_NORMAL, KIND_CONTROL, KIND_EMPTY };
 
-// n tokens, then n_merge times the same merge, and a last one that is wrong.
+// n tokens, then n_merge times the same merge, and a wrong last merge.
 static uint8_t *bomb(int n, int n_merge, enum kind kind, size_t *size) {
     struct writer writer = writer_begin(3);
     writer_kv_str(&writer, "tokenizer.ggml.model", "gpt2");

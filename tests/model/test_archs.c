@@ -1,5 +1,5 @@
-// The architectures on the reference files: each makes the plan that its description says, and a
-// file that says something else is refused by name.
+// The architectures on the reference files: each makes the plan of its description, and a file that
+// contradicts it is refused by name.
 #define _GNU_SOURCE 1 // memmem
 #include <stdio.h>
 #include <stdlib.h>

@@ -31,7 +31,7 @@ static void same_cost(const char *name, const struct cost *a, const struct cost 
 }
 
 // Adds the rows of one sequence at positions [first, first + n): KV is read once for all of them,
-// from the first one's oldest key on, and each row meets every key that it sees.
+// from the first one's oldest key on. Each row attends to every key that it sees.
 static void add_rows(const struct plan_kv_group *group, int64_t first, int64_t n, int64_t *read,
                      int64_t *pairs) {
     if (n == 0) return;
@@ -71,7 +71,7 @@ static void random_shape(const struct plan *plan, uint32_t *state, const char *n
     check(memcmp(out, &added, sizeof added) == 0, "%s: the parts are not the whole", name);
 }
 
-// Pages of any size, as a backend would have them: so many bytes a token in each layer.
+// Pages of any size, as a backend would have them: a number of bytes per token in each layer.
 static struct kv_bytes random_pages(const struct plan *plan, uint32_t *state) {
     struct kv_bytes kv = {{0}};
     for (int g = 0; g < plan->n_group; g++)

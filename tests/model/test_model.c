@@ -1,5 +1,5 @@
 // Models that a file describes wrongly are refused with the key or tensor and its value. Cases are
-// made from a sound file by changing bytes of its header.
+// made from a valid file by changing bytes of its header.
 #define _GNU_SOURCE 1 // memmem
 #include "model/model.h"
 
@@ -76,8 +76,8 @@ static void a_sound_file_makes_a_plan(void **state) {
     assert_int_equal(model.hp.n_layer, 3);
     assert_int_equal(model.plan.n_group, 1);
     assert_int_equal(model.plan.buffer[model.plan.logits].width, 512);
-    // the last layer works on the out rows alone, once its keys are stored; the head on those that
-    // need logits
+    // the last layer works on the out rows alone, once its keys are stored; the head on the rows
+    // that need logits
     int last_append = 0, gathers = 0;
     for (int i = 0; i < model.plan.n_op; i++) {
         if (model.plan.op[i].kind == OP_KV_APPEND) last_append = i;

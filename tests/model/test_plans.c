@@ -1,7 +1,7 @@
-// Pins the plans: for every reference model, as a GGUF file and as a folder, and for every
-// synthetic shape, the hash of its metadata, its tensors and its plan down to operands, weights'
-// bytes and rope frequencies. A change of the builders that is meant to change no plan leaves these
-// hashes alone. After an intended change `PRINT_PLANS=1 test_model plans` prints the new rows of
+// Pins the plans of every reference model, as a GGUF file and as a folder, and of every synthetic
+// shape. A hash covers its metadata, its tensors and its plan down to operands, weights' bytes and
+// rope frequencies. A change of the builders that is meant to change no plan leaves these hashes
+// alone. After an intended change `PRINT_PLANS=1 test_model plans` prints the new rows of
 // plan_hashes.def.
 // label: no-address
 #define _GNU_SOURCE 1

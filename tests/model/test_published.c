@@ -1,5 +1,5 @@
-// What published files leave out, say in an old way, or ask for that is not supported: the model
-// either means what their authors meant, or is refused by name. The files here are of zeroes.
+// Published files that omit values, use old forms, or need unsupported features: the model either
+// means what its authors meant, or is refused by name. The files here are of zeroes.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

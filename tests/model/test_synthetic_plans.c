@@ -1,5 +1,5 @@
-// Every synthetic shape is one that its architecture can bind: all tensors are used, and the plan's
-// numbers are the shape's.
+// Every architecture can bind its synthetic shapes: all tensors are used, and the plan's numbers
+// are the shape's.
 #include "check.h"
 #include "model/model.h"
 #include "weights/synthetic.h"

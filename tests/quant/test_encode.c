@@ -1,5 +1,5 @@
-// Encoding: what comes back differs by no more than the format must lose, whatever the values; the
-// search beats plain rounding; NaN, infinities and values out of range do what the header says.
+// Encoding: for any values the round trip loses no more than the format must lose. The search beats
+// plain rounding. NaN, infinities and values out of range are treated as the header says.
 //
 // Notation: a step is the distance of two levels when they are spread over the span's values, the
 // span's range / (levels - 1) with a minimum, the largest magnitude / half the levels without.
@@ -228,7 +228,7 @@ static void elements_come_back_within_their_bound(void **state) {
     }
 }
 
-// Relative error of gaussian values: what each format is known for, with little to spare.
+// Relative error of gaussian values: each format's known figure, with little to spare.
 static void gaussian_error_is_what_the_format_is_known_for(void **state) {
     (void)state;
     static const double known[FORMAT_COUNT] = {
@@ -286,8 +286,8 @@ static void zeros_stay_zeros_and_constants_stay_constant(void **state) {
 
 // --- the ends of the float range ---
 
-// Values that no scale of 16 bits reaches: what comes back is finite (round_trip), of the same
-// sign, and the largest that the format has, or near it.
+// Values that no scale of 16 bits reaches: the result is finite (round_trip), of the same sign, and
+// the format's largest value, or near it.
 static void values_out_of_range_saturate(void **state) {
     (void)state;
     static const float huge[] = {1e9f, 1e30f, FLT_MAX, INFINITY};

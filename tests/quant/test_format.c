@@ -1,4 +1,4 @@
-// Formats: the table is sound, and every block format decodes hand-made blocks as GGUF defines
+// Formats: the table is valid, and every block format decodes hand-made blocks as GGUF defines
 // them. Blocks are built from their bytes here, not through the structs under test.
 #include "check.h"
 
@@ -194,7 +194,7 @@ static void q6_k_literal_bytes(void **state) {
     assert_true(out[1] == 2.0f * -32.0f && out[128] == 0.0f);
 }
 
-// What a hand-made block must decode to, element by element.
+// The expected values of a hand-made block, element by element.
 struct expected {
     int element;
     float value;

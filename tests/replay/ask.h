@@ -1,6 +1,6 @@
-// One request of the replay: what it asks for and the hash of all that came back. A recipe and a
-// name make a request: prompt, seed and lists are drawn from the name alone.
-// The recipes are part of the record. A change of one changes the recorded hashes.
+// One request of the replay, and the hash of all its results. A recipe and a name make a request:
+// prompt, seed and lists are drawn from the name alone. The recipes are part of the record. A
+// change of one changes the recorded hashes.
 #ifndef RN_TESTS_REPLAY_ASK_H
 #define RN_TESTS_REPLAY_ASK_H
 
@@ -171,7 +171,7 @@ enum { RECIPES = sizeof recipes / sizeof recipes[0] };
 
 // ---------------------------------------------------------------- a request
 
-// What one choice has so far.
+// The results of one choice so far.
 struct choice {
     uint64_t hash;
     int32_t ids[ASK_CONTEXT], truth[ASK_CONTEXT]; // truth: of the run before, for drafts

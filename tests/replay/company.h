@@ -1,4 +1,4 @@
-// The company in which requests of the replay run: the shape of an engine, and what happens beside
+// The company in which requests of the replay run: the shape of an engine, and the events beside
 // them. No hash depends on it.
 #ifndef RN_TESTS_REPLAY_COMPANY_H
 #define RN_TESTS_REPLAY_COMPANY_H
@@ -16,7 +16,7 @@ enum way {
     WAY_THREAD, // the engine's own thread steps
 };
 
-// What the engines of a company must have had, all together.
+// Events that the engines of a company must have had, all together.
 enum want { WANT_NOTHING, WANT_PREEMPTIONS, WANT_HITS, WANT_DRAFTS };
 
 struct company {
@@ -71,7 +71,7 @@ static const struct company companies[] = {
 };
 enum { COMPANIES = sizeof companies / sizeof companies[0], ROTATION = COMPANIES - 1 };
 
-// What all engines of a company had.
+// Events that all engines of a company had.
 struct tally {
     uint64_t engines, requests, preemptions, hits, drafted, accepted;
 };

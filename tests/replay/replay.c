@@ -1,6 +1,6 @@
 // Replays thousands of requests through the public interface and compares the hash of each with
-// the one that replay.txt has. A hash covers tokens, text by events, logprobs, logits, vectors,
-// finish, status, stop string and seed. It covers nothing that depends on time or on drafts.
+// that of replay.txt. A hash covers tokens, text by events, logprobs, logits, vectors, finish,
+// status, stop string and seed. It covers nothing that depends on time or on drafts.
 //   replay [PREFIX]             compares the cases whose names begin so; exit status 1: some differ
 //   replay --record [PREFIX]    prints the lines instead, for cases that are new
 //   --alone, --threads N, --isa NAME    runs the cases so; the hashes are the same

@@ -1,5 +1,5 @@
-// rn_chat_*: what a template sees of a chat, and what is refused before it sees anything. The
-// embedded model's file has a template and both tokens.
+// rn_chat_*: a template's view of a chat, and refusals before the template runs. The embedded
+// model's file has a template and both tokens.
 #include "check.h"
 
 #include <stdio.h>

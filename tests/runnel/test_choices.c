@@ -1,6 +1,6 @@
-// Several choices of one prompt, and embeddings, through the public interface: choices share the
-// prompt and differ in their draws; an embedding is the last hidden state, or the mean of all, the
-// same bits however the prompt was cut and whatever ran beside it.
+// Several choices of one prompt, and embeddings, through the public interface. Choices share the
+// prompt and differ in their draws. An embedding is the last hidden state, or the mean of all. Its
+// bits do not depend on the cuts of the prompt or on other requests.
 // label: async
 #include <math.h>
 
@@ -106,7 +106,7 @@ static void the_prompt_of_all_choices_is_computed_once(void **state) {
             const uint64_t most = (uint64_t)(n_prompt + N * (N_OUT - 1) + N - 1);
             check(computed <= most, "prompt of %d: %llu tokens computed, expected %llu", n_prompt,
                   (unsigned long long)computed, (unsigned long long)most);
-            // blocks before the prompt's last token once, and what each has of its own
+            // blocks before the prompt's last token once, and each choice's own blocks
             const int shared = (n_prompt - 1) / 32, all = (n_prompt + N_OUT - 1 + 31) / 32;
             check(held_max <= (uint32_t)(shared + N * (all - shared)), "%u pages held", held_max);
             streams_check_empty(engine);

@@ -1,5 +1,5 @@
-// The options of speculation: what is on, what is refused and why, and that the plan of memory says
-// the same as the engine.
+// The options of speculation: enabled drafters, refusals with their reasons, and a plan of memory
+// that agrees with the engine.
 // label: async
 #include "check.h"
 #include "runnel.h"

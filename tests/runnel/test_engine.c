@@ -251,7 +251,7 @@ static void cancelling_gives_pages_back_and_leaves_others_alone(void **state) {
     engine = new_engine(3, 8, 0);
     for (int i = 0; i < 6; i++) {
         request = request_at(i == 1 ? 3 : i + 10, prompt);
-        request.draft_max = -1; // nobody is through in 4 steps
+        request.draft_max = -1; // no request ends in 4 steps
         streams_submit(engine, &request, &r[i]);
     }
     for (int step = 0; step < 4; step++) streams_step(engine, r, 6, step, 0);
@@ -266,8 +266,8 @@ static void cancelling_gives_pages_back_and_leaves_others_alone(void **state) {
     rn_engine_destroy(engine);
 }
 
-// A prompt that takes several steps and is given up after the first, one that never runs, and one
-// that is evaluated without a token to follow.
+// A prompt that takes several steps and is given up after the first, a prompt that never runs, and
+// a prompt that is evaluated without a token to follow.
 static void times_of_what_never_came_are_zero(void **state) {
     (void)state;
     static struct stream r[3];
@@ -316,7 +316,7 @@ static void cancelling_gives_out_the_text_that_was_held_back(void **state) {
     const char *list[] = {stop};
     request.stop = list;
     request.n_stop = 1;
-    request.draft_max = -1; // what was just written would be drafted, and over in 6 steps
+    request.draft_max = -1; // the last text would be drafted, and the request over in 6 steps
     streams_submit(engine, &request, &cut);
     for (int step = 0; step < 6; step++) streams_step(engine, &cut, 1, step, 0);
     assert_int_equal(cut.n_text, 0);

@@ -1,5 +1,5 @@
-// Who goes first, through the public interface: priorities, users' shares, age; bounds on the
-// queue; what pausing, cancelling and a shortage of pages do to the others.
+// The order of requests, through the public interface: priorities, users' shares, age; bounds on
+// the queue; the effect of pausing, cancelling and a shortage of pages on other requests.
 // label: async
 #include "streams.h"
 #include "tale.h"
@@ -46,8 +46,8 @@ static void a_higher_priority_overtakes_who_waits(void **state) {
     rn_engine_destroy(engine);
 }
 
-// With one place, who runs makes way for a higher priority and goes on afterwards as if nothing had
-// been; among equals nobody does.
+// With one place, a running request makes way for a higher priority and continues afterwards as if
+// nothing had happened. Equals do not make way.
 static void a_higher_priority_takes_the_place_of_a_lower_one(void **state) {
     (void)state;
     static struct stream alone;
@@ -80,7 +80,7 @@ static void a_user_with_many_requests_does_not_starve_another(void **state) {
     submit(engine, 20, 20, 20, 0, "b");
     for (int step = 5; streams_step(engine, stream, 21, step, 0); step++) {
     }
-    int before = 0; // of a's requests, those that ended before b's
+    int before = 0; // a's requests that ended before b's
     for (int i = 0; i < 20; i++) before += stream[i].last_step < stream[20].last_step;
     check(before <= 4, "%d of 20 requests of the other user ended first", before);
     rn_engine_destroy(engine);
@@ -195,7 +195,7 @@ static void pausing_one_keeps_the_others_going(void **state) {
     streams_drain(engine, stream, 3);
     streams_check_same(&alone, &stream[0]);
     streams_check_empty(engine);
-    // one that is paused before it ran, and is then cancelled
+    // a request that is paused before it ran, and is then cancelled
     submit(engine, 0, 20, 30, 0, NULL);
     rn_engine_pause(engine, stream[0].id, true);
     streams_drain(engine, stream, 1);
@@ -220,7 +220,7 @@ static void a_shortage_of_pages_takes_the_youngest_of_the_lowest_priority(void *
         alone[i] = stream[i];
     }
     rn_engine_destroy(engine);
-    for (int first = -1; first <= 1; first++) { // the priority of the one that comes first
+    for (int first = -1; first <= 1; first++) { // the priority of the first request
         engine =
             streams_engine(model,
                            &(rn_engine_options){.speculate = "off", .max_seqs = 3, .kv_pages = 6});
@@ -270,8 +270,8 @@ static void turns_go_by_priority_and_age(void **state) {
     rn_engine_destroy(engine);
 }
 
-// Prompts that do not fit together are not begun together: nobody loses pages, and no token is
-// evaluated twice. Their users take turns, so both would hold a part and none could end.
+// Prompts that do not fit together are not started together: no request loses pages, and no token
+// is evaluated twice. Their users take turns, so both would hold a part and none could end.
 static void a_prompt_that_runs_keeps_its_claim_on_pages(void **state) {
     (void)state;
     enum { N_PROMPT = 250, N_OUT = 4 };
@@ -288,7 +288,8 @@ static void a_prompt_that_runs_keeps_its_claim_on_pages(void **state) {
     rn_engine_destroy(engine);
 }
 
-// One that would not fit beside its equals even if all of lower priority left takes nobody's pages.
+// A request takes no pages if it would not fit beside its equals even after all of lower priority
+// left.
 static void nobody_makes_way_in_vain(void **state) {
     (void)state;
     rn_engine *engine =

@@ -1,5 +1,5 @@
-// A model in several files is the same model: a split GGUF opened by any of its parts, and a folder
-// with two shards, give the bits that one file gives.
+// A model in several files is the same model. A split GGUF opened by any of its parts, and a folder
+// with two shards, give the bits of a single file.
 #include "gguf_copy.h"
 #include "golden.h"
 
@@ -93,7 +93,7 @@ static void write_shard(struct shard *shard, const char *folder) {
     json_decref(shard->header);
 }
 
-// Tensors take turns, so that the experts of a layer lie in both files.
+// Tensors take turns, so that the experts of a layer are in both files.
 static void write_shards(const struct data_file *file, const char *folder) {
     uint64_t header_bytes;
     memcpy(&header_bytes, file->data, sizeof header_bytes);

@@ -1,6 +1,6 @@
-// Random requests give the same tokens, text, vectors and logits alone and in any mix with others:
-// with each KV type, with pages so few that sequences are preempted, with and without the prefix
-// cache, cancelled, paused, on one and two threads. The by-hand form is mix_long.c.
+// Random requests give the same tokens, text, vectors and logits alone and in any mix with others.
+// Mixes have each KV type, so few pages that sequences are preempted, the prefix cache or none,
+// cancels, pauses, and one or two threads. The by-hand form is mix_long.c.
 // label: threads async no-address
 #include "mix.h"
 #include "tale.h"
@@ -23,7 +23,7 @@ static void mixes_give_the_tokens_of_alone_runs(void **state) {
     }
     mix_print_totals("tale-1m", &totals);
     assert_int_equal(totals.mismatches, 0);
-    // what the mixes are for did happen
+    // the mixes did show their events
     assert_true(totals.preemptions > 0);
     if (MIX_IS_SHORT) return;
     assert_true(totals.preemptions > totals.mixes);

@@ -1,6 +1,7 @@
-// Requests that begin alike, through the public interface: a shared prefix is computed once and
-// stored once, whether they come one after the other or all at once; salts part them; tokens are
-// those of a run without a cache; what is cached can be forgotten, and makes room when it must.
+// Requests with equal prefixes, through the public interface. A shared prefix is computed once and
+// stored once, whether the requests come one after the other or all at once. Salts separate them.
+// Tokens are those of a run without a cache. Cached pages can be forgotten, and make room when they
+// must.
 // label: async
 #include "streams.h"
 #include "tale.h"
@@ -64,8 +65,8 @@ static void a_prefix_is_computed_once_by_one_after_the_other(void **state) {
     rn_engine_destroy(engine);
 }
 
-// 32 of them at a time, from a cold cache: those who come together compute the prefix together, and
-// while they run its 24 pages are there once.
+// 32 of them at a time, from a cold cache: requests that come together compute the prefix together,
+// and while they run its 24 pages are there once.
 static void a_prefix_is_computed_and_stored_once_by_many_at_once(void **state) {
     (void)state;
     static int32_t prompt[N_PREFIX + N_TAIL_MAX];

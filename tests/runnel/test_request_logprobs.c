@@ -1,6 +1,7 @@
-// Logprobs of requests, through the public interface: they are those of the raw logits, which a
-// second request over the same tokens listens to, whatever the sampling, the choices, preemptions,
-// prefix hits and neighbours. That they are equal to the bit in any company is tests/mix.h's.
+// Logprobs of requests, through the public interface. They are those of the raw logits, which a
+// second request over the same tokens listens to. They do not depend on sampling, choices,
+// preemptions, prefix hits or neighbours. tests/mix.h tests that they are equal to the bit beside
+// any other requests.
 // label: threads async
 #include <math.h>
 #include <time.h>
@@ -10,7 +11,7 @@
 
 enum { MAX_STREAMS = 8, MAX_OUTPUT = 60, MAX_PROMPT = 128 };
 
-// What one choice gave: its tokens' logprobs, in the order of its ids.
+// The results of one choice: its tokens' logprobs, in the order of its ids.
 struct heard {
     struct stream stream;
     rn_logprob logprob[MAX_OUTPUT][1 + RN_MAX_TOP_LOGPROBS];
@@ -87,7 +88,7 @@ static void listen(void *ctx, int position, const float *logits, int n_vocab) {
     r->n_compared++;
 }
 
-// Evaluates the choice's tokens anew, alone, on another engine of the plainest kind.
+// Evaluates the choice's tokens again, alone, on another engine of the plainest kind.
 static void check_heard(const struct heard *h, const rn_request *request) {
     static int32_t token[MAX_PROMPT + MAX_OUTPUT];
     struct stream r;
@@ -195,7 +196,7 @@ static void company_does_not_change_them(void **state) {
     rn_engine_destroy(engine);
 }
 
-// The engine's own thread runs ahead of the reader: what was taken stays as it is.
+// The engine's own thread runs ahead of the reader: collected events stay as they are.
 static void they_stay_until_the_next_wait(void **state) {
     (void)state;
     rn_engine *engine =

@@ -1,5 +1,5 @@
-// Every allocation between a request's submit and its last event is made to fail once: that request
-// is refused (or does without), the one that runs beside it and the one after it give their tokens,
+// Every allocation between a request's submit and its last event is made to fail once. That request
+// is refused (or does without). The request beside it and the request after it give their tokens,
 // no page stays held and nothing leaks (a leak is seen by count).
 #include "streams.h"
 

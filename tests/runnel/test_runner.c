@@ -1,5 +1,5 @@
-// tools_runner_*: what bench divides by its times. The costs of a work are compared with the plan's
-// for the same batches, or with sums that are written out here.
+// tools_runner_*: the costs that bench divides by its times. The costs of a work are compared with
+// the plan's for the same batches, or with sums that are written out here.
 #include "check.h"
 
 #include <stdlib.h>

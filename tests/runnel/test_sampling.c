@@ -1,6 +1,6 @@
-// Sampling through the public interface: what a request points to is copied, token ids are checked,
-// penalties see the sequence's own tokens whatever else is in the batch, and the breakers of DRY
-// are the tokens whose text contains one.
+// Sampling through the public interface. Everything that a request points to is copied, and token
+// ids are checked. Penalties see only the sequence's own tokens. The breakers of DRY are the tokens
+// whose text contains one.
 // label: async
 #define _GNU_SOURCE 1 // memmem
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// The engine's own thread under load: submitters, cancellers, a reader and a watcher at once. What
-// comes out is what single runs give, every choice ends exactly once, and nothing is left behind.
+// The engine's own thread under load: submitters, cancellers, a reader and a watcher at once. The
+// results are those of single runs, every choice ends exactly once, and nothing is left behind.
 // label: threads async
 #include <math.h>
 #include <poll.h>
@@ -15,7 +15,7 @@
 
 enum { N_KINDS = 12, MAX_CHOICES = 3, MAX_TEXT = 1024, MAX_PROMPT = 256 };
 
-// A kind of request, and what a run on its own gives.
+// A kind of request, and the results of a run on its own.
 struct kind {
     int32_t prompt[MAX_PROMPT];
     size_t n_prompt;
@@ -181,7 +181,7 @@ struct load {
     rn_engine *engine;
     struct ticket ticket[N_TICKETS];
     _Atomic int n_full;    // refused submits
-    _Atomic int n_wrong;   // what threads other than the test's saw go wrong
+    _Atomic int n_wrong;   // faults seen by threads other than the test's
     _Atomic bool is_over;  // the reader has everything
     _Atomic int next_part; // hands out numbers to the submitters
     _Atomic int n_sent[N_SUBMITTERS];
@@ -385,7 +385,7 @@ static void a_hurried_stop_overtakes_a_drain(void **state) {
 
 enum { N_MANY = 80, RING_EVENTS = 1024 };
 
-// More events than the queue takes, and nobody who collects them: the thread waits.
+// More events than the queue takes, and no reader: the thread waits.
 static void fill_queue(rn_engine *engine, struct kind *chatty, struct ticket *ticket) {
     *chatty = kinds[0];
     chatty->request.prompt = chatty->prompt;
@@ -410,7 +410,7 @@ static void events_wait_for_a_late_reader(void **state) {
     struct ticket *ticket = calloc(N_MANY, sizeof *ticket);
     fill_queue(engine, &chatty, ticket);
     rn_engine_cancel(engine, ticket[N_MANY - 1].id); // seen when there is room again
-    usleep(20000); // so that it sleeps anew, and the reader has to wake it
+    usleep(20000); // so that it sleeps again, and the reader has to wake it
     collect(engine, N_MANY);
     rn_engine_stats stats;
     rn_engine_get_stats(engine, &stats);
@@ -497,7 +497,7 @@ static void who_runs_the_steps_is_one_or_the_other(void **state) {
     assert_int_equal(rn_engine_event_fd(engine), -1);
     assert_int_equal(rn_engine_wait(engine, &event, 1, -1), 0);
     rn_engine_stop(engine, true); // was never started
-    // the caller's steps first; what they left is collected from the thread
+    // the caller's steps first; the remaining events are collected from the thread
     struct ticket ticket;
     submit(engine, &ticket, &kinds[4]);
     while (!rn_engine_next_event(engine, &event))

@@ -1,6 +1,6 @@
-// Vocabularies of real files against what the reference tokenizers gave for them, through the
-// public interface: ids and text, case by case, from GGUF and from folders; and what must hold for
-// any text at all.
+// Vocabularies of real files against the results of the reference tokenizers, through the public
+// interface: ids and text, case by case, from GGUF and from folders. Also properties that must hold
+// for any text.
 // label: no-address
 #include <utf8proc.h>
 
@@ -13,7 +13,7 @@
 
 enum { MAX_IDS = 4096 };
 
-// What a vocabulary made of the texts; the first few failures are printed.
+// The results of a vocabulary on the texts; the first few failures are printed.
 struct tally {
     const char *form;
     int cases, failures;

@@ -1,5 +1,6 @@
-// Pictures of an engine, through the public interface: states of streams and pages that are known
-// beforehand, at the right moments, from engines that run, sleep, or wait for their reader.
+// Pictures of an engine, through the public interface. States of streams and pages are known
+// beforehand. Pictures are taken at the right moments, from engines that run, sleep, or wait for
+// their reader.
 // label: threads
 #include <pthread.h>
 #include <time.h>

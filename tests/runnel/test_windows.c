@@ -1,7 +1,7 @@
-// Models with sliding windows in mixes: a window's pages are given back when no later position can
-// see them, prefixes are found where the window's part of them is still there, and none of it shows
-// in the tokens. The reference models' windows are shorter than a page; here they also run with
-// windows that span several, which the file's own number is overwritten with.
+// Models with sliding windows in mixes. A window's pages are given back when no later position can
+// see them. Prefixes are found where the window's part of them is still there. The tokens do not
+// change. The reference models' windows are shorter than a page; here the file's number is also
+// overwritten with windows that span several pages.
 // label: async no-address
 #include "data_file.h"
 #include "mix.h"
@@ -83,7 +83,7 @@ static void a_window_gives_its_pages_back(void **state) {
         if (held > held_max) held_max = held;
     }
     assert_int_equal(stream.n_ids, 250);
-    // a window of 40 lies in at most 3 blocks; a step of 16 may touch one more
+    // a window of 40 touches at most 3 blocks; a step of 16 may touch one more
     const uint32_t full = (450 + PAGE - 1) / PAGE;
     check(held_max > full && held_max <= full + 4, "%u pages held, full groups hold %u", held_max,
           full);

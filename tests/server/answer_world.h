@@ -1,6 +1,6 @@
-// Calls without a connection and answers without an engine, for the tests of writers: a body goes
-// through its route's prepare with the smallest model's vocabulary, then pieces of an answer are
-// played to the writer as the I/O thread would. For test_messages.c and test_responses.c.
+// Calls without a connection and answers without an engine, for the tests of writers. A body goes
+// through its route's prepare with the smallest model's vocabulary. Then pieces of an answer are
+// played to the writer as by the I/O thread. For test_messages.c and test_responses.c.
 #ifndef RN_TESTS_ANSWER_WORLD_H
 #define RN_TESTS_ANSWER_WORLD_H
 
@@ -242,7 +242,7 @@ static inline size_t pieces_draw(uint64_t *seed, struct piece pieces[PIECES_MAX]
     return n;
 }
 
-// What all pieces of a part say; part TOOL_ARGUMENTS: of all tools, one after the other.
+// The joined text of all pieces of a part; part TOOL_ARGUMENTS: of all tools, one after the other.
 static inline void pieces_join(const struct piece *pieces, size_t n, enum answer_part part,
                                struct jbuf *out) {
     for (size_t i = 0; i < n; i++)

@@ -1,5 +1,6 @@
-// What came on a connection, taken apart into answers as a strict client would: each has one head
-// with a status and fields, and a body whose length the head says. Anything else is a fault.
+// The bytes of a connection, taken apart into answers as by a strict client. Each answer has one
+// head with a status and fields, and a body of the length that the head states. Anything else is a
+// fault.
 #ifndef RN_TESTS_SERVER_ANSWERS_H
 #define RN_TESTS_SERVER_ANSWERS_H
 

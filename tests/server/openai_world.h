@@ -1,6 +1,6 @@
-// A server without sockets or engine for tests of OpenAI's endpoints: calls are made by hand, their
-// prepare handlers run, and choices are told as scripts of parts, which writers write as a stream,
-// cut anywhere, or whole.
+// A server without sockets or engine for tests of OpenAI's endpoints. Calls are made by hand, and
+// their prepare handlers run. Choices are scripts of parts, which writers write as a stream, cut
+// anywhere, or whole.
 #ifndef RN_TESTS_OPENAI_WORLD_H
 #define RN_TESTS_OPENAI_WORLD_H
 
@@ -102,7 +102,7 @@ struct piece {
     const char *text; // NULL: the script's end
 };
 
-// What a choice wrote, and how it ended.
+// The text of a choice, and how it ended.
 struct script {
     struct piece piece[8];
     rn_finish finish;

@@ -27,7 +27,7 @@ static const char serve_template[] =
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-// Deadlines that no test waits for; those that one does are set by it.
+// Deadlines that no test waits for; a test that waits sets its own.
 static inline struct server_config serve_config(void) {
     struct server_config config = {.host = "127.0.0.1",
                                    .model_name = "tiny",
@@ -118,8 +118,8 @@ static inline bool reply_is_whole(const struct reply *reply) {
     return reply->len >= (size_t)(end + 4 - reply->data) + strtoul(length + 15, NULL, 10);
 }
 
-// What comes until the server closes the connection, nothing came for patience_ms, or, unless all
-// is asked for, the first answer is whole.
+// The bytes until the server closes the connection, or nothing came for patience_ms, or (unless all
+// is wanted) the first answer is whole.
 static inline struct reply serve_receive(int fd, bool all, int patience_ms) {
     struct reply reply = {.body = ""};
     size_t capacity = 4096;

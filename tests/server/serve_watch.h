@@ -1,5 +1,5 @@
-// What tests of a running server look at: its counters, and streams without what differs between
-// two runs.
+// Views of a running server for tests: its counters, and streams without the parts that differ
+// between two runs.
 #ifndef RN_TESTS_SERVER_SERVE_WATCH_H
 #define RN_TESTS_SERVER_SERVE_WATCH_H
 
@@ -67,7 +67,7 @@ static inline bool reply_dechunk(struct reply *reply) {
     return true;
 }
 
-// What the events of a chat stream say, without ids and times; to be freed.
+// The events of a chat stream, without ids and times; to be freed.
 static inline char *stream_text(const char *body) {
     char *text = calloc(1, strlen(body) + 1), *to = text;
     assert_non_null(text);

@@ -1,7 +1,6 @@
 // Every allocation between a parsed body and the last byte of its answer is made to fail once, for
-// Anthropic's messages and OpenAI's responses: the call is refused with 503, or its answer is
-// marked as failed, or it is the one that it would have been; nothing leaks (a leak is seen by
-// count).
+// Anthropic's messages and OpenAI's responses. The call is refused with 503, or its answer is
+// marked as failed, or the answer is unchanged. Nothing leaks (a leak is seen by count).
 #include "answer_world.h"
 
 #include "failing_malloc.h"
@@ -52,7 +51,7 @@ static void play(struct call *call) {
     call_fill(call, SIZE_MAX);
 }
 
-// What the I/O thread would have when the answer's first piece comes.
+// The I/O thread's state when the answer's first piece comes.
 static void choice_make(struct generation *generation) {
     generation->choice = calloc(1, sizeof *generation->choice);
     assert_non_null(generation->choice);

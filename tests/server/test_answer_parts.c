@@ -1,5 +1,5 @@
-// Answers: what the formats in use are taken apart into, and that this never depends on how a
-// text is cut, never loses anything, and never gives calls to those who brought no tools.
+// Answers: the parts of the formats in use. The parts never depend on how a text is cut, no text is
+// lost, and requests without tools never get calls.
 #include "check.h"
 
 #include <jansson.h>
@@ -293,7 +293,7 @@ static void harmony_channels(void **state) {
     expect_job(&(struct job){answer_marks_of(HARMONY), true, true, "a<|end|>", 8}, "R(a)");
 }
 
-// What the templates of published models have in them says how their models write.
+// The markup of published models follows from their templates.
 static void templates_tell_the_format(void **state) {
     (void)state;
     static const char *const cases[][3] = {

@@ -1,5 +1,5 @@
 // The page's files as they are inside the program: each reference is served, nothing points
-// elsewhere, and what the content policy forbids is not there.
+// elsewhere, and nothing violates the content policy.
 #define _GNU_SOURCE
 #include <stdbool.h>
 #include <stdio.h>

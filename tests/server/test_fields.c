@@ -1,4 +1,4 @@
-// Readers of single fields: what they take, what they refuse, and what the refusal says. And the
+// Readers of single fields: accepted values, refused values, and the text of the refusal. Also the
 // path at which broken JSON text goes wrong.
 // label: memory
 #include "fields.h"
@@ -487,7 +487,7 @@ static void deep_text_costs_no_more_than_its_bytes(void **state) {
     for (int i = 0; i < DEPTH; i++) text[i] = "{\"a\":"[i % 5];
     json_path_at(text, DEPTH, DEPTH, out, sizeof out);
     check(strncmp(out, "a.a.a", 5) == 0, "%s", out);
-    // what is closed again is as if it had not been there
+    // a closed container leaves no trace
     memset(text, ' ', DEPTH);
     memcpy(text, "{\"k\":", 5);
     memset(text + 5, '[', 100);

@@ -1,5 +1,5 @@
-// Who may call: names that a page elsewhere could have reached us by are refused, whatever they
-// look like; keys are compared as a whole.
+// Access: names by which a page of another site could have reached us are refused, in any form.
+// Keys are compared as a whole.
 // label: memory
 #include "gate.h"
 

@@ -1,5 +1,5 @@
-// What all APIs have in common beyond their writers: the limits of prompts, the sums in `timings`,
-// and what happens to requests that cannot run or may not run on.
+// The common parts of all APIs, without their writers: the limits of prompts, the sums in
+// `timings`, and requests that cannot run or may not continue.
 // label: threads
 #include <jansson.h>
 #include <math.h>
@@ -12,7 +12,7 @@ static int serve_setup(void **state) {
     return serve_setup_with(state, &config);
 }
 
-// A call of so many choices, as it is after its end; nothing of it is owned.
+// A call of N choices, as it is after its end; nothing of it is owned.
 struct ended {
     struct server server;
     struct call call;
@@ -61,7 +61,7 @@ static json_t *timings_json(const struct ended *ended) {
     return root;
 }
 
-// A prompt counts once however many choices it has; times of choices overlap, their bytes add up.
+// A prompt is added once for all its choices; times of choices overlap, their bytes add up.
 static void test_timings_are_sums_over_choices(void **state) {
     (void)state;
     static const struct {

@@ -1,5 +1,5 @@
-// Wrong fields over HTTP, on every route that takes a body: an answer always comes, 200 or a 4xx
-// that names the field, and the server goes on as before.
+// Wrong fields over HTTP, on every route that takes a body. An answer always comes, 200 or a 4xx
+// that names the field, and the server continues as before.
 // label: threads
 #include <jansson.h>
 

@@ -1,5 +1,5 @@
-// Every route of the table without a key, with wrong ones and with the right one: what is not meant
-// for all is refused, and so is what does not exist.
+// Every route of the table without a key, with wrong keys and with the right one. Without the right
+// key only public routes answer; all others are refused, and so are unknown paths.
 // label: threads memory
 #include "routes.h"
 #include "serve.h"

@@ -1,4 +1,4 @@
-// The live view: what it keeps of streams, and its JSON, from engine states made by hand.
+// The live view: its record of streams, and its JSON, from engine states made by hand.
 // label: memory
 #include <jansson.h>
 #include <math.h>
@@ -243,7 +243,7 @@ static void test_what_a_picture_shows_is_bounded(void **state) {
     show(&f.streams, 1000, view, N);
     json_t *json = picture(&f, 1000);
     assert_int_equal(json_array_size(at(json, "streams")), 256);
-    assert_string_equal(text(json, "streams.0.state"), "paused"); // what waits is left out first
+    assert_string_equal(text(json, "streams.0.state"), "paused"); // waiting ones go first
     assert_int_equal(json_array_size(at(json, "streams.0.tokens")), LIVE_TOKENS_MAX);
     check_near(number(json, "paused"), 1, 0);
     json_decref(json);
@@ -287,7 +287,7 @@ static void test_pages_are_runs_with_their_owners_numbers(void **state) {
         {.state = RN_PAGE_CACHED},
         {.state = RN_PAGE_FREE},
         {.state = RN_PAGE_FREE},
-        {.owner = 55, .holders = 1, .state = RN_PAGE_HELD}, // of a stream that nobody knows
+        {.owner = 55, .holders = 1, .state = RN_PAGE_HELD}, // of an unknown stream
     };
     json_t *json = pages(&f.streams, page, sizeof page / sizeof *page);
     assert_int_equal(json_array_size(at(json, "pages")), 6);

@@ -56,7 +56,7 @@ static void served_stop(struct served *served) {
 
 struct client {
     int fd;
-    char *data; // what came and was not taken yet, NUL-terminated
+    char *data; // received bytes that were not taken yet, NUL-terminated
     size_t len;
 };
 
@@ -155,7 +155,7 @@ static json_t *complete(const struct served *served) {
     return get_json(served, "POST /v1/completions", body);
 }
 
-// What was seen of a stream over several pictures.
+// The record of a stream over several pictures.
 struct sight {
     int64_t number;
     int tokens;

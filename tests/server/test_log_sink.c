@@ -1,6 +1,6 @@
-// The sink against descriptors that misbehave: nobody reads, somebody reads slowly, the reader has
-// gone, the disk is full, a terminal holds the writer inside write(2). The caller never waits,
-// lines arrive whole and in order, and each is either written or counted as lost.
+// The sink against descriptors that misbehave: no reader, a slow reader, a reader that has gone, a
+// full disk, a terminal that holds the writer inside write(2). The caller never waits, lines arrive
+// whole and in order, and each is either written or counted as lost.
 // label: threads
 #define _GNU_SOURCE 1 // posix_openpt
 #include <errno.h>
@@ -56,7 +56,7 @@ struct reader {
     pthread_t thread;
     int fd, pause_ms;
     unsigned lines, next; // next: a number that is at least that of the next line
-    bool whole;           // each line was one that was submitted, in order
+    bool whole;           // each line was submitted, in this order
 };
 
 static void reader_line(struct reader *reader, const char *line, size_t len) {

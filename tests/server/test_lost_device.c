@@ -1,6 +1,6 @@
-// A server whose device fails: a failed step ends its requests with an error and the server goes
-// on. A lost device ends every answer with one, health says so, and the server ends by itself for
-// the supervisor to start anew. Engines here run on the fake backend.
+// A server whose device fails. A failed step ends its requests with an error, and the server
+// continues. A lost device ends every answer with an error, health reports it, and the server exits
+// for its supervisor to restart it. Engines here run on the fake backend.
 // label: threads device
 #include "fake/fake_backend.h"
 #include "serve_watch.h"

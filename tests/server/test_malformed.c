@@ -1,6 +1,6 @@
-// Bytes that are no HTTP, or HTTP that two readers could take for different things: each connection
-// gets a 4xx or its end, never a second answer that it did not ask for, and the others go on. And
-// senders that trickle are cut off by deadlines that they cannot move.
+// Bytes that are no HTTP, or HTTP that two readers could take for different things. Each connection
+// gets a 4xx or its end, never a second answer that it did not ask for, and other connections
+// continue. Senders that trickle are cut off by deadlines that they cannot move.
 // label: threads
 #include "helpers.h"
 #include "serve.h"
@@ -120,7 +120,7 @@ static void bad_lengths_are_refused(void **state) {
 }
 
 // A second request hides where a reader with other ideas of the first one's length would see it.
-// One answer at most, whatever it is.
+// One answer at most, of any kind.
 static void no_request_is_smuggled_behind_another(void **state) {
     const struct serve *serve = *state;
     static const struct wire wire[] = {
@@ -213,7 +213,7 @@ static void large_bodies_are_refused(void **state) {
          "\r\n0\r\n\r\n", 413},
         {POST "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\na\r\n", 6 * 65537,
          "0\r\n\r\n", 413},
-        // nobody is asked to send what would not be taken
+        // no client is asked to send a body that would not be taken
         {POST "Expect: 100-continue\r\nContent-Length: 65537\r\n\r\n", " ", 0, "", 413},
     };
     sizes_are_judged(*state, cases, sizeof cases / sizeof *cases);

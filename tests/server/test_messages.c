@@ -251,7 +251,7 @@ static void answers_without_text_have_no_blocks(void **state) {
     json_decref(answer);
 }
 
-// What a client keeps of a stream.
+// A client's record of a stream.
 struct snapshot {
     bool open, ended;
     int index; // of the next block

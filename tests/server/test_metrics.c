@@ -256,8 +256,8 @@ static void test_the_names_that_dashboards_read_are_there(void **state) {
     fixture_deinit(&f);
 }
 
-// What promtool says about a text, and its exit status. Colons are how vLLM's names are, and all
-// that it has to say about them; plain: without them.
+// promtool's output for a text, and its exit status. Colons are how vLLM's names are, and all that
+// it has to say about them; plain: without them.
 static int promtool(const char *text, bool plain, char *said, size_t size) {
     char path[] = "/tmp/runnel-metrics-XXXXXX", command[128];
     const int fd = mkstemp(path);

@@ -1,5 +1,5 @@
-// The native routes over HTTP with a real engine: what is streamed is what is answered whole, and a
-// stream ends with its last object.
+// The native routes over HTTP with a real engine: a stream has the content of the whole answer, and
+// ends with its last object.
 // label: threads memory
 #include "serve.h"
 

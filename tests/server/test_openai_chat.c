@@ -1,5 +1,5 @@
-// /v1/chat/completions: which conversations are taken and what templates see of them; what a stream
-// and a whole answer are made of, and that they say the same.
+// /v1/chat/completions: accepted conversations and the templates' view of them; the contents of
+// streams and whole answers, which must agree.
 // label: memory
 #define _GNU_SOURCE // memmem, asprintf
 #define RANDOM_SEED 41
@@ -38,7 +38,7 @@ static const struct reading readings[] = {
      "[{\"role\":\"assistant\",\"content\":\"No\"}," USER "]", NULL, NULL, true, false},
     {MSGS("{\"role\":\"function\",\"name\":\"f\",\"content\":\"3\"}"),
      "[{\"role\":\"tool\",\"name\":\"f\",\"content\":\"3\"}]", NULL, NULL, true, false},
-    // what templates read besides stays
+    // other members that templates read stay
     {MSGS(SAID(",\"reasoning_content\":\"why\",\"tool_calls\":[]") "," USER),
      "[" SAID(",\"reasoning_content\":\"why\"") "," USER "]", NULL, NULL, true, false},
     // arguments become an object where they are one

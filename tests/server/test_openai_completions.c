@@ -1,5 +1,5 @@
-// /v1/completions: prompts in all their forms, echoes, legacy logprobs, and streams that say what
-// the whole answer says.
+// /v1/completions: prompts in all their forms, echoes, legacy logprobs, and streams with the
+// content of the whole answer.
 // label: memory
 #define _GNU_SOURCE // memmem, asprintf
 #define RANDOM_SEED 43

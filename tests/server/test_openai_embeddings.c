@@ -1,4 +1,4 @@
-// /v1/embeddings: both forms of a vector hold the same numbers; what is refused. And /v1/models.
+// /v1/embeddings: both forms of a vector hold the same numbers; refusals. Also /v1/models.
 // label: memory
 #define _GNU_SOURCE // memmem, asprintf
 #define RANDOM_SEED 47

@@ -1,5 +1,5 @@
-// Every allocation of OpenAI's prepare handlers and writers is made to fail once: the call is
-// refused with 503 or knows that its answer is lost, nothing leaks, and the next call works.
+// Every allocation of OpenAI's prepare handlers and writers is made to fail once. The call is
+// refused with 503 or knows that its answer is lost. Nothing leaks, and the next call works.
 #define _GNU_SOURCE // memmem, asprintf
 #define RANDOM_SEED 53
 #include "openai_world.h"
@@ -12,7 +12,7 @@ struct request {
     const char *body;
 };
 
-// Reading the conversation alone: rendering it has tests of its own. What is read is whole.
+// Reading the conversation alone: rendering it has tests of its own. Results are complete.
 static void conversation_read(struct call *call) {
     struct chat_messages chat;
     const json_t *body = call_json(call);

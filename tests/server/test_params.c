@@ -1,6 +1,5 @@
-// Every generation field of every family, walked from the tables themselves: whatever JSON stands
-// in a field, it is either taken, and then in its declared range, or refused by its name with a
-// 4xx.
+// Every generation field of every family, walked from the tables themselves. For any JSON value,
+// the field is either accepted, and then in its declared range, or refused by its name with a 4xx.
 #include "params.h"
 
 #include <math.h>
@@ -184,7 +183,7 @@ static bool taken_or_refused_by_name(const char *body, size_t len, unsigned fami
     return ok;
 }
 
-// {"a":VALUE}, or {"a":{"b":VALUE}}, and what the family cannot be without. To be freed.
+// {"a":VALUE}, or {"a":{"b":VALUE}}, and the fields that the family requires. To be freed.
 static char *body_of(const char *name, const char *value, unsigned family) {
     const char *dot = strchr(name, '.');
     const int parent = dot ? (int)(dot - name) : 0;

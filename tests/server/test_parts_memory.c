@@ -1,5 +1,5 @@
-// Every allocation of the reader of answers is made to fail once: nothing of the text is lost, it
-// is content then, and nothing leaks.
+// Every allocation of the reader of answers is made to fail once: no text is lost (it becomes
+// content), and nothing leaks.
 #include "check.h"
 
 #include <stdlib.h>

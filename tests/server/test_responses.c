@@ -222,7 +222,7 @@ static void responses_repeat_what_was_asked_for(void **state) {
 
 // ---------------------------------------------------------------- streams
 
-// What a client has of the item that is open.
+// A client's record of the open item.
 struct snapshot {
     json_t *output; // items that are done
     const char *id; // of the open item; NULL: none

@@ -1,6 +1,7 @@
-// Allocations of a running server, on all of its threads, are made to fail one after the other: the
-// request gets a 503, an error at its stream's end or a closed connection, or does without; what is
-// answered is right and has its head; nothing leaks or stays counted, and the next request works.
+// Allocations of a running server, on all of its threads, are made to fail one after the other. The
+// request gets a 503, an error at its stream's end or a closed connection, or does without.
+// Complete answers are right and have their head. Nothing leaks or stays counted, and the next
+// request works.
 #include <jansson.h>
 #include <stdatomic.h>
 
@@ -51,7 +52,7 @@ static struct reply ask(const struct serve *serve, const struct request *request
     return reply;
 }
 
-// What two answers to one request have in common; to be freed.
+// The common part of two answers to one request; to be freed.
 static char *answer_text(const struct request *request, struct reply *reply) {
     static const char *const differ[] = {
         "id",          "created", "timings", "created_at", "output", "usage", "generation_settings",

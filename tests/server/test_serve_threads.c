@@ -1,6 +1,6 @@
-// A running server with clients that do what they like: hang up in every state, read nothing, read
+// A running server with badly behaved clients: they hang up in every state, read nothing, read
 // late, watch, come too many at once, and stay while it stops. Nothing may crash, hang or stay
-// counted, and nobody's text may depend on the others.
+// counted, and no text may depend on other clients.
 // label: threads
 #include <malloc.h>
 #include <pthread.h>

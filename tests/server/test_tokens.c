@@ -1,5 +1,5 @@
-// /tokenize, /detokenize and /apply-template: the forms of both peers, and what is refused. The
-// model's vocabulary is of bytes, so half a character is a token.
+// /tokenize, /detokenize and /apply-template: the forms of both peers, and refusals. The model's
+// vocabulary is of bytes, so half a character is a token.
 #include "served.h"
 
 #include <stdio.h>
@@ -237,7 +237,7 @@ static void health_says_what_keeps_the_server_from_working(void **state) {
     atomic_store(&served->server.phase, PHASE_READY);
 }
 
-// An idle engine's step has taken 0 ms: with a bound below that it counts as stuck.
+// An idle engine's step has taken 0 ms: with a bound below that it is stuck.
 static void a_step_beyond_the_bound_is_unhealthy(void **state) {
     struct served *served = *state;
     rn_model *model = NULL;

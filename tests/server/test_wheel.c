@@ -1,5 +1,5 @@
-// Timers: each comes once, never early, late by a slot at most, however far away it was set, moved
-// or taken away before.
+// Timers: each fires once, never early and at most one slot late, for any distance, also if it was
+// moved or removed before.
 #include "wheel.h"
 
 #define RANDOM_SEED 0x2545F4914F6CDD1Du

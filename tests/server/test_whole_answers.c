@@ -1,5 +1,5 @@
-// Answers in one piece that are too large for one piece: what is kept of them is counted and
-// bounded, and what is sent choice by choice is the same JSON in every framing.
+// Whole answers that are too large for one piece. The memory that they keep is counted and bounded.
+// Sent choice by choice, they are the same JSON in every framing.
 // label: threads
 #include <jansson.h>
 

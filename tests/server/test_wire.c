@@ -1,7 +1,6 @@
-// HTTP/1.1 as it is on the wire: what is refused and how, what is taken, and that the answers to a
-// connection's requests are in step with them. Each refusal is one answer whose body is JSON and
-// whose length is right. Rows of a table are sent at once and judged each; all that are wrong are
-// told.
+// HTTP/1.1 on the wire: accepted and refused requests, and answers in the order of a connection's
+// requests. Each refusal is one answer whose body is JSON and whose length is right. Rows of a
+// table are sent at once and checked one by one; all faults are reported.
 // label: threads
 #define _GNU_SOURCE 1 // syscall
 #include <pthread.h>
@@ -43,7 +42,7 @@ static int wire_setup(void **state) {
 #define LAST  "GET /health HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n"
 #define BODY  "{\"content\":\"a\"}"
 #define CHUNK "Transfer-Encoding: chunked\r\n\r\n"
-// What a second reader could take for a request of its own.
+// Bytes that a second reader could take for a request of its own.
 #define HIDDEN "GET /v1/models HTTP/1.1\r\n" HOST "\r\n"
 
 struct row {
@@ -75,7 +74,7 @@ static const char *shown(const struct row *row) {
     return text;
 }
 
-// What comes until the connection ends, or until the moment.
+// The bytes until the connection ends, or until the given moment.
 static struct reply receive_until(int fd, uint64_t end_ns) {
     const uint64_t now = clock_ns();
     const int left_ms = now < end_ns ? (int)((end_ns - now) / 1000000) : 0;
@@ -416,7 +415,7 @@ static void all_forms_of_a_request_are_taken(void **state) {
         ROW(POST CHUNK "f;a=b;c=\"d\"\r\n" BODY "\r\n0;e\r\n\r\n" LAST, 200),
         ROW(POST CHUNK "f\r\n" BODY "\r\n0\r\nX: a\r\nY: b\r\n\r\n" LAST, 200),
         ROW(POST CHUNK "1\r\n{\r\ne\r\n\"content\":\"a\"}\r\n0\r\n\r\n" LAST, 200),
-        ROW(POST "Content-Length: 1\r\n\r\n{" LAST, 400), // what is wrong with a body ends nothing
+        ROW(POST "Content-Length: 1\r\n\r\n{" LAST, 400), // a wrong body ends nothing
         ROW("GET /nothing HTTP/1.1\r\n" HOST "\r\n" LAST, 404),
         filled("GET /health?", "a=b&", 3500 * 4, " HTTP/1.1\r\n" HOST "\r\n" LAST, 200, 0),
         filled(GET, "X: a\r\n", 100 * 6, "\r\n" LAST, 200, 0),
@@ -668,8 +667,8 @@ static void others_are_not_told_to_send(void **state) {
 
 // ---------------------------------------------------------------- the end of a connection
 
-// What has come of a refused body is read before the connection is closed: a reset would take the
-// answers away that the system still has.
+// The received part of a refused body is read before the connection is closed: a reset would
+// discard answers that the system still holds.
 static void a_client_that_ends_a_refused_body_is_not_reset(void **state) {
     enum { PAGES = 12 };
     static const char page[] = "GET / HTTP/1.1\r\n" HOST "\r\n";

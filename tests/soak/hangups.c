@@ -1,5 +1,5 @@
-// Streams whose clients hang up after the first bytes, while a few connections that others keep
-// alive live on. Descriptors, connections and memory of the server must be those of before.
+// Streams whose clients hang up after the first bytes, while other clients keep a few connections
+// open. Afterwards descriptors, connections and memory of the server must be as before.
 //   hangups RUNNEL [HANGUPS [CLIENTS]]     by default 100,000 by 16 clients
 // A table; exit status 1 when something is not given back, or the server stops answering.
 #include <sys/epoll.h>
@@ -12,7 +12,7 @@ enum {
     SCRAPE_EVERY = 500, // hang-ups
     WARM = 1000, // hang-ups after which memory is first read; judged where twice as many come
     GROWTH_MB_MAX = 24, // from then on; drafts remember texts up to a bound of their own
-    REFUSED_MAX = 1000, // more than hang-ups: the server takes nobody
+    REFUSED_MAX = 1000, // more than hang-ups: the server takes no connection
     QUIET_S = 10,       // in which all must be given back
 };
 
@@ -86,7 +86,7 @@ static void client_read(struct run *run, struct client *client) {
     const ssize_t n = recv(client->fd, bytes, sizeof bytes - 1, 0);
     bytes[n > 0 ? n : 0] = '\0';
     if (!client->half &&
-        !strncmp(bytes, "HTTP/1.1 429 ", 13)) { // those that left are still counted
+        !strncmp(bytes, "HTTP/1.1 429 ", 13)) { // ended connections are still counted
         close(client->fd);
         client->fd = -1;
         run->started--;

@@ -1,4 +1,4 @@
-// What /health costs while many connections do nothing and some streams run: a table.
+// The cost of /health while many connections are idle and some streams run: a table.
 //   idle RUNNEL [CONNECTIONS [STREAMS [REQUESTS]]]     by default 10,000, 32 and 1,000
 // Exit status 1 when a request for /health failed. Times are not judged.
 #include <pthread.h>

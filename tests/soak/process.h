@@ -1,5 +1,5 @@
-// A server that a program starts for itself on a free port of the loopback, what the kernel says of
-// its process, and connections to it. Every wait is bounded; what cannot go on ends the program.
+// A server that a program starts for itself on a free port of the loopback, the kernel's figures of
+// its process, and connections to it. Every wait is bounded; a fatal fault ends the program.
 #ifndef RN_TESTS_SOAK_PROCESS_H
 #define RN_TESTS_SOAK_PROCESS_H
 

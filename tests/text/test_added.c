@@ -1,5 +1,5 @@
-// Added tokens: where they are found, what they take from around them, and in which text they are
-// sought.
+// Added tokens: where they are found, which neighbouring blanks they take, and in which text they
+// are searched for.
 // label: memory
 #include "check.h"
 

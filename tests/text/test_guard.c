@@ -1,5 +1,5 @@
-// Guards: input never becomes a control token, whatever it is joined with, and is otherwise
-// tokenized as plain text. The template's text beside it still does.
+// Guards: input never becomes a control token, in any surroundings, and is otherwise tokenized as
+// plain text. The template's text beside it still does.
 #include "check.h"
 
 #include <string.h>

@@ -153,7 +153,7 @@ static void forms_agree_with_utf8proc_on_random_texts(void **state) {
     assert_true(changed > 1000);
 }
 
-// Every character alone: what the quick look says to be in the form is.
+// Every character alone: a character that the quick check accepts is in the form.
 static void the_quick_look_is_right_about_every_character(void **state) {
     (void)state;
     for (int32_t cp = 0; cp <= 0x10FFFF; cp++) {

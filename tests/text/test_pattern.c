@@ -1,6 +1,6 @@
-// The hand-written patterns against PCRE2 on the regular expressions that they stand for: over
-// random texts of all kinds of characters, over the reference texts, and over ill-formed bytes,
-// which count as control characters. And that huge texts of one kind take no more than linear time.
+// The hand-written patterns against PCRE2 on the regular expressions that they stand for. Texts are
+// random texts of all kinds of characters, the reference texts, and ill-formed bytes, which are
+// treated as control characters. Huge texts of one kind take no more than linear time.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// From a vocabulary's splits to words: what names and regular expressions stand for, what becomes
-// of matches, and what is refused.
+// From a vocabulary's splits to words: the meaning of names and regular expressions, the treatment
+// of matches, and refusals.
 // label: memory
 #include "check.h"
 

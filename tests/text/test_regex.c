@@ -1,4 +1,4 @@
-// Searching with PCRE2 as Oniguruma would: what is read differently is bridged or refused, long
+// Searching with PCRE2 as Oniguruma would. Differences between the two are bridged or refused. Long
 // texts give the same matches as one call over the whole, and no text makes a search hang.
 // label: no-address
 #define PCRE2_CODE_UNIT_WIDTH 8

@@ -1,5 +1,5 @@
-// decode(encode(text)) is the text, for random texts of every kind of vocabulary; and a long text,
-// which goes through the cache of words, gives what its parts give one by one.
+// decode(encode(text)) is the text, for random texts of every kind of vocabulary. A long text,
+// which goes through the cache of words, gives the same tokens as its parts one by one.
 // label: memory
 #include "check.h"
 

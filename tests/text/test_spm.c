@@ -1,5 +1,5 @@
 // SentencePiece vocabularies: merging by score and by rank against the definition, on words that
-// may be cut and on words that may not, and what becomes of characters that are no token.
+// may be cut and on words that may not. Also characters that are no token.
 #include "check.h"
 
 #include <math.h>
@@ -284,7 +284,7 @@ static int32_t find_token(const struct vocab_build *build, const char *text, siz
     return -1;
 }
 
-// What joining symbols i and i + 1 is worth: the lower the better; INFINITY: nothing.
+// The value of joining symbols i and i + 1: the lower the better; INFINITY: none.
 static float worth(const struct vocab_build *build, const char *word, const size_t *begin,
                    size_t i) {
     const char *const text = word + begin[i];

@@ -1,4 +1,5 @@
-// Small vocabularies made by hand: special tokens, BOS and EOS, decoding, and files that lie.
+// Small vocabularies made by hand: special tokens, BOS and EOS, decoding, and files with wrong
+// values.
 // label: memory
 #include <setjmp.h>
 #include <stdarg.h>
@@ -247,7 +248,7 @@ static void bytes_without_a_token_become_the_unknown_token(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-// As Hugging Face does it: what is left of the word stands side by side.
+// As Hugging Face does it: the remaining parts of the word stand side by side.
 static void a_byte_without_a_token_is_left_out_before_merging(void **state) {
     (void)state;
     struct vocab_build *const build = build_create();

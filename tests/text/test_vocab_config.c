@@ -1,4 +1,4 @@
-// tokenizer_config.json: what is read from it, and what it changes in a vocabulary.
+// tokenizer_config.json: the keys that are read, and their effect on a vocabulary.
 // label: memory
 #include <stdio.h>
 #include <string.h>

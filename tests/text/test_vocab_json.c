@@ -1,5 +1,5 @@
 // tokenizer.json becomes a vocab_source: real files against jansson's tree, each part of a pipeline
-// by itself, and what is refused with which words.
+// by itself, and refusals with their messages.
 // label: memory
 #include <jansson.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// tokenizer.model becomes a vocab_source: real files, each field by itself, and what is refused.
+// tokenizer.model becomes a vocab_source: real files, each field by itself, and refusals.
 // label: memory
 #include <jansson.h>
 #include <stdio.h>

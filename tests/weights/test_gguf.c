@@ -1,4 +1,4 @@
-// GGUF: what a good file gives, and how each kind of bad one is refused, by name and value.
+// GGUF: the contents of a good file, and the refusal of each kind of bad file, by name and value.
 // label: memory
 #include <setjmp.h>
 #include <stdarg.h>

@@ -83,7 +83,7 @@ static void file_cut_in_its_data_is_refused_by_tensor(void **state) {
     free(image.data);
 }
 
-// Opens, and if that works everything that is offered must still lie inside the file.
+// Opens the file; if that works, every view must still be inside it.
 static bool open_and_walk(const uint8_t *data, size_t size) {
     struct weights *weights;
     rn_error err = {0};
@@ -155,7 +155,7 @@ static void edge_values_in_the_header_never_leave_the_file(void **state) {
     free(image);
 }
 
-// What a sanitizer keeps beside each allocation and after each free is not the reader's growth.
+// A sanitizer's memory beside each allocation and after each free is not the reader's growth.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { GROWTH_KB_MAX = 256 * 1024 };
 #else
@@ -239,7 +239,7 @@ static void names_that_take_too_much_are_refused(void **state) {
     expect_small_growth(image, size, RN_ERR_MODEL);
 }
 
-// A vocabulary as large as real ones, sound: nothing per token is allocated.
+// A valid vocabulary as large as real ones: nothing per token is allocated.
 static void large_vocabulary_opens_without_memory_per_token(void **state) {
     (void)state;
     struct writer writer = writer_begin(3);

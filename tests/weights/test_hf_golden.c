@@ -1,6 +1,6 @@
-// The reference models as folders and as GGUF files, which a converter made of them: the metadata
-// that both have are equal, and so are all tensors, name by name and byte by byte, save the rows of
-// q and k where GGUF permutes them.
+// The reference models as folders and as GGUF files, which a converter made of them. Their common
+// metadata are equal, and so are all tensors, name by name and byte by byte. Exceptions are the
+// rows of q and k where GGUF permutes them.
 // label: memory
 #include "golden_folder.h"
 #include "model/model.h"
@@ -9,7 +9,7 @@
 static bool is_excepted(const char *key) {
     static const char *const keys[] = {
         "general.name", // the folder's name
-        "general.type", // this and what follows only a converter knows
+        "general.type", // only a converter knows this and the following
         "general.size_label",
         "general.file_type",
         "general.quantization_version",
@@ -32,7 +32,7 @@ static void compare_metas(const struct weights *folder, const struct weights *gg
     }
 }
 
-// Row r of the permuted matrix is the folder's row `row_source`: pairs of a head lie side by side.
+// Row r of the permuted matrix is the folder's row `row_source`: pairs of a head are side by side.
 static int64_t row_source(int64_t r, int64_t head_rows) {
     const int64_t at = r % head_rows;
     return r - at + at / 2 + (at % 2 ? head_rows / 2 : 0);

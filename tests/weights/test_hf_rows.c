@@ -1,6 +1,6 @@
-// The reader of folders runs whatever rows it is given: a class that no architecture of runnel has,
-// with keys, settings, a window, a rope and tensors of its own, becomes metadata and tensors as its
-// rows say.
+// The reader of folders runs any rows. Here they are those of a class that no architecture of
+// runnel has, with keys, settings, a window, a rope and tensors of its own. It becomes metadata and
+// tensors as its rows say.
 // label: memory
 #include "folder.h"
 #include "weights/hf_arch.h"

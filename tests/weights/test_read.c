@@ -1,4 +1,4 @@
-// weights_read: bytes of a file come through the buffer, those of memory stay where they are, and a
+// weights_read: bytes of a file come through the buffer, bytes in memory stay where they are, and a
 // file that was cut after open is an error.
 // label: memory
 #define _GNU_SOURCE 1

@@ -1,5 +1,5 @@
-// Safetensors files and their index: what a good one gives, and how each kind of bad one is
-// refused, by file, tensor and value.
+// Safetensors files and their index: the contents of a good file, and the refusal of each kind of
+// bad one, by file, tensor and value.
 // label: memory
 #include "check.h"
 
@@ -54,7 +54,7 @@ static void tensors_have_the_files_bytes(void **state) {
 static void metadata_order_and_unknown_types_do_not_matter(void **state) {
     (void)state;
     const struct folder folder = llama_create();
-    // Tensors that nobody needs may be scalars, empty, of five dimensions, or of any type.
+    // Unused tensors may be scalars, empty, of five dimensions, or of any type.
     st_write_raw(&folder, "model.safetensors",
                  "{\"__metadata__\":{\"format\":\"pt\"},"
                  "\"rotary_emb.inv_freq\":{\"data_offsets\":[32,36],\"shape\":[],\"extra\":[{}],"

@@ -15,7 +15,7 @@
 
 enum { N_PARTS = 3 };
 
-// What a part says of itself; the tests change one thing at a time.
+// A part's own metadata; the tests change one thing at a time.
 struct part {
     int number, count, tensors_count;
     const char *tensor; // besides t<number>

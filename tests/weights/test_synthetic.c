@@ -1,5 +1,5 @@
-// Synthetic models: sizes are those of the models they are named after, mixes give the formats they
-// promise, values are sane and the same each time, and what is unknown is named.
+// Synthetic models: sizes are those of the models they are named after, and mixes give the formats
+// they promise. Values are plausible and the same each time, and unknown names are reported.
 #include "weights/synthetic.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ static uint64_t count_params(const struct weights *weights) {
     return n;
 }
 
-// The published models' own counts.
+// The published models' own numbers.
 static void shapes_have_the_parameters_of_the_models_they_are_named_after(void **state) {
     (void)state;
     static const struct {

@@ -1,4 +1,4 @@
-// A plug-in that needs a function which nobody has, as one does that links a missing library.
+// A plug-in that needs an undefined function, like a plug-in that links a missing library.
 #include "class.h"
 
 void function_that_nobody_has(void);
