@@ -1,6 +1,5 @@
 // Manual pages, generated from the tables of commands and options: the contents of --help, for
 // man(1). The build writes one page for the program and one for each command.
-#include <ctype.h>
 #include <string.h>
 
 #include "app.h"
@@ -32,7 +31,8 @@ static void put_title(FILE *out, const char *command) {
     char name[64];
     snprintf(name, sizeof name, "runnel%s%s", *command ? "-" : "", command);
     fputs(".TH ", out);
-    for (const char *c = name; *c; c++) put_text(out, (char[]){(char)toupper(*c), 0});
+    for (const char *c = name; *c; c++)
+        put_text(out, (char[]){*c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c, 0});
     fprintf(out, " 1 \"\" \"runnel %s\" \"User Commands\"\n.SH NAME\n", RN_VERSION);
     put_text(out, name);
 }

@@ -3,7 +3,6 @@
 // run. Invariant: a value that options_parse accepted is in its row's range.
 #include "options/options.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -116,11 +115,14 @@ static bool applies(int id, enum command_id command) {
 
 // ---------------------------------------------------------------- names and defaults
 
+// Of ASCII alone: toupper() depends on the locale, and a Turkish i has a dot.
+static char upper(char c) { return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c; }
+
 const char *option_environment(const struct option_row *row, char buffer[OPTION_NAME_SIZE]) {
     if (row->environment) return row->environment;
     int len = snprintf(buffer, OPTION_NAME_SIZE, "RUNNEL_");
     for (const char *c = row->flag; *c && len < OPTION_NAME_SIZE - 1; c++)
-        buffer[len++] = (char)(*c == '-' ? '_' : toupper(*c));
+        buffer[len++] = *c == '-' ? '_' : upper(*c);
     buffer[len] = '\0';
     return buffer;
 }

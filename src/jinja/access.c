@@ -163,6 +163,7 @@ struct value jinja_getpath(struct render *r, struct value object, struct value p
     for (size_t from = 0; from <= s->len;) {
         size_t to = from;
         while (to < s->len && s->data[to] != '.') to++;
+        jinja_work_chars(r, to - from);
         object = jinja_getitem(r, object, part_key(r, s, from, to));
         from = to + 1;
     }

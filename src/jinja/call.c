@@ -80,7 +80,10 @@ struct value jinja_call_named(struct render *r, const struct table *table, struc
     const struct entry *entry = jinja_table_find(table, name.s->data, name.s->len);
     if (!entry) jinja_fail_no_entry(r, table, name.s);
     jinja_charge(r, 1);
-    return jinja_entry_call(r, entry, self, args);
+    jinja_frame_enter(r); // map('map', 'map', ...) calls itself
+    const struct value v = jinja_entry_call(r, entry, self, args);
+    jinja_frame_leave(r);
+    return v;
 }
 
 int64_t jinja_arg_int(struct render *r, const struct call *c, int i, int64_t fallback) {

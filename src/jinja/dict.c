@@ -3,12 +3,13 @@
 #include "jinja/render.h"
 #include "jinja/text.h"
 
-bool jinja_is_key(struct value v) {
+bool jinja_is_key(struct render *r, struct value v) {
+    jinja_charge(r, 1); // tuples of tuples are walked as often as they are shared
     if (v.kind == V_DICT) return false;
     if (v.kind != V_SEQ) return true;
     if (v.q->flavor != SEQ_TUPLE && v.q->flavor != SEQ_RANGE) return false;
     for (size_t i = 0; i < v.q->n; i++) {
-        if (!jinja_is_key(v.q->items[i])) return false;
+        if (!jinja_is_key(r, v.q->items[i])) return false;
     }
     return true;
 }
@@ -33,7 +34,9 @@ struct value *jinja_dict_find_str(struct render *r, const struct dict *d, const 
     jinja_charge(r, d->n / 16);
     for (size_t i = 0; i < d->n; i++) {
         const struct value k = d->entries[i].key;
-        if (k.kind == V_STR && str_same(k.s, key)) return &d->entries[i].value;
+        if (k.kind != V_STR || k.s->len != key->len) continue;
+        if (key->len > 64) jinja_work(r, key->len);
+        if (str_same(k.s, key)) return &d->entries[i].value;
     }
     return NULL;
 }
@@ -56,7 +59,7 @@ static void depth_add(struct render *r, struct dict *d, struct value v) {
 }
 
 void jinja_dict_set(struct render *r, struct dict *d, struct value key, struct value value) {
-    if (!jinja_is_key(key)) jinja_fail(r, "'%s' cannot be a key", jinja_type_name(key));
+    if (!jinja_is_key(r, key)) jinja_fail(r, "'%s' cannot be a key", jinja_type_name(key));
     depth_add(r, d, value);
     depth_add(r, d, key);
     struct value *old = jinja_dict_find(r, d, key);

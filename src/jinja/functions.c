@@ -63,6 +63,16 @@ static struct value function_raise_exception(struct render *r, struct value self
     jinja_fail_with(r, RN_ERR_ARG, message.s->data, message.s->len);
 }
 
+// Every byte of the text has all marks of the text that it was made from.
+static void mark_all(struct render *r, struct str *text, const struct str *from) {
+    uint8_t all = 0;
+    for (size_t i = 0; from->marks && i < from->len; i++) all |= from->marks[i];
+    if (!all || text->len == 0) return;
+    uint8_t *marks = jinja_alloc(r, text->len);
+    memset(marks, all, text->len);
+    text->marks = marks;
+}
+
 // In the C locale and in UTC, not in those of the process.
 static struct value function_strftime_now(struct render *r, struct value self,
                                           const struct call *c) {
@@ -88,7 +98,9 @@ static struct value function_strftime_now(struct render *r, struct value self,
     const size_t n = locale ? strftime_l(text, sizeof text, format, &parts, locale) : 0;
     if (locale) freelocale(locale);
     if (n == 0) jinja_fail(r, "strftime_now: the text is too long");
-    return jinja_str(r, text, n - 1);
+    const struct value v = jinja_str(r, text, n - 1);
+    mark_all(r, v.s, s);
+    return v;
 }
 
 static const struct entry functions[] = {

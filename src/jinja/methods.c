@@ -158,7 +158,7 @@ const struct table jinja_list_methods = {NULL, 0, " copy count index ",
 const struct table jinja_tuple_methods = {NULL, 0, " count index ", ""};
 
 static struct value dict_get(struct render *r, struct value self, const struct call *c) {
-    if (!jinja_is_key(c->arg[0])) {
+    if (!jinja_is_key(r, c->arg[0])) {
         jinja_fail(r, "'%s' cannot be a key", jinja_type_name(c->arg[0]));
     }
     const struct value *found = jinja_dict_find(r, self.d, c->arg[0]);

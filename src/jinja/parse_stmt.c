@@ -363,12 +363,17 @@ static struct node *parse_statement(struct parser *p, const char *awaited) {
     jinja_parse_fail(p, p->current.at, "unknown tag %s; expected '%s'", found, awaited);
 }
 
+// A failure jumps back to here. The parser belongs to the caller: a local variable that changed
+// after setjmp would be lost.
+static void parse(struct parser *p) {
+    if (setjmp(p->failed) != 0) return;
+    jinja_advance(p);
+    p->tmpl->body = parse_body(p, NULL);
+}
+
 rn_status jinja_parse(struct template *tmpl, rn_error *err) {
     struct parser p = {.tmpl = tmpl, .err = err, .status = RN_OK};
     jinja_lexer_init(&p.lex, tmpl->source, tmpl->len);
-    if (setjmp(p.failed) == 0) {
-        jinja_advance(&p);
-        tmpl->body = parse_body(&p, NULL);
-    }
+    parse(&p);
     return p.status;
 }

@@ -164,6 +164,7 @@ rn_status template_run(struct render *r, char **text, uint8_t **marks, size_t *l
     *text = r->out;
     *len = r->out_len;
     r->out = NULL;
+    r->out_len = r->out_cap = 0;
     if (marks) {
         *marks = r->marks;
         r->marks = NULL;

@@ -152,7 +152,7 @@ bool jinja_contains(struct render *r, struct value container, struct value needl
     if (container.kind == V_STR && needle.kind == V_STR) {
         return jinja_find(r, container.s, needle.s, 0, container.s->len) != SIZE_MAX;
     }
-    if (container.kind == V_DICT && jinja_is_key(needle)) {
+    if (container.kind == V_DICT && jinja_is_key(r, needle)) {
         return jinja_dict_find(r, container.d, needle) != NULL;
     }
     if (container.kind != V_SEQ) {

@@ -164,7 +164,8 @@ void jinja_dict_set(struct render *r, struct dict *d, struct value key, struct v
 // NULL when there is none.
 struct value *jinja_dict_find(struct render *r, const struct dict *d, struct value key);
 struct value *jinja_dict_find_str(struct render *r, const struct dict *d, const struct str *key);
-bool jinja_is_key(struct value v); // not lists, dictionaries and tuples that hold them
+bool jinja_is_key(struct render *r,
+                  struct value v); // not lists, dictionaries and tuples that hold them
 
 // The items of a sequence, the keys of a dictionary, the characters of a string, as a list; nothing
 // for undefined. Takes the rest of an iterator. Fails for other values.

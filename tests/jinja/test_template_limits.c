@@ -264,6 +264,24 @@ static void calls_are_limited(void **state) {
     free(source);
 }
 
+// Shared tuples are walked as often as they are shared, and filters may name each other.
+static void walks_of_shared_values_are_limited(void **state) {
+    (void)state;
+    static const char *const uses[] = {"ns.t in {}", "{ns.t: 1}", "{}.get(ns.t)"};
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+        char source[256];
+        snprintf(source, sizeof source,
+                 "{%% set ns = namespace(t=(1, 1)) %%}{%% for i in range(45) %%}"
+                 "{%% set ns.t = (ns.t, ns.t) %%}{%% endfor %%}{{ %s }}",
+                 uses[i]);
+        check_refused(source, RN_ERR_MODEL, "steps");
+    }
+    char *names = nested("'map', ", "'upper'", "", 5000);
+    char *source = inside("{{ 'a'|map(", names, ")|list }}");
+    check_refused(source, RN_ERR_MODEL, "nested too deep");
+    free(source);
+}
+
 static void output_and_memory_are_limited(void **state) {
     (void)state;
     check_refused("{{ 'x' * 99999999999 }}", RN_ERR_MODEL, "output is longer than");
@@ -513,6 +531,7 @@ TEST_PROGRAM(template_limits) {
         cmocka_unit_test(steps_are_limited),
         cmocka_unit_test(work_on_characters_is_limited),
         cmocka_unit_test(calls_are_limited),
+        cmocka_unit_test(walks_of_shared_values_are_limited),
         cmocka_unit_test(output_and_memory_are_limited),
         cmocka_unit_test(text_grows_in_place),
         cmocka_unit_test(many_places_in_long_text_are_fine),

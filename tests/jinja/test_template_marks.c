@@ -54,6 +54,7 @@ static void every_operation_keeps_marks(void **state) {
     (void)state;
     static const char *const cases[][2] = {
         {"{{ s }}-{{ 's' }}", "[ab c]-s"},
+        {"{{ strftime_now(s) }}.{{ strftime_now('%Y') }}", "[ab c].1970"},
         {"{{ '<' + s + '>' ~ s ~ 1 }}", "<[ab c]>[ab c]1"},
         {"{{ s[1:3] }}.{{ s[::-1] }}.{{ s[0] }}", "[b ].[c ba].[a]"},
         {"{{ s|upper }} {{ u|upper }} {{ s|title }}", "[AB C] [SSX] [Ab C]"},

@@ -249,5 +249,5 @@ double draft_propose(struct draft *draft, const struct draft_step *step) {
     const int rows = place_drafts(draft);
     if (rows == 0) return 1;
     shape_again(draft->host.plan, step);
-    return draft->verify_ns[0] / draft->verify_ns[rows];
+    return draft->verify_ns[rows] > 0 ? draft->verify_ns[0] / draft->verify_ns[rows] : 1;
 }

@@ -259,6 +259,10 @@ rn_status price_calibrate(struct price *price, price_run_fn run, void *ctx, int 
     for (int n = 1; n <= most; n++) // from the smallest on; again, because a surprise weighs less
         for (int i = 0; i < 2 * N; i++)
             if (rows[i % N] == n && best[i % N] > 0) price_learn(price, &shape[i % N], best[i % N]);
+    for (int i = 0; i < PRICE_BUCKETS; i++) {
+        price->bucket[i].is_confirmed = false;
+        price->bucket[i].age = 0;
+    }
     return status;
 }
 
