@@ -1,6 +1,5 @@
-# A thin front for CMake + Ninja. `make help` lists the targets. The shipped program is built in build/. The tests and
-# their program are built in build-test/, with asserts.
-#   SAN=address|undefined|address,undefined|thread   tests under a sanitizer, in a folder of its own, build-$(SAN)
+# A thin front for CMake + Ninja. `make help` lists the targets. The program and its tests are built in build/.
+#   SAN=address|undefined|address,undefined|thread   tests under a sanitizer, in a folder of its own: build-address and so on
 #   PREFIX, DESTDIR                the folders of `make install`
 #   STORY                          the subject of the story of `make run`
 #   FUZZ_SECONDS                   how long `make fuzz` runs each harness
@@ -24,8 +23,8 @@ override STORY := $(value STORY)
 export STORY
 
 SHELL := /bin/bash
-BUILD := build
-TESTS := $(if $(SAN),build-$(SAN),build-test)
+comma := ,
+BUILD := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 
 # ninja in a folder: one moving line on a terminal; elsewhere only warnings and errors.
 NINJA = set -o pipefail; cd $(1); if [ -t 1 ]; then ninja -j$(JOBS) $(2); else \
@@ -34,19 +33,16 @@ CONFIGURE = mkdir -p $(1); cmake -G Ninja -S . -B $(1) $(2) >$(1)/configure.log 
             { cat $(1)/configure.log; rm -f $(1)/build.ninja; exit 1; }
 
 .DEFAULT_GOAL := all
-.PHONY: all program built setup clients run test test-all memcheck install deb fuzz http-diff soak format format-check help clean
+.PHONY: all program built made_data setup clients run test test-all memcheck install deb fuzz http-diff soak format format-check help clean
 
 all: $(BUILD)/build.ninja ## build the program, the library and the programs that measure; the program is build/runnel
 	@echo "building $(BUILD)/runnel"
 	@$(call NINJA,$(BUILD),installed by_hand)
 
 $(BUILD)/build.ninja:
-	@$(call CONFIGURE,$(BUILD))
-
-$(TESTS)/build.ninja:
 	@case "$(SAN)" in ''|address|undefined|address,undefined|thread) ;; *) \
 	    echo "SAN=$(SAN): expected address, undefined, address,undefined or thread" >&2; exit 2;; esac
-	@$(call CONFIGURE,$(TESTS),$(if $(SAN),-DRUNNEL_SAN=$(SAN),-DRUNNEL_ASSERTS=ON))
+	@$(call CONFIGURE,$(BUILD),$(if $(SAN),-DRUNNEL_SAN=$(SAN) -DRUNNEL_MADE=$(CURDIR)/build/made))
 
 setup: ## install the Debian packages that are missing
 	@tools/setup
@@ -68,19 +64,24 @@ clients:
 	    { npm install --silent >/dev/null 2>&1 && cp package.json node_modules/.package.json; } || \
 	    echo "npm could not install them: tests that miss theirs will be skipped"; }; }
 
-# A recipe of its own, since tools/setup may have removed build.ninja of the folders.
+# A recipe of its own, since tools/setup may have removed build.ninja. A sanitizer's tests read the models that build/ made.
 built:
-	@$(MAKE) -s --no-print-directory $(TESTS)/build.ninja
-	@echo "building the tests in $(TESTS)"
-	@$(call NINJA,$(TESTS),all)
+	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
+	@$(if $(SAN),$(MAKE) -s --no-print-directory SAN= made_data)
+	@echo "building $(BUILD) with the tests"
+	@$(call NINJA,$(BUILD),all)
+
+made_data:
+	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
+	@$(call NINJA,$(BUILD),made_data)
 
 test: clients ## build and run the tests; with SAN=... those that the sanitizer is for
 	@$(MAKE) -s --no-print-directory built
-	@tools/test $(TESTS) -j$(JOBS) -LE long
+	@tools/test $(BUILD) -j$(JOBS) -LE long
 
 test-all: clients ## all tests, the long ones too, then the sanitizers and valgrind
 	@$(MAKE) -s --no-print-directory built
-	@TEST_ALL=1 tools/test $(TESTS) -j$(JOBS)
+	@TEST_ALL=1 tools/test $(BUILD) -j$(JOBS)
 	@$(MAKE) -s --no-print-directory memcheck
 	@$(MAKE) -s --no-print-directory SAN=address,undefined test
 	@$(MAKE) -s --no-print-directory SAN=thread test
@@ -88,7 +89,7 @@ test-all: clients ## all tests, the long ones too, then the sanitizers and valgr
 memcheck: ## run tests of parsers and of the server once more, by valgrind
 	@tools/setup memcheck
 	@$(MAKE) -s --no-print-directory built
-	@tools/test $(TESTS) -j$(JOBS) -C memcheck -L memory
+	@tools/test $(BUILD) -j$(JOBS) -C memcheck -L memory
 
 install: setup ## install the program, the library and its headers into DESTDIR/PREFIX
 	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
@@ -135,4 +136,4 @@ help: ## this list
 	    printf '  %-14s %s\n' "$$name" "$$text"; done
 
 clean: ## remove all build folders
-	@rm -rf build build-test build-address build-undefined build-address,undefined build-thread build-fuzz
+	@rm -rf build build-address build-undefined build-address-undefined build-thread build-fuzz
