@@ -121,7 +121,7 @@ void man_program(FILE *out) {
           "runnel loads a language model and turns prompts into text as fast as the machine's\n"
           "memory can be read.\n"
           "A small model is inside the program; \\fB\\-\\-model\\fR names another one.\n"
-          "The same seed gives the same text, whatever the threads, the instruction set or the\n"
+          "The same seed gives the same text with any number of threads, instruction set and\n"
           "other requests.\n"
           ".SH COMMANDS\n",
           out);

@@ -57,7 +57,7 @@ static rn_status check_all_used(const struct builder *b) {
         if (b->used[i] || !is_essential(tensor->name)) continue;
         if (strstr(tensor->name, ".attn_rot_embd.")) continue; // old files; computed here
         return err_set(b->err, RN_ERR_UNSUPPORTED,
-                       "%s: tensor %s is not one that architecture '%s' has here",
+                       "%s: tensor %s is unknown to architecture '%s'",
                        weights_name(b->weights), tensor->name, b->model->arch->name);
     }
     return RN_OK;

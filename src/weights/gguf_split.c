@@ -55,7 +55,7 @@ static rn_status check_name(const struct weights *weights, int count, rn_error *
     if (len >= NAME_TAIL && strcmp(weights->path + len - NAME_TAIL, tail) == 0) return RN_OK;
     return err_set(err, RN_ERR_MODEL,
                    "%s: part %d of %d of a split file (split.no is %d, split.count is %d): its "
-                   "name must end in %s, and the other parts must lie beside it",
+                   "name must end in %s, and the other parts must be beside it",
                    weights->name, (int)number + 1, count, (int)number, count, tail);
 }
 

@@ -254,7 +254,7 @@ static void a_limit_on_addresses_is_shared_by_the_groups(void **state) {
     assert_int_equal(chosen(&request).kv_bytes, room - 60000);
     request.available = request.address_room = 1200000;
     refused_with(&request, RN_ERR_NOMEM,
-                 "threads and requests 17.5 MiB: what is left holds no KV page",
+                 "threads and requests 17.5 MiB: the rest holds no KV page",
                  "1.1 MiB of memory are free");
     plan_deinit(&plan);
 }

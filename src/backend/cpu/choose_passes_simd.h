@@ -256,7 +256,7 @@ static float peaks(const float *logit, int n, float *peak, bool *holes) {
     return most;
 }
 
-// What is overwritten was read before: a candidate never moves to a later place.
+// The overwritten entries were read before: a candidate never moves to a later place.
 IN_BLOCKS int block_fill(const float *logit, int at, float shift, float *out, int32_t *id, int n) {
     float x[BLOCK];
     int holes = 0, kept = 0;
@@ -384,7 +384,7 @@ static inline float distance_below(float distance) {
     return distance > 0 ? f32_from_bits(f32_to_bits(distance) - 1) : -1.0f;
 }
 
-// What is overwritten was read before: a candidate never moves to a later place.
+// The overwritten entries were read before: a candidate never moves to a later place.
 IN_BLOCKS int block_keep(const struct run *run, int at, const float *x, uint64_t within, float *out,
                          int32_t *id) {
     int kept = 0;
@@ -506,7 +506,7 @@ static inline uint64_t block_of_digit(const uint32_t *distance, const struct rul
     return bits;
 }
 
-// What is overwritten was read before: none moves to a later place.
+// The overwritten entries were read before: none moves to a later place.
 static int list(const struct run *run, const struct ruler *ruler, int digit,
                 const struct near *near) {
     int n = 0;

@@ -208,7 +208,7 @@ static rn_status refuse_no_page(const struct budget_request *request, const stru
                        size_of(budget->page_bytes).text);
     return err_set(err, RN_ERR_NOMEM,
                    "%s of memory are free, and the weights take %s, the buffers of a step %s, "
-                   "threads and requests %s: what is left holds no KV page of %s",
+                   "threads and requests %s: the rest holds no KV page of %s",
                    size_of(request->available).text,
                    size_of(budget->weight_bytes + budget->beside.weight_bytes).text,
                    size_of(budget->step_bytes + budget->beside.step_bytes).text,
