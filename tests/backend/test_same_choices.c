@@ -1,4 +1,4 @@
-// A million random choices: the same logits and the same description give the same token on every
+// Hundreds of thousands of random choices: the same logits and the same description give the same token on every
 // backend. A part of them is also compared with the plain loops. The rows of `variants` are the
 // only knowledge of a backend here: batches go in, tokens come out. The logits are the rows of an
 // embedding, which the plan copies.
@@ -16,7 +16,7 @@
 #define RANDOM_SEED 1181783497276652981u
 #include "engine/random.h"
 
-#define CHOICES test_scale(10000, 150000, 1000000)
+#define CHOICES test_scale(10000, 100000, 400000)
 enum { PLAIN_EVERY = TEST_IS_SLOW ? 5 : 20 };
 
 static const struct variant {

@@ -120,7 +120,7 @@ static inline void ways_run(struct mix_cases *cases, const rn_model *draft, enum
         struct mix_totals totals = {0};
         if (ways[i].must & WAY_MODEL) how.draft = draft;
         cases->how = &how;
-        mix_run_many(cases, seed + (uint64_t)i, n_requests / test_scale(4, 2, 1) + 1, 0, &totals);
+        mix_run_many(cases, seed + (uint64_t)i, n_requests / test_scale(4, 2, 2) + 1, 0, &totals);
         cases->how = NULL;
         mix_print_totals(how.name, &totals);
         assert_int_equal(totals.mismatches, 0);

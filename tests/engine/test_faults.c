@@ -363,7 +363,7 @@ static void faults_in_random_places_leave_nothing_behind(void **state) {
     for (int m = 0; m < 3; m++) {
         struct mix_cases cases;
         mix_cases_create(&cases, models[m], "f16", 40 + (uint64_t)m, 40);
-        for (int seed = 0; seed < test_scale(20, 20, 70); seed++) {
+        for (int seed = 0; seed < test_scale(5, 15, 40); seed++) {
             struct mix_random r = {mix_hash((uint64_t)(seed * 3 + m))};
             struct mix mix;
             cases.how = seed % 2 ? &how : NULL;
@@ -375,7 +375,7 @@ static void faults_in_random_places_leave_nothing_behind(void **state) {
         mix_cases_destroy(&cases);
     }
     print_message("%ld faults\n", n_faults);
-    assert_true(n_faults > test_scale(60, 60, 210));
+    assert_true(n_faults > test_scale(15, 45, 120));
 }
 
 // ---------------------------------------------------------------- a draft model elsewhere

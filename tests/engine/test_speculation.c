@@ -7,7 +7,7 @@
 static void run(rn_model *model, const rn_model *draft, struct mix_text text, uint64_t seed,
                 int n_cases, int n_requests, int first, int stride) {
     struct mix_cases cases;
-    mix_cases_create_from(&cases, model, "f16", text, seed, n_cases / test_scale(4, 3, 1));
+    mix_cases_create_from(&cases, model, "f16", text, seed, n_cases / test_scale(4, 3, 2));
     ways_run(&cases, draft ? draft : model, draft ? KIN_RELATIVE : KIN_SELF, seed, n_requests,
              first, stride);
     mix_cases_destroy(&cases);

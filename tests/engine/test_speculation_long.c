@@ -31,8 +31,8 @@ static struct mix_text story(void) {
 static void drafts_do_not_show_with_a_smaller_model(void **state) {
     (void)state;
     struct mix_cases cases;
-    mix_cases_create_from(&cases, tale.model, "f16", story(), 21, 100);
-    ways_run(&cases, tale.draft, KIN_RELATIVE, 21, 20, 0, 1);
+    mix_cases_create_from(&cases, tale.model, "f16", story(), 21, 25);
+    ways_run(&cases, tale.draft, KIN_RELATIVE, 21, 12, 0, 2);
     mix_cases_destroy(&cases);
 }
 
@@ -57,8 +57,8 @@ static void drafts_do_not_show_in_other_architectures(void **state) {
         int32_t noise[2000];
         const struct mix_text text = noise_fill(noise, 2000, model->info.n_vocab);
         print_message("%s with %s\n", pairs[i].model, pairs[i].draft);
-        mix_cases_create_from(&cases, model, pairs[i].kv_type, text, 31 + i, 80);
-        ways_run(&cases, draft, KIN_STRANGER, 31 + i, 30, (int)i % 3, 3);
+        mix_cases_create_from(&cases, model, pairs[i].kv_type, text, 31 + i, 30);
+        ways_run(&cases, draft, KIN_STRANGER, 31 + i, 20, (int)i % 3, 3);
         mix_cases_destroy(&cases);
         bare_close(draft);
         bare_close(model);

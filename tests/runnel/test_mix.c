@@ -6,7 +6,7 @@
 #include "tale.h"
 
 enum { SEED = 20261115 };
-#define N_F16    test_scale(150, 400, 2100)
+#define N_F16    test_scale(150, 400, 1000)
 #define N_OTHER  test_scale(30, 80, 150)
 #define N_STORMS test_scale(2, 4, 8)
 
