@@ -171,9 +171,11 @@ typedef struct rn_engine_options {
     const char *draft_backend; // where that model runs; NULL: where the target does
     rn_draft_fn draft_fn;      // for the drafter "custom"; NULL: none
     void *draft_ctx;
-    int draft_max; // most tokens of a draft, up to RN_MAX_DRAFT; 0: RN_DEFAULT_DRAFT
-    int draft_min; // for measurements: the fewest tokens of a draft, where a drafter has
-                   // them; 0: as many as are expected to be fastest, none included
+    int draft_max;   // most tokens of a draft, up to RN_MAX_DRAFT; 0: RN_DEFAULT_DRAFT
+    int draft_min;   // for measurements: the fewest tokens of a draft, where a drafter has
+                     // them; 0: as many as are expected to be fastest, none included
+    bool self_check; // invariants are tested after every step, and a broken one ends the process:
+                     // slow; for tests and for reports of bugs
     rn_progress_fn progress;
     void *progress_ctx;
 } rn_engine_options;

@@ -90,6 +90,7 @@ rn_status model_engine_config(const rn_engine_options *o, struct engine_config *
                                   .variant = o->isa,
                                   .n_threads = o->n_threads,
                                   .no_pin = o->no_pin,
+                                  .self_check = o->self_check,
                                   .sizes = {.n_ctx = o->n_ctx,
                                             .max_seqs = o->max_seqs,
                                             .batch_tokens = o->batch_tokens,

@@ -25,6 +25,7 @@ void app_engine_options(const struct options *options, rn_engine_options *out) {
         .kv_type = option_given(options, OPT_KV_TYPE) ? option_text(options, OPT_KV_TYPE) : NULL,
         .n_threads = option_int(options, OPT_THREADS),
         .no_pin = option_flag(options, OPT_NO_PIN),
+        .self_check = option_flag(options, OPT_SELF_CHECK),
         .n_ctx = option_int(options, OPT_CTX),
         .batch_tokens = option_int(options, OPT_BATCH_TOKENS),
     };

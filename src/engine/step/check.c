@@ -1,4 +1,5 @@
-// The invariants of engine.h, tested: after every step in debug builds, and by tests.
+// The invariants of engine.h, tested: after every step of an engine that checks itself, and by
+// tests.
 #include "engine/step/engine.h"
 
 static bool seq_check(const struct seq *seq, enum seq_state state) {

@@ -185,6 +185,7 @@ rn_status engine_init(struct engine *engine, const struct model *model,
     *engine = (struct engine){.plan = &model->plan,
                               .tokenizer = tokenizer,
                               .clock = config->clock,
+                              .self_check = config->self_check,
                               .next_deadline = UINT64_MAX};
     if (!engine->clock.now) engine->clock.now = machine_now;
     engine->n_embd = model->plan.buffer[model->plan.hidden].width;

@@ -112,6 +112,7 @@ struct engine {
     int n_ctx, n_embd, max_seqs, max_waiting, batch_tokens, logit_rows;
     uint64_t itl_ns;     // bound of a step while streams run; UINT64_MAX: none
     _Atomic bool forget; // prefixes; set by other threads
+    bool self_check;     // engine_check runs after every step
 
     int max_live;         // sequences: the limit of waiting ones, and twice that of running ones,
                           // because the preempted wait beyond the limit
@@ -161,6 +162,7 @@ struct engine_config {
     const char *variant;                    // of the backend's kernels; NULL: the best
     int n_threads;                          // of the host; 0: all cores that this process may use
     bool no_pin;
+    bool self_check;           // see engine_check
     struct budget_sizes sizes; // 0: defaults
     backend_progress progress;
     void *progress_ctx;
@@ -185,8 +187,8 @@ rn_status engine_plan(const struct model *model, const struct engine_config *con
 rn_status engine_step(struct engine *engine, bool *busy);
 bool engine_next_event(struct engine *engine, rn_event *out);
 
-// check.c: page accounting and the places of sequences are valid; debug builds test it after every
-// step.
+// check.c: page accounting and the places of sequences are valid. With self_check every step ends
+// with it, and a broken invariant ends the program.
 bool engine_check(struct engine *engine);
 
 static inline void engine_changed(struct engine *engine, enum engine_change change) {
