@@ -67,6 +67,8 @@ static void the_earliest_match_wins_when_one_piece_holds_two(void **state) {
     assert_int_equal(stream("an early and a late one", 64, stop, 2, "an "), 1);
     const char *nested[] = {"b", "abc"};
     assert_int_equal(stream("xxabc", 64, nested, 2, "xx"), 1);
+    const char *same[] = {"ab", "abc"}; // at one place: the first of the list
+    assert_int_equal(stream("xxabc", 64, same, 2, "xx"), 0);
 }
 
 static void text_without_stops_is_given_out_at_once(void **state) {

@@ -569,6 +569,10 @@ static void test_a_draining_server_says_so_and_takes_nothing_new(void **state) {
     struct reply reply = serve_post(&serve, "/tokenize", "{\"content\":\"a\"}");
     check(reply.status == 503 && strstr(reply.body, "Draining"), "%.300s", reply.data);
     reply_free(&reply);
+    static const char health[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    reply = serve_exchange(&serve, health, sizeof health - 1); // does not ask for the end
+    check(strstr(reply.data, "\r\nConnection: close\r\n"), "%.300s", reply.data);
+    reply_free(&reply);
     free(chat_finish(slow, true));
     assert_int_equal(server_wait(serve.server), SIGTERM);
     serve_stop(&serve);
