@@ -31,7 +31,7 @@ struct dict *jinja_dict_new(struct render *r) {
 static bool keys_equal(struct render *r, struct value a, struct value b) {
     if (a.kind != V_STR || b.kind != V_STR) return jinja_equal(r, a, b);
     const bool may_be = a.s->len == b.s->len;
-    jinja_work(r, JINJA_STEP_BYTES / 16 + (may_be ? a.s->len : 0));
+    jinja_work(r, JINJA_STEP_BYTES / 32 + (may_be ? a.s->len : 0));
     return may_be && str_same(a.s, b.s);
 }
 
@@ -49,6 +49,7 @@ static uint32_t *slot_find(struct render *r, const struct dict *d, struct value 
     const size_t mask = 2 * d->cap - 1;
     size_t at = hash_of(r, key) & mask;
     while (d->slots[at] && !keys_equal(r, d->entries[d->slots[at] - 1].key, key)) {
+        jinja_work(r, JINJA_STEP_BYTES / 4); // rare unless the keys were chosen to collide
         at = (at + 1) & mask;
     }
     return &d->slots[at];

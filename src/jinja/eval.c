@@ -34,7 +34,7 @@ static struct value eval_slice(struct render *r, const struct node *link, struct
     return jinja_getslice(r, v, start, stop, step);
 }
 
-// An operator or an item: what both have is one operand behind the value.
+// An operator or an item: both have one operand.
 static struct value eval_binary(struct render *r, const struct node *link, struct value v) {
     const enum node_op op = (enum node_op)link->op;
     const bool is_logic = link->kind == L_BINARY && (op == OP_AND || op == OP_OR);

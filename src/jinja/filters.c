@@ -82,7 +82,7 @@ static struct value filter_join(struct render *r, const struct call *c) {
 
 static struct value filter_format(struct render *r, const struct call *c) {
     if (c->raw->n > c->raw->n_pos) jinja_fail(r, "format with names is not supported");
-    return jinja_percent(r, jinja_to_str(r, c->self).s, c->raw);
+    return jinja_format(r, jinja_to_str(r, c->self).s, c->raw, true);
 }
 
 // An indentation as text: a number of blanks, or a string.

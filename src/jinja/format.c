@@ -11,27 +11,10 @@ struct format {
     size_t next; // the next argument by position
 };
 
-// Writes the field that starts at `at`; returns its end.
-typedef size_t field_fn(struct render *r, struct format *f, size_t at);
-
+// The place of the next byte of `special`, or the end.
 static size_t plain_end(const struct str *s, size_t at, const char *special) {
     while (at < s->len && (s->data[at] == 0 || !strchr(special, s->data[at]))) at++;
     return at;
-}
-
-// Plain text up to one of the bytes in `special` is copied.
-static struct value format(struct render *r, struct format f, const char *special,
-                           field_fn *field) {
-    const struct str *s = f.text;
-    const size_t mark = r->out_len;
-    jinja_work_chars(r, s->len);
-    for (size_t at = 0; at < s->len;) {
-        const size_t end = plain_end(s, at, special);
-        jinja_write_str(r, s, at, end);
-        at = end < s->len ? field(r, &f, end) : end;
-    }
-    if (*special == '%' && f.next < f.args->n_pos) jinja_fail(r, "the format has arguments left");
-    return jinja_take(r, mark);
 }
 
 static void print_as(struct render *r, struct value v, bool is_integer) {
@@ -41,6 +24,7 @@ static void print_as(struct render *r, struct value v, bool is_integer) {
     jinja_print(r, is_integer ? value_int(int_of(v)) : v);
 }
 
+// Writes the field that starts at `at`; returns its end.
 static size_t percent_field(struct render *r, struct format *f, size_t at) {
     const char c = at + 1 < f->text->len ? f->text->data[at + 1] : ' ';
     if (c == '%') {
@@ -53,10 +37,6 @@ static size_t percent_field(struct render *r, struct format *f, size_t at) {
     return at + 2;
 }
 
-struct value jinja_percent(struct render *r, const struct str *text, const struct args *args) {
-    return format(r, (struct format){text, args, 0}, "%", percent_field);
-}
-
 // The argument that a field names; a field without a name takes the next.
 static struct value field_value(struct render *r, struct format *f, const struct str *name) {
     if (name->len == 0 && f->next < f->args->n_pos) return f->args->list[f->next++].value;
@@ -67,6 +47,7 @@ static struct value field_value(struct render *r, struct format *f, const struct
                name->len > 80 ? 80 : (int)name->len, name->data);
 }
 
+// The same for the method.
 static size_t brace_field(struct render *r, struct format *f, size_t at) {
     const struct str *s = f->text;
     const size_t from = at + 1, end = plain_end(s, from, "{}"), len = end - from;
@@ -88,6 +69,18 @@ static size_t brace_field(struct render *r, struct format *f, size_t at) {
     return end + 1;
 }
 
-struct value jinja_format(struct render *r, const struct str *text, const struct args *args) {
-    return format(r, (struct format){text, args, 0}, "{}", brace_field);
+// Plain text is copied up to the start of a field.
+struct value jinja_format(struct render *r, const struct str *text, const struct args *args,
+                          bool is_percent) {
+    struct format f = {text, args, 0};
+    const size_t mark = r->out_len;
+    jinja_work_chars(r, text->len);
+    for (size_t at = 0; at < text->len;) {
+        const size_t end = plain_end(text, at, is_percent ? "%" : "{}");
+        jinja_write_str(r, text, at, end);
+        if (end == text->len) break;
+        at = is_percent ? percent_field(r, &f, end) : brace_field(r, &f, end);
+    }
+    if (is_percent && f.next < args->n_pos) jinja_fail(r, "the format has arguments left");
+    return jinja_take(r, mark);
 }

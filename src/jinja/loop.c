@@ -51,7 +51,7 @@ struct value jinja_loop_attr(struct render *r, struct loop *loop, const struct s
         return is_missing(next) ? jinja_undefined(r, "there is no next item") : next;
     }
     const int64_t n = (int64_t)loop->items->n;
-    const bool is_counted = !loop->node->c; // a test would have to be made of all
+    const bool is_counted = !loop->node->c; // else all items would have to be tested first
     if (is_counted && str_equals(name, "length")) return value_int(n);
     if (is_counted && str_equals(name, "revindex")) return value_int(n - loop->index0);
     if (is_counted && str_equals(name, "revindex0")) return value_int(n - loop->index0 - 1);

@@ -41,7 +41,7 @@ static struct value str_replace(struct render *r, const struct call *c) {
 }
 
 static struct value str_format(struct render *r, const struct call *c) {
-    return jinja_format(r, c->self.s, c->raw);
+    return jinja_format(r, c->self.s, c->raw, false);
 }
 
 static struct value str_split(struct render *r, const struct call *c) {

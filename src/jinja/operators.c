@@ -73,8 +73,6 @@ static struct value add_safe(struct render *r, struct value a, struct value b) {
     return v;
 }
 
-static bool is_list(struct value v) { return is_seq(v, SEQ_LIST) || is_seq(v, SEQ_TUPLE); }
-
 static struct value add(struct render *r, struct value a, struct value b) {
     if (a.kind == V_STR && b.kind == V_STR) {
         if (a.flag || b.flag) return add_safe(r, a, b);
@@ -87,7 +85,7 @@ static struct value add(struct render *r, struct value a, struct value b) {
     return jinja_seq_close(r, q);
 }
 
-// A string so many times.
+// A string, repeated.
 static struct value multiply(struct render *r, struct value a, struct value b) {
     const struct value v = is_int(a) ? b : a, count = is_int(a) ? a : b;
     if (!is_int(count) || v.kind != V_STR) fail_types(r, OP_MUL, a, b);

@@ -297,17 +297,19 @@ static const struct {
     {"*", P_PRODUCT, OP_MUL}, {"%", P_PRODUCT, OP_MOD}, {"not", P_COMPARE, OP_NOT_IN},
 };
 
-// Takes an operator of the level; false when none comes next.
-static bool take_operator(struct parser *p, enum precedence level, uint8_t *op) {
+// Takes an operator of the level, as a link without its operand; NULL when none comes next.
+static struct node *take_operator(struct parser *p, enum precedence level) {
     for (size_t i = 0; i < sizeof operators / sizeof operators[0]; i++) {
         if (operators[i].level != level || !jinja_at(p, operators[i].text)) continue;
-        *op = (uint8_t)operators[i].op;
-        if (*op == OP_NOT_IN && !jinja_is_text(look_ahead(p), "in")) return false;
-        if (*op == OP_NOT_IN) jinja_advance(p);
+        const bool is_pair = operators[i].op == OP_NOT_IN; // two words
+        if (is_pair && !jinja_is_text(look_ahead(p), "in")) return NULL;
+        struct node *link = jinja_node(p, L_BINARY, p->current.at, NULL);
+        link->op = (uint8_t)operators[i].op;
+        if (is_pair) jinja_advance(p);
         jinja_advance(p);
-        return true;
+        return link;
     }
-    return false;
+    return NULL;
 }
 
 static struct node *parse_not(struct parser *p);
@@ -317,13 +319,11 @@ static struct node *parse_level(struct parser *p, enum precedence level) {
     if (level == P_SIGN) return parse_filter_expr(p, parse_signed(p));
     if (level == P_NOT) return parse_not(p);
     struct node *left = parse_level(p, level + 1);
-    uint32_t at = p->current.at;
-    for (uint8_t n = 0, op; take_operator(p, level, &op); n = 1, at = p->current.at) {
-        if (level == P_COMPARE && n) {
-            jinja_parse_fail(p, at, "comparisons in a chain are not supported");
-        }
-        struct node *link = jinja_node(p, L_BINARY, at, parse_level(p, level + 1));
-        link->op = op;
+    bool is_compared = false;
+    for (struct node *link; (link = take_operator(p, level));) {
+        if (is_compared) jinja_parse_fail(p, link->at, "comparisons in a chain are not supported");
+        is_compared = level == P_COMPARE;
+        link->a = parse_level(p, level + 1);
         left = chain_add(p, left, link);
     }
     return left;

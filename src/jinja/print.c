@@ -144,7 +144,7 @@ static void print_value(struct render *r, struct value v, const struct print_sty
         print_number(r, v, is_json);
     } else if (v.kind == V_STR && (is_json || !is_markup)) {
         print_str(r, v.s, style);
-    } else if (v.kind == V_SEQ && v.q->flavor <= SEQ_TUPLE) {
+    } else if (is_list(v)) {
         print_seq(r, v.q, style, depth);
     } else if (v.kind == V_DICT) {
         print_dict(r, v.d, style, depth);

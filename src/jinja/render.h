@@ -96,9 +96,9 @@ void jinja_print_styled(struct render *r, struct value v, const struct print_sty
 struct value jinja_read_json(struct render *r, const char *what, const char *json, size_t len,
                              uint8_t mark);
 
-// "..."|format(args) and "...".format(args).
-struct value jinja_percent(struct render *r, const struct str *format, const struct args *args);
-struct value jinja_format(struct render *r, const struct str *format, const struct args *args);
+// "..."|format(args), and "...".format(args) where it is not is_percent.
+struct value jinja_format(struct render *r, const struct str *text, const struct args *args,
+                          bool is_percent);
 
 // --- evaluation (eval.c, exec.c, call.c, operators.c, loop.c) ---
 

@@ -14,13 +14,14 @@ uint8_t jinja_type(struct value v) {
 }
 
 const char *jinja_type_text(uint8_t type) {
-    static const char *const names[] = {// In the order of the kinds,
-                                        "missing", "Undefined", "NoneType", "bool", "int", "float",
-                                        "int", "str", "list", "dict", "Namespace", "Macro",
-                                        "function", "method", "LoopContext",
-                                        // then of the flavors.
-                                        "list", "tuple", "range", "generator", "dict_keys",
+    // In the order of the kinds, then of the flavors.
+    static const char *const names[] = {"missing",     "Undefined", "NoneType",    "bool",
+                                        "int",         "float",     "int",         "str",
+                                        "list",        "dict",      "Namespace",   "Macro",
+                                        "function",    "method",    "LoopContext", "list",
+                                        "tuple",       "range",     "generator",   "dict_keys",
                                         "dict_values", "dict_items"};
+    _Static_assert(sizeof names / sizeof names[0] == TYPE_SEQ + SEQ_ITEMS + 1, "a name for each");
     return names[type];
 }
 
@@ -95,9 +96,7 @@ bool jinja_less(struct render *r, struct value a, struct value b) {
     if (b.kind == V_UNDEFINED) jinja_fail_undefined(r, b);
     if (is_number(a) && is_number(b)) return number_order(a, b) < 0;
     if (a.kind == V_STR && b.kind == V_STR) return strings_less(r, a.s, b.s);
-    const bool are_ordered = a.kind == V_SEQ && b.kind == V_SEQ && a.q->flavor == b.q->flavor &&
-                             a.q->flavor <= SEQ_TUPLE;
-    if (are_ordered) return seqs_less(r, a.q, b.q);
+    if (is_list(a) && is_list(b) && a.q->flavor == b.q->flavor) return seqs_less(r, a.q, b.q);
     jinja_fail(r, "'<' is not supported between '%s' and '%s'", jinja_type_name(a),
                jinja_type_name(b));
 }

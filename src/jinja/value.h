@@ -129,6 +129,9 @@ static inline bool is_absent(struct value v) { return v.kind == V_MISSING || v.k
 static inline bool is_seq(struct value v, enum seq_flavor flavor) {
     return v.kind == V_SEQ && v.q->flavor == flavor;
 }
+static inline bool is_list(struct value v) { // or a tuple
+    return v.kind == V_SEQ && v.q->flavor <= SEQ_TUPLE;
+}
 static inline bool is_int(struct value v) { return v.kind == V_INT || v.kind == V_BOOL; }
 static inline int64_t int_of(struct value v) { return v.kind == V_BOOL ? v.b : v.i; }
 // A number to compute with.
