@@ -15,7 +15,7 @@ size_t jinja_char_offset(struct str *s, size_t n);
 // The end of the character that starts at `at`.
 size_t jinja_char_end(const struct str *s, size_t at);
 
-// The first place of needle in s behind `from`, or SIZE_MAX.
+// The first place of needle in s at or behind `from`, or SIZE_MAX.
 size_t jinja_find(struct render *r, const struct str *s, const struct str *needle, size_t from);
 
 enum text_case { TEXT_UPPER, TEXT_LOWER, TEXT_CAPITALIZE, TEXT_TITLE };
