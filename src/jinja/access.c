@@ -1,7 +1,6 @@
 // Attributes, items and slices, as Jinja's immutable sandbox resolves them: x.a tries the attribute
 // first and then the key, x['a'] the other way round. A missing attribute is undefined and no
 // error, and so are methods that would change a value. Methods that are left out here are an error.
-#include "jinja/number.h"
 #include "jinja/render.h"
 #include "jinja/text.h"
 
@@ -23,7 +22,7 @@ static const struct table *methods_of(struct value object) {
 
 static struct value method(struct render *r, struct value object, const struct table *table,
                            const struct str *name) {
-    const struct entry *entry = jinja_table_find(table, name->data, name->len);
+    const struct entry *entry = jinja_table_find(table, name);
     if (entry) {
         struct method *bound = jinja_alloc(r, sizeof *bound);
         *bound = (struct method){entry, object};
@@ -44,7 +43,7 @@ static struct value attribute(struct render *r, struct value object, const struc
     if (object.kind == V_LOOP) return jinja_loop_attr(r, object.loop, name);
     if (object.kind == V_MACRO) jinja_fail(r, "attributes of macros are not supported");
     if (object.kind != V_NAMESPACE) return value_missing();
-    const struct value *found = jinja_dict_find_str(r, object.d, name);
+    const struct value *found = jinja_dict_find(r, object.d, value_str(name));
     return found ? *found : value_missing();
 }
 
@@ -53,7 +52,7 @@ struct value jinja_getattr(struct render *r, struct value object, const struct s
     const struct value v = attribute(r, object, name);
     if (!is_missing(v)) return v;
     if (object.kind == V_DICT) {
-        const struct value *found = jinja_dict_find_str(r, object.d, name);
+        const struct value *found = jinja_dict_find(r, object.d, value_str(name));
         if (found) return *found;
     }
     return undefined_attr(object, name, UNDEFINED_ATTRIBUTE);
@@ -91,35 +90,21 @@ struct value jinja_getitem(struct render *r, struct value object, struct value k
 
 // ---------------------------------------------------------------- slices
 
-static int64_t bound_read(struct render *r, struct value v, int64_t fallback) {
+// A bound of a slice of n items, from 0 to n.
+static int64_t bound_of(struct render *r, struct value v, int64_t n, int64_t fallback) {
     if (is_absent(v)) return fallback;
     if (v.kind == V_UNDEFINED) jinja_fail_undefined(r, v);
     if (!is_int(v)) {
         jinja_fail(r, "slice indices must be integers, not '%s'", jinja_type_name(v));
     }
-    return int_of(v);
+    const int64_t i = int_of(v);
+    return i < -n ? 0 : i < 0 ? i + n : i > n ? n : i;
 }
 
-static int64_t bound_clip(int64_t i, int64_t n, bool is_down) {
-    const int64_t low = is_down ? -1 : 0, high = is_down ? n - 1 : n;
-    if (i < 0) i = i < -n ? low : i + n;
-    return i < low ? low : i > high ? high : i;
-}
-
-static struct value slice_str(struct render *r, struct str *s, int64_t first, int64_t step,
-                              int64_t count) {
+static struct value slice_str(struct render *r, struct str *s, int64_t first, int64_t count) {
     if (s->n_chars != s->len) jinja_work(r, s->len);
-    if (step == 1) {
-        const size_t from = jinja_char_offset(s, (size_t)first);
-        return jinja_substr(r, s, from, jinja_char_offset(s, (size_t)(first + count)));
-    }
-    const struct seq *chars = jinja_iterate(r, value_str(s));
-    const size_t mark = r->out_len;
-    for (int64_t i = 0; i < count; i++) {
-        const struct str *c = chars->items[first + i * step].s;
-        jinja_write_str(r, c, 0, c->len);
-    }
-    return jinja_take(r, mark);
+    const size_t from = jinja_char_offset(s, (size_t)first);
+    return jinja_substr(r, s, from, jinja_char_offset(s, (size_t)(first + count)));
 }
 
 struct value jinja_getslice(struct render *r, struct value object, struct value start,
@@ -128,22 +113,18 @@ struct value jinja_getslice(struct render *r, struct value object, struct value 
     if (!is_indexed(object)) {
         jinja_fail(r, "'%s' object has no slices", jinja_type_name(object));
     }
-    const int64_t n = jinja_length(r, object);
-    int64_t first = bound_read(r, start, 0), last = bound_read(r, stop, 0);
-    int64_t stride = bound_read(r, step, 1);
-    if (stride == 0) jinja_fail(r, "the step of a slice cannot be zero");
-    const bool is_down = stride < 0;
-    if (stride < -n - 1) stride = -n - 1; // longer steps reach no further
-    if (stride > n + 1) stride = n + 1;
-    first = !is_absent(start) ? bound_clip(first, n, is_down) : is_down ? n - 1 : 0;
-    last = !is_absent(stop) ? bound_clip(last, n, is_down) : is_down ? -1 : n;
-    const int64_t span = is_down ? first - last : last - first;
-    const int64_t size = is_down ? -stride : stride;
-    const int64_t count = span > 0 ? (span + size - 1) / size : 0;
-    if (object.kind == V_STR && count == 0) return jinja_str_literal(r, "");
-    if (object.kind == V_STR) return slice_str(r, object.s, first, stride, count);
+    const bool is_reverse = is_absent(start) && is_absent(stop) && object.kind == V_SEQ &&
+                            is_int(step) && int_of(step) == -1;
+    if (!is_absent(step) && !is_reverse) {
+        jinja_fail(r, "steps of slices other than [::-1] of lists are not supported");
+    }
+    const int64_t n = jinja_length(r, object), first = bound_of(r, start, n, 0);
+    const int64_t last = bound_of(r, stop, n, n), count = last > first ? last - first : 0;
+    if (object.kind == V_STR) return slice_str(r, object.s, first, count);
     struct seq *out = jinja_seq_new(r, (enum seq_flavor)object.q->flavor, (size_t)count);
-    for (int64_t i = 0; i < count; i++) out->items[i] = object.q->items[first + i * stride];
+    for (int64_t i = 0; i < count; i++) {
+        out->items[i] = object.q->items[is_reverse ? n - 1 - i : first + i];
+    }
     return jinja_seq_close(r, out);
 }
 

@@ -8,23 +8,17 @@
 
 enum node_kind {
     // Expressions.
-    N_CONST,    // constant
-    N_NAME,     // constant: the name
-    N_LIST,     // a: items
-    N_TUPLE,    // a: items
-    N_DICT,     // a: pairs
-    N_PAIR,     // a: key, b: value
-    N_NEGATE,   // a
-    N_POSITIVE, // a
-    N_NOT,      // a
-    N_AND,      // a: operands
-    N_OR,       // a: operands
-    N_COMPARE,  // a: first operand, b: list of N_OPERAND
-    N_OPERAND,  // op, a
-    N_CONCAT,   // a: operands
-    N_COND,     // a: list of N_BRANCH, b: else or NULL
-    N_BRANCH,   // a: condition, b: expression or body
-    N_CHAIN,    // a: base (NULL in filter blocks), b: links, c: the last of them
+    N_CONST,  // constant
+    N_NAME,   // constant: the name
+    N_LIST,   // a: items
+    N_TUPLE,  // a: items
+    N_DICT,   // a: pairs
+    N_PAIR,   // a: key, b: value
+    N_NEGATE, // a
+    N_NOT,    // a
+    N_COND,   // a: list of N_BRANCH, b: else or NULL
+    N_BRANCH, // a: condition, b: expression or body
+    N_CHAIN,  // a: base (NULL in filter blocks), b: links, c: the last of them
 
     // Links of a chain.
     L_ATTR,   // constant: the name
@@ -44,8 +38,7 @@ enum node_kind {
     S_TEXT,      // constant
     S_OUTPUT,    // a
     S_IF,        // a: list of N_BRANCH, b: else body
-    S_FOR,       // a: target, b: iterable, c: N_FOR_PARTS
-    N_FOR_PARTS, // a: test or NULL, b: body, c: else body
+    S_FOR,       // a: target, b: iterable, c: test or NULL, d: body
     S_SET,       // a: target, b: expression
     S_SET_BLOCK, // a: target, b: chain of filters or NULL, c: body
     N_MACRO,     // constant: the name, a: parameters, b: body
@@ -56,13 +49,15 @@ enum node_kind {
     S_CONTINUE,
 };
 
-// The parser takes operators of one level for neighbours here.
 enum node_op {
     OP_ADD,
     OP_SUB,
     OP_MUL,
     OP_MOD,
-    OP_EQ,
+    OP_CONCAT,
+    OP_AND,
+    OP_OR,
+    OP_EQ, // from here on comparisons
     OP_NE,
     OP_LT,
     OP_LE,
@@ -84,7 +79,7 @@ struct node {
             const struct entry *entry;
         };
     };
-    struct node *a, *b, *c;
+    struct node *a, *b, *c, *d;
 };
 
 #endif

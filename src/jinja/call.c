@@ -4,10 +4,9 @@
 #include "jinja/render.h"
 #include "jinja/text.h"
 
-const struct entry *jinja_table_find(const struct table *table, const char *name, size_t len) {
+const struct entry *jinja_table_find(const struct table *table, const struct str *name) {
     for (size_t i = 0; i < table->n; i++) {
-        const char *other = table->entries[i].name;
-        if (strlen(other) == len && memcmp(other, name, len) == 0) return &table->entries[i];
+        if (str_equals(name, table->entries[i].name)) return &table->entries[i];
     }
     return NULL;
 }
@@ -20,14 +19,11 @@ bool jinja_names_have(const char *names, const char *name, size_t len) {
 }
 
 void jinja_fail_no_entry(struct render *r, const struct table *table, const struct str *name) {
-    const char *what = table == &jinja_filters ? "filter"
-                       : table == &jinja_tests ? "test"
-                                               : "function";
     const int len = name->len > 80 ? 80 : (int)name->len;
     if (jinja_names_have(table->left_out, name->data, name->len)) {
-        jinja_fail(r, "the %s '%.*s' is not supported", what, len, name->data);
+        jinja_fail(r, "the %s '%.*s' is not supported", table->what, len, name->data);
     }
-    jinja_fail(r, "there is no %s '%.*s'", what, len, name->data);
+    jinja_fail(r, "there is no %s '%.*s'", table->what, len, name->data);
 }
 
 // The number of the parameter in "a b c", or -1; with name NULL the number of all.
@@ -42,22 +38,21 @@ static int param_find(const char *params, const struct str *name) {
     return name ? -1 : i;
 }
 
-static void bind(struct render *r, const struct entry *entry, const struct args *args,
-                 struct call *c) {
+static void bind(struct render *r, const struct args *args, struct call *c) {
+    const struct entry *entry = c->entry;
     const int n = param_find(entry->params, NULL);
-    for (int i = 0; i < JINJA_MAX_PARAMS; i++) c->arg[i] = value_missing();
     if (args->n_pos > (size_t)n) {
         jinja_fail(r, "%s takes at most %d arguments, got %zu", entry->name, n, args->n_pos);
     }
-    for (size_t i = 0; i < args->n_pos; i++) c->arg[i] = args->pos[i];
-    for (size_t i = 0; i < args->n_named; i++) {
-        const struct str *name = args->named[i].name;
+    for (size_t i = 0; i < args->n_pos; i++) c->arg[i] = args->list[i].value;
+    for (size_t i = args->n_pos; i < args->n; i++) {
+        const struct str *name = args->list[i].name;
         const int at = param_find(entry->params, name);
         if (at < 0 || !is_missing(c->arg[at])) {
             jinja_fail(r, "%s %s argument '%.*s'", entry->name, at < 0 ? "has no" : "got twice the",
                        (int)name->len, name->data);
         }
-        c->arg[at] = args->named[i].value;
+        c->arg[at] = args->list[i].value;
     }
     for (int i = 0; i < entry->n_required; i++) {
         if (!is_missing(c->arg[i])) continue;
@@ -67,9 +62,9 @@ static void bind(struct render *r, const struct entry *entry, const struct args 
 
 struct value jinja_entry_call(struct render *r, const struct entry *entry, struct value self,
                               const struct args *args) {
-    struct call c = {.raw = args, .name = entry->name};
-    if (strcmp(entry->params, "*") != 0) bind(r, entry, args, &c);
-    return entry->fn(r, self, &c);
+    struct call c = {.self = self, .raw = args, .entry = entry};
+    if (strcmp(entry->params, "*") != 0) bind(r, args, &c);
+    return entry->fn(r, &c);
 }
 
 struct value jinja_call_named(struct render *r, const struct table *table, struct value name,
@@ -77,7 +72,7 @@ struct value jinja_call_named(struct render *r, const struct table *table, struc
     if (name.kind != V_STR) {
         jinja_fail(r, "the name of a filter or test is a string, not '%s'", jinja_type_name(name));
     }
-    const struct entry *entry = jinja_table_find(table, name.s->data, name.s->len);
+    const struct entry *entry = jinja_table_find(table, name.s);
     if (!entry) jinja_fail_no_entry(r, table, name.s);
     jinja_charge(r, 1);
     jinja_frame_enter(r); // map('map', 'map', ...) calls itself
@@ -86,13 +81,17 @@ struct value jinja_call_named(struct render *r, const struct table *table, struc
     return v;
 }
 
+static _Noreturn void fail_arg(struct render *r, const struct call *c, int i, const char *wanted) {
+    jinja_fail(r, "%s: argument %d must be %s, not '%s'", c->entry->name, i + 1, wanted,
+               jinja_type_name(c->arg[i]));
+}
+
 int64_t jinja_arg_int(struct render *r, const struct call *c, int i, int64_t fallback) {
     const struct value v = c->arg[i];
     if (is_absent(v)) return fallback;
     if (v.kind == V_UNDEFINED) jinja_fail_undefined(r, v);
     if (is_int(v)) return int_of(v);
-    jinja_fail(r, "%s: argument %d must be an integer, not '%s'", c->name, i + 1,
-               jinja_type_name(v));
+    fail_arg(r, c, i, "an integer");
 }
 
 bool jinja_arg_bool(const struct call *c, int i) { return jinja_is_true(c->arg[i]); }
@@ -101,7 +100,7 @@ const struct str *jinja_arg_str(struct render *r, const struct call *c, int i) {
     const struct value v = c->arg[i];
     if (is_absent(v)) return NULL;
     if (v.kind == V_STR) return v.s;
-    jinja_fail(r, "%s: argument %d must be a string, not '%s'", c->name, i + 1, jinja_type_name(v));
+    fail_arg(r, c, i, "a string");
 }
 
 // ---------------------------------------------------------------- macros
@@ -109,30 +108,29 @@ const struct str *jinja_arg_str(struct render *r, const struct call *c, int i) {
 // A parameter's value: by position, by name, by default (evaluated inside the macro), or undefined.
 static struct value param_value(struct render *r, const struct node *param, size_t i,
                                 const struct args *args, size_t *n_named) {
-    if (i < args->n_pos) return args->pos[i];
-    jinja_charge(r, args->n_named / 8);
-    for (size_t k = 0; k < args->n_named; k++) {
-        if (!str_same(args->named[k].name, param->constant.s)) continue;
+    if (i < args->n_pos) return args->list[i].value;
+    jinja_charge(r, args->n / 8);
+    for (size_t k = args->n_pos; k < args->n; k++) {
+        if (!str_same(args->list[k].name, param->constant.s)) continue;
         ++*n_named;
-        return args->named[k].value;
+        return args->list[k].value;
     }
     if (param->a) return jinja_eval(r, param->a);
     return (struct value){.kind = V_UNDEFINED, .s = param->constant.s};
 }
 
-static void bind_params(struct render *r, const struct node *macro, const struct args *args,
-                        struct scope *scope) {
+// Into the macro's scope.
+static void bind_params(struct render *r, const struct node *macro, const struct args *args) {
     const struct str *name = macro->constant.s;
     size_t i = 0, n_named = 0;
     for (const struct node *param = macro->a; param; param = param->next, i++) {
-        const struct value v = param_value(r, param, i, args, &n_named);
-        jinja_scope_set(r, scope, param->constant.s, v);
+        jinja_scope_set(r, param->constant.s, param_value(r, param, i, args, &n_named));
     }
     if (args->n_pos > i) {
         jinja_fail(r, "macro '%.*s' takes not more than %zu arguments", (int)name->len, name->data,
                    i);
     }
-    if (args->n_named > n_named) {
+    if (args->n - args->n_pos > n_named) {
         jinja_fail(r, "macro '%.*s' was given an argument that it does not take", (int)name->len,
                    name->data);
     }
@@ -143,9 +141,10 @@ static struct value call_macro(struct render *r, const struct macro *macro,
     if (r->n_calls++ == TEMPLATE_MAX_DEPTH) {
         jinja_fail(r, "calls are nested deeper than %d", TEMPLATE_MAX_DEPTH);
     }
-    struct scope *back = r->scope, *scope = jinja_scope_push(r, macro->scope);
-    bind_params(r, macro->node, args, scope);
-    const struct value v = jinja_exec_capture(r, macro->node->b);
+    struct scope *const back = r->scope;
+    jinja_scope_push(r, macro->scope);
+    bind_params(r, macro->node, args);
+    const struct value v = jinja_exec_capture(r, macro->node->b, NULL);
     r->n_calls--;
     r->scope = back;
     return v;

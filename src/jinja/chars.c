@@ -1,50 +1,20 @@
-// Characters as Python's str sees them. Categories, simple case and case folding come from
-// utf8proc. A small letter whose folding has several characters has the capitals of those
-// characters.
+// Characters as Python's str sees them. Traits come from the module unicode; simple case and case
+// folding come from utf8proc. A small letter whose folding has several characters has the capitals
+// of those characters.
 #include "jinja/chars.h"
 
 #include <utf8proc.h>
 
 #include "unicode/unicode.h"
 
-struct range {
-    int32_t first, last;
-};
-
-static bool ranges_have(const struct range *ranges, size_t n, int32_t cp) {
-    for (size_t i = 0; i < n && ranges[i].first <= cp; i++) {
-        if (cp <= ranges[i].last) return true;
-    }
-    return false;
-}
-#define RANGES_HAVE(ranges, cp) ranges_have(ranges, sizeof(ranges) / sizeof((ranges)[0]), cp)
-
-static const struct range blanks[] = {
-    {0x09, 0x0d},     {0x1c, 0x20},     {0x85, 0x85},     {0xa0, 0xa0},     {0x1680, 0x1680},
-    {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000},
-};
-bool chars_is_blank(int32_t cp) { return RANGES_HAVE(blanks, cp); }
-
-static const struct range newlines[] = {{0x0a, 0x0d}, {0x1c, 0x1e}, {0x85, 0x85}, {0x2028, 0x2029}};
-bool chars_is_newline(int32_t cp) { return RANGES_HAVE(newlines, cp); }
-
-bool chars_is_printable(int32_t cp) {
-    const utf8proc_category_t category = utf8proc_category(cp);
-    return cp == ' ' ||
-           (category != UTF8PROC_CATEGORY_CN && category < UTF8PROC_CATEGORY_ZS); // Z and C follow
-}
-
-bool chars_is_name(int32_t cp) {
-    const utf8proc_category_t category = utf8proc_category(cp);
-    return cp == '_' || (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NO);
+bool chars_is_blank(int32_t cp) {
+    return (cp >= 0x1c && cp <= 0x1f) || unicode_traits(cp) & UNICODE_SPACE;
 }
 
 bool chars_is_cased(int32_t cp) {
-    const utf8proc_category_t category = utf8proc_category(cp);
-    return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LT) ||
-           utf8proc_toupper(cp) != cp || utf8proc_tolower(cp) != cp;
+    return unicode_traits(cp) & (UNICODE_CAPITAL | UNICODE_SMALL) || utf8proc_toupper(cp) != cp ||
+           utf8proc_tolower(cp) != cp;
 }
-
 size_t chars_blank_prefix(const char *text, size_t len) {
     size_t at = 0, n;
     while (at < len && chars_is_blank(unicode_decode((const uint8_t *)text + at, len - at, &n))) {

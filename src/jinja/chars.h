@@ -8,9 +8,6 @@
 #include <stdint.h>
 
 bool chars_is_blank(int32_t cp);
-bool chars_is_newline(int32_t cp); // where splitlines cuts
-bool chars_is_printable(int32_t cp);
-bool chars_is_name(int32_t cp); // letters, marks, numbers, _
 bool chars_is_cased(int32_t cp);
 
 // The bytes of blanks at the start or end of a text.

@@ -1,42 +1,67 @@
-// Dictionaries: entries in order of insertion, found by a walk. Objects of chats have few members;
-// the walk through a large one is charged, so a huge one runs into the limit of steps.
+// Dictionaries: entries in order of insertion. Few entries are found by a walk. A dictionary that
+// grows past WALK_MAX gets a hash table of its entries, open addressing with linear steps. Only
+// strings are hashed: all other keys share a hash. Every comparison is charged, so keys that are
+// chosen to collide run into the limit of steps.
 #include "jinja/render.h"
 #include "jinja/text.h"
 
-bool jinja_is_key(struct render *r, struct value v) {
+enum { WALK_MAX = 8 };
+
+static bool is_key(struct render *r, struct value v) {
     jinja_charge(r, 1); // tuples of tuples are walked as often as they are shared
     if (v.kind == V_DICT) return false;
     if (v.kind != V_SEQ) return true;
     if (v.q->flavor != SEQ_TUPLE && v.q->flavor != SEQ_RANGE) return false;
     for (size_t i = 0; i < v.q->n; i++) {
-        if (!jinja_is_key(r, v.q->items[i])) return false;
+        if (!is_key(r, v.q->items[i])) return false;
     }
     return true;
 }
 
-struct dict *jinja_dict_new(struct render *r, size_t cap) {
+void jinja_check_key(struct render *r, struct value v) {
+    if (!is_key(r, v)) jinja_fail(r, "'%s' cannot be a key", jinja_type_name(v));
+}
+
+struct dict *jinja_dict_new(struct render *r) {
     struct dict *d = jinja_alloc(r, sizeof *d);
-    d->entries = jinja_array(r, cap, sizeof *d->entries);
-    d->cap = cap;
     d->depth = 1;
     return d;
 }
 
-struct value *jinja_dict_find(struct render *r, const struct dict *d, struct value key) {
-    if (key.kind == V_STR) return jinja_dict_find_str(r, d, key.s);
-    for (size_t i = 0; i < d->n; i++) {
-        if (jinja_equal(r, d->entries[i].key, key)) return &d->entries[i].value;
-    }
-    return NULL;
+static bool keys_equal(struct render *r, struct value a, struct value b) {
+    if (a.kind != V_STR || b.kind != V_STR) return jinja_equal(r, a, b);
+    const bool may_be = a.s->len == b.s->len;
+    jinja_work(r, JINJA_STEP_BYTES / 32 + (may_be ? a.s->len : 0));
+    return may_be && str_same(a.s, b.s);
 }
 
-struct value *jinja_dict_find_str(struct render *r, const struct dict *d, const struct str *key) {
-    jinja_charge(r, d->n / 16);
+// FNV-1a.
+static size_t hash_of(struct render *r, struct value key) {
+    uint32_t hash = 2166136261;
+    if (key.kind != V_STR) return hash;
+    jinja_work_chars(r, key.s->len);
+    for (size_t i = 0; i < key.s->len; i++) hash = (hash ^ (uint8_t)key.s->data[i]) * 16777619;
+    return hash;
+}
+
+// The slot of the key, or the free one where it belongs.
+static uint32_t *slot_find(struct render *r, const struct dict *d, struct value key) {
+    const size_t mask = 2 * d->cap - 1;
+    size_t at = hash_of(r, key) & mask;
+    while (d->slots[at] && !keys_equal(r, d->entries[d->slots[at] - 1].key, key)) {
+        jinja_work(r, JINJA_STEP_BYTES / 4); // rare unless the keys were chosen to collide
+        at = (at + 1) & mask;
+    }
+    return &d->slots[at];
+}
+
+struct value *jinja_dict_find(struct render *r, const struct dict *d, struct value key) {
+    if (d->slots) {
+        const uint32_t number = *slot_find(r, d, key);
+        return number ? &d->entries[number - 1].value : NULL;
+    }
     for (size_t i = 0; i < d->n; i++) {
-        const struct value k = d->entries[i].key;
-        if (k.kind != V_STR || k.s->len != key->len) continue;
-        if (key->len > 64) jinja_work(r, key->len);
-        if (str_same(k.s, key)) return &d->entries[i].value;
+        if (keys_equal(r, d->entries[i].key, key)) return &d->entries[i].value;
     }
     return NULL;
 }
@@ -49,26 +74,41 @@ struct value *value_member(struct value v, const char *name) {
     return NULL;
 }
 
-static void depth_add(struct render *r, struct dict *d, struct value v) {
-    if (d == r->globals) return; // which no value holds
-    const int inner = v.kind == V_SEQ ? v.q->depth : v.kind == V_DICT ? v.d->depth : 0;
-    if (inner >= TEMPLATE_MAX_DEPTH) {
-        jinja_fail(r, "values are nested deeper than %d", TEMPLATE_MAX_DEPTH);
+static void grow(struct render *r, struct dict *d) {
+    d->entries = jinja_array_grow(r, d->entries, d->n, &d->cap, sizeof *d->entries);
+    if (d->cap <= WALK_MAX) return;
+    d->slots = jinja_array(r, 2 * d->cap, sizeof *d->slots);
+    for (size_t i = 0; i < d->n; i++) {
+        *slot_find(r, d, d->entries[i].key) = (uint32_t)i + 1;
     }
-    if (inner + 1 > d->depth) d->depth = (uint8_t)(inner + 1);
 }
 
-void jinja_dict_set(struct render *r, struct dict *d, struct value key, struct value value) {
-    if (!jinja_is_key(r, key)) jinja_fail(r, "'%s' cannot be a key", jinja_type_name(key));
-    depth_add(r, d, value);
-    depth_add(r, d, key);
+void jinja_dict_put(struct render *r, struct dict *d, struct value key, struct value value) {
     struct value *old = jinja_dict_find(r, d, key);
     if (old) {
         *old = value;
         return;
     }
-    if (d->n == d->cap) {
-        d->entries = jinja_array_grow(r, d->entries, d->n, &d->cap, sizeof *d->entries);
-    }
+    if (d->n == d->cap) grow(r, d);
     d->entries[d->n++] = (struct dict_entry){key, value};
+    if (d->slots) *slot_find(r, d, key) = (uint32_t)d->n;
+}
+
+void jinja_dict_set(struct render *r, struct dict *d, struct value key, struct value value) {
+    jinja_check_key(r, key);
+    d->depth = jinja_depth_with(r, d->depth, key);
+    d->depth = jinja_depth_with(r, d->depth, value);
+    jinja_dict_put(r, d, key, value);
+}
+
+struct value jinja_dict_view(struct render *r, const struct dict *d, enum seq_flavor flavor) {
+    struct seq *q = jinja_seq_new(r, flavor, d->n);
+    jinja_charge(r, d->n);
+    for (size_t i = 0; i < d->n; i++) {
+        const struct dict_entry *entry = &d->entries[i];
+        q->items[i] = flavor == SEQ_KEYS     ? entry->key
+                      : flavor == SEQ_VALUES ? entry->value
+                                             : jinja_pair(r, entry->key, entry->value);
+    }
+    return jinja_seq_close(r, q);
 }

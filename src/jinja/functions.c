@@ -7,8 +7,7 @@
 #include "jinja/render.h"
 #include "jinja/text.h"
 
-static struct value function_range(struct render *r, struct value self, const struct call *c) {
-    (void)self;
+static struct value function_range(struct render *r, const struct call *c) {
     const bool has_start = !is_missing(c->arg[1]);
     const int64_t start = has_start ? jinja_arg_int(r, c, 0, 0) : 0;
     const int64_t stop = jinja_arg_int(r, c, has_start, 0), step = jinja_arg_int(r, c, 2, 1);
@@ -30,53 +29,24 @@ static struct value function_range(struct render *r, struct value self, const st
     return value_seq(q);
 }
 
-// A mapping's entries, then the arguments by name.
-static struct value function_dict(struct render *r, struct value self, const struct call *c) {
-    (void)self;
-    struct dict *d = jinja_dict_new(r, 4);
-    if (c->raw->n_pos > 1) jinja_fail(r, "%s takes at most one argument", c->name);
-    if (c->raw->n_pos && c->raw->pos[0].kind != V_DICT) {
-        jinja_fail(r, "%s of a value of type '%s' is not supported", c->name,
-                   jinja_type_name(c->raw->pos[0]));
+// The option is the kind: a dictionary or a namespace.
+static struct value function_dict(struct render *r, const struct call *c) {
+    struct dict *d = jinja_dict_new(r);
+    if (c->raw->n_pos) jinja_fail(r, "%s of a value is not supported", c->entry->name);
+    for (size_t i = 0; i < c->raw->n; i++) {
+        jinja_dict_set(r, d, value_str(c->raw->list[i].name), c->raw->list[i].value);
     }
-    const struct dict *from = c->raw->n_pos ? c->raw->pos[0].d : NULL;
-    for (size_t i = 0; from && i < from->n; i++) {
-        jinja_dict_set(r, d, from->entries[i].key, from->entries[i].value);
-    }
-    for (size_t i = 0; i < c->raw->n_named; i++) {
-        const struct value key = value_str((struct str *)c->raw->named[i].name);
-        jinja_dict_set(r, d, key, c->raw->named[i].value);
-    }
-    return value_dict(d);
+    return (struct value){.kind = (uint8_t)c->entry->option, .d = d};
 }
 
-static struct value function_namespace(struct render *r, struct value self, const struct call *c) {
-    struct value v = function_dict(r, self, c);
-    v.kind = V_NAMESPACE;
-    return v;
-}
-
-static struct value function_raise_exception(struct render *r, struct value self,
-                                             const struct call *c) {
-    (void)self;
+static struct value function_raise_exception(struct render *r, const struct call *c) {
     const struct value message = jinja_to_str(r, c->arg[0]);
     jinja_fail_with(r, RN_ERR_ARG, message.s->data, message.s->len);
 }
 
-// Every byte of the text has all marks of the text that it was made from.
-static void mark_all(struct render *r, struct str *text, const struct str *from) {
-    uint8_t all = 0;
-    for (size_t i = 0; from->marks && i < from->len; i++) all |= from->marks[i];
-    if (!all || text->len == 0) return;
-    uint8_t *marks = jinja_alloc(r, text->len);
-    memset(marks, all, text->len);
-    text->marks = marks;
-}
-
-// In the C locale and in UTC, not in those of the process.
-static struct value function_strftime_now(struct render *r, struct value self,
-                                          const struct call *c) {
-    (void)self;
+// In the C locale and in UTC, not in those of the process. Every byte of the text has all marks of
+// the format.
+static struct value function_strftime_now(struct render *r, const struct call *c) {
     const time_t now = (time_t)r->now;
     struct tm parts;
     char format[256], text[1024];
@@ -98,19 +68,21 @@ static struct value function_strftime_now(struct render *r, struct value self,
     const size_t n = locale ? strftime_l(text, sizeof text, format, &parts, locale) : 0;
     if (locale) freelocale(locale);
     if (n == 0) jinja_fail(r, "strftime_now: the text is too long");
-    const struct value v = jinja_str(r, text, n - 1);
-    mark_all(r, v.s, s);
-    return v;
+    uint8_t marks = 0;
+    for (size_t i = 0; i < s->len; i++) marks |= str_mark(s, i);
+    const size_t from = r->out_len;
+    jinja_write_as(r, text, n - 1, marks);
+    return jinja_take(r, from);
 }
 
 static const struct entry functions[] = {
-    {"dict", function_dict, "*", 0},
-    {"namespace", function_namespace, "*", 0},
-    {"raise_exception", function_raise_exception, "message", 1},
-    {"range", function_range, "start stop step", 1},
-    {"strftime_now", function_strftime_now, "format", 1},
+    {"dict", function_dict, "*", 0, V_DICT},
+    {"namespace", function_dict, "*", 0, V_NAMESPACE},
+    {"raise_exception", function_raise_exception, "message", 1, 0},
+    {"range", function_range, "start stop step", 1, 0},
+    {"strftime_now", function_strftime_now, "format", 1, 0},
 };
 
 // The last four are names that Jinja gives to templates or macros.
-const struct table jinja_functions = {functions, sizeof functions / sizeof functions[0],
+const struct table jinja_functions = {"function", functions, sizeof functions / sizeof functions[0],
                                       " cycler joiner lipsum caller kwargs varargs self ", ""};

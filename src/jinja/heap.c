@@ -76,23 +76,29 @@ struct value jinja_undefined(struct render *r, const char *hint) {
 struct seq *jinja_seq_new(struct render *r, enum seq_flavor flavor, size_t n) {
     struct seq *q = jinja_alloc(r, sizeof *q);
     q->items = jinja_array(r, n, sizeof *q->items);
-    q->n = n;
+    q->n = q->cap = n;
     q->flavor = (uint8_t)flavor;
     q->depth = 1;
     return q;
 }
 
-struct value jinja_seq_close(struct render *r, struct seq *q) {
-    int depth = 0;
-    for (size_t i = 0; i < q->n; i++) {
-        const struct value v = q->items[i];
-        const int inner = v.kind == V_SEQ ? v.q->depth : v.kind == V_DICT ? v.d->depth : 0;
-        depth = inner > depth ? inner : depth;
-    }
-    if (depth >= TEMPLATE_MAX_DEPTH) {
+void jinja_seq_add(struct render *r, struct seq *q, struct value v) {
+    if (q->n == q->cap) q->items = jinja_array_grow(r, q->items, q->n, &q->cap, sizeof *q->items);
+    q->items[q->n++] = v;
+}
+
+uint8_t jinja_depth_with(struct render *r, uint8_t depth, struct value member) {
+    const uint8_t inner = member.kind == V_SEQ    ? member.q->depth
+                          : member.kind == V_DICT ? member.d->depth
+                                                  : 0;
+    if (inner >= TEMPLATE_MAX_DEPTH) {
         jinja_fail(r, "values are nested deeper than %d", TEMPLATE_MAX_DEPTH);
     }
-    q->depth = (uint8_t)(depth + 1);
+    return inner >= depth ? inner + 1 : depth;
+}
+
+struct value jinja_seq_close(struct render *r, struct seq *q) {
+    for (size_t i = 0; i < q->n; i++) q->depth = jinja_depth_with(r, q->depth, q->items[i]);
     return value_seq(q);
 }
 

@@ -2,24 +2,14 @@
 // strips all blanks, '+' keeps them, else blanks between a line's start and a block or comment go.
 // Ends of blocks and comments swallow one newline. Inside brackets the ends of tags are plain
 // operators.
-#include "jinja/lexer.h"
-
-#include <stdio.h>
 #include <string.h>
 
 #include "jinja/chars.h"
+#include "jinja/parser.h"
 #include "unicode/unicode.h"
 
-void jinja_lexer_init(struct lexer *lex, const char *source, size_t len) {
-    *lex = (struct lexer){.source = source, .len = len, .is_line_start = true};
-}
-
-static struct token fail(struct lexer *lex, size_t at, const char *literal) {
-    lex->error = literal;
-    lex->error_at = at;
-    lex->pos = lex->len;
-    lex->mode = LEXER_ROOT;
-    return (struct token){.kind = T_ERROR, .at = (uint32_t)at};
+static _Noreturn void fail(const struct lexer *lex, size_t at, const char *text) {
+    jinja_parse_fail(lex->parser, (uint32_t)at, "%s", text);
 }
 
 static struct token token_make(const struct lexer *lex, int kind, size_t from, size_t to) {
@@ -82,43 +72,41 @@ static size_t find_tag(const struct lexer *lex, size_t pos) {
     return lex->len;
 }
 
-// Skips a comment's body and end; false when it has none.
-static bool skip_comment(struct lexer *lex) {
+static void skip_comment(struct lexer *lex) {
     for (size_t pos = lex->pos; pos < lex->len; pos++) {
         const size_t end = tag_end(lex, pos, "#}", true);
         if (!end) continue;
         lex->pos = end;
         lex->is_line_start = lex->source[end - 1] == '\n';
-        return true;
+        return;
     }
-    return false;
+    fail(lex, lex->begin_at, "the comment has no end");
 }
 
-static bool is_raw_tag(const struct lexer *lex, size_t at, size_t *end) {
+// The end of the tag "raw" at `at`, or 0.
+static size_t raw_tag_end(const struct lexer *lex, size_t at) {
     char sign;
     const size_t pos = tag_word(lex, at, "raw", &sign);
-    if (!pos) return false;
-    *end = tag_end(lex, pos, "%}", false);
-    return *end != 0;
+    return pos ? tag_end(lex, pos, "%}", false) : 0;
 }
 
-// Enters the mode of the tag at `at`; false when a comment does not end.
-static bool tag_open(struct lexer *lex, size_t at, bool has_sign) {
+// Enters the mode of the tag at `at`.
+static void tag_open(struct lexer *lex, size_t at, bool has_sign) {
     const char c = lex->source[at + 1];
-    size_t raw_end;
+    const size_t raw_end = c == '%' ? raw_tag_end(lex, at) : 0;
     lex->pos = at + 2 + has_sign;
     lex->is_line_start = false;
     lex->has_begun = false;
     lex->begin_at = (uint32_t)at;
-    if (c == '#') return skip_comment(lex);
-    if (c == '%' && is_raw_tag(lex, at, &raw_end)) {
+    if (c == '#') {
+        skip_comment(lex);
+    } else if (raw_end) {
         lex->pos = raw_end;
         lex->is_line_start = lex->source[raw_end - 1] == '\n';
         lex->mode = LEXER_RAW;
-        return true;
+    } else {
+        lex->mode = c == '{' ? LEXER_VARIABLE : LEXER_BLOCK;
     }
-    lex->mode = c == '{' ? LEXER_VARIABLE : LEXER_BLOCK;
-    return true;
 }
 
 static struct token next_in_root(struct lexer *lex) {
@@ -130,7 +118,7 @@ static struct token next_in_root(struct lexer *lex) {
     const char next = char_at(lex, at + 2);
     const char sign = next == '-' || next == '+' ? next : 0;
     const size_t to = text_end(lex, from, at, sign, lex->source[at + 1] != '{');
-    if (!tag_open(lex, at, sign != 0)) return fail(lex, at, "the comment has no end");
+    tag_open(lex, at, sign != 0);
     return token_make(lex, T_DATA, from, to);
 }
 
@@ -148,7 +136,7 @@ static struct token next_in_raw(struct lexer *lex) {
         lex->mode = LEXER_ROOT;
         return token_make(lex, T_DATA, from, to);
     }
-    return fail(lex, lex->begin_at, "expected 'endraw'");
+    fail(lex, lex->begin_at, "expected 'endraw'");
 }
 
 static size_t digits_end(const struct lexer *lex, size_t pos) {
@@ -156,33 +144,18 @@ static size_t digits_end(const struct lexer *lex, size_t pos) {
     return pos;
 }
 
-// Behind the float at pos, or 0 when there is none: it needs a fraction or an exponent.
-static size_t float_end(const struct lexer *lex, size_t pos) {
-    if (pos && lex->source[pos - 1] == '.') return 0;
-    const size_t whole = digits_end(lex, pos);
-    size_t end = whole;
-    if (char_at(lex, end) == '.' && digits_end(lex, end + 1) > end + 1) {
-        end = digits_end(lex, end + 1);
-    }
-    if ((char_at(lex, end) | 0x20) == 'e') {
-        const char sign = char_at(lex, end + 1);
-        const size_t first = end + 1 + (sign == '+' || sign == '-');
-        const size_t exponent = digits_end(lex, first);
-        if (exponent > first) return exponent;
-    }
-    return end > whole ? end : 0;
-}
-
-// Numbers of other bases, with underscores or with zeros in front are not supported.
+// Floats and numbers of other bases, with underscores or with zeros in front are not supported.
 static struct token next_number(struct lexer *lex) {
-    const size_t from = lex->pos, end = float_end(lex, from);
-    lex->pos = end ? end : digits_end(lex, from);
-    const char next = char_at(lex, lex->pos);
-    const bool has_zero = !end && lex->source[from] == '0';
-    if ((has_zero && (lex->pos > from + 1 || (next && strchr("xXoObB", next)))) || next == '_') {
-        return fail(lex, from, "this form of a number is not supported");
+    const size_t from = lex->pos, end = digits_end(lex, from);
+    const char next = char_at(lex, end);
+    const bool is_item = from && lex->source[from - 1] == '.'; // x.0.1 has two of them
+    const bool is_float = !is_item && next == '.' && digits_end(lex, end + 1) > end + 1;
+    const bool has_zero = lex->source[from] == '0' && end > from + 1;
+    if (is_float || has_zero || (next && strchr("_eExXoObB", next))) {
+        fail(lex, from, "this form of a number is not supported");
     }
-    return token_make(lex, end ? T_FLOAT : T_INTEGER, from, lex->pos);
+    lex->pos = end;
+    return token_make(lex, T_INTEGER, from, end);
 }
 
 static struct token next_string(struct lexer *lex) {
@@ -196,7 +169,7 @@ static struct token next_string(struct lexer *lex) {
             return token_make(lex, T_STRING, from, lex->pos);
         }
     }
-    return fail(lex, from, "the string has no end");
+    fail(lex, from, "the string has no end");
 }
 
 static struct token next_name(struct lexer *lex) {
@@ -205,55 +178,54 @@ static struct token next_name(struct lexer *lex) {
     while (pos < lex->len) {
         size_t n;
         const int32_t cp = unicode_decode((const uint8_t *)lex->source + pos, lex->len - pos, &n);
-        if (!chars_is_name(cp)) break;
+        const unsigned in_names = UNICODE_LETTER | UNICODE_MARK | UNICODE_NUMBER;
+        if (cp != '_' && !(unicode_traits(cp) & in_names)) break;
         pos += n;
     }
-    if (pos == from) return fail(lex, from, "unexpected character");
-    if (pos - from > JINJA_MAX_NAME) return fail(lex, from, "the name is longer than 256 bytes");
+    if (pos == from) fail(lex, from, "unexpected character");
+    if (pos - from > JINJA_MAX_NAME) fail(lex, from, "the name is longer than 256 bytes");
     lex->pos = pos;
     return token_make(lex, T_NAME, from, pos);
 }
 
 static struct token next_operator(struct lexer *lex) {
-    static const char *const doubles[] = {"==", "!=", ">=", "<="};
     const size_t from = lex->pos;
     const char c = lex->source[from];
-    if (has_text(lex, from, "**")) return fail(lex, from, "the operator '**' is not supported");
-    if (c == '/') return fail(lex, from, "the operator '/' is not supported");
-    for (int i = 0; i < 4; i++) {
-        if (!has_text(lex, from, doubles[i])) continue;
+    if (has_text(lex, from, "**")) fail(lex, from, "the operator '**' is not supported");
+    if (c == '/') fail(lex, from, "the operator '/' is not supported");
+    if (c && strchr("=!<>", c) && char_at(lex, from + 1) == '=') {
         lex->pos = from + 2;
-        return token_make(lex, T_EQ + i, from, lex->pos);
+        return token_make(lex, T_SIGN, from, lex->pos);
     }
     if (c == 0 || !strchr("+-*%~[](){}><=.:|,", c)) return next_name(lex);
     lex->n_open += c == '(' || c == '[' || c == '{';
     // The parser checks that they match.
     lex->n_open -= (c == ')' || c == ']' || c == '}') && lex->n_open > 0;
     lex->pos = from + 1;
-    return token_make(lex, c, from, lex->pos);
+    return token_make(lex, T_SIGN, from, lex->pos);
 }
 
 static struct token next_in_tag(struct lexer *lex) {
     const bool is_block = lex->mode == LEXER_BLOCK;
+    const char *closer = is_block ? "%}" : "}}";
     if (!lex->has_begun) {
         lex->has_begun = true;
-        return token_make(lex, is_block ? T_BLOCK_BEGIN : T_VARIABLE_BEGIN, lex->begin_at,
-                          lex->pos);
+        return token_make(lex, is_block ? T_TAG : T_OUTPUT, lex->begin_at, lex->pos);
     }
     for (;;) { // the end is tried before blanks, as "-%}" begins with an operator
         const size_t from = lex->pos;
-        const size_t end = lex->n_open ? 0 : tag_end(lex, from, is_block ? "%}" : "}}", is_block);
+        const size_t end = lex->n_open ? 0 : tag_end(lex, from, closer, is_block);
         if (end) {
             lex->pos = end;
             lex->is_line_start = lex->source[end - 1] == '\n';
             lex->mode = LEXER_ROOT;
-            return token_make(lex, is_block ? T_BLOCK_END : T_VARIABLE_END, from, end);
+            return (struct token){T_SIGN, (uint32_t)from, closer, 2}; // without '-' and blanks
         }
         lex->pos = skip_blanks(lex, from);
         if (lex->pos == from) break;
     }
     if (lex->pos == lex->len) {
-        return fail(lex, lex->begin_at, is_block ? "the block has no '%}'" : "expected '}}'");
+        fail(lex, lex->begin_at, is_block ? "the block has no '%}'" : "expected '}}'");
     }
     const char c = lex->source[lex->pos];
     if (c >= '0' && c <= '9') return next_number(lex);
@@ -262,29 +234,9 @@ static struct token next_in_tag(struct lexer *lex) {
 }
 
 struct token jinja_lexer_next(struct lexer *lex) {
-    if (lex->error) return (struct token){.kind = T_ERROR, .at = (uint32_t)lex->error_at};
-    if (lex->mode == LEXER_VARIABLE || lex->mode == LEXER_BLOCK) return next_in_tag(lex);
-    for (;;) { // text that the whitespace rules leave empty is no token
+    while (lex->mode == LEXER_ROOT || lex->mode == LEXER_RAW) {
         const struct token token = lex->mode == LEXER_RAW ? next_in_raw(lex) : next_in_root(lex);
-        if (token.kind != T_DATA || token.len) return token;
-        if (lex->mode == LEXER_VARIABLE || lex->mode == LEXER_BLOCK) return next_in_tag(lex);
+        if (token.kind != T_DATA || token.len) return token; // else the rules for blanks left none
     }
-}
-
-void jinja_token_name(int kind, char *out, size_t size) {
-    static const char *const names[] = {
-        "an error", "the end of the template",
-        "text",     "'{{'",
-        "'}}'",     "'{%'",
-        "'%}'",     "a name",
-        "a string", "a number",
-        "a number", "'=='",
-        "'!='",     "'>='",
-        "'<='",
-    };
-    if (kind < T_ERROR) {
-        snprintf(out, size, "'%c'", kind);
-    } else {
-        snprintf(out, size, "%s", names[kind - T_ERROR]);
-    }
+    return next_in_tag(lex);
 }

@@ -1,67 +1,30 @@
 // Numbers as Python reads and prints them. printf and strtod do the exact work; the decimal point,
 // which the locale could change, never goes through them unseen.
-#define _GNU_SOURCE // strtod_l
-#include "jinja/number.h"
-
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "jinja/chars.h"
+#include "jinja/text.h"
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Copies without blanks around and underscores between digits; 0 when it is too long or an
-// underscore is elsewhere.
-static size_t plain_copy(const char *text, size_t len, char *out, size_t room) {
-    const size_t blanks = chars_blank_prefix(text, len);
-    text += blanks;
-    len -= blanks;
-    len -= chars_blank_suffix(text, len);
-    size_t n = 0;
-    if (len >= room) return 0;
-    for (size_t i = 0; i < len; i++) {
-        if (text[i] != '_') {
-            out[n++] = text[i];
-        } else if (i == 0 || i + 1 == len || !is_digit(text[i - 1]) || !is_digit(text[i + 1])) {
-            return 0;
-        }
-    }
-    out[n] = 0;
-    return n;
-}
-
-enum { NUMBER_TEXT = 400 };
-
 enum number_result number_parse_int(const char *text, size_t len, int64_t *out) {
-    char plain[NUMBER_TEXT];
-    const size_t n = plain_copy(text, len, plain, sizeof plain);
-    const bool is_negative = n && plain[0] == '-';
-    size_t i = n && (plain[0] == '-' || plain[0] == '+');
+    size_t i = chars_blank_prefix(text, len);
+    len -= chars_blank_suffix(text + i, len - i);
+    const bool is_negative = i < len && text[i] == '-';
+    i += i < len && (text[i] == '-' || text[i] == '+');
+    if (i == len) return NUMBER_BAD;
     bool is_big = false;
     int64_t value = 0; // negative, as that side has one more
-    if (i == n) return NUMBER_BAD;
-    for (; i < n; i++) {
-        if (!is_digit(plain[i])) return NUMBER_BAD;
+    for (; i < len; i++) {
+        if (!is_digit(text[i])) return NUMBER_BAD;
         is_big = is_big || __builtin_mul_overflow(value, 10, &value) ||
-                 __builtin_sub_overflow(value, plain[i] - '0', &value);
+                 __builtin_sub_overflow(value, text[i] - '0', &value);
     }
     if (is_big || (!is_negative && value == INT64_MIN)) return NUMBER_BIG;
     *out = is_negative ? value : -value;
     return NUMBER_OK;
-}
-
-bool number_parse_float(const char *text, size_t len, double *out) {
-    char plain[NUMBER_TEXT], *end;
-    const size_t n = plain_copy(text, len, plain, sizeof plain);
-    if (n == 0 || strspn(plain, "0123456789+-.eE") != n) return false;
-    locale_t locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); // which allocates nothing
-    if (!locale) return false;
-    *out = strtod_l(plain, &end, locale);
-    freelocale(locale);
-    return end == plain + n;
 }
 
 // The digits and the decimal exponent (of the first digit) of f > 0 rounded to n digits.
@@ -87,16 +50,12 @@ static void decimal_round(double f, int n, struct decimal *d) {
     d->exponent = atoi(exponent + 1);
 }
 
-// The next larger decimal of the same length.
+// The next larger decimal of the same length, for powers of two: none is so close to a power of ten
+// that its digits are all nines.
 static void decimal_bump(struct decimal *d) {
     int i = d->n - 1;
-    for (; i >= 0 && d->digits[i] == '9'; i--) d->digits[i] = '0';
-    if (i >= 0) {
-        d->digits[i]++;
-    } else {
-        d->digits[0] = '1';
-        d->exponent++;
-    }
+    for (; i > 0 && d->digits[i] == '9'; i--) d->digits[i] = '0';
+    d->digits[i]++;
 }
 
 // The shortest decimal that reads back as f > 0. At powers of two the gap below is half of the gap
@@ -110,19 +69,15 @@ static void decimal_shortest(double f, struct decimal *d) {
         decimal_bump(d);
         if (decimal_value(d) == f) return;
     }
-    decimal_round(f, 17, d);
 }
 
 size_t number_float_repr(double f, char out[NUMBER_ROOM]) {
     char *at = out;
-    if (signbit(f) && !isnan(f)) {
+    if (signbit(f)) {
         *at++ = '-';
         f = -f;
     }
-    if (isnan(f) || isinf(f)) {
-        memcpy(at, isnan(f) ? "nan" : "inf", 3);
-        return (size_t)(at + 3 - out);
-    }
+    if (isinf(f)) return (size_t)(stpcpy(at, "inf") - out);
     struct decimal d = {.digits = "0", .n = 1, .exponent = 0};
     if (f > 0) decimal_shortest(f, &d);
     while (d.n > 1 && d.digits[d.n - 1] == '0') d.n--;

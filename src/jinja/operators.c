@@ -13,9 +13,6 @@ static _Noreturn void fail_types(struct render *r, enum node_op op, struct value
                jinja_type_name(b));
 }
 
-static bool is_number(struct value v) { return is_int(v) || v.kind == V_FLOAT; }
-static double float_of(struct value v) { return v.kind == V_FLOAT ? v.f : (double)int_of(v); }
-
 // The remainder has the sign of b, which is not zero.
 static int64_t int_mod(int64_t a, int64_t b) {
     const int64_t rest = b == -1 ? 0 : a % b;
@@ -39,7 +36,9 @@ static struct value number_binary(struct render *r, enum node_op op, struct valu
     if (is_int(a) && is_int(b)) return int_binary(r, op, int_of(a), int_of(b));
     const double x = float_of(a), y = float_of(b);
     if (op == OP_MOD) jinja_fail(r, "'%%' of floats is not supported");
-    return value_float(op == OP_ADD ? x + y : op == OP_SUB ? x - y : x * y);
+    const double result = op == OP_ADD ? x + y : op == OP_SUB ? x - y : x * y;
+    if (isnan(result)) jinja_fail(r, "the result is not a number");
+    return value_float(result);
 }
 
 static void write_escaped(struct render *r, const struct str *s) {
@@ -74,8 +73,6 @@ static struct value add_safe(struct render *r, struct value a, struct value b) {
     return v;
 }
 
-static bool is_list(struct value v) { return is_seq(v, SEQ_LIST) || is_seq(v, SEQ_TUPLE); }
-
 static struct value add(struct render *r, struct value a, struct value b) {
     if (a.kind == V_STR && b.kind == V_STR) {
         if (a.flag || b.flag) return add_safe(r, a, b);
@@ -88,33 +85,23 @@ static struct value add(struct render *r, struct value a, struct value b) {
     return jinja_seq_close(r, q);
 }
 
-static struct value repeat_str(struct render *r, struct value v, size_t times) {
+// A string, repeated.
+static struct value multiply(struct render *r, struct value a, struct value b) {
+    const struct value v = is_int(a) ? b : a, count = is_int(a) ? a : b;
+    if (!is_int(count) || v.kind != V_STR) fail_types(r, OP_MUL, a, b);
+    const uint64_t times = int_of(count) > 0 ? (uint64_t)int_of(count) : 0;
     const size_t mark = r->out_len;
     uint64_t total;
     if (!ck_mul(v.s->len, times, &total)) total = UINT64_MAX;
     jinja_write_check(r, total);
-    for (size_t i = 0; i < times && v.s->len; i++) jinja_write_str(r, v.s, 0, v.s->len);
+    for (uint64_t i = 0; i < times && v.s->len; i++) jinja_write_str(r, v.s, 0, v.s->len);
     struct value out = jinja_take(r, mark);
     out.flag = v.flag;
     return out;
 }
 
-static struct value repeat_seq(struct render *r, const struct seq *q, size_t times) {
-    size_t n;
-    if (__builtin_mul_overflow(q->n, times, &n)) n = SIZE_MAX;
-    struct seq *out = jinja_seq_new(r, (enum seq_flavor)q->flavor, n);
-    for (size_t i = 0; i < n; i++) out->items[i] = q->items[i % q->n];
-    return jinja_seq_close(r, out);
-}
-
-static struct value multiply(struct render *r, struct value a, struct value b) {
-    const struct value count = is_int(a) ? a : b, v = is_int(a) ? b : a;
-    if (!is_int(count) || (v.kind != V_STR && !is_list(v))) fail_types(r, OP_MUL, a, b);
-    const size_t times = int_of(count) > 0 ? (size_t)int_of(count) : 0;
-    return v.kind == V_STR ? repeat_str(r, v, times) : repeat_seq(r, v.q, times);
-}
-
 struct value jinja_binary(struct render *r, enum node_op op, struct value a, struct value b) {
+    if (op == OP_CONCAT) return jinja_concat(r, jinja_to_str(r, a).s, jinja_to_str(r, b).s);
     if (is_number(a) && is_number(b)) return number_binary(r, op, a, b);
     if (op == OP_MOD && a.kind == V_STR) jinja_fail(r, "'%%' of a string is not supported");
     if (a.kind == V_UNDEFINED) jinja_fail_undefined(r, a);
@@ -124,23 +111,9 @@ struct value jinja_binary(struct render *r, enum node_op op, struct value a, str
     fail_types(r, op, a, b);
 }
 
-static bool is_nan(struct value v) { return v.kind == V_FLOAT && isnan(v.f); }
-
 struct value jinja_compare(struct render *r, enum node_op op, struct value a, struct value b) {
-    if (op >= OP_LT && op <= OP_GE && (is_nan(a) || is_nan(b)) && is_number(a) && is_number(b)) {
-        return value_bool(false);
-    }
-    switch (op) {
-    case OP_EQ:
-    case OP_NE:
-        return value_bool(jinja_equal(r, a, b) == (op == OP_EQ));
-    case OP_LT:
-    case OP_GE:
-        return value_bool(jinja_less(r, a, b) == (op == OP_LT));
-    case OP_GT:
-    case OP_LE:
-        return value_bool(jinja_less(r, b, a) == (op == OP_GT));
-    default:
-        return value_bool(jinja_contains(r, b, a) == (op == OP_IN));
-    }
+    if (op == OP_EQ || op == OP_NE) return value_bool(jinja_equal(r, a, b) == (op == OP_EQ));
+    if (op == OP_LT || op == OP_GE) return value_bool(jinja_less(r, a, b) == (op == OP_LT));
+    if (op == OP_GT || op == OP_LE) return value_bool(jinja_less(r, b, a) == (op == OP_GT));
+    return value_bool(jinja_contains(r, b, a) == (op == OP_IN));
 }

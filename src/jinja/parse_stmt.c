@@ -8,9 +8,8 @@
 #include "jinja/table.h"
 #include "unicode/unicode.h"
 
-void jinja_position(const struct template *tmpl, size_t at, size_t *line, size_t *column) {
-    *line = 1;
-    *column = 1;
+static void position(const struct template *tmpl, size_t at, size_t *line, size_t *column) {
+    *line = *column = 1;
     for (size_t i = 0; i < at && i < tmpl->len; i++) {
         if (tmpl->source[i] == '\n') {
             ++*line;
@@ -21,33 +20,40 @@ void jinja_position(const struct template *tmpl, size_t at, size_t *line, size_t
     }
 }
 
+rn_status jinja_error(const struct template *tmpl, size_t at, rn_error *err, const char *fmt,
+                      va_list args) {
+    char message[400], quoted[400];
+    size_t line, column;
+    vsnprintf(message, sizeof message, fmt, args);
+    unicode_quote(message, strlen(message), quoted, sizeof quoted); // a value may be cut anywhere
+    position(tmpl, at, &line, &column);
+    return err_set(err, RN_ERR_MODEL, "line %zu, column %zu: %s", line, column, quoted);
+}
+
 void jinja_parse_fail(struct parser *p, uint32_t at, const char *fmt, ...) {
-    char message[256];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(message, sizeof message, fmt, args);
+    p->status = jinja_error(p->tmpl, at, p->err, fmt, args);
     va_end(args);
-    size_t line, column;
-    jinja_position(p->tmpl, at, &line, &column);
-    p->status = err_set(p->err, RN_ERR_MODEL, "line %zu, column %zu: %s", line, column, message);
     longjmp(p->failed, 1);
 }
 
 // The token in words, for messages.
 static void token_describe(const struct token *token, char *out, size_t size) {
-    char name[80];
-    unicode_quote(token->text, token->kind == T_NAME ? token->len : 0, name, sizeof name);
-    if (token->kind == T_NAME) {
-        snprintf(out, size, "'%s'", name);
+    static const char *const names[] = {[T_EOF] = "the end of the template",
+                                        [T_DATA] = "text",
+                                        [T_STRING] = "a string",
+                                        [T_INTEGER] = "a number"};
+    char text[80];
+    unicode_quote(token->text, token->len, text, sizeof text);
+    if (names[token->kind]) {
+        snprintf(out, size, "%s", names[token->kind]);
     } else {
-        jinja_token_name(token->kind, out, size);
+        snprintf(out, size, "'%s'", text);
     }
 }
 
 void jinja_parse_unexpected(struct parser *p, const char *wanted) {
-    if (p->current.kind == T_ERROR) {
-        jinja_parse_fail(p, (uint32_t)p->lex.error_at, "%s", p->lex.error);
-    }
     char found[96];
     token_describe(&p->current, found, sizeof found);
     jinja_parse_fail(p, p->current.at, "expected %s, got %s", wanted, found);
@@ -60,10 +66,11 @@ void *jinja_parse_alloc(struct parser *p, size_t bytes) {
     longjmp(p->failed, 1);
 }
 
-struct node *jinja_node(struct parser *p, enum node_kind kind, uint32_t at) {
+struct node *jinja_node(struct parser *p, enum node_kind kind, uint32_t at, struct node *a) {
     struct node *node = jinja_parse_alloc(p, sizeof *node);
     node->kind = (uint8_t)kind;
     node->at = at;
+    node->a = a;
     return node;
 }
 
@@ -85,27 +92,22 @@ void jinja_advance(struct parser *p) {
     p->has_ahead = false;
 }
 
-bool jinja_is_name(const struct token *token, const char *name) {
-    const size_t n = strlen(name);
-    return token->kind == T_NAME && token->len == n && memcmp(token->text, name, n) == 0;
+bool jinja_is_text(const struct token *token, const char *text) {
+    return token->len == strlen(text) && memcmp(token->text, text, token->len) == 0;
 }
 
-bool jinja_skip_name(struct parser *p, const char *name) {
-    const bool is_there = jinja_is_name(&p->current, name);
+bool jinja_at(const struct parser *p, const char *text) { return jinja_is_text(&p->current, text); }
+
+bool jinja_skip(struct parser *p, const char *text) {
+    const bool is_there = jinja_at(p, text);
     if (is_there) jinja_advance(p);
     return is_there;
 }
 
-bool jinja_skip(struct parser *p, int kind) {
-    const bool is_there = p->current.kind == kind;
-    if (is_there) jinja_advance(p);
-    return is_there;
-}
-
-void jinja_expect(struct parser *p, int kind) {
-    if (jinja_skip(p, kind)) return;
+void jinja_expect(struct parser *p, const char *text) {
+    if (jinja_skip(p, text)) return;
     char wanted[40];
-    jinja_token_name(kind, wanted, sizeof wanted);
+    snprintf(wanted, sizeof wanted, "'%s'", text);
     jinja_parse_unexpected(p, wanted);
 }
 
@@ -119,7 +121,7 @@ void jinja_leave(struct parser *p) { p->depth--; }
 struct node *jinja_name_node(struct parser *p, enum node_kind kind) {
     const struct token token = p->current;
     if (token.kind != T_NAME) jinja_parse_unexpected(p, "a name");
-    struct node *node = jinja_node(p, kind, token.at);
+    struct node *node = jinja_node(p, kind, token.at, NULL);
     node->constant = value_str(jinja_parse_str(p, token.text, token.len));
     jinja_advance(p);
     return node;
@@ -127,23 +129,11 @@ struct node *jinja_name_node(struct parser *p, enum node_kind kind) {
 
 // ---------------------------------------------------------------- targets
 
-static struct node *parse_target(struct parser *p, bool with_namespace);
-
-// A name, an attribute of a namespace, or targets in brackets.
+// A name, or an attribute of a namespace.
 static struct node *parse_target_item(struct parser *p, bool with_namespace) {
-    if (jinja_skip(p, '(')) {
-        jinja_enter(p);
-        struct node *node = parse_target(p, with_namespace);
-        jinja_leave(p);
-        jinja_expect(p, ')');
-        return node;
-    }
-    const char *reserved = " true false none True False None ";
-    if (p->current.kind == T_NAME && jinja_names_have(reserved, p->current.text, p->current.len)) {
-        jinja_parse_fail(p, p->current.at, "a constant cannot be assigned to");
-    }
-    struct node *name = jinja_name_node(p, N_NAME);
-    if (!with_namespace || !jinja_skip(p, '.')) return name;
+    struct node *name = jinja_parse_name(p);
+    if (name->kind != N_NAME) jinja_parse_fail(p, name->at, "a constant cannot be assigned to");
+    if (!with_namespace || !jinja_skip(p, ".")) return name;
     name->kind = N_NSREF;
     name->a = jinja_name_node(p, N_CONST);
     return name;
@@ -151,88 +141,70 @@ static struct node *parse_target_item(struct parser *p, bool with_namespace) {
 
 static struct node *parse_target(struct parser *p, bool with_namespace) {
     struct node *first = parse_target_item(p, with_namespace);
-    if (p->current.kind != ',') return first;
-    struct node *tuple = jinja_node(p, N_TUPLE, first->at);
-    struct node_list items = {0};
-    jinja_list_add(&items, first);
-    while (jinja_skip(p, ',')) {
-        if (p->current.kind != '(' && p->current.kind != T_NAME) break;
-        if (jinja_is_name(&p->current, "in")) break;
+    if (!jinja_at(p, ",")) return first;
+    struct node_list items = {first, first};
+    while (jinja_skip(p, ",")) {
+        if (p->current.kind != T_NAME || jinja_at(p, "in")) break;
         jinja_list_add(&items, parse_target_item(p, with_namespace));
     }
-    tuple->a = items.head;
-    return tuple;
+    return jinja_node(p, N_TUPLE, items.head->at, items.head);
 }
 
 // ---------------------------------------------------------------- blocks
 
 static struct node *parse_statement(struct parser *p, const char *awaited);
 
-static bool at_any(const struct parser *p, const char *const *ends) {
-    for (; *ends; ends++) {
-        if (jinja_is_name(&p->current, *ends)) return true;
-    }
-    return false;
-}
-
 static struct node *parse_output(struct parser *p) {
-    struct node *node = jinja_node(p, S_OUTPUT, p->current.at);
+    struct node *node = jinja_node(p, S_OUTPUT, p->current.at, NULL);
     jinja_advance(p);
     node->a = jinja_parse_tuple(p, true, false);
-    jinja_expect(p, T_VARIABLE_END);
+    jinja_expect(p, "}}");
     return node;
 }
 
 static struct node *parse_text(struct parser *p) {
-    struct node *node = jinja_node(p, S_TEXT, p->current.at);
+    struct node *node = jinja_node(p, S_TEXT, p->current.at, NULL);
     node->constant = value_str(jinja_parse_str(p, p->current.text, p->current.len));
     jinja_advance(p);
     return node;
 }
 
-static _Noreturn void fail_awaited(struct parser *p, const char *awaited) {
-    char wanted[40];
-    snprintf(wanted, sizeof wanted, "'%s'", awaited ? awaited : "text");
-    jinja_parse_unexpected(p, wanted);
-}
-
-// Text, output and statements up to a tag of `ends` (NULL: up to the end of the template), which
-// becomes the current token.
-static struct node *parse_body(struct parser *p, const char *const *ends) {
-    const char *awaited = NULL; // the last of them, "end...", which messages name
-    for (const char *const *end = ends; end && *end; end++) awaited = *end;
+// Text, output and statements up to the tag `end` (NULL: the end of the template) or one of the
+// tags of `others` (" a b "), which becomes the current token.
+static struct node *parse_body(struct parser *p, const char *end, const char *others) {
     struct node_list list = {0};
     for (;;) {
         if (p->current.kind == T_DATA) {
             jinja_list_add(&list, parse_text(p));
-        } else if (p->current.kind == T_VARIABLE_BEGIN) {
+        } else if (p->current.kind == T_OUTPUT) {
             jinja_list_add(&list, parse_output(p));
-        } else if (jinja_skip(p, T_BLOCK_BEGIN)) {
-            if (ends && at_any(p, ends)) return list.head;
-            jinja_list_add(&list, parse_statement(p, awaited));
-            jinja_expect(p, T_BLOCK_END);
-        } else if (p->current.kind == T_EOF && !ends) {
+        } else if (p->current.kind == T_TAG) {
+            jinja_advance(p);
+            if (end && jinja_at(p, end)) return list.head;
+            if (jinja_names_have(others, p->current.text, p->current.len)) return list.head;
+            jinja_list_add(&list, parse_statement(p, end));
+            jinja_expect(p, "%}");
+        } else if (p->current.kind == T_EOF && !end) {
             return list.head;
         } else {
-            fail_awaited(p, awaited);
+            jinja_expect(p, end ? end : "text"); // which fails
         }
     }
 }
 
 // The rest of a block's first tag, and the body one level deeper.
-static struct node *parse_block(struct parser *p, const char *const *ends) {
-    jinja_skip(p, ':');
-    jinja_expect(p, T_BLOCK_END);
+static struct node *parse_block(struct parser *p, const char *end, const char *others) {
+    jinja_skip(p, ":");
+    jinja_expect(p, "%}");
     jinja_enter(p);
-    struct node *body = parse_body(p, ends);
+    struct node *body = parse_body(p, end, others);
     jinja_leave(p);
     return body;
 }
 
 // The same for a block with one end, which is taken.
 static struct node *parse_block_to(struct parser *p, const char *end) {
-    const char *const ends[] = {end, NULL};
-    struct node *body = parse_block(p, ends);
+    struct node *body = parse_block(p, end, "");
     jinja_advance(p);
     return body;
 }
@@ -249,37 +221,31 @@ static struct node *parse_captured(struct parser *p, const char *end) {
 // ---------------------------------------------------------------- statements
 
 static void parse_for(struct parser *p, struct node *node) {
-    static const char *const ends[] = {"else", "endfor", NULL};
-    struct node *parts = node->c = jinja_node(p, N_FOR_PARTS, node->at);
-    if (jinja_is_name(&p->current, "loop")) {
+    if (jinja_at(p, "loop")) {
         jinja_parse_fail(p, p->current.at, "'loop' cannot be the variable of a loop");
     }
     node->a = parse_target(p, false);
-    if (!jinja_skip_name(p, "in")) jinja_parse_unexpected(p, "'in'");
+    jinja_expect(p, "in");
     node->b = jinja_parse_tuple(p, false, false);
-    if (jinja_skip_name(p, "if")) parts->a = jinja_parse_expression(p, true);
-    if (jinja_is_name(&p->current, "recursive")) {
+    if (jinja_skip(p, "if")) node->c = jinja_parse_expression(p, true);
+    if (jinja_at(p, "recursive")) {
         jinja_parse_fail(p, p->current.at, "'recursive' loops are not supported");
     }
     p->n_loops++;
-    parts->b = parse_block(p, ends);
+    node->d = parse_block_to(p, "endfor");
     p->n_loops--;
-    const bool has_else = jinja_is_name(&p->current, "else");
-    jinja_advance(p);
-    if (has_else) parts->c = parse_block_to(p, "endfor");
 }
 
 static void parse_if(struct parser *p, struct node *node) {
-    static const char *const ends[] = {"elif", "else", "endif", NULL};
     struct node_list branches = {0};
     do {
-        struct node *branch = jinja_node(p, N_BRANCH, p->current.at);
-        branch->a = jinja_parse_tuple(p, false, false);
-        branch->b = parse_block(p, ends);
+        const uint32_t at = p->current.at;
+        struct node *branch = jinja_node(p, N_BRANCH, at, jinja_parse_tuple(p, false, false));
+        branch->b = parse_block(p, "endif", " elif else ");
         jinja_list_add(&branches, branch);
-    } while (jinja_skip_name(p, "elif"));
+    } while (jinja_skip(p, "elif"));
     node->a = branches.head;
-    if (jinja_skip_name(p, "else")) {
+    if (jinja_skip(p, "else")) {
         node->b = parse_block_to(p, "endif");
     } else {
         jinja_advance(p);
@@ -288,7 +254,7 @@ static void parse_if(struct parser *p, struct node *node) {
 
 static void parse_set(struct parser *p, struct node *node) {
     node->a = parse_target(p, true);
-    if (jinja_skip(p, '=')) {
+    if (jinja_skip(p, "=")) {
         node->b = jinja_parse_tuple(p, true, false);
         return;
     }
@@ -297,22 +263,20 @@ static void parse_set(struct parser *p, struct node *node) {
     node->c = parse_captured(p, "endset");
 }
 
-static void parse_macro(struct parser *p, struct node *node) {
-    struct node_list params = {0};
-    node->constant = jinja_name_node(p, N_NAME)->constant;
-    jinja_expect(p, '(');
-    while (p->current.kind != ')') {
-        if (params.head) jinja_expect(p, ',');
-        struct node *param = jinja_name_node(p, N_PARAM);
-        if (jinja_skip(p, '=')) {
-            param->a = jinja_parse_expression(p, true);
-        } else if (params.last && params.last->a) {
-            jinja_parse_fail(p, param->at, "a parameter without default follows one with");
-        }
-        jinja_list_add(&params, param);
+static struct node *parse_param(struct parser *p, const struct node *last) {
+    struct node *param = jinja_name_node(p, N_PARAM);
+    if (jinja_skip(p, "=")) {
+        param->a = jinja_parse_expression(p, true);
+    } else if (last && last->a) {
+        jinja_parse_fail(p, param->at, "a parameter without default follows one with");
     }
-    jinja_advance(p);
-    node->a = params.head;
+    return param;
+}
+
+static void parse_macro(struct parser *p, struct node *node) {
+    node->constant = jinja_name_node(p, N_NAME)->constant;
+    if (!jinja_at(p, "(")) jinja_parse_unexpected(p, "'('");
+    node->a = jinja_parse_items(p, ")", parse_param);
     node->b = parse_captured(p, "endmacro");
 }
 
@@ -342,14 +306,14 @@ static const struct {
     {"macro", N_MACRO, parse_macro},           {"set", S_SET, parse_set},
 };
 static const char left_out[] =
-    " autoescape block call do extends from import include print trans with ";
+    " autoescape block call do else extends from import include print trans with ";
 
 // awaited: the end that the enclosing block wants, or NULL.
 static struct node *parse_statement(struct parser *p, const char *awaited) {
     if (p->current.kind != T_NAME) jinja_parse_unexpected(p, "the name of a tag");
     for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++) {
-        if (!jinja_is_name(&p->current, statements[i].name)) continue;
-        struct node *node = jinja_node(p, statements[i].kind, p->current.at);
+        if (!jinja_at(p, statements[i].name)) continue;
+        struct node *node = jinja_node(p, statements[i].kind, p->current.at, NULL);
         jinja_advance(p);
         statements[i].parse(p, node);
         return node;
@@ -368,12 +332,12 @@ static struct node *parse_statement(struct parser *p, const char *awaited) {
 static void parse(struct parser *p) {
     if (setjmp(p->failed) != 0) return;
     jinja_advance(p);
-    p->tmpl->body = parse_body(p, NULL);
+    p->tmpl->body = parse_body(p, NULL, "");
 }
 
 rn_status jinja_parse(struct template *tmpl, rn_error *err) {
     struct parser p = {.tmpl = tmpl, .err = err, .status = RN_OK};
-    jinja_lexer_init(&p.lex, tmpl->source, tmpl->len);
+    p.lex = (struct lexer){&p, .source = tmpl->source, .len = tmpl->len, .is_line_start = true};
     parse(&p);
     return p.status;
 }

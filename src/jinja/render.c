@@ -3,7 +3,6 @@
 #include "jinja/render.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,15 +10,10 @@
 #include "unicode/unicode.h"
 
 void jinja_fail(struct render *r, const char *fmt, ...) {
-    char message[400], quoted[400];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(message, sizeof message, fmt, args);
+    r->status = jinja_error(r->tmpl, r->at, r->err, fmt, args);
     va_end(args);
-    unicode_quote(message, strlen(message), quoted, sizeof quoted); // a value may be cut anywhere
-    size_t line, column;
-    jinja_position(r->tmpl, r->at, &line, &column);
-    r->status = err_set(r->err, RN_ERR_MODEL, "line %zu, column %zu: %s", line, column, quoted);
     longjmp(r->failed, 1);
 }
 
@@ -55,9 +49,7 @@ void jinja_work(struct render *r, size_t bytes) {
     jinja_charge(r, bytes / JINJA_STEP_BYTES + crumbs / JINJA_STEP_BYTES);
 }
 
-void jinja_work_chars(struct render *r, size_t bytes) {
-    jinja_work(r, bytes > SIZE_MAX / 8 ? SIZE_MAX : bytes * 8);
-}
+void jinja_work_chars(struct render *r, size_t bytes) { jinja_work(r, 8 * bytes); }
 
 static _Noreturn void fail_memory(struct render *r) {
     static const char text[] = "no memory for the template's values";
@@ -83,7 +75,7 @@ void *jinja_array(struct render *r, size_t count, size_t size) {
 }
 
 void *jinja_array_grow(struct render *r, const void *old, size_t n, size_t *cap, size_t size) {
-    *cap = *cap ? *cap * 2 : 8;
+    *cap = *cap ? *cap * 2 : 4;
     void *grown = jinja_array(r, *cap, size);
     if (n) memcpy(grown, old, n * size);
     return grown;

@@ -18,15 +18,9 @@ enum {
     JINJA_STEP_BYTES = 256,
 };
 
-struct binding {
-    const struct str *name;
-    struct value value;
-};
-
 struct scope {
     struct scope *parent;
-    struct binding *vars;
-    size_t n, cap;
+    struct dict vars;
 };
 
 struct render {
@@ -45,7 +39,7 @@ struct render {
     uint8_t *marks;
     size_t out_len, out_cap;
     struct scope *scope;
-    struct dict *globals;
+    struct dict globals;
     jmp_buf failed; // where failures go
     rn_status status;
     rn_error *err;
@@ -90,21 +84,21 @@ static inline uint8_t str_mark(const struct str *s, size_t at) {
 // --- text of values (print.c, json.c) ---
 
 void jinja_print(struct render *r, struct value v);          // str(v)
-void jinja_print_repr(struct render *r, struct value v);     // repr(v)
 struct value jinja_to_str(struct render *r, struct value v); // str(v); strings as they are
 
-struct json_style {
-    const struct str *indent; // NULL: one line
-    const struct str *item_separator, *key_separator;
+struct print_style {
+    bool is_json; // json.dumps(v), else repr(v)
     bool is_ascii;
+    const struct str *indent;                         // NULL: one line
+    const struct str *item_separator, *key_separator; // NULL: Python's
 };
-void jinja_print_json(struct render *r, struct value v, const struct json_style *style);
+void jinja_print_styled(struct render *r, struct value v, const struct print_style *style);
 struct value jinja_read_json(struct render *r, const char *what, const char *json, size_t len,
                              uint8_t mark);
 
-// "..."|format(args) and "...".format(args).
-struct value jinja_percent(struct render *r, const struct str *format, const struct args *args);
-struct value jinja_format(struct render *r, const struct str *format, const struct args *args);
+// "..."|format(args), and "...".format(args) where it is not is_percent.
+struct value jinja_format(struct render *r, const struct str *text, const struct args *args,
+                          bool is_percent);
 
 // --- evaluation (eval.c, exec.c, call.c, operators.c, loop.c) ---
 
@@ -122,17 +116,17 @@ _Noreturn void jinja_fail_no_entry(struct render *r, const struct table *table,
 
 enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE };
 enum flow jinja_exec(struct render *r, const struct node *body);
-// Runs the body into a string.
-struct value jinja_exec_capture(struct render *r, const struct node *body);
+// A block's text in a scope of its own, through the filters of a chain (NULL: none).
+struct value jinja_exec_capture(struct render *r, const struct node *body,
+                                const struct node *filters);
 void jinja_assign(struct render *r, const struct node *target, struct value value);
 enum flow jinja_exec_for(struct render *r, const struct node *node);
 struct value jinja_loop_attr(struct render *r, struct loop *loop, const struct str *name);
 
-// --- scopes (scope.c) ---
+// --- scopes (exec.c) ---
 
 struct scope *jinja_scope_push(struct render *r, struct scope *parent);
-void jinja_scope_set(struct render *r, struct scope *scope, const struct str *name,
-                     struct value value);
+void jinja_scope_set(struct render *r, const struct str *name, struct value value);
 struct value jinja_lookup(struct render *r, const struct str *name);
 
 // --- arguments, for rows (call.c) ---

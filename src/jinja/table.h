@@ -1,44 +1,43 @@
 // The tables of filters, tests, methods and functions: a row is a name, a C function and the names
-// of its parameters. Adding one is a function and a row.
+// of its parameters. Adding one is a function and a row; rows that share a function differ in their
+// option.
 #ifndef RN_JINJA_TABLE_H
 #define RN_JINJA_TABLE_H
 
 #include "jinja/value.h"
 
-enum { JINJA_MAX_PARAMS = 4 };
+enum { JINJA_MAX_PARAMS = 3 };
 
-struct named_arg {
-    const struct str *name;
+struct arg {
+    const struct str *name; // NULL: by position
     struct value value;
 };
 
-// The arguments of a call as they were written.
+// The arguments of a call as they were written: by position, then by name.
 struct args {
-    struct value *pos;
-    size_t n_pos;
-    struct named_arg *named;
-    size_t n_named;
+    const struct arg *list;
+    size_t n, n_pos;
 };
 
-// A row's parameters in order, V_MISSING where not given. Rows whose parameters are "*" take `raw`
-// as it is.
 struct call {
-    struct value arg[JINJA_MAX_PARAMS];
-    const struct args *raw;
-    const char *name;
+    struct value self;                  // of a filter, test or method; V_NONE for functions
+    struct value arg[JINJA_MAX_PARAMS]; // by parameter, V_MISSING where not given
+    const struct args *raw;             // for rows whose parameters are "*"
+    const struct entry *entry;
 };
 
-// self: the value that a filter, test or method works on; V_NONE for functions.
-typedef struct value entry_fn(struct render *r, struct value self, const struct call *c);
+typedef struct value entry_fn(struct render *r, const struct call *c);
 
 struct entry {
     const char *name;
     entry_fn *fn;
     const char *params; // separated by blanks, or "*"
     int n_required;
+    int option; // for fn
 };
 
 struct table {
+    const char *what;            // "filter", for messages
     const struct entry *entries; // in order of names, for readers
     size_t n;
     const char *left_out; // names that Jinja or Python has and this table lacks, between blanks
@@ -49,7 +48,7 @@ extern const struct table jinja_filters, jinja_tests, jinja_functions;
 extern const struct table jinja_str_methods, jinja_list_methods, jinja_tuple_methods,
     jinja_dict_methods;
 
-const struct entry *jinja_table_find(const struct table *table, const char *name, size_t len);
+const struct entry *jinja_table_find(const struct table *table, const struct str *name);
 // Whether the name is one of a list such as " append clear ".
 bool jinja_names_have(const char *names, const char *name, size_t len);
 

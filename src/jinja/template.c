@@ -92,10 +92,7 @@ rn_status template_read(struct render *r, const char *what, const char *json, si
 
 rn_status template_set(struct render *r, const char *name, size_t len, struct value v) {
     if (r->status != RN_OK) return r->status;
-    if (setjmp(r->failed) == 0) {
-        if (!r->globals) r->globals = jinja_dict_new(r, 8);
-        jinja_dict_set(r, r->globals, jinja_str(r, name, len), v);
-    }
+    if (setjmp(r->failed) == 0) jinja_dict_put(r, &r->globals, jinja_str(r, name, len), v);
     return r->status;
 }
 
@@ -113,18 +110,6 @@ rn_status template_set_text(struct render *r, const char *name, const char *text
     if (r->status != RN_OK) return r->status;
     if (setjmp(r->failed) != 0) return r->status;
     return template_set(r, name, strlen(name), text_value(r, text, len));
-}
-
-rn_status template_globals(struct render *r, const char *json, size_t len) {
-    struct value v;
-    const char *what = "the template's variables";
-    const rn_status status = template_read(r, what, json, len, 0, &v);
-    if (status != RN_OK) return status;
-    if (v.kind != V_DICT) {
-        return r->status = err_set(r->err, RN_ERR_ARG, "%s: offset 0: expected an object", what);
-    }
-    r->globals = v.d;
-    return RN_OK;
 }
 
 static struct value marked(struct render *r, const struct str *s, size_t from, uint8_t mark,
@@ -148,7 +133,6 @@ rn_status template_mark(struct render *r, struct value *text, size_t from, uint8
 
 static void render_run(struct render *r) {
     jinja_write(r, "", 0); // so that there is output
-    if (!r->globals) r->globals = jinja_dict_new(r, 0);
     jinja_scope_push(r, NULL);
     jinja_exec(r, r->tmpl->body);
     r->out[r->out_len] = 0;
@@ -170,16 +154,4 @@ rn_status template_run(struct render *r, char **text, uint8_t **marks, size_t *l
         r->marks = NULL;
     }
     return RN_OK;
-}
-
-rn_status template_render(const struct template *tmpl, const char *globals, size_t globals_len,
-                          int64_t now, char **text, size_t *len, rn_error *err) {
-    *text = NULL;
-    *len = 0;
-    struct render *r = template_begin(tmpl, NULL, now, err);
-    if (!r) return RN_ERR_NOMEM;
-    rn_status status = globals ? template_globals(r, globals, globals_len) : RN_OK;
-    if (status == RN_OK) status = template_run(r, text, NULL, len);
-    template_end(r);
-    return status;
 }

@@ -43,8 +43,6 @@ rn_status template_read(struct render *r, const char *what, const char *json, si
                         uint8_t mark, struct value *out);
 // A global variable; the name is copied.
 rn_status template_set(struct render *r, const char *name, size_t len, struct value v);
-// The members of one JSON object as unmarked global variables.
-rn_status template_globals(struct render *r, const char *json, size_t len);
 // The same with text as its value, copied; ill-formed bytes become U+FFFD.
 rn_status template_set_text(struct render *r, const char *name, const char *text, size_t len);
 // Puts a copy of a string value in its place, with `more` behind it. Its bytes from `from` on carry
@@ -56,9 +54,5 @@ rn_status template_mark(struct render *r, struct value *text, size_t from, uint8
 // call, wrong types, a limit passed) gives RN_ERR_MODEL with line and column. *text, ended by a
 // NUL, and *marks (NULL: not wanted), the marks of its bytes, are the caller's to free.
 rn_status template_run(struct render *r, char **text, uint8_t **marks, size_t *len);
-
-// All of that with template_globals (NULL: none).
-rn_status template_render(const struct template *tmpl, const char *globals, size_t globals_len,
-                          int64_t now, char **text, size_t *len, rn_error *err);
 
 #endif

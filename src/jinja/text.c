@@ -44,41 +44,16 @@ static int32_t char_decode(const struct str *s, size_t at, size_t *n) {
 
 // Bytes are charged up to the end of the match: many short searches cost no more than a long one.
 // memmem is linear in the haystack, though slower than a copy.
-size_t jinja_find(struct render *r, const struct str *s, const struct str *needle, size_t from,
-                  size_t to) {
+size_t jinja_find(struct render *r, const struct str *s, const struct str *needle, size_t from) {
     if (needle->len == 0) return from;
-    const char *found =
-        to > from ? memmem(s->data + from, to - from, needle->data, needle->len) : NULL;
-    const size_t end = found ? (size_t)(found - s->data) + needle->len : to;
+    const size_t rest = s->len - from;
+    const char *found = rest ? memmem(s->data + from, rest, needle->data, needle->len) : NULL;
+    const size_t end = found ? (size_t)(found - s->data) + needle->len : s->len;
     jinja_work(r, (end - from) * 4);
     return found ? (size_t)(found - s->data) : SIZE_MAX;
 }
 
-// From the end, byte by byte; the comparisons that get past the first byte are charged.
-size_t jinja_find_last(struct render *r, const struct str *s, const struct str *needle, size_t to) {
-    if (to < needle->len) return SIZE_MAX;
-    for (size_t at = to - needle->len + 1; at-- > 0;) {
-        const bool is_close = needle->len == 0 || s->data[at] == needle->data[0];
-        jinja_work(r, is_close ? needle->len + 4 : 4);
-        if (is_close && memcmp(s->data + at, needle->data, needle->len) == 0) return at;
-    }
-    return SIZE_MAX;
-}
-
 // ---------------------------------------------------------------- case
-
-static enum chars_case case_for(enum text_case to, bool starts_word) {
-    switch (to) {
-    case TEXT_UPPER:
-        return CHARS_UPPER;
-    case TEXT_LOWER:
-        return CHARS_LOWER;
-    case TEXT_TITLE_FILTER:
-        return starts_word ? CHARS_UPPER : CHARS_LOWER;
-    default:
-        return starts_word ? CHARS_TITLE : CHARS_LOWER;
-    }
-}
 
 static void case_write(struct render *r, const struct str *s, size_t at, int32_t cp,
                        enum chars_case to) {
@@ -95,19 +70,15 @@ static void case_write(struct render *r, const struct str *s, size_t at, int32_t
 }
 
 struct value jinja_text_case(struct render *r, const struct str *s, enum text_case to) {
+    const enum chars_case rest = to == TEXT_UPPER ? CHARS_UPPER : CHARS_LOWER;
+    const enum chars_case first = to == TEXT_CAPITALIZE || to == TEXT_TITLE ? CHARS_TITLE : rest;
     const size_t mark = r->out_len;
     bool starts_word = true;
     jinja_work_chars(r, s->len);
     for (size_t at = 0, n; at < s->len; at += n) {
         const int32_t cp = char_decode(s, at, &n);
-        case_write(r, s, at, cp, case_for(to, starts_word));
-        if (to == TEXT_TITLE) {
-            starts_word = !chars_is_cased(cp);
-        } else if (to == TEXT_TITLE_FILTER) {
-            starts_word = chars_is_blank(cp) || (cp < 0x80 && cp && strchr("-({[<", cp));
-        } else {
-            starts_word = false;
-        }
+        case_write(r, s, at, cp, starts_word ? first : rest);
+        starts_word = to == TEXT_TITLE && !chars_is_cased(cp);
     }
     return jinja_take(r, mark);
 }
@@ -143,21 +114,13 @@ struct value jinja_text_strip(struct render *r, const struct str *s, const struc
 
 // ---------------------------------------------------------------- parts
 
-// Where the next `from` is; an empty one is found between characters and at both ends.
-static size_t replace_find(struct render *r, const struct str *s, const struct str *from,
-                           size_t at) {
-    if (from->len != 1) return jinja_find(r, s, from, at, s->len);
-    const char *found = s->len - at ? memchr(s->data + at, from->data[0], s->len - at) : NULL;
-    return found ? (size_t)(found - s->data) : SIZE_MAX;
-}
-
 struct value jinja_text_replace(struct render *r, const struct str *s, const struct str *from,
                                 const struct str *to, int64_t count) {
     const size_t mark = r->out_len;
     size_t at = 0;
     jinja_work(r, s->len);
     for (; count != 0; count -= count > 0) {
-        const size_t found = replace_find(r, s, from, at);
+        const size_t found = jinja_find(r, s, from, at); // an empty one: everywhere
         if (found == SIZE_MAX) break;
         jinja_write_str(r, s, at, found);
         jinja_write_str(r, to, 0, to->len);
@@ -173,83 +136,50 @@ struct value jinja_text_replace(struct render *r, const struct str *s, const str
     return jinja_take(r, mark);
 }
 
-struct value jinja_text_join(struct render *r, const struct str *separator, struct value items,
-                             struct value attribute) {
-    const struct seq *q = jinja_iterate(r, items);
-    const size_t mark = r->out_len;
-    for (size_t i = 0; i < q->n; i++) {
-        if (i) jinja_write_str(r, separator, 0, separator->len);
-        jinja_charge(r, 1);
-        jinja_print(r, jinja_getpath(r, q->items[i], attribute));
+// The end of the part that starts at `from`, or SIZE_MAX when no separator follows.
+static size_t part_end(struct render *r, const struct str *s, const struct str *separator,
+                       size_t from) {
+    if (separator) return jinja_find(r, s, separator, from);
+    while (from < s->len && !chars_blank_prefix(s->data + from, s->len - from)) {
+        from = jinja_char_end(s, from);
     }
-    return jinja_take(r, mark);
-}
-
-// One step of a split over [*from, *to): the part that it cuts off, and the rest. False: the rest
-// is the last part, or (with blanks) there is none.
-static bool part_cut(struct render *r, const struct str *s, const struct str *separator,
-                     bool from_right, size_t *from, size_t *to, size_t part[2]) {
-    size_t start = *from, end = *to, before;
-    if (separator) {
-        const size_t at = from_right ? jinja_find_last(r, s, separator, end)
-                                     : jinja_find(r, s, separator, start, end);
-        if (at == SIZE_MAX) return false;
-        part[0] = from_right ? at + separator->len : start;
-        part[1] = from_right ? end : at;
-        *(from_right ? to : from) = from_right ? at : at + separator->len;
-        return true;
-    }
-    if (from_right) {
-        for (start = end; start > 0; start = before) {
-            if (chars_is_blank(chars_before(s->data, start, &before))) break;
-        }
-        *to = start - chars_blank_suffix(s->data, start);
-    } else {
-        for (end = start; end < s->len && !chars_blank_prefix(s->data + end, s->len - end);) {
-            end = jinja_char_end(s, end);
-        }
-        *from = end + chars_blank_prefix(s->data + end, s->len - end);
-    }
-    part[0] = start;
-    part[1] = end;
-    return start < end;
+    return from;
 }
 
 struct value jinja_text_split(struct render *r, const struct str *s, const struct str *separator,
-                              int64_t max, bool from_right) {
-    size_t from = 0, to = s->len, part[2], n = 0, cap = 8;
-    struct seq *list = jinja_seq_new(r, SEQ_LIST, cap);
+                              int64_t max) {
+    size_t from = separator ? 0 : chars_blank_prefix(s->data, s->len);
+    struct seq *list = jinja_seq_new(r, SEQ_LIST, 0);
     jinja_work_chars(r, s->len);
-    if (!separator && from_right) to -= chars_blank_suffix(s->data, to);
-    if (!separator && !from_right) from = chars_blank_prefix(s->data, to);
-    bool has_more = separator || from < to;
+    bool has_more = separator || from < s->len;
     while (has_more) {
-        const bool is_cut = max != 0 && part_cut(r, s, separator, from_right, &from, &to, part);
-        if (n == cap) list->items = jinja_array_grow(r, list->items, n, &cap, sizeof *list->items);
-        list->items[n++] = jinja_substr(r, s, is_cut ? part[0] : from, is_cut ? part[1] : to);
+        const size_t end = max == 0 ? SIZE_MAX : part_end(r, s, separator, from);
+        const bool is_cut = end != SIZE_MAX;
+        jinja_seq_add(r, list, jinja_substr(r, s, from, is_cut ? end : s->len));
         jinja_charge(r, 1);
-        has_more = is_cut && (separator || from < to);
+        if (is_cut) {
+            from = end +
+                   (separator ? separator->len : chars_blank_prefix(s->data + end, s->len - end));
+        }
+        has_more = is_cut && (separator || from < s->len);
         max -= max > 0;
     }
-    for (size_t i = 0; from_right && i < n / 2; i++) {
-        const struct value swap = list->items[i];
-        list->items[i] = list->items[n - 1 - i];
-        list->items[n - 1 - i] = swap;
-    }
-    list->n = n;
     return jinja_seq_close(r, list);
 }
 
-bool jinja_text_line(const struct str *s, size_t *at, size_t *from, size_t *to) {
-    if (*at >= s->len) return false;
-    *from = *at;
-    for (size_t pos = *at, n; pos < s->len; pos += n) {
-        const int32_t cp = char_decode(s, pos, &n);
-        if (!chars_is_newline(cp)) continue;
-        *to = pos;
-        *at = pos + n + (cp == '\r' && pos + 1 < s->len && s->data[pos + 1] == '\n');
-        return true;
+static bool is_newline(int32_t cp) {
+    return (cp >= 0x0a && cp <= 0x0d) || (cp >= 0x1c && cp <= 0x1e) || cp == 0x85 || cp == 0x2028 ||
+           cp == 0x2029;
+}
+
+size_t jinja_line_end(const struct str *s, size_t from, size_t *next) {
+    for (size_t at = from, n; at < s->len; at += n) {
+        const int32_t cp = char_decode(s, at, &n);
+        if (!is_newline(cp)) continue;
+        const bool is_pair = cp == '\r' && (at + 1 == s->len || s->data[at + 1] == '\n');
+        *next = at + n + is_pair;
+        return at;
     }
-    *to = *at = s->len;
-    return true;
+    *next = s->len + 1;
+    return s->len;
 }

@@ -22,8 +22,8 @@ enum value_kind {
     V_NONE,
     V_BOOL,
     V_INT,
-    V_FLOAT,
-    V_BIG, // an integer past 64 bits, as its digits: printed and compared, not computed with
+    V_FLOAT, // not NaN
+    V_BIG,   // an integer past 64 bits, as its digits: printed and compared, not computed with
     V_STR,
     V_SEQ,
     V_DICT,
@@ -82,7 +82,7 @@ enum seq_flavor {
 
 struct seq {
     struct value *items;
-    size_t n;
+    size_t n, cap;
     size_t pos; // iterators: the number of items that were taken
     uint8_t flavor, depth;
 };
@@ -93,7 +93,8 @@ struct dict_entry {
 
 struct dict {
     struct dict_entry *entries; // in order of insertion
-    size_t n, cap;
+    uint32_t *slots;            // hash table of 2 * cap entry numbers, from 1; NULL: none yet
+    size_t n, cap;              // cap: a power of two, or 0
     uint8_t depth;
 };
 
@@ -112,8 +113,8 @@ static inline struct value value_none(void) { return (struct value){.kind = V_NO
 static inline struct value value_bool(bool b) { return (struct value){.kind = V_BOOL, .b = b}; }
 static inline struct value value_int(int64_t i) { return (struct value){.kind = V_INT, .i = i}; }
 static inline struct value value_float(double f) { return (struct value){.kind = V_FLOAT, .f = f}; }
-static inline struct value value_str(struct str *s) {
-    return (struct value){.kind = V_STR, .s = s};
+static inline struct value value_str(const struct str *s) {
+    return (struct value){.kind = V_STR, .s = (struct str *)s};
 }
 static inline struct value value_seq(struct seq *q) {
     return (struct value){.kind = V_SEQ, .q = q};
@@ -128,8 +129,16 @@ static inline bool is_absent(struct value v) { return v.kind == V_MISSING || v.k
 static inline bool is_seq(struct value v, enum seq_flavor flavor) {
     return v.kind == V_SEQ && v.q->flavor == flavor;
 }
+static inline bool is_list(struct value v) { // or a tuple
+    return v.kind == V_SEQ && v.q->flavor <= SEQ_TUPLE;
+}
 static inline bool is_int(struct value v) { return v.kind == V_INT || v.kind == V_BOOL; }
 static inline int64_t int_of(struct value v) { return v.kind == V_BOOL ? v.b : v.i; }
+// A number to compute with.
+static inline bool is_number(struct value v) { return is_int(v) || v.kind == V_FLOAT; }
+static inline double float_of(struct value v) {
+    return v.kind == V_FLOAT ? v.f : (double)int_of(v);
+}
 
 // A member of a dictionary; NULL: there is none, or the value is no dictionary. Walks it.
 struct value *value_member(struct value v, const char *name);
@@ -155,17 +164,22 @@ struct value jinja_undefined(struct render *r, const char *hint);
 
 // A container of n items that the caller fills; jinja_seq_close then sets its depth.
 struct seq *jinja_seq_new(struct render *r, enum seq_flavor flavor, size_t n);
+void jinja_seq_add(struct render *r, struct seq *q, struct value v);
 struct value jinja_seq_close(struct render *r, struct seq *q);
 struct value jinja_pair(struct render *r, struct value a, struct value b); // a tuple
+// The depth of a container that gets this member; fails when it is too deep.
+uint8_t jinja_depth_with(struct render *r, uint8_t depth, struct value member);
 
-struct dict *jinja_dict_new(struct render *r, size_t cap);
-// Adds or replaces; fails for a value that cannot be a key.
+struct dict *jinja_dict_new(struct render *r);
+// Adds or replaces a member; fails for a value that cannot be a key.
 void jinja_dict_set(struct render *r, struct dict *d, struct value key, struct value value);
+// The same for dictionaries that are no values (scopes, globals), whose keys are names.
+void jinja_dict_put(struct render *r, struct dict *d, struct value key, struct value value);
 // NULL when there is none.
 struct value *jinja_dict_find(struct render *r, const struct dict *d, struct value key);
-struct value *jinja_dict_find_str(struct render *r, const struct dict *d, const struct str *key);
-bool jinja_is_key(struct render *r,
-                  struct value v); // not lists, dictionaries and tuples that hold them
+// Its keys or its values, for SEQ_KEYS and SEQ_VALUES, else its pairs.
+struct value jinja_dict_view(struct render *r, const struct dict *d, enum seq_flavor flavor);
+void jinja_check_key(struct render *r, struct value v); // fails for lists and dictionaries
 
 // The items of a sequence, the keys of a dictionary, the characters of a string, as a list; nothing
 // for undefined. Takes the rest of an iterator. Fails for other values.

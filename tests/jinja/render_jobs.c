@@ -4,14 +4,13 @@
 #include <stdio.h>
 
 #include "data_file.h"
-#include "jinja/template.h"
+#include "render_text.h"
 
 static json_t *result_of(const struct template *tmpl, const char *globals, int64_t now) {
     char *text;
     size_t len;
     rn_error err = {0};
-    const rn_status status =
-        template_render(tmpl, globals, strlen(globals), now, &text, &len, &err);
+    const rn_status status = render_text(tmpl, NULL, globals, now, &text, &len, &err);
     if (status == RN_OK) {
         json_t *result = json_pack("{s:s%}", "text", text, len);
         free(text);

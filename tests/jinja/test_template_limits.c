@@ -8,6 +8,7 @@
 
 #include "data_file.h"
 #include "jinja/render.h"
+#include "render_text.h"
 
 struct result {
     rn_status status;
@@ -25,13 +26,7 @@ static struct result render_limited(const char *source, size_t len, const char *
         assert_null(tmpl);
         return result;
     }
-    struct render *r = template_begin(tmpl, limits, 0, &result.err);
-    assert_non_null(r);
-    if (globals) result.status = template_globals(r, globals, strlen(globals));
-    if (result.status == RN_OK) {
-        result.status = template_run(r, &result.text, NULL, &result.len);
-    }
-    template_end(r);
+    result.status = render_text(tmpl, limits, globals, 0, &result.text, &result.len, &result.err);
     if (result.status != RN_OK) assert_null(result.text);
     template_destroy(tmpl);
     return result;
@@ -55,8 +50,8 @@ static void check_fails(struct result result, rn_status status, const char *mess
           result.err.message, result.text ? result.text : "");
 }
 
-static void check_refused(const char *source, rn_status status, const char *message) {
-    check_fails(render(source), status, message);
+static void check_refused(const char *source, const char *message) {
+    check_fails(render(source), RN_ERR_MODEL, message);
 }
 
 // open n times, middle, close n times; the caller frees it.
@@ -79,7 +74,7 @@ static char *inside(const char *before, char *middle, const char *after) {
 }
 
 static void check_too_deep(char *source) {
-    check_refused(source, RN_ERR_MODEL, "deeper than 64");
+    check_refused(source, "deeper than 64");
     free(source);
 }
 
@@ -95,7 +90,6 @@ static void sixty_thousand_levels_are_refused_by_the_parser(void **state) {
     check_too_deep(inside("{{ ", nested("not ", "1", "", n), " }}"));
     check_too_deep(inside("{{ ", nested("1|d(", "1", ")", n), " }}"));
     check_too_deep(inside("{{ ", nested("(1 if ", "1", ")", n), " }}"));
-    check_too_deep(inside("{% set ", nested("(", "a", ")", n), " = 1 %}"));
     check_too_deep(nested("{% if 1 %}", "x", "{% endif %}", n / 4));
     check_too_deep(nested("{% for i in x %}", "x", "{% endfor %}", n / 4));
     check_too_deep(nested("{% macro m() %}", "x", "{% endmacro %}", n / 4));
@@ -127,7 +121,6 @@ static void long_chains_are_fine(void **state) {
         {"{{ true", " and true", " }}"},
         {"{{ true", " or false", " }}"},
         {"{{ (1", "~''", ") == '1' }}"},
-        {"{{ 1", " <= 1", " }}"},
         {"{{ true", " if true else 0", " }}"},
         {"{% if 0 %}", "{% elif 0 %}", "{% else %}True{% endif %}"},
         {"{{ ('a' ", "'b'", ")|length > 1 }}"},
@@ -142,29 +135,25 @@ static void long_chains_are_fine(void **state) {
 
 static void messages_name_line_and_column(void **state) {
     (void)state;
-    check_refused("a\n{% if x %}", RN_ERR_MODEL, "line 2, column 11: expected 'endif'");
-    check_refused("é {{ 1 + }}", RN_ERR_MODEL,
-                  "line 1, column 10: expected an expression, got '}}'");
-    check_refused("\n\n  {{ x.y }}", RN_ERR_MODEL, "line 3, column 8: 'x' is undefined");
-    check_refused("{{ 1 }}\r\n{{ 1 + 'a' }}", RN_ERR_MODEL,
-                  "line 2, column 6: '+' is not supported");
-    check_refused("{% for i in [1] %}\n{{ i() }}{% endfor %}", RN_ERR_MODEL,
-                  "line 2, column 5: 'int'");
-    check_refused("{{ 'a'|nosuch }}", RN_ERR_MODEL,
-                  "line 1, column 8: there is no filter 'nosuch'");
-    check_refused("{% nosuch %}", RN_ERR_MODEL, "line 1, column 4: unknown tag 'nosuch'");
-    check_refused("{# x", RN_ERR_MODEL, "line 1, column 1: the comment has no end");
-    check_refused("{{ 'x", RN_ERR_MODEL, "line 1, column 4: the string has no end");
-    check_refused("{% if 1 %}{% endfor %}", RN_ERR_MODEL, "expected 'endif'");
-    check_refused("{{ nosuch() }}", RN_ERR_MODEL, "'nosuch' is undefined");
-    check_refused("{{ {}.a.b }}", RN_ERR_MODEL, "'dict' object has no attribute 'a'");
-    check_refused("{{ [].append(1) }}", RN_ERR_MODEL, "'append' of 'list' object is unsafe");
+    check_refused("a\n{% if x %}", "line 2, column 11: expected 'endif'");
+    check_refused("é {{ 1 + }}", "line 1, column 10: expected an expression, got '}}'");
+    check_refused("\n\n  {{ x.y }}", "line 3, column 8: 'x' is undefined");
+    check_refused("{{ 1 }}\r\n{{ 1 + 'a' }}", "line 2, column 6: '+' is not supported");
+    check_refused("{% for i in [1] %}\n{{ i() }}{% endfor %}", "line 2, column 5: 'int'");
+    check_refused("{{ 'a'|nosuch }}", "line 1, column 8: there is no filter 'nosuch'");
+    check_refused("{% nosuch %}", "line 1, column 4: unknown tag 'nosuch'");
+    check_refused("{# x", "line 1, column 1: the comment has no end");
+    check_refused("{{ 'x", "line 1, column 4: the string has no end");
+    check_refused("{% if 1 %}{% endfor %}", "expected 'endif'");
+    check_refused("{{ nosuch() }}", "'nosuch' is undefined");
+    check_refused("{{ {}.a.b }}", "'dict' object has no attribute 'a'");
+    check_refused("{{ [].append(1) }}", "'append' of 'list' object is unsafe");
 }
 
 static void raised_messages_come_as_they_are(void **state) {
     (void)state;
-    check_refused("\n{{ raise_exception('Roles must \"alternate\"!') }}", RN_ERR_ARG,
-                  "Roles must \"alternate\"!");
+    check_fails(render("\n{{ raise_exception('Roles must \"alternate\"!') }}"), RN_ERR_ARG,
+                "Roles must \"alternate\"!");
     struct result result = render("{{ raise_exception('no place') }}");
     assert_string_equal(result.err.message, "no place");
     result = render("{{ raise_exception('é' * 1000) }}");
@@ -179,7 +168,7 @@ static void errors_may_be_unwanted(void **state) {
     size_t len;
     assert_int_equal(template_create("{{", 2, &tmpl, NULL), RN_ERR_MODEL);
     assert_int_equal(template_create("{{ x.y }}", 9, &tmpl, NULL), RN_OK);
-    assert_int_equal(template_render(tmpl, NULL, 0, 0, &text, &len, NULL), RN_ERR_MODEL);
+    assert_int_equal(render_text(tmpl, NULL, NULL, 0, &text, &len, NULL), RN_ERR_MODEL);
     assert_null(text);
     template_destroy(tmpl);
     template_destroy(NULL);
@@ -188,52 +177,52 @@ static void errors_may_be_unwanted(void **state) {
 static void sources_have_limits(void **state) {
     (void)state;
     char *source = nested("x", "", "", TEMPLATE_MAX_SOURCE + 1);
-    check_refused(source, RN_ERR_MODEL, "bytes, more than");
+    check_refused(source, "bytes, more than");
     source[TEMPLATE_MAX_SOURCE] = 0;
     check_text(source, source);
     free(source);
-    check_refused("a\xff", RN_ERR_MODEL, "not valid UTF-8");
+    check_refused("a\xff", "not valid UTF-8");
     source = inside("{{ ", nested("a", "", "", 300), " }}");
-    check_refused(source, RN_ERR_MODEL, "longer than 256 bytes");
+    check_refused(source, "longer than 256 bytes");
     free(source);
     check_text("", "");
-    check_refused("{{ 9223372036854775808 }}", RN_ERR_MODEL, "64 bits");
+    check_refused("{{ 9223372036854775808 }}", "64 bits");
 }
 
 static void steps_are_limited(void **state) {
     (void)state;
     const char *steps = "more than 4194304 steps";
     check_refused("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-                  RN_ERR_MODEL, steps);
+                  steps);
     // Work on long text costs steps, too: comparing, searching, counting characters, splitting.
     check_refused(
         "{% set s = 'ab' * 9999999 %}{% set t = s ~ '' %}{% for i in range(99999) %}{% if s == t %}"
         "{% endif %}{% endfor %}",
-        RN_ERR_MODEL, steps);
+        steps);
     check_refused("{% set s = 'é' * 9999999 %}{% for i in range(99999) %}{% if s[9] %}{% endif "
                   "%}{% endfor %}",
-                  RN_ERR_MODEL, steps);
+                  steps);
     check_refused("{% set s = 'a' * 9999999 %}{% for i in range(99999) %}{% if 'b' in s %}{% endif "
                   "%}{% endfor %}",
-                  RN_ERR_MODEL, steps);
+                  steps);
     check_refused(
         "{% set l = range(99999)|list %}{% for i in l %}{% if -1 in l %}{% endif %}{% endfor %}",
-        RN_ERR_MODEL, steps);
+        steps);
+    check_refused("{{ range(99999)|unique|list }}", steps); // numbers share a hash
     check_refused("{% set l = range(99999)|list %}{% for i in l %}{% set x = l|sort %}{% endfor %}",
-                  RN_ERR_MODEL, "");
+                  "");
     check_refused(
         "{% macro m() %}{% for i in range(99999) %}{{ m() }}{% endfor %}{% endmacro %}{{ m() }}",
-        RN_ERR_MODEL, "");
+        "");
 }
 
 // Work on single characters costs more than copies.
 static void work_on_characters_is_limited(void **state) {
     (void)state;
     const char *const expressions[] = {
-        "'a'.strip(s)",   "s.upper()",           "s|title",       "s.title()",
-        "s|tojson",       "[s]|string",          "s.split()",     "s|indent",
-        "s|format",       "s.split('q')",        "s.rsplit('q')", "s.format()",
-        "s.splitlines()", "s.replace('bB', '')", "'x'|safe + s",
+        "'a'.strip(s)",        "s.upper()",    "s.title()", "s|tojson",     "[s]|string",
+        "s.split()",           "s|indent",     "s|format",  "s.split('q')", "s.format()",
+        "s.replace('bB', '')", "'x'|safe + s",
     };
     const struct template_limits limits = {.steps = 1 << 16, .output = 1 << 24, .memory = 1 << 28};
     for (size_t i = 0; i < sizeof expressions / sizeof expressions[0]; i++) {
@@ -249,18 +238,18 @@ static void work_on_characters_is_limited(void **state) {
 
 static void calls_are_limited(void **state) {
     (void)state;
-    check_refused("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", RN_ERR_MODEL,
+    check_refused("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
                   "calls are nested deeper than 64");
     check_refused(
         "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}",
-        RN_ERR_MODEL, "calls are nested deeper than 64");
+        "calls are nested deeper than 64");
     check_text(
         "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{% else %}end{% endif %}{% endmacro %}{{ m(60) }}",
         "end");
     // Many frames in each call: the C stack is bounded for any calls.
     char *body = nested("{% if 1 %}", "{{ m() }}", "{% endif %}", 50);
     char *source = inside("{% macro m() %}", body, "{% endmacro %}{{ m() }}");
-    check_refused(source, RN_ERR_MODEL, "nested too deep");
+    check_refused(source, "nested too deep");
     free(source);
 }
 
@@ -274,38 +263,34 @@ static void walks_of_shared_values_are_limited(void **state) {
                  "{%% set ns = namespace(t=(1, 1)) %%}{%% for i in range(45) %%}"
                  "{%% set ns.t = (ns.t, ns.t) %%}{%% endfor %%}{{ %s }}",
                  uses[i]);
-        check_refused(source, RN_ERR_MODEL, "steps");
+        check_refused(source, "steps");
     }
     char *names = nested("'map', ", "'upper'", "", 5000);
     char *source = inside("{{ 'a'|map(", names, ")|list }}");
-    check_refused(source, RN_ERR_MODEL, "nested too deep");
+    check_refused(source, "nested too deep");
     free(source);
 }
 
 static void output_and_memory_are_limited(void **state) {
     (void)state;
-    check_refused("{{ 'x' * 99999999999 }}", RN_ERR_MODEL, "output is longer than");
-    check_refused("{{ 'x' * 9223372036854775807 }}", RN_ERR_MODEL, "output is longer than");
-    check_refused("{{ [1] * 9223372036854775807 }}", RN_ERR_MODEL, "values take more than");
-    check_refused("{{ [1, 2, 3] * 99999999 }}", RN_ERR_MODEL, "values take more than");
+    check_refused("{{ 'x' * 99999999999 }}", "output is longer than");
+    check_refused("{{ 'x' * 9223372036854775807 }}", "output is longer than");
     check_refused("{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s ~ "
                   "ns.s %}{% endfor %}",
-                  RN_ERR_MODEL, "values take more than");
+                  "values take more than");
     check_refused("{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s + "
                   "ns.s %}{% endfor %}",
-                  RN_ERR_MODEL, "values take more than");
+                  "values take more than");
     check_refused("{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = ns.s + "
                   "ns.s %}{% endfor %}",
-                  RN_ERR_MODEL, "values take more than");
+                  "values take more than");
     check_refused(
         "{% for i in range(99999) %}{% for j in range(999) %}0123456789{% endfor %}{% endfor %}",
-        RN_ERR_MODEL, "");
-    check_refused("{{ range(100001) }}", RN_ERR_MODEL, "range has more than 100000 items");
-    check_refused("{{ range(-9223372036854775807, 9223372036854775807) }}", RN_ERR_MODEL,
-                  "range has more");
-    check_refused("{{ 'a'.replace('', 'b' * 9999999).replace('b', 'c' * 999) }}", RN_ERR_MODEL,
-                  "longer than");
-    check_refused("{{ [1]|tojson(indent=99999999999) }}", RN_ERR_MODEL, "longer than");
+        "");
+    check_refused("{{ range(100001) }}", "range has more than 100000 items");
+    check_refused("{{ range(-9223372036854775807, 9223372036854775807) }}", "range has more");
+    check_refused("{{ 'a'.replace('', 'b' * 9999999).replace('b', 'c' * 999) }}", "longer than");
+    check_refused("{{ [1]|tojson(indent=99999999999) }}", "longer than");
 }
 
 // Text that a loop builds piece by piece grows in place: memory follows its length, not the square.
@@ -335,30 +320,47 @@ static void text_grows_in_place(void **state) {
 // Long text with many places to cut: the work is that of one walk, not of one for each place.
 static void many_places_in_long_text_are_fine(void **state) {
     (void)state;
-    check_text(
-        "{% set s = 'ab, ' * 200000 %}{{ s.split(', ')|length }} {{ s.split()|length }} "
-        "{{ s.rsplit(', ')|length }} {{ s.replace(', ', ',')|length }} "
-        "{{ s.replace('b', 'cc')|length }} {{ s.splitlines()|length }} {{ s|tojson|length }} "
-        "{{ (s ~ s).strip(', ')|length }} {{ s.upper()|length }} {{ s|indent|length }}",
-        "200001 200000 200001 600000 1000000 1 800002 1599998 800000 800000");
+    check_text("{% set s = 'ab, ' * 200000 %}{{ s.split(', ')|length }} {{ s.split()|length }} "
+               "{{ s.replace(', ', ',')|length }} {{ s.replace('b', 'cc')|length }} "
+               "{{ s|tojson|length }} {{ (s ~ s).strip(', ')|length }} {{ s.upper()|length }} "
+               "{{ s|indent|length }}",
+               "200001 200000 600000 1000000 800002 1599998 800000 800000");
+}
+
+// Objects with many members, and with long keys that are equal up to their ends.
+static void large_objects_are_fine(void **state) {
+    (void)state;
+    enum { N = 20000, ROOM = N * 260 + 100 };
+    char *globals = malloc(ROOM);
+    assert_non_null(globals);
+    char *at = stpcpy(globals, "{\"d\":{");
+    for (int i = 0; i < N; i++) at += sprintf(at, "%s\"%0240d\":%d", i ? "," : "", i, i);
+    stpcpy(at, "}}");
+    const char *source =
+        "{% for k in d %}{% if d[k] != loop.index0 %}{{ k }}{% endif %}{% endfor %}"
+        "{{ d|length }} {{ 'x' in d }}";
+    struct result result = render_limited(source, strlen(source), globals, NULL);
+    check(result.status == RN_OK, "%s", result.err.message);
+    assert_string_equal(result.text, "20000 False");
+    free(result.text);
+    free(globals);
 }
 
 static void values_nest_to_a_limit(void **state) {
     (void)state;
     check_refused(
         "{% set ns = namespace(l=[]) %}{% for i in range(99) %}{% set ns.l = [ns.l] %}{% endfor %}",
-        RN_ERR_MODEL, "values are nested deeper than 64");
+        "values are nested deeper than 64");
     check_refused("{% set ns = namespace(l={}) %}{% for i in range(99) %}{% set ns.l = {'a': ns.l} "
                   "%}{% endfor %}",
-                  RN_ERR_MODEL, "values are nested deeper than 64");
+                  "values are nested deeper than 64");
     // Shared parts: 2^50 items in 50 lists.
     check_refused("{% set ns = namespace(l=[]) %}{% for i in range(50) %}{% set ns.l = [ns.l, "
                   "ns.l] %}{% endfor %}"
                   "{{ ns.l == ns.l + [] }}{{ ns.l }}",
-                  RN_ERR_MODEL, "");
+                  "");
     char *globals = inside("{\"a\":", nested("[", "", "]", 70), "}");
-    check_fails(render_limited("x", 1, globals, NULL), RN_ERR_ARG,
-                "the template's variables: offset");
+    check_fails(render_limited("x", 1, globals, NULL), RN_ERR_ARG, "variables: offset");
     free(globals);
 }
 
@@ -374,10 +376,9 @@ static void integers_have_64_bits(void **state) {
     (void)state;
     check_text("{{ 9223372036854775807 }} {{ -9223372036854775807 - 1 }}",
                "9223372036854775807 -9223372036854775808");
-    check_refused("{{ 9223372036854775807 + 1 }}", RN_ERR_MODEL, "64 bits");
-    check_refused("{{ 99999999999 * 99999999999 }}", RN_ERR_MODEL, "64 bits");
-    check_refused("{{ -(-9223372036854775807 - 1) }}", RN_ERR_MODEL, "64 bits");
-    check_refused("{{ 1e30|int }}", RN_ERR_MODEL, "64 bits");
+    check_refused("{{ 9223372036854775807 + 1 }}", "64 bits");
+    check_refused("{{ 99999999999 * 99999999999 }}", "64 bits");
+    check_refused("{{ -(-9223372036854775807 - 1) }}", "64 bits");
     check_text("{{ (-9223372036854775807 - 1) % -1 }}", "0");
 }
 
@@ -397,10 +398,9 @@ static void variables_are_read_as_python_reads_json(void **state) {
     check_globals("{\"s\": \"\\u00e9\\ud83d\\ude00\\\"\\\\\"}", "{{ s }}{{ s|length }}", "é😀\"\\4");
     check_globals("{\"range\": 5}", "{{ range }}", "5"); // the caller's come before ours
     check_globals("{}", "{{ x }}", "");
-    const char *bad[] = {"", "[]", "1", "{\"a\": }", "{\"a\": 1} x", "{\"a\": \"\xff\"}", "null"};
+    const char *bad[] = {"", "{\"a\": }", "{\"a\": 1} x", "{\"a\": \"\xff\"}"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        check_fails(render_limited("x", 1, bad[i], NULL), RN_ERR_ARG,
-                    "the template's variables: offset");
+        check_fails(render_limited("x", 1, bad[i], NULL), RN_ERR_ARG, "variables: offset");
     }
     // A NUL in text goes through.
     struct result result = render_limited("{{ s }}", 7, "{\"s\": \"a\\u0000b\"}", NULL);
@@ -419,38 +419,24 @@ static bool readme_has(const char *readme, const char *name) {
     return false;
 }
 
-static void the_readme_names_every_row(void **state) {
+static void tables_are_in_order_and_in_the_readme(void **state) {
     (void)state;
-    const struct table *const tables[] = {&jinja_filters, &jinja_tests, &jinja_functions,
-                                          &jinja_str_methods, &jinja_dict_methods};
+    const struct table *const tables[] = {&jinja_filters,      &jinja_tests,
+                                          &jinja_functions,    &jinja_str_methods,
+                                          &jinja_list_methods, &jinja_tuple_methods,
+                                          &jinja_dict_methods};
     const struct data_file readme = data_file_read(SOURCE_DIR "/src/jinja/README.md");
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         for (size_t i = 0; i < tables[t]->n; i++) {
             const char *name = tables[t]->entries[i].name;
+            const struct str text = {.data = name, .len = strlen(name)};
+            check(i == 0 || strcmp(tables[t]->entries[i - 1].name, name) < 0, "%s", name);
+            check(jinja_table_find(tables[t], &text) == &tables[t]->entries[i], "%s", name);
+            check(!jinja_names_have(tables[t]->left_out, name, text.len), "%s is there", name);
             check(readme_has((const char *)readme.data, name), "the README lacks %s", name);
         }
     }
     free(readme.data);
-}
-
-static void table_is_sorted(const struct table *table) {
-    for (size_t i = 0; i < table->n; i++) {
-        const char *name = table->entries[i].name;
-        check(i == 0 || strcmp(table->entries[i - 1].name, name) < 0, "%s", name);
-        check(jinja_table_find(table, name, strlen(name)) == &table->entries[i], "%s", name);
-        check(!jinja_names_have(table->left_out, name, strlen(name)), "%s is there", name);
-    }
-}
-
-static void tables_are_in_order(void **state) {
-    (void)state;
-    table_is_sorted(&jinja_filters);
-    table_is_sorted(&jinja_tests);
-    table_is_sorted(&jinja_functions);
-    table_is_sorted(&jinja_str_methods);
-    table_is_sorted(&jinja_list_methods);
-    table_is_sorted(&jinja_tuple_methods);
-    table_is_sorted(&jinja_dict_methods);
 }
 
 static void check_time(int64_t now, const char *format, const char *text) {
@@ -460,7 +446,7 @@ static void check_time(int64_t now, const char *format, const char *text) {
     size_t len;
     snprintf(source, sizeof source, "{{ strftime_now('%s') }}", format);
     assert_int_equal(template_create(source, strlen(source), &tmpl, &err), RN_OK);
-    check(template_render(tmpl, NULL, 0, now, &out, &len, &err) == RN_OK, "%s", err.message);
+    check(render_text(tmpl, NULL, NULL, now, &out, &len, &err) == RN_OK, "%s", err.message);
     check(strcmp(out, text) == 0, "%lld: %s", (long long)now, out);
     free(out);
     template_destroy(tmpl);
@@ -491,7 +477,7 @@ static void *render_many(void *data) {
         char *text;
         size_t len;
         const char *globals = "{\"messages\": [{\"role\": \"user\", \"content\": \"Grüße\"}]}";
-        if (template_render(job->tmpl, globals, strlen(globals), 0, &text, &len, NULL) != RN_OK) {
+        if (render_text(job->tmpl, NULL, globals, 0, &text, &len, NULL) != RN_OK) {
             job->is_ok = false;
             return NULL;
         }
@@ -535,12 +521,12 @@ TEST_PROGRAM(template_limits) {
         cmocka_unit_test(output_and_memory_are_limited),
         cmocka_unit_test(text_grows_in_place),
         cmocka_unit_test(many_places_in_long_text_are_fine),
+        cmocka_unit_test(large_objects_are_fine),
         cmocka_unit_test(values_nest_to_a_limit),
         cmocka_unit_test(members_of_a_namespace_are_set_together),
         cmocka_unit_test(integers_have_64_bits),
         cmocka_unit_test(variables_are_read_as_python_reads_json),
-        cmocka_unit_test(tables_are_in_order),
-        cmocka_unit_test(the_readme_names_every_row),
+        cmocka_unit_test(tables_are_in_order_and_in_the_readme),
         cmocka_unit_test(dates_are_computed_in_utc),
         cmocka_unit_test(threads_may_share_a_template),
     };
