@@ -25,7 +25,7 @@ start
 equal "what it costs is said before it is ready" "weights KV kept users draft memory drafts runnel: curl " \
     "$(awk '/set aside/ { print "kept"; next } { print $1 }' said | tr '\n' ' ')"
 equal "colours are for terminals" 0 "$(grep -c $'\033' said)"
-if command -v curl >/dev/null; then
+if command -v curl >/dev/null && [ -z "$SAN" ]; then # a story takes half a minute there
     sh -c "$(sed -n 's/^ *curl /curl -s /p' said)" >answer
     equal "the line can be pasted" assistant "$(json answer choices.0.message.role)"
 fi
