@@ -48,7 +48,6 @@ static inline void caught_end(struct caught *caught) {
 // A group's setup: no variable is meant for the program.
 static inline int environment_clean(void **state) {
     extern char **environ;
-    (void)state;
     for (char **at = environ; *at;) {
         char name[64];
         const size_t len = strcspn(*at, "=");

@@ -18,14 +18,12 @@ static double list_at(const struct row *row, enum column_id id, int i) {
 }
 
 static void test_a_ratio_over_nothing_is_not_a_number(void **state) {
-    (void)state;
     near("3 over 4", figure_ratio(3, 4), 0.75);
     assert_true(isnan(figure_ratio(1, 0)));
     assert_true(isnan(figure_ratio(1, (double)NAN)));
 }
 
 static void test_medians_means_and_deviations(void **state) {
-    (void)state;
     double odd[] = {9, 1, 4}, even[] = {8, 1, 2, 4}, deviation;
     near("odd", figure_median(odd, 3), 4);
     near("even", figure_median(even, 4), 3);
@@ -36,7 +34,6 @@ static void test_medians_means_and_deviations(void **state) {
 }
 
 static void test_a_percentile_is_a_value_that_was_measured(void **state) {
-    (void)state;
     double values[200];
     for (int i = 0; i < 200; i++) values[i] = 200 - i;
     struct row row = {.table = TABLE_STREAMS};
@@ -55,7 +52,6 @@ static void test_a_percentile_is_a_value_that_was_measured(void **state) {
 }
 
 static void test_names_of_models_and_tests(void **state) {
-    (void)state;
     char text[96];
     rn_model_info info = {.architecture = "llama", .format = "Q4_0", .n_params = 1236000000};
     assert_string_equal(figure_type(&info, text), "llama 1.2B Q4_0");
@@ -89,7 +85,6 @@ static struct samples samples_of(const struct sample *sample, int n) {
 }
 
 static void test_rates_and_shares_of_steps(void **state) {
-    (void)state;
     const struct samples samples = samples_of(three, 3);
     struct row row = {.table = TABLE_STEPS};
     row_whole(&row, COLUMN_N_GEN, 8);
@@ -119,7 +114,6 @@ static void test_rates_and_shares_of_steps(void **state) {
 }
 
 static void test_a_prompt_is_compared_with_the_peaks_of_its_products(void **state) {
-    (void)state;
     struct samples samples = samples_of(three, 1);
     struct row row = {.table = TABLE_STEPS};
     row_whole(&row, COLUMN_N_PROMPT, 8);
@@ -135,7 +129,6 @@ static void test_a_prompt_is_compared_with_the_peaks_of_its_products(void **stat
 }
 
 static void test_a_bandwidth_that_was_not_measured_gives_no_share(void **state) {
-    (void)state;
     const struct sample sample = {.ns = 1000, .bytes = 5};
     const struct samples samples = samples_of(&sample, 1);
     struct row row = {.table = TABLE_STEPS};
@@ -147,7 +140,6 @@ static void test_a_bandwidth_that_was_not_measured_gives_no_share(void **state) 
 }
 
 static void test_costs_and_peers_are_medians(void **state) {
-    (void)state;
     const struct samples samples = samples_of(three, 3);
     struct row row = {.table = TABLE_STEPS};
     row_whole(&row, COLUMN_N_VERIFY, 2);
@@ -161,7 +153,6 @@ static void test_costs_and_peers_are_medians(void **state) {
 }
 
 static void test_streams_between_two_moments(void **state) {
-    (void)state;
     const struct crowd_mark from = {.ns = 1000, .n_out = 10, .stats = {.steps = 5, .run_ns = 100}};
     const struct crowd_mark to = {.ns = 1000 + 2000000,
                                   .n_out = 50,
@@ -197,7 +188,6 @@ static void test_streams_between_two_moments(void **state) {
 }
 
 static void test_the_bandwidth_is_at_least_what_was_read(void **state) {
-    (void)state;
     struct row row = {.table = TABLE_STREAMS};
     row_real(&row, COLUMN_READ_GBS, 2);
     row_bool(&row, COLUMN_DECODE_ONLY, true);
@@ -217,7 +207,6 @@ static void test_the_bandwidth_is_at_least_what_was_read(void **state) {
 }
 
 static void test_gaps_are_counted_above_the_bound(void **state) {
-    (void)state;
     double ms[] = {5.5, 1, 2, 5}, first[] = {7, 3};
     struct row row = {.table = TABLE_STREAMS};
     figures_gaps(ms, 4, &row);
@@ -235,7 +224,6 @@ static void test_gaps_are_counted_above_the_bound(void **state) {
 }
 
 static void test_the_gain_over_one_by_one(void **state) {
-    (void)state;
     struct row row = {.table = TABLE_STREAMS};
     row_whole(&row, COLUMN_N_STREAMS, 4);
     row_real(&row, COLUMN_WALL_MS, 20);
@@ -246,7 +234,6 @@ static void test_the_gain_over_one_by_one(void **state) {
 }
 
 static void test_drafts_are_compared_in_pairs(void **state) {
-    (void)state;
     static const struct pairs pairs = {.none_ts = {100, 50, 200},
                                        .gen_ts = {150, 100, 500},
                                        .n = 3,
@@ -278,7 +265,6 @@ static void test_drafts_are_compared_in_pairs(void **state) {
 }
 
 static void test_a_share_of_no_drafts_is_null(void **state) {
-    (void)state;
     static const struct pairs pairs = {.none_ts = {1},
                                        .gen_ts = {1},
                                        .n = 1,
@@ -297,7 +283,6 @@ static void mark_at(struct crowd_mark *mark, uint64_t ns, uint64_t n_out) {
 }
 
 static void test_a_window_is_the_steps_in_which_all_streams_decode(void **state) {
-    (void)state;
     static struct crowd_window window;
     const struct crowd_mark *from, *to;
     mark_at(&window.first, 10, 1);

@@ -30,7 +30,6 @@ static void list_is(const char *what, const struct bench_list *list, int n, cons
 }
 
 static void test_defaults(void **state) {
-    (void)state;
     taken("");
     assert_int_equal(config.measure, MEASURE_STEPS);
     assert_int_equal(config.n_models, 1);
@@ -63,7 +62,6 @@ static void test_defaults(void **state) {
 }
 
 static void test_lists_have_commas_and_add_up(void **state) {
-    (void)state;
     taken("-p 4 -p 8,16 -n 0 -t 1,2");
     list_is("prompts", &config.n_prompt, 3, (const double[]){4, 8, 16});
     list_is("threads", &config.threads, 2, (const double[]){1, 2});
@@ -81,7 +79,6 @@ static void test_lists_have_commas_and_add_up(void **state) {
 }
 
 static void test_models_are_files_shapes_or_the_embedded_one(void **state) {
-    (void)state;
     taken("-m " SMALL "," BLOCKS " -m " SMALL " --synthetic tiny:Q4_0,tiny:Q8_0");
     assert_int_equal(config.n_models, 5);
     assert_string_equal(config.model[1].name, BLOCKS);
@@ -104,7 +101,6 @@ static void test_models_are_files_shapes_or_the_embedded_one(void **state) {
 }
 
 static void test_numbers_are_checked(void **state) {
-    (void)state;
     static const char *const names[] = {"n-prompt", "n-gen", "n-depth"};
     static const char *const values[] = {"x",  "-1",       "1.5",
                                          "1,", ",1",       "1,,2",
@@ -142,7 +138,6 @@ static void test_numbers_are_checked(void **state) {
 }
 
 static void test_combinations_without_a_meaning_are_refused(void **state) {
-    (void)state;
     static const char *const steps[] = {"--n-depth 1", "--streams 2",      "--verify 2",
                                         "--stages",    "--peer x",         "--peer-args x",
                                         "--speculate", "--drafters lookup"};
@@ -174,7 +169,6 @@ static void test_combinations_without_a_meaning_are_refused(void **state) {
 }
 
 static void test_options_of_the_engine_need_it(void **state) {
-    (void)state;
     refused("--kv-memory 4p",
             "--kv-memory is for the engine, and --batch, --arrive or --speculate is missing");
     refused("--itl-ms 5", "--itl-ms is for the engine, and --batch or --arrive is missing");
@@ -185,7 +179,6 @@ static void test_options_of_the_engine_need_it(void **state) {
 }
 
 static void test_requests_have_lengths(void **state) {
-    (void)state;
     refused("-p 0 -n 0", "nothing to measure");
     refused("--batch 2 -p 4,8 --shared-prefix 9",
             "--shared-prefix: 9 is more than the prompt's 8 tokens");
@@ -198,7 +191,6 @@ static void test_requests_have_lengths(void **state) {
 }
 
 static void test_drafting_models_and_peers_need_files(void **state) {
-    (void)state;
     refused("--speculate -m " SMALL " --drafters model",
             "--drafters: 'model' drafts with a model, and --draft names none");
     refused("--speculate --draft none --drafters model", "--drafters: 'model' drafts with a model");
@@ -212,7 +204,6 @@ static void test_drafting_models_and_peers_need_files(void **state) {
 
 // A variable may be meant for other commands; a message names it.
 static void test_the_environment(void **state) {
-    (void)state;
     setenv("RUNNEL_KV_MEMORY", "1p", 1);
     setenv("RUNNEL_DRAFT", "/nonexistent", 1);
     taken("");

@@ -30,7 +30,6 @@ static int folder_enter(void **state) {
 
 static int folder_leave(void **state) {
     static const char *const names[] = {"peer", "failing", "talking", "silent", "calls"};
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) unlink(names[i]);
     return chdir("/") || rmdir(folder);
 }
@@ -45,7 +44,6 @@ static void calls_read(char *out, size_t size) {
 }
 
 static void test_a_peer_runs_after_each_repetition(void **state) {
-    (void)state;
     static const char call[] = "-m " SMALL " -t 1 -p 0 -n 2 -r 1 -o json -rtr 1\n";
     char calls[2048], wanted[2048];
     json_t *rows =
@@ -63,7 +61,6 @@ static void test_a_peer_runs_after_each_repetition(void **state) {
 }
 
 static void test_a_peer_gets_the_same_depth_and_type(void **state) {
-    (void)state;
     static struct caught caught;
     char calls[2048];
     bench_ran("-m " SMALL " -p 4 -n 2 -d 16 -r 1 --streams 1,2 --verify 2 --peer ./peer "
@@ -80,7 +77,6 @@ static void test_a_peer_gets_the_same_depth_and_type(void **state) {
 }
 
 static void test_peers_that_fail(void **state) {
-    (void)state;
 #define ON_SMALL "-m " SMALL " -p 0 -n 1 -r 1 --peer "
     bench_failed(ON_SMALL "/nonexistent/peer", APP_USAGE, "--peer: '/nonexistent/peer': No such");
     bench_failed(ON_SMALL "./failing", APP_FAILED, "failing: ended with status 3: no such model");

@@ -82,7 +82,6 @@ static void has(const char *part, int n) {
 }
 
 static void test_decoding_is_bars_of_the_bandwidth(void **state) {
-    (void)state;
     row_whole(row_new(TABLE_STEPS, "a", 1, 400), COLUMN_N_PROMPT, 8); // prompts are left out
     row_new(TABLE_STEPS, "a", 1, 100);
     row_real(row_new(TABLE_STEPS, "a", 1, 200), COLUMN_BANDWIDTH_GBS, 12);
@@ -97,7 +96,6 @@ static void test_decoding_is_bars_of_the_bandwidth(void **state) {
 }
 
 static void test_prompts_alone_are_bars_of_the_peak(void **state) {
-    (void)state;
     struct row *row = row_new(TABLE_STEPS, "a", 1, 400);
     row_whole(row, COLUMN_N_PROMPT, 8);
     row_real(row, COLUMN_PEAK_SHARE, 0.25);
@@ -109,7 +107,6 @@ static void test_prompts_alone_are_bars_of_the_peak(void **state) {
 }
 
 static void test_a_peer_has_a_bar_below(void **state) {
-    (void)state;
     struct row *row = row_new(TABLE_STEPS, "a", 1, 9);
     row_text(row, COLUMN_PEER_NAME, "p<&\"r abc");
     row_real(row, COLUMN_PEER_TS, 4.5);
@@ -123,7 +120,6 @@ static void test_a_peer_has_a_bar_below(void **state) {
 
 // Over the first of depth, streams and threads that varies; the others that vary are in the labels.
 static void test_lists_are_lines_over_the_first_that_varies(void **state) {
-    (void)state;
     static const struct {
         enum column_id id;
         const char *axis;
@@ -153,7 +149,6 @@ static void test_lists_are_lines_over_the_first_that_varies(void **state) {
 }
 
 static void test_points_are_in_the_order_of_the_axis(void **state) {
-    (void)state;
     static const int depths[] = {64, 0, 32};
     for (int i = 0; i < 3; i++)
         row_whole(row_new(TABLE_STEPS, "a", 1, 100), COLUMN_N_DEPTH, depths[i]);
@@ -167,7 +162,6 @@ static void test_points_are_in_the_order_of_the_axis(void **state) {
 }
 
 static void test_streams_have_lines_for_prefixes_and_bounds(void **state) {
-    (void)state;
     for (int i = 0; i < 8; i++) {
         struct row *row = row_new(TABLE_STREAMS, "a", 1, 10 + i);
         row_whole(row, COLUMN_N_STREAMS, 1 + i % 2);
@@ -182,7 +176,6 @@ static void test_streams_have_lines_for_prefixes_and_bounds(void **state) {
 }
 
 static void test_drafts_are_drawn_over_their_lengths(void **state) {
-    (void)state;
     for (int i = 0; i < 6; i++) {
         struct row *row = row_new(TABLE_DRAFTS, "a", 1, 1.1 + i);
         row_text(row, COLUMN_DRAFTER, i < 3 ? "lookup" : "synthetic");
@@ -205,7 +198,6 @@ static void test_drafts_are_drawn_over_their_lengths(void **state) {
 }
 
 static void test_the_engines_choice_alone_is_no_plot(void **state) {
-    (void)state;
     row_text(row_new(TABLE_DRAFTS, "a", 1, 1), COLUMN_DRAFTER, "lookup");
     drawn();
     assert_string_equal(svg, "");

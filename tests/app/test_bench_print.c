@@ -20,7 +20,6 @@ static void keys_are(enum table_id table, const char *wanted) {
 
 // Programs read these names; llama-bench has most of the first list's.
 static void test_the_keys_are_those_that_programs_read(void **state) {
-    (void)state;
     keys_are(TABLE_STEPS,
              "build_commit build_number cpu_info gpu_info model_filename model_type model_size "
              "model_n_params backends isa n_batch n_ubatch n_threads type_k type_v test_time "
@@ -47,7 +46,6 @@ static void test_the_keys_are_those_that_programs_read(void **state) {
 }
 
 static void test_headings_fit_their_columns(void **state) {
-    (void)state;
     for (unsigned i = 0; i < COLUMN_COUNT; i++) {
         const struct column *column = column_at(i);
         check((int)strlen(column->heading) <= column->width, "column %u", i);
@@ -64,7 +62,6 @@ static void cell_is(const struct row *row, enum column_id id, const char *wanted
 }
 
 static void test_cells(void **state) {
-    (void)state;
     struct row row = {0};
     row_whole(&row, COLUMN_MODEL_SIZE, 21758000);
     cell_is(&row, COLUMN_MODEL_SIZE, "20.75 MiB");
@@ -159,7 +156,6 @@ static const struct bench_config config_md = {.output = "md",
                                               .n_gen = {{4}, 1}};
 
 static void test_a_table_is_markdown_with_aligned_columns(void **state) {
-    (void)state;
     static struct caught caught;
     struct row rows[] = {steps_row("tg4"), steps_row("tg4 x16 @ d512")};
     rows_caught(&config_md, &plain, rows, 2, &caught);
@@ -176,7 +172,6 @@ static void test_a_table_is_markdown_with_aligned_columns(void **state) {
 }
 
 static void test_columns_that_no_test_fills_are_left_out(void **state) {
-    (void)state;
     bool shown[COLUMN_COUNT];
     struct bench_config config = config_md;
     table_fit(&config, TABLE_STEPS, 0, 1000, shown);
@@ -201,7 +196,6 @@ static int shown_width(const bool shown[COLUMN_COUNT], int label_width) {
 }
 
 static void test_a_narrow_terminal_has_what_matters(void **state) {
-    (void)state;
     bool shown[COLUMN_COUNT];
     for (int room = 70; room < 200; room++) {
         table_fit(&config_md, TABLE_STEPS, 0, room, shown);
@@ -225,7 +219,6 @@ static void test_a_narrow_terminal_has_what_matters(void **state) {
 }
 
 static void test_each_model_and_thread_count_has_a_titled_table(void **state) {
-    (void)state;
     static struct caught caught;
     struct row rows[] = {drafts_row(true), drafts_row(true), drafts_row(true), drafts_row(true)};
     row_whole(&rows[2], COLUMN_N_THREADS, 1);
@@ -244,7 +237,6 @@ static void test_each_model_and_thread_count_has_a_titled_table(void **state) {
 }
 
 static void test_colour_is_for_titles_heads_rates_and_texts_that_differ(void **state) {
-    (void)state;
     static struct caught caught;
     struct row rows[] = {drafts_row(true), drafts_row(false)};
     rows_caught(&config_md, &plain, rows, 2, &caught);
@@ -264,7 +256,6 @@ static void test_colour_is_for_titles_heads_rates_and_texts_that_differ(void **s
 // ---------------------------------------------------------------- JSON and CSV
 
 static void test_json_has_every_key_of_its_table(void **state) {
-    (void)state;
     static struct caught caught;
     struct bench_config config = config_md;
     config.output = "json";
@@ -289,7 +280,6 @@ static void test_json_has_every_key_of_its_table(void **state) {
 }
 
 static void test_stages_are_one_more_key_and_a_table(void **state) {
-    (void)state;
     static struct caught caught;
     for (int json = 0; json < 2; json++) {
         struct bench_config config = config_md;
@@ -332,7 +322,6 @@ static int fields(const char *line) {
 }
 
 static void test_csv_has_a_line_of_names_and_as_many_fields(void **state) {
-    (void)state;
     static struct caught caught;
     struct bench_config config = config_md;
     config.output = "csv";

@@ -28,14 +28,12 @@ static char *argument_of(const char *text) {
 }
 
 static int remove_file(void **state) {
-    (void)state;
     return unlink(file_of("", 0));
 }
 
 // ---------------------------------------------------------------- values
 
 static void options_come_from_the_file(void **state) {
-    (void)state;
     struct parsed p;
     char name[OPTION_NAME_SIZE];
     parse(&p, COMMAND_RUN,
@@ -53,7 +51,6 @@ static void options_come_from_the_file(void **state) {
 }
 
 static void lines_may_end_in_either_way(void **state) {
-    (void)state;
     struct parsed p;
     parse(&p, COMMAND_RUN, argument_of("prompt = Once # upon = a time\r\nmax-tokens = 4\r"));
     check_accepted(&p);
@@ -67,7 +64,6 @@ static void lines_may_end_in_either_way(void **state) {
 }
 
 static void a_list_is_built_by_repetition(void **state) {
-    (void)state;
     struct parsed p;
     parse(&p, COMMAND_RUN, argument_of("stop = .\nstop = zzz\n"));
     check_accepted(&p);
@@ -82,7 +78,6 @@ static void a_list_is_built_by_repetition(void **state) {
 }
 
 static void command_line_and_environment_beat_the_file(void **state) {
-    (void)state;
     struct parsed p;
     char *config = argument_of("max-tokens = 4\nstop = .\njson = yes\nthreads = 2\n");
     setenv("RUNNEL_MAX_TOKENS", "6", 1);
@@ -102,7 +97,6 @@ static void command_line_and_environment_beat_the_file(void **state) {
 }
 
 static void a_variable_may_name_the_file(void **state) {
-    (void)state;
     struct parsed p;
     setenv("RUNNEL_CONFIG", file_of("threads = 3\n", 12), 1);
     parse(&p, COMMAND_RUN);
@@ -115,7 +109,6 @@ static void a_variable_may_name_the_file(void **state) {
 // ---------------------------------------------------------------- mistakes
 
 static void mistakes_are_named_with_their_line(void **state) {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -141,13 +134,11 @@ static void mistakes_are_named_with_their_line(void **state) {
 }
 
 static void a_value_is_checked_even_where_it_is_beaten(void **state) {
-    (void)state;
     refused(":1: threads: '0' is not a whole number from 1 to 1024", COMMAND_RUN,
             argument_of("threads = 0\n"), "--threads", "4");
 }
 
 static void files_that_are_no_text_are_refused(void **state) {
-    (void)state;
     char argument[128];
     snprintf(argument, sizeof argument, "--config=%s", file_of("max-tokens = 1\n\0\n", 17));
     refused("holds a NUL byte", COMMAND_RUN, argument);

@@ -50,7 +50,6 @@ static void default_is_as_shown(enum command_id command, enum option_id id,
 }
 
 static void defaults_are_what_help_shows(void **state) {
-    (void)state;
     each_row(default_is_as_shown);
 }
 
@@ -72,17 +71,14 @@ static bool has_type(const struct option_row *row) {
 
 static void default_has_its_type(enum command_id command, enum option_id id,
                                  const struct option_row *row) {
-    (void)id;
     check(has_type(row), "%s --%s", command_name(command), row->flag);
 }
 
 static void defaults_have_the_type_of_their_kind(void **state) {
-    (void)state;
     each_row(default_has_its_type);
 }
 
 static void defaults_are_values(void **state) {
-    (void)state;
     struct parsed p;
     parse(&p, COMMAND_SERVE);
     check_accepted(&p);
@@ -118,7 +114,6 @@ static void environment_follows_the_flag(enum command_id command, enum option_id
 }
 
 static void environment_names_follow_from_the_flags(void **state) {
-    (void)state;
     each_row(environment_follows_the_flag);
 }
 
@@ -136,7 +131,6 @@ static void spelling_is_its_own(enum command_id command, enum option_id id,
 }
 
 static void spellings_are_one_options(void **state) {
-    (void)state;
     each_row(spelling_is_its_own);
     assert_int_equal(option_find(COMMAND_RUN, "temp", 4), OPT_TEMPERATURE);
     assert_int_equal(option_find(COMMAND_SERVE, "parallel", 8), OPT_MAX_SEQS);
@@ -145,7 +139,6 @@ static void spellings_are_one_options(void **state) {
 }
 
 static void one_flag_may_have_another_kind_in_another_command(void **state) {
-    (void)state;
     struct parsed p;
     parse(&p, COMMAND_RUN, "-t", "3", "--speculate", "lookup", "-m", "a");
     check_accepted(&p);
@@ -196,7 +189,6 @@ static void range_holds(enum command_id command, enum option_id id, const struct
 }
 
 static void numbers_stay_in_their_ranges(void **state) {
-    (void)state;
     each_row(range_holds);
     refused("--max-tokens: '1.5' is not a whole number from -1 to 2147483647", COMMAND_RUN,
             "--max-tokens=1.5");
@@ -224,7 +216,6 @@ static void choice_holds(enum command_id command, enum option_id id, const struc
 }
 
 static void choices_are_the_tables(void **state) {
-    (void)state;
     each_row(choice_holds);
     static const char *const names[][2] = {{"q8_0", "int8"}, {"q4_0", "int4"}, {"f16", "f16"}};
     for (int i = 0; i < 3; i++) { // llama.cpp's names and ours
@@ -254,7 +245,6 @@ static void flag_holds(enum command_id command, enum option_id id, const struct 
 }
 
 static void flags_are_switched_on_and_off(void **state) {
-    (void)state;
     each_row(flag_holds);
     struct parsed p;
     parse(&p, COMMAND_RUN, "--json", "-q");
@@ -267,13 +257,11 @@ static void flags_are_switched_on_and_off(void **state) {
 static void path_holds(enum command_id command, enum option_id id, const struct option_row *row) {
     if (row->kind != OPTION_PATH) return;
     struct parsed p;
-    (void)id;
     parse_one(&p, command, row->flag, "");
     check_refused(&p, "'' is not a file name");
 }
 
 static void paths_are_not_empty(void **state) {
-    (void)state;
     each_row(path_holds);
     refused("-m: '' is not a file name", COMMAND_RUN, "-m", "");
     refused("'' is not a file name", COMMAND_INSPECT, "");
@@ -302,7 +290,6 @@ static void list_holds(enum command_id command, enum option_id id, const struct 
 }
 
 static void lists_grow_to_their_limit(void **state) {
-    (void)state;
     each_row(list_holds);
     refused("--stop: text 2, '', is empty", COMMAND_RUN, "--stop", "x", "--stop", "");
     refused("--stop: text 1, 'a?b', is not valid UTF-8", COMMAND_RUN, "--stop",
@@ -319,7 +306,6 @@ static void lists_grow_to_their_limit(void **state) {
 }
 
 static void seeds_have_64_bits(void **state) {
-    (void)state;
     struct parsed p;
     parse(&p, COMMAND_RUN, "--seed", "18446744073709551615");
     check_accepted(&p);
@@ -331,7 +317,6 @@ static void seeds_have_64_bits(void **state) {
 }
 
 static void sizes_have_suffixes(void **state) {
-    (void)state;
     static const struct {
         const char *text;
         int64_t value;
@@ -362,7 +347,6 @@ static void sizes_have_suffixes(void **state) {
 // ---------------------------------------------------------------- the command line
 
 static void of_an_option_given_twice_the_last_is_used(void **state) {
-    (void)state;
     struct parsed p;
     parse(&p, COMMAND_RUN, "--seed", "3", "-n5", "-s", "4", "--max-tokens=6");
     check_accepted(&p);
@@ -372,7 +356,6 @@ static void of_an_option_given_twice_the_last_is_used(void **state) {
 }
 
 static void unknown_options_are_refused_with_a_guess(void **state) {
-    (void)state;
     refused("--tempature; did you mean --temperature?", COMMAND_RUN, "--tempature", "1");
     refused("--max; did you mean --max-tokens?", COMMAND_RUN, "--max", "3");
     refused("--no-webui; did you mean --no-ui?", COMMAND_SERVE, "--no-webui");
@@ -391,7 +374,6 @@ static void unknown_options_are_refused_with_a_guess(void **state) {
 }
 
 static void arguments_without_a_flag_are_for_some_commands(void **state) {
-    (void)state;
     struct parsed p;
     parse(&p, COMMAND_INSPECT, "--json", "--", "--model");
     check_accepted(&p);
@@ -402,7 +384,6 @@ static void arguments_without_a_flag_are_for_some_commands(void **state) {
 }
 
 static void help_is_seen_where_a_flag_may_be(void **state) {
-    (void)state;
     static char *const argv[][4] = {{"--seed", "x", "--help"},
                                     {"--help", "--seed", "x"},
                                     {"--nonsense", "-h"},
@@ -436,7 +417,6 @@ static void parse_with(struct parsed *out, const char *name, const char *value,
 }
 
 static void the_command_line_beats_the_environment(void **state) {
-    (void)state;
     struct parsed p;
     char name[OPTION_NAME_SIZE];
     parse_with(&p, "RUNNEL_SEED", "7", COMMAND_RUN, NULL, NULL);
@@ -457,7 +437,6 @@ static void the_command_line_beats_the_environment(void **state) {
 }
 
 static void variables_are_checked_as_flags_are(void **state) {
-    (void)state;
     struct parsed p;
     parse_with(&p, "RUNNEL_TEMPERATURE", "hot", COMMAND_RUN, NULL, NULL);
     check_refused(&p, "RUNNEL_TEMPERATURE: 'hot' is not a number from 0 to 100");
@@ -477,7 +456,6 @@ static void variables_are_checked_as_flags_are(void **state) {
 }
 
 static void bench_speculates_by_a_variable_of_its_own(void **state) {
-    (void)state;
     struct parsed p;
     parse_with(&p, "RUNNEL_SPECULATE", "lookup", COMMAND_BENCH, NULL, NULL);
     check_accepted(&p);
@@ -491,7 +469,6 @@ static void bench_speculates_by_a_variable_of_its_own(void **state) {
 
 // A server that starts without the keys that someone meant to give would be open.
 static void an_empty_variable_is_unset_but_for_keys(void **state) {
-    (void)state;
     struct parsed p;
     parse_with(&p, "RUNNEL_STOP", "", COMMAND_RUN, NULL, NULL);
     check_accepted(&p);
@@ -553,7 +530,6 @@ static void row_is_in_help_and_manual(enum command_id command, enum option_id id
                                       const struct option_row *row) {
     char name[OPTION_NAME_SIZE], initial[OPTION_INITIAL_SIZE], part[256];
     char *help = written(help_command, command), *page = written(man_command, command);
-    (void)id;
     flatten(help);
     unescape(page);
     option_initial_text(row, initial);
@@ -574,7 +550,6 @@ static void row_is_in_help_and_manual(enum command_id command, enum option_id id
 }
 
 static void help_and_manual_show_every_row_with_its_default(void **state) {
-    (void)state;
     each_row(row_is_in_help_and_manual);
     char *help = written(help_command, COMMAND_SERVE);
     flatten(help);
@@ -589,7 +564,6 @@ static void help_and_manual_show_every_row_with_its_default(void **state) {
 }
 
 static void help_fits_100_columns(void **state) {
-    (void)state;
     for (int command = 0; command < COMMAND_COUNT; command++) {
         char *help = written(help_command, (enum command_id)command);
         for (char *rest = help, *line; (line = strsep(&rest, "\n"));)
@@ -599,7 +573,6 @@ static void help_fits_100_columns(void **state) {
 }
 
 static void completions_name_every_option(void **state) {
-    (void)state;
     static const char *const shells[] = {"bash", "zsh", "fish"};
     for (int i = 0; i < 3; i++) {
         const struct options options = {.command = COMMAND_COMPLETIONS, .positional = shells[i]};

@@ -67,7 +67,9 @@ printf '{"architectures": ["BertModel"]}' >f/config.json
 bad 'f/config.json: architecture BertModel is not supported, only LlamaForCausalLM, '
 for key in hidden_size num_hidden_layers num_attention_heads intermediate_size \
     max_position_embeddings num_key_value_heads sliding_window head_dim; do
-    for value in -1 0 1e300 1e999 9223372036854775807 9223372036854775808 '"8"' '[]' true 2.5; do
+    values=(-1 0 1e300 1e999 9223372036854775807 9223372036854775808 '"8"' '[]' true 2.5)
+    [ $key = hidden_size ] || values=(0 '"8"') # all are read by the same function
+    for value in "${values[@]}"; do
         fresh
         sed -i "s/\"$key\": [0-9]*/\"$key\": $value/" f/config.json
         bad "f/config.json: offset [0-9]*: $key is "

@@ -1,5 +1,6 @@
 # `runnel run --chat`: messages become the markup that the model's template writes, and nothing else.
 . "$(dirname "$0")/lib.sh"
+export RUNNEL_MODEL=$SMALL RUNNEL_MAX_TOKENS=24
 question="Hello, who are you?"
 
 # ask MARKUP: the greedy answer to a prompt in the model's own markup; leaves ./want and ./want.ids.

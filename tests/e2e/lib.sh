@@ -8,6 +8,7 @@ for variable in "${!RUNNEL_@}"; do unset "$variable"; done
 unset NO_COLOR
 export LC_ALL=C.UTF-8
 export TINY=$DATA/golden/llama/model.gguf
+export SMALL=$MODELS/tale-1m-f16.gguf # a start with it takes a tenth of the embedded model's CPU time
 export VOCAB=$DATA/tokenizers/gpt-2/vocab.gguf
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -72,6 +73,35 @@ node_tests() {
     export BIN ROOT SAN
     SAN=${SAN:-} node --test --test-reporter=spec "$file"
     exit
+}
+
+# slowly MICROSECONDS: sets `slow` to options with which a step takes that much longer. The steps wait
+# on the fake device, which takes no core; sanitizers are slow without it.
+slowly() {
+    slow=(-t 1 --speculate off --backend "$BUILD/tests/runnel_fake.so")
+    [ -z "$SAN" ] || slow=(-t 1 --speculate off --isa scalar)
+    export RUNNEL_FAKE="delay $1"
+}
+
+# ask METHOD PATH [BODY [HEADER]]: prints the answer of the server at `port`, head and all.
+ask() {
+    local fd
+    exec {fd}<>"/dev/tcp/127.0.0.1/$port" || return
+    printf '%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n%s\r\n%s' \
+        "$1" "$2" "${#3}" "${4:+$4$'\r\n'}" "${3:-}" >&"$fd"
+    timeout 600 cat <&"$fd"
+    exec {fd}>&-
+}
+
+# until_true WHAT COMMAND...: until the command succeeds, for 30 s.
+until_true() {
+    local what=$1 i
+    shift
+    for ((i = 0; i < 600; i++)); do
+        "$@" && return
+        sleep 0.05
+    done
+    fail "$what"
 }
 
 # ready WHAT: waits until the server `pid`, whose messages are in ./said, is ready; leaves its port.

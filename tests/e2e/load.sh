@@ -1,9 +1,9 @@
-# A model of 110 MB. Its packed weights replace the file's pages instead of adding to them. The text is
+# A model of 57 MB. Its packed weights replace the file's pages instead of adding to them. The text is
 # that of the scalar reference, which reads weights in place.
 # shellcheck shell=bash
 . "$(dirname "$0")/lib.sh"
 
-"$GGUF_MAKE" m.gguf 4 || fail "the model cannot be written"
+"$GGUF_MAKE" m.gguf 2 || fail "the model cannot be written"
 file=$(($(stat -c %s m.gguf) / 1024))
 tensor=6144 # KB, the largest
 slack=32000 # the program, buffers of a step, KV

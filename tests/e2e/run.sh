@@ -6,13 +6,15 @@
 printf 'Once upon a time' >prompt.txt
 run run -p "Once upon a time" -n 12 --seed 1
 equal "run exits 0" 0 "$code"
-cp out text.p
-expect "text came out" test -s text.p
+expect "text came out" test -s out
 expect "the summary is on stderr" grep -q 'tokens/s' err
 for word in load prompt output memory first seed GB/s; do
     expect "the summary says $word" grep -q "$word" err
 done
 expect "no escape sequences in files" sh -c '! grep -q "$(printf "\033")" out err'
+export RUNNEL_MODEL=$SMALL # from here on, but where the size matters
+run run -p "Once upon a time" -n 12 --seed 1 -q
+cp out text.p
 run run -f prompt.txt -n 12 --seed 1 -q
 expect "-f gives the same text as -p" cmp text.p out
 equal "-q keeps stderr empty" "" "$(cat err)"
@@ -87,11 +89,12 @@ expect "they give different texts" [ "$ids" != "$(grep -o '"ids":[^]]*' out)" ]
 run run -p a --no-bos -n 1 --ignore-eos --seed 1
 equal "one token" 2 "$(grep -cE '^  (prompt|output) +1 token  ' err)"
 
+slowly 5000
 # interrupted ARG...: as run, with Ctrl-C while a long prompt is evaluated.
 for i in $(seq 1000); do echo "a long story about word number $i"; done | head -c 3000 >long.txt
 interrupted() {
     rm -f rows
-    "$BIN" run -f long.txt -n 5 --isa scalar -t 1 -b 1 --speculate off --logits rows "$@" >out 2>err &
+    "$BIN" run -f long.txt -n 5 -b 1 "${slow[@]}" --logits rows "$@" >out 2>err &
     local pid=$!
     for _ in $(seq 600); do [ -s rows ] && break; sleep 0.05; done
     kill -INT $pid
@@ -157,29 +160,32 @@ expect "and makes none" test ! -e new
 run run -p a --no-bos -n 0 -q --logits logits
 equal "an accepted one replaces it" $((4096 * 4)) "$(stat -c %s logits)"
 
-# KV memory: 112 KiB are a page of the embedded model. The text does not depend on it, but ends with
-# it; a context that was asked for is kept or refused.
+# KV memory, in KiB of a page of 32 tokens. The text does not depend on it, but ends with it; a context
+# that was asked for is kept or refused.
+run inspect --json
+page=$(($(json out memory.f16.kv_token_bytes) / 32))
 run run -p "Once upon a time" -n 12 --seed 1 --kv-memory 1p
 expect "a page is enough for a short text" cmp text.p out
 expect "the shorter context is said" grep -q "^runnel: warning: the context is 32 instead of 1024" err
 run run -p "Once upon a time" -n 12 --seed 1 --kv-memory 1p -q
 equal "but not with -q" "" "$(cat err)"
-run run -p "Once upon a time" --ignore-eos --seed 1 --kv-memory 230K --json -q
+run run -p "Once upon a time" --ignore-eos --seed 1 --kv-memory $((2 * page + 1))K --json -q
 equal "two pages hold 64 tokens" 64/length \
     "$(($(json out prompt_tokens) + $(json out output_tokens)))/$(json out finish_reason)"
-run run -p "Once upon a time" -c 64 -n 12 --seed 1 --kv-memory 224K
+run run -p "Once upon a time" -c 64 -n 12 --seed 1 --kv-memory $((2 * page))K
 expect "a context that fits is kept" cmp text.p out
 expect "without a warning" sh -c '! grep -q warning err'
 run run -p "Once upon a time" -n 12 --seed 1 --kv-memory 1G
 expect "much memory changes nothing" cmp text.p out
 expect "and is nothing to say on a pipe" sh -c '! grep -q "warning\|memory:" err'
-refused 2 "a context of 65 needs 336.0 KiB .* the 224.0 KiB that were asked for hold 64" \
+refused 2 "a context of 65 needs $((3 * page)).0 KiB .* the $((2 * page)).0 KiB that were asked for hold 64" \
     run -p a -c 65 --kv-memory 2p
-refused 2 "KV memory of 111.0 KiB is too little: a page of 32 tokens takes 112.0 KiB" run -p a --kv-memory 111K
+refused 2 "KV memory of $((page - 1)).0 KiB is too little: a page of 32 tokens takes $page.0 KiB" \
+    run -p a --kv-memory $((page - 1))K
 
 # Memory that does not suffice: a run that ends well says whether the bandwidth was measured.
 for kbytes in $([ -n "$SAN" ] || seq 40000 10000 100000); do
-    (ulimit -v "$kbytes"; exec "$BIN" run -p a -n 4 -t 1 --ignore-eos --seed 1 >out 2>err)
+    (ulimit -v "$kbytes"; unset RUNNEL_MODEL; exec "$BIN" run -p a -n 4 -t 1 --ignore-eos --seed 1 >out 2>err)
     case $? in
         0) expect "$kbytes KB: the share, or why not" grep -q 'memory.*% of\|bandwidth not measured' err ;;
         1) equal "$kbytes KB: one line: $(cat err)" 1/1 "$(grep -c "^runnel: .*\(memory\|cannot allocate\)" err)/$(wc -l <err)" ;;
@@ -188,7 +194,7 @@ for kbytes in $([ -n "$SAN" ] || seq 40000 10000 100000); do
 done
 
 # Ctrl-C: the text so far, the summary, 130.
-"$BIN" run -p a --ignore-eos --isa scalar -t 1 --seed 1 >out 2>err &
+"$BIN" run -p a --ignore-eos "${slow[@]}" --seed 1 >out 2>err &
 pid=$!
 for _ in $(seq 200); do [ -s out ] && break; sleep 0.1; done
 kill -INT $pid

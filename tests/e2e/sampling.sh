@@ -7,6 +7,7 @@ ids() { # the ids that a greedy run of the model inside the program gives, with 
     json out ids
 }
 
+export RUNNEL_MODEL=$SMALL
 plain=$(ids)
 equal "off values change nothing" "$plain" "$(ids --repeat-penalty 1 --repeat-last-n 5 \
     --presence-penalty 0 --frequency-penalty 0 --dry-multiplier 0 --dry-base 3 --typical-p 1 \

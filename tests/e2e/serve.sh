@@ -20,22 +20,12 @@ stop() {
     equal "the status after SIG$1" "$2" $?
 }
 
-# ask METHOD PATH [BODY [HEADER]]: prints the answer, head and all.
-ask() {
-    local fd
-    exec {fd}<>"/dev/tcp/127.0.0.1/$port" || return
-    printf '%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n%s\r\n%s' \
-        "$1" "$2" "${#3}" "${4:+$4$'\r\n'}" "${3:-}" >&"$fd"
-    cat <&"$fd"
-    exec {fd}>&-
-}
-
 # Its output, and that the line to paste works.
 start
 equal "what it costs is said before it is ready" "weights KV kept users draft memory drafts runnel: curl " \
     "$(awk '/set aside/ { print "kept"; next } { print $1 }' said | tr '\n' ' ')"
 equal "colours are for terminals" 0 "$(grep -c $'\033' said)"
-if command -v curl >/dev/null; then
+if command -v curl >/dev/null && [ -z "$SAN" ]; then # a story takes half a minute there
     sh -c "$(sed -n 's/^ *curl /curl -s /p' said)" >answer
     equal "the line can be pasted" assistant "$(json answer choices.0.message.role)"
 fi
@@ -52,7 +42,7 @@ stop TERM 0
 equal "ending says nothing" 9 "$(wc -l <said)"
 
 # Addresses that are limited: it says why it cannot serve, or it serves.
-for kbytes in $([ -n "$SAN" ] || echo 120000 150000 170000 180000 190000 200000 250000 300000 400000); do
+for kbytes in $([ -n "$SAN" ] || echo 120000 180000 200000 250000 400000); do
     : >said
     (ulimit -v "$kbytes"; exec "$BIN" serve --port 0 -t 1 >served 2>said </dev/null) &
     pid=$!
@@ -74,6 +64,7 @@ for kbytes in $([ -n "$SAN" ] || echo 120000 150000 170000 180000 190000 200000 
     fi
 done
 expect "400 MB suffice" [ "$port" ]
+export RUNNEL_MODEL=$SMALL
 
 # Without a template.
 start -m "$TINY"
@@ -126,10 +117,7 @@ drained() {
     : >stream
     ask POST /v1/completions "{\"prompt\":\"Once\",\"max_tokens\":$tokens,\"n\":8,\"ignore_eos\":true,\"stream\":true}" >stream &
     local reader=$!
-    for ((i = 0; i < 400; i++)); do
-        grep -q '^data: ' stream && break
-        sleep 0.05
-    done
+    until_true "$what: the stream begins" grep -q '^data: ' stream
     kill "-$signal" $pid
     if [ "$again" ]; then # two of a kind at once are one
         while ask GET /health '' 2>/dev/null | grep -q '^HTTP/1.1 200 '; do sleep 0.01; done
@@ -142,9 +130,10 @@ drained() {
 }
 drained "SIGTERM" 100 TERM 0 "" 1
 drained "Ctrl-C" 100 INT 130 "" 1
-drained "a drain that takes too long" 900 TERM 0 "" 0 --drain-timeout 0.05 --isa scalar --speculate off
+slowly 5000
+drained "a drain that takes too long" 900 TERM 0 "" 0 --drain-timeout 0.05 "${slow[@]}"
 expect "it says why it ends" grep -q '^data: {"error":{.*"The request was ended by the server"' stream
-drained "Ctrl-C twice" 900 INT 130 INT 0 --isa scalar --speculate off
+drained "Ctrl-C twice" 900 INT 130 INT 0 "${slow[@]}"
 
 # Mistakes: one line that names the value.
 # shellcheck disable=SC2034  # run uses it

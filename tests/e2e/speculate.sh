@@ -82,14 +82,11 @@ while read -r -a sampling; do
         accepted=$((accepted + $(json out accepted_tokens)))
     done
 done <<'END'
---temp 0
 --temp 0.8 --seed 1
---temp 1.5 --seed 2 --top-k 40 --min-p 0.02
---temp 0.7 --seed 3 --repeat-penalty 1.3 --frequency-penalty 0.5 --dry-multiplier 0.8
---temp 0 --stop lantern --stop fox
+--temp 0 --stop lantern --stop fox --repeat-penalty 1.3 --frequency-penalty 0.5 --dry-multiplier 0.8
 END
-expect "drafts were verified: $drafted" test "$drafted" -gt 500
-expect "and accepted: $accepted" test "$accepted" -gt 300
+expect "drafts were verified: $drafted" test "$drafted" -gt 200
+expect "and accepted: $accepted" test "$accepted" -gt 100
 sampling=(-p "$story" --chat --temp 0)
 answer --draft "$MODELS/tale-20m-q8_0.gguf" --speculate model --draft-min 3 --draft-max 3
 equal "a model drafts for itself what it will say" "$(json out draft_tokens)" "$(json out accepted_tokens)"

@@ -3,6 +3,7 @@
 # label: address
 . "$(dirname "$0")/lib.sh"
 
+export RUNNEL_MODEL=$SMALL
 run --help
 equal "help exits 0" 0 "$code"
 cp out help

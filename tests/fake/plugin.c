@@ -1,5 +1,6 @@
 // The fake backend as a file of its own, for the program: RUNNEL_FAKE="lost 20" loses the device in
-// the 20th step, "step 20" fails that step. Without it nothing fails.
+// the 20th step, "step 20" fails that step. "delay 5000" makes every step 5 ms longer, without work
+// for a core: for tests that need a slow stream.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,12 @@ static rn_status device(struct backend_device *out, rn_error *err) {
     const char *text = getenv("RUNNEL_FAKE");
     char kind[8];
     long at;
-    if (text && fake_control.fault_at == 0 && sscanf(text, "%7s %ld", kind, &at) == 2)
-        fake_fail_at(strcmp(kind, "lost") == 0 ? FAKE_LOST : FAKE_STEP, at);
+    if (text && fake_control.fault_at == 0 && sscanf(text, "%7s %ld", kind, &at) == 2) {
+        if (strcmp(kind, "delay") == 0)
+            fake_control.delay_us = (int)at;
+        else
+            fake_fail_at(strcmp(kind, "lost") == 0 ? FAKE_LOST : FAKE_STEP, at);
+    }
     return backend_fake.device(out, err);
 }
 

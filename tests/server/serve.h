@@ -89,13 +89,22 @@ struct reply {
 
 static inline void reply_free(struct reply *reply) { free(reply->data); }
 
-static inline int serve_connect(const struct serve *serve) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+// slow: its receive buffer is as small as it can be. -1: nobody listens.
+static inline int serve_connect_to(int port, bool slow) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), bytes = 1;
     struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons((uint16_t)serve->port),
+                                  .sin_port = htons((uint16_t)port),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     assert_true(fd >= 0);
-    check(!connect(fd, (struct sockaddr *)&address, sizeof address), "%s", strerror(errno));
+    if (slow) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    if (!connect(fd, (struct sockaddr *)&address, sizeof address)) return fd;
+    close(fd);
+    return -1;
+}
+
+static inline int serve_connect(const struct serve *serve) {
+    const int fd = serve_connect_to(serve->port, false);
+    check(fd >= 0, "%s", strerror(errno));
     return fd;
 }
 
@@ -153,26 +162,57 @@ static inline struct reply serve_exchange(const struct serve *serve, const char 
     return reply;
 }
 
-static inline struct reply serve_post(const struct serve *serve, const char *path,
-                                      const char *body) {
+static inline struct reply serve_get(const struct serve *serve, const char *path) {
+    char text[256];
+    const int len =
+        snprintf(text, sizeof text,
+                 "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
+    return serve_exchange(serve, text, (size_t)len);
+}
+
+// Sends a request, as "HTTP/1.1" or another version, and leaves its answer to be read.
+static inline int serve_ask(const struct serve *serve, const char *version, const char *path,
+                            const char *body, bool slow) {
     const size_t size = strlen(path) + strlen(body) + 256;
     char *text = malloc(size);
     assert_non_null(text);
     const int len = snprintf(text, size,
-                             "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                             "POST %s %s\r\nHost: localhost\r\nConnection: close\r\n"
                              "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-                             path, strlen(body), body);
-    const struct reply reply = serve_exchange(serve, text, (size_t)len);
+                             path, version, strlen(body), body);
+    const int fd = serve_connect_to(serve->port, slow);
+    check(fd >= 0, "%s", strerror(errno));
+    serve_send(fd, text, (size_t)len);
     free(text);
+    return fd;
+}
+
+// All of the answer, until the connection ends.
+static inline struct reply serve_finish(int fd) {
+    const struct reply reply = serve_receive(fd, true, SERVE_PATIENCE_MS);
+    close(fd);
     return reply;
+}
+
+static inline struct reply serve_post(const struct serve *serve, const char *path,
+                                      const char *body) {
+    const int fd = serve_ask(serve, "HTTP/1.1", path, body, false);
+    const struct reply reply = serve_receive(fd, false, SERVE_PATIENCE_MS);
+    close(fd);
+    return reply;
+}
+
+// The answer must have this status and hold this text; it is freed.
+static inline void reply_expect(struct reply reply, int status, const char *part) {
+    check(reply.status == status && strstr(reply.data, part), "expected %d, %s: %.400s", status,
+          part, reply.data);
+    reply_free(&reply);
 }
 
 // A few times, where a deadline of the test's own cut the first off on a busy machine.
 static inline void serve_is_well(const struct serve *serve, const char *after) {
-    static const char health[] =
-        "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     for (int tries = 3; tries > 0; tries--) {
-        struct reply reply = serve_exchange(serve, health, sizeof health - 1);
+        struct reply reply = serve_get(serve, "/health");
         const bool ok = reply.status == 200 && strstr(reply.body, "ok");
         check(ok || tries > 1, "after %.100s: %.300s", after, reply.data);
         reply_free(&reply);
@@ -187,6 +227,11 @@ static inline int serve_setup_with(void **state, const struct server_config *con
     serve_start(serve, config);
     *state = serve;
     return 0;
+}
+
+static inline int serve_setup(void **state) {
+    const struct server_config config = serve_config();
+    return serve_setup_with(state, &config);
 }
 
 static inline int serve_teardown(void **state) {

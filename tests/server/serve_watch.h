@@ -9,9 +9,7 @@
 
 // The value of one of the server's own gauges.
 static inline double serve_gauge(const struct serve *serve, const char *name) {
-    static const char get[] =
-        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    struct reply reply = serve_exchange(serve, get, sizeof get - 1);
+    struct reply reply = serve_get(serve, "/metrics");
     char key[128];
     snprintf(key, sizeof key, "\n%s{", name);
     const char *at = strstr(reply.data, key);
@@ -39,12 +37,10 @@ static inline void serve_await(const struct serve *serve, const char *name, doub
 
 // Nothing is counted that is not there any more.
 static inline void serve_expect_idle(const struct serve *serve) {
-    serve_await(serve, "runnel:http_active", 0);
-    serve_await(serve, "runnel:http_preparing", 0);
-    serve_await(serve, "runnel:http_body_bytes", 0);
-    serve_await(serve, "runnel:http_answer_bytes", 0);
-    serve_await(serve, "runnel:choices_submitted", 0);
-    serve_await(serve, "runnel:kv_pages", 0); // the first sample: held
+    static const char *const gauges[] = {"runnel:http_active",       "runnel:http_preparing",
+                                         "runnel:http_body_bytes",   "runnel:http_answer_bytes",
+                                         "runnel:choices_submitted", "runnel:kv_pages"}; // held
+    for (size_t i = 0; i < sizeof gauges / sizeof *gauges; i++) serve_await(serve, gauges[i], 0);
     serve_await(serve, "runnel:http_connections", 1);
 }
 

@@ -117,7 +117,6 @@ static void expect(const char *tmpl, const char *text, const char *want) {
 #define DS_SEP       "<\uFF5Ctool\u2581sep\uFF5C>"
 
 static void content_alone_stays_as_it_is(void **state) {
-    (void)state;
     expect(NULL, " a <think> [TOOL_CALLS] \n", "C( a <think> [TOOL_CALLS] \n)");
     expect("plain", "<tool_call>{}", "C(<tool_call>{})");
     expect(HERMES, " a < b \n", "C( a < b \n)");
@@ -126,7 +125,6 @@ static void content_alone_stays_as_it_is(void **state) {
 }
 
 static void reasoning_is_told_apart(void **state) {
-    (void)state;
     expect(THINK, "<think>\nhm <b>\n</think>\n\nYes </think>", "R(hm <b>)C(Yes </think>)");
     expect(THINK, "\n<think>a\n\nb</think>c", "R(a\n\nb)C(c)");
     expect(THINK, "<think>\n\n</think>\n\nYes", "C(Yes)");
@@ -143,7 +141,6 @@ static bool opens(const char *tmpl, const char *prompt) {
 }
 
 static void the_prompt_may_open_the_reasoning(void **state) {
-    (void)state;
     check(opens(THINK, "a<think>\n"), "<think>");
     check(!opens(THINK, "a<think>\n</think>\n"), "</think>");
     check(!opens(THINK, "nk>"), "short");
@@ -156,7 +153,6 @@ static bool shows_special(const char *tmpl, bool tools) {
 }
 
 static void marks_that_are_looked_for_are_shown(void **state) {
-    (void)state;
     check(!shows_special("x", true), "no marks");
     check(shows_special(THINK, false), "reasoning");
     check(shows_special(HARMONY, false), "channels");
@@ -165,7 +161,6 @@ static void marks_that_are_looked_for_are_shown(void **state) {
 }
 
 static void hermes_calls(void **state) {
-    (void)state;
     expect(HERMES,
            "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"</tool_call>\"}}\n</tool_call>",
            "T0(f)A0({\"a\": \"</tool_call>\"})");
@@ -181,7 +176,6 @@ static void hermes_calls(void **state) {
 }
 
 static void what_is_no_call_is_content(void **state) {
-    (void)state;
     static const char *const texts[] = {
         "<tool_call>",
         " <tool_call> x",
@@ -207,7 +201,6 @@ static void what_is_no_call_is_content(void **state) {
 }
 
 static void coder_calls(void **state) {
-    (void)state;
     expect(CODER,
            "<tool_call>\n<function=f>\n<parameter=a>\n1.50\n</parameter>\n<parameter=b>\n\"x\" "
            "</function>\n\n</parameter>\n</function>\n</tool_call>",
@@ -224,7 +217,6 @@ static void coder_calls(void **state) {
 }
 
 static void glm_calls(void **state) {
-    (void)state;
     expect(
         GLM,
         "<think>a</think>\n<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>x y</arg_value>\n"
@@ -233,7 +225,6 @@ static void glm_calls(void **state) {
 }
 
 static void mistral_calls(void **state) {
-    (void)state;
     expect(MISTRAL,
            "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"x\"}, {\"name\": "
            "\"g\", \"arguments\": {}}]",
@@ -244,7 +235,6 @@ static void mistral_calls(void **state) {
 }
 
 static void llama_calls(void **state) {
-    (void)state;
     expect(LLAMA, "{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "T0(f)A0({\"a\": 1})");
     expect(LLAMA,
            "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}; "
@@ -257,7 +247,6 @@ static void llama_calls(void **state) {
 }
 
 static void deepseek_and_kimi_calls(void **state) {
-    (void)state;
     expect(DS_CALL,
            "a" DS_CALLS DS_CALL "function" DS_SEP "f\n```json\n{\"a\": 1}\n```" DS_CALL_END
            "\n" DS_CALL "function" DS_SEP "g\n```json\n{}\n```" DS_CALL_END DS_CALLS_END,
@@ -272,7 +261,6 @@ static void deepseek_and_kimi_calls(void **state) {
 }
 
 static void harmony_channels(void **state) {
-    (void)state;
     expect(HARMONY,
            "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>"
            "Yes <|x|>.",
@@ -295,7 +283,6 @@ static void harmony_channels(void **state) {
 
 // The markup of published models follows from their templates.
 static void templates_tell_the_format(void **state) {
-    (void)state;
     static const char *const cases[][3] = {
         {"chatml", "<think>a</think><tool_call>{}", "C(<think>a</think><tool_call>{})"},
         {"phi3", "{\"name\": \"f\", \"parameters\": {}}",
@@ -321,7 +308,6 @@ static void templates_tell_the_format(void **state) {
 }
 
 static void without_tools_there_are_no_calls(void **state) {
-    (void)state;
     static const char *const cases[][2] = {
         {HERMES, "<tool_call>{\"name\":\"f\"}</tool_call>"},
         {CODER, "<function=f></function>"},
@@ -404,7 +390,6 @@ static const char *const fragments[] = {
 };
 
 static void any_cut_gives_the_same_parts(void **state) {
-    (void)state;
     srand(1);
     for (int round = 0; round < 60000; round++) {
         struct jbuf text = {0};
@@ -434,7 +419,6 @@ static void any_cut_gives_the_same_parts(void **state) {
 }
 
 static void long_things_are_let_out_whole(void **state) {
-    (void)state;
     static const char *const parts[][3] = {
         // template, beginning, what is repeated
         {HERMES, "<tool_call>{\"a\":\"", "abcdefgh"},

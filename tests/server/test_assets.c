@@ -13,7 +13,6 @@ static bool holds(const struct asset *asset, const char *text) {
 }
 
 static void the_page_is_at_the_root(void **state) {
-    (void)state;
     const struct asset *page = asset_find("/");
     check(page, "there is no /");
     check(!strcmp(page->type, "text/html; charset=utf-8"), "its type is %s", page->type);
@@ -21,7 +20,6 @@ static void the_page_is_at_the_root(void **state) {
 }
 
 static void types_and_tags_are_set(void **state) {
-    (void)state;
     for (const struct asset *asset = assets_table; asset->path; asset++) {
         const size_t len = strlen(asset->etag);
         check(asset->size && *asset->type, "%s has no content or no type", asset->path);
@@ -39,7 +37,6 @@ static void types_and_tags_are_set(void **state) {
 }
 
 static void other_paths_are_not_there(void **state) {
-    (void)state;
     static const char *const path[] = {"",
                                        "/index.html",
                                        "/assets",
@@ -73,7 +70,6 @@ static int references_check(const struct asset *asset, const char *before) {
 }
 
 static void every_reference_is_served(void **state) {
-    (void)state;
     int n = references_check(asset_find("/"), "\"/assets/");
     for (const struct asset *asset = assets_table; asset->path; asset++) {
         n += references_check(asset, "from './");
@@ -82,7 +78,6 @@ static void every_reference_is_served(void **state) {
 }
 
 static void nothing_needs_what_the_policy_forbids(void **state) {
-    (void)state;
     static const char *const word[] = {"innerHTML", "outerHTML", "insertAdjacentHTML",
                                        "eval(",     "Function(", "document.write",
                                        " style=\"", "<style",    "javascript:",
@@ -98,7 +93,6 @@ static void nothing_needs_what_the_policy_forbids(void **state) {
 
 // "//" before a name is another server's address; the name of SVG is none.
 static void nothing_points_to_another_server(void **state) {
-    (void)state;
     for (const struct asset *asset = assets_table; asset->path; asset++) {
         const char *at = (const char *)asset->data;
         const char *end = at + asset->size;

@@ -59,7 +59,6 @@ struct int_case {
 };
 
 static void integers_are_taken_in_their_range_alone(void **state) {
-    (void)state;
     static const struct int_case cases[] = {
         {"3", 1, 128, 3, NULL},
         {"3.0", 1, 128, 3, NULL},
@@ -101,7 +100,6 @@ static void integers_are_taken_in_their_range_alone(void **state) {
 }
 
 static void reals_are_taken_in_their_range_alone(void **state) {
-    (void)state;
     static const struct {
         const char *json;
         double value;
@@ -137,7 +135,6 @@ static void reals_are_taken_in_their_range_alone(void **state) {
 // ---------------------------------------------------------------- texts
 
 static void long_and_strange_strings_are_shortened_in_messages(void **state) {
-    (void)state;
     char body[4096] = "{\"x\":\"\\u001b[31m\\n";
     for (int i = 0; i < 300; i++) strcat(body, "\xC3\xA9");
     strcat(body, "\"}");
@@ -151,7 +148,6 @@ static void long_and_strange_strings_are_shortened_in_messages(void **state) {
 
 // Whatever pieces the JSON comes in: a message shows its first bytes and no others.
 static void long_containers_show_their_own_beginning(void **state) {
-    (void)state;
     enum { SHOWN = 63 };
     static const struct {
         const char *before, *after;
@@ -178,7 +174,6 @@ static void long_containers_show_their_own_beginning(void **state) {
 }
 
 static void strings_are_bounded(void **state) {
-    (void)state;
     struct world *world = world_create("{\"x\":\"abcd\",\"n\":null,\"i\":5}");
     const char *text = "kept";
     size_t len = 4;
@@ -198,7 +193,6 @@ static void strings_are_bounded(void **state) {
 }
 
 static void choices_are_found_by_their_whole_name(void **state) {
-    (void)state;
     static const struct {
         const char *json;
         int index;
@@ -227,7 +221,6 @@ static void choices_are_found_by_their_whole_name(void **state) {
 }
 
 static void lists_of_strings_name_the_wrong_item(void **state) {
-    (void)state;
     static const struct {
         const char *json;
         size_t n;
@@ -260,7 +253,6 @@ static void lists_of_strings_name_the_wrong_item(void **state) {
 }
 
 static void a_field_inside_of_another_is_named_by_its_path(void **state) {
-    (void)state;
     struct world *world = world_create("{\"messages\":[1,2,{\"role\":5}]}");
     const json_t *array = NULL;
     assert_true(field_array(&world->fields, "messages", 3, &array));
@@ -272,7 +264,6 @@ static void a_field_inside_of_another_is_named_by_its_path(void **state) {
 }
 
 static void containers_and_flags_are_told_apart(void **state) {
-    (void)state;
     static const char body[] = "{\"o\":{},\"a\":[1],\"t\":true,\"f\":false,\"z\":0}";
     struct world *world = world_create(body);
     const json_t *value = NULL;
@@ -305,7 +296,6 @@ static void containers_and_flags_are_told_apart(void **state) {
 // ---------------------------------------------------------------- broken text
 
 static void broken_json_is_refused_where_it_breaks(void **state) {
-    (void)state;
     static const struct {
         const char *body, *param; // "": no param
     } cases[] = {
@@ -341,7 +331,6 @@ static void broken_json_is_refused_where_it_breaks(void **state) {
 }
 
 static void integers_of_any_size_are_numbers(void **state) {
-    (void)state;
     static const struct {
         const char *x; // a value
         double real;   // 0: it stays what it is
@@ -380,7 +369,6 @@ static void integers_of_any_size_are_numbers(void **state) {
 }
 
 static void a_seed_beyond_63_bits_is_exact(void **state) {
-    (void)state;
     static const struct {
         const char *body;
         uint64_t seed; // 0: not beyond
@@ -407,7 +395,6 @@ static void a_seed_beyond_63_bits_is_exact(void **state) {
 }
 
 static void a_text_may_hold_a_nul_where_a_name_may_not(void **state) {
-    (void)state;
     struct world *world = world_create("{\"x\":\"a\\u0000b\",\"y\":[\"a\\u0000\"]}");
     const char *text = NULL;
     size_t len = 0;
@@ -434,7 +421,6 @@ static uint64_t random_next(uint64_t *state) {
 }
 
 static void a_path_of_any_bytes_is_bounded_and_sound(void **state) {
-    (void)state;
     static const char alphabet[] = "{}[]\",:\\ab1 \xC3\xA9\xFF\n";
     uint64_t random = 1;
     for (int round = 0; round < 20000; round++) {
@@ -451,7 +437,6 @@ static void a_path_of_any_bytes_is_bounded_and_sound(void **state) {
 
 // Whatever the text is: it keeps its length, nothing but digits changes, and twice is once.
 static void any_text_is_searched_for_integers(void **state) {
-    (void)state;
     static const char alphabet[] = "{}[]\",:\\-+.eE0123456789012345678901234567890123456789999999";
     uint64_t random = 2;
     for (int round = 0; round < 20000; round++) {
@@ -476,7 +461,6 @@ static void any_text_is_searched_for_integers(void **state) {
 }
 
 static void deep_text_costs_no_more_than_its_bytes(void **state) {
-    (void)state;
     enum { DEPTH = 1 << 20 };
     char *text = malloc(DEPTH);
     assert_non_null(text);

@@ -16,7 +16,6 @@ static struct server_config config_of(bool with_hosts) {
 }
 
 static void test_only_names_of_this_machine_are_hosts(void **state) {
-    (void)state;
     const struct server_config config = config_of(false);
     static const char *const good[] = {"localhost",      "LocalHost:8080", "127.0.0.1",
                                        "127.0.0.1:8080", "[::1]:8080",     "[::1]",
@@ -46,7 +45,6 @@ static void test_only_names_of_this_machine_are_hosts(void **state) {
 }
 
 static void test_further_hosts_are_those_that_are_configured(void **state) {
-    (void)state;
     struct server_config config = config_of(true);
     assert_true(gate_host(&config, "Models.Example:443"));
     assert_false(gate_host(&config, "xmodels.example"));
@@ -58,7 +56,6 @@ static void test_further_hosts_are_those_that_are_configured(void **state) {
 }
 
 static void test_origins_are_the_servers_own_or_configured(void **state) {
-    (void)state;
     struct server_config config = config_of(false);
     bool cors = true;
     assert_true(gate_origin(&config, NULL, "localhost:8080", &cors) && !cors);
@@ -79,7 +76,6 @@ static void test_origins_are_the_servers_own_or_configured(void **state) {
 }
 
 static void test_a_key_opens_as_a_whole_alone(void **state) {
-    (void)state;
     struct server_config config = config_of(false);
     assert_true(gate_key(&config, NULL, NULL)); // none is asked for
     config.keys = keys;

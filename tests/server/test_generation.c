@@ -7,11 +7,6 @@
 #include "generation.h"
 #include "serve_watch.h"
 
-static int serve_setup(void **state) {
-    const struct server_config config = serve_config();
-    return serve_setup_with(state, &config);
-}
-
 // A call of N choices, as it is after its end; nothing of it is owned.
 struct ended {
     struct server server;
@@ -63,7 +58,6 @@ static json_t *timings_json(const struct ended *ended) {
 
 // A prompt is added once for all its choices; times of choices overlap, their bytes add up.
 static void test_timings_are_sums_over_choices(void **state) {
-    (void)state;
     static const struct {
         const char *key;
         double value;
@@ -94,7 +88,6 @@ static void test_timings_are_sums_over_choices(void **state) {
 
 // A choice of 11 tokens in 4 steps after its first, beside one without drafts.
 static void test_drafts_are_summed_and_bytes_are_those_of_a_token(void **state) {
-    (void)state;
     struct ended ended;
     ended_init(&ended);
     json_t *root = timings_json(&ended);
@@ -138,34 +131,21 @@ static void test_a_prompt_leaves_room_for_the_first_token(void **state) {
     assert_int_equal(prompt_status(serve, info.n_ctx + 1, 0), 400);
 }
 
-static int stream_open(const struct serve *serve, const char *body) {
-    char text[1024];
-    const int len = snprintf(text, sizeof text,
-                             "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
-                             "Content-Length: %zu\r\n\r\n%s",
-                             strlen(body), body);
-    const int fd = serve_connect(serve);
-    serve_send(fd, text, (size_t)len);
-    return fd;
-}
-
 // A reader that does not read keeps some of the 256 places.
 static void test_a_list_that_does_not_fit_leaves_nothing_running(void **state) {
-    (void)state;
     struct serve serve;
     struct server_config config = serve_config();
     config.stream_bytes_max = 16 << 10;
     serve_start(&serve, &config);
-    const int fd =
-        stream_open(&serve, "{\"prompt\":[\"a\",\"b\",\"c\"],\"n\":80,\"max_tokens\":200,"
-                            "\"ignore_eos\":true,\"logprobs\":20,\"stream\":true}");
+    const int fd = serve_ask(&serve, "HTTP/1.1", "/v1/completions",
+                             "{\"prompt\":[\"a\",\"b\",\"c\"],\"n\":80,\"max_tokens\":200,"
+                             "\"ignore_eos\":true,\"logprobs\":20,\"stream\":true}",
+                             false);
     while (serve_gauge(&serve, "runnel:choices_submitted") == 0) serve_sleep_ms(1);
     char list[1024] = "{\"n\":4,\"max_tokens\":200,\"prompt\":[\"a\"";
     for (int i = 1; i < 64; i++) strcat(list, ",\"b\"");
     strcat(list, "]}");
-    struct reply reply = serve_post(&serve, "/v1/completions", list);
-    check(reply.status == 429 && strstr(reply.data, "Retry-After:"), "%.300s", reply.data);
-    reply_free(&reply);
+    reply_expect(serve_post(&serve, "/v1/completions", list), 429, "Retry-After:");
     close(fd);
     serve_expect_idle(&serve);
     serve_stop(&serve);
@@ -173,17 +153,16 @@ static void test_a_list_that_does_not_fit_leaves_nothing_running(void **state) {
 
 static void test_a_stream_that_takes_too_long_says_so_and_its_connection_ends(void **state) {
     const struct serve *serve = *state;
-    const int fd = stream_open(serve, "{\"prompt\":\"a\",\"stream\":true,\"timeout_ms\":0.001}");
-    struct reply reply = serve_receive(fd, true, SERVE_PATIENCE_MS);
+    struct reply reply =
+        serve_finish(serve_ask(serve, "HTTP/1.1", "/v1/completions",
+                               "{\"prompt\":\"a\",\"stream\":true,\"timeout_ms\":0.001}", false));
     check(reply.status == 200 && strstr(reply.body, "data: {\"error\":") &&
               strstr(reply.body, "took longer") && !strstr(reply.body, "[DONE]"),
           "%.500s", reply.data);
     assert_true(reply.closed);
     reply_free(&reply);
-    close(fd);
-    reply = serve_post(serve, "/v1/completions", "{\"prompt\":\"a\",\"timeout_ms\":0.001}");
-    assert_int_equal(reply.status, 504);
-    reply_free(&reply);
+    reply_expect(serve_post(serve, "/v1/completions", "{\"prompt\":\"a\",\"timeout_ms\":0.001}"),
+                 504, "");
     serve_expect_idle(serve);
 }
 

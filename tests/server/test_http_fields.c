@@ -43,11 +43,6 @@ static const struct {
 static const char *const probes[] = {"\"x\"", "-1",  "1e300",    "9223372036854775807",
                                      "{}",    "[1]", "\"\xFF\"", "NaN"};
 
-static int serve_setup(void **state) {
-    const struct server_config config = serve_config();
-    return serve_setup_with(state, &config);
-}
-
 // The field takes the place of the base's own where that has it too.
 static void body_write(const char *base, const char *name, const char *value, char *out,
                        size_t size) {

@@ -16,7 +16,7 @@ static const struct {
 };
 enum { N_ROUTES = sizeof routes / sizeof *routes };
 
-static int serve_setup(void **state) {
+static int setup(void **state) {
     struct server_config config = serve_config();
     config.keys = keys;
     config.n_keys = 2;
@@ -68,7 +68,6 @@ static void every_route_but_the_open_ones_needs_a_key(void **state) {
 }
 
 static void the_open_routes_are_health_and_the_page_alone(void **state) {
-    (void)state;
     for (int i = 0; i < N_ROUTES; i++) {
         const char *path = routes[i].path;
         const bool expected = strstr(path, "health") || !strncmp(path, "/assets/", 8) ||
@@ -110,5 +109,5 @@ TEST_PROGRAM(keys) {
         cmocka_unit_test(each_key_opens_every_route),
         cmocka_unit_test(without_a_key_nothing_is_said_about_what_exists),
     };
-    return cmocka_run_group_tests(tests, serve_setup, serve_teardown);
+    return cmocka_run_group_tests(tests, setup, serve_teardown);
 }

@@ -1,56 +1,9 @@
 // The live view and the counters of a real server, over a loopback socket.
 // label: threads
-#include <arpa/inet.h>
-#include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <unistd.h>
-
-#include "check.h"
-#include "server.h"
-#include "tale.h"
+#include "json_at.h"
+#include "serve.h"
 
 enum { ANSWER_MAX = 1 << 20, CHOICES = 5, TOKENS = 40 };
-
-struct served {
-    rn_engine *engine;
-    struct server *server;
-};
-
-static struct served served_start(void) {
-    struct served served;
-    rn_error err = {0};
-    const struct server_config config = {.host = "127.0.0.1",
-                                         .model_name = "tale",
-                                         .body_bytes_max = 1 << 16,
-                                         .pending_bytes_max = 1 << 20,
-                                         .answer_bytes_max = 8 << 20,
-                                         .connections_max = 64,
-                                         .workers = 1,
-                                         .header_s = 10,
-                                         .body_s = 10,
-                                         .idle_s = 10,
-                                         .keepalive_s = 10,
-                                         .stall_s = 10,
-                                         .stuck_s = 60,
-                                         .stream_bytes_max = 1 << 16,
-                                         .sampling = rn_sampling_neutral(),
-                                         .max_tokens = -1};
-    const rn_engine_options options = {.max_seqs = 2, .n_threads = 1, .max_waiting = 64};
-    check(!rn_engine_create(model, &options, &served.engine, &err), "%s", err.message);
-    check(!server_create(&config, &served.server, &err), "%s", err.message);
-    check(!server_ready(served.server, model, served.engine, NULL, NULL, 1e9, &err), "%s",
-          err.message);
-    return served;
-}
-
-static void served_stop(struct served *served) {
-    server_destroy(served->server);
-    rn_engine_destroy(served->engine);
-}
 
 // ---------------------------------------------------------------- a client
 
@@ -61,20 +14,11 @@ struct client {
 };
 
 // HTTP/1.0: the answer is not cut into chunks and ends with the connection.
-static struct client client_send(const struct served *served, const char *what, const char *body) {
-    struct client client = {.fd = socket(AF_INET, SOCK_STREAM, 0), .data = calloc(1, ANSWER_MAX)};
-    const struct sockaddr_in address = {.sin_family = AF_INET,
-                                        .sin_port = htons((uint16_t)server_port(served->server)),
-                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const struct timeval patience = {.tv_sec = 20};
-    char head[512];
-    assert_true(client.fd >= 0 && client.data);
-    setsockopt(client.fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    assert_int_equal(connect(client.fd, (const struct sockaddr *)&address, sizeof address), 0);
-    const int len = snprintf(head, sizeof head,
-                             "%s HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: %zu\r\n\r\n%s",
-                             what, strlen(body), body);
-    assert_int_equal(send(client.fd, head, (size_t)len, MSG_NOSIGNAL), len);
+static struct client client_get(const struct serve *serve, const char *path) {
+    struct client client = {.fd = serve_connect(serve), .data = calloc(1, ANSWER_MAX)};
+    char head[128];
+    const int len = snprintf(head, sizeof head, "GET %s HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n", path);
+    assert_true(client.data && serve_send(client.fd, head, (size_t)len));
     return client;
 }
 
@@ -83,12 +27,15 @@ static void client_close(struct client *client) {
     free(client->data);
 }
 
-static bool client_more(struct client *client) {
-    const ssize_t n = recv(client->fd, client->data + client->len, ANSWER_MAX - 1 - client->len, 0);
-    check(n >= 0, "nothing came");
+static void client_more(struct client *client) {
+    struct pollfd wait = {.fd = client->fd, .events = POLLIN};
+    const ssize_t n =
+        poll(&wait, 1, SERVE_PATIENCE_MS) > 0
+            ? recv(client->fd, client->data + client->len, ANSWER_MAX - 1 - client->len, 0)
+            : 0;
+    check(n > 0, "nothing came after %s", client->data);
     client->len += (size_t)n;
     client->data[client->len] = 0;
-    return n > 0;
 }
 
 static void client_take(struct client *client, size_t n) {
@@ -99,8 +46,7 @@ static void client_take(struct client *client, size_t n) {
 // Takes the head; its status. type: what Content-Type must begin with.
 static int client_head(struct client *client, const char *type) {
     const char *end;
-    while (!(end = strstr(client->data, "\r\n\r\n")))
-        check(client_more(client), "no head: %s", client->data);
+    while (!(end = strstr(client->data, "\r\n\r\n"))) client_more(client);
     const char *given = strstr(client->data, "\r\nContent-Type: ");
     check(given && given < end && !strncmp(given + 16, type, strlen(type)), "%s", client->data);
     const int status = atoi(client->data + 9);
@@ -108,51 +54,30 @@ static int client_head(struct client *client, const char *type) {
     return status;
 }
 
-static json_t *parse(const char *text, size_t len) {
-    json_error_t problem;
-    json_t *json = json_loadb(text, len, 0, &problem);
-    check(json, "%s: %.*s", problem.text, (int)len, text);
-    return json;
-}
-
-// The whole answer's body.
-static json_t *client_json(struct client *client) {
-    while (client_more(client)) continue;
-    return parse(client->data, client->len);
-}
-
-static json_t *client_picture(struct client *client) {
+static const json_t *client_picture(struct client *client) {
     const char *end;
-    while (!(end = strstr(client->data, "\n\n")))
-        check(client_more(client), "the stream ended: %s", client->data);
+    while (!(end = strstr(client->data, "\n\n"))) client_more(client);
     check(!strncmp(client->data, "data: ", 6), "%s", client->data);
-    json_t *json = parse(client->data + 6, (size_t)(end - client->data - 6));
+    const json_t *json = json_of(client->data + 6, (size_t)(end - client->data - 6));
     client_take(client, (size_t)(end + 2 - client->data));
     return json;
 }
 
-static json_t *get_json(const struct served *served, const char *what, const char *body) {
-    struct client client = client_send(served, what, body);
-    assert_int_equal(client_head(&client, "application/json"), 200);
-    json_t *json = client_json(&client);
-    client_close(&client);
+static const json_t *parsed(struct reply reply) {
+    check(reply.status == 200, "%.300s", reply.data);
+    const json_t *json = json_of(reply.body, strlen(reply.body));
+    reply_free(&reply);
     return json;
-}
-
-static int64_t integer(const json_t *json, const char *key) {
-    const json_t *value = json_object_get(json, key);
-    check(json_is_integer(value), "%s", key);
-    return json_integer_value(value);
 }
 
 // ---------------------------------------------------------------- tests
 
-static json_t *complete(const struct served *served) {
+static const json_t *complete(const struct serve *serve) {
     char body[256];
     snprintf(body, sizeof body,
              "{\"prompt\":\"Once upon a time\",\"n\":%d,\"max_tokens\":%d,\"ignore_eos\":true}",
              CHOICES, TOKENS);
-    return get_json(served, "POST /v1/completions", body);
+    return parsed(serve_post(serve, "/v1/completions", body));
 }
 
 // The record of a stream over several pictures.
@@ -167,134 +92,115 @@ static int look(const json_t *picture, struct sight *sight, const char **id) {
     size_t at;
     const json_t *stream;
     int done = 0;
-    json_array_foreach(json_object_get(picture, "streams"), at, stream) {
-        const int64_t choice = integer(stream, "choice");
+    json_array_foreach(at_path(picture, "streams"), at, stream) {
+        const int64_t choice = (int64_t)number_at(stream, "choice");
         check(choice >= 0 && choice < CHOICES, "choice %lld", (long long)choice);
         struct sight *one = &sight[choice];
-        check(!one->number || one->number == integer(stream, "n"), "another number");
+        check(!one->number || one->number == (int64_t)number_at(stream, "n"), "another number");
         check(!one->done, "choice %lld after its end", (long long)choice);
-        one->number = integer(stream, "n");
-        one->tokens += (int)json_array_size(json_object_get(stream, "tokens"));
-        one->done = !strcmp(json_string_value(json_object_get(stream, "state")), "done");
+        one->number = (int64_t)number_at(stream, "n");
+        one->tokens += (int)size_at(stream, "tokens");
+        one->done = !strcmp(string_at(stream, "state"), "done");
         done += one->done;
-        *id = json_string_value(json_object_get(stream, "id"));
-        if (one->done) assert_int_equal(integer(stream, "output"), TOKENS);
+        *id = string_at(stream, "id");
+        if (one->done) assert_int_equal((int64_t)number_at(stream, "output"), TOKENS);
     }
     return done;
 }
 
 static void test_a_watcher_sees_every_token_of_every_stream_once(void **state) {
-    (void)state;
-    struct served served = served_start();
-    struct client watcher = client_send(&served, "GET /engine/live", "");
+    struct client watcher = client_get(*state, "/engine/live");
     assert_int_equal(client_head(&watcher, "text/event-stream"), 200);
-    json_decref(client_picture(&watcher)); // it is being watched from here on
-    json_t *answer = complete(&served);
+    client_picture(&watcher); // it is being watched from here on
+    const json_t *answer = complete(*state);
     struct sight sight[CHOICES] = {0};
     for (int done = 0; done < CHOICES;) {
         const char *id = NULL;
-        json_t *picture = client_picture(&watcher);
-        done += look(picture, sight, &id);
-        if (id) assert_string_equal(id, json_string_value(json_object_get(answer, "id")));
-        json_decref(picture);
+        done += look(client_picture(&watcher), sight, &id);
+        if (id) assert_string_equal(id, string_at(answer, "id"));
     }
     for (int i = 0; i < CHOICES; i++) {
         check(sight[i].tokens == TOKENS, "choice %d: %d tokens", i, sight[i].tokens);
         for (int k = 0; k < i; k++) assert_true(sight[k].number != sight[i].number);
     }
-    json_t *last = client_picture(&watcher);
-    assert_int_equal(json_array_size(json_object_get(last, "streams")), 0);
-    assert_int_equal(integer(last, "output_tokens"), CHOICES * TOKENS);
-    json_decref(last);
-    json_decref(answer);
+    const json_t *last = client_picture(&watcher);
+    assert_int_equal(size_at(last, "streams"), 0);
+    assert_int_equal(number_at(last, "output_tokens"), CHOICES * TOKENS);
     client_close(&watcher);
-    served_stop(&served);
 }
 
 static void test_one_picture_is_an_answer_of_its_own(void **state) {
-    (void)state;
-    struct served served = served_start();
-    json_decref(complete(&served));
-    json_t *json = get_json(&served, "GET /engine", "");
-    assert_string_equal(json_string_value(json_object_get(json, "model")), "tale");
-    assert_int_equal(integer(json, "output_tokens"), CHOICES * TOKENS);
-    assert_int_equal(integer(json, "max_seqs"), 2);
-    const json_t *kv = json_object_get(json, "kv");
+    complete(*state);
+    struct client client = client_get(*state, "/engine");
+    const json_t *json = parsed(serve_finish(client.fd)), *run;
+    free(client.data);
+    expect_rows(json, {"model", "'tiny'"}, {"max_seqs", "4"}, {"page_scale", "1"});
+    assert_int_equal(number_at(json, "output_tokens"), CHOICES * TOKENS);
     int64_t cells = 0, cached = 0;
     size_t at;
-    const json_t *run;
-    json_array_foreach(json_object_get(json, "pages"), at, run) {
-        const int64_t count = json_integer_value(json_array_get(run, 3));
+    json_array_foreach(at_path(json, "pages"), at, run) {
+        const int64_t count = (int64_t)number_at(run, "3");
         cells += count;
-        if (json_integer_value(json_array_get(run, 0)) == RN_PAGE_CACHED) cached += count;
+        if (number_at(run, "0") == RN_PAGE_CACHED) cached += count;
     }
-    assert_int_equal(integer(json, "page_scale"), 1);
-    assert_int_equal(cells, integer(kv, "total"));
-    assert_int_equal(cached, integer(kv, "cached"));
+    assert_int_equal(cells, number_at(json, "kv.total"));
+    assert_int_equal(cached, number_at(json, "kv.cached"));
     assert_true(cached > 0);
-    json_decref(json);
-    served_stop(&served);
 }
 
 static void test_the_seventeenth_watcher_is_refused_until_one_leaves(void **state) {
-    (void)state;
     enum { MOST = 16 };
-    struct served served = served_start();
     struct client watcher[MOST];
     for (int i = 0; i < MOST; i++) {
-        watcher[i] = client_send(&served, "GET /engine/live", "");
+        watcher[i] = client_get(*state, "/engine/live");
         assert_int_equal(client_head(&watcher[i], "text/event-stream"), 200);
     }
-    struct client late = client_send(&served, "GET /engine/live", "");
+    struct client late = client_get(*state, "/engine/live");
     assert_int_equal(client_head(&late, "application/json"), 429);
     client_close(&late);
     client_close(&watcher[3]);
     for (int status = 429; status != 200;) { // until the hang-up is seen
-        late = client_send(&served, "GET /engine", "");
+        late = client_get(*state, "/engine");
         status = client_head(&late, "application/json");
         client_close(&late);
     }
-    served_stop(&served); // while they watch
+    serve_stop(*state); // while they watch
     for (int i = 0; i < MOST; i++)
         if (i != 3) client_close(&watcher[i]);
-}
-
-static double sample(const char *text, const char *name) {
-    const char *found = strstr(text, name);
-    check(found, "no%s", name);
-    return strtod(found + strlen(name), NULL);
+    const struct server_config config = serve_config();
+    serve_start(*state, &config); // for the teardown
 }
 
 static void test_metrics_count_what_was_answered(void **state) {
-    (void)state;
-    struct served served = served_start();
-    json_decref(complete(&served));
-    struct client client = client_send(&served, "GET /metrics", "");
-    assert_int_equal(client_head(&client, "text/plain; version=0.0.4"), 200);
-    while (client_more(&client)) continue;
-#define TALE "{model_name=\"tale\",engine=\"0\"}"
-    char want[256];
-    snprintf(want, sizeof want, "\nvllm:time_to_first_token_seconds_count" TALE " %d\n", CHOICES);
-    assert_non_null(strstr(client.data, want));
-    // accepted drafts come with the token before them
-    const int together =
-        (int)sample(client.data, "\nvllm:spec_decode_num_accepted_tokens_total" TALE " ");
-    const int gaps = (int)sample(client.data, "\nvllm:inter_token_latency_seconds_count" TALE " ");
-    check(gaps + together == CHOICES * (TOKENS - 1), "%d gaps, %d without", gaps, together);
-    snprintf(want, sizeof want, "\nvllm:e2e_request_latency_seconds_count" TALE " %d\n", CHOICES);
-    assert_non_null(strstr(client.data, want));
-    assert_non_null(strstr(client.data, "\nvllm:time_to_first_token_seconds_bucket{model_name="
-                                        "\"tale\",engine=\"0\",le=\"160.0\"} 5\n"));
-    client_close(&client);
-    served_stop(&served);
+    complete(*state);
+    struct reply reply = serve_get(*state, "/metrics");
+    assert_non_null(strstr(reply.data, "\r\nContent-Type: text/plain; version=0.0.4"));
+#define TINY "{model_name=\"tiny\",engine=\"0\""
+    static const char *const want[] = {
+        "\nvllm:time_to_first_token_seconds_count" TINY "} 5\n",
+        "\nvllm:time_to_first_token_seconds_bucket" TINY ",le=\"160.0\"} 5\n",
+        "\nvllm:inter_token_latency_seconds_count" TINY "} 195\n",
+        "\nvllm:e2e_request_latency_seconds_count" TINY "} 5\n",
+    };
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+        check(strstr(reply.body, want[i]), "no %s", want[i]);
+    reply_free(&reply);
+}
+
+static int stop(void **state) {
+    json_kept_free();
+    return serve_teardown(state);
 }
 
 TEST_PROGRAM(live_http) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_watcher_sees_every_token_of_every_stream_once),
-        cmocka_unit_test(test_one_picture_is_an_answer_of_its_own),
-        cmocka_unit_test(test_the_seventeenth_watcher_is_refused_until_one_leaves),
-        cmocka_unit_test(test_metrics_count_what_was_answered),
+        cmocka_unit_test_setup_teardown(test_a_watcher_sees_every_token_of_every_stream_once,
+                                        serve_setup, stop),
+        cmocka_unit_test_setup_teardown(test_one_picture_is_an_answer_of_its_own, serve_setup,
+                                        stop),
+        cmocka_unit_test_setup_teardown(test_the_seventeenth_watcher_is_refused_until_one_leaves,
+                                        serve_setup, stop),
+        cmocka_unit_test_setup_teardown(test_metrics_count_what_was_answered, serve_setup, stop),
     };
-    return cmocka_run_group_tests(tests, open_model, close_model);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

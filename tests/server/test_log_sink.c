@@ -121,7 +121,6 @@ static struct log_sink *pipe_sink(int end[2], int flags) {
 // ---------------------------------------------------------------- pipes
 
 static void test_an_unread_pipe_holds_up_nobody_and_every_drop_is_counted(void **state) {
-    (void)state;
     enum { LINES = 20000 };
     int end[2];
     struct log_sink *sink = pipe_sink(end, 0);
@@ -160,13 +159,11 @@ static void slow_reader(int flags) {
 }
 
 static void test_a_slow_reader_gets_whole_lines_and_all_but_the_dropped(void **state) {
-    (void)state;
     slow_reader(0);
     slow_reader(O_NONBLOCK);
 }
 
 static void test_closing_writes_what_is_queued(void **state) {
-    (void)state;
     enum { LINES = 1000 };
     int end[2];
     struct log_sink *sink = pipe_sink(end, 0);
@@ -178,7 +175,6 @@ static void test_closing_writes_what_is_queued(void **state) {
 }
 
 static void test_a_line_longer_than_the_buffer_is_dropped(void **state) {
-    (void)state;
     int end[2];
     struct log_sink *sink = pipe_sink(end, 0);
     char *line = calloc(1, SINK_BYTES);
@@ -193,7 +189,6 @@ static void test_a_line_longer_than_the_buffer_is_dropped(void **state) {
 }
 
 static void test_lines_for_a_reader_that_has_gone_are_lost_and_counted(void **state) {
-    (void)state;
     enum { LINES = 100 };
     int end[2];
     struct log_sink *sink = pipe_sink(end, 0);
@@ -205,7 +200,6 @@ static void test_lines_for_a_reader_that_has_gone_are_lost_and_counted(void **st
 }
 
 static void test_a_closed_descriptor_is_refused_at_once(void **state) {
-    (void)state;
     errno = 0;
     assert_null(sink_create(-1));
     assert_int_equal(errno, EBADF);
@@ -215,7 +209,6 @@ static void test_a_closed_descriptor_is_refused_at_once(void **state) {
 
 // poll(2) says that a terminal takes bytes when it takes a few; a write of many then blocks.
 static void test_closing_ends_though_the_writer_is_inside_a_write(void **state) {
-    (void)state;
     enum { LINES = 10 };
     const int master = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
     if (master < 0 || grantpt(master) || unlockpt(master)) skip();
@@ -283,7 +276,6 @@ static void told_await(struct told *told, int times) {
 }
 
 static void test_a_file_opened_again_splits_the_lines_where_it_was_asked_for(void **state) {
-    (void)state;
     enum { FIRST = 700, SECOND = 300 };
     struct folder folder;
     struct told seen = {0};
@@ -303,7 +295,6 @@ static void test_a_file_opened_again_splits_the_lines_where_it_was_asked_for(voi
 }
 
 static void test_a_file_that_cannot_be_opened_leaves_the_old_one(void **state) {
-    (void)state;
     struct folder folder;
     struct told seen = {0};
     folder_make(&folder);
@@ -324,7 +315,6 @@ static void test_a_file_that_cannot_be_opened_leaves_the_old_one(void **state) {
 }
 
 static void test_only_a_file_is_opened_again(void **state) {
-    (void)state;
     int end[2];
     struct log_sink *sink = pipe_sink(end, 0);
     assert_false(sink_reopen(sink));
@@ -335,7 +325,6 @@ static void test_only_a_file_is_opened_again(void **state) {
 // A limit on the size of files stands for a disk that is full: the write that reaches it is cut
 // short, the next one fails. Room comes back, and no line was cut.
 static void test_a_full_disk_costs_lines_but_cuts_none_and_writing_resumes(void **state) {
-    (void)state;
     enum { LINES = 400, LIMIT = 20000 };
     struct folder folder;
     struct rlimit before;
@@ -361,7 +350,6 @@ static void test_a_full_disk_costs_lines_but_cuts_none_and_writing_resumes(void 
 }
 
 static void test_lines_for_a_full_device_are_lost_and_counted(void **state) {
-    (void)state;
     struct log_sink *sink = sink_open("/dev/full", NULL, NULL);
     if (!sink) skip();
     for (unsigned i = 0; i < 10; i++) submit(sink, i);

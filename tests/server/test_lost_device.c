@@ -17,21 +17,11 @@ static char *body_of(int max_tokens, bool stream) {
 
 // Begins a request and leaves the answer to be read.
 static int begin(const struct serve *serve, int max_tokens, bool stream) {
-    char text[1024];
-    const char *body = body_of(max_tokens, stream);
-    const int len = snprintf(text, sizeof text,
-                             "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
-                             "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-                             strlen(body), body);
-    const int fd = serve_connect(serve);
-    assert_true(serve_send(fd, text, (size_t)len));
-    return fd;
+    return serve_ask(serve, "HTTP/1.1", "/v1/completions", body_of(max_tokens, stream), false);
 }
 
-static void expect(struct reply *reply, int status, const char *part) {
-    check(reply->status == status && strstr(reply->data, part), "expected %d, %s: %.400s", status,
-          part, reply->data);
-    reply_free(reply);
+static struct reply complete(const struct serve *serve, bool stream) {
+    return serve_post(serve, "/v1/completions", body_of(12, stream));
 }
 
 static void await_submits(long n) {
@@ -42,21 +32,18 @@ static void await_submits(long n) {
 }
 
 static void a_failed_step_is_told_and_the_next_request_works(void **state) {
-    (void)state;
     const struct server_config config = serve_config();
     struct serve serve;
     fake_reset();
     serve_start(&serve, &config);
     for (int by_submit = 0; by_submit < 2; by_submit++) {
         fake_fail_at(by_submit ? FAKE_SUBMIT : FAKE_STEP, 4);
-        struct reply whole = serve_post(&serve, "/v1/completions", body_of(12, false));
-        expect(&whole, 500, "step_failed");
+        reply_expect(complete(&serve, false), 500, "step_failed");
         fake_fail_at(by_submit ? FAKE_SUBMIT : FAKE_STEP, 4);
-        struct reply stream = serve_post(&serve, "/v1/completions", body_of(12, true));
+        struct reply stream = complete(&serve, true);
         assert_null(strstr(stream.data, "[DONE]"));
-        expect(&stream, 200, "The device failed in a step");
-        struct reply next = serve_post(&serve, "/v1/completions", body_of(12, false));
-        expect(&next, 200, "\"finish_reason\":\"length\"");
+        reply_expect(stream, 200, "The device failed in a step");
+        reply_expect(complete(&serve, false), 200, "\"finish_reason\":\"length\"");
         serve_is_well(&serve, "a failed step");
     }
     serve_stop(&serve);
@@ -64,7 +51,6 @@ static void a_failed_step_is_told_and_the_next_request_works(void **state) {
 
 // Three streams, one of which is not read, and two whole answers, one of which waits for a place.
 static void a_lost_device_is_told_to_all_and_ends_the_server(void **state) {
-    (void)state;
     for (int way = 0; way < 2; way++) {
         const struct server_config config = serve_config();
         struct serve serve;
@@ -77,76 +63,42 @@ static void a_lost_device_is_told_to_all_and_ends_the_server(void **state) {
         await_submits(5);
         fake_fail_at(way ? FAKE_LOST_SUBMIT : FAKE_LOST, 5);
         for (int i = 0; i < 2; i++) {
-            struct reply reply = serve_receive(stream[i], true, SERVE_PATIENCE_MS);
+            struct reply reply = serve_finish(stream[i]);
             assert_null(strstr(reply.data, "[DONE]"));
-            expect(&reply, 200, "The device was lost");
-            reply = serve_receive(whole[i], false, SERVE_PATIENCE_MS);
-            expect(&reply, 503, "device_lost");
+            reply_expect(reply, 200, "The device was lost");
+            reply_expect(serve_finish(whole[i]), 503, "device_lost");
         }
-        struct reply unread = serve_receive(stream[2], true, SERVE_PATIENCE_MS);
-        expect(&unread, 200, "The device was lost");
+        reply_expect(serve_finish(stream[2]), 200, "The device was lost");
         assert_int_equal(abs(server_wait(serve.server)), SERVER_LOST);
         rn_error err = {0};
         assert_int_equal(rn_engine_health(serve.engine, &err), RN_ERR_DEVICE);
         assert_non_null(strstr(err.message, "was to fail"));
-        for (int i = 0; i < 3; i++) close(stream[i]);
-        for (int i = 0; i < 2; i++) close(whole[i]);
         serve_stop(&serve);
     }
-}
-
-// A stream with much to read, on a connection that takes as little as possible.
-static int begin_unread(const struct serve *serve) {
-    static const char body[] = "{\"prompt\":\"go on\",\"max_tokens\":200,\"ignore_eos\":true,"
-                               "\"logprobs\":20,\"stream\":true}";
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), bytes = 1;
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons((uint16_t)serve->port),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    char text[1024];
-    const int len = snprintf(text, sizeof text,
-                             "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
-                             "Content-Length: %zu\r\n\r\n%s",
-                             sizeof body - 1, body);
-    assert_true(fd >= 0);
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
-    check(!connect(fd, (struct sockaddr *)&address, sizeof address), "%s", strerror(errno));
-    assert_true(serve_send(fd, text, (size_t)len));
-    return fd;
-}
-
-static struct reply get(const struct serve *serve, const char *path) {
-    char text[256];
-    const int len =
-        snprintf(text, sizeof text,
-                 "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
-    return serve_exchange(serve, text, (size_t)len);
 }
 
 // The reader keeps the server for a while, and not for longer: meanwhile health and new requests
 // are answered.
 static void a_lost_device_shows_while_a_reader_reads_nothing(void **state) {
-    (void)state;
     struct server_config config = serve_config();
     struct serve serve;
     config.stream_bytes_max = 16 << 10;
     fake_reset();
     serve_start(&serve, &config);
-    const int unread = begin_unread(&serve);
+    const int unread = serve_ask(&serve, "HTTP/1.1", "/v1/completions",
+                                 "{\"prompt\":\"go on\",\"max_tokens\":200,\"ignore_eos\":true,"
+                                 "\"logprobs\":20,\"stream\":true}",
+                                 true);
     for (long before = -1; before != fake_control.n_submit; serve_sleep_ms(300))
         before = fake_control.n_submit; // until it is paused
     assert_true(fake_control.n_submit > 0);
     fake_fail_at(FAKE_LOST, 3);
-    struct reply reply = serve_post(&serve, "/v1/completions", body_of(12, false));
-    expect(&reply, 503, "device_lost");
+    reply_expect(complete(&serve, false), 503, "device_lost");
     struct timespec from, to;
     clock_gettime(CLOCK_MONOTONIC, &from);
-    reply = get(&serve, "/health");
-    expect(&reply, 503, "device_lost");
-    reply = get(&serve, "/health/live");
-    expect(&reply, 503, "device_lost");
-    reply = serve_post(&serve, "/v1/completions", body_of(12, false));
-    expect(&reply, 503, "");
+    reply_expect(serve_get(&serve, "/health"), 503, "device_lost");
+    reply_expect(serve_get(&serve, "/health/live"), 503, "device_lost");
+    reply_expect(complete(&serve, false), 503, "");
     assert_int_equal(abs(server_wait(serve.server)), SERVER_LOST);
     clock_gettime(CLOCK_MONOTONIC, &to);
     assert_true((to.tv_sec - from.tv_sec) * 1000 < SOON_MS);

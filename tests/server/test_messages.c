@@ -1,146 +1,130 @@
 // Anthropic's Messages API: conversations that are read, and answers that are written, without a
 // connection and without an engine.
 // label: memory
-#include "answer_world.h"
+#include "calls.h"
+
 #include "messages.h"
 
-#define HI "\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
+#define HI     "'max_tokens':9,'messages':[{'role':'user','content':'hi'}]"
+#define STREAM "{" HI ",'stream':true}"
+#define TOOL_USE(id, name, input)                                                                  \
+    "{'type':'tool_use','id':'toolu_" id "','name':'" name "','input':" input                      \
+    ",'caller':{'type':'direct'}}"
 
 // ---------------------------------------------------------------- requests
 
-static void conversation_expect(struct world *world, const char *body, const char *path,
-                                const char *expected) {
+static int setup(void **state) {
+    route.api = API_ANTHROPIC;
+    return server_open(state, PLAIN_TEMPLATE);
+}
+
+static void conversation_expect(const char *body, const char *path, const char *expected) {
     struct conversation conversation;
-    struct call *call = call_make(world, API_ANTHROPIC, body);
-    const json_t *json = call_json(call);
-    check(json && messages_input(call, json, &conversation), "%s: %.*s", body, (int)call->out.len,
+    struct call *call = call_new(body);
+    check(messages_input(call, body_of(call), &conversation), "%s: %.*s", body, (int)call->out.len,
           call->out.data);
-    json_t *all = json_pack("{s:O, s:O*, s:O*}", "messages", conversation.messages, "tools",
-                            conversation.tools, "variables", conversation.variables);
+    json_t *all =
+        json_keep(json_pack("{s:O, s:O*, s:O*}", "messages", conversation.messages, "tools",
+                            conversation.tools, "variables", conversation.variables));
     expect_json(all, path, expected);
-    json_decref(all);
     conversation_deinit(&conversation);
 }
 
 static void blocks_become_chat_messages(void **state) {
     static const char *const cases[][2] = {
-        {"{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}",
-         "[{\"role\":\"user\",\"content\":\"hi\"}]"},
-        {"{\"system\":\"be kind\",\"messages\":[{\"role\":\"user\",\"content\":[]}]}",
-         "[{\"role\":\"system\",\"content\":\"be kind\"},{\"role\":\"user\",\"content\":\"\"}]"},
-        {"{\"system\":[{\"type\":\"text\",\"text\":\"a\",\"cache_control\":{\"type\":\"ephemeral\"}"
-         "},"
-         "{\"type\":\"text\",\"text\":\"b\"}],\"messages\":[{\"role\":\"user\",\"content\":"
-         "[{\"type\":\"text\",\"text\":\"c\"},{\"type\":\"text\",\"text\":\"d\"}]}]}",
-         "[{\"role\":\"system\",\"content\":\"a\\nb\"},{\"role\":\"user\",\"content\":\"c\\nd\"}]"},
+        {"{'messages':[{'role':'user','content':'hi'}]}", "[{'role':'user','content':'hi'}]"},
+        {"{'system':'be kind','messages':[{'role':'user','content':[]}]}",
+         "[{'role':'system','content':'be kind'},{'role':'user','content':''}]"},
+        {"{'system':[{'type':'text','text':'a','cache_control':{'type':'ephemeral'}},{'type':'text'"
+         ",'text':'b'}],'messages':[{'role':'user','content':[{'type':'text','text':'c'},{'type':'"
+         "text','text':'d'}]}]}",
+         "[{'role':'system','content':'a\\nb'},{'role':'user','content':'c\\nd'}]"},
         // neighbours of one role are one message
-        {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":"
-         "\"b\"},"
-         "{\"role\":\"assistant\",\"content\":\"c\"},{\"role\":\"assistant\",\"content\":\"d\"}]}",
-         "[{\"role\":\"user\",\"content\":\"a\\nb\"},{\"role\":\"assistant\",\"content\":\"c\\nd\"}"
-         "]"},
+        {"{'messages':[{'role':'user','content':'a'},{'role':'user','content':'b'},{'role':'"
+         "assistant','content':'c'},{'role':'assistant','content':'d'}]}",
+         "[{'role':'user','content':'a\\nb'},{'role':'assistant','content':'c\\nd'}]"},
         // a call, its result, and what the user says besides
-        {"{\"messages\":[{\"role\":\"user\",\"content\":\"w?\"},{\"role\":\"assistant\","
-         "\"content\":["
-         "{\"type\":\"thinking\",\"thinking\":\"hm\",\"signature\":\"\"},"
-         "{\"type\":\"redacted_thinking\",\"data\":\"xyz\"},{\"type\":\"text\",\"text\":\"so\"},"
-         "{\"type\":\"tool_use\",\"id\":\"t1\",\"name\":\"get\",\"input\":{\"x\":1}},"
-         "{\"type\":\"tool_use\",\"id\":\"t2\",\"name\":\"put\",\"input\":{}}]},"
-         "{\"role\":\"user\",\"content\":["
-         "{\"type\":\"tool_result\",\"tool_use_id\":\"t1\",\"content\":\"sun\"},"
-         "{\"type\":\"tool_result\",\"tool_use_id\":\"t2\",\"is_error\":true,\"content\":["
-         "{\"type\":\"text\",\"text\":\"e\"},{\"type\":\"text\",\"text\":\"f\"}]},"
-         "{\"type\":\"tool_result\",\"tool_use_id\":\"t9\"},{\"type\":\"text\",\"text\":\"go\"}]}]"
-         "}",
-         "[{\"role\":\"user\",\"content\":\"w?\"},{\"role\":\"assistant\",\"content\":\"so\","
-         "\"reasoning_content\":\"hm\",\"tool_calls\":[{\"id\":\"t1\",\"type\":\"function\","
-         "\"function\":{\"name\":\"get\",\"arguments\":{\"x\":1}}},{\"id\":\"t2\",\"type\":"
-         "\"function\",\"function\":{\"name\":\"put\",\"arguments\":{}}}]},"
-         "{\"role\":\"tool\",\"content\":\"sun\",\"tool_call_id\":\"t1\",\"name\":\"get\"},"
-         "{\"role\":\"tool\",\"content\":\"e\\nf\",\"tool_call_id\":\"t2\",\"name\":\"put\"},"
-         "{\"role\":\"tool\",\"content\":\"\",\"tool_call_id\":\"t9\"},"
-         "{\"role\":\"user\",\"content\":\"go\"}]"},
+        {"{'messages':[{'role':'user','content':'w?'},{'role':'assistant','content':[{'type':'"
+         "thinking','thinking':'hm','signature':''},{'type':'redacted_thinking','data':'xyz'},{'"
+         "type':'text','text':'so'},{'type':'tool_use','id':'t1','name':'get','input':{'x':1}},{'"
+         "type':'tool_use','id':'t2','name':'put','input':{}}]},{'role':'user','content':[{'type':'"
+         "tool_result','tool_use_id':'t1','content':'sun'},{'type':'tool_result','tool_use_id':'t2'"
+         ",'is_error':true,'content':[{'type':'text','text':'e'},{'type':'text','text':'f'}]},{'"
+         "type':'tool_result','tool_use_id':'t9'},{'type':'text','text':'go'}]}]}",
+         "[{'role':'user','content':'w?'},{'role':'assistant','content':'so','reasoning_content':'"
+         "hm','tool_calls':[{'id':'t1','type':'function','function':{'name':'get','arguments':{'x':"
+         "1}}},{'id':'t2','type':'function','function':{'name':'put','arguments':{}}}]},{'role':'"
+         "tool','content':'sun','tool_call_id':'t1','name':'get'},{'role':'tool','content':'e\\nf',"
+         "'tool_call_id':'t2','name':'put'},{'role':'tool','content':'','tool_call_id':'t9'},{'"
+         "role':'user','content':'go'}]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        conversation_expect(*state, cases[i][0], "messages", cases[i][1]);
+        conversation_expect(cases[i][0], "messages", cases[i][1]);
     }
 }
 
 static void tools_and_thinking_reach_the_template(void **state) {
     conversation_expect(
-        *state,
-        "{" HI ",\"tools\":[{\"name\":\"get\",\"description\":\"d\",\"input_schema\":"
-        "{\"type\":\"object\"}},{\"type\":\"custom\",\"name\":\"put\",\"input_schema\":{}}]}",
+        "{" HI ",'tools':[{'name':'get','description':'d','input_schema':{'type':'object'}},{'type'"
+        ":'custom','name':'put','input_schema':{}}]}",
         "tools",
-        "[{\"type\":\"function\",\"function\":{\"name\":\"get\",\"description\":\"d\","
-        "\"parameters\":{\"type\":\"object\"}}},"
-        "{\"type\":\"function\",\"function\":{\"name\":\"put\",\"parameters\":{}}}]");
-    conversation_expect(*state, "{" HI ",\"thinking\":{\"type\":\"disabled\"}}", "variables",
-                        "{\"enable_thinking\":false}");
-    conversation_expect(*state,
-                        "{" HI ",\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024}}",
-                        "variables", "{\"enable_thinking\":true}");
-    struct conversation conversation;
-    struct call *call = call_make(*state, API_ANTHROPIC,
-                                  "{" HI ",\"tool_choice\":{\"type\":\"none\"},\"tools\":["
-                                  "{\"name\":\"get\",\"input_schema\":{}}]}");
-    assert_true(messages_input(call, call_json(call), &conversation));
-    assert_null(conversation.tools);
-    assert_null(conversation.variables);
-    conversation_deinit(&conversation);
+        "[{'type':'function','function':{'name':'get','description':'d','parameters':{'type':'"
+        "object'}}},{'type':'function','function':{'name':'put','parameters':{}}}]");
+    conversation_expect("{" HI ",'thinking':{'type':'disabled'}}", "variables",
+                        "{'enable_thinking':false}");
+    conversation_expect("{" HI ",'thinking':{'type':'enabled','budget_tokens':1024}}", "variables",
+                        "{'enable_thinking':true}");
+    conversation_expect(
+        "{" HI ",'tool_choice':{'type':'none'},'tools':[{'name':'get','input_schema':{}}]}", "",
+        "{'messages':[{'role':'user','content':'hi'}]}");
 }
 
 static void wrong_conversations_are_refused_by_place(void **state) {
-#define MESSAGE(rest)                                                                              \
-    "{\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":\"a\"}," rest "]}"
+#define MESSAGE(rest) "{'max_tokens':9,'messages':[{'role':'user','content':'a'}," rest "]}"
     static const char *const cases[][2] = {
-        {"{\"max_tokens\":9}", "messages: is required"},
-        {"{\"max_tokens\":9,\"messages\":3}", "messages: expected an array, got 3"},
-        {"{\"max_tokens\":9,\"messages\":[]}", "messages: [] is empty"},
-        {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", "max_tokens"},
+        {"{'max_tokens':9}", "messages: is required"},
+        {"{'max_tokens':9,'messages':3}", "messages: expected an array, got 3"},
+        {"{'max_tokens':9,'messages':[]}", "messages: [] is empty"},
+        {"{'messages':[{'role':'user','content':'a'}]}", "max_tokens"},
         {MESSAGE("7"), "messages[1]: expected an object, got 7"},
-        {MESSAGE("{\"content\":\"a\"}"), "messages[1].role: is required"},
-        {MESSAGE("{\"role\":\"tool\",\"content\":\"a\"}"), "messages[1].role: "},
-        {MESSAGE("{\"role\":\"user\"}"), "messages[1].content: is required"},
-        {MESSAGE("{\"role\":\"user\",\"content\":{}}"), "messages[1].content: expected"},
-        {MESSAGE("{\"role\":\"user\",\"content\":[\"a\"]}"), "messages[1].content[0]: expected"},
-        {MESSAGE("{\"role\":\"user\",\"content\":[{}]}"),
-         "messages[1].content[0].type: is required"},
-        {MESSAGE("{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
-                 "{\"type\":\"image\",\"source\":{}}]}"),
-         "messages[1].content[1].type: expected one of text|tool_result, got \"image\""},
-        {MESSAGE("{\"role\":\"user\",\"content\":[{\"type\":\"document\"}]}"),
+        {MESSAGE("{'content':'a'}"), "messages[1].role: is required"},
+        {MESSAGE("{'role':'tool','content':'a'}"), "messages[1].role: "},
+        {MESSAGE("{'role':'user'}"), "messages[1].content: is required"},
+        {MESSAGE("{'role':'user','content':{}}"), "messages[1].content: expected"},
+        {MESSAGE("{'role':'user','content':['a']}"), "messages[1].content[0]: expected"},
+        {MESSAGE("{'role':'user','content':[{}]}"), "messages[1].content[0].type: is required"},
+        {MESSAGE(
+             "{'role':'user','content':[{'type':'text','text':'a'},{'type':'image','source':{}}]}"),
+         "messages[1].content[1].type: expected one of text|tool_result, got 'image'"},
+        {MESSAGE("{'role':'user','content':[{'type':'document'}]}"),
          "messages[1].content[0].type: "},
-        {MESSAGE("{\"role\":\"user\",\"content\":[{\"type\":\"tool_use\"}]}"),
+        {MESSAGE("{'role':'user','content':[{'type':'tool_use'}]}"),
          "messages[1].content[0].type: "},
-        {MESSAGE("{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\"}]}"),
+        {MESSAGE("{'role':'user','content':[{'type':'tool_result'}]}"),
          "messages[1].content[0].tool_use_id: is required"},
-        {MESSAGE("{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t\","
-                 "\"content\":[{\"type\":\"image\"}]}]}"),
+        {MESSAGE("{'role':'user','content':[{'type':'tool_result','tool_use_id':'t','content':[{'"
+                 "type':'image'}]}]}"),
          "messages[1].content[0].content[0].type: "},
-        {MESSAGE("{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"t\","
-                 "\"name\":\"\",\"input\":{}}]}"),
+        {MESSAGE(
+             "{'role':'assistant','content':[{'type':'tool_use','id':'t','name':'','input':{}}]}"),
          "messages[1].content[0].name: "},
-        {MESSAGE("{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"t\","
-                 "\"name\":\"get\",\"input\":null}]}"),
+        {MESSAGE("{'role':'assistant','content':[{'type':'tool_use','id':'t','name':'get','input':"
+                 "null}]}"),
          "messages[1].content[0].input: "},
-        {MESSAGE("{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"t\","
-                 "\"name\":\"get\",\"input\":{}}]}"),
+        {MESSAGE("{'role':'assistant','content':[{'type':'tool_use','id':'t','name':'get','input':{"
+                 "}}]}"),
          "messages[1].content: ends with a tool_use"},
-        {"{" HI ",\"system\":[{\"type\":\"image\"}]}", "system[0].type: "},
-        {"{" HI ",\"system\":7}", "system: expected"},
-        {"{" HI ",\"tools\":[{\"type\":\"bash_20250124\",\"name\":\"bash\"}]}", "tools[0].type: "},
-        {"{" HI ",\"tools\":[{\"name\":\"get\"}]}", "tools[0].input_schema: is required"},
-        {"{" HI ",\"tools\":[{\"name\":\"get\",\"input_schema\":[]}]}", "tools[0].input_schema: "},
-        {"{" HI ",\"thinking\":{\"type\":\"perhaps\"}}", "thinking.type: "},
-        {"{" HI ",\"thinking\":true}", "thinking: "},
+        {"{" HI ",'system':[{'type':'image'}]}", "system[0].type: "},
+        {"{" HI ",'system':7}", "system: expected"},
+        {"{" HI ",'tools':[{'type':'bash_20250124','name':'bash'}]}", "tools[0].type: "},
+        {"{" HI ",'tools':[{'name':'get'}]}", "tools[0].input_schema: is required"},
+        {"{" HI ",'tools':[{'name':'get','input_schema':[]}]}", "tools[0].input_schema: "},
+        {"{" HI ",'thinking':{'type':'perhaps'}}", "thinking.type: "},
+        {"{" HI ",'thinking':true}", "thinking: "},
     };
 #undef MESSAGE
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct call *call = call_make(*state, API_ANTHROPIC, cases[i][0]);
-        messages_prepare(call);
-        expect_refusal(call, cases[i][1]);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        expect_refusal(messages_prepare, cases[i][0], NULL, cases[i][1]);
 }
 
 static void last_assistant_message_is_a_prefill_unless_it_is_empty(void **state) {
@@ -149,17 +133,17 @@ static void last_assistant_message_is_a_prefill_unless_it_is_empty(void **state)
         bool prefill;
         size_t n;
     } cases[] = {
-        {"{\"role\":\"assistant\",\"content\":\"Once\"}", true, 2},
-        {"{\"role\":\"assistant\",\"content\":\"\"}", false, 1},
-        {"{\"role\":\"assistant\",\"content\":[]}", false, 1},
-        {"{\"role\":\"user\",\"content\":\"b\"}", false, 1},
+        {"{'role':'assistant','content':'Once'}", true, 2},
+        {"{'role':'assistant','content':''}", false, 1},
+        {"{'role':'assistant','content':[]}", false, 1},
+        {"{'role':'user','content':'b'}", false, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char body[256];
-        snprintf(body, sizeof body, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},%s]}",
+        snprintf(body, sizeof body, "{'messages':[{'role':'user','content':'a'},%s]}",
                  cases[i].last);
         struct conversation conversation;
-        struct call *call = call_make(*state, API_ANTHROPIC, body);
+        struct call *call = call_new(body);
         assert_true(messages_input(call, call_json(call), &conversation));
         check(messages_prefill(&conversation) == cases[i].prefill, "%s", body);
         check(json_array_size(conversation.messages) == cases[i].n, "%s", body);
@@ -168,87 +152,67 @@ static void last_assistant_message_is_a_prefill_unless_it_is_empty(void **state)
 }
 
 static void counted_tokens_are_those_of_the_prompt(void **state) {
-    struct call *call = call_prepare(*state, API_ANTHROPIC, messages_prepare, "{" HI "}");
-    const size_t n_ids = call->generation->prompt[0].n_ids;
+    const size_t n_ids = call_prepared(messages_prepare, "{" HI "}")->generation->prompt[0].n_ids;
     assert_true(n_ids > 0);
-    call =
-        call_make(*state, API_ANTHROPIC, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}");
+    struct call *call = call_new("{'messages':[{'role':'user','content':'hi'}]}");
     messages_count(call);
     assert_int_equal(call->status, 200);
     assert_null(call->generation);
-    json_t *answer = whole_parse(call);
-    assert_int_equal(json_integer_value(at_path(answer, "input_tokens")), n_ids);
-    json_decref(answer);
+    assert_int_equal(number_at(answer_of(call), "input_tokens"), n_ids);
 }
 
 // ---------------------------------------------------------------- answers
 
 static void whole_answers_have_blocks_by_kind(void **state) {
     static const struct piece pieces[] = {
-        {PART_REASONING, 0, "hm"},
-        {PART_CONTENT, 0, "a\"b"},
-        {PART_TOOL, 0, "get"},
-        {PART_TOOL_ARGUMENTS, 0, "{\"x\":"},
-        {PART_TOOL_ARGUMENTS, 0, " 0.1}"},
-        {PART_TOOL, 1, "now"},
-        {PART_TOOL, 2, "cut"},
-        {PART_TOOL_ARGUMENTS, 2, "{\"x\":"},
+        {PART_REASONING, "hm"},
+        {PART_CONTENT, "a\"b"},
+        {PART_TOOL, "get"},
+        {PART_TOOL_ARGUMENTS, "{\"x\":"},
+        {PART_TOOL_ARGUMENTS, " 0.1}"},
+        {PART_TOOL, "now"},
+        {PART_TOOL, "cut"},
+        {PART_TOOL_ARGUMENTS, "{\"x\":"},
     };
-    struct call *call = call_prepare(*state, API_ANTHROPIC, messages_prepare, "{" HI "}");
+    struct call *call = call_prepared(messages_prepare, "{" HI "}");
     const int n_ids = (int)call->generation->prompt[0].n_ids;
-    answer_play(call, pieces, sizeof pieces / sizeof pieces[0], RN_FINISH_STOP, NULL);
-    json_t *answer = whole_parse(call);
-    expect_json(answer, "id", "\"msg_0123456789abcdef01234567\"");
-    expect_json(answer, "type", "\"message\"");
-    expect_json(answer, "role", "\"assistant\"");
-    expect_json(answer, "model", "\"tale\"");
-    expect_json(
-        answer, "content",
-        "[{\"type\":\"thinking\",\"thinking\":\"hm\",\"signature\":\"\"},"
-        "{\"type\":\"text\",\"text\":\"a\\\"b\"},"
-        "{\"type\":\"tool_use\",\"id\":\"toolu_0\",\"name\":\"get\",\"input\":{\"x\":0.1},"
-        "\"caller\":{\"type\":\"direct\"}},"
-        "{\"type\":\"tool_use\",\"id\":\"toolu_1\",\"name\":\"now\",\"input\":{},"
-        "\"caller\":{\"type\":\"direct\"}},"
-        "{\"type\":\"tool_use\",\"id\":\"toolu_2\",\"name\":\"cut\",\"input\":\"{\\\"x\\\":\","
-        "\"caller\":{\"type\":\"direct\"}}]");
-    expect_json(answer, "stop_reason", "\"tool_use\"");
-    expect_json(answer, "stop_sequence", "null");
-    assert_int_equal(json_integer_value(at_path(answer, "usage.input_tokens")), n_ids - 3);
-    expect_json(answer, "usage.cache_read_input_tokens", "3");
-    expect_json(answer, "usage.cache_creation_input_tokens", "0");
-    expect_json(answer, "usage.output_tokens", "7");
-    expect_json(answer, "usage.output_tokens_details.thinking_tokens", "2");
+    const json_t *answer = answer_of(answer_play(call, pieces, 8, RN_FINISH_STOP, NULL));
+    expect_rows(answer, {"id", "'msg_0123456789abcdef01234567'"}, {"type", "'message'"},
+                {"role", "'assistant'"}, {"model", "'tale'"}, {"stop_reason", "'tool_use'"},
+                {"stop_sequence", "null"}, {"usage.cache_read_input_tokens", "3"},
+                {"usage.cache_creation_input_tokens", "0"}, {"usage.output_tokens", "7"},
+                {"usage.output_tokens_details.thinking_tokens", "2"},
+                {"content.0", "{'type':'thinking','thinking':'hm','signature':''}"},
+                {"content.1", "{'type':'text','text':'a\\\"b'}"},
+                {"content.2", TOOL_USE("0", "get", "{'x':0.1}")},
+                {"content.3", TOOL_USE("1", "now", "{}")},
+                {"content.4", TOOL_USE("2", "cut", "'{\\\"x\\\":'")});
+    assert_int_equal(size_at(answer, "content"), 5);
+    assert_int_equal(number_at(answer, "usage.input_tokens"), n_ids - 3);
     assert_true(json_is_object(at_path(answer, "timings")));
-    json_decref(answer);
 }
 
 static void reasons_to_stop_have_anthropics_names(void **state) {
-    static const struct piece text = {PART_CONTENT, 0, "a"};
+    static const struct piece text = {PART_CONTENT, "a"};
     static const struct {
         rn_finish finish;
         const char *stop, *reason, *sequence;
     } cases[] = {
-        {RN_FINISH_STOP, NULL, "\"end_turn\"", "null"},
-        {RN_FINISH_STOP, "END", "\"stop_sequence\"", "\"END\""},
-        {RN_FINISH_LENGTH, NULL, "\"max_tokens\"", "null"},
+        {RN_FINISH_STOP, NULL, "'end_turn'", "null"},
+        {RN_FINISH_STOP, "END", "'stop_sequence'", "'END'"},
+        {RN_FINISH_LENGTH, NULL, "'max_tokens'", "null"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct call *call = call_prepare(*state, API_ANTHROPIC, messages_prepare, "{" HI "}");
+        struct call *call = call_prepared(messages_prepare, "{" HI "}");
         answer_play(call, &text, 1, cases[i].finish, cases[i].stop);
-        json_t *answer = whole_parse(call);
-        expect_json(answer, "stop_reason", cases[i].reason);
-        expect_json(answer, "stop_sequence", cases[i].sequence);
-        json_decref(answer);
+        expect_json(answer_of(call), "stop_reason", cases[i].reason);
+        expect_json(answer_of(call), "stop_sequence", cases[i].sequence);
     }
 }
 
 static void answers_without_text_have_no_blocks(void **state) {
-    struct call *call = call_prepare(*state, API_ANTHROPIC, messages_prepare, "{" HI "}");
-    answer_play(call, NULL, 0, RN_FINISH_STOP, NULL);
-    json_t *answer = whole_parse(call);
-    expect_json(answer, "content", "[]");
-    json_decref(answer);
+    struct call *call = call_prepared(messages_prepare, "{" HI "}");
+    expect_json(answer_of(answer_play(call, NULL, 0, RN_FINISH_STOP, NULL)), "content", "[]");
 }
 
 // A client's record of a stream.
@@ -302,64 +266,46 @@ static void event_apply(struct snapshot *snapshot, const json_t *event) {
 
 // Any row of pieces: every event in its order, no piece lost or moved.
 static void streams_are_rows_of_blocks_that_hold_every_piece(void **state) {
-    uint64_t seed = 5;
     for (int round = 0; round < 200; round++) {
         struct piece pieces[PIECES_MAX];
-        const size_t n = pieces_draw(&seed, pieces);
-        struct call *call =
-            call_prepare(*state, API_ANTHROPIC, messages_prepare, "{" HI ",\"stream\":true}");
-        answer_play(call, pieces, n, RN_FINISH_LENGTH, NULL);
-        json_t *events = events_parse(call);
+        const size_t n = pieces_draw(pieces);
+        struct call *call = call_prepared(messages_prepare, STREAM);
+        const json_t *events =
+            events_of(answer_play(call, pieces, n, RN_FINISH_LENGTH, NULL), false);
         const size_t n_events = json_array_size(events);
         struct snapshot snapshot = {0};
-        expect_json(events, "0.type", "\"message_start\"");
-        for (size_t i = 1; i + 1 < n_events; i++) {
-            event_apply(&snapshot, json_array_get(events, i));
-        }
+        expect_json(events, "0.type", "'message_start'");
+        for (size_t i = 1; i + 1 < n_events; i++) event_apply(&snapshot, json_array_get(events, i));
         assert_true(snapshot.ended);
-        expect_json(json_array_get(events, n_events - 1), "", "{\"type\":\"message_stop\"}");
+        expect_json(json_array_get(events, n_events - 1), "", "{'type':'message_stop'}");
         expect_joined(pieces, n, PART_CONTENT, &snapshot.text);
         expect_joined(pieces, n, PART_REASONING, &snapshot.thinking);
         expect_joined(pieces, n, PART_TOOL_ARGUMENTS, &snapshot.arguments);
-        jbuf_deinit(&snapshot.text);
-        jbuf_deinit(&snapshot.thinking);
-        jbuf_deinit(&snapshot.arguments);
-        json_decref(events);
     }
 }
 
 static void stream_begins_and_ends_with_the_message(void **state) {
-    static const struct piece pieces[] = {{PART_TOOL, 0, "get"}, {PART_TOOL_ARGUMENTS, 0, "{}"}};
-    struct call *call =
-        call_prepare(*state, API_ANTHROPIC, messages_prepare, "{" HI ",\"stream\":true}");
+    static const struct piece pieces[] = {{PART_TOOL, "get"}, {PART_TOOL_ARGUMENTS, "{}"}};
+    struct call *call = call_prepared(messages_prepare, STREAM);
     const int n_ids = (int)call->generation->prompt[0].n_ids;
-    answer_play(call, pieces, 2, RN_FINISH_STOP, NULL);
-    json_t *events = events_parse(call);
+    const json_t *events = events_of(answer_play(call, pieces, 2, RN_FINISH_STOP, NULL), false);
     assert_int_equal(json_array_size(events), 6);
-    expect_json(events, "0.message.content", "[]");
-    expect_json(events, "0.message.stop_reason", "null");
-    expect_json(events, "0.message.usage.output_tokens", "0");
-    assert_int_equal(json_integer_value(at_path(events, "0.message.usage.input_tokens")), n_ids);
-    expect_json(events, "1.content_block",
-                "{\"type\":\"tool_use\",\"id\":\"toolu_0\",\"name\":\"get\",\"input\":{},"
-                "\"caller\":{\"type\":\"direct\"}}");
-    expect_json(events, "4.delta.stop_reason", "\"tool_use\"");
-    expect_json(events, "4.usage.output_tokens", "7");
-    expect_json(events, "4.usage.cache_read_input_tokens", "3");
-    assert_int_equal(json_integer_value(at_path(events, "4.usage.input_tokens")), n_ids - 3);
+    expect_rows(events, {"0.message.content", "[]"}, {"0.message.stop_reason", "null"},
+                {"0.message.usage.output_tokens", "0"},
+                {"1.content_block", TOOL_USE("0", "get", "{}")},
+                {"4.delta.stop_reason", "'tool_use'"}, {"4.usage.output_tokens", "7"},
+                {"4.usage.cache_read_input_tokens", "3"});
+    assert_int_equal(number_at(events, "0.message.usage.input_tokens"), n_ids);
+    assert_int_equal(number_at(events, "4.usage.input_tokens"), n_ids - 3);
     assert_true(json_is_object(at_path(events, "4.timings")));
-    json_decref(events);
 }
 
 static void errors_and_pings_are_events(void **state) {
-    struct call *call =
-        call_prepare(*state, API_ANTHROPIC, messages_prepare, "{" HI ",\"stream\":true}");
+    struct call *call = call_prepared(messages_prepare, STREAM);
     jbuf_text(&call->out, call->generation->writer->ping);
     call->generation->writer->error(call, "it \"broke\"");
-    json_t *events = events_parse(call);
-    expect_json(events, "0", "{\"type\":\"ping\"}");
-    expect_json(events, "1.error", "{\"type\":\"api_error\",\"message\":\"it \\\"broke\\\"\"}");
-    json_decref(events);
+    expect_rows(events_of(call, false), {"0", "{'type':'ping'}"},
+                {"1.error", "{'type':'api_error','message':'it \\\"broke\\\"'}"});
 }
 
 TEST_PROGRAM(messages) {
@@ -376,5 +322,5 @@ TEST_PROGRAM(messages) {
         cmocka_unit_test(stream_begins_and_ends_with_the_message),
         cmocka_unit_test(errors_and_pings_are_events),
     };
-    return cmocka_run_group_tests(tests, world_setup, world_teardown);
+    return cmocka_run_group_tests(tests, setup, close_server);
 }

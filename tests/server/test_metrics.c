@@ -11,6 +11,7 @@
 
 #include "check.h"
 #include "helpers.h"
+#include "json_at.h"
 #include "log_sink.h"
 #include "metrics.h"
 #include "routes.h"
@@ -39,6 +40,7 @@ static void fixture_deinit(struct fixture *f) {
     metrics_destroy(f->server.metrics);
     jbuf_deinit(&f->call.out);
     free(f->text);
+    json_kept_free();
 }
 
 static const char *scrape(struct fixture *f) {
@@ -64,6 +66,11 @@ static double value_of(const char *text, const char *sample) {
     return 0;
 }
 
+static void expect_sample(const char *text, const char *sample, double want) {
+    const double got = value_of(text, sample);
+    check(got == want, "%s is %.17g, not %.17g", sample, got, want);
+}
+
 static void token(struct fixture *f, const struct generation_choice *choice, double at_ms,
                   double gap_ms, rn_gap gap) {
     const rn_event event = {.token = 1,
@@ -76,7 +83,6 @@ static void token(struct fixture *f, const struct generation_choice *choice, dou
 // ---------------------------------------------------------------- histograms
 
 static void test_first_tokens_and_gaps_fall_into_their_buckets(void **state) {
-    (void)state;
     struct fixture f;
     fixture_init(&f, "tale");
     const struct generation_choice choice = {.start_ns = 1000000000};
@@ -90,21 +96,21 @@ static void test_first_tokens_and_gaps_fall_into_their_buckets(void **state) {
 
     const char *text = scrape(&f);
 #define TTFT "vllm:time_to_first_token_seconds"
-    check_near(value_of(text, TTFT "_bucket{" LABELS ",le=\"0.001\"}"), 0, 0);
-    check_near(value_of(text, TTFT "_bucket{" LABELS ",le=\"0.005\"}"), 1, 0);
-    check_near(value_of(text, TTFT "_bucket{" LABELS ",le=\"0.01\"}"), 2, 0);
-    check_near(value_of(text, TTFT "_bucket{" LABELS ",le=\"2560.0\"}"), 2, 0);
-    check_near(value_of(text, TTFT "_bucket{" LABELS ",le=\"+Inf\"}"), 3, 0);
-    check_near(value_of(text, TTFT "_count{" LABELS "}"), 3, 0);
+    expect_sample(text, TTFT "_bucket{" LABELS ",le=\"0.001\"}", 0);
+    expect_sample(text, TTFT "_bucket{" LABELS ",le=\"0.005\"}", 1);
+    expect_sample(text, TTFT "_bucket{" LABELS ",le=\"0.01\"}", 2);
+    expect_sample(text, TTFT "_bucket{" LABELS ",le=\"2560.0\"}", 2);
+    expect_sample(text, TTFT "_bucket{" LABELS ",le=\"+Inf\"}", 3);
+    expect_sample(text, TTFT "_count{" LABELS "}", 3);
     check_near(value_of(text, TTFT "_sum{" LABELS "}"), 3000.0101, 1e-9);
 #define ITL "vllm:inter_token_latency_seconds"
-    check_near(value_of(text, ITL "_bucket{" LABELS ",le=\"0.01\"}"), 0, 0);
-    check_near(value_of(text, ITL "_bucket{" LABELS ",le=\"0.025\"}"), 1, 0);
-    check_near(value_of(text, ITL "_count{" LABELS "}"), 2, 0);
+    expect_sample(text, ITL "_bucket{" LABELS ",le=\"0.01\"}", 0);
+    expect_sample(text, ITL "_bucket{" LABELS ",le=\"0.025\"}", 1);
+    expect_sample(text, ITL "_count{" LABELS "}", 2);
 #define GAP "runnel:gap_seconds"
-    check_near(value_of(text, GAP "_count{" LABELS ",cause=\"decode\"}"), 1, 0);
+    expect_sample(text, GAP "_count{" LABELS ",cause=\"decode\"}", 1);
     check_near(value_of(text, GAP "_sum{" LABELS ",cause=\"prompt\"}"), 0.2, 1e-9);
-    check_near(value_of(text, GAP "_count{" LABELS ",cause=\"host\"}"), 0, 0);
+    expect_sample(text, GAP "_count{" LABELS ",cause=\"host\"}", 0);
 
     assert_int_equal(metrics_ttft(f.server.metrics)->total, 3);
     assert_int_equal(metrics_itl(f.server.metrics)->count[1], 1);
@@ -112,7 +118,6 @@ static void test_first_tokens_and_gaps_fall_into_their_buckets(void **state) {
 }
 
 static void test_tokens_that_come_together_are_no_gaps(void **state) {
-    (void)state;
     struct fixture f;
     fixture_init(&f, "tale");
     const struct generation_choice choice = {.start_ns = 1000000000};
@@ -121,15 +126,14 @@ static void test_tokens_that_come_together_are_no_gaps(void **state) {
     for (int i = 0; i < 3; i++) token(&f, &choice, 35, 0, RN_GAP_DECODE); // accepted drafts
     token(&f, &choice, 65, 30, RN_GAP_DECODE);
     const char *text = scrape(&f);
-    check_near(value_of(text, TTFT "_count{" LABELS "}"), 1, 0);
-    check_near(value_of(text, ITL "_count{" LABELS "}"), 2, 0);
+    expect_sample(text, TTFT "_count{" LABELS "}", 1);
+    expect_sample(text, ITL "_count{" LABELS "}", 2);
     check_near(value_of(text, ITL "_sum{" LABELS "}"), 0.06, 1e-9);
-    check_near(value_of(text, GAP "_count{" LABELS ",cause=\"decode\"}"), 2, 0);
+    expect_sample(text, GAP "_count{" LABELS ",cause=\"decode\"}", 2);
     fixture_deinit(&f);
 }
 
 static void test_the_ends_of_choices_give_the_times_of_requests(void **state) {
-    (void)state;
     struct fixture f;
     fixture_init(&f, "tale");
     struct generation_choice choice = {.start_ns = clock_ns() - 1200000000,
@@ -168,8 +172,8 @@ static void test_the_ends_of_choices_give_the_times_of_requests(void **state) {
         check(fabs(value_of(text, sample) - want[i].sum) < 1e-9, "%s", sample);
     }
 #define E2E "vllm:e2e_request_latency_seconds"
-    check_near(value_of(text, E2E "_count{" LABELS "}"), 3, 0);
-    check_near(value_of(text, E2E "_bucket{" LABELS ",le=\"1.0\"}"), 0, 0);
+    expect_sample(text, E2E "_count{" LABELS "}", 3);
+    expect_sample(text, E2E "_bucket{" LABELS ",le=\"1.0\"}", 0);
     fixture_deinit(&f);
 }
 
@@ -204,7 +208,6 @@ static void check_form(char *text) {
 }
 
 static void test_families_are_announced_once_before_their_samples(void **state) {
-    (void)state;
     struct fixture f;
     fixture_init(&f, "tale");
     const struct generation_choice choice = {.start_ns = 1};
@@ -215,7 +218,6 @@ static void test_families_are_announced_once_before_their_samples(void **state) 
 }
 
 static void test_the_names_that_dashboards_read_are_there(void **state) {
-    (void)state;
     static const char *const samples[] = {
         "vllm:time_to_first_token_seconds_bucket",
         "vllm:inter_token_latency_seconds_bucket",
@@ -275,7 +277,6 @@ static int promtool(const char *text, bool plain, char *said, size_t size) {
 }
 
 static void test_promtool_has_nothing_to_say_but_of_colons(void **state) {
-    (void)state;
     if (system("promtool --version >/dev/null 2>&1")) skip();
     struct fixture f;
     fixture_init(&f, "a \"quoted\\ name\nof \xFF two lines");
@@ -294,7 +295,6 @@ static void test_promtool_has_nothing_to_say_but_of_colons(void **state) {
 }
 
 static void test_label_values_are_escaped(void **state) {
-    (void)state;
     struct fixture f;
     fixture_init(&f, "a\"b\\c\nd\xFF");
     const char *text = scrape(&f);
@@ -336,11 +336,10 @@ static void server_take(struct server *server, rn_engine *engine, double bandwid
 }
 
 static void test_counters_are_the_engines(void **state) {
-    (void)state;
     struct fixture f;
     fixture_init(&f, "tale");
     const char *text = scrape(&f); // while the model is loaded
-    check_near(value_of(text, "vllm:prompt_tokens_total{" LABELS "}"), 0, 0);
+    expect_sample(text, "vllm:prompt_tokens_total{" LABELS "}", 0);
     assert_true(isnan(value_of(text, "runnel:bandwidth_share{" LABELS "}")));
 
     rn_engine *engine = run_engine();
@@ -349,20 +348,18 @@ static void test_counters_are_the_engines(void **state) {
     rn_engine_get_stats(engine, &stats);
     text = scrape(&f);
     assert_true(stats.prompt_tokens >= 70);
-    check_near(value_of(text, "vllm:prompt_tokens_total{" LABELS "}"), (double)stats.prompt_tokens,
-               0);
-    check_near(value_of(text, "vllm:prefix_cache_hits_total{" LABELS "}"),
-               (double)stats.cached_tokens, 0);
-    check_near(value_of(text, "vllm:generation_tokens_total{" LABELS "}"), 9, 0);
+    expect_sample(text, "vllm:prompt_tokens_total{" LABELS "}", (double)stats.prompt_tokens);
+    expect_sample(text, "vllm:prefix_cache_hits_total{" LABELS "}", (double)stats.cached_tokens);
+    expect_sample(text, "vllm:generation_tokens_total{" LABELS "}", 9);
 #define SUCCESS "vllm:request_success_total{" LABELS ",finished_reason="
-    check_near(value_of(text, SUCCESS "\"length\"}"), 1, 0);
-    check_near(value_of(text, SUCCESS "\"abort\"}"), 1, 0);
-    check_near(value_of(text, SUCCESS "\"stop\"}"), 0, 0);
-    check_near(value_of(text, SUCCESS "\"error\"}"), 0, 0);
-    check_near(value_of(text, "runnel:steps_total{" LABELS "}"), (double)stats.steps, 0);
-    check_near(value_of(text, "runnel:read_bytes_total{" LABELS ",kind=\"weights\"}"),
-               (double)stats.weight_bytes, 0);
-    check_near(value_of(text, "vllm:kv_cache_usage_perc{" LABELS "}"), 0, 0);
+    expect_sample(text, SUCCESS "\"length\"}", 1);
+    expect_sample(text, SUCCESS "\"abort\"}", 1);
+    expect_sample(text, SUCCESS "\"stop\"}", 0);
+    expect_sample(text, SUCCESS "\"error\"}", 0);
+    expect_sample(text, "runnel:steps_total{" LABELS "}", (double)stats.steps);
+    expect_sample(text, "runnel:read_bytes_total{" LABELS ",kind=\"weights\"}",
+                  (double)stats.weight_bytes);
+    expect_sample(text, "vllm:kv_cache_usage_perc{" LABELS "}", 0);
     const double step = value_of(text, "runnel:step_bytes{" LABELS "}");
     check_near(step, (double)(stats.weight_bytes + stats.kv_bytes) / (double)stats.steps,
                1e-3 * step);
@@ -379,7 +376,6 @@ static void test_counters_are_the_engines(void **state) {
 static const struct route chat_route = {.method = "POST", .path = "/v1/chat/completions"};
 
 static void test_calls_are_counted_by_route_and_status(void **state) {
-    (void)state;
     struct fixture f;
     fixture_init(&f, "tale");
     struct call call = {.server = &f.server, .route = &chat_route, .status = 200};
@@ -394,18 +390,17 @@ static void test_calls_are_counted_by_route_and_status(void **state) {
         metrics_call_end(f.server.metrics, &call, false);
     const char *text = scrape(&f);
 #define CALLS "runnel:http_requests_total{route=\"/v1/chat/completions\",method=\"POST\",status="
-    check_near(value_of(text, CALLS "\"200\"}"), 2, 0);
-    check_near(value_of(text, CALLS "\"429\"}"), 1, 0);
-    check_near(value_of(text, CALLS "\"499\"}"), 1, 0);
-    check_near(value_of(text, "runnel:http_requests_total{route=\"\",method=\"\",status=\"439\"}"),
-               1, 0);
-    check_near(value_of(text, "runnel:requests_refused_total{" LABELS "}"), 2, 0);
-    check_near(value_of(text, "runnel:requests_gone_total{" LABELS "}"), 2, 0);
+    expect_sample(text, CALLS "\"200\"}", 2);
+    expect_sample(text, CALLS "\"429\"}", 1);
+    expect_sample(text, CALLS "\"499\"}", 1);
+    expect_sample(text, "runnel:http_requests_total{route=\"\",method=\"\",status=\"439\"}", 1);
+    expect_sample(text, "runnel:requests_refused_total{" LABELS "}", 2);
+    expect_sample(text, "runnel:requests_gone_total{" LABELS "}", 2);
     fixture_deinit(&f);
 }
 
 // The log's only line.
-static json_t *log_line(const struct call *call, bool gone) {
+static const json_t *log_line(const struct call *call, bool gone) {
     char text[PIPE_BUF + 1];
     int end[2];
     struct server *server = call->server;
@@ -421,43 +416,28 @@ static json_t *log_line(const struct call *call, bool gone) {
     assert_true(len > 0);
     text[len] = '\0';
     check(strchr(text, '\n') == text + len - 1, "not one line: %s", text);
-    json_error_t problem;
-    json_t *json = json_loads(text, 0, &problem);
-    check(json, "%s: %s", problem.text, text);
-    return json;
-}
-
-static double number(const json_t *json, const char *key) {
-    const json_t *value = json_object_get(json, key);
-    check(json_is_number(value), "%s is no number", key);
-    return json_number_value(value);
+    return json_of(text, (size_t)len);
 }
 
 static void test_the_log_has_a_line_of_json_for_a_refused_call(void **state) {
-    (void)state;
     struct fixture f;
     fixture_init(&f, "tale");
     const struct call call = {.server = &f.server,
                               .id = "abc",
                               .status = 404,
                               .start_ns = clock_ns() - 5000000};
-    json_t *json = log_line(&call, false);
-    assert_string_equal(json_string_value(json_object_get(json, "id")), "abc");
-    assert_true(json_is_null(json_object_get(json, "route")));
-    check_near(number(json, "status"), 404, 0);
-    assert_true(json_is_false(json_object_get(json, "gone")));
-    assert_true(number(json, "total_ms") >= 5);
-    const char *time = json_string_value(json_object_get(json, "time"));
+    const json_t *json = log_line(&call, false);
+    expect_rows(json, {"id", "'abc'"}, {"route", "null"}, {"status", "404"}, {"gone", "false"});
+    assert_true(number_at(json, "total_ms") >= 5);
+    const char *time = string_at(json, "time");
     int year, month, day, hour, minute, second, ms;
     check(strlen(time) == 24 && sscanf(time, "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ", &year, &month, &day,
                                        &hour, &minute, &second, &ms) == 7,
           "%s", time);
-    json_decref(json);
     fixture_deinit(&f);
 }
 
 static void test_the_log_sums_over_choices_and_has_no_text(void **state) {
-    (void)state;
     struct fixture f;
     fixture_init(&f, "tale");
     struct generation_choice choice[2] = {
@@ -487,27 +467,17 @@ static void test_the_log_sums_over_choices_and_has_no_text(void **state) {
                               .body_len = 11,
                               .start_ns = generation.first_ns - 9000000,
                               .generation = &generation};
-    json_t *json = log_line(&call, true);
-    assert_true(json_is_true(json_object_get(json, "gone")));
-    assert_true(json_is_true(json_object_get(json, "stream")));
-    check_near(number(json, "output_tokens"), 7, 0);
-    check_near(number(json, "choices"), 2, 0);
-    check_near(number(json, "queue_ms"), 7, 0);
-    check_near(number(json, "ttft_ms"), 9, 1e-3);
-    check(fabs(number(json, "itl_ms_p50") - 15) < 1, "%g", number(json, "itl_ms_p50"));
-    check(fabs(number(json, "itl_ms_p99") - 100) < 5, "%g", number(json, "itl_ms_p99"));
-    const json_t *causes = json_object_get(json, "gap_ms");
-    check_near(number(causes, "decode"), 50, 0);
-    check_near(number(causes, "prompt"), 100, 0);
-    assert_int_equal(json_object_size(causes), 2);
-    const json_t *finish = json_object_get(json, "finish");
-    check_near(number(finish, "stop"), 1, 0);
-    check_near(number(finish, "length"), 1, 0);
-    assert_int_equal(json_string_length(json_object_get(json, "user")), 128);
+    const json_t *json = log_line(&call, true);
+    expect_rows(json, {"gone", "true"}, {"stream", "true"}, {"output_tokens", "7"},
+                {"choices", "2"}, {"queue_ms", "7"}, {"gap_ms", "{'decode':50.0,'prompt':100.0}"},
+                {"finish", "{'stop':1,'length':1}"});
+    check_near(number_at(json, "ttft_ms"), 9, 1e-3);
+    check_near(number_at(json, "itl_ms_p50"), 15, 1);
+    check_near(number_at(json, "itl_ms_p99"), 100, 5);
+    assert_int_equal(strlen(string_at(json, "user")), 128);
     char *dump = json_dumps(json, 0);
     assert_null(strstr(dump, "secret"));
     free(dump);
-    json_decref(json);
     for (int i = 0; i < 2; i++) gaps_deinit(&choice[i].gaps);
     jbuf_deinit(&choice[0].text);
     fixture_deinit(&f);

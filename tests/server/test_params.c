@@ -283,7 +283,6 @@ static const char *const probes[] = {
 };
 
 static void every_field_takes_or_refuses_any_value(void **state) {
-    (void)state;
     for (int i = 0; i < N_ROWS; i++)
         for (size_t f = 0; f < sizeof families / sizeof *families; f++)
             for (size_t p = 0;
@@ -305,7 +304,6 @@ static char *repeated(const char *open, int n, const char *middle, const char *c
 }
 
 static void every_field_takes_or_refuses_large_values(void **state) {
-    (void)state;
     char *long_text = repeated("x", 100000, "", "");
     char *values[] = {
         repeated("\"", 1, long_text, "\""),    repeated("[\"", 1, long_text, "\"]"),
@@ -330,7 +328,6 @@ static void every_field_takes_or_refuses_large_values(void **state) {
 }
 
 static void an_object_with_members_must_be_one(void **state) {
-    (void)state;
     for (int i = 0; i < N_ROWS; i++) {
         const char *dot = strchr(rows[i].name, '.');
         if (!dot) continue;
@@ -382,7 +379,6 @@ static void number_is_judged(const struct row *row, unsigned family, double valu
 }
 
 static void numbers_are_taken_exactly_in_their_range(void **state) {
-    (void)state;
     for (int i = 0; i < N_ROWS; i++) {
         const struct row *row = &rows[i];
         if (row->kind > KIND_REAL) continue;
@@ -414,7 +410,6 @@ static void numbers_are_taken_exactly_in_their_range(void **state) {
 }
 
 static void flags_are_true_or_false_alone(void **state) {
-    (void)state;
     for (int i = 0; i < N_ROWS; i++) {
         if (rows[i].kind != KIND_BOOL) continue;
         const unsigned family = rows[i].families & -rows[i].families;
@@ -434,7 +429,6 @@ static void flags_are_true_or_false_alone(void **state) {
 }
 
 static void strings_are_taken_up_to_their_length(void **state) {
-    (void)state;
     for (int i = 0; i < N_ROWS; i++) {
         if (rows[i].kind != KIND_STRING) continue;
         const unsigned family = rows[i].families & -rows[i].families;
@@ -450,7 +444,6 @@ static void strings_are_taken_up_to_their_length(void **state) {
 }
 
 static void what_is_not_supported_is_refused_and_what_asks_for_nothing_is_not(void **state) {
-    (void)state;
     for (int i = 0; i < N_ROWS; i++) {
         if (!rows[i].allowed) continue;
         json_t *allowed = json_loads(rows[i].allowed, 0, NULL);
@@ -483,7 +476,6 @@ static void what_is_not_supported_is_refused_and_what_asks_for_nothing_is_not(vo
 // ---------------------------------------------------------------- single fields
 
 static void a_model_is_one_that_is_served(void **state) {
-    (void)state;
     static const char *const fine[] = {"{}", "{\"model\":null}", "{\"model\":\"\"}",
                                        "{\"model\":\"first\"}", "{\"model\":\"third\"}"};
     for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) {
@@ -497,7 +489,6 @@ static void a_model_is_one_that_is_served(void **state) {
 }
 
 static void what_is_absent_is_the_servers(void **state) {
-    (void)state;
     struct world *world = world_of("{\"top_p\":null,\"max_tokens\":null}", FAMILY_CHAT);
     assert_true(world->ok);
     const struct params *params = &world->params;
@@ -513,7 +504,6 @@ static void what_is_absent_is_the_servers(void **state) {
 }
 
 static void the_later_name_of_a_limit_wins(void **state) {
-    (void)state;
     struct world *world = world_of("{\"max_completion_tokens\":5,\"max_tokens\":9}", FAMILY_CHAT);
     assert_int_equal(world->params.max_tokens, 5);
     world_destroy(world);
@@ -527,7 +517,6 @@ static void the_later_name_of_a_limit_wins(void **state) {
 }
 
 static void seeds_are_any_integer(void **state) {
-    (void)state;
     static const struct {
         const char *body;
         unsigned family;
@@ -563,7 +552,6 @@ static void seeds_are_any_integer(void **state) {
 }
 
 static void logprobs_mean_what_each_family_says(void **state) {
-    (void)state;
     static const struct {
         const char *body;
         unsigned family;
@@ -599,7 +587,6 @@ static void logprobs_mean_what_each_family_says(void **state) {
 }
 
 static void biases_come_as_an_object_or_as_pairs(void **state) {
-    (void)state;
     static const char *const bodies[] = {"{\"logit_bias\":{\"5\":-100,\"999\":2.5}}",
                                          "{\"logit_bias\":[[5,-100],[999,2.5]]}",
                                          "{\"logit_bias\":[[5,false],[999.0,2.5]]}",
@@ -636,7 +623,6 @@ static void biases_come_as_an_object_or_as_pairs(void **state) {
 }
 
 static void stops_and_breakers_are_bounded_lists(void **state) {
-    (void)state;
     struct world *world = world_of("{\"stop\":\"END\",\"dry_sequence_breakers\":[]}", FAMILY_CHAT);
     assert_true(world->ok && world->params.n_stop == 1);
     assert_string_equal(world->params.stop[0], "END");
@@ -666,7 +652,6 @@ static void stops_and_breakers_are_bounded_lists(void **state) {
 }
 
 static void unknown_fields_are_ignored(void **state) {
-    (void)state;
     struct world *world = world_of("{\"prediction\":{\"type\":\"content\"},\"nonsense\":[1],"
                                    "\"store\":true,\"stream_options\":{\"other\":1}}",
                                    FAMILY_CHAT);
@@ -679,7 +664,6 @@ static void unknown_fields_are_ignored(void **state) {
 }
 
 static void test_drafts_may_be_limited_or_refused_by_either_spelling(void **state) {
-    (void)state;
     static const struct {
         const char *body;
         int want;

@@ -1,223 +1,169 @@
 // OpenAI's Responses API: requests that are read, and answers that are written, without a
 // connection and without an engine.
 // label: memory
-#include "answer_world.h"
+#include "calls.h"
+
 #include "responses.h"
+
+static int setup(void **state) { return server_open(state, PLAIN_TEMPLATE); }
 
 // ---------------------------------------------------------------- requests
 
+// What the template gets: messages or tools; NULL: none.
+static void conversation_expect(const char *body, bool tools, const char *expected) {
+    struct conversation conversation;
+    struct call *call = call_new(body);
+    check(responses_input(call, body_of(call), &conversation), "%.*s", (int)call->out.len,
+          call->out.data);
+    const json_t *part = tools ? conversation.tools : conversation.messages;
+    assert_int_equal(!part, !expected);
+    if (expected) expect_json(part, "", expected);
+    conversation_deinit(&conversation);
+}
+
 static void items_become_chat_messages(void **state) {
     static const char *const cases[][2] = {
-        {"{\"input\":\"hi\"}", "[{\"role\":\"user\",\"content\":\"hi\"}]"},
-        {"{\"instructions\":\"be kind\",\"input\":[{\"role\":\"developer\",\"content\":\"b\"},"
-         "{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"c\"},"
-         "{\"type\":\"input_text\",\"text\":\"d\"}]}]}",
-         "[{\"role\":\"system\",\"content\":\"be kind\\nb\"},"
-         "{\"role\":\"user\",\"content\":\"c\\nd\"}]"},
+        {"{'input':'hi'}", "[{'role':'user','content':'hi'}]"},
+        {"{'instructions':'be "
+         "kind','input':[{'role':'developer','content':'b'},{'role':'user','content':[{'type':'"
+         "input_text','text':'c'},{'type':'input_text','text':'d'}]}]}",
+         "[{'role':'system','content':'be kind\\nb'},{'role':'user','content':'c\\nd'}]"},
         // the items of one turn are one message
-        {"{\"input\":[{\"type\":\"message\",\"role\":\"user\",\"content\":\"w?\"},"
-         "{\"type\":\"reasoning\",\"id\":\"rs\",\"summary\":[],\"content\":"
-         "[{\"type\":\"reasoning_text\",\"text\":\"hm\"}]},"
-         "{\"type\":\"message\",\"role\":\"assistant\",\"id\":\"m\",\"status\":\"completed\","
-         "\"content\":[{\"type\":\"output_text\",\"text\":\"so\",\"annotations\":[]}]},"
-         "{\"type\":\"function_call\",\"call_id\":\"c1\",\"name\":\"get\",\"arguments\":"
-         "\"{\\\"x\\\":1}\"},"
-         "{\"type\":\"function_call\",\"call_id\":\"c2\",\"name\":\"put\",\"arguments\":\"\"},"
-         "{\"type\":\"function_call\",\"call_id\":\"c3\",\"name\":\"cut\",\"arguments\":\"{\"},"
-         "{\"type\":\"function_call_output\",\"call_id\":\"c1\",\"output\":\"sun\"},"
-         "{\"type\":\"function_call_output\",\"call_id\":\"c9\",\"output\":"
-         "[{\"type\":\"input_text\",\"text\":\"e\"}]},"
-         "{\"type\":\"reasoning\",\"summary\":[{\"type\":\"summary_text\",\"text\":\"s\"}]},"
-         "{\"role\":\"assistant\",\"content\":\"end\"}]}",
-         "[{\"role\":\"user\",\"content\":\"w?\"},{\"role\":\"assistant\",\"content\":\"so\","
-         "\"reasoning_content\":\"hm\",\"tool_calls\":[{\"id\":\"c1\",\"type\":\"function\","
-         "\"function\":{\"name\":\"get\",\"arguments\":{\"x\":1}}},{\"id\":\"c2\",\"type\":"
-         "\"function\",\"function\":{\"name\":\"put\",\"arguments\":{}}},{\"id\":\"c3\",\"type\":"
-         "\"function\",\"function\":{\"name\":\"cut\",\"arguments\":\"{\"}}]},"
-         "{\"role\":\"tool\",\"content\":\"sun\",\"tool_call_id\":\"c1\",\"name\":\"get\"},"
-         "{\"role\":\"tool\",\"content\":\"e\",\"tool_call_id\":\"c9\"},"
-         "{\"role\":\"assistant\",\"content\":\"end\",\"reasoning_content\":\"s\"}]"},
+        {"{'input':[{'type':'message','role':'user','content':'w?'},{'type':'reasoning','id':'rs','"
+         "summary':[],'content':[{'type':'reasoning_text','text':'hm'}]},{'type':'message','role':'"
+         "assistant','id':'m','status':'completed','content':[{'type':'output_text','text':'so','"
+         "annotations':[]}]},{'type':'function_call','call_id':'c1','name':'get','arguments':'{"
+         "\\\"x\\\":1}'},{'type':'function_call','call_id':'c2','name':'put','arguments':''},{'"
+         "type':'function_call','call_id':'c3','name':'cut','arguments':'{'},{'type':'function_"
+         "call_output','call_id':'c1','output':'sun'},{'type':'function_call_output','call_id':'c9'"
+         ",'output':[{'type':'input_text','text':'e'}]},{'type':'reasoning','summary':[{'type':'"
+         "summary_text','text':'s'}]},{'role':'assistant','content':'end'}]}",
+         "[{'role':'user','content':'w?'},{'role':'assistant','content':'so','reasoning_content':'"
+         "hm','tool_calls':[{'id':'c1','type':'function','function':{'name':'get','arguments':{'x':"
+         "1}}},{'id':'c2','type':'function','function':{'name':'put','arguments':{}}},{'id':'c3','"
+         "type':'function','function':{'name':'cut','arguments':'{'}}]},{'role':'tool','content':'"
+         "sun','tool_call_id':'c1','name':'get'},{'role':'tool','content':'e','tool_call_id':'c9'},"
+         "{'role':'assistant','content':'end','reasoning_content':'s'}]"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct conversation conversation;
-        struct call *call = call_make(*state, API_OPENAI, cases[i][0]);
-        check(responses_input(call, call_json(call), &conversation), "%.*s", (int)call->out.len,
-              call->out.data);
-        expect_json(conversation.messages, "", cases[i][1]);
-        conversation_deinit(&conversation);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        conversation_expect(cases[i][0], false, cases[i][1]);
 }
 
 static void flat_tools_become_functions(void **state) {
-    struct conversation conversation;
-    struct call *call =
-        call_make(*state, API_OPENAI,
-                  "{\"input\":\"hi\",\"tools\":[{\"type\":\"function\",\"name\":\"get\","
-                  "\"description\":\"d\","
-                  "\"parameters\":{\"type\":\"object\"},\"strict\":true},"
-                  "{\"type\":\"function\",\"name\":\"now\",\"parameters\":null,\"strict\":null}]}");
-    assert_true(responses_input(call, call_json(call), &conversation));
-    expect_json(conversation.tools, "",
-                "[{\"type\":\"function\",\"function\":{\"name\":\"get\",\"description\":\"d\","
-                "\"parameters\":{\"type\":\"object\"}}},{\"type\":\"function\",\"function\":"
-                "{\"name\":\"now\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}}]");
-    conversation_deinit(&conversation);
-    call = call_make(*state, API_OPENAI,
-                     "{\"input\":\"hi\",\"tool_choice\":\"none\",\"tools\":[{\"type\":\"function\","
-                     "\"name\":\"get\"}]}");
-    assert_true(responses_input(call, call_json(call), &conversation));
-    assert_null(conversation.tools);
-    conversation_deinit(&conversation);
+    conversation_expect("{'input':'hi','tools':[{'type':'function','name':'get','description':'d','"
+                        "parameters':{'type':'object'},'strict':true},{'type':'function','name':'"
+                        "now','parameters':null,'strict':null}]}",
+                        true,
+                        "[{'type':'function','function':{'name':'get','description':'d','"
+                        "parameters':{'type':'object'}}},{'type':'function','function':{'name':'"
+                        "now','parameters':{'type':'object','properties':{}}}}]");
+    conversation_expect(
+        "{'input':'hi','tool_choice':'none','tools':[{'type':'function','name':'get'}]}", true,
+        NULL);
 }
 
 static void wrong_requests_are_refused_by_field(void **state) {
-    static const struct {
-        const char *fields, *param, *message;
-    } cases[] = {
-        {"\"model\":null", "input", "is required"},
-        {"\"input\":7", "input", "got 7"},
-        {"\"input\":[]", "input", "empty"},
-        {"\"input\":[7]", "input[0]", "got 7"},
-        {"\"input\":[{\"content\":\"a\"}]", "input[0].role", "is required"},
-        {"\"input\":[{\"role\":\"tool\",\"content\":\"a\"}]", "input[0].role", "\"tool\""},
-        {"\"input\":[{\"role\":\"user\"}]", "input[0].content", "is required"},
-        {"\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\"}]}]",
-         "input[0].content[0].type", "\"input_image\""},
-        {"\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\"}]}]",
+    static const struct refusal cases[] = {
+        {"{'model':null}", "input", "is required"},
+        {"{'input':7}", "input", "got 7"},
+        {"{'input':[]}", "input", "empty"},
+        {"{'input':[7]}", "input[0]", "got 7"},
+        {"{'input':[{'content':'a'}]}", "input[0].role", "is required"},
+        {"{'input':[{'role':'tool','content':'a'}]}", "input[0].role", "'tool'"},
+        {"{'input':[{'role':'user'}]}", "input[0].content", "is required"},
+        {"{'input':[{'role':'user','content':[{'type':'input_image'}]}]}",
+         "input[0].content[0].type", "'input_image'"},
+        {"{'input':[{'role':'user','content':[{'type':'input_text'}]}]}",
          "input[0].content[0].text", "is required"},
-        {"\"input\":[{\"type\":\"item_reference\",\"id\":\"x\"}]", "input[0].type",
-         "\"item_reference\""},
-        {"\"input\":[{\"type\":\"function_call\",\"name\":\"x\"}]", "input[0].call_id",
+        {"{'input':[{'type':'item_reference','id':'x'}]}", "input[0].type", "'item_reference'"},
+        {"{'input':[{'type':'function_call','name':'x'}]}", "input[0].call_id", "is required"},
+        {"{'input':[{'type':'function_call_output','call_id':'x'}]}", "input[0].output",
          "is required"},
-        {"\"input\":[{\"type\":\"function_call_output\",\"call_id\":\"x\"}]", "input[0].output",
-         "is required"},
-        {"\"input\":[{\"type\":\"reasoning\",\"summary\":[3]}]", "input[0].summary[0]", "got 3"},
-        {"\"input\":\"a\",\"instructions\":[]", "instructions", "expected a string"},
-        {"\"input\":\"a\",\"tools\":[{\"type\":\"web_search\"}]", "tools[0].type",
-         "\"web_search\""},
-        {"\"input\":\"a\",\"tools\":[{\"type\":\"function\"}]", "tools[0].name", "is required"},
-        {"\"input\":\"a\",\"tool_choice\":\"required\"", "tool_choice", "required"},
-        {"\"input\":\"a\",\"previous_response_id\":\"resp_1\"", "previous_response_id", "resp_1"},
-        {"\"input\":\"a\",\"conversation\":\"conv_1\"", "conversation", "conv_1"},
-        {"\"input\":\"a\",\"background\":true", "background", "true"},
-        {"\"input\":\"a\",\"prompt\":{\"id\":\"p\"}", "prompt", "not supported"},
-        {"\"input\":\"a\",\"truncation\":\"auto\"", "truncation", "\"auto\""},
-        {"\"input\":\"a\",\"text\":{\"format\":{\"type\":\"json_object\"}}", "text.format",
-         "json_object"},
-        {"\"input\":\"a\",\"metadata\":{\"k\":1}", "metadata.k", "got 1"},
-        {"\"input\":\"a\",\"reasoning\":\"high\"", "reasoning", "\"high\""},
-        {"\"input\":\"a\",\"include\":[1]", "include[0]", "got 1"},
-        {"\"input\":\"a\",\"max_output_tokens\":0", "max_output_tokens", "0 "},
+        {"{'input':[{'type':'reasoning','summary':[3]}]}", "input[0].summary[0]", "got 3"},
+        {"{'input':'a','instructions':[]}", "instructions", "expected a string"},
+        {"{'input':'a','tools':[{'type':'web_search'}]}", "tools[0].type", "'web_search'"},
+        {"{'input':'a','tools':[{'type':'function'}]}", "tools[0].name", "is required"},
+        {"{'input':'a','tool_choice':'required'}", "tool_choice", "required"},
+        {"{'input':'a','previous_response_id':'resp_1'}", "previous_response_id", "resp_1"},
+        {"{'input':'a','conversation':'conv_1'}", "conversation", "conv_1"},
+        {"{'input':'a','background':true}", "background", "true"},
+        {"{'input':'a','prompt':{'id':'p'}}", "prompt", "not supported"},
+        {"{'input':'a','truncation':'auto'}", "truncation", "'auto'"},
+        {"{'input':'a','text':{'format':{'type':'json_object'}}}", "text.format", "json_object"},
+        {"{'input':'a','metadata':{'k':1}}", "metadata.k", "got 1"},
+        {"{'input':'a','reasoning':'high'}", "reasoning", "'high'"},
+        {"{'input':'a','include':[1]}", "include[0]", "got 1"},
+        {"{'input':'a','max_output_tokens':0}", "max_output_tokens", "0 "},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char body[256];
-        snprintf(body, sizeof body, "{%s}", cases[i].fields);
-        struct call *call = call_make(*state, API_OPENAI, body);
-        responses_prepare(call);
-        expect_refusal(call, cases[i].message);
-        json_t *answer = whole_parse(call);
-        const char *param = json_string_value(at_path(answer, "error.param"));
-        check(param && !strcmp(param, cases[i].param), "%s: param %s", body, param);
-        json_decref(answer);
-    }
+    expect_refusals(responses_prepare, cases);
 }
 
 // ---------------------------------------------------------------- answers
 
-static struct call *prepare(void **state, const char *body) {
-    return call_prepare(*state, API_OPENAI, responses_prepare, body);
-}
+static struct call *prepare(const char *body) { return call_prepared(responses_prepare, body); }
 
 static void whole_answers_have_items_by_kind(void **state) {
     static const struct piece pieces[] = {
-        {PART_REASONING, 0, "hm"},
-        {PART_CONTENT, 0, "a\"b"},
-        {PART_TOOL, 0, "get"},
-        {PART_TOOL_ARGUMENTS, 0, "{\"x\":1}"},
+        {PART_REASONING, "hm"},
+        {PART_CONTENT, "a\"b"},
+        {PART_TOOL, "get"},
+        {PART_TOOL_ARGUMENTS, "{\"x\":1}"},
     };
-    struct call *call = prepare(state, "{\"input\":\"hi\"}");
+    struct call *call = prepare("{'input':'hi'}");
     const int n_ids = (int)call->generation->prompt[0].n_ids;
-    answer_play(call, pieces, 4, RN_FINISH_STOP, NULL);
-    json_t *answer = whole_parse(call);
-    expect_json(answer, "id", "\"resp_0123456789abcdef01234567\"");
-    expect_json(answer, "object", "\"response\"");
-    expect_json(answer, "created_at", "1700000000");
-    expect_json(answer, "status", "\"completed\"");
-    expect_json(answer, "error", "null");
-    expect_json(answer, "incomplete_details", "null");
-    expect_json(answer, "output",
-                "[{\"id\":\"rs_0123456789abcdef01234567_0\",\"type\":\"reasoning\",\"summary\":[],"
-                "\"content\":[{\"type\":\"reasoning_text\",\"text\":\"hm\"}],"
-                "\"status\":\"completed\"},"
-                "{\"id\":\"msg_0123456789abcdef01234567_1\",\"type\":\"message\","
-                "\"role\":\"assistant\",\"status\":\"completed\",\"content\":[{\"type\":"
-                "\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":\"a\\\"b\"}]},"
-                "{\"id\":\"fc_0123456789abcdef01234567_2\",\"type\":\"function_call\","
-                "\"call_id\":\"call_0\",\"name\":\"get\",\"arguments\":\"{\\\"x\\\":1}\","
-                "\"status\":\"completed\"}]");
-    assert_int_equal(json_integer_value(at_path(answer, "usage.input_tokens")), n_ids);
-    assert_int_equal(json_integer_value(at_path(answer, "usage.total_tokens")), n_ids + 7);
-    expect_json(answer, "usage.input_tokens_details.cached_tokens", "3");
-    expect_json(answer, "usage.output_tokens", "7");
-    expect_json(answer, "usage.output_tokens_details.reasoning_tokens", "2");
+    const json_t *answer = answer_of(answer_play(call, pieces, 4, RN_FINISH_STOP, NULL));
+    expect_rows(answer, {"id", "'resp_0123456789abcdef01234567'"}, {"object", "'response'"},
+                {"created_at", "1700000001"}, {"status", "'completed'"}, {"error", "null"},
+                {"incomplete_details", "null"},
+                {"output.0",
+                 "{'id':'rs_0123456789abcdef01234567_0','type':'reasoning','summary':[],'content':["
+                 "{'type':'reasoning_text','text':'hm'}],'status':'completed'}"},
+                {"output.1", "{'id':'msg_0123456789abcdef01234567_1','type':'message','role':'"
+                             "assistant','status':'completed','content':[{'type':'output_text','"
+                             "annotations':[],'logprobs':[],'text':'a\\\"b'}]}"},
+                {"output.2",
+                 "{'id':'fc_0123456789abcdef01234567_2','type':'function_call','call_id':'call_0','"
+                 "name':'get','arguments':'{\\\"x\\\":1}','status':'completed'}"},
+                {"usage.input_tokens_details.cached_tokens", "3"}, {"usage.output_tokens", "7"},
+                {"usage.output_tokens_details.reasoning_tokens", "2"});
+    assert_int_equal(size_at(answer, "output"), 3);
+    assert_int_equal(number_at(answer, "usage.input_tokens"), n_ids);
+    assert_int_equal(number_at(answer, "usage.total_tokens"), n_ids + 7);
     assert_true(json_is_object(at_path(answer, "timings")));
-    json_decref(answer);
 }
 
 static void answers_that_are_cut_are_incomplete(void **state) {
-    static const struct piece pieces[] = {{PART_REASONING, 0, "hm"}, {PART_CONTENT, 0, "a"}};
-    struct call *call = prepare(state, "{\"input\":\"hi\"}");
-    answer_play(call, pieces, 2, RN_FINISH_LENGTH, NULL);
-    json_t *answer = whole_parse(call);
-    expect_json(answer, "status", "\"incomplete\"");
-    expect_json(answer, "incomplete_details", "{\"reason\":\"max_output_tokens\"}");
-    expect_json(answer, "output.0.status", "\"completed\"");
-    expect_json(answer, "output.1.status", "\"incomplete\"");
-    json_decref(answer);
+    static const struct piece pieces[] = {{PART_REASONING, "hm"}, {PART_CONTENT, "a"}};
+    struct call *call = prepare("{'input':'hi'}");
+    expect_rows(answer_of(answer_play(call, pieces, 2, RN_FINISH_LENGTH, NULL)),
+                {"status", "'incomplete'"},
+                {"incomplete_details", "{'reason':'max_output_tokens'}"},
+                {"output.0.status", "'completed'"}, {"output.1.status", "'incomplete'"});
 }
 
 static void empty_answers_have_an_empty_message(void **state) {
-    struct call *call = prepare(state, "{\"input\":\"hi\"}");
-    answer_play(call, NULL, 0, RN_FINISH_STOP, NULL);
-    json_t *answer = whole_parse(call);
-    assert_int_equal(json_array_size(at_path(answer, "output")), 1);
-    expect_json(answer, "output.0.content.0.text", "\"\"");
-    json_decref(answer);
+    struct call *call = prepare("{'input':'hi'}");
+    const json_t *answer = answer_of(answer_play(call, NULL, 0, RN_FINISH_STOP, NULL));
+    assert_int_equal(size_at(answer, "output"), 1);
+    expect_json(answer, "output.0.content.0.text", "''");
 }
 
 static void responses_repeat_what_was_asked_for(void **state) {
-    static const char *const echoes[][2] = {
-        {"instructions", "\"be kind\""},
-        {"metadata", "{\"k\":\"v\"}"},
-        {"max_output_tokens", "99"},
-        {"parallel_tool_calls", "false"},
-        {"temperature", "0.5"},
-        {"top_p", "0.25"},
-        {"tool_choice", "\"none\""},
-        {"tools", "[{\"type\":\"function\",\"name\":\"get\",\"parameters\":{\"x\":[1]}}]"},
-        {"reasoning", "{\"effort\":\"low\",\"summary\":null}"},
-        {"text", "{\"format\":{\"type\":\"text\"},\"verbosity\":\"low\"}"},
-        {"prompt_cache_key", "\"key\""},
-        {"user", "\"me\""},
-    };
-    struct call *call =
-        prepare(state, "{\"input\":\"hi\",\"instructions\":\"be kind\",\"metadata\":"
-                       "{\"k\":\"v\"},\"max_output_tokens\":99,"
-                       "\"parallel_tool_calls\":false,\"temperature\":0.5,"
-                       "\"top_p\":0.25,\"tool_choice\":\"none\",\"tools\":["
-                       "{\"type\":\"function\",\"name\":\"get\",\"parameters\":"
-                       "{\"x\":[1]}}],\"reasoning\":{\"effort\":\"low\"},"
-                       "\"text\":{\"format\":{\"type\":\"text\"},\"verbosity\":"
-                       "\"low\"},\"store\":true,\"prompt_cache_key\":\"key\","
-                       "\"user\":\"me\"}");
+    struct call *call = prepare(
+        "{'input':'hi','instructions':'be "
+        "kind','metadata':{'k':'v'},'max_output_tokens':99,'parallel_tool_calls':false,'"
+        "temperature':0.5,'top_p':0.25,'tool_choice':'none','tools':[{'type':'function','name':'"
+        "get','parameters':{'x':[1]}}],'reasoning':{'effort':'low'},'text':{'format':{'type':'text'"
+        "},'verbosity':'low'},'store':true,'prompt_cache_key':'key','user':'me'}");
     assert_int_equal(call->generation->params.max_tokens, 99);
-    answer_play(call, NULL, 0, RN_FINISH_STOP, NULL);
-    json_t *answer = whole_parse(call);
-    for (size_t i = 0; i < sizeof echoes / sizeof echoes[0]; i++) {
-        expect_json(answer, echoes[i][0], echoes[i][1]);
-    }
-    expect_json(answer, "store", "false");
-    json_decref(answer);
+    expect_rows(answer_of(answer_play(call, NULL, 0, RN_FINISH_STOP, NULL)),
+                {"instructions", "'be kind'"}, {"metadata", "{'k':'v'}"},
+                {"max_output_tokens", "99"}, {"parallel_tool_calls", "false"},
+                {"temperature", "0.5"}, {"top_p", "0.25"}, {"tool_choice", "'none'"},
+                {"tools", "[{'type':'function','name':'get','parameters':{'x':[1]}}]"},
+                {"reasoning", "{'effort':'low','summary':null}"},
+                {"text", "{'format':{'type':'text'},'verbosity':'low'}"},
+                {"prompt_cache_key", "'key'"}, {"user", "'me'"}, {"store", "false"});
 }
 
 // ---------------------------------------------------------------- streams
@@ -233,8 +179,8 @@ struct snapshot {
 
 static void added_apply(struct snapshot *snapshot, const json_t *event) {
     check(!snapshot->id, "an item begins in another");
-    assert_int_equal(json_integer_value(at_path(event, "output_index")), snapshot->index);
-    expect_json(event, "item.status", "\"in_progress\"");
+    assert_int_equal(number_at(event, "output_index"), snapshot->index);
+    expect_json(event, "item.status", "'in_progress'");
     snapshot->id = json_string_value(at_path(event, "item.id"));
     assert_non_null(snapshot->id);
 }
@@ -277,7 +223,7 @@ static void event_apply(struct snapshot *snapshot, const json_t *event) {
     const char *type = json_string_value(json_object_get(event, "type"));
     const char *id = json_string_value(json_object_get(event, "item_id"));
     check(!id || (snapshot->id && !strcmp(id, snapshot->id)), "%s: of %s", type, id);
-    if (id) assert_int_equal(json_integer_value(at_path(event, "output_index")), snapshot->index);
+    if (id) assert_int_equal(number_at(event, "output_index"), snapshot->index);
     for (int i = 0; i < 3; i++) {
         if (strcmp(type, deltas[i].type) != 0) continue;
         delta_apply(snapshot, event, deltas[i].part);
@@ -286,7 +232,7 @@ static void event_apply(struct snapshot *snapshot, const json_t *event) {
     if (!strcmp(type, "response.output_item.added")) {
         added_apply(snapshot, event);
     } else if (!strcmp(type, "response.content_part.added")) {
-        expect_json(event, "part.text", "\"\"");
+        expect_json(event, "part.text", "''");
     } else if (!strcmp(type, "response.content_part.done")) {
         text_check(snapshot, at_path(event, "part.text"));
     } else if (!strcmp(type, "response.output_text.done") ||
@@ -303,125 +249,96 @@ static void event_apply(struct snapshot *snapshot, const json_t *event) {
 // Any row of pieces: every event in its order, deltas joined are what the done events and the final
 // response say, and no piece is lost or moved.
 static void streams_say_the_same_in_deltas_items_and_response(void **state) {
-    uint64_t seed = 7;
     for (int round = 0; round < 200; round++) {
         struct piece pieces[PIECES_MAX];
-        const size_t n = pieces_draw(&seed, pieces);
-        struct call *call = prepare(state, "{\"input\":\"hi\",\"stream\":true}");
-        answer_play(call, pieces, n, RN_FINISH_STOP, NULL);
-        json_t *events = events_parse(call);
+        const size_t n = pieces_draw(pieces);
+        struct call *call = prepare("{'input':'hi','stream':true}");
+        const json_t *events = events_of(answer_play(call, pieces, n, RN_FINISH_STOP, NULL), false);
         const size_t n_events = json_array_size(events);
-        struct snapshot snapshot = {.output = json_array()};
+        struct snapshot snapshot = {.output = json_keep(json_array())};
         for (size_t i = 0; i < n_events; i++) {
-            const json_t *number = at_path(json_array_get(events, i), "sequence_number");
-            assert_int_equal(json_integer_value(number), i);
-            if (i > 1 && i + 1 < n_events) event_apply(&snapshot, json_array_get(events, i));
+            const json_t *event = json_array_get(events, i);
+            assert_int_equal(number_at(event, "sequence_number"), i);
+            if (i > 1 && i + 1 < n_events) event_apply(&snapshot, event);
         }
         const json_t *last = json_array_get(events, n_events - 1);
-        expect_json(events, "0.type", "\"response.created\"");
-        expect_json(events, "1.type", "\"response.in_progress\"");
-        expect_json(last, "type", "\"response.completed\"");
+        expect_rows(events, {"0.type", "'response.created'"}, {"1.type", "'response.in_progress'"});
+        expect_json(last, "type", "'response.completed'");
         check(!snapshot.id, "%s was not closed", snapshot.id);
         assert_true(json_equal(at_path(last, "response.output"), snapshot.output));
         assert_true(json_array_size(snapshot.output) > 0);
         expect_joined(pieces, n, PART_CONTENT, &snapshot.parts[PART_CONTENT]);
         expect_joined(pieces, n, PART_REASONING, &snapshot.parts[PART_REASONING]);
         expect_joined(pieces, n, PART_TOOL_ARGUMENTS, &snapshot.parts[PART_TOOL_ARGUMENTS]);
-        for (int i = 0; i <= PART_TOOL_ARGUMENTS; i++) jbuf_deinit(&snapshot.parts[i]);
         jbuf_deinit(&snapshot.text);
-        json_decref(snapshot.output);
-        json_decref(events);
     }
 }
 
 // Pieces in the order that models write them give the same response both ways.
 static void final_response_of_a_stream_is_the_whole_one(void **state) {
     static const struct piece pieces[] = {
-        {PART_REASONING, 0, "h"}, {PART_REASONING, 0, "m"},
-        {PART_CONTENT, 0, "a"},   {PART_CONTENT, 0, "b"},
-        {PART_TOOL, 0, "get"},    {PART_TOOL_ARGUMENTS, 0, "{"},
-        {PART_TOOL, 1, "put"},    {PART_TOOL_ARGUMENTS, 1, "\"x\""},
+        {PART_REASONING, "h"}, {PART_REASONING, "m"},
+        {PART_CONTENT, "a"},   {PART_CONTENT, "b"},
+        {PART_TOOL, "get"},    {PART_TOOL_ARGUMENTS, "{"},
+        {PART_TOOL, "put"},    {PART_TOOL_ARGUMENTS, "\"x\""},
     };
     static const rn_finish finishes[] = {RN_FINISH_STOP, RN_FINISH_LENGTH};
     for (int i = 0; i < 2; i++) {
-        struct call *call = prepare(state, "{\"input\":\"hi\"}");
-        answer_play(call, pieces, 8, finishes[i], NULL);
-        json_t *whole = whole_parse(call);
-        call = prepare(state, "{\"input\":\"hi\",\"stream\":true}");
-        answer_play(call, pieces, 8, finishes[i], NULL);
-        json_t *events = events_parse(call);
+        struct call *call = prepare("{'input':'hi'}");
+        json_t *whole = (json_t *)answer_of(answer_play(call, pieces, 8, finishes[i], NULL));
+        call = prepare("{'input':'hi','stream':true}");
+        const json_t *events = events_of(answer_play(call, pieces, 8, finishes[i], NULL), false);
         const json_t *last = json_array_get(events, json_array_size(events) - 1);
-        expect_json(last, "type", i ? "\"response.incomplete\"" : "\"response.completed\"");
+        expect_json(last, "type", i ? "'response.incomplete'" : "'response.completed'");
         json_t *response = at_path(last, "response");
         json_object_del(response, "completed_at");
         json_object_del(whole, "completed_at");
         assert_true(json_equal(response, whole));
-        json_decref(whole);
-        json_decref(events);
     }
-}
-
-// A token with one likeliest beside it, as the engine's events bring them.
-static void logprob_add(struct generation_choice *choice, int32_t token) {
-    choice->logprob =
-        realloc(choice->logprob, (size_t)(choice->n_logprob + 1) * sizeof *choice->logprob);
-    choice->top = realloc(choice->top, (size_t)(choice->n_top + 1) * sizeof *choice->top);
-    assert_true(choice->logprob && choice->top);
-    choice->top[choice->n_top] = (rn_logprob){token + 1, -0.25f};
-    choice->logprob[choice->n_logprob++] = (struct token_logprob){token, -0.5f, choice->n_top++, 1};
 }
 
 static void logprobs_are_those_of_the_message(void **state) {
-    struct call *call =
-        prepare(state, "{\"input\":\"hi\",\"stream\":true,\"top_logprobs\":1,\"include\":"
-                       "[\"message.output_text.logprobs\"]}");
+    struct call *call = prepare(
+        "{'input':'hi','stream':true,'top_logprobs':1,'include':['message.output_text.logprobs']}");
     assert_true(call->generation->params.logprobs);
     assert_int_equal(call->generation->params.top_logprobs, 1);
     struct generation_choice *choice = &call->generation->choice[0];
-    static const struct piece pieces[] = {{PART_REASONING, 0, "hm"},
-                                          {PART_CONTENT, 0, "a"},
-                                          {PART_CONTENT, 0, "b"}};
+    static const struct piece pieces[] = {{PART_REASONING, "hm"},
+                                          {PART_CONTENT, "a"},
+                                          {PART_CONTENT, "b"}};
     for (int i = 0; i < 3; i++) {
-        logprob_add(choice, 40 + 2 * i);
-        logprob_add(choice, 41 + 2 * i);
-        piece_play(call, choice, &pieces[i]);
+        token_add(call, choice, 40 + 2 * i);
+        token_add(call, choice, 41 + 2 * i);
+        part_feed(call, choice, pieces[i].part, pieces[i].text, strlen(pieces[i].text));
         assert_int_equal(choice->n_logprob, 0);
     }
-    logprob_add(choice, 60); // the end's token has no text
-    answer_play(call, NULL, 0, RN_FINISH_STOP, NULL);
-    json_t *events = events_parse(call);
-    json_t *joined = json_array();
+    token_add(call, choice, 60); // the end's token has no text
+    const json_t *events = events_of(answer_play(call, NULL, 0, RN_FINISH_STOP, NULL), false);
+    json_t *joined = json_keep(json_array());
     size_t i;
     const json_t *event;
     json_array_foreach(events, i, event) {
-        const char *type = json_string_value(json_object_get(event, "type"));
+        const char *type = string_at(event, "type");
         json_t *logprobs = json_object_get(event, "logprobs");
         if (!strcmp(type, "response.output_text.delta")) json_array_extend(joined, logprobs);
         if (strcmp(type, "response.output_text.done") != 0) continue;
         assert_int_equal(json_array_size(joined), 4);
         json_array_append(joined, json_array_get(logprobs, 4));
         assert_true(json_equal(joined, logprobs));
-        expect_json(logprobs, "0.logprob", "-0.5");
-        expect_json(logprobs, "0.top_logprobs.0.logprob", "-0.25");
+        expect_rows(logprobs, {"0.logprob", "-1.5"}, {"0.top_logprobs.0.logprob", "-0.5"});
     }
     assert_true(json_equal(joined, at_path(json_array_get(events, i - 1),
                                            "response.output.1.content.0.logprobs")));
-    json_decref(joined);
-    json_decref(events);
-    call = prepare(state, "{\"input\":\"hi\",\"top_logprobs\":5}");
-    assert_false(call->generation->params.logprobs);
+    assert_false(prepare("{'input':'hi','top_logprobs':5}")->generation->params.logprobs);
 }
 
 static void errors_end_a_stream_as_a_failed_response(void **state) {
-    struct call *call = prepare(state, "{\"input\":\"hi\",\"stream\":true}");
-    if (call->generation->writer->begin) call->generation->writer->begin(call);
+    struct call *call = prepare("{'input':'hi','stream':true}");
+    answer_begin(call);
     call->generation->writer->error(call, "it \"broke\"");
-    json_t *events = events_parse(call);
-    expect_json(events, "2.type", "\"response.failed\"");
-    expect_json(events, "2.response.status", "\"failed\"");
-    expect_json(events, "2.response.error",
-                "{\"code\":\"server_error\",\"message\":\"it \\\"broke\\\"\"}");
-    json_decref(events);
+    expect_rows(events_of(call, false), {"2.type", "'response.failed'"},
+                {"2.response.status", "'failed'"},
+                {"2.response.error", "{'code':'server_error','message':'it \\\"broke\\\"'}"});
 }
 
 TEST_PROGRAM(responses) {
@@ -438,5 +355,5 @@ TEST_PROGRAM(responses) {
         cmocka_unit_test(logprobs_are_those_of_the_message),
         cmocka_unit_test(errors_end_a_stream_as_a_failed_response),
     };
-    return cmocka_run_group_tests(tests, world_setup, world_teardown);
+    return cmocka_run_group_tests(tests, setup, close_server);
 }

@@ -40,16 +40,7 @@ static const struct request requests[] = {
 enum { REQUESTS = sizeof requests / sizeof *requests };
 
 static struct reply ask(const struct serve *serve, const struct request *request) {
-    char text[1024];
-    const int len = snprintf(text, sizeof text,
-                             "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-                             "Content-Length: %zu\r\n\r\n%s",
-                             request->path, strlen(request->body), request->body);
-    const int fd = serve_connect(serve);
-    serve_send(fd, text, (size_t)len);
-    const struct reply reply = serve_receive(fd, true, SERVE_PATIENCE_MS);
-    close(fd);
-    return reply;
+    return serve_finish(serve_ask(serve, "HTTP/1.1", request->path, request->body, false));
 }
 
 // The common part of two answers to one request; to be freed.
@@ -118,7 +109,6 @@ static void fail_each(const struct serve *serve, const struct request *request) 
 }
 
 static void test_each_failed_allocation_costs_one_request_at_most(void **state) {
-    (void)state;
     struct serve serve;
     struct server_config config = serve_config();
     config.connections_max = 8;

@@ -12,56 +12,41 @@
 
 enum { TOKENS = 480 };
 
-static int serve_setup(void **state) {
-    const struct server_config config = serve_config();
-    return serve_setup_with(state, &config);
-}
-
 // A chat with so many logprobs that its stream does not fit the system's buffers.
-static int chat_write(char *out, size_t size, const char *version, int max_tokens, bool stream) {
+static int chat_ask(const struct serve *serve, const char *version, int max_tokens, bool stream,
+                    bool slow) {
     char body[512];
-    const int len = snprintf(body, sizeof body,
-                             "{\"messages\":[{\"role\":\"user\",\"content\":\"go on\"}],"
-                             "\"max_tokens\":%d,\"ignore_eos\":true,\"logprobs\":true,"
-                             "\"top_logprobs\":20,\"stream\":%s}",
-                             max_tokens, stream ? "true" : "false");
-    return snprintf(out, size,
-                    "POST /v1/chat/completions %s\r\nHost: localhost\r\nConnection: close\r\n"
-                    "Content-Length: %d\r\n\r\n%s",
-                    version, len, body);
+    snprintf(body, sizeof body,
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"go on\"}],\"max_tokens\":%d,"
+             "\"ignore_eos\":true,\"logprobs\":true,\"top_logprobs\":20,\"stream\":%s}",
+             max_tokens, stream ? "true" : "false");
+    return serve_ask(serve, version, "/v1/chat/completions", body, slow);
 }
 
-static int chat_open(const struct serve *serve, const char *version, int max_tokens, bool stream) {
-    char text[1024];
-    const int len = chat_write(text, sizeof text, version, max_tokens, stream);
-    const int fd = serve_connect(serve);
-    assert_true(serve_send(fd, text, (size_t)len));
-    return fd;
-}
-
-// With a receive buffer as small as it can be.
-static int slow_open(const struct serve *serve, const char *data, size_t len) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), bytes = 1;
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons((uint16_t)serve->port),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    assert_true(fd >= 0);
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
-    check(!connect(fd, (struct sockaddr *)&address, sizeof address), "%s", strerror(errno));
-    assert_true(serve_send(fd, data, len));
-    return fd;
+static int chat_open(const struct serve *serve, int max_tokens, bool stream) {
+    return chat_ask(serve, "HTTP/1.1", max_tokens, stream, false);
 }
 
 static int slow_chat(const struct serve *serve, const char *version) {
-    char text[1024];
-    const int len = chat_write(text, sizeof text, version, TOKENS, true);
-    return slow_open(serve, text, (size_t)len);
+    return chat_ask(serve, version, TOKENS, true, true);
+}
+
+static int slow_whole(const struct serve *serve) {
+    return chat_ask(serve, "HTTP/1.1", TOKENS, false, true);
+}
+
+static const char watch[] = "GET /engine/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
+static const char get[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+static int text_open(const struct serve *serve, const char *text, size_t len, bool slow) {
+    const int fd = serve_connect_to(serve->port, slow);
+    assert_true(fd >= 0 && serve_send(fd, text, len));
+    return fd;
 }
 
 // The whole stream's text, to be freed; closes the connection.
 static char *chat_finish(int fd, bool chunked) {
-    struct reply reply = serve_receive(fd, true, SERVE_PATIENCE_MS);
-    close(fd);
+    struct reply reply = serve_finish(fd);
     check(reply.status == 200 && reply.closed, "%d: %.300s", reply.status, reply.data);
     check(!chunked || reply_dechunk(&reply), "the stream has no end: ...%s",
           reply.data + (reply.len > 200 ? reply.len - 200 : 0));
@@ -128,11 +113,11 @@ static void hang_up(const struct serve *serve, int which, int stage, bool hard) 
 static void test_hang_ups_in_every_state_leave_nothing_behind(void **state) {
     const struct serve *serve = *state;
     enum { STAGES = 9, ROUNDS = 3 };
-    char *before = chat_finish(chat_open(serve, "HTTP/1.1", 40, true), true);
+    char *before = chat_finish(chat_open(serve, 40, true), true);
     for (int i = 0; i < BODIES * STAGES * 2 * ROUNDS; i++) {
         hang_up(serve, i % BODIES, i / BODIES % STAGES, i / (BODIES * STAGES) % 2);
     }
-    char *after = chat_finish(chat_open(serve, "HTTP/1.1", 40, true), true);
+    char *after = chat_finish(chat_open(serve, 40, true), true);
     assert_string_equal(before, after);
     serve_expect_idle(serve);
     free(before);
@@ -144,18 +129,13 @@ static void test_hang_ups_in_every_state_leave_nothing_behind(void **state) {
 static void test_nothing_is_written_for_those_who_hung_up(void **state) {
     const struct serve *serve = *state;
     enum { CHOICES = 128, LENGTH = 300 };
-    char body[200], text[400];
-    const int n = snprintf(body, sizeof body,
-                           "{\"prompt\":\"a\",\"n\":%d,\"max_tokens\":%d,\"ignore_eos\":true}",
-                           CHOICES, LENGTH);
+    static const char *const versions[] = {"HTTP/1.0", "HTTP/1.1"};
+    char body[200];
+    snprintf(body, sizeof body, "{\"prompt\":\"a\",\"n\":%d,\"max_tokens\":%d,\"ignore_eos\":true}",
+             CHOICES, LENGTH);
     for (int minor = 0; minor < 2; minor++) {
         const double before = serve_gauge(serve, "vllm:generation_tokens_total");
-        const int len = snprintf(text, sizeof text,
-                                 "POST /v1/completions HTTP/1.%d\r\nHost: localhost\r\n"
-                                 "Content-Length: %d\r\n\r\n%s",
-                                 minor, n, body);
-        const int fd = serve_connect(serve);
-        serve_send(fd, text, (size_t)len);
+        const int fd = serve_ask(serve, versions[minor], "/v1/completions", body, false);
         serve_await(serve, "runnel:choices_submitted", CHOICES);
         close(fd);
         serve_expect_idle(serve);
@@ -170,18 +150,13 @@ static size_t bytes_in_use(void) { return mallinfo2().uordblks; }
 static void test_requests_ahead_of_time_take_little_memory(void **state) {
     const struct serve *serve = *state;
     enum { CLIENTS = 64, AHEAD = 60 << 10, MOST = 24 << 10 };
-    static const char watch[] = "GET /engine/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
     static char text[AHEAD];
-    static const char get[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
     size_t len = sizeof watch - 1;
     memcpy(text, watch, len);
     for (const size_t n = sizeof get - 1; len + n <= AHEAD; len += n) memcpy(text + len, get, n);
     int fd[CLIENTS];
     const size_t before = bytes_in_use();
-    for (int i = 0; i < CLIENTS; i++) {
-        fd[i] = serve_connect(serve);
-        serve_send(fd[i], text, len);
-    }
+    for (int i = 0; i < CLIENTS; i++) fd[i] = text_open(serve, text, len, false);
     serve_await(serve, "runnel:http_active", CLIENTS);
     const size_t now = bytes_in_use(), each = now > before ? (now - before) / CLIENTS : 0;
     check(each < MOST, "%zu bytes for each connection", each);
@@ -191,9 +166,7 @@ static void test_requests_ahead_of_time_take_little_memory(void **state) {
 
 // However many clients have much to be done for them, the next one has its turn soon.
 static void test_a_crowd_with_pipelines_keeps_nobody_waiting(void **state) {
-    (void)state;
     enum { CROWD = 400, REQUESTS = 1000, ROUNDS = 3, EXCHANGES = 1000 };
-    static const char get[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
     static char text[REQUESTS * (sizeof get - 1)];
     for (size_t i = 0; i < REQUESTS; i++) memcpy(text + i * (sizeof get - 1), get, sizeof get - 1);
     struct serve serve;
@@ -222,12 +195,11 @@ static void test_a_crowd_with_pipelines_keeps_nobody_waiting(void **state) {
 // ---------------------------------------------------------------- readers
 
 static void test_a_slow_reader_is_paused_alone_and_misses_nothing(void **state) {
-    (void)state;
     struct serve serve;
     struct server_config config = serve_config();
     config.stream_bytes_max = 16 << 10;
     serve_start(&serve, &config);
-    char *want = chat_finish(chat_open(&serve, "HTTP/1.1", TOKENS, true), true);
+    char *want = chat_finish(chat_open(&serve, TOKENS, true), true);
     assert_true(strlen(want) > 400000); // more than all buffers on the way
     // the engine may be ahead of a busy machine's other threads by as much as its ring takes
     int n_paused = 0;
@@ -235,7 +207,7 @@ static void test_a_slow_reader_is_paused_alone_and_misses_nothing(void **state) 
         const bool chunked = i % 2;
         const double tokens = serve_gauge(&serve, "vllm:generation_tokens_total");
         const int slow = slow_chat(&serve, chunked ? "HTTP/1.1" : "HTTP/1.0");
-        char *other = chat_finish(chat_open(&serve, "HTTP/1.1", TOKENS, true), true);
+        char *other = chat_finish(chat_open(&serve, TOKENS, true), true);
         assert_string_equal(other, want);
         free(other);
         const double left = serve_gauge(&serve, "runnel:choices_submitted");
@@ -253,36 +225,28 @@ static void test_a_slow_reader_is_paused_alone_and_misses_nothing(void **state) 
 
 // Streams, answers in one piece, watchers, and an answer to a pipelined request.
 static void test_readers_that_take_nothing_are_cut_off(void **state) {
-    (void)state;
     struct serve serve;
     struct server_config config = serve_config();
     config.stall_s = 0.5;
     config.stream_bytes_max = 16 << 10;
     serve_start(&serve, &config);
-    char whole[1024];
-    const int len = chat_write(whole, sizeof whole, "HTTP/1.1", TOKENS, false);
-    static const char watch[] = "GET /engine/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
     const int fd[] = {slow_chat(&serve, "HTTP/1.1"), slow_chat(&serve, "HTTP/1.0"),
-                      slow_open(&serve, whole, (size_t)len),
-                      slow_open(&serve, watch, sizeof watch - 1)};
+                      slow_whole(&serve), text_open(&serve, watch, sizeof watch - 1, true)};
     shutdown(slow_chat(&serve, "HTTP/1.1"), SHUT_WR); // it stays open and is not read
     serve_await(&serve, "runnel:choices_submitted", 0);
     close(fd[3]); // watchers are sent little
     serve_expect_idle(&serve);
     for (int i = 0; i < 3; i++) {
-        struct reply reply = serve_receive(fd[i], true, SERVE_PATIENCE_MS);
+        struct reply reply = serve_finish(fd[i]);
         check(reply.closed && !strstr(reply.data, "[DONE]"), "reader %d got all", i);
         reply_free(&reply);
-        close(fd[i]);
     }
     serve_stop(&serve);
 }
 
 static void test_a_late_reader_of_a_whole_answer_gets_it(void **state) {
     const struct serve *serve = *state;
-    char text[1024];
-    const int len = chat_write(text, sizeof text, "HTTP/1.1", TOKENS, false);
-    const int fd = slow_open(serve, text, (size_t)len);
+    const int fd = slow_whole(serve);
     serve_await(serve, "runnel:choices_submitted", 0);
     struct reply reply = serve_receive(fd, false, SERVE_PATIENCE_MS);
     check(reply_is_whole(&reply) && reply.len > 400000, "%zu bytes", reply.len);
@@ -306,7 +270,6 @@ static int count_refused(const int *fd, int n) {
 }
 
 static void test_of_too_many_at_once_each_is_served_or_told_to_come_back(void **state) {
-    (void)state;
     enum { CLIENTS = 330, PLACES = 4 + 256, SOME = 20 }; // nobody ends, so that 70 are refused
     struct serve serve;
     struct server_config config = serve_config();
@@ -314,7 +277,7 @@ static void test_of_too_many_at_once_each_is_served_or_told_to_come_back(void **
     config.stream_bytes_max = 16 << 10;
     config.stall_s = 600; // some wait long until they are read
     serve_start(&serve, &config);
-    char *want = chat_finish(chat_open(&serve, "HTTP/1.1", SOME, true), true);
+    char *want = chat_finish(chat_open(&serve, SOME, true), true);
     int fd[CLIENTS];
     for (int i = 0; i < CLIENTS; i++) fd[i] = slow_chat(&serve, "HTTP/1.1");
     for (int waited_ms = 0; count_refused(fd, CLIENTS) < CLIENTS - PLACES; waited_ms += 10) {
@@ -324,7 +287,7 @@ static void test_of_too_many_at_once_each_is_served_or_told_to_come_back(void **
     for (int i = 0; i < CLIENTS; i++) { // most do not wait for their answers
         if (i % 32 == 0) continue;
         close(fd[i]);
-        fd[i] = chat_open(&serve, "HTTP/1.1", SOME, true);
+        fd[i] = chat_open(&serve, SOME, true);
     }
     for (int i = 0; i < CLIENTS; i++) {
         struct reply reply = serve_receive(fd[i], true, SERVE_PATIENCE_MS);
@@ -347,7 +310,6 @@ static void test_of_too_many_at_once_each_is_served_or_told_to_come_back(void **
 }
 
 static void test_an_idle_connection_makes_room_for_a_new_one(void **state) {
-    (void)state;
     enum { MOST = 8 };
     struct serve serve;
     struct server_config config = serve_config();
@@ -357,10 +319,8 @@ static void test_an_idle_connection_makes_room_for_a_new_one(void **state) {
     for (int i = 0; i < MOST; i++) fd[i] = serve_connect(&serve);
     poll(NULL, 0, 200); // until they are idle, and not just new
     for (int i = 0; i < 3 * MOST; i++) serve_is_well(&serve, "idle connections");
-    struct reply reply = serve_post(&serve, "/tokenize", "{\"content\":\"a\"}");
-    assert_int_equal(reply.status, 200);
-    reply_free(&reply);
-    reply = serve_receive(fd[0], true, SERVE_PATIENCE_MS);
+    reply_expect(serve_post(&serve, "/tokenize", "{\"content\":\"a\"}"), 200, "");
+    struct reply reply = serve_receive(fd[0], true, SERVE_PATIENCE_MS);
     assert_true(reply.closed && !reply.len); // the oldest
     reply_free(&reply);
     for (int i = 0; i < MOST; i++) close(fd[i]);
@@ -369,10 +329,7 @@ static void test_an_idle_connection_makes_room_for_a_new_one(void **state) {
 }
 
 static void test_health_is_told_where_all_connections_are_busy(void **state) {
-    (void)state;
     enum { MOST = 4, MANY = 12 };
-    static const char health[] =
-        "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     static const char head[] = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
                                "Expect: 100-continue\r\nContent-Length: 15\r\n\r\n";
     struct serve serve;
@@ -381,29 +338,22 @@ static void test_health_is_told_where_all_connections_are_busy(void **state) {
     serve_start(&serve, &config);
     int fd[MOST];
     for (int i = 0; i < MOST; i++) {
-        fd[i] = serve_connect(&serve);
-        serve_send(fd[i], head, sizeof head - 1);
+        fd[i] = text_open(&serve, head, sizeof head - 1, false);
         char go_on[64];
         assert_true(recv(fd[i], go_on, sizeof go_on, 0) > 0); // its head was read
     }
     serve_is_well(&serve, "busy connections");
-    struct reply reply = serve_post(&serve, "/tokenize", "{\"content\":\"a\"}");
-    check(reply.status == 503 && strstr(reply.data, "\r\nRetry-After: "), "%.300s", reply.data);
-    reply_free(&reply);
+    reply_expect(serve_post(&serve, "/tokenize", "{\"content\":\"a\"}"), 503, "\r\nRetry-After: ");
     int asker[MANY]; // all are there before the first has asked
     for (int i = 0; i < MANY; i++) asker[i] = serve_connect(&serve);
-    for (int i = 0; i < MANY; i++) serve_send(asker[i], health, sizeof health - 1);
+    for (int i = 0; i < MANY; i++) serve_send(asker[i], get, sizeof get - 1);
     for (int i = 0; i < MANY; i++) {
-        reply = serve_receive(asker[i], false, SERVE_PATIENCE_MS);
-        check(reply.status == 200, "%d of %d: %.300s", i, MANY, reply.data);
-        reply_free(&reply);
+        reply_expect(serve_receive(asker[i], false, SERVE_PATIENCE_MS), 200, "");
         close(asker[i]);
     }
     for (int i = 0; i < MOST; i++) { // they were not disturbed
         serve_send(fd[i], "{\"content\":\"a\"}", 15);
-        reply = serve_receive(fd[i], false, SERVE_PATIENCE_MS);
-        assert_int_equal(reply.status, 200);
-        reply_free(&reply);
+        reply_expect(serve_receive(fd[i], false, SERVE_PATIENCE_MS), 200, "");
         close(fd[i]);
     }
     serve_expect_idle(&serve);
@@ -411,7 +361,6 @@ static void test_health_is_told_where_all_connections_are_busy(void **state) {
 }
 
 static void test_bodies_count_as_what_they_become(void **state) {
-    (void)state;
     enum { LISTS = 30000 };
     struct serve serve;
     struct server_config config = serve_config();
@@ -422,16 +371,12 @@ static void test_bodies_count_as_what_they_become(void **state) {
     int len = sprintf(body, "{\"content\":\"a\",\"x\":[[]");
     for (int i = 0; i < LISTS; i++) len += sprintf(body + len, ",[]");
     sprintf(body + len, "]}");
-    struct reply reply = serve_post(&serve, "/tokenize", body);
-    assert_int_equal(reply.status, 200); // 3.84 MB
-    reply_free(&reply);
+    reply_expect(serve_post(&serve, "/tokenize", body), 200, ""); // 3.84 MB
     serve_expect_idle(&serve);
     serve_stop(&serve);
     config.pending_bytes_max = 3 << 20;
     serve_start(&serve, &config);
-    reply = serve_post(&serve, "/tokenize", body);
-    assert_int_equal(reply.status, 413);
-    reply_free(&reply);
+    reply_expect(serve_post(&serve, "/tokenize", body), 413, "");
     free(body);
     serve_expect_idle(&serve);
     serve_stop(&serve);
@@ -445,16 +390,6 @@ struct crowd {
     _Atomic bool end;
 };
 
-static int try_connect(int port) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons((uint16_t)port),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    if (!connect(fd, (struct sockaddr *)&address, sizeof address)) return fd;
-    close(fd);
-    return -1;
-}
-
 // Requests of all kinds, some hung up on, for as long as somebody listens.
 static void *crowd_run(void *ctx) {
     struct crowd *crowd = ctx;
@@ -466,7 +401,7 @@ static void *crowd_run(void *ctx) {
     for (int i = 0; !atomic_load(&crowd->end); i++) {
         int *at = &fd[i % AT_ONCE];
         if (*at >= 0) close(*at);
-        *at = try_connect(port);
+        *at = serve_connect_to(port, false);
         if (*at < 0) continue;
         const int len = post_write(text, sizeof text, i % BODIES);
         serve_send(*at, text, i % 5 ? (size_t)len : (size_t)len / 2);
@@ -477,16 +412,13 @@ static void *crowd_run(void *ctx) {
 }
 
 static void test_stopping_in_the_middle_of_everything_is_clean(void **state) {
-    (void)state;
     for (int round = 0; round < 12; round++) {
         struct serve serve;
         const struct server_config config = serve_config();
         serve_start(&serve, &config);
         struct crowd crowd = {.serve = &serve};
         assert_int_equal(pthread_create(&crowd.thread, NULL, crowd_run, &crowd), 0);
-        static const char watch[] = "GET /engine/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        const int watcher = serve_connect(&serve);
-        serve_send(watcher, watch, sizeof watch - 1);
+        const int watcher = text_open(&serve, watch, sizeof watch - 1, false);
         serve_sleep_ms(5 * round);
         serve_stop(&serve);
         atomic_store(&crowd.end, true);
@@ -496,10 +428,8 @@ static void test_stopping_in_the_middle_of_everything_is_clean(void **state) {
 }
 
 static void await_drain(const struct serve *serve) {
-    static const char health[] =
-        "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     for (int status = 200; status != 503;) {
-        struct reply reply = serve_exchange(serve, health, sizeof health - 1);
+        struct reply reply = serve_get(serve, "/health");
         assert_true(reply.status == 200 || reply.status == 503);
         status = reply.status;
         reply_free(&reply);
@@ -518,19 +448,16 @@ static int serve_drain(struct serve *serve, int times) {
 }
 
 static void test_what_was_accepted_is_finished_before_the_end(void **state) {
-    (void)state;
     enum { STREAMS = 12, SOME = 60 };
     struct serve serve;
     const struct server_config config = serve_config();
     serve_start(&serve, &config);
-    char *want = chat_finish(chat_open(&serve, "HTTP/1.1", SOME, true), true);
-    static const char watch[] = "GET /engine/live HTTP/1.0\r\nHost: localhost\r\n\r\n";
-    const int watcher = serve_connect(&serve);
-    serve_send(watcher, watch, sizeof watch - 1);
+    char *want = chat_finish(chat_open(&serve, SOME, true), true);
+    const int watcher = text_open(&serve, watch, sizeof watch - 1, false);
     const int idle = serve_connect(&serve);
     int fd[STREAMS];
-    for (int i = 0; i < STREAMS; i++) fd[i] = chat_open(&serve, "HTTP/1.1", SOME, true);
-    const int whole = chat_open(&serve, "HTTP/1.1", SOME, false);
+    for (int i = 0; i < STREAMS; i++) fd[i] = chat_open(&serve, SOME, true);
+    const int whole = chat_open(&serve, SOME, false);
     for (double seen = 0; seen < 2 + STREAMS;) { // those that have ended, too
         seen = serve_gauge(&serve, "runnel:http_active") +
                serve_gauge(&serve, "vllm:e2e_request_latency_seconds_count");
@@ -541,23 +468,17 @@ static void test_what_was_accepted_is_finished_before_the_end(void **state) {
         assert_string_equal(text, want);
         free(text);
     }
-    struct reply reply = serve_receive(whole, true, SERVE_PATIENCE_MS);
-    check(reply.status == 200 && strstr(reply.body, "\"usage\""), "%.300s", reply.data);
-    reply_free(&reply);
-    reply = serve_receive(watcher, true, SERVE_PATIENCE_MS);
+    reply_expect(serve_finish(whole), 200, "\"usage\"");
+    struct reply reply = serve_finish(watcher);
     assert_true(reply.status == 200 && reply.closed);
     reply_free(&reply);
-    reply = serve_receive(idle, true, SERVE_PATIENCE_MS);
+    reply = serve_finish(idle);
     assert_true(reply.closed && !reply.len);
     reply_free(&reply);
-    close(whole);
-    close(watcher);
-    close(idle);
     free(want);
 }
 
 static void test_a_draining_server_says_so_and_takes_nothing_new(void **state) {
-    (void)state;
     struct serve serve;
     struct server_config config = serve_config();
     config.stream_bytes_max = 16 << 10;
@@ -566,13 +487,9 @@ static void test_a_draining_server_says_so_and_takes_nothing_new(void **state) {
     serve_await(&serve, "runnel:choices_submitted", 1);
     kill(getpid(), SIGTERM);
     await_drain(&serve);
-    struct reply reply = serve_post(&serve, "/tokenize", "{\"content\":\"a\"}");
-    check(reply.status == 503 && strstr(reply.body, "Draining"), "%.300s", reply.data);
-    reply_free(&reply);
-    static const char health[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    reply = serve_exchange(&serve, health, sizeof health - 1); // does not ask for the end
-    check(strstr(reply.data, "\r\nConnection: close\r\n"), "%.300s", reply.data);
-    reply_free(&reply);
+    reply_expect(serve_post(&serve, "/tokenize", "{\"content\":\"a\"}"), 503, "Draining");
+    static const char health[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"; // may be kept
+    reply_expect(serve_exchange(&serve, health, sizeof health - 1), 503, "Connection: close\r\n");
     free(chat_finish(slow, true));
     assert_int_equal(server_wait(serve.server), SIGTERM);
     serve_stop(&serve);
@@ -580,7 +497,6 @@ static void test_a_draining_server_says_so_and_takes_nothing_new(void **state) {
 
 // By the reader's own patience, by the drain's, or by a second signal.
 static void test_a_drain_ends_though_a_reader_takes_nothing(void **state) {
-    (void)state;
     for (int way = 0; way < 3; way++) {
         struct serve serve;
         struct server_config config = serve_config();
@@ -588,10 +504,8 @@ static void test_a_drain_ends_though_a_reader_takes_nothing(void **state) {
         if (way == 0) config.stall_s = 3;
         if (way == 1) config.drain_s = 0.4;
         serve_start(&serve, &config);
-        char whole[1024];
-        const int len = chat_write(whole, sizeof whole, "HTTP/1.1", TOKENS, false);
         const int fd[] = {slow_chat(&serve, "HTTP/1.1"), slow_chat(&serve, "HTTP/1.0"),
-                          slow_open(&serve, whole, (size_t)len)};
+                          slow_whole(&serve)};
         serve_await(&serve, "runnel:http_active", 3);
         assert_int_equal(serve_drain(&serve, way == 2 ? 2 : 1), way == 2 ? -SIGTERM : SIGTERM);
         for (int i = 0; i < 3; i++) close(fd[i]);
@@ -599,17 +513,16 @@ static void test_a_drain_ends_though_a_reader_takes_nothing(void **state) {
 }
 
 static void test_a_drain_ends_in_its_time(void **state) {
-    (void)state;
     enum { PAGES = 400 };
-    static const char get[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    static char pages[PAGES * (sizeof get - 1)];
+    static const char page[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    static char pages[PAGES * (sizeof page - 1)];
     struct serve serve;
     struct server_config config = serve_config();
     config.ui = true;
     config.drain_s = 0.4;
-    for (int i = 0; i < PAGES; i++) memcpy(pages + i * (sizeof get - 1), get, sizeof get - 1);
+    for (int i = 0; i < PAGES; i++) memcpy(pages + i * (sizeof page - 1), page, sizeof page - 1);
     serve_start(&serve, &config);
-    const int fd = slow_open(&serve, pages, sizeof pages);
+    const int fd = text_open(&serve, pages, sizeof pages, true);
     serve_await(&serve, "runnel:http_active", 1);
     serve_sleep_ms(2500); // no timer of another connection ends the server's wait
     const uint64_t start_ns = clock_ns();
@@ -621,7 +534,6 @@ static void test_a_drain_ends_in_its_time(void **state) {
 
 // Its body would be waited for a minute; a client that was answered does not keep the server.
 static void test_a_drain_does_not_wait_for_bodies_that_were_refused(void **state) {
-    (void)state;
     static const char large[] =
         "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n";
     struct serve serve;
@@ -629,11 +541,8 @@ static void test_a_drain_does_not_wait_for_bodies_that_were_refused(void **state
     serve_start(&serve, &config);
     int fd[3];
     for (int i = 0; i < 3; i++) {
-        fd[i] = serve_connect(&serve);
-        serve_send(fd[i], large, sizeof large - 1);
-        struct reply reply = serve_receive(fd[i], false, SERVE_PATIENCE_MS);
-        assert_int_equal(reply.status, 413);
-        reply_free(&reply);
+        fd[i] = text_open(&serve, large, sizeof large - 1, false);
+        reply_expect(serve_receive(fd[i], false, SERVE_PATIENCE_MS), 413, "");
     }
     const uint64_t start_ns = clock_ns();
     assert_int_equal(serve_drain(&serve, 1), SIGTERM);
@@ -645,27 +554,23 @@ static void test_a_drain_does_not_wait_for_bodies_that_were_refused(void **state
 // An answer that waits for its reader takes its memory as text, too. When all is full the next one
 // is told so, before its first byte.
 static void test_answers_that_are_not_read_are_counted(void **state) {
-    (void)state;
     enum { READERS = 5 };
     struct serve serve;
     struct server_config config = serve_config();
     config.answer_bytes_max = 4 << 20;
     serve_start(&serve, &config);
-    char text[1024];
-    const int len = chat_write(text, sizeof text, "HTTP/1.1", TOKENS, false);
     int fd[READERS], full = 0;
-    for (int i = 0; i < READERS; i++) fd[i] = slow_open(&serve, text, (size_t)len);
+    for (int i = 0; i < READERS; i++) fd[i] = slow_whole(&serve);
     serve_await(&serve, "runnel:http_preparing", 0);
     serve_await(&serve, "runnel:choices_submitted", 0);
     const double kept = serve_gauge(&serve, "runnel:http_answer_bytes");
     check(kept > 400000 && kept <= (double)config.answer_bytes_max, "%.0f bytes", kept);
     for (int i = 0; i < READERS; i++) {
-        struct reply reply = serve_receive(fd[i], true, SERVE_PATIENCE_MS);
+        struct reply reply = serve_finish(fd[i]);
         check(reply.closed && (reply.status == 200 || strstr(reply.data, "answers_full")),
               "%d: %.300s", reply.status, reply.data);
         full += reply.status == 503;
         reply_free(&reply);
-        close(fd[i]);
     }
     check(full > 0 && full < READERS, "%d of %d were refused", full, READERS);
     serve_expect_idle(&serve);

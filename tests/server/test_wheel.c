@@ -50,7 +50,6 @@ static void check_wait(const struct world *world) {
 }
 
 static void timers_come_once_and_in_time(void **state) {
-    (void)state;
     static struct world world;
     world = (struct world){.now_ns = 123456789012};
     wheel_init(&world.wheel, world.now_ns);
@@ -77,7 +76,6 @@ static void timers_come_once_and_in_time(void **state) {
 
 // A deadline that has passed when it is set comes with the next look.
 static void what_is_past_comes_soon(void **state) {
-    (void)state;
     static struct world world;
     world = (struct world){.now_ns = 5000000000};
     wheel_init(&world.wheel, world.now_ns);

@@ -5,11 +5,6 @@
 
 #include "serve_watch.h"
 
-static int serve_setup(void **state) {
-    const struct server_config config = serve_config();
-    return serve_setup_with(state, &config);
-}
-
 enum { CHOICES = 12, TOKENS = 60 };
 
 static char *large_body(int n, int max_tokens) {
@@ -23,17 +18,17 @@ static char *large_body(int n, int max_tokens) {
 }
 
 static struct reply ask(const struct serve *serve, const char *version, const char *body) {
-    char text[1024];
-    const int len =
-        snprintf(text, sizeof text,
-                 "POST /v1/chat/completions %s\r\nHost: localhost\r\nConnection: close\r\n"
-                 "Content-Length: %zu\r\n\r\n%s",
-                 version, strlen(body), body);
-    const int fd = serve_connect(serve);
-    serve_send(fd, text, (size_t)len);
-    const struct reply reply = serve_receive(fd, true, SERVE_PATIENCE_MS);
-    close(fd);
-    return reply;
+    return serve_finish(serve_ask(serve, version, "/v1/chat/completions", body, false));
+}
+
+// A request to tokenize, whose answer is far longer; to be freed.
+static char *pieces_body(int n) {
+    char *body = malloc((size_t)n * 4 + 256);
+    assert_non_null(body);
+    char *at = stpcpy(body, "{\"with_pieces\":true,\"content\":\"");
+    for (int i = 0; i < n; i++) at = stpcpy(at, "a b ");
+    strcpy(at, "\"}");
+    return body;
 }
 
 // The answer's choices, to be given back.
@@ -71,7 +66,6 @@ static void large_answers_are_the_same_in_every_framing(void **state) {
 }
 
 static void an_answer_that_cannot_be_kept_is_refused_before_it_is_made(void **state) {
-    (void)state;
     struct serve serve;
     struct server_config config = serve_config();
     config.answer_bytes_max = 128 << 10;
@@ -82,41 +76,22 @@ static void an_answer_that_cannot_be_kept_is_refused_before_it_is_made(void **st
     assert_non_null(strstr(reply.body, "at most 131072 are kept"));
     reply_free(&reply);
     assert_true(serve_gauge(&serve, "vllm:generation_tokens_total") == made);
-    reply = ask(&serve, "HTTP/1.1", large_body(1, TOKENS / 2));
-    assert_int_equal(reply.status, 200);
-    reply_free(&reply);
+    reply_expect(ask(&serve, "HTTP/1.1", large_body(1, TOKENS / 2)), 200, "");
     serve_expect_idle(&serve);
     serve_stop(&serve);
 }
 
 // Readers that take nothing keep their answers; who comes then is told, and served when they go.
 static void unread_answers_leave_no_room_for_others(void **state) {
-    (void)state;
-    enum { READERS = 24, PIECES = 4000 };
+    enum { READERS = 24 };
     struct serve serve;
     struct server_config config = serve_config();
     config.answer_bytes_max = 1 << 20;
     serve_start(&serve, &config);
-    char *body = malloc(PIECES * 4 + 256), *text = malloc(PIECES * 4 + 1024);
-    assert_true(body && text);
-    char *at = stpcpy(body, "{\"with_pieces\":true,\"content\":\"");
-    for (int i = 0; i < PIECES; i++) at = stpcpy(at, "a b ");
-    strcpy(at, "\"}");
-    const int len = sprintf(text,
-                            "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
-                            "Content-Length: %zu\r\n\r\n%s",
-                            strlen(body), body);
+    char *body = pieces_body(4000);
     int fd[READERS], refused = 0, served = 0;
-    for (int i = 0; i < READERS; i++) {
-        const int bytes = 1;
-        struct sockaddr_in address = {.sin_family = AF_INET,
-                                      .sin_port = htons((uint16_t)serve.port),
-                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        setsockopt(fd[i], SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
-        check(!connect(fd[i], (struct sockaddr *)&address, sizeof address), "%s", strerror(errno));
-        assert_true(serve_send(fd[i], text, (size_t)len));
-    }
+    for (int i = 0; i < READERS; i++)
+        fd[i] = serve_ask(&serve, "HTTP/1.1", "/tokenize", body, true);
     for (int i = 0; i < READERS; i++) {
         char head[12] = "";
         assert_true(recv(fd[i], head, sizeof head, MSG_PEEK | MSG_WAITALL) == sizeof head);
@@ -128,27 +103,20 @@ static void unread_answers_leave_no_room_for_others(void **state) {
     assert_true(serve_gauge(&serve, "runnel:http_answer_bytes") <= 1 << 20);
     for (int i = 0; i < READERS; i++) close(fd[i]);
     serve_await(&serve, "runnel:http_answer_bytes", 0);
-    struct reply reply = serve_post(&serve, "/tokenize", body);
-    assert_int_equal(reply.status, 200);
-    reply_free(&reply);
+    reply_expect(serve_post(&serve, "/tokenize", body), 200, "");
     free(body);
-    free(text);
     serve_expect_idle(&serve);
     serve_stop(&serve);
 }
 
 static void an_answer_larger_than_all_may_be_is_told(void **state) {
-    (void)state;
     struct serve serve;
     struct server_config config = serve_config();
     config.answer_bytes_max = 64 << 10;
     serve_start(&serve, &config);
-    char body[16384], *at = stpcpy(body, "{\"with_pieces\":true,\"content\":\"");
-    for (int i = 0; i < 3000; i++) at = stpcpy(at, "a b ");
-    strcpy(at, "\"}");
-    struct reply reply = serve_post(&serve, "/tokenize", body);
-    check(reply.status == 413 && strstr(reply.body, "\"answer_too_large\""), "%s", reply.data);
-    reply_free(&reply);
+    char *body = pieces_body(3000);
+    reply_expect(serve_post(&serve, "/tokenize", body), 413, "\"answer_too_large\"");
+    free(body);
     serve_expect_idle(&serve);
     serve_stop(&serve);
 }

@@ -1,0 +1,240 @@
+// Every allocation of reading a request, of the reader of answers and of the writers is made to
+// fail once. The call is refused with 503, or its answer is marked as failed, or all is as without
+// the failure. No text is lost, and nothing leaks.
+#include "calls.h"
+
+#include "chat_messages.h"
+#include "failing_malloc.h"
+
+static int setup(void **state) { return server_open(state, PLAIN_TEMPLATE); }
+
+// ---------------------------------------------------------------- requests
+
+// Reading the conversation alone: rendering it has tests of its own. Results are complete.
+static void conversation_read(struct call *call) {
+    struct chat_messages chat;
+    if (!chat_messages_read(call, call_json(call), &chat)) return;
+    const long rest = fail_at;
+    fail_at = -1;
+    for (size_t i = 0; i < 4; i++) {
+        const json_t *one = json_array_get(chat.messages, i);
+        check(json_object_size(one) == (i == 2 ? 3 : 2), "message %zu is not whole", i);
+    }
+    assert_int_equal(json_object_size(chat.variables), 2);
+    chat_messages_deinit(&chat);
+    fail_at = rest;
+}
+
+static void parameters_read(struct call *call) {
+    struct params params;
+    if (!params_read(call, call_json(call), FAMILY_CHAT, &params)) return;
+    assert_true(params.sampling.n_logit_bias == 2 && params.n_stop == 2);
+}
+
+struct request {
+    call_handler handler;
+    enum call_api api;
+    int refused_min;
+    const char *body;
+};
+
+#define MESSAGES_BODY                                                                              \
+    "{'max_tokens':9,'stream':true,'system':'be kind','messages':[{'role':'user','content':'w?'}," \
+    "{'role':'assistant','content':[{'type':'thinking','thinking':'hm'},{'type':'tool_use',"       \
+    "'id':'t','name':'get','input':{'x':1}}]},{'role':'user','content':[{'type':'tool_result',"    \
+    "'tool_use_id':'t','content':'sun'},{'type':'text','text':'go'}]}],"                           \
+    "'thinking':{'type':'disabled'},'tools':[{'name':'get','description':'d','input_schema':{}}]}"
+#define RESPONSES_BODY                                                                             \
+    "{'stream':true,'instructions':'be kind','input':[{'role':'user','content':'w?'},{'type':"     \
+    "'reasoning','content':[{'type':'reasoning_text','text':'hm'}]},{'type':'function_call',"      \
+    "'call_id':'c','name':'get','arguments':'{}'},{'type':'function_call_output','call_id':'c',"   \
+    "'output':'sun'}],'metadata':{'k':'v'},'tools':[{'type':'function','name':'get'}]}"
+
+static const struct request requests[] = {
+    {conversation_read, API_OPENAI, 6,
+     "{'messages':[{'role':'system','content':[{'type':'text','text':'Be'},{'type':'text','text':'"
+     "brief'}]},{'role':'user','content':'Hi'},{'role':'assistant','content':null,'tool_calls':[{'"
+     "id':'1','type':'function','function':{'name':'f','arguments':'{\\\"a\\\":1}'}}]},{'role':'"
+     "user','content':'x'}],'tools':[{'type':'function','function':{'name':'f'}}],'chat_template_"
+     "kwargs':{'x':1},'reasoning_effort':'low','stream':true,'n':2}"},
+    {parameters_read, API_OPENAI, 6,
+     "{'logit_bias':[[1,2],[3,false]],'response_format':{'type':'text'},'tool_choice':'auto','"
+     "modalities':['text'],'min_tokens':0,'stop':['a','b'],'stream_options':{'include_usage':true},"
+     "'dry_sequence_breakers':['x']}"},
+    {completions_prepare, API_OPENAI, 6, "{'prompt':['Once',[1,2,3],''],'echo':true,'n':2}"},
+    {embeddings_prepare, API_OPENAI, 6, "{'input':['Once',[1,2,3]]}"},
+    {responses_prepare, API_OPENAI, 20, RESPONSES_BODY},
+    {messages_prepare, API_ANTHROPIC, 20, MESSAGES_BODY},
+    {messages_count, API_ANTHROPIC, 20, "{'messages':[{'role':'user','content':'hi'}]}"},
+    {tokens_tokenize, API_OPENAI, 2, "{'content':['Once upon',3,' a time'],'with_pieces':true}"},
+    {tokens_tokenize, API_OPENAI, 2, "{'prompt':'Once upon a time','return_token_strs':true}"},
+    {tokens_detokenize, API_OPENAI, 2, "{'tokens':[43,76,3,131,106]}"},
+    {native_prepare, API_OPENAI, 2, "{'prompt':['Once',[3,'x'],{'prompt_string':'y'}],'n_cmpl':2}"},
+    {native_props, API_OPENAI, 2, "{}"},
+};
+
+static void each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing(void **state) {
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+        const long before = live;
+        int refused = 0;
+        bool failed = true;
+        route.api = requests[i].api;
+        for (long at = 0; failed; at++) {
+            struct call *call = call_make(requests[i].body);
+            // the body's own parsing is not tested here: jansson takes some failures for bad syntax
+            assert_non_null(call_json(call));
+            fail_at = at;
+            requests[i].handler(call);
+            failed = fail_at < 0;
+            fail_at = -1;
+            check(call->status < 400 || (failed && call->status == 503),
+                  "%s, allocation %ld: status %d, %.*s", requests[i].body, at, call->status,
+                  (int)call->out.len, call->out.data);
+            refused += call->status == 503;
+            call_free(call);
+            check(live == before, "allocation %ld: %ld blocks leak", at, live - before);
+        }
+        check(refused >= requests[i].refused_min, "%s: %d failed", requests[i].body, refused);
+    }
+}
+
+// ---------------------------------------------------------------- answers
+
+// The text is longer than a buffer's first memory.
+static const struct piece pieces[] = {
+    {PART_CONTENT,
+     "a text that is long enough to let the buffers of this answer grow more than once, which "
+     "takes a sentence or two; so this is the second one, and with a third one, that says no more "
+     "than the others did, it should be more than two hundred and fifty-six bytes long"},
+    {PART_REASONING, "hm"},
+    {PART_TOOL, "get"},
+    {PART_TOOL_ARGUMENTS, "{}"},
+};
+
+#define CHAT "'messages':[{'role':'user','content':'Hi'}]"
+static const struct {
+    call_handler prepare;
+    enum call_api api;
+    int n_pieces;
+    const char *body;
+} answers[] = {
+    {completions_prepare, API_OPENAI, 1, "{'prompt':'Once','n':2}"},
+    {completions_prepare, API_OPENAI, 1, "{'prompt':'Once','n':2,'stream':true}"},
+    {chat_prepare, API_OPENAI, 4, "{" CHAT ",'n':2}"},
+    {chat_prepare, API_OPENAI, 4, "{" CHAT ",'n':2,'stream':true}"},
+    {native_prepare, API_OPENAI, 1, "{'prompt':'Once'}"},
+    {native_prepare, API_OPENAI, 1, "{'prompt':'Once','stream':true}"},
+    {native_prepare, API_OPENAI, 1,
+     "{'prompt':'Once','response_fields':['content','generation_settings/stop']}"},
+    {messages_prepare, API_ANTHROPIC, 4, MESSAGES_BODY},
+    {responses_prepare, API_OPENAI, 4, RESPONSES_BODY},
+};
+
+// A call whose choices have all that the I/O thread keeps for them: a call of a tool, and the text
+// of an answer that is no stream.
+static struct call *answer_make(size_t i) {
+    route.api = answers[i].api;
+    struct call *call = call_make(answers[i].body);
+    answers[i].prepare(call);
+    choices_make(call);
+    for (int c = 0; c < call->generation->n_choices; c++) {
+        struct generation_choice *choice = &call->generation->choice[c];
+        choice->finish = RN_FINISH_STOP;
+        choice->tool = grown(NULL, 1, sizeof *choice->tool);
+        *choice->tool = (struct tool_call){.id = "call_0"};
+        choice->n_tools = answers[i].n_pieces > 1;
+        if (choice->n_tools) jbuf_text(&choice->tool->name, "get");
+        if (!call->generation->params.stream) jbuf_text(&choice->text, pieces[0].text);
+    }
+    return call;
+}
+
+static void answer_write(struct call *call, int n_pieces) {
+    const struct generation *generation = call->generation;
+    const struct writer *writer = generation->writer;
+    answer_begin(call);
+    for (int c = 0; generation->params.stream && c < generation->n_choices; c++) {
+        struct generation_choice *choice = &generation->choice[c];
+        for (int i = 0; i < n_pieces; i++)
+            writer->delta(call, &(struct delta){choice, pieces[i].part, 0, pieces[i].text,
+                                                strlen(pieces[i].text)});
+        writer->choice_end(call, choice);
+    }
+    generation_write_end(call);
+    call_fill(call, SIZE_MAX);
+}
+
+static void lost_memory_of_an_answer_is_remembered(void **state) {
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+        size_t want_len = 0;
+        const long before = live;
+        bool failed = true;
+        long at = -1; // first without a failure
+        for (; failed; at++) {
+            struct call *call = answer_make(i);
+            fail_at = at;
+            answer_write(call, answers[i].n_pieces);
+            failed = at < 0 || fail_at < 0;
+            fail_at = -1;
+            if (at < 0) want_len = call->out.len;
+            check(call->out.failed ? at >= 0 && failed : call->out.len == want_len,
+                  "%s, allocation %ld: %zu bytes instead of %zu", answers[i].body, at,
+                  call->out.len, want_len);
+            call_free(call);
+            check(live == before, "allocation %ld: %ld blocks leak", at, live - before);
+        }
+        check(at > 2, "%s: %ld allocations", answers[i].body, at);
+    }
+}
+
+// ---------------------------------------------------------------- the reader of answers
+
+struct seen {
+    char content[4096];
+    size_t len;
+    int n_calls;
+};
+
+static void on_part(void *ctx, enum answer_part part, int tool, const char *text, size_t len) {
+    struct seen *seen = ctx;
+    seen->n_calls += part == PART_TOOL;
+    if (part != PART_CONTENT) return;
+    memcpy(seen->content + seen->len, text, len);
+    seen->len += len;
+}
+
+static void without_memory_all_is_content(void **state) {
+    char text[2048] = "<tool_call><function=f><parameter=a>";
+    memset(text + strlen(text), 'x', 1500);
+    strcat(text, "</parameter></function></tool_call>");
+    const size_t len = strlen(text);
+    long n = 0;
+    for (bool failed = true; failed; n++) {
+        struct seen seen = {.len = 0};
+        struct answer_parts parts;
+        const long before = live;
+        fail_at = n;
+        parts_init(&parts, answer_marks_of("<function="), true, false);
+        for (size_t at = 0; at < len; at += 7)
+            parts_feed(&parts, text + at, at + 7 < len ? 7 : len - at, false, on_part, &seen);
+        parts_feed(&parts, "", 0, true, on_part, &seen);
+        parts_deinit(&parts);
+        failed = fail_at < 0;
+        fail_at = -1;
+        check(seen.n_calls == !failed, "allocation %ld: %d calls", n, seen.n_calls);
+        const size_t close = strlen("</tool_call>"); // dropped, or content behind the call
+        check(!failed || (seen.len >= len - close && !memcmp(seen.content, text, seen.len)),
+              "allocation %ld: %zu of %zu bytes", n, seen.len, len);
+        check(live == before, "allocation %ld: %ld blocks are lost", n, live - before);
+    }
+    check(n > 3, "%ld allocations", n); // or nothing was tested
+}
+
+TEST_PROGRAM(call_memory) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing),
+        cmocka_unit_test(lost_memory_of_an_answer_is_remembered),
+        cmocka_unit_test(without_memory_all_is_content),
+    };
+    return cmocka_run_group_tests(tests, setup, close_server);
+}
