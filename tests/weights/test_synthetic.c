@@ -35,7 +35,6 @@ static uint64_t count_params(const struct weights *weights) {
 
 // The published models' own numbers.
 static void shapes_have_the_parameters_of_the_models_they_are_named_after(void **state) {
-    (void)state;
     static const struct {
         const char *spec;
         uint64_t n_params;
@@ -67,7 +66,6 @@ static const char *format_of(const struct weights *weights, const char *name) {
 }
 
 static void a_plain_format_is_that_of_every_matrix(void **state) {
-    (void)state;
     for (int id = 0; id < FORMAT_COUNT; id++) {
         char spec[32];
         snprintf(spec, sizeof spec, "8b:%s", format_at((enum format_id)id)->name);
@@ -82,7 +80,6 @@ static void a_plain_format_is_that_of_every_matrix(void **state) {
 }
 
 static void mixes_give_more_bits_where_they_promise(void **state) {
-    (void)state;
     static const struct {
         const char *spec, *tensor, *format;
     } cases[] = {
@@ -146,7 +143,6 @@ static void measure(const struct tensor_view *t, double *mean, double *spread) {
 }
 
 static void every_format_has_weights_like_those_of_a_model_and_norms_of_1(void **state) {
-    (void)state;
     for (int id = 0; id < FORMAT_COUNT; id++) {
         char spec[32];
         snprintf(spec, sizeof spec, "tiny:%s", format_at((enum format_id)id)->name);
@@ -166,7 +162,6 @@ static void every_format_has_weights_like_those_of_a_model_and_norms_of_1(void *
 }
 
 static void rows_of_a_matrix_and_matrices_of_layers_differ(void **state) {
-    (void)state;
     for (int id = 0; id < FORMAT_COUNT; id++) {
         char spec[32];
         snprintf(spec, sizeof spec, "tiny:%s", format_at((enum format_id)id)->name);
@@ -186,7 +181,6 @@ static void rows_of_a_matrix_and_matrices_of_layers_differ(void **state) {
 }
 
 static void the_same_spec_in_any_case_gives_the_same_bytes(void **state) {
-    (void)state;
     struct weights *a = open_spec("tiny-oss:Q4_K_M"), *b = open_spec("TINY-OSS:q4_k_m");
     assert_int_equal(weights_tensor_count(a), weights_tensor_count(b));
     for (int i = 0; i < weights_tensor_count(a); i++) {
@@ -200,7 +194,6 @@ static void the_same_spec_in_any_case_gives_the_same_bytes(void **state) {
 }
 
 static void tensors_lie_apart_and_inside_the_memory(void **state) {
-    (void)state;
     struct weights *weights = describe("gpt-oss-20b:MXFP4_MOE");
     uint64_t end = 0;
     for (int i = 0; i < weights_tensor_count(weights); i++) {
@@ -215,7 +208,6 @@ static void tensors_lie_apart_and_inside_the_memory(void **state) {
 }
 
 static void unknown_shapes_and_formats_are_named_with_the_known_ones(void **state) {
-    (void)state;
     static const struct {
         const char *spec, *part[3];
     } cases[] = {
@@ -237,7 +229,6 @@ static void unknown_shapes_and_formats_are_named_with_the_known_ones(void **stat
 }
 
 static void a_check_opens_nothing_and_refuses_what_opening_would(void **state) {
-    (void)state;
     const long page = sysconf(_SC_PAGESIZE);
     const uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)page;
     rn_error err = {0};
