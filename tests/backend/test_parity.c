@@ -286,7 +286,6 @@ static void check_op(enum op_kind kind) {
 
 #define OP(name, text)                                                                             \
     static void the_rows_of_##name##_are_those_of_the_reference(void **state) {                    \
-        (void)state;                                                                               \
         check_op(OP_##name);                                                                       \
     }
 #include "plan/ops.def"
@@ -340,7 +339,6 @@ static void op_see(const struct plan *plan, const struct op *op, struct seen *s)
 }
 
 static void cases_have_what_an_op_can_have(void **state) {
-    (void)state;
     static struct seen seen[OP_COUNT];
     for (int kind = 0; kind < OP_COUNT; kind++) {
         for (int index = 0; index < n_cases((enum op_kind)kind); index++) {
@@ -370,7 +368,6 @@ static void cases_have_what_an_op_can_have(void **state) {
 }
 
 static void batches_have_every_size_and_sequences_at_several_depths(void **state) {
-    (void)state;
     static struct parity_feed feed;
     bool size[PARITY_ROWS + 1] = {false}, copies = false, gone = false, shallow_and_deep = false;
     for (int index = 0; index < n_cases(OP_ATTENTION); index++) {
@@ -395,7 +392,6 @@ static void batches_have_every_size_and_sequences_at_several_depths(void **state
 }
 
 static void a_difference_is_seen_beyond_the_tolerance(void **state) {
-    (void)state;
     const float want[4] = {1, -100, 0, NAN}, zero[4] = {1, -100, -0.0f, NAN};
     const float near[4] = {1.05f, -100, 0, NAN}, odd[4] = {1, -100, 0, 1};
     assert_int_equal(differs_at(want, want, 4, 0), -1);
