@@ -71,7 +71,7 @@ static void steady_passes_give_their_rate(void **state) {
     assert_int_equal(m.n_calls, 400);
 }
 
-static void bursts_count_for_no_more_than_their_time(void **state) {
+static void bursts_weigh_no_more_than_their_time(void **state) {
     struct machine m;
     check_ns(run(&m, times_bursts, 12, 1200 * STEADY_NS), 0.94 * STEADY_NS);
 }
@@ -81,7 +81,7 @@ static void stalls_do_not_lower_the_rate(void **state) {
     check_ns(run(&m, times_stalls, 4, 4000 * STEADY_NS), STEADY_NS);
 }
 
-static void the_best_configuration_counts(void **state) {
+static void the_best_configuration_is_used(void **state) {
     struct machine m;
     check_ns(run(&m, times_one_better, 6, 300 * STEADY_NS), 0.5 * STEADY_NS);
 }
@@ -126,9 +126,9 @@ static void many_passes_and_passes_without_time_give_a_number(void **state) {
 TEST_PROGRAM(bandwidth) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steady_passes_give_their_rate),
-        cmocka_unit_test(bursts_count_for_no_more_than_their_time),
+        cmocka_unit_test(bursts_weigh_no_more_than_their_time),
         cmocka_unit_test(stalls_do_not_lower_the_rate),
-        cmocka_unit_test(the_best_configuration_counts),
+        cmocka_unit_test(the_best_configuration_is_used),
         cmocka_unit_test(the_rate_is_not_below_that_of_all_passes_together),
         cmocka_unit_test(configurations_are_called_in_turn_and_rounds_begin_with_another),
         cmocka_unit_test(the_budget_holds_as_far_as_passes_can_be_foreseen),

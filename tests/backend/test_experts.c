@@ -7,8 +7,8 @@
 #include "backend_here.h"
 #include "parts.h"
 
-// So many tokens that in one batch an expert has some from more than 32, the kernels for many, down
-// to a few.
+// With this many tokens an expert of one batch has more than 32, the kernels for many, down to a
+// few.
 enum { EMBD = 64, FF = 96, EXPERTS = 6, USED = 3, VOCAB = 40, MAX_WEIGHTS = 16, TOKENS = 90 };
 
 enum { GATE_EXPS, UP_EXPS, DOWN_EXPS, GATE_BIAS, UP_BIAS, DOWN_BIAS, EMBED_W, ROUTER_W, HEAD_W };

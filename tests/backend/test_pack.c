@@ -286,7 +286,7 @@ static void a_fetch_that_fails_is_an_error_and_leaves_nothing(void **state) {
         snprintf(want, sizeof want, "the disk is on fire at %d", f.fail_at);
         check(strcmp(err.message, want) == 0, "%s", err.message);
         check(f.done < f.matmul_bytes, "%llu bytes done", (unsigned long long)f.done);
-        check(!f.failed_again, "the thread whose fetch failed went on");
+        check(!f.failed_again, "the thread whose fetch failed continued");
         check(try % 3 || f.n_fetch == f.fail_at, "%d fetches after the one that failed",
               f.n_fetch - f.fail_at);
         if (try == 7) before = mapped_kb(); // threads have left their stacks to the next ones

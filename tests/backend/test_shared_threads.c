@@ -92,7 +92,7 @@ static void backends_that_share_threads_give_what_they_give_alone(void **state) 
     world_init(&large, VOCAB_LARGE, pool);
     for (int life = 0; life < 3; life++) { // of the second one
         world_init(&small, VOCAB_SMALL, pool);
-        for (int i = 0; i < 20; i++) {
+        for (int i = 0; i < test_scale(6, 20, 20); i++) {
             check_same(&small, &alone[1]);
             if (i % 3 == 0) check_same(&large, &alone[0]);
         }

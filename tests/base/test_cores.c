@@ -11,9 +11,7 @@
 #include "base/pool.h"
 #include "root.h"
 
-static int root_make(void **state) {
-    return root_begin("test_cores");
-}
+static int root_make(void **state) { return root_begin("test_cores"); }
 
 static void no_list_or_no_files_mean_no_limit(void **state) {
     assert_int_equal(cores_in_quota(root, "test_cores.missing"), 0);

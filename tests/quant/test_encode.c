@@ -19,8 +19,8 @@ static const enum format_id block_formats[] = {FORMAT_Q8_0, FORMAT_Q4_0, FORMAT_
                                                FORMAT_Q5_1, FORMAT_Q4_K, FORMAT_Q5_K, FORMAT_Q6_K};
 enum { BLOCK_FORMATS = sizeof block_formats / sizeof *block_formats };
 
-// What is known of a format: how many levels; whether scales (and minima) are themselves rounded to
-// so many steps under a common f16, or 0.
+// A format has levels. Its scales (and minima) may be rounded to scale_steps steps under a common
+// f16; 0: they are not.
 struct traits {
     int levels, scale_steps;
 };

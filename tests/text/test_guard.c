@@ -204,7 +204,7 @@ static void strings_that_are_joined_make_no_markup(void **state) {
 
 // Around any string the template's own markup is found, the longest one that it wrote. (Tokens that
 // are not control are found anywhere.)
-static void markup_beside_strings_counts(void **state) {
+static void markup_beside_strings_is_found(void **state) {
     struct tokenizer *tokenizer = make(KIND_NO_USER);
     const int32_t first = tokenizer_size(tokenizer) - N_CONTROL;
     srand(3);
@@ -301,7 +301,7 @@ TEST_PROGRAM(guard) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(guarded_text_is_plain_text),
         cmocka_unit_test(strings_that_are_joined_make_no_markup),
-        cmocka_unit_test(markup_beside_strings_counts),
+        cmocka_unit_test(markup_beside_strings_is_found),
         cmocka_unit_test(guards_stand_in_markup_only),
         cmocka_unit_test(marked_bytes_are_guarded),
         cmocka_unit_test(without_the_flag_a_guard_is_text),

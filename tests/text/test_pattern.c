@@ -184,7 +184,7 @@ static void patterns_match_what_pcre2_matches_in_random_texts(void **state) {
     }
 }
 
-static void ill_formed_bytes_count_as_control_characters(void **state) {
+static void ill_formed_bytes_are_control_characters(void **state) {
     srand(8);
     for (int round = 0; round < ROUNDS / 4; round++) {
         uint8_t text[64], seen[64];
@@ -338,7 +338,7 @@ static void long_texts_of_one_kind_are_gone_through(void **state) {
 TEST_PROGRAM(pattern) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_match_what_pcre2_matches_in_random_texts),
-        cmocka_unit_test(ill_formed_bytes_count_as_control_characters),
+        cmocka_unit_test(ill_formed_bytes_are_control_characters),
         cmocka_unit_test(patterns_match_what_pcre2_matches_in_the_reference_texts),
         cmocka_unit_test(patterns_know_every_character),
         cmocka_unit_test(punctuation_is_that_of_unicode_8),

@@ -208,7 +208,7 @@ static void usual_expressions_get_through_a_long_text(void **state) {
     }
 }
 
-// Each would take hours.
+// Each would take minutes, or hours.
 static void endless_searches_end_with_an_error(void **state) {
     static const struct {
         const char *pattern, *unit;
@@ -218,7 +218,7 @@ static void endless_searches_end_with_an_error(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rn_error err = {0};
-        check(search_all(cases[i].pattern, cases[i].unit, 1 << 20, &err) == RN_ERR_ARG, "%s",
+        check(search_all(cases[i].pattern, cases[i].unit, 1 << 17, &err) == RN_ERR_ARG, "%s",
               cases[i].pattern);
         assert_string_equal(err.message,
                             "the tokenizer's regular expression takes too many steps on this text");

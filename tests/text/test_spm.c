@@ -168,7 +168,7 @@ static void the_mark_is_a_space(void **state) {
     free(build);
 }
 
-// What GGUF's llama and tokenizer.model stand for.
+// The normalization of GGUF's llama and of tokenizer.model.
 static void a_prefix_comes_before_the_text_and_spaces_become_marks(void **state) {
     struct vocab_build *const build = build_spm(VOCAB_SPM_SCORE);
     build_scored(build, MARK, -9);

@@ -411,7 +411,7 @@ static void the_end_of_a_message_does_not_end_an_answer_that_has_its_own_end(voi
     tokenizer_destroy(tokenizer);
 }
 
-// ---------------------------------------------------------------- files that lie
+// ---------------------------------------------------------------- bad files
 
 static void an_unknown_model_is_refused(void **state) {
     struct vocab_build *const build = build_create();

@@ -193,7 +193,7 @@ static void the_same_spec_in_any_case_gives_the_same_bytes(void **state) {
     weights_close(b);
 }
 
-static void tensors_lie_apart_and_inside_the_memory(void **state) {
+static void tensors_are_apart_and_inside_the_memory(void **state) {
     struct weights *weights = describe("gpt-oss-20b:MXFP4_MOE");
     uint64_t end = 0;
     for (int i = 0; i < weights_tensor_count(weights); i++) {
@@ -257,7 +257,7 @@ TEST_PROGRAM(synthetic) {
         cmocka_unit_test(every_format_has_weights_like_those_of_a_model_and_norms_of_1),
         cmocka_unit_test(rows_of_a_matrix_and_matrices_of_layers_differ),
         cmocka_unit_test(the_same_spec_in_any_case_gives_the_same_bytes),
-        cmocka_unit_test(tensors_lie_apart_and_inside_the_memory),
+        cmocka_unit_test(tensors_are_apart_and_inside_the_memory),
         cmocka_unit_test(unknown_shapes_and_formats_are_named_with_the_known_ones),
         cmocka_unit_test(a_check_opens_nothing_and_refuses_what_opening_would),
     };
