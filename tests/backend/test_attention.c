@@ -185,11 +185,14 @@ static void whole_rows_and_folded_parts_equal_the_reference(void **state) {
 // Contexts around the ends of pages and splits, decode and chunks of rows, with windows and caps.
 static void the_ends_of_pages_and_splits_do_not_show(void **state) {
     static const int contexts[] = {1, 2, 15, 16, 17, 31, 32, 33, 255, 256, 257, 600};
-    static const int windows[] = {0, 1, 5, 32, 100, 256, 300}, row_counts[] = {1, 40, 3, 8, 17, 2};
+    static const int windows[] = {0, 1, 5, 32, 100, 256, 297};
+    static const int row_counts[] = {1, 2, 3, 8, 13, 17, 40};
+    enum { WAYS = COUNT(windows) * COUNT(row_counts) };
     rng_state = 13;
-    for (int i = 0; i < COUNT(contexts) * COUNT(windows); i++) {
-        const int context = contexts[i / COUNT(windows)], w = i % COUNT(windows);
-        const int rows = row_counts[i % COUNT(row_counts)], n = rows < context ? rows : context;
+    for (int i = 0; i < COUNT(contexts) * WAYS; i += test_scale(5, 1, 1)) {
+        const int context = contexts[i / WAYS], w = i % COUNT(windows);
+        const int n = row_counts[i % WAYS / COUNT(windows)];
+        if (n > context) continue;
         struct task t = {.args = {.n_head = 4, .n_head_kv = 2, .dim_k = 32, .dim_v = 32}};
         t.args.type = (enum kv_type)(i % KV_TYPE_COUNT);
         t.args.window = windows[w];
