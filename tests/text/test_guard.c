@@ -12,6 +12,8 @@ enum { N_CONTROL = sizeof control / sizeof *control };
 static const char *const user[] = {"<t>", "<|t|>", "|>b", "</t>"};
 static const char *const merges[] = {"< |", "| >", "a b", "<| a", "|> |", "b ]", "> <", "a |"};
 
+#define ROUNDS test_scale(4000, 20000, 20000)
+
 static void add_markup(struct vocab_build *build, bool with_user) {
     for (int i = 0; i < N_CONTROL; i++) build_token(build, span(control[i]), TOKEN_CONTROL);
     for (size_t i = 0; with_user && i < sizeof user / sizeof *user; i++)
@@ -154,7 +156,7 @@ static void guarded_text_is_plain_text(void **state) {
     for (enum kind kind = 0; kind < N_KINDS; kind++) {
         struct tokenizer *tokenizer = make(kind);
         srand(1);
-        for (int round = 0; round < 20000; round++) {
+        for (int round = 0; round < ROUNDS; round++) {
             struct text_buffer text = {0}, guarded = {0}, clean = {0};
             struct token_list got = {0}, want = {0};
             random_string(&text, 6);
@@ -178,7 +180,7 @@ static void strings_that_are_joined_make_no_markup(void **state) {
     for (enum kind kind = 0; kind < N_KINDS; kind++) {
         struct tokenizer *tokenizer = make(kind);
         srand(2);
-        for (int round = 0; round < 20000; round++) {
+        for (int round = 0; round < ROUNDS; round++) {
             struct text_buffer all = {0}, guarded = {0}, clean = {0};
             struct token_list got = {0}, want = {0};
             for (int part = 1 + rand() % 4; part > 0; part--) {
@@ -208,7 +210,7 @@ static void markup_beside_strings_is_found(void **state) {
     struct tokenizer *tokenizer = make(KIND_NO_USER);
     const int32_t first = tokenizer_size(tokenizer) - N_CONTROL;
     srand(3);
-    for (int round = 0; round < 20000; round++) {
+    for (int round = 0; round < ROUNDS; round++) {
         struct text_buffer text = {0}, all = {0}, clean = {0};
         struct token_list got = {0}, want = {0};
         const int before = rand() % N_CONTROL, behind = rand() % N_CONTROL;
