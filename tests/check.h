@@ -12,6 +12,9 @@
 
 #include <cmocka.h>
 
+// Few cases use cmocka's `state`, and callbacks of tests have parameters for others.
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 // The last function of the file test_NAME.c: `TEST_PROGRAM(NAME) { ... }` runs its cases and
 // returns how many failed. A runner (runner.c) holds the files of a module.
 #define TEST_PROGRAM(name)                                                                         \

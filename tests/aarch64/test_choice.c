@@ -9,14 +9,12 @@
 static const char *expected; // the program's argument
 
 static void the_best_isa_is_the_expected_one(void **state) {
-    (void)state;
     const struct cpu_ops *ops;
     assert_int_equal(ops_find(NULL, &ops, NULL), RN_OK);
     check(strcmp(ops->name, expected) == 0, "%s instead of %s", ops->name, expected);
 }
 
 static void neon_is_refused_where_the_cpu_lacks_the_dot_product(void **state) {
-    (void)state;
     if (strcmp(expected, "scalar") != 0) skip();
     const struct cpu_ops *ops;
     rn_error err;
@@ -26,7 +24,6 @@ static void neon_is_refused_where_the_cpu_lacks_the_dot_product(void **state) {
 }
 
 static void neon_has_a_kernel_for_every_format(void **state) {
-    (void)state;
     for (int format = 0; format < FORMAT_COUNT; format++) {
         const struct matmul_kernel *kernel = matmul_kernel_find((enum format_id)format, ISA_NEON);
         check(kernel != NULL, "%s", format_at((enum format_id)format)->name);

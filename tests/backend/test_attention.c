@@ -2,33 +2,12 @@
 // are the scalar reference's. The kernels run on random shapes. The stage runs in a program of one
 // attention op, whose tiles must have been cut.
 // label: threads
-#include "check.h"
-
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/reference.h"
 #include "backend_here.h"
-#include "base/half.h"
-
-static uint64_t rng_state = 1;
-
-static uint32_t rng(void) {
-    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(rng_state >> 32);
-}
-static int rng_below(int n) { return (int)(rng() % (uint32_t)n); }
-static float rng_float(void) { return (float)(int32_t)rng() * 0x1p-31f; }
-#define PICK(list) ((list)[rng_below((int)(sizeof(list) / sizeof *(list)))])
-
-static float *floats(int64_t n) {
-    float *x = aligned_alloc(64, ((size_t)n * sizeof *x + 63) / 64 * 64 + 64);
-    assert_non_null(x);
-    for (int64_t i = 0; i < n; i++) x[i] = rng_float() * 2;
-    return x;
-}
+#include "parts.h"
 
 static void numbers_fill(uint8_t *at, uint64_t bytes, bool half) {
     for (uint64_t i = 0; i < bytes / (half ? 2 : 4); i++) {
@@ -60,16 +39,6 @@ static void heads_fill(uint8_t *at, uint64_t bytes, enum kv_type type, int dim_k
     }
 }
 
-static void table_shuffle(uint32_t *table, int n) {
-    for (int i = 0; i < n; i++) table[i] = (uint32_t)i;
-    for (int i = n - 1; i > 0; i--) {
-        const int j = rng_below(i + 1);
-        const uint32_t page = table[i];
-        table[i] = table[j];
-        table[j] = page;
-    }
-}
-
 // ---------------------------------------------------------------- kernels
 
 enum { MAX_ROWS = 40, MAX_HEADS = 24, MAX_DIM = 256 };
@@ -88,38 +57,38 @@ static size_t out_bytes(const struct task *t) {
     return (size_t)(t->args.n_rows * t->args.n_head * t->args.dim_v) * sizeof(float);
 }
 
-static void task_shape(struct task *t, int most_pos) {
-    static const int heads_kv[] = {1, 1, 2, 3}, ratios[] = {1, 2, 3, 4, 7, 8};
-    static const int dims[] = {16, 32, 64, 128, 80, 48, 7, 33, 130, 96, 112, 256};
+// Task i of many: every dimension meets every KV type in 64 of them, the rest is random.
+static void task_shape(struct task *t, int i, int most_pos) {
+    static const int heads_kv[] = {1, 1, 2, 3}, ratios[] = {1, 2, 3, 4, 6, 7, 8};
+    static const int dims[] = {16, 32, 64, 128, 80, 48, 7, 33, 130, 96, 112, 256, 5, 17, 72, 100};
     static const int windows[] = {0, 0, 1, 40, 256, 700}, rows[] = {1, 1, 2, 5, 9, 17, 33, 40};
     struct attention_args *a = &t->args;
     a->n_head_kv = PICK(heads_kv);
     a->n_head = a->n_head_kv * PICK(ratios);
-    a->dim_k = PICK(dims);
+    a->dim_k = dims[i / 2 % COUNT(dims)];
     a->dim_v = rng_below(2) ? a->dim_k : PICK(dims);
     a->window = PICK(windows);
     a->softcap = rng_below(4) ? 0.0f : 5.0f;
     a->sinks = rng_below(3) ? NULL : t->sinks;
-    a->type = (enum kv_type)rng_below(KV_TYPE_COUNT);
-    a->scale = 0.2f + 0.1f * rng_float();
+    a->type = (enum kv_type)((i + i / 32 * 2) % KV_TYPE_COUNT);
     a->n_rows = PICK(rows);
-    a->ldq = (int64_t)a->n_head * a->dim_k + 3;
-    a->ldo = (int64_t)a->n_head * a->dim_v;
     // ascending, mostly one after the other; sometimes spread as the rows of logits may be
     const int spread = rng_below(4) ? 1 : 90;
     int last = rng_below(most_pos) + a->n_rows * spread;
-    for (int i = a->n_rows - 1; i >= 0; i--, last -= 1 + rng_below(spread)) t->pos[i] = last;
+    for (int r = a->n_rows - 1; r >= 0; r--, last -= 1 + rng_below(spread)) t->pos[r] = last;
 }
 
-static void task_init(struct task *t, int most_pos) {
-    *t = (struct task){0};
-    task_shape(t, most_pos);
+// Numbers for the shape.
+static void task_fill(struct task *t) {
     struct attention_args *a = &t->args;
     const int n_pages = t->pos[a->n_rows - 1] / KV_PAGE_TOKENS + 1;
+    a->scale = 0.2f + 0.1f * rng_float();
+    a->ldq = (int64_t)a->n_head * a->dim_k + 3;
+    a->ldo = (int64_t)a->n_head * a->dim_v;
     a->page_bytes = (uint64_t)a->n_head_kv * kv_layout_of(a->type, a->dim_k, a->dim_v).bytes;
-    t->pages = aligned_alloc(64, ((size_t)n_pages * a->page_bytes + 63) / 64 * 64);
+    t->pages = lines_alloc((uint64_t)n_pages * a->page_bytes);
     t->table = malloc((size_t)n_pages * sizeof *t->table);
-    assert_true(t->pages && t->table);
+    assert_non_null(t->table);
     heads_fill(t->pages, (uint64_t)n_pages * a->page_bytes, a->type, a->dim_k, a->dim_v);
     table_shuffle(t->table, n_pages);
     for (int i = 0; i < MAX_HEADS; i++) t->sinks[i] = rng_float() * 4;
@@ -198,16 +167,39 @@ static void check_task(struct task *t, int index) {
     }
 }
 
-#define N_TASKS     test_scale(12, 45, 120)
+#define N_TASKS     test_scale(32, 64, 128)
 #define N_ODD_TASKS test_scale(5, 15, 30)
 enum { THREADS_STEP = TEST_IS_SLOW ? 3 : 1 };
 
 static void whole_rows_and_folded_parts_equal_the_reference(void **state) {
-    (void)state;
     rng_state = 11;
     for (int i = 0; i < N_TASKS; i++) {
-        struct task t;
-        task_init(&t, i % 10 ? 700 : 3000);
+        struct task t = {0};
+        task_shape(&t, i, i % 16 ? 400 >> TEST_IS_SLOW : 3000 >> TEST_IS_SLOW);
+        task_fill(&t);
+        check_task(&t, i);
+        task_deinit(&t);
+    }
+}
+
+// Contexts around the ends of pages and splits, decode and chunks of rows, with windows and caps.
+static void the_ends_of_pages_and_splits_do_not_show(void **state) {
+    static const int contexts[] = {1, 2, 15, 16, 17, 31, 32, 33, 255, 256, 257, 600};
+    static const int windows[] = {0, 1, 5, 32, 100, 256, 297};
+    static const int row_counts[] = {1, 2, 3, 8, 13, 17, 40};
+    enum { WAYS = COUNT(windows) * COUNT(row_counts) };
+    rng_state = 13;
+    for (int i = 0; i < COUNT(contexts) * WAYS; i += test_scale(5, 1, 1)) {
+        const int context = contexts[i / WAYS], w = i % COUNT(windows);
+        const int n = row_counts[i % WAYS / COUNT(windows)];
+        if (n > context) continue;
+        struct task t = {.args = {.n_head = 4, .n_head_kv = 2, .dim_k = 32, .dim_v = 32}};
+        t.args.type = (enum kv_type)(i % KV_TYPE_COUNT);
+        t.args.window = windows[w];
+        t.args.softcap = w % 2 ? 3.0f : 0.0f;
+        t.args.n_rows = n;
+        for (int r = 0; r < n; r++) t.pos[r] = context - n + r;
+        task_fill(&t);
         check_task(&t, i);
         task_deinit(&t);
     }
@@ -215,11 +207,11 @@ static void whole_rows_and_folded_parts_equal_the_reference(void **state) {
 
 // A score that is not a number, or infinite, stays where it belongs.
 static void odd_numbers_spread_as_in_the_reference(void **state) {
-    (void)state;
     rng_state = 5;
     for (int i = 0; i < N_ODD_TASKS; i++) {
-        struct task t;
-        task_init(&t, 600);
+        struct task t = {0};
+        task_shape(&t, i, 400);
+        task_fill(&t);
         struct attention_args *a = &t.args;
         const float odd[] = {INFINITY, -INFINITY, -0.0f, 1e-42f, 6e4f};
         for (int j = 0; j < 5; j++) t.q[rng_below((int)(a->n_rows * a->ldq))] = odd[j] * 1e-3f;
@@ -254,16 +246,6 @@ struct stage {
     struct here here;
 };
 
-static int add_vector(struct plan *plan, const float *data, int64_t rows, int64_t cols) {
-    const struct plan_weight weight = {.name = "w",
-                                       .format = FORMAT_F32,
-                                       .rows = rows,
-                                       .cols = cols,
-                                       .data = data,
-                                       .bytes = (uint64_t)(rows * cols) * sizeof(float)};
-    return plan_add_weight(plan, &weight);
-}
-
 static void stage_plan(struct stage *s) {
     const struct shape *shape = &s->shape;
     const int width = shape->n_head * shape->dim;
@@ -281,19 +263,15 @@ static void stage_plan(struct stage *s) {
     const int q = plan_add_buffer(&s->plan, "q", width, ROWS_TOKENS);
     const int a = plan_add_buffer(&s->plan, "a", width, ROWS_TOKENS);
     const int logits = plan_add_buffer(&s->plan, "logits", width, ROWS_LOGITS);
-    struct op op = {.kind = OP_EMBED, .in = {PLAN_NONE, PLAN_NONE}, .out = q, .bias = PLAN_NONE};
-    op.weight = add_vector(&s->plan, s->embedding, N_TOKEN, width);
-    op.embed.scale = 1;
-    plan_add_op(&s->plan, &op);
-    op = (struct op){.kind = OP_ATTENTION, .in = {q, PLAN_NONE}, .out = a, .bias = PLAN_NONE};
-    op.weight = add_vector(&s->plan, s->sinks, 1, shape->n_head);
+    op_add(&s->plan, OP_EMBED, PLAN_NONE, PLAN_NONE, q,
+           weight_add(&s->plan, FORMAT_F32, N_TOKEN, width, s->embedding));
+    struct op op = op_of(&s->plan, OP_ATTENTION, q, PLAN_NONE, a);
+    op.weight = weight_add(&s->plan, FORMAT_F32, 1, shape->n_head, s->sinks);
     op.kv.layer = 1;
     op.kv.n_head = shape->n_head;
     op.kv.scale = 0.3f;
     plan_add_op(&s->plan, &op);
-    op = (struct op){.kind = OP_GATHER, .rows = ROWS_LOGITS, .in = {a, PLAN_NONE}, .out = logits};
-    op.weight = op.bias = PLAN_NONE;
-    plan_add_op(&s->plan, &op);
+    op_add(&s->plan, OP_GATHER, a, PLAN_NONE, logits, PLAN_NONE);
     s->plan.n_vocab = width;
     s->plan.logits = logits;
     assert_int_equal(plan_finish(&s->plan, NULL), RN_OK);
@@ -326,51 +304,41 @@ struct load {
     bool shared;
 };
 
-struct rows {
-    int32_t token[MAX_TOKENS], pos[MAX_TOKENS], logit_row[MAX_TOKENS];
-    struct batch_seq seq[MAX_SEQS];
-    struct batch batch;
-    uint32_t *table;
-};
-
 static int load_pages(const struct load *load, int seq) {
     return (load->seq[seq].first_pos + load->seq[seq].n_tokens - 1) / KV_PAGE_TOKENS + 1;
 }
 
-static void rows_init(struct rows *r, const struct load *load) {
-    memset(r, 0, sizeof *r);
-    r->table = malloc((size_t)load->n_pages * sizeof *r->table);
-    assert_non_null(r->table);
+// The batch of a load; table: its pages.
+static void load_batch(const struct load *load, uint32_t *table, struct batch_builder *builder) {
+    assert_int_equal(batch_builder_init(builder, 1, MAX_TOKENS, MAX_TOKENS, MAX_SEQS, NULL), RN_OK);
+    batch_begin(builder, NULL);
     rng_state = 7;
-    table_shuffle(r->table, load->n_pages);
-    r->batch = (struct batch){.n_seqs = load->n_seqs, .token = r->token, .pos = r->pos};
-    r->batch.out_row = r->logit_row;
-    r->batch.seq = r->seq;
-    for (int s = 0, page = 0; s < load->n_seqs; s++) {
-        const int n = load->seq[s].n_tokens, row = r->batch.n_tokens;
-        r->seq[s] = (struct batch_seq){row, n, load->seq[s].first_pos, row, n, {r->table + page}};
-        for (int i = row; i < row + n; i++) {
-            r->token[i] = rng_below(N_TOKEN);
-            r->pos[i] = load->seq[s].first_pos + i - row;
-            r->logit_row[i] = i;
-        }
-        r->batch.n_tokens = r->batch.n_out = r->batch.n_logits = row + n;
-        page += load->shared ? 0 : load_pages(load, s);
+    table_shuffle(table, load->n_pages);
+    for (int s = 0; s < load->n_seqs; s++) {
+        const int n = load->seq[s].n_tokens;
+        int32_t token[MAX_TOKENS];
+        for (int i = 0; i < n; i++) token[i] = rng_below(N_TOKEN);
+        batch_add(builder, &(struct batch_rows){.page_table = &table,
+                                                .first_pos = load->seq[s].first_pos,
+                                                .n_tokens = n,
+                                                .token = token,
+                                                .n_out = n});
+        table += load->shared ? 0 : load_pages(load, s);
     }
 }
 
 // Every row alone through the reference, on the pages of the backend.
-static void check_rows(const struct stage *s, const struct rows *r, const char *what) {
+static void check_rows(const struct stage *s, const struct batch *batch, const char *what) {
     const struct cpu_backend *b = (const struct cpu_backend *)s->here.backend;
     const struct shape *shape = &s->shape;
     const int64_t width = (int64_t)shape->n_head * shape->dim;
     float *want = floats(width), *scratch = floats(2 * shape->dim);
-    for (int i = 0; i < r->batch.n_tokens; i++) {
-        int seq = 0;
-        while (i >= r->seq[seq].first_row + r->seq[seq].n_tokens) seq++;
-        struct attention_args a = {.q = s->embedding + r->token[i] * width,
+    for (int i = 0; i < batch->n_tokens; i++) {
+        const struct batch_seq *seq = batch->seq;
+        while (i >= seq->first_row + seq->n_tokens) seq++;
+        struct attention_args a = {.q = s->embedding + batch->token[i] * width,
                                    .out = want,
-                                   .pos = &r->pos[i],
+                                   .pos = &batch->pos[i],
                                    .n_rows = 1,
                                    .n_head = shape->n_head,
                                    .n_head_kv = shape->n_head_kv,
@@ -382,7 +350,7 @@ static void check_rows(const struct stage *s, const struct rows *r, const char *
                                    .type = b->kv_type,
                                    .pages = b->kv[0].base,
                                    .page_bytes = b->page_bytes[0],
-                                   .page_table = r->seq[seq].page_table[0]};
+                                   .page_table = seq->page_table[0]};
         for (; a.head_kv < a.n_head_kv; a.head_kv++) {
             const uint64_t layer = a.page_bytes / 2; // the second of two
             a.head_at = layer + layer / (uint64_t)a.n_head_kv * (uint64_t)a.head_kv;
@@ -390,9 +358,23 @@ static void check_rows(const struct stage *s, const struct rows *r, const char *
         }
         const float *got = s->here.result.logits[i];
         check(memcmp(got, want, (size_t)width * sizeof(float)) == 0, "%s: row %d at position %d",
-              what, i, r->pos[i]);
+              what, i, batch->pos[i]);
     }
     free(want), free(scratch);
+}
+
+// The same batch once more, on used scratch, gives the same.
+static void check_again(struct stage *s, const struct batch *batch, const char *what) {
+    const size_t row_bytes = (size_t)(s->shape.n_head * s->shape.dim) * sizeof(float);
+    uint8_t *first = malloc((size_t)batch->n_tokens * row_bytes);
+    assert_non_null(first);
+    for (int i = 0; i < batch->n_tokens; i++)
+        memcpy(first + (size_t)i * row_bytes, s->here.result.logits[i], row_bytes);
+    here_run(&s->here, batch);
+    for (int i = 0; i < batch->n_tokens; i++)
+        check(memcmp(first + (size_t)i * row_bytes, s->here.result.logits[i], row_bytes) == 0,
+              "%s: row %d of the second run", what, i);
+    free(first);
 }
 
 static void tiles_count(const struct stage *s, int *n_cut, int *n_whole) {
@@ -407,31 +389,33 @@ static void check_load(const struct shape *shape, const struct load *load, bool 
                        bool want_whole) {
     struct stage s = {.shape = *shape};
     stage_plan(&s);
-    struct rows r;
-    rows_init(&r, load);
+    struct batch_builder builder;
+    const struct batch *batch = &builder.batch;
+    uint32_t *table = malloc((size_t)load->n_pages * sizeof *table);
+    assert_non_null(table);
+    load_batch(load, table, &builder);
     for (int isa = 0; isa < ISA_COUNT; isa++) {
         const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
         for (int threads = 1; ops && threads <= 4; threads += THREADS_STEP) {
             int n_cut, n_whole;
             stage_backend(&s, ops->name, threads, (enum kv_type)((isa + threads) % KV_TYPE_COUNT),
                           load->n_pages);
-            here_run(&s.here, &r.batch);
-            check_rows(&s, &r, ops->name);
+            here_run(&s.here, batch);
+            check_rows(&s, batch, ops->name);
             tiles_count(&s, &n_cut, &n_whole);
             if (threads == 1 || !ops->attention_fold) assert_int_equal(n_cut, 0);
             if (threads == 4 && ops->attention_fold && want_cut) assert_true(n_cut > 0);
             if (threads == 4 && want_whole) assert_true(n_whole > 0);
-            here_run(&s.here, &r.batch); // once more on used scratch
-            check_rows(&s, &r, ops->name);
+            check_again(&s, batch, ops->name);
             here_destroy(&s.here);
         }
     }
-    free(r.table);
+    free(table);
+    batch_builder_deinit(&builder);
     stage_deinit(&s);
 }
 
 static void a_long_sequence_is_cut_whatever_its_heads(void **state) {
-    (void)state;
     static const struct shape shapes[] = {{4, 1, 32, 0}, {6, 3, 48, 0}, {8, 2, 16, 2000}};
     for (int i = 0; i < 3; i++) {
         const struct load one = {.n_seqs = 1, .n_pages = 110, .seq = {{3456, 1}}};
@@ -440,7 +424,6 @@ static void a_long_sequence_is_cut_whatever_its_heads(void **state) {
 }
 
 static void a_long_sequence_among_short_ones_is_cut(void **state) {
-    (void)state;
     static const struct shape shape = {4, 2, 32, 0};
     static const struct load load = {
         .n_seqs = 6,
@@ -450,14 +433,12 @@ static void a_long_sequence_among_short_ones_is_cut(void **state) {
 }
 
 static void tiles_stay_whole_where_parts_find_no_room(void **state) {
-    (void)state;
     static const struct shape shape = {4, 1, 16, 0};
     static const struct load load = {.n_seqs = 1, .n_pages = 66, .seq = {{2064, 40}}};
     check_load(&shape, &load, true, true);
 }
 
 static void sequences_may_share_pages(void **state) {
-    (void)state;
     static const struct shape shape = {3, 1, 24, 900};
     static const struct load load = {.n_seqs = 3,
                                      .n_pages = 60,
@@ -469,6 +450,7 @@ static void sequences_may_share_pages(void **state) {
 TEST_PROGRAM(attention) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_rows_and_folded_parts_equal_the_reference),
+        cmocka_unit_test(the_ends_of_pages_and_splits_do_not_show),
         cmocka_unit_test(odd_numbers_spread_as_in_the_reference),
         cmocka_unit_test(a_long_sequence_is_cut_whatever_its_heads),
         cmocka_unit_test(a_long_sequence_among_short_ones_is_cut),

@@ -3,22 +3,15 @@
 // allocates nothing, and create fails cleanly.
 // label: threads
 #define _GNU_SOURCE 1
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "check.h"
-
 #include "backend/cpu/cpu.h"
 #include "backend_here.h"
-#include "base/half.h"
 #include "base/topology.h"
+#include "parts.h"
 
 // ---------------------------------------------------------------- counting allocations
 
@@ -31,7 +24,6 @@ extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
-extern void __libc_free(void *);
 
 void *malloc(size_t n) {
     n_allocations++;
@@ -49,17 +41,9 @@ void *aligned_alloc(size_t align, size_t n) {
     n_allocations++;
     return __libc_memalign(align, n);
 }
-void free(void *p) {
-    n_allocations++;
-    __libc_free(p);
-}
 void *mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset) {
     n_allocations++;
     return (void *)syscall(SYS_mmap, at, n, prot, flags, fd, offset);
-}
-int munmap(void *at, size_t n) {
-    n_allocations++;
-    return (int)syscall(SYS_munmap, at, n);
 }
 #else
 enum { COUNTS_ALLOCATIONS = 0 };
@@ -77,82 +61,40 @@ enum {
     N_WIDE = 16384,
     N_LAYER = 3,
     N_TOKENS = 70,
+    N_BLOCKS = N_TOKENS / KV_PAGE_TOKENS + 1,
+    N_GROUPS = 2,
     N_PAGES = 16,
-    MAX_WEIGHTS = 64,
 };
 
 struct fixture {
     struct plan plan;
-    void *data[MAX_WEIGHTS];
-    int n_data;
     enum format_id format; // of the matrices
-    uint64_t matmul_bytes; // of all matrices that are multiplied
+    uint64_t random;
 };
 
-static uint64_t rng_state = 3;
-
-static uint32_t rng(void) {
-    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(rng_state >> 32);
-}
-static float rng_float(void) { return (float)(int32_t)rng() * 0x1p-31f; }
-
-static void fill_weight(enum format_id format, uint8_t *data, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        if (format == FORMAT_F32) {
-            ((float *)data)[i] = rng_float() * 0.3f;
-        } else if (format == FORMAT_F16) {
-            ((uint16_t *)data)[i] = f32_to_f16(1.0f + rng_float() * 0.5f);
-        } else { // Q8_0: an f16 scale and 32 bytes
-            uint8_t *block = data + i / 32 * 34;
-            const uint16_t scale = f32_to_f16(0.002f + 0.001f * rng_float());
-            if (i % 32 == 0) memcpy(block, &scale, 2);
-            block[2 + i % 32] = (uint8_t)rng();
-        }
-    }
-}
-
-static int add_weight(struct fixture *f, enum format_id format, int64_t rows, int64_t cols) {
-    const uint64_t bytes = format_row_bytes(format, cols) * (uint64_t)rows;
-    void *data = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    assert_non_null(data);
-    assert_true(f->n_data < MAX_WEIGHTS);
-    f->data[f->n_data++] = data;
-    fill_weight(format, data, rows * cols);
-    const struct plan_weight weight = {
-        .name = "w", .format = format, .rows = rows, .cols = cols, .data = data, .bytes = bytes};
-    return plan_add_weight(&f->plan, &weight);
-}
-
-static struct op new_op(const struct fixture *f, enum op_kind kind, int in, int out) {
-    return (struct op){.kind = kind,
-                       .rows = out == PLAN_NONE ? ROWS_TOKENS : f->plan.buffer[out].rows,
-                       .in = {in, PLAN_NONE},
-                       .out = out,
-                       .weight = PLAN_NONE,
-                       .bias = PLAN_NONE};
+static int draw(struct fixture *f, enum format_id format, int64_t rows, int64_t cols) {
+    return weight_draw(&f->plan, format, rows, cols, &f->random);
 }
 
 static void add_norm(struct fixture *f, int in, int out, int group) {
-    struct op op = new_op(f, OP_NORM, in, out);
-    op.weight = add_weight(f, FORMAT_F16, 1, group);
+    struct op op = op_of(&f->plan, OP_NORM, in, PLAN_NONE, out);
+    op.weight = draw(f, FORMAT_F16, 1, group);
     op.norm.group = group;
     op.norm.eps = 1e-5f;
     plan_add_op(&f->plan, &op);
 }
 
 static void add_matmul(struct fixture *f, int in, int out, bool bias, bool add, float scale) {
-    struct op op = new_op(f, OP_MATMUL, in, out);
-    op.weight = add_weight(f, f->format, f->plan.buffer[out].width, f->plan.buffer[in].width);
-    f->matmul_bytes += f->plan.weight[op.weight].bytes;
-    if (bias) op.bias = add_weight(f, FORMAT_F32, 1, f->plan.buffer[out].width);
+    struct op op = op_of(&f->plan, OP_MATMUL, in, PLAN_NONE, out);
+    op.weight = draw(f, f->format, f->plan.buffer[out].width, f->plan.buffer[in].width);
+    if (bias) op.bias = draw(f, FORMAT_F32, 1, f->plan.buffer[out].width);
     op.matmul.add = add;
     op.matmul.scale = scale;
     plan_add_op(&f->plan, &op);
 }
 
 static void add_rope(struct fixture *f, int buffer, int rope, int n_head) {
-    struct op op = new_op(f, OP_ROPE, PLAN_NONE, buffer);
+    struct op op = op_of(&f->plan, OP_ROPE, PLAN_NONE, PLAN_NONE, buffer);
     op.rope.rope = rope;
     op.rope.n_head = n_head;
     op.rope.dim = DIM;
@@ -160,25 +102,16 @@ static void add_rope(struct fixture *f, int buffer, int rope, int n_head) {
 }
 
 static void add_gather(struct fixture *f, int in, int out) {
-    const struct op op = new_op(f, OP_GATHER, in, out);
-    plan_add_op(&f->plan, &op);
+    op_add(&f->plan, OP_GATHER, in, PLAN_NONE, out, PLAN_NONE);
 }
 
-static void add_attention(struct fixture *f, int q, int k, int v, int out, int group, int layer) {
-    if (k != PLAN_NONE) {
-        struct op append = new_op(f, OP_KV_APPEND, k, PLAN_NONE);
-        append.in[1] = v;
-        append.kv.group = group;
-        append.kv.layer = layer;
-        plan_add_op(&f->plan, &append);
-    }
-    if (q == PLAN_NONE) return;
-    struct op op = new_op(f, OP_ATTENTION, q, out);
-    op.kv.group = group;
-    op.kv.layer = layer;
+static void add_kv(struct fixture *f, enum op_kind kind, int in0, int in1, int out, int layer) {
+    struct op op = op_of(&f->plan, kind, in0, in1, out);
+    op.kv.group = layer == 1;
+    op.kv.layer = layer == 2;
     op.kv.n_head = N_HEAD;
     op.kv.scale = 0.25f;
-    op.kv.softcap = group == 1 ? 2.0f : 0.0f;
+    op.kv.softcap = layer == 1 ? 2.0f : 0.0f;
     plan_add_op(&f->plan, &op);
 }
 
@@ -201,9 +134,7 @@ static void add_ffn(struct fixture *f, struct buffers t) {
     add_norm(f, t.x, t.h, N_EMBD);
     add_matmul(f, t.h, t.gate, false, false, 1);
     add_matmul(f, t.h, t.up, false, false, 1);
-    struct op gate = new_op(f, OP_GATE, t.gate, t.gate);
-    gate.in[1] = t.up;
-    plan_add_op(&f->plan, &gate);
+    op_add(&f->plan, OP_GATE, t.gate, t.up, t.gate, PLAN_NONE);
     add_matmul(f, t.gate, t.x, false, true, 0.5f);
 }
 
@@ -215,20 +146,19 @@ static void add_layers(struct fixture *f, struct buffers tokens, struct buffers 
     for (int layer = 0; layer < N_LAYER; layer++) {
         const bool is_last = layer == N_LAYER - 1;
         const struct buffers t = is_last ? last : tokens;
-        const int group = layer == 1 ? 1 : 0, group_layer = layer == 2 ? 1 : 0;
         add_norm(f, tokens.x, tokens.h, N_EMBD);
         add_matmul(f, tokens.h, tokens.q, true, false, 1);
         add_matmul(f, tokens.h, k, false, false, 1);
         add_matmul(f, tokens.h, v, false, false, 1);
         add_norm(f, k, k, DIM);
         add_rope(f, k, rope, N_HEAD_KV);
-        add_attention(f, PLAN_NONE, k, v, PLAN_NONE, group, group_layer);
+        add_kv(f, OP_KV_APPEND, k, v, PLAN_NONE, layer);
         if (is_last) {
             add_gather(f, tokens.x, last.x);
             add_gather(f, tokens.q, last.q);
         }
         add_rope(f, t.q, rope, N_HEAD);
-        add_attention(f, t.q, PLAN_NONE, PLAN_NONE, t.a, group, group_layer);
+        add_kv(f, OP_ATTENTION, t.q, PLAN_NONE, t.a, layer);
         add_matmul(f, t.a, t.x, false, true, 1);
         add_ffn(f, t);
     }
@@ -236,10 +166,8 @@ static void add_layers(struct fixture *f, struct buffers tokens, struct buffers 
 
 // An empty plan with the two groups.
 static void fixture_begin(struct fixture *f, enum format_id format) {
-    memset(f, 0, sizeof *f);
-    f->format = format;
+    *f = (struct fixture){.format = format, .random = 3};
     plan_init(&f->plan);
-    rng_state = 3;
     const struct plan_kv_group full = {KV_FULL, 2, N_HEAD_KV, DIM, DIM, 0, 0};
     const struct plan_kv_group window = {KV_WINDOW, 1, N_HEAD_KV, DIM, DIM, 20, 0};
     plan_add_kv_group(&f->plan, &full);
@@ -253,62 +181,47 @@ static void fixture_end(struct fixture *f, int logits) {
 }
 
 static void add_embed(struct fixture *f, int out) {
-    struct op op = new_op(f, OP_EMBED, PLAN_NONE, out);
-    op.weight = add_weight(f, f->format, N_VOCAB, N_EMBD);
+    struct op op = op_of(&f->plan, OP_EMBED, PLAN_NONE, PLAN_NONE, out);
+    op.weight = draw(f, f->format, N_VOCAB, N_EMBD);
     op.embed.scale = 1.5f;
     plan_add_op(&f->plan, &op);
+}
+
+// Embedded tokens, of which the out rows are gathered: their buffer.
+static int add_last(struct fixture *f) {
+    const int x = plan_add_buffer(&f->plan, "x", N_EMBD, ROWS_TOKENS);
+    const int last = plan_add_buffer(&f->plan, "last", N_EMBD, ROWS_OUT);
+    add_embed(f, x);
+    add_gather(f, x, last);
+    return last;
 }
 
 // Products of inputs so wide that a batch of N_TOKENS is cut into tiles; two of them, of two
 // formats, are one stage.
 static void fixture_init_wide(struct fixture *f, enum format_id format, enum format_id other) {
     fixture_begin(f, format);
-    const int x = plan_add_buffer(&f->plan, "x", N_EMBD, ROWS_TOKENS);
-    const int last = plan_add_buffer(&f->plan, "last", N_EMBD, ROWS_OUT);
+    const int last = add_last(f);
     const int wide = plan_add_buffer(&f->plan, "wide", N_WIDE, ROWS_OUT);
     const int side = plan_add_buffer(&f->plan, "side", N_VOCAB, ROWS_LOGITS);
     const int logits = plan_add_buffer(&f->plan, "logits", N_VOCAB, ROWS_LOGITS);
-    add_embed(f, x);
-    add_gather(f, x, last);
     add_matmul(f, last, wide, false, false, 1);
     add_matmul(f, wide, logits, false, false, 1);
     f->format = other;
     add_matmul(f, wide, side, false, false, 1);
-    struct op gate = new_op(f, OP_GATE, logits, logits);
-    gate.in[1] = side;
-    plan_add_op(&f->plan, &gate);
+    op_add(&f->plan, OP_GATE, logits, side, logits, PLAN_NONE);
     fixture_end(f, logits);
 }
 
-// A product of a row, which a norm then rewrites, and the logits of the result; `before`: whether
-// there is that first product.
-static void fixture_init_rewritten(struct fixture *f, bool before) {
+// Logits of out rows. `before`: after another product of all of them, which leaves its input
+// quantized. `norm`: a norm rewrites the rows in between.
+static void fixture_init_head(struct fixture *f, bool before, bool norm) {
     fixture_begin(f, FORMAT_Q8_0);
-    const int x = plan_add_buffer(&f->plan, "x", N_EMBD, ROWS_TOKENS);
-    const int last = plan_add_buffer(&f->plan, "last", N_EMBD, ROWS_OUT);
+    const int last = add_last(f);
     const int side = plan_add_buffer(&f->plan, "side", N_FF, ROWS_OUT);
     const int logits = plan_add_buffer(&f->plan, "logits", N_VOCAB, ROWS_LOGITS);
-    add_embed(f, x);
-    add_gather(f, x, last);
     if (before) add_matmul(f, last, side, false, false, 1);
-    rng_state = 5; // the same weights
-    add_norm(f, last, last, N_EMBD);
-    add_matmul(f, last, logits, false, false, 1);
-    fixture_end(f, logits);
-}
-
-// Logits of some out rows; `before`: after another product of all of them, which leaves its input
-// quantized.
-static void fixture_init_some(struct fixture *f, bool before) {
-    fixture_begin(f, FORMAT_Q8_0);
-    const int x = plan_add_buffer(&f->plan, "x", N_EMBD, ROWS_TOKENS);
-    const int last = plan_add_buffer(&f->plan, "last", N_EMBD, ROWS_OUT);
-    const int side = plan_add_buffer(&f->plan, "side", N_FF, ROWS_OUT);
-    const int logits = plan_add_buffer(&f->plan, "logits", N_VOCAB, ROWS_LOGITS);
-    add_embed(f, x);
-    add_gather(f, x, last);
-    if (before) add_matmul(f, last, side, false, false, 1);
-    rng_state = 5; // the same weights
+    f->random = 5; // the same weights
+    if (norm) add_norm(f, last, last, N_EMBD);
     add_matmul(f, last, logits, false, false, 1);
     fixture_end(f, logits);
 }
@@ -327,11 +240,6 @@ static void fixture_init(struct fixture *f, enum format_id format) {
     fixture_end(f, logits);
 }
 
-static void fixture_deinit(struct fixture *f) {
-    plan_deinit(&f->plan);
-    for (int i = 0; i < f->n_data; i++) free(f->data[i]);
-}
-
 // ---------------------------------------------------------------- running it
 
 static struct backend_config new_config(const char *variant, const char *kv_type) {
@@ -341,297 +249,253 @@ static struct backend_config new_config(const char *variant, const char *kv_type
                                    .n_pages = {N_PAGES, N_PAGES}};
 }
 
+struct logits {
+    float row[N_TOKENS][N_VOCAB];
+};
+
 // A sequence as the engine would keep it.
 struct sequence {
     int32_t token[N_TOKENS];
-    uint32_t pages[2][N_TOKENS / KV_PAGE_TOKENS + 1];
+    uint32_t page[N_GROUPS][N_BLOCKS], *table[N_GROUPS];
     int n_done;
-    float *logits; // [N_TOKENS, N_VOCAB]
+    struct logits *logits;
 };
 
-static void page_clear(struct here *here, int group, uint32_t page) {
-    const struct batch_page clear = {group, page, BATCH_ZERO};
-    const struct batch batch = {.n_pages = 1, .page = &clear};
-    here_run(here, &batch);
+// A backend, up to two sequences, and a batch of their next tokens.
+struct world {
+    struct here here;
+    struct batch_builder builder;
+    struct sequence seq[2];
+    struct batch_page clear[2 * N_GROUPS * N_BLOCKS];
+};
+
+static void world_init(struct world *w, const struct plan *plan,
+                       const struct backend_config *config, int threads) {
+    here_create(&w->here, plan, config, threads);
+    assert_int_equal(batch_builder_init(&w->builder, N_GROUPS, 2 * N_TOKENS, 2 * N_TOKENS, 2, NULL),
+                     RN_OK);
+    batch_begin(&w->builder, NULL);
 }
 
-static void sequence_init(struct sequence *s, struct here *here, int index, float *logits) {
-    for (int i = 0; i < N_TOKENS; i++)
-        s->token[i] =
-            (int32_t)(((unsigned)(i + 1) * 2654435761u * (unsigned)(index + 1) >> 7) % N_VOCAB);
-    for (int g = 0; g < 2; g++) {
-        for (int i = 0; i < N_TOKENS / KV_PAGE_TOKENS + 1; i++) {
-            s->pages[g][i] = (uint32_t)(N_PAGES - 1 - 2 * i - index); // neither ordered nor dense
-            page_clear(here, g, s->pages[g][i]);
+static void world_deinit(struct world *w) {
+    batch_builder_deinit(&w->builder);
+    here_destroy(&w->here);
+}
+
+// Sequence i starts; the next batch clears its pages.
+static void sequence_start(struct world *w, int i, struct logits *logits) {
+    struct sequence *s = &w->seq[i];
+    *s = (struct sequence){.table = {s->page[0], s->page[1]}, .logits = logits};
+    for (int t = 0; t < N_TOKENS; t++)
+        s->token[t] =
+            (int32_t)(((unsigned)(t + 1) * 2654435761u * (unsigned)(i + 1) >> 7) % N_VOCAB);
+    for (int g = 0; g < N_GROUPS; g++) {
+        for (int b = 0; b < N_BLOCKS; b++) {
+            s->page[g][b] = (uint32_t)(N_PAGES - 1 - 2 * b - i); // neither ordered nor dense
+            w->clear[w->builder.batch.n_pages++] =
+                (struct batch_page){g, s->page[g][b], BATCH_ZERO};
         }
     }
-    s->n_done = 0;
-    s->logits = logits;
+    w->builder.batch.page = w->clear;
 }
 
-struct rows {
-    int32_t token[2 * N_TOKENS], pos[2 * N_TOKENS], out_row[2 * N_TOKENS];
-    struct batch_seq seq[2];
-    struct batch batch;
-};
+// Adds the next n tokens of sequence i to the batch, as many as there are, with logits for all.
+static void sequence_add(struct world *w, int i, int n) {
+    struct sequence *s = &w->seq[i];
+    if (n > N_TOKENS - s->n_done) n = N_TOKENS - s->n_done;
+    if (n == 0) return;
+    batch_add(&w->builder, &(struct batch_rows){.page_table = s->table,
+                                                .first_pos = s->n_done,
+                                                .n_tokens = n,
+                                                .token = s->token + s->n_done,
+                                                .n_out = n});
+}
 
-// Adds the next n tokens of a sequence to the batch, with logits for all of them.
-static void rows_add(struct rows *r, struct sequence *s, int n) {
-    struct batch *batch = &r->batch;
-    batch->token = r->token;
-    batch->pos = r->pos;
-    batch->out_row = r->out_row;
-    batch->seq = r->seq;
-    struct batch_seq *seq = &r->seq[batch->n_seqs++];
-    *seq = (struct batch_seq){.first_row = batch->n_tokens,
-                              .n_tokens = n,
-                              .first_pos = s->n_done,
-                              .first_out = batch->n_out,
-                              .n_out = n,
-                              .page_table = {s->pages[0], s->pages[1]}};
-    for (int i = 0; i < n; i++) {
-        r->out_row[batch->n_out++] = batch->n_tokens;
-        r->token[batch->n_tokens] = s->token[s->n_done + i];
-        r->pos[batch->n_tokens++] = s->n_done + i;
+// Runs the batch; the sequences keep their logits.
+static void world_run(struct world *w) {
+    const struct batch *batch = &w->builder.batch;
+    here_run(&w->here, batch);
+    for (int i = 0; i < batch->n_seqs; i++) {
+        const struct batch_seq *seq = &batch->seq[i];
+        struct sequence *s = &w->seq[seq->page_table[0] == w->seq[1].page[0]];
+        for (int j = 0; j < seq->n_out; j++)
+            memcpy(s->logits->row[s->n_done + j], w->here.result.logits[seq->first_out + j],
+                   sizeof s->logits->row[0]);
+        s->n_done += seq->n_tokens;
     }
-    batch->n_logits = batch->n_out;
+    batch_begin(&w->builder, NULL);
 }
 
-static void rows_run(struct rows *r, struct here *here, struct sequence *const *s) {
-    here_run(here, &r->batch);
-    for (int i = 0; i < r->batch.n_seqs; i++) {
-        for (int j = 0; j < r->seq[i].n_out; j++)
-            memcpy(s[i]->logits + (s[i]->n_done + j) * N_VOCAB,
-                   here->result.logits[r->seq[i].first_out + j], N_VOCAB * 4);
-        s[i]->n_done += r->seq[i].n_tokens;
+// All tokens of sequence i in chunks.
+static void run_chunks(struct world *w, int i, int chunk, struct logits *out) {
+    for (sequence_start(w, i, out); w->seq[i].n_done < N_TOKENS;) {
+        sequence_add(w, i, chunk);
+        world_run(w);
     }
 }
 
-// All tokens of sequence `index` in chunks; the logits of each into out.
 static void run_alone(const struct plan *plan, const struct backend_config *config, int threads,
-                      int index, int chunk, float *out) {
-    struct here here;
-    here_create(&here, plan, config, threads);
-    struct sequence s, *list[1] = {&s};
-    sequence_init(&s, &here, index, out);
-    while (s.n_done < N_TOKENS) {
-        struct rows r = {0};
-        const int rest = N_TOKENS - s.n_done;
-        rows_add(&r, &s, rest < chunk ? rest : chunk);
-        rows_run(&r, &here, list);
-    }
-    here_destroy(&here);
+                      int i, int chunk, struct logits *out) {
+    struct world w;
+    world_init(&w, plan, config, threads);
+    run_chunks(&w, i, chunk, out);
+    world_deinit(&w);
 }
-
-static float *new_logits(void) {
-    float *logits = calloc(N_TOKENS * N_VOCAB, sizeof *logits);
-    assert_non_null(logits);
-    return logits;
-}
-enum { LOGITS_BYTES = N_TOKENS * N_VOCAB * 4 };
 
 static const enum format_id formats[] = {FORMAT_F32, FORMAT_Q8_0};
 
+// Chunks and numbers of threads take turns. Where everything is slow, a KV type meets one format,
+// and the reference runs in chunks with one KV type.
 static void logits_do_not_depend_on_chunks_threads_or_isa(void **state) {
-    (void)state;
-    static const int chunks[] = {N_TOKENS, 1, 7, 16};
-    float *want = new_logits(), *got = new_logits();
+    static const int chunks[] = {N_TOKENS, 1, 16, 7};
+    static struct logits want, got;
     for (int i = 0; i < 2 * KV_TYPE_COUNT; i++) {
+        if (TEST_IS_SLOW && i % 2 != i / 2 % 2) continue;
         struct fixture f;
         fixture_init(&f, formats[i % 2]);
         struct backend_config config = new_config("scalar", kv_type_names[i / 2]);
-        run_alone(&f.plan, &config, 1, 0, N_TOKENS, want);
-        for (int j = 0; j < N_TOKENS * N_VOCAB; j++) assert_true(want[j] - want[j] == 0); // finite
-        assert_memory_not_equal(want, want + N_VOCAB, N_VOCAB * 4);
-        for (int isa = 0; isa < ISA_COUNT; isa++) {
-            const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
-            if (!ops) continue;
-            for (int threads = 1; threads <= 2; threads++) {
-                for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
-                    config = new_config(ops->name, kv_type_names[i / 2]);
-                    memset(got, 0, LOGITS_BYTES);
-                    run_alone(&f.plan, &config, threads, 0, chunks[c], got);
-                    assert_memory_equal(got, want, LOGITS_BYTES);
-                }
+        run_alone(&f.plan, &config, 1, 0, N_TOKENS, &want);
+        for (int j = 0; j < N_TOKENS * N_VOCAB; j++)
+            assert_true(isfinite(want.row[j / N_VOCAB][j % N_VOCAB]));
+        assert_memory_not_equal(want.row[0], want.row[1], sizeof want.row[0]);
+        for (int way = 0; way < 2 * ISA_COUNT; way++) {
+            const struct cpu_ops *ops = ops_at((enum cpu_isa)(way / 2));
+            if (!ops || (TEST_IS_SLOW && ops == &ops_scalar && i > 0)) continue;
+            struct world w;
+            config.variant = ops->name;
+            world_init(&w, &f.plan, &config, 1 + way % 2);
+            for (int c = (way + i / 2) % 2; c < COUNT(chunks); c += 2) {
+                memset(&got, 0, sizeof got);
+                run_chunks(&w, 0, chunks[c], &got); // over the pages of the run before
+                check(memcmp(&got, &want, sizeof got) == 0, "%s, %d threads, KV %s, chunks of %d",
+                      ops->name, 1 + way % 2, config.kv_type, chunks[c]);
             }
+            world_deinit(&w);
         }
-        fixture_deinit(&f);
+        plan_deinit(&f.plan);
     }
-    free(want), free(got);
 }
 
 static void logits_do_not_depend_on_the_tiles_of_wide_products(void **state) {
-    (void)state;
-    float *want = new_logits(), *got = new_logits();
-    for (int i = 0; i < 4; i++) {
+    static struct logits want, got;
+    for (int i = TEST_IS_SLOW; i < (TEST_IS_SLOW ? 2 : 4); i++) { // slow: two formats at once
         struct fixture f;
         fixture_init_wide(&f, formats[i % 2], formats[i / 2]);
         const struct backend_config config = new_config(NULL, "f16");
-        run_alone(&f.plan, &config, 2, 0, N_TOKENS, want);
-        run_alone(&f.plan, &config, 2, 0, 1, got);
-        assert_memory_equal(got, want, LOGITS_BYTES);
-        fixture_deinit(&f);
+        run_alone(&f.plan, &config, 2, 0, N_TOKENS, &want);
+        run_alone(&f.plan, &config, 2, 0, 1, &got);
+        assert_memory_equal(&got, &want, sizeof got);
+        plan_deinit(&f.plan);
     }
-    free(want), free(got);
 }
 
 static void a_product_reads_what_its_input_holds_now(void **state) {
-    (void)state;
-    float *want = new_logits(), *got = new_logits();
+    static struct logits logits[2];
     for (int before = 0; before < 2; before++) {
         struct fixture f;
-        fixture_init_rewritten(&f, before);
+        fixture_init_head(&f, before, true);
         const struct backend_config config = new_config(NULL, "f16");
-        run_alone(&f.plan, &config, 2, 0, N_TOKENS, before ? got : want);
-        fixture_deinit(&f);
+        run_alone(&f.plan, &config, 2, 0, N_TOKENS, &logits[before]);
+        plan_deinit(&f.plan);
     }
-    assert_memory_equal(got, want, LOGITS_BYTES);
-    free(want), free(got);
+    assert_memory_equal(&logits[0], &logits[1], sizeof logits[0]);
 }
 
 static void a_product_of_some_rows_follows_one_of_all(void **state) {
-    (void)state;
     enum { N_OUT = 43, N_LOGITS = 21 };
-    float *want = new_logits(), *got = new_logits();
+    static float logits[2][N_LOGITS][N_VOCAB];
     for (int before = 0; before < 2; before++) {
         struct fixture f;
-        fixture_init_some(&f, before);
+        fixture_init_head(&f, before, false);
         const struct backend_config config = new_config(NULL, "f16");
-        struct here here;
-        here_create(&here, &f.plan, &config, 2);
-        struct sequence s;
-        sequence_init(&s, &here, 0, NULL);
-        struct rows r = {0};
-        rows_add(&r, &s, N_TOKENS);
-        r.batch.n_out = r.seq[0].n_out = N_OUT;
-        r.batch.n_logits = N_LOGITS;
-        here_run(&here, &r.batch);
+        struct world w;
+        world_init(&w, &f.plan, &config, 2);
+        sequence_start(&w, 0, NULL);
+        sequence_add(&w, 0, N_TOKENS);
+        w.builder.batch.n_out = w.builder.seq[0].n_out = N_OUT;
+        w.builder.batch.n_logits = N_LOGITS;
+        here_run(&w.here, &w.builder.batch);
         for (int i = 0; i < N_LOGITS; i++)
-            memcpy((before ? got : want) + i * N_VOCAB, here.result.logits[i], N_VOCAB * 4);
-        here_destroy(&here);
-        fixture_deinit(&f);
+            memcpy(logits[before][i], w.here.result.logits[i], sizeof logits[before][i]);
+        world_deinit(&w);
+        plan_deinit(&f.plan);
     }
-    assert_memory_equal(got, want, LOGITS_BYTES);
-    free(want), free(got);
+    assert_memory_equal(logits[0], logits[1], sizeof logits[0]);
 }
 
 // Two sequences share batches, each in chunks of its own size.
 static void logits_do_not_depend_on_neighbours(void **state) {
-    (void)state;
-    float *want[2] = {new_logits(), new_logits()}, *got[2] = {new_logits(), new_logits()};
+    static struct logits want[2], got[2];
     for (int i = 0; i < 2; i++) {
         struct fixture f;
         fixture_init(&f, formats[i]);
         const struct backend_config config = new_config(NULL, "f16");
-        for (int j = 0; j < 2; j++) run_alone(&f.plan, &config, 2, j, N_TOKENS, want[j]);
-        assert_memory_not_equal(want[0], want[1], LOGITS_BYTES);
-        struct here here;
-        here_create(&here, &f.plan, &config, 2);
-        struct sequence s[2], *list[2] = {&s[0], &s[1]};
-        for (int j = 0; j < 2; j++) sequence_init(&s[j], &here, j, got[j]);
-        while (s[0].n_done < N_TOKENS || s[1].n_done < N_TOKENS) {
-            static const int chunks[2] = {5, 9};
-            struct rows r = {0};
-            for (int j = 0; j < 2; j++) {
-                const int rest = N_TOKENS - s[j].n_done;
-                rows_add(&r, &s[j], rest < chunks[j] ? rest : chunks[j]); // 0 at the end
-            }
-            rows_run(&r, &here, list);
+        for (int j = 0; j < 2; j++) run_alone(&f.plan, &config, 2, j, N_TOKENS, &want[j]);
+        assert_memory_not_equal(&want[0], &want[1], sizeof want[0]);
+        struct world w;
+        world_init(&w, &f.plan, &config, 2);
+        for (int j = 0; j < 2; j++) sequence_start(&w, j, &got[j]);
+        while (w.seq[0].n_done < N_TOKENS || w.seq[1].n_done < N_TOKENS) {
+            sequence_add(&w, 0, 5);
+            sequence_add(&w, 1, 9);
+            world_run(&w);
         }
-        for (int j = 0; j < 2; j++) assert_memory_equal(got[j], want[j], LOGITS_BYTES);
-        here_destroy(&here);
-        fixture_deinit(&f);
+        assert_memory_equal(got, want, sizeof got);
+        world_deinit(&w);
+        plan_deinit(&f.plan);
     }
-    for (int j = 0; j < 2; j++) free(want[j]), free(got[j]);
 }
 
 // Only some rows want logits: they get the bits that they have when all rows want them.
 static void logits_do_not_depend_on_which_rows_want_them(void **state) {
-    (void)state;
+    static const int32_t some[] = {0, 3, 31, 32, 50, N_TOKENS - 1};
+    static struct logits want;
     struct fixture f;
     fixture_init(&f, FORMAT_Q8_0);
     const struct backend_config config = new_config(NULL, "f16");
-    float *want = new_logits();
-    run_alone(&f.plan, &config, 2, 0, N_TOKENS, want);
-    struct here here;
-    here_create(&here, &f.plan, &config, 2);
-    struct sequence s;
-    sequence_init(&s, &here, 0, want);
-    struct rows r = {0};
-    rows_add(&r, &s, N_TOKENS);
-    static const int32_t some[] = {0, 3, 31, 32, 50, N_TOKENS - 1};
-    r.batch.n_logits = r.batch.n_out = r.seq[0].n_out = 6;
-    memcpy(r.out_row, some, sizeof some);
-    here_run(&here, &r.batch);
-    for (int i = 0; i < 6; i++)
-        assert_memory_equal(here.result.logits[i], want + some[i] * N_VOCAB, N_VOCAB * 4);
-    r.batch.n_logits = r.batch.n_out = r.seq[0].n_out =
-        0; // none at all: the KV cache is all that changes
-    here_run(&here, &r.batch);
-    r.batch = (struct batch){0}; // nothing to do
-    here_run(&here, &r.batch);
-    here_destroy(&here);
-    fixture_deinit(&f);
-    free(want);
+    run_alone(&f.plan, &config, 2, 0, N_TOKENS, &want);
+    struct world w;
+    world_init(&w, &f.plan, &config, 2);
+    struct batch *batch = &w.builder.batch;
+    sequence_start(&w, 0, NULL);
+    sequence_add(&w, 0, N_TOKENS);
+    batch->n_logits = batch->n_out = w.builder.seq[0].n_out = COUNT(some);
+    memcpy(w.builder.out_row, some, sizeof some);
+    here_run(&w.here, batch);
+    for (int i = 0; i < COUNT(some); i++)
+        assert_memory_equal(w.here.result.logits[i], want.row[some[i]], sizeof want.row[0]);
+    batch->n_logits = batch->n_out = w.builder.seq[0].n_out = 0; // only the KV cache changes
+    here_run(&w.here, batch);
+    batch_begin(&w.builder, NULL); // nothing to do
+    here_run(&w.here, batch);
+    world_deinit(&w);
+    plan_deinit(&f.plan);
 }
 
 static void a_run_allocates_nothing(void **state) {
-    (void)state;
     if (!COUNTS_ALLOCATIONS) skip();
+    static struct logits logits;
     struct fixture f;
     fixture_init(&f, FORMAT_Q8_0);
-    float *logits = new_logits();
     for (int isa = 0; isa < ISA_COUNT; isa++) {
         const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
         if (!ops) continue;
         const struct backend_config config = new_config(ops->name, "f16");
-        struct here here;
+        struct world w;
         const int before_create = n_allocations;
-        here_create(&here, &f.plan, &config, 2);
+        world_init(&w, &f.plan, &config, 2);
         assert_true(n_allocations > before_create); // the counters work
-        struct sequence s, *list[1] = {&s};
-        sequence_init(&s, &here, 0, logits);
+        sequence_start(&w, 0, &logits);
         static const int chunks[] = {40, 1, 7, 22};
         const int before = n_allocations;
         for (int i = 0; i < 4; i++) {
-            struct rows r = {0};
-            rows_add(&r, &s, chunks[i]);
-            rows_run(&r, &here, list);
+            sequence_add(&w, 0, chunks[i]);
+            world_run(&w);
         }
         assert_int_equal(n_allocations, before);
-        here_destroy(&here);
+        world_deinit(&w);
     }
-    free(logits);
-    fixture_deinit(&f);
-}
-
-struct progress {
-    uint64_t done, total;
-    int calls;
-};
-
-static void on_progress(void *ctx, uint64_t done, uint64_t total) {
-    struct progress *p = ctx;
-    assert_true(done >= p->done && done <= total);
-    *p = (struct progress){done, total, p->calls + 1};
-}
-
-static void progress_grows_to_the_bytes_of_the_packed_weights(void **state) {
-    (void)state;
-    struct fixture f;
-    fixture_init(&f, FORMAT_Q8_0);
-    struct backend_config config = new_config(NULL, "f16");
-    struct progress progress = {0};
-    config.progress = on_progress;
-    config.progress_ctx = &progress;
-    struct here here;
-    here_create(&here, &f.plan, &config, 1);
-    const bool packs = ops_at(ISA_AVX2) || ops_at(ISA_NEON);
-    assert_true(progress.done == (packs ? f.matmul_bytes : 0));
-    assert_true(progress.total == progress.done);
-    if (packs) assert_true(progress.calls >= 24);
-    here_destroy(&here);
-    fixture_deinit(&f);
+    plan_deinit(&f.plan);
 }
 
 static void check_failure(const struct plan *plan, struct backend_config config, rn_status want,
@@ -645,7 +509,6 @@ static void check_failure(const struct plan *plan, struct backend_config config,
 }
 
 static void create_fails_with_a_status_that_names_the_value(void **state) {
-    (void)state;
     struct fixture f;
     fixture_init(&f, FORMAT_Q8_0);
     const struct backend_config good = new_config(NULL, "f16");
@@ -669,11 +532,10 @@ static void create_fails_with_a_status_that_names_the_value(void **state) {
     config = good, config.sizes.max_tokens = INT32_MAX; // and a buffer of 2^63 bytes
     f.plan.buffer[0].width = 1 << 30;
     check_failure(&f.plan, config, RN_ERR_NOMEM, "bytes");
-    fixture_deinit(&f);
+    plan_deinit(&f.plan);
 }
 
 static void a_backend_is_found_by_its_name_or_as_the_best_one(void **state) {
-    (void)state;
     const struct backend_class *cls = NULL, *best = NULL;
     struct backend_device device = {.depth = 0};
     rn_error err = {0};
@@ -689,7 +551,6 @@ static void a_backend_is_found_by_its_name_or_as_the_best_one(void **state) {
 }
 
 static void a_kv_type_is_the_classs_own_string(void **state) {
-    (void)state;
     static const char *const names[] = {"wide", "narrow", NULL};
     const struct backend_class made_up = {.kv_types = names, .kv_default = names[1]};
     const struct backend_class *cpu;
@@ -713,30 +574,7 @@ static void a_kv_type_is_the_classs_own_string(void **state) {
     assert_int_equal(backend_kv_type(&made_up, "narro", &type, &err), RN_ERR_ARG);
 }
 
-static void clearing_a_page_makes_a_sequence_start_anew(void **state) {
-    (void)state;
-    struct fixture f;
-    fixture_init(&f, FORMAT_F32);
-    const struct backend_config config = new_config(NULL, "f32");
-    float *want = new_logits(), *got = new_logits();
-    run_alone(&f.plan, &config, 1, 0, N_TOKENS, want);
-    struct here here;
-    here_create(&here, &f.plan, &config, 1);
-    for (int round = 0; round < 2; round++) { // the second time over the pages of the first
-        struct sequence s, *list[1] = {&s};
-        sequence_init(&s, &here, 0, got);
-        struct rows r = {0};
-        rows_add(&r, &s, N_TOKENS);
-        rows_run(&r, &here, list);
-        assert_memory_equal(got, want, LOGITS_BYTES);
-    }
-    here_destroy(&here);
-    fixture_deinit(&f);
-    free(want), free(got);
-}
-
 static void bandwidth_is_measured_for_small_and_large_working_sets(void **state) {
-    (void)state;
     struct fixture f;
     fixture_init(&f, FORMAT_F32);
     const struct backend_config config = new_config(NULL, "f16");
@@ -752,47 +590,43 @@ static void bandwidth_is_measured_for_small_and_large_working_sets(void **state)
     assert_true(pool_size(here.pool) >= 1);
     here_destroy(&here);
     backend_destroy(NULL);
-    fixture_deinit(&f);
+    plan_deinit(&f.plan);
 }
 
 static void results_have_the_time_of_each_stage_while_the_profile_is_on(void **state) {
-    (void)state;
     struct fixture f;
     fixture_init(&f, FORMAT_Q8_0);
     const struct backend_config config = new_config(NULL, "f16");
-    struct here here;
-    here_create(&here, &f.plan, &config, 2);
-    float *logits = new_logits();
-    struct sequence s, *list[1] = {&s};
-    sequence_init(&s, &here, 0, logits);
-    assert_int_equal(here.result.n_stage, 0);
-    assert_null(here.result.stage);
+    static struct logits logits;
+    struct world w;
+    world_init(&w, &f.plan, &config, 2);
+    const struct step_result *result = &w.here.result;
+    sequence_start(&w, 0, &logits);
+    assert_int_equal(result->n_stage, 0);
+    assert_null(result->stage);
     for (int i = 0; i < 4; i++) { // on, on, off, on again
-        struct rows r = {0};
-        if (i != 1) here.backend->cls->profile(here.backend, i != 2);
-        rows_add(&r, &s, 3);
-        rows_run(&r, &here, list);
+        if (i != 1) w.here.backend->cls->profile(w.here.backend, i != 2);
+        sequence_add(&w, 0, 3);
+        world_run(&w);
         uint64_t total = 0;
-        for (int n = 0; n < here.result.n_stage; n++) {
-            total += here.result.stage[n].ns;
-            assert_true(strlen(here.result.stage[n].name) > 0);
+        for (int n = 0; n < result->n_stage; n++) {
+            total += result->stage[n].ns;
+            assert_true(strlen(result->stage[n].name) > 0);
         }
-        assert_true((here.result.n_stage > 0) == (i != 2));
+        assert_true((result->n_stage > 0) == (i != 2));
         if (i == 2) continue;
-        assert_true(here.result.n_stage > N_LAYER && here.result.n_stage <= f.plan.n_op);
-        assert_true(total > 0 && total <= here.result.run_ns); // of this step alone
+        assert_true(result->n_stage > N_LAYER && result->n_stage <= f.plan.n_op);
+        assert_true(total > 0 && total <= result->run_ns); // of this step alone
     }
-    assert_string_equal(here.result.stage[2].name, "matmul w+w+w"); // after embedding and norm
-    here_destroy(&here);
-    fixture_deinit(&f);
-    free(logits);
+    assert_string_equal(result->stage[2].name, "matmul w+w+w"); // after embedding and norm
+    world_deinit(&w);
+    plan_deinit(&f.plan);
 }
 
 // A clock that advances by 5 whenever it is read.
 static uint64_t count_now(void *ctx) { return *(uint64_t *)ctx += 5; }
 
 static void a_step_is_timed_by_the_clock_that_was_lent(void **state) {
-    (void)state;
     struct fixture f;
     fixture_init(&f, FORMAT_F32);
     struct backend_config config = new_config(NULL, "f16");
@@ -806,11 +640,10 @@ static void a_step_is_timed_by_the_clock_that_was_lent(void **state) {
     assert_true(here.result.run_ns > 0 && here.result.run_ns % 5 == 0);
     assert_int_equal(here.result.run_ns + here.result.choose_ns, count - 5);
     here_destroy(&here);
-    fixture_deinit(&f);
+    plan_deinit(&f.plan);
 }
 
 static void the_machine_is_described(void **state) {
-    (void)state;
     struct fixture f;
     fixture_init(&f, FORMAT_F32);
     struct topology *topology;
@@ -835,13 +668,12 @@ static void the_machine_is_described(void **state) {
         here_destroy(&here);
     }
     topology_destroy(topology);
-    fixture_deinit(&f);
+    plan_deinit(&f.plan);
 }
 
 // Weights and buffers as the plan has them; pages as long as the layout says, which the pages of a
 // backend are.
 static void what_a_plan_needs_is_its_weights_buffers_and_pages(void **state) {
-    (void)state;
     struct fixture f;
     fixture_init(&f, FORMAT_Q8_0);
     const struct backend_class *cls;
@@ -865,7 +697,7 @@ static void what_a_plan_needs_is_its_weights_buffers_and_pages(void **state) {
             assert_int_equal(need.kv.page[g], ((struct cpu_backend *)here.backend)->page_bytes[g]);
         here_destroy(&here);
     }
-    fixture_deinit(&f);
+    plan_deinit(&f.plan);
 }
 
 TEST_PROGRAM(backend) {
@@ -877,11 +709,9 @@ TEST_PROGRAM(backend) {
         cmocka_unit_test(logits_do_not_depend_on_neighbours),
         cmocka_unit_test(logits_do_not_depend_on_which_rows_want_them),
         cmocka_unit_test(a_run_allocates_nothing),
-        cmocka_unit_test(progress_grows_to_the_bytes_of_the_packed_weights),
         cmocka_unit_test(create_fails_with_a_status_that_names_the_value),
         cmocka_unit_test(a_backend_is_found_by_its_name_or_as_the_best_one),
         cmocka_unit_test(a_kv_type_is_the_classs_own_string),
-        cmocka_unit_test(clearing_a_page_makes_a_sequence_start_anew),
         cmocka_unit_test(bandwidth_is_measured_for_small_and_large_working_sets),
         cmocka_unit_test(results_have_the_time_of_each_stage_while_the_profile_is_on),
         cmocka_unit_test(a_step_is_timed_by_the_clock_that_was_lent),

@@ -40,10 +40,7 @@ static void check_ns(double rate, double ns) {
     check(fabs(ns_of(rate) - ns) < 0.01 * ns, "%g ns, expected %g", ns_of(rate), ns);
 }
 
-static uint64_t times_steady(int config, int call) {
-    (void)config, (void)call;
-    return STEADY_NS;
-}
+static uint64_t times_steady(int config, int call) { return STEADY_NS; }
 
 // The mean of such passes is a little less than the median: 940.
 static uint64_t times_bursts(int config, int call) {
@@ -55,60 +52,46 @@ static uint64_t times_stalls(int config, int call) {
 }
 
 static uint64_t times_one_better(int config, int call) {
-    (void)call;
     return config == 2 ? STEADY_NS / 2 : STEADY_NS;
 }
 
 // Fast two times of five, for long enough that a step would have its share of it: mean 640.
 static uint64_t times_two_speeds(int config, int call) {
-    (void)config;
     return call % 5 < 2 ? STEADY_NS / 10 : STEADY_NS;
 }
 
-static uint64_t times_nothing(int config, int call) {
-    (void)config, (void)call;
-    return 0;
-}
+static uint64_t times_nothing(int config, int call) { return 0; }
 
 // Each configuration has a speed of its own, the slower the higher its number.
-static uint64_t times_own(int config, int call) {
-    (void)call;
-    return (uint64_t)(config + 1) * STEADY_NS;
-}
+static uint64_t times_own(int config, int call) { return (uint64_t)(config + 1) * STEADY_NS; }
 
 static void steady_passes_give_their_rate(void **state) {
-    (void)state;
     struct machine m;
     check_ns(run(&m, times_steady, 12, 400 * STEADY_NS), STEADY_NS);
     assert_int_equal(m.n_calls, 400);
 }
 
-static void bursts_count_for_no_more_than_their_time(void **state) {
-    (void)state;
+static void bursts_weigh_no_more_than_their_time(void **state) {
     struct machine m;
     check_ns(run(&m, times_bursts, 12, 1200 * STEADY_NS), 0.94 * STEADY_NS);
 }
 
 static void stalls_do_not_lower_the_rate(void **state) {
-    (void)state;
     struct machine m;
     check_ns(run(&m, times_stalls, 4, 4000 * STEADY_NS), STEADY_NS);
 }
 
-static void the_best_configuration_counts(void **state) {
-    (void)state;
+static void the_best_configuration_is_used(void **state) {
     struct machine m;
     check_ns(run(&m, times_one_better, 6, 300 * STEADY_NS), 0.5 * STEADY_NS);
 }
 
 static void the_rate_is_not_below_that_of_all_passes_together(void **state) {
-    (void)state;
     struct machine m;
     check_ns(run(&m, times_two_speeds, 3, 600 * STEADY_NS), 0.64 * STEADY_NS);
 }
 
 static void configurations_are_called_in_turn_and_rounds_begin_with_another(void **state) {
-    (void)state;
     enum { N = 5, ROUNDS = 20 };
     struct machine m;
     run(&m, times_steady, N, N * ROUNDS * STEADY_NS);
@@ -124,7 +107,6 @@ static void configurations_are_called_in_turn_and_rounds_begin_with_another(void
 }
 
 static void the_budget_holds_as_far_as_passes_can_be_foreseen(void **state) {
-    (void)state;
     struct machine m;
     for (uint64_t budget = 6 * STEADY_NS; budget < 60 * STEADY_NS; budget += 700) {
         assert_true(run(&m, times_own, 6, budget) > 0);
@@ -136,7 +118,6 @@ static void the_budget_holds_as_far_as_passes_can_be_foreseen(void **state) {
 }
 
 static void many_passes_and_passes_without_time_give_a_number(void **state) {
-    (void)state;
     struct machine m;
     check_ns(run(&m, times_steady, 2, 100000 * STEADY_NS), STEADY_NS);
     check_ns(run(&m, times_nothing, 1, 5000), 1);
@@ -145,9 +126,9 @@ static void many_passes_and_passes_without_time_give_a_number(void **state) {
 TEST_PROGRAM(bandwidth) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steady_passes_give_their_rate),
-        cmocka_unit_test(bursts_count_for_no_more_than_their_time),
+        cmocka_unit_test(bursts_weigh_no_more_than_their_time),
         cmocka_unit_test(stalls_do_not_lower_the_rate),
-        cmocka_unit_test(the_best_configuration_counts),
+        cmocka_unit_test(the_best_configuration_is_used),
         cmocka_unit_test(the_rate_is_not_below_that_of_all_passes_together),
         cmocka_unit_test(configurations_are_called_in_turn_and_rounds_begin_with_another),
         cmocka_unit_test(the_budget_holds_as_far_as_passes_can_be_foreseen),

@@ -56,7 +56,6 @@ static void candidates_of(struct cpu_choice *choice, const float *logits) {
 }
 
 static void filters_of_many_candidates_keep_what_their_definitions_keep(void **state) {
-    (void)state;
     static float logits[VOCAB];
     static struct reference r;
     struct chooser chooser;

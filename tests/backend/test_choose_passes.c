@@ -47,7 +47,6 @@ static float temperature_random(void) {
 // ---------------------------------------------------------------- the model's logits
 
 static void peaks_are_the_largest_of_their_blocks(void **state) {
-    (void)state;
     static float logits[MOST], peak[MOST];
     for (int i = 0; i < 400; i++) {
         const int n = size_random();
@@ -72,7 +71,6 @@ static void peaks_are_the_largest_of_their_blocks(void **state) {
 }
 
 static void one_hole_is_seen_wherever_it_is(void **state) {
-    (void)state;
     static const float hole[] = {NAN, -INFINITY};
     float logits[150], peak[3];
     bool holes;
@@ -91,7 +89,6 @@ static void one_hole_is_seen_wherever_it_is(void **state) {
 }
 
 static void filling_keeps_the_candidates_in_their_order_also_in_place(void **state) {
-    (void)state;
     static float logits[MOST], out[MOST];
     static int32_t id[MOST];
     for (int i = 0; i < 400; i++) {
@@ -114,7 +111,6 @@ static void filling_keeps_the_candidates_in_their_order_also_in_place(void **sta
 }
 
 static void the_deviation_has_the_bits_of_the_plain_loop(void **state) {
-    (void)state;
     static float logits[MOST];
     for (int i = 0; i < 400; i++) {
         const int n = size_random();
@@ -159,7 +155,6 @@ static void scene_random(struct scene *scene) {
 }
 
 static void counts_masses_and_means_have_the_bits_of_the_plain_loops(void **state) {
-    (void)state;
     static struct scene scene;
     static struct candidate within[MOST];
     for (int i = 0; i < 1500; i++) {
@@ -195,7 +190,6 @@ static int plain_until(const struct plain *plain, float centre, float distance, 
 }
 
 static void what_is_up_to_a_cut_is_kept_also_in_place(void **state) {
-    (void)state;
     static struct scene scene;
     static struct candidate kept[MOST];
     static float out[MOST];
@@ -257,7 +251,6 @@ static struct ruler ruler_random(const struct scene *scene, float some, float ce
 }
 
 static void a_digit_has_the_sum_and_the_candidates_of_the_plain_loop(void **state) {
-    (void)state;
     static struct scene scene;
     static struct candidate listed[MOST];
     static uint32_t distance[MOST + CHOOSE_BLOCK], units[MOST + CHOOSE_BLOCK];
@@ -291,7 +284,6 @@ static void a_digit_has_the_sum_and_the_candidates_of_the_plain_loop(void **stat
 }
 
 static void the_choice_of_a_run_is_that_of_the_plain_loop(void **state) {
-    (void)state;
     static struct scene scene;
     for (int i = 0; i < 4000; i++) {
         scene_random(&scene);
@@ -322,7 +314,6 @@ static rn_sampling sampling_random(double chance) {
 }
 
 static void every_instruction_set_chooses_as_the_plain_loops(void **state) {
-    (void)state;
     static float logits[MOST];
     enum { VOCABULARIES = 60, CHOICES = 40 };
     for (int i = 0; i < VOCABULARIES; i++) {
@@ -350,7 +341,6 @@ static void every_instruction_set_chooses_as_the_plain_loops(void **state) {
 
 // An instruction set of the backend has the passes of the same one, where there are some.
 static void the_passes_are_those_of_the_instruction_set(void **state) {
-    (void)state;
     static const struct {
         enum cpu_isa isa;
         const char *name;

@@ -1,25 +1,9 @@
 // The bytes that KV append writes into a page, by every instruction set. An entry's bytes depend on
 // its own token alone, also for unusual numbers. The codes' accuracy is tested by test_ops.c.
-#include "check.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include <math.h>
 
 #include "backend/cpu/reference.h"
-
-static uint64_t rng_state = 1;
-
-static uint32_t rng(void) {
-    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(rng_state >> 32);
-}
-
-static float *floats(int n) {
-    float *x = malloc((size_t)n * sizeof *x);
-    assert_non_null(x);
-    for (int i = 0; i < n; i++) x[i] = (float)(int32_t)rng() * 0x1p-30f; // in [-2, 2)
-    return x;
-}
+#include "parts.h"
 
 static void append_one(const struct cpu_ops *ops, enum kv_type type, int dim, const float *k,
                        const float *v, int slot, uint8_t *page) {
@@ -36,7 +20,6 @@ static void append_one(const struct cpu_ops *ops, enum kv_type type, int dim, co
 
 // Whatever the page held, an entry writes the same bytes, and its share of the page's bytes alone.
 static void an_entry_depends_on_its_own_token_alone(void **state) {
-    (void)state;
     static const int dims[] = {16, 64, 80, 33, 256};
     for (int i = 0; i < 5 * KV_TYPE_COUNT * 3; i++) {
         const enum kv_type type = (enum kv_type)(i % KV_TYPE_COUNT);
@@ -65,7 +48,6 @@ static void an_entry_depends_on_its_own_token_alone(void **state) {
 // Zeros, the smallest and largest numbers, NaN and infinities: the reference's bytes, and no finite
 // result without finite numbers.
 static void odd_entries_equal_the_reference(void **state) {
-    (void)state;
     static const float odd[] = {0, -0.0f, 1e-42f, 1e-30f, 3e-8f, 65504, 1e7f, 3e38f, INFINITY};
     enum { DIM = 80, N_ODD = sizeof odd / sizeof *odd };
     for (int i = 0; i < 4 * N_ODD; i++) {
@@ -119,7 +101,6 @@ static uint64_t token_bytes(enum kv_type type, int n_head_kv, int dim) {
 }
 
 static void a_page_is_its_tokens(void **state) {
-    (void)state;
     const struct plan_kv_group group = {KV_WINDOW, 3, 2, 16, 16, 40, 0};
     assert_int_equal(kv_page_bytes(&group, KV_F32), 3 * 2 * 2 * 16 * 4 * KV_PAGE_TOKENS);
     assert_int_equal(token_bytes(KV_F16, 2, 16), 2 * 2 * 16 * 2);
@@ -132,7 +113,6 @@ static void a_page_is_its_tokens(void **state) {
 }
 
 static void kv_types_are_found_by_their_names(void **state) {
-    (void)state;
     for (int type = 0; type < KV_TYPE_COUNT; type++)
         assert_int_equal(kv_type_find(kv_type_names[type]), type);
     assert_int_equal(kv_type_find("f15"), -1);

@@ -2,18 +2,10 @@
 // reference is the numerics contract. Buffers have exact sizes, so that the address sanitizer sees
 // a read or a write past them.
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "check.h"
 
 #include "backend/cpu/ops.h"
-#include "base/half.h"
 #include "matmul_evex.h"
-#include "random_blocks.h"
+#include "parts.h"
 
 // TAME: finite and of ordinary size. EXTREME: quants and activations at the ends of their ranges,
 // where short integers would saturate. WILD: any bits in the weights; NaN, infinities, outliers,
@@ -28,14 +20,8 @@ static const char *const isa_names[KERNELS_COUNT] = {"scalar", "avx2", "avxvnni"
 static const int row_counts[] = {1, 3, 15, 16, 17, 33, 100};
 static const int token_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 300};
 
-// An emulator takes a part of the shapes; each format still meets every count.
-#ifdef TEST_EMULATED
-enum { SHAPE_STEP = 4 };
-#else
-enum { SHAPE_STEP = 1 };
-#endif
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+// Of the shapes: at 4 a format meets each shape once, with one of the four fills.
+#define SHAPE_STEP test_scale(4, 4, 1)
 
 // --- random problems ---
 
@@ -273,16 +259,18 @@ static void parity_check(const struct problem *p, enum fill fill) {
     free(expected);
 }
 
-static void parity_check_shapes(enum fill fill, uint64_t seed) {
-    uint64_t state = seed;
-    for (int format = 0; format < FORMAT_COUNT; format++) {
+static void kernels_equal_the_reference_for_all_shapes(void **state) {
+    static const uint64_t seeds[FILL_COUNT] = {1, 2, 3, 13};
+    for (int i = 0; i < FILL_COUNT * FORMAT_COUNT; i++) {
+        const enum fill fill = (enum fill)(i / FORMAT_COUNT);
+        const enum format_id format = (enum format_id)(i % FORMAT_COUNT);
+        uint64_t random = seeds[fill] + (uint64_t)format;
         for (int r = 0; r < COUNT(row_counts); r++) {
             for (int t = 0; t < COUNT(token_counts); t++) {
-                if ((format + r + t) % SHAPE_STEP) continue;
+                if (((int)format + 3 * (int)fill + r + t) % SHAPE_STEP) continue;
                 struct problem p;
-                problem_init(&p, (enum format_id)format, row_counts[r],
-                             random_cols((enum format_id)format, &state), token_counts[t], fill,
-                             &state);
+                problem_init(&p, format, row_counts[r], random_cols(format, &random),
+                             token_counts[t], fill, &random);
                 parity_check(&p, fill);
                 problem_deinit(&p);
             }
@@ -290,50 +278,28 @@ static void parity_check_shapes(enum fill fill, uint64_t seed) {
     }
 }
 
-static void test_kernels_equal_the_reference_for_all_shapes(void **unused) {
-    (void)unused;
-    parity_check_shapes(FILL_TAME, 1);
-}
-
-static void test_kernels_equal_the_reference_at_the_ends_of_integer_ranges(void **unused) {
-    (void)unused;
-    parity_check_shapes(FILL_EXTREME, 2);
-}
-
-static void test_kernels_equal_the_reference_for_any_bits(void **unused) {
-    (void)unused;
-    parity_check_shapes(FILL_WILD, 3);
-}
-
-static void test_kernels_equal_the_reference_for_extreme_scales(void **unused) {
-    (void)unused;
-    parity_check_shapes(FILL_SCALES, 13);
-}
-
-static void test_kernels_equal_the_reference_for_long_rows(void **unused) {
-    (void)unused;
-    uint64_t state = 4;
+static void kernels_equal_the_reference_for_long_rows(void **state) {
+    uint64_t random = 4;
     for (int format = 0; format < FORMAT_COUNT; format++) {
         // Also many columns for many tokens, so that a panel leaves some to the next one.
         for (int n = 11; n <= 37; n += 26) {
             struct problem p;
-            problem_init(&p, (enum format_id)format, 20, 4096 + 256, n, FILL_TAME, &state);
+            problem_init(&p, (enum format_id)format, 20, 4096 + 256, n, FILL_TAME, &random);
             parity_check(&p, FILL_TAME);
             problem_deinit(&p);
         }
     }
 }
 
-static void test_ranges_of_groups_give_what_all_at_once_gives(void **unused) {
-    (void)unused;
-    uint64_t state = 5;
+static void ranges_of_groups_give_what_all_at_once_gives(void **state) {
+    uint64_t random = 5;
     for (int format = 0; format < FORMAT_COUNT; format++) {
         for (int isa = 0; isa < KERNELS_COUNT; isa++) {
             const struct matmul_kernel *kernel = kernel_find(format, isa);
             if (isa != ISA_SCALAR && !kernel) continue;
             struct problem p;
             problem_init(&p, (enum format_id)format, 100,
-                         random_cols((enum format_id)format, &state), 3, FILL_TAME, &state);
+                         random_cols((enum format_id)format, &random), 3, FILL_TAME, &random);
             float *all = result_dup(&p, kernel, 7);
             for (int64_t step = 1; step < 4; step++) {
                 float *parts = result_dup(&p, kernel, step);
@@ -346,15 +312,14 @@ static void test_ranges_of_groups_give_what_all_at_once_gives(void **unused) {
     }
 }
 
-static void test_cells_past_the_rows_and_other_groups_stay_untouched(void **unused) {
-    (void)unused;
-    uint64_t state = 6;
+static void cells_past_the_rows_and_other_groups_stay_untouched(void **state) {
+    uint64_t random = 6;
     for (int format = 0; format < FORMAT_COUNT; format++) {
         for (int isa = 0; isa < KERNELS_COUNT; isa++) {
             const struct matmul_kernel *kernel = kernel_find(format, isa);
             if (isa != ISA_SCALAR && !kernel) continue;
             struct problem p;
-            problem_init(&p, (enum format_id)format, 37, 256, 5, FILL_TAME, &state);
+            problem_init(&p, (enum format_id)format, 37, 256, 5, FILL_TAME, &random);
             void *packed = kernel ? packed_dup(kernel, &p.weight, 0, 3) : NULL;
             for (int64_t group = 0; group < 3; group++) {
                 struct matmul_args args = p.args;
@@ -378,12 +343,11 @@ static void test_cells_past_the_rows_and_other_groups_stay_untouched(void **unus
     }
 }
 
-static void test_a_token_does_not_depend_on_its_neighbours(void **unused) {
-    (void)unused;
-    uint64_t state = 7;
+static void a_token_does_not_depend_on_its_neighbours(void **state) {
+    uint64_t random = 7;
     for (int format = 0; format < FORMAT_COUNT; format++) {
         struct problem p;
-        problem_init(&p, (enum format_id)format, 5, 512, 150, FILL_TAME, &state);
+        problem_init(&p, (enum format_id)format, 5, 512, 150, FILL_TAME, &random);
         float *together = result_dup(&p, NULL, 1);
         for (int t = 0; t < 150; t++) {
             struct problem one = p;
@@ -409,17 +373,16 @@ static void test_a_token_does_not_depend_on_its_neighbours(void **unused) {
 
 // --- packing and the table ---
 
-static void test_packing_writes_every_byte_and_ranges_agree(void **unused) {
-    (void)unused;
-    uint64_t state = 8;
+static void packing_writes_every_byte_and_ranges_agree(void **state) {
+    uint64_t random = 8;
     for (int format = 0; format < FORMAT_COUNT; format++) {
         for (int isa = 0; isa < ISA_COUNT; isa++) {
             const struct matmul_kernel *kernel =
                 matmul_kernel_find((enum format_id)format, (enum cpu_isa)isa);
             for (int i = 0; kernel && i < 8; i++) {
                 struct problem p;
-                problem_init(&p, (enum format_id)format, 1 + random_below(&state, 70),
-                             random_cols((enum format_id)format, &state), 1, FILL_WILD, &state);
+                problem_init(&p, (enum format_id)format, 1 + random_below(&random, 70),
+                             random_cols((enum format_id)format, &random), 1, FILL_WILD, &random);
                 const int64_t bytes =
                     group_count(p.weight.rows) * kernel->group_bytes(p.weight.cols);
                 void *a = packed_dup(kernel, &p.weight, 0x00, 100);
@@ -433,8 +396,7 @@ static void test_packing_writes_every_byte_and_ranges_agree(void **unused) {
     }
 }
 
-static void test_the_table_has_every_format_and_leaves_scalar_to_the_reference(void **unused) {
-    (void)unused;
+static void the_table_has_every_format_and_leaves_scalar_to_the_reference(void **state) {
     for (int format = 0; format < FORMAT_COUNT; format++) {
         assert_null(matmul_kernel_find((enum format_id)format, ISA_SCALAR));
 #if defined(__x86_64__)
@@ -486,12 +448,11 @@ static struct truth truth_of(const struct problem *p, int64_t row, int token) {
     return truth;
 }
 
-static void test_reference_is_the_product_of_the_decoded_weights(void **unused) {
-    (void)unused;
-    uint64_t state = 9;
+static void reference_is_the_product_of_the_decoded_weights(void **state) {
+    uint64_t random = 9;
     for (int format = 0; format < FORMAT_COUNT; format++) {
         struct problem p;
-        problem_init(&p, (enum format_id)format, 19, 1024, 3, FILL_TAME, &state);
+        problem_init(&p, (enum format_id)format, 19, 1024, 3, FILL_TAME, &random);
         p.args.bias = NULL, p.args.scale = 1.0f, p.args.add = false;
         float *y = result_dup(&p, NULL, 2);
         double error = 0.0, size = 0.0;
@@ -513,8 +474,7 @@ static void test_reference_is_the_product_of_the_decoded_weights(void **unused) 
     }
 }
 
-static void test_the_end_is_scale_then_bias_then_add(void **unused) {
-    (void)unused;
+static void the_end_is_scale_then_bias_then_add(void **state) {
     const float w[2] = {0.1f, 0.7f}, x[2] = {3.3f, -1.7f}, bias = 0.3f, scale = 1.1f, before = 9.1f;
     float y = before;
     const struct matmul_args args = {.w = w,
@@ -534,14 +494,13 @@ static void test_the_end_is_scale_then_bias_then_add(void **unused) {
     assert_memory_equal(&y, &expected, sizeof y);
 }
 
-static void test_offsets_follow_the_dot_product_of_their_span(void **unused) {
-    (void)unused;
-    uint64_t state = 10;
+static void offsets_follow_the_dot_product_of_their_span(void **state) {
+    uint64_t random = 10;
     for (int id = 0; id < FORMAT_COUNT; id++) {
         const struct format *format = format_at((enum format_id)id);
         if (!format->has_offset) continue;
         struct problem p;
-        problem_init(&p, (enum format_id)id, 1, format->block, 1, FILL_TAME, &state);
+        problem_init(&p, (enum format_id)id, 1, format->block, 1, FILL_TAME, &random);
         p.args.bias = NULL, p.args.scale = 1.0f, p.args.add = false;
         int8_t q[FORMAT_MAX_BLOCK];
         float scale[FORMAT_MAX_SPANS], offset[FORMAT_MAX_SPANS], acc = 0.0f;
@@ -562,12 +521,11 @@ static void test_offsets_follow_the_dot_product_of_their_span(void **unused) {
     }
 }
 
-static void test_a_nan_activation_reaches_its_token_and_no_other(void **unused) {
-    (void)unused;
-    uint64_t state = 11;
+static void a_nan_activation_reaches_its_token_and_no_other(void **state) {
+    uint64_t random = 11;
     for (int format = 0; format < FORMAT_COUNT; format++) {
         struct problem p;
-        problem_init(&p, (enum format_id)format, 16, 256, 2, FILL_TAME, &state);
+        problem_init(&p, (enum format_id)format, 16, 256, 2, FILL_TAME, &random);
         p.x[77] = NAN;
         if (p.xq) quantize_reference(p.x, 256, p.xq, p.xd, p.xsum, 1);
         float *y = result_dup(&p, NULL, 1);
@@ -582,15 +540,14 @@ static void test_a_nan_activation_reaches_its_token_and_no_other(void **unused) 
 
 // --- quantize ---
 
-static void test_quantize_is_within_half_a_step_and_uses_the_whole_range(void **unused) {
-    (void)unused;
-    uint64_t state = 12;
+static void quantize_is_within_half_a_step_and_uses_the_whole_range(void **state) {
+    uint64_t random = 12;
     for (int i = 0; i < 2000; i++) {
         float x[64], d[2];
         int8_t q[64];
         int16_t sum[4];
-        const float size = ldexpf(1.0f, random_below(&state, 200) - 100);
-        for (int k = 0; k < 64; k++) x[k] = random_unit(&state) * size;
+        const float size = ldexpf(1.0f, random_below(&random, 200) - 100);
+        for (int k = 0; k < 64; k++) x[k] = random_unit(&random) * size;
         quantize_reference(x, 64, q, d, sum, 1);
         int largest[2] = {0}, sums[4] = {0};
         for (int k = 0; k < 64; k++) {
@@ -604,8 +561,7 @@ static void test_quantize_is_within_half_a_step_and_uses_the_whole_range(void **
     }
 }
 
-static void test_quantize_rounds_ties_to_even(void **unused) {
-    (void)unused;
+static void quantize_rounds_ties_to_even(void **state) {
     const float ties[8] = {127.0f, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 126.5f};
     const int8_t expected[8] = {127, 0, 2, 2, 0, -2, -2, 126};
     float x[32] = {0}, d;
@@ -635,8 +591,7 @@ static void quantize_one(float value, int8_t q[64], float d[2], int16_t sum[4]) 
     assert_int_equal(sum[1], 0);
 }
 
-static void test_quantize_marks_blocks_with_nan_or_infinity(void **unused) {
-    (void)unused;
+static void quantize_marks_blocks_with_nan_or_infinity(void **state) {
     const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
     for (int i = 0; i < COUNT(bad); i++) {
         int8_t q[64];
@@ -649,8 +604,7 @@ static void test_quantize_marks_blocks_with_nan_or_infinity(void **unused) {
     }
 }
 
-static void test_quantize_of_zeros_and_of_what_overflows_the_inverse_is_zero(void **unused) {
-    (void)unused;
+static void quantize_of_zeros_and_of_what_overflows_the_inverse_is_zero(void **state) {
     const float tiny[] = {0.0f, -0.0f, 1e-45f, -1e-38f, 3.7e-37f};
     int8_t q[64];
     float d[2];
@@ -670,24 +624,21 @@ static void test_quantize_of_zeros_and_of_what_overflows_the_inverse_is_zero(voi
 
 TEST_PROGRAM(matmul) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kernels_equal_the_reference_for_all_shapes),
-        cmocka_unit_test(test_kernels_equal_the_reference_at_the_ends_of_integer_ranges),
-        cmocka_unit_test(test_kernels_equal_the_reference_for_any_bits),
-        cmocka_unit_test(test_kernels_equal_the_reference_for_extreme_scales),
-        cmocka_unit_test(test_kernels_equal_the_reference_for_long_rows),
-        cmocka_unit_test(test_ranges_of_groups_give_what_all_at_once_gives),
-        cmocka_unit_test(test_cells_past_the_rows_and_other_groups_stay_untouched),
-        cmocka_unit_test(test_a_token_does_not_depend_on_its_neighbours),
-        cmocka_unit_test(test_packing_writes_every_byte_and_ranges_agree),
-        cmocka_unit_test(test_the_table_has_every_format_and_leaves_scalar_to_the_reference),
-        cmocka_unit_test(test_reference_is_the_product_of_the_decoded_weights),
-        cmocka_unit_test(test_the_end_is_scale_then_bias_then_add),
-        cmocka_unit_test(test_offsets_follow_the_dot_product_of_their_span),
-        cmocka_unit_test(test_a_nan_activation_reaches_its_token_and_no_other),
-        cmocka_unit_test(test_quantize_is_within_half_a_step_and_uses_the_whole_range),
-        cmocka_unit_test(test_quantize_rounds_ties_to_even),
-        cmocka_unit_test(test_quantize_marks_blocks_with_nan_or_infinity),
-        cmocka_unit_test(test_quantize_of_zeros_and_of_what_overflows_the_inverse_is_zero),
+        cmocka_unit_test(kernels_equal_the_reference_for_all_shapes),
+        cmocka_unit_test(kernels_equal_the_reference_for_long_rows),
+        cmocka_unit_test(ranges_of_groups_give_what_all_at_once_gives),
+        cmocka_unit_test(cells_past_the_rows_and_other_groups_stay_untouched),
+        cmocka_unit_test(a_token_does_not_depend_on_its_neighbours),
+        cmocka_unit_test(packing_writes_every_byte_and_ranges_agree),
+        cmocka_unit_test(the_table_has_every_format_and_leaves_scalar_to_the_reference),
+        cmocka_unit_test(reference_is_the_product_of_the_decoded_weights),
+        cmocka_unit_test(the_end_is_scale_then_bias_then_add),
+        cmocka_unit_test(offsets_follow_the_dot_product_of_their_span),
+        cmocka_unit_test(a_nan_activation_reaches_its_token_and_no_other),
+        cmocka_unit_test(quantize_is_within_half_a_step_and_uses_the_whole_range),
+        cmocka_unit_test(quantize_rounds_ties_to_even),
+        cmocka_unit_test(quantize_marks_blocks_with_nan_or_infinity),
+        cmocka_unit_test(quantize_of_zeros_and_of_what_overflows_the_inverse_is_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

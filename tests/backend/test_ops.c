@@ -1,26 +1,8 @@
 // Every op of every instruction set that this machine has against the scalar reference, bit for
 // bit, and the reference attention against a plain computation in double precision.
-#include "check.h"
-
-#include <stdlib.h>
-
 #include "backend/cpu/reference.h"
 #include "base/rmath.h"
-
-static uint64_t rng_state = 1;
-
-static uint32_t rng(void) {
-    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(rng_state >> 32);
-}
-static float rng_float(void) { return (float)(int32_t)rng() * 0x1p-30f; } // in [-2, 2)
-
-static float *floats(int64_t n) {
-    float *x = aligned_alloc(64, ((size_t)n * sizeof *x + 63) / 64 * 64 + 64);
-    assert_non_null(x);
-    for (int64_t i = 0; i < n; i++) x[i] = rng_float();
-    return x;
-}
+#include "parts.h"
 
 // The tuned tables of this machine.
 static int tables(const struct cpu_ops *out[ISA_COUNT]) {
@@ -31,7 +13,7 @@ static int tables(const struct cpu_ops *out[ISA_COUNT]) {
 }
 
 static const int widths[] = {1, 7, 15, 16, 17, 31, 32, 33, 48, 80, 100, 257, 576, 2048, 2051};
-enum { N_WIDTHS = sizeof widths / sizeof *widths };
+enum { N_WIDTHS = COUNT(widths) };
 
 // ---------------------------------------------------------------- quantize
 
@@ -42,16 +24,15 @@ static void fill_special_blocks(float *x) {
     x[40] = NAN;
     for (int i = 64; i < 96; i++) x[i] = rng_float();
     x[95] = -INFINITY;
-    for (int i = 96; i < 128; i++) x[i] = rng_float() * 0x1p-140f;
+    for (int i = 96; i < 128; i++) x[i] = rng_float() * 0x1p-139f;
     for (int i = 128; i < 160; i++) x[i] = (float)(i - 140) + 0.5f;
     x[159] = 127.0f;
-    for (int i = 160; i < 192; i++) x[i] = rng_float() * 1.6e38f;
-    for (int i = 192; i < 224; i++) x[i] = rng_float() * 0x1p-120f;
+    for (int i = 160; i < 192; i++) x[i] = rng_float() * 3.2e38f;
+    for (int i = 192; i < 224; i++) x[i] = rng_float() * 0x1p-119f;
     for (int i = 224; i < 256; i++) x[i] = -0.0f;
 }
 
 static void quantize_equals_the_reference(void **state) {
-    (void)state;
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops), n = 4096 + 256;
     float *x = floats(n), want_d[4352 / 32], d[4352 / 32];
@@ -81,7 +62,6 @@ static void norm_of(const struct cpu_ops *ops, enum norm_kind kind, const float 
 }
 
 static void norms_equal_the_reference(void **state) {
-    (void)state;
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops);
     for (int w = 0; w < N_WIDTHS * 4; w++) {
@@ -107,7 +87,6 @@ static void norms_equal_the_reference(void **state) {
 }
 
 static void layer_norm_is_the_formula(void **state) {
-    (void)state;
     enum { N = 100 };
     float *x = floats(N), *w = floats(N), *bias = floats(N), *y = floats(N);
     double mean = 0, square = 0;
@@ -125,7 +104,6 @@ static void layer_norm_is_the_formula(void **state) {
 }
 
 static void norm_has_unit_mean_square(void **state) {
-    (void)state;
     float *x = floats(1000), *one = floats(1000), *y = floats(1000);
     for (int i = 0; i < 1000; i++) one[i] = 1;
     reference_norm_rms(x, one, y, 1000, 0, false);
@@ -136,7 +114,6 @@ static void norm_has_unit_mean_square(void **state) {
 }
 
 static void gates_equal_the_reference(void **state) {
-    (void)state;
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops);
     for (int w = 0; w < N_WIDTHS * GATE_COUNT; w++) {
@@ -163,9 +140,8 @@ static void gates_equal_the_reference(void **state) {
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
 static void gates_are_their_formulas(void **state) {
-    (void)state;
     for (int i = 0; i < 2000; i++) {
-        const float g = rng_float() * 6, u = rng_float() * 6;
+        const float g = rng_float() * 12, u = rng_float() * 12;
         const double x = (double)g, up = (double)u;
         const double low = fmin(x, 7), limited = fmax(fmin(up, 7), -7);
         const double want[GATE_COUNT] = {
@@ -183,7 +159,6 @@ static void gates_are_their_formulas(void **state) {
 }
 
 static void combine_equals_the_reference(void **state) {
-    (void)state;
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops);
     for (int w = 0; w < N_WIDTHS; w++) {
@@ -209,7 +184,6 @@ static void combine_equals_the_reference(void **state) {
 }
 
 static void softcap_equals_the_reference(void **state) {
-    (void)state;
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops);
     for (int w = 0; w < N_WIDTHS; w++) {
@@ -244,7 +218,6 @@ static void check_recur_formula(const struct recur_args *args, const float *y) {
 }
 
 static void recur_equals_the_reference(void **state) {
-    (void)state;
     enum { ROWS = 9 };
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops);
@@ -277,7 +250,6 @@ static void recur_equals_the_reference(void **state) {
 }
 
 static void route_takes_the_best_and_of_equals_the_lower(void **state) {
-    (void)state;
     const float logit[] = {1, 3, 2, 3, -INFINITY, 2};
     float id[4], weight[4];
     reference_route(logit, 6, 4, true, id, weight);
@@ -292,7 +264,6 @@ static void route_takes_the_best_and_of_equals_the_lower(void **state) {
 }
 
 static void route_chooses_different_experts_whatever_the_logits(void **state) {
-    (void)state;
     for (int round = 0; round < 500; round++) {
         const int n = 1 + (int)(rng() % 40), k = 1 + (int)(rng() % (uint32_t)n);
         float logit[40], id[40], weight[40];
@@ -307,12 +278,11 @@ static void route_chooses_different_experts_whatever_the_logits(void **state) {
 }
 
 static void rope_equals_the_reference(void **state) {
-    (void)state;
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops);
     static const int dims[][2] = {{16, 16},  {32, 32}, {64, 64}, {80, 80}, {96, 96},
                                   {128, 64}, {80, 20}, {66, 66}, {65, 34}, {33, 2}};
-    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+    for (int i = 0; i < COUNT(dims); i++) {
         for (int style = ROPE_INTERLEAVED; style <= ROPE_HALVES; style++) {
             const int dim = dims[i][0], n_head = 3;
             float inv_freq[64];
@@ -340,7 +310,6 @@ static void rope_equals_the_reference(void **state) {
 }
 
 static void rope_rotates_each_pair_by_its_angle(void **state) {
-    (void)state;
     const float inv_freq[2] = {1.0f, 0.1f};
     for (int style = ROPE_INTERLEAVED; style <= ROPE_HALVES; style++) {
         const struct plan_rope rope = {(enum rope_style)style, 4, inv_freq, 1};
@@ -399,17 +368,10 @@ static void cache_init(struct cache *c, int n_pos, int n_head, int n_head_kv, in
                                       .type = type,
                                       .scale = 1.0f / sqrtf((float)dim_k)};
     c->args.page_bytes = (uint64_t)n_head_kv * kv_layout_of(type, dim_k, dim_v).bytes;
-    c->pages = aligned_alloc(64, (cache_bytes(c) + 63) / 64 * 64);
+    c->pages = lines_alloc(cache_bytes(c));
     c->table = malloc((size_t)n_pages * sizeof *c->table);
-    assert_non_null(c->pages);
     assert_non_null(c->table);
-    for (int i = 0; i < n_pages; i++) c->table[i] = (uint32_t)i;
-    for (int i = n_pages - 1; i > 0; i--) {
-        const int j = (int)(rng() % (uint32_t)(i + 1));
-        const uint32_t page = c->table[i];
-        c->table[i] = c->table[j];
-        c->table[j] = page;
-    }
+    table_shuffle(c->table, n_pages);
     c->k = floats((int64_t)n_pos * n_head_kv * dim_k);
     c->v = floats((int64_t)n_pos * n_head_kv * dim_v);
     memset(c->pages, 0xff, cache_bytes(c)); // NaN wherever nothing was appended
@@ -423,16 +385,14 @@ static void cache_deinit(struct cache *c) {
 }
 
 static void kv_append_equals_the_reference(void **state) {
-    (void)state;
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops);
     static const int dims[][2] = {{16, 16}, {64, 64}, {80, 96}, {65, 33}, {130, 128}};
-    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+    for (int i = 0; i < COUNT(dims); i++) {
         for (int type = 0; type < KV_TYPE_COUNT; type++) {
             struct cache c;
             cache_init(&c, 70, 2, 2, dims[i][0], dims[i][1], (enum kv_type)type);
-            uint8_t *pages = aligned_alloc(64, (cache_bytes(&c) + 63) / 64 * 64);
-            assert_non_null(pages);
+            uint8_t *pages = lines_alloc(cache_bytes(&c));
             for (int j = 0; j < n_ops; j++) {
                 memset(pages, 0xff, cache_bytes(&c));
                 cache_append(&c, ops[j], pages);
@@ -456,102 +416,6 @@ static void attend(const struct cpu_ops *ops, const struct attention_args *base,
         ops->attention(&args, scratch);
     }
     free(scratch);
-}
-
-static void check_attention(struct cache *c, int n_rows, const int32_t *pos) {
-    const struct cpu_ops *ops[ISA_COUNT];
-    const int n_ops = tables(ops);
-    struct attention_args *args = &c->args;
-    float *q = floats((int64_t)n_rows * args->n_head * args->dim_k);
-    const size_t n_out = (size_t)n_rows * (size_t)(args->n_head * args->dim_v);
-    float *want = floats((int64_t)n_out), *got = floats((int64_t)n_out);
-    args->q = q;
-    args->ldq = args->n_head * args->dim_k;
-    args->pos = pos;
-    args->n_rows = n_rows;
-    attend(&ops_scalar, args, want);
-    for (size_t i = 0; i < n_out; i++) assert_true(isfinite(want[i]));
-    for (int i = 0; i < n_ops; i++) {
-        memset(got, 0xff, n_out * 4);
-        attend(ops[i], args, got);
-        assert_memory_equal(got, want, n_out * 4);
-    }
-    free(q), free(want), free(got);
-}
-
-static void attention_equals_the_reference_for_every_shape(void **state) {
-    (void)state;
-    static const int heads[][2] = {{1, 1}, {4, 4}, {4, 2}, {8, 2}, {3, 1}, {7, 1}, {12, 2}};
-    static const int dims[][2] = {{16, 16},   {32, 32}, {64, 64}, {80, 80}, {96, 96},
-                                  {128, 128}, {64, 48}, {7, 5},   {33, 17}, {72, 100}};
-    for (size_t h = 0; h < sizeof heads / sizeof *heads; h++) {
-        for (size_t d = 0; d < sizeof dims / sizeof *dims; d++) {
-            for (int type = 0; type < KV_TYPE_COUNT; type++) {
-                struct cache c;
-                cache_init(&c, 300, heads[h][0], heads[h][1], dims[d][0], dims[d][1],
-                           (enum kv_type)type);
-                c.args.softcap = (h + d) % 3 == 0 ? 20.0f : 0.0f;
-                c.args.window = (h + d) % 4 == 0 ? 50 : 0;
-                float *sinks = floats(heads[h][0]);
-                c.args.sinks = (h + d) % 2 ? sinks : NULL;
-                const int32_t pos[4] = {30, 33, 255, 297};
-                check_attention(&c, 4, pos);
-                free(sinks);
-                cache_deinit(&c);
-            }
-        }
-    }
-}
-
-// Contexts around the ends of pages and splits, decode and chunks of rows, with windows and caps.
-static void attention_equals_the_reference_across_boundaries(void **state) {
-    (void)state;
-    static const int contexts[] = {1, 2, 15, 16, 17, 31, 32, 33, 255, 256, 257, 600};
-    static const int windows[] = {0, 1, 5, 32, 100, 256, 300};
-    static const int row_counts[] = {1, 2, 3, 8, 17, 40};
-    for (size_t c = 0; c < sizeof contexts / sizeof *contexts; c++) {
-        for (int type = 0; type < KV_TYPE_COUNT; type++) {
-            struct cache cache;
-            cache_init(&cache, contexts[c], 4, 2, 32, 32, (enum kv_type)type);
-            for (size_t w = 0; w < sizeof windows / sizeof *windows; w++) {
-                for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++) {
-                    const int n = row_counts[r];
-                    if (n > contexts[c]) break;
-                    int32_t pos[40];
-                    for (int i = 0; i < n; i++) pos[i] = contexts[c] - n + i;
-                    cache.args.window = windows[w];
-                    cache.args.softcap = w % 2 ? 3.0f : 0.0f;
-                    check_attention(&cache, n, pos);
-                }
-            }
-            cache_deinit(&cache);
-        }
-    }
-}
-
-// One row at a time gives the bits of all rows in one call.
-static void attention_does_not_depend_on_the_tile(void **state) {
-    (void)state;
-    struct cache c;
-    cache_init(&c, 280, 6, 2, 64, 64, KV_F16);
-    enum { ROWS = 30, OUT = 6 * 64 };
-    float *q = floats(ROWS * 6 * 64), *whole = floats(ROWS * OUT), *single = floats(OUT);
-    int32_t pos[ROWS];
-    for (int i = 0; i < ROWS; i++) pos[i] = 250 + i;
-    for (int isa = 0; isa < ISA_COUNT; isa++) {
-        const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
-        if (!ops) continue;
-        struct attention_args args = c.args;
-        args.q = q, args.ldq = 6 * 64, args.pos = pos, args.n_rows = ROWS;
-        attend(ops, &args, whole);
-        for (int i = 0; i < ROWS; i++) {
-            args.q = q + i * 6 * 64, args.pos = pos + i, args.n_rows = 1;
-            attend(ops, &args, single);
-            assert_memory_equal(single, whole + i * OUT, OUT * 4);
-        }
-    }
-    free(q), free(whole), free(single);
-    cache_deinit(&c);
 }
 
 // The plain definition in double: o = softmax(q k) v over the visible positions.
@@ -594,7 +458,7 @@ static void check_accuracy(enum kv_type type, int window, float softcap, double 
     for (int i = 0; i < 4 * 64; i++) q[i] *= type <= KV_F16 ? 4 : 1;
     double want[64];
     static const int32_t contexts[] = {0, 1, 31, 32, 255, 256, 599};
-    for (size_t i = 0; i < sizeof contexts / sizeof *contexts; i++) {
+    for (int i = 0; i < COUNT(contexts); i++) {
         struct attention_args args = c.args;
         args.q = q, args.ldq = 4 * 64, args.pos = &contexts[i], args.n_rows = 1;
         attend(&ops_scalar, &args, out);
@@ -611,7 +475,6 @@ static void check_accuracy(enum kv_type type, int window, float softcap, double 
 }
 
 static void attention_is_accurate(void **state) {
-    (void)state;
     rng_state = 2;
     check_accuracy(KV_F32, 0, 0, 1e-5);
     check_accuracy(KV_F32, 100, 0, 1e-5);
@@ -627,7 +490,6 @@ static void attention_is_accurate(void **state) {
 // Keys of some models have elements that are far larger than the others in every token. They shift
 // all scores alike, and must not take the precision of the rest.
 static void a_large_element_of_the_keys_does_not_spoil_the_scores(void **state) {
-    (void)state;
     enum { N = 8, DIM = 64 };
     struct cache c;
     rng_state = 3;
@@ -649,7 +511,6 @@ static void a_large_element_of_the_keys_does_not_spoil_the_scores(void **state) 
 
 // A window of one position gives its value unchanged: the decoded codes of each entry.
 static void values_are_within_a_step_of_what_was_appended(void **state) {
-    (void)state;
     static const int dims[] = {16, 33, 64, 80, 112};
     for (int i = 0; i < 10; i++) {
         const enum kv_type type = i % 2 ? KV_INT8 : KV_INT4;
@@ -680,7 +541,6 @@ static void values_are_within_a_step_of_what_was_appended(void **state) {
 // ---------------------------------------------------------------- the table
 
 static void an_unknown_isa_is_an_argument_error_that_lists_the_known(void **state) {
-    (void)state;
     const struct cpu_ops *ops;
     rn_error err;
     assert_int_equal(ops_find("sse9", &ops, &err), RN_ERR_ARG);
@@ -697,7 +557,6 @@ static void an_unknown_isa_is_an_argument_error_that_lists_the_known(void **stat
 }
 
 static void an_absent_isa_is_unsupported(void **state) {
-    (void)state;
     static const char *const names[] = {"scalar", "avx2", "avxvnni", "avx512", "neon"};
     const struct cpu_ops *ops;
     for (int isa = 0; isa < ISA_COUNT; isa++) {
@@ -722,9 +581,6 @@ TEST_PROGRAM(ops) {
         cmocka_unit_test(rope_equals_the_reference),
         cmocka_unit_test(rope_rotates_each_pair_by_its_angle),
         cmocka_unit_test(kv_append_equals_the_reference),
-        cmocka_unit_test(attention_equals_the_reference_for_every_shape),
-        cmocka_unit_test(attention_equals_the_reference_across_boundaries),
-        cmocka_unit_test(attention_does_not_depend_on_the_tile),
         cmocka_unit_test(attention_is_accurate),
         cmocka_unit_test(a_large_element_of_the_keys_does_not_spoil_the_scores),
         cmocka_unit_test(values_are_within_a_step_of_what_was_appended),

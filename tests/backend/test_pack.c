@@ -2,19 +2,16 @@
 // matrix. Every byte of a matrix is fetched once, and a failed fetch leaves nothing behind.
 // label: threads
 #define _GNU_SOURCE 1
-#include "check.h"
-
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend_here.h"
+#include "parts.h"
 
 enum {
     EMBD = 256,
@@ -103,15 +100,8 @@ static int add_weight(struct fixture *f, enum format_id format, int64_t rows, in
 }
 
 static void add_op(struct fixture *f, enum op_kind kind, int in0, int in1, int out, int weight) {
-    struct op op = {.kind = kind,
-                    .layer = -1,
-                    .in = {in0, in1},
-                    .out = out,
-                    .weight = weight,
-                    .bias = PLAN_NONE};
-    op.rows = f->plan.buffer[out].rows;
-    if (kind == OP_MATMUL) op.matmul.scale = 1;
-    if (kind == OP_EMBED) op.embed.scale = 1;
+    struct op op = op_of(&f->plan, kind, in0, in1, out);
+    op.weight = weight;
     if (kind == OP_ROUTE) op.route.n_used = 1;
     plan_add_op(&f->plan, &op);
 }
@@ -159,11 +149,7 @@ static void fixture_init(struct fixture *f, enum format_id format) {
     check(f->seen != MAP_FAILED, "seen");
     f->fetches = map(f->size);
     build(f, format);
-    uint64_t state = 7;
-    for (uint64_t i = 0; i < f->used; i++) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        f->bytes[i] = (uint8_t)(state >> 56);
-    }
+    for (uint64_t i = 0; i < f->used; i++) f->bytes[i] = (uint8_t)rng();
 }
 
 static void fixture_deinit(struct fixture *f) {
@@ -220,7 +206,6 @@ static bool machine_packs(void) {
 }
 
 static void packed_bytes_are_those_of_one_pass_and_each_byte_is_fetched_once(void **state) {
-    (void)state;
     if (!machine_packs()) skip();
     for (size_t i = 0; i < sizeof formats / sizeof *formats * 4; i++) {
         struct fixture f;
@@ -241,7 +226,6 @@ static void packed_bytes_are_those_of_one_pass_and_each_byte_is_fetched_once(voi
 }
 
 static void progress_grows_to_all_bytes(void **state) {
-    (void)state;
     if (!machine_packs()) skip();
     for (int threads = 1; threads <= 4; threads++) {
         struct fixture f;
@@ -257,7 +241,6 @@ static void progress_grows_to_all_bytes(void **state) {
 }
 
 static void threads_read_the_file_side_by_side_from_its_beginning(void **state) {
-    (void)state;
     if (!machine_packs()) skip();
     struct fixture f;
     struct here here;
@@ -286,7 +269,6 @@ static long mapped_kb(void) {
 
 // A buffer that is left behind has some 60 KB.
 static void a_fetch_that_fails_is_an_error_and_leaves_nothing(void **state) {
-    (void)state;
     if (!machine_packs()) skip();
     struct fixture f;
     fixture_init(&f, FORMAT_Q8_0);
@@ -304,7 +286,7 @@ static void a_fetch_that_fails_is_an_error_and_leaves_nothing(void **state) {
         snprintf(want, sizeof want, "the disk is on fire at %d", f.fail_at);
         check(strcmp(err.message, want) == 0, "%s", err.message);
         check(f.done < f.matmul_bytes, "%llu bytes done", (unsigned long long)f.done);
-        check(!f.failed_again, "the thread whose fetch failed went on");
+        check(!f.failed_again, "the thread whose fetch failed continued");
         check(try % 3 || f.n_fetch == f.fail_at, "%d fetches after the one that failed",
               f.n_fetch - f.fail_at);
         if (try == 7) before = mapped_kb(); // threads have left their stacks to the next ones

@@ -2,51 +2,27 @@
 // on any number of threads. Releasing touches one page alone. The threads stay the lender's.
 // label: threads
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend_here.h"
+#include "parts.h"
 
 enum { PAGES = 6, GROUPS = 3, OPS = 40, VOCAB = 4, MAX_THREADS = 3 };
 
 // Floats of a page: less than a cache line, an odd number of lines, and enough for all threads.
 static const int page_floats[GROUPS] = {5, 5000, 100003};
 
-static uint64_t rng_state = 5;
-static uint32_t rng_below(uint32_t n) {
-    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(rng_state >> 33) % n;
-}
-
-static const float embedding[VOCAB * VOCAB];
+static const float rows[VOCAB * VOCAB];
 
 static void plan_make(struct plan *plan) {
     plan_init(plan);
-    plan->n_vocab = VOCAB;
     for (int g = 0; g < GROUPS; g++) {
         const struct plan_kv_group group = {.kind = KV_RECURRENT,
                                             .n_layer = 1,
                                             .state = page_floats[g]};
         plan_add_kv_group(plan, &group);
     }
-    const struct plan_weight weight = {.name = "embedding",
-                                       .format = FORMAT_F32,
-                                       .rows = VOCAB,
-                                       .cols = VOCAB,
-                                       .data = embedding,
-                                       .bytes = sizeof embedding};
-    const int x = plan_add_buffer(plan, "x", VOCAB, ROWS_TOKENS);
-    plan->logits = plan_add_buffer(plan, "logits", VOCAB, ROWS_LOGITS);
-    struct op op = {.kind = OP_EMBED, .in = {PLAN_NONE, PLAN_NONE}, .out = x, .bias = PLAN_NONE};
-    op.weight = plan_add_weight(plan, &weight);
-    op.embed.scale = 1;
-    plan_add_op(plan, &op);
-    op = (struct op){.kind = OP_GATHER, .rows = ROWS_LOGITS, .in = {x, PLAN_NONE}};
-    op.out = plan->logits;
-    op.weight = op.bias = PLAN_NONE;
-    plan_add_op(plan, &op);
-    assert_int_equal(plan_finish(plan, NULL), RN_OK);
+    plan_end_with_rows(plan, rows, VOCAB, VOCAB);
 }
 
 static struct cpu_backend *create(struct here *here, const struct plan *plan, int threads) {
@@ -68,7 +44,6 @@ static uint8_t *pages_dup(const struct cpu_backend *b, int g) {
 }
 
 static void clears_and_copies_happen_in_order(void **state) {
-    (void)state;
     struct plan plan;
     plan_make(&plan);
     for (int threads = 1; threads <= MAX_THREADS; threads++) {
@@ -79,9 +54,9 @@ static void clears_and_copies_happen_in_order(void **state) {
         for (int g = 0; g < GROUPS; g++) want[g] = pages_dup(b, g);
         struct batch_page page[OPS];
         for (int i = 0; i < OPS; i++) {
-            const int g = (int)rng_below(GROUPS);
+            const int g = rng_below(GROUPS);
             const uint64_t bytes = (uint64_t)page_floats[g] * sizeof(float);
-            const uint32_t to = rng_below(PAGES), from = (to + 1 + rng_below(PAGES - 1)) % PAGES;
+            const uint32_t to = rng() % PAGES, from = (to + 1 + rng() % (PAGES - 1)) % PAGES;
             const bool zero = rng_below(4) == 0;
             page[i] = (struct batch_page){g, to, zero ? BATCH_ZERO : from};
             if (zero)
@@ -102,7 +77,6 @@ static void clears_and_copies_happen_in_order(void **state) {
 
 // Bytes at the ends of a page, in system pages that it shares with its neighbours, may stay.
 static void releasing_a_page_leaves_its_neighbours(void **state) {
-    (void)state;
     struct plan plan;
     plan_make(&plan);
     struct here here;
@@ -143,7 +117,6 @@ static void visit(void *ctx, int64_t begin, int64_t end, int worker) {
 }
 
 static void between_steps_the_threads_do_other_work(void **state) {
-    (void)state;
     struct plan plan;
     plan_make(&plan);
     for (int threads = 1; threads <= MAX_THREADS; threads++) {

@@ -10,8 +10,8 @@
 
 // Cases of an op. Each format and each KV type is met; attention costs the reference much time.
 static int n_cases(enum op_kind kind) {
-    if (kind == OP_KV_APPEND || kind == OP_ATTENTION) return test_scale(1, 1, 2) * FORMAT_COUNT;
-    return test_scale(1, 2, kind == OP_EXPERTS ? 4 : 8) * FORMAT_COUNT;
+    if (kind == OP_KV_APPEND || kind == OP_ATTENTION) return test_scale(8, 16, 32);
+    return test_scale(1, 2, kind == OP_EXPERTS ? 3 : 6) * FORMAT_COUNT;
 }
 
 // ---------------------------------------------------------------- the table
@@ -33,11 +33,12 @@ struct parity {
     { .name = "cpu", .variant = "scalar", .n_threads = 1 }
 
 static const struct parity table[] = {
+#ifndef TEST_EMULATED
     {.way = {.name = "cpu", .variant = "scalar", .n_threads = 3}, .reference = SCALAR},
-    {.way = {.name = "cpu", .variant = "avx2", .n_threads = 1}, .reference = SCALAR},
+#endif
     {.way = {.name = "cpu", .variant = "avx2", .n_threads = 3}, .reference = SCALAR},
     {.way = {.name = "cpu", .variant = "avxvnni", .n_threads = 2}, .reference = SCALAR},
-    {.way = {.name = "cpu", .variant = "avx512", .n_threads = 2}, .reference = SCALAR},
+    {.way = {.name = "cpu", .variant = "avx512", .n_threads = 1}, .reference = SCALAR},
     {.way = {.name = "cpu", .variant = "neon", .n_threads = 2}, .reference = SCALAR},
 #ifndef TEST_EMULATED
     {.way = {.cls = &backend_fake, .n_threads = 2}, .reference = SCALAR},
@@ -286,7 +287,6 @@ static void check_op(enum op_kind kind) {
 
 #define OP(name, text)                                                                             \
     static void the_rows_of_##name##_are_those_of_the_reference(void **state) {                    \
-        (void)state;                                                                               \
         check_op(OP_##name);                                                                       \
     }
 #include "plan/ops.def"
@@ -340,7 +340,6 @@ static void op_see(const struct plan *plan, const struct op *op, struct seen *s)
 }
 
 static void cases_have_what_an_op_can_have(void **state) {
-    (void)state;
     static struct seen seen[OP_COUNT];
     for (int kind = 0; kind < OP_COUNT; kind++) {
         for (int index = 0; index < n_cases((enum op_kind)kind); index++) {
@@ -370,7 +369,6 @@ static void cases_have_what_an_op_can_have(void **state) {
 }
 
 static void batches_have_every_size_and_sequences_at_several_depths(void **state) {
-    (void)state;
     static struct parity_feed feed;
     bool size[PARITY_ROWS + 1] = {false}, copies = false, gone = false, shallow_and_deep = false;
     for (int index = 0; index < n_cases(OP_ATTENTION); index++) {
@@ -395,7 +393,6 @@ static void batches_have_every_size_and_sequences_at_several_depths(void **state
 }
 
 static void a_difference_is_seen_beyond_the_tolerance(void **state) {
-    (void)state;
     const float want[4] = {1, -100, 0, NAN}, zero[4] = {1, -100, -0.0f, NAN};
     const float near[4] = {1.05f, -100, 0, NAN}, odd[4] = {1, -100, 0, 1};
     assert_int_equal(differs_at(want, want, 4, 0), -1);

@@ -130,7 +130,6 @@ static void a_built_in_backend_needs_no_file(void **state) {
 
 // Where this program was started from, or under which name, has no say.
 static void the_folders_are_those_of_the_program_and_of_the_installation(void **state) {
-    (void)state;
     char *before = getcwd(NULL, 0);
     struct plugin_folders a, b;
     plugin_folders_init(&a);

@@ -27,24 +27,49 @@ struct results {
 struct sequence {
     int32_t token[TOKENS];
     uint32_t page[RECURRENT_GROUPS][BLOCKS]; // that it owns
-    uint32_t table[RECURRENT_GROUPS][BLOCKS];
+    uint32_t entry[RECURRENT_GROUPS][BLOCKS], *table[RECURRENT_GROUPS];
     int n_done, n_page;
     struct results *out;
 };
 
-struct step {
-    int32_t token[ROWS], pos[ROWS], out_row[ROWS];
-    struct batch_seq seq[SEQS];
+// A backend, sequences, and a batch of their next tokens.
+struct world {
+    struct here here;
+    struct batch_builder builder;
     struct batch_page page[RECURRENT_GROUPS * BLOCKS * SEQS];
-    struct batch batch;
+    struct sequence seq[SEQS];
 };
 
-static void sequence_init(struct sequence *s, int index, struct results *out) {
+static void world_begin(struct world *w) {
+    batch_begin(&w->builder, NULL);
+    w->builder.batch.page = w->page;
+}
+
+static void world_init(struct world *w, const struct plan *plan, const char *variant, int threads) {
+    const struct backend_config config = {.variant = variant,
+                                          .sizes = {ROWS, ROWS, SEQS},
+                                          .n_pages = {PAGES, PAGES, PAGES}};
+    here_create(&w->here, plan, &config, threads);
+    assert_int_equal(batch_builder_init(&w->builder, RECURRENT_GROUPS, ROWS, ROWS, SEQS, NULL),
+                     RN_OK);
+    world_begin(w);
+}
+
+static void world_deinit(struct world *w) {
+    batch_builder_deinit(&w->builder);
+    here_destroy(&w->here);
+}
+
+static struct sequence *sequence_start(struct world *w, int index, struct results *out) {
+    struct sequence *s = &w->seq[index];
     *s = (struct sequence){.out = out};
     for (int i = 0; i < TOKENS; i++)
         s->token[i] = (int32_t)(((unsigned)(i + 7 * index) * 2654435761u >> 9) % VOCAB);
-    for (int g = 0; g < RECURRENT_GROUPS; g++)
+    for (int g = 0; g < RECURRENT_GROUPS; g++) {
+        s->table[g] = s->entry[g];
         for (int i = 0; i < BLOCKS; i++) s->page[g][i] = (uint32_t)(PAGES - 1 - SEQS * i - index);
+    }
+    return s;
 }
 
 // The first block that a row at pos or later sees.
@@ -53,98 +78,77 @@ static int first_seen(int group, int pos) {
     return group == RECURRENT_GROUP_FULL || pos < back ? 0 : (pos - back) / KV_PAGE_TOKENS;
 }
 
-// The next n tokens; of them the rows from first_wanted on have results.
-static void step_add(struct step *t, struct sequence *s, int n, int first_wanted) {
-    struct batch *batch = &t->batch;
-    struct batch_seq *seq = &t->seq[batch->n_seqs++];
-    *seq = (struct batch_seq){.first_row = batch->n_tokens,
-                              .n_tokens = n,
-                              .first_pos = s->n_done,
-                              .first_out = batch->n_out,
-                              .n_out = n - first_wanted};
-    for (int i = 0; i < n; i++) {
-        if (i >= first_wanted) t->out_row[batch->n_out++] = batch->n_tokens;
-        t->token[batch->n_tokens] = s->token[s->n_done + i];
-        t->pos[batch->n_tokens++] = s->n_done + i;
-    }
+// The next n tokens, as many as there are; of them the rows from first_wanted on have results.
+static void sequence_add(struct world *w, int index, int n, int first_wanted) {
+    struct sequence *s = &w->seq[index];
+    if (n > TOKENS - s->n_done) n = TOKENS - s->n_done;
+    if (n == 0) return;
     const int n_page = (s->n_done + n + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
     for (int g = 0; g < RECURRENT_GROUPS; g++) {
         for (int i = s->n_page; i < n_page; i++)
-            t->page[batch->n_pages++] = (struct batch_page){g, s->page[g][i], BATCH_ZERO};
+            w->page[w->builder.batch.n_pages++] = (struct batch_page){g, s->page[g][i], BATCH_ZERO};
         for (int i = 0; i < BLOCKS; i++)
-            s->table[g][i] =
+            s->entry[g][i] =
                 i < first_seen(g, s->n_done) || i >= n_page ? UINT32_MAX : s->page[g][i];
-        seq->page_table[g] = s->table[g];
     }
     s->n_page = n_page;
-    batch->token = t->token;
-    batch->pos = t->pos;
-    batch->out_row = t->out_row;
-    batch->seq = t->seq;
-    batch->page = t->page;
+    batch_add(&w->builder, &(struct batch_rows){.page_table = s->table,
+                                                .first_pos = s->n_done,
+                                                .n_tokens = n,
+                                                .token = s->token + s->n_done,
+                                                .n_out = n - first_wanted});
 }
 
-static void step_run(struct step *t, struct here *here, struct sequence *const *list) {
-    here_run(here, &t->batch);
-    for (int s = 0; s < t->batch.n_seqs; s++) {
-        const struct batch_seq *seq = &t->seq[s];
-        for (int i = seq->first_out; i < seq->first_out + seq->n_out; i++) {
-            const int pos = t->pos[t->out_row[i]];
-            memcpy(list[s]->out->hidden[pos], here->result.hidden[i],
-                   sizeof list[s]->out->hidden[pos]);
-            if (i < t->batch.n_logits)
-                memcpy(list[s]->out->logits[pos], here->result.logits[i],
-                       sizeof list[s]->out->logits[pos]);
+// Runs the batch; the sequences keep its results.
+static void world_run(struct world *w) {
+    const struct batch *batch = &w->builder.batch;
+    here_run(&w->here, batch);
+    for (int i = 0; i < batch->n_seqs; i++) {
+        const struct batch_seq *seq = &batch->seq[i];
+        struct sequence *s = &w->seq[seq->page_table[0] == w->seq[1].entry[0]];
+        for (int row = seq->first_out; row < seq->first_out + seq->n_out; row++) {
+            const int pos = batch->pos[batch->out_row[row]];
+            memcpy(s->out->hidden[pos], w->here.result.hidden[row], sizeof s->out->hidden[pos]);
+            if (row < batch->n_logits)
+                memcpy(s->out->logits[pos], w->here.result.logits[row], sizeof s->out->logits[pos]);
         }
-        list[s]->n_done += seq->n_tokens;
+        s->n_done += seq->n_tokens;
     }
+    world_begin(w);
 }
 
-static struct here create(const struct plan *plan, const char *variant, int threads) {
-    const struct backend_config config = {.variant = variant,
-                                          .sizes = {ROWS, ROWS, SEQS},
-                                          .n_pages = {PAGES, PAGES, PAGES}};
-    struct here here;
-    here_create(&here, plan, &config, threads);
-    return here;
-}
-
-static void run_chunks(struct here *here, int index, int chunk, struct results *out) {
-    struct sequence s, *list[1] = {&s};
+static void run_chunks(struct world *w, int index, int chunk, struct results *out) {
     memset(out, 0, sizeof *out);
-    sequence_init(&s, index, out);
-    while (s.n_done < TOKENS) {
-        struct step t = {.batch = {0}};
-        step_add(&t, &s, TOKENS - s.n_done < chunk ? TOKENS - s.n_done : chunk, 0);
-        t.batch.n_logits = t.batch.n_out;
-        step_run(&t, here, list);
+    for (const struct sequence *s = sequence_start(w, index, out); s->n_done < TOKENS;) {
+        sequence_add(w, index, chunk, 0);
+        world_run(w);
     }
 }
 
 static const enum format_id formats[] = {FORMAT_F32, FORMAT_Q8_0};
 
 static void rows_do_not_depend_on_chunks_threads_or_isa(void **state) {
-    (void)state;
     static const int chunks[] = {7, TOKENS, 32, 1, 33, 5}; // one thread, two, one, two, ...
     static struct results want, got;
     for (int f = 0; f < 2; f++) {
         struct model model;
         assert_int_equal(recurrent_model_init(&model, VOCAB, formats[f], NULL), RN_OK);
-        struct here here = create(&model.plan, "scalar", 1);
-        run_chunks(&here, 0, TOKENS, &want);
-        here_destroy(&here);
+        struct world w;
+        world_init(&w, &model.plan, "scalar", 1);
+        run_chunks(&w, 0, TOKENS, &want);
+        world_deinit(&w);
         for (int i = 0; i < VOCAB; i++) assert_true(isfinite(want.logits[TOKENS - 1][i]));
         assert_memory_not_equal(want.logits[98], want.logits[99], sizeof want.logits[0]);
         for (int isa = 0; isa < ISA_COUNT; isa++) {
-            if (!ops_at((enum cpu_isa)isa)) continue;
+            if (!ops_at((enum cpu_isa)isa) || (TEST_IS_SLOW && isa == ISA_SCALAR && f)) continue;
             for (int threads = 1; threads <= 2; threads++) {
-                here = create(&model.plan, ops_name((enum cpu_isa)isa), threads);
+                world_init(&w, &model.plan, ops_name((enum cpu_isa)isa), threads);
                 for (size_t c = (size_t)threads - 1; c < sizeof chunks / sizeof *chunks; c += 2) {
-                    run_chunks(&here, 0, chunks[c], &got); // over the pages of the one before
+                    run_chunks(&w, 0, chunks[c], &got); // over the pages of the one before
                     check(memcmp(&got, &want, sizeof got) == 0, "%s, %d threads, chunks of %d",
                           ops_name((enum cpu_isa)isa), threads, chunks[c]);
                 }
-                here_destroy(&here);
+                world_deinit(&w);
             }
         }
         recurrent_model_deinit(&model);
@@ -152,60 +156,50 @@ static void rows_do_not_depend_on_chunks_threads_or_isa(void **state) {
 }
 
 static void rows_do_not_depend_on_neighbours(void **state) {
-    (void)state;
     static struct results want[SEQS], got[SEQS];
     struct model model;
+    struct world w;
     assert_int_equal(recurrent_model_init(&model, VOCAB, FORMAT_Q8_0, NULL), RN_OK);
-    struct here here = create(&model.plan, NULL, 2);
-    for (int i = 0; i < SEQS; i++) run_chunks(&here, i, TOKENS, &want[i]);
+    world_init(&w, &model.plan, NULL, 2);
+    for (int i = 0; i < SEQS; i++) run_chunks(&w, i, TOKENS, &want[i]);
     assert_memory_not_equal(&want[0], &want[1], sizeof want[0]);
-    struct sequence s[SEQS], *list[SEQS] = {&s[0], &s[1]};
-    for (int i = 0; i < SEQS; i++) sequence_init(&s[i], i, &got[i]);
-    while (s[0].n_done < TOKENS || s[1].n_done < TOKENS) {
-        static const int chunks[SEQS] = {5, 37};
-        struct step t = {.batch = {0}};
-        for (int i = 0; i < SEQS; i++) {
-            const int rest = TOKENS - s[i].n_done;
-            step_add(&t, &s[i], rest < chunks[i] ? rest : chunks[i], 0); // 0 at the end
-        }
-        t.batch.n_logits = t.batch.n_out;
-        step_run(&t, &here, list);
+    for (int i = 0; i < SEQS; i++) sequence_start(&w, i, &got[i]);
+    while (w.seq[0].n_done < TOKENS || w.seq[1].n_done < TOKENS) {
+        sequence_add(&w, 0, 5, 0);
+        sequence_add(&w, 1, 37, 0);
+        world_run(&w);
     }
-    for (int i = 0; i < SEQS; i++) assert_memory_equal(&got[i], &want[i], sizeof got[i]);
-    here_destroy(&here);
+    assert_memory_equal(got, want, sizeof got);
+    world_deinit(&w);
     recurrent_model_deinit(&model);
 }
 
 // A sequence ends in the middle of a block; another one continues from there in copies of its
 // pages, while the first writes its own.
 static void a_copied_page_carries_the_state(void **state) {
-    (void)state;
     enum { PART = 40 };
     static struct results want, got, other;
     struct model model;
+    struct world w;
     assert_int_equal(recurrent_model_init(&model, VOCAB, FORMAT_F32, NULL), RN_OK);
-    struct here here = create(&model.plan, NULL, 2);
-    run_chunks(&here, 0, TOKENS, &want);
-    struct sequence s[SEQS], *list[SEQS] = {&s[0], &s[1]};
-    sequence_init(&s[0], 0, &got);
-    sequence_init(&s[1], 1, &other);
-    memcpy(s[1].token, s[0].token, PART * sizeof *s[0].token);
-    struct step t = {.batch = {0}};
-    step_add(&t, &s[1], PART, 0);
-    step_run(&t, &here, &list[1]);
-    s[0].n_done = PART;
-    s[0].n_page = 2;
-    t = (struct step){.batch = {0}};
+    world_init(&w, &model.plan, NULL, 2);
+    run_chunks(&w, 0, TOKENS, &want);
+    struct sequence *to = sequence_start(&w, 0, &got), *from = sequence_start(&w, 1, &other);
+    memcpy(from->token, to->token, PART * sizeof *to->token);
+    sequence_add(&w, 1, PART, 0);
+    world_run(&w);
+    to->n_done = PART;
+    to->n_page = 2;
     for (int g = 0; g < RECURRENT_GROUPS; g++) { // block 0 is shared, block 1 will be written
-        s[0].page[g][0] = s[1].page[g][0];
-        t.page[t.batch.n_pages++] = (struct batch_page){g, s[0].page[g][1], s[1].page[g][1]};
+        to->page[g][0] = from->page[g][0];
+        w.page[w.builder.batch.n_pages++] =
+            (struct batch_page){g, to->page[g][1], from->page[g][1]};
     }
-    for (int i = 0; i < SEQS; i++) step_add(&t, &s[i], TOKENS - PART, 0);
-    t.batch.n_logits = t.batch.n_out;
-    step_run(&t, &here, list);
+    for (int i = 0; i < SEQS; i++) sequence_add(&w, i, TOKENS - PART, 0);
+    world_run(&w);
     assert_memory_equal(got.logits[PART], want.logits[PART], (TOKENS - PART) * sizeof *want.logits);
     assert_memory_not_equal(other.logits[PART], want.logits[PART], sizeof *want.logits);
-    here_destroy(&here);
+    world_deinit(&w);
     recurrent_model_deinit(&model);
 }
 
@@ -259,51 +253,46 @@ static void alone_define(const struct alone *a, const int32_t *token, float *wan
 
 // Random chunks; rows and the states that blocks leave in layer 1 of their pages are the
 // definition's.
-static void alone_check(const struct alone *a, struct here *here, const float *want) {
-    const struct cpu_backend *b = (const struct cpu_backend *)here->backend;
+static void alone_check(const struct alone *a, struct world *w, const float *want) {
+    const struct cpu_backend *b = (const struct cpu_backend *)w->here.backend;
     const size_t row_bytes = (size_t)a->width * sizeof *want;
-    struct sequence s;
-    sequence_init(&s, 0, NULL);
-    while (s.n_done < TOKENS) {
-        const int n = 1 + rand() % (rand() % 4 ? 9 : TOKENS), rest = TOKENS - s.n_done;
-        static struct step t;
-        t = (struct step){.batch = {0}};
-        step_add(&t, &s, n < rest ? n : rest, 0);
+    struct sequence *s = sequence_start(w, 0, NULL);
+    while (s->n_done < TOKENS) {
+        sequence_add(w, 0, 1 + rand() % (rand() % 4 ? 9 : TOKENS), 0);
         // the one group of this plan is like the model's third
-        t.batch.n_pages = 0;
-        t.seq[0].page_table[0] = s.table[RECURRENT_GROUP_STATE];
-        t.batch.n_logits = t.batch.n_out;
-        here_run(here, &t.batch);
-        for (int i = 0; i < t.batch.n_out; i++)
-            check(memcmp(here->result.logits[i], want + (s.n_done + i) * a->width, row_bytes) == 0,
-                  "%d channels, row %d", a->width, s.n_done + i);
-        s.n_done += t.batch.n_tokens;
+        w->builder.batch.n_pages = 0;
+        w->builder.seq[0].page_table[0] = s->table[RECURRENT_GROUP_STATE];
+        here_run(&w->here, &w->builder.batch);
+        for (int i = 0; i < w->builder.batch.n_out; i++)
+            check(memcmp(w->here.result.logits[i], want + (s->n_done + i) * a->width, row_bytes) ==
+                      0,
+                  "%d channels, row %d", a->width, s->n_done + i);
+        s->n_done += w->builder.batch.n_tokens;
+        world_begin(w);
     }
     for (int block = 0; block < BLOCKS; block++) {
         const int end = (block + 1) * KV_PAGE_TOKENS, last = end < TOKENS ? end - 1 : TOKENS - 1;
-        const uint64_t at = s.page[RECURRENT_GROUP_STATE][block] * b->page_bytes[0];
+        const uint64_t at = s->page[RECURRENT_GROUP_STATE][block] * b->page_bytes[0];
         check(memcmp(b->kv[0].base + at + row_bytes, want + last * a->width, row_bytes) == 0,
               "%d channels, block %d", a->width, block);
     }
 }
 
 static void a_recurrence_is_its_definition_in_any_chunks(void **state) {
-    (void)state;
     static const int widths[] = {1, 7, 16, 63, 64, 65, 200};
     srand(3);
-    for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
         struct alone a;
-        struct sequence s;
-        alone_init(&a, widths[w]);
-        sequence_init(&s, 0, NULL);
+        struct world w;
+        alone_init(&a, widths[i]);
         float *want = calloc((size_t)(TOKENS * a.width), sizeof *want);
         assert_non_null(want);
-        alone_define(&a, s.token, want);
+        alone_define(&a, sequence_start(&w, 0, NULL)->token, want);
         for (int isa = 0; isa < ISA_COUNT; isa++) {
             if (!ops_at((enum cpu_isa)isa)) continue;
-            struct here here = create(&a.plan, ops_name((enum cpu_isa)isa), 1 + isa % 2);
-            for (int round = 0; round < 5; round++) alone_check(&a, &here, want);
-            here_destroy(&here);
+            world_init(&w, &a.plan, ops_name((enum cpu_isa)isa), 1 + isa % 2);
+            for (int round = 0; round < 5; round++) alone_check(&a, &w, want);
+            world_deinit(&w);
         }
         free(want);
         plan_deinit(&a.plan);
@@ -323,48 +312,46 @@ static void product_of(const struct plan *plan, const float *x, float *y) {
 }
 
 static void hidden_rows_are_what_the_vocabulary_is_multiplied_with(void **state) {
-    (void)state;
     static struct results got;
     struct model model;
+    struct world w;
     assert_int_equal(recurrent_model_init(&model, VOCAB, FORMAT_F32, NULL), RN_OK);
-    struct here here = create(&model.plan, NULL, 2);
-    run_chunks(&here, 0, 30, &got);
+    world_init(&w, &model.plan, NULL, 2);
+    run_chunks(&w, 0, 30, &got);
     for (int i = 0; i < TOKENS; i++) {
         float logits[VOCAB];
         product_of(&model.plan, got.hidden[i], logits);
         assert_memory_equal(logits, got.logits[i], sizeof logits);
     }
-    here_destroy(&here);
+    world_deinit(&w);
     recurrent_model_deinit(&model);
 }
 
 // One sequence wants logits of its last rows, the other hidden states alone: its out rows come
 // behind, in any order of the sequences.
 static void only_the_first_out_rows_have_logits(void **state) {
-    (void)state;
     static struct results want[SEQS], got[SEQS];
     for (int f = 0; f < 2; f++) {
         struct model model;
         assert_int_equal(recurrent_model_init(&model, VOCAB, formats[f], NULL), RN_OK);
-        struct here here = create(&model.plan, NULL, 2);
-        for (int i = 0; i < SEQS; i++) run_chunks(&here, i, TOKENS, &want[i]);
+        struct world w;
+        world_init(&w, &model.plan, NULL, 2);
+        for (int i = 0; i < SEQS; i++) run_chunks(&w, i, TOKENS, &want[i]);
         memset(got, 0, sizeof got);
-        struct sequence s[SEQS], *list[SEQS] = {&s[0], &s[1]};
-        for (int i = 0; i < SEQS; i++) sequence_init(&s[i], i, &got[i]);
-        struct step t = {.batch = {0}};
-        step_add(&t, &s[0], TOKENS, 10);
-        step_add(&t, &s[1], TOKENS, 97);
-        const int n[SEQS] = {t.seq[0].n_out, t.seq[1].n_out}; // the second one's come first
-        t.seq[0].first_out = n[1];
-        t.seq[1].first_out = 0;
-        for (int i = 0; i < n[1]; i++) t.out_row[i] = TOKENS + 97 + i;
-        for (int i = 0; i < n[0]; i++) t.out_row[n[1] + i] = 10 + i;
-        t.batch.n_logits = n[1];
-        step_run(&t, &here, list);
+        for (int i = 0; i < SEQS; i++) sequence_start(&w, i, &got[i]);
+        sequence_add(&w, 0, TOKENS, 10);
+        sequence_add(&w, 1, TOKENS, 97);
+        struct batch_seq *seq = w.builder.seq; // the out rows of the second come first
+        seq[0].first_out = seq[1].n_out;
+        seq[1].first_out = 0;
+        for (int i = 0; i < seq[1].n_out; i++) w.builder.out_row[i] = TOKENS + 97 + i;
+        for (int i = 0; i < seq[0].n_out; i++) w.builder.out_row[seq[1].n_out + i] = 10 + i;
+        w.builder.batch.n_logits = seq[1].n_out;
+        world_run(&w);
         assert_memory_equal(got[0].hidden[10], want[0].hidden[10], 90 * sizeof *got[0].hidden);
         assert_memory_equal(got[1].hidden[97], want[1].hidden[97], 3 * sizeof *got[1].hidden);
         assert_memory_equal(got[1].logits[97], want[1].logits[97], 3 * sizeof *got[1].logits);
-        here_destroy(&here);
+        world_deinit(&w);
         recurrent_model_deinit(&model);
     }
 }

@@ -1,14 +1,11 @@
-// Hundreds of thousands of random choices: the same logits and the same description give the same token on every
+// Many random choices: the same logits and the same description give the same token on every
 // backend. A part of them is also compared with the plain loops. The rows of `variants` are the
 // only knowledge of a backend here: batches go in, tokens come out. The logits are the rows of an
 // embedding, which the plan copies.
 // label: threads no-address
-#include <stdlib.h>
-#include <string.h>
-
 #include "backend/table.h"
-#include "check.h"
 #include "choose_plain.h"
+#include "parts.h"
 #if !defined(TEST_EMULATED)
 #include "fake/fake_backend.h"
 #endif
@@ -150,29 +147,6 @@ struct world {
     struct backend *backend[VARIANTS]; // NULL: not here
 };
 
-static void plan_make(struct plan *plan, const struct size *size, const float *logits) {
-    plan_init(plan);
-    plan->n_vocab = size->n_vocab;
-    const struct plan_weight weight = {.name = "logits",
-                                       .format = FORMAT_F32,
-                                       .rows = size->n_rows,
-                                       .cols = size->n_vocab,
-                                       .data = logits,
-                                       .bytes = (uint64_t)size->n_rows * (uint64_t)size->n_vocab *
-                                                sizeof *logits};
-    const int x = plan_add_buffer(plan, "x", size->n_vocab, ROWS_TOKENS);
-    plan->logits = plan_add_buffer(plan, "logits", size->n_vocab, ROWS_LOGITS);
-    struct op op = {.kind = OP_EMBED, .in = {PLAN_NONE, PLAN_NONE}, .out = x, .bias = PLAN_NONE};
-    op.weight = plan_add_weight(plan, &weight);
-    op.embed.scale = 1;
-    plan_add_op(plan, &op);
-    op = (struct op){.kind = OP_GATHER, .rows = ROWS_LOGITS, .in = {x, PLAN_NONE}};
-    op.out = plan->logits;
-    op.weight = op.bias = PLAN_NONE;
-    plan_add_op(plan, &op);
-    assert_int_equal(plan_finish(plan, NULL), RN_OK);
-}
-
 static float *logits_alloc(const struct size *size) {
     float *logits = malloc((size_t)size->n_rows * (size_t)size->n_vocab * sizeof *logits);
     assert_non_null(logits);
@@ -189,7 +163,8 @@ static float *logits_random(const struct size *size) {
 // Takes the logits.
 static void world_init(struct world *w, const struct size *size, float *logits) {
     w->logits = logits;
-    plan_make(&w->plan, size, w->logits);
+    plan_init(&w->plan);
+    plan_end_with_rows(&w->plan, logits, size->n_rows, size->n_vocab);
     for (int i = 0; i < VARIANTS; i++) {
         rn_error err = {0};
         check(pool_create(variants[i].n_threads, &w->pool[i], &err) == RN_OK, "%s", err.message);
@@ -267,7 +242,6 @@ static void check_batch(struct world *w, const struct size *size, const struct w
 }
 
 static void every_backend_chooses_the_same_token(void **state) {
-    (void)state;
     struct wish *wish = calloc(BATCH, sizeof *wish);
     struct tally tally = {0};
     assert_non_null(wish);
@@ -322,7 +296,6 @@ static void pin_fill(struct wish *wish, float *logits, int row) {
 }
 
 static void edits_are_exact_to_the_bit(void **state) {
-    (void)state;
     const int rounds = CHOICES / 50000 + 1;
     static const struct size size = {3, BATCH, 0};
     static struct wish wish[BATCH];
@@ -342,7 +315,6 @@ static void edits_are_exact_to_the_bit(void **state) {
 
 // Rows without numbers have no token, and change nothing for their neighbours.
 static void a_row_without_a_choice_has_no_token(void **state) {
-    (void)state;
     static struct wish wish[BATCH];
     static int32_t expected[BATCH];
     struct world w;
@@ -360,7 +332,6 @@ static void a_row_without_a_choice_has_no_token(void **state) {
 
 // Logits come home only for rows that want them; a batch without choices wants all.
 static void logits_are_there_for_rows_that_want_them(void **state) {
-    (void)state;
     static struct wish wish[BATCH];
     struct world w;
     const struct size *size = &sizes[3];

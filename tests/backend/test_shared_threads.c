@@ -85,7 +85,6 @@ static void sum(void *ctx, int64_t begin, int64_t end, int worker) {
 }
 
 static void backends_that_share_threads_give_what_they_give_alone(void **state) {
-    (void)state;
     static struct world alone[2], large, small;
     run_alone(&alone[0], VOCAB_LARGE);
     run_alone(&alone[1], VOCAB_SMALL);
@@ -93,7 +92,7 @@ static void backends_that_share_threads_give_what_they_give_alone(void **state) 
     world_init(&large, VOCAB_LARGE, pool);
     for (int life = 0; life < 3; life++) { // of the second one
         world_init(&small, VOCAB_SMALL, pool);
-        for (int i = 0; i < 20; i++) {
+        for (int i = 0; i < test_scale(6, 20, 20); i++) {
             check_same(&small, &alone[1]);
             if (i % 3 == 0) check_same(&large, &alone[0]);
         }
@@ -109,7 +108,6 @@ static void backends_that_share_threads_give_what_they_give_alone(void **state) 
 
 // Whichever goes, the first or the last or one between them, the others run as before.
 static void any_backend_on_a_pool_may_go_first(void **state) {
-    (void)state;
     static struct world alone[2], world[BACKENDS];
     run_alone(&alone[0], VOCAB_LARGE);
     run_alone(&alone[1], VOCAB_SMALL);
@@ -132,7 +130,6 @@ static void any_backend_on_a_pool_may_go_first(void **state) {
 }
 
 static void a_backend_has_no_threads_of_its_own(void **state) {
-    (void)state;
     static struct world one, two;
     struct pool *pool = pool_make();
     world_init(&one, VOCAB_LARGE, pool);

@@ -27,7 +27,6 @@ static inline int entry_remove(const char *path, const struct stat *info, int fl
 }
 
 static inline int root_remove(void **state) {
-    (void)state;
     return nftw(root, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
 

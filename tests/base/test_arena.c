@@ -1,9 +1,4 @@
 // Arena: zeroed, aligned, disjoint, and valid after a refusal.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "check.h"
 
 #include <string.h>
@@ -11,7 +6,6 @@
 #include "base/arena.h"
 
 static void memory_is_zeroed_aligned_and_disjoint(void **state) {
-    (void)state;
     struct arena arena = {0};
     enum { COUNT = 3000 };
     static unsigned char *at[COUNT];
@@ -33,7 +27,6 @@ static void memory_is_zeroed_aligned_and_disjoint(void **state) {
 }
 
 static void zero_bytes_give_distinct_addresses(void **state) {
-    (void)state;
     struct arena arena = {0};
     void *first = arena_alloc(&arena, 0), *second = arena_alloc(&arena, 0);
     assert_non_null(first);
@@ -42,7 +35,6 @@ static void zero_bytes_give_distinct_addresses(void **state) {
 }
 
 static void overflowing_array_is_refused_and_the_arena_stays_valid(void **state) {
-    (void)state;
     struct arena arena = {0};
     assert_null(arena_array(&arena, SIZE_MAX / 2, 3));
     assert_null(arena_array(&arena, SIZE_MAX, 1));
@@ -55,7 +47,6 @@ static void overflowing_array_is_refused_and_the_arena_stays_valid(void **state)
 }
 
 static void strdup_copies_exactly_and_ends_with_nul(void **state) {
-    (void)state;
     struct arena arena = {0};
     const char text[] = {'a', 0, 'b', 'c'};
     const char *copy = arena_strdup(&arena, text, 3);

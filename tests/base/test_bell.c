@@ -35,7 +35,6 @@ static void *play_second(void *arg) {
 }
 
 static void two_threads_take_turns(void **state) {
-    (void)state;
     struct game game = {0};
     pthread_t second;
     assert_int_equal(pthread_create(&second, NULL, play_second, &game), 0);
@@ -45,7 +44,6 @@ static void two_threads_take_turns(void **state) {
 }
 
 static void a_ring_before_the_wait_is_not_slept_over(void **state) {
-    (void)state;
     struct bell bell = {0};
     const uint32_t seen = bell_read(&bell);
     bell_ring(&bell);
@@ -54,7 +52,6 @@ static void a_ring_before_the_wait_is_not_slept_over(void **state) {
 }
 
 static void a_wait_ends_with_its_time(void **state) {
-    (void)state;
     struct bell bell = {0};
     const uint64_t begin = clock_ns();
     while (clock_ns() - begin < 2000000) bell_wait(&bell, bell_read(&bell), 2000000);

@@ -1,10 +1,5 @@
 // Usable cores: affinity, and the quota of made-up cgroup trees.
 #define _GNU_SOURCE 1
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "check.h"
 
 #include <sched.h>
@@ -16,20 +11,15 @@
 #include "base/pool.h"
 #include "root.h"
 
-static int root_make(void **state) {
-    (void)state;
-    return root_begin("test_cores");
-}
+static int root_make(void **state) { return root_begin("test_cores"); }
 
 static void no_list_or_no_files_mean_no_limit(void **state) {
-    (void)state;
     assert_int_equal(cores_in_quota(root, "test_cores.missing"), 0);
     put("self", "0::/a/b\n3:cpu:/x\nnonsense\n\n");
     assert_int_equal(cores_in_quota(root, self), 0);
 }
 
 static void version_2_is_rounded_up(void **state) {
-    (void)state;
     put("self", "0::/a/b\n");
     put("a/b/cpu.max", "max 100000\n");
     assert_int_equal(cores_in_quota(root, self), 0);
@@ -42,7 +32,6 @@ static void version_2_is_rounded_up(void **state) {
 }
 
 static void limit_of_an_ancestor_holds(void **state) {
-    (void)state;
     put("self", "0::/a/b\n");
     put("a/b/cpu.max", "400000 100000\n");
     put("a/cpu.max", "200000 100000\n");
@@ -52,7 +41,6 @@ static void limit_of_an_ancestor_holds(void **state) {
 }
 
 static void version_1_is_read(void **state) {
-    (void)state;
     put("self", "5:memory:/m\n4:cpuset:/z\n3:cpuacct,cpu:/x/y\n");
     put("cpu/x/y/cpu.cfs_quota_us", "-1\n");
     put("cpu/x/y/cpu.cfs_period_us", "100000\n");
@@ -62,7 +50,6 @@ static void version_1_is_read(void **state) {
 }
 
 static void nonsense_is_no_limit(void **state) {
-    (void)state;
     const char *const lines[] = {"", "abc\n", "0 100000\n", "-5 100000\n", "100 0\n", "100\n"};
     put("self", "0::/n\n");
     put("cpu.max", "max 100000\n");
@@ -75,7 +62,6 @@ static void nonsense_is_no_limit(void **state) {
 }
 
 static void default_follows_the_affinity_mask(void **state) {
-    (void)state;
     cpu_set_t saved, one;
     assert_int_equal(sched_getaffinity(0, sizeof saved, &saved), 0);
     assert_int_equal(cores_in_affinity(), CPU_COUNT(&saved));

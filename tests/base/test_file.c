@@ -1,11 +1,6 @@
 // File mappings: the bytes, the refusals, and reads beside them.
 // label: memory
 #define _GNU_SOURCE 1
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "check.h"
 
 #include <fcntl.h>
@@ -20,7 +15,6 @@
 static char folder[64], path[128];
 
 static int folder_make(void **state) {
-    (void)state;
     snprintf(folder, sizeof folder, "test_file.XXXXXX");
     if (!mkdtemp(folder)) return -1;
     snprintf(path, sizeof path, "%s/file", folder);
@@ -28,7 +22,6 @@ static int folder_make(void **state) {
 }
 
 static int folder_remove(void **state) {
-    (void)state;
     unlink(path);
     return rmdir(folder);
 }
@@ -53,7 +46,6 @@ static void expect_message(const char *at, rn_status status, const char *tail) {
 }
 
 static void mapping_holds_the_bytes_of_the_file(void **state) {
-    (void)state;
     write_file("hello\0world", 11);
     struct file_map map;
     assert_int_equal(file_map_open(path, &map, NULL), RN_OK);
@@ -66,17 +58,14 @@ static void mapping_holds_the_bytes_of_the_file(void **state) {
 }
 
 static void missing_file_is_named(void **state) {
-    (void)state;
     expect_message(path, RN_ERR_IO, "No such file or directory");
 }
 
 static void directory_is_refused(void **state) {
-    (void)state;
     expect_message(folder, RN_ERR_IO, "is a directory, not a model file");
 }
 
 static void empty_file_is_refused(void **state) {
-    (void)state;
     write_file("", 0);
     expect_message(path, RN_ERR_MODEL, "is empty");
     unlink(path);
@@ -84,14 +73,12 @@ static void empty_file_is_refused(void **state) {
 
 // Must not wait for a writer either.
 static void fifo_is_refused(void **state) {
-    (void)state;
     assert_int_equal(mkfifo(path, 0600), 0);
     expect_message(path, RN_ERR_IO, "is not a regular file");
     unlink(path);
 }
 
 static void an_optional_file_may_be_absent_but_not_broken(void **state) {
-    (void)state;
     struct file_map map = {.size = 7};
     rn_error err = {0};
     unlink(path);
@@ -135,7 +122,6 @@ static int resident_pages(const struct file_map *map) {
 }
 
 static void reads_give_the_bytes_and_no_page_of_the_mapping_becomes_resident(void **state) {
-    (void)state;
     static const int parts[][2] = {{0, N_LARGE}, {1, 4097}, {N_LARGE - 1, 1}, {5000, 0}};
     uint8_t *bytes = write_large(), *read = malloc(N_LARGE);
     assert_non_null(read);
@@ -170,7 +156,6 @@ static void reads_give_the_bytes_and_no_page_of_the_mapping_becomes_resident(voi
 }
 
 static void a_file_that_was_cut_is_an_error(void **state) {
-    (void)state;
     uint8_t *bytes = write_large();
     struct file_map map;
     int fd;
@@ -189,7 +174,6 @@ static void a_file_that_was_cut_is_an_error(void **state) {
 }
 
 static void a_file_that_cannot_be_mapped_leaves_no_descriptor(void **state) {
-    (void)state;
     struct file_map map;
     int fd = 7;
     const int lowest = dup(0);

@@ -1,9 +1,4 @@
 // f16 and bf16: all 65,536 values, every rounding boundary, and the hardware where there is one.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "check.h"
 
 #include <math.h>
@@ -34,7 +29,6 @@ static void assert_bits(float actual, float expected) {
 }
 
 static void f16_has_the_values_of_its_definition(void **state) {
-    (void)state;
     for (uint32_t h = 0; h < 0x10000; h++) {
         const int exponent = h >> 10 & 31, mantissa = h & 1023;
         const float value = f16_to_f32((uint16_t)h);
@@ -50,7 +44,6 @@ static void f16_has_the_values_of_its_definition(void **state) {
 }
 
 static void f16_round_trips(void **state) {
-    (void)state;
     for (uint32_t h = 0; h < 0x10000; h++) {
         const bool is_nan = (h & 0x7fff) > 0x7c00;
         assert_int_equal(f32_to_f16(f16_to_f32((uint16_t)h)), is_nan ? h | 0x200 : h);
@@ -59,7 +52,6 @@ static void f16_round_trips(void **state) {
 
 // Between neighbours the middle goes to the even one, anything beside it to the nearer one.
 static void f16_rounds_to_nearest_even_at_every_boundary(void **state) {
-    (void)state;
     for (uint32_t h = 0; h < 0x7c00; h++) {
         const float low = f16_to_f32((uint16_t)h);
         const float high = h + 1 == 0x7c00 ? 65536.0f : f16_to_f32((uint16_t)(h + 1));
@@ -77,7 +69,6 @@ static void f16_rounds_to_nearest_even_at_every_boundary(void **state) {
 }
 
 static void f16_equals_the_hardware(void **state) {
-    (void)state;
     if (!hardware_has_f16()) skip();
     for (uint32_t h = 0; h < 0x10000; h++) {
         assert_bits(f16_to_f32((uint16_t)h), hardware_from_f16((uint16_t)h));
@@ -100,7 +91,6 @@ static void f16_equals_the_hardware(void **state) {
 }
 
 static void bf16_is_the_upper_half_and_round_trips(void **state) {
-    (void)state;
     for (uint32_t b = 0; b < 0x10000; b++) {
         assert_int_equal(f32_to_bits(bf16_to_f32((uint16_t)b)), b << 16);
         const bool is_nan = (b & 0x7fff) > 0x7f80;
@@ -109,7 +99,6 @@ static void bf16_is_the_upper_half_and_round_trips(void **state) {
 }
 
 static void bf16_rounds_to_nearest_even_at_every_boundary(void **state) {
-    (void)state;
     for (uint32_t b = 0; b < 0x7f80; b++) {
         const uint32_t middle = b << 16 | 0x8000;
         assert_int_equal(f32_to_bf16(f32_from_bits(middle)), b + (b & 1));

@@ -16,7 +16,6 @@ static struct memory_source source;
 
 // A machine of 8,000 KiB with 4,000 available, in no cgroup.
 static int machine_make(void **state) {
-    (void)state;
     if (root_begin("test_memory")) return -1;
     snprintf(meminfo, sizeof meminfo, "%s/meminfo", root);
     snprintf(statm, sizeof statm, "%s/statm", root);
@@ -32,13 +31,11 @@ static int machine_make(void **state) {
 }
 
 static void without_limits_the_machine_counts(void **state) {
-    (void)state;
     assert_int_equal(memory_available_from(&source), 4000 * 1024);
     assert_int_equal(memory_total_from(&source), 8000 * 1024);
 }
 
 static void what_cannot_be_read_is_unknown(void **state) {
-    (void)state;
     source.address_limit = 0; // RLIMIT_AS, which the test's machine may have
     const uint64_t room = memory_address_room_from(&source);
     const char *const texts[] = {"", "MemTotal 5\n", "MemAvailable: many kB\nMemTotal: -1 kB\n",
@@ -55,7 +52,6 @@ static void what_cannot_be_read_is_unknown(void **state) {
 }
 
 static void version_2_subtracts_use_and_gives_inactive_files_back(void **state) {
-    (void)state;
     put("a/b/memory.max", "1000000\n");
     assert_int_equal(memory_available_from(&source), 1000000);
     put("a/b/memory.current", "700000\n");
@@ -68,7 +64,6 @@ static void version_2_subtracts_use_and_gives_inactive_files_back(void **state) 
 }
 
 static void memory_high_counts_like_memory_max(void **state) {
-    (void)state;
     put("a/b/memory.current", "100000\n");
     put("a/b/memory.max", "max\n");
     put("a/b/memory.high", "max\n");
@@ -80,7 +75,6 @@ static void memory_high_counts_like_memory_max(void **state) {
 }
 
 static void the_tightest_ancestor_counts_with_its_own_use(void **state) {
-    (void)state;
     put("a/b/memory.max", "1000000\n");
     put("a/b/memory.current", "100000\n");
     put("a/memory.max", "2000000\n");
@@ -92,7 +86,6 @@ static void the_tightest_ancestor_counts_with_its_own_use(void **state) {
 }
 
 static void version_1_is_read(void **state) {
-    (void)state;
     put("self", "5:cpu:/x\n4:hugetlb,memory:/m/n\n0::/\n");
     put("memory/m/n/memory.limit_in_bytes", "9223372036854771712\n");
     put("memory/m/n/memory.usage_in_bytes", "60000\n");
@@ -105,7 +98,6 @@ static void version_1_is_read(void **state) {
 }
 
 static void a_group_that_is_full_is_not_unknown(void **state) {
-    (void)state;
     put("a/b/memory.max", "1000\n");
     put("a/b/memory.current", "5000\n");
     assert_int_equal(memory_available_from(&source), 1);
@@ -114,7 +106,6 @@ static void a_group_that_is_full_is_not_unknown(void **state) {
 }
 
 static void nonsense_in_a_group_is_no_limit(void **state) {
-    (void)state;
     const char *const lines[] = {"", "\n", "lots\n", "-5\n", "12x\n", "99999999999999999999999\n"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         put("a/b/memory.max", lines[i]);
@@ -126,7 +117,6 @@ static void nonsense_in_a_group_is_no_limit(void **state) {
 }
 
 static void the_address_limit_leaves_what_is_not_mapped(void **state) {
-    (void)state;
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     source.address_limit = 100 * page;
     assert_int_equal(memory_address_room_from(&source), 90 * page);
@@ -136,7 +126,6 @@ static void the_address_limit_leaves_what_is_not_mapped(void **state) {
 }
 
 static void this_machine_has_some(void **state) {
-    (void)state;
     const uint64_t available = memory_available(), total = memory_total();
     check(available > 0 && total >= available / 2, "%llu of %llu", (unsigned long long)available,
           (unsigned long long)total);

@@ -3,11 +3,6 @@
 // thread sanitizer too. Waits that could hang end by alarm.
 // label: threads
 #define _GNU_SOURCE 1
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "check.h"
 
 #include <pthread.h>
@@ -46,17 +41,19 @@ static void count_items(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; i++) ctx->count[i]++;
 }
 
+static void count_check(const struct count_ctx *ctx) {
+    assert_int_equal(ctx->n_bad, 0);
+    for (int64_t i = 0; i < (int64_t)sizeof ctx->count; i++)
+        check(ctx->count[i] == (i < ctx->n_items), "item %d: %d times", (int)i, ctx->count[i]);
+}
+
 static void check_once(struct pool *pool, int64_t n_items, int64_t chunk) {
     struct count_ctx ctx = {.n_items = n_items, .chunk = chunk, .n_workers = pool_size(pool)};
     pool_run(pool, count_items, &ctx, n_items, chunk);
-    assert_int_equal(ctx.n_bad, 0);
-    for (int64_t i = 0; i < (int64_t)sizeof ctx.count; i++) {
-        assert_int_equal(ctx.count[i], i < n_items);
-    }
+    count_check(&ctx);
 }
 
 static void every_item_runs_exactly_once(void **state) {
-    (void)state;
     const int64_t items[] = {0, 1, 2, 3, 7, 64, 65, 1000, 2000};
     const int64_t chunks[] = {1, 2, 3, 16, 1000, 5000, INT64_MAX};
     for (int n_threads = 1; n_threads <= 5; n_threads++) {
@@ -77,20 +74,17 @@ struct sum_ctx {
 
 static void add_items(void *arg, int64_t begin, int64_t end, int worker) {
     struct sum_ctx *ctx = arg;
-    (void)worker;
     for (int64_t i = begin; i < end; i++) ctx->value[i] += ctx->add;
 }
 
 static void poison_items(void *arg, int64_t begin, int64_t end, int worker) {
     int64_t *value = arg;
-    (void)worker;
     for (int64_t i = begin; i < end; i++) value[i] = -1;
 }
 
 // The context dies and the shape changes from run to run: a helper that used a finished run's
 // description would write to dead memory or out of range.
 static void late_helpers_do_no_harm(void **state) {
-    (void)state;
     struct pool *pool = pool_make(4);
     for (int run = 0; run < 20000; run++) {
         const int64_t n_items = 2 + run % 7;
@@ -108,7 +102,6 @@ static void late_helpers_do_no_harm(void **state) {
 }
 
 static void pool_works_after_its_helpers_went_to_sleep(void **state) {
-    (void)state;
     struct pool *pool = pool_make(3);
     for (int run = 0; run < 50; run++) {
         usleep(run % 5 * 100); // around the time after which a helper sleeps
@@ -125,8 +118,6 @@ struct meet_ctx {
 
 static void meet_others(void *arg, int64_t begin, int64_t end, int worker) {
     struct meet_ctx *ctx = arg;
-    (void)end;
-    (void)worker;
     ctx->threads[begin] = pthread_self();
     atomic_fetch_add(&ctx->arrived, 1);
     while (atomic_load(&ctx->arrived) < ctx->expected) usleep(10);
@@ -134,7 +125,6 @@ static void meet_others(void *arg, int64_t begin, int64_t end, int worker) {
 
 // Each chunk waits until all have begun, which needs that many threads; alarm ends a hang.
 static void all_threads_take_part(void **state) {
-    (void)state;
     struct pool *pool = pool_make(4);
     alarm(60);
     for (int run = 0; run < 20; run++) {
@@ -150,14 +140,11 @@ static void all_threads_take_part(void **state) {
 }
 
 static void check_thread(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)begin;
-    (void)end;
     assert_int_equal(worker, 0);
     assert_true(pthread_equal(pthread_self(), *(pthread_t *)arg));
 }
 
 static void one_thread_or_one_chunk_runs_on_the_caller(void **state) {
-    (void)state;
     pthread_t self = pthread_self();
     struct pool *one = pool_make(1);
     pool_run(one, check_thread, &self, 1000, 1);
@@ -168,7 +155,6 @@ static void one_thread_or_one_chunk_runs_on_the_caller(void **state) {
 }
 
 static void pool_can_be_destroyed_at_any_moment_between_runs(void **state) {
-    (void)state;
     for (int run = 0; run < 100; run++) {
         struct pool *pool = pool_make(1 + run % 4);
         if (run % 3) check_once(pool, 100, 3);
@@ -179,7 +165,6 @@ static void pool_can_be_destroyed_at_any_moment_between_runs(void **state) {
 }
 
 static void bad_thread_counts_are_refused_by_value(void **state) {
-    (void)state;
     const int counts[] = {0, -1, 1025, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         struct pool *pool = (struct pool *)&pool;
@@ -214,7 +199,6 @@ static void mix_items(void *arg, int64_t begin, int64_t end, int worker) {
 // Runs of random shapes back to back; now and then a worker loses its core in the middle of a
 // chunk.
 static void random_mixes_run_each_item_once(void **state) {
-    (void)state;
     uint32_t seed = 1;
     for (int n_threads = 1; n_threads <= 8; n_threads++) {
         struct pool *pool = pool_make(n_threads);
@@ -227,16 +211,13 @@ static void random_mixes_run_each_item_once(void **state) {
                                   .stalled_worker = (int)random_next(&seed, (uint32_t)n_threads),
                                   .n_stalls = random_next(&seed, 10) == 0};
             pool_run(pool, mix_items, &ctx, n_items, chunk);
-            assert_int_equal(ctx.count.n_bad, 0);
-            for (int64_t i = 0; i < (int64_t)sizeof ctx.count.count; i++)
-                assert_int_equal(ctx.count.count[i], i < n_items);
+            count_check(&ctx.count);
         }
         pool_destroy(pool);
     }
 }
 
 static void hundred_thousand_runs_back_to_back(void **state) {
-    (void)state;
     struct pool *pool = pool_make(2);
     struct sum_ctx ctx = {.add = 1};
     int64_t expected[8] = {0};
@@ -267,7 +248,6 @@ struct order_ctx {
 // done all chunks but this one.
 static void note_order(void *arg, int64_t begin, int64_t end, int worker) {
     struct order_ctx *ctx = arg;
-    (void)end;
     const bool is_first = ctx->n_chunk[worker] == 0;
     ctx->chunk[worker][ctx->n_chunk[worker]++] = begin;
     if (is_first) {
@@ -289,7 +269,6 @@ static void order_run(struct order_ctx *ctx) {
 }
 
 static void workers_begin_with_a_share_of_their_own(void **state) {
-    (void)state;
     for (int n_threads = 2; n_threads <= 6; n_threads++) {
         for (int64_t n_chunks = n_threads; n_chunks <= 3 * n_threads; n_chunks++) {
             struct order_ctx ctx = {.n_threads = n_threads,
@@ -307,7 +286,6 @@ static void workers_begin_with_a_share_of_their_own(void **state) {
 
 // Also with few chunks: the others do all of the stalled worker's share but the chunk it is in.
 static void stalled_worker_keeps_nothing_but_its_chunk(void **state) {
-    (void)state;
     for (int n_threads = 2; n_threads <= 5; n_threads++) {
         for (int stalled = 0; stalled < n_threads; stalled++) {
             for (int64_t n_chunks = n_threads; n_chunks <= 4 * n_threads; n_chunks += 3) {
@@ -322,7 +300,6 @@ static void stalled_worker_keeps_nothing_but_its_chunk(void **state) {
 }
 
 static void own_share_goes_forwards_and_theft_begins_at_the_end(void **state) {
-    (void)state;
     for (int stalled = 0; stalled < 2; stalled++) {
         struct order_ctx ctx = {.n_threads = 2, .stalled_worker = stalled, .n_chunks = 10};
         const int64_t by_1[] = {5, 6, 7, 8, 9, 4, 3, 2, 1}, by_0[] = {0, 1, 2, 3, 4, 9, 8, 7, 6};
@@ -354,7 +331,6 @@ static bool count_steps(void *arg, int worker, int64_t step) {
 }
 
 static void waiting_helpers_step_until_nothing_is_left(void **state) {
-    (void)state;
     for (int n_threads = 1; n_threads <= 4; n_threads++) {
         struct pool *pool = pool_make(n_threads);
         struct ahead_ctx ctx = {.n_steps = 5, .n_workers = n_threads, .owner = pthread_self()};
@@ -374,14 +350,11 @@ static void waiting_helpers_step_until_nothing_is_left(void **state) {
 }
 
 static bool never_ends(void *arg, int worker, int64_t step) {
-    (void)worker;
-    (void)step;
     atomic_fetch_add((_Atomic int *)arg, 1);
     return true;
 }
 
 static void run_that_is_offered_ends_the_steps(void **state) {
-    (void)state;
     struct pool *pool = pool_make(3);
     _Atomic int n_calls = 0;
     pool_set_ahead(pool, never_ends, &n_calls);
@@ -403,7 +376,6 @@ static bool read_plain(void *arg, int worker, int64_t step) {
 
 // The address and thread sanitizers see a helper that still uses what was taken away.
 static void context_may_be_freed_after_it_was_taken_away(void **state) {
-    (void)state;
     struct pool *pool = pool_make(3);
     struct ahead_ctx other = {.n_workers = 0};
     for (int round = 0; round < 2000; round++) {
@@ -426,7 +398,6 @@ struct slow_ctx {
 
 static bool step_slowly(void *arg, int worker, int64_t step) {
     struct slow_ctx *ctx = arg;
-    (void)worker, (void)step;
     atomic_store(&ctx->is_inside, true);
     atomic_store(&ctx->was_inside, true);
     usleep(20000);
@@ -435,7 +406,6 @@ static bool step_slowly(void *arg, int worker, int64_t step) {
 }
 
 static void taking_a_function_away_waits_for_who_is_inside(void **state) {
-    (void)state;
     struct pool *pool = pool_make(2);
     struct slow_ctx ctx = {false, false};
     pool_set_ahead(pool, step_slowly, &ctx);
@@ -461,7 +431,6 @@ struct next_ctx {
 
 static bool fetch_next(void *arg, int worker, int64_t step) {
     struct next_ctx *ctx = arg;
-    (void)worker;
     const struct matrix *matrix = atomic_load_explicit(&ctx->next, memory_order_acquire);
     if (step >= matrix->rows) return false;
     atomic_fetch_add_explicit(&ctx->sum, matrix->data[step], memory_order_relaxed);
@@ -470,7 +439,6 @@ static bool fetch_next(void *arg, int worker, int64_t step) {
 
 // The rule of pool.h: matrices are written before they are published, and stay.
 static void owner_publishes_what_comes_next_by_one_store(void **state) {
-    (void)state;
     static struct matrix matrices[200];
     struct pool *pool = pool_make(3);
     struct next_ctx ctx = {.next = &matrices[0]};
@@ -511,7 +479,6 @@ static struct mask_ctx bound_masks(int n_threads, const struct topology *topolog
 
 // Two domains with one hardware thread each, both available to this process.
 static void full_pool_is_bound_by_domain_and_the_caller_is_not(void **state) {
-    (void)state;
     cpu_set_t all;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     int cpu[2] = {0}, n = 0;

@@ -1,9 +1,4 @@
 // Error records: one line for any input.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "check.h"
 
 #include <stdio.h>
@@ -12,7 +7,6 @@
 #include "base/status.h"
 
 static void every_status_has_its_text(void **state) {
-    (void)state;
 #define X(name, text) assert_string_equal(rn_status_text(RN_##name), text);
     RN_STATUS_LIST(X)
 #undef X
@@ -20,7 +14,6 @@ static void every_status_has_its_text(void **state) {
 }
 
 static void set_formats_and_returns_the_status(void **state) {
-    (void)state;
     rn_error err = {0};
     assert_int_equal(err_set(&err, RN_ERR_IO, "%s: %d", "x", 7), RN_ERR_IO);
     assert_int_equal(err.status, RN_ERR_IO);
@@ -28,13 +21,11 @@ static void set_formats_and_returns_the_status(void **state) {
 }
 
 static void null_error_is_accepted(void **state) {
-    (void)state;
     assert_int_equal(err_set(NULL, RN_ERR_ARG, "%d", 1), RN_ERR_ARG);
     assert_int_not_equal(err_prefix(NULL, "x"), RN_OK);
 }
 
 static void long_paths_leave_room_for_the_reason(void **state) {
-    (void)state;
     char path[1200];
     for (size_t i = 0; i < sizeof path; i++) path[i] = i % 60 == 0 ? '/' : 'd';
     snprintf(path + 1100, 100, "/model.gguf");
@@ -46,14 +37,12 @@ static void long_paths_leave_room_for_the_reason(void **state) {
 }
 
 static void control_characters_become_question_marks(void **state) {
-    (void)state;
     rn_error err;
     err_set(&err, RN_ERR_MODEL, "%s", "a\nb\r\x1b[31mc\x7f\xc2\x9b\xc3\xa9");
     assert_string_equal(err.message, "a?b??[31mc???\xc3\xa9");
 }
 
 static void long_message_is_cut_and_ended(void **state) {
-    (void)state;
     rn_error err;
     memset(&err, 'x', sizeof err);
     char text[2000];
@@ -67,7 +56,6 @@ static void long_message_is_cut_and_ended(void **state) {
 }
 
 static void prefix_keeps_the_status(void **state) {
-    (void)state;
     rn_error err;
     err_set(&err, RN_ERR_UNSUPPORTED, "tensor a");
     assert_int_equal(err_prefix(&err, "m.gguf"), RN_ERR_UNSUPPORTED);

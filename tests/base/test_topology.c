@@ -47,7 +47,6 @@ static const char two_packages[] =
     "pack:2 [numa] l3:1(size=33554432) l2:8(size=1048576) l1d:1(size=32768) core:1 pu:2";
 
 static void siblings_of_a_core_count_once(void **state) {
-    (void)state;
     struct topology *t = read_synthetic(two_packages, NULL);
     check_counts(t, 16, 32, 2, 2);
     assert_int_equal(t->domain[0].n_cores, 8);
@@ -59,7 +58,6 @@ static void siblings_of_a_core_count_once(void **state) {
 }
 
 static void caches_are_those_of_the_cores_in_use(void **state) {
-    (void)state;
     struct topology *t = read_synthetic(two_packages, NULL);
     assert_int_equal(t->core_cache_bytes, 1 << 20);
     assert_int_equal(t->cache_bytes, 32 << 20);
@@ -71,7 +69,6 @@ static void caches_are_those_of_the_cores_in_use(void **state) {
 }
 
 static void only_allowed_hardware_threads_count(void **state) {
-    (void)state;
     const struct {
         const char *allowed;
         int cores, cpus, domains, nodes;
@@ -90,7 +87,6 @@ static void only_allowed_hardware_threads_count(void **state) {
 }
 
 static void domain_is_a_shared_cache_or_a_memory_node(void **state) {
-    (void)state;
     const struct {
         const char *synthetic;
         int domains, nodes;
@@ -109,7 +105,6 @@ static void domain_is_a_shared_cache_or_a_memory_node(void **state) {
 }
 
 static void machine_without_core_objects_has_its_hardware_threads(void **state) {
-    (void)state;
     struct topology *t = read_synthetic("pack:1 pu:4", NULL);
     check_counts(t, 4, 4, 1, 1);
     topology_destroy(t);
@@ -158,7 +153,6 @@ static struct topology *read_kinds(const char *synthetic, const char *kept, cons
 
 // Six performance cores with two threads each, eight efficient ones with one.
 static void performance_cores_count_unless_there_are_none(void **state) {
-    (void)state;
     const char *machine = "pack:1 l3:1 core:14 pu:2";
     const char *kept = "0-12,14,16,18,20,22,24,26";
     const struct kind kinds[] = {{"12,14,16,18,20,22,24,26", "CoreType", "IntelAtom"},
@@ -177,7 +171,6 @@ static void performance_cores_count_unless_there_are_none(void **state) {
 }
 
 static void cores_of_little_capacity_are_left_out(void **state) {
-    (void)state;
     const struct kind kinds[] = {{"0-3", "LinuxCapacity", "398"},
                                  {"4-6", "LinuxCapacity", "870"},
                                  {"7", "LinuxCapacity", "1024"}};
@@ -190,7 +183,6 @@ static void cores_of_little_capacity_are_left_out(void **state) {
 }
 
 static void cores_of_another_clock_all_count(void **state) {
-    (void)state;
     const struct kind kinds[] = {{"0-11", "FrequencyMaxMHz", "4800"},
                                  {"12-15", "FrequencyMaxMHz", "5100"}};
     struct topology *t = read_kinds("pack:1 l3:1 core:8 pu:2", "0-15", kinds, 2, NULL);
@@ -201,7 +193,6 @@ static void cores_of_another_clock_all_count(void **state) {
 // ---------------------------------------------------------------- limits and failures
 
 static void quota_bounds_the_threads_and_not_the_cores(void **state) {
-    (void)state;
     char root[] = "test_topology.XXXXXX", self[64], limit[64];
     assert_non_null(mkdtemp(root));
     snprintf(self, sizeof self, "%s/self", root);
@@ -232,7 +223,6 @@ static void quota_bounds_the_threads_and_not_the_cores(void **state) {
 }
 
 static void threads_are_no_more_than_a_pool_may_have(void **state) {
-    (void)state;
     struct topology *t = read_synthetic("pack:2 core:1000 pu:1", NULL);
     assert_int_equal(t->n_cores, 2000);
     assert_int_equal(t->n_threads, POOL_MAX_THREADS);
@@ -246,7 +236,6 @@ static void check_fallback(struct topology *t) {
 }
 
 static void without_an_answer_the_affinity_mask_counts(void **state) {
-    (void)state;
     check_fallback(read_source((struct topology_source){.xml = none}));
     check_fallback(read_synthetic("nonsense", NULL));
     check_fallback(read_synthetic(two_packages, "no list"));
@@ -255,7 +244,6 @@ static void without_an_answer_the_affinity_mask_counts(void **state) {
 
 // hwloc itself obeys these variables; another machine's tree says nothing about this one.
 static void tree_of_another_machine_is_not_believed(void **state) {
-    (void)state;
     setenv("HWLOC_SYNTHETIC", two_packages, 1);
     struct topology *t = read_source((struct topology_source){0});
     unsetenv("HWLOC_SYNTHETIC");
@@ -263,7 +251,6 @@ static void tree_of_another_machine_is_not_believed(void **state) {
 }
 
 static void this_machine_has_the_hardware_threads_of_the_mask(void **state) {
-    (void)state;
     cpu_set_t mask;
     assert_int_equal(sched_getaffinity(0, sizeof mask, &mask), 0);
     struct topology *t = read_source((struct topology_source){0});

@@ -2,12 +2,10 @@
 // the order of tensors stay; general.file_type becomes the form's.
 //   convert_model IN FORM OUT    FORM is f16 or q4_k_m
 // The build makes those forms of the embedded models that the repository does not have.
-#include <stdarg.h>
-#include <stdio.h>
+#define PROGRAM "convert_model"
+#include "die.h"
 
 #include "../gguf_copy.h"
-
-enum { PATH_BYTES = 1024 };
 
 // A form is a format for most matrices. The head and half of two matrices may have another.
 struct form {
@@ -20,20 +18,6 @@ static const struct form forms[] = {
     {"f16", 1, FORMAT_F16, FORMAT_F16},
     {"q4_k_m", 15, FORMAT_Q4_K, FORMAT_Q6_K},
 };
-
-__attribute__((noreturn, format(printf, 1, 2))) static void die(const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    fputs("convert_model: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    exit(1);
-}
-
-static void *must(void *memory) {
-    if (!memory) die("out of memory");
-    return memory;
-}
 
 static const struct form *form_find(const char *name) {
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
@@ -100,16 +84,6 @@ static void put_metas(struct writer *writer, const struct weights *model, const 
     }
 }
 
-// Under another name first, so that an interrupted build leaves no half of a file.
-static void write_file(const char *path, const uint8_t *data, size_t size) {
-    char part[PATH_BYTES];
-    snprintf(part, sizeof part, "%s.part", path);
-    FILE *file = fopen(part, "wb");
-    if (!file) die("%s cannot be opened", part);
-    const bool whole = fwrite(data, 1, size, file) == size;
-    if (fclose(file) || !whole || rename(part, path)) die("%s cannot be written", path);
-}
-
 int main(int argc, char **argv) {
     if (argc != 4) die("usage: convert_model IN FORM OUT");
     const struct form *form = form_find(argv[2]);
@@ -125,7 +99,7 @@ int main(int argc, char **argv) {
     }
     size_t size;
     uint8_t *image = writer_finish(&writer, &size);
-    write_file(argv[3], image, size);
+    file_write(argv[3], image, size);
     free(image);
     weights_close(model);
     return 0;

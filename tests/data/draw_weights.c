@@ -6,14 +6,12 @@
 // another one is not written: OUT is the file that was recorded with the reference logits, or is
 // not there.
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 
+#define PROGRAM "draw_weights"
+#include "die.h"
 #include "torch_normal.h"
 
-enum { LINE_BYTES = 4096, NAME_BYTES = 128, PATH_BYTES = 1024, MAX_DIMS = 4 };
+enum { LINE_BYTES = 4096, NAME_BYTES = 128, MAX_DIMS = 4 };
 
 struct drawing {
     const char *recipe; // its path, for messages
@@ -36,20 +34,6 @@ struct draw {
     int n_dims;
     int64_t count[MAX_DIMS], stride[MAX_DIMS];
 };
-
-__attribute__((noreturn, format(printf, 1, 2))) static void die(const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    fputs("draw_weights: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    exit(1);
-}
-
-static void *must(void *memory) {
-    if (!memory) die("out of memory");
-    return memory;
-}
 
 // ---------------------------------------------------------------- numbers
 
@@ -154,12 +138,6 @@ static void line_take(struct drawing *d, const char *text) {
         die("%s:%d: unknown line: %s", d->recipe, d->line, text);
 }
 
-static FILE *must_open(const char *path, const char *mode) {
-    FILE *file = fopen(path, mode);
-    if (!file) die("%s cannot be opened", path);
-    return file;
-}
-
 static void recipe_read(struct drawing *d) {
     char text[LINE_BYTES];
     FILE *file = must_open(d->recipe, "r");
@@ -189,15 +167,6 @@ static uint64_t file_checksum(const struct drawing *d) {
     return hash;
 }
 
-// Under another name first, so that an interrupted build leaves no half of a file.
-static void file_write(const struct drawing *d, const char *path) {
-    char part[PATH_BYTES];
-    snprintf(part, sizeof part, "%s.part", path);
-    FILE *file = must_open(part, "wb");
-    const bool whole = fwrite(d->file, 1, d->bytes, file) == d->bytes;
-    if (fclose(file) || !whole || rename(part, path)) die("%s cannot be written", path);
-}
-
 int main(int argc, char **argv) {
     if (argc != 4) die("usage: draw_weights RECIPE HEAD OUT");
     struct drawing drawing = {.recipe = argv[1]};
@@ -207,7 +176,7 @@ int main(int argc, char **argv) {
     if (checksum != drawing.checksum)
         die("%s: the checksum is %016" PRIx64 ", not %016" PRIx64, argv[3], checksum,
             drawing.checksum);
-    file_write(&drawing, argv[3]);
+    file_write(argv[3], drawing.file, drawing.bytes);
     free(drawing.uniform);
     free(drawing.file);
     return 0;

@@ -81,7 +81,6 @@ static struct writer gpt2_begin(const char *pre) {
 }
 
 static void byte_level_metadata_makes_a_tokenizer(void **state) {
-    (void)state;
     struct writer writer = gpt2_begin(NULL);
     writer_kv_u32(&writer, "tokenizer.ggml.bos_token_id", 3);
     writer_kv_u32(&writer, "tokenizer.ggml.eos_token_id", 4);
@@ -99,7 +98,6 @@ static void byte_level_metadata_makes_a_tokenizer(void **state) {
 }
 
 static void bos_is_added_by_default_where_the_pre_tokenizer_says_so(void **state) {
-    (void)state;
     static const struct {
         const char *pre;
         bool adds;
@@ -142,7 +140,6 @@ static struct writer llama_begin(bool with_scores) {
 }
 
 static void sentencepiece_metadata_makes_a_tokenizer(void **state) {
-    (void)state;
     struct writer writer = llama_begin(true);
     struct loaded l = load_gguf(&writer, 0);
     check(!l.status, "%s", l.err.message);
@@ -163,7 +160,6 @@ static void sentencepiece_metadata_makes_a_tokenizer(void **state) {
 }
 
 static void a_short_vocabulary_is_filled_up_and_a_long_one_refused(void **state) {
-    (void)state;
     struct writer writer = gpt2_begin(NULL);
     struct loaded l = load_gguf(&writer, 10);
     check(!l.status, "%s", l.err.message);
@@ -186,7 +182,6 @@ static struct writer model_begin(const char *model) {
 }
 
 static void other_tokenizers_are_refused_by_name(void **state) {
-    (void)state;
     static const char *const names[] = {"bert", "t5", "rwkv", "no_vocab", ""};
     for (int i = 0; i < 5; i++)
         check_refused(model_begin(names[i]), 0, RN_ERR_UNSUPPORTED, names[i]);
@@ -196,7 +191,6 @@ static void other_tokenizers_are_refused_by_name(void **state) {
 }
 
 static void keys_of_the_wrong_kind_are_refused(void **state) {
-    (void)state;
     static const char *const ids[] = {"bos", "eos", "eot", "eom", "unknown"};
     for (int i = 0; i < 5; i++) {
         char key[100];
@@ -233,7 +227,6 @@ static void keys_of_the_wrong_kind_are_refused(void **state) {
 }
 
 static void templates_must_be_short_text(void **state) {
-    (void)state;
     struct writer writer = gpt2_begin(NULL);
     writer_kv_str(&writer, "tokenizer.chat_template", "\xff");
     check_refused(writer, 0, RN_ERR_MODEL, "not UTF-8");
@@ -284,7 +277,6 @@ static void check_folder_refused(const char *const *file, rn_status want, const 
 }
 
 static void tokenizer_json_and_its_configuration_are_read(void **state) {
-    (void)state;
     struct loaded l = load_files(FILES("tokenizer.json", TOKENIZER_JSON, "tokenizer_config.json",
                                        "{\"bos_token\":\"<b>\",\"eos_token\":{\"content\":\"<e>\"},"
                                        "\"add_bos_token\":true,\"chat_template\":\"C\"}",
@@ -302,7 +294,6 @@ static void tokenizer_json_and_its_configuration_are_read(void **state) {
 }
 
 static void the_configuration_of_the_model_has_ends_where_no_other_file_has(void **state) {
-    (void)state;
     struct loaded l = load_files(FILES("tokenizer.json", TOKENIZER_JSON, "generation_config.json",
                                        "{\"x\":{}}", "config.json", "{\"eos_token_id\":2}"),
                                  0);
@@ -312,7 +303,6 @@ static void the_configuration_of_the_model_has_ends_where_no_other_file_has(void
 }
 
 static void a_row_without_a_text_can_be_an_end(void **state) {
-    (void)state;
     const char *const *const files =
         FILES("tokenizer.json", TOKENIZER_JSON, "generation_config.json", "{\"eos_token_id\":7}");
     struct loaded l = load_files(files, 8);
@@ -323,7 +313,6 @@ static void a_row_without_a_text_can_be_an_end(void **state) {
 }
 
 static void added_tokens_without_a_row_are_left_away(void **state) {
-    (void)state;
     struct loaded l = load_files(FILES("tokenizer.json", TOKENIZER_JSON), 4);
     check(!l.status, "%s", l.err.message);
     assert_int_equal(tokenizer_size(l.tokenizer), 4);
@@ -339,7 +328,6 @@ static void added_tokens_without_a_row_are_left_away(void **state) {
 }
 
 static void template_files_win_over_the_configuration(void **state) {
-    (void)state;
     static const char config[] = "{\"chat_template\":\"C\"}";
     struct loaded l =
         load_files(FILES("tokenizer.json", TOKENIZER_JSON, "tokenizer_config.json", config,
@@ -359,7 +347,6 @@ static void template_files_win_over_the_configuration(void **state) {
 }
 
 static void tokenizer_model_is_read_where_there_is_no_json(void **state) {
-    (void)state;
     static const char source[] = TEST_DATA "/golden/tokenizers/spm/";
     const struct data_folder folder = data_folder_make();
     struct loaded l[2];
@@ -384,7 +371,6 @@ static void tokenizer_model_is_read_where_there_is_no_json(void **state) {
 }
 
 static void bad_folders_are_refused_with_the_file(void **state) {
-    (void)state;
     check_folder_refused(FILES("config.json", "{}"), RN_ERR_MODEL,
                          "neither tokenizer.json nor tokenizer.model");
     check_folder_refused(FILES("tokenizer.json", "{"), RN_ERR_MODEL, "tokenizer.json: offset 1");
@@ -402,7 +388,6 @@ static void bad_folders_are_refused_with_the_file(void **state) {
 }
 
 static void files_that_are_too_large_are_refused(void **state) {
-    (void)state;
     const struct data_folder folder = folder_make(FILES("tokenizer.json", TOKENIZER_JSON));
     char path[DATA_PATH_BYTES];
     snprintf(path, sizeof path, "%s/chat_template.jinja", folder.path);

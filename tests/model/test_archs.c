@@ -88,7 +88,6 @@ static void check_groups(const struct plan *plan, const struct expectation *e) {
 }
 
 static void each_architecture_makes_its_plan(void **state) {
-    (void)state;
     for (int i = 0; i < N_EXPECTED; i++) {
         const struct expectation *e = &expected[i];
         struct image image = load(e->file);
@@ -141,14 +140,12 @@ static void expect_key(const char *file, const char *key, uint32_t value, const 
 }
 
 static void a_layers_tensor_that_no_one_uses_is_refused(void **state) {
-    (void)state;
     // without output.weight the head is tied, and the renamed tensor is left over
     expect_refusal("llama", "output.weight", 0, "blk.0.strange", 13, RN_ERR_UNSUPPORTED,
                    "blk.0.strange", "llama");
 }
 
 static void particulars_out_of_range_are_refused(void **state) {
-    (void)state;
     expect_key("mixtral", "llama.expert_used_count", 5, "5, expected 1 to 4");
     expect_key("mixtral", "llama.expert_used_count", 0, "0, expected 1 to 4");
     expect_key("mixtral", "llama.expert_count", 0x7fffffffu, "2147483647");
@@ -169,7 +166,6 @@ static void particulars_out_of_range_are_refused(void **state) {
 }
 
 static void missing_parts_are_named(void **state) {
-    (void)state;
     expect_refusal("gptoss", "blk.1.attn_sinks.weight", 6, "x", 1, RN_ERR_MODEL,
                    "blk.1.attn_sinks.weight", "missing");
     expect_refusal("qwen3", "blk.2.attn_q_norm.weight", 6, "x", 1, RN_ERR_MODEL,
@@ -183,7 +179,6 @@ static void missing_parts_are_named(void **state) {
 }
 
 static void wrong_numbers_of_experts_are_named_with_both_shapes(void **state) {
-    (void)state;
     const uint64_t dims[3] = {64, 96, 3};
     expect_refusal("mixtral", "blk.0.ffn_gate_exps.weight",
                    strlen("blk.0.ffn_gate_exps.weight") + 4, dims, 24, RN_ERR_MODEL,
@@ -191,7 +186,6 @@ static void wrong_numbers_of_experts_are_named_with_both_shapes(void **state) {
 }
 
 static void flipped_header_bytes_never_crash(void **state) {
-    (void)state;
     srand(5);
     for (int i = 0; i < N_EXPECTED; i++) {
         struct image image = load(expected[i].file);

@@ -110,7 +110,6 @@ static void check_weights(const char *name, struct weights *weights) {
 }
 
 static void rates_equal_the_plans_cost_with_recurrent_state(void **state) {
-    (void)state;
     struct model model;
     assert_int_equal(recurrent_model_init(&model, 64, FORMAT_Q8_0, NULL), RN_OK);
     check_plan("recurrent", &model.plan);
@@ -118,7 +117,6 @@ static void rates_equal_the_plans_cost_with_recurrent_state(void **state) {
 }
 
 static void rates_equal_the_plans_cost_on_every_architecture(void **state) {
-    (void)state;
     static const char *const names[] = {"llama",  "mixtral", "qwen2", "qwen3", "qwen3moe",
                                         "gemma2", "gemma3",  "phi3",  "gpt2",  "granite",
                                         "olmo2",  "smollm3", "gptoss"};
@@ -134,7 +132,6 @@ static void rates_equal_the_plans_cost_on_every_architecture(void **state) {
 
 // Formats that differ from layer to layer, and the numbers of real models.
 static void rates_equal_the_plans_cost_of_large_mixtures(void **state) {
-    (void)state;
     static const char *const specs[] = {"1b:Q4_0", "qwen3-30b-a3b:Q4_K_M", "gpt-oss-20b:MXFP4_MOE"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         struct weights *weights;
@@ -146,7 +143,6 @@ static void rates_equal_the_plans_cost_of_large_mixtures(void **state) {
 // A model with more kinds of expert products than there is room for loses no more than fractions of
 // a byte.
 static void too_many_sizes_of_experts_are_summed(void **state) {
-    (void)state;
     enum { SIZES = 3 * COST_MAX_EXPERTS, EXPERTS = 7, USED = 2, WIDTH = 32 };
     const void *data[EXPERTS] = {NULL};
     struct plan plan;

@@ -6,19 +6,16 @@
 static struct layered_model layered;
 
 static int open_model(void **state) {
-    (void)state;
     layered_open(&layered, 128);
     return 0;
 }
 
 static int close_model(void **state) {
-    (void)state;
     layered_close(&layered);
     return 0;
 }
 
 static void layers_of_one_kind_and_width_share_a_group(void **state) {
-    (void)state;
     static const struct plan_kv_group expected[LAYERED_GROUPS] = {
         [LAYERED_FULL_NARROW] = {KV_FULL, 1, 2, 16, 16, 0, 0},
         [LAYERED_FULL_WIDE] = {KV_FULL, 1, 2, 32, 32, 0, 0},
@@ -40,7 +37,6 @@ static void layers_of_one_kind_and_width_share_a_group(void **state) {
 }
 
 static void every_layer_has_its_own_widths(void **state) {
-    (void)state;
     const struct plan *plan = &layered.model.plan;
     int attentions = 0;
     for (int i = 0; i < plan->n_op; i++) {
@@ -57,7 +53,6 @@ static void every_layer_has_its_own_widths(void **state) {
 }
 
 static void ropes_are_those_of_the_layers(void **state) {
-    (void)state;
     const struct plan *plan = &layered.model.plan;
     int ropes = 0;
     assert_int_equal(plan->n_rope, 2);
@@ -70,7 +65,6 @@ static void ropes_are_those_of_the_layers(void **state) {
 }
 
 static void a_layer_is_dense_or_has_experts(void **state) {
-    (void)state;
     const struct plan *plan = &layered.model.plan;
     int routes[LAYERED_LAYERS] = {0}, experts[LAYERED_LAYERS] = {0};
     for (int i = 0; i < plan->n_op; i++) {
@@ -91,7 +85,6 @@ static void a_layer_is_dense_or_has_experts(void **state) {
 }
 
 static void only_out_rows_pass_the_last_kv_append(void **state) {
-    (void)state;
     const struct plan *plan = &layered.model.plan;
     int last = 0;
     for (int i = 0; i < plan->n_op; i++)
@@ -110,7 +103,6 @@ static rn_status read_five_kinds(struct hparams *hp, const struct weights *weigh
 }
 
 static void more_kinds_than_a_plan_holds_are_refused(void **state) {
-    (void)state;
     struct arch arch = layered_arch;
     struct model model;
     rn_error err = {0};

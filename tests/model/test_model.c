@@ -13,7 +13,6 @@ static uint8_t *image;
 static size_t image_bytes;
 
 static int load_image(void **state) {
-    (void)state;
     FILE *file = fopen(TEST_DATA "/golden/llama/model.gguf", "rb");
     if (!file) return 1;
     fseek(file, 0, SEEK_END);
@@ -26,7 +25,6 @@ static int load_image(void **state) {
 }
 
 static int free_image(void **state) {
-    (void)state;
     free(image);
     return 0;
 }
@@ -65,7 +63,6 @@ static void expect_key(const char *key, uint32_t value, const char *names) {
 }
 
 static void a_sound_file_makes_a_plan(void **state) {
-    (void)state;
     rn_error err = {0};
     struct weights *weights;
     struct model model;
@@ -94,7 +91,6 @@ static void a_sound_file_makes_a_plan(void **state) {
 }
 
 static void numbers_out_of_range_are_refused(void **state) {
-    (void)state;
     expect_key("llama.block_count", 0, " 0,");
     expect_key("llama.block_count", 100000, "100000");
     expect_key("llama.context_length", 0, " 0,");
@@ -111,7 +107,6 @@ static void numbers_out_of_range_are_refused(void **state) {
 }
 
 static void missing_tensors_are_named(void **state) {
-    (void)state;
     expect_refusal("blk.1.ffn_up.weight", 8, "x", 1, RN_ERR_MODEL, "blk.1.ffn_up.weight",
                    "missing");
     expect_refusal("token_embd.weight", 0, "x", 1, RN_ERR_MODEL, "token_embd.weight", "missing");
@@ -119,7 +114,6 @@ static void missing_tensors_are_named(void **state) {
 }
 
 static void missing_keys_are_named(void **state) {
-    (void)state;
     expect_refusal("llama.block_count", 0, "x", 1, RN_ERR_MODEL, "llama.block_count", "missing");
     expect_refusal("llama.attention.layer_norm_rms_epsilon", 0, "x", 1, RN_ERR_MODEL,
                    "layer_norm_rms_epsilon", "missing");
@@ -128,7 +122,6 @@ static void missing_keys_are_named(void **state) {
 }
 
 static void wrong_shapes_are_named_with_both_shapes(void **state) {
-    (void)state;
     const uint64_t dims[2] = {96, 31}; // attn_k is [96, 32]
     expect_refusal("blk.0.attn_k.weight", strlen("blk.0.attn_k.weight") + 4, dims, 16, RN_ERR_MODEL,
                    "blk.0.attn_k.weight", "[96, 31], expected [96, 32]");
@@ -138,7 +131,6 @@ static void wrong_shapes_are_named_with_both_shapes(void **state) {
 }
 
 static void unknown_architectures_are_named(void **state) {
-    (void)state;
     // key, type, length (u64), then the text
     expect_refusal("general.architecture", strlen("general.architecture") + 12, "lumma", 5,
                    RN_ERR_UNSUPPORTED, "lumma", "architecture");
@@ -186,7 +178,6 @@ static void check_array(const char *key, const int32_t *items, uint64_t count, r
 }
 
 static void one_number_per_layer_is_read_if_all_are_equal(void **state) {
-    (void)state;
     static int32_t many[2000];
     const int32_t equal[3] = {0, 0, 0}, different[3] = {0, 0, 2};
     check_array("llama.expert_count", equal, 3, RN_OK, "");
@@ -198,7 +189,6 @@ static void one_number_per_layer_is_read_if_all_are_equal(void **state) {
 }
 
 static void flipped_header_bytes_never_crash(void **state) {
-    (void)state;
     uint8_t *copy = malloc(image_bytes);
     memcpy(copy, image, image_bytes);
     srand(3);

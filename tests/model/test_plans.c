@@ -150,7 +150,6 @@ static void check_pinned(const char *name, struct weights *weights, bool has_byt
 // --- models ---
 
 static void files_give_the_pinned_plans(void **state) {
-    (void)state;
     json_t *list = data_json_read(TEST_DATA "/golden/models.json");
     const json_t *entry;
     size_t index;
@@ -169,7 +168,6 @@ static void files_give_the_pinned_plans(void **state) {
 }
 
 static void folders_give_the_pinned_plans(void **state) {
-    (void)state;
     json_t *list = data_json_read(TEST_DATA "/golden/models.json");
     const json_t *entry;
     size_t index;
@@ -186,7 +184,6 @@ static void folders_give_the_pinned_plans(void **state) {
 }
 
 static void synthetic_shapes_give_the_pinned_plans(void **state) {
-    (void)state;
     static const char *const specs[] = {
         "135m:Q4_K_M", "360m:Q8_0",  "1b:Q4_0",    "3b:Q5_K_M",          "8b:F16",
         "14b:Q3_K_M",  "32b:IQ4_XS", "70b:Q2_K_S", "qwen3-30b-a3b:Q6_K", "gpt-oss-20b:MXFP4_MOE",

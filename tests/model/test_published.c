@@ -142,7 +142,6 @@ static void file_refused(struct file *file, rn_status status, const char *messag
 }
 
 static void the_largest_gemmas_scale_by_width_and_heads(void **state) {
-    (void)state;
     static const struct {
         const char *arch;
         int n_layer;
@@ -163,7 +162,6 @@ static void the_largest_gemmas_scale_by_width_and_heads(void **state) {
 }
 
 static void gemma2_has_its_caps_and_window_where_a_file_does_not_say(void **state) {
-    (void)state;
     struct file file = gemma_begin("gemma2", 3);
     struct opened *o = file_good(&file);
     assert_true(o->model.hp.layer[0].attn_softcap == 50 && o->model.hp.logit_softcap == 30);
@@ -183,7 +181,6 @@ static void gemma2_has_its_caps_and_window_where_a_file_does_not_say(void **stat
 }
 
 static void a_files_own_period_of_one_means_no_window(void **state) {
-    (void)state;
     struct file file = gemma_begin("gemma3", 3);
     put_u32(&file, "attention.sliding_window", 16);
     put_u32(&file, "attention.sliding_window_pattern", 1);
@@ -194,7 +191,6 @@ static void a_files_own_period_of_one_means_no_window(void **state) {
 }
 
 static void a_rope_factor_alone_is_linear(void **state) {
-    (void)state;
     static const struct {
         const char *key, *type;
         float factor, expected; // expected: of the first frequency
@@ -217,7 +213,6 @@ static void a_rope_factor_alone_is_linear(void **state) {
 
 // Gemma 3 stretches the layers without a window alone; the others keep their own base, unscaled.
 static void gemma3_scales_the_rope_of_layers_without_a_window(void **state) {
-    (void)state;
     struct file file = gemma_begin("gemma3", 6);
     put_u32(&file, "attention.sliding_window", 16);
     put_f32(&file, "rope.freq_base", 1e6f);
@@ -239,7 +234,6 @@ static void gemma3_scales_the_rope_of_layers_without_a_window(void **state) {
 }
 
 static void windows_that_an_architecture_has_not_are_refused(void **state) {
-    (void)state;
     struct file file = llama_begin("granite");
     put_dense(&file);
     put_u32(&file, "attention.sliding_window", 4096);
@@ -247,7 +241,6 @@ static void windows_that_an_architecture_has_not_are_refused(void **state) {
 }
 
 static void experts_that_an_architecture_has_not_are_refused(void **state) {
-    (void)state;
     struct file file = gemma_begin("gemma2", 2);
     put_u32(&file, "expert_count", EXPERTS);
     put_u32(&file, "expert_used_count", 2);
@@ -260,7 +253,6 @@ static void experts_that_an_architecture_has_not_are_refused(void **state) {
 }
 
 static void biases_that_a_residual_scale_would_miss_are_refused(void **state) {
-    (void)state;
     for (int scaled = 0; scaled < 2; scaled++) {
         struct file file = llama_begin("granite");
         put_dense(&file);
@@ -275,7 +267,6 @@ static void biases_that_a_residual_scale_would_miss_are_refused(void **state) {
 }
 
 static void tensors_around_the_layers_that_no_one_uses_are_refused(void **state) {
-    (void)state;
     static const char *const names[] = {"output.bias", "output_norm.bias", "position_embd.weight",
                                         "token_embd_norm.weight"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -321,7 +312,6 @@ static struct file separate_begin(int n_experts, int odd) {
 }
 
 static void experts_may_be_tensors_of_their_own(void **state) {
-    (void)state;
     struct file file = separate_begin(EXPERTS, -1);
     struct opened *o = file_good(&file);
     int n = 0;

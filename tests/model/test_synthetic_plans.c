@@ -5,7 +5,6 @@
 #include "weights/synthetic.h"
 
 static void every_shape_becomes_a_plan(void **state) {
-    (void)state;
     static const struct {
         const char *spec;
         int n_layer, n_vocab, n_head_kv;

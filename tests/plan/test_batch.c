@@ -55,7 +55,6 @@ static void check_seq(const struct batch *batch, int index, const struct batch_r
 }
 
 static void sequences_follow_each_other_and_want_their_last_rows(void **state) {
-    (void)state;
     uint32_t *table[GROUPS] = {pages[0], pages[1]};
     struct batch_builder builder;
     builder_open(&builder);
@@ -77,7 +76,6 @@ static void sequences_follow_each_other_and_want_their_last_rows(void **state) {
 }
 
 static void rows_without_logits_come_last(void **state) {
-    (void)state;
     uint32_t *table[GROUPS] = {pages[0], pages[1]};
     struct batch_builder builder;
     builder_open(&builder);
@@ -97,7 +95,6 @@ static void rows_without_logits_come_last(void **state) {
 }
 
 static void a_last_token_may_be_one_that_a_step_in_flight_chooses(void **state) {
-    (void)state;
     uint32_t *table[GROUPS] = {pages[0], pages[1]};
     struct batch_builder builder;
     builder_open(&builder);
@@ -116,7 +113,6 @@ static void a_last_token_may_be_one_that_a_step_in_flight_chooses(void **state) 
 }
 
 static void without_tokens_the_ids_are_zero(void **state) {
-    (void)state;
     uint32_t *table[GROUPS] = {pages[0], pages[1]};
     struct batch_builder builder;
     builder_open(&builder);

@@ -68,7 +68,6 @@ static void build(struct plan *plan, enum kv_kind kind, int window) {
 }
 
 static void decode_reads_each_weight_once_and_the_whole_context(void **state) {
-    (void)state;
     struct plan plan;
     build(&plan, KV_FULL, 0);
     struct batch_shape shape;
@@ -83,7 +82,6 @@ static void decode_reads_each_weight_once_and_the_whole_context(void **state) {
 }
 
 static void windowed_layers_read_their_window_only(void **state) {
-    (void)state;
     struct plan plan;
     build(&plan, KV_WINDOW, 10);
     struct batch_shape shape;
@@ -95,7 +93,6 @@ static void windowed_layers_read_their_window_only(void **state) {
 }
 
 static void a_batch_of_sequences_costs_the_sum_of_their_kv_and_the_weights_once(void **state) {
-    (void)state;
     struct plan plan;
     build(&plan, KV_FULL, 0);
     // a prompt's chunk of 4 at position 8 without logits, and a decode at 20
@@ -112,7 +109,6 @@ static void a_batch_of_sequences_costs_the_sum_of_their_kv_and_the_weights_once(
 }
 
 static void without_logit_rows_their_ops_cost_nothing(void **state) {
-    (void)state;
     struct plan plan;
     build(&plan, KV_FULL, 0);
     struct batch_shape shape;
@@ -124,7 +120,6 @@ static void without_logit_rows_their_ops_cost_nothing(void **state) {
 }
 
 static void rows_without_logits_cost_all_but_the_vocabulary(void **state) {
-    (void)state;
     struct plan plan;
     build(&plan, KV_FULL, 0);
     struct batch_shape shape;
@@ -137,7 +132,6 @@ static void rows_without_logits_cost_all_but_the_vocabulary(void **state) {
 }
 
 static void a_recurrence_reads_one_state_for_each_sequence(void **state) {
-    (void)state;
     enum { STATE = 48 };
     struct plan plan;
     build(&plan, KV_FULL, 0);
@@ -165,7 +159,6 @@ static void a_recurrence_reads_one_state_for_each_sequence(void **state) {
 }
 
 static void experts_touched_are_expected_between_those_used_and_all(void **state) {
-    (void)state;
     assert_true(cost_experts_touched(8, 2, 1) == 2);
     assert_true(cost_experts_touched(8, 8, 5) == 8);
     // by hand: 8 (1 - (6/8)^2)
@@ -174,7 +167,6 @@ static void experts_touched_are_expected_between_those_used_and_all(void **state
 }
 
 static void experts_cost_what_is_touched(void **state) {
-    (void)state;
     enum { EXPERTS = 8, USED = 2, FF = 32, BYTES = FF * EMBD * 4 };
     const void *data[EXPERTS] = {NULL};
     struct plan plan;
@@ -204,7 +196,6 @@ static void experts_cost_what_is_touched(void **state) {
 }
 
 static void a_token_keeps_its_part_of_a_page_of_each_group(void **state) {
-    (void)state;
     struct plan plan;
     build(&plan, KV_FULL, 0);
     assert_int_equal(plan_kv_token_bytes(&plan, &kv_2), LAYERS * TOKEN_2);

@@ -143,7 +143,6 @@ static void check_element(const struct format *format, int i, float got, double 
 }
 
 static void random_blocks_decode_as_defined(void **state) {
-    (void)state;
     srand(7);
     for (int id = 0; id < FORMAT_COUNT; id++) {
         const struct format *format = format_at((enum format_id)id);
@@ -175,7 +174,6 @@ static bool bit_is_read(enum format_id id, int fill, int bit) {
 // Flipping any bit changes the decoded block. A bit may be silent in one block, such as the scale
 // of a span of zeros, so there are three; all are finite as half floats and exponents.
 static void every_bit_of_a_block_is_read(void **state) {
-    (void)state;
     for (int id = 0; id < FORMAT_COUNT; id++) {
         const struct format *format = format_at((enum format_id)id);
         for (int bit = 0; format->unpack && bit < 8 * format->block_bytes; bit++) {

@@ -1,10 +1,6 @@
 // Added tokens: where they are found, which neighbouring blanks they take, and in which text they
 // are searched for.
 // label: memory
-#include "check.h"
-
-#include <stdio.h>
-
 #include "text/vocab_build.h"
 
 // The ids of a text, with one written as '.' for each byte that stands for itself.
@@ -26,15 +22,6 @@ static const char *ids_of(const struct tokenizer *tokenizer, const char *text, i
     return line;
 }
 
-static struct tokenizer *make(struct vocab_build *build) {
-    rn_error err = {0};
-    struct tokenizer *tokenizer = NULL;
-    const rn_status status = tokenizer_create(&build->source, &tokenizer, &err);
-    check(status == RN_OK, "%s", err.message);
-    free(build);
-    return tokenizer;
-}
-
 // Bytes, and one added token 256.
 static struct vocab_build *build_one(const char *text, struct vocab_added **added) {
     struct vocab_build *const build = build_create();
@@ -50,44 +37,37 @@ static void check_ids(const struct tokenizer *tokenizer, const char *text, const
 }
 
 static void tokens_take_white_space_if_they_say_so(void **state) {
-    (void)state;
-    struct vocab_added *added;
-    struct vocab_build *build = build_one("<x>", &added);
-    struct tokenizer *tokenizer = make(build);
-    check_ids(tokenizer, "a <x> b", "a {256} b");
-    tokenizer_destroy(tokenizer);
-
-    build = build_one("<x>", &added);
-    added->lstrip = true;
-    tokenizer = make(build);
-    check_ids(tokenizer, "a \t\n<x> b", "a{256} b");
-    check_ids(tokenizer, "  <x>", "{256}");
-    check_ids(tokenizer, "a\u3000 <x>", "a{256}");
-    check_ids(tokenizer, "<x> <x>", "{256}{256}");
-    tokenizer_destroy(tokenizer);
-
-    build = build_one("<x>", &added);
-    added->rstrip = true;
-    tokenizer = make(build);
-    check_ids(tokenizer, "a <x> \u00A0\nb", "a {256}b");
-    check_ids(tokenizer, "<x>  ", "{256}");
-    check_ids(tokenizer, "<x> <x> c", "{256}{256}c");
-    tokenizer_destroy(tokenizer);
-
-    build = build_one("<x>", &added);
-    added->lstrip = added->rstrip = true;
-    tokenizer = make(build);
-    check_ids(tokenizer, " a <x> b ", " a{256}b ");
-    check_ids(tokenizer, "\xA0 <x>", "\xA0{256}"); // a stray byte is no white space
-    tokenizer_destroy(tokenizer);
+    static const struct {
+        bool left, right;
+        const char *text, *want;
+    } cases[] = {
+        {false, false, "a <x> b", "a {256} b"},
+        {true, false, "a \t\n<x> b", "a{256} b"},
+        {true, false, "  <x>", "{256}"},
+        {true, false, "a\u3000 <x>", "a{256}"},
+        {true, false, "<x> <x>", "{256}{256}"},
+        {false, true, "a <x> \u00A0\nb", "a {256}b"},
+        {false, true, "<x>  ", "{256}"},
+        {false, true, "<x> <x> c", "{256}{256}c"},
+        {true, true, " a <x> b ", " a{256}b "},
+        {true, true, "\xA0 <x>", "\xA0{256}"}, // a stray byte is no white space
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct vocab_added *added;
+        struct vocab_build *const build = build_one("<x>", &added);
+        added->lstrip = cases[i].left;
+        added->rstrip = cases[i].right;
+        struct tokenizer *const tokenizer = build_finish(build);
+        check_ids(tokenizer, cases[i].text, cases[i].want);
+        tokenizer_destroy(tokenizer);
+    }
 }
 
 static void single_words_are_not_found_within_others(void **state) {
-    (void)state;
     struct vocab_added *added;
     struct vocab_build *const build = build_one("cat", &added);
     added->single_word = true;
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_finish(build);
     check_ids(tokenizer, "cat", "{256}");
     check_ids(tokenizer, "a cat.", "a {256}.");
     check_ids(tokenizer, "cats", "cats");
@@ -108,14 +88,13 @@ static void single_words_are_not_found_within_others(void **state) {
 }
 
 static void special_ones_are_found_only_when_asked_for(void **state) {
-    (void)state;
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_token(build, span("<s>"), TOKEN_NORMAL); // 256
     build_token(build, span("<t>"), TOKEN_NORMAL); // 257
     build_added(build, 256, "<s>")->special = true;
     build_added(build, 257, "<t>");
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_finish(build);
     assert_string_equal(ids_of(tokenizer, "<s><t>", ENCODE_SPECIAL), "{256}{257}");
     assert_string_equal(ids_of(tokenizer, "<s><t>", 0), "<s>{257}");
     assert_true(tokenizer_is_special(tokenizer, 256)); // the list says what the types do not
@@ -124,7 +103,6 @@ static void special_ones_are_found_only_when_asked_for(void **state) {
 }
 
 static void the_text_of_the_list_is_sought(void **state) {
-    (void)state;
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_token(build, span("<s>"), TOKEN_CONTROL);  // 256, listed with another text
@@ -132,13 +110,12 @@ static void the_text_of_the_list_is_sought(void **state) {
     build_token(build, span("<uu>"), TOKEN_CONTROL); // 258
     build_added(build, 256, "[BEGIN]")->special = true;
     build_added(build, 258, "")->special = true; // nothing to seek
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_finish(build);
     check_ids(tokenizer, "[BEGIN]<s><u><uu>", "{256}<s>{257}<uu>");
     tokenizer_destroy(tokenizer);
 }
 
 static void the_longest_of_those_that_begin_first_is_found(void **state) {
-    (void)state;
     struct vocab_build *const build = build_create();
     build_bytes(build);
     static const char *const texts[] = {"ab", "abcd", "bcdef", "  ", "    "};
@@ -146,7 +123,7 @@ static void the_longest_of_those_that_begin_first_is_found(void **state) {
         build_token(build, span(texts[i]), TOKEN_USER_DEFINED);
         build_added(build, 256 + i, texts[i]);
     }
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_finish(build);
     check_ids(tokenizer, "abcdef", "{257}ef");
     check_ids(tokenizer, "abc", "{256}c");
     check_ids(tokenizer, "xbcdef", "x{258}");
@@ -157,7 +134,6 @@ static void the_longest_of_those_that_begin_first_is_found(void **state) {
 // ---------------------------------------------------------------- normalized text
 
 static void normalized_ones_are_sought_in_the_normalized_text(void **state) {
-    (void)state;
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_token(build, span("Raw"), TOKEN_USER_DEFINED);    // 256
@@ -165,7 +141,7 @@ static void normalized_ones_are_sought_in_the_normalized_text(void **state) {
     build_added(build, 256, "Raw");
     build_added(build, 257, "Folded")->normalized = true;
     build_normalizer(build, NORMAL_LOWERCASE, "", "");
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_finish(build);
     check_ids(tokenizer, "Raw raw RAW", "{256} raw raw");
     check_ids(tokenizer, "Folded folded FOLDED", "{257} {257} {257}");
     tokenizer_destroy(tokenizer);
@@ -174,7 +150,6 @@ static void normalized_ones_are_sought_in_the_normalized_text(void **state) {
 // "▁<x>" is what Hugging Face seeks, because it normalizes the token too; control tokens are sought
 // without the prefix, so that they are found wherever they stand.
 static void a_prefix_belongs_to_normalized_tokens_but_not_to_control_tokens(void **state) {
-    (void)state;
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_token(build, span("<x>"), TOKEN_USER_DEFINED); // 256
@@ -183,7 +158,7 @@ static void a_prefix_belongs_to_normalized_tokens_but_not_to_control_tokens(void
     struct vocab_added *const special = build_added(build, 257, "<s>");
     special->normalized = special->special = true;
     build_normalizer(build, NORMAL_PREPEND, "", "_");
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_finish(build);
     check_ids(tokenizer, "<x>a", "{256}a");
     check_ids(tokenizer, "a<x>", "_a<x>");
     check_ids(tokenizer, "a_<x>", "_a{256}");
@@ -192,19 +167,18 @@ static void a_prefix_belongs_to_normalized_tokens_but_not_to_control_tokens(void
 }
 
 static void stretches_between_raw_tokens_are_normalized_one_by_one(void **state) {
-    (void)state;
     struct vocab_build *build = build_create();
     build_bytes(build);
     build_token(build, span("<s>"), TOKEN_CONTROL); // 256
     build_normalizer(build, NORMAL_PREPEND, "", "_");
-    struct tokenizer *tokenizer = make(build);
+    struct tokenizer *tokenizer = build_finish(build);
     check_ids(tokenizer, "a<s>b<s><s>", "_a{256}_b{256}{256}");
     tokenizer_destroy(tokenizer);
     build = build_create();
     build_bytes(build);
     build_token(build, span("<s>"), TOKEN_CONTROL);
     build_normalizer(build, NORMAL_PREPEND_FIRST, "", "_");
-    tokenizer = make(build);
+    tokenizer = build_finish(build);
     check_ids(tokenizer, "a<s>b", "_a{256}b");
     check_ids(tokenizer, "<s>b", "{256}b");
     tokenizer_destroy(tokenizer);
@@ -212,13 +186,12 @@ static void stretches_between_raw_tokens_are_normalized_one_by_one(void **state)
 
 // The prefix of a pre-tokenizer (ByteLevel, Metaspace) comes after all added tokens were sought.
 static void prefixes_of_pre_tokenizers_stand_between_tokens_of_any_kind(void **state) {
-    (void)state;
     for (int first = 0; first < 2; first++) {
         struct vocab_added *added;
         struct vocab_build *const build = build_one("<x>", &added);
         added->normalized = true;
         build_normalizer(build, first ? NORMAL_PREPEND_FIRST : NORMAL_PREPEND_ONCE, "", "_");
-        struct tokenizer *const tokenizer = make(build);
+        struct tokenizer *const tokenizer = build_finish(build);
         check_ids(tokenizer, "<x>a", first ? "{256}a" : "{256}_a");
         check_ids(tokenizer, "a<x>b<x>_c", first ? "_a{256}b{256}_c" : "_a{256}_b{256}_c");
         tokenizer_destroy(tokenizer);
@@ -227,11 +200,10 @@ static void prefixes_of_pre_tokenizers_stand_between_tokens_of_any_kind(void **s
 
 // A name can imply what the file has no key for.
 static void the_name_qwen2_brings_nfc(void **state) {
-    (void)state;
     struct vocab_build *build = build_create();
     build_bytes(build);
     build_pre(build, "qwen2");
-    struct tokenizer *tokenizer = make(build);
+    struct tokenizer *tokenizer = build_finish(build);
     struct token_list list = {0};
     assert_int_equal(tokenizer_encode(tokenizer, "e\u0301", 3, 0, &list, NULL), RN_OK);
     assert_int_equal(list.count, 2);
@@ -242,7 +214,6 @@ static void the_name_qwen2_brings_nfc(void **state) {
 }
 
 static void texts_that_are_searched_for_have_a_limit(void **state) {
-    (void)state;
     char *const text = malloc(1026);
     assert_non_null(text);
     memset(text, 'a', 1025);

@@ -1,22 +1,6 @@
 // Merging: the order of merges, and that the heap for long words and the array for short ones give
 // what merging one pair at a time by the definition gives.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "check.h"
-
-#include <stdio.h>
-
 #include "text/vocab_build.h"
-
-static struct tokenizer *make(struct vocab_build *build) {
-    rn_error err = {0};
-    struct tokenizer *tokenizer = NULL;
-    if (tokenizer_create(&build->source, &tokenizer, &err) != RN_OK) fail_msg("%s", err.message);
-    return tokenizer;
-}
 
 // The tokens of a text with '|' between them.
 static const char *pieces_of(const struct tokenizer *tokenizer, const char *text) {
@@ -34,7 +18,6 @@ static const char *pieces_of(const struct tokenizer *tokenizer, const char *text
 }
 
 static void the_lowest_rank_is_merged_first(void **state) {
-    (void)state;
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_normal(build, "abc");
@@ -43,44 +26,38 @@ static void the_lowest_rank_is_merged_first(void **state) {
     build_merge(build, "b c");
     build_merge(build, "a b");
     build_merge(build, "a bc");
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_finish(build);
     assert_string_equal(pieces_of(tokenizer, "abc"), "abc"); // b c, then a bc
     assert_string_equal(pieces_of(tokenizer, "abd"), "ab|d");
     assert_string_equal(pieces_of(tokenizer, "aabcab"), "a|abc|ab");
     assert_string_equal(pieces_of(tokenizer, "c"), "c");
     tokenizer_destroy(tokenizer);
-    free(build);
 }
 
 static void of_equal_ranks_the_leftmost_is_merged_first(void **state) {
-    (void)state;
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_normal(build, "aa");
     build_normal(build, "aaaa");
     build_merge(build, "a a");
     build_merge(build, "aa aa");
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_finish(build);
     assert_string_equal(pieces_of(tokenizer, "aaa"), "aa|a");
     assert_string_equal(pieces_of(tokenizer, "aaaaa"), "aaaa|a");
     assert_string_equal(pieces_of(tokenizer, "aaaaaaa"), "aaaa|aa|a");
     tokenizer_destroy(tokenizer);
-    free(build);
 }
 
 static void a_word_that_is_a_token_still_needs_its_merges(void **state) {
-    (void)state;
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_normal(build, "word");
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_finish(build);
     assert_string_equal(pieces_of(tokenizer, "word"), "w|o|r|d");
     tokenizer_destroy(tokenizer);
-    free(build);
 }
 
 static void unless_the_vocabulary_says_that_merges_are_ignored_there(void **state) {
-    (void)state;
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_normal(build, "word");
@@ -89,14 +66,12 @@ static void unless_the_vocabulary_says_that_merges_are_ignored_there(void **stat
     build_merge(build, "w o");
     build_split(build, SPLIT_LITERAL, SPLIT_ISOLATED, false, "-");
     build->source.ignore_merges = true;
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_finish(build);
     assert_string_equal(pieces_of(tokenizer, "word-wo-words-rd"), "word|-|wo|-|wo|r|d|s|-|r|d");
     tokenizer_destroy(tokenizer);
-    free(build);
 }
 
 static void of_a_merge_that_comes_twice_the_first_holds(void **state) {
-    (void)state;
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_normal(build, "ab");
@@ -104,10 +79,9 @@ static void of_a_merge_that_comes_twice_the_first_holds(void **state) {
     build_merge(build, "a b");
     build_merge(build, "b c");
     build_merge(build, "a b");
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_finish(build);
     assert_string_equal(pieces_of(tokenizer, "abc"), "ab|c");
     tokenizer_destroy(tokenizer);
-    free(build);
 }
 
 // ---------------------------------------------------------------- against the definition
@@ -170,13 +144,12 @@ static size_t merge_by_definition(const struct vocab_build *build, const char *w
 }
 
 static void words_of_all_lengths_merge_as_the_definition_says(void **state) {
-    (void)state;
     struct random_vocab *const vocab = calloc(1, sizeof *vocab);
     assert_non_null(vocab);
     srand(11);
     for (int round = 0; round < 40; round++) {
         random_fill(vocab, 3 + rand() % 40);
-        struct tokenizer *const tokenizer = make(vocab->build);
+        struct tokenizer *const tokenizer = build_tokenizer(vocab->build);
         struct token_list list = {0};
         for (int trial = 0; trial < 20; trial++) {
             char word[160];
@@ -198,15 +171,10 @@ static void words_of_all_lengths_merge_as_the_definition_says(void **state) {
     free(vocab);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { HUGE_WORD = 256 << 10 };
-#else
-enum { HUGE_WORD = 1 << 20 };
-#endif
 
 // Would take hours if merging were quadratic.
 static void a_huge_word_is_merged(void **state) {
-    (void)state;
     static char text[20][64], merge[20][128];
     struct vocab_build *const build = build_create();
     build_bytes(build);
@@ -216,7 +184,7 @@ static void a_huge_word_is_merged(void **state) {
         build_normal(build, text[i]);
         build_merge(build, merge[i]);
     }
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_finish(build);
     char *const word = malloc(HUGE_WORD);
     assert_non_null(word);
     memset(word, 'a', HUGE_WORD);
@@ -233,7 +201,6 @@ static void a_huge_word_is_merged(void **state) {
     token_list_deinit(&list);
     free(word);
     tokenizer_destroy(tokenizer);
-    free(build);
 }
 
 TEST_PROGRAM(bpe) {

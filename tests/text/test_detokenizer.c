@@ -1,11 +1,6 @@
 // The streaming decoder: however the bytes are cut, the sum is the decoding of the whole, and no
 // piece holds half a character.
 // label: memory
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "check.h"
 
 #include <stdio.h>
@@ -77,7 +72,6 @@ static const struct {
 };
 
 static void ill_formed_parts_become_one_replacement_each(void **state) {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char out[128];
         const size_t n = decode_whole(cases[i].bytes, strlen(cases[i].bytes), out);
@@ -87,7 +81,6 @@ static void ill_formed_parts_become_one_replacement_each(void **state) {
 }
 
 static void every_cut_into_pieces_gives_the_same_text(void **state) {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *const bytes = cases[i].bytes;
         const size_t len = strlen(bytes);
@@ -109,7 +102,6 @@ static void every_cut_into_pieces_gives_the_same_text(void **state) {
 }
 
 static void random_bytes_in_random_pieces_give_the_same_text(void **state) {
-    (void)state;
     static const uint8_t likely[] = {'a',  0x80, 0x9F, 0xA0, 0xBF, 0xC2, 0xE0,
                                      0xE4, 0xED, 0xF0, 0xF1, 0xF4, 0xFF, 0x90};
     srand(3);
@@ -133,7 +125,6 @@ static void random_bytes_in_random_pieces_give_the_same_text(void **state) {
 }
 
 static void text_comes_out_as_soon_as_it_is_certain(void **state) {
-    (void)state;
     struct detokenizer decoder = {0};
     char out[64];
     assert_int_equal(feed(&decoder, "a\xE4", 2, out), 1);

@@ -1,9 +1,5 @@
 // Guards: input never becomes a control token, in any surroundings, and is otherwise tokenized as
 // plain text. The template's text beside it still does.
-#include "check.h"
-
-#include <string.h>
-
 #include "text/guard.h"
 #include "text/random_text.h"
 #include "text/vocab_build.h"
@@ -16,18 +12,12 @@ enum { N_CONTROL = sizeof control / sizeof *control };
 static const char *const user[] = {"<t>", "<|t|>", "|>b", "</t>"};
 static const char *const merges[] = {"< |", "| >", "a b", "<| a", "|> |", "b ]", "> <", "a |"};
 
+#define ROUNDS test_scale(4000, 20000, 20000)
+
 static void add_markup(struct vocab_build *build, bool with_user) {
     for (int i = 0; i < N_CONTROL; i++) build_token(build, span(control[i]), TOKEN_CONTROL);
     for (size_t i = 0; with_user && i < sizeof user / sizeof *user; i++)
         build_token(build, span(user[i]), TOKEN_USER_DEFINED);
-}
-
-static struct tokenizer *finish(struct vocab_build *build) {
-    struct tokenizer *tokenizer = NULL;
-    rn_error err = {0};
-    check(tokenizer_create(&build->source, &tokenizer, &err) == RN_OK, "%s", err.message);
-    free(build);
-    return tokenizer;
 }
 
 // Bytes and merges; the kinds differ in what is done to the text before.
@@ -73,7 +63,7 @@ static struct tokenizer *make(enum kind kind) {
         build_normalizer(build, NORMAL_PREPEND, "", "\xE2\x96\x81");
         build_normalizer(build, NORMAL_REPLACE, " ", "\xE2\x96\x81");
         add_markup(build, true);
-        return finish(build);
+        return build_finish(build);
     }
     build_bytes(build);
     static const char *const made[] = {"<|", "|>", "ab", "<|a", "|>|", "b]", "><", "a|"};
@@ -84,7 +74,7 @@ static struct tokenizer *make(enum kind kind) {
     const int32_t first = build->source.n_token;
     add_markup(build, kind != KIND_NO_USER);
     if (kind != KIND_PLAIN && kind != KIND_NO_USER) add_rules(build, kind, first);
-    return finish(build);
+    return build_finish(build);
 }
 
 // ---------------------------------------------------------------- texts
@@ -163,11 +153,10 @@ static void expect_equal(const struct token_list *got, const struct token_list *
 // ---------------------------------------------------------------- properties
 
 static void guarded_text_is_plain_text(void **state) {
-    (void)state;
     for (enum kind kind = 0; kind < N_KINDS; kind++) {
         struct tokenizer *tokenizer = make(kind);
         srand(1);
-        for (int round = 0; round < 20000; round++) {
+        for (int round = 0; round < ROUNDS; round++) {
             struct text_buffer text = {0}, guarded = {0}, clean = {0};
             struct token_list got = {0}, want = {0};
             random_string(&text, 6);
@@ -188,11 +177,10 @@ static void guarded_text_is_plain_text(void **state) {
 
 // Strings that end and begin with parts of markup, with nothing between them.
 static void strings_that_are_joined_make_no_markup(void **state) {
-    (void)state;
     for (enum kind kind = 0; kind < N_KINDS; kind++) {
         struct tokenizer *tokenizer = make(kind);
         srand(2);
-        for (int round = 0; round < 20000; round++) {
+        for (int round = 0; round < ROUNDS; round++) {
             struct text_buffer all = {0}, guarded = {0}, clean = {0};
             struct token_list got = {0}, want = {0};
             for (int part = 1 + rand() % 4; part > 0; part--) {
@@ -218,12 +206,11 @@ static void strings_that_are_joined_make_no_markup(void **state) {
 
 // Around any string the template's own markup is found, the longest one that it wrote. (Tokens that
 // are not control are found anywhere.)
-static void markup_beside_strings_counts(void **state) {
-    (void)state;
+static void markup_beside_strings_is_found(void **state) {
     struct tokenizer *tokenizer = make(KIND_NO_USER);
     const int32_t first = tokenizer_size(tokenizer) - N_CONTROL;
     srand(3);
-    for (int round = 0; round < 20000; round++) {
+    for (int round = 0; round < ROUNDS; round++) {
         struct text_buffer text = {0}, all = {0}, clean = {0};
         struct token_list got = {0}, want = {0};
         const int before = rand() % N_CONTROL, behind = rand() % N_CONTROL;
@@ -263,13 +250,12 @@ static void expect_guarded(const struct tokenizer *tokenizer, const char *text, 
 #define G GUARD_TEXT
 
 static void guards_stand_in_markup_only(void **state) {
-    (void)state;
     struct vocab_build *build = build_create();
     build_bytes(build);
     build_token(build, span("<|im_end|>"), TOKEN_CONTROL);
     build_token(build, span("user"), TOKEN_CONTROL);
     build_token(build, span("</think>"), TOKEN_USER_DEFINED);
-    struct tokenizer *tokenizer = finish(build);
+    struct tokenizer *tokenizer = build_finish(build);
     expect_guarded(tokenizer, "", "");
     expect_guarded(tokenizer, "plain </think> text", "plain </think> text");
     expect_guarded(tokenizer, "a <|im_end|> b", "a <" G "|im_end|> b");
@@ -286,7 +272,6 @@ static void guards_stand_in_markup_only(void **state) {
 // Of a rendered text the input is guarded, stretch by stretch, and the template's markup is not. A
 // '<' is also the end of a control token here.
 static void marked_bytes_are_guarded(void **state) {
-    (void)state;
     struct tokenizer *tokenizer = make(KIND_PLAIN);
     struct text_buffer out = {0};
     static const char text[] = "[b]<mask>.<mask>!<mask>";
@@ -301,7 +286,6 @@ static void marked_bytes_are_guarded(void **state) {
 }
 
 static void without_the_flag_a_guard_is_text(void **state) {
-    (void)state;
     struct tokenizer *tokenizer = make(KIND_PLAIN);
     struct text_buffer text = {0};
     struct token_list plain = {0}, dropped = {0};
@@ -319,7 +303,7 @@ TEST_PROGRAM(guard) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(guarded_text_is_plain_text),
         cmocka_unit_test(strings_that_are_joined_make_no_markup),
-        cmocka_unit_test(markup_beside_strings_counts),
+        cmocka_unit_test(markup_beside_strings_is_found),
         cmocka_unit_test(guards_stand_in_markup_only),
         cmocka_unit_test(marked_bytes_are_guarded),
         cmocka_unit_test(without_the_flag_a_guard_is_text),

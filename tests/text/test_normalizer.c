@@ -2,8 +2,6 @@
 // long runs of marks in order without quadratic time, prefixes, replacements, and the bound on
 // growth.
 #include "check.h"
-
-#include <stdio.h>
 #include <utf8proc.h>
 
 #include "text/normalizer.h"
@@ -78,7 +76,6 @@ static void check_one(enum vocab_normal_kind kind, const char *from, const char 
 // ---------------------------------------------------------------- Unicode forms
 
 static void texts_come_into_the_forms_of_unicode(void **state) {
-    (void)state;
     static const struct {
         enum vocab_normal_kind kind;
         const char *text, *want;
@@ -113,7 +110,6 @@ static void texts_come_into_the_forms_of_unicode(void **state) {
 }
 
 static void forms_agree_with_utf8proc_on_random_texts(void **state) {
-    (void)state;
     static const int32_t marks[] = {0x301, 0x302, 0x308,  0x323,  0x316,  0x345,
                                     0x31B, 0x5B0, 0x93C,  'e',    'a',    0x1EAD,
                                     0x9BE, 0x9C7, 0x1161, 0x1100, 0x11A8, 0xAC00};
@@ -155,7 +151,6 @@ static void forms_agree_with_utf8proc_on_random_texts(void **state) {
 
 // Every character alone: a character that the quick check accepts is in the form.
 static void the_quick_look_is_right_about_every_character(void **state) {
-    (void)state;
     for (int32_t cp = 0; cp <= 0x10FFFF; cp++) {
         if (cp >= 0xD800 && cp <= 0xDFFF) continue;
         uint8_t text[8];
@@ -174,7 +169,6 @@ static void the_quick_look_is_right_about_every_character(void **state) {
 
 // Would take hours if marks were put in order by exchanging neighbours.
 static void a_huge_run_of_marks_is_put_in_order(void **state) {
-    (void)state;
     enum { PAIRS = 1 << 18 };
     uint8_t *const text = malloc(4 * PAIRS);
     assert_non_null(text);
@@ -191,7 +185,6 @@ static void a_huge_run_of_marks_is_put_in_order(void **state) {
 // ---------------------------------------------------------------- other steps
 
 static void prefixes_depend_on_the_place(void **state) {
-    (void)state;
     struct fixture *fixture = fixture_one(NORMAL_PREPEND, "", "_");
     check_at(fixture, NORMAL_TEXT, "a", "_a");
     check_at(fixture, NORMAL_TEXT, "_a", "__a");
@@ -214,7 +207,6 @@ static void prefixes_depend_on_the_place(void **state) {
 }
 
 static void replacements_are_made_everywhere(void **state) {
-    (void)state;
     check_one(NORMAL_REPLACE, " ", "\u2581", " a  b ", "\u2581a\u2581\u2581b\u2581");
     check_one(NORMAL_REPLACE, "ab", "c", "aabab", "acc");
     check_one(NORMAL_REPLACE, "aa", "a", "aaaaa", "aaa"); // once over the text
@@ -230,7 +222,6 @@ static void replacements_are_made_everywhere(void **state) {
 }
 
 static void white_space_is_stripped(void **state) {
-    (void)state;
     check_one(NORMAL_STRIP_LEFT, "", "", " \t\u3000a b ", "a b ");
     check_one(NORMAL_STRIP_RIGHT, "", "", " a b\n\u00A0 ", " a b");
     check_one(NORMAL_STRIP_LEFT, "", "", "  ", "");
@@ -239,7 +230,6 @@ static void white_space_is_stripped(void **state) {
 }
 
 static void steps_follow_each_other(void **state) {
-    (void)state;
     struct vocab_build *const build = build_create();
     build_normalizer(build, NORMAL_STRIP_LEFT, "", "");
     build_normalizer(build, NORMAL_LOWERCASE, "", "");
@@ -253,7 +243,6 @@ static void steps_follow_each_other(void **state) {
 }
 
 static void a_text_may_not_grow_without_bound(void **state) {
-    (void)state;
     enum { TO = 1 << 16 };
     char *const to = malloc(TO + 1);
     assert_non_null(to);
@@ -274,7 +263,6 @@ static void a_text_may_not_grow_without_bound(void **state) {
 }
 
 static void what_is_not_known_is_named(void **state) {
-    (void)state;
     struct fixture *fixture = fixture_one(NORMAL_UNSUPPORTED, "Precompiled", "");
     assert_string_equal(fixture->unsupported, "normalizer 'Precompiled' is not supported");
     fixture_free(fixture);

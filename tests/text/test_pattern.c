@@ -2,14 +2,10 @@
 // random texts of all kinds of characters, the reference texts, and ill-formed bytes, which are
 // treated as control characters. Huge texts of one kind take no more than linear time.
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "check.h"
-
-#include <jansson.h>
 #include <pcre2.h>
-#include <stdio.h>
-#include <string.h>
 #include <utf8proc.h>
 
+#include "data_file.h"
 #include "text/pretokenizer.h"
 #include "text/random_text.h"
 
@@ -142,115 +138,109 @@ static const struct {
      pattern_space_cased},
 };
 
-static bool oracle_at(size_t row, struct oracle *oracle) {
+enum { MAX_ORACLES = 64 };
+
+// One for each pattern that stands for an expression.
+struct oracles {
+    struct oracle at[MAX_ORACLES];
+    size_t n;
+};
+
+static int oracles_create(void **state) {
+    static struct oracles oracles;
     const char *expression;
     pattern_fn match;
-    const size_t n_other = sizeof others / sizeof others[0];
-    if (row < n_other) {
-        expression = others[row].expression;
-        match = others[row].match;
-    } else if (!pretokenizer_expression(row - n_other, &expression, &match)) {
-        return false;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        oracles.at[oracles.n++] = oracle_create(others[i].expression, others[i].match);
+    for (size_t i = 0; pretokenizer_expression(i, &expression, &match); i++) {
+        assert_true(oracles.n < MAX_ORACLES);
+        oracles.at[oracles.n++] = oracle_create(expression, match);
     }
-    *oracle = oracle_create(expression, match);
-    return true;
+    assert_true(oracles.n > 20);
+    *state = &oracles;
+    return 0;
+}
+
+static int oracles_destroy(void **state) {
+    struct oracles *oracles = *state;
+    for (size_t i = 0; i < oracles->n; i++) oracle_destroy(&oracles->at[i]);
+    return 0;
+}
+
+// A text that all patterns go through; seen as in check_text.
+static void check_patterns(const struct oracles *oracles, const uint8_t *text, const uint8_t *seen,
+                           size_t len) {
+    for (size_t i = 0; i < oracles->n; i++) check_text(&oracles->at[i], text, seen, len);
 }
 
 #define ROUNDS test_scale(1000, 2000, 10000)
 
 static void patterns_match_what_pcre2_matches_in_random_texts(void **state) {
-    (void)state;
-    struct oracle oracle;
-    size_t row = 0;
-    for (; oracle_at(row, &oracle); row++) {
-        srand(7);
-        for (int round = 0; round < ROUNDS; round++) {
-            uint8_t text[96];
-            const size_t len = random_text(text, 4 + (size_t)rand() % (sizeof text - 4));
-            const size_t agreed = text_agree(text, len);
-            check_text(&oracle, text, text, agreed);
-        }
-        oracle_destroy(&oracle);
+    srand(7);
+    for (int round = 0; round < ROUNDS; round++) {
+        uint8_t text[96];
+        const size_t len = random_text(text, 4 + (size_t)rand() % (sizeof text - 4));
+        check_patterns(*state, text, text, text_agree(text, len));
     }
-    assert_true(row > 20);
 }
 
-static void ill_formed_bytes_count_as_control_characters(void **state) {
-    (void)state;
-    struct oracle oracle;
-    for (size_t row = 0; oracle_at(row, &oracle); row++) {
-        srand(8);
-        for (int round = 0; round < ROUNDS / 4; round++) {
-            uint8_t text[64], seen[64];
-            size_t len = random_text(text, sizeof text);
-            len = text_agree(text, len);
-            random_damage(text, len);
-            for (size_t at = 0, n; at < len; at += n) {
-                const int32_t cp = unicode_decode(text + at, len - at, &n);
-                if (cp >= 0 && !is_disputed(cp)) {
-                    memcpy(seen + at, text + at, n);
-                } else { // a damaged text may hold a character that it did not before
-                    memset(text + at, 0xFF, n);
-                    memset(seen + at, 1, n);
-                }
+static void ill_formed_bytes_are_control_characters(void **state) {
+    srand(8);
+    for (int round = 0; round < ROUNDS / 4; round++) {
+        uint8_t text[64], seen[64];
+        size_t len = random_text(text, sizeof text);
+        len = text_agree(text, len);
+        random_damage(text, len);
+        for (size_t at = 0, n; at < len; at += n) {
+            const int32_t cp = unicode_decode(text + at, len - at, &n);
+            if (cp >= 0 && !is_disputed(cp)) {
+                memcpy(seen + at, text + at, n);
+            } else { // a damaged text may hold a character that it did not before
+                memset(text + at, 0xFF, n);
+                memset(seen + at, 1, n);
             }
-            check_text(&oracle, text, seen, len);
         }
-        oracle_destroy(&oracle);
+        check_patterns(*state, text, seen, len);
     }
 }
 
 static void patterns_match_what_pcre2_matches_in_the_reference_texts(void **state) {
-    (void)state;
-    json_t *const texts = json_load_file(TEST_DATA "/tokenizers/texts.json", 0, NULL);
+    json_t *const texts = data_json_read(TEST_DATA "/tokenizers/texts.json");
     assert_true(json_array_size(texts) > 400);
-    struct oracle oracle;
-    for (size_t row = 0; oracle_at(row, &oracle); row++) {
-        size_t index;
-        json_t *item;
-        json_array_foreach(texts, index, item) {
-            const size_t full = json_string_length(item);
-            uint8_t *const text = malloc(full + 1);
-            assert_non_null(text);
-            memcpy(text, json_string_value(item), full);
-            const size_t len = text_agree(text, full);
-            check_text(&oracle, text, text, len);
-            free(text);
-        }
-        oracle_destroy(&oracle);
+    size_t index;
+    json_t *item;
+    json_array_foreach(texts, index, item) {
+        uint8_t *const text = (uint8_t *)strdup(json_string_value(item));
+        assert_non_null(text);
+        check_patterns(*state, text, text, text_agree(text, strlen((const char *)text)));
+        free(text);
     }
     json_decref(texts);
 }
 
 // Every character alone, before and behind a letter, and behind a blank.
 static void patterns_know_every_character(void **state) {
-    (void)state;
-    struct oracle oracle;
-    for (size_t row = 0; oracle_at(row, &oracle); row++) {
-        const int step = ROUNDS < 10000 ? 7 : 1;
-        for (int32_t cp = 0; cp <= 0x10FFFF; cp += step) {
-            if (cp >= 0x3500 && cp < 0x4D00) continue; // all alike
-            if (cp >= 0xAD00 && cp < 0xD700) continue;
-            if (cp >= 0xD800 && cp < 0xFA00) cp = 0xFA00;
-            if (cp >= 0x20100 && cp < 0xE0000) cp = 0xE0000;
-            if (cp >= 0xE0200) break;
-            if (is_disputed(cp)) continue;
-            uint8_t text[16] = {'a'};
-            size_t len = 1;
-            len += unicode_encode((uint32_t)cp, text + len);
-            text[len++] = 'b';
-            text[len++] = ' ';
-            len += unicode_encode((uint32_t)cp, text + len);
-            check_text(&oracle, text, text, len);
-        }
-        oracle_destroy(&oracle);
+    const int step = ROUNDS < 10000 ? 7 : 1;
+    for (int32_t cp = 0; cp <= 0x10FFFF; cp += step) {
+        if (cp >= 0x3500 && cp < 0x4D00) continue; // all alike
+        if (cp >= 0xAD00 && cp < 0xD700) continue;
+        if (cp >= 0xD800 && cp < 0xFA00) cp = 0xFA00;
+        if (cp >= 0x20100 && cp < 0xE0000) cp = 0xE0000;
+        if (cp >= 0xE0200) break;
+        if (is_disputed(cp)) continue;
+        uint8_t text[16] = {'a'};
+        size_t len = 1;
+        len += unicode_encode((uint32_t)cp, text + len);
+        text[len++] = 'b';
+        text[len++] = ' ';
+        len += unicode_encode((uint32_t)cp, text + len);
+        check_patterns(*state, text, text, len);
     }
 }
 
 // ---------------------------------------------------------------- patterns without an oracle
 
 static void punctuation_is_that_of_unicode_8(void **state) {
-    (void)state;
     static const struct {
         int32_t cp;
         bool is;
@@ -275,7 +265,6 @@ static void punctuation_is_that_of_unicode_8(void **state) {
 }
 
 static void byte_numbers_are_those_of_the_alphabet(void **state) {
-    (void)state;
     for (int byte = 0; byte < 256; byte++) {
         const uint8_t text[] = {(uint8_t)byte};
         size_t skip = 0;
@@ -308,7 +297,6 @@ static const pattern_fn all[] = {
 
 // Would take hours if a pattern looked at the rest of the text from each place.
 static void long_texts_of_one_kind_are_gone_through(void **state) {
-    (void)state;
     static const char *const units[] = {"a",
                                         " ",
                                         "\n",
@@ -327,7 +315,7 @@ static void long_texts_of_one_kind_are_gone_through(void **state) {
                                         "12",
                                         "\xCC\x81"
                                         "A"};
-    enum { LEN = 1 << 20 };
+    enum { LEN = 1 << 18 };
     uint8_t *const text = malloc(LEN);
     assert_non_null(text);
     for (size_t unit = 0; unit < sizeof units / sizeof units[0]; unit++) {
@@ -350,12 +338,12 @@ static void long_texts_of_one_kind_are_gone_through(void **state) {
 TEST_PROGRAM(pattern) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_match_what_pcre2_matches_in_random_texts),
-        cmocka_unit_test(ill_formed_bytes_count_as_control_characters),
+        cmocka_unit_test(ill_formed_bytes_are_control_characters),
         cmocka_unit_test(patterns_match_what_pcre2_matches_in_the_reference_texts),
         cmocka_unit_test(patterns_know_every_character),
         cmocka_unit_test(punctuation_is_that_of_unicode_8),
         cmocka_unit_test(byte_numbers_are_those_of_the_alphabet),
         cmocka_unit_test(long_texts_of_one_kind_are_gone_through),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, oracles_create, oracles_destroy);
 }

@@ -3,8 +3,6 @@
 // label: memory
 #include "check.h"
 
-#include <stdio.h>
-
 #include "text/pretokenizer.h"
 #include "text/vocab_build.h"
 
@@ -161,7 +159,6 @@ static const struct split splits[] = {
 };
 
 static void gpt2_splits_as_its_pattern_says(void **state) {
-    (void)state;
     struct fixture *const fixture = fixture_named("gpt-2");
     for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++)
         check_words(fixture, splits[i].text, splits[i].words);
@@ -169,7 +166,6 @@ static void gpt2_splits_as_its_pattern_says(void **state) {
 }
 
 static void the_length_bounds_what_is_read(void **state) {
-    (void)state;
     size_t skip;
     assert_int_equal(pattern_gpt2((const uint8_t *)"'re", 2, &skip), 1);
     assert_int_equal(pattern_gpt2((const uint8_t *)"'s", 1, &skip), 1);
@@ -184,7 +180,6 @@ static void the_length_bounds_what_is_read(void **state) {
 // ---------------------------------------------------------------- names
 
 static void names_stand_for_their_splits(void **state) {
-    (void)state;
     static const char text[] = "I'm HelloWorld 12345, x\n\n \xE4\xB8\xAD\xE6\x96\x87 ok!";
     static const struct {
         const char *name, *words;
@@ -212,7 +207,6 @@ static void names_stand_for_their_splits(void **state) {
 }
 
 static void names_bring_their_traits(void **state) {
-    (void)state;
     static const struct {
         const char *name;
         bool nfc, ignore_merges;
@@ -232,7 +226,6 @@ static void names_bring_their_traits(void **state) {
 }
 
 static void names_are_matched_whole(void **state) {
-    (void)state;
     static const char *const names[] = {"gpt-22", "gpt", "llama", "llama-bpe ", "Qwen2", "kimi-k2"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct fixture *const fixture = fixture_named(names[i]);
@@ -249,7 +242,6 @@ static void names_are_matched_whole(void **state) {
 // ---------------------------------------------------------------- behaviors
 
 static void matches_are_treated_as_the_behavior_says(void **state) {
-    (void)state;
     static const struct {
         enum vocab_split_behavior behavior;
         bool invert;
@@ -294,7 +286,6 @@ static void matches_are_treated_as_the_behavior_says(void **state) {
 }
 
 static void an_empty_match_cuts_but_not_right_behind_another(void **state) {
-    (void)state;
     struct fixture *fixture = fixture_split(SPLIT_REGEX, SPLIT_ISOLATED, false, "(?=c)");
     check_words(fixture, "abcabc", "ab|cab|c");
     fixture_free(fixture);
@@ -304,7 +295,6 @@ static void an_empty_match_cuts_but_not_right_behind_another(void **state) {
 }
 
 static void kinds_of_splits_cut_what_they_name(void **state) {
-    (void)state;
     static const struct {
         enum vocab_split_kind kind;
         enum vocab_split_behavior behavior;
@@ -327,7 +317,6 @@ static void kinds_of_splits_cut_what_they_name(void **state) {
 }
 
 static void steps_cut_the_pieces_of_the_ones_before(void **state) {
-    (void)state;
     struct vocab_build *const build = build_create();
     build_split(build, SPLIT_LITERAL, SPLIT_REMOVED, false, "|");
     build_split(build, SPLIT_REGEX, SPLIT_MERGED_WITH_PREVIOUS, false, "[;.]");
@@ -345,7 +334,6 @@ static void steps_cut_the_pieces_of_the_ones_before(void **state) {
 }
 
 static void splits_behind_the_byte_level_see_its_alphabet(void **state) {
-    (void)state;
     struct vocab_build *const build = build_create();
     build_pre(build, "gpt-2");
     build_split(build, SPLIT_BYTE_LEVEL, SPLIT_ISOLATED, false, "");
@@ -365,7 +353,6 @@ static void splits_behind_the_byte_level_see_its_alphabet(void **state) {
 }
 
 static void expressions_are_known_however_they_are_written(void **state) {
-    (void)state;
     static const char *const ways[] = {"[\\r\\n]", "[\r\n]", "[\\r\n]"};
     for (size_t i = 0; i < 3; i++) {
         struct fixture *const fixture = fixture_split(SPLIT_REGEX, SPLIT_ISOLATED, false, ways[i]);
@@ -382,7 +369,6 @@ static void expressions_are_known_however_they_are_written(void **state) {
 }
 
 static void what_is_not_known_is_named(void **state) {
-    (void)state;
     struct fixture *fixture =
         fixture_split(SPLIT_UNSUPPORTED, SPLIT_ISOLATED, false, "UnicodeScripts");
     assert_string_equal(fixture->traits.unsupported,
@@ -407,7 +393,6 @@ static void what_is_not_known_is_named(void **state) {
 }
 
 static void unknown_kinds_and_behaviors_are_refused(void **state) {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct vocab_build *const build = build_create();
         build_split(build, SPLIT_DIGITS, SPLIT_ISOLATED, false, "");

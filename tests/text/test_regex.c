@@ -42,7 +42,6 @@ static const char *matches_of(const char *pattern, const char *text) {
 }
 
 static void matches_are_found_in_order(void **state) {
-    (void)state;
     assert_string_equal(matches_of("b+", "abbcbb"), "1-3 4-6 ");
     assert_string_equal(matches_of("b+", ""), "");
     assert_string_equal(matches_of("b*", "ab"), "0-0 1-2 2-2 ");
@@ -52,7 +51,6 @@ static void matches_are_found_in_order(void **state) {
 }
 
 static void expressions_are_read_as_oniguruma_does(void **state) {
-    (void)state;
     assert_string_equal(matches_of("a$", "a\nba"), "0-1 3-4 "); // at every line
     assert_string_equal(matches_of("^.", "a\nb"), "0-1 2-3 ");
     assert_string_equal(matches_of("\\w+", "e\xCC\x81_1 -"), "0-5 "); // marks are of the word
@@ -71,7 +69,6 @@ static void expressions_are_read_as_oniguruma_does(void **state) {
 }
 
 static void what_would_be_read_differently_is_refused(void **state) {
-    (void)state;
     static const char *const patterns[] = {
         "[a&&[^b]]", "[a[b]]",        "\\h",   "\\K",      "[\\W]", "(?m:a)",  "(?s).", "(?i-x:a)",
         "a{2}+",     "(*UTF)",        "(?C1)", "\\R",      "\\X",   "\\Qa\\E", "(a",    "a)",
@@ -96,7 +93,6 @@ static void what_would_be_read_differently_is_refused(void **state) {
 }
 
 static void ill_formed_bytes_are_control_characters(void **state) {
-    (void)state;
     assert_string_equal(matches_of("\\p{Cc}", "a\xFF\xC3(\x80"), "1-2 2-3 4-5 ");
     assert_string_equal(matches_of("\\p{L}+", "a\xE4\xB8z"), "0-1 3-4 ");
     assert_string_equal(matches_of("[^a]+", "a\xE4\xB8\xADz\xF0"), "1-6 ");
@@ -152,7 +148,6 @@ static void check_matches(const char *pattern, const uint8_t *text, size_t len) 
 }
 
 static void long_texts_give_the_matches_of_one_call(void **state) {
-    (void)state;
     static const char *const patterns[] = {
         "\\p{L}+",
         "\\s+(?!\\S)|\\s+",
@@ -196,8 +191,7 @@ static rn_status search_all(const char *pattern, const char *unit, size_t len, r
     return status;
 }
 
-static void sound_expressions_get_through_a_megabyte(void **state) {
-    (void)state;
+static void usual_expressions_get_through_a_long_text(void **state) {
     static const char *const units[] = {"a", " ", "\n", "1", "'", "A", "aB ", "\xC3\xA9"};
     static const char *const patterns[] = {
         "'s|'t| ?\\p{L}+| ?\\p{N}+|\\s+(?!\\S)|\\s+",
@@ -208,15 +202,14 @@ static void sound_expressions_get_through_a_megabyte(void **state) {
     for (size_t i = 0; i < 8; i++) {
         for (size_t k = 0; k < 4; k++) {
             rn_error err = {0};
-            check(search_all(patterns[k], units[i], 1 << 20, &err) == RN_OK, "%s on '%s': %s",
+            check(search_all(patterns[k], units[i], 1 << 18, &err) == RN_OK, "%s on '%s': %s",
                   patterns[k], units[i], err.message);
         }
     }
 }
 
-// Each would take hours.
+// Each would take minutes, or hours.
 static void endless_searches_end_with_an_error(void **state) {
-    (void)state;
     static const struct {
         const char *pattern, *unit;
     } cases[] = {
@@ -225,7 +218,7 @@ static void endless_searches_end_with_an_error(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rn_error err = {0};
-        check(search_all(cases[i].pattern, cases[i].unit, 1 << 20, &err) == RN_ERR_ARG, "%s",
+        check(search_all(cases[i].pattern, cases[i].unit, 1 << 17, &err) == RN_ERR_ARG, "%s",
               cases[i].pattern);
         assert_string_equal(err.message,
                             "the tokenizer's regular expression takes too many steps on this text");
@@ -239,7 +232,7 @@ TEST_PROGRAM(regex) {
         cmocka_unit_test(what_would_be_read_differently_is_refused),
         cmocka_unit_test(ill_formed_bytes_are_control_characters),
         cmocka_unit_test(long_texts_give_the_matches_of_one_call),
-        cmocka_unit_test(sound_expressions_get_through_a_megabyte),
+        cmocka_unit_test(usual_expressions_get_through_a_long_text),
         cmocka_unit_test(endless_searches_end_with_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

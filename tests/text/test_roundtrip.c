@@ -1,9 +1,6 @@
 // decode(encode(text)) is the text, for random texts of every kind of vocabulary. A long text,
 // which goes through the cache of words, gives the same tokens as its parts one by one.
 // label: memory
-#include "check.h"
-
-#include <stdio.h>
 #include <utf8proc.h>
 
 #include "text/random_text.h"
@@ -17,11 +14,7 @@ struct vocab {
 };
 
 static struct tokenizer *make(struct vocab *vocab) {
-    rn_error err = {0};
-    struct tokenizer *tokenizer = NULL;
-    const rn_status status = tokenizer_create(&vocab->build->source, &tokenizer, &err);
-    check(status == RN_OK, "%s", err.message);
-    free(vocab->build);
+    struct tokenizer *const tokenizer = build_finish(vocab->build);
     free(vocab);
     return tokenizer;
 }
@@ -123,7 +116,6 @@ static const char *const names[] = {"gpt-2",   "llama-bpe",    "gpt-4o",        
                                     "default", "starcoder"};
 
 static void byte_level_gives_back_any_bytes(void **state) {
-    (void)state;
     uint8_t text[TEXT_MAX];
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         srand((unsigned)(100 + i));
@@ -138,7 +130,6 @@ static void byte_level_gives_back_any_bytes(void **state) {
 }
 
 static void with_nfc_it_gives_back_the_normalized_text(void **state) {
-    (void)state;
     uint8_t text[TEXT_MAX];
     srand(40);
     struct tokenizer *const tokenizer = make_bytes("qwen2", false);
@@ -155,7 +146,6 @@ static void with_nfc_it_gives_back_the_normalized_text(void **state) {
 }
 
 static void characters_give_back_any_text_without_the_mark(void **state) {
-    (void)state;
     uint8_t text[TEXT_MAX];
     for (int model = VOCAB_SPM_SCORE; model <= VOCAB_SPM_RANK; model++) {
         srand((unsigned)(50 + model));
@@ -213,7 +203,6 @@ static void check_parts(const struct tokenizer *tokenizer) {
 }
 
 static void a_long_text_gives_what_its_words_give(void **state) {
-    (void)state;
     srand(60);
     for (int i = 0; i < 2; i++) {
         struct tokenizer *const tokenizer = make_bytes("gpt-2", i == 1);

@@ -1,21 +1,10 @@
 // SentencePiece vocabularies: merging by score and by rank against the definition, on words that
 // may be cut and on words that may not. Also characters that are no token.
-#include "check.h"
-
 #include <math.h>
-#include <stdio.h>
 
 #include "text/vocab_build.h"
 
 #define MARK "\u2581"
-
-static struct tokenizer *make(struct vocab_build *build) {
-    rn_error err = {0};
-    struct tokenizer *tokenizer = NULL;
-    const rn_status status = tokenizer_create(&build->source, &tokenizer, &err);
-    check(status == RN_OK, "%s", err.message);
-    return tokenizer;
-}
 
 static struct vocab_build *build_spm(enum vocab_model model) {
     struct vocab_build *const build = build_create();
@@ -50,7 +39,6 @@ static void check_pieces(const struct tokenizer *tokenizer, const struct vocab_b
 }
 
 static void the_best_score_is_merged_first(void **state) {
-    (void)state;
     struct vocab_build *const build = build_spm(VOCAB_SPM_SCORE);
     build_scored(build, "a", -10);
     build_scored(build, "b", -11);
@@ -59,7 +47,7 @@ static void the_best_score_is_merged_first(void **state) {
     build_scored(build, "bc", -1);
     build_scored(build, "abc", -3);
     build_scored(build, "aa", -5);
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_tokenizer(build);
     check_pieces(tokenizer, build, "abc", "abc"); // bc, then a bc
     check_pieces(tokenizer, build, "abab", "ab|ab");
     check_pieces(tokenizer, build, "aaa", "aa|a"); // of equals the leftmost
@@ -70,21 +58,19 @@ static void the_best_score_is_merged_first(void **state) {
 }
 
 static void a_token_of_characters_that_are_none_is_still_made(void **state) {
-    (void)state;
     struct vocab_build *const build = build_spm(VOCAB_SPM_SCORE);
     build_scored(build, "xy", -1);
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_tokenizer(build);
     check_pieces(tokenizer, build, "xyx", "xy|<unk>");
     tokenizer_destroy(tokenizer);
     free(build);
 }
 
 static void characters_that_are_no_token_become_bytes(void **state) {
-    (void)state;
     struct vocab_build *const build = build_spm(VOCAB_SPM_SCORE);
     build_scored(build, "a", -1);
     build_byte_tokens(build);
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_tokenizer(build);
     check_pieces(tokenizer, build, "a\u00E9", "a|<0xC3>|<0xA9>");
     check_pieces(tokenizer, build, "\u4E2Da\xFFz", "<0xE4>|<0xB8>|<0xAD>|a|<0xFF>|<0x7A>");
     check_pieces(tokenizer, build, "<0x41>", // its text is not the byte
@@ -99,16 +85,15 @@ static void characters_that_are_no_token_become_bytes(void **state) {
 }
 
 static void without_bytes_they_become_the_unknown_token(void **state) {
-    (void)state;
     struct vocab_build *build = build_spm(VOCAB_SPM_RANK);
     build_normal(build, "a");
     build_normal(build, "b");
-    struct tokenizer *tokenizer = make(build);
+    struct tokenizer *tokenizer = build_tokenizer(build);
     check_pieces(tokenizer, build, "xxaxyb\xFF", "<unk>|<unk>|a|<unk>|<unk>|b|<unk>");
     tokenizer_destroy(tokenizer);
     build->source.fuse_unk =
         true; // x and y are joined by no token, so the word is cut between them
-    tokenizer = make(build);
+    tokenizer = build_tokenizer(build);
     check_pieces(tokenizer, build, "xxaxyb\xFF", "<unk>|a|<unk>|b|<unk>");
     check_pieces(tokenizer, build, "xyzxyzxyz", "<unk>");
     tokenizer_destroy(tokenizer);
@@ -117,7 +102,7 @@ static void without_bytes_they_become_the_unknown_token(void **state) {
     build = build_create(); // and without one it is an error that names the character
     build->source.model = VOCAB_SPM_RANK;
     build_normal(build, "a");
-    tokenizer = make(build);
+    tokenizer = build_tokenizer(build);
     struct token_list list = {0};
     rn_error err = {0};
     assert_int_equal(tokenizer_encode(tokenizer, "a\u00E9", 3, 0, &list, &err), RN_ERR_MODEL);
@@ -131,7 +116,6 @@ static void without_bytes_they_become_the_unknown_token(void **state) {
 }
 
 static void bytes_are_read_strictly(void **state) {
-    (void)state;
     static const char *const texts[] = {"<0x-1>", "<0x1>", "<0x001>", "<0xG0>", "<0x4G>", "<0x41",
                                         "0x41",   "",      "<0x+1>",  "<0X41>", "<0x 1>"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
@@ -149,17 +133,16 @@ static void bytes_are_read_strictly(void **state) {
 
 // tokenizer.json has no type for bytes.
 static void bytes_of_a_file_without_types_are_bytes(void **state) {
-    (void)state;
     struct vocab_build *const build = build_spm(VOCAB_SPM_RANK);
     build_byte_tokens(build);
     for (int i = 0; i < 256; i++) build->type[1 + i] = TOKEN_NORMAL;
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_tokenizer(build);
     check_pieces(tokenizer, build, "\u00E9", "<0xC3>|<0xA9>");
     assert_int_equal(tokenizer_bytes(tokenizer, 1 + 'a').len, 1);
     assert_int_equal(tokenizer_bytes(tokenizer, 1 + 'a').data[0], 'a');
     tokenizer_destroy(tokenizer);
     build->source.byte_fallback = false; // and where the model does not fall back, text
-    struct tokenizer *const plain = make(build);
+    struct tokenizer *const plain = build_tokenizer(build);
     assert_int_equal(tokenizer_bytes(plain, 1 + 'a').len, 6);
     check_pieces(plain, build, "a", "<unk>");
     tokenizer_destroy(plain);
@@ -167,14 +150,13 @@ static void bytes_of_a_file_without_types_are_bytes(void **state) {
 }
 
 static void the_mark_is_a_space(void **state) {
-    (void)state;
     struct vocab_build *const build = build_spm(VOCAB_SPM_SCORE);
     build_scored(build, MARK, -1);                           // 1
     build_scored(build, MARK "a" MARK, -2);                  // 2
     build_token(build, span(MARK MARK), TOKEN_USER_DEFINED); // 3
     build_token(build, span(MARK "s"), TOKEN_CONTROL);       // 4
     build->source.strip_space = true;
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_tokenizer(build);
     static const char *const want[] = {"<unk>", " ", " a ", "  ", MARK "s"};
     for (int32_t id = 0; id < 5; id++) {
         const struct text_span bytes = tokenizer_bytes(tokenizer, id);
@@ -186,9 +168,8 @@ static void the_mark_is_a_space(void **state) {
     free(build);
 }
 
-// What GGUF's llama and tokenizer.model stand for.
+// The normalization of GGUF's llama and of tokenizer.model.
 static void a_prefix_comes_before_the_text_and_spaces_become_marks(void **state) {
-    (void)state;
     struct vocab_build *const build = build_spm(VOCAB_SPM_SCORE);
     build_scored(build, MARK, -9);
     build_scored(build, "a", -8);
@@ -199,7 +180,7 @@ static void a_prefix_comes_before_the_text_and_spaces_become_marks(void **state)
     build_token(build, span(MARK MARK MARK), TOKEN_USER_DEFINED);
     build_normalizer(build, NORMAL_PREPEND, "", MARK);
     build_normalizer(build, NORMAL_REPLACE, " ", MARK);
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_tokenizer(build);
     check_pieces(tokenizer, build, "a", MARK "a");
     check_pieces(tokenizer, build, " a", MARK "|" MARK "a");
     check_pieces(tokenizer, build, "a a", MARK "a|" MARK "a");
@@ -219,21 +200,19 @@ static void a_prefix_comes_before_the_text_and_spaces_become_marks(void **state)
 }
 
 static void a_whole_word_may_be_a_token_whatever_the_merges(void **state) {
-    (void)state;
     struct vocab_build *const build = build_spm(VOCAB_SPM_RANK);
     build_normal(build, "a");
     build_normal(build, "b");
     build_normal(build, "a-b");
     build_split(build, SPLIT_LITERAL, SPLIT_REMOVED, false, " ");
     build->source.ignore_merges = true;
-    struct tokenizer *const tokenizer = make(build);
+    struct tokenizer *const tokenizer = build_tokenizer(build);
     check_pieces(tokenizer, build, "a-b ab", "a-b|a|b");
     tokenizer_destroy(tokenizer);
     free(build);
 }
 
 static void scores_that_are_no_numbers_or_missing_are_refused(void **state) {
-    (void)state;
     struct vocab_build *const build = build_spm(VOCAB_SPM_SCORE);
     build_scored(build, "a", NAN);
     struct tokenizer *tokenizer = NULL;
@@ -352,13 +331,12 @@ static void check_word(const struct random_vocab *vocab, const struct tokenizer 
 }
 
 static void words_merge_as_the_definition_says(void **state) {
-    (void)state;
     struct random_vocab *const vocab = calloc(1, sizeof *vocab);
     assert_non_null(vocab);
     srand(21);
     for (int round = 0; round < 120; round++) {
         random_fill(vocab, round % 2 ? VOCAB_SPM_RANK : VOCAB_SPM_SCORE, rand() % 40);
-        struct tokenizer *const tokenizer = make(vocab->build);
+        struct tokenizer *const tokenizer = build_tokenizer(vocab->build);
         for (int trial = 0; trial < 20; trial++)
             check_word(vocab, tokenizer, 1 + (size_t)rand() % (trial % 2 ? 12 : 128));
         tokenizer_destroy(tokenizer);
@@ -369,7 +347,6 @@ static void words_merge_as_the_definition_says(void **state) {
 
 // Would take hours if merging were quadratic.
 static void a_huge_word_is_merged(void **state) {
-    (void)state;
     enum { HUGE = 1 << 18 };
     static char text[6][64];
     for (int model = VOCAB_SPM_SCORE; model <= VOCAB_SPM_RANK; model++) {
@@ -381,7 +358,7 @@ static void a_huge_word_is_merged(void **state) {
             const struct text_span half = {text[i], (size_t)1 << i};
             build->merge[build->source.n_merge++] = (struct vocab_merge){half, half};
         }
-        struct tokenizer *const tokenizer = make(build);
+        struct tokenizer *const tokenizer = build_tokenizer(build);
         char *const word = malloc(HUGE);
         assert_non_null(word);
         memset(word, 'a', HUGE);

@@ -1,10 +1,5 @@
 // Every allocation of create and encode is made to fail once: each failure is reported, nothing
 // leaks (a leak is seen by count), and the next call works.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "check.h"
 
 #include "text/guard.h"
@@ -44,7 +39,6 @@ static struct vocab_build *build_some(enum vocab_model model) {
 // Some memory is asked for and done without: by the C library's sort, by PCRE2's JIT, for the
 // cache.
 static void create_reports_each_failed_allocation_and_frees_the_rest(void **state) {
-    (void)state;
     for (int model = VOCAB_BYTE_LEVEL; model <= VOCAB_SPM_RANK; model++) {
         struct vocab_build *const build = build_some((enum vocab_model)model);
         const long before = live;
@@ -82,7 +76,6 @@ static void text_fill(char *text, size_t len) { // long words, more ids than a f
 }
 
 static void encode_reports_each_failed_allocation_and_keeps_the_list(void **state) {
-    (void)state;
     for (int model = VOCAB_BYTE_LEVEL; model <= VOCAB_SPM_RANK; model++) {
         struct vocab_build *const build = build_some((enum vocab_model)model);
         struct tokenizer *tokenizer = NULL;
@@ -117,7 +110,6 @@ static void encode_reports_each_failed_allocation_and_keeps_the_list(void **stat
 }
 
 static void guards_report_each_failed_allocation(void **state) {
-    (void)state;
     struct vocab_build *const build = build_some(VOCAB_BYTE_LEVEL);
     struct tokenizer *tokenizer = NULL;
     assert_int_equal(tokenizer_create(&build->source, &tokenizer, NULL), RN_OK);

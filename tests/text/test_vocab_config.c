@@ -1,35 +1,9 @@
 // tokenizer_config.json: the keys that are read, and their effect on a vocabulary.
 // label: memory
-#include <stdio.h>
-#include <string.h>
-
-#include "check.h"
-#include "text/vocab.h"
-
-#define MARKER "\xe2\x96\x81"
-
-static struct arena arena;
-
-static int teardown(void **state) {
-    (void)state;
-    arena_deinit(&arena);
-    return 0;
-}
-
-static bool is(struct text_span span, const char *text) {
-    return span.len == strlen(text) && memcmp(span.data, text, span.len) == 0;
-}
-
-// Single quotes stand for double ones.
-static char *json_of(const char *text) {
-    char *const json = arena_strdup(&arena, text, strlen(text));
-    for (char *at = json; *at; at++)
-        if (*at == '\'') *at = '"';
-    return json;
-}
+#include "text/vocab_read.h"
 
 static struct vocab_config config_read(const char *text) {
-    const char *const json = json_of(text);
+    const char *const json = json_quoted(text);
     struct vocab_config config;
     rn_error err = {0};
     check(vocab_config_read(json, strlen(json), &arena, &config, &err) == RN_OK, "%s: %s", text,
@@ -38,7 +12,7 @@ static struct vocab_config config_read(const char *text) {
 }
 
 static void check_refused(const char *text, const char *words) {
-    const char *const json = json_of(text);
+    const char *const json = json_quoted(text);
     struct vocab_config config;
     rn_error err = {0};
     check(vocab_config_read(json, strlen(json), &arena, &config, &err) == RN_ERR_MODEL &&
@@ -47,7 +21,6 @@ static void check_refused(const char *text, const char *words) {
 }
 
 static void silence_is_told_from_no(void **state) {
-    (void)state;
     struct vocab_config c = config_read("{}");
     assert_true(c.add_bos == -1 && c.add_eos == -1 && !c.bos.len && !c.eos.len && !c.unk.len);
     assert_true(!c.chat_template.len && c.n_added == 0);
@@ -58,7 +31,6 @@ static void silence_is_told_from_no(void **state) {
 }
 
 static void tokens_are_texts_or_objects(void **state) {
-    (void)state;
     const struct vocab_config c =
         config_read("{'bos_token':'<s>','eos_token':{'__type':'AddedToken','content':'<\\/s>',"
                     "'lstrip':false},'unk_token':'<unk>'}");
@@ -66,7 +38,6 @@ static void tokens_are_texts_or_objects(void **state) {
 }
 
 static void the_default_template_is_taken_or_the_first(void **state) {
-    (void)state;
     struct vocab_config c = config_read("{'chat_template':'{{ x }}\\n'}");
     assert_true(is(c.chat_template, "{{ x }}\n"));
     c = config_read("{'chat_template':[{'name':'tool_use','template':'T'},"
@@ -79,7 +50,6 @@ static void the_default_template_is_taken_or_the_first(void **state) {
 }
 
 static void unknown_members_may_hold_anything(void **state) {
-    (void)state;
     const struct vocab_config c = config_read(
         "{'model_max_length':1000000000000000019884624838656,'x':1e30,'y':[{},[null,-1.5e400]],"
         "'additional_special_tokens':['<a>'],'tokenizer_class':'LlamaTokenizer','eos_token':'e'}");
@@ -87,7 +57,6 @@ static void unknown_members_may_hold_anything(void **state) {
 }
 
 static void bad_files_are_refused(void **state) {
-    (void)state;
     check_refused("", "ends where a value");
     check_refused("[]", "expected an object");
     check_refused("{'bos_token':1}", "expected a string");
@@ -104,7 +73,6 @@ static void bad_files_are_refused(void **state) {
 }
 
 static void added_tokens_have_their_flags(void **state) {
-    (void)state;
     const struct vocab_config c = config_read(
         "{'added_tokens_decoder':{'0':{'content':'<unk>','special':true,'normalized':false},"
         "'32000':{'content':'<x>','lstrip':true,'rstrip':true,'single_word':true,"
@@ -158,7 +126,6 @@ static void check_apply_refused(const char *json, const char *words) {
 }
 
 static void names_become_ids(void **state) {
-    (void)state;
     struct vocab_source s = pieces();
     apply("{'bos_token':'</s>','eos_token':'ab','unk_token':'<s>'}", &s);
     assert_true(s.bos == 2 && s.eos == 4 && s.unk == 0 && s.add_bos && !s.add_eos);
@@ -177,7 +144,6 @@ static void names_become_ids(void **state) {
 }
 
 static void nothing_is_added_that_does_not_exist(void **state) {
-    (void)state;
     struct vocab_source s = pieces();
     s.bos = s.eos = -1;
     apply("{'add_bos_token':true,'add_eos_token':true}", &s);
@@ -185,7 +151,6 @@ static void nothing_is_added_that_does_not_exist(void **state) {
 }
 
 static void what_a_tokenizer_json_puts_around_a_text_stays(void **state) {
-    (void)state;
     struct vocab_source s = pieces();
     s.model = VOCAB_BYTE_LEVEL;
     s.bos = 4;
@@ -199,7 +164,6 @@ static void what_a_tokenizer_json_puts_around_a_text_stays(void **state) {
 }
 
 static void added_tokens_go_over_the_pieces_of_a_model(void **state) {
-    (void)state;
     struct vocab_source s = pieces();
     apply("{'added_tokens_decoder':{"
           "'0':{'content':'<unk>','special':true},"
@@ -223,7 +187,6 @@ static void added_tokens_go_over_the_pieces_of_a_model(void **state) {
 }
 
 static void added_tokens_of_a_tokenizer_json_stay(void **state) {
-    (void)state;
     struct vocab_source s = pieces();
     s.model = VOCAB_SPM_RANK;
     s.score = NULL;
@@ -233,17 +196,17 @@ static void added_tokens_of_a_tokenizer_json_stay(void **state) {
 
 TEST_PROGRAM(vocab_config) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(silence_is_told_from_no, teardown),
-        cmocka_unit_test_teardown(tokens_are_texts_or_objects, teardown),
-        cmocka_unit_test_teardown(the_default_template_is_taken_or_the_first, teardown),
-        cmocka_unit_test_teardown(unknown_members_may_hold_anything, teardown),
-        cmocka_unit_test_teardown(bad_files_are_refused, teardown),
-        cmocka_unit_test_teardown(added_tokens_have_their_flags, teardown),
-        cmocka_unit_test_teardown(names_become_ids, teardown),
-        cmocka_unit_test_teardown(nothing_is_added_that_does_not_exist, teardown),
-        cmocka_unit_test_teardown(what_a_tokenizer_json_puts_around_a_text_stays, teardown),
-        cmocka_unit_test_teardown(added_tokens_go_over_the_pieces_of_a_model, teardown),
-        cmocka_unit_test_teardown(added_tokens_of_a_tokenizer_json_stay, teardown),
+        cmocka_unit_test_teardown(silence_is_told_from_no, vocab_teardown),
+        cmocka_unit_test_teardown(tokens_are_texts_or_objects, vocab_teardown),
+        cmocka_unit_test_teardown(the_default_template_is_taken_or_the_first, vocab_teardown),
+        cmocka_unit_test_teardown(unknown_members_may_hold_anything, vocab_teardown),
+        cmocka_unit_test_teardown(bad_files_are_refused, vocab_teardown),
+        cmocka_unit_test_teardown(added_tokens_have_their_flags, vocab_teardown),
+        cmocka_unit_test_teardown(names_become_ids, vocab_teardown),
+        cmocka_unit_test_teardown(nothing_is_added_that_does_not_exist, vocab_teardown),
+        cmocka_unit_test_teardown(what_a_tokenizer_json_puts_around_a_text_stays, vocab_teardown),
+        cmocka_unit_test_teardown(added_tokens_go_over_the_pieces_of_a_model, vocab_teardown),
+        cmocka_unit_test_teardown(added_tokens_of_a_tokenizer_json_stay, vocab_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,27 +1,7 @@
 // tokenizer.json becomes a vocab_source: real files against jansson's tree, each part of a pipeline
 // by itself, and refusals with their messages.
 // label: memory
-#include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "check.h"
-#include "text/vocab.h"
-
-#define MARKER "\xe2\x96\x81"
-
-static bool is(struct text_span span, const char *text) {
-    return span.len == strlen(text) && memcmp(span.data, text, span.len) == 0;
-}
-
-static struct arena arena;
-
-static int teardown(void **state) {
-    (void)state;
-    arena_deinit(&arena);
-    return 0;
-}
+#include "text/vocab_read.h"
 
 static struct vocab_source source_read(const char *json) {
     struct vocab_source source;
@@ -46,7 +26,7 @@ struct parts {
 };
 
 static char *json_of(struct parts p) {
-    static char text[16384];
+    char text[16384];
     static const char byte_level[] = "{'type':'ByteLevel','add_prefix_space':false}";
     const int n =
         snprintf(text, sizeof text,
@@ -58,9 +38,7 @@ static char *json_of(struct parts p) {
                  p.model ? p.model
                          : "{'type':'BPE','vocab':{'a':0,'b':1,'ab':2},'merges':['a b']}");
     assert_true(n > 0 && (size_t)n < sizeof text);
-    for (char *at = text; *at; at++)
-        if (*at == '\'') *at = '"';
-    return text;
+    return json_quoted(text);
 }
 
 #define SOURCE(...) source_read(json_of((struct parts){__VA_ARGS__}))
@@ -68,18 +46,6 @@ static char *json_of(struct parts p) {
     check_refused(status, words, json_of((struct parts){__VA_ARGS__}))
 
 // --- real files ---
-
-static char *file_read(const char *path, size_t *len) {
-    FILE *file = fopen(path, "rb");
-    check(file, "%s", path);
-    fseek(file, 0, SEEK_END);
-    *len = (size_t)ftell(file);
-    rewind(file);
-    char *data = malloc(*len);
-    assert_int_equal(fread(data, 1, *len, file), *len);
-    fclose(file);
-    return data;
-}
 
 static void check_vocab(const struct vocab_source *source, json_t *root) {
     json_t *const model = json_object_get(root, "model");
@@ -113,20 +79,14 @@ static struct vocab_source check_file(const char *name) {
     char path[500];
     snprintf(path, sizeof path, TEST_DATA "/golden/tokenizers/%s/tokenizer.json", name);
     size_t len;
-    char *const data = file_read(path, &len);
-    char *const copy = arena_strdup(&arena, data, len); // outlives the file
-    free(data);
-    json_error_t error;
-    json_t *const root = json_loadb(copy, len, 0, &error);
-    assert_non_null(root);
-    const struct vocab_source source = source_read(copy);
+    const struct vocab_source source = source_read(file_read(path, &len));
+    json_t *const root = data_json_read(path);
     check_vocab(&source, root);
     json_decref(root);
     return source;
 }
 
 static void byte_level_files_are_read_whole(void **state) {
-    (void)state;
     struct vocab_source s = check_file("gpt-2");
     assert_true(s.model == VOCAB_BYTE_LEVEL && s.n_normal == 0 && s.n_split == 1);
     assert_true(s.split[0].kind == SPLIT_NAMED && is(s.split[0].pattern, "gpt-2"));
@@ -141,7 +101,6 @@ static void byte_level_files_are_read_whole(void **state) {
 }
 
 static void files_with_markers_are_read_whole(void **state) {
-    (void)state;
     struct vocab_source s = check_file("spm");
     assert_true(s.model == VOCAB_SPM_RANK && s.byte_fallback && s.fuse_unk && s.strip_space);
     assert_true(s.n_normal == 2 && s.normal[0].kind == NORMAL_PREPEND);
@@ -158,7 +117,6 @@ static void files_with_markers_are_read_whole(void **state) {
 // --- the model ---
 
 static void gaps_between_ids_are_unused_tokens(void **state) {
-    (void)state;
     const struct vocab_source s =
         SOURCE(.model = "{'type':'BPE','vocab':{'b':5,'a':1},'merges':[]}",
                .added = "[{'id':8,'content':'<x>','special':true}]");
@@ -171,7 +129,6 @@ static void gaps_between_ids_are_unused_tokens(void **state) {
 }
 
 static void merges_come_as_strings_or_as_pairs(void **state) {
-    (void)state;
     const struct vocab_source s =
         SOURCE(.model = "{'vocab':{'a':0},'merges':['a b',['c','d e'],' x','\\u0061 \\u00e9']}");
     assert_int_equal(s.n_merge, 4);
@@ -182,7 +139,6 @@ static void merges_come_as_strings_or_as_pairs(void **state) {
 }
 
 static void escapes_are_resolved_everywhere(void **state) {
-    (void)state;
     const struct vocab_source s =
         SOURCE(.model = "{'vocab':{'\\u0120a':0,'\\\"':1},'merges':[],'unk_token':'\\\"'}",
                .added = "[{'id':2,'content':'\\n\\n'}]");
@@ -193,7 +149,6 @@ static void escapes_are_resolved_everywhere(void **state) {
 }
 
 static void flags_of_the_model_and_of_added_tokens_are_read(void **state) {
-    (void)state;
     const struct vocab_source s =
         SOURCE(.added = "[{'id':0,'content':'x','special':true,'lstrip':true},"
                         "{'id':4,'content':'y','rstrip':true,'single_word':true,'normalized':true},"
@@ -211,7 +166,6 @@ static void flags_of_the_model_and_of_added_tokens_are_read(void **state) {
 }
 
 static void bytes_are_known_by_their_names(void **state) {
-    (void)state;
     static const char vocab[] = "{'vocab':{'<0x0A>':0,'<0xFF>':1,'<0xff>':2,'<0x0A':3,'<0xAG>':4,"
                                 "'<0x0AB>':5},'merges':[],'byte_fallback':true}";
     static const char pre[] = "{'type':'Metaspace'}", decoder[] = "{'type':'Metaspace'}";
@@ -223,7 +177,6 @@ static void bytes_are_known_by_their_names(void **state) {
 }
 
 static void other_models_are_refused_by_name(void **state) {
-    (void)state;
     REFUSED(RN_ERR_UNSUPPORTED, "WordPiece", .model = "{'type':'WordPiece','vocab':{}}");
     REFUSED(RN_ERR_UNSUPPORTED, "Unigram", .model = "{'type':'Unigram','vocab':[['a',0.5]]}");
     REFUSED(RN_ERR_UNSUPPORTED, "WordLevel", .model = "{'type':'WordLevel','vocab':{}}");
@@ -238,7 +191,6 @@ static void other_models_are_refused_by_name(void **state) {
 }
 
 static void bad_vocabularies_are_refused(void **state) {
-    (void)state;
     REFUSED(RN_ERR_MODEL, "token id 524288", .model = "{'vocab':{'a':524288},'merges':[]}");
     REFUSED(RN_ERR_MODEL, "token id -1", .model = "{'vocab':{'a':-1},'merges':[]}");
     REFUSED(RN_ERR_MODEL, "expected an integer", .model = "{'vocab':{'a':1.5},'merges':[]}");
@@ -267,7 +219,6 @@ static void bad_vocabularies_are_refused(void **state) {
 // --- the pipeline ---
 
 static void normalizers_become_steps(void **state) {
-    (void)state;
     const struct vocab_source s =
         SOURCE(.normalizer = "{'type':'Sequence','normalizers':[{'type':'NFC'},{'type':'NFD'},"
                              "{'type':'NFKC'},{'type':'NFKD'},{'type':'Lowercase'},"
@@ -291,7 +242,6 @@ static void normalizers_become_steps(void **state) {
 }
 
 static void splits_keep_pattern_behavior_and_invert(void **state) {
-    (void)state;
     static const struct {
         const char *name;
         enum vocab_split_behavior behavior;
@@ -318,7 +268,6 @@ static void splits_keep_pattern_behavior_and_invert(void **state) {
 }
 
 static void pre_tokenizers_become_splits(void **state) {
-    (void)state;
     const struct vocab_source s =
         SOURCE(.pre =
                    "{'type':'Sequence','pretokenizers':[{'type':'Digits','individual_digits':true},"
@@ -341,7 +290,6 @@ static void pre_tokenizers_become_splits(void **state) {
 }
 
 static void splits_behind_byte_level_see_its_alphabet(void **state) {
-    (void)state;
     const struct vocab_source s =
         SOURCE(.pre = "{'type':'Sequence','pretokenizers':[{'type':'Punctuation'},"
                       "{'type':'ByteLevel','add_prefix_space':false,'use_regex':true},"
@@ -353,7 +301,6 @@ static void splits_behind_byte_level_see_its_alphabet(void **state) {
 }
 
 static void a_prefix_space_is_a_step_of_normalization(void **state) {
-    (void)state;
     struct vocab_source s =
         SOURCE(.pre = "{'type':'ByteLevel','add_prefix_space':true,'use_regex':false}");
     assert_true(s.n_normal == 1 && s.n_split == 0 && s.normal[0].kind == NORMAL_PREPEND_ONCE);
@@ -381,7 +328,6 @@ static void check_metaspace(const char *fields, int n_normal, enum vocab_normal_
 }
 
 static void metaspace_has_its_schemes(void **state) {
-    (void)state;
     check_metaspace("", 2, NORMAL_PREPEND_ONCE, 1);
     check_metaspace(",'prepend_scheme':'always','split':true", 2, NORMAL_PREPEND_ONCE, 1);
     check_metaspace(",'prepend_scheme':'first','split':false", 2, NORMAL_PREPEND_FIRST, 0);
@@ -396,7 +342,6 @@ static void metaspace_has_its_schemes(void **state) {
 }
 
 static void post_processors_say_what_is_around_a_text(void **state) {
-    (void)state;
     struct vocab_source s =
         SOURCE(.post = "{'type':'Sequence','processors':[{'type':'ByteLevel'},"
                        "{'type':'TemplateProcessing','single':[{'SpecialToken':{'id':'<\\u0061>'}},"
@@ -423,7 +368,6 @@ static void post_processors_say_what_is_around_a_text(void **state) {
 }
 
 static void decoders_are_known_or_refused(void **state) {
-    (void)state;
     static const char spm[] =
         "{'type':'Sequence','decoders':[{'type':'Replace','pattern':{'String':'" MARKER "'},"
         "'content':' '},{'type':'ByteFallback'},{'type':'Fuse'},"
@@ -444,7 +388,6 @@ static void decoders_are_known_or_refused(void **state) {
 }
 
 static void long_pipelines_are_refused(void **state) {
-    (void)state;
     char part[2000] = "{'type':'Sequence','normalizers':[{'type':'NFC'}";
     for (int i = 1; i < 33; i++) strcat(part, ",{'type':'NFC'}");
     strcat(part, "]}");
@@ -457,13 +400,13 @@ static void long_pipelines_are_refused(void **state) {
 
 // Every prefix and every flipped byte: a status and a message, never anything else.
 static void damaged_files_are_refused_or_read(void **state) {
-    (void)state;
-    const char *const json =
+    char *const json = strdup(
         json_of((struct parts){.added = "[{'id':3,'content':'<x>','special':true}]",
                                .normalizer = "{'type':'Replace','pattern':{'String':' '},"
                                              "'content':'\\u2581'}",
                                .post = "{'type':'TemplateProcessing','single':[{'SpecialToken':"
-                                       "{'id':'<x>'}}],'special_tokens':{'<x>':{'ids':[3]}}}"});
+                                       "{'id':'<x>'}}],'special_tokens':{'<x>':{'ids':[3]}}}"}));
+    assert_non_null(json);
     const size_t len = strlen(json);
     int n_read = 0;
     for (size_t i = 0; i < len * 8; i++) {
@@ -481,29 +424,30 @@ static void damaged_files_are_refused_or_read(void **state) {
         arena_deinit(&arena);
     }
     assert_true(n_read > 100);
+    free(json);
 }
 
 TEST_PROGRAM(vocab_json) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(byte_level_files_are_read_whole, teardown),
-        cmocka_unit_test_teardown(files_with_markers_are_read_whole, teardown),
-        cmocka_unit_test_teardown(gaps_between_ids_are_unused_tokens, teardown),
-        cmocka_unit_test_teardown(merges_come_as_strings_or_as_pairs, teardown),
-        cmocka_unit_test_teardown(escapes_are_resolved_everywhere, teardown),
-        cmocka_unit_test_teardown(flags_of_the_model_and_of_added_tokens_are_read, teardown),
-        cmocka_unit_test_teardown(bytes_are_known_by_their_names, teardown),
-        cmocka_unit_test_teardown(other_models_are_refused_by_name, teardown),
-        cmocka_unit_test_teardown(bad_vocabularies_are_refused, teardown),
-        cmocka_unit_test_teardown(normalizers_become_steps, teardown),
-        cmocka_unit_test_teardown(splits_keep_pattern_behavior_and_invert, teardown),
-        cmocka_unit_test_teardown(pre_tokenizers_become_splits, teardown),
-        cmocka_unit_test_teardown(splits_behind_byte_level_see_its_alphabet, teardown),
-        cmocka_unit_test_teardown(a_prefix_space_is_a_step_of_normalization, teardown),
-        cmocka_unit_test_teardown(metaspace_has_its_schemes, teardown),
-        cmocka_unit_test_teardown(post_processors_say_what_is_around_a_text, teardown),
-        cmocka_unit_test_teardown(decoders_are_known_or_refused, teardown),
-        cmocka_unit_test_teardown(long_pipelines_are_refused, teardown),
-        cmocka_unit_test_teardown(damaged_files_are_refused_or_read, teardown),
+        cmocka_unit_test_teardown(byte_level_files_are_read_whole, vocab_teardown),
+        cmocka_unit_test_teardown(files_with_markers_are_read_whole, vocab_teardown),
+        cmocka_unit_test_teardown(gaps_between_ids_are_unused_tokens, vocab_teardown),
+        cmocka_unit_test_teardown(merges_come_as_strings_or_as_pairs, vocab_teardown),
+        cmocka_unit_test_teardown(escapes_are_resolved_everywhere, vocab_teardown),
+        cmocka_unit_test_teardown(flags_of_the_model_and_of_added_tokens_are_read, vocab_teardown),
+        cmocka_unit_test_teardown(bytes_are_known_by_their_names, vocab_teardown),
+        cmocka_unit_test_teardown(other_models_are_refused_by_name, vocab_teardown),
+        cmocka_unit_test_teardown(bad_vocabularies_are_refused, vocab_teardown),
+        cmocka_unit_test_teardown(normalizers_become_steps, vocab_teardown),
+        cmocka_unit_test_teardown(splits_keep_pattern_behavior_and_invert, vocab_teardown),
+        cmocka_unit_test_teardown(pre_tokenizers_become_splits, vocab_teardown),
+        cmocka_unit_test_teardown(splits_behind_byte_level_see_its_alphabet, vocab_teardown),
+        cmocka_unit_test_teardown(a_prefix_space_is_a_step_of_normalization, vocab_teardown),
+        cmocka_unit_test_teardown(metaspace_has_its_schemes, vocab_teardown),
+        cmocka_unit_test_teardown(post_processors_say_what_is_around_a_text, vocab_teardown),
+        cmocka_unit_test_teardown(decoders_are_known_or_refused, vocab_teardown),
+        cmocka_unit_test_teardown(long_pipelines_are_refused, vocab_teardown),
+        cmocka_unit_test_teardown(damaged_files_are_refused_or_read, vocab_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

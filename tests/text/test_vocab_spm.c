@@ -1,27 +1,7 @@
 // tokenizer.model becomes a vocab_source: real files, each field by itself, and refusals.
 // label: memory
-#include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/half.h"
-#include "check.h"
-#include "text/vocab.h"
-
-#define MARKER "\xe2\x96\x81"
-
-static struct arena arena;
-
-static int teardown(void **state) {
-    (void)state;
-    arena_deinit(&arena);
-    return 0;
-}
-
-static bool is(struct text_span span, const char *text) {
-    return span.len == strlen(text) && memcmp(span.data, text, span.len) == 0;
-}
+#include "text/vocab_read.h"
 
 // --- a writer of protocol buffers ---
 
@@ -103,21 +83,9 @@ static void check_refused(const struct writer *w, rn_status want, const char *wo
 
 // --- real files ---
 
-static uint8_t *file_read(const char *path, size_t *len) {
-    FILE *file = fopen(path, "rb");
-    check(file, "%s", path);
-    fseek(file, 0, SEEK_END);
-    *len = (size_t)ftell(file);
-    rewind(file);
-    uint8_t *data = arena_alloc(&arena, *len);
-    assert_int_equal(fread(data, 1, *len, file), *len);
-    fclose(file);
-    return data;
-}
-
 static struct vocab_source file_source(const char *path) {
     size_t len;
-    uint8_t *const data = file_read(path, &len);
+    char *const data = file_read(path, &len);
     struct vocab_source source;
     rn_error err = {0};
     check(vocab_spm_read(data, len, &arena, &source, &err) == RN_OK, "%s: %s", path, err.message);
@@ -132,9 +100,7 @@ static int count_type(const struct vocab_source *s, int32_t type) {
 
 // The same vocabulary as tokenizer.json has it.
 static void check_against_json(const struct vocab_source *s, const char *path) {
-    json_error_t error;
-    json_t *const root = json_load_file(path, 0, &error);
-    check(root, "%s: %s", path, error.text);
+    json_t *const root = data_json_read(path);
     const char *key;
     json_t *value;
     json_object_foreach(json_object_get(json_object_get(root, "model"), "vocab"), key, value) {
@@ -145,7 +111,6 @@ static void check_against_json(const struct vocab_source *s, const char *path) {
 }
 
 static void real_files_are_read_whole(void **state) {
-    (void)state;
     struct vocab_source s = file_source(TEST_DATA "/golden/tokenizers/spm/tokenizer.model");
     check_against_json(&s, TEST_DATA "/golden/tokenizers/spm/tokenizer.json");
     assert_true(s.n_token == 512 && s.model == VOCAB_SPM_SCORE && s.byte_fallback);
@@ -165,7 +130,6 @@ static void real_files_are_read_whole(void **state) {
 // --- fields ---
 
 static void defaults_hold_where_the_file_is_silent(void **state) {
-    (void)state;
     const struct writer w = small_model();
     const struct vocab_source s = source_read(&w);
     assert_true(s.n_token == 4 && s.unk == 0 && s.bos == 1 && s.eos == 2 && !s.byte_fallback);
@@ -180,7 +144,6 @@ static void defaults_hold_where_the_file_is_silent(void **state) {
 }
 
 static void normalizer_fields_choose_the_steps(void **state) {
-    (void)state;
     struct writer w = small_model(), spec = {.n = 0};
     put_bytes(&spec, 1, "identity", 8);
     put_int(&spec, 3, 0);
@@ -206,7 +169,6 @@ static void normalizer_fields_choose_the_steps(void **state) {
 }
 
 static void trainer_fields_choose_ids_and_fallback(void **state) {
-    (void)state;
     struct writer w = small_model(), trainer = {.n = 0};
     put_int(&trainer, 35, 1);
     put_int(&trainer, 41, -1);
@@ -229,7 +191,6 @@ static void trainer_fields_choose_ids_and_fallback(void **state) {
 }
 
 static void user_defined_pieces_are_added_tokens_with_spaces(void **state) {
-    (void)state;
     struct writer w = small_model();
     put_piece(&w, MARKER MARKER "x" MARKER, 0, TOKEN_USER_DEFINED);
     put_piece(&w, "<y>", 0, TOKEN_USER_DEFINED);
@@ -241,7 +202,6 @@ static void user_defined_pieces_are_added_tokens_with_spaces(void **state) {
 }
 
 static void unknown_fields_are_skipped(void **state) {
-    (void)state;
     struct writer w = small_model(), piece = {.n = 0};
     put_int(&w, 4, 12345);
     put_bytes(&w, 5, "abc", 3);
@@ -257,7 +217,6 @@ static void unknown_fields_are_skipped(void **state) {
 }
 
 static void other_models_are_refused_by_name(void **state) {
-    (void)state;
     struct writer w = {.n = 0}, trainer = {.n = 0};
     put_piece(&w, "a", 0, 1);
     check_refused(&w, RN_ERR_UNSUPPORTED, "unigram"); // the format's default
@@ -271,7 +230,6 @@ static void other_models_are_refused_by_name(void **state) {
 }
 
 static void bad_fields_are_refused_with_the_place(void **state) {
-    (void)state;
     struct writer w = {.n = 0}, inner = {.n = 0};
     check_refused(&w, RN_ERR_MODEL, "no pieces");
     w = small_model();
@@ -322,7 +280,6 @@ static void bad_fields_are_refused_with_the_place(void **state) {
 }
 
 static void files_cut_anywhere_lack_something_or_are_refused(void **state) {
-    (void)state;
     const struct writer whole = small_model();
     for (size_t n = 0; n < whole.n; n++) {
         struct writer cut = whole;
@@ -343,7 +300,6 @@ static void files_cut_anywhere_lack_something_or_are_refused(void **state) {
 }
 
 static void more_pieces_than_ids_are_refused(void **state) {
-    (void)state;
     const size_t n = (1 << 19) + 1;
     uint8_t *const data = malloc(2 * n);
     for (size_t i = 0; i < n; i++) {
@@ -359,16 +315,16 @@ static void more_pieces_than_ids_are_refused(void **state) {
 
 TEST_PROGRAM(vocab_spm) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(real_files_are_read_whole, teardown),
-        cmocka_unit_test_teardown(defaults_hold_where_the_file_is_silent, teardown),
-        cmocka_unit_test_teardown(normalizer_fields_choose_the_steps, teardown),
-        cmocka_unit_test_teardown(trainer_fields_choose_ids_and_fallback, teardown),
-        cmocka_unit_test_teardown(user_defined_pieces_are_added_tokens_with_spaces, teardown),
-        cmocka_unit_test_teardown(unknown_fields_are_skipped, teardown),
-        cmocka_unit_test_teardown(other_models_are_refused_by_name, teardown),
-        cmocka_unit_test_teardown(bad_fields_are_refused_with_the_place, teardown),
-        cmocka_unit_test_teardown(files_cut_anywhere_lack_something_or_are_refused, teardown),
-        cmocka_unit_test_teardown(more_pieces_than_ids_are_refused, teardown),
+        cmocka_unit_test_teardown(real_files_are_read_whole, vocab_teardown),
+        cmocka_unit_test_teardown(defaults_hold_where_the_file_is_silent, vocab_teardown),
+        cmocka_unit_test_teardown(normalizer_fields_choose_the_steps, vocab_teardown),
+        cmocka_unit_test_teardown(trainer_fields_choose_ids_and_fallback, vocab_teardown),
+        cmocka_unit_test_teardown(user_defined_pieces_are_added_tokens_with_spaces, vocab_teardown),
+        cmocka_unit_test_teardown(unknown_fields_are_skipped, vocab_teardown),
+        cmocka_unit_test_teardown(other_models_are_refused_by_name, vocab_teardown),
+        cmocka_unit_test_teardown(bad_fields_are_refused_with_the_place, vocab_teardown),
+        cmocka_unit_test_teardown(files_cut_anywhere_lack_something_or_are_refused, vocab_teardown),
+        cmocka_unit_test_teardown(more_pieces_than_ids_are_refused, vocab_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,12 @@
 // Small vocabularies for tests: tokens are added one by one, bytes by their alphabet characters.
+// Then build_tokenizer or build_finish makes the tokenizer.
 #ifndef TEST_VOCAB_BUILD_H
 #define TEST_VOCAB_BUILD_H
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "check.h"
 #include "text/alphabet.h"
 #include "text/tokenizer.h"
 #include "unicode/unicode.h"
@@ -122,6 +124,20 @@ static inline void build_bytes(struct vocab_build *build) {
         const size_t n = unicode_encode(alphabet_char((uint8_t)byte), text);
         build_token(build, (struct text_span){build->byte_text[byte], n}, TOKEN_NORMAL);
     }
+}
+
+static inline struct tokenizer *build_tokenizer(const struct vocab_build *build) {
+    rn_error err = {0};
+    struct tokenizer *tokenizer = NULL;
+    check(tokenizer_create(&build->source, &tokenizer, &err) == RN_OK, "%s", err.message);
+    return tokenizer;
+}
+
+// The same; the vocabulary is freed.
+static inline struct tokenizer *build_finish(struct vocab_build *build) {
+    struct tokenizer *const tokenizer = build_tokenizer(build);
+    free(build);
+    return tokenizer;
 }
 
 #endif

@@ -1,10 +1,5 @@
 // UTF-8 decoding of any bytes, the classes of characters, the byte-level alphabet.
 // label: memory
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "check.h"
 
 #include <stdbool.h>
@@ -16,7 +11,6 @@
 #include "unicode/unicode.h"
 
 static void every_scalar_value_decodes_to_itself(void **state) {
-    (void)state;
     for (uint32_t cp = 0; cp <= 0x10FFFF; cp++) {
         if (cp >= 0xD800 && cp <= 0xDFFF) continue;
         uint8_t text[4];
@@ -32,7 +26,6 @@ static void every_scalar_value_decodes_to_itself(void **state) {
 }
 
 static void ill_formed_parts_have_the_length_of_the_standard(void **state) {
-    (void)state;
     static const struct {
         const char *text;
         enum unicode_form form;
@@ -71,7 +64,6 @@ static void ill_formed_parts_have_the_length_of_the_standard(void **state) {
 }
 
 static void white_space_is_the_unicode_property(void **state) {
-    (void)state;
     static const int32_t spaces[] = {0x09,   0x0A,   0x0B,   0x0C,   0x0D,   0x20,   0x85,
                                      0xA0,   0x1680, 0x2000, 0x2001, 0x2002, 0x2003, 0x2004,
                                      0x2005, 0x2006, 0x2007, 0x2008, 0x2009, 0x200A, 0x2028,
@@ -86,7 +78,6 @@ static void white_space_is_the_unicode_property(void **state) {
 }
 
 static void traits_follow_the_general_category(void **state) {
-    (void)state;
     static const struct {
         int32_t cp;
         unsigned traits;
@@ -136,7 +127,6 @@ static void traits_follow_the_general_category(void **state) {
 
 // The table of ASCII says what the categories say.
 static void ascii_traits_are_those_of_the_categories(void **state) {
-    (void)state;
     for (int32_t cp = 0; cp < 0x80; cp++) {
         const char *const category = utf8proc_category_string(cp);
         const unsigned traits = unicode_traits(cp);
@@ -149,7 +139,6 @@ static void ascii_traits_are_those_of_the_categories(void **state) {
 }
 
 static void words_are_letters_marks_digits_and_connectors(void **state) {
-    (void)state;
     static const int32_t inside[] = {'a',    'Z',    '0',    '_',    0xE9,   0x301,  0x661,  0x2160,
                                      0x203F, 0x200C, 0x200D, 0x24B6, 0x4E2D, 0x20DD, 0x1F130};
     static const int32_t outside[] = {-1,   ' ',  '-',    '$',    0x7F,    0xA0,
@@ -161,7 +150,6 @@ static void words_are_letters_marks_digits_and_connectors(void **state) {
 }
 
 static void alphabet_is_one_printable_character_per_byte(void **state) {
-    (void)state;
     for (int byte = 0; byte < 256; byte++)
         assert_int_equal(alphabet_byte((int32_t)alphabet_char((uint8_t)byte)), byte);
     int count = 0;
@@ -181,7 +169,6 @@ static void alphabet_is_one_printable_character_per_byte(void **state) {
 }
 
 static void quoting_keeps_whole_characters_that_fit(void **state) {
-    (void)state;
     char out[8];
     unicode_quote("a\xC3\xA9\x80z", 5, out, sizeof out);
     assert_string_equal(out, "a\xC3\xA9?z");
@@ -194,7 +181,6 @@ static void quoting_keeps_whole_characters_that_fit(void **state) {
 }
 
 static void only_whole_characters_are_valid(void **state) {
-    (void)state;
     assert_true(unicode_is_valid("", 0));
     assert_true(unicode_is_valid("a\xc3\xa9\xf0\x9f\xa6\x99", 7));
     assert_false(unicode_is_valid("a\xc3", 2));           // ends inside a character

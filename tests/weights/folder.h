@@ -1,51 +1,18 @@
-// Model folders for tests: files in a temporary folder, safetensors images built from entries, good
-// ones and bad ones. Use: folder_create, any number of folder_text and folder_bytes, folder_remove.
+// Model folders for tests: JSON files and safetensors images in a temporary folder (data_file.h),
+// good ones and bad ones. In JSON that tests write, single quotes stand for double ones.
 #ifndef RN_TESTS_FOLDER_H
 #define RN_TESTS_FOLDER_H
 
-#include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "check.h"
+#include "data_file.h"
 #include "model/model.h"
 
-struct folder {
-    char path[64];
-};
-
-static inline struct folder folder_create(void) {
-    struct folder folder = {"folder.XXXXXX"};
-    check(mkdtemp(folder.path), "%s", folder.path);
-    return folder;
-}
-
-static inline void folder_remove(const struct folder *folder) {
-    DIR *dir = opendir(folder->path);
-    check(dir, "%s", folder->path);
-    char path[512];
-    for (const struct dirent *entry; (entry = readdir(dir));) {
-        snprintf(path, sizeof path, "%s/%s", folder->path, entry->d_name);
-        if (entry->d_name[0] != '.') unlink(path);
-    }
-    closedir(dir);
-    check(rmdir(folder->path) == 0, "%s", folder->path);
-}
-
-static inline void folder_bytes(const struct folder *folder, const char *name, const void *data,
-                                size_t size) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder->path, name);
-    FILE *file = fopen(path, "wb");
-    check(file, "%s", path);
-    check(fwrite(data, 1, size, file) == size, "%s", path);
-    check(fclose(file) == 0, "%s", path);
-}
-
-static inline void folder_text(const struct folder *folder, const char *name, const char *text) {
-    folder_bytes(folder, name, text, strlen(text));
+static inline void folder_text(const struct data_folder *folder, const char *name,
+                               const char *text) {
+    char *json = strdup(text);
+    assert_non_null(json);
+    for (char *at = json; (at = strchr(at, '\''));) *at = '"';
+    data_file_write(folder->path, name, json, strlen(json));
+    free(json);
 }
 
 // A safetensors image: entries are added to header, data behind one another.
@@ -61,7 +28,7 @@ static inline void st_entry(struct st_image *image, const char *name, const char
     image->header_len +=
         (size_t)snprintf(image->header + image->header_len,
                          sizeof image->header - image->header_len,
-                         "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
+                         "%s'%s':{'dtype':'%s','shape':[%s],'data_offsets':[%zu,%zu]}",
                          image->header_len ? "," : "", name, dtype, shape, image->data_len,
                          image->data_len + bytes);
     check(image->header_len < sizeof image->header, "%s", name);
@@ -70,30 +37,30 @@ static inline void st_entry(struct st_image *image, const char *name, const char
 }
 
 // Writes a file of this header, without the braces that st_entry leaves out.
-static inline void st_write_raw(const struct folder *folder, const char *name, const char *header,
-                                const void *data, size_t data_len) {
+static inline void st_write_raw(const struct data_folder *folder, const char *name,
+                                const char *header, const void *data, size_t data_len) {
     const uint64_t len = strlen(header);
     uint8_t *bytes = malloc(8 + len + data_len + 1);
     check(bytes, "%s", name);
     memcpy(bytes, &len, 8);
-    memcpy(bytes + 8, header, len);
+    for (uint64_t i = 0; i < len; i++) bytes[8 + i] = header[i] == '\'' ? '"' : (uint8_t)header[i];
     if (data) {
         memcpy(bytes + 8 + len, data, data_len);
     } else {
         memset(bytes + 8 + len, 0, data_len);
     }
-    folder_bytes(folder, name, bytes, 8 + len + data_len);
+    data_file_write(folder->path, name, bytes, 8 + len + data_len);
     free(bytes);
 }
 
-static inline void st_write(const struct folder *folder, const char *name,
+static inline void st_write(const struct data_folder *folder, const char *name,
                             const struct st_image *image) {
     char header[sizeof image->header + 2];
     snprintf(header, sizeof header, "{%s}", image->header);
     st_write_raw(folder, name, header, image->data, image->data_len);
 }
 
-static inline struct weights *folder_open(const struct folder *folder) {
+static inline struct weights *folder_open(const struct data_folder *folder) {
     struct weights *weights = NULL;
     rn_error err = {0};
     check(model_weights_open(folder->path, &weights, &err) == RN_OK, "%s", err.message);
@@ -101,7 +68,8 @@ static inline struct weights *folder_open(const struct folder *folder) {
 }
 
 // Expects a refusal whose one line begins with the folder and has `part` in it.
-static inline void folder_refused(const struct folder *folder, rn_status status, const char *part) {
+static inline void folder_refused(const struct data_folder *folder, rn_status status,
+                                  const char *part) {
     struct weights *weights = (struct weights *)&status;
     rn_error err = {0};
     const rn_status actual = model_weights_open(folder->path, &weights, &err);
@@ -114,18 +82,17 @@ static inline void folder_refused(const struct folder *folder, rn_status status,
 
 // --- configs ---
 
-// A config of this class: small numbers that suit every class, then `more` (", \"key\": value").
-static inline void config_write(const struct folder *folder, const char *class_name,
+// A config of this class: small numbers that suit every class, then `more` (", 'key': value").
+static inline void config_write(const struct data_folder *folder, const char *class_name,
                                 const char *more) {
     char text[8192];
     const bool is_gpt2 = strcmp(class_name, "GPT2LMHeadModel") == 0;
-    const int len =
-        snprintf(text, sizeof text, "{\"architectures\": [\"%s\"], %s%s}", class_name,
-                 is_gpt2 ? "\"n_layer\": 2, \"n_positions\": 64, \"n_embd\": 4, \"n_head\": 2"
-                         : "\"num_hidden_layers\": 2, \"max_position_embeddings\": 64, "
-                           "\"hidden_size\": 8, \"intermediate_size\": 6, "
-                           "\"num_attention_heads\": 2, \"rms_norm_eps\": 1e-5",
-                 more);
+    const int len = snprintf(text, sizeof text, "{'architectures': ['%s'], %s%s}", class_name,
+                             is_gpt2 ? "'n_layer': 2, 'n_positions': 64, 'n_embd': 4, 'n_head': 2"
+                                     : "'num_hidden_layers': 2, 'max_position_embeddings': 64, "
+                                       "'hidden_size': 8, 'intermediate_size': 6, "
+                                       "'num_attention_heads': 2, 'rms_norm_eps': 1e-5",
+                             more);
     check(len > 0 && (size_t)len < sizeof text, "%s", class_name);
     folder_text(folder, "config.json", text);
 }

@@ -1,10 +1,5 @@
 // GGUF: the contents of a good file, and the refusal of each kind of bad file, by name and value.
 // label: memory
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "check.h"
 
 #include <math.h>
@@ -72,7 +67,6 @@ static void write_good(struct writer *writer, uint32_t version) {
 }
 
 static void tensors_are_found_with_their_bytes(void **state) {
-    (void)state;
     for (uint32_t version = 2; version <= 3; version++) {
         struct writer writer;
         uint8_t *image;
@@ -102,7 +96,6 @@ static void tensors_are_found_with_their_bytes(void **state) {
 }
 
 static void metadata_is_read_by_type(void **state) {
-    (void)state;
     struct writer writer;
     uint8_t *image;
     size_t size, len;
@@ -133,7 +126,6 @@ static void metadata_is_read_by_type(void **state) {
 }
 
 static void arrays_are_walked_and_indexed(void **state) {
-    (void)state;
     struct writer writer;
     uint8_t *image;
     size_t size, len;
@@ -165,7 +157,6 @@ static void arrays_are_walked_and_indexed(void **state) {
 }
 
 static void every_scalar_type_keeps_its_sign_and_width(void **state) {
-    (void)state;
     struct writer writer = writer_begin(3);
     const uint8_t ones[8] = {255, 255, 255, 255, 255, 255, 255, 255};
     const int types[] = {WRITER_U8,  WRITER_I8,  WRITER_U16, WRITER_I16,
@@ -195,7 +186,6 @@ static void every_scalar_type_keeps_its_sign_and_width(void **state) {
 }
 
 static void file_without_tensors_opens(void **state) {
-    (void)state;
     struct writer writer = writer_begin(3);
     writer_kv_u32(&writer, "a", 1);
     uint8_t *image;
@@ -214,7 +204,6 @@ static void file_without_tensors_opens(void **state) {
 }
 
 static void stated_alignment_is_used(void **state) {
-    (void)state;
     const uint32_t alignments[] = {1, 2, 64, 4096, 1 << 20};
     for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++) {
         struct writer writer = writer_begin(3);
@@ -235,7 +224,6 @@ static void stated_alignment_is_used(void **state) {
 }
 
 static void bad_alignment_is_refused_by_value(void **state) {
-    (void)state;
     const uint32_t alignments[] = {0, 3, 1 << 21, UINT32_MAX, 1u << 31};
     for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++) {
         struct writer writer = writer_begin(3);
@@ -250,7 +238,6 @@ static void bad_alignment_is_refused_by_value(void **state) {
 }
 
 static void wrong_magic_and_versions_are_refused(void **state) {
-    (void)state;
     struct writer writer = writer_begin(3);
     writer.magic = 0x67676d6c;
     expect_refusal(&writer, RN_ERR_MODEL,
@@ -264,7 +251,6 @@ static void wrong_magic_and_versions_are_refused(void **state) {
 }
 
 static void absurd_counts_are_refused_by_value(void **state) {
-    (void)state;
     const uint64_t counts[] = {262145, UINT32_MAX, 1ull << 61, 1ull << 63, UINT64_MAX};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         char part[100];
@@ -287,7 +273,6 @@ static void absurd_counts_are_refused_by_value(void **state) {
 }
 
 static void absurd_lengths_are_refused_by_value(void **state) {
-    (void)state;
     const uint64_t counts[] = {1000, 1ull << 61, 1ull << 63, UINT64_MAX, UINT64_MAX - 7};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         char value[32];
@@ -321,7 +306,6 @@ static void absurd_lengths_are_refused_by_value(void **state) {
 }
 
 static void nested_arrays_and_unknown_types_are_refused(void **state) {
-    (void)state;
     struct writer writer = writer_begin(3);
     writer_kv_array(&writer, "deep", WRITER_ARRAY, 1);
     expect_refusal(&writer, RN_ERR_MODEL, "key deep: array of arrays at offset");
@@ -334,7 +318,6 @@ static void nested_arrays_and_unknown_types_are_refused(void **state) {
 }
 
 static void bools_other_than_0_and_1_are_refused(void **state) {
-    (void)state;
     struct writer writer = writer_begin(3);
     writer_kv(&writer, "flag", WRITER_BOOL, "\x02", 1);
     expect_refusal(&writer, RN_ERR_MODEL, "key flag: bool at offset 40 is 2");
@@ -345,7 +328,6 @@ static void bools_other_than_0_and_1_are_refused(void **state) {
 }
 
 static void tensors_that_share_bytes_are_refused(void **state) {
-    (void)state;
     const uint64_t dims[1] = {32};
     const float data[64] = {0};
     struct writer writer = writer_begin(3);
@@ -366,7 +348,6 @@ static void tensors_that_share_bytes_are_refused(void **state) {
 }
 
 static void bad_names_are_refused(void **state) {
-    (void)state;
     static char text[70000];
     memset(text, 'n', sizeof text);
     struct writer writer = writer_begin(3);
@@ -396,14 +377,12 @@ static void bad_names_are_refused(void **state) {
 }
 
 static void hostile_names_stay_on_one_line(void **state) {
-    (void)state;
     struct writer writer = writer_begin(3);
     writer_tensor_raw(&writer, "a\n\x1b[2J", 6, 0, NULL, TYPE_F32, 0);
     expect_refusal(&writer, RN_ERR_MODEL, "tensor a??[2J: 0 dimensions");
 }
 
 static void duplicates_are_refused_by_name(void **state) {
-    (void)state;
     struct writer writer;
     write_good(&writer, 3);
     writer_kv_u32(&writer, "tokens", 1);
@@ -415,7 +394,6 @@ static void duplicates_are_refused_by_name(void **state) {
 }
 
 static void bad_dimensions_are_refused_by_value(void **state) {
-    (void)state;
     const struct {
         uint32_t n_dims;
         uint64_t dims[5];
@@ -448,7 +426,6 @@ static void bad_dimensions_are_refused_by_value(void **state) {
 }
 
 static void formats_that_cannot_be_read_are_named(void **state) {
-    (void)state;
     struct writer writer = writer_begin(3);
     writer_tensor_raw(&writer, "blk.3.ffn_up.weight", 19, 1, (uint64_t[]){256}, TYPE_IQ2_XXS, 0);
     expect_refusal(&writer, RN_ERR_UNSUPPORTED, "tensor blk.3.ffn_up.weight: format IQ2_XXS (16)");
@@ -458,7 +435,6 @@ static void formats_that_cannot_be_read_are_named(void **state) {
 }
 
 static void offsets_outside_the_file_are_refused_by_value(void **state) {
-    (void)state;
     // The data begins at 96: 24 + (8 + 1 + 4 + 16 + 4 + 8) = 65, padded. 32 bytes follow.
     const struct {
         uint64_t offset;
@@ -479,7 +455,6 @@ static void offsets_outside_the_file_are_refused_by_value(void **state) {
 }
 
 static void opening_a_file_reads_the_same_and_names_the_path(void **state) {
-    (void)state;
     struct writer writer;
     size_t size;
     write_good(&writer, 3);

@@ -1,11 +1,6 @@
 // GGUF under damage: a real file cut at every byte of its header and at many of its data, bytes
 // flipped, and files made to waste memory. Images have exactly their size on the heap, so that the
 // address sanitizer sees any overread.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "check.h"
 
 #include <stdio.h>
@@ -60,7 +55,6 @@ static void expect_cut_refused(const struct file_image *image, size_t size, cons
 }
 
 static void file_cut_anywhere_in_its_header_is_refused(void **state) {
-    (void)state;
     struct file_image image = image_read(TEST_DATA "/golden/llama/model.gguf");
     for (size_t size = 0; size + 32 <= image.header; size++) {
         expect_cut_refused(&image, size, "truncated at offset ");
@@ -73,7 +67,6 @@ static void file_cut_anywhere_in_its_header_is_refused(void **state) {
 }
 
 static void file_cut_in_its_data_is_refused_by_tensor(void **state) {
-    (void)state;
     struct file_image image = image_read(TEST_DATA "/golden/llama/model.gguf");
     const size_t span = image.end - image.header;
     for (size_t i = 0; i < 256; i++) {
@@ -101,7 +94,6 @@ static bool open_and_walk(const uint8_t *data, size_t size) {
 }
 
 static void flipped_bytes_never_leave_the_file(void **state) {
-    (void)state;
     struct file_image image = image_read(TEST_DATA "/golden/llama/model.gguf");
     srand(7);
     int n_opened = 0, n_refused = 0;
@@ -125,7 +117,6 @@ static void flipped_bytes_never_leave_the_file(void **state) {
 
 // Eight bytes at once, with values around the edges where sums and products wrap.
 static void edge_values_in_the_header_never_leave_the_file(void **state) {
-    (void)state;
     const uint64_t edges[] = {0,          1,          UINT64_MAX,       1ull << 63,
                               1ull << 62, 1ull << 61, UINT64_MAX - 31,  (1ull << 63) - 1,
                               UINT32_MAX, 1ull << 32, UINT64_MAX - 127, 0x0000000900000009};
@@ -189,7 +180,6 @@ static void expect_small_growth(uint8_t *image, size_t size, rn_status expected)
 }
 
 static void absurd_counts_cost_no_memory(void **state) {
-    (void)state;
     size_t size;
     struct writer writer = writer_begin(3);
     writer.n_kv = 65536;
@@ -208,7 +198,6 @@ static void absurd_counts_cost_no_memory(void **state) {
 
 // As many tensors as are taken, with names as long as are taken together, the last one a duplicate.
 static void largest_table_costs_at_most_64_mb(void **state) {
-    (void)state;
     struct writer writer = writer_begin(3);
     char name[128];
     for (int i = 0; i < 262144; i++) {
@@ -221,7 +210,6 @@ static void largest_table_costs_at_most_64_mb(void **state) {
 }
 
 static void names_that_take_too_much_are_refused(void **state) {
-    (void)state;
     struct writer writer = writer_begin(3);
     char *key = malloc(65535);
     memset(key, 'k', 65535);
@@ -241,7 +229,6 @@ static void names_that_take_too_much_are_refused(void **state) {
 
 // A valid vocabulary as large as real ones: nothing per token is allocated.
 static void large_vocabulary_opens_without_memory_per_token(void **state) {
-    (void)state;
     struct writer writer = writer_begin(3);
     writer_kv_array(&writer, "tokens", WRITER_STRING, 400000);
     char token[32];

@@ -1,42 +1,65 @@
 // config.json of a folder: which metadata it becomes for each class, in the old and the new style,
 // and how wrong values are refused, by key and value. The files have no tensors here.
 // label: memory
-#include "check.h"
-
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "folder.h"
 
-// A folder whose config is of this class with `more` at its end, opened.
-static struct weights *config_open(const char *class_name, const char *more) {
-    const struct folder folder = folder_create();
-    config_write(&folder, class_name, more);
+// A folder with this config.json.
+static struct data_folder text_folder(const char *text) {
+    const struct data_folder folder = data_folder_make();
+    folder_text(&folder, "config.json", text);
     st_write_raw(&folder, "model.safetensors", "{}", NULL, 0);
+    return folder;
+}
+
+// A folder whose config is of this class with `more` at its end.
+static struct data_folder config_folder(const char *class_name, const char *more) {
+    const struct data_folder folder = text_folder("");
+    config_write(&folder, class_name, more);
+    return folder;
+}
+
+static struct weights *config_open(const char *class_name, const char *more) {
+    const struct data_folder folder = config_folder(class_name, more);
     struct weights *weights = folder_open(&folder);
-    folder_remove(&folder);
+    data_folder_remove(&folder);
     return weights;
 }
 
 static void config_refused(const char *class_name, const char *more, rn_status status,
                            const char *message) {
-    const struct folder folder = folder_create();
-    config_write(&folder, class_name, more);
-    st_write_raw(&folder, "model.safetensors", "{}", NULL, 0);
+    const struct data_folder folder = config_folder(class_name, more);
     folder_refused(&folder, status, message);
-    folder_remove(&folder);
+    data_folder_remove(&folder);
 }
 
 static void text_refused(const char *text, rn_status status, const char *message) {
-    const struct folder folder = folder_create();
-    folder_text(&folder, "config.json", text);
-    st_write_raw(&folder, "model.safetensors", "{}", NULL, 0);
+    const struct data_folder folder = text_folder(text);
     folder_refused(&folder, status, message);
-    folder_remove(&folder);
+    data_folder_remove(&folder);
+}
+
+// The metadata that a config becomes. wanted: "key value, key value", the keys behind the name of
+// the architecture; "key -": there is none.
+static void config_gives(const char *class_name, const char *more, const char *arch,
+                         const char *wanted) {
+    struct weights *weights = config_open(class_name, more);
+    check_string(weights, "general.architecture", arch);
+    for (const char *at = wanted; at; at = strchr(at + 1, ',')) {
+        char name[64], value[32], key[128], *end;
+        check(sscanf(at, *at == ',' ? ", %63s %31[^,]" : "%63s %31[^,]", name, value) == 2, "%s",
+              at);
+        snprintf(key, sizeof key, "%s.%s", arch, name);
+        const double number = strtod(value, &end);
+        if (strcmp(value, "-") == 0)
+            check(!weights_meta_find(weights, key), "%s: %s", more, key);
+        else if (*end)
+            check_string(weights, key, value);
+        else
+            check_number(weights, key, number);
+    }
+    weights_close(weights);
 }
 
 static void check_near(double value, double expected) {
@@ -44,10 +67,9 @@ static void check_near(double value, double expected) {
 }
 
 static const char *const moe =
-    ", \"num_local_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 5";
+    ", 'num_local_experts': 4, 'num_experts_per_tok': 2, 'moe_intermediate_size': 5";
 
 static void every_class_has_its_architecture(void **state) {
-    (void)state;
     static const struct {
         const char *class_name, *arch;
         bool is_permuted, is_moe;
@@ -71,7 +93,7 @@ static void every_class_has_its_architecture(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weights *weights =
-            config_open(cases[i].class_name, cases[i].is_moe ? moe : ", \"extra\": [1, {}]");
+            config_open(cases[i].class_name, cases[i].is_moe ? moe : ", 'extra': [1, {}]");
         char key[64];
         check_string(weights, "general.architecture", cases[i].arch);
         snprintf(key, sizeof key, "%s.block_count", cases[i].arch);
@@ -91,8 +113,7 @@ static void every_class_has_its_architecture(void **state) {
 }
 
 static void the_folder_gives_the_name(void **state) {
-    (void)state;
-    const struct folder folder = folder_create();
+    const struct data_folder folder = data_folder_make();
     config_write(&folder, "LlamaForCausalLM", "");
     st_write_raw(&folder, "model.safetensors", "{}", NULL, 0);
     char path[128], expected[64];
@@ -107,32 +128,30 @@ static void the_folder_gives_the_name(void **state) {
         assert_string_equal(weights_path(weights), path);
         weights_close(weights);
     }
-    folder_remove(&folder);
+    data_folder_remove(&folder);
 }
 
 static void model_type_stands_in_for_the_class(void **state) {
-    (void)state;
-    const struct folder folder = folder_create();
+    const struct data_folder folder = data_folder_make();
     st_write_raw(&folder, "model.safetensors", "{}", NULL, 0);
     folder_text(&folder, "config.json",
-                "{\"model_type\": \"qwen2\", \"architectures\": null, \"num_hidden_layers\": 1, "
-                "\"max_position_embeddings\": 9, \"hidden_size\": 8, \"intermediate_size\": 3, "
-                "\"num_attention_heads\": 2, \"rms_norm_eps\": 0.5}");
+                "{'model_type': 'qwen2', 'architectures': null, 'num_hidden_layers': 1, "
+                "'max_position_embeddings': 9, 'hidden_size': 8, 'intermediate_size': 3, "
+                "'num_attention_heads': 2, 'rms_norm_eps': 0.5}");
     struct weights *weights = folder_open(&folder);
     check_string(weights, "general.architecture", "qwen2");
     check_number(weights, "qwen2.attention.head_count_kv", 2);
     check_number(weights, "qwen2.attention.layer_norm_rms_epsilon", 0.5);
     check(!weights_meta_find(weights, "qwen2.attention.key_length"), "no head_dim was given");
     weights_close(weights);
-    folder_text(&folder, "config.json", "{\"model_type\": \"bert\"}");
+    folder_text(&folder, "config.json", "{'model_type': 'bert'}");
     folder_refused(&folder, RN_ERR_UNSUPPORTED, "model_type bert is not supported");
     folder_text(&folder, "config.json", "{}");
     folder_refused(&folder, RN_ERR_MODEL, "has neither architectures nor model_type");
-    folder_remove(&folder);
+    data_folder_remove(&folder);
 }
 
 static void unknown_classes_are_named_with_the_known_ones(void **state) {
-    (void)state;
     config_refused("MambaForCausalLM", "", RN_ERR_UNSUPPORTED,
                    "config.json: architecture MambaForCausalLM is not supported, only "
                    "LlamaForCausalLM, MistralForCausalLM, ");
@@ -142,38 +161,26 @@ static void unknown_classes_are_named_with_the_known_ones(void **state) {
 // --- rope ---
 
 static void old_and_new_style_of_rope_agree(void **state) {
-    (void)state;
     static const char *const styles[] = {
-        ", \"rope_theta\": 12345.5, \"rope_scaling\": null",
-        ", \"rope_parameters\": {\"rope_theta\": 12345.5, \"rope_type\": \"default\"}",
-        ", \"rope_theta\": 12345.5, \"rope_scaling\": {\"type\": \"default\"}",
+        ", 'rope_theta': 12345.5, 'rope_scaling': null",
+        ", 'rope_parameters': {'rope_theta': 12345.5, 'rope_type': 'default'}",
+        ", 'rope_theta': 12345.5, 'rope_scaling': {'type': 'default'}",
     };
-    for (int i = 0; i < 3; i++) {
-        struct weights *weights = config_open("LlamaForCausalLM", styles[i]);
-        check_number(weights, "llama.rope.freq_base", 12345.5);
-        check_number(weights, "llama.rope.dimension_count", 4);
-        check(!weights_meta_find(weights, "llama.rope.scaling.type"), "no scaling");
-        weights_close(weights);
-    }
-    struct weights *weights = config_open("LlamaForCausalLM", "");
-    check_number(weights, "llama.rope.freq_base", 10000);
-    weights_close(weights);
-    weights = config_open(
-        "LlamaForCausalLM",
-        ", \"rope_theta\": 5e5, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}");
-    check_number(weights, "llama.rope.freq_base", 5e5);
-    check_string(weights, "llama.rope.scaling.type", "linear");
-    check_number(weights, "llama.rope.scaling.factor", 2.5);
-    weights_close(weights);
+    for (int i = 0; i < 3; i++)
+        config_gives("LlamaForCausalLM", styles[i], "llama",
+                     "rope.freq_base 12345.5, rope.dimension_count 4, rope.scaling.type -");
+    config_gives("LlamaForCausalLM", "", "llama", "rope.freq_base 10000");
+    config_gives("LlamaForCausalLM",
+                 ", 'rope_theta': 5e5, 'rope_scaling': {'type': 'linear', 'factor': 2.5}", "llama",
+                 "rope.freq_base 5e5, rope.scaling.type linear, rope.scaling.factor 2.5");
 }
 
 static void yarn_keeps_its_parameters(void **state) {
-    (void)state;
     struct weights *weights =
         config_open("Qwen3ForCausalLM",
-                    ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0, "
-                    "\"original_max_position_embeddings\": 32, \"beta_fast\": 30, "
-                    "\"beta_slow\": 2, \"truncate\": false, \"attention_factor\": 1.5}");
+                    ", 'rope_scaling': {'rope_type': 'yarn', 'factor': 4.0, "
+                    "'original_max_position_embeddings': 32, 'beta_fast': 30, 'beta_slow': 2, "
+                    "'truncate': false, 'attention_factor': 1.5}");
     check_string(weights, "qwen3.rope.scaling.type", "yarn");
     check_number(weights, "qwen3.rope.scaling.factor", 4);
     check_number(weights, "qwen3.rope.scaling.original_context_length", 32);
@@ -184,9 +191,8 @@ static void yarn_keeps_its_parameters(void **state) {
     const double own = 0.1 * log(4.0) + 1;
     check_near(meta_number(weights, "qwen3.rope.scaling.attn_factor"), 1.5 / own);
     weights_close(weights);
-    weights = config_open("Qwen3ForCausalLM",
-                          ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0, "
-                          "\"mscale\": 0.5, \"mscale_all_dim\": 0.25}");
+    weights = config_open("Qwen3ForCausalLM", ", 'rope_scaling': {'rope_type': 'yarn', 'factor': "
+                                              "4.0, 'mscale': 0.5, 'mscale_all_dim': 0.25}");
     check_number(weights, "qwen3.rope.scaling.original_context_length", 64); // the context's
     check_near(meta_number(weights, "qwen3.rope.scaling.attn_factor"),
                (0.05 * log(4.0) + 1) / (0.025 * log(4.0) + 1) / own);
@@ -195,12 +201,11 @@ static void yarn_keeps_its_parameters(void **state) {
 }
 
 static void llama3_scaling_becomes_a_tensor_of_divisors(void **state) {
-    (void)state;
-    struct weights *weights = config_open(
-        "LlamaForCausalLM",
-        ", \"head_dim\": 8, \"rope_theta\": 10000.0, \"rope_scaling\": {\"rope_type\": \"llama3\", "
-        "\"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
-        "\"original_max_position_embeddings\": 128}");
+    struct weights *weights =
+        config_open("LlamaForCausalLM",
+                    ", 'head_dim': 8, 'rope_theta': 10000.0, 'rope_scaling': {'rope_type': "
+                    "'llama3', 'factor': 8.0, 'low_freq_factor': 1.0, 'high_freq_factor': 4.0, "
+                    "'original_max_position_embeddings': 128}");
     const struct tensor_view *tensor = weights_tensor_find(weights, "rope_freqs.weight");
     check(tensor && tensor->n_dims == 1 && tensor->dim[0] == 4, "shape");
     const float *divisor = tensor->data;
@@ -212,11 +217,10 @@ static void llama3_scaling_becomes_a_tensor_of_divisors(void **state) {
 }
 
 static void longrope_becomes_two_tensors(void **state) {
-    (void)state;
-    struct weights *weights = config_open(
-        "Phi3ForCausalLM",
-        ", \"original_max_position_embeddings\": 16, \"rope_scaling\": {\"type\": \"su\", "
-        "\"long_factor\": [1.5, 2], \"short_factor\": [1, 1.25]}");
+    struct weights *weights =
+        config_open("Phi3ForCausalLM",
+                    ", 'original_max_position_embeddings': 16, 'rope_scaling': {'type': 'su', "
+                    "'long_factor': [1.5, 2], 'short_factor': [1, 1.25]}");
     const float *factors = weights_tensor_find(weights, "rope_factors_long.weight")->data;
     assert_true(factors[0] == 1.5f && factors[1] == 2.0f);
     factors = weights_tensor_find(weights, "rope_factors_short.weight")->data;
@@ -225,75 +229,68 @@ static void longrope_becomes_two_tensors(void **state) {
     check_near(meta_number(weights, "phi3.rope.scaling.attn_factor"),
                sqrt(1 + log(4.0) / log(16.0)));
     weights_close(weights);
-    weights = config_open("Phi3ForCausalLM", ", \"partial_rotary_factor\": 0.75, \"head_dim\": 16");
-    check_number(weights, "phi3.rope.dimension_count", 12);
-    weights_close(weights);
+    config_gives("Phi3ForCausalLM", ", 'partial_rotary_factor': 0.75, 'head_dim': 16", "phi3",
+                 "rope.dimension_count 12");
+    config_refused(
+        "Phi3ForCausalLM",
+        ", 'rope_scaling': {'type': 'longrope', 'long_factor': [1], 'short_factor': [1, 1]}",
+        RN_ERR_MODEL, "long_factor is [1], expected an array of 2 positive numbers");
     config_refused("Phi3ForCausalLM",
-                   ", \"rope_scaling\": {\"type\": \"longrope\", \"long_factor\": [1], "
-                   "\"short_factor\": [1, 1]}",
-                   RN_ERR_MODEL, "long_factor is [1], expected an array of 2 positive numbers");
-    config_refused("Phi3ForCausalLM",
-                   ", \"rope_scaling\": {\"type\": \"longrope\", \"long_factor\": [1, 1]}",
-                   RN_ERR_MODEL, "short_factor is missing");
+                   ", 'rope_scaling': {'type': 'longrope', 'long_factor': [1, 1]}", RN_ERR_MODEL,
+                   "short_factor is missing");
 }
 
 static void scaling_of_other_kinds_is_refused_by_name(void **state) {
-    (void)state;
-    config_refused("LlamaForCausalLM",
-                   ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2.0}",
+    config_refused("LlamaForCausalLM", ", 'rope_scaling': {'type': 'dynamic', 'factor': 2.0}",
                    RN_ERR_UNSUPPORTED, "rope scaling: type \"dynamic\" is not supported for llama");
-    config_refused("LlamaForCausalLM", ", \"rope_scaling\": {\"type\": \"longrope\"}",
-                   RN_ERR_UNSUPPORTED, "\"longrope\" is not supported for llama");
-    config_refused("LlamaForCausalLM", ", \"rope_scaling\": {\"type\": \"yarn\"}", RN_ERR_MODEL,
+    config_refused("LlamaForCausalLM", ", 'rope_scaling': {'type': 'longrope'}", RN_ERR_UNSUPPORTED,
+                   "\"longrope\" is not supported for llama");
+    config_refused("LlamaForCausalLM", ", 'rope_scaling': {'type': 'yarn'}", RN_ERR_MODEL,
                    "rope scaling: factor is missing");
-    config_refused("LlamaForCausalLM", ", \"rope_scaling\": {\"type\": 4}", RN_ERR_MODEL,
+    config_refused("LlamaForCausalLM", ", 'rope_scaling': {'type': 4}", RN_ERR_MODEL,
                    "type is 4, expected a string");
-    config_refused("LlamaForCausalLM", ", \"rope_scaling\": [1]", RN_ERR_MODEL,
-                   "expected an object");
-    config_refused("LlamaForCausalLM", ", \"partial_rotary_factor\": 0.5", RN_ERR_UNSUPPORTED,
+    config_refused("LlamaForCausalLM", ", 'rope_scaling': [1]", RN_ERR_MODEL, "expected an object");
+    config_refused("LlamaForCausalLM", ", 'partial_rotary_factor': 0.5", RN_ERR_UNSUPPORTED,
                    "partial_rotary_factor 0.5 is not supported for llama");
 }
 
 // --- windows ---
 
 static void windows_are_those_of_transformers(void **state) {
-    (void)state;
     static const struct {
         const char *class_name, *more, *arch, *pattern; // NULL: no window; "": a window everywhere
     } cases[] = {
-        {"LlamaForCausalLM", ", \"sliding_window\": 9", "llama", NULL},
-        {"MistralForCausalLM", ", \"sliding_window\": 9", "llama", ""},
-        {"MistralForCausalLM", ", \"sliding_window\": null", "llama", NULL},
-        {"Phi3ForCausalLM", ", \"sliding_window\": 9", "phi3", ""},
+        {"LlamaForCausalLM", ", 'sliding_window': 9", "llama", NULL},
+        {"MistralForCausalLM", ", 'sliding_window': 9", "llama", ""},
+        {"MistralForCausalLM", ", 'sliding_window': null", "llama", NULL},
+        {"Phi3ForCausalLM", ", 'sliding_window': 9", "phi3", ""},
         {"Phi3ForCausalLM", "", "phi3", NULL},
-        {"Gemma2ForCausalLM", ", \"sliding_window\": 9", "gemma2", "10"},
+        {"Gemma2ForCausalLM", ", 'sliding_window': 9", "gemma2", "10"},
         {"Gemma2ForCausalLM",
-         ", \"sliding_window\": 9, \"layer_types\": [\"full_attention\", \"sliding_attention\"]",
-         "gemma2", "01"},
-        {"Gemma2ForCausalLM", "", "gemma2", NULL}, // GGUF's default is the class's
-        {"Gemma3ForCausalLM", ", \"sliding_window\": 9", "gemma3", ""},
-        {"Gemma3ForCausalLM", ", \"sliding_window\": 9, \"sliding_window_pattern\": 2", "gemma3",
-         "10"},
-        {"Gemma3ForCausalLM", ", \"sliding_window\": 9, \"_sliding_window_pattern\": 1", "gemma3",
-         NULL},
-        {"Qwen2ForCausalLM",
-         ", \"sliding_window\": 9, \"use_sliding_window\": false, \"max_window_layers\": 1",
-         "qwen2", NULL},
-        {"Qwen2ForCausalLM",
-         ", \"sliding_window\": 9, \"use_sliding_window\": true, \"max_window_layers\": 1", "qwen2",
+         ", 'sliding_window': 9, 'layer_types': ['full_attention', 'sliding_attention']", "gemma2",
          "01"},
-        {"Qwen2ForCausalLM", ", \"sliding_window\": 9, \"use_sliding_window\": true", "qwen2",
+        {"Gemma2ForCausalLM", "", "gemma2", NULL}, // GGUF's default is the class's
+        {"Gemma3ForCausalLM", ", 'sliding_window': 9", "gemma3", ""},
+        {"Gemma3ForCausalLM", ", 'sliding_window': 9, 'sliding_window_pattern': 2", "gemma3", "10"},
+        {"Gemma3ForCausalLM", ", 'sliding_window': 9, '_sliding_window_pattern': 1", "gemma3",
          NULL},
+        {"Qwen2ForCausalLM",
+         ", 'sliding_window': 9, 'use_sliding_window': false, 'max_window_layers': 1", "qwen2",
+         NULL},
+        {"Qwen2ForCausalLM",
+         ", 'sliding_window': 9, 'use_sliding_window': true, 'max_window_layers': 1", "qwen2",
+         "01"},
+        {"Qwen2ForCausalLM", ", 'sliding_window': 9, 'use_sliding_window': true", "qwen2", NULL},
         {"Qwen3ForCausalLM",
-         ", \"sliding_window\": 9, \"use_sliding_window\": true, \"layer_types\": "
-         "[\"sliding_attention\", \"sliding_attention\"]",
+         ", 'sliding_window': 9, 'use_sliding_window': true, 'layer_types': ['sliding_attention', "
+         "'sliding_attention']",
          "qwen3", "11"},
         {"Qwen3ForCausalLM",
-         ", \"sliding_window\": null, \"use_sliding_window\": true, \"layer_types\": "
-         "[\"full_attention\", \"full_attention\"]",
+         ", 'sliding_window': null, 'use_sliding_window': true, 'layer_types': ['full_attention', "
+         "'full_attention']",
          "qwen3", NULL},
         {"GptOssForCausalLM",
-         ", \"sliding_window\": 9, \"num_local_experts\": 4, \"num_experts_per_tok\": 2", "gpt-oss",
+         ", 'sliding_window': 9, 'num_local_experts': 4, 'num_experts_per_tok': 2", "gpt-oss",
          "10"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -311,147 +308,108 @@ static void windows_are_those_of_transformers(void **state) {
         weights_close(weights);
     }
     static const char *const none[] = {
-        ", \"sliding_window\": null",
-        ", \"sliding_window\": 9, \"layer_types\": [\"full_attention\", \"full_attention\"]"};
-    for (int i = 0; i < 2; i++) {
-        struct weights *weights = config_open("Gemma2ForCausalLM", none[i]);
-        check_number(weights, "gemma2.attention.sliding_window", 0);
-        weights_close(weights);
-    }
-    config_refused("Gemma2ForCausalLM", ", \"layer_types\": [\"full_attention\"]", RN_ERR_MODEL,
+        ", 'sliding_window': null",
+        ", 'sliding_window': 9, 'layer_types': ['full_attention', 'full_attention']"};
+    for (int i = 0; i < 2; i++)
+        config_gives("Gemma2ForCausalLM", none[i], "gemma2", "attention.sliding_window 0");
+    config_refused("Gemma2ForCausalLM", ", 'layer_types': ['full_attention']", RN_ERR_MODEL,
                    "layer_types has 1 items, num_hidden_layers is 2");
-    config_refused("Gemma2ForCausalLM",
-                   ", \"layer_types\": [\"full_attention\", \"linear_attention\"]",
+    config_refused("Gemma2ForCausalLM", ", 'layer_types': ['full_attention', 'linear_attention']",
                    RN_ERR_UNSUPPORTED, "layer_types: \"linear_attention\" is not supported");
-    config_refused("Gemma2ForCausalLM", ", \"layer_types\": [\"full_attention\", 1]", RN_ERR_MODEL,
+    config_refused("Gemma2ForCausalLM", ", 'layer_types': ['full_attention', 1]", RN_ERR_MODEL,
                    "expected an array of strings");
-    config_refused("Gemma2ForCausalLM",
-                   ", \"layer_types\": [\"full_attention\", \"sliding_attention\"]", RN_ERR_MODEL,
-                   "sliding_window is missing");
+    config_refused("Gemma2ForCausalLM", ", 'layer_types': ['full_attention', 'sliding_attention']",
+                   RN_ERR_MODEL, "sliding_window is missing");
 }
 
 static void layers_without_rope_are_a_period(void **state) {
-    (void)state;
-    static const struct {
-        const char *more;
-        double interval;
-    } cases[] = {
-        {"", 4},
-        {", \"no_rope_layer_interval\": 3", 3},
-        {", \"no_rope_layers\": [1, 0]", 2},
-        {", \"no_rope_layers\": [0, 0]", 1},
-        {", \"no_rope_layers\": [1, 1]", 4},
-        {", \"no_rope_layers\": [1, 1], \"no_rope_layer_interval\": 2", 3}, // rope everywhere
+    static const char *const cases[][2] = {
+        {"", "no_rope_layer_interval 4"},
+        {", 'no_rope_layer_interval': 3", "no_rope_layer_interval 3"},
+        {", 'no_rope_layers': [1, 0]", "no_rope_layer_interval 2"},
+        {", 'no_rope_layers': [0, 0]", "no_rope_layer_interval 1"},
+        {", 'no_rope_layers': [1, 1]", "no_rope_layer_interval 4"},
+        // rope everywhere
+        {", 'no_rope_layers': [1, 1], 'no_rope_layer_interval': 2", "no_rope_layer_interval 3"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct weights *weights = config_open("SmolLM3ForCausalLM", cases[i].more);
-        check_number(weights, "smollm3.no_rope_layer_interval", cases[i].interval);
-        weights_close(weights);
-    }
-    config_refused("SmolLM3ForCausalLM", ", \"no_rope_layers\": [0, 1]", RN_ERR_UNSUPPORTED,
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        config_gives("SmolLM3ForCausalLM", cases[i][0], "smollm3", cases[i][1]);
+    config_refused("SmolLM3ForCausalLM", ", 'no_rope_layers': [0, 1]", RN_ERR_UNSUPPORTED,
                    "no_rope_layers is [0, 1], expected a 0 at every n'th place alone");
-    config_refused("SmolLM3ForCausalLM", ", \"no_rope_layers\": [1]", RN_ERR_MODEL,
+    config_refused("SmolLM3ForCausalLM", ", 'no_rope_layers': [1]", RN_ERR_MODEL,
                    "one for each layer");
-    config_refused("SmolLM3ForCausalLM", ", \"no_rope_layers\": [1, 2]", RN_ERR_MODEL,
+    config_refused("SmolLM3ForCausalLM", ", 'no_rope_layers': [1, 2]", RN_ERR_MODEL,
                    "an array of 0 and 1");
 }
 
 // --- what single classes have ---
 
 static void gemma_has_scales_and_caps(void **state) {
-    (void)state;
-    struct weights *weights =
-        config_open("Gemma2ForCausalLM", ", \"query_pre_attn_scalar\": 144, \"head_dim\": 16, "
-                                         "\"attn_logit_softcapping\": null");
-    check_number(weights, "gemma2.attention.scale", 1.0 / 12);
-    check_number(weights, "gemma2.attention.key_length", 16);
-    check_number(weights, "gemma2.final_logit_softcapping", 30); // the class's default
-    check_number(weights, "gemma2.attn_logit_softcapping", 0);   // null takes it away
-    weights_close(weights);
-    weights = config_open("Gemma3ForConditionalGeneration",
-                          ", \"vision_config\": {}, \"text_config\": {\"hidden_size\": 16, "
-                          "\"model_type\": \"gemma3_text\", \"rope_scaling\": {\"factor\": 8.0, "
-                          "\"rope_type\": \"linear\"}, \"sliding_window\": 4, "
-                          "\"num_attention_heads\": null}");
-    check_number(weights, "gemma3.embedding_length", 16);
-    check_number(weights, "gemma3.attention.head_count", 8);
-    check_number(weights, "gemma3.attention.head_count_kv", 4);
-    check_number(weights, "gemma3.attention.key_length", 256);
-    check_number(weights, "gemma3.attention.scale", 1.0 / 16);
-    check_number(weights, "gemma3.rope.freq_base", 1e6);
-    check_number(weights, "gemma3.rope.freq_base_swa", 1e4);
-    check_string(weights, "gemma3.rope.scaling.type", "linear");
-    check_number(weights, "gemma3.rope.scaling.factor", 8);
-    weights_close(weights);
-    weights = config_open("Gemma3ForCausalLM",
-                          ", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"linear\", "
-                          "\"factor\": 2.0, \"rope_theta\": 7e5}, \"sliding_attention\": "
-                          "{\"rope_type\": \"default\", \"rope_theta\": 9e3}}");
-    check_number(weights, "gemma3.rope.freq_base", 7e5);
-    check_number(weights, "gemma3.rope.freq_base_swa", 9e3);
-    check_number(weights, "gemma3.rope.scaling.factor", 2);
-    weights_close(weights);
-    config_refused("Gemma3ForCausalLM", ", \"use_bidirectional_attention\": true",
-                   RN_ERR_UNSUPPORTED, "use_bidirectional_attention is true, expected false");
-    config_refused("Gemma3ForCausalLM", ", \"attn_logit_softcapping\": 5.0", RN_ERR_UNSUPPORTED,
+    // The final cap is the class's default; null takes the other one away.
+    config_gives("Gemma2ForCausalLM",
+                 ", 'query_pre_attn_scalar': 256, 'head_dim': 16, 'attn_logit_softcapping': null",
+                 "gemma2",
+                 "attention.scale 0.0625, attention.key_length 16, final_logit_softcapping 30, "
+                 "attn_logit_softcapping 0");
+    config_gives("Gemma3ForConditionalGeneration",
+                 ", 'vision_config': {}, 'text_config': {'hidden_size': 16, 'model_type': "
+                 "'gemma3_text', 'rope_scaling': {'factor': 8.0, 'rope_type': 'linear'}, "
+                 "'sliding_window': 4, 'num_attention_heads': null}",
+                 "gemma3",
+                 "embedding_length 16, attention.head_count 8, attention.head_count_kv 4, "
+                 "attention.key_length 256, attention.scale 0.0625, rope.freq_base 1e6, "
+                 "rope.freq_base_swa 1e4, rope.scaling.type linear, rope.scaling.factor 8");
+    config_gives("Gemma3ForCausalLM",
+                 ", 'rope_parameters': {'full_attention': {'rope_type': 'linear', 'factor': 2.0, "
+                 "'rope_theta': 7e5}, 'sliding_attention': {'rope_type': 'default', "
+                 "'rope_theta': 9e3}}",
+                 "gemma3", "rope.freq_base 7e5, rope.freq_base_swa 9e3, rope.scaling.factor 2");
+    config_refused("Gemma3ForCausalLM", ", 'use_bidirectional_attention': true", RN_ERR_UNSUPPORTED,
+                   "use_bidirectional_attention is true, expected false");
+    config_refused("Gemma3ForCausalLM", ", 'attn_logit_softcapping': 5.0", RN_ERR_UNSUPPORTED,
                    "attn_logit_softcapping is 5.0, expected null");
 }
 
 static void granite_has_multipliers(void **state) {
-    (void)state;
-    struct weights *weights =
-        config_open("GraniteForCausalLM", ", \"attention_multiplier\": 0.25, "
-                                          "\"embedding_multiplier\": 12, \"logits_scaling\": 8");
-    check_number(weights, "granite.attention.scale", 0.25);
-    check_number(weights, "granite.embedding_scale", 12);
-    check_number(weights, "granite.residual_scale", 1);
-    check_number(weights, "granite.logit_scale", 8);
-    weights_close(weights);
+    config_gives("GraniteForCausalLM",
+                 ", 'attention_multiplier': 0.25, 'embedding_multiplier': 12, 'logits_scaling': 8",
+                 "granite",
+                 "attention.scale 0.25, embedding_scale 12, residual_scale 1, logit_scale 8");
 }
 
 static void experts_are_counted(void **state) {
-    (void)state;
-    struct weights *weights = config_open("MixtralForCausalLM", moe);
-    check_number(weights, "llama.expert_count", 4);
-    check_number(weights, "llama.expert_used_count", 2);
-    check(!weights_meta_find(weights, "llama.expert_feed_forward_length"), "mixtral has none");
-    weights_close(weights);
-    weights = config_open(
-        "Qwen3MoeForCausalLM",
-        ", \"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 5, "
-        "\"norm_topk_prob\": true, \"decoder_sparse_step\": 1, \"mlp_only_layers\": []");
-    check_number(weights, "qwen3moe.expert_count", 4);
-    check_number(weights, "qwen3moe.expert_feed_forward_length", 5);
-    check_number(weights, "qwen3moe.feed_forward_length", 6);
-    check_number(weights, "qwen3moe.expert_weights_norm", 1);
-    weights_close(weights);
-    weights = config_open("GptOssForCausalLM", moe);
-    check_number(weights, "gpt-oss.expert_feed_forward_length", 6);
-    weights_close(weights);
+    config_gives("MixtralForCausalLM", moe, "llama",
+                 "expert_count 4, expert_used_count 2, expert_feed_forward_length -");
+    config_gives("Qwen3MoeForCausalLM",
+                 ", 'num_experts': 4, 'num_experts_per_tok': 2, 'moe_intermediate_size': 5, "
+                 "'norm_topk_prob': true, 'decoder_sparse_step': 1, 'mlp_only_layers': []",
+                 "qwen3moe",
+                 "expert_count 4, expert_feed_forward_length 5, feed_forward_length 6, "
+                 "expert_weights_norm 1");
+    config_gives("GptOssForCausalLM", moe, "gpt-oss", "expert_feed_forward_length 6");
     config_refused("MixtralForCausalLM", "", RN_ERR_MODEL, "num_local_experts is missing");
-    config_refused("MixtralForCausalLM", ", \"num_local_experts\": 4, \"num_experts_per_tok\": 5",
+    config_refused("MixtralForCausalLM", ", 'num_local_experts': 4, 'num_experts_per_tok': 5",
                    RN_ERR_MODEL, "num_experts_per_tok is 5, there are 4 experts");
     char more[256];
-    snprintf(more, sizeof more, "%s, \"mlp_only_layers\": [1]", moe);
+    snprintf(more, sizeof more, "%s, 'mlp_only_layers': [1]", moe);
     config_refused("Qwen3MoeForCausalLM", more, RN_ERR_UNSUPPORTED,
                    "mlp_only_layers is [1], expected []");
 }
 
 static void activations_are_checked(void **state) {
-    (void)state;
     static const struct {
         const char *class_name, *more, *message; // NULL: taken
     } cases[] = {
-        {"LlamaForCausalLM", ", \"hidden_act\": \"silu\"", NULL},
-        {"LlamaForCausalLM", ", \"hidden_act\": \"relu\"", "hidden_act is \"relu\", expected silu"},
-        {"LlamaForCausalLM", ", \"hidden_act\": 3", "hidden_act is 3, expected a string"},
-        {"GemmaForCausalLM", ", \"hidden_act\": \"gelu\", \"hidden_activation\": null", NULL},
-        {"GemmaForCausalLM", ", \"hidden_activation\": \"gelu_pytorch_tanh\"", NULL},
-        {"GemmaForCausalLM", ", \"hidden_activation\": \"silu\"", "expected the tanh form of gelu"},
-        {"GPT2LMHeadModel", ", \"activation_function\": \"gelu_new\"", NULL},
-        {"GPT2LMHeadModel", ", \"activation_function\": \"gelu\"",
+        {"LlamaForCausalLM", ", 'hidden_act': 'silu'", NULL},
+        {"LlamaForCausalLM", ", 'hidden_act': 'relu'", "hidden_act is \"relu\", expected silu"},
+        {"LlamaForCausalLM", ", 'hidden_act': 3", "hidden_act is 3, expected a string"},
+        {"GemmaForCausalLM", ", 'hidden_act': 'gelu', 'hidden_activation': null", NULL},
+        {"GemmaForCausalLM", ", 'hidden_activation': 'gelu_pytorch_tanh'", NULL},
+        {"GemmaForCausalLM", ", 'hidden_activation': 'silu'", "expected the tanh form of gelu"},
+        {"GPT2LMHeadModel", ", 'activation_function': 'gelu_new'", NULL},
+        {"GPT2LMHeadModel", ", 'activation_function': 'gelu'",
          "activation_function is \"gelu\", expected the tanh form of gelu"},
-        {"GPT2LMHeadModel", ", \"scale_attn_by_inverse_layer_idx\": true", "expected false"},
+        {"GPT2LMHeadModel", ", 'scale_attn_by_inverse_layer_idx': true", "expected false"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const bool is_type = cases[i].message && strstr(cases[i].message, "a string");
@@ -465,55 +423,45 @@ static void activations_are_checked(void **state) {
 }
 
 static void gpt2_has_its_own_names(void **state) {
-    (void)state;
-    struct weights *weights = config_open("GPT2LMHeadModel", ", \"n_inner\": null");
-    check_number(weights, "gpt2.embedding_length", 4);
-    check_number(weights, "gpt2.attention.head_count", 2);
-    check_number(weights, "gpt2.feed_forward_length", 16);
-    check_number(weights, "gpt2.attention.layer_norm_epsilon", 1e-5);
-    check(!weights_meta_find(weights, "gpt2.rope.freq_base"), "no rope");
-    weights_close(weights);
-    weights = config_open("GPT2LMHeadModel", ", \"n_inner\": 7");
-    check_number(weights, "gpt2.feed_forward_length", 7);
-    weights_close(weights);
+    config_gives("GPT2LMHeadModel", ", 'n_inner': null", "gpt2",
+                 "embedding_length 4, attention.head_count 2, feed_forward_length 16, "
+                 "attention.layer_norm_epsilon 1e-5, rope.freq_base -");
+    config_gives("GPT2LMHeadModel", ", 'n_inner': 7", "gpt2", "feed_forward_length 7");
 }
 
 static void quantized_folders_are_refused_by_method(void **state) {
-    (void)state;
-    config_refused("LlamaForCausalLM", ", \"quantization_config\": {\"quant_method\": \"awq\"}",
+    config_refused("LlamaForCausalLM", ", 'quantization_config': {'quant_method': 'awq'}",
                    RN_ERR_UNSUPPORTED, "quant_method awq is not supported");
-    config_refused("LlamaForCausalLM", ", \"quantization_config\": {}", RN_ERR_UNSUPPORTED,
+    config_refused("LlamaForCausalLM", ", 'quantization_config': {}", RN_ERR_UNSUPPORTED,
                    "quant_method (none) is not supported");
     char more[256];
-    snprintf(more, sizeof more, "%s, \"quantization_config\": {\"quant_method\": \"mxfp4\"}", moe);
+    snprintf(more, sizeof more, "%s, 'quantization_config': {'quant_method': 'mxfp4'}", moe);
     weights_close(config_open("GptOssForCausalLM", more));
 }
 
 // --- bad configs ---
 
 static void bad_json_is_refused_with_its_offset(void **state) {
-    (void)state;
-    text_refused("{\"architectures\": ", RN_ERR_MODEL, "config.json: offset 18: ");
+    text_refused("{'architectures': ", RN_ERR_MODEL, "config.json: offset 18: ");
     text_refused("[1]", RN_ERR_MODEL, "config.json: offset 0: expected an object");
-    text_refused("{\"model_type\": \"llama\"} {}", RN_ERR_MODEL,
+    text_refused("{'model_type': 'llama'} {}", RN_ERR_MODEL,
                  "config.json: offset 24: text behind the value");
-    text_refused("{\"a\": \"\xff\"}", RN_ERR_MODEL, "config.json: offset 7: ");
-    text_refused("{\"model_type\": \"llama\", \"model_type\": \"llama\"}", RN_ERR_MODEL,
+    text_refused("{'a': '\xff'}", RN_ERR_MODEL, "config.json: offset 7: ");
+    text_refused("{'model_type': 'llama', 'model_type': 'llama'}", RN_ERR_MODEL,
                  "config.json: offset 38: model_type is there twice");
-    text_refused("{\"architectures\": \"LlamaForCausalLM\"}", RN_ERR_MODEL,
+    text_refused("{'architectures': 'LlamaForCausalLM'}", RN_ERR_MODEL,
                  "architectures is \"LlamaForCausalLM\", expected an array of strings");
-    text_refused("{\"architectures\": [5]}", RN_ERR_MODEL, "expected an array of strings");
+    text_refused("{'architectures': [5]}", RN_ERR_MODEL, "expected an array of strings");
     char deep[4096];
     memset(deep, '[', sizeof deep);
-    memcpy(deep, "{\"a\":", 5);
+    memcpy(deep, "{'a':", 5);
     deep[sizeof deep - 1] = 0;
     text_refused(deep, RN_ERR_MODEL, "nested too deeply");
-    for (size_t i = 5; i + 6 < sizeof deep; i += 5) memcpy(deep + i, "{\"a\":", 5);
+    for (size_t i = 5; i + 6 < sizeof deep; i += 5) memcpy(deep + i, "{'a':", 5);
     text_refused(deep, RN_ERR_MODEL, "nested too deeply");
 }
 
 static void numbers_out_of_range_are_refused_by_value(void **state) {
-    (void)state;
     static const char *const values[] = {"-1",
                                          "0",
                                          "1e300",
@@ -528,16 +476,16 @@ static void numbers_out_of_range_are_refused_by_value(void **state) {
                                          "1e999"};
     static const char *const keys[] = {"num_hidden_layers", "max_position_embeddings",
                                        "hidden_size", "intermediate_size", "num_attention_heads"};
-    const struct folder folder = folder_create();
+    const struct data_folder folder = data_folder_make();
     st_write_raw(&folder, "model.safetensors", "{}", NULL, 0);
     for (size_t k = 0; k < 5; k++) {
         for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
             char text[1024], message[128];
-            size_t len = (size_t)snprintf(text, sizeof text,
-                                          "{\"architectures\": [\"LlamaForCausalLM\"], "
-                                          "\"rms_norm_eps\": 1e-5");
+            size_t len =
+                (size_t)snprintf(text, sizeof text,
+                                 "{'architectures': ['LlamaForCausalLM'], 'rms_norm_eps': 1e-5");
             for (size_t i = 0; i < 5; i++)
-                len += (size_t)snprintf(text + len, sizeof text - len, ", \"%s\": %s", keys[i],
+                len += (size_t)snprintf(text + len, sizeof text - len, ", '%s': %s", keys[i],
                                         i == k ? values[v] : "8");
             snprintf(text + len, sizeof text - len, "}");
             folder_text(&folder, "config.json", text);
@@ -546,23 +494,22 @@ static void numbers_out_of_range_are_refused_by_value(void **state) {
             folder_refused(&folder, RN_ERR_MODEL, message);
         }
     }
-    folder_remove(&folder);
-    config_refused("LlamaForCausalLM", ", \"rope_theta\": 1e300", RN_ERR_MODEL,
+    data_folder_remove(&folder);
+    config_refused("LlamaForCausalLM", ", 'rope_theta': 1e300", RN_ERR_MODEL,
                    "rope_theta is 1e300, expected a number from 1 to 1e+15");
-    config_refused("LlamaForCausalLM", ", \"rope_theta\": -1", RN_ERR_MODEL, "rope_theta is -1");
-    config_refused("LlamaForCausalLM", ", \"head_dim\": 3", RN_ERR_MODEL,
+    config_refused("LlamaForCausalLM", ", 'rope_theta': -1", RN_ERR_MODEL, "rope_theta is -1");
+    config_refused("LlamaForCausalLM", ", 'head_dim': 3", RN_ERR_MODEL,
                    "3 of a head's 3 elements are rotated, expected an even number");
-    config_refused("LlamaForCausalLM", ", \"head_dim\": 1000000", RN_ERR_MODEL,
+    config_refused("LlamaForCausalLM", ", 'head_dim': 1000000", RN_ERR_MODEL,
                    "head_dim is 1000000, expected an integer from 1 to 65536");
-    config_refused("LlamaForCausalLM", ", \"num_key_value_heads\": -2", RN_ERR_MODEL,
+    config_refused("LlamaForCausalLM", ", 'num_key_value_heads': -2", RN_ERR_MODEL,
                    "num_key_value_heads is -2");
-    config_refused("LlamaForCausalLM", ", \"tie_word_embeddings\": 1", RN_ERR_MODEL,
+    config_refused("LlamaForCausalLM", ", 'tie_word_embeddings': 1", RN_ERR_MODEL,
                    "tie_word_embeddings is 1, expected true or false");
 }
 
 static void missing_configs_are_named(void **state) {
-    (void)state;
-    const struct folder folder = folder_create();
+    const struct data_folder folder = data_folder_make();
     folder_refused(&folder, RN_ERR_MODEL, "config.json: is missing");
     char path[256];
     snprintf(path, sizeof path, "%s/config.json", folder.path);
@@ -571,19 +518,18 @@ static void missing_configs_are_named(void **state) {
     rmdir(path);
     folder_text(&folder, "config.json", "");
     folder_refused(&folder, RN_ERR_MODEL, "config.json: is empty");
-    folder_remove(&folder);
+    data_folder_remove(&folder);
 }
 
 // --- beside the config ---
 
 static void sampling_defaults_come_from_generation_config(void **state) {
-    (void)state;
-    const struct folder folder = folder_create();
+    const struct data_folder folder = data_folder_make();
     config_write(&folder, "LlamaForCausalLM", "");
     st_write_raw(&folder, "model.safetensors", "{}", NULL, 0);
     folder_text(&folder, "generation_config.json",
-                "{\"do_sample\": false, \"temperature\": 0.5, \"top_p\": 0.25, \"top_k\": 20, "
-                "\"min_p\": 0.125, \"repetition_penalty\": 1.5}");
+                "{'do_sample': false, 'temperature': 0.5, 'top_p': 0.25, 'top_k': 20, 'min_p': "
+                "0.125, 'repetition_penalty': 1.5}");
     struct weights *weights = folder_open(&folder);
     check_number(weights, "general.sampling.temp", 0.5);
     check_number(weights, "general.sampling.top_p", 0.25);
@@ -593,8 +539,8 @@ static void sampling_defaults_come_from_generation_config(void **state) {
     weights_close(weights);
     // Advice that makes no sense is not followed.
     folder_text(&folder, "generation_config.json",
-                "{\"temperature\": -1, \"top_p\": \"x\", \"top_k\": 1e300, \"min_p\": null, "
-                "\"repetition_penalty\": [2]}");
+                "{'temperature': -1, 'top_p': 'x', 'top_k': 1e300, 'min_p': null, "
+                "'repetition_penalty': [2]}");
     weights = folder_open(&folder);
     check(!weights_meta_find(weights, "general.sampling.temp"), "temp");
     check(!weights_meta_find(weights, "general.sampling.top_p"), "top_p");
@@ -602,14 +548,13 @@ static void sampling_defaults_come_from_generation_config(void **state) {
     check(!weights_meta_find(weights, "general.sampling.min_p"), "min_p");
     check(!weights_meta_find(weights, "general.sampling.penalty_repeat"), "penalty");
     weights_close(weights);
-    folder_text(&folder, "generation_config.json", "{\"temperature\": }");
+    folder_text(&folder, "generation_config.json", "{'temperature': }");
     folder_refused(&folder, RN_ERR_MODEL, "generation_config.json: offset 16: ");
-    folder_remove(&folder);
+    data_folder_remove(&folder);
 }
 
 static void a_vocabulary_needs_no_config(void **state) {
-    (void)state;
-    const struct folder folder = folder_create();
+    const struct data_folder folder = data_folder_make();
     struct weights *weights;
     rn_error err = {0};
     check(model_weights_open_vocab(folder.path, &weights, &err) == RN_OK, "%s", err.message);
@@ -618,17 +563,17 @@ static void a_vocabulary_needs_no_config(void **state) {
     assert_int_equal(weights_file_count(weights), 0);
     check_string(weights, "general.name", folder.path);
     weights_close(weights);
-    folder_text(&folder, "config.json", "{\"architectures\": [\"NobodyForCausalLM\"]}");
+    folder_text(&folder, "config.json", "{'architectures': ['NobodyForCausalLM']}");
     check(model_weights_open_vocab(folder.path, &weights, &err) == RN_OK, "%s", err.message);
     check(!weights_meta_find(weights, "general.architecture"), "unknown");
     weights_close(weights);
-    folder_text(&folder, "config.json", "{\"architectures\": [\"Qwen2ForCausalLM\"]}");
+    folder_text(&folder, "config.json", "{'architectures': ['Qwen2ForCausalLM']}");
     check(model_weights_open_vocab(folder.path, &weights, &err) == RN_OK, "%s", err.message);
     check_string(weights, "general.architecture", "qwen2");
     weights_close(weights);
     folder_text(&folder, "config.json", "{");
     assert_int_equal(model_weights_open_vocab(folder.path, &weights, &err), RN_ERR_MODEL);
-    folder_remove(&folder);
+    data_folder_remove(&folder);
 }
 
 TEST_PROGRAM(hf_config) {

@@ -26,10 +26,7 @@ static const struct hf_key more_keys[] = {
 static const struct hf_setting settings[] = {{"strange", 0, 0, "false"}, {0}};
 static const struct hf_activation activation = {"act", {"relu"}, "relu"};
 
-static void mark_first(struct hf_config *c, uint8_t *is_local) {
-    (void)c;
-    is_local[0] = 1;
-}
+static void mark_first(struct hf_config *c, uint8_t *is_local) { is_local[0] = 1; }
 
 static void read_more(struct hf_config *c) {
     hf_put_u32(c, "doubled", 2 * hf_int(c, &c->root, "single", 0, 100, 21));
@@ -67,27 +64,26 @@ static const struct hf_class classes[] = {
 };
 static const struct hf_arch archs[] = {{"nobody", classes}, {0}};
 
-static rn_status rows_open(const struct folder *folder, struct weights **out, rn_error *err) {
+static rn_status rows_open(const struct data_folder *folder, struct weights **out, rn_error *err) {
     return weights_open_any(folder->path, archs, false, out, err);
 }
 
-static struct folder folder_of(const char *more, const struct st_image *image) {
-    const struct folder folder = folder_create();
+static struct data_folder folder_of(const char *more, const struct st_image *image) {
+    const struct data_folder folder = data_folder_make();
     char text[1024];
     snprintf(text, sizeof text,
-             "{\"architectures\": [\"NobodysModel\"], \"n_blocks\": 3, \"experts\": 2%s}", more);
+             "{'architectures': ['NobodysModel'], 'n_blocks': 3, 'experts': 2%s}", more);
     folder_text(&folder, "config.json", text);
     st_write(&folder, "model.safetensors", image);
     return folder;
 }
 
 static void values_become_what_the_rows_say(void **state) {
-    (void)state;
     const struct st_image empty = {0};
-    const struct folder folder = folder_of(
-        ", \"has_window\": true, \"sliding_window\": 16, \"act\": \"relu\", \"single\": 4,"
-        " \"rope_parameters\": {\"rope_type\": \"own\", \"factor\": 3}",
-        &empty);
+    const struct data_folder folder =
+        folder_of(", 'has_window': true, 'sliding_window': 16, 'act': 'relu', 'single': 4, "
+                  "'rope_parameters': {'rope_type': 'own', 'factor': 3}",
+                  &empty);
     struct weights *weights;
     rn_error err = {0};
     check(rows_open(&folder, &weights, &err) == RN_OK, "%s", err.message);
@@ -103,11 +99,10 @@ static void values_become_what_the_rows_say(void **state) {
     check_number(weights, "nobody.rope.freq_base", 500);
     check_number(weights, "nobody.rope.own", 1500);
     weights_close(weights);
-    folder_remove(&folder);
+    data_folder_remove(&folder);
 }
 
 static void tensors_become_what_the_rows_say(void **state) {
-    (void)state;
     static const float norm[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     struct st_image image = {0};
     st_entry(&image, "model.embed.weight", "F32", "3,8", NULL, 96);
@@ -116,7 +111,7 @@ static void tensors_become_what_the_rows_say(void **state) {
     st_entry(&image, "block.2.expert.1.up", "F32", "4,8", NULL, 128);
     st_entry(&image, "block.2.expert.0.other_up", "F32", "4,8", NULL, 128);
     st_entry(&image, "eyes.left.iris", "I64", "1", NULL, 8);
-    const struct folder folder = folder_of("", &image);
+    const struct data_folder folder = folder_of("", &image);
     struct weights *weights;
     rn_error err = {0};
     check(rows_open(&folder, &weights, &err) == RN_OK, "%s", err.message);
@@ -127,39 +122,37 @@ static void tensors_become_what_the_rows_say(void **state) {
     assert_true(added && ((const float *)added->data)[7] == 9);
     assert_true(up && up->dim[2] == 2 && up->parts[0] && up->parts[1]);
     weights_close(weights);
-    folder_remove(&folder);
+    data_folder_remove(&folder);
 }
 
 static void rows_refused(const char *more, rn_status status, const char *message) {
     const struct st_image empty = {0};
-    const struct folder folder = folder_of(more, &empty);
+    const struct data_folder folder = folder_of(more, &empty);
     struct weights *weights;
     rn_error err = {0};
     check(rows_open(&folder, &weights, &err) == status && strstr(err.message, message), "%s",
           err.message);
-    folder_remove(&folder);
+    data_folder_remove(&folder);
 }
 
 static void what_the_rows_do_not_allow_is_refused(void **state) {
-    (void)state;
-    rows_refused(", \"width\": 65", RN_ERR_MODEL, "width is 65, expected an integer from 1 to 64");
-    rows_refused(", \"strange\": true", RN_ERR_UNSUPPORTED, "strange is true, expected false");
-    rows_refused(", \"act\": \"silu\"", RN_ERR_UNSUPPORTED, "act is \"silu\", expected relu");
-    rows_refused(", \"rope_parameters\": {\"rope_type\": \"yarn\"}", RN_ERR_UNSUPPORTED,
+    rows_refused(", 'width': 65", RN_ERR_MODEL, "width is 65, expected an integer from 1 to 64");
+    rows_refused(", 'strange': true", RN_ERR_UNSUPPORTED, "strange is true, expected false");
+    rows_refused(", 'act': 'silu'", RN_ERR_UNSUPPORTED, "act is \"silu\", expected relu");
+    rows_refused(", 'rope_parameters': {'rope_type': 'yarn'}", RN_ERR_UNSUPPORTED,
                  "type \"yarn\" is not supported for nobody");
-    rows_refused(", \"quantization_config\": {\"quant_method\": \"mxfp4\"}", RN_ERR_UNSUPPORTED,
+    rows_refused(", 'quantization_config': {'quant_method': 'mxfp4'}", RN_ERR_UNSUPPORTED,
                  "quant_method mxfp4 is not supported");
-    rows_refused(", \"width\": 8, \"width\": 8", RN_ERR_MODEL, "width is there twice");
+    rows_refused(", 'width': 8, 'width': 8", RN_ERR_MODEL, "width is there twice");
 }
 
 // A folder's classes come from above: the same folder is unknown to other rows.
 static void other_rows_do_not_know_the_class(void **state) {
-    (void)state;
     const struct st_image empty = {0};
-    const struct folder folder = folder_of("", &empty);
+    const struct data_folder folder = folder_of("", &empty);
     folder_refused(&folder, RN_ERR_UNSUPPORTED,
                    "architecture NobodysModel is not supported, only LlamaForCausalLM, ");
-    folder_remove(&folder);
+    data_folder_remove(&folder);
 }
 
 TEST_PROGRAM(hf_rows) {

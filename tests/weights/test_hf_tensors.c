@@ -12,12 +12,12 @@
 
 enum { EMBD = 8, FF = 6, EXPERTS = 3 }; // hidden_size and intermediate_size of config_write
 
-static const char *const experts = ", \"num_local_experts\": 3, \"num_experts_per_tok\": 2, "
-                                   "\"moe_intermediate_size\": 6";
+static const char *const experts =
+    ", 'num_local_experts': 3, 'num_experts_per_tok': 2, 'moe_intermediate_size': 6";
 
 // A folder of this class whose files come from the image, which is emptied.
-static struct folder create(const char *class_name, const char *more, struct st_image *image) {
-    const struct folder folder = folder_create();
+static struct data_folder create(const char *class_name, const char *more, struct st_image *image) {
+    const struct data_folder folder = data_folder_make();
     config_write(&folder, class_name, more);
     st_write(&folder, "model.safetensors", image);
     memset(image, 0, sizeof *image);
@@ -26,17 +26,17 @@ static struct folder create(const char *class_name, const char *more, struct st_
 
 static struct weights *open_image(const char *class_name, const char *more,
                                   struct st_image *image) {
-    const struct folder folder = create(class_name, more, image);
+    const struct data_folder folder = create(class_name, more, image);
     struct weights *weights = folder_open(&folder);
-    folder_remove(&folder);
+    data_folder_remove(&folder);
     return weights;
 }
 
 static void refused(const char *class_name, const char *more, struct st_image *image,
                     rn_status status, const char *message) {
-    const struct folder folder = create(class_name, more, image);
+    const struct data_folder folder = create(class_name, more, image);
     folder_refused(&folder, status, message);
-    folder_remove(&folder);
+    data_folder_remove(&folder);
 }
 
 // Adds a tensor of `count` elements that are first, first + 1 and on.
@@ -81,7 +81,6 @@ static void get(const struct weights *weights, const char *name, int64_t d0, int
 static struct st_image image; // large; emptied by create
 
 static void gemma_norms_have_one_added(void **state) {
-    (void)state;
     static const char *const classes[] = {"GemmaForCausalLM", "Gemma2ForCausalLM",
                                           "Gemma3ForCausalLM"};
     static const char *const dtypes[] = {"F32", "F16", "BF16"};
@@ -108,7 +107,6 @@ static void gemma_norms_have_one_added(void **state) {
 }
 
 static void names_of_norms_differ_by_class(void **state) {
-    (void)state;
     static const struct {
         const char *class_name, *post_attention;
     } cases[] = {{"LlamaForCausalLM", "blk.0.ffn_norm.weight"},
@@ -126,7 +124,6 @@ static void names_of_norms_differ_by_class(void **state) {
 }
 
 static void prefixes_of_image_models_are_taken_off(void **state) {
-    (void)state;
     static const char *const prefixes[] = {"model.", "language_model.model.",
                                            "model.language_model.", ""};
     for (int i = 0; i < 4; i++) {
@@ -149,14 +146,13 @@ static void prefixes_of_image_models_are_taken_off(void **state) {
 }
 
 static void a_tied_head_is_left_out(void **state) {
-    (void)state;
     for (int tied = 0; tied < 2; tied++) {
         add(&image, "lm_head.weight", "F32", "5,8", 40, 0);
         add(&image, "model.embed_tokens.weight", "F32", "5,8", 40, 1);
-        struct weights *weights = open_image("LlamaForCausalLM",
-                                             tied ? ", \"tie_word_embeddings\": true"
-                                                  : ", \"tie_word_embeddings\": false",
-                                             &image);
+        struct weights *weights =
+            open_image("LlamaForCausalLM",
+                       tied ? ", 'tie_word_embeddings': true" : ", 'tie_word_embeddings': false",
+                       &image);
         check((weights_tensor_find(weights, "output.weight") == NULL) == tied, "tied %d", tied);
         check_number(weights, "llama.vocab_size", 5);
         weights_close(weights);
@@ -164,7 +160,6 @@ static void a_tied_head_is_left_out(void **state) {
 }
 
 static void conv1d_is_transposed(void **state) {
-    (void)state;
     static const char *const dtypes[] = {"F32", "F16"};
     static const char *const prefixes[] = {"transformer.", ""};
     enum { IN = 4, OUT = 12 };
@@ -185,7 +180,6 @@ static void conv1d_is_transposed(void **state) {
 }
 
 static void experts_become_one_tensor_of_parts(void **state) {
-    (void)state;
     static const struct {
         const char *class_name, *before, *behind, *name;
     } cases[] = {
@@ -214,7 +208,6 @@ static void experts_become_one_tensor_of_parts(void **state) {
 }
 
 static void experts_that_do_not_fit_are_refused(void **state) {
-    (void)state;
     const char *first = "model.layers.0.mlp.experts.0.up_proj.weight";
     const char *second = "model.layers.0.mlp.experts.1.up_proj.weight";
     add(&image, first, "F32", "6,8", FF * EMBD, 0);
@@ -243,7 +236,6 @@ static void experts_that_do_not_fit_are_refused(void **state) {
 }
 
 static void fused_experts_are_views(void **state) {
-    (void)state;
     float out[EXPERTS * 2 * FF * EMBD];
     add(&image, "model.layers.0.mlp.experts.gate_up_proj", "F32", "3,12,8", EXPERTS * 2 * FF * EMBD,
         0);
@@ -266,12 +258,11 @@ static void fused_experts_are_views(void **state) {
             "gate_up_proj: shape [3, 8, 12], expected [3, 12, 8]");
     add(&image, "model.layers.0.mlp.experts.down_proj", "F32", "3,8,8", EXPERTS * 64, 0);
     refused("Qwen3MoeForCausalLM",
-            ", \"num_experts\": 3, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8",
-            &image, RN_ERR_UNSUPPORTED, "the two axes are of one length");
+            ", 'num_experts': 3, 'num_experts_per_tok': 2, 'moe_intermediate_size': 8", &image,
+            RN_ERR_UNSUPPORTED, "the two axes are of one length");
 }
 
 static void gpt_oss_experts_are_taken_apart(void **state) {
-    (void)state;
     static const char *const dtypes[] = {"F32", "BF16"};
     float out[EXPERTS * FF * EMBD];
     for (int i = 0; i < 2; i++) {
@@ -337,28 +328,26 @@ static void mx_add(struct st_image *to, const char *stem, const char *shape, uin
 }
 
 // A config of these sizes: config_write's have rows of less than one block.
-static struct folder mx_create(void) {
-    const struct folder folder = folder_create();
+static struct data_folder mx_create(void) {
+    const struct data_folder folder = data_folder_make();
     folder_text(&folder, "config.json",
-                "{\"architectures\": [\"GptOssForCausalLM\"], \"num_hidden_layers\": 1, "
-                "\"max_position_embeddings\": 64, \"hidden_size\": 64, \"intermediate_size\": 32, "
-                "\"num_attention_heads\": 2, \"rms_norm_eps\": 1e-5, \"num_local_experts\": 2, "
-                "\"num_experts_per_tok\": 1, "
-                "\"quantization_config\": {\"quant_method\": \"mxfp4\"}}");
+                "{'architectures': ['GptOssForCausalLM'], 'num_hidden_layers': 1, "
+                "'max_position_embeddings': 64, 'hidden_size': 64, 'intermediate_size': 32, "
+                "'num_attention_heads': 2, 'rms_norm_eps': 1e-5, 'num_local_experts': 2, "
+                "'num_experts_per_tok': 1, 'quantization_config': {'quant_method': 'mxfp4'}}");
     st_write(&folder, "model.safetensors", &image);
     memset(&image, 0, sizeof image);
     return folder;
 }
 
 static void mxfp4_keeps_every_value(void **state) {
-    (void)state;
     enum { UP_BLOCKS = MX_EXPERTS * 2 * MX_FF * 2, DOWN_BLOCKS = MX_EXPERTS * MX_EMBD };
     static uint8_t up_nibbles[UP_BLOCKS * 16], up_scales[UP_BLOCKS];
     static uint8_t down_nibbles[DOWN_BLOCKS * 16], down_scales[DOWN_BLOCKS];
     static float out[MX_EXPERTS * MX_FF * MX_EMBD];
     mx_add(&image, "gate_up_proj", "2,64,2", up_nibbles, up_scales, UP_BLOCKS);
     mx_add(&image, "down_proj", "2,64,1", down_nibbles, down_scales, DOWN_BLOCKS);
-    const struct folder folder = mx_create();
+    const struct data_folder folder = mx_create();
     struct weights *weights = folder_open(&folder);
     for (int up = 0; up < 2; up++) {
         const char *name = up ? "blk.0.ffn_up_exps.weight" : "blk.0.ffn_gate_exps.weight";
@@ -376,11 +365,10 @@ static void mxfp4_keeps_every_value(void **state) {
         for (int c = 0; c < MX_FF; c++)
             assert_true(out[r * MX_FF + c] == mx_value(down_nibbles + r * 16, down_scales + r, c));
     weights_close(weights);
-    folder_remove(&folder);
+    data_folder_remove(&folder);
 }
 
 static void mxfp4_that_does_not_fit_is_refused(void **state) {
-    (void)state;
     const char *blocks = "model.layers.0.mlp.experts.down_proj_blocks";
     const char *scales = "model.layers.0.mlp.experts.down_proj_scales";
     const struct {
@@ -401,9 +389,9 @@ static void mxfp4_that_does_not_fit_is_refused(void **state) {
         if (cases[i].blocks_shape)
             st_entry(&image, blocks, cases[i].blocks_dtype, cases[i].blocks_shape, NULL, 2048);
         if (cases[i].scales_shape) st_entry(&image, scales, "U8", cases[i].scales_shape, NULL, 128);
-        const struct folder folder = mx_create();
+        const struct data_folder folder = mx_create();
         folder_refused(&folder, cases[i].status, cases[i].message);
-        folder_remove(&folder);
+        data_folder_remove(&folder);
     }
     st_entry(&image, blocks, "U8", "2,8,1,16", NULL, 256);
     refused("GptOssForCausalLM", experts, &image, RN_ERR_MODEL,
@@ -413,7 +401,6 @@ static void mxfp4_that_does_not_fit_is_refused(void **state) {
 // --- refusals ---
 
 static void tensors_that_nobody_knows_are_refused_by_name(void **state) {
-    (void)state;
     static const char *const names[] = {"model.layers.0.self_attn.q_proj.weight_scale",
                                         "model.layers.0.self_attn.q_norm.weight",
                                         "model.layers.00.self_attn.q_proj.weight",
@@ -435,7 +422,6 @@ static void tensors_that_nobody_knows_are_refused_by_name(void **state) {
 }
 
 static void types_and_shapes_that_cannot_be_views_are_refused(void **state) {
-    (void)state;
     static const struct {
         const char *dtype, *shape;
         size_t bytes;

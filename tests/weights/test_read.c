@@ -2,13 +2,6 @@
 // file that was cut after open is an error.
 // label: memory
 #define _GNU_SOURCE 1
-#include "check.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "folder.h"
 #include "gguf_writer.h"
 #include "weights/weights.h"
@@ -28,34 +21,50 @@ static uint8_t *image_make(size_t *size) {
     return writer_finish(&writer, size);
 }
 
-static void bytes_of_a_file_come_through_the_buffer(void **state) {
-    (void)state;
-    const struct folder folder = folder_create();
-    size_t size;
-    uint8_t *image = image_make(&size);
-    folder_bytes(&folder, "m.gguf", image, size);
+// The image as a file that is open.
+struct file {
+    struct data_folder folder;
     char path[256];
-    snprintf(path, sizeof path, "%s/m.gguf", folder.path);
+    uint8_t *image;
+    size_t size;
     struct weights *weights;
+};
+
+static struct file file_make(void) {
+    struct file file = {.folder = data_folder_make()};
     rn_error err = {0};
-    check(weights_open(path, &weights, &err) == RN_OK, "%s", err.message);
-    for (int i = 0; i < weights_tensor_count(weights); i++) {
-        const struct tensor_view *tensor = weights_tensor_at(weights, i);
+    file.image = image_make(&file.size);
+    data_file_write(file.folder.path, "m.gguf", file.image, file.size);
+    snprintf(file.path, sizeof file.path, "%s/m.gguf", file.folder.path);
+    check(weights_open(file.path, &file.weights, &err) == RN_OK, "%s", err.message);
+    return file;
+}
+
+static void file_remove(struct file *file) {
+    weights_close(file->weights);
+    free(file->image);
+    data_folder_remove(&file->folder);
+}
+
+static void bytes_of_a_file_come_through_the_buffer(void **state) {
+    struct file file = file_make();
+    rn_error err = {0};
+    for (int i = 0; i < weights_tensor_count(file.weights); i++) {
+        const struct tensor_view *tensor = weights_tensor_at(file.weights, i);
         const uint8_t *data = (const uint8_t *)tensor->data + 12;
         uint8_t buffer[5000] = {0};
         const void *at = NULL;
-        check(weights_read(weights, data, 4999, buffer, &at, &err) == RN_OK, "%s", err.message);
+        check(weights_read(file.weights, data, 4999, buffer, &at, &err) == RN_OK, "%s",
+              err.message);
         check(at == buffer, "tensor %s", tensor->name);
-        check(memcmp(buffer, image + tensor->offset + 12, 4999) == 0, "tensor %s", tensor->name);
+        check(memcmp(buffer, file.image + tensor->offset + 12, 4999) == 0, "tensor %s",
+              tensor->name);
         check(buffer[4999] == 0, "tensor %s", tensor->name);
     }
-    weights_close(weights);
-    free(image);
-    folder_remove(&folder);
+    file_remove(&file);
 }
 
 static void bytes_of_memory_stay_where_they_are(void **state) {
-    (void)state;
     size_t size;
     uint8_t *image = image_make(&size);
     struct weights *weights;
@@ -70,30 +79,22 @@ static void bytes_of_memory_stay_where_they_are(void **state) {
 }
 
 static void a_file_that_was_cut_is_named(void **state) {
-    (void)state;
-    const struct folder folder = folder_create();
-    size_t size;
-    uint8_t *image = image_make(&size);
-    folder_bytes(&folder, "m.gguf", image, size);
-    char path[256];
-    snprintf(path, sizeof path, "%s/m.gguf", folder.path);
-    struct weights *weights;
+    struct file file = file_make();
     rn_error err = {0};
-    check(weights_open(path, &weights, &err) == RN_OK, "%s", err.message);
-    check(truncate(path, (off_t)size - 8192) == 0, "%s", path);
-    const struct tensor_view *tensor = weights_tensor_find(weights, "b");
+    check(truncate(file.path, (off_t)file.size - 8192) == 0, "%s", file.path);
+    const struct tensor_view *tensor = weights_tensor_find(file.weights, "b");
     uint8_t *buffer = malloc(tensor->bytes);
     const void *at;
-    check(weights_read(weights, tensor->data, 16, buffer, &at, &err) == RN_OK, "%s", err.message);
-    check(weights_read(weights, tensor->data, tensor->bytes, buffer, &at, &err) == RN_ERR_IO, "b");
+    check(weights_read(file.weights, tensor->data, 16, buffer, &at, &err) == RN_OK, "%s",
+          err.message);
+    check(weights_read(file.weights, tensor->data, tensor->bytes, buffer, &at, &err) == RN_ERR_IO,
+          "b");
     char want[64];
-    snprintf(want, sizeof want, "m.gguf: ends at %zu, before %llu + %llu bytes", size - 8192,
+    snprintf(want, sizeof want, "m.gguf: ends at %zu, before %llu + %llu bytes", file.size - 8192,
              (unsigned long long)tensor->offset, (unsigned long long)tensor->bytes);
     check(strstr(err.message, want), "%s, not %s", err.message, want);
     free(buffer);
-    weights_close(weights);
-    free(image);
-    folder_remove(&folder);
+    file_remove(&file);
 }
 
 TEST_PROGRAM(read) {

@@ -1,14 +1,6 @@
 // GGUF in several files: any part opens all of them, and a part that is missing, misnamed or of
 // another model is refused by name and value.
 // label: memory
-#include "check.h"
-
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "folder.h"
 #include "gguf_writer.h"
 #include "weights/weights.h"
@@ -23,7 +15,15 @@ struct part {
     int type; // of split.no
 };
 
-static void part_write(const struct folder *folder, const char *file, const struct part *part) {
+static void writer_save(struct writer *writer, const struct data_folder *folder, const char *file) {
+    size_t size;
+    uint8_t *image = writer_finish(writer, &size);
+    data_file_write(folder->path, file, image, size);
+    free(image);
+}
+
+static void part_write(const struct data_folder *folder, const char *file,
+                       const struct part *part) {
     const uint64_t dims[] = {4, 2};
     float values[8];
     char name[16];
@@ -41,10 +41,7 @@ static void part_write(const struct folder *folder, const char *file, const stru
     snprintf(name, sizeof name, "t%d", part->number);
     writer_tensor(&writer, name, 2, dims, 0, values, sizeof values);
     if (part->tensor) writer_tensor(&writer, part->tensor, 2, dims, 0, values, sizeof values);
-    size_t size;
-    uint8_t *image = writer_finish(&writer, &size);
-    folder_bytes(folder, file, image, size);
-    free(image);
+    writer_save(&writer, folder, file);
 }
 
 static struct part part_good(int number) {
@@ -57,8 +54,8 @@ static const char *file_name(int number) {
     return names[number];
 }
 
-static struct folder parts_write(void) {
-    const struct folder folder = folder_create();
+static struct data_folder parts_write(void) {
+    const struct data_folder folder = data_folder_make();
     for (int i = 0; i < N_PARTS; i++) {
         const struct part part = part_good(i);
         part_write(&folder, file_name(i), &part);
@@ -66,13 +63,12 @@ static struct folder parts_write(void) {
     return folder;
 }
 
-static void path_of(const struct folder *folder, const char *file, char path[256]) {
+static void path_of(const struct data_folder *folder, const char *file, char path[256]) {
     snprintf(path, 256, "%s/%s", folder->path, file);
 }
 
 static void any_part_opens_all(void **state) {
-    (void)state;
-    const struct folder folder = parts_write();
+    const struct data_folder folder = parts_write();
     for (int given = 0; given < N_PARTS; given++) {
         char path[256];
         struct weights *weights;
@@ -102,11 +98,11 @@ static void any_part_opens_all(void **state) {
         assert_int_equal(weights_bytes(weights), bytes);
         weights_close(weights);
     }
-    folder_remove(&folder);
+    data_folder_remove(&folder);
 }
 
 // Opens the given part of the folder and expects a refusal.
-static void refused(const struct folder *folder, const char *file, const char *part) {
+static void refused(const struct data_folder *folder, const char *file, const char *part) {
     char path[256];
     struct weights *weights = NULL;
     rn_error err = {0};
@@ -118,22 +114,20 @@ static void refused(const struct folder *folder, const char *file, const char *p
 }
 
 static void a_missing_part_is_named(void **state) {
-    (void)state;
     for (int missing = 0; missing < N_PARTS; missing++) {
-        const struct folder folder = parts_write();
+        const struct data_folder folder = parts_write();
         char path[256], part[256];
         path_of(&folder, file_name(missing), path);
         unlink(path);
         snprintf(part, sizeof part, "%s: No such file or directory: part %d of 3 of the model",
                  file_name(missing), missing + 1);
         refused(&folder, file_name((missing + 1) % N_PARTS), part);
-        folder_remove(&folder);
+        data_folder_remove(&folder);
     }
 }
 
 static void a_renamed_part_says_how_it_should_be_named(void **state) {
-    (void)state;
-    const struct folder folder = parts_write();
+    const struct data_folder folder = parts_write();
     const struct part part = part_good(1);
     part_write(&folder, "model.gguf", &part);
     refused(&folder, "model.gguf",
@@ -141,84 +135,73 @@ static void a_renamed_part_says_how_it_should_be_named(void **state) {
             "must end in -00002-of-00003.gguf");
     part_write(&folder, "m-00001-of-00004.gguf", &part);
     refused(&folder, "m-00001-of-00004.gguf", "must end in -00002-of-00003.gguf");
-    folder_remove(&folder);
+    data_folder_remove(&folder);
 }
 
-// One part is replaced by another; opened by the first part's name.
-static void wrong_part(int number, struct part part, const char *message) {
-    const struct folder folder = parts_write();
-    part_write(&folder, file_name(number), &part);
-    refused(&folder, file_name(0), message);
-    folder_remove(&folder);
-}
-
+// One part is replaced by another; the model is opened by the name of the first.
 static void foreign_parts_are_refused_by_value(void **state) {
-    (void)state;
-    struct part part = part_good(1);
-    part.number = 2;
-    wrong_part(1, part,
-               "m-00002-of-00003.gguf: split.no is 2 and split.count 3, by its name they are 1 "
-               "and 3");
-    part = part_good(2);
-    part.count = 4;
-    wrong_part(2, part, "m-00003-of-00003.gguf: split.no is 2 and split.count 4");
-    part = part_good(1);
-    part.tensors_count = 9;
-    wrong_part(1, part,
-               "m-00002-of-00003.gguf: split.tensors.count is 9, in the first part it is 3");
-    part = part_good(2);
-    part.tensor = "t1";
-    wrong_part(2, part,
-               "tensor t1: the name is there twice, in m-00002-of-00003.gguf and in "
-               "m-00003-of-00003.gguf");
-    part = part_good(2);
-    part.tensor = "more";
-    wrong_part(2, part, "split.tensors.count is 3, the 3 parts have 4 tensors");
-    part = part_good(1);
-    part.type = WRITER_BOOL; // its second byte becomes part of the next key
-    wrong_part(1, part, "m-00002-of-00003.gguf: ");
+    static const struct {
+        int replaced;
+        struct part part;
+        const char *message;
+    } cases[] = {
+        {1,
+         {2, 3, 3, NULL, false, WRITER_U16},
+         "m-00002-of-00003.gguf: split.no is 2 and split.count 3, by its name they are 1 and 3"},
+        {2,
+         {2, 4, 3, NULL, false, WRITER_U16},
+         "m-00003-of-00003.gguf: split.no is 2 and split.count 4"},
+        {1,
+         {1, 3, 9, NULL, false, WRITER_U16},
+         "m-00002-of-00003.gguf: split.tensors.count is 9, in the first part it is 3"},
+        {2,
+         {2, 3, 3, "t1", false, WRITER_U16},
+         "tensor t1: the name is there twice, in m-00002-of-00003.gguf and in "
+         "m-00003-of-00003.gguf"},
+        {2,
+         {2, 3, 3, "more", false, WRITER_U16},
+         "split.tensors.count is 3, the 3 parts have 4 tensors"},
+        // the second byte of a bool becomes part of the next key
+        {1, {1, 3, 3, NULL, false, WRITER_BOOL}, "m-00002-of-00003.gguf: "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct data_folder folder = parts_write();
+        part_write(&folder, file_name(cases[i].replaced), &cases[i].part);
+        refused(&folder, file_name(0), cases[i].message);
+        data_folder_remove(&folder);
+    }
 }
 
 static void a_damaged_part_is_named(void **state) {
-    (void)state;
-    const struct folder folder = parts_write();
+    const struct data_folder folder = parts_write();
     char path[256];
     path_of(&folder, file_name(2), path);
     assert_int_equal(truncate(path, 150), 0);
     refused(&folder, file_name(0), "m-00003-of-00003.gguf: ");
     folder_text(&folder, file_name(2), "no model at all, but long enough to look at");
     refused(&folder, file_name(1), "m-00003-of-00003.gguf: not a GGUF file");
-    folder_remove(&folder);
+    data_folder_remove(&folder);
 }
 
 static void keys_of_the_wrong_type_are_refused(void **state) {
-    (void)state;
-    const struct folder folder = folder_create();
+    const struct data_folder folder = data_folder_make();
     struct writer writer = writer_begin(3);
-    size_t size;
     writer_kv_str(&writer, "split.count", "3");
-    uint8_t *image = writer_finish(&writer, &size);
-    folder_bytes(&folder, "a.gguf", image, size);
-    free(image);
+    writer_save(&writer, &folder, "a.gguf");
     refused(&folder, "a.gguf", "key split.count at offset 55 is not an integer");
     writer = writer_begin(3);
     writer_kv_u32(&writer, "split.count", 3);
-    image = writer_finish(&writer, &size);
-    folder_bytes(&folder, "a.gguf", image, size);
-    free(image);
+    writer_save(&writer, &folder, "a.gguf");
     refused(&folder, "a.gguf", "key split.no is missing");
     writer = writer_begin(3);
     writer_kv_u32(&writer, "split.count", UINT32_MAX);
-    image = writer_finish(&writer, &size);
-    folder_bytes(&folder, "a.gguf", image, size);
-    free(image);
+    writer_save(&writer, &folder, "a.gguf");
     refused(&folder, "a.gguf", "is 4294967295, expected 0 to 4096");
-    folder_remove(&folder);
+    data_folder_remove(&folder);
 }
 
 static void one_part_of_one_is_a_plain_file(void **state) {
-    (void)state;
-    const struct folder folder = folder_create();
+    const struct data_folder folder = data_folder_make();
     for (int count = 0; count <= 1; count++) {
         const struct part part = {0, count, 1, NULL, true, WRITER_U16};
         char path[256];
@@ -230,11 +213,10 @@ static void one_part_of_one_is_a_plain_file(void **state) {
         assert_int_equal(weights_file_count(weights), 1);
         weights_close(weights);
     }
-    folder_remove(&folder);
+    data_folder_remove(&folder);
 }
 
 static void memory_holds_no_split_file(void **state) {
-    (void)state;
     struct writer writer = writer_begin(3);
     size_t size;
     writer_kv_u32(&writer, "split.count", 2);

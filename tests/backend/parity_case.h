@@ -5,10 +5,8 @@
 #define RN_TESTS_PARITY_CASE_H
 
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "plan/plan.h"
-#include "random_blocks.h"
+#include "parts.h"
 
 enum {
     PARITY_VOCAB = 61,   // tokens
@@ -31,7 +29,7 @@ struct parity_case {
     const void *expert[PARITY_MAX_WEIGHTS][PARITY_MAX_EXPERTS];
 };
 
-#define PARITY_PICK(c, list) ((list)[parity_below(c, (int)(sizeof(list) / sizeof *(list)))])
+#define PARITY_PICK(c, list) ((list)[parity_below(c, COUNT(list))])
 
 static inline int parity_below(struct parity_case *c, int n) { return random_below(&c->random, n); }
 
@@ -90,21 +88,9 @@ static inline int parity_buffer(struct parity_case *c, int width, enum row_domai
     return plan_add_buffer(&c->plan, "b", width, rows);
 }
 
-static inline struct op parity_op(const struct parity_case *c, enum op_kind kind, int in0, int in1,
-                                  int out) {
-    return (struct op){.kind = kind,
-                       .rows = out == PLAN_NONE ? ROWS_TOKENS : c->plan.buffer[out].rows,
-                       .layer = -1,
-                       .in = {in0, in1},
-                       .out = out,
-                       .weight = PLAN_NONE,
-                       .bias = PLAN_NONE};
-}
-
 static inline int parity_gather(struct parity_case *c, int in, enum row_domain rows) {
     const int out = parity_buffer(c, c->plan.buffer[in].width, rows);
-    const struct op op = parity_op(c, OP_GATHER, in, PLAN_NONE, out);
-    plan_add_op(&c->plan, &op);
+    op_add(&c->plan, OP_GATHER, in, PLAN_NONE, out, PLAN_NONE);
     return out;
 }
 
@@ -112,7 +98,7 @@ static inline int parity_gather(struct parity_case *c, int in, enum row_domain r
 static inline int parity_input(struct parity_case *c, int width, enum row_domain rows,
                                float scale) {
     const int x = parity_buffer(c, width, ROWS_TOKENS);
-    struct op op = parity_op(c, OP_EMBED, PLAN_NONE, PLAN_NONE, x);
+    struct op op = op_of(&c->plan, OP_EMBED, PLAN_NONE, PLAN_NONE, x);
     op.weight = parity_weight(c, FORMAT_F32, PARITY_VOCAB, width, 0);
     op.embed.scale = scale;
     plan_add_op(&c->plan, &op);
@@ -122,9 +108,8 @@ static inline int parity_input(struct parity_case *c, int width, enum row_domain
 // A product with F32 weights; the output is a new buffer.
 static inline int parity_product(struct parity_case *c, int in, int n, enum row_domain rows) {
     const int out = parity_buffer(c, n, rows);
-    struct op op = parity_op(c, OP_MATMUL, in, PLAN_NONE, out);
+    struct op op = op_of(&c->plan, OP_MATMUL, in, PLAN_NONE, out);
     op.weight = parity_weight(c, FORMAT_F32, n, c->plan.buffer[in].width, 0);
-    op.matmul.scale = 1;
     plan_add_op(&c->plan, &op);
     return out;
 }
@@ -171,7 +156,7 @@ static inline void parity_embed(struct parity_case *c) {
     parity_say(c, add ? "add" : "set", positions);
     const int x =
         add ? parity_input(c, width, ROWS_TOKENS, 1) : parity_buffer(c, width, ROWS_TOKENS);
-    struct op op = parity_op(c, OP_EMBED, PLAN_NONE, PLAN_NONE, x);
+    struct op op = op_of(&c->plan, OP_EMBED, PLAN_NONE, PLAN_NONE, x);
     op.weight = parity_weight(c, format, positions ? PARITY_TABLE : PARITY_VOCAB, width, 0);
     op.embed.scale = parity_factor(c);
     op.embed.positions = positions;
@@ -191,7 +176,7 @@ static inline void parity_norm(struct parity_case *c) {
     const enum row_domain rows = parity_rows(c, 2);
     const int group = parity_width(c), n = parity_below(c, 2) ? 1 : 1 + parity_below(c, 5);
     const int x = parity_input(c, group * n, rows, 3);
-    struct op op = parity_op(c, OP_NORM, x, PLAN_NONE, x);
+    struct op op = op_of(&c->plan, OP_NORM, x, PLAN_NONE, x);
     op.norm.kind = (enum norm_kind)parity_below(c, 2);
     op.norm.group = group;
     op.norm.eps = PARITY_PICK(c, epsilons);
@@ -213,7 +198,7 @@ static inline int parity_matmul_one(struct parity_case *c, enum format_id format
     const int n = PARITY_PICK(c, counts);
     const bool add = rows == ROWS_TOKENS && parity_below(c, 3) == 0;
     const int out = add ? parity_input(c, n, rows, 1) : parity_buffer(c, n, rows);
-    struct op op = parity_op(c, OP_MATMUL, in, PLAN_NONE, out);
+    struct op op = op_of(&c->plan, OP_MATMUL, in, PLAN_NONE, out);
     op.weight = parity_weight(c, format, n, c->plan.buffer[in].width, 0);
     if (parity_below(c, 3) == 0) op.bias = parity_vector(c, n);
     op.matmul.add = add;
@@ -253,7 +238,7 @@ static inline void parity_rope(struct parity_case *c) {
                                    .inv_freq = inv_freq,
                                    .magnitude = parity_below(c, 3) ? 1.0f : 1.3f};
     const int x = parity_input(c, n_head * dim, rows, 2);
-    struct op op = parity_op(c, OP_ROPE, PLAN_NONE, PLAN_NONE, x);
+    struct op op = op_of(&c->plan, OP_ROPE, PLAN_NONE, PLAN_NONE, x);
     op.rope.rope = plan_add_rope(&c->plan, &rope);
     op.rope.n_head = n_head;
     op.rope.dim = dim;
@@ -287,7 +272,7 @@ static inline void parity_append(struct parity_case *c, int group, int layer) {
     const struct plan_kv_group *g = &c->plan.group[group];
     const int k = parity_input(c, g->n_head_kv * g->dim_k, ROWS_TOKENS, 1);
     const int v = parity_input(c, g->n_head_kv * g->dim_v, ROWS_TOKENS, 2);
-    struct op op = parity_op(c, OP_KV_APPEND, k, v, PLAN_NONE);
+    struct op op = op_of(&c->plan, OP_KV_APPEND, k, v, PLAN_NONE);
     op.kv.group = group;
     op.kv.layer = layer;
     plan_add_op(&c->plan, &op);
@@ -299,7 +284,7 @@ static inline int parity_attend(struct parity_case *c, int group, int layer, int
     const int n_head = g->n_head_kv * ratio;
     const int q = parity_input(c, n_head * g->dim_k, rows, 1);
     const int out = parity_buffer(c, n_head * g->dim_v, rows);
-    struct op op = parity_op(c, OP_ATTENTION, q, PLAN_NONE, out);
+    struct op op = op_of(&c->plan, OP_ATTENTION, q, PLAN_NONE, out);
     op.kv.group = group;
     op.kv.layer = layer;
     op.kv.n_head = n_head;
@@ -340,7 +325,7 @@ static inline void parity_recur(struct parity_case *c) {
     const int x = parity_input(c, width, ROWS_TOKENS, 2);
     const int decay = parity_input(c, width, ROWS_TOKENS, 5);
     const int outs[] = {x, decay, parity_buffer(c, width, ROWS_TOKENS)};
-    struct op op = parity_op(c, OP_RECUR, x, decay, PARITY_PICK(c, outs));
+    struct op op = op_of(&c->plan, OP_RECUR, x, decay, PARITY_PICK(c, outs));
     op.kv.group = plan_add_kv_group(&c->plan, &group);
     op.kv.layer = parity_below(c, group.n_layer);
     c->n_positions = PARITY_PAGED;
@@ -355,7 +340,7 @@ static inline void parity_gate(struct parity_case *c) {
     const int width = parity_width(c), g = parity_input(c, width, rows, 9);
     const int u = parity_below(c, 3) ? parity_input(c, width, rows, 9) : PLAN_NONE;
     const int outs[] = {g, u == PLAN_NONE ? g : u, parity_buffer(c, width, rows)};
-    struct op op = parity_op(c, OP_GATE, g, u, PARITY_PICK(c, outs));
+    struct op op = op_of(&c->plan, OP_GATE, g, u, PARITY_PICK(c, outs));
     op.gate = (enum gate_kind)(c->index % GATE_COUNT);
     parity_say(c, "kind", (int)op.gate);
     parity_say(c, "width", width);
@@ -368,7 +353,7 @@ static inline int parity_routed(struct parity_case *c, int n_expert, int used,
                                 enum row_domain rows) {
     const int in = parity_input(c, n_expert, rows, 4);
     const int out = parity_buffer(c, 2 * used, rows);
-    struct op op = parity_op(c, OP_ROUTE, in, PLAN_NONE, out);
+    struct op op = op_of(&c->plan, OP_ROUTE, in, PLAN_NONE, out);
     op.route.n_used = used;
     op.route.normalize = parity_below(c, 2);
     parity_say(c, op.route.normalize ? "normalized, experts" : "experts", n_expert);
@@ -394,7 +379,7 @@ static inline void parity_route(struct parity_case *c) {
 static inline int parity_experts_one(struct parity_case *c, enum format_id format, int in,
                                      int route, int n, int n_expert, int used) {
     const int out = plan_add_slots(&c->plan, "s", n, c->plan.buffer[in].rows, used);
-    struct op op = parity_op(c, OP_EXPERTS, in, route, out);
+    struct op op = op_of(&c->plan, OP_EXPERTS, in, route, out);
     op.weight = parity_weight(c, format, n, c->plan.buffer[in].width, n_expert);
     if (parity_below(c, 2)) op.bias = parity_weight(c, FORMAT_F32, n_expert, n, 0);
     parity_say(c, format_at(format)->name, n);
@@ -405,8 +390,7 @@ static inline int parity_experts_one(struct parity_case *c, enum format_id forma
 static inline void parity_combined(struct parity_case *c, int in, int route) {
     const struct plan_buffer slots = c->plan.buffer[in];
     const int out = parity_input(c, slots.width, slots.rows, 1);
-    const struct op op = parity_op(c, OP_COMBINE, in, route, out);
-    plan_add_op(&c->plan, &op);
+    op_add(&c->plan, OP_COMBINE, in, route, out, PLAN_NONE);
     parity_finish(c, out, out);
 }
 
@@ -425,7 +409,7 @@ static inline void parity_experts(struct parity_case *c) {
     int out = parity_experts_one(c, format, in, route, n, n_expert, used);
     if (parity_below(c, 2)) {
         const int up = parity_experts_one(c, format, in, route, n, n_expert, used);
-        struct op op = parity_op(c, OP_GATE, out, up, out);
+        struct op op = op_of(&c->plan, OP_GATE, out, up, out);
         op.gate = GATE_SILU;
         plan_add_op(&c->plan, &op);
     }
@@ -447,7 +431,7 @@ static inline void parity_softcap(struct parity_case *c) {
     static const float caps[] = {0.5f, 5, 30, 50};
     const enum row_domain rows = parity_rows(c, 3);
     const int width = parity_width(c), x = parity_input(c, width, rows, 40);
-    struct op op = parity_op(c, OP_SOFTCAP, PLAN_NONE, PLAN_NONE, x);
+    struct op op = op_of(&c->plan, OP_SOFTCAP, PLAN_NONE, PLAN_NONE, x);
     op.softcap.cap = PARITY_PICK(c, caps);
     parity_say(c, "width", width);
     parity_say(c, "cap", (int)op.softcap.cap);
