@@ -145,7 +145,7 @@ static inline void mix_run_alone(rn_engine *engine, struct mix_cases *cases, str
     }
     mix_submit(engine, &live, cases->n_vocab, true);
     for (bool busy = true; !live.ended;) {
-        check(busy, "request %llx does not get on alone", (unsigned long long)c->seed);
+        check(busy, "request %llx makes no progress alone", (unsigned long long)c->seed);
         assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
         for (rn_event event; rn_engine_next_event(engine, &event);)
             mix_take(&live, &event, cases->n_embd);

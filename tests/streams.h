@@ -102,6 +102,13 @@ static inline int streams_drain(rn_engine *engine, struct stream *streams, int n
     return steps;
 }
 
+// One request of one choice, to its end.
+static inline void streams_run(rn_engine *engine, const rn_request *request,
+                               struct stream *stream) {
+    streams_submit(engine, request, stream);
+    streams_drain(engine, stream, 1);
+}
+
 static inline void streams_check_same(const struct stream *a, const struct stream *b) {
     assert_int_equal(a->n_ids, b->n_ids);
     assert_memory_equal(a->ids, b->ids, (size_t)a->n_ids * sizeof *a->ids);

@@ -3,12 +3,12 @@
 #ifndef RN_TESTS_SPECULATION_WAYS_H
 #define RN_TESTS_SPECULATION_WAYS_H
 
-#define MIX_MAX_OUTPUT 100 // longer than the longest draft, several times
+#define MIX_MAX_OUTPUT   100 // longer than the longest draft, several times
+#define MIX_MAX_REQUESTS 24  // each way has a mix or two
 
 #include "bare_engine.h"
 #include "data_file.h"
 #include "mix.h"
-#include "recurrent_model.h"
 
 // Events that a way's mixes must show, apart from drafts. They depend on the draft model: the model
 // itself, a relative, or a stranger to a model whose texts repeat nothing.
@@ -66,21 +66,6 @@ static inline struct token_list story_read(const rn_model *model) {
 static inline struct mix_text noise_fill(int32_t *token, int n, int n_vocab) {
     for (int i = 0; i < n; i++) token[i] = mix_family_token(99, i, n_vocab);
     return (struct mix_text){token, n};
-}
-
-// With groups of all three kinds.
-static inline rn_model *recurrent_open(void) {
-    enum { N_VOCAB = 512, N_CTX = 320 };
-    rn_error err = {0};
-    rn_model *model = calloc(1, sizeof *model);
-    assert_non_null(model);
-    check(!weights_open(TEST_DATA "/golden/gemma3/model.gguf", &model->weights, &err) &&
-              !vocab_load(model->weights, N_VOCAB, &model->tokenizer, NULL, &err) &&
-              !recurrent_model_init(&model->model, N_VOCAB, FORMAT_F32, &err),
-          "%s", err.message);
-    model->model.hp.n_ctx = N_CTX;
-    bare_fill_info(model);
-    return model;
 }
 
 // ---------------------------------------------------------------- running

@@ -144,12 +144,11 @@ static void scene_open(struct scene *scene, int n_slots) {
     assert_int_equal(choices_init(&scene->choices, VOCAB, HISTORY, n_slots, NULL), RN_OK);
 }
 
-static int32_t choose_token(struct sampler *sampler, struct scene *scene, int n_token,
-                            const float *logits) {
+static int32_t choose_token(struct scene *scene, int n_token, const float *logits) {
     struct choice choice;
     scene_open(scene, 1);
-    choice_describe(&sampler->scratch, &scene->choices, n_token, 0, &choice);
-    const int32_t token = chooser_choose(&sampler->chooser, &choice, logits);
+    choice_describe(&sampler.scratch, &scene->choices, n_token, 0, &choice);
+    const int32_t token = chooser_choose(&sampler.chooser, &choice, logits);
     choices_deinit(&scene->choices);
     return token;
 }
@@ -174,10 +173,8 @@ static struct sampler_view view_of(const struct scene *scene, int n_token) {
 // But for top-n-sigma, whose sigma is that of the model's logits: test_sampler_steps has that.
 static void a_mask_is_as_if_the_model_had_no_other_logits(void **state) {
     (void)state;
-    struct sampler sampler;
     struct scene scene;
     int greedy = 0, otherwise = 0, none = 0;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 20000; i++) {
         float logits[VOCAB];
         scene_random(&scene, 0.3);
@@ -189,7 +186,7 @@ static void a_mask_is_as_if_the_model_had_no_other_logits(void **state) {
         const rn_sampling *sampling = &scene.choices.sampling;
         const int32_t expected = sampler_choose(&sampler, sampling, &view, logits);
         const int32_t free_choice = sampler_choose(&sampler, sampling, &view, scene.logits);
-        const int32_t got = choose_token(&sampler, &scene, n_token, scene.logits);
+        const int32_t got = choose_token(&scene, n_token, scene.logits);
         check(got == expected, "case %d: %d, not %d", i, got, expected);
         check(got < 0 || toy_allows(&scene.toy, 0, got), "case %d: %d is not allowed", i, got);
         greedy += sampling->temperature == 0;
@@ -199,51 +196,43 @@ static void a_mask_is_as_if_the_model_had_no_other_logits(void **state) {
     }
     check(greedy > 4000 && otherwise > 4000 && none > 0,
           "%d greedy, %d changed, %d without a token", greedy, otherwise, none);
-    sampler_close(&sampler);
 }
 
 static void without_a_constraint_the_choice_is_the_samplers(void **state) {
     (void)state;
-    struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 2000; i++) {
         scene_random(&scene, 0.3);
         scene.choices.constraint = (rn_constraint){0};
         const int n_token = scene.n_token + below(4); // also behind drafted tokens
         const struct sampler_view view = view_of(&scene, n_token);
-        assert_int_equal(choose_token(&sampler, &scene, n_token, scene.logits),
+        assert_int_equal(choose_token(&scene, n_token, scene.logits),
                          sampler_choose(&sampler, &scene.choices.sampling, &view, scene.logits));
     }
-    sampler_close(&sampler);
 }
 
 static void a_mask_without_tokens_gives_none(void **state) {
     (void)state;
-    struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 200; i++) {
         scene_random(&scene, 0.3);
         scene.toy.share = 0;
         scene.choices.sampling.temperature = (float)(i % 3);
-        assert_int_equal(choose_token(&sampler, &scene, 1, scene.logits), -1);
+        assert_int_equal(choose_token(&scene, 1, scene.logits), -1);
         assert_int_equal(choose_allowed(&scene, 1, 5), 0);
     }
-    sampler_close(&sampler);
 }
 
 // Bits behind the vocabulary mean nothing, and a mask leaves nothing for the next choice.
 static void the_last_word_and_the_last_choice_do_not_matter(void **state) {
     (void)state;
-    struct sampler sampler, fresh;
+    struct sampler fresh;
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 500; i++) {
         scene_random(&scene, 0.3);
         sampler_open(&fresh, VOCAB);
         const int n_token = scene.n_token;
-        const int32_t used = choose_token(&sampler, &scene, n_token, scene.logits);
+        const int32_t used = choose_token(&scene, n_token, scene.logits);
         scene_open(&scene, 1);
         uint64_t *allowed = scene.choices.allowed;
         memset(allowed, i % 2 ? 0xff : 0, WORDS * sizeof *allowed);
@@ -256,7 +245,6 @@ static void the_last_word_and_the_last_choice_do_not_matter(void **state) {
         choices_deinit(&scene.choices);
         sampler_close(&fresh);
     }
-    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- the description
@@ -351,10 +339,8 @@ static int naive_allowed(const struct scene *scene, int n_token, int n) {
 
 static void a_draft_is_allowed_up_to_its_first_impossible_token(void **state) {
     (void)state;
-    struct sampler sampler;
     struct scene scene;
     int whole = 0, part = 0, none = 0;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 5000; i++) {
         scene_random(&scene, 0);
         scene.toy.n_passed = below(4); // it stands somewhere
@@ -376,18 +362,14 @@ static void a_draft_is_allowed_up_to_its_first_impossible_token(void **state) {
         assert_int_equal(scene.toy.masks, got < n ? got + 1 : n);
     }
     check(whole > 500 && part > 500 && none > 500, "%d whole, %d part, %d none", whole, part, none);
-    sampler_close(&sampler);
 }
 
 static void without_a_constraint_a_whole_draft_is_allowed(void **state) {
     (void)state;
-    struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     scene_random(&scene, 0);
     scene.choices.constraint = (rn_constraint){0};
     for (int n = 0; n < 16; n++) assert_int_equal(choose_allowed(&scene, 1, n), n);
-    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- submit
@@ -492,5 +474,5 @@ TEST_PROGRAM(choice) {
         cmocka_unit_test(without_a_constraint_a_whole_draft_is_allowed),
         cmocka_unit_test(a_constraint_is_whole_or_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, sampler_setup, sampler_teardown);
 }

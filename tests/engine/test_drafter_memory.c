@@ -28,7 +28,7 @@ static int close_all(void **state) {
     (void)state;
     rn_engine_destroy(engine);
     tokenizer_destroy(padded);
-    bare_close(model);
+    rn_model_close(model);
     return 0;
 }
 

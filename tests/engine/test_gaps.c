@@ -55,7 +55,7 @@ static int open_model(void **state) {
 
 static int close_model(void **state) {
     (void)state;
-    bare_close(model);
+    rn_model_close(model);
     return 0;
 }
 
@@ -186,8 +186,7 @@ static void a_deadline_ends_who_runs_and_keeps_its_tokens(void **state) {
     rn_engine *engine =
         new_engine(&(rn_engine_options){.n_threads = 1, .max_seqs = 2, .speculate = "off"});
     rn_request request = request_for(1, 20, 200);
-    streams_submit(engine, &request, &whole);
-    streams_drain(engine, &whole, 1);
+    streams_run(engine, &request, &whole);
     request.timeout_ms = 30;
     streams_submit(engine, &request, &stream[0]);
     request = request_for(2, 20, 100);

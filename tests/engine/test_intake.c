@@ -255,7 +255,7 @@ static void the_buried_are_freed_by_the_next_reap_or_submit(void **state) {
     intake_deinit(&intake);
 }
 
-static void deinit_frees_what_lies_anywhere(void **state) {
+static void deinit_frees_everything(void **state) {
     (void)state;
     struct intake intake;
     const long before = live;
@@ -407,7 +407,7 @@ TEST_PROGRAM(intake) {
         cmocka_unit_test(flags_reach_all_choices_of_their_request_alone),
         cmocka_unit_test(a_flag_set_in_the_inbox_is_seen_with_the_sequence),
         cmocka_unit_test(the_buried_are_freed_by_the_next_reap_or_submit),
-        cmocka_unit_test(deinit_frees_what_lies_anywhere),
+        cmocka_unit_test(deinit_frees_everything),
         cmocka_unit_test(whatever_the_step_should_see_wakes_it),
         cmocka_unit_test(many_threads_lose_nothing_and_never_overshoot),
         cmocka_unit_test(a_crowd_fills_the_intake_exactly),

@@ -13,7 +13,7 @@ static void run(const char *path, uint64_t seed) {
     mix_cases_create(&cases, model, "f16", seed, N_REQUESTS / 2);
     mix_run_many(&cases, seed, N_REQUESTS, 0, &totals);
     mix_cases_destroy(&cases);
-    bare_close(model);
+    rn_model_close(model);
     mix_print_totals(path, &totals);
     assert_int_equal(totals.mismatches, 0);
     if (MIX_IS_SHORT) return;

@@ -13,25 +13,18 @@ static struct layered_model layered;
 
 static int open_model(void **state) {
     (void)state;
-    rn_error err = {0};
-    model = calloc(1, sizeof *model);
-    assert_non_null(model);
-    if (weights_open(TEST_DATA "/golden/gemma3/model.gguf", &model->weights, &err) ||
-        vocab_load(model->weights, N_VOCAB, &model->tokenizer, NULL, &err))
-        return 1;
+    model = bare_open_vocab(N_VOCAB);
     layered_open(&layered, N_VOCAB);
     model->model = layered.model;
-    model->model.hp.n_ctx = N_CTX;
-    bare_fill_info(model);
+    bare_fill_info(model, N_CTX);
     return 0;
 }
 
 static int close_model(void **state) {
     (void)state;
+    model->has_plan = false; // it is the layered model's
+    rn_model_close(model);
     layered_close(&layered);
-    tokenizer_destroy(model->tokenizer);
-    weights_close(model->weights);
-    free(model);
     return 0;
 }
 

@@ -45,7 +45,7 @@ static void refused(const rn_sampling *s, const char *name, const char *value) {
     check(strstr(err.message, value), "'%s' does not name %s", err.message, value);
 }
 
-static void neutral_values_lie_in_their_ranges(void **state) {
+static void neutral_values_are_in_their_ranges(void **state) {
     (void)state;
     const rn_sampling neutral = rn_sampling_neutral(), zero = {0};
     rn_error err = {0};
@@ -161,7 +161,7 @@ static void names_are_used_once(void **state) {
 
 TEST_PROGRAM(sampler_params) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(neutral_values_lie_in_their_ranges),
+        cmocka_unit_test(neutral_values_are_in_their_ranges),
         cmocka_unit_test(both_ends_of_a_range_are_accepted_and_what_is_beyond_refused),
         cmocka_unit_test(whole_numbers_are_refused_at_the_ends_of_their_type),
         cmocka_unit_test(bad_lists_are_refused),

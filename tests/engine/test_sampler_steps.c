@@ -117,9 +117,8 @@ struct filtering {
 };
 
 // The candidates shifted, and scaled as the temperature does.
-static void filtering_init(struct filtering *f, struct sampler *sampler, const struct scene *scene,
-                           bool scaled) {
-    struct chooser *chooser = &sampler->chooser;
+static void filtering_init(struct filtering *f, const struct scene *scene, bool scaled) {
+    struct chooser *chooser = &sampler.chooser;
     struct candidates *set = &f->choice.set;
     f->numbers = numbers_of(&scene->s);
     f->wanted = (struct choice){.numbers = &f->numbers,
@@ -181,9 +180,7 @@ static void check_survivors(const struct cpu_choice *choice, const struct refere
 
 static void each_filter_keeps_what_its_definition_keeps(void **state) {
     (void)state;
-    struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (enum step step = STEP_TOP_N_SIGMA; step < STEP_COUNT; step++) {
         int unsure = 0, dropped = 0;
         enum { CASES = 4000 };
@@ -196,7 +193,7 @@ static void each_filter_keeps_what_its_definition_keeps(void **state) {
             unsure += r.unsure;
             if (r.unsure) continue;
             struct filtering f;
-            filtering_init(&f, &sampler, &scene, true);
+            filtering_init(&f, &scene, true);
             const int before = f.choice.set.n;
             filter(&f, step);
             check_survivors(&f.choice, &r, names[step]);
@@ -205,14 +202,11 @@ static void each_filter_keeps_what_its_definition_keeps(void **state) {
         check(unsure < CASES / 4, "%s: %d of %d cases are unsure", names[step], unsure, CASES);
         check(dropped > CASES / 8, "%s: only %d cases drop a token", names[step], dropped);
     }
-    sampler_close(&sampler);
 }
 
 static void each_edit_gives_the_logits_of_its_definition(void **state) {
     (void)state;
-    struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (enum step step = STEP_MASK; step <= STEP_DRY; step++) {
         int edited = 0;
         for (int i = 0; i < 4000; i++) {
@@ -235,14 +229,11 @@ static void each_edit_gives_the_logits_of_its_definition(void **state) {
         }
         check(edited > 1000, "%s: only %d cases change a logit", names[step], edited);
     }
-    sampler_close(&sampler);
 }
 
 static void neutral_values_change_no_bit(void **state) {
     (void)state;
-    struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     const rn_sampling zero = {.temperature = 1, .top_p = 1}; // a zero is neutral as well
     for (int i = 0; i < 500; i++) {
         scene_random(&scene, 0);
@@ -252,7 +243,7 @@ static void neutral_values_change_no_bit(void **state) {
         int32_t id[VOCAB];
         assert_false(sampler_edit(&sampler, &scene.s, &scene.view, scene.logits, logit));
         struct filtering f;
-        filtering_init(&f, &sampler, &scene, false);
+        filtering_init(&f, &scene, false);
         const struct candidates before = f.choice.set;
         memcpy(logit, before.logit, sizeof logit);
         memcpy(id, before.id, sizeof id);
@@ -263,7 +254,6 @@ static void neutral_values_change_no_bit(void **state) {
             assert_memory_equal(f.choice.set.id, id, (size_t)before.n * sizeof *id);
         }
     }
-    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- the chain
@@ -282,11 +272,9 @@ static void the_chain_chooses_as_the_slow_reference(void **state) {
                                                 STEP_DRY,   STEP_TEMPERATURE, STEP_TOP_N_SIGMA,
                                                 STEP_TOP_K, STEP_TYPICAL,     STEP_TOP_P,
                                                 STEP_MIN_P, STEP_XTC};
-    struct sampler sampler;
     struct scene scene;
     struct reference r;
     int unsure = 0;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < CASES; i++) {
         scene_random(&scene, 0.5);
         const int32_t expected = reference_chain(&r, &scene, order);
@@ -295,11 +283,10 @@ static void the_chain_chooses_as_the_slow_reference(void **state) {
         check(r.unsure || got == expected, "case %d: %d, not %d", i, got, expected);
     }
     check(unsure < CASES / 4, "%d of %d cases are unsure", unsure, CASES);
-    sampler_close(&sampler);
 }
 
 // How many of the cases come out otherwise when that step and the next change places.
-static int cases_that_see(struct sampler *sampler, enum step first) {
+static int cases_that_see(enum step first) {
     enum step order[STEP_COUNT];
     for (int i = 0; i < STEP_COUNT; i++) order[i] = (enum step)i;
     order[first] = (enum step)(first + 1);
@@ -311,17 +298,15 @@ static int cases_that_see(struct sampler *sampler, enum step first) {
         scene_random(&scene, 0.9);
         const int32_t swapped = reference_chain(&r, &scene, order);
         seen +=
-            !r.unsure && swapped != sampler_choose(sampler, &scene.s, &scene.view, scene.logits);
+            !r.unsure && swapped != sampler_choose(&sampler, &scene.s, &scene.view, scene.logits);
     }
     return seen;
 }
 
 static void two_steps_that_change_places_are_seen(void **state) {
     (void)state;
-    struct sampler sampler;
-    sampler_open(&sampler, VOCAB);
     for (int first = 0; first + 1 < STEP_COUNT; first++) {
-        const int seen = cases_that_see(&sampler, (enum step)first);
+        const int seen = cases_that_see((enum step)first);
         // sigma is the model's, so that step commutes with the temperature and with top-k; masked
         // tokens stay masked with any bias
         if (first == STEP_MASK || first == STEP_TEMPERATURE || first == STEP_TOP_N_SIGMA) {
@@ -330,7 +315,6 @@ static void two_steps_that_change_places_are_seen(void **state) {
             check(seen > 3, "%s and %s: only %d cases", names[first], names[first + 1], seen);
         }
     }
-    sampler_close(&sampler);
 }
 
 static void the_table_has_the_order_of_the_design(void **state) {
@@ -344,9 +328,8 @@ static void the_table_has_the_order_of_the_design(void **state) {
 
 static void a_choice_depends_on_nothing_but_its_arguments(void **state) {
     (void)state;
-    struct sampler sampler, fresh;
+    struct sampler fresh;
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 3000; i++) {
         scene_random(&scene, 0.7);
         if (i % 7 == 0) scene.s.temperature = 0;
@@ -356,18 +339,15 @@ static void a_choice_depends_on_nothing_but_its_arguments(void **state) {
         assert_int_equal(sampler_choose(&fresh, &scene.s, &scene.view, scene.logits), used);
         sampler_close(&fresh);
     }
-    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- greedy
 
 static void greedy_sees_the_edits_and_no_filter(void **state) {
     (void)state;
-    struct sampler sampler;
     struct scene scene;
     struct reference r;
     int changed = 0;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 5000; i++) {
         scene_random(&scene, 0.6);
         scene.s.temperature = 0;
@@ -381,13 +361,10 @@ static void greedy_sees_the_edits_and_no_filter(void **state) {
         assert_int_equal(sampler_choose(&sampler, &scene.s, &scene.view, scene.logits), expected);
     }
     check(changed > 500, "only %d choices changed", changed);
-    sampler_close(&sampler);
 }
 
 static void a_banned_token_is_never_chosen(void **state) {
     (void)state;
-    struct sampler sampler;
-    sampler_open(&sampler, VOCAB);
     float logits[VOCAB];
     for (int i = 0; i < VOCAB; i++) logits[i] = -FLT_MAX;
     logits[3] = FLT_MAX;
@@ -406,19 +383,15 @@ static void a_banned_token_is_never_chosen(void **state) {
         assert_int_equal(sampler_choose(&sampler, &s, &(struct sampler_view){0}, logits), -1);
         for (int i = 0; i < VOCAB; i++) logits[i] = (float)i;
     }
-    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- what the penalties count
 
 static float edited(const rn_sampling *s, const int32_t *token, int n_prompt, int n_token,
                     const float *logits, int32_t id) {
-    struct sampler sampler;
-    sampler_open(&sampler, VOCAB);
     const struct sampler_view view = {.token = token, .n_prompt = n_prompt, .n_token = n_token};
     float out[VOCAB];
     sampler_edit(&sampler, s, &view, logits, out);
-    sampler_close(&sampler);
     return out[id];
 }
 
@@ -466,9 +439,7 @@ static void repetition_divides_positive_and_multiplies_negative_logits(void **st
 
 static void equal_logits_are_told_apart_by_their_ids(void **state) {
     (void)state;
-    struct sampler sampler;
     struct scene scene = {.s = rn_sampling_neutral()};
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < VOCAB; i++) scene.logits[i] = 7;
     rn_sampling *s = &scene.s;
     s->top_n_sigma = 1;
@@ -481,7 +452,7 @@ static void equal_logits_are_told_apart_by_their_ids(void **state) {
     const int left[] = {VOCAB, VOCAB / 2, 9, 5, 5, 1};
     struct filtering f;
     const struct candidates *set = &f.choice.set;
-    filtering_init(&f, &sampler, &scene, false);
+    filtering_init(&f, &scene, false);
     for (int i = 0; i < 6; i++) {
         filter(&f, (enum step)(STEP_TOP_N_SIGMA + i));
         check(set->n == left[i], "%s leaves %d", names[STEP_TOP_N_SIGMA + i], set->n);
@@ -489,7 +460,6 @@ static void equal_logits_are_told_apart_by_their_ids(void **state) {
     }
     assert_int_equal(set->id[0], 4); // XTC leaves the last in the order of likelihood
     assert_int_equal(sampler_choose(&sampler, s, &scene.view, scene.logits), 4);
-    sampler_close(&sampler);
 }
 
 static const float float_edges[] = {0, 1e-38f, 1e-3f, 0.5f, 0.99999f, 1, 2, 50, 100, -1, -2};
@@ -512,9 +482,7 @@ static void at_the_edges_of_all_parameters_a_candidate_is_chosen(void **state) {
     (void)state;
     static const float values[] = {FLT_MAX, -FLT_MAX, 0, -0.0f,     1e-45f, 1e30f, -1e30f,
                                    88.7f,   -88.7f,   1, -INFINITY, NAN,    -1};
-    struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 30000; i++) {
         scene_random(&scene, 0.5);
         const int kinds = 1 + below(sizeof values / sizeof *values);
@@ -532,14 +500,11 @@ static void at_the_edges_of_all_parameters_a_candidate_is_chosen(void **state) {
         check(got >= (any ? 0 : -1) && got < (any ? VOCAB : 0), "case %d: %d", i, got);
         assert_true(got < 0 || (isfinite(scene.logits[got]) && !banned[got]));
     }
-    sampler_close(&sampler);
 }
 
 static void a_single_candidate_survives_every_filter(void **state) {
     (void)state;
-    struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 2000; i++) {
         scene_random(&scene, 0.5);
         edges_fill(&scene.s);
@@ -550,14 +515,11 @@ static void a_single_candidate_survives_every_filter(void **state) {
         scene.logits[only] = (float)(100 * uniform() - 50);
         assert_int_equal(sampler_choose(&sampler, &scene.s, &scene.view, scene.logits), only);
     }
-    sampler_close(&sampler);
 }
 
 static void an_edit_leaves_finite_logits_finite(void **state) {
     (void)state;
-    struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 2000; i++) {
         scene_random(&scene, 1);
         edges_fill(&scene.s);
@@ -568,28 +530,24 @@ static void an_edit_leaves_finite_logits_finite(void **state) {
         sampler_edit(&sampler, &scene.s, &scene.view, scene.logits, logit);
         for (int id = 0; id < VOCAB; id++) assert_true(isfinite(logit[id]));
     }
-    sampler_close(&sampler);
 }
 
 static void top_n_sigma_does_not_depend_on_the_temperature(void **state) {
     (void)state;
-    struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 500; i++) {
         scene_random(&scene, 0);
         scene.s.top_n_sigma = (float)(3 * uniform());
         scene.s.temperature = 1;
         struct filtering f;
-        filtering_init(&f, &sampler, &scene, true);
+        filtering_init(&f, &scene, true);
         filter(&f, STEP_TOP_N_SIGMA);
         const int n = f.choice.set.n;
         scene.s.temperature = 0.25f; // a power of two, so that the division is exact
-        filtering_init(&f, &sampler, &scene, true);
+        filtering_init(&f, &scene, true);
         filter(&f, STEP_TOP_N_SIGMA);
         assert_int_equal(f.choice.set.n, n);
     }
-    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- XTC's draw
@@ -597,8 +555,6 @@ static void top_n_sigma_does_not_depend_on_the_temperature(void **state) {
 static void xtc_comes_as_often_as_asked_for(void **state) {
     (void)state;
     enum { DRAWS = 20000 };
-    struct sampler sampler;
-    sampler_open(&sampler, VOCAB);
     float logits[VOCAB];
     for (int i = 0; i < VOCAB; i++) logits[i] = -50;
     logits[5] = 2; // the two that reach the threshold; the better one goes
@@ -621,7 +577,6 @@ static void xtc_comes_as_often_as_asked_for(void **state) {
         const double deviation = sqrt(DRAWS * p * (1 - p));
         check(fabs(applied - expected) <= 5 * deviation, "%d of %d for %g", applied, DRAWS, p);
     }
-    sampler_close(&sampler);
 }
 
 static void xtc_draws_from_a_stream_of_its_own(void **state) {
@@ -666,5 +621,5 @@ TEST_PROGRAM(sampler_steps) {
         cmocka_unit_test(xtc_comes_as_often_as_asked_for),
         cmocka_unit_test(xtc_draws_from_a_stream_of_its_own),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, sampler_setup, sampler_teardown);
 }

@@ -206,7 +206,7 @@ static void texts_follow_the_exact_law(void **state) {
     law_count(&law, &texts, cell);
     law_compare(&law, cell);
     token_list_deinit(&story);
-    bare_close(model);
+    rn_model_close(model);
 }
 
 TEST_PROGRAM(sampling_law) {

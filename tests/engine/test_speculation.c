@@ -19,7 +19,7 @@ static void drafts_do_not_show_in_stories(void **state) {
     struct token_list story = story_read(model);
     run(model, NULL, (struct mix_text){story.id, (int)story.count}, 11, 250, 40, 0, 1);
     token_list_deinit(&story);
-    bare_close(model);
+    rn_model_close(model);
 }
 
 static void drafts_do_not_show_with_a_smaller_model(void **state) {
@@ -29,20 +29,17 @@ static void drafts_do_not_show_with_a_smaller_model(void **state) {
     struct token_list story = story_read(model);
     run(model, draft, (struct mix_text){story.id, (int)story.count}, 12, 60, 40, 2, 9);
     token_list_deinit(&story);
-    bare_close(draft);
-    bare_close(model);
+    rn_model_close(draft);
+    rn_model_close(model);
 }
 
 // States go back, and windows have given nothing away that is still seen.
 static void drafts_do_not_show_in_recurrent_states(void **state) {
     (void)state;
-    rn_model *model = recurrent_open();
+    rn_model *model = bare_open_recurrent(512, 320);
     int32_t noise[2000];
     run(model, NULL, noise_fill(noise, 2000, model->info.n_vocab), 13, 100, 40, 0, 1);
-    recurrent_model_deinit(&model->model);
-    tokenizer_destroy(model->tokenizer);
-    weights_close(model->weights);
-    free(model);
+    rn_model_close(model);
 }
 
 static void drafts_do_not_show_with_windows_and_experts(void **state) {
@@ -50,7 +47,7 @@ static void drafts_do_not_show_with_windows_and_experts(void **state) {
     rn_model *model = bare_open(TEST_DATA "/golden/gptoss/model.gguf");
     int32_t noise[2000];
     run(model, NULL, noise_fill(noise, 2000, model->info.n_vocab), 14, 100, 40, 1, 2);
-    bare_close(model);
+    rn_model_close(model);
 }
 
 static struct toy_truth truth_of(void *data, int choice) {
@@ -110,7 +107,7 @@ static void a_right_draft_of_n_tokens_saves_n_steps(void **state) {
         assert_int_equal(stats.accepted_at[n - 1], (N_OUTPUT - 1) / (n + 1));
     }
     token_list_deinit(&story);
-    bare_close(model);
+    rn_model_close(model);
 }
 
 TEST_PROGRAM(speculation) {

@@ -19,8 +19,8 @@ static int open_tale(void **state) {
 static int close_tale(void **state) {
     (void)state;
     token_list_deinit(&tale.story);
-    bare_close(tale.draft);
-    bare_close(tale.model);
+    rn_model_close(tale.draft);
+    rn_model_close(tale.model);
     return 0;
 }
 
@@ -60,8 +60,8 @@ static void drafts_do_not_show_in_other_architectures(void **state) {
         mix_cases_create_from(&cases, model, pairs[i].kv_type, text, 31 + i, 30);
         ways_run(&cases, draft, KIN_STRANGER, 31 + i, 20, (int)i % 3, 3);
         mix_cases_destroy(&cases);
-        bare_close(draft);
-        bare_close(model);
+        rn_model_close(draft);
+        rn_model_close(model);
     }
 }
 
