@@ -5,24 +5,16 @@
 #include <math.h>
 
 #include "streams.h"
+#include "tale.h"
 #include "tools.h"
 
 enum { MAX_CHOICES = 16 };
 
-static rn_model *model;
 static int n_embd;
 
-static int open_model(void **state) {
-    (void)state;
-    rn_error err;
-    if (rn_model_open(MODELS_DIR "/tale-1m-f16.gguf", &model, &err) != RN_OK) return 1;
+static int open_choices(void **state) {
+    if (open_model(state)) return 1;
     n_embd = rn_model_get_info(model)->n_embd;
-    return 0;
-}
-
-static int close_model(void **state) {
-    (void)state;
-    rn_model_close(model);
     return 0;
 }
 
@@ -217,8 +209,7 @@ static void the_last_hidden_state_gives_the_logits(void **state) {
     rn_request request = request_for(40, 1, 0);
     request.on_logits = keep_logits;
     request.on_logits_ctx = logits;
-    streams_submit(engine, &request, &stream[1]);
-    streams_drain(engine, &stream[1], 1);
+    streams_run(engine, &request, &stream[1]);
     const struct tensor_view *head = weights_tensor_find(tools_weights(model), "output.weight");
     if (!head) head = weights_tensor_find(tools_weights(model), "token_embd.weight");
     assert_non_null(head);
@@ -307,5 +298,5 @@ TEST_PROGRAM(choices) {
         cmocka_unit_test(the_mean_is_that_of_all_last_hidden_states),
         cmocka_unit_test(embeddings_have_the_same_bits_however_they_are_cut),
     };
-    return cmocka_run_group_tests(tests, open_model, close_model);
+    return cmocka_run_group_tests(tests, open_choices, close_model);
 }

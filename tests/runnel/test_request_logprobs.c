@@ -100,13 +100,12 @@ static void check_heard(const struct heard *h, const rn_request *request) {
     memcpy(token + request->n_prompt, h->stream.ids, n_ids * sizeof *token);
     rn_engine *engine =
         streams_engine(model, &(rn_engine_options){.n_threads = 1, .no_prefix_cache = true});
-    streams_submit(engine,
-                   &(rn_request){.prompt = token,
-                                 .n_prompt = request->n_prompt + n_ids,
-                                 .on_logits = listen,
-                                 .on_logits_ctx = &reference},
-                   &r);
-    streams_drain(engine, &r, 1);
+    streams_run(engine,
+                &(rn_request){.prompt = token,
+                              .n_prompt = request->n_prompt + n_ids,
+                              .on_logits = listen,
+                              .on_logits_ctx = &reference},
+                &r);
     check(n_ids > 0 && reference.n_compared == (int)n_ids, "%d of %zu tokens were compared",
           reference.n_compared, n_ids);
     rn_engine_destroy(engine);

@@ -2,10 +2,8 @@
 // logits and text, and every shape that is offered becomes a plan.
 // label: no-address
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "check.h"
+#include "streams.h"
 #include "tools.h"
 
 enum { N_PROMPT = 24, N_OUTPUT = 8 };
@@ -28,24 +26,16 @@ static void see_logits(void *ctx, int position, const float *logits, int n_vocab
 
 static void generate(rn_model *model, const char *spec, struct seen *seen) {
     int32_t prompt[N_PROMPT];
-    rn_engine *engine;
-    rn_error err = {0};
-    uint64_t id;
-    const rn_engine_options options = {.n_ctx = 64, .n_threads = 2};
-    check(rn_engine_create(model, &options, &engine, &err) == RN_OK, "%s: %s", spec, err.message);
+    static struct stream stream;
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_ctx = 64, .n_threads = 2});
     for (int i = 0; i < N_PROMPT; i++) prompt[i] = i * 11;
     const rn_request request = {.prompt = prompt,
                                 .n_prompt = N_PROMPT,
                                 .max_tokens = N_OUTPUT,
                                 .on_logits = see_logits,
                                 .on_logits_ctx = seen};
-    check(rn_engine_submit(engine, &request, &id, &err) == RN_OK, "%s: %s", spec, err.message);
-    rn_finish finish = RN_FINISH_NONE;
-    for (bool busy = true; busy;) {
-        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
-        for (rn_event event; rn_engine_next_event(engine, &event);) finish = event.finish;
-    }
-    check(finish == RN_FINISH_LENGTH, "%s: %s", spec, rn_finish_text(finish));
+    streams_run(engine, &request, &stream);
+    check(stream.finish == RN_FINISH_LENGTH, "%s: %s", spec, rn_finish_text(stream.finish));
     rn_engine_destroy(engine);
 }
 

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "check.h"
-#include "runnel.h"
+#include "streams.h"
+#include "tale.h"
 
 enum { N_KINDS = 12, MAX_CHOICES = 3, MAX_TEXT = 1024, MAX_PROMPT = 256 };
 
@@ -35,7 +35,6 @@ struct ticket {
     int n_finish, n_last; // events that said so
 };
 
-static rn_model *model;
 static struct kind kinds[N_KINDS];
 static const char *const stops[] = {"the"};
 
@@ -69,10 +68,13 @@ static void make_kind(struct kind *kind, int i) {
 }
 
 static rn_engine *new_engine(const rn_engine_options *options) {
-    rn_engine *engine;
-    rn_error err = {0};
-    const rn_status status = rn_engine_create(model, options, &engine, &err);
-    check(status == RN_OK, "%s", err.message);
+    return streams_engine(model, options);
+}
+
+// The same with its thread running.
+static rn_engine *started(const rn_engine_options *options) {
+    rn_engine *engine = new_engine(options);
+    assert_int_equal(rn_engine_start(engine, NULL), RN_OK);
     return engine;
 }
 
@@ -120,9 +122,7 @@ static void submit(rn_engine *engine, struct ticket *ticket, const struct kind *
 
 // The same requests one after the other, by the caller's steps, on one thread.
 static int run_alone(void **state) {
-    (void)state;
-    rn_error err;
-    if (rn_model_open(MODELS_DIR "/tale-1m-f16.gguf", &model, &err)) return 1;
+    if (open_model(state)) return 1;
     rn_engine *engine = new_engine(&(rn_engine_options){.n_threads = 1, .max_seqs = MAX_CHOICES});
     for (int i = 0; i < N_KINDS; i++) {
         struct ticket ticket;
@@ -139,12 +139,6 @@ static int run_alone(void **state) {
         memcpy(kinds[i].finish, ticket.finish, sizeof ticket.finish);
     }
     rn_engine_destroy(engine);
-    return 0;
-}
-
-static int close_model(void **state) {
-    (void)state;
-    rn_model_close(model);
     return 0;
 }
 
@@ -291,7 +285,10 @@ static void texts_under_load_are_those_of_single_runs(void **state) {
 
 enum { N_FEW = 24 };
 
-static const rn_engine_options small = {.n_threads = 1, .max_seqs = 4, .n_ctx = 256};
+static const rn_engine_options small = {.n_threads = 1,
+                                        .max_seqs = 4,
+                                        .n_ctx = 256,
+                                        .speculate = "off"};
 
 static void submit_few(rn_engine *engine, struct ticket *ticket) {
     for (int i = 0; i < N_FEW; i++) submit(engine, &ticket[i], &kinds[i % N_KINDS]);
@@ -322,9 +319,8 @@ static void *drain(void *engine) {
 
 static void draining_lets_every_request_end(void **state) {
     (void)state;
-    rn_engine *engine = new_engine(&small);
+    rn_engine *engine = started(&small);
     struct ticket ticket[N_FEW];
-    assert_int_equal(rn_engine_start(engine, NULL), RN_OK);
     submit_few(engine, ticket);
     pthread_t stopper;
     assert_int_equal(pthread_create(&stopper, NULL, drain, engine), 0);
@@ -366,9 +362,8 @@ static void an_engine_stopped_at_once_cancels_and_can_start_again(void **state) 
 
 static void a_hurried_stop_overtakes_a_drain(void **state) {
     (void)state;
-    rn_engine *engine = new_engine(&small);
+    rn_engine *engine = started(&small);
     struct ticket ticket;
-    assert_int_equal(rn_engine_start(engine, NULL), RN_OK);
     submit(engine, &ticket, &kinds[5]);
     rn_engine_pause(engine, ticket.id, true); // it would never end, if it has not
     pthread_t stopper;
@@ -467,9 +462,8 @@ static bool is_readable(const rn_engine *engine, int timeout_ms) {
 
 static void the_descriptor_is_readable_while_events_wait(void **state) {
     (void)state;
-    rn_engine *engine = new_engine(&small);
+    rn_engine *engine = started(&small);
     rn_event event[2];
-    assert_int_equal(rn_engine_start(engine, NULL), RN_OK);
     assert_false(is_readable(engine, 0));
     for (int round = 0; round < 5; round++) {
         struct ticket ticket;
@@ -542,8 +536,7 @@ static void *stop_soon(void *engine) {
 
 static void a_reader_that_sleeps_sees_the_end(void **state) {
     (void)state;
-    rn_engine *engine = new_engine(&small);
-    assert_int_equal(rn_engine_start(engine, NULL), RN_OK);
+    rn_engine *engine = started(&small);
     pthread_t stopper;
     rn_event event;
     assert_int_equal(pthread_create(&stopper, NULL, stop_soon, engine), 0);
@@ -554,9 +547,8 @@ static void a_reader_that_sleeps_sees_the_end(void **state) {
 
 static void a_wait_without_events_ends_with_its_time(void **state) {
     (void)state;
-    rn_engine *engine = new_engine(&small);
+    rn_engine *engine = started(&small);
     rn_event event;
-    assert_int_equal(rn_engine_start(engine, NULL), RN_OK);
     assert_int_equal(rn_engine_wait(engine, &event, 1, 0), 0);
     assert_int_equal(rn_engine_wait(engine, &event, 1, 5), 0);
     rn_engine_destroy(engine);
@@ -564,14 +556,15 @@ static void a_wait_without_events_ends_with_its_time(void **state) {
 
 static void an_idle_engine_forgets_prefixes(void **state) {
     (void)state;
-    rn_engine *engine = new_engine(&small);
-    assert_int_equal(rn_engine_start(engine, NULL), RN_OK);
+    rn_engine *engine = started(&small);
     struct ticket ticket;
     submit(engine, &ticket, &kinds[7]);
     collect(engine, 1);
     rn_engine_stats stats;
-    rn_engine_get_stats(engine, &stats);
-    check(stats.pages_cached > 0, "%u", stats.pages_cached);
+    do { // a row past the end may be in flight, and hold them
+        sched_yield();
+        rn_engine_get_stats(engine, &stats);
+    } while (stats.pages_cached == 0);
     rn_engine_forget_prefixes(engine);
     while (stats.pages_cached > 0) {
         sched_yield();
@@ -582,8 +575,7 @@ static void an_idle_engine_forgets_prefixes(void **state) {
 
 static void an_embedding_stays_until_the_next_wait(void **state) {
     (void)state;
-    rn_engine *engine = new_engine(&small);
-    assert_int_equal(rn_engine_start(engine, NULL), RN_OK);
+    rn_engine *engine = started(&small);
     const int n_embd = rn_model_get_info(model)->n_embd;
     for (int i = 0; i < 8; i++) {
         const struct kind *kind = &kinds[i];

@@ -23,6 +23,8 @@ static struct window_model models[] = {
     {"gptoss", "gpt-oss.attention.sliding_window", 33},
 };
 
+static const struct window_model window_40 = {"gemma3", "gemma3.attention.sliding_window", 40};
+
 // Opens the model from memory, with another window. *bytes is to be freed after the model.
 static rn_model *open_with_window(const struct window_model *m, uint8_t **bytes) {
     char path[DATA_PATH_BYTES];
@@ -63,9 +65,8 @@ static void mixes_give_the_tokens_of_alone_runs(void **state) {
 // A long stream holds all blocks in full groups, and the window's in windowed ones.
 static void a_window_gives_its_pages_back(void **state) {
     (void)state;
-    const struct window_model m = {"gemma3", "gemma3.attention.sliding_window", 40};
     uint8_t *bytes;
-    rn_model *model = open_with_window(&m, &bytes);
+    rn_model *model = open_with_window(&window_40, &bytes);
     static struct stream stream;
     static int32_t prompt[200];
     for (int i = 0; i < 200; i++) prompt[i] = (i * 7 + 1) % 512;
@@ -98,9 +99,8 @@ static void a_window_gives_its_pages_back(void **state) {
 static void a_prompt_is_cut_to_the_pages_that_there_are(void **state) {
     (void)state;
     enum { N_CTX = 512, N_PROMPT = 480, BATCH = 256 };
-    const struct window_model m = {"gemma3", "gemma3.attention.sliding_window", 40};
     uint8_t *bytes;
-    rn_model *model = open_with_window(&m, &bytes);
+    rn_model *model = open_with_window(&window_40, &bytes);
     static struct stream plenty, least;
     static int32_t prompt[N_PROMPT];
     for (int i = 0; i < N_PROMPT; i++) prompt[i] = (i * 29 + 3) % 512;
@@ -131,9 +131,8 @@ static void a_prompt_is_cut_to_the_pages_that_there_are(void **state) {
 // The same prompt again: all that the next position sees of it is there.
 static void a_prefix_is_found_with_its_window(void **state) {
     (void)state;
-    const struct window_model m = {"gemma3", "gemma3.attention.sliding_window", 40};
     uint8_t *bytes;
-    rn_model *model = open_with_window(&m, &bytes);
+    rn_model *model = open_with_window(&window_40, &bytes);
     static struct stream stream[3];
     static int32_t prompt[300];
     for (int i = 0; i < 300; i++) prompt[i] = (i * 11 + 5) % 512;
@@ -141,8 +140,7 @@ static void a_prefix_is_found_with_its_window(void **state) {
     rn_request request = {.prompt = prompt, .n_prompt = 300, .max_tokens = 20, .ignore_eos = true};
     for (int i = 0; i < 3; i++) {
         rn_engine_stats before = streams_stats(engine);
-        streams_submit(engine, &request, &stream[i]);
-        streams_drain(engine, &stream[i], 1);
+        streams_run(engine, &request, &stream[i]);
         streams_check_same(&stream[0], &stream[i]);
         const uint64_t computed = streams_stats(engine).computed_tokens - before.computed_tokens;
         if (i) check(computed <= 300 % PAGE + PAGE + 20, "%d computed", (int)computed);
