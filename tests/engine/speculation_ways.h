@@ -77,8 +77,6 @@ static inline uint64_t noisy_now(void *ctx) {
     return r->state += 1000 + mix_hash(r->state) % (mix_hash(r->state / 100000) % 2 ? 2000 : 30000);
 }
 
-enum { FEW_TOKENS = 32 }; // which a way that chooses by itself may try in vain
-
 static inline void way_check(const struct way *way, const struct mix_totals *t, enum kin kin) {
     const char *name = way->how.name;
     const bool is_model = (way->must & WAY_MODEL) != 0;
@@ -87,8 +85,8 @@ static inline void way_check(const struct way *way, const struct mix_totals *t, 
     // a draft that does not pay need not be tried in this few steps
     const bool pays = accepts && (kin == KIN_RELATIVE || !is_model);
     check(t->drafts > 0 || !(pays || way->how.draft_min), "%s: nothing was drafted", name);
-    check(t->accepted > 0 || !accepts || t->draft_tokens < FEW_TOKENS,
-          "%s: nothing of %lld was accepted", name, (long long)t->draft_tokens);
+    check(t->accepted > 0 || !accepts || t->drafts == 0, "%s: nothing of %lld was accepted", name,
+          (long long)t->draft_tokens);
     check(t->accepted < t->draft_tokens || !refuses, "%s: nothing was refused", name);
 }
 

@@ -108,8 +108,7 @@ static void refused(const struct budget_request *request, rn_status expected,
     refused(request, status, (const char *const[]){__VA_ARGS__},                                   \
             (int)(sizeof(const char *const[]){__VA_ARGS__} / sizeof(const char *)))
 
-static void defaults_are_filled_in_and_parts_counted(void **state) {
-    (void)state;
+CASE(defaults_are_filled_in_and_parts_counted) {
     struct budget_request request = request_of(&plain);
     struct budget budget = chosen(&request);
     assert_int_equal(budget.weight_bytes, WEIGHTS);
@@ -127,8 +126,7 @@ static void defaults_are_filled_in_and_parts_counted(void **state) {
     assert_int_equal(budget.step_bytes, (300 * 10 + 300 * VOCAB) * 4);
 }
 
-static void sizes_out_of_range_are_refused_by_name(void **state) {
-    (void)state;
+CASE(sizes_out_of_range_are_refused_by_name) {
     struct budget_request request = request_of(&plain);
     request.wanted.n_ctx = N_CTX + 1;
     refused_with(&request, RN_ERR_ARG, "context is 1025", "1 to 1024");
@@ -140,8 +138,7 @@ static void sizes_out_of_range_are_refused_by_name(void **state) {
     refused_with(&request, RN_ERR_ARG, "logit_rows is 7", "8 to");
 }
 
-static void with_much_memory_each_sequence_gets_two_contexts(void **state) {
-    (void)state;
+CASE(with_much_memory_each_sequence_gets_two_contexts) {
     struct budget_request request = request_of(&plain);
     assert_int_equal(chosen(&request).kv_bytes, 2 * CONTEXT);
     request.wanted.max_seqs = 3;
@@ -150,8 +147,7 @@ static void with_much_memory_each_sequence_gets_two_contexts(void **state) {
     assert_int_equal(chosen(&request).kv_bytes, 3 * CONTEXT);
 }
 
-static void with_little_memory_it_is_what_is_free_after_the_rest(void **state) {
-    (void)state;
+CASE(with_little_memory_it_is_what_is_free_after_the_rest) {
     struct budget_request request = request_of(&plain);
     const uint64_t step = (256 * 10 + VOCAB) * 4;
     request.available = 1200000;
@@ -160,8 +156,7 @@ static void with_little_memory_it_is_what_is_free_after_the_rest(void **state) {
     assert_int_equal(budget.sizes.n_ctx, 31 * KV_PAGE_TOKENS); // of 129,360 bytes
 }
 
-static void a_context_that_does_not_fit_is_shortened_unless_it_was_asked_for(void **state) {
-    (void)state;
+CASE(a_context_that_does_not_fit_is_shortened_unless_it_was_asked_for) {
     struct budget_request request = request_of(&plain);
     request.kv_bytes = 3 * PAGE + PAGE - 1;
     const struct budget budget = chosen(&request);
@@ -181,8 +176,7 @@ static void a_context_that_does_not_fit_is_shortened_unless_it_was_asked_for(voi
     assert_int_equal(chosen(&request).sizes.n_ctx, 256);
 }
 
-static void memory_is_given_in_bytes_or_in_pages_of_all_groups(void **state) {
-    (void)state;
+CASE(memory_is_given_in_bytes_or_in_pages_of_all_groups) {
     struct budget_request request = request_of(&windowed);
     request.kv_pages = 20;
     assert_int_equal(chosen(&request).kv_bytes, 20 * 2 * PAGE);
@@ -192,8 +186,7 @@ static void memory_is_given_in_bytes_or_in_pages_of_all_groups(void **state) {
     assert_int_equal(chosen(&request).kv_bytes, 123456);
 }
 
-static void memory_that_holds_no_page_is_refused_with_the_numbers(void **state) {
-    (void)state;
+CASE(memory_that_holds_no_page_is_refused_with_the_numbers) {
     struct budget_request request = request_of(&windowed);
     request.kv_bytes = 2 * PAGE - 1;
     refused_with(&request, RN_ERR_ARG, "KV memory of 8.0 KiB", "32 tokens takes 8.0 KiB");
@@ -205,8 +198,7 @@ static void memory_that_holds_no_page_is_refused_with_the_numbers(void **state) 
                  "step 10.4 KiB", "page of 8.0 KiB");
 }
 
-static void a_window_takes_its_own_pages_only(void **state) {
-    (void)state;
+CASE(a_window_takes_its_own_pages_only) {
     struct budget_request request = request_of(&windowed);
     const struct budget budget = chosen(&request);
     const struct kv_config config = budget_kv_config(&windowed, &budget.kv);
@@ -219,8 +211,7 @@ static void a_window_takes_its_own_pages_only(void **state) {
     assert_in_range(chosen(&request).sizes.n_ctx, N_CTX - 2 * KV_PAGE_TOKENS, N_CTX - 1);
 }
 
-static void where_the_memory_is_unknown_each_sequence_gets_a_context(void **state) {
-    (void)state;
+CASE(where_the_memory_is_unknown_each_sequence_gets_a_context) {
     struct budget_request request = request_of(&plain);
     request.available = 0;
     request.wanted.max_seqs = 3;
@@ -230,8 +221,7 @@ static void where_the_memory_is_unknown_each_sequence_gets_a_context(void **stat
 }
 
 // Each group maps the whole budget.
-static void a_limit_on_addresses_is_shared_by_the_groups(void **state) {
-    (void)state;
+CASE(a_limit_on_addresses_is_shared_by_the_groups) {
     struct budget_request request = request_of(&windowed);
     request.available = 1200000;
     const uint64_t taken = WEIGHTS + (256 * 10 + VOCAB) * 4;
@@ -249,8 +239,7 @@ static void a_limit_on_addresses_is_shared_by_the_groups(void **state) {
                  "1.1 MiB of memory are free");
 }
 
-static void amounts_beyond_all_bounds_are_refused(void **state) {
-    (void)state;
+CASE(amounts_beyond_all_bounds_are_refused) {
     struct budget_request request = request_of(&windowed);
     request.kv_bytes = UINT64_MAX;
     refused_with(&request, RN_ERR_ARG, "16.0 EiB", "more than can be used, 1.0 TiB");
@@ -269,8 +258,7 @@ static void amounts_beyond_all_bounds_are_refused(void **state) {
     refused_with(&request, RN_ERR_ARG, "32.0 TiB", "more than can be used");
 }
 
-static void a_model_beside_takes_its_part_of_what_is_free(void **state) {
-    (void)state;
+CASE(a_model_beside_takes_its_part_of_what_is_free) {
     struct budget_request request = request_of(&plain);
     request.available = 1320000;
     request.beside = beside_it();
@@ -287,8 +275,7 @@ static void a_model_beside_takes_its_part_of_what_is_free(void **state) {
     assert_int_equal(budget.beside.n_ctx, budget.sizes.n_ctx);
 }
 
-static void memory_that_was_asked_for_stays_the_models_and_that_beside_is_added(void **state) {
-    (void)state;
+CASE(memory_that_was_asked_for_stays_the_models_and_that_beside_is_added) {
     struct budget_request request = request_of(&plain);
     request.beside = beside_it();
     request.kv_bytes = 8 * PAGE;
@@ -308,8 +295,7 @@ static void memory_that_was_asked_for_stays_the_models_and_that_beside_is_added(
     assert_int_equal(chosen(&request).beside.kv_bytes, PAGE);
 }
 
-static void a_model_on_a_device_of_its_own_takes_nothing_from_the_other(void **state) {
-    (void)state;
+CASE(a_model_on_a_device_of_its_own_takes_nothing_from_the_other) {
     struct budget_request request = request_of(&windowed);
     request.available = 1200000;
     const struct budget alone = chosen(&request);
@@ -330,8 +316,7 @@ static void a_model_on_a_device_of_its_own_takes_nothing_from_the_other(void **s
     assert_true(budget.beside.kv_bytes >= kv_need(&config, budget.beside.n_ctx, 1));
 }
 
-static void a_device_of_its_own_bounds_the_models_pages(void **state) {
-    (void)state;
+CASE(a_device_of_its_own_bounds_the_models_pages) {
     struct budget_request request = request_of(&plain);
     const uint64_t taken = WEIGHTS / 10 + (256 * 4 + VOCAB) * 4;
     request.beside = beside_it();
@@ -360,8 +345,7 @@ static rn_status refusing_need(const struct plan *plan, const struct backend_siz
     return err_set(err, RN_ERR_UNSUPPORTED, "no such op here");
 }
 
-static void a_plan_that_the_backend_refuses_has_no_budget(void **state) {
-    (void)state;
+CASE(a_plan_that_the_backend_refuses_has_no_budget) {
     static const struct backend_class refusing = {.name = "refusing", .need = refusing_need};
     struct budget_request request = request_of(&plain);
     request.beside = beside_it();
@@ -373,24 +357,4 @@ static void a_plan_that_the_backend_refuses_has_no_budget(void **state) {
     refused_with(&request, RN_ERR_UNSUPPORTED, "no such op here");
 }
 
-TEST_PROGRAM(budget) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_filled_in_and_parts_counted),
-        cmocka_unit_test(sizes_out_of_range_are_refused_by_name),
-        cmocka_unit_test(with_much_memory_each_sequence_gets_two_contexts),
-        cmocka_unit_test(with_little_memory_it_is_what_is_free_after_the_rest),
-        cmocka_unit_test(a_context_that_does_not_fit_is_shortened_unless_it_was_asked_for),
-        cmocka_unit_test(memory_is_given_in_bytes_or_in_pages_of_all_groups),
-        cmocka_unit_test(memory_that_holds_no_page_is_refused_with_the_numbers),
-        cmocka_unit_test(a_window_takes_its_own_pages_only),
-        cmocka_unit_test(where_the_memory_is_unknown_each_sequence_gets_a_context),
-        cmocka_unit_test(a_limit_on_addresses_is_shared_by_the_groups),
-        cmocka_unit_test(amounts_beyond_all_bounds_are_refused),
-        cmocka_unit_test(a_model_beside_takes_its_part_of_what_is_free),
-        cmocka_unit_test(memory_that_was_asked_for_stays_the_models_and_that_beside_is_added),
-        cmocka_unit_test(a_model_on_a_device_of_its_own_takes_nothing_from_the_other),
-        cmocka_unit_test(a_device_of_its_own_bounds_the_models_pages),
-        cmocka_unit_test(a_plan_that_the_backend_refuses_has_no_budget),
-    };
-    return cmocka_run_group_tests(tests, build_plans, free_plans);
-}
+TEST_PROGRAM(budget) { return cases_run(build_plans, free_plans); }

@@ -171,8 +171,7 @@ static struct sampler_view view_of(const struct scene *scene, int n_token) {
 // ---------------------------------------------------------------- the choice
 
 // But for top-n-sigma, whose sigma is that of the model's logits: test_sampler_steps has that.
-static void a_mask_is_as_if_the_model_had_no_other_logits(void **state) {
-    (void)state;
+CASE(a_mask_is_as_if_the_model_had_no_other_logits) {
     struct scene scene;
     int greedy = 0, otherwise = 0, none = 0;
     for (int i = 0; i < 20000; i++) {
@@ -198,8 +197,7 @@ static void a_mask_is_as_if_the_model_had_no_other_logits(void **state) {
           "%d greedy, %d changed, %d without a token", greedy, otherwise, none);
 }
 
-static void without_a_constraint_the_choice_is_the_samplers(void **state) {
-    (void)state;
+CASE(without_a_constraint_the_choice_is_the_samplers) {
     struct scene scene;
     for (int i = 0; i < 2000; i++) {
         scene_random(&scene, 0.3);
@@ -211,8 +209,7 @@ static void without_a_constraint_the_choice_is_the_samplers(void **state) {
     }
 }
 
-static void a_mask_without_tokens_gives_none(void **state) {
-    (void)state;
+CASE(a_mask_without_tokens_gives_none) {
     struct scene scene;
     for (int i = 0; i < 200; i++) {
         scene_random(&scene, 0.3);
@@ -224,8 +221,7 @@ static void a_mask_without_tokens_gives_none(void **state) {
 }
 
 // Bits behind the vocabulary mean nothing, and a mask leaves nothing for the next choice.
-static void the_last_word_and_the_last_choice_do_not_matter(void **state) {
-    (void)state;
+CASE(the_last_word_and_the_last_choice_do_not_matter) {
     struct sampler fresh;
     struct scene scene;
     for (int i = 0; i < 500; i++) {
@@ -293,8 +289,7 @@ static void check_edits(const struct scene *scene, int n_token, const struct cho
 }
 
 // All descriptions of a draft at once, each in a slot of its own.
-static void a_description_has_the_operands_of_its_history(void **state) {
-    (void)state;
+CASE(a_description_has_the_operands_of_its_history) {
     enum { SLOTS = 4 };
     struct choice_scratch scratch;
     struct scene scene;
@@ -337,8 +332,7 @@ static int naive_allowed(const struct scene *scene, int n_token, int n) {
     return passed;
 }
 
-static void a_draft_is_allowed_up_to_its_first_impossible_token(void **state) {
-    (void)state;
+CASE(a_draft_is_allowed_up_to_its_first_impossible_token) {
     struct scene scene;
     int whole = 0, part = 0, none = 0;
     for (int i = 0; i < 5000; i++) {
@@ -364,8 +358,7 @@ static void a_draft_is_allowed_up_to_its_first_impossible_token(void **state) {
     check(whole > 500 && part > 500 && none > 500, "%d whole, %d part, %d none", whole, part, none);
 }
 
-static void without_a_constraint_a_whole_draft_is_allowed(void **state) {
-    (void)state;
+CASE(without_a_constraint_a_whole_draft_is_allowed) {
     struct scene scene;
     scene_random(&scene, 0);
     scene.choices.constraint = (rn_constraint){0};
@@ -389,8 +382,7 @@ static struct tokenizer *tokenizer_open(void) {
     return tokenizer;
 }
 
-static void biases_are_sorted_by_id_and_keep_their_order(void **state) {
-    (void)state;
+CASE(biases_are_sorted_by_id_and_keep_their_order) {
     enum { MANY = 200 };
     struct tokenizer *tokenizer = tokenizer_open();
     rn_logit_bias bias[MANY];
@@ -415,8 +407,7 @@ static void biases_are_sorted_by_id_and_keep_their_order(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void a_constraint_is_whole_or_refused(void **state) {
-    (void)state;
+CASE(a_constraint_is_whole_or_refused) {
     static const int32_t prompt[] = {1, 2, 3};
     struct tokenizer *tokenizer = tokenizer_open();
     const struct seq_limits limits = {.tokenizer = tokenizer,
@@ -462,17 +453,4 @@ static void a_constraint_is_whole_or_refused(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-TEST_PROGRAM(choice) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_mask_is_as_if_the_model_had_no_other_logits),
-        cmocka_unit_test(without_a_constraint_the_choice_is_the_samplers),
-        cmocka_unit_test(a_mask_without_tokens_gives_none),
-        cmocka_unit_test(the_last_word_and_the_last_choice_do_not_matter),
-        cmocka_unit_test(a_description_has_the_operands_of_its_history),
-        cmocka_unit_test(biases_are_sorted_by_id_and_keep_their_order),
-        cmocka_unit_test(a_draft_is_allowed_up_to_its_first_impossible_token),
-        cmocka_unit_test(without_a_constraint_a_whole_draft_is_allowed),
-        cmocka_unit_test(a_constraint_is_whole_or_refused),
-    };
-    return cmocka_run_group_tests(tests, sampler_setup, sampler_teardown);
-}
+TEST_PROGRAM(choice) { return cases_run(sampler_setup, sampler_teardown); }

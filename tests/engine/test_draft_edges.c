@@ -82,8 +82,7 @@ static void script_run(const rn_model *model, struct script *script, rn_request 
 
 // Text held back for a stop string comes with the error, and earlier certain text of the same step
 // is still there.
-static void text_before_a_dead_end_is_what_it_is_without_drafts(void **state) {
-    (void)state;
+CASE(text_before_a_dead_end_is_what_it_is_without_drafts) {
     rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
     static struct stream plain, drafted;
     const char *stop = "house was green";
@@ -100,8 +99,7 @@ static void text_before_a_dead_end_is_what_it_is_without_drafts(void **state) {
 }
 
 // A constraint is not led over the end of a text: behind it there is nothing to ask.
-static void no_constraint_is_led_past_the_end(void **state) {
-    (void)state;
+CASE(no_constraint_is_led_past_the_end) {
     rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
     static struct stream plain, drafted;
     const rn_request request = {.max_tokens = MAX_SCRIPT + 8};
@@ -123,8 +121,7 @@ static uint64_t ticking_now(void *ctx) { return *(uint64_t *)ctx += 1000; }
 
 // The time without drafts includes the text's own tokens, even with the first one in the same step.
 // It excludes tokens that were chosen behind its end.
-static void time_without_drafts_is_that_of_the_text(void **state) {
-    (void)state;
+CASE(time_without_drafts_is_that_of_the_text) {
     rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
     static struct stream whole, cut;
     const char *stop = " dog";
@@ -161,8 +158,7 @@ static int wrong_draft(void *ctx, void *data, int choice, const int32_t *token, 
 
 // Refused drafts of a recurrent model leave rows to evaluate again; a sequence that comes then, or
 // returns from a pause, still finds room in the batch.
-static void rows_again_leave_everybody_a_row(void **state) {
-    (void)state;
+CASE(rows_again_leave_everybody_a_row) {
     enum { N_VOCAB = 512, N_SEQS = 4, N_TOKENS = 60 };
     static struct stream plain[N_SEQS], drafted[N_SEQS];
     int n_vocab = N_VOCAB;
@@ -202,12 +198,4 @@ static void rows_again_leave_everybody_a_row(void **state) {
     rn_model_close(model);
 }
 
-TEST_PROGRAM(draft_edges) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_before_a_dead_end_is_what_it_is_without_drafts),
-        cmocka_unit_test(no_constraint_is_led_past_the_end),
-        cmocka_unit_test(time_without_drafts_is_that_of_the_text),
-        cmocka_unit_test(rows_again_leave_everybody_a_row),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(draft_edges) { return cases_run(NULL, NULL); }

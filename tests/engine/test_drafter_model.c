@@ -80,8 +80,7 @@ static void follow(struct world *w, struct story *story, int n, struct tally *ta
     }
 }
 
-static void a_pair_trained_together_agrees_on_most_tokens(void **state) {
-    (void)state;
+CASE(a_pair_trained_together_agrees_on_most_tokens) {
     struct world w;
     world_init(&w, large, small, &(struct world_config){0});
     struct tally tally = {0};
@@ -97,8 +96,7 @@ static void a_pair_trained_together_agrees_on_most_tokens(void **state) {
     world_deinit(&w);
 }
 
-static void the_same_model_drafts_the_text_at_any_temperature(void **state) {
-    (void)state;
+CASE(the_same_model_drafts_the_text_at_any_temperature) {
     rn_sampling sampling[4];
     for (int i = 0; i < 4; i++) {
         sampling[i] = rn_sampling_neutral();
@@ -127,8 +125,7 @@ static void the_same_model_drafts_the_text_at_any_temperature(void **state) {
 
 // ---------------------------------------------------------------- catching up
 
-static void one_that_is_far_behind_drafts_when_it_has_read_all(void **state) {
-    (void)state;
+CASE(one_that_is_far_behind_drafts_when_it_has_read_all) {
     struct world w, ample;
     world_init(&w, small, small, &(struct world_config){.max_seqs = 4, .batch_tokens = 16});
     world_init(&ample, small, small, &(struct world_config){0});
@@ -161,8 +158,7 @@ static void one_that_is_far_behind_drafts_when_it_has_read_all(void **state) {
     story_destroy(b);
 }
 
-static void a_text_that_was_read_once_need_not_be_read_again(void **state) {
-    (void)state;
+CASE(a_text_that_was_read_once_need_not_be_read_again) {
     struct world w;
     world_init(&w, small, small, &(struct world_config){0});
     struct story *first = story_random(200, N_TOKENS, 3, small->info.n_vocab);
@@ -184,8 +180,7 @@ static void a_text_that_was_read_once_need_not_be_read_again(void **state) {
     world_deinit(&w);
 }
 
-static void it_offers_what_the_sequence_and_its_context_have_room_for(void **state) {
-    (void)state;
+CASE(it_offers_what_the_sequence_and_its_context_have_room_for) {
     struct world w;
     world_init(&w, small, small, &(struct world_config){.n_ctx = 64});
     struct story *story = story_random(60, 200, 4, small->info.n_vocab);
@@ -239,8 +234,7 @@ static void evens_rollback(void *ctx, int choice, int n) {
     ((struct evens *)ctx)->at -= n;
 }
 
-static void a_draft_keeps_to_the_constraint_and_leaves_it_where_it_stood(void **state) {
-    (void)state;
+CASE(a_draft_keeps_to_the_constraint_and_leaves_it_where_it_stood) {
     struct world w;
     world_init(&w, small, small, &(struct world_config){0});
     struct story *story = story_random(10, N_TOKENS, 6, small->info.n_vocab);
@@ -283,8 +277,7 @@ static void nothing_rollback(void *ctx, int choice, int n) {
     *(int *)ctx += n;
 }
 
-static void a_draft_ends_where_no_token_is_possible(void **state) {
-    (void)state;
+CASE(a_draft_ends_where_no_token_is_possible) {
     struct world w;
     world_init(&w, small, small, &(struct world_config){0});
     struct story *story = story_random(10, N_TOKENS, 6, small->info.n_vocab);
@@ -306,8 +299,7 @@ static void a_draft_ends_where_no_token_is_possible(void **state) {
     world_deinit(&w);
 }
 
-static void costs_are_known_from_the_beginning(void **state) {
-    (void)state;
+CASE(costs_are_known_from_the_beginning) {
     struct world w;
     world_init(&w, small, small, &(struct world_config){.max_seqs = 16});
     const struct drafter_class *cls = w.drafter->cls;
@@ -321,16 +313,4 @@ static void costs_are_known_from_the_beginning(void **state) {
     world_deinit(&w);
 }
 
-TEST_PROGRAM(drafter_model) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pair_trained_together_agrees_on_most_tokens),
-        cmocka_unit_test(the_same_model_drafts_the_text_at_any_temperature),
-        cmocka_unit_test(one_that_is_far_behind_drafts_when_it_has_read_all),
-        cmocka_unit_test(a_text_that_was_read_once_need_not_be_read_again),
-        cmocka_unit_test(it_offers_what_the_sequence_and_its_context_have_room_for),
-        cmocka_unit_test(a_draft_keeps_to_the_constraint_and_leaves_it_where_it_stood),
-        cmocka_unit_test(a_draft_ends_where_no_token_is_possible),
-        cmocka_unit_test(costs_are_known_from_the_beginning),
-    };
-    return cmocka_run_group_tests(tests, open_pair, close_pair);
-}
+TEST_PROGRAM(drafter_model) { return cases_run(open_pair, close_pair); }

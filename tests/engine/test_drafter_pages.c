@@ -111,22 +111,19 @@ static void check_drafts(const char *name, uint64_t seed, int n_stories, int n_c
     rn_model_close(model);
 }
 
-static void after_any_refusal_drafts_are_those_of_a_fresh_reader(void **state) {
-    (void)state;
+CASE(after_any_refusal_drafts_are_those_of_a_fresh_reader) {
     check_drafts(MODELS_DIR "/tale-1m-f16.gguf", 5, 3, 0);
     check_drafts("recurrent", 6, 3, 0);
     check_drafts(TEST_DATA "/golden/gemma3/model.gguf", 7, 3, 0);
     check_drafts(TEST_DATA "/golden/gptoss/model.gguf", 8, 3, 0);
 }
 
-static void with_few_pages_some_draft_and_all_are_right(void **state) {
-    (void)state;
+CASE(with_few_pages_some_draft_and_all_are_right) {
     check_drafts(MODELS_DIR "/tale-1m-f16.gguf", 7, MAX_STORIES, 2);
     check_drafts("recurrent", 7, MAX_STORIES, 2);
 }
 
-static void pages_that_were_not_used_for_long_go_to_others(void **state) {
-    (void)state;
+CASE(pages_that_were_not_used_for_long_go_to_others) {
     rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
     struct world w;
     world_init(&w, model, model,
@@ -159,8 +156,7 @@ static rn_status compared(const rn_model *draft, const rn_model *target, rn_erro
     return drafter_model_check(draft->tokenizer, target->tokenizer, err);
 }
 
-static void another_vocabulary_is_refused_with_what_differs(void **state) {
-    (void)state;
+CASE(another_vocabulary_is_refused_with_what_differs) {
     rn_error err = {0};
     rn_model *tale = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
     rn_model *gemma = bare_open(TEST_DATA "/golden/gemma3/model.gguf");
@@ -207,8 +203,7 @@ static struct tokenizer *few(const char *const *text, const int32_t *type, int n
     return tokenizer;
 }
 
-static void the_first_token_that_differs_is_named(void **state) {
-    (void)state;
+CASE(the_first_token_that_differs_is_named) {
     static const int32_t normal[] = {1, 1, 1, 3}, special[] = {1, 1, 3, 3}, unused[] = {1, 1, 5, 3};
     static const struct {
         const char *text[4];
@@ -235,8 +230,7 @@ static void the_first_token_that_differs_is_named(void **state) {
     tokenizer_destroy(target);
 }
 
-static void ids_that_one_of_two_padded_vocabularies_lacks_do_no_harm(void **state) {
-    (void)state;
+CASE(ids_that_one_of_two_padded_vocabularies_lacks_do_no_harm) {
     rn_model *model[2] = {recurrent_open(N_VOCAB), recurrent_open(N_VOCAB + 8)};
     rn_error err = {0};
     for (int smaller = 0; smaller < 2; smaller++) { // which of the two drafts
@@ -266,14 +260,4 @@ static void ids_that_one_of_two_padded_vocabularies_lacks_do_no_harm(void **stat
     for (int i = 0; i < 2; i++) rn_model_close(model[i]);
 }
 
-TEST_PROGRAM(drafter_pages) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(after_any_refusal_drafts_are_those_of_a_fresh_reader),
-        cmocka_unit_test(with_few_pages_some_draft_and_all_are_right),
-        cmocka_unit_test(pages_that_were_not_used_for_long_go_to_others),
-        cmocka_unit_test(another_vocabulary_is_refused_with_what_differs),
-        cmocka_unit_test(the_first_token_that_differs_is_named),
-        cmocka_unit_test(ids_that_one_of_two_padded_vocabularies_lacks_do_no_harm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(drafter_pages) { return cases_run(NULL, NULL); }

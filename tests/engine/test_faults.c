@@ -52,8 +52,7 @@ static void check_serves(rn_engine *engine, int which) {
 
 // ---------------------------------------------------------------- a sequence, a step
 
-static void a_failed_sequence_ends_alone(void **state) {
-    (void)state;
+CASE(a_failed_sequence_ends_alone) {
     for (int model = 0; model < N_KINDS; model++) {
         fill_requests(model);
         for (int run = 0; run < 8; run += test_scale(3, 1, 1)) {
@@ -114,8 +113,7 @@ static void check_step_fault(int model, enum fake_fault fault, int at, int way) 
     rn_engine_destroy(engine);
 }
 
-static void a_failed_step_ends_its_own_requests_alone(void **state) {
-    (void)state;
+CASE(a_failed_step_ends_its_own_requests_alone) {
     for (int model = 0; model < N_KINDS; model++) {
         fill_requests(model);
         for (int run = model; run < 48; run += test_scale(7, 5, 1))
@@ -153,8 +151,7 @@ static void check_lost(int model, enum fake_fault fault, int at, bool drafts) {
     rn_engine_destroy(engine);
 }
 
-static void a_lost_device_ends_every_request(void **state) {
-    (void)state;
+CASE(a_lost_device_ends_every_request) {
     memset(got, 0, sizeof got);
     for (int model = 0; model < N_KINDS; model++) {
         fill_requests(model);
@@ -217,15 +214,13 @@ static void check_threads(enum fake_fault fault, int at, bool drain) {
     rn_engine_destroy(engine);
 }
 
-static void a_lost_device_ends_what_threads_submit(void **state) {
-    (void)state;
+CASE(a_lost_device_ends_what_threads_submit) {
     for (int run = 0; run < 24; run += test_scale(5, 3, 1))
         check_threads(run % 2 ? FAKE_LOST_SUBMIT : FAKE_LOST, 1 + 3 * run, run / 2 % 2);
 }
 
 // The thread ends without its events being read, and with requests that wait.
-static void an_engine_with_a_lost_device_ends_unread(void **state) {
-    (void)state;
+CASE(an_engine_with_a_lost_device_ends_unread) {
     for (int run = 0; run < 16; run += test_scale(3, 3, 1)) {
         uint64_t id;
         fake_reset();
@@ -243,8 +238,7 @@ static void an_engine_with_a_lost_device_ends_unread(void **state) {
 }
 
 // The step that loses it has only a row past an end: no event comes, and a poll loop wakes up.
-static void a_lost_device_is_told_where_no_event_is(void **state) {
-    (void)state;
+CASE(a_lost_device_is_told_where_no_event_is) {
     rn_request stopping = world_request(0, 20, 60);
     world_alone(PLAIN, &stopping, 1);
     const struct world_stop chosen = world_stop_in(&want[0], 20);
@@ -324,14 +318,13 @@ static void run_faulty_mix(struct mix *mix, struct mix_random *r, long *n_faults
               (unsigned long long)mix->seed, n_active);
     }
     *n_faults += fake_control.n_fault;
-    bool more = true;
-    while (more) assert_int_equal(rn_engine_step(mix->engine, &more), status); // rows past ends
+    for (bool more = true; more;) // rows past ends
+        assert_int_equal(rn_engine_step(mix->engine, &more), status);
     check_rest(mix, status == RN_ERR_DEVICE);
     rn_engine_destroy(mix->engine);
 }
 
-static void faults_in_random_places_leave_nothing_behind(void **state) {
-    (void)state;
+CASE(faults_in_random_places_leave_nothing_behind) {
     static const struct mix_how how = {
         .speculate = "custom", .has_toy = true, .right = 70, .draft_min = 2, .draft_max = 4};
     long n_faults = 0;
@@ -368,8 +361,7 @@ static rn_engine *drafted_engine(const struct backend_class *target,
     return engine;
 }
 
-static void a_draft_model_on_another_backend_changes_no_text(void **state) {
-    (void)state;
+CASE(a_draft_model_on_another_backend_changes_no_text) {
     const struct backend_class *const places[][2] = {{cpu, fake}, {fake, cpu}, {fake, fake}};
     for (int model = 0; model < N_KINDS; model++) {
         fill_requests(model);
@@ -383,8 +375,7 @@ static void a_draft_model_on_another_backend_changes_no_text(void **state) {
     }
 }
 
-static void a_draft_model_whose_backend_fails_drafts_no_more(void **state) {
-    (void)state;
+CASE(a_draft_model_whose_backend_fails_drafts_no_more) {
     for (int model = PLAIN; model <= RECURRENT; model += RECURRENT - PLAIN) {
         fill_requests(model);
         for (int run = 0; run < 20; run += test_scale(4, 2, 1)) {
@@ -404,17 +395,4 @@ static void a_draft_model_whose_backend_fails_drafts_no_more(void **state) {
     }
 }
 
-TEST_PROGRAM(faults) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_failed_sequence_ends_alone),
-        cmocka_unit_test(a_failed_step_ends_its_own_requests_alone),
-        cmocka_unit_test(a_lost_device_ends_every_request),
-        cmocka_unit_test(a_lost_device_ends_what_threads_submit),
-        cmocka_unit_test(an_engine_with_a_lost_device_ends_unread),
-        cmocka_unit_test(a_lost_device_is_told_where_no_event_is),
-        cmocka_unit_test(faults_in_random_places_leave_nothing_behind),
-        cmocka_unit_test(a_draft_model_on_another_backend_changes_no_text),
-        cmocka_unit_test(a_draft_model_whose_backend_fails_drafts_no_more),
-    };
-    return cmocka_run_group_tests(tests, world_open, world_close);
-}
+TEST_PROGRAM(faults) { return cases_run(world_open, world_close); }

@@ -12,8 +12,7 @@ static void reset(void) {
 
 // ---------------------------------------------------------------- ahead
 
-static void steps_overlap_and_texts_are_those_of_the_cpu(void **state) {
-    (void)state;
+CASE(steps_overlap_and_texts_are_those_of_the_cpu) {
     const rn_request request[] = {world_request(0, 5, 40), world_sampled(1, 40, 40),
                                   world_request(2, 70, 40), world_sampled(3, 9, 40)};
     for (int m = 0; m < N_KINDS; m++) {
@@ -48,8 +47,7 @@ static rn_request needy_request(int kind, struct toy_constraint *toy) {
 
 // Penalties, DRY and constraints look at the last token. Requests beside such a one do not wait for
 // it: as many of their tokens stay on the device as if they were alone.
-static void a_token_that_the_next_choice_looks_at_is_read_first(void **state) {
-    (void)state;
+CASE(a_token_that_the_next_choice_looks_at_is_read_first) {
     static struct toy_constraint toy;
     for (int kind = 0; kind < 5; kind++) {
         const rn_request request[] = {world_request(0, 20, 24), needy_request(kind, &toy)};
@@ -73,8 +71,7 @@ static void a_token_that_the_next_choice_looks_at_is_read_first(void **state) {
     }
 }
 
-static void a_drafted_sequence_is_read_before_its_next_step(void **state) {
-    (void)state;
+CASE(a_drafted_sequence_is_read_before_its_next_step) {
     static const int models[] = {PLAIN, RECURRENT};
     for (int m = 0; m < 2; m++) {
         rn_request request[] = {world_request(0, 20, 60), world_sampled(1, 33, 60)};
@@ -92,8 +89,7 @@ static void a_drafted_sequence_is_read_before_its_next_step(void **state) {
     }
 }
 
-static void no_row_is_past_an_end_by_length(void **state) {
-    (void)state;
+CASE(no_row_is_past_an_end_by_length) {
     for (int n = 0; n < 6; n++) {
         const rn_request request = world_request(0, 20, n);
         reset();
@@ -129,8 +125,7 @@ static void check_leaves(rn_engine *engine, int n) {
     assert_true(streams_stats(engine).pages_held < before.pages_held);
 }
 
-static void a_row_past_a_stop_string_is_dropped(void **state) {
-    (void)state;
+CASE(a_row_past_a_stop_string_is_dropped) {
     static struct stream whole;
     const rn_request request[] = {world_request(0, 20, 100), world_request(1, 20, 100)};
     world_alone(WINDOW, request, 2);
@@ -158,8 +153,7 @@ static void a_row_past_a_stop_string_is_dropped(void **state) {
     }
 }
 
-static void a_row_past_an_end_token_is_dropped(void **state) {
-    (void)state;
+CASE(a_row_past_an_end_token_is_dropped) {
     int32_t end = 0;
     while (!tokenizer_is_end(world_model[PLAIN]->tokenizer, end)) end++;
     const rn_logit_bias bias = {end, 100};
@@ -177,8 +171,7 @@ static void a_row_past_an_end_token_is_dropped(void **state) {
 }
 
 // A block that only a row past the end filled is not found by another request.
-static void what_a_dropped_row_wrote_is_not_findable(void **state) {
-    (void)state;
+CASE(what_a_dropped_row_wrote_is_not_findable) {
     rn_request request = world_request(0, 20, 100);
     world_alone(PLAIN, &request, 1);
     for (int n_last = 31; n_last <= 33; n_last++) {
@@ -210,8 +203,7 @@ static uint64_t fake_now(void *ctx) {
     return fake_now_ns += 1000;
 }
 
-static void a_cancel_and_a_deadline_end_with_a_step_in_flight(void **state) {
-    (void)state;
+CASE(a_cancel_and_a_deadline_end_with_a_step_in_flight) {
     rn_request request[] = {world_request(0, 40, 100), world_sampled(1, 20, 60)};
     world_alone(RECURRENT, request, 2);
     for (int after = 1; after < 12; after++) {
@@ -237,8 +229,7 @@ static void a_cancel_and_a_deadline_end_with_a_step_in_flight(void **state) {
     bare_clock.now = NULL;
 }
 
-static void a_paused_stream_takes_the_token_in_flight_and_continues_later(void **state) {
-    (void)state;
+CASE(a_paused_stream_takes_the_token_in_flight_and_continues_later) {
     rn_request request[] = {world_request(0, 40, 40), world_sampled(1, 20, 60)};
     world_alone(RECURRENT, request, 2);
     for (int after = 1; after < 8; after++) {
@@ -259,8 +250,7 @@ static void a_paused_stream_takes_the_token_in_flight_and_continues_later(void *
 
 // The pages hold one of the two alone. The first keeps them until the row past its end has landed,
 // which brings no event: the step that lands it says that there is more to do.
-static void a_request_that_waits_for_the_pages_of_a_dropped_row_runs(void **state) {
-    (void)state;
+CASE(a_request_that_waits_for_the_pages_of_a_dropped_row_runs) {
     rn_request request[] = {world_request(0, 97, 20), world_request(1, 97, 20)};
     world_alone(PLAIN, request, 2);
     const struct world_stop chosen = world_stop_in(&want[0], 6);
@@ -279,8 +269,7 @@ static void a_request_that_waits_for_the_pages_of_a_dropped_row_runs(void **stat
 // A request of higher priority takes the pages: the step in flight lands first, and brings a token
 // of a stream that a cancel ends at the same time. The held back text of its last event leaves the
 // token's alone.
-static void a_token_that_lands_beside_a_cancel_keeps_its_text(void **state) {
-    (void)state;
+CASE(a_token_that_lands_beside_a_cancel_keeps_its_text) {
     static const char *const stops[] = {"e\1", "a\1", "t\1", "o\1", "n\1", "s\1", "r\1", "i\1",
                                         " \1", "d\1", "h\1", "l\1", "u\1", "m\1", "c\1", "w\1"};
     rn_request request[] = {world_request(0, 70, 40), world_request(1, 97, 10)};
@@ -309,8 +298,7 @@ static void a_token_that_lands_beside_a_cancel_keeps_its_text(void **state) {
 
 // Chunks of a prompt follow each other without waiting. Checkpoints of recurrent states, windows
 // and full blocks are kept as those of one step after the other are. Memory is plenty.
-static void a_prompt_in_chunks_leaves_the_prefixes_that_it_leaves_on_the_cpu(void **state) {
-    (void)state;
+CASE(a_prompt_in_chunks_leaves_the_prefixes_that_it_leaves_on_the_cpu) {
     static const int chunks[] = {16, 32, 48, 50, 96};
     for (int run = 0; run < 15; run++) {
         rn_engine *engine[2];
@@ -339,8 +327,7 @@ static void a_prompt_in_chunks_leaves_the_prefixes_that_it_leaves_on_the_cpu(voi
 }
 
 // Choices that find no place at first share the prompt of one whose drafts are in flight.
-static void choices_fork_a_prompt_whose_sequence_tries_a_draft(void **state) {
-    (void)state;
+CASE(choices_fork_a_prompt_whose_sequence_tries_a_draft) {
     for (int run = 0; run < 36; run += test_scale(5, 5, 1)) {
         reset();
         rn_request request[] = {world_sampled(0, 61 + run % 6, 30),
@@ -361,8 +348,7 @@ static void choices_fork_a_prompt_whose_sequence_tries_a_draft(void **state) {
 
 // ---------------------------------------------------------------- memory
 
-static void fixed_pages_fit_the_budget_and_a_lone_context_fits_them(void **state) {
-    (void)state;
+CASE(fixed_pages_fit_the_budget_and_a_lone_context_fits_them) {
     for (int run = 0; run < 9; run++) {
         const int n_ctx = run < 3 ? 192 : 130;
         reset();
@@ -403,8 +389,7 @@ static int n_decoding(const rn_view *view) {
 
 // Also of one whose token is read first, of one that tries drafts, of one whose last row is in
 // flight. Pages of a row past the end are held by one that is there no more.
-static void a_picture_says_who_decodes_and_who_holds_pages_in_flight(void **state) {
-    (void)state;
+CASE(a_picture_says_who_decodes_and_who_holds_pages_in_flight) {
     rn_request request[] = {world_request(0, 10, 30), world_sampled(1, 10, 30),
                             world_sampled(2, 40, 50)};
     request[1].sampling.presence_penalty = 1;
@@ -439,8 +424,7 @@ static void a_picture_says_who_decodes_and_who_holds_pages_in_flight(void **stat
 }
 
 // Without drafts the time of a stream is what it would have been without them.
-static void overlapping_steps_are_counted_once(void **state) {
-    (void)state;
+CASE(overlapping_steps_are_counted_once) {
     reset();
     fake_control.delay_us = 2000;
     rn_engine *engine = world_engine(PLAIN, (rn_engine_options){0});
@@ -456,8 +440,7 @@ static void overlapping_steps_are_counted_once(void **state) {
 
 // Nothing waits for the device, and the engine ends with steps in flight, drafts and rows past
 // ends.
-static void an_engine_may_end_with_steps_in_flight(void **state) {
-    (void)state;
+CASE(an_engine_may_end_with_steps_in_flight) {
     for (int after = 1; after < 9; after++) {
         reset();
         fake_control.delay_us = 300;
@@ -475,25 +458,4 @@ static void an_engine_may_end_with_steps_in_flight(void **state) {
     }
 }
 
-TEST_PROGRAM(flights) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_overlap_and_texts_are_those_of_the_cpu),
-        cmocka_unit_test(a_token_that_the_next_choice_looks_at_is_read_first),
-        cmocka_unit_test(a_drafted_sequence_is_read_before_its_next_step),
-        cmocka_unit_test(no_row_is_past_an_end_by_length),
-        cmocka_unit_test(a_row_past_a_stop_string_is_dropped),
-        cmocka_unit_test(a_row_past_an_end_token_is_dropped),
-        cmocka_unit_test(what_a_dropped_row_wrote_is_not_findable),
-        cmocka_unit_test(a_cancel_and_a_deadline_end_with_a_step_in_flight),
-        cmocka_unit_test(a_paused_stream_takes_the_token_in_flight_and_continues_later),
-        cmocka_unit_test(a_request_that_waits_for_the_pages_of_a_dropped_row_runs),
-        cmocka_unit_test(a_token_that_lands_beside_a_cancel_keeps_its_text),
-        cmocka_unit_test(a_prompt_in_chunks_leaves_the_prefixes_that_it_leaves_on_the_cpu),
-        cmocka_unit_test(choices_fork_a_prompt_whose_sequence_tries_a_draft),
-        cmocka_unit_test(fixed_pages_fit_the_budget_and_a_lone_context_fits_them),
-        cmocka_unit_test(a_picture_says_who_decodes_and_who_holds_pages_in_flight),
-        cmocka_unit_test(overlapping_steps_are_counted_once),
-        cmocka_unit_test(an_engine_may_end_with_steps_in_flight),
-    };
-    return cmocka_run_group_tests(tests, world_open, world_close);
-}
+TEST_PROGRAM(flights) { return cases_run(world_open, world_close); }

@@ -20,20 +20,8 @@ static void run(const char *path, uint64_t seed) {
     assert_true(totals.preemptions > 0 && totals.hits > 0 && totals.evictions > 0);
 }
 
-static void they_hold_with_full_attention(void **state) {
-    (void)state;
-    run(MODELS_DIR "/tale-1m-f16.gguf", 3);
-}
+CASE(they_hold_with_full_attention) { run(MODELS_DIR "/tale-1m-f16.gguf", 3); }
 
-static void they_hold_with_windows(void **state) {
-    (void)state;
-    run(TEST_DATA "/golden/gemma3/model.gguf", 4);
-}
+CASE(they_hold_with_windows) { run(TEST_DATA "/golden/gemma3/model.gguf", 4); }
 
-TEST_PROGRAM(invariants) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(they_hold_with_full_attention),
-        cmocka_unit_test(they_hold_with_windows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(invariants) { return cases_run(NULL, NULL); }

@@ -94,8 +94,7 @@ static void random_use(const struct kv_config *config, uint64_t seed, int n, uin
     world_destroy(w);
 }
 
-static void random_use_keeps_the_invariants_and_each_tables_content(void **state) {
-    (void)state;
+CASE(random_use_keeps_the_invariants_and_each_tables_content) {
     struct use total = {0};
     for (size_t i = 0; i < N_CONFIGS; i++)
         for (uint64_t seed = 1; seed <= 20; seed++)
@@ -116,8 +115,7 @@ static struct kv_config fixed_config(const struct kv_config *like, int way) {
     return config;
 }
 
-static void random_use_is_valid_where_groups_have_pages_of_their_own(void **state) {
-    (void)state;
+CASE(random_use_is_valid_where_groups_have_pages_of_their_own) {
     for (int way = 0; way < 4; way++) {
         struct use total = {0};
         for (uint64_t i = 0; i < 4 * 8; i++) {
@@ -130,16 +128,14 @@ static void random_use_is_valid_where_groups_have_pages_of_their_own(void **stat
     }
 }
 
-static void random_use_is_valid_when_nodes_run_out(void **state) {
-    (void)state;
+CASE(random_use_is_valid_when_nodes_run_out) {
     struct use total = {0};
     for (uint32_t n_node = 1; n_node <= 9; n_node += 2)
         random_use(&configs[THREE_KINDS], n_node, 800, n_node, &total);
     assert_true(total.hits > 0);
 }
 
-static void random_use_without_a_prefix_cache_keeps_nothing(void **state) {
-    (void)state;
+CASE(random_use_without_a_prefix_cache_keeps_nothing) {
     struct kv_config config = configs[THREE_KINDS];
     config.no_prefix = true;
     struct use total = {0};
@@ -150,8 +146,7 @@ static void random_use_without_a_prefix_cache_keeps_nothing(void **state) {
 
 // --- bytes ---
 
-static void a_lone_sequence_always_fits_into_what_kv_need_says(void **state) {
-    (void)state;
+CASE(a_lone_sequence_always_fits_into_what_kv_need_says) {
     for (int round = 0; round < 120; round++) {
         struct kv_config config = configs[round % N_CONFIGS];
         const int n = 1 + (round * 37) % WORLD_POSITIONS, chunk = 1 + (round * 23) % 100;
@@ -173,8 +168,7 @@ static void a_lone_sequence_always_fits_into_what_kv_need_says(void **state) {
     }
 }
 
-static void kv_need_counts_partial_blocks_at_both_ends(void **state) {
-    (void)state;
+CASE(kv_need_counts_partial_blocks_at_both_ends) {
     struct kv_config config = {.n_group = 1, .group = {{KV_FULL, 0, 10, 0}}};
     assert_int_equal(kv_need(&config, 64, 8), 20);
     assert_int_equal(kv_need(&config, 65, 8), 30);
@@ -191,8 +185,7 @@ static void kv_need_counts_partial_blocks_at_both_ends(void **state) {
     assert_true(kv_need(&config, 1000, 64) == UINT64_MAX);
 }
 
-static void bytes_go_to_whichever_group_needs_them(void **state) {
-    (void)state;
+CASE(bytes_go_to_whichever_group_needs_them) {
     // the window's pages are large: all of the budget is 10 of them, or 40 of the full group
     const struct kv_config config =
         WORLD_CONFIG(400, 256, {KV_FULL, 0, 10, 0}, {KV_WINDOW, 32, 40, 0});
@@ -218,8 +211,7 @@ static uint64_t fixed_bytes(const struct kv_config *config, int g) {
 
 // Over random budgets: a lone sequence has its pages, the rest is divided by what growth needs, and
 // little of it is left.
-static void fixed_pages_divide_the_budget(void **state) {
-    (void)state;
+CASE(fixed_pages_divide_the_budget) {
     for (int round = 0; round < 400; round++) {
         struct kv_config config = configs[round % N_CONFIGS];
         const int n = 1 + (round * 37) % 5000, chunk = 1 + (round * 23) % 600;
@@ -246,8 +238,7 @@ static void fixed_pages_divide_the_budget(void **state) {
     assert_int_equal(large.group[0].max_pages, KV_MAX_GROUP_PAGES);
 }
 
-static void a_lone_sequence_always_fits_into_fixed_pages(void **state) {
-    (void)state;
+CASE(a_lone_sequence_always_fits_into_fixed_pages) {
     for (int round = 0; round < 80; round++) {
         struct kv_config config = configs[round % N_CONFIGS];
         const int n = 1 + (round * 37) % WORLD_POSITIONS;
@@ -265,8 +256,7 @@ static void a_lone_sequence_always_fits_into_fixed_pages(void **state) {
 }
 
 // The window's group has pages for two blocks beside the chunk; the full group's bytes do not help.
-static void room_ends_where_the_pages_of_a_group_do(void **state) {
-    (void)state;
+CASE(room_ends_where_the_pages_of_a_group_do) {
     const struct kv_config config =
         WORLD_CONFIG(1000, 256, {KV_FULL, 0, 10, 30}, {KV_WINDOW, 32, 40, 3});
     struct world *const w = world_create(&config, 1);
@@ -298,8 +288,7 @@ static uint32_t cached_pages(const struct world *w, int g) {
 
 // Two groups see everything, and one has few pages: it evicts its own, although the other one has
 // cached pages that are older.
-static void a_group_without_pages_evicts_its_own(void **state) {
-    (void)state;
+CASE(a_group_without_pages_evicts_its_own) {
     const struct kv_config config =
         WORLD_CONFIG(400, 256, {KV_FULL, 0, 10, 12}, {KV_FULL, 0, 30, 4});
     struct world *const w = world_create(&config, 1);
@@ -323,8 +312,7 @@ static void a_group_without_pages_evicts_its_own(void **state) {
     world_destroy(w);
 }
 
-static void room_ends_where_page_operations_do(void **state) {
-    (void)state;
+CASE(room_ends_where_page_operations_do) {
     struct kv_config config = configs[FULL_ONLY];
     config.max_page_ops = 3;
     struct world *const w = world_create(&config, 1);
@@ -339,8 +327,7 @@ static void room_ends_where_page_operations_do(void **state) {
     world_destroy(w);
 }
 
-static void growth_that_does_not_fit_changes_nothing(void **state) {
-    (void)state;
+CASE(growth_that_does_not_fit_changes_nothing) {
     struct world *const w = world_create(&configs[FULL_ONLY], 1);
     struct world_table *const a = world_tell(w, 0, 320, NULL);
     assert_true(world_finish(w, a, 320));
@@ -356,8 +343,7 @@ static void growth_that_does_not_fit_changes_nothing(void **state) {
     world_destroy(w);
 }
 
-static void budgets_that_cannot_be_counted_are_refused(void **state) {
-    (void)state;
+CASE(budgets_that_cannot_be_counted_are_refused) {
     struct kv_config config = configs[FULL_ONLY];
     config.budget = UINT64_MAX;
     struct kv *kv = NULL;
@@ -376,8 +362,7 @@ static void budgets_that_cannot_be_counted_are_refused(void **state) {
 
 // --- copies ---
 
-static void a_shared_partial_page_is_copied_by_all_writers_but_the_last(void **state) {
-    (void)state;
+CASE(a_shared_partial_page_is_copied_by_all_writers_but_the_last) {
     struct world *const w = world_create(&configs[FULL_ONLY], 1);
     struct world_table *const a = world_tell(w, 0, 41, NULL);
     a->n_token = 40;
@@ -401,8 +386,7 @@ static void a_shared_partial_page_is_copied_by_all_writers_but_the_last(void **s
     world_destroy(w);
 }
 
-static void a_copys_source_stays_until_the_copy_is_taken(void **state) {
-    (void)state;
+CASE(a_copys_source_stays_until_the_copy_is_taken) {
     // two groups, so that the source could be forgotten, which no order of ops could undo
     const struct kv_config config =
         WORLD_CONFIG(160, 256, {KV_FULL, 0, 10, 0}, {KV_FULL, 0, 30, 0}); // 4 blocks
@@ -425,8 +409,7 @@ static void a_copys_source_stays_until_the_copy_is_taken(void **state) {
     world_destroy(w);
 }
 
-static void a_page_that_changes_hands_before_the_run_has_one_operation(void **state) {
-    (void)state;
+CASE(a_page_that_changes_hands_before_the_run_has_one_operation) {
     struct world *const w = world_create(&configs[THREE_KINDS], 1);
     for (int round = 0; round < 3; round++) {
         struct world_table *const t = world_tell(w, 0, 200, NULL);
@@ -440,8 +423,7 @@ static void a_page_that_changes_hands_before_the_run_has_one_operation(void **st
     world_destroy(w);
 }
 
-static void a_page_that_loses_its_memory_before_the_run_is_not_written(void **state) {
-    (void)state;
+CASE(a_page_that_loses_its_memory_before_the_run_is_not_written) {
     // A released table's page of the window, to be cleared, is forgotten for the full group's sake:
     // the clear must go, or the page would have memory again that nobody counts.
     struct kv_config config = WORLD_CONFIG(620, 256, {KV_FULL, 0, 100, 0}, {KV_WINDOW, 1, 10, 0});
@@ -467,8 +449,7 @@ static void a_page_that_loses_its_memory_before_the_run_is_not_written(void **st
     world_destroy(w);
 }
 
-static void a_fork_inside_a_registered_block_leaves_that_block_alone(void **state) {
-    (void)state;
+CASE(a_fork_inside_a_registered_block_leaves_that_block_alone) {
     for (int alone = 0; alone < 2; alone++) {
         struct world *const w = world_create(&configs[FULL_ONLY], 1);
         struct world_table *const a = world_tell(w, 0, 65, NULL);
@@ -486,8 +467,7 @@ static void a_fork_inside_a_registered_block_leaves_that_block_alone(void **stat
     }
 }
 
-static void a_fork_takes_whole_blocks_where_a_group_is_recurrent(void **state) {
-    (void)state;
+CASE(a_fork_takes_whole_blocks_where_a_group_is_recurrent) {
     struct world *const w = world_create(&configs[THREE_KINDS], 1);
     struct world_table *const a = world_tell(w, 0, 100, NULL);
     assert_true(world_finish(w, a, 50));
@@ -510,8 +490,7 @@ static void a_fork_takes_whole_blocks_where_a_group_is_recurrent(void **state) {
     world_destroy(w);
 }
 
-static void a_fork_finds_what_a_window_gave_back_while_it_is_cached(void **state) {
-    (void)state;
+CASE(a_fork_finds_what_a_window_gave_back_while_it_is_cached) {
     struct world *const w = world_create(&configs[FULL_AND_WINDOW], 1);
     struct world_table *const a = world_tell(w, 0, 200, NULL);
     assert_true(world_finish(w, a, 25));
@@ -554,8 +533,7 @@ static struct world *checker_world(void) {
         assert_true(world_is_valid(w));                                                            \
     } while (0)
 
-static void the_checker_sees_a_wrong_page(void **state) {
-    (void)state;
+CASE(the_checker_sees_a_wrong_page) {
     struct world *const w = checker_world();
     struct kv_group *const group = &w->kv->group[0];
     struct kv_page *const page = &group->page[w->table[0].kv.page[0][1]];
@@ -584,8 +562,7 @@ static void the_checker_sees_a_wrong_page(void **state) {
     world_destroy(w);
 }
 
-static void the_checker_sees_a_wrong_node(void **state) {
-    (void)state;
+CASE(the_checker_sees_a_wrong_node) {
     struct world *const w = checker_world();
     struct kv_node *const node = &w->kv->node[w->table[0].kv.node];
     BREAK(w, node->page[0], KV_NO_PAGE);
@@ -602,8 +579,7 @@ static void the_checker_sees_a_wrong_node(void **state) {
     world_destroy(w);
 }
 
-static void the_checker_sees_a_wrong_table(void **state) {
-    (void)state;
+CASE(the_checker_sees_a_wrong_table) {
     struct world *const w = checker_world();
     struct kv_table *const t = &w->table[0].kv;
     assert_true(t->first[1] > 0);
@@ -629,32 +605,4 @@ static void the_checker_sees_a_wrong_table(void **state) {
     world_destroy(w);
 }
 
-TEST_PROGRAM(kv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_use_keeps_the_invariants_and_each_tables_content),
-        cmocka_unit_test(random_use_is_valid_where_groups_have_pages_of_their_own),
-        cmocka_unit_test(random_use_is_valid_when_nodes_run_out),
-        cmocka_unit_test(random_use_without_a_prefix_cache_keeps_nothing),
-        cmocka_unit_test(a_lone_sequence_always_fits_into_what_kv_need_says),
-        cmocka_unit_test(kv_need_counts_partial_blocks_at_both_ends),
-        cmocka_unit_test(bytes_go_to_whichever_group_needs_them),
-        cmocka_unit_test(fixed_pages_divide_the_budget),
-        cmocka_unit_test(a_lone_sequence_always_fits_into_fixed_pages),
-        cmocka_unit_test(room_ends_where_the_pages_of_a_group_do),
-        cmocka_unit_test(a_group_without_pages_evicts_its_own),
-        cmocka_unit_test(room_ends_where_page_operations_do),
-        cmocka_unit_test(growth_that_does_not_fit_changes_nothing),
-        cmocka_unit_test(budgets_that_cannot_be_counted_are_refused),
-        cmocka_unit_test(a_shared_partial_page_is_copied_by_all_writers_but_the_last),
-        cmocka_unit_test(a_copys_source_stays_until_the_copy_is_taken),
-        cmocka_unit_test(a_page_that_changes_hands_before_the_run_has_one_operation),
-        cmocka_unit_test(a_page_that_loses_its_memory_before_the_run_is_not_written),
-        cmocka_unit_test(a_fork_inside_a_registered_block_leaves_that_block_alone),
-        cmocka_unit_test(a_fork_takes_whole_blocks_where_a_group_is_recurrent),
-        cmocka_unit_test(a_fork_finds_what_a_window_gave_back_while_it_is_cached),
-        cmocka_unit_test(the_checker_sees_a_wrong_page),
-        cmocka_unit_test(the_checker_sees_a_wrong_node),
-        cmocka_unit_test(the_checker_sees_a_wrong_table),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(kv) { return cases_run(NULL, NULL); }

@@ -28,8 +28,7 @@ static int close_model(void **state) {
     return 0;
 }
 
-static void mixes_give_the_tokens_of_alone_runs(void **state) {
-    (void)state;
+CASE(mixes_give_the_tokens_of_alone_runs) {
     static const char *const types[] = {"f32", "f16", "int8", "int4"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         struct mix_cases cases;
@@ -43,8 +42,7 @@ static void mixes_give_the_tokens_of_alone_runs(void **state) {
 }
 
 // Tuned kernels choose the tokens that the reference kernels choose.
-static void every_instruction_set_gives_one_text(void **state) {
-    (void)state;
+CASE(every_instruction_set_gives_one_text) {
     static struct stream wanted, got;
     static int32_t prompt[200];
     for (int i = 0; i < 200; i++) prompt[i] = (i * 29 + i * i + 3) % N_VOCAB;
@@ -64,10 +62,4 @@ static void every_instruction_set_gives_one_text(void **state) {
     streams_check_same(&wanted, &got);
 }
 
-TEST_PROGRAM(layers_run) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mixes_give_the_tokens_of_alone_runs),
-        cmocka_unit_test(every_instruction_set_gives_one_text),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(layers_run) { return cases_run(open_model, close_model); }

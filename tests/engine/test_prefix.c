@@ -23,8 +23,7 @@ static int found(struct world *w, int32_t start, int n, const char *salt) {
 
 // --- what is found ---
 
-static void a_hit_is_the_longest_prefix_of_whole_blocks_but_never_everything(void **state) {
-    (void)state;
+CASE(a_hit_is_the_longest_prefix_of_whole_blocks_but_never_everything) {
     const struct kv_config *const configs[] = {&large_full, &large_three};
     for (int i = 0; i < 2; i++) {
         struct world *const w = world_create(configs[i], 1);
@@ -42,8 +41,7 @@ static void a_hit_is_the_longest_prefix_of_whole_blocks_but_never_everything(voi
     }
 }
 
-static void a_hit_finds_what_a_naive_search_over_all_tables_finds(void **state) {
-    (void)state;
+CASE(a_hit_finds_what_a_naive_search_over_all_tables_finds) {
     enum { ROUNDS = 90, LENGTH = 160 };
     const struct kv_config config = WORLD_CONFIG(WORLD_PAGES, 256, {KV_FULL, 0, 1, 0},
                                                  {KV_WINDOW, 50, 1, 0}, {KV_RECURRENT, 0, 1, 0});
@@ -72,8 +70,7 @@ static void a_hit_finds_what_a_naive_search_over_all_tables_finds(void **state) 
     world_destroy(w);
 }
 
-static void a_hit_needs_only_the_blocks_that_a_window_sees(void **state) {
-    (void)state;
+CASE(a_hit_needs_only_the_blocks_that_a_window_sees) {
     const struct kv_config config =
         WORLD_CONFIG(WORLD_PAGES, 256, {KV_FULL, 0, 1, 0}, {KV_WINDOW, 40, 1, 0});
     struct world *const w = world_create(&config, 1);
@@ -94,8 +91,7 @@ static void a_hit_needs_only_the_blocks_that_a_window_sees(void **state) {
     world_destroy(w);
 }
 
-static void a_hit_needs_one_checkpoint_of_a_recurrent_group(void **state) {
-    (void)state;
+CASE(a_hit_needs_one_checkpoint_of_a_recurrent_group) {
     const struct kv_config config =
         WORLD_CONFIG(WORLD_PAGES, 256, {KV_FULL, 0, 1, 0}, {KV_RECURRENT, 0, 1, 0});
     struct world *const w = world_create(&config, 1);
@@ -111,8 +107,7 @@ static void a_hit_needs_one_checkpoint_of_a_recurrent_group(void **state) {
     world_destroy(w);
 }
 
-static void a_table_is_extended_by_what_others_computed_meanwhile(void **state) {
-    (void)state;
+CASE(a_table_is_extended_by_what_others_computed_meanwhile) {
     struct world *const w = world_create(&large_three, 1);
     struct world_table *const slow = world_tell(w, 0, 300, "s");
     assert_true(world_grow(w, slow, 32));
@@ -131,8 +126,7 @@ static void a_table_is_extended_by_what_others_computed_meanwhile(void **state) 
     world_destroy(w);
 }
 
-static void salts_separate(void **state) {
-    (void)state;
+CASE(salts_separate) {
     struct world *const w = world_create(&large_full, 1);
     leave_behind(w, 0, 100, 100, "tenant");
     assert_int_equal(found(w, 0, 100, "tenant"), 96);
@@ -164,8 +158,7 @@ static void salts_separate(void **state) {
     world_destroy(w);
 }
 
-static void a_salts_node_goes_with_the_last_that_needs_it(void **state) {
-    (void)state;
+CASE(a_salts_node_goes_with_the_last_that_needs_it) {
     struct world *const w = world_create(&large_full, 1);
     for (int i = 0; i < 5000; i++) { // many more than there are nodes
         char salt[32];
@@ -180,8 +173,7 @@ static void a_salts_node_goes_with_the_last_that_needs_it(void **state) {
     world_destroy(w);
 }
 
-static void prefixes_whose_hashes_collide_are_not_mixed(void **state) {
-    (void)state;
+CASE(prefixes_whose_hashes_collide_are_not_mixed) {
     struct world *const w = world_create(&large_three, 3);
     w->kv->hash_mask = 0;
     w->kv->node[KV_ROOT].hash = 0;
@@ -196,8 +188,7 @@ static void prefixes_whose_hashes_collide_are_not_mixed(void **state) {
 
 // --- what is stored once ---
 
-static void a_thousand_tables_hold_their_common_prefix_once(void **state) {
-    (void)state;
+CASE(a_thousand_tables_hold_their_common_prefix_once) {
     enum { TABLES = 1000, PREFIX = 768, BLOCKS = PREFIX / KV_PAGE_TOKENS };
     const struct kv_config config = {.n_group = 1,
                                      .group = {{KV_FULL, 0, 1000, 0}},
@@ -236,8 +227,7 @@ static void a_thousand_tables_hold_their_common_prefix_once(void **state) {
     kv_destroy(kv);
 }
 
-static void a_block_that_two_computed_is_stored_once(void **state) {
-    (void)state;
+CASE(a_block_that_two_computed_is_stored_once) {
     struct world *const w = world_create(&large_three, 1);
     struct world_table *const a = world_tell(w, 0, 100, NULL);
     struct world_table *const b = world_tell(w, 0, 100, NULL);
@@ -256,8 +246,7 @@ static void a_block_that_two_computed_is_stored_once(void **state) {
     world_destroy(w);
 }
 
-static void what_forks_share_before_it_is_registered_is_stored_once_too(void **state) {
-    (void)state;
+CASE(what_forks_share_before_it_is_registered_is_stored_once_too) {
     struct world *const w = world_create(&large_full, 1);
     leave_behind(w, 0, 33, 33, NULL);
     struct world_table *const a = world_tell(w, 0, 30, NULL);
@@ -271,8 +260,7 @@ static void what_forks_share_before_it_is_registered_is_stored_once_too(void **s
     world_destroy(w);
 }
 
-static void blocks_that_slid_out_before_they_were_registered_have_no_page(void **state) {
-    (void)state;
+CASE(blocks_that_slid_out_before_they_were_registered_have_no_page) {
     struct world *const w = world_create(&large_three, 1);
     struct world_table *const t = world_tell(w, 0, 161, NULL);
     struct world_table *const other = world_tell(w, 0, 32, NULL);
@@ -309,8 +297,7 @@ static void check_parents(const struct world *w) {
     }
 }
 
-static void an_evicted_block_never_has_one_behind_it_in_full_groups(void **state) {
-    (void)state;
+CASE(an_evicted_block_never_has_one_behind_it_in_full_groups) {
     const struct kv_config config =
         WORLD_CONFIG(200, 256, {KV_FULL, 0, 3, 0}, {KV_WINDOW, 40, 7, 0});
     struct world *const w = world_create(&config, 11);
@@ -337,8 +324,7 @@ static void an_evicted_block_never_has_one_behind_it_in_full_groups(void **state
     world_destroy(w);
 }
 
-static void the_least_recently_used_goes_first_whatever_its_group(void **state) {
-    (void)state;
+CASE(the_least_recently_used_goes_first_whatever_its_group) {
     const struct kv_config config =
         WORLD_CONFIG(160, 256, {KV_FULL, 0, 10, 0}, {KV_WINDOW, 100, 10, 0}); // 8 blocks
     struct world *const w = world_create(&config, 1);
@@ -353,8 +339,7 @@ static void the_least_recently_used_goes_first_whatever_its_group(void **state) 
     world_destroy(w);
 }
 
-static void forgotten_prefixes_are_not_found_and_held_ones_stay(void **state) {
-    (void)state;
+CASE(forgotten_prefixes_are_not_found_and_held_ones_stay) {
     struct world *const w = world_create(&large_three, 1);
     struct world_table *const t = world_tell(w, 0, 100, NULL);
     assert_true(world_finish(w, t, 100));
@@ -367,8 +352,7 @@ static void forgotten_prefixes_are_not_found_and_held_ones_stay(void **state) {
     world_destroy(w);
 }
 
-static void a_table_without_a_node_continues_unregistered(void **state) {
-    (void)state;
+CASE(a_table_without_a_node_continues_unregistered) {
     struct world *const w = world_create(&large_full, 1);
     w->kv->n_node = 3; // two blocks
     struct world_table *const t = world_tell(w, 0, 200, NULL);
@@ -398,8 +382,7 @@ static void a_table_without_a_node_continues_unregistered(void **state) {
 
 // --- numbers ---
 
-static void statistics_count_pages(void **state) {
-    (void)state;
+CASE(statistics_count_pages) {
     struct world *const w = world_create(&large_full, 1);
     leave_behind(w, 0, 100, 50, NULL);
     struct kv_stats s = world_stats(w);
@@ -425,25 +408,4 @@ static void statistics_count_pages(void **state) {
     world_destroy(w);
 }
 
-TEST_PROGRAM(prefix) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_hit_is_the_longest_prefix_of_whole_blocks_but_never_everything),
-        cmocka_unit_test(a_hit_finds_what_a_naive_search_over_all_tables_finds),
-        cmocka_unit_test(a_hit_needs_only_the_blocks_that_a_window_sees),
-        cmocka_unit_test(a_hit_needs_one_checkpoint_of_a_recurrent_group),
-        cmocka_unit_test(a_table_is_extended_by_what_others_computed_meanwhile),
-        cmocka_unit_test(salts_separate),
-        cmocka_unit_test(a_salts_node_goes_with_the_last_that_needs_it),
-        cmocka_unit_test(prefixes_whose_hashes_collide_are_not_mixed),
-        cmocka_unit_test(a_thousand_tables_hold_their_common_prefix_once),
-        cmocka_unit_test(a_block_that_two_computed_is_stored_once),
-        cmocka_unit_test(what_forks_share_before_it_is_registered_is_stored_once_too),
-        cmocka_unit_test(blocks_that_slid_out_before_they_were_registered_have_no_page),
-        cmocka_unit_test(an_evicted_block_never_has_one_behind_it_in_full_groups),
-        cmocka_unit_test(the_least_recently_used_goes_first_whatever_its_group),
-        cmocka_unit_test(forgotten_prefixes_are_not_found_and_held_ones_stay),
-        cmocka_unit_test(a_table_without_a_node_continues_unregistered),
-        cmocka_unit_test(statistics_count_pages),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(prefix) { return cases_run(NULL, NULL); }

@@ -25,8 +25,7 @@ static int close_model(void **state) {
     return 0;
 }
 
-static void mixes_give_the_tokens_of_alone_runs(void **state) {
-    (void)state;
+CASE(mixes_give_the_tokens_of_alone_runs) {
     struct mix_cases cases;
     struct mix_totals totals = {0};
     mix_cases_create(&cases, model, "f16", 5, N_REQUESTS / 2);
@@ -49,8 +48,7 @@ static rn_request request_for(int n_prompt, int max_tokens) {
 }
 
 // The state depends on every token before it: were it wrong, the tokens would differ.
-static void a_checkpoint_gives_the_state_of_its_prefix(void **state) {
-    (void)state;
+CASE(a_checkpoint_gives_the_state_of_its_prefix) {
     static const int n_prompts[] = {1, 31, 32, 33, 64, 65, 200, 250};
     rn_engine *without =
         streams_engine(model, &(rn_engine_options){.no_prefix_cache = true, .n_threads = 1});
@@ -71,8 +69,7 @@ static void a_checkpoint_gives_the_state_of_its_prefix(void **state) {
 }
 
 // Full groups hold every block, a recurrent one only its state.
-static void a_stream_holds_one_state(void **state) {
-    (void)state;
+CASE(a_stream_holds_one_state) {
     rn_engine *engine =
         streams_engine(model, &(rn_engine_options){.no_prefix_cache = true, .n_threads = 1});
     const rn_request request = request_for(20, 280);
@@ -90,8 +87,7 @@ static void a_stream_holds_one_state(void **state) {
 }
 
 // Choices part at the prompt's last token, inside a block or at its end.
-static void choices_share_the_state_of_their_prompt(void **state) {
-    (void)state;
+CASE(choices_share_the_state_of_their_prompt) {
     static struct stream single;
     for (int n_prompt = 62; n_prompt <= 67; n_prompt++)
         for (int no_cache = 0; no_cache < 2; no_cache++) {
@@ -112,8 +108,7 @@ static void choices_share_the_state_of_their_prompt(void **state) {
 
 // A picture has the pages of all three groups: every block's of the full one, those that the window
 // sees, and one state.
-static void a_picture_has_the_pages_of_all_groups(void **state) {
-    (void)state;
+CASE(a_picture_has_the_pages_of_all_groups) {
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_threads = 1, .max_seqs = 4});
     rn_watcher *watcher;
     assert_int_equal(rn_watcher_create(engine, &watcher, NULL), RN_OK);
@@ -144,13 +139,4 @@ static void a_picture_has_the_pages_of_all_groups(void **state) {
     rn_engine_destroy(engine);
 }
 
-TEST_PROGRAM(recurrent) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mixes_give_the_tokens_of_alone_runs),
-        cmocka_unit_test(a_checkpoint_gives_the_state_of_its_prefix),
-        cmocka_unit_test(a_stream_holds_one_state),
-        cmocka_unit_test(choices_share_the_state_of_their_prompt),
-        cmocka_unit_test(a_picture_has_the_pages_of_all_groups),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(recurrent) { return cases_run(open_model, close_model); }

@@ -73,8 +73,7 @@ static void check_law(rn_sampling s) {
     check(chi < cells + 5 * sqrt(2.0 * cells), "chi-square %g over %d cells", chi, cells);
 }
 
-static void the_choice_follows_the_filtered_law(void **state) {
-    (void)state;
+CASE(the_choice_follows_the_filtered_law) {
     check_law((rn_sampling){.temperature = 1, .top_p = 1, .seed = 1});
     check_law((rn_sampling){.temperature = 0.7f, .top_p = 0.9f, .seed = 2});
     check_law((rn_sampling){.temperature = 1.5f, .top_k = 7, .top_p = 1, .seed = 3});
@@ -83,8 +82,7 @@ static void the_choice_follows_the_filtered_law(void **state) {
         (rn_sampling){.temperature = 0.8f, .top_k = 20, .top_p = 0.8f, .min_p = 0.05f, .seed = 5});
 }
 
-static void the_choice_is_the_largest_sum_of_logit_and_noise(void **state) {
-    (void)state;
+CASE(the_choice_is_the_largest_sum_of_logit_and_noise) {
     float logits[VOCAB];
     for (int position = 0; position < 20000; position++) {
         fill_random(logits);
@@ -106,8 +104,7 @@ static void the_choice_is_the_largest_sum_of_logit_and_noise(void **state) {
     }
 }
 
-static void greedy_takes_the_largest_and_of_equals_the_lower_id(void **state) {
-    (void)state;
+CASE(greedy_takes_the_largest_and_of_equals_the_lower_id) {
     float logits[VOCAB] = {0};
     logits[7] = logits[30] = 3;
     assert_int_equal(choose(&(rn_sampling){0}, 0, logits), 7);
@@ -119,8 +116,7 @@ static void greedy_takes_the_largest_and_of_equals_the_lower_id(void **state) {
 }
 
 // For any logits.
-static void a_top_p_of_zero_and_the_smallest_temperature_are_greedy(void **state) {
-    (void)state;
+CASE(a_top_p_of_zero_and_the_smallest_temperature_are_greedy) {
     static const rn_sampling samplings[] = {{.temperature = 5},
                                             {.temperature = 1e-38f, .top_p = 0.95f}};
     float logits[VOCAB];
@@ -131,8 +127,7 @@ static void a_top_p_of_zero_and_the_smallest_temperature_are_greedy(void **state
     }
 }
 
-static void logits_that_are_no_numbers_are_never_chosen(void **state) {
-    (void)state;
+CASE(logits_that_are_no_numbers_are_never_chosen) {
     float logits[VOCAB];
     for (int i = 0; i < VOCAB; i++) logits[i] = i % 2 ? NAN : -INFINITY;
     const rn_sampling sampling[] = {{0},
@@ -146,8 +141,7 @@ static void logits_that_are_no_numbers_are_never_chosen(void **state) {
     }
 }
 
-static void noise_depends_on_every_key(void **state) {
-    (void)state;
+CASE(noise_depends_on_every_key) {
     const float noise = sampler_noise(1, 2, 3, 4);
     assert_true(noise == sampler_noise(1, 2, 3, 4));
     assert_true(noise != sampler_noise(2, 2, 3, 4) && noise != sampler_noise(1, 3, 3, 4));
@@ -165,14 +159,4 @@ static void noise_depends_on_every_key(void **state) {
     check(fabs(variance - 1.64493) < 0.05, "variance %g", variance);
 }
 
-TEST_PROGRAM(sampler) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_choice_follows_the_filtered_law),
-        cmocka_unit_test(the_choice_is_the_largest_sum_of_logit_and_noise),
-        cmocka_unit_test(greedy_takes_the_largest_and_of_equals_the_lower_id),
-        cmocka_unit_test(a_top_p_of_zero_and_the_smallest_temperature_are_greedy),
-        cmocka_unit_test(logits_that_are_no_numbers_are_never_chosen),
-        cmocka_unit_test(noise_depends_on_every_key),
-    };
-    return cmocka_run_group_tests(tests, sampler_setup, sampler_teardown);
-}
+TEST_PROGRAM(sampler) { return cases_run(sampler_setup, sampler_teardown); }

@@ -52,8 +52,7 @@ static void check_lengths(const char *history, const char *breakers, int last_n,
     }
 }
 
-static void lengths_computed_by_hand(void **state) {
-    (void)state;
+CASE(lengths_computed_by_hand) {
     check_lengths("", "", -1, "");
     check_lengths("A", "", -1, "");
     check_lengths("AB", "", -1, "");
@@ -68,8 +67,7 @@ static void lengths_computed_by_hand(void **state) {
     check_lengths("XABYAB", "", -1, "Y2"); // X and Y differ: not three
 }
 
-static void a_repetition_does_not_cross_a_breaker(void **state) {
-    (void)state;
+CASE(a_repetition_does_not_cross_a_breaker) {
     check_lengths("ABsABCABsAB", "", -1, "s2C5");
     check_lengths("ABsABCABsAB", "s", -1, "C2"); // and a breaker is never penalized
     check_lengths("XAsBCXAsB", "", -1, "C4");
@@ -78,8 +76,7 @@ static void a_repetition_does_not_cross_a_breaker(void **state) {
     check_lengths("ABCABsABs", "s", -1, ""); // nothing after a breaker
 }
 
-static void the_window_shows_the_last_tokens_alone(void **state) {
-    (void)state;
+CASE(the_window_shows_the_last_tokens_alone) {
     check_lengths("ABCXABDYAB", "", 10, "C2D2");
     check_lengths("ABCXABDYAB", "", 9, "C1D2"); // BCX...: B alone was followed by C
     check_lengths("ABCXABDYAB", "", 6, "D2");
@@ -89,8 +86,7 @@ static void the_window_shows_the_last_tokens_alone(void **state) {
     check_lengths("ABCXABDYAB", "", INT32_MAX, "C2D2");
 }
 
-static void shorter_repetitions_than_allowed_are_free(void **state) {
-    (void)state;
+CASE(shorter_repetitions_than_allowed_are_free) {
     const int32_t token[] = {0, 1, 2, 9, 0, 1, 2}; // 9 continues a repetition of three, 0 1 2
     float logits[VOCAB];
     const struct sampler_view view = {.token = token, .n_token = 7};
@@ -108,8 +104,7 @@ static void shorter_repetitions_than_allowed_are_free(void **state) {
     assert_true(logits[9] == 0);
 }
 
-static void random_histories_agree_with_a_quadratic_search(void **state) {
-    (void)state;
+CASE(random_histories_agree_with_a_quadratic_search) {
     enum { MOST = 200 };
     for (int i = 0; i < 5000; i++) {
         int32_t token[MOST];
@@ -153,8 +148,7 @@ static void history_fill(int32_t *token, int n, int kind) {
         for (int i = 0; i < n; i++) token[i] = below(2);
 }
 
-static void work_is_linear_in_the_history(void **state) {
-    (void)state;
+CASE(work_is_linear_in_the_history) {
     enum { N = 100000 };
     int32_t *token = malloc(N * sizeof *token);
     assert_non_null(token);
@@ -170,8 +164,7 @@ static void work_is_linear_in_the_history(void **state) {
     free(token);
 }
 
-static void repetitions_beyond_the_longest_count_as_the_longest(void **state) {
-    (void)state;
+CASE(repetitions_beyond_the_longest_count_as_the_longest) {
     enum { N = 3 * CHOICE_DRY_MATCH };
     static int32_t token[N];
     rn_sampling s = sampling_of_powers();
@@ -195,15 +188,4 @@ static void repetitions_beyond_the_longest_count_as_the_longest(void **state) {
     assert_true(logits[0] == 0);
 }
 
-TEST_PROGRAM(sampler_dry) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lengths_computed_by_hand),
-        cmocka_unit_test(a_repetition_does_not_cross_a_breaker),
-        cmocka_unit_test(the_window_shows_the_last_tokens_alone),
-        cmocka_unit_test(shorter_repetitions_than_allowed_are_free),
-        cmocka_unit_test(random_histories_agree_with_a_quadratic_search),
-        cmocka_unit_test(work_is_linear_in_the_history),
-        cmocka_unit_test(repetitions_beyond_the_longest_count_as_the_longest),
-    };
-    return cmocka_run_group_tests(tests, sampler_setup, sampler_teardown);
-}
+TEST_PROGRAM(sampler_dry) { return cases_run(sampler_setup, sampler_teardown); }

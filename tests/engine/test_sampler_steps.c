@@ -178,8 +178,7 @@ static void check_survivors(const struct cpu_choice *choice, const struct refere
     assert_true(n > 0);
 }
 
-static void each_filter_keeps_what_its_definition_keeps(void **state) {
-    (void)state;
+CASE(each_filter_keeps_what_its_definition_keeps) {
     struct scene scene;
     for (enum step step = STEP_TOP_N_SIGMA; step < STEP_COUNT; step++) {
         int unsure = 0, dropped = 0;
@@ -204,8 +203,7 @@ static void each_filter_keeps_what_its_definition_keeps(void **state) {
     }
 }
 
-static void each_edit_gives_the_logits_of_its_definition(void **state) {
-    (void)state;
+CASE(each_edit_gives_the_logits_of_its_definition) {
     struct scene scene;
     for (enum step step = STEP_MASK; step <= STEP_DRY; step++) {
         int edited = 0;
@@ -231,8 +229,7 @@ static void each_edit_gives_the_logits_of_its_definition(void **state) {
     }
 }
 
-static void neutral_values_change_no_bit(void **state) {
-    (void)state;
+CASE(neutral_values_change_no_bit) {
     struct scene scene;
     const rn_sampling zero = {.temperature = 1, .top_p = 1}; // a zero is neutral as well
     for (int i = 0; i < 500; i++) {
@@ -265,8 +262,7 @@ static int32_t reference_chain(struct reference *r, const struct scene *scene,
     return reference_choose(r, false);
 }
 
-static void the_chain_chooses_as_the_slow_reference(void **state) {
-    (void)state;
+CASE(the_chain_chooses_as_the_slow_reference) {
     enum { CASES = 20000 };
     static const enum step order[STEP_COUNT] = {STEP_MASK,  STEP_BIAS,        STEP_PENALTIES,
                                                 STEP_DRY,   STEP_TEMPERATURE, STEP_TOP_N_SIGMA,
@@ -303,8 +299,7 @@ static int cases_that_see(enum step first) {
     return seen;
 }
 
-static void two_steps_that_change_places_are_seen(void **state) {
-    (void)state;
+CASE(two_steps_that_change_places_are_seen) {
     for (int first = 0; first + 1 < STEP_COUNT; first++) {
         const int seen = cases_that_see((enum step)first);
         // sigma is the model's, so that step commutes with the temperature and with top-k; masked
@@ -317,8 +312,7 @@ static void two_steps_that_change_places_are_seen(void **state) {
     }
 }
 
-static void the_table_has_the_order_of_the_design(void **state) {
-    (void)state;
+CASE(the_table_has_the_order_of_the_design) {
     static const char *const order[] = {"mask",        "bias",        "penalties", "dry",
                                         "temperature", "top_n_sigma", "top_k",     "typical",
                                         "top_p",       "min_p",       "xtc"};
@@ -326,8 +320,7 @@ static void the_table_has_the_order_of_the_design(void **state) {
     for (int i = 0; i < STEP_COUNT; i++) assert_string_equal(names[i], order[i]);
 }
 
-static void a_choice_depends_on_nothing_but_its_arguments(void **state) {
-    (void)state;
+CASE(a_choice_depends_on_nothing_but_its_arguments) {
     struct sampler fresh;
     struct scene scene;
     for (int i = 0; i < 3000; i++) {
@@ -343,8 +336,7 @@ static void a_choice_depends_on_nothing_but_its_arguments(void **state) {
 
 // ---------------------------------------------------------------- greedy
 
-static void greedy_sees_the_edits_and_no_filter(void **state) {
-    (void)state;
+CASE(greedy_sees_the_edits_and_no_filter) {
     struct scene scene;
     struct reference r;
     int changed = 0;
@@ -363,8 +355,7 @@ static void greedy_sees_the_edits_and_no_filter(void **state) {
     check(changed > 500, "only %d choices changed", changed);
 }
 
-static void a_banned_token_is_never_chosen(void **state) {
-    (void)state;
+CASE(a_banned_token_is_never_chosen) {
     float logits[VOCAB];
     for (int i = 0; i < VOCAB; i++) logits[i] = -FLT_MAX;
     logits[3] = FLT_MAX;
@@ -395,8 +386,7 @@ static float edited(const rn_sampling *s, const int32_t *token, int n_prompt, in
     return out[id];
 }
 
-static void repetition_counts_prompt_and_output_presence_and_frequency_output_alone(void **state) {
-    (void)state;
+CASE(repetition_counts_prompt_and_output_presence_and_frequency_output_alone) {
     const int32_t token[] = {1, 2, 2, 3, 2, 3, 3, 4}; // the prompt: 1 2 2 3
     float logits[VOCAB] = {0};
     for (int i = 1; i <= 4; i++) logits[i] = 4;
@@ -421,8 +411,7 @@ static void repetition_counts_prompt_and_output_presence_and_frequency_output_al
     for (int id = 1; id <= 4; id++) assert_true(edited(&s, token, 4, 8, logits, id) == counted[id]);
 }
 
-static void repetition_divides_positive_and_multiplies_negative_logits(void **state) {
-    (void)state;
+CASE(repetition_divides_positive_and_multiplies_negative_logits) {
     const int32_t token[] = {0, 1, 2, 3, 4};
     float logits[VOCAB] = {3, -3, 0, -INFINITY, NAN, 3};
     rn_sampling s = rn_sampling_neutral();
@@ -437,8 +426,7 @@ static void repetition_divides_positive_and_multiplies_negative_logits(void **st
 
 // ---------------------------------------------------------------- edges
 
-static void equal_logits_are_told_apart_by_their_ids(void **state) {
-    (void)state;
+CASE(equal_logits_are_told_apart_by_their_ids) {
     struct scene scene = {.s = rn_sampling_neutral()};
     for (int i = 0; i < VOCAB; i++) scene.logits[i] = 7;
     rn_sampling *s = &scene.s;
@@ -478,8 +466,7 @@ static void edges_fill(rn_sampling *s) {
 #undef EDGE_INT
 }
 
-static void at_the_edges_of_all_parameters_a_candidate_is_chosen(void **state) {
-    (void)state;
+CASE(at_the_edges_of_all_parameters_a_candidate_is_chosen) {
     static const float values[] = {FLT_MAX, -FLT_MAX, 0, -0.0f,     1e-45f, 1e30f, -1e30f,
                                    88.7f,   -88.7f,   1, -INFINITY, NAN,    -1};
     struct scene scene;
@@ -502,8 +489,7 @@ static void at_the_edges_of_all_parameters_a_candidate_is_chosen(void **state) {
     }
 }
 
-static void a_single_candidate_survives_every_filter(void **state) {
-    (void)state;
+CASE(a_single_candidate_survives_every_filter) {
     struct scene scene;
     for (int i = 0; i < 2000; i++) {
         scene_random(&scene, 0.5);
@@ -517,8 +503,7 @@ static void a_single_candidate_survives_every_filter(void **state) {
     }
 }
 
-static void an_edit_leaves_finite_logits_finite(void **state) {
-    (void)state;
+CASE(an_edit_leaves_finite_logits_finite) {
     struct scene scene;
     for (int i = 0; i < 2000; i++) {
         scene_random(&scene, 1);
@@ -532,8 +517,7 @@ static void an_edit_leaves_finite_logits_finite(void **state) {
     }
 }
 
-static void top_n_sigma_does_not_depend_on_the_temperature(void **state) {
-    (void)state;
+CASE(top_n_sigma_does_not_depend_on_the_temperature) {
     struct scene scene;
     for (int i = 0; i < 500; i++) {
         scene_random(&scene, 0);
@@ -552,8 +536,7 @@ static void top_n_sigma_does_not_depend_on_the_temperature(void **state) {
 
 // ---------------------------------------------------------------- XTC's draw
 
-static void xtc_comes_as_often_as_asked_for(void **state) {
-    (void)state;
+CASE(xtc_comes_as_often_as_asked_for) {
     enum { DRAWS = 20000 };
     float logits[VOCAB];
     for (int i = 0; i < VOCAB; i++) logits[i] = -50;
@@ -579,8 +562,7 @@ static void xtc_comes_as_often_as_asked_for(void **state) {
     }
 }
 
-static void xtc_draws_from_a_stream_of_its_own(void **state) {
-    (void)state;
+CASE(xtc_draws_from_a_stream_of_its_own) {
     const double draw = sampler_xtc_draw(1, 2, 3);
     assert_true(draw == sampler_xtc_draw(1, 2, 3));
     assert_true(draw != sampler_xtc_draw(2, 2, 3) && draw != sampler_xtc_draw(1, 3, 3) &&
@@ -600,26 +582,4 @@ static void xtc_draws_from_a_stream_of_its_own(void **state) {
     assert_true(abs(n[0] - N / 2) < 600);
 }
 
-TEST_PROGRAM(sampler_steps) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_filter_keeps_what_its_definition_keeps),
-        cmocka_unit_test(each_edit_gives_the_logits_of_its_definition),
-        cmocka_unit_test(neutral_values_change_no_bit),
-        cmocka_unit_test(the_chain_chooses_as_the_slow_reference),
-        cmocka_unit_test(two_steps_that_change_places_are_seen),
-        cmocka_unit_test(the_table_has_the_order_of_the_design),
-        cmocka_unit_test(a_choice_depends_on_nothing_but_its_arguments),
-        cmocka_unit_test(greedy_sees_the_edits_and_no_filter),
-        cmocka_unit_test(a_banned_token_is_never_chosen),
-        cmocka_unit_test(repetition_counts_prompt_and_output_presence_and_frequency_output_alone),
-        cmocka_unit_test(repetition_divides_positive_and_multiplies_negative_logits),
-        cmocka_unit_test(equal_logits_are_told_apart_by_their_ids),
-        cmocka_unit_test(at_the_edges_of_all_parameters_a_candidate_is_chosen),
-        cmocka_unit_test(a_single_candidate_survives_every_filter),
-        cmocka_unit_test(an_edit_leaves_finite_logits_finite),
-        cmocka_unit_test(top_n_sigma_does_not_depend_on_the_temperature),
-        cmocka_unit_test(xtc_comes_as_often_as_asked_for),
-        cmocka_unit_test(xtc_draws_from_a_stream_of_its_own),
-    };
-    return cmocka_run_group_tests(tests, sampler_setup, sampler_teardown);
-}
+TEST_PROGRAM(sampler_steps) { return cases_run(sampler_setup, sampler_teardown); }

@@ -190,8 +190,7 @@ static void law_compare(const struct law *law, const int *cell) {
     check(chi < law_chi_limit(cells - 1), "chi-square is %g over %d cells", chi, cells);
 }
 
-static void texts_follow_the_exact_law(void **state) {
-    (void)state;
+CASE(texts_follow_the_exact_law) {
     static struct law law;
     static struct law_texts texts;
     int cell[LAW_CELLS] = {0};
@@ -209,9 +208,4 @@ static void texts_follow_the_exact_law(void **state) {
     rn_model_close(model);
 }
 
-TEST_PROGRAM(sampling_law) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_follow_the_exact_law),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(sampling_law) { return cases_run(NULL, NULL); }

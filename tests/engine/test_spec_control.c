@@ -81,8 +81,7 @@ static void one_choice(struct spec_bid *bids, int n_bids, const struct spec_cost
     *none = costs->tokens / costs->verify_ns[0];
 }
 
-static void lengths_are_the_best_of_all_combinations(void **state) {
-    (void)state;
+CASE(lengths_are_the_best_of_all_combinations) {
     for (int round = 0; round < 3000; round++) {
         double verify_ns[SPEC_MAX_ROWS + 1], value, none;
         struct spec_bid bids[BRUTE_BIDS];
@@ -102,8 +101,7 @@ static double slow_draft_ns(void *ctx, int drafter, int place, int n_seqs) {
     return *(const double *)ctx * (1 + 0.2 * (n_seqs - 1));
 }
 
-static void with_drafters_that_cost_the_choice_is_close_to_the_best(void **state) {
-    (void)state;
+CASE(with_drafters_that_cost_the_choice_is_close_to_the_best) {
     double lost = 0;
     enum { ROUNDS = 3000 };
     for (int round = 0; round < ROUNDS; round++) {
@@ -136,8 +134,7 @@ static int chosen(const double *verify_ns, double rate) {
     return bid.n;
 }
 
-static void lengths_follow_the_cost_table(void **state) {
-    (void)state;
+CASE(lengths_follow_the_cost_table) {
     double verify_ns[SPEC_MAX_ROWS + 1];
     table(verify_ns, 0, SPEC_MAX_ROWS, 0);
     assert_int_equal(chosen(verify_ns, 0.9), 15);
@@ -154,8 +151,7 @@ static void lengths_follow_the_cost_table(void **state) {
     assert_int_equal(chosen(verify_ns, 0.02), 0);
 }
 
-static void rows_go_to_sequences_with_the_better_rates(void **state) {
-    (void)state;
+CASE(rows_go_to_sequences_with_the_better_rates) {
     double verify_ns[SPEC_MAX_ROWS + 1];
     table(verify_ns, 0, 7, 100);
     const struct spec_costs costs = {.verify_ns = verify_ns, .max_rows = 32, .tokens = 4};
@@ -169,8 +165,7 @@ static void rows_go_to_sequences_with_the_better_rates(void **state) {
     assert_int_equal(bids[3].n, 2);
 }
 
-static void rows_of_prompts_discourage_drafts_where_each_row_costs(void **state) {
-    (void)state;
+CASE(rows_of_prompts_discourage_drafts_where_each_row_costs) {
     double verify_ns[SPEC_MAX_ROWS + 1];
     // a step of one stream has rows to spare; with a prompt of 100 rows each further one costs
     for (int i = 0; i <= SPEC_MAX_ROWS; i++) verify_ns[i] = 1e6 * (1 + 0.02 * i);
@@ -185,8 +180,7 @@ static void rows_of_prompts_discourage_drafts_where_each_row_costs(void **state)
     assert_int_equal(bid.n, 0);
 }
 
-static void a_drafter_that_costs_too_much_is_left_out_and_others_continue(void **state) {
-    (void)state;
+CASE(a_drafter_that_costs_too_much_is_left_out_and_others_continue) {
     double verify_ns[SPEC_MAX_ROWS + 1], draft_ns = 2e6;
     table(verify_ns, 0.05, SPEC_MAX_ROWS, 0);
     const struct spec_costs costs = {verify_ns, 16, 2, slow_draft_ns, &draft_ns};
@@ -199,8 +193,7 @@ static void a_drafter_that_costs_too_much_is_left_out_and_others_continue(void *
     check(bids[0].n > 0 && bids[1].n == 4, "%d and %d", bids[0].n, bids[1].n);
 }
 
-static void a_setup_is_paid_where_enough_is_left_to_pay_it_back(void **state) {
-    (void)state;
+CASE(a_setup_is_paid_where_enough_is_left_to_pay_it_back) {
     double verify_ns[SPEC_MAX_ROWS + 1], draft_ns = 1e5;
     table(verify_ns, 0.05, SPEC_MAX_ROWS, 0);
     const struct spec_costs costs = {verify_ns, 16, 1, slow_draft_ns, &draft_ns};
@@ -218,8 +211,7 @@ static void a_setup_is_paid_where_enough_is_left_to_pay_it_back(void **state) {
     }
 }
 
-static void one_setup_that_does_not_pay_keeps_no_others_from_drafting(void **state) {
-    (void)state;
+CASE(one_setup_that_does_not_pay_keeps_no_others_from_drafting) {
     double verify_ns[SPEC_MAX_ROWS + 1], draft_ns = 1e4;
     table(verify_ns, 0.02, SPEC_MAX_ROWS, 0);
     const struct spec_costs costs = {verify_ns, 16, 3, slow_draft_ns, &draft_ns};
@@ -231,8 +223,7 @@ static void one_setup_that_does_not_pay_keeps_no_others_from_drafting(void **sta
           bids[2].n);
 }
 
-static void forced_lengths_are_drafted_whatever_is_expected(void **state) {
-    (void)state;
+CASE(forced_lengths_are_drafted_whatever_is_expected) {
     struct spec_control control = {0};
     double verify_ns[SPEC_MAX_ROWS + 1];
     table(verify_ns, 1, SPEC_MAX_ROWS, 0);
@@ -260,8 +251,7 @@ static void forced_lengths_are_drafted_whatever_is_expected(void **state) {
     assert_int_equal(bid.n, 15);
 }
 
-static void nothing_to_choose_from_is_a_choice_of_none(void **state) {
-    (void)state;
+CASE(nothing_to_choose_from_is_a_choice_of_none) {
     struct spec_control control = {0};
     double verify_ns[SPEC_MAX_ROWS + 1] = {0};
     struct spec_costs costs = {.verify_ns = verify_ns, .max_rows = 0, .tokens = 1};
@@ -287,8 +277,7 @@ static void nothing_to_choose_from_is_a_choice_of_none(void **state) {
     assert_in_range(bid.n, 0, 3);
 }
 
-static void choices_of_chance_keep_to_their_limits(void **state) {
-    (void)state;
+CASE(choices_of_chance_keep_to_their_limits) {
     struct spec_control control = {0};
     double draft_ns = 1e5;
     for (int step = 0; step < 20000; step++) {
@@ -321,8 +310,7 @@ static void choices_of_chance_keep_to_their_limits(void **state) {
 
 // --- rates ---
 
-static void rates_lean_on_all_and_then_on_their_own(void **state) {
-    (void)state;
+CASE(rates_lean_on_all_and_then_on_their_own) {
     struct spec_control control = {0};
     struct spec_rates other = {0}, own = {0};
     const double unknown = spec_rate_of(&control, &own, 3);
@@ -338,8 +326,7 @@ static void rates_lean_on_all_and_then_on_their_own(void **state) {
     check(spec_rate_of(&control, &other, 3) < 0.4, "the other's");
 }
 
-static void rates_that_nobody_heard_of_for_long_are_forgotten(void **state) {
-    (void)state;
+CASE(rates_that_nobody_heard_of_for_long_are_forgotten) {
     struct spec_control control = {0};
     struct spec_rates rates = {0};
     const double unknown = spec_rate_of(&control, &rates, 0);
@@ -409,8 +396,7 @@ static const struct {
      0.97, 0},
 };
 
-static void gains_are_nearly_an_oracles_and_losses_are_small(void **state) {
-    (void)state;
+CASE(gains_are_nearly_an_oracles_and_losses_are_small) {
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
         for (int m = 0; m < 4; m++) {
             if (!(runs[i].machines >> m & 1)) continue;
@@ -426,8 +412,7 @@ static void gains_are_nearly_an_oracles_and_losses_are_small(void **state) {
 }
 
 // While drafts pay, a step without them is taken now and then, and costs half a percent at most.
-static void steps_without_drafts_are_measured_at_little_cost(void **state) {
-    (void)state;
+CASE(steps_without_drafts_are_measured_at_little_cost) {
     static const double rates[] = {0.5, 0.8, 0.99};
     const double verify_ns[] = {100, 105, 110, 115, 120};
     const struct spec_costs costs = {.verify_ns = verify_ns, .max_rows = 4, .tokens = 1};
@@ -450,23 +435,4 @@ static void steps_without_drafts_are_measured_at_little_cost(void **state) {
     }
 }
 
-TEST_PROGRAM(spec_control) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_without_drafts_are_measured_at_little_cost),
-        cmocka_unit_test(lengths_are_the_best_of_all_combinations),
-        cmocka_unit_test(with_drafters_that_cost_the_choice_is_close_to_the_best),
-        cmocka_unit_test(lengths_follow_the_cost_table),
-        cmocka_unit_test(rows_go_to_sequences_with_the_better_rates),
-        cmocka_unit_test(rows_of_prompts_discourage_drafts_where_each_row_costs),
-        cmocka_unit_test(a_drafter_that_costs_too_much_is_left_out_and_others_continue),
-        cmocka_unit_test(a_setup_is_paid_where_enough_is_left_to_pay_it_back),
-        cmocka_unit_test(one_setup_that_does_not_pay_keeps_no_others_from_drafting),
-        cmocka_unit_test(forced_lengths_are_drafted_whatever_is_expected),
-        cmocka_unit_test(nothing_to_choose_from_is_a_choice_of_none),
-        cmocka_unit_test(choices_of_chance_keep_to_their_limits),
-        cmocka_unit_test(rates_lean_on_all_and_then_on_their_own),
-        cmocka_unit_test(rates_that_nobody_heard_of_for_long_are_forgotten),
-        cmocka_unit_test(gains_are_nearly_an_oracles_and_losses_are_small),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(spec_control) { return cases_run(NULL, NULL); }

@@ -40,8 +40,7 @@ static int no_draft(void *ctx, void *data, int choice, const int32_t *token, int
     return 0;
 }
 
-static void lists_name_the_drafters(void **state) {
-    (void)state;
+CASE(lists_name_the_drafters) {
 #define OPTIONS(...) &(rn_engine_options){.n_threads = 1, .n_ctx = 64, __VA_ARGS__}
     check_drafters(OPTIONS(.speculate = NULL), "lookup, shared");
     check_drafters(OPTIONS(.speculate = "auto"), "lookup, shared");
@@ -62,8 +61,7 @@ static void lists_name_the_drafters(void **state) {
     check_refused(OPTIONS(.speculate = "custom,lookup"), RN_ERR_ARG);
 }
 
-static void lengths_have_bounds(void **state) {
-    (void)state;
+CASE(lengths_have_bounds) {
     check_refused(OPTIONS(.draft_max = -1), RN_ERR_ARG);
     check_refused(OPTIONS(.draft_max = RN_MAX_DRAFT + 1), RN_ERR_ARG);
     check_refused(OPTIONS(.draft_min = -1), RN_ERR_ARG);
@@ -72,8 +70,7 @@ static void lengths_have_bounds(void **state) {
     check_drafters(OPTIONS(.draft_max = RN_MAX_DRAFT, .draft_min = RN_MAX_DRAFT), "lookup, shared");
 }
 
-static void draft_models_are_of_the_same_vocabulary(void **state) {
-    (void)state;
+CASE(draft_models_are_of_the_same_vocabulary) {
     rn_model *other, *vocab;
     assert_int_equal(rn_model_open(TEST_DATA "/golden/gemma3/model.gguf", &other, NULL), RN_OK);
     assert_int_equal(rn_model_open_vocab(MODELS_DIR "/tale-1m-f16.gguf", &vocab, NULL), RN_OK);
@@ -85,8 +82,7 @@ static void draft_models_are_of_the_same_vocabulary(void **state) {
 }
 
 // From a context of one token to as many sequences as there may be.
-static void engines_of_odd_sizes_have_drafters(void **state) {
-    (void)state;
+CASE(engines_of_odd_sizes_have_drafters) {
     const rn_engine_options sizes[] = {
         {.n_ctx = 1},
         {.n_ctx = 2, .kv_pages = 1, .batch_tokens = 1},
@@ -99,8 +95,7 @@ static void engines_of_odd_sizes_have_drafters(void **state) {
         check_drafters(&sizes[i], sizes[i].draft ? "model, lookup, shared" : "lookup, shared");
 }
 
-static void the_plan_of_memory_is_the_engines(void **state) {
-    (void)state;
+CASE(the_plan_of_memory_is_the_engines) {
     const rn_engine_options options = {.n_ctx = 100, .max_seqs = 3, .draft = model, .kv_pages = 40};
     rn_memory_plan with, without;
     rn_engine_options off = options;
@@ -119,13 +114,4 @@ static void the_plan_of_memory_is_the_engines(void **state) {
     rn_engine_destroy(engine);
 }
 
-TEST_PROGRAM(draft_options) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_name_the_drafters),
-        cmocka_unit_test(lengths_have_bounds),
-        cmocka_unit_test(draft_models_are_of_the_same_vocabulary),
-        cmocka_unit_test(engines_of_odd_sizes_have_drafters),
-        cmocka_unit_test(the_plan_of_memory_is_the_engines),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(draft_options) { return cases_run(open_model, close_model); }

@@ -34,8 +34,7 @@ static void drain(rn_engine *engine, int n, int step) {
     while (streams_step(engine, stream, n, step, 0)) step++;
 }
 
-static void a_higher_priority_overtakes_who_waits(void **state) {
-    (void)state;
+CASE(a_higher_priority_overtakes_who_waits) {
     rn_engine *engine = undrafted(.max_seqs = 2);
     for (int i = 0; i < 8; i++) submit(engine, i, 10, 10, 0, NULL);
     streams_step(engine, stream, 8, 0, 0); // 0 and 1 run
@@ -54,8 +53,7 @@ static void a_higher_priority_overtakes_who_waits(void **state) {
 
 // With one place, a running request makes way for a higher priority and continues afterwards as if
 // nothing had happened. Equals do not make way.
-static void a_higher_priority_takes_the_place_of_a_lower_one(void **state) {
-    (void)state;
+CASE(a_higher_priority_takes_the_place_of_a_lower_one) {
     static struct stream alone;
     rn_engine *engine = undrafted(.max_seqs = 1);
     submit(engine, 0, 50, 40, 0, NULL);
@@ -75,8 +73,7 @@ static void a_higher_priority_takes_the_place_of_a_lower_one(void **state) {
 }
 
 // A user with 20 requests in the queue does not keep another one's single request waiting.
-static void a_user_with_many_requests_does_not_starve_another(void **state) {
-    (void)state;
+CASE(a_user_with_many_requests_does_not_starve_another) {
     rn_engine *engine = undrafted(.max_seqs = 2);
     for (int i = 0; i < 20; i++) submit(engine, i, 20, 20, 0, "a");
     for (int step = 0; step < 5; step++) streams_step(engine, stream, 20, step, 0);
@@ -89,8 +86,7 @@ static void a_user_with_many_requests_does_not_starve_another(void **state) {
 }
 
 // Two users with work all the time: neither gets more than a request ahead of the other.
-static void users_get_equal_shares(void **state) {
-    (void)state;
+CASE(users_get_equal_shares) {
     enum { N_PROMPT = 30, N_OUT = 8, EACH = 16 };
     rn_engine *engine = undrafted(.max_seqs = 2);
     // a's requests are all there before b's, and b's prompts are three times as long
@@ -114,8 +110,7 @@ static void users_get_equal_shares(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void the_queue_is_bounded_and_says_so(void **state) {
-    (void)state;
+CASE(the_queue_is_bounded_and_says_so) {
     rn_engine *engine = undrafted(.max_seqs = 2, .max_waiting = 5);
     int32_t prompt[16];
     rn_request request = request_at(0, 5, 3, prompt);
@@ -139,8 +134,7 @@ static void the_queue_is_bounded_and_says_so(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void cancelling_works_at_every_moment(void **state) {
-    (void)state;
+CASE(cancelling_works_at_every_moment) {
     rn_engine *engine = undrafted(.max_seqs = 2, .batch_tokens = 16);
     static struct stream alone;
     submit(engine, 0, 40, 8, 0, NULL);
@@ -169,8 +163,8 @@ static void cancelling_works_at_every_moment(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void pausing_one_keeps_the_others_going(void **state) {
-    (void)state;
+#ifndef TEST_ASYNC // they look at single steps, and results trail by one there
+CASE(pausing_one_keeps_the_others_going) {
     rn_engine *engine = undrafted(.max_seqs = 3);
     static struct stream alone;
     submit(engine, 0, 20, 30, 0, NULL);
@@ -205,8 +199,7 @@ static void pausing_one_keeps_the_others_going(void **state) {
 
 // Three sequences outgrow the pages: the youngest of the lowest priority gives way, and all give
 // the tokens that they give alone.
-static void a_shortage_of_pages_takes_the_youngest_of_the_lowest_priority(void **state) {
-    (void)state;
+CASE(a_shortage_of_pages_takes_the_youngest_of_the_lowest_priority) {
     enum { N_OUT = 90 };
     static struct stream alone[3];
     rn_engine *engine = undrafted();
@@ -243,10 +236,10 @@ static void a_shortage_of_pages_takes_the_youngest_of_the_lowest_priority(void *
         rn_engine_destroy(engine);
     }
 }
+#endif
 
 // Many in the queue, of priorities in no order: they are served by priority, and by age.
-static void turns_go_by_priority_and_age(void **state) {
-    (void)state;
+CASE(turns_go_by_priority_and_age) {
     rn_engine *engine = undrafted(.max_seqs = 1);
     int priority[MANY];
     for (int i = 0; i < MANY; i++) {
@@ -264,8 +257,7 @@ static void turns_go_by_priority_and_age(void **state) {
 
 // Prompts that do not fit together are not started together: no request loses pages, and no token
 // is evaluated twice. Their users take turns, so both would hold a part and none could end.
-static void a_prompt_that_runs_keeps_its_claim_on_pages(void **state) {
-    (void)state;
+CASE(a_prompt_that_runs_keeps_its_claim_on_pages) {
     enum { N_PROMPT = 250, N_OUT = 4 };
     rn_engine *engine = undrafted(.max_seqs = 4, .kv_pages = 12, .batch_tokens = 32);
     for (int i = 0; i < 4; i++) submit(engine, i, N_PROMPT, N_OUT, 0, i % 2 ? "a" : "b");
@@ -279,8 +271,7 @@ static void a_prompt_that_runs_keeps_its_claim_on_pages(void **state) {
 
 // A request takes no pages if it would not fit beside its equals even after all of lower priority
 // left.
-static void nobody_makes_way_in_vain(void **state) {
-    (void)state;
+CASE(nobody_makes_way_in_vain) {
     rn_engine *engine = undrafted(.max_seqs = 4, .kv_pages = 12);
     submit(engine, 0, 200, 20, 5, NULL);
     submit(engine, 1, 20, 10, 0, NULL);
@@ -294,8 +285,7 @@ static void nobody_makes_way_in_vain(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void a_request_that_could_never_fit_is_refused(void **state) {
-    (void)state;
+CASE(a_request_that_could_never_fit_is_refused) {
     rn_engine *engine = undrafted(.kv_pages = 4);
     int32_t prompt[512];
     rn_error err = {0};
@@ -310,22 +300,4 @@ static void a_request_that_could_never_fit_is_refused(void **state) {
     rn_engine_destroy(engine);
 }
 
-TEST_PROGRAM(fairness) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_higher_priority_overtakes_who_waits),
-        cmocka_unit_test(a_higher_priority_takes_the_place_of_a_lower_one),
-        cmocka_unit_test(a_user_with_many_requests_does_not_starve_another),
-        cmocka_unit_test(users_get_equal_shares),
-        cmocka_unit_test(the_queue_is_bounded_and_says_so),
-        cmocka_unit_test(cancelling_works_at_every_moment),
-#ifndef TEST_ASYNC // they look at single steps, and results trail by one there
-        cmocka_unit_test(pausing_one_keeps_the_others_going),
-        cmocka_unit_test(a_shortage_of_pages_takes_the_youngest_of_the_lowest_priority),
-#endif
-        cmocka_unit_test(turns_go_by_priority_and_age),
-        cmocka_unit_test(a_prompt_that_runs_keeps_its_claim_on_pages),
-        cmocka_unit_test(nobody_makes_way_in_vain),
-        cmocka_unit_test(a_request_that_could_never_fit_is_refused),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(fairness) { return cases_run(open_model, close_model); }

@@ -14,8 +14,7 @@ static rn_memory_plan plan_of(const rn_engine_options *options) {
     return plan;
 }
 
-static void the_parts_are_those_of_the_model(void **state) {
-    (void)state;
+CASE(the_parts_are_those_of_the_model) {
     const rn_model_info *info = rn_model_get_info(model);
     const rn_memory_plan plan = plan_of(NULL);
     assert_int_equal(plan.weight_bytes, info->weight_bytes);
@@ -30,8 +29,7 @@ static void the_parts_are_those_of_the_model(void **state) {
     assert_int_equal(plan_of(&f32).kv_token_bytes, 2 * plan.kv_token_bytes);
 }
 
-static void an_engine_has_the_context_and_the_memory_of_its_plan(void **state) {
-    (void)state;
+CASE(an_engine_has_the_context_and_the_memory_of_its_plan) {
     const rn_engine_options options[] = {
         {.n_threads = 1},
         {.n_threads = 1, .kv_pages = 4},
@@ -50,8 +48,7 @@ static void an_engine_has_the_context_and_the_memory_of_its_plan(void **state) {
     }
 }
 
-static void both_refuse_the_same_with_the_same_words(void **state) {
-    (void)state;
+CASE(both_refuse_the_same_with_the_same_words) {
     const struct {
         rn_engine_options options;
         const char *word;
@@ -73,8 +70,7 @@ static void both_refuse_the_same_with_the_same_words(void **state) {
     }
 }
 
-static void a_vocabulary_has_no_plan(void **state) {
-    (void)state;
+CASE(a_vocabulary_has_no_plan) {
     rn_model *vocab;
     rn_memory_plan plan;
     assert_int_equal(rn_model_open_vocab(MODELS_DIR "/tale-1m-f16.gguf", &vocab, NULL), RN_OK);
@@ -82,12 +78,4 @@ static void a_vocabulary_has_no_plan(void **state) {
     rn_model_close(vocab);
 }
 
-TEST_PROGRAM(plan_memory) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_parts_are_those_of_the_model),
-        cmocka_unit_test(an_engine_has_the_context_and_the_memory_of_its_plan),
-        cmocka_unit_test(both_refuse_the_same_with_the_same_words),
-        cmocka_unit_test(a_vocabulary_has_no_plan),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(plan_memory) { return cases_run(open_model, close_model); }

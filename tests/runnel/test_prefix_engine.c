@@ -38,8 +38,7 @@ static uint64_t own_tokens(int i) { return (uint64_t)(tail_length(i) + N_OUT - 1
 
 static struct stream stream[N_AT_ONCE];
 
-static void a_prefix_is_computed_once_by_one_after_the_other(void **state) {
-    (void)state;
+CASE(a_prefix_is_computed_once_by_one_after_the_other) {
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 1, .n_threads = 1});
     uint64_t own = 0;
     for (int i = 0; i < N_SHARERS; i++) {
@@ -67,8 +66,7 @@ static void a_prefix_is_computed_once_by_one_after_the_other(void **state) {
 
 // 32 of them at a time, from a cold cache: requests that come together compute the prefix together,
 // and while they run its 24 pages are there once.
-static void a_prefix_is_computed_and_stored_once_by_many_at_once(void **state) {
-    (void)state;
+CASE(a_prefix_is_computed_and_stored_once_by_many_at_once) {
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = N_AT_ONCE,
                                                                    .n_threads = 1,
                                                                    .batch_tokens = 512});
@@ -99,8 +97,7 @@ static void a_prefix_is_computed_and_stored_once_by_many_at_once(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void hits_give_the_tokens_of_a_run_without_a_cache(void **state) {
-    (void)state;
+CASE(hits_give_the_tokens_of_a_run_without_a_cache) {
     static struct stream plain, cached;
     rn_engine *without = streams_engine(model, &(rn_engine_options){.no_prefix_cache = true});
     rn_engine *with = streams_engine(model, &(rn_engine_options){0});
@@ -124,8 +121,7 @@ static void hits_give_the_tokens_of_a_run_without_a_cache(void **state) {
 }
 
 // The next turn of a conversation finds the answer of the one before.
-static void output_is_found_by_the_next_turn(void **state) {
-    (void)state;
+CASE(output_is_found_by_the_next_turn) {
     for (int i = 0; i < 40; i++) prompt[i] = i * 7 + 3;
     rn_engine *engine = streams_engine(model, &(rn_engine_options){0});
     rn_request request = {.prompt = prompt, .n_prompt = 40, .max_tokens = 100, .ignore_eos = true};
@@ -138,8 +134,7 @@ static void output_is_found_by_the_next_turn(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void salts_part_equal_prompts(void **state) {
-    (void)state;
+CASE(salts_part_equal_prompts) {
     static const char *const salts[] = {NULL, "a", "b", "a", "", NULL, "b"};
     static const int cached[] = {0, 0, 0, 96, 96, 96, 96};
     rn_engine *engine = streams_engine(model, &(rn_engine_options){0});
@@ -173,8 +168,7 @@ static void hear(void *ctx, int position, const float *logits, int n_vocab) {
     if (heard->n++ == 0) heard->first = position;
 }
 
-static void listeners_take_nothing_from_the_cache(void **state) {
-    (void)state;
+CASE(listeners_take_nothing_from_the_cache) {
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.logit_rows = -1});
     rn_request request = sharer(0);
     request.n_prompt = 100;
@@ -190,8 +184,7 @@ static void listeners_take_nothing_from_the_cache(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void forgotten_prefixes_are_computed_again(void **state) {
-    (void)state;
+CASE(forgotten_prefixes_are_computed_again) {
     rn_engine *engine = streams_engine(model, &(rn_engine_options){0});
     rn_request request = sharer(0);
     request.n_prompt = 100;
@@ -209,8 +202,7 @@ static void forgotten_prefixes_are_computed_again(void **state) {
 }
 
 // Forgetting while a request runs leaves it its pages.
-static void forgetting_does_not_touch_who_runs(void **state) {
-    (void)state;
+CASE(forgetting_does_not_touch_who_runs) {
     rn_engine *engine = streams_engine(model, &(rn_engine_options){0});
     rn_request request = sharer(0);
     request.n_prompt = 100;
@@ -226,8 +218,7 @@ static void forgetting_does_not_touch_who_runs(void **state) {
 
 // A budget of 8 pages, prompts of 3 that have nothing in common: the cache gives way, the least
 // recently used first.
-static void the_least_recently_used_prefix_makes_room(void **state) {
-    (void)state;
+CASE(the_least_recently_used_prefix_makes_room) {
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.kv_pages = 8});
     rn_request request = {.prompt = prompt, .n_prompt = 97, .max_tokens = 1, .ignore_eos = true};
     static const int order[] = {1, 2, 1, 3, 1, 2};
@@ -246,8 +237,7 @@ static void the_least_recently_used_prefix_makes_room(void **state) {
 }
 
 // Each block is found as soon as it is full: by the prompt's end, and while output grows.
-static void every_full_block_is_found_by_the_next_request(void **state) {
-    (void)state;
+CASE(every_full_block_is_found_by_the_next_request) {
     for (int t = 0; t < 4 * PAGE; t++) prompt[t] = (t * 53 + 11) % 4096;
     for (int n_blocks = 1; n_blocks < 4; n_blocks++) {
         rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_threads = 1});
@@ -270,18 +260,4 @@ static void every_full_block_is_found_by_the_next_request(void **state) {
     }
 }
 
-TEST_PROGRAM(prefix_engine) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_full_block_is_found_by_the_next_request),
-        cmocka_unit_test(a_prefix_is_computed_once_by_one_after_the_other),
-        cmocka_unit_test(a_prefix_is_computed_and_stored_once_by_many_at_once),
-        cmocka_unit_test(hits_give_the_tokens_of_a_run_without_a_cache),
-        cmocka_unit_test(output_is_found_by_the_next_turn),
-        cmocka_unit_test(salts_part_equal_prompts),
-        cmocka_unit_test(listeners_take_nothing_from_the_cache),
-        cmocka_unit_test(forgotten_prefixes_are_computed_again),
-        cmocka_unit_test(forgetting_does_not_touch_who_runs),
-        cmocka_unit_test(the_least_recently_used_prefix_makes_room),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(prefix_engine) { return cases_run(open_model, close_model); }

@@ -63,8 +63,7 @@ static void expect(const char *what, uint64_t want, uint64_t got) {
           (unsigned long long)got);
 }
 
-static void decoding_costs_what_the_plan_says_of_each_position(void **state) {
-    (void)state;
+CASE(decoding_costs_what_the_plan_says_of_each_position) {
     struct tools_cost cost;
     uint64_t weights = 0, kv = 0, macs = 0;
     tools_runner_cost(f.runner, &decode, &cost);
@@ -89,8 +88,7 @@ static void decoding_costs_what_the_plan_says_of_each_position(void **state) {
     expect("experts", 0, cost.expert_bytes);
 }
 
-static void streams_share_the_weights_and_not_the_cache(void **state) {
-    (void)state;
+CASE(streams_share_the_weights_and_not_the_cache) {
     struct tools_cost one, three;
     tools_runner_cost(f.runner, &decode, &one);
     tools_runner_cost(f.runner, &streams, &three);
@@ -105,8 +103,7 @@ static void streams_share_the_weights_and_not_the_cache(void **state) {
            three.weight_bytes);
 }
 
-static void a_prompt_reads_its_weights_once_per_chunk(void **state) {
-    (void)state;
+CASE(a_prompt_reads_its_weights_once_per_chunk) {
     struct tools_cost cost;
     tools_runner_cost(f.runner, &prefill, &cost);
     expect("chunks of 16, 16, 16 and 2", 4, cost.steps);
@@ -117,8 +114,7 @@ static void a_prompt_reads_its_weights_once_per_chunk(void **state) {
     expect("KV", (26 + 42 + 58) * token / layers * (layers - 1) + 60 * token, cost.kv_bytes);
 }
 
-static void verifying_evaluates_several_tokens_and_advances_by_one(void **state) {
-    (void)state;
+CASE(verifying_evaluates_several_tokens_and_advances_by_one) {
     struct tools_cost one, four;
     tools_runner_cost(f.runner, &decode, &one);
     tools_runner_cost(f.runner, &verify, &four);
@@ -128,8 +124,7 @@ static void verifying_evaluates_several_tokens_and_advances_by_one(void **state)
     expect("KV", one.kv_bytes + 5 * 3 * plan_kv_token_bytes(f.plan, &f.kv), four.kv_bytes);
 }
 
-static void block_formats_multiply_bytes(void **state) {
-    (void)state;
+CASE(block_formats_multiply_bytes) {
     struct fixture own;
     struct tools_cost cost;
     setup(&own, BLOCKS);
@@ -140,8 +135,7 @@ static void block_formats_multiply_bytes(void **state) {
     teardown(&own);
 }
 
-static void the_working_set_is_what_the_last_step_reads(void **state) {
-    (void)state;
+CASE(the_working_set_is_what_the_last_step_reads) {
     struct batch_shape shape;
     batch_shape_decode(f.plan, 44, &shape);
     const struct cost last = plan_cost(f.plan, &f.kv, &shape);
@@ -149,8 +143,7 @@ static void the_working_set_is_what_the_last_step_reads(void **state) {
            tools_runner_working_set(f.runner, &decode));
 }
 
-static void every_work_runs_in_any_order(void **state) {
-    (void)state;
+CASE(every_work_runs_in_any_order) {
     const struct tools_work *works[] = {&verify, &prefill, &streams, &decode, &prefill, &verify};
     const char *const models[] = {FLOATS, EXPERTS};
     for (size_t m = 0; m < 2; m++) {
@@ -176,8 +169,7 @@ static void every_work_runs_in_any_order(void **state) {
 
 static bool always(void) { return true; }
 
-static void a_run_and_its_stages_stop_when_asked_to(void **state) {
-    (void)state;
+CASE(a_run_and_its_stages_stop_when_asked_to) {
     uint64_t ns, expert_bytes, total;
     struct tools_stage *stages;
     int count;
@@ -188,8 +180,7 @@ static void a_run_and_its_stages_stop_when_asked_to(void **state) {
     check(!stages && count == 0, "%d stages", count);
 }
 
-static void a_work_beyond_the_context_is_refused(void **state) {
-    (void)state;
+CASE(a_work_beyond_the_context_is_refused) {
     rn_model *model;
     rn_error err = {0};
     struct tools_runner *runner;
@@ -210,8 +201,7 @@ static void a_work_beyond_the_context_is_refused(void **state) {
     rn_model_close(model);
 }
 
-static void stages_are_added_up_over_layers(void **state) {
-    (void)state;
+CASE(stages_are_added_up_over_layers) {
     struct tools_stage *stages;
     int count;
     uint64_t total, sum = 0;
@@ -236,8 +226,7 @@ static void stages_are_added_up_over_layers(void **state) {
     }
 }
 
-static void the_peaks_are_measured(void **state) {
-    (void)state;
+CASE(the_peaks_are_measured) {
     struct tools_runner_info info;
     check(tools_runner_peak(f.runner, true) > 0 && tools_runner_peak(f.runner, false) > 0, "none");
     check(tools_runner_bandwidth(f.runner, 1 << 20, 20) > 0, "no bandwidth");
@@ -246,19 +235,4 @@ static void the_peaks_are_measured(void **state) {
     assert_string_equal(info.backend, "cpu");
 }
 
-TEST_PROGRAM(runner) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decoding_costs_what_the_plan_says_of_each_position),
-        cmocka_unit_test(streams_share_the_weights_and_not_the_cache),
-        cmocka_unit_test(a_prompt_reads_its_weights_once_per_chunk),
-        cmocka_unit_test(verifying_evaluates_several_tokens_and_advances_by_one),
-        cmocka_unit_test(block_formats_multiply_bytes),
-        cmocka_unit_test(the_working_set_is_what_the_last_step_reads),
-        cmocka_unit_test(every_work_runs_in_any_order),
-        cmocka_unit_test(a_run_and_its_stages_stop_when_asked_to),
-        cmocka_unit_test(a_work_beyond_the_context_is_refused),
-        cmocka_unit_test(stages_are_added_up_over_layers),
-        cmocka_unit_test(the_peaks_are_measured),
-    };
-    return cmocka_run_group_tests(tests, setup_floats, teardown_floats);
-}
+TEST_PROGRAM(runner) { return cases_run(setup_floats, teardown_floats); }

@@ -45,8 +45,7 @@ static rn_sampling greedy(void) {
     return s;
 }
 
-static void biases_are_copied_ban_and_force(void **state) {
-    (void)state;
+CASE(biases_are_copied_ban_and_force) {
     static struct stream plain, streams[2];
     generate(greedy(), &plain);
     rn_logit_bias *bias = malloc(2 * sizeof *bias);
@@ -69,8 +68,7 @@ static void biases_are_copied_ban_and_force(void **state) {
     assert_int_equal(count_of(&streams[1], 33), OUTPUT);
 }
 
-static void ids_out_of_range_are_refused_by_name(void **state) {
-    (void)state;
+CASE(ids_out_of_range_are_refused_by_name) {
     rn_engine *engine = new_engine(1);
     const int n_vocab = rn_model_get_info(model)->n_vocab;
     const int32_t bad[] = {-1, n_vocab, INT32_MAX, INT32_MIN};
@@ -91,8 +89,7 @@ static void ids_out_of_range_are_refused_by_name(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void penalties_see_the_tokens_of_their_own_sequence(void **state) {
-    (void)state;
+CASE(penalties_see_the_tokens_of_their_own_sequence) {
     rn_sampling s[4] = {greedy(), greedy(), greedy(), greedy()};
     s[1].frequency_penalty = 2;
     s[1].presence_penalty = 2;
@@ -121,8 +118,7 @@ static void penalties_see_the_tokens_of_their_own_sequence(void **state) {
           repeated[0]);
 }
 
-static void breakers_are_the_tokens_that_contain_one(void **state) {
-    (void)state;
+CASE(breakers_are_the_tokens_that_contain_one) {
     const struct tokenizer *tokenizer = tools_tokenizer(model);
     static const char *const given[] = {"\n", " the", "e"};
     static const char *const standard[] = {"\n", ":", "\"", "*"};
@@ -159,12 +155,4 @@ static void breakers_are_the_tokens_that_contain_one(void **state) {
     assert_null(breakers.bits);
 }
 
-TEST_PROGRAM(sampling) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(biases_are_copied_ban_and_force),
-        cmocka_unit_test(ids_out_of_range_are_refused_by_name),
-        cmocka_unit_test(penalties_see_the_tokens_of_their_own_sequence),
-        cmocka_unit_test(breakers_are_the_tokens_that_contain_one),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(sampling) { return cases_run(open_model, close_model); }

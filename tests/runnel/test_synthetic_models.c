@@ -53,8 +53,7 @@ static void run_spec(const char *spec) {
     rn_model_close(model);
 }
 
-static void every_format_gives_finite_logits(void **state) {
-    (void)state;
+CASE(every_format_gives_finite_logits) {
     for (int id = 0; id < FORMAT_COUNT; id++) {
         char spec[32];
         snprintf(spec, sizeof spec, "tiny:%s", format_at((enum format_id)id)->name);
@@ -62,16 +61,14 @@ static void every_format_gives_finite_logits(void **state) {
     }
 }
 
-static void mixes_and_experts_give_finite_logits(void **state) {
-    (void)state;
+CASE(mixes_and_experts_give_finite_logits) {
     static const char *const specs[] = {"tiny:Q2_K_S",        "tiny:Q3_K_M",  "tiny:Q4_K_M",
                                         "tiny-moe:Q4_K_M",    "tiny-moe:F16", "tiny-oss:Q4_K_M",
                                         "tiny-oss:MXFP4_MOE", "tiny-oss:BF16"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) run_spec(specs[i]);
 }
 
-static void a_prompt_has_a_token_for_each_byte_and_comes_back_as_it_was(void **state) {
-    (void)state;
+CASE(a_prompt_has_a_token_for_each_byte_and_comes_back_as_it_was) {
     rn_model *model;
     int32_t *ids;
     size_t n_ids, len;
@@ -88,8 +85,7 @@ static void a_prompt_has_a_token_for_each_byte_and_comes_back_as_it_was(void **s
     rn_model_close(model);
 }
 
-static void an_unknown_shape_is_named(void **state) {
-    (void)state;
+CASE(an_unknown_shape_is_named) {
     rn_model *model;
     rn_error err = {0};
     assert_int_equal(tools_model_open_synthetic("9b:Q4_0", &model, &err), RN_ERR_ARG);
@@ -97,12 +93,4 @@ static void an_unknown_shape_is_named(void **state) {
     check(strstr(err.message, "'9b'") != NULL, "%s", err.message);
 }
 
-TEST_PROGRAM(synthetic_models) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_format_gives_finite_logits),
-        cmocka_unit_test(mixes_and_experts_give_finite_logits),
-        cmocka_unit_test(a_prompt_has_a_token_for_each_byte_and_comes_back_as_it_was),
-        cmocka_unit_test(an_unknown_shape_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(synthetic_models) { return cases_run(NULL, NULL); }

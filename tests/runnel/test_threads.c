@@ -275,8 +275,7 @@ static void run_load(int n_threads) {
     free(load);
 }
 
-static void texts_under_load_are_those_of_single_runs(void **state) {
-    (void)state;
+CASE(texts_under_load_are_those_of_single_runs) {
     run_load(1);
     run_load(2);
 }
@@ -294,8 +293,7 @@ static void submit_few(rn_engine *engine, struct ticket *ticket) {
     for (int i = 0; i < N_FEW; i++) submit(engine, &ticket[i], &kinds[i % N_KINDS]);
 }
 
-static void an_overloaded_engine_refuses_and_loses_nothing(void **state) {
-    (void)state;
+CASE(an_overloaded_engine_refuses_and_loses_nothing) {
     rn_engine_options options = small;
     options.max_waiting = 5;
     rn_engine *engine = new_engine(&options);
@@ -317,8 +315,7 @@ static void *drain(void *engine) {
     return NULL;
 }
 
-static void draining_lets_every_request_end(void **state) {
-    (void)state;
+CASE(draining_lets_every_request_end) {
     rn_engine *engine = started(&small);
     struct ticket ticket[N_FEW];
     submit_few(engine, ticket);
@@ -334,8 +331,7 @@ static void draining_lets_every_request_end(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void an_engine_stopped_at_once_cancels_and_can_start_again(void **state) {
-    (void)state;
+CASE(an_engine_stopped_at_once_cancels_and_can_start_again) {
     rn_engine *engine = new_engine(&small);
     struct ticket ticket[N_FEW];
     for (int round = 0; round < 3; round++) {
@@ -360,8 +356,7 @@ static void an_engine_stopped_at_once_cancels_and_can_start_again(void **state) 
     rn_engine_destroy(engine);
 }
 
-static void a_hurried_stop_overtakes_a_drain(void **state) {
-    (void)state;
+CASE(a_hurried_stop_overtakes_a_drain) {
     rn_engine *engine = started(&small);
     struct ticket ticket;
     submit(engine, &ticket, &kinds[5]);
@@ -398,8 +393,7 @@ static void fill_queue(rn_engine *engine, struct kind *chatty, struct ticket *ti
     assert_int_equal(later.steps, stats.steps);
 }
 
-static void events_wait_for_a_late_reader(void **state) {
-    (void)state;
+CASE(events_wait_for_a_late_reader) {
     rn_engine *engine = new_engine(&small);
     struct kind chatty;
     struct ticket *ticket = calloc(N_MANY, sizeof *ticket);
@@ -423,8 +417,7 @@ static void events_wait_for_a_late_reader(void **state) {
     free(ticket);
 }
 
-static void a_stop_does_not_wait_for_a_late_reader(void **state) {
-    (void)state;
+CASE(a_stop_does_not_wait_for_a_late_reader) {
     rn_engine *engine = new_engine(&small);
     struct kind chatty;
     struct ticket *ticket = calloc(N_MANY, sizeof *ticket);
@@ -438,8 +431,7 @@ static void a_stop_does_not_wait_for_a_late_reader(void **state) {
     free(ticket);
 }
 
-static void an_engine_is_destroyed_in_the_middle_of_everything(void **state) {
-    (void)state;
+CASE(an_engine_is_destroyed_in_the_middle_of_everything) {
     rn_engine *engine = new_engine(&small);
     struct kind chatty;
     struct ticket *ticket = calloc(N_MANY, sizeof *ticket);
@@ -460,8 +452,7 @@ static bool is_readable(const rn_engine *engine, int timeout_ms) {
     return poll(&fd, 1, timeout_ms) == 1;
 }
 
-static void the_descriptor_is_readable_while_events_wait(void **state) {
-    (void)state;
+CASE(the_descriptor_is_readable_while_events_wait) {
     rn_engine *engine = started(&small);
     rn_event event[2];
     assert_false(is_readable(engine, 0));
@@ -482,8 +473,7 @@ static void the_descriptor_is_readable_while_events_wait(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void who_runs_the_steps_is_one_or_the_other(void **state) {
-    (void)state;
+CASE(who_runs_the_steps_is_one_or_the_other) {
     rn_engine *engine = new_engine(&small);
     rn_event event;
     rn_error err = {0};
@@ -510,8 +500,7 @@ static void who_runs_the_steps_is_one_or_the_other(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void a_deadline_wakes_an_engine_that_sleeps(void **state) {
-    (void)state;
+CASE(a_deadline_wakes_an_engine_that_sleeps) {
     rn_engine *engine = new_engine(&small);
     struct kind late = kinds[0];
     late.request.prompt = late.prompt;
@@ -534,8 +523,7 @@ static void *stop_soon(void *engine) {
     return NULL;
 }
 
-static void a_reader_that_sleeps_sees_the_end(void **state) {
-    (void)state;
+CASE(a_reader_that_sleeps_sees_the_end) {
     rn_engine *engine = started(&small);
     pthread_t stopper;
     rn_event event;
@@ -545,8 +533,7 @@ static void a_reader_that_sleeps_sees_the_end(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void a_wait_without_events_ends_with_its_time(void **state) {
-    (void)state;
+CASE(a_wait_without_events_ends_with_its_time) {
     rn_engine *engine = started(&small);
     rn_event event;
     assert_int_equal(rn_engine_wait(engine, &event, 1, 0), 0);
@@ -554,8 +541,7 @@ static void a_wait_without_events_ends_with_its_time(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void an_idle_engine_forgets_prefixes(void **state) {
-    (void)state;
+CASE(an_idle_engine_forgets_prefixes) {
     rn_engine *engine = started(&small);
     struct ticket ticket;
     submit(engine, &ticket, &kinds[7]);
@@ -573,8 +559,7 @@ static void an_idle_engine_forgets_prefixes(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void an_embedding_stays_until_the_next_wait(void **state) {
-    (void)state;
+CASE(an_embedding_stays_until_the_next_wait) {
     rn_engine *engine = started(&small);
     const int n_embd = rn_model_get_info(model)->n_embd;
     for (int i = 0; i < 8; i++) {
@@ -598,23 +583,4 @@ static void an_embedding_stays_until_the_next_wait(void **state) {
     rn_engine_destroy(engine);
 }
 
-TEST_PROGRAM(threads) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_under_load_are_those_of_single_runs),
-        cmocka_unit_test(an_overloaded_engine_refuses_and_loses_nothing),
-        cmocka_unit_test(draining_lets_every_request_end),
-        cmocka_unit_test(an_engine_stopped_at_once_cancels_and_can_start_again),
-        cmocka_unit_test(a_hurried_stop_overtakes_a_drain),
-        cmocka_unit_test(events_wait_for_a_late_reader),
-        cmocka_unit_test(a_stop_does_not_wait_for_a_late_reader),
-        cmocka_unit_test(an_engine_is_destroyed_in_the_middle_of_everything),
-        cmocka_unit_test(the_descriptor_is_readable_while_events_wait),
-        cmocka_unit_test(who_runs_the_steps_is_one_or_the_other),
-        cmocka_unit_test(a_deadline_wakes_an_engine_that_sleeps),
-        cmocka_unit_test(a_reader_that_sleeps_sees_the_end),
-        cmocka_unit_test(a_wait_without_events_ends_with_its_time),
-        cmocka_unit_test(an_idle_engine_forgets_prefixes),
-        cmocka_unit_test(an_embedding_stays_until_the_next_wait),
-    };
-    return cmocka_run_group_tests(tests, run_alone, close_model);
-}
+TEST_PROGRAM(threads) { return cases_run(run_alone, close_model); }

@@ -4,8 +4,7 @@
 #include "check.h"
 #include "tale.h"
 
-static void tokens_of_a_text_have_its_bytes(void **state) {
-    (void)state;
+CASE(tokens_of_a_text_have_its_bytes) {
     static const char text[] = "A fox, 3 lanterns and a \xE2\x98\x83!";
     rn_error err = {0};
     int32_t *ids;
@@ -22,8 +21,7 @@ static void tokens_of_a_text_have_its_bytes(void **state) {
     rn_free(ids);
 }
 
-static void ids_outside_the_vocabulary_have_no_bytes(void **state) {
-    (void)state;
+CASE(ids_outside_the_vocabulary_have_no_bytes) {
     const int n_vocab = rn_model_get_info(model)->n_vocab;
     const int32_t ids[] = {-1, INT32_MIN, n_vocab, INT32_MAX};
     for (int i = 0; i < 4; i++) {
@@ -33,8 +31,7 @@ static void ids_outside_the_vocabulary_have_no_bytes(void **state) {
     }
 }
 
-static void a_text_starts_with_bos_where_the_model_has_one(void **state) {
-    (void)state;
+CASE(a_text_starts_with_bos_where_the_model_has_one) {
     const int n_vocab = rn_model_get_info(model)->n_vocab;
     const int32_t bos = rn_token_bos(model), eos = rn_token_eos(model);
     rn_error err = {0};
@@ -50,11 +47,4 @@ static void a_text_starts_with_bos_where_the_model_has_one(void **state) {
     rn_free(ids);
 }
 
-TEST_PROGRAM(token_bytes) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokens_of_a_text_have_its_bytes),
-        cmocka_unit_test(ids_outside_the_vocabulary_have_no_bytes),
-        cmocka_unit_test(a_text_starts_with_bos_where_the_model_has_one),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(token_bytes) { return cases_run(open_model, close_model); }

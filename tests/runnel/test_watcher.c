@@ -65,8 +65,7 @@ static int count_pages(const rn_view *view, rn_page_state state, uint64_t owner,
     return n;
 }
 
-static void an_idle_engine_has_free_pages(void **state) {
-    (void)state;
+CASE(an_idle_engine_has_free_pages) {
     rn_engine *engine = undrafted(.n_threads = 1, .kv_pages = 64);
     rn_watcher *watcher = new_watcher(engine);
     assert_null(rn_watcher_view(watcher));
@@ -78,8 +77,7 @@ static void an_idle_engine_has_free_pages(void **state) {
     end(engine, watcher);
 }
 
-static void a_stream_is_seen_on_its_way(void **state) {
-    (void)state;
+CASE(a_stream_is_seen_on_its_way) {
     rn_engine *engine = undrafted(.n_threads = 1, .batch_tokens = 40, .kv_pages = 64);
     rn_watcher *watcher = new_watcher(engine);
     rn_request request = request_for(1, 70, 10);
@@ -120,8 +118,7 @@ static void a_stream_is_seen_on_its_way(void **state) {
     end(engine, watcher);
 }
 
-static void shared_pages_belong_to_the_oldest(void **state) {
-    (void)state;
+CASE(shared_pages_belong_to_the_oldest) {
     rn_engine *engine = undrafted(.n_threads = 1, .max_seqs = 4, .kv_pages = 64);
     rn_watcher *watcher = new_watcher(engine);
     rn_request request = request_for(1, 2 * PAGE + 5, 100);
@@ -145,8 +142,7 @@ static void shared_pages_belong_to_the_oldest(void **state) {
     end(engine, watcher);
 }
 
-static void choices_hold_their_prompt_together(void **state) {
-    (void)state;
+CASE(choices_hold_their_prompt_together) {
     rn_engine *engine = undrafted(.n_threads = 1, .max_seqs = 4, .kv_pages = 64);
     rn_watcher *watcher = new_watcher(engine);
     rn_request request = request_for(1, 2 * PAGE + 5, 100);
@@ -164,8 +160,7 @@ static void choices_hold_their_prompt_together(void **state) {
     end(engine, watcher);
 }
 
-static void a_picture_stays_until_the_next_is_asked_for(void **state) {
-    (void)state;
+CASE(a_picture_stays_until_the_next_is_asked_for) {
     rn_engine *engine = undrafted(.n_threads = 1);
     rn_watcher *watcher = new_watcher(engine), *other = new_watcher(engine);
     const rn_request request = request_for(1, 8, 20);
@@ -192,8 +187,7 @@ static void a_picture_stays_until_the_next_is_asked_for(void **state) {
 }
 
 // Layers of two kinds: pages of both, of which those of the window are given back.
-static void every_group_has_its_pages(void **state) {
-    (void)state;
+CASE(every_group_has_its_pages) {
     rn_model *windowed;
     assert_int_equal(rn_model_open(TEST_DATA "/golden/gemma3/model.gguf", &windowed, NULL), RN_OK);
     const int n_vocab = rn_model_get_info(windowed)->n_vocab;
@@ -229,8 +223,7 @@ static const rn_view *view_of_thread(rn_watcher *watcher) {
 }
 
 // Nobody submits anything, or collects: only the watcher wakes it.
-static void a_thread_that_sleeps_wakes_for_a_picture(void **state) {
-    (void)state;
+CASE(a_thread_that_sleeps_wakes_for_a_picture) {
     enum { RING_EVENTS = 1024, N_MANY = 30 };
     rn_engine *engine = undrafted(.n_threads = 1, .max_seqs = 8, .n_ctx = 128);
     rn_watcher *watcher = new_watcher(engine);
@@ -262,8 +255,7 @@ static void *collect(void *arg) {
     return NULL;
 }
 
-static void pictures_under_load_are_valid(void **state) {
-    (void)state;
+CASE(pictures_under_load_are_valid) {
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_threads = 2,
                                                                    .max_seqs = 6,
                                                                    .n_ctx = 256,
@@ -293,16 +285,4 @@ static void pictures_under_load_are_valid(void **state) {
     end(engine, watcher);
 }
 
-TEST_PROGRAM(watcher) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_idle_engine_has_free_pages),
-        cmocka_unit_test(a_stream_is_seen_on_its_way),
-        cmocka_unit_test(shared_pages_belong_to_the_oldest),
-        cmocka_unit_test(choices_hold_their_prompt_together),
-        cmocka_unit_test(a_picture_stays_until_the_next_is_asked_for),
-        cmocka_unit_test(every_group_has_its_pages),
-        cmocka_unit_test(a_thread_that_sleeps_wakes_for_a_picture),
-        cmocka_unit_test(pictures_under_load_are_valid),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(watcher) { return cases_run(open_model, close_model); }

@@ -15,14 +15,6 @@ struct window_model {
     uint32_t window;        // 0: the file's own
 };
 
-static struct window_model models[] = {
-    {"gemma2", "gemma2.attention.sliding_window", 0},
-    {"gemma2", "gemma2.attention.sliding_window", 40},
-    {"gemma3", "gemma3.attention.sliding_window", 0},
-    {"gemma3", "gemma3.attention.sliding_window", 100},
-    {"gptoss", "gpt-oss.attention.sliding_window", 33},
-};
-
 static const struct window_model window_40 = {"gemma3", "gemma3.attention.sliding_window", 40};
 
 // Opens the model from memory, with another window. *bytes is to be freed after the model.
@@ -46,8 +38,7 @@ static rn_model *open_with_window(const struct window_model *m, uint8_t **bytes)
     return model;
 }
 
-static void mixes_give_the_tokens_of_alone_runs(void **state) {
-    const struct window_model *m = *state;
+static void run_mixes(const struct window_model *m) {
     uint8_t *bytes;
     rn_model *model = open_with_window(m, &bytes);
     struct mix_cases cases;
@@ -58,13 +49,23 @@ static void mixes_give_the_tokens_of_alone_runs(void **state) {
     rn_model_close(model);
     free(bytes);
     mix_print_totals(m->name, &totals);
-    assert_int_equal(totals.mismatches, 0);
+    check(totals.mismatches == 0, "%s, window %u", m->name, m->window);
     assert_true(MIX_IS_SHORT || (totals.hits > 0 && totals.preemptions > 0));
 }
 
+CASE(mixes_give_the_tokens_of_alone_runs) {
+    static const struct window_model models[] = {
+        {"gemma2", "gemma2.attention.sliding_window", 0},
+        {"gemma2", "gemma2.attention.sliding_window", 40},
+        {"gemma3", "gemma3.attention.sliding_window", 0},
+        {"gemma3", "gemma3.attention.sliding_window", 100},
+        {"gptoss", "gpt-oss.attention.sliding_window", 33},
+    };
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) run_mixes(&models[i]);
+}
+
 // A long stream holds all blocks in full groups, and the window's in windowed ones.
-static void a_window_gives_its_pages_back(void **state) {
-    (void)state;
+CASE(a_window_gives_its_pages_back) {
     uint8_t *bytes;
     rn_model *model = open_with_window(&window_40, &bytes);
     static struct stream stream;
@@ -94,10 +95,10 @@ static void a_window_gives_its_pages_back(void **state) {
     free(bytes);
 }
 
+#ifndef TEST_ASYNC // it looks at single steps, and results trail by one there
 // With the least memory that an engine accepts for its context, a prompt is cut to the pages that
 // its windows leave, and the tokens are the same.
-static void a_prompt_is_cut_to_the_pages_that_there_are(void **state) {
-    (void)state;
+CASE(a_prompt_is_cut_to_the_pages_that_there_are) {
     enum { N_CTX = 512, N_PROMPT = 480, BATCH = 256 };
     uint8_t *bytes;
     rn_model *model = open_with_window(&window_40, &bytes);
@@ -127,10 +128,10 @@ static void a_prompt_is_cut_to_the_pages_that_there_are(void **state) {
     rn_model_close(model);
     free(bytes);
 }
+#endif
 
 // The same prompt again: all that the next position sees of it is there.
-static void a_prefix_is_found_with_its_window(void **state) {
-    (void)state;
+CASE(a_prefix_is_found_with_its_window) {
     uint8_t *bytes;
     rn_model *model = open_with_window(&window_40, &bytes);
     static struct stream stream[3];
@@ -151,25 +152,4 @@ static void a_prefix_is_found_with_its_window(void **state) {
     free(bytes);
 }
 
-TEST_PROGRAM(windows) {
-#ifdef TEST_ASYNC
-    enum { OTHERS = 2 };
-#else
-    enum { OTHERS = 3 };
-#endif
-    struct CMUnitTest tests[sizeof models / sizeof *models + OTHERS];
-    static char name[sizeof models / sizeof *models][96];
-    int n = 0;
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        snprintf(name[i], sizeof name[i], "mixes_give_the_tokens_of_alone_runs: %s, window %u",
-                 models[i].name, models[i].window);
-        tests[n++] = (struct CMUnitTest){name[i], mixes_give_the_tokens_of_alone_runs, NULL, NULL,
-                                         &models[i]};
-    }
-    tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_window_gives_its_pages_back);
-#ifndef TEST_ASYNC // it looks at single steps, and results trail by one there
-    tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_prompt_is_cut_to_the_pages_that_there_are);
-#endif
-    tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_prefix_is_found_with_its_window);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(windows) { return cases_run(NULL, NULL); }
