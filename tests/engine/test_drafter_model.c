@@ -84,7 +84,7 @@ CASE(a_pair_trained_together_agrees_on_most_tokens) {
     struct world w;
     world_init(&w, large, small, &(struct world_config){0});
     struct tally tally = {0};
-    const int n = test_scale(40, 150, 150);
+    const int n = test_scale(40, 80, 150);
     for (int i = 0; i < N_PROMPTS; i++) {
         struct story *story = story_create(large, prompts[i], &(rn_sampling){0}, n);
         follow(&w, story, 4, &tally);

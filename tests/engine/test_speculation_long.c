@@ -31,7 +31,7 @@ static struct mix_text story(void) {
 CASE(drafts_do_not_show_with_a_smaller_model) {
     struct mix_cases cases;
     mix_cases_create_from(&cases, tale.model, "f16", story(), 21, 25);
-    ways_run(&cases, tale.draft, KIN_RELATIVE, 21, 12, 0, 3);
+    ways_run(&cases, tale.draft, KIN_RELATIVE, 21, 12, 2, 3);
     mix_cases_destroy(&cases);
 }
 

@@ -12,7 +12,7 @@ enum {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     N_SHARERS = 100, // everything is slower there
 #else
-    N_SHARERS = 1000,
+    N_SHARERS = 300,
 #endif
     N_TAIL_MAX = 12,
     N_OUT = 4,
