@@ -65,6 +65,8 @@ CASE(the_earliest_match_wins_when_one_piece_holds_two) {
     assert_int_equal(stream("an early and a late one", 64, stop, 2, "an "), 1);
     const char *nested[] = {"b", "abc"};
     assert_int_equal(stream("xxabc", 64, nested, 2, "xx"), 1);
+    const char *alike[] = {"ab", "abc"}; // of two at one place the first in the list
+    assert_int_equal(stream("xxabc", 64, alike, 2, "xx"), 0);
 }
 
 CASE(text_without_stops_is_given_out_at_once) {

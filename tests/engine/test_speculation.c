@@ -100,6 +100,7 @@ CASE(a_right_draft_of_n_tokens_saves_n_steps) {
                          1 + (N_OUTPUT - 1) / (n + 1));
         assert_memory_equal(ids, again, sizeof ids);
         assert_int_equal(stats.accepted_at[n - 1], (N_OUTPUT - 1) / (n + 1));
+        assert_int_equal(stats.computed_tokens, N_PROMPT + N_OUTPUT - 1); // drafts too
     }
     token_list_deinit(&story);
     rn_model_close(model);

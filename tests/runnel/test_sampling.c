@@ -3,6 +3,9 @@
 // whose text contains one.
 // label: async
 #define _GNU_SOURCE 1 // memmem
+#include <math.h>
+
+#include "choose_view.h"
 #include "engine/choice/sampling.h"
 #include "streams.h"
 #include "tale.h"
@@ -116,6 +119,36 @@ CASE(penalties_see_the_tokens_of_their_own_sequence) {
         }
     check(repeated[1] < repeated[0], "%d repetitions with penalties, %d without", repeated[1],
           repeated[0]);
+}
+
+static void keep_logits(void *ctx, int position, const float *logits, int n_vocab) {
+    (void)position;
+    memcpy(ctx, logits, (size_t)n_vocab * sizeof *logits);
+}
+
+CASE(the_noise_of_a_token_is_that_of_the_requests_seed) {
+    static float logits[4096];
+    static struct stream stream;
+    rn_engine *engine = new_engine(1);
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        rn_request request = request_of(rn_sampling_neutral());
+        request.max_tokens = 1;
+        request.sampling.has_seed = true;
+        request.sampling.seed = seed;
+        request.on_logits = keep_logits;
+        request.on_logits_ctx = logits;
+        streams_run(engine, &request, &stream);
+        float largest = -INFINITY;
+        int32_t best = -1;
+        for (int32_t id = 0; id < 4096; id++) {
+            const uint32_t position = (uint32_t)request.n_prompt;
+            const float sum = logits[id] + sampler_noise(seed, 0, position, (uint32_t)id);
+            if (sum > largest) best = id;
+            largest = fmaxf(sum, largest);
+        }
+        assert_int_equal(stream.ids[0], best);
+    }
+    rn_engine_destroy(engine);
 }
 
 CASE(breakers_are_the_tokens_that_contain_one) {
