@@ -30,10 +30,13 @@ struct stream {
     rn_timings timings;
 };
 
+// One thread where the options name no number.
 static inline rn_engine *streams_engine(const rn_model *model, const rn_engine_options *options) {
     rn_engine *engine;
     rn_error err = {0};
-    const rn_status status = rn_engine_create(model, options, &engine, &err);
+    rn_engine_options own = *options;
+    if (!own.n_threads) own.n_threads = 1;
+    const rn_status status = rn_engine_create(model, &own, &engine, &err);
     check(status == RN_OK, "%s", err.message);
     return engine;
 }

@@ -11,7 +11,8 @@ static rn_model *large, *small;
 
 static int open_pair(void **state) {
     (void)state;
-    large = bare_open(MODELS_DIR "/tale-20m-q8_0.gguf");
+    large = bare_open(TEST_IS_SLOW ? MODELS_DIR "/tale-1m-q8_0.gguf"
+                                   : MODELS_DIR "/tale-20m-q8_0.gguf");
     small = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
     return 0;
 }

@@ -90,7 +90,7 @@ static uint64_t context_bytes(const rn_model *model, int n_ctx) {
 
 // Of as many stories and with memory for as many contexts of 200 tokens; 0 contexts: ample.
 static void check_drafts(const char *name, uint64_t seed, int n_stories, int n_contexts) {
-    const int n_rounds = test_scale(25, 60, 60);
+    const int n_rounds = test_scale(16, 60, 60);
     rn_model *model = open_any(name);
     struct world w, fresh;
     struct world_config config = {.n_ctx = LIMIT, .batch_tokens = 64};

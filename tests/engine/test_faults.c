@@ -331,7 +331,7 @@ CASE(faults_in_random_places_leave_nothing_behind) {
     for (int m = 0; m < 3; m++) {
         struct mix_cases cases;
         mix_cases_create(&cases, world_model[m], "f16", 40 + (uint64_t)m, 40);
-        for (int seed = 0; seed < test_scale(5, 9, 40); seed++) {
+        for (int seed = 0; seed < test_scale(3, 9, 40); seed++) {
             struct mix_random r = {mix_hash((uint64_t)(seed * 3 + m))};
             struct mix mix;
             cases.how = seed % 2 ? &how : NULL;
@@ -343,7 +343,7 @@ CASE(faults_in_random_places_leave_nothing_behind) {
         mix_cases_destroy(&cases);
     }
     print_message("%ld faults\n", n_faults);
-    assert_true(n_faults > test_scale(15, 27, 120));
+    assert_true(n_faults > test_scale(6, 27, 120));
 }
 
 // ---------------------------------------------------------------- a draft model elsewhere

@@ -206,7 +206,7 @@ static uint64_t fake_now(void *ctx) {
 CASE(a_cancel_and_a_deadline_end_with_a_step_in_flight) {
     rn_request request[] = {world_request(0, 40, 100), world_sampled(1, 20, 60)};
     world_alone(RECURRENT, request, 2);
-    for (int after = 1; after < 12; after++) {
+    for (int after = 1; after < 12; after += test_scale(3, 1, 1)) {
         for (int late = 0; late < 2; late++) {
             reset();
             bare_clock.now = fake_now;
@@ -277,7 +277,7 @@ CASE(a_token_that_lands_beside_a_cancel_keeps_its_text) {
     request[0].stop = stops;
     request[0].n_stop = RN_MAX_STOPS;
     request[1].priority = 1;
-    for (int after = 2; after < 24; after++) {
+    for (int after = 2; after < 24; after += test_scale(5, 2, 1)) {
         reset();
         rn_engine *engine =
             world_engine(STORY, (rn_engine_options){.max_seqs = 2, .n_ctx = 128, .kv_pages = 4});
@@ -300,7 +300,7 @@ CASE(a_token_that_lands_beside_a_cancel_keeps_its_text) {
 // and full blocks are kept as those of one step after the other are. Memory is plenty.
 CASE(a_prompt_in_chunks_leaves_the_prefixes_that_it_leaves_on_the_cpu) {
     static const int chunks[] = {16, 32, 48, 50, 96};
-    for (int run = 0; run < 15; run++) {
+    for (int run = 0; run < 15; run += test_scale(2, 1, 1)) {
         rn_engine *engine[2];
         reset();
         for (int f = 0; f < 2; f++)

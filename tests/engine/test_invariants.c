@@ -4,7 +4,7 @@
 #include "bare_engine.h"
 #include "mix.h"
 
-#define N_REQUESTS test_scale(80, 150, 300)
+#define N_REQUESTS test_scale(30, 150, 300)
 
 static void run(const char *path, uint64_t seed) {
     rn_model *model = bare_open(path);

@@ -97,7 +97,7 @@ static void random_use(const struct kv_config *config, uint64_t seed, int n, uin
 CASE(random_use_keeps_the_invariants_and_each_tables_content) {
     struct use total = {0};
     for (size_t i = 0; i < N_CONFIGS; i++)
-        for (uint64_t seed = 1; seed <= 20; seed++)
+        for (uint64_t seed = 1; seed <= (uint64_t)test_scale(5, 20, 20); seed++)
             random_use(&configs[i], seed * 31 + i, 1500, 0, &total);
     // the test is worth something: it has seen them all
     assert_true(total.hits > 100 && total.evictions > 100 && total.copies > 100);
@@ -118,7 +118,7 @@ static struct kv_config fixed_config(const struct kv_config *like, int way) {
 CASE(random_use_is_valid_where_groups_have_pages_of_their_own) {
     for (int way = 0; way < 4; way++) {
         struct use total = {0};
-        for (uint64_t i = 0; i < 4 * 8; i++) {
+        for (uint64_t i = 0; i < (uint64_t)test_scale(8, 32, 32); i++) {
             const struct kv_config config = fixed_config(&configs[i % N_CONFIGS], way);
             assert_true(world_is_fixed(&config) == (way < 3));
             random_use(&config, i * 37 + (uint64_t)way, 1200, 0, &total);

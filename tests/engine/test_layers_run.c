@@ -5,7 +5,7 @@
 #include "mix.h"
 #include "streams.h"
 
-#define N_REQUESTS test_scale(40, 60, 120)
+#define N_REQUESTS test_scale(14, 60, 120)
 enum { N_VOCAB = 512, N_CTX = 320 };
 
 static rn_model *model;

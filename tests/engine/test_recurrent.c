@@ -8,7 +8,7 @@
 #include "streams.h"
 #include "view_check.h"
 
-#define N_REQUESTS test_scale(80, 200, 400)
+#define N_REQUESTS test_scale(30, 200, 400)
 enum { N_VOCAB = 512, N_CTX = 320, PAGE = 32 };
 
 static rn_model *model;

@@ -470,7 +470,7 @@ CASE(at_the_edges_of_all_parameters_a_candidate_is_chosen) {
     static const float values[] = {FLT_MAX, -FLT_MAX, 0, -0.0f,     1e-45f, 1e30f, -1e30f,
                                    88.7f,   -88.7f,   1, -INFINITY, NAN,    -1};
     struct scene scene;
-    for (int i = 0; i < 30000; i++) {
+    for (int i = 0; i < test_scale(6000, 30000, 30000); i++) {
         scene_random(&scene, 0.5);
         const int kinds = 1 + below(sizeof values / sizeof *values);
         for (int id = 0; i % 2 && id < VOCAB; id++) scene.logits[id] = values[below(kinds)];

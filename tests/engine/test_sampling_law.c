@@ -2,6 +2,7 @@
 // as frequent as their exact probabilities, which are computed from the model's logits of every
 // possible text. Seeds are fixed, so the result is too. Drafted texts have the same distribution,
 // since they are equal to these to the bit (test_speculation.c).
+// label: no-address
 #include <math.h>
 
 #include "speculation_ways.h"

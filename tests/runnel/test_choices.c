@@ -81,7 +81,8 @@ CASE(the_prompt_of_all_choices_is_computed_once) {
     for (int no_cache = 0; no_cache < 2; no_cache++)
         for (size_t p = 0; p < sizeof n_prompts / sizeof *n_prompts; p++) {
             rn_engine *engine =
-                streams_engine(model, &(rn_engine_options){.max_seqs = N,
+                streams_engine(model, &(rn_engine_options){.speculate = "off",
+                                                           .max_seqs = N,
                                                            .no_prefix_cache = no_cache != 0});
             const int n_prompt = n_prompts[p];
             const rn_request request = request_for(n_prompt, N, N_OUT);
@@ -252,7 +253,8 @@ CASE(embeddings_have_the_same_bits_however_they_are_cut) {
         struct stream *first = &want[pooling - RN_POOLING_MEAN];
         for (int c = 0; c < 3; c++) {
             rn_engine *engine =
-                streams_engine(model, &(rn_engine_options){.batch_tokens = chunks[c]});
+                streams_engine(model,
+                               &(rn_engine_options){.speculate = "off", .batch_tokens = chunks[c]});
             embed(engine, N, (rn_pooling)pooling, true, c ? &stream[0] : first);
             if (c)
                 assert_memory_equal(first->embedding, stream[0].embedding,

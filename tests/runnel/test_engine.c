@@ -13,7 +13,7 @@
 // count stays 0.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define COUNTS_ALLOCATIONS 0
-static int n_allocations;
+enum { n_allocations };
 #else
 #define COUNTS_ALLOCATIONS 1
 static volatile int n_allocations;
@@ -45,6 +45,7 @@ static rn_engine *new_engine(int max_seqs, int batch_tokens, int n_ctx) {
     return streams_engine(model, &(rn_engine_options){.max_seqs = max_seqs,
                                                       .batch_tokens = batch_tokens,
                                                       .n_ctx = n_ctx,
+                                                      .speculate = TEST_IS_SLOW ? "off" : NULL,
                                                       .n_threads = 2});
 }
 

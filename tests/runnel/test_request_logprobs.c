@@ -99,7 +99,7 @@ static void check_heard(const struct heard *h, const rn_request *request) {
     memcpy(token, request->prompt, request->n_prompt * sizeof *token);
     memcpy(token + request->n_prompt, h->stream.ids, n_ids * sizeof *token);
     rn_engine *engine =
-        streams_engine(model, &(rn_engine_options){.n_threads = 1, .no_prefix_cache = true});
+        streams_engine(model, &(rn_engine_options){.speculate = "off", .no_prefix_cache = true});
     streams_run(engine,
                 &(rn_request){.prompt = token,
                               .n_prompt = request->n_prompt + n_ids,

@@ -164,11 +164,7 @@ static void check_at_rest(const rn_engine *engine) {
 
 // ---------------------------------------------------------------- load
 
-#ifdef __SANITIZE_THREAD__ // about thirty times slower
-enum { N_EACH = 20 };
-#else
-enum { N_EACH = 60 };
-#endif
+enum { N_EACH = TEST_IS_SLOW ? 20 : 60 };
 enum { N_SUBMITTERS = 4, N_CANCELLERS = 2, N_TICKETS = N_SUBMITTERS * N_EACH };
 
 struct load {

@@ -9,7 +9,7 @@
 #include "tale.h"
 #include "view_check.h"
 
-enum { PAGE = 32, MAX_STREAMS = 4, N_LOAD = 60 };
+enum { PAGE = 32, MAX_STREAMS = 4, N_LOAD = TEST_IS_SLOW ? 25 : 60 };
 
 static int32_t prompt[512];
 static struct stream stream[MAX_STREAMS];
