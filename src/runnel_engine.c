@@ -5,15 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/door/driver.h"
 #include "runnel_model.h"
 
 _Static_assert((int)RN_PAGE_TOKENS == (int)KV_PAGE_TOKENS, "runnel.h has the size of a page");
-
-struct rn_engine {
-    struct engine engine;
-    struct driver driver;
-};
 
 struct rn_watcher {
     struct watcher watcher;

@@ -1,8 +1,9 @@
-// The parts of a model of the public interface. For the files that implement the interface.
+// The parts of a model and of an engine of the public interface. For the files that implement the
+// interface, and for tests that look inside.
 #ifndef RN_RUNNEL_MODEL_H
 #define RN_RUNNEL_MODEL_H
 
-#include "engine/step/engine.h"
+#include "engine/door/driver.h"
 #include "model/model.h"
 #include "runnel.h"
 #include "text/tokenizer.h"
@@ -16,6 +17,11 @@ struct rn_model {
     bool has_plan;
     rn_model_info info;
     char name[128];
+};
+
+struct rn_engine {
+    struct engine engine;
+    struct driver driver;
 };
 
 // The configuration that the options describe, with defaults of speculation filled in. RN_ERR_ARG:

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -20,6 +21,48 @@
 #define TEST_PROGRAM(name)                                                                         \
     int test_file_##name(void);                                                                    \
     int test_file_##name(void)
+
+// A case: `CASE(pages_come_back) { ... }`. Its parameter is cmocka's state, which most cases do not
+// need. `TEST_PROGRAM(NAME) { return cases_run(setup, teardown); }` runs all cases of the file, in
+// the order of their lines.
+#define CASE(name)                                                                                 \
+    static void name(void **state);                                                                \
+    static const struct test_case case_of_##name = {__BASE_FILE__, __LINE__,                       \
+                                                    cmocka_unit_test(name)};                       \
+    static const struct test_case *const listed_##name                                             \
+        __attribute__((used, section("test_cases"))) = &case_of_##name;                            \
+    static void name(void **state __attribute__((unused)))
+
+struct test_case {
+    const char *file;
+    int line;
+    struct CMUnitTest test;
+};
+
+// The cases of all files of a runner: the linker names the ends of the section.
+extern const struct test_case *const __start_test_cases[] __attribute__((weak));
+extern const struct test_case *const __stop_test_cases[] __attribute__((weak));
+
+static inline int cases_run_file(const char *file, int (*setup)(void **),
+                                 int (*teardown)(void **)) {
+    enum { MAX_CASES = 64 };
+    struct CMUnitTest tests[MAX_CASES];
+    int line[MAX_CASES], n = 0;
+    for (const struct test_case *const *at = __start_test_cases; at < __stop_test_cases; at++) {
+        if (strcmp((*at)->file, file) != 0) continue;
+        if (n == MAX_CASES) return 1;
+        int to = n++;
+        for (; to > 0 && line[to - 1] > (*at)->line; to--) {
+            line[to] = line[to - 1];
+            tests[to] = tests[to - 1];
+        }
+        line[to] = (*at)->line;
+        tests[to] = (*at)->test;
+    }
+    if (n == 0) return 1;
+    return _cmocka_run_group_tests(file, tests, (size_t)n, setup, teardown);
+}
+#define cases_run(setup, teardown) cases_run_file(__BASE_FILE__, setup, teardown)
 
 // Sanitizers and emulators make everything slower.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(TEST_EMULATED)

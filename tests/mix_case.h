@@ -27,7 +27,9 @@ enum {
 
 // Mixes are whole in `make test-all` alone. Smaller mixes need not show every event that many mixes
 // show together.
-#define MIX_MAX_REQUESTS test_scale(30, 45, 90)
+#ifndef MIX_MAX_REQUESTS
+#define MIX_MAX_REQUESTS test_scale(14, 45, 90) // of a mix
+#endif
 #define MIX_IS_SHORT     (!test_is_whole())
 
 // ---------------------------------------------------------------- random numbers

@@ -81,7 +81,7 @@ static inline void toy_mask(void *ctx, int choice, uint64_t *allowed, int n_voca
     if (n_vocab != toy->n_vocab) toy->broken = "another vocabulary";
     for (int id = 0; id < n_vocab; id++) {
         const uint64_t bit = UINT64_C(1) << (id % 64);
-        if (!(allowed[id / 64] & bit)) toy->broken = "a mask that is not full at the begin";
+        if (!(allowed[id / 64] & bit)) toy->broken = "a mask that is not full at first";
         if (!toy_allows(toy, progress, id)) allowed[id / 64] &= ~bit;
     }
     state->busy = false;
@@ -103,7 +103,7 @@ static inline void toy_rollback(void *ctx, int choice, int n_tokens) {
     struct toy_constraint *toy = ctx;
     struct toy_state *state = toy_enter(toy, choice);
     if (n_tokens < 1 || n_tokens > state->n_passed)
-        toy->broken = "a rollback beyond the begin";
+        toy->broken = "a rollback beyond the start";
     else
         state->n_passed -= n_tokens;
     toy->rollbacks++;

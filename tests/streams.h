@@ -30,10 +30,13 @@ struct stream {
     rn_timings timings;
 };
 
+// One thread where the options name no number.
 static inline rn_engine *streams_engine(const rn_model *model, const rn_engine_options *options) {
     rn_engine *engine;
     rn_error err = {0};
-    const rn_status status = rn_engine_create(model, options, &engine, &err);
+    rn_engine_options own = *options;
+    if (!own.n_threads) own.n_threads = 1;
+    const rn_status status = rn_engine_create(model, &own, &engine, &err);
     check(status == RN_OK, "%s", err.message);
     return engine;
 }
@@ -100,6 +103,13 @@ static inline int streams_drain(rn_engine *engine, struct stream *streams, int n
     int steps = 0;
     while (streams_step(engine, streams, n, steps, 0)) steps++;
     return steps;
+}
+
+// One request of one choice, to its end.
+static inline void streams_run(rn_engine *engine, const rn_request *request,
+                               struct stream *stream) {
+    streams_submit(engine, request, stream);
+    streams_drain(engine, stream, 1);
 }
 
 static inline void streams_check_same(const struct stream *a, const struct stream *b) {

@@ -28,6 +28,8 @@ static jmp_buf stand_in_return; // of the test that runs
 #define cmocka_set_test_filter(pattern) ((void)(pattern))
 #define cmocka_run_group_tests(tests, setup, teardown)                                             \
     stand_in_run(tests, sizeof(tests) / sizeof *(tests))
+#define _cmocka_run_group_tests(name, tests, n, setup, teardown)                                   \
+    ((void)(name), (void)(setup), (void)(teardown), stand_in_run(tests, n))
 
 #define print_error(...) fprintf(stderr, __VA_ARGS__)
 #define fail()           longjmp(stand_in_return, STAND_IN_FAILED)

@@ -9,7 +9,6 @@
 
 #include "bare_engine.h"
 #include "base/clock.h"
-#include "check.h"
 #include "engine/draft/drafter_model.h"
 #include "streams.h"
 
@@ -97,8 +96,8 @@ static inline void world_check(struct world *w) {
         if (!slot->seq) assert_int_equal(slot->table.n_page, 0);
         settled &= !slot->table.marked;
     }
-    const bool sound = kv_check_end(d->kv);
-    assert_true(sound || !settled); // a mark holds states that the check does not count
+    const bool is_valid = kv_check_end(d->kv);
+    assert_true(is_valid || !settled); // a mark holds states that the check does not count
 }
 
 // Of the KV type that engines have by default.
@@ -113,16 +112,18 @@ static inline struct kv_bytes world_pages(const struct plan *plan) {
     return need.kv;
 }
 
-static inline void world_init(struct world *w, const rn_model *target, const struct model *draft,
-                              const struct tokenizer *tokenizer, const struct world_config *c) {
+static inline void world_init(struct world *w, const rn_model *target, const rn_model *draft,
+                              const struct world_config *c) {
     const int n_ctx = c->n_ctx ? c->n_ctx : 400;
-    w->engine = streams_engine(target, &(rn_engine_options){.n_threads = 2, .n_ctx = n_ctx});
+    w->engine =
+        streams_engine(target,
+                       &(rn_engine_options){.speculate = "off", .n_threads = 2, .n_ctx = n_ctx});
     struct engine *engine = &w->engine->engine;
-    const struct kv_bytes pages = world_pages(&draft->plan);
-    const struct kv_config kv = budget_kv_config(&draft->plan, &pages);
+    const struct kv_bytes pages = world_pages(&draft->model.plan);
+    const struct kv_config kv = budget_kv_config(&draft->model.plan, &pages);
     const struct drafter_model_config config = {
-        .model = draft,
-        .tokenizer = tokenizer,
+        .model = &draft->model,
+        .tokenizer = draft->tokenizer,
         .target_tokenizer = target->tokenizer,
         .place = &engine->draft_place,
         .pool = engine->pool,

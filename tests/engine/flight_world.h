@@ -7,41 +7,32 @@
 #include "bare_engine.h"
 #include "fake/fake_backend.h"
 #include "mix_toys.h"
-#include "recurrent_model.h"
 #include "streams.h"
 
 enum { WORLD_VOCAB = 512, WORLD_CTX = 320, WORLD_PAGE = KV_PAGE_TOKENS, WORLD_MOST = 8 };
 
-static rn_model *plain_model, *window_model, *recurrent_model;
+enum { PLAIN, WINDOW, RECURRENT, N_KINDS, STORY = N_KINDS, N_MODELS }; // story: a trained one
+
+static rn_model *world_model[N_MODELS];
+static rn_engine *world_cpu[N_MODELS]; // of world_alone; NULL: not yet
 static int32_t world_prompt[WORLD_MOST][WORLD_CTX];
 static struct stream want[WORLD_MOST], got[WORLD_MOST];
 
 static inline int world_open(void **state) {
     (void)state;
-    rn_error err = {0};
-    plain_model = bare_open(TEST_DATA "/golden/llama/model.gguf");
-    window_model = bare_open(TEST_DATA "/golden/gemma3/model.gguf");
-    recurrent_model = calloc(1, sizeof *recurrent_model);
-    assert_non_null(recurrent_model);
-    if (model_weights_open_vocab(TEST_DATA "/golden/gemma3/model.gguf", &recurrent_model->weights,
-                                 &err) ||
-        vocab_load(recurrent_model->weights, WORLD_VOCAB, &recurrent_model->tokenizer, NULL,
-                   &err) ||
-        recurrent_model_init(&recurrent_model->model, WORLD_VOCAB, FORMAT_F32, &err))
-        return 1;
-    recurrent_model->model.hp.n_ctx = WORLD_CTX;
-    bare_fill_info(recurrent_model);
+    world_model[PLAIN] = bare_open(TEST_DATA "/golden/llama/model.gguf");
+    world_model[WINDOW] = bare_open(TEST_DATA "/golden/gemma3/model.gguf");
+    world_model[RECURRENT] = bare_open_recurrent(WORLD_VOCAB, WORLD_CTX);
+    world_model[STORY] = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
     return 0;
 }
 
 static inline int world_close(void **state) {
     (void)state;
-    bare_close(plain_model);
-    bare_close(window_model);
-    recurrent_model_deinit(&recurrent_model->model);
-    tokenizer_destroy(recurrent_model->tokenizer);
-    weights_close(recurrent_model->weights);
-    free(recurrent_model);
+    for (int i = 0; i < N_MODELS; i++) {
+        rn_engine_destroy(world_cpu[i]);
+        rn_model_close(world_model[i]);
+    }
     return 0;
 }
 
@@ -63,30 +54,32 @@ static inline rn_request world_sampled(int which, int n_prompt, int max_tokens) 
 }
 
 // Defaults: one thread, no drafts.
-static inline rn_engine *world_engine(const struct backend_class *cls, const rn_model *model,
-                                      rn_engine_options options) {
+static inline rn_engine *world_engine_on(const struct backend_class *cls, int model,
+                                         rn_engine_options options) {
     if (!options.n_threads) options.n_threads = 1;
     if (!options.speculate) options.speculate = "off";
     bare_class = cls;
-    rn_engine *engine = streams_engine(model, &options);
+    rn_engine *engine = streams_engine(world_model[model], &options);
     bare_class = NULL;
     return engine;
 }
 
+static inline rn_engine *world_engine(int model, rn_engine_options options) {
+    return world_engine_on(&backend_fake, model, options);
+}
+
 // The results of the requests alone on the CPU: into want, one stream for each choice.
-static inline void world_alone(const rn_model *model, const rn_request *request, int n) {
+static inline void world_alone(int model, const rn_request *request, int n) {
     int at = 0;
+    if (!world_cpu[model])
+        world_cpu[model] =
+            world_engine_on(&backend_cpu, model,
+                            (rn_engine_options){.max_seqs = 4, .no_prefix_cache = true});
     for (int i = 0; i < n; i++) {
-        rn_engine *engine =
-            world_engine(&backend_cpu, model,
-                         (rn_engine_options){.max_seqs = 4, .no_prefix_cache = true});
         const int n_choices = request[i].n ? request[i].n : 1;
-        rn_request plain = request[i];
-        plain.draft_max = -1;
-        streams_submit(engine, &plain, &want[at]);
-        streams_drain(engine, &want[at], n_choices);
+        streams_submit(world_cpu[model], &request[i], &want[at]);
+        streams_drain(world_cpu[model], &want[at], n_choices);
         at += n_choices;
-        rn_engine_destroy(engine);
     }
 }
 
@@ -100,6 +93,14 @@ static inline void world_check_texts(int first, int n) {
               got[i].finish, want[i].finish);
         streams_check_same(&want[i], &got[i]);
     }
+}
+
+// Until all have ended: their texts are those of the CPU, nothing is held, and the engine goes.
+static inline void world_end(rn_engine *engine, int n) {
+    streams_drain(engine, got, n);
+    world_check_texts(0, n);
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
 }
 
 // The text so far is a beginning of the whole one, but for a character that was cut off.
@@ -139,6 +140,10 @@ static inline rn_status world_step(rn_engine *engine, int n, bool *busy) {
     return status;
 }
 
+static inline void world_steps(rn_engine *engine, int n, int n_steps) {
+    for (bool busy; n_steps > 0; n_steps--) assert_int_equal(world_step(engine, n, &busy), RN_OK);
+}
+
 // A drafter that knows the texts: the request's data is its stream of `want`.
 static inline struct toy_truth world_truth(void *data, int choice) {
     const struct stream *stream = (const struct stream *)data + choice;
@@ -147,6 +152,18 @@ static inline struct toy_truth world_truth(void *data, int choice) {
                               .n_prompt = stream->timings.prompt_tokens,
                               .ids = stream->ids,
                               .n_ids = stream->n_ids};
+}
+
+// Options of an engine that tries drafts of n tokens, of which `right` percent are right.
+static inline rn_engine_options world_drafts(int max_seqs, int n, int right) {
+    static struct toy_drafter drafter;
+    drafter = (struct toy_drafter){.truth = world_truth, .right = right, .n_vocab = WORLD_VOCAB};
+    return (rn_engine_options){.max_seqs = max_seqs,
+                               .speculate = "custom",
+                               .draft_fn = toy_draft,
+                               .draft_ctx = &drafter,
+                               .draft_min = n,
+                               .draft_max = n};
 }
 
 #endif

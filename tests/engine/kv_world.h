@@ -41,6 +41,13 @@ struct world {
     uint64_t random;
 };
 
+// A configuration of these groups with that budget and as many page operations in a step.
+#define WORLD_CONFIG(bytes, ops, ...)                                                              \
+    {                                                                                              \
+        .n_group = sizeof(int[][4]){__VA_ARGS__} / sizeof(int[4]), .group = {__VA_ARGS__},         \
+        .budget = bytes, .max_tables = WORLD_TABLES, .max_page_ops = ops                           \
+    }
+
 static inline uint64_t world_mix(uint64_t h, uint64_t x) {
     h = (h ^ x) * 0x9e3779b97f4a7c15u;
     return h ^ h >> 29;
@@ -153,14 +160,14 @@ static inline void world_check_table(const struct world *w, const struct world_t
     }
 }
 
-static inline bool world_sound(struct world *w) {
+static inline bool world_is_valid(struct world *w) {
     kv_check_begin(w->kv);
     for (int i = 0; i < WORLD_TABLES; i++) kv_check_table(w->kv, &w->table[i].kv);
     return kv_check_end(w->kv);
 }
 
 static inline void world_check(struct world *w) {
-    assert_true(world_sound(w));
+    assert_true(world_is_valid(w));
     for (int i = 0; i < WORLD_TABLES; i++)
         if (w->table[i].live) world_check_table(w, &w->table[i]);
     check(w->bytes <= w->config.budget, "%llu bytes have memory", (unsigned long long)w->bytes);
@@ -188,6 +195,16 @@ static inline struct world_table *world_begin(struct world *w, const int32_t *to
     t->n_done = kv_hit(w->kv, &t->kv, token, n, salt, salt ? strlen(salt) : 0);
     check(t->n_done < n && t->n_done % KV_PAGE_TOKENS == 0, "%d of %d tokens found", t->n_done, n);
     w->n_hits += t->n_done > 0;
+    return t;
+}
+
+// The same with n tokens from `start` on, which later ones would continue.
+static inline struct world_table *world_tell(struct world *w, int32_t start, int n,
+                                             const char *salt) {
+    int32_t token[WORLD_POSITIONS];
+    for (int i = 0; i < WORLD_POSITIONS; i++) token[i] = start + i;
+    struct world_table *const t = world_begin(w, token, n, salt);
+    memcpy(t->token, token, sizeof token);
     return t;
 }
 

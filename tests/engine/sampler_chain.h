@@ -82,4 +82,20 @@ static inline bool sampler_edit(struct sampler *sampler, const rn_sampling *s,
     return choice.logit != logits;
 }
 
+#ifdef VOCAB // the including file sets it: one sampler for all its tests, which setup opens
+static struct sampler sampler;
+
+static inline int sampler_setup(void **state) {
+    (void)state;
+    sampler_open(&sampler, VOCAB);
+    return 0;
+}
+
+static inline int sampler_teardown(void **state) {
+    (void)state;
+    sampler_close(&sampler);
+    return 0;
+}
+#endif
+
 #endif

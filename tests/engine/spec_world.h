@@ -81,7 +81,6 @@ static const struct machine machine_linear = {.name = "linear",
                                               .ask_ns = 1000};
 
 enum unrest { QUIET, NOISY, SLOWER, MEMORY, UNRESTS };
-static const char *const unrest_name[UNRESTS] = {"quiet", "noisy", "slower", "memory"};
 
 enum { PHASE_STEPS = 800 }; // of one row
 

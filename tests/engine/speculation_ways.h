@@ -3,15 +3,15 @@
 #ifndef RN_TESTS_SPECULATION_WAYS_H
 #define RN_TESTS_SPECULATION_WAYS_H
 
-#define MIX_MAX_OUTPUT 100 // longer than the longest draft, several times
+#define MIX_MAX_OUTPUT   100 // longer than the longest draft, several times
+#define MIX_MAX_REQUESTS 24  // each way has a mix or two
 
 #include "bare_engine.h"
 #include "data_file.h"
 #include "mix.h"
-#include "recurrent_model.h"
 
 // Events that a way's mixes must show, apart from drafts. They depend on the draft model: the model
-// itself, a relative, or a stranger to a model whose texts repeat nothing.
+// itself or one as large, a smaller relative, or a stranger to a model whose texts repeat nothing.
 enum { WAY_ACCEPTS = 1, WAY_REFUSES = 2, WAY_MODEL = 4 }; // model: the draft model is on
 enum kin { KIN_SELF, KIN_RELATIVE, KIN_STRANGER };
 
@@ -68,21 +68,6 @@ static inline struct mix_text noise_fill(int32_t *token, int n, int n_vocab) {
     return (struct mix_text){token, n};
 }
 
-// With groups of all three kinds.
-static inline rn_model *recurrent_open(void) {
-    enum { N_VOCAB = 512, N_CTX = 320 };
-    rn_error err = {0};
-    rn_model *model = calloc(1, sizeof *model);
-    assert_non_null(model);
-    check(!weights_open(TEST_DATA "/golden/gemma3/model.gguf", &model->weights, &err) &&
-              !vocab_load(model->weights, N_VOCAB, &model->tokenizer, NULL, &err) &&
-              !recurrent_model_init(&model->model, N_VOCAB, FORMAT_F32, &err),
-          "%s", err.message);
-    model->model.hp.n_ctx = N_CTX;
-    bare_fill_info(model);
-    return model;
-}
-
 // ---------------------------------------------------------------- running
 
 // Time that passes by the look, now slowly, now fast: the controller measures noise, makes choices
@@ -92,9 +77,10 @@ static inline uint64_t noisy_now(void *ctx) {
     return r->state += 1000 + mix_hash(r->state) % (mix_hash(r->state / 100000) % 2 ? 2000 : 30000);
 }
 
-enum { FEW_TOKENS = 32 }; // which a way that chooses by itself may try in vain
-
 static inline void way_check(const struct way *way, const struct mix_totals *t, enum kin kin) {
+#ifdef TEST_ASYNC // the choices depend on when steps land
+    return;
+#endif
     const char *name = way->how.name;
     const bool is_model = (way->must & WAY_MODEL) != 0;
     const bool accepts = way->must & WAY_ACCEPTS && (kin != KIN_STRANGER || way->how.has_toy);
@@ -102,8 +88,8 @@ static inline void way_check(const struct way *way, const struct mix_totals *t, 
     // a draft that does not pay need not be tried in this few steps
     const bool pays = accepts && (kin == KIN_RELATIVE || !is_model);
     check(t->drafts > 0 || !(pays || way->how.draft_min), "%s: nothing was drafted", name);
-    check(t->accepted > 0 || !accepts || t->draft_tokens < FEW_TOKENS,
-          "%s: nothing of %lld was accepted", name, (long long)t->draft_tokens);
+    check(t->accepted > 0 || !accepts || t->drafts == 0, "%s: nothing of %lld was accepted", name,
+          (long long)t->draft_tokens);
     check(t->accepted < t->draft_tokens || !refuses, "%s: nothing was refused", name);
 }
 

@@ -17,23 +17,44 @@ enum {
     CONTEXT = N_CTX / KV_PAGE_TOKENS * PAGE,
 };
 
-// Weights of a million bytes, a buffer of 10 floats a token and the logits; a group with a window
-// where asked for.
-static void build(struct plan *plan, bool with_window) {
+// Plain: weights of a million bytes, a buffer of 10 floats a token and the logits. Windowed: the
+// same with a second group. Beside: a tenth of the weights, one layer, a buffer of 4 floats.
+static struct plan plain, windowed, beside;
+
+static void build(struct plan *plan, int width, uint64_t weight_bytes, int n_layer, int n_group) {
     plan_init(plan);
     plan->n_vocab = VOCAB;
-    plan_add_buffer(plan, "x", 10, ROWS_TOKENS);
+    plan_add_buffer(plan, "x", width, ROWS_TOKENS);
     plan->logits = plan_add_buffer(plan, "logits", VOCAB, ROWS_LOGITS);
-    const struct plan_weight weight = {
-        .name = "w", .format = FORMAT_F32, .rows = 250, .cols = 1000, .bytes = WEIGHTS};
+    const struct plan_weight weight = {.name = "w",
+                                       .format = FORMAT_F32,
+                                       .rows = (int64_t)weight_bytes / 4000,
+                                       .cols = 1000,
+                                       .bytes = weight_bytes};
     plan_add_weight(plan, &weight);
     struct plan_kv_group group = {
-        .kind = KV_FULL, .n_layer = 2, .n_head_kv = 1, .dim_k = DIM, .dim_v = DIM};
+        .kind = KV_FULL, .n_layer = n_layer, .n_head_kv = 1, .dim_k = DIM, .dim_v = DIM};
     plan_add_kv_group(plan, &group);
     group.kind = KV_WINDOW;
     group.window = WINDOW;
-    if (with_window) plan_add_kv_group(plan, &group);
+    if (n_group > 1) plan_add_kv_group(plan, &group);
     assert_false(plan->failed);
+}
+
+static int build_plans(void **state) {
+    (void)state;
+    build(&plain, 10, WEIGHTS, 2, 1);
+    build(&windowed, 10, WEIGHTS, 2, 2);
+    build(&beside, 4, WEIGHTS / 10, 1, 1);
+    return 0;
+}
+
+static int free_plans(void **state) {
+    (void)state;
+    plan_deinit(&plain);
+    plan_deinit(&windowed);
+    plan_deinit(&beside);
+    return 0;
 }
 
 // Takes the plan's weights and buffers, and pages of the bytes that their type's name says.
@@ -59,9 +80,9 @@ static struct budget_request request_of(const struct plan *plan) {
         .cls = &made_up, .plan = plan, .n_ctx_max = N_CTX, .kv_type = "2", .available = 1 << 30};
 }
 
-static struct budget_beside beside_of(const struct plan *plan) {
+static struct budget_beside beside_it(void) {
     return (
-        struct budget_beside){.plan = plan, .n_ctx_max = N_CTX, .cls = &made_up, .kv_type = "2"};
+        struct budget_beside){.plan = &beside, .n_ctx_max = N_CTX, .cls = &made_up, .kv_type = "2"};
 }
 
 // The result of a request that must succeed.
@@ -87,11 +108,8 @@ static void refused(const struct budget_request *request, rn_status expected,
     refused(request, status, (const char *const[]){__VA_ARGS__},                                   \
             (int)(sizeof(const char *const[]){__VA_ARGS__} / sizeof(const char *)))
 
-static void defaults_are_filled_in_and_parts_counted(void **state) {
-    (void)state;
-    struct plan plan;
-    build(&plan, false);
-    struct budget_request request = request_of(&plan);
+CASE(defaults_are_filled_in_and_parts_counted) {
+    struct budget_request request = request_of(&plain);
     struct budget budget = chosen(&request);
     assert_int_equal(budget.weight_bytes, WEIGHTS);
     assert_int_equal(budget.step_bytes, (256 * 10 + 1 * VOCAB) * 4);
@@ -106,14 +124,10 @@ static void defaults_are_filled_in_and_parts_counted(void **state) {
     assert_int_equal(budget.sizes.batch_tokens, 300);
     assert_int_equal(budget.sizes.logit_rows, 300);
     assert_int_equal(budget.step_bytes, (300 * 10 + 300 * VOCAB) * 4);
-    plan_deinit(&plan);
 }
 
-static void sizes_out_of_range_are_refused_by_name(void **state) {
-    (void)state;
-    struct plan plan;
-    build(&plan, false);
-    struct budget_request request = request_of(&plan);
+CASE(sizes_out_of_range_are_refused_by_name) {
+    struct budget_request request = request_of(&plain);
     request.wanted.n_ctx = N_CTX + 1;
     refused_with(&request, RN_ERR_ARG, "context is 1025", "1 to 1024");
     request.wanted = (struct budget_sizes){.max_seqs = 5000};
@@ -122,40 +136,28 @@ static void sizes_out_of_range_are_refused_by_name(void **state) {
     refused_with(&request, RN_ERR_ARG, "batch_tokens is 7", "8 to");
     request.wanted = (struct budget_sizes){.max_seqs = 8, .logit_rows = 7};
     refused_with(&request, RN_ERR_ARG, "logit_rows is 7", "8 to");
-    plan_deinit(&plan);
 }
 
-static void with_much_memory_each_sequence_gets_two_contexts(void **state) {
-    (void)state;
-    struct plan plan;
-    build(&plan, false);
-    struct budget_request request = request_of(&plan);
+CASE(with_much_memory_each_sequence_gets_two_contexts) {
+    struct budget_request request = request_of(&plain);
     assert_int_equal(chosen(&request).kv_bytes, 2 * CONTEXT);
     request.wanted.max_seqs = 3;
     assert_int_equal(chosen(&request).kv_bytes, 6 * CONTEXT);
     request.wanted.n_ctx = N_CTX / 2;
     assert_int_equal(chosen(&request).kv_bytes, 3 * CONTEXT);
-    plan_deinit(&plan);
 }
 
-static void with_little_memory_it_is_what_is_free_after_the_rest(void **state) {
-    (void)state;
-    struct plan plan;
-    build(&plan, false);
-    struct budget_request request = request_of(&plan);
+CASE(with_little_memory_it_is_what_is_free_after_the_rest) {
+    struct budget_request request = request_of(&plain);
     const uint64_t step = (256 * 10 + VOCAB) * 4;
     request.available = 1200000;
     const struct budget budget = chosen(&request);
     assert_int_equal(budget.kv_bytes, 1200000 - 60000 - WEIGHTS - step);
     assert_int_equal(budget.sizes.n_ctx, 31 * KV_PAGE_TOKENS); // of 129,360 bytes
-    plan_deinit(&plan);
 }
 
-static void a_context_that_does_not_fit_is_shortened_unless_it_was_asked_for(void **state) {
-    (void)state;
-    struct plan plan;
-    build(&plan, false);
-    struct budget_request request = request_of(&plan);
+CASE(a_context_that_does_not_fit_is_shortened_unless_it_was_asked_for) {
+    struct budget_request request = request_of(&plain);
     request.kv_bytes = 3 * PAGE + PAGE - 1;
     const struct budget budget = chosen(&request);
     assert_int_equal(budget.sizes.n_ctx, 3 * KV_PAGE_TOKENS);
@@ -172,28 +174,20 @@ static void a_context_that_does_not_fit_is_shortened_unless_it_was_asked_for(voi
                  "are free beside the weights", "256 positions");
     request.wanted.n_ctx = 256;
     assert_int_equal(chosen(&request).sizes.n_ctx, 256);
-    plan_deinit(&plan);
 }
 
-static void memory_is_given_in_bytes_or_in_pages_of_all_groups(void **state) {
-    (void)state;
-    struct plan plan;
-    build(&plan, true);
-    struct budget_request request = request_of(&plan);
+CASE(memory_is_given_in_bytes_or_in_pages_of_all_groups) {
+    struct budget_request request = request_of(&windowed);
     request.kv_pages = 20;
     assert_int_equal(chosen(&request).kv_bytes, 20 * 2 * PAGE);
     request.kv_bytes = 123456; // counts before pages
     assert_int_equal(chosen(&request).kv_bytes, 123456);
     request.available = 1; // a given size is not compared with free memory
     assert_int_equal(chosen(&request).kv_bytes, 123456);
-    plan_deinit(&plan);
 }
 
-static void memory_that_holds_no_page_is_refused_with_the_numbers(void **state) {
-    (void)state;
-    struct plan plan;
-    build(&plan, true);
-    struct budget_request request = request_of(&plan);
+CASE(memory_that_holds_no_page_is_refused_with_the_numbers) {
+    struct budget_request request = request_of(&windowed);
     request.kv_bytes = 2 * PAGE - 1;
     refused_with(&request, RN_ERR_ARG, "KV memory of 8.0 KiB", "32 tokens takes 8.0 KiB");
     request.kv_bytes = 2 * PAGE;
@@ -202,16 +196,12 @@ static void memory_that_holds_no_page_is_refused_with_the_numbers(void **state) 
     request.available = WEIGHTS;
     refused_with(&request, RN_ERR_NOMEM, "976.6 KiB of memory are free", "weights take 976.6 KiB",
                  "step 10.4 KiB", "page of 8.0 KiB");
-    plan_deinit(&plan);
 }
 
-static void a_window_takes_its_own_pages_only(void **state) {
-    (void)state;
-    struct plan plan;
-    build(&plan, true);
-    struct budget_request request = request_of(&plan);
+CASE(a_window_takes_its_own_pages_only) {
+    struct budget_request request = request_of(&windowed);
     const struct budget budget = chosen(&request);
-    const struct kv_config config = budget_kv_config(&plan, &budget.kv);
+    const struct kv_config config = budget_kv_config(&windowed, &budget.kv);
     assert_int_equal(budget.kv_bytes, 2 * kv_need(&config, N_CTX, 256));
     assert_true(budget.context_bytes < 2 * CONTEXT);
     // memory for all pages of the full group and of the window holds the whole context
@@ -219,28 +209,20 @@ static void a_window_takes_its_own_pages_only(void **state) {
     assert_int_equal(chosen(&request).sizes.n_ctx, N_CTX);
     request.kv_bytes--;
     assert_in_range(chosen(&request).sizes.n_ctx, N_CTX - 2 * KV_PAGE_TOKENS, N_CTX - 1);
-    plan_deinit(&plan);
 }
 
-static void where_the_memory_is_unknown_each_sequence_gets_a_context(void **state) {
-    (void)state;
-    struct plan plan;
-    build(&plan, false);
-    struct budget_request request = request_of(&plan);
+CASE(where_the_memory_is_unknown_each_sequence_gets_a_context) {
+    struct budget_request request = request_of(&plain);
     request.available = 0;
     request.wanted.max_seqs = 3;
     const struct budget budget = chosen(&request);
     assert_int_equal(budget.kv_bytes, 3 * CONTEXT);
     assert_int_equal(budget.sizes.n_ctx, N_CTX);
-    plan_deinit(&plan);
 }
 
 // Each group maps the whole budget.
-static void a_limit_on_addresses_is_shared_by_the_groups(void **state) {
-    (void)state;
-    struct plan plan;
-    build(&plan, true);
-    struct budget_request request = request_of(&plan);
+CASE(a_limit_on_addresses_is_shared_by_the_groups) {
+    struct budget_request request = request_of(&windowed);
     request.available = 1200000;
     const uint64_t taken = WEIGHTS + (256 * 10 + VOCAB) * 4;
     const uint64_t reserve = (16u << 20) + (3u << 19); // one sequence
@@ -253,17 +235,12 @@ static void a_limit_on_addresses_is_shared_by_the_groups(void **state) {
     request.address_room = 0;
     assert_int_equal(chosen(&request).kv_bytes, room - 60000);
     request.available = request.address_room = 1200000;
-    refused_with(&request, RN_ERR_NOMEM,
-                 "threads and requests 17.5 MiB: the rest holds no KV page",
+    refused_with(&request, RN_ERR_NOMEM, "threads and requests 17.5 MiB: the rest holds no KV page",
                  "1.1 MiB of memory are free");
-    plan_deinit(&plan);
 }
 
-static void amounts_beyond_all_bounds_are_refused(void **state) {
-    (void)state;
-    struct plan plan;
-    build(&plan, true);
-    struct budget_request request = request_of(&plan);
+CASE(amounts_beyond_all_bounds_are_refused) {
+    struct budget_request request = request_of(&windowed);
     request.kv_bytes = UINT64_MAX;
     refused_with(&request, RN_ERR_ARG, "16.0 EiB", "more than can be used, 1.0 TiB");
     // page numbers up to the page manager's limit are accepted; more are refused here already
@@ -279,32 +256,12 @@ static void amounts_beyond_all_bounds_are_refused(void **state) {
     request.total = request.kv_bytes = 0;
     request.kv_pages = UINT32_MAX;
     refused_with(&request, RN_ERR_ARG, "32.0 TiB", "more than can be used");
-    plan_deinit(&plan);
 }
 
-// The same groups of half as many layers, and a buffer of 4 floats.
-static void build_beside(struct plan *plan) {
-    plan_init(plan);
-    plan->n_vocab = VOCAB;
-    plan_add_buffer(plan, "x", 4, ROWS_TOKENS);
-    plan->logits = plan_add_buffer(plan, "logits", VOCAB, ROWS_LOGITS);
-    const struct plan_weight weight = {
-        .name = "w", .format = FORMAT_F32, .rows = 25, .cols = 1000, .bytes = WEIGHTS / 10};
-    plan_add_weight(plan, &weight);
-    const struct plan_kv_group group = {
-        .kind = KV_FULL, .n_layer = 1, .n_head_kv = 1, .dim_k = DIM, .dim_v = DIM};
-    plan_add_kv_group(plan, &group);
-    assert_false(plan->failed);
-}
-
-static void a_model_beside_takes_its_part_of_what_is_free(void **state) {
-    (void)state;
-    struct plan plan, beside;
-    build(&plan, false);
-    build_beside(&beside);
-    struct budget_request request = request_of(&plan);
+CASE(a_model_beside_takes_its_part_of_what_is_free) {
+    struct budget_request request = request_of(&plain);
     request.available = 1320000;
-    request.beside = beside_of(&beside);
+    request.beside = beside_it();
     const struct budget budget = chosen(&request);
     const uint64_t step = (256 * 10 + VOCAB) * 4, beside_step = (256 * 4 + VOCAB) * 4;
     const uint64_t left = 1320000 - 66000 - WEIGHTS - step - WEIGHTS / 10 - beside_step;
@@ -316,17 +273,11 @@ static void a_model_beside_takes_its_part_of_what_is_free(void **state) {
     assert_in_range(budget.beside.kv_bytes, left / 3 - 1, left / 3 + 1);
     assert_true(budget.kv_bytes + budget.beside.kv_bytes <= left);
     assert_int_equal(budget.beside.n_ctx, budget.sizes.n_ctx);
-    plan_deinit(&plan);
-    plan_deinit(&beside);
 }
 
-static void memory_that_was_asked_for_stays_the_models_and_that_beside_is_added(void **state) {
-    (void)state;
-    struct plan plan, beside;
-    build(&plan, false);
-    build_beside(&beside);
-    struct budget_request request = request_of(&plan);
-    request.beside = beside_of(&beside);
+CASE(memory_that_was_asked_for_stays_the_models_and_that_beside_is_added) {
+    struct budget_request request = request_of(&plain);
+    request.beside = beside_it();
     request.kv_bytes = 8 * PAGE;
     struct budget budget = chosen(&request);
     assert_int_equal(budget.kv_bytes, 8 * PAGE);
@@ -342,19 +293,13 @@ static void memory_that_was_asked_for_stays_the_models_and_that_beside_is_added(
     assert_int_equal(budget.beside.kv_bytes, PAGE);
     request.kv_bytes = CONTEXT / 4;
     assert_int_equal(chosen(&request).beside.kv_bytes, PAGE);
-    plan_deinit(&plan);
-    plan_deinit(&beside);
 }
 
-static void a_model_on_a_device_of_its_own_takes_nothing_from_the_other(void **state) {
-    (void)state;
-    struct plan plan, beside;
-    build(&plan, true);
-    build_beside(&beside);
-    struct budget_request request = request_of(&plan);
+CASE(a_model_on_a_device_of_its_own_takes_nothing_from_the_other) {
+    struct budget_request request = request_of(&windowed);
     request.available = 1200000;
     const struct budget alone = chosen(&request);
-    request.beside = beside_of(&beside);
+    request.beside = beside_it();
     request.beside.is_apart = true;
     request.beside.kv_type = "4"; // pages are the device's own: as large as two layers of "2"
     request.beside.available = 1 << 30;
@@ -369,18 +314,12 @@ static void a_model_on_a_device_of_its_own_takes_nothing_from_the_other(void **s
     assert_int_equal(budget.beside.n_ctx, budget.sizes.n_ctx);
     const struct kv_config config = budget_kv_config(&beside, &budget.beside.kv);
     assert_true(budget.beside.kv_bytes >= kv_need(&config, budget.beside.n_ctx, 1));
-    plan_deinit(&plan);
-    plan_deinit(&beside);
 }
 
-static void a_device_of_its_own_bounds_the_models_pages(void **state) {
-    (void)state;
-    struct plan plan, beside;
-    build(&plan, false);
-    build_beside(&beside);
-    struct budget_request request = request_of(&plan);
+CASE(a_device_of_its_own_bounds_the_models_pages) {
+    struct budget_request request = request_of(&plain);
     const uint64_t taken = WEIGHTS / 10 + (256 * 4 + VOCAB) * 4;
-    request.beside = beside_of(&beside);
+    request.beside = beside_it();
     request.beside.is_apart = true;
     // unknown: in proportion to the other one's two contexts, whose pages are twice as large
     assert_int_equal(chosen(&request).beside.kv_bytes, CONTEXT);
@@ -398,8 +337,6 @@ static void a_device_of_its_own_bounds_the_models_pages(void **state) {
     assert_int_equal(budget.beside.n_ctx, N_CTX / 4);
     request.beside.available = taken / 2; // not even its weights
     refused_with(&request, RN_ERR_NOMEM, "the draft model's device has");
-    plan_deinit(&plan);
-    plan_deinit(&beside);
 }
 
 static rn_status refusing_need(const struct plan *plan, const struct backend_sizes *sizes,
@@ -408,42 +345,16 @@ static rn_status refusing_need(const struct plan *plan, const struct backend_siz
     return err_set(err, RN_ERR_UNSUPPORTED, "no such op here");
 }
 
-static void a_plan_that_the_backend_refuses_has_no_budget(void **state) {
-    (void)state;
+CASE(a_plan_that_the_backend_refuses_has_no_budget) {
     static const struct backend_class refusing = {.name = "refusing", .need = refusing_need};
-    struct plan plan, beside;
-    build(&plan, false);
-    build_beside(&beside);
-    struct budget_request request = request_of(&plan);
-    request.beside = beside_of(&beside);
+    struct budget_request request = request_of(&plain);
+    request.beside = beside_it();
     request.beside.cls = &refusing;
     refused_with(&request, RN_ERR_UNSUPPORTED, "no such op here");
     request.beside.cls = &made_up;
     chosen(&request);
     request.cls = &refusing;
     refused_with(&request, RN_ERR_UNSUPPORTED, "no such op here");
-    plan_deinit(&plan);
-    plan_deinit(&beside);
 }
 
-TEST_PROGRAM(budget) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_filled_in_and_parts_counted),
-        cmocka_unit_test(sizes_out_of_range_are_refused_by_name),
-        cmocka_unit_test(with_much_memory_each_sequence_gets_two_contexts),
-        cmocka_unit_test(with_little_memory_it_is_what_is_free_after_the_rest),
-        cmocka_unit_test(a_context_that_does_not_fit_is_shortened_unless_it_was_asked_for),
-        cmocka_unit_test(memory_is_given_in_bytes_or_in_pages_of_all_groups),
-        cmocka_unit_test(memory_that_holds_no_page_is_refused_with_the_numbers),
-        cmocka_unit_test(a_window_takes_its_own_pages_only),
-        cmocka_unit_test(where_the_memory_is_unknown_each_sequence_gets_a_context),
-        cmocka_unit_test(a_limit_on_addresses_is_shared_by_the_groups),
-        cmocka_unit_test(amounts_beyond_all_bounds_are_refused),
-        cmocka_unit_test(a_model_beside_takes_its_part_of_what_is_free),
-        cmocka_unit_test(memory_that_was_asked_for_stays_the_models_and_that_beside_is_added),
-        cmocka_unit_test(a_model_on_a_device_of_its_own_takes_nothing_from_the_other),
-        cmocka_unit_test(a_device_of_its_own_bounds_the_models_pages),
-        cmocka_unit_test(a_plan_that_the_backend_refuses_has_no_budget),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(budget) { return cases_run(build_plans, free_plans); }

@@ -144,12 +144,11 @@ static void scene_open(struct scene *scene, int n_slots) {
     assert_int_equal(choices_init(&scene->choices, VOCAB, HISTORY, n_slots, NULL), RN_OK);
 }
 
-static int32_t choose_token(struct sampler *sampler, struct scene *scene, int n_token,
-                            const float *logits) {
+static int32_t choose_token(struct scene *scene, int n_token, const float *logits) {
     struct choice choice;
     scene_open(scene, 1);
-    choice_describe(&sampler->scratch, &scene->choices, n_token, 0, &choice);
-    const int32_t token = chooser_choose(&sampler->chooser, &choice, logits);
+    choice_describe(&sampler.scratch, &scene->choices, n_token, 0, &choice);
+    const int32_t token = chooser_choose(&sampler.chooser, &choice, logits);
     choices_deinit(&scene->choices);
     return token;
 }
@@ -172,12 +171,9 @@ static struct sampler_view view_of(const struct scene *scene, int n_token) {
 // ---------------------------------------------------------------- the choice
 
 // But for top-n-sigma, whose sigma is that of the model's logits: test_sampler_steps has that.
-static void a_mask_is_as_if_the_model_had_no_other_logits(void **state) {
-    (void)state;
-    struct sampler sampler;
+CASE(a_mask_is_as_if_the_model_had_no_other_logits) {
     struct scene scene;
     int greedy = 0, otherwise = 0, none = 0;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 20000; i++) {
         float logits[VOCAB];
         scene_random(&scene, 0.3);
@@ -189,7 +185,7 @@ static void a_mask_is_as_if_the_model_had_no_other_logits(void **state) {
         const rn_sampling *sampling = &scene.choices.sampling;
         const int32_t expected = sampler_choose(&sampler, sampling, &view, logits);
         const int32_t free_choice = sampler_choose(&sampler, sampling, &view, scene.logits);
-        const int32_t got = choose_token(&sampler, &scene, n_token, scene.logits);
+        const int32_t got = choose_token(&scene, n_token, scene.logits);
         check(got == expected, "case %d: %d, not %d", i, got, expected);
         check(got < 0 || toy_allows(&scene.toy, 0, got), "case %d: %d is not allowed", i, got);
         greedy += sampling->temperature == 0;
@@ -199,51 +195,40 @@ static void a_mask_is_as_if_the_model_had_no_other_logits(void **state) {
     }
     check(greedy > 4000 && otherwise > 4000 && none > 0,
           "%d greedy, %d changed, %d without a token", greedy, otherwise, none);
-    sampler_close(&sampler);
 }
 
-static void without_a_constraint_the_choice_is_the_samplers(void **state) {
-    (void)state;
-    struct sampler sampler;
+CASE(without_a_constraint_the_choice_is_the_samplers) {
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 2000; i++) {
         scene_random(&scene, 0.3);
         scene.choices.constraint = (rn_constraint){0};
         const int n_token = scene.n_token + below(4); // also behind drafted tokens
         const struct sampler_view view = view_of(&scene, n_token);
-        assert_int_equal(choose_token(&sampler, &scene, n_token, scene.logits),
+        assert_int_equal(choose_token(&scene, n_token, scene.logits),
                          sampler_choose(&sampler, &scene.choices.sampling, &view, scene.logits));
     }
-    sampler_close(&sampler);
 }
 
-static void a_mask_without_tokens_gives_none(void **state) {
-    (void)state;
-    struct sampler sampler;
+CASE(a_mask_without_tokens_gives_none) {
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 200; i++) {
         scene_random(&scene, 0.3);
         scene.toy.share = 0;
         scene.choices.sampling.temperature = (float)(i % 3);
-        assert_int_equal(choose_token(&sampler, &scene, 1, scene.logits), -1);
+        assert_int_equal(choose_token(&scene, 1, scene.logits), -1);
         assert_int_equal(choose_allowed(&scene, 1, 5), 0);
     }
-    sampler_close(&sampler);
 }
 
 // Bits behind the vocabulary mean nothing, and a mask leaves nothing for the next choice.
-static void the_last_word_and_the_last_choice_do_not_matter(void **state) {
-    (void)state;
-    struct sampler sampler, fresh;
+CASE(the_last_word_and_the_last_choice_do_not_matter) {
+    struct sampler fresh;
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 500; i++) {
         scene_random(&scene, 0.3);
         sampler_open(&fresh, VOCAB);
         const int n_token = scene.n_token;
-        const int32_t used = choose_token(&sampler, &scene, n_token, scene.logits);
+        const int32_t used = choose_token(&scene, n_token, scene.logits);
         scene_open(&scene, 1);
         uint64_t *allowed = scene.choices.allowed;
         memset(allowed, i % 2 ? 0xff : 0, WORDS * sizeof *allowed);
@@ -256,7 +241,6 @@ static void the_last_word_and_the_last_choice_do_not_matter(void **state) {
         choices_deinit(&scene.choices);
         sampler_close(&fresh);
     }
-    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- the description
@@ -305,8 +289,7 @@ static void check_edits(const struct scene *scene, int n_token, const struct cho
 }
 
 // All descriptions of a draft at once, each in a slot of its own.
-static void a_description_has_the_operands_of_its_history(void **state) {
-    (void)state;
+CASE(a_description_has_the_operands_of_its_history) {
     enum { SLOTS = 4 };
     struct choice_scratch scratch;
     struct scene scene;
@@ -349,12 +332,9 @@ static int naive_allowed(const struct scene *scene, int n_token, int n) {
     return passed;
 }
 
-static void a_draft_is_allowed_up_to_its_first_impossible_token(void **state) {
-    (void)state;
-    struct sampler sampler;
+CASE(a_draft_is_allowed_up_to_its_first_impossible_token) {
     struct scene scene;
     int whole = 0, part = 0, none = 0;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 5000; i++) {
         scene_random(&scene, 0);
         scene.toy.n_passed = below(4); // it stands somewhere
@@ -376,18 +356,13 @@ static void a_draft_is_allowed_up_to_its_first_impossible_token(void **state) {
         assert_int_equal(scene.toy.masks, got < n ? got + 1 : n);
     }
     check(whole > 500 && part > 500 && none > 500, "%d whole, %d part, %d none", whole, part, none);
-    sampler_close(&sampler);
 }
 
-static void without_a_constraint_a_whole_draft_is_allowed(void **state) {
-    (void)state;
-    struct sampler sampler;
+CASE(without_a_constraint_a_whole_draft_is_allowed) {
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     scene_random(&scene, 0);
     scene.choices.constraint = (rn_constraint){0};
     for (int n = 0; n < 16; n++) assert_int_equal(choose_allowed(&scene, 1, n), n);
-    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- submit
@@ -407,8 +382,7 @@ static struct tokenizer *tokenizer_open(void) {
     return tokenizer;
 }
 
-static void biases_are_sorted_by_id_and_keep_their_order(void **state) {
-    (void)state;
+CASE(biases_are_sorted_by_id_and_keep_their_order) {
     enum { MANY = 200 };
     struct tokenizer *tokenizer = tokenizer_open();
     rn_logit_bias bias[MANY];
@@ -433,8 +407,7 @@ static void biases_are_sorted_by_id_and_keep_their_order(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void a_constraint_is_whole_or_refused(void **state) {
-    (void)state;
+CASE(a_constraint_is_whole_or_refused) {
     static const int32_t prompt[] = {1, 2, 3};
     struct tokenizer *tokenizer = tokenizer_open();
     const struct seq_limits limits = {.tokenizer = tokenizer,
@@ -480,17 +453,4 @@ static void a_constraint_is_whole_or_refused(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-TEST_PROGRAM(choice) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_mask_is_as_if_the_model_had_no_other_logits),
-        cmocka_unit_test(without_a_constraint_the_choice_is_the_samplers),
-        cmocka_unit_test(a_mask_without_tokens_gives_none),
-        cmocka_unit_test(the_last_word_and_the_last_choice_do_not_matter),
-        cmocka_unit_test(a_description_has_the_operands_of_its_history),
-        cmocka_unit_test(biases_are_sorted_by_id_and_keep_their_order),
-        cmocka_unit_test(a_draft_is_allowed_up_to_its_first_impossible_token),
-        cmocka_unit_test(without_a_constraint_a_whole_draft_is_allowed),
-        cmocka_unit_test(a_constraint_is_whole_or_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(choice) { return cases_run(sampler_setup, sampler_teardown); }

@@ -1,7 +1,6 @@
 // Drafts where a step does not end with a token: the text, the constraint and the rows of the batch
 // are the same as without drafts.
 #include "bare_engine.h"
-#include "recurrent_model.h"
 #include "streams.h"
 
 enum { MAX_SCRIPT = 16 };
@@ -76,16 +75,14 @@ static void script_run(const rn_model *model, struct script *script, rn_request 
     request.data = script;
     request.constraint = (rn_constraint){script, script_mask, script_advance, script_rollback};
     script->at = 0;
-    streams_submit(engine, &request, out);
-    streams_drain(engine, out, 1);
+    streams_run(engine, &request, out);
     streams_check_empty(engine);
     rn_engine_destroy(engine);
 }
 
 // Text held back for a stop string comes with the error, and earlier certain text of the same step
 // is still there.
-static void text_before_a_dead_end_is_what_it_is_without_drafts(void **state) {
-    (void)state;
+CASE(text_before_a_dead_end_is_what_it_is_without_drafts) {
     rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
     static struct stream plain, drafted;
     const char *stop = "house was green";
@@ -98,12 +95,11 @@ static void text_before_a_dead_end_is_what_it_is_without_drafts(void **state) {
     assert_int_equal(plain.n_ids, script.n_token);
     assert_true(drafted.timings.accepted_tokens > 2);
     streams_check_same(&plain, &drafted);
-    bare_close(model);
+    rn_model_close(model);
 }
 
 // A constraint is not led over the end of a text: behind it there is nothing to ask.
-static void no_constraint_is_led_past_the_end(void **state) {
-    (void)state;
+CASE(no_constraint_is_led_past_the_end) {
     rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
     static struct stream plain, drafted;
     const rn_request request = {.max_tokens = MAX_SCRIPT + 8};
@@ -118,15 +114,14 @@ static void no_constraint_is_led_past_the_end(void **state) {
     script_run(model, &script, request, "custom", &drafted);
     streams_check_same(&plain, &drafted);
     assert_int_equal(script.n_past_end, 0);
-    bare_close(model);
+    rn_model_close(model);
 }
 
 static uint64_t ticking_now(void *ctx) { return *(uint64_t *)ctx += 1000; }
 
 // The time without drafts includes the text's own tokens, even with the first one in the same step.
 // It excludes tokens that were chosen behind its end.
-static void time_without_drafts_is_that_of_the_text(void **state) {
-    (void)state;
+CASE(time_without_drafts_is_that_of_the_text) {
     rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
     static struct stream whole, cut;
     const char *stop = " dog";
@@ -146,7 +141,7 @@ static void time_without_drafts_is_that_of_the_text(void **state) {
     const double each_cut = cut.timings.undrafted_ms / (cut.n_ids - 1);
     check(each > 0 && each_cut > 0.99 * each && each_cut < 1.01 * each, "%g and %g ms", each,
           each_cut);
-    bare_close(model);
+    rn_model_close(model);
 }
 
 // ---------------------------------------------------------------- rows that are evaluated again
@@ -163,19 +158,11 @@ static int wrong_draft(void *ctx, void *data, int choice, const int32_t *token, 
 
 // Refused drafts of a recurrent model leave rows to evaluate again; a sequence that comes then, or
 // returns from a pause, still finds room in the batch.
-static void rows_again_leave_everybody_a_row(void **state) {
-    (void)state;
+CASE(rows_again_leave_everybody_a_row) {
     enum { N_VOCAB = 512, N_SEQS = 4, N_TOKENS = 60 };
     static struct stream plain[N_SEQS], drafted[N_SEQS];
     int n_vocab = N_VOCAB;
-    rn_error err = {0};
-    rn_model model = {0};
-    check(!weights_open(TEST_DATA "/golden/gemma3/model.gguf", &model.weights, &err) &&
-              !vocab_load(model.weights, N_VOCAB, &model.tokenizer, NULL, &err) &&
-              !recurrent_model_init(&model.model, N_VOCAB, FORMAT_F32, &err),
-          "%s", err.message);
-    model.model.hp.n_ctx = 128;
-    bare_fill_info(&model);
+    rn_model *model = bare_open_recurrent(N_VOCAB, 128);
     for (int spare = 0; spare < 40; spare += spare < 8 ? 1 : 13) {
         for (int drafts = 0; drafts < 2; drafts++) {
             const rn_engine_options options = {.n_threads = 1,
@@ -187,7 +174,7 @@ static void rows_again_leave_everybody_a_row(void **state) {
                                                .draft_min = 7,
                                                .draft_max = 7};
             struct stream *streams = drafts ? drafted : plain;
-            rn_engine *engine = streams_engine(&model, &options);
+            rn_engine *engine = streams_engine(model, &options);
             for (int i = 0; i < N_SEQS; i++) {
                 const int32_t prompt[] = {5 + i};
                 const rn_request request = {.prompt = prompt,
@@ -208,17 +195,7 @@ static void rows_again_leave_everybody_a_row(void **state) {
             streams_check_same(&plain[i], &drafted[i]);
         }
     }
-    recurrent_model_deinit(&model.model);
-    tokenizer_destroy(model.tokenizer);
-    weights_close(model.weights);
+    rn_model_close(model);
 }
 
-TEST_PROGRAM(draft_edges) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_before_a_dead_end_is_what_it_is_without_drafts),
-        cmocka_unit_test(no_constraint_is_led_past_the_end),
-        cmocka_unit_test(time_without_drafts_is_that_of_the_text),
-        cmocka_unit_test(rows_again_leave_everybody_a_row),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(draft_edges) { return cases_run(NULL, NULL); }

@@ -28,7 +28,7 @@ static int close_all(void **state) {
     (void)state;
     rn_engine_destroy(engine);
     tokenizer_destroy(padded);
-    bare_close(model);
+    rn_model_close(model);
     return 0;
 }
 
@@ -47,8 +47,7 @@ static rn_status create(struct drafter **out, rn_error *err) {
     return drafter_model_create(&config, out, err);
 }
 
-static void each_failed_allocation_of_create_is_reported(void **state) {
-    (void)state;
+CASE(each_failed_allocation_of_create_is_reported) {
     const long before = live;
     int failures = 0, reported = 0;
     for (bool failed = true; failed;) {
@@ -70,8 +69,7 @@ static void each_failed_allocation_of_create_is_reported(void **state) {
     assert_true(reported > 20);
 }
 
-static void a_draft_allocates_nothing(void **state) {
-    (void)state;
+CASE(a_draft_allocates_nothing) {
     struct drafter *drafter;
     assert_int_equal(create(&drafter, NULL), RN_OK);
     struct world w = {engine, drafter};
@@ -89,10 +87,4 @@ static void a_draft_allocates_nothing(void **state) {
     story_destroy(story);
 }
 
-TEST_PROGRAM(drafter_memory) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_failed_allocation_of_create_is_reported),
-        cmocka_unit_test(a_draft_allocates_nothing),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
-}
+TEST_PROGRAM(drafter_memory) { return cases_run(open_all, close_all); }

@@ -4,40 +4,15 @@
 // ones fit, and ids that one of the two models lacks.
 #include "backend/cpu/cpu.h"
 #include "drafter_world.h"
-#include "recurrent_model.h"
 
-enum { LIMIT = 300, N_STORIES = 3, N_VOCAB = 512 };
+enum { LIMIT = 300, MAX_STORIES = 8, N_VOCAB = 512 };
 
 // ---------------------------------------------------------------- models
 
-// The in-memory model with the tokens of a small vocabulary, padded to n_vocab.
-static rn_model *recurrent_open(int n_vocab) {
-    rn_error err = {0};
-    rn_model *model = calloc(1, sizeof *model);
-    assert_non_null(model);
-    check(weights_open(TEST_DATA "/golden/gemma3/model.gguf", &model->weights, &err) == RN_OK, "%s",
-          err.message);
-    check(vocab_load(model->weights, n_vocab, &model->tokenizer, NULL, &err) == RN_OK, "%s",
-          err.message);
-    check(recurrent_model_init(&model->model, n_vocab, FORMAT_F32, &err) == RN_OK, "%s",
-          err.message);
-    bare_fill_info(model);
-    return model;
-}
+static rn_model *recurrent_open(int n_vocab) { return bare_open_recurrent(n_vocab, 4096); }
 
 static rn_model *open_any(const char *name) {
     return strcmp(name, "recurrent") == 0 ? recurrent_open(N_VOCAB) : bare_open(name);
-}
-
-static void close_any(const char *name, rn_model *model) {
-    if (strcmp(name, "recurrent") != 0) {
-        bare_close(model);
-        return;
-    }
-    recurrent_model_deinit(&model->model);
-    tokenizer_destroy(model->tokenizer);
-    weights_close(model->weights);
-    free(model);
 }
 
 // ---------------------------------------------------------------- against a fresh reader
@@ -107,68 +82,51 @@ static int step(struct world *w, struct world *fresh, struct story **stories, in
     return n_made;
 }
 
-static void after_any_refusal_drafts_are_those_of_a_fresh_reader(void **state) {
-    (void)state;
-    static const char *const names[] = {MODELS_DIR "/tale-1m-f16.gguf", "recurrent",
-                                        TEST_DATA "/golden/gemma3/model.gguf",
-                                        TEST_DATA "/golden/gptoss/model.gguf"};
-    for (size_t m = 0; m < sizeof names / sizeof *names; m++) {
-        rn_model *model = open_any(names[m]);
-        struct world w, fresh;
-        const struct world_config config = {.n_ctx = LIMIT, .batch_tokens = 64};
-        world_init(&w, model, &model->model, model->tokenizer, &config);
-        world_init(&fresh, model, &model->model, model->tokenizer, &config);
-        struct random random = {m + 5, (uint32_t)model->info.n_vocab};
-        struct story *stories[N_STORIES];
-        for (int i = 0; i < N_STORIES; i++)
-            stories[i] = story_random(3 + 20 * i, LIMIT, 10 + (uint64_t)i, model->info.n_vocab);
-        int made = 0;
-        for (int round = 0; round < 60; round++)
-            made += step(&w, &fresh, stories, N_STORIES, &random);
-        check(made > 40, "%s drafted %d times", names[m], made);
-        world_deinit(&w);
-        world_deinit(&fresh);
-        for (int i = 0; i < N_STORIES; i++) story_destroy(stories[i]);
-        close_any(names[m], model);
-    }
-}
-
 static uint64_t context_bytes(const rn_model *model, int n_ctx) {
     const struct kv_bytes pages = world_pages(&model->model.plan);
     const struct kv_config kv = budget_kv_config(&model->model.plan, &pages);
     return kv_need(&kv, n_ctx, 64);
 }
 
-static void with_few_pages_some_draft_and_all_are_right(void **state) {
-    (void)state;
-    static const char *const names[] = {MODELS_DIR "/tale-1m-f16.gguf", "recurrent"};
-    enum { SEQS = 8 };
-    for (int m = 0; m < 2; m++) {
-        rn_model *model = open_any(names[m]);
-        struct world w, fresh;
-        struct world_config config = {.n_ctx = LIMIT, .batch_tokens = 64};
-        world_init(&fresh, model, &model->model, model->tokenizer, &config);
-        config.kv_bytes = 2 * context_bytes(model, 200);
-        world_init(&w, model, &model->model, model->tokenizer, &config);
-        struct random random = {7, (uint32_t)model->info.n_vocab};
-        struct story *stories[SEQS];
-        for (int i = 0; i < SEQS; i++)
-            stories[i] = story_random(20 + 15 * i, LIMIT, 20 + (uint64_t)i, model->info.n_vocab);
-        int made = 0;
-        for (int round = 0; round < 60; round++) made += step(&w, &fresh, stories, SEQS, &random);
-        check(made > 20, "%s drafted %d times", names[m], made);
-        world_deinit(&w);
-        world_deinit(&fresh);
-        for (int i = 0; i < SEQS; i++) story_destroy(stories[i]);
-        close_any(names[m], model);
-    }
+// Of as many stories and with memory for as many contexts of 200 tokens; 0 contexts: ample.
+static void check_drafts(const char *name, uint64_t seed, int n_stories, int n_contexts) {
+    const int n_rounds = test_scale(16, 60, 60);
+    rn_model *model = open_any(name);
+    struct world w, fresh;
+    struct world_config config = {.n_ctx = LIMIT, .batch_tokens = 64};
+    world_init(&fresh, model, model, &config);
+    if (n_contexts) config.kv_bytes = (uint64_t)n_contexts * context_bytes(model, 200);
+    world_init(&w, model, model, &config);
+    struct random random = {seed, (uint32_t)model->info.n_vocab};
+    struct story *stories[MAX_STORIES];
+    for (int i = 0; i < n_stories; i++)
+        stories[i] = story_random(3 + 18 * i, LIMIT, seed + 10 + (uint64_t)i, model->info.n_vocab);
+    int made = 0;
+    for (int round = 0; round < n_rounds; round++)
+        made += step(&w, &fresh, stories, n_stories, &random);
+    check(made > n_rounds / (n_contexts ? 3 : 2), "%s drafted %d times", name, made);
+    world_deinit(&w);
+    world_deinit(&fresh);
+    for (int i = 0; i < n_stories; i++) story_destroy(stories[i]);
+    rn_model_close(model);
 }
 
-static void pages_that_were_not_used_for_long_go_to_others(void **state) {
-    (void)state;
+CASE(after_any_refusal_drafts_are_those_of_a_fresh_reader) {
+    check_drafts(MODELS_DIR "/tale-1m-f16.gguf", 5, 3, 0);
+    check_drafts("recurrent", 6, 3, 0);
+    check_drafts(TEST_DATA "/golden/gemma3/model.gguf", 7, 3, 0);
+    check_drafts(TEST_DATA "/golden/gptoss/model.gguf", 8, 3, 0);
+}
+
+CASE(with_few_pages_some_draft_and_all_are_right) {
+    check_drafts(MODELS_DIR "/tale-1m-f16.gguf", 7, MAX_STORIES, 2);
+    check_drafts("recurrent", 7, MAX_STORIES, 2);
+}
+
+CASE(pages_that_were_not_used_for_long_go_to_others) {
     rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
     struct world w;
-    world_init(&w, model, &model->model, model->tokenizer,
+    world_init(&w, model, model,
                &(struct world_config){.n_ctx = LIMIT,
                                       .max_seqs = 2,
                                       .kv_bytes = context_bytes(model, LIMIT)});
@@ -189,7 +147,7 @@ static void pages_that_were_not_used_for_long_go_to_others(void **state) {
     world_deinit(&w);
     story_destroy(a);
     story_destroy(b);
-    bare_close(model);
+    rn_model_close(model);
 }
 
 // ---------------------------------------------------------------- vocabularies
@@ -198,8 +156,7 @@ static rn_status compared(const rn_model *draft, const rn_model *target, rn_erro
     return drafter_model_check(draft->tokenizer, target->tokenizer, err);
 }
 
-static void another_vocabulary_is_refused_with_what_differs(void **state) {
-    (void)state;
+CASE(another_vocabulary_is_refused_with_what_differs) {
     rn_error err = {0};
     rn_model *tale = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
     rn_model *gemma = bare_open(TEST_DATA "/golden/gemma3/model.gguf");
@@ -215,7 +172,7 @@ static void another_vocabulary_is_refused_with_what_differs(void **state) {
         check(strstr(err.message, "token 0 is '"), "%s", err.message);
     }
     struct world w;
-    world_init(&w, tale, &tale->model, tale->tokenizer, &(struct world_config){0});
+    world_init(&w, tale, tale, &(struct world_config){0});
     struct drafter *drafter;
     const struct drafter_model_config config = {.model = &gemma->model,
                                                 .tokenizer = gemma->tokenizer,
@@ -223,9 +180,9 @@ static void another_vocabulary_is_refused_with_what_differs(void **state) {
     assert_int_equal(drafter_model_create(&config, &drafter, &err), RN_ERR_MODEL);
     assert_null(drafter);
     world_deinit(&w);
-    bare_close(tale);
-    bare_close(gemma);
-    bare_close(gpt);
+    rn_model_close(tale);
+    rn_model_close(gemma);
+    rn_model_close(gpt);
 }
 
 // A vocabulary of a few tokens.
@@ -246,8 +203,7 @@ static struct tokenizer *few(const char *const *text, const int32_t *type, int n
     return tokenizer;
 }
 
-static void the_first_token_that_differs_is_named(void **state) {
-    (void)state;
+CASE(the_first_token_that_differs_is_named) {
     static const int32_t normal[] = {1, 1, 1, 3}, special[] = {1, 1, 3, 3}, unused[] = {1, 1, 5, 3};
     static const struct {
         const char *text[4];
@@ -274,15 +230,14 @@ static void the_first_token_that_differs_is_named(void **state) {
     tokenizer_destroy(target);
 }
 
-static void ids_that_one_of_two_padded_vocabularies_lacks_do_no_harm(void **state) {
-    (void)state;
+CASE(ids_that_one_of_two_padded_vocabularies_lacks_do_no_harm) {
     rn_model *model[2] = {recurrent_open(N_VOCAB), recurrent_open(N_VOCAB + 8)};
     rn_error err = {0};
     for (int smaller = 0; smaller < 2; smaller++) { // which of the two drafts
         rn_model *draft = model[!smaller], *target = model[smaller];
         assert_int_equal(compared(draft, target, &err), RN_OK);
         struct world w;
-        world_init(&w, target, &draft->model, draft->tokenizer, &(struct world_config){0});
+        world_init(&w, target, draft, &(struct world_config){0});
         struct story *story = story_random(50, LIMIT, 3, target->info.n_vocab);
         for (int i = 0; i < 50; i += 10) story->seq.token[i] = target->info.n_vocab - 1 - i / 10;
         for (int round = 0; round < 20; round++) {
@@ -301,18 +256,8 @@ static void ids_that_one_of_two_padded_vocabularies_lacks_do_no_harm(void **stat
     rn_model *apart = recurrent_open(N_VOCAB + 9); // more than a 64th
     assert_int_equal(compared(model[0], apart, &err), RN_ERR_MODEL);
     check(strstr(err.message, "512 tokens, the model has 521"), "%s", err.message);
-    close_any("recurrent", apart);
-    for (int i = 0; i < 2; i++) close_any("recurrent", model[i]);
+    rn_model_close(apart);
+    for (int i = 0; i < 2; i++) rn_model_close(model[i]);
 }
 
-TEST_PROGRAM(drafter_pages) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(after_any_refusal_drafts_are_those_of_a_fresh_reader),
-        cmocka_unit_test(with_few_pages_some_draft_and_all_are_right),
-        cmocka_unit_test(pages_that_were_not_used_for_long_go_to_others),
-        cmocka_unit_test(another_vocabulary_is_refused_with_what_differs),
-        cmocka_unit_test(the_first_token_that_differs_is_named),
-        cmocka_unit_test(ids_that_one_of_two_padded_vocabularies_lacks_do_no_harm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(drafter_pages) { return cases_run(NULL, NULL); }

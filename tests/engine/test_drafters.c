@@ -44,8 +44,7 @@ static struct drafter *make_lookup(void) {
 
 // --- lookup ---
 
-static void a_loop_of_any_period_fills_the_draft(void **state) {
-    (void)state;
+CASE(a_loop_of_any_period_fills_the_draft) {
     struct drafter *const drafter = make_lookup();
     for (int period = 1; period <= 40; period++) {
         int32_t token[200];
@@ -61,8 +60,7 @@ static void a_loop_of_any_period_fills_the_draft(void **state) {
     drafter->cls->destroy(drafter);
 }
 
-static void the_length_that_agrees_tells_the_source(void **state) {
-    (void)state;
+CASE(the_length_that_agrees_tells_the_source) {
     struct drafter *const drafter = make_lookup();
     for (int length = 1; length <= 12; length++) {
         int32_t token[64];
@@ -86,8 +84,7 @@ static void the_length_that_agrees_tells_the_source(void **state) {
     drafter->cls->destroy(drafter);
 }
 
-static void a_long_prompt_is_offered_for_once_it_is_indexed(void **state) {
-    (void)state;
+CASE(a_long_prompt_is_offered_for_once_it_is_indexed) {
     enum { N = 10000 };
     struct drafter *const drafter = make_lookup();
     int32_t *const token = malloc(N * sizeof *token);
@@ -107,8 +104,7 @@ static void a_long_prompt_is_offered_for_once_it_is_indexed(void **state) {
     drafter->cls->destroy(drafter);
 }
 
-static void lookup_has_nothing_without_an_index_or_a_past(void **state) {
-    (void)state;
+CASE(lookup_has_nothing_without_an_index_or_a_past) {
     struct drafter *const drafter = make_lookup();
     int32_t token[] = {3, 3, 3, 3};
     for (int n = 0; n <= 4; n++) {
@@ -124,8 +120,7 @@ static void lookup_has_nothing_without_an_index_or_a_past(void **state) {
 }
 
 // The step's way: a token more each time, and drafts that stand behind them in the same array.
-static void drafts_behind_the_text_are_not_indexed(void **state) {
-    (void)state;
+CASE(drafts_behind_the_text_are_not_indexed) {
     struct drafter *const drafter = make_lookup();
     int32_t token[300];
     struct world world;
@@ -156,8 +151,7 @@ static void set_salt(struct world *world, const char *salt) {
     memcpy(world->seq.salt, salt, world->seq.n_salt);
 }
 
-static void a_finished_text_serves_sequences_of_its_salt_up_to_its_end(void **state) {
-    (void)state;
+CASE(a_finished_text_serves_sequences_of_its_salt_up_to_its_end) {
     struct drafter *const drafter = make_shared(10000);
     int32_t told[40];
     for (int i = 0; i < 40; i++) told[i] = 100 + i;
@@ -186,8 +180,7 @@ static void a_finished_text_serves_sequences_of_its_salt_up_to_its_end(void **st
     drafter->cls->destroy(drafter);
 }
 
-static void a_text_longer_than_a_quarter_is_kept_by_its_end(void **state) {
-    (void)state;
+CASE(a_text_longer_than_a_quarter_is_kept_by_its_end) {
     struct drafter *const drafter = make_shared(400);
     int32_t told[300];
     for (int i = 0; i < 300; i++) told[i] = i;
@@ -223,8 +216,7 @@ static int program_draft(void *ctx, void *data, int choice, const int32_t *token
     return program->n;
 }
 
-static void the_programs_drafts_are_cut_at_what_is_no_token(void **state) {
-    (void)state;
+CASE(the_programs_drafts_are_cut_at_what_is_no_token) {
     enum { N_VOCAB = 50 };
     int32_t token[] = {1, 2};
     struct world world;
@@ -257,16 +249,4 @@ static void the_programs_drafts_are_cut_at_what_is_no_token(void **state) {
     drafter->cls->destroy(drafter);
 }
 
-TEST_PROGRAM(drafters) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_loop_of_any_period_fills_the_draft),
-        cmocka_unit_test(the_length_that_agrees_tells_the_source),
-        cmocka_unit_test(a_long_prompt_is_offered_for_once_it_is_indexed),
-        cmocka_unit_test(lookup_has_nothing_without_an_index_or_a_past),
-        cmocka_unit_test(drafts_behind_the_text_are_not_indexed),
-        cmocka_unit_test(a_finished_text_serves_sequences_of_its_salt_up_to_its_end),
-        cmocka_unit_test(a_text_longer_than_a_quarter_is_kept_by_its_end),
-        cmocka_unit_test(the_programs_drafts_are_cut_at_what_is_no_token),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(drafters) { return cases_run(NULL, NULL); }

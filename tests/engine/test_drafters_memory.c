@@ -22,8 +22,7 @@ static rn_status create(int which, struct drafter **out, rn_error *err) {
     return drafter_custom_create(draft_none, NULL, 100, out, err);
 }
 
-static void each_failed_allocation_of_create_is_reported(void **state) {
-    (void)state;
+CASE(each_failed_allocation_of_create_is_reported) {
     const int n_allocations[] = {1, 6, 1};
     for (int which = 0; which < 3; which++) {
         const long before = live;
@@ -43,8 +42,7 @@ static void each_failed_allocation_of_create_is_reported(void **state) {
     }
 }
 
-static void each_failed_allocation_of_an_index_is_reported(void **state) {
-    (void)state;
+CASE(each_failed_allocation_of_an_index_is_reported) {
     const long before = live;
     for (int at = 0; at < 2; at++) {
         struct suffix_index index;
@@ -58,8 +56,7 @@ static void each_failed_allocation_of_an_index_is_reported(void **state) {
     }
 }
 
-static void offers_and_learning_allocate_nothing(void **state) {
-    (void)state;
+CASE(offers_and_learning_allocate_nothing) {
     enum { N = 500 };
     int32_t token[N];
     for (int i = 0; i < N; i++) token[i] = i * i % 37;
@@ -94,8 +91,7 @@ static long resident_pages(void) {
     return resident;
 }
 
-static void indexes_that_wait_take_no_memory(void **state) {
-    (void)state;
+CASE(indexes_that_wait_take_no_memory) {
     enum { N = 200, PAGES_MOST = 2 * N };
     static struct suffix_index index[N];
     const long before = resident_pages();
@@ -105,12 +101,4 @@ static void indexes_that_wait_take_no_memory(void **state) {
     for (int i = 0; i < N; i++) suffix_deinit(&index[i]);
 }
 
-TEST_PROGRAM(drafters_memory) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(indexes_that_wait_take_no_memory),
-        cmocka_unit_test(each_failed_allocation_of_create_is_reported),
-        cmocka_unit_test(each_failed_allocation_of_an_index_is_reported),
-        cmocka_unit_test(offers_and_learning_allocate_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(drafters_memory) { return cases_run(NULL, NULL); }

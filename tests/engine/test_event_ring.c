@@ -62,8 +62,7 @@ static bool is_event(const rn_event *event, uint64_t i) {
     return true;
 }
 
-static void events_come_out_as_they_went_in(void **state) {
-    (void)state;
+CASE(events_come_out_as_they_went_in) {
     struct event_ring ring = new_ring(8);
     rn_event out[5];
     uint64_t in = 0, seen = 0;
@@ -91,8 +90,7 @@ static void events_come_out_as_they_went_in(void **state) {
     event_ring_deinit(&ring);
 }
 
-static void room_comes_back_with_the_release_not_with_the_take(void **state) {
-    (void)state;
+CASE(room_comes_back_with_the_release_not_with_the_take) {
     struct event_ring ring = new_ring(4);
     const rn_event event = {.text = ""};
     rn_event out[4];
@@ -106,8 +104,7 @@ static void room_comes_back_with_the_release_not_with_the_take(void **state) {
     event_ring_deinit(&ring);
 }
 
-static void an_event_that_finds_no_room_takes_none(void **state) {
-    (void)state;
+CASE(an_event_that_finds_no_room_takes_none) {
     struct event_ring ring = new_ring(1024);
     ring.n_bytes = 2 * ring.bytes_max;
     char text[TEXT_MAX];
@@ -138,8 +135,7 @@ static void an_event_that_finds_no_room_takes_none(void **state) {
     event_ring_deinit(&ring);
 }
 
-static void sequences_that_are_over_outlive_their_last_event(void **state) {
-    (void)state;
+CASE(sequences_that_are_over_outlive_their_last_event) {
     struct event_ring ring = new_ring(8);
     struct seq *seq = calloc(3, sizeof *seq);
     assert_non_null(seq);
@@ -175,8 +171,7 @@ static void *write_many(void *arg) {
     return NULL;
 }
 
-static void a_writer_and_a_reader_do_not_disturb_each_other(void **state) {
-    (void)state;
+CASE(a_writer_and_a_reader_do_not_disturb_each_other) {
     struct event_ring ring = new_ring(64);
     pthread_t writer;
     assert_int_equal(pthread_create(&writer, NULL, write_many, &ring), 0);
@@ -192,13 +187,4 @@ static void a_writer_and_a_reader_do_not_disturb_each_other(void **state) {
     event_ring_deinit(&ring);
 }
 
-TEST_PROGRAM(event_ring) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(events_come_out_as_they_went_in),
-        cmocka_unit_test(room_comes_back_with_the_release_not_with_the_take),
-        cmocka_unit_test(an_event_that_finds_no_room_takes_none),
-        cmocka_unit_test(sequences_that_are_over_outlive_their_last_event),
-        cmocka_unit_test(a_writer_and_a_reader_do_not_disturb_each_other),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(event_ring) { return cases_run(NULL, NULL); }

@@ -7,31 +7,23 @@
 #include <sched.h>
 
 #include "bare_engine.h"
-#include "engine/door/driver.h"
 #include "mix.h"
 // after them: it has names of its own
 #include "flight_world.h"
 
 static const struct backend_class *const cpu = &backend_cpu, *const fake = &backend_fake;
 
-static struct toy_drafter drafter;
-
 // The common options of the engines here; drafts: all requests that want drafts try them.
-static rn_engine *faulty_engine(const rn_model *model, int max_seqs, bool drafts) {
-    rn_engine_options options = {.max_seqs = max_seqs, .batch_tokens = 64};
-    drafter = (struct toy_drafter){.truth = world_truth, .right = 80, .n_vocab = WORLD_VOCAB};
-    if (drafts) {
-        options.speculate = "custom";
-        options.draft_fn = toy_draft;
-        options.draft_ctx = &drafter;
-        options.draft_min = options.draft_max = 3;
-    }
-    return world_engine(fake, model, options);
+static rn_engine *faulty_engine(int model, int max_seqs, bool drafts) {
+    rn_engine_options options = world_drafts(max_seqs, 3, 80);
+    if (!drafts) options.speculate = "off";
+    options.batch_tokens = 64;
+    return world_engine(model, options);
 }
 
 static rn_request request[5]; // of which `want` has the texts
 
-static void fill_requests(const rn_model *model) {
+static void fill_requests(int model) {
     for (int i = 0; i < 5; i++) {
         request[i] = i % 2 ? world_sampled(i, 20 + 30 * i, 30) : world_request(i, 40 - 4 * i, 30);
         request[i].data = &want[i];
@@ -60,23 +52,22 @@ static void check_serves(rn_engine *engine, int which) {
 
 // ---------------------------------------------------------------- a sequence, a step
 
-static void a_failed_sequence_ends_alone(void **state) {
-    (void)state;
-    const rn_model *const models[] = {plain_model, window_model, recurrent_model};
-    for (int run = 0; run < 24; run++) {
-        const rn_model *const model = models[run / 8];
-        fake_reset();
-        if (run % 8 == 0) fill_requests(model);
-        rn_engine *engine = faulty_engine(model, 3, run % 2);
-        world_submit(engine, request, 3);
-        fake_fail_at(FAKE_SEQ, 1 + 2 * (run % 8));
-        streams_drain(engine, got, 3);
-        assert_int_equal(fake_control.n_fault, 1);
-        int n_hit = 0;
-        for (int i = 0; i < 3; i++) n_hit += check_hit(i, RN_ERR_STEP);
-        assert_int_equal(n_hit, 1);
-        check_serves(engine, 0);
-        rn_engine_destroy(engine);
+CASE(a_failed_sequence_ends_alone) {
+    for (int model = 0; model < N_KINDS; model++) {
+        fill_requests(model);
+        for (int run = 0; run < 8; run += test_scale(3, 1, 1)) {
+            fake_reset();
+            rn_engine *engine = faulty_engine(model, 3, run % 2);
+            world_submit(engine, request, 3);
+            fake_fail_at(FAKE_SEQ, 1 + 2 * run);
+            streams_drain(engine, got, 3);
+            assert_int_equal(fake_control.n_fault, 1);
+            int n_hit = 0;
+            for (int i = 0; i < 3; i++) n_hit += check_hit(i, RN_ERR_STEP);
+            assert_int_equal(n_hit, 1);
+            check_serves(engine, 0);
+            rn_engine_destroy(engine);
+        }
     }
 }
 
@@ -87,22 +78,21 @@ static void step_past_fault(rn_engine *engine, int n) {
         assert_true(busy);
         assert_int_equal(world_step(engine, n, &busy), RN_OK);
     }
-    for (int i = 0; i < 2; i++) assert_int_equal(world_step(engine, n, &busy), RN_OK);
+    world_steps(engine, n, 2);
 }
 
 // Two of four are in steps. The others have rows in none: they wait for a place, or one is paused
 // and the last one comes later.
-static void check_step_fault(const rn_model *model, enum fake_fault fault, int at, int way) {
+static void check_step_fault(int model, enum fake_fault fault, int at, int way) {
     const bool drafts = way & 1, pauses = way & 2;
-    bool busy;
     fake_reset();
     rn_engine *engine = faulty_engine(model, pauses ? 3 : 2, drafts);
     for (int i = 1; i < 3; i++) streams_submit(engine, &request[i], &got[i]);
     streams_submit(engine, &request[0], &got[0]);
     if (pauses) {
-        for (int i = 0; i < 3; i++) assert_int_equal(world_step(engine, 3, &busy), RN_OK);
+        world_steps(engine, 3, 3);
         rn_engine_pause(engine, got[0].id, true);
-        for (int i = 0; i < 2; i++) assert_int_equal(world_step(engine, 3, &busy), RN_OK);
+        world_steps(engine, 3, 2);
     } else {
         streams_submit(engine, &request[3], &got[3]);
     }
@@ -123,19 +113,17 @@ static void check_step_fault(const rn_model *model, enum fake_fault fault, int a
     rn_engine_destroy(engine);
 }
 
-static void a_failed_step_ends_its_own_requests_alone(void **state) {
-    (void)state;
-    const rn_model *const models[] = {plain_model, window_model, recurrent_model};
-    for (int run = 0; run < 3 * 48; run++) {
-        if (run % 48 == 0) fill_requests(models[run / 48]);
-        check_step_fault(models[run / 48], run % 2 ? FAKE_SUBMIT : FAKE_STEP, 1 + run % 48 / 8,
-                         run / 2 % 4);
+CASE(a_failed_step_ends_its_own_requests_alone) {
+    for (int model = 0; model < N_KINDS; model++) {
+        fill_requests(model);
+        for (int run = model; run < 48; run += test_scale(7, 5, 1))
+            check_step_fault(model, run % 2 ? FAKE_SUBMIT : FAKE_STEP, 1 + run / 8, run / 2 % 4);
     }
 }
 
 // ---------------------------------------------------------------- the device
 
-static void check_lost(const rn_model *model, enum fake_fault fault, int at, bool drafts) {
+static void check_lost(int model, enum fake_fault fault, int at, bool drafts) {
     rn_error err = {0};
     uint64_t id;
     bool busy = true;
@@ -163,14 +151,12 @@ static void check_lost(const rn_model *model, enum fake_fault fault, int at, boo
     rn_engine_destroy(engine);
 }
 
-static void a_lost_device_ends_every_request(void **state) {
-    (void)state;
-    const rn_model *const models[] = {plain_model, window_model, recurrent_model};
+CASE(a_lost_device_ends_every_request) {
     memset(got, 0, sizeof got);
-    for (int run = 0; run < 3 * 24; run++) {
-        if (run % 24 == 0) fill_requests(models[run / 24]);
-        check_lost(models[run / 24], run % 2 ? FAKE_LOST_SUBMIT : FAKE_LOST, 1 + run % 24 / 4,
-                   run / 2 % 2);
+    for (int model = 0; model < N_KINDS; model++) {
+        fill_requests(model);
+        for (int run = model; run < 24; run += test_scale(7, 5, 1))
+            check_lost(model, run % 2 ? FAKE_LOST_SUBMIT : FAKE_LOST, 1 + run / 4, run / 2 % 2);
     }
 }
 
@@ -194,23 +180,19 @@ static void *crowd_main(void *arg) {
 }
 
 static void check_threads(enum fake_fault fault, int at, bool drain) {
-    struct driver driver;
     struct crowd crowd;
     pthread_t thread;
-    rn_error err = {0};
     fake_reset();
-    rn_engine *engine =
-        world_engine(fake, plain_model, (rn_engine_options){.max_seqs = 3, .max_waiting = 8});
+    rn_engine *engine = world_engine(PLAIN, (rn_engine_options){.max_seqs = 3, .max_waiting = 8});
     crowd = (struct crowd){.engine = engine};
     fake_fail_at(fault, at);
-    assert_int_equal(driver_init(&driver, &engine->engine, &err), RN_OK);
-    assert_int_equal(driver_start(&driver, &err), RN_OK);
+    assert_int_equal(rn_engine_start(engine, NULL), RN_OK);
     assert_int_equal(pthread_create(&thread, NULL, crowd_main, &crowd), 0);
     int n_last = 0, n_lost = 0;
     bool refused = false;
     for (int quiet = 0; quiet < 20;) {
         rn_event event[16];
-        const int n = driver_wait(&driver, event, 16, 50);
+        const int n = rn_engine_wait(engine, event, 16, 50);
         for (int i = 0; i < n; i++) {
             n_last += event[i].last;
             n_lost += event[i].status == RN_ERR_DEVICE;
@@ -226,72 +208,60 @@ static void check_threads(enum fake_fault fault, int at, bool drain) {
     assert_int_equal(crowd.refusal, RN_ERR_DEVICE);
     assert_int_equal(n_last, crowd.n_taken);
     assert_true(n_lost > 0);
-    driver_stop(&driver, drain);
-    assert_int_equal(driver_wait(&driver, &(rn_event){0}, 1, 0), 0);
-    driver_deinit(&driver);
+    rn_engine_stop(engine, drain);
+    assert_int_equal(rn_engine_wait(engine, &(rn_event){0}, 1, 0), 0);
     streams_check_empty(engine);
     rn_engine_destroy(engine);
 }
 
-static void a_lost_device_ends_what_threads_submit(void **state) {
-    (void)state;
-    for (int run = 0; run < 24; run++)
+CASE(a_lost_device_ends_what_threads_submit) {
+    for (int run = 0; run < 24; run += test_scale(5, 3, 1))
         check_threads(run % 2 ? FAKE_LOST_SUBMIT : FAKE_LOST, 1 + 3 * run, run / 2 % 2);
 }
 
 // The thread ends without its events being read, and with requests that wait.
-static void an_engine_with_a_lost_device_ends_unread(void **state) {
-    (void)state;
-    for (int run = 0; run < 16; run++) {
-        struct driver driver;
-        rn_error err = {0};
+CASE(an_engine_with_a_lost_device_ends_unread) {
+    for (int run = 0; run < 16; run += test_scale(3, 3, 1)) {
         uint64_t id;
         fake_reset();
-        rn_engine *engine = world_engine(fake, plain_model, (rn_engine_options){.max_seqs = 2});
+        rn_engine *engine = world_engine(PLAIN, (rn_engine_options){.max_seqs = 2});
         fake_fail_at(run % 2 ? FAKE_LOST_SUBMIT : FAKE_LOST, 1 + run);
-        assert_int_equal(driver_init(&driver, &engine->engine, &err), RN_OK);
         const rn_request one = world_request(0, 20, 40);
         for (int i = 0; i < 5; i++)
-            assert_int_equal(rn_engine_submit(engine, &one, &id, &err), RN_OK);
-        assert_int_equal(driver_start(&driver, &err), RN_OK);
+            assert_int_equal(rn_engine_submit(engine, &one, &id, NULL), RN_OK);
+        assert_int_equal(rn_engine_start(engine, NULL), RN_OK);
         if (run % 4 < 2)
             while (!atomic_load(&engine->engine.is_lost)) sched_yield();
-        driver_stop(&driver, run % 4 > 0);
-        driver_deinit(&driver);
+        rn_engine_stop(engine, run % 4 > 0);
         rn_engine_destroy(engine);
     }
 }
 
 // The step that loses it has only a row past an end: no event comes, and a poll loop wakes up.
-static void a_lost_device_is_told_where_no_event_is(void **state) {
-    (void)state;
+CASE(a_lost_device_is_told_where_no_event_is) {
     rn_request stopping = world_request(0, 20, 60);
-    world_alone(plain_model, &stopping, 1);
+    world_alone(PLAIN, &stopping, 1);
     const struct world_stop chosen = world_stop_in(&want[0], 20);
     const char *const stop = chosen.text;
     stopping.stop = &stop;
     stopping.n_stop = 1;
-    world_alone(plain_model, &stopping, 1);
+    world_alone(PLAIN, &stopping, 1);
     assert_int_equal(want[0].finish, RN_FINISH_STOP);
-    struct driver driver;
-    rn_error err = {0};
     fake_reset();
     fake_control.delay_us = 20000;
-    rn_engine *engine = world_engine(fake, plain_model, (rn_engine_options){0});
-    assert_int_equal(driver_init(&driver, &engine->engine, &err), RN_OK);
+    rn_engine *engine = world_engine(PLAIN, (rn_engine_options){0});
     world_submit(engine, &stopping, 1);
     fake_fail_at(FAKE_LOST, want[0].n_ids + 1);
-    assert_int_equal(driver_start(&driver, &err), RN_OK);
+    assert_int_equal(rn_engine_start(engine, NULL), RN_OK);
     for (rn_event event; got[0].finish == RN_FINISH_NONE;)
-        if (driver_wait(&driver, &event, 1, -1) > 0) streams_take(&got[0], &event, 0);
+        if (rn_engine_wait(engine, &event, 1, -1) > 0) streams_take(&got[0], &event, 0);
     world_check_texts(0, 1);
-    struct pollfd fd = {.fd = driver.fd, .events = POLLIN};
+    struct pollfd fd = {.fd = rn_engine_event_fd(engine), .events = POLLIN};
     do {
-        assert_int_equal(driver_wait(&driver, &(rn_event){0}, 1, 0), 0);
+        assert_int_equal(rn_engine_wait(engine, &(rn_event){0}, 1, 0), 0);
         if (atomic_load(&engine->engine.is_lost)) break;
         assert_int_equal(poll(&fd, 1, 10000), 1);
     } while (true);
-    driver_deinit(&driver);
     rn_engine_destroy(engine);
 }
 
@@ -348,22 +318,20 @@ static void run_faulty_mix(struct mix *mix, struct mix_random *r, long *n_faults
               (unsigned long long)mix->seed, n_active);
     }
     *n_faults += fake_control.n_fault;
-    bool more = true;
-    while (more) assert_int_equal(rn_engine_step(mix->engine, &more), status); // rows past ends
+    for (bool more = true; more;) // rows past ends
+        assert_int_equal(rn_engine_step(mix->engine, &more), status);
     check_rest(mix, status == RN_ERR_DEVICE);
     rn_engine_destroy(mix->engine);
 }
 
-static void faults_in_random_places_leave_nothing_behind(void **state) {
-    (void)state;
+CASE(faults_in_random_places_leave_nothing_behind) {
     static const struct mix_how how = {
         .speculate = "custom", .has_toy = true, .right = 70, .draft_min = 2, .draft_max = 4};
-    const rn_model *const models[] = {plain_model, window_model, recurrent_model};
     long n_faults = 0;
     for (int m = 0; m < 3; m++) {
         struct mix_cases cases;
-        mix_cases_create(&cases, models[m], "f16", 40 + (uint64_t)m, 40);
-        for (int seed = 0; seed < test_scale(5, 15, 40); seed++) {
+        mix_cases_create(&cases, world_model[m], "f16", 40 + (uint64_t)m, 40);
+        for (int seed = 0; seed < test_scale(3, 9, 40); seed++) {
             struct mix_random r = {mix_hash((uint64_t)(seed * 3 + m))};
             struct mix mix;
             cases.how = seed % 2 ? &how : NULL;
@@ -375,72 +343,56 @@ static void faults_in_random_places_leave_nothing_behind(void **state) {
         mix_cases_destroy(&cases);
     }
     print_message("%ld faults\n", n_faults);
-    assert_true(n_faults > test_scale(15, 45, 120));
+    assert_true(n_faults > test_scale(6, 27, 120));
 }
 
 // ---------------------------------------------------------------- a draft model elsewhere
 
 static rn_engine *drafted_engine(const struct backend_class *target,
-                                 const struct backend_class *draft, const rn_model *model) {
+                                 const struct backend_class *draft, int model) {
     bare_draft_class = draft;
-    rn_engine *engine = world_engine(target, model,
-                                     (rn_engine_options){.max_seqs = 3,
-                                                         .speculate = "model",
-                                                         .draft = model,
-                                                         .draft_min = 3,
-                                                         .draft_max = 3});
+    rn_engine *engine = world_engine_on(target, model,
+                                        (rn_engine_options){.max_seqs = 3,
+                                                            .speculate = "model",
+                                                            .draft = world_model[model],
+                                                            .draft_min = 3,
+                                                            .draft_max = 3});
     bare_draft_class = NULL;
     return engine;
 }
 
-static void a_draft_model_on_another_backend_changes_no_text(void **state) {
-    (void)state;
+CASE(a_draft_model_on_another_backend_changes_no_text) {
     const struct backend_class *const places[][2] = {{cpu, fake}, {fake, cpu}, {fake, fake}};
-    const rn_model *const models[] = {plain_model, window_model, recurrent_model};
-    for (int run = 0; run < 9; run++) {
-        const rn_model *const model = models[run / 3];
-        fake_reset();
-        if (run % 3 == 0) fill_requests(model);
-        rn_engine *engine = drafted_engine(places[run % 3][0], places[run % 3][1], model);
-        world_submit(engine, request, 3);
-        streams_drain(engine, got, 3);
-        world_check_texts(0, 3);
-        for (int i = 0; i < 3; i++) assert_true(got[i].timings.accepted_tokens > 0);
-        streams_check_empty(engine);
-        rn_engine_destroy(engine);
+    for (int model = 0; model < N_KINDS; model++) {
+        fill_requests(model);
+        for (int run = 0; run < 3; run++) {
+            fake_reset();
+            rn_engine *engine = drafted_engine(places[run][0], places[run][1], model);
+            world_submit(engine, request, 3);
+            world_end(engine, 3);
+            for (int i = 0; i < 3; i++) assert_true(got[i].timings.accepted_tokens > 0);
+        }
     }
 }
 
-static void a_draft_model_whose_backend_fails_drafts_no_more(void **state) {
-    (void)state;
-    for (int run = 0; run < 40; run++) {
-        const rn_model *const model = run < 20 ? recurrent_model : plain_model;
-        if (run % 20 == 0) fill_requests(model);
-        fake_reset();
-        rn_engine *engine = drafted_engine(cpu, fake, model);
-        fake_fail_at((enum fake_fault)(FAKE_SEQ + run % 5), 1 + 2 * (run % 20 / 5) + run / 20);
-        world_submit(engine, request, 3);
-        streams_drain(engine, got, 3);
-        world_check_texts(0, 3);
-        const long before = fake_control.n_submit;
-        assert_int_equal(before, fake_control.fault_at);
-        check_serves(engine, 0);
-        assert_int_equal(fake_control.n_submit, before);
-        rn_engine_destroy(engine);
+CASE(a_draft_model_whose_backend_fails_drafts_no_more) {
+    for (int model = PLAIN; model <= RECURRENT; model += RECURRENT - PLAIN) {
+        fill_requests(model);
+        for (int run = 0; run < 20; run += test_scale(4, 2, 1)) {
+            fake_reset();
+            rn_engine *engine = drafted_engine(cpu, fake, model);
+            fake_fail_at((enum fake_fault)(FAKE_SEQ + run % 5),
+                         1 + 2 * (run / 5) + (model == PLAIN));
+            world_submit(engine, request, 3);
+            streams_drain(engine, got, 3);
+            world_check_texts(0, 3);
+            const long before = fake_control.n_submit;
+            assert_int_equal(before, fake_control.fault_at);
+            check_serves(engine, 0);
+            assert_int_equal(fake_control.n_submit, before);
+            rn_engine_destroy(engine);
+        }
     }
 }
 
-TEST_PROGRAM(faults) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_failed_sequence_ends_alone),
-        cmocka_unit_test(a_failed_step_ends_its_own_requests_alone),
-        cmocka_unit_test(a_lost_device_ends_every_request),
-        cmocka_unit_test(a_lost_device_ends_what_threads_submit),
-        cmocka_unit_test(an_engine_with_a_lost_device_ends_unread),
-        cmocka_unit_test(a_lost_device_is_told_where_no_event_is),
-        cmocka_unit_test(faults_in_random_places_leave_nothing_behind),
-        cmocka_unit_test(a_draft_model_on_another_backend_changes_no_text),
-        cmocka_unit_test(a_draft_model_whose_backend_fails_drafts_no_more),
-    };
-    return cmocka_run_group_tests(tests, world_open, world_close);
-}
+TEST_PROGRAM(faults) { return cases_run(world_open, world_close); }

@@ -2,7 +2,6 @@
 // and none of that shows in a text. Rows past the end of a text are dropped, and pages stay held as
 // long as a step may touch them.
 // label: threads
-#include "engine/door/driver.h"
 #include "flight_world.h"
 #include "view_check.h"
 
@@ -13,17 +12,14 @@ static void reset(void) {
 
 // ---------------------------------------------------------------- ahead
 
-static void steps_overlap_and_texts_are_those_of_the_cpu(void **state) {
-    (void)state;
+CASE(steps_overlap_and_texts_are_those_of_the_cpu) {
     const rn_request request[] = {world_request(0, 5, 40), world_sampled(1, 40, 40),
                                   world_request(2, 70, 40), world_sampled(3, 9, 40)};
-    const rn_model *const models[] = {plain_model, window_model, recurrent_model};
-    for (int m = 0; m < 3; m++) {
+    for (int m = 0; m < N_KINDS; m++) {
         reset();
         fake_control.delay_us = 500;
-        world_alone(models[m], request, 4);
-        rn_engine *engine =
-            world_engine(&backend_fake, models[m], (rn_engine_options){.max_seqs = 4});
+        world_alone(m, request, 4);
+        rn_engine *engine = world_engine(m, (rn_engine_options){.max_seqs = 4});
         world_submit(engine, request, 4);
         streams_drain(engine, got, 4);
         world_check_texts(0, 4);
@@ -51,18 +47,15 @@ static rn_request needy_request(int kind, struct toy_constraint *toy) {
 
 // Penalties, DRY and constraints look at the last token. Requests beside such a one do not wait for
 // it: as many of their tokens stay on the device as if they were alone.
-static void a_token_that_the_next_choice_looks_at_is_read_first(void **state) {
-    (void)state;
+CASE(a_token_that_the_next_choice_looks_at_is_read_first) {
     static struct toy_constraint toy;
     for (int kind = 0; kind < 5; kind++) {
         const rn_request request[] = {world_request(0, 20, 24), needy_request(kind, &toy)};
         reset();
-        world_alone(window_model, request, 2);
-        rn_engine *engine =
-            world_engine(&backend_fake, window_model, (rn_engine_options){.max_seqs = 2});
+        world_alone(WINDOW, request, 2);
+        rn_engine *engine = world_engine(WINDOW, (rn_engine_options){.max_seqs = 2});
         rn_request needy = needy_request(kind, &toy);
-        streams_submit(engine, &needy, &got[1]);
-        streams_drain(engine, &got[1], 1);
+        streams_run(engine, &needy, &got[1]);
         world_check_texts(1, 1);
         check(fake_control.n_of_row == 0, "kind %d", kind);
         streams_submit(engine, &request[0], &got[0]);
@@ -78,21 +71,13 @@ static void a_token_that_the_next_choice_looks_at_is_read_first(void **state) {
     }
 }
 
-static void a_drafted_sequence_is_read_before_its_next_step(void **state) {
-    (void)state;
-    const rn_model *const models[] = {plain_model, recurrent_model};
+CASE(a_drafted_sequence_is_read_before_its_next_step) {
+    static const int models[] = {PLAIN, RECURRENT};
     for (int m = 0; m < 2; m++) {
         rn_request request[] = {world_request(0, 20, 60), world_sampled(1, 33, 60)};
         reset();
         world_alone(models[m], request, 2);
-        struct toy_drafter drafter = {.truth = world_truth, .right = 80, .n_vocab = WORLD_VOCAB};
-        rn_engine *engine = world_engine(&backend_fake, models[m],
-                                         (rn_engine_options){.max_seqs = 2,
-                                                             .speculate = "custom",
-                                                             .draft_fn = toy_draft,
-                                                             .draft_ctx = &drafter,
-                                                             .draft_min = 3,
-                                                             .draft_max = 3});
+        rn_engine *engine = world_engine(models[m], world_drafts(2, 3, 80));
         for (int i = 0; i < 2; i++) request[i].data = &want[i];
         world_submit(engine, request, 2);
         streams_drain(engine, got, 2);
@@ -104,13 +89,12 @@ static void a_drafted_sequence_is_read_before_its_next_step(void **state) {
     }
 }
 
-static void no_row_is_past_an_end_by_length(void **state) {
-    (void)state;
+CASE(no_row_is_past_an_end_by_length) {
     for (int n = 0; n < 6; n++) {
         const rn_request request = world_request(0, 20, n);
         reset();
-        world_alone(plain_model, &request, 1);
-        rn_engine *engine = world_engine(&backend_fake, plain_model, (rn_engine_options){0});
+        world_alone(PLAIN, &request, 1);
+        rn_engine *engine = world_engine(PLAIN, (rn_engine_options){0});
         world_submit(engine, &request, 1);
         streams_drain(engine, got, 1);
         world_check_texts(0, 1);
@@ -136,19 +120,17 @@ static void check_leaves(rn_engine *engine, int n) {
     assert_null(e->leaving->next);
     assert_int_equal(e->leaving->id, got[0].id);
     assert_true(before.pages_held >= e->leaving->table.n_page);
-    bool busy;
-    assert_int_equal(world_step(engine, n, &busy), RN_OK);
+    world_steps(engine, n, 1);
     assert_null(e->leaving);
     assert_true(streams_stats(engine).pages_held < before.pages_held);
 }
 
-static void a_row_past_a_stop_string_is_dropped(void **state) {
-    (void)state;
+CASE(a_row_past_a_stop_string_is_dropped) {
     static struct stream whole;
     const rn_request request[] = {world_request(0, 20, 100), world_request(1, 20, 100)};
-    world_alone(window_model, request, 2);
+    world_alone(WINDOW, request, 2);
     whole = want[0];
-    for (size_t at = 3; at < 60; at += 8) {
+    for (size_t at = 3; at < 60; at += (size_t)test_scale(24, 16, 8)) {
         const struct world_stop chosen = world_stop_in(&whole, at);
         const char *const stop = chosen.text;
         rn_request stopping[] = {request[0], request[1]};
@@ -157,10 +139,9 @@ static void a_row_past_a_stop_string_is_dropped(void **state) {
         for (int n = 1; n <= 2; n++) {
             reset();
             fake_control.delay_us = 200;
-            world_alone(window_model, stopping, 2);
+            world_alone(WINDOW, stopping, 2);
             assert_int_equal(want[0].finish, RN_FINISH_STOP);
-            rn_engine *engine =
-                world_engine(&backend_fake, window_model, (rn_engine_options){.max_seqs = 2});
+            rn_engine *engine = world_engine(WINDOW, (rn_engine_options){.max_seqs = 2});
             world_submit(engine, stopping, n);
             check_leaves(engine, n);
             streams_drain(engine, got, n);
@@ -172,40 +153,33 @@ static void a_row_past_a_stop_string_is_dropped(void **state) {
     }
 }
 
-static void a_row_past_an_end_token_is_dropped(void **state) {
-    (void)state;
+CASE(a_row_past_an_end_token_is_dropped) {
     int32_t end = 0;
-    while (!tokenizer_is_end(plain_model->tokenizer, end)) end++;
+    while (!tokenizer_is_end(world_model[PLAIN]->tokenizer, end)) end++;
     const rn_logit_bias bias = {end, 100};
     rn_request request[] = {world_request(0, 40, 20), world_request(1, 20, 30)};
     request[0].ignore_eos = false;
     request[0].sampling.logit_bias = &bias;
     request[0].sampling.n_logit_bias = 1;
     reset();
-    world_alone(plain_model, request, 2);
+    world_alone(PLAIN, request, 2);
     assert_int_equal(want[0].finish, RN_FINISH_STOP);
-    rn_engine *engine =
-        world_engine(&backend_fake, plain_model, (rn_engine_options){.max_seqs = 2});
+    rn_engine *engine = world_engine(PLAIN, (rn_engine_options){.max_seqs = 2});
     world_submit(engine, request, 2);
     check_leaves(engine, 2);
-    streams_drain(engine, got, 2);
-    world_check_texts(0, 2);
-    streams_check_empty(engine);
-    rn_engine_destroy(engine);
+    world_end(engine, 2);
 }
 
 // A block that only a row past the end filled is not found by another request.
-static void what_a_dropped_row_wrote_is_not_findable(void **state) {
-    (void)state;
+CASE(what_a_dropped_row_wrote_is_not_findable) {
     rn_request request = world_request(0, 20, 100);
-    world_alone(plain_model, &request, 1);
+    world_alone(PLAIN, &request, 1);
     for (int n_last = 31; n_last <= 33; n_last++) {
         reset();
-        rn_engine *engine = world_engine(&backend_fake, plain_model, (rn_engine_options){0});
+        rn_engine *engine = world_engine(PLAIN, (rn_engine_options){0});
         rn_request cut = world_request(0, 20, n_last - 20);
         streams_submit(engine, &cut, &got[0]);
-        for (bool busy = true; got[0].n_ids < n_last - 21;)
-            assert_int_equal(world_step(engine, 1, &busy), RN_OK);
+        while (got[0].n_ids < n_last - 21) world_steps(engine, 1, 1);
         rn_engine_cancel(engine, got[0].id);
         streams_drain(engine, got, 1);
         memcpy(world_prompt[1], world_prompt[0], sizeof world_prompt[0]);
@@ -215,8 +189,7 @@ static void what_a_dropped_row_wrote_is_not_findable(void **state) {
         whole.n_prompt = 80;
         whole.max_tokens = 20;
         const int n_done = 20 + got[0].n_ids - 1;
-        streams_submit(engine, &whole, &got[1]);
-        streams_drain(engine, &got[1], 1);
+        streams_run(engine, &whole, &got[1]);
         assert_memory_equal(got[1].ids, want[0].ids + 60, 20 * sizeof *want[0].ids);
         assert_true(got[1].timings.cached_tokens <= n_done);
         rn_engine_destroy(engine);
@@ -230,20 +203,17 @@ static uint64_t fake_now(void *ctx) {
     return fake_now_ns += 1000;
 }
 
-static void a_cancel_and_a_deadline_end_with_a_step_in_flight(void **state) {
-    (void)state;
+CASE(a_cancel_and_a_deadline_end_with_a_step_in_flight) {
     rn_request request[] = {world_request(0, 40, 100), world_sampled(1, 20, 60)};
-    world_alone(recurrent_model, request, 2);
-    for (int after = 1; after < 12; after++) {
+    world_alone(RECURRENT, request, 2);
+    for (int after = 1; after < 12; after += test_scale(3, 1, 1)) {
         for (int late = 0; late < 2; late++) {
             reset();
             bare_clock.now = fake_now;
-            rn_engine *engine =
-                world_engine(&backend_fake, recurrent_model, (rn_engine_options){.max_seqs = 2});
+            rn_engine *engine = world_engine(RECURRENT, (rn_engine_options){.max_seqs = 2});
             request[0].timeout_ms = late ? 1000 : 0;
             world_submit(engine, request, 2);
-            bool busy;
-            for (int i = 0; i < after; i++) assert_int_equal(world_step(engine, 2, &busy), RN_OK);
+            world_steps(engine, 2, after);
             if (late)
                 fake_now_ns += 2000 * 1000000ull;
             else
@@ -259,26 +229,20 @@ static void a_cancel_and_a_deadline_end_with_a_step_in_flight(void **state) {
     bare_clock.now = NULL;
 }
 
-static void a_paused_stream_takes_the_token_in_flight_and_goes_on_later(void **state) {
-    (void)state;
+CASE(a_paused_stream_takes_the_token_in_flight_and_continues_later) {
     rn_request request[] = {world_request(0, 40, 40), world_sampled(1, 20, 60)};
-    world_alone(recurrent_model, request, 2);
+    world_alone(RECURRENT, request, 2);
     for (int after = 1; after < 8; after++) {
         reset();
-        rn_engine *engine =
-            world_engine(&backend_fake, recurrent_model, (rn_engine_options){.max_seqs = 2});
+        rn_engine *engine = world_engine(RECURRENT, (rn_engine_options){.max_seqs = 2});
         world_submit(engine, request, 2);
-        bool busy;
-        for (int i = 0; i < after; i++) assert_int_equal(world_step(engine, 2, &busy), RN_OK);
+        world_steps(engine, 2, after);
         rn_engine_pause(engine, got[0].id, true);
         const int before = got[0].n_ids;
-        for (int i = 0; i < 6; i++) assert_int_equal(world_step(engine, 2, &busy), RN_OK);
+        world_steps(engine, 2, 6);
         assert_in_range(got[0].n_ids, before, before + 1);
         rn_engine_pause(engine, got[0].id, false);
-        streams_drain(engine, got, 2);
-        world_check_texts(0, 2);
-        streams_check_empty(engine);
-        rn_engine_destroy(engine);
+        world_end(engine, 2);
     }
 }
 
@@ -286,50 +250,41 @@ static void a_paused_stream_takes_the_token_in_flight_and_goes_on_later(void **s
 
 // The pages hold one of the two alone. The first keeps them until the row past its end has landed,
 // which brings no event: the step that lands it says that there is more to do.
-static void who_waits_for_the_pages_of_a_dropped_row_gets_on(void **state) {
-    (void)state;
+CASE(a_request_that_waits_for_the_pages_of_a_dropped_row_runs) {
     rn_request request[] = {world_request(0, 97, 20), world_request(1, 97, 20)};
-    world_alone(plain_model, request, 2);
+    world_alone(PLAIN, request, 2);
     const struct world_stop chosen = world_stop_in(&want[0], 6);
     const char *const stop = chosen.text;
     request[0].stop = &stop;
     request[0].n_stop = 1;
-    world_alone(plain_model, request, 2);
+    world_alone(PLAIN, request, 2);
     assert_int_equal(want[0].finish, RN_FINISH_STOP);
     reset();
     rn_engine *engine =
-        world_engine(&backend_fake, plain_model,
-                     (rn_engine_options){.max_seqs = 2, .n_ctx = 128, .kv_pages = 4});
+        world_engine(PLAIN, (rn_engine_options){.max_seqs = 2, .n_ctx = 128, .kv_pages = 4});
     world_submit(engine, request, 2);
-    streams_drain(engine, got, 2);
-    world_check_texts(0, 2);
-    streams_check_empty(engine);
-    rn_engine_destroy(engine);
+    world_end(engine, 2);
 }
 
 // A request of higher priority takes the pages: the step in flight lands first, and brings a token
 // of a stream that a cancel ends at the same time. The held back text of its last event leaves the
 // token's alone.
-static void a_token_that_lands_beside_a_cancel_keeps_its_text(void **state) {
-    (void)state;
+CASE(a_token_that_lands_beside_a_cancel_keeps_its_text) {
     static const char *const stops[] = {"e\1", "a\1", "t\1", "o\1", "n\1", "s\1", "r\1", "i\1",
                                         " \1", "d\1", "h\1", "l\1", "u\1", "m\1", "c\1", "w\1"};
-    rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
     rn_request request[] = {world_request(0, 70, 40), world_request(1, 97, 10)};
-    world_alone(model, request, 2);
+    world_alone(STORY, request, 2);
     request[0].stop = stops;
     request[0].n_stop = RN_MAX_STOPS;
     request[1].priority = 1;
-    for (int after = 2; after < 24; after++) {
+    for (int after = 2; after < 24; after += test_scale(5, 2, 1)) {
         reset();
         rn_engine *engine =
-            world_engine(&backend_fake, model,
-                         (rn_engine_options){.max_seqs = 2, .n_ctx = 128, .kv_pages = 4});
-        bool busy;
+            world_engine(STORY, (rn_engine_options){.max_seqs = 2, .n_ctx = 128, .kv_pages = 4});
         world_submit(engine, request, 1);
-        for (int i = 0; i < after; i++) assert_int_equal(world_step(engine, 1, &busy), RN_OK);
+        world_steps(engine, 1, after);
         streams_submit(engine, &request[1], &got[1]);
-        assert_int_equal(world_step(engine, 2, &busy), RN_OK);
+        world_steps(engine, 2, 1);
         assert_true(engine->engine.land_first);
         rn_engine_cancel(engine, got[0].id);
         streams_drain(engine, got, 2);
@@ -339,24 +294,20 @@ static void a_token_that_lands_beside_a_cancel_keeps_its_text(void **state) {
         streams_check_empty(engine);
         rn_engine_destroy(engine);
     }
-    bare_close(model);
 }
 
 // Chunks of a prompt follow each other without waiting. Checkpoints of recurrent states, windows
 // and full blocks are kept as those of one step after the other are. Memory is plenty.
-static void a_prompt_in_chunks_leaves_the_prefixes_that_it_leaves_on_the_cpu(void **state) {
-    (void)state;
+CASE(a_prompt_in_chunks_leaves_the_prefixes_that_it_leaves_on_the_cpu) {
     static const int chunks[] = {16, 32, 48, 50, 96};
-    const rn_model *const models[] = {plain_model, window_model, recurrent_model};
-    for (int run = 0; run < 15; run++) {
-        const rn_model *const model = models[run / 5];
+    for (int run = 0; run < 15; run += test_scale(2, 1, 1)) {
         rn_engine *engine[2];
         reset();
         for (int f = 0; f < 2; f++)
-            engine[f] = world_engine(f ? &backend_fake : &backend_cpu, model,
-                                     (rn_engine_options){.batch_tokens = chunks[run % 5],
-                                                         .max_seqs = 2,
-                                                         .kv_pages = 800});
+            engine[f] = world_engine_on(f ? &backend_fake : &backend_cpu, run / 5,
+                                        (rn_engine_options){.batch_tokens = chunks[run % 5],
+                                                            .max_seqs = 2,
+                                                            .kv_pages = 800});
         int found[2] = {0};
         for (int n = 250; n > 20; n -= n > 200 ? 9 : 37) {
             const rn_request request = world_request(0, n, 6);
@@ -376,51 +327,38 @@ static void a_prompt_in_chunks_leaves_the_prefixes_that_it_leaves_on_the_cpu(voi
 }
 
 // Choices that find no place at first share the prompt of one whose drafts are in flight.
-static void choices_fork_a_prompt_whose_sequence_tries_a_draft(void **state) {
-    (void)state;
-    const rn_model *const models[] = {plain_model, window_model, recurrent_model};
-    for (int run = 0; run < 36; run++) {
+CASE(choices_fork_a_prompt_whose_sequence_tries_a_draft) {
+    for (int run = 0; run < 36; run += test_scale(5, 5, 1)) {
         reset();
         rn_request request[] = {world_sampled(0, 61 + run % 6, 30),
                                 world_request(4, 12, 8 + run / 3 % 2)};
         request[0].n = 4;
-        world_alone(models[run % 3], request, 2);
-        struct toy_drafter drafter = {.truth = world_truth, .right = 70, .n_vocab = WORLD_VOCAB};
-        rn_engine *engine = world_engine(&backend_fake, models[run % 3],
-                                         (rn_engine_options){.max_seqs = 2,
-                                                             .speculate = "custom",
-                                                             .no_prefix_cache = run >= 18,
-                                                             .draft_fn = toy_draft,
-                                                             .draft_ctx = &drafter,
-                                                             .draft_min = 4,
-                                                             .draft_max = 4});
+        world_alone(run % 3, request, 2);
+        rn_engine_options options = world_drafts(2, 4, 70);
+        options.no_prefix_cache = run >= 18;
+        rn_engine *engine = world_engine(run % 3, options);
         request[0].data = &want[0];
         request[1].data = &want[4];
         request[1].draft_max = -1; // it runs ahead, and ends beside a draft in flight
         streams_submit(engine, &request[1], &got[4]);
         streams_submit(engine, &request[0], &got[0]);
-        streams_drain(engine, got, 5);
-        world_check_texts(0, 5);
-        streams_check_empty(engine);
-        rn_engine_destroy(engine);
+        world_end(engine, 5);
     }
 }
 
 // ---------------------------------------------------------------- memory
 
-static void fixed_pages_fit_the_budget_and_a_lone_context_fits_them(void **state) {
-    (void)state;
-    const rn_model *const models[] = {plain_model, window_model, recurrent_model};
+CASE(fixed_pages_fit_the_budget_and_a_lone_context_fits_them) {
     for (int run = 0; run < 9; run++) {
-        const rn_model *const model = models[run % 3];
         const int n_ctx = run < 3 ? 192 : 130;
         reset();
-        rn_engine *probe = world_engine(&backend_cpu, model, (rn_engine_options){.n_ctx = n_ctx});
+        rn_engine *probe =
+            world_engine_on(&backend_cpu, run % 3, (rn_engine_options){.n_ctx = n_ctx});
         const uint64_t lone = kv_need(&probe->engine.kv_config, n_ctx, 1);
         rn_engine_destroy(probe);
         const uint64_t budget = run < 6 ? lone : lone + lone / 3;
         rn_engine *engine =
-            world_engine(&backend_fake, model,
+            world_engine(run % 3,
                          (rn_engine_options){.n_ctx = n_ctx, .max_seqs = 3, .kv_bytes = budget});
         const struct kv_config *config = &engine->engine.kv_config;
         uint64_t bytes = 0;
@@ -451,12 +389,11 @@ static int n_decoding(const rn_view *view) {
 
 // Also of one whose token is read first, of one that tries drafts, of one whose last row is in
 // flight. Pages of a row past the end are held by one that is there no more.
-static void a_picture_says_who_decodes_and_who_holds_pages_in_flight(void **state) {
-    (void)state;
+CASE(a_picture_says_who_decodes_and_who_holds_pages_in_flight) {
     rn_request request[] = {world_request(0, 10, 30), world_sampled(1, 10, 30),
                             world_sampled(2, 40, 50)};
     request[1].sampling.presence_penalty = 1;
-    world_alone(recurrent_model, request, 3);
+    world_alone(RECURRENT, request, 3);
     const struct world_stop chosen = world_stop_in(&want[0], 6);
     const char *const stop = chosen.text;
     request[0].stop = &stop;
@@ -464,47 +401,33 @@ static void a_picture_says_who_decodes_and_who_holds_pages_in_flight(void **stat
     for (int i = 0; i < 3; i++) request[i].data = &want[i];
     request[0].draft_max = request[1].draft_max = -1;
     reset();
-    struct toy_drafter drafter = {.truth = world_truth, .right = 80, .n_vocab = WORLD_VOCAB};
-    rn_engine *engine = world_engine(&backend_fake, recurrent_model,
-                                     (rn_engine_options){.max_seqs = 3,
-                                                         .speculate = "custom",
-                                                         .draft_fn = toy_draft,
-                                                         .draft_ctx = &drafter,
-                                                         .draft_min = 3,
-                                                         .draft_max = 3});
-    struct driver driver;
-    struct watcher watcher;
-    rn_error err = {0};
-    assert_int_equal(driver_init(&driver, &engine->engine, &err), RN_OK);
-    assert_int_equal(watcher_init(&watcher, &driver, &err), RN_OK);
+    rn_engine *engine = world_engine(RECURRENT, world_drafts(3, 3, 80));
+    rn_watcher *watcher;
+    assert_int_equal(rn_watcher_create(engine, &watcher, NULL), RN_OK);
     world_submit(engine, request, 3);
     int n_left = 0;
     view_in_flight = true;
     for (bool busy = true; busy;) {
-        watcher_ask(&watcher);
-        assert_int_equal(driver_step(&driver, &busy), RN_OK);
+        rn_watcher_ask(watcher);
+        assert_int_equal(world_step(engine, 3, &busy), RN_OK);
         int n_live = 0;
-        for (rn_event event; driver_next_event(&driver, &event);)
-            streams_take(streams_find(got, 3, &event), &event, 0);
         for (int i = 0; i < 3; i++) n_live += got[i].n_ids > 0 && got[i].finish == RN_FINISH_NONE;
-        const rn_view *view = watcher_view(&watcher);
+        const rn_view *view = rn_watcher_view(watcher);
         assert_int_equal(n_decoding(view), n_live);
         check(!view_check(view), "%s", view_check(view));
         n_left += engine->engine.leaving != NULL;
     }
     assert_int_equal(got[0].finish, RN_FINISH_STOP);
     assert_true(n_left > 0 && got[2].timings.accepted_tokens > 0);
-    watcher_deinit(&watcher);
-    driver_deinit(&driver);
+    rn_watcher_destroy(watcher);
     rn_engine_destroy(engine);
 }
 
 // Without drafts the time of a stream is what it would have been without them.
-static void overlapping_steps_are_counted_once(void **state) {
-    (void)state;
+CASE(overlapping_steps_are_counted_once) {
     reset();
     fake_control.delay_us = 2000;
-    rn_engine *engine = world_engine(&backend_fake, plain_model, (rn_engine_options){0});
+    rn_engine *engine = world_engine(PLAIN, (rn_engine_options){0});
     const rn_request request = world_request(0, 10, 60);
     world_submit(engine, &request, 1);
     streams_drain(engine, got, 1);
@@ -517,51 +440,22 @@ static void overlapping_steps_are_counted_once(void **state) {
 
 // Nothing waits for the device, and the engine ends with steps in flight, drafts and rows past
 // ends.
-static void an_engine_may_end_with_steps_in_flight(void **state) {
-    (void)state;
+CASE(an_engine_may_end_with_steps_in_flight) {
     for (int after = 1; after < 9; after++) {
         reset();
         fake_control.delay_us = 300;
         rn_request request[] = {world_request(0, 70, 60), world_sampled(1, 33, 60)};
-        world_alone(recurrent_model, request, 2);
-        struct toy_drafter drafter = {.truth = world_truth, .right = 80, .n_vocab = WORLD_VOCAB};
-        rn_engine *engine = world_engine(&backend_fake, recurrent_model,
-                                         (rn_engine_options){.max_seqs = 2,
-                                                             .batch_tokens = 40,
-                                                             .speculate = "custom",
-                                                             .draft_fn = toy_draft,
-                                                             .draft_ctx = &drafter,
-                                                             .draft_min = 3,
-                                                             .draft_max = 3});
+        world_alone(RECURRENT, request, 2);
+        rn_engine_options options = world_drafts(2, 3, 80);
+        options.batch_tokens = 40;
+        rn_engine *engine = world_engine(RECURRENT, options);
         for (int i = 0; i < 2; i++) request[i].data = &want[i];
         request[1].draft_max = -1;
         world_submit(engine, request, 2);
-        bool busy;
-        for (int i = 0; i < after; i++) assert_int_equal(world_step(engine, 2, &busy), RN_OK);
+        world_steps(engine, 2, after);
         assert_true(engine->engine.n_flight > 0);
         rn_engine_destroy(engine);
     }
 }
 
-TEST_PROGRAM(flights) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_overlap_and_texts_are_those_of_the_cpu),
-        cmocka_unit_test(a_token_that_the_next_choice_looks_at_is_read_first),
-        cmocka_unit_test(a_drafted_sequence_is_read_before_its_next_step),
-        cmocka_unit_test(no_row_is_past_an_end_by_length),
-        cmocka_unit_test(a_row_past_a_stop_string_is_dropped),
-        cmocka_unit_test(a_row_past_an_end_token_is_dropped),
-        cmocka_unit_test(what_a_dropped_row_wrote_is_not_findable),
-        cmocka_unit_test(a_cancel_and_a_deadline_end_with_a_step_in_flight),
-        cmocka_unit_test(a_paused_stream_takes_the_token_in_flight_and_goes_on_later),
-        cmocka_unit_test(who_waits_for_the_pages_of_a_dropped_row_gets_on),
-        cmocka_unit_test(a_token_that_lands_beside_a_cancel_keeps_its_text),
-        cmocka_unit_test(a_prompt_in_chunks_leaves_the_prefixes_that_it_leaves_on_the_cpu),
-        cmocka_unit_test(choices_fork_a_prompt_whose_sequence_tries_a_draft),
-        cmocka_unit_test(fixed_pages_fit_the_budget_and_a_lone_context_fits_them),
-        cmocka_unit_test(a_picture_says_who_decodes_and_who_holds_pages_in_flight),
-        cmocka_unit_test(overlapping_steps_are_counted_once),
-        cmocka_unit_test(an_engine_may_end_with_steps_in_flight),
-    };
-    return cmocka_run_group_tests(tests, world_open, world_close);
-}
+TEST_PROGRAM(flights) { return cases_run(world_open, world_close); }

@@ -62,8 +62,7 @@ static uint64_t submit(struct intake *intake, int n) {
     return id;
 }
 
-static void choices_of_a_request_are_one_family_in_order(void **state) {
-    (void)state;
+CASE(choices_of_a_request_are_one_family_in_order) {
     struct intake intake;
     init(&intake, 16);
     const uint64_t first = submit(&intake, 3), second = submit(&intake, 0);
@@ -87,8 +86,7 @@ static void choices_of_a_request_are_one_family_in_order(void **state) {
     intake_deinit(&intake);
 }
 
-static void a_request_that_cannot_be_is_refused_and_leaves_nothing(void **state) {
-    (void)state;
+CASE(a_request_that_cannot_be_is_refused_and_leaves_nothing) {
     static const int32_t bad[] = {1, -5};
     struct intake intake;
     init(&intake, 4);
@@ -116,8 +114,7 @@ static void a_request_that_cannot_be_is_refused_and_leaves_nothing(void **state)
     intake_deinit(&intake);
 }
 
-static void any_failed_allocation_leaves_the_intake_as_it_was(void **state) {
-    (void)state;
+CASE(any_failed_allocation_leaves_the_intake_as_it_was) {
     if (!MEMORY_IS_OURS) skip();
     static const char *const stops[] = {"one", "two"};
     struct intake intake;
@@ -146,8 +143,7 @@ static void any_failed_allocation_leaves_the_intake_as_it_was(void **state) {
     intake_deinit(&intake);
 }
 
-static void a_full_intake_takes_whole_requests_or_none(void **state) {
-    (void)state;
+CASE(a_full_intake_takes_whole_requests_or_none) {
     struct intake intake;
     init(&intake, 4);
     submit(&intake, 3);
@@ -167,8 +163,7 @@ static void a_full_intake_takes_whole_requests_or_none(void **state) {
     intake_deinit(&intake);
 }
 
-static void a_closed_intake_takes_nothing_until_it_is_opened(void **state) {
-    (void)state;
+CASE(a_closed_intake_takes_nothing_until_it_is_opened) {
     struct intake intake;
     init(&intake, 4);
     intake_close(&intake, true);
@@ -183,8 +178,7 @@ static void a_closed_intake_takes_nothing_until_it_is_opened(void **state) {
     intake_deinit(&intake);
 }
 
-static void flags_reach_all_choices_of_their_request_alone(void **state) {
-    (void)state;
+CASE(flags_reach_all_choices_of_their_request_alone) {
     struct intake intake;
     init(&intake, 8);
     const uint64_t id = submit(&intake, 2);
@@ -211,8 +205,7 @@ static void flags_reach_all_choices_of_their_request_alone(void **state) {
     intake_deinit(&intake);
 }
 
-static void a_flag_set_in_the_inbox_is_seen_with_the_sequence(void **state) {
-    (void)state;
+CASE(a_flag_set_in_the_inbox_is_seen_with_the_sequence) {
     struct intake intake;
     init(&intake, 8);
     intake_cancel(&intake, submit(&intake, 1));
@@ -227,8 +220,7 @@ static void a_flag_set_in_the_inbox_is_seen_with_the_sequence(void **state) {
     intake_deinit(&intake);
 }
 
-static void the_buried_are_freed_by_the_next_reap_or_submit(void **state) {
-    (void)state;
+CASE(the_buried_are_freed_by_the_next_reap_or_submit) {
     struct intake intake;
     init(&intake, 8);
     const long empty = live;
@@ -255,8 +247,7 @@ static void the_buried_are_freed_by_the_next_reap_or_submit(void **state) {
     intake_deinit(&intake);
 }
 
-static void deinit_frees_what_lies_anywhere(void **state) {
-    (void)state;
+CASE(deinit_frees_everything) {
     struct intake intake;
     const long before = live;
     init(&intake, 8);
@@ -275,8 +266,7 @@ static void deinit_frees_what_lies_anywhere(void **state) {
 
 static void count_wake(void *ctx) { ++*(int *)ctx; }
 
-static void whatever_the_step_should_see_wakes_it(void **state) {
-    (void)state;
+CASE(whatever_the_step_should_see_wakes_it) {
     struct intake intake;
     int n_wakes = 0;
     init(&intake, 1);
@@ -357,8 +347,7 @@ static int bury_all(struct crowd *crowd, uint64_t *last_id, int *last_choice) {
     return n;
 }
 
-static void many_threads_lose_nothing_and_never_overshoot(void **state) {
-    (void)state;
+CASE(many_threads_lose_nothing_and_never_overshoot) {
     struct crowd crowd;
     memset(&crowd, 0, sizeof crowd);
     init(&crowd.intake, MAX_WAITING);
@@ -381,8 +370,7 @@ static void many_threads_lose_nothing_and_never_overshoot(void **state) {
     intake_deinit(&crowd.intake);
 }
 
-static void a_crowd_fills_the_intake_exactly(void **state) {
-    (void)state;
+CASE(a_crowd_fills_the_intake_exactly) {
     struct crowd crowd;
     memset(&crowd, 0, sizeof crowd);
     init(&crowd.intake, 100);
@@ -397,20 +385,4 @@ static void a_crowd_fills_the_intake_exactly(void **state) {
     intake_deinit(&crowd.intake);
 }
 
-TEST_PROGRAM(intake) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(choices_of_a_request_are_one_family_in_order),
-        cmocka_unit_test(a_request_that_cannot_be_is_refused_and_leaves_nothing),
-        cmocka_unit_test(any_failed_allocation_leaves_the_intake_as_it_was),
-        cmocka_unit_test(a_full_intake_takes_whole_requests_or_none),
-        cmocka_unit_test(a_closed_intake_takes_nothing_until_it_is_opened),
-        cmocka_unit_test(flags_reach_all_choices_of_their_request_alone),
-        cmocka_unit_test(a_flag_set_in_the_inbox_is_seen_with_the_sequence),
-        cmocka_unit_test(the_buried_are_freed_by_the_next_reap_or_submit),
-        cmocka_unit_test(deinit_frees_what_lies_anywhere),
-        cmocka_unit_test(whatever_the_step_should_see_wakes_it),
-        cmocka_unit_test(many_threads_lose_nothing_and_never_overshoot),
-        cmocka_unit_test(a_crowd_fills_the_intake_exactly),
-    };
-    return cmocka_run_group_tests(tests, load_tokenizer, free_tokenizer);
-}
+TEST_PROGRAM(intake) { return cases_run(load_tokenizer, free_tokenizer); }

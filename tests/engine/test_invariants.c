@@ -4,7 +4,7 @@
 #include "bare_engine.h"
 #include "mix.h"
 
-#define N_REQUESTS test_scale(80, 150, 300)
+#define N_REQUESTS test_scale(30, 150, 300)
 
 static void run(const char *path, uint64_t seed) {
     rn_model *model = bare_open(path);
@@ -13,27 +13,15 @@ static void run(const char *path, uint64_t seed) {
     mix_cases_create(&cases, model, "f16", seed, N_REQUESTS / 2);
     mix_run_many(&cases, seed, N_REQUESTS, 0, &totals);
     mix_cases_destroy(&cases);
-    bare_close(model);
+    rn_model_close(model);
     mix_print_totals(path, &totals);
     assert_int_equal(totals.mismatches, 0);
     if (MIX_IS_SHORT) return;
     assert_true(totals.preemptions > 0 && totals.hits > 0 && totals.evictions > 0);
 }
 
-static void they_hold_with_full_attention(void **state) {
-    (void)state;
-    run(MODELS_DIR "/tale-1m-f16.gguf", 3);
-}
+CASE(they_hold_with_full_attention) { run(MODELS_DIR "/tale-1m-f16.gguf", 3); }
 
-static void they_hold_with_windows(void **state) {
-    (void)state;
-    run(TEST_DATA "/golden/gemma3/model.gguf", 4);
-}
+CASE(they_hold_with_windows) { run(TEST_DATA "/golden/gemma3/model.gguf", 4); }
 
-TEST_PROGRAM(invariants) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(they_hold_with_full_attention),
-        cmocka_unit_test(they_hold_with_windows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(invariants) { return cases_run(NULL, NULL); }

@@ -2,34 +2,15 @@
 // each broken invariant.
 #include "kv_world.h"
 
-static const struct kv_config full_only = {.n_group = 1,
-                                           .group = {{KV_FULL, 0, 100, 0}},
-                                           .budget = 1600,
-                                           .max_tables = WORLD_TABLES,
-                                           .max_page_ops = 256};
-static const struct kv_config three_kinds = {.n_group = 3,
-                                             .group = {{KV_FULL, 0, 100, 0},
-                                                       {KV_WINDOW, 50, 70, 0},
-                                                       {KV_RECURRENT, 0, 31, 0}},
-                                             .budget = 2500,
-                                             .max_tables = WORLD_TABLES,
-                                             .max_page_ops = 256};
-static const struct kv_config two_windows = {.n_group = 2,
-                                             .group = {{KV_WINDOW, 33, 90, 0},
-                                                       {KV_WINDOW, 1, 40, 0}},
-                                             .budget = 1300,
-                                             .max_tables = WORLD_TABLES,
-                                             .max_page_ops = 256};
-static const struct kv_config full_and_window = {.n_group = 2,
-                                                 .group = {{KV_FULL, 0, 64, 0},
-                                                           {KV_WINDOW, 40, 200, 0}},
-                                                 .budget = 3001,
-                                                 .max_tables = WORLD_TABLES,
-                                                 .max_page_ops = 24};
+enum { FULL_ONLY, THREE_KINDS, TWO_WINDOWS, FULL_AND_WINDOW, N_CONFIGS };
 
-static void tokens_fill(int32_t *token, int n, int32_t start) {
-    for (int i = 0; i < n; i++) token[i] = start + i;
-}
+static const struct kv_config configs[N_CONFIGS] = {
+    [FULL_ONLY] = WORLD_CONFIG(1600, 256, {KV_FULL, 0, 100, 0}),
+    [THREE_KINDS] = WORLD_CONFIG(2500, 256, {KV_FULL, 0, 100, 0}, {KV_WINDOW, 50, 70, 0},
+                                 {KV_RECURRENT, 0, 31, 0}),
+    [TWO_WINDOWS] = WORLD_CONFIG(1300, 256, {KV_WINDOW, 33, 90, 0}, {KV_WINDOW, 1, 40, 0}),
+    [FULL_AND_WINDOW] = WORLD_CONFIG(3001, 24, {KV_FULL, 0, 64, 0}, {KV_WINDOW, 40, 200, 0}),
+};
 
 // --- random use ---
 
@@ -113,14 +94,11 @@ static void random_use(const struct kv_config *config, uint64_t seed, int n, uin
     world_destroy(w);
 }
 
-static void random_use_keeps_the_invariants_and_each_tables_content(void **state) {
-    (void)state;
-    const struct kv_config *const configs[] = {&full_only, &three_kinds, &two_windows,
-                                               &full_and_window};
+CASE(random_use_keeps_the_invariants_and_each_tables_content) {
     struct use total = {0};
-    for (size_t i = 0; i < 4; i++)
-        for (uint64_t seed = 1; seed <= 20; seed++)
-            random_use(configs[i], seed * 31 + i, 1500, 0, &total);
+    for (size_t i = 0; i < N_CONFIGS; i++)
+        for (uint64_t seed = 1; seed <= (uint64_t)test_scale(5, 20, 20); seed++)
+            random_use(&configs[i], seed * 31 + i, 1500, 0, &total);
     // the test is worth something: it has seen them all
     assert_true(total.hits > 100 && total.evictions > 100 && total.copies > 100);
     assert_true(total.forgets > 100);
@@ -137,14 +115,11 @@ static struct kv_config fixed_config(const struct kv_config *like, int way) {
     return config;
 }
 
-static void random_use_is_sound_where_groups_have_pages_of_their_own(void **state) {
-    (void)state;
-    const struct kv_config *const configs[] = {&full_only, &three_kinds, &two_windows,
-                                               &full_and_window};
+CASE(random_use_is_valid_where_groups_have_pages_of_their_own) {
     for (int way = 0; way < 4; way++) {
         struct use total = {0};
-        for (uint64_t i = 0; i < 4 * 8; i++) {
-            const struct kv_config config = fixed_config(configs[i % 4], way);
+        for (uint64_t i = 0; i < (uint64_t)test_scale(8, 32, 32); i++) {
+            const struct kv_config config = fixed_config(&configs[i % N_CONFIGS], way);
             assert_true(world_is_fixed(&config) == (way < 3));
             random_use(&config, i * 37 + (uint64_t)way, 1200, 0, &total);
         }
@@ -153,17 +128,15 @@ static void random_use_is_sound_where_groups_have_pages_of_their_own(void **stat
     }
 }
 
-static void random_use_is_sound_when_nodes_run_out(void **state) {
-    (void)state;
+CASE(random_use_is_valid_when_nodes_run_out) {
     struct use total = {0};
     for (uint32_t n_node = 1; n_node <= 9; n_node += 2)
-        random_use(&three_kinds, n_node, 800, n_node, &total);
+        random_use(&configs[THREE_KINDS], n_node, 800, n_node, &total);
     assert_true(total.hits > 0);
 }
 
-static void random_use_without_a_prefix_cache_keeps_nothing(void **state) {
-    (void)state;
-    struct kv_config config = three_kinds;
+CASE(random_use_without_a_prefix_cache_keeps_nothing) {
+    struct kv_config config = configs[THREE_KINDS];
     config.no_prefix = true;
     struct use total = {0};
     random_use(&config, 5, 1500, 0, &total);
@@ -173,23 +146,17 @@ static void random_use_without_a_prefix_cache_keeps_nothing(void **state) {
 
 // --- bytes ---
 
-static void a_lone_sequence_always_fits_into_what_kv_need_says(void **state) {
-    (void)state;
-    const struct kv_config *const configs[] = {&full_only, &three_kinds, &two_windows,
-                                               &full_and_window};
+CASE(a_lone_sequence_always_fits_into_what_kv_need_says) {
     for (int round = 0; round < 120; round++) {
-        struct kv_config config = *configs[round % 4];
+        struct kv_config config = configs[round % N_CONFIGS];
         const int n = 1 + (round * 37) % WORLD_POSITIONS, chunk = 1 + (round * 23) % 100;
         config.budget = kv_need(&config, n, chunk);
         struct world *const w = world_create(&config, (uint64_t)round);
-        int32_t token[WORLD_POSITIONS];
         // what another one left is in the way
-        tokens_fill(token, WORLD_POSITIONS, 5000);
-        struct world_table *t = world_begin(w, token, WORLD_POSITIONS, NULL);
+        struct world_table *t = world_tell(w, 5000, WORLD_POSITIONS, NULL);
         world_finish(w, t, 7);
         world_release(w, t);
-        tokens_fill(token, n, 0);
-        t = world_begin(w, token, n, NULL);
+        t = world_tell(w, 0, n, NULL);
         while (t->n_done < n) {
             int step = 1 + (int)world_random(w, (uint32_t)chunk);
             if (step > n - t->n_done) step = n - t->n_done;
@@ -201,8 +168,7 @@ static void a_lone_sequence_always_fits_into_what_kv_need_says(void **state) {
     }
 }
 
-static void kv_need_counts_partial_blocks_at_both_ends(void **state) {
-    (void)state;
+CASE(kv_need_counts_partial_blocks_at_both_ends) {
     struct kv_config config = {.n_group = 1, .group = {{KV_FULL, 0, 10, 0}}};
     assert_int_equal(kv_need(&config, 64, 8), 20);
     assert_int_equal(kv_need(&config, 65, 8), 30);
@@ -219,24 +185,17 @@ static void kv_need_counts_partial_blocks_at_both_ends(void **state) {
     assert_true(kv_need(&config, 1000, 64) == UINT64_MAX);
 }
 
-static void bytes_go_to_whichever_group_needs_them(void **state) {
-    (void)state;
+CASE(bytes_go_to_whichever_group_needs_them) {
     // the window's pages are large: all of the budget is 10 of them, or 40 of the full group
-    const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 10, 0}, {KV_WINDOW, 32, 40, 0}},
-                                     .budget = 400,
-                                     .max_tables = 4,
-                                     .max_page_ops = 256};
+    const struct kv_config config =
+        WORLD_CONFIG(400, 256, {KV_FULL, 0, 10, 0}, {KV_WINDOW, 32, 40, 0});
     struct world *const w = world_create(&config, 1);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, WORLD_POSITIONS, 0);
-    struct world_table *t = world_begin(w, token, WORLD_POSITIONS, NULL);
+    struct world_table *t = world_tell(w, 0, WORLD_POSITIONS, NULL);
     assert_true(world_finish(w, t, 32)); // 10 full pages, the window slides
     assert_int_equal(world_stats(w).pages_total, 40);
     world_release(w, t);
     // another one, larger chunks: the first one's pages of both groups make room
-    tokens_fill(token, WORLD_POSITIONS, 1000);
-    t = world_begin(w, token, 240, NULL);
+    t = world_tell(w, 1000, 240, NULL);
     assert_true(world_grow(w, t, 240)); // 8 * 50 = 400
     assert_int_equal(world_stats(w).held_bytes, 400);
     assert_true(w->n_forgets > 0);
@@ -252,12 +211,9 @@ static uint64_t fixed_bytes(const struct kv_config *config, int g) {
 
 // Over random budgets: a lone sequence has its pages, the rest is divided by what growth needs, and
 // little of it is left.
-static void fixed_pages_divide_the_budget(void **state) {
-    (void)state;
-    const struct kv_config *const configs[] = {&full_only, &three_kinds, &two_windows,
-                                               &full_and_window};
+CASE(fixed_pages_divide_the_budget) {
     for (int round = 0; round < 400; round++) {
-        struct kv_config config = *configs[round % 4];
+        struct kv_config config = configs[round % N_CONFIGS];
         const int n = 1 + (round * 37) % 5000, chunk = 1 + (round * 23) % 600;
         const uint64_t lone = kv_need(&config, n, 1), all = kv_need(&config, n, chunk);
         config.budget = lone + (uint64_t)(round * 7919 % 60000) * (uint64_t)(round % 3);
@@ -275,54 +231,43 @@ static void fixed_pages_divide_the_budget(void **state) {
         }
         assert_true(sum <= config.budget && config.budget - sum <= block);
     }
-    struct kv_config large = full_only;
+    struct kv_config large = configs[FULL_ONLY];
     large.group[0].page_bytes = 1;
     large.budget = UINT64_MAX / 2;
     kv_fix_pages(&large, 100, 10);
     assert_int_equal(large.group[0].max_pages, KV_MAX_GROUP_PAGES);
 }
 
-static void a_lone_sequence_always_fits_into_fixed_pages(void **state) {
-    (void)state;
-    const struct kv_config *const configs[] = {&full_only, &three_kinds, &two_windows,
-                                               &full_and_window};
+CASE(a_lone_sequence_always_fits_into_fixed_pages) {
     for (int round = 0; round < 80; round++) {
-        struct kv_config config = *configs[round % 4];
+        struct kv_config config = configs[round % N_CONFIGS];
         const int n = 1 + (round * 37) % WORLD_POSITIONS;
         config.budget = kv_need(&config, n, 1) + (uint64_t)(round % 5 * 100);
         kv_fix_pages(&config, n, 1 + round % 70);
         struct world *const w = world_create(&config, (uint64_t)round);
-        int32_t token[WORLD_POSITIONS];
-        tokens_fill(token, WORLD_POSITIONS, 5000); // what another one left is in the way
-        struct world_table *t = world_begin(w, token, WORLD_POSITIONS, NULL);
+        // what another one left is in the way
+        struct world_table *t = world_tell(w, 5000, WORLD_POSITIONS, NULL);
         world_finish(w, t, 7);
         world_release(w, t);
-        tokens_fill(token, n, 0);
-        t = world_begin(w, token, n, NULL);
+        t = world_tell(w, 0, n, NULL);
         check(world_finish(w, t, 1), "%d of %d", t->n_done, n);
         world_destroy(w);
     }
 }
 
 // The window's group has pages for two blocks beside the chunk; the full group's bytes do not help.
-static void room_ends_where_the_pages_of_a_group_do(void **state) {
-    (void)state;
-    const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 10, 30}, {KV_WINDOW, 32, 40, 3}},
-                                     .budget = 1000,
-                                     .max_tables = 4,
-                                     .max_page_ops = 256};
+CASE(room_ends_where_the_pages_of_a_group_do) {
+    const struct kv_config config =
+        WORLD_CONFIG(1000, 256, {KV_FULL, 0, 10, 30}, {KV_WINDOW, 32, 40, 3});
     struct world *const w = world_create(&config, 1);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, WORLD_POSITIONS, 0);
-    struct world_table *t = world_begin(w, token, WORLD_POSITIONS, NULL);
+    struct world_table *t = world_tell(w, 0, WORLD_POSITIONS, NULL);
     assert_int_equal(kv_room(w->kv, &t->kv, 0, 200), 96);
     const struct kv_stats before = world_stats(w);
     assert_false(world_grow(w, t, 97));
     const struct kv_stats after = world_stats(w);
     assert_memory_equal(&before, &after, sizeof before);
     assert_true(world_grow(w, t, 80));
-    struct world_table *const other = world_begin(w, token, 100, NULL);
+    struct world_table *const other = world_tell(w, 0, 100, NULL);
     assert_int_equal(kv_room(w->kv, &other->kv, 0, 100), 0); // bytes and full pages are left
     assert_true(w->config.budget - world_stats(w).held_bytes > 800);
     world_run(w);
@@ -343,18 +288,12 @@ static uint32_t cached_pages(const struct world *w, int g) {
 
 // Two groups see everything, and one has few pages: it evicts its own, although the other one has
 // cached pages that are older.
-static void a_group_without_pages_evicts_its_own(void **state) {
-    (void)state;
-    const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 10, 12}, {KV_FULL, 0, 30, 4}},
-                                     .budget = 400,
-                                     .max_tables = 4,
-                                     .max_page_ops = 256};
+CASE(a_group_without_pages_evicts_its_own) {
+    const struct kv_config config =
+        WORLD_CONFIG(400, 256, {KV_FULL, 0, 10, 12}, {KV_FULL, 0, 30, 4});
     struct world *const w = world_create(&config, 1);
-    int32_t token[WORLD_POSITIONS];
     for (int round = 0; round < 6; round++) {
-        tokens_fill(token, WORLD_POSITIONS, 1000 * round);
-        struct world_table *const t = world_begin(w, token, 65, NULL);
+        struct world_table *const t = world_tell(w, 1000 * round, 65, NULL);
         const uint32_t cached[2] = {cached_pages(w, 0), cached_pages(w, 1)};
         const uint64_t evictions = world_stats(w).evictions;
         assert_true(world_grow(w, t, 65)); // three pages of each
@@ -367,41 +306,32 @@ static void a_group_without_pages_evicts_its_own(void **state) {
         world_release(w, t);
     }
     // a prefix ends where a group lacks its pages
-    tokens_fill(token, WORLD_POSITIONS, 5000);
-    assert_int_equal(world_begin(w, token, 65, NULL)->n_done, 64);
-    tokens_fill(token, WORLD_POSITIONS, 4000);
-    assert_int_equal(world_begin(w, token, 65, NULL)->n_done, 32);
+    assert_int_equal(world_tell(w, 5000, 65, NULL)->n_done, 64);
+    assert_int_equal(world_tell(w, 4000, 65, NULL)->n_done, 32);
     assert_int_equal(w->n_forgets, 0);
     world_destroy(w);
 }
 
-static void room_ends_where_page_operations_do(void **state) {
-    (void)state;
-    struct kv_config config = full_only;
+CASE(room_ends_where_page_operations_do) {
+    struct kv_config config = configs[FULL_ONLY];
     config.max_page_ops = 3;
     struct world *const w = world_create(&config, 1);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, WORLD_POSITIONS, 0);
-    struct world_table *const t = world_begin(w, token, WORLD_POSITIONS, NULL);
+    struct world_table *const t = world_tell(w, 0, WORLD_POSITIONS, NULL);
     assert_int_equal(kv_room(w->kv, &t->kv, 0, 200), 96);
     assert_true(world_grow(w, t, 64));
     world_check(w);
-    struct world_table *const other = world_begin(w, token, 100, NULL);
+    struct world_table *const other = world_tell(w, 0, 100, NULL);
     assert_int_equal(kv_room(w->kv, &other->kv, 0, 200), 32);
     world_run(w);
     assert_int_equal(kv_room(w->kv, &other->kv, 0, 200), 96);
     world_destroy(w);
 }
 
-static void growth_that_does_not_fit_changes_nothing(void **state) {
-    (void)state;
-    struct world *const w = world_create(&full_only, 1);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, WORLD_POSITIONS, 0);
-    struct world_table *const a = world_begin(w, token, 320, NULL);
+CASE(growth_that_does_not_fit_changes_nothing) {
+    struct world *const w = world_create(&configs[FULL_ONLY], 1);
+    struct world_table *const a = world_tell(w, 0, 320, NULL);
     assert_true(world_finish(w, a, 320));
-    tokens_fill(token, WORLD_POSITIONS, 1000);
-    struct world_table *const b = world_begin(w, token, 320, NULL);
+    struct world_table *const b = world_tell(w, 1000, 320, NULL);
     const struct kv_stats before = world_stats(w);
     assert_false(world_grow(w, b, 193)); // 7 blocks, and 6 pages are left
     const struct kv_stats after = world_stats(w);
@@ -413,16 +343,15 @@ static void growth_that_does_not_fit_changes_nothing(void **state) {
     world_destroy(w);
 }
 
-static void budgets_that_cannot_be_counted_are_refused(void **state) {
-    (void)state;
-    struct kv_config config = full_only;
+CASE(budgets_that_cannot_be_counted_are_refused) {
+    struct kv_config config = configs[FULL_ONLY];
     config.budget = UINT64_MAX;
     struct kv *kv = NULL;
     rn_error err = {0};
     assert_int_equal(kv_create(&config, NULL, &kv, &err), RN_ERR_ARG);
     assert_null(kv);
     assert_non_null(strstr(err.message, "18446744073709551615"));
-    config = full_only;
+    config = configs[FULL_ONLY];
     config.budget = 99; // not even a page: a valid manager without any room
     struct world *const w = world_create(&config, 1);
     assert_int_equal(kv_room(w->kv, &w->table[0].kv, 0, 10), 0);
@@ -433,12 +362,9 @@ static void budgets_that_cannot_be_counted_are_refused(void **state) {
 
 // --- copies ---
 
-static void a_shared_partial_page_is_copied_by_all_writers_but_the_last(void **state) {
-    (void)state;
-    struct world *const w = world_create(&full_only, 1);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, 41, 0);
-    struct world_table *const a = world_begin(w, token, 41, NULL);
+CASE(a_shared_partial_page_is_copied_by_all_writers_but_the_last) {
+    struct world *const w = world_create(&configs[FULL_ONLY], 1);
+    struct world_table *const a = world_tell(w, 0, 41, NULL);
     a->n_token = 40;
     assert_true(world_finish(w, a, 40));
     struct world_table *const b = world_fork(w, a, 40), *const c = world_fork(w, a, 40);
@@ -460,27 +386,20 @@ static void a_shared_partial_page_is_copied_by_all_writers_but_the_last(void **s
     world_destroy(w);
 }
 
-static void a_copys_source_stays_until_the_copy_is_taken(void **state) {
-    (void)state;
+CASE(a_copys_source_stays_until_the_copy_is_taken) {
     // two groups, so that the source could be forgotten, which no order of ops could undo
-    const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 10, 0}, {KV_FULL, 0, 30, 0}},
-                                     .budget = 160, // 4 blocks
-                                     .max_tables = 4,
-                                     .max_page_ops = 256};
+    const struct kv_config config =
+        WORLD_CONFIG(160, 256, {KV_FULL, 0, 10, 0}, {KV_FULL, 0, 30, 0}); // 4 blocks
     struct world *const w = world_create(&config, 1);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, 200, 0);
-    struct world_table *const a = world_begin(w, token, 40, NULL);
+    struct world_table *const a = world_tell(w, 0, 40, NULL);
     assert_true(world_finish(w, a, 40));
     struct world_table *const b = world_fork(w, a, 40);
     b->token[b->n_token++] = 7;
     assert_true(world_grow(w, b, 1));
     world_release(w, a); // now only the copy that waits needs the page
-    assert_true(world_sound(w));
+    assert_true(world_is_valid(w));
     assert_int_equal(world_stats(w).pages_held, 6);
-    tokens_fill(token, 200, 500);
-    struct world_table *const c = world_begin(w, token, 64, NULL);
+    struct world_table *const c = world_tell(w, 500, 64, NULL);
     assert_int_equal(kv_room(w->kv, &c->kv, 0, 64), 32);
     assert_true(world_grow(w, c, 32));
     world_check(w);
@@ -490,13 +409,10 @@ static void a_copys_source_stays_until_the_copy_is_taken(void **state) {
     world_destroy(w);
 }
 
-static void a_page_that_changes_hands_before_the_run_has_one_operation(void **state) {
-    (void)state;
-    struct world *const w = world_create(&three_kinds, 1);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, 200, 0);
+CASE(a_page_that_changes_hands_before_the_run_has_one_operation) {
+    struct world *const w = world_create(&configs[THREE_KINDS], 1);
     for (int round = 0; round < 3; round++) {
-        struct world_table *const t = world_begin(w, token, 200, NULL);
+        struct world_table *const t = world_tell(w, 0, 200, NULL);
         assert_true(world_grow(w, t, 96));
         assert_int_equal(w->kv->n_op, 9);
         world_check(w);
@@ -507,25 +423,18 @@ static void a_page_that_changes_hands_before_the_run_has_one_operation(void **st
     world_destroy(w);
 }
 
-static void a_page_that_loses_its_memory_before_the_run_is_not_written(void **state) {
-    (void)state;
+CASE(a_page_that_loses_its_memory_before_the_run_is_not_written) {
     // A released table's page of the window, to be cleared, is forgotten for the full group's sake:
     // the clear must go, or the page would have memory again that nobody counts.
-    const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 100, 0}, {KV_WINDOW, 1, 10, 0}},
-                                     .budget = 620,
-                                     .max_tables = 4,
-                                     .max_page_ops = 256,
-                                     .no_prefix = true};
+    struct kv_config config = WORLD_CONFIG(620, 256, {KV_FULL, 0, 100, 0}, {KV_WINDOW, 1, 10, 0});
+    config.no_prefix = true;
     struct world *const w = world_create(&config, 1);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, 320, 0);
-    struct world_table *const t = world_begin(w, token, 320, NULL);
+    struct world_table *const t = world_tell(w, 0, 320, NULL);
     assert_true(world_grow(w, t, 96));
     world_run(w);
     assert_true(world_grow(w, t, 32)); // two of the window's pages are free now
     world_run(w);
-    struct world_table *const other = world_begin(w, token, 320, NULL);
+    struct world_table *const other = world_tell(w, 0, 320, NULL);
     assert_true(world_grow(w, other, 32));
     const uint32_t page = other->kv.page[1][0];
     world_release(w, other);
@@ -540,13 +449,10 @@ static void a_page_that_loses_its_memory_before_the_run_is_not_written(void **st
     world_destroy(w);
 }
 
-static void a_fork_inside_a_registered_block_leaves_that_block_alone(void **state) {
-    (void)state;
+CASE(a_fork_inside_a_registered_block_leaves_that_block_alone) {
     for (int alone = 0; alone < 2; alone++) {
-        struct world *const w = world_create(&full_only, 1);
-        int32_t token[WORLD_POSITIONS];
-        tokens_fill(token, 65, 0);
-        struct world_table *const a = world_begin(w, token, 65, NULL);
+        struct world *const w = world_create(&configs[FULL_ONLY], 1);
+        struct world_table *const a = world_tell(w, 0, 65, NULL);
         assert_true(world_finish(w, a, 65));
         struct world_table *const b = world_fork(w, a, 40);
         assert_int_equal(b->n_done, 40);
@@ -554,19 +460,16 @@ static void a_fork_inside_a_registered_block_leaves_that_block_alone(void **stat
         if (alone) world_release(w, a);
         assert_true(world_finish(w, b, 3));
         assert_int_equal(w->n_copies, alone ? 0 : 1);
-        struct world_table *const c = world_begin(w, token, 65, NULL);
+        struct world_table *const c = world_tell(w, 0, 65, NULL);
         assert_int_equal(c->n_done, alone ? 32 : 64);
         world_check(w);
         world_destroy(w);
     }
 }
 
-static void a_fork_takes_whole_blocks_where_a_group_is_recurrent(void **state) {
-    (void)state;
-    struct world *const w = world_create(&three_kinds, 1);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, 200, 0);
-    struct world_table *const a = world_begin(w, token, 100, NULL);
+CASE(a_fork_takes_whole_blocks_where_a_group_is_recurrent) {
+    struct world *const w = world_create(&configs[THREE_KINDS], 1);
+    struct world_table *const a = world_tell(w, 0, 100, NULL);
     assert_true(world_finish(w, a, 50));
     struct world_table *t = world_fork(w, a, 100);
     assert_int_equal(t->n_done, 96);
@@ -575,7 +478,6 @@ static void a_fork_takes_whole_blocks_where_a_group_is_recurrent(void **state) {
     world_release(w, t);
     // the checkpoint was given back, and is found in the cache; then it is gone
     a->n_token = 110;
-    memcpy(a->token, token, sizeof *token * 110);
     assert_true(world_finish(w, a, 5));
     t = world_fork(w, a, 97);
     assert_int_equal(t->n_done, 96);
@@ -588,12 +490,9 @@ static void a_fork_takes_whole_blocks_where_a_group_is_recurrent(void **state) {
     world_destroy(w);
 }
 
-static void a_fork_finds_what_a_window_gave_back_while_it_is_cached(void **state) {
-    (void)state;
-    struct world *const w = world_create(&full_and_window, 1);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, 200, 0);
-    struct world_table *const a = world_begin(w, token, 200, NULL);
+CASE(a_fork_finds_what_a_window_gave_back_while_it_is_cached) {
+    struct world *const w = world_create(&configs[FULL_AND_WINDOW], 1);
+    struct world_table *const a = world_tell(w, 0, 200, NULL);
     assert_true(world_finish(w, a, 25));
     assert_true(a->kv.first[1] >= 4);
     struct world_table *t = world_fork(w, a, 70);
@@ -608,21 +507,15 @@ static void a_fork_finds_what_a_window_gave_back_while_it_is_cached(void **state
     world_destroy(w);
 }
 
-// --- the checker: one test per invariant ---
+// --- the checker ---
 
 // A table with 100 positions and a released one that left cached pages, a free and a fresh page.
 static struct world *checker_world(void) {
-    const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 10, 0}, {KV_WINDOW, 40, 20, 0}},
-                                     .budget = 1000,
-                                     .max_tables = 4,
-                                     .max_page_ops = 256};
+    const struct kv_config config =
+        WORLD_CONFIG(1000, 256, {KV_FULL, 0, 10, 0}, {KV_WINDOW, 40, 20, 0});
     struct world *const w = world_create(&config, 1);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, 200, 0);
-    assert_true(world_finish(w, world_begin(w, token, 100, "s"), 10));
-    tokens_fill(token, 200, 700);
-    struct world_table *const t = world_begin(w, token, 100, NULL);
+    assert_true(world_finish(w, world_tell(w, 0, 100, "s"), 10));
+    struct world_table *const t = world_tell(w, 700, 100, NULL);
     assert_true(world_finish(w, t, 100));
     world_release(w, t);
     assert_true(w->kv->stats.pages_cached >= 6 && w->kv->group[0].n_free > 0);
@@ -635,63 +528,43 @@ static struct world *checker_world(void) {
     do {                                                                                           \
         __typeof__(place) kept = (place);                                                          \
         (place) = (value);                                                                         \
-        check(!world_sound(w), "not seen: %s = %s", #place, #value);                               \
+        check(!world_is_valid(w), "not seen: %s = %s", #place, #value);                            \
         (place) = kept;                                                                            \
-        assert_true(world_sound(w));                                                               \
+        assert_true(world_is_valid(w));                                                            \
     } while (0)
 
-static void the_checker_sees_a_wrong_reference_or_pin(void **state) {
-    (void)state;
+CASE(the_checker_sees_a_wrong_page) {
     struct world *const w = checker_world();
-    struct world_table *const t = &w->table[0];
-    struct kv_page *const page = &w->kv->group[0].page[t->kv.page[0][1]];
+    struct kv_group *const group = &w->kv->group[0];
+    struct kv_page *const page = &group->page[w->table[0].kv.page[0][1]];
     BREAK(w, page->ref, 2);
     BREAK(w, page->pins, 1);
     BREAK(w, page->pending, true);
     BREAK(w, w->kv->stats.pages_shared, 1);
-    world_destroy(w);
-}
-
-static void the_checker_sees_a_page_in_two_states(void **state) {
-    (void)state;
-    struct world *const w = checker_world();
-    struct kv_group *const group = &w->kv->group[0];
-    BREAK(w, group->page[w->table[0].kv.page[0][1]].memory, false);
+    // in two states
+    BREAK(w, page->memory, false);
     BREAK(w, group->page[group->oldest].memory, false);
     BREAK(w, group->page[group->stack[0]].memory, false);
     BREAK(w, group->page[group->stack[0]].node, 1);
-    world_destroy(w);
-}
-
-static void the_checker_sees_a_page_that_is_in_no_list_or_in_two(void **state) {
-    (void)state;
-    struct world *const w = checker_world();
-    struct kv_group *const group = &w->kv->group[0];
+    // in no list, or in two
     BREAK(w, group->n_free, 0);
     BREAK(w, group->stack[0], group->oldest);
     BREAK(w, group->oldest, group->page[group->oldest].newer);
     BREAK(w, group->newest, group->page[group->newest].older);
     BREAK(w, group->page[group->newest].newer, group->oldest);
     BREAK(w, group->page[group->oldest].tick, UINT64_MAX);
-    world_destroy(w);
-}
-
-static void the_checker_sees_wrong_bytes(void **state) {
-    (void)state;
-    struct world *const w = checker_world();
+    // bytes
     BREAK(w, w->kv->held_bytes, w->kv->held_bytes + 10);
-    BREAK(w, w->kv->group[0].n_held, w->kv->group[0].n_held - 1);
+    BREAK(w, group->n_held, group->n_held - 1);
     BREAK(w, w->kv->cached_bytes, 0);
     BREAK(w, w->kv->free_bytes, 0);
     BREAK(w, w->kv->budget, w->kv->held_bytes + 1);
     world_destroy(w);
 }
 
-static void the_checker_sees_a_wrong_node(void **state) {
-    (void)state;
+CASE(the_checker_sees_a_wrong_node) {
     struct world *const w = checker_world();
-    const uint32_t at = w->table[0].kv.node;
-    struct kv_node *const node = &w->kv->node[at];
+    struct kv_node *const node = &w->kv->node[w->table[0].kv.node];
     BREAK(w, node->page[0], KV_NO_PAGE);
     BREAK(w, node->n_table, 2);
     BREAK(w, node->n_child, 1);
@@ -706,26 +579,7 @@ static void the_checker_sees_a_wrong_node(void **state) {
     world_destroy(w);
 }
 
-static void the_checker_sees_a_wrong_chain(void **state) {
-    (void)state;
-    struct world *const w = checker_world();
-    struct kv_table *const t = &w->table[0].kv;
-    BREAK(w, t->n_node, t->n_node - 1);
-    BREAK(w, t->n_node, t->n_node + 1);
-    BREAK(w, t->n_node, t->n_page + 1);
-    BREAK(w, t->node, w->kv->node[t->node].parent);
-    // as many owners as before, in another order
-    const uint32_t page = t->page[0][0];
-    t->page[0][0] = t->page[0][1];
-    t->page[0][1] = page;
-    assert_false(world_sound(w));
-    t->page[0][1] = t->page[0][0];
-    t->page[0][0] = page;
-    world_destroy(w);
-}
-
-static void the_checker_sees_a_table_with_a_wrong_page(void **state) {
-    (void)state;
+CASE(the_checker_sees_a_wrong_table) {
     struct world *const w = checker_world();
     struct kv_table *const t = &w->table[0].kv;
     assert_true(t->first[1] > 0);
@@ -736,39 +590,19 @@ static void the_checker_sees_a_table_with_a_wrong_page(void **state) {
     BREAK(w, t->first[1], t->first[1] - 1);
     BREAK(w, t->first[1], t->n_page + 1);
     BREAK(w, t->n_page, t->max_page + 1);
+    // the chain of its nodes
+    BREAK(w, t->n_node, t->n_node - 1);
+    BREAK(w, t->n_node, t->n_node + 1);
+    BREAK(w, t->n_node, t->n_page + 1);
+    BREAK(w, t->node, w->kv->node[t->node].parent);
+    // as many owners as before, in another order
+    const uint32_t page = t->page[0][0];
+    t->page[0][0] = t->page[0][1];
+    t->page[0][1] = page;
+    assert_false(world_is_valid(w));
+    t->page[0][1] = t->page[0][0];
+    t->page[0][0] = page;
     world_destroy(w);
 }
 
-TEST_PROGRAM(kv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_use_keeps_the_invariants_and_each_tables_content),
-        cmocka_unit_test(random_use_is_sound_where_groups_have_pages_of_their_own),
-        cmocka_unit_test(random_use_is_sound_when_nodes_run_out),
-        cmocka_unit_test(random_use_without_a_prefix_cache_keeps_nothing),
-        cmocka_unit_test(a_lone_sequence_always_fits_into_what_kv_need_says),
-        cmocka_unit_test(kv_need_counts_partial_blocks_at_both_ends),
-        cmocka_unit_test(bytes_go_to_whichever_group_needs_them),
-        cmocka_unit_test(fixed_pages_divide_the_budget),
-        cmocka_unit_test(a_lone_sequence_always_fits_into_fixed_pages),
-        cmocka_unit_test(room_ends_where_the_pages_of_a_group_do),
-        cmocka_unit_test(a_group_without_pages_evicts_its_own),
-        cmocka_unit_test(room_ends_where_page_operations_do),
-        cmocka_unit_test(growth_that_does_not_fit_changes_nothing),
-        cmocka_unit_test(budgets_that_cannot_be_counted_are_refused),
-        cmocka_unit_test(a_shared_partial_page_is_copied_by_all_writers_but_the_last),
-        cmocka_unit_test(a_copys_source_stays_until_the_copy_is_taken),
-        cmocka_unit_test(a_page_that_changes_hands_before_the_run_has_one_operation),
-        cmocka_unit_test(a_page_that_loses_its_memory_before_the_run_is_not_written),
-        cmocka_unit_test(a_fork_inside_a_registered_block_leaves_that_block_alone),
-        cmocka_unit_test(a_fork_takes_whole_blocks_where_a_group_is_recurrent),
-        cmocka_unit_test(a_fork_finds_what_a_window_gave_back_while_it_is_cached),
-        cmocka_unit_test(the_checker_sees_a_wrong_reference_or_pin),
-        cmocka_unit_test(the_checker_sees_a_page_in_two_states),
-        cmocka_unit_test(the_checker_sees_a_page_that_is_in_no_list_or_in_two),
-        cmocka_unit_test(the_checker_sees_wrong_bytes),
-        cmocka_unit_test(the_checker_sees_a_wrong_node),
-        cmocka_unit_test(the_checker_sees_a_wrong_chain),
-        cmocka_unit_test(the_checker_sees_a_table_with_a_wrong_page),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(kv) { return cases_run(NULL, NULL); }

@@ -20,8 +20,7 @@ static const struct kv_config config = {.n_group = 3,
                                         .max_tables = 4,
                                         .max_page_ops = 100};
 
-static void each_failed_allocation_of_create_is_reported(void **state) {
-    (void)state;
+CASE(each_failed_allocation_of_create_is_reported) {
     struct backend backend = {&fake_class};
     const long before = live;
     int failures = 0;
@@ -45,8 +44,7 @@ static void each_failed_allocation_of_create_is_reported(void **state) {
     assert_int_equal(failures, 1 + 3 * 3 + 3 + 1);
 }
 
-static void each_failed_allocation_of_a_table_is_reported(void **state) {
-    (void)state;
+CASE(each_failed_allocation_of_a_table_is_reported) {
     const long before = live;
     for (int at = 0; at < 3; at++) {
         struct kv_table table;
@@ -64,8 +62,7 @@ static void each_failed_allocation_of_a_table_is_reported(void **state) {
     assert_int_equal(live, before);
 }
 
-static void nothing_allocates_after_create(void **state) {
-    (void)state;
+CASE(nothing_allocates_after_create) {
     struct backend backend = {&fake_class};
     struct kv *kv;
     struct kv_table table[2];
@@ -96,11 +93,4 @@ static void nothing_allocates_after_create(void **state) {
     kv_destroy(kv);
 }
 
-TEST_PROGRAM(kv_memory) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_failed_allocation_of_create_is_reported),
-        cmocka_unit_test(each_failed_allocation_of_a_table_is_reported),
-        cmocka_unit_test(nothing_allocates_after_create),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(kv_memory) { return cases_run(NULL, NULL); }

@@ -5,7 +5,7 @@
 #include "mix.h"
 #include "streams.h"
 
-#define N_REQUESTS test_scale(40, 60, 120)
+#define N_REQUESTS test_scale(14, 60, 120)
 enum { N_VOCAB = 512, N_CTX = 320 };
 
 static rn_model *model;
@@ -13,30 +13,22 @@ static struct layered_model layered;
 
 static int open_model(void **state) {
     (void)state;
-    rn_error err = {0};
-    model = calloc(1, sizeof *model);
-    assert_non_null(model);
-    if (weights_open(TEST_DATA "/golden/gemma3/model.gguf", &model->weights, &err) ||
-        vocab_load(model->weights, N_VOCAB, &model->tokenizer, NULL, &err))
-        return 1;
+    model = bare_open_vocab(N_VOCAB);
     layered_open(&layered, N_VOCAB);
     model->model = layered.model;
-    model->model.hp.n_ctx = N_CTX;
-    bare_fill_info(model);
+    bare_fill_info(model, N_CTX);
     return 0;
 }
 
 static int close_model(void **state) {
     (void)state;
+    model->has_plan = false; // it is the layered model's
+    rn_model_close(model);
     layered_close(&layered);
-    tokenizer_destroy(model->tokenizer);
-    weights_close(model->weights);
-    free(model);
     return 0;
 }
 
-static void mixes_give_the_tokens_of_alone_runs(void **state) {
-    (void)state;
+CASE(mixes_give_the_tokens_of_alone_runs) {
     static const char *const types[] = {"f32", "f16", "int8", "int4"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         struct mix_cases cases;
@@ -50,8 +42,7 @@ static void mixes_give_the_tokens_of_alone_runs(void **state) {
 }
 
 // Tuned kernels choose the tokens that the reference kernels choose.
-static void every_instruction_set_gives_one_text(void **state) {
-    (void)state;
+CASE(every_instruction_set_gives_one_text) {
     static struct stream wanted, got;
     static int32_t prompt[200];
     for (int i = 0; i < 200; i++) prompt[i] = (i * 29 + i * i + 3) % N_VOCAB;
@@ -71,10 +62,4 @@ static void every_instruction_set_gives_one_text(void **state) {
     streams_check_same(&wanted, &got);
 }
 
-TEST_PROGRAM(layers_run) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mixes_give_the_tokens_of_alone_runs),
-        cmocka_unit_test(every_instruction_set_gives_one_text),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(layers_run) { return cases_run(open_model, close_model); }

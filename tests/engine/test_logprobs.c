@@ -52,8 +52,7 @@ static void check_row(const float *logits, int n, int32_t token, int n_top) {
     }
 }
 
-static void they_are_the_softmax_of_the_row_in_order(void **state) {
-    (void)state;
+CASE(they_are_the_softmax_of_the_row_in_order) {
     static const int sizes[] = {1, 2, 7, 20, 21, 64, 1000, 4096};
     static const float scales[] = {0, 0.01f, 1, 10, 100};
     float logits[4096];
@@ -68,8 +67,7 @@ static void they_are_the_softmax_of_the_row_in_order(void **state) {
     }
 }
 
-static void equal_logits_are_in_the_order_of_ids(void **state) {
-    (void)state;
+CASE(equal_logits_are_in_the_order_of_ids) {
     float logits[100];
     for (int i = 0; i < 100; i++) logits[i] = (float)(i % 3);
     rn_logprob out[LOGPROBS_MAX];
@@ -77,8 +75,7 @@ static void equal_logits_are_in_the_order_of_ids(void **state) {
     for (int i = 1; i < LOGPROBS_MAX; i++) assert_int_equal(out[i].token, 3 * i - 1);
 }
 
-static void what_is_not_finite_takes_no_part(void **state) {
-    (void)state;
+CASE(what_is_not_finite_takes_no_part) {
     float logits[50], plain[50];
     for (int i = 0; i < 50; i++) logits[i] = plain[i] = (float)((i * 7) % 11);
     logits[3] = INFINITY;
@@ -99,8 +96,7 @@ static void what_is_not_finite_takes_no_part(void **state) {
 }
 
 // Many small weights add up, none of them being large enough to be seen beside the largest alone.
-static void long_tails_count(void **state) {
-    (void)state;
+CASE(long_tails_count) {
     float *logits = malloc(N_LARGE * sizeof *logits);
     assert_non_null(logits);
     static const float tails[] = {0, -5, -20, -24, -60, -1000, -3e38f};
@@ -113,12 +109,4 @@ static void long_tails_count(void **state) {
     free(logits);
 }
 
-TEST_PROGRAM(logprobs) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(they_are_the_softmax_of_the_row_in_order),
-        cmocka_unit_test(equal_logits_are_in_the_order_of_ids),
-        cmocka_unit_test(what_is_not_finite_takes_no_part),
-        cmocka_unit_test(long_tails_count),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(logprobs) { return cases_run(NULL, NULL); }

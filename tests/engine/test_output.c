@@ -48,8 +48,7 @@ static int stream(const char *text, size_t piece, const char *const *stop, size_
     return matched;
 }
 
-static void stop_strings_never_leak_at_any_piece_size(void **state) {
-    (void)state;
+CASE(stop_strings_never_leak_at_any_piece_size) {
     const char *stop[] = {"\n\nEnd", "<stop>", "é!"};
     for (size_t piece = 1; piece <= 40; piece++) {
         assert_int_equal(stream("one two\n\nEnd of it", piece, stop, 3, "one two"), 0);
@@ -61,18 +60,16 @@ static void stop_strings_never_leak_at_any_piece_size(void **state) {
     }
 }
 
-static void the_earliest_match_wins_when_one_piece_holds_two(void **state) {
-    (void)state;
+CASE(the_earliest_match_wins_when_one_piece_holds_two) {
     const char *stop[] = {"late", "early"};
     assert_int_equal(stream("an early and a late one", 64, stop, 2, "an "), 1);
     const char *nested[] = {"b", "abc"};
     assert_int_equal(stream("xxabc", 64, nested, 2, "xx"), 1);
-    const char *same[] = {"ab", "abc"}; // at one place: the first of the list
-    assert_int_equal(stream("xxabc", 64, same, 2, "xx"), 0);
+    const char *alike[] = {"ab", "abc"}; // of two at one place the first in the list
+    assert_int_equal(stream("xxabc", 64, alike, 2, "xx"), 0);
 }
 
-static void text_without_stops_is_given_out_at_once(void **state) {
-    (void)state;
+CASE(text_without_stops_is_given_out_at_once) {
     struct output output;
     assert_int_equal(output_init(&output, NULL, 0, 16, 4, NULL), RN_OK);
     struct text_span out = output_feed(&output, (struct text_span){"abc", 3}, false);
@@ -90,11 +87,4 @@ static void text_without_stops_is_given_out_at_once(void **state) {
     output_deinit(&output);
 }
 
-TEST_PROGRAM(output) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stop_strings_never_leak_at_any_piece_size),
-        cmocka_unit_test(the_earliest_match_wins_when_one_piece_holds_two),
-        cmocka_unit_test(text_without_stops_is_given_out_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(output) { return cases_run(NULL, NULL); }

@@ -1,37 +1,20 @@
 // The prefix cache: hits and misses, blocks that are stored once, and the order of eviction.
 #include "kv_world.h"
 
-static const struct kv_config large_full = {.n_group = 1,
-                                            .group = {{KV_FULL, 0, 1, 0}},
-                                            .budget = WORLD_PAGES,
-                                            .max_tables = WORLD_TABLES,
-                                            .max_page_ops = 4096};
-static const struct kv_config large_three = {.n_group = 3,
-                                             .group = {{KV_FULL, 0, 4, 0},
-                                                       {KV_WINDOW, 50, 3, 0},
-                                                       {KV_RECURRENT, 0, 2, 0}},
-                                             .budget = 1000,
-                                             .max_tables = WORLD_TABLES,
-                                             .max_page_ops = 4096};
-
-static void tokens_fill(int32_t *token, int n, int32_t start) {
-    for (int i = 0; i < n; i++) token[i] = start + i;
-}
+static const struct kv_config large_full = WORLD_CONFIG(WORLD_PAGES, 256, {KV_FULL, 0, 1, 0});
+static const struct kv_config large_three =
+    WORLD_CONFIG(1000, 256, {KV_FULL, 0, 4, 0}, {KV_WINDOW, 50, 3, 0}, {KV_RECURRENT, 0, 2, 0});
 
 // Evaluates n tokens from `start` in a table that then goes.
 static void leave_behind(struct world *w, int32_t start, int n, int chunk, const char *salt) {
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, n, start);
-    struct world_table *const t = world_begin(w, token, n, salt);
+    struct world_table *const t = world_tell(w, start, n, salt);
     assert_true(world_finish(w, t, chunk));
     world_release(w, t);
 }
 
 // How many of n tokens from `start` a new table finds; it goes again.
 static int found(struct world *w, int32_t start, int n, const char *salt) {
-    int32_t token[WORLD_POSITIONS + 1];
-    tokens_fill(token, n, start);
-    struct world_table *const t = world_begin(w, token, n, salt);
+    struct world_table *const t = world_tell(w, start, n, salt);
     world_check(w);
     const int n_found = t->n_done;
     world_release(w, t);
@@ -40,8 +23,7 @@ static int found(struct world *w, int32_t start, int n, const char *salt) {
 
 // --- what is found ---
 
-static void a_hit_is_the_longest_prefix_of_whole_blocks_but_never_everything(void **state) {
-    (void)state;
+CASE(a_hit_is_the_longest_prefix_of_whole_blocks_but_never_everything) {
     const struct kv_config *const configs[] = {&large_full, &large_three};
     for (int i = 0; i < 2; i++) {
         struct world *const w = world_create(configs[i], 1);
@@ -59,16 +41,10 @@ static void a_hit_is_the_longest_prefix_of_whole_blocks_but_never_everything(voi
     }
 }
 
-static void a_hit_finds_what_a_naive_search_over_all_tables_finds(void **state) {
-    (void)state;
+CASE(a_hit_finds_what_a_naive_search_over_all_tables_finds) {
     enum { ROUNDS = 90, LENGTH = 160 };
-    const struct kv_config config = {.n_group = 3,
-                                     .group = {{KV_FULL, 0, 1, 0},
-                                               {KV_WINDOW, 50, 1, 0},
-                                               {KV_RECURRENT, 0, 1, 0}},
-                                     .budget = WORLD_PAGES,
-                                     .max_tables = WORLD_TABLES,
-                                     .max_page_ops = 4096};
+    const struct kv_config config = WORLD_CONFIG(WORLD_PAGES, 256, {KV_FULL, 0, 1, 0},
+                                                 {KV_WINDOW, 50, 1, 0}, {KV_RECURRENT, 0, 1, 0});
     struct world *const w = world_create(&config, 7);
     static int32_t past[ROUNDS][LENGTH];
     static int done[ROUNDS];
@@ -94,22 +70,16 @@ static void a_hit_finds_what_a_naive_search_over_all_tables_finds(void **state) 
     world_destroy(w);
 }
 
-static void a_hit_needs_only_the_blocks_that_a_window_sees(void **state) {
-    (void)state;
-    const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 1, 0}, {KV_WINDOW, 40, 1, 0}},
-                                     .budget = WORLD_PAGES,
-                                     .max_tables = WORLD_TABLES,
-                                     .max_page_ops = 4096};
+CASE(a_hit_needs_only_the_blocks_that_a_window_sees) {
+    const struct kv_config config =
+        WORLD_CONFIG(WORLD_PAGES, 256, {KV_FULL, 0, 1, 0}, {KV_WINDOW, 40, 1, 0});
     struct world *const w = world_create(&config, 1);
     leave_behind(w, 0, 161, 32, NULL);
     struct kv_group *const window = &w->kv->group[1];
     // the window's blocks go in the order in which they slid out
     kv_evict(w->kv, 1, window->oldest);
     kv_evict(w->kv, 1, window->oldest);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, 300, 0);
-    struct world_table *t = world_begin(w, token, 300, NULL);
+    struct world_table *t = world_tell(w, 0, 300, NULL);
     assert_int_equal(t->n_done, 160); // sees positions from 121 on: blocks 3 and 4
     assert_int_equal(t->kv.first[1], 3);
     assert_true(t->kv.page[1][2] == KV_NO_PAGE);
@@ -121,13 +91,9 @@ static void a_hit_needs_only_the_blocks_that_a_window_sees(void **state) {
     world_destroy(w);
 }
 
-static void a_hit_needs_one_checkpoint_of_a_recurrent_group(void **state) {
-    (void)state;
-    const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 1, 0}, {KV_RECURRENT, 0, 1, 0}},
-                                     .budget = WORLD_PAGES,
-                                     .max_tables = WORLD_TABLES,
-                                     .max_page_ops = 4096};
+CASE(a_hit_needs_one_checkpoint_of_a_recurrent_group) {
+    const struct kv_config config =
+        WORLD_CONFIG(WORLD_PAGES, 256, {KV_FULL, 0, 1, 0}, {KV_RECURRENT, 0, 1, 0});
     struct world *const w = world_create(&config, 1);
     leave_behind(w, 0, 161, 70, NULL);
     for (uint32_t id = 0; id < w->kv->group[1].n_used; id++) {
@@ -141,30 +107,26 @@ static void a_hit_needs_one_checkpoint_of_a_recurrent_group(void **state) {
     world_destroy(w);
 }
 
-static void a_table_is_extended_by_what_others_computed_meanwhile(void **state) {
-    (void)state;
+CASE(a_table_is_extended_by_what_others_computed_meanwhile) {
     struct world *const w = world_create(&large_three, 1);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, 300, 0);
-    struct world_table *const slow = world_begin(w, token, 300, "s");
+    struct world_table *const slow = world_tell(w, 0, 300, "s");
     assert_true(world_grow(w, slow, 32));
     world_run(w);
     leave_behind(w, 0, 200, 64, "s");
-    slow->n_done = kv_hit(w->kv, &slow->kv, token, 300, "s", 1);
+    slow->n_done = kv_hit(w->kv, &slow->kv, slow->token, 300, "s", 1);
     assert_int_equal(slow->n_done, 192);
     world_check(w);
     assert_int_equal(slow->kv.first[2], 5);
     // nothing more, and a partial block is left alone
-    assert_int_equal(kv_hit(w->kv, &slow->kv, token, 300, "s", 1), 192);
+    assert_int_equal(kv_hit(w->kv, &slow->kv, slow->token, 300, "s", 1), 192);
     assert_true(world_grow(w, slow, 10));
     world_run(w);
-    assert_int_equal(kv_hit(w->kv, &slow->kv, token, 300, "s", 1), 192);
+    assert_int_equal(kv_hit(w->kv, &slow->kv, slow->token, 300, "s", 1), 192);
     assert_true(world_finish(w, slow, 40));
     world_destroy(w);
 }
 
-static void salts_separate(void **state) {
-    (void)state;
+CASE(salts_separate) {
     struct world *const w = world_create(&large_full, 1);
     leave_behind(w, 0, 100, 100, "tenant");
     assert_int_equal(found(w, 0, 100, "tenant"), 96);
@@ -172,10 +134,7 @@ static void salts_separate(void **state) {
     assert_int_equal(found(w, 0, 100, "tenan"), 0);
     assert_int_equal(found(w, 0, 100, "tenants"), 0);
     // a table that looks for nothing registers under its salt all the same
-    int32_t sole[100];
-    tokens_fill(sole, 100, 400);
-    struct world_table *const quiet = world_begin(w, sole, 1, "tenant");
-    memcpy(quiet->token, sole, sizeof sole);
+    struct world_table *const quiet = world_tell(w, 400, 1, "tenant");
     quiet->n_token = 100;
     assert_true(world_finish(w, quiet, 100));
     world_release(w, quiet);
@@ -183,7 +142,7 @@ static void salts_separate(void **state) {
     assert_int_equal(found(w, 400, 100, "tenant"), 96);
     // zeros at the end count, though salts are padded with zeros
     int32_t token[100];
-    tokens_fill(token, 100, 0);
+    for (int i = 0; i < 100; i++) token[i] = i;
     struct world_table *const t = world_unused(w);
     assert_int_equal(kv_hit(w->kv, &t->kv, token, 100, "tenant\0", 7), 0);
     kv_release(w->kv, &t->kv);
@@ -199,8 +158,7 @@ static void salts_separate(void **state) {
     world_destroy(w);
 }
 
-static void a_salts_node_goes_with_the_last_that_needs_it(void **state) {
-    (void)state;
+CASE(a_salts_node_goes_with_the_last_that_needs_it) {
     struct world *const w = world_create(&large_full, 1);
     for (int i = 0; i < 5000; i++) { // many more than there are nodes
         char salt[32];
@@ -215,8 +173,7 @@ static void a_salts_node_goes_with_the_last_that_needs_it(void **state) {
     world_destroy(w);
 }
 
-static void prefixes_whose_hashes_collide_are_not_mixed(void **state) {
-    (void)state;
+CASE(prefixes_whose_hashes_collide_are_not_mixed) {
     struct world *const w = world_create(&large_three, 3);
     w->kv->hash_mask = 0;
     w->kv->node[KV_ROOT].hash = 0;
@@ -231,8 +188,7 @@ static void prefixes_whose_hashes_collide_are_not_mixed(void **state) {
 
 // --- what is stored once ---
 
-static void a_thousand_tables_hold_their_common_prefix_once(void **state) {
-    (void)state;
+CASE(a_thousand_tables_hold_their_common_prefix_once) {
     enum { TABLES = 1000, PREFIX = 768, BLOCKS = PREFIX / KV_PAGE_TOKENS };
     const struct kv_config config = {.n_group = 1,
                                      .group = {{KV_FULL, 0, 1000, 0}},
@@ -244,7 +200,7 @@ static void a_thousand_tables_hold_their_common_prefix_once(void **state) {
     assert_int_equal(kv_create(&config, &backend, &kv, NULL), RN_OK);
     static struct kv_table table[TABLES];
     static int32_t token[PREFIX + 1];
-    tokens_fill(token, PREFIX + 1, 0);
+    for (int i = 0; i < PREFIX; i++) token[i] = i;
     for (int i = 0; i < TABLES; i++) {
         assert_int_equal(kv_table_init(&table[i], 1, PREFIX + 32, NULL), RN_OK);
         token[PREFIX] = i;
@@ -271,13 +227,10 @@ static void a_thousand_tables_hold_their_common_prefix_once(void **state) {
     kv_destroy(kv);
 }
 
-static void a_block_that_two_computed_is_stored_once(void **state) {
-    (void)state;
+CASE(a_block_that_two_computed_is_stored_once) {
     struct world *const w = world_create(&large_three, 1);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, 100, 0);
-    struct world_table *const a = world_begin(w, token, 100, NULL);
-    struct world_table *const b = world_begin(w, token, 100, NULL);
+    struct world_table *const a = world_tell(w, 0, 100, NULL);
+    struct world_table *const b = world_tell(w, 0, 100, NULL);
     assert_true(world_grow(w, a, 100));
     assert_true(world_grow(w, b, 100));
     assert_int_equal(world_stats(w).pages_held, 24);
@@ -293,18 +246,13 @@ static void a_block_that_two_computed_is_stored_once(void **state) {
     world_destroy(w);
 }
 
-static void what_forks_share_before_it_is_registered_is_stored_once_too(void **state) {
-    (void)state;
+CASE(what_forks_share_before_it_is_registered_is_stored_once_too) {
     struct world *const w = world_create(&large_full, 1);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, 100, 0);
     leave_behind(w, 0, 33, 33, NULL);
-    struct world_table *const a = world_begin(w, token, 30, NULL);
+    struct world_table *const a = world_tell(w, 0, 30, NULL);
     assert_true(world_finish(w, a, 30));
     struct world_table *const b = world_fork(w, a, 30);
     a->n_token = b->n_token = 64;
-    memcpy(a->token, token, sizeof *token * 64);
-    memcpy(b->token, token, sizeof *token * 64);
     assert_true(world_finish(w, a, 3));
     assert_true(world_finish(w, b, 7));
     world_check(w);
@@ -312,13 +260,10 @@ static void what_forks_share_before_it_is_registered_is_stored_once_too(void **s
     world_destroy(w);
 }
 
-static void blocks_that_slid_out_before_they_were_registered_have_no_page(void **state) {
-    (void)state;
+CASE(blocks_that_slid_out_before_they_were_registered_have_no_page) {
     struct world *const w = world_create(&large_three, 1);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, 200, 0);
-    struct world_table *const t = world_begin(w, token, 161, NULL);
-    struct world_table *const other = world_begin(w, token, 32, NULL);
+    struct world_table *const t = world_tell(w, 0, 161, NULL);
+    struct world_table *const other = world_tell(w, 0, 32, NULL);
     assert_true(world_finish(w, other, 32)); // the first block is registered, with all pages
     world_release(w, other);
     for (int i = 0; i < 5; i++) { // steps without a commit
@@ -327,7 +272,7 @@ static void blocks_that_slid_out_before_they_were_registered_have_no_page(void *
         world_write(w, t);
         world_check(w);
     }
-    kv_commit(w->kv, &t->kv, token, 161);
+    kv_commit(w->kv, &t->kv, t->token, 161);
     world_check(w);
     assert_int_equal(t->kv.n_node, 5);
     assert_int_equal(found(w, 0, 200, NULL), 160);
@@ -352,13 +297,9 @@ static void check_parents(const struct world *w) {
     }
 }
 
-static void an_evicted_block_never_has_one_behind_it_in_full_groups(void **state) {
-    (void)state;
-    const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 3, 0}, {KV_WINDOW, 40, 7, 0}},
-                                     .budget = 200,
-                                     .max_tables = WORLD_TABLES,
-                                     .max_page_ops = 256};
+CASE(an_evicted_block_never_has_one_behind_it_in_full_groups) {
+    const struct kv_config config =
+        WORLD_CONFIG(200, 256, {KV_FULL, 0, 3, 0}, {KV_WINDOW, 40, 7, 0});
     struct world *const w = world_create(&config, 11);
     for (int i = 0; i < 6000; i++) {
         struct world_table *const t = &w->table[world_random(w, WORLD_TABLES)];
@@ -383,13 +324,9 @@ static void an_evicted_block_never_has_one_behind_it_in_full_groups(void **state
     world_destroy(w);
 }
 
-static void the_least_recently_used_goes_first_whatever_its_group(void **state) {
-    (void)state;
-    const struct kv_config config = {.n_group = 2,
-                                     .group = {{KV_FULL, 0, 10, 0}, {KV_WINDOW, 100, 10, 0}},
-                                     .budget = 160, // 8 blocks
-                                     .max_tables = WORLD_TABLES,
-                                     .max_page_ops = 256};
+CASE(the_least_recently_used_goes_first_whatever_its_group) {
+    const struct kv_config config =
+        WORLD_CONFIG(160, 256, {KV_FULL, 0, 10, 0}, {KV_WINDOW, 100, 10, 0}); // 8 blocks
     struct world *const w = world_create(&config, 1);
     for (int32_t i = 0; i < 4; i++) leave_behind(w, 1000 * i, 64, 64, NULL);
     assert_int_equal(found(w, 0, 65, NULL), 64); // now 1000 is the least recently used
@@ -402,12 +339,9 @@ static void the_least_recently_used_goes_first_whatever_its_group(void **state) 
     world_destroy(w);
 }
 
-static void forgotten_prefixes_are_not_found_and_held_ones_stay(void **state) {
-    (void)state;
+CASE(forgotten_prefixes_are_not_found_and_held_ones_stay) {
     struct world *const w = world_create(&large_three, 1);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, 100, 0);
-    struct world_table *const t = world_begin(w, token, 100, NULL);
+    struct world_table *const t = world_tell(w, 0, 100, NULL);
     assert_true(world_finish(w, t, 100));
     leave_behind(w, 5000, 100, 100, NULL);
     kv_forget_prefixes(w->kv);
@@ -418,22 +352,17 @@ static void forgotten_prefixes_are_not_found_and_held_ones_stay(void **state) {
     world_destroy(w);
 }
 
-static void a_table_without_a_node_goes_on_unregistered(void **state) {
-    (void)state;
+CASE(a_table_without_a_node_continues_unregistered) {
     struct world *const w = world_create(&large_full, 1);
     w->kv->n_node = 3; // two blocks
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, 200, 0);
-    struct world_table *const t = world_begin(w, token, 200, NULL);
+    struct world_table *const t = world_tell(w, 0, 200, NULL);
     assert_true(world_finish(w, t, 32));
     assert_true(t->kv.unlisted);
     assert_int_equal(t->kv.n_node, 2);
     assert_int_equal(found(w, 0, 200, NULL), 64);
     assert_int_equal(found(w, 0, 200, "salt"), 0); // nor has its salt a node
     // a salted table without its node must not register where others would find it
-    int32_t other[WORLD_POSITIONS];
-    tokens_fill(other, 100, 800);
-    struct world_table *const salted = world_begin(w, other, 100, "salt");
+    struct world_table *const salted = world_tell(w, 800, 100, "salt");
     assert_true(salted->kv.unlisted);
     assert_true(world_finish(w, salted, 50));
     // nor may a fork of it, once there are nodes again
@@ -453,8 +382,7 @@ static void a_table_without_a_node_goes_on_unregistered(void **state) {
 
 // --- numbers ---
 
-static void statistics_count_pages(void **state) {
-    (void)state;
+CASE(statistics_count_pages) {
     struct world *const w = world_create(&large_full, 1);
     leave_behind(w, 0, 100, 50, NULL);
     struct kv_stats s = world_stats(w);
@@ -462,10 +390,8 @@ static void statistics_count_pages(void **state) {
     assert_int_equal(s.pages_total, WORLD_PAGES);
     assert_int_equal(s.pages_cached, 3);
     assert_int_equal(s.cached_bytes, 3);
-    int32_t token[WORLD_POSITIONS];
-    tokens_fill(token, 200, 0);
-    struct world_table *const a = world_begin(w, token, 70, NULL);
-    struct world_table *const b = world_begin(w, token, 200, NULL);
+    struct world_table *const a = world_tell(w, 0, 70, NULL);
+    struct world_table *const b = world_tell(w, 0, 200, NULL);
     s = world_stats(w);
     assert_int_equal(s.pages_held, 3);
     assert_int_equal(s.pages_shared, 2);
@@ -473,7 +399,7 @@ static void statistics_count_pages(void **state) {
     world_release(w, a);
     assert_int_equal(world_stats(w).pages_shared, 0);
     leave_behind(w, 0, 161, 65, NULL);
-    assert_int_equal(kv_hit(w->kv, &b->kv, token, 200, NULL, 0), 160);
+    assert_int_equal(kv_hit(w->kv, &b->kv, b->token, 200, NULL, 0), 160);
     b->n_done = 160;
     s = world_stats(w);
     assert_int_equal(s.pages_held, 5);
@@ -482,25 +408,4 @@ static void statistics_count_pages(void **state) {
     world_destroy(w);
 }
 
-TEST_PROGRAM(prefix) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_hit_is_the_longest_prefix_of_whole_blocks_but_never_everything),
-        cmocka_unit_test(a_hit_finds_what_a_naive_search_over_all_tables_finds),
-        cmocka_unit_test(a_hit_needs_only_the_blocks_that_a_window_sees),
-        cmocka_unit_test(a_hit_needs_one_checkpoint_of_a_recurrent_group),
-        cmocka_unit_test(a_table_is_extended_by_what_others_computed_meanwhile),
-        cmocka_unit_test(salts_separate),
-        cmocka_unit_test(a_salts_node_goes_with_the_last_that_needs_it),
-        cmocka_unit_test(prefixes_whose_hashes_collide_are_not_mixed),
-        cmocka_unit_test(a_thousand_tables_hold_their_common_prefix_once),
-        cmocka_unit_test(a_block_that_two_computed_is_stored_once),
-        cmocka_unit_test(what_forks_share_before_it_is_registered_is_stored_once_too),
-        cmocka_unit_test(blocks_that_slid_out_before_they_were_registered_have_no_page),
-        cmocka_unit_test(an_evicted_block_never_has_one_behind_it_in_full_groups),
-        cmocka_unit_test(the_least_recently_used_goes_first_whatever_its_group),
-        cmocka_unit_test(forgotten_prefixes_are_not_found_and_held_ones_stay),
-        cmocka_unit_test(a_table_without_a_node_goes_on_unregistered),
-        cmocka_unit_test(statistics_count_pages),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(prefix) { return cases_run(NULL, NULL); }

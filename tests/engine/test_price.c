@@ -1,5 +1,6 @@
 // The price of a step against simulated machines: it learns their step times, follows changes of
-// their speed, is not misled by interruptions, and cuts prompts to fit.
+// their speed, is not misled by interruptions, and cuts prompts to fit. Time is computed, so the
+// limits are close to the figures.
 #include <math.h>
 #include <stdlib.h>
 
@@ -156,14 +157,14 @@ static struct scene scene_of(void **state, const struct machine *machine, double
 static const double bounds[] = {1.2, 1.5, 2, 4, 10};
 enum { N_BOUNDS = sizeof bounds / sizeof *bounds };
 
-static void chunks_grow_to_what_fits_and_steps_stay_within_the_bound(void **state) {
+CASE(chunks_grow_to_what_fits_and_steps_stay_within_the_bound) {
     for (int m = 0; m < N_MACHINES; m++) {
         for (int b = 0; b < N_BOUNDS; b++) {
             struct scene s = scene_of(state, &machines[m], bounds[b]);
             decode(&s, 4);
             const struct batch_shape streams = streams_shape(&s);
-            const double small = 1.2 * step_ns(s.f, s.machine, &streams);
-            const double part = 0.45 * (double)s.bound_ns;
+            const double small = 0.8 * step_ns(s.f, s.machine, &streams);
+            const double part = 0.3 * (double)s.bound_ns;
             double reached = 0, possible = 0;
             int late = 0;
             for (int i = 0; i < 200; i++) {
@@ -180,7 +181,7 @@ static void chunks_grow_to_what_fits_and_steps_stay_within_the_bound(void **stat
             }
             check(late <= 4, "%s, bound %.1f: %d of 200 steps are late", s.machine->name, bounds[b],
                   late);
-            check(reached >= 0.75 * possible, "%s, bound %.1f: %.0f tokens, %.0f would fit",
+            check(reached >= 0.77 * possible, "%s, bound %.1f: %.0f tokens, %.0f would fit",
                   s.machine->name, bounds[b], reached, possible);
         }
     }
@@ -193,7 +194,7 @@ static double between(uint32_t *state, double low, double high) {
 // Machines at random: products between bound by memory and by arithmetic, attention's FLOPs from
 // twice as fast as those of products to twenty times as slow. Limits are for all steps together: on
 // some machine there is a prompt that is misjudged.
-static void steps_of_machines_never_seen_are_rarely_late(void **state) {
+CASE(steps_of_machines_never_seen_are_rarely_late) {
     enum { MACHINES = 40, STEPS = 150 };
     const double row_flops = 2.5e9, weight_bytes = 0.7e9; // of the fixture's model, about
     uint32_t random = 5;
@@ -209,16 +210,16 @@ static void steps_of_machines_never_seen_are_rarely_late(void **state) {
             int chunk, best;
             const double over = mixed_step(&s, 512, &chunk, &best) / (double)s.bound_ns;
             if (chunk <= PRICE_MIN_CHUNK) continue;
-            check(over < 2.5, "machine %d, step %d: %.2f times the bound", m, i, over);
+            check(over < 1.7, "machine %d, step %d: %.2f times the bound", m, i, over);
             late += over > 1.1;
             steps++;
         }
     }
-    check(steps > MACHINES * STEPS / 4 && late < steps / 50, "%d of %d steps are late", late,
+    check(steps > MACHINES * STEPS / 4 && late < steps / 90, "%d of %d steps are late", late,
           steps);
 }
 
-static void outliers_and_noise_do_not_ruin_it(void **state) {
+CASE(outliers_and_noise_do_not_ruin_it) {
     for (int m = 0; m < N_MACHINES; m++) {
         struct scene s = scene_of(state, &machines[m], 3);
         s.noise = 0.1;
@@ -234,23 +235,24 @@ static void outliers_and_noise_do_not_ruin_it(void **state) {
             reached += chunk;
             possible += best;
         }
-        check(late <= 12, "%s: %d of 600 steps are late", s.machine->name, late);
-        check(reached >= 0.7 * possible, "%s: %.0f tokens, %.0f would fit", s.machine->name,
+        check(late <= 3, "%s: %d of 600 steps are late", s.machine->name, late);
+        check(reached >= 0.78 * possible, "%s: %.0f tokens, %.0f would fit", s.machine->name,
               reached, possible);
     }
 }
 
-static void a_first_step_that_took_ten_times_as_long_is_forgotten(void **state) {
+CASE(a_first_step_that_took_ten_times_as_long_is_forgotten) {
     struct scene s = scene_of(state, &machines[0], 3);
     const struct batch_shape shape = streams_shape(&s);
     price_learn(&s.price, &shape, (uint64_t)(10 * step_ns(s.f, s.machine, &shape)));
     decode(&s, 5);
     const double expected = step_ns(s.f, s.machine, &shape);
     const double predicted = (double)price_of(&s.price, &shape);
-    check(predicted < 1.2 * expected, "%.1f ms instead of %.1f", predicted / MS, expected / MS);
+    check(fabs(predicted / expected - 1) < 0.03, "%.1f ms instead of %.1f", predicted / MS,
+          expected / MS);
 }
 
-static void a_machine_that_becomes_slower_is_noticed(void **state) {
+CASE(a_machine_that_becomes_slower_is_noticed) {
     struct scene s = scene_of(state, &machines[0], 4);
     struct machine slow = machines[0];
     slow.weights_ms *= 2;
@@ -264,15 +266,15 @@ static void a_machine_that_becomes_slower_is_noticed(void **state) {
     for (int i = 0; i < 12; i++) mixed_step(&s, 256, &chunk, &best);
     for (int i = 0; i < 50; i++) {
         const double ns = mixed_step(&s, 256, &chunk, &best);
-        check(ns <= 1.2 * (double)s.bound_ns, "step %d takes %.1f ms, bound %.1f ms", i, ns / MS,
+        check(ns <= 1.08 * (double)s.bound_ns, "step %d takes %.1f ms, bound %.1f ms", i, ns / MS,
               (double)s.bound_ns / MS);
     }
     s.machine = &machines[0]; // and faster again
     for (int i = 0; i < 40; i++) mixed_step(&s, 256, &chunk, &best);
-    check(chunk > 0.8 * best, "chunk of %d, %d would fit", chunk, best);
+    check(chunk > 0.95 * best, "chunk of %d, %d would fit", chunk, best);
 }
 
-static void what_is_predicted_is_what_comes(void **state) {
+CASE(what_is_predicted_is_what_comes) {
     for (int m = 0; m < N_MACHINES; m++) {
         struct scene s = scene_of(state, &machines[m], 4);
         decode(&s, 10);
@@ -285,7 +287,7 @@ static void what_is_predicted_is_what_comes(void **state) {
             batch_shape_add(&s.f->model.plan, &shape, s.pos, n, 1);
             const double ns = step_ns(s.f, s.machine, &shape);
             const double predicted = (double)price_of(&s.price, &shape);
-            check(predicted > 0.7 * ns && predicted < 1.4 * ns,
+            check(predicted > 0.72 * ns && predicted < 1.34 * ns,
                   "%s: %.2f ms predicted at position %d, %.2f ms came", s.machine->name,
                   predicted / MS, s.pos, ns / MS);
             mixed_step(&s, 256, &chunk, &best);
@@ -293,7 +295,7 @@ static void what_is_predicted_is_what_comes(void **state) {
     }
 }
 
-static void with_nothing_measured_prompts_progress_by_the_minimum(void **state) {
+CASE(with_nothing_measured_prompts_progress_by_the_minimum) {
     struct scene s = scene_of(state, &machines[0], 4);
     const struct plan *plan = &s.f->model.plan;
     const struct batch_shape base = streams_shape(&s), none = {0};
@@ -310,7 +312,7 @@ static void with_nothing_measured_prompts_progress_by_the_minimum(void **state) 
 }
 
 // One between the streams alone and the streams with the minimum.
-static void a_bound_that_few_tokens_fit_is_kept(void **state) {
+CASE(a_bound_that_few_tokens_fit_is_kept) {
     struct scene s = scene_of(state, &machines[0], 4);
     const struct plan *plan = &s.f->model.plan;
     decode(&s, 10);
@@ -323,7 +325,7 @@ static void a_bound_that_few_tokens_fit_is_kept(void **state) {
     assert_in_range(price_chunk(&s.price, plan, &base, 0, 100, bound), 2, 3);
 }
 
-static void a_chunk_is_not_many_times_what_was_run_lately(void **state) {
+CASE(a_chunk_is_not_many_times_what_was_run_lately) {
     struct scene s = scene_of(state, &machines[0], 4);
     int chunk, best;
     decode(&s, 4);
@@ -333,7 +335,7 @@ static void a_chunk_is_not_many_times_what_was_run_lately(void **state) {
     check(next > chunk && next <= 3 * (STREAMS + 12), "%d after %d", next, chunk);
 }
 
-static void more_rows_and_more_depth_never_take_less(void **state) {
+CASE(more_rows_and_more_depth_never_take_less) {
     for (int m = 0; m < N_MACHINES; m++) {
         struct scene s = scene_of(state, &machines[m], 4);
         s.noise = 1;
@@ -362,23 +364,23 @@ static double error_of(const struct scene *s, const struct batch_shape *shape, d
     return (double)price_of(&s->price, shape) / (step_ns(s->f, s->machine, shape) * speed) - 1;
 }
 
-static void an_interrupted_step_does_not_spoil_the_price(void **state) {
+CASE(an_interrupted_step_does_not_spoil_the_price) {
     for (int m = 0; m < N_MACHINES; m++) {
         struct scene s = scene_of(state, &machines[m], 4);
         decode(&s, 40);
         const struct batch_shape shape = streams_shape(&s);
         price_learn(&s.price, &shape, (uint64_t)(20 * step_ns(s.f, s.machine, &shape)));
-        check(fabs(error_of(&s, &shape, 1)) < 0.05, "%s: off by %g", s.machine->name,
+        check(fabs(error_of(&s, &shape, 1)) < 0.002, "%s: off by %g", s.machine->name,
               error_of(&s, &shape, 1));
         decode(&s, 20);
         const struct batch_shape later = streams_shape(&s);
-        check(fabs(error_of(&s, &later, 1)) < 0.02, "%s: off by %g after 20 steps", s.machine->name,
-              error_of(&s, &later, 1));
+        check(fabs(error_of(&s, &later, 1)) < 0.002, "%s: off by %g after 20 steps",
+              s.machine->name, error_of(&s, &later, 1));
     }
 }
 
 // The price of all shapes, even of a shape that has not run since.
-static void a_change_of_speed_is_followed_in_everything(void **state) {
+CASE(a_change_of_speed_is_followed_in_everything) {
     static const double speeds[] = {1.3, 2, 0.7};
     for (int m = 0; m < N_MACHINES; m++)
         for (int i = 0; i < 3; i++) {
@@ -397,9 +399,9 @@ static void a_change_of_speed_is_followed_in_everything(void **state) {
                             (uint64_t)(speeds[i] * step_ns(s.f, s.machine, &shape)));
             }
             const struct batch_shape shape = streams_shape(&s);
-            check(fabs(error_of(&s, &shape, speeds[i])) < 0.05, "%s, speed %g: off by %g",
+            check(fabs(error_of(&s, &shape, speeds[i])) < 0.002, "%s, speed %g: off by %g",
                   s.machine->name, speeds[i], error_of(&s, &shape, speeds[i]));
-            check(fabs(error_of(&s, &other, speeds[i]) - before) < 0.2,
+            check(fabs(error_of(&s, &other, speeds[i]) - before) < 0.08,
                   "%s, speed %g: another shape is off by %g after %g", s.machine->name, speeds[i],
                   error_of(&s, &other, speeds[i]), before);
         }
@@ -430,7 +432,7 @@ static rn_status bench_run(void *ctx, int n, struct batch_shape *shape, uint64_t
     return RN_OK;
 }
 
-static void calibration_finds_the_machine_within_its_budget(void **state) {
+CASE(calibration_finds_the_machine_within_its_budget) {
     for (int m = 0; m < N_MACHINES; m++) {
         struct bench b = {.scene = scene_of(state, &machines[m], 4), .room = 1000};
         assert_int_equal(price_calibrate(&b.scene.price, bench_run, &b, 33, UINT64_MAX, NULL),
@@ -439,7 +441,7 @@ static void calibration_finds_the_machine_within_its_budget(void **state) {
         for (int n = 1; n <= 33; n++) {
             struct batch_shape shape = {0};
             batch_shape_add(&b.scene.f->model.plan, &shape, 0, n, n);
-            check(fabs(error_of(&b.scene, &shape, 1)) < 0.15, "%s, %d rows: off by %g",
+            check(fabs(error_of(&b.scene, &shape, 1)) < 0.05, "%s, %d rows: off by %g",
                   machines[m].name, n, error_of(&b.scene, &shape, 1));
         }
     }
@@ -449,7 +451,7 @@ static void calibration_finds_the_machine_within_its_budget(void **state) {
     assert_true(slow.scene.price.n_point > 0);
 }
 
-static void calibration_reports_a_failure_and_does_without_room(void **state) {
+CASE(calibration_reports_a_failure_and_does_without_room) {
     for (int fails_at = 1; fails_at < 6; fails_at++) {
         struct bench b = {.scene = scene_of(state, &machines[0], 4),
                           .room = 1000,
@@ -463,7 +465,7 @@ static void calibration_reports_a_failure_and_does_without_room(void **state) {
     assert_int_equal(b.scene.price.n_point, 0);
 }
 
-static void a_sequences_share_is_its_part_of_the_weights_and_its_own_kv(void **state) {
+CASE(a_sequences_share_is_its_part_of_the_weights_and_its_own_kv) {
     struct fixture *f = *state;
     struct batch_shape step = {0}, first = {0};
     const struct batch_seq seq[2] = {{.n_tokens = 1, .first_pos = 70, .n_out = 1},
@@ -479,23 +481,4 @@ static void a_sequences_share_is_its_part_of_the_weights_and_its_own_kv(void **s
     assert_int_equal(a + b, cost.weight_bytes / 2 * 2 + cost.kv_read_bytes);
 }
 
-TEST_PROGRAM(price) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(with_nothing_measured_prompts_progress_by_the_minimum),
-        cmocka_unit_test(chunks_grow_to_what_fits_and_steps_stay_within_the_bound),
-        cmocka_unit_test(what_is_predicted_is_what_comes),
-        cmocka_unit_test(a_bound_that_few_tokens_fit_is_kept),
-        cmocka_unit_test(a_chunk_is_not_many_times_what_was_run_lately),
-        cmocka_unit_test(more_rows_and_more_depth_never_take_less),
-        cmocka_unit_test(steps_of_machines_never_seen_are_rarely_late),
-        cmocka_unit_test(outliers_and_noise_do_not_ruin_it),
-        cmocka_unit_test(a_first_step_that_took_ten_times_as_long_is_forgotten),
-        cmocka_unit_test(a_machine_that_becomes_slower_is_noticed),
-        cmocka_unit_test(an_interrupted_step_does_not_spoil_the_price),
-        cmocka_unit_test(a_change_of_speed_is_followed_in_everything),
-        cmocka_unit_test(calibration_finds_the_machine_within_its_budget),
-        cmocka_unit_test(calibration_reports_a_failure_and_does_without_room),
-        cmocka_unit_test(a_sequences_share_is_its_part_of_the_weights_and_its_own_kv),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+TEST_PROGRAM(price) { return cases_run(setup, teardown); }

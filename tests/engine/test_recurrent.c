@@ -3,42 +3,29 @@
 // tokens do not change. The engine's invariants are tested after every step.
 // label: threads async
 #include "bare_engine.h"
-#include "engine/door/driver.h"
 #include "mix.h"
 #include "recurrent_model.h"
 #include "streams.h"
 #include "view_check.h"
 
-#define N_REQUESTS test_scale(80, 200, 400)
+#define N_REQUESTS test_scale(30, 200, 400)
 enum { N_VOCAB = 512, N_CTX = 320, PAGE = 32 };
 
 static rn_model *model;
 
 static int open_model(void **state) {
     (void)state;
-    rn_error err = {0};
-    model = calloc(1, sizeof *model);
-    assert_non_null(model);
-    if (weights_open(TEST_DATA "/golden/gemma3/model.gguf", &model->weights, &err) ||
-        vocab_load(model->weights, N_VOCAB, &model->tokenizer, NULL, &err) ||
-        recurrent_model_init(&model->model, N_VOCAB, FORMAT_F32, &err))
-        return 1;
-    model->model.hp.n_ctx = N_CTX;
-    bare_fill_info(model);
+    model = bare_open_recurrent(N_VOCAB, N_CTX);
     return 0;
 }
 
 static int close_model(void **state) {
     (void)state;
-    recurrent_model_deinit(&model->model);
-    tokenizer_destroy(model->tokenizer);
-    weights_close(model->weights);
-    free(model);
+    rn_model_close(model);
     return 0;
 }
 
-static void mixes_give_the_tokens_of_alone_runs(void **state) {
-    (void)state;
+CASE(mixes_give_the_tokens_of_alone_runs) {
     struct mix_cases cases;
     struct mix_totals totals = {0};
     mix_cases_create(&cases, model, "f16", 5, N_REQUESTS / 2);
@@ -61,8 +48,7 @@ static rn_request request_for(int n_prompt, int max_tokens) {
 }
 
 // The state depends on every token before it: were it wrong, the tokens would differ.
-static void a_checkpoint_gives_the_state_of_its_prefix(void **state) {
-    (void)state;
+CASE(a_checkpoint_gives_the_state_of_its_prefix) {
     static const int n_prompts[] = {1, 31, 32, 33, 64, 65, 200, 250};
     rn_engine *without =
         streams_engine(model, &(rn_engine_options){.no_prefix_cache = true, .n_threads = 1});
@@ -70,11 +56,9 @@ static void a_checkpoint_gives_the_state_of_its_prefix(void **state) {
         rn_engine *with = streams_engine(model, &(rn_engine_options){.n_threads = 1});
         const int n_prompt = n_prompts[p];
         rn_request request = request_for(n_prompt, 40);
-        streams_submit(without, &request, &stream[0]);
-        streams_drain(without, stream, 1);
+        streams_run(without, &request, &stream[0]);
         for (int repeat = 0; repeat < 2; repeat++) {
-            streams_submit(with, &request, &stream[1]);
-            streams_drain(with, &stream[1], 1);
+            streams_run(with, &request, &stream[1]);
             streams_check_same(&stream[0], &stream[1]);
             if (repeat)
                 assert_int_equal(stream[1].timings.cached_tokens, (n_prompt - 1) / PAGE * PAGE);
@@ -85,8 +69,7 @@ static void a_checkpoint_gives_the_state_of_its_prefix(void **state) {
 }
 
 // Full groups hold every block, a recurrent one only its state.
-static void a_stream_holds_one_state(void **state) {
-    (void)state;
+CASE(a_stream_holds_one_state) {
     rn_engine *engine =
         streams_engine(model, &(rn_engine_options){.no_prefix_cache = true, .n_threads = 1});
     const rn_request request = request_for(20, 280);
@@ -104,8 +87,7 @@ static void a_stream_holds_one_state(void **state) {
 }
 
 // Choices part at the prompt's last token, inside a block or at its end.
-static void choices_share_the_state_of_their_prompt(void **state) {
-    (void)state;
+CASE(choices_share_the_state_of_their_prompt) {
     static struct stream single;
     for (int n_prompt = 62; n_prompt <= 67; n_prompt++)
         for (int no_cache = 0; no_cache < 2; no_cache++) {
@@ -114,8 +96,7 @@ static void choices_share_the_state_of_their_prompt(void **state) {
                                                            .n_threads = 1,
                                                            .no_prefix_cache = no_cache != 0});
             rn_request request = request_for(n_prompt, 20);
-            streams_submit(engine, &request, &single);
-            streams_drain(engine, &single, 1);
+            streams_run(engine, &request, &single);
             request.n = 4; // greedy, so all are equal
             streams_submit(engine, &request, stream);
             streams_drain(engine, stream, 4);
@@ -127,25 +108,21 @@ static void choices_share_the_state_of_their_prompt(void **state) {
 
 // A picture has the pages of all three groups: every block's of the full one, those that the window
 // sees, and one state.
-static void a_picture_has_the_pages_of_all_groups(void **state) {
-    (void)state;
+CASE(a_picture_has_the_pages_of_all_groups) {
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_threads = 1, .max_seqs = 4});
-    struct driver driver;
-    struct watcher watcher;
-    rn_error err = {0};
-    assert_int_equal(driver_init(&driver, &engine->engine, &err), RN_OK);
-    assert_int_equal(watcher_init(&watcher, &driver, &err), RN_OK);
+    rn_watcher *watcher;
+    assert_int_equal(rn_watcher_create(engine, &watcher, NULL), RN_OK);
     const rn_request request = request_for(5 * PAGE + 3, 100);
     uint64_t id[2];
     for (int i = 0; i < 2; i++) // the second finds the first one's checkpoint
-        assert_int_equal(rn_engine_submit(engine, &request, &id[i], &err), RN_OK);
+        assert_int_equal(rn_engine_submit(engine, &request, &id[i], NULL), RN_OK);
     const rn_view *view = NULL;
     for (int step = 0; step < 20; step++) {
         bool busy;
-        watcher_ask(&watcher);
-        assert_int_equal(driver_step(&driver, &busy), RN_OK);
-        for (rn_event event; driver_next_event(&driver, &event);) continue;
-        view = watcher_view(&watcher);
+        rn_watcher_ask(watcher);
+        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
+        for (rn_event event; rn_engine_next_event(engine, &event);) continue;
+        view = rn_watcher_view(watcher);
         assert_non_null(view);
         check(!view_check(view), "step %d: %s", step, view_check(view));
     }
@@ -158,18 +135,8 @@ static void a_picture_has_the_pages_of_all_groups(void **state) {
     assert_in_range(held[RECURRENT_GROUP_WINDOW], 2, 3);
     assert_int_equal(held[RECURRENT_GROUP_STATE], 1);
     assert_true(shared >= 5);
-    watcher_deinit(&watcher);
-    driver_deinit(&driver);
+    rn_watcher_destroy(watcher);
     rn_engine_destroy(engine);
 }
 
-TEST_PROGRAM(recurrent) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mixes_give_the_tokens_of_alone_runs),
-        cmocka_unit_test(a_checkpoint_gives_the_state_of_its_prefix),
-        cmocka_unit_test(a_stream_holds_one_state),
-        cmocka_unit_test(choices_share_the_state_of_their_prompt),
-        cmocka_unit_test(a_picture_has_the_pages_of_all_groups),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(recurrent) { return cases_run(open_model, close_model); }

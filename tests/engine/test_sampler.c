@@ -1,13 +1,11 @@
 // The sampler: filters against a slow definition, and the law of the choice.
+#define VOCAB 50
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
-#include "engine/choice/sampling.h"
 #include "sampler_chain.h"
-
-enum { VOCAB = 50 };
 
 static uint32_t random_state = 12345;
 static float random_unit(void) {
@@ -16,10 +14,9 @@ static float random_unit(void) {
 }
 
 // The choice of a sequence that has reached that position; its tokens do not matter here.
-static int32_t choose(struct sampler *sampler, const rn_sampling *sampling, int position,
-                      const float *logits) {
+static int32_t choose(const rn_sampling *sampling, int position, const float *logits) {
     struct sampler_view view = {.n_token = position};
-    return sampler_choose(sampler, sampling, &view, logits);
+    return sampler_choose(&sampler, sampling, &view, logits);
 }
 
 static void fill_random(float *logits) {
@@ -60,12 +57,9 @@ static void check_law(rn_sampling s) {
     float logits[VOCAB];
     double p[VOCAB];
     int count[VOCAB] = {0};
-    struct sampler sampler;
     fill_random(logits);
     expected_law(&s, logits, p);
-    sampler_open(&sampler, VOCAB);
-    for (int position = 0; position < DRAWS; position++)
-        count[choose(&sampler, &s, position, logits)]++;
+    for (int position = 0; position < DRAWS; position++) count[choose(&s, position, logits)]++;
     double chi = 0;
     int cells = 0;
     for (int i = 0; i < VOCAB; i++) {
@@ -77,11 +71,9 @@ static void check_law(rn_sampling s) {
     }
     // mean cells - 1, deviation sqrt(2 (cells - 1)): five deviations never happen by chance
     check(chi < cells + 5 * sqrt(2.0 * cells), "chi-square %g over %d cells", chi, cells);
-    sampler_close(&sampler);
 }
 
-static void the_choice_follows_the_filtered_law(void **state) {
-    (void)state;
+CASE(the_choice_follows_the_filtered_law) {
     check_law((rn_sampling){.temperature = 1, .top_p = 1, .seed = 1});
     check_law((rn_sampling){.temperature = 0.7f, .top_p = 0.9f, .seed = 2});
     check_law((rn_sampling){.temperature = 1.5f, .top_k = 7, .top_p = 1, .seed = 3});
@@ -90,11 +82,8 @@ static void the_choice_follows_the_filtered_law(void **state) {
         (rn_sampling){.temperature = 0.8f, .top_k = 20, .top_p = 0.8f, .min_p = 0.05f, .seed = 5});
 }
 
-static void the_choice_is_the_largest_sum_of_logit_and_noise(void **state) {
-    (void)state;
+CASE(the_choice_is_the_largest_sum_of_logit_and_noise) {
     float logits[VOCAB];
-    struct sampler sampler;
-    sampler_open(&sampler, VOCAB);
     for (int position = 0; position < 20000; position++) {
         fill_random(logits);
         const rn_sampling s = {.temperature = 0.25f * (float)(1 + position % 8),
@@ -111,70 +100,48 @@ static void the_choice_is_the_largest_sum_of_logit_and_noise(void **state) {
                 expected = i;
             }
         }
-        assert_int_equal(choose(&sampler, &s, position, logits), expected);
+        assert_int_equal(choose(&s, position, logits), expected);
     }
-    sampler_close(&sampler);
 }
 
-static void greedy_takes_the_largest_and_of_equals_the_lower_id(void **state) {
-    (void)state;
+CASE(greedy_takes_the_largest_and_of_equals_the_lower_id) {
     float logits[VOCAB] = {0};
     logits[7] = logits[30] = 3;
-    struct sampler sampler;
-    sampler_open(&sampler, VOCAB);
-    assert_int_equal(choose(&sampler, &(rn_sampling){0}, 0, logits), 7);
+    assert_int_equal(choose(&(rn_sampling){0}, 0, logits), 7);
     logits[30] = 3.5f;
-    assert_int_equal(choose(&sampler, &(rn_sampling){0}, 0, logits), 30);
+    assert_int_equal(choose(&(rn_sampling){0}, 0, logits), 30);
     // top_k 1 is greedy at any temperature
     for (int i = 0; i < 100; i++)
-        assert_int_equal(choose(&sampler, &(rn_sampling){.temperature = 2, .top_k = 1}, i, logits),
-                         30);
-    sampler_close(&sampler);
+        assert_int_equal(choose(&(rn_sampling){.temperature = 2, .top_k = 1}, i, logits), 30);
 }
 
-// The sampling chooses as greedy does, for any logits.
-static void check_greedy(rn_sampling sampling) {
+// For any logits.
+CASE(a_top_p_of_zero_and_the_smallest_temperature_are_greedy) {
+    static const rn_sampling samplings[] = {{.temperature = 5},
+                                            {.temperature = 1e-38f, .top_p = 0.95f}};
     float logits[VOCAB];
-    struct sampler sampler;
-    sampler_open(&sampler, VOCAB);
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 400; i++) {
         fill_random(logits);
-        const int32_t greedy = choose(&sampler, &(rn_sampling){0}, i, logits);
-        assert_int_equal(choose(&sampler, &sampling, i, logits), greedy);
+        const int32_t greedy = choose(&(rn_sampling){0}, i, logits);
+        assert_int_equal(choose(&samplings[i % 2], i, logits), greedy);
     }
-    sampler_close(&sampler);
 }
 
-static void a_top_p_of_zero_keeps_the_best_token(void **state) {
-    (void)state;
-    check_greedy((rn_sampling){.temperature = 5});
-}
-
-static void logits_that_are_no_numbers_are_never_chosen(void **state) {
-    (void)state;
+CASE(logits_that_are_no_numbers_are_never_chosen) {
     float logits[VOCAB];
     for (int i = 0; i < VOCAB; i++) logits[i] = i % 2 ? NAN : -INFINITY;
-    struct sampler sampler;
-    sampler_open(&sampler, VOCAB);
     const rn_sampling sampling[] = {{0},
                                     {.temperature = 1, .top_p = 1},
                                     {.temperature = 1, .top_p = 0.5f, .top_k = 3}};
     for (int i = 0; i < 3; i++) {
         logits[11] = NAN;
-        assert_int_equal(choose(&sampler, &sampling[i], 0, logits), -1);
+        assert_int_equal(choose(&sampling[i], 0, logits), -1);
         logits[11] = -5;
-        assert_int_equal(choose(&sampler, &sampling[i], 0, logits), 11);
+        assert_int_equal(choose(&sampling[i], 0, logits), 11);
     }
-    sampler_close(&sampler);
 }
 
-static void the_smallest_temperature_is_as_good_as_greedy(void **state) {
-    (void)state;
-    check_greedy((rn_sampling){.temperature = 1e-38f, .top_p = 0.95f});
-}
-
-static void noise_depends_on_every_key(void **state) {
-    (void)state;
+CASE(noise_depends_on_every_key) {
     const float noise = sampler_noise(1, 2, 3, 4);
     assert_true(noise == sampler_noise(1, 2, 3, 4));
     assert_true(noise != sampler_noise(2, 2, 3, 4) && noise != sampler_noise(1, 3, 3, 4));
@@ -192,38 +159,4 @@ static void noise_depends_on_every_key(void **state) {
     check(fabs(variance - 1.64493) < 0.05, "variance %g", variance);
 }
 
-static void values_out_of_range_are_refused_with_their_name(void **state) {
-    (void)state;
-    rn_error err;
-    const struct {
-        rn_sampling sampling;
-        const char *name;
-    } bad[] = {{{.temperature = -1}, "temperature"},
-               {{.temperature = NAN}, "temperature"},
-               {{.temperature = INFINITY}, "temperature"},
-               {{.top_k = -2}, "top_k"},
-               {{.top_p = 1.5f}, "top_p"},
-               {{.top_p = NAN}, "top_p"},
-               {{.min_p = -0.1f}, "min_p"},
-               {{.min_p = NAN}, "min_p"}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(sampling_check(&bad[i].sampling, &err), RN_ERR_ARG);
-        assert_non_null(strstr(err.message, bad[i].name));
-    }
-    assert_int_equal(sampling_check(&(rn_sampling){.temperature = 0.8f, .top_p = 0.95f}, &err),
-                     RN_OK);
-}
-
-TEST_PROGRAM(sampler) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_choice_follows_the_filtered_law),
-        cmocka_unit_test(the_choice_is_the_largest_sum_of_logit_and_noise),
-        cmocka_unit_test(greedy_takes_the_largest_and_of_equals_the_lower_id),
-        cmocka_unit_test(a_top_p_of_zero_keeps_the_best_token),
-        cmocka_unit_test(logits_that_are_no_numbers_are_never_chosen),
-        cmocka_unit_test(the_smallest_temperature_is_as_good_as_greedy),
-        cmocka_unit_test(noise_depends_on_every_key),
-        cmocka_unit_test(values_out_of_range_are_refused_with_their_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(sampler) { return cases_run(sampler_setup, sampler_teardown); }

@@ -14,11 +14,10 @@ static int below(int n) {
 }
 
 // Logits of 0 after DRY.
-static void dry_logits(struct sampler *sampler, const rn_sampling *s,
-                       const struct sampler_view *view, float out[VOCAB]) {
+static void dry_logits(const rn_sampling *s, const struct sampler_view *view, float out[VOCAB]) {
     static const float zero[VOCAB];
-    sampler_edit(sampler, s, view, zero, out);
-    for (int id = 0; id < VOCAB; id++) assert_int_equal(sampler->scratch.row[id], 0);
+    sampler_edit(&sampler, s, view, zero, out);
+    for (int id = 0; id < VOCAB; id++) assert_int_equal(sampler.scratch.row[id], 0);
 }
 
 // Penalties are 2^(length - 1): the length can be read off.
@@ -41,23 +40,19 @@ static void check_lengths(const char *history, const char *breakers, int last_n,
     for (const char *at = breakers; *at; at++) bits[0] |= UINT64_C(1) << (*at - 'A');
     int length[VOCAB] = {0};
     for (const char *at = expected; *at; at += 2) length[at[0] - 'A'] = at[1] - '0';
-    struct sampler sampler;
-    sampler_open(&sampler, VOCAB);
     rn_sampling s = sampling_of_powers();
     s.dry_penalty_last_n = last_n;
     const struct sampler_view view = {.token = token, .n_token = n, .breakers = {bits}};
     float logits[VOCAB];
-    dry_logits(&sampler, &s, &view, logits);
+    dry_logits(&s, &view, logits);
     for (int id = 0; id < VOCAB; id++) {
         const float penalty = length[id] ? ldexpf(1, length[id] - 1) : 0;
         check(logits[id] == -penalty, "%s: %c loses %g, not %g", history, 'A' + id,
               (double)-logits[id], (double)penalty);
     }
-    sampler_close(&sampler);
 }
 
-static void lengths_computed_by_hand(void **state) {
-    (void)state;
+CASE(lengths_computed_by_hand) {
     check_lengths("", "", -1, "");
     check_lengths("A", "", -1, "");
     check_lengths("AB", "", -1, "");
@@ -72,8 +67,7 @@ static void lengths_computed_by_hand(void **state) {
     check_lengths("XABYAB", "", -1, "Y2"); // X and Y differ: not three
 }
 
-static void a_repetition_does_not_cross_a_breaker(void **state) {
-    (void)state;
+CASE(a_repetition_does_not_cross_a_breaker) {
     check_lengths("ABsABCABsAB", "", -1, "s2C5");
     check_lengths("ABsABCABsAB", "s", -1, "C2"); // and a breaker is never penalized
     check_lengths("XAsBCXAsB", "", -1, "C4");
@@ -82,8 +76,7 @@ static void a_repetition_does_not_cross_a_breaker(void **state) {
     check_lengths("ABCABsABs", "s", -1, ""); // nothing after a breaker
 }
 
-static void the_window_shows_the_last_tokens_alone(void **state) {
-    (void)state;
+CASE(the_window_shows_the_last_tokens_alone) {
     check_lengths("ABCXABDYAB", "", 10, "C2D2");
     check_lengths("ABCXABDYAB", "", 9, "C1D2"); // BCX...: B alone was followed by C
     check_lengths("ABCXABDYAB", "", 6, "D2");
@@ -93,12 +86,9 @@ static void the_window_shows_the_last_tokens_alone(void **state) {
     check_lengths("ABCXABDYAB", "", INT32_MAX, "C2D2");
 }
 
-static void shorter_repetitions_than_allowed_are_free(void **state) {
-    (void)state;
+CASE(shorter_repetitions_than_allowed_are_free) {
     const int32_t token[] = {0, 1, 2, 9, 0, 1, 2}; // 9 continues a repetition of three, 0 1 2
-    struct sampler sampler;
     float logits[VOCAB];
-    sampler_open(&sampler, VOCAB);
     const struct sampler_view view = {.token = token, .n_token = 7};
     rn_sampling s = rn_sampling_neutral();
     s.dry_multiplier = 0.5f;
@@ -106,20 +96,16 @@ static void shorter_repetitions_than_allowed_are_free(void **state) {
     const float expected[] = {-13.5f, -4.5f, -1.5f, -0.5f, 0, 0};
     for (int allowed = 0; allowed < 6; allowed++) {
         s.dry_allowed_length = allowed;
-        dry_logits(&sampler, &s, &view, logits);
+        dry_logits(&s, &view, logits);
         check(logits[9] == expected[allowed], "allowed %d: %g", allowed, (double)logits[9]);
     }
     s.dry_allowed_length = INT32_MAX;
-    dry_logits(&sampler, &s, &view, logits);
+    dry_logits(&s, &view, logits);
     assert_true(logits[9] == 0);
-    sampler_close(&sampler);
 }
 
-static void random_histories_agree_with_a_quadratic_search(void **state) {
-    (void)state;
+CASE(random_histories_agree_with_a_quadratic_search) {
     enum { MOST = 200 };
-    struct sampler sampler;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 5000; i++) {
         int32_t token[MOST];
         uint64_t bits[1] = {0};
@@ -134,7 +120,7 @@ static void random_histories_agree_with_a_quadratic_search(void **state) {
         for (int allowed = 1; allowed < 40; allowed += 1 + allowed / 2) {
             s.dry_allowed_length = allowed;
             float logits[VOCAB];
-            dry_logits(&sampler, &s, &view, logits);
+            dry_logits(&s, &view, logits);
             for (int id = 0; id < VOCAB; id++) {
                 const int len = reference_dry_length(&view, s.dry_penalty_last_n, id);
                 check((logits[id] == -1) == (len >= allowed), "case %d: token %d, length %d", i, id,
@@ -142,7 +128,6 @@ static void random_histories_agree_with_a_quadratic_search(void **state) {
             }
         }
     }
-    sampler_close(&sampler);
 }
 
 // Histories that make a naive search quadratic.
@@ -163,63 +148,44 @@ static void history_fill(int32_t *token, int n, int kind) {
         for (int i = 0; i < n; i++) token[i] = below(2);
 }
 
-static void work_is_linear_in_the_history(void **state) {
-    (void)state;
+CASE(work_is_linear_in_the_history) {
     enum { N = 100000 };
     int32_t *token = malloc(N * sizeof *token);
-    struct sampler sampler;
     assert_non_null(token);
-    sampler_open(&sampler, VOCAB);
     const rn_sampling s = sampling_of_powers();
     for (int kind = 0; kind < 6; kind++) {
         history_fill(token, N, kind);
         const struct sampler_view view = {.token = token, .n_token = N};
         float logits[VOCAB];
-        dry_logits(&sampler, &s, &view, logits);
+        dry_logits(&s, &view, logits);
         check(sampler.scratch.compares >= N - 1 && sampler.scratch.compares <= 2 * N,
               "history %d: %llu compares", kind, (unsigned long long)sampler.scratch.compares);
     }
-    sampler_close(&sampler);
     free(token);
 }
 
-static void repetitions_beyond_the_longest_count_as_the_longest(void **state) {
-    (void)state;
+CASE(repetitions_beyond_the_longest_count_as_the_longest) {
     enum { N = 3 * CHOICE_DRY_MATCH };
     static int32_t token[N];
-    struct sampler sampler;
-    sampler_open(&sampler, VOCAB);
     rn_sampling s = sampling_of_powers();
     s.dry_base = 1;
     for (int i = 0; i < N; i++) token[i] = i % 2;
     const struct sampler_view view = {.token = token, .n_token = N};
     float logits[VOCAB];
     s.dry_allowed_length = CHOICE_DRY_MATCH;
-    dry_logits(&sampler, &s, &view, logits);
+    dry_logits(&s, &view, logits);
     assert_true(logits[0] == -1 && logits[1] == 0); // ...010101: the next is 0
     s.dry_allowed_length = CHOICE_DRY_MATCH + 1;
-    dry_logits(&sampler, &s, &view, logits);
+    dry_logits(&s, &view, logits);
     assert_true(logits[0] == 0);
     // a base that overflows, and a base that vanishes
     s = sampling_of_powers();
     s.dry_base = 100;
-    dry_logits(&sampler, &s, &view, logits);
+    dry_logits(&s, &view, logits);
     assert_true(logits[0] == -FLT_MAX);
     s.dry_base = 0;
-    dry_logits(&sampler, &s, &view, logits);
+    dry_logits(&s, &view, logits);
     assert_true(logits[0] == 0);
-    sampler_close(&sampler);
 }
 
-TEST_PROGRAM(sampler_dry) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lengths_computed_by_hand),
-        cmocka_unit_test(a_repetition_does_not_cross_a_breaker),
-        cmocka_unit_test(the_window_shows_the_last_tokens_alone),
-        cmocka_unit_test(shorter_repetitions_than_allowed_are_free),
-        cmocka_unit_test(random_histories_agree_with_a_quadratic_search),
-        cmocka_unit_test(work_is_linear_in_the_history),
-        cmocka_unit_test(repetitions_beyond_the_longest_count_as_the_longest),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(sampler_dry) { return cases_run(sampler_setup, sampler_teardown); }

@@ -45,8 +45,7 @@ static void refused(const rn_sampling *s, const char *name, const char *value) {
     check(strstr(err.message, value), "'%s' does not name %s", err.message, value);
 }
 
-static void neutral_values_lie_in_their_ranges(void **state) {
-    (void)state;
+CASE(neutral_values_are_in_their_ranges) {
     const rn_sampling neutral = rn_sampling_neutral(), zero = {0};
     rn_error err = {0};
     check(sampling_check(&neutral, &err) == RN_OK, "%s", err.message);
@@ -60,8 +59,7 @@ static void neutral_values_lie_in_their_ranges(void **state) {
     }
 }
 
-static void both_ends_of_a_range_are_accepted_and_what_is_beyond_refused(void **state) {
-    (void)state;
+CASE(both_ends_of_a_range_are_accepted_and_what_is_beyond_refused) {
     for (int i = 0; i < ROWS; i++) {
         const struct row *row = &rows[i];
         rn_sampling s = rn_sampling_neutral();
@@ -89,8 +87,7 @@ static void both_ends_of_a_range_are_accepted_and_what_is_beyond_refused(void **
     }
 }
 
-static void whole_numbers_are_refused_at_the_ends_of_their_type(void **state) {
-    (void)state;
+CASE(whole_numbers_are_refused_at_the_ends_of_their_type) {
     for (int i = 0; i < ROWS; i++) {
         if (!rows[i].whole) continue;
         rn_sampling s = rn_sampling_neutral();
@@ -99,8 +96,7 @@ static void whole_numbers_are_refused_at_the_ends_of_their_type(void **state) {
     }
 }
 
-static void bad_lists_are_refused(void **state) {
-    (void)state;
+CASE(bad_lists_are_refused) {
     static rn_logit_bias bias[RN_MAX_LOGIT_BIAS + 1];
     rn_sampling s = rn_sampling_neutral();
     s.logit_bias = bias;
@@ -135,8 +131,7 @@ static void bad_lists_are_refused(void **state) {
 }
 
 // Every name once: of flags with their second spellings, and of JSON fields with theirs.
-static void names_are_used_once(void **state) {
-    (void)state;
+CASE(names_are_used_once) {
     static const char *const json[] = {
 #define SAMPLING_NUMBER(kind, id, field, neutral, min, max, json_, ...) json_,
 #define SAMPLING_LIST(id, field, item, max, json_, ...)                 json_,
@@ -159,13 +154,4 @@ static void names_are_used_once(void **state) {
     }
 }
 
-TEST_PROGRAM(sampler_params) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(neutral_values_lie_in_their_ranges),
-        cmocka_unit_test(both_ends_of_a_range_are_accepted_and_what_is_beyond_refused),
-        cmocka_unit_test(whole_numbers_are_refused_at_the_ends_of_their_type),
-        cmocka_unit_test(bad_lists_are_refused),
-        cmocka_unit_test(names_are_used_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(sampler_params) { return cases_run(NULL, NULL); }

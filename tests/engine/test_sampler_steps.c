@@ -117,9 +117,8 @@ struct filtering {
 };
 
 // The candidates shifted, and scaled as the temperature does.
-static void filtering_init(struct filtering *f, struct sampler *sampler, const struct scene *scene,
-                           bool scaled) {
-    struct chooser *chooser = &sampler->chooser;
+static void filtering_init(struct filtering *f, const struct scene *scene, bool scaled) {
+    struct chooser *chooser = &sampler.chooser;
     struct candidates *set = &f->choice.set;
     f->numbers = numbers_of(&scene->s);
     f->wanted = (struct choice){.numbers = &f->numbers,
@@ -179,11 +178,8 @@ static void check_survivors(const struct cpu_choice *choice, const struct refere
     assert_true(n > 0);
 }
 
-static void each_filter_keeps_what_its_definition_keeps(void **state) {
-    (void)state;
-    struct sampler sampler;
+CASE(each_filter_keeps_what_its_definition_keeps) {
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (enum step step = STEP_TOP_N_SIGMA; step < STEP_COUNT; step++) {
         int unsure = 0, dropped = 0;
         enum { CASES = 4000 };
@@ -196,7 +192,7 @@ static void each_filter_keeps_what_its_definition_keeps(void **state) {
             unsure += r.unsure;
             if (r.unsure) continue;
             struct filtering f;
-            filtering_init(&f, &sampler, &scene, true);
+            filtering_init(&f, &scene, true);
             const int before = f.choice.set.n;
             filter(&f, step);
             check_survivors(&f.choice, &r, names[step]);
@@ -205,14 +201,10 @@ static void each_filter_keeps_what_its_definition_keeps(void **state) {
         check(unsure < CASES / 4, "%s: %d of %d cases are unsure", names[step], unsure, CASES);
         check(dropped > CASES / 8, "%s: only %d cases drop a token", names[step], dropped);
     }
-    sampler_close(&sampler);
 }
 
-static void each_edit_gives_the_logits_of_its_definition(void **state) {
-    (void)state;
-    struct sampler sampler;
+CASE(each_edit_gives_the_logits_of_its_definition) {
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (enum step step = STEP_MASK; step <= STEP_DRY; step++) {
         int edited = 0;
         for (int i = 0; i < 4000; i++) {
@@ -235,14 +227,10 @@ static void each_edit_gives_the_logits_of_its_definition(void **state) {
         }
         check(edited > 1000, "%s: only %d cases change a logit", names[step], edited);
     }
-    sampler_close(&sampler);
 }
 
-static void neutral_values_change_no_bit(void **state) {
-    (void)state;
-    struct sampler sampler;
+CASE(neutral_values_change_no_bit) {
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     const rn_sampling zero = {.temperature = 1, .top_p = 1}; // a zero is neutral as well
     for (int i = 0; i < 500; i++) {
         scene_random(&scene, 0);
@@ -252,7 +240,7 @@ static void neutral_values_change_no_bit(void **state) {
         int32_t id[VOCAB];
         assert_false(sampler_edit(&sampler, &scene.s, &scene.view, scene.logits, logit));
         struct filtering f;
-        filtering_init(&f, &sampler, &scene, false);
+        filtering_init(&f, &scene, false);
         const struct candidates before = f.choice.set;
         memcpy(logit, before.logit, sizeof logit);
         memcpy(id, before.id, sizeof id);
@@ -263,7 +251,6 @@ static void neutral_values_change_no_bit(void **state) {
             assert_memory_equal(f.choice.set.id, id, (size_t)before.n * sizeof *id);
         }
     }
-    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- the chain
@@ -275,18 +262,15 @@ static int32_t reference_chain(struct reference *r, const struct scene *scene,
     return reference_choose(r, false);
 }
 
-static void the_chain_chooses_as_the_slow_reference(void **state) {
-    (void)state;
+CASE(the_chain_chooses_as_the_slow_reference) {
     enum { CASES = 20000 };
     static const enum step order[STEP_COUNT] = {STEP_MASK,  STEP_BIAS,        STEP_PENALTIES,
                                                 STEP_DRY,   STEP_TEMPERATURE, STEP_TOP_N_SIGMA,
                                                 STEP_TOP_K, STEP_TYPICAL,     STEP_TOP_P,
                                                 STEP_MIN_P, STEP_XTC};
-    struct sampler sampler;
     struct scene scene;
     struct reference r;
     int unsure = 0;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < CASES; i++) {
         scene_random(&scene, 0.5);
         const int32_t expected = reference_chain(&r, &scene, order);
@@ -295,11 +279,10 @@ static void the_chain_chooses_as_the_slow_reference(void **state) {
         check(r.unsure || got == expected, "case %d: %d, not %d", i, got, expected);
     }
     check(unsure < CASES / 4, "%d of %d cases are unsure", unsure, CASES);
-    sampler_close(&sampler);
 }
 
 // How many of the cases come out otherwise when that step and the next change places.
-static int cases_that_see(struct sampler *sampler, enum step first) {
+static int cases_that_see(enum step first) {
     enum step order[STEP_COUNT];
     for (int i = 0; i < STEP_COUNT; i++) order[i] = (enum step)i;
     order[first] = (enum step)(first + 1);
@@ -311,17 +294,14 @@ static int cases_that_see(struct sampler *sampler, enum step first) {
         scene_random(&scene, 0.9);
         const int32_t swapped = reference_chain(&r, &scene, order);
         seen +=
-            !r.unsure && swapped != sampler_choose(sampler, &scene.s, &scene.view, scene.logits);
+            !r.unsure && swapped != sampler_choose(&sampler, &scene.s, &scene.view, scene.logits);
     }
     return seen;
 }
 
-static void two_steps_that_change_places_are_seen(void **state) {
-    (void)state;
-    struct sampler sampler;
-    sampler_open(&sampler, VOCAB);
+CASE(two_steps_that_change_places_are_seen) {
     for (int first = 0; first + 1 < STEP_COUNT; first++) {
-        const int seen = cases_that_see(&sampler, (enum step)first);
+        const int seen = cases_that_see((enum step)first);
         // sigma is the model's, so that step commutes with the temperature and with top-k; masked
         // tokens stay masked with any bias
         if (first == STEP_MASK || first == STEP_TEMPERATURE || first == STEP_TOP_N_SIGMA) {
@@ -330,11 +310,9 @@ static void two_steps_that_change_places_are_seen(void **state) {
             check(seen > 3, "%s and %s: only %d cases", names[first], names[first + 1], seen);
         }
     }
-    sampler_close(&sampler);
 }
 
-static void the_table_has_the_order_of_the_design(void **state) {
-    (void)state;
+CASE(the_table_has_the_order_of_the_design) {
     static const char *const order[] = {"mask",        "bias",        "penalties", "dry",
                                         "temperature", "top_n_sigma", "top_k",     "typical",
                                         "top_p",       "min_p",       "xtc"};
@@ -342,11 +320,9 @@ static void the_table_has_the_order_of_the_design(void **state) {
     for (int i = 0; i < STEP_COUNT; i++) assert_string_equal(names[i], order[i]);
 }
 
-static void a_choice_depends_on_nothing_but_its_arguments(void **state) {
-    (void)state;
-    struct sampler sampler, fresh;
+CASE(a_choice_depends_on_nothing_but_its_arguments) {
+    struct sampler fresh;
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 3000; i++) {
         scene_random(&scene, 0.7);
         if (i % 7 == 0) scene.s.temperature = 0;
@@ -356,18 +332,14 @@ static void a_choice_depends_on_nothing_but_its_arguments(void **state) {
         assert_int_equal(sampler_choose(&fresh, &scene.s, &scene.view, scene.logits), used);
         sampler_close(&fresh);
     }
-    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- greedy
 
-static void greedy_sees_the_edits_and_no_filter(void **state) {
-    (void)state;
-    struct sampler sampler;
+CASE(greedy_sees_the_edits_and_no_filter) {
     struct scene scene;
     struct reference r;
     int changed = 0;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 5000; i++) {
         scene_random(&scene, 0.6);
         scene.s.temperature = 0;
@@ -381,13 +353,9 @@ static void greedy_sees_the_edits_and_no_filter(void **state) {
         assert_int_equal(sampler_choose(&sampler, &scene.s, &scene.view, scene.logits), expected);
     }
     check(changed > 500, "only %d choices changed", changed);
-    sampler_close(&sampler);
 }
 
-static void a_banned_token_is_never_chosen(void **state) {
-    (void)state;
-    struct sampler sampler;
-    sampler_open(&sampler, VOCAB);
+CASE(a_banned_token_is_never_chosen) {
     float logits[VOCAB];
     for (int i = 0; i < VOCAB; i++) logits[i] = -FLT_MAX;
     logits[3] = FLT_MAX;
@@ -406,24 +374,19 @@ static void a_banned_token_is_never_chosen(void **state) {
         assert_int_equal(sampler_choose(&sampler, &s, &(struct sampler_view){0}, logits), -1);
         for (int i = 0; i < VOCAB; i++) logits[i] = (float)i;
     }
-    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- what the penalties count
 
 static float edited(const rn_sampling *s, const int32_t *token, int n_prompt, int n_token,
                     const float *logits, int32_t id) {
-    struct sampler sampler;
-    sampler_open(&sampler, VOCAB);
     const struct sampler_view view = {.token = token, .n_prompt = n_prompt, .n_token = n_token};
     float out[VOCAB];
     sampler_edit(&sampler, s, &view, logits, out);
-    sampler_close(&sampler);
     return out[id];
 }
 
-static void repetition_counts_prompt_and_output_presence_and_frequency_output_alone(void **state) {
-    (void)state;
+CASE(repetition_counts_prompt_and_output_presence_and_frequency_output_alone) {
     const int32_t token[] = {1, 2, 2, 3, 2, 3, 3, 4}; // the prompt: 1 2 2 3
     float logits[VOCAB] = {0};
     for (int i = 1; i <= 4; i++) logits[i] = 4;
@@ -448,8 +411,7 @@ static void repetition_counts_prompt_and_output_presence_and_frequency_output_al
     for (int id = 1; id <= 4; id++) assert_true(edited(&s, token, 4, 8, logits, id) == counted[id]);
 }
 
-static void repetition_divides_positive_and_multiplies_negative_logits(void **state) {
-    (void)state;
+CASE(repetition_divides_positive_and_multiplies_negative_logits) {
     const int32_t token[] = {0, 1, 2, 3, 4};
     float logits[VOCAB] = {3, -3, 0, -INFINITY, NAN, 3};
     rn_sampling s = rn_sampling_neutral();
@@ -464,11 +426,8 @@ static void repetition_divides_positive_and_multiplies_negative_logits(void **st
 
 // ---------------------------------------------------------------- edges
 
-static void equal_logits_are_told_apart_by_their_ids(void **state) {
-    (void)state;
-    struct sampler sampler;
+CASE(equal_logits_are_told_apart_by_their_ids) {
     struct scene scene = {.s = rn_sampling_neutral()};
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < VOCAB; i++) scene.logits[i] = 7;
     rn_sampling *s = &scene.s;
     s->top_n_sigma = 1;
@@ -481,7 +440,7 @@ static void equal_logits_are_told_apart_by_their_ids(void **state) {
     const int left[] = {VOCAB, VOCAB / 2, 9, 5, 5, 1};
     struct filtering f;
     const struct candidates *set = &f.choice.set;
-    filtering_init(&f, &sampler, &scene, false);
+    filtering_init(&f, &scene, false);
     for (int i = 0; i < 6; i++) {
         filter(&f, (enum step)(STEP_TOP_N_SIGMA + i));
         check(set->n == left[i], "%s leaves %d", names[STEP_TOP_N_SIGMA + i], set->n);
@@ -489,7 +448,6 @@ static void equal_logits_are_told_apart_by_their_ids(void **state) {
     }
     assert_int_equal(set->id[0], 4); // XTC leaves the last in the order of likelihood
     assert_int_equal(sampler_choose(&sampler, s, &scene.view, scene.logits), 4);
-    sampler_close(&sampler);
 }
 
 static const float float_edges[] = {0, 1e-38f, 1e-3f, 0.5f, 0.99999f, 1, 2, 50, 100, -1, -2};
@@ -508,14 +466,11 @@ static void edges_fill(rn_sampling *s) {
 #undef EDGE_INT
 }
 
-static void at_the_edges_of_all_parameters_a_candidate_is_chosen(void **state) {
-    (void)state;
+CASE(at_the_edges_of_all_parameters_a_candidate_is_chosen) {
     static const float values[] = {FLT_MAX, -FLT_MAX, 0, -0.0f,     1e-45f, 1e30f, -1e30f,
                                    88.7f,   -88.7f,   1, -INFINITY, NAN,    -1};
-    struct sampler sampler;
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
-    for (int i = 0; i < 30000; i++) {
+    for (int i = 0; i < test_scale(6000, 30000, 30000); i++) {
         scene_random(&scene, 0.5);
         const int kinds = 1 + below(sizeof values / sizeof *values);
         for (int id = 0; i % 2 && id < VOCAB; id++) scene.logits[id] = values[below(kinds)];
@@ -532,14 +487,10 @@ static void at_the_edges_of_all_parameters_a_candidate_is_chosen(void **state) {
         check(got >= (any ? 0 : -1) && got < (any ? VOCAB : 0), "case %d: %d", i, got);
         assert_true(got < 0 || (isfinite(scene.logits[got]) && !banned[got]));
     }
-    sampler_close(&sampler);
 }
 
-static void a_single_candidate_survives_every_filter(void **state) {
-    (void)state;
-    struct sampler sampler;
+CASE(a_single_candidate_survives_every_filter) {
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 2000; i++) {
         scene_random(&scene, 0.5);
         edges_fill(&scene.s);
@@ -550,14 +501,10 @@ static void a_single_candidate_survives_every_filter(void **state) {
         scene.logits[only] = (float)(100 * uniform() - 50);
         assert_int_equal(sampler_choose(&sampler, &scene.s, &scene.view, scene.logits), only);
     }
-    sampler_close(&sampler);
 }
 
-static void an_edit_leaves_finite_logits_finite(void **state) {
-    (void)state;
-    struct sampler sampler;
+CASE(an_edit_leaves_finite_logits_finite) {
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 2000; i++) {
         scene_random(&scene, 1);
         edges_fill(&scene.s);
@@ -568,37 +515,29 @@ static void an_edit_leaves_finite_logits_finite(void **state) {
         sampler_edit(&sampler, &scene.s, &scene.view, scene.logits, logit);
         for (int id = 0; id < VOCAB; id++) assert_true(isfinite(logit[id]));
     }
-    sampler_close(&sampler);
 }
 
-static void top_n_sigma_does_not_depend_on_the_temperature(void **state) {
-    (void)state;
-    struct sampler sampler;
+CASE(top_n_sigma_does_not_depend_on_the_temperature) {
     struct scene scene;
-    sampler_open(&sampler, VOCAB);
     for (int i = 0; i < 500; i++) {
         scene_random(&scene, 0);
         scene.s.top_n_sigma = (float)(3 * uniform());
         scene.s.temperature = 1;
         struct filtering f;
-        filtering_init(&f, &sampler, &scene, true);
+        filtering_init(&f, &scene, true);
         filter(&f, STEP_TOP_N_SIGMA);
         const int n = f.choice.set.n;
         scene.s.temperature = 0.25f; // a power of two, so that the division is exact
-        filtering_init(&f, &sampler, &scene, true);
+        filtering_init(&f, &scene, true);
         filter(&f, STEP_TOP_N_SIGMA);
         assert_int_equal(f.choice.set.n, n);
     }
-    sampler_close(&sampler);
 }
 
 // ---------------------------------------------------------------- XTC's draw
 
-static void xtc_comes_as_often_as_asked_for(void **state) {
-    (void)state;
+CASE(xtc_comes_as_often_as_asked_for) {
     enum { DRAWS = 20000 };
-    struct sampler sampler;
-    sampler_open(&sampler, VOCAB);
     float logits[VOCAB];
     for (int i = 0; i < VOCAB; i++) logits[i] = -50;
     logits[5] = 2; // the two that reach the threshold; the better one goes
@@ -621,11 +560,9 @@ static void xtc_comes_as_often_as_asked_for(void **state) {
         const double deviation = sqrt(DRAWS * p * (1 - p));
         check(fabs(applied - expected) <= 5 * deviation, "%d of %d for %g", applied, DRAWS, p);
     }
-    sampler_close(&sampler);
 }
 
-static void xtc_draws_from_a_stream_of_its_own(void **state) {
-    (void)state;
+CASE(xtc_draws_from_a_stream_of_its_own) {
     const double draw = sampler_xtc_draw(1, 2, 3);
     assert_true(draw == sampler_xtc_draw(1, 2, 3));
     assert_true(draw != sampler_xtc_draw(2, 2, 3) && draw != sampler_xtc_draw(1, 3, 3) &&
@@ -645,26 +582,4 @@ static void xtc_draws_from_a_stream_of_its_own(void **state) {
     assert_true(abs(n[0] - N / 2) < 600);
 }
 
-TEST_PROGRAM(sampler_steps) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_filter_keeps_what_its_definition_keeps),
-        cmocka_unit_test(each_edit_gives_the_logits_of_its_definition),
-        cmocka_unit_test(neutral_values_change_no_bit),
-        cmocka_unit_test(the_chain_chooses_as_the_slow_reference),
-        cmocka_unit_test(two_steps_that_change_places_are_seen),
-        cmocka_unit_test(the_table_has_the_order_of_the_design),
-        cmocka_unit_test(a_choice_depends_on_nothing_but_its_arguments),
-        cmocka_unit_test(greedy_sees_the_edits_and_no_filter),
-        cmocka_unit_test(a_banned_token_is_never_chosen),
-        cmocka_unit_test(repetition_counts_prompt_and_output_presence_and_frequency_output_alone),
-        cmocka_unit_test(repetition_divides_positive_and_multiplies_negative_logits),
-        cmocka_unit_test(equal_logits_are_told_apart_by_their_ids),
-        cmocka_unit_test(at_the_edges_of_all_parameters_a_candidate_is_chosen),
-        cmocka_unit_test(a_single_candidate_survives_every_filter),
-        cmocka_unit_test(an_edit_leaves_finite_logits_finite),
-        cmocka_unit_test(top_n_sigma_does_not_depend_on_the_temperature),
-        cmocka_unit_test(xtc_comes_as_often_as_asked_for),
-        cmocka_unit_test(xtc_draws_from_a_stream_of_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(sampler_steps) { return cases_run(sampler_setup, sampler_teardown); }

@@ -55,8 +55,7 @@ static void *work(void *ctx) {
     return NULL;
 }
 
-static void choices_on_several_threads_are_those_of_one(void **state) {
-    (void)state;
+CASE(choices_on_several_threads_are_those_of_one) {
     static struct shared shared;
     static struct worker alone, worker[N_THREADS];
     shared_init(&shared);
@@ -72,9 +71,4 @@ static void choices_on_several_threads_are_those_of_one(void **state) {
     assert_memory_not_equal(alone.chosen, (int32_t[N_CHOICES]){0}, sizeof alone.chosen);
 }
 
-TEST_PROGRAM(sampler_threads) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(choices_on_several_threads_are_those_of_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(sampler_threads) { return cases_run(NULL, NULL); }

@@ -2,6 +2,7 @@
 // as frequent as their exact probabilities, which are computed from the model's logits of every
 // possible text. Seeds are fixed, so the result is too. Drafted texts have the same distribution,
 // since they are equal to these to the bit (test_speculation.c).
+// label: no-address
 #include <math.h>
 
 #include "speculation_ways.h"
@@ -190,8 +191,7 @@ static void law_compare(const struct law *law, const int *cell) {
     check(chi < law_chi_limit(cells - 1), "chi-square is %g over %d cells", chi, cells);
 }
 
-static void texts_follow_the_exact_law(void **state) {
-    (void)state;
+CASE(texts_follow_the_exact_law) {
     static struct law law;
     static struct law_texts texts;
     int cell[LAW_CELLS] = {0};
@@ -206,12 +206,7 @@ static void texts_follow_the_exact_law(void **state) {
     law_count(&law, &texts, cell);
     law_compare(&law, cell);
     token_list_deinit(&story);
-    bare_close(model);
+    rn_model_close(model);
 }
 
-TEST_PROGRAM(sampling_law) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_follow_the_exact_law),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(sampling_law) { return cases_run(NULL, NULL); }

@@ -17,8 +17,6 @@ static void choose(struct spec_bid *bids, int n_bids, const struct spec_costs *c
 
 enum { BRUTE_BIDS = 4, BRUTE_MOST = 3 };
 
-static void ignored(void **state) { (void)state; }
-
 static struct spec_bid free_bid(int most, double rate) {
     return (struct spec_bid){.most = most, .drafter = -1, .rate = rate};
 }
@@ -83,8 +81,7 @@ static void one_choice(struct spec_bid *bids, int n_bids, const struct spec_cost
     *none = costs->tokens / costs->verify_ns[0];
 }
 
-static void lengths_are_the_best_of_all_combinations(void **state) {
-    ignored(state);
+CASE(lengths_are_the_best_of_all_combinations) {
     for (int round = 0; round < 3000; round++) {
         double verify_ns[SPEC_MAX_ROWS + 1], value, none;
         struct spec_bid bids[BRUTE_BIDS];
@@ -104,8 +101,7 @@ static double slow_draft_ns(void *ctx, int drafter, int place, int n_seqs) {
     return *(const double *)ctx * (1 + 0.2 * (n_seqs - 1));
 }
 
-static void with_drafters_that_cost_the_choice_is_close_to_the_best(void **state) {
-    ignored(state);
+CASE(with_drafters_that_cost_the_choice_is_close_to_the_best) {
     double lost = 0;
     enum { ROUNDS = 3000 };
     for (int round = 0; round < ROUNDS; round++) {
@@ -138,8 +134,7 @@ static int chosen(const double *verify_ns, double rate) {
     return bid.n;
 }
 
-static void lengths_follow_the_cost_table(void **state) {
-    ignored(state);
+CASE(lengths_follow_the_cost_table) {
     double verify_ns[SPEC_MAX_ROWS + 1];
     table(verify_ns, 0, SPEC_MAX_ROWS, 0);
     assert_int_equal(chosen(verify_ns, 0.9), 15);
@@ -156,8 +151,7 @@ static void lengths_follow_the_cost_table(void **state) {
     assert_int_equal(chosen(verify_ns, 0.02), 0);
 }
 
-static void rows_go_to_sequences_with_the_better_rates(void **state) {
-    ignored(state);
+CASE(rows_go_to_sequences_with_the_better_rates) {
     double verify_ns[SPEC_MAX_ROWS + 1];
     table(verify_ns, 0, 7, 100);
     const struct spec_costs costs = {.verify_ns = verify_ns, .max_rows = 32, .tokens = 4};
@@ -171,8 +165,7 @@ static void rows_go_to_sequences_with_the_better_rates(void **state) {
     assert_int_equal(bids[3].n, 2);
 }
 
-static void rows_of_prompts_discourage_drafts_where_each_row_costs(void **state) {
-    ignored(state);
+CASE(rows_of_prompts_discourage_drafts_where_each_row_costs) {
     double verify_ns[SPEC_MAX_ROWS + 1];
     // a step of one stream has rows to spare; with a prompt of 100 rows each further one costs
     for (int i = 0; i <= SPEC_MAX_ROWS; i++) verify_ns[i] = 1e6 * (1 + 0.02 * i);
@@ -187,8 +180,7 @@ static void rows_of_prompts_discourage_drafts_where_each_row_costs(void **state)
     assert_int_equal(bid.n, 0);
 }
 
-static void a_drafter_that_costs_too_much_is_left_out_and_others_go_on(void **state) {
-    ignored(state);
+CASE(a_drafter_that_costs_too_much_is_left_out_and_others_continue) {
     double verify_ns[SPEC_MAX_ROWS + 1], draft_ns = 2e6;
     table(verify_ns, 0.05, SPEC_MAX_ROWS, 0);
     const struct spec_costs costs = {verify_ns, 16, 2, slow_draft_ns, &draft_ns};
@@ -201,8 +193,7 @@ static void a_drafter_that_costs_too_much_is_left_out_and_others_go_on(void **st
     check(bids[0].n > 0 && bids[1].n == 4, "%d and %d", bids[0].n, bids[1].n);
 }
 
-static void a_setup_is_paid_where_enough_is_left_to_pay_it_back(void **state) {
-    ignored(state);
+CASE(a_setup_is_paid_where_enough_is_left_to_pay_it_back) {
     double verify_ns[SPEC_MAX_ROWS + 1], draft_ns = 1e5;
     table(verify_ns, 0.05, SPEC_MAX_ROWS, 0);
     const struct spec_costs costs = {verify_ns, 16, 1, slow_draft_ns, &draft_ns};
@@ -220,8 +211,7 @@ static void a_setup_is_paid_where_enough_is_left_to_pay_it_back(void **state) {
     }
 }
 
-static void one_setup_that_does_not_pay_keeps_no_others_from_drafting(void **state) {
-    ignored(state);
+CASE(one_setup_that_does_not_pay_keeps_no_others_from_drafting) {
     double verify_ns[SPEC_MAX_ROWS + 1], draft_ns = 1e4;
     table(verify_ns, 0.02, SPEC_MAX_ROWS, 0);
     const struct spec_costs costs = {verify_ns, 16, 3, slow_draft_ns, &draft_ns};
@@ -233,8 +223,7 @@ static void one_setup_that_does_not_pay_keeps_no_others_from_drafting(void **sta
           bids[2].n);
 }
 
-static void forced_lengths_are_drafted_whatever_is_expected(void **state) {
-    ignored(state);
+CASE(forced_lengths_are_drafted_whatever_is_expected) {
     struct spec_control control = {0};
     double verify_ns[SPEC_MAX_ROWS + 1];
     table(verify_ns, 1, SPEC_MAX_ROWS, 0);
@@ -262,8 +251,7 @@ static void forced_lengths_are_drafted_whatever_is_expected(void **state) {
     assert_int_equal(bid.n, 15);
 }
 
-static void nothing_to_choose_from_is_a_choice_of_none(void **state) {
-    ignored(state);
+CASE(nothing_to_choose_from_is_a_choice_of_none) {
     struct spec_control control = {0};
     double verify_ns[SPEC_MAX_ROWS + 1] = {0};
     struct spec_costs costs = {.verify_ns = verify_ns, .max_rows = 0, .tokens = 1};
@@ -289,8 +277,7 @@ static void nothing_to_choose_from_is_a_choice_of_none(void **state) {
     assert_in_range(bid.n, 0, 3);
 }
 
-static void choices_of_chance_keep_to_their_limits(void **state) {
-    ignored(state);
+CASE(choices_of_chance_keep_to_their_limits) {
     struct spec_control control = {0};
     double draft_ns = 1e5;
     for (int step = 0; step < 20000; step++) {
@@ -323,8 +310,7 @@ static void choices_of_chance_keep_to_their_limits(void **state) {
 
 // --- rates ---
 
-static void rates_lean_on_all_and_then_on_their_own(void **state) {
-    ignored(state);
+CASE(rates_lean_on_all_and_then_on_their_own) {
     struct spec_control control = {0};
     struct spec_rates other = {0}, own = {0};
     const double unknown = spec_rate_of(&control, &own, 3);
@@ -340,8 +326,7 @@ static void rates_lean_on_all_and_then_on_their_own(void **state) {
     check(spec_rate_of(&control, &other, 3) < 0.4, "the other's");
 }
 
-static void rates_that_nobody_heard_of_for_long_are_forgotten(void **state) {
-    ignored(state);
+CASE(rates_that_nobody_heard_of_for_long_are_forgotten) {
     struct spec_control control = {0};
     struct spec_rates rates = {0};
     const double unknown = spec_rate_of(&control, &rates, 0);
@@ -354,14 +339,6 @@ static void rates_that_nobody_heard_of_for_long_are_forgotten(void **state) {
 }
 
 // --- runs ---
-
-static struct texts by_rate(double rate, double then, int turn) {
-    return (struct texts){.drafters = 1 << RN_DRAFTER_CUSTOM,
-                          .first_trace = -1,
-                          .rate = rate,
-                          .then = then,
-                          .turn = turn};
-}
 
 // Tokens per second over those without drafts, after some phases to settle.
 static double gain_of(const struct machine *machine, enum unrest unrest, const struct texts *texts,
@@ -379,95 +356,63 @@ static double gain_of(const struct machine *machine, enum unrest unrest, const s
 
 static const struct machine *const machines[] = {&machine_pair, &machine_1b, &machine_device,
                                                  &machine_linear};
+enum { DRAFTING = 7, LINEAR = 8, ANY = 15 }; // sets of machines: bits by their places
 
-static void drafts_that_all_fail_lose_little(void **state) {
-    ignored(state);
-    const struct texts texts = by_rate(0, 0, 0);
-    for (int m = 0; m < 4; m++)
-        for (int u = QUIET; u <= SLOWER; u++) {
-            const double gain = gain_of(machines[m], (enum unrest)u, &texts, 1, SIM_CONTROLLER);
-            check(gain > 0.98, "%s, %s: %g", machines[m]->name, unrest_name[u], gain);
-        }
-}
+#define BY_RATE(...)                                                                               \
+    { .drafters = 1 << RN_DRAFTER_CUSTOM, .first_trace = -1, __VA_ARGS__ }
+#define BY_MODEL(...)                                                                              \
+    { .drafters = 1 << RN_DRAFTER_MODEL, __VA_ARGS__ }
+#define BY_TRACE(...)                                                                              \
+    { .drafters = 7, .prompt = 18, __VA_ARGS__ }
 
-static void where_each_row_costs_a_step_nothing_is_lost(void **state) {
-    ignored(state);
-    static const double rates[] = {0.25, 0.5, 0.8, 0.95};
-    for (int r = 0; r < 4; r++) {
-        const struct texts texts = by_rate(rates[r], 0, 0);
-        const double gain = gain_of(&machine_linear, NOISY, &texts, 4, SIM_CONTROLLER);
-        check(gain > 0.98, "rate %g: %g", rates[r], gain);
-    }
-}
+static const struct {
+    const char *name;
+    struct texts texts;
+    int machines, n_streams;
+    enum unrest unrest;
+    double least;       // gain, over no drafts
+    double oracle_part; // and over an oracle's gain; 0: is not compared
+} runs[] = {
+    {"all fail, quiet", BY_RATE(.rate = 0), ANY, 1, QUIET, 0.98, 0},
+    {"all fail, noisy", BY_RATE(.rate = 0), ANY, 1, NOISY, 0.98, 0},
+    {"all fail, slower", BY_RATE(.rate = 0), ANY, 1, SLOWER, 0.98, 0},
+    // each row costs a step
+    {"linear, 25%", BY_RATE(.rate = 0.25), LINEAR, 4, NOISY, 0.98, 0},
+    {"linear, 50%", BY_RATE(.rate = 0.5), LINEAR, 4, NOISY, 0.98, 0},
+    {"linear, 80%", BY_RATE(.rate = 0.8), LINEAR, 4, NOISY, 0.98, 0},
+    {"linear, 95%", BY_RATE(.rate = 0.95), LINEAR, 4, NOISY, 0.98, 0},
+    {"50%", BY_RATE(.rate = 0.5), DRAFTING, 1, NOISY, 0, 0.95},
+    {"80%", BY_RATE(.rate = 0.8), DRAFTING, 1, NOISY, 0, 0.95},
+    {"95%", BY_RATE(.rate = 0.95), DRAFTING, 1, NOISY, 0, 0.95},
+    {"cold stories", BY_TRACE(.first_trace = 0), DRAFTING, 1, SLOWER, 0, 0.92},
+    {"warm stories", BY_TRACE(.first_trace = TRACE_COLD), DRAFTING, 1, SLOWER, 0, 0.92},
+    // drafts end where the text becomes a new one, and return; also after prices have become old
+    {"by 300", BY_RATE(.rate = 0.02, .then = 0.9, .turn = 300), DRAFTING, 1, NOISY, 0, 0.88},
+    {"by 2000", BY_RATE(.rate = 0.02, .then = 0.9, .turn = 2000), DRAFTING, 1, NOISY, 0, 0.88},
+    {"a model becomes good", BY_MODEL(.prompt = 18, .model_rate = 0.05, .then = 0.95, .turn = 1000),
+     DRAFTING, 1, NOISY, 1.1, 0},
+    {"a poor model", BY_MODEL(.prompt = 18, .model_rate = 0.05), DRAFTING, 1, NOISY, 0.97, 0},
+    {"a poor model, long prompts", BY_MODEL(.prompt = 3000, .model_rate = 0.05), DRAFTING, 1, NOISY,
+     0.97, 0},
+};
 
-static void good_drafts_gain_nearly_what_an_oracle_gains(void **state) {
-    ignored(state);
-    static const double rates[] = {0.5, 0.8, 0.95};
-    for (int m = 0; m < 3; m++)
-        for (int r = 0; r < 3; r++) {
-            const struct texts texts = by_rate(rates[r], 0, 0);
-            const double oracle = gain_of(machines[m], NOISY, &texts, 1, SIM_ORACLE);
-            const double gain = gain_of(machines[m], NOISY, &texts, 1, SIM_CONTROLLER);
-            check(gain > 0.95 * oracle, "%s, rate %g: %g of %g", machines[m]->name, rates[r], gain,
-                  oracle);
-        }
-}
-
-static void stories_gain_nearly_what_an_oracle_gains(void **state) {
-    ignored(state);
-    for (int m = 0; m < 3; m++)
-        for (int first = 0; first <= TRACE_COLD; first += TRACE_COLD) {
-            const struct texts texts = {.drafters = 7, .first_trace = first, .prompt = 18};
-            const double oracle = gain_of(machines[m], SLOWER, &texts, 1, SIM_ORACLE);
-            const double gain = gain_of(machines[m], SLOWER, &texts, 1, SIM_CONTROLLER);
-            check(gain > 0.92 * oracle, "%s, from %d: %g of %g", machines[m]->name, first, gain,
-                  oracle);
-        }
-}
-
-// Drafts end where the text becomes a new one, and return; also after so long that prices are old.
-static void a_text_that_changes_is_noticed_both_ways(void **state) {
-    ignored(state);
-    static const int turns[] = {300, 2000};
-    for (int m = 0; m < 3; m++)
-        for (int t = 0; t < 2; t++) {
-            const struct texts texts = by_rate(0.02, 0.9, turns[t]);
-            const double oracle = gain_of(machines[m], NOISY, &texts, 1, SIM_ORACLE);
-            const double gain = gain_of(machines[m], NOISY, &texts, 1, SIM_CONTROLLER);
-            check(gain > 0.88 * oracle, "%s, by %d: %g of %g", machines[m]->name, turns[t], gain,
-                  oracle);
-        }
-}
-
-static void a_draft_model_that_becomes_good_is_found(void **state) {
-    ignored(state);
-    for (int m = 0; m < 3; m++) {
-        const struct texts texts = {.drafters = 1 << RN_DRAFTER_MODEL,
-                                    .prompt = 18,
-                                    .model_rate = 0.05,
-                                    .then = 0.95,
-                                    .turn = 1000};
-        const double gain = gain_of(machines[m], NOISY, &texts, 1, SIM_CONTROLLER);
-        check(gain > 1.1, "%s: %g", machines[m]->name, gain);
-    }
-}
-
-static void a_poor_draft_model_is_left_alone(void **state) {
-    ignored(state);
-    static const int prompts[] = {18, 3000};
-    for (int m = 0; m < 3; m++)
-        for (int p = 0; p < 2; p++) {
-            const struct texts texts = {.drafters = 1 << RN_DRAFTER_MODEL,
-                                        .prompt = prompts[p],
-                                        .model_rate = 0.05};
-            const double gain = gain_of(machines[m], NOISY, &texts, 1, SIM_CONTROLLER);
-            check(gain > 0.97, "%s, prompts of %d: %g", machines[m]->name, prompts[p], gain);
+CASE(gains_are_nearly_an_oracles_and_losses_are_small) {
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+        for (int m = 0; m < 4; m++) {
+            if (!(runs[i].machines >> m & 1)) continue;
+            const double gain = gain_of(machines[m], runs[i].unrest, &runs[i].texts,
+                                        runs[i].n_streams, SIM_CONTROLLER);
+            check(gain > runs[i].least, "%s, %s: %g", runs[i].name, machines[m]->name, gain);
+            if (runs[i].oracle_part == 0) continue;
+            const double oracle =
+                gain_of(machines[m], runs[i].unrest, &runs[i].texts, runs[i].n_streams, SIM_ORACLE);
+            check(gain > runs[i].oracle_part * oracle, "%s, %s: %g of %g", runs[i].name,
+                  machines[m]->name, gain, oracle);
         }
 }
 
 // While drafts pay, a step without them is taken now and then, and costs half a percent at most.
-static void steps_without_drafts_are_measured_at_little_cost(void **state) {
-    ignored(state);
+CASE(steps_without_drafts_are_measured_at_little_cost) {
     static const double rates[] = {0.5, 0.8, 0.99};
     const double verify_ns[] = {100, 105, 110, 115, 120};
     const struct spec_costs costs = {.verify_ns = verify_ns, .max_rows = 4, .tokens = 1};
@@ -490,29 +435,4 @@ static void steps_without_drafts_are_measured_at_little_cost(void **state) {
     }
 }
 
-TEST_PROGRAM(spec_control) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_without_drafts_are_measured_at_little_cost),
-        cmocka_unit_test(lengths_are_the_best_of_all_combinations),
-        cmocka_unit_test(with_drafters_that_cost_the_choice_is_close_to_the_best),
-        cmocka_unit_test(lengths_follow_the_cost_table),
-        cmocka_unit_test(rows_go_to_sequences_with_the_better_rates),
-        cmocka_unit_test(rows_of_prompts_discourage_drafts_where_each_row_costs),
-        cmocka_unit_test(a_drafter_that_costs_too_much_is_left_out_and_others_go_on),
-        cmocka_unit_test(a_setup_is_paid_where_enough_is_left_to_pay_it_back),
-        cmocka_unit_test(one_setup_that_does_not_pay_keeps_no_others_from_drafting),
-        cmocka_unit_test(forced_lengths_are_drafted_whatever_is_expected),
-        cmocka_unit_test(nothing_to_choose_from_is_a_choice_of_none),
-        cmocka_unit_test(choices_of_chance_keep_to_their_limits),
-        cmocka_unit_test(rates_lean_on_all_and_then_on_their_own),
-        cmocka_unit_test(rates_that_nobody_heard_of_for_long_are_forgotten),
-        cmocka_unit_test(drafts_that_all_fail_lose_little),
-        cmocka_unit_test(where_each_row_costs_a_step_nothing_is_lost),
-        cmocka_unit_test(good_drafts_gain_nearly_what_an_oracle_gains),
-        cmocka_unit_test(stories_gain_nearly_what_an_oracle_gains),
-        cmocka_unit_test(a_text_that_changes_is_noticed_both_ways),
-        cmocka_unit_test(a_draft_model_that_becomes_good_is_found),
-        cmocka_unit_test(a_poor_draft_model_is_left_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(spec_control) { return cases_run(NULL, NULL); }

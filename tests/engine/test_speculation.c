@@ -8,49 +8,42 @@ static void run(rn_model *model, const rn_model *draft, struct mix_text text, ui
                 int n_cases, int n_requests, int first, int stride) {
     struct mix_cases cases;
     mix_cases_create_from(&cases, model, "f16", text, seed, n_cases / test_scale(4, 3, 2));
-    ways_run(&cases, draft ? draft : model, draft ? KIN_RELATIVE : KIN_SELF, seed, n_requests,
-             first, stride);
+    ways_run(&cases, draft ? draft : model, KIN_SELF, seed, n_requests, first, stride);
     mix_cases_destroy(&cases);
 }
 
-static void drafts_do_not_show_in_stories(void **state) {
-    (void)state;
+CASE(drafts_do_not_show_in_stories) {
     rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
     struct token_list story = story_read(model);
     run(model, NULL, (struct mix_text){story.id, (int)story.count}, 11, 250, 40, 0, 1);
     token_list_deinit(&story);
-    bare_close(model);
+    rn_model_close(model);
 }
 
-static void drafts_do_not_show_with_a_smaller_model(void **state) {
-    (void)state;
-    rn_model *model = bare_open(MODELS_DIR "/tale-20m-q8_0.gguf");
-    rn_model *draft = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
+// Its own weights in another format; test_speculation_long.c has a smaller model.
+CASE(drafts_do_not_show_with_a_relative) {
+    rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
+    rn_model *draft = bare_open(MODELS_DIR "/tale-1m-q8_0.gguf");
     struct token_list story = story_read(model);
-    run(model, draft, (struct mix_text){story.id, (int)story.count}, 12, 60, 40, 2, 9);
+    run(model, draft, (struct mix_text){story.id, (int)story.count}, 13, 60, 40, 2, 9);
     token_list_deinit(&story);
-    bare_close(draft);
-    bare_close(model);
+    rn_model_close(draft);
+    rn_model_close(model);
 }
 
 // States go back, and windows have given nothing away that is still seen.
-static void drafts_do_not_show_in_recurrent_states(void **state) {
-    (void)state;
-    rn_model *model = recurrent_open();
+CASE(drafts_do_not_show_in_recurrent_states) {
+    rn_model *model = bare_open_recurrent(512, 320);
     int32_t noise[2000];
-    run(model, NULL, noise_fill(noise, 2000, model->info.n_vocab), 13, 100, 40, 0, 1);
-    recurrent_model_deinit(&model->model);
-    tokenizer_destroy(model->tokenizer);
-    weights_close(model->weights);
-    free(model);
+    run(model, NULL, noise_fill(noise, 2000, model->info.n_vocab), 15, 100, 40, 0, 1);
+    rn_model_close(model);
 }
 
-static void drafts_do_not_show_with_windows_and_experts(void **state) {
-    (void)state;
+CASE(drafts_do_not_show_with_windows_and_experts) {
     rn_model *model = bare_open(TEST_DATA "/golden/gptoss/model.gguf");
     int32_t noise[2000];
     run(model, NULL, noise_fill(noise, 2000, model->info.n_vocab), 14, 100, 40, 1, 2);
-    bare_close(model);
+    rn_model_close(model);
 }
 
 static struct toy_truth truth_of(void *data, int choice) {
@@ -78,8 +71,7 @@ static int run_greedy(const rn_model *model, const rn_engine_options *options, r
     return (int)stats->steps;
 }
 
-static void a_right_draft_of_n_tokens_saves_n_steps(void **state) {
-    (void)state;
+CASE(a_right_draft_of_n_tokens_saves_n_steps) {
     enum { N_PROMPT = 20, N_OUTPUT = 97 };
     static const int lengths[] = {1, 3, 15, 31};
     rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
@@ -108,19 +100,10 @@ static void a_right_draft_of_n_tokens_saves_n_steps(void **state) {
                          1 + (N_OUTPUT - 1) / (n + 1));
         assert_memory_equal(ids, again, sizeof ids);
         assert_int_equal(stats.accepted_at[n - 1], (N_OUTPUT - 1) / (n + 1));
-        assert_int_equal(stats.computed_tokens, N_PROMPT + N_OUTPUT - 1); // drafted ones too
+        assert_int_equal(stats.computed_tokens, N_PROMPT + N_OUTPUT - 1); // drafts too
     }
     token_list_deinit(&story);
-    bare_close(model);
+    rn_model_close(model);
 }
 
-TEST_PROGRAM(speculation) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drafts_do_not_show_in_stories),
-        cmocka_unit_test(drafts_do_not_show_with_a_smaller_model),
-        cmocka_unit_test(drafts_do_not_show_in_recurrent_states),
-        cmocka_unit_test(drafts_do_not_show_with_windows_and_experts),
-        cmocka_unit_test(a_right_draft_of_n_tokens_saves_n_steps),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(speculation) { return cases_run(NULL, NULL); }

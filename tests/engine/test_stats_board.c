@@ -19,8 +19,7 @@ static void *write_many(void *arg) {
     return NULL;
 }
 
-static void readers_see_whole_snapshots_in_order(void **state) {
-    (void)state;
+CASE(readers_see_whole_snapshots_in_order) {
     struct stats_board board;
     memset(&board, 0, sizeof board);
     pthread_t writer;
@@ -39,8 +38,7 @@ static void readers_see_whole_snapshots_in_order(void **state) {
     pthread_join(writer, NULL);
 }
 
-static void what_is_written_is_read(void **state) {
-    (void)state;
+CASE(what_is_written_is_read) {
     struct stats_board board;
     memset(&board, 0, sizeof board);
     rn_engine_stats stats, out;
@@ -50,10 +48,4 @@ static void what_is_written_is_read(void **state) {
     assert_memory_equal(&stats, &out, sizeof stats);
 }
 
-TEST_PROGRAM(stats_board) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(readers_see_whole_snapshots_in_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(stats_board) { return cases_run(NULL, NULL); }

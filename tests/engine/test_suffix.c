@@ -45,8 +45,7 @@ static int32_t next_token(const int32_t *token, int n_token, int n_ids) {
     return from >= 0 ? token[from++] : below(n_ids);
 }
 
-static void what_is_found_is_the_longest_and_latest(void **state) {
-    (void)state;
+CASE(what_is_found_is_the_longest_and_latest) {
     enum { N = 400 };
     int32_t token[N];
     for (int round = 0; round < 300; round++) {
@@ -63,8 +62,7 @@ static void what_is_found_is_the_longest_and_latest(void **state) {
     }
 }
 
-static void texts_of_no_or_few_tokens_have_no_match(void **state) {
-    (void)state;
+CASE(texts_of_no_or_few_tokens_have_no_match) {
     const int32_t token[] = {7, 7, 7, 7};
     struct suffix_index index;
     assert_int_equal(suffix_init(&index, 4, NULL), RN_OK);
@@ -79,8 +77,7 @@ static void texts_of_no_or_few_tokens_have_no_match(void **state) {
     suffix_deinit(&index);
 }
 
-static void a_long_text_is_indexed_in_parts_as_at_once(void **state) {
-    (void)state;
+CASE(a_long_text_is_indexed_in_parts_as_at_once) {
     enum { N = 1000 };
     int32_t token[N];
     for (int i = 0; i < N; i++) token[i] = next_token(token, i, 5);
@@ -121,15 +118,13 @@ static struct suffix_match find_behind(int n_worse) {
     return match;
 }
 
-static void places_beyond_the_bound_are_not_looked_at(void **state) {
-    (void)state;
+CASE(places_beyond_the_bound_are_not_looked_at) {
     assert_int_equal(find_behind(SUFFIX_CHAIN - 1).length, 4);
     assert_int_equal(find_behind(SUFFIX_CHAIN - 1).at, 4);
     assert_int_equal(find_behind(SUFFIX_CHAIN).length, 2);
 }
 
-static void one_token_100000_times_matches_at_its_end(void **state) {
-    (void)state;
+CASE(one_token_100000_times_matches_at_its_end) {
     enum { N = 100000 };
     int32_t *const token = malloc(N * sizeof *token);
     assert_non_null(token);
@@ -235,8 +230,7 @@ static void check_texts_find(const struct suffix_texts *texts, const struct plai
     if (n_got > 0) assert_memory_equal(got, want, (size_t)n_got * sizeof *got);
 }
 
-static void the_ring_finds_what_a_plain_search_of_its_texts_does(void **state) {
-    (void)state;
+CASE(the_ring_finds_what_a_plain_search_of_its_texts_does) {
     struct plain_ring ring = {.text = malloc(MAX_TEXTS * sizeof *ring.text)};
     assert_non_null(ring.text);
     for (int round = 0; round < 12; round++) {
@@ -261,8 +255,7 @@ static void the_ring_finds_what_a_plain_search_of_its_texts_does(void **state) {
 
 // Two rings get the same texts of one salt; one gets others' as well, between them. While no text
 // of the salt had to go for those, nothing tells the rings apart.
-static void texts_of_other_salts_change_nothing_but_how_long_texts_are_kept(void **state) {
-    (void)state;
+CASE(texts_of_other_salts_change_nothing_but_how_long_texts_are_kept) {
     enum { LARGE = 1 << 16, N = 60 };
     struct suffix_texts *alone, *among;
     assert_int_equal(suffix_texts_create(LARGE, &alone, NULL), RN_OK);
@@ -297,8 +290,7 @@ static void texts_of_other_salts_change_nothing_but_how_long_texts_are_kept(void
     suffix_texts_destroy(among);
 }
 
-static void a_salt_that_begins_like_another_is_another(void **state) {
-    (void)state;
+CASE(a_salt_that_begins_like_another_is_another) {
     const int32_t token[] = {1, 2, 3, 4};
     struct suffix_texts *texts;
     assert_int_equal(suffix_texts_create(1000, &texts, NULL), RN_OK);
@@ -313,8 +305,7 @@ static void a_salt_that_begins_like_another_is_another(void **state) {
     suffix_texts_destroy(texts);
 }
 
-static void texts_and_queries_that_are_too_short_find_nothing(void **state) {
-    (void)state;
+CASE(texts_and_queries_that_are_too_short_find_nothing) {
     const int32_t token[] = {1, 1, 1};
     struct suffix_texts *texts;
     assert_int_equal(suffix_texts_create(1000, &texts, NULL), RN_OK);
@@ -337,8 +328,7 @@ static void texts_and_queries_that_are_too_short_find_nothing(void **state) {
     suffix_texts_destroy(texts);
 }
 
-static void a_ring_that_is_too_large_is_refused(void **state) {
-    (void)state;
+CASE(a_ring_that_is_too_large_is_refused) {
     struct suffix_texts *texts;
     rn_error err = {0};
     assert_int_equal(suffix_texts_create(INT32_MAX, &texts, &err), RN_ERR_ARG);
@@ -346,18 +336,4 @@ static void a_ring_that_is_too_large_is_refused(void **state) {
     assert_non_null(strstr(err.message, "2147483647"));
 }
 
-TEST_PROGRAM(suffix) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_found_is_the_longest_and_latest),
-        cmocka_unit_test(texts_of_no_or_few_tokens_have_no_match),
-        cmocka_unit_test(a_long_text_is_indexed_in_parts_as_at_once),
-        cmocka_unit_test(places_beyond_the_bound_are_not_looked_at),
-        cmocka_unit_test(one_token_100000_times_matches_at_its_end),
-        cmocka_unit_test(the_ring_finds_what_a_plain_search_of_its_texts_does),
-        cmocka_unit_test(texts_of_other_salts_change_nothing_but_how_long_texts_are_kept),
-        cmocka_unit_test(a_salt_that_begins_like_another_is_another),
-        cmocka_unit_test(texts_and_queries_that_are_too_short_find_nothing),
-        cmocka_unit_test(a_ring_that_is_too_large_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(suffix) { return cases_run(NULL, NULL); }

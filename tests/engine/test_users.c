@@ -16,8 +16,7 @@ static int pick(struct users *users, const int *user, int n) {
     return best;
 }
 
-static void users_with_the_same_key_are_one(void **state) {
-    (void)state;
+CASE(users_with_the_same_key_are_one) {
     struct users users;
     assert_int_equal(users_init(&users, 4, NULL), RN_OK);
     const int a = users_enter(&users, 7), b = users_enter(&users, 7);
@@ -29,8 +28,7 @@ static void users_with_the_same_key_are_one(void **state) {
     users_deinit(&users);
 }
 
-static void service_is_shared_equally_whatever_a_turn_costs(void **state) {
-    (void)state;
+CASE(service_is_shared_equally_whatever_a_turn_costs) {
     struct users users;
     assert_int_equal(users_init(&users, 8, NULL), RN_OK);
     int user[3];
@@ -48,8 +46,7 @@ static void service_is_shared_equally_whatever_a_turn_costs(void **state) {
     users_deinit(&users);
 }
 
-static void who_comes_later_neither_pays_nor_collects(void **state) {
-    (void)state;
+CASE(who_comes_later_neither_pays_nor_collects) {
     struct users users;
     assert_int_equal(users_init(&users, 8, NULL), RN_OK);
     int user[2] = {users_enter(&users, 1), -1};
@@ -76,8 +73,7 @@ static void who_comes_later_neither_pays_nor_collects(void **state) {
 }
 
 // Entries are reused, also those whose keys fall into one bucket.
-static void the_table_holds_as_many_as_it_was_made_for_again_and_again(void **state) {
-    (void)state;
+CASE(the_table_holds_as_many_as_it_was_made_for_again_and_again) {
     enum { N = 16 };
     struct users users;
     assert_int_equal(users_init(&users, N, NULL), RN_OK);
@@ -99,12 +95,4 @@ static void the_table_holds_as_many_as_it_was_made_for_again_and_again(void **st
     users_deinit(&users);
 }
 
-TEST_PROGRAM(users) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(users_with_the_same_key_are_one),
-        cmocka_unit_test(service_is_shared_equally_whatever_a_turn_costs),
-        cmocka_unit_test(who_comes_later_neither_pays_nor_collects),
-        cmocka_unit_test(the_table_holds_as_many_as_it_was_made_for_again_and_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(users) { return cases_run(NULL, NULL); }

@@ -39,7 +39,11 @@ static const struct company companies[] = {
      WANT_NOTHING,
      {0},
      {.max_seqs = 6, .n_threads = 1, .isa = "scalar", .speculate = "off"}},
-    {"together", WAY_TOGETHER, WANT_NOTHING, {0}, {.max_seqs = 12, .speculate = "off"}},
+    {"together",
+     WAY_TOGETHER,
+     WANT_NOTHING,
+     {0},
+     {.max_seqs = 12, .n_threads = 2, .speculate = "off"}},
     {"chunks",
      WAY_TOGETHER,
      WANT_NOTHING,
@@ -62,7 +66,7 @@ static const struct company companies[] = {
      {0},
      {.max_seqs = 4, .speculate = "lookup,shared", .draft_min = 3}},
     {"custom", WAY_TWICE, WANT_DRAFTS, {0}, {.max_seqs = 9, .speculate = "custom", .draft_min = 2}},
-    {"thread", WAY_THREAD, WANT_NOTHING, {0}, {.max_seqs = 16, .batch_tokens = 20}},
+    {"thread", WAY_THREAD, WANT_NOTHING, {0}, {.max_seqs = 16, .n_threads = 2, .batch_tokens = 20}},
     {"model",
      WAY_TOGETHER,
      WANT_DRAFTS,
@@ -88,6 +92,7 @@ struct room {
     rn_engine *engine;
     struct ask *asks;
     int n, n_vocab;
+    bool is_large;   // its model: without the reference kernels, which are slow
     uint64_t random; // of wrong drafts
 };
 
@@ -253,7 +258,7 @@ static inline rn_engine_options room_options(struct room *room, const rn_model *
                                              const char *kv_type, const struct changes *changes) {
     rn_engine_options options = room->company->options;
     if (changes->alone) options = companies[0].options;
-    if (!options.isa) options.isa = changes->isa;
+    if (!options.isa || room->is_large) options.isa = changes->isa;
     if (!options.n_threads) options.n_threads = changes->n_threads;
     options.kv_type = kv_type;
     options.n_ctx = ASK_CONTEXT;

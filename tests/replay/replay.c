@@ -199,6 +199,7 @@ static void stage_run(struct replay *replay, const struct stage *stage, const ch
                         .asks = asks,
                         .n = n,
                         .n_vocab = rn_model_get_info(stage->model)->n_vocab,
+                        .is_large = stage->source->draft != NULL,
                         .random = 5};
     bool wanted = false;
     memset(asks, 0, sizeof asks);
@@ -237,7 +238,7 @@ static void plan_run(struct replay *replay) {
 }
 
 static struct replay read_arguments(int argc, char **argv) {
-    struct replay replay = {.prefix = "", .changes = {.n_threads = 2}};
+    struct replay replay = {.prefix = "", .changes = {.n_threads = 1}};
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--record") == 0)
             replay.record = true;

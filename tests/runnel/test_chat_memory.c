@@ -19,8 +19,7 @@ static char *messages_make(void) {
     return json;
 }
 
-static void every_allocation_may_fail(void **state) {
-    (void)state;
+CASE(every_allocation_may_fail) {
     rn_model *model = NULL;
     rn_chat_template *tmpl = NULL;
     check(rn_model_open_vocab(MODELS_DIR "/tale-20m-q8_0.gguf", &model, NULL) == RN_OK, "model");
@@ -49,7 +48,4 @@ static void every_allocation_may_fail(void **state) {
     rn_model_close(model);
 }
 
-TEST_PROGRAM(chat_memory) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(chat_memory) { return cases_run(NULL, NULL); }

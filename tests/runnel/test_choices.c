@@ -5,24 +5,16 @@
 #include <math.h>
 
 #include "streams.h"
+#include "tale.h"
 #include "tools.h"
 
 enum { MAX_CHOICES = 16 };
 
-static rn_model *model;
 static int n_embd;
 
-static int open_model(void **state) {
-    (void)state;
-    rn_error err;
-    if (rn_model_open(MODELS_DIR "/tale-1m-f16.gguf", &model, &err) != RN_OK) return 1;
+static int open_choices(void **state) {
+    if (open_model(state)) return 1;
     n_embd = rn_model_get_info(model)->n_embd;
-    return 0;
-}
-
-static int close_model(void **state) {
-    (void)state;
-    rn_model_close(model);
     return 0;
 }
 
@@ -48,8 +40,7 @@ static bool same_ids(const struct stream *a, const struct stream *b) {
 
 // ---------------------------------------------------------------- choices
 
-static void choice_0_is_the_single_one_and_others_differ(void **state) {
-    (void)state;
+CASE(choice_0_is_the_single_one_and_others_differ) {
     static struct stream single, before[MAX_CHOICES];
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 4});
     for (int n = 1; n <= MAX_CHOICES; n *= 2) {
@@ -73,8 +64,7 @@ static void choice_0_is_the_single_one_and_others_differ(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void greedy_choices_are_equal(void **state) {
-    (void)state;
+CASE(greedy_choices_are_equal) {
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 2});
     rn_request request = request_for(33, 5, 10);
     request.sampling.temperature = 0;
@@ -85,14 +75,14 @@ static void greedy_choices_are_equal(void **state) {
 }
 
 // With and without the prefix cache: choices share the pages of the first one directly.
-static void the_prompt_of_all_choices_is_computed_once(void **state) {
-    (void)state;
+CASE(the_prompt_of_all_choices_is_computed_once) {
     enum { N = 8, N_OUT = 5 };
     static const int n_prompts[] = {1, 31, 32, 33, 100, 300};
     for (int no_cache = 0; no_cache < 2; no_cache++)
         for (size_t p = 0; p < sizeof n_prompts / sizeof *n_prompts; p++) {
             rn_engine *engine =
-                streams_engine(model, &(rn_engine_options){.max_seqs = N,
+                streams_engine(model, &(rn_engine_options){.speculate = "off",
+                                                           .max_seqs = N,
                                                            .no_prefix_cache = no_cache != 0});
             const int n_prompt = n_prompts[p];
             const rn_request request = request_for(n_prompt, N, N_OUT);
@@ -116,8 +106,7 @@ static void the_prompt_of_all_choices_is_computed_once(void **state) {
 
 // The first choice loses its pages after its first token, when no other had begun. Once it has
 // evaluated the prompt again a place is free, and the next joins it there and then.
-static void choices_join_a_first_one_that_was_preempted(void **state) {
-    (void)state;
+CASE(choices_join_a_first_one_that_was_preempted) {
     enum { N = 3, N_OUT = 40, OTHER = N, HASTY = N + 1, ALL = N + 2 };
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "off",
                                                                    .max_seqs = 2,
@@ -146,8 +135,7 @@ static void choices_join_a_first_one_that_was_preempted(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void a_cancel_ends_all_choices(void **state) {
-    (void)state;
+CASE(a_cancel_ends_all_choices) {
     rn_engine *engine =
         streams_engine(model, &(rn_engine_options){.speculate = "off", .max_seqs = 3});
     for (int moment = 0; moment < 6; moment++) {
@@ -167,8 +155,7 @@ static void a_cancel_ends_all_choices(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void choices_and_embeddings_are_checked(void **state) {
-    (void)state;
+CASE(choices_and_embeddings_are_checked) {
     rn_engine *engine = streams_engine(model, &(rn_engine_options){0});
     static const struct {
         int n;
@@ -209,16 +196,14 @@ static void keep_logits(void *ctx, int position, const float *logits, int n_voca
 }
 
 // The hidden state is what the vocabulary's matrix turns into logits.
-static void the_last_hidden_state_gives_the_logits(void **state) {
-    (void)state;
+CASE(the_last_hidden_state_gives_the_logits) {
     static float logits[4096], row[STREAM_MAX_EMBD];
     rn_engine *engine = streams_engine(model, &(rn_engine_options){0});
     embed(engine, 40, RN_POOLING_LAST, false, &stream[0]);
     rn_request request = request_for(40, 1, 0);
     request.on_logits = keep_logits;
     request.on_logits_ctx = logits;
-    streams_submit(engine, &request, &stream[1]);
-    streams_drain(engine, &stream[1], 1);
+    streams_run(engine, &request, &stream[1]);
     const struct tensor_view *head = weights_tensor_find(tools_weights(model), "output.weight");
     if (!head) head = weights_tensor_find(tools_weights(model), "token_embd.weight");
     assert_non_null(head);
@@ -235,8 +220,7 @@ static void the_last_hidden_state_gives_the_logits(void **state) {
 }
 
 // Each position's hidden state is the last one of a prompt that ends there.
-static void the_mean_is_that_of_all_last_hidden_states(void **state) {
-    (void)state;
+CASE(the_mean_is_that_of_all_last_hidden_states) {
     enum { N = 45 };
     static float mean[STREAM_MAX_EMBD];
     rn_engine *engine = streams_engine(model, &(rn_engine_options){0});
@@ -261,8 +245,7 @@ static void the_mean_is_that_of_all_last_hidden_states(void **state) {
 }
 
 // Chunks of 1, 7 and 256 tokens; alone, and beside texts that make the chunks uneven.
-static void embeddings_have_the_same_bits_however_they_are_cut(void **state) {
-    (void)state;
+CASE(embeddings_have_the_same_bits_however_they_are_cut) {
     enum { N = 300, N_TEXTS = 5 };
     static struct stream want[2];
     static const int chunks[] = {1, 7, 256};
@@ -270,7 +253,8 @@ static void embeddings_have_the_same_bits_however_they_are_cut(void **state) {
         struct stream *first = &want[pooling - RN_POOLING_MEAN];
         for (int c = 0; c < 3; c++) {
             rn_engine *engine =
-                streams_engine(model, &(rn_engine_options){.batch_tokens = chunks[c]});
+                streams_engine(model,
+                               &(rn_engine_options){.speculate = "off", .batch_tokens = chunks[c]});
             embed(engine, N, (rn_pooling)pooling, true, c ? &stream[0] : first);
             if (c)
                 assert_memory_equal(first->embedding, stream[0].embedding,
@@ -295,17 +279,4 @@ static void embeddings_have_the_same_bits_however_they_are_cut(void **state) {
     }
 }
 
-TEST_PROGRAM(choices) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(choice_0_is_the_single_one_and_others_differ),
-        cmocka_unit_test(greedy_choices_are_equal),
-        cmocka_unit_test(the_prompt_of_all_choices_is_computed_once),
-        cmocka_unit_test(choices_join_a_first_one_that_was_preempted),
-        cmocka_unit_test(a_cancel_ends_all_choices),
-        cmocka_unit_test(choices_and_embeddings_are_checked),
-        cmocka_unit_test(the_last_hidden_state_gives_the_logits),
-        cmocka_unit_test(the_mean_is_that_of_all_last_hidden_states),
-        cmocka_unit_test(embeddings_have_the_same_bits_however_they_are_cut),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(choices) { return cases_run(open_choices, close_model); }

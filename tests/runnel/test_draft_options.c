@@ -2,17 +2,10 @@
 // that agrees with the engine.
 // label: async
 #include "check.h"
-#include "runnel.h"
-
-static rn_model *open_model(const char *path) {
-    rn_model *model;
-    rn_error err = {0};
-    check(rn_model_open(path, &model, &err) == RN_OK, "%s", err.message);
-    return model;
-}
+#include "tale.h"
 
 // The plan of memory refuses what the engine does, in the same words.
-static rn_status create(const rn_model *model, const rn_engine_options *options, rn_engine **out) {
+static rn_status create(const rn_engine_options *options, rn_engine **out) {
     rn_error err = {0}, plan_err = {0};
     rn_memory_plan plan;
     const rn_status planned = rn_engine_plan_memory(model, options, &plan, &plan_err);
@@ -26,83 +19,70 @@ static rn_status create(const rn_model *model, const rn_engine_options *options,
     return status;
 }
 
-static void check_drafters(const rn_model *model, const rn_engine_options *options,
-                           const char *names) {
+static void check_drafters(const rn_engine_options *options, const char *names) {
     rn_engine *engine;
     rn_engine_info info;
-    const rn_status status = create(model, options, &engine);
+    const rn_status status = create(options, &engine);
     check(status == RN_OK, "'%s': status %d", options->speculate, (int)status);
     rn_engine_get_info(engine, &info);
     assert_string_equal(info.drafters, names);
     rn_engine_destroy(engine);
 }
 
-static void check_refused(const rn_model *model, const rn_engine_options *options,
-                          rn_status status) {
+static void check_refused(const rn_engine_options *options, rn_status status) {
     rn_engine *engine;
-    assert_int_equal(create(model, options, &engine), status);
+    assert_int_equal(create(options, &engine), status);
 }
 
 static int no_draft(void *ctx, void *data, int choice, const int32_t *token, int n_token,
                     int32_t *out, int most) {
-    (void)ctx;
-    (void)data;
-    (void)choice;
-    (void)token;
-    (void)n_token;
-    (void)out;
-    (void)most;
+    (void)ctx, (void)data, (void)choice, (void)token, (void)n_token, (void)out, (void)most;
     return 0;
 }
 
-static void lists_name_the_drafters(void **state) {
-    const rn_model *model = *state;
+CASE(lists_name_the_drafters) {
 #define OPTIONS(...) &(rn_engine_options){.n_threads = 1, .n_ctx = 64, __VA_ARGS__}
-    check_drafters(model, OPTIONS(.speculate = NULL), "lookup, shared");
-    check_drafters(model, OPTIONS(.speculate = "auto"), "lookup, shared");
-    check_drafters(model, OPTIONS(.speculate = "auto", .draft = model), "model, lookup, shared");
-    check_drafters(model, OPTIONS(.speculate = "off", .draft = model), "");
-    check_drafters(model, OPTIONS(.speculate = "shared"), "shared");
-    check_drafters(model, OPTIONS(.speculate = "lookup,lookup"), "lookup");
-    check_drafters(model, OPTIONS(.speculate = "lookup,model", .draft = model), "model, lookup");
-    check_drafters(model, OPTIONS(.speculate = "custom", .draft_fn = no_draft), "custom");
+    check_drafters(OPTIONS(.speculate = NULL), "lookup, shared");
+    check_drafters(OPTIONS(.speculate = "auto"), "lookup, shared");
+    check_drafters(OPTIONS(.speculate = "auto", .draft = model), "model, lookup, shared");
+    check_drafters(OPTIONS(.speculate = "off", .draft = model), "");
+    check_drafters(OPTIONS(.speculate = "shared"), "shared");
+    check_drafters(OPTIONS(.speculate = "lookup,lookup"), "lookup");
+    check_drafters(OPTIONS(.speculate = "lookup,model", .draft = model), "model, lookup");
+    check_drafters(OPTIONS(.speculate = "custom", .draft_fn = no_draft), "custom");
     static const char *const wrong[] = {"",        ",",
                                         "lookup,", ",lookup",
                                         "Lookup",  "lookup,,auto",
                                         "off,off", "lookup shared",
                                         "auto,",   "lookup, model"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        check_refused(model, OPTIONS(.speculate = wrong[i]), RN_ERR_ARG);
-    check_refused(model, OPTIONS(.speculate = "model"), RN_ERR_ARG);
-    check_refused(model, OPTIONS(.speculate = "custom,lookup"), RN_ERR_ARG);
+        check_refused(OPTIONS(.speculate = wrong[i]), RN_ERR_ARG);
+    check_refused(OPTIONS(.speculate = "model"), RN_ERR_ARG);
+    check_refused(OPTIONS(.speculate = "custom,lookup"), RN_ERR_ARG);
 }
 
-static void lengths_have_bounds(void **state) {
-    const rn_model *model = *state;
-    check_refused(model, OPTIONS(.draft_max = -1), RN_ERR_ARG);
-    check_refused(model, OPTIONS(.draft_max = RN_MAX_DRAFT + 1), RN_ERR_ARG);
-    check_refused(model, OPTIONS(.draft_min = -1), RN_ERR_ARG);
-    check_refused(model, OPTIONS(.draft_min = 16), RN_ERR_ARG);
-    check_refused(model, OPTIONS(.draft_max = 4, .draft_min = 5), RN_ERR_ARG);
-    check_drafters(model, OPTIONS(.draft_max = RN_MAX_DRAFT, .draft_min = RN_MAX_DRAFT),
-                   "lookup, shared");
+CASE(lengths_have_bounds) {
+    check_refused(OPTIONS(.draft_max = -1), RN_ERR_ARG);
+    check_refused(OPTIONS(.draft_max = RN_MAX_DRAFT + 1), RN_ERR_ARG);
+    check_refused(OPTIONS(.draft_min = -1), RN_ERR_ARG);
+    check_refused(OPTIONS(.draft_min = 16), RN_ERR_ARG);
+    check_refused(OPTIONS(.draft_max = 4, .draft_min = 5), RN_ERR_ARG);
+    check_drafters(OPTIONS(.draft_max = RN_MAX_DRAFT, .draft_min = RN_MAX_DRAFT), "lookup, shared");
 }
 
-static void draft_models_are_of_the_same_vocabulary(void **state) {
-    const rn_model *model = *state;
-    rn_model *other = open_model(TEST_DATA "/golden/gemma3/model.gguf"), *vocab;
-    rn_error err = {0};
-    check(!rn_model_open_vocab(MODELS_DIR "/tale-1m-f16.gguf", &vocab, &err), "%s", err.message);
-    check_refused(model, OPTIONS(.draft = other), RN_ERR_MODEL);
-    check_drafters(model, OPTIONS(.draft = other, .speculate = "lookup"), "lookup");
-    check_refused(model, OPTIONS(.draft = vocab), RN_ERR_ARG);
+CASE(draft_models_are_of_the_same_vocabulary) {
+    rn_model *other, *vocab;
+    assert_int_equal(rn_model_open(TEST_DATA "/golden/gemma3/model.gguf", &other, NULL), RN_OK);
+    assert_int_equal(rn_model_open_vocab(MODELS_DIR "/tale-1m-f16.gguf", &vocab, NULL), RN_OK);
+    check_refused(OPTIONS(.draft = other), RN_ERR_MODEL);
+    check_drafters(OPTIONS(.draft = other, .speculate = "lookup"), "lookup");
+    check_refused(OPTIONS(.draft = vocab), RN_ERR_ARG);
     rn_model_close(vocab);
     rn_model_close(other);
 }
 
 // From a context of one token to as many sequences as there may be.
-static void engines_of_odd_sizes_have_drafters(void **state) {
-    const rn_model *model = *state;
+CASE(engines_of_odd_sizes_have_drafters) {
     const rn_engine_options sizes[] = {
         {.n_ctx = 1},
         {.n_ctx = 2, .kv_pages = 1, .batch_tokens = 1},
@@ -112,12 +92,10 @@ static void engines_of_odd_sizes_have_drafters(void **state) {
         {.n_ctx = 32, .max_seqs = 4096, .batch_tokens = 4096, .kv_pages = 64, .draft = model},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        check_drafters(model, &sizes[i],
-                       sizes[i].draft ? "model, lookup, shared" : "lookup, shared");
+        check_drafters(&sizes[i], sizes[i].draft ? "model, lookup, shared" : "lookup, shared");
 }
 
-static void the_plan_of_memory_is_the_engines(void **state) {
-    const rn_model *model = *state;
+CASE(the_plan_of_memory_is_the_engines) {
     const rn_engine_options options = {.n_ctx = 100, .max_seqs = 3, .draft = model, .kv_pages = 40};
     rn_memory_plan with, without;
     rn_engine_options off = options;
@@ -136,23 +114,4 @@ static void the_plan_of_memory_is_the_engines(void **state) {
     rn_engine_destroy(engine);
 }
 
-static int setup(void **state) {
-    *state = open_model(MODELS_DIR "/tale-1m-f16.gguf");
-    return 0;
-}
-
-static int teardown(void **state) {
-    rn_model_close(*state);
-    return 0;
-}
-
-TEST_PROGRAM(draft_options) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_name_the_drafters),
-        cmocka_unit_test(lengths_have_bounds),
-        cmocka_unit_test(draft_models_are_of_the_same_vocabulary),
-        cmocka_unit_test(engines_of_odd_sizes_have_drafters),
-        cmocka_unit_test(the_plan_of_memory_is_the_engines),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+TEST_PROGRAM(draft_options) { return cases_run(open_model, close_model); }

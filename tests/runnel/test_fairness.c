@@ -6,6 +6,9 @@
 
 enum { MANY = 40 };
 
+// An engine without drafts: single steps have known tokens.
+#define undrafted(...) streams_engine(model, &(rn_engine_options){.speculate = "off", __VA_ARGS__})
+
 // Prompts of different requests have nothing in common.
 static rn_request request_at(int i, int n_prompt, int max_tokens, int32_t *prompt) {
     for (int t = 0; t < n_prompt; t++) prompt[t] = (i * 97 + t * 13 + 1) % 4096;
@@ -26,17 +29,19 @@ static void submit(rn_engine *engine, int i, int n_prompt, int max_tokens, int p
     streams_submit(engine, &request, &stream[i]);
 }
 
-static void a_higher_priority_overtakes_who_waits(void **state) {
-    (void)state;
-    rn_engine *engine =
-        streams_engine(model, &(rn_engine_options){.speculate = "off", .max_seqs = 2});
+// To the end, where the steps so far are known.
+static void drain(rn_engine *engine, int n, int step) {
+    while (streams_step(engine, stream, n, step, 0)) step++;
+}
+
+CASE(a_higher_priority_overtakes_who_waits) {
+    rn_engine *engine = undrafted(.max_seqs = 2);
     for (int i = 0; i < 8; i++) submit(engine, i, 10, 10, 0, NULL);
     streams_step(engine, stream, 8, 0, 0); // 0 and 1 run
     submit(engine, 8, 10, 10, 5, NULL);
     submit(engine, 9, 10, 10, -5, NULL);
     submit(engine, 10, 10, 10, 0, NULL);
-    for (int step = 1; streams_step(engine, stream, 11, step, 0); step++) {
-    }
+    drain(engine, 11, 1);
     for (int i = 2; i < 11; i++) {
         if (i != 8) assert_true(stream[8].last_step < stream[i].last_step);
         if (i != 9) assert_true(stream[9].last_step > stream[i].last_step);
@@ -48,11 +53,9 @@ static void a_higher_priority_overtakes_who_waits(void **state) {
 
 // With one place, a running request makes way for a higher priority and continues afterwards as if
 // nothing had happened. Equals do not make way.
-static void a_higher_priority_takes_the_place_of_a_lower_one(void **state) {
-    (void)state;
+CASE(a_higher_priority_takes_the_place_of_a_lower_one) {
     static struct stream alone;
-    rn_engine *engine =
-        streams_engine(model, &(rn_engine_options){.speculate = "off", .max_seqs = 1});
+    rn_engine *engine = undrafted(.max_seqs = 1);
     submit(engine, 0, 50, 40, 0, NULL);
     streams_drain(engine, stream, 1);
     alone = stream[0];
@@ -60,8 +63,7 @@ static void a_higher_priority_takes_the_place_of_a_lower_one(void **state) {
         submit(engine, 0, 50, 40, 0, NULL);
         for (int step = 0; step < 10; step++) streams_step(engine, stream, 1, step, 0);
         submit(engine, 1, 50, 40, priority, NULL);
-        for (int step = 10; streams_step(engine, stream, 2, step, 0); step++) {
-        }
+        drain(engine, 2, 10);
         assert_int_equal(stream[0].timings.preemptions, priority);
         assert_int_equal(stream[0].last_step > stream[1].last_step, priority);
         streams_check_same(&alone, &stream[0]);
@@ -71,15 +73,12 @@ static void a_higher_priority_takes_the_place_of_a_lower_one(void **state) {
 }
 
 // A user with 20 requests in the queue does not keep another one's single request waiting.
-static void a_user_with_many_requests_does_not_starve_another(void **state) {
-    (void)state;
-    rn_engine *engine =
-        streams_engine(model, &(rn_engine_options){.speculate = "off", .max_seqs = 2});
+CASE(a_user_with_many_requests_does_not_starve_another) {
+    rn_engine *engine = undrafted(.max_seqs = 2);
     for (int i = 0; i < 20; i++) submit(engine, i, 20, 20, 0, "a");
     for (int step = 0; step < 5; step++) streams_step(engine, stream, 20, step, 0);
     submit(engine, 20, 20, 20, 0, "b");
-    for (int step = 5; streams_step(engine, stream, 21, step, 0); step++) {
-    }
+    drain(engine, 21, 5);
     int before = 0; // a's requests that ended before b's
     for (int i = 0; i < 20; i++) before += stream[i].last_step < stream[20].last_step;
     check(before <= 4, "%d of 20 requests of the other user ended first", before);
@@ -87,11 +86,9 @@ static void a_user_with_many_requests_does_not_starve_another(void **state) {
 }
 
 // Two users with work all the time: neither gets more than a request ahead of the other.
-static void users_get_equal_shares(void **state) {
-    (void)state;
+CASE(users_get_equal_shares) {
     enum { N_PROMPT = 30, N_OUT = 8, EACH = 16 };
-    rn_engine *engine =
-        streams_engine(model, &(rn_engine_options){.speculate = "off", .max_seqs = 2});
+    rn_engine *engine = undrafted(.max_seqs = 2);
     // a's requests are all there before b's, and b's prompts are three times as long
     for (int i = 0; i < EACH; i++) submit(engine, i, N_PROMPT, N_OUT, 0, "a");
     for (int i = 0; i < EACH; i++) submit(engine, EACH + i, 3 * N_PROMPT, N_OUT, 0, "b");
@@ -113,11 +110,8 @@ static void users_get_equal_shares(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void the_queue_is_bounded_and_says_so(void **state) {
-    (void)state;
-    rn_engine *engine =
-        streams_engine(model,
-                       &(rn_engine_options){.speculate = "off", .max_seqs = 2, .max_waiting = 5});
+CASE(the_queue_is_bounded_and_says_so) {
+    rn_engine *engine = undrafted(.max_seqs = 2, .max_waiting = 5);
     int32_t prompt[16];
     rn_request request = request_at(0, 5, 3, prompt);
     rn_error err = {0};
@@ -140,11 +134,8 @@ static void the_queue_is_bounded_and_says_so(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void cancelling_works_at_every_moment(void **state) {
-    (void)state;
-    rn_engine *engine =
-        streams_engine(model,
-                       &(rn_engine_options){.speculate = "off", .max_seqs = 2, .batch_tokens = 16});
+CASE(cancelling_works_at_every_moment) {
+    rn_engine *engine = undrafted(.max_seqs = 2, .batch_tokens = 16);
     static struct stream alone;
     submit(engine, 0, 40, 8, 0, NULL);
     const int steps = streams_drain(engine, stream, 1);
@@ -172,10 +163,9 @@ static void cancelling_works_at_every_moment(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void pausing_one_keeps_the_others_going(void **state) {
-    (void)state;
-    rn_engine *engine =
-        streams_engine(model, &(rn_engine_options){.speculate = "off", .max_seqs = 3});
+#ifndef TEST_ASYNC // they look at single steps, and results trail by one there
+CASE(pausing_one_keeps_the_others_going) {
+    rn_engine *engine = undrafted(.max_seqs = 3);
     static struct stream alone;
     submit(engine, 0, 20, 30, 0, NULL);
     streams_drain(engine, stream, 1);
@@ -209,11 +199,10 @@ static void pausing_one_keeps_the_others_going(void **state) {
 
 // Three sequences outgrow the pages: the youngest of the lowest priority gives way, and all give
 // the tokens that they give alone.
-static void a_shortage_of_pages_takes_the_youngest_of_the_lowest_priority(void **state) {
-    (void)state;
+CASE(a_shortage_of_pages_takes_the_youngest_of_the_lowest_priority) {
     enum { N_OUT = 90 };
     static struct stream alone[3];
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "off"});
+    rn_engine *engine = undrafted();
     for (int i = 0; i < 3; i++) {
         submit(engine, i, 20, N_OUT, 0, NULL);
         streams_drain(engine, stream, 3);
@@ -221,9 +210,7 @@ static void a_shortage_of_pages_takes_the_youngest_of_the_lowest_priority(void *
     }
     rn_engine_destroy(engine);
     for (int first = -1; first <= 1; first++) { // the priority of the first request
-        engine =
-            streams_engine(model,
-                           &(rn_engine_options){.speculate = "off", .max_seqs = 3, .kv_pages = 6});
+        engine = undrafted(.max_seqs = 3, .kv_pages = 6);
         for (int i = 0; i < 3; i++) {
             submit(engine, i, 20, N_OUT, i == 0 ? first : 0, NULL);
             streams_step(engine, stream, i + 1, i, 0);
@@ -249,19 +236,17 @@ static void a_shortage_of_pages_takes_the_youngest_of_the_lowest_priority(void *
         rn_engine_destroy(engine);
     }
 }
+#endif
 
 // Many in the queue, of priorities in no order: they are served by priority, and by age.
-static void turns_go_by_priority_and_age(void **state) {
-    (void)state;
-    rn_engine *engine =
-        streams_engine(model, &(rn_engine_options){.speculate = "off", .max_seqs = 1});
+CASE(turns_go_by_priority_and_age) {
+    rn_engine *engine = undrafted(.max_seqs = 1);
     int priority[MANY];
     for (int i = 0; i < MANY; i++) {
         priority[i] = i * 7919 % 11 - 5;
         submit(engine, i, 3, 1, priority[i], NULL);
     }
-    for (int step = 0; streams_step(engine, stream, MANY, step, 0); step++) {
-    }
+    drain(engine, MANY, 0);
     for (int i = 0; i < MANY; i++)
         for (int j = i + 1; j < MANY; j++)
             check((stream[i].last_step < stream[j].last_step) == (priority[i] >= priority[j]),
@@ -272,13 +257,9 @@ static void turns_go_by_priority_and_age(void **state) {
 
 // Prompts that do not fit together are not started together: no request loses pages, and no token
 // is evaluated twice. Their users take turns, so both would hold a part and none could end.
-static void a_prompt_that_runs_keeps_its_claim_on_pages(void **state) {
-    (void)state;
+CASE(a_prompt_that_runs_keeps_its_claim_on_pages) {
     enum { N_PROMPT = 250, N_OUT = 4 };
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "off",
-                                                                   .max_seqs = 4,
-                                                                   .kv_pages = 12,
-                                                                   .batch_tokens = 32});
+    rn_engine *engine = undrafted(.max_seqs = 4, .kv_pages = 12, .batch_tokens = 32);
     for (int i = 0; i < 4; i++) submit(engine, i, N_PROMPT, N_OUT, 0, i % 2 ? "a" : "b");
     streams_drain(engine, stream, 4);
     for (int i = 0; i < 4; i++) assert_int_equal(stream[i].n_ids, N_OUT);
@@ -290,17 +271,13 @@ static void a_prompt_that_runs_keeps_its_claim_on_pages(void **state) {
 
 // A request takes no pages if it would not fit beside its equals even after all of lower priority
 // left.
-static void nobody_makes_way_in_vain(void **state) {
-    (void)state;
-    rn_engine *engine =
-        streams_engine(model,
-                       &(rn_engine_options){.speculate = "off", .max_seqs = 4, .kv_pages = 12});
+CASE(nobody_makes_way_in_vain) {
+    rn_engine *engine = undrafted(.max_seqs = 4, .kv_pages = 12);
     submit(engine, 0, 200, 20, 5, NULL);
     submit(engine, 1, 20, 10, 0, NULL);
     for (int step = 0; step < 3; step++) streams_step(engine, stream, 2, step, 0);
     submit(engine, 2, 250, 4, 5, NULL);
-    for (int step = 3; streams_step(engine, stream, 3, step, 0); step++) {
-    }
+    drain(engine, 3, 3);
     assert_int_equal(stream[1].timings.preemptions, 0);
     assert_true(stream[1].last_step < stream[0].last_step);
     assert_true(stream[0].last_step < stream[2].last_step);
@@ -308,16 +285,13 @@ static void nobody_makes_way_in_vain(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void a_request_that_could_never_fit_is_refused(void **state) {
-    (void)state;
-    rn_engine *engine =
-        streams_engine(model, &(rn_engine_options){.speculate = "off", .kv_pages = 4});
+CASE(a_request_that_could_never_fit_is_refused) {
+    rn_engine *engine = undrafted(.kv_pages = 4);
     int32_t prompt[512];
     rn_error err = {0};
     uint64_t id;
     rn_request request = request_at(0, 100, 28, prompt);
-    streams_submit(engine, &request, &stream[0]);
-    streams_drain(engine, stream, 1);
+    streams_run(engine, &request, &stream[0]);
     assert_int_equal(stream[0].n_ids, 28);
     request = request_at(0, 140, 1, prompt);
     const rn_status status = rn_engine_submit(engine, &request, &id, &err);
@@ -326,24 +300,4 @@ static void a_request_that_could_never_fit_is_refused(void **state) {
     rn_engine_destroy(engine);
 }
 
-TEST_PROGRAM(fairness) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_higher_priority_overtakes_who_waits),
-        cmocka_unit_test(a_higher_priority_takes_the_place_of_a_lower_one),
-        cmocka_unit_test(a_user_with_many_requests_does_not_starve_another),
-        cmocka_unit_test(users_get_equal_shares),
-        cmocka_unit_test(the_queue_is_bounded_and_says_so),
-        cmocka_unit_test(cancelling_works_at_every_moment),
-#ifndef TEST_ASYNC // it looks at single steps, and results trail by one there
-        cmocka_unit_test(pausing_one_keeps_the_others_going),
-#endif
-#ifndef TEST_ASYNC // it looks at single steps, and results trail by one there
-        cmocka_unit_test(a_shortage_of_pages_takes_the_youngest_of_the_lowest_priority),
-#endif
-        cmocka_unit_test(turns_go_by_priority_and_age),
-        cmocka_unit_test(a_prompt_that_runs_keeps_its_claim_on_pages),
-        cmocka_unit_test(nobody_makes_way_in_vain),
-        cmocka_unit_test(a_request_that_could_never_fit_is_refused),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(fairness) { return cases_run(open_model, close_model); }

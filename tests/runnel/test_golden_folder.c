@@ -1,5 +1,6 @@
 // The reference models from Hugging Face folders, whose model.safetensors the build draws byte for
 // byte: every logit within 1e-3 of the reference, and the same greedy continuation.
+// label: no-address
 #include "golden.h"
 
 static void from_a_folder_equals_its_reference(void **state) {

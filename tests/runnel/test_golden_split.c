@@ -41,8 +41,7 @@ static void write_part(const struct weights *gguf, int part, int n_parts, const 
     free(image);
 }
 
-static void split_gguf_gives_the_bits_of_the_whole_from_any_part(void **state) {
-    (void)state;
+CASE(split_gguf_gives_the_bits_of_the_whole_from_any_part) {
     struct golden g = golden_load("llama-spm");
     struct golden_run whole, split;
     golden_open_gguf(&g);
@@ -130,8 +129,7 @@ static void write_shards(const struct data_file *file, const char *folder) {
     json_decref(header);
 }
 
-static void sharded_folder_gives_the_bits_of_one_file(void **state) {
-    (void)state;
+CASE(sharded_folder_gives_the_bits_of_one_file) {
     struct golden g = golden_load("qwen3moe");
     struct golden_run whole, sharded;
     golden_open_folder(&g);
@@ -150,10 +148,4 @@ static void sharded_folder_gives_the_bits_of_one_file(void **state) {
     golden_unload(&g);
 }
 
-TEST_PROGRAM(golden_split) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(split_gguf_gives_the_bits_of_the_whole_from_any_part),
-        cmocka_unit_test(sharded_folder_gives_the_bits_of_one_file),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(golden_split) { return cases_run(NULL, NULL); }

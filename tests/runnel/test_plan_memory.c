@@ -3,20 +3,8 @@
 
 #include <string.h>
 
-#include "runnel.h"
-
-static rn_model *model;
-
-static int model_open(void **state) {
-    (void)state;
-    return rn_model_open(MODELS_DIR "/tale-1m-f16.gguf", &model, NULL) == RN_OK ? 0 : -1;
-}
-
-static int model_close(void **state) {
-    (void)state;
-    rn_model_close(model);
-    return 0;
-}
+#include "streams.h"
+#include "tale.h"
 
 static rn_memory_plan plan_of(const rn_engine_options *options) {
     rn_memory_plan plan;
@@ -26,8 +14,7 @@ static rn_memory_plan plan_of(const rn_engine_options *options) {
     return plan;
 }
 
-static void the_parts_are_those_of_the_model(void **state) {
-    (void)state;
+CASE(the_parts_are_those_of_the_model) {
     const rn_model_info *info = rn_model_get_info(model);
     const rn_memory_plan plan = plan_of(NULL);
     assert_int_equal(plan.weight_bytes, info->weight_bytes);
@@ -42,8 +29,7 @@ static void the_parts_are_those_of_the_model(void **state) {
     assert_int_equal(plan_of(&f32).kv_token_bytes, 2 * plan.kv_token_bytes);
 }
 
-static void an_engine_has_the_context_and_the_memory_of_its_plan(void **state) {
-    (void)state;
+CASE(an_engine_has_the_context_and_the_memory_of_its_plan) {
     const rn_engine_options options[] = {
         {.n_threads = 1},
         {.n_threads = 1, .kv_pages = 4},
@@ -52,10 +38,7 @@ static void an_engine_has_the_context_and_the_memory_of_its_plan(void **state) {
     };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         const rn_memory_plan plan = plan_of(&options[i]);
-        rn_engine *engine;
-        rn_error err = {0};
-        const rn_status status = rn_engine_create(model, &options[i], &engine, &err);
-        check(status == RN_OK, "options %zu: %s", i, err.message);
+        rn_engine *engine = streams_engine(model, &options[i]);
         rn_engine_info info;
         rn_engine_get_info(engine, &info);
         check(info.n_ctx == plan.n_ctx, "options %zu: %d, %d", i, info.n_ctx, plan.n_ctx);
@@ -65,16 +48,14 @@ static void an_engine_has_the_context_and_the_memory_of_its_plan(void **state) {
     }
 }
 
-static void both_refuse_the_same_with_the_same_words(void **state) {
-    (void)state;
+CASE(both_refuse_the_same_with_the_same_words) {
     const struct {
         rn_engine_options options;
         const char *word;
     } cases[] = {
-        {{.kv_bytes = 100}, "100 bytes"},
-        {{.kv_pages = 2, .n_ctx = 65}, "context of 65"},
-        {{.n_ctx = 1 << 24}, "16777216"},
-        {{.kv_bytes = UINT64_MAX}, "16.0 EiB"},
+        {{.kv_bytes = 100}, "100 bytes"}, {{.kv_pages = 2, .n_ctx = 65}, "context of 65"},
+        {{.n_ctx = 1 << 24}, "16777216"}, {{.kv_bytes = UINT64_MAX}, "16.0 EiB"},
+        {{.kv_type = "f7"}, "'f7'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rn_memory_plan plan;
@@ -89,17 +70,7 @@ static void both_refuse_the_same_with_the_same_words(void **state) {
     }
 }
 
-static void a_type_that_is_unknown_is_named(void **state) {
-    (void)state;
-    const rn_engine_options options = {.kv_type = "f7"};
-    rn_memory_plan plan;
-    rn_error err = {0};
-    assert_int_equal(rn_engine_plan_memory(model, &options, &plan, &err), RN_ERR_ARG);
-    assert_non_null(strstr(err.message, "'f7'"));
-}
-
-static void a_vocabulary_has_no_plan(void **state) {
-    (void)state;
+CASE(a_vocabulary_has_no_plan) {
     rn_model *vocab;
     rn_memory_plan plan;
     assert_int_equal(rn_model_open_vocab(MODELS_DIR "/tale-1m-f16.gguf", &vocab, NULL), RN_OK);
@@ -107,13 +78,4 @@ static void a_vocabulary_has_no_plan(void **state) {
     rn_model_close(vocab);
 }
 
-TEST_PROGRAM(plan_memory) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_parts_are_those_of_the_model),
-        cmocka_unit_test(an_engine_has_the_context_and_the_memory_of_its_plan),
-        cmocka_unit_test(both_refuse_the_same_with_the_same_words),
-        cmocka_unit_test(a_type_that_is_unknown_is_named),
-        cmocka_unit_test(a_vocabulary_has_no_plan),
-    };
-    return cmocka_run_group_tests(tests, model_open, model_close);
-}
+TEST_PROGRAM(plan_memory) { return cases_run(open_model, close_model); }

@@ -99,14 +99,13 @@ static void check_heard(const struct heard *h, const rn_request *request) {
     memcpy(token, request->prompt, request->n_prompt * sizeof *token);
     memcpy(token + request->n_prompt, h->stream.ids, n_ids * sizeof *token);
     rn_engine *engine =
-        streams_engine(model, &(rn_engine_options){.n_threads = 1, .no_prefix_cache = true});
-    streams_submit(engine,
-                   &(rn_request){.prompt = token,
-                                 .n_prompt = request->n_prompt + n_ids,
-                                 .on_logits = listen,
-                                 .on_logits_ctx = &reference},
-                   &r);
-    streams_drain(engine, &r, 1);
+        streams_engine(model, &(rn_engine_options){.speculate = "off", .no_prefix_cache = true});
+    streams_run(engine,
+                &(rn_request){.prompt = token,
+                              .n_prompt = request->n_prompt + n_ids,
+                              .on_logits = listen,
+                              .on_logits_ctx = &reference},
+                &r);
     check(n_ids > 0 && reference.n_compared == (int)n_ids, "%d of %zu tokens were compared",
           reference.n_compared, n_ids);
     rn_engine_destroy(engine);
@@ -130,8 +129,7 @@ static rn_request request_for(int n_prompt, int n_output, int top_logprobs) {
     return r;
 }
 
-static void they_are_those_of_the_raw_logits(void **state) {
-    (void)state;
+CASE(they_are_those_of_the_raw_logits) {
     static const rn_logit_bias bias[] = {{100, 5}, {200, -100}};
     static const int tops[] = {0, 1, 5, RN_MAX_TOP_LOGPROBS};
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_threads = 2});
@@ -155,8 +153,7 @@ static void they_are_those_of_the_raw_logits(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void each_choice_has_its_own(void **state) {
-    (void)state;
+CASE(each_choice_has_its_own) {
     rn_engine *engine =
         streams_engine(model, &(rn_engine_options){.n_threads = 2, .max_seqs = MAX_STREAMS});
     rn_request request = request_for(50, 20, 4);
@@ -173,8 +170,7 @@ static void each_choice_has_its_own(void **state) {
 }
 
 // Streams that preempt each other, and find prefixes of those before them.
-static void company_does_not_change_them(void **state) {
-    (void)state;
+CASE(company_does_not_change_them) {
     static rn_request request[MAX_STREAMS];
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_threads = 2,
                                                                    .max_seqs = 4,
@@ -197,8 +193,7 @@ static void company_does_not_change_them(void **state) {
 }
 
 // The engine's own thread runs ahead of the reader: collected events stay as they are.
-static void they_stay_until_the_next_wait(void **state) {
-    (void)state;
+CASE(they_stay_until_the_next_wait) {
     rn_engine *engine =
         streams_engine(model, &(rn_engine_options){.n_threads = 1, .max_seqs = MAX_STREAMS});
     static rn_request request[MAX_STREAMS];
@@ -224,8 +219,7 @@ static void they_stay_until_the_next_wait(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void more_than_there_can_be_are_refused(void **state) {
-    (void)state;
+CASE(more_than_there_can_be_are_refused) {
     static const int bad[] = {-1, RN_MAX_TOP_LOGPROBS + 1, 1000000};
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_threads = 1});
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -241,13 +235,4 @@ static void more_than_there_can_be_are_refused(void **state) {
     rn_engine_destroy(engine);
 }
 
-TEST_PROGRAM(request_logprobs) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(they_are_those_of_the_raw_logits),
-        cmocka_unit_test(each_choice_has_its_own),
-        cmocka_unit_test(company_does_not_change_them),
-        cmocka_unit_test(they_stay_until_the_next_wait),
-        cmocka_unit_test(more_than_there_can_be_are_refused),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(request_logprobs) { return cases_run(open_model, close_model); }

@@ -6,7 +6,7 @@
 #include "failing_malloc.h"
 #include "tale.h"
 
-enum { MAX_CHOICES = 4 };
+enum { MAX_CHOICES = 4, N_KINDS = 4 };
 
 static const int32_t prompt[70] = {7, 8, 9};
 static const char *const stops[] = {"zebra", "never there"}, *const breakers[] = {"\n", "*"};
@@ -17,7 +17,7 @@ static const rn_request beside = {.prompt = prompt,
                                   .max_tokens = 20,
                                   .ignore_eos = true};
 
-// Everything that takes memory, in turn.
+// Everything that takes memory, in turn: plain, with all lists, choices, an embedding.
 static rn_request request_at(int kind) {
     rn_request r = {.prompt = prompt, .n_prompt = 70, .max_tokens = 6, .ignore_eos = true};
     r.sampling = rn_sampling_neutral();
@@ -80,8 +80,7 @@ static bool run_beside(rn_engine *engine, const rn_request *request, long fail,
     return failed;
 }
 
-static void a_failed_allocation_is_that_requests_error_alone(void **state) {
-    const int kind = *(const int *)*state;
+static void check_kind(int kind) {
     const rn_request request = request_at(kind);
     const int n = request.n ? request.n : 1;
     const long at_first = live;
@@ -109,13 +108,16 @@ static void a_failed_allocation_is_that_requests_error_alone(void **state) {
         streams_check_empty(engine);
         check(live == before, "allocation %ld: %ld blocks more are live", at, live - before);
     }
-    check(refused >= 3 * n, "only %d allocations were seen to fail", refused);
+    check(refused >= 3 * n, "kind %d: only %d allocations were seen to fail", kind, refused);
     rn_engine_destroy(engine);
     assert_int_equal(live, at_first);
 }
 
-static void a_watcher_without_memory_is_refused(void **state) {
-    (void)state;
+CASE(a_failed_allocation_is_that_requests_error_alone) {
+    for (int kind = 0; kind < N_KINDS; kind++) check_kind(kind);
+}
+
+CASE(a_watcher_without_memory_is_refused) {
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_threads = 1});
     const long before = live;
     rn_status status = RN_ERR_NOMEM;
@@ -136,18 +138,4 @@ static void a_watcher_without_memory_is_refused(void **state) {
     rn_engine_destroy(engine);
 }
 
-TEST_PROGRAM(request_memory) {
-    static int kinds[] = {0, 1, 2, 3};
-    const struct CMUnitTest tests[] = {
-        {"a_failed_allocation_is_that_requests_error_alone: plain",
-         a_failed_allocation_is_that_requests_error_alone, NULL, NULL, &kinds[0]},
-        {"a_failed_allocation_is_that_requests_error_alone: with everything",
-         a_failed_allocation_is_that_requests_error_alone, NULL, NULL, &kinds[1]},
-        {"a_failed_allocation_is_that_requests_error_alone: choices",
-         a_failed_allocation_is_that_requests_error_alone, NULL, NULL, &kinds[2]},
-        {"a_failed_allocation_is_that_requests_error_alone: embedding",
-         a_failed_allocation_is_that_requests_error_alone, NULL, NULL, &kinds[3]},
-        cmocka_unit_test(a_watcher_without_memory_is_refused),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(request_memory) { return cases_run(open_model, close_model); }

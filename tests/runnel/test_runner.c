@@ -28,20 +28,34 @@ static const struct tools_work prefill = {
 static const struct tools_work verify = {
     .n_seqs = 1, .depth = 40, .n_positions = 8, .step_tokens = 4, .advance = 1, .all_logits = true};
 
-static void setup(struct fixture *f, const char *path) {
+static void setup(struct fixture *of, const char *path) {
     const struct tools_work works[] = {decode, streams, prefill, verify};
     const struct tools_runner_options options = {.n_threads = 2, .kv_type = "f16"};
     rn_error err = {0};
-    check(rn_model_open(path, &f->model, &err) == RN_OK, "%s", err.message);
-    check(tools_runner_create(f->model, &options, works, 4, &f->runner, &err) == RN_OK, "%s",
+    check(rn_model_open(path, &of->model, &err) == RN_OK, "%s", err.message);
+    check(tools_runner_create(of->model, &options, works, 4, &of->runner, &err) == RN_OK, "%s",
           err.message);
-    f->plan = tools_plan(f->model);
-    check(tools_kv_bytes(f->model, "f16", &f->kv, &err) == RN_OK, "%s", err.message);
+    of->plan = tools_plan(of->model);
+    check(tools_kv_bytes(of->model, "f16", &of->kv, &err) == RN_OK, "%s", err.message);
 }
 
-static void teardown(struct fixture *f) {
-    tools_runner_destroy(f->runner);
-    rn_model_close(f->model);
+static void teardown(struct fixture *of) {
+    tools_runner_destroy(of->runner);
+    rn_model_close(of->model);
+}
+
+static struct fixture f; // of FLOATS, for most tests
+
+static int setup_floats(void **state) {
+    (void)state;
+    setup(&f, FLOATS);
+    return 0;
+}
+
+static int teardown_floats(void **state) {
+    (void)state;
+    teardown(&f);
+    return 0;
 }
 
 static void expect(const char *what, uint64_t want, uint64_t got) {
@@ -49,12 +63,9 @@ static void expect(const char *what, uint64_t want, uint64_t got) {
           (unsigned long long)got);
 }
 
-static void decoding_costs_what_the_plan_says_of_each_position(void **state) {
-    (void)state;
-    struct fixture f;
+CASE(decoding_costs_what_the_plan_says_of_each_position) {
     struct tools_cost cost;
     uint64_t weights = 0, kv = 0, macs = 0;
-    setup(&f, FLOATS);
     tools_runner_cost(f.runner, &decode, &cost);
     for (int pos = 40; pos < 45; pos++) {
         struct batch_shape shape;
@@ -75,14 +86,10 @@ static void decoding_costs_what_the_plan_says_of_each_position(void **state) {
     expect("products of floats", macs, cost.float_macs);
     expect("products of bytes", 0, cost.int_macs);
     expect("experts", 0, cost.expert_bytes);
-    teardown(&f);
 }
 
-static void streams_share_the_weights_and_not_the_cache(void **state) {
-    (void)state;
-    struct fixture f;
+CASE(streams_share_the_weights_and_not_the_cache) {
     struct tools_cost one, three;
-    setup(&f, FLOATS);
     tools_runner_cost(f.runner, &decode, &one);
     tools_runner_cost(f.runner, &streams, &three);
     expect("steps", one.steps, three.steps);
@@ -94,14 +101,10 @@ static void streams_share_the_weights_and_not_the_cache(void **state) {
     const uint64_t row = format_row_bytes(table->format, table->cols);
     expect("weights, but for the rows looked up", one.weight_bytes + 5 * 2 * row,
            three.weight_bytes);
-    teardown(&f);
 }
 
-static void a_prompt_reads_its_weights_once_per_chunk(void **state) {
-    (void)state;
-    struct fixture f;
+CASE(a_prompt_reads_its_weights_once_per_chunk) {
     struct tools_cost cost;
-    setup(&f, FLOATS);
     tools_runner_cost(f.runner, &prefill, &cost);
     expect("chunks of 16, 16, 16 and 2", 4, cost.steps);
     expect("tokens", 50, cost.tokens);
@@ -109,60 +112,50 @@ static void a_prompt_reads_its_weights_once_per_chunk(void **state) {
     const uint64_t layers = (uint64_t)f.plan->group[0].n_layer;
     const uint64_t token = plan_kv_token_bytes(f.plan, &f.kv);
     expect("KV", (26 + 42 + 58) * token / layers * (layers - 1) + 60 * token, cost.kv_bytes);
-    teardown(&f);
 }
 
-static void verifying_evaluates_several_tokens_and_advances_by_one(void **state) {
-    (void)state;
-    struct fixture f;
+CASE(verifying_evaluates_several_tokens_and_advances_by_one) {
     struct tools_cost one, four;
-    setup(&f, FLOATS);
     tools_runner_cost(f.runner, &decode, &one);
     tools_runner_cost(f.runner, &verify, &four);
     expect("steps", one.steps, four.steps);
     expect("tokens", 4 * one.tokens, four.tokens);
     // each step sees three positions more
     expect("KV", one.kv_bytes + 5 * 3 * plan_kv_token_bytes(f.plan, &f.kv), four.kv_bytes);
-    teardown(&f);
 }
 
-static void block_formats_multiply_bytes(void **state) {
-    (void)state;
-    struct fixture f;
+CASE(block_formats_multiply_bytes) {
+    struct fixture own;
     struct tools_cost cost;
-    setup(&f, BLOCKS);
-    tools_runner_cost(f.runner, &decode, &cost);
+    setup(&own, BLOCKS);
+    tools_runner_cost(own.runner, &decode, &cost);
     check(cost.int_macs > cost.float_macs, "%llu of bytes, %llu of floats",
           (unsigned long long)cost.int_macs, (unsigned long long)cost.float_macs);
     check(cost.float_macs > 0, "attention multiplies floats");
-    teardown(&f);
+    teardown(&own);
 }
 
-static void the_working_set_is_what_the_last_step_reads(void **state) {
-    (void)state;
-    struct fixture f;
+CASE(the_working_set_is_what_the_last_step_reads) {
     struct batch_shape shape;
-    setup(&f, FLOATS);
     batch_shape_decode(f.plan, 44, &shape);
     const struct cost last = plan_cost(f.plan, &f.kv, &shape);
     expect("bytes", last.weight_bytes + last.kv_read_bytes,
            tools_runner_working_set(f.runner, &decode));
-    teardown(&f);
 }
 
-static void every_work_runs_in_any_order(void **state) {
-    (void)state;
+CASE(every_work_runs_in_any_order) {
     const struct tools_work *works[] = {&verify, &prefill, &streams, &decode, &prefill, &verify};
     const char *const models[] = {FLOATS, EXPERTS};
     for (size_t m = 0; m < 2; m++) {
-        struct fixture f;
-        setup(&f, models[m]);
+        struct fixture own;
+        setup(&own, models[m]);
         for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
             uint64_t ns = 0, expert_bytes = 0;
             rn_error err = {0};
             struct tools_cost cost;
-            tools_runner_cost(f.runner, works[i], &cost);
-            check(tools_runner_run(f.runner, works[i], 0, NULL, &ns, &expert_bytes, &err) == RN_OK,
+            tools_runner_cost(own.runner, works[i], &cost);
+            check(tools_runner_run(own.runner, works[i], 0, NULL, &ns, &expert_bytes, &err) ==
+                      RN_OK,
                   "%s", err.message);
             check(ns > 0, "no time");
             check((expert_bytes > 0) == (m == 1), "%llu bytes of experts",
@@ -170,24 +163,24 @@ static void every_work_runs_in_any_order(void **state) {
             check((cost.expert_bytes > 0) == (m == 1), "expected %llu",
                   (unsigned long long)cost.expert_bytes);
         }
-        teardown(&f);
+        teardown(&own);
     }
 }
 
 static bool always(void) { return true; }
 
-static void a_run_stops_when_asked_to(void **state) {
-    (void)state;
-    struct fixture f;
-    uint64_t ns, expert_bytes;
-    setup(&f, FLOATS);
+CASE(a_run_and_its_stages_stop_when_asked_to) {
+    uint64_t ns, expert_bytes, total;
+    struct tools_stage *stages;
+    int count;
     assert_int_equal(tools_runner_run(f.runner, &decode, 0, always, &ns, &expert_bytes, NULL),
                      RN_ERR_CANCELLED);
-    teardown(&f);
+    assert_int_equal(tools_runner_stages(f.runner, &decode, always, &stages, &count, &total, NULL),
+                     RN_ERR_CANCELLED);
+    check(!stages && count == 0, "%d stages", count);
 }
 
-static void a_work_beyond_the_context_is_refused(void **state) {
-    (void)state;
+CASE(a_work_beyond_the_context_is_refused) {
     rn_model *model;
     rn_error err = {0};
     struct tools_runner *runner;
@@ -208,15 +201,12 @@ static void a_work_beyond_the_context_is_refused(void **state) {
     rn_model_close(model);
 }
 
-static void stages_are_added_up_over_layers(void **state) {
-    (void)state;
-    struct fixture f;
+CASE(stages_are_added_up_over_layers) {
     struct tools_stage *stages;
     int count;
     uint64_t total, sum = 0;
     rn_error err = {0};
     bool down = false;
-    setup(&f, FLOATS);
     for (int round = 0; round < 2; round++) { // the second starts from zero
         check(tools_runner_stages(f.runner, &decode, NULL, &stages, &count, &total, &err) == RN_OK,
               "%s", err.message);
@@ -234,50 +224,15 @@ static void stages_are_added_up_over_layers(void **state) {
               (unsigned long long)total);
         free(stages);
     }
-    teardown(&f);
 }
 
-static void stages_can_be_cancelled(void **state) {
-    (void)state;
-    struct fixture f;
-    struct tools_stage *stages;
-    int count;
-    uint64_t total;
-    rn_error err = {0};
-    setup(&f, FLOATS);
-    assert_int_equal(tools_runner_stages(f.runner, &decode, always, &stages, &count, &total, &err),
-                     RN_ERR_CANCELLED);
-    check(!stages && count == 0, "%d stages", count);
-    teardown(&f);
-}
-
-static void the_peaks_are_measured(void **state) {
-    (void)state;
-    struct fixture f;
+CASE(the_peaks_are_measured) {
     struct tools_runner_info info;
-    setup(&f, FLOATS);
     check(tools_runner_peak(f.runner, true) > 0 && tools_runner_peak(f.runner, false) > 0, "none");
     check(tools_runner_bandwidth(f.runner, 1 << 20, 20) > 0, "no bandwidth");
     tools_runner_get_info(f.runner, &info);
     assert_int_equal(info.n_threads, 2);
     assert_string_equal(info.backend, "cpu");
-    teardown(&f);
 }
 
-TEST_PROGRAM(runner) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decoding_costs_what_the_plan_says_of_each_position),
-        cmocka_unit_test(streams_share_the_weights_and_not_the_cache),
-        cmocka_unit_test(a_prompt_reads_its_weights_once_per_chunk),
-        cmocka_unit_test(verifying_evaluates_several_tokens_and_advances_by_one),
-        cmocka_unit_test(block_formats_multiply_bytes),
-        cmocka_unit_test(the_working_set_is_what_the_last_step_reads),
-        cmocka_unit_test(every_work_runs_in_any_order),
-        cmocka_unit_test(a_run_stops_when_asked_to),
-        cmocka_unit_test(a_work_beyond_the_context_is_refused),
-        cmocka_unit_test(stages_are_added_up_over_layers),
-        cmocka_unit_test(stages_can_be_cancelled),
-        cmocka_unit_test(the_peaks_are_measured),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(runner) { return cases_run(setup_floats, teardown_floats); }

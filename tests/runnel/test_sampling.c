@@ -3,35 +3,19 @@
 // whose text contains one.
 // label: async
 #define _GNU_SOURCE 1 // memmem
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <math.h>
 
-#include "check.h"
+#include "choose_view.h"
 #include "engine/choice/sampling.h"
+#include "streams.h"
+#include "tale.h"
 #include "tools.h"
 
 enum { OUTPUT = 60 };
 
-static rn_model *model;
-
-static int open_model(void **state) {
-    (void)state;
-    return rn_model_open(MODELS_DIR "/tale-1m-f16.gguf", &model, NULL) != RN_OK;
-}
-
-static int close_model(void **state) {
-    (void)state;
-    rn_model_close(model);
-    return 0;
-}
-
 static rn_engine *new_engine(int max_seqs) {
-    rn_engine *engine;
-    rn_error err = {0};
-    const rn_engine_options options = {.max_seqs = max_seqs, .n_ctx = 256, .n_threads = 2};
-    check(rn_engine_create(model, &options, &engine, &err) == RN_OK, "%s", err.message);
-    return engine;
+    return streams_engine(model,
+                          &(rn_engine_options){.max_seqs = max_seqs, .n_ctx = 256, .n_threads = 2});
 }
 
 static const int32_t prompt[] = {1, 50, 60, 70, 50, 60};
@@ -44,42 +28,17 @@ static rn_request request_of(rn_sampling sampling) {
                         .ignore_eos = true};
 }
 
-struct result {
-    uint64_t id;
-    int32_t token[OUTPUT];
-    int n;
-};
-
-static void submit(rn_engine *engine, const rn_request *request, struct result *result) {
-    rn_error err = {0};
-    *result = (struct result){0};
-    check(rn_engine_submit(engine, request, &result->id, &err) == RN_OK, "%s", err.message);
-}
-
-static void drain(rn_engine *engine, struct result *results, int n) {
-    for (bool busy = true; busy;) {
-        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
-        for (rn_event event; rn_engine_next_event(engine, &event);)
-            for (int i = 0; i < n; i++)
-                if (results[i].id == event.request && event.token >= 0)
-                    results[i].token[results[i].n++] = event.token;
-    }
-}
-
-static struct result generate(rn_sampling sampling) {
-    struct result result;
+static void generate(rn_sampling sampling, struct stream *out) {
     rn_engine *engine = new_engine(1);
     const rn_request request = request_of(sampling);
-    submit(engine, &request, &result);
-    drain(engine, &result, 1);
+    streams_run(engine, &request, out);
     rn_engine_destroy(engine);
-    assert_int_equal(result.n, OUTPUT);
-    return result;
+    assert_int_equal(out->n_ids, OUTPUT);
 }
 
-static int count_of(const struct result *result, int32_t token) {
+static int count_of(const struct stream *stream, int32_t token) {
     int n = 0;
-    for (int i = 0; i < result->n; i++) n += result->token[i] == token;
+    for (int i = 0; i < stream->n_ids; i++) n += stream->ids[i] == token;
     return n;
 }
 
@@ -89,32 +48,30 @@ static rn_sampling greedy(void) {
     return s;
 }
 
-static void biases_are_copied_ban_and_force(void **state) {
-    (void)state;
-    const struct result plain = generate(greedy());
+CASE(biases_are_copied_ban_and_force) {
+    static struct stream plain, streams[2];
+    generate(greedy(), &plain);
     rn_logit_bias *bias = malloc(2 * sizeof *bias);
     assert_non_null(bias);
-    bias[0] = (rn_logit_bias){plain.token[0], -100};
+    bias[0] = (rn_logit_bias){plain.ids[0], -100};
     bias[1] = (rn_logit_bias){33, 100};
-    struct result results[2];
     rn_engine *engine = new_engine(2);
     rn_request request = request_of(greedy());
     request.sampling.logit_bias = bias;
     request.sampling.n_logit_bias = 1;
-    submit(engine, &request, &results[0]);
+    streams_submit(engine, &request, &streams[0]);
     request.sampling.n_logit_bias = 2;
-    submit(engine, &request, &results[1]);
+    streams_submit(engine, &request, &streams[1]);
     memset(bias, 0xff, 2 * sizeof *bias); // the caller's list may go
     free(bias);
-    drain(engine, results, 2);
+    streams_drain(engine, streams, 2);
     rn_engine_destroy(engine);
-    assert_true(count_of(&plain, plain.token[0]) > 0);
-    assert_int_equal(count_of(&results[0], plain.token[0]), 0);
-    assert_int_equal(count_of(&results[1], 33), OUTPUT);
+    assert_true(count_of(&plain, plain.ids[0]) > 0);
+    assert_int_equal(count_of(&streams[0], plain.ids[0]), 0);
+    assert_int_equal(count_of(&streams[1], 33), OUTPUT);
 }
 
-static void ids_out_of_range_are_refused_by_name(void **state) {
-    (void)state;
+CASE(ids_out_of_range_are_refused_by_name) {
     rn_engine *engine = new_engine(1);
     const int n_vocab = rn_model_get_info(model)->n_vocab;
     const int32_t bad[] = {-1, n_vocab, INT32_MAX, INT32_MIN};
@@ -135,39 +92,66 @@ static void ids_out_of_range_are_refused_by_name(void **state) {
     rn_engine_destroy(engine);
 }
 
-static void penalties_see_the_tokens_of_their_own_sequence(void **state) {
-    (void)state;
+CASE(penalties_see_the_tokens_of_their_own_sequence) {
     rn_sampling s[4] = {greedy(), greedy(), greedy(), greedy()};
     s[1].frequency_penalty = 2;
     s[1].presence_penalty = 2;
     s[2].repetition_penalty = 3;
     s[3].dry_multiplier = 5;
     s[3].dry_allowed_length = 1;
-    struct result alone[4], together[4];
-    for (int i = 0; i < 4; i++) alone[i] = generate(s[i]);
+    static struct stream alone[4], together[4];
+    for (int i = 0; i < 4; i++) generate(s[i], &alone[i]);
     rn_engine *engine = new_engine(4);
     for (int i = 0; i < 4; i++) {
         const rn_request request = request_of(s[i]);
-        submit(engine, &request, &together[i]);
+        streams_submit(engine, &request, &together[i]);
     }
-    drain(engine, together, 4);
+    streams_drain(engine, together, 4);
     rn_engine_destroy(engine);
-    for (int i = 0; i < 4; i++)
-        assert_memory_equal(alone[i].token, together[i].token, sizeof alone[i].token);
+    for (int i = 0; i < 4; i++) streams_check_same(&alone[i], &together[i]);
     for (int i = 1; i < 4; i++)
-        assert_memory_not_equal(alone[i].token, alone[0].token, sizeof alone[i].token);
+        assert_memory_not_equal(alone[i].ids, alone[0].ids, OUTPUT * sizeof(int32_t));
     int repeated[2] = {0};
     for (int k = 0; k < OUTPUT; k++)
         for (int j = 0; j < k; j++) {
-            repeated[0] += alone[0].token[k] == alone[0].token[j];
-            repeated[1] += alone[1].token[k] == alone[1].token[j];
+            repeated[0] += alone[0].ids[k] == alone[0].ids[j];
+            repeated[1] += alone[1].ids[k] == alone[1].ids[j];
         }
     check(repeated[1] < repeated[0], "%d repetitions with penalties, %d without", repeated[1],
           repeated[0]);
 }
 
-static void breakers_are_the_tokens_that_contain_one(void **state) {
-    (void)state;
+static void keep_logits(void *ctx, int position, const float *logits, int n_vocab) {
+    (void)position;
+    memcpy(ctx, logits, (size_t)n_vocab * sizeof *logits);
+}
+
+CASE(the_noise_of_a_token_is_that_of_the_requests_seed) {
+    static float logits[4096];
+    static struct stream stream;
+    rn_engine *engine = new_engine(1);
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        rn_request request = request_of(rn_sampling_neutral());
+        request.max_tokens = 1;
+        request.sampling.has_seed = true;
+        request.sampling.seed = seed;
+        request.on_logits = keep_logits;
+        request.on_logits_ctx = logits;
+        streams_run(engine, &request, &stream);
+        float largest = -INFINITY;
+        int32_t best = -1;
+        for (int32_t id = 0; id < 4096; id++) {
+            const uint32_t position = (uint32_t)request.n_prompt;
+            const float sum = logits[id] + sampler_noise(seed, 0, position, (uint32_t)id);
+            if (sum > largest) best = id;
+            largest = fmaxf(sum, largest);
+        }
+        assert_int_equal(stream.ids[0], best);
+    }
+    rn_engine_destroy(engine);
+}
+
+CASE(breakers_are_the_tokens_that_contain_one) {
     const struct tokenizer *tokenizer = tools_tokenizer(model);
     static const char *const given[] = {"\n", " the", "e"};
     static const char *const standard[] = {"\n", ":", "\"", "*"};
@@ -204,12 +188,4 @@ static void breakers_are_the_tokens_that_contain_one(void **state) {
     assert_null(breakers.bits);
 }
 
-TEST_PROGRAM(sampling) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(biases_are_copied_ban_and_force),
-        cmocka_unit_test(ids_out_of_range_are_refused_by_name),
-        cmocka_unit_test(penalties_see_the_tokens_of_their_own_sequence),
-        cmocka_unit_test(breakers_are_the_tokens_that_contain_one),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(sampling) { return cases_run(open_model, close_model); }

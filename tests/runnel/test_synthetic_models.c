@@ -2,10 +2,8 @@
 // logits and text, and every shape that is offered becomes a plan.
 // label: no-address
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "check.h"
+#include "streams.h"
 #include "tools.h"
 
 enum { N_PROMPT = 24, N_OUTPUT = 8 };
@@ -28,24 +26,16 @@ static void see_logits(void *ctx, int position, const float *logits, int n_vocab
 
 static void generate(rn_model *model, const char *spec, struct seen *seen) {
     int32_t prompt[N_PROMPT];
-    rn_engine *engine;
-    rn_error err = {0};
-    uint64_t id;
-    const rn_engine_options options = {.n_ctx = 64, .n_threads = 2};
-    check(rn_engine_create(model, &options, &engine, &err) == RN_OK, "%s: %s", spec, err.message);
+    static struct stream stream;
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_ctx = 64, .n_threads = 2});
     for (int i = 0; i < N_PROMPT; i++) prompt[i] = i * 11;
     const rn_request request = {.prompt = prompt,
                                 .n_prompt = N_PROMPT,
                                 .max_tokens = N_OUTPUT,
                                 .on_logits = see_logits,
                                 .on_logits_ctx = seen};
-    check(rn_engine_submit(engine, &request, &id, &err) == RN_OK, "%s: %s", spec, err.message);
-    rn_finish finish = RN_FINISH_NONE;
-    for (bool busy = true; busy;) {
-        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
-        for (rn_event event; rn_engine_next_event(engine, &event);) finish = event.finish;
-    }
-    check(finish == RN_FINISH_LENGTH, "%s: %s", spec, rn_finish_text(finish));
+    streams_run(engine, &request, &stream);
+    check(stream.finish == RN_FINISH_LENGTH, "%s: %s", spec, rn_finish_text(stream.finish));
     rn_engine_destroy(engine);
 }
 
@@ -63,8 +53,7 @@ static void run_spec(const char *spec) {
     rn_model_close(model);
 }
 
-static void every_format_gives_finite_logits(void **state) {
-    (void)state;
+CASE(every_format_gives_finite_logits) {
     for (int id = 0; id < FORMAT_COUNT; id++) {
         char spec[32];
         snprintf(spec, sizeof spec, "tiny:%s", format_at((enum format_id)id)->name);
@@ -72,16 +61,14 @@ static void every_format_gives_finite_logits(void **state) {
     }
 }
 
-static void mixes_and_experts_give_finite_logits(void **state) {
-    (void)state;
+CASE(mixes_and_experts_give_finite_logits) {
     static const char *const specs[] = {"tiny:Q2_K_S",        "tiny:Q3_K_M",  "tiny:Q4_K_M",
                                         "tiny-moe:Q4_K_M",    "tiny-moe:F16", "tiny-oss:Q4_K_M",
                                         "tiny-oss:MXFP4_MOE", "tiny-oss:BF16"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) run_spec(specs[i]);
 }
 
-static void a_prompt_has_a_token_for_each_byte_and_comes_back_as_it_was(void **state) {
-    (void)state;
+CASE(a_prompt_has_a_token_for_each_byte_and_comes_back_as_it_was) {
     rn_model *model;
     int32_t *ids;
     size_t n_ids, len;
@@ -98,8 +85,7 @@ static void a_prompt_has_a_token_for_each_byte_and_comes_back_as_it_was(void **s
     rn_model_close(model);
 }
 
-static void an_unknown_shape_is_named(void **state) {
-    (void)state;
+CASE(an_unknown_shape_is_named) {
     rn_model *model;
     rn_error err = {0};
     assert_int_equal(tools_model_open_synthetic("9b:Q4_0", &model, &err), RN_ERR_ARG);
@@ -107,12 +93,4 @@ static void an_unknown_shape_is_named(void **state) {
     check(strstr(err.message, "'9b'") != NULL, "%s", err.message);
 }
 
-TEST_PROGRAM(synthetic_models) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_format_gives_finite_logits),
-        cmocka_unit_test(mixes_and_experts_give_finite_logits),
-        cmocka_unit_test(a_prompt_has_a_token_for_each_byte_and_comes_back_as_it_was),
-        cmocka_unit_test(an_unknown_shape_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(synthetic_models) { return cases_run(NULL, NULL); }

@@ -2,31 +2,17 @@
 #include <string.h>
 
 #include "check.h"
-#include "runnel.h"
+#include "tale.h"
 
-static int model_open(void **state) {
-    rn_error err = {0};
-    rn_model *model;
-    const rn_status status = rn_model_open(MODELS_DIR "/tale-1m-f16.gguf", &model, &err);
-    if (status) print_error("%s\n", err.message);
-    *state = model;
-    return status;
-}
-
-static int model_close(void **state) {
-    rn_model_close(*state);
-    return 0;
-}
-
-static void tokens_of_a_text_have_its_bytes(void **state) {
+CASE(tokens_of_a_text_have_its_bytes) {
     static const char text[] = "A fox, 3 lanterns and a \xE2\x98\x83!";
     rn_error err = {0};
     int32_t *ids;
     size_t n_ids, at = 0;
-    assert_int_equal(rn_tokenize(*state, text, strlen(text), 0, &ids, &n_ids, &err), RN_OK);
+    assert_int_equal(rn_tokenize(model, text, strlen(text), 0, &ids, &n_ids, &err), RN_OK);
     for (size_t i = 0; i < n_ids; i++) {
         size_t len;
-        const char *bytes = rn_token_bytes(*state, ids[i], &len);
+        const char *bytes = rn_token_bytes(model, ids[i], &len);
         assert_true(len > 0 && len <= strlen(text) - at);
         assert_memory_equal(bytes, text + at, len);
         at += len;
@@ -35,37 +21,30 @@ static void tokens_of_a_text_have_its_bytes(void **state) {
     rn_free(ids);
 }
 
-static void ids_outside_the_vocabulary_have_no_bytes(void **state) {
-    const int n_vocab = rn_model_get_info(*state)->n_vocab;
+CASE(ids_outside_the_vocabulary_have_no_bytes) {
+    const int n_vocab = rn_model_get_info(model)->n_vocab;
     const int32_t ids[] = {-1, INT32_MIN, n_vocab, INT32_MAX};
     for (int i = 0; i < 4; i++) {
         size_t len = 7;
-        assert_non_null(rn_token_bytes(*state, ids[i], &len));
+        assert_non_null(rn_token_bytes(model, ids[i], &len));
         assert_int_equal(len, 0);
     }
 }
 
-static void a_text_starts_with_bos_where_the_model_has_one(void **state) {
-    const int n_vocab = rn_model_get_info(*state)->n_vocab;
-    const int32_t bos = rn_token_bos(*state), eos = rn_token_eos(*state);
+CASE(a_text_starts_with_bos_where_the_model_has_one) {
+    const int n_vocab = rn_model_get_info(model)->n_vocab;
+    const int32_t bos = rn_token_bos(model), eos = rn_token_eos(model);
     rn_error err = {0};
     int32_t *ids;
     size_t n_ids, len;
     assert_in_range(bos, 0, n_vocab - 1);
     assert_in_range(eos, 0, n_vocab - 1);
-    rn_token_bytes(*state, eos, &len);
+    rn_token_bytes(model, eos, &len);
     assert_true(len > 0); // special tokens have their text
-    assert_int_equal(rn_tokenize(*state, "a", 1, RN_TOKENIZE_BOS, &ids, &n_ids, &err), RN_OK);
+    assert_int_equal(rn_tokenize(model, "a", 1, RN_TOKENIZE_BOS, &ids, &n_ids, &err), RN_OK);
     assert_true(n_ids >= 2);
     assert_int_equal(ids[0], bos);
     rn_free(ids);
 }
 
-TEST_PROGRAM(token_bytes) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokens_of_a_text_have_its_bytes),
-        cmocka_unit_test(ids_outside_the_vocabulary_have_no_bytes),
-        cmocka_unit_test(a_text_starts_with_bos_where_the_model_has_one),
-    };
-    return cmocka_run_group_tests(tests, model_open, model_close);
-}
+TEST_PROGRAM(token_bytes) { return cases_run(open_model, close_model); }

@@ -9,7 +9,7 @@
 #include "tale.h"
 #include "view_check.h"
 
-enum { PAGE = 32, MAX_STREAMS = 4, N_LOAD = 60 };
+enum { PAGE = 32, MAX_STREAMS = 4, N_LOAD = TEST_IS_SLOW ? 25 : 60 };
 
 static int32_t prompt[512];
 static struct stream stream[MAX_STREAMS];
@@ -23,11 +23,19 @@ static rn_request request_for(int seed, int n_prompt, int max_tokens) {
                         .data = &stream[seed % MAX_STREAMS]};
 }
 
+// An engine without drafts: single steps have known tokens.
+#define undrafted(...) streams_engine(model, &(rn_engine_options){.speculate = "off", __VA_ARGS__})
+
 static rn_watcher *new_watcher(rn_engine *engine) {
     rn_watcher *watcher;
     rn_error err = {0};
     check(rn_watcher_create(engine, &watcher, &err) == RN_OK, "%s", err.message);
     return watcher;
+}
+
+static void end(rn_engine *engine, rn_watcher *watcher) {
+    rn_watcher_destroy(watcher);
+    rn_engine_destroy(engine);
 }
 
 // The picture after one more step.
@@ -57,11 +65,8 @@ static int count_pages(const rn_view *view, rn_page_state state, uint64_t owner,
     return n;
 }
 
-static void an_idle_engine_has_free_pages(void **state) {
-    (void)state;
-    rn_engine *engine =
-        streams_engine(model,
-                       &(rn_engine_options){.speculate = "off", .n_threads = 1, .kv_pages = 64});
+CASE(an_idle_engine_has_free_pages) {
+    rn_engine *engine = undrafted(.n_threads = 1, .kv_pages = 64);
     rn_watcher *watcher = new_watcher(engine);
     assert_null(rn_watcher_view(watcher));
     const rn_view *view = view_after_step(engine, watcher);
@@ -69,16 +74,11 @@ static void an_idle_engine_has_free_pages(void **state) {
     assert_int_equal(view->n_pages, 64);
     assert_int_equal(count_pages(view, RN_PAGE_FREE, 0, 0), 64);
     assert_true(view->time_ns > 0);
-    rn_watcher_destroy(watcher);
-    rn_engine_destroy(engine);
+    end(engine, watcher);
 }
 
-static void a_stream_is_seen_on_its_way(void **state) {
-    (void)state;
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "off",
-                                                                   .n_threads = 1,
-                                                                   .batch_tokens = 40,
-                                                                   .kv_pages = 64});
+CASE(a_stream_is_seen_on_its_way) {
+    rn_engine *engine = undrafted(.n_threads = 1, .batch_tokens = 40, .kv_pages = 64);
     rn_watcher *watcher = new_watcher(engine);
     rn_request request = request_for(1, 70, 10);
     request.priority = 7;
@@ -115,16 +115,11 @@ static void a_stream_is_seen_on_its_way(void **state) {
     // two full blocks of one, none of the other: 79 and 29 positions were evaluated
     assert_int_equal(count_pages(view, RN_PAGE_CACHED, 0, 0), 2);
     assert_int_equal(count_pages(view, RN_PAGE_HELD, 0, 0), 0);
-    rn_watcher_destroy(watcher);
-    rn_engine_destroy(engine);
+    end(engine, watcher);
 }
 
-static void shared_pages_belong_to_the_oldest(void **state) {
-    (void)state;
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "off",
-                                                                   .n_threads = 1,
-                                                                   .max_seqs = 4,
-                                                                   .kv_pages = 64});
+CASE(shared_pages_belong_to_the_oldest) {
+    rn_engine *engine = undrafted(.n_threads = 1, .max_seqs = 4, .kv_pages = 64);
     rn_watcher *watcher = new_watcher(engine);
     rn_request request = request_for(1, 2 * PAGE + 5, 100);
     streams_submit(engine, &request, &stream[0]);
@@ -144,16 +139,11 @@ static void shared_pages_belong_to_the_oldest(void **state) {
     assert_int_equal(view->n_streams, 1);
     rn_engine_cancel(engine, second);
     streams_drain(engine, stream, 2);
-    rn_watcher_destroy(watcher);
-    rn_engine_destroy(engine);
+    end(engine, watcher);
 }
 
-static void choices_hold_their_prompt_together(void **state) {
-    (void)state;
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "off",
-                                                                   .n_threads = 1,
-                                                                   .max_seqs = 4,
-                                                                   .kv_pages = 64});
+CASE(choices_hold_their_prompt_together) {
+    rn_engine *engine = undrafted(.n_threads = 1, .max_seqs = 4, .kv_pages = 64);
     rn_watcher *watcher = new_watcher(engine);
     rn_request request = request_for(1, 2 * PAGE + 5, 100);
     request.n = 3;
@@ -167,14 +157,11 @@ static void choices_hold_their_prompt_together(void **state) {
     for (int i = 0; i < 3; i++) assert_int_equal(stream_of(view, stream[0].id, i)->choice, i);
     rn_engine_cancel(engine, stream[0].id);
     streams_drain(engine, stream, 3);
-    rn_watcher_destroy(watcher);
-    rn_engine_destroy(engine);
+    end(engine, watcher);
 }
 
-static void a_picture_stays_until_the_next_is_asked_for(void **state) {
-    (void)state;
-    rn_engine *engine =
-        streams_engine(model, &(rn_engine_options){.speculate = "off", .n_threads = 1});
+CASE(a_picture_stays_until_the_next_is_asked_for) {
+    rn_engine *engine = undrafted(.n_threads = 1);
     rn_watcher *watcher = new_watcher(engine), *other = new_watcher(engine);
     const rn_request request = request_for(1, 8, 20);
     streams_submit(engine, &request, &stream[0]);
@@ -200,12 +187,9 @@ static void a_picture_stays_until_the_next_is_asked_for(void **state) {
 }
 
 // Layers of two kinds: pages of both, of which those of the window are given back.
-static void every_group_has_its_pages(void **state) {
-    (void)state;
+CASE(every_group_has_its_pages) {
     rn_model *windowed;
-    rn_error err = {0};
-    check(rn_model_open(TEST_DATA "/golden/gemma3/model.gguf", &windowed, &err) == RN_OK, "%s",
-          err.message);
+    assert_int_equal(rn_model_open(TEST_DATA "/golden/gemma3/model.gguf", &windowed, NULL), RN_OK);
     const int n_vocab = rn_model_get_info(windowed)->n_vocab;
     rn_engine *engine =
         streams_engine(windowed, &(rn_engine_options){.speculate = "off", .n_threads = 1});
@@ -223,8 +207,7 @@ static void every_group_has_its_pages(void **state) {
     }
     check((held[0] == 4) != (held[1] == 4) && held[0] > 0 && held[1] > 0,
           "of 109 positions %d and %d pages are held", held[0], held[1]);
-    rn_watcher_destroy(watcher);
-    rn_engine_destroy(engine);
+    end(engine, watcher);
     rn_model_close(windowed);
 }
 
@@ -240,13 +223,9 @@ static const rn_view *view_of_thread(rn_watcher *watcher) {
 }
 
 // Nobody submits anything, or collects: only the watcher wakes it.
-static void a_thread_that_sleeps_wakes_for_a_picture(void **state) {
-    (void)state;
+CASE(a_thread_that_sleeps_wakes_for_a_picture) {
     enum { RING_EVENTS = 1024, N_MANY = 30 };
-    rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "off",
-                                                                   .n_threads = 1,
-                                                                   .max_seqs = 8,
-                                                                   .n_ctx = 128});
+    rn_engine *engine = undrafted(.n_threads = 1, .max_seqs = 8, .n_ctx = 128);
     rn_watcher *watcher = new_watcher(engine);
     assert_int_equal(rn_engine_start(engine, NULL), RN_OK);
     for (int i = 0; i < 5; i++) assert_int_equal(view_of_thread(watcher)->n_streams, 0);
@@ -263,8 +242,7 @@ static void a_thread_that_sleeps_wakes_for_a_picture(void **state) {
         assert_true(view->n_streams > 0);
     }
     rn_engine_stop(engine, false);
-    rn_watcher_destroy(watcher);
-    rn_engine_destroy(engine);
+    end(engine, watcher);
 }
 
 static void *collect(void *arg) {
@@ -277,8 +255,7 @@ static void *collect(void *arg) {
     return NULL;
 }
 
-static void pictures_under_load_are_sound(void **state) {
-    (void)state;
+CASE(pictures_under_load_are_valid) {
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_threads = 2,
                                                                    .max_seqs = 6,
                                                                    .n_ctx = 256,
@@ -305,20 +282,7 @@ static void pictures_under_load_are_sound(void **state) {
     assert_true(n_busy > N_LOAD / 2);
     pthread_join(reader, NULL);
     rn_engine_stop(engine, true);
-    rn_watcher_destroy(watcher);
-    rn_engine_destroy(engine);
+    end(engine, watcher);
 }
 
-TEST_PROGRAM(watcher) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_idle_engine_has_free_pages),
-        cmocka_unit_test(a_stream_is_seen_on_its_way),
-        cmocka_unit_test(shared_pages_belong_to_the_oldest),
-        cmocka_unit_test(choices_hold_their_prompt_together),
-        cmocka_unit_test(a_picture_stays_until_the_next_is_asked_for),
-        cmocka_unit_test(every_group_has_its_pages),
-        cmocka_unit_test(a_thread_that_sleeps_wakes_for_a_picture),
-        cmocka_unit_test(pictures_under_load_are_sound),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(watcher) { return cases_run(open_model, close_model); }

@@ -15,13 +15,7 @@ struct window_model {
     uint32_t window;        // 0: the file's own
 };
 
-static struct window_model models[] = {
-    {"gemma2", "gemma2.attention.sliding_window", 0},
-    {"gemma2", "gemma2.attention.sliding_window", 40},
-    {"gemma3", "gemma3.attention.sliding_window", 0},
-    {"gemma3", "gemma3.attention.sliding_window", 100},
-    {"gptoss", "gpt-oss.attention.sliding_window", 33},
-};
+static const struct window_model window_40 = {"gemma3", "gemma3.attention.sliding_window", 40};
 
 // Opens the model from memory, with another window. *bytes is to be freed after the model.
 static rn_model *open_with_window(const struct window_model *m, uint8_t **bytes) {
@@ -44,8 +38,7 @@ static rn_model *open_with_window(const struct window_model *m, uint8_t **bytes)
     return model;
 }
 
-static void mixes_give_the_tokens_of_alone_runs(void **state) {
-    const struct window_model *m = *state;
+static void run_mixes(const struct window_model *m) {
     uint8_t *bytes;
     rn_model *model = open_with_window(m, &bytes);
     struct mix_cases cases;
@@ -56,16 +49,25 @@ static void mixes_give_the_tokens_of_alone_runs(void **state) {
     rn_model_close(model);
     free(bytes);
     mix_print_totals(m->name, &totals);
-    assert_int_equal(totals.mismatches, 0);
+    check(totals.mismatches == 0, "%s, window %u", m->name, m->window);
     assert_true(MIX_IS_SHORT || (totals.hits > 0 && totals.preemptions > 0));
 }
 
+CASE(mixes_give_the_tokens_of_alone_runs) {
+    static const struct window_model models[] = {
+        {"gemma2", "gemma2.attention.sliding_window", 0},
+        {"gemma2", "gemma2.attention.sliding_window", 40},
+        {"gemma3", "gemma3.attention.sliding_window", 0},
+        {"gemma3", "gemma3.attention.sliding_window", 100},
+        {"gptoss", "gpt-oss.attention.sliding_window", 33},
+    };
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) run_mixes(&models[i]);
+}
+
 // A long stream holds all blocks in full groups, and the window's in windowed ones.
-static void a_window_gives_its_pages_back(void **state) {
-    (void)state;
-    const struct window_model m = {"gemma3", "gemma3.attention.sliding_window", 40};
+CASE(a_window_gives_its_pages_back) {
     uint8_t *bytes;
-    rn_model *model = open_with_window(&m, &bytes);
+    rn_model *model = open_with_window(&window_40, &bytes);
     static struct stream stream;
     static int32_t prompt[200];
     for (int i = 0; i < 200; i++) prompt[i] = (i * 7 + 1) % 512;
@@ -93,14 +95,13 @@ static void a_window_gives_its_pages_back(void **state) {
     free(bytes);
 }
 
+#ifndef TEST_ASYNC // it looks at single steps, and results trail by one there
 // With the least memory that an engine accepts for its context, a prompt is cut to the pages that
 // its windows leave, and the tokens are the same.
-static void a_prompt_is_cut_to_the_pages_that_there_are(void **state) {
-    (void)state;
+CASE(a_prompt_is_cut_to_the_pages_that_there_are) {
     enum { N_CTX = 512, N_PROMPT = 480, BATCH = 256 };
-    const struct window_model m = {"gemma3", "gemma3.attention.sliding_window", 40};
     uint8_t *bytes;
-    rn_model *model = open_with_window(&m, &bytes);
+    rn_model *model = open_with_window(&window_40, &bytes);
     static struct stream plenty, least;
     static int32_t prompt[N_PROMPT];
     for (int i = 0; i < N_PROMPT; i++) prompt[i] = (i * 29 + 3) % 512;
@@ -127,13 +128,12 @@ static void a_prompt_is_cut_to_the_pages_that_there_are(void **state) {
     rn_model_close(model);
     free(bytes);
 }
+#endif
 
 // The same prompt again: all that the next position sees of it is there.
-static void a_prefix_is_found_with_its_window(void **state) {
-    (void)state;
-    const struct window_model m = {"gemma3", "gemma3.attention.sliding_window", 40};
+CASE(a_prefix_is_found_with_its_window) {
     uint8_t *bytes;
-    rn_model *model = open_with_window(&m, &bytes);
+    rn_model *model = open_with_window(&window_40, &bytes);
     static struct stream stream[3];
     static int32_t prompt[300];
     for (int i = 0; i < 300; i++) prompt[i] = (i * 11 + 5) % 512;
@@ -141,8 +141,7 @@ static void a_prefix_is_found_with_its_window(void **state) {
     rn_request request = {.prompt = prompt, .n_prompt = 300, .max_tokens = 20, .ignore_eos = true};
     for (int i = 0; i < 3; i++) {
         rn_engine_stats before = streams_stats(engine);
-        streams_submit(engine, &request, &stream[i]);
-        streams_drain(engine, &stream[i], 1);
+        streams_run(engine, &request, &stream[i]);
         streams_check_same(&stream[0], &stream[i]);
         const uint64_t computed = streams_stats(engine).computed_tokens - before.computed_tokens;
         if (i) check(computed <= 300 % PAGE + PAGE + 20, "%d computed", (int)computed);
@@ -153,25 +152,4 @@ static void a_prefix_is_found_with_its_window(void **state) {
     free(bytes);
 }
 
-TEST_PROGRAM(windows) {
-#ifdef TEST_ASYNC
-    enum { OTHERS = 2 };
-#else
-    enum { OTHERS = 3 };
-#endif
-    struct CMUnitTest tests[sizeof models / sizeof *models + OTHERS];
-    static char name[sizeof models / sizeof *models][96];
-    int n = 0;
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        snprintf(name[i], sizeof name[i], "mixes_give_the_tokens_of_alone_runs: %s, window %u",
-                 models[i].name, models[i].window);
-        tests[n++] = (struct CMUnitTest){name[i], mixes_give_the_tokens_of_alone_runs, NULL, NULL,
-                                         &models[i]};
-    }
-    tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_window_gives_its_pages_back);
-#ifndef TEST_ASYNC // it looks at single steps, and results trail by one there
-    tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_prompt_is_cut_to_the_pages_that_there_are);
-#endif
-    tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_prefix_is_found_with_its_window);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(windows) { return cases_run(NULL, NULL); }
