@@ -116,7 +116,7 @@ static void check_step_fault(int model, enum fake_fault fault, int at, int way) 
 CASE(a_failed_step_ends_its_own_requests_alone) {
     for (int model = 0; model < N_KINDS; model++) {
         fill_requests(model);
-        for (int run = model; run < 48; run += test_scale(7, 5, 1))
+        for (int run = model; run < 48; run += test_scale(11, 5, 1))
             check_step_fault(model, run % 2 ? FAKE_SUBMIT : FAKE_STEP, 1 + run / 8, run / 2 % 4);
     }
 }
@@ -155,7 +155,7 @@ CASE(a_lost_device_ends_every_request) {
     memset(got, 0, sizeof got);
     for (int model = 0; model < N_KINDS; model++) {
         fill_requests(model);
-        for (int run = model; run < 24; run += test_scale(7, 5, 1))
+        for (int run = model; run < 24; run += test_scale(11, 5, 1))
             check_lost(model, run % 2 ? FAKE_LOST_SUBMIT : FAKE_LOST, 1 + run / 4, run / 2 % 2);
     }
 }
@@ -331,7 +331,7 @@ CASE(faults_in_random_places_leave_nothing_behind) {
     for (int m = 0; m < 3; m++) {
         struct mix_cases cases;
         mix_cases_create(&cases, world_model[m], "f16", 40 + (uint64_t)m, 40);
-        for (int seed = 0; seed < test_scale(3, 9, 40); seed++) {
+        for (int seed = 0; seed < test_scale(2, 9, 40); seed++) {
             struct mix_random r = {mix_hash((uint64_t)(seed * 3 + m))};
             struct mix mix;
             cases.how = seed % 2 ? &how : NULL;
@@ -343,7 +343,7 @@ CASE(faults_in_random_places_leave_nothing_behind) {
         mix_cases_destroy(&cases);
     }
     print_message("%ld faults\n", n_faults);
-    assert_true(n_faults > test_scale(6, 27, 120));
+    assert_true(n_faults > test_scale(3, 27, 120));
 }
 
 // ---------------------------------------------------------------- a draft model elsewhere

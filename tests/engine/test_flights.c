@@ -1,7 +1,6 @@
 // Steps in flight: the host works while the device does, tokens pass from step to step without it,
 // and none of that shows in a text. Rows past the end of a text are dropped, and pages stay held as
 // long as a step may touch them.
-// label: threads
 #include "flight_world.h"
 #include "view_check.h"
 

@@ -1,4 +1,5 @@
 // The sampler: filters against a slow definition, and the law of the choice.
+// label: no-address
 #define VOCAB 50
 #include <math.h>
 #include <stdlib.h>

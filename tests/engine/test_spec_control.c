@@ -1,5 +1,6 @@
 // The controller of drafts: single choices against all possible ones, and runs on simulated
 // machines (spec_world.h). Chance is repeatable, and no figure depends on the machine that runs it.
+// label: no-address
 #define RANDOM_SEED 88172645463325252u
 
 #include "check.h"

@@ -101,7 +101,8 @@ CASE(hits_give_the_tokens_of_a_run_without_a_cache) {
     static struct stream plain, cached;
     rn_engine *without = streams_engine(model, &(rn_engine_options){.no_prefix_cache = true});
     rn_engine *with = streams_engine(model, &(rn_engine_options){0});
-    for (int cut = 0; cut < 5; cut++) { // a multiple of the page, just before it and just after
+    for (int cut = 0; cut < test_scale(4, 5, 5);
+         cut++) { // a multiple of the page, just before it and just after
         rn_request request = sharer(cut);
         request.n_prompt = (size_t[]){1, 95, 96, 97, 768}[cut];
         request.max_tokens = 40;
