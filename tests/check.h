@@ -71,6 +71,14 @@ enum { TEST_IS_SLOW = 1 };
 enum { TEST_IS_SLOW = 0 };
 #endif
 
+// The thread sanitizer looks for races: work of one thread, and other numbers in the same code, are
+// left to the others.
+#if defined(__SANITIZE_THREAD__)
+enum { TEST_FOR_RACES = 1 };
+#else
+enum { TEST_FOR_RACES = 0 };
+#endif
+
 // Whether everything is to be tried, as `make test-all` asks for by TEST_ALL; `make test` takes a
 // part where a file says so.
 static inline bool test_is_whole(void) { return !TEST_IS_SLOW && getenv("TEST_ALL"); }

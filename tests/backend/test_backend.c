@@ -350,7 +350,7 @@ static void logits_do_not_depend_on_chunks_threads_or_isa(void **state) {
     static const int chunks[] = {N_TOKENS, 1, 16, 7};
     static struct logits want, got;
     for (int i = 0; i < 2 * KV_TYPE_COUNT; i++) {
-        if (TEST_IS_SLOW && i % 2 != i / 2 % 2) continue;
+        if ((TEST_IS_SLOW && i % 2 != i / 2 % 2) || (TEST_FOR_RACES && i != 3)) continue;
         struct fixture f;
         fixture_init(&f, formats[i % 2]);
         struct backend_config config = new_config("scalar", kv_type_names[i / 2]);
@@ -383,8 +383,10 @@ static void logits_do_not_depend_on_the_tiles_of_wide_products(void **state) {
         fixture_init_wide(&f, formats[i % 2], formats[i / 2]);
         const struct backend_config config = new_config(NULL, "f16");
         run_alone(&f.plan, &config, 2, 0, N_TOKENS, &want);
-        run_alone(&f.plan, &config, 2, 0, 1, &got);
-        assert_memory_equal(&got, &want, sizeof got);
+        if (!TEST_FOR_RACES) {
+            run_alone(&f.plan, &config, 2, 0, 1, &got);
+            assert_memory_equal(&got, &want, sizeof got);
+        }
         plan_deinit(&f.plan);
     }
 }

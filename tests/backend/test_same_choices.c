@@ -13,7 +13,7 @@
 #define RANDOM_SEED 1181783497276652981u
 #include "engine/random.h"
 
-#define CHOICES test_scale(10000, 100000, 400000)
+#define CHOICES (TEST_FOR_RACES ? 3000 : test_scale(10000, 100000, 300000))
 enum { PLAIN_EVERY = TEST_IS_SLOW ? 5 : 20 };
 
 static const struct variant {
