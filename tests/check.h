@@ -24,14 +24,16 @@
 
 // A case: `CASE(pages_come_back) { ... }`. Its parameter is cmocka's state, which most cases do not
 // need. `TEST_PROGRAM(NAME) { return cases_run(setup, teardown); }` runs all cases of the file, in
-// the order of their lines.
-#define CASE(name)                                                                                 \
+// the order of their lines. CASE_WITH has functions that run before and after the case.
+#define CASE(name) CASE_WITH(name, NULL, NULL)
+#define CASE_WITH(name, setup, teardown)                                                           \
     static void name(void **state);                                                                \
     static const struct test_case case_of_##name = {__BASE_FILE__, __LINE__,                       \
-                                                    cmocka_unit_test(name)};                       \
+                                                    cmocka_unit_test_setup_teardown(name, setup,   \
+                                                                                    teardown)};    \
     static const struct test_case *const listed_##name                                             \
         __attribute__((used, section("test_cases"))) = &case_of_##name;                            \
-    static void name(void **state __attribute__((unused)))
+    static void name(void **state)
 
 struct test_case {
     const char *file;
@@ -50,7 +52,10 @@ static inline int cases_run_file(const char *file, int (*setup)(void **),
     int line[MAX_CASES], n = 0;
     for (const struct test_case *const *at = __start_test_cases; at < __stop_test_cases; at++) {
         if (strcmp((*at)->file, file) != 0) continue;
-        if (n == MAX_CASES) return 1;
+        if (n == MAX_CASES) {
+            print_error("%s: more than %d cases\n", file, MAX_CASES);
+            return 1;
+        }
         int to = n++;
         for (; to > 0 && line[to - 1] > (*at)->line; to--) {
             line[to] = line[to - 1];
@@ -59,7 +64,10 @@ static inline int cases_run_file(const char *file, int (*setup)(void **),
         line[to] = (*at)->line;
         tests[to] = (*at)->test;
     }
-    if (n == 0) return 1;
+    if (n == 0) {
+        print_error("%s: no cases\n", file);
+        return 1;
+    }
     return _cmocka_run_group_tests(file, tests, (size_t)n, setup, teardown);
 }
 #define cases_run(setup, teardown) cases_run_file(__BASE_FILE__, setup, teardown)

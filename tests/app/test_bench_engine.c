@@ -6,7 +6,7 @@
 // ---------------------------------------------------------------- streams
 
 // A prefix of 48 tokens, of which a page of 32 can be shared.
-static void test_batches_of_requests(void **state) {
+CASE(test_batches_of_requests) {
     json_t *rows = bench_rows("-m " SMALL " --batch 1,2,4 -p 64 -n 8 -r 2");
     assert_int_equal(json_array_size(rows), 6);
     for (size_t i = 0; i < 6; i++) {
@@ -31,7 +31,7 @@ static void test_batches_of_requests(void **state) {
     json_decref(rows);
 }
 
-static void test_lengths_prefixes_and_bounds(void **state) {
+CASE(test_lengths_prefixes_and_bounds) {
     json_t *rows = bench_rows("--synthetic tiny:Q4_0 --batch 3 -p 33,70 -n 2,4 --shared-prefix 64 "
                               "--itl-ms 5 --sample");
     assert_int_equal(json_array_size(rows), 8);
@@ -44,7 +44,7 @@ static void test_lengths_prefixes_and_bounds(void **state) {
     json_decref(rows);
 }
 
-static void test_tables_of_streams(void **state) {
+CASE(test_tables_of_streams) {
     static struct caught caught;
     bench_ran("-m " SMALL " --batch 1,2 -p 64 -n 8 --kv-memory 4p", &caught); // they take turns
     assert_int_equal(occurrences(caught.out, "\n"), 8);
@@ -62,7 +62,7 @@ static void test_tables_of_streams(void **state) {
     assert_int_equal(occurrences(caught.out, "\n"), 8);
 }
 
-static void test_a_prompt_arrives(void **state) {
+CASE(test_a_prompt_arrives) {
     json_t *rows = bench_rows("-m " SMALL " --arrive 300 -p 16 -n 8");
     assert_int_equal(json_array_size(rows), 2);
     near("eight streams", row_number(rows, 0, "n_streams"), 8);
@@ -74,7 +74,7 @@ static void test_a_prompt_arrives(void **state) {
     json_decref(rows);
 }
 
-static void test_requests_that_do_not_fit(void **state) {
+CASE(test_requests_that_do_not_fit) {
     bench_failed("-m " SMALL " --batch 2 -p 64 -n 8 --kv-memory 1p", APP_USAGE,
                  "asked for hold 32 positions");
     bench_failed("--batch 1 -p 1024", APP_USAGE,
@@ -93,7 +93,7 @@ static void row_is(const json_t *rows, size_t i, const char *drafter, double acc
     near("streams", row_number(rows, i, "n_streams"), n_streams);
 }
 
-static void test_drafts_change_the_steps_and_not_the_text(void **state) {
+CASE(test_drafts_change_the_steps_and_not_the_text) {
     json_t *rows = bench_rows("--speculate -m " SMALL " -n 24 -r 3 --drafters synthetic,none "
                               "--acceptance 1,0 --draft-lengths 4 --temperatures 0,0.5 "
                               "--streams 1,3");
@@ -122,7 +122,7 @@ static void test_drafts_change_the_steps_and_not_the_text(void **state) {
     json_decref(rows);
 }
 
-static void test_every_drafter_there_is(void **state) {
+CASE(test_every_drafter_there_is) {
     static const char *const drafters[] = {"model", "lookup",        "shared",
                                            "auto",  "synthetic 0.8", "synthetic 0"};
     static struct caught caught;
@@ -144,7 +144,7 @@ static void test_every_drafter_there_is(void **state) {
     assert_int_equal(occurrences(caught.out, "\n"), 4 + 12);
 }
 
-static void test_drafts_of_a_model(void **state) {
+CASE(test_drafts_of_a_model) {
     static struct caught caught;
     json_t *rows = bench_rows("--speculate -m " SMALL " --draft " SMALL " -n 16 -r 1 --drafters "
                               "model --draft-lengths 3 --temperatures 0.8");
@@ -167,7 +167,7 @@ static void test_drafts_of_a_model(void **state) {
     assert_non_null(strstr(caught.err, "its drafts cost more"));
 }
 
-static void test_forced_texts_repeat_themselves(void **state) {
+CASE(test_forced_texts_repeat_themselves) {
     static const char *const forced[] = {"5", "'a lantern in the rain'"};
     char line[256];
     for (size_t f = 0; f < 2; f++) {
@@ -195,17 +195,4 @@ static void test_forced_texts_repeat_themselves(void **state) {
                  "--forced: a model of random weights has no words");
 }
 
-TEST_PROGRAM(bench_engine) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batches_of_requests),
-        cmocka_unit_test(test_lengths_prefixes_and_bounds),
-        cmocka_unit_test(test_tables_of_streams),
-        cmocka_unit_test(test_a_prompt_arrives),
-        cmocka_unit_test(test_requests_that_do_not_fit),
-        cmocka_unit_test(test_drafts_change_the_steps_and_not_the_text),
-        cmocka_unit_test(test_every_drafter_there_is),
-        cmocka_unit_test(test_drafts_of_a_model),
-        cmocka_unit_test(test_forced_texts_repeat_themselves),
-    };
-    return cmocka_run_group_tests(tests, environment_clean, NULL);
-}
+TEST_PROGRAM(bench_engine) { return cases_run(environment_clean, NULL); }

@@ -17,13 +17,13 @@ static double list_at(const struct row *row, enum column_id id, int i) {
     return row->value[id].list[i];
 }
 
-static void test_a_ratio_over_nothing_is_not_a_number(void **state) {
+CASE(test_a_ratio_over_nothing_is_not_a_number) {
     near("3 over 4", figure_ratio(3, 4), 0.75);
     assert_true(isnan(figure_ratio(1, 0)));
     assert_true(isnan(figure_ratio(1, (double)NAN)));
 }
 
-static void test_medians_means_and_deviations(void **state) {
+CASE(test_medians_means_and_deviations) {
     double odd[] = {9, 1, 4}, even[] = {8, 1, 2, 4}, deviation;
     near("odd", figure_median(odd, 3), 4);
     near("even", figure_median(even, 4), 3);
@@ -33,7 +33,7 @@ static void test_medians_means_and_deviations(void **state) {
     near("deviates by nothing", deviation, 0);
 }
 
-static void test_a_percentile_is_a_value_that_was_measured(void **state) {
+CASE(test_a_percentile_is_a_value_that_was_measured) {
     double values[200];
     for (int i = 0; i < 200; i++) values[i] = 200 - i;
     struct row row = {.table = TABLE_STREAMS};
@@ -51,7 +51,7 @@ static void test_a_percentile_is_a_value_that_was_measured(void **state) {
     row_deinit(&row);
 }
 
-static void test_names_of_models_and_tests(void **state) {
+CASE(test_names_of_models_and_tests) {
     char text[96];
     rn_model_info info = {.architecture = "llama", .format = "Q4_0", .n_params = 1236000000};
     assert_string_equal(figure_type(&info, text), "llama 1.2B Q4_0");
@@ -84,7 +84,7 @@ static struct samples samples_of(const struct sample *sample, int n) {
                             .float_peak = 2e9};
 }
 
-static void test_rates_and_shares_of_steps(void **state) {
+CASE(test_rates_and_shares_of_steps) {
     const struct samples samples = samples_of(three, 3);
     struct row row = {.table = TABLE_STEPS};
     row_whole(&row, COLUMN_N_GEN, 8);
@@ -113,7 +113,7 @@ static void test_rates_and_shares_of_steps(void **state) {
     row_deinit(&row);
 }
 
-static void test_a_prompt_is_compared_with_the_peaks_of_its_products(void **state) {
+CASE(test_a_prompt_is_compared_with_the_peaks_of_its_products) {
     struct samples samples = samples_of(three, 1);
     struct row row = {.table = TABLE_STEPS};
     row_whole(&row, COLUMN_N_PROMPT, 8);
@@ -128,7 +128,7 @@ static void test_a_prompt_is_compared_with_the_peaks_of_its_products(void **stat
     row_deinit(&row);
 }
 
-static void test_a_bandwidth_that_was_not_measured_gives_no_share(void **state) {
+CASE(test_a_bandwidth_that_was_not_measured_gives_no_share) {
     const struct sample sample = {.ns = 1000, .bytes = 5};
     const struct samples samples = samples_of(&sample, 1);
     struct row row = {.table = TABLE_STEPS};
@@ -139,7 +139,7 @@ static void test_a_bandwidth_that_was_not_measured_gives_no_share(void **state) 
     row_deinit(&row);
 }
 
-static void test_costs_and_peers_are_medians(void **state) {
+CASE(test_costs_and_peers_are_medians) {
     const struct samples samples = samples_of(three, 3);
     struct row row = {.table = TABLE_STEPS};
     row_whole(&row, COLUMN_N_VERIFY, 2);
@@ -152,7 +152,7 @@ static void test_costs_and_peers_are_medians(void **state) {
     row_deinit(&row);
 }
 
-static void test_streams_between_two_moments(void **state) {
+CASE(test_streams_between_two_moments) {
     const struct crowd_mark from = {.ns = 1000, .n_out = 10, .stats = {.steps = 5, .run_ns = 100}};
     const struct crowd_mark to = {.ns = 1000 + 2000000,
                                   .n_out = 50,
@@ -187,7 +187,7 @@ static void test_streams_between_two_moments(void **state) {
     row_deinit(&row);
 }
 
-static void test_the_bandwidth_is_at_least_what_was_read(void **state) {
+CASE(test_the_bandwidth_is_at_least_what_was_read) {
     struct row row = {.table = TABLE_STREAMS};
     row_real(&row, COLUMN_READ_GBS, 2);
     row_bool(&row, COLUMN_DECODE_ONLY, true);
@@ -206,7 +206,7 @@ static void test_the_bandwidth_is_at_least_what_was_read(void **state) {
     row_deinit(&row);
 }
 
-static void test_gaps_are_counted_above_the_bound(void **state) {
+CASE(test_gaps_are_counted_above_the_bound) {
     double ms[] = {5.5, 1, 2, 5}, first[] = {7, 3};
     struct row row = {.table = TABLE_STREAMS};
     figures_gaps(ms, 4, &row);
@@ -223,7 +223,7 @@ static void test_gaps_are_counted_above_the_bound(void **state) {
     row_deinit(&row);
 }
 
-static void test_the_gain_over_one_by_one(void **state) {
+CASE(test_the_gain_over_one_by_one) {
     struct row row = {.table = TABLE_STREAMS};
     row_whole(&row, COLUMN_N_STREAMS, 4);
     row_real(&row, COLUMN_WALL_MS, 20);
@@ -233,7 +233,7 @@ static void test_the_gain_over_one_by_one(void **state) {
     row_deinit(&row);
 }
 
-static void test_drafts_are_compared_in_pairs(void **state) {
+CASE(test_drafts_are_compared_in_pairs) {
     static const struct pairs pairs = {.none_ts = {100, 50, 200},
                                        .gen_ts = {150, 100, 500},
                                        .n = 3,
@@ -264,7 +264,7 @@ static void test_drafts_are_compared_in_pairs(void **state) {
     row_deinit(&row);
 }
 
-static void test_a_share_of_no_drafts_is_null(void **state) {
+CASE(test_a_share_of_no_drafts_is_null) {
     static const struct pairs pairs = {.none_ts = {1},
                                        .gen_ts = {1},
                                        .n = 1,
@@ -282,7 +282,7 @@ static void mark_at(struct crowd_mark *mark, uint64_t ns, uint64_t n_out) {
     *mark = (struct crowd_mark){.ns = ns, .n_out = n_out};
 }
 
-static void test_a_window_is_the_steps_in_which_all_streams_decode(void **state) {
+CASE(test_a_window_is_the_steps_in_which_all_streams_decode) {
     static struct crowd_window window;
     const struct crowd_mark *from, *to;
     mark_at(&window.first, 10, 1);
@@ -296,23 +296,4 @@ static void test_a_window_is_the_steps_in_which_all_streams_decode(void **state)
     near("from the first token to the end", crowd_rate(from, to), 13e9 / 40);
 }
 
-TEST_PROGRAM(bench_figures) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_ratio_over_nothing_is_not_a_number),
-        cmocka_unit_test(test_medians_means_and_deviations),
-        cmocka_unit_test(test_a_percentile_is_a_value_that_was_measured),
-        cmocka_unit_test(test_names_of_models_and_tests),
-        cmocka_unit_test(test_rates_and_shares_of_steps),
-        cmocka_unit_test(test_a_prompt_is_compared_with_the_peaks_of_its_products),
-        cmocka_unit_test(test_a_bandwidth_that_was_not_measured_gives_no_share),
-        cmocka_unit_test(test_costs_and_peers_are_medians),
-        cmocka_unit_test(test_streams_between_two_moments),
-        cmocka_unit_test(test_the_bandwidth_is_at_least_what_was_read),
-        cmocka_unit_test(test_gaps_are_counted_above_the_bound),
-        cmocka_unit_test(test_the_gain_over_one_by_one),
-        cmocka_unit_test(test_drafts_are_compared_in_pairs),
-        cmocka_unit_test(test_a_share_of_no_drafts_is_null),
-        cmocka_unit_test(test_a_window_is_the_steps_in_which_all_streams_decode),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(bench_figures) { return cases_run(NULL, NULL); }

@@ -29,7 +29,7 @@ static void list_is(const char *what, const struct bench_list *list, int n, cons
     for (int i = 0; i < n; i++) near(what, list->value[i], wanted[i]);
 }
 
-static void test_defaults(void **state) {
+CASE(test_defaults) {
     taken("");
     assert_int_equal(config.measure, MEASURE_STEPS);
     assert_int_equal(config.n_models, 1);
@@ -61,7 +61,7 @@ static void test_defaults(void **state) {
     list_is("drafters: all there are", &config.drafters, 0, NULL);
 }
 
-static void test_lists_have_commas_and_add_up(void **state) {
+CASE(test_lists_have_commas_and_add_up) {
     taken("-p 4 -p 8,16 -n 0 -t 1,2");
     list_is("prompts", &config.n_prompt, 3, (const double[]){4, 8, 16});
     list_is("threads", &config.threads, 2, (const double[]){1, 2});
@@ -78,7 +78,7 @@ static void test_lists_have_commas_and_add_up(void **state) {
     refused(line, "--n-prompt: '1' is one too many: at most 64 are possible");
 }
 
-static void test_models_are_files_shapes_or_the_embedded_one(void **state) {
+CASE(test_models_are_files_shapes_or_the_embedded_one) {
     taken("-m " SMALL "," BLOCKS " -m " SMALL " --synthetic tiny:Q4_0,tiny:Q8_0");
     assert_int_equal(config.n_models, 5);
     assert_string_equal(config.model[1].name, BLOCKS);
@@ -100,7 +100,7 @@ static void test_models_are_files_shapes_or_the_embedded_one(void **state) {
     unlink(path);
 }
 
-static void test_numbers_are_checked(void **state) {
+CASE(test_numbers_are_checked) {
     static const char *const names[] = {"n-prompt", "n-gen", "n-depth"};
     static const char *const values[] = {"x",  "-1",       "1.5",
                                          "1,", ",1",       "1,,2",
@@ -137,7 +137,7 @@ static void test_numbers_are_checked(void **state) {
     }
 }
 
-static void test_combinations_without_a_meaning_are_refused(void **state) {
+CASE(test_combinations_without_a_meaning_are_refused) {
     static const char *const steps[] = {"--n-depth 1", "--streams 2",      "--verify 2",
                                         "--stages",    "--peer x",         "--peer-args x",
                                         "--speculate", "--drafters lookup"};
@@ -168,7 +168,7 @@ static void test_combinations_without_a_meaning_are_refused(void **state) {
     refused("--arrive 10 --plot x.svg", "--arrive has no plot");
 }
 
-static void test_options_of_the_engine_need_it(void **state) {
+CASE(test_options_of_the_engine_need_it) {
     refused("--kv-memory 4p",
             "--kv-memory is for the engine, and --batch, --arrive or --speculate is missing");
     refused("--itl-ms 5", "--itl-ms is for the engine, and --batch or --arrive is missing");
@@ -178,7 +178,7 @@ static void test_options_of_the_engine_need_it(void **state) {
     assert_int_equal(config.memory.kv_pages, 4);
 }
 
-static void test_requests_have_lengths(void **state) {
+CASE(test_requests_have_lengths) {
     refused("-p 0 -n 0", "nothing to measure");
     refused("--batch 2 -p 4,8 --shared-prefix 9",
             "--shared-prefix: 9 is more than the prompt's 8 tokens");
@@ -190,7 +190,7 @@ static void test_requests_have_lengths(void **state) {
     refused("--speculate --draft-lengths auto --plot x.svg", "--plot draws lengths of drafts");
 }
 
-static void test_drafting_models_and_peers_need_files(void **state) {
+CASE(test_drafting_models_and_peers_need_files) {
     refused("--speculate -m " SMALL " --drafters model",
             "--drafters: 'model' drafts with a model, and --draft names none");
     refused("--speculate --draft none --drafters model", "--drafters: 'model' drafts with a model");
@@ -203,7 +203,7 @@ static void test_drafting_models_and_peers_need_files(void **state) {
 }
 
 // A variable may be meant for other commands; a message names it.
-static void test_the_environment(void **state) {
+CASE(test_the_environment) {
     setenv("RUNNEL_KV_MEMORY", "1p", 1);
     setenv("RUNNEL_DRAFT", "/nonexistent", 1);
     taken("");
@@ -220,17 +220,4 @@ static void test_the_environment(void **state) {
     unsetenv("RUNNEL_N_GEN");
 }
 
-TEST_PROGRAM(bench_options) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_lists_have_commas_and_add_up),
-        cmocka_unit_test(test_models_are_files_shapes_or_the_embedded_one),
-        cmocka_unit_test(test_numbers_are_checked),
-        cmocka_unit_test(test_combinations_without_a_meaning_are_refused),
-        cmocka_unit_test(test_options_of_the_engine_need_it),
-        cmocka_unit_test(test_requests_have_lengths),
-        cmocka_unit_test(test_drafting_models_and_peers_need_files),
-        cmocka_unit_test(test_the_environment),
-    };
-    return cmocka_run_group_tests(tests, environment_clean, NULL);
-}
+TEST_PROGRAM(bench_options) { return cases_run(environment_clean, NULL); }

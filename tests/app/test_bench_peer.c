@@ -43,7 +43,7 @@ static void calls_read(char *out, size_t size) {
     unlink("calls");
 }
 
-static void test_a_peer_runs_after_each_repetition(void **state) {
+CASE(test_a_peer_runs_after_each_repetition) {
     static const char call[] = "-m " SMALL " -t 1 -p 0 -n 2 -r 1 -o json -rtr 1\n";
     char calls[2048], wanted[2048];
     json_t *rows =
@@ -60,7 +60,7 @@ static void test_a_peer_runs_after_each_repetition(void **state) {
     json_decref(rows);
 }
 
-static void test_a_peer_gets_the_same_depth_and_type(void **state) {
+CASE(test_a_peer_gets_the_same_depth_and_type) {
     static struct caught caught;
     char calls[2048];
     bench_ran("-m " SMALL " -p 4 -n 2 -d 16 -r 1 --streams 1,2 --verify 2 --peer ./peer "
@@ -76,7 +76,7 @@ static void test_a_peer_gets_the_same_depth_and_type(void **state) {
     assert_int_equal(strncmp(end - 22, "|           |        |", 22), 0);
 }
 
-static void test_peers_that_fail(void **state) {
+CASE(test_peers_that_fail) {
 #define ON_SMALL "-m " SMALL " -p 0 -n 1 -r 1 --peer "
     bench_failed(ON_SMALL "/nonexistent/peer", APP_USAGE, "--peer: '/nonexistent/peer': No such");
     bench_failed(ON_SMALL "./failing", APP_FAILED, "failing: ended with status 3: no such model");
@@ -84,11 +84,4 @@ static void test_peers_that_fail(void **state) {
     bench_failed(ON_SMALL "./silent", APP_FAILED, "silent: its output has no avg_ts");
 }
 
-TEST_PROGRAM(bench_peer) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_peer_runs_after_each_repetition),
-        cmocka_unit_test(test_a_peer_gets_the_same_depth_and_type),
-        cmocka_unit_test(test_peers_that_fail),
-    };
-    return cmocka_run_group_tests(tests, folder_enter, folder_leave);
-}
+TEST_PROGRAM(bench_peer) { return cases_run(folder_enter, folder_leave); }

@@ -81,7 +81,7 @@ static void has(const char *part, int n) {
     check(occurrences(svg, part) == n, "%d of '%s' instead of %d", occurrences(svg, part), part, n);
 }
 
-static void test_decoding_is_bars_of_the_bandwidth(void **state) {
+CASE(test_decoding_is_bars_of_the_bandwidth) {
     row_whole(row_new(TABLE_STEPS, "a", 1, 400), COLUMN_N_PROMPT, 8); // prompts are left out
     row_new(TABLE_STEPS, "a", 1, 100);
     row_real(row_new(TABLE_STEPS, "a", 1, 200), COLUMN_BANDWIDTH_GBS, 12);
@@ -95,7 +95,7 @@ static void test_decoding_is_bars_of_the_bandwidth(void **state) {
     has("<polyline", 0);
 }
 
-static void test_prompts_alone_are_bars_of_the_peak(void **state) {
+CASE(test_prompts_alone_are_bars_of_the_peak) {
     struct row *row = row_new(TABLE_STEPS, "a", 1, 400);
     row_whole(row, COLUMN_N_PROMPT, 8);
     row_real(row, COLUMN_PEAK_SHARE, 0.25);
@@ -106,7 +106,7 @@ static void test_prompts_alone_are_bars_of_the_peak(void **state) {
     has("measured in the same run", 0);
 }
 
-static void test_a_peer_has_a_bar_below(void **state) {
+CASE(test_a_peer_has_a_bar_below) {
     struct row *row = row_new(TABLE_STEPS, "a", 1, 9);
     row_text(row, COLUMN_PEER_NAME, "p<&\"r abc");
     row_real(row, COLUMN_PEER_TS, 4.5);
@@ -119,7 +119,7 @@ static void test_a_peer_has_a_bar_below(void **state) {
 }
 
 // Over the first of depth, streams and threads that varies; the others that vary are in the labels.
-static void test_lists_are_lines_over_the_first_that_varies(void **state) {
+CASE(test_lists_are_lines_over_the_first_that_varies) {
     static const struct {
         enum column_id id;
         const char *axis;
@@ -148,7 +148,7 @@ static void test_lists_are_lines_over_the_first_that_varies(void **state) {
     has("; tokens of all sequences together", 1);
 }
 
-static void test_points_are_in_the_order_of_the_axis(void **state) {
+CASE(test_points_are_in_the_order_of_the_axis) {
     static const int depths[] = {64, 0, 32};
     for (int i = 0; i < 3; i++)
         row_whole(row_new(TABLE_STEPS, "a", 1, 100), COLUMN_N_DEPTH, depths[i]);
@@ -161,7 +161,7 @@ static void test_points_are_in_the_order_of_the_axis(void **state) {
     assert_true(x[0] < x[1] && x[1] < x[2]);
 }
 
-static void test_streams_have_lines_for_prefixes_and_bounds(void **state) {
+CASE(test_streams_have_lines_for_prefixes_and_bounds) {
     for (int i = 0; i < 8; i++) {
         struct row *row = row_new(TABLE_STREAMS, "a", 1, 10 + i);
         row_whole(row, COLUMN_N_STREAMS, 1 + i % 2);
@@ -175,7 +175,7 @@ static void test_streams_have_lines_for_prefixes_and_bounds(void **state) {
     has(">llama 1M F16, shared prefix, 5 ms, tg32 @ d16<", 1);
 }
 
-static void test_drafts_are_drawn_over_their_lengths(void **state) {
+CASE(test_drafts_are_drawn_over_their_lengths) {
     for (int i = 0; i < 6; i++) {
         struct row *row = row_new(TABLE_DRAFTS, "a", 1, 1.1 + i);
         row_text(row, COLUMN_DRAFTER, i < 3 ? "lookup" : "synthetic");
@@ -197,22 +197,10 @@ static void test_drafts_are_drawn_over_their_lengths(void **state) {
     has("1: 1.10 times the speed without drafts", 1);
 }
 
-static void test_the_engines_choice_alone_is_no_plot(void **state) {
+CASE(test_the_engines_choice_alone_is_no_plot) {
     row_text(row_new(TABLE_DRAFTS, "a", 1, 1), COLUMN_DRAFTER, "lookup");
     drawn();
     assert_string_equal(svg, "");
 }
 
-TEST_PROGRAM(bench_plot) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decoding_is_bars_of_the_bandwidth),
-        cmocka_unit_test(test_prompts_alone_are_bars_of_the_peak),
-        cmocka_unit_test(test_a_peer_has_a_bar_below),
-        cmocka_unit_test(test_lists_are_lines_over_the_first_that_varies),
-        cmocka_unit_test(test_points_are_in_the_order_of_the_axis),
-        cmocka_unit_test(test_streams_have_lines_for_prefixes_and_bounds),
-        cmocka_unit_test(test_drafts_are_drawn_over_their_lengths),
-        cmocka_unit_test(test_the_engines_choice_alone_is_no_plot),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(bench_plot) { return cases_run(NULL, NULL); }

@@ -19,7 +19,7 @@ static void keys_are(enum table_id table, const char *wanted) {
 }
 
 // Programs read these names; llama-bench has most of the first list's.
-static void test_the_keys_are_those_that_programs_read(void **state) {
+CASE(test_the_keys_are_those_that_programs_read) {
     keys_are(TABLE_STEPS,
              "build_commit build_number cpu_info gpu_info model_filename model_type model_size "
              "model_n_params backends isa n_batch n_ubatch n_threads type_k type_v test_time "
@@ -45,7 +45,7 @@ static void test_the_keys_are_those_that_programs_read(void **state) {
     keys_are(TABLE_KERNELS, "format isa here one few many panel file_bits packed_bits ");
 }
 
-static void test_headings_fit_their_columns(void **state) {
+CASE(test_headings_fit_their_columns) {
     for (unsigned i = 0; i < COLUMN_COUNT; i++) {
         const struct column *column = column_at(i);
         check((int)strlen(column->heading) <= column->width, "column %u", i);
@@ -61,7 +61,7 @@ static void cell_is(const struct row *row, enum column_id id, const char *wanted
     check(!strcmp(cell_text(row, id, text), wanted), "'%s' instead of '%s'", text, wanted);
 }
 
-static void test_cells(void **state) {
+CASE(test_cells) {
     struct row row = {0};
     row_whole(&row, COLUMN_MODEL_SIZE, 21758000);
     cell_is(&row, COLUMN_MODEL_SIZE, "20.75 MiB");
@@ -155,7 +155,7 @@ static const struct bench_config config_md = {.output = "md",
                                               .n_prompt = {{512}, 1},
                                               .n_gen = {{4}, 1}};
 
-static void test_a_table_is_markdown_with_aligned_columns(void **state) {
+CASE(test_a_table_is_markdown_with_aligned_columns) {
     static struct caught caught;
     struct row rows[] = {steps_row("tg4"), steps_row("tg4 x16 @ d512")};
     rows_caught(&config_md, &plain, rows, 2, &caught);
@@ -171,7 +171,7 @@ static void test_a_table_is_markdown_with_aligned_columns(void **state) {
         "    4000.00 ± 0.00 |      250 kB |    1.00 |     2.0 |         50.0% |         |\n");
 }
 
-static void test_columns_that_no_test_fills_are_left_out(void **state) {
+CASE(test_columns_that_no_test_fills_are_left_out) {
     bool shown[COLUMN_COUNT];
     struct bench_config config = config_md;
     table_fit(&config, TABLE_STEPS, 0, 1000, shown);
@@ -195,7 +195,7 @@ static int shown_width(const bool shown[COLUMN_COUNT], int label_width) {
     return width;
 }
 
-static void test_a_narrow_terminal_has_what_matters(void **state) {
+CASE(test_a_narrow_terminal_has_what_matters) {
     bool shown[COLUMN_COUNT];
     for (int room = 70; room < 200; room++) {
         table_fit(&config_md, TABLE_STEPS, 0, room, shown);
@@ -218,7 +218,7 @@ static void test_a_narrow_terminal_has_what_matters(void **state) {
     assert_true(shown[COLUMN_N_THREADS]); // or the rows could not be told apart
 }
 
-static void test_each_model_and_thread_count_has_a_titled_table(void **state) {
+CASE(test_each_model_and_thread_count_has_a_titled_table) {
     static struct caught caught;
     struct row rows[] = {drafts_row(true), drafts_row(true), drafts_row(true), drafts_row(true)};
     row_whole(&rows[2], COLUMN_N_THREADS, 1);
@@ -236,7 +236,7 @@ static void test_each_model_and_thread_count_has_a_titled_table(void **state) {
     assert_int_equal(occurrences(caught.out, "|         lookup |   auto |"), 4);
 }
 
-static void test_colour_is_for_titles_heads_rates_and_texts_that_differ(void **state) {
+CASE(test_colour_is_for_titles_heads_rates_and_texts_that_differ) {
     static struct caught caught;
     struct row rows[] = {drafts_row(true), drafts_row(false)};
     rows_caught(&config_md, &plain, rows, 2, &caught);
@@ -255,7 +255,7 @@ static void test_colour_is_for_titles_heads_rates_and_texts_that_differ(void **s
 
 // ---------------------------------------------------------------- JSON and CSV
 
-static void test_json_has_every_key_of_its_table(void **state) {
+CASE(test_json_has_every_key_of_its_table) {
     static struct caught caught;
     struct bench_config config = config_md;
     config.output = "json";
@@ -279,7 +279,7 @@ static void test_json_has_every_key_of_its_table(void **state) {
     json_decref(list);
 }
 
-static void test_stages_are_one_more_key_and_a_table(void **state) {
+CASE(test_stages_are_one_more_key_and_a_table) {
     static struct caught caught;
     for (int json = 0; json < 2; json++) {
         struct bench_config config = config_md;
@@ -321,7 +321,7 @@ static int fields(const char *line) {
     return n;
 }
 
-static void test_csv_has_a_line_of_names_and_as_many_fields(void **state) {
+CASE(test_csv_has_a_line_of_names_and_as_many_fields) {
     static struct caught caught;
     struct bench_config config = config_md;
     config.output = "csv";
@@ -336,19 +336,4 @@ static void test_csv_has_a_line_of_names_and_as_many_fields(void **state) {
     assert_non_null(strstr(second, ",\"[1000000]\","));
 }
 
-TEST_PROGRAM(bench_print) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_keys_are_those_that_programs_read),
-        cmocka_unit_test(test_headings_fit_their_columns),
-        cmocka_unit_test(test_cells),
-        cmocka_unit_test(test_a_table_is_markdown_with_aligned_columns),
-        cmocka_unit_test(test_columns_that_no_test_fills_are_left_out),
-        cmocka_unit_test(test_a_narrow_terminal_has_what_matters),
-        cmocka_unit_test(test_each_model_and_thread_count_has_a_titled_table),
-        cmocka_unit_test(test_colour_is_for_titles_heads_rates_and_texts_that_differ),
-        cmocka_unit_test(test_json_has_every_key_of_its_table),
-        cmocka_unit_test(test_stages_are_one_more_key_and_a_table),
-        cmocka_unit_test(test_csv_has_a_line_of_names_and_as_many_fields),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(bench_print) { return cases_run(NULL, NULL); }

@@ -15,7 +15,7 @@ static void labels_of(const char *table, char *out, size_t size) {
     }
 }
 
-static void test_tests_are_in_the_order_of_the_lists(void **state) {
+CASE(test_tests_are_in_the_order_of_the_lists) {
     static struct caught caught;
     char labels[1024];
     bench_ran("-m " SMALL " -p 4 -n 3 -d 0,64 --streams 4 --verify 2 -r 1 -t 1 --kv-type f32",
@@ -26,7 +26,7 @@ static void test_tests_are_in_the_order_of_the_lists(void **state) {
                         "pp4,tg3 x4,verify2,pp4 @ d64,tg3 x4 @ d64,verify2 @ d64,");
 }
 
-static void test_models_and_thread_counts_follow_each_other(void **state) {
+CASE(test_models_and_thread_counts_follow_each_other) {
     json_t *rows = bench_rows("-m " SMALL "," BLOCKS " -p 0 -n 2 -t 1,2 -r 1");
     assert_int_equal(json_array_size(rows), 4);
     assert_string_equal(row_string(rows, 2, "model_filename"), BLOCKS);
@@ -37,7 +37,7 @@ static void test_models_and_thread_counts_follow_each_other(void **state) {
 // The prompt's multiply-adds, from the model's shapes. Products have 8 tokens, but the head and all
 // products after the last attention have 1. Attention at depth 32 has 8 tokens, in the last layer
 // 1.
-static void test_figures_of_a_model(void **state) {
+CASE(test_figures_of_a_model) {
     json_t *rows =
         bench_rows("-m " BLOCKS " -p 8 -n 4 -d 32 -r 2 --streams 2 --verify 2 -t 2 -b 4");
     assert_int_equal(json_array_size(rows), 3);
@@ -73,7 +73,7 @@ static void test_figures_of_a_model(void **state) {
     json_decref(rows);
 }
 
-static void test_stages_of_a_step(void **state) {
+CASE(test_stages_of_a_step) {
     static struct caught caught;
     bench_ran("-m " SMALL " -p 4 -n 2 -r 1 --stages", &caught);
     assert_int_equal(occurrences(caught.out, "\n| stage "), 2);
@@ -87,7 +87,7 @@ static void test_stages_of_a_step(void **state) {
     json_decref(rows);
 }
 
-static void test_kernels_are_the_same_in_every_format(void **state) {
+CASE(test_kernels_are_the_same_in_every_format) {
     static struct caught caught;
     json_t *rows = bench_rows("--kernels");
     const int n = (int)json_array_size(rows);
@@ -107,7 +107,7 @@ static void test_kernels_are_the_same_in_every_format(void **state) {
         check(strcspn(line, "\n") == width, "not aligned: %.80s", line);
 }
 
-static void test_formats_without_a_kernel_are_said_once(void **state) {
+CASE(test_formats_without_a_kernel_are_said_once) {
     static struct caught caught;
     bench_ran("--synthetic tiny:Q4_0,tiny:Q8_0 -t 1,2 -p 0 -n 1 -r 1 --isa scalar --no-pin",
               &caught);
@@ -118,7 +118,7 @@ static void test_formats_without_a_kernel_are_said_once(void **state) {
     assert_string_equal(caught.err, "");
 }
 
-static void test_bad_models_are_refused_before_anything_is_measured(void **state) {
+CASE(test_bad_models_are_refused_before_anything_is_measured) {
     bench_failed("-m " SMALL ",/nonexistent.gguf", APP_USAGE, "/nonexistent.gguf: ");
     bench_failed("-p 1025", APP_USAGE,
                  "1025 positions after 0 are more than the model's context, 1024");
@@ -133,15 +133,4 @@ static void test_bad_models_are_refused_before_anything_is_measured(void **state
                  "positions after 600");
 }
 
-TEST_PROGRAM(bench_steps) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tests_are_in_the_order_of_the_lists),
-        cmocka_unit_test(test_models_and_thread_counts_follow_each_other),
-        cmocka_unit_test(test_figures_of_a_model),
-        cmocka_unit_test(test_stages_of_a_step),
-        cmocka_unit_test(test_kernels_are_the_same_in_every_format),
-        cmocka_unit_test(test_formats_without_a_kernel_are_said_once),
-        cmocka_unit_test(test_bad_models_are_refused_before_anything_is_measured),
-    };
-    return cmocka_run_group_tests(tests, environment_clean, NULL);
-}
+TEST_PROGRAM(bench_steps) { return cases_run(environment_clean, NULL); }

@@ -27,13 +27,11 @@ static char *argument_of(const char *text) {
     return argument;
 }
 
-static int remove_file(void **state) {
-    return unlink(file_of("", 0));
-}
+static int remove_file(void **state) { return unlink(file_of("", 0)); }
 
 // ---------------------------------------------------------------- values
 
-static void options_come_from_the_file(void **state) {
+CASE(options_come_from_the_file) {
     struct parsed p;
     char name[OPTION_NAME_SIZE];
     parse(&p, COMMAND_RUN,
@@ -50,7 +48,7 @@ static void options_come_from_the_file(void **state) {
     parsed_free(&p);
 }
 
-static void lines_may_end_in_either_way(void **state) {
+CASE(lines_may_end_in_either_way) {
     struct parsed p;
     parse(&p, COMMAND_RUN, argument_of("prompt = Once # upon = a time\r\nmax-tokens = 4\r"));
     check_accepted(&p);
@@ -63,7 +61,7 @@ static void lines_may_end_in_either_way(void **state) {
     parsed_free(&p);
 }
 
-static void a_list_is_built_by_repetition(void **state) {
+CASE(a_list_is_built_by_repetition) {
     struct parsed p;
     parse(&p, COMMAND_RUN, argument_of("stop = .\nstop = zzz\n"));
     check_accepted(&p);
@@ -77,7 +75,7 @@ static void a_list_is_built_by_repetition(void **state) {
     parsed_free(&p);
 }
 
-static void command_line_and_environment_beat_the_file(void **state) {
+CASE(command_line_and_environment_beat_the_file) {
     struct parsed p;
     char *config = argument_of("max-tokens = 4\nstop = .\njson = yes\nthreads = 2\n");
     setenv("RUNNEL_MAX_TOKENS", "6", 1);
@@ -96,7 +94,7 @@ static void command_line_and_environment_beat_the_file(void **state) {
     parsed_free(&p);
 }
 
-static void a_variable_may_name_the_file(void **state) {
+CASE(a_variable_may_name_the_file) {
     struct parsed p;
     setenv("RUNNEL_CONFIG", file_of("threads = 3\n", 12), 1);
     parse(&p, COMMAND_RUN);
@@ -108,7 +106,7 @@ static void a_variable_may_name_the_file(void **state) {
 
 // ---------------------------------------------------------------- mistakes
 
-static void mistakes_are_named_with_their_line(void **state) {
+CASE(mistakes_are_named_with_their_line) {
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -133,12 +131,12 @@ static void mistakes_are_named_with_their_line(void **state) {
         refused(cases[i].message, COMMAND_RUN, argument_of(cases[i].text));
 }
 
-static void a_value_is_checked_even_where_it_is_beaten(void **state) {
+CASE(a_value_is_checked_even_where_it_is_beaten) {
     refused(":1: threads: '0' is not a whole number from 1 to 1024", COMMAND_RUN,
             argument_of("threads = 0\n"), "--threads", "4");
 }
 
-static void files_that_are_no_text_are_refused(void **state) {
+CASE(files_that_are_no_text_are_refused) {
     char argument[128];
     snprintf(argument, sizeof argument, "--config=%s", file_of("max-tokens = 1\n\0\n", 17));
     refused("holds a NUL byte", COMMAND_RUN, argument);
@@ -151,16 +149,4 @@ static void files_that_are_no_text_are_refused(void **state) {
     free(large);
 }
 
-TEST_PROGRAM(config) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_come_from_the_file),
-        cmocka_unit_test(lines_may_end_in_either_way),
-        cmocka_unit_test(a_list_is_built_by_repetition),
-        cmocka_unit_test(command_line_and_environment_beat_the_file),
-        cmocka_unit_test(a_variable_may_name_the_file),
-        cmocka_unit_test(mistakes_are_named_with_their_line),
-        cmocka_unit_test(a_value_is_checked_even_where_it_is_beaten),
-        cmocka_unit_test(files_that_are_no_text_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, remove_file);
-}
+TEST_PROGRAM(config) { return cases_run(NULL, remove_file); }

@@ -49,9 +49,7 @@ static void default_is_as_shown(enum command_id command, enum option_id id,
     parsed_free(&given);
 }
 
-static void defaults_are_what_help_shows(void **state) {
-    each_row(default_is_as_shown);
-}
+CASE(defaults_are_what_help_shows) { each_row(default_is_as_shown); }
 
 static bool has_type(const struct option_row *row) {
     const struct option_initial *i = &row->initial;
@@ -74,11 +72,9 @@ static void default_has_its_type(enum command_id command, enum option_id id,
     check(has_type(row), "%s --%s", command_name(command), row->flag);
 }
 
-static void defaults_have_the_type_of_their_kind(void **state) {
-    each_row(default_has_its_type);
-}
+CASE(defaults_have_the_type_of_their_kind) { each_row(default_has_its_type); }
 
-static void defaults_are_values(void **state) {
+CASE(defaults_are_values) {
     struct parsed p;
     parse(&p, COMMAND_SERVE);
     check_accepted(&p);
@@ -113,9 +109,7 @@ static void environment_follows_the_flag(enum command_id command, enum option_id
     assert_string_equal(option_environment(row, buffer), expected);
 }
 
-static void environment_names_follow_from_the_flags(void **state) {
-    each_row(environment_follows_the_flag);
-}
+CASE(environment_names_follow_from_the_flags) { each_row(environment_follows_the_flag); }
 
 // Of one command, every spelling is one option's.
 static void spelling_is_its_own(enum command_id command, enum option_id id,
@@ -130,7 +124,7 @@ static void spelling_is_its_own(enum command_id command, enum option_id id,
     }
 }
 
-static void spellings_are_one_options(void **state) {
+CASE(spellings_are_one_options) {
     each_row(spelling_is_its_own);
     assert_int_equal(option_find(COMMAND_RUN, "temp", 4), OPT_TEMPERATURE);
     assert_int_equal(option_find(COMMAND_SERVE, "parallel", 8), OPT_MAX_SEQS);
@@ -138,7 +132,7 @@ static void spellings_are_one_options(void **state) {
     assert_int_equal(option_find(COMMAND_RUN, "temperatur", 10), -1);
 }
 
-static void one_flag_may_have_another_kind_in_another_command(void **state) {
+CASE(one_flag_may_have_another_kind_in_another_command) {
     struct parsed p;
     parse(&p, COMMAND_RUN, "-t", "3", "--speculate", "lookup", "-m", "a");
     check_accepted(&p);
@@ -188,7 +182,7 @@ static void range_holds(enum command_id command, enum option_id id, const struct
     }
 }
 
-static void numbers_stay_in_their_ranges(void **state) {
+CASE(numbers_stay_in_their_ranges) {
     each_row(range_holds);
     refused("--max-tokens: '1.5' is not a whole number from -1 to 2147483647", COMMAND_RUN,
             "--max-tokens=1.5");
@@ -215,7 +209,7 @@ static void choice_holds(enum command_id command, enum option_id id, const struc
     check_refused(&p, expected);
 }
 
-static void choices_are_the_tables(void **state) {
+CASE(choices_are_the_tables) {
     each_row(choice_holds);
     static const char *const names[][2] = {{"q8_0", "int8"}, {"q4_0", "int4"}, {"f16", "f16"}};
     for (int i = 0; i < 3; i++) { // llama.cpp's names and ours
@@ -244,7 +238,7 @@ static void flag_holds(enum command_id command, enum option_id id, const struct 
     check_refused(&p, "'maybe' is not yes or no");
 }
 
-static void flags_are_switched_on_and_off(void **state) {
+CASE(flags_are_switched_on_and_off) {
     each_row(flag_holds);
     struct parsed p;
     parse(&p, COMMAND_RUN, "--json", "-q");
@@ -261,7 +255,7 @@ static void path_holds(enum command_id command, enum option_id id, const struct 
     check_refused(&p, "'' is not a file name");
 }
 
-static void paths_are_not_empty(void **state) {
+CASE(paths_are_not_empty) {
     each_row(path_holds);
     refused("-m: '' is not a file name", COMMAND_RUN, "-m", "");
     refused("'' is not a file name", COMMAND_INSPECT, "");
@@ -289,7 +283,7 @@ static void list_holds(enum command_id command, enum option_id id, const struct 
     check_refused(&p, name);
 }
 
-static void lists_grow_to_their_limit(void **state) {
+CASE(lists_grow_to_their_limit) {
     each_row(list_holds);
     refused("--stop: text 2, '', is empty", COMMAND_RUN, "--stop", "x", "--stop", "");
     refused("--stop: text 1, 'a?b', is not valid UTF-8", COMMAND_RUN, "--stop",
@@ -305,7 +299,7 @@ static void lists_grow_to_their_limit(void **state) {
     parsed_free(&p);
 }
 
-static void seeds_have_64_bits(void **state) {
+CASE(seeds_have_64_bits) {
     struct parsed p;
     parse(&p, COMMAND_RUN, "--seed", "18446744073709551615");
     check_accepted(&p);
@@ -316,7 +310,7 @@ static void seeds_have_64_bits(void **state) {
         refused("-s: '", COMMAND_RUN, "-s", bad[i]);
 }
 
-static void sizes_have_suffixes(void **state) {
+CASE(sizes_have_suffixes) {
     static const struct {
         const char *text;
         int64_t value;
@@ -346,7 +340,7 @@ static void sizes_have_suffixes(void **state) {
 
 // ---------------------------------------------------------------- the command line
 
-static void of_an_option_given_twice_the_last_is_used(void **state) {
+CASE(of_an_option_given_twice_the_last_is_used) {
     struct parsed p;
     parse(&p, COMMAND_RUN, "--seed", "3", "-n5", "-s", "4", "--max-tokens=6");
     check_accepted(&p);
@@ -355,7 +349,7 @@ static void of_an_option_given_twice_the_last_is_used(void **state) {
     parsed_free(&p);
 }
 
-static void unknown_options_are_refused_with_a_guess(void **state) {
+CASE(unknown_options_are_refused_with_a_guess) {
     refused("--tempature; did you mean --temperature?", COMMAND_RUN, "--tempature", "1");
     refused("--max; did you mean --max-tokens?", COMMAND_RUN, "--max", "3");
     refused("--no-webui; did you mean --no-ui?", COMMAND_SERVE, "--no-webui");
@@ -373,7 +367,7 @@ static void unknown_options_are_refused_with_a_guess(void **state) {
     refused("--seed: '?[31m?x'", COMMAND_RUN, "--seed", "\033[31m\nx");
 }
 
-static void arguments_without_a_flag_are_for_some_commands(void **state) {
+CASE(arguments_without_a_flag_are_for_some_commands) {
     struct parsed p;
     parse(&p, COMMAND_INSPECT, "--json", "--", "--model");
     check_accepted(&p);
@@ -383,7 +377,7 @@ static void arguments_without_a_flag_are_for_some_commands(void **state) {
     refused("one argument too many: 'b'", COMMAND_INSPECT, "a", "b");
 }
 
-static void help_is_seen_where_a_flag_may_be(void **state) {
+CASE(help_is_seen_where_a_flag_may_be) {
     static char *const argv[][4] = {{"--seed", "x", "--help"},
                                     {"--help", "--seed", "x"},
                                     {"--nonsense", "-h"},
@@ -416,7 +410,7 @@ static void parse_with(struct parsed *out, const char *name, const char *value,
     unsetenv(name);
 }
 
-static void the_command_line_beats_the_environment(void **state) {
+CASE(the_command_line_beats_the_environment) {
     struct parsed p;
     char name[OPTION_NAME_SIZE];
     parse_with(&p, "RUNNEL_SEED", "7", COMMAND_RUN, NULL, NULL);
@@ -436,7 +430,7 @@ static void the_command_line_beats_the_environment(void **state) {
     parsed_free(&p);
 }
 
-static void variables_are_checked_as_flags_are(void **state) {
+CASE(variables_are_checked_as_flags_are) {
     struct parsed p;
     parse_with(&p, "RUNNEL_TEMPERATURE", "hot", COMMAND_RUN, NULL, NULL);
     check_refused(&p, "RUNNEL_TEMPERATURE: 'hot' is not a number from 0 to 100");
@@ -455,7 +449,7 @@ static void variables_are_checked_as_flags_are(void **state) {
     parsed_free(&p);
 }
 
-static void bench_speculates_by_a_variable_of_its_own(void **state) {
+CASE(bench_speculates_by_a_variable_of_its_own) {
     struct parsed p;
     parse_with(&p, "RUNNEL_SPECULATE", "lookup", COMMAND_BENCH, NULL, NULL);
     check_accepted(&p);
@@ -468,7 +462,7 @@ static void bench_speculates_by_a_variable_of_its_own(void **state) {
 }
 
 // A server that starts without the keys that someone meant to give would be open.
-static void an_empty_variable_is_unset_but_for_keys(void **state) {
+CASE(an_empty_variable_is_unset_but_for_keys) {
     struct parsed p;
     parse_with(&p, "RUNNEL_STOP", "", COMMAND_RUN, NULL, NULL);
     check_accepted(&p);
@@ -549,7 +543,7 @@ static void row_is_in_help_and_manual(enum command_id command, enum option_id id
     free(page);
 }
 
-static void help_and_manual_show_every_row_with_its_default(void **state) {
+CASE(help_and_manual_show_every_row_with_its_default) {
     each_row(row_is_in_help_and_manual);
     char *help = written(help_command, COMMAND_SERVE);
     flatten(help);
@@ -563,7 +557,7 @@ static void help_and_manual_show_every_row_with_its_default(void **state) {
     free(help);
 }
 
-static void help_fits_100_columns(void **state) {
+CASE(help_fits_100_columns) {
     for (int command = 0; command < COMMAND_COUNT; command++) {
         char *help = written(help_command, (enum command_id)command);
         for (char *rest = help, *line; (line = strsep(&rest, "\n"));)
@@ -572,7 +566,7 @@ static void help_fits_100_columns(void **state) {
     }
 }
 
-static void completions_name_every_option(void **state) {
+CASE(completions_name_every_option) {
     static const char *const shells[] = {"bash", "zsh", "fish"};
     for (int i = 0; i < 3; i++) {
         const struct options options = {.command = COMMAND_COMPLETIONS, .positional = shells[i]};
@@ -594,32 +588,4 @@ static void completions_name_every_option(void **state) {
     }
 }
 
-TEST_PROGRAM(options) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_what_help_shows),
-        cmocka_unit_test(defaults_have_the_type_of_their_kind),
-        cmocka_unit_test(defaults_are_values),
-        cmocka_unit_test(environment_names_follow_from_the_flags),
-        cmocka_unit_test(spellings_are_one_options),
-        cmocka_unit_test(one_flag_may_have_another_kind_in_another_command),
-        cmocka_unit_test(numbers_stay_in_their_ranges),
-        cmocka_unit_test(choices_are_the_tables),
-        cmocka_unit_test(flags_are_switched_on_and_off),
-        cmocka_unit_test(paths_are_not_empty),
-        cmocka_unit_test(lists_grow_to_their_limit),
-        cmocka_unit_test(seeds_have_64_bits),
-        cmocka_unit_test(sizes_have_suffixes),
-        cmocka_unit_test(of_an_option_given_twice_the_last_is_used),
-        cmocka_unit_test(unknown_options_are_refused_with_a_guess),
-        cmocka_unit_test(arguments_without_a_flag_are_for_some_commands),
-        cmocka_unit_test(help_is_seen_where_a_flag_may_be),
-        cmocka_unit_test(the_command_line_beats_the_environment),
-        cmocka_unit_test(variables_are_checked_as_flags_are),
-        cmocka_unit_test(bench_speculates_by_a_variable_of_its_own),
-        cmocka_unit_test(an_empty_variable_is_unset_but_for_keys),
-        cmocka_unit_test(help_and_manual_show_every_row_with_its_default),
-        cmocka_unit_test(help_fits_100_columns),
-        cmocka_unit_test(completions_name_every_option),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(options) { return cases_run(NULL, NULL); }

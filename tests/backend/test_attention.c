@@ -171,7 +171,7 @@ static void check_task(struct task *t, int index) {
 #define N_ODD_TASKS test_scale(5, 15, 30)
 enum { THREADS_STEP = TEST_IS_SLOW ? 3 : 1 };
 
-static void whole_rows_and_folded_parts_equal_the_reference(void **state) {
+CASE(whole_rows_and_folded_parts_equal_the_reference) {
     if (TEST_FOR_RACES) skip();
     rng_state = 11;
     for (int i = 0; i < N_TASKS; i++) {
@@ -184,7 +184,7 @@ static void whole_rows_and_folded_parts_equal_the_reference(void **state) {
 }
 
 // Contexts around the ends of pages and splits, decode and chunks of rows, with windows and caps.
-static void the_ends_of_pages_and_splits_do_not_show(void **state) {
+CASE(the_ends_of_pages_and_splits_do_not_show) {
     if (TEST_FOR_RACES) skip();
     static const int contexts[] = {1, 2, 15, 16, 17, 31, 32, 33, 255, 256, 257, 600};
     static const int windows[] = {0, 1, 5, 32, 100, 256, 297};
@@ -208,7 +208,7 @@ static void the_ends_of_pages_and_splits_do_not_show(void **state) {
 }
 
 // A score that is not a number, or infinite, stays where it belongs.
-static void odd_numbers_spread_as_in_the_reference(void **state) {
+CASE(odd_numbers_spread_as_in_the_reference) {
     if (TEST_FOR_RACES) skip();
     rng_state = 5;
     for (int i = 0; i < N_ODD_TASKS; i++) {
@@ -418,7 +418,7 @@ static void check_load(const struct shape *shape, const struct load *load, bool 
     stage_deinit(&s);
 }
 
-static void a_long_sequence_is_cut_whatever_its_heads(void **state) {
+CASE(a_long_sequence_is_cut_whatever_its_heads) {
     static const struct shape shapes[] = {{4, 1, 32, 0}, {6, 3, 48, 0}, {8, 2, 16, 2000}};
     for (int i = 0; i < 3; i++) {
         const struct load one = {.n_seqs = 1, .n_pages = 110, .seq = {{3456, 1}}};
@@ -426,7 +426,7 @@ static void a_long_sequence_is_cut_whatever_its_heads(void **state) {
     }
 }
 
-static void a_long_sequence_among_short_ones_is_cut(void **state) {
+CASE(a_long_sequence_among_short_ones_is_cut) {
     static const struct shape shape = {4, 2, 32, 0};
     static const struct load load = {
         .n_seqs = 6,
@@ -435,13 +435,13 @@ static void a_long_sequence_among_short_ones_is_cut(void **state) {
     check_load(&shape, &load, true, true);
 }
 
-static void tiles_stay_whole_where_parts_find_no_room(void **state) {
+CASE(tiles_stay_whole_where_parts_find_no_room) {
     static const struct shape shape = {4, 1, 16, 0};
     static const struct load load = {.n_seqs = 1, .n_pages = 66, .seq = {{2064, 40}}};
     check_load(&shape, &load, true, true);
 }
 
-static void sequences_may_share_pages(void **state) {
+CASE(sequences_may_share_pages) {
     static const struct shape shape = {3, 1, 24, 900};
     static const struct load load = {.n_seqs = 3,
                                      .n_pages = 60,
@@ -450,15 +450,4 @@ static void sequences_may_share_pages(void **state) {
     check_load(&shape, &load, true, false);
 }
 
-TEST_PROGRAM(attention) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_rows_and_folded_parts_equal_the_reference),
-        cmocka_unit_test(the_ends_of_pages_and_splits_do_not_show),
-        cmocka_unit_test(odd_numbers_spread_as_in_the_reference),
-        cmocka_unit_test(a_long_sequence_is_cut_whatever_its_heads),
-        cmocka_unit_test(a_long_sequence_among_short_ones_is_cut),
-        cmocka_unit_test(tiles_stay_whole_where_parts_find_no_room),
-        cmocka_unit_test(sequences_may_share_pages),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(attention) { return cases_run(NULL, NULL); }

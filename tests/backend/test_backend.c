@@ -346,7 +346,7 @@ static const enum format_id formats[] = {FORMAT_F32, FORMAT_Q8_0};
 
 // Chunks and numbers of threads take turns. Where everything is slow, a KV type meets one format,
 // and the reference runs in chunks with one KV type.
-static void logits_do_not_depend_on_chunks_threads_or_isa(void **state) {
+CASE(logits_do_not_depend_on_chunks_threads_or_isa) {
     static const int chunks[] = {N_TOKENS, 1, 16, 7};
     static struct logits want, got;
     for (int i = 0; i < 2 * KV_TYPE_COUNT; i++) {
@@ -376,7 +376,7 @@ static void logits_do_not_depend_on_chunks_threads_or_isa(void **state) {
     }
 }
 
-static void logits_do_not_depend_on_the_tiles_of_wide_products(void **state) {
+CASE(logits_do_not_depend_on_the_tiles_of_wide_products) {
     static struct logits want, got;
     for (int i = TEST_IS_SLOW; i < (TEST_IS_SLOW ? 2 : 4); i++) { // slow: two formats at once
         struct fixture f;
@@ -391,7 +391,7 @@ static void logits_do_not_depend_on_the_tiles_of_wide_products(void **state) {
     }
 }
 
-static void a_product_reads_what_its_input_holds_now(void **state) {
+CASE(a_product_reads_what_its_input_holds_now) {
     static struct logits logits[2];
     for (int before = 0; before < 2; before++) {
         struct fixture f;
@@ -403,7 +403,7 @@ static void a_product_reads_what_its_input_holds_now(void **state) {
     assert_memory_equal(&logits[0], &logits[1], sizeof logits[0]);
 }
 
-static void a_product_of_some_rows_follows_one_of_all(void **state) {
+CASE(a_product_of_some_rows_follows_one_of_all) {
     enum { N_OUT = 43, N_LOGITS = 21 };
     static float logits[2][N_LOGITS][N_VOCAB];
     for (int before = 0; before < 2; before++) {
@@ -426,7 +426,7 @@ static void a_product_of_some_rows_follows_one_of_all(void **state) {
 }
 
 // Two sequences share batches, each in chunks of its own size.
-static void logits_do_not_depend_on_neighbours(void **state) {
+CASE(logits_do_not_depend_on_neighbours) {
     static struct logits want[2], got[2];
     for (int i = 0; i < 2; i++) {
         struct fixture f;
@@ -449,7 +449,7 @@ static void logits_do_not_depend_on_neighbours(void **state) {
 }
 
 // Only some rows want logits: they get the bits that they have when all rows want them.
-static void logits_do_not_depend_on_which_rows_want_them(void **state) {
+CASE(logits_do_not_depend_on_which_rows_want_them) {
     static const int32_t some[] = {0, 3, 31, 32, 50, N_TOKENS - 1};
     static struct logits want;
     struct fixture f;
@@ -474,7 +474,7 @@ static void logits_do_not_depend_on_which_rows_want_them(void **state) {
     plan_deinit(&f.plan);
 }
 
-static void a_run_allocates_nothing(void **state) {
+CASE(a_run_allocates_nothing) {
     if (!COUNTS_ALLOCATIONS) skip();
     static struct logits logits;
     struct fixture f;
@@ -510,7 +510,7 @@ static void check_failure(const struct plan *plan, struct backend_config config,
     assert_non_null(strstr(err.message, text));
 }
 
-static void create_fails_with_a_status_that_names_the_value(void **state) {
+CASE(create_fails_with_a_status_that_names_the_value) {
     struct fixture f;
     fixture_init(&f, FORMAT_Q8_0);
     const struct backend_config good = new_config(NULL, "f16");
@@ -537,7 +537,7 @@ static void create_fails_with_a_status_that_names_the_value(void **state) {
     plan_deinit(&f.plan);
 }
 
-static void a_backend_is_found_by_its_name_or_as_the_best_one(void **state) {
+CASE(a_backend_is_found_by_its_name_or_as_the_best_one) {
     const struct backend_class *cls = NULL, *best = NULL;
     struct backend_device device = {.depth = 0};
     rn_error err = {0};
@@ -552,7 +552,7 @@ static void a_backend_is_found_by_its_name_or_as_the_best_one(void **state) {
     assert_non_null(strstr(err.message, "cpu"));
 }
 
-static void a_kv_type_is_the_classs_own_string(void **state) {
+CASE(a_kv_type_is_the_classs_own_string) {
     static const char *const names[] = {"wide", "narrow", NULL};
     const struct backend_class made_up = {.kv_types = names, .kv_default = names[1]};
     const struct backend_class *cpu;
@@ -576,7 +576,7 @@ static void a_kv_type_is_the_classs_own_string(void **state) {
     assert_int_equal(backend_kv_type(&made_up, "narro", &type, &err), RN_ERR_ARG);
 }
 
-static void bandwidth_is_measured_for_small_and_large_working_sets(void **state) {
+CASE(bandwidth_is_measured_for_small_and_large_working_sets) {
     struct fixture f;
     fixture_init(&f, FORMAT_F32);
     const struct backend_config config = new_config(NULL, "f16");
@@ -595,7 +595,7 @@ static void bandwidth_is_measured_for_small_and_large_working_sets(void **state)
     plan_deinit(&f.plan);
 }
 
-static void results_have_the_time_of_each_stage_while_the_profile_is_on(void **state) {
+CASE(results_have_the_time_of_each_stage_while_the_profile_is_on) {
     struct fixture f;
     fixture_init(&f, FORMAT_Q8_0);
     const struct backend_config config = new_config(NULL, "f16");
@@ -628,7 +628,7 @@ static void results_have_the_time_of_each_stage_while_the_profile_is_on(void **s
 // A clock that advances by 5 whenever it is read.
 static uint64_t count_now(void *ctx) { return *(uint64_t *)ctx += 5; }
 
-static void a_step_is_timed_by_the_clock_that_was_lent(void **state) {
+CASE(a_step_is_timed_by_the_clock_that_was_lent) {
     struct fixture f;
     fixture_init(&f, FORMAT_F32);
     struct backend_config config = new_config(NULL, "f16");
@@ -645,7 +645,7 @@ static void a_step_is_timed_by_the_clock_that_was_lent(void **state) {
     plan_deinit(&f.plan);
 }
 
-static void the_machine_is_described(void **state) {
+CASE(the_machine_is_described) {
     struct fixture f;
     fixture_init(&f, FORMAT_F32);
     struct topology *topology;
@@ -675,7 +675,7 @@ static void the_machine_is_described(void **state) {
 
 // Weights and buffers as the plan has them; pages as long as the layout says, which the pages of a
 // backend are.
-static void what_a_plan_needs_is_its_weights_buffers_and_pages(void **state) {
+CASE(what_a_plan_needs_is_its_weights_buffers_and_pages) {
     struct fixture f;
     fixture_init(&f, FORMAT_Q8_0);
     const struct backend_class *cls;
@@ -702,23 +702,4 @@ static void what_a_plan_needs_is_its_weights_buffers_and_pages(void **state) {
     plan_deinit(&f.plan);
 }
 
-TEST_PROGRAM(backend) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_do_not_depend_on_chunks_threads_or_isa),
-        cmocka_unit_test(logits_do_not_depend_on_the_tiles_of_wide_products),
-        cmocka_unit_test(a_product_reads_what_its_input_holds_now),
-        cmocka_unit_test(a_product_of_some_rows_follows_one_of_all),
-        cmocka_unit_test(logits_do_not_depend_on_neighbours),
-        cmocka_unit_test(logits_do_not_depend_on_which_rows_want_them),
-        cmocka_unit_test(a_run_allocates_nothing),
-        cmocka_unit_test(create_fails_with_a_status_that_names_the_value),
-        cmocka_unit_test(a_backend_is_found_by_its_name_or_as_the_best_one),
-        cmocka_unit_test(a_kv_type_is_the_classs_own_string),
-        cmocka_unit_test(bandwidth_is_measured_for_small_and_large_working_sets),
-        cmocka_unit_test(results_have_the_time_of_each_stage_while_the_profile_is_on),
-        cmocka_unit_test(a_step_is_timed_by_the_clock_that_was_lent),
-        cmocka_unit_test(the_machine_is_described),
-        cmocka_unit_test(what_a_plan_needs_is_its_weights_buffers_and_pages),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(backend) { return cases_run(NULL, NULL); }

@@ -65,33 +65,33 @@ static uint64_t times_nothing(int config, int call) { return 0; }
 // Each configuration has a speed of its own, the slower the higher its number.
 static uint64_t times_own(int config, int call) { return (uint64_t)(config + 1) * STEADY_NS; }
 
-static void steady_passes_give_their_rate(void **state) {
+CASE(steady_passes_give_their_rate) {
     struct machine m;
     check_ns(run(&m, times_steady, 12, 400 * STEADY_NS), STEADY_NS);
     assert_int_equal(m.n_calls, 400);
 }
 
-static void bursts_weigh_no_more_than_their_time(void **state) {
+CASE(bursts_weigh_no_more_than_their_time) {
     struct machine m;
     check_ns(run(&m, times_bursts, 12, 1200 * STEADY_NS), 0.94 * STEADY_NS);
 }
 
-static void stalls_do_not_lower_the_rate(void **state) {
+CASE(stalls_do_not_lower_the_rate) {
     struct machine m;
     check_ns(run(&m, times_stalls, 4, 4000 * STEADY_NS), STEADY_NS);
 }
 
-static void the_best_configuration_is_used(void **state) {
+CASE(the_best_configuration_is_used) {
     struct machine m;
     check_ns(run(&m, times_one_better, 6, 300 * STEADY_NS), 0.5 * STEADY_NS);
 }
 
-static void the_rate_is_not_below_that_of_all_passes_together(void **state) {
+CASE(the_rate_is_not_below_that_of_all_passes_together) {
     struct machine m;
     check_ns(run(&m, times_two_speeds, 3, 600 * STEADY_NS), 0.64 * STEADY_NS);
 }
 
-static void configurations_are_called_in_turn_and_rounds_begin_with_another(void **state) {
+CASE(configurations_are_called_in_turn_and_rounds_begin_with_another) {
     enum { N = 5, ROUNDS = 20 };
     struct machine m;
     run(&m, times_steady, N, N * ROUNDS * STEADY_NS);
@@ -106,7 +106,7 @@ static void configurations_are_called_in_turn_and_rounds_begin_with_another(void
     for (int c = 0; c < N; c++) assert_int_equal(firsts[c], ROUNDS / N);
 }
 
-static void the_budget_holds_as_far_as_passes_can_be_foreseen(void **state) {
+CASE(the_budget_holds_as_far_as_passes_can_be_foreseen) {
     struct machine m;
     for (uint64_t budget = 6 * STEADY_NS; budget < 60 * STEADY_NS; budget += 700) {
         assert_true(run(&m, times_own, 6, budget) > 0);
@@ -117,22 +117,10 @@ static void the_budget_holds_as_far_as_passes_can_be_foreseen(void **state) {
     assert_int_equal(m.n_calls, 1);
 }
 
-static void many_passes_and_passes_without_time_give_a_number(void **state) {
+CASE(many_passes_and_passes_without_time_give_a_number) {
     struct machine m;
     check_ns(run(&m, times_steady, 2, 100000 * STEADY_NS), STEADY_NS);
     check_ns(run(&m, times_nothing, 1, 5000), 1);
 }
 
-TEST_PROGRAM(bandwidth) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steady_passes_give_their_rate),
-        cmocka_unit_test(bursts_weigh_no_more_than_their_time),
-        cmocka_unit_test(stalls_do_not_lower_the_rate),
-        cmocka_unit_test(the_best_configuration_is_used),
-        cmocka_unit_test(the_rate_is_not_below_that_of_all_passes_together),
-        cmocka_unit_test(configurations_are_called_in_turn_and_rounds_begin_with_another),
-        cmocka_unit_test(the_budget_holds_as_far_as_passes_can_be_foreseen),
-        cmocka_unit_test(many_passes_and_passes_without_time_give_a_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(bandwidth) { return cases_run(NULL, NULL); }

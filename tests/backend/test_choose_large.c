@@ -55,7 +55,7 @@ static void candidates_of(struct cpu_choice *choice, const float *logits) {
     }
 }
 
-static void filters_of_many_candidates_keep_what_their_definitions_keep(void **state) {
+CASE(filters_of_many_candidates_keep_what_their_definitions_keep) {
     static float logits[VOCAB];
     static struct reference r;
     struct chooser chooser;
@@ -92,9 +92,4 @@ static void filters_of_many_candidates_keep_what_their_definitions_keep(void **s
     chooser_deinit(&chooser);
 }
 
-TEST_PROGRAM(choose_large) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(filters_of_many_candidates_keep_what_their_definitions_keep),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(choose_large) { return cases_run(NULL, NULL); }

@@ -46,7 +46,7 @@ static float temperature_random(void) {
 
 // ---------------------------------------------------------------- the model's logits
 
-static void peaks_are_the_largest_of_their_blocks(void **state) {
+CASE(peaks_are_the_largest_of_their_blocks) {
     static float logits[MOST], peak[MOST];
     for (int i = 0; i < 400; i++) {
         const int n = size_random();
@@ -70,7 +70,7 @@ static void peaks_are_the_largest_of_their_blocks(void **state) {
     }
 }
 
-static void one_hole_is_seen_wherever_it_is(void **state) {
+CASE(one_hole_is_seen_wherever_it_is) {
     static const float hole[] = {NAN, -INFINITY};
     float logits[150], peak[3];
     bool holes;
@@ -88,7 +88,7 @@ static void one_hole_is_seen_wherever_it_is(void **state) {
     }
 }
 
-static void filling_keeps_the_candidates_in_their_order_also_in_place(void **state) {
+CASE(filling_keeps_the_candidates_in_their_order_also_in_place) {
     static float logits[MOST], out[MOST];
     static int32_t id[MOST];
     for (int i = 0; i < 400; i++) {
@@ -110,7 +110,7 @@ static void filling_keeps_the_candidates_in_their_order_also_in_place(void **sta
     }
 }
 
-static void the_deviation_has_the_bits_of_the_plain_loop(void **state) {
+CASE(the_deviation_has_the_bits_of_the_plain_loop) {
     static float logits[MOST];
     for (int i = 0; i < 400; i++) {
         const int n = size_random();
@@ -154,7 +154,7 @@ static void scene_random(struct scene *scene) {
     scene->plain = (struct plain){scene->candidate, n};
 }
 
-static void counts_masses_and_means_have_the_bits_of_the_plain_loops(void **state) {
+CASE(counts_masses_and_means_have_the_bits_of_the_plain_loops) {
     static struct scene scene;
     static struct candidate within[MOST];
     for (int i = 0; i < 1500; i++) {
@@ -189,7 +189,7 @@ static int plain_until(const struct plain *plain, float centre, float distance, 
     return kept;
 }
 
-static void what_is_up_to_a_cut_is_kept_also_in_place(void **state) {
+CASE(what_is_up_to_a_cut_is_kept_also_in_place) {
     static struct scene scene;
     static struct candidate kept[MOST];
     static float out[MOST];
@@ -250,7 +250,7 @@ static struct ruler ruler_random(const struct scene *scene, float some, float ce
     return ruler;
 }
 
-static void a_digit_has_the_sum_and_the_candidates_of_the_plain_loop(void **state) {
+CASE(a_digit_has_the_sum_and_the_candidates_of_the_plain_loop) {
     static struct scene scene;
     static struct candidate listed[MOST];
     static uint32_t distance[MOST + CHOOSE_BLOCK], units[MOST + CHOOSE_BLOCK];
@@ -283,7 +283,7 @@ static void a_digit_has_the_sum_and_the_candidates_of_the_plain_loop(void **stat
     }
 }
 
-static void the_choice_of_a_run_is_that_of_the_plain_loop(void **state) {
+CASE(the_choice_of_a_run_is_that_of_the_plain_loop) {
     static struct scene scene;
     for (int i = 0; i < 4000; i++) {
         scene_random(&scene);
@@ -313,7 +313,7 @@ static rn_sampling sampling_random(double chance) {
     return s;
 }
 
-static void every_instruction_set_chooses_as_the_plain_loops(void **state) {
+CASE(every_instruction_set_chooses_as_the_plain_loops) {
     static float logits[MOST];
     enum { VOCABULARIES = 60, CHOICES = 40 };
     for (int i = 0; i < VOCABULARIES; i++) {
@@ -340,7 +340,7 @@ static void every_instruction_set_chooses_as_the_plain_loops(void **state) {
 }
 
 // An instruction set of the backend has the passes of the same one, where there are some.
-static void the_passes_are_those_of_the_instruction_set(void **state) {
+CASE(the_passes_are_those_of_the_instruction_set) {
     static const struct {
         enum cpu_isa isa;
         const char *name;
@@ -357,18 +357,4 @@ static void the_passes_are_those_of_the_instruction_set(void **state) {
     }
 }
 
-TEST_PROGRAM(choose_passes) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(peaks_are_the_largest_of_their_blocks),
-        cmocka_unit_test(one_hole_is_seen_wherever_it_is),
-        cmocka_unit_test(filling_keeps_the_candidates_in_their_order_also_in_place),
-        cmocka_unit_test(the_deviation_has_the_bits_of_the_plain_loop),
-        cmocka_unit_test(counts_masses_and_means_have_the_bits_of_the_plain_loops),
-        cmocka_unit_test(what_is_up_to_a_cut_is_kept_also_in_place),
-        cmocka_unit_test(a_digit_has_the_sum_and_the_candidates_of_the_plain_loop),
-        cmocka_unit_test(the_choice_of_a_run_is_that_of_the_plain_loop),
-        cmocka_unit_test(every_instruction_set_chooses_as_the_plain_loops),
-        cmocka_unit_test(the_passes_are_those_of_the_instruction_set),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(choose_passes) { return cases_run(NULL, NULL); }

@@ -113,7 +113,7 @@ static void check_kept(struct chooser *chooser, const float *logits, const rn_sa
     }
 }
 
-static void the_nearest_are_those_of_the_plain_definition(void **state) {
+CASE(the_nearest_are_those_of_the_plain_definition) {
     static float logits[MOST];
     static const int sizes[] = {2, 100, 300, 4096, 4099, MOST};
     enum { SIZES = sizeof sizes / sizeof *sizes };
@@ -132,7 +132,7 @@ static void the_nearest_are_those_of_the_plain_definition(void **state) {
 
 // The share is just above the run's, so that the run ends where a unit, or a part of one, is
 // missing.
-static void a_run_that_lacks_a_part_of_a_unit_is_not_enough(void **state) {
+CASE(a_run_that_lacks_a_part_of_a_unit_is_not_enough) {
     float logits[2] = {0};
     struct chooser chooser;
     int decided = 0;
@@ -152,7 +152,7 @@ static void a_run_that_lacks_a_part_of_a_unit_is_not_enough(void **state) {
 
 // Many tokens that weigh next to nothing each, in blocks of which a bound alone says too much: the
 // share is just above or below what the best token has.
-static void far_tokens_weigh_to_the_last_unit(void **state) {
+CASE(far_tokens_weigh_to_the_last_unit) {
     static float logits[MOST];
     struct chooser chooser;
     assert_int_equal(chooser_init(&chooser, MOST, &choose_passes_base, NULL), RN_OK);
@@ -173,11 +173,4 @@ static void far_tokens_weigh_to_the_last_unit(void **state) {
     chooser_deinit(&chooser);
 }
 
-TEST_PROGRAM(choose_select) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_nearest_are_those_of_the_plain_definition),
-        cmocka_unit_test(a_run_that_lacks_a_part_of_a_unit_is_not_enough),
-        cmocka_unit_test(far_tokens_weigh_to_the_last_unit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(choose_select) { return cases_run(NULL, NULL); }

@@ -201,7 +201,7 @@ static void check_formula(enum format_id format, enum format_id up_format, bool 
     fixture_free(&f);
 }
 
-static void experts_are_the_formula(void **state) {
+CASE(experts_are_the_formula) {
     if (TEST_FOR_RACES) skip();
     check_formula(FORMAT_F32, FORMAT_F32, false, true, 1e-5);
     check_formula(FORMAT_F32, FORMAT_F32, true, true, 1e-5);
@@ -213,7 +213,7 @@ static void experts_are_the_formula(void **state) {
     check_formula(FORMAT_F32, FORMAT_MXFP4, true, true, 3e-2);
 }
 
-static void bits_do_not_depend_on_the_batch(void **state) {
+CASE(bits_do_not_depend_on_the_batch) {
     static const enum format_id formats[][2] = {{FORMAT_F32, FORMAT_F32},
                                                 {FORMAT_Q8_0, FORMAT_Q8_0},
                                                 {FORMAT_MXFP4, FORMAT_MXFP4},
@@ -241,7 +241,7 @@ static void bits_do_not_depend_on_the_batch(void **state) {
     }
 }
 
-static void bytes_are_those_of_the_experts_used(void **state) {
+CASE(bytes_are_those_of_the_experts_used) {
     struct fixture f;
     build(&f, FORMAT_Q8_0, FORMAT_Q8_0, true, true);
     int32_t token[TOKENS];
@@ -262,11 +262,4 @@ static void bytes_are_those_of_the_experts_used(void **state) {
     fixture_free(&f);
 }
 
-TEST_PROGRAM(experts) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(experts_are_the_formula),
-        cmocka_unit_test(bits_do_not_depend_on_the_batch),
-        cmocka_unit_test(bytes_are_those_of_the_experts_used),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(experts) { return cases_run(NULL, NULL); }

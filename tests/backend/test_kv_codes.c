@@ -19,7 +19,7 @@ static void append_one(const struct cpu_ops *ops, enum kv_type type, int dim, co
 }
 
 // Whatever the page held, an entry writes the same bytes, and its share of the page's bytes alone.
-static void an_entry_depends_on_its_own_token_alone(void **state) {
+CASE(an_entry_depends_on_its_own_token_alone) {
     static const int dims[] = {16, 64, 80, 33, 256};
     for (int i = 0; i < 5 * KV_TYPE_COUNT * 3; i++) {
         const enum kv_type type = (enum kv_type)(i % KV_TYPE_COUNT);
@@ -47,7 +47,7 @@ static void an_entry_depends_on_its_own_token_alone(void **state) {
 
 // Zeros, the smallest and largest numbers, NaN and infinities: the reference's bytes, and no finite
 // result without finite numbers.
-static void odd_entries_equal_the_reference(void **state) {
+CASE(odd_entries_equal_the_reference) {
     static const float odd[] = {0, -0.0f, 1e-42f, 1e-30f, 3e-8f, 65504, 1e7f, 3e38f, INFINITY};
     enum { DIM = 80, N_ODD = sizeof odd / sizeof *odd };
     for (int i = 0; i < 4 * N_ODD; i++) {
@@ -100,7 +100,7 @@ static uint64_t token_bytes(enum kv_type type, int n_head_kv, int dim) {
     return kv_page_bytes(&group, type) / 3 / KV_PAGE_TOKENS;
 }
 
-static void a_page_is_its_tokens(void **state) {
+CASE(a_page_is_its_tokens) {
     const struct plan_kv_group group = {KV_WINDOW, 3, 2, 16, 16, 40, 0};
     assert_int_equal(kv_page_bytes(&group, KV_F32), 3 * 2 * 2 * 16 * 4 * KV_PAGE_TOKENS);
     assert_int_equal(token_bytes(KV_F16, 2, 16), 2 * 2 * 16 * 2);
@@ -112,19 +112,11 @@ static void a_page_is_its_tokens(void **state) {
         assert_int_equal(kv_page_bytes(&states, (enum kv_type)type), 2 * 48 * 4);
 }
 
-static void kv_types_are_found_by_their_names(void **state) {
+CASE(kv_types_are_found_by_their_names) {
     for (int type = 0; type < KV_TYPE_COUNT; type++)
         assert_int_equal(kv_type_find(kv_type_names[type]), type);
     assert_int_equal(kv_type_find("f15"), -1);
     assert_null(kv_type_names[KV_TYPE_COUNT]);
 }
 
-TEST_PROGRAM(kv_codes) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_entry_depends_on_its_own_token_alone),
-        cmocka_unit_test(odd_entries_equal_the_reference),
-        cmocka_unit_test(a_page_is_its_tokens),
-        cmocka_unit_test(kv_types_are_found_by_their_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(kv_codes) { return cases_run(NULL, NULL); }

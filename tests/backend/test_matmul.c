@@ -259,7 +259,7 @@ static void parity_check(const struct problem *p, enum fill fill) {
     free(expected);
 }
 
-static void kernels_equal_the_reference_for_all_shapes(void **state) {
+CASE(kernels_equal_the_reference_for_all_shapes) {
     static const uint64_t seeds[FILL_COUNT] = {1, 2, 3, 13};
     for (int i = 0; i < FILL_COUNT * FORMAT_COUNT; i++) {
         const enum fill fill = (enum fill)(i / FORMAT_COUNT);
@@ -278,7 +278,7 @@ static void kernels_equal_the_reference_for_all_shapes(void **state) {
     }
 }
 
-static void kernels_equal_the_reference_for_long_rows(void **state) {
+CASE(kernels_equal_the_reference_for_long_rows) {
     uint64_t random = 4;
     for (int format = 0; format < FORMAT_COUNT; format++) {
         // Also many columns for many tokens, so that a panel leaves some to the next one.
@@ -291,7 +291,7 @@ static void kernels_equal_the_reference_for_long_rows(void **state) {
     }
 }
 
-static void ranges_of_groups_give_what_all_at_once_gives(void **state) {
+CASE(ranges_of_groups_give_what_all_at_once_gives) {
     uint64_t random = 5;
     for (int format = 0; format < FORMAT_COUNT; format++) {
         for (int isa = 0; isa < KERNELS_COUNT; isa++) {
@@ -312,7 +312,7 @@ static void ranges_of_groups_give_what_all_at_once_gives(void **state) {
     }
 }
 
-static void cells_past_the_rows_and_other_groups_stay_untouched(void **state) {
+CASE(cells_past_the_rows_and_other_groups_stay_untouched) {
     uint64_t random = 6;
     for (int format = 0; format < FORMAT_COUNT; format++) {
         for (int isa = 0; isa < KERNELS_COUNT; isa++) {
@@ -343,7 +343,7 @@ static void cells_past_the_rows_and_other_groups_stay_untouched(void **state) {
     }
 }
 
-static void a_token_does_not_depend_on_its_neighbours(void **state) {
+CASE(a_token_does_not_depend_on_its_neighbours) {
     uint64_t random = 7;
     for (int format = 0; format < FORMAT_COUNT; format++) {
         struct problem p;
@@ -373,7 +373,7 @@ static void a_token_does_not_depend_on_its_neighbours(void **state) {
 
 // --- packing and the table ---
 
-static void packing_writes_every_byte_and_ranges_agree(void **state) {
+CASE(packing_writes_every_byte_and_ranges_agree) {
     uint64_t random = 8;
     for (int format = 0; format < FORMAT_COUNT; format++) {
         for (int isa = 0; isa < ISA_COUNT; isa++) {
@@ -396,7 +396,7 @@ static void packing_writes_every_byte_and_ranges_agree(void **state) {
     }
 }
 
-static void the_table_has_every_format_and_leaves_scalar_to_the_reference(void **state) {
+CASE(the_table_has_every_format_and_leaves_scalar_to_the_reference) {
     for (int format = 0; format < FORMAT_COUNT; format++) {
         assert_null(matmul_kernel_find((enum format_id)format, ISA_SCALAR));
 #if defined(__x86_64__)
@@ -448,7 +448,7 @@ static struct truth truth_of(const struct problem *p, int64_t row, int token) {
     return truth;
 }
 
-static void reference_is_the_product_of_the_decoded_weights(void **state) {
+CASE(reference_is_the_product_of_the_decoded_weights) {
     uint64_t random = 9;
     for (int format = 0; format < FORMAT_COUNT; format++) {
         struct problem p;
@@ -474,7 +474,7 @@ static void reference_is_the_product_of_the_decoded_weights(void **state) {
     }
 }
 
-static void the_end_is_scale_then_bias_then_add(void **state) {
+CASE(the_end_is_scale_then_bias_then_add) {
     const float w[2] = {0.1f, 0.7f}, x[2] = {3.3f, -1.7f}, bias = 0.3f, scale = 1.1f, before = 9.1f;
     float y = before;
     const struct matmul_args args = {.w = w,
@@ -494,7 +494,7 @@ static void the_end_is_scale_then_bias_then_add(void **state) {
     assert_memory_equal(&y, &expected, sizeof y);
 }
 
-static void offsets_follow_the_dot_product_of_their_span(void **state) {
+CASE(offsets_follow_the_dot_product_of_their_span) {
     uint64_t random = 10;
     for (int id = 0; id < FORMAT_COUNT; id++) {
         const struct format *format = format_at((enum format_id)id);
@@ -521,7 +521,7 @@ static void offsets_follow_the_dot_product_of_their_span(void **state) {
     }
 }
 
-static void a_nan_activation_reaches_its_token_and_no_other(void **state) {
+CASE(a_nan_activation_reaches_its_token_and_no_other) {
     uint64_t random = 11;
     for (int format = 0; format < FORMAT_COUNT; format++) {
         struct problem p;
@@ -540,7 +540,7 @@ static void a_nan_activation_reaches_its_token_and_no_other(void **state) {
 
 // --- quantize ---
 
-static void quantize_is_within_half_a_step_and_uses_the_whole_range(void **state) {
+CASE(quantize_is_within_half_a_step_and_uses_the_whole_range) {
     uint64_t random = 12;
     for (int i = 0; i < 2000; i++) {
         float x[64], d[2];
@@ -561,7 +561,7 @@ static void quantize_is_within_half_a_step_and_uses_the_whole_range(void **state
     }
 }
 
-static void quantize_rounds_ties_to_even(void **state) {
+CASE(quantize_rounds_ties_to_even) {
     const float ties[8] = {127.0f, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 126.5f};
     const int8_t expected[8] = {127, 0, 2, 2, 0, -2, -2, 126};
     float x[32] = {0}, d;
@@ -591,7 +591,7 @@ static void quantize_one(float value, int8_t q[64], float d[2], int16_t sum[4]) 
     assert_int_equal(sum[1], 0);
 }
 
-static void quantize_marks_blocks_with_nan_or_infinity(void **state) {
+CASE(quantize_marks_blocks_with_nan_or_infinity) {
     const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
     for (int i = 0; i < COUNT(bad); i++) {
         int8_t q[64];
@@ -604,7 +604,7 @@ static void quantize_marks_blocks_with_nan_or_infinity(void **state) {
     }
 }
 
-static void quantize_of_zeros_and_of_what_overflows_the_inverse_is_zero(void **state) {
+CASE(quantize_of_zeros_and_of_what_overflows_the_inverse_is_zero) {
     const float tiny[] = {0.0f, -0.0f, 1e-45f, -1e-38f, 3.7e-37f};
     int8_t q[64];
     float d[2];
@@ -622,23 +622,4 @@ static void quantize_of_zeros_and_of_what_overflows_the_inverse_is_zero(void **s
     assert_int_equal(q[13], 127);
 }
 
-TEST_PROGRAM(matmul) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernels_equal_the_reference_for_all_shapes),
-        cmocka_unit_test(kernels_equal_the_reference_for_long_rows),
-        cmocka_unit_test(ranges_of_groups_give_what_all_at_once_gives),
-        cmocka_unit_test(cells_past_the_rows_and_other_groups_stay_untouched),
-        cmocka_unit_test(a_token_does_not_depend_on_its_neighbours),
-        cmocka_unit_test(packing_writes_every_byte_and_ranges_agree),
-        cmocka_unit_test(the_table_has_every_format_and_leaves_scalar_to_the_reference),
-        cmocka_unit_test(reference_is_the_product_of_the_decoded_weights),
-        cmocka_unit_test(the_end_is_scale_then_bias_then_add),
-        cmocka_unit_test(offsets_follow_the_dot_product_of_their_span),
-        cmocka_unit_test(a_nan_activation_reaches_its_token_and_no_other),
-        cmocka_unit_test(quantize_is_within_half_a_step_and_uses_the_whole_range),
-        cmocka_unit_test(quantize_rounds_ties_to_even),
-        cmocka_unit_test(quantize_marks_blocks_with_nan_or_infinity),
-        cmocka_unit_test(quantize_of_zeros_and_of_what_overflows_the_inverse_is_zero),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(matmul) { return cases_run(NULL, NULL); }

@@ -32,7 +32,7 @@ static void fill_special_blocks(float *x) {
     for (int i = 224; i < 256; i++) x[i] = -0.0f;
 }
 
-static void quantize_equals_the_reference(void **state) {
+CASE(quantize_equals_the_reference) {
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops), n = 4096 + 256;
     float *x = floats(n), want_d[4352 / 32], d[4352 / 32];
@@ -61,7 +61,7 @@ static void norm_of(const struct cpu_ops *ops, enum norm_kind kind, const float 
         ops->norm_layer(x, w, bias, y, n, 1e-5f, add);
 }
 
-static void norms_equal_the_reference(void **state) {
+CASE(norms_equal_the_reference) {
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops);
     for (int w = 0; w < N_WIDTHS * 4; w++) {
@@ -86,7 +86,7 @@ static void norms_equal_the_reference(void **state) {
     }
 }
 
-static void layer_norm_is_the_formula(void **state) {
+CASE(layer_norm_is_the_formula) {
     enum { N = 100 };
     float *x = floats(N), *w = floats(N), *bias = floats(N), *y = floats(N);
     double mean = 0, square = 0;
@@ -103,7 +103,7 @@ static void layer_norm_is_the_formula(void **state) {
     free(x), free(w), free(bias), free(y);
 }
 
-static void norm_has_unit_mean_square(void **state) {
+CASE(norm_has_unit_mean_square) {
     float *x = floats(1000), *one = floats(1000), *y = floats(1000);
     for (int i = 0; i < 1000; i++) one[i] = 1;
     reference_norm_rms(x, one, y, 1000, 0, false);
@@ -113,7 +113,7 @@ static void norm_has_unit_mean_square(void **state) {
     free(x), free(one), free(y);
 }
 
-static void gates_equal_the_reference(void **state) {
+CASE(gates_equal_the_reference) {
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops);
     for (int w = 0; w < N_WIDTHS * GATE_COUNT; w++) {
@@ -139,7 +139,7 @@ static void gates_equal_the_reference(void **state) {
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-static void gates_are_their_formulas(void **state) {
+CASE(gates_are_their_formulas) {
     for (int i = 0; i < 2000; i++) {
         const float g = rng_float() * 12, u = rng_float() * 12;
         const double x = (double)g, up = (double)u;
@@ -158,7 +158,7 @@ static void gates_are_their_formulas(void **state) {
     }
 }
 
-static void combine_equals_the_reference(void **state) {
+CASE(combine_equals_the_reference) {
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops);
     for (int w = 0; w < N_WIDTHS; w++) {
@@ -183,7 +183,7 @@ static void combine_equals_the_reference(void **state) {
     }
 }
 
-static void softcap_equals_the_reference(void **state) {
+CASE(softcap_equals_the_reference) {
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops);
     for (int w = 0; w < N_WIDTHS; w++) {
@@ -217,7 +217,7 @@ static void check_recur_formula(const struct recur_args *args, const float *y) {
     }
 }
 
-static void recur_equals_the_reference(void **state) {
+CASE(recur_equals_the_reference) {
     enum { ROWS = 9 };
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops);
@@ -249,7 +249,7 @@ static void recur_equals_the_reference(void **state) {
     }
 }
 
-static void route_takes_the_best_and_of_equals_the_lower(void **state) {
+CASE(route_takes_the_best_and_of_equals_the_lower) {
     const float logit[] = {1, 3, 2, 3, -INFINITY, 2};
     float id[4], weight[4];
     reference_route(logit, 6, 4, true, id, weight);
@@ -263,7 +263,7 @@ static void route_takes_the_best_and_of_equals_the_lower(void **state) {
     assert_true(fabs((double)weight[1] - 1 / all) < 1e-6);
 }
 
-static void route_chooses_different_experts_whatever_the_logits(void **state) {
+CASE(route_chooses_different_experts_whatever_the_logits) {
     for (int round = 0; round < 500; round++) {
         const int n = 1 + (int)(rng() % 40), k = 1 + (int)(rng() % (uint32_t)n);
         float logit[40], id[40], weight[40];
@@ -277,7 +277,7 @@ static void route_chooses_different_experts_whatever_the_logits(void **state) {
     }
 }
 
-static void rope_equals_the_reference(void **state) {
+CASE(rope_equals_the_reference) {
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops);
     static const int dims[][2] = {{16, 16},  {32, 32}, {64, 64}, {80, 80}, {96, 96},
@@ -309,7 +309,7 @@ static void rope_equals_the_reference(void **state) {
     }
 }
 
-static void rope_rotates_each_pair_by_its_angle(void **state) {
+CASE(rope_rotates_each_pair_by_its_angle) {
     const float inv_freq[2] = {1.0f, 0.1f};
     for (int style = ROPE_INTERLEAVED; style <= ROPE_HALVES; style++) {
         const struct plan_rope rope = {(enum rope_style)style, 4, inv_freq, 1};
@@ -384,7 +384,7 @@ static void cache_deinit(struct cache *c) {
     free(c->pages), free(c->table), free(c->k), free(c->v);
 }
 
-static void kv_append_equals_the_reference(void **state) {
+CASE(kv_append_equals_the_reference) {
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops);
     static const int dims[][2] = {{16, 16}, {64, 64}, {80, 96}, {65, 33}, {130, 128}};
@@ -474,7 +474,7 @@ static void check_accuracy(enum kv_type type, int window, float softcap, double 
     cache_deinit(&c);
 }
 
-static void attention_is_accurate(void **state) {
+CASE(attention_is_accurate) {
     rng_state = 2;
     check_accuracy(KV_F32, 0, 0, 1e-5);
     check_accuracy(KV_F32, 100, 0, 1e-5);
@@ -489,7 +489,7 @@ static void attention_is_accurate(void **state) {
 
 // Keys of some models have elements that are far larger than the others in every token. They shift
 // all scores alike, and must not take the precision of the rest.
-static void a_large_element_of_the_keys_does_not_spoil_the_scores(void **state) {
+CASE(a_large_element_of_the_keys_does_not_spoil_the_scores) {
     enum { N = 8, DIM = 64 };
     struct cache c;
     rng_state = 3;
@@ -510,7 +510,7 @@ static void a_large_element_of_the_keys_does_not_spoil_the_scores(void **state) 
 }
 
 // A window of one position gives its value unchanged: the decoded codes of each entry.
-static void values_are_within_a_step_of_what_was_appended(void **state) {
+CASE(values_are_within_a_step_of_what_was_appended) {
     static const int dims[] = {16, 33, 64, 80, 112};
     for (int i = 0; i < 10; i++) {
         const enum kv_type type = i % 2 ? KV_INT8 : KV_INT4;
@@ -540,7 +540,7 @@ static void values_are_within_a_step_of_what_was_appended(void **state) {
 
 // ---------------------------------------------------------------- the table
 
-static void an_unknown_isa_is_an_argument_error_that_lists_the_known(void **state) {
+CASE(an_unknown_isa_is_an_argument_error_that_lists_the_known) {
     const struct cpu_ops *ops;
     rn_error err;
     assert_int_equal(ops_find("sse9", &ops, &err), RN_ERR_ARG);
@@ -556,7 +556,7 @@ static void an_unknown_isa_is_an_argument_error_that_lists_the_known(void **stat
     }
 }
 
-static void an_absent_isa_is_unsupported(void **state) {
+CASE(an_absent_isa_is_unsupported) {
     static const char *const names[] = {"scalar", "avx2", "avxvnni", "avx512", "neon"};
     const struct cpu_ops *ops;
     for (int isa = 0; isa < ISA_COUNT; isa++) {
@@ -565,27 +565,4 @@ static void an_absent_isa_is_unsupported(void **state) {
     }
 }
 
-TEST_PROGRAM(ops) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quantize_equals_the_reference),
-        cmocka_unit_test(norms_equal_the_reference),
-        cmocka_unit_test(layer_norm_is_the_formula),
-        cmocka_unit_test(norm_has_unit_mean_square),
-        cmocka_unit_test(gates_equal_the_reference),
-        cmocka_unit_test(gates_are_their_formulas),
-        cmocka_unit_test(combine_equals_the_reference),
-        cmocka_unit_test(softcap_equals_the_reference),
-        cmocka_unit_test(recur_equals_the_reference),
-        cmocka_unit_test(route_takes_the_best_and_of_equals_the_lower),
-        cmocka_unit_test(route_chooses_different_experts_whatever_the_logits),
-        cmocka_unit_test(rope_equals_the_reference),
-        cmocka_unit_test(rope_rotates_each_pair_by_its_angle),
-        cmocka_unit_test(kv_append_equals_the_reference),
-        cmocka_unit_test(attention_is_accurate),
-        cmocka_unit_test(a_large_element_of_the_keys_does_not_spoil_the_scores),
-        cmocka_unit_test(values_are_within_a_step_of_what_was_appended),
-        cmocka_unit_test(an_unknown_isa_is_an_argument_error_that_lists_the_known),
-        cmocka_unit_test(an_absent_isa_is_unsupported),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(ops) { return cases_run(NULL, NULL); }

@@ -205,7 +205,7 @@ static bool machine_packs(void) {
     return ops_find(NULL, &ops, NULL) == RN_OK && matmul_kernel_find(FORMAT_Q8_0, ops->isa);
 }
 
-static void packed_bytes_are_those_of_one_pass_and_each_byte_is_fetched_once(void **state) {
+CASE(packed_bytes_are_those_of_one_pass_and_each_byte_is_fetched_once) {
     if (!machine_packs()) skip();
     for (size_t i = 0; i < sizeof formats / sizeof *formats * 4; i++) {
         if (TEST_FOR_RACES && (formats[i / 4] != FORMAT_Q4_0 || i % 2 == 0)) continue;
@@ -226,7 +226,7 @@ static void packed_bytes_are_those_of_one_pass_and_each_byte_is_fetched_once(voi
     }
 }
 
-static void progress_grows_to_all_bytes(void **state) {
+CASE(progress_grows_to_all_bytes) {
     if (!machine_packs()) skip();
     for (int threads = 1 + 3 * TEST_FOR_RACES; threads <= 4; threads++) {
         struct fixture f;
@@ -241,7 +241,7 @@ static void progress_grows_to_all_bytes(void **state) {
     }
 }
 
-static void threads_read_the_file_side_by_side_from_its_beginning(void **state) {
+CASE(threads_read_the_file_side_by_side_from_its_beginning) {
     if (!machine_packs()) skip();
     struct fixture f;
     struct here here;
@@ -269,7 +269,7 @@ static long mapped_kb(void) {
 }
 
 // A buffer that is left behind has some 60 KB.
-static void a_fetch_that_fails_is_an_error_and_leaves_nothing(void **state) {
+CASE(a_fetch_that_fails_is_an_error_and_leaves_nothing) {
     if (!machine_packs()) skip();
     struct fixture f;
     fixture_init(&f, FORMAT_Q8_0);
@@ -296,12 +296,4 @@ static void a_fetch_that_fails_is_an_error_and_leaves_nothing(void **state) {
     fixture_deinit(&f);
 }
 
-TEST_PROGRAM(pack) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(packed_bytes_are_those_of_one_pass_and_each_byte_is_fetched_once),
-        cmocka_unit_test(progress_grows_to_all_bytes),
-        cmocka_unit_test(threads_read_the_file_side_by_side_from_its_beginning),
-        cmocka_unit_test(a_fetch_that_fails_is_an_error_and_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(pack) { return cases_run(NULL, NULL); }

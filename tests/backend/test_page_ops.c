@@ -43,7 +43,7 @@ static uint8_t *pages_dup(const struct cpu_backend *b, int g) {
     return memcpy(copy, b->kv[g].base, b->kv[g].bytes);
 }
 
-static void clears_and_copies_happen_in_order(void **state) {
+CASE(clears_and_copies_happen_in_order) {
     struct plan plan;
     plan_make(&plan);
     for (int threads = 1; threads <= MAX_THREADS; threads++) {
@@ -76,7 +76,7 @@ static void clears_and_copies_happen_in_order(void **state) {
 }
 
 // Bytes at the ends of a page, in system pages that it shares with its neighbours, may stay.
-static void releasing_a_page_leaves_its_neighbours(void **state) {
+CASE(releasing_a_page_leaves_its_neighbours) {
     struct plan plan;
     plan_make(&plan);
     struct here here;
@@ -116,7 +116,7 @@ static void visit(void *ctx, int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; i++) visits->item[i]++;
 }
 
-static void between_steps_the_threads_do_other_work(void **state) {
+CASE(between_steps_the_threads_do_other_work) {
     struct plan plan;
     plan_make(&plan);
     for (int threads = 1; threads <= MAX_THREADS; threads++) {
@@ -138,11 +138,4 @@ static void between_steps_the_threads_do_other_work(void **state) {
     plan_deinit(&plan);
 }
 
-TEST_PROGRAM(page_ops) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clears_and_copies_happen_in_order),
-        cmocka_unit_test(releasing_a_page_leaves_its_neighbours),
-        cmocka_unit_test(between_steps_the_threads_do_other_work),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(page_ops) { return cases_run(NULL, NULL); }

@@ -69,7 +69,7 @@ static rn_status best(struct world *w, const char *const *names) {
 
 // ---------------------------------------------------------------- found
 
-static void a_plugin_is_found_by_its_name(void **state) {
+CASE(a_plugin_is_found_by_its_name) {
     struct world *w = *state;
     check(find(w, "good", &w->local) == RN_OK, "%s", w->err.message);
     assert_string_equal(w->cls->name, "good");
@@ -79,7 +79,7 @@ static void a_plugin_is_found_by_its_name(void **state) {
     check(backend_find("good", &w->cls, &w->device, &w->err) == RN_OK, "%s", w->err.message);
 }
 
-static void a_plugin_is_found_by_its_path(void **state) {
+CASE(a_plugin_is_found_by_its_path) {
     struct world *w = *state;
     const struct plugin_folders none = {0};
     char path[PATH_MAX + 32];
@@ -90,7 +90,7 @@ static void a_plugin_is_found_by_its_path(void **state) {
     check(find(w, path, &none) == RN_OK, "%s", w->err.message);
 }
 
-static void a_plugin_is_loaded_once(void **state) {
+CASE(a_plugin_is_loaded_once) {
     struct world *w = *state;
     assert_int_equal(find(w, "good", &w->local), RN_OK);
     const struct backend_class *first = w->cls;
@@ -110,7 +110,7 @@ static void *find_often(void *ctx) {
     return ctx;
 }
 
-static void threads_may_search_at_the_same_time(void **state) {
+CASE(threads_may_search_at_the_same_time) {
     pthread_t thread[4];
     void *result;
     for (int i = 0; i < 4; i++)
@@ -121,7 +121,7 @@ static void threads_may_search_at_the_same_time(void **state) {
     }
 }
 
-static void a_built_in_backend_needs_no_file(void **state) {
+CASE(a_built_in_backend_needs_no_file) {
     struct world *w = *state;
     const struct plugin_folders none = {0};
     assert_int_equal(find(w, "cpu", &none), RN_OK);
@@ -129,7 +129,7 @@ static void a_built_in_backend_needs_no_file(void **state) {
 }
 
 // Where this program was started from, or under which name, has no say.
-static void the_folders_are_those_of_the_program_and_of_the_installation(void **state) {
+CASE(the_folders_are_those_of_the_program_and_of_the_installation) {
     char *before = getcwd(NULL, 0);
     struct plugin_folders a, b;
     plugin_folders_init(&a);
@@ -145,7 +145,7 @@ static void the_folders_are_those_of_the_program_and_of_the_installation(void **
     }
 }
 
-static void the_current_folder_is_not_searched(void **state) {
+CASE(the_current_folder_is_not_searched) {
     struct world *w = *state;
     const struct plugin_folders none = {0};
     char *before = getcwd(NULL, 0);
@@ -158,7 +158,7 @@ static void the_current_folder_is_not_searched(void **state) {
 
 // ---------------------------------------------------------------- unknown
 
-static void an_unknown_name_is_told_with_the_known_ones(void **state) {
+CASE(an_unknown_name_is_told_with_the_known_ones) {
     struct world *w = *state;
     char text[PATH_MAX + 96];
     snprintf(text, sizeof text, "backend: 'x' is not known (known: cpu; no runnel_x.so in %s, ",
@@ -168,7 +168,7 @@ static void an_unknown_name_is_told_with_the_known_ones(void **state) {
     refused(w, "good/", RN_ERR_ARG, "no such file");
 }
 
-static void hostile_names_do_not_reach_the_file_system(void **state) {
+CASE(hostile_names_do_not_reach_the_file_system) {
     struct world *w = *state;
     static const char *const names[] = {"",        ".",         "..",    "x\n",
                                         "X",       "g\xc3\xb6", "good ", "good.so",
@@ -186,7 +186,7 @@ static void hostile_names_do_not_reach_the_file_system(void **state) {
 }
 
 // A text with a '/' is the caller's own path; it is not looked for below the folders.
-static void paths_are_taken_as_they_are(void **state) {
+CASE(paths_are_taken_as_they_are) {
     struct world *w = *state;
     static const char *const paths[] = {"../x", "a/../../b", "/", "x/good", "./good\n", "//x"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
@@ -203,7 +203,7 @@ static void paths_are_taken_as_they_are(void **state) {
 
 // ---------------------------------------------------------------- broken
 
-static void a_broken_plugin_is_told_with_its_fault(void **state) {
+CASE(a_broken_plugin_is_told_with_its_fault) {
     struct world *w = *state;
     char contract[64];
     snprintf(contract, sizeof contract, "was built for another contract than %u", BACKEND_CONTRACT);
@@ -224,7 +224,7 @@ static void write_file(const char *path, const char *text) {
 }
 
 // A broken file is the answer of the search: a good one in a later folder would hide the fault.
-static void a_file_that_cannot_be_loaded_ends_the_search(void **state) {
+CASE(a_file_that_cannot_be_loaded_ends_the_search) {
     struct world *w = *state;
     char path[PATH_MAX + 32];
     snprintf(path, sizeof path, "%s/runnel_good.so", w->local.path[0]);
@@ -255,7 +255,7 @@ static void copy_file(const char *from, const char *to) {
     assert_int_equal(fclose(out), 0);
 }
 
-static void a_file_of_another_user_is_not_loaded_by_its_name(void **state) {
+CASE(a_file_of_another_user_is_not_loaded_by_its_name) {
     struct world *w = *state;
     char path[PATH_MAX + 32], good[PATH_MAX + 32];
     if (geteuid() != 0) skip(); // it takes a user who can give files away
@@ -275,20 +275,20 @@ static void a_file_of_another_user_is_not_loaded_by_its_name(void **state) {
 
 // ---------------------------------------------------------------- no device
 
-static void a_device_that_is_not_here_is_told(void **state) {
+CASE(a_device_that_is_not_here_is_told) {
     struct world *w = *state;
     refused(w, "absent", RN_ERR_UNSUPPORTED, "backend 'absent': no device here (no driver)");
     refused(w, "silent", RN_ERR_UNSUPPORTED, "backend 'silent': no device here (unsupported)");
     refused(w, "rude", RN_ERR_UNSUPPORTED, "backend 'rude': no device here (???");
 }
 
-static void other_failures_of_a_device_keep_their_status(void **state) {
+CASE(other_failures_of_a_device_keep_their_status) {
     refused(*state, "full", RN_ERR_NOMEM, "backend 'full': no memory for a context");
 }
 
 // ---------------------------------------------------------------- the best one
 
-static void a_plugin_that_is_not_there_is_passed_over_in_silence(void **state) {
+CASE(a_plugin_that_is_not_there_is_passed_over_in_silence) {
     struct world *w = *state;
     assert_int_equal(best(w, (const char *const[]){"x", "y", "cpu", "good", NULL}), RN_OK);
     assert_string_equal(w->cls->name, "cpu");
@@ -298,7 +298,7 @@ static void a_plugin_that_is_not_there_is_passed_over_in_silence(void **state) {
     assert_string_equal(w->note, "");
 }
 
-static void a_device_that_is_not_here_is_passed_over_with_a_note(void **state) {
+CASE(a_device_that_is_not_here_is_passed_over_with_a_note) {
     struct world *w = *state;
     assert_int_equal(best(w, (const char *const[]){"absent", "x", "cpu", NULL}), RN_OK);
     assert_ptr_equal(w->cls, &backend_cpu);
@@ -310,7 +310,7 @@ static void a_device_that_is_not_here_is_passed_over_with_a_note(void **state) {
                                  "running on good");
 }
 
-static void a_note_is_one_line_however_long_the_reasons_are(void **state) {
+CASE(a_note_is_one_line_however_long_the_reasons_are) {
     struct world *w = *state;
     static const char *const names[] = {"rude", "rude", "rude", "rude", "cpu", NULL};
     static const char end[] = "; running on cpu";
@@ -320,7 +320,7 @@ static void a_note_is_one_line_however_long_the_reasons_are(void **state) {
     assert_string_equal(w->note + len - (sizeof end - 1), end);
 }
 
-static void any_other_failure_ends_the_choice(void **state) {
+CASE(any_other_failure_ends_the_choice) {
     struct world *w = *state;
     assert_int_equal(best(w, (const char *const[]){"absent", "full", "cpu", NULL}), RN_ERR_NOMEM);
     assert_string_equal(w->err.message, "backend 'full': no memory for a context");
@@ -330,7 +330,7 @@ static void any_other_failure_ends_the_choice(void **state) {
     assert_int_equal(best(w, (const char *const[]){"lazy", "cpu", NULL}), RN_ERR_IO);
 }
 
-static void without_any_device_the_last_one_is_told(void **state) {
+CASE(without_any_device_the_last_one_is_told) {
     struct world *w = *state;
     assert_int_equal(best(w, (const char *const[]){"silent", "absent", NULL}), RN_ERR_UNSUPPORTED);
     assert_string_equal(w->err.message, "backend 'absent': no device here (no driver)");
@@ -340,7 +340,7 @@ static void without_any_device_the_last_one_is_told(void **state) {
     assert_string_equal(w->err.message, "backend: there is none here");
 }
 
-static void without_plugins_the_best_one_is_the_cpu_and_has_no_note(void **state) {
+CASE(without_plugins_the_best_one_is_the_cpu_and_has_no_note) {
     struct world *w = *state;
     struct plugin_folders folders;
     plugin_folders_init(&folders);
@@ -356,29 +356,4 @@ static void without_plugins_the_best_one_is_the_cpu_and_has_no_note(void **state
     assert_ptr_equal(w->cls, &backend_cpu);
 }
 
-TEST_PROGRAM(plugin) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plugin_is_found_by_its_name),
-        cmocka_unit_test(a_plugin_is_found_by_its_path),
-        cmocka_unit_test(a_plugin_is_loaded_once),
-        cmocka_unit_test(threads_may_search_at_the_same_time),
-        cmocka_unit_test(a_built_in_backend_needs_no_file),
-        cmocka_unit_test(the_folders_are_those_of_the_program_and_of_the_installation),
-        cmocka_unit_test(the_current_folder_is_not_searched),
-        cmocka_unit_test(an_unknown_name_is_told_with_the_known_ones),
-        cmocka_unit_test(hostile_names_do_not_reach_the_file_system),
-        cmocka_unit_test(paths_are_taken_as_they_are),
-        cmocka_unit_test(a_broken_plugin_is_told_with_its_fault),
-        cmocka_unit_test(a_file_that_cannot_be_loaded_ends_the_search),
-        cmocka_unit_test(a_file_of_another_user_is_not_loaded_by_its_name),
-        cmocka_unit_test(a_device_that_is_not_here_is_told),
-        cmocka_unit_test(other_failures_of_a_device_keep_their_status),
-        cmocka_unit_test(a_plugin_that_is_not_there_is_passed_over_in_silence),
-        cmocka_unit_test(a_device_that_is_not_here_is_passed_over_with_a_note),
-        cmocka_unit_test(a_note_is_one_line_however_long_the_reasons_are),
-        cmocka_unit_test(any_other_failure_ends_the_choice),
-        cmocka_unit_test(without_any_device_the_last_one_is_told),
-        cmocka_unit_test(without_plugins_the_best_one_is_the_cpu_and_has_no_note),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TEST_PROGRAM(plugin) { return cases_run(set_up, tear_down); }

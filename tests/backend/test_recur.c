@@ -127,7 +127,7 @@ static void run_chunks(struct world *w, int index, int chunk, struct results *ou
 
 static const enum format_id formats[] = {FORMAT_F32, FORMAT_Q8_0};
 
-static void rows_do_not_depend_on_chunks_threads_or_isa(void **state) {
+CASE(rows_do_not_depend_on_chunks_threads_or_isa) {
     static const int chunks[] = {7, TOKENS, 32, 1, 33, 5}; // one thread, two, one, two, ...
     static struct results want, got;
     for (int f = TEST_FOR_RACES; f < 2; f++) {
@@ -155,7 +155,7 @@ static void rows_do_not_depend_on_chunks_threads_or_isa(void **state) {
     }
 }
 
-static void rows_do_not_depend_on_neighbours(void **state) {
+CASE(rows_do_not_depend_on_neighbours) {
     static struct results want[SEQS], got[SEQS];
     struct model model;
     struct world w;
@@ -176,7 +176,7 @@ static void rows_do_not_depend_on_neighbours(void **state) {
 
 // A sequence ends in the middle of a block; another one continues from there in copies of its
 // pages, while the first writes its own.
-static void a_copied_page_carries_the_state(void **state) {
+CASE(a_copied_page_carries_the_state) {
     enum { PART = 40 };
     static struct results want, got, other;
     struct model model;
@@ -278,7 +278,7 @@ static void alone_check(const struct alone *a, struct world *w, const float *wan
     }
 }
 
-static void a_recurrence_is_its_definition_in_any_chunks(void **state) {
+CASE(a_recurrence_is_its_definition_in_any_chunks) {
     static const int widths[] = {1, 7, 16, 63, 64, 65, 200};
     srand(3);
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
@@ -311,7 +311,7 @@ static void product_of(const struct plan *plan, const float *x, float *y) {
     }
 }
 
-static void hidden_rows_are_what_the_vocabulary_is_multiplied_with(void **state) {
+CASE(hidden_rows_are_what_the_vocabulary_is_multiplied_with) {
     static struct results got;
     struct model model;
     struct world w;
@@ -329,7 +329,7 @@ static void hidden_rows_are_what_the_vocabulary_is_multiplied_with(void **state)
 
 // One sequence wants logits of its last rows, the other hidden states alone: its out rows come
 // behind, in any order of the sequences.
-static void only_the_first_out_rows_have_logits(void **state) {
+CASE(only_the_first_out_rows_have_logits) {
     static struct results want[SEQS], got[SEQS];
     for (int f = 0; f < 2; f++) {
         struct model model;
@@ -356,14 +356,4 @@ static void only_the_first_out_rows_have_logits(void **state) {
     }
 }
 
-TEST_PROGRAM(recur) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_do_not_depend_on_chunks_threads_or_isa),
-        cmocka_unit_test(rows_do_not_depend_on_neighbours),
-        cmocka_unit_test(a_copied_page_carries_the_state),
-        cmocka_unit_test(a_recurrence_is_its_definition_in_any_chunks),
-        cmocka_unit_test(hidden_rows_are_what_the_vocabulary_is_multiplied_with),
-        cmocka_unit_test(only_the_first_out_rows_have_logits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(recur) { return cases_run(NULL, NULL); }

@@ -241,7 +241,7 @@ static void check_batch(struct world *w, const struct size *size, const struct w
     }
 }
 
-static void every_backend_chooses_the_same_token(void **state) {
+CASE(every_backend_chooses_the_same_token) {
     struct wish *wish = calloc(BATCH, sizeof *wish);
     struct tally tally = {0};
     assert_non_null(wish);
@@ -295,7 +295,7 @@ static void pin_fill(struct wish *wish, float *logits, int row) {
     logits[2] = row % 2 ? value : -INFINITY;
 }
 
-static void edits_are_exact_to_the_bit(void **state) {
+CASE(edits_are_exact_to_the_bit) {
     const int rounds = CHOICES / 50000 + 1;
     static const struct size size = {3, BATCH, 0};
     static struct wish wish[BATCH];
@@ -314,7 +314,7 @@ static void edits_are_exact_to_the_bit(void **state) {
 }
 
 // Rows without numbers have no token, and change nothing for their neighbours.
-static void a_row_without_a_choice_has_no_token(void **state) {
+CASE(a_row_without_a_choice_has_no_token) {
     static struct wish wish[BATCH];
     static int32_t expected[BATCH];
     struct world w;
@@ -331,7 +331,7 @@ static void a_row_without_a_choice_has_no_token(void **state) {
 }
 
 // Logits come home only for rows that want them; a batch without choices wants all.
-static void logits_are_there_for_rows_that_want_them(void **state) {
+CASE(logits_are_there_for_rows_that_want_them) {
     static struct wish wish[BATCH];
     struct world w;
     const struct size *size = &sizes[3];
@@ -353,12 +353,4 @@ static void logits_are_there_for_rows_that_want_them(void **state) {
     world_deinit(&w);
 }
 
-TEST_PROGRAM(same_choices) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_backend_chooses_the_same_token),
-        cmocka_unit_test(edits_are_exact_to_the_bit),
-        cmocka_unit_test(a_row_without_a_choice_has_no_token),
-        cmocka_unit_test(logits_are_there_for_rows_that_want_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(same_choices) { return cases_run(NULL, NULL); }

@@ -84,7 +84,7 @@ static void sum(void *ctx, int64_t begin, int64_t end, int worker) {
     atomic_fetch_add((_Atomic int64_t *)ctx, end - begin);
 }
 
-static void backends_that_share_threads_give_what_they_give_alone(void **state) {
+CASE(backends_that_share_threads_give_what_they_give_alone) {
     static struct world alone[2], large, small;
     run_alone(&alone[0], VOCAB_LARGE);
     run_alone(&alone[1], VOCAB_SMALL);
@@ -107,7 +107,7 @@ static void backends_that_share_threads_give_what_they_give_alone(void **state) 
 }
 
 // Whichever goes, the first or the last or one between them, the others run as before.
-static void any_backend_on_a_pool_may_go_first(void **state) {
+CASE(any_backend_on_a_pool_may_go_first) {
     static struct world alone[2], world[BACKENDS];
     run_alone(&alone[0], VOCAB_LARGE);
     run_alone(&alone[1], VOCAB_SMALL);
@@ -129,7 +129,7 @@ static void any_backend_on_a_pool_may_go_first(void **state) {
     }
 }
 
-static void a_backend_has_no_threads_of_its_own(void **state) {
+CASE(a_backend_has_no_threads_of_its_own) {
     static struct world one, two;
     struct pool *pool = pool_make();
     world_init(&one, VOCAB_LARGE, pool);
@@ -142,11 +142,4 @@ static void a_backend_has_no_threads_of_its_own(void **state) {
     pool_destroy(pool);
 }
 
-TEST_PROGRAM(shared_threads) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(backends_that_share_threads_give_what_they_give_alone),
-        cmocka_unit_test(any_backend_on_a_pool_may_go_first),
-        cmocka_unit_test(a_backend_has_no_threads_of_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(shared_threads) { return cases_run(NULL, NULL); }

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 
-static void memory_is_zeroed_aligned_and_disjoint(void **state) {
+CASE(memory_is_zeroed_aligned_and_disjoint) {
     struct arena arena = {0};
     enum { COUNT = 3000 };
     static unsigned char *at[COUNT];
@@ -26,7 +26,7 @@ static void memory_is_zeroed_aligned_and_disjoint(void **state) {
     assert_null(arena.head);
 }
 
-static void zero_bytes_give_distinct_addresses(void **state) {
+CASE(zero_bytes_give_distinct_addresses) {
     struct arena arena = {0};
     void *first = arena_alloc(&arena, 0), *second = arena_alloc(&arena, 0);
     assert_non_null(first);
@@ -34,7 +34,7 @@ static void zero_bytes_give_distinct_addresses(void **state) {
     arena_deinit(&arena);
 }
 
-static void overflowing_array_is_refused_and_the_arena_stays_valid(void **state) {
+CASE(overflowing_array_is_refused_and_the_arena_stays_valid) {
     struct arena arena = {0};
     assert_null(arena_array(&arena, SIZE_MAX / 2, 3));
     assert_null(arena_array(&arena, SIZE_MAX, 1));
@@ -46,7 +46,7 @@ static void overflowing_array_is_refused_and_the_arena_stays_valid(void **state)
     arena_deinit(&arena);
 }
 
-static void strdup_copies_exactly_and_ends_with_nul(void **state) {
+CASE(strdup_copies_exactly_and_ends_with_nul) {
     struct arena arena = {0};
     const char text[] = {'a', 0, 'b', 'c'};
     const char *copy = arena_strdup(&arena, text, 3);
@@ -55,12 +55,4 @@ static void strdup_copies_exactly_and_ends_with_nul(void **state) {
     arena_deinit(&arena);
 }
 
-TEST_PROGRAM(arena) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_zeroed_aligned_and_disjoint),
-        cmocka_unit_test(zero_bytes_give_distinct_addresses),
-        cmocka_unit_test(overflowing_array_is_refused_and_the_arena_stays_valid),
-        cmocka_unit_test(strdup_copies_exactly_and_ends_with_nul),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(arena) { return cases_run(NULL, NULL); }

@@ -34,7 +34,7 @@ static void *play_second(void *arg) {
     return NULL;
 }
 
-static void two_threads_take_turns(void **state) {
+CASE(two_threads_take_turns) {
     struct game game = {0};
     pthread_t second;
     assert_int_equal(pthread_create(&second, NULL, play_second, &game), 0);
@@ -43,7 +43,7 @@ static void two_threads_take_turns(void **state) {
     assert_int_equal(game.turn, N_TURNS);
 }
 
-static void a_ring_before_the_wait_is_not_slept_over(void **state) {
+CASE(a_ring_before_the_wait_is_not_slept_over) {
     struct bell bell = {0};
     const uint32_t seen = bell_read(&bell);
     bell_ring(&bell);
@@ -51,18 +51,11 @@ static void a_ring_before_the_wait_is_not_slept_over(void **state) {
     assert_int_equal(bell.sleepers, 0);
 }
 
-static void a_wait_ends_with_its_time(void **state) {
+CASE(a_wait_ends_with_its_time) {
     struct bell bell = {0};
     const uint64_t begin = clock_ns();
     while (clock_ns() - begin < 2000000) bell_wait(&bell, bell_read(&bell), 2000000);
     bell_wait(&bell, bell_read(&bell), 0);
 }
 
-TEST_PROGRAM(bell) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_threads_take_turns),
-        cmocka_unit_test(a_ring_before_the_wait_is_not_slept_over),
-        cmocka_unit_test(a_wait_ends_with_its_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(bell) { return cases_run(NULL, NULL); }

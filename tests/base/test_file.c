@@ -45,7 +45,7 @@ static void expect_message(const char *at, rn_status status, const char *tail) {
     assert_int_equal(file_map_open(at, &map, NULL), status);
 }
 
-static void mapping_holds_the_bytes_of_the_file(void **state) {
+CASE(mapping_holds_the_bytes_of_the_file) {
     write_file("hello\0world", 11);
     struct file_map map;
     assert_int_equal(file_map_open(path, &map, NULL), RN_OK);
@@ -57,28 +57,26 @@ static void mapping_holds_the_bytes_of_the_file(void **state) {
     unlink(path);
 }
 
-static void missing_file_is_named(void **state) {
-    expect_message(path, RN_ERR_IO, "No such file or directory");
-}
+CASE(missing_file_is_named) { expect_message(path, RN_ERR_IO, "No such file or directory"); }
 
-static void directory_is_refused(void **state) {
+CASE(directory_is_refused) {
     expect_message(folder, RN_ERR_IO, "is a directory, not a model file");
 }
 
-static void empty_file_is_refused(void **state) {
+CASE(empty_file_is_refused) {
     write_file("", 0);
     expect_message(path, RN_ERR_MODEL, "is empty");
     unlink(path);
 }
 
 // Must not wait for a writer either.
-static void fifo_is_refused(void **state) {
+CASE(fifo_is_refused) {
     assert_int_equal(mkfifo(path, 0600), 0);
     expect_message(path, RN_ERR_IO, "is not a regular file");
     unlink(path);
 }
 
-static void an_optional_file_may_be_absent_but_not_broken(void **state) {
+CASE(an_optional_file_may_be_absent_but_not_broken) {
     struct file_map map = {.size = 7};
     rn_error err = {0};
     unlink(path);
@@ -121,7 +119,7 @@ static int resident_pages(const struct file_map *map) {
     return fd < 0 ? -1 : n;
 }
 
-static void reads_give_the_bytes_and_no_page_of_the_mapping_becomes_resident(void **state) {
+CASE(reads_give_the_bytes_and_no_page_of_the_mapping_becomes_resident) {
     static const int parts[][2] = {{0, N_LARGE}, {1, 4097}, {N_LARGE - 1, 1}, {5000, 0}};
     uint8_t *bytes = write_large(), *read = malloc(N_LARGE);
     assert_non_null(read);
@@ -155,7 +153,7 @@ static void reads_give_the_bytes_and_no_page_of_the_mapping_becomes_resident(voi
     unlink(path);
 }
 
-static void a_file_that_was_cut_is_an_error(void **state) {
+CASE(a_file_that_was_cut_is_an_error) {
     uint8_t *bytes = write_large();
     struct file_map map;
     int fd;
@@ -173,7 +171,7 @@ static void a_file_that_was_cut_is_an_error(void **state) {
     unlink(path);
 }
 
-static void a_file_that_cannot_be_mapped_leaves_no_descriptor(void **state) {
+CASE(a_file_that_cannot_be_mapped_leaves_no_descriptor) {
     struct file_map map;
     int fd = 7;
     const int lowest = dup(0);
@@ -189,17 +187,4 @@ static void a_file_that_cannot_be_mapped_leaves_no_descriptor(void **state) {
     assert_int_equal(after, lowest);
 }
 
-TEST_PROGRAM(file) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_optional_file_may_be_absent_but_not_broken),
-        cmocka_unit_test(mapping_holds_the_bytes_of_the_file),
-        cmocka_unit_test(missing_file_is_named),
-        cmocka_unit_test(directory_is_refused),
-        cmocka_unit_test(empty_file_is_refused),
-        cmocka_unit_test(fifo_is_refused),
-        cmocka_unit_test(reads_give_the_bytes_and_no_page_of_the_mapping_becomes_resident),
-        cmocka_unit_test(a_file_that_was_cut_is_an_error),
-        cmocka_unit_test(a_file_that_cannot_be_mapped_leaves_no_descriptor),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+TEST_PROGRAM(file) { return cases_run(folder_make, folder_remove); }

@@ -28,7 +28,7 @@ static void assert_bits(float actual, float expected) {
     assert_int_equal(f32_to_bits(actual), f32_to_bits(expected));
 }
 
-static void f16_has_the_values_of_its_definition(void **state) {
+CASE(f16_has_the_values_of_its_definition) {
     for (uint32_t h = 0; h < 0x10000; h++) {
         const int exponent = h >> 10 & 31, mantissa = h & 1023;
         const float value = f16_to_f32((uint16_t)h);
@@ -43,7 +43,7 @@ static void f16_has_the_values_of_its_definition(void **state) {
     }
 }
 
-static void f16_round_trips(void **state) {
+CASE(f16_round_trips) {
     for (uint32_t h = 0; h < 0x10000; h++) {
         const bool is_nan = (h & 0x7fff) > 0x7c00;
         assert_int_equal(f32_to_f16(f16_to_f32((uint16_t)h)), is_nan ? h | 0x200 : h);
@@ -51,7 +51,7 @@ static void f16_round_trips(void **state) {
 }
 
 // Between neighbours the middle goes to the even one, anything beside it to the nearer one.
-static void f16_rounds_to_nearest_even_at_every_boundary(void **state) {
+CASE(f16_rounds_to_nearest_even_at_every_boundary) {
     for (uint32_t h = 0; h < 0x7c00; h++) {
         const float low = f16_to_f32((uint16_t)h);
         const float high = h + 1 == 0x7c00 ? 65536.0f : f16_to_f32((uint16_t)(h + 1));
@@ -68,7 +68,7 @@ static void f16_rounds_to_nearest_even_at_every_boundary(void **state) {
     assert_int_equal(f32_to_f16(-0x1p-149f), 0x8000);
 }
 
-static void f16_equals_the_hardware(void **state) {
+CASE(f16_equals_the_hardware) {
     if (!hardware_has_f16()) skip();
     for (uint32_t h = 0; h < 0x10000; h++) {
         assert_bits(f16_to_f32((uint16_t)h), hardware_from_f16((uint16_t)h));
@@ -90,7 +90,7 @@ static void f16_equals_the_hardware(void **state) {
     }
 }
 
-static void bf16_is_the_upper_half_and_round_trips(void **state) {
+CASE(bf16_is_the_upper_half_and_round_trips) {
     for (uint32_t b = 0; b < 0x10000; b++) {
         assert_int_equal(f32_to_bits(bf16_to_f32((uint16_t)b)), b << 16);
         const bool is_nan = (b & 0x7fff) > 0x7f80;
@@ -98,7 +98,7 @@ static void bf16_is_the_upper_half_and_round_trips(void **state) {
     }
 }
 
-static void bf16_rounds_to_nearest_even_at_every_boundary(void **state) {
+CASE(bf16_rounds_to_nearest_even_at_every_boundary) {
     for (uint32_t b = 0; b < 0x7f80; b++) {
         const uint32_t middle = b << 16 | 0x8000;
         assert_int_equal(f32_to_bf16(f32_from_bits(middle)), b + (b & 1));
@@ -110,14 +110,4 @@ static void bf16_rounds_to_nearest_even_at_every_boundary(void **state) {
     assert_int_equal(f32_to_bf16(f32_from_bits(0xffffffffu)), 0xffff);
 }
 
-TEST_PROGRAM(half) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(f16_has_the_values_of_its_definition),
-        cmocka_unit_test(f16_round_trips),
-        cmocka_unit_test(f16_rounds_to_nearest_even_at_every_boundary),
-        cmocka_unit_test(f16_equals_the_hardware),
-        cmocka_unit_test(bf16_is_the_upper_half_and_round_trips),
-        cmocka_unit_test(bf16_rounds_to_nearest_even_at_every_boundary),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(half) { return cases_run(NULL, NULL); }

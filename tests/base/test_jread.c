@@ -23,7 +23,7 @@ static bool is_accepted(const char *text, size_t len) {
     return jread_skip(&r) && jread_finish(&r);
 }
 
-static void valid_texts_are_accepted(void **state) {
+CASE(valid_texts_are_accepted) {
     static const char *const text[] = {
         "null",
         " true ",
@@ -55,7 +55,7 @@ static void valid_texts_are_accepted(void **state) {
         check(is_accepted(text[i], strlen(text[i])), "%s", text[i]);
 }
 
-static void bad_texts_are_refused_with_the_place(void **state) {
+CASE(bad_texts_are_refused_with_the_place) {
     static const struct {
         const char *text, *error;
         size_t at;
@@ -138,7 +138,7 @@ static void bad_texts_are_refused_with_the_place(void **state) {
 }
 
 // Memory ends right behind the text, so that an address sanitizer sees a read too far.
-static void texts_cut_anywhere_are_refused(void **state) {
+CASE(texts_cut_anywhere_are_refused) {
     static const char text[] =
         "{\"k\\u00e9\": [-12.5e+3, \"\xf0\x9f\x98\x80\\ud83d\\ude00\", true, null, {\"\":[]}]}";
     for (size_t len = 0; len < sizeof text - 1; len++) {
@@ -161,7 +161,7 @@ static size_t nested(char *out, char open, int depth) {
     return n;
 }
 
-static void depth_is_limited_to_64(void **state) {
+CASE(depth_is_limited_to_64) {
     char text[1000];
     for (int i = 0; i < 2; i++) {
         const char open = "[{"[i];
@@ -185,7 +185,7 @@ static void depth_is_limited_to_64(void **state) {
     assert_true(is_accepted(siblings, sizeof siblings - 1));
 }
 
-static void values_come_in_the_order_of_the_text(void **state) {
+CASE(values_come_in_the_order_of_the_text) {
     struct jread r =
         reader_of(" { \"n\" : -7 , \"x\" : 2.5e1, \"b\":[true,false,null],\"s\":\"t\" } ");
     struct jread_text key, text;
@@ -214,7 +214,7 @@ static void values_come_in_the_order_of_the_text(void **state) {
     assert_null(r.error);
 }
 
-static void a_value_of_another_kind_is_an_error(void **state) {
+CASE(a_value_of_another_kind_is_an_error) {
     static const char *const text[] = {"null", "true", "1", "\"s\"", "[]", "{}"};
     for (int i = 0; i < 6; i++) {
         for (int want = 0; want < 7; want++) {
@@ -236,7 +236,7 @@ static void a_value_of_another_kind_is_an_error(void **state) {
     }
 }
 
-static void after_an_error_every_call_returns_false(void **state) {
+CASE(after_an_error_every_call_returns_false) {
     struct jread r = reader_of("[1, {\"a\": 2}]");
     assert_true(jread_enter_array(&r) && jread_next_item(&r));
     assert_false(jread_fail(&r, "first"));
@@ -260,7 +260,7 @@ static void after_an_error_every_call_returns_false(void **state) {
     assert_int_equal(jread_status(&r, "x.json", &err), RN_OK);
 }
 
-static void integers_have_the_whole_range_and_no_more(void **state) {
+CASE(integers_have_the_whole_range_and_no_more) {
     static const struct {
         const char *text;
         int64_t value;
@@ -299,7 +299,7 @@ static void check_f64(const char *text) {
     }
 }
 
-static void reals_are_rounded_as_strtod_does(void **state) {
+CASE(reals_are_rounded_as_strtod_does) {
     static const char *const text[] = {"0",
                                        "-0",
                                        "-0.0",
@@ -350,7 +350,7 @@ static void reals_are_rounded_as_strtod_does(void **state) {
     }
 }
 
-static void the_locale_does_not_change_numbers(void **state) {
+CASE(the_locale_does_not_change_numbers) {
     static const char *const name[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "cs_CZ.UTF-8"};
     for (size_t i = 0; i < 4; i++) { // where none is installed this is the C locale again
         if (!setlocale(LC_NUMERIC, name[i])) continue;
@@ -379,7 +379,7 @@ static void check_unescaped(const char *json, const char *want, size_t len) {
     }
 }
 
-static void escapes_are_resolved(void **state) {
+CASE(escapes_are_resolved) {
     check_unescaped("\"\"", "", 0);
     check_unescaped("\"plain\"", "plain", 5);
     check_unescaped("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", "\"\\/\b\f\n\r\t", 8);
@@ -391,7 +391,7 @@ static void escapes_are_resolved(void **state) {
     check_unescaped("\"a\\u0000\"", "a\0", 2);
 }
 
-static void raw_gives_the_text_of_the_value(void **state) {
+CASE(raw_gives_the_text_of_the_value) {
     struct jread r = reader_of("[ {\"a\" : [1, 2 ]} , 7]");
     const char *text;
     size_t len;
@@ -541,7 +541,7 @@ static size_t text_draw(uint64_t *seed, char *out, size_t size) {
     return n;
 }
 
-static void random_texts_read_as_jansson_reads_them(void **state) {
+CASE(random_texts_read_as_jansson_reads_them) {
     uint64_t seed = 7;
     char text[300];
     const int n_texts = test_scale(30000, 100000, 100000);
@@ -567,21 +567,4 @@ static void random_texts_read_as_jansson_reads_them(void **state) {
     assert_true(n_valid > n_texts / 20);
 }
 
-TEST_PROGRAM(jread) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(valid_texts_are_accepted),
-        cmocka_unit_test(bad_texts_are_refused_with_the_place),
-        cmocka_unit_test(texts_cut_anywhere_are_refused),
-        cmocka_unit_test(depth_is_limited_to_64),
-        cmocka_unit_test(values_come_in_the_order_of_the_text),
-        cmocka_unit_test(a_value_of_another_kind_is_an_error),
-        cmocka_unit_test(after_an_error_every_call_returns_false),
-        cmocka_unit_test(integers_have_the_whole_range_and_no_more),
-        cmocka_unit_test(reals_are_rounded_as_strtod_does),
-        cmocka_unit_test(the_locale_does_not_change_numbers),
-        cmocka_unit_test(escapes_are_resolved),
-        cmocka_unit_test(raw_gives_the_text_of_the_value),
-        cmocka_unit_test(random_texts_read_as_jansson_reads_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(jread) { return cases_run(NULL, NULL); }

@@ -53,7 +53,7 @@ static void check_once(struct pool *pool, int64_t n_items, int64_t chunk) {
     count_check(&ctx);
 }
 
-static void every_item_runs_exactly_once(void **state) {
+CASE(every_item_runs_exactly_once) {
     const int64_t items[] = {0, 1, 2, 3, 7, 64, 65, 1000, 2000};
     const int64_t chunks[] = {1, 2, 3, 16, 1000, 5000, INT64_MAX};
     for (int n_threads = 1; n_threads <= 5; n_threads++) {
@@ -84,7 +84,7 @@ static void poison_items(void *arg, int64_t begin, int64_t end, int worker) {
 
 // The context dies and the shape changes from run to run: a helper that used a finished run's
 // description would write to dead memory or out of range.
-static void late_helpers_do_no_harm(void **state) {
+CASE(late_helpers_do_no_harm) {
     struct pool *pool = pool_make(4);
     for (int run = 0; run < 20000; run++) {
         const int64_t n_items = 2 + run % 7;
@@ -101,7 +101,7 @@ static void late_helpers_do_no_harm(void **state) {
     pool_destroy(pool);
 }
 
-static void pool_works_after_its_helpers_went_to_sleep(void **state) {
+CASE(pool_works_after_its_helpers_went_to_sleep) {
     struct pool *pool = pool_make(3);
     for (int run = 0; run < 50; run++) {
         usleep(run % 5 * 100); // around the time after which a helper sleeps
@@ -124,7 +124,7 @@ static void meet_others(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 // Each chunk waits until all have begun, which needs that many threads; alarm ends a hang.
-static void all_threads_take_part(void **state) {
+CASE(all_threads_take_part) {
     struct pool *pool = pool_make(4);
     alarm(60);
     for (int run = 0; run < 20; run++) {
@@ -144,7 +144,7 @@ static void check_thread(void *arg, int64_t begin, int64_t end, int worker) {
     assert_true(pthread_equal(pthread_self(), *(pthread_t *)arg));
 }
 
-static void one_thread_or_one_chunk_runs_on_the_caller(void **state) {
+CASE(one_thread_or_one_chunk_runs_on_the_caller) {
     pthread_t self = pthread_self();
     struct pool *one = pool_make(1);
     pool_run(one, check_thread, &self, 1000, 1);
@@ -154,7 +154,7 @@ static void one_thread_or_one_chunk_runs_on_the_caller(void **state) {
     pool_destroy(four);
 }
 
-static void pool_can_be_destroyed_at_any_moment_between_runs(void **state) {
+CASE(pool_can_be_destroyed_at_any_moment_between_runs) {
     for (int run = 0; run < 100; run++) {
         struct pool *pool = pool_make(1 + run % 4);
         if (run % 3) check_once(pool, 100, 3);
@@ -164,7 +164,7 @@ static void pool_can_be_destroyed_at_any_moment_between_runs(void **state) {
     pool_destroy(NULL);
 }
 
-static void bad_thread_counts_are_refused_by_value(void **state) {
+CASE(bad_thread_counts_are_refused_by_value) {
     const int counts[] = {0, -1, 1025, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         struct pool *pool = (struct pool *)&pool;
@@ -198,7 +198,7 @@ static void mix_items(void *arg, int64_t begin, int64_t end, int worker) {
 
 // Runs of random shapes back to back; now and then a worker loses its core in the middle of a
 // chunk.
-static void random_mixes_run_each_item_once(void **state) {
+CASE(random_mixes_run_each_item_once) {
     uint32_t seed = 1;
     for (int n_threads = 1; n_threads <= 8; n_threads++) {
         struct pool *pool = pool_make(n_threads);
@@ -217,7 +217,7 @@ static void random_mixes_run_each_item_once(void **state) {
     }
 }
 
-static void hundred_thousand_runs_back_to_back(void **state) {
+CASE(hundred_thousand_runs_back_to_back) {
     struct pool *pool = pool_make(2);
     struct sum_ctx ctx = {.add = 1};
     int64_t expected[8] = {0};
@@ -268,7 +268,7 @@ static void order_run(struct order_ctx *ctx) {
     assert_int_equal(ctx->n_done, ctx->n_chunks);
 }
 
-static void workers_begin_with_a_share_of_their_own(void **state) {
+CASE(workers_begin_with_a_share_of_their_own) {
     for (int n_threads = 2; n_threads <= 6; n_threads++) {
         for (int64_t n_chunks = n_threads; n_chunks <= 3 * n_threads; n_chunks++) {
             struct order_ctx ctx = {.n_threads = n_threads,
@@ -285,7 +285,7 @@ static void workers_begin_with_a_share_of_their_own(void **state) {
 }
 
 // Also with few chunks: the others do all of the stalled worker's share but the chunk it is in.
-static void stalled_worker_keeps_nothing_but_its_chunk(void **state) {
+CASE(stalled_worker_keeps_nothing_but_its_chunk) {
     for (int n_threads = 2; n_threads <= 5; n_threads++) {
         for (int stalled = 0; stalled < n_threads; stalled++) {
             for (int64_t n_chunks = n_threads; n_chunks <= 4 * n_threads; n_chunks += 3) {
@@ -299,7 +299,7 @@ static void stalled_worker_keeps_nothing_but_its_chunk(void **state) {
     }
 }
 
-static void own_share_goes_forwards_and_theft_begins_at_the_end(void **state) {
+CASE(own_share_goes_forwards_and_theft_begins_at_the_end) {
     for (int stalled = 0; stalled < 2; stalled++) {
         struct order_ctx ctx = {.n_threads = 2, .stalled_worker = stalled, .n_chunks = 10};
         const int64_t by_1[] = {5, 6, 7, 8, 9, 4, 3, 2, 1}, by_0[] = {0, 1, 2, 3, 4, 9, 8, 7, 6};
@@ -330,7 +330,7 @@ static bool count_steps(void *arg, int worker, int64_t step) {
     return step + 1 < ctx->n_steps;
 }
 
-static void waiting_helpers_step_until_nothing_is_left(void **state) {
+CASE(waiting_helpers_step_until_nothing_is_left) {
     for (int n_threads = 1; n_threads <= 4; n_threads++) {
         struct pool *pool = pool_make(n_threads);
         struct ahead_ctx ctx = {.n_steps = 5, .n_workers = n_threads, .owner = pthread_self()};
@@ -354,7 +354,7 @@ static bool never_ends(void *arg, int worker, int64_t step) {
     return true;
 }
 
-static void run_that_is_offered_ends_the_steps(void **state) {
+CASE(run_that_is_offered_ends_the_steps) {
     struct pool *pool = pool_make(3);
     _Atomic int n_calls = 0;
     pool_set_ahead(pool, never_ends, &n_calls);
@@ -375,7 +375,7 @@ static bool read_plain(void *arg, int worker, int64_t step) {
 }
 
 // The address and thread sanitizers see a helper that still uses what was taken away.
-static void context_may_be_freed_after_it_was_taken_away(void **state) {
+CASE(context_may_be_freed_after_it_was_taken_away) {
     struct pool *pool = pool_make(3);
     struct ahead_ctx other = {.n_workers = 0};
     for (int round = 0; round < 2000; round++) {
@@ -405,7 +405,7 @@ static bool step_slowly(void *arg, int worker, int64_t step) {
     return true;
 }
 
-static void taking_a_function_away_waits_for_who_is_inside(void **state) {
+CASE(taking_a_function_away_waits_for_who_is_inside) {
     struct pool *pool = pool_make(2);
     struct slow_ctx ctx = {false, false};
     pool_set_ahead(pool, step_slowly, &ctx);
@@ -438,7 +438,7 @@ static bool fetch_next(void *arg, int worker, int64_t step) {
 }
 
 // The rule of pool.h: matrices are written before they are published, and stay.
-static void owner_publishes_what_comes_next_by_one_store(void **state) {
+CASE(owner_publishes_what_comes_next_by_one_store) {
     static struct matrix matrices[200];
     struct pool *pool = pool_make(3);
     struct next_ctx ctx = {.next = &matrices[0]};
@@ -478,7 +478,7 @@ static struct mask_ctx bound_masks(int n_threads, const struct topology *topolog
 }
 
 // Two domains with one hardware thread each, both available to this process.
-static void full_pool_is_bound_by_domain_and_the_caller_is_not(void **state) {
+CASE(full_pool_is_bound_by_domain_and_the_caller_is_not) {
     cpu_set_t all;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     int cpu[2] = {0}, n = 0;
@@ -503,26 +503,4 @@ static void full_pool_is_bound_by_domain_and_the_caller_is_not(void **state) {
     for (int w = 0; w < 2; w++) assert_true(CPU_EQUAL(&ctx.mask[w], &all));
 }
 
-TEST_PROGRAM(pool) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_item_runs_exactly_once),
-        cmocka_unit_test(late_helpers_do_no_harm),
-        cmocka_unit_test(pool_works_after_its_helpers_went_to_sleep),
-        cmocka_unit_test(all_threads_take_part),
-        cmocka_unit_test(one_thread_or_one_chunk_runs_on_the_caller),
-        cmocka_unit_test(pool_can_be_destroyed_at_any_moment_between_runs),
-        cmocka_unit_test(bad_thread_counts_are_refused_by_value),
-        cmocka_unit_test(random_mixes_run_each_item_once),
-        cmocka_unit_test(hundred_thousand_runs_back_to_back),
-        cmocka_unit_test(workers_begin_with_a_share_of_their_own),
-        cmocka_unit_test(stalled_worker_keeps_nothing_but_its_chunk),
-        cmocka_unit_test(own_share_goes_forwards_and_theft_begins_at_the_end),
-        cmocka_unit_test(waiting_helpers_step_until_nothing_is_left),
-        cmocka_unit_test(run_that_is_offered_ends_the_steps),
-        cmocka_unit_test(context_may_be_freed_after_it_was_taken_away),
-        cmocka_unit_test(taking_a_function_away_waits_for_who_is_inside),
-        cmocka_unit_test(owner_publishes_what_comes_next_by_one_store),
-        cmocka_unit_test(full_pool_is_bound_by_domain_and_the_caller_is_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(pool) { return cases_run(NULL, NULL); }

@@ -28,17 +28,17 @@ static double worst_over(float lo, float hi, uint32_t step, float (*f)(float),
 static float exp_f(float x) { return rmath_exp(x); }
 static float tanh_f(float x) { return rmath_tanh(x); }
 
-static void exp_is_within_two_ulp(void **state) {
+CASE(exp_is_within_two_ulp) {
     assert_true(worst_over(1e-20f, 88.722f, 977, exp_f, exp) < 2.0);
     assert_true(worst_over(-1e-20f, -87.3f, 977, exp_f, exp) < 2.0);
 }
 
-static void exp_keeps_denormals(void **state) {
+CASE(exp_keeps_denormals) {
     assert_true(worst_over(-87.3f, -103.9f, 13, exp_f, exp) < 1.01);
     assert_true(rmath_exp(-103.0f) > 0.0f);
 }
 
-static void exp_special_values(void **state) {
+CASE(exp_special_values) {
     assert_true(rmath_exp(0.0f) == 1.0f);
     assert_true(rmath_exp(-0.0f) == 1.0f);
     assert_int_equal(f32_to_bits(rmath_exp(-INFINITY)), 0);
@@ -51,12 +51,12 @@ static void exp_special_values(void **state) {
     assert_true(isfinite(rmath_exp(88.72f)));
 }
 
-static void tanh_is_within_two_ulp(void **state) {
+CASE(tanh_is_within_two_ulp) {
     assert_true(worst_over(1e-30f, 20.0f, 977, tanh_f, tanh) < 2.0);
     assert_true(worst_over(-1e-30f, -20.0f, 977, tanh_f, tanh) < 2.0);
 }
 
-static void tanh_special_values(void **state) {
+CASE(tanh_special_values) {
     assert_int_equal(f32_to_bits(rmath_tanh(0.0f)), 0);
     assert_int_equal(f32_to_bits(rmath_tanh(-0.0f)), 0x80000000u);
     assert_true(rmath_tanh(INFINITY) == 1.0f);
@@ -65,7 +65,7 @@ static void tanh_special_values(void **state) {
     assert_true(isnan(rmath_tanh(NAN)));
 }
 
-static void log_in_double_is_within_its_bound(void **state) {
+CASE(log_in_double_is_within_its_bound) {
     for (double x = 1e-30; x < 1e30; x *= 1.00037) {
         const double want = log(x), bound = 1e-14 * fmax(1, fabs(want));
         if (fabs(rmath_log(x) - want) > bound) fail_msg("log(%g)", x);
@@ -75,13 +75,13 @@ static void log_in_double_is_within_its_bound(void **state) {
     assert_true(rmath_log(1) == 0);
 }
 
-static void exp_in_double_is_within_its_bound(void **state) {
+CASE(exp_in_double_is_within_its_bound) {
     for (double x = -700; x < 700; x += 0.00731)
         if (fabs(rmath_exp_double(x) / exp(x) - 1) > 1e-13) fail_msg("exp(%g)", x);
     assert_true(rmath_exp_double(0) == 1);
 }
 
-static void sincos_rounds_as_the_truth_does(void **state) {
+CASE(sincos_rounds_as_the_truth_does) {
     uint64_t seed = 7;
     int differ = 0, n = 0;
     for (double scale = 1e-6; scale <= 1e8; scale *= 10) {
@@ -100,23 +100,10 @@ static void sincos_rounds_as_the_truth_does(void **state) {
     assert_true(differ <= n / 10000); // only where the truth sits on a rounding boundary
 }
 
-static void sincos_of_zero_is_exact(void **state) {
+CASE(sincos_of_zero_is_exact) {
     double s, c;
     rmath_sincos(0.0, &s, &c);
     assert_true(s == 0.0 && c == 1.0);
 }
 
-TEST_PROGRAM(rmath) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exp_is_within_two_ulp),
-        cmocka_unit_test(exp_keeps_denormals),
-        cmocka_unit_test(exp_special_values),
-        cmocka_unit_test(tanh_is_within_two_ulp),
-        cmocka_unit_test(tanh_special_values),
-        cmocka_unit_test(log_in_double_is_within_its_bound),
-        cmocka_unit_test(exp_in_double_is_within_its_bound),
-        cmocka_unit_test(sincos_rounds_as_the_truth_does),
-        cmocka_unit_test(sincos_of_zero_is_exact),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(rmath) { return cases_run(NULL, NULL); }

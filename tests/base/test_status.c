@@ -6,26 +6,26 @@
 
 #include "base/status.h"
 
-static void every_status_has_its_text(void **state) {
+CASE(every_status_has_its_text) {
 #define X(name, text) assert_string_equal(rn_status_text(RN_##name), text);
     RN_STATUS_LIST(X)
 #undef X
     assert_non_null(rn_status_text((rn_status)12345));
 }
 
-static void set_formats_and_returns_the_status(void **state) {
+CASE(set_formats_and_returns_the_status) {
     rn_error err = {0};
     assert_int_equal(err_set(&err, RN_ERR_IO, "%s: %d", "x", 7), RN_ERR_IO);
     assert_int_equal(err.status, RN_ERR_IO);
     assert_string_equal(err.message, "x: 7");
 }
 
-static void null_error_is_accepted(void **state) {
+CASE(null_error_is_accepted) {
     assert_int_equal(err_set(NULL, RN_ERR_ARG, "%d", 1), RN_ERR_ARG);
     assert_int_not_equal(err_prefix(NULL, "x"), RN_OK);
 }
 
-static void long_paths_leave_room_for_the_reason(void **state) {
+CASE(long_paths_leave_room_for_the_reason) {
     char path[1200];
     for (size_t i = 0; i < sizeof path; i++) path[i] = i % 60 == 0 ? '/' : 'd';
     snprintf(path + 1100, 100, "/model.gguf");
@@ -36,13 +36,13 @@ static void long_paths_leave_room_for_the_reason(void **state) {
     assert_string_equal(err_path("a/b.gguf"), "a/b.gguf");
 }
 
-static void control_characters_become_question_marks(void **state) {
+CASE(control_characters_become_question_marks) {
     rn_error err;
     err_set(&err, RN_ERR_MODEL, "%s", "a\nb\r\x1b[31mc\x7f\xc2\x9b\xc3\xa9");
     assert_string_equal(err.message, "a?b??[31mc???\xc3\xa9");
 }
 
-static void long_message_is_cut_and_ended(void **state) {
+CASE(long_message_is_cut_and_ended) {
     rn_error err;
     memset(&err, 'x', sizeof err);
     char text[2000];
@@ -55,7 +55,7 @@ static void long_message_is_cut_and_ended(void **state) {
     assert_memory_equal(err.message, "file: yyy", 9);
 }
 
-static void prefix_keeps_the_status(void **state) {
+CASE(prefix_keeps_the_status) {
     rn_error err;
     err_set(&err, RN_ERR_UNSUPPORTED, "tensor a");
     assert_int_equal(err_prefix(&err, "m.gguf"), RN_ERR_UNSUPPORTED);
@@ -63,15 +63,4 @@ static void prefix_keeps_the_status(void **state) {
     assert_int_equal(err.status, RN_ERR_UNSUPPORTED);
 }
 
-TEST_PROGRAM(status) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_status_has_its_text),
-        cmocka_unit_test(set_formats_and_returns_the_status),
-        cmocka_unit_test(null_error_is_accepted),
-        cmocka_unit_test(long_paths_leave_room_for_the_reason),
-        cmocka_unit_test(control_characters_become_question_marks),
-        cmocka_unit_test(long_message_is_cut_and_ended),
-        cmocka_unit_test(prefix_keeps_the_status),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(status) { return cases_run(NULL, NULL); }

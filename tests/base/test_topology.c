@@ -46,7 +46,7 @@ static void check_counts(struct topology *t, int cores, int cpus, int domains, i
 static const char two_packages[] =
     "pack:2 [numa] l3:1(size=33554432) l2:8(size=1048576) l1d:1(size=32768) core:1 pu:2";
 
-static void siblings_of_a_core_count_once(void **state) {
+CASE(siblings_of_a_core_count_once) {
     struct topology *t = read_synthetic(two_packages, NULL);
     check_counts(t, 16, 32, 2, 2);
     assert_int_equal(t->domain[0].n_cores, 8);
@@ -57,7 +57,7 @@ static void siblings_of_a_core_count_once(void **state) {
     topology_destroy(t);
 }
 
-static void caches_are_those_of_the_cores_in_use(void **state) {
+CASE(caches_are_those_of_the_cores_in_use) {
     struct topology *t = read_synthetic(two_packages, NULL);
     assert_int_equal(t->core_cache_bytes, 1 << 20);
     assert_int_equal(t->cache_bytes, 32 << 20);
@@ -68,7 +68,7 @@ static void caches_are_those_of_the_cores_in_use(void **state) {
     topology_destroy(t);
 }
 
-static void only_allowed_hardware_threads_count(void **state) {
+CASE(only_allowed_hardware_threads_count) {
     const struct {
         const char *allowed;
         int cores, cpus, domains, nodes;
@@ -86,7 +86,7 @@ static void only_allowed_hardware_threads_count(void **state) {
     }
 }
 
-static void domain_is_a_shared_cache_or_a_memory_node(void **state) {
+CASE(domain_is_a_shared_cache_or_a_memory_node) {
     const struct {
         const char *synthetic;
         int domains, nodes;
@@ -104,7 +104,7 @@ static void domain_is_a_shared_cache_or_a_memory_node(void **state) {
     }
 }
 
-static void machine_without_core_objects_has_its_hardware_threads(void **state) {
+CASE(machine_without_core_objects_has_its_hardware_threads) {
     struct topology *t = read_synthetic("pack:1 pu:4", NULL);
     check_counts(t, 4, 4, 1, 1);
     topology_destroy(t);
@@ -152,7 +152,7 @@ static struct topology *read_kinds(const char *synthetic, const char *kept, cons
 }
 
 // Six performance cores with two threads each, eight efficient ones with one.
-static void performance_cores_count_unless_there_are_none(void **state) {
+CASE(performance_cores_count_unless_there_are_none) {
     const char *machine = "pack:1 l3:1 core:14 pu:2";
     const char *kept = "0-12,14,16,18,20,22,24,26";
     const struct kind kinds[] = {{"12,14,16,18,20,22,24,26", "CoreType", "IntelAtom"},
@@ -170,7 +170,7 @@ static void performance_cores_count_unless_there_are_none(void **state) {
     topology_destroy(t);
 }
 
-static void cores_of_little_capacity_are_left_out(void **state) {
+CASE(cores_of_little_capacity_are_left_out) {
     const struct kind kinds[] = {{"0-3", "LinuxCapacity", "398"},
                                  {"4-6", "LinuxCapacity", "870"},
                                  {"7", "LinuxCapacity", "1024"}};
@@ -182,7 +182,7 @@ static void cores_of_little_capacity_are_left_out(void **state) {
     topology_destroy(t);
 }
 
-static void cores_of_another_clock_all_count(void **state) {
+CASE(cores_of_another_clock_all_count) {
     const struct kind kinds[] = {{"0-11", "FrequencyMaxMHz", "4800"},
                                  {"12-15", "FrequencyMaxMHz", "5100"}};
     struct topology *t = read_kinds("pack:1 l3:1 core:8 pu:2", "0-15", kinds, 2, NULL);
@@ -192,7 +192,7 @@ static void cores_of_another_clock_all_count(void **state) {
 
 // ---------------------------------------------------------------- limits and failures
 
-static void quota_bounds_the_threads_and_not_the_cores(void **state) {
+CASE(quota_bounds_the_threads_and_not_the_cores) {
     char root[] = "test_topology.XXXXXX", self[64], limit[64];
     assert_non_null(mkdtemp(root));
     snprintf(self, sizeof self, "%s/self", root);
@@ -222,7 +222,7 @@ static void quota_bounds_the_threads_and_not_the_cores(void **state) {
     rmdir(root);
 }
 
-static void threads_are_no_more_than_a_pool_may_have(void **state) {
+CASE(threads_are_no_more_than_a_pool_may_have) {
     struct topology *t = read_synthetic("pack:2 core:1000 pu:1", NULL);
     assert_int_equal(t->n_cores, 2000);
     assert_int_equal(t->n_threads, POOL_MAX_THREADS);
@@ -235,7 +235,7 @@ static void check_fallback(struct topology *t) {
     topology_destroy(t);
 }
 
-static void without_an_answer_the_affinity_mask_counts(void **state) {
+CASE(without_an_answer_the_affinity_mask_counts) {
     check_fallback(read_source((struct topology_source){.xml = none}));
     check_fallback(read_synthetic("nonsense", NULL));
     check_fallback(read_synthetic(two_packages, "no list"));
@@ -243,14 +243,14 @@ static void without_an_answer_the_affinity_mask_counts(void **state) {
 }
 
 // hwloc itself obeys these variables; another machine's tree says nothing about this one.
-static void tree_of_another_machine_is_not_believed(void **state) {
+CASE(tree_of_another_machine_is_not_believed) {
     setenv("HWLOC_SYNTHETIC", two_packages, 1);
     struct topology *t = read_source((struct topology_source){0});
     unsetenv("HWLOC_SYNTHETIC");
     check_fallback(t);
 }
 
-static void this_machine_has_the_hardware_threads_of_the_mask(void **state) {
+CASE(this_machine_has_the_hardware_threads_of_the_mask) {
     cpu_set_t mask;
     assert_int_equal(sched_getaffinity(0, sizeof mask, &mask), 0);
     struct topology *t = read_source((struct topology_source){0});
@@ -263,21 +263,4 @@ static void this_machine_has_the_hardware_threads_of_the_mask(void **state) {
     topology_destroy(NULL);
 }
 
-TEST_PROGRAM(topology) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(siblings_of_a_core_count_once),
-        cmocka_unit_test(caches_are_those_of_the_cores_in_use),
-        cmocka_unit_test(only_allowed_hardware_threads_count),
-        cmocka_unit_test(domain_is_a_shared_cache_or_a_memory_node),
-        cmocka_unit_test(machine_without_core_objects_has_its_hardware_threads),
-        cmocka_unit_test(performance_cores_count_unless_there_are_none),
-        cmocka_unit_test(cores_of_little_capacity_are_left_out),
-        cmocka_unit_test(cores_of_another_clock_all_count),
-        cmocka_unit_test(quota_bounds_the_threads_and_not_the_cores),
-        cmocka_unit_test(threads_are_no_more_than_a_pool_may_have),
-        cmocka_unit_test(without_an_answer_the_affinity_mask_counts),
-        cmocka_unit_test(tree_of_another_machine_is_not_believed),
-        cmocka_unit_test(this_machine_has_the_hardware_threads_of_the_mask),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(topology) { return cases_run(NULL, NULL); }

@@ -86,13 +86,11 @@ static void check_family(const char *family) {
     free(source.data);
 }
 
-static void every_family_renders_every_conversation_as_jinja2_does(void **state) {
-    (void)state;
+CASE(every_family_renders_every_conversation_as_jinja2_does) {
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) check_family(families[i]);
 }
 
-static void every_snippet_renders_as_with_jinja2(void **state) {
-    (void)state;
+CASE(every_snippet_renders_as_with_jinja2) {
     const struct data_file globals = data_file_read(FOLDER "variables.json");
     json_t *groups = data_json_read(FOLDER "expected/snippets.json"), *cases = conversations();
     const int64_t now = json_integer_value(json_object_get(cases, "now"));
@@ -123,8 +121,7 @@ static void every_snippet_renders_as_with_jinja2(void **state) {
 }
 
 // The expected results belong to the sources that are there.
-static void the_results_are_of_the_current_snippets(void **state) {
-    (void)state;
+CASE(the_results_are_of_the_current_snippets) {
     json_t *sources = data_json_read(FOLDER "snippets.json");
     json_t *groups = data_json_read(FOLDER "expected/snippets.json");
     const char *name;
@@ -145,8 +142,7 @@ static void the_results_are_of_the_current_snippets(void **state) {
 }
 
 // A construct of Jinja that this interpreter leaves out fails, and the message names it.
-static void every_construct_that_is_left_out_is_refused_by_name(void **state) {
-    (void)state;
+CASE(every_construct_that_is_left_out_is_refused_by_name) {
     const struct data_file globals = data_file_read(FOLDER "variables.json");
     json_t *pairs = data_json_read(FOLDER "left_out.json"), *pair;
     size_t i;
@@ -163,12 +159,4 @@ static void every_construct_that_is_left_out_is_refused_by_name(void **state) {
     free(globals.data);
 }
 
-TEST_PROGRAM(template) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_family_renders_every_conversation_as_jinja2_does),
-        cmocka_unit_test(every_snippet_renders_as_with_jinja2),
-        cmocka_unit_test(the_results_are_of_the_current_snippets),
-        cmocka_unit_test(every_construct_that_is_left_out_is_refused_by_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(template) { return cases_run(NULL, NULL); }

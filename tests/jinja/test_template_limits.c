@@ -78,8 +78,7 @@ static void check_too_deep(char *source) {
     free(source);
 }
 
-static void sixty_thousand_levels_are_refused_by_the_parser(void **state) {
-    (void)state;
+CASE(sixty_thousand_levels_are_refused_by_the_parser) {
     const size_t n = 60000;
     check_too_deep(inside("{{ ", nested("(", "1", ")", n), " }}"));
     check_too_deep(inside("{{ ", nested("[", "1", "]", n), " }}"));
@@ -98,8 +97,7 @@ static void sixty_thousand_levels_are_refused_by_the_parser(void **state) {
     check_too_deep(nested("{% if 1 %}{% else %}", "x", "{% endif %}", n / 4));
 }
 
-static void sixty_levels_are_fine(void **state) {
-    (void)state;
+CASE(sixty_levels_are_fine) {
     char *source = inside("{{ ", nested("(", "7", ")", 60), " }}");
     check_text(source, "7");
     free(source);
@@ -109,8 +107,7 @@ static void sixty_levels_are_fine(void **state) {
 }
 
 // Chains are not depth: they are walked, not recursed into.
-static void long_chains_are_fine(void **state) {
-    (void)state;
+CASE(long_chains_are_fine) {
     const struct {
         const char *before, *link, *after;
     } cases[] = {
@@ -133,8 +130,7 @@ static void long_chains_are_fine(void **state) {
     }
 }
 
-static void messages_name_line_and_column(void **state) {
-    (void)state;
+CASE(messages_name_line_and_column) {
     check_refused("a\n{% if x %}", "line 2, column 11: expected 'endif'");
     check_refused("é {{ 1 + }}", "line 1, column 10: expected an expression, got '}}'");
     check_refused("\n\n  {{ x.y }}", "line 3, column 8: 'x' is undefined");
@@ -150,8 +146,7 @@ static void messages_name_line_and_column(void **state) {
     check_refused("{{ [].append(1) }}", "'append' of 'list' object is unsafe");
 }
 
-static void raised_messages_come_as_they_are(void **state) {
-    (void)state;
+CASE(raised_messages_come_as_they_are) {
     check_fails(render("\n{{ raise_exception('Roles must \"alternate\"!') }}"), RN_ERR_ARG,
                 "Roles must \"alternate\"!");
     struct result result = render("{{ raise_exception('no place') }}");
@@ -161,8 +156,7 @@ static void raised_messages_come_as_they_are(void **state) {
     assert_true(strlen(result.err.message) >= sizeof result.err.message - 3);
 }
 
-static void errors_may_be_unwanted(void **state) {
-    (void)state;
+CASE(errors_may_be_unwanted) {
     struct template *tmpl;
     char *text;
     size_t len;
@@ -174,8 +168,7 @@ static void errors_may_be_unwanted(void **state) {
     template_destroy(NULL);
 }
 
-static void sources_have_limits(void **state) {
-    (void)state;
+CASE(sources_have_limits) {
     char *source = nested("x", "", "", TEMPLATE_MAX_SOURCE + 1);
     check_refused(source, "bytes, more than");
     source[TEMPLATE_MAX_SOURCE] = 0;
@@ -189,8 +182,7 @@ static void sources_have_limits(void **state) {
     check_refused("{{ 9223372036854775808 }}", "64 bits");
 }
 
-static void steps_are_limited(void **state) {
-    (void)state;
+CASE(steps_are_limited) {
     const char *steps = "more than 4194304 steps";
     check_refused("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
                   steps);
@@ -217,8 +209,7 @@ static void steps_are_limited(void **state) {
 }
 
 // Work on single characters costs more than copies.
-static void work_on_characters_is_limited(void **state) {
-    (void)state;
+CASE(work_on_characters_is_limited) {
     const char *const expressions[] = {
         "'a'.strip(s)",        "s.upper()",    "s.title()", "s|tojson",     "[s]|string",
         "s.split()",           "s|indent",     "s|format",  "s.split('q')", "s.format()",
@@ -236,8 +227,7 @@ static void work_on_characters_is_limited(void **state) {
     }
 }
 
-static void calls_are_limited(void **state) {
-    (void)state;
+CASE(calls_are_limited) {
     check_refused("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
                   "calls are nested deeper than 64");
     check_refused(
@@ -254,8 +244,7 @@ static void calls_are_limited(void **state) {
 }
 
 // Shared tuples are walked as often as they are shared, and filters may name each other.
-static void walks_of_shared_values_are_limited(void **state) {
-    (void)state;
+CASE(walks_of_shared_values_are_limited) {
     static const char *const uses[] = {"ns.t in {}", "{ns.t: 1}", "{}.get(ns.t)"};
     for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
         char source[256];
@@ -271,8 +260,7 @@ static void walks_of_shared_values_are_limited(void **state) {
     free(source);
 }
 
-static void output_and_memory_are_limited(void **state) {
-    (void)state;
+CASE(output_and_memory_are_limited) {
     check_refused("{{ 'x' * 99999999999 }}", "output is longer than");
     check_refused("{{ 'x' * 9223372036854775807 }}", "output is longer than");
     check_refused("{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s ~ "
@@ -294,8 +282,7 @@ static void output_and_memory_are_limited(void **state) {
 }
 
 // Text that a loop builds piece by piece grows in place: memory follows its length, not the square.
-static void text_grows_in_place(void **state) {
-    (void)state;
+CASE(text_grows_in_place) {
     const char *sources[] = {
         "{% set ns = namespace(s='') %}{% for i in range(4000) %}{% set ns.s = ns.s ~ 'x' * 99 ~ "
         "'\n' %}"
@@ -318,8 +305,7 @@ static void text_grows_in_place(void **state) {
 }
 
 // Long text with many places to cut: the work is that of one walk, not of one for each place.
-static void many_places_in_long_text_are_fine(void **state) {
-    (void)state;
+CASE(many_places_in_long_text_are_fine) {
     check_text("{% set s = 'ab, ' * 200000 %}{{ s.split(', ')|length }} {{ s.split()|length }} "
                "{{ s.replace(', ', ',')|length }} {{ s.replace('b', 'cc')|length }} "
                "{{ s|tojson|length }} {{ (s ~ s).strip(', ')|length }} {{ s.upper()|length }} "
@@ -328,8 +314,7 @@ static void many_places_in_long_text_are_fine(void **state) {
 }
 
 // Objects with many members, and with long keys that are equal up to their ends.
-static void large_objects_are_fine(void **state) {
-    (void)state;
+CASE(large_objects_are_fine) {
     enum { N = 20000, ROOM = N * 260 + 100 };
     char *globals = malloc(ROOM);
     assert_non_null(globals);
@@ -346,8 +331,7 @@ static void large_objects_are_fine(void **state) {
     free(globals);
 }
 
-static void values_nest_to_a_limit(void **state) {
-    (void)state;
+CASE(values_nest_to_a_limit) {
     check_refused(
         "{% set ns = namespace(l=[]) %}{% for i in range(99) %}{% set ns.l = [ns.l] %}{% endfor %}",
         "values are nested deeper than 64");
@@ -365,15 +349,13 @@ static void values_nest_to_a_limit(void **state) {
 }
 
 // Newer than the jinja2 that the snippets are compared with (3.1.5).
-static void members_of_a_namespace_are_set_together(void **state) {
-    (void)state;
+CASE(members_of_a_namespace_are_set_together) {
     check_text("{% set ns = namespace(x=0, y=1) %}{% set ns.x, ns.y = ns.y, ns.x %}"
                "{{ ns.x }}{{ ns.y }}",
                "10");
 }
 
-static void integers_have_64_bits(void **state) {
-    (void)state;
+CASE(integers_have_64_bits) {
     check_text("{{ 9223372036854775807 }} {{ -9223372036854775807 - 1 }}",
                "9223372036854775807 -9223372036854775808");
     check_refused("{{ 9223372036854775807 + 1 }}", "64 bits");
@@ -389,8 +371,7 @@ static void check_globals(const char *globals, const char *source, const char *t
     free(result.text);
 }
 
-static void variables_are_read_as_python_reads_json(void **state) {
-    (void)state;
+CASE(variables_are_read_as_python_reads_json) {
     check_globals("{\"d\": {\"z\": 1, \"a\": 2, \"z\": 3}}", "{{ d }}", "{'z': 3, 'a': 2}");
     check_globals("{\"n\": [1, -0, 1.0, 1e2, 12345678901234567890, 0.1]}", "{{ n }}|{{ n|tojson }}",
                   "[1, 0, 1.0, 100.0, 12345678901234567890, 0.1]|"
@@ -419,8 +400,7 @@ static bool readme_has(const char *readme, const char *name) {
     return false;
 }
 
-static void tables_are_in_order_and_in_the_readme(void **state) {
-    (void)state;
+CASE(tables_are_in_order_and_in_the_readme) {
     const struct table *const tables[] = {&jinja_filters,      &jinja_tests,
                                           &jinja_functions,    &jinja_str_methods,
                                           &jinja_list_methods, &jinja_tuple_methods,
@@ -452,8 +432,7 @@ static void check_time(int64_t now, const char *format, const char *text) {
     template_destroy(tmpl);
 }
 
-static void dates_are_computed_in_utc(void **state) {
-    (void)state;
+CASE(dates_are_computed_in_utc) {
     const char *all = "%Y-%m-%d %H:%M:%S %a %j %U %W %V %G";
     check_time(0, all, "1970-01-01 00:00:00 Thu 001 00 00 01 1970");
     check_time(-1, all, "1969-12-31 23:59:59 Wed 365 52 52 01 1970");
@@ -487,8 +466,7 @@ static void *render_many(void *data) {
     return NULL;
 }
 
-static void threads_may_share_a_template(void **state) {
-    (void)state;
+CASE(threads_may_share_a_template) {
     const char *source =
         "{% macro m(x) %}{{ x|upper }} {{ x|length }} {{ 'é' }} {{ 'é'|length }}{% endmacro %}"
         "{% for m_ in messages %}{{ m_.role }}: {{ m(m_.content) }}\n\n{% endfor %}";
@@ -505,30 +483,4 @@ static void threads_may_share_a_template(void **state) {
     template_destroy(tmpl);
 }
 
-TEST_PROGRAM(template_limits) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sixty_thousand_levels_are_refused_by_the_parser),
-        cmocka_unit_test(sixty_levels_are_fine),
-        cmocka_unit_test(long_chains_are_fine),
-        cmocka_unit_test(messages_name_line_and_column),
-        cmocka_unit_test(raised_messages_come_as_they_are),
-        cmocka_unit_test(errors_may_be_unwanted),
-        cmocka_unit_test(sources_have_limits),
-        cmocka_unit_test(steps_are_limited),
-        cmocka_unit_test(work_on_characters_is_limited),
-        cmocka_unit_test(calls_are_limited),
-        cmocka_unit_test(walks_of_shared_values_are_limited),
-        cmocka_unit_test(output_and_memory_are_limited),
-        cmocka_unit_test(text_grows_in_place),
-        cmocka_unit_test(many_places_in_long_text_are_fine),
-        cmocka_unit_test(large_objects_are_fine),
-        cmocka_unit_test(values_nest_to_a_limit),
-        cmocka_unit_test(members_of_a_namespace_are_set_together),
-        cmocka_unit_test(integers_have_64_bits),
-        cmocka_unit_test(variables_are_read_as_python_reads_json),
-        cmocka_unit_test(tables_are_in_order_and_in_the_readme),
-        cmocka_unit_test(dates_are_computed_in_utc),
-        cmocka_unit_test(threads_may_share_a_template),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(template_limits) { return cases_run(NULL, NULL); }

@@ -80,7 +80,7 @@ static struct writer gpt2_begin(const char *pre) {
     return writer;
 }
 
-static void byte_level_metadata_makes_a_tokenizer(void **state) {
+CASE(byte_level_metadata_makes_a_tokenizer) {
     struct writer writer = gpt2_begin(NULL);
     writer_kv_u32(&writer, "tokenizer.ggml.bos_token_id", 3);
     writer_kv_u32(&writer, "tokenizer.ggml.eos_token_id", 4);
@@ -97,7 +97,7 @@ static void byte_level_metadata_makes_a_tokenizer(void **state) {
     unload(&l);
 }
 
-static void bos_is_added_by_default_where_the_pre_tokenizer_says_so(void **state) {
+CASE(bos_is_added_by_default_where_the_pre_tokenizer_says_so) {
     static const struct {
         const char *pre;
         bool adds;
@@ -139,7 +139,7 @@ static struct writer llama_begin(bool with_scores) {
     return writer;
 }
 
-static void sentencepiece_metadata_makes_a_tokenizer(void **state) {
+CASE(sentencepiece_metadata_makes_a_tokenizer) {
     struct writer writer = llama_begin(true);
     struct loaded l = load_gguf(&writer, 0);
     check(!l.status, "%s", l.err.message);
@@ -159,7 +159,7 @@ static void sentencepiece_metadata_makes_a_tokenizer(void **state) {
     unload(&l);
 }
 
-static void a_short_vocabulary_is_filled_up_and_a_long_one_refused(void **state) {
+CASE(a_short_vocabulary_is_filled_up_and_a_long_one_refused) {
     struct writer writer = gpt2_begin(NULL);
     struct loaded l = load_gguf(&writer, 10);
     check(!l.status, "%s", l.err.message);
@@ -181,7 +181,7 @@ static struct writer model_begin(const char *model) {
     return writer;
 }
 
-static void other_tokenizers_are_refused_by_name(void **state) {
+CASE(other_tokenizers_are_refused_by_name) {
     static const char *const names[] = {"bert", "t5", "rwkv", "no_vocab", ""};
     for (int i = 0; i < 5; i++)
         check_refused(model_begin(names[i]), 0, RN_ERR_UNSUPPORTED, names[i]);
@@ -190,7 +190,7 @@ static void other_tokenizers_are_refused_by_name(void **state) {
     check_refused(llama_begin(false), 0, RN_ERR_MODEL, "tokenizer.ggml.scores is missing");
 }
 
-static void keys_of_the_wrong_kind_are_refused(void **state) {
+CASE(keys_of_the_wrong_kind_are_refused) {
     static const char *const ids[] = {"bos", "eos", "eot", "eom", "unknown"};
     for (int i = 0; i < 5; i++) {
         char key[100];
@@ -226,7 +226,7 @@ static void keys_of_the_wrong_kind_are_refused(void **state) {
     check_refused(writer, 0, RN_ERR_MODEL, "merges[1]");
 }
 
-static void templates_must_be_short_text(void **state) {
+CASE(templates_must_be_short_text) {
     struct writer writer = gpt2_begin(NULL);
     writer_kv_str(&writer, "tokenizer.chat_template", "\xff");
     check_refused(writer, 0, RN_ERR_MODEL, "not UTF-8");
@@ -276,7 +276,7 @@ static void check_folder_refused(const char *const *file, rn_status want, const 
     unload(&l);
 }
 
-static void tokenizer_json_and_its_configuration_are_read(void **state) {
+CASE(tokenizer_json_and_its_configuration_are_read) {
     struct loaded l = load_files(FILES("tokenizer.json", TOKENIZER_JSON, "tokenizer_config.json",
                                        "{\"bos_token\":\"<b>\",\"eos_token\":{\"content\":\"<e>\"},"
                                        "\"add_bos_token\":true,\"chat_template\":\"C\"}",
@@ -293,7 +293,7 @@ static void tokenizer_json_and_its_configuration_are_read(void **state) {
     unload(&l);
 }
 
-static void the_configuration_of_the_model_has_ends_where_no_other_file_has(void **state) {
+CASE(the_configuration_of_the_model_has_ends_where_no_other_file_has) {
     struct loaded l = load_files(FILES("tokenizer.json", TOKENIZER_JSON, "generation_config.json",
                                        "{\"x\":{}}", "config.json", "{\"eos_token_id\":2}"),
                                  0);
@@ -302,7 +302,7 @@ static void the_configuration_of_the_model_has_ends_where_no_other_file_has(void
     unload(&l);
 }
 
-static void a_row_without_a_text_can_be_an_end(void **state) {
+CASE(a_row_without_a_text_can_be_an_end) {
     const char *const *const files =
         FILES("tokenizer.json", TOKENIZER_JSON, "generation_config.json", "{\"eos_token_id\":7}");
     struct loaded l = load_files(files, 8);
@@ -312,7 +312,7 @@ static void a_row_without_a_text_can_be_an_end(void **state) {
     check_folder_refused(files, RN_ERR_MODEL, "generation_config.json: offset");
 }
 
-static void added_tokens_without_a_row_are_left_away(void **state) {
+CASE(added_tokens_without_a_row_are_left_away) {
     struct loaded l = load_files(FILES("tokenizer.json", TOKENIZER_JSON), 4);
     check(!l.status, "%s", l.err.message);
     assert_int_equal(tokenizer_size(l.tokenizer), 4);
@@ -327,7 +327,7 @@ static void added_tokens_without_a_row_are_left_away(void **state) {
     check(l.status == RN_ERR_MODEL && strstr(l.err.message, "rows for 2"), "%s", l.err.message);
 }
 
-static void template_files_win_over_the_configuration(void **state) {
+CASE(template_files_win_over_the_configuration) {
     static const char config[] = "{\"chat_template\":\"C\"}";
     struct loaded l =
         load_files(FILES("tokenizer.json", TOKENIZER_JSON, "tokenizer_config.json", config,
@@ -346,7 +346,7 @@ static void template_files_win_over_the_configuration(void **state) {
     unload(&l);
 }
 
-static void tokenizer_model_is_read_where_there_is_no_json(void **state) {
+CASE(tokenizer_model_is_read_where_there_is_no_json) {
     static const char source[] = TEST_DATA "/golden/tokenizers/spm/";
     const struct data_folder folder = data_folder_make();
     struct loaded l[2];
@@ -370,7 +370,7 @@ static void tokenizer_model_is_read_where_there_is_no_json(void **state) {
     unload(&l[1]);
 }
 
-static void bad_folders_are_refused_with_the_file(void **state) {
+CASE(bad_folders_are_refused_with_the_file) {
     check_folder_refused(FILES("config.json", "{}"), RN_ERR_MODEL,
                          "neither tokenizer.json nor tokenizer.model");
     check_folder_refused(FILES("tokenizer.json", "{"), RN_ERR_MODEL, "tokenizer.json: offset 1");
@@ -387,7 +387,7 @@ static void bad_folders_are_refused_with_the_file(void **state) {
                          RN_ERR_MODEL, "not UTF-8");
 }
 
-static void files_that_are_too_large_are_refused(void **state) {
+CASE(files_that_are_too_large_are_refused) {
     const struct data_folder folder = folder_make(FILES("tokenizer.json", TOKENIZER_JSON));
     char path[DATA_PATH_BYTES];
     snprintf(path, sizeof path, "%s/chat_template.jinja", folder.path);
@@ -404,23 +404,4 @@ static void files_that_are_too_large_are_refused(void **state) {
     data_folder_remove(&folder);
 }
 
-TEST_PROGRAM(vocab) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(byte_level_metadata_makes_a_tokenizer),
-        cmocka_unit_test(bos_is_added_by_default_where_the_pre_tokenizer_says_so),
-        cmocka_unit_test(sentencepiece_metadata_makes_a_tokenizer),
-        cmocka_unit_test(a_short_vocabulary_is_filled_up_and_a_long_one_refused),
-        cmocka_unit_test(other_tokenizers_are_refused_by_name),
-        cmocka_unit_test(keys_of_the_wrong_kind_are_refused),
-        cmocka_unit_test(templates_must_be_short_text),
-        cmocka_unit_test(tokenizer_json_and_its_configuration_are_read),
-        cmocka_unit_test(the_configuration_of_the_model_has_ends_where_no_other_file_has),
-        cmocka_unit_test(a_row_without_a_text_can_be_an_end),
-        cmocka_unit_test(added_tokens_without_a_row_are_left_away),
-        cmocka_unit_test(template_files_win_over_the_configuration),
-        cmocka_unit_test(tokenizer_model_is_read_where_there_is_no_json),
-        cmocka_unit_test(bad_folders_are_refused_with_the_file),
-        cmocka_unit_test(files_that_are_too_large_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(vocab) { return cases_run(NULL, NULL); }

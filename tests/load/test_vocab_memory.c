@@ -62,21 +62,15 @@ static void check_bomb(int n, int n_merge, enum kind kind, const char *names) {
     free(image);
 }
 
-static void the_largest_vocabularies_stay_within_64_mb(void **state) {
+CASE(the_largest_vocabularies_stay_within_64_mb) {
     check_bomb(1 << 19, 1 << 19, KIND_NORMAL, "merges[524287]");
     check_bomb(1 << 19, 1 << 19, KIND_CONTROL, "merges[524287]");
     check_bomb(1 << 19, 1 << 19, KIND_EMPTY, "merges[0]");
 }
 
-static void larger_ones_are_refused_by_their_size(void **state) {
+CASE(larger_ones_are_refused_by_their_size) {
     check_bomb((1 << 19) + 1, 1, KIND_NORMAL, "524289");
     check_bomb(1 << 10, (1 << 19) + 1, KIND_NORMAL, "524289");
 }
 
-TEST_PROGRAM(vocab_memory) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_largest_vocabularies_stay_within_64_mb),
-        cmocka_unit_test(larger_ones_are_refused_by_their_size),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(vocab_memory) { return cases_run(NULL, NULL); }

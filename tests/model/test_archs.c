@@ -87,7 +87,7 @@ static void check_groups(const struct plan *plan, const struct expectation *e) {
     assert_int_equal(plan->n_group, at);
 }
 
-static void each_architecture_makes_its_plan(void **state) {
+CASE(each_architecture_makes_its_plan) {
     for (int i = 0; i < N_EXPECTED; i++) {
         const struct expectation *e = &expected[i];
         struct image image = load(e->file);
@@ -139,13 +139,13 @@ static void expect_key(const char *file, const char *key, uint32_t value, const 
     expect_refusal(file, key, strlen(key) + 4, &value, 4, RN_ERR_MODEL, key, names);
 }
 
-static void a_layers_tensor_that_no_one_uses_is_refused(void **state) {
+CASE(a_layers_tensor_that_no_one_uses_is_refused) {
     // without output.weight the head is tied, and the renamed tensor is left over
     expect_refusal("llama", "output.weight", 0, "blk.0.strange", 13, RN_ERR_UNSUPPORTED,
                    "blk.0.strange", "llama");
 }
 
-static void particulars_out_of_range_are_refused(void **state) {
+CASE(particulars_out_of_range_are_refused) {
     expect_key("mixtral", "llama.expert_used_count", 5, "5, expected 1 to 4");
     expect_key("mixtral", "llama.expert_used_count", 0, "0, expected 1 to 4");
     expect_key("mixtral", "llama.expert_count", 0x7fffffffu, "2147483647");
@@ -165,7 +165,7 @@ static void particulars_out_of_range_are_refused(void **state) {
                    "yurn", 4, RN_ERR_UNSUPPORTED, "yurn", "rope.scaling.type");
 }
 
-static void missing_parts_are_named(void **state) {
+CASE(missing_parts_are_named) {
     expect_refusal("gptoss", "blk.1.attn_sinks.weight", 6, "x", 1, RN_ERR_MODEL,
                    "blk.1.attn_sinks.weight", "missing");
     expect_refusal("qwen3", "blk.2.attn_q_norm.weight", 6, "x", 1, RN_ERR_MODEL,
@@ -178,14 +178,14 @@ static void missing_parts_are_named(void **state) {
                    "blk.1.ffn_down_exps.weight", "missing");
 }
 
-static void wrong_numbers_of_experts_are_named_with_both_shapes(void **state) {
+CASE(wrong_numbers_of_experts_are_named_with_both_shapes) {
     const uint64_t dims[3] = {64, 96, 3};
     expect_refusal("mixtral", "blk.0.ffn_gate_exps.weight",
                    strlen("blk.0.ffn_gate_exps.weight") + 4, dims, 24, RN_ERR_MODEL,
                    "blk.0.ffn_gate_exps.weight", "[64, 96, 3], expected [64, 96, 4]");
 }
 
-static void flipped_header_bytes_never_crash(void **state) {
+CASE(flipped_header_bytes_never_crash) {
     srand(5);
     for (int i = 0; i < N_EXPECTED; i++) {
         struct image image = load(expected[i].file);
@@ -207,14 +207,4 @@ static void flipped_header_bytes_never_crash(void **state) {
     }
 }
 
-TEST_PROGRAM(archs) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_architecture_makes_its_plan),
-        cmocka_unit_test(a_layers_tensor_that_no_one_uses_is_refused),
-        cmocka_unit_test(particulars_out_of_range_are_refused),
-        cmocka_unit_test(missing_parts_are_named),
-        cmocka_unit_test(wrong_numbers_of_experts_are_named_with_both_shapes),
-        cmocka_unit_test(flipped_header_bytes_never_crash),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(archs) { return cases_run(NULL, NULL); }

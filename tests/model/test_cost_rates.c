@@ -109,14 +109,14 @@ static void check_weights(const char *name, struct weights *weights) {
     weights_close(weights);
 }
 
-static void rates_equal_the_plans_cost_with_recurrent_state(void **state) {
+CASE(rates_equal_the_plans_cost_with_recurrent_state) {
     struct model model;
     assert_int_equal(recurrent_model_init(&model, 64, FORMAT_Q8_0, NULL), RN_OK);
     check_plan("recurrent", &model.plan);
     recurrent_model_deinit(&model);
 }
 
-static void rates_equal_the_plans_cost_on_every_architecture(void **state) {
+CASE(rates_equal_the_plans_cost_on_every_architecture) {
     static const char *const names[] = {"llama",  "mixtral", "qwen2", "qwen3", "qwen3moe",
                                         "gemma2", "gemma3",  "phi3",  "gpt2",  "granite",
                                         "olmo2",  "smollm3", "gptoss"};
@@ -131,7 +131,7 @@ static void rates_equal_the_plans_cost_on_every_architecture(void **state) {
 }
 
 // Formats that differ from layer to layer, and the numbers of real models.
-static void rates_equal_the_plans_cost_of_large_mixtures(void **state) {
+CASE(rates_equal_the_plans_cost_of_large_mixtures) {
     static const char *const specs[] = {"1b:Q4_0", "qwen3-30b-a3b:Q4_K_M", "gpt-oss-20b:MXFP4_MOE"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         struct weights *weights;
@@ -142,7 +142,7 @@ static void rates_equal_the_plans_cost_of_large_mixtures(void **state) {
 
 // A model with more kinds of expert products than there is room for loses no more than fractions of
 // a byte.
-static void too_many_sizes_of_experts_are_summed(void **state) {
+CASE(too_many_sizes_of_experts_are_summed) {
     enum { SIZES = 3 * COST_MAX_EXPERTS, EXPERTS = 7, USED = 2, WIDTH = 32 };
     const void *data[EXPERTS] = {NULL};
     struct plan plan;
@@ -180,12 +180,4 @@ static void too_many_sizes_of_experts_are_summed(void **state) {
     plan_deinit(&plan);
 }
 
-TEST_PROGRAM(cost_rates) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates_equal_the_plans_cost_with_recurrent_state),
-        cmocka_unit_test(rates_equal_the_plans_cost_on_every_architecture),
-        cmocka_unit_test(rates_equal_the_plans_cost_of_large_mixtures),
-        cmocka_unit_test(too_many_sizes_of_experts_are_summed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(cost_rates) { return cases_run(NULL, NULL); }

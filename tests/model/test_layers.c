@@ -15,7 +15,7 @@ static int close_model(void **state) {
     return 0;
 }
 
-static void layers_of_one_kind_and_width_share_a_group(void **state) {
+CASE(layers_of_one_kind_and_width_share_a_group) {
     static const struct plan_kv_group expected[LAYERED_GROUPS] = {
         [LAYERED_FULL_NARROW] = {KV_FULL, 1, 2, 16, 16, 0, 0},
         [LAYERED_FULL_WIDE] = {KV_FULL, 1, 2, 32, 32, 0, 0},
@@ -36,7 +36,7 @@ static void layers_of_one_kind_and_width_share_a_group(void **state) {
     }
 }
 
-static void every_layer_has_its_own_widths(void **state) {
+CASE(every_layer_has_its_own_widths) {
     const struct plan *plan = &layered.model.plan;
     int attentions = 0;
     for (int i = 0; i < plan->n_op; i++) {
@@ -52,7 +52,7 @@ static void every_layer_has_its_own_widths(void **state) {
     assert_int_equal(attentions, LAYERED_LAYERS);
 }
 
-static void ropes_are_those_of_the_layers(void **state) {
+CASE(ropes_are_those_of_the_layers) {
     const struct plan *plan = &layered.model.plan;
     int ropes = 0;
     assert_int_equal(plan->n_rope, 2);
@@ -64,7 +64,7 @@ static void ropes_are_those_of_the_layers(void **state) {
     assert_int_equal(ropes, 2 * 4); // q and k of layers 0, 1, 3 and 5
 }
 
-static void a_layer_is_dense_or_has_experts(void **state) {
+CASE(a_layer_is_dense_or_has_experts) {
     const struct plan *plan = &layered.model.plan;
     int routes[LAYERED_LAYERS] = {0}, experts[LAYERED_LAYERS] = {0};
     for (int i = 0; i < plan->n_op; i++) {
@@ -84,7 +84,7 @@ static void a_layer_is_dense_or_has_experts(void **state) {
     }
 }
 
-static void only_out_rows_pass_the_last_kv_append(void **state) {
+CASE(only_out_rows_pass_the_last_kv_append) {
     const struct plan *plan = &layered.model.plan;
     int last = 0;
     for (int i = 0; i < plan->n_op; i++)
@@ -102,7 +102,7 @@ static rn_status read_five_kinds(struct hparams *hp, const struct weights *weigh
     return status;
 }
 
-static void more_kinds_than_a_plan_holds_are_refused(void **state) {
+CASE(more_kinds_than_a_plan_holds_are_refused) {
     struct arch arch = layered_arch;
     struct model model;
     rn_error err = {0};
@@ -111,14 +111,4 @@ static void more_kinds_than_a_plan_holds_are_refused(void **state) {
     check(strstr(err.message, "layered.gguf: layer 4 "), "%s", err.message);
 }
 
-TEST_PROGRAM(layers) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_of_one_kind_and_width_share_a_group),
-        cmocka_unit_test(every_layer_has_its_own_widths),
-        cmocka_unit_test(ropes_are_those_of_the_layers),
-        cmocka_unit_test(a_layer_is_dense_or_has_experts),
-        cmocka_unit_test(only_out_rows_pass_the_last_kv_append),
-        cmocka_unit_test(more_kinds_than_a_plan_holds_are_refused),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(layers) { return cases_run(open_model, close_model); }

@@ -62,7 +62,7 @@ static void expect_key(const char *key, uint32_t value, const char *names) {
     expect_refusal(key, strlen(key) + 4, &value, 4, RN_ERR_MODEL, key, names);
 }
 
-static void a_sound_file_makes_a_plan(void **state) {
+CASE(a_sound_file_makes_a_plan) {
     rn_error err = {0};
     struct weights *weights;
     struct model model;
@@ -90,7 +90,7 @@ static void a_sound_file_makes_a_plan(void **state) {
     weights_close(weights);
 }
 
-static void numbers_out_of_range_are_refused(void **state) {
+CASE(numbers_out_of_range_are_refused) {
     expect_key("llama.block_count", 0, " 0,");
     expect_key("llama.block_count", 100000, "100000");
     expect_key("llama.context_length", 0, " 0,");
@@ -106,14 +106,14 @@ static void numbers_out_of_range_are_refused(void **state) {
                    &four, 4, RN_ERR_MODEL, "6", "4");
 }
 
-static void missing_tensors_are_named(void **state) {
+CASE(missing_tensors_are_named) {
     expect_refusal("blk.1.ffn_up.weight", 8, "x", 1, RN_ERR_MODEL, "blk.1.ffn_up.weight",
                    "missing");
     expect_refusal("token_embd.weight", 0, "x", 1, RN_ERR_MODEL, "token_embd.weight", "missing");
     expect_refusal("output_norm.weight", 0, "x", 1, RN_ERR_MODEL, "output_norm.weight", "missing");
 }
 
-static void missing_keys_are_named(void **state) {
+CASE(missing_keys_are_named) {
     expect_refusal("llama.block_count", 0, "x", 1, RN_ERR_MODEL, "llama.block_count", "missing");
     expect_refusal("llama.attention.layer_norm_rms_epsilon", 0, "x", 1, RN_ERR_MODEL,
                    "layer_norm_rms_epsilon", "missing");
@@ -121,7 +121,7 @@ static void missing_keys_are_named(void **state) {
                    "missing");
 }
 
-static void wrong_shapes_are_named_with_both_shapes(void **state) {
+CASE(wrong_shapes_are_named_with_both_shapes) {
     const uint64_t dims[2] = {96, 31}; // attn_k is [96, 32]
     expect_refusal("blk.0.attn_k.weight", strlen("blk.0.attn_k.weight") + 4, dims, 16, RN_ERR_MODEL,
                    "blk.0.attn_k.weight", "[96, 31], expected [96, 32]");
@@ -130,7 +130,7 @@ static void wrong_shapes_are_named_with_both_shapes(void **state) {
                    RN_ERR_MODEL, "blk.0.attn_norm.weight", "[95], expected [96]");
 }
 
-static void unknown_architectures_are_named(void **state) {
+CASE(unknown_architectures_are_named) {
     // key, type, length (u64), then the text
     expect_refusal("general.architecture", strlen("general.architecture") + 12, "lumma", 5,
                    RN_ERR_UNSUPPORTED, "lumma", "architecture");
@@ -177,7 +177,7 @@ static void check_array(const char *key, const int32_t *items, uint64_t count, r
     free(bytes);
 }
 
-static void one_number_per_layer_is_read_if_all_are_equal(void **state) {
+CASE(one_number_per_layer_is_read_if_all_are_equal) {
     static int32_t many[2000];
     const int32_t equal[3] = {0, 0, 0}, different[3] = {0, 0, 2};
     check_array("llama.expert_count", equal, 3, RN_OK, "");
@@ -188,7 +188,7 @@ static void one_number_per_layer_is_read_if_all_are_equal(void **state) {
     check_array("llama.expert_count", many, 1, RN_OK, "");
 }
 
-static void flipped_header_bytes_never_crash(void **state) {
+CASE(flipped_header_bytes_never_crash) {
     uint8_t *copy = malloc(image_bytes);
     memcpy(copy, image, image_bytes);
     srand(3);
@@ -213,16 +213,4 @@ static void flipped_header_bytes_never_crash(void **state) {
     free(copy);
 }
 
-TEST_PROGRAM(model) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sound_file_makes_a_plan),
-        cmocka_unit_test(numbers_out_of_range_are_refused),
-        cmocka_unit_test(missing_tensors_are_named),
-        cmocka_unit_test(missing_keys_are_named),
-        cmocka_unit_test(wrong_shapes_are_named_with_both_shapes),
-        cmocka_unit_test(unknown_architectures_are_named),
-        cmocka_unit_test(one_number_per_layer_is_read_if_all_are_equal),
-        cmocka_unit_test(flipped_header_bytes_never_crash),
-    };
-    return cmocka_run_group_tests(tests, load_image, free_image);
-}
+TEST_PROGRAM(model) { return cases_run(load_image, free_image); }

@@ -149,7 +149,7 @@ static void check_pinned(const char *name, struct weights *weights, bool has_byt
 
 // --- models ---
 
-static void files_give_the_pinned_plans(void **state) {
+CASE(files_give_the_pinned_plans) {
     json_t *list = data_json_read(TEST_DATA "/golden/models.json");
     const json_t *entry;
     size_t index;
@@ -167,7 +167,7 @@ static void files_give_the_pinned_plans(void **state) {
     json_decref(list);
 }
 
-static void folders_give_the_pinned_plans(void **state) {
+CASE(folders_give_the_pinned_plans) {
     json_t *list = data_json_read(TEST_DATA "/golden/models.json");
     const json_t *entry;
     size_t index;
@@ -183,7 +183,7 @@ static void folders_give_the_pinned_plans(void **state) {
     json_decref(list);
 }
 
-static void synthetic_shapes_give_the_pinned_plans(void **state) {
+CASE(synthetic_shapes_give_the_pinned_plans) {
     static const char *const specs[] = {
         "135m:Q4_K_M", "360m:Q8_0",  "1b:Q4_0",    "3b:Q5_K_M",          "8b:F16",
         "14b:Q3_K_M",  "32b:IQ4_XS", "70b:Q2_K_S", "qwen3-30b-a3b:Q6_K", "gpt-oss-20b:MXFP4_MOE",
@@ -197,10 +197,5 @@ static void synthetic_shapes_give_the_pinned_plans(void **state) {
 
 TEST_PROGRAM(plans) {
     is_printing = getenv("PRINT_PLANS") != NULL;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_give_the_pinned_plans),
-        cmocka_unit_test(folders_give_the_pinned_plans),
-        cmocka_unit_test(synthetic_shapes_give_the_pinned_plans),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cases_run(NULL, NULL);
 }

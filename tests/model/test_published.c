@@ -141,7 +141,7 @@ static void file_refused(struct file *file, rn_status status, const char *messag
     file_close(o);
 }
 
-static void the_largest_gemmas_scale_by_width_and_heads(void **state) {
+CASE(the_largest_gemmas_scale_by_width_and_heads) {
     static const struct {
         const char *arch;
         int n_layer;
@@ -161,7 +161,7 @@ static void the_largest_gemmas_scale_by_width_and_heads(void **state) {
     }
 }
 
-static void gemma2_has_its_caps_and_window_where_a_file_does_not_say(void **state) {
+CASE(gemma2_has_its_caps_and_window_where_a_file_does_not_say) {
     struct file file = gemma_begin("gemma2", 3);
     struct opened *o = file_good(&file);
     assert_true(o->model.hp.layer[0].attn_softcap == 50 && o->model.hp.logit_softcap == 30);
@@ -180,7 +180,7 @@ static void gemma2_has_its_caps_and_window_where_a_file_does_not_say(void **stat
     file_close(o);
 }
 
-static void a_files_own_period_of_one_means_no_window(void **state) {
+CASE(a_files_own_period_of_one_means_no_window) {
     struct file file = gemma_begin("gemma3", 3);
     put_u32(&file, "attention.sliding_window", 16);
     put_u32(&file, "attention.sliding_window_pattern", 1);
@@ -190,7 +190,7 @@ static void a_files_own_period_of_one_means_no_window(void **state) {
     file_close(o);
 }
 
-static void a_rope_factor_alone_is_linear(void **state) {
+CASE(a_rope_factor_alone_is_linear) {
     static const struct {
         const char *key, *type;
         float factor, expected; // expected: of the first frequency
@@ -212,7 +212,7 @@ static void a_rope_factor_alone_is_linear(void **state) {
 }
 
 // Gemma 3 stretches the layers without a window alone; the others keep their own base, unscaled.
-static void gemma3_scales_the_rope_of_layers_without_a_window(void **state) {
+CASE(gemma3_scales_the_rope_of_layers_without_a_window) {
     struct file file = gemma_begin("gemma3", 6);
     put_u32(&file, "attention.sliding_window", 16);
     put_f32(&file, "rope.freq_base", 1e6f);
@@ -233,14 +233,14 @@ static void gemma3_scales_the_rope_of_layers_without_a_window(void **state) {
     file_close(o);
 }
 
-static void windows_that_an_architecture_has_not_are_refused(void **state) {
+CASE(windows_that_an_architecture_has_not_are_refused) {
     struct file file = llama_begin("granite");
     put_dense(&file);
     put_u32(&file, "attention.sliding_window", 4096);
     file_refused(&file, RN_ERR_UNSUPPORTED, "granite.attention.sliding_window is 4096");
 }
 
-static void experts_that_an_architecture_has_not_are_refused(void **state) {
+CASE(experts_that_an_architecture_has_not_are_refused) {
     struct file file = gemma_begin("gemma2", 2);
     put_u32(&file, "expert_count", EXPERTS);
     put_u32(&file, "expert_used_count", 2);
@@ -252,7 +252,7 @@ static void experts_that_an_architecture_has_not_are_refused(void **state) {
     file_refused(&file, RN_ERR_UNSUPPORTED, "granite.expert_count is 3");
 }
 
-static void biases_that_a_residual_scale_would_miss_are_refused(void **state) {
+CASE(biases_that_a_residual_scale_would_miss_are_refused) {
     for (int scaled = 0; scaled < 2; scaled++) {
         struct file file = llama_begin("granite");
         put_dense(&file);
@@ -266,7 +266,7 @@ static void biases_that_a_residual_scale_would_miss_are_refused(void **state) {
     }
 }
 
-static void tensors_around_the_layers_that_no_one_uses_are_refused(void **state) {
+CASE(tensors_around_the_layers_that_no_one_uses_are_refused) {
     static const char *const names[] = {"output.bias", "output_norm.bias", "position_embd.weight",
                                         "token_embd_norm.weight"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -311,7 +311,7 @@ static struct file separate_begin(int n_experts, int odd) {
     return file;
 }
 
-static void experts_may_be_tensors_of_their_own(void **state) {
+CASE(experts_may_be_tensors_of_their_own) {
     struct file file = separate_begin(EXPERTS, -1);
     struct opened *o = file_good(&file);
     int n = 0;
@@ -338,18 +338,4 @@ static void experts_may_be_tensors_of_their_own(void **state) {
     file_refused(&file, RN_ERR_UNSUPPORTED, "blk.0.ffn_up.1.weight: format is Q8_0, expected F32");
 }
 
-TEST_PROGRAM(published) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_largest_gemmas_scale_by_width_and_heads),
-        cmocka_unit_test(gemma2_has_its_caps_and_window_where_a_file_does_not_say),
-        cmocka_unit_test(a_files_own_period_of_one_means_no_window),
-        cmocka_unit_test(a_rope_factor_alone_is_linear),
-        cmocka_unit_test(gemma3_scales_the_rope_of_layers_without_a_window),
-        cmocka_unit_test(windows_that_an_architecture_has_not_are_refused),
-        cmocka_unit_test(experts_that_an_architecture_has_not_are_refused),
-        cmocka_unit_test(biases_that_a_residual_scale_would_miss_are_refused),
-        cmocka_unit_test(tensors_around_the_layers_that_no_one_uses_are_refused),
-        cmocka_unit_test(experts_may_be_tensors_of_their_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(published) { return cases_run(NULL, NULL); }

@@ -4,7 +4,7 @@
 #include "model/model.h"
 #include "weights/synthetic.h"
 
-static void every_shape_becomes_a_plan(void **state) {
+CASE(every_shape_becomes_a_plan) {
     static const struct {
         const char *spec;
         int n_layer, n_vocab, n_head_kv;
@@ -35,9 +35,4 @@ static void every_shape_becomes_a_plan(void **state) {
     }
 }
 
-TEST_PROGRAM(synthetic_plans) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_shape_becomes_a_plan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(synthetic_plans) { return cases_run(NULL, NULL); }

@@ -54,7 +54,7 @@ static void check_seq(const struct batch *batch, int index, const struct batch_r
                          seq->first_row + seq->n_tokens - seq->n_out + i);
 }
 
-static void sequences_follow_each_other_and_want_their_last_rows(void **state) {
+CASE(sequences_follow_each_other_and_want_their_last_rows) {
     uint32_t *table[GROUPS] = {pages[0], pages[1]};
     struct batch_builder builder;
     builder_open(&builder);
@@ -75,7 +75,7 @@ static void sequences_follow_each_other_and_want_their_last_rows(void **state) {
     batch_builder_deinit(&builder);
 }
 
-static void rows_without_logits_come_last(void **state) {
+CASE(rows_without_logits_come_last) {
     uint32_t *table[GROUPS] = {pages[0], pages[1]};
     struct batch_builder builder;
     builder_open(&builder);
@@ -94,7 +94,7 @@ static void rows_without_logits_come_last(void **state) {
     batch_builder_deinit(&builder);
 }
 
-static void a_last_token_may_be_one_that_a_step_in_flight_chooses(void **state) {
+CASE(a_last_token_may_be_one_that_a_step_in_flight_chooses) {
     uint32_t *table[GROUPS] = {pages[0], pages[1]};
     struct batch_builder builder;
     builder_open(&builder);
@@ -112,7 +112,7 @@ static void a_last_token_may_be_one_that_a_step_in_flight_chooses(void **state) 
     batch_builder_deinit(&builder);
 }
 
-static void without_tokens_the_ids_are_zero(void **state) {
+CASE(without_tokens_the_ids_are_zero) {
     uint32_t *table[GROUPS] = {pages[0], pages[1]};
     struct batch_builder builder;
     builder_open(&builder);
@@ -126,12 +126,4 @@ static void without_tokens_the_ids_are_zero(void **state) {
     batch_builder_deinit(&builder);
 }
 
-TEST_PROGRAM(batch) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sequences_follow_each_other_and_want_their_last_rows),
-        cmocka_unit_test(rows_without_logits_come_last),
-        cmocka_unit_test(a_last_token_may_be_one_that_a_step_in_flight_chooses),
-        cmocka_unit_test(without_tokens_the_ids_are_zero),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(batch) { return cases_run(NULL, NULL); }

@@ -67,7 +67,7 @@ static void build(struct plan *plan, enum kv_kind kind, int window) {
     assert_int_equal(plan_finish(plan, NULL), RN_OK);
 }
 
-static void decode_reads_each_weight_once_and_the_whole_context(void **state) {
+CASE(decode_reads_each_weight_once_and_the_whole_context) {
     struct plan plan;
     build(&plan, KV_FULL, 0);
     struct batch_shape shape;
@@ -81,7 +81,7 @@ static void decode_reads_each_weight_once_and_the_whole_context(void **state) {
     plan_deinit(&plan);
 }
 
-static void windowed_layers_read_their_window_only(void **state) {
+CASE(windowed_layers_read_their_window_only) {
     struct plan plan;
     build(&plan, KV_WINDOW, 10);
     struct batch_shape shape;
@@ -92,7 +92,7 @@ static void windowed_layers_read_their_window_only(void **state) {
     plan_deinit(&plan);
 }
 
-static void a_batch_of_sequences_costs_the_sum_of_their_kv_and_the_weights_once(void **state) {
+CASE(a_batch_of_sequences_costs_the_sum_of_their_kv_and_the_weights_once) {
     struct plan plan;
     build(&plan, KV_FULL, 0);
     // a prompt's chunk of 4 at position 8 without logits, and a decode at 20
@@ -108,7 +108,7 @@ static void a_batch_of_sequences_costs_the_sum_of_their_kv_and_the_weights_once(
     plan_deinit(&plan);
 }
 
-static void without_logit_rows_their_ops_cost_nothing(void **state) {
+CASE(without_logit_rows_their_ops_cost_nothing) {
     struct plan plan;
     build(&plan, KV_FULL, 0);
     struct batch_shape shape;
@@ -119,7 +119,7 @@ static void without_logit_rows_their_ops_cost_nothing(void **state) {
     plan_deinit(&plan);
 }
 
-static void rows_without_logits_cost_all_but_the_vocabulary(void **state) {
+CASE(rows_without_logits_cost_all_but_the_vocabulary) {
     struct plan plan;
     build(&plan, KV_FULL, 0);
     struct batch_shape shape;
@@ -131,7 +131,7 @@ static void rows_without_logits_cost_all_but_the_vocabulary(void **state) {
     plan_deinit(&plan);
 }
 
-static void a_recurrence_reads_one_state_for_each_sequence(void **state) {
+CASE(a_recurrence_reads_one_state_for_each_sequence) {
     enum { STATE = 48 };
     struct plan plan;
     build(&plan, KV_FULL, 0);
@@ -158,7 +158,7 @@ static void a_recurrence_reads_one_state_for_each_sequence(void **state) {
     plan_deinit(&plan);
 }
 
-static void experts_touched_are_expected_between_those_used_and_all(void **state) {
+CASE(experts_touched_are_expected_between_those_used_and_all) {
     assert_true(cost_experts_touched(8, 2, 1) == 2);
     assert_true(cost_experts_touched(8, 8, 5) == 8);
     // by hand: 8 (1 - (6/8)^2)
@@ -166,7 +166,7 @@ static void experts_touched_are_expected_between_those_used_and_all(void **state
     assert_true(cost_experts_touched(128, 8, 1000000) > 127.999);
 }
 
-static void experts_cost_what_is_touched(void **state) {
+CASE(experts_cost_what_is_touched) {
     enum { EXPERTS = 8, USED = 2, FF = 32, BYTES = FF * EMBD * 4 };
     const void *data[EXPERTS] = {NULL};
     struct plan plan;
@@ -195,7 +195,7 @@ static void experts_cost_what_is_touched(void **state) {
     plan_deinit(&plan);
 }
 
-static void a_token_keeps_its_part_of_a_page_of_each_group(void **state) {
+CASE(a_token_keeps_its_part_of_a_page_of_each_group) {
     struct plan plan;
     build(&plan, KV_FULL, 0);
     assert_int_equal(plan_kv_token_bytes(&plan, &kv_2), LAYERS * TOKEN_2);
@@ -206,17 +206,4 @@ static void a_token_keeps_its_part_of_a_page_of_each_group(void **state) {
     plan_deinit(&plan);
 }
 
-TEST_PROGRAM(cost) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decode_reads_each_weight_once_and_the_whole_context),
-        cmocka_unit_test(windowed_layers_read_their_window_only),
-        cmocka_unit_test(a_batch_of_sequences_costs_the_sum_of_their_kv_and_the_weights_once),
-        cmocka_unit_test(without_logit_rows_their_ops_cost_nothing),
-        cmocka_unit_test(rows_without_logits_cost_all_but_the_vocabulary),
-        cmocka_unit_test(a_recurrence_reads_one_state_for_each_sequence),
-        cmocka_unit_test(experts_touched_are_expected_between_those_used_and_all),
-        cmocka_unit_test(experts_cost_what_is_touched),
-        cmocka_unit_test(a_token_keeps_its_part_of_a_page_of_each_group),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(cost) { return cases_run(NULL, NULL); }

@@ -142,7 +142,7 @@ static void check_element(const struct format *format, int i, float got, double 
     }
 }
 
-static void random_blocks_decode_as_defined(void **state) {
+CASE(random_blocks_decode_as_defined) {
     srand(7);
     for (int id = 0; id < FORMAT_COUNT; id++) {
         const struct format *format = format_at((enum format_id)id);
@@ -173,7 +173,7 @@ static bool bit_is_read(enum format_id id, int fill, int bit) {
 
 // Flipping any bit changes the decoded block. A bit may be silent in one block, such as the scale
 // of a span of zeros, so there are three; all are finite as half floats and exponents.
-static void every_bit_of_a_block_is_read(void **state) {
+CASE(every_bit_of_a_block_is_read) {
     for (int id = 0; id < FORMAT_COUNT; id++) {
         const struct format *format = format_at((enum format_id)id);
         for (int bit = 0; format->unpack && bit < 8 * format->block_bytes; bit++) {
@@ -185,10 +185,4 @@ static void every_bit_of_a_block_is_read(void **state) {
     }
 }
 
-TEST_PROGRAM(decode) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_blocks_decode_as_defined),
-        cmocka_unit_test(every_bit_of_a_block_is_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(decode) { return cases_run(NULL, NULL); }

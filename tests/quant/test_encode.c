@@ -207,7 +207,7 @@ static double block_bound(enum format_id id, const float *block, int span) {
            min_top / traits.scale_steps + f16;
 }
 
-static void elements_come_back_within_their_bound(void **state) {
+CASE(elements_come_back_within_their_bound) {
     static float x[N], y[N];
     srand(3);
     for (int fill = 0; fill < FILL_COUNT; fill++) {
@@ -228,7 +228,7 @@ static void elements_come_back_within_their_bound(void **state) {
 }
 
 // Relative error of gaussian values: each format's known figure, with little to spare.
-static void gaussian_error_is_what_the_format_is_known_for(void **state) {
+CASE(gaussian_error_is_what_the_format_is_known_for) {
     static const double known[FORMAT_COUNT] = {
         [FORMAT_Q8_0] = 0.0056, [FORMAT_Q4_0] = 0.085, [FORMAT_Q4_1] = 0.074,
         [FORMAT_Q5_0] = 0.0425, [FORMAT_Q5_1] = 0.036, [FORMAT_Q4_K] = 0.074,
@@ -244,7 +244,7 @@ static void gaussian_error_is_what_the_format_is_known_for(void **state) {
     }
 }
 
-static void search_is_no_worse_than_plain_rounding(void **state) {
+CASE(search_is_no_worse_than_plain_rounding) {
     static float x[N], y[N], plain[N];
     srand(5);
     for (int fill = FILL_GAUSSIAN; fill <= FILL_POSITIVE; fill++) {
@@ -264,7 +264,7 @@ static void search_is_no_worse_than_plain_rounding(void **state) {
 }
 
 // Of a size whose scales are no denormals as f16.
-static void zeros_stay_zeros_and_constants_stay_constant(void **state) {
+CASE(zeros_stay_zeros_and_constants_stay_constant) {
     static const float values[] = {0.0f, -0.0f, 1.0f, -1.0f, 0.3f, -7.77f, 1234.5f, -3e4f};
     float x[256], y[256];
     for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
@@ -284,7 +284,7 @@ static void zeros_stay_zeros_and_constants_stay_constant(void **state) {
 
 // Values that no scale of 16 bits reaches: the result is finite (round_trip), of the same sign, and
 // the format's largest value, or near it.
-static void values_out_of_range_saturate(void **state) {
+CASE(values_out_of_range_saturate) {
     static const float huge[] = {1e9f, 1e30f, FLT_MAX, INFINITY};
     static const double most[FORMAT_COUNT] = {
         [FORMAT_Q8_0] = 65504.0 * 127,     [FORMAT_Q4_0] = 65504.0 * 8,
@@ -308,7 +308,7 @@ static void values_out_of_range_saturate(void **state) {
 }
 
 // From the smallest denormal up: no element is off by more than itself and the last bit of f16.
-static void denormals_and_tiny_values_lose_no_more_than_themselves(void **state) {
+CASE(denormals_and_tiny_values_lose_no_more_than_themselves) {
     float x[256], y[256];
     srand(6);
     for (int exponent = -149; exponent < -10; exponent += test_scale(3, 1, 1)) {
@@ -324,7 +324,7 @@ static void denormals_and_tiny_values_lose_no_more_than_themselves(void **state)
     }
 }
 
-static void blocks_take_nan_for_zero_and_infinity_for_the_largest(void **state) {
+CASE(blocks_take_nan_for_zero_and_infinity_for_the_largest) {
     static float x[N], same[N];
     static uint8_t a[N * 4], b[N * 4];
     srand(8);
@@ -342,7 +342,7 @@ static void blocks_take_nan_for_zero_and_infinity_for_the_largest(void **state) 
 }
 
 // Any bits at all, as floats: nothing but finite values comes back, and no sanitizer complains.
-static void any_bits_encode_to_finite_values(void **state) {
+CASE(any_bits_encode_to_finite_values) {
     static float x[N], y[N];
     static uint8_t bytes[N * 4];
     srand(9);
@@ -360,7 +360,7 @@ static void any_bits_encode_to_finite_values(void **state) {
 
 // --- float formats and the table ---
 
-static void float_formats_round_to_nearest_and_keep_finite_values_finite(void **state) {
+CASE(float_formats_round_to_nearest_and_keep_finite_values_finite) {
     static const float x[] = {1.0f,    -0.0f,    0.1f,     65504.0f, 65519.9f, 65520.0f, -1e30f,
                               FLT_MAX, -FLT_MAX, 0x1p-24f, 0x1p-26f, 1e-45f,   INFINITY, -INFINITY};
     static const float f16[] = {1.0f,     -0.0f,     0x1.998p-4f, 65504.0f,  65504.0f,
@@ -393,7 +393,7 @@ static void float_formats_round_to_nearest_and_keep_finite_values_finite(void **
     assert_true(isnan(y[0]));
 }
 
-static void the_table_says_what_can_be_encoded(void **state) {
+CASE(the_table_says_what_can_be_encoded) {
     int count = 0;
     for (int id = 0; id < FORMAT_COUNT; id++) count += format_can_encode((enum format_id)id);
     assert_int_equal(count, BLOCK_FORMATS + 3);
@@ -403,18 +403,4 @@ static void the_table_says_what_can_be_encoded(void **state) {
     assert_false(format_can_encode(FORMAT_MXFP4));
 }
 
-TEST_PROGRAM(encode) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements_come_back_within_their_bound),
-        cmocka_unit_test(gaussian_error_is_what_the_format_is_known_for),
-        cmocka_unit_test(search_is_no_worse_than_plain_rounding),
-        cmocka_unit_test(zeros_stay_zeros_and_constants_stay_constant),
-        cmocka_unit_test(values_out_of_range_saturate),
-        cmocka_unit_test(denormals_and_tiny_values_lose_no_more_than_themselves),
-        cmocka_unit_test(blocks_take_nan_for_zero_and_infinity_for_the_largest),
-        cmocka_unit_test(any_bits_encode_to_finite_values),
-        cmocka_unit_test(float_formats_round_to_nearest_and_keep_finite_values_finite),
-        cmocka_unit_test(the_table_says_what_can_be_encoded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(encode) { return cases_run(NULL, NULL); }

@@ -20,7 +20,7 @@ enum {
 
 static void put_u16(uint8_t *at, uint16_t value) { memcpy(at, &value, sizeof value); }
 
-static void table_is_consistent(void **state) {
+CASE(table_is_consistent) {
     for (int id = 0; id < FORMAT_COUNT; id++) {
         const struct format *format = format_at((enum format_id)id);
         assert_int_equal(format_find_gguf(format->gguf_type), id);
@@ -32,7 +32,7 @@ static void table_is_consistent(void **state) {
     }
 }
 
-static void sizes_are_those_of_the_files(void **state) {
+CASE(sizes_are_those_of_the_files) {
     assert_int_equal(format_row_bytes(FORMAT_F32, 256), 1024);
     assert_int_equal(format_row_bytes(FORMAT_F16, 256), 512);
     assert_int_equal(format_row_bytes(FORMAT_BF16, 3), 6);
@@ -52,7 +52,7 @@ static void sizes_are_those_of_the_files(void **state) {
     assert_true(format_row_bytes(FORMAT_F32, INT64_MAX / 8) == (uint64_t)(INT64_MAX / 8) * 4);
 }
 
-static void gguf_numbers_have_their_names(void **state) {
+CASE(gguf_numbers_have_their_names) {
     assert_string_equal(format_gguf_name(17), "IQ2_XS");
     assert_string_equal(format_gguf_name(13), "Q5_K");
     assert_string_equal(format_gguf_name(39), "MXFP4");
@@ -67,7 +67,7 @@ static void gguf_numbers_have_their_names(void **state) {
 }
 
 // One byte further than any alignment would allow.
-static void float_formats_decode_at_any_address(void **state) {
+CASE(float_formats_decode_at_any_address) {
     const float values[3] = {1.5f, -0.0f, -0x1p-24f};
     uint8_t bytes[1 + sizeof values];
     float out[3];
@@ -112,7 +112,7 @@ static void expect_values(enum format_id format, const uint8_t *block,
     expect_values(format, block, (const struct expected[]){__VA_ARGS__},                           \
                   (int)(sizeof((const struct expected[]){__VA_ARGS__}) / sizeof(struct expected)))
 
-static void q6_k_literal_bytes(void **state) {
+CASE(q6_k_literal_bytes) {
     uint8_t block[210] = {0};
     block[0] = 0x5a;        // low bits of elements 0 (10) and 64 (5)
     block[63] = 0xc3;       // low bits of elements 63 (3) and 127 (12)
@@ -125,7 +125,7 @@ static void q6_k_literal_bytes(void **state) {
            {128, 0.0f});
 }
 
-static void q4_1_literal_bytes(void **state) {
+CASE(q4_1_literal_bytes) {
     uint8_t block[20] = {0};
     put_u16(block, F16_HALF);
     put_u16(block + 2, F16_MINUS_2);
@@ -141,7 +141,7 @@ static void five_bits_fill(uint8_t *bits) {
     bits[4] = 0x5a, bits[4 + 14] = 0x21, bits[4 + 15] = 0xc3;
 }
 
-static void q5_0_literal_bytes(void **state) {
+CASE(q5_0_literal_bytes) {
     uint8_t block[22] = {0};
     put_u16(block, F16_MINUS_2);
     five_bits_fill(block + 2);
@@ -150,7 +150,7 @@ static void q5_0_literal_bytes(void **state) {
            {31, -2.0f * (12 - 16)}, {1, 32.0f}, {17, 32.0f});
 }
 
-static void q5_1_literal_bytes(void **state) {
+CASE(q5_1_literal_bytes) {
     uint8_t block[24] = {0};
     put_u16(block, F16_HALF);
     put_u16(block + 2, F16_ONE);
@@ -160,7 +160,7 @@ static void q5_1_literal_bytes(void **state) {
 }
 
 // Span i has the scale 15 - i and the minimum i; d = 1/2, dmin = 1/4.
-static void q2_k_literal_bytes(void **state) {
+CASE(q2_k_literal_bytes) {
     uint8_t block[84] = {0};
     for (int i = 0; i < 16; i++) block[i] = (uint8_t)((15 - i) | i << 4);
     block[16 + 0] = 0xe4;       // elements 0 (0), 32 (1), 64 (2), 96 (3)
@@ -175,7 +175,7 @@ static void q2_k_literal_bytes(void **state) {
 
 // Scales by hand: span 0 = 10 | 0 << 4 = -22 after the 32 are taken off, 3 = 16, 4 = -13, 7 = 15,
 // 8 = 5, 11 = -7, 12 = 28, 15 = -30; those whose bits are 0 are -32. d = 1/2.
-static void q3_k_literal_bytes(void **state) {
+CASE(q3_k_literal_bytes) {
     uint8_t block[110] = {0};
     block[0] = 0x45;       // third bits of elements 0, 64 and 192
     block[31] = 0x80;      // third bit of element 255
@@ -193,7 +193,7 @@ static void q3_k_literal_bytes(void **state) {
 }
 
 // d = 1/2, dmin = -2.
-static void q5_k_literal_bytes(void **state) {
+CASE(q5_k_literal_bytes) {
     uint8_t block[176] = {0};
     put_u16(block, F16_HALF);
     put_u16(block + 2, F16_MINUS_2);
@@ -208,7 +208,7 @@ static void q5_k_literal_bytes(void **state) {
            {224, 0.5f * 57 * 28 + 126}, {1, 4.0f}, {255, 126.0f});
 }
 
-static void mxfp4_is_a_small_float_times_a_power_of_two(void **state) {
+CASE(mxfp4_is_a_small_float_times_a_power_of_two) {
     static const float values[16] = {0, 0.5f,  1,  1.5f,  2,  3,  4,  6,
                                      0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
     // exponent and what 1 becomes; 255 is no NaN
@@ -233,7 +233,7 @@ static void mxfp4_is_a_small_float_times_a_power_of_two(void **state) {
     assert_true(out[0] == 0.0f && out[1] == 0x1p127f && out[9] == -0x1p127f && out[7] == INFINITY);
 }
 
-static void smallest_scale_is_not_lost(void **state) {
+CASE(smallest_scale_is_not_lost) {
     uint8_t block[34] = {0};
     put_u16(block, F16_MIN_DENORMAL);
     block[2] = 1;
@@ -260,7 +260,7 @@ static void check_block(const struct format *format, const uint8_t *block, const
 
 // The contract: decode is fmaf(scale, q, offset), or scale * q, of what unpack gives; for any
 // bytes.
-static void decode_follows_from_unpack_for_random_bytes(void **state) {
+CASE(decode_follows_from_unpack_for_random_bytes) {
     srand(1);
     for (int id = 0; id < FORMAT_COUNT; id++) {
         const struct format *format = format_at((enum format_id)id);
@@ -277,22 +277,4 @@ static void decode_follows_from_unpack_for_random_bytes(void **state) {
     }
 }
 
-TEST_PROGRAM(format) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_is_consistent),
-        cmocka_unit_test(sizes_are_those_of_the_files),
-        cmocka_unit_test(gguf_numbers_have_their_names),
-        cmocka_unit_test(float_formats_decode_at_any_address),
-        cmocka_unit_test(q6_k_literal_bytes),
-        cmocka_unit_test(q4_1_literal_bytes),
-        cmocka_unit_test(q5_0_literal_bytes),
-        cmocka_unit_test(q5_1_literal_bytes),
-        cmocka_unit_test(q2_k_literal_bytes),
-        cmocka_unit_test(q3_k_literal_bytes),
-        cmocka_unit_test(q5_k_literal_bytes),
-        cmocka_unit_test(mxfp4_is_a_small_float_times_a_power_of_two),
-        cmocka_unit_test(smallest_scale_is_not_lost),
-        cmocka_unit_test(decode_follows_from_unpack_for_random_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(format) { return cases_run(NULL, NULL); }

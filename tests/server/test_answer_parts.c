@@ -116,7 +116,7 @@ static void expect(const char *tmpl, const char *text, const char *want) {
 #define DS_CALL_END  "<\uFF5Ctool\u2581call\u2581end\uFF5C>"
 #define DS_SEP       "<\uFF5Ctool\u2581sep\uFF5C>"
 
-static void content_alone_stays_as_it_is(void **state) {
+CASE(content_alone_stays_as_it_is) {
     expect(NULL, " a <think> [TOOL_CALLS] \n", "C( a <think> [TOOL_CALLS] \n)");
     expect("plain", "<tool_call>{}", "C(<tool_call>{})");
     expect(HERMES, " a < b \n", "C( a < b \n)");
@@ -124,7 +124,7 @@ static void content_alone_stays_as_it_is(void **state) {
     expect(THINK HERMES, " \n", "C( \n)");
 }
 
-static void reasoning_is_told_apart(void **state) {
+CASE(reasoning_is_told_apart) {
     expect(THINK, "<think>\nhm <b>\n</think>\n\nYes </think>", "R(hm <b>)C(Yes </think>)");
     expect(THINK, "\n<think>a\n\nb</think>c", "R(a\n\nb)C(c)");
     expect(THINK, "<think>\n\n</think>\n\nYes", "C(Yes)");
@@ -140,7 +140,7 @@ static bool opens(const char *tmpl, const char *prompt) {
     return answer_marks_opened(&marks, prompt, strlen(prompt));
 }
 
-static void the_prompt_may_open_the_reasoning(void **state) {
+CASE(the_prompt_may_open_the_reasoning) {
     check(opens(THINK, "a<think>\n"), "<think>");
     check(!opens(THINK, "a<think>\n</think>\n"), "</think>");
     check(!opens(THINK, "nk>"), "short");
@@ -152,7 +152,7 @@ static bool shows_special(const char *tmpl, bool tools) {
     return answer_marks_special(&marks, tools);
 }
 
-static void marks_that_are_looked_for_are_shown(void **state) {
+CASE(marks_that_are_looked_for_are_shown) {
     check(!shows_special("x", true), "no marks");
     check(shows_special(THINK, false), "reasoning");
     check(shows_special(HARMONY, false), "channels");
@@ -160,7 +160,7 @@ static void marks_that_are_looked_for_are_shown(void **state) {
     check(!shows_special(MISTRAL, false), "calls, and no tools");
 }
 
-static void hermes_calls(void **state) {
+CASE(hermes_calls) {
     expect(HERMES,
            "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"</tool_call>\"}}\n</tool_call>",
            "T0(f)A0({\"a\": \"</tool_call>\"})");
@@ -175,7 +175,7 @@ static void hermes_calls(void **state) {
            "R(a)T0(f)A0({})");
 }
 
-static void what_is_no_call_is_content(void **state) {
+CASE(what_is_no_call_is_content) {
     static const char *const texts[] = {
         "<tool_call>",
         " <tool_call> x",
@@ -200,7 +200,7 @@ static void what_is_no_call_is_content(void **state) {
            "C(<tool_call>{\"name\": )T0(f)A0({})");
 }
 
-static void coder_calls(void **state) {
+CASE(coder_calls) {
     expect(CODER,
            "<tool_call>\n<function=f>\n<parameter=a>\n1.50\n</parameter>\n<parameter=b>\n\"x\" "
            "</function>\n\n</parameter>\n</function>\n</tool_call>",
@@ -216,7 +216,7 @@ static void coder_calls(void **state) {
            "T0(f)A0({\"a\":\"x\"})T1(g)A1({})");
 }
 
-static void glm_calls(void **state) {
+CASE(glm_calls) {
     expect(
         GLM,
         "<think>a</think>\n<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>x y</arg_value>\n"
@@ -224,7 +224,7 @@ static void glm_calls(void **state) {
         "R(a)T0(f)A0({\"a\":\"x y\",\"b\":true})T1(g)A1({})");
 }
 
-static void mistral_calls(void **state) {
+CASE(mistral_calls) {
     expect(MISTRAL,
            "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"x\"}, {\"name\": "
            "\"g\", \"arguments\": {}}]",
@@ -234,7 +234,7 @@ static void mistral_calls(void **state) {
     expect(MISTRAL, "[TOOL_CALLS]f[ARGS][]", "C([TOOL_CALLS]f[ARGS][])");
 }
 
-static void llama_calls(void **state) {
+CASE(llama_calls) {
     expect(LLAMA, "{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "T0(f)A0({\"a\": 1})");
     expect(LLAMA,
            "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}; "
@@ -246,7 +246,7 @@ static void llama_calls(void **state) {
     expect(LLAMA, "<|python_tag|>f.call(1)", "C(<|python_tag|>f.call(1))");
 }
 
-static void deepseek_and_kimi_calls(void **state) {
+CASE(deepseek_and_kimi_calls) {
     expect(DS_CALL,
            "a" DS_CALLS DS_CALL "function" DS_SEP "f\n```json\n{\"a\": 1}\n```" DS_CALL_END
            "\n" DS_CALL "function" DS_SEP "g\n```json\n{}\n```" DS_CALL_END DS_CALLS_END,
@@ -260,7 +260,7 @@ static void deepseek_and_kimi_calls(void **state) {
            "T0(f)A0({\"a\":1})");
 }
 
-static void harmony_channels(void **state) {
+CASE(harmony_channels) {
     expect(HARMONY,
            "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>"
            "Yes <|x|>.",
@@ -282,7 +282,7 @@ static void harmony_channels(void **state) {
 }
 
 // The markup of published models follows from their templates.
-static void templates_tell_the_format(void **state) {
+CASE(templates_tell_the_format) {
     static const char *const cases[][3] = {
         {"chatml", "<think>a</think><tool_call>{}", "C(<think>a</think><tool_call>{})"},
         {"phi3", "{\"name\": \"f\", \"parameters\": {}}",
@@ -307,7 +307,7 @@ static void templates_tell_the_format(void **state) {
     }
 }
 
-static void without_tools_there_are_no_calls(void **state) {
+CASE(without_tools_there_are_no_calls) {
     static const char *const cases[][2] = {
         {HERMES, "<tool_call>{\"name\":\"f\"}</tool_call>"},
         {CODER, "<function=f></function>"},
@@ -389,7 +389,7 @@ static const char *const fragments[] = {
     "<minimax:tool_call>",
 };
 
-static void any_cut_gives_the_same_parts(void **state) {
+CASE(any_cut_gives_the_same_parts) {
     srand(1);
     for (int round = 0; round < 60000; round++) {
         struct jbuf text = {0};
@@ -418,7 +418,7 @@ static void any_cut_gives_the_same_parts(void **state) {
     }
 }
 
-static void long_things_are_let_out_whole(void **state) {
+CASE(long_things_are_let_out_whole) {
     static const char *const parts[][3] = {
         // template, beginning, what is repeated
         {HERMES, "<tool_call>{\"a\":\"", "abcdefgh"},
@@ -449,24 +449,4 @@ static void long_things_are_let_out_whole(void **state) {
     }
 }
 
-TEST_PROGRAM(answer_parts) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(content_alone_stays_as_it_is),
-        cmocka_unit_test(reasoning_is_told_apart),
-        cmocka_unit_test(the_prompt_may_open_the_reasoning),
-        cmocka_unit_test(marks_that_are_looked_for_are_shown),
-        cmocka_unit_test(hermes_calls),
-        cmocka_unit_test(what_is_no_call_is_content),
-        cmocka_unit_test(coder_calls),
-        cmocka_unit_test(glm_calls),
-        cmocka_unit_test(mistral_calls),
-        cmocka_unit_test(llama_calls),
-        cmocka_unit_test(deepseek_and_kimi_calls),
-        cmocka_unit_test(harmony_channels),
-        cmocka_unit_test(templates_tell_the_format),
-        cmocka_unit_test(without_tools_there_are_no_calls),
-        cmocka_unit_test(any_cut_gives_the_same_parts),
-        cmocka_unit_test(long_things_are_let_out_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(answer_parts) { return cases_run(NULL, NULL); }

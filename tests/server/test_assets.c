@@ -12,14 +12,14 @@ static bool holds(const struct asset *asset, const char *text) {
     return memmem(asset->data, asset->size, text, strlen(text)) != NULL;
 }
 
-static void the_page_is_at_the_root(void **state) {
+CASE(the_page_is_at_the_root) {
     const struct asset *page = asset_find("/");
     check(page, "there is no /");
     check(!strcmp(page->type, "text/html; charset=utf-8"), "its type is %s", page->type);
     check(page->size > 15 && !memcmp(page->data, "<!doctype html>", 15), "it is no page");
 }
 
-static void types_and_tags_are_set(void **state) {
+CASE(types_and_tags_are_set) {
     for (const struct asset *asset = assets_table; asset->path; asset++) {
         const size_t len = strlen(asset->etag);
         check(asset->size && *asset->type, "%s has no content or no type", asset->path);
@@ -36,7 +36,7 @@ static void types_and_tags_are_set(void **state) {
     check(!strcmp(asset_find("/favicon.ico")->type, "image/svg+xml"), "the icon");
 }
 
-static void other_paths_are_not_there(void **state) {
+CASE(other_paths_are_not_there) {
     static const char *const path[] = {"",
                                        "/index.html",
                                        "/assets",
@@ -69,7 +69,7 @@ static int references_check(const struct asset *asset, const char *before) {
     return n;
 }
 
-static void every_reference_is_served(void **state) {
+CASE(every_reference_is_served) {
     int n = references_check(asset_find("/"), "\"/assets/");
     for (const struct asset *asset = assets_table; asset->path; asset++) {
         n += references_check(asset, "from './");
@@ -77,7 +77,7 @@ static void every_reference_is_served(void **state) {
     check(n > 20, "only %d references were found", n);
 }
 
-static void nothing_needs_what_the_policy_forbids(void **state) {
+CASE(nothing_needs_what_the_policy_forbids) {
     static const char *const word[] = {"innerHTML", "outerHTML", "insertAdjacentHTML",
                                        "eval(",     "Function(", "document.write",
                                        " style=\"", "<style",    "javascript:",
@@ -92,7 +92,7 @@ static void nothing_needs_what_the_policy_forbids(void **state) {
 }
 
 // "//" before a name is another server's address; the name of SVG is none.
-static void nothing_points_to_another_server(void **state) {
+CASE(nothing_points_to_another_server) {
     for (const struct asset *asset = assets_table; asset->path; asset++) {
         const char *at = (const char *)asset->data;
         const char *end = at + asset->size;
@@ -106,14 +106,4 @@ static void nothing_points_to_another_server(void **state) {
     }
 }
 
-TEST_PROGRAM(assets) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_page_is_at_the_root),
-        cmocka_unit_test(types_and_tags_are_set),
-        cmocka_unit_test(other_paths_are_not_there),
-        cmocka_unit_test(every_reference_is_served),
-        cmocka_unit_test(nothing_needs_what_the_policy_forbids),
-        cmocka_unit_test(nothing_points_to_another_server),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(assets) { return cases_run(NULL, NULL); }

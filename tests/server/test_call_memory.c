@@ -73,7 +73,7 @@ static const struct request requests[] = {
     {native_props, API_OPENAI, 2, "{}"},
 };
 
-static void each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing(void **state) {
+CASE(each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing) {
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
         const long before = live;
         int refused = 0;
@@ -164,7 +164,7 @@ static void answer_write(struct call *call, int n_pieces) {
     call_fill(call, SIZE_MAX);
 }
 
-static void lost_memory_of_an_answer_is_remembered(void **state) {
+CASE(lost_memory_of_an_answer_is_remembered) {
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
         size_t want_len = 0;
         const long before = live;
@@ -203,7 +203,7 @@ static void on_part(void *ctx, enum answer_part part, int tool, const char *text
     seen->len += len;
 }
 
-static void without_memory_all_is_content(void **state) {
+CASE(without_memory_all_is_content) {
     char text[2048] = "<tool_call><function=f><parameter=a>";
     memset(text + strlen(text), 'x', 1500);
     strcat(text, "</parameter></function></tool_call>");
@@ -230,11 +230,4 @@ static void without_memory_all_is_content(void **state) {
     check(n > 3, "%ld allocations", n); // or nothing was tested
 }
 
-TEST_PROGRAM(call_memory) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing),
-        cmocka_unit_test(lost_memory_of_an_answer_is_remembered),
-        cmocka_unit_test(without_memory_all_is_content),
-    };
-    return cmocka_run_group_tests(tests, setup, close_server);
-}
+TEST_PROGRAM(call_memory) { return cases_run(setup, close_server); }

@@ -14,7 +14,7 @@ static int setup(void **state) {
     return serve_setup_with(state, &config);
 }
 
-static void bodies_are_taken_up_to_their_limit(void **state) {
+CASE(bodies_are_taken_up_to_their_limit) {
     static const struct {
         const char *head, *unit;
         size_t n;
@@ -44,7 +44,7 @@ static void bodies_are_taken_up_to_their_limit(void **state) {
 }
 
 // Each sends a little at a time until the server ends its connection.
-static void slow_senders_are_cut_off(void **state) {
+CASE(slow_senders_are_cut_off) {
     const struct serve *serve = *state;
     static const struct {
         const char *head, *unit;
@@ -81,7 +81,7 @@ static void slow_senders_are_cut_off(void **state) {
     serve_is_well(serve, "slow senders");
 }
 
-static void idle_connections_are_ended_and_busy_ones_kept(void **state) {
+CASE(idle_connections_are_ended_and_busy_ones_kept) {
     const struct serve *serve = *state;
     const int fd = serve_connect(serve);
     for (int i = 0; i < 3; i++) {
@@ -96,11 +96,4 @@ static void idle_connections_are_ended_and_busy_ones_kept(void **state) {
     close(fd);
 }
 
-TEST_PROGRAM(deadlines) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bodies_are_taken_up_to_their_limit),
-        cmocka_unit_test(slow_senders_are_cut_off),
-        cmocka_unit_test(idle_connections_are_ended_and_busy_ones_kept),
-    };
-    return cmocka_run_group_tests(tests, setup, serve_teardown);
-}
+TEST_PROGRAM(deadlines) { return cases_run(setup, serve_teardown); }

@@ -58,7 +58,7 @@ struct int_case {
     const char *refused; // NULL: accepted
 };
 
-static void integers_are_taken_in_their_range_alone(void **state) {
+CASE(integers_are_taken_in_their_range_alone) {
     static const struct int_case cases[] = {
         {"3", 1, 128, 3, NULL},
         {"3.0", 1, 128, 3, NULL},
@@ -99,7 +99,7 @@ static void integers_are_taken_in_their_range_alone(void **state) {
     }
 }
 
-static void reals_are_taken_in_their_range_alone(void **state) {
+CASE(reals_are_taken_in_their_range_alone) {
     static const struct {
         const char *json;
         double value;
@@ -134,7 +134,7 @@ static void reals_are_taken_in_their_range_alone(void **state) {
 
 // ---------------------------------------------------------------- texts
 
-static void long_and_strange_strings_are_shortened_in_messages(void **state) {
+CASE(long_and_strange_strings_are_shortened_in_messages) {
     char body[4096] = "{\"x\":\"\\u001b[31m\\n";
     for (int i = 0; i < 300; i++) strcat(body, "\xC3\xA9");
     strcat(body, "\"}");
@@ -147,7 +147,7 @@ static void long_and_strange_strings_are_shortened_in_messages(void **state) {
 }
 
 // Whatever pieces the JSON comes in: a message shows its first bytes and no others.
-static void long_containers_show_their_own_beginning(void **state) {
+CASE(long_containers_show_their_own_beginning) {
     enum { SHOWN = 63 };
     static const struct {
         const char *before, *after;
@@ -173,7 +173,7 @@ static void long_containers_show_their_own_beginning(void **state) {
     }
 }
 
-static void strings_are_bounded(void **state) {
+CASE(strings_are_bounded) {
     struct world *world = world_create("{\"x\":\"abcd\",\"n\":null,\"i\":5}");
     const char *text = "kept";
     size_t len = 4;
@@ -192,7 +192,7 @@ static void strings_are_bounded(void **state) {
     world_destroy(world);
 }
 
-static void choices_are_found_by_their_whole_name(void **state) {
+CASE(choices_are_found_by_their_whole_name) {
     static const struct {
         const char *json;
         int index;
@@ -220,7 +220,7 @@ static void choices_are_found_by_their_whole_name(void **state) {
     }
 }
 
-static void lists_of_strings_name_the_wrong_item(void **state) {
+CASE(lists_of_strings_name_the_wrong_item) {
     static const struct {
         const char *json;
         size_t n;
@@ -252,7 +252,7 @@ static void lists_of_strings_name_the_wrong_item(void **state) {
     }
 }
 
-static void a_field_inside_of_another_is_named_by_its_path(void **state) {
+CASE(a_field_inside_of_another_is_named_by_its_path) {
     struct world *world = world_create("{\"messages\":[1,2,{\"role\":5}]}");
     const json_t *array = NULL;
     assert_true(field_array(&world->fields, "messages", 3, &array));
@@ -263,7 +263,7 @@ static void a_field_inside_of_another_is_named_by_its_path(void **state) {
     world_destroy(world);
 }
 
-static void containers_and_flags_are_told_apart(void **state) {
+CASE(containers_and_flags_are_told_apart) {
     static const char body[] = "{\"o\":{},\"a\":[1],\"t\":true,\"f\":false,\"z\":0}";
     struct world *world = world_create(body);
     const json_t *value = NULL;
@@ -295,7 +295,7 @@ static void containers_and_flags_are_told_apart(void **state) {
 
 // ---------------------------------------------------------------- broken text
 
-static void broken_json_is_refused_where_it_breaks(void **state) {
+CASE(broken_json_is_refused_where_it_breaks) {
     static const struct {
         const char *body, *param; // "": no param
     } cases[] = {
@@ -330,7 +330,7 @@ static void broken_json_is_refused_where_it_breaks(void **state) {
     }
 }
 
-static void integers_of_any_size_are_numbers(void **state) {
+CASE(integers_of_any_size_are_numbers) {
     static const struct {
         const char *x; // a value
         double real;   // 0: it stays what it is
@@ -368,7 +368,7 @@ static void integers_of_any_size_are_numbers(void **state) {
     }
 }
 
-static void a_seed_beyond_63_bits_is_exact(void **state) {
+CASE(a_seed_beyond_63_bits_is_exact) {
     static const struct {
         const char *body;
         uint64_t seed; // 0: not beyond
@@ -394,7 +394,7 @@ static void a_seed_beyond_63_bits_is_exact(void **state) {
     }
 }
 
-static void a_text_may_hold_a_nul_where_a_name_may_not(void **state) {
+CASE(a_text_may_hold_a_nul_where_a_name_may_not) {
     struct world *world = world_create("{\"x\":\"a\\u0000b\",\"y\":[\"a\\u0000\"]}");
     const char *text = NULL;
     size_t len = 0;
@@ -420,7 +420,7 @@ static uint64_t random_next(uint64_t *state) {
     return *state >> 33;
 }
 
-static void a_path_of_any_bytes_is_bounded_and_sound(void **state) {
+CASE(a_path_of_any_bytes_is_bounded_and_sound) {
     static const char alphabet[] = "{}[]\",:\\ab1 \xC3\xA9\xFF\n";
     uint64_t random = 1;
     for (int round = 0; round < 20000; round++) {
@@ -436,7 +436,7 @@ static void a_path_of_any_bytes_is_bounded_and_sound(void **state) {
 }
 
 // Whatever the text is: it keeps its length, nothing but digits changes, and twice is once.
-static void any_text_is_searched_for_integers(void **state) {
+CASE(any_text_is_searched_for_integers) {
     static const char alphabet[] = "{}[]\",:\\-+.eE0123456789012345678901234567890123456789999999";
     uint64_t random = 2;
     for (int round = 0; round < 20000; round++) {
@@ -460,7 +460,7 @@ static void any_text_is_searched_for_integers(void **state) {
     }
 }
 
-static void deep_text_costs_no_more_than_its_bytes(void **state) {
+CASE(deep_text_costs_no_more_than_its_bytes) {
     enum { DEPTH = 1 << 20 };
     char *text = malloc(DEPTH);
     assert_non_null(text);
@@ -481,24 +481,4 @@ static void deep_text_costs_no_more_than_its_bytes(void **state) {
     free(text);
 }
 
-TEST_PROGRAM(fields) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers_are_taken_in_their_range_alone),
-        cmocka_unit_test(reals_are_taken_in_their_range_alone),
-        cmocka_unit_test(long_and_strange_strings_are_shortened_in_messages),
-        cmocka_unit_test(long_containers_show_their_own_beginning),
-        cmocka_unit_test(strings_are_bounded),
-        cmocka_unit_test(choices_are_found_by_their_whole_name),
-        cmocka_unit_test(lists_of_strings_name_the_wrong_item),
-        cmocka_unit_test(a_field_inside_of_another_is_named_by_its_path),
-        cmocka_unit_test(containers_and_flags_are_told_apart),
-        cmocka_unit_test(broken_json_is_refused_where_it_breaks),
-        cmocka_unit_test(integers_of_any_size_are_numbers),
-        cmocka_unit_test(a_seed_beyond_63_bits_is_exact),
-        cmocka_unit_test(a_text_may_hold_a_nul_where_a_name_may_not),
-        cmocka_unit_test(a_path_of_any_bytes_is_bounded_and_sound),
-        cmocka_unit_test(any_text_is_searched_for_integers),
-        cmocka_unit_test(deep_text_costs_no_more_than_its_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(fields) { return cases_run(NULL, NULL); }

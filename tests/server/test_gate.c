@@ -15,7 +15,7 @@ static struct server_config config_of(bool with_hosts) {
     return (struct server_config){.host = "192.0.2.7", .hosts = hosts, .n_hosts = with_hosts};
 }
 
-static void test_only_names_of_this_machine_are_hosts(void **state) {
+CASE(test_only_names_of_this_machine_are_hosts) {
     const struct server_config config = config_of(false);
     static const char *const good[] = {"localhost",      "LocalHost:8080", "127.0.0.1",
                                        "127.0.0.1:8080", "[::1]:8080",     "[::1]",
@@ -44,7 +44,7 @@ static void test_only_names_of_this_machine_are_hosts(void **state) {
     assert_true(gate_host(&config, NULL)); // HTTP/1.0: no browser
 }
 
-static void test_further_hosts_are_those_that_are_configured(void **state) {
+CASE(test_further_hosts_are_those_that_are_configured) {
     struct server_config config = config_of(true);
     assert_true(gate_host(&config, "Models.Example:443"));
     assert_false(gate_host(&config, "xmodels.example"));
@@ -55,7 +55,7 @@ static void test_further_hosts_are_those_that_are_configured(void **state) {
     assert_true(gate_host(&config, "evil.example")); // the key decides
 }
 
-static void test_origins_are_the_servers_own_or_configured(void **state) {
+CASE(test_origins_are_the_servers_own_or_configured) {
     struct server_config config = config_of(false);
     bool cors = true;
     assert_true(gate_origin(&config, NULL, "localhost:8080", &cors) && !cors);
@@ -75,7 +75,7 @@ static void test_origins_are_the_servers_own_or_configured(void **state) {
     assert_false(gate_origin(&config, "https://app.example.evil", "localhost:8080", &cors));
 }
 
-static void test_a_key_opens_as_a_whole_alone(void **state) {
+CASE(test_a_key_opens_as_a_whole_alone) {
     struct server_config config = config_of(false);
     assert_true(gate_key(&config, NULL, NULL)); // none is asked for
     config.keys = keys;
@@ -100,12 +100,4 @@ static void test_a_key_opens_as_a_whole_alone(void **state) {
     assert_false(gate_key(&config, NULL, ""));
 }
 
-TEST_PROGRAM(gate) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_only_names_of_this_machine_are_hosts),
-        cmocka_unit_test(test_further_hosts_are_those_that_are_configured),
-        cmocka_unit_test(test_origins_are_the_servers_own_or_configured),
-        cmocka_unit_test(test_a_key_opens_as_a_whole_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(gate) { return cases_run(NULL, NULL); }

@@ -57,7 +57,7 @@ static json_t *timings_json(const struct ended *ended) {
 }
 
 // A prompt is added once for all its choices; times of choices overlap, their bytes add up.
-static void test_timings_are_sums_over_choices(void **state) {
+CASE(test_timings_are_sums_over_choices) {
     static const struct {
         const char *key;
         double value;
@@ -87,7 +87,7 @@ static void test_timings_are_sums_over_choices(void **state) {
 }
 
 // A choice of 11 tokens in 4 steps after its first, beside one without drafts.
-static void test_drafts_are_summed_and_bytes_are_those_of_a_token(void **state) {
+CASE(test_drafts_are_summed_and_bytes_are_those_of_a_token) {
     struct ended ended;
     ended_init(&ended);
     json_t *root = timings_json(&ended);
@@ -121,7 +121,7 @@ static int prompt_status(const struct serve *serve, int n_ids, int max_tokens) {
     return status;
 }
 
-static void test_a_prompt_leaves_room_for_the_first_token(void **state) {
+CASE(test_a_prompt_leaves_room_for_the_first_token) {
     const struct serve *serve = *state;
     rn_engine_info info;
     rn_engine_get_info(serve->engine, &info);
@@ -132,7 +132,7 @@ static void test_a_prompt_leaves_room_for_the_first_token(void **state) {
 }
 
 // A reader that does not read keeps some of the 256 places.
-static void test_a_list_that_does_not_fit_leaves_nothing_running(void **state) {
+CASE(test_a_list_that_does_not_fit_leaves_nothing_running) {
     struct serve serve;
     struct server_config config = serve_config();
     config.stream_bytes_max = 16 << 10;
@@ -151,7 +151,7 @@ static void test_a_list_that_does_not_fit_leaves_nothing_running(void **state) {
     serve_stop(&serve);
 }
 
-static void test_a_stream_that_takes_too_long_says_so_and_its_connection_ends(void **state) {
+CASE(test_a_stream_that_takes_too_long_says_so_and_its_connection_ends) {
     const struct serve *serve = *state;
     struct reply reply =
         serve_finish(serve_ask(serve, "HTTP/1.1", "/v1/completions",
@@ -166,13 +166,4 @@ static void test_a_stream_that_takes_too_long_says_so_and_its_connection_ends(vo
     serve_expect_idle(serve);
 }
 
-TEST_PROGRAM(generation) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_timings_are_sums_over_choices),
-        cmocka_unit_test(test_drafts_are_summed_and_bytes_are_those_of_a_token),
-        cmocka_unit_test(test_a_prompt_leaves_room_for_the_first_token),
-        cmocka_unit_test(test_a_list_that_does_not_fit_leaves_nothing_running),
-        cmocka_unit_test(test_a_stream_that_takes_too_long_says_so_and_its_connection_ends),
-    };
-    return cmocka_run_group_tests(tests, serve_setup, serve_teardown);
-}
+TEST_PROGRAM(generation) { return cases_run(serve_setup, serve_teardown); }

@@ -69,7 +69,7 @@ static void refusal_names_the_field(const struct reply *reply, const char *name,
     json_decref(answer);
 }
 
-static void a_wrong_field_is_answered_on_every_route(void **state) {
+CASE(a_wrong_field_is_answered_on_every_route) {
     const struct serve *serve = *state;
     int taken = 0, refused = 0;
     for (int r = 0; r < N_ROUTES; r++)
@@ -117,7 +117,7 @@ static const char *const bodies[] = {
     "\"content\":\"a\",\"tokens\":[1],\"max_tokens\":1,\"tools\":[{}],\"system\":5}",
 };
 
-static void a_wrong_body_is_answered_on_every_route(void **state) {
+CASE(a_wrong_body_is_answered_on_every_route) {
     const struct serve *serve = *state;
     static const char *const paths[] = {
 #define ROUTE_AT_ONCE(...)
@@ -139,7 +139,7 @@ static void a_wrong_body_is_answered_on_every_route(void **state) {
 }
 
 // The same request before and after all that gets the same text.
-static void the_text_of_others_is_not_touched(void **state) {
+CASE(the_text_of_others_is_not_touched) {
     const struct serve *serve = *state;
     static const char body[] = "{\"prompt\":\"once\",\"max_tokens\":8,\"temperature\":0}";
     char *text[2];
@@ -162,11 +162,4 @@ static void the_text_of_others_is_not_touched(void **state) {
     free(text[1]);
 }
 
-TEST_PROGRAM(http_fields) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_wrong_field_is_answered_on_every_route),
-        cmocka_unit_test(a_wrong_body_is_answered_on_every_route),
-        cmocka_unit_test(the_text_of_others_is_not_touched),
-    };
-    return cmocka_run_group_tests(tests, serve_setup, serve_teardown);
-}
+TEST_PROGRAM(http_fields) { return cases_run(serve_setup, serve_teardown); }

@@ -16,8 +16,7 @@ static json_t *decoded(struct jbuf *buf) {
     return value;
 }
 
-static void every_ascii_character_comes_back(void **state) {
-    (void)state;
+CASE(every_ascii_character_comes_back) {
     struct jbuf buf = {0};
     for (int c = 0; c < 0x80; c++) {
         const char text[] = {'a', (char)c, 'b'};
@@ -32,8 +31,7 @@ static void every_ascii_character_comes_back(void **state) {
     jbuf_deinit(&buf);
 }
 
-static void bytes_that_are_no_character_are_replaced(void **state) {
-    (void)state;
+CASE(bytes_that_are_no_character_are_replaced) {
     static const struct {
         const char *bytes, *want;
     } rows[] = {
@@ -53,8 +51,7 @@ static void bytes_that_are_no_character_are_replaced(void **state) {
     jbuf_deinit(&buf);
 }
 
-static void numbers_come_back(void **state) {
-    (void)state;
+CASE(numbers_come_back) {
     struct jbuf buf = {0};
     static const int64_t whole[] = {0, -1, INT64_MAX, INT64_MIN};
     for (int i = 0; i < 4; i++) {
@@ -80,11 +77,4 @@ static void numbers_come_back(void **state) {
     jbuf_deinit(&buf);
 }
 
-TEST_PROGRAM(jbuf) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_ascii_character_comes_back),
-        cmocka_unit_test(bytes_that_are_no_character_are_replaced),
-        cmocka_unit_test(numbers_come_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(jbuf) { return cases_run(NULL, NULL); }

@@ -45,7 +45,7 @@ static int status_of(const struct serve *serve, const char *method, const char *
     return atoi(head + 9);
 }
 
-static void every_route_but_the_open_ones_needs_a_key(void **state) {
+CASE(every_route_but_the_open_ones_needs_a_key) {
     static const char *const wrong[] = {
         "",
         "Authorization: Bearer \r\n",
@@ -67,7 +67,7 @@ static void every_route_but_the_open_ones_needs_a_key(void **state) {
         }
 }
 
-static void the_open_routes_are_health_and_the_page_alone(void **state) {
+CASE(the_open_routes_are_health_and_the_page_alone) {
     for (int i = 0; i < N_ROUTES; i++) {
         const char *path = routes[i].path;
         const bool expected = strstr(path, "health") || !strncmp(path, "/assets/", 8) ||
@@ -76,7 +76,7 @@ static void the_open_routes_are_health_and_the_page_alone(void **state) {
     }
 }
 
-static void each_key_opens_every_route(void **state) {
+CASE(each_key_opens_every_route) {
     static const char *const right[] = {
         "Authorization: Bearer first-key\r\n",
         "Authorization: bearer  second-key\r\n",
@@ -90,7 +90,7 @@ static void each_key_opens_every_route(void **state) {
         }
 }
 
-static void without_a_key_nothing_is_said_about_what_exists(void **state) {
+CASE(without_a_key_nothing_is_said_about_what_exists) {
     static const char *const requests[][2] = {
         {"GET", "/nothing"},     {"POST", "/v1/models"},     {"DELETE", "/v1/completions"},
         {"GET", "/v1/"},         {"GET", "/health/nothing"}, {"GET", "//v1/models"},
@@ -102,12 +102,4 @@ static void without_a_key_nothing_is_said_about_what_exists(void **state) {
     }
 }
 
-TEST_PROGRAM(keys) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_route_but_the_open_ones_needs_a_key),
-        cmocka_unit_test(the_open_routes_are_health_and_the_page_alone),
-        cmocka_unit_test(each_key_opens_every_route),
-        cmocka_unit_test(without_a_key_nothing_is_said_about_what_exists),
-    };
-    return cmocka_run_group_tests(tests, setup, serve_teardown);
-}
+TEST_PROGRAM(keys) { return cases_run(setup, serve_teardown); }

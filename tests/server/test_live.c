@@ -75,7 +75,7 @@ static const json_t *picture(const struct fixture *f, uint64_t ms) {
 
 // ---------------------------------------------------------------- streams
 
-static void test_a_stream_keeps_its_number_and_shows_each_token_once(void **state) {
+CASE(test_a_stream_keeps_its_number_and_shows_each_token_once) {
     struct fixture f;
     fixture_init(&f);
     const rn_stream_view view[] = {{.request = 5,
@@ -108,7 +108,7 @@ static void test_a_stream_keeps_its_number_and_shows_each_token_once(void **stat
     fixture_deinit(&f);
 }
 
-static void test_a_stream_that_ended_is_shown_once_more(void **state) {
+CASE(test_a_stream_that_ended_is_shown_once_more) {
     struct fixture f;
     fixture_init(&f);
     const rn_timings timings = {.prompt_tokens = 40,
@@ -132,7 +132,7 @@ static void test_a_stream_that_ended_is_shown_once_more(void **state) {
     fixture_deinit(&f);
 }
 
-static void test_a_stream_that_two_pictures_lack_has_ended(void **state) {
+CASE(test_a_stream_that_two_pictures_lack_has_ended) {
     struct fixture f;
     fixture_init(&f);
     show(&f.streams, 1000, (rn_stream_view[]){{.request = 5}}, 1);
@@ -149,7 +149,7 @@ static void test_a_stream_that_two_pictures_lack_has_ended(void **state) {
     fixture_deinit(&f);
 }
 
-static void test_a_stream_that_is_newer_than_the_picture_waits_for_the_next(void **state) {
+CASE(test_a_stream_that_is_newer_than_the_picture_waits_for_the_next) {
     struct fixture f;
     fixture_init(&f);
     feed(&f.streams, token_at(5, 0, 1100, RN_GAP_NONE));
@@ -163,7 +163,7 @@ static void test_a_stream_that_is_newer_than_the_picture_waits_for_the_next(void
     fixture_deinit(&f);
 }
 
-static void test_choices_are_apart_and_numbers_are_never_given_twice(void **state) {
+CASE(test_choices_are_apart_and_numbers_are_never_given_twice) {
     struct fixture f;
     fixture_init(&f);
     feed(&f.streams, token_at(9, 1, 1, RN_GAP_NONE));
@@ -181,7 +181,7 @@ static void test_choices_are_apart_and_numbers_are_never_given_twice(void **stat
     fixture_deinit(&f);
 }
 
-static void test_what_a_picture_shows_is_bounded(void **state) {
+CASE(test_what_a_picture_shows_is_bounded) {
     struct fixture f;
     fixture_init(&f);
     enum { N = 1000 };
@@ -214,7 +214,7 @@ static const json_t *pages(const struct live_streams *streams, const rn_page_vie
     return json;
 }
 
-static void test_pages_are_runs_with_their_owners_numbers(void **state) {
+CASE(test_pages_are_runs_with_their_owners_numbers) {
     struct fixture f;
     fixture_init(&f);
     feed(&f.streams, token_at(70, 0, 1, RN_GAP_NONE));
@@ -236,7 +236,7 @@ static void test_pages_are_runs_with_their_owners_numbers(void **state) {
     fixture_deinit(&f);
 }
 
-static void test_many_pages_are_merged_into_the_fullest(void **state) {
+CASE(test_many_pages_are_merged_into_the_fullest) {
     enum { N = 3 * 4096 - 1 };
     struct live_streams streams = {0};
     rn_page_view *page = calloc(N, sizeof *page);
@@ -254,7 +254,7 @@ static void test_many_pages_are_merged_into_the_fullest(void **state) {
 
 // ---------------------------------------------------------------- the whole
 
-static void test_a_picture_has_the_servers_and_the_engines_numbers(void **state) {
+CASE(test_a_picture_has_the_servers_and_the_engines_numbers) {
     struct fixture f;
     fixture_init(&f);
     f.stats = (rn_engine_stats){.steps = 10,
@@ -289,7 +289,7 @@ static void test_a_picture_has_the_servers_and_the_engines_numbers(void **state)
     fixture_deinit(&f);
 }
 
-static void test_rates_are_over_the_last_second(void **state) {
+CASE(test_rates_are_over_the_last_second) {
     struct fixture f;
     fixture_init(&f);
     f.server.bandwidth = 1e9;
@@ -327,18 +327,4 @@ static void test_rates_are_over_the_last_second(void **state) {
     fixture_deinit(&f);
 }
 
-TEST_PROGRAM(live) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_stream_keeps_its_number_and_shows_each_token_once),
-        cmocka_unit_test(test_a_stream_that_ended_is_shown_once_more),
-        cmocka_unit_test(test_a_stream_that_two_pictures_lack_has_ended),
-        cmocka_unit_test(test_a_stream_that_is_newer_than_the_picture_waits_for_the_next),
-        cmocka_unit_test(test_choices_are_apart_and_numbers_are_never_given_twice),
-        cmocka_unit_test(test_what_a_picture_shows_is_bounded),
-        cmocka_unit_test(test_pages_are_runs_with_their_owners_numbers),
-        cmocka_unit_test(test_many_pages_are_merged_into_the_fullest),
-        cmocka_unit_test(test_a_picture_has_the_servers_and_the_engines_numbers),
-        cmocka_unit_test(test_rates_are_over_the_last_second),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(live) { return cases_run(NULL, NULL); }

@@ -108,7 +108,12 @@ static int look(const json_t *picture, struct sight *sight, const char **id) {
     return done;
 }
 
-static void test_a_watcher_sees_every_token_of_every_stream_once(void **state) {
+static int stop(void **state) {
+    json_kept_free();
+    return serve_teardown(state);
+}
+
+CASE_WITH(test_a_watcher_sees_every_token_of_every_stream_once, serve_setup, stop) {
     struct client watcher = client_get(*state, "/engine/live");
     assert_int_equal(client_head(&watcher, "text/event-stream"), 200);
     client_picture(&watcher); // it is being watched from here on
@@ -129,7 +134,7 @@ static void test_a_watcher_sees_every_token_of_every_stream_once(void **state) {
     client_close(&watcher);
 }
 
-static void test_one_picture_is_an_answer_of_its_own(void **state) {
+CASE_WITH(test_one_picture_is_an_answer_of_its_own, serve_setup, stop) {
     complete(*state);
     struct client client = client_get(*state, "/engine");
     const json_t *json = parsed(serve_finish(client.fd)), *run;
@@ -148,7 +153,7 @@ static void test_one_picture_is_an_answer_of_its_own(void **state) {
     assert_true(cached > 0);
 }
 
-static void test_the_seventeenth_watcher_is_refused_until_one_leaves(void **state) {
+CASE_WITH(test_the_seventeenth_watcher_is_refused_until_one_leaves, serve_setup, stop) {
     enum { MOST = 16 };
     struct client watcher[MOST];
     for (int i = 0; i < MOST; i++) {
@@ -171,7 +176,7 @@ static void test_the_seventeenth_watcher_is_refused_until_one_leaves(void **stat
     serve_start(*state, &config); // for the teardown
 }
 
-static void test_metrics_count_what_was_answered(void **state) {
+CASE_WITH(test_metrics_count_what_was_answered, serve_setup, stop) {
     complete(*state);
     struct reply reply = serve_get(*state, "/metrics");
     assert_non_null(strstr(reply.data, "\r\nContent-Type: text/plain; version=0.0.4"));
@@ -187,20 +192,4 @@ static void test_metrics_count_what_was_answered(void **state) {
     reply_free(&reply);
 }
 
-static int stop(void **state) {
-    json_kept_free();
-    return serve_teardown(state);
-}
-
-TEST_PROGRAM(live_http) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_watcher_sees_every_token_of_every_stream_once,
-                                        serve_setup, stop),
-        cmocka_unit_test_setup_teardown(test_one_picture_is_an_answer_of_its_own, serve_setup,
-                                        stop),
-        cmocka_unit_test_setup_teardown(test_the_seventeenth_watcher_is_refused_until_one_leaves,
-                                        serve_setup, stop),
-        cmocka_unit_test_setup_teardown(test_metrics_count_what_was_answered, serve_setup, stop),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(live_http) { return cases_run(NULL, NULL); }

@@ -120,7 +120,7 @@ static struct log_sink *pipe_sink(int end[2], int flags) {
 
 // ---------------------------------------------------------------- pipes
 
-static void test_an_unread_pipe_holds_up_nobody_and_every_drop_is_counted(void **state) {
+CASE(test_an_unread_pipe_holds_up_nobody_and_every_drop_is_counted) {
     enum { LINES = 20000 };
     int end[2];
     struct log_sink *sink = pipe_sink(end, 0);
@@ -158,12 +158,12 @@ static void slow_reader(int flags) {
     assert_int_equal(reader_end(&reader), written);
 }
 
-static void test_a_slow_reader_gets_whole_lines_and_all_but_the_dropped(void **state) {
+CASE(test_a_slow_reader_gets_whole_lines_and_all_but_the_dropped) {
     slow_reader(0);
     slow_reader(O_NONBLOCK);
 }
 
-static void test_closing_writes_what_is_queued(void **state) {
+CASE(test_closing_writes_what_is_queued) {
     enum { LINES = 1000 };
     int end[2];
     struct log_sink *sink = pipe_sink(end, 0);
@@ -174,7 +174,7 @@ static void test_closing_writes_what_is_queued(void **state) {
     assert_int_equal(reader_end(&reader), LINES);
 }
 
-static void test_a_line_longer_than_the_buffer_is_dropped(void **state) {
+CASE(test_a_line_longer_than_the_buffer_is_dropped) {
     int end[2];
     struct log_sink *sink = pipe_sink(end, 0);
     char *line = calloc(1, SINK_BYTES);
@@ -188,7 +188,7 @@ static void test_a_line_longer_than_the_buffer_is_dropped(void **state) {
     assert_int_equal(reader_end(&reader), 1);
 }
 
-static void test_lines_for_a_reader_that_has_gone_are_lost_and_counted(void **state) {
+CASE(test_lines_for_a_reader_that_has_gone_are_lost_and_counted) {
     enum { LINES = 100 };
     int end[2];
     struct log_sink *sink = pipe_sink(end, 0);
@@ -199,7 +199,7 @@ static void test_lines_for_a_reader_that_has_gone_are_lost_and_counted(void **st
     assert_int_equal(sink_close(sink, PATIENCE_MS), LINES);
 }
 
-static void test_a_closed_descriptor_is_refused_at_once(void **state) {
+CASE(test_a_closed_descriptor_is_refused_at_once) {
     errno = 0;
     assert_null(sink_create(-1));
     assert_int_equal(errno, EBADF);
@@ -208,7 +208,7 @@ static void test_a_closed_descriptor_is_refused_at_once(void **state) {
 }
 
 // poll(2) says that a terminal takes bytes when it takes a few; a write of many then blocks.
-static void test_closing_ends_though_the_writer_is_inside_a_write(void **state) {
+CASE(test_closing_ends_though_the_writer_is_inside_a_write) {
     enum { LINES = 10 };
     const int master = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
     if (master < 0 || grantpt(master) || unlockpt(master)) skip();
@@ -275,7 +275,7 @@ static void told_await(struct told *told, int times) {
     }
 }
 
-static void test_a_file_opened_again_splits_the_lines_where_it_was_asked_for(void **state) {
+CASE(test_a_file_opened_again_splits_the_lines_where_it_was_asked_for) {
     enum { FIRST = 700, SECOND = 300 };
     struct folder folder;
     struct told seen = {0};
@@ -294,7 +294,7 @@ static void test_a_file_opened_again_splits_the_lines_where_it_was_asked_for(voi
     folder_remove(&folder);
 }
 
-static void test_a_file_that_cannot_be_opened_leaves_the_old_one(void **state) {
+CASE(test_a_file_that_cannot_be_opened_leaves_the_old_one) {
     struct folder folder;
     struct told seen = {0};
     folder_make(&folder);
@@ -314,7 +314,7 @@ static void test_a_file_that_cannot_be_opened_leaves_the_old_one(void **state) {
     folder_remove(&folder);
 }
 
-static void test_only_a_file_is_opened_again(void **state) {
+CASE(test_only_a_file_is_opened_again) {
     int end[2];
     struct log_sink *sink = pipe_sink(end, 0);
     assert_false(sink_reopen(sink));
@@ -324,7 +324,7 @@ static void test_only_a_file_is_opened_again(void **state) {
 
 // A limit on the size of files stands for a disk that is full: the write that reaches it is cut
 // short, the next one fails. Room comes back, and no line was cut.
-static void test_a_full_disk_costs_lines_but_cuts_none_and_writing_resumes(void **state) {
+CASE(test_a_full_disk_costs_lines_but_cuts_none_and_writing_resumes) {
     enum { LINES = 400, LIMIT = 20000 };
     struct folder folder;
     struct rlimit before;
@@ -349,7 +349,7 @@ static void test_a_full_disk_costs_lines_but_cuts_none_and_writing_resumes(void 
     folder_remove(&folder);
 }
 
-static void test_lines_for_a_full_device_are_lost_and_counted(void **state) {
+CASE(test_lines_for_a_full_device_are_lost_and_counted) {
     struct log_sink *sink = sink_open("/dev/full", NULL, NULL);
     if (!sink) skip();
     for (unsigned i = 0; i < 10; i++) submit(sink, i);
@@ -358,20 +358,4 @@ static void test_lines_for_a_full_device_are_lost_and_counted(void **state) {
     assert_int_equal(sink_close(sink, PATIENCE_MS), 10);
 }
 
-TEST_PROGRAM(log_sink) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_an_unread_pipe_holds_up_nobody_and_every_drop_is_counted),
-        cmocka_unit_test(test_a_slow_reader_gets_whole_lines_and_all_but_the_dropped),
-        cmocka_unit_test(test_closing_writes_what_is_queued),
-        cmocka_unit_test(test_a_line_longer_than_the_buffer_is_dropped),
-        cmocka_unit_test(test_lines_for_a_reader_that_has_gone_are_lost_and_counted),
-        cmocka_unit_test(test_a_closed_descriptor_is_refused_at_once),
-        cmocka_unit_test(test_closing_ends_though_the_writer_is_inside_a_write),
-        cmocka_unit_test(test_a_file_opened_again_splits_the_lines_where_it_was_asked_for),
-        cmocka_unit_test(test_a_file_that_cannot_be_opened_leaves_the_old_one),
-        cmocka_unit_test(test_only_a_file_is_opened_again),
-        cmocka_unit_test(test_a_full_disk_costs_lines_but_cuts_none_and_writing_resumes),
-        cmocka_unit_test(test_lines_for_a_full_device_are_lost_and_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(log_sink) { return cases_run(NULL, NULL); }

@@ -31,7 +31,7 @@ static void await_submits(long n) {
     }
 }
 
-static void a_failed_step_is_told_and_the_next_request_works(void **state) {
+CASE(a_failed_step_is_told_and_the_next_request_works) {
     const struct server_config config = serve_config();
     struct serve serve;
     fake_reset();
@@ -50,7 +50,7 @@ static void a_failed_step_is_told_and_the_next_request_works(void **state) {
 }
 
 // Three streams, one of which is not read, and two whole answers, one of which waits for a place.
-static void a_lost_device_is_told_to_all_and_ends_the_server(void **state) {
+CASE(a_lost_device_is_told_to_all_and_ends_the_server) {
     for (int way = 0; way < 2; way++) {
         const struct server_config config = serve_config();
         struct serve serve;
@@ -79,7 +79,7 @@ static void a_lost_device_is_told_to_all_and_ends_the_server(void **state) {
 
 // The reader keeps the server for a while, and not for longer: meanwhile health and new requests
 // are answered.
-static void a_lost_device_shows_while_a_reader_reads_nothing(void **state) {
+CASE(a_lost_device_shows_while_a_reader_reads_nothing) {
     struct server_config config = serve_config();
     struct serve serve;
     config.stream_bytes_max = 16 << 10;
@@ -106,11 +106,4 @@ static void a_lost_device_shows_while_a_reader_reads_nothing(void **state) {
     serve_stop(&serve);
 }
 
-TEST_PROGRAM(lost_device) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_failed_step_is_told_and_the_next_request_works),
-        cmocka_unit_test(a_lost_device_is_told_to_all_and_ends_the_server),
-        cmocka_unit_test(a_lost_device_shows_while_a_reader_reads_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(lost_device) { return cases_run(NULL, NULL); }

@@ -30,7 +30,7 @@ static void conversation_expect(const char *body, const char *path, const char *
     conversation_deinit(&conversation);
 }
 
-static void blocks_become_chat_messages(void **state) {
+CASE(blocks_become_chat_messages) {
     static const char *const cases[][2] = {
         {"{'messages':[{'role':'user','content':'hi'}]}", "[{'role':'user','content':'hi'}]"},
         {"{'system':'be kind','messages':[{'role':'user','content':[]}]}",
@@ -63,7 +63,7 @@ static void blocks_become_chat_messages(void **state) {
     }
 }
 
-static void tools_and_thinking_reach_the_template(void **state) {
+CASE(tools_and_thinking_reach_the_template) {
     conversation_expect(
         "{" HI ",'tools':[{'name':'get','description':'d','input_schema':{'type':'object'}},{'type'"
         ":'custom','name':'put','input_schema':{}}]}",
@@ -79,7 +79,7 @@ static void tools_and_thinking_reach_the_template(void **state) {
         "{'messages':[{'role':'user','content':'hi'}]}");
 }
 
-static void wrong_conversations_are_refused_by_place(void **state) {
+CASE(wrong_conversations_are_refused_by_place) {
 #define MESSAGE(rest) "{'max_tokens':9,'messages':[{'role':'user','content':'a'}," rest "]}"
     static const char *const cases[][2] = {
         {"{'max_tokens':9}", "messages: is required"},
@@ -127,7 +127,7 @@ static void wrong_conversations_are_refused_by_place(void **state) {
         expect_refusal(messages_prepare, cases[i][0], NULL, cases[i][1]);
 }
 
-static void last_assistant_message_is_a_prefill_unless_it_is_empty(void **state) {
+CASE(last_assistant_message_is_a_prefill_unless_it_is_empty) {
     static const struct {
         const char *last;
         bool prefill;
@@ -151,7 +151,7 @@ static void last_assistant_message_is_a_prefill_unless_it_is_empty(void **state)
     }
 }
 
-static void counted_tokens_are_those_of_the_prompt(void **state) {
+CASE(counted_tokens_are_those_of_the_prompt) {
     const size_t n_ids = call_prepared(messages_prepare, "{" HI "}")->generation->prompt[0].n_ids;
     assert_true(n_ids > 0);
     struct call *call = call_new("{'messages':[{'role':'user','content':'hi'}]}");
@@ -163,7 +163,7 @@ static void counted_tokens_are_those_of_the_prompt(void **state) {
 
 // ---------------------------------------------------------------- answers
 
-static void whole_answers_have_blocks_by_kind(void **state) {
+CASE(whole_answers_have_blocks_by_kind) {
     static const struct piece pieces[] = {
         {PART_REASONING, "hm"},
         {PART_CONTENT, "a\"b"},
@@ -192,7 +192,7 @@ static void whole_answers_have_blocks_by_kind(void **state) {
     assert_true(json_is_object(at_path(answer, "timings")));
 }
 
-static void reasons_to_stop_have_anthropics_names(void **state) {
+CASE(reasons_to_stop_have_anthropics_names) {
     static const struct piece text = {PART_CONTENT, "a"};
     static const struct {
         rn_finish finish;
@@ -210,7 +210,7 @@ static void reasons_to_stop_have_anthropics_names(void **state) {
     }
 }
 
-static void answers_without_text_have_no_blocks(void **state) {
+CASE(answers_without_text_have_no_blocks) {
     struct call *call = call_prepared(messages_prepare, "{" HI "}");
     expect_json(answer_of(answer_play(call, NULL, 0, RN_FINISH_STOP, NULL)), "content", "[]");
 }
@@ -265,7 +265,7 @@ static void event_apply(struct snapshot *snapshot, const json_t *event) {
 }
 
 // Any row of pieces: every event in its order, no piece lost or moved.
-static void streams_are_rows_of_blocks_that_hold_every_piece(void **state) {
+CASE(streams_are_rows_of_blocks_that_hold_every_piece) {
     for (int round = 0; round < 200; round++) {
         struct piece pieces[PIECES_MAX];
         const size_t n = pieces_draw(pieces);
@@ -284,7 +284,7 @@ static void streams_are_rows_of_blocks_that_hold_every_piece(void **state) {
     }
 }
 
-static void stream_begins_and_ends_with_the_message(void **state) {
+CASE(stream_begins_and_ends_with_the_message) {
     static const struct piece pieces[] = {{PART_TOOL, "get"}, {PART_TOOL_ARGUMENTS, "{}"}};
     struct call *call = call_prepared(messages_prepare, STREAM);
     const int n_ids = (int)call->generation->prompt[0].n_ids;
@@ -300,7 +300,7 @@ static void stream_begins_and_ends_with_the_message(void **state) {
     assert_true(json_is_object(at_path(events, "4.timings")));
 }
 
-static void errors_and_pings_are_events(void **state) {
+CASE(errors_and_pings_are_events) {
     struct call *call = call_prepared(messages_prepare, STREAM);
     jbuf_text(&call->out, call->generation->writer->ping);
     call->generation->writer->error(call, "it \"broke\"");
@@ -308,19 +308,4 @@ static void errors_and_pings_are_events(void **state) {
                 {"1.error", "{'type':'api_error','message':'it \\\"broke\\\"'}"});
 }
 
-TEST_PROGRAM(messages) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_become_chat_messages),
-        cmocka_unit_test(tools_and_thinking_reach_the_template),
-        cmocka_unit_test(wrong_conversations_are_refused_by_place),
-        cmocka_unit_test(last_assistant_message_is_a_prefill_unless_it_is_empty),
-        cmocka_unit_test(counted_tokens_are_those_of_the_prompt),
-        cmocka_unit_test(whole_answers_have_blocks_by_kind),
-        cmocka_unit_test(reasons_to_stop_have_anthropics_names),
-        cmocka_unit_test(answers_without_text_have_no_blocks),
-        cmocka_unit_test(streams_are_rows_of_blocks_that_hold_every_piece),
-        cmocka_unit_test(stream_begins_and_ends_with_the_message),
-        cmocka_unit_test(errors_and_pings_are_events),
-    };
-    return cmocka_run_group_tests(tests, setup, close_server);
-}
+TEST_PROGRAM(messages) { return cases_run(setup, close_server); }

@@ -82,7 +82,7 @@ static void token(struct fixture *f, const struct generation_choice *choice, dou
 
 // ---------------------------------------------------------------- histograms
 
-static void test_first_tokens_and_gaps_fall_into_their_buckets(void **state) {
+CASE(test_first_tokens_and_gaps_fall_into_their_buckets) {
     struct fixture f;
     fixture_init(&f, "tale");
     const struct generation_choice choice = {.start_ns = 1000000000};
@@ -117,7 +117,7 @@ static void test_first_tokens_and_gaps_fall_into_their_buckets(void **state) {
     fixture_deinit(&f);
 }
 
-static void test_tokens_that_come_together_are_no_gaps(void **state) {
+CASE(test_tokens_that_come_together_are_no_gaps) {
     struct fixture f;
     fixture_init(&f, "tale");
     const struct generation_choice choice = {.start_ns = 1000000000};
@@ -133,7 +133,7 @@ static void test_tokens_that_come_together_are_no_gaps(void **state) {
     fixture_deinit(&f);
 }
 
-static void test_the_ends_of_choices_give_the_times_of_requests(void **state) {
+CASE(test_the_ends_of_choices_give_the_times_of_requests) {
     struct fixture f;
     fixture_init(&f, "tale");
     struct generation_choice choice = {.start_ns = clock_ns() - 1200000000,
@@ -207,7 +207,7 @@ static void check_form(char *text) {
     }
 }
 
-static void test_families_are_announced_once_before_their_samples(void **state) {
+CASE(test_families_are_announced_once_before_their_samples) {
     struct fixture f;
     fixture_init(&f, "tale");
     const struct generation_choice choice = {.start_ns = 1};
@@ -217,7 +217,7 @@ static void test_families_are_announced_once_before_their_samples(void **state) 
     fixture_deinit(&f);
 }
 
-static void test_the_names_that_dashboards_read_are_there(void **state) {
+CASE(test_the_names_that_dashboards_read_are_there) {
     static const char *const samples[] = {
         "vllm:time_to_first_token_seconds_bucket",
         "vllm:inter_token_latency_seconds_bucket",
@@ -276,7 +276,7 @@ static int promtool(const char *text, bool plain, char *said, size_t size) {
     return WEXITSTATUS(status);
 }
 
-static void test_promtool_has_nothing_to_say_but_of_colons(void **state) {
+CASE(test_promtool_has_nothing_to_say_but_of_colons) {
     if (system("promtool --version >/dev/null 2>&1")) skip();
     struct fixture f;
     fixture_init(&f, "a \"quoted\\ name\nof \xFF two lines");
@@ -294,7 +294,7 @@ static void test_promtool_has_nothing_to_say_but_of_colons(void **state) {
     fixture_deinit(&f);
 }
 
-static void test_label_values_are_escaped(void **state) {
+CASE(test_label_values_are_escaped) {
     struct fixture f;
     fixture_init(&f, "a\"b\\c\nd\xFF");
     const char *text = scrape(&f);
@@ -335,7 +335,7 @@ static void server_take(struct server *server, rn_engine *engine, double bandwid
     atomic_store(&server->phase, PHASE_READY);
 }
 
-static void test_counters_are_the_engines(void **state) {
+CASE(test_counters_are_the_engines) {
     struct fixture f;
     fixture_init(&f, "tale");
     const char *text = scrape(&f); // while the model is loaded
@@ -375,7 +375,7 @@ static void test_counters_are_the_engines(void **state) {
 
 static const struct route chat_route = {.method = "POST", .path = "/v1/chat/completions"};
 
-static void test_calls_are_counted_by_route_and_status(void **state) {
+CASE(test_calls_are_counted_by_route_and_status) {
     struct fixture f;
     fixture_init(&f, "tale");
     struct call call = {.server = &f.server, .route = &chat_route, .status = 200};
@@ -419,7 +419,7 @@ static const json_t *log_line(const struct call *call, bool gone) {
     return json_of(text, (size_t)len);
 }
 
-static void test_the_log_has_a_line_of_json_for_a_refused_call(void **state) {
+CASE(test_the_log_has_a_line_of_json_for_a_refused_call) {
     struct fixture f;
     fixture_init(&f, "tale");
     const struct call call = {.server = &f.server,
@@ -437,7 +437,7 @@ static void test_the_log_has_a_line_of_json_for_a_refused_call(void **state) {
     fixture_deinit(&f);
 }
 
-static void test_the_log_sums_over_choices_and_has_no_text(void **state) {
+CASE(test_the_log_sums_over_choices_and_has_no_text) {
     struct fixture f;
     fixture_init(&f, "tale");
     struct generation_choice choice[2] = {
@@ -483,19 +483,4 @@ static void test_the_log_sums_over_choices_and_has_no_text(void **state) {
     fixture_deinit(&f);
 }
 
-TEST_PROGRAM(metrics) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_tokens_and_gaps_fall_into_their_buckets),
-        cmocka_unit_test(test_tokens_that_come_together_are_no_gaps),
-        cmocka_unit_test(test_the_ends_of_choices_give_the_times_of_requests),
-        cmocka_unit_test(test_families_are_announced_once_before_their_samples),
-        cmocka_unit_test(test_the_names_that_dashboards_read_are_there),
-        cmocka_unit_test(test_promtool_has_nothing_to_say_but_of_colons),
-        cmocka_unit_test(test_label_values_are_escaped),
-        cmocka_unit_test(test_counters_are_the_engines),
-        cmocka_unit_test(test_calls_are_counted_by_route_and_status),
-        cmocka_unit_test(test_the_log_has_a_line_of_json_for_a_refused_call),
-        cmocka_unit_test(test_the_log_sums_over_choices_and_has_no_text),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
-}
+TEST_PROGRAM(metrics) { return cases_run(open_model, close_model); }

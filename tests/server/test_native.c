@@ -34,7 +34,7 @@ struct prompt_case {
     const char *ids; // of all prompts, one after the other
 };
 
-static void prompts_come_in_every_form(void **state) {
+CASE(prompts_come_in_every_form) {
     static const struct {
         const char *prompt, *ids; // of all prompts
     } cases[] = {
@@ -64,7 +64,7 @@ static void prompts_come_in_every_form(void **state) {
     }
 }
 
-static void prompts_that_are_none_are_refused(void **state) {
+CASE(prompts_that_are_none_are_refused) {
     static const struct refusal cases[] = {
         {"{}", "prompt", "missing"},
         {"{'prompt':null}", "prompt", "missing"},
@@ -88,13 +88,13 @@ static void prompts_that_are_none_are_refused(void **state) {
     expect_refusals(native_prepare, cases);
 }
 
-static void too_many_prompts_are_refused(void **state) {
+CASE(too_many_prompts_are_refused) {
     char body[1024] = "{'prompt':['a'";
     for (int i = 1; i < 65; i++) strcat(body, ",'a'");
     expect_refusal(native_prepare, strcat(body, "]}"), "prompt", "65");
 }
 
-static void a_prompt_beyond_the_context_is_refused_in_the_words_that_clients_know(void **state) {
+CASE(a_prompt_beyond_the_context_is_refused_in_the_words_that_clients_know) {
     server.engine_info.n_ctx = 2;
     expect_json(answered(native_prepare, "{'prompt':'Hi'}", 400), "error.code",
                 "'context_length_exceeded'");
@@ -103,7 +103,7 @@ static void a_prompt_beyond_the_context_is_refused_in_the_words_that_clients_kno
 
 // ---------------------------------------------------------------- answers
 
-static void an_answer_tells_all_about_its_text(void **state) {
+CASE(an_answer_tells_all_about_its_text) {
     struct call *call = prepared(
         "{'prompt':'Hi','n_predict':5,'return_tokens':true,'temperature':0.5,'stop':['zz']}");
     token_come(call, 0, 43, "H");
@@ -123,7 +123,7 @@ static void an_answer_tells_all_about_its_text(void **state) {
     assert_null(at_path(json, "completion_probabilities")); // nobody asked
 }
 
-static void ends_are_named_and_tokens_are_given_when_asked_for(void **state) {
+CASE(ends_are_named_and_tokens_are_given_when_asked_for) {
     expect_rows(told("{'prompt':'Hi'}", RN_FINISH_LENGTH, NULL), {"tokens", "[]"},
                 {"stop_type", "'limit'"});
     expect_rows(told("{'prompt':'Hi','stop':'zz'}", RN_FINISH_STOP, "zz"), {"stop_type", "'word'"},
@@ -133,7 +133,7 @@ static void ends_are_named_and_tokens_are_given_when_asked_for(void **state) {
     server.engine_info.n_ctx = 256;
 }
 
-static void several_results_are_an_array_in_order(void **state) {
+CASE(several_results_are_an_array_in_order) {
     struct call *call = prepared("{'prompt':['Hi','H'],'n_cmpl':2}");
     assert_int_equal(call->generation->n_choices, 4);
     for (int i = 3; i >= 0; i--) {
@@ -150,7 +150,7 @@ static void several_results_are_an_array_in_order(void **state) {
     }
 }
 
-static void probabilities_have_ids_texts_and_bytes(void **state) {
+CASE(probabilities_have_ids_texts_and_bytes) {
     struct call *call = prepared("{'prompt':'Hi','n_probs':2}");
     token_come(call, 0, 131, "");
     finish(call, 0, RN_FINISH_LENGTH, NULL);
@@ -162,7 +162,7 @@ static void probabilities_have_ids_texts_and_bytes(void **state) {
     assert_int_equal(size_at(list, "0.top_logprobs"), 2);
 }
 
-static void response_fields_pick_and_lift(void **state) {
+CASE(response_fields_pick_and_lift) {
     struct call *call =
         prepared("{'prompt':'Hi','n_predict':3,'stop':['a}',']\\\"'],'response_fields':['content','"
                  "generation_settings/n_predict','generation_settings/stop','nothing/at/"
@@ -175,7 +175,7 @@ static void response_fields_pick_and_lift(void **state) {
 
 // ---------------------------------------------------------------- streams
 
-static void a_streams_pieces_make_the_whole(void **state) {
+CASE(a_streams_pieces_make_the_whole) {
     struct call *call = prepared("{'prompt':'Hi','stream':true,'n_probs':1,'return_tokens':true}");
     static const struct {
         int32_t token;
@@ -200,14 +200,14 @@ static void a_streams_pieces_make_the_whole(void **state) {
                 {"stop_type", "'eos'"}, {"tokens_predicted", "5"});
 }
 
-static void timings_come_with_every_piece_when_asked_for(void **state) {
+CASE(timings_come_with_every_piece_when_asked_for) {
     struct call *call = prepared("{'prompt':'Hi','stream':true,'timings_per_token':true}");
     token_come(call, 0, 43, "H");
     expect_rows(events_of(call, false), {"0.timings.predicted_n", "1"},
                 {"0.timings.prompt_n", "3"});
 }
 
-static void an_error_in_a_stream_is_an_event(void **state) {
+CASE(an_error_in_a_stream_is_an_event) {
     struct call *call = prepared("{'prompt':'Hi','stream':true}");
     call->generation->writer->error(call, "it \"broke\"");
     expect_json(events_of(call, false), "0.error.message", "'it \\\"broke\\\"'");
@@ -215,7 +215,7 @@ static void an_error_in_a_stream_is_an_event(void **state) {
 
 // ---------------------------------------------------------------- props and slots
 
-static void props_tell_what_the_server_is(void **state) {
+CASE(props_tell_what_the_server_is) {
     const json_t *json = answered(native_props, "", 200);
     expect_rows(json, {"total_slots", "4"}, {"model_path", "'tale-1m-f16.gguf'"},
                 {"bos_token", "'<|endoftext|>'"}, {"default_generation_settings.n_ctx", "256"},
@@ -224,7 +224,7 @@ static void props_tell_what_the_server_is(void **state) {
     assert_true(json_is_object(at_path(json, "default_generation_settings.params")));
 }
 
-static void a_running_choice_takes_a_slot(void **state) {
+CASE(a_running_choice_takes_a_slot) {
     const json_t *json = answered(native_slots, "", 200);
     assert_int_equal(json_array_size(json), 4);
     for (size_t i = 0; i < 4; i++) {
@@ -242,22 +242,4 @@ static void a_running_choice_takes_a_slot(void **state) {
     server.calls = NULL;
 }
 
-TEST_PROGRAM(native) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prompts_come_in_every_form),
-        cmocka_unit_test(prompts_that_are_none_are_refused),
-        cmocka_unit_test(too_many_prompts_are_refused),
-        cmocka_unit_test(a_prompt_beyond_the_context_is_refused_in_the_words_that_clients_know),
-        cmocka_unit_test(an_answer_tells_all_about_its_text),
-        cmocka_unit_test(ends_are_named_and_tokens_are_given_when_asked_for),
-        cmocka_unit_test(several_results_are_an_array_in_order),
-        cmocka_unit_test(probabilities_have_ids_texts_and_bytes),
-        cmocka_unit_test(response_fields_pick_and_lift),
-        cmocka_unit_test(a_streams_pieces_make_the_whole),
-        cmocka_unit_test(timings_come_with_every_piece_when_asked_for),
-        cmocka_unit_test(an_error_in_a_stream_is_an_event),
-        cmocka_unit_test(props_tell_what_the_server_is),
-        cmocka_unit_test(a_running_choice_takes_a_slot),
-    };
-    return cmocka_run_group_tests(tests, open_server, close_server);
-}
+TEST_PROGRAM(native) { return cases_run(open_server, close_server); }

@@ -18,7 +18,7 @@ static const json_t *get(const struct serve *serve, const char *path) {
 #define ASKED "{\"prompt\":[5,6,7],\"n_predict\":12,\"ignore_eos\":true,"
 
 // The stream as HTTP/1.0, which has no chunks: the body is the events alone.
-static void a_stream_says_what_an_answer_says(void **state) {
+CASE(a_stream_says_what_an_answer_says) {
     const json_t *whole =
         parsed(serve_post(*state, "/completion", ASKED "\"return_tokens\":true}"), 200);
     struct reply reply =
@@ -44,14 +44,14 @@ static void a_stream_says_what_an_answer_says(void **state) {
     reply_free(&reply);
 }
 
-static void the_server_tells_about_itself(void **state) {
+CASE(the_server_tells_about_itself) {
     expect_json(get(*state, "/props"), "total_slots", "4");
     assert_int_equal(json_array_size(get(*state, "/slots")), 4);
     get(*state, "/slots?fail_on_no_slot=1");
     get(*state, "/health/live");
 }
 
-static void nothing_of_a_bad_request_is_left_behind(void **state) {
+CASE(nothing_of_a_bad_request_is_left_behind) {
     static const char *const cases[][2] = {
         {"/completion", "{\"prompt\":[99999999]}"},
         {"/completion", "{\"prompt\":[[[1]]]}"},
@@ -70,11 +70,4 @@ static int stop(void **state) {
     return serve_teardown(state);
 }
 
-TEST_PROGRAM(native_http) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stream_says_what_an_answer_says),
-        cmocka_unit_test(the_server_tells_about_itself),
-        cmocka_unit_test(nothing_of_a_bad_request_is_left_behind),
-    };
-    return cmocka_run_group_tests(tests, serve_setup, stop);
-}
+TEST_PROGRAM(native_http) { return cases_run(serve_setup, stop); }

@@ -77,7 +77,7 @@ static void expect_part(const json_t *got, const char *want, const char *body) {
     if (want) expect_json(got, "", want);
 }
 
-static void conversations_become_what_templates_take(void **state) {
+CASE(conversations_become_what_templates_take) {
     for (size_t i = 0; i < sizeof readings / sizeof *readings; i++) {
         const struct reading *reading = &readings[i];
         struct call *call = call_new(reading->body);
@@ -149,11 +149,11 @@ static const struct refusal refusals[] = {
      "continue_final_message", "add_generation_prompt"},
 };
 
-static void wrong_conversations_are_refused_by_the_name_of_what_is_wrong(void **state) {
+CASE(wrong_conversations_are_refused_by_the_name_of_what_is_wrong) {
     expect_refusals(chat_prepare, refusals);
 }
 
-static void a_conversation_has_at_most_4096_messages(void **state) {
+CASE(a_conversation_has_at_most_4096_messages) {
     for (int n = 4096; n <= 4097; n++) {
         struct jbuf body = {0};
         jbuf_text(&body, "{'messages':[");
@@ -279,7 +279,7 @@ static json_t *stream_join(const struct call *call, int n_choices) {
     return choices;
 }
 
-static void a_stream_cut_anywhere_says_what_the_whole_answer_says(void **state) {
+CASE(a_stream_cut_anywhere_says_what_the_whole_answer_says) {
     static const char *const fields[] = {"", ",'logprobs':true,'top_logprobs':3",
                                          ",'stream_options':{'include_usage':true}",
                                          ",'logprobs':true"};
@@ -311,7 +311,7 @@ static void expect_usage(const json_t *answer, const struct call *call, int outp
     expect_json(answer, "usage", want);
 }
 
-static void a_whole_answer_has_the_keys_of_the_reference(void **state) {
+CASE(a_whole_answer_has_the_keys_of_the_reference) {
     struct call *call = answer(",'n':5", N_SCRIPTS);
     const json_t *body = answer_of(call);
     expect_keys(body, "id object created model system_fingerprint choices usage timings");
@@ -334,7 +334,7 @@ static void a_whole_answer_has_the_keys_of_the_reference(void **state) {
     expect_json(body, "choices.3.message.content", "null");
 }
 
-static void the_last_chunk_and_no_other_has_timings_and_usage_where_asked(void **state) {
+CASE(the_last_chunk_and_no_other_has_timings_and_usage_where_asked) {
     for (int usage = 0; usage < 2; usage++) {
         struct call *call =
             answer(usage ? ",'n':2,'stream':true,'stream_options':{'include_usage':true}"
@@ -359,7 +359,7 @@ static void the_last_chunk_and_no_other_has_timings_and_usage_where_asked(void *
 
 #define LOGPROBS "{'messages':[" USER "],'logprobs':true,'top_logprobs':0"
 
-static void half_a_character_has_exact_bytes_and_valid_text(void **state) {
+CASE(half_a_character_has_exact_bytes_and_valid_text) {
     int32_t *ids;
     size_t n_ids;
     assert_int_equal(rn_tokenize(model, "\xF0\x9F\x98\x80", 4, 0, &ids, &n_ids, NULL), RN_OK);
@@ -383,7 +383,7 @@ static void half_a_character_has_exact_bytes_and_valid_text(void **state) {
     rn_free(ids);
 }
 
-static void impossible_tokens_have_a_number_as_logprob(void **state) {
+CASE(impossible_tokens_have_a_number_as_logprob) {
     struct call *call = call_prepared(chat_prepare, LOGPROBS "}");
     struct generation_choice *choice = &call->generation->choice[0];
     token_add(call, choice, 1);
@@ -392,7 +392,7 @@ static void impossible_tokens_have_a_number_as_logprob(void **state) {
     expect_json(answer_of(call), "choices.0.logprobs.content.0.logprob", "-9999");
 }
 
-static void an_error_in_a_stream_is_an_event_and_the_last(void **state) {
+CASE(an_error_in_a_stream_is_an_event_and_the_last) {
     struct call *call = call_prepared(chat_prepare, "{'messages':[" USER "],'stream':true}");
     part_feed(call, &call->generation->choice[0], PART_CONTENT, "x", 1);
     call->generation->writer->error(call, "It \"broke\"");
@@ -402,17 +402,4 @@ static void an_error_in_a_stream_is_an_event_and_the_last(void **state) {
     expect_json(events, "2.error.type", "'server_error'");
 }
 
-TEST_PROGRAM(openai_chat) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(conversations_become_what_templates_take),
-        cmocka_unit_test(wrong_conversations_are_refused_by_the_name_of_what_is_wrong),
-        cmocka_unit_test(a_conversation_has_at_most_4096_messages),
-        cmocka_unit_test(a_stream_cut_anywhere_says_what_the_whole_answer_says),
-        cmocka_unit_test(a_whole_answer_has_the_keys_of_the_reference),
-        cmocka_unit_test(the_last_chunk_and_no_other_has_timings_and_usage_where_asked),
-        cmocka_unit_test(half_a_character_has_exact_bytes_and_valid_text),
-        cmocka_unit_test(impossible_tokens_have_a_number_as_logprob),
-        cmocka_unit_test(an_error_in_a_stream_is_an_event_and_the_last),
-    };
-    return cmocka_run_group_tests(tests, open_server, close_server);
-}
+TEST_PROGRAM(openai_chat) { return cases_run(open_server, close_server); }

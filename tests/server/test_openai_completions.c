@@ -21,7 +21,7 @@ enum { AS_PROMPT = RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL };
 
 // ---------------------------------------------------------------- prompts
 
-static void prompts_are_texts_or_ids_one_or_several(void **state) {
+CASE(prompts_are_texts_or_ids_one_or_several) {
     size_t n_ids;
     int32_t *ids = ids_of("Once upon", 9, AS_PROMPT, &n_ids);
     char list[256] = "[";
@@ -44,7 +44,7 @@ static void prompts_are_texts_or_ids_one_or_several(void **state) {
     rn_free(ids);
 }
 
-static void a_prompt_may_hold_a_nul(void **state) {
+CASE(a_prompt_may_hold_a_nul) {
     size_t n_ids;
     int32_t *ids = ids_of("a\0b", 3, AS_PROMPT, &n_ids);
     const struct call *call = prepare("{'prompt':'a\\u0000b','echo':true}");
@@ -55,7 +55,7 @@ static void a_prompt_may_hold_a_nul(void **state) {
     rn_free(ids);
 }
 
-static void an_empty_prompt_is_the_token_that_begins_texts(void **state) {
+CASE(an_empty_prompt_is_the_token_that_begins_texts) {
     const int32_t bos = rn_token_bos(model);
     expect_ids(&prepare("{'prompt':''}")->generation->prompt[0], &bos, 1);
 }
@@ -80,7 +80,7 @@ static const struct refusal refusals[] = {
     {"{'prompt':'a','echo':true,'logprobs':1}", "echo", "logprobs"},
 };
 
-static void wrong_prompts_are_refused_by_the_name_of_what_is_wrong(void **state) {
+CASE(wrong_prompts_are_refused_by_the_name_of_what_is_wrong) {
     expect_refusals(completions_prepare, refusals);
 }
 
@@ -92,12 +92,12 @@ static const char *list_of(const char *item, int n) {
     return strcat(body, "]}");
 }
 
-static void a_call_has_at_most_64_prompts(void **state) {
+CASE(a_call_has_at_most_64_prompts) {
     prepare(list_of("'a'", 64));
     expect_refusal(completions_prepare, list_of("'a'", 65), "prompt", "65");
 }
 
-static void a_prompt_beyond_the_context_gets_the_sentence_that_clients_match(void **state) {
+CASE(a_prompt_beyond_the_context_gets_the_sentence_that_clients_match) {
     expect_refusal(completions_prepare, list_of("5", 300), "prompt",
                    "This model's maximum context length is 256 tokens. However, your messages "
                    "resulted in 300 tokens. Please reduce the length of the messages.");
@@ -159,7 +159,7 @@ static json_t *stream_join(const struct call *call, int n_choices) {
     return choices;
 }
 
-static void a_stream_cut_anywhere_says_what_the_whole_answer_says(void **state) {
+CASE(a_stream_cut_anywhere_says_what_the_whole_answer_says) {
     static const char *const fields[] = {",'n':3", ",'n':3,'logprobs':2", ",'n':3,'echo':true",
                                          ",'stream_options':{'include_usage':true}"};
     for (int round = 0; round < 40; round++) {
@@ -181,7 +181,7 @@ static void a_stream_cut_anywhere_says_what_the_whole_answer_says(void **state) 
     }
 }
 
-static void an_echo_puts_the_prompt_before_each_of_its_choices(void **state) {
+CASE(an_echo_puts_the_prompt_before_each_of_its_choices) {
     const json_t *choices = at_path(answer_of(answer(",'n':2,'echo':true")), "choices");
     for (size_t i = 0; i < 4; i++) {
         char expected[64];
@@ -191,7 +191,7 @@ static void an_echo_puts_the_prompt_before_each_of_its_choices(void **state) {
     }
 }
 
-static void ids_are_echoed_as_what_they_stand_for(void **state) {
+CASE(ids_are_echoed_as_what_they_stand_for) {
     size_t n_ids;
     int32_t *ids = ids_of("Once upon", 9, 0, &n_ids);
     char body[256] = "{'echo':true,'prompt':[";
@@ -216,7 +216,7 @@ static const json_t *logprobs_of(const int32_t *token, size_t n, const int32_t *
     return at_path(answer_of(call), "choices.0.logprobs"); // equal keys are refused
 }
 
-static void offsets_count_characters_of_the_text(void **state) {
+CASE(offsets_count_characters_of_the_text) {
     const char text[] = "A \xF0\x9F\x98\x80 caf\xC3\xA9";
     size_t n_ids;
     int32_t *ids = ids_of(text, strlen(text), 0, &n_ids);
@@ -232,7 +232,7 @@ static void offsets_count_characters_of_the_text(void **state) {
     rn_free(ids);
 }
 
-static void half_characters_are_told_apart_by_their_bytes(void **state) {
+CASE(half_characters_are_told_apart_by_their_bytes) {
     size_t n_ids;
     int32_t *ids = ids_of("\xF0\x9F\x98\x80", 4, 0, &n_ids);
     assert_true(n_ids > 1);
@@ -246,7 +246,7 @@ static void half_characters_are_told_apart_by_their_bytes(void **state) {
     rn_free(ids);
 }
 
-static void the_chosen_token_is_among_the_likeliest(void **state) {
+CASE(the_chosen_token_is_among_the_likeliest) {
     size_t n_ids;
     int32_t *ids = ids_of("abc", 3, 0, &n_ids);
     const int32_t top[] = {(ids[0] + 1) % 256 + 1000};
@@ -257,20 +257,4 @@ static void the_chosen_token_is_among_the_likeliest(void **state) {
     rn_free(ids);
 }
 
-TEST_PROGRAM(openai_completions) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prompts_are_texts_or_ids_one_or_several),
-        cmocka_unit_test(a_prompt_may_hold_a_nul),
-        cmocka_unit_test(an_empty_prompt_is_the_token_that_begins_texts),
-        cmocka_unit_test(wrong_prompts_are_refused_by_the_name_of_what_is_wrong),
-        cmocka_unit_test(a_call_has_at_most_64_prompts),
-        cmocka_unit_test(a_prompt_beyond_the_context_gets_the_sentence_that_clients_match),
-        cmocka_unit_test(a_stream_cut_anywhere_says_what_the_whole_answer_says),
-        cmocka_unit_test(an_echo_puts_the_prompt_before_each_of_its_choices),
-        cmocka_unit_test(ids_are_echoed_as_what_they_stand_for),
-        cmocka_unit_test(offsets_count_characters_of_the_text),
-        cmocka_unit_test(half_characters_are_told_apart_by_their_bytes),
-        cmocka_unit_test(the_chosen_token_is_among_the_likeliest),
-    };
-    return cmocka_run_group_tests(tests, open_server, close_server);
-}
+TEST_PROGRAM(openai_completions) { return cases_run(open_server, close_server); }

@@ -47,7 +47,7 @@ static size_t base64_decode(const char *text, unsigned char *out, size_t max) {
     return n;
 }
 
-static void numbers_and_base64_are_the_same_vector(void **state) {
+CASE(numbers_and_base64_are_the_same_vector) {
     const int n = server.info->n_embd;
     float vector[4096], decoded[4096];
     assert_true(n <= 4096);
@@ -71,7 +71,7 @@ static void numbers_and_base64_are_the_same_vector(void **state) {
     assert_memory_equal(decoded, vector, bytes);
 }
 
-static void an_answer_has_the_keys_of_the_reference(void **state) {
+CASE(an_answer_has_the_keys_of_the_reference) {
     float vector[4096] = {0};
     const json_t *body = answer("{'input':['Hi','there','all']}", vector);
     expect_keys(body, "object data model usage timings");
@@ -81,7 +81,7 @@ static void an_answer_has_the_keys_of_the_reference(void **state) {
     assert_true(number_at(body, "usage.prompt_tokens") >= 3);
 }
 
-static void requests_ask_for_one_normalized_vector_and_no_text(void **state) {
+CASE(requests_ask_for_one_normalized_vector_and_no_text) {
     const struct call *call =
         call_prepared(embeddings_prepare, "{'input':[1,2,3],'stream':true,'n':5,'max_tokens':9,"
                                           "'pooling':'last','dimensions':128}");
@@ -95,7 +95,7 @@ static void requests_ask_for_one_normalized_vector_and_no_text(void **state) {
     assert_int_equal(call->generation->pooling, RN_POOLING_MEAN);
 }
 
-static void wrong_requests_are_refused_by_the_name_of_what_is_wrong(void **state) {
+CASE(wrong_requests_are_refused_by_the_name_of_what_is_wrong) {
     static const struct refusal cases[] = {
         {"{}", "input", "missing"},
         {"{'input':{}}", "input", "{}"},
@@ -109,7 +109,7 @@ static void wrong_requests_are_refused_by_the_name_of_what_is_wrong(void **state
     expect_refusals(embeddings_prepare, cases);
 }
 
-static void the_model_is_listed_under_all_of_its_names(void **state) {
+CASE(the_model_is_listed_under_all_of_its_names) {
     const json_t *body = answered(models_list, "", 200);
     expect_keys(body, "object data");
     expect_rows(body, {"data.0.id", "'tale'"}, {"data.1.id", "'other'"},
@@ -124,13 +124,4 @@ static void the_model_is_listed_under_all_of_its_names(void **state) {
     }
 }
 
-TEST_PROGRAM(openai_embeddings) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_and_base64_are_the_same_vector),
-        cmocka_unit_test(an_answer_has_the_keys_of_the_reference),
-        cmocka_unit_test(requests_ask_for_one_normalized_vector_and_no_text),
-        cmocka_unit_test(wrong_requests_are_refused_by_the_name_of_what_is_wrong),
-        cmocka_unit_test(the_model_is_listed_under_all_of_its_names),
-    };
-    return cmocka_run_group_tests(tests, open_server, close_server);
-}
+TEST_PROGRAM(openai_embeddings) { return cases_run(open_server, close_server); }

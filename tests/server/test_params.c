@@ -282,7 +282,7 @@ static const char *const probes[] = {
     "{\"a\":1,\"a\":2}",
 };
 
-static void every_field_takes_or_refuses_any_value(void **state) {
+CASE(every_field_takes_or_refuses_any_value) {
     for (int i = 0; i < N_ROWS; i++)
         for (size_t f = 0; f < sizeof families / sizeof *families; f++)
             for (size_t p = 0;
@@ -303,7 +303,7 @@ static char *repeated(const char *open, int n, const char *middle, const char *c
     return text;
 }
 
-static void every_field_takes_or_refuses_large_values(void **state) {
+CASE(every_field_takes_or_refuses_large_values) {
     char *long_text = repeated("x", 100000, "", "");
     char *values[] = {
         repeated("\"", 1, long_text, "\""),    repeated("[\"", 1, long_text, "\"]"),
@@ -327,7 +327,7 @@ static void every_field_takes_or_refuses_large_values(void **state) {
     free(long_text);
 }
 
-static void an_object_with_members_must_be_one(void **state) {
+CASE(an_object_with_members_must_be_one) {
     for (int i = 0; i < N_ROWS; i++) {
         const char *dot = strchr(rows[i].name, '.');
         if (!dot) continue;
@@ -378,7 +378,7 @@ static void number_is_judged(const struct row *row, unsigned family, double valu
     world_destroy(world);
 }
 
-static void numbers_are_taken_exactly_in_their_range(void **state) {
+CASE(numbers_are_taken_exactly_in_their_range) {
     for (int i = 0; i < N_ROWS; i++) {
         const struct row *row = &rows[i];
         if (row->kind > KIND_REAL) continue;
@@ -409,7 +409,7 @@ static void numbers_are_taken_exactly_in_their_range(void **state) {
     }
 }
 
-static void flags_are_true_or_false_alone(void **state) {
+CASE(flags_are_true_or_false_alone) {
     for (int i = 0; i < N_ROWS; i++) {
         if (rows[i].kind != KIND_BOOL) continue;
         const unsigned family = rows[i].families & -rows[i].families;
@@ -428,7 +428,7 @@ static void flags_are_true_or_false_alone(void **state) {
     }
 }
 
-static void strings_are_taken_up_to_their_length(void **state) {
+CASE(strings_are_taken_up_to_their_length) {
     for (int i = 0; i < N_ROWS; i++) {
         if (rows[i].kind != KIND_STRING) continue;
         const unsigned family = rows[i].families & -rows[i].families;
@@ -443,7 +443,7 @@ static void strings_are_taken_up_to_their_length(void **state) {
     }
 }
 
-static void what_is_not_supported_is_refused_and_what_asks_for_nothing_is_not(void **state) {
+CASE(what_is_not_supported_is_refused_and_what_asks_for_nothing_is_not) {
     for (int i = 0; i < N_ROWS; i++) {
         if (!rows[i].allowed) continue;
         json_t *allowed = json_loads(rows[i].allowed, 0, NULL);
@@ -475,7 +475,7 @@ static void what_is_not_supported_is_refused_and_what_asks_for_nothing_is_not(vo
 
 // ---------------------------------------------------------------- single fields
 
-static void a_model_is_one_that_is_served(void **state) {
+CASE(a_model_is_one_that_is_served) {
     static const char *const fine[] = {"{}", "{\"model\":null}", "{\"model\":\"\"}",
                                        "{\"model\":\"first\"}", "{\"model\":\"third\"}"};
     for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) {
@@ -488,7 +488,7 @@ static void a_model_is_one_that_is_served(void **state) {
     expect_refusal("{\"model\":5}", FAMILY_CHAT, 400, "model", "expected a string, got 5");
 }
 
-static void what_is_absent_is_the_servers(void **state) {
+CASE(what_is_absent_is_the_servers) {
     struct world *world = world_of("{\"top_p\":null,\"max_tokens\":null}", FAMILY_CHAT);
     assert_true(world->ok);
     const struct params *params = &world->params;
@@ -503,7 +503,7 @@ static void what_is_absent_is_the_servers(void **state) {
     world_destroy(world);
 }
 
-static void the_later_name_of_a_limit_wins(void **state) {
+CASE(the_later_name_of_a_limit_wins) {
     struct world *world = world_of("{\"max_completion_tokens\":5,\"max_tokens\":9}", FAMILY_CHAT);
     assert_int_equal(world->params.max_tokens, 5);
     world_destroy(world);
@@ -516,7 +516,7 @@ static void the_later_name_of_a_limit_wins(void **state) {
     expect_refusal("{\"max_tokens\":0}", FAMILY_MESSAGES, 400, "max_tokens", "0 is not between 1");
 }
 
-static void seeds_are_any_integer(void **state) {
+CASE(seeds_are_any_integer) {
     static const struct {
         const char *body;
         unsigned family;
@@ -551,7 +551,7 @@ static void seeds_are_any_integer(void **state) {
                    "is not between -9223372036854775808 and 18446744073709551615");
 }
 
-static void logprobs_mean_what_each_family_says(void **state) {
+CASE(logprobs_mean_what_each_family_says) {
     static const struct {
         const char *body;
         unsigned family;
@@ -586,7 +586,7 @@ static void logprobs_mean_what_each_family_says(void **state) {
     expect_refusal("{\"n\":2,\"best_of\":1}", FAMILY_COMPLETIONS, 400, "best_of", "1 is not n");
 }
 
-static void biases_come_as_an_object_or_as_pairs(void **state) {
+CASE(biases_come_as_an_object_or_as_pairs) {
     static const char *const bodies[] = {"{\"logit_bias\":{\"5\":-100,\"999\":2.5}}",
                                          "{\"logit_bias\":[[5,-100],[999,2.5]]}",
                                          "{\"logit_bias\":[[5,false],[999.0,2.5]]}",
@@ -622,7 +622,7 @@ static void biases_come_as_an_object_or_as_pairs(void **state) {
     free(many);
 }
 
-static void stops_and_breakers_are_bounded_lists(void **state) {
+CASE(stops_and_breakers_are_bounded_lists) {
     struct world *world = world_of("{\"stop\":\"END\",\"dry_sequence_breakers\":[]}", FAMILY_CHAT);
     assert_true(world->ok && world->params.n_stop == 1);
     assert_string_equal(world->params.stop[0], "END");
@@ -651,7 +651,7 @@ static void stops_and_breakers_are_bounded_lists(void **state) {
     world_destroy(world);
 }
 
-static void unknown_fields_are_ignored(void **state) {
+CASE(unknown_fields_are_ignored) {
     struct world *world = world_of("{\"prediction\":{\"type\":\"content\"},\"nonsense\":[1],"
                                    "\"store\":true,\"stream_options\":{\"other\":1}}",
                                    FAMILY_CHAT);
@@ -663,7 +663,7 @@ static void unknown_fields_are_ignored(void **state) {
     world_destroy(world);
 }
 
-static void test_drafts_may_be_limited_or_refused_by_either_spelling(void **state) {
+CASE(test_drafts_may_be_limited_or_refused_by_either_spelling) {
     static const struct {
         const char *body;
         int want;
@@ -688,24 +688,4 @@ static void test_drafts_may_be_limited_or_refused_by_either_spelling(void **stat
                    "speculative.n_max", "expected an integer");
 }
 
-TEST_PROGRAM(params) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_field_takes_or_refuses_any_value),
-        cmocka_unit_test(every_field_takes_or_refuses_large_values),
-        cmocka_unit_test(an_object_with_members_must_be_one),
-        cmocka_unit_test(numbers_are_taken_exactly_in_their_range),
-        cmocka_unit_test(flags_are_true_or_false_alone),
-        cmocka_unit_test(strings_are_taken_up_to_their_length),
-        cmocka_unit_test(what_is_not_supported_is_refused_and_what_asks_for_nothing_is_not),
-        cmocka_unit_test(a_model_is_one_that_is_served),
-        cmocka_unit_test(what_is_absent_is_the_servers),
-        cmocka_unit_test(the_later_name_of_a_limit_wins),
-        cmocka_unit_test(seeds_are_any_integer),
-        cmocka_unit_test(logprobs_mean_what_each_family_says),
-        cmocka_unit_test(biases_come_as_an_object_or_as_pairs),
-        cmocka_unit_test(stops_and_breakers_are_bounded_lists),
-        cmocka_unit_test(unknown_fields_are_ignored),
-        cmocka_unit_test(test_drafts_may_be_limited_or_refused_by_either_spelling),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(params) { return cases_run(NULL, NULL); }

@@ -30,8 +30,7 @@ static int refusal_of_size(const char *before, const char *after, size_t n) {
     return status;
 }
 
-static void a_head_has_at_most_its_limit(void **state) {
-    (void)state;
+CASE(a_head_has_at_most_its_limit) {
     static const char line[] = "GET /", after_line[] = " HTTP/1.1\r\nHost: h\r\n\r\n";
     static const char field[] = "GET / HTTP/1.1\r\nHost: h\r\nX: ", after_field[] = "\r\n\r\n";
     assert_int_equal(refusal_of_size(line, after_line, READER_HEAD_BYTES), 0);
@@ -40,9 +39,4 @@ static void a_head_has_at_most_its_limit(void **state) {
     assert_int_equal(refusal_of_size(field, after_field, READER_HEAD_BYTES + 1), 431);
 }
 
-TEST_PROGRAM(reader) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_head_has_at_most_its_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(reader) { return cases_run(NULL, NULL); }

@@ -21,7 +21,7 @@ static void conversation_expect(const char *body, bool tools, const char *expect
     conversation_deinit(&conversation);
 }
 
-static void items_become_chat_messages(void **state) {
+CASE(items_become_chat_messages) {
     static const char *const cases[][2] = {
         {"{'input':'hi'}", "[{'role':'user','content':'hi'}]"},
         {"{'instructions':'be "
@@ -49,7 +49,7 @@ static void items_become_chat_messages(void **state) {
         conversation_expect(cases[i][0], false, cases[i][1]);
 }
 
-static void flat_tools_become_functions(void **state) {
+CASE(flat_tools_become_functions) {
     conversation_expect("{'input':'hi','tools':[{'type':'function','name':'get','description':'d','"
                         "parameters':{'type':'object'},'strict':true},{'type':'function','name':'"
                         "now','parameters':null,'strict':null}]}",
@@ -62,7 +62,7 @@ static void flat_tools_become_functions(void **state) {
         NULL);
 }
 
-static void wrong_requests_are_refused_by_field(void **state) {
+CASE(wrong_requests_are_refused_by_field) {
     static const struct refusal cases[] = {
         {"{'model':null}", "input", "is required"},
         {"{'input':7}", "input", "got 7"},
@@ -102,7 +102,7 @@ static void wrong_requests_are_refused_by_field(void **state) {
 
 static struct call *prepare(const char *body) { return call_prepared(responses_prepare, body); }
 
-static void whole_answers_have_items_by_kind(void **state) {
+CASE(whole_answers_have_items_by_kind) {
     static const struct piece pieces[] = {
         {PART_REASONING, "hm"},
         {PART_CONTENT, "a\"b"},
@@ -132,7 +132,7 @@ static void whole_answers_have_items_by_kind(void **state) {
     assert_true(json_is_object(at_path(answer, "timings")));
 }
 
-static void answers_that_are_cut_are_incomplete(void **state) {
+CASE(answers_that_are_cut_are_incomplete) {
     static const struct piece pieces[] = {{PART_REASONING, "hm"}, {PART_CONTENT, "a"}};
     struct call *call = prepare("{'input':'hi'}");
     expect_rows(answer_of(answer_play(call, pieces, 2, RN_FINISH_LENGTH, NULL)),
@@ -141,14 +141,14 @@ static void answers_that_are_cut_are_incomplete(void **state) {
                 {"output.0.status", "'completed'"}, {"output.1.status", "'incomplete'"});
 }
 
-static void empty_answers_have_an_empty_message(void **state) {
+CASE(empty_answers_have_an_empty_message) {
     struct call *call = prepare("{'input':'hi'}");
     const json_t *answer = answer_of(answer_play(call, NULL, 0, RN_FINISH_STOP, NULL));
     assert_int_equal(size_at(answer, "output"), 1);
     expect_json(answer, "output.0.content.0.text", "''");
 }
 
-static void responses_repeat_what_was_asked_for(void **state) {
+CASE(responses_repeat_what_was_asked_for) {
     struct call *call = prepare(
         "{'input':'hi','instructions':'be "
         "kind','metadata':{'k':'v'},'max_output_tokens':99,'parallel_tool_calls':false,'"
@@ -248,7 +248,7 @@ static void event_apply(struct snapshot *snapshot, const json_t *event) {
 
 // Any row of pieces: every event in its order, deltas joined are what the done events and the final
 // response say, and no piece is lost or moved.
-static void streams_say_the_same_in_deltas_items_and_response(void **state) {
+CASE(streams_say_the_same_in_deltas_items_and_response) {
     for (int round = 0; round < 200; round++) {
         struct piece pieces[PIECES_MAX];
         const size_t n = pieces_draw(pieces);
@@ -275,7 +275,7 @@ static void streams_say_the_same_in_deltas_items_and_response(void **state) {
 }
 
 // Pieces in the order that models write them give the same response both ways.
-static void final_response_of_a_stream_is_the_whole_one(void **state) {
+CASE(final_response_of_a_stream_is_the_whole_one) {
     static const struct piece pieces[] = {
         {PART_REASONING, "h"}, {PART_REASONING, "m"},
         {PART_CONTENT, "a"},   {PART_CONTENT, "b"},
@@ -297,7 +297,7 @@ static void final_response_of_a_stream_is_the_whole_one(void **state) {
     }
 }
 
-static void logprobs_are_those_of_the_message(void **state) {
+CASE(logprobs_are_those_of_the_message) {
     struct call *call = prepare(
         "{'input':'hi','stream':true,'top_logprobs':1,'include':['message.output_text.logprobs']}");
     assert_true(call->generation->params.logprobs);
@@ -332,7 +332,7 @@ static void logprobs_are_those_of_the_message(void **state) {
     assert_false(prepare("{'input':'hi','top_logprobs':5}")->generation->params.logprobs);
 }
 
-static void errors_end_a_stream_as_a_failed_response(void **state) {
+CASE(errors_end_a_stream_as_a_failed_response) {
     struct call *call = prepare("{'input':'hi','stream':true}");
     answer_begin(call);
     call->generation->writer->error(call, "it \"broke\"");
@@ -341,19 +341,4 @@ static void errors_end_a_stream_as_a_failed_response(void **state) {
                 {"2.response.error", "{'code':'server_error','message':'it \\\"broke\\\"'}"});
 }
 
-TEST_PROGRAM(responses) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(items_become_chat_messages),
-        cmocka_unit_test(flat_tools_become_functions),
-        cmocka_unit_test(wrong_requests_are_refused_by_field),
-        cmocka_unit_test(whole_answers_have_items_by_kind),
-        cmocka_unit_test(answers_that_are_cut_are_incomplete),
-        cmocka_unit_test(empty_answers_have_an_empty_message),
-        cmocka_unit_test(responses_repeat_what_was_asked_for),
-        cmocka_unit_test(streams_say_the_same_in_deltas_items_and_response),
-        cmocka_unit_test(final_response_of_a_stream_is_the_whole_one),
-        cmocka_unit_test(logprobs_are_those_of_the_message),
-        cmocka_unit_test(errors_end_a_stream_as_a_failed_response),
-    };
-    return cmocka_run_group_tests(tests, setup, close_server);
-}
+TEST_PROGRAM(responses) { return cases_run(setup, close_server); }

@@ -108,7 +108,7 @@ static void fail_each(const struct serve *serve, const struct request *request) 
     free(want);
 }
 
-static void test_each_failed_allocation_costs_one_request_at_most(void **state) {
+CASE(test_each_failed_allocation_costs_one_request_at_most) {
     struct serve serve;
     struct server_config config = serve_config();
     config.connections_max = 8;
@@ -124,9 +124,4 @@ static void test_each_failed_allocation_costs_one_request_at_most(void **state) 
     serve_stop(&serve);
 }
 
-TEST_PROGRAM(serve_memory) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_failed_allocation_costs_one_request_at_most),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(serve_memory) { return cases_run(NULL, NULL); }

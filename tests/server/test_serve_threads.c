@@ -110,7 +110,7 @@ static void hang_up(const struct serve *serve, int which, int stage, bool hard) 
     }
 }
 
-static void test_hang_ups_in_every_state_leave_nothing_behind(void **state) {
+CASE_WITH(test_hang_ups_in_every_state_leave_nothing_behind, serve_setup, serve_teardown) {
     const struct serve *serve = *state;
     enum { STAGES = 9, ROUNDS = 3 };
     char *before = chat_finish(chat_open(serve, 40, true), true);
@@ -126,7 +126,7 @@ static void test_hang_ups_in_every_state_leave_nothing_behind(void **state) {
 
 // A whole answer sends nothing before it is complete. A client that has closed its connection is
 // found out all the same, in either version.
-static void test_nothing_is_written_for_those_who_hung_up(void **state) {
+CASE_WITH(test_nothing_is_written_for_those_who_hung_up, serve_setup, serve_teardown) {
     const struct serve *serve = *state;
     enum { CHOICES = 128, LENGTH = 300 };
     static const char *const versions[] = {"HTTP/1.0", "HTTP/1.1"};
@@ -147,7 +147,7 @@ static void test_nothing_is_written_for_those_who_hung_up(void **state) {
 static size_t bytes_in_use(void) { return mallinfo2().uordblks; }
 
 // Requests behind one that is being answered stay with the client's own system but for a few.
-static void test_requests_ahead_of_time_take_little_memory(void **state) {
+CASE_WITH(test_requests_ahead_of_time_take_little_memory, serve_setup, serve_teardown) {
     const struct serve *serve = *state;
     enum { CLIENTS = 64, AHEAD = 60 << 10, MOST = 24 << 10 };
     static char text[AHEAD];
@@ -165,7 +165,7 @@ static void test_requests_ahead_of_time_take_little_memory(void **state) {
 }
 
 // However many clients have much to be done for them, the next one has its turn soon.
-static void test_a_crowd_with_pipelines_keeps_nobody_waiting(void **state) {
+CASE(test_a_crowd_with_pipelines_keeps_nobody_waiting) {
     enum { CROWD = 400, REQUESTS = 1000, ROUNDS = 3, EXCHANGES = 1000 };
     static char text[REQUESTS * (sizeof get - 1)];
     for (size_t i = 0; i < REQUESTS; i++) memcpy(text + i * (sizeof get - 1), get, sizeof get - 1);
@@ -194,7 +194,7 @@ static void test_a_crowd_with_pipelines_keeps_nobody_waiting(void **state) {
 
 // ---------------------------------------------------------------- readers
 
-static void test_a_slow_reader_is_paused_alone_and_misses_nothing(void **state) {
+CASE(test_a_slow_reader_is_paused_alone_and_misses_nothing) {
     struct serve serve;
     struct server_config config = serve_config();
     config.stream_bytes_max = 16 << 10;
@@ -224,7 +224,7 @@ static void test_a_slow_reader_is_paused_alone_and_misses_nothing(void **state) 
 }
 
 // Streams, answers in one piece, watchers, and an answer to a pipelined request.
-static void test_readers_that_take_nothing_are_cut_off(void **state) {
+CASE(test_readers_that_take_nothing_are_cut_off) {
     struct serve serve;
     struct server_config config = serve_config();
     config.stall_s = 0.5;
@@ -244,7 +244,7 @@ static void test_readers_that_take_nothing_are_cut_off(void **state) {
     serve_stop(&serve);
 }
 
-static void test_a_late_reader_of_a_whole_answer_gets_it(void **state) {
+CASE_WITH(test_a_late_reader_of_a_whole_answer_gets_it, serve_setup, serve_teardown) {
     const struct serve *serve = *state;
     const int fd = slow_whole(serve);
     serve_await(serve, "runnel:choices_submitted", 0);
@@ -269,7 +269,7 @@ static int count_refused(const int *fd, int n) {
     return refused;
 }
 
-static void test_of_too_many_at_once_each_is_served_or_told_to_come_back(void **state) {
+CASE(test_of_too_many_at_once_each_is_served_or_told_to_come_back) {
     enum { CLIENTS = 330, PLACES = 4 + 256, SOME = 20 }; // nobody ends, so that 70 are refused
     struct serve serve;
     struct server_config config = serve_config();
@@ -309,7 +309,7 @@ static void test_of_too_many_at_once_each_is_served_or_told_to_come_back(void **
     serve_stop(&serve);
 }
 
-static void test_an_idle_connection_makes_room_for_a_new_one(void **state) {
+CASE(test_an_idle_connection_makes_room_for_a_new_one) {
     enum { MOST = 8 };
     struct serve serve;
     struct server_config config = serve_config();
@@ -328,7 +328,7 @@ static void test_an_idle_connection_makes_room_for_a_new_one(void **state) {
     serve_stop(&serve);
 }
 
-static void test_health_is_told_where_all_connections_are_busy(void **state) {
+CASE(test_health_is_told_where_all_connections_are_busy) {
     enum { MOST = 4, MANY = 12 };
     static const char head[] = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
                                "Expect: 100-continue\r\nContent-Length: 15\r\n\r\n";
@@ -360,7 +360,7 @@ static void test_health_is_told_where_all_connections_are_busy(void **state) {
     serve_stop(&serve);
 }
 
-static void test_bodies_count_as_what_they_become(void **state) {
+CASE(test_bodies_count_as_what_they_become) {
     enum { LISTS = 30000 };
     struct serve serve;
     struct server_config config = serve_config();
@@ -411,7 +411,7 @@ static void *crowd_run(void *ctx) {
     return NULL;
 }
 
-static void test_stopping_in_the_middle_of_everything_is_clean(void **state) {
+CASE(test_stopping_in_the_middle_of_everything_is_clean) {
     for (int round = 0; round < 12; round++) {
         struct serve serve;
         const struct server_config config = serve_config();
@@ -447,7 +447,7 @@ static int serve_drain(struct serve *serve, int times) {
     return ended;
 }
 
-static void test_what_was_accepted_is_finished_before_the_end(void **state) {
+CASE(test_what_was_accepted_is_finished_before_the_end) {
     enum { STREAMS = 12, SOME = 60 };
     struct serve serve;
     const struct server_config config = serve_config();
@@ -478,7 +478,7 @@ static void test_what_was_accepted_is_finished_before_the_end(void **state) {
     free(want);
 }
 
-static void test_a_draining_server_says_so_and_takes_nothing_new(void **state) {
+CASE(test_a_draining_server_says_so_and_takes_nothing_new) {
     struct serve serve;
     struct server_config config = serve_config();
     config.stream_bytes_max = 16 << 10;
@@ -496,7 +496,7 @@ static void test_a_draining_server_says_so_and_takes_nothing_new(void **state) {
 }
 
 // By the reader's own patience, by the drain's, or by a second signal.
-static void test_a_drain_ends_though_a_reader_takes_nothing(void **state) {
+CASE(test_a_drain_ends_though_a_reader_takes_nothing) {
     for (int way = 0; way < 3; way++) {
         struct serve serve;
         struct server_config config = serve_config();
@@ -512,7 +512,7 @@ static void test_a_drain_ends_though_a_reader_takes_nothing(void **state) {
     }
 }
 
-static void test_a_drain_ends_in_its_time(void **state) {
+CASE(test_a_drain_ends_in_its_time) {
     enum { PAGES = 400 };
     static const char page[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     static char pages[PAGES * (sizeof page - 1)];
@@ -533,7 +533,7 @@ static void test_a_drain_ends_in_its_time(void **state) {
 }
 
 // Its body would be waited for a minute; a client that was answered does not keep the server.
-static void test_a_drain_does_not_wait_for_bodies_that_were_refused(void **state) {
+CASE(test_a_drain_does_not_wait_for_bodies_that_were_refused) {
     static const char large[] =
         "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n";
     struct serve serve;
@@ -553,7 +553,7 @@ static void test_a_drain_does_not_wait_for_bodies_that_were_refused(void **state
 
 // An answer that waits for its reader takes its memory as text, too. When all is full the next one
 // is told so, before its first byte.
-static void test_answers_that_are_not_read_are_counted(void **state) {
+CASE(test_answers_that_are_not_read_are_counted) {
     enum { READERS = 5 };
     struct serve serve;
     struct server_config config = serve_config();
@@ -577,30 +577,4 @@ static void test_answers_that_are_not_read_are_counted(void **state) {
     serve_stop(&serve);
 }
 
-TEST_PROGRAM(serve_threads) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_hang_ups_in_every_state_leave_nothing_behind,
-                                        serve_setup, serve_teardown),
-        cmocka_unit_test_setup_teardown(test_nothing_is_written_for_those_who_hung_up, serve_setup,
-                                        serve_teardown),
-        cmocka_unit_test_setup_teardown(test_requests_ahead_of_time_take_little_memory, serve_setup,
-                                        serve_teardown),
-        cmocka_unit_test(test_a_crowd_with_pipelines_keeps_nobody_waiting),
-        cmocka_unit_test(test_a_slow_reader_is_paused_alone_and_misses_nothing),
-        cmocka_unit_test(test_readers_that_take_nothing_are_cut_off),
-        cmocka_unit_test_setup_teardown(test_a_late_reader_of_a_whole_answer_gets_it, serve_setup,
-                                        serve_teardown),
-        cmocka_unit_test(test_of_too_many_at_once_each_is_served_or_told_to_come_back),
-        cmocka_unit_test(test_an_idle_connection_makes_room_for_a_new_one),
-        cmocka_unit_test(test_health_is_told_where_all_connections_are_busy),
-        cmocka_unit_test(test_bodies_count_as_what_they_become),
-        cmocka_unit_test(test_stopping_in_the_middle_of_everything_is_clean),
-        cmocka_unit_test(test_what_was_accepted_is_finished_before_the_end),
-        cmocka_unit_test(test_a_draining_server_says_so_and_takes_nothing_new),
-        cmocka_unit_test(test_a_drain_ends_though_a_reader_takes_nothing),
-        cmocka_unit_test(test_answers_that_are_not_read_are_counted),
-        cmocka_unit_test(test_a_drain_ends_in_its_time),
-        cmocka_unit_test(test_a_drain_does_not_wait_for_bodies_that_were_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(serve_threads) { return cases_run(NULL, NULL); }

@@ -4,12 +4,12 @@
 
 // ---------------------------------------------------------------- tokenize
 
-static void content_gives_ids_alone(void **state) {
+CASE(content_gives_ids_alone) {
     expect_answer(tokens_tokenize, "{'content':'Hi'}", "{'tokens':[43,76]}");
     expect_answer(tokens_tokenize, "{'content':''}", "{'tokens':[]}");
 }
 
-static void special_tokens_are_added_and_read_as_asked(void **state) {
+CASE(special_tokens_are_added_and_read_as_asked) {
     expect_answer(tokens_tokenize, "{'content':'Hi','add_special':true}", "{'tokens':[0,43,76]}");
     expect_answer(tokens_tokenize, "{'content':'Hi<|end|>'}", "{'tokens':[43,76,3]}");
     const size_t n =
@@ -18,20 +18,20 @@ static void special_tokens_are_added_and_read_as_asked(void **state) {
     check(n > 3, "%zu tokens", n);
 }
 
-static void content_may_mix_texts_and_ids(void **state) {
+CASE(content_may_mix_texts_and_ids) {
     expect_answer(tokens_tokenize, "{'content':['Hi',3,'Hi'],'add_special':true}",
                   "{'tokens':[0,43,76,3,43,76]}");
     expect_answer(tokens_tokenize, "{'content':[3,'Hi'],'add_special':true}",
                   "{'tokens':[3,43,76]}");
 }
 
-static void pieces_are_texts_or_bytes(void **state) {
+CASE(pieces_are_texts_or_bytes) {
     expect_answer(
         tokens_tokenize, "{'content':'H\xC3\xA9','with_pieces':true}",
         "{'tokens':[{'id':43,'piece':'H'},{'id':131,'piece':[195]},{'id':106,'piece':[169]}]}");
 }
 
-static void a_prompt_counts_its_tokens(void **state) {
+CASE(a_prompt_counts_its_tokens) {
     expect_answer(tokens_tokenize, "{'prompt':'Hi'}",
                   "{'count':3,'max_model_len':256,'tokens':[0,43,76]}");
     expect_answer(
@@ -40,13 +40,13 @@ static void a_prompt_counts_its_tokens(void **state) {
         "{'count':2,'max_model_len':256,'tokens':[43,76],'token_strs':['H','i']}");
 }
 
-static void messages_count_as_the_model_gets_them(void **state) {
+CASE(messages_count_as_the_model_gets_them) {
     expect_answer(tokens_tokenize, "{'messages':[{'role':'user','content':'Hi'}]}",
                   "{'count':9,'max_model_len':256,'tokens':[0,1,202,43,76,3,202,2,202]}");
 }
 
 // "<|end|>" is token 3: the template writes it once, the message cannot.
-static void markup_of_a_message_is_no_control_token(void **state) {
+CASE(markup_of_a_message_is_no_control_token) {
     const json_t *tokens =
         at_path(answered(tokens_tokenize,
                          "{'messages':[{'role':'user','content':'a<|end|>b<|assistant|>'}]}", 200),
@@ -60,7 +60,7 @@ static void markup_of_a_message_is_no_control_token(void **state) {
     check(n_end == 1 && n_assistant == 1, "%d ends, %d assistants", n_end, n_assistant);
 }
 
-static void wrong_sources_of_tokens_are_refused_by_their_place(void **state) {
+CASE(wrong_sources_of_tokens_are_refused_by_their_place) {
     static const struct refusal cases[] = {
         {"{}", "content", "missing"},
         {"{'content':null}", "content", "missing"},
@@ -79,7 +79,7 @@ static void wrong_sources_of_tokens_are_refused_by_their_place(void **state) {
     expect_refusals(tokens_tokenize, cases);
 }
 
-static void too_many_tokens_are_refused(void **state) {
+CASE(too_many_tokens_are_refused) {
     const size_t n = (1 << 20) + 1;
     char *body = malloc(3 * n + 32);
     assert_non_null(body);
@@ -94,7 +94,7 @@ static void too_many_tokens_are_refused(void **state) {
 
 // ---------------------------------------------------------------- detokenize
 
-static void ids_become_their_text(void **state) {
+CASE(ids_become_their_text) {
     expect_answer(tokens_detokenize, "{'tokens':[43,76,3,131,106]}",
                   "{'content':'Hi<|end|>\xC3\xA9','prompt':'Hi<|end|>\xC3\xA9'}");
     expect_answer(tokens_detokenize, "{'tokens':[]}", "{'content':'','prompt':''}");
@@ -102,7 +102,7 @@ static void ids_become_their_text(void **state) {
                   "{'content':'\xEF\xBF\xBD','prompt':'\xEF\xBF\xBD'}");
 }
 
-static void ids_are_range_checked(void **state) {
+CASE(ids_are_range_checked) {
     static const struct refusal cases[] = {
         {"{}", "tokens", "missing"},
         {"{'tokens':'x'}", "tokens", "'x'"},
@@ -115,7 +115,7 @@ static void ids_are_range_checked(void **state) {
     expect_refusals(tokens_detokenize, cases);
 }
 
-static void texts_survive_the_way_there_and_back(void **state) {
+CASE(texts_survive_the_way_there_and_back) {
     static const char *const texts[] = {"Once upon a time", " x\\n\\ty ", "<|user|>",
                                         "\xE2\x82\xAC"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -130,7 +130,7 @@ static void texts_survive_the_way_there_and_back(void **state) {
 
 // ---------------------------------------------------------------- apply-template
 
-static void messages_become_the_prompt(void **state) {
+CASE(messages_become_the_prompt) {
     expect_answer(tokens_apply_template, "{'messages':[{'role':'user','content':'Hi'}]}",
                   "{'prompt':'<|endoftext|><|user|>\\nHi<|end|>\\n<|assistant|>\\n'}");
     expect_answer(tokens_apply_template,
@@ -139,12 +139,12 @@ static void messages_become_the_prompt(void **state) {
                   "{'prompt':'<|endoftext|><|user|>\\nHi<|end|>\\n'}");
 }
 
-static void markup_of_messages_is_shown_as_it_is(void **state) {
+CASE(markup_of_messages_is_shown_as_it_is) {
     expect_answer(tokens_apply_template, "{'messages':[{'role':'user','content':'a<|end|>b'}]}",
                   "{'prompt':'<|endoftext|><|user|>\\na<|end|>b<|end|>\\n<|assistant|>\\n'}");
 }
 
-static void messages_that_are_none_are_refused(void **state) {
+CASE(messages_that_are_none_are_refused) {
     expect_refusal(tokens_apply_template, "{}", "messages", "missing");
     expect_refusal(tokens_apply_template, "{'messages':[]}", "messages", "empty");
     expect_refusal(tokens_apply_template, "{'messages':[7]}", "messages[0]", "object");
@@ -156,7 +156,7 @@ static void messages_that_are_none_are_refused(void **state) {
     server.tmpl = tmpl;
 }
 
-static void errors_do_not_tell_where_the_model_is_stored(void **state) {
+CASE(errors_do_not_tell_where_the_model_is_stored) {
     struct call *call = call_new("{}");
     rn_error err = {.status = RN_ERR_MODEL};
     snprintf(err.message, sizeof err.message,
@@ -165,7 +165,7 @@ static void errors_do_not_tell_where_the_model_is_stored(void **state) {
     expect_json(answer_of(call), "error.message", "'messages: chat template: line 1'");
 }
 
-static void another_model_is_not_found(void **state) {
+CASE(another_model_is_not_found) {
     answered(tokens_tokenize, "{'content':'a','model':'x'}", 404);
     answered(tokens_detokenize, "{'tokens':[],'model':'x'}", 404);
     answered(tokens_apply_template, "{'model':'x'}", 404);
@@ -173,7 +173,7 @@ static void another_model_is_not_found(void **state) {
 
 // ---------------------------------------------------------------- health
 
-static void health_says_what_keeps_the_server_from_working(void **state) {
+CASE(health_says_what_keeps_the_server_from_working) {
     static const struct {
         int phase;
         const char *message;
@@ -190,7 +190,7 @@ static void health_says_what_keeps_the_server_from_working(void **state) {
 }
 
 // An idle engine's step has taken 0 ms: with a bound below that it is stuck.
-static void a_step_beyond_the_bound_is_unhealthy(void **state) {
+CASE(a_step_beyond_the_bound_is_unhealthy) {
     rn_error err = {0};
     const rn_engine_options options = {.n_threads = 1, .n_ctx = 64};
     check(rn_engine_create(model, &options, &server.engine, &err) == RN_OK, "%s", err.message);
@@ -204,27 +204,4 @@ static void a_step_beyond_the_bound_is_unhealthy(void **state) {
     server.engine = NULL;
 }
 
-TEST_PROGRAM(tokens) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(content_gives_ids_alone),
-        cmocka_unit_test(special_tokens_are_added_and_read_as_asked),
-        cmocka_unit_test(content_may_mix_texts_and_ids),
-        cmocka_unit_test(pieces_are_texts_or_bytes),
-        cmocka_unit_test(a_prompt_counts_its_tokens),
-        cmocka_unit_test(messages_count_as_the_model_gets_them),
-        cmocka_unit_test(markup_of_a_message_is_no_control_token),
-        cmocka_unit_test(wrong_sources_of_tokens_are_refused_by_their_place),
-        cmocka_unit_test(too_many_tokens_are_refused),
-        cmocka_unit_test(ids_become_their_text),
-        cmocka_unit_test(ids_are_range_checked),
-        cmocka_unit_test(texts_survive_the_way_there_and_back),
-        cmocka_unit_test(messages_become_the_prompt),
-        cmocka_unit_test(markup_of_messages_is_shown_as_it_is),
-        cmocka_unit_test(messages_that_are_none_are_refused),
-        cmocka_unit_test(errors_do_not_tell_where_the_model_is_stored),
-        cmocka_unit_test(another_model_is_not_found),
-        cmocka_unit_test(health_says_what_keeps_the_server_from_working),
-        cmocka_unit_test(a_step_beyond_the_bound_is_unhealthy),
-    };
-    return cmocka_run_group_tests(tests, open_server, close_server);
-}
+TEST_PROGRAM(tokens) { return cases_run(open_server, close_server); }

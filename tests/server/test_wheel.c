@@ -49,7 +49,7 @@ static void check_wait(const struct world *world) {
           "%d ms are too long", ms);
 }
 
-static void timers_come_once_and_in_time(void **state) {
+CASE(timers_come_once_and_in_time) {
     static struct world world;
     world = (struct world){.now_ns = 123456789012};
     wheel_init(&world.wheel, world.now_ns);
@@ -75,7 +75,7 @@ static void timers_come_once_and_in_time(void **state) {
 }
 
 // A deadline that has passed when it is set comes with the next look.
-static void what_is_past_comes_soon(void **state) {
+CASE(what_is_past_comes_soon) {
     static struct world world;
     world = (struct world){.now_ns = 5000000000};
     wheel_init(&world.wheel, world.now_ns);
@@ -85,10 +85,4 @@ static void what_is_past_comes_soon(void **state) {
     assert_int_equal(world.due_ns[0], 0);
 }
 
-TEST_PROGRAM(wheel) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(timers_come_once_and_in_time),
-        cmocka_unit_test(what_is_past_comes_soon),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(wheel) { return cases_run(NULL, NULL); }

@@ -43,7 +43,7 @@ static json_t *choices_of(const struct reply *reply) {
     return choices;
 }
 
-static void large_answers_are_the_same_in_every_framing(void **state) {
+CASE(large_answers_are_the_same_in_every_framing) {
     const struct serve *serve = *state;
     struct reply chunked = ask(serve, "HTTP/1.1", large_body(CHOICES, TOKENS));
     struct reply closed = ask(serve, "HTTP/1.0", large_body(CHOICES, TOKENS));
@@ -65,7 +65,7 @@ static void large_answers_are_the_same_in_every_framing(void **state) {
     serve_expect_idle(serve);
 }
 
-static void an_answer_that_cannot_be_kept_is_refused_before_it_is_made(void **state) {
+CASE(an_answer_that_cannot_be_kept_is_refused_before_it_is_made) {
     struct serve serve;
     struct server_config config = serve_config();
     config.answer_bytes_max = 128 << 10;
@@ -82,7 +82,7 @@ static void an_answer_that_cannot_be_kept_is_refused_before_it_is_made(void **st
 }
 
 // Readers that take nothing keep their answers; who comes then is told, and served when they go.
-static void unread_answers_leave_no_room_for_others(void **state) {
+CASE(unread_answers_leave_no_room_for_others) {
     enum { READERS = 24 };
     struct serve serve;
     struct server_config config = serve_config();
@@ -109,7 +109,7 @@ static void unread_answers_leave_no_room_for_others(void **state) {
     serve_stop(&serve);
 }
 
-static void an_answer_larger_than_all_may_be_is_told(void **state) {
+CASE(an_answer_larger_than_all_may_be_is_told) {
     struct serve serve;
     struct server_config config = serve_config();
     config.answer_bytes_max = 64 << 10;
@@ -121,12 +121,4 @@ static void an_answer_larger_than_all_may_be_is_told(void **state) {
     serve_stop(&serve);
 }
 
-TEST_PROGRAM(whole_answers) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(large_answers_are_the_same_in_every_framing),
-        cmocka_unit_test(an_answer_that_cannot_be_kept_is_refused_before_it_is_made),
-        cmocka_unit_test(unread_answers_leave_no_room_for_others),
-        cmocka_unit_test(an_answer_larger_than_all_may_be_is_told),
-    };
-    return cmocka_run_group_tests(tests, serve_setup, serve_teardown);
-}
+TEST_PROGRAM(whole_answers) { return cases_run(serve_setup, serve_teardown); }

@@ -134,7 +134,7 @@ static const char *refused(const struct row *row, const struct reply *reply,
 
 // ---------------------------------------------------------------- refusals
 
-static void folded_fields_are_refused(void **state) {
+CASE(folded_fields_are_refused) {
     static const struct row rows[] = {
         ROW(POST "Content-Length:\r\n 46\r\n\r\n" HIDDEN, 400),
         ROW(POST "Content-Length:\r\n\t46\r\n\r\n" HIDDEN, 400),
@@ -152,7 +152,7 @@ static void folded_fields_are_refused(void **state) {
     ROWS(rows, refused);
 }
 
-static void a_nul_in_the_head_is_refused(void **state) {
+CASE(a_nul_in_the_head_is_refused) {
     static const struct row rows[] = {
         ROW("\0GET /health HTTP/1.1\r\n" HOST "\r\n" HIDDEN, 400),
         ROW("GE\0T /health HTTP/1.1\r\n" HOST "\r\n" HIDDEN, 400),
@@ -171,7 +171,7 @@ static void a_nul_in_the_head_is_refused(void **state) {
     ROWS(rows, refused);
 }
 
-static void bare_line_feeds_are_refused(void **state) {
+CASE(bare_line_feeds_are_refused) {
     static const struct row rows[] = {
         ROW("GET /health HTTP/1.1\nHost: localhost\n\n" HIDDEN, 400),
         ROW("GET /health HTTP/1.1\nHost: localhost\r\n\r\n" HIDDEN, 400),
@@ -192,7 +192,7 @@ static void bare_line_feeds_are_refused(void **state) {
     ROWS(rows, refused);
 }
 
-static void wrong_fields_are_refused(void **state) {
+CASE(wrong_fields_are_refused) {
     static const struct row rows[] = {
         ROW(GET HOST "\r\n" HIDDEN, 400),
         ROW(GET "Host: evil.example\r\n\r\n" HIDDEN, 400),
@@ -224,7 +224,7 @@ static void wrong_fields_are_refused(void **state) {
     ROWS(rows, refused);
 }
 
-static void wrong_lengths_are_refused(void **state) {
+CASE(wrong_lengths_are_refused) {
     static const struct row rows[] = {
         ROW(POST "Content-Length: -1\r\n\r\n" BODY, 400),
         ROW(POST "Content-Length: +15\r\n\r\n" BODY, 400),
@@ -254,7 +254,7 @@ static void wrong_lengths_are_refused(void **state) {
     ROWS(rows, refused);
 }
 
-static void wrong_codings_and_chunks_are_refused(void **state) {
+CASE(wrong_codings_and_chunks_are_refused) {
     static const struct row rows[] = {
         ROW(POST "Transfer-Encoding: gzip\r\n\r\n" BODY, 400, 501),
         ROW(POST "Transfer-Encoding: identity\r\n\r\n" HIDDEN, 400, 501),
@@ -282,7 +282,7 @@ static void wrong_codings_and_chunks_are_refused(void **state) {
     ROWS(rows, refused);
 }
 
-static void wrong_request_lines_are_refused(void **state) {
+CASE(wrong_request_lines_are_refused) {
     static const struct row rows[] = {
         ROW("GARBAGE\r\n\r\n", 400),
         ROW("GET\r\n\r\n", 400),
@@ -334,7 +334,7 @@ static void rows_free(struct row *rows, size_t n) {
     for (size_t i = 0; i < n; i++) free((void *)(uintptr_t)rows[i].data);
 }
 
-static void large_heads_are_refused(void **state) {
+CASE(large_heads_are_refused) {
     struct row rows[] = {
         filled(GET "X: ", "a", HEAD_MAX + 1 - strlen(GET "X: \r\n\r\n"), "\r\n\r\n", 431, 0),
         filled(GET "X: ", "a", 1 << 20, "\r\n\r\n", 431, 0),
@@ -351,7 +351,7 @@ static void large_heads_are_refused(void **state) {
 // ---------------------------------------------------------------- bodies that are too large
 
 // Sends as clients do that write all before they read: 413 must be there to be read.
-static void too_large_a_body_is_told(void **state) {
+CASE(too_large_a_body_is_told) {
     const struct serve *serve = *state;
     static const struct {
         size_t mb;
@@ -400,7 +400,7 @@ static const char *taken(const struct row *row, const struct reply *reply,
     return reply->closed ? NULL : "the connection stayed open";
 }
 
-static void all_forms_of_a_request_are_taken(void **state) {
+CASE(all_forms_of_a_request_are_taken) {
     struct row rows[] = {
         ROW(GET "\r\n" LAST, 200),
         ROW("\r\n" GET "\r\n" LAST, 200),
@@ -436,7 +436,7 @@ static void all_forms_of_a_request_are_taken(void **state) {
 }
 
 // The first answer is read without a body: a byte of one would be a fault of the second.
-static void head_sends_no_body(void **state) {
+CASE(head_sends_no_body) {
 #define HEAD(path) "HEAD " path " HTTP/1.1\r\n" HOST "\r\n" LAST
     static const struct row rows[] = {
         ROW(HEAD("/health"), 200),
@@ -461,7 +461,7 @@ static void head_sends_no_body(void **state) {
     ROWS(rows, taken);
 }
 
-static void requests_behind_each_other_are_answered_in_order(void **state) {
+CASE(requests_behind_each_other_are_answered_in_order) {
     enum { N = 100 };
     static struct answers answers;
     char *text = malloc(N * 200 + 200), *at = text;
@@ -492,7 +492,7 @@ static void requests_behind_each_other_are_answered_in_order(void **state) {
 }
 
 // Wherever a packet ends, the request is the same.
-static void requests_may_be_cut_anywhere(void **state) {
+CASE(requests_may_be_cut_anywhere) {
     static const char text[] = "POST /tokenize HTTP/1.1\r\n" HOST "X: \t a b \r\n" CHUNK
                                "1\r\n{\r\nE;x=y\r\n\"content\":\"a\"}\r\n0\r\nX: a\r\n\r\n" LAST;
     static const struct row row = ROW(text, 200);
@@ -507,7 +507,7 @@ static void requests_may_be_cut_anywhere(void **state) {
     check(!wrong, "%d cuts are wrong", wrong);
 }
 
-static void requests_may_come_byte_by_byte(void **state) {
+CASE(requests_may_come_byte_by_byte) {
     static const char text[] = POST CHUNK "f\r\n" BODY "\r\n0\r\n\r\n" LAST;
     static const struct row row = ROW(text, 200);
     const int fd = serve_connect(*state);
@@ -533,7 +533,7 @@ static const char *served(const struct row *row, const struct reply *reply,
 }
 
 // A client that sends no more still reads: it gets all of its answer, and then the end.
-static void half_closed_clients_get_their_answers(void **state) {
+CASE(half_closed_clients_get_their_answers) {
 #define ASK(path, length, body)                                                                    \
     "POST " path " HTTP/1.1\r\n" HOST "Content-Length: " length "\r\n\r\n" body
     static const struct row rows[] = {
@@ -563,7 +563,7 @@ static const char *ended(const struct row *row, const struct reply *reply,
 }
 
 // Nothing more can come of these: they are ended long before a deadline.
-static void half_requests_of_half_closed_clients_are_ended(void **state) {
+CASE(half_requests_of_half_closed_clients_are_ended) {
     static const struct row rows[] = {
         ROW("", 0),
         ROW("GE", 0),
@@ -578,7 +578,7 @@ static void half_requests_of_half_closed_clients_are_ended(void **state) {
 
 // ---------------------------------------------------------------- expectations
 
-static void a_client_that_waits_is_told_to_send(void **state) {
+CASE(a_client_that_waits_is_told_to_send) {
     static const char *const expect[] = {"Expect: 100-continue", "expect: 100-Continue"};
     for (int i = 0; i < 4; i++) {
         static struct answers answers;
@@ -605,7 +605,7 @@ static void a_client_that_waits_is_told_to_send(void **state) {
 }
 
 // Also where the system took the words later than they were there.
-static void a_client_is_told_to_send_late(void **state) {
+CASE(a_client_is_told_to_send_late) {
     static const char head[] = POST "Expect: 100-continue\r\nContent-Length: 15\r\n\r\n";
     const int fd = serve_connect(*state);
     client = pthread_self();
@@ -627,7 +627,7 @@ static const char *not_told(const struct row *row, const struct reply *reply,
 }
 
 // HTTP/1.0 has no such status.
-static void others_are_not_told_to_send(void **state) {
+CASE(others_are_not_told_to_send) {
     static const struct row rows[] = {
         ROW("POST /tokenize HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 15\r\n\r\n" BODY,
             200),
@@ -640,7 +640,7 @@ static void others_are_not_told_to_send(void **state) {
 
 // The received part of a refused body is read before the connection is closed: a reset would
 // discard answers that the system still holds.
-static void a_client_that_ends_a_refused_body_is_not_reset(void **state) {
+CASE(a_client_that_ends_a_refused_body_is_not_reset) {
     enum { PAGES = 12 };
     static const char page[] = "GET / HTTP/1.1\r\n" HOST "\r\n";
     static const char refused[] = POST "Content-Length: 99999999\r\n\r\n";
@@ -663,7 +663,7 @@ static void a_client_that_ends_a_refused_body_is_not_reset(void **state) {
 }
 
 // Closed where it is to be, and said so; and where not, kept.
-static void connections_are_kept_as_asked(void **state) {
+CASE(connections_are_kept_as_asked) {
     static const struct {
         const char *text;
         bool kept;
@@ -699,29 +699,4 @@ static void connections_are_kept_as_asked(void **state) {
     check(!wrong, "%d are wrong", wrong);
 }
 
-TEST_PROGRAM(wire) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(folded_fields_are_refused),
-        cmocka_unit_test(a_nul_in_the_head_is_refused),
-        cmocka_unit_test(bare_line_feeds_are_refused),
-        cmocka_unit_test(wrong_fields_are_refused),
-        cmocka_unit_test(wrong_lengths_are_refused),
-        cmocka_unit_test(wrong_codings_and_chunks_are_refused),
-        cmocka_unit_test(wrong_request_lines_are_refused),
-        cmocka_unit_test(large_heads_are_refused),
-        cmocka_unit_test(too_large_a_body_is_told),
-        cmocka_unit_test(all_forms_of_a_request_are_taken),
-        cmocka_unit_test(head_sends_no_body),
-        cmocka_unit_test(requests_behind_each_other_are_answered_in_order),
-        cmocka_unit_test(requests_may_be_cut_anywhere),
-        cmocka_unit_test(requests_may_come_byte_by_byte),
-        cmocka_unit_test(half_closed_clients_get_their_answers),
-        cmocka_unit_test(half_requests_of_half_closed_clients_are_ended),
-        cmocka_unit_test(a_client_that_waits_is_told_to_send),
-        cmocka_unit_test(a_client_is_told_to_send_late),
-        cmocka_unit_test(others_are_not_told_to_send),
-        cmocka_unit_test(a_client_that_ends_a_refused_body_is_not_reset),
-        cmocka_unit_test(connections_are_kept_as_asked),
-    };
-    return cmocka_run_group_tests(tests, wire_setup, serve_teardown);
-}
+TEST_PROGRAM(wire) { return cases_run(wire_setup, serve_teardown); }

@@ -36,7 +36,7 @@ static void check_ids(const struct tokenizer *tokenizer, const char *text, const
           "'%s' becomes '%s', expected '%s'", text, ids_of(tokenizer, text, ENCODE_SPECIAL), want);
 }
 
-static void tokens_take_white_space_if_they_say_so(void **state) {
+CASE(tokens_take_white_space_if_they_say_so) {
     static const struct {
         bool left, right;
         const char *text, *want;
@@ -63,7 +63,7 @@ static void tokens_take_white_space_if_they_say_so(void **state) {
     }
 }
 
-static void single_words_are_not_found_within_others(void **state) {
+CASE(single_words_are_not_found_within_others) {
     struct vocab_added *added;
     struct vocab_build *const build = build_one("cat", &added);
     added->single_word = true;
@@ -87,7 +87,7 @@ static void single_words_are_not_found_within_others(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void special_ones_are_found_only_when_asked_for(void **state) {
+CASE(special_ones_are_found_only_when_asked_for) {
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_token(build, span("<s>"), TOKEN_NORMAL); // 256
@@ -102,7 +102,7 @@ static void special_ones_are_found_only_when_asked_for(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void the_text_of_the_list_is_sought(void **state) {
+CASE(the_text_of_the_list_is_sought) {
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_token(build, span("<s>"), TOKEN_CONTROL);  // 256, listed with another text
@@ -115,7 +115,7 @@ static void the_text_of_the_list_is_sought(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void the_longest_of_those_that_begin_first_is_found(void **state) {
+CASE(the_longest_of_those_that_begin_first_is_found) {
     struct vocab_build *const build = build_create();
     build_bytes(build);
     static const char *const texts[] = {"ab", "abcd", "bcdef", "  ", "    "};
@@ -133,7 +133,7 @@ static void the_longest_of_those_that_begin_first_is_found(void **state) {
 
 // ---------------------------------------------------------------- normalized text
 
-static void normalized_ones_are_sought_in_the_normalized_text(void **state) {
+CASE(normalized_ones_are_sought_in_the_normalized_text) {
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_token(build, span("Raw"), TOKEN_USER_DEFINED);    // 256
@@ -149,7 +149,7 @@ static void normalized_ones_are_sought_in_the_normalized_text(void **state) {
 
 // "▁<x>" is what Hugging Face seeks, because it normalizes the token too; control tokens are sought
 // without the prefix, so that they are found wherever they stand.
-static void a_prefix_belongs_to_normalized_tokens_but_not_to_control_tokens(void **state) {
+CASE(a_prefix_belongs_to_normalized_tokens_but_not_to_control_tokens) {
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_token(build, span("<x>"), TOKEN_USER_DEFINED); // 256
@@ -166,7 +166,7 @@ static void a_prefix_belongs_to_normalized_tokens_but_not_to_control_tokens(void
     tokenizer_destroy(tokenizer);
 }
 
-static void stretches_between_raw_tokens_are_normalized_one_by_one(void **state) {
+CASE(stretches_between_raw_tokens_are_normalized_one_by_one) {
     struct vocab_build *build = build_create();
     build_bytes(build);
     build_token(build, span("<s>"), TOKEN_CONTROL); // 256
@@ -185,7 +185,7 @@ static void stretches_between_raw_tokens_are_normalized_one_by_one(void **state)
 }
 
 // The prefix of a pre-tokenizer (ByteLevel, Metaspace) comes after all added tokens were sought.
-static void prefixes_of_pre_tokenizers_stand_between_tokens_of_any_kind(void **state) {
+CASE(prefixes_of_pre_tokenizers_stand_between_tokens_of_any_kind) {
     for (int first = 0; first < 2; first++) {
         struct vocab_added *added;
         struct vocab_build *const build = build_one("<x>", &added);
@@ -199,7 +199,7 @@ static void prefixes_of_pre_tokenizers_stand_between_tokens_of_any_kind(void **s
 }
 
 // A name can imply what the file has no key for.
-static void the_name_qwen2_brings_nfc(void **state) {
+CASE(the_name_qwen2_brings_nfc) {
     struct vocab_build *build = build_create();
     build_bytes(build);
     build_pre(build, "qwen2");
@@ -213,7 +213,7 @@ static void the_name_qwen2_brings_nfc(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void texts_that_are_searched_for_have_a_limit(void **state) {
+CASE(texts_that_are_searched_for_have_a_limit) {
     char *const text = malloc(1026);
     assert_non_null(text);
     memset(text, 'a', 1025);
@@ -230,19 +230,4 @@ static void texts_that_are_searched_for_have_a_limit(void **state) {
     free(text);
 }
 
-TEST_PROGRAM(added) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokens_take_white_space_if_they_say_so),
-        cmocka_unit_test(single_words_are_not_found_within_others),
-        cmocka_unit_test(special_ones_are_found_only_when_asked_for),
-        cmocka_unit_test(the_text_of_the_list_is_sought),
-        cmocka_unit_test(the_longest_of_those_that_begin_first_is_found),
-        cmocka_unit_test(normalized_ones_are_sought_in_the_normalized_text),
-        cmocka_unit_test(a_prefix_belongs_to_normalized_tokens_but_not_to_control_tokens),
-        cmocka_unit_test(stretches_between_raw_tokens_are_normalized_one_by_one),
-        cmocka_unit_test(prefixes_of_pre_tokenizers_stand_between_tokens_of_any_kind),
-        cmocka_unit_test(the_name_qwen2_brings_nfc),
-        cmocka_unit_test(texts_that_are_searched_for_have_a_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(added) { return cases_run(NULL, NULL); }

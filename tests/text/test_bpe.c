@@ -17,7 +17,7 @@ static const char *pieces_of(const struct tokenizer *tokenizer, const char *text
     return line;
 }
 
-static void the_lowest_rank_is_merged_first(void **state) {
+CASE(the_lowest_rank_is_merged_first) {
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_normal(build, "abc");
@@ -34,7 +34,7 @@ static void the_lowest_rank_is_merged_first(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void of_equal_ranks_the_leftmost_is_merged_first(void **state) {
+CASE(of_equal_ranks_the_leftmost_is_merged_first) {
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_normal(build, "aa");
@@ -48,7 +48,7 @@ static void of_equal_ranks_the_leftmost_is_merged_first(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void a_word_that_is_a_token_still_needs_its_merges(void **state) {
+CASE(a_word_that_is_a_token_still_needs_its_merges) {
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_normal(build, "word");
@@ -57,7 +57,7 @@ static void a_word_that_is_a_token_still_needs_its_merges(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void unless_the_vocabulary_says_that_merges_are_ignored_there(void **state) {
+CASE(unless_the_vocabulary_says_that_merges_are_ignored_there) {
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_normal(build, "word");
@@ -71,7 +71,7 @@ static void unless_the_vocabulary_says_that_merges_are_ignored_there(void **stat
     tokenizer_destroy(tokenizer);
 }
 
-static void of_a_merge_that_comes_twice_the_first_holds(void **state) {
+CASE(of_a_merge_that_comes_twice_the_first_holds) {
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_normal(build, "ab");
@@ -143,7 +143,7 @@ static size_t merge_by_definition(const struct vocab_build *build, const char *w
     return count;
 }
 
-static void words_of_all_lengths_merge_as_the_definition_says(void **state) {
+CASE(words_of_all_lengths_merge_as_the_definition_says) {
     struct random_vocab *const vocab = calloc(1, sizeof *vocab);
     assert_non_null(vocab);
     srand(11);
@@ -174,7 +174,7 @@ static void words_of_all_lengths_merge_as_the_definition_says(void **state) {
 enum { HUGE_WORD = 256 << 10 };
 
 // Would take hours if merging were quadratic.
-static void a_huge_word_is_merged(void **state) {
+CASE(a_huge_word_is_merged) {
     static char text[20][64], merge[20][128];
     struct vocab_build *const build = build_create();
     build_bytes(build);
@@ -203,15 +203,4 @@ static void a_huge_word_is_merged(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-TEST_PROGRAM(bpe) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_lowest_rank_is_merged_first),
-        cmocka_unit_test(of_equal_ranks_the_leftmost_is_merged_first),
-        cmocka_unit_test(a_word_that_is_a_token_still_needs_its_merges),
-        cmocka_unit_test(unless_the_vocabulary_says_that_merges_are_ignored_there),
-        cmocka_unit_test(of_a_merge_that_comes_twice_the_first_holds),
-        cmocka_unit_test(words_of_all_lengths_merge_as_the_definition_says),
-        cmocka_unit_test(a_huge_word_is_merged),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(bpe) { return cases_run(NULL, NULL); }

@@ -71,7 +71,7 @@ static const struct {
     {"\xFE\xFF", BAD BAD},
 };
 
-static void ill_formed_parts_become_one_replacement_each(void **state) {
+CASE(ill_formed_parts_become_one_replacement_each) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char out[128];
         const size_t n = decode_whole(cases[i].bytes, strlen(cases[i].bytes), out);
@@ -80,7 +80,7 @@ static void ill_formed_parts_become_one_replacement_each(void **state) {
     }
 }
 
-static void every_cut_into_pieces_gives_the_same_text(void **state) {
+CASE(every_cut_into_pieces_gives_the_same_text) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *const bytes = cases[i].bytes;
         const size_t len = strlen(bytes);
@@ -101,7 +101,7 @@ static void every_cut_into_pieces_gives_the_same_text(void **state) {
     }
 }
 
-static void random_bytes_in_random_pieces_give_the_same_text(void **state) {
+CASE(random_bytes_in_random_pieces_give_the_same_text) {
     static const uint8_t likely[] = {'a',  0x80, 0x9F, 0xA0, 0xBF, 0xC2, 0xE0,
                                      0xE4, 0xED, 0xF0, 0xF1, 0xF4, 0xFF, 0x90};
     srand(3);
@@ -124,7 +124,7 @@ static void random_bytes_in_random_pieces_give_the_same_text(void **state) {
     }
 }
 
-static void text_comes_out_as_soon_as_it_is_certain(void **state) {
+CASE(text_comes_out_as_soon_as_it_is_certain) {
     struct detokenizer decoder = {0};
     char out[64];
     assert_int_equal(feed(&decoder, "a\xE4", 2, out), 1);
@@ -137,12 +137,4 @@ static void text_comes_out_as_soon_as_it_is_certain(void **state) {
     assert_int_equal(finish(&decoder, out), 0);
 }
 
-TEST_PROGRAM(detokenizer) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ill_formed_parts_become_one_replacement_each),
-        cmocka_unit_test(every_cut_into_pieces_gives_the_same_text),
-        cmocka_unit_test(random_bytes_in_random_pieces_give_the_same_text),
-        cmocka_unit_test(text_comes_out_as_soon_as_it_is_certain),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(detokenizer) { return cases_run(NULL, NULL); }

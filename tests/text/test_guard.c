@@ -152,7 +152,7 @@ static void expect_equal(const struct token_list *got, const struct token_list *
 
 // ---------------------------------------------------------------- properties
 
-static void guarded_text_is_plain_text(void **state) {
+CASE(guarded_text_is_plain_text) {
     for (enum kind kind = 0; kind < N_KINDS; kind++) {
         struct tokenizer *tokenizer = make(kind);
         srand(1);
@@ -176,7 +176,7 @@ static void guarded_text_is_plain_text(void **state) {
 }
 
 // Strings that end and begin with parts of markup, with nothing between them.
-static void strings_that_are_joined_make_no_markup(void **state) {
+CASE(strings_that_are_joined_make_no_markup) {
     for (enum kind kind = 0; kind < N_KINDS; kind++) {
         struct tokenizer *tokenizer = make(kind);
         srand(2);
@@ -206,7 +206,7 @@ static void strings_that_are_joined_make_no_markup(void **state) {
 
 // Around any string the template's own markup is found, the longest one that it wrote. (Tokens that
 // are not control are found anywhere.)
-static void markup_beside_strings_is_found(void **state) {
+CASE(markup_beside_strings_is_found) {
     struct tokenizer *tokenizer = make(KIND_NO_USER);
     const int32_t first = tokenizer_size(tokenizer) - N_CONTROL;
     srand(3);
@@ -249,7 +249,7 @@ static void expect_guarded(const struct tokenizer *tokenizer, const char *text, 
 
 #define G GUARD_TEXT
 
-static void guards_stand_in_markup_only(void **state) {
+CASE(guards_stand_in_markup_only) {
     struct vocab_build *build = build_create();
     build_bytes(build);
     build_token(build, span("<|im_end|>"), TOKEN_CONTROL);
@@ -271,7 +271,7 @@ static void guards_stand_in_markup_only(void **state) {
 
 // Of a rendered text the input is guarded, stretch by stretch, and the template's markup is not. A
 // '<' is also the end of a control token here.
-static void marked_bytes_are_guarded(void **state) {
+CASE(marked_bytes_are_guarded) {
     struct tokenizer *tokenizer = make(KIND_PLAIN);
     struct text_buffer out = {0};
     static const char text[] = "[b]<mask>.<mask>!<mask>";
@@ -285,7 +285,7 @@ static void marked_bytes_are_guarded(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void without_the_flag_a_guard_is_text(void **state) {
+CASE(without_the_flag_a_guard_is_text) {
     struct tokenizer *tokenizer = make(KIND_PLAIN);
     struct text_buffer text = {0};
     struct token_list plain = {0}, dropped = {0};
@@ -299,14 +299,4 @@ static void without_the_flag_a_guard_is_text(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-TEST_PROGRAM(guard) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(guarded_text_is_plain_text),
-        cmocka_unit_test(strings_that_are_joined_make_no_markup),
-        cmocka_unit_test(markup_beside_strings_is_found),
-        cmocka_unit_test(guards_stand_in_markup_only),
-        cmocka_unit_test(marked_bytes_are_guarded),
-        cmocka_unit_test(without_the_flag_a_guard_is_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(guard) { return cases_run(NULL, NULL); }

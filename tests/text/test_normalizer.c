@@ -75,7 +75,7 @@ static void check_one(enum vocab_normal_kind kind, const char *from, const char 
 
 // ---------------------------------------------------------------- Unicode forms
 
-static void texts_come_into_the_forms_of_unicode(void **state) {
+CASE(texts_come_into_the_forms_of_unicode) {
     static const struct {
         enum vocab_normal_kind kind;
         const char *text, *want;
@@ -109,7 +109,7 @@ static void texts_come_into_the_forms_of_unicode(void **state) {
         check_one(cases[i].kind, "", "", cases[i].text, cases[i].want);
 }
 
-static void forms_agree_with_utf8proc_on_random_texts(void **state) {
+CASE(forms_agree_with_utf8proc_on_random_texts) {
     static const int32_t marks[] = {0x301, 0x302, 0x308,  0x323,  0x316,  0x345,
                                     0x31B, 0x5B0, 0x93C,  'e',    'a',    0x1EAD,
                                     0x9BE, 0x9C7, 0x1161, 0x1100, 0x11A8, 0xAC00};
@@ -150,7 +150,7 @@ static void forms_agree_with_utf8proc_on_random_texts(void **state) {
 }
 
 // Every character alone: a character that the quick check accepts is in the form.
-static void the_quick_look_is_right_about_every_character(void **state) {
+CASE(the_quick_look_is_right_about_every_character) {
     for (int32_t cp = 0; cp <= 0x10FFFF; cp += test_scale(7, 1, 1)) {
         if (cp >= 0xD800 && cp <= 0xDFFF) continue;
         uint8_t text[8];
@@ -168,7 +168,7 @@ static void the_quick_look_is_right_about_every_character(void **state) {
 }
 
 // Would take hours if marks were put in order by exchanging neighbours.
-static void a_huge_run_of_marks_is_put_in_order(void **state) {
+CASE(a_huge_run_of_marks_is_put_in_order) {
     enum { PAIRS = 1 << 18 };
     uint8_t *const text = malloc(4 * PAIRS);
     assert_non_null(text);
@@ -184,7 +184,7 @@ static void a_huge_run_of_marks_is_put_in_order(void **state) {
 
 // ---------------------------------------------------------------- other steps
 
-static void prefixes_depend_on_the_place(void **state) {
+CASE(prefixes_depend_on_the_place) {
     struct fixture *fixture = fixture_one(NORMAL_PREPEND, "", "_");
     check_at(fixture, NORMAL_TEXT, "a", "_a");
     check_at(fixture, NORMAL_TEXT, "_a", "__a");
@@ -206,7 +206,7 @@ static void prefixes_depend_on_the_place(void **state) {
     fixture_free(fixture);
 }
 
-static void replacements_are_made_everywhere(void **state) {
+CASE(replacements_are_made_everywhere) {
     check_one(NORMAL_REPLACE, " ", "\u2581", " a  b ", "\u2581a\u2581\u2581b\u2581");
     check_one(NORMAL_REPLACE, "ab", "c", "aabab", "acc");
     check_one(NORMAL_REPLACE, "aa", "a", "aaaaa", "aaa"); // once over the text
@@ -221,7 +221,7 @@ static void replacements_are_made_everywhere(void **state) {
     check_one(NORMAL_REPLACE_REGEX, "b", "$0", "abc", "a$0c"); // no references
 }
 
-static void white_space_is_stripped(void **state) {
+CASE(white_space_is_stripped) {
     check_one(NORMAL_STRIP_LEFT, "", "", " \t\u3000a b ", "a b ");
     check_one(NORMAL_STRIP_RIGHT, "", "", " a b\n\u00A0 ", " a b");
     check_one(NORMAL_STRIP_LEFT, "", "", "  ", "");
@@ -229,7 +229,7 @@ static void white_space_is_stripped(void **state) {
     check_one(NORMAL_STRIP_RIGHT, "", "", "a\x80\x80\xA0", "a\x80\x80\xA0");
 }
 
-static void steps_follow_each_other(void **state) {
+CASE(steps_follow_each_other) {
     struct vocab_build *const build = build_create();
     build_normalizer(build, NORMAL_STRIP_LEFT, "", "");
     build_normalizer(build, NORMAL_LOWERCASE, "", "");
@@ -242,7 +242,7 @@ static void steps_follow_each_other(void **state) {
     fixture_free(fixture);
 }
 
-static void a_text_may_not_grow_without_bound(void **state) {
+CASE(a_text_may_not_grow_without_bound) {
     enum { TO = 1 << 16 };
     char *const to = malloc(TO + 1);
     assert_non_null(to);
@@ -262,7 +262,7 @@ static void a_text_may_not_grow_without_bound(void **state) {
     free(to);
 }
 
-static void what_is_not_known_is_named(void **state) {
+CASE(what_is_not_known_is_named) {
     struct fixture *fixture = fixture_one(NORMAL_UNSUPPORTED, "Precompiled", "");
     assert_string_equal(fixture->unsupported, "normalizer 'Precompiled' is not supported");
     fixture_free(fixture);
@@ -285,18 +285,4 @@ static void what_is_not_known_is_named(void **state) {
     free(build);
 }
 
-TEST_PROGRAM(normalizer) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_come_into_the_forms_of_unicode),
-        cmocka_unit_test(forms_agree_with_utf8proc_on_random_texts),
-        cmocka_unit_test(the_quick_look_is_right_about_every_character),
-        cmocka_unit_test(a_huge_run_of_marks_is_put_in_order),
-        cmocka_unit_test(prefixes_depend_on_the_place),
-        cmocka_unit_test(replacements_are_made_everywhere),
-        cmocka_unit_test(white_space_is_stripped),
-        cmocka_unit_test(steps_follow_each_other),
-        cmocka_unit_test(a_text_may_not_grow_without_bound),
-        cmocka_unit_test(what_is_not_known_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(normalizer) { return cases_run(NULL, NULL); }

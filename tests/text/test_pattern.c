@@ -175,7 +175,7 @@ static void check_patterns(const struct oracles *oracles, const uint8_t *text, c
 
 #define ROUNDS test_scale(1000, 2000, 10000)
 
-static void patterns_match_what_pcre2_matches_in_random_texts(void **state) {
+CASE(patterns_match_what_pcre2_matches_in_random_texts) {
     srand(7);
     for (int round = 0; round < ROUNDS; round++) {
         uint8_t text[96];
@@ -184,7 +184,7 @@ static void patterns_match_what_pcre2_matches_in_random_texts(void **state) {
     }
 }
 
-static void ill_formed_bytes_are_control_characters(void **state) {
+CASE(ill_formed_bytes_are_control_characters) {
     srand(8);
     for (int round = 0; round < ROUNDS / 4; round++) {
         uint8_t text[64], seen[64];
@@ -204,7 +204,7 @@ static void ill_formed_bytes_are_control_characters(void **state) {
     }
 }
 
-static void patterns_match_what_pcre2_matches_in_the_reference_texts(void **state) {
+CASE(patterns_match_what_pcre2_matches_in_the_reference_texts) {
     json_t *const texts = data_json_read(TEST_DATA "/tokenizers/texts.json");
     assert_true(json_array_size(texts) > 400);
     size_t index;
@@ -219,7 +219,7 @@ static void patterns_match_what_pcre2_matches_in_the_reference_texts(void **stat
 }
 
 // Every character alone, before and behind a letter, and behind a blank.
-static void patterns_know_every_character(void **state) {
+CASE(patterns_know_every_character) {
     const int step = ROUNDS < 10000 ? 7 : 1;
     for (int32_t cp = 0; cp <= 0x10FFFF; cp += step) {
         if (cp >= 0x3500 && cp < 0x4D00) continue; // all alike
@@ -240,7 +240,7 @@ static void patterns_know_every_character(void **state) {
 
 // ---------------------------------------------------------------- patterns without an oracle
 
-static void punctuation_is_that_of_unicode_8(void **state) {
+CASE(punctuation_is_that_of_unicode_8) {
     static const struct {
         int32_t cp;
         bool is;
@@ -264,7 +264,7 @@ static void punctuation_is_that_of_unicode_8(void **state) {
     assert_int_equal(skip, 3);
 }
 
-static void byte_numbers_are_those_of_the_alphabet(void **state) {
+CASE(byte_numbers_are_those_of_the_alphabet) {
     for (int byte = 0; byte < 256; byte++) {
         const uint8_t text[] = {(uint8_t)byte};
         size_t skip = 0;
@@ -296,7 +296,7 @@ static const pattern_fn all[] = {
 };
 
 // Would take hours if a pattern looked at the rest of the text from each place.
-static void long_texts_of_one_kind_are_gone_through(void **state) {
+CASE(long_texts_of_one_kind_are_gone_through) {
     static const char *const units[] = {"a",
                                         " ",
                                         "\n",
@@ -335,15 +335,4 @@ static void long_texts_of_one_kind_are_gone_through(void **state) {
     free(text);
 }
 
-TEST_PROGRAM(pattern) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(patterns_match_what_pcre2_matches_in_random_texts),
-        cmocka_unit_test(ill_formed_bytes_are_control_characters),
-        cmocka_unit_test(patterns_match_what_pcre2_matches_in_the_reference_texts),
-        cmocka_unit_test(patterns_know_every_character),
-        cmocka_unit_test(punctuation_is_that_of_unicode_8),
-        cmocka_unit_test(byte_numbers_are_those_of_the_alphabet),
-        cmocka_unit_test(long_texts_of_one_kind_are_gone_through),
-    };
-    return cmocka_run_group_tests(tests, oracles_create, oracles_destroy);
-}
+TEST_PROGRAM(pattern) { return cases_run(oracles_create, oracles_destroy); }

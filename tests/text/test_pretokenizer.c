@@ -158,14 +158,14 @@ static const struct split splits[] = {
     {"1\xC2", "1|\xC2"},
 };
 
-static void gpt2_splits_as_its_pattern_says(void **state) {
+CASE(gpt2_splits_as_its_pattern_says) {
     struct fixture *const fixture = fixture_named("gpt-2");
     for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++)
         check_words(fixture, splits[i].text, splits[i].words);
     fixture_free(fixture);
 }
 
-static void the_length_bounds_what_is_read(void **state) {
+CASE(the_length_bounds_what_is_read) {
     size_t skip;
     assert_int_equal(pattern_gpt2((const uint8_t *)"'re", 2, &skip), 1);
     assert_int_equal(pattern_gpt2((const uint8_t *)"'s", 1, &skip), 1);
@@ -179,7 +179,7 @@ static void the_length_bounds_what_is_read(void **state) {
 
 // ---------------------------------------------------------------- names
 
-static void names_stand_for_their_splits(void **state) {
+CASE(names_stand_for_their_splits) {
     static const char text[] = "I'm HelloWorld 12345, x\n\n \xE4\xB8\xAD\xE6\x96\x87 ok!";
     static const struct {
         const char *name, *words;
@@ -206,7 +206,7 @@ static void names_stand_for_their_splits(void **state) {
     }
 }
 
-static void names_bring_their_traits(void **state) {
+CASE(names_bring_their_traits) {
     static const struct {
         const char *name;
         bool nfc, ignore_merges;
@@ -225,7 +225,7 @@ static void names_bring_their_traits(void **state) {
     }
 }
 
-static void names_are_matched_whole(void **state) {
+CASE(names_are_matched_whole) {
     static const char *const names[] = {"gpt-22", "gpt", "llama", "llama-bpe ", "Qwen2", "kimi-k2"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct fixture *const fixture = fixture_named(names[i]);
@@ -241,7 +241,7 @@ static void names_are_matched_whole(void **state) {
 
 // ---------------------------------------------------------------- behaviors
 
-static void matches_are_treated_as_the_behavior_says(void **state) {
+CASE(matches_are_treated_as_the_behavior_says) {
     static const struct {
         enum vocab_split_behavior behavior;
         bool invert;
@@ -285,7 +285,7 @@ static void matches_are_treated_as_the_behavior_says(void **state) {
     }
 }
 
-static void an_empty_match_cuts_but_not_right_behind_another(void **state) {
+CASE(an_empty_match_cuts_but_not_right_behind_another) {
     struct fixture *fixture = fixture_split(SPLIT_REGEX, SPLIT_ISOLATED, false, "(?=c)");
     check_words(fixture, "abcabc", "ab|cab|c");
     fixture_free(fixture);
@@ -294,7 +294,7 @@ static void an_empty_match_cuts_but_not_right_behind_another(void **state) {
     fixture_free(fixture);
 }
 
-static void kinds_of_splits_cut_what_they_name(void **state) {
+CASE(kinds_of_splits_cut_what_they_name) {
     static const struct {
         enum vocab_split_kind kind;
         enum vocab_split_behavior behavior;
@@ -316,7 +316,7 @@ static void kinds_of_splits_cut_what_they_name(void **state) {
     }
 }
 
-static void steps_cut_the_pieces_of_the_ones_before(void **state) {
+CASE(steps_cut_the_pieces_of_the_ones_before) {
     struct vocab_build *const build = build_create();
     build_split(build, SPLIT_LITERAL, SPLIT_REMOVED, false, "|");
     build_split(build, SPLIT_REGEX, SPLIT_MERGED_WITH_PREVIOUS, false, "[;.]");
@@ -333,7 +333,7 @@ static void steps_cut_the_pieces_of_the_ones_before(void **state) {
     fixture_free(fixture);
 }
 
-static void splits_behind_the_byte_level_see_its_alphabet(void **state) {
+CASE(splits_behind_the_byte_level_see_its_alphabet) {
     struct vocab_build *const build = build_create();
     build_pre(build, "gpt-2");
     build_split(build, SPLIT_BYTE_LEVEL, SPLIT_ISOLATED, false, "");
@@ -352,7 +352,7 @@ static void splits_behind_the_byte_level_see_its_alphabet(void **state) {
     fixture_free(refused);
 }
 
-static void expressions_are_known_however_they_are_written(void **state) {
+CASE(expressions_are_known_however_they_are_written) {
     static const char *const ways[] = {"[\\r\\n]", "[\r\n]", "[\\r\n]"};
     for (size_t i = 0; i < 3; i++) {
         struct fixture *const fixture = fixture_split(SPLIT_REGEX, SPLIT_ISOLATED, false, ways[i]);
@@ -368,7 +368,7 @@ static void expressions_are_known_however_they_are_written(void **state) {
     fixture_free(fixture);
 }
 
-static void what_is_not_known_is_named(void **state) {
+CASE(what_is_not_known_is_named) {
     struct fixture *fixture =
         fixture_split(SPLIT_UNSUPPORTED, SPLIT_ISOLATED, false, "UnicodeScripts");
     assert_string_equal(fixture->traits.unsupported,
@@ -392,7 +392,7 @@ static void what_is_not_known_is_named(void **state) {
     fixture_free(fixture);
 }
 
-static void unknown_kinds_and_behaviors_are_refused(void **state) {
+CASE(unknown_kinds_and_behaviors_are_refused) {
     for (int i = 0; i < 2; i++) {
         struct vocab_build *const build = build_create();
         build_split(build, SPLIT_DIGITS, SPLIT_ISOLATED, false, "");
@@ -411,21 +411,4 @@ static void unknown_kinds_and_behaviors_are_refused(void **state) {
     }
 }
 
-TEST_PROGRAM(pretokenizer) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt2_splits_as_its_pattern_says),
-        cmocka_unit_test(the_length_bounds_what_is_read),
-        cmocka_unit_test(names_stand_for_their_splits),
-        cmocka_unit_test(names_bring_their_traits),
-        cmocka_unit_test(names_are_matched_whole),
-        cmocka_unit_test(matches_are_treated_as_the_behavior_says),
-        cmocka_unit_test(an_empty_match_cuts_but_not_right_behind_another),
-        cmocka_unit_test(kinds_of_splits_cut_what_they_name),
-        cmocka_unit_test(steps_cut_the_pieces_of_the_ones_before),
-        cmocka_unit_test(splits_behind_the_byte_level_see_its_alphabet),
-        cmocka_unit_test(expressions_are_known_however_they_are_written),
-        cmocka_unit_test(what_is_not_known_is_named),
-        cmocka_unit_test(unknown_kinds_and_behaviors_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(pretokenizer) { return cases_run(NULL, NULL); }

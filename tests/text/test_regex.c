@@ -41,7 +41,7 @@ static const char *matches_of(const char *pattern, const char *text) {
     return line;
 }
 
-static void matches_are_found_in_order(void **state) {
+CASE(matches_are_found_in_order) {
     assert_string_equal(matches_of("b+", "abbcbb"), "1-3 4-6 ");
     assert_string_equal(matches_of("b+", ""), "");
     assert_string_equal(matches_of("b*", "ab"), "0-0 1-2 2-2 ");
@@ -50,7 +50,7 @@ static void matches_are_found_in_order(void **state) {
     assert_string_equal(matches_of("\\p{Lu}", "a\xC3\x89z"), "1-3 ");
 }
 
-static void expressions_are_read_as_oniguruma_does(void **state) {
+CASE(expressions_are_read_as_oniguruma_does) {
     assert_string_equal(matches_of("a$", "a\nba"), "0-1 3-4 "); // at every line
     assert_string_equal(matches_of("^.", "a\nb"), "0-1 2-3 ");
     assert_string_equal(matches_of("\\w+", "e\xCC\x81_1 -"), "0-5 "); // marks are of the word
@@ -68,7 +68,7 @@ static void expressions_are_read_as_oniguruma_does(void **state) {
     assert_string_equal(matches_of("a++b", "aab"), "0-3 ");
 }
 
-static void what_would_be_read_differently_is_refused(void **state) {
+CASE(what_would_be_read_differently_is_refused) {
     static const char *const patterns[] = {
         "[a&&[^b]]", "[a[b]]",        "\\h",   "\\K",      "[\\W]", "(?m:a)",  "(?s).", "(?i-x:a)",
         "a{2}+",     "(*UTF)",        "(?C1)", "\\R",      "\\X",   "\\Qa\\E", "(a",    "a)",
@@ -92,7 +92,7 @@ static void what_would_be_read_differently_is_refused(void **state) {
     free(long_one);
 }
 
-static void ill_formed_bytes_are_control_characters(void **state) {
+CASE(ill_formed_bytes_are_control_characters) {
     assert_string_equal(matches_of("\\p{Cc}", "a\xFF\xC3(\x80"), "1-2 2-3 4-5 ");
     assert_string_equal(matches_of("\\p{L}+", "a\xE4\xB8z"), "0-1 3-4 ");
     assert_string_equal(matches_of("[^a]+", "a\xE4\xB8\xADz\xF0"), "1-6 ");
@@ -147,7 +147,7 @@ static void check_matches(const char *pattern, const uint8_t *text, size_t len) 
     regex_destroy(regex);
 }
 
-static void long_texts_give_the_matches_of_one_call(void **state) {
+CASE(long_texts_give_the_matches_of_one_call) {
     static const char *const patterns[] = {
         "\\p{L}+",
         "\\s+(?!\\S)|\\s+",
@@ -191,7 +191,7 @@ static rn_status search_all(const char *pattern, const char *unit, size_t len, r
     return status;
 }
 
-static void usual_expressions_get_through_a_long_text(void **state) {
+CASE(usual_expressions_get_through_a_long_text) {
     static const char *const units[] = {"a", " ", "\n", "1", "'", "A", "aB ", "\xC3\xA9"};
     static const char *const patterns[] = {
         "'s|'t| ?\\p{L}+| ?\\p{N}+|\\s+(?!\\S)|\\s+",
@@ -209,7 +209,7 @@ static void usual_expressions_get_through_a_long_text(void **state) {
 }
 
 // Each would take minutes, or hours.
-static void endless_searches_end_with_an_error(void **state) {
+CASE(endless_searches_end_with_an_error) {
     static const struct {
         const char *pattern, *unit;
     } cases[] = {
@@ -225,15 +225,4 @@ static void endless_searches_end_with_an_error(void **state) {
     }
 }
 
-TEST_PROGRAM(regex) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matches_are_found_in_order),
-        cmocka_unit_test(expressions_are_read_as_oniguruma_does),
-        cmocka_unit_test(what_would_be_read_differently_is_refused),
-        cmocka_unit_test(ill_formed_bytes_are_control_characters),
-        cmocka_unit_test(long_texts_give_the_matches_of_one_call),
-        cmocka_unit_test(usual_expressions_get_through_a_long_text),
-        cmocka_unit_test(endless_searches_end_with_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(regex) { return cases_run(NULL, NULL); }

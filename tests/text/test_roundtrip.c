@@ -115,7 +115,7 @@ static const char *const names[] = {"gpt-2",   "llama-bpe",    "gpt-4o",        
                                     "falcon",  "deepseek-llm", "deepseek-coder", "deepseek-v3",
                                     "default", "starcoder"};
 
-static void byte_level_gives_back_any_bytes(void **state) {
+CASE(byte_level_gives_back_any_bytes) {
     uint8_t text[TEXT_MAX];
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         srand((unsigned)(100 + i));
@@ -129,7 +129,7 @@ static void byte_level_gives_back_any_bytes(void **state) {
     }
 }
 
-static void with_nfc_it_gives_back_the_normalized_text(void **state) {
+CASE(with_nfc_it_gives_back_the_normalized_text) {
     uint8_t text[TEXT_MAX];
     srand(40);
     struct tokenizer *const tokenizer = make_bytes("qwen2", false);
@@ -145,7 +145,7 @@ static void with_nfc_it_gives_back_the_normalized_text(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void characters_give_back_any_text_without_the_mark(void **state) {
+CASE(characters_give_back_any_text_without_the_mark) {
     uint8_t text[TEXT_MAX];
     for (int model = VOCAB_SPM_SCORE; model <= VOCAB_SPM_RANK; model++) {
         srand((unsigned)(50 + model));
@@ -202,7 +202,7 @@ static void check_parts(const struct tokenizer *tokenizer) {
     token_list_deinit(&parts);
 }
 
-static void a_long_text_gives_what_its_words_give(void **state) {
+CASE(a_long_text_gives_what_its_words_give) {
     srand(60);
     for (int i = 0; i < 2; i++) {
         struct tokenizer *const tokenizer = make_bytes("gpt-2", i == 1);
@@ -211,12 +211,4 @@ static void a_long_text_gives_what_its_words_give(void **state) {
     }
 }
 
-TEST_PROGRAM(roundtrip) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(byte_level_gives_back_any_bytes),
-        cmocka_unit_test(with_nfc_it_gives_back_the_normalized_text),
-        cmocka_unit_test(characters_give_back_any_text_without_the_mark),
-        cmocka_unit_test(a_long_text_gives_what_its_words_give),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(roundtrip) { return cases_run(NULL, NULL); }

@@ -38,7 +38,7 @@ static void check_pieces(const struct tokenizer *tokenizer, const struct vocab_b
           text, pieces_of(tokenizer, build, text), want);
 }
 
-static void the_best_score_is_merged_first(void **state) {
+CASE(the_best_score_is_merged_first) {
     struct vocab_build *const build = build_spm(VOCAB_SPM_SCORE);
     build_scored(build, "a", -10);
     build_scored(build, "b", -11);
@@ -57,7 +57,7 @@ static void the_best_score_is_merged_first(void **state) {
     free(build);
 }
 
-static void a_token_of_characters_that_are_none_is_still_made(void **state) {
+CASE(a_token_of_characters_that_are_none_is_still_made) {
     struct vocab_build *const build = build_spm(VOCAB_SPM_SCORE);
     build_scored(build, "xy", -1);
     struct tokenizer *const tokenizer = build_tokenizer(build);
@@ -66,7 +66,7 @@ static void a_token_of_characters_that_are_none_is_still_made(void **state) {
     free(build);
 }
 
-static void characters_that_are_no_token_become_bytes(void **state) {
+CASE(characters_that_are_no_token_become_bytes) {
     struct vocab_build *const build = build_spm(VOCAB_SPM_SCORE);
     build_scored(build, "a", -1);
     build_byte_tokens(build);
@@ -84,7 +84,7 @@ static void characters_that_are_no_token_become_bytes(void **state) {
     free(build);
 }
 
-static void without_bytes_they_become_the_unknown_token(void **state) {
+CASE(without_bytes_they_become_the_unknown_token) {
     struct vocab_build *build = build_spm(VOCAB_SPM_RANK);
     build_normal(build, "a");
     build_normal(build, "b");
@@ -115,7 +115,7 @@ static void without_bytes_they_become_the_unknown_token(void **state) {
     free(build);
 }
 
-static void bytes_are_read_strictly(void **state) {
+CASE(bytes_are_read_strictly) {
     static const char *const texts[] = {"<0x-1>", "<0x1>", "<0x001>", "<0xG0>", "<0x4G>", "<0x41",
                                         "0x41",   "",      "<0x+1>",  "<0X41>", "<0x 1>"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
@@ -132,7 +132,7 @@ static void bytes_are_read_strictly(void **state) {
 }
 
 // tokenizer.json has no type for bytes.
-static void bytes_of_a_file_without_types_are_bytes(void **state) {
+CASE(bytes_of_a_file_without_types_are_bytes) {
     struct vocab_build *const build = build_spm(VOCAB_SPM_RANK);
     build_byte_tokens(build);
     for (int i = 0; i < 256; i++) build->type[1 + i] = TOKEN_NORMAL;
@@ -149,7 +149,7 @@ static void bytes_of_a_file_without_types_are_bytes(void **state) {
     free(build);
 }
 
-static void the_mark_is_a_space(void **state) {
+CASE(the_mark_is_a_space) {
     struct vocab_build *const build = build_spm(VOCAB_SPM_SCORE);
     build_scored(build, MARK, -1);                           // 1
     build_scored(build, MARK "a" MARK, -2);                  // 2
@@ -169,7 +169,7 @@ static void the_mark_is_a_space(void **state) {
 }
 
 // The normalization of GGUF's llama and of tokenizer.model.
-static void a_prefix_comes_before_the_text_and_spaces_become_marks(void **state) {
+CASE(a_prefix_comes_before_the_text_and_spaces_become_marks) {
     struct vocab_build *const build = build_spm(VOCAB_SPM_SCORE);
     build_scored(build, MARK, -9);
     build_scored(build, "a", -8);
@@ -199,7 +199,7 @@ static void a_prefix_comes_before_the_text_and_spaces_become_marks(void **state)
     free(build);
 }
 
-static void a_whole_word_may_be_a_token_whatever_the_merges(void **state) {
+CASE(a_whole_word_may_be_a_token_whatever_the_merges) {
     struct vocab_build *const build = build_spm(VOCAB_SPM_RANK);
     build_normal(build, "a");
     build_normal(build, "b");
@@ -212,7 +212,7 @@ static void a_whole_word_may_be_a_token_whatever_the_merges(void **state) {
     free(build);
 }
 
-static void scores_that_are_no_numbers_or_missing_are_refused(void **state) {
+CASE(scores_that_are_no_numbers_or_missing_are_refused) {
     struct vocab_build *const build = build_spm(VOCAB_SPM_SCORE);
     build_scored(build, "a", NAN);
     struct tokenizer *tokenizer = NULL;
@@ -330,7 +330,7 @@ static void check_word(const struct random_vocab *vocab, const struct tokenizer 
     token_list_deinit(&list);
 }
 
-static void words_merge_as_the_definition_says(void **state) {
+CASE(words_merge_as_the_definition_says) {
     struct random_vocab *const vocab = calloc(1, sizeof *vocab);
     assert_non_null(vocab);
     srand(21);
@@ -346,7 +346,7 @@ static void words_merge_as_the_definition_says(void **state) {
 }
 
 // Would take hours if merging were quadratic.
-static void a_huge_word_is_merged(void **state) {
+CASE(a_huge_word_is_merged) {
     enum { HUGE = 1 << 18 };
     static char text[6][64];
     for (int model = VOCAB_SPM_SCORE; model <= VOCAB_SPM_RANK; model++) {
@@ -373,20 +373,4 @@ static void a_huge_word_is_merged(void **state) {
     }
 }
 
-TEST_PROGRAM(spm) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_best_score_is_merged_first),
-        cmocka_unit_test(a_token_of_characters_that_are_none_is_still_made),
-        cmocka_unit_test(characters_that_are_no_token_become_bytes),
-        cmocka_unit_test(without_bytes_they_become_the_unknown_token),
-        cmocka_unit_test(bytes_are_read_strictly),
-        cmocka_unit_test(bytes_of_a_file_without_types_are_bytes),
-        cmocka_unit_test(the_mark_is_a_space),
-        cmocka_unit_test(a_prefix_comes_before_the_text_and_spaces_become_marks),
-        cmocka_unit_test(a_whole_word_may_be_a_token_whatever_the_merges),
-        cmocka_unit_test(scores_that_are_no_numbers_or_missing_are_refused),
-        cmocka_unit_test(words_merge_as_the_definition_says),
-        cmocka_unit_test(a_huge_word_is_merged),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(spm) { return cases_run(NULL, NULL); }

@@ -30,7 +30,7 @@ static void check_refused(struct vocab_build *build, rn_status status, const cha
 
 // ---------------------------------------------------------------- special tokens
 
-static void special_tokens_are_found(void **state) {
+CASE(special_tokens_are_found) {
     static const struct {
         const char *text, *plain, *special; // without and with ENCODE_SPECIAL; NULL: not asked
     } cases[] = {
@@ -73,7 +73,7 @@ static void special_tokens_are_found(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void words_end_at_special_tokens(void **state) {
+CASE(words_end_at_special_tokens) {
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_token(build, span("<s>"), TOKEN_CONTROL); // 256
@@ -90,7 +90,7 @@ static void words_end_at_special_tokens(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void plain_text_never_becomes_a_control_token(void **state) {
+CASE(plain_text_never_becomes_a_control_token) {
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_token(build, span("ab"), TOKEN_CONTROL); // 256
@@ -105,7 +105,7 @@ static void plain_text_never_becomes_a_control_token(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void many_special_tokens_are_told_apart(void **state) {
+CASE(many_special_tokens_are_told_apart) {
     static char text[1000][16];
     struct vocab_build *const build = build_create();
     build_bytes(build);
@@ -135,7 +135,7 @@ static struct tokenizer *make_ends(bool add_bos, bool add_eos, bool same) {
     return build_finish(build);
 }
 
-static void bos_and_eos_come_once_and_only_where_the_model_asks(void **state) {
+CASE(bos_and_eos_come_once_and_only_where_the_model_asks) {
     static const int both = ENCODE_BOS | ENCODE_SPECIAL;
     static const struct {
         bool add_bos, add_eos, same; // same: one token is both
@@ -175,7 +175,7 @@ static void bos_and_eos_come_once_and_only_where_the_model_asks(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void encode_appends_and_a_failure_leaves_the_list_as_it_was(void **state) {
+CASE(encode_appends_and_a_failure_leaves_the_list_as_it_was) {
     struct vocab_build *const build = build_create();
     build->source.model = VOCAB_SPM_RANK; // has an error to offer, without an unknown token
     build_normal(build, "a");
@@ -201,7 +201,7 @@ static void encode_appends_and_a_failure_leaves_the_list_as_it_was(void **state)
 
 // ---------------------------------------------------------------- bytes and types
 
-static void bytes_without_a_token_become_the_unknown_token(void **state) {
+CASE(bytes_without_a_token_become_the_unknown_token) {
     struct vocab_build *const build = build_create();
     build_normal(build, "a");
     build_token(build, span("<unk>"), TOKEN_UNKNOWN);
@@ -212,7 +212,7 @@ static void bytes_without_a_token_become_the_unknown_token(void **state) {
 }
 
 // As Hugging Face does it: the remaining parts of the word stand side by side.
-static void a_byte_without_a_token_is_left_out_before_merging(void **state) {
+CASE(a_byte_without_a_token_is_left_out_before_merging) {
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_normal(build, "ab"); // 256
@@ -241,7 +241,7 @@ static void check_bytes(const struct tokenizer *tokenizer, int32_t id, const cha
     if (bytes.len > 0) assert_memory_equal(bytes.data, want, bytes.len);
 }
 
-static void token_bytes_are_decoded_by_type(void **state) {
+CASE(token_bytes_are_decoded_by_type) {
     struct vocab_build *const build = build_create();
     build_normal(build, "\xC4\xA0"
                         "a\xC4\x8A");                              // " a\n" in the alphabet
@@ -271,7 +271,7 @@ static void token_bytes_are_decoded_by_type(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void a_tokenizer_keeps_nothing_of_its_source(void **state) {
+CASE(a_tokenizer_keeps_nothing_of_its_source) {
     struct vocab_build *const build = build_create();
     char token[] = "ab", control[] = "<s>", merge[] = "a b", pre[] = "gpt-2", from[] = "x",
          added[] = "+";
@@ -294,7 +294,7 @@ static void a_tokenizer_keeps_nothing_of_its_source(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void the_lower_id_of_equal_strings_is_used(void **state) {
+CASE(the_lower_id_of_equal_strings_is_used) {
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_token(build, span("ab"), TOKEN_CONTROL); // 256: not an ordinary token
@@ -307,7 +307,7 @@ static void the_lower_id_of_equal_strings_is_used(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void merges_may_make_user_defined_tokens_that_read_the_same(void **state) {
+CASE(merges_may_make_user_defined_tokens_that_read_the_same) {
     struct vocab_build *build = build_create();
     build_bytes(build);
     build_token(build, span("ab"), TOKEN_USER_DEFINED); // 256
@@ -338,7 +338,7 @@ static void merges_may_make_user_defined_tokens_that_read_the_same(void **state)
     tokenizer_destroy(plain);
 }
 
-static void generation_ends_where_the_file_says(void **state) {
+CASE(generation_ends_where_the_file_says) {
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build->source.bos = 1;
@@ -357,7 +357,7 @@ static void generation_ends_where_the_file_says(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void generation_ends_at_tokens_that_are_known_to_end_a_turn(void **state) {
+CASE(generation_ends_at_tokens_that_are_known_to_end_a_turn) {
     static const struct {
         const char *text;
         int32_t type;
@@ -389,7 +389,7 @@ static void generation_ends_at_tokens_that_are_known_to_end_a_turn(void **state)
 }
 
 // gpt-oss: <|end|> ends a message, of which an answer has several.
-static void the_end_of_a_message_does_not_end_an_answer_that_has_its_own_end(void **state) {
+CASE(the_end_of_a_message_does_not_end_an_answer_that_has_its_own_end) {
     struct vocab_build *build = build_create();
     build_bytes(build);
     build_token(build, span("<|end|>"), TOKEN_CONTROL);    // 256
@@ -413,14 +413,14 @@ static void the_end_of_a_message_does_not_end_an_answer_that_has_its_own_end(voi
 
 // ---------------------------------------------------------------- bad files
 
-static void an_unknown_model_is_refused(void **state) {
+CASE(an_unknown_model_is_refused) {
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build->source.model = (enum vocab_model)9;
     check_refused(build, RN_ERR_UNSUPPORTED, "test: tokenizer model 9 is not supported");
 }
 
-static void a_pipeline_that_is_not_known_is_refused_at_encode_only(void **state) {
+CASE(a_pipeline_that_is_not_known_is_refused_at_encode_only) {
     static const char *const messages[] = {
         "test: pre-tokenizer 'rune-3' is not supported: only token ids can be given",
         "test: normalizer 'Precompiled' is not supported: only token ids can be given",
@@ -442,11 +442,11 @@ static void a_pipeline_that_is_not_known_is_refused_at_encode_only(void **state)
     }
 }
 
-static void an_empty_vocabulary_is_refused(void **state) {
+CASE(an_empty_vocabulary_is_refused) {
     check_refused(build_create(), RN_ERR_MODEL, "test: the vocabulary has no tokens");
 }
 
-static void ids_out_of_range_are_refused(void **state) {
+CASE(ids_out_of_range_are_refused) {
     static const struct {
         const char *name;
         size_t offset;
@@ -474,7 +474,7 @@ static void ids_out_of_range_are_refused(void **state) {
     }
 }
 
-static void unknown_token_types_are_refused(void **state) {
+CASE(unknown_token_types_are_refused) {
     static const int32_t values[] = {7, -1, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         struct vocab_build *const build = build_create();
@@ -486,7 +486,7 @@ static void unknown_token_types_are_refused(void **state) {
     }
 }
 
-static void without_types_all_tokens_are_normal(void **state) {
+CASE(without_types_all_tokens_are_normal) {
     struct vocab_build *const build = build_create();
     build_bytes(build);
     build_normal(build, "<s>");
@@ -497,7 +497,7 @@ static void without_types_all_tokens_are_normal(void **state) {
     tokenizer_destroy(tokenizer);
 }
 
-static void normal_tokens_that_are_not_utf8_are_refused(void **state) {
+CASE(normal_tokens_that_are_not_utf8_are_refused) {
     static const char *const texts[] = {"\xFF", "a\xC3", "\xED\xA0\x80", "\xC0\x80"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct vocab_build *const build = build_create();
@@ -507,7 +507,7 @@ static void normal_tokens_that_are_not_utf8_are_refused(void **state) {
     }
 }
 
-static void more_ends_than_there_is_room_for_are_refused(void **state) {
+CASE(more_ends_than_there_is_room_for_are_refused) {
     static const int32_t counts[] = {VOCAB_MAX_ENDS + 1, -1, INT32_MAX};
     for (size_t i = 0; i < 3; i++) {
         struct vocab_build *const build = build_create();
@@ -519,7 +519,7 @@ static void more_ends_than_there_is_room_for_are_refused(void **state) {
     }
 }
 
-static void added_tokens_out_of_range_are_refused(void **state) {
+CASE(added_tokens_out_of_range_are_refused) {
     static const int32_t ids[] = {256, -1, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < 4; i++) {
         struct vocab_build *const build = build_create();
@@ -532,7 +532,7 @@ static void added_tokens_out_of_range_are_refused(void **state) {
     }
 }
 
-static void bad_merges_are_refused_by_index_and_text(void **state) {
+CASE(bad_merges_are_refused_by_index_and_text) {
     static const struct {
         const char *left, *right, *message;
     } cases[] = {
@@ -557,7 +557,7 @@ static void bad_merges_are_refused_by_index_and_text(void **state) {
     }
 }
 
-static void overlong_strings_are_only_long(void **state) {
+CASE(overlong_strings_are_only_long) {
     enum { LONG = 1 << 16 };
     char *const text = malloc(LONG);
     assert_non_null(text);
@@ -593,34 +593,4 @@ static void overlong_strings_are_only_long(void **state) {
     free(text);
 }
 
-TEST_PROGRAM(tokenizer) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(special_tokens_are_found),
-        cmocka_unit_test(words_end_at_special_tokens),
-        cmocka_unit_test(plain_text_never_becomes_a_control_token),
-        cmocka_unit_test(many_special_tokens_are_told_apart),
-        cmocka_unit_test(bos_and_eos_come_once_and_only_where_the_model_asks),
-        cmocka_unit_test(encode_appends_and_a_failure_leaves_the_list_as_it_was),
-        cmocka_unit_test(bytes_without_a_token_become_the_unknown_token),
-        cmocka_unit_test(a_byte_without_a_token_is_left_out_before_merging),
-        cmocka_unit_test(token_bytes_are_decoded_by_type),
-        cmocka_unit_test(a_tokenizer_keeps_nothing_of_its_source),
-        cmocka_unit_test(the_lower_id_of_equal_strings_is_used),
-        cmocka_unit_test(merges_may_make_user_defined_tokens_that_read_the_same),
-        cmocka_unit_test(generation_ends_where_the_file_says),
-        cmocka_unit_test(generation_ends_at_tokens_that_are_known_to_end_a_turn),
-        cmocka_unit_test(the_end_of_a_message_does_not_end_an_answer_that_has_its_own_end),
-        cmocka_unit_test(an_unknown_model_is_refused),
-        cmocka_unit_test(a_pipeline_that_is_not_known_is_refused_at_encode_only),
-        cmocka_unit_test(an_empty_vocabulary_is_refused),
-        cmocka_unit_test(ids_out_of_range_are_refused),
-        cmocka_unit_test(unknown_token_types_are_refused),
-        cmocka_unit_test(without_types_all_tokens_are_normal),
-        cmocka_unit_test(normal_tokens_that_are_not_utf8_are_refused),
-        cmocka_unit_test(more_ends_than_there_is_room_for_are_refused),
-        cmocka_unit_test(added_tokens_out_of_range_are_refused),
-        cmocka_unit_test(bad_merges_are_refused_by_index_and_text),
-        cmocka_unit_test(overlong_strings_are_only_long),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(tokenizer) { return cases_run(NULL, NULL); }

@@ -38,7 +38,7 @@ static struct vocab_build *build_some(enum vocab_model model) {
 
 // Some memory is asked for and done without: by the C library's sort, by PCRE2's JIT, for the
 // cache.
-static void create_reports_each_failed_allocation_and_frees_the_rest(void **state) {
+CASE(create_reports_each_failed_allocation_and_frees_the_rest) {
     for (int model = VOCAB_BYTE_LEVEL; model <= VOCAB_SPM_RANK; model++) {
         struct vocab_build *const build = build_some((enum vocab_model)model);
         const long before = live;
@@ -75,7 +75,7 @@ static void text_fill(char *text, size_t len) { // long words, more ids than a f
     memset(text + 3000, '\xFF', 10);
 }
 
-static void encode_reports_each_failed_allocation_and_keeps_the_list(void **state) {
+CASE(encode_reports_each_failed_allocation_and_keeps_the_list) {
     for (int model = VOCAB_BYTE_LEVEL; model <= VOCAB_SPM_RANK; model++) {
         struct vocab_build *const build = build_some((enum vocab_model)model);
         struct tokenizer *tokenizer = NULL;
@@ -109,7 +109,7 @@ static void encode_reports_each_failed_allocation_and_keeps_the_list(void **stat
     }
 }
 
-static void guards_report_each_failed_allocation(void **state) {
+CASE(guards_report_each_failed_allocation) {
     struct vocab_build *const build = build_some(VOCAB_BYTE_LEVEL);
     struct tokenizer *tokenizer = NULL;
     assert_int_equal(tokenizer_create(&build->source, &tokenizer, NULL), RN_OK);
@@ -132,11 +132,4 @@ static void guards_report_each_failed_allocation(void **state) {
     free(build);
 }
 
-TEST_PROGRAM(tokenizer_memory) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(create_reports_each_failed_allocation_and_frees_the_rest),
-        cmocka_unit_test(encode_reports_each_failed_allocation_and_keeps_the_list),
-        cmocka_unit_test(guards_report_each_failed_allocation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(tokenizer_memory) { return cases_run(NULL, NULL); }

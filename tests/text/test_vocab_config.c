@@ -20,7 +20,7 @@ static void check_refused(const char *text, const char *words) {
           "%s: %s", text, err.message);
 }
 
-static void silence_is_told_from_no(void **state) {
+CASE_WITH(silence_is_told_from_no, NULL, vocab_teardown) {
     struct vocab_config c = config_read("{}");
     assert_true(c.add_bos == -1 && c.add_eos == -1 && !c.bos.len && !c.eos.len && !c.unk.len);
     assert_true(!c.chat_template.len && c.n_added == 0);
@@ -30,14 +30,14 @@ static void silence_is_told_from_no(void **state) {
     assert_true(c.add_bos == 0 && c.add_eos == 1);
 }
 
-static void tokens_are_texts_or_objects(void **state) {
+CASE_WITH(tokens_are_texts_or_objects, NULL, vocab_teardown) {
     const struct vocab_config c =
         config_read("{'bos_token':'<s>','eos_token':{'__type':'AddedToken','content':'<\\/s>',"
                     "'lstrip':false},'unk_token':'<unk>'}");
     assert_true(is(c.bos, "<s>") && is(c.eos, "</s>") && is(c.unk, "<unk>"));
 }
 
-static void the_default_template_is_taken_or_the_first(void **state) {
+CASE_WITH(the_default_template_is_taken_or_the_first, NULL, vocab_teardown) {
     struct vocab_config c = config_read("{'chat_template':'{{ x }}\\n'}");
     assert_true(is(c.chat_template, "{{ x }}\n"));
     c = config_read("{'chat_template':[{'name':'tool_use','template':'T'},"
@@ -49,14 +49,14 @@ static void the_default_template_is_taken_or_the_first(void **state) {
     assert_true(!c.chat_template.len);
 }
 
-static void unknown_members_may_hold_anything(void **state) {
+CASE_WITH(unknown_members_may_hold_anything, NULL, vocab_teardown) {
     const struct vocab_config c = config_read(
         "{'model_max_length':1000000000000000019884624838656,'x':1e30,'y':[{},[null,-1.5e400]],"
         "'additional_special_tokens':['<a>'],'tokenizer_class':'LlamaTokenizer','eos_token':'e'}");
     assert_true(is(c.eos, "e"));
 }
 
-static void bad_files_are_refused(void **state) {
+CASE_WITH(bad_files_are_refused, NULL, vocab_teardown) {
     check_refused("", "ends where a value");
     check_refused("[]", "expected an object");
     check_refused("{'bos_token':1}", "expected a string");
@@ -72,7 +72,7 @@ static void bad_files_are_refused(void **state) {
     check_refused("{'eos_token':'a','eos_token':'b'}", "a key comes twice");
 }
 
-static void added_tokens_have_their_flags(void **state) {
+CASE_WITH(added_tokens_have_their_flags, NULL, vocab_teardown) {
     const struct vocab_config c = config_read(
         "{'added_tokens_decoder':{'0':{'content':'<unk>','special':true,'normalized':false},"
         "'32000':{'content':'<x>','lstrip':true,'rstrip':true,'single_word':true,"
@@ -125,7 +125,7 @@ static void check_apply_refused(const char *json, const char *words) {
           "%s: %s", json, err.message);
 }
 
-static void names_become_ids(void **state) {
+CASE_WITH(names_become_ids, NULL, vocab_teardown) {
     struct vocab_source s = pieces();
     apply("{'bos_token':'</s>','eos_token':'ab','unk_token':'<s>'}", &s);
     assert_true(s.bos == 2 && s.eos == 4 && s.unk == 0 && s.add_bos && !s.add_eos);
@@ -143,14 +143,14 @@ static void names_become_ids(void **state) {
     check_apply_refused("{'bos_token':'nowhere'}", "bos_token \"nowhere\"");
 }
 
-static void nothing_is_added_that_does_not_exist(void **state) {
+CASE_WITH(nothing_is_added_that_does_not_exist, NULL, vocab_teardown) {
     struct vocab_source s = pieces();
     s.bos = s.eos = -1;
     apply("{'add_bos_token':true,'add_eos_token':true}", &s);
     assert_true(!s.add_bos && !s.add_eos);
 }
 
-static void what_a_tokenizer_json_puts_around_a_text_stays(void **state) {
+CASE_WITH(what_a_tokenizer_json_puts_around_a_text_stays, NULL, vocab_teardown) {
     struct vocab_source s = pieces();
     s.model = VOCAB_BYTE_LEVEL;
     s.bos = 4;
@@ -163,7 +163,7 @@ static void what_a_tokenizer_json_puts_around_a_text_stays(void **state) {
     assert_true(s.bos == 1 && s.eos == 2 && s.n_end == 0);
 }
 
-static void added_tokens_go_over_the_pieces_of_a_model(void **state) {
+CASE_WITH(added_tokens_go_over_the_pieces_of_a_model, NULL, vocab_teardown) {
     struct vocab_source s = pieces();
     apply("{'added_tokens_decoder':{"
           "'0':{'content':'<unk>','special':true},"
@@ -186,7 +186,7 @@ static void added_tokens_go_over_the_pieces_of_a_model(void **state) {
     assert_true(s.added[3].id == 8 && !s.added[3].normalized);
 }
 
-static void added_tokens_of_a_tokenizer_json_stay(void **state) {
+CASE_WITH(added_tokens_of_a_tokenizer_json_stay, NULL, vocab_teardown) {
     struct vocab_source s = pieces();
     s.model = VOCAB_SPM_RANK;
     s.score = NULL;
@@ -194,19 +194,4 @@ static void added_tokens_of_a_tokenizer_json_stay(void **state) {
     assert_true(s.n_token == 6 && s.n_added == 1);
 }
 
-TEST_PROGRAM(vocab_config) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(silence_is_told_from_no, vocab_teardown),
-        cmocka_unit_test_teardown(tokens_are_texts_or_objects, vocab_teardown),
-        cmocka_unit_test_teardown(the_default_template_is_taken_or_the_first, vocab_teardown),
-        cmocka_unit_test_teardown(unknown_members_may_hold_anything, vocab_teardown),
-        cmocka_unit_test_teardown(bad_files_are_refused, vocab_teardown),
-        cmocka_unit_test_teardown(added_tokens_have_their_flags, vocab_teardown),
-        cmocka_unit_test_teardown(names_become_ids, vocab_teardown),
-        cmocka_unit_test_teardown(nothing_is_added_that_does_not_exist, vocab_teardown),
-        cmocka_unit_test_teardown(what_a_tokenizer_json_puts_around_a_text_stays, vocab_teardown),
-        cmocka_unit_test_teardown(added_tokens_go_over_the_pieces_of_a_model, vocab_teardown),
-        cmocka_unit_test_teardown(added_tokens_of_a_tokenizer_json_stay, vocab_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(vocab_config) { return cases_run(NULL, NULL); }

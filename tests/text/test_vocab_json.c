@@ -86,7 +86,7 @@ static struct vocab_source check_file(const char *name) {
     return source;
 }
 
-static void byte_level_files_are_read_whole(void **state) {
+CASE_WITH(byte_level_files_are_read_whole, NULL, vocab_teardown) {
     struct vocab_source s = check_file("gpt-2");
     assert_true(s.model == VOCAB_BYTE_LEVEL && s.n_normal == 0 && s.n_split == 1);
     assert_true(s.split[0].kind == SPLIT_NAMED && is(s.split[0].pattern, "gpt-2"));
@@ -100,7 +100,7 @@ static void byte_level_files_are_read_whole(void **state) {
     assert_true(s.n_normal == 1 && s.normal[0].kind == NORMAL_NFC && !s.strip_space);
 }
 
-static void files_with_markers_are_read_whole(void **state) {
+CASE_WITH(files_with_markers_are_read_whole, NULL, vocab_teardown) {
     struct vocab_source s = check_file("spm");
     assert_true(s.model == VOCAB_SPM_RANK && s.byte_fallback && s.fuse_unk && s.strip_space);
     assert_true(s.n_normal == 2 && s.normal[0].kind == NORMAL_PREPEND);
@@ -116,7 +116,7 @@ static void files_with_markers_are_read_whole(void **state) {
 
 // --- the model ---
 
-static void gaps_between_ids_are_unused_tokens(void **state) {
+CASE_WITH(gaps_between_ids_are_unused_tokens, NULL, vocab_teardown) {
     const struct vocab_source s =
         SOURCE(.model = "{'type':'BPE','vocab':{'b':5,'a':1},'merges':[]}",
                .added = "[{'id':8,'content':'<x>','special':true}]");
@@ -128,7 +128,7 @@ static void gaps_between_ids_are_unused_tokens(void **state) {
     assert_true(is(s.token[1], "a") && is(s.token[5], "b") && is(s.token[8], "<x>"));
 }
 
-static void merges_come_as_strings_or_as_pairs(void **state) {
+CASE_WITH(merges_come_as_strings_or_as_pairs, NULL, vocab_teardown) {
     const struct vocab_source s =
         SOURCE(.model = "{'vocab':{'a':0},'merges':['a b',['c','d e'],' x','\\u0061 \\u00e9']}");
     assert_int_equal(s.n_merge, 4);
@@ -138,7 +138,7 @@ static void merges_come_as_strings_or_as_pairs(void **state) {
     assert_true(is(s.merge[3].left, "a") && is(s.merge[3].right, "\xc3\xa9"));
 }
 
-static void escapes_are_resolved_everywhere(void **state) {
+CASE_WITH(escapes_are_resolved_everywhere, NULL, vocab_teardown) {
     const struct vocab_source s =
         SOURCE(.model = "{'vocab':{'\\u0120a':0,'\\\"':1},'merges':[],'unk_token':'\\\"'}",
                .added = "[{'id':2,'content':'\\n\\n'}]");
@@ -148,7 +148,7 @@ static void escapes_are_resolved_everywhere(void **state) {
     assert_true(s.unk == 1 && s.type[1] == TOKEN_UNKNOWN);
 }
 
-static void flags_of_the_model_and_of_added_tokens_are_read(void **state) {
+CASE_WITH(flags_of_the_model_and_of_added_tokens_are_read, NULL, vocab_teardown) {
     const struct vocab_source s =
         SOURCE(.added = "[{'id':0,'content':'x','special':true,'lstrip':true},"
                         "{'id':4,'content':'y','rstrip':true,'single_word':true,'normalized':true},"
@@ -165,7 +165,7 @@ static void flags_of_the_model_and_of_added_tokens_are_read(void **state) {
     assert_true(s.type[4] == TOKEN_USER_DEFINED && s.type[1] == TOKEN_UNUSED);
 }
 
-static void bytes_are_known_by_their_names(void **state) {
+CASE_WITH(bytes_are_known_by_their_names, NULL, vocab_teardown) {
     static const char vocab[] = "{'vocab':{'<0x0A>':0,'<0xFF>':1,'<0xff>':2,'<0x0A':3,'<0xAG>':4,"
                                 "'<0x0AB>':5},'merges':[],'byte_fallback':true}";
     static const char pre[] = "{'type':'Metaspace'}", decoder[] = "{'type':'Metaspace'}";
@@ -176,7 +176,7 @@ static void bytes_are_known_by_their_names(void **state) {
     assert_int_equal(s.type[0], TOKEN_NORMAL);
 }
 
-static void other_models_are_refused_by_name(void **state) {
+CASE_WITH(other_models_are_refused_by_name, NULL, vocab_teardown) {
     REFUSED(RN_ERR_UNSUPPORTED, "WordPiece", .model = "{'type':'WordPiece','vocab':{}}");
     REFUSED(RN_ERR_UNSUPPORTED, "Unigram", .model = "{'type':'Unigram','vocab':[['a',0.5]]}");
     REFUSED(RN_ERR_UNSUPPORTED, "WordLevel", .model = "{'type':'WordLevel','vocab':{}}");
@@ -190,7 +190,7 @@ static void other_models_are_refused_by_name(void **state) {
     check_refused(RN_ERR_MODEL, "\"model\" is missing", "{}");
 }
 
-static void bad_vocabularies_are_refused(void **state) {
+CASE_WITH(bad_vocabularies_are_refused, NULL, vocab_teardown) {
     REFUSED(RN_ERR_MODEL, "token id 524288", .model = "{'vocab':{'a':524288},'merges':[]}");
     REFUSED(RN_ERR_MODEL, "token id -1", .model = "{'vocab':{'a':-1},'merges':[]}");
     REFUSED(RN_ERR_MODEL, "expected an integer", .model = "{'vocab':{'a':1.5},'merges':[]}");
@@ -218,7 +218,7 @@ static void bad_vocabularies_are_refused(void **state) {
 
 // --- the pipeline ---
 
-static void normalizers_become_steps(void **state) {
+CASE_WITH(normalizers_become_steps, NULL, vocab_teardown) {
     const struct vocab_source s =
         SOURCE(.normalizer = "{'type':'Sequence','normalizers':[{'type':'NFC'},{'type':'NFD'},"
                              "{'type':'NFKC'},{'type':'NFKD'},{'type':'Lowercase'},"
@@ -241,7 +241,7 @@ static void normalizers_become_steps(void **state) {
     assert_true(is(s.normal[7].to, "p") && is(s.normal[10].from, "Precompiled"));
 }
 
-static void splits_keep_pattern_behavior_and_invert(void **state) {
+CASE_WITH(splits_keep_pattern_behavior_and_invert, NULL, vocab_teardown) {
     static const struct {
         const char *name;
         enum vocab_split_behavior behavior;
@@ -267,7 +267,7 @@ static void splits_keep_pattern_behavior_and_invert(void **state) {
     REFUSED(RN_ERR_MODEL, "\"pattern\" is missing", .pre = "{'type':'Split'}");
 }
 
-static void pre_tokenizers_become_splits(void **state) {
+CASE_WITH(pre_tokenizers_become_splits, NULL, vocab_teardown) {
     const struct vocab_source s =
         SOURCE(.pre =
                    "{'type':'Sequence','pretokenizers':[{'type':'Digits','individual_digits':true},"
@@ -289,7 +289,7 @@ static void pre_tokenizers_become_splits(void **state) {
     assert_true(is(s.split[6].pattern, "BertPreTokenizer") && s.model == VOCAB_BYTE_LEVEL);
 }
 
-static void splits_behind_byte_level_see_its_alphabet(void **state) {
+CASE_WITH(splits_behind_byte_level_see_its_alphabet, NULL, vocab_teardown) {
     const struct vocab_source s =
         SOURCE(.pre = "{'type':'Sequence','pretokenizers':[{'type':'Punctuation'},"
                       "{'type':'ByteLevel','add_prefix_space':false,'use_regex':true},"
@@ -300,7 +300,7 @@ static void splits_behind_byte_level_see_its_alphabet(void **state) {
     for (int i = 0; i < 5; i++) check(s.split[i].kind == want[i], "split %d", i);
 }
 
-static void a_prefix_space_is_a_step_of_normalization(void **state) {
+CASE_WITH(a_prefix_space_is_a_step_of_normalization, NULL, vocab_teardown) {
     struct vocab_source s =
         SOURCE(.pre = "{'type':'ByteLevel','add_prefix_space':true,'use_regex':false}");
     assert_true(s.n_normal == 1 && s.n_split == 0 && s.normal[0].kind == NORMAL_PREPEND_ONCE);
@@ -327,7 +327,7 @@ static void check_metaspace(const char *fields, int n_normal, enum vocab_normal_
               "%s", fields);
 }
 
-static void metaspace_has_its_schemes(void **state) {
+CASE_WITH(metaspace_has_its_schemes, NULL, vocab_teardown) {
     check_metaspace("", 2, NORMAL_PREPEND_ONCE, 1);
     check_metaspace(",'prepend_scheme':'always','split':true", 2, NORMAL_PREPEND_ONCE, 1);
     check_metaspace(",'prepend_scheme':'first','split':false", 2, NORMAL_PREPEND_FIRST, 0);
@@ -341,7 +341,7 @@ static void metaspace_has_its_schemes(void **state) {
             .pre = "{'type':'Metaspace','prepend_scheme':'sometimes'}");
 }
 
-static void post_processors_say_what_is_around_a_text(void **state) {
+CASE_WITH(post_processors_say_what_is_around_a_text, NULL, vocab_teardown) {
     struct vocab_source s =
         SOURCE(.post = "{'type':'Sequence','processors':[{'type':'ByteLevel'},"
                        "{'type':'TemplateProcessing','single':[{'SpecialToken':{'id':'<\\u0061>'}},"
@@ -367,7 +367,7 @@ static void post_processors_say_what_is_around_a_text(void **state) {
     REFUSED(RN_ERR_UNSUPPORTED, "post-processor Odd", .post = "{'type':'Odd'}");
 }
 
-static void decoders_are_known_or_refused(void **state) {
+CASE_WITH(decoders_are_known_or_refused, NULL, vocab_teardown) {
     static const char spm[] =
         "{'type':'Sequence','decoders':[{'type':'Replace','pattern':{'String':'" MARKER "'},"
         "'content':' '},{'type':'ByteFallback'},{'type':'Fuse'},"
@@ -387,7 +387,7 @@ static void decoders_are_known_or_refused(void **state) {
     REFUSED(RN_ERR_UNSUPPORTED, "decoder ", .decoder = "{'type':''}");
 }
 
-static void long_pipelines_are_refused(void **state) {
+CASE_WITH(long_pipelines_are_refused, NULL, vocab_teardown) {
     char part[2000] = "{'type':'Sequence','normalizers':[{'type':'NFC'}";
     for (int i = 1; i < 33; i++) strcat(part, ",{'type':'NFC'}");
     strcat(part, "]}");
@@ -399,7 +399,7 @@ static void long_pipelines_are_refused(void **state) {
 }
 
 // Every prefix and every flipped byte: a status and a message, never anything else.
-static void damaged_files_are_refused_or_read(void **state) {
+CASE_WITH(damaged_files_are_refused_or_read, NULL, vocab_teardown) {
     char *const json = strdup(
         json_of((struct parts){.added = "[{'id':3,'content':'<x>','special':true}]",
                                .normalizer = "{'type':'Replace','pattern':{'String':' '},"
@@ -427,27 +427,4 @@ static void damaged_files_are_refused_or_read(void **state) {
     free(json);
 }
 
-TEST_PROGRAM(vocab_json) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(byte_level_files_are_read_whole, vocab_teardown),
-        cmocka_unit_test_teardown(files_with_markers_are_read_whole, vocab_teardown),
-        cmocka_unit_test_teardown(gaps_between_ids_are_unused_tokens, vocab_teardown),
-        cmocka_unit_test_teardown(merges_come_as_strings_or_as_pairs, vocab_teardown),
-        cmocka_unit_test_teardown(escapes_are_resolved_everywhere, vocab_teardown),
-        cmocka_unit_test_teardown(flags_of_the_model_and_of_added_tokens_are_read, vocab_teardown),
-        cmocka_unit_test_teardown(bytes_are_known_by_their_names, vocab_teardown),
-        cmocka_unit_test_teardown(other_models_are_refused_by_name, vocab_teardown),
-        cmocka_unit_test_teardown(bad_vocabularies_are_refused, vocab_teardown),
-        cmocka_unit_test_teardown(normalizers_become_steps, vocab_teardown),
-        cmocka_unit_test_teardown(splits_keep_pattern_behavior_and_invert, vocab_teardown),
-        cmocka_unit_test_teardown(pre_tokenizers_become_splits, vocab_teardown),
-        cmocka_unit_test_teardown(splits_behind_byte_level_see_its_alphabet, vocab_teardown),
-        cmocka_unit_test_teardown(a_prefix_space_is_a_step_of_normalization, vocab_teardown),
-        cmocka_unit_test_teardown(metaspace_has_its_schemes, vocab_teardown),
-        cmocka_unit_test_teardown(post_processors_say_what_is_around_a_text, vocab_teardown),
-        cmocka_unit_test_teardown(decoders_are_known_or_refused, vocab_teardown),
-        cmocka_unit_test_teardown(long_pipelines_are_refused, vocab_teardown),
-        cmocka_unit_test_teardown(damaged_files_are_refused_or_read, vocab_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(vocab_json) { return cases_run(NULL, NULL); }

@@ -110,7 +110,7 @@ static void check_against_json(const struct vocab_source *s, const char *path) {
     json_decref(root);
 }
 
-static void real_files_are_read_whole(void **state) {
+CASE_WITH(real_files_are_read_whole, NULL, vocab_teardown) {
     struct vocab_source s = file_source(TEST_DATA "/golden/tokenizers/spm/tokenizer.model");
     check_against_json(&s, TEST_DATA "/golden/tokenizers/spm/tokenizer.json");
     assert_true(s.n_token == 512 && s.model == VOCAB_SPM_SCORE && s.byte_fallback);
@@ -129,7 +129,7 @@ static void real_files_are_read_whole(void **state) {
 
 // --- fields ---
 
-static void defaults_hold_where_the_file_is_silent(void **state) {
+CASE_WITH(defaults_hold_where_the_file_is_silent, NULL, vocab_teardown) {
     const struct writer w = small_model();
     const struct vocab_source s = source_read(&w);
     assert_true(s.n_token == 4 && s.unk == 0 && s.bos == 1 && s.eos == 2 && !s.byte_fallback);
@@ -143,7 +143,7 @@ static void defaults_hold_where_the_file_is_silent(void **state) {
     assert_true(is(s.normal[3].to, MARKER) && s.strip_space && s.fuse_unk);
 }
 
-static void normalizer_fields_choose_the_steps(void **state) {
+CASE_WITH(normalizer_fields_choose_the_steps, NULL, vocab_teardown) {
     struct writer w = small_model(), spec = {.n = 0};
     put_bytes(&spec, 1, "identity", 8);
     put_int(&spec, 3, 0);
@@ -168,7 +168,7 @@ static void normalizer_fields_choose_the_steps(void **state) {
     assert_true(s.normal[0].kind == NORMAL_UNSUPPORTED && is(s.normal[0].from, "nmt_nfkc"));
 }
 
-static void trainer_fields_choose_ids_and_fallback(void **state) {
+CASE_WITH(trainer_fields_choose_ids_and_fallback, NULL, vocab_teardown) {
     struct writer w = small_model(), trainer = {.n = 0};
     put_int(&trainer, 35, 1);
     put_int(&trainer, 41, -1);
@@ -190,7 +190,7 @@ static void trainer_fields_choose_ids_and_fallback(void **state) {
     assert_true(s.bos == 1 && s.eos == -1 && s.unk == -1);
 }
 
-static void user_defined_pieces_are_added_tokens_with_spaces(void **state) {
+CASE_WITH(user_defined_pieces_are_added_tokens_with_spaces, NULL, vocab_teardown) {
     struct writer w = small_model();
     put_piece(&w, MARKER MARKER "x" MARKER, 0, TOKEN_USER_DEFINED);
     put_piece(&w, "<y>", 0, TOKEN_USER_DEFINED);
@@ -201,7 +201,7 @@ static void user_defined_pieces_are_added_tokens_with_spaces(void **state) {
     assert_true(s.added[1].id == 5 && is(s.added[1].text, "<y>") && is(s.token[5], "<y>"));
 }
 
-static void unknown_fields_are_skipped(void **state) {
+CASE_WITH(unknown_fields_are_skipped, NULL, vocab_teardown) {
     struct writer w = small_model(), piece = {.n = 0};
     put_int(&w, 4, 12345);
     put_bytes(&w, 5, "abc", 3);
@@ -216,7 +216,7 @@ static void unknown_fields_are_skipped(void **state) {
     assert_true(s.n_token == 5 && is(s.token[4], "z"));
 }
 
-static void other_models_are_refused_by_name(void **state) {
+CASE_WITH(other_models_are_refused_by_name, NULL, vocab_teardown) {
     struct writer w = {.n = 0}, trainer = {.n = 0};
     put_piece(&w, "a", 0, 1);
     check_refused(&w, RN_ERR_UNSUPPORTED, "unigram"); // the format's default
@@ -229,7 +229,7 @@ static void other_models_are_refused_by_name(void **state) {
     check_refused(&w, RN_ERR_UNSUPPORTED, "-7");
 }
 
-static void bad_fields_are_refused_with_the_place(void **state) {
+CASE_WITH(bad_fields_are_refused_with_the_place, NULL, vocab_teardown) {
     struct writer w = {.n = 0}, inner = {.n = 0};
     check_refused(&w, RN_ERR_MODEL, "no pieces");
     w = small_model();
@@ -279,7 +279,7 @@ static void bad_fields_are_refused_with_the_place(void **state) {
     check_refused(&w, RN_ERR_MODEL, "past its end");
 }
 
-static void files_cut_anywhere_lack_something_or_are_refused(void **state) {
+CASE_WITH(files_cut_anywhere_lack_something_or_are_refused, NULL, vocab_teardown) {
     const struct writer whole = small_model();
     for (size_t n = 0; n < whole.n; n++) {
         struct writer cut = whole;
@@ -299,7 +299,7 @@ static void files_cut_anywhere_lack_something_or_are_refused(void **state) {
     }
 }
 
-static void more_pieces_than_ids_are_refused(void **state) {
+CASE_WITH(more_pieces_than_ids_are_refused, NULL, vocab_teardown) {
     const size_t n = (1 << 19) + 1;
     uint8_t *const data = malloc(2 * n);
     for (size_t i = 0; i < n; i++) {
@@ -313,18 +313,4 @@ static void more_pieces_than_ids_are_refused(void **state) {
     free(data);
 }
 
-TEST_PROGRAM(vocab_spm) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(real_files_are_read_whole, vocab_teardown),
-        cmocka_unit_test_teardown(defaults_hold_where_the_file_is_silent, vocab_teardown),
-        cmocka_unit_test_teardown(normalizer_fields_choose_the_steps, vocab_teardown),
-        cmocka_unit_test_teardown(trainer_fields_choose_ids_and_fallback, vocab_teardown),
-        cmocka_unit_test_teardown(user_defined_pieces_are_added_tokens_with_spaces, vocab_teardown),
-        cmocka_unit_test_teardown(unknown_fields_are_skipped, vocab_teardown),
-        cmocka_unit_test_teardown(other_models_are_refused_by_name, vocab_teardown),
-        cmocka_unit_test_teardown(bad_fields_are_refused_with_the_place, vocab_teardown),
-        cmocka_unit_test_teardown(files_cut_anywhere_lack_something_or_are_refused, vocab_teardown),
-        cmocka_unit_test_teardown(more_pieces_than_ids_are_refused, vocab_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(vocab_spm) { return cases_run(NULL, NULL); }

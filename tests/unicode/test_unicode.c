@@ -10,7 +10,7 @@
 
 #include "unicode/unicode.h"
 
-static void every_scalar_value_decodes_to_itself(void **state) {
+CASE(every_scalar_value_decodes_to_itself) {
     for (uint32_t cp = 0; cp <= 0x10FFFF; cp++) {
         if (cp >= 0xD800 && cp <= 0xDFFF) continue;
         uint8_t text[4];
@@ -25,7 +25,7 @@ static void every_scalar_value_decodes_to_itself(void **state) {
     }
 }
 
-static void ill_formed_parts_have_the_length_of_the_standard(void **state) {
+CASE(ill_formed_parts_have_the_length_of_the_standard) {
     static const struct {
         const char *text;
         enum unicode_form form;
@@ -63,7 +63,7 @@ static void ill_formed_parts_have_the_length_of_the_standard(void **state) {
     }
 }
 
-static void white_space_is_the_unicode_property(void **state) {
+CASE(white_space_is_the_unicode_property) {
     static const int32_t spaces[] = {0x09,   0x0A,   0x0B,   0x0C,   0x0D,   0x20,   0x85,
                                      0xA0,   0x1680, 0x2000, 0x2001, 0x2002, 0x2003, 0x2004,
                                      0x2005, 0x2006, 0x2007, 0x2008, 0x2009, 0x200A, 0x2028,
@@ -77,7 +77,7 @@ static void white_space_is_the_unicode_property(void **state) {
     assert_int_equal(next, sizeof spaces / sizeof spaces[0]);
 }
 
-static void traits_follow_the_general_category(void **state) {
+CASE(traits_follow_the_general_category) {
     static const struct {
         int32_t cp;
         unsigned traits;
@@ -126,7 +126,7 @@ static void traits_follow_the_general_category(void **state) {
 }
 
 // The table of ASCII says what the categories say.
-static void ascii_traits_are_those_of_the_categories(void **state) {
+CASE(ascii_traits_are_those_of_the_categories) {
     for (int32_t cp = 0; cp < 0x80; cp++) {
         const char *const category = utf8proc_category_string(cp);
         const unsigned traits = unicode_traits(cp);
@@ -138,7 +138,7 @@ static void ascii_traits_are_those_of_the_categories(void **state) {
     }
 }
 
-static void words_are_letters_marks_digits_and_connectors(void **state) {
+CASE(words_are_letters_marks_digits_and_connectors) {
     static const int32_t inside[] = {'a',    'Z',    '0',    '_',    0xE9,   0x301,  0x661,  0x2160,
                                      0x203F, 0x200C, 0x200D, 0x24B6, 0x4E2D, 0x20DD, 0x1F130};
     static const int32_t outside[] = {-1,   ' ',  '-',    '$',    0x7F,    0xA0,
@@ -149,7 +149,7 @@ static void words_are_letters_marks_digits_and_connectors(void **state) {
         assert_false(unicode_is_word(outside[i]));
 }
 
-static void alphabet_is_one_printable_character_per_byte(void **state) {
+CASE(alphabet_is_one_printable_character_per_byte) {
     for (int byte = 0; byte < 256; byte++)
         assert_int_equal(alphabet_byte((int32_t)alphabet_char((uint8_t)byte)), byte);
     int count = 0;
@@ -168,7 +168,7 @@ static void alphabet_is_one_printable_character_per_byte(void **state) {
     assert_int_equal(alphabet_char('A'), 'A');
 }
 
-static void quoting_keeps_whole_characters_that_fit(void **state) {
+CASE(quoting_keeps_whole_characters_that_fit) {
     char out[8];
     unicode_quote("a\xC3\xA9\x80z", 5, out, sizeof out);
     assert_string_equal(out, "a\xC3\xA9?z");
@@ -180,7 +180,7 @@ static void quoting_keeps_whole_characters_that_fit(void **state) {
     assert_string_equal(out, "");
 }
 
-static void only_whole_characters_are_valid(void **state) {
+CASE(only_whole_characters_are_valid) {
     assert_true(unicode_is_valid("", 0));
     assert_true(unicode_is_valid("a\xc3\xa9\xf0\x9f\xa6\x99", 7));
     assert_false(unicode_is_valid("a\xc3", 2));           // ends inside a character
@@ -189,17 +189,4 @@ static void only_whole_characters_are_valid(void **state) {
     assert_false(unicode_is_valid("\xc0\x80", 2));        // overlong
 }
 
-TEST_PROGRAM(unicode) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_whole_characters_are_valid),
-        cmocka_unit_test(every_scalar_value_decodes_to_itself),
-        cmocka_unit_test(ill_formed_parts_have_the_length_of_the_standard),
-        cmocka_unit_test(white_space_is_the_unicode_property),
-        cmocka_unit_test(traits_follow_the_general_category),
-        cmocka_unit_test(ascii_traits_are_those_of_the_categories),
-        cmocka_unit_test(words_are_letters_marks_digits_and_connectors),
-        cmocka_unit_test(alphabet_is_one_printable_character_per_byte),
-        cmocka_unit_test(quoting_keeps_whole_characters_that_fit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(unicode) { return cases_run(NULL, NULL); }

@@ -66,7 +66,7 @@ static void write_good(struct writer *writer, uint32_t version) {
     writer_tensor(writer, "a.weight", 3, dims_q8, TYPE_Q8_0, NULL, 2 * 3 * 34);
 }
 
-static void tensors_are_found_with_their_bytes(void **state) {
+CASE(tensors_are_found_with_their_bytes) {
     for (uint32_t version = 2; version <= 3; version++) {
         struct writer writer;
         uint8_t *image;
@@ -95,7 +95,7 @@ static void tensors_are_found_with_their_bytes(void **state) {
     }
 }
 
-static void metadata_is_read_by_type(void **state) {
+CASE(metadata_is_read_by_type) {
     struct writer writer;
     uint8_t *image;
     size_t size, len;
@@ -125,7 +125,7 @@ static void metadata_is_read_by_type(void **state) {
     free(image);
 }
 
-static void arrays_are_walked_and_indexed(void **state) {
+CASE(arrays_are_walked_and_indexed) {
     struct writer writer;
     uint8_t *image;
     size_t size, len;
@@ -156,7 +156,7 @@ static void arrays_are_walked_and_indexed(void **state) {
     free(image);
 }
 
-static void every_scalar_type_keeps_its_sign_and_width(void **state) {
+CASE(every_scalar_type_keeps_its_sign_and_width) {
     struct writer writer = writer_begin(3);
     const uint8_t ones[8] = {255, 255, 255, 255, 255, 255, 255, 255};
     const int types[] = {WRITER_U8,  WRITER_I8,  WRITER_U16, WRITER_I16,
@@ -185,7 +185,7 @@ static void every_scalar_type_keeps_its_sign_and_width(void **state) {
     free(image);
 }
 
-static void file_without_tensors_opens(void **state) {
+CASE(file_without_tensors_opens) {
     struct writer writer = writer_begin(3);
     writer_kv_u32(&writer, "a", 1);
     uint8_t *image;
@@ -203,7 +203,7 @@ static void file_without_tensors_opens(void **state) {
     free(image);
 }
 
-static void stated_alignment_is_used(void **state) {
+CASE(stated_alignment_is_used) {
     const uint32_t alignments[] = {1, 2, 64, 4096, 1 << 20};
     for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++) {
         struct writer writer = writer_begin(3);
@@ -223,7 +223,7 @@ static void stated_alignment_is_used(void **state) {
     }
 }
 
-static void bad_alignment_is_refused_by_value(void **state) {
+CASE(bad_alignment_is_refused_by_value) {
     const uint32_t alignments[] = {0, 3, 1 << 21, UINT32_MAX, 1u << 31};
     for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++) {
         struct writer writer = writer_begin(3);
@@ -237,7 +237,7 @@ static void bad_alignment_is_refused_by_value(void **state) {
     expect_refusal(&writer, RN_ERR_MODEL, "key general.alignment: value type 8");
 }
 
-static void wrong_magic_and_versions_are_refused(void **state) {
+CASE(wrong_magic_and_versions_are_refused) {
     struct writer writer = writer_begin(3);
     writer.magic = 0x67676d6c;
     expect_refusal(&writer, RN_ERR_MODEL,
@@ -250,7 +250,7 @@ static void wrong_magic_and_versions_are_refused(void **state) {
     expect_refusal(&writer, RN_ERR_UNSUPPORTED, "big-endian GGUF v3");
 }
 
-static void absurd_counts_are_refused_by_value(void **state) {
+CASE(absurd_counts_are_refused_by_value) {
     const uint64_t counts[] = {262145, UINT32_MAX, 1ull << 61, 1ull << 63, UINT64_MAX};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         char part[100];
@@ -272,7 +272,7 @@ static void absurd_counts_are_refused_by_value(void **state) {
     expect_refusal(&writer, RN_ERR_MODEL, "truncated at offset 24 while reading tensor 0");
 }
 
-static void absurd_lengths_are_refused_by_value(void **state) {
+CASE(absurd_lengths_are_refused_by_value) {
     const uint64_t counts[] = {1000, 1ull << 61, 1ull << 63, UINT64_MAX, UINT64_MAX - 7};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         char value[32];
@@ -305,7 +305,7 @@ static void absurd_lengths_are_refused_by_value(void **state) {
     expect_refusal(&writer, RN_ERR_MODEL, "key strings: array of 4611686018427387904 items");
 }
 
-static void nested_arrays_and_unknown_types_are_refused(void **state) {
+CASE(nested_arrays_and_unknown_types_are_refused) {
     struct writer writer = writer_begin(3);
     writer_kv_array(&writer, "deep", WRITER_ARRAY, 1);
     expect_refusal(&writer, RN_ERR_MODEL, "key deep: array of arrays at offset");
@@ -317,7 +317,7 @@ static void nested_arrays_and_unknown_types_are_refused(void **state) {
     expect_refusal(&writer, RN_ERR_MODEL, "key odd: value type 4294967295 at offset 39 is unknown");
 }
 
-static void bools_other_than_0_and_1_are_refused(void **state) {
+CASE(bools_other_than_0_and_1_are_refused) {
     struct writer writer = writer_begin(3);
     writer_kv(&writer, "flag", WRITER_BOOL, "\x02", 1);
     expect_refusal(&writer, RN_ERR_MODEL, "key flag: bool at offset 40 is 2");
@@ -327,7 +327,7 @@ static void bools_other_than_0_and_1_are_refused(void **state) {
     expect_refusal(&writer, RN_ERR_MODEL, "key flags: bool at offset 55 is 255");
 }
 
-static void tensors_that_share_bytes_are_refused(void **state) {
+CASE(tensors_that_share_bytes_are_refused) {
     const uint64_t dims[1] = {32};
     const float data[64] = {0};
     struct writer writer = writer_begin(3);
@@ -347,7 +347,7 @@ static void tensors_that_share_bytes_are_refused(void **state) {
     free(image);
 }
 
-static void bad_names_are_refused(void **state) {
+CASE(bad_names_are_refused) {
     static char text[70000];
     memset(text, 'n', sizeof text);
     struct writer writer = writer_begin(3);
@@ -376,13 +376,13 @@ static void bad_names_are_refused(void **state) {
     free(image);
 }
 
-static void hostile_names_stay_on_one_line(void **state) {
+CASE(hostile_names_stay_on_one_line) {
     struct writer writer = writer_begin(3);
     writer_tensor_raw(&writer, "a\n\x1b[2J", 6, 0, NULL, TYPE_F32, 0);
     expect_refusal(&writer, RN_ERR_MODEL, "tensor a??[2J: 0 dimensions");
 }
 
-static void duplicates_are_refused_by_name(void **state) {
+CASE(duplicates_are_refused_by_name) {
     struct writer writer;
     write_good(&writer, 3);
     writer_kv_u32(&writer, "tokens", 1);
@@ -393,7 +393,7 @@ static void duplicates_are_refused_by_name(void **state) {
                    "tensor b.weight: the name is there twice, as tensor 0 and 2");
 }
 
-static void bad_dimensions_are_refused_by_value(void **state) {
+CASE(bad_dimensions_are_refused_by_value) {
     const struct {
         uint32_t n_dims;
         uint64_t dims[5];
@@ -425,7 +425,7 @@ static void bad_dimensions_are_refused_by_value(void **state) {
     expect_refusal(&writer, RN_ERR_MODEL, "tensor t: row length 128 is not a multiple of 256");
 }
 
-static void formats_that_cannot_be_read_are_named(void **state) {
+CASE(formats_that_cannot_be_read_are_named) {
     struct writer writer = writer_begin(3);
     writer_tensor_raw(&writer, "blk.3.ffn_up.weight", 19, 1, (uint64_t[]){256}, TYPE_IQ2_XXS, 0);
     expect_refusal(&writer, RN_ERR_UNSUPPORTED, "tensor blk.3.ffn_up.weight: format IQ2_XXS (16)");
@@ -434,7 +434,7 @@ static void formats_that_cannot_be_read_are_named(void **state) {
     expect_refusal(&writer, RN_ERR_UNSUPPORTED, "tensor t: format ? (4711) at offset 45");
 }
 
-static void offsets_outside_the_file_are_refused_by_value(void **state) {
+CASE(offsets_outside_the_file_are_refused_by_value) {
     // The data begins at 96: 24 + (8 + 1 + 4 + 16 + 4 + 8) = 65, padded. 32 bytes follow.
     const struct {
         uint64_t offset;
@@ -454,7 +454,7 @@ static void offsets_outside_the_file_are_refused_by_value(void **state) {
     }
 }
 
-static void opening_a_file_reads_the_same_and_names_the_path(void **state) {
+CASE(opening_a_file_reads_the_same_and_names_the_path) {
     struct writer writer;
     size_t size;
     write_good(&writer, 3);
@@ -487,28 +487,4 @@ static void opening_a_file_reads_the_same_and_names_the_path(void **state) {
     free(image);
 }
 
-TEST_PROGRAM(gguf) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors_are_found_with_their_bytes),
-        cmocka_unit_test(metadata_is_read_by_type),
-        cmocka_unit_test(arrays_are_walked_and_indexed),
-        cmocka_unit_test(every_scalar_type_keeps_its_sign_and_width),
-        cmocka_unit_test(file_without_tensors_opens),
-        cmocka_unit_test(stated_alignment_is_used),
-        cmocka_unit_test(bad_alignment_is_refused_by_value),
-        cmocka_unit_test(wrong_magic_and_versions_are_refused),
-        cmocka_unit_test(absurd_counts_are_refused_by_value),
-        cmocka_unit_test(absurd_lengths_are_refused_by_value),
-        cmocka_unit_test(nested_arrays_and_unknown_types_are_refused),
-        cmocka_unit_test(bools_other_than_0_and_1_are_refused),
-        cmocka_unit_test(tensors_that_share_bytes_are_refused),
-        cmocka_unit_test(bad_names_are_refused),
-        cmocka_unit_test(hostile_names_stay_on_one_line),
-        cmocka_unit_test(duplicates_are_refused_by_name),
-        cmocka_unit_test(bad_dimensions_are_refused_by_value),
-        cmocka_unit_test(formats_that_cannot_be_read_are_named),
-        cmocka_unit_test(offsets_outside_the_file_are_refused_by_value),
-        cmocka_unit_test(opening_a_file_reads_the_same_and_names_the_path),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(gguf) { return cases_run(NULL, NULL); }

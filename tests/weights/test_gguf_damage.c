@@ -54,7 +54,7 @@ static void expect_cut_refused(const struct file_image *image, size_t size, cons
     free(cut);
 }
 
-static void file_cut_anywhere_in_its_header_is_refused(void **state) {
+CASE(file_cut_anywhere_in_its_header_is_refused) {
     struct file_image image = image_read(TEST_DATA "/golden/llama/model.gguf");
     for (size_t size = 0; size + 32 <= image.header; size++) {
         expect_cut_refused(&image, size, "truncated at offset ");
@@ -66,7 +66,7 @@ static void file_cut_anywhere_in_its_header_is_refused(void **state) {
     free(image.data);
 }
 
-static void file_cut_in_its_data_is_refused_by_tensor(void **state) {
+CASE(file_cut_in_its_data_is_refused_by_tensor) {
     struct file_image image = image_read(TEST_DATA "/golden/llama/model.gguf");
     const size_t span = image.end - image.header;
     for (size_t i = 0; i < 256; i++) {
@@ -93,7 +93,7 @@ static bool open_and_walk(const uint8_t *data, size_t size) {
     return true;
 }
 
-static void flipped_bytes_never_leave_the_file(void **state) {
+CASE(flipped_bytes_never_leave_the_file) {
     struct file_image image = image_read(TEST_DATA "/golden/llama/model.gguf");
     srand(7);
     int n_opened = 0, n_refused = 0;
@@ -116,7 +116,7 @@ static void flipped_bytes_never_leave_the_file(void **state) {
 }
 
 // Eight bytes at once, with values around the edges where sums and products wrap.
-static void edge_values_in_the_header_never_leave_the_file(void **state) {
+CASE(edge_values_in_the_header_never_leave_the_file) {
     const uint64_t edges[] = {0,          1,          UINT64_MAX,       1ull << 63,
                               1ull << 62, 1ull << 61, UINT64_MAX - 31,  (1ull << 63) - 1,
                               UINT32_MAX, 1ull << 32, UINT64_MAX - 127, 0x0000000900000009};
@@ -179,7 +179,7 @@ static void expect_small_growth(uint8_t *image, size_t size, rn_status expected)
     free(image);
 }
 
-static void absurd_counts_cost_no_memory(void **state) {
+CASE(absurd_counts_cost_no_memory) {
     size_t size;
     struct writer writer = writer_begin(3);
     writer.n_kv = 65536;
@@ -197,7 +197,7 @@ static void absurd_counts_cost_no_memory(void **state) {
 }
 
 // As many tensors as are taken, with names as long as are taken together, the last one a duplicate.
-static void largest_table_costs_at_most_64_mb(void **state) {
+CASE(largest_table_costs_at_most_64_mb) {
     struct writer writer = writer_begin(3);
     char name[128];
     for (int i = 0; i < 262144; i++) {
@@ -209,7 +209,7 @@ static void largest_table_costs_at_most_64_mb(void **state) {
     expect_small_growth(image, size, RN_ERR_MODEL);
 }
 
-static void names_that_take_too_much_are_refused(void **state) {
+CASE(names_that_take_too_much_are_refused) {
     struct writer writer = writer_begin(3);
     char *key = malloc(65535);
     memset(key, 'k', 65535);
@@ -228,7 +228,7 @@ static void names_that_take_too_much_are_refused(void **state) {
 }
 
 // A valid vocabulary as large as real ones: nothing per token is allocated.
-static void large_vocabulary_opens_without_memory_per_token(void **state) {
+CASE(large_vocabulary_opens_without_memory_per_token) {
     struct writer writer = writer_begin(3);
     writer_kv_array(&writer, "tokens", WRITER_STRING, 400000);
     char token[32];
@@ -241,16 +241,4 @@ static void large_vocabulary_opens_without_memory_per_token(void **state) {
     expect_small_growth(image, size, RN_OK);
 }
 
-TEST_PROGRAM(gguf_damage) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(file_cut_anywhere_in_its_header_is_refused),
-        cmocka_unit_test(file_cut_in_its_data_is_refused_by_tensor),
-        cmocka_unit_test(flipped_bytes_never_leave_the_file),
-        cmocka_unit_test(edge_values_in_the_header_never_leave_the_file),
-        cmocka_unit_test(absurd_counts_cost_no_memory),
-        cmocka_unit_test(largest_table_costs_at_most_64_mb),
-        cmocka_unit_test(names_that_take_too_much_are_refused),
-        cmocka_unit_test(large_vocabulary_opens_without_memory_per_token),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(gguf_damage) { return cases_run(NULL, NULL); }

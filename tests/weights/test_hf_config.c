@@ -69,7 +69,7 @@ static void check_near(double value, double expected) {
 static const char *const moe =
     ", 'num_local_experts': 4, 'num_experts_per_tok': 2, 'moe_intermediate_size': 5";
 
-static void every_class_has_its_architecture(void **state) {
+CASE(every_class_has_its_architecture) {
     static const struct {
         const char *class_name, *arch;
         bool is_permuted, is_moe;
@@ -112,7 +112,7 @@ static void every_class_has_its_architecture(void **state) {
     }
 }
 
-static void the_folder_gives_the_name(void **state) {
+CASE(the_folder_gives_the_name) {
     const struct data_folder folder = data_folder_make();
     config_write(&folder, "LlamaForCausalLM", "");
     st_write_raw(&folder, "model.safetensors", "{}", NULL, 0);
@@ -131,7 +131,7 @@ static void the_folder_gives_the_name(void **state) {
     data_folder_remove(&folder);
 }
 
-static void model_type_stands_in_for_the_class(void **state) {
+CASE(model_type_stands_in_for_the_class) {
     const struct data_folder folder = data_folder_make();
     st_write_raw(&folder, "model.safetensors", "{}", NULL, 0);
     folder_text(&folder, "config.json",
@@ -151,7 +151,7 @@ static void model_type_stands_in_for_the_class(void **state) {
     data_folder_remove(&folder);
 }
 
-static void unknown_classes_are_named_with_the_known_ones(void **state) {
+CASE(unknown_classes_are_named_with_the_known_ones) {
     config_refused("MambaForCausalLM", "", RN_ERR_UNSUPPORTED,
                    "config.json: architecture MambaForCausalLM is not supported, only "
                    "LlamaForCausalLM, MistralForCausalLM, ");
@@ -160,7 +160,7 @@ static void unknown_classes_are_named_with_the_known_ones(void **state) {
 
 // --- rope ---
 
-static void old_and_new_style_of_rope_agree(void **state) {
+CASE(old_and_new_style_of_rope_agree) {
     static const char *const styles[] = {
         ", 'rope_theta': 12345.5, 'rope_scaling': null",
         ", 'rope_parameters': {'rope_theta': 12345.5, 'rope_type': 'default'}",
@@ -175,7 +175,7 @@ static void old_and_new_style_of_rope_agree(void **state) {
                  "rope.freq_base 5e5, rope.scaling.type linear, rope.scaling.factor 2.5");
 }
 
-static void yarn_keeps_its_parameters(void **state) {
+CASE(yarn_keeps_its_parameters) {
     struct weights *weights =
         config_open("Qwen3ForCausalLM",
                     ", 'rope_scaling': {'rope_type': 'yarn', 'factor': 4.0, "
@@ -200,7 +200,7 @@ static void yarn_keeps_its_parameters(void **state) {
     weights_close(weights);
 }
 
-static void llama3_scaling_becomes_a_tensor_of_divisors(void **state) {
+CASE(llama3_scaling_becomes_a_tensor_of_divisors) {
     struct weights *weights =
         config_open("LlamaForCausalLM",
                     ", 'head_dim': 8, 'rope_theta': 10000.0, 'rope_scaling': {'rope_type': "
@@ -216,7 +216,7 @@ static void llama3_scaling_becomes_a_tensor_of_divisors(void **state) {
     weights_close(weights);
 }
 
-static void longrope_becomes_two_tensors(void **state) {
+CASE(longrope_becomes_two_tensors) {
     struct weights *weights =
         config_open("Phi3ForCausalLM",
                     ", 'original_max_position_embeddings': 16, 'rope_scaling': {'type': 'su', "
@@ -240,7 +240,7 @@ static void longrope_becomes_two_tensors(void **state) {
                    "short_factor is missing");
 }
 
-static void scaling_of_other_kinds_is_refused_by_name(void **state) {
+CASE(scaling_of_other_kinds_is_refused_by_name) {
     config_refused("LlamaForCausalLM", ", 'rope_scaling': {'type': 'dynamic', 'factor': 2.0}",
                    RN_ERR_UNSUPPORTED, "rope scaling: type \"dynamic\" is not supported for llama");
     config_refused("LlamaForCausalLM", ", 'rope_scaling': {'type': 'longrope'}", RN_ERR_UNSUPPORTED,
@@ -256,7 +256,7 @@ static void scaling_of_other_kinds_is_refused_by_name(void **state) {
 
 // --- windows ---
 
-static void windows_are_those_of_transformers(void **state) {
+CASE(windows_are_those_of_transformers) {
     static const struct {
         const char *class_name, *more, *arch, *pattern; // NULL: no window; "": a window everywhere
     } cases[] = {
@@ -322,7 +322,7 @@ static void windows_are_those_of_transformers(void **state) {
                    RN_ERR_MODEL, "sliding_window is missing");
 }
 
-static void layers_without_rope_are_a_period(void **state) {
+CASE(layers_without_rope_are_a_period) {
     static const char *const cases[][2] = {
         {"", "no_rope_layer_interval 4"},
         {", 'no_rope_layer_interval': 3", "no_rope_layer_interval 3"},
@@ -344,7 +344,7 @@ static void layers_without_rope_are_a_period(void **state) {
 
 // --- what single classes have ---
 
-static void gemma_has_scales_and_caps(void **state) {
+CASE(gemma_has_scales_and_caps) {
     // The final cap is the class's default; null takes the other one away.
     config_gives("Gemma2ForCausalLM",
                  ", 'query_pre_attn_scalar': 256, 'head_dim': 16, 'attn_logit_softcapping': null",
@@ -370,14 +370,14 @@ static void gemma_has_scales_and_caps(void **state) {
                    "attn_logit_softcapping is 5.0, expected null");
 }
 
-static void granite_has_multipliers(void **state) {
+CASE(granite_has_multipliers) {
     config_gives("GraniteForCausalLM",
                  ", 'attention_multiplier': 0.25, 'embedding_multiplier': 12, 'logits_scaling': 8",
                  "granite",
                  "attention.scale 0.25, embedding_scale 12, residual_scale 1, logit_scale 8");
 }
 
-static void experts_are_counted(void **state) {
+CASE(experts_are_counted) {
     config_gives("MixtralForCausalLM", moe, "llama",
                  "expert_count 4, expert_used_count 2, expert_feed_forward_length -");
     config_gives("Qwen3MoeForCausalLM",
@@ -396,7 +396,7 @@ static void experts_are_counted(void **state) {
                    "mlp_only_layers is [1], expected []");
 }
 
-static void activations_are_checked(void **state) {
+CASE(activations_are_checked) {
     static const struct {
         const char *class_name, *more, *message; // NULL: taken
     } cases[] = {
@@ -422,14 +422,14 @@ static void activations_are_checked(void **state) {
     }
 }
 
-static void gpt2_has_its_own_names(void **state) {
+CASE(gpt2_has_its_own_names) {
     config_gives("GPT2LMHeadModel", ", 'n_inner': null", "gpt2",
                  "embedding_length 4, attention.head_count 2, feed_forward_length 16, "
                  "attention.layer_norm_epsilon 1e-5, rope.freq_base -");
     config_gives("GPT2LMHeadModel", ", 'n_inner': 7", "gpt2", "feed_forward_length 7");
 }
 
-static void quantized_folders_are_refused_by_method(void **state) {
+CASE(quantized_folders_are_refused_by_method) {
     config_refused("LlamaForCausalLM", ", 'quantization_config': {'quant_method': 'awq'}",
                    RN_ERR_UNSUPPORTED, "quant_method awq is not supported");
     config_refused("LlamaForCausalLM", ", 'quantization_config': {}", RN_ERR_UNSUPPORTED,
@@ -441,7 +441,7 @@ static void quantized_folders_are_refused_by_method(void **state) {
 
 // --- bad configs ---
 
-static void bad_json_is_refused_with_its_offset(void **state) {
+CASE(bad_json_is_refused_with_its_offset) {
     text_refused("{'architectures': ", RN_ERR_MODEL, "config.json: offset 18: ");
     text_refused("[1]", RN_ERR_MODEL, "config.json: offset 0: expected an object");
     text_refused("{'model_type': 'llama'} {}", RN_ERR_MODEL,
@@ -461,7 +461,7 @@ static void bad_json_is_refused_with_its_offset(void **state) {
     text_refused(deep, RN_ERR_MODEL, "nested too deeply");
 }
 
-static void numbers_out_of_range_are_refused_by_value(void **state) {
+CASE(numbers_out_of_range_are_refused_by_value) {
     static const char *const values[] = {"-1",
                                          "0",
                                          "1e300",
@@ -508,7 +508,7 @@ static void numbers_out_of_range_are_refused_by_value(void **state) {
                    "tie_word_embeddings is 1, expected true or false");
 }
 
-static void missing_configs_are_named(void **state) {
+CASE(missing_configs_are_named) {
     const struct data_folder folder = data_folder_make();
     folder_refused(&folder, RN_ERR_MODEL, "config.json: is missing");
     char path[256];
@@ -523,7 +523,7 @@ static void missing_configs_are_named(void **state) {
 
 // --- beside the config ---
 
-static void sampling_defaults_come_from_generation_config(void **state) {
+CASE(sampling_defaults_come_from_generation_config) {
     const struct data_folder folder = data_folder_make();
     config_write(&folder, "LlamaForCausalLM", "");
     st_write_raw(&folder, "model.safetensors", "{}", NULL, 0);
@@ -553,7 +553,7 @@ static void sampling_defaults_come_from_generation_config(void **state) {
     data_folder_remove(&folder);
 }
 
-static void a_vocabulary_needs_no_config(void **state) {
+CASE(a_vocabulary_needs_no_config) {
     const struct data_folder folder = data_folder_make();
     struct weights *weights;
     rn_error err = {0};
@@ -576,30 +576,4 @@ static void a_vocabulary_needs_no_config(void **state) {
     data_folder_remove(&folder);
 }
 
-TEST_PROGRAM(hf_config) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_class_has_its_architecture),
-        cmocka_unit_test(the_folder_gives_the_name),
-        cmocka_unit_test(model_type_stands_in_for_the_class),
-        cmocka_unit_test(unknown_classes_are_named_with_the_known_ones),
-        cmocka_unit_test(old_and_new_style_of_rope_agree),
-        cmocka_unit_test(yarn_keeps_its_parameters),
-        cmocka_unit_test(llama3_scaling_becomes_a_tensor_of_divisors),
-        cmocka_unit_test(longrope_becomes_two_tensors),
-        cmocka_unit_test(scaling_of_other_kinds_is_refused_by_name),
-        cmocka_unit_test(windows_are_those_of_transformers),
-        cmocka_unit_test(layers_without_rope_are_a_period),
-        cmocka_unit_test(gemma_has_scales_and_caps),
-        cmocka_unit_test(granite_has_multipliers),
-        cmocka_unit_test(experts_are_counted),
-        cmocka_unit_test(activations_are_checked),
-        cmocka_unit_test(gpt2_has_its_own_names),
-        cmocka_unit_test(quantized_folders_are_refused_by_method),
-        cmocka_unit_test(bad_json_is_refused_with_its_offset),
-        cmocka_unit_test(numbers_out_of_range_are_refused_by_value),
-        cmocka_unit_test(missing_configs_are_named),
-        cmocka_unit_test(sampling_defaults_come_from_generation_config),
-        cmocka_unit_test(a_vocabulary_needs_no_config),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(hf_config) { return cases_run(NULL, NULL); }

@@ -78,7 +78,7 @@ static struct data_folder folder_of(const char *more, const struct st_image *ima
     return folder;
 }
 
-static void values_become_what_the_rows_say(void **state) {
+CASE(values_become_what_the_rows_say) {
     const struct st_image empty = {0};
     const struct data_folder folder =
         folder_of(", 'has_window': true, 'sliding_window': 16, 'act': 'relu', 'single': 4, "
@@ -102,7 +102,7 @@ static void values_become_what_the_rows_say(void **state) {
     data_folder_remove(&folder);
 }
 
-static void tensors_become_what_the_rows_say(void **state) {
+CASE(tensors_become_what_the_rows_say) {
     static const float norm[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     struct st_image image = {0};
     st_entry(&image, "model.embed.weight", "F32", "3,8", NULL, 96);
@@ -135,7 +135,7 @@ static void rows_refused(const char *more, rn_status status, const char *message
     data_folder_remove(&folder);
 }
 
-static void what_the_rows_do_not_allow_is_refused(void **state) {
+CASE(what_the_rows_do_not_allow_is_refused) {
     rows_refused(", 'width': 65", RN_ERR_MODEL, "width is 65, expected an integer from 1 to 64");
     rows_refused(", 'strange': true", RN_ERR_UNSUPPORTED, "strange is true, expected false");
     rows_refused(", 'act': 'silu'", RN_ERR_UNSUPPORTED, "act is \"silu\", expected relu");
@@ -147,7 +147,7 @@ static void what_the_rows_do_not_allow_is_refused(void **state) {
 }
 
 // A folder's classes come from above: the same folder is unknown to other rows.
-static void other_rows_do_not_know_the_class(void **state) {
+CASE(other_rows_do_not_know_the_class) {
     const struct st_image empty = {0};
     const struct data_folder folder = folder_of("", &empty);
     folder_refused(&folder, RN_ERR_UNSUPPORTED,
@@ -155,12 +155,4 @@ static void other_rows_do_not_know_the_class(void **state) {
     data_folder_remove(&folder);
 }
 
-TEST_PROGRAM(hf_rows) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_become_what_the_rows_say),
-        cmocka_unit_test(tensors_become_what_the_rows_say),
-        cmocka_unit_test(what_the_rows_do_not_allow_is_refused),
-        cmocka_unit_test(other_rows_do_not_know_the_class),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(hf_rows) { return cases_run(NULL, NULL); }

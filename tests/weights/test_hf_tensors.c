@@ -80,7 +80,7 @@ static void get(const struct weights *weights, const char *name, int64_t d0, int
 
 static struct st_image image; // large; emptied by create
 
-static void gemma_norms_have_one_added(void **state) {
+CASE(gemma_norms_have_one_added) {
     static const char *const classes[] = {"GemmaForCausalLM", "Gemma2ForCausalLM",
                                           "Gemma3ForCausalLM"};
     static const char *const dtypes[] = {"F32", "F16", "BF16"};
@@ -106,7 +106,7 @@ static void gemma_norms_have_one_added(void **state) {
     weights_close(weights);
 }
 
-static void names_of_norms_differ_by_class(void **state) {
+CASE(names_of_norms_differ_by_class) {
     static const struct {
         const char *class_name, *post_attention;
     } cases[] = {{"LlamaForCausalLM", "blk.0.ffn_norm.weight"},
@@ -123,7 +123,7 @@ static void names_of_norms_differ_by_class(void **state) {
     }
 }
 
-static void prefixes_of_image_models_are_taken_off(void **state) {
+CASE(prefixes_of_image_models_are_taken_off) {
     static const char *const prefixes[] = {"model.", "language_model.model.",
                                            "model.language_model.", ""};
     for (int i = 0; i < 4; i++) {
@@ -145,7 +145,7 @@ static void prefixes_of_image_models_are_taken_off(void **state) {
             "llama");
 }
 
-static void a_tied_head_is_left_out(void **state) {
+CASE(a_tied_head_is_left_out) {
     for (int tied = 0; tied < 2; tied++) {
         add(&image, "lm_head.weight", "F32", "5,8", 40, 0);
         add(&image, "model.embed_tokens.weight", "F32", "5,8", 40, 1);
@@ -159,7 +159,7 @@ static void a_tied_head_is_left_out(void **state) {
     }
 }
 
-static void conv1d_is_transposed(void **state) {
+CASE(conv1d_is_transposed) {
     static const char *const dtypes[] = {"F32", "F16"};
     static const char *const prefixes[] = {"transformer.", ""};
     enum { IN = 4, OUT = 12 };
@@ -179,7 +179,7 @@ static void conv1d_is_transposed(void **state) {
     }
 }
 
-static void experts_become_one_tensor_of_parts(void **state) {
+CASE(experts_become_one_tensor_of_parts) {
     static const struct {
         const char *class_name, *before, *behind, *name;
     } cases[] = {
@@ -207,7 +207,7 @@ static void experts_become_one_tensor_of_parts(void **state) {
     }
 }
 
-static void experts_that_do_not_fit_are_refused(void **state) {
+CASE(experts_that_do_not_fit_are_refused) {
     const char *first = "model.layers.0.mlp.experts.0.up_proj.weight";
     const char *second = "model.layers.0.mlp.experts.1.up_proj.weight";
     add(&image, first, "F32", "6,8", FF * EMBD, 0);
@@ -235,7 +235,7 @@ static void experts_that_do_not_fit_are_refused(void **state) {
     refused("Qwen3MoeForCausalLM", experts, &image, RN_ERR_MODEL, "expert 0 is there twice");
 }
 
-static void fused_experts_are_views(void **state) {
+CASE(fused_experts_are_views) {
     float out[EXPERTS * 2 * FF * EMBD];
     add(&image, "model.layers.0.mlp.experts.gate_up_proj", "F32", "3,12,8", EXPERTS * 2 * FF * EMBD,
         0);
@@ -262,7 +262,7 @@ static void fused_experts_are_views(void **state) {
             RN_ERR_UNSUPPORTED, "the two axes are of one length");
 }
 
-static void gpt_oss_experts_are_taken_apart(void **state) {
+CASE(gpt_oss_experts_are_taken_apart) {
     static const char *const dtypes[] = {"F32", "BF16"};
     float out[EXPERTS * FF * EMBD];
     for (int i = 0; i < 2; i++) {
@@ -340,7 +340,7 @@ static struct data_folder mx_create(void) {
     return folder;
 }
 
-static void mxfp4_keeps_every_value(void **state) {
+CASE(mxfp4_keeps_every_value) {
     enum { UP_BLOCKS = MX_EXPERTS * 2 * MX_FF * 2, DOWN_BLOCKS = MX_EXPERTS * MX_EMBD };
     static uint8_t up_nibbles[UP_BLOCKS * 16], up_scales[UP_BLOCKS];
     static uint8_t down_nibbles[DOWN_BLOCKS * 16], down_scales[DOWN_BLOCKS];
@@ -368,7 +368,7 @@ static void mxfp4_keeps_every_value(void **state) {
     data_folder_remove(&folder);
 }
 
-static void mxfp4_that_does_not_fit_is_refused(void **state) {
+CASE(mxfp4_that_does_not_fit_is_refused) {
     const char *blocks = "model.layers.0.mlp.experts.down_proj_blocks";
     const char *scales = "model.layers.0.mlp.experts.down_proj_scales";
     const struct {
@@ -400,7 +400,7 @@ static void mxfp4_that_does_not_fit_is_refused(void **state) {
 
 // --- refusals ---
 
-static void tensors_that_nobody_knows_are_refused_by_name(void **state) {
+CASE(tensors_that_nobody_knows_are_refused_by_name) {
     static const char *const names[] = {"model.layers.0.self_attn.q_proj.weight_scale",
                                         "model.layers.0.self_attn.q_norm.weight",
                                         "model.layers.00.self_attn.q_proj.weight",
@@ -421,7 +421,7 @@ static void tensors_that_nobody_knows_are_refused_by_name(void **state) {
     refused("LlamaForCausalLM", "", &image, RN_ERR_MODEL, "layer 2, the config has 2");
 }
 
-static void types_and_shapes_that_cannot_be_views_are_refused(void **state) {
+CASE(types_and_shapes_that_cannot_be_views_are_refused) {
     static const struct {
         const char *dtype, *shape;
         size_t bytes;
@@ -447,21 +447,4 @@ static void types_and_shapes_that_cannot_be_views_are_refused(void **state) {
     refused("GPT2LMHeadModel", "", &image, RN_ERR_MODEL, "1 dimensions, expected 2");
 }
 
-TEST_PROGRAM(hf_tensors) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gemma_norms_have_one_added),
-        cmocka_unit_test(names_of_norms_differ_by_class),
-        cmocka_unit_test(prefixes_of_image_models_are_taken_off),
-        cmocka_unit_test(a_tied_head_is_left_out),
-        cmocka_unit_test(conv1d_is_transposed),
-        cmocka_unit_test(experts_become_one_tensor_of_parts),
-        cmocka_unit_test(experts_that_do_not_fit_are_refused),
-        cmocka_unit_test(fused_experts_are_views),
-        cmocka_unit_test(gpt_oss_experts_are_taken_apart),
-        cmocka_unit_test(mxfp4_keeps_every_value),
-        cmocka_unit_test(mxfp4_that_does_not_fit_is_refused),
-        cmocka_unit_test(tensors_that_nobody_knows_are_refused_by_name),
-        cmocka_unit_test(types_and_shapes_that_cannot_be_views_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(hf_tensors) { return cases_run(NULL, NULL); }

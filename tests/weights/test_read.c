@@ -46,7 +46,7 @@ static void file_remove(struct file *file) {
     data_folder_remove(&file->folder);
 }
 
-static void bytes_of_a_file_come_through_the_buffer(void **state) {
+CASE(bytes_of_a_file_come_through_the_buffer) {
     struct file file = file_make();
     rn_error err = {0};
     for (int i = 0; i < weights_tensor_count(file.weights); i++) {
@@ -64,7 +64,7 @@ static void bytes_of_a_file_come_through_the_buffer(void **state) {
     file_remove(&file);
 }
 
-static void bytes_of_memory_stay_where_they_are(void **state) {
+CASE(bytes_of_memory_stay_where_they_are) {
     size_t size;
     uint8_t *image = image_make(&size);
     struct weights *weights;
@@ -78,7 +78,7 @@ static void bytes_of_memory_stay_where_they_are(void **state) {
     free(image);
 }
 
-static void a_file_that_was_cut_is_named(void **state) {
+CASE(a_file_that_was_cut_is_named) {
     struct file file = file_make();
     rn_error err = {0};
     check(truncate(file.path, (off_t)file.size - 8192) == 0, "%s", file.path);
@@ -97,11 +97,4 @@ static void a_file_that_was_cut_is_named(void **state) {
     file_remove(&file);
 }
 
-TEST_PROGRAM(read) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_of_a_file_come_through_the_buffer),
-        cmocka_unit_test(bytes_of_memory_stay_where_they_are),
-        cmocka_unit_test(a_file_that_was_cut_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(read) { return cases_run(NULL, NULL); }

@@ -20,7 +20,7 @@ static struct data_folder llama_create(void) {
     return folder;
 }
 
-static void tensors_have_the_files_bytes(void **state) {
+CASE(tensors_have_the_files_bytes) {
     const struct data_folder folder = llama_create();
     static struct st_image image;
     float norm[8];
@@ -50,7 +50,7 @@ static void tensors_have_the_files_bytes(void **state) {
     data_folder_remove(&folder);
 }
 
-static void metadata_order_and_unknown_types_do_not_matter(void **state) {
+CASE(metadata_order_and_unknown_types_do_not_matter) {
     const struct data_folder folder = llama_create();
     // Unused tensors may be scalars, empty, of five dimensions, or of any type.
     st_write_raw(&folder, "model.safetensors",
@@ -64,7 +64,7 @@ static void metadata_order_and_unknown_types_do_not_matter(void **state) {
     data_folder_remove(&folder);
 }
 
-static void bad_headers_are_refused_by_value(void **state) {
+CASE(bad_headers_are_refused_by_value) {
     static const struct {
         const char *header;
         size_t data;
@@ -117,7 +117,7 @@ static void bad_headers_are_refused_by_value(void **state) {
     data_folder_remove(&folder);
 }
 
-static void header_lengths_beyond_the_file_are_refused_by_value(void **state) {
+CASE(header_lengths_beyond_the_file_are_refused_by_value) {
     const struct data_folder folder = llama_create();
     const uint64_t lengths[] = {17,         100 << 20,  (100 << 20) + 1,
                                 1ull << 63, UINT64_MAX, UINT64_MAX - 7};
@@ -135,7 +135,7 @@ static void header_lengths_beyond_the_file_are_refused_by_value(void **state) {
     data_folder_remove(&folder);
 }
 
-static void every_truncation_is_refused(void **state) {
+CASE(every_truncation_is_refused) {
     const struct data_folder folder = llama_create();
     st_write_raw(&folder, "model.safetensors", "{" NORM "}", NULL, 32);
     char path[256];
@@ -149,7 +149,7 @@ static void every_truncation_is_refused(void **state) {
     data_folder_remove(&folder);
 }
 
-static void duplicates_are_refused(void **state) {
+CASE(duplicates_are_refused) {
     const struct data_folder folder = llama_create();
     st_write_raw(&folder, "model.safetensors",
                  "{" NORM
@@ -185,7 +185,7 @@ static void shards_write(const struct data_folder *folder, const char *index) {
     "'model.layers.1.input_layernorm.weight':'model-2.safetensors'}}"
 #define MAP(norm) "{'metadata':{},'weight_map':{'model.norm.weight':'" norm "'," MAP_REST
 
-static void tensors_come_from_all_shards(void **state) {
+CASE(tensors_come_from_all_shards) {
     const struct data_folder folder = llama_create();
     shards_write(&folder, MAP("model-1.safetensors"));
     struct weights *weights = folder_open(&folder);
@@ -204,7 +204,7 @@ static void tensors_come_from_all_shards(void **state) {
     data_folder_remove(&folder);
 }
 
-static void names_never_lead_out_of_the_folder(void **state) {
+CASE(names_never_lead_out_of_the_folder) {
     static const char *const names[] = {
         "../../etc/passwd",   "/etc/passwd",    "../x.safetensors",
         "a/b.safetensors",    "..safetensors",  "a..b.safetensors",
@@ -223,7 +223,7 @@ static void names_never_lead_out_of_the_folder(void **state) {
     data_folder_remove(&folder);
 }
 
-static void bad_indexes_are_refused_by_value(void **state) {
+CASE(bad_indexes_are_refused_by_value) {
     static const struct {
         const char *index;
         rn_status status;
@@ -249,14 +249,14 @@ static void bad_indexes_are_refused_by_value(void **state) {
     data_folder_remove(&folder);
 }
 
-static void a_folder_without_tensors_says_what_is_missing(void **state) {
+CASE(a_folder_without_tensors_says_what_is_missing) {
     const struct data_folder folder = llama_create();
     folder_refused(&folder, RN_ERR_MODEL,
                    "neither model.safetensors nor model.safetensors.index.json is in the folder");
     data_folder_remove(&folder);
 }
 
-static void files_of_a_folder_point_to_the_folder(void **state) {
+CASE(files_of_a_folder_point_to_the_folder) {
     static const char *const names[] = {"model.safetensors", "config.json",
                                         "model.safetensors.index.json"};
     const struct data_folder folder = llama_create();
@@ -273,19 +273,4 @@ static void files_of_a_folder_point_to_the_folder(void **state) {
     data_folder_remove(&folder);
 }
 
-TEST_PROGRAM(safetensors) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors_have_the_files_bytes),
-        cmocka_unit_test(metadata_order_and_unknown_types_do_not_matter),
-        cmocka_unit_test(bad_headers_are_refused_by_value),
-        cmocka_unit_test(header_lengths_beyond_the_file_are_refused_by_value),
-        cmocka_unit_test(every_truncation_is_refused),
-        cmocka_unit_test(duplicates_are_refused),
-        cmocka_unit_test(tensors_come_from_all_shards),
-        cmocka_unit_test(names_never_lead_out_of_the_folder),
-        cmocka_unit_test(bad_indexes_are_refused_by_value),
-        cmocka_unit_test(a_folder_without_tensors_says_what_is_missing),
-        cmocka_unit_test(files_of_a_folder_point_to_the_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(safetensors) { return cases_run(NULL, NULL); }

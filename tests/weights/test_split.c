@@ -67,7 +67,7 @@ static void path_of(const struct data_folder *folder, const char *file, char pat
     snprintf(path, 256, "%s/%s", folder->path, file);
 }
 
-static void any_part_opens_all(void **state) {
+CASE(any_part_opens_all) {
     const struct data_folder folder = parts_write();
     for (int given = 0; given < N_PARTS; given++) {
         char path[256];
@@ -113,7 +113,7 @@ static void refused(const struct data_folder *folder, const char *file, const ch
     check(strncmp(err.message, folder->path, strlen(folder->path)) == 0, "%s", err.message);
 }
 
-static void a_missing_part_is_named(void **state) {
+CASE(a_missing_part_is_named) {
     for (int missing = 0; missing < N_PARTS; missing++) {
         const struct data_folder folder = parts_write();
         char path[256], part[256];
@@ -126,7 +126,7 @@ static void a_missing_part_is_named(void **state) {
     }
 }
 
-static void a_renamed_part_says_how_it_should_be_named(void **state) {
+CASE(a_renamed_part_says_how_it_should_be_named) {
     const struct data_folder folder = parts_write();
     const struct part part = part_good(1);
     part_write(&folder, "model.gguf", &part);
@@ -139,7 +139,7 @@ static void a_renamed_part_says_how_it_should_be_named(void **state) {
 }
 
 // One part is replaced by another; the model is opened by the name of the first.
-static void foreign_parts_are_refused_by_value(void **state) {
+CASE(foreign_parts_are_refused_by_value) {
     static const struct {
         int replaced;
         struct part part;
@@ -172,7 +172,7 @@ static void foreign_parts_are_refused_by_value(void **state) {
     }
 }
 
-static void a_damaged_part_is_named(void **state) {
+CASE(a_damaged_part_is_named) {
     const struct data_folder folder = parts_write();
     char path[256];
     path_of(&folder, file_name(2), path);
@@ -183,7 +183,7 @@ static void a_damaged_part_is_named(void **state) {
     data_folder_remove(&folder);
 }
 
-static void keys_of_the_wrong_type_are_refused(void **state) {
+CASE(keys_of_the_wrong_type_are_refused) {
     const struct data_folder folder = data_folder_make();
     struct writer writer = writer_begin(3);
     writer_kv_str(&writer, "split.count", "3");
@@ -200,7 +200,7 @@ static void keys_of_the_wrong_type_are_refused(void **state) {
     data_folder_remove(&folder);
 }
 
-static void one_part_of_one_is_a_plain_file(void **state) {
+CASE(one_part_of_one_is_a_plain_file) {
     const struct data_folder folder = data_folder_make();
     for (int count = 0; count <= 1; count++) {
         const struct part part = {0, count, 1, NULL, true, WRITER_U16};
@@ -216,7 +216,7 @@ static void one_part_of_one_is_a_plain_file(void **state) {
     data_folder_remove(&folder);
 }
 
-static void memory_holds_no_split_file(void **state) {
+CASE(memory_holds_no_split_file) {
     struct writer writer = writer_begin(3);
     size_t size;
     writer_kv_u32(&writer, "split.count", 2);
@@ -229,16 +229,4 @@ static void memory_holds_no_split_file(void **state) {
     free(image);
 }
 
-TEST_PROGRAM(split) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_part_opens_all),
-        cmocka_unit_test(a_missing_part_is_named),
-        cmocka_unit_test(a_renamed_part_says_how_it_should_be_named),
-        cmocka_unit_test(foreign_parts_are_refused_by_value),
-        cmocka_unit_test(a_damaged_part_is_named),
-        cmocka_unit_test(keys_of_the_wrong_type_are_refused),
-        cmocka_unit_test(one_part_of_one_is_a_plain_file),
-        cmocka_unit_test(memory_holds_no_split_file),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(split) { return cases_run(NULL, NULL); }

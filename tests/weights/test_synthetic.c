@@ -34,7 +34,7 @@ static uint64_t count_params(const struct weights *weights) {
 }
 
 // The published models' own numbers.
-static void shapes_have_the_parameters_of_the_models_they_are_named_after(void **state) {
+CASE(shapes_have_the_parameters_of_the_models_they_are_named_after) {
     static const struct {
         const char *spec;
         uint64_t n_params;
@@ -65,7 +65,7 @@ static const char *format_of(const struct weights *weights, const char *name) {
     return format_at(tensor->format)->name;
 }
 
-static void a_plain_format_is_that_of_every_matrix(void **state) {
+CASE(a_plain_format_is_that_of_every_matrix) {
     for (int id = 0; id < FORMAT_COUNT; id++) {
         char spec[32];
         snprintf(spec, sizeof spec, "8b:%s", format_at((enum format_id)id)->name);
@@ -79,7 +79,7 @@ static void a_plain_format_is_that_of_every_matrix(void **state) {
     }
 }
 
-static void mixes_give_more_bits_where_they_promise(void **state) {
+CASE(mixes_give_more_bits_where_they_promise) {
     static const struct {
         const char *spec, *tensor, *format;
     } cases[] = {
@@ -153,7 +153,7 @@ static void check_values(const char *spec, const struct tensor_view *t) {
               spec, t->name, mean, spread);
 }
 
-static void every_format_has_plausible_weights_that_differ_by_row_and_layer(void **state) {
+CASE(every_format_has_plausible_weights_that_differ_by_row_and_layer) {
     for (int id = 0; id < FORMAT_COUNT; id++) {
         // the encoders have tests of their own, and their searches are slow
         if (TEST_IS_SLOW && format_can_encode((enum format_id)id) && id > FORMAT_Q4_0) continue;
@@ -176,7 +176,7 @@ static void every_format_has_plausible_weights_that_differ_by_row_and_layer(void
     }
 }
 
-static void the_same_spec_in_any_case_gives_the_same_bytes(void **state) {
+CASE(the_same_spec_in_any_case_gives_the_same_bytes) {
     struct weights *a = open_spec("tiny-oss:MXFP4_MOE"), *b = open_spec("TINY-OSS:mxfp4_moe");
     assert_int_equal(weights_tensor_count(a), weights_tensor_count(b));
     for (int i = 0; i < weights_tensor_count(a); i++) {
@@ -189,7 +189,7 @@ static void the_same_spec_in_any_case_gives_the_same_bytes(void **state) {
     weights_close(b);
 }
 
-static void tensors_are_apart_and_inside_the_memory(void **state) {
+CASE(tensors_are_apart_and_inside_the_memory) {
     struct weights *weights = describe("gpt-oss-20b:MXFP4_MOE");
     uint64_t end = 0;
     for (int i = 0; i < weights_tensor_count(weights); i++) {
@@ -203,7 +203,7 @@ static void tensors_are_apart_and_inside_the_memory(void **state) {
     weights_close(weights);
 }
 
-static void unknown_shapes_and_formats_are_named_with_the_known_ones(void **state) {
+CASE(unknown_shapes_and_formats_are_named_with_the_known_ones) {
     static const struct {
         const char *spec, *part[3];
     } cases[] = {
@@ -224,7 +224,7 @@ static void unknown_shapes_and_formats_are_named_with_the_known_ones(void **stat
     }
 }
 
-static void a_check_opens_nothing_and_refuses_what_opening_would(void **state) {
+CASE(a_check_opens_nothing_and_refuses_what_opening_would) {
     const long page = sysconf(_SC_PAGESIZE);
     const uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)page;
     rn_error err = {0};
@@ -245,16 +245,4 @@ static void a_check_opens_nothing_and_refuses_what_opening_would(void **state) {
     }
 }
 
-TEST_PROGRAM(synthetic) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_have_the_parameters_of_the_models_they_are_named_after),
-        cmocka_unit_test(a_plain_format_is_that_of_every_matrix),
-        cmocka_unit_test(mixes_give_more_bits_where_they_promise),
-        cmocka_unit_test(every_format_has_plausible_weights_that_differ_by_row_and_layer),
-        cmocka_unit_test(the_same_spec_in_any_case_gives_the_same_bytes),
-        cmocka_unit_test(tensors_are_apart_and_inside_the_memory),
-        cmocka_unit_test(unknown_shapes_and_formats_are_named_with_the_known_ones),
-        cmocka_unit_test(a_check_opens_nothing_and_refuses_what_opening_would),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_PROGRAM(synthetic) { return cases_run(NULL, NULL); }
