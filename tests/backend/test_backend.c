@@ -213,7 +213,7 @@ static void fixture_init_wide(struct fixture *f, enum format_id format, enum for
 }
 
 // Logits of out rows. `before`: after another product of all of them, which leaves its input
-// quantized. `norm`: a norm rewrites the rows in between.
+// quantized. `norm`: a norm rewrites the rows, and a product of all of them comes in between.
 static void fixture_init_head(struct fixture *f, bool before, bool norm) {
     fixture_begin(f, FORMAT_Q8_0);
     const int last = add_last(f);
@@ -222,7 +222,9 @@ static void fixture_init_head(struct fixture *f, bool before, bool norm) {
     if (before) add_matmul(f, last, side, false, false, 1);
     f->random = 5; // the same weights
     if (norm) add_norm(f, last, last, N_EMBD);
-    add_matmul(f, last, logits, false, false, 1);
+    const int mid = norm ? plan_add_buffer(&f->plan, "mid", N_EMBD, ROWS_OUT) : last;
+    if (norm) add_matmul(f, last, mid, false, false, 1);
+    add_matmul(f, mid, logits, false, false, 1);
     fixture_end(f, logits);
 }
 
