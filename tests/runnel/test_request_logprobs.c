@@ -6,6 +6,7 @@
 #include <math.h>
 #include <time.h>
 
+#define TALE_ANY
 #include "streams.h"
 #include "tale.h"
 
@@ -116,7 +117,7 @@ static void check_heard(const struct heard *h, const rn_request *request) {
 static int32_t prompt[MAX_PROMPT];
 
 static rn_request request_for(int n_prompt, int n_output, int top_logprobs) {
-    for (int i = 0; i < MAX_PROMPT; i++) prompt[i] = (i * 31 + 7) % 4096;
+    for (int i = 0; i < MAX_PROMPT; i++) prompt[i] = (i * 31 + 7) % 500;
     rn_request r = {.prompt = prompt,
                     .n_prompt = (size_t)n_prompt,
                     .max_tokens = n_output,
