@@ -7,8 +7,8 @@
 #include "tale.h"
 
 enum { SEED = 1 };
-#define N_F16    test_scale(24, 250, 600)
-#define N_OTHER  test_scale(8, 60, 100)
+#define N_F16    test_scale(14, 250, 600)
+#define N_OTHER  test_scale(6, 60, 100)
 #define N_STORMS test_scale(1, 4, 8)
 
 CASE(mixes_give_the_tokens_of_alone_runs) {
