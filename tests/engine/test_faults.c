@@ -11,6 +11,14 @@
 // after them: it has names of its own
 #include "flight_world.h"
 
+// Where everything is slow, one of this many cases is run. The thread sanitizer, the slowest, has
+// the model with groups of all kinds alone.
+#ifdef __SANITIZE_THREAD__
+enum { STRIDE = 17, FIRST_MODEL = RECURRENT };
+#else
+enum { STRIDE = 11, FIRST_MODEL = PLAIN };
+#endif
+
 static const struct backend_class *const cpu = &backend_cpu, *const fake = &backend_fake;
 
 // The common options of the engines here; drafts: all requests that want drafts try them.
@@ -53,9 +61,9 @@ static void check_serves(rn_engine *engine, int which) {
 // ---------------------------------------------------------------- a sequence, a step
 
 CASE(a_failed_sequence_ends_alone) {
-    for (int model = 0; model < N_KINDS; model++) {
+    for (int model = FIRST_MODEL; model < N_KINDS; model++) {
         fill_requests(model);
-        for (int run = 0; run < 8; run += test_scale(3, 1, 1)) {
+        for (int run = 0; run < 8; run += test_scale(STRIDE / 3, 1, 1)) {
             fake_reset();
             rn_engine *engine = faulty_engine(model, 3, run % 2);
             world_submit(engine, request, 3);
@@ -114,9 +122,9 @@ static void check_step_fault(int model, enum fake_fault fault, int at, int way) 
 }
 
 CASE(a_failed_step_ends_its_own_requests_alone) {
-    for (int model = 0; model < N_KINDS; model++) {
+    for (int model = FIRST_MODEL; model < N_KINDS; model++) {
         fill_requests(model);
-        for (int run = model; run < 48; run += test_scale(11, 5, 1))
+        for (int run = model; run < 48; run += test_scale(STRIDE, 5, 1))
             check_step_fault(model, run % 2 ? FAKE_SUBMIT : FAKE_STEP, 1 + run / 8, run / 2 % 4);
     }
 }
@@ -153,9 +161,9 @@ static void check_lost(int model, enum fake_fault fault, int at, bool drafts) {
 
 CASE(a_lost_device_ends_every_request) {
     memset(got, 0, sizeof got);
-    for (int model = 0; model < N_KINDS; model++) {
+    for (int model = FIRST_MODEL; model < N_KINDS; model++) {
         fill_requests(model);
-        for (int run = model; run < 24; run += test_scale(11, 5, 1))
+        for (int run = model; run < 24; run += test_scale(STRIDE, 5, 1))
             check_lost(model, run % 2 ? FAKE_LOST_SUBMIT : FAKE_LOST, 1 + run / 4, run / 2 % 2);
     }
 }
@@ -328,9 +336,9 @@ CASE(faults_in_random_places_leave_nothing_behind) {
     static const struct mix_how how = {
         .speculate = "custom", .has_toy = true, .right = 70, .draft_min = 2, .draft_max = 4};
     long n_faults = 0;
-    for (int m = 0; m < 3; m++) {
+    for (int m = FIRST_MODEL; m < N_KINDS; m++) {
         struct mix_cases cases;
-        mix_cases_create(&cases, world_model[m], "f16", 40 + (uint64_t)m, 40);
+        mix_cases_create(&cases, world_model[m], "f16", 40 + (uint64_t)m, test_scale(14, 40, 40));
         for (int seed = 0; seed < test_scale(2, 9, 40); seed++) {
             struct mix_random r = {mix_hash((uint64_t)(seed * 3 + m))};
             struct mix mix;
@@ -343,7 +351,7 @@ CASE(faults_in_random_places_leave_nothing_behind) {
         mix_cases_destroy(&cases);
     }
     print_message("%ld faults\n", n_faults);
-    assert_true(n_faults > test_scale(3, 27, 120));
+    assert_true(n_faults > test_scale(1, 27, 120));
 }
 
 // ---------------------------------------------------------------- a draft model elsewhere
@@ -363,7 +371,7 @@ static rn_engine *drafted_engine(const struct backend_class *target,
 
 CASE(a_draft_model_on_another_backend_changes_no_text) {
     const struct backend_class *const places[][2] = {{cpu, fake}, {fake, cpu}, {fake, fake}};
-    for (int model = 0; model < N_KINDS; model++) {
+    for (int model = FIRST_MODEL; model < N_KINDS; model++) {
         fill_requests(model);
         for (int run = 0; run < 3; run++) {
             fake_reset();
@@ -376,9 +384,9 @@ CASE(a_draft_model_on_another_backend_changes_no_text) {
 }
 
 CASE(a_draft_model_whose_backend_fails_drafts_no_more) {
-    for (int model = PLAIN; model <= RECURRENT; model += RECURRENT - PLAIN) {
+    for (int model = FIRST_MODEL; model <= RECURRENT; model += RECURRENT - PLAIN) {
         fill_requests(model);
-        for (int run = 0; run < 20; run += test_scale(4, 2, 1)) {
+        for (int run = 0; run < 20; run += test_scale(STRIDE / 2, 2, 1)) {
             fake_reset();
             rn_engine *engine = drafted_engine(cpu, fake, model);
             fake_fail_at((enum fake_fault)(FAKE_SEQ + run % 5),

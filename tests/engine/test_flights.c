@@ -299,7 +299,7 @@ CASE(a_token_that_lands_beside_a_cancel_keeps_its_text) {
 // and full blocks are kept as those of one step after the other are. Memory is plenty.
 CASE(a_prompt_in_chunks_leaves_the_prefixes_that_it_leaves_on_the_cpu) {
     static const int chunks[] = {16, 32, 48, 50, 96};
-    for (int run = 0; run < 15; run += test_scale(2, 1, 1)) {
+    for (int run = 0; run < 15; run += test_scale(4, 1, 1)) {
         rn_engine *engine[2];
         reset();
         for (int f = 0; f < 2; f++)
@@ -348,7 +348,7 @@ CASE(choices_fork_a_prompt_whose_sequence_tries_a_draft) {
 // ---------------------------------------------------------------- memory
 
 CASE(fixed_pages_fit_the_budget_and_a_lone_context_fits_them) {
-    for (int run = 0; run < 9; run++) {
+    for (int run = 0; run < 9; run += test_scale(4, 1, 1)) {
         const int n_ctx = run < 3 ? 192 : 130;
         reset();
         rn_engine *probe =

@@ -1,14 +1,14 @@
 // A model with recurrent layers, a window and full attention in mixes. States are carried from
 // block to block, found as checkpoints by equal prefixes, and recomputed after a preemption. The
 // tokens do not change. The engine's invariants are tested after every step.
-// label: threads async
+// label: async
 #include "bare_engine.h"
 #include "mix.h"
 #include "recurrent_model.h"
 #include "streams.h"
 #include "view_check.h"
 
-#define N_REQUESTS test_scale(30, 200, 400)
+#define N_REQUESTS test_scale(14, 200, 400)
 enum { N_VOCAB = 512, N_CTX = 320, PAGE = 32 };
 
 static rn_model *model;

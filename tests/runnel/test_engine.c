@@ -39,7 +39,7 @@ void *aligned_alloc(size_t align, size_t size) {
 }
 #endif
 
-enum { MAX_REQUESTS = 24 };
+enum { MAX_REQUESTS = TEST_IS_SLOW ? 8 : 24 };
 
 static rn_engine *new_engine(int max_seqs, int batch_tokens, int n_ctx) {
     return streams_engine(model, &(rn_engine_options){.max_seqs = max_seqs,

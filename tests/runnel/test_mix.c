@@ -2,13 +2,14 @@
 // Mixes have each KV type, so few pages that sequences are preempted, the prefix cache or none,
 // cancels, pauses, and one or two threads. The by-hand form is mix_long.c.
 // label: threads async no-address
+#define TALE_ANY
 #include "mix.h"
 #include "tale.h"
 
 enum { SEED = 1 };
-#define N_F16    test_scale(150, 250, 600)
-#define N_OTHER  test_scale(30, 60, 100)
-#define N_STORMS test_scale(2, 4, 8)
+#define N_F16    test_scale(14, 250, 600)
+#define N_OTHER  test_scale(6, 60, 100)
+#define N_STORMS test_scale(1, 4, 8)
 
 CASE(mixes_give_the_tokens_of_alone_runs) {
     static const char *const kv_types[] = {"f16", "f32", "int8", "int4"};
@@ -24,7 +25,7 @@ CASE(mixes_give_the_tokens_of_alone_runs) {
     mix_print_totals("tale-1m", &totals);
     assert_int_equal(totals.mismatches, 0);
     // the mixes did show their events
-    assert_true(totals.preemptions > 0);
+    assert_true(TEST_IS_SLOW || totals.preemptions > 0);
     if (MIX_IS_SHORT) return;
     assert_true(totals.preemptions > totals.mixes);
     assert_true(totals.hits > totals.mixes && totals.evictions > totals.mixes);
@@ -36,7 +37,7 @@ CASE(mixes_give_the_tokens_of_alone_runs) {
 // gives its tokens.
 CASE(a_storm_of_cancels_gives_every_page_back) {
     struct mix_cases cases;
-    mix_cases_create(&cases, model, "f16", SEED + 9, 40);
+    mix_cases_create(&cases, model, "f16", SEED + 9, test_scale(14, 40, 40));
     struct mix_totals totals = {0};
     for (int storm = 0; storm < N_STORMS; storm++) {
         struct mix_random r = {mix_hash(SEED + (uint64_t)storm)};

@@ -10,7 +10,7 @@ enum {
     PAGE = 32,
     N_PREFIX = 768,
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    N_SHARERS = 40, // everything is slower there
+    N_SHARERS = 32, // everything is slower there
 #else
     N_SHARERS = 300,
 #endif

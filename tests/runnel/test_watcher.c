@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#define TALE_ANY
 #include "streams.h"
 #include "tale.h"
 #include "view_check.h"
@@ -15,7 +16,7 @@ static int32_t prompt[512];
 static struct stream stream[MAX_STREAMS];
 
 static rn_request request_for(int seed, int n_prompt, int max_tokens) {
-    for (int i = 0; i < n_prompt; i++) prompt[i] = (seed * 577 + i * 31 + 7) % 4096;
+    for (int i = 0; i < n_prompt; i++) prompt[i] = (seed * 577 + i * 31 + 7) % 500;
     return (rn_request){.prompt = prompt,
                         .n_prompt = (size_t)n_prompt,
                         .max_tokens = max_tokens,
