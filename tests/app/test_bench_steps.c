@@ -38,6 +38,7 @@ CASE(test_models_and_thread_counts_follow_each_other) {
 // products after the last attention have 1. Attention at depth 32 has 8 tokens, in the last layer
 // 1.
 CASE(test_figures_of_a_model) {
+    if (TEST_IS_SLOW) skip(); // figures of a model of 20M; others run the same code
     json_t *rows =
         bench_rows("-m " BLOCKS " -p 8 -n 4 -d 32 -r 2 --streams 2 --verify 2 -t 2 -b 4");
     assert_int_equal(json_array_size(rows), 3);

@@ -100,7 +100,7 @@ rm f/model.safetensors
 bad 'f: neither model.safetensors nor model.safetensors.index.json is in the folder'
 fresh
 size=$(stat -c %s f/model.safetensors)
-for at in 1 7 8 9 100 1000 3000 $(seq 4000 $((size / 12)) "$size") $((size - 1)); do
+for at in 1 7 8 9 100 1000 3000 $(seq 4000 $((size / 4)) "$size") $((size - 1)); do
     fresh
     truncate -s "$at" f/model.safetensors
     bad 'f/model.safetensors: '

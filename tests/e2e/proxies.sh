@@ -18,7 +18,8 @@ streamed='{"messages":[{"role":"user","content":"Tell me a story about a fox."}]
 endless='{"prompt":"a","max_tokens":900,"ignore_eos":true,"stream":true}'
 
 # Slow enough that a stream takes its time; the text is the same.
-"$BIN" serve --port 0 -q -t 1 --isa scalar --speculate off --idle-timeout 600 >served 2>said </dev/null &
+slowly 20000
+"$BIN" serve --port 0 -q "${slow[@]}" --idle-timeout 600 >served 2>said </dev/null &
 server=$!
 pids+=("$server")
 port=

@@ -18,27 +18,6 @@ stop() {
     equal "the status" 0 $?
 }
 
-# await WHAT COMMAND...: until the command succeeds.
-await() {
-    local what=$1 i
-    shift
-    for ((i = 0; i < 400; i++)); do
-        "$@" && return
-        sleep 0.05
-    done
-    fail "$what"
-}
-
-# ask METHOD PATH [BODY]: prints the answer, head and all.
-ask() {
-    local fd
-    exec {fd}<>"/dev/tcp/127.0.0.1/$port" || return
-    printf '%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s' \
-        "$1" "$2" "${#3}" "${3:-}" >&"$fd"
-    timeout 600 cat <&"$fd"
-    exec {fd}>&-
-}
-
 # Rotation, while requests come.
 for signal in HUP USR1; do
     rm -f log*
@@ -48,10 +27,10 @@ for signal in HUP USR1; do
     asks=$!
     for n in 1 2 3 4; do
         ask GET /health '' >answer # the others may be through already
-        await "the log has lines" [ -s log ]
+        until_true "the log has lines" [ -s log ]
         mv log log.$n
         kill -$signal $pid
-        await "SIG$signal: there is a new log" [ -e log ]
+        until_true "SIG$signal: there is a new log" [ -e log ]
     done
     wait $asks
     ask GET /v1/models '' >answer
@@ -70,7 +49,7 @@ start --access-log log
 mv log log.old
 mkdir log
 kill -HUP $pid
-await "a log that cannot be opened is named" grep -q '^runnel: warning: log: Is a directory; the access log stays' said
+until_true "a log that cannot be opened is named" grep -q '^runnel: warning: log: Is a directory; the access log stays' said
 ask GET /v1/models '' >answer
 stop
 expect "the old file has the line" grep -q '"route":"/v1/models"' log.old
@@ -83,7 +62,7 @@ for log in "" "--access-log=log"; do
     : >stream
     ask POST /v1/completions '{"prompt":"Once","max_tokens":'"$tokens"',"n":8,"ignore_eos":true,"stream":true}' >stream &
     reader=$!
-    await "the stream begins" grep -q '^data: ' stream
+    until_true "the stream begins" grep -q '^data: ' stream
     for signal in HUP USR1 HUP; do
         kill -$signal $pid
         sleep 0.02
@@ -106,7 +85,7 @@ equal "without its terminal it ends well: $(cat err)" 0 $?
 # shellcheck disable=SC2016  # for the inner shell
 "$DIALOGUE" sh -c 'trap "" HUP; echo $$ >pid; exec "$@"' sh "$BIN" serve --port "$port" -t 1 -q --access-log log <steps >out 2>err &
 dialogue=$!
-await "it starts" grep -qs . pid
+until_true "it starts" grep -qs . pid
 for ((i = 0; i < 200; i++)); do
     (ask GET /health '') 2>/dev/null | grep -q '^HTTP/1.1 200 ' && break
     sleep 0.05

@@ -17,16 +17,6 @@ empty_pipe() {
     exec {in}>&- {hold}<>pipe
 }
 
-# ask METHOD PATH [BODY]: prints the answer, head and all.
-ask() {
-    local fd
-    exec {fd}<>"/dev/tcp/127.0.0.1/$port" || return
-    printf '%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s' \
-        "$1" "$2" "${#3}" "${3:-}" >&"$fd"
-    timeout 60 cat <&"$fd"
-    exec {fd}>&-
-}
-
 # await WHAT: /health must say that it is ready.
 await() {
     local i

@@ -49,13 +49,15 @@ static inline struct server_config serve_config(void) {
     return config;
 }
 
-static inline void serve_start(struct serve *serve, const struct server_config *config) {
+// max_waiting: the requests that wait beside the four that run.
+static inline void serve_start_with(struct serve *serve, const struct server_config *config,
+                                    int max_waiting) {
     rn_error err = {0};
     // how many events a step has, and so how the chunks of choices follow each other, is not to
     // vary
     const rn_engine_options options = {.n_threads = 1,
                                        .max_seqs = 4,
-                                       .max_waiting = 256,
+                                       .max_waiting = max_waiting,
                                        .speculate = "off"};
     *serve = (struct serve){0};
     check(!server_create(config, &serve->server, &err), "%s", err.message);
@@ -68,6 +70,10 @@ static inline void serve_start(struct serve *serve, const struct server_config *
                         &err),
           "%s", err.message);
     serve->port = server_port(serve->server);
+}
+
+static inline void serve_start(struct serve *serve, const struct server_config *config) {
+    serve_start_with(serve, config, 256);
 }
 
 static inline void serve_stop(struct serve *serve) {
