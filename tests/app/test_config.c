@@ -27,9 +27,7 @@ static char *argument_of(const char *text) {
     return argument;
 }
 
-static int remove_file(void **state) {
-    return unlink(file_of("", 0));
-}
+static int remove_file(void **state) { return unlink(file_of("", 0)); }
 
 // ---------------------------------------------------------------- values
 

@@ -49,9 +49,7 @@ static void default_is_as_shown(enum command_id command, enum option_id id,
     parsed_free(&given);
 }
 
-static void defaults_are_what_help_shows(void **state) {
-    each_row(default_is_as_shown);
-}
+static void defaults_are_what_help_shows(void **state) { each_row(default_is_as_shown); }
 
 static bool has_type(const struct option_row *row) {
     const struct option_initial *i = &row->initial;
@@ -74,9 +72,7 @@ static void default_has_its_type(enum command_id command, enum option_id id,
     check(has_type(row), "%s --%s", command_name(command), row->flag);
 }
 
-static void defaults_have_the_type_of_their_kind(void **state) {
-    each_row(default_has_its_type);
-}
+static void defaults_have_the_type_of_their_kind(void **state) { each_row(default_has_its_type); }
 
 static void defaults_are_values(void **state) {
     struct parsed p;
