@@ -30,7 +30,7 @@ enum {
 #ifndef MIX_MAX_REQUESTS
 #define MIX_MAX_REQUESTS test_scale(14, 45, 90) // of a mix
 #endif
-#define MIX_IS_SHORT     (!test_is_whole())
+#define MIX_IS_SHORT (!test_is_whole())
 
 // ---------------------------------------------------------------- random numbers
 

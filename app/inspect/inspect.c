@@ -317,8 +317,7 @@ static void text_print(const struct inspect *inspect, const struct term *term) {
     costs_print(inspect);
     section(term, "memory here, now", -1);
     here_print(inspect);
-    snprintf(title, sizeof title, "read by the last step of that context, kv %s",
-             INSPECT_READS_KV);
+    snprintf(title, sizeof title, "read by the last step of that context, kv %s", INSPECT_READS_KV);
     section(term, title, -1);
     reads_print(inspect);
 }

@@ -56,8 +56,7 @@ static rn_status check_all_used(const struct builder *b) {
         const struct tensor_view *tensor = weights_tensor_at(b->weights, i);
         if (b->used[i] || !is_essential(tensor->name)) continue;
         if (strstr(tensor->name, ".attn_rot_embd.")) continue; // old files; computed here
-        return err_set(b->err, RN_ERR_UNSUPPORTED,
-                       "%s: tensor %s is unknown to architecture '%s'",
+        return err_set(b->err, RN_ERR_UNSUPPORTED, "%s: tensor %s is unknown to architecture '%s'",
                        weights_name(b->weights), tensor->name, b->model->arch->name);
     }
     return RN_OK;
