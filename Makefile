@@ -33,7 +33,7 @@ CONFIGURE = mkdir -p $(1); cmake -G Ninja -S . -B $(1) $(2) >$(1)/configure.log 
             { cat $(1)/configure.log; rm -f $(1)/build.ninja; exit 1; }
 
 .DEFAULT_GOAL := all
-.PHONY: all program built made_data setup clients run test test-all memcheck install deb fuzz http-diff soak format format-check help clean
+.PHONY: all program built made_data setup clients ready run test test-all memcheck install deb fuzz http-diff soak format format-check help clean
 
 all: $(BUILD)/build.ninja ## build the program, the library and the programs that measure; the program is build/runnel
 	@echo "building $(BUILD)/runnel"
@@ -59,7 +59,6 @@ run: program ## build, then let the embedded model tell a story (STORY="a robot 
 # Packages of npm that the tests compare with, installed when package.json is not that of what is there.
 # Without them (no network, say) their tests skip themselves.
 clients:
-	@tools/setup test
 	@cd tests/npm && { cmp -s package.json node_modules/.package.json || { echo "installing the packages of tests/npm"; \
 	    { npm install --silent >/dev/null 2>&1 && cp package.json node_modules/.package.json; } || \
 	    echo "npm could not install them: tests that miss theirs will be skipped"; }; }
@@ -75,13 +74,19 @@ made_data:
 	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
 	@$(call NINJA,$(BUILD),made_data)
 
-test: clients ## build and run the tests; with SAN=... those that the sanitizer is for
-	@$(MAKE) -s --no-print-directory built
-	@tools/test $(BUILD) -j$(JOBS) -LE long
+# The compiler works while npm loads.
+ready:
+	@tools/setup test
+	@$(MAKE) -s --no-print-directory -j2 clients built
 
-test-all: clients ## all tests, the long ones too, then the sanitizers and valgrind
-	@$(MAKE) -s --no-print-directory built
-	@TEST_ALL=1 tools/test $(BUILD) -j$(JOBS)
+# Some tests wait for timers more than they compute, so one more runs than there are cores.
+TEST_JOBS = -j$$(($(JOBS) + 1))
+
+test: ready ## build and run the tests; with SAN=... those that the sanitizer is for
+	@tools/test $(BUILD) $(TEST_JOBS) -LE long
+
+test-all: ready ## all tests, the long ones too, then the sanitizers and valgrind
+	@TEST_ALL=1 tools/test $(BUILD) $(TEST_JOBS)
 	@$(MAKE) -s --no-print-directory memcheck
 	@$(MAKE) -s --no-print-directory SAN=address,undefined test
 	@$(MAKE) -s --no-print-directory SAN=thread test
@@ -89,7 +94,7 @@ test-all: clients ## all tests, the long ones too, then the sanitizers and valgr
 memcheck: ## run tests of parsers and of the server once more, by valgrind
 	@tools/setup memcheck
 	@$(MAKE) -s --no-print-directory built
-	@tools/test $(BUILD) -j$(JOBS) -C memcheck -L memory
+	@tools/test $(BUILD) $(TEST_JOBS) -C memcheck -L memory
 
 install: setup ## install the program, the library and its headers into DESTDIR/PREFIX
 	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja

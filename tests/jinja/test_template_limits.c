@@ -194,6 +194,7 @@ CASE(steps_are_limited) {
     check_refused("{% set s = 'é' * 9999999 %}{% for i in range(99999) %}{% if s[9] %}{% endif "
                   "%}{% endfor %}",
                   steps);
+    if (TEST_IS_SLOW) return; // the others take seconds there, each
     check_refused("{% set s = 'a' * 9999999 %}{% for i in range(99999) %}{% if 'b' in s %}{% endif "
                   "%}{% endfor %}",
                   steps);

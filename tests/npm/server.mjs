@@ -103,8 +103,10 @@ export function stream(server, path, body, { on, headers = {} } = {}) {
 }
 
 // For a server whose streams are to be still running when a test gets to them; the text is the same.
-// Sanitizers make it slow enough.
-export const slowly = process.env.SAN ? [] : ['--isa', 'scalar', '-t', '1', '--speculate', 'off'];
+// Its steps wait on the fake device, which takes no core. Sanitizers make it slow enough.
+export const slowly = process.env.SAN ? []
+    : ['-t', '1', '--speculate', 'off', '--backend', `${process.env.BUILD}/tests/runnel_fake.so`];
+process.env.RUNNEL_FAKE ??= 'delay 8000';
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 

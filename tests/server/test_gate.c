@@ -1,6 +1,5 @@
 // Access: names by which a page of another site could have reached us are refused, in any form.
 // Keys are compared as a whole.
-// label: memory
 #include "gate.h"
 
 #include <string.h>

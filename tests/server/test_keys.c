@@ -1,6 +1,6 @@
 // Every route of the table without a key, with wrong keys and with the right one. Without the right
 // key only public routes answer; all others are refused, and so are unknown paths.
-// label: threads memory
+// label: threads
 #include "routes.h"
 #include "serve.h"
 

@@ -1,5 +1,4 @@
 // The live view: its record of streams, and its JSON, from engine states made by hand.
-// label: memory
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,5 @@
 // Anthropic's Messages API: conversations that are read, and answers that are written, without a
 // connection and without an engine.
-// label: memory
 #include "calls.h"
 
 #include "messages.h"

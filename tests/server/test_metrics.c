@@ -1,5 +1,4 @@
 // /metrics and the access log, without HTTP: events are fed, the text is read back.
-// label: memory
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>

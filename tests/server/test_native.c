@@ -1,6 +1,5 @@
 // llama.cpp's /completion, /props and /slots: prompts in all their forms, and answers whole and in
 // pieces. Choices are filled by hand, as the engine's events would.
-// label: memory
 #include "calls.h"
 
 static struct call *prepared(const char *body) { return call_prepared(native_prepare, body); }

@@ -1,6 +1,5 @@
 // /v1/completions: prompts in all their forms, echoes, legacy logprobs, and streams with the
 // content of the whole answer.
-// label: memory
 #include "calls.h"
 
 static struct call *prepare(const char *body) { return call_prepared(completions_prepare, body); }

@@ -1,6 +1,5 @@
 // OpenAI's Responses API: requests that are read, and answers that are written, without a
 // connection and without an engine.
-// label: memory
 #include "calls.h"
 
 #include "responses.h"
