@@ -167,7 +167,7 @@ static void check_task(struct task *t, int index) {
     }
 }
 
-#define N_TASKS     test_scale(32, 64, 128)
+#define N_TASKS     test_scale(16, 64, 128)
 #define N_ODD_TASKS test_scale(5, 15, 30)
 enum { THREADS_STEP = TEST_IS_SLOW ? 3 : 1 };
 
@@ -191,7 +191,7 @@ CASE(the_ends_of_pages_and_splits_do_not_show) {
     static const int row_counts[] = {1, 2, 3, 8, 13, 17, 40};
     enum { WAYS = COUNT(windows) * COUNT(row_counts) };
     rng_state = 13;
-    for (int i = 0; i < COUNT(contexts) * WAYS; i += test_scale(5, 1, 1)) {
+    for (int i = 0; i < COUNT(contexts) * WAYS; i += test_scale(9, 1, 1)) {
         const int context = contexts[i / WAYS], w = i % COUNT(windows);
         const int n = row_counts[i % WAYS / COUNT(windows)];
         if (n > context) continue;

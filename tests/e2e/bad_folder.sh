@@ -1,6 +1,5 @@
 # Damaged and foreign model folders: exit 2 and one line that names the file and the value; never a
 # crash, never much memory.
-# label: address
 . "$(dirname "$0")/lib.sh"
 
 golden=$DATA/golden

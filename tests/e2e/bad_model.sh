@@ -1,5 +1,4 @@
 # Damaged and foreign model files: exit 2 and one line that names the file; never a crash.
-# label: address
 . "$(dirname "$0")/lib.sh"
 
 # bounded WHAT FILE: the last run needed at most 64 MB more than a run without a model, beside the

@@ -1,5 +1,5 @@
-# The page in a real browser (tests/npm/page.mjs drives Chromium) against a real server. The server
-# computes with the slow reference kernels, so that an answer takes seconds and can be stopped.
+# The page in a real browser (tests/npm/page.mjs drives Chromium) against a real server. The server's
+# steps wait on the fake device, so that an answer takes seconds and can be stopped.
 # label: long
 . "$(dirname "$0")/lib.sh"
 
@@ -36,9 +36,9 @@ serve() {
     finish
 }
 
-# The quick kernels under a sanitizer: there they are slow enough. Drafts are made whether they pay or not.
-slow=(--isa scalar --threads 1)
-[ -z "$SAN" ] || slow=()
+# Drafts are made whether they pay or not.
+slow=(--threads 1 --backend "$BUILD/tests/runnel_fake.so")
+export RUNNEL_FAKE="delay 8000"
 serve open "${slow[@]}" --draft-min 1
 open=$url
 serve locked "${slow[@]}" --api-key secret-of-the-test

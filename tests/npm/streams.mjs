@@ -6,7 +6,7 @@ import net from 'node:net';
 import test from 'node:test';
 import { ask, idle, metric, random, serve, sleep, slowly, stream, until } from './server.mjs';
 
-const slow = process.env.SAN ? 0.25 : 0.5; // sanitizers: fewer of everything, and more time
+const slow = process.env.SAN ? 0.25 : 0.4; // sanitizers: fewer of everything, and more time
 const subjects = ['fox', 'lantern', 'robot', 'river', 'owl', 'kite', 'bear', 'moon'];
 const question = (i) => ({
     messages: [{ role: 'user', content: `Tell me a story about a ${subjects[i % subjects.length]} and number ${i}.` }],
