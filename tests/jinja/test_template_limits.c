@@ -262,9 +262,13 @@ CASE(walks_of_shared_values_are_limited) {
 CASE(output_and_memory_are_limited) {
     check_refused("{{ 'x' * 99999999999 }}", "output is longer than");
     check_refused("{{ 'x' * 9223372036854775807 }}", "output is longer than");
+    check_refused("{{ range(100001) }}", "range has more than 100000 items");
+    check_refused("{{ range(-9223372036854775807, 9223372036854775807) }}", "range has more");
+    check_refused("{{ [1]|tojson(indent=99999999999) }}", "longer than");
     check_refused("{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s ~ "
                   "ns.s %}{% endfor %}",
                   "values take more than");
+    if (TEST_IS_SLOW) return; // filling the memory takes seconds there
     check_refused("{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s + "
                   "ns.s %}{% endfor %}",
                   "values take more than");
@@ -274,10 +278,7 @@ CASE(output_and_memory_are_limited) {
     check_refused(
         "{% for i in range(99999) %}{% for j in range(999) %}0123456789{% endfor %}{% endfor %}",
         "");
-    check_refused("{{ range(100001) }}", "range has more than 100000 items");
-    check_refused("{{ range(-9223372036854775807, 9223372036854775807) }}", "range has more");
     check_refused("{{ 'a'.replace('', 'b' * 9999999).replace('b', 'c' * 999) }}", "longer than");
-    check_refused("{{ [1]|tojson(indent=99999999999) }}", "longer than");
 }
 
 // Text that a loop builds piece by piece grows in place: memory follows its length, not the square.
