@@ -67,7 +67,7 @@ clients:
 built:
 	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
 	@$(if $(SAN),$(MAKE) -s --no-print-directory SAN= made_data)
-	@echo "building $(BUILD) with the tests"
+	@echo "building the program and its tests in $(BUILD)"
 	@$(call NINJA,$(BUILD),all)
 
 made_data:

@@ -1,6 +1,7 @@
-// The hook of bare_engine.h: the linker hands each call of engine_init to the function here.
+// The hook of bare_engine.h, and models that do not come from a file.
 #include "bare_engine.h"
 
+#include "engine_hook.h"
 #include "fake/fake_backend.h"
 #include "recurrent_model.h"
 
@@ -12,13 +13,6 @@ static const struct backend_class *const by_default = &backend_fake;
 #else
 static const struct backend_class *const by_default = NULL;
 #endif
-
-rn_status __real_engine_init(struct engine *engine, const struct model *model,
-                             const struct tokenizer *tokenizer, const struct engine_config *config,
-                             rn_error *err);
-rn_status __wrap_engine_init(struct engine *engine, const struct model *model,
-                             const struct tokenizer *tokenizer, const struct engine_config *config,
-                             rn_error *err);
 
 rn_status __wrap_engine_init(struct engine *engine, const struct model *model,
                              const struct tokenizer *tokenizer, const struct engine_config *config,

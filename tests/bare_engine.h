@@ -1,6 +1,6 @@
 // Engines of the public interface whose inside the test can see (struct rn_engine). They may have
 // the test's own clock and backend, and models that do not come from a file. rn_model_close closes
-// those too. A step of every engine ends with a check of its invariants, an assert of the library.
+// those too. Every engine tests its invariants after each step (self_check).
 #ifndef RN_TESTS_BARE_ENGINE_H
 #define RN_TESTS_BARE_ENGINE_H
 
