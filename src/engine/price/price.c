@@ -4,11 +4,10 @@
 #include <assert.h>
 
 enum {
-    EXACT_ROWS = 16,        // up to here a bucket is a number of rows; then 8 buckets double it
-    INERTIA = 32,           // largest weight of an average, in measurements
-    STALE_STEPS = 2048,     // without a measurement, after which a price falls
-    UNCONFIRMED_STEPS = 64, // the same where only the calibration has measured
-    ALIKE_STEPS = 4,        // in a row that show a change of the machine's speed
+    EXACT_ROWS = 16,    // up to here a bucket is a number of rows; then 8 buckets double it
+    INERTIA = 32,       // largest weight of an average, in measurements
+    STALE_STEPS = 2048, // without a measurement, after which a price falls
+    ALIKE_STEPS = 4,    // in a row that show a change of the machine's speed
     CALIBRATE_PASSES = 3,
     CALIBRATE_LEAST = 2, // runs
 };
@@ -149,8 +148,8 @@ static void bucket_add(struct price_bucket *b, double rows, double ns, double ra
 
 // A shape whose price is too high is not tried again. So a price that was not measured for long
 // falls, step by step, but never below the price of fewer rows. Prices that no step has confirmed
-// fall soon: the calibration may have been interrupted. They are also bounded: n rows do not take
-// longer than n steps of one.
+// are bounded, because the calibration may have been interrupted: n rows do not take longer than n
+// steps of one.
 static void doubt_old(struct price *price) {
     const struct price_bucket *first = NULL;
     double below = 0;
@@ -160,7 +159,7 @@ static void doubt_old(struct price *price) {
         if (!first) first = b;
         const double most = first->ns * b->rows / first->rows;
         if (!b->is_confirmed && b->ns > most) b->ns = most;
-        if (++b->age >= (b->is_confirmed ? STALE_STEPS : UNCONFIRMED_STEPS)) {
+        if (++b->age >= STALE_STEPS) {
             b->age = 0;
             b->count = 1;
             if (b->ns > below) b->ns = clamp(b->ns * stale, below, b->ns);
