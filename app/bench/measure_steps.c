@@ -330,8 +330,9 @@ static uint64_t steps_count(const struct bench_config *config) {
     struct tests tests;
     if (!tests_init(config, &tests)) return 0;
     const uint64_t n_runners = (uint64_t)config->n_models * (uint64_t)config->threads.count;
+    const uint64_t n_runs = (uint64_t)tests.n * n_runners * (uint64_t)config->repetitions;
     tests_deinit(&tests);
-    return (uint64_t)tests.n * n_runners * (uint64_t)config->repetitions;
+    return n_runs;
 }
 
 const struct measure measure_steps = {.count = steps_count, .run = steps_run, .check = steps_check};
