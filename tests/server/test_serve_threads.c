@@ -1,60 +1,13 @@
 // A running server with badly behaved clients: they hang up in every state, read nothing, read
-// late, watch, come too many at once, and stay while it stops. Nothing may crash, hang or stay
-// counted, and no text may depend on other clients.
+// late, watch, and come too many at once. Nothing may crash, hang or stay counted, and no text may
+// depend on other clients.
 // label: threads
 #include <malloc.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 
 #include "helpers.h"
-#include "serve_watch.h"
+#include "serve_clients.h"
 
-enum { TOKENS = 480, BYTES_MIN = 400000 }; // of a stream: more than all buffers on the way
-
-// A chat with so many logprobs that its stream does not fit the system's buffers.
-static int chat_ask(const struct serve *serve, const char *version, int max_tokens, bool stream,
-                    bool slow) {
-    char body[512];
-    snprintf(body, sizeof body,
-             "{\"messages\":[{\"role\":\"user\",\"content\":\"go on\"}],\"max_tokens\":%d,"
-             "\"ignore_eos\":true,\"logprobs\":true,\"top_logprobs\":20,\"stream\":%s}",
-             max_tokens, stream ? "true" : "false");
-    return serve_ask(serve, version, "/v1/chat/completions", body, slow);
-}
-
-static int chat_open(const struct serve *serve, int max_tokens, bool stream) {
-    return chat_ask(serve, "HTTP/1.1", max_tokens, stream, false);
-}
-
-static int slow_chat(const struct serve *serve, const char *version) {
-    return chat_ask(serve, version, TOKENS, true, true);
-}
-
-static int slow_whole(const struct serve *serve) {
-    return chat_ask(serve, "HTTP/1.1", TOKENS, false, true);
-}
-
-static const char watch[] = "GET /engine/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
 static const char get[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
-
-static int text_open(const struct serve *serve, const char *text, size_t len, bool slow) {
-    const int fd = serve_connect_to(serve->port, slow);
-    assert_true(fd >= 0 && serve_send(fd, text, len));
-    return fd;
-}
-
-// The whole stream's text, to be freed; closes the connection.
-static char *chat_finish(int fd, bool chunked) {
-    struct reply reply = serve_finish(fd);
-    check(reply.status == 200 && reply.closed, "%d: %.300s", reply.status, reply.data);
-    check(!chunked || reply_dechunk(&reply), "the stream has no end: ...%s",
-          reply.data + (reply.len > 200 ? reply.len - 200 : 0));
-    check(strstr(reply.body, "data: [DONE]\n\n"), "no [DONE] in %zu bytes", reply.len);
-    char *text = stream_text(reply.body);
-    reply_free(&reply);
-    return text;
-}
 
 static void close_hard(int fd) {
     const struct linger now = {.l_onoff = 1};
@@ -63,29 +16,6 @@ static void close_hard(int fd) {
 }
 
 // ---------------------------------------------------------------- hang-ups
-
-static const char *const bodies[][2] = {
-    {"/v1/chat/completions",
-     "{\"messages\":[{\"role\":\"user\",\"content\":\"go on\"}],\"max_tokens\":300,"
-     "\"ignore_eos\":true,\"stream\":true}"},
-    {"/v1/chat/completions", "{\"messages\":[{\"role\":\"user\",\"content\":\"go on\"}],"
-                             "\"max_tokens\":300,\"ignore_eos\":true}"},
-    {"/v1/completions", "{\"prompt\":[\"a\",\"b\"],\"n\":3,\"max_tokens\":100,\"ignore_eos\":true,"
-                        "\"logprobs\":2,\"stream\":true}"},
-    {"/v1/embeddings", "{\"input\":[\"a b c\",\"d\"]}"},
-    {"/v1/messages", "{\"model\":\"tiny\",\"max_tokens\":200,\"stream\":true,"
-                     "\"messages\":[{\"role\":\"user\",\"content\":\"go on\"}]}"},
-    {"/v1/responses", "{\"model\":\"tiny\",\"input\":\"go on\",\"stream\":true}"},
-    {"/completion", "{\"prompt\":\"go on\",\"n_predict\":200,\"ignore_eos\":true,\"stream\":true}"},
-    {"/tokenize", "{\"content\":\"go on\"}"},
-};
-enum { BODIES = sizeof bodies / sizeof *bodies };
-
-static int post_write(char *out, size_t size, int which) {
-    return snprintf(out, size,
-                    "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n%s",
-                    bodies[which][0], strlen(bodies[which][1]), bodies[which][1]);
-}
 
 // Sends a part of the request or all of it, reads a little or nothing, and is gone.
 static void hang_up(const struct serve *serve, int which, int stage, bool hard) {
@@ -152,8 +82,8 @@ CASE_WITH(test_requests_ahead_of_time_take_little_memory, serve_setup, serve_tea
     const struct serve *serve = *state;
     enum { CLIENTS = 64, AHEAD = 60 << 10, MOST = 24 << 10 };
     static char text[AHEAD];
-    size_t len = sizeof watch - 1;
-    memcpy(text, watch, len);
+    size_t len = sizeof WATCH - 1;
+    memcpy(text, WATCH, len);
     for (const size_t n = sizeof get - 1; len + n <= AHEAD; len += n) memcpy(text + len, get, n);
     int fd[CLIENTS];
     const size_t before = bytes_in_use();
@@ -232,7 +162,7 @@ CASE(test_readers_that_take_nothing_are_cut_off) {
     config.stream_bytes_max = 16 << 10;
     serve_start(&serve, &config);
     const int fd[] = {slow_chat(&serve, "HTTP/1.1"), slow_chat(&serve, "HTTP/1.0"),
-                      slow_whole(&serve), text_open(&serve, watch, sizeof watch - 1, true)};
+                      slow_whole(&serve), text_open(&serve, WATCH, sizeof WATCH - 1, true)};
     shutdown(slow_chat(&serve, "HTTP/1.1"), SHUT_WR); // it stays open and is not read
     serve_await(&serve, "runnel:choices_submitted", 0);
     close(fd[3]); // watchers are sent little
@@ -381,180 +311,6 @@ CASE(test_bodies_count_as_what_they_become) {
     free(body);
     serve_expect_idle(&serve);
     serve_stop(&serve);
-}
-
-// ---------------------------------------------------------------- the end
-
-struct crowd {
-    pthread_t thread;
-    const struct serve *serve;
-    _Atomic bool end;
-};
-
-// Requests of all kinds, some hung up on, for as long as somebody listens.
-static void *crowd_run(void *ctx) {
-    struct crowd *crowd = ctx;
-    enum { AT_ONCE = 8 };
-    const int port = crowd->serve->port;
-    int fd[AT_ONCE];
-    char text[1024];
-    for (int i = 0; i < AT_ONCE; i++) fd[i] = -1;
-    for (int i = 0; !atomic_load(&crowd->end); i++) {
-        int *at = &fd[i % AT_ONCE];
-        if (*at >= 0) close(*at);
-        *at = serve_connect_to(port, false);
-        if (*at < 0) continue;
-        const int len = post_write(text, sizeof text, i % BODIES);
-        serve_send(*at, text, i % 5 ? (size_t)len : (size_t)len / 2);
-    }
-    for (int i = 0; i < AT_ONCE; i++)
-        if (fd[i] >= 0) close(fd[i]);
-    return NULL;
-}
-
-CASE(test_stopping_in_the_middle_of_everything_is_clean) {
-    for (int round = 0; round < 12; round += test_scale(4, 2, 1)) {
-        struct serve serve;
-        const struct server_config config = serve_config();
-        serve_start(&serve, &config);
-        struct crowd crowd = {.serve = &serve};
-        assert_int_equal(pthread_create(&crowd.thread, NULL, crowd_run, &crowd), 0);
-        const int watcher = text_open(&serve, watch, sizeof watch - 1, false);
-        serve_sleep_ms(5 * round);
-        serve_stop(&serve);
-        atomic_store(&crowd.end, true);
-        pthread_join(crowd.thread, NULL);
-        close(watcher);
-    }
-}
-
-static void await_drain(const struct serve *serve) {
-    for (int status = 200; status != 503;) {
-        struct reply reply = serve_get(serve, "/health");
-        assert_true(reply.status == 200 || reply.status == 503);
-        status = reply.status;
-        reply_free(&reply);
-    }
-}
-
-// The process's signals are the server's.
-static int serve_drain(struct serve *serve, int times) {
-    for (int i = 0; i < times; i++) {
-        kill(getpid(), SIGTERM);
-        if (i + 1 < times) await_drain(serve); // two of a kind at once are one
-    }
-    const int ended = server_wait(serve->server);
-    serve_stop(serve);
-    return ended;
-}
-
-CASE(test_what_was_accepted_is_finished_before_the_end) {
-    enum { STREAMS = 12, SOME = 60 };
-    struct serve serve;
-    const struct server_config config = serve_config();
-    serve_start(&serve, &config);
-    char *want = chat_finish(chat_open(&serve, SOME, true), true);
-    const int watcher = text_open(&serve, watch, sizeof watch - 1, false);
-    const int idle = serve_connect(&serve);
-    int fd[STREAMS];
-    for (int i = 0; i < STREAMS; i++) fd[i] = chat_open(&serve, SOME, true);
-    const int whole = chat_open(&serve, SOME, false);
-    for (double seen = 0; seen < 2 + STREAMS;) { // those that have ended, too
-        seen = serve_gauge(&serve, "runnel:http_active") +
-               serve_gauge(&serve, "vllm:e2e_request_latency_seconds_count");
-    }
-    assert_int_equal(serve_drain(&serve, 1), SIGTERM);
-    for (int i = 0; i < STREAMS; i++) {
-        char *text = chat_finish(fd[i], true);
-        assert_string_equal(text, want);
-        free(text);
-    }
-    reply_expect(serve_finish(whole), 200, "\"usage\"");
-    struct reply reply = serve_finish(watcher);
-    assert_true(reply.status == 200 && reply.closed);
-    reply_free(&reply);
-    reply = serve_finish(idle);
-    assert_true(reply.closed && !reply.len);
-    reply_free(&reply);
-    free(want);
-}
-
-CASE(test_a_draining_server_says_so_and_takes_nothing_new) {
-    struct serve serve;
-    struct server_config config = serve_config();
-    config.stream_bytes_max = 16 << 10;
-    serve_start(&serve, &config);
-    const int slow = slow_chat(&serve, "HTTP/1.1"); // keeps it from ending
-    serve_await(&serve, "runnel:choices_submitted", 1);
-    kill(getpid(), SIGTERM);
-    await_drain(&serve);
-    reply_expect(serve_post(&serve, "/tokenize", "{\"content\":\"a\"}"), 503, "Draining");
-    static const char health[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"; // may be kept
-    reply_expect(serve_exchange(&serve, health, sizeof health - 1), 503, "Connection: close\r\n");
-    free(chat_finish(slow, true));
-    assert_int_equal(server_wait(serve.server), SIGTERM);
-    serve_stop(&serve);
-}
-
-// By the reader's own patience, by the drain's, or by a second signal.
-CASE(test_a_drain_ends_though_a_reader_takes_nothing) {
-    for (int way = 0; way < 3; way++) {
-        struct serve serve;
-        struct server_config config = serve_config();
-        config.stream_bytes_max = 16 << 10;
-        if (way == 0) config.stall_s = 3;
-        if (way == 1) config.drain_s = 0.4;
-        serve_start(&serve, &config);
-        const int n = TEST_IS_SLOW ? 1 : 3; // readers, another one for each way
-        int fd[3];
-        for (int i = 0; i < n; i++) {
-            const int kind = (way + i) % 3;
-            fd[i] =
-                kind == 2 ? slow_whole(&serve) : slow_chat(&serve, kind ? "HTTP/1.0" : "HTTP/1.1");
-        }
-        serve_await(&serve, "runnel:http_active", n);
-        assert_int_equal(serve_drain(&serve, way == 2 ? 2 : 1), way == 2 ? -SIGTERM : SIGTERM);
-        for (int i = 0; i < n; i++) close(fd[i]);
-    }
-}
-
-CASE(test_a_drain_ends_in_its_time) {
-    enum { PAGES = 400 };
-    static const char page[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    static char pages[PAGES * (sizeof page - 1)];
-    struct serve serve;
-    struct server_config config = serve_config();
-    config.ui = true;
-    config.drain_s = 0.4;
-    for (int i = 0; i < PAGES; i++) memcpy(pages + i * (sizeof page - 1), page, sizeof page - 1);
-    serve_start(&serve, &config);
-    const int fd = text_open(&serve, pages, sizeof pages, true);
-    serve_await(&serve, "runnel:http_active", 1);
-    serve_sleep_ms(2500); // no timer of another connection ends the server's wait
-    const uint64_t start_ns = clock_ns();
-    assert_int_equal(serve_drain(&serve, 1), SIGTERM);
-    const double took_s = (double)(clock_ns() - start_ns) * 1e-9;
-    check(took_s < 4, "%.1f s", took_s);
-    close(fd);
-}
-
-// Its body would be waited for a minute; a client that was answered does not keep the server.
-CASE(test_a_drain_does_not_wait_for_bodies_that_were_refused) {
-    static const char large[] =
-        "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n";
-    struct serve serve;
-    const struct server_config config = serve_config();
-    serve_start(&serve, &config);
-    int fd[3];
-    for (int i = 0; i < 3; i++) {
-        fd[i] = text_open(&serve, large, sizeof large - 1, false);
-        reply_expect(serve_receive(fd[i], false, SERVE_PATIENCE_MS), 413, "");
-    }
-    const uint64_t start_ns = clock_ns();
-    assert_int_equal(serve_drain(&serve, 1), SIGTERM);
-    const double took_s = (double)(clock_ns() - start_ns) * 1e-9;
-    check(took_s < 8, "%.1f s", took_s);
-    for (int i = 0; i < 3; i++) close(fd[i]);
 }
 
 // An answer that waits for its reader takes its memory as text, too. When all is full the next one
