@@ -451,6 +451,28 @@ CASE(calibration_finds_the_machine_within_its_budget) {
     assert_true(slow.scene.price.n_point > 0);
 }
 
+// A calibrated price holds while it is recent. It falls when it is old, so that its shape is tried
+// again, unless fewer rows cost as much.
+CASE(a_calibrated_price_stays_until_it_is_old) {
+    for (int m = 0; m < N_MACHINES; m++) {
+        struct bench b = {.scene = scene_of(state, &machines[m], 4), .room = 1000};
+        struct scene *s = &b.scene;
+        s->depth = 0;
+        assert_int_equal(price_calibrate(&s->price, bench_run, &b, 33, UINT64_MAX, NULL), RN_OK);
+        struct batch_shape more = {0};
+        batch_shape_add(&s->f->model.plan, &more, 0, 3 * STREAMS, 3 * STREAMS);
+        const double before = error_of(s, &more, 1);
+        for (int i = 0; i < 2000; i++, s->depth = 0) decode(s, 1);
+        check(fabs(error_of(s, &more, 1) - before) < 0.02, "%s: off by %g after %g",
+              s->machine->name, error_of(s, &more, 1), before);
+        const struct batch_shape shape = streams_shape(s);
+        const double gap = step_ns(s->f, s->machine, &more) / step_ns(s->f, s->machine, &shape);
+        for (int i = 0; i < 4000; i++, s->depth = 0) decode(s, 1);
+        check(gap < 1.1 || error_of(s, &more, 1) < before - 0.05, "%s: off by %g, never falls",
+              s->machine->name, error_of(s, &more, 1));
+    }
+}
+
 CASE(calibration_reports_a_failure_and_does_without_room) {
     for (int fails_at = 1; fails_at < 6; fails_at++) {
         struct bench b = {.scene = scene_of(state, &machines[0], 4),

@@ -7,9 +7,9 @@
 
 #define WATCH "GET /engine/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
-enum { TOKENS = 480, BYTES_MIN = 400000 }; // of a stream: more than all buffers on the way
+enum { CHAT_TOKENS = 480 }; // so many that an answer does not fit the system's buffers
 
-// A chat with so many logprobs that its stream does not fit the system's buffers.
+// A chat whose every token has many logprobs.
 static inline int chat_ask(const struct serve *serve, const char *version, int max_tokens,
                            bool stream, bool slow) {
     char body[512];
@@ -25,11 +25,11 @@ static inline int chat_open(const struct serve *serve, int max_tokens, bool stre
 }
 
 static inline int slow_chat(const struct serve *serve, const char *version) {
-    return chat_ask(serve, version, TOKENS, true, true);
+    return chat_ask(serve, version, CHAT_TOKENS, true, true);
 }
 
 static inline int slow_whole(const struct serve *serve) {
-    return chat_ask(serve, "HTTP/1.1", TOKENS, false, true);
+    return chat_ask(serve, "HTTP/1.1", CHAT_TOKENS, false, true);
 }
 
 static inline int text_open(const struct serve *serve, const char *text, size_t len, bool slow) {
@@ -50,6 +50,7 @@ static inline char *chat_finish(int fd, bool chunked) {
     return text;
 }
 
+// A path and a body of each kind of request.
 static const char *const bodies[][2] = {
     {"/v1/chat/completions",
      "{\"messages\":[{\"role\":\"user\",\"content\":\"go on\"}],\"max_tokens\":300,"

@@ -82,7 +82,7 @@ CASE(test_what_was_accepted_is_finished_before_the_end) {
     int fd[STREAMS];
     for (int i = 0; i < STREAMS; i++) fd[i] = chat_open(&serve, SOME, true);
     const int whole = chat_open(&serve, SOME, false);
-    for (double seen = 0; seen < 2 + STREAMS;) { // those that have ended, too
+    for (double seen = 0; seen < 2 + STREAMS;) { // ended requests are among them
         seen = serve_gauge(&serve, "runnel:http_active") +
                serve_gauge(&serve, "vllm:e2e_request_latency_seconds_count");
     }

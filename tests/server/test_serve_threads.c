@@ -7,6 +7,8 @@
 #include "helpers.h"
 #include "serve_clients.h"
 
+enum { BYTES_MIN = 400000 }; // of an answer of CHAT_TOKENS
+
 static const char get[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 static void close_hard(int fd) {
@@ -130,7 +132,7 @@ CASE(test_a_slow_reader_is_paused_alone_and_misses_nothing) {
     struct server_config config = serve_config();
     config.stream_bytes_max = 16 << 10;
     serve_start(&serve, &config);
-    char *want = chat_finish(chat_open(&serve, TOKENS, true), true);
+    char *want = chat_finish(chat_open(&serve, CHAT_TOKENS, true), true);
     assert_true(strlen(want) > BYTES_MIN);
     // the engine may be ahead of a busy machine's other threads by as much as its ring takes
     int n_paused = 0;
@@ -138,12 +140,12 @@ CASE(test_a_slow_reader_is_paused_alone_and_misses_nothing) {
         const bool chunked = i % 2;
         const double tokens = serve_gauge(&serve, "vllm:generation_tokens_total");
         const int slow = slow_chat(&serve, chunked ? "HTTP/1.1" : "HTTP/1.0");
-        char *other = chat_finish(chat_open(&serve, TOKENS, true), true);
+        char *other = chat_finish(chat_open(&serve, CHAT_TOKENS, true), true);
         assert_string_equal(other, want);
         free(other);
         const double left = serve_gauge(&serve, "runnel:choices_submitted");
         const double made = serve_gauge(&serve, "vllm:generation_tokens_total") - tokens;
-        n_paused += left == 1 && made < TOKENS + TOKENS / 2;
+        n_paused += left == 1 && made < CHAT_TOKENS + CHAT_TOKENS / 2;
         char *text = chat_finish(slow, chunked);
         assert_string_equal(text, want);
         free(text);

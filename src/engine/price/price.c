@@ -147,18 +147,12 @@ static void bucket_add(struct price_bucket *b, double rows, double ns, double ra
 }
 
 // A shape whose price is too high is not tried again. So a price that was not measured for long
-// falls, step by step, but never below the price of fewer rows. Prices that no step has confirmed
-// are bounded, because the calibration may have been interrupted: n rows do not take longer than n
-// steps of one.
+// falls, step by step, but never below the price of fewer rows.
 static void doubt_old(struct price *price) {
-    const struct price_bucket *first = NULL;
     double below = 0;
     for (int i = 0; i < PRICE_BUCKETS; i++) {
         struct price_bucket *b = &price->bucket[i];
         if (b->count == 0) continue;
-        if (!first) first = b;
-        const double most = first->ns * b->rows / first->rows;
-        if (!b->is_confirmed && b->ns > most) b->ns = most;
         if (++b->age >= STALE_STEPS) {
             b->age = 0;
             b->count = 1;
@@ -233,7 +227,6 @@ void price_learn(struct price *price, const struct batch_shape *shape, uint64_t 
     }
     bucket_add(bucket, rows, clamp(part[0] + error * unsure * unsure, part[0] / 16, part[0] * 2),
                is_surprise ? ratio : 1);
-    bucket->is_confirmed = true;
     notice_speed(price, ratio);
     read_table(price);
 }
@@ -258,10 +251,6 @@ rn_status price_calibrate(struct price *price, price_run_fn run, void *ctx, int 
     for (int n = 1; n <= most; n++) // from the smallest on; again, because a surprise weighs less
         for (int i = 0; i < 2 * N; i++)
             if (rows[i % N] == n && best[i % N] > 0) price_learn(price, &shape[i % N], best[i % N]);
-    for (int i = 0; i < PRICE_BUCKETS; i++) {
-        price->bucket[i].is_confirmed = false;
-        price->bucket[i].age = 0;
-    }
     return status;
 }
 

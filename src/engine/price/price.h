@@ -30,10 +30,9 @@ struct price {
     double row_flops;                // of one row with logits, without attention
     double ns_per_byte, ns_per_flop; // of attention; 0: nothing was measured
     struct price_bucket {
-        double rows, ns;   // averages of the measurements
-        int count;         // that the average weighs; 0: none
-        int age;           // steps since the last one
-        bool is_confirmed; // a step has measured it, not the calibration alone
+        double rows, ns; // averages of the measurements
+        int count;       // that the average weighs; 0: none
+        int age;         // steps since the last one
     } bucket[PRICE_BUCKETS];
     int n_point; // the table as it is read: measured buckets, ascending in both
     struct price_point {
