@@ -1,5 +1,5 @@
-// The parts of a model and of an engine of the public interface. For the files that implement the
-// interface, and for tests that look inside.
+// The inside of rn_model and rn_engine, for the files that implement the public interface and for
+// tests.
 #ifndef RN_RUNNEL_MODEL_H
 #define RN_RUNNEL_MODEL_H
 

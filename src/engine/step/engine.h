@@ -189,7 +189,7 @@ bool engine_next_event(struct engine *engine, rn_event *out);
 
 // check.c: page accounting and the places of sequences are valid. With self_check every step ends
 // with it, and a broken invariant ends the program.
-bool engine_check(struct engine *engine);
+void engine_check(struct engine *engine);
 
 static inline void engine_changed(struct engine *engine, enum engine_change change) {
     engine->changes |= change;
