@@ -28,10 +28,10 @@ static struct value method(struct render *r, struct value object, const struct t
         *bound = (struct method){entry, object};
         return (struct value){.kind = V_METHOD, .method = bound};
     }
-    if (jinja_names_have(table->unsafe, name->data, name->len)) {
+    if (jinja_names_find(table->unsafe, name->data, name->len) >= 0) {
         return undefined_attr(object, name, UNDEFINED_UNSAFE);
     }
-    if (!jinja_names_have(table->left_out, name->data, name->len)) return value_missing();
+    if (jinja_names_find(table->left_out, name->data, name->len) < 0) return value_missing();
     jinja_fail(r, "the method '%.*s' of '%s' is not supported", (int)name->len, name->data,
                jinja_type_name(object));
 }

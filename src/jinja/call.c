@@ -11,43 +11,42 @@ const struct entry *jinja_table_find(const struct table *table, const struct str
     return NULL;
 }
 
-bool jinja_names_have(const char *names, const char *name, size_t len) {
-    for (const char *at = names + 1; at[-1] && *at; at += strcspn(at, " ") + 1) {
-        if (strcspn(at, " ") == len && memcmp(at, name, len) == 0) return true;
+static const char *names_next(const char *names) {
+    names += strcspn(names, " ");
+    return names + (*names == ' ');
+}
+
+int jinja_names_find(const char *names, const char *name, size_t len) {
+    for (int i = 0; *names; i++, names = names_next(names)) {
+        if (strcspn(names, " ") == len && memcmp(names, name, len) == 0) return i;
     }
-    return false;
+    return -1;
 }
 
 void jinja_fail_no_entry(struct render *r, const struct table *table, const struct str *name) {
-    const int len = name->len > 80 ? 80 : (int)name->len;
-    if (jinja_names_have(table->left_out, name->data, name->len)) {
+    const int len = jinja_shown(name->len);
+    if (jinja_names_find(table->left_out, name->data, name->len) >= 0) {
         jinja_fail(r, "the %s '%.*s' is not supported", table->what, len, name->data);
     }
     jinja_fail(r, "there is no %s '%.*s'", table->what, len, name->data);
 }
 
-// The number of the parameter in "a b c", or -1; with name NULL the number of all.
-static int param_find(const char *params, const struct str *name) {
-    int i = 0;
-    for (; *params; i++) {
-        const size_t n = strcspn(params, " ");
-        if (name && n == name->len && memcmp(params, name->data, n) == 0) return i;
-        params += n;
-        params += *params == ' ';
-    }
-    return name ? -1 : i;
+static int names_count(const char *names) {
+    int n = 0;
+    for (; *names; names = names_next(names)) n++;
+    return n;
 }
 
 static void bind(struct render *r, const struct args *args, struct call *c) {
     const struct entry *entry = c->entry;
-    const int n = param_find(entry->params, NULL);
+    const int n = names_count(entry->params);
     if (args->n_pos > (size_t)n) {
         jinja_fail(r, "%s takes at most %d arguments, got %zu", entry->name, n, args->n_pos);
     }
     for (size_t i = 0; i < args->n_pos; i++) c->arg[i] = args->list[i].value;
     for (size_t i = args->n_pos; i < args->n; i++) {
         const struct str *name = args->list[i].name;
-        const int at = param_find(entry->params, name);
+        const int at = jinja_names_find(entry->params, name->data, name->len);
         if (at < 0 || !is_missing(c->arg[at])) {
             jinja_fail(r, "%s %s argument '%.*s'", entry->name, at < 0 ? "has no" : "got twice the",
                        (int)name->len, name->data);

@@ -15,6 +15,7 @@ bool chars_is_cased(int32_t cp) {
     return unicode_traits(cp) & (UNICODE_CAPITAL | UNICODE_SMALL) || utf8proc_toupper(cp) != cp ||
            utf8proc_tolower(cp) != cp;
 }
+
 size_t chars_blank_prefix(const char *text, size_t len) {
     size_t at = 0, n;
     while (at < len && chars_is_blank(unicode_decode((const uint8_t *)text + at, len - at, &n))) {

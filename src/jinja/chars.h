@@ -1,4 +1,4 @@
-// Characters as Python's str sees them: blanks, line ends and case with its expansions. Code points
+// Characters as Python's str sees them: blanks, and case with its expansions. Code points
 // come from valid UTF-8. Called by the lexer and by everything that works on strings.
 #ifndef RN_JINJA_CHARS_H
 #define RN_JINJA_CHARS_H

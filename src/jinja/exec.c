@@ -23,7 +23,7 @@ struct value jinja_lookup(struct render *r, const struct str *name) {
     if (found) return *found;
     const struct entry *function = jinja_table_find(&jinja_functions, name);
     if (function) return (struct value){.kind = V_FUNCTION, .function = function};
-    if (jinja_names_have(jinja_functions.left_out, name->data, name->len)) {
+    if (jinja_names_find(jinja_functions.left_out, name->data, name->len) >= 0) {
         jinja_fail_no_entry(r, &jinja_functions, name);
     }
     return (struct value){.kind = V_UNDEFINED, .flag = UNDEFINED_NAME, .s = (struct str *)name};

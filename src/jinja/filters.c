@@ -20,7 +20,7 @@ static struct value int_of_str(struct render *r, const struct str *s, struct val
     if (result == NUMBER_BIG) jinja_fail(r, "the integer does not fit 64 bits");
     for (size_t at = 0; at < s->len; at++) { // Python may read it as a float
         if (s->data[at] < '0' || s->data[at] > '9') continue;
-        jinja_fail(r, "int of '%.*s' is not supported", s->len > 80 ? 80 : (int)s->len, s->data);
+        jinja_fail(r, "int of '%.*s' is not supported", jinja_shown(s->len), s->data);
     }
     return fallback;
 }
@@ -328,7 +328,6 @@ static const struct entry filters[] = {
 
 const struct table jinja_filters = {
     "filter", filters, sizeof filters / sizeof filters[0],
-    " abs attr batch center e escape filesizeformat float forceescape groupby pprint random "
-    "reverse round "
-    "slice striptags sum title truncate urlencode urlize wordcount wordwrap xmlattr ",
+    "abs attr batch center e escape filesizeformat float forceescape groupby pprint random "
+    "reverse round slice striptags sum title truncate urlencode urlize wordcount wordwrap xmlattr",
     ""};

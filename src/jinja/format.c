@@ -44,7 +44,7 @@ static struct value field_value(struct render *r, struct format *f, const struct
         if (str_same(f->args->list[i].name, name)) return f->args->list[i].value;
     }
     jinja_fail(r, "format: there is no argument '%.*s', or its form is not supported",
-               name->len > 80 ? 80 : (int)name->len, name->data);
+               jinja_shown(name->len), name->data);
 }
 
 // The same for the method.
@@ -63,7 +63,7 @@ static size_t brace_field(struct render *r, struct format *f, size_t at) {
                              .len = colon ? (size_t)(colon - s->data) - from : len};
     const bool is_integer = colon && len - name.len == 2 && colon[1] == 'd';
     if (!is_integer && len - name.len > 1) {
-        jinja_fail(r, "the format '{%.*s}' is not supported", len > 80 ? 80 : (int)len, name.data);
+        jinja_fail(r, "the format '{%.*s}' is not supported", jinja_shown(len), name.data);
     }
     print_as(r, field_value(r, f, &name), is_integer);
     return end + 1;

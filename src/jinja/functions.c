@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "jinja/render.h"
-#include "jinja/text.h"
 
 static struct value function_range(struct render *r, const struct call *c) {
     const bool has_start = !is_missing(c->arg[1]);
@@ -53,7 +52,7 @@ static struct value function_strftime_now(struct render *r, const struct call *c
     if (c->arg[0].kind != V_STR) jinja_fail(r, "strftime_now needs a format");
     const struct str *s = c->arg[0].s;
     if (s->len >= sizeof format - 1 || memchr(s->data, 0, s->len) || !gmtime_r(&now, &parts)) {
-        jinja_fail(r, "strftime_now: the format is too long, or the time is none");
+        jinja_fail(r, "strftime_now: the format is too long, or the time is invalid");
     }
     for (size_t i = 0; i + 1 < s->len; i++) {
         if (s->data[i] != '%') continue;
@@ -85,4 +84,4 @@ static const struct entry functions[] = {
 
 // The last four are names that Jinja gives to templates or macros.
 const struct table jinja_functions = {"function", functions, sizeof functions / sizeof functions[0],
-                                      " cycler joiner lipsum caller kwargs varargs self ", ""};
+                                      "cycler joiner lipsum caller kwargs varargs self", ""};

@@ -15,7 +15,7 @@ struct reader {
 
 static _Noreturn void read_fail(struct render *r, const struct reader *in) {
     r->status = err_set(r->err, RN_ERR_ARG, "%s: offset %zu: %s", in->what, in->json.error_at,
-                        in->json.error ? in->json.error : "expected an object");
+                        in->json.error);
     longjmp(r->failed, 1);
 }
 

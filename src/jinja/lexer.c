@@ -51,13 +51,13 @@ static size_t tag_word(const struct lexer *lex, size_t pos, const char *word, ch
     return skip_blanks(lex, pos + strlen(word));
 }
 
-// The text from `from` to `to` that stays before a tag with this sign.
+// The end of the text from `from` to `to` that stays before a tag with this sign.
 static size_t text_end(const struct lexer *lex, size_t from, size_t to, char sign, bool is_block) {
     if (sign == '-') return to - chars_blank_suffix(lex->source + from, to - from);
     if (sign == '+' || !is_block) return to;
     size_t line = to;
     while (line > from && lex->source[line - 1] != '\n') line--;
-    if (line == from && !lex->is_line_start) return to;
+    if (line == from && from > 0 && lex->source[from - 1] != '\n') return to;
     return chars_blank_prefix(lex->source + line, to - line) == to - line ? line : to;
 }
 
@@ -77,7 +77,6 @@ static void skip_comment(struct lexer *lex) {
         const size_t end = tag_end(lex, pos, "#}", true);
         if (!end) continue;
         lex->pos = end;
-        lex->is_line_start = lex->source[end - 1] == '\n';
         return;
     }
     fail(lex, lex->begin_at, "the comment has no end");
@@ -95,14 +94,12 @@ static void tag_open(struct lexer *lex, size_t at, bool has_sign) {
     const char c = lex->source[at + 1];
     const size_t raw_end = c == '%' ? raw_tag_end(lex, at) : 0;
     lex->pos = at + 2 + has_sign;
-    lex->is_line_start = false;
     lex->has_begun = false;
     lex->begin_at = (uint32_t)at;
     if (c == '#') {
         skip_comment(lex);
     } else if (raw_end) {
         lex->pos = raw_end;
-        lex->is_line_start = lex->source[raw_end - 1] == '\n';
         lex->mode = LEXER_RAW;
     } else {
         lex->mode = c == '{' ? LEXER_VARIABLE : LEXER_BLOCK;
@@ -132,7 +129,6 @@ static struct token next_in_raw(struct lexer *lex) {
         if (!end) continue;
         const size_t to = text_end(lex, from, at, sign, true);
         lex->pos = end;
-        lex->is_line_start = lex->source[end - 1] == '\n';
         lex->mode = LEXER_ROOT;
         return token_make(lex, T_DATA, from, to);
     }
@@ -217,7 +213,6 @@ static struct token next_in_tag(struct lexer *lex) {
         const size_t end = lex->n_open ? 0 : tag_end(lex, from, closer, is_block);
         if (end) {
             lex->pos = end;
-            lex->is_line_start = lex->source[end - 1] == '\n';
             lex->mode = LEXER_ROOT;
             return (struct token){T_SIGN, (uint32_t)from, closer, 2}; // without '-' and blanks
         }

@@ -55,7 +55,7 @@ struct value jinja_loop_attr(struct render *r, struct loop *loop, const struct s
     if (is_counted && str_equals(name, "length")) return value_int(n);
     if (is_counted && str_equals(name, "revindex")) return value_int(n - loop->index0);
     if (is_counted && str_equals(name, "revindex0")) return value_int(n - loop->index0 - 1);
-    jinja_fail(r, "'loop.%.*s' is not supported", (int)name->len, name->data);
+    jinja_fail(r, "'loop.%.*s' is not supported", jinja_shown(name->len), name->data);
 }
 
 enum flow jinja_exec_for(struct render *r, const struct node *node) {

@@ -66,17 +66,17 @@ static const struct entry str_methods[] = {
 };
 const struct table jinja_str_methods = {
     "method", str_methods, sizeof str_methods / sizeof str_methods[0],
-    " casefold center count encode expandtabs find format_map index isalnum isalpha isascii "
+    "casefold center count encode expandtabs find format_map index isalnum isalpha isascii "
     "isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join "
     "ljust maketrans partition removeprefix removesuffix rfind rindex rjust rpartition rsplit "
-    "splitlines swapcase translate zfill ",
+    "splitlines swapcase translate zfill",
     ""};
 
 // ---------------------------------------------------------------- lists and dictionaries
 
-const struct table jinja_list_methods = {"method", NULL, 0, " copy count index ",
-                                         " append clear extend insert pop remove reverse sort "};
-const struct table jinja_tuple_methods = {"method", NULL, 0, " count index ", ""};
+const struct table jinja_list_methods = {"method", NULL, 0, "copy count index",
+                                         "append clear extend insert pop remove reverse sort"};
+const struct table jinja_tuple_methods = {"method", NULL, 0, "count index", ""};
 
 static struct value dict_get(struct render *r, const struct call *c) {
     jinja_check_key(r, c->arg[0]);
@@ -98,5 +98,4 @@ static const struct entry dict_methods[] = {
 };
 const struct table jinja_dict_methods = {"method", dict_methods,
                                          sizeof dict_methods / sizeof dict_methods[0],
-                                         " copy fromkeys ",
-                                         " clear pop popitem setdefault update "};
+                                         "copy fromkeys", "clear pop popitem setdefault update"};

@@ -5,7 +5,6 @@
 
 #include "base/checked.h"
 #include "jinja/render.h"
-#include "jinja/text.h"
 
 static _Noreturn void fail_types(struct render *r, enum node_op op, struct value a,
                                  struct value b) {

@@ -230,7 +230,7 @@ struct node *jinja_parse_filters(struct parser *p, struct node *base, bool is_in
 // Whether a test's argument stands here without brackets: "x is eq 3".
 static bool at_test_argument(const struct parser *p) {
     const struct token *token = &p->current;
-    if (token->kind == T_NAME) return !jinja_names_have(" else or and ", token->text, token->len);
+    if (token->kind == T_NAME) return jinja_names_find("else or and", token->text, token->len) < 0;
     return token->kind == T_STRING || token->kind == T_INTEGER || jinja_at(p, "[") ||
            jinja_at(p, "{");
 }

@@ -6,6 +6,7 @@
 
 #include "jinja/parser.h"
 #include "jinja/table.h"
+#include "jinja/text.h"
 #include "unicode/unicode.h"
 
 static void position(const struct template *tmpl, size_t at, size_t *line, size_t *column) {
@@ -78,7 +79,8 @@ struct str *jinja_parse_str(struct parser *p, const char *data, size_t len) {
     struct str *s = jinja_parse_alloc(p, sizeof *s);
     s->data = len ? data : "";
     s->len = len;
-    for (size_t i = 0; i < len; i++) s->n_chars += ((uint8_t)data[i] & 0xc0) != 0x80;
+    s->n_chars = SIZE_MAX;
+    jinja_n_chars(s);
     return s;
 }
 
@@ -170,7 +172,7 @@ static struct node *parse_text(struct parser *p) {
 }
 
 // Text, output and statements up to the tag `end` (NULL: the end of the template) or one of the
-// tags of `others` (" a b "), which becomes the current token.
+// tags of `others` ("a b"), which becomes the current token.
 static struct node *parse_body(struct parser *p, const char *end, const char *others) {
     struct node_list list = {0};
     for (;;) {
@@ -181,7 +183,7 @@ static struct node *parse_body(struct parser *p, const char *end, const char *ot
         } else if (p->current.kind == T_TAG) {
             jinja_advance(p);
             if (end && jinja_at(p, end)) return list.head;
-            if (jinja_names_have(others, p->current.text, p->current.len)) return list.head;
+            if (jinja_names_find(others, p->current.text, p->current.len) >= 0) return list.head;
             jinja_list_add(&list, parse_statement(p, end));
             jinja_expect(p, "%}");
         } else if (p->current.kind == T_EOF && !end) {
@@ -241,7 +243,7 @@ static void parse_if(struct parser *p, struct node *node) {
     do {
         const uint32_t at = p->current.at;
         struct node *branch = jinja_node(p, N_BRANCH, at, jinja_parse_tuple(p, false, false));
-        branch->b = parse_block(p, "endif", " elif else ");
+        branch->b = parse_block(p, "endif", "elif else");
         jinja_list_add(&branches, branch);
     } while (jinja_skip(p, "elif"));
     node->a = branches.head;
@@ -306,7 +308,7 @@ static const struct {
     {"macro", N_MACRO, parse_macro},           {"set", S_SET, parse_set},
 };
 static const char left_out[] =
-    " autoescape block call do else extends from import include print trans with ";
+    "autoescape block call do else extends from import include print trans with";
 
 // awaited: the end that the enclosing block wants, or NULL.
 static struct node *parse_statement(struct parser *p, const char *awaited) {
@@ -320,7 +322,7 @@ static struct node *parse_statement(struct parser *p, const char *awaited) {
     }
     char found[96];
     token_describe(&p->current, found, sizeof found);
-    if (jinja_names_have(left_out, p->current.text, p->current.len)) {
+    if (jinja_names_find(left_out, p->current.text, p->current.len) >= 0) {
         jinja_parse_fail(p, p->current.at, "the tag %s is not supported", found);
     }
     if (!awaited) jinja_parse_fail(p, p->current.at, "unknown tag %s", found);
@@ -337,7 +339,7 @@ static void parse(struct parser *p) {
 
 rn_status jinja_parse(struct template *tmpl, rn_error *err) {
     struct parser p = {.tmpl = tmpl, .err = err, .status = RN_OK};
-    p.lex = (struct lexer){&p, .source = tmpl->source, .len = tmpl->len, .is_line_start = true};
+    p.lex = (struct lexer){&p, .source = tmpl->source, .len = tmpl->len};
     parse(&p);
     return p.status;
 }

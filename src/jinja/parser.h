@@ -57,8 +57,7 @@ struct lexer {
     const char *source;    // newlines are \n alone
     size_t len, pos;
     enum lexer_mode mode;
-    bool is_line_start; // the last match ended with a newline
-    bool has_begun;     // the opening token of the mode was given
+    bool has_begun; // the opening token of the mode was given
     uint32_t begin_at;
     int n_open; // brackets around the place
 };

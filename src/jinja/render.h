@@ -66,6 +66,9 @@ void *jinja_array_grow(struct render *r, const void *old, size_t n, size_t *cap,
 void jinja_frame_enter(struct render *r);
 void jinja_frame_leave(struct render *r);
 
+// How many bytes of a name a message shows, so that the rest of the message has room.
+static inline int jinja_shown(size_t len) { return len > 80 ? 80 : (int)len; }
+
 // --- output (render.c) ---
 
 void jinja_write(struct render *r, const char *data, size_t len);
@@ -81,7 +84,7 @@ static inline uint8_t str_mark(const struct str *s, size_t at) {
     return s->marks ? s->marks[at] : 0;
 }
 
-// --- text of values (print.c, json.c) ---
+// --- text of values (print.c, json.c, format.c) ---
 
 void jinja_print(struct render *r, struct value v);          // str(v)
 struct value jinja_to_str(struct render *r, struct value v); // str(v); strings as they are

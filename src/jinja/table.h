@@ -40,8 +40,8 @@ struct table {
     const char *what;            // "filter", for messages
     const struct entry *entries; // in order of names, for readers
     size_t n;
-    const char *left_out; // names that Jinja or Python has and this table lacks, between blanks
-    const char *unsafe;   // names that the immutable sandbox refuses, between blanks
+    const char *left_out; // names that Jinja or Python has and this table lacks
+    const char *unsafe;   // names that the immutable sandbox refuses
 };
 
 extern const struct table jinja_filters, jinja_tests, jinja_functions;
@@ -49,8 +49,8 @@ extern const struct table jinja_str_methods, jinja_list_methods, jinja_tuple_met
     jinja_dict_methods;
 
 const struct entry *jinja_table_find(const struct table *table, const struct str *name);
-// Whether the name is one of a list such as " append clear ".
-bool jinja_names_have(const char *names, const char *name, size_t len);
+// The place of a name in a list such as "append clear"; -1: it is not there.
+int jinja_names_find(const char *names, const char *name, size_t len);
 
 // Binds the arguments to the row's parameters and calls it.
 struct value jinja_entry_call(struct render *r, const struct entry *entry, struct value self,

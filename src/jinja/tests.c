@@ -58,6 +58,6 @@ static const struct entry tests[] = {
 
 const struct table jinja_tests = {
     "test", tests, sizeof tests / sizeof tests[0],
-    " < <= > >= callable divisibleby escaped filter ge greaterthan gt le lessthan lower lt sameas "
-    "test upper ",
+    "< <= > >= callable divisibleby escaped filter ge greaterthan gt le lessthan lower lt sameas "
+    "test upper",
     ""};

@@ -1,5 +1,6 @@
-// Operations on strings that filters and methods share. Places are bytes where a name does not say
-// characters. All charge for their work, and all keep the marks of the bytes.
+// Operations on strings that filters and methods share, and numbers as text. Places are bytes where
+// a name does not say characters. Functions that take the render charge for their work, and keep
+// the marks of the bytes.
 #ifndef RN_JINJA_TEXT_H
 #define RN_JINJA_TEXT_H
 

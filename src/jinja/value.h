@@ -23,7 +23,7 @@ enum value_kind {
     V_BOOL,
     V_INT,
     V_FLOAT, // not NaN
-    V_BIG,   // an integer past 64 bits, as its digits: printed and compared, not computed with
+    V_BIG,   // an integer past 64 bits, as its digits: printed and tested for equality alone
     V_STR,
     V_SEQ,
     V_DICT,
