@@ -91,7 +91,7 @@ test-all: ready ## all tests, the long ones too, then the sanitizers and valgrin
 	@$(MAKE) -s --no-print-directory SAN=address,undefined test
 	@$(MAKE) -s --no-print-directory SAN=thread test
 
-memcheck: ## run tests of parsers and of the server once more, by valgrind
+memcheck: ## run tests of parsers, and requests of the server, once more, by valgrind
 	@tools/setup memcheck
 	@$(MAKE) -s --no-print-directory built
 	@tools/test $(BUILD) $(TEST_JOBS) -C memcheck -L memory

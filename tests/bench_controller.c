@@ -4,6 +4,7 @@
 // Run by hand:
 //
 //   bench_controller [phases [seeds]]     more of either: less chance in the figures (6, 3)
+#include <math.h>
 #include <stdio.h>
 
 #include "engine/spec_sim.h"

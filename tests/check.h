@@ -107,4 +107,8 @@ static inline int test_scale(int slow, int quick, int whole) {
         }                                                                                          \
     } while (0)
 
+static inline void check_near(double got, double want, double within) {
+    check(got - want <= within && want - got <= within, "%.17g instead of %.17g", got, want);
+}
+
 #endif

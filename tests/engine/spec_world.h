@@ -9,7 +9,6 @@
 #ifndef RN_TESTS_SPEC_WORLD_H
 #define RN_TESTS_SPEC_WORLD_H
 
-#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>

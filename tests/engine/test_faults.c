@@ -124,7 +124,8 @@ static void check_step_fault(int model, enum fake_fault fault, int at, int way) 
 CASE(a_failed_step_ends_its_own_requests_alone) {
     for (int model = FIRST_MODEL; model < N_KINDS; model++) {
         fill_requests(model);
-        for (int run = model; run < 48; run += test_scale(STRIDE, 5, 1))
+        const int step = test_scale(STRIDE, 5, 1);
+        for (int run = model % step; run < 48; run += step)
             check_step_fault(model, run % 2 ? FAKE_SUBMIT : FAKE_STEP, 1 + run / 8, run / 2 % 4);
     }
 }
@@ -163,7 +164,8 @@ CASE(a_lost_device_ends_every_request) {
     memset(got, 0, sizeof got);
     for (int model = FIRST_MODEL; model < N_KINDS; model++) {
         fill_requests(model);
-        for (int run = model; run < 24; run += test_scale(STRIDE, 5, 1))
+        const int step = test_scale(STRIDE, 5, 1);
+        for (int run = model % step; run < 24; run += step)
             check_lost(model, run % 2 ? FAKE_LOST_SUBMIT : FAKE_LOST, 1 + run / 4, run / 2 % 2);
     }
 }

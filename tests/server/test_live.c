@@ -1,7 +1,5 @@
 // The live view: its record of streams, and its JSON, from engine states made by hand.
 #include <jansson.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,10 +9,6 @@
 #include "metrics.h"
 
 enum { MS = 1000000 };
-
-static void check_near(double got, double want, double within) {
-    check(fabs(got - want) <= within, "%.17g instead of %.17g", got, want);
-}
 
 static rn_event token_at(uint64_t request, int choice, uint64_t ms, rn_gap gap) {
     return (

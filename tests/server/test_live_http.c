@@ -65,6 +65,7 @@ static const json_t *client_picture(struct client *client) {
 
 static const json_t *parsed(struct reply reply) {
     check(reply.status == 200, "%.300s", reply.data);
+    check(strstr(reply.data, "\r\nContent-Type: application/json"), "%.300s", reply.data);
     const json_t *json = json_of(reply.body, strlen(reply.body));
     reply_free(&reply);
     return json;

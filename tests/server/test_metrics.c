@@ -18,10 +18,6 @@
 
 #define LABELS "model_name=\"tale\",engine=\"0\""
 
-static void check_near(double got, double want, double within) {
-    check(fabs(got - want) <= within, "%.17g instead of %.17g", got, want);
-}
-
 struct fixture {
     struct server server;
     struct call call;

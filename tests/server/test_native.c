@@ -188,6 +188,7 @@ CASE(a_streams_pieces_make_the_whole) {
     size_t n_probs = 0;
     for (size_t i = 0; i < n_events; i++) {
         const json_t *event = json_array_get(events, i);
+        assert_non_null(string_at(event, "content"));
         string_append(joined, "text", string_at(event, "content"));
         json_array_extend(at_path(joined, "tokens"), at_path(event, "tokens"));
         n_probs += size_at(event, "completion_probabilities");

@@ -2,7 +2,6 @@
 // label: memory
 #include "check.h"
 
-#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -62,10 +62,6 @@ static void config_gives(const char *class_name, const char *more, const char *a
     weights_close(weights);
 }
 
-static void check_near(double value, double expected) {
-    check(fabs(value - expected) < 1e-6, "%.9g, expected %.9g", value, expected);
-}
-
 static const char *const moe =
     ", 'num_local_experts': 4, 'num_experts_per_tok': 2, 'moe_intermediate_size': 5";
 
@@ -189,13 +185,13 @@ CASE(yarn_keeps_its_parameters) {
     check_number(weights, "qwen3.rope.scaling.yarn_truncate", 0);
     // GGUF's factor comes on top of yarn's own magnitude, the config's is the whole.
     const double own = 0.1 * log(4.0) + 1;
-    check_near(meta_number(weights, "qwen3.rope.scaling.attn_factor"), 1.5 / own);
+    check_near(meta_number(weights, "qwen3.rope.scaling.attn_factor"), 1.5 / own, 1e-6);
     weights_close(weights);
     weights = config_open("Qwen3ForCausalLM", ", 'rope_scaling': {'rope_type': 'yarn', 'factor': "
                                               "4.0, 'mscale': 0.5, 'mscale_all_dim': 0.25}");
     check_number(weights, "qwen3.rope.scaling.original_context_length", 64); // the context's
     check_near(meta_number(weights, "qwen3.rope.scaling.attn_factor"),
-               (0.05 * log(4.0) + 1) / (0.025 * log(4.0) + 1) / own);
+               (0.05 * log(4.0) + 1) / (0.025 * log(4.0) + 1) / own, 1e-6);
     check(!weights_meta_find(weights, "qwen3.rope.scaling.yarn_truncate"), "not given");
     weights_close(weights);
 }
@@ -212,7 +208,7 @@ CASE(llama3_scaling_becomes_a_tensor_of_divisors) {
     // Wave lengths 2 pi 10^i: below 32 nothing changes, above 128 the factor is whole.
     assert_true(divisor[0] == 1 && divisor[2] == 8 && divisor[3] == 8);
     const double wave = 2 * 3.14159265358979 * 10, smooth = (128 / wave - 1) / 3;
-    check_near((double)divisor[1], 1 / ((1 - smooth) / 8 + smooth));
+    check_near((double)divisor[1], 1 / ((1 - smooth) / 8 + smooth), 1e-6);
     weights_close(weights);
 }
 
@@ -227,7 +223,7 @@ CASE(longrope_becomes_two_tensors) {
     assert_true(factors[0] == 1.0f && factors[1] == 1.25f);
     check_number(weights, "phi3.rope.scaling.original_context_length", 16);
     check_near(meta_number(weights, "phi3.rope.scaling.attn_factor"),
-               sqrt(1 + log(4.0) / log(16.0)));
+               sqrt(1 + log(4.0) / log(16.0)), 1e-6);
     weights_close(weights);
     config_gives("Phi3ForCausalLM", ", 'partial_rotary_factor': 0.75, 'head_dim': 16", "phi3",
                  "rope.dimension_count 12");
