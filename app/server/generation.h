@@ -48,9 +48,9 @@ struct generation_choice {
     size_t counted;     // its share of counts.answer_bytes
     struct answer_parts parts;
     // for metrics
-    uint64_t start_ns;           // the call's
-    int n_output;                // tokens so far
-    double gap_ms[RN_GAP_COUNT]; // times between them, by their causes
+    uint64_t start_ns;             // the call's
+    int n_output;                  // tokens so far
+    double gap_ms[RN_CAUSE_COUNT]; // times between them, by their causes; when ended
 };
 
 // A piece of a choice, for a stream's writer. One event gives none, one or several; tokens whose

@@ -43,8 +43,8 @@ struct metrics {
     const struct server *server;
     double start_s; // since 1970
     struct metrics_histogram histogram[HISTOGRAM_COUNT];
-    struct metrics_histogram gap[RN_GAP_COUNT]; // NONE's stays empty
-    struct metrics_answer *answer;              // [n_answers]
+    struct metrics_histogram gap[RN_CAUSE_COUNT]; // NONE's stays empty
+    struct metrics_answer *answer;                // [n_answers]
     int n_answers, answer_capacity;
     uint64_t gone;                        // clients that hung up
     struct metrics_work work[WORK_COUNT]; // moments, [n_work], at least one

@@ -30,6 +30,9 @@ struct cost_rates {
 };
 
 void cost_rates_init(struct cost_rates *rates, const struct plan *plan, const struct kv_bytes *kv);
+// The same for the ops of one class.
+void cost_rates_init_class(struct cost_rates *rates, const struct plan *plan,
+                           const struct kv_bytes *kv, enum op_class ops);
 // = plan_cost(plan, kv, shape). Products over experts of more sizes than the table holds are off
 // by at most half a byte each.
 struct cost cost_rates_apply(const struct cost_rates *rates, const struct batch_shape *shape);

@@ -230,9 +230,9 @@ static rn_event step_for(rn_engine *engine, uint64_t id) {
     return found;
 }
 
-static void check_gap(const rn_event *event, rn_gap gap, double gap_ms) {
+static void check_gap(const rn_event *event, rn_cause gap, double gap_ms) {
     check(event->token >= 0, "there is no token");
-    check(event->gap == gap, "the gap is put down to %d, expected %d", event->gap, gap);
+    check(event->cause == gap, "the gap is put down to %d, expected %d", event->cause, gap);
     check(fabs(event->gap_ms - gap_ms) < 1e-5, "the gap is %g ms, expected %g", event->gap_ms,
           gap_ms);
     check(event->time_ns == fake.now_ns, "the event's time is not its step's end");
@@ -252,28 +252,28 @@ CASE(a_gap_is_put_down_to_what_took_most_of_it) {
     rn_request request = request_for(1, 8, 400);
     const uint64_t id = submit(engine, &request);
     rn_event event = step_for(engine, id);
-    check_gap(&event, RN_GAP_NONE, 0); // the first token
+    check_gap(&event, RN_CAUSE_NONE, 0); // the first token
     event = step_for(engine, id);
-    check_gap(&event, RN_GAP_DECODE, rows_ms(1));
+    check_gap(&event, RN_CAUSE_WEIGHTS, rows_ms(1));
     request = request_for(2, 200, 2);
     submit(engine, &request);
     event = step_for(engine, id);
-    check_gap(&event, RN_GAP_PROMPT, rows_ms(201));
+    check_gap(&event, RN_CAUSE_PROMPTS, rows_ms(201));
     event = step_for(engine, id); // both decode
-    check_gap(&event, RN_GAP_DECODE, rows_ms(2));
+    check_gap(&event, RN_CAUSE_WEIGHTS, rows_ms(2));
     pass_ms(rows_ms(1) / 2);
     event = step_for(engine, id);
-    check_gap(&event, RN_GAP_DECODE, rows_ms(1) * 3 / 2);
+    check_gap(&event, RN_CAUSE_WEIGHTS, rows_ms(1) * 3 / 2);
     pass_ms(rows_ms(1) * 2);
     event = step_for(engine, id);
-    check_gap(&event, RN_GAP_HOST, rows_ms(1) * 3);
+    check_gap(&event, RN_CAUSE_HOST, rows_ms(1) * 3);
     request = request_for(3, 200, 1);
     submit(engine, &request);
     pass_ms(rows_ms(201) + 1);
     event = step_for(engine, id);
-    check_gap(&event, RN_GAP_HOST, rows_ms(201) * 2 + 1);
+    check_gap(&event, RN_CAUSE_HOST, rows_ms(201) * 2 + 1);
     event = step_for(engine, id);
-    check_gap(&event, RN_GAP_DECODE, rows_ms(1));
+    check_gap(&event, RN_CAUSE_WEIGHTS, rows_ms(1));
     rn_engine_destroy(engine);
 }
 
@@ -288,14 +288,14 @@ CASE(a_gap_with_a_pause_is_put_down_to_it) {
     for (int i = 0; i < 3; i++) assert_int_equal(step_for(engine, id).token, -1);
     rn_engine_pause(engine, id, false);
     rn_event event = step_for(engine, id);
-    check_gap(&event, RN_GAP_PAUSED, rows_ms(8) + 2 * rows_ms(1) + rows_ms(2));
+    check_gap(&event, RN_CAUSE_READER, rows_ms(8) + 2 * rows_ms(1) + rows_ms(2));
     event = step_for(engine, id);
-    check_gap(&event, RN_GAP_DECODE, rows_ms(2));
+    check_gap(&event, RN_CAUSE_WEIGHTS, rows_ms(2));
     rn_engine_pause(engine, id, true); // and was resumed before any step saw it
     rn_engine_pause(engine, id, false);
     event = step_for(engine, id);
-    check_gap(&event, RN_GAP_DECODE, rows_ms(2));
-    assert_int_equal(step_for(engine, other).gap, RN_GAP_DECODE);
+    check_gap(&event, RN_CAUSE_WEIGHTS, rows_ms(2));
+    assert_int_equal(step_for(engine, other).cause, RN_CAUSE_WEIGHTS);
     rn_engine_destroy(engine);
 }
 
@@ -311,10 +311,10 @@ CASE(a_gap_with_a_preemption_is_put_down_to_it) {
     for (bool busy = true; busy;) {
         assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
         for (rn_event event; rn_engine_next_event(engine, &event);) {
-            n_preempted += event.gap == RN_GAP_PREEMPTED;
+            n_preempted += event.cause == RN_CAUSE_PREEMPTED;
             n_tokens += event.request == junior;
-            assert_true(event.request == junior || event.gap != RN_GAP_PREEMPTED);
-            assert_true(event.gap_ms <= rows_ms(20) || event.gap == RN_GAP_PREEMPTED);
+            assert_true(event.request == junior || event.cause != RN_CAUSE_PREEMPTED);
+            assert_true(event.gap_ms <= rows_ms(20) || event.cause == RN_CAUSE_PREEMPTED);
             if (event.finish && event.request == junior)
                 assert_int_equal(event.timings->preemptions, 1);
         }
