@@ -40,19 +40,18 @@ struct picture picture_on(FILE *out, const struct term *term) {
 
 // ---------------------------------------------------------------- words
 
-// The sentences are plain ASCII except for names, which do not occur in them.
+// The sentences are plain ASCII except for names, which do not occur in them. The mark is before
+// the first line; the others are as far right.
 static void wrap(const struct picture *picture, const char *text, size_t len, const char *mark) {
-    int column = 0;
+    const int margin = MARGIN + (int)strlen(mark);
+    int column = fprintf(picture->out, "%*s%s", MARGIN, "", mark);
     for (size_t at = 0; at < len;) {
         size_t word = at;
         while (word < len && text[word] != ' ') word++;
         const int n = (int)(word - at);
-        if (column && column + 1 + n > picture->columns) {
-            fputc('\n', picture->out);
-            column = 0;
-        }
-        column += fprintf(picture->out, "%*s%s%.*s", column ? 1 : MARGIN, "",
-                          column || at ? "" : mark, n, text + at);
+        if (column > margin && column + 1 + n > picture->columns)
+            column = fprintf(picture->out, "\n%*s", margin, "") - 1;
+        column += fprintf(picture->out, "%s%.*s", column > margin ? " " : "", n, text + at);
         at = word + 1;
     }
     fputc('\n', picture->out);
@@ -167,14 +166,14 @@ static void strip_legend(const struct picture *picture, const struct strip *stri
     for (int i = 0; i < RN_CAUSE_COUNT; i++) {
         if (!strip->used[i]) continue;
         const char *text = rn_cause_text((rn_cause)i);
-        const int n = (int)strlen(text) + 4;
+        const int n = MARGIN + 2 + (int)strlen(text);
         if (column && column + n > picture->columns) {
             fputc('\n', picture->out);
             column = 0;
         }
-        if (!column) column += fprintf(picture->out, "%*s", MARGIN, "");
+        fprintf(picture->out, "%*s", MARGIN, "");
         cells(picture, (rn_cause)i, 1);
-        fprintf(picture->out, " %s  ", text);
+        fprintf(picture->out, " %s", text);
         column += n;
     }
     if (column) fputc('\n', picture->out);

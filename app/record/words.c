@@ -50,7 +50,9 @@ static void put_cause(struct jbuf *out, const struct record *record, rn_cause ca
     const bool has_roof = work && roof_text(&record->machine, work, roof, sizeof roof);
     switch (cause) {
     case RN_CAUSE_WEIGHTS:
-        jbuf_printf(out, "reading weights%s%s", has_roof ? " at " : "", has_roof ? roof : "");
+        // beside a prompt the roof is the prompt's
+        jbuf_text(out, "reading weights");
+        if (has_roof && !share->cause_ns[RN_CAUSE_OWN_PROMPT]) jbuf_printf(out, " at %s", roof);
         break;
     case RN_CAUSE_OWN_PROMPT:
         jbuf_text(out, "its own prompt");
@@ -192,15 +194,21 @@ static void put_decode(struct jbuf *out, const struct record *record,
     jbuf_text(out, ".");
 }
 
+// Tokens of one step come together, so there may be fewer gaps than tokens.
+static double gap_mean_ns(const struct record_choice *choice) {
+    const rn_share *decode = &choice->account.decode;
+    const uint64_t tokens = gaps_of(choice);
+    const uint64_t gaps = decode->steps && decode->steps < tokens ? decode->steps : tokens;
+    return ratio((double)decode->ns, (double)gaps);
+}
+
 static void put_slowest(struct jbuf *out, const struct record *record,
                         const struct record_choice *choice) {
     const rn_account *account = &choice->account;
-    const uint64_t gaps = gaps_of(choice);
-    if (!account->n_slow || gaps < 2) return;
+    if (!account->n_slow || gaps_of(choice) < 2) return;
     const rn_slow_gap *gap = &account->slow[0];
     const struct split_scale scale = split_scale(gap->share.ns);
-    const double factor =
-        ratio((double)gap->share.ns, ratio((double)account->decode.ns, (double)gaps));
+    const double factor = ratio((double)gap->share.ns, gap_mean_ns(choice));
     char time[SPLIT_TEXT_BYTES], token[SPLIT_TEXT_BYTES];
     line_begin(out);
     jbuf_printf(out, "Slowest gap %s at token %s, %.1f times the mean",

@@ -232,6 +232,7 @@ static int config_get(struct serve *serve) {
     config->n_hosts = options->value[OPT_ALLOW_HOST].n_list;
     config->ui = !option_flag(options, OPT_NO_UI);
     config->max_tokens = option_int(options, OPT_MAX_TOKENS);
+    config->keep_requests = option_int(options, OPT_KEEP_REQUESTS);
     limits_get(serve);
     descriptors_raise(config);
     int code = host_get(serve);
@@ -449,10 +450,11 @@ static int serve_load(struct serve *serve) {
     if (code) return code;
     if (!serve->quiet) drafters_print(serve);
     const double bandwidth = bandwidth_measure(serve->engine);
+    const double peak = rn_engine_peak(serve->engine);
     const char *source =
         serve->tmpl_source ? serve->tmpl_source : rn_model_chat_template(serve->model);
     if (server_ready(serve->server, serve->model, serve->engine, serve->tmpl, source, bandwidth,
-                     &err))
+                     peak, &err))
         return app_fail_error(&err);
     notify_send(serve->manager, "READY=1");
     ready_print(serve, bandwidth);

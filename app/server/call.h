@@ -8,6 +8,7 @@
 //      └─► STREAMING or ENDED                   a route that answers at once
 //
 // Handlers (routes.def) come in two kinds. `at_once` runs on the I/O thread and must answer there.
+// It may leave the call RUNNING, and answer and call_end it later.
 // `prepare` runs on a worker: it reads the body, and either answers or fills call->generation.
 // Includes point one way: connection (conn.h) -> streams.h -> generation.h -> this file.
 #ifndef RN_SERVER_CALL_H
@@ -19,6 +20,8 @@
 #include "reader.h"
 #include "runnel.h"
 #include "server_state.h"
+
+enum { CALL_ID_BYTES = 40 };
 
 enum call_api { API_OPENAI, API_ANTHROPIC }; // whose form errors have
 
@@ -105,6 +108,8 @@ void call_error_object(enum call_api api, int status, const char *param, const c
 void call_answer(struct call *call);
 
 const char *call_path(const struct call *call);
+// The id that its answer has, such as chatcmpl-...
+void call_answer_id(const struct call *call, char out[CALL_ID_BYTES]);
 const char *call_header(const struct call *call, const char *name); // NULL: not given
 // The value of key in the query, as it was sent, copied to out; NULL: not given.
 const char *call_query(const struct call *call, const char *key, char *out, size_t size);

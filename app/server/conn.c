@@ -339,6 +339,10 @@ static void dispatch(struct conn *conn) {
     if (!call->status && request_phase(call)) { // the phase may have changed meanwhile
         if (call->route->at_once) {
             call->route->at_once(call);
+            if (call->state == CALL_RUNNING) {
+                state_set(conn, CONN_WAITING, 0);
+                return;
+            }
             assert(call->status);
         } else if (has_room(server) && workers_push(server->workers, call)) {
             call_state_set(call, CALL_WORKING);

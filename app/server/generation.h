@@ -50,7 +50,8 @@ struct generation_choice {
     // for metrics
     uint64_t start_ns;             // the call's
     int n_output;                  // tokens so far
-    double gap_ms[RN_CAUSE_COUNT]; // times between them, by their causes; when ended
+    double gap_ms[RN_CAUSE_COUNT]; // times between them, by their causes; of a
+                                   // running choice each gap by its largest
 };
 
 // A piece of a choice, for a stream's writer. One event gives none, one or several; tokens whose

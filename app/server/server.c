@@ -19,8 +19,11 @@
 #include "call.h"
 #include "helpers.h"
 #include "http.h"
+#include "kept.h"
 #include "live.h"
 #include "metrics.h"
+#include "record/trace.h"
+#include "requests.h"
 #include "server_state.h"
 #include "streams.h"
 
@@ -141,8 +144,10 @@ static uint64_t sooner(uint64_t a, uint64_t b) { return !a || (b && b < a) ? b :
 
 // Handles deadlines. Returns the time of the next one; 0: there is none.
 static uint64_t tick(struct server *server, uint64_t now) {
+    const enum server_phase phase = (enum server_phase)atomic_load(&server->phase);
     uint64_t due = 0;
-    if (atomic_load(&server->phase) == PHASE_READY) due = live_tick(server->live, now);
+    if (phase == PHASE_READY) due = live_tick(server->live, now);
+    if (phase != PHASE_LOADING) due = sooner(due, requests_tick(server->requests, now));
     if (server->drain_until && now > server->drain_until) drain_over(server, now);
     return sooner(due, server->drain_until);
 }
@@ -304,7 +309,7 @@ static void fingerprint(struct server *server) {
 
 rn_status server_ready(struct server *server, const rn_model *model, rn_engine *engine,
                        const rn_chat_template *tmpl, const char *tmpl_source, double bandwidth,
-                       rn_error *err) {
+                       double peak, rn_error *err) {
     server->model = model;
     server->info = rn_model_get_info(model);
     server->engine = engine;
@@ -312,10 +317,14 @@ rn_status server_ready(struct server *server, const rn_model *model, rn_engine *
     server->tmpl_source = tmpl_source;
     server->marks = answer_marks_of(tmpl_source);
     server->bandwidth = bandwidth;
+    server->peak = peak;
     rn_engine_get_info(engine, &server->engine_info);
     fingerprint(server);
     server->live = live_create(server);
-    if (!server->live) return err_set(err, RN_ERR_NOMEM, "out of memory");
+    server->kept = kept_create(server, server->config.keep_requests);
+    server->requests = requests_create(server);
+    if (!server->live || !server->kept || !server->requests)
+        return err_set(err, RN_ERR_NOMEM, "out of memory");
     const rn_status status = rn_engine_start(engine, err);
     if (status) return status;
     if (!watch(server, rn_engine_event_fd(engine), &server->engine)) {
@@ -357,6 +366,8 @@ void server_destroy(struct server *server) {
         assert(!server->load);
     }
     live_destroy(server->live);
+    requests_destroy(server->requests);
+    kept_destroy(server->kept);
     metrics_destroy(server->metrics);
     fd_close(server->epoll_fd);
     fd_close(server->wake_fd);

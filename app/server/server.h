@@ -17,6 +17,7 @@
 
 struct log_sink;
 struct server;
+struct trace;
 
 // All strings outlive the server. Zeroed numbers are not defaults: serve fills every field.
 struct server_config {
@@ -34,6 +35,8 @@ struct server_config {
     int n_aliases;
     bool ui;
     struct log_sink *access_log; // NULL: none; borrowed
+    struct trace *trace;         // NULL: none; borrowed, used by the I/O thread
+    int keep_requests;           // finished requests whose records are kept
 
     size_t body_bytes_max;    // of one request
     size_t pending_bytes_max; // bodies of all requests, parsed ones included
@@ -66,10 +69,11 @@ rn_status server_create(const struct server_config *config, struct server **out,
 int server_port(const struct server *server);
 // The model is there; the engine was not started yet; its max_waiting is all that the server takes
 // at a time, running ones included. All of it outlives the server. tmpl and its
-// source NULL: the model has none, chat is refused. bandwidth: measured, bytes/s; 0: unknown.
+// source NULL: the model has none, chat is refused. bandwidth and peak: measured, in bytes/s and
+// operations/s; 0: unknown.
 rn_status server_ready(struct server *server, const rn_model *model, rn_engine *engine,
                        const rn_chat_template *tmpl, const char *tmpl_source, double bandwidth,
-                       rn_error *err);
+                       double peak, rn_error *err);
 // Runs until a signal (SIGTERM, SIGINT, or SIGHUP of a terminal that has gone) has drained it, or
 // until the engine loses its device. Then requests have ended with an error, and their answers got
 // some time to be sent. Returns the signal that ended it, negative when the drain was cut short by

@@ -13,8 +13,10 @@ enum server_phase { PHASE_LOADING, PHASE_READY, PHASE_DRAINING };
 
 struct call;
 struct http;
+struct kept;
 struct live;
 struct metrics;
+struct requests;
 struct workers;
 
 // The present load, for /metrics and for limits. An idle server has zeros.
@@ -39,6 +41,7 @@ struct server {
     const char *tmpl_source;      // NULL: none
     struct answer_marks marks;    // how the model marks reasoning and tool calls
     double bandwidth;             // bytes/s; 0: unknown
+    double peak;                  // operations/s; 0: unknown
     int64_t created;              // seconds since 1970
     char fingerprint[32];         // system_fingerprint
 
@@ -61,6 +64,8 @@ struct server {
     struct workers *workers;
     struct http *http;
     struct live *live;
+    struct kept *kept;
+    struct requests *requests;
 };
 
 // Choices that the server takes at a time, running or waiting. The engine's queue has room for all

@@ -7,11 +7,14 @@
 #include <string.h>
 
 #include "helpers.h"
+#include "kept.h"
 #include "live.h"
 #include "metrics.h"
+#include "record/trace.h"
 #include "workers.h"
 
 enum { LARGE_BYTES = 1 << 20 }; // of a call: its memory is given back to the system
+enum { TRACE_NS = 50000000 };   // between two looks at the steps, for the trace
 
 // ---------------------------------------------------------------- submission
 
@@ -87,6 +90,7 @@ static bool submit_one(struct call *call, int index) {
                               .server = call->server,
                               .first_choice = index * generation->params.n,
                               .n_choices = generation->params.n};
+    call_answer_id(call, stream->id);
     generation->stream[index] = stream;
     const rn_request request = request_of(call, index);
     rn_error err = {0};
@@ -379,6 +383,7 @@ static void token_count(struct call *call, struct generation_choice *choice,
     struct generation *generation = call->generation;
     if (!generation->first_ns) generation->first_ns = event->time_ns;
     if (event->gap_ms > 0) gaps_add(&choice->gaps, event->gap_ms);
+    choice->gap_ms[event->cause] += event->gap_ms;
     choice->n_output++;
     metrics_token(call->server->metrics, choice, event);
     live_token(call->server->live, call, choice, event);
@@ -467,7 +472,11 @@ static void dispatch(const rn_event *event) {
     struct stream *stream = event->data;
     struct call *call = stream->call;
     struct generation *generation = stream->generation;
-    if (event->finish != RN_FINISH_NONE) stream->server->load--;
+    if (stream->server->config.trace) trace_event(stream->server->config.trace, stream->id, event);
+    if (event->finish != RN_FINISH_NONE) {
+        stream->server->load--;
+        kept_take(stream->server->kept, stream, event);
+    }
     if (event->last && generation) {
         for (int i = 0; i < generation->n_prompts; i++) {
             if (generation->stream[i] == stream) generation->stream[i] = NULL;
@@ -485,4 +494,5 @@ void streams_collect(struct server *server) {
         n = rn_engine_wait(server->engine, event, BATCH, 0);
         for (int i = 0; i < n; i++) dispatch(&event[i]);
     } while (n > 0);
+    if (server->config.trace) trace_steps(server->config.trace, server->engine, TRACE_NS);
 }

@@ -10,6 +10,7 @@ struct stream {
     struct generation *generation; // NULL: given up
     struct call *call;
     struct server *server;
+    char id[CALL_ID_BYTES]; // of the answer; the call may be gone
     uint64_t request;
     int first_choice; // in generation->choice[]
     int n_choices;

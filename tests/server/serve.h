@@ -44,6 +44,7 @@ static inline struct server_config serve_config(void) {
                                    .stuck_s = 60,
                                    .stream_bytes_max = 1 << 20,
                                    .sampling = rn_sampling_neutral(),
+                                   .keep_requests = 16,
                                    .max_tokens = 16};
     config.sampling.temperature = 0;
     return config;
@@ -67,7 +68,7 @@ static inline void serve_start_with(struct serve *serve, const struct server_con
           err.message);
     check(!rn_engine_create(serve->model, &options, &serve->engine, &err), "%s", err.message);
     check(!server_ready(serve->server, serve->model, serve->engine, serve->tmpl, serve_template, 0,
-                        &err),
+                        0, &err),
           "%s", err.message);
     serve->port = server_port(serve->server);
 }
