@@ -4,83 +4,11 @@
 // its steps gave it.
 #include <math.h>
 
-#include "bare_engine.h"
-#include "streams.h"
+#include "clock_world.h"
 
 enum { N_STREAMS = 8 };
 
-static const double MS = 1e6; // ns
-
-// A clock that the backend's steps move on.
-struct fake {
-    uint64_t now_ns;
-    struct backend_class cls;
-    rn_status (*submit)(struct backend *backend, const struct batch *batch, rn_error *err);
-};
-
-static struct fake fake;
-
-static uint64_t fake_now(void *ctx) {
-    (void)ctx;
-    return fake.now_ns;
-}
-
-// The time of a step with N rows: the weights once, then more with every row.
-static double rows_ms(int n_rows) {
-    static const struct {
-        int rows;
-        double ms;
-    } table[] = {{0, 1}, {8, 1}, {16, 1.5}, {64, 4}, {256, 14}, {1024, 60}};
-    int i = 1;
-    while (table[i].rows < n_rows) i++;
-    const double part =
-        (double)(n_rows - table[i - 1].rows) / (double)(table[i].rows - table[i - 1].rows);
-    return table[i - 1].ms + part * (table[i].ms - table[i - 1].ms);
-}
-
-static rn_status fake_submit(struct backend *backend, const struct batch *batch, rn_error *err) {
-    const rn_status status = fake.submit(backend, batch, err);
-    fake.now_ns += (uint64_t)(rows_ms(batch->n_tokens) * MS);
-    return status;
-}
-
-static rn_model *model;
-
-static int open_model(void **state) {
-    (void)state;
-    bare_clock = (struct engine_clock){fake_now, NULL};
-    model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
-    return 0;
-}
-
-static int close_model(void **state) {
-    (void)state;
-    rn_model_close(model);
-    return 0;
-}
-
-static rn_engine *new_engine(const rn_engine_options *options) {
-    fake.now_ns = 1000000000;
-    rn_engine_options undrafted = *options;
-    undrafted.speculate = "off"; // a step's rows are known
-    rn_engine *engine = streams_engine(model, &undrafted);
-    fake.submit = engine->engine.backend->cls->submit;
-    fake.cls = *engine->engine.backend->cls;
-    fake.cls.submit = fake_submit;
-    engine->engine.backend->cls = &fake.cls;
-    return engine;
-}
-
-static int32_t prompt[1024];
 static struct stream stream[N_STREAMS + 1];
-
-static rn_request request_for(int seed, int n_prompt, int max_tokens) {
-    for (int i = 0; i < n_prompt; i++) prompt[i] = (seed * 577 + i * 31 + 7) % 4096;
-    return (rn_request){.prompt = prompt,
-                        .n_prompt = (size_t)n_prompt,
-                        .max_tokens = max_tokens,
-                        .ignore_eos = true};
-}
 
 struct gaps {
     double max_ms;
@@ -237,14 +165,6 @@ static void check_gap(const rn_event *event, rn_cause gap, double gap_ms) {
           gap_ms);
     check(event->time_ns == fake.now_ns, "the event's time is not its step's end");
 }
-
-static uint64_t submit(rn_engine *engine, const rn_request *request) {
-    uint64_t id;
-    assert_int_equal(rn_engine_submit(engine, request, &id, NULL), RN_OK);
-    return id;
-}
-
-static void pass_ms(double ms) { fake.now_ns += (uint64_t)(ms * MS); }
 
 CASE(a_gap_is_put_down_to_what_took_most_of_it) {
     rn_engine *engine =
