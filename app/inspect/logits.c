@@ -32,9 +32,8 @@ static bool is_model_file(const struct weights *weights, const struct stat *targ
     return false;
 }
 
-// The run must not write a file that it reads, even under another name.
-static int input_check(const struct options *options, const struct weights *weights,
-                       const char *path) {
+int output_check(const struct options *options, const rn_model *model, enum option_id option,
+                 const char *path) {
     static const enum option_id inputs[] = {OPT_MODEL, OPT_FILE, OPT_MESSAGES, OPT_TOOLS,
                                             OPT_CHAT_TEMPLATE};
     struct stat target, input;
@@ -44,17 +43,17 @@ static int input_check(const struct options *options, const struct weights *weig
         const char *input_path = option_text(options, inputs[i]);
         if (input_path && stat(input_path, &input) == 0 && same_file(&target, &input)) {
             return app_fail(APP_USAGE, "%s: '%s' is the file that %s reads",
-                            option_name(options, OPT_LOGITS, name), app_short(path).text,
+                            option_name(options, option, name), app_short(path).text,
                             option_name(options, inputs[i], other));
         }
     }
-    if (is_model_file(weights, &target)) {
+    if (is_model_file(tools_weights(model), &target)) {
         return app_fail(APP_USAGE, "%s: '%s' is a file of the model",
-                        option_name(options, OPT_LOGITS, name), app_short(path).text);
+                        option_name(options, option, name), app_short(path).text);
     }
     if (fstat(STDIN_FILENO, &input) == 0 && same_file(&target, &input)) {
         return app_fail(APP_USAGE, "%s: '%s' is the file that standard input reads",
-                        option_name(options, OPT_LOGITS, name), app_short(path).text);
+                        option_name(options, option, name), app_short(path).text);
     }
     return APP_OK;
 }
@@ -73,7 +72,7 @@ int logits_open(struct logits_file *logits, const struct options *options, const
     const char *path = option_text(options, OPT_LOGITS);
     *logits = (struct logits_file){.path = path};
     if (!path) return APP_OK;
-    const int code = input_check(options, tools_weights(model), path);
+    const int code = output_check(options, model, OPT_LOGITS, path);
     if (code) return code;
     const int fd = descriptor_open(path, &logits->created);
     if (fd >= 0 && logits->created) interrupt_removes(path);

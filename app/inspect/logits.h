@@ -12,6 +12,10 @@ struct logits_file {
     bool started;     // a row came
 };
 
+// A run must not write a file that it reads, even under another name: refuses such a path of an
+// option. On failure the error has been printed and the exit code is returned.
+int output_check(const struct options *options, const rn_model *model, enum option_id option,
+                 const char *path);
 // Opens the file of --logits, if it is given. A file that the run reads is refused. On failure the
 // error has been printed and the exit code is returned.
 int logits_open(struct logits_file *logits, const struct options *options, const rn_model *model);

@@ -33,8 +33,6 @@ static void put_head(struct jbuf *out) {
     put_name(out, "process_name", STREAMS_PID, 0, "streams");
 }
 
-static const char tail[] = "\n]}\n";
-
 // A place on a lane.
 struct lane {
     int pid;
@@ -152,7 +150,7 @@ void trace_record(struct jbuf *out, const struct record *record) {
         put_choice(out, record->request, record->id, choice->index, choice->finish,
                    &choice->timings, &choice->account);
     }
-    jbuf_text(out, tail);
+    jbuf_text(out, TRACE_TAIL);
 }
 
 static void put_token(struct jbuf *out, const rn_event *event) {
@@ -249,6 +247,7 @@ static void piece_send(struct trace *trace) {
     struct jbuf *piece = &trace->piece;
     if (trace->bytes + piece->len + END_BYTES > trace->limit) {
         trace->full = true;
+        if (trace->on_full) trace->on_full(trace->ctx);
     } else if (piece->failed || !trace->write(trace->ctx, piece->data, piece->len)) {
         trace->lost++;
     } else {
@@ -298,7 +297,7 @@ void trace_event(struct trace *trace, const char *id, const rn_event *event) {
 }
 
 void trace_close(struct trace *trace) {
-    if (trace->write) trace->write(trace->ctx, tail, sizeof tail - 1);
+    if (trace->write) trace->write(trace->ctx, TRACE_TAIL, sizeof TRACE_TAIL - 1);
     free(trace->steps);
     jbuf_deinit(&trace->piece);
     trace->write = NULL;

@@ -16,9 +16,13 @@ typedef bool trace_write_fn(void *ctx, const char *data, size_t len);
 
 enum { TRACE_STEP_LANES = 2 }; // steps in flight overlap
 
+// The end of the document: with it behind them, the pieces so far are a whole document.
+#define TRACE_TAIL "\n]}\n"
+
 // A trace that is being written. One thread at a time.
 struct trace {
     trace_write_fn *write;
+    void (*on_full)(void *ctx); // told once when it stops; NULL: nobody
     void *ctx;
     uint64_t limit; // bytes after which it stops
     uint64_t bytes;

@@ -92,6 +92,7 @@ static void events_take(struct turn *turn, struct answer *answer) {
     bool wanted = !interrupt_seen();
     for (rn_event event; !turn->finished && rn_engine_next_event(turn->engine, &event);) {
         if (event.request != turn->id) continue;
+        if (answer->observe) observe_event(answer->observe, &event);
         if (event.finish != RN_FINISH_NONE) turn->finished = true;
         if (event.finish == RN_FINISH_ERROR) {
             turn->failure = event.status;
@@ -125,6 +126,7 @@ static int steps_run(struct answer *answer, rn_engine *engine, const rn_model *m
             return app_fail(APP_FAILED, "the device was lost: %s", err.message);
         if (status != RN_OK) return app_fail(APP_FAILED, "%s", rn_status_text(status));
         events_take(&turn, answer);
+        if (answer->observe) observe_step(answer->observe, engine);
         if (!busy && !turn.finished) return app_fail(APP_FAILED, "the engine lost the request");
     }
     return turn.failure ? failure_print(&turn, answer, model) : APP_OK;

@@ -6,6 +6,7 @@
 
 #include "app.h"
 #include "inspect/logits.h"
+#include "run/observe.h"
 #include "run/report.h"
 #include "terminal/term.h"
 
@@ -21,6 +22,7 @@ struct answer {
     const struct term *term;
     bool shown, kept;           // the text is written, and kept
     struct logits_file *logits; // NULL: not wanted
+    struct observe *observe;    // sees its events; NULL: nobody does
     struct progress *progress;  // ended before a failure is printed; NULL: none
     struct report report;       // model, engine and load_ms
     // the result

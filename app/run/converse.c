@@ -70,6 +70,10 @@ static void answer_note(struct talk *c, struct answer *answer) {
     c->last = *report;
     report->stop = NULL; // moved
     if (!c->run->quiet) report_print_line(&c->last, &c->run->term);
+    if (c->run->observe->choice) {
+        report_measure(&c->last, c->run->engine);
+        observe_print(c->run->observe, &c->last, c->run->engine, &c->run->term);
+    }
     const rn_timings *timings = &c->last.timings;
     if (timings->prompt_tokens + timings->output_tokens >= c->last.engine.n_ctx) {
         note(c, "The context of %d tokens is full. /reset starts a new conversation.",

@@ -145,6 +145,7 @@ int run_answer(const struct run *run, const int32_t *ids, size_t n_ids, struct a
         .sampling = run->sampling.value,
     };
     answer->term = &run->term;
+    answer->observe = run->observe;
     answer->report =
         (struct report){.model = rn_model_get_info(run->model), .load_ms = run->load_ms};
     rn_engine_get_info(run->engine, &answer->report.engine);
@@ -195,14 +196,17 @@ static int object_write(json_t *object, uint64_t seed) {
     return APP_OK;
 }
 
-static int object_print(const struct prompt *prompt, const struct answer *answer) {
+static int object_print(const struct run *run, const struct prompt *prompt,
+                        const struct answer *answer) {
     const char *path = answer->report.model->path;
     const struct text *text = &answer->text;
     json_t *object = json_object();
     if (!json_put(object, "model", json_text(path, strlen(path))) ||
         !json_put(object, "text", json_text(text->data ? text->data : "", text->len)) ||
         !json_put(object, "prompt_ids", ids_json(&prompt->ids)) ||
-        !json_put(object, "ids", ids_json(&answer->ids)) || !report_json(&answer->report, object)) {
+        !json_put(object, "ids", ids_json(&answer->ids)) || !report_json(&answer->report, object) ||
+        (run->observe->choice &&
+         !json_put(object, "explain", observe_json(run->observe, &answer->report, run->engine)))) {
         json_decref(object);
         object = NULL;
     }
@@ -241,13 +245,15 @@ static int answer_once(struct run *run, const struct prompt *prompt, struct answ
     interrupt_watch();
     if ((code = run_answer(run, prompt->ids.id, prompt->ids.count, answer))) return code;
     if ((code = logits_close(&run->logits))) return code;
-    if (!run->quiet) report_measure(&answer->report, run->engine);
+    if (!run->quiet || run->observe->choice) report_measure(&answer->report, run->engine);
     if (run->json) {
-        code = object_print(prompt, answer);
+        code = object_print(run, prompt, answer);
     } else if (!run->quiet) {
         report_print(&answer->report, &run->term);
     }
     if (code) return code;
+    if (!run->json) observe_print(run->observe, &answer->report, run->engine, &run->term);
+    if ((code = observe_close(run->observe))) return code;
     return interrupt_seen() ? APP_INTERRUPTED : APP_OK;
 }
 
@@ -280,19 +286,24 @@ static int run_steps(struct run *run, struct prompt *prompt) {
     code = sampling_get(run->options, rn_model_get_info(run->model), &run->sampling);
     if (code) return code;
     if ((code = logits_open(&run->logits, run->options, run->model))) return code;
+    if ((code = observe_open(run->observe, run->options, run->model))) return code;
     return converse_wanted(run, prompt) ? run_conversation(run) : run_once(run, prompt);
 }
 
 int command_run(const struct options *options) {
+    struct observe observe = {0};
     struct run run = {
         .options = options,
+        .observe = &observe,
         .json = option_flag(options, OPT_JSON),
         .quiet = option_flag(options, OPT_QUIET),
     };
     struct prompt prompt = {0};
     term_init(&run.term, options);
     interrupt_ends();
-    const int code = run_steps(&run, &prompt);
+    int code = run_steps(&run, &prompt);
+    const int closed = observe_close(&observe);
+    code = code ? code : closed;
     logits_close(&run.logits);
     rn_engine_destroy(run.engine);
     rn_model_close(run.draft);

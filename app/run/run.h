@@ -14,6 +14,7 @@ struct run {
     double load_ms;
     struct sampling sampling;
     struct logits_file logits;
+    struct observe *observe;
 };
 
 // Answers the tokens as the options say. answer: shown, kept and logits are set, the rest is zero.

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE 1 // fopencookie
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "helpers.h"
+#include "record/trace.h"
 #include "run/chat.h"
 #include "run/draft.h"
 #include "run/engine.h"
@@ -43,6 +45,8 @@ struct serve {
     struct log_sink *errors; // standard error's, while `stderr` is not `plain`
     FILE *plain;
     struct log_sink *manager;
+    struct log_sink *trace_sink; // of config.trace
+    struct trace trace;
     _Atomic bool reloading; // the manager is to be told when the log was opened again
 };
 
@@ -165,6 +169,34 @@ static int log_get(struct serve *serve) {
     return app_fail(APP_USAGE, "%s: %s", err_path(path), strerror(errno));
 }
 
+static bool trace_write(void *ctx, const char *data, size_t len) {
+    const struct serve *serve = ctx;
+    return sink_write(serve->trace_sink, data, len);
+}
+
+static void on_trace_full(void *ctx) {
+    const struct serve *serve = ctx;
+    app_fail(APP_OK, "warning: %s: the trace stops at its limit of %llu MB",
+             err_path(option_text(serve->options, OPT_TRACE)),
+             (unsigned long long)(serve->trace.limit >> 20));
+}
+
+// The file is emptied; what follows is written behind, as by a log.
+static int trace_get(struct serve *serve) {
+    const char *path = option_text(serve->options, OPT_TRACE);
+    if (!path) return APP_OK;
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd >= 0) close(fd);
+    serve->trace_sink = fd >= 0 ? sink_open(path, NULL, NULL) : NULL;
+    if (!serve->trace_sink) return app_fail(APP_USAGE, "%s: %s", err_path(path), strerror(errno));
+    const uint64_t limit = (uint64_t)option_int(serve->options, OPT_TRACE_LIMIT) << 20;
+    if (!trace_open(&serve->trace, trace_write, serve, limit))
+        return app_fail(APP_FAILED, "out of memory");
+    serve->trace.on_full = on_trace_full;
+    serve->config.trace = &serve->trace;
+    return APP_OK;
+}
+
 // The model's names for clients: --alias, else the file's or folder's name without its ending.
 static void names_get(struct serve *serve) {
     const struct option_value *given = &serve->options->value[OPT_ALIAS];
@@ -240,6 +272,7 @@ static int config_get(struct serve *serve) {
     if (!code) code = tls_get(serve);
     if (!code) code = origins_check(serve);
     if (!code) code = log_get(serve);
+    if (!code) code = trace_get(serve);
     return code;
 }
 
@@ -276,7 +309,8 @@ static void errors_close(struct serve *serve, int wait_ms) {
 
 // Writes as much as the readers take at once. False: more is left.
 static bool sinks_flush(const struct serve *serve) {
-    struct log_sink *const sink[] = {serve->config.access_log, serve->manager, serve->errors};
+    struct log_sink *const sink[] = {serve->config.access_log, serve->trace_sink, serve->manager,
+                                     serve->errors};
     bool all = true;
     for (size_t i = 0; i < sizeof sink / sizeof *sink; i++)
         if (sink[i] && !sink_flush(sink[i], QUICK_MS)) all = false;
@@ -318,6 +352,8 @@ static void sinks_close(struct serve *serve) {
         fprintf(stderr, "runnel: warning: %llu line%s of the access log could not be written\n",
                 (unsigned long long)lost, lost == 1 ? "" : "s");
     }
+    if (sink_close(serve->trace_sink, ms_until(until)))
+        fputs("runnel: warning: pieces of the trace could not be written in time\n", stderr);
     sink_close(serve->manager, ms_until(until));
     errors_close(serve, ms_until(until));
 }
@@ -327,6 +363,7 @@ static void sinks_close(struct serve *serve) {
 static void on_early_signal(void *ctx, int signal_number) {
     struct serve *serve = ctx;
     if (isatty(STDERR_FILENO)) fputc('\n', stderr);
+    trace_close(&serve->trace);
     sinks_flush(serve);
     _exit(signal_number == SIGINT ? APP_INTERRUPTED : APP_OK); // nothing was started
 }
@@ -506,6 +543,7 @@ int command_serve(const struct options *options) {
     text_free(&serve.key_file);
     text_free(&serve.cert);
     text_free(&serve.key);
+    trace_close(&serve.trace);
     sinks_close(&serve);
     return code;
 }

@@ -363,6 +363,7 @@ void server_destroy(struct server *server) {
     if (server->engine) {
         rn_engine_stop(server->engine, false);
         streams_collect(server);
+        if (server->config.trace) trace_steps(server->config.trace, server->engine, 0);
         assert(!server->load);
     }
     live_destroy(server->live);
