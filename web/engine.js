@@ -2,9 +2,11 @@
 // when a picture comes and never in between: the browser often shares the machine with the engine.
 import { events, request, sleep } from './api.js';
 import { arcDraw, arcInit, eachAlone, histogramDraw, histogramText, sparkDraw } from './charts.js';
+import { explainInit, secondDraw } from './explain.js';
 import { askKey } from './key.js';
 import { lanesDraw, lanesInit, lanesReset, lanesTake } from './lanes.js';
 import { pagesDraw, pagesInit } from './pages.js';
+import { roofDraw } from './roofline.js';
 import { byId, bytes, count, h, number, percent, seconds } from './ui.js';
 
 const silentMs = 10000; // a stream that says nothing for so long is taken for dead
@@ -34,6 +36,7 @@ export function engineInit() {
     arcInit(byId('arc'));
     pagesInit();
     lanesInit();
+    explainInit();
     for (const [id, label] of tileRows) {
         const value = h('dd', { id: `tile-${id}` }, '–');
         tiles.set(id, value);
@@ -157,6 +160,8 @@ function redraw() {
             ? `${bytes(now)}/s of ${bytes(measured)}/s measured`
             : 'the machine’s was not measured';
     for (const [id, , text] of tileRows) tiles.get(id).textContent = text(live);
+    roofDraw(live);
+    secondDraw(live.causes_ms);
     pagesDraw(live);
     lanesDraw();
     for (const name of ['ttft', 'itl']) {

@@ -2,6 +2,7 @@
 // time between two of them was spent on. A stream that ended stays until its tokens have left the
 // lane. The list has one tab stop: up and down move between streams, left and right along the time.
 import { causeIndex, causes, streamColour, surface, themeColour } from './charts.js';
+import { explainOpen } from './explain.js';
 import { amount, byId, count, h, seconds } from './ui.js';
 
 const keptMs = 20000; // tokens are remembered for so long
@@ -16,6 +17,7 @@ let cursor = null; // {n, ago_ms}: the token that is read out
 export function lanesInit() {
     const list = byId('lanes');
     list.addEventListener('keydown', keys);
+    list.addEventListener('click', (event) => explain(event.target.closest('li')));
     list.addEventListener('focusin', (event) => point(event.target.dataset.n, cursor?.ago_ms ?? 0));
     list.addEventListener('focusout', () => point(null));
     list.addEventListener('pointermove', (event) => {
@@ -104,6 +106,7 @@ function update(stream) {
         lane.times.push(time);
         lane.causes.push(causeIndex(cause));
     }
+    lane.request = stream.request;
     lane.pages = stream.pages;
     lane.drafts = stream.drafted
         ? `, ${count(stream.accepted)} of ${count(stream.drafted)} drafted tokens accepted`
@@ -114,7 +117,7 @@ function update(stream) {
             ? `${count(stream.done)}/${count(stream.prompt)}`
             : amount(stream.output, 'token');
     lane.node.title =
-        `${stream.id}, choice ${stream.choice}: ` +
+        `${stream.id}, request ${stream.request}, choice ${stream.choice}: ` +
         `${amount(stream.prompt, 'prompt token')}, ${count(stream.cached)} of them cached` +
         lane.drafts;
     lane.node.classList.toggle('done', stream.state === 'done');
@@ -132,6 +135,7 @@ function create(n) {
         what,
         made,
         canvas,
+        request: 0,
         pages: 0,
         drafts: '',
         times: [],
@@ -225,6 +229,11 @@ function paintTicks(ctx, lane, tokens) {
 
 // --- reading ---
 
+function explain(node) {
+    const lane = lanes.get(Number(node?.dataset.n));
+    if (lane) explainOpen(lane.request);
+}
+
 function keys(event) {
     const node = event.target.closest('li');
     if (!node) return;
@@ -238,6 +247,8 @@ function keys(event) {
             Math.min(spanMs, Math.max(0, (cursor?.ago_ms ?? 0) + step * (event.shiftKey ? 10 : 1))),
         );
         byId('said').textContent = byId('lane-read').textContent;
+    } else if (event.key === 'Enter' || event.key === ' ') {
+        explain(node);
     } else if (next) {
         node.tabIndex = -1;
         next.tabIndex = 0;

@@ -359,7 +359,9 @@ void words_advise(struct jbuf *out, const struct record *record,
     const double short_of = part_of(first, RN_CAUSE_PAGES) + part_of(first, RN_CAUSE_PREEMPTED);
     const double lost = part_of(decode, RN_CAUSE_PAGES) + part_of(decode, RN_CAUSE_PREEMPTED);
     if (short_of > 0.25 || lost > 0.1) advise_pages(out, record);
-    if (part_of(first, RN_CAUSE_QUEUE) > 0.25) {
+    // it may also have waited for a step, or for a prefix that another request computes
+    const int streams = first->streams > decode->streams ? first->streams : decode->streams;
+    if (part_of(first, RN_CAUSE_QUEUE) > 0.25 && streams + 1 >= record->engine.max_seqs) {
         advise(out, "It waited for a place: --max-seqs (now %d) sets their number.",
                record->engine.max_seqs);
     }

@@ -435,6 +435,9 @@ static void ready_print(const struct serve *serve, double bandwidth) {
         serve->tmpl
             ? "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a story about a fox.\"}]}"
             : "{\"prompt\":\"Once upon a time\",\"max_tokens\":64}");
+    if (config->keep_requests)
+        fprintf(stderr, "  runnel explain --url %s%s   lists requests, and says why one was slow\n",
+                url, config->n_keys ? " --api-key \"$KEY\"" : "");
 }
 
 static void drafters_print(const struct serve *serve) {

@@ -44,10 +44,12 @@ static void leave(struct kept *kept, struct kept_request *request) {
 const struct kept_request *kept_newest(const struct kept *kept) { return kept->newest; }
 
 static struct kept_request *find(const struct kept *kept, uint64_t request, const char *id) {
-    struct kept_request *at = kept->newest;
-    while (at && (request ? at->record.request != request : strcmp(at->record.id, id) != 0))
-        at = at->next;
-    return at;
+    struct kept_request *found = NULL;
+    for (struct kept_request *at = kept->newest; at; at = at->next) {
+        if (request ? at->record.request != request : strcmp(at->record.id, id) != 0) continue;
+        if (!found || at->record.request < found->record.request) found = at;
+    }
+    return found;
 }
 
 const struct kept_request *kept_find(const struct kept *kept, uint64_t request, const char *id) {

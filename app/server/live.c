@@ -18,6 +18,7 @@ enum {
     PERIOD_NS = 250000000,    // between pictures
     PATIENCE_NS = 1000000000, // for the step
     POLL_NS = 10000000,
+    STEPS_SHOWN = 24,
 };
 
 struct live_watcher {
@@ -127,6 +128,9 @@ static void name_streams(struct live *live) {
 // ---------------------------------------------------------------- pictures
 
 static void picture_write(struct live *live, uint64_t time_ns, const rn_engine_stats *stats) {
+    rn_step step[STEPS_SHOWN];
+    const uint64_t before = stats->steps > STEPS_SHOWN ? stats->steps - STEPS_SHOWN : 0;
+    const size_t n_steps = rn_engine_steps(live->server->engine, before, step, STEPS_SHOWN);
     live_moments_add(&live->moments, time_ns, stats);
     jbuf_clear(&live->text);
     live_picture_write(&live->text, &(struct live_picture){.server = live->server,
@@ -134,6 +138,8 @@ static void picture_write(struct live *live, uint64_t time_ns, const rn_engine_s
                                                            .streams = &live->streams,
                                                            .moments = &live->moments,
                                                            .stats = stats,
+                                                           .step = step,
+                                                           .n_steps = n_steps,
                                                            .pages = &live->pages,
                                                            .time_ns = time_ns});
     live_streams_shown(&live->streams);

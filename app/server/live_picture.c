@@ -22,7 +22,8 @@ void live_moments_add(struct live_moments *moments, uint64_t time_ns,
         memmove(moments->moment, moments->moment + 1, (size_t)moments->n * sizeof *moments->moment);
     }
     const rn_draft_stats drafts = metrics_drafts(stats);
-    moments->moment[moments->n++] = (struct live_moment){
+    struct live_moment *moment = &moments->moment[moments->n++];
+    *moment = (struct live_moment){
         .time_ns = time_ns,
         .steps = stats->steps,
         .output_tokens = stats->output_tokens,
@@ -33,15 +34,56 @@ void live_moments_add(struct live_moments *moments, uint64_t time_ns,
         .refused_tokens = drafts.tokens - drafts.accepted,
         .bytes = stats->weight_bytes + stats->kv_bytes,
     };
+    memcpy(moment->cause_ns, stats->cause_ns, sizeof moment->cause_ns);
 }
 
 static double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
+static struct live_moment moment_first(const struct live_moments *moments) {
+    return moments->n ? moments->moment[0] : (struct live_moment){0};
+}
+
+static struct live_moment moment_last(const struct live_moments *moments) {
+    return moments->n ? moments->moment[moments->n - 1] : (struct live_moment){0};
+}
+
+// The streams' time between their tokens in the last second, added up, by its causes.
+static void put_causes(struct jbuf *out, const struct live_moments *moments) {
+    const struct live_moment from = moment_first(moments), to = moment_last(moments);
+    jbuf_key(out, "causes_ms");
+    jbuf_text(out, "{");
+    for (int i = 0; i < RN_CAUSE_COUNT; i++) {
+        const uint64_t ns = to.cause_ns[i] - from.cause_ns[i];
+        if (ns) jbuf_put_real(out, rn_cause_name((rn_cause)i), (double)ns * 1e-6, 3);
+    }
+    jbuf_text(out, "}");
+}
+
+// [operations, bytes, nanoseconds, prompt tokens, other tokens] of the last steps, for a roofline.
+static void put_steps(struct jbuf *out, const struct live_picture *picture) {
+    int n = 0;
+    jbuf_put_real(out, "peak", picture->server->peak, 0);
+    jbuf_key(out, "last_steps");
+    jbuf_text(out, "[");
+    for (size_t i = 0; i < picture->n_steps; i++) {
+        const rn_step *step = &picture->step[i];
+        uint64_t flops = 0, bytes = 0;
+        for (int ops = 0; ops < RN_OPS_COUNT; ops++) {
+            flops += step->ops_flops[ops];
+            bytes += step->ops_bytes[ops];
+        }
+        if (!flops || !bytes || !step->run_ns) continue;
+        jbuf_printf(out, "%s[%llu,%llu,%llu,%u,%u]", n++ ? "," : "", (unsigned long long)flops,
+                    (unsigned long long)bytes, (unsigned long long)step->run_ns,
+                    step->prompt_tokens,
+                    step->stream_tokens + step->draft_tokens + step->again_tokens);
+    }
+    jbuf_text(out, "]");
+}
+
 static void put_rates(struct jbuf *out, const struct live_picture *picture) {
-    static const struct live_moment none;
-    const struct live_moments *moments = picture->moments;
-    const struct live_moment *from = moments->n ? &moments->moment[0] : &none;
-    const struct live_moment *to = moments->n ? &moments->moment[moments->n - 1] : &none;
+    const struct live_moment first = moment_first(picture->moments), *from = &first;
+    const struct live_moment last = moment_last(picture->moments), *to = &last;
     const double seconds = (double)(to->time_ns - from->time_ns) * 1e-9;
     const double outputs = (double)(to->output_tokens - from->output_tokens);
     // Evaluated tokens are output tokens (without a text's last one), rejected drafts and prompt
@@ -140,6 +182,7 @@ static void put_stream(struct jbuf *out, const struct live_stream *stream, uint6
     jbuf_put_uint(out, "n", stream->number);
     jbuf_key(out, "id");
     jbuf_cstring(out, stream->id);
+    jbuf_put_uint(out, "request", stream->request);
     jbuf_put_uint(out, "choice", (uint64_t)stream->index);
     jbuf_key(out, "state");
     jbuf_cstring(out, state_text(stream));
@@ -242,6 +285,8 @@ void live_picture_write(struct jbuf *out, const struct live_picture *picture) {
     put_server(out, picture);
     put_counts(out, picture);
     put_rates(out, picture);
+    put_causes(out, picture->moments);
+    put_steps(out, picture);
     jbuf_text(out, ",");
     if (picture->pages->len) {
         jbuf_bytes(out, picture->pages->data, picture->pages->len);

@@ -10,6 +10,7 @@
 struct live_moment {
     uint64_t time_ns, steps, output_tokens, computed_tokens, run_ns, busy_ns, bytes;
     uint64_t refused_tokens; // of drafts
+    uint64_t cause_ns[RN_CAUSE_COUNT];
 };
 
 enum { LIVE_MOMENTS = 16 };
@@ -28,6 +29,8 @@ struct live_picture {
     const struct live_streams *streams;
     const struct live_moments *moments;
     const rn_engine_stats *stats;
+    const rn_step *step; // [n_steps], the last steps
+    size_t n_steps;
     const struct jbuf *pages; // from live_picture_pages; empty: not known
     uint64_t time_ns;
 };

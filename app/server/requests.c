@@ -187,21 +187,6 @@ static uint64_t number_of(const char *text) {
     return strtoull(text, NULL, 10);
 }
 
-// A running request by its number or its response; NULL: it is not there.
-static const struct stream *running_find(const struct server *server, uint64_t request,
-                                         const char *id) {
-    if (request) return streams_find(server, request);
-    for (const struct call *call = server->calls; call; call = call->next) {
-        if (call->state != CALL_RUNNING && call->state != CALL_STREAMING) continue;
-        const struct generation *generation = call->generation;
-        for (int i = 0; generation && generation->stream && i < generation->n_prompts; i++) {
-            const struct stream *stream = generation->stream[i];
-            if (stream && !strcmp(stream->id, id)) return stream;
-        }
-    }
-    return NULL;
-}
-
 static bool format_take(struct call *call, bool *perfetto) {
     char value[32];
     const char *format = call_query(call, "format", value, sizeof value);
@@ -254,7 +239,7 @@ void requests_trace(struct call *call) {
     if (!format_take(call, &perfetto)) return;
     const uint64_t request = number_of(id);
     const struct kept_request *kept = kept_find(server->kept, request, id);
-    const struct stream *stream = kept ? NULL : running_find(server, request, id);
+    const struct stream *stream = kept ? NULL : streams_lookup(server, request, id);
     if (kept)
         put_record(call, &kept->record, perfetto);
     else if (stream)
@@ -266,7 +251,7 @@ void requests_trace(struct call *call) {
 // The picture of a running request becomes its record.
 static void view_answer(struct call *call, const rn_view *view, bool perfetto) {
     const struct server *server = call->server;
-    const struct stream *stream = streams_find(server, view->account_request);
+    const struct stream *stream = streams_lookup(server, view->account_request, "");
     struct record record;
     struct record_choice *choice = calloc(1, sizeof *choice);
     if (!choice) {

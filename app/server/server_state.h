@@ -17,6 +17,7 @@ struct kept;
 struct live;
 struct metrics;
 struct requests;
+struct stream;
 struct workers;
 
 // The present load, for /metrics and for limits. An idle server has zeros.
@@ -54,12 +55,13 @@ struct server {
     int load;        // choices that the engine has
     double answer_s; // how long a generation takes, smoothed
     struct server_counts counts;
-    struct call *calls;   // past READING
-    struct call *woken;   // whose connections have something to do
-    int end_signal;       // that began the drain, or SERVER_LOST; 0: none
-    bool cut_short;       // a second signal ended streams before their end
-    uint64_t drain_until; // ns; 0: no limit
-    bool drain_late;      // that was reached once
+    struct call *calls;     // past READING
+    struct stream *streams; // all engine requests, also of calls that are gone
+    struct call *woken;     // whose connections have something to do
+    int end_signal;         // that began the drain, or SERVER_LOST; 0: none
+    bool cut_short;         // a second signal ended streams before their end
+    uint64_t drain_until;   // ns; 0: no limit
+    bool drain_late;        // that was reached once
     struct metrics *metrics;
     struct workers *workers;
     struct http *http;

@@ -81,6 +81,18 @@ static bool submit_refuse(struct call *call, rn_status status, const rn_error *e
     }
 }
 
+static void list_enter(struct stream *stream) {
+    struct stream **list = &stream->server->streams;
+    stream->next = *list;
+    if (stream->next) stream->next->prev = stream;
+    *list = stream;
+}
+
+static void list_leave(const struct stream *stream) {
+    if (stream->next) stream->next->prev = stream->prev;
+    *(stream->prev ? &stream->prev->next : &stream->server->streams) = stream->next;
+}
+
 static bool submit_one(struct call *call, int index) {
     struct generation *generation = call->generation;
     struct stream *stream = calloc(1, sizeof *stream);
@@ -98,6 +110,7 @@ static bool submit_one(struct call *call, int index) {
         rn_engine_submit(call->server->engine, &request, &stream->request, &err);
     if (status == RN_OK) {
         call->server->load += stream->n_choices;
+        list_enter(stream);
         return true;
     }
     generation->stream[index] = NULL;
@@ -227,6 +240,15 @@ const struct stream *streams_find(const struct server *server, uint64_t request)
         }
     }
     return NULL;
+}
+
+const struct stream *streams_lookup(const struct server *server, uint64_t request, const char *id) {
+    const struct stream *found = NULL;
+    for (const struct stream *at = server->streams; at; at = at->next) {
+        // the list starts with the newest: the first of an answer is its last here
+        if (request ? at->request == request : !strcmp(at->id, id)) found = at;
+    }
+    return found;
 }
 
 // ---------------------------------------------------------------- readers
@@ -483,7 +505,10 @@ static void dispatch(const rn_event *event) {
         }
     }
     if (call) on_event(call, &generation->choice[stream->first_choice + event->choice], event);
-    if (event->last) free(stream);
+    if (event->last) {
+        list_leave(stream);
+        free(stream);
+    }
 }
 
 void streams_collect(struct server *server) {

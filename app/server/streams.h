@@ -14,8 +14,12 @@ struct stream {
     uint64_t request;
     int first_choice; // in generation->choice[]
     int n_choices;
+    struct stream *next, *prev; // in server->streams
 };
 
+// The engine request of that number, or (where that is 0) the first of that answer, also of a call
+// that is gone; NULL: it has ended.
+const struct stream *streams_lookup(const struct server *server, uint64_t request, const char *id);
 // A worker has prepared the call: its generation is submitted, and the call becomes
 // RUNNING or STREAMING; or ENDED, when it is answered or refused (429, 503, 400).
 void streams_start(struct call *call);

@@ -175,6 +175,13 @@ RECORD_CASE(advice_follows_the_causes) {
     assert_null(strstr(words(words_advise), "--kv-memory"));
     record.engine.itl_ms = 40;
     has(words(words_advise), "an --itl-ms below 40");
+    choice.account.first = (rn_share){0};
+    made_share(&choice.account.first, RN_CAUSE_QUEUE, MS(10));
+    choice.account.first.streams = 3; // of 8 places
+    assert_null(strstr(words(words_advise), "waited for a place"));
+    choice.account.first.streams = 8;
+    has(words(words_advise), "waited for a place: --max-seqs (now 8)");
+    choice.account.first = (rn_share){0};
     choice.account.decode = (rn_share){0};
     made_share(&choice.account.decode, RN_CAUSE_CHOICE, MS(100));
     assert_string_equal(words(words_advise), "");

@@ -52,7 +52,7 @@ equal "a choice" "avx2 avx512 avxvnni" "$(completed runnel run --isa av)"
 equal "a choice after =" "int4 int8" "$(completed runnel run --kv-type = int)"
 equal "a file" "complete.bash complete.fish complete.zsh" "$(completed runnel run --model complete.)"
 equal "a number is not guessed" "" "$(completed runnel run --seed '')"
-equal "a command of help" "eval" "$(completed runnel help e)"
+equal "a command of help" "eval explain" "$(completed runnel help e)"
 if command -v fish >/dev/null; then
     equal "fish: an option" "--port" \
         "$(HOME=$work fish -c 'source complete.fish; complete -C "runnel serve --po"' 2>/dev/null | cut -f 1)"

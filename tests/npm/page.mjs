@@ -520,6 +520,8 @@ async function live() {
         /^Stream \d+/.test(await page.locator('#lane-read').innerText()),
         await page.locator('#lane-read').innerText(),
     );
+    await roofline(page);
+    await explained(page);
     await done(page);
     const title = await page.locator('#lanes li').first().getAttribute('title');
     check('a stream says how its drafts fared', /\d+ of \d+ drafted tokens accepted$/.test(title), title);
@@ -533,6 +535,47 @@ async function live() {
     );
     await hidden(page);
     await leave('live', page);
+}
+
+// The roofs are the server's, the last step is on them, and the last second has its causes.
+async function roofline(page) {
+    await page.waitForFunction(() =>
+        /FLOP\/byte.*% of the (memory|compute) roof$/.test(
+            document.getElementById('roof-sum').textContent,
+        ),
+    );
+    const drawn = await pixels(page, '#roof');
+    check('the roofline is drawn', drawn.length > 1000, drawn.length);
+    await page.waitForFunction(() =>
+        / of all streams, mostly /.test(document.getElementById('second-sum').textContent),
+    );
+    const parts = await page.locator('#second span').count();
+    const names = await page.locator('#second-legend').innerText();
+    check('the last second has its causes', parts > 0 && /\d%/.test(names), [parts, names]);
+}
+
+// A click, or Enter, on a stream opens the server's own words about it.
+async function explained(page) {
+    await page.locator('#lanes li').first().click();
+    await page.waitForFunction(() =>
+        /to first token|No token/.test(document.getElementById('why-body').innerText),
+    );
+    const title = await page.locator('#why-title').innerText();
+    const id = title.match(/^Request (\d+):/)?.[1];
+    const words = await page.evaluate(async (number) => {
+        const record = await (await fetch(`/requests/${number}/trace`)).json();
+        return record.choices[0].text[0];
+    }, id);
+    const body = await page.locator('#why-body').innerText();
+    check('a click explains a stream', body.includes(words), [words, body.slice(0, 400)]);
+    check('with its bars', (await page.locator('#why-body .bars li').count()) > 0);
+    check('the hint has the command', (await page.locator('#why-hint').innerText()).includes(`runnel explain ${id}`));
+    await page.keyboard.press('Escape');
+    check('Esc closes it', !(await page.locator('#why').isVisible()));
+    await page.locator('#lanes li[tabindex="0"]').focus();
+    await page.keyboard.press('Enter');
+    check('Enter explains it too', await page.locator('#why').isVisible());
+    await page.keyboard.press('Escape');
 }
 
 // A page that nobody sees follows nothing.
