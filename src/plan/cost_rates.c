@@ -85,9 +85,12 @@ void cost_rates_init(struct cost_rates *rates, const struct plan *plan, const st
 
 void cost_rates_init_class(struct cost_rates *rates, const struct plan *plan,
                            const struct kv_bytes *kv, enum op_class ops) {
-    *rates = (struct cost_rates){.n_group = plan->n_group};
-    for (int i = 0; i < plan->n_op; i++)
-        if (op_class_of(plan->op[i].kind) == ops) add_op(rates, plan, &plan->op[i], kv);
+    *rates = (struct cost_rates){.n_group = plan->n_group, .is_empty = true};
+    for (int i = 0; i < plan->n_op; i++) {
+        if (op_class_of(plan->op[i].kind) != ops) continue;
+        add_op(rates, plan, &plan->op[i], kv);
+        rates->is_empty = false;
+    }
 }
 
 static uint64_t expert_bytes(const struct cost_rates *rates, const struct batch_shape *shape) {

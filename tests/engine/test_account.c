@@ -2,7 +2,6 @@
 // all tokens of any output, the slowest gaps are kept in order.
 #include "account_check.h"
 #include "engine/account/account.h"
-#include "engine/account/step_board.h"
 
 #define RANDOM_SEED 7
 #include "random.h"
@@ -84,25 +83,6 @@ CASE(spans_keep_all_tokens) {
         for (int s = 1; s < a->n_slow; s++)
             assert_true(a->slow[s].share.ns <= a->slow[s - 1].share.ns);
     }
-}
-
-CASE(the_board_keeps_the_last_steps) {
-    struct step_board board = {0};
-    static rn_step out[RN_STEPS_KEPT + 10];
-    assert_int_equal(step_board_init(&board, NULL), RN_OK);
-    assert_int_equal(step_board_read(&board, 0, out, 5), 0);
-    for (uint64_t i = 1; i <= RN_STEPS_KEPT + 100; i++)
-        step_board_write(&board, &(rn_step){.index = i, .run_ns = i * 3});
-    const size_t n = step_board_read(&board, 0, out, RN_STEPS_KEPT + 10);
-    assert_int_equal(n, RN_STEPS_KEPT);
-    for (size_t i = 0; i < n; i++) {
-        assert_int_equal(out[i].index, 101 + i);
-        assert_int_equal(out[i].run_ns, 3 * out[i].index);
-    }
-    assert_int_equal(step_board_read(&board, RN_STEPS_KEPT + 98, out, 5), 2);
-    assert_int_equal(step_board_read(&board, 200, out, 5), 5);
-    assert_int_equal(out[0].index, 201);
-    step_board_deinit(&board);
 }
 
 TEST_PROGRAM(account) { return cases_run(NULL, NULL); }

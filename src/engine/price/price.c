@@ -136,9 +136,8 @@ static void read_table(struct price *price) {
         int end;
     } run[PRICE_BUCKETS];
     int n = 0, n_run = 0;
-    for (int i = 0; i < PRICE_BUCKETS; i++) {
-        const struct price_bucket *b = &price->bucket[i];
-        if (b->count == 0) continue;
+    for (int i = 0; i < price->n_used; i++) {
+        const struct price_bucket *b = &price->bucket[price->used[i]];
         price->point[n++].rows = b->rows;
         run[n_run++] = (struct run){b->ns, b->count, n};
         for (; n_run > 1 && run[n_run - 1].ns < run[n_run - 2].ns; n_run--) {
@@ -155,7 +154,16 @@ static void read_table(struct price *price) {
 
 // ---------------------------------------------------------------- learning
 
-static void bucket_add(struct price_bucket *b, double rows, double ns, double ratio) {
+static void bucket_use(struct price *price, int index) {
+    int at = price->n_used++;
+    for (; at > 0 && price->used[at - 1] > index; at--) price->used[at] = price->used[at - 1];
+    price->used[at] = (uint8_t)index;
+}
+
+static void bucket_add(struct price *price, double rows, double ns, double ratio) {
+    const int index = bucket_of(rows);
+    struct price_bucket *b = &price->bucket[index];
+    if (b->count == 0) bucket_use(price, index);
     b->age = 0;
     if (ratio > slower || ratio < faster) b->count /= 2;
     if (b->count < INERTIA) b->count++;
@@ -168,9 +176,8 @@ static void bucket_add(struct price_bucket *b, double rows, double ns, double ra
 // falls, step by step, but never below the price of fewer rows.
 static void doubt_old(struct price *price) {
     double below = 0;
-    for (int i = 0; i < PRICE_BUCKETS; i++) {
-        struct price_bucket *b = &price->bucket[i];
-        if (b->count == 0) continue;
+    for (int i = 0; i < price->n_used; i++) {
+        struct price_bucket *b = &price->bucket[price->used[i]];
         if (++b->age >= STALE_STEPS) {
             b->age = 0;
             b->count = 1;
@@ -190,7 +197,7 @@ static void notice_speed(struct price *price, double ratio) {
         price->alike_ratio = ratio;
     price->n_alike += way;
     if (price->n_alike * way < ALIKE_STEPS) return;
-    for (int i = 0; i < PRICE_BUCKETS; i++) price->bucket[i].ns *= price->alike_ratio;
+    for (int i = 0; i < price->n_used; i++) price->bucket[price->used[i]].ns *= price->alike_ratio;
     price->ns_per_byte *= price->alike_ratio;
     price->ns_per_flop *= price->alike_ratio;
     price->slowdown *= price->alike_ratio;
@@ -203,7 +210,7 @@ static void learn_first(struct price *price, const struct batch_shape *shape, do
     price->ns_per_byte = ns / (double)(cost.weight_bytes + cost.kv_read_bytes + 1);
     price->ns_per_flop = 2 * ns / (double)(cost.flops + 1); // attention is slower than products
     const double rest = ns - price_attention_ns(price, shape), rows = rows_of(price, shape);
-    bucket_add(&price->bucket[bucket_of(rows)], rows, rest > ns / 2 ? rest : ns / 2, 1);
+    bucket_add(price, rows, rest > ns / 2 ? rest : ns / 2, 1);
 }
 
 // How much of rows_ns may be wrong: the part above the largest number of rows measured; less where
@@ -234,7 +241,7 @@ void price_learn_all(struct price *price, const struct batch_shape *shape, uint6
     }
     doubt_old(price);
     const struct attention a = attention_of(price->rates, shape);
-    struct price_bucket *bucket = &price->bucket[bucket_of(rows)];
+    const struct price_bucket *bucket = &price->bucket[bucket_of(rows)];
     const double part[] = {rows_ns(price, rows), a.bytes * price->ns_per_byte,
                            a.flops * price->ns_per_flop};
     const double expected = part[0] + part[1] + part[2];
@@ -249,7 +256,7 @@ void price_learn_all(struct price *price, const struct batch_shape *shape, uint6
         price->ns_per_byte *= clamp(1 + correction * error * part[1], 0.5, 2);
         price->ns_per_flop *= clamp(1 + correction * error * part[2], 0.5, 2);
     }
-    bucket_add(bucket, rows, clamp(part[0] + error * unsure * unsure, part[0] / 16, part[0] * 2),
+    bucket_add(price, rows, clamp(part[0] + error * unsure * unsure, part[0] / 16, part[0] * 2),
                is_surprise ? ratio : 1);
     notice_speed(price, ratio);
     read_table(price);

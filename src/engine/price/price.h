@@ -34,6 +34,8 @@ struct price {
         int count;       // that the average weighs; 0: none
         int age;         // steps since the last one
     } bucket[PRICE_BUCKETS];
+    int n_used; // buckets with measurements, ascending: few, so that learning looks at no others
+    uint8_t used[PRICE_BUCKETS];
     int n_point; // the table as it is read: measured buckets, ascending in both
     struct price_point {
         double rows, ns;

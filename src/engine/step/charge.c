@@ -141,6 +141,7 @@ static void record_ops(struct engine *engine, const struct flight *flight, rn_st
     const double scale = result->run_ns ? (double)record->run_ns / (double)result->run_ns : 0;
     struct cost sum = {0};
     for (int c = 0; c < OPS_COUNT; c++) {
+        if (engine->class_rates[c].is_empty) continue;
         const struct cost cost = ledger_step(&engine->class_rates[c], &flight->shape,
                                              c == OPS_EXPERTS ? result->expert_bytes : 0);
         sum.weight_bytes += cost.weight_bytes;
