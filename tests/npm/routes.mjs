@@ -36,7 +36,7 @@ const statusOf = (answer) => Number(answer.match(/^HTTP\/1\.1 (\d+) /)?.[1]);
 // One call of a route: where a path is a family, one of it.
 function call(server, { method, path }, headers) {
     if (path !== '/metrics') asked++;
-    const at = path === '/v1/models/*' ? '/v1/models/nobody' : path === '/assets/*' ? '/assets/base.css' : path;
+    const at = path === '/v1/models/*' ? '/v1/models/nobody' : path === '/requests/*' ? '/requests/1/trace' : path === '/assets/*' ? '/assets/base.css' : path;
     return new Promise((resolve, reject) => { // /engine/live has no end: its head will do
         if (path !== '/engine/live') return ask(server, at, method === 'POST' ? {} : undefined, { headers, method }).then(resolve, reject);
         const socket = net.connect(server.port, '127.0.0.1');

@@ -31,6 +31,8 @@ struct fixture {
     struct live_moments moments;
     struct jbuf pages;
     rn_engine_stats stats;
+    rn_step step[2];
+    size_t n_steps;
 };
 
 static void fixture_init(struct fixture *f) {
@@ -57,6 +59,8 @@ static const json_t *picture(const struct fixture *f, uint64_t ms) {
                                                     .streams = &f->streams,
                                                     .moments = &f->moments,
                                                     .stats = &f->stats,
+                                                    .step = f->step,
+                                                    .n_steps = f->n_steps,
                                                     .pages = &f->pages,
                                                     .time_ns = ms * MS});
     assert_false(out.failed);
@@ -302,8 +306,13 @@ CASE(test_rates_are_over_the_last_second) {
         f.stats.sample_ns += 15 * MS;
         f.stats.weight_bytes += 40000000;
         f.stats.kv_bytes += 10000000;
+        f.stats.cause_ns[RN_CAUSE_WEIGHTS] += 150 * MS;
+        f.stats.cause_ns[RN_CAUSE_PROMPTS] += 50 * MS;
     }
     const json_t *json = picture(&f, 11000);
+    check_near(number_at(json, "causes_ms.weights"), 600, 0.001);
+    check_near(number_at(json, "causes_ms.prompts"), 200, 0.001);
+    assert_int_equal(size_at(json, "causes_ms"), 2);
     check_near(number_at(json, "tokens_per_s"), 40, 0.01);
     check_near(number_at(json, "prompt_tokens_per_s"), 80, 0.01);
     check_near(number_at(json, "step_ms"), 25, 0.001);
@@ -317,6 +326,23 @@ CASE(test_rates_are_over_the_last_second) {
     live_moments_add(&f.moments, (uint64_t)12500 * MS, &f.stats);
     live_moments_add(&f.moments, (uint64_t)13500 * MS, &f.stats);
     expect_rows(picture(&f, 13500), {"tokens_per_s", "0"}, {"busy", "0"});
+    fixture_deinit(&f);
+}
+
+// Operations, bytes and time of each step that has all three.
+CASE(test_steps_are_dots_of_a_roofline) {
+    struct fixture f;
+    fixture_init(&f);
+    f.server.peak = 2e12;
+    f.step[0] = (rn_step){.run_ns = 7 * MS, .stream_tokens = 2, .draft_tokens = 3};
+    f.step[0].ops_flops[RN_OPS_WEIGHTS] = 1000;
+    f.step[0].ops_flops[RN_OPS_ATTENTION] = 11;
+    f.step[0].ops_bytes[RN_OPS_WEIGHTS] = 500;
+    f.step[1] = f.step[0];
+    f.step[1].run_ns = 0; // the backend does not say
+    f.n_steps = 2;
+    const json_t *json = picture(&f, 2000);
+    expect_rows(json, {"peak", "2000000000000"}, {"last_steps", "[[1011,500,7000000,0,5]]"});
     fixture_deinit(&f);
 }
 
