@@ -12,6 +12,7 @@ import {
     draftRead,
     draftWrite,
 } from './store.js';
+import { explainOpen } from './explain.js';
 import { askKey } from './key.js';
 import { renderMarkdown } from './markdown.js';
 import {
@@ -398,6 +399,10 @@ function stateDraw(view, message, writing, place) {
 function actions(message, place, busy) {
     const copy = iconButton('copy', 'Copy', () => copyText(message.content, copy));
     const list = [copy];
+    if (message.request)
+        list.push(
+            iconButton('clock', 'Where the time went', () => explainOpen(message.request)),
+        );
     if (place.lastUser && !busy) list.push(iconButton('edit', 'Edit', () => editBegin(message)));
     if (place.last && message.role === 'assistant' && !busy)
         list.push(iconButton('redo', 'Regenerate', regenerate));

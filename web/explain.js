@@ -17,11 +17,12 @@ export function explainInit() {
     });
 }
 
+// id: the number of the engine's request, or the id of the response.
 export function explainOpen(id) {
     clearTimeout(shown?.timer);
     shown = { id, timer: 0, text: '' };
-    byId('why-title').textContent = `Request ${id}: where its time went`;
-    byId('why-hint').textContent = `In a terminal: runnel explain ${id} --url ${location.origin}`;
+    byId('why-title').textContent = 'Where its time went';
+    byId('why-hint').textContent = '';
     byId('why-body').replaceChildren(h('p', { class: 'sum' }, 'Asking the engine.'));
     byId('why-save').disabled = true;
     if (!byId('why').open) byId('why').showModal();
@@ -36,6 +37,9 @@ async function load(mine) {
         const record = JSON.parse(text);
         mine.text = text;
         byId('why-save').disabled = false;
+        byId('why-title').textContent = `Request ${record.request}: where its time went`;
+        byId('why-hint').textContent =
+            `In a terminal: runnel explain ${record.request} --url ${location.origin}`;
         draw(record);
         if (record.choices.some((choice) => choice.state === 'running'))
             mine.timer = setTimeout(() => load(mine), againMs);

@@ -1,7 +1,8 @@
 // One answer, from the request to its last token. Fills a message of a conversation as text comes,
 // and calls back at every change; knows nothing of the page.
 //
-// message: {role: 'assistant', content, reasoning, state, error?, timings?, finish?, first_ms?}
+// message: {role: 'assistant', content, reasoning, state, error?, timings?, finish?,
+// request?, first_ms?}
 //   state: 'waiting' (nothing came yet) -> 'writing' -> 'done' | 'stopped' | 'failed'
 import { ApiError, events, ready, request } from './api.js';
 import { settingsBody, settingsSystem } from './settings.js';
@@ -112,6 +113,7 @@ function take(chunk, message, start) {
     }
     if (choice?.finish_reason) message.finish = choice.finish_reason;
     if (chunk.timings) message.timings = chunk.timings;
+    if (typeof chunk.id === 'string') message.request = chunk.id;
     if (chunk.usage)
         message.usage = {
             prompt_tokens: chunk.usage.prompt_tokens,

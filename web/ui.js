@@ -32,6 +32,7 @@ const paths = {
     trash: 'M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13',
     down: 'M12 4v11M7 11l5 5 5-5M5 20h14',
     check: 'M5 13l4 4L19 7',
+    clock: 'M12 4a8 8 0 1 0 0 16 8 8 0 1 0 0-16M12 8v4.5l3 2',
     auto: 'M12 3a9 9 0 1 0 0 18zM12 3a9 9 0 0 1 0 18',
     light:
         'M12 8a4 4 0 1 0 0 8 4 4 0 1 0 0-8M12 2v2M12 20v2M2 12h2M20 12h2' +

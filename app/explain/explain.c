@@ -11,7 +11,7 @@
 #include "terminal/json.h"
 #include "terminal/term.h"
 
-enum { FETCH_MS = 30000, DOCUMENT_LIMIT = 64 << 20, ID_BYTES_MAX = 128 };
+enum { FETCH_MS = 30000, DOCUMENT_LIMIT = 64 << 20, ID_BYTES_MAX = 128, CAUSE_COLUMNS = 33 };
 
 struct explain {
     const struct options *options;
@@ -157,7 +157,7 @@ static void row_print(const json_t *row) {
            number_text(member_number(row, "tpot_ms"), 2, tpot, sizeof tpot));
     const char *cause = member_text(row, "cause_text"), *id = member_text(row, "id");
     term_print_escaped(stdout, cause, strlen(cause), 64);
-    printf("%*s", (int)(strlen(cause) < 24 ? 24 - strlen(cause) : 0) + 2, "");
+    printf("%*s", (int)(strlen(cause) < CAUSE_COLUMNS ? CAUSE_COLUMNS - strlen(cause) : 0) + 2, "");
     term_print_escaped(stdout, id, strlen(id), RECORD_ID_BYTES);
     putchar('\n');
 }
@@ -174,9 +174,9 @@ static int list_print(const struct explain *explain) {
     } else if (!json_array_size(rows)) {
         puts("  no request is running or kept");
     } else {
-        printf("  %s%7s  %-8s  %9s  %7s  %9s  %8s  %-24s  %s%s\n",
-               term_dim(explain->term.out_color), "request", "state", "age", "tokens", "ttft ms",
-               "tpot ms", "largest cause", "id", term_reset(explain->term.out_color));
+        printf("  %s%7s  %-8s  %9s  %7s  %9s  %8s  %-*s  %s%s\n", term_dim(explain->term.out_color),
+               "request", "state", "age", "tokens", "ttft ms", "tpot ms", CAUSE_COLUMNS,
+               "largest cause", "id", term_reset(explain->term.out_color));
         for (size_t i = 0; i < json_array_size(rows); i++) row_print(json_array_get(rows, i));
     }
     json_decref(answer);

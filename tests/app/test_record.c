@@ -127,6 +127,33 @@ RECORD_CASE(cut_documents_are_refused) {
     free(text);
 }
 
+// Bytes of a document become others: it is refused or taken, and nothing else happens.
+RECORD_CASE(damaged_documents_do_no_harm) {
+    char *text = written(&record);
+    const size_t len = strlen(text);
+    uint64_t seed = 5;
+    int taken = 0;
+    for (int round = 0; round < 3000; round++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        const size_t at = (size_t)(seed >> 33) % len;
+        const char before = text[at];
+        text[at] = (char)(seed >> 24);
+        struct record back;
+        rn_error err = {0};
+        if (record_read("damaged", text, len, &back, &err) == RN_OK) {
+            char *again = written(&back);
+            free(again);
+            record_free(&back);
+            taken++;
+        } else {
+            check(!strncmp(err.message, "damaged: ", 9), "'%s'", err.message);
+        }
+        text[at] = before;
+    }
+    check(taken > 0 && taken < 3000, "%d are taken", taken);
+    free(text);
+}
+
 // ---------------------------------------------------------------- the words
 
 RECORD_CASE(the_words_are_the_figures) {

@@ -533,8 +533,9 @@ async function live() {
         /^p50 .*p95 .*of [1-9]/.test(await page.locator('#itl-sum').innerText()),
         await page.locator('#itl-sum').innerText(),
     );
+    await answerExplained(page);
     await hidden(page);
-    await leave('live', page);
+    await leave('live', page, { errors: ['404'] });
 }
 
 // The roofs are the server's, the last step is on them, and the last second has its causes.
@@ -575,6 +576,28 @@ async function explained(page) {
     await page.locator('#lanes li[tabindex="0"]').focus();
     await page.keyboard.press('Enter');
     check('Enter explains it too', await page.locator('#why').isVisible());
+    await page.keyboard.press('Escape');
+}
+
+// So does the button of an answer, and a request that the server forgot is said to be unknown.
+async function answerExplained(page) {
+    await page.locator('.message.assistant').last().hover();
+    await page.getByRole('button', { name: 'Where the time went' }).last().click();
+    await page.waitForFunction(() =>
+        /^Request \d+:/.test(document.getElementById('why-title').textContent),
+    );
+    check(
+        'an answer is explained',
+        (await page.locator('#why-body').innerText()).includes('to first token'),
+    );
+    await page.keyboard.press('Escape');
+    await page.evaluate(async () => {
+        const { explainOpen } = await import('/assets/explain.js');
+        explainOpen(987654);
+    });
+    await page.waitForFunction(() =>
+        document.getElementById('why-body').innerText.includes("No request '987654'"),
+    );
     await page.keyboard.press('Escape');
 }
 
