@@ -84,6 +84,13 @@ static void adds_up(const char *name) {
     check(whole > 0 && parts == whole, "%s: %" PRId64 " of %" PRId64, name, parts, whole);
 }
 
+static int64_t total_of(const char *name) {
+    int64_t total = 0;
+    for (int i = 0; i < n_slices; i++)
+        if (!strcmp(slices[i].name, name)) total += slices[i].to_ns - slices[i].from_ns;
+    return total;
+}
+
 CASE(the_trace_of_a_record_adds_up) {
     struct record record;
     struct record_choice choice;
@@ -112,7 +119,9 @@ static bool memory_write(void *ctx, const char *data, size_t len) {
 
 static void on_full(void *ctx) { ((struct memory *)ctx)->times_full++; }
 
-// Three requests, the last one later.
+static rn_step steps_sum; // of the engine's steps
+
+// Three requests, more than run at a time.
 static void engine_trace(struct trace *trace, const struct jbuf *out) {
     const int32_t prompt[40] = {1, 5, 7, 9, 11};
     const rn_engine_options options = {
@@ -138,6 +147,14 @@ static void engine_trace(struct trace *trace, const struct jbuf *out) {
     }
     trace_close(trace);
     assert_false(out->failed);
+    rn_step step[256];
+    const size_t n_steps = rn_engine_steps(engine, 0, step, 256);
+    steps_sum = (rn_step){0};
+    for (size_t i = 0; i < n_steps; i++) {
+        steps_sum.run_ns += step[i].run_ns;
+        steps_sum.choice_ns += step[i].choice_ns;
+        steps_sum.host_ns += step[i].host_ns;
+    }
     rn_engine_destroy(engine);
     rn_model_close(model);
 }
@@ -151,6 +168,9 @@ CASE(the_trace_of_an_engine_adds_up) {
     assert_false(trace.full || trace.lost);
     json_t *json = slices_of(out->data, out->len);
     adds_up("step");
+    assert_int_equal(total_of("run"), steps_sum.run_ns);
+    assert_int_equal(total_of("choice"), steps_sum.choice_ns);
+    assert_int_equal(total_of("host"), steps_sum.host_ns);
     adds_up("to first token");
     for (int i = 1; i <= 3; i++) {
         char name[32];
