@@ -16,6 +16,7 @@
 #include <jansson.h>
 
 #include "jbuf.h"
+#include "otlp_context.h"
 #include "reader.h"
 #include "runnel.h"
 #include "server_state.h"
@@ -42,6 +43,7 @@ struct call {
     bool head_only;            // the method is HEAD: no byte of the body is sent
     bool cors;                 // the answer is for a page of another site
     char id[25];               // random, without a prefix
+    struct otlp_context trace; // that it belongs to
     int64_t created;           // seconds since 1970
     uint64_t start_ns;         // head complete
     char *body;                // [body_len], NUL-terminated
@@ -104,6 +106,9 @@ void call_error_object(enum call_api api, int status, const char *param, const c
 // with 413 where it is too large.
 void call_answer(struct call *call);
 
+enum { CALL_ANSWER_ID_SIZE = 40 };
+// The id that the call's answer has: call->id behind the prefix of its API. Returns out.
+const char *call_answer_id(const struct call *call, char out[CALL_ANSWER_ID_SIZE]);
 const char *call_path(const struct call *call);
 const char *call_header(const struct call *call, const char *name); // NULL: not given
 // The value of key in the query, as it was sent, copied to out; NULL: not given.
