@@ -55,7 +55,7 @@ static void count_run(struct engine *engine, const struct flight *flight) {
     stats->weight_bytes += engine->step_cost.weight_bytes;
     stats->kv_bytes += engine->step_cost.kv_read_bytes;
     engine->prompt_steps += flight->has_prompts;
-    stats->steps++;
+    ledger_count(stats, flight->shape.n_tokens);
 }
 
 // The positions of the step are evaluated, but for those of refused drafts.
