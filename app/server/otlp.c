@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -242,10 +243,11 @@ static double random_share(struct otlp *otlp) {
 }
 
 // The wait after a failed try: doubled each time, of which a random share of up to a half is left
-// out; or as the collector asks.
+// out; or as the collector asks, but never at once.
 static uint64_t backoff_ns(struct otlp *otlp, const struct otlp_reply *reply) {
-    if (reply->retry_after_ms >= 0) return (uint64_t)reply->retry_after_ms * 1000000u;
     double ms = otlp->config.backoff_ms;
+    if (reply->retry_after_ms >= 0)
+        return (uint64_t)(fmax(reply->retry_after_ms, 0.1 * ms) * 1e6);
     for (int i = 1; i < otlp->n_tries && ms < otlp->config.backoff_ms_max; i++) ms *= 2;
     if (ms > otlp->config.backoff_ms_max) ms = otlp->config.backoff_ms_max;
     return (uint64_t)(ms * 1e6 * (1 - 0.5 * random_share(otlp)));
