@@ -96,7 +96,6 @@ struct metrics *metrics_create(const struct server *server) {
 
 void metrics_destroy(struct metrics *metrics) {
     if (!metrics) return;
-    for (int i = 0; i < metrics->n_gen_ai; i++) free(metrics->gen_ai[i]);
     free(metrics->answer);
     jbuf_deinit(&metrics->line);
     free(metrics);
@@ -214,26 +213,24 @@ static void count_answer(struct metrics *metrics, const struct route *route, int
         (struct metrics_answer){.route = route, .status = status, .count = 1};
 }
 
-// A series that finds no memory or no place is not counted.
+// A series that finds no place is not counted; there are places for all errors that exist.
 static void gen_ai_observe(struct metrics *metrics, enum metrics_gen_ai_id id,
                            const char *operation, const char *error, double value) {
     for (int i = 0; i < metrics->n_gen_ai; i++) {
-        struct metrics_gen_ai *series = metrics->gen_ai[i];
+        struct metrics_gen_ai *series = &metrics->gen_ai[i];
         if (series->id != id || strcmp(series->operation, operation) ||
             strcmp(series->error, error))
             continue;
         observe(&series->histogram, value);
         return;
     }
-    struct metrics_gen_ai *series =
-        metrics->n_gen_ai < GEN_AI_SERIES_MAX ? calloc(1, sizeof *series) : NULL;
-    if (!series) return;
+    if (metrics->n_gen_ai == GEN_AI_SERIES_MAX) return;
+    struct metrics_gen_ai *series = &metrics->gen_ai[metrics->n_gen_ai++];
     series->id = id;
     series->operation = operation;
     snprintf(series->error, sizeof series->error, "%s", error);
     histogram_init(&series->histogram, gen_ai_kind[id].bound, gen_ai_kind[id].n_bounds);
     observe(&series->histogram, value);
-    metrics->gen_ai[metrics->n_gen_ai++] = series;
 }
 
 // Requests that reached the engine; times of tokens are those of requests without an error.

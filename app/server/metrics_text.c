@@ -191,8 +191,8 @@ static void put_gen_ai(struct scrape *scrape) {
     for (int id = 0; id < GEN_AI_COUNT; id++) {
         put_family(scrape->out, text[id].name, "histogram", text[id].help);
         for (int i = 0; i < metrics->n_gen_ai; i++)
-            if ((int)metrics->gen_ai[i]->id == id)
-                put_gen_ai_series(scrape, text[id].name, metrics->gen_ai[i]);
+            if ((int)metrics->gen_ai[i].id == id)
+                put_gen_ai_series(scrape, text[id].name, &metrics->gen_ai[i]);
     }
 }
 

@@ -1,5 +1,6 @@
 // traceparent and tracestate to the letter of W3C Trace Context: each row breaks one rule, or just
 // keeps it.
+// label: memory
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
