@@ -242,12 +242,11 @@ static double random_share(struct otlp *otlp) {
     return (double)(x >> 11) * 0x1p-53;
 }
 
-// The wait after a failed try: doubled each time, of which a random share of up to a half is left
-// out; or as the collector asks, but never at once.
+// The wait after a failed try. It doubles each time, and up to half of it is left out at random. A
+// collector may ask for another wait; it is never asked again at once.
 static uint64_t backoff_ns(struct otlp *otlp, const struct otlp_reply *reply) {
     double ms = otlp->config.backoff_ms;
-    if (reply->retry_after_ms >= 0)
-        return (uint64_t)(fmax(reply->retry_after_ms, 0.1 * ms) * 1e6);
+    if (reply->retry_after_ms >= 0) return (uint64_t)(fmax(reply->retry_after_ms, 0.1 * ms) * 1e6);
     for (int i = 1; i < otlp->n_tries && ms < otlp->config.backoff_ms_max; i++) ms *= 2;
     if (ms > otlp->config.backoff_ms_max) ms = otlp->config.backoff_ms_max;
     return (uint64_t)(ms * 1e6 * (1 - 0.5 * random_share(otlp)));

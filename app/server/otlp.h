@@ -40,7 +40,7 @@ struct otlp_counts {
 
 // The collector's answer to a post.
 struct otlp_reply {
-    int status;          // 0: there was none; -1: one that is not HTTP, or too large
+    int status;          // 0: there was none; -1: it was not HTTP, or too large
     int retry_after_ms;  // -1: not given
     uint64_t n_rejected; // of a partial success: spans that the collector did not take
 };

@@ -23,7 +23,7 @@ struct otlp_context {
 void otlp_context_read(const struct head *head, bool starts, struct otlp_context *out);
 // trace id, parent id and flag of a traceparent. False: it breaks the rules.
 bool otlp_traceparent_parse(const char *text, struct otlp_context *out);
-// All tracestate fields, joined. "": none, or one that breaks the rules.
+// All tracestate fields, joined. "": there is none, or it breaks the rules.
 void otlp_tracestate_read(const struct head *head, char out[OTLP_STATE_BYTES + 1]);
 // A random id that is not all zeros.
 void otlp_span_id_draw(char out[OTLP_SPAN_ID_SIZE]);

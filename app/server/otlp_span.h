@@ -1,6 +1,6 @@
-// From an ended call to its spans in OTLP's JSON: a SERVER span with the attributes of
-// OpenTelemetry's conventions for HTTP and GenAI and with vLLM's latencies, and a child for each
-// phase. No text of prompts or answers is in them. Callers: streams.c at a call's end, tests.
+// From an ended call to its spans in OTLP's JSON: a SERVER span and a child for each phase. The
+// attributes are those of OpenTelemetry's conventions for HTTP and GenAI, and vLLM's. No text of
+// prompts or answers is in them. Callers: streams.c at a call's end, tests.
 #ifndef RN_SERVER_OTLP_SPAN_H
 #define RN_SERVER_OTLP_SPAN_H
 
