@@ -363,17 +363,107 @@ typedef struct rn_timings {
     double undrafted_ms; // an estimate of decode_ms without drafts, from the steps' measured costs
 } rn_timings;
 
-// The main cause of the time between two tokens of a choice.
-typedef enum rn_gap {
-    RN_GAP_NONE,      // there was no token before
-    RN_GAP_DECODE,    // a step of streams that decode
-    RN_GAP_PROMPT,    // steps that evaluated prompts too
-    RN_GAP_PREEMPTED, // its pages were given to others, and computed again
-    RN_GAP_PAUSED,    // its reader did not follow
-    RN_GAP_HOST,      // between steps: events were not collected, or the machine was busy
-} rn_gap;
-enum { RN_GAP_COUNT = RN_GAP_HOST + 1 };
-const char *rn_gap_text(rn_gap gap); // "decode", "prompt", ...
+// ---------------------------------------------------------------- where the time went
+
+// Causes of time that a choice takes. The engine divides every nanosecond from submit to the last
+// token among them: the parts of a gap add up to the gap.
+typedef enum rn_cause {
+    RN_CAUSE_NONE,       // no time passed; of the first token: no token was before
+    RN_CAUSE_WEIGHTS,    // steps read the weights and computed its own tokens
+    RN_CAUSE_KV,         // its own KV cache was read
+    RN_CAUSE_STREAMS,    // tokens and KV of other streams, in the same steps
+    RN_CAUSE_OWN_PROMPT, // its own prompt was evaluated
+    RN_CAUSE_PROMPTS,    // others' prompts were evaluated, in the same steps or before its own
+    RN_CAUSE_QUEUE,      // it waited for a place
+    RN_CAUSE_PAGES,      // it waited for KV pages
+    RN_CAUSE_PREEMPTED,  // it gave its pages to others, waited, and computed them again
+    RN_CAUSE_DRAFTS,     // drafts that were refused: their making and their verification
+    RN_CAUSE_CHOICE,     // tokens were chosen: sampling, logprobs, constraints
+    RN_CAUSE_HOST,       // the engine's work around the steps, and time between steps
+    RN_CAUSE_READER,     // its reader did not follow, so it was paused
+    RN_CAUSE_SLOWER,     // steps took longer than the same work usually takes on this machine
+} rn_cause;
+enum { RN_CAUSE_COUNT = RN_CAUSE_SLOWER + 1 };
+const char *rn_cause_name(rn_cause cause); // for labels: "weights", "own_prompt", ...
+const char *rn_cause_text(rn_cause cause); // for people: "reading weights", "its own prompt", ...
+
+// A stretch of time, divided.
+typedef struct rn_share {
+    uint64_t ns; // the sum of cause_ns
+    uint64_t cause_ns[RN_CAUSE_COUNT];
+    uint64_t steps; // that it had tokens in
+    int streams;    // the most that were in one of them
+    // other requests behind a cause; 0: none
+    uint64_t prompt_request;  // most prompt tokens beside it in one step,
+    int prompt_tokens;        // this many
+    uint64_t pages_request;   // held the most pages while it waited for some
+    uint64_t preempt_request; // was given its pages
+} rn_share;
+
+// Work of the steps that a choice had tokens in: the whole steps', except for `tokens`.
+typedef struct rn_work {
+    uint64_t steps, tokens; // evaluated tokens of the choice itself
+    uint64_t bytes, flops;  // weights and KV that had to be read; operations
+    uint64_t run_ns;        // time of the backend
+} rn_work;
+
+// A gap between two tokens.
+typedef struct rn_slow_gap {
+    int token;       // of the output: the token that ended it; the second token is 1
+    uint64_t end_ns; // CLOCK_MONOTONIC
+    rn_share share;
+} rn_slow_gap;
+
+// A stretch of output tokens, for pictures.
+typedef struct rn_span {
+    uint64_t end_ns; // of its last token, CLOCK_MONOTONIC
+    uint64_t ns;     // since the span before
+    uint64_t max_ns; // its longest gap
+    uint32_t n_tokens;
+    uint8_t cause; // rn_cause: the largest of the span
+} rn_span;
+
+enum { RN_SLOW_GAPS = 8, RN_SPANS = 128 };
+
+// The account of a choice.
+typedef struct rn_account {
+    uint64_t submit_ns, start_ns, first_ns, last_ns, end_ns; // CLOCK_MONOTONIC; 0: never happened
+    rn_share first;                   // submit to the first token; without one to the end
+    rn_share decode;                  // first token to the last
+    rn_share rest;                    // last token to the end, where it ended without a token
+    rn_work prompt_work, decode_work; // steps up to the first token, and after it
+    int n_slow, n_spans;
+    rn_slow_gap slow[RN_SLOW_GAPS]; // the longest gaps, the longest first
+    rn_span span[RN_SPANS]; // all output tokens in order; long outputs have more tokens to a span
+} rn_account;
+
+// Kinds of operations of a model.
+typedef enum rn_op_class {
+    RN_OPS_WEIGHTS,   // products with weights
+    RN_OPS_EXPERTS,   // products with weights of chosen experts
+    RN_OPS_ATTENTION, // with the KV cache, read and written
+    RN_OPS_RECURRENT, // with a recurrent state
+    RN_OPS_OTHER,     // norms, rotations, gates
+} rn_op_class;
+enum { RN_OPS_COUNT = RN_OPS_OTHER + 1 };
+const char *rn_op_class_name(rn_op_class ops); // "weights", "attention", ...
+
+// One step of the engine.
+typedef struct rn_step {
+    uint64_t index;            // 1, 2, ...
+    uint64_t begin_ns, end_ns; // CLOCK_MONOTONIC; it ends when its tokens are known
+    // the parts of that time. They add up to it. host_ns is all time outside the others
+    uint64_t run_ns, choice_ns, draft_ns, host_ns;
+    uint64_t usual_ns; // run_ns of such a step by experience; 0: not known yet
+    // of run_ns; all 0: the backend does not say
+    uint64_t ops_ns[RN_OPS_COUNT];
+    uint64_t ops_bytes[RN_OPS_COUNT], ops_flops[RN_OPS_COUNT]; // read and written, weights and KV
+    // tokens by kind
+    uint32_t prompt_tokens, stream_tokens, draft_tokens, again_tokens; // again: after preemptions
+    uint32_t accepted_tokens;                                          // of draft_tokens
+    uint32_t n_streams, n_prompts;
+    uint64_t prompt_request; // with the most prompt tokens; 0: none
+} rn_step;
 
 // The pointers of an event are valid until the next step, or the next rn_engine_wait.
 typedef struct rn_event {
@@ -391,12 +481,13 @@ typedef struct rn_event {
     uint64_t time_ns; // of the step's end, CLOCK_MONOTONIC
     double gap_ms;    // with a token: since the choice's last one; 0: it is the first, or came with
                       // the token before
-    rn_gap gap;
-    bool drafted; // the token was proposed by a drafter
+    rn_cause cause;   // the largest of the gap's causes
+    bool drafted;     // the token was proposed by a drafter
     // where asked for: the token's own first, then the likeliest, descending; NULL: none
     const rn_logprob *logprob; // [n_logprobs]
     int n_logprobs;
     const rn_timings *timings; // with a finish
+    const rn_account *account; // with a finish
     const float *embedding;    // with the finish of a request with pooling, [n_embd]
 } rn_event;
 
@@ -483,8 +574,17 @@ typedef struct rn_engine_stats {
     // time of streams between their tokens, added up over the streams, and an estimate of it
     // without drafts
     uint64_t stream_ns, undrafted_ns;
+    uint64_t cause_ns[RN_CAUSE_COUNT]; // stream_ns by its causes
+    uint64_t first_ns[RN_CAUSE_COUNT]; // the same of the times to first tokens
+    uint64_t ops_ns[RN_OPS_COUNT], ops_bytes[RN_OPS_COUNT], ops_flops[RN_OPS_COUNT]; // of the steps
 } rn_engine_stats;
 void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out);
+
+enum { RN_STEPS_KEPT = 4096 };
+
+// Any thread. The steps after the one with that index (0: from the oldest kept one on), at most
+// max, in order; returns how many. The last RN_STEPS_KEPT are kept.
+size_t rn_engine_steps(const rn_engine *engine, uint64_t after, rn_step *out, size_t max);
 // Any thread. Forgets the prefixes that no request uses, and the texts of requests that are over,
 // which drafts are taken from.
 void rn_engine_forget_prefixes(rn_engine *engine);
@@ -527,6 +627,8 @@ typedef struct rn_view {
     size_t n_streams;
     const rn_page_view *page;
     size_t n_pages;
+    const rn_account *account; // of the request that is followed; NULL: it is over, or none is
+    uint64_t account_request;
 } rn_view;
 
 typedef struct rn_watcher rn_watcher;
@@ -538,12 +640,17 @@ void rn_watcher_destroy(rn_watcher *watcher);
 // Asks for a picture: the step's thread takes it after its current step, at once where it sleeps.
 // One thread at a time. Nothing happens while one is asked for already.
 void rn_watcher_ask(rn_watcher *watcher);
+// Pictures have the account of that request's first choice from the next ask on; 0: of none.
+void rn_watcher_follow(rn_watcher *watcher, uint64_t request);
 // The picture that was asked for last, valid until the next ask; NULL: it is not taken yet.
 const rn_view *rn_watcher_view(rn_watcher *watcher);
 
 // The machine's read bandwidth in bytes/s for a working set of that size, sustained over
 // budget_ms; 0: not measurable, or the engine's thread is running.
 double rn_engine_bandwidth(rn_engine *engine, uint64_t working_set, int budget_ms);
+// The machine's peak in operations/s (a multiply-add is two) for products of the model's main
+// format; takes about 20 ms. 0: not measurable, or the engine's thread is running.
+double rn_engine_peak(rn_engine *engine);
 
 #ifdef __cplusplus
 }

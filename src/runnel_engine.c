@@ -23,12 +23,43 @@ const char *rn_finish_text(rn_finish finish) {
     return at < sizeof texts / sizeof *texts ? texts[at] : "unknown";
 }
 
-const char *rn_gap_text(rn_gap gap) {
-    static const char *const texts[RN_GAP_COUNT] = {
-        [RN_GAP_NONE] = "none",           [RN_GAP_DECODE] = "decode", [RN_GAP_PROMPT] = "prompt",
-        [RN_GAP_PREEMPTED] = "preempted", [RN_GAP_PAUSED] = "paused", [RN_GAP_HOST] = "host"};
-    const size_t at = (size_t)gap;
-    return at < RN_GAP_COUNT ? texts[at] : "unknown";
+// [name, text] of each cause.
+static const char *const causes[RN_CAUSE_COUNT][2] = {
+    [RN_CAUSE_NONE] = {"none", "no time"},
+    [RN_CAUSE_WEIGHTS] = {"weights", "reading weights"},
+    [RN_CAUSE_KV] = {"kv", "reading its own KV cache"},
+    [RN_CAUSE_STREAMS] = {"streams", "other streams in the same steps"},
+    [RN_CAUSE_OWN_PROMPT] = {"own_prompt", "its own prompt"},
+    [RN_CAUSE_PROMPTS] = {"prompts", "others' prompts"},
+    [RN_CAUSE_QUEUE] = {"queue", "waiting for a place"},
+    [RN_CAUSE_PAGES] = {"pages", "waiting for pages"},
+    [RN_CAUSE_PREEMPTED] = {"preempted", "preemption and computing it again"},
+    [RN_CAUSE_DRAFTS] = {"drafts", "refused drafts"},
+    [RN_CAUSE_CHOICE] = {"choice", "choosing tokens"},
+    [RN_CAUSE_HOST] = {"host", "work between steps"},
+    [RN_CAUSE_READER] = {"reader", "a reader that did not follow"},
+    [RN_CAUSE_SLOWER] = {"slower", "a slower machine than usual"},
+};
+
+static const char *cause_word(rn_cause cause, int at) {
+    return (size_t)cause < RN_CAUSE_COUNT ? causes[cause][at] : "unknown";
+}
+
+const char *rn_cause_name(rn_cause cause) { return cause_word(cause, 0); }
+const char *rn_cause_text(rn_cause cause) { return cause_word(cause, 1); }
+
+_Static_assert((int)RN_OPS_COUNT == (int)OPS_COUNT && (int)RN_OPS_OTHER == (int)OPS_OTHER &&
+                   (int)RN_OPS_ATTENTION == (int)OPS_ATTENTION &&
+                   (int)RN_OPS_EXPERTS == (int)OPS_EXPERTS,
+               "runnel.h has the classes of ops");
+
+const char *rn_op_class_name(rn_op_class ops) {
+    static const char *const names[RN_OPS_COUNT] = {[RN_OPS_WEIGHTS] = "weights",
+                                                    [RN_OPS_EXPERTS] = "experts",
+                                                    [RN_OPS_ATTENTION] = "attention",
+                                                    [RN_OPS_RECURRENT] = "recurrent",
+                                                    [RN_OPS_OTHER] = "other"};
+    return (size_t)ops < RN_OPS_COUNT ? names[ops] : "unknown";
 }
 
 const char *rn_drafter_text(rn_drafter drafter) { return draft_name(drafter); }
@@ -216,6 +247,14 @@ void rn_watcher_destroy(rn_watcher *watcher) {
     free(watcher);
 }
 
+size_t rn_engine_steps(const rn_engine *engine, uint64_t after, rn_step *out, size_t max) {
+    return step_board_read(&engine->engine.steps, after, out, max);
+}
+
+void rn_watcher_follow(rn_watcher *watcher, uint64_t request) {
+    watcher_follow(&watcher->watcher, request);
+}
+
 void rn_watcher_ask(rn_watcher *watcher) { watcher_ask(&watcher->watcher); }
 const rn_view *rn_watcher_view(rn_watcher *watcher) { return watcher_view(&watcher->watcher); }
 
@@ -224,4 +263,21 @@ double rn_engine_bandwidth(rn_engine *engine, uint64_t working_set, int budget_m
     if (driver_is_running(&engine->driver)) return 0; // its threads are the steps'
     if (!backend->cls->bandwidth) return 0;
     return backend->cls->bandwidth(backend, working_set, budget_ms);
+}
+
+// Most weight bytes of the plan are in formats that are multiplied as integers.
+static bool is_integer(const struct plan *plan) {
+    uint64_t integers = 0, floats = 0;
+    for (int i = 0; i < plan->n_weight; i++) {
+        const struct plan_weight *weight = &plan->weight[i];
+        *(format_at(weight->format)->span ? &integers : &floats) += weight->bytes;
+    }
+    return integers > floats;
+}
+
+double rn_engine_peak(rn_engine *engine) {
+    struct backend *backend = engine->engine.backend;
+    if (driver_is_running(&engine->driver) || !backend->cls->peak_macs) return 0;
+    const bool integers = is_integer(engine->engine.plan);
+    return 2 * backend->cls->peak_macs(backend, integers ? BACKEND_INTEGERS : BACKEND_FLOATS);
 }

@@ -50,7 +50,7 @@ static double measure(rn_engine *engine, int n_vocab, int n_streams, int n_gen, 
         for (rn_event event; rn_engine_next_event(engine, &event);) {
             n_over += event.last;
             if (event.token < 0) continue;
-            n_begun += event.gap == RN_GAP_NONE;
+            n_begun += event.cause == RN_CAUSE_NONE;
             if (begin) n_tokens++;
             end = event.time_ns;
         }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "account_check.h"
 #include "check.h"
 #include "mix_case.h"
 #include "runnel.h"
@@ -90,6 +91,7 @@ static inline void mix_take(struct mix_live *live, const rn_event *event, int n_
     o->has_embedding = event->embedding != NULL;
     if (event->finish == RN_FINISH_NONE) return;
     assert_non_null(event->timings);
+    account_check(event);
     o->timings = *event->timings;
     live->n_open--;
     assert_int_equal(event->last, live->n_open == 0);

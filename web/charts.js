@@ -19,10 +19,18 @@ export const streamColour = (n) => palette[(n - 1 + palette.length) % palette.le
 // The causes of gaps; the later wins where several fall on one pixel. Height: a second way to see
 // it.
 export const causes = [
-    { name: 'decode', text: 'decoding', colour: '#7fa8a8', height: 3 },
-    { name: 'prompt', text: 'prompts of others', colour: '#e69f00', height: 6 },
+    { name: 'weights', text: 'weights', colour: '#7fa8a8', height: 3 },
+    { name: 'kv', text: 'its KV cache', colour: '#56b4e9', height: 3 },
+    { name: 'streams', text: 'other streams', colour: '#0072b2', height: 3 },
+    { name: 'choice', text: 'choosing', colour: '#009e73', height: 6 },
+    { name: 'drafts', text: 'refused drafts', colour: '#a6761d', height: 6 },
+    { name: 'own_prompt', text: 'its prompt', colour: '#f0c05a', height: 6 },
+    { name: 'prompts', text: 'prompts of others', colour: '#e69f00', height: 6 },
     { name: 'host', text: 'the host', colour: '#8b8fd6', height: 6 },
-    { name: 'paused', text: 'its reader', colour: '#cc79a7', height: 9 },
+    { name: 'slower', text: 'a slower machine', colour: '#8c6bb1', height: 6 },
+    { name: 'queue', text: 'the queue', colour: '#999999', height: 9 },
+    { name: 'pages', text: 'pages', colour: '#b04a2f', height: 9 },
+    { name: 'reader', text: 'its reader', colour: '#cc79a7', height: 9 },
     { name: 'preempted', text: 'preempted', colour: '#d55e00', height: 9 },
 ];
 export const causeIndex = (name) => causes.findIndex((cause) => cause.name === name);

@@ -48,10 +48,10 @@ static void put_gaps(struct jbuf *line, const struct generation *generation) {
 static void put_gap_causes(struct jbuf *line, const struct generation *generation) {
     jbuf_key(line, "gap_ms");
     jbuf_text(line, "{");
-    for (int cause = RN_GAP_NONE + 1; cause < RN_GAP_COUNT; cause++) {
+    for (int cause = RN_CAUSE_NONE + 1; cause < RN_CAUSE_COUNT; cause++) {
         double ms = 0;
         for (int i = 0; i < generation->n_choices; i++) ms += generation->choice[i].gap_ms[cause];
-        if (ms > 0) jbuf_put_real(line, rn_gap_text((rn_gap)cause), ms, 3);
+        if (ms > 0) jbuf_put_real(line, rn_cause_name((rn_cause)cause), ms, 3);
     }
     jbuf_text(line, "}");
 }

@@ -49,11 +49,11 @@ struct generation_choice {
     size_t counted;     // its share of counts.answer_bytes
     struct answer_parts parts;
     // for metrics and traces
-    uint64_t start_ns;           // the call's
-    uint64_t first_ns, last_ns;  // its first and its last token; 0: none
-    int n_output;                // tokens so far
-    double gap_ms[RN_GAP_COUNT]; // times between them, by their causes
-    struct otlp_gaps slow;       // the longest of them
+    uint64_t start_ns;             // the call's
+    uint64_t first_ns, last_ns;    // its first and its last token; 0: none
+    int n_output;                  // tokens so far
+    double gap_ms[RN_CAUSE_COUNT]; // times between them, by their causes; when ended
+    struct otlp_gaps slow;         // the longest of them
 };
 
 // A piece of a choice, for a stream's writer. One event gives none, one or several; tokens whose

@@ -130,7 +130,7 @@ static void put_tokens(struct jbuf *out, const struct live_stream *stream, uint6
         const struct live_token *token = &stream->token[i];
         jbuf_printf(out, "%s[%.1f,\"%s\"]", i ? "," : "",
                     (double)(int64_t)(token->time_ns - start_ns) * 1e-6,
-                    token->gap == RN_GAP_NONE ? "first" : rn_gap_text(token->gap));
+                    token->cause == RN_CAUSE_NONE ? "first" : rn_cause_name(token->cause));
     }
     jbuf_text(out, "]");
 }

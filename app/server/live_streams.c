@@ -89,7 +89,7 @@ static void token_add(struct live_stream *stream, const rn_event *event) {
         stream->token_capacity = capacity;
     }
     stream->token[stream->n_tokens++] =
-        (struct live_token){.time_ns = event->time_ns, .gap = event->gap};
+        (struct live_token){.time_ns = event->time_ns, .cause = event->cause};
 }
 
 void live_streams_token(struct live_streams *streams, const char *id, int index,

@@ -9,7 +9,7 @@ enum { LIVE_TOKENS_MAX = 512, LIVE_ID_BYTES = 40 };
 
 struct live_token {
     uint64_t time_ns;
-    rn_gap gap; // NONE: the first
+    rn_cause cause; // NONE: the first
 };
 
 struct live_stream {

@@ -89,7 +89,7 @@ struct metrics *metrics_create(const struct server *server) {
     metrics->start_s = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
     for (int i = 0; i < HISTOGRAM_COUNT; i++)
         histogram_init(&metrics->histogram[i], histogram_kind[i].bound, histogram_kind[i].n_bounds);
-    for (int i = 0; i < RN_GAP_COUNT; i++)
+    for (int i = 0; i < RN_CAUSE_COUNT; i++)
         histogram_init(&metrics->gap[i], gap_bounds, sizeof gap_bounds / sizeof *gap_bounds);
     return metrics;
 }
@@ -161,14 +161,14 @@ void metrics_token(struct metrics *metrics, const struct generation_choice *choi
                    const rn_event *event) {
     if (event->token < 0) return;
     remember_work(metrics, event->time_ns);
-    if (event->gap == RN_GAP_NONE) {
+    if (event->cause == RN_CAUSE_NONE) {
         const int64_t ns = (int64_t)(event->time_ns - choice->start_ns);
         observe(&metrics->histogram[HISTOGRAM_TTFT], (double)ns * 1e-9);
         return;
     }
     if (!(event->gap_ms > 0)) return; // it came with the token before, from the same step
     observe(&metrics->histogram[HISTOGRAM_ITL], event->gap_ms * 1e-3);
-    observe(&metrics->gap[event->gap], event->gap_ms * 1e-3);
+    observe(&metrics->gap[event->cause], event->gap_ms * 1e-3);
 }
 
 void metrics_choice_end(struct metrics *metrics, const struct generation_choice *choice) {

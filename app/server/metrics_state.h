@@ -57,7 +57,7 @@ struct metrics {
     const struct server *server;
     double start_s; // since 1970
     struct metrics_histogram histogram[HISTOGRAM_COUNT];
-    struct metrics_histogram gap[RN_GAP_COUNT];      // NONE's stays empty
+    struct metrics_histogram gap[RN_CAUSE_COUNT];    // NONE's stays empty
     struct metrics_gen_ai gen_ai[GEN_AI_SERIES_MAX]; // [n_gen_ai]
     int n_gen_ai;
     struct metrics_answer *answer; // [n_answers]

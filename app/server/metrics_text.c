@@ -353,9 +353,9 @@ static void put_gaps(struct scrape *scrape) {
     put_family(scrape->out, name, "histogram",
                "Time between two tokens of a request, by what it was mostly spent on.");
     const size_t len = scrape->labels.len;
-    for (int i = RN_GAP_NONE + 1; i < RN_GAP_COUNT; i++) {
+    for (int i = RN_CAUSE_NONE + 1; i < RN_CAUSE_COUNT; i++) {
         jbuf_text(&scrape->labels, ",");
-        put_label(&scrape->labels, "cause", rn_gap_text((rn_gap)i));
+        put_label(&scrape->labels, "cause", rn_cause_name((rn_cause)i));
         put_histogram(scrape->out, name, &scrape->labels, &scrape->metrics->gap[i].shown);
         scrape->labels.len = len;
     }

@@ -119,20 +119,45 @@ static void span_open(struct spans *spans, const char *span_id, const char *pare
 // ---------------------------------------------------------------- gaps
 
 void otlp_gaps_add(struct otlp_gaps *gaps, const rn_event *event, int token) {
-    if (!(event->gap_ms > 0)) return;
-    int at = gaps->n;
+    const uint64_t ns = (uint64_t)(event->gap_ms > 0 ? event->gap_ms * 1e6 + 0.5 : 0);
+    if (!ns) return;
     if (gaps->n == OTLP_GAPS_KEPT) { // the shortest makes room
-        at = 0;
+        int at = 0;
         for (int i = 1; i < gaps->n; i++)
-            if (gaps->gap[i].ms < gaps->gap[at].ms) at = i;
-        if (gaps->gap[at].ms >= event->gap_ms) return;
+            if (gaps->gap[i].ns < gaps->gap[at].ns) at = i;
+        if (gaps->gap[at].ns >= ns) return;
         gaps->n--;
         memmove(&gaps->gap[at], &gaps->gap[at + 1], (size_t)(gaps->n - at) * sizeof *gaps->gap);
     }
     gaps->gap[gaps->n++] = (struct otlp_gap){.end_ns = event->time_ns,
-                                             .ms = event->gap_ms,
+                                             .ns = ns,
                                              .token = token,
-                                             .cause = event->gap};
+                                             .cause = event->cause};
+}
+
+static rn_cause largest(const uint64_t *cause_ns) {
+    int at = RN_CAUSE_NONE;
+    for (int i = 0; i < RN_CAUSE_COUNT; i++)
+        if (cause_ns[i] > cause_ns[at]) at = i;
+    return (rn_cause)at;
+}
+
+// The account has the longest gap first; spans have their events in the order of time.
+void otlp_gaps_end(struct otlp_gaps *gaps, const rn_account *account) {
+    gaps->n = 0;
+    memcpy(gaps->first_ns, account->first.cause_ns, sizeof gaps->first_ns);
+    for (int i = 0; i < account->n_slow && gaps->n < OTLP_GAPS_KEPT; i++) {
+        const rn_slow_gap *slow = &account->slow[i];
+        int to = gaps->n++;
+        for (; to > 0 && gaps->gap[to - 1].end_ns > slow->end_ns; to--)
+            gaps->gap[to] = gaps->gap[to - 1];
+        struct otlp_gap *gap = &gaps->gap[to];
+        *gap = (struct otlp_gap){.end_ns = slow->end_ns,
+                                 .ns = slow->share.ns,
+                                 .token = slow->token,
+                                 .cause = largest(slow->share.cause_ns)};
+        memcpy(gap->cause_ns, slow->share.cause_ns, sizeof gap->cause_ns);
+    }
 }
 
 void otlp_gap_event(struct jbuf *out, struct otlp_moment now, const struct otlp_gap_event *gap) {
@@ -156,13 +181,29 @@ static void put_gap_events(const struct spans *spans, const struct generation_ch
     jbuf_text(out, ",\"events\":[");
     for (int i = 0; i < choice->slow.n; i++) {
         const struct otlp_gap *gap = &choice->slow.gap[i];
+        struct otlp_cause part[RN_CAUSE_COUNT];
+        int n = 0;
+        for (int cause = 0; cause < RN_CAUSE_COUNT; cause++)
+            if (gap->cause_ns[cause])
+                part[n++] =
+                    (struct otlp_cause){rn_cause_name((rn_cause)cause), gap->cause_ns[cause]};
         otlp_gap_event(out, spans->now,
                        &(struct otlp_gap_event){.end_ns = gap->end_ns,
-                                                .ns = (uint64_t)(gap->ms * 1e6),
+                                                .ns = gap->ns,
                                                 .token = gap->token,
-                                                .cause = rn_gap_text(gap->cause)});
+                                                .cause = rn_cause_name(gap->cause),
+                                                .part = part,
+                                                .n_parts = n});
     }
     jbuf_text(out, "]");
+}
+
+// "PREFIX.CAUSE", in seconds.
+static void put_cause(struct jbuf *out, const char *prefix, int cause, double seconds) {
+    char key[64];
+    if (!(seconds > 0)) return;
+    snprintf(key, sizeof key, "%s.%s", prefix, rn_cause_name((rn_cause)cause));
+    otlp_put_real(out, key, seconds);
 }
 
 // ---------------------------------------------------------------- phases
@@ -190,6 +231,9 @@ static void put_prompt(struct spans *spans, const struct generation_choice *choi
     phase_open(spans, "prompt", choice->index, begin_ns, end_ns);
     otlp_put_int(spans->out, "runnel.prompt.tokens", choice->timings.prompt_tokens);
     otlp_put_int(spans->out, "runnel.prompt.cached_tokens", choice->timings.cached_tokens);
+    for (int cause = 0; cause < RN_CAUSE_COUNT; cause++)
+        put_cause(spans->out, "runnel.first_token", cause,
+                  (double)choice->slow.first_ns[cause] * 1e-9);
     phase_close(spans);
 }
 
@@ -205,12 +249,8 @@ static void put_decode(struct spans *spans, const struct generation_choice *choi
         otlp_put_int(out, "runnel.decode.accepted_tokens", timings->accepted_tokens);
         otlp_put_int(out, "runnel.decode.preemptions", timings->preemptions);
     }
-    for (int cause = RN_GAP_NONE + 1; cause < RN_GAP_COUNT; cause++) {
-        char key[64];
-        if (!(choice->gap_ms[cause] > 0)) continue;
-        snprintf(key, sizeof key, "runnel.gap.%s", rn_gap_text((rn_gap)cause));
-        otlp_put_real(out, key, choice->gap_ms[cause] * 1e-3);
-    }
+    for (int cause = 0; cause < RN_CAUSE_COUNT; cause++)
+        put_cause(out, "runnel.gap", cause, choice->gap_ms[cause] * 1e-3);
     jbuf_text(out, "]");
     put_gap_events(spans, choice);
     jbuf_text(out, "}");

@@ -365,6 +365,9 @@ static bool choice_end(struct call *call, struct generation_choice *choice, cons
     choice->seed = event->seed;
     if (event->timings) choice->timings = *event->timings;
     generation->n_live--;
+    for (int i = 0; i < RN_CAUSE_COUNT; i++)
+        choice->gap_ms[i] = (double)event->account->decode.cause_ns[i] * 1e-6;
+    otlp_gaps_end(&choice->slow, event->account);
     metrics_choice_end(call->server->metrics, choice);
     if (event->stop && !(choice->stop = strdup(event->stop))) return false;
     if (event->embedding) {
@@ -382,7 +385,6 @@ static void token_count(struct call *call, struct generation_choice *choice,
     if (!choice->first_ns) choice->first_ns = event->time_ns;
     choice->last_ns = event->time_ns;
     if (event->gap_ms > 0) gaps_add(&choice->gaps, event->gap_ms);
-    choice->gap_ms[event->gap] += event->gap_ms;
     otlp_gaps_add(&choice->slow, event, choice->n_output);
     choice->n_output++;
     metrics_token(call->server->metrics, choice, event);

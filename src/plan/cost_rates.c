@@ -83,6 +83,16 @@ void cost_rates_init(struct cost_rates *rates, const struct plan *plan, const st
     for (int i = 0; i < plan->n_op; i++) add_op(rates, plan, &plan->op[i], kv);
 }
 
+void cost_rates_init_class(struct cost_rates *rates, const struct plan *plan,
+                           const struct kv_bytes *kv, enum op_class ops) {
+    *rates = (struct cost_rates){.n_group = plan->n_group, .is_empty = true};
+    for (int i = 0; i < plan->n_op; i++) {
+        if (op_class_of(plan->op[i].kind) != ops) continue;
+        add_op(rates, plan, &plan->op[i], kv);
+        rates->is_empty = false;
+    }
+}
+
 static uint64_t expert_bytes(const struct cost_rates *rates, const struct batch_shape *shape) {
     uint64_t sum = 0;
     double touched = 0;

@@ -21,6 +21,7 @@ struct cost_experts {
 
 struct cost_rates {
     int n_group;
+    bool is_empty; // of a class without ops
     struct cost fixed[COST_DOMAINS];         // when the domain has a row at all
     struct cost row[COST_DOMAINS];           // for each row
     struct cost read[PLAN_MAX_KV_GROUPS][2]; // for each kv_read
@@ -30,6 +31,9 @@ struct cost_rates {
 };
 
 void cost_rates_init(struct cost_rates *rates, const struct plan *plan, const struct kv_bytes *kv);
+// The same for the ops of one class.
+void cost_rates_init_class(struct cost_rates *rates, const struct plan *plan,
+                           const struct kv_bytes *kv, enum op_class ops);
 // = plan_cost(plan, kv, shape). Products over experts of more sizes than the table holds are off
 // by at most half a byte each.
 struct cost cost_rates_apply(const struct cost_rates *rates, const struct batch_shape *shape);

@@ -6,12 +6,20 @@
 #include <string.h>
 
 static const char *const op_names[OP_COUNT] = {
-#define OP(name, text) [OP_##name] = text,
+#define OP(name, text, class) [OP_##name] = text,
+#include "plan/ops.def"
+#undef OP
+};
+
+static const enum op_class op_classes[OP_COUNT] = {
+#define OP(name, text, class) [OP_##name] = OPS_##class,
 #include "plan/ops.def"
 #undef OP
 };
 
 const char *op_name(enum op_kind kind) { return op_names[kind]; }
+
+enum op_class op_class_of(enum op_kind kind) { return op_classes[kind]; }
 
 void plan_init(struct plan *plan) {
     memset(plan, 0, sizeof *plan);

@@ -22,11 +22,14 @@ enum {
 enum { PLAN_MAX_KV_GROUPS = 4, PLAN_MAX_USED = 64, PLAN_NONE = -1 }; // USED: experts of a token
 
 enum op_kind {
-#define OP(name, text) OP_##name,
+#define OP(name, text, class) OP_##name,
 #include "plan/ops.def"
 #undef OP
     OP_COUNT
 };
+
+// Classes of ops, for the ledger of bytes, operations and time.
+enum op_class { OPS_WEIGHTS, OPS_EXPERTS, OPS_ATTENTION, OPS_RECURRENT, OPS_OTHER, OPS_COUNT };
 
 // Which rows an op works on: every token of the batch; those whose last hidden state is wanted; the
 // first of these, whose scores over the vocabulary are wanted too.
@@ -157,6 +160,7 @@ struct plan {
 };
 
 const char *op_name(enum op_kind kind);
+enum op_class op_class_of(enum op_kind kind);
 
 // --- building. Out of memory marks the plan as failed, which plan_finish reports, so that builders
 // need no checks between; wrong shapes are asserts. Names are borrowed: literals, or strings that

@@ -286,7 +286,7 @@ static void check_op(enum op_kind kind) {
     }
 }
 
-#define OP(name, text)                                                                             \
+#define OP(name, text, class)                                                                      \
     static void the_rows_of_##name##_are_those_of_the_reference(void **state) {                    \
         check_op(OP_##name);                                                                       \
     }
@@ -412,7 +412,7 @@ TEST_PROGRAM(parity) {
         cmocka_unit_test(a_difference_is_seen_beyond_the_tolerance),
         cmocka_unit_test(cases_have_what_an_op_can_have),
         cmocka_unit_test(batches_have_every_size_and_sequences_at_several_depths),
-#define OP(name, text) cmocka_unit_test(the_rows_of_##name##_are_those_of_the_reference),
+#define OP(name, text, class) cmocka_unit_test(the_rows_of_##name##_are_those_of_the_reference),
 #include "plan/ops.def"
 #undef OP
     };

@@ -4,83 +4,11 @@
 // its steps gave it.
 #include <math.h>
 
-#include "bare_engine.h"
-#include "streams.h"
+#include "clock_world.h"
 
 enum { N_STREAMS = 8 };
 
-static const double MS = 1e6; // ns
-
-// A clock that the backend's steps move on.
-struct fake {
-    uint64_t now_ns;
-    struct backend_class cls;
-    rn_status (*submit)(struct backend *backend, const struct batch *batch, rn_error *err);
-};
-
-static struct fake fake;
-
-static uint64_t fake_now(void *ctx) {
-    (void)ctx;
-    return fake.now_ns;
-}
-
-// The time of a step with N rows: the weights once, then more with every row.
-static double rows_ms(int n_rows) {
-    static const struct {
-        int rows;
-        double ms;
-    } table[] = {{0, 1}, {8, 1}, {16, 1.5}, {64, 4}, {256, 14}, {1024, 60}};
-    int i = 1;
-    while (table[i].rows < n_rows) i++;
-    const double part =
-        (double)(n_rows - table[i - 1].rows) / (double)(table[i].rows - table[i - 1].rows);
-    return table[i - 1].ms + part * (table[i].ms - table[i - 1].ms);
-}
-
-static rn_status fake_submit(struct backend *backend, const struct batch *batch, rn_error *err) {
-    const rn_status status = fake.submit(backend, batch, err);
-    fake.now_ns += (uint64_t)(rows_ms(batch->n_tokens) * MS);
-    return status;
-}
-
-static rn_model *model;
-
-static int open_model(void **state) {
-    (void)state;
-    bare_clock = (struct engine_clock){fake_now, NULL};
-    model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
-    return 0;
-}
-
-static int close_model(void **state) {
-    (void)state;
-    rn_model_close(model);
-    return 0;
-}
-
-static rn_engine *new_engine(const rn_engine_options *options) {
-    fake.now_ns = 1000000000;
-    rn_engine_options undrafted = *options;
-    undrafted.speculate = "off"; // a step's rows are known
-    rn_engine *engine = streams_engine(model, &undrafted);
-    fake.submit = engine->engine.backend->cls->submit;
-    fake.cls = *engine->engine.backend->cls;
-    fake.cls.submit = fake_submit;
-    engine->engine.backend->cls = &fake.cls;
-    return engine;
-}
-
-static int32_t prompt[1024];
 static struct stream stream[N_STREAMS + 1];
-
-static rn_request request_for(int seed, int n_prompt, int max_tokens) {
-    for (int i = 0; i < n_prompt; i++) prompt[i] = (seed * 577 + i * 31 + 7) % 4096;
-    return (rn_request){.prompt = prompt,
-                        .n_prompt = (size_t)n_prompt,
-                        .max_tokens = max_tokens,
-                        .ignore_eos = true};
-}
 
 struct gaps {
     double max_ms;
@@ -230,21 +158,13 @@ static rn_event step_for(rn_engine *engine, uint64_t id) {
     return found;
 }
 
-static void check_gap(const rn_event *event, rn_gap gap, double gap_ms) {
+static void check_gap(const rn_event *event, rn_cause gap, double gap_ms) {
     check(event->token >= 0, "there is no token");
-    check(event->gap == gap, "the gap is put down to %d, expected %d", event->gap, gap);
+    check(event->cause == gap, "the gap is put down to %d, expected %d", event->cause, gap);
     check(fabs(event->gap_ms - gap_ms) < 1e-5, "the gap is %g ms, expected %g", event->gap_ms,
           gap_ms);
     check(event->time_ns == fake.now_ns, "the event's time is not its step's end");
 }
-
-static uint64_t submit(rn_engine *engine, const rn_request *request) {
-    uint64_t id;
-    assert_int_equal(rn_engine_submit(engine, request, &id, NULL), RN_OK);
-    return id;
-}
-
-static void pass_ms(double ms) { fake.now_ns += (uint64_t)(ms * MS); }
 
 CASE(a_gap_is_put_down_to_what_took_most_of_it) {
     rn_engine *engine =
@@ -252,28 +172,28 @@ CASE(a_gap_is_put_down_to_what_took_most_of_it) {
     rn_request request = request_for(1, 8, 400);
     const uint64_t id = submit(engine, &request);
     rn_event event = step_for(engine, id);
-    check_gap(&event, RN_GAP_NONE, 0); // the first token
+    check_gap(&event, RN_CAUSE_NONE, 0); // the first token
     event = step_for(engine, id);
-    check_gap(&event, RN_GAP_DECODE, rows_ms(1));
+    check_gap(&event, RN_CAUSE_WEIGHTS, rows_ms(1));
     request = request_for(2, 200, 2);
     submit(engine, &request);
     event = step_for(engine, id);
-    check_gap(&event, RN_GAP_PROMPT, rows_ms(201));
+    check_gap(&event, RN_CAUSE_PROMPTS, rows_ms(201));
     event = step_for(engine, id); // both decode
-    check_gap(&event, RN_GAP_DECODE, rows_ms(2));
+    check_gap(&event, RN_CAUSE_WEIGHTS, rows_ms(2));
     pass_ms(rows_ms(1) / 2);
     event = step_for(engine, id);
-    check_gap(&event, RN_GAP_DECODE, rows_ms(1) * 3 / 2);
+    check_gap(&event, RN_CAUSE_WEIGHTS, rows_ms(1) * 3 / 2);
     pass_ms(rows_ms(1) * 2);
     event = step_for(engine, id);
-    check_gap(&event, RN_GAP_HOST, rows_ms(1) * 3);
+    check_gap(&event, RN_CAUSE_HOST, rows_ms(1) * 3);
     request = request_for(3, 200, 1);
     submit(engine, &request);
     pass_ms(rows_ms(201) + 1);
     event = step_for(engine, id);
-    check_gap(&event, RN_GAP_HOST, rows_ms(201) * 2 + 1);
+    check_gap(&event, RN_CAUSE_HOST, rows_ms(201) * 2 + 1);
     event = step_for(engine, id);
-    check_gap(&event, RN_GAP_DECODE, rows_ms(1));
+    check_gap(&event, RN_CAUSE_WEIGHTS, rows_ms(1));
     rn_engine_destroy(engine);
 }
 
@@ -288,14 +208,14 @@ CASE(a_gap_with_a_pause_is_put_down_to_it) {
     for (int i = 0; i < 3; i++) assert_int_equal(step_for(engine, id).token, -1);
     rn_engine_pause(engine, id, false);
     rn_event event = step_for(engine, id);
-    check_gap(&event, RN_GAP_PAUSED, rows_ms(8) + 2 * rows_ms(1) + rows_ms(2));
+    check_gap(&event, RN_CAUSE_READER, rows_ms(8) + 2 * rows_ms(1) + rows_ms(2));
     event = step_for(engine, id);
-    check_gap(&event, RN_GAP_DECODE, rows_ms(2));
+    check_gap(&event, RN_CAUSE_WEIGHTS, rows_ms(2));
     rn_engine_pause(engine, id, true); // and was resumed before any step saw it
     rn_engine_pause(engine, id, false);
     event = step_for(engine, id);
-    check_gap(&event, RN_GAP_DECODE, rows_ms(2));
-    assert_int_equal(step_for(engine, other).gap, RN_GAP_DECODE);
+    check_gap(&event, RN_CAUSE_WEIGHTS, rows_ms(2));
+    assert_int_equal(step_for(engine, other).cause, RN_CAUSE_WEIGHTS);
     rn_engine_destroy(engine);
 }
 
@@ -311,10 +231,10 @@ CASE(a_gap_with_a_preemption_is_put_down_to_it) {
     for (bool busy = true; busy;) {
         assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
         for (rn_event event; rn_engine_next_event(engine, &event);) {
-            n_preempted += event.gap == RN_GAP_PREEMPTED;
+            n_preempted += event.cause == RN_CAUSE_PREEMPTED;
             n_tokens += event.request == junior;
-            assert_true(event.request == junior || event.gap != RN_GAP_PREEMPTED);
-            assert_true(event.gap_ms <= rows_ms(20) || event.gap == RN_GAP_PREEMPTED);
+            assert_true(event.request == junior || event.cause != RN_CAUSE_PREEMPTED);
+            assert_true(event.gap_ms <= rows_ms(20) || event.cause == RN_CAUSE_PREEMPTED);
             if (event.finish && event.request == junior)
                 assert_int_equal(event.timings->preemptions, 1);
         }

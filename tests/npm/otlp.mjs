@@ -80,6 +80,12 @@ test('every request is a span with its phases', async () => {
     const events = phases[3].events.map((one) => ({ name: one.name, ...values(one.attributes) }));
     assert.ok(events.length >= 1 && events.length <= 8);
     assert.ok(events.every((one) => one.name === 'runnel.gap' && one['runnel.gap.cause'] && one['runnel.gap.duration'] > 0 && one['runnel.gap.token'] > 0));
+    // causes add up: of each gap, of all gaps, of the time to the first token
+    const sum = (of, prefix) => Object.entries(of).filter(([key]) => key.startsWith(prefix)).reduce((all, [, value]) => all + value, 0);
+    for (const one of events) assert.ok(Math.abs(sum(one, 'runnel.gap.part.') - one['runnel.gap.duration']) < 1e-7, JSON.stringify(one));
+    assert.ok(Math.abs(sum(decode, 'runnel.gap.') - latency('time_in_model_decode')) < 1e-6);
+    const first = sum(values(phases[2].attributes), 'runnel.first_token.');
+    assert.ok(Math.abs(first - latency('time_in_queue') - latency('time_in_model_prefill')) < 1e-6, `${first}`);
 
     assert.equal(of('1'.repeat(32)).length, 0);
     assert.equal(of('2'.repeat(32)).length, 0);

@@ -421,12 +421,12 @@ CASE(every_number_has_a_text) {
     assert_string_equal(rn_finish_text(RN_FINISH_ERROR), "error");
     assert_string_equal(rn_finish_text((rn_finish)(RN_FINISH_ERROR + 1)), "unknown");
     assert_string_equal(rn_finish_text((rn_finish)-1), "unknown");
-    assert_string_equal(rn_gap_text(RN_GAP_NONE), "none");
-    assert_string_equal(rn_gap_text(RN_GAP_HOST), "host");
-    assert_string_equal(rn_gap_text((rn_gap)RN_GAP_COUNT), "unknown");
-    assert_string_equal(rn_gap_text((rn_gap)-1), "unknown");
-    for (int i = 0; i < RN_GAP_COUNT; i++)
-        assert_string_not_equal(rn_gap_text((rn_gap)i), "unknown");
+    assert_string_equal(rn_cause_name(RN_CAUSE_NONE), "none");
+    assert_string_equal(rn_cause_name(RN_CAUSE_HOST), "host");
+    assert_string_equal(rn_cause_name((rn_cause)RN_CAUSE_COUNT), "unknown");
+    assert_string_equal(rn_cause_name((rn_cause)-1), "unknown");
+    for (int i = 0; i < RN_CAUSE_COUNT; i++)
+        assert_string_not_equal(rn_cause_name((rn_cause)i), "unknown");
 }
 
 // Four times a token of that text, or until it ends the text.

@@ -10,9 +10,9 @@
 
 enum { MS = 1000000 };
 
-static rn_event token_at(uint64_t request, int choice, uint64_t ms, rn_gap gap) {
-    return (
-        rn_event){.request = request, .choice = choice, .token = 7, .time_ns = ms * MS, .gap = gap};
+static rn_event token_at(uint64_t request, int choice, uint64_t ms, rn_cause gap) {
+    return (rn_event){
+        .request = request, .choice = choice, .token = 7, .time_ns = ms * MS, .cause = gap};
 }
 
 static void feed(struct live_streams *streams, rn_event event) {
@@ -80,20 +80,20 @@ CASE(test_a_stream_keeps_its_number_and_shows_each_token_once) {
                                     .draft_tokens = 6,
                                     .accepted_tokens = 1,
                                     .pages = 2}};
-    feed(&f.streams, token_at(5, 0, 1100, RN_GAP_NONE));
-    feed(&f.streams, token_at(5, 0, 1125, RN_GAP_PROMPT));
+    feed(&f.streams, token_at(5, 0, 1100, RN_CAUSE_NONE));
+    feed(&f.streams, token_at(5, 0, 1125, RN_CAUSE_PROMPTS));
     show(&f.streams, 1130, view, 1);
     const json_t *json = picture(&f, 1130);
     expect_rows(json, {"streams.0.n", "1"}, {"streams.0.id", "'cmpl-x'"},
                 {"streams.0.state", "'decode'"}, {"streams.0.prompt", "40"},
                 {"streams.0.cached", "32"}, {"streams.0.done", "42"}, {"streams.0.output", "3"},
                 {"streams.0.drafted", "6"}, {"streams.0.accepted", "1"}, {"streams.0.pages", "2"},
-                {"streams.0.tokens.0.1", "'first'"}, {"streams.0.tokens.1.1", "'prompt'"});
+                {"streams.0.tokens.0.1", "'first'"}, {"streams.0.tokens.1.1", "'prompts'"});
     check_near(number_at(json, "streams.0.tokens.0.0"), 100, 1e-6);
     assert_int_equal(size_at(json, "streams.0.tokens"), 2);
 
     live_streams_shown(&f.streams);
-    feed(&f.streams, token_at(5, 0, 1140, RN_GAP_DECODE));
+    feed(&f.streams, token_at(5, 0, 1140, RN_CAUSE_WEIGHTS));
     show(&f.streams, 1150, view, 1);
     json = picture(&f, 1150);
     expect_json(json, "streams.0.n", "1");
@@ -109,7 +109,7 @@ CASE(test_a_stream_that_ended_is_shown_once_more) {
                                 .output_tokens = 9,
                                 .draft_tokens = 8,
                                 .accepted_tokens = 5};
-    rn_event event = token_at(5, 0, 1100, RN_GAP_NONE);
+    rn_event event = token_at(5, 0, 1100, RN_CAUSE_NONE);
     event.finish = RN_FINISH_STOP;
     event.timings = &timings;
     feed(&f.streams, event);
@@ -145,7 +145,7 @@ CASE(test_a_stream_that_two_pictures_lack_has_ended) {
 CASE(test_a_stream_that_is_newer_than_the_picture_waits_for_the_next) {
     struct fixture f;
     fixture_init(&f);
-    feed(&f.streams, token_at(5, 0, 1100, RN_GAP_NONE));
+    feed(&f.streams, token_at(5, 0, 1100, RN_CAUSE_NONE));
     for (int i = 0; i < 3; i++) {
         show(&f.streams, 1050, NULL, 0);
         expect_json(picture(&f, 1110), "streams", "[]");
@@ -159,9 +159,9 @@ CASE(test_a_stream_that_is_newer_than_the_picture_waits_for_the_next) {
 CASE(test_choices_are_apart_and_numbers_are_never_given_twice) {
     struct fixture f;
     fixture_init(&f);
-    feed(&f.streams, token_at(9, 1, 1, RN_GAP_NONE));
-    feed(&f.streams, token_at(7, 0, 1, RN_GAP_NONE));
-    feed(&f.streams, token_at(9, 0, 1, RN_GAP_NONE));
+    feed(&f.streams, token_at(9, 1, 1, RN_CAUSE_NONE));
+    feed(&f.streams, token_at(7, 0, 1, RN_CAUSE_NONE));
+    feed(&f.streams, token_at(9, 0, 1, RN_CAUSE_NONE));
     assert_int_equal(f.streams.n, 3);
     assert_int_equal(live_streams_number(&f.streams, 7), 2);
     assert_int_equal(live_streams_number(&f.streams, 9), 3); // of its first choice
@@ -169,7 +169,7 @@ CASE(test_choices_are_apart_and_numbers_are_never_given_twice) {
     assert_int_equal(f.streams.stream[2].choice, 1);
     assert_int_equal(f.streams.stream[2].number, 1);
     live_streams_clear(&f.streams);
-    feed(&f.streams, token_at(7, 0, 1, RN_GAP_NONE));
+    feed(&f.streams, token_at(7, 0, 1, RN_CAUSE_NONE));
     assert_int_equal(live_streams_number(&f.streams, 7), 4);
     fixture_deinit(&f);
 }
@@ -184,7 +184,7 @@ CASE(test_what_a_picture_shows_is_bounded) {
         view[i].request = (uint64_t)i + 1;
         view[i].state = i == N - 1 ? RN_STREAM_PAUSED : RN_STREAM_WAITING;
     }
-    for (int i = 0; i < N; i++) feed(&f.streams, token_at(N, 0, 1, RN_GAP_DECODE));
+    for (int i = 0; i < N; i++) feed(&f.streams, token_at(N, 0, 1, RN_CAUSE_WEIGHTS));
     show(&f.streams, 1000, view, N);
     const json_t *json = picture(&f, 1000);
     assert_int_equal(size_at(json, "streams"), 256);
@@ -210,8 +210,8 @@ static const json_t *pages(const struct live_streams *streams, const rn_page_vie
 CASE(test_pages_are_runs_with_their_owners_numbers) {
     struct fixture f;
     fixture_init(&f);
-    feed(&f.streams, token_at(70, 0, 1, RN_GAP_NONE));
-    feed(&f.streams, token_at(90, 0, 1, RN_GAP_NONE));
+    feed(&f.streams, token_at(70, 0, 1, RN_CAUSE_NONE));
+    feed(&f.streams, token_at(90, 0, 1, RN_CAUSE_NONE));
     const rn_page_view page[] = {
         {.owner = 70, .holders = 1, .state = RN_PAGE_HELD},
         {.owner = 70, .holders = 1, .state = RN_PAGE_HELD},

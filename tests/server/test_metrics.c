@@ -67,11 +67,11 @@ static void expect_sample(const char *text, const char *sample, double want) {
 }
 
 static void token(struct fixture *f, const struct generation_choice *choice, double at_ms,
-                  double gap_ms, rn_gap gap) {
+                  double gap_ms, rn_cause gap) {
     const rn_event event = {.token = 1,
                             .time_ns = choice->start_ns + (uint64_t)(at_ms * 1e6),
                             .gap_ms = gap_ms,
-                            .gap = gap};
+                            .cause = gap};
     metrics_token(f->server.metrics, choice, &event);
 }
 
@@ -81,12 +81,12 @@ CASE(test_first_tokens_and_gaps_fall_into_their_buckets) {
     struct fixture f;
     fixture_init(&f, "tale");
     const struct generation_choice choice = {.start_ns = 1000000000};
-    token(&f, &choice, 5, 0, RN_GAP_NONE); // a bound belongs to its bucket
-    token(&f, &choice, 5.1, 0, RN_GAP_NONE);
-    token(&f, &choice, 3000e3, 0, RN_GAP_NONE);
-    token(&f, &choice, 20, 15, RN_GAP_DECODE);
-    token(&f, &choice, 220, 200, RN_GAP_PROMPT);
-    const rn_event textual = {.token = -1, .time_ns = 2000000000, .gap = RN_GAP_NONE};
+    token(&f, &choice, 5, 0, RN_CAUSE_NONE); // a bound belongs to its bucket
+    token(&f, &choice, 5.1, 0, RN_CAUSE_NONE);
+    token(&f, &choice, 3000e3, 0, RN_CAUSE_NONE);
+    token(&f, &choice, 20, 15, RN_CAUSE_WEIGHTS);
+    token(&f, &choice, 220, 200, RN_CAUSE_PROMPTS);
+    const rn_event textual = {.token = -1, .time_ns = 2000000000, .cause = RN_CAUSE_NONE};
     metrics_token(f.server.metrics, &choice, &textual);
 
     const char *text = scrape(&f);
@@ -103,8 +103,8 @@ CASE(test_first_tokens_and_gaps_fall_into_their_buckets) {
     expect_sample(text, ITL "_bucket{" LABELS ",le=\"0.025\"}", 1);
     expect_sample(text, ITL "_count{" LABELS "}", 2);
 #define GAP "runnel:gap_seconds"
-    expect_sample(text, GAP "_count{" LABELS ",cause=\"decode\"}", 1);
-    check_near(value_of(text, GAP "_sum{" LABELS ",cause=\"prompt\"}"), 0.2, 1e-9);
+    expect_sample(text, GAP "_count{" LABELS ",cause=\"weights\"}", 1);
+    check_near(value_of(text, GAP "_sum{" LABELS ",cause=\"prompts\"}"), 0.2, 1e-9);
     expect_sample(text, GAP "_count{" LABELS ",cause=\"host\"}", 0);
 
     assert_int_equal(metrics_ttft(f.server.metrics)->total, 3);
@@ -116,15 +116,15 @@ CASE(test_tokens_that_come_together_are_no_gaps) {
     struct fixture f;
     fixture_init(&f, "tale");
     const struct generation_choice choice = {.start_ns = 1000000000};
-    token(&f, &choice, 5, 0, RN_GAP_NONE);
-    token(&f, &choice, 35, 30, RN_GAP_DECODE);
-    for (int i = 0; i < 3; i++) token(&f, &choice, 35, 0, RN_GAP_DECODE); // accepted drafts
-    token(&f, &choice, 65, 30, RN_GAP_DECODE);
+    token(&f, &choice, 5, 0, RN_CAUSE_NONE);
+    token(&f, &choice, 35, 30, RN_CAUSE_WEIGHTS);
+    for (int i = 0; i < 3; i++) token(&f, &choice, 35, 0, RN_CAUSE_WEIGHTS); // accepted drafts
+    token(&f, &choice, 65, 30, RN_CAUSE_WEIGHTS);
     const char *text = scrape(&f);
     expect_sample(text, TTFT "_count{" LABELS "}", 1);
     expect_sample(text, ITL "_count{" LABELS "}", 2);
     check_near(value_of(text, ITL "_sum{" LABELS "}"), 0.06, 1e-9);
-    expect_sample(text, GAP "_count{" LABELS ",cause=\"decode\"}", 2);
+    expect_sample(text, GAP "_count{" LABELS ",cause=\"weights\"}", 2);
     fixture_deinit(&f);
 }
 
@@ -206,7 +206,7 @@ CASE(test_families_are_announced_once_before_their_samples) {
     struct fixture f;
     fixture_init(&f, "tale");
     const struct generation_choice choice = {.start_ns = 1};
-    for (int i = 0; i < 100; i++) token(&f, &choice, i, i, i ? RN_GAP_DECODE : RN_GAP_NONE);
+    for (int i = 0; i < 100; i++) token(&f, &choice, i, i, i ? RN_CAUSE_WEIGHTS : RN_CAUSE_NONE);
     scrape(&f);
     check_form(f.text);
     fixture_deinit(&f);
@@ -288,7 +288,7 @@ CASE(test_promtool_has_nothing_to_say_but_of_colons) {
     struct fixture f;
     fixture_init(&f, "a \"quoted\\ name\nof \xFF two lines");
     const struct generation_choice choice = {.start_ns = 1};
-    for (int i = 0; i < 100; i++) token(&f, &choice, i, i, (rn_gap)(i % RN_GAP_COUNT));
+    for (int i = 0; i < 100; i++) token(&f, &choice, i, i, (rn_cause)(i % RN_CAUSE_COUNT));
     struct call call = {.server = &f.server, .status = 404};
     metrics_call_end(f.server.metrics, &call, false);
     char said[16384];
@@ -528,9 +528,9 @@ CASE(test_the_log_sums_over_choices_and_has_no_text) {
         {.finish = RN_FINISH_STOP, .n_output = 3, .timings = {.queue_ms = 2}},
         {.finish = RN_FINISH_LENGTH, .n_output = 4, .timings = {.queue_ms = 7}}};
     jbuf_text(&choice[0].text, "secret answer");
-    choice[0].gap_ms[RN_GAP_DECODE] = 20;
-    choice[1].gap_ms[RN_GAP_DECODE] = 30;
-    choice[1].gap_ms[RN_GAP_PROMPT] = 100;
+    choice[0].gap_ms[RN_CAUSE_WEIGHTS] = 20;
+    choice[1].gap_ms[RN_CAUSE_WEIGHTS] = 30;
+    choice[1].gap_ms[RN_CAUSE_PROMPTS] = 100;
     for (int i = 0; i < 2; i++) gaps_add(&choice[0].gaps, 10);
     for (int i = 0; i < 2; i++) gaps_add(&choice[1].gaps, 15);
     gaps_add(&choice[1].gaps, 100);
@@ -553,7 +553,7 @@ CASE(test_the_log_sums_over_choices_and_has_no_text) {
                               .generation = &generation};
     const json_t *json = log_line(&call, true);
     expect_rows(json, {"gone", "true"}, {"stream", "true"}, {"output_tokens", "7"},
-                {"choices", "2"}, {"queue_ms", "7"}, {"gap_ms", "{'decode':50.0,'prompt':100.0}"},
+                {"choices", "2"}, {"queue_ms", "7"}, {"gap_ms", "{'weights':50.0,'prompts':100.0}"},
                 {"finish", "{'stop':1,'length':1}"});
     check_near(number_at(json, "ttft_ms"), 9, 1e-3);
     check_near(number_at(json, "itl_ms_p50"), 15, 1);

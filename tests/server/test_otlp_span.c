@@ -187,6 +187,44 @@ CASE(test_the_longest_gaps_are_kept_in_their_order) {
     }
 }
 
+// The account has the longest first, and more than a span shows.
+CASE(test_the_account_of_a_choice_replaces_its_gaps) {
+    struct ended e;
+    rn_account account = {.n_slow = 5};
+    ended_init(&e, 1);
+    for (int i = 0; i < 5; i++) {
+        rn_slow_gap *slow = &account.slow[i];
+        slow->token = 5 - i;
+        slow->end_ns = 310001000 + (uint64_t)(i * 37 % 5) * 10000000; // out of order
+        slow->share.ns = 100 - (uint64_t)i;
+        slow->share.cause_ns[RN_CAUSE_WEIGHTS] = 20;
+        slow->share.cause_ns[RN_CAUSE_HOST] = slow->share.ns - 20;
+    }
+    account.first.cause_ns[RN_CAUSE_QUEUE] = 50000000;
+    otlp_gaps_add(&e.choice[0].slow, &(rn_event){.gap_ms = 1, .time_ns = 1}, 9);
+    otlp_gaps_end(&e.choice[0].slow, &account);
+    const json_t *spans = spans_of(&e, false, 5);
+    const json_t *events = json_object_get(json_array_get(spans, 4), "events");
+    assert_int_equal(json_array_size(events), OTLP_GAPS_KEPT);
+    for (size_t i = 0; i < OTLP_GAPS_KEPT; i++) {
+        const json_t *event = json_array_get(events, i);
+        if (i) {
+            assert_true(strcmp(string_at(json_array_get(events, i - 1), "timeUnixNano"),
+                               string_at(event, "timeUnixNano")) < 0);
+        }
+        const char *token = json_string_value(value_of(event, "runnel.gap.token", "intValue"));
+        check(strcmp(token, "1") != 0 && strcmp(token, "9") != 0, "token %s", token);
+        assert_string_equal(json_string_value(value_of(event, "runnel.gap.cause", "stringValue")),
+                            "host");
+        assert_true(json_number_value(value_of(event, "runnel.gap.part.weights", "doubleValue")) ==
+                    20e-9);
+        assert_null(value_of(event, "runnel.gap.part.kv", "doubleValue"));
+    }
+    assert_true(json_number_value(value_of(json_array_get(spans, 3), "runnel.first_token.queue",
+                                           "doubleValue")) == 0.05);
+    json_kept_free();
+}
+
 CASE(test_a_gap_is_an_event_with_its_causes) {
     static const struct otlp_cause part[] = {{"weights", 250000000}, {"host", 1}};
     struct jbuf out = {0};

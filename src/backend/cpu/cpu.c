@@ -159,6 +159,15 @@ static rn_status cpu_submit(struct backend *backend, const struct batch *batch, 
     return RN_OK;
 }
 
+// The run's time, divided as the ticks of its classes; the preparation before the first stage is
+// divided with it.
+static void fill_ops(const struct cpu_backend *b, uint64_t *ops_ns) {
+    double ticks = 0;
+    for (int i = 0; i < OPS_COUNT; i++) ticks += (double)b->ops_ticks[i];
+    for (int i = 0; ticks > 0 && i < OPS_COUNT; i++)
+        ops_ns[i] = (uint64_t)((double)b->run_ns * ((double)b->ops_ticks[i] / ticks));
+}
+
 static rn_status cpu_wait(struct backend *backend, struct step_result *out, rn_error *err) {
     (void)err;
     struct cpu_backend *b = cpu_of(backend);
@@ -172,6 +181,7 @@ static rn_status cpu_wait(struct backend *backend, struct step_result *out, rn_e
                                 .expert_bytes = b->expert_bytes,
                                 .stage = b->profiling ? b->profile : NULL,
                                 .n_stage = b->profiling ? b->n_stage : 0};
+    fill_ops(b, out->ops_ns);
     return RN_OK;
 }
 

@@ -40,6 +40,7 @@ struct cpu_matmul {
 // A stage covers ops [first, first + n) of the plan, all of one kind.
 struct cpu_stage {
     int first, n;
+    enum op_class ops;
     // MATMUL, EXPERTS: products that share an input run as one
     struct cpu_matmul *matmul; // [n]
     int64_t n_groups, group_chunk;
@@ -130,6 +131,7 @@ struct cpu_backend {
     uint64_t (*now)(void *); // the host's clock
     void *now_ctx;
     uint64_t run_ns, choose_ns;
+    uint64_t ops_ticks[OPS_COUNT]; // of the run, by class
 };
 
 static inline int64_t cpu_groups(int64_t rows) { return (rows + MATMUL_GROUP - 1) / MATMUL_GROUP; }

@@ -12,6 +12,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/reference.h"
 #include "base/clock.h"
+#include "base/ticks.h"
 
 enum {
     INLINE_WORK = 16384,     // elements: about the microseconds that a parallel run costs
@@ -127,7 +128,7 @@ rn_status cpu_program_compile(struct cpu_backend *b, rn_error *err) {
     if (!b->stage) return err_set(err, RN_ERR_NOMEM, "cannot allocate the CPU program");
     for (int i = 0; i < plan->n_op;) {
         struct cpu_stage *stage = &b->stage[b->n_stage++];
-        *stage = (struct cpu_stage){.first = i, .n = 1};
+        *stage = (struct cpu_stage){.first = i, .n = 1, .ops = op_class_of(plan->op[i].kind)};
         if (plan->op[i].kind == OP_MATMUL || plan->op[i].kind == OP_EXPERTS) {
             while (i + stage->n < plan->n_op && joins(plan, i, i + stage->n)) stage->n++;
             const rn_status status = compile_matmul(b, stage, &quantized, err);
@@ -397,6 +398,7 @@ void cpu_program_run(struct cpu_backend *b, const struct batch *batch) {
     assert(batch->n_logits <= batch->n_out && batch->n_out <= batch->n_tokens);
     assert(batch->n_seqs <= b->max_seqs);
     cpu_pages_run(b, batch);
+    for (int i = 0; i < OPS_COUNT; i++) b->ops_ticks[i] = 0;
     if (batch->n_tokens == 0) return;
     b->batch = batch;
     b->expert_bytes = 0;
@@ -405,10 +407,15 @@ void cpu_program_run(struct cpu_backend *b, const struct batch *batch) {
     int64_t n_rot = 0;
     for (int i = 0; i < b->plan->n_rope; i++) n_rot += b->plan->rope[i].n_rot;
     cpu_rows_run(b, rope_tables, &job, batch->n_tokens, n_rot * 16); // a sine is worth 16 elements
+    uint64_t at = ticks_now();
     for (int i = 0; i < b->n_stage; i++) {
         const uint64_t begin = b->profiling ? clock_ns() : 0;
         stage_run(b, &b->stage[i]);
         if (b->profiling) b->profile[i].ns = clock_ns() - begin;
+        if (i + 1 < b->n_stage && b->stage[i + 1].ops == b->stage[i].ops) continue;
+        const uint64_t now = ticks_now();
+        b->ops_ticks[b->stage[i].ops] += now - at;
+        at = now;
     }
     b->batch = NULL;
 }

@@ -47,6 +47,10 @@ void watcher_ask(struct watcher *watcher) {
     bell_ring(&watcher->driver->bell);
 }
 
+void watcher_follow(struct watcher *watcher, uint64_t request) {
+    atomic_store(&watcher->followed, request);
+}
+
 const rn_view *watcher_view(struct watcher *watcher) {
     return atomic_load(&watcher->state) == WATCHER_TAKEN ? &watcher->view : NULL;
 }
@@ -83,7 +87,20 @@ static void add_stream(struct watcher *watcher, const struct seq *seq, int n_gro
                          .pages = pages};
 }
 
+// The account as it is now: the time since the last token is its rest.
+static void copy_account(struct watcher *watcher, const struct seq *seq) {
+    if (seq->choices.index > 0) return;
+    struct account copy = seq->account;
+    account_end(&copy);
+    watcher->account = copy.sum;
+    watcher->account.end_ns = 0;
+    watcher->view.account = &watcher->account;
+}
+
 static void take(struct watcher *watcher, const struct engine *engine) {
+    const uint64_t followed = atomic_load(&watcher->followed);
+    watcher->view.account = NULL;
+    watcher->view.account_request = followed;
     const int n_group = engine->plan->n_group;
     assert(engine->n_running + engine->n_waiting <= engine->max_live);
     watcher->view.n_streams = 0;
@@ -91,12 +108,16 @@ static void take(struct watcher *watcher, const struct engine *engine) {
     for (int i = 0; i < engine->n_running; i++) {
         const struct seq *seq = engine->running[i];
         add_stream(watcher, seq, n_group);
+        if (seq->id == followed) copy_account(watcher, seq);
         kv_view_table(engine->kv, &seq->table, seq->id, watcher->page);
     }
     for (const struct seq *seq = engine->leaving; seq; seq = seq->next)
         kv_view_table(engine->kv, &seq->table, seq->id, watcher->page);
-    for (int i = 0; i < engine->n_waiting; i++)
-        add_stream(watcher, engine->waiting[i].seq, n_group);
+    for (int i = 0; i < engine->n_waiting; i++) {
+        const struct seq *seq = engine->waiting[i].seq;
+        add_stream(watcher, seq, n_group);
+        if (seq->id == followed) copy_account(watcher, seq);
+    }
     watcher->view.stats = engine->stats;
     watcher->view.time_ns = engine_now(engine);
 }

@@ -22,7 +22,9 @@ struct watcher {
     _Atomic int state;
     rn_stream_view *stream; // [max_live]
     rn_page_view *page;     // [kv_view_pages]
-    rn_view view;           // points to these
+    _Atomic uint64_t followed;
+    rn_account account; // of the followed request
+    rn_view view;       // points to these
 };
 
 // Any thread, also while the engine runs.
@@ -33,6 +35,7 @@ void watcher_deinit(struct watcher *watcher);
 // --- the watcher's thread ---
 
 void watcher_ask(struct watcher *watcher);
+void watcher_follow(struct watcher *watcher, uint64_t request);
 const rn_view *watcher_view(struct watcher *watcher);
 
 // --- the step's thread ---

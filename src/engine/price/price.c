@@ -10,6 +10,7 @@ enum {
     ALIKE_STEPS = 4,    // in a row that show a change of the machine's speed
     CALIBRATE_PASSES = 3,
     CALIBRATE_LEAST = 2, // runs
+    KNOWN_STEPS = 3,     // measurements, after which a price is known
 };
 
 static const double slower = 1.25; // factor to the price; more may be an accident
@@ -44,17 +45,22 @@ static struct attention attention_of(const struct cost_rates *rates,
     return sum;
 }
 
-static double attention_ns(const struct price *price, const struct batch_shape *shape) {
+double price_attention_ns(const struct price *price, const struct batch_shape *shape) {
     const struct attention a = attention_of(price->rates, shape);
     return a.bytes * price->ns_per_byte + a.flops * price->ns_per_flop;
 }
 
-static double rows_of(const struct price *price, const struct batch_shape *shape) {
+static double rows_in(const struct price *price, int64_t n_tokens, int64_t n_out,
+                      int64_t n_logits) {
     const struct cost *row = price->rates->row;
-    const double flops = (double)shape->n_tokens * (double)row[ROWS_TOKENS].flops +
-                         (double)shape->n_out * (double)row[ROWS_OUT].flops +
-                         (double)shape->n_logits * (double)row[ROWS_LOGITS].flops;
+    const double flops = (double)n_tokens * (double)row[ROWS_TOKENS].flops +
+                         (double)n_out * (double)row[ROWS_OUT].flops +
+                         (double)n_logits * (double)row[ROWS_LOGITS].flops;
     return flops / price->row_flops;
+}
+
+static double rows_of(const struct price *price, const struct batch_shape *shape) {
+    return rows_in(price, shape->n_tokens, shape->n_out, shape->n_logits);
 }
 
 static int bucket_of(double rows) {
@@ -69,7 +75,7 @@ static int bucket_of(double rows) {
 void price_init(struct price *price, const struct cost_rates *rates) {
     double flops = 0;
     for (int domain = 0; domain < COST_DOMAINS; domain++) flops += (double)rates->row[domain].flops;
-    *price = (struct price){.rates = rates, .row_flops = flops > 0 ? flops : 1};
+    *price = (struct price){.rates = rates, .row_flops = flops > 0 ? flops : 1, .slowdown = 1};
 }
 
 // ---------------------------------------------------------------- the table
@@ -106,9 +112,21 @@ static double rows_ns(const struct price *price, double rows) {
     return p[low].ns + share * (p[high].ns - p[low].ns);
 }
 
-uint64_t price_of(const struct price *price, const struct batch_shape *shape) {
+double price_of_exact(const struct price *price, const struct batch_shape *shape) {
     if (price->n_point == 0 || shape->n_tokens == 0) return 0;
-    return (uint64_t)(rows_ns(price, rows_of(price, shape)) + attention_ns(price, shape));
+    return rows_ns(price, rows_of(price, shape)) + price_attention_ns(price, shape);
+}
+
+uint64_t price_of(const struct price *price, const struct batch_shape *shape) {
+    return (uint64_t)price_of_exact(price, shape);
+}
+
+double price_rows_ns(const struct price *price, int64_t n_tokens, int64_t n_out, int64_t n_logits) {
+    return price->n_point > 0 ? rows_ns(price, rows_in(price, n_tokens, n_out, n_logits)) : 0;
+}
+
+bool price_is_known(const struct price *price, const struct batch_shape *shape) {
+    return price->bucket[bucket_of(rows_of(price, shape))].count >= KNOWN_STEPS;
 }
 
 // The measured buckets, made monotone: neighbours that fall are read as their mean.
@@ -118,9 +136,8 @@ static void read_table(struct price *price) {
         int end;
     } run[PRICE_BUCKETS];
     int n = 0, n_run = 0;
-    for (int i = 0; i < PRICE_BUCKETS; i++) {
-        const struct price_bucket *b = &price->bucket[i];
-        if (b->count == 0) continue;
+    for (int i = 0; i < price->n_used; i++) {
+        const struct price_bucket *b = &price->bucket[price->used[i]];
         price->point[n++].rows = b->rows;
         run[n_run++] = (struct run){b->ns, b->count, n};
         for (; n_run > 1 && run[n_run - 1].ns < run[n_run - 2].ns; n_run--) {
@@ -137,7 +154,16 @@ static void read_table(struct price *price) {
 
 // ---------------------------------------------------------------- learning
 
-static void bucket_add(struct price_bucket *b, double rows, double ns, double ratio) {
+static void bucket_use(struct price *price, int index) {
+    int at = price->n_used++;
+    for (; at > 0 && price->used[at - 1] > index; at--) price->used[at] = price->used[at - 1];
+    price->used[at] = (uint8_t)index;
+}
+
+static void bucket_add(struct price *price, double rows, double ns, double ratio) {
+    const int index = bucket_of(rows);
+    struct price_bucket *b = &price->bucket[index];
+    if (b->count == 0) bucket_use(price, index);
     b->age = 0;
     if (ratio > slower || ratio < faster) b->count /= 2;
     if (b->count < INERTIA) b->count++;
@@ -150,9 +176,8 @@ static void bucket_add(struct price_bucket *b, double rows, double ns, double ra
 // falls, step by step, but never below the price of fewer rows.
 static void doubt_old(struct price *price) {
     double below = 0;
-    for (int i = 0; i < PRICE_BUCKETS; i++) {
-        struct price_bucket *b = &price->bucket[i];
-        if (b->count == 0) continue;
+    for (int i = 0; i < price->n_used; i++) {
+        struct price_bucket *b = &price->bucket[price->used[i]];
         if (++b->age >= STALE_STEPS) {
             b->age = 0;
             b->count = 1;
@@ -172,9 +197,11 @@ static void notice_speed(struct price *price, double ratio) {
         price->alike_ratio = ratio;
     price->n_alike += way;
     if (price->n_alike * way < ALIKE_STEPS) return;
-    for (int i = 0; i < PRICE_BUCKETS; i++) price->bucket[i].ns *= price->alike_ratio;
+    for (int i = 0; i < price->n_used; i++) price->bucket[price->used[i]].ns *= price->alike_ratio;
     price->ns_per_byte *= price->alike_ratio;
     price->ns_per_flop *= price->alike_ratio;
+    price->slowdown *= price->alike_ratio;
+    if (price->slowdown < 1) price->slowdown = 1; // it never was as fast before
     price->n_alike = 0;
 }
 
@@ -182,8 +209,8 @@ static void learn_first(struct price *price, const struct batch_shape *shape, do
     const struct cost cost = cost_rates_apply(price->rates, shape);
     price->ns_per_byte = ns / (double)(cost.weight_bytes + cost.kv_read_bytes + 1);
     price->ns_per_flop = 2 * ns / (double)(cost.flops + 1); // attention is slower than products
-    const double rest = ns - attention_ns(price, shape), rows = rows_of(price, shape);
-    bucket_add(&price->bucket[bucket_of(rows)], rows, rest > ns / 2 ? rest : ns / 2, 1);
+    const double rest = ns - price_attention_ns(price, shape), rows = rows_of(price, shape);
+    bucket_add(price, rows, rest > ns / 2 ? rest : ns / 2, 1);
 }
 
 // How much of rows_ns may be wrong: the part above the largest number of rows measured; less where
@@ -197,7 +224,11 @@ static double rows_unsure(const struct price *price, const struct price_bucket *
 }
 
 void price_learn(struct price *price, const struct batch_shape *shape, uint64_t measured_ns) {
-    if (shape->n_logits == 0 || measured_ns == 0) return;
+    if (shape->n_logits > 0) price_learn_all(price, shape, measured_ns);
+}
+
+void price_learn_all(struct price *price, const struct batch_shape *shape, uint64_t measured_ns) {
+    if (measured_ns == 0) return;
     if (price->n_point == 0) {
         learn_first(price, shape, (double)measured_ns);
         read_table(price);
@@ -210,7 +241,7 @@ void price_learn(struct price *price, const struct batch_shape *shape, uint64_t 
     }
     doubt_old(price);
     const struct attention a = attention_of(price->rates, shape);
-    struct price_bucket *bucket = &price->bucket[bucket_of(rows)];
+    const struct price_bucket *bucket = &price->bucket[bucket_of(rows)];
     const double part[] = {rows_ns(price, rows), a.bytes * price->ns_per_byte,
                            a.flops * price->ns_per_flop};
     const double expected = part[0] + part[1] + part[2];
@@ -225,7 +256,7 @@ void price_learn(struct price *price, const struct batch_shape *shape, uint64_t 
         price->ns_per_byte *= clamp(1 + correction * error * part[1], 0.5, 2);
         price->ns_per_flop *= clamp(1 + correction * error * part[2], 0.5, 2);
     }
-    bucket_add(bucket, rows, clamp(part[0] + error * unsure * unsure, part[0] / 16, part[0] * 2),
+    bucket_add(price, rows, clamp(part[0] + error * unsure * unsure, part[0] / 16, part[0] * 2),
                is_surprise ? ratio : 1);
     notice_speed(price, ratio);
     read_table(price);

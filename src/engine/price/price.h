@@ -34,6 +34,8 @@ struct price {
         int count;       // that the average weighs; 0: none
         int age;         // steps since the last one
     } bucket[PRICE_BUCKETS];
+    int n_used; // buckets with measurements, ascending: few, so that learning looks at no others
+    uint8_t used[PRICE_BUCKETS];
     int n_point; // the table as it is read: measured buckets, ascending in both
     struct price_point {
         double rows, ns;
@@ -41,6 +43,7 @@ struct price {
     double recent_rows; // the most of a step with a prompt lately
     int n_alike; // steps in a row above their price (> 0) or below it (< 0), and the least of their
     double alike_ratio; // ratios to it
+    double slowdown; // at least 1: how much slower such changes made the machine than it was before
 };
 
 void price_init(struct price *price, const struct cost_rates *rates); // rates outlive it
@@ -56,8 +59,16 @@ rn_status price_calibrate(struct price *price, price_run_fn run, void *ctx, int 
                           uint64_t budget_ns, rn_error *err);
 
 uint64_t price_of(const struct price *price, const struct batch_shape *shape); // ns
-// A step took this long. Steps without logits skip part of the model and are not learned from.
+double price_of_exact(const struct price *price, const struct batch_shape *shape);
+// Its two parts: of rows of each domain, and of the shape's attention. 0: nothing was measured.
+double price_rows_ns(const struct price *price, int64_t n_tokens, int64_t n_out, int64_t n_logits);
+double price_attention_ns(const struct price *price, const struct batch_shape *shape);
+// Whether steps with about as many rows were measured several times.
+bool price_is_known(const struct price *price, const struct batch_shape *shape);
+// A step took this long. Steps without logits skip part of the model and are not learned from;
+// price_learn_all takes them too, for prices of such steps.
 void price_learn(struct price *price, const struct batch_shape *shape, uint64_t ns);
+void price_learn_all(struct price *price, const struct batch_shape *shape, uint64_t ns);
 // The most tokens of a prompt at first_pos, 1 to wanted, for which the step that has `base` already
 // stays within bound_ns. At least one, so that prompts progress. PRICE_MIN_CHUNK where nothing was
 // measured yet, or where the step exceeds the bound even without a prompt.

@@ -108,9 +108,10 @@ static void fill_service(struct seq *seq, const rn_request *request,
     seq->data = request->data;
     seq->priority = request->priority;
     seq->user = user_hash(request->user);
-    seq->submit_ns = limits->now(limits->now_ctx);
+    const uint64_t now = limits->now(limits->now_ctx);
+    account_init(&seq->account, now);
     seq->deadline_ns =
-        timeout_ns > 0 && timeout_ns < longest ? seq->submit_ns + (uint64_t)timeout_ns : UINT64_MAX;
+        timeout_ns > 0 && timeout_ns < longest ? now + (uint64_t)timeout_ns : UINT64_MAX;
     seq->n_salt = request->cache_salt ? strlen(request->cache_salt) : 0;
     if (seq->n_salt) memcpy(seq->salt, request->cache_salt, seq->n_salt);
     seq->on_logits = request->on_logits;

@@ -12,6 +12,7 @@
 
 #include <stdatomic.h>
 
+#include "engine/account/account.h"
 #include "engine/choice/choice.h"
 #include "engine/choice/sampling.h"
 #include "engine/pages/kv.h"
@@ -54,25 +55,22 @@ struct seq {
     bool ignore_eos;
     bool is_paused;    // as the step saw it last
     bool was_admitted; // at least once
-    uint8_t gap_cause; // the cause of its next gap: paused or preempted since its last token;
-                       // RN_GAP_NONE: the steps' own work
-    uint32_t last_prompt_steps; // the engine's prompt_steps at its last token
+    bool is_starved;   // the last schedule found no page for its prompt
+    int n_lost;        // positions that preemptions took, which are evaluated again
     rn_logits_fn on_logits;
-    uint64_t first_ns, last_ns; // first and last token
-    uint64_t last_outside_ns;   // the engine's outside_ns at its last token
     struct kv_table table;
     struct output output;
     rn_timings timings;
+    struct account account; // of its time, with the times of its submit, start and tokens
     struct choices choices; // its sampling and breakers are owned
 
     // --- at its start and end, or for some requests alone ---
-    struct seq *next;             // in the inbox, the list of the done, the grave
-    struct seq *same_bucket;      // in the intake's table
-    uint64_t user;                // hash of the user's name; 0: none
-    uint64_t deadline_ns;         // UINT64_MAX: none
-    uint64_t submit_ns, start_ns; // submitted, first scheduled
-    _Atomic bool cancelled;       // set by other threads: ends with the next step
-    _Atomic bool paused;          // set by other threads
+    struct seq *next;        // in the inbox, the list of the done, the grave
+    struct seq *same_bucket; // in the intake's table
+    uint64_t user;           // hash of the user's name; 0: none
+    uint64_t deadline_ns;    // UINT64_MAX: none
+    _Atomic bool cancelled;  // set by other threads: ends with the next step
+    _Atomic bool paused;     // set by other threads
     bool normalize;
     bool special_text;            // special tokens have text
     char salt[RN_MAX_SALT_BYTES]; // of the prefix cache

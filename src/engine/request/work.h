@@ -3,6 +3,7 @@
 #ifndef RN_ENGINE_REQUEST_WORK_H
 #define RN_ENGINE_REQUEST_WORK_H
 
+#include "engine/account/divide.h"
 #include "engine/request/seq.h"
 #include "plan/cost_rates.h"
 
@@ -21,6 +22,7 @@ struct seq_work {
     bool failed;  // no token was possible after the chosen ones
     int first_pick, n_pick; // the chosen tokens
     int n_accepted;         // of them, the first ones, which were drafted
+    struct divide_own own;  // its part of the step's time; made when the step has landed
 };
 
 // Whether the step only adds to its text.

@@ -29,6 +29,7 @@ static void waiting_add(struct engine *engine, struct seq *seq) {
                         .turn = turn_of(seq),
                         .is_paused = seq->is_paused,
                         .follows = seq->choices.index > 0 && !seq->was_admitted};
+    engine_wait_begin(engine, seq);
     engine_changed(engine, CHANGE_WAITING);
 }
 
@@ -65,13 +66,16 @@ struct seq *engine_running_remove(struct engine *engine, int index) {
     return seq;
 }
 
-void engine_preempt(struct engine *engine, int index) {
+void engine_preempt(struct engine *engine, int index, uint64_t request) {
     struct seq *seq = engine_running_remove(engine, index);
     assert(engine->n_flight == 0);
     draft_leave(engine->draft, seq, false);
     kv_release(engine->kv, &seq->table);
+    engine_charge_until(engine, seq, engine->event_ns);
+    seq->account.open.preempt_request = request;
+    if (seq->n_done > seq->n_lost) seq->n_lost = seq->n_done;
     seq->n_done = seq->n_again = 0;
-    seq->gap_cause = RN_GAP_PREEMPTED;
+    seq->is_starved = false;
     seq->timings.preemptions++;
     engine->stats.preemptions++;
     intake_preempted(&engine->intake);
@@ -101,8 +105,9 @@ static rn_status end_of(const struct seq *seq, uint64_t now) {
 // Takes the flags of a sequence that has not ended. Other threads may change them in the middle of
 // a step, which reads them here alone.
 static void look_at(struct engine *engine, struct seq *seq) {
-    seq->is_paused = atomic_load_explicit(&seq->paused, memory_order_relaxed);
-    if (seq->is_paused && seq->gap_cause == RN_GAP_NONE) seq->gap_cause = RN_GAP_PAUSED;
+    const bool is_paused = atomic_load_explicit(&seq->paused, memory_order_relaxed);
+    if (is_paused != seq->is_paused) engine_charge_until(engine, seq, engine->event_ns);
+    seq->is_paused = is_paused;
     if (seq->state == SEQ_WAITING) engine->waiting[seq->waiting_at].is_paused = seq->is_paused;
     if (seq->deadline_ns < engine->next_deadline) engine->next_deadline = seq->deadline_ns;
 }
@@ -320,30 +325,45 @@ static bool make_room(struct engine *engine, const struct seq *seq, uint64_t *pr
         const int victim = engine_victim(engine, 0);
         if (victim < 0 || !makes_way(engine->running[victim], seq)) return false;
         *promised -= promised_to(engine, engine->running[victim]);
-        engine_preempt(engine, victim);
+        engine_preempt(engine, victim, seq->id);
     }
     return true;
 }
 
 static void start(struct engine *engine, struct seq *seq, bool found, uint64_t now) {
+    engine_charge_until(engine, seq, now);
     users_chosen(&engine->users, seq->user_at);
     running_add(engine, seq);
     if (seq->was_admitted) return;
     seq->was_admitted = true;
-    seq->start_ns = now;
+    seq->account.sum.start_ns = now;
     seq->timings.cached_tokens = seq->n_done;
     engine->stats.cached_tokens += (uint64_t)seq->n_done;
     engine->stats.lookups++;
     engine->stats.hits += found;
 }
 
-// Admits it; false: it does not fit, and every sequence behind it waits too.
-static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint64_t *promised) {
+// The running request that holds the most pages.
+static uint64_t largest_holder(const struct engine *engine) {
+    uint64_t most = 0, request = 0;
+    for (int i = 0; i < engine->n_running; i++) {
+        const uint64_t bytes = held_by(engine, engine->running[i]);
+        if (bytes <= most) continue;
+        most = bytes;
+        request = engine->running[i]->id;
+    }
+    return request;
+}
+
+// Admits it; false: it does not fit, and every sequence behind it waits too. *pages: for pages.
+static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint64_t *promised,
+                      bool *pages) {
     if (is_full_for(engine, seq)) return false; // spares the search for its prefix
     const bool found = table_begin(engine, seq);
     if (!make_room(engine, seq, promised)) {
         kv_release(engine->kv, &seq->table);
         seq->n_done = 0;
+        *pages = engine->n_running < engine->max_seqs;
         return false;
     }
     waiting_remove(engine, seq);
@@ -358,6 +378,7 @@ static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint
 static void admit(struct engine *engine, uint64_t now) {
     if (engine->n_waiting == 0 || !engine->changes) return;
     uint64_t promised = promised_to_all(engine);
+    bool pages = false;
     for (bool fits = true; fits;) {
         struct seq *next[MAX_TURNS];
         const int places = engine->max_seqs - engine->n_running;
@@ -365,8 +386,10 @@ static void admit(struct engine *engine, uint64_t now) {
         const uint64_t preemptions = engine->stats.preemptions;
         fits = n > 0;
         for (int i = 0; i < n && fits && engine->stats.preemptions == preemptions; i++)
-            fits = admit_one(engine, next[i], now, &promised);
+            fits = admit_one(engine, next[i], now, &promised, &pages);
     }
+    engine_block_pages(engine, pages, now);
+    if (pages) engine->page_clock.holder = largest_holder(engine);
     engine->changes = 0;
 }
 

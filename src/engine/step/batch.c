@@ -58,7 +58,7 @@ static void describe_some(void *ctx, int64_t begin, int64_t end, int worker) {
     }
 }
 
-static void describe_all(struct engine *engine) {
+void engine_describe(struct engine *engine) {
     const struct flight *step = engine->step;
     bool takes_time = false;
     for (int i = 0; i < step->n_work; i++)
@@ -78,5 +78,4 @@ void engine_build_batch(struct engine *engine) {
         if (!step->work[i].seq->pooling) add(engine, &step->work[i]);
     for (int i = 0; i < step->n_work; i++)
         if (step->work[i].seq->pooling) add(engine, &step->work[i]);
-    describe_all(engine);
 }

@@ -84,10 +84,12 @@ static rn_status allocate(struct engine *engine, rn_error *err) {
     if (!engine->running || !engine->prompts || !engine->waiting || !has_works || !engine->event ||
         !engine->pick || !engine->choice)
         return err_set(err, RN_ERR_NOMEM, "no memory for %d sequences", engine->max_seqs);
-    const rn_status status =
-        batch_builder_init(&engine->builder, engine->plan->n_group, engine->batch_tokens,
-                           engine->batch_tokens, engine->max_seqs, err);
-    return status ? status : users_init(&engine->users, engine->max_live, err);
+    rn_status status = step_board_init(&engine->steps, err);
+    if (!status)
+        status = batch_builder_init(&engine->builder, engine->plan->n_group, engine->batch_tokens,
+                                    engine->batch_tokens, engine->max_seqs, err);
+    if (status) return status;
+    return users_init(&engine->users, engine->max_live, err);
 }
 
 static rn_status create_pool(struct engine *engine, const struct engine_config *config,
@@ -173,7 +175,11 @@ static rn_status create_parts(struct engine *engine, const struct model *model,
                                    err)))
         return s;
     cost_rates_init(&engine->rates, engine->plan, &engine->kv_bytes);
+    for (int c = 0; c < OPS_COUNT; c++)
+        cost_rates_init_class(&engine->class_rates[c], engine->plan, &engine->kv_bytes,
+                              (enum op_class)c);
     price_init(&engine->price, &engine->rates);
+    divider_init(&engine->divider, &engine->rates);
     if (config->draft.drafters && (s = create_draft(engine, config, err))) return s;
     engine_fill_stats(engine);
     return RN_OK;
@@ -211,6 +217,7 @@ void engine_deinit(struct engine *engine) {
     free(engine->waiting);
     for (int i = 0; i < BACKEND_MAX_DEPTH; i++) free(engine->flight[i].work);
     batch_builder_deinit(&engine->builder);
+    step_board_deinit(&engine->steps);
     free(engine->event);
     free(engine->pick);
     free(engine->choice);

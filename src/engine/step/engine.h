@@ -27,6 +27,8 @@
 #ifndef RN_ENGINE_STEP_ENGINE_H
 #define RN_ENGINE_STEP_ENGINE_H
 
+#include "engine/account/divide.h"
+#include "engine/account/step_board.h"
 #include "engine/draft/draft.h"
 #include "engine/pages/place.h"
 #include "engine/price/price.h"
@@ -45,9 +47,8 @@ struct flight {
     struct seq_work *work; // [max_seqs]
     int n_work;
     struct batch_shape shape; // of the works
-    bool has_prompts;
-    uint64_t begin_ns;  // when its schedule began
-    uint64_t draft_ns;  // time of draft_propose
+    uint64_t begin_ns;        // when its schedule began
+    uint64_t draft_ns;        // time of draft_propose
     double plain_share; // of the step's time without drafting: the part that it would take without
                         // drafts
 };
@@ -86,6 +87,19 @@ enum engine_change {
     CHANGE_FLAGS = 1 << 4,   // sequences were cancelled, paused, resumed or late
 };
 
+// Time in which admission waited for pages. Waiting sequences read it when their wait ends, so that
+// no step walks along them.
+struct page_clock {
+    uint64_t ns, since_ns; // up to since_ns; running on from there while blocked
+    bool is_blocked;
+    uint64_t holder; // the request that held the most pages then
+};
+
+// The statistics when the last step landed.
+struct charge_laps {
+    uint64_t end_ns, run_ns, draft_ns, sample_ns;
+};
+
 struct engine_clock {
     uint64_t (*now)(void *ctx); // ns
     void *ctx;
@@ -104,6 +118,8 @@ struct engine {
     struct choice_scratch *scratch; // [n_scratch] one for each thread
     int n_scratch;
     struct cost_rates rates; // of the plan
+    struct cost_rates class_rates[OPS_COUNT];
+    struct divider divider;  // of a step's time
     struct price price;      // of a step
     struct draft *draft;     // NULL: nothing is drafted
     uint64_t draft_kv_bytes; // for the pages of a draft model
@@ -150,11 +166,12 @@ struct engine {
     uint64_t event_ns; // the time of events that are made now
     rn_engine_stats stats;
 
-    // the causes of gaps
     _Atomic uint64_t begin_ns; // of the step that runs now, for other threads to see; 0: none does
-    uint64_t end_ns;           // of the last step that had work
-    uint64_t outside_ns;       // the sum of the times between such steps
-    uint32_t prompt_steps;     // steps that evaluated prompts and have landed, modulo 2^32
+
+    // where the time went (charge.c)
+    struct page_clock page_clock;
+    struct charge_laps laps;
+    struct step_board steps;
 };
 
 struct engine_config {
@@ -202,6 +219,7 @@ static inline uint64_t engine_now(const struct engine *engine) {
 // --- the parts of a step, one file each; step.c calls them ---
 bool engine_schedule(struct engine *engine);    // schedule.c: false when there is nothing to do
 void engine_build_batch(struct engine *engine); // batch.c
+void engine_describe(struct engine *engine);    // batch.c: the choice of each row of logits
 // flight.c: hands the batch over; the flight's sequences are in flight, or have failed.
 void engine_submit(struct engine *engine);
 // flight.c: the oldest step in flight has landed; NULL: it failed, and its sequences have ended.
@@ -216,8 +234,8 @@ void engine_fill_stats(struct engine *engine);
 // admit.c, the first half of the schedule: new and flagged sequences, deadlines, admission.
 void engine_admit(struct engine *engine);
 struct seq *engine_running_remove(struct engine *engine, int index);
-// Takes the pages of running[index] and lets it wait.
-void engine_preempt(struct engine *engine, int index);
+// Takes the pages of running[index] and lets it wait. request: the one that gets them.
+void engine_preempt(struct engine *engine, int index, uint64_t request);
 // The running sequence that loses its pages first: the most junior paused one, else the most junior
 // from index `from` on. -1: none.
 int engine_victim(const struct engine *engine, int from);
@@ -236,6 +254,16 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
 // Gives back all its pages, those of a draft in flight included.
 void engine_free_table(struct engine *engine, struct seq *seq);
 rn_event *engine_new_event(struct engine *engine, const struct seq *seq);
+
+// --- charge.c: time goes to accounts ---
+// The step has landed: every running sequence's time up to now is divided.
+void engine_charge(struct engine *engine, struct flight *flight, uint64_t now);
+// The time of a sequence that changes its state now, up to now.
+void engine_charge_until(const struct engine *engine, struct seq *seq, uint64_t now);
+void engine_wait_begin(const struct engine *engine, struct seq *seq); // it joins the waiting ones
+// Admission found, or no longer finds, that pages are missing.
+void engine_block_pages(struct engine *engine, bool is_blocked, uint64_t now);
+
 // admit.c: sequences that were submitted since join the waiting ones; every sequence ends, because
 // the device is lost.
 void engine_take_new(struct engine *engine);

@@ -22,13 +22,14 @@ rn_event *engine_new_event(struct engine *engine, const struct seq *seq) {
 static void fill_timings(const struct engine *engine, struct seq *seq, bool given_up) {
     rn_timings *t = &seq->timings;
     const uint64_t now = engine->event_ns;
-    const uint64_t start = seq->was_admitted ? seq->start_ns : now;
-    const uint64_t prompt_end = seq->first_ns ? seq->first_ns : given_up ? start : now;
+    const rn_account *a = &seq->account.sum;
+    const uint64_t start = seq->was_admitted ? a->start_ns : now;
+    const uint64_t prompt_end = a->first_ns ? a->first_ns : given_up ? start : now;
     t->output_tokens = seq->n_token - seq->n_prompt;
-    t->queue_ms = (double)(start - seq->submit_ns) * 1e-6;
+    t->queue_ms = (double)(start - a->submit_ns) * 1e-6;
     t->prompt_ms = (double)(prompt_end - start) * 1e-6;
-    t->ttft_ms = seq->first_ns ? (double)(seq->first_ns - seq->submit_ns) * 1e-6 : 0;
-    t->decode_ms = seq->first_ns ? (double)(seq->last_ns - seq->first_ns) * 1e-6 : 0;
+    t->ttft_ms = a->first_ns ? (double)(a->first_ns - a->submit_ns) * 1e-6 : 0;
+    t->decode_ms = a->first_ns ? (double)(a->last_ns - a->first_ns) * 1e-6 : 0;
 }
 
 static void count_end(rn_engine_stats *stats, rn_finish finish) {
@@ -52,6 +53,8 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
         event->text = held.data;
         event->text_len = held.len;
     }
+    engine_charge_until(engine, seq, engine->event_ns);
+    account_end(&seq->account);
     draft_leave(engine->draft, seq, true);
     if (seq->n_steps == 0) engine_free_table(engine, seq);
     users_leave(&engine->users, seq->user_at);
@@ -67,6 +70,7 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
     event->status = status;
     event->stop = output->matched >= 0 ? output->stop[output->matched].data : NULL;
     event->timings = &seq->timings;
+    event->account = &seq->account.sum;
 }
 
 static void count_draft(struct engine *engine, const struct seq_work *work) {
@@ -84,7 +88,7 @@ static void count_step(struct engine *engine, const struct flight *flight,
     users_charge(&engine->users, seq->user_at,
                  work->n_tokens - work->n_draft - work->n_again + work->n_accepted);
     if (work->n_draft > 0) count_draft(engine, work);
-    if (!seq->first_ns) return; // steps up to the first token are the prompt's
+    if (!seq->account.sum.first_ns) return; // steps up to the first token are the prompt's
     seq->timings.decode_steps++;
     const struct batch_seq rows = {.first_pos = work->first_pos,
                                    .n_tokens = work->n_tokens,
@@ -101,14 +105,6 @@ static void publish_text(struct engine *engine, struct seq *seq, rn_event *event
     event->text_len = text.len;
     if (seq->output.matched >= 0) last = RN_FINISH_STOP;
     if (last != RN_FINISH_NONE) engine_finish(engine, seq, event, last, RN_OK);
-}
-
-// The cause of the gap since the last token.
-static rn_gap gap_of(const struct engine *engine, const struct seq *seq, uint64_t gap_ns) {
-    if (seq->gap_cause != RN_GAP_NONE) return (rn_gap)seq->gap_cause;
-    const uint64_t outside_ns = engine->outside_ns - seq->last_outside_ns;
-    if (outside_ns > gap_ns - outside_ns) return RN_GAP_HOST;
-    return engine->prompt_steps != seq->last_prompt_steps ? RN_GAP_PROMPT : RN_GAP_DECODE;
 }
 
 // The gap before n tokens as it would have been without drafts: the step would have taken less
@@ -129,20 +125,18 @@ static void count_stream(struct engine *engine, const struct flight *flight, str
 }
 
 static void count_token(struct engine *engine, struct seq *seq, rn_event *event) {
-    const uint64_t now = engine->event_ns;
-    engine->stats.output_tokens++;
-    if (seq->first_ns) {
-        const uint64_t gap_ns = now - seq->last_ns;
-        event->gap_ms = (double)gap_ns * 1e-6;
-        event->gap = gap_of(engine, seq, gap_ns);
-        if (event->gap_ms > seq->timings.gap_ms_max) seq->timings.gap_ms_max = event->gap_ms;
-    } else {
-        seq->first_ns = now;
-    }
-    seq->last_ns = now;
-    seq->last_outside_ns = engine->outside_ns;
-    seq->last_prompt_steps = engine->prompt_steps;
-    seq->gap_cause = RN_GAP_NONE;
+    rn_engine_stats *stats = &engine->stats;
+    const bool is_first = !seq->account.sum.first_ns;
+    rn_share gap;
+    stats->output_tokens++;
+    event->cause = account_token(&seq->account, &gap);
+    uint64_t *sum = is_first ? stats->first_ns : stats->cause_ns;
+    for (int i = 1; i < RN_CAUSE_COUNT; i++) sum[i] += gap.cause_ns[i];
+    if (is_first) event->cause = RN_CAUSE_NONE;
+    if (is_first) return;
+    if (gap.ns == 0) event->cause = RN_CAUSE_WEIGHTS; // one reading of them gave both tokens
+    event->gap_ms = (double)gap.ns * 1e-6;
+    if (event->gap_ms > seq->timings.gap_ms_max) seq->timings.gap_ms_max = event->gap_ms;
 }
 
 // Counted as it becomes text: a stop string may have matched before it.
@@ -175,8 +169,9 @@ static void publish_token(struct engine *engine, const struct seq_work *work, in
 static void publish_tokens(struct engine *engine, const struct flight *flight,
                            const struct seq_work *work) {
     struct seq *seq = work->seq;
-    const bool is_first = !seq->first_ns; // no gap is before that
-    const uint64_t gap_ns = is_first ? 0 : engine->event_ns - seq->last_ns;
+    const rn_account *account = &seq->account.sum;
+    const bool is_first = !account->first_ns; // no gap is before that
+    const uint64_t gap_ns = is_first ? 0 : engine->event_ns - account->last_ns;
     int n = 0;
     output_begin(&seq->output);
     for (; n < work->n_pick && seq->state == SEQ_RUNNING; n++) publish_token(engine, work, n);
@@ -229,6 +224,7 @@ static void sweep_running(struct engine *engine) {
 
 void engine_publish(struct engine *engine, struct flight *flight) {
     engine->event_ns = engine_now(engine);
+    engine_charge(engine, flight, engine->event_ns);
     for (int i = 0; i < flight->n_work; i++) publish_work(engine, flight, &flight->work[i]);
     sweep_running(engine);
 }

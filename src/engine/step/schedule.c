@@ -55,10 +55,10 @@ static bool stream_grow(struct engine *engine, int *index) {
         const int victim = engine_victim(engine, *index + 1);
         if (victim < 0) {
             assert(engine->n_running > 1); // a lone sequence fits
-            engine_preempt(engine, (*index)--);
+            engine_preempt(engine, (*index)--, engine->running[0]->id);
             return false;
         }
-        engine_preempt(engine, victim);
+        engine_preempt(engine, victim, seq->id);
         if (victim < *index) (*index)--;
     }
     return true;
@@ -136,6 +136,7 @@ static int bounded_tokens(const struct engine *engine, const struct share *share
 }
 
 static void give_prompt(struct engine *engine, struct share *share, struct seq *seq) {
+    seq->is_starved = false;
     prompt_hit(engine, seq);
     if (prompt_waits(engine, seq)) return;
     const int left = seq_known(seq) - seq_next(seq);
@@ -146,7 +147,7 @@ static void give_prompt(struct engine *engine, struct share *share, struct seq *
     if (n == 0) return;
     n = kv_room(engine->kv, &seq->table, seq_next(seq), n);
     if (n == 0 || !kv_grow(engine->kv, &seq->table, seq_next(seq), n)) {
-        share->starved = true;
+        share->starved = seq->is_starved = true;
         return;
     }
     users_chosen(&engine->users, seq->user_at);
@@ -186,9 +187,8 @@ bool engine_schedule(struct engine *engine) {
     while (engine->step->n_work == 0 && share.starved && engine->n_flight == 0) {
         const int victim = engine_victim(engine, 1);
         assert(victim >= 0); // a lone sequence fits
-        engine_preempt(engine, victim);
+        engine_preempt(engine, victim, engine->running[0]->id);
         share_out(engine, &share);
     }
-    engine->step->has_prompts = share.n_prompts > 0;
     return engine->step->n_work > 0;
 }

@@ -2,11 +2,13 @@
 //
 //   1 engine_schedule     sequences and their numbers of tokens         schedule.c, admit.c
 //     draft_propose       drafted tokens behind those of streams        ../draft/propose.c
-//   2 engine_build_batch  rows, page tables, choices                    batch.c
+//   2 engine_build_batch  rows, page tables                             batch.c
+//     engine_describe     choices, with their constraints               batch.c
 //   3 engine_submit/wait  the backend runs it                           flight.c
 //   4 engine_sample       the chosen tokens, along the drafts           sample.c
 //     draft_settle        positions of refused drafts are taken back    ../draft/settle.c
 //   5 engine_publish      text, events, ends                            publish.c
+//     engine_charge       its time goes to accounts                     charge.c
 //     price_learn         what the step took                            ../price/price.c
 //
 // make_step has the calls up to submit, land_step those from wait on. The time of each goes to its
@@ -31,13 +33,14 @@ static bool make_step(struct engine *engine, uint64_t begin, uint64_t *at) {
 
     struct flight *step = engine->step;
     step->begin_ns = begin;
-    if (engine->n_flight == 0) engine->outside_ns += begin - engine->end_ns;
     step->plain_share =
         draft_propose(engine->draft, &(struct draft_step){step->work, step->n_work, &step->shape});
     step->draft_ns = lap(engine, at, &stats->draft_ns);
 
     engine_build_batch(engine);
     lap(engine, at, &stats->batch_ns);
+    engine_describe(engine);
+    lap(engine, at, &stats->sample_ns);
 
     engine_submit(engine);
     lap(engine, at, &stats->run_ns);
@@ -51,10 +54,6 @@ static void count_run(struct engine *engine, const struct flight *flight) {
     const uint64_t part = ns < run_ns ? ns : run_ns;
     stats->run_ns -= part;
     stats->sample_ns += part;
-    engine->step_cost = ledger_step(&engine->rates, &flight->shape, engine->result.expert_bytes);
-    stats->weight_bytes += engine->step_cost.weight_bytes;
-    stats->kv_bytes += engine->step_cost.kv_read_bytes;
-    engine->prompt_steps += flight->has_prompts;
     ledger_count(stats, flight->shape.n_tokens);
 }
 
@@ -111,7 +110,6 @@ static void step(struct engine *engine, uint64_t begin) {
         engine->land_first = false;
         engine_changed(engine, CHANGE_LANDED);
     }
-    if (at != begin) engine->end_ns = at;
     engine->is_busy = made || flew || engine->n_event > 0;
 }
 

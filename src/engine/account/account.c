@@ -1,0 +1,154 @@
+// See account.h.
+#include "engine/account/account.h"
+
+#include <assert.h>
+
+void account_init(struct account *account, uint64_t submit_ns) {
+    *account = (struct account){.sum.submit_ns = submit_ns, .mark_ns = submit_ns, .span_tokens = 1};
+}
+
+// ---------------------------------------------------------------- shares
+
+static void share_put(rn_share *share, rn_cause cause, uint64_t ns) {
+    share->ns += ns;
+    share->cause_ns[cause] += ns;
+}
+
+static void share_join(rn_share *sum, const rn_share *part) {
+    sum->ns += part->ns;
+    for (int i = 0; i < RN_CAUSE_COUNT; i++) sum->cause_ns[i] += part->cause_ns[i];
+    sum->steps += part->steps;
+    if (part->streams > sum->streams) sum->streams = part->streams;
+    if (part->prompt_tokens > sum->prompt_tokens) {
+        sum->prompt_tokens = part->prompt_tokens;
+        sum->prompt_request = part->prompt_request;
+    }
+    if (part->pages_request) sum->pages_request = part->pages_request;
+    if (part->preempt_request) sum->preempt_request = part->preempt_request;
+}
+
+rn_cause share_largest(const rn_share *share) {
+    int largest = RN_CAUSE_NONE;
+    for (int i = 1; i < RN_CAUSE_COUNT; i++)
+        if (share->cause_ns[i] > share->cause_ns[largest]) largest = i;
+    return (rn_cause)largest;
+}
+
+// ---------------------------------------------------------------- stretches
+
+// The length of the stretch from the mark to now, where the mark is then.
+static uint64_t stretch(struct account *account, uint64_t now_ns) {
+    if (now_ns <= account->mark_ns) return 0;
+    const uint64_t ns = now_ns - account->mark_ns;
+    account->mark_ns = now_ns;
+    return ns;
+}
+
+void account_add(struct account *account, rn_cause cause, uint64_t now_ns) {
+    share_put(&account->open, cause, stretch(account, now_ns));
+}
+
+void account_wait(struct account *account, uint64_t pages_ns, uint64_t now_ns) {
+    const uint64_t ns = stretch(account, now_ns), pages = pages_ns < ns ? pages_ns : ns;
+    share_put(&account->open, RN_CAUSE_PAGES, pages);
+    share_put(&account->open, RN_CAUSE_QUEUE, ns - pages);
+}
+
+void account_divide(struct account *account, const double part[RN_CAUSE_COUNT], uint64_t now_ns) {
+    const uint64_t ns = stretch(account, now_ns);
+    double sum = 0, host = part[RN_CAUSE_HOST];
+    for (int i = 0; i < RN_CAUSE_COUNT; i++) sum += part[i];
+    const double beyond = (double)ns - sum;
+    host = host + beyond > 0 ? host + beyond : 0;
+    const double rest = sum - part[RN_CAUSE_HOST];
+    const double scale = rest > 0 ? ((double)ns - host) / rest : 0;
+    uint64_t left = ns;
+    int largest = RN_CAUSE_HOST;
+    double most = host;
+    for (int i = 1; i < RN_CAUSE_COUNT; i++) {
+        if (i == RN_CAUSE_HOST) continue;
+        const double exact = part[i] * scale;
+        const uint64_t whole = exact > 0 ? (uint64_t)exact : 0, put = whole < left ? whole : left;
+        share_put(&account->open, (rn_cause)i, put);
+        left -= put;
+        if (exact <= most) continue;
+        most = exact;
+        largest = i;
+    }
+    // the nanoseconds that rounding left go to the largest part
+    const uint64_t rounded = host > 0 ? (uint64_t)host : 0, put = rounded < left ? rounded : left;
+    share_put(&account->open, RN_CAUSE_HOST, put);
+    share_put(&account->open, (rn_cause)largest, left - put);
+}
+
+// ---------------------------------------------------------------- tokens
+
+static void slow_add(rn_account *sum, int token, uint64_t end_ns, const rn_share *gap) {
+    if (sum->n_slow == RN_SLOW_GAPS && gap->ns <= sum->slow[RN_SLOW_GAPS - 1].share.ns) return;
+    int at = sum->n_slow < RN_SLOW_GAPS ? sum->n_slow++ : RN_SLOW_GAPS - 1;
+    for (; at > 0 && sum->slow[at - 1].share.ns < gap->ns; at--) sum->slow[at] = sum->slow[at - 1];
+    sum->slow[at] = (rn_slow_gap){.token = token, .end_ns = end_ns, .share = *gap};
+}
+
+// Neighbours become one: half as many spans, of twice as many tokens.
+static void spans_halve(struct account *account) {
+    rn_account *sum = &account->sum;
+    for (int i = 0; i < sum->n_spans / 2; i++) {
+        const rn_span *a = &sum->span[2 * i], *b = a + 1;
+        sum->span[i] = (rn_span){.end_ns = b->end_ns,
+                                 .ns = a->ns + b->ns,
+                                 .max_ns = a->max_ns > b->max_ns ? a->max_ns : b->max_ns,
+                                 .n_tokens = a->n_tokens + b->n_tokens,
+                                 .cause = a->ns > b->ns ? a->cause : b->cause};
+    }
+    sum->n_spans /= 2;
+    account->span_tokens *= 2;
+}
+
+static void span_add(struct account *account, const rn_share *gap) {
+    rn_account *sum = &account->sum;
+    rn_span *last = sum->n_spans > 0 ? &sum->span[sum->n_spans - 1] : NULL;
+    // the first token has a span of its own: its time is no gap
+    const bool is_full = sum->n_spans < 2 || (int)last->n_tokens >= account->span_tokens;
+    if (!last || (is_full && gap->ns > 0)) {
+        if (sum->n_spans == RN_SPANS) spans_halve(account);
+        last = &sum->span[sum->n_spans++];
+        *last = (rn_span){0};
+        for (int i = 0; i < RN_CAUSE_COUNT; i++) account->span_ns[i] = 0;
+    }
+    last->end_ns = account->mark_ns;
+    last->ns += gap->ns;
+    last->n_tokens++;
+    if (gap->ns > last->max_ns) last->max_ns = gap->ns;
+    for (int i = 1; i < RN_CAUSE_COUNT; i++) {
+        account->span_ns[i] += gap->cause_ns[i];
+        if (account->span_ns[i] > account->span_ns[last->cause]) last->cause = (uint8_t)i;
+    }
+}
+
+rn_cause account_token(struct account *account, rn_share *gap) {
+    rn_account *sum = &account->sum;
+    *gap = account->open;
+    account->open = (rn_share){0};
+    if (!sum->first_ns) {
+        sum->first_ns = account->mark_ns;
+        share_join(&sum->first, gap);
+    } else {
+        assert(gap->ns == account->mark_ns - sum->last_ns);
+        share_join(&sum->decode, gap);
+        account->n_tokens++;
+        if (gap->ns > 0) slow_add(sum, account->n_tokens, account->mark_ns, gap);
+    }
+    sum->last_ns = account->mark_ns;
+    span_add(account, gap);
+    return share_largest(gap);
+}
+
+void account_end(struct account *account) {
+    rn_account *sum = &account->sum;
+    sum->end_ns = account->mark_ns;
+    share_join(sum->first_ns ? &sum->rest : &sum->first, &account->open);
+    account->open = (rn_share){0};
+    assert(sum->first.ns == (sum->first_ns ? sum->first_ns : sum->end_ns) - sum->submit_ns);
+    assert(!sum->first_ns || sum->decode.ns == sum->last_ns - sum->first_ns);
+}

@@ -1,0 +1,45 @@
+// Where a sequence's time went. A sequence's account divides its life, from submit to its last
+// token, among the causes of rn_cause. It grows by stretches, each from the mark to `now`: a wait
+// has one cause, a step is divided (divide.h). A token closes the gap that the stretches since the
+// last token make.
+//
+//   submit      admitted    step      step (token)   step   paused ... resumed   step (token)
+//   | QUEUE,PAGES  |  divided  | divided   |  divided  |       READER       | divided |
+//   mark --------> mark -----> mark -----> mark ...
+//
+// Invariants: open.ns is the time from the last token (or submit) to the mark; every share's ns is
+// the sum of its cause_ns. Nothing here reads a clock, or allocates. Called by the step's thread
+// (step/charge.c); the size of an account is constant.
+#ifndef RN_ENGINE_ACCOUNT_ACCOUNT_H
+#define RN_ENGINE_ACCOUNT_ACCOUNT_H
+
+#include "runnel.h"
+
+struct account {
+    rn_account sum;
+    rn_share open;          // since the last token
+    uint64_t mark_ns;       // all earlier time is divided
+    uint64_t pages_mark_ns; // of the engine's clock of blocked pages, at the mark of a wait
+    int n_tokens;           // after the first
+    int span_tokens;        // of a full span
+    uint64_t span_ns[RN_CAUSE_COUNT]; // of the last span
+};
+
+void account_init(struct account *account, uint64_t submit_ns);
+// The time since the mark has one cause. No time passed: nothing happens.
+void account_add(struct account *account, rn_cause cause, uint64_t now_ns);
+// A wait: at most pages_ns of the time since the mark were spent for pages, the rest for a place.
+void account_wait(struct account *account, uint64_t pages_ns, uint64_t now_ns);
+// The time since the mark is divided in the proportions of part[], except that time beyond or below
+// their sum first changes the host's part: it was before the step, or the step had begun before.
+void account_divide(struct account *account, const double part[RN_CAUSE_COUNT], uint64_t now_ns);
+
+// A token at the mark closes the gap. Returns its largest cause; NONE: it came with the token
+// before.
+rn_cause account_token(struct account *account, rn_share *gap);
+// The sequence is over at the mark: time without a token goes to the rest.
+void account_end(struct account *account);
+
+rn_cause share_largest(const rn_share *share);
+
+#endif

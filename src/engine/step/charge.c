@@ -1,0 +1,241 @@
+// Time is charged to accounts: a landed step to every running sequence, a wait to its sequence when
+// the wait ends. See account/account.h and account/divide.h. publish.c, admit.c call it.
+//
+// The time of a step is the time since the step before landed, where a sequence was there then:
+// whatever is between two steps belongs to the later one. The thread's own laps (the statistics)
+// since then are its drafts and choices; its run is the lap of submit and wait, or the device's own
+// time where that was longer, because the host worked meanwhile; the rest is the host's.
+#include <assert.h>
+
+#include "engine/step/engine.h"
+
+// ---------------------------------------------------------------- waits
+
+static uint64_t pages_clock(const struct engine *engine, uint64_t at_ns) {
+    const struct page_clock *clock = &engine->page_clock;
+    return clock->ns + (clock->is_blocked && at_ns > clock->since_ns ? at_ns - clock->since_ns : 0);
+}
+
+void engine_block_pages(struct engine *engine, bool is_blocked, uint64_t now) {
+    struct page_clock *clock = &engine->page_clock;
+    clock->ns = pages_clock(engine, now);
+    clock->since_ns = now;
+    clock->is_blocked = is_blocked;
+}
+
+void engine_wait_begin(const struct engine *engine, struct seq *seq) {
+    seq->account.pages_mark_ns = pages_clock(engine, seq->account.mark_ns);
+}
+
+// A choice waits for the first one of its request, which evaluates the prompt of both.
+static void charge_follower(struct seq *seq, uint64_t now) {
+    const struct seq *leader = seq->family->leader;
+    if (!leader || leader == seq || !leader->was_admitted) return;
+    const uint64_t start_ns = leader->account.sum.start_ns;
+    if (start_ns <= seq->account.mark_ns) account_add(&seq->account, RN_CAUSE_OWN_PROMPT, now);
+}
+
+static void charge_waiting(const struct engine *engine, struct seq *seq, uint64_t now) {
+    struct account *account = &seq->account;
+    if (seq->is_paused) account_add(account, RN_CAUSE_READER, now);
+    if (seq->was_admitted) account_add(account, RN_CAUSE_PREEMPTED, now);
+    if (seq->choices.index > 0) charge_follower(seq, now);
+    const uint64_t pages_ns = pages_clock(engine, now) - account->pages_mark_ns;
+    if (pages_ns > 0 && now > account->mark_ns)
+        account->open.pages_request = engine->page_clock.holder;
+    account_wait(account, pages_ns, now);
+    engine_wait_begin(engine, seq);
+}
+
+void engine_charge_until(const struct engine *engine, struct seq *seq, uint64_t now) {
+    if (now <= seq->account.mark_ns) return;
+    if (seq->state == SEQ_WAITING)
+        charge_waiting(engine, seq, now);
+    else
+        account_add(&seq->account, seq->is_paused ? RN_CAUSE_READER : RN_CAUSE_HOST, now);
+}
+
+// ---------------------------------------------------------------- steps
+
+// What a work's rows were for.
+static struct divide_own own_of(const struct engine *engine, const struct seq_work *work) {
+    const struct seq *seq = work->seq;
+    struct divide_own own = {.kind = seq->account.sum.first_ns ? PART_STREAM : PART_PROMPT};
+    const int fresh = work->n_tokens - work->n_draft - work->n_again;
+    int again = seq->n_lost - work->first_pos;
+    again = again < 0 ? 0 : again > fresh ? fresh : again;
+    if (again > 0) own.kind = PART_AGAIN;
+    own.rows.again = again;
+    own.rows.refused = work->n_draft - work->n_accepted + work->n_again;
+    own.rows.stream = work->n_accepted;
+    *(own.kind == PART_STREAM ? &own.rows.stream : &own.rows.prompt) += fresh - again;
+    struct batch_shape shape = {0};
+    seq_work_shape(engine->plan, work, work->first_pos, &shape);
+    own.kv_ns = divide_kv(&engine->divider, &shape);
+    return own;
+}
+
+// The requests with the most prompt tokens of the step: two, because one may be that which asks.
+struct beside {
+    uint64_t request[2];
+    int tokens[2];
+    int n_streams, n_prompts;
+};
+
+static void beside_add(struct beside *beside, const struct seq *seq, const struct divide_own *own) {
+    const int tokens = own->rows.prompt + own->rows.again;
+    beside->n_streams += own->kind == PART_STREAM;
+    beside->n_prompts += own->kind != PART_STREAM;
+    const int at = tokens > beside->tokens[0] ? 0 : tokens > beside->tokens[1] ? 1 : 2;
+    if (at == 2) return;
+    if (at == 0) {
+        beside->request[1] = beside->request[0];
+        beside->tokens[1] = beside->tokens[0];
+    }
+    beside->request[at] = seq->id;
+    beside->tokens[at] = tokens;
+}
+
+static void note_beside(rn_share *open, const struct beside *beside, uint64_t request) {
+    const int at = beside->request[0] == request;
+    if (beside->n_streams > open->streams) open->streams = beside->n_streams;
+    if (beside->tokens[at] <= open->prompt_tokens) return;
+    open->prompt_tokens = beside->tokens[at];
+    open->prompt_request = beside->request[at];
+}
+
+// The laps since the last landing; the division starts there, or where the step's first work did.
+static void measure(struct engine *engine, const struct flight *flight, uint64_t now,
+                    struct divide_step *step, rn_step *record) {
+    const rn_engine_stats *stats = &engine->stats;
+    struct charge_laps *laps = &engine->laps;
+    uint64_t begin = flight->begin_ns > laps->end_ns ? flight->begin_ns : laps->end_ns;
+    for (int i = 0; i < flight->n_work && begin != laps->end_ns; i++)
+        if (flight->work[i].seq->account.mark_ns == laps->end_ns) begin = laps->end_ns;
+    uint64_t left = now > begin ? now - begin : 0;
+    uint64_t run = stats->run_ns - laps->run_ns, draft = stats->draft_ns - laps->draft_ns;
+    uint64_t choice = stats->sample_ns - laps->sample_ns;
+    choice = choice < left ? choice : left;
+    left -= choice;
+    draft = draft < left ? draft : left;
+    left -= draft;
+    if (engine->depth > 1 && engine->result.run_ns > run) run = engine->result.run_ns;
+    run = run < left ? run : left;
+    *laps = (struct charge_laps){now, stats->run_ns, stats->draft_ns, stats->sample_ns};
+    step->run_ns = run;
+    step->choice_ns = choice;
+    step->draft_ns = draft;
+    step->host_ns = left - run;
+    record->begin_ns = begin;
+    record->end_ns = now;
+    record->run_ns = run;
+    record->choice_ns = choice;
+    record->draft_ns = draft;
+    record->host_ns = left - run;
+}
+
+// Bytes and operations by class, and time by class, scaled to the run as the host saw it.
+static void record_ops(struct engine *engine, const struct flight *flight, rn_step *record) {
+    rn_engine_stats *stats = &engine->stats;
+    const struct step_result *result = &engine->result;
+    const double scale = result->run_ns ? (double)record->run_ns / (double)result->run_ns : 0;
+    struct cost sum = {0};
+    for (int c = 0; c < OPS_COUNT; c++) {
+        if (engine->class_rates[c].is_empty) continue;
+        const struct cost cost = ledger_step(&engine->class_rates[c], &flight->shape,
+                                             c == OPS_EXPERTS ? result->expert_bytes : 0);
+        sum.weight_bytes += cost.weight_bytes;
+        sum.kv_read_bytes += cost.kv_read_bytes;
+        record->ops_ns[c] = (uint64_t)((double)result->ops_ns[c] * scale);
+        record->ops_bytes[c] = cost.weight_bytes + cost.kv_read_bytes + cost.kv_write_bytes;
+        record->ops_flops[c] = cost.flops;
+        stats->ops_ns[c] += record->ops_ns[c];
+        stats->ops_bytes[c] += record->ops_bytes[c];
+        stats->ops_flops[c] += record->ops_flops[c];
+    }
+    engine->step_cost = sum;
+    stats->weight_bytes += sum.weight_bytes;
+    stats->kv_bytes += sum.kv_read_bytes;
+}
+
+static void record_rows(rn_step *record, const struct divide_step *step,
+                        const struct beside *beside, int n_accepted) {
+    record->prompt_tokens = (uint32_t)step->rows.prompt;
+    record->again_tokens = (uint32_t)step->rows.again;
+    record->draft_tokens = (uint32_t)step->n_draft;
+    record->accepted_tokens = (uint32_t)n_accepted;
+    record->stream_tokens = (uint32_t)(step->rows.stream - n_accepted);
+    record->n_streams = (uint32_t)beside->n_streams;
+    record->n_prompts = (uint32_t)beside->n_prompts;
+    record->prompt_request = beside->request[0];
+}
+
+static void count_work(struct account *account, const struct engine *engine, const rn_step *record,
+                       int n_tokens) {
+    rn_work *work = account->sum.first_ns ? &account->sum.decode_work : &account->sum.prompt_work;
+    const struct cost *cost = &engine->step_cost;
+    work->steps++;
+    work->tokens += (uint64_t)n_tokens;
+    work->bytes += cost->weight_bytes + cost->kv_read_bytes;
+    for (int c = 0; c < OPS_COUNT; c++) work->flops += record->ops_flops[c];
+    work->run_ns += record->run_ns;
+}
+
+// A running sequence without work in the step.
+static rn_cause idle_cause(const struct seq *seq, const struct beside *beside) {
+    if (seq->is_paused) return RN_CAUSE_READER;
+    if (seq->is_starved) return RN_CAUSE_PAGES;
+    return beside->n_prompts > 0 ? RN_CAUSE_PROMPTS : RN_CAUSE_STREAMS;
+}
+
+static void charge_idle(struct engine *engine, const struct beside *beside, uint64_t now) {
+    for (int i = 0; i < engine->n_running; i++) {
+        struct seq *seq = engine->running[i];
+        struct account *account = &seq->account;
+        if (account->mark_ns >= now) continue;
+        const rn_cause cause = idle_cause(seq, beside);
+        if (cause == RN_CAUSE_PAGES) account->open.pages_request = engine->page_clock.holder;
+        if (cause == RN_CAUSE_PROMPTS) note_beside(&account->open, beside, seq->id);
+        account_add(account, cause, now);
+    }
+}
+
+void engine_charge(struct engine *engine, struct flight *flight, uint64_t now) {
+    struct divide_step step = {.shape = &flight->shape};
+    struct division division;
+    struct beside beside = {0};
+    rn_step record = {.index = engine->stats.steps};
+    int n_accepted = 0;
+    measure(engine, flight, now, &step, &record);
+    record_ops(engine, flight, &record);
+    step.attention_ns = record.ops_ns[OPS_ATTENTION] + record.ops_ns[OPS_RECURRENT];
+    for (int i = 0; i < flight->n_work; i++) {
+        struct seq_work *work = &flight->work[i];
+        const struct divide_own own = work->own = own_of(engine, work);
+        step.rows.stream += own.rows.stream;
+        step.rows.refused += own.rows.refused;
+        step.rows.prompt += own.rows.prompt;
+        step.rows.again += own.rows.again;
+        step.kv_ns[own.kind] += own.kv_ns;
+        step.n_draft += work->n_draft;
+        n_accepted += work->n_accepted;
+        beside_add(&beside, work->seq, &own);
+    }
+    divide(&engine->divider, &step, &division);
+    record.usual_ns = division.usual_ns;
+    record_rows(&record, &step, &beside, n_accepted);
+    for (int i = 0; i < flight->n_work; i++) {
+        const struct seq_work *work = &flight->work[i];
+        struct account *account = &work->seq->account;
+        double part[RN_CAUSE_COUNT];
+        if (work->seq->state != SEQ_RUNNING) continue;
+        divide_for(&division, &work->own, part);
+        account_divide(account, part, now);
+        account->open.steps++;
+        note_beside(&account->open, &beside, work->seq->id);
+        count_work(account, engine, &record, work->n_tokens);
+    }
+    charge_idle(engine, &beside, now);
+    divider_learn(&engine->divider, &flight->shape, step.run_ns);
+    step_board_write(&engine->steps, &record);
+}

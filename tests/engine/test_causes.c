@@ -1,0 +1,285 @@
+// Planted causes: each script gives a stream's time one main cause, and the account names it with
+// the planted time. The clock is the test's own, so nothing depends on the machine.
+#include "account_check.h"
+#include "clock_world.h"
+
+enum { N_WARM = 12 }; // steps after which prices are known
+
+static const rn_engine_options small = {.n_threads = 1, .max_seqs = 8, .batch_tokens = 300};
+
+// ---------------------------------------------------------------- running
+
+static rn_account ended; // of the last choice that ended
+
+// One step; the token event of a request, if it got one.
+static rn_event step_for(rn_engine *engine, uint64_t id) {
+    bool busy;
+    rn_event found = {.token = -1};
+    assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
+    for (rn_event event; rn_engine_next_event(engine, &event);) {
+        if (event.finish) account_check(&event);
+        if (event.finish && event.request == id) ended = *event.account;
+        if (event.request == id && event.token >= 0) found = event;
+    }
+    return found;
+}
+
+static void warm_up(rn_engine *engine, uint64_t id) {
+    for (int i = 0; i < N_WARM; i++) step_for(engine, id);
+}
+
+// Steps up to the end of the request; its account.
+static const rn_account *finish(rn_engine *engine, uint64_t id) {
+    ended = (rn_account){0};
+    for (int i = 0; i < 2000 && !ended.end_ns; i++) step_for(engine, id);
+    assert_true(ended.end_ns > 0);
+    return &ended;
+}
+
+// The longest gap has this main cause, with that time.
+static void check_slowest(const rn_account *account, rn_cause cause, double ms) {
+    assert_true(account->n_slow > 0);
+    const rn_share *gap = &account->slow[0].share;
+    for (int i = 1; i < RN_CAUSE_COUNT; i++)
+        check(i == (int)cause || gap->cause_ns[i] < gap->cause_ns[cause], "%s is %g ms, %s %g ms",
+              rn_cause_name((rn_cause)i), (double)gap->cause_ns[i] / MS, rn_cause_name(cause),
+              (double)gap->cause_ns[cause] / MS);
+    check_near((double)gap->cause_ns[cause] / MS, ms, 0.1 * ms);
+}
+
+// ---------------------------------------------------------------- the causes
+
+CASE(a_quiet_stream_reads_weights) {
+    rn_engine *engine = new_engine(&small);
+    const rn_request request = request_for(1, 8, 100);
+    const uint64_t id = submit(engine, &request);
+    const rn_account *a = finish(engine, id);
+    check_near((double)a->decode.cause_ns[RN_CAUSE_WEIGHTS], (double)a->decode.ns,
+               0.02 * (double)a->decode.ns);
+    check_near((double)a->first.cause_ns[RN_CAUSE_OWN_PROMPT], (double)a->first.ns, 1);
+    assert_int_equal(a->decode_work.steps, 99);
+    assert_int_equal(a->decode_work.tokens, 99);
+    assert_int_equal(a->prompt_work.tokens, 8);
+    rn_engine_destroy(engine);
+}
+
+CASE(a_long_prompt_of_another) {
+    rn_engine *engine = new_engine(&small);
+    rn_request request = request_for(1, 8, 100);
+    const uint64_t id = submit(engine, &request);
+    warm_up(engine, id);
+    request = request_for(2, 250, 2);
+    const uint64_t other = submit(engine, &request);
+    const rn_account *a = finish(engine, id);
+    check_slowest(a, RN_CAUSE_PROMPTS, rows_ms(251) - rows_ms(1));
+    assert_int_equal(a->slow[0].share.prompt_request, other);
+    assert_int_equal(a->slow[0].share.prompt_tokens, 250);
+    assert_int_equal(a->slow[0].token, N_WARM);
+    rn_engine_destroy(engine);
+}
+
+CASE(time_between_steps) {
+    rn_engine *engine = new_engine(&small);
+    const rn_request request = request_for(1, 8, 60);
+    const uint64_t id = submit(engine, &request);
+    warm_up(engine, id);
+    pass_ms(20);
+    check_slowest(finish(engine, id), RN_CAUSE_HOST, 20);
+    rn_engine_destroy(engine);
+}
+
+CASE(a_stolen_core) {
+    rn_engine *engine = new_engine(&small);
+    const rn_request request = request_for(1, 8, 60);
+    const uint64_t id = submit(engine, &request);
+    warm_up(engine, id);
+    fake.slower_ms = 7;
+    check_slowest(finish(engine, id), RN_CAUSE_SLOWER, 7);
+    rn_engine_destroy(engine);
+}
+
+// The price follows within a few steps, and still the account knows the usual time. The first slow
+// steps raise it a little: a fifth is allowed.
+CASE(a_machine_that_stays_slow) {
+    rn_engine *engine = new_engine(&small);
+    const rn_request request = request_for(1, 8, 100);
+    const uint64_t id = submit(engine, &request);
+    warm_up(engine, id);
+    fake.factor = 2;
+    const rn_account *a = finish(engine, id);
+    const double slow_ms = 99 - (N_WARM - 1); // each step took a millisecond more
+    check_near((double)a->decode.cause_ns[RN_CAUSE_SLOWER] / MS, slow_ms, 0.2 * slow_ms);
+    rn_engine_destroy(engine);
+}
+
+CASE(a_reader_that_does_not_follow) {
+    rn_engine *engine = new_engine(&small);
+    const rn_request request = request_for(1, 8, 60);
+    const uint64_t id = submit(engine, &request);
+    warm_up(engine, id);
+    rn_engine_pause(engine, id, true);
+    assert_int_equal(step_for(engine, id).token, -1);
+    pass_ms(30);
+    rn_engine_pause(engine, id, false);
+    check_slowest(finish(engine, id), RN_CAUSE_READER, 30);
+    rn_engine_destroy(engine);
+}
+
+// One place: the second request waits for the first.
+CASE(a_place_is_waited_for) {
+    rn_engine *engine = new_engine(&(rn_engine_options){.n_threads = 1, .max_seqs = 1});
+    rn_request request = request_for(1, 8, 51);
+    submit(engine, &request);
+    request = request_for(2, 8, 5);
+    const rn_account *a = finish(engine, submit(engine, &request));
+    check_near((double)a->first.cause_ns[RN_CAUSE_QUEUE] / MS, rows_ms(8) + 50 * rows_ms(1), 0.1);
+    check_near((double)a->first.cause_ns[RN_CAUSE_OWN_PROMPT] / MS, rows_ms(8), 0.1);
+    assert_int_equal(a->first.cause_ns[RN_CAUSE_PAGES], 0);
+    rn_engine_destroy(engine);
+}
+
+// Places, but no pages: the second request waits for the pages of the first.
+CASE(pages_are_waited_for) {
+    rn_engine *engine = new_engine(
+        &(rn_engine_options){.n_threads = 1, .max_seqs = 4, .n_ctx = 128, .kv_pages = 4});
+    rn_request request = request_for(1, 70, 31);
+    const uint64_t holder = submit(engine, &request);
+    step_for(engine, holder);
+    request = request_for(2, 40, 3);
+    const rn_account *a = finish(engine, submit(engine, &request));
+    check_near((double)a->first.cause_ns[RN_CAUSE_PAGES] / MS, 30 * rows_ms(1), 3);
+    assert_int_equal(a->first.pages_request, holder);
+    rn_engine_destroy(engine);
+}
+
+// Three pages for two streams that come to need two each: the younger makes way, waits, and
+// computes its tokens again.
+CASE(a_preemption) {
+    rn_engine *engine =
+        new_engine(&(rn_engine_options){.n_threads = 1, .max_seqs = 2, .n_ctx = 64, .kv_pages = 3});
+    rn_request request = request_for(1, 20, 40);
+    const uint64_t senior = submit(engine, &request);
+    request = request_for(2, 20, 30);
+    const uint64_t junior = submit(engine, &request);
+    const rn_account *a = finish(engine, junior);
+    const rn_share *gap = &a->slow[0].share;
+    check_slowest(a, RN_CAUSE_PREEMPTED, (double)gap->ns / MS);
+    assert_true(gap->ns > 20 * MS);
+    assert_int_equal(gap->preempt_request, senior);
+    rn_engine_destroy(engine);
+}
+
+static double mask_ms;
+
+static void slow_mask(void *ctx, int choice, uint64_t *allowed, int n_vocab) { pass_ms(mask_ms); }
+static void slow_advance(void *ctx, int choice, int32_t token) {}
+static void slow_rollback(void *ctx, int choice, int n_tokens) {}
+
+CASE(a_slow_constraint) {
+    rn_engine *engine = new_engine(&small);
+    rn_request request = request_for(1, 8, 60);
+    request.constraint =
+        (rn_constraint){.mask = slow_mask, .advance = slow_advance, .rollback = slow_rollback};
+    mask_ms = 0;
+    const uint64_t id = submit(engine, &request);
+    warm_up(engine, id);
+    mask_ms = 6;
+    step_for(engine, id);
+    mask_ms = 0;
+    check_slowest(finish(engine, id), RN_CAUSE_CHOICE, 6);
+    rn_engine_destroy(engine);
+}
+
+static double draft_ms;
+static int n_drafts;
+
+// Tokens that are never chosen: the number of each is drawn from places far apart.
+static int wrong_draft(void *ctx, void *data, int choice, const int32_t *token, int n_token,
+                       int32_t *out, int most) {
+    const int n = most < 4 ? most : 4;
+    for (int i = 0; i < n; i++) out[i] = (token[n_token - 1] * 31 + 1777 * (i + 1)) % 4096;
+    pass_ms(draft_ms);
+    n_drafts++;
+    return n;
+}
+
+CASE(a_refused_draft) {
+    rn_engine_options options = small;
+    options.speculate = "custom";
+    options.draft_fn = wrong_draft;
+    options.draft_min = 4;
+    draft_ms = 0;
+    n_drafts = 0;
+    rn_engine *engine = clock_engine(&options);
+    const rn_request request = request_for(1, 8, 60);
+    const uint64_t id = submit(engine, &request);
+    warm_up(engine, id);
+    draft_ms = 6;
+    step_for(engine, id);
+    draft_ms = 0;
+    const rn_account *a = finish(engine, id);
+    assert_true(n_drafts > 10);
+    check_slowest(a, RN_CAUSE_DRAFTS, 6);
+    rn_engine_destroy(engine);
+}
+
+// 16 streams in a step of 1.5 ms, which one would have for 1 ms.
+CASE(other_streams) {
+    rn_engine_options options = small;
+    options.max_seqs = 16;
+    rn_engine *engine = new_engine(&options);
+    uint64_t id = 0;
+    rn_request request = request_for(1, 8, 30);
+    id = submit(engine, &request);
+    warm_up(engine, id); // a step of one row is known
+    for (int i = 0; i < 15; i++) {
+        request = request_for(2 + i, 8, 60);
+        submit(engine, &request);
+    }
+    for (int i = 0; i < 8; i++) step_for(engine, id);
+    const rn_event event = step_for(engine, id);
+    check_near(event.gap_ms, 1.5, 1e-6);
+    assert_int_equal(event.cause, RN_CAUSE_WEIGHTS);
+    const rn_account *a = finish(engine, id);
+    const rn_share *last = &a->slow[a->n_slow - 1].share; // one of the steps with 16 streams
+    assert_int_equal(last->streams, 16);
+    check_near((double)(last->cause_ns[RN_CAUSE_STREAMS] + last->cause_ns[RN_CAUSE_KV]) / MS, 0.5,
+               0.06);
+    rn_engine_destroy(engine);
+}
+
+// ---------------------------------------------------------------- steps
+
+CASE(steps_are_recorded) {
+    enum { MAX = 64 };
+    rn_engine *engine = new_engine(&small);
+    rn_step step[MAX];
+    const rn_request request = request_for(1, 40, 20);
+    finish(engine, submit(engine, &request));
+    assert_int_equal(rn_engine_steps(engine, 0, step, MAX), 20);
+    assert_int_equal(step[0].index, 1);
+    assert_int_equal(step[0].prompt_tokens, 40);
+    assert_int_equal(step[0].n_prompts, 1);
+    const rn_engine_stats stats = streams_stats(engine);
+    uint64_t bytes = 0, stat_bytes = 0;
+    for (int i = 0; i < 20; i++) {
+        const rn_step *s = &step[i];
+        assert_int_equal(s->run_ns + s->choice_ns + s->draft_ns + s->host_ns,
+                         s->end_ns - s->begin_ns);
+        if (i > 0) assert_int_equal(s->begin_ns, s[-1].end_ns);
+        if (i > 0) assert_int_equal(s->stream_tokens, 1);
+        for (int c = 0; c < RN_OPS_COUNT; c++) bytes += s->ops_bytes[c];
+    }
+    for (int c = 0; c < RN_OPS_COUNT; c++) stat_bytes += stats.ops_bytes[c];
+    assert_int_equal(bytes, stat_bytes);
+    assert_true(bytes > stats.weight_bytes + stats.kv_bytes); // and the KV that was written
+    assert_int_equal(rn_engine_steps(engine, 18, step, MAX), 2);
+    assert_int_equal(step[0].index, 19);
+    assert_int_equal(rn_engine_steps(engine, 20, step, MAX), 0);
+    uint64_t cause_ns = 0;
+    for (int i = 0; i < RN_CAUSE_COUNT; i++) cause_ns += stats.cause_ns[i];
+    assert_int_equal(cause_ns, stats.stream_ns);
+    rn_engine_destroy(engine);
+}
+
+TEST_PROGRAM(causes) { return cases_run(open_model, close_model); }
