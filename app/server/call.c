@@ -151,7 +151,7 @@ void call_fail(struct call *call) {
 
 const char *call_path(const struct call *call) { return call->path; }
 
-const char *call_answer_id(const struct call *call, char out[CALL_ANSWER_ID_SIZE]) {
+void call_answer_id(const struct call *call, char out[CALL_ID_BYTES]) {
     static const struct {
         const char *path, *prefix;
     } api[] = {{"/chat/completions", "chatcmpl-"},
@@ -165,8 +165,7 @@ const char *call_answer_id(const struct call *call, char out[CALL_ANSWER_ID_SIZE
             break;
         }
     }
-    snprintf(out, CALL_ANSWER_ID_SIZE, "%s%s", prefix, call->id);
-    return out;
+    snprintf(out, CALL_ID_BYTES, "%s%s", prefix, call->id);
 }
 
 const char *call_header(const struct call *call, const char *name) {

@@ -21,6 +21,8 @@
 #include "runnel.h"
 #include "server_state.h"
 
+enum { CALL_ID_BYTES = 40 };
+
 enum call_api { API_OPENAI, API_ANTHROPIC }; // whose form errors have
 
 enum call_state {
@@ -106,10 +108,9 @@ void call_error_object(enum call_api api, int status, const char *param, const c
 // with 413 where it is too large.
 void call_answer(struct call *call);
 
-enum { CALL_ANSWER_ID_SIZE = 40 };
-// The id that the call's answer has: call->id behind the prefix of its API. Returns out.
-const char *call_answer_id(const struct call *call, char out[CALL_ANSWER_ID_SIZE]);
 const char *call_path(const struct call *call);
+// The id that its answer has, such as chatcmpl-...
+void call_answer_id(const struct call *call, char out[CALL_ID_BYTES]);
 const char *call_header(const struct call *call, const char *name); // NULL: not given
 // The value of key in the query, as it was sent, copied to out; NULL: not given.
 const char *call_query(const struct call *call, const char *key, char *out, size_t size);

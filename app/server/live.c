@@ -104,13 +104,12 @@ void live_get(struct call *call) {
 
 // ---------------------------------------------------------------- streams' names
 
-_Static_assert((int)LIVE_ID_BYTES >= (int)CALL_ANSWER_ID_SIZE, "ids are written in place");
-
 void live_token(struct live *live, const struct call *call, const struct generation_choice *choice,
                 const rn_event *event) {
     if (!live || !live->n_watchers) return;
-    char id[CALL_ANSWER_ID_SIZE];
-    live_streams_token(&live->streams, call_answer_id(call, id), choice->index, event);
+    char id[CALL_ID_BYTES];
+    call_answer_id(call, id);
+    live_streams_token(&live->streams, id, choice->index, event);
 }
 
 // Streams that wait have no event that would name them.
@@ -120,6 +119,7 @@ static void name_streams(struct live *live) {
         if (stream->id[0] || stream->ended) continue;
         const struct stream *of = streams_find(live->server, stream->request);
         if (!of) continue;
+        _Static_assert((int)LIVE_ID_BYTES >= (int)CALL_ID_BYTES, "the id is written in place");
         call_answer_id(of->call, stream->id);
         stream->index = of->first_choice + stream->choice;
     }

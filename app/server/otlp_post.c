@@ -2,10 +2,9 @@
 // move. A kept connection that the collector has closed meanwhile is replaced once.
 #include "otlp_post.h"
 
-#include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>

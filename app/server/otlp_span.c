@@ -3,12 +3,11 @@
 #include "otlp_span.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "helpers.h"
-#include "metrics_state.h"
 #include "otlp.h"
 #include "routes.h"
 
@@ -410,8 +409,9 @@ static void put_gen_ai(struct jbuf *out, const struct call *call, struct otlp_mo
     if (!generation) return;
     put_request(out, call);
     if (!generation->began) return;
-    char id[CALL_ANSWER_ID_SIZE];
-    otlp_put_text(out, "gen_ai.response.id", call_answer_id(call, id));
+    char id[CALL_ID_BYTES];
+    call_answer_id(call, id);
+    otlp_put_text(out, "gen_ai.response.id", id);
     otlp_put_text(out, "gen_ai.response.model", call->server->config.model_name);
     if (!generation->pooling) put_finishes(out, generation);
     put_usage(out, generation);
