@@ -151,6 +151,23 @@ void call_fail(struct call *call) {
 
 const char *call_path(const struct call *call) { return call->path; }
 
+void call_answer_id(const struct call *call, char out[CALL_ID_BYTES]) {
+    static const struct {
+        const char *path, *prefix;
+    } api[] = {{"/chat/completions", "chatcmpl-"},
+               {"/v1/completions", "cmpl-"},
+               {"/v1/messages", "msg_"},
+               {"/v1/responses", "resp_"}};
+    const char *prefix = "";
+    for (size_t i = 0; i < sizeof api / sizeof *api; i++) {
+        if (strstr(call->route->path, api[i].path)) {
+            prefix = api[i].prefix;
+            break;
+        }
+    }
+    snprintf(out, CALL_ID_BYTES, "%s%s", prefix, call->id);
+}
+
 const char *call_header(const struct call *call, const char *name) {
     return call->head.text ? head_field(&call->head, name) : NULL;
 }

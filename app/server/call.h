@@ -16,9 +16,12 @@
 #include <jansson.h>
 
 #include "jbuf.h"
+#include "otlp_context.h"
 #include "reader.h"
 #include "runnel.h"
 #include "server_state.h"
+
+enum { CALL_ID_BYTES = 40 };
 
 enum call_api { API_OPENAI, API_ANTHROPIC }; // whose form errors have
 
@@ -42,6 +45,7 @@ struct call {
     bool head_only;            // the method is HEAD: no byte of the body is sent
     bool cors;                 // the answer is for a page of another site
     char id[25];               // random, without a prefix
+    struct otlp_context trace; // that it belongs to
     int64_t created;           // seconds since 1970
     uint64_t start_ns;         // head complete
     char *body;                // [body_len], NUL-terminated
@@ -105,6 +109,8 @@ void call_error_object(enum call_api api, int status, const char *param, const c
 void call_answer(struct call *call);
 
 const char *call_path(const struct call *call);
+// The id that its answer has, such as chatcmpl-...
+void call_answer_id(const struct call *call, char out[CALL_ID_BYTES]);
 const char *call_header(const struct call *call, const char *name); // NULL: not given
 // The value of key in the query, as it was sent, copied to out; NULL: not given.
 const char *call_query(const struct call *call, const char *key, char *out, size_t size);

@@ -104,29 +104,11 @@ void live_get(struct call *call) {
 
 // ---------------------------------------------------------------- streams' names
 
-// The id that the call's answer has.
-static void id_write(const struct call *call, char out[LIVE_ID_BYTES]) {
-    static const struct {
-        const char *path, *prefix;
-    } api[] = {{"/chat/completions", "chatcmpl-"},
-               {"/v1/completions", "cmpl-"},
-               {"/v1/messages", "msg_"},
-               {"/v1/responses", "resp_"}};
-    const char *prefix = "";
-    for (size_t i = 0; i < sizeof api / sizeof *api; i++) {
-        if (strstr(call->route->path, api[i].path)) {
-            prefix = api[i].prefix;
-            break;
-        }
-    }
-    snprintf(out, LIVE_ID_BYTES, "%s%s", prefix, call->id);
-}
-
 void live_token(struct live *live, const struct call *call, const struct generation_choice *choice,
                 const rn_event *event) {
     if (!live || !live->n_watchers) return;
-    char id[LIVE_ID_BYTES];
-    id_write(call, id);
+    char id[CALL_ID_BYTES];
+    call_answer_id(call, id);
     live_streams_token(&live->streams, id, choice->index, event);
 }
 
@@ -137,7 +119,8 @@ static void name_streams(struct live *live) {
         if (stream->id[0] || stream->ended) continue;
         const struct stream *of = streams_find(live->server, stream->request);
         if (!of) continue;
-        id_write(of->call, stream->id);
+        _Static_assert((int)LIVE_ID_BYTES >= (int)CALL_ID_BYTES, "the id is written in place");
+        call_answer_id(of->call, stream->id);
         stream->index = of->first_choice + stream->choice;
     }
 }

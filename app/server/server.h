@@ -16,6 +16,7 @@
 #include "runnel.h"
 
 struct log_sink;
+struct otlp;
 struct server;
 
 // All strings outlive the server. Zeroed numbers are not defaults: serve fills every field.
@@ -34,6 +35,7 @@ struct server_config {
     int n_aliases;
     bool ui;
     struct log_sink *access_log; // NULL: none; borrowed
+    struct otlp *otlp;           // exporter of spans; the same
 
     size_t body_bytes_max;    // of one request
     size_t pending_bytes_max; // bodies of all requests, parsed ones included

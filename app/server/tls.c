@@ -2,16 +2,19 @@
 // stay in this file.
 #include "tls.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 
 #include "helpers.h"
 
 static SSL_CTX *context_of(struct tls_context *context) { return (SSL_CTX *)context; }
 static SSL *ssl_of(struct tls *tls) { return (SSL *)tls; }
+static const SSL *ssl_view(const struct tls *tls) { return (const SSL *)tls; }
 
 // A key with a passphrase is not for a server that starts by itself.
 static int no_passphrase(char *out, int size, int writes, void *ctx) {
@@ -59,15 +62,20 @@ static int on_protocols(SSL *ssl, const unsigned char **out, unsigned char *out_
     return SSL_TLSEXT_ERR_OK;
 }
 
+// The settings that both sides share.
+static void context_prepare(SSL_CTX *context) {
+    SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+    SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                  SSL_MODE_RELEASE_BUFFERS);
+}
+
 rn_status tls_context_create(const char *cert, const char *key, struct tls_context **out,
                              rn_error *err) {
     *out = NULL;
     SSL_CTX *context = SSL_CTX_new(TLS_server_method());
     if (!context) return err_set(err, RN_ERR_NOMEM, "out of memory");
-    SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-    SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
-    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                                  SSL_MODE_RELEASE_BUFFERS);
+    context_prepare(context);
     SSL_CTX_set_alpn_select_cb(context, on_protocols, NULL);
     const bool ok = chain_use(context, cert) && key_use(context, key);
     ERR_clear_error();
@@ -80,12 +88,45 @@ rn_status tls_context_create(const char *cert, const char *key, struct tls_conte
     return RN_OK;
 }
 
+rn_status tls_client_context_create(struct tls_context **out, rn_error *err) {
+    static const unsigned char offered[] = "\x08http/1.1";
+    *out = NULL;
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    const bool ok = context && SSL_CTX_set_default_verify_paths(context) == 1 &&
+                    SSL_CTX_set_alpn_protos(context, offered, sizeof offered - 1) == 0;
+    ERR_clear_error();
+    if (!ok) {
+        SSL_CTX_free(context);
+        return err_set(err, RN_ERR_NOMEM, "out of memory");
+    }
+    context_prepare(context);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+    *out = (struct tls_context *)context;
+    return RN_OK;
+}
+
 void tls_context_destroy(struct tls_context *context) { SSL_CTX_free(context_of(context)); }
 
 struct tls *tls_open(struct tls_context *context, int fd) {
     SSL *ssl = SSL_new(context_of(context));
     if (ssl && SSL_set_fd(ssl, fd) == 1) {
         SSL_set_accept_state(ssl);
+        return (struct tls *)ssl;
+    }
+    SSL_free(ssl);
+    ERR_clear_error();
+    return NULL;
+}
+
+struct tls *tls_open_client(struct tls_context *context, int fd, const char *host) {
+    unsigned char address[16];
+    SSL *ssl = SSL_new(context_of(context));
+    const bool numeric =
+        inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1;
+    if (ssl && SSL_set_fd(ssl, fd) == 1 &&
+        (numeric ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1
+                 : SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1)) {
+        SSL_set_connect_state(ssl);
         return (struct tls *)ssl;
     }
     SSL_free(ssl);
@@ -112,6 +153,13 @@ int tls_handshake(struct tls *tls) {
     const ssize_t result = outcome(ssl_of(tls), SSL_do_handshake(ssl_of(tls)));
     if (result > 0) return 1;
     return result < 0 && errno == EAGAIN ? 0 : -1;
+}
+
+bool tls_wants_write(const struct tls *tls) { return SSL_want_write(ssl_view(tls)) != 0; }
+
+const char *tls_refusal(const struct tls *tls) {
+    const long result = SSL_get_verify_result(ssl_view(tls));
+    return result == X509_V_OK ? NULL : X509_verify_cert_error_string(result);
 }
 
 ssize_t tls_recv(struct tls *tls, void *data, size_t size) {
