@@ -280,6 +280,12 @@ static int drafts_check(const struct options *options, const struct bench_config
     return APP_OK;
 }
 
+static bool is_rising(const struct bench_list *list) {
+    for (int i = 1; i < list->count; i++)
+        if (list->value[i] <= list->value[i - 1]) return false;
+    return true;
+}
+
 // A section of the tour varies one number; the others are the same for all.
 static int tour_check(const struct options *options, const struct bench_config *config) {
     static const struct {
@@ -297,6 +303,12 @@ static int tour_check(const struct options *options, const struct bench_config *
                             option_name(options, single[i].id, name),
                             single[i].least ? single[i].least : 1);
     }
+    if (!is_rising(&config->streams))
+        return app_fail(APP_USAGE, "%s: --tour takes rising numbers",
+                        option_name(options, OPT_STREAMS, name));
+    if (!is_rising(&config->n_depth))
+        return app_fail(APP_USAGE, "%s: --tour takes rising numbers",
+                        option_name(options, OPT_N_DEPTH, name));
     if (!strcmp(config->output, "csv"))
         return app_fail(APP_USAGE, "%s: csv: the rows of --tour have different columns",
                         option_name(options, OPT_OUTPUT, name));

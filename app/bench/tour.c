@@ -23,8 +23,8 @@ enum {
 static const char *const kv_types[] = {"f16", "int8", "int4"};
 enum { N_KV_TYPES = sizeof kv_types / sizeof *kv_types };
 
-// A section at work: the bench's rows from `first` on are its own.
-struct stop {
+// A visit of a section: the bench's rows from `first` on are its own.
+struct visit {
     struct bench_place *place;
     const struct bench_config *tour; // the command's
     struct bench_config config;      // the section's
@@ -34,14 +34,16 @@ struct stop {
 struct section {
     enum table_id table;
     const char *name, *title;
-    int (*run)(struct stop *stop);
+    int (*run)(struct visit *visit);
     enum column_id bars[BARS_MAX]; // up to a BUILD_COMMIT
 };
 
-static int stop_rows(const struct stop *stop) { return stop->place->bench->n_rows - stop->first; }
+static int visit_rows(const struct visit *visit) {
+    return visit->place->bench->n_rows - visit->first;
+}
 
-static struct row *stop_row(const struct stop *stop, int index) {
-    return &stop->place->bench->rows[stop->first + index];
+static struct row *visit_row(const struct visit *visit, int index) {
+    return &visit->place->bench->rows[visit->first + index];
 }
 
 static void rows_drop(struct bench *bench, int first) {
@@ -50,16 +52,19 @@ static void rows_drop(struct bench *bench, int first) {
 
 static struct bench_list list_of(double value) { return (struct bench_list){{value}, 1}; }
 
+// ---------------------------------------------------------------- rounds
+
 // Tests of a section take turns, so that a slow phase of the machine affects all of them: each
 // round runs every test once. A test's row is that of the round with its median time.
+
 static int time_compare(const void *a, const void *b) {
     const double x = row_number_at(a, COLUMN_AVG_NS), y = row_number_at(b, COLUMN_AVG_NS);
     return (x > y) - (x < y);
 }
 
 // rows: [n_rounds][n], of which the first n stay.
-static int medians_keep(struct stop *stop, int n_rounds, int n) {
-    struct row *rows = stop_row(stop, 0), *test = calloc((size_t)n_rounds, sizeof *test);
+static int medians_keep(struct visit *visit, int n_rounds, int n) {
+    struct row *rows = visit_row(visit, 0), *test = calloc((size_t)n_rounds, sizeof *test);
     const int middle = (n_rounds - 1) / 2;
     if (!test) return app_fail(APP_FAILED, "out of memory");
     for (int i = 0; i < n; i++) {
@@ -70,29 +75,29 @@ static int medians_keep(struct stop *stop, int n_rounds, int n) {
             if (k != middle) rows[at++ * n + i] = test[k];
     }
     free(test);
-    rows_drop(stop->place->bench, stop->first + n);
+    rows_drop(visit->place->bench, visit->first + n);
     return APP_OK;
 }
 
 // A measurement with the section's configuration; its rows are added.
-static int stop_measure(struct stop *stop, const struct measure *measure) {
-    struct bench *bench = stop->place->bench;
-    bench->config = &stop->config;
-    const int code = measure->run(stop->place);
-    bench->config = stop->tour;
+static int visit_measure(struct visit *visit, const struct measure *measure) {
+    struct bench *bench = visit->place->bench;
+    bench->config = &visit->config;
+    const int code = measure->run(visit->place);
+    bench->config = visit->tour;
     return code;
 }
 
-// round: every test of the section once. Without a test there is no row.
-static int rounds_run(struct stop *stop, int (*round)(struct stop *stop)) {
-    const int n_rounds = stop->tour->repetitions;
+// round: every test of the section once.
+static int rounds_run(struct visit *visit, int (*round)(struct visit *visit)) {
+    const int n_rounds = visit->tour->repetitions;
     int code = APP_OK;
-    stop->config.repetitions = 1;
-    for (int i = 0; !code && i < n_rounds; i++) code = round(stop);
-    return code ? code : medians_keep(stop, n_rounds, stop_rows(stop) / n_rounds);
+    visit->config.repetitions = 1;
+    for (int i = 0; !code && i < n_rounds; i++) code = round(visit);
+    return code ? code : medians_keep(visit, n_rounds, visit_rows(visit) / n_rounds);
 }
 
-static int steps_round(struct stop *stop) { return stop_measure(stop, &measure_steps); }
+static int steps_round(struct visit *visit) { return visit_measure(visit, &measure_steps); }
 
 static const char *streams_name(int n, char out[64]) {
     snprintf(out, 64, "%d stream%s", n, n == 1 ? "" : "s");
@@ -101,24 +106,24 @@ static const char *streams_name(int n, char out[64]) {
 
 // ---------------------------------------------------------------- the sections
 
-static int intensity_run(struct stop *stop) {
-    stop->config.peaks = true;
-    stop->config.n_depth = list_of(0);
-    stop->config.streams = list_of(1);
-    const int code = rounds_run(stop, steps_round);
+static int intensity_run(struct visit *visit) {
+    visit->config.peaks = true;
+    visit->config.n_depth = list_of(0);
+    visit->config.streams = list_of(1);
+    const int code = rounds_run(visit, steps_round);
     if (code) return code;
-    row_text(stop_row(stop, 0), COLUMN_NAME, "prompt");
-    row_text(stop_row(stop, 1), COLUMN_NAME, "decode");
+    row_text(visit_row(visit, 0), COLUMN_NAME, "prompt");
+    row_text(visit_row(visit, 1), COLUMN_NAME, "decode");
     return APP_OK;
 }
 
-static int sweep_run(struct stop *stop) {
-    stop->config.peaks = true;
-    stop->config.n_prompt.count = 0;
-    stop->config.n_depth = list_of(0);
-    const int code = rounds_run(stop, steps_round);
-    for (int i = 0; !code && i < stop_rows(stop); i++) {
-        struct row *row = stop_row(stop, i);
+static int sweep_run(struct visit *visit) {
+    visit->config.peaks = true;
+    visit->config.n_prompt.count = 0;
+    visit->config.n_depth = list_of(0);
+    const int code = rounds_run(visit, steps_round);
+    for (int i = 0; !code && i < visit_rows(visit); i++) {
+        struct row *row = visit_row(visit, i);
         char name[64];
         row_text(row, COLUMN_NAME, streams_name(row_whole_at(row, COLUMN_N_SEQS), name));
     }
@@ -126,32 +131,32 @@ static int sweep_run(struct stop *stop) {
 }
 
 // The longest context of the tour, less the tokens that a test decodes.
-static int depth_largest(const struct stop *stop) {
-    const int n_ctx = stop->place->info->n_ctx_train;
+static int depth_largest(const struct visit *visit) {
+    const int n_ctx = visit->place->info->n_ctx_train;
     const int depth =
-        (n_ctx < CONTEXT_MAX ? n_ctx : CONTEXT_MAX) - bench_list_at(&stop->tour->n_gen, 0);
-    return stop->tour->n_depth.count ? bench_list_largest(&stop->tour->n_depth)
-                                     : (depth > 0 ? depth : 0);
+        (n_ctx < CONTEXT_MAX ? n_ctx : CONTEXT_MAX) - bench_list_at(&visit->tour->n_gen, 0);
+    return visit->tour->n_depth.count ? bench_list_largest(&visit->tour->n_depth)
+                                      : (depth > 0 ? depth : 0);
 }
 
-static int types_round(struct stop *stop) {
+static int types_round(struct visit *visit) {
     int code = APP_OK;
     for (int t = 0; !code && t < N_KV_TYPES; t++) {
-        stop->config.kv_type = kv_types[t];
-        code = stop_measure(stop, &measure_steps);
+        visit->config.kv_type = kv_types[t];
+        code = visit_measure(visit, &measure_steps);
     }
     return code;
 }
 
-static int contexts_run(struct stop *stop) {
-    const int depth = depth_largest(stop);
-    stop->config.n_prompt.count = 0;
-    stop->config.streams = list_of(1);
-    if (!stop->config.n_depth.count)
-        stop->config.n_depth = (struct bench_list){{0, depth / 4, depth}, 3};
-    const int code = rounds_run(stop, types_round);
-    for (int i = 0; !code && i < stop_rows(stop); i++) {
-        struct row *row = stop_row(stop, i);
+static int contexts_run(struct visit *visit) {
+    const int depth = depth_largest(visit);
+    visit->config.n_prompt.count = 0;
+    visit->config.streams = list_of(1);
+    if (!visit->config.n_depth.count)
+        visit->config.n_depth = (struct bench_list){{0, depth / 4, depth}, 3};
+    const int code = rounds_run(visit, types_round);
+    for (int i = 0; !code && i < visit_rows(visit); i++) {
+        struct row *row = visit_row(visit, i);
         char name[64];
         snprintf(name, sizeof name, "%s at %d", row_text_at(row, COLUMN_TYPE_K),
                  row_whole_at(row, COLUMN_N_DEPTH));
@@ -180,22 +185,22 @@ static void none_row(const struct row *with, struct row *out) {
     row_real(out, COLUMN_MS_PER_TOKEN, 1e3 / row_number_at(with, COLUMN_NONE_TS));
 }
 
-static int saved_run(struct stop *stop) {
-    struct bench *bench = stop->place->bench;
-    const bool has_draft = bench_has_draft(stop->tour, stop->place->source);
+static int saved_run(struct visit *visit) {
+    struct bench *bench = visit->place->bench;
+    const bool has_draft = bench_has_draft(visit->tour, visit->place->source);
     struct row none;
-    stop->config.n_prompt.count = 0;
-    stop->config.n_gen.value[0] *= DRAFT_GEN;
-    stop->config.streams = list_of(1);
-    stop->config.drafters = list_of(has_draft ? DRAFTER_MODEL : DRAFTER_AUTO);
-    stop->config.lengths = list_of(0);
-    stop->config.temperatures = list_of(0);
-    int code = stop_measure(stop, &measure_drafts);
+    visit->config.n_prompt.count = 0;
+    visit->config.n_gen.value[0] *= DRAFT_GEN;
+    visit->config.streams = list_of(1);
+    visit->config.drafters = list_of(has_draft ? DRAFTER_MODEL : DRAFTER_AUTO);
+    visit->config.lengths = list_of(0);
+    visit->config.temperatures = list_of(0);
+    int code = visit_measure(visit, &measure_drafts);
     if (code) return code;
-    none_row(stop_row(stop, 0), &none);
+    none_row(visit_row(visit, 0), &none);
     code = bench_row_add(bench, &none);
     if (code) return code;
-    struct row *rows = stop_row(stop, 0);
+    struct row *rows = visit_row(visit, 0);
     const struct row with = rows[0];
     rows[0] = rows[1]; // without drafts first
     rows[1] = with;
@@ -213,10 +218,10 @@ static int group_heads(const struct plan_kv_group *group, int n) {
 
 // The bytes of a decoded token, were the model's KV heads n: pages grow with their heads, weights
 // stay as they are.
-static int heads_add(struct stop *stop, const struct kv_bytes *kv, int n, const char *name) {
-    struct bench *bench = stop->place->bench;
-    const struct plan *plan = tools_plan(stop->place->model);
-    const int depth = depth_largest(stop);
+static int heads_add(struct visit *visit, const struct kv_bytes *kv, int n, const char *name) {
+    struct bench *bench = visit->place->bench;
+    const struct plan *plan = tools_plan(visit->place->model);
+    const int depth = depth_largest(visit);
     struct kv_bytes scaled = *kv;
     struct batch_shape shape;
     struct row row;
@@ -226,10 +231,10 @@ static int heads_add(struct stop *stop, const struct kv_bytes *kv, int n, const 
                              (uint64_t)group_heads(&plan->group[g], n);
     batch_shape_decode(plan, depth, &shape);
     const struct cost cost = plan_cost(plan, &scaled, &shape);
-    bench_row_init(stop->place, TABLE_HEADS, &row);
+    bench_row_init(visit->place, TABLE_HEADS, &row);
     row_text(&row, COLUMN_NAME, name);
     row_whole(&row, COLUMN_N_DEPTH, depth);
-    row_whole(&row, COLUMN_N_HEAD_KV, n ? n : stop->place->info->n_head_kv);
+    row_whole(&row, COLUMN_N_HEAD_KV, n ? n : visit->place->info->n_head_kv);
     row_real(&row, COLUMN_KV_TOKEN_BYTES, (double)plan_kv_token_bytes(plan, &scaled));
     row_real(&row, COLUMN_KV_BYTES_PER_TOKEN, (double)cost.kv_read_bytes);
     row_real(&row, COLUMN_BYTES_PER_TOKEN, (double)(cost.weight_bytes + cost.kv_read_bytes));
@@ -238,17 +243,17 @@ static int heads_add(struct stop *stop, const struct kv_bytes *kv, int n, const 
 
 // One KV head, the model's own number, and one for each query head; a model at an end of this range
 // has no row between.
-static int heads_run(struct stop *stop) {
-    const rn_model_info *info = stop->place->info;
+static int heads_run(struct visit *visit) {
+    const rn_model_info *info = visit->place->info;
     struct kv_bytes kv;
     rn_error err = {0};
-    if (tools_kv_bytes(stop->place->model, stop->tour->kv_type, &kv, &err))
+    if (tools_kv_bytes(visit->place->model, visit->tour->kv_type, &kv, &err))
         return app_fail_error(&err);
     const bool is_one = info->n_head_kv == 1, is_all = info->n_head_kv == info->n_head;
-    int code = heads_add(stop, &kv, is_one ? 0 : 1, is_one ? "MQA, this model" : "MQA");
-    if (!code && !is_one && !is_all) code = heads_add(stop, &kv, 0, "GQA, this model");
+    int code = heads_add(visit, &kv, is_one ? 0 : 1, is_one ? "MQA, this model" : "MQA");
+    if (!code && !is_one && !is_all) code = heads_add(visit, &kv, 0, "GQA, this model");
     if (!code && info->n_head > 1)
-        code = heads_add(stop, &kv, is_all ? 0 : info->n_head, is_all ? "MHA, this model" : "MHA");
+        code = heads_add(visit, &kv, is_all ? 0 : info->n_head, is_all ? "MHA, this model" : "MHA");
     return code;
 }
 
@@ -342,21 +347,21 @@ static int section_print(const struct bench *bench, const struct section *sectio
 
 static int section_run(struct bench_place *place, const struct section *section) {
     struct bench *bench = place->bench;
-    struct stop stop = {.place = place,
-                        .tour = bench->config,
-                        .config = *bench->config,
-                        .first = bench->n_rows};
-    const int code = interrupt_seen() ? APP_INTERRUPTED : section->run(&stop);
+    struct visit visit = {.place = place,
+                          .tour = bench->config,
+                          .config = *bench->config,
+                          .first = bench->n_rows};
+    const int code = interrupt_seen() ? APP_INTERRUPTED : section->run(&visit);
     if (code) {
-        rows_drop(bench, stop.first);
+        rows_drop(bench, visit.first);
         return code;
     }
-    for (int i = stop.first; i < bench->n_rows; i++) {
+    for (int i = visit.first; i < bench->n_rows; i++) {
         bench->rows[i].table = section->table;
         row_text(&bench->rows[i], COLUMN_SECTION, section->name);
         if (!row_ok(&bench->rows[i])) return app_fail(APP_FAILED, "out of memory");
     }
-    return section_print(bench, section, stop.first);
+    return section_print(bench, section, visit.first);
 }
 
 static int tour_run(struct bench_place *place) {

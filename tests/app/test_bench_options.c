@@ -184,6 +184,8 @@ CASE(test_the_tour_has_numbers_of_its_own) {
     refused("--tour -p 1,2", "--n-prompt: --tour takes one number, at least 1");
     refused("--tour -t 1,2", "--threads: --tour takes one number, at least 1");
     refused("--tour -o csv", "--output: csv: the rows of --tour have different columns");
+    refused("--tour --streams 4,2", "--streams: --tour takes rising numbers");
+    refused("--tour -d 8,8", "--n-depth: --tour takes rising numbers");
     refused("--tour --batch 2", "--tour cannot be combined with --batch");
     refused("--tour --speculate", "--tour cannot be combined with --speculate");
     refused("--tour --verify 2", "--tour cannot be combined with --verify");

@@ -229,7 +229,7 @@ CASE(test_each_model_and_thread_count_has_a_titled_table) {
     assert_int_equal(occurrences(caught.out,
                                  "|        drafter | length | temp | streams | none t/s |"
                                  "      t/s | ratio |  says | drafted | accepted |"
-                                 " tokens/step | drafted/step | bytes/token |"
+                                 " tokens/step | drafted/step | bytes/token | none bytes |"
                                  "    text |\n"),
                      3);
     assert_int_equal(occurrences(caught.out, "avx2, 2 threads, kv f16, tg4, forced text\n\n|"), 1);
