@@ -161,7 +161,7 @@ CASE(test_drafts_that_did_not_help_are_called_so) {
 static const char *const names[] = {"intensity", "heads", "streams", "contexts", "drafts"};
 static const size_t sizes[] = {2, 3, 1, 3, 2};
 
-#define TOUR "--tour --synthetic tiny:Q4_0 -t 1 -p 8 -n 2 -d 32 "
+#define TOUR "--tour -m " TINY " -t 1 -p 8 -n 2 -d 32 "
 
 CASE(test_every_section_has_its_rows_and_its_point) {
     static struct caught caught;
