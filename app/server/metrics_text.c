@@ -361,6 +361,44 @@ static void put_gaps(struct scrape *scrape) {
     }
 }
 
+// The ledger's sums: time by cause, work by class of ops.
+static void put_causes(struct scrape *scrape) {
+    static const char between[] = "runnel:stream_seconds_total";
+    static const char before[] = "runnel:first_token_seconds_total";
+    const rn_engine_stats *stats = &scrape->stats;
+    put_family(scrape->out, between, "counter",
+               "Time between tokens of all streams, divided among its causes.");
+    for (int i = RN_CAUSE_NONE + 1; i < RN_CAUSE_COUNT; i++)
+        put_sample(scrape, between, "cause", rn_cause_name((rn_cause)i),
+                   (double)stats->cause_ns[i] * 1e-9);
+    put_family(scrape->out, before, "counter",
+               "Time to the first tokens of all streams, divided among its causes.");
+    for (int i = RN_CAUSE_NONE + 1; i < RN_CAUSE_COUNT; i++)
+        put_sample(scrape, before, "cause", rn_cause_name((rn_cause)i),
+                   (double)stats->first_ns[i] * 1e-9);
+}
+
+static void put_ops(struct scrape *scrape) {
+    const rn_engine_stats *stats = &scrape->stats;
+    const struct {
+        const char *name, *help;
+        const uint64_t *value;
+        double unit;
+    } family[] = {
+        {"runnel:op_seconds_total", "Time of steps by class of operations.", stats->ops_ns, 1e-9},
+        {"runnel:op_bytes_total", "Bytes of weights and KV that steps had to move, by class.",
+         stats->ops_bytes, 1},
+        {"runnel:op_flops_total", "Operations that steps had to compute, by class.",
+         stats->ops_flops, 1},
+    };
+    for (size_t f = 0; f < sizeof family / sizeof *family; f++) {
+        put_family(scrape->out, family[f].name, "counter", family[f].help);
+        for (int i = 0; i < RN_OPS_COUNT; i++)
+            put_sample(scrape, family[f].name, "ops", rn_op_class_name((rn_op_class)i),
+                       (double)family[f].value[i] * family[f].unit);
+    }
+}
+
 static void put_calls(struct scrape *scrape) {
     const struct metrics *metrics = scrape->metrics;
     struct jbuf *out = scrape->out;
@@ -482,6 +520,8 @@ void metrics_get(struct call *call) {
     put_engine(&scrape);
     put_drafts(&scrape);
     put_gaps(&scrape);
+    put_causes(&scrape);
+    put_ops(&scrape);
     put_calls(&scrape);
     put_spans(&scrape);
     put_now(&scrape);

@@ -82,6 +82,13 @@ test('requests, tokens and gaps are counted exactly', async () => {
             assert.equal(grown(`gen_ai_server_${name}_seconds_count`, { gen_ai_operation_name: 'chat' }), n, name);
         }
         assert.equal(grown('vllm:request_prompt_tokens_sum'), sum(seen, 'prompt'));
+        // the ledger's causes are the whole time between tokens
+        const between = grown('runnel:stream_seconds_total'), gaps = grown('vllm:inter_token_latency_seconds_sum');
+        assert.ok(Math.abs(between - gaps) < 1e-6, `${between} s of ${gaps} s have a cause`);
+        assert.ok(grown('runnel:stream_seconds_total', { cause: 'weights' }) > 0);
+        assert.ok(grown('runnel:first_token_seconds_total', { cause: 'own_prompt' }) > 0);
+        const bytes = grown('runnel:op_bytes_total', { ops: 'weights' }), flops = grown('runnel:op_flops_total', { ops: 'weights' });
+        assert.ok(bytes > 0 && flops > bytes && grown('runnel:op_seconds_total', { ops: 'weights' }) > 0);
     }
 });
 
