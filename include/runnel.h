@@ -545,9 +545,14 @@ typedef struct rn_draft_stats {
     uint64_t tokens, accepted;
 } rn_draft_stats;
 
+enum { RN_STEP_SIZES = 14 };
+
 // Counters since the engine was created, and its present state. Any thread.
 typedef struct rn_engine_stats {
     uint64_t steps;
+    uint64_t step_tokens; // tokens that steps evaluated, refused drafts included
+    // steps of at most 1, 8, 16, 32, ... 16384 tokens, and of more
+    uint64_t steps_of[RN_STEP_SIZES];
     uint64_t submitted, stopped, lengthy, cancelled, failed; // requests' choices, by how they ended
     uint64_t preemptions;
     int running, waiting;                                   // choices now

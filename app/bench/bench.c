@@ -14,6 +14,7 @@ static const struct measure *const measures[] = {
     [MEASURE_STEPS] = &measure_steps,
     [MEASURE_STREAMS] = &measure_streams,
     [MEASURE_DRAFTS] = &measure_drafts,
+    [MEASURE_TOUR] = &measure_tour,
 };
 
 // ---------------------------------------------------------------- rows
@@ -45,7 +46,8 @@ int bench_row_add(struct bench *bench, struct row *row) {
     }
     bench->rows = grown;
     bench->rows[bench->n_rows++] = *row;
-    if (strcmp(bench->config->output, "md") != 0) return APP_OK;
+    if (bench->config->measure == MEASURE_TOUR || strcmp(bench->config->output, "md") != 0)
+        return APP_OK;
     table_row_print(bench);
     return app_flush_output();
 }
@@ -137,14 +139,15 @@ static int models_run(struct bench *bench) {
 static int rows_show(const struct bench *bench, int code) {
     const struct bench_config *config = bench->config;
     if (bench->n_rows == 0) return code;
-    int shown = rows_print(bench);
-    if (!shown && config->plot) shown = chart_write(bench, config->plot);
+    const bool is_tour = config->measure == MEASURE_TOUR;
+    int shown = is_tour ? tour_print(bench) : rows_print(bench);
+    if (!shown && config->plot) shown = (is_tour ? tour_plot : chart_write)(bench, config->plot);
     for (int i = 0; i < bench->n_rows; i++)
         if (row_number_at(&bench->rows[i], COLUMN_SAME_TEXT) == 0 && !code) code = APP_FAILED;
     return code ? code : shown;
 }
 
-static int bench_run(const struct bench_config *config, const struct term *term) {
+int bench_run(const struct bench_config *config, const struct term *term) {
     struct bench bench = {.config = config,
                           .term = term,
                           .total = measures[config->measure]->count(config)};

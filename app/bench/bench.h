@@ -1,7 +1,7 @@
 // `runnel bench`: the configuration of a run, and the run. bench_options.c makes the configuration.
-// bench.c opens the models and calls one measurement (measure_*.c) on each. A measurement fills
-// rows (row.h) with the arithmetic of figures.c. print.c shows the rows; chart.c and plot.c draw
-// them. A function that fails has printed the error, and returns the exit code.
+// bench.c opens the models and calls one measurement (measure_*.c, tour.c) on each. A measurement
+// fills rows (row.h) with the arithmetic of figures.c. print.c shows the rows; chart.c and plot.c
+// draw them. A function that fails has printed the error, and returns the exit code.
 #ifndef RN_APP_BENCH_H
 #define RN_APP_BENCH_H
 
@@ -32,7 +32,7 @@ struct bench_model {
     char *name; // path or shape; owned. NULL: embedded
 };
 
-enum bench_measure { MEASURE_STEPS, MEASURE_STREAMS, MEASURE_DRAFTS };
+enum bench_measure { MEASURE_STEPS, MEASURE_STREAMS, MEASURE_DRAFTS, MEASURE_TOUR };
 
 struct bench_config {
     enum bench_measure measure;
@@ -52,7 +52,9 @@ struct bench_config {
     const char *forced;       // a text that the requests have to write, or N tokens; NULL: none
     rn_engine_options memory; // its kv_bytes or kv_pages: the engine's
     int repetitions, batch_tokens;
-    const char *isa; // NULL: the best
+    int bandwidth_ms; // for each measurement of B
+    bool peaks;       // steps: decoding is compared with the arithmetic peak too
+    const char *isa;  // NULL: the best
     const char *kv_type;
     const char *peer, *peer_args; // NULL: none
     const char *output, *plot;    // plot NULL: none
@@ -92,13 +94,14 @@ struct measure {
     // whether the model could be measured, asked of all before the first is; may be NULL
     rn_status (*check)(const struct bench_config *config, const rn_model_info *info, rn_error *err);
 };
-extern const struct measure measure_steps, measure_streams, measure_drafts;
+extern const struct measure measure_steps, measure_streams, measure_drafts, measure_tour;
 
 // bench.c
+int bench_run(const struct bench_config *config, const struct term *term); // all models
 int bench_model_open(enum bench_source source, const char *name, rn_model **out);
 // A row with the columns that all rows have: model, machine, time.
 void bench_row_init(const struct bench_place *place, enum table_id table, struct row *row);
-// The row is the bench's from then on, or freed; on a terminal it is shown at once.
+// The row is the bench's from then on, or freed. A table shows it at once, but for the tour's.
 int bench_row_add(struct bench *bench, struct row *row);
 // The bar appears, moves on by one measurement, and disappears.
 void bench_progress_begin(struct bench *bench);
@@ -122,6 +125,8 @@ void table_fit(const struct bench_config *config, enum table_id table, int label
 const char *cell_text(const struct row *row, enum column_id id, char out[64]);
 // The bench's last row as a line of the table; title and head first, where another table begins.
 void table_row_print(struct bench *bench);
+// "llama 1.2B Q4_0, cpu avx512, 2 threads, kv f16", and an empty line.
+void table_title_print(const struct bench *bench, const struct row *row);
 // The rows, where they were not printed as they came: JSON, CSV, stages.
 int rows_print(const struct bench *bench);
 
@@ -133,6 +138,10 @@ int chart_write(const struct bench *bench, const char *path);
 
 // measure_kernels.c
 int kernels_print(const char *output, const struct term *term); // "md", "json" or "csv"
+
+// tour.c: the complete sections, as --tour shows them at the end
+int tour_print(const struct bench *bench);                  // JSON
+int tour_plot(const struct bench *bench, const char *path); // tokens/s over streams
 
 // peer.c: one run of the peer on the row's test. *ts is its tokens/s; the row gets its name.
 void peer_prepare(struct bench_config *config); // before any runner

@@ -11,7 +11,7 @@
 #include "bench/bench.h"
 #include "run/engine.h"
 
-enum { MAX_TOKENS = 1 << 24, MAX_SEQS = 4096 };
+enum { MAX_TOKENS = 1 << 24, MAX_SEQS = 4096, BANDWIDTH_MS = 200, BANDWIDTH_OF_TOUR_MS = 100 };
 
 static const char *const drafter_names[DRAFTER_COUNT] = {
     [DRAFTER_NONE] = "none",     [DRAFTER_MODEL] = "model", [DRAFTER_LOOKUP] = "lookup",
@@ -146,7 +146,12 @@ static int models_read(const struct options *options, enum option_id id, enum be
 
 // ---------------------------------------------------------------- combinations
 
-enum { STEPS = 1 << MEASURE_STEPS, STREAMS = 1 << MEASURE_STREAMS, DRAFTS = 1 << MEASURE_DRAFTS };
+enum {
+    STEPS = 1 << MEASURE_STEPS,
+    STREAMS = 1 << MEASURE_STREAMS,
+    DRAFTS = 1 << MEASURE_DRAFTS,
+    TOUR = 1 << MEASURE_TOUR
+};
 
 static const char for_drafts[] = "is for drafts, and --speculate";
 
@@ -157,13 +162,14 @@ static const struct rule {
     bool from_anywhere;  // otherwise the command line alone: elsewhere it may be for other commands
     const char *missing; // for the message where no measurement was chosen
 } rules[] = {
-    {OPT_N_DEPTH, STEPS, true, ""},
+    {OPT_N_DEPTH, STEPS | TOUR, true, ""},
     {OPT_VERIFY, STEPS, true, ""},
     {OPT_PEER, STEPS, true, ""},
     {OPT_PEER_ARGS, STEPS, true, ""},
     {OPT_STAGES, STEPS, true, ""},
-    {OPT_STREAMS, STEPS | DRAFTS, true, ""},
+    {OPT_STREAMS, STEPS | DRAFTS | TOUR, true, ""},
     {OPT_BATCH, STREAMS, true, ""},
+    {OPT_SPECULATE, STEPS | STREAMS | DRAFTS, false, ""},
     {OPT_ARRIVE, STREAMS, true, ""},
     {OPT_KV_MEMORY, STREAMS | DRAFTS, false,
      "is for the engine, and --batch, --arrive or --speculate"},
@@ -175,15 +181,16 @@ static const struct rule {
     {OPT_ACCEPTANCE, DRAFTS, false, for_drafts},
     {OPT_TEMPERATURES, DRAFTS, false, for_drafts},
     {OPT_FORCED, DRAFTS, false, for_drafts},
-    {OPT_DRAFT, DRAFTS, false, for_drafts},
+    {OPT_DRAFT, DRAFTS | TOUR, false, for_drafts},
 };
 
 // The option that chose the measurement, as a message names it.
 static const char *chooser_name(const struct options *options, const struct bench_config *config,
                                 char buffer[64]) {
-    const enum option_id id = config->measure == MEASURE_DRAFTS ? OPT_SPECULATE
-                              : config->arrive                  ? OPT_ARRIVE
-                                                                : OPT_BATCH;
+    const enum option_id id = config->measure == MEASURE_TOUR     ? OPT_TOUR
+                              : config->measure == MEASURE_DRAFTS ? OPT_SPECULATE
+                              : config->arrive                    ? OPT_ARRIVE
+                                                                  : OPT_BATCH;
     return option_name(options, id, buffer);
 }
 
@@ -273,9 +280,56 @@ static int drafts_check(const struct options *options, const struct bench_config
     return APP_OK;
 }
 
+static bool is_rising(const struct bench_list *list) {
+    for (int i = 1; i < list->count; i++)
+        if (list->value[i] <= list->value[i - 1]) return false;
+    return true;
+}
+
+// A section of the tour varies one number; the others are the same for all.
+static int tour_check(const struct options *options, const struct bench_config *config) {
+    static const struct {
+        enum option_id id;
+        size_t offset; // of the list in the config
+        int least;
+    } single[] = {{OPT_N_PROMPT, offsetof(struct bench_config, n_prompt), 1},
+                  {OPT_N_GEN, offsetof(struct bench_config, n_gen), 2},
+                  {OPT_THREADS, offsetof(struct bench_config, threads), 0}};
+    char name[64];
+    for (size_t i = 0; i < sizeof single / sizeof *single; i++) {
+        const struct bench_list *list = (const void *)((const char *)config + single[i].offset);
+        if (list->count != 1 || bench_list_at(list, 0) < single[i].least)
+            return app_fail(APP_USAGE, "%s: --tour takes one number, at least %d",
+                            option_name(options, single[i].id, name),
+                            single[i].least ? single[i].least : 1);
+    }
+    if (!is_rising(&config->streams))
+        return app_fail(APP_USAGE, "%s: --tour takes rising numbers",
+                        option_name(options, OPT_STREAMS, name));
+    if (!is_rising(&config->n_depth))
+        return app_fail(APP_USAGE, "%s: --tour takes rising numbers",
+                        option_name(options, OPT_N_DEPTH, name));
+    if (!strcmp(config->output, "csv"))
+        return app_fail(APP_USAGE, "%s: csv: the rows of --tour have different columns",
+                        option_name(options, OPT_OUTPUT, name));
+    return APP_OK;
+}
+
 // ---------------------------------------------------------------- the config
 
+// The tour's own numbers, where none are given: about half a minute in all. Depths are left to the
+// model's context.
+static void tour_defaults(const struct options *options, struct bench_config *config) {
+    static const struct bench_list streams = {{1, 2, 4, 8, 16, 32, 64}, 7};
+    if (config->measure != MEASURE_TOUR) return;
+    if (!option_given(options, OPT_N_PROMPT)) config->n_prompt.value[0] = 256;
+    if (!option_given(options, OPT_N_GEN)) config->n_gen.value[0] = 32;
+    if (!option_given(options, OPT_STREAMS)) config->streams = streams;
+    if (!option_given(options, OPT_N_DEPTH)) config->n_depth.count = 0;
+}
+
 static enum bench_measure measure_of(const struct options *options) {
+    if (option_flag(options, OPT_TOUR)) return MEASURE_TOUR;
     if (option_flag(options, OPT_SPECULATE)) return MEASURE_DRAFTS;
     return option_given(options, OPT_BATCH) || option_given(options, OPT_ARRIVE) ? MEASURE_STREAMS
                                                                                  : MEASURE_STEPS;
@@ -284,7 +338,9 @@ static enum bench_measure measure_of(const struct options *options) {
 static int repetitions_of(const struct options *options, enum bench_measure measure) {
     if (option_given(options, OPT_REPETITIONS) || measure == MEASURE_STEPS)
         return option_int(options, OPT_REPETITIONS);
-    return measure == MEASURE_STREAMS ? REPETITIONS_OF_BATCH : REPETITIONS_OF_SPECULATE;
+    return measure == MEASURE_STREAMS ? REPETITIONS_OF_BATCH
+           : measure == MEASURE_TOUR  ? REPETITIONS_OF_TOUR
+                                      : REPETITIONS_OF_SPECULATE;
 }
 
 static void scalars_read(const struct options *options, struct bench_config *out) {
@@ -303,6 +359,7 @@ static void scalars_read(const struct options *options, struct bench_config *out
         .forced = option_text(options, OPT_FORCED),
         .repetitions = repetitions_of(options, measure),
         .batch_tokens = option_int(options, OPT_BATCH_TOKENS),
+        .bandwidth_ms = measure == MEASURE_TOUR ? BANDWIDTH_OF_TOUR_MS : BANDWIDTH_MS,
         .isa = strcmp(isa, "auto") ? isa : NULL,
         .kv_type = option_text(options, OPT_KV_TYPE),
         .peer = option_text(options, OPT_PEER),
@@ -321,12 +378,14 @@ static int config_read(const struct options *options, struct bench_config *out) 
         [MEASURE_STEPS] = steps_check,
         [MEASURE_STREAMS] = streams_check,
         [MEASURE_DRAFTS] = drafts_check,
+        [MEASURE_TOUR] = tour_check,
     };
     scalars_read(options, out);
     int code = models_read(options, OPT_MODEL, SOURCE_FILE, out);
     if (!code) code = models_read(options, OPT_SYNTHETIC, SOURCE_SYNTHETIC, out);
     if (!code && !out->n_models) out->n_models = 1; // the embedded one
     if (!code) code = lists_read(options, out);
+    if (!code) tour_defaults(options, out);
     if (!code) code = rules_check(options, out);
     return code ? code : checks[out->measure](options, out);
 }

@@ -111,15 +111,37 @@ static void peer_set(const struct samples *samples, struct row *row) {
     row_real(row, COLUMN_PEER_RATIO, figure_ratio(figure_median(ours, n), peer_ts));
 }
 
+// A token's part of the costs, and the time between two tokens of one sequence.
+static void token_set(const struct samples *samples, double avg_ns, struct row *row) {
+    const struct tools_cost *cost = &samples->cost;
+    const double tokens = (double)cost->tokens;
+    const double n_seqs = fmax(row_whole_at(row, COLUMN_N_SEQS), 1);
+    const double flops = figure_ratio(2.0 * (double)(cost->int_macs + cost->float_macs), tokens);
+    row_real(row, COLUMN_MS_PER_TOKEN, figure_ratio(avg_ns * 1e-6 * n_seqs, tokens));
+    row_real(row, COLUMN_TOTAL_TS, row_number_at(row, COLUMN_AVG_TS));
+    row_real(row, COLUMN_STREAM_TS, row_number_at(row, COLUMN_AVG_TS) / n_seqs);
+    row_real(row, COLUMN_KV_BYTES_PER_TOKEN, figure_ratio((double)cost->kv_bytes, tokens));
+    row_real(row, COLUMN_FLOPS_PER_TOKEN, flops);
+    row_real(row, COLUMN_FLOP_PER_BYTE,
+             figure_ratio(flops, row_number_at(row, COLUMN_BYTES_PER_TOKEN)));
+}
+
+static void peak_set(const struct samples *samples, double avg_ns, struct row *row) {
+    const double share = peak_share(samples, avg_ns);
+    const double read_share = row_number_at(row, COLUMN_BANDWIDTH_SHARE);
+    row_real(row, COLUMN_PEAK_SHARE, share);
+    row_real(row, COLUMN_PEAK_INT8_GMACS, above_zero(samples->int_peak / 1e9));
+    row_real(row, COLUMN_PEAK_F32_GMACS, above_zero(samples->float_peak / 1e9));
+    if (isfinite(share) && isfinite(read_share))
+        row_text(row, COLUMN_BOUND, share > read_share ? "arithmetic" : "memory");
+}
+
 void figures_steps(const struct samples *samples, struct row *row) {
     assert(samples->n >= 1 && samples->n <= SAMPLES_MAX);
     const double avg_ns = times_set(samples, row);
     reads_set(samples, avg_ns, row);
-    if (row_whole_at(row, COLUMN_N_PROMPT)) {
-        row_real(row, COLUMN_PEAK_SHARE, peak_share(samples, avg_ns));
-        row_real(row, COLUMN_PEAK_INT8_GMACS, above_zero(samples->int_peak / 1e9));
-        row_real(row, COLUMN_PEAK_F32_GMACS, above_zero(samples->float_peak / 1e9));
-    }
+    token_set(samples, avg_ns, row);
+    if (samples->int_peak > 0 || samples->float_peak > 0) peak_set(samples, avg_ns, row);
     if (row_whole_at(row, COLUMN_N_VERIFY)) {
         double cost[SAMPLES_MAX];
         for (int i = 0; i < samples->n; i++) cost[i] = samples->sample[i].cost;

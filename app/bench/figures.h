@@ -35,8 +35,8 @@ struct samples {
     double int_peak, float_peak; // multiply-adds/s; 0: not measured
 };
 
-// A row has a share of the peak where it has n_prompt, a cost where it has n_verify, and figures of
-// the peer where it has the peer's name.
+// A row has a share of the peak where a peak was measured, a cost where it has n_verify, and
+// figures of the peer where it has the peer's name.
 void figures_steps(const struct samples *samples, struct row *row);
 
 // ---------------------------------------------------------------- streams

@@ -10,7 +10,6 @@
 #include "terminal/interrupt.h"
 
 enum {
-    BANDWIDTH_MS = 200,
     WARM_STEPS = 4,
     VERIFY_STEPS = 32, // where nothing is to be decoded
 };
@@ -101,10 +100,10 @@ static bool tests_init(const struct bench_config *config, struct tests *out) {
 
 static double larger(double a, double b) { return a > b ? a : b; }
 
-// Of prompts, before and after the repetitions.
+// Before and after the repetitions.
 static void peaks_measure(struct bed *bed) {
     struct samples *samples = &bed->samples;
-    if (!bed->test->n_prompt) return;
+    if (!bed->test->n_prompt && !bed->place->bench->config->peaks) return;
     samples->int_peak = larger(samples->int_peak, tools_runner_peak(bed->runner, true));
     samples->float_peak = larger(samples->float_peak, tools_runner_peak(bed->runner, false));
 }
@@ -145,15 +144,15 @@ static int cost_measure(const struct bed *bed, struct sample *sample) {
 static int sample_take(const struct bed *bed, uint64_t working_set, double *bandwidth,
                        struct sample *sample) {
     const struct tools_cost *cost = &bed->samples.cost;
-    const double before = *bandwidth > 0
-                              ? *bandwidth
-                              : tools_runner_bandwidth(bed->runner, working_set, BANDWIDTH_MS);
+    const int budget_ms = bed->place->bench->config->bandwidth_ms;
+    const double before =
+        *bandwidth > 0 ? *bandwidth : tools_runner_bandwidth(bed->runner, working_set, budget_ms);
     uint64_t expert_bytes;
     const int code = work_run(bed, &bed->test->work, 0, &sample->ns, &expert_bytes);
     if (code) return code;
     sample->bytes =
         (double)(cost->weight_bytes - cost->expert_bytes + expert_bytes) + (double)cost->kv_bytes;
-    *bandwidth = tools_runner_bandwidth(bed->runner, working_set, BANDWIDTH_MS);
+    *bandwidth = tools_runner_bandwidth(bed->runner, working_set, budget_ms);
     sample->bandwidth = larger(before, *bandwidth);
     if (sample->bandwidth > 0)
         sample->bandwidth =

@@ -10,7 +10,6 @@
 #include "bench/figures.h"
 
 enum {
-    BANDWIDTH_MS = 200,
     SERIAL_RUNS = 4, // requests that are run one after the other, at most; all are alike
     WARM_STEPS = 8,
     LEAST_CHUNK = 8, // of an arriving prompt: the fewest tokens per step
@@ -70,7 +69,8 @@ static double ms_between(uint64_t from_ns, uint64_t to_ns) {
 static double bandwidth_measure(const struct bed *bed) {
     rn_engine_info info;
     rn_engine_get_info(bed->engine, &info);
-    return rn_engine_bandwidth(bed->engine, info.weight_bytes, BANDWIDTH_MS);
+    return rn_engine_bandwidth(bed->engine, info.weight_bytes,
+                               bed->place->bench->config->bandwidth_ms);
 }
 
 static int ttft_set(const struct crowd *crowd, struct row *row) {

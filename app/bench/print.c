@@ -32,9 +32,20 @@ static const struct {
     [TABLE_DRAFTS] = {true, 6,
         {C(DRAFTER), C(DRAFT_LENGTH), C(TEMPERATURE), C(N_STREAMS), C(RATIO), C(SAME_TEXT), C(GEN_TS),
          C(NONE_TS), C(ACCEPTED_SHARE), C(TOKENS_PER_STEP), C(DRAFTED_PER_STEP), C(SAID_RATIO),
-         C(DRAFT_TOKENS), C(BYTES_PER_TOKEN)}},
+         C(DRAFT_TOKENS), C(BYTES_PER_TOKEN), C(NONE_BYTES_PER_TOKEN)}},
     [TABLE_KERNELS] = {false, 9,
         {C(FORMAT), C(ISA), C(HERE), C(ONE), C(FEW), C(MANY), C(PANEL), C(FILE_BITS), C(PACKED_BITS)}},
+    [TABLE_INTENSITY] = {false, 7,
+        {C(NAME), C(BYTES_PER_TOKEN), C(FLOPS_PER_TOKEN), C(FLOP_PER_BYTE), C(BANDWIDTH_SHARE), C(PEAK_SHARE),
+         C(MS_PER_TOKEN)}},
+    [TABLE_HEADS] = {false, 5,
+        {C(NAME), C(N_HEAD_KV), C(KV_TOKEN_BYTES), C(KV_BYTES_PER_TOKEN), C(BYTES_PER_TOKEN)}},
+    [TABLE_SWEEP] = {false, 6,
+        {C(NAME), C(TOTAL_TS), C(STREAM_TS), C(BYTES_PER_TOKEN), C(BOUND), C(BANDWIDTH_SHARE), C(PEAK_SHARE)}},
+    [TABLE_CONTEXTS] = {false, 5,
+        {C(NAME), C(KV_BYTES_PER_TOKEN), C(BYTES_PER_TOKEN), C(MS_PER_TOKEN), C(BANDWIDTH_SHARE)}},
+    [TABLE_SAVED] = {false, 5,
+        {C(NAME), C(GEN_TS), C(MS_PER_TOKEN), C(TOKENS_PER_STEP), C(BYTES_PER_TOKEN), C(ACCEPTED_SHARE)}},
     // clang-format on
 };
 #undef C
@@ -106,6 +117,8 @@ static void number_text(const struct row *row, enum column_id id, double value, 
         scaled_text(value, 0x1p20, 0x1p30, "MiB", "GiB", out);
     } else if (format == FORMAT_PARAMS) {
         scaled_text(value, 1e6, 1e9, "M", "B", out);
+    } else if (format == FORMAT_FLOPS) {
+        scaled_text(value, 1e6, 1e9, "M", "G", out);
     } else if (format == FORMAT_PLUS_MINUS) {
         snprintf(out, 64, "%.2f ± %.2f", value, next);
     } else if (format == FORMAT_PAIR) {
@@ -178,8 +191,8 @@ static void head_print(const struct bench *bench, bool bold) {
     putchar('\n');
 }
 
-// "llama 1.2B Q4_0, cpu avx512, 2 threads, kv f16": the first part bold.
-static void title_print(const struct bench *bench, const struct row *row) {
+// The first part is bold.
+void table_title_print(const struct bench *bench, const struct row *row) {
     const int n_threads = row_whole_at(row, COLUMN_N_THREADS);
     const bool color = bench->term->out_color;
     printf("%s%s%s, %s %s, %d thread%s, kv %s", term_bold(color),
@@ -209,7 +222,7 @@ void table_row_print(struct bench *bench) {
         if (bench->n_rows > 1) putchar('\n');
         table_fit(bench->config, row->table, bench->label_width,
                   bench->term->out_tty ? term_columns(STDOUT_FILENO) : INT_MAX, bench->shown);
-        if (tables[row->table].has_title) title_print(bench, row);
+        if (tables[row->table].has_title) table_title_print(bench, row);
         head_print(bench, !tables[row->table].has_title);
     }
     printf("%s|", term_red(red));

@@ -6,9 +6,12 @@
 #include <string.h>
 
 enum {
-    S = 1 << TABLE_STEPS,
+    T = 1 << TABLE_INTENSITY | 1 << TABLE_SWEEP | 1 << TABLE_CONTEXTS,
+    H = 1 << TABLE_HEADS,
+    S = 1 << TABLE_STEPS | T,
     B = 1 << TABLE_STREAMS | 1 << TABLE_ARRIVE,
-    D = 1 << TABLE_DRAFTS,
+    R = 1 << TABLE_SAVED,
+    D = 1 << TABLE_DRAFTS | R,
     K = 1 << TABLE_KERNELS,
 };
 

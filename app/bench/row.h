@@ -13,6 +13,11 @@ enum table_id {
     TABLE_ARRIVE,
     TABLE_DRAFTS,
     TABLE_KERNELS,
+    TABLE_INTENSITY, // the sections of --tour, from here on
+    TABLE_HEADS,
+    TABLE_SWEEP,
+    TABLE_CONTEXTS,
+    TABLE_SAVED,
     TABLE_COUNT
 };
 
@@ -36,6 +41,7 @@ enum column_format {
     FORMAT_BYTES,      // "21.9 MB"
     FORMAT_MIB,        // "20.75 MiB"
     FORMAT_PARAMS,     // "1.24 B"
+    FORMAT_FLOPS,      // "1.24 G"
     FORMAT_PLUS_MINUS, // and the next column, the deviation
     FORMAT_PAIR,       // and the next column
     FORMAT_SPREAD2,    // milliseconds: the median and the next column, the 99th percentile

@@ -86,6 +86,9 @@ static void header_take(struct response *r, const char *name, const char *value)
         connection_take(r, value);
     } else if (!strcasecmp(name, "content-type")) {
         type_take(r, value);
+    } else if (!strcasecmp(name, "retry-after")) {
+        const size_t size = strlen(value) + 1;
+        if (size <= sizeof r->retry_after) memcpy(r->retry_after, value, size);
     }
 }
 

@@ -13,6 +13,7 @@ enum {
     RESPONSE_HEAD_MAX = 64 << 10, // of all lines of a head, and of all trailers
     RESPONSE_INTERIM_MAX = 8,     // responses 1xx before the final one
     RESPONSE_TYPE_SIZE = 64,
+    RESPONSE_RETRY_SIZE = 32,
 };
 
 enum response_state {
@@ -35,6 +36,8 @@ struct response {
     bool has_length, chunked;      // what the head said
     bool no_body;                  // of a request HEAD
     char type[RESPONSE_TYPE_SIZE]; // media type in lower case, without parameters; "": none
+    // Retry-After as it was sent; "": none, or too long to be valid
+    char retry_after[RESPONSE_RETRY_SIZE];
     uint64_t left;
     uint64_t length;
     int n_interim;

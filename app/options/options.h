@@ -15,6 +15,7 @@
 // Times that a test of bench runs where its mode has a default of its own.
 #define REPETITIONS_OF_BATCH     1
 #define REPETITIONS_OF_SPECULATE 9
+#define REPETITIONS_OF_TOUR      5
 
 enum command_id {
 #define COMMAND(id, ...) COMMAND_##id,

@@ -48,6 +48,27 @@ static double draft_speedup(const struct report *r) {
                                                   : (double)NAN;
 }
 
+static double ms_per_token(const struct report *r) {
+    return decoded(r) ? r->timings.decode_ms / decoded(r) : (double)NAN;
+}
+
+// Without drafts each step would have written one token. A step that verifies a draft reads the
+// weights once too, so its bytes are those of that token. (A mixture of experts reads a few more
+// experts for a draft.) Undefined where drafts saved no step.
+static double undrafted_bytes_per_token(const struct report *r) {
+    return tokens_per_step(r) > 1
+               ? ratio((double)r->timings.decode_bytes, (double)r->timings.decode_steps)
+               : (double)NAN;
+}
+
+static double undrafted_ms_per_token(const struct report *r) {
+    return ms_per_token(r) * draft_speedup(r);
+}
+
+static double saved_share(const struct report *r) {
+    return 1 - bytes_per_token(r) / undrafted_bytes_per_token(r);
+}
+
 static double read_rate(const struct report *r) { // bytes/s
     return output_rate(r) * bytes_per_token(r);
 }
@@ -95,20 +116,29 @@ static void print_output(const struct report *report, const struct term *term) {
             term_reset(term->err_color));
 }
 
-// The bar takes the columns beside the figures, or is left out.
-static void print_share(const struct report *report, const struct term *term, int used) {
-    const double share = read_share(report);
-    char figures[96], bar[3 * SHARE_BAR_WIDTH + 1];
-    const int percent = snprintf(figures, sizeof figures, "%.0f%%", 100 * share);
+// "of 82.2 GB/s (in cache)".
+struct limit {
+    char text[64];
+};
+
+static struct limit limit_of(const struct report *report) {
+    struct limit out;
+    snprintf(out.text, sizeof out.text, "of %.1f GB/s%s", report->bandwidth / 1e9,
+             report->in_cache ? " (in cache)" : "");
+    return out;
+}
+
+// A bar and "13% WHAT". The bar takes the columns beside the figures, or is left out.
+static void print_share(const struct term *term, int used, double share, const char *what) {
+    char percent[16], bar[3 * SHARE_BAR_WIDTH + 1];
     const int len =
-        percent + snprintf(figures + percent, sizeof figures - (size_t)percent, " of %.1f GB/s%s",
-                           report->bandwidth / 1e9, report->in_cache ? " (in cache)" : "");
+        snprintf(percent, sizeof percent, "%.0f%%", 100 * share) + 1 + (int)strlen(what);
     const int room = term_columns(STDERR_FILENO) - used - 2 - 1 - len;
     const int width = room < SHARE_BAR_WIDTH ? room : SHARE_BAR_WIDTH;
     fputs("  ", stderr);
     if (width >= SHARE_BAR_MIN) fprintf(stderr, "%s ", term_bar(term, share, width, bar));
-    fprintf(stderr, "%s%.*s%s%s", term_bold(term->err_color), percent, figures,
-            term_reset(term->err_color), figures + percent);
+    fprintf(stderr, "%s%s%s %s\n", term_bold(term->err_color), percent, term_reset(term->err_color),
+            what);
 }
 
 static void print_drafts(const struct report *report, const struct term *term) {
@@ -125,19 +155,40 @@ static void print_drafts(const struct report *report, const struct term *term) {
     fputc('\n', stderr);
 }
 
+// Drafts save reads, so their steps use less of the bandwidth: the figures are the cost of a token,
+// and what it would have been.
+static void print_saved(const struct report *report, const struct term *term) {
+    char bytes[32], undrafted[32];
+    line_begin(term, "memory");
+    const int used =
+        LABEL_COLUMNS + fprintf(stderr, "%9s/token instead of %s",
+                                human_bytes(bytes_per_token(report), bytes),
+                                human_bytes(undrafted_bytes_per_token(report), undrafted));
+    print_share(term, used, saved_share(report), "of the reads saved");
+    line_begin(term, "time");
+    fprintf(stderr, "%6.3g ms/token", ms_per_token(report));
+    if (isfinite(undrafted_ms_per_token(report)))
+        fprintf(stderr, " instead of %.3g ms", undrafted_ms_per_token(report));
+    if (isfinite(read_share(report)))
+        fprintf(stderr, "; steps at %.0f%% %s", 100 * read_share(report), limit_of(report).text);
+    fputc('\n', stderr);
+}
+
 static void print_memory(const struct report *report, const struct term *term) {
     if (!isfinite(read_rate(report))) return;
+    if (isfinite(undrafted_bytes_per_token(report))) {
+        print_saved(report, term);
+        return;
+    }
     char bytes[32];
     line_begin(term, "memory");
     const int used = LABEL_COLUMNS + fprintf(stderr, "%9s/token   %8.2f GB/s",
                                              human_bytes(bytes_per_token(report), bytes),
                                              read_rate(report) / 1e9);
-    if (isfinite(read_share(report))) {
-        print_share(report, term, used);
-    } else {
-        fputs("  bandwidth not measured", stderr);
-    }
-    fputc('\n', stderr);
+    if (isfinite(read_share(report)))
+        print_share(term, used, read_share(report), limit_of(report).text);
+    else
+        fputs("  bandwidth not measured\n", stderr);
 }
 
 void report_print(const struct report *report, const struct term *term) {
@@ -266,7 +317,7 @@ bool report_json(const struct report *report, json_t *object) {
     const double gb = 1e9;
     json_t *figures = json_pack(
         "{s:s, s:s?, s:I, s:f, s:i, s:i, s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:i, "
-        "s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o}",
+        "s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "finish_reason", rn_finish_text(report->finish), "stop", report->stop, "seed",
         (json_int_t)report->seed, "load_ms", report->load_ms, "prompt_tokens",
         timings->prompt_tokens, "cached_tokens", timings->cached_tokens, "prompt_per_second",
@@ -282,7 +333,10 @@ bool report_json(const struct report *report, json_t *object) {
         "backend", report->engine.backend, "draft_tokens", timings->draft_tokens, "accepted_tokens",
         timings->accepted_tokens, "accepted_share", json_number(accepted_share(report)),
         "tokens_per_step", json_number(tokens_per_step(report)), "draft_speedup",
-        json_number(draft_speedup(report)));
+        json_number(draft_speedup(report)), "ms_per_token", json_number(ms_per_token(report)),
+        "undrafted_ms_per_token", json_number(undrafted_ms_per_token(report)),
+        "undrafted_bytes_per_token", json_whole(undrafted_bytes_per_token(report)),
+        "reads_saved_share", json_number(saved_share(report)));
     if (!figures) return false;
     const int failed = json_object_update(object, figures);
     json_decref(figures);

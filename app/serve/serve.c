@@ -21,7 +21,9 @@
 #include "run/report.h"
 #include "run/sampling.h"
 #include "serve/notify.h"
+#include "serve/otlp_options.h"
 #include "server/log_sink.h"
+#include "server/otlp.h"
 #include "server/server.h"
 
 enum { KEYS_MAX = 256, KEY_BYTES = 512, PEM_LIMIT = 1 << 20 };
@@ -273,6 +275,7 @@ static int config_get(struct serve *serve) {
     if (!code) code = origins_check(serve);
     if (!code) code = log_get(serve);
     if (!code) code = trace_get(serve);
+    if (!code) code = otlp_open(options, serve->quiet, &config->otlp);
     return code;
 }
 
@@ -340,12 +343,19 @@ static int ms_until(uint64_t ns) {
     return ns > now + QUICK_MS * 1000000ull ? (int)((ns - now) / 1000000) : QUICK_MS;
 }
 
-// All sinks together have FLUSH_MS; a sink that is not stuck always gets some time.
+// All sinks and the exporter of spans together have FLUSH_MS; a sink that is not stuck always gets
+// some time.
 static void sinks_close(struct serve *serve) {
     uint64_t until = clock_ns();
-    if (!sinks_flush(serve) && !serve->at_once) {
+    const bool has_spans = serve->config.otlp && otlp_get_counts(serve->config.otlp).held;
+    if ((!sinks_flush(serve) || has_spans) && !serve->at_once) {
         until += FLUSH_MS * 1000000ull;
         signals_end_it();
+    }
+    const uint64_t dropped = otlp_close(serve->config.otlp, ms_until(until));
+    if (dropped && !serve->quiet) {
+        fprintf(stderr, "runnel: warning: %llu span%s could not be exported\n",
+                (unsigned long long)dropped, dropped == 1 ? "" : "s");
     }
     const uint64_t lost = sink_close(serve->config.access_log, ms_until(until));
     if (lost) {

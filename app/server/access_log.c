@@ -103,6 +103,10 @@ void access_log_write(struct log_sink *log, struct jbuf *line, const struct call
     jbuf_clear(line);
     put_time(line);
     put_bounded(line, "id", call->id, sizeof call->id);
+    if (call->trace.known) {
+        put_bounded(line, "trace_id", call->trace.trace_id, sizeof call->trace.trace_id);
+        put_bounded(line, "span_id", call->trace.span_id, sizeof call->trace.span_id);
+    }
     jbuf_key(line, "method");
     jbuf_cstring(line, call->route ? call->route->method : NULL);
     jbuf_key(line, "route");

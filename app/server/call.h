@@ -17,6 +17,7 @@
 #include <jansson.h>
 
 #include "jbuf.h"
+#include "otlp_context.h"
 #include "reader.h"
 #include "runnel.h"
 #include "server_state.h"
@@ -45,6 +46,7 @@ struct call {
     bool head_only;            // the method is HEAD: no byte of the body is sent
     bool cors;                 // the answer is for a page of another site
     char id[25];               // random, without a prefix
+    struct otlp_context trace; // that it belongs to
     int64_t created;           // seconds since 1970
     uint64_t start_ns;         // head complete
     char *body;                // [body_len], NUL-terminated

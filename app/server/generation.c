@@ -3,6 +3,7 @@
 #include "generation.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -235,6 +236,38 @@ struct usage generation_usage(const struct generation *generation) {
         usage.cached_tokens += choice->timings.cached_tokens;
     }
     return usage;
+}
+
+static const char *status_word(rn_status status) {
+    switch (status) {
+    case RN_ERR_DEADLINE:
+        return "timeout";
+    case RN_ERR_CANCELLED:
+        return "cancelled";
+    case RN_ERR_NUMERIC:
+        return "numeric_error";
+    case RN_ERR_STEP:
+        return "step_failed";
+    case RN_ERR_DEVICE:
+        return "device_lost";
+    default:
+        return "server_error";
+    }
+}
+
+const char *generation_error(const struct call *call, bool gone, char out[GENERATION_ERROR_SIZE]) {
+    const struct generation *generation = call->generation;
+    for (int i = 0; generation && i < generation->n_choices; i++) {
+        const struct generation_choice *choice = &generation->choice[i];
+        if (choice->finish == RN_FINISH_ERROR || choice->finish == RN_FINISH_CANCELLED)
+            return status_word(choice->status);
+    }
+    if (call->status >= 500) {
+        snprintf(out, GENERATION_ERROR_SIZE, "%d", call->status);
+        return out;
+    }
+    if (call->failed) return "out_of_memory";
+    return gone ? "client_disconnected" : NULL;
 }
 
 struct sums {

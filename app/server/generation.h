@@ -7,6 +7,7 @@
 #include "answer_parts.h"
 #include "call.h"
 #include "gaps.h"
+#include "otlp_gaps.h"
 #include "params.h"
 
 struct tool_call {
@@ -47,11 +48,13 @@ struct generation_choice {
     float *embedding;   // [n_embd], owned; with pooling
     size_t counted;     // its share of counts.answer_bytes
     struct answer_parts parts;
-    // for metrics
+    // for metrics and traces
     uint64_t start_ns;             // the call's
+    uint64_t first_ns, last_ns;    // its first and its last token; 0: none
     int n_output;                  // tokens so far
     double gap_ms[RN_CAUSE_COUNT]; // times between them, by their causes; of a
                                    // running choice each gap by its largest
+    struct otlp_gaps slow;         // the longest of them
 };
 
 // A piece of a choice, for a stream's writer. One event gives none, one or several; tokens whose
@@ -106,6 +109,7 @@ struct generation {
     struct generation_choice *choice; // [n_choices], of all prompts
     int n_choices, n_live;            // n_live: that have not ended
     int n_written;                    // of a whole answer
+    uint64_t submit_ns;               // when the engine got its requests; 0: never
     uint64_t first_ns;                // first token of any choice; 0: none
     bool began;                       // all of it was submitted
     bool paused;                      // its reader has too many bytes to take
@@ -141,6 +145,10 @@ struct usage {
     int prompt_tokens, completion_tokens, cached_tokens;
 };
 struct usage generation_usage(const struct generation *generation);
+// Why a call failed, in a word for machines: of the engine's statuses or of HTTP's, or that its
+// client has gone. NULL: it did not fail, or was refused with a status below 500.
+enum { GENERATION_ERROR_SIZE = 16 };
+const char *generation_error(const struct call *call, bool gone, char out[GENERATION_ERROR_SIZE]);
 // "timings":{...} of the contract, without a comma before it.
 void generation_timings(const struct call *call, struct jbuf *out);
 

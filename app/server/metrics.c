@@ -11,6 +11,7 @@
 #include "access_log.h"
 #include "helpers.h"
 #include "metrics_state.h"
+#include "otlp_span.h"
 
 // ---------------------------------------------------------------- histograms
 
@@ -27,11 +28,25 @@ static const double length_bounds[] = {1,    2,    5,    10,    20,    50,    10
 static const double gap_bounds[] = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1,
                                     0.2,   0.5,   1,     2,    5,    10,   30};
 
+// OpenTelemetry's, for GenAI servers.
+static const double gen_ai_duration_bounds[] = {0.01, 0.02, 0.04, 0.08,  0.16,  0.32,  0.64,
+                                                1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92};
+static const double gen_ai_ttft_bounds[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,
+                                            0.25,  0.5,   0.75, 1,    2.5,  5,    7.5,  10};
+static const double gen_ai_token_bounds[] = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2,
+                                             0.3,  0.4,   0.5,  0.75,  1,   2.5};
+
 #define BOUNDS(list) list, sizeof(list) / sizeof(*(list))
-static const struct {
+struct histogram_kind {
     const double *bound;
     size_t n_bounds;
-} histogram_kind[HISTOGRAM_COUNT] = {
+};
+static const struct histogram_kind gen_ai_kind[GEN_AI_COUNT] = {
+    [GEN_AI_DURATION] = {BOUNDS(gen_ai_duration_bounds)},
+    [GEN_AI_TTFT] = {BOUNDS(gen_ai_ttft_bounds)},
+    [GEN_AI_PER_TOKEN] = {BOUNDS(gen_ai_token_bounds)},
+};
+static const struct histogram_kind histogram_kind[HISTOGRAM_COUNT] = {
     [HISTOGRAM_TTFT] = {BOUNDS(ttft_bounds)},
     [HISTOGRAM_ITL] = {BOUNDS(token_bounds)},
     [HISTOGRAM_PER_TOKEN] = {BOUNDS(token_bounds)},
@@ -42,6 +57,7 @@ static const struct {
     [HISTOGRAM_DECODE] = {BOUNDS(request_bounds)},
     [HISTOGRAM_PROMPT_TOKENS] = {BOUNDS(length_bounds)},
     [HISTOGRAM_OUTPUT_TOKENS] = {BOUNDS(length_bounds)},
+    [HISTOGRAM_MAX_TOKENS] = {BOUNDS(length_bounds)},
 };
 #undef BOUNDS
 
@@ -197,11 +213,70 @@ static void count_answer(struct metrics *metrics, const struct route *route, int
         (struct metrics_answer){.route = route, .status = status, .count = 1};
 }
 
+// A series that finds no place is not counted; there are places for all errors that exist.
+static void gen_ai_observe(struct metrics *metrics, enum metrics_gen_ai_id id,
+                           const char *operation, const char *error, double value) {
+    for (int i = 0; i < metrics->n_gen_ai; i++) {
+        struct metrics_gen_ai *series = &metrics->gen_ai[i];
+        if (series->id != id || strcmp(series->operation, operation) ||
+            strcmp(series->error, error))
+            continue;
+        observe(&series->histogram, value);
+        return;
+    }
+    if (metrics->n_gen_ai == GEN_AI_SERIES_MAX) return;
+    struct metrics_gen_ai *series = &metrics->gen_ai[metrics->n_gen_ai++];
+    series->id = id;
+    series->operation = operation;
+    snprintf(series->error, sizeof series->error, "%s", error);
+    histogram_init(&series->histogram, gen_ai_kind[id].bound, gen_ai_kind[id].n_bounds);
+    observe(&series->histogram, value);
+}
+
+// Requests that reached the engine; times of tokens are those of requests without an error.
+static void count_gen_ai(struct metrics *metrics, const struct call *call, bool gone) {
+    const struct generation *generation = call->generation;
+    const char *operation = otlp_operation(call->route);
+    char text[GENERATION_ERROR_SIZE];
+    if (!operation || !generation->began) return;
+    const char *error = generation_error(call, gone, text);
+    gen_ai_observe(metrics, GEN_AI_DURATION, operation, error ? error : "",
+                   (double)(clock_ns() - call->start_ns) * 1e-9);
+    if (error || !generation->first_ns) return;
+    gen_ai_observe(metrics, GEN_AI_TTFT, operation, "",
+                   (double)(generation->first_ns - call->start_ns) * 1e-9);
+    for (int i = 0; i < generation->n_choices; i++) {
+        const rn_timings *timings = &generation->choice[i].timings;
+        if (timings->output_tokens > 1)
+            gen_ai_observe(metrics, GEN_AI_PER_TOKEN, operation, "",
+                           timings->decode_ms * 1e-3 / (timings->output_tokens - 1));
+    }
+}
+
+// vLLM's figure of a request with several choices is its longest one.
+static void count_longest(struct metrics *metrics, const struct generation *generation) {
+    const int n = generation->params.n;
+    for (int first = 0; first < generation->n_choices; first += n) {
+        bool ended = !generation->pooling;
+        int most = 0;
+        for (int i = first; i < first + n; i++) {
+            const struct generation_choice *choice = &generation->choice[i];
+            ended &= choice->ended;
+            if (choice->n_output > most) most = choice->n_output;
+        }
+        if (ended) observe(&metrics->histogram[HISTOGRAM_MAX_TOKENS], most);
+    }
+}
+
 int metrics_status(const struct call *call) { return call->status ? call->status : 499; }
 
 void metrics_call_end(struct metrics *metrics, const struct call *call, bool gone) {
     count_answer(metrics, call->route, metrics_status(call));
     if (gone) metrics->gone++;
+    if (call->generation) {
+        count_gen_ai(metrics, call, gone);
+        if (call->generation->began) count_longest(metrics, call->generation);
+    }
     struct log_sink *log = metrics->server->config.access_log;
     if (log) access_log_write(log, &metrics->line, call, gone);
 }

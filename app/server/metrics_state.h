@@ -15,6 +15,7 @@ enum metrics_histogram_id {
     HISTOGRAM_DECODE,
     HISTOGRAM_PROMPT_TOKENS,
     HISTOGRAM_OUTPUT_TOKENS,
+    HISTOGRAM_MAX_TOKENS,
     HISTOGRAM_COUNT
 };
 
@@ -24,6 +25,19 @@ struct metrics_histogram {
     struct histogram shown;
     uint64_t count[HISTOGRAM_BOUNDS_MAX + 1];
 };
+
+// Histograms of OpenTelemetry's conventions for GenAI.
+enum metrics_gen_ai_id { GEN_AI_DURATION, GEN_AI_TTFT, GEN_AI_PER_TOKEN, GEN_AI_COUNT };
+
+// One of them for the requests with the same labels.
+struct metrics_gen_ai {
+    enum metrics_gen_ai_id id;
+    const char *operation;
+    char error[GENERATION_ERROR_SIZE + 16]; // "": none
+    struct metrics_histogram histogram;
+};
+
+enum { GEN_AI_SERIES_MAX = 64 };
 
 // Calls that ended so.
 struct metrics_answer {
@@ -43,8 +57,10 @@ struct metrics {
     const struct server *server;
     double start_s; // since 1970
     struct metrics_histogram histogram[HISTOGRAM_COUNT];
-    struct metrics_histogram gap[RN_CAUSE_COUNT]; // NONE's stays empty
-    struct metrics_answer *answer;                // [n_answers]
+    struct metrics_histogram gap[RN_CAUSE_COUNT];    // NONE's stays empty
+    struct metrics_gen_ai gen_ai[GEN_AI_SERIES_MAX]; // [n_gen_ai]
+    int n_gen_ai;
+    struct metrics_answer *answer; // [n_answers]
     int n_answers, answer_capacity;
     uint64_t gone;                        // clients that hung up
     struct metrics_work work[WORK_COUNT]; // moments, [n_work], at least one

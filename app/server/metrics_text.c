@@ -10,6 +10,7 @@
 #include "helpers.h"
 #include "log_sink.h"
 #include "metrics_state.h"
+#include "otlp.h"
 #include "routes.h"
 
 // A scrape: its sources and its buffer.
@@ -128,6 +129,8 @@ static const struct {
     [HISTOGRAM_PROMPT_TOKENS] = {"vllm:request_prompt_tokens", "Tokens of a request's prompt."},
     [HISTOGRAM_OUTPUT_TOKENS] = {"vllm:request_generation_tokens",
                                  "Tokens that a request was given."},
+    [HISTOGRAM_MAX_TOKENS] = {"vllm:request_max_num_generation_tokens",
+                              "Tokens of a request's longest choice."},
 };
 
 static void put_histograms(struct scrape *scrape) {
@@ -135,6 +138,61 @@ static void put_histograms(struct scrape *scrape) {
         put_family(scrape->out, histogram_text[i].name, "histogram", histogram_text[i].help);
         put_histogram(scrape->out, histogram_text[i].name, &scrape->labels,
                       &scrape->metrics->histogram[i].shown);
+    }
+}
+
+// The engine counts its steps by size.
+static void put_step_tokens(struct scrape *scrape) {
+    static const char name[] = "vllm:iteration_tokens_total";
+    static const double bound[RN_STEP_SIZES - 1] = {1,   8,    16,   32,   64,   128,  256,
+                                                    512, 1024, 2048, 4096, 8192, 16384};
+    rn_engine_stats *stats = &scrape->stats;
+    put_family(scrape->out, name, "histogram", "Tokens that a step of the engine evaluated.");
+    put_histogram(scrape->out, name, &scrape->labels,
+                  &(struct histogram){.bound = bound,
+                                      .n_bounds = RN_STEP_SIZES - 1,
+                                      .count = stats->steps_of,
+                                      .sum = (double)stats->step_tokens,
+                                      .total = stats->steps});
+}
+
+// ---------------------------------------------------------------- OpenTelemetry's
+
+static void put_gen_ai_series(struct scrape *scrape, const char *name,
+                              const struct metrics_gen_ai *series) {
+    const char *model = scrape->server->config.model_name;
+    struct jbuf labels = {0};
+    put_label(&labels, "gen_ai_operation_name", series->operation);
+    jbuf_text(&labels, ",gen_ai_provider_name=\"runnel\",");
+    put_label(&labels, "gen_ai_request_model", model);
+    jbuf_text(&labels, ",");
+    put_label(&labels, "gen_ai_response_model", model);
+    if (*series->error) {
+        jbuf_text(&labels, ",");
+        put_label(&labels, "error_type", series->error);
+    }
+    if (labels.failed) scrape->out->failed = true;
+    put_histogram(scrape->out, name, &labels, &series->histogram.shown);
+    jbuf_deinit(&labels);
+}
+
+static void put_gen_ai(struct scrape *scrape) {
+    static const struct {
+        const char *name, *help;
+    } text[GEN_AI_COUNT] = {
+        [GEN_AI_DURATION] = {"gen_ai_server_request_duration_seconds",
+                             "Time of a request to its last byte."},
+        [GEN_AI_TTFT] = {"gen_ai_server_time_to_first_token_seconds",
+                         "Time to the first token of a request without an error."},
+        [GEN_AI_PER_TOKEN] = {"gen_ai_server_time_per_output_token_seconds",
+                              "Time per output token after the first, without errors."},
+    };
+    const struct metrics *metrics = scrape->metrics;
+    for (int id = 0; id < GEN_AI_COUNT; id++) {
+        put_family(scrape->out, text[id].name, "histogram", text[id].help);
+        for (int i = 0; i < metrics->n_gen_ai; i++)
+            if ((int)metrics->gen_ai[i].id == id)
+                put_gen_ai_series(scrape, text[id].name, &metrics->gen_ai[i]);
     }
 }
 
@@ -303,6 +361,44 @@ static void put_gaps(struct scrape *scrape) {
     }
 }
 
+// The ledger's sums: time by cause, work by class of ops.
+static void put_causes(struct scrape *scrape) {
+    static const char between[] = "runnel:stream_seconds_total";
+    static const char before[] = "runnel:first_token_seconds_total";
+    const rn_engine_stats *stats = &scrape->stats;
+    put_family(scrape->out, between, "counter",
+               "Time between tokens of all streams, divided among its causes.");
+    for (int i = RN_CAUSE_NONE + 1; i < RN_CAUSE_COUNT; i++)
+        put_sample(scrape, between, "cause", rn_cause_name((rn_cause)i),
+                   (double)stats->cause_ns[i] * 1e-9);
+    put_family(scrape->out, before, "counter",
+               "Time to the first tokens of all streams, divided among its causes.");
+    for (int i = RN_CAUSE_NONE + 1; i < RN_CAUSE_COUNT; i++)
+        put_sample(scrape, before, "cause", rn_cause_name((rn_cause)i),
+                   (double)stats->first_ns[i] * 1e-9);
+}
+
+static void put_ops(struct scrape *scrape) {
+    const rn_engine_stats *stats = &scrape->stats;
+    const struct {
+        const char *name, *help;
+        const uint64_t *value;
+        double unit;
+    } family[] = {
+        {"runnel:op_seconds_total", "Time of steps by class of operations.", stats->ops_ns, 1e-9},
+        {"runnel:op_bytes_total", "Bytes of weights and KV that steps had to move, by class.",
+         stats->ops_bytes, 1},
+        {"runnel:op_flops_total", "Operations that steps had to compute, by class.",
+         stats->ops_flops, 1},
+    };
+    for (size_t f = 0; f < sizeof family / sizeof *family; f++) {
+        put_family(scrape->out, family[f].name, "counter", family[f].help);
+        for (int i = 0; i < RN_OPS_COUNT; i++)
+            put_sample(scrape, family[f].name, "ops", rn_op_class_name((rn_op_class)i),
+                       (double)family[f].value[i] * family[f].unit);
+    }
+}
+
 static void put_calls(struct scrape *scrape) {
     const struct metrics *metrics = scrape->metrics;
     struct jbuf *out = scrape->out;
@@ -326,6 +422,20 @@ static void put_calls(struct scrape *scrape) {
     put_single(scrape, "runnel:access_log_dropped_total", "counter",
                "Lines of the access log that found no room or could not be written.",
                log ? (double)sink_lost(log) : 0);
+}
+
+static void put_spans(struct scrape *scrape) {
+    static const char name[] = "runnel:otlp_spans_dropped_total";
+    struct otlp *otlp = scrape->server->config.otlp;
+    const struct otlp_counts counts = otlp ? otlp_get_counts(otlp) : (struct otlp_counts){0};
+    put_single(scrape, "runnel:otlp_spans_exported_total", "counter",
+               "Spans of traces that the collector took.", (double)counts.exported);
+    put_family(scrape->out, name, "counter", "Spans of traces that were not exported, by reason.");
+    for (int i = 0; i < OTLP_DROP_COUNT; i++)
+        put_sample(scrape, name, "reason", otlp_drop_text((enum otlp_drop)i),
+                   (double)counts.dropped[i]);
+    put_single(scrape, "runnel:otlp_spans_held", "gauge",
+               "Spans of traces that wait or are being exported.", (double)counts.held);
 }
 
 static void put_now(struct scrape *scrape) {
@@ -402,13 +512,18 @@ void metrics_get(struct call *call) {
     put_counters(&scrape);
     put_accepted(&scrape);
     put_histograms(&scrape);
+    put_step_tokens(&scrape);
+    put_gen_ai(&scrape);
     put_cache_config(&scrape);
     put_bytes(&scrape);
     put_pages(&scrape);
     put_engine(&scrape);
     put_drafts(&scrape);
     put_gaps(&scrape);
+    put_causes(&scrape);
+    put_ops(&scrape);
     put_calls(&scrape);
+    put_spans(&scrape);
     put_now(&scrape);
     put_process(&scrape);
     if (scrape.labels.failed) call->out.failed = true;

@@ -7,6 +7,7 @@
 #include "conn.h"
 #include "gate.h"
 #include "helpers.h"
+#include "otlp_span.h"
 #include "routes.h"
 
 // ---------------------------------------------------------------- the head
@@ -91,6 +92,8 @@ static bool is_preflight(const struct call *call) {
 
 void request_head(struct call *call, bool too_many) {
     call->route = route_find(head_method(&call->head), call->path, call->allow, sizeof call->allow);
+    otlp_context_read(&call->head, call->server->config.otlp && otlp_is_traced(call->route),
+                      &call->trace);
     if (origin_check(call) && size_check(call)) {
         if (is_preflight(call)) {
             call->status = 204;

@@ -16,6 +16,7 @@
 #include "runnel.h"
 
 struct log_sink;
+struct otlp;
 struct server;
 struct trace;
 
@@ -35,6 +36,7 @@ struct server_config {
     int n_aliases;
     bool ui;
     struct log_sink *access_log; // NULL: none; borrowed
+    struct otlp *otlp;           // exporter of spans; NULL: none; borrowed
     struct trace *trace;         // NULL: none; borrowed, used by the I/O thread
     int keep_requests;           // finished requests whose records are kept
 

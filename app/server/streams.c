@@ -10,6 +10,7 @@
 #include "kept.h"
 #include "live.h"
 #include "metrics.h"
+#include "otlp_span.h"
 #include "record/trace.h"
 #include "workers.h"
 
@@ -176,6 +177,7 @@ static bool answer_check(struct call *call) {
 static bool submit(struct call *call) {
     if (!answer_check(call)) return false;
     if (!choices_create(call)) return submit_refuse(call, RN_ERR_NOMEM, NULL);
+    call->generation->submit_ns = clock_ns();
     for (int i = 0; i < call->generation->n_prompts; i++) {
         if (submit_one(call, i)) continue;
         leave(call->generation);
@@ -211,6 +213,7 @@ void streams_finish(struct call *call, bool gone) {
     if (generation) leave(generation);
     if (generation && generation->began && !gone) answer_time_learn(call->server, call);
     metrics_call_end(call->server->metrics, call, gone);
+    otlp_call_end(call, gone);
     const bool large = call->answer_cost_max > LARGE_BYTES || call->body_cost > LARGE_BYTES;
     if (large) workers_tidy(call->server->workers);
     generation_destroy(generation);
@@ -390,6 +393,7 @@ static bool choice_end(struct call *call, struct generation_choice *choice, cons
     generation->n_live--;
     for (int i = 0; i < RN_CAUSE_COUNT; i++)
         choice->gap_ms[i] = (double)event->account->decode.cause_ns[i] * 1e-6;
+    otlp_gaps_end(&choice->slow, event->account);
     metrics_choice_end(call->server->metrics, choice);
     if (event->stop && !(choice->stop = strdup(event->stop))) return false;
     if (event->embedding) {
@@ -404,8 +408,11 @@ static void token_count(struct call *call, struct generation_choice *choice,
                         const rn_event *event) {
     struct generation *generation = call->generation;
     if (!generation->first_ns) generation->first_ns = event->time_ns;
+    if (!choice->first_ns) choice->first_ns = event->time_ns;
+    choice->last_ns = event->time_ns;
     if (event->gap_ms > 0) gaps_add(&choice->gaps, event->gap_ms);
     choice->gap_ms[event->cause] += event->gap_ms;
+    otlp_gaps_add(&choice->slow, event, choice->n_output);
     choice->n_output++;
     metrics_token(call->server->metrics, choice, event);
     live_token(call->server->live, call, choice, event);

@@ -85,9 +85,12 @@ static struct samples samples_of(const struct sample *sample, int n) {
 }
 
 CASE(test_rates_and_shares_of_steps) {
-    const struct samples samples = samples_of(three, 3);
+    struct samples samples = samples_of(three, 3);
     struct row row = {.table = TABLE_STEPS};
+    samples.int_peak = samples.float_peak = 0; // decoding is not compared with them
+    samples.cost.kv_bytes = 40000;
     row_whole(&row, COLUMN_N_GEN, 8);
+    row_whole(&row, COLUMN_N_SEQS, 2);
     figures_steps(&samples, &row);
     column_near(&row, COLUMN_AVG_NS, 2333333); // whole nanoseconds
     column_near(&row, COLUMN_STDDEV_NS, 1527525);
@@ -104,7 +107,12 @@ CASE(test_rates_and_shares_of_steps) {
     near("the second bandwidth", list_at(&row, COLUMN_SAMPLES_BANDWIDTH_GBS, 1), 2);
     near("the third rate", list_at(&row, COLUMN_SAMPLES_TS, 2), 2000);
     near("the third time", list_at(&row, COLUMN_SAMPLES_NS, 2), 4000000);
-    column_null(&row, COLUMN_PEAK_SHARE); // decoding has none
+    column_near(&row, COLUMN_STREAM_TS, 7000.0 / 3);
+    column_near(&row, COLUMN_MS_PER_TOKEN, 7.0 / 3 * 2 / 8); // 4 tokens of each of 2 sequences
+    column_near(&row, COLUMN_KV_BYTES_PER_TOKEN, 5000);
+    column_near(&row, COLUMN_FLOPS_PER_TOKEN, 1000000);
+    column_near(&row, COLUMN_FLOP_PER_BYTE, 8);
+    column_null(&row, COLUMN_PEAK_SHARE);
     column_null(&row, COLUMN_PEAK_INT8_GMACS);
     column_null(&row, COLUMN_COST);
     column_null(&row, COLUMN_PEER_TS);
@@ -119,6 +127,7 @@ CASE(test_a_prompt_is_compared_with_the_peaks_of_its_products) {
     row_whole(&row, COLUMN_N_PROMPT, 8);
     figures_steps(&samples, &row);
     column_near(&row, COLUMN_PEAK_SHARE, 0.5); // 0.5 ms of bytes and 0.5 ms of floats in 2 ms
+    assert_string_equal(row_text_at(&row, COLUMN_BOUND), "memory"); // half of each
     column_near(&row, COLUMN_PEAK_INT8_GMACS, 6);
     column_near(&row, COLUMN_PEAK_F32_GMACS, 2);
     samples.int_peak = 0; // not measured

@@ -168,6 +168,29 @@ CASE(test_combinations_without_a_meaning_are_refused) {
     refused("--arrive 10 --plot x.svg", "--arrive has no plot");
 }
 
+CASE(test_the_tour_has_numbers_of_its_own) {
+    taken("--tour");
+    assert_int_equal(config.measure, MEASURE_TOUR);
+    assert_int_equal(config.repetitions, 5);
+    list_is("prompts", &config.n_prompt, 1, (const double[]){256});
+    list_is("decoding", &config.n_gen, 1, (const double[]){32});
+    list_is("streams", &config.streams, 7, (const double[]){1, 2, 4, 8, 16, 32, 64});
+    list_is("depths: by the model's context", &config.n_depth, 0, NULL);
+    taken("--tour -p 4 -n 3 -d 5,6 --streams 2 -r 1");
+    list_is("prompts", &config.n_prompt, 1, (const double[]){4});
+    list_is("depths", &config.n_depth, 2, (const double[]){5, 6});
+    list_is("streams", &config.streams, 1, (const double[]){2});
+    refused("--tour -n 1", "--n-gen: --tour takes one number, at least 2");
+    refused("--tour -p 1,2", "--n-prompt: --tour takes one number, at least 1");
+    refused("--tour -t 1,2", "--threads: --tour takes one number, at least 1");
+    refused("--tour -o csv", "--output: csv: the rows of --tour have different columns");
+    refused("--tour --streams 4,2", "--streams: --tour takes rising numbers");
+    refused("--tour -d 8,8", "--n-depth: --tour takes rising numbers");
+    refused("--tour --batch 2", "--tour cannot be combined with --batch");
+    refused("--tour --speculate", "--tour cannot be combined with --speculate");
+    refused("--tour --verify 2", "--tour cannot be combined with --verify");
+}
+
 CASE(test_options_of_the_engine_need_it) {
     refused("--kv-memory 4p",
             "--kv-memory is for the engine, and --batch, --arrive or --speculate is missing");

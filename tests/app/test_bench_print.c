@@ -23,8 +23,9 @@ CASE(test_the_keys_are_those_that_programs_read) {
     keys_are(TABLE_STEPS,
              "build_commit build_number cpu_info gpu_info model_filename model_type model_size "
              "model_n_params backends isa n_batch n_ubatch n_threads type_k type_v test_time "
-             "n_prompt n_gen n_depth n_seqs n_verify avg_ns stddev_ns avg_ts stddev_ts samples_ns "
-             "samples_ts bytes_per_token read_gbs bandwidth_gbs bandwidth_share "
+             "n_prompt n_gen n_depth n_seqs n_verify avg_ns stddev_ns avg_ts stddev_ts stream_ts "
+             "ms_per_token samples_ns samples_ts bytes_per_token kv_bytes_per_token "
+             "flops_per_token flop_per_byte read_gbs bandwidth_gbs bandwidth_share "
              "samples_bandwidth_gbs in_cache peak_share peak_int8_gmacs peak_f32_gmacs cost "
              "samples_share peer_name peer_ts peer_samples_ts peer_ratio ");
     static const char streams[] =
@@ -228,7 +229,7 @@ CASE(test_each_model_and_thread_count_has_a_titled_table) {
     assert_int_equal(occurrences(caught.out,
                                  "|        drafter | length | temp | streams | none t/s |"
                                  "      t/s | ratio |  says | drafted | accepted |"
-                                 " tokens/step | drafted/step | bytes/token |"
+                                 " tokens/step | drafted/step | bytes/token | none bytes |"
                                  "    text |\n"),
                      3);
     assert_int_equal(occurrences(caught.out, "avx2, 2 threads, kv f16, tg4, forced text\n\n|"), 1);

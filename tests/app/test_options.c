@@ -553,7 +553,7 @@ CASE(help_and_manual_show_every_row_with_its_default) {
     free(help);
     help = written(help_command, COMMAND_BENCH);
     flatten(help);
-    holds(help, "help", COMMAND_BENCH, "(default: 5; batch: 1; speculate: 9)");
+    holds(help, "help", COMMAND_BENCH, "(default: 5; batch: 1; speculate: 9; tour: 5)");
     free(help);
 }
 

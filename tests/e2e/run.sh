@@ -42,7 +42,7 @@ equal "finish_reason" length "$(json object finish_reason)"
 equal "stop is null" null "$(json object stop)"
 for key in model seed load_ms prompt_tokens prompt_per_second ttft_ms output_tokens \
     output_per_second bytes_per_token read_gbs bandwidth_gbs bandwidth_share in_cache threads isa \
-    kv_type backend; do
+    kv_type backend ms_per_token undrafted_ms_per_token undrafted_bytes_per_token; do
     expect "the object has $key" sh -c "'$JSONGET' $key <object >/dev/null"
 done
 run run -p "Once upon a time" -n 0 --json

@@ -67,7 +67,8 @@ while read -r -a sampling; do
     sampling+=(-p "$story" --chat)
     answer --speculate off
     cp out plain
-    equal "${sampling[*]}: nothing is drafted" 0/null "$(json out draft_tokens)/$(json out draft_speedup)"
+    equal "${sampling[*]}: nothing is drafted" 0/null/null \
+        "$(json out draft_tokens)/$(json out draft_speedup)/$(json out reads_saved_share)"
     for how in "" "--draft $draft --draft-min 4" "--draft none --draft-min 8" \
         "--draft $MODELS/tale-20m-q8_0.gguf --draft-max 3 --draft-min 3"; do
         # shellcheck disable=SC2086  # options
@@ -105,6 +106,8 @@ answer --config off.conf --speculate model
 expect "and the command line on again" test "$(json out draft_tokens)" -gt 0
 printf 'model-draft = %s\ndraft-n = 2\ndraft-n-min = 2\nspeculate = model\n' "$draft" >other.conf
 answer --config other.conf
+expect "the reads that drafts saved are those of the steps that they saved" awk -v n="$(json out tokens_per_step)" \
+    -v saved="$(json out reads_saved_share)" 'BEGIN { d = saved - (1 - 1 / n); exit !(d < 1e-4 && d > -1e-4) }'
 expect "drafts of two tokens give up to three a step" awk -v n="$(json out tokens_per_step)" 'BEGIN { exit !(n > 1.5 && n <= 3) }'
 
 # The logits are those of the text alone.
@@ -117,6 +120,10 @@ expect "logits do not depend on drafts" cmp plain.logits drafted.logits
 run run -p "$story" --chat --temp 0 -n 96 --draft-min 3
 expect "the summary has a line about drafts" grep -Eq \
     '^  drafts  +[0-9]+ tokens +[0-9.]+% accepted, [0-9.]+ tokens a step' err
+expect "a token's bytes, and those without drafts" grep -Eq \
+    '^  memory  +[0-9.]+ MB/token instead of 2[0-9.]+ MB .* [0-9]+% of the reads saved$' err
+expect "its time, and that without drafts" grep -Eq \
+    '^  time  +[0-9.]+ ms/token instead of [0-9.]+ ms; steps at [0-9]+% of [0-9.]+ GB/s' err
 run run -p "$story" --chat --temp 0 -n 96 --speculate off
-expect "but not without" sh -c "! grep -q drafts err"
+expect "but not without" sh -c "! grep -Eq 'drafts|instead of' err && grep -Eq '^  memory .* GB/s .*% of ' err"
 finish

@@ -6,8 +6,6 @@
 // A run is slower than usual beyond this factor. Smaller differences are the noise of one step, and
 // are divided like the rest.
 static const double noise = 1.1;
-static const double memory_ns =
-    60e9; // of run time, in which a slower machine becomes the usual one
 
 void divider_init(struct divider *divider, const struct cost_rates *rates) {
     price_init(&divider->run, rates);
@@ -18,10 +16,7 @@ double divide_kv(const struct divider *divider, const struct batch_shape *own) {
 }
 
 void divider_learn(struct divider *divider, const struct batch_shape *shape, uint64_t run_ns) {
-    struct price *run = &divider->run;
-    price_learn_all(run, shape, run_ns);
-    const double share = (double)run_ns / memory_ns;
-    run->slowdown += (1 - run->slowdown) * (share < 1 ? share : 1);
+    price_learn_all(&divider->run, shape, run_ns);
 }
 
 // ---------------------------------------------------------------- the step
@@ -71,24 +66,27 @@ static void divide_drafting(const struct divide_step *step, struct division *out
     out->stream += (1 - vain) * (double)step->draft_ns;
 }
 
+// The part of the run that was attention: as measured, or else as priced.
+static double attention_share(const struct price *run, const struct divide_step *step,
+                              double price_ns) {
+    if (step->attention_ns) return (double)step->attention_ns / (double)step->run_ns;
+    return price_ns > 0 ? price_attention_ns(run, step->shape) / price_ns : 0;
+}
+
 void divide(const struct divider *divider, const struct divide_step *step, struct division *out) {
     const struct price *run = &divider->run;
     const double run_ns = (double)step->run_ns;
-    const double usual = price_of_exact(run, step->shape) / run->slowdown;
+    const double price = price_of_exact(run, step->shape);
+    const double usual = price_usual_ns(run, step->shape);
     *out = (struct division){.choice = (double)step->choice_ns,
                              .host = (double)step->host_ns,
                              .rows = step->rows,
                              .usual_ns = (uint64_t)usual};
     memcpy(out->kv_ns, step->kv_ns, sizeof out->kv_ns);
     for (int i = 0; i <= PART_AGAIN; i++) out->kv_sum += step->kv_ns[i];
-    const bool is_slow = price_is_known(run, step->shape) && run_ns > noise * usual;
+    const bool is_slow = usual > 0 && run_ns > noise * usual;
     out->slower = is_slow ? run_ns - usual : 0;
-    const double attention =
-        step->attention_ns ? (double)step->attention_ns
-        : usual > 0
-            ? run_ns * (price_attention_ns(run, step->shape) / price_of_exact(run, step->shape))
-            : 0;
-    const double share = run_ns > 0 && out->kv_sum > 0 ? attention / run_ns : 0;
+    const double share = out->kv_sum > 0 ? attention_share(run, step, price) : 0;
     out->attention = (run_ns - out->slower) * (share < 1 ? share : 1);
     price_products(run, step, out);
     scale_products(out, run_ns - out->slower - out->attention);

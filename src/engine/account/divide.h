@@ -9,7 +9,7 @@
 // than its usual time is that plus "slower". The usual time is a price of run times alone, so that
 // neither the host nor a constraint changes it.
 //
-// A machine that stays slow becomes the usual one within a minute.
+// A machine that stays slow for ten seconds becomes the usual one.
 #ifndef RN_ENGINE_ACCOUNT_DIVIDE_H
 #define RN_ENGINE_ACCOUNT_DIVIDE_H
 

@@ -10,7 +10,6 @@ enum {
     ALIKE_STEPS = 4,    // in a row that show a change of the machine's speed
     CALIBRATE_PASSES = 3,
     CALIBRATE_LEAST = 2, // runs
-    KNOWN_STEPS = 3,     // measurements, after which a price is known
 };
 
 static const double slower = 1.25; // factor to the price; more may be an accident
@@ -21,6 +20,9 @@ static const double stale = 0.9;      // factor to a price that was not measured
 static const double correction = 0.8; // of the rates of attention, per step
 static const double growth = 2.5;     // of a step's rows over those of recent ones
 static const double fading = 0.97;    // of the recent rows, with each step that has a prompt
+// The usual time follows the price, by these parts of the difference in each step. A slower speed
+// that lasts ten seconds of steps, or a thousand short steps, becomes usual.
+static const double usual_falls = 1.0 / 32, usual_rises = 1.0 / 1024, usual_rises_ns = 10e9;
 
 static double clamp(double x, double low, double high) {
     return x < low ? low : x > high ? high : x;
@@ -75,7 +77,7 @@ static int bucket_of(double rows) {
 void price_init(struct price *price, const struct cost_rates *rates) {
     double flops = 0;
     for (int domain = 0; domain < COST_DOMAINS; domain++) flops += (double)rates->row[domain].flops;
-    *price = (struct price){.rates = rates, .row_flops = flops > 0 ? flops : 1, .slowdown = 1};
+    *price = (struct price){.rates = rates, .row_flops = flops > 0 ? flops : 1};
 }
 
 // ---------------------------------------------------------------- the table
@@ -125,8 +127,11 @@ double price_rows_ns(const struct price *price, int64_t n_tokens, int64_t n_out,
     return price->n_point > 0 ? rows_ns(price, rows_in(price, n_tokens, n_out, n_logits)) : 0;
 }
 
-bool price_is_known(const struct price *price, const struct batch_shape *shape) {
-    return price->bucket[bucket_of(rows_of(price, shape))].count >= KNOWN_STEPS;
+double price_usual_ns(const struct price *price, const struct batch_shape *shape) {
+    const struct price_bucket *b = &price->bucket[bucket_of(rows_of(price, shape))];
+    if (b->seen < PRICE_KNOWN) return 0;
+    const double ns = price_of_exact(price, shape);
+    return b->ns > b->usual_ns ? ns * (b->usual_ns / b->ns) : ns;
 }
 
 // The measured buckets, made monotone: neighbours that fall are read as their mean.
@@ -170,6 +175,11 @@ static void bucket_add(struct price *price, double rows, double ns, double ratio
     const double share = 1.0 / b->count;
     b->rows += share * (rows - b->rows);
     b->ns += share * (ns - b->ns);
+    // The first measurements decide the usual time; later it forgets slow phases slowly.
+    if (b->seen < PRICE_KNOWN) b->seen++;
+    const double rise = clamp(ns / usual_rises_ns, usual_rises, 1);
+    const double follow = b->seen < PRICE_KNOWN ? 1 : b->ns < b->usual_ns ? usual_falls : rise;
+    b->usual_ns += follow * (b->ns - b->usual_ns);
 }
 
 // A shape whose price is too high is not tried again. So a price that was not measured for long
@@ -200,8 +210,6 @@ static void notice_speed(struct price *price, double ratio) {
     for (int i = 0; i < price->n_used; i++) price->bucket[price->used[i]].ns *= price->alike_ratio;
     price->ns_per_byte *= price->alike_ratio;
     price->ns_per_flop *= price->alike_ratio;
-    price->slowdown *= price->alike_ratio;
-    if (price->slowdown < 1) price->slowdown = 1; // it never was as fast before
     price->n_alike = 0;
 }
 

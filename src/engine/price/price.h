@@ -23,7 +23,7 @@
 #include "plan/cost_rates.h"
 #include "runnel.h"
 
-enum { PRICE_MIN_CHUNK = 8, PRICE_BUCKETS = 96 };
+enum { PRICE_MIN_CHUNK = 8, PRICE_BUCKETS = 96, PRICE_KNOWN = 8 };
 
 struct price {
     const struct cost_rates *rates;
@@ -33,6 +33,8 @@ struct price {
         double rows, ns; // averages of the measurements
         int count;       // that the average weighs; 0: none
         int age;         // steps since the last one
+        int seen;        // measurements ever, up to PRICE_KNOWN
+        double usual_ns; // follows ns: soon when it falls, later when it rises
     } bucket[PRICE_BUCKETS];
     int n_used; // buckets with measurements, ascending: few, so that learning looks at no others
     uint8_t used[PRICE_BUCKETS];
@@ -43,7 +45,6 @@ struct price {
     double recent_rows; // the most of a step with a prompt lately
     int n_alike; // steps in a row above their price (> 0) or below it (< 0), and the least of their
     double alike_ratio; // ratios to it
-    double slowdown; // at least 1: how much slower such changes made the machine than it was before
 };
 
 void price_init(struct price *price, const struct cost_rates *rates); // rates outlive it
@@ -63,8 +64,9 @@ double price_of_exact(const struct price *price, const struct batch_shape *shape
 // Its two parts: of rows of each domain, and of the shape's attention. 0: nothing was measured.
 double price_rows_ns(const struct price *price, int64_t n_tokens, int64_t n_out, int64_t n_logits);
 double price_attention_ns(const struct price *price, const struct batch_shape *shape);
-// Whether steps with about as many rows were measured several times.
-bool price_is_known(const struct price *price, const struct batch_shape *shape);
+// The price without a slowdown of the machine that has not lasted for long; 0: such steps were not
+// measured PRICE_KNOWN times.
+double price_usual_ns(const struct price *price, const struct batch_shape *shape);
 // A step took this long. Steps without logits skip part of the model and are not learned from;
 // price_learn_all takes them too, for prices of such steps.
 void price_learn(struct price *price, const struct batch_shape *shape, uint64_t ns);

@@ -5,6 +5,7 @@
 
 #include "plan/batch.h"
 #include "plan/cost_rates.h"
+#include "runnel.h"
 
 // The whole step; expert_bytes are the bytes of experts that the backend read, in place of the
 // expectation.
@@ -13,5 +14,7 @@ struct cost ledger_step(const struct cost_rates *rates, const struct batch_shape
 // One sequence's share of a step of n_seqs: an equal part of the weights, and its own KV.
 uint64_t ledger_share(const struct cost_rates *rates, const struct plan *plan,
                       const struct batch_seq *seq, int n_seqs, const struct cost *step);
+// A step of that many tokens ran.
+void ledger_count(rn_engine_stats *stats, int64_t n_tokens);
 
 #endif

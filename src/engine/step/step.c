@@ -48,13 +48,13 @@ static bool make_step(struct engine *engine, uint64_t begin, uint64_t *at) {
 }
 
 // Choosing is a part of the run, and is booked as sampling. The two clocks may differ.
-static void count_run(struct engine *engine) {
+static void count_run(struct engine *engine, const struct flight *flight) {
     rn_engine_stats *stats = &engine->stats;
     const uint64_t ns = engine->result.choose_ns, run_ns = stats->run_ns - engine->run_ns_before;
     const uint64_t part = ns < run_ns ? ns : run_ns;
     stats->run_ns -= part;
     stats->sample_ns += part;
-    stats->steps++;
+    ledger_count(stats, flight->shape.n_tokens);
 }
 
 // The positions of the step are evaluated, but for those of refused drafts.
@@ -84,7 +84,7 @@ static void land_step(struct engine *engine, uint64_t *at) {
     struct flight *flight = engine_wait(engine);
     lap(engine, at, &stats->run_ns);
     if (!flight) return; // it failed, and its sequences have ended
-    count_run(engine);
+    count_run(engine, flight);
 
     engine_sample(engine, flight);
     lap(engine, at, &stats->sample_ns);
