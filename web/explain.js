@@ -13,9 +13,21 @@ export function explainInit() {
         shown = null;
     });
     byId('why-save').addEventListener('click', () => {
-        if (shown?.text) download(`request-${shown.id}.json`, 'application/json', shown.text);
+        if (shown?.text) save(shown.id, 'json', shown.text);
+    });
+    byId('why-trace').addEventListener('click', async () => {
+        const { id } = shown;
+        try {
+            const response = await request(`/requests/${id}/trace?format=perfetto`);
+            save(id, 'trace.json', await response.text());
+        } catch (error) {
+            byId('why-hint').textContent = error.message;
+        }
     });
 }
+
+const save = (id, ending, text) =>
+    download(`request-${id}.${ending}`, 'application/json', text);
 
 // id: the number of the engine's request, or the id of the response.
 export function explainOpen(id) {
@@ -24,7 +36,7 @@ export function explainOpen(id) {
     byId('why-title').textContent = 'Where its time went';
     byId('why-hint').textContent = '';
     byId('why-body').replaceChildren(h('p', { class: 'sum' }, 'Asking the engine.'));
-    byId('why-save').disabled = true;
+    byId('why-save').disabled = byId('why-trace').disabled = true;
     if (!byId('why').open) byId('why').showModal();
     load(shown);
 }
@@ -36,7 +48,7 @@ async function load(mine) {
         if (shown !== mine) return;
         const record = JSON.parse(text);
         mine.text = text;
-        byId('why-save').disabled = false;
+        byId('why-save').disabled = byId('why-trace').disabled = false;
         byId('why-title').textContent = `Request ${record.request}: where its time went`;
         byId('why-hint').textContent =
             `In a terminal: runnel explain ${record.request} --url ${location.origin}`;

@@ -590,6 +590,18 @@ async function answerExplained(page) {
         'an answer is explained',
         (await page.locator('#why-body').innerText()).includes('to first token'),
     );
+    for (const [name, part] of [
+        ['Save', '"schema":"runnel.request"'],
+        ['Trace', '"traceEvents":['],
+    ]) {
+        const [file] = await Promise.all([
+            page.waitForEvent('download'),
+            page.getByRole('button', { name, exact: true }).click(),
+        ]);
+        let text = '';
+        for await (const piece of await file.createReadStream()) text += piece;
+        check(`${name} gives the file`, text.includes(part), text.slice(0, 100));
+    }
     await page.keyboard.press('Escape');
     await page.evaluate(async () => {
         const { explainOpen } = await import('/assets/explain.js');
