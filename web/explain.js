@@ -143,7 +143,9 @@ export function secondDraw(causesMs) {
     const rows = Object.entries(causesMs).sort((a, b) => b[1] - a[1]);
     const total = rows.reduce((sum, [, ms]) => sum + ms, 0);
     byId('second').replaceChildren(
-        ...rows.map(([name, ms]) => segment(name, ms, `${known(name).text}, ${percent(ms / total)}`)),
+        ...rows.map(([name, ms]) =>
+            segment(name, ms, `${known(name).text}, ${percent(ms / total)}`),
+        ),
     );
     byId('second-sum').textContent = total
         ? `${seconds(total / 1000)} of all streams, mostly ${known(rows[0][0]).text}`

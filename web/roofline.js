@@ -42,7 +42,8 @@ export function roofDraw(live) {
     byId('roof').setAttribute('aria-label', `Roofline: ${text}`);
     const { ctx, width, height } = surface(byId('roof'), tall);
     if (!(bandwidth > 0) || width < 40) return;
-    if (peak < Infinity || dots.length) paint(ctx, dots, frame(dots, bandwidth, peak, width, height));
+    if (peak === Infinity && !dots.length) return; // nothing gives the axes their range
+    paint(ctx, dots, frame(dots, bandwidth, peak, width, height));
 }
 
 // The area of the drawing, and the functions from values to pixels.

@@ -1,6 +1,6 @@
-// Words wrap at the width, bars share what the labels leave. The strip shows the time from submit
-// to the last token: blocks before the first token are in the order in which a request waits,
-// later ones are the account's spans. Without colour every cause has a letter instead.
+// Words wrap at the width, bars take the columns beside the labels. The strip shows the time from
+// submit to the last token: blocks before the first token are in the order in which a request
+// waits, later ones are the account's spans. Without colour every cause has a letter instead.
 #include "explain/picture.h"
 
 #include <stdlib.h>

@@ -43,7 +43,7 @@ static void put_request(struct jbuf *out, const char *before, uint64_t request) 
     if (request) jbuf_printf(out, "%s request %llu", before, (unsigned long long)request);
 }
 
-// What a part of a share was spent on, with the request behind it. work NULL: not said.
+// The cause of a part of a share, with the request behind it. work NULL: roofs are left out.
 static void put_cause(struct jbuf *out, const struct record *record, rn_cause cause,
                       const rn_share *share, const rn_work *work) {
     char count[SPLIT_TEXT_BYTES], roof[64];

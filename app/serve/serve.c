@@ -183,7 +183,7 @@ static void on_trace_full(void *ctx) {
              (unsigned long long)(serve->trace.limit >> 20));
 }
 
-// The file is emptied; what follows is written behind, as by a log.
+// The file is emptied, and then written as a log is.
 static int trace_get(struct serve *serve) {
     const char *path = option_text(serve->options, OPT_TRACE);
     if (!path) return APP_OK;

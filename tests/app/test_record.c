@@ -1,4 +1,4 @@
-// The record of a request: what is written is read back, wrong documents are refused by their
+// The record of a request: a written document is read back, wrong documents are refused by their
 // place, and the words say the record's figures, which add up.
 #define _GNU_SOURCE 1 // asprintf
 #include <stdio.h>

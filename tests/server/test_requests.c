@@ -1,5 +1,5 @@
-// /requests and /requests/ID/trace of a real server: what is listed, kept and forgotten, by which
-// names a request is found, and the record of a request that is still running.
+// /requests and /requests/ID/trace of a real server: requests are listed, kept and forgotten, found
+// by both of their names, and explained while they are still running.
 // label: threads
 #include "json_at.h"
 #include "record/record.h"
