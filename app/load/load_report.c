@@ -255,8 +255,12 @@ static json_t *aiperf_make(const struct load_config *config, const struct load_l
 static bool errors_put(json_t *out, const struct load_level *level) {
     json_t *errors = json_object();
     bool ok = errors != NULL;
-    for (int i = 0; ok && i < level->n_faults; i++)
-        ok = json_put(errors, level->fault[i].text, json_integer(level->fault[i].count));
+    for (int i = 0; ok && i < level->n_faults; i++) {
+        struct text key; // a server's bytes, which may be cut within a character
+        ok = text_sound(level->fault[i].text, strlen(level->fault[i].text), &key) &&
+             json_put(errors, key.data, json_integer(level->fault[i].count));
+        text_free(&key);
+    }
     return json_put(out, "error_counts", errors) && ok;
 }
 
