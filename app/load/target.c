@@ -216,8 +216,11 @@ static int model_find(const struct load_config *config, struct load_target *targ
     if (id)
         snprintf(target->model, sizeof target->model, "%s", id);
     else
-        code = app_fail(APP_FAILED, "%s: /v1/models: %s; --model-name gives the name", target->name,
-                        answer ? "it names no model" : fault);
+        code =
+            app_fail(APP_FAILED, "%s: /v1/models: %s%s", target->name,
+                     answer ? "it names no model" : fault,
+                     answer || !strncmp(fault, "status 404", 10) ? "; --model-name gives the name"
+                                                                 : "");
     json_decref(answer);
     return code;
 }

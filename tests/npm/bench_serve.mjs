@@ -1,18 +1,20 @@
 // `runnel bench serve` against servers that a test controls: this program's own, with an independent
 // client beside it, and small ones in this process that misbehave.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import http from 'node:http';
+import https from 'node:https';
 import net from 'node:net';
 import test, { after } from 'node:test';
 import { serve, slowly, stream } from './server.mjs';
 
 // Runs the load generator; resolves to {code, out, err, json}.
 let runs = 0;
-function bench(url, options = [], { signal, when } = {}) {
+function bench(url, options = [], { signal, when, env = {} } = {}) {
     const file = `./result-${++runs}.json`;
-    const child = spawn(process.env.BIN, ['bench', 'serve', ...(url ? ['--url', url] : []), '--json', file, ...options]);
+    const child = spawn(process.env.BIN, ['bench', 'serve', ...(url ? ['--url', url] : []), '--json', file, ...options],
+        { env: { ...process.env, ...env } });
     const result = { out: '', err: '' };
     child.stdout.on('data', (data) => { result.out += data; });
     child.stderr.on('data', (data) => { result.err += data; });
@@ -181,6 +183,32 @@ test('Ctrl-C shows what there is', async () => {
     assert.equal(run.json.failed, 0);
     assert.equal(run.json.aiperf.was_cancelled, true);
     assert.match(run.out, /interrupted/);
+});
+
+test('HTTPS servers have to prove who they are', async (t) => {
+    const made = spawnSync('openssl', ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2',
+        '-keyout', './tls.key', '-out', './tls.pem', '-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost']);
+    if (made.error) return t.skip('there is no openssl');
+    const secure = https.createServer({ key: fs.readFileSync('./tls.key'), cert: fs.readFileSync('./tls.pem') }, (request, response) => {
+        let body = '';
+        request.on('data', (data) => { body += data; });
+        request.on('end', () => {
+            if (body.includes('"stream":true')) return good(response, null, 8);
+            response.end('{"data":[{"id":"m"}],"usage":{"prompt_tokens":9}}');
+        });
+    });
+    await new Promise((resolve) => secure.listen(0, '127.0.0.1', resolve));
+    after(() => { secure.closeAllConnections(); secure.close(); });
+    const { port } = secure.address();
+    const trusted = await bench(`https://localhost:${port}`, ['--requests', '6', '--concurrency', '3'], { env: { SSL_CERT_FILE: './tls.pem' } });
+    assert.equal(trusted.code, 0, trusted.err);
+    assert.equal(trusted.json.completed, 6);
+    const unknown = await bench(`https://localhost:${port}`);
+    assert.equal(unknown.code, 1);
+    assert.match(unknown.err, /the server's certificate: self-signed certificate/);
+    const other = await bench(`https://127.0.0.1:${port}`, [], { env: { SSL_CERT_FILE: './tls.pem' } });
+    assert.equal(other.code, 1);
+    assert.match(other.err, /the server's certificate: IP address mismatch/);
 });
 
 // ---------------------------------------------------------------- our own server
